@@ -1,0 +1,47 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Subscriber receives messages for one consumer group. Brokers implement it.
+type Subscriber interface {
+	// Subscribe receives messages and passes each to deliver, in the broker's order, until
+	// ctx is done; it then stops receiving and returns nil. At most prefetch deliveries are
+	// unsettled at any time. deliver may block, which holds up further deliveries. Lost
+	// connections are re-established with a growing delay; an error is returned only for
+	// what waiting will not mend, or after the connection could not be made. What was
+	// delivered and not settled when Subscribe returns is redelivered by the broker; settling
+	// it still works for as long as the connection does. A Subscriber runs one Subscribe at a
+	// time.
+	Subscribe(ctx context.Context, prefetch int, deliver func(Delivery)) error
+}
+
+// Delivery is one message that a broker has handed over and that is not yet settled.
+// Exactly one of Ack and Retry must be called, by any goroutine.
+type Delivery interface {
+	// Message returns the decoded message. If the envelope can't be decoded the error says
+	// why and the message holds what could be read, the payload at least. An inbound message
+	// without an id is decoded with an empty ID and no error.
+	Message() (*waybill.Message, error)
+
+	// Redelivered reports whether the broker may have delivered the message before.
+	Redelivered() bool
+
+	// Ack tells the broker that the message is done with. It is called after the commit.
+	Ack(ctx context.Context) error
+
+	// Retry asks for a redelivery to this consumer group only, not before delay has passed.
+	Retry(ctx context.Context, delay time.Duration) error
+
+	// Extend keeps the broker from redelivering the message while it is still worked on. It
+	// is called at least every [ExtendInterval]. A broker without such a limit does nothing.
+	Extend(ctx context.Context) error
+}
+
+// ExtendInterval is how often a consumer calls [Delivery.Extend] on a message that it
+// holds. A broker adapter must not let a delivery lapse within three of them.
+const ExtendInterval = 5 * time.Second

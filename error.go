@@ -1,0 +1,189 @@
+package waybill
+
+import (
+	"context"
+	"errors"
+	"time"
+	"unicode/utf8"
+)
+
+// Kind says what the one who sees a failure must do about it.
+type Kind int
+
+const (
+	// Transient is a failure of this one message that may pass: try again later, at most
+	// MaxRetries times. An error without a kind is transient.
+	Transient Kind = iota
+	// Permanent is a failure that will not pass: dead letter at once.
+	Permanent
+	// Unavailable is a failure of the other side as a whole (connection refused, broker
+	// blocked, database down, our own shutdown): wait, the attempt does not count.
+	Unavailable
+	// Conflict is a clash of transactions (serialization failure, deadlock, lock timeout):
+	// repeat the transaction, the attempt does not count.
+	Conflict
+)
+
+func (k Kind) String() string {
+	switch k {
+	case Permanent:
+		return "permanent"
+	case Unavailable:
+		return "unavailable"
+	case Conflict:
+		return "conflict"
+	}
+	return "transient"
+}
+
+// Reason is the class of a permanent failure, stored with the dead letter and used as a
+// metric label.
+type Reason string
+
+const (
+	ReasonExhausted   Reason = "exhausted"    // the retries are used up
+	ReasonRejected    Reason = "rejected"     // the handler or the broker said never
+	ReasonUnroutable  Reason = "unroutable"   // nothing is bound where the message should go
+	ReasonTooLarge    Reason = "too_large"    // larger than the broker takes
+	ReasonMalformed   Reason = "malformed"    // envelope, row or payload can't be decoded
+	ReasonUnknownType Reason = "unknown_type" // no handler for the type
+	ReasonNoID        Reason = "no_id"        // an inbound message without an id
+	ReasonExpired     Reason = "expired"      // ExpiresAt had passed
+	ReasonPoison      Reason = "poison"       // it kills the connection it is sent on
+	ReasonDuplicateID Reason = "duplicate_id" // scheduled under an id that was taken when it was due
+	ReasonConflict    Reason = "conflict"     // same id as a processed message, other payload
+)
+
+var (
+	// ErrLeaseLost reports that a settlement came after another relay had taken the lane
+	// over. Nothing was changed and nothing is lost; do not repeat the settlement.
+	ErrLeaseLost = errors.New("waybill: lease lost")
+
+	// ErrConnectionLost marks an unavailable error of a publisher whose connection or
+	// channel ended while the messages were on it. Two of these in a row for one batch make
+	// a relay look for the message that kills the connection.
+	ErrConnectionLost = errors.New("waybill: connection lost")
+
+	// ErrSwallowed marks a transient error of a publisher whose broker answered "duplicate"
+	// to the first attempt of a message, so that it may have been dropped for another one's
+	// sake. A relay sends the message again under a new deduplication id.
+	ErrSwallowed = errors.New("waybill: broker took a first attempt for a duplicate")
+
+	// ErrNotFound reports that no record has the given id.
+	ErrNotFound = errors.New("waybill: not found")
+)
+
+// kindError attaches a kind to an error, and what some kinds carry beside it.
+type kindError struct {
+	kind   Kind
+	reason Reason
+	after  time.Duration
+	err    error
+}
+
+func (e *kindError) Error() string { return e.err.Error() }
+func (e *kindError) Unwrap() error { return e.err }
+
+// PermanentError marks err as permanent with the given reason. It returns nil for nil.
+func PermanentError(reason Reason, err error) error {
+	return withKind(&kindError{kind: Permanent, reason: reason, err: err})
+}
+
+// UnavailableError marks err as unavailable. It returns nil for nil.
+func UnavailableError(err error) error {
+	return withKind(&kindError{kind: Unavailable, err: err})
+}
+
+// ConflictError marks err as a conflict. It returns nil for nil.
+func ConflictError(err error) error {
+	return withKind(&kindError{kind: Conflict, err: err})
+}
+
+// RetryAfter marks err as unavailable for this one message and says how long to wait. The
+// attempt does not count and the destination is not paused. It returns nil for nil.
+func RetryAfter(after time.Duration, err error) error {
+	return withKind(&kindError{kind: Unavailable, after: max(after, time.Millisecond), err: err})
+}
+
+func withKind(e *kindError) error {
+	if e.err == nil {
+		return nil
+	}
+	return e
+}
+
+// KindOf returns the kind of err, looking through wrapped errors; the outermost mark
+// counts. An [*InvalidError] is permanent; a cancelled context is unavailable, because it
+// is our own shutdown; everything unmarked, a passed deadline included, is transient.
+func KindOf(err error) Kind {
+	var k *kindError
+	if errors.As(err, &k) {
+		return k.kind
+	}
+	var invalid *InvalidError
+	if errors.As(err, &invalid) {
+		return Permanent
+	}
+	if errors.Is(err, context.Canceled) {
+		return Unavailable
+	}
+	return Transient
+}
+
+// ReasonOf returns the reason of a permanent error: the one it was marked with, "malformed"
+// for an [*InvalidError], else "rejected".
+func ReasonOf(err error) Reason {
+	var k *kindError
+	if errors.As(err, &k) && k.reason != "" {
+		return k.reason
+	}
+	var invalid *InvalidError
+	if errors.As(err, &invalid) {
+		return ReasonMalformed
+	}
+	return ReasonRejected
+}
+
+// AfterOf returns the wait that [RetryAfter] put on err, and whether there is one.
+func AfterOf(err error) (time.Duration, bool) {
+	var k *kindError
+	if errors.As(err, &k) && k.after > 0 {
+		return k.after, true
+	}
+	return 0, false
+}
+
+// IsPermanent reports whether err is permanent.
+func IsPermanent(err error) bool { return err != nil && KindOf(err) == Permanent }
+
+// IsUnavailable reports whether err is unavailable.
+func IsUnavailable(err error) bool { return err != nil && KindOf(err) == Unavailable }
+
+// IsConflict reports whether err is a conflict.
+func IsConflict(err error) bool { return err != nil && KindOf(err) == Conflict }
+
+// IsTransient reports whether err is transient.
+func IsTransient(err error) bool { return err != nil && KindOf(err) == Transient }
+
+// ErrorText returns err's text as it may be stored: valid UTF-8 without NUL bytes, cut at a
+// rune boundary to [MaxErrorLen] bytes. It returns "" for nil.
+func ErrorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return truncate(err.Error(), MaxErrorLen)
+}
+
+func truncate(s string, limit int) string {
+	clean := make([]byte, 0, min(len(s), limit))
+	for _, r := range s {
+		if r == 0 {
+			r = utf8.RuneError
+		}
+		if len(clean)+utf8.RuneLen(r) > limit {
+			break
+		}
+		clean = utf8.AppendRune(clean, r)
+	}
+	return string(clean)
+}

@@ -1,0 +1,133 @@
+package inbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Key identifies a message to one consumer. Its parts are kept in columns of their own.
+type Key struct {
+	Tenant   string
+	Consumer string // the consumer's stable name (group)
+	Source   string // the producing service; ids are unique per source only
+	Alias    string // the logical type without its version
+	Message  string // the idempotency key, else the message id
+}
+
+// KeyOf returns the key of m for the consumer with the given name.
+func KeyOf(consumer string, m *waybill.Message) Key {
+	tenant := m.Tenant
+	if tenant == "" {
+		tenant = waybill.DefaultTenant
+	}
+	return Key{Tenant: tenant, Consumer: consumer, Source: m.Source, Alias: m.Alias(), Message: m.DedupKey()}
+}
+
+// Record is what an inbox keeps of a processed message.
+type Record struct {
+	Key
+	MessageID   string
+	Type        string
+	PayloadHash string          // SHA-256 of the payload's exact bytes, in hex
+	Extra       json.RawMessage // a JSON object of the caller's, or nil
+
+	// Retried says that earlier attempts were counted, so that processing clears the count.
+	Retried bool
+}
+
+// RecordOf returns the record of m for the consumer with the given name.
+func RecordOf(consumer string, m *waybill.Message) Record {
+	sum := sha256.Sum256(m.Payload)
+	return Record{
+		Key:         KeyOf(consumer, m),
+		MessageID:   m.ID,
+		Type:        m.Type,
+		PayloadHash: hex.EncodeToString(sum[:]),
+	}
+}
+
+// Outcome says what an inbox found.
+type Outcome int
+
+const (
+	Processed Outcome = iota // the function ran and its transaction committed
+	Duplicate                // processed before; the function did not run
+	Dead                     // a dead letter of this consumer; the function did not run
+	Conflict                 // processed before with another payload; the function did not run
+)
+
+func (o Outcome) String() string {
+	return [...]string{"processed", "duplicate", "dead", "conflict"}[o]
+}
+
+// Attempts is what a store knows about the failed attempts at a message.
+type Attempts struct {
+	Count int           // failed attempts so far
+	Wait  time.Duration // what is left until the next one is due; 0 if it is
+}
+
+// Letter is a message that a consumer gave up on.
+type Letter struct {
+	Record   Record // Key.Message is "" if the message has no id; nothing is recorded then
+	Message  waybill.Message
+	Reason   waybill.Reason
+	Error    string // as by waybill.ErrorText
+	Attempts int
+	Failed   bool // dead letters are disabled: kept, marked as failed
+}
+
+// Inbox processes messages once per consumer in transactions of type Tx. Stores implement
+// it; all methods are safe for concurrent use.
+type Inbox[Tx any] interface {
+	// ProcessOnce begins a transaction, inserts rec in it, runs fn if rec is new, and
+	// commits. If another transaction holds an uncommitted record with the same key it waits
+	// for the outcome. An error or panic of fn rolls everything back and comes back as it
+	// is; clashes with other transactions come back as conflicts, an unreachable database as
+	// unavailable. fn must not commit or roll back tx.
+	ProcessOnce(ctx context.Context, rec Record, fn func(ctx context.Context, tx Tx) error) (Outcome, error)
+
+	// FailedAttempts returns what SaveAttempt stored last, or the zero value.
+	FailedAttempts(ctx context.Context, key Key) (Attempts, error)
+
+	// SaveAttempt stores, in a transaction of its own, that count attempts at the message
+	// have failed, the last one with the given error, and that the next is due after wait.
+	SaveAttempt(ctx context.Context, key Key, count int, wait time.Duration, errText string) error
+
+	// BuryMessage stores, in one transaction, the dead letter and an inbox record that says
+	// so, and clears the attempts. It returns false, and stores nothing, if the inbox has a
+	// record of the message already.
+	BuryMessage(ctx context.Context, l Letter) (bool, error)
+
+	// RunRequeued takes one requeued dead letter of the consumer that nobody else works on
+	// and runs fn with its message in the transaction that removes the letter and turns its
+	// inbox record into a processed one. It returns false if there is none. If fn fails all
+	// is rolled back, and the letter is dead again with the new error; with an unavailable
+	// error or a conflict it stays requeued.
+	RunRequeued(ctx context.Context, consumer string, fn func(ctx context.Context, tx Tx, m *waybill.Message) error) (bool, error)
+}
+
+// Process runs fn once for m and the consumer with the given name, in a transaction of box.
+// It returns true if fn ran and committed, and false if m had been processed before. It is
+// the whole inbox for those who receive messages by means of their own; package consumer
+// adds retries, dead letters and acknowledgement.
+//
+// A message that was processed with another payload is an error, reason conflict; one
+// without ID and IdempotencyKey is an error, reason no_id.
+func Process[Tx any](ctx context.Context, box Inbox[Tx], consumer string, m *waybill.Message, fn func(ctx context.Context, tx Tx) error) (bool, error) {
+	if m.DedupKey() == "" {
+		return false, waybill.PermanentError(waybill.ReasonNoID, errNoID)
+	}
+	outcome, err := box.ProcessOnce(ctx, RecordOf(consumer, m), fn)
+	if err != nil {
+		return false, err
+	}
+	if outcome == Conflict {
+		return false, waybill.PermanentError(waybill.ReasonConflict, errConflict)
+	}
+	return outcome == Processed, nil
+}

@@ -1,0 +1,286 @@
+package waybill
+
+import (
+	"maps"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// DefaultTenant is the tenant of a message that names none.
+const DefaultTenant = "default"
+
+// Message is the envelope that travels from a business transaction to a handler. On the
+// wire it is a CloudEvents 1.0 event; docs/envelope.md maps each field to its attribute.
+//
+// A message is either published to a Topic (every subscribed consumer group gets it) or
+// sent To one destination (one consumer group gets it). Exactly one of the two is set.
+type Message struct {
+	// ID identifies the message, per Source, over every attempt to publish it. It is what
+	// an inbox recognises a duplicate by unless IdempotencyKey is set. Optional: outbox
+	// fills in a UUID version 7.
+	ID string
+
+	// Type is the logical name of what happened, such as "order.created", with "@v2" and so
+	// on behind it from the second version on. Never a Go type name. Optional: the topic.
+	Type string
+
+	// Source names the service that produced the message. Optional: outbox.Config.Source.
+	Source string
+
+	// Topic is where the message is published. Required unless To is set.
+	Topic string
+
+	// To is the one destination that the message is sent to. Required unless Topic is set.
+	To string
+
+	// Key is what order is kept by: messages with one Topic (or To) and one Key are
+	// published in the order of their enqueues. Optional: without a key there is no order.
+	Key string
+
+	// Subject says what in Source the message is about, such as an entity's id. Optional.
+	Subject string
+
+	// Tenant is part of every inbox key. Optional: [DefaultTenant].
+	Tenant string
+
+	// Payload is carried byte for byte. May be empty.
+	Payload []byte
+
+	// ContentType is the media type of Payload. Optional: "application/json".
+	ContentType string
+
+	// DataSchema is a URI of the schema that Payload follows. Optional.
+	DataSchema string
+
+	// Headers are the application's own. Names are lower-case ASCII letters, digits, '-',
+	// '_' and '.'; names that start with "ce" followed by '-', '_' or ':' and with
+	// "waybill-" are ours.
+	Headers map[string]string
+
+	// CorrelationID is shared by all messages of one business flow. Optional; never used to
+	// recognise duplicates.
+	CorrelationID string
+
+	// CausationID is the ID of the message that led to this one. Optional.
+	CausationID string
+
+	// IdempotencyKey replaces ID in the inbox key. Optional.
+	IdempotencyKey string
+
+	// TraceParent and TraceState are the W3C trace context of the enqueue. Optional.
+	TraceParent, TraceState string
+
+	// Time is when the event happened. Optional: the time of the enqueue by the database's
+	// clock. Kept to the microsecond.
+	Time time.Time
+
+	// DeliverAt is the earliest time to publish the message. Optional: at once.
+	DeliverAt time.Time
+
+	// ExpiresAt is when the message loses its worth. A relay that finds it expired does not
+	// publish it but keeps it as a dead letter. Optional: never.
+	ExpiresAt time.Time
+}
+
+// NewID returns a new message id, a UUID version 7.
+func NewID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// Address is Topic or To, whichever is set.
+func (m *Message) Address() string {
+	if m.To != "" {
+		return m.To
+	}
+	return m.Topic
+}
+
+// DedupKey is what an inbox recognises the message by: IdempotencyKey, else ID.
+func (m *Message) DedupKey() string {
+	if m.IdempotencyKey != "" {
+		return m.IdempotencyKey
+	}
+	return m.ID
+}
+
+// Alias is the logical type without its version: "order.created" for "order.created@v2".
+func (m *Message) Alias() string {
+	name, _ := SplitType(m.Type)
+	return name
+}
+
+// Derive returns a message that m led to: same tenant, m's correlation id (m's ID when it
+// has none), m's ID as causation id, and m's trace context. The caller sets the rest.
+func (m *Message) Derive() Message {
+	d := Message{
+		Tenant:        m.Tenant,
+		CorrelationID: m.CorrelationID,
+		CausationID:   m.ID,
+		TraceParent:   m.TraceParent,
+		TraceState:    m.TraceState,
+	}
+	if d.CorrelationID == "" {
+		d.CorrelationID = m.ID
+	}
+	return d
+}
+
+// Clone returns a copy that shares nothing with m but the bytes of Payload.
+func (m *Message) Clone() Message {
+	c := *m
+	c.Headers = maps.Clone(m.Headers)
+	return c
+}
+
+// Complete fills in what is optional and has a default: ID, Type, Tenant, ContentType.
+func (m *Message) Complete() {
+	if m.ID == "" {
+		m.ID = NewID()
+	}
+	if m.Type == "" {
+		m.Type = m.Address()
+	}
+	if m.Tenant == "" {
+		m.Tenant = DefaultTenant
+	}
+	if m.ContentType == "" {
+		m.ContentType = "application/json"
+	}
+}
+
+// Validate checks a complete message against the limits and returns an [*InvalidError]
+// that names the first field found wrong, or nil.
+func (m *Message) Validate() error {
+	switch {
+	case m.Topic == "" && m.To == "":
+		return invalidf("Topic", "either Topic or To is required")
+	case m.Topic != "" && m.To != "":
+		return invalidf("To", "Topic is set as well; a message is published or sent, not both")
+	case m.ID == "":
+		return invalidf("ID", "is required")
+	case m.Type == "":
+		return invalidf("Type", "is required")
+	}
+	for _, f := range m.textFields() {
+		if err := validText(f.name, f.value, f.limit); err != nil {
+			return err
+		}
+	}
+	if len(m.Payload) > MaxPayloadLen {
+		return invalidf("Payload", "has %d bytes, the limit is %d", len(m.Payload), MaxPayloadLen)
+	}
+	if err := m.validTimes(); err != nil {
+		return err
+	}
+	return validHeaders(m.Headers)
+}
+
+type textField struct {
+	name, value string
+	limit       int
+}
+
+func (m *Message) textFields() [15]textField {
+	return [...]textField{
+		{"ID", m.ID, MaxIDLen},
+		{"Type", m.Type, MaxTypeLen},
+		{"Source", m.Source, MaxSourceLen},
+		{"Topic", m.Topic, MaxTopicLen},
+		{"To", m.To, MaxTopicLen},
+		{"Key", m.Key, MaxKeyLen},
+		{"Subject", m.Subject, MaxSubjectLen},
+		{"Tenant", m.Tenant, MaxTenantLen},
+		{"ContentType", m.ContentType, MaxURILen},
+		{"DataSchema", m.DataSchema, MaxURILen},
+		{"CorrelationID", m.CorrelationID, MaxIDLen},
+		{"CausationID", m.CausationID, MaxIDLen},
+		{"IdempotencyKey", m.IdempotencyKey, MaxIDLen},
+		{"TraceParent", m.TraceParent, MaxTraceLen},
+		{"TraceState", m.TraceState, MaxTraceLen},
+	}
+}
+
+// validTimes keeps times within what every store and RFC 3339 can hold.
+func (m *Message) validTimes() error {
+	for _, f := range []struct {
+		name string
+		t    time.Time
+	}{{"Time", m.Time}, {"DeliverAt", m.DeliverAt}, {"ExpiresAt", m.ExpiresAt}} {
+		if y := f.t.Year(); !f.t.IsZero() && (y < 1970 || y > 9999) {
+			return invalidf(f.name, "has the year %d, the range is 1970 to 9999", y)
+		}
+	}
+	if !m.DeliverAt.IsZero() && !m.ExpiresAt.IsZero() && !m.DeliverAt.Before(m.ExpiresAt) {
+		return invalidf("ExpiresAt", "is not after DeliverAt, so the message could never be published")
+	}
+	return nil
+}
+
+func validText(field, s string, limit int) error {
+	if len(s) > limit {
+		return invalidf(field, "has %d bytes, the limit is %d", len(s), limit)
+	}
+	if !utf8.ValidString(s) {
+		return invalidf(field, "is not valid UTF-8")
+	}
+	if i := strings.IndexFunc(s, isControl); i >= 0 {
+		return invalidf(field, "has a control character at byte %d", i)
+	}
+	return nil
+}
+
+func isControl(r rune) bool { return r < 0x20 || (r >= 0x7f && r < 0xa0) }
+
+func validHeaders(headers map[string]string) error {
+	if len(headers) > MaxHeaders {
+		return invalidf("Headers", "has %d entries, the limit is %d", len(headers), MaxHeaders)
+	}
+	total := 0
+	for name, value := range headers {
+		if err := validHeaderName(name); err != nil {
+			return err
+		}
+		if err := validText("Headers["+name+"]", value, MaxHeadersLen); err != nil {
+			return err
+		}
+		total += len(name) + len(value)
+	}
+	if total > MaxHeadersLen {
+		return invalidf("Headers", "have %d bytes in all, the limit is %d", total, MaxHeadersLen)
+	}
+	return nil
+}
+
+func validHeaderName(name string) error {
+	if name == "" {
+		return invalidf("Headers", "has an empty name")
+	}
+	if len(name) > MaxHeaderNameLen {
+		return invalidf("Headers", "has a name of %d bytes, the limit is %d", len(name), MaxHeaderNameLen)
+	}
+	for i := range len(name) {
+		if c := name[i]; !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.') {
+			return invalidf("Headers", "has a name with the byte %q; lower-case letters, digits, '-', '_' and '.' are allowed", c)
+		}
+	}
+	if ReservedHeader(name) {
+		return invalidf("Headers["+name+"]", "the name is reserved for the envelope")
+	}
+	return nil
+}
+
+// ReservedHeader reports whether a header name belongs to the envelope: the CloudEvents
+// prefixes of the protocols, and the names that brokers and this project use themselves.
+func ReservedHeader(name string) bool {
+	for _, prefix := range [...]string{"ce-", "ce_", "cloudevents", "waybill-", "nats-", "x-death"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	switch name {
+	case "content-type", "traceparent", "tracestate":
+		return true
+	}
+	return false
+}

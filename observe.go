@@ -1,0 +1,79 @@
+package waybill
+
+import (
+	"context"
+	"time"
+)
+
+// Op names what an [Event] reports. The words are those of logs, metrics and docs.
+type Op string
+
+const (
+	OpEnqueue   Op = "enqueue"    // messages were stored in a transaction
+	OpClaim     Op = "claim"      // committed messages were read from the store
+	OpPublish   Op = "publish"    // a message was, or was not, accepted by the broker
+	OpSettle    Op = "settle"     // the outcomes of a batch were written down
+	OpRetry     Op = "retry"      // a message waits for its next attempt
+	OpDead      Op = "dead"       // a message became a dead letter
+	OpFailed    Op = "failed"     // as OpDead, with dead letters disabled
+	OpPause     Op = "pause"      // a destination is unavailable
+	OpResume    Op = "resume"     // a destination is available again
+	OpLanes     Op = "lanes"      // the lanes that a relay owns have changed; Count says how many
+	OpLeaseLost Op = "lease_lost" // a settlement was refused because a lane had changed hands
+	OpHandle    Op = "handle"     // a handler ran
+	OpDuplicate Op = "duplicate"  // a message was skipped because the inbox holds it
+	OpBusy      Op = "busy"       // a delivery came too early and was put back
+	OpOvertaken Op = "overtaken"  // a late refusal let later messages of the key pass it
+	OpLoop      Op = "loop"       // one round of a background loop ended; Err is nil or why not
+	OpRequeue   Op = "requeue"    // a dead letter was put back
+)
+
+// Event is one thing that happened. Fields that do not apply are empty.
+type Event struct {
+	Op          Op
+	Name        string        // the relay, consumer or loop that reports
+	Destination string        // the relay's destination, "" for the only one
+	Topic, Type string        // of the message or messages, if all share one
+	IDs         []string      // ids of the messages; valid only during the call
+	Count       int           // number of messages, or of lanes
+	Attempt     int           // 1 for the first
+	Delay       time.Duration // until the next attempt
+	Duration    time.Duration // of the operation
+	Reason      Reason        // of a dead letter
+	Err         error         // nil if it went well
+}
+
+// Observer is told what happens, for logs, metrics and traces. Its methods are called on
+// the path of messages, by several goroutines at once: they must be quick and must not
+// block. Payloads and header values are never passed.
+type Observer interface {
+	// Start is called before an operation on one message or batch. The operation runs
+	// under the returned context; end is called once, after it.
+	Start(ctx context.Context, op Op, msgs ...*Message) (_ context.Context, end func(error))
+
+	// Observe is called after something happened.
+	Observe(ctx context.Context, e Event)
+}
+
+// Observers returns an observer that passes everything on to each of list, in order.
+func Observers(list ...Observer) Observer { return observers(list) }
+
+type observers []Observer
+
+func (os observers) Start(ctx context.Context, op Op, msgs ...*Message) (context.Context, func(error)) {
+	ends := make([]func(error), len(os))
+	for i, o := range os {
+		ctx, ends[i] = o.Start(ctx, op, msgs...)
+	}
+	return ctx, func(err error) {
+		for _, end := range ends {
+			end(err)
+		}
+	}
+}
+
+func (os observers) Observe(ctx context.Context, e Event) {
+	for _, o := range os {
+		o.Observe(ctx, e)
+	}
+}

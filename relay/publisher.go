@@ -1,0 +1,43 @@
+package relay
+
+import (
+	"context"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Publisher hands messages to a broker. Brokers implement it; a relay calls it.
+//
+// To implement one:
+//
+//  1. Check what can be refused for one message alone (size, subject, headers) before
+//     anything is written, and give that message a permanent error.
+//  2. Write the rest in call order and return from Send; collect the confirmations in wait.
+//  3. Report nil only for what the broker has durably accepted and routed.
+//  4. Mark failures: permanent with a reason where the broker says never, unavailable where
+//     the broker as a whole does not answer, wrapping [waybill.ErrConnectionLost] where the
+//     connection ended under the messages. Leave the rest unmarked (transient).
+//  5. Where the broker deduplicates, use DedupID; an answer "duplicate" to a message with
+//     Resent false is [waybill.ErrSwallowed], with Resent true it is success.
+//  6. Run the suite in broker/brokertest.
+type Publisher interface {
+	// Send writes msgs in call order and returns without waiting for the broker's answers.
+	// wait must be called once; it returns one result per message, nil for durably
+	// accepted, and returns at the latest when ctx, which always has a deadline, ends;
+	// what is unconfirmed then is unavailable. Send may be called again before an earlier
+	// wait has returned, by several goroutines; each call keeps its own order. The messages
+	// are read-only and must not be kept after wait has returned.
+	Send(ctx context.Context, msgs []Outgoing) (wait func() []error)
+}
+
+// Outgoing is one message on its way to a broker.
+type Outgoing struct {
+	*waybill.Message
+
+	// DedupID is the broker's deduplication id: the message's ID for all attempts of one
+	// life, "ID#rN" after its N-th requeue.
+	DedupID string
+
+	// Resent says that an earlier attempt of this life may have reached the broker.
+	Resent bool
+}
