@@ -176,29 +176,39 @@ func (m *Message) Validate() error {
 	return validHeaders(m.Headers)
 }
 
+// textField is one text of a message, by name, with its limit.
 type textField struct {
 	name, value string
 	limit       int
+	at          func(*Message) *string
 }
 
-func (m *Message) textFields() [15]textField {
-	return [...]textField{
-		{"ID", m.ID, MaxIDLen},
-		{"Type", m.Type, MaxTypeLen},
-		{"Source", m.Source, MaxSourceLen},
-		{"Topic", m.Topic, MaxTopicLen},
-		{"To", m.To, MaxTopicLen},
-		{"Key", m.Key, MaxKeyLen},
-		{"Subject", m.Subject, MaxSubjectLen},
-		{"Tenant", m.Tenant, MaxTenantLen},
-		{"ContentType", m.ContentType, MaxURILen},
-		{"DataSchema", m.DataSchema, MaxURILen},
-		{"CorrelationID", m.CorrelationID, MaxIDLen},
-		{"CausationID", m.CausationID, MaxIDLen},
-		{"IdempotencyKey", m.IdempotencyKey, MaxIDLen},
-		{"TraceParent", m.TraceParent, MaxTraceLen},
-		{"TraceState", m.TraceState, MaxTraceLen},
+func (f textField) put(m *Message, value string) { *f.at(m) = value }
+
+func (m *Message) textFields() [len(textLimits)]textField {
+	fields := textLimits
+	for i := range fields {
+		fields[i].value = *fields[i].at(m)
 	}
+	return fields
+}
+
+var textLimits = [...]textField{
+	{name: "ID", limit: MaxIDLen, at: func(m *Message) *string { return &m.ID }},
+	{name: "Type", limit: MaxTypeLen, at: func(m *Message) *string { return &m.Type }},
+	{name: "Source", limit: MaxSourceLen, at: func(m *Message) *string { return &m.Source }},
+	{name: "Topic", limit: MaxTopicLen, at: func(m *Message) *string { return &m.Topic }},
+	{name: "To", limit: MaxTopicLen, at: func(m *Message) *string { return &m.To }},
+	{name: "Key", limit: MaxKeyLen, at: func(m *Message) *string { return &m.Key }},
+	{name: "Subject", limit: MaxSubjectLen, at: func(m *Message) *string { return &m.Subject }},
+	{name: "Tenant", limit: MaxTenantLen, at: func(m *Message) *string { return &m.Tenant }},
+	{name: "ContentType", limit: MaxURILen, at: func(m *Message) *string { return &m.ContentType }},
+	{name: "DataSchema", limit: MaxURILen, at: func(m *Message) *string { return &m.DataSchema }},
+	{name: "CorrelationID", limit: MaxIDLen, at: func(m *Message) *string { return &m.CorrelationID }},
+	{name: "CausationID", limit: MaxIDLen, at: func(m *Message) *string { return &m.CausationID }},
+	{name: "IdempotencyKey", limit: MaxIDLen, at: func(m *Message) *string { return &m.IdempotencyKey }},
+	{name: "TraceParent", limit: MaxTraceLen, at: func(m *Message) *string { return &m.TraceParent }},
+	{name: "TraceState", limit: MaxTraceLen, at: func(m *Message) *string { return &m.TraceState }},
 }
 
 // validTimes keeps times within what every store and RFC 3339 can hold.
@@ -283,4 +293,38 @@ func ReservedHeader(name string) bool {
 		return true
 	}
 	return false
+}
+
+// Storable returns a copy of a message that fails [Message.Validate] in a form that any
+// store can keep: texts are cut to their limits and lose what is not UTF-8 text, headers
+// that are not valid are dropped, the payload stays as it is. It is for dead letters.
+func (m *Message) Storable() Message {
+	c := m.Clone()
+	for _, f := range c.textFields() {
+		f.put(&c, storableText(f.value, f.limit))
+	}
+	for name, value := range c.Headers {
+		if validHeaders(map[string]string{name: value}) != nil {
+			delete(c.Headers, name)
+		}
+	}
+	if validHeaders(c.Headers) != nil { // together too many or too long
+		c.Headers = nil
+	}
+	for _, t := range []*time.Time{&c.Time, &c.DeliverAt, &c.ExpiresAt} {
+		if y := t.Year(); y < 1970 || y > 9999 {
+			*t = time.Time{}
+		}
+	}
+	return c
+}
+
+func storableText(s string, limit int) string {
+	clean := strings.Map(func(r rune) rune {
+		if isControl(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+	return truncate(clean, limit)
 }

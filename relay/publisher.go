@@ -24,7 +24,7 @@ type Publisher interface {
 	// Send writes msgs in call order and returns without waiting for the broker's answers.
 	// wait must be called once; it returns one result per message, nil for durably
 	// accepted, and returns at the latest when ctx, which always has a deadline, ends;
-	// what is unconfirmed then is unavailable. Send may be called again before an earlier
+	// what is unconfirmed then is unavailable and wraps ctx's error. Send may be called again before an earlier
 	// wait has returned, by several goroutines; each call keeps its own order. The messages
 	// are read-only and must not be kept after wait has returned.
 	Send(ctx context.Context, msgs []Outgoing) (wait func() []error)

@@ -14,12 +14,12 @@ import (
 // relay at a time; its epoch rises each time it changes hands and fences off settlements of
 // an owner that has been superseded.
 type Source interface {
-	// RenewLanes extends the lease of the relay named by req.Node, or registers it, gives
-	// up the lanes in req.Give, frees the lanes of relays whose lease has expired, and takes
-	// free lanes up to an even share. It returns every lane that the relay now owns. A relay
-	// whose lease had expired and was taken over loses all its lanes: the error wraps
-	// [waybill.ErrLeaseLost], and the next call registers it anew.
-	RenewLanes(ctx context.Context, req LeaseRequest) ([]Lane, error)
+	// RenewLanes registers the relay named by req.Node if req.Join is set, else extends its
+	// lease. It gives up the lanes in req.Give, frees the lanes of relays whose lease has
+	// expired, and takes free lanes up to an even share. A relay that is not registered any
+	// more, because others saw its lease expire, has lost all its lanes: the error wraps
+	// [waybill.ErrLeaseLost], and the relay must join again.
+	RenewLanes(ctx context.Context, req LeaseRequest) (Lease, error)
 
 	// LeaveLanes frees all lanes of the relay at once. It is no error if it has none.
 	LeaveLanes(ctx context.Context, node string) error
@@ -44,9 +44,9 @@ type Source interface {
 	// partitions does nothing.
 	PrepareArchive(ctx context.Context) error
 
-	// Wakeups returns a channel on which a value arrives, at the latest, when a transaction
-	// that this store object knows of has committed messages. It is a hint: values may be
-	// lost or merged.
+	// Wakeups returns a new channel on which a value arrives when a transaction that this
+	// store object knows of has committed messages. It is a hint: values may be merged, and
+	// commits of others are not announced.
 	Wakeups() <-chan struct{}
 }
 
@@ -59,8 +59,15 @@ type Lane struct {
 // LeaseRequest is what [Source.RenewLanes] needs.
 type LeaseRequest struct {
 	Node string        // the relay's name, unique among live relays
+	Join bool          // register first
 	TTL  time.Duration // how long the lease holds from now on, by the store's clock
 	Give []int         // lanes to give up
+}
+
+// Lease is what a relay owns.
+type Lease struct {
+	Lanes []Lane // every lane that the relay owns
+	Share int    // how many it should own at most, so that live relays share evenly
 }
 
 // ClaimRequest is what [Source.ClaimMessages] needs.

@@ -1,0 +1,116 @@
+package consumer
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Order says which deliveries may overtake each other.
+type Order int
+
+const (
+	// Unordered handles deliveries as they come; a failed one is redelivered later and others
+	// go on meanwhile.
+	Unordered Order = iota
+	// OrderByKey handles deliveries of one key one after the other. Later ones are held until
+	// an earlier one has succeeded or is dead. Across replicas this holds only where the
+	// broker gives all messages of a key to one of them.
+	OrderByKey
+)
+
+// Config is what a consumer may be told.
+type Config struct {
+	// Name is the consumer's stable name: part of the inbox key, so a new name handles
+	// everything again. At most [waybill.MaxConsumerLen] bytes. Required.
+	Name string
+
+	// Concurrency is how many handlers run at a time. 1 to 10,000. Optional; the default
+	// is 4.
+	Concurrency int
+
+	// Prefetch is how many deliveries are held at a time, at least Concurrency. With
+	// OrderByKey, failing keys occupy places until they are done. Optional; the default is
+	// eight times Concurrency.
+	Prefetch int
+
+	// Order says which deliveries may overtake each other. Optional; the default is
+	// [Unordered].
+	Order Order
+
+	// Retry says when failed deliveries are tried again. Optional.
+	Retry waybill.RetryPolicy
+
+	// HandlerTimeout is how long a handler may take. Optional; the default is 30 s.
+	HandlerTimeout time.Duration
+
+	// RequeueInterval is how often the consumer looks for dead letters that were requeued.
+	// Optional; the default is 5 s.
+	RequeueInterval time.Duration
+
+	// ShutdownGrace is how long Run waits, after its context has ended, for handlers that are
+	// running. Optional; the default is HandlerTimeout.
+	ShutdownGrace time.Duration
+
+	// MessageKey makes the inbox key of a message that has neither an id nor an idempotency
+	// key, as foreign producers may send. It must give the same key for each delivery of a
+	// message and different keys for different messages. Optional; without it such a message
+	// becomes a dead letter.
+	MessageKey func(m *waybill.Message) (string, error)
+
+	// DisableDeadLetters makes messages that are given up be kept as failed ones, which
+	// can't be requeued.
+	DisableDeadLetters bool
+
+	// Observer is told what happens. Optional; the default logs to slog.Default.
+	Observer waybill.Observer
+}
+
+const maxConcurrency = 10_000
+
+func (c Config) withDefaults() (Config, error) {
+	fill(&c.Concurrency, 4)
+	fill(&c.Prefetch, 8*c.Concurrency)
+	fill(&c.HandlerTimeout, 30*time.Second)
+	fill(&c.RequeueInterval, 5*time.Second)
+	fill(&c.ShutdownGrace, c.HandlerTimeout)
+	if c.Observer == nil {
+		c.Observer = waybill.LogTo(slog.Default())
+	}
+	var err error
+	if c.Retry, err = c.Retry.WithDefaults(); err != nil {
+		return c, err
+	}
+	return c, c.validate()
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Name == "":
+		return invalid("Name", "is required")
+	case len(c.Name) > waybill.MaxConsumerLen:
+		return invalid("Name", "has %d bytes, the limit is %d", len(c.Name), waybill.MaxConsumerLen)
+	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
+		return invalid("Concurrency", "is %d, the range is 1 to %d", c.Concurrency, maxConcurrency)
+	case c.Prefetch < c.Concurrency || c.Prefetch > 65535:
+		return invalid("Prefetch", "is %d, the range is Concurrency, which is %d, to 65535", c.Prefetch, c.Concurrency)
+	case c.Order != Unordered && c.Order != OrderByKey:
+		return invalid("Order", "is %d, neither Unordered nor OrderByKey", c.Order)
+	case c.HandlerTimeout < 0 || c.RequeueInterval < 0 || c.ShutdownGrace < 0:
+		return invalid("HandlerTimeout", "is %v, RequeueInterval %v, ShutdownGrace %v; none may be negative", c.HandlerTimeout, c.RequeueInterval, c.ShutdownGrace)
+	}
+	return nil
+}
+
+func invalid(field, format string, args ...any) error {
+	return &waybill.InvalidError{Field: "consumer.Config." + field, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,13 @@
+// Package consumer runs a handler once per message.
+//
+// A [Consumer] takes deliveries from a broker, opens a transaction, records the message in
+// the inbox, and runs the handler in that transaction. Only after the commit is the message
+// acknowledged:
+//
+//	deliver ─▶ begin ─▶ inbox insert ─▶ handler ─▶ commit ─▶ ack
+//	              │ there already: skip, ack
+//	              └ handler fails: roll back, retry later, in the end dead letter, ack
+//
+// The effects that the handler writes in the transaction happen once, however often the
+// message is delivered. Effects elsewhere happen at least once.
+package consumer

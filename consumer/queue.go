@@ -1,0 +1,106 @@
+package consumer
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// keyQueues runs the deliveries of each key one after the other, and keys beside each other.
+type keyQueues struct {
+	mu     sync.Mutex
+	queues map[string][]Delivery // present while a goroutine works on the key
+	busy   sync.WaitGroup
+}
+
+func newKeyQueues() *keyQueues { return &keyQueues{queues: make(map[string][]Delivery)} }
+
+// add appends d to the queue of key and, if nobody works on it, starts to.
+func (q *keyQueues) add(key string, d Delivery, handle func(Delivery)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	waiting, working := q.queues[key]
+	q.queues[key] = append(waiting, d)
+	if !working {
+		q.busy.Go(func() { q.drain(key, handle) })
+	}
+}
+
+func (q *keyQueues) drain(key string, handle func(Delivery)) {
+	for {
+		d, ok := q.next(key)
+		if !ok {
+			return
+		}
+		handle(d)
+	}
+}
+
+// next takes the first delivery off a queue; an empty queue is removed.
+func (q *keyQueues) next(key string) (Delivery, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := q.queues[key]
+	if len(list) == 0 {
+		delete(q.queues, key)
+		return nil, false
+	}
+	q.queues[key] = list[1:]
+	return list[0], true
+}
+
+// spawn runs fn beside the queues.
+func (q *keyQueues) spawn(fn func()) { q.busy.Go(fn) }
+
+// wait returns when everything that was added has been handled.
+func (q *keyQueues) wait() { q.busy.Wait() }
+
+// heldDeliveries are those received and not yet settled. The broker is told from time to
+// time that they are still worked on.
+type heldDeliveries struct {
+	mu  sync.Mutex
+	set map[Delivery]struct{}
+}
+
+func newHeldDeliveries() *heldDeliveries {
+	return &heldDeliveries{set: make(map[Delivery]struct{})}
+}
+
+func (h *heldDeliveries) add(d Delivery) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.set[d] = struct{}{}
+}
+
+func (h *heldDeliveries) remove(d Delivery) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.set, d)
+}
+
+func (h *heldDeliveries) list() []Delivery {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := make([]Delivery, 0, len(h.set))
+	for d := range h.set {
+		list = append(list, d)
+	}
+	return list
+}
+
+// extend calls Extend on all held deliveries every ExtendInterval until ctx is done. One
+// that fails is redelivered by the broker; the inbox recognises it then.
+func (h *heldDeliveries) extend(ctx context.Context) {
+	t := time.NewTicker(ExtendInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, d := range h.list() {
+			_ = d.Extend(ctx)
+		}
+	}
+}

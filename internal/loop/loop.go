@@ -1,0 +1,98 @@
+// Package loop keeps background loops alive: an error or panic in one round is reported,
+// backed off and survived.
+package loop
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+const (
+	backoffBase = 50 * time.Millisecond
+	backoffMax  = 5 * time.Second
+)
+
+// Loop runs one round after the other.
+type Loop struct {
+	Name     string           // as reported
+	Observer waybill.Observer // gets an OpLoop event for each failed round
+
+	mu      sync.Mutex
+	success time.Time
+	last    error
+}
+
+// Run calls round until ctx is done. A round that fails or panics is reported and followed
+// by a delay that doubles up to 5 s while rounds keep failing. What ends because ctx has
+// ended is no failure.
+func (l *Loop) Run(ctx context.Context, round func(ctx context.Context) error) {
+	l.note(nil)
+	for failures := 0; ctx.Err() == nil; {
+		err := Protect(func() error { return round(ctx) })
+		if ctx.Err() != nil {
+			return
+		}
+		l.note(err)
+		if err == nil {
+			failures = 0
+			continue
+		}
+		l.Observer.Observe(ctx, waybill.Event{Op: waybill.OpLoop, Name: l.Name, Err: err})
+		Sleep(ctx, min(backoffBase<<min(failures, 10), backoffMax))
+		failures++
+	}
+}
+
+func (l *Loop) note(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last = err; err == nil {
+		l.success = time.Now()
+	}
+}
+
+// Health returns an error if the last successful round ended more than limit ago, or if
+// there was none yet.
+func (l *Loop) Health(limit time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.success.IsZero() {
+		return fmt.Errorf("%s is not running", l.Name)
+	}
+	if age := time.Since(l.success); age > limit {
+		return fmt.Errorf("%s had its last success %v ago: %w", l.Name, age.Round(time.Millisecond), orUnknown(l.last))
+	}
+	return nil
+}
+
+func orUnknown(err error) error {
+	if err == nil {
+		return fmt.Errorf("a round is still under way")
+	}
+	return err
+}
+
+// Protect calls fn and turns a panic into an error.
+func Protect(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return fn()
+}
+
+// Sleep waits for d or until ctx is done.
+func Sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

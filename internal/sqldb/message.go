@@ -1,0 +1,101 @@
+package sqldb
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// MessageColumns are the columns of a message, in the order of [MessageRow.Dest].
+const MessageColumns = `id, topic, direct, key, type, source, tenant, subject, payload, payload_bytes, ` +
+	`content_type, data_schema, headers, correlation_id, causation_id, idempotency_key, ` +
+	`trace_parent, trace_state, time, deliver_at, expires_at, enqueued_at`
+
+// MessageRow is a message as it stands in a table.
+type MessageRow struct {
+	m            waybill.Message
+	topic        string
+	direct       bool
+	payloadText  sql.NullString
+	payloadBytes []byte
+	headers      sql.NullString
+	time         sql.NullTime
+	deliverAt    sql.NullTime
+	expiresAt    sql.NullTime
+	EnqueuedAt   time.Time
+}
+
+// Dest returns what to scan [MessageColumns] into.
+func (r *MessageRow) Dest() []any {
+	return []any{
+		&r.m.ID, &r.topic, &r.direct, &r.m.Key, &r.m.Type, &r.m.Source, &r.m.Tenant, &r.m.Subject,
+		&r.payloadText, &r.payloadBytes, &r.m.ContentType, &r.m.DataSchema, &r.headers,
+		&r.m.CorrelationID, &r.m.CausationID, &r.m.IdempotencyKey, &r.m.TraceParent, &r.m.TraceState,
+		&r.time, &r.deliverAt, &r.expiresAt, &r.EnqueuedAt,
+	}
+}
+
+// Message returns the message. If the row does not decode to a valid message, as one
+// written by a foreign program may not, the error says why, and the message holds what
+// could be read.
+func (r *MessageRow) Message() (waybill.Message, error) {
+	m := r.m
+	if r.direct {
+		m.To = r.topic
+	} else {
+		m.Topic = r.topic
+	}
+	m.Payload = r.payloadBytes
+	if m.Payload == nil {
+		m.Payload = []byte(r.payloadText.String)
+	}
+	m.Time = r.EnqueuedAt.UTC()
+	if r.time.Valid {
+		m.Time = r.time.Time.UTC()
+	}
+	m.DeliverAt = r.deliverAt.Time.UTC()
+	m.ExpiresAt = r.expiresAt.Time.UTC()
+	err := decodeHeaders(r.headers, &m.Headers)
+	m.Complete()
+	return m, errors.Join(err, m.Validate())
+}
+
+func decodeHeaders(column sql.NullString, headers *map[string]string) error {
+	if !column.Valid || column.String == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(column.String), headers); err != nil {
+		*headers = nil
+		return fmt.Errorf("headers are not a JSON object of strings")
+	}
+	if len(*headers) == 0 {
+		*headers = nil
+	}
+	return nil
+}
+
+// Headers returns the column value of a message's headers: a JSON object, or nil for none.
+func Headers(m *waybill.Message) *string {
+	if len(m.Headers) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(m.Headers)
+	if err != nil { // cannot happen: the map holds strings only
+		return nil
+	}
+	s := string(b)
+	return &s
+}
+
+// Timestamp returns the column value of a time: nil for the zero time.
+func Timestamp(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}

@@ -1,0 +1,171 @@
+// Package sqldb is the little that the SQL stores need of a database, so that one store
+// serves database/sql and a native driver alike.
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// Conn runs statements: a pool, or one transaction.
+type Conn interface {
+	// Exec runs a statement and returns the number of rows that it changed.
+	Exec(ctx context.Context, query string, args ...any) (int64, error)
+
+	// Query runs a statement that returns rows. The caller must close them.
+	Query(ctx context.Context, query string, args ...any) (Rows, error)
+}
+
+// Rows is a result that is being read.
+type Rows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+	Close()
+}
+
+// Driver is a database with transactions of type Tx.
+type Driver[Tx any] interface {
+	Conn
+
+	// Begin starts a transaction with the isolation level of the store's choice.
+	Begin(ctx context.Context) (Tx, error)
+	Commit(ctx context.Context, tx Tx) error
+	Rollback(tx Tx) error
+
+	// On returns the Conn that runs statements in tx.
+	On(tx Tx) Conn
+}
+
+// InTx runs fn in a transaction and commits it, or rolls it back if fn fails or panics.
+// Errors of fn come back as they are.
+func InTx[Tx any](ctx context.Context, d Driver[Tx], fn func(tx Tx) error) (err error) {
+	tx, err := d.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	done := false
+	defer func() {
+		if !done { // fn failed or panicked
+			_ = d.Rollback(tx) // the connection may be gone, and the transaction with it
+		}
+	}()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	done = true
+	if err := d.Commit(ctx, tx); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// Collect reads all rows with scan and closes them.
+func Collect[T any](rows Rows, err error, scan func(Rows) (T, error)) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	list := []T{}
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, rows.Err()
+}
+
+// One reads the only row of a result with scan. found is false if there is none.
+func One[T any](rows Rows, err error, scan func(Rows) (T, error)) (v T, found bool, _ error) {
+	list, err := Collect(rows, err, scan)
+	if err != nil || len(list) == 0 {
+		return v, false, err
+	}
+	return list[0], true, nil
+}
+
+// Scan returns a scan function for a single column.
+func Scan[T any](rows Rows) (v T, err error) {
+	err = rows.Scan(&v)
+	return v, err
+}
+
+// DB is the Driver for database/sql.
+type DB struct {
+	*sql.DB
+	Isolation sql.IsolationLevel
+	Encode    func(arg any) any // turns an argument into what the driver takes; nil for none
+}
+
+var _ Driver[*sql.Tx] = (*DB)(nil)
+
+// execer is what *sql.DB and *sql.Tx have in common.
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+type sqlConn struct {
+	on     execer
+	encode func(any) any
+}
+
+func (d *DB) conn(on execer) sqlConn { return sqlConn{on: on, encode: d.Encode} }
+
+func (d *DB) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	return d.conn(d.DB).Exec(ctx, query, args...)
+}
+
+func (d *DB) Query(ctx context.Context, query string, args ...any) (Rows, error) {
+	return d.conn(d.DB).Query(ctx, query, args...)
+}
+
+func (d *DB) On(tx *sql.Tx) Conn { return d.conn(tx) }
+
+func (d *DB) Begin(ctx context.Context) (*sql.Tx, error) {
+	return d.BeginTx(ctx, &sql.TxOptions{Isolation: d.Isolation})
+}
+
+func (d *DB) Commit(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
+
+func (d *DB) Rollback(tx *sql.Tx) error {
+	if err := tx.Rollback(); !errors.Is(err, sql.ErrTxDone) {
+		return err
+	}
+	return nil
+}
+
+func (c sqlConn) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	result, err := c.on.ExecContext(ctx, query, c.encoded(args)...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+func (c sqlConn) Query(ctx context.Context, query string, args ...any) (Rows, error) {
+	rows, err := c.on.QueryContext(ctx, query, c.encoded(args)...)
+	if err != nil {
+		return nil, err
+	}
+	return sqlRows{rows}, nil
+}
+
+func (c sqlConn) encoded(args []any) []any {
+	if c.encode == nil {
+		return args
+	}
+	out := make([]any, len(args))
+	for i, a := range args {
+		out[i] = c.encode(a)
+	}
+	return out
+}
+
+type sqlRows struct{ *sql.Rows }
+
+func (r sqlRows) Close() { _ = r.Rows.Close() } // Err has been asked

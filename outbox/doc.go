@@ -1,0 +1,7 @@
+// Package outbox stores messages in the business transaction that they tell of, so that
+// either both are committed or neither.
+//
+// [Writer.Enqueue] takes the caller's transaction; [Writer.InTx] runs a function in a
+// transaction of its own and collects messages on the way. A relay (package relay) publishes
+// what was committed.
+package outbox

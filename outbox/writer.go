@@ -1,0 +1,144 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Config is what a writer may be told.
+type Config struct {
+	// Source names the service in messages that name no source themselves. Ids are unique
+	// per source. At most [waybill.MaxSourceLen] bytes. Required.
+	Source string
+
+	// Unique remembers the ids of enqueued messages for the outbox retention, so that an id
+	// that was published already stores nothing either. It costs a row per message.
+	Unique bool
+
+	// Observer is told of enqueued messages. Optional; the default logs to slog.Default.
+	Observer waybill.Observer
+}
+
+// Writer enqueues messages. It is safe for concurrent use.
+type Writer[Tx any] struct {
+	store Store[Tx]
+	cfg   Config
+}
+
+// NewWriter returns a writer for the transactions that store takes. The error is an
+// [*waybill.InvalidError] that names what is missing or wrong.
+func NewWriter[Tx any](store Store[Tx], cfg Config) (*Writer[Tx], error) {
+	if store == nil {
+		return nil, &waybill.InvalidError{Field: "store", Reason: "is required"}
+	}
+	if cfg.Source == "" {
+		return nil, &waybill.InvalidError{Field: "outbox.Config.Source", Reason: "is required"}
+	}
+	if len(cfg.Source) > waybill.MaxSourceLen {
+		return nil, &waybill.InvalidError{Field: "outbox.Config.Source", Reason: fmt.Sprintf("has %d bytes, the limit is %d", len(cfg.Source), waybill.MaxSourceLen)}
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = waybill.LogTo(slog.Default())
+	}
+	return &Writer[Tx]{store: store, cfg: cfg}, nil
+}
+
+// Result says what an enqueue did, message by message.
+type Result struct {
+	IDs []string // the ids, those given and those made
+	New []bool   // false: the id was there already and nothing was stored
+}
+
+// Duplicates returns how many messages were not stored because their id was there already.
+func (r Result) Duplicates() int {
+	n := 0
+	for _, isNew := range r.New {
+		if !isNew {
+			n++
+		}
+	}
+	return n
+}
+
+// Enqueue stores msgs in tx, in their order, with one statement. They are published after
+// tx has committed, and vanish if it rolls back.
+//
+// All messages are checked before any is stored; the error is then an
+// [*waybill.InvalidError]. A message whose id is on its way already, or, with Config.Unique,
+// was enqueued within the outbox retention, stores nothing, breaks nothing, and is told
+// apart in the result. Missing fields are filled in: from the message that is being handled
+// under ctx (see [waybill.WithMessage]), from Config, and with defaults. msgs themselves are
+// not changed. After another error tx may be unusable; the caller rolls it back.
+//
+// Enqueue does not know when tx commits. A relay in another process finds the messages by
+// itself; for one in this process [Writer.Wake] may be called after the commit.
+func (w *Writer[Tx]) Enqueue(ctx context.Context, tx Tx, msgs ...waybill.Message) (Result, error) {
+	began := time.Now()
+	ready, err := w.prepare(ctx, msgs)
+	if err != nil {
+		return Result{}, err
+	}
+	isNew, err := w.store.EnqueueMessages(ctx, tx, ready, w.cfg.Unique)
+	return w.result(ctx, ready, isNew, err, time.Since(began))
+}
+
+// Wake tells relays of this process that share the store that messages were committed.
+func (w *Writer[Tx]) Wake() { w.store.WakeRelay() }
+
+// prepare returns complete, valid copies of msgs.
+func (w *Writer[Tx]) prepare(ctx context.Context, msgs []waybill.Message) ([]waybill.Message, error) {
+	ready := make([]waybill.Message, len(msgs))
+	cause := waybill.MessageFrom(ctx)
+	for i := range msgs {
+		m := msgs[i]
+		if cause != nil {
+			inherit(&m, cause)
+		}
+		if m.Source == "" {
+			m.Source = w.cfg.Source
+		}
+		m.Complete()
+		if err := m.Validate(); err != nil {
+			return nil, fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
+		}
+		ready[i] = m
+	}
+	return ready, nil
+}
+
+// inherit fills m's empty fields as [waybill.Message.Derive] would.
+func inherit(m *waybill.Message, cause *waybill.Message) {
+	d := cause.Derive()
+	for _, f := range [...]struct {
+		field *string
+		value string
+	}{
+		{&m.Tenant, d.Tenant},
+		{&m.CorrelationID, d.CorrelationID},
+		{&m.CausationID, d.CausationID},
+	} {
+		if *f.field == "" {
+			*f.field = f.value
+		}
+	}
+	if m.TraceParent == "" {
+		m.TraceParent, m.TraceState = d.TraceParent, d.TraceState
+	}
+}
+
+func (w *Writer[Tx]) result(ctx context.Context, msgs []waybill.Message, isNew []bool, err error, took time.Duration) (Result, error) {
+	if err != nil {
+		w.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpEnqueue, Count: len(msgs), Duration: took, Err: err})
+		return Result{}, err
+	}
+	r := Result{IDs: make([]string, len(msgs)), New: isNew}
+	for i := range msgs {
+		r.IDs[i] = msgs[i].ID
+	}
+	w.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpEnqueue, IDs: r.IDs, Count: len(msgs), Duration: took})
+	return r, nil
+}

@@ -1,0 +1,154 @@
+package relay
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Mode says how many messages of one key may be on the wire.
+type Mode int
+
+const (
+	// Pipelined sends a whole batch before it waits. If the broker refuses a message that
+	// passed our checks, later ones of its key in the same batch may pass it; each such case
+	// is observed as [waybill.OpOvertaken].
+	Pipelined Mode = iota
+	// Strict sends a message of a key only after the one before it was accepted.
+	Strict
+)
+
+// KeepNothing as [Config.Retention] removes messages when they are published.
+const KeepNothing time.Duration = -1
+
+// Config is what a relay may be told. The zero value stands for the defaults.
+type Config struct {
+	// Node names the relay in leases and logs. It must be unique among live relays.
+	// Optional; the default is made from the host's name, the process id and a random number.
+	Node string
+
+	// PollInterval is how long the relay sleeps at most when it finds nothing: the safety net
+	// behind wake-ups. 10 ms to 60 s. Optional; the default is 5 s.
+	PollInterval time.Duration
+
+	// BatchSize is the most messages that are claimed, published and settled together.
+	// 1 to 10,000. Optional; the default is 100.
+	BatchSize int
+
+	// Parallelism is how many batches, each of lanes of its own, are under way at a time.
+	// 1 to 64; 1 means strictly one after the other. Optional; the default is 4.
+	Parallelism int
+
+	// Mode says how many messages of one key may be on the wire. Optional; the default is
+	// [Pipelined].
+	Mode Mode
+
+	// Retry says when failed messages are tried again. Optional.
+	Retry waybill.RetryPolicy
+
+	// LeaseTTL is how long a relay that has gone silent keeps its lanes. It must be at least
+	// RenewInterval plus PublishTimeout. Optional; the default is 8 s.
+	LeaseTTL time.Duration
+
+	// RenewInterval is how often the lease is renewed. Optional; the default is 2 s.
+	RenewInterval time.Duration
+
+	// PublishTimeout is how long the broker may take to confirm a batch; what is unconfirmed
+	// then is published again. Optional; the default is 4 s.
+	PublishTimeout time.Duration
+
+	// ShutdownGrace is how long Run waits, after its context has ended, for batches that are
+	// under way. Optional; the default is PublishTimeout plus 2 s.
+	ShutdownGrace time.Duration
+
+	// Retention is how long published messages are kept. The relay itself only looks at
+	// whether they are kept at all: [KeepNothing] removes them at once. Optional; the
+	// default is 7 days.
+	Retention time.Duration
+
+	// DisableDeadLetters makes messages that are given up end as Failed: kept and visible,
+	// but not to be requeued.
+	DisableDeadLetters bool
+
+	// Followers are destinations that get a message once it is published, each with rows and
+	// attempts of its own: their failures never publish it again. Optional.
+	Followers []Destination
+
+	// Observer is told what happens. Optional; the default logs to slog.Default.
+	Observer waybill.Observer
+}
+
+const defaultRetention = 7 * 24 * time.Hour
+
+func (c Config) withDefaults() (Config, error) {
+	c.fillDefaults()
+	var err error
+	if c.Retry, err = c.Retry.WithDefaults(); err != nil {
+		return c, err
+	}
+	return c, c.validate()
+}
+
+func (c *Config) fillDefaults() {
+	if c.Node == "" {
+		c.Node = nodeName()
+	}
+	fill(&c.PollInterval, 5*time.Second)
+	fill(&c.BatchSize, 100)
+	fill(&c.Parallelism, 4)
+	fill(&c.LeaseTTL, 8*time.Second)
+	fill(&c.RenewInterval, 2*time.Second)
+	fill(&c.PublishTimeout, 4*time.Second)
+	fill(&c.ShutdownGrace, c.PublishTimeout+2*time.Second)
+	fill(&c.Retention, defaultRetention)
+	if c.Observer == nil {
+		c.Observer = waybill.LogTo(slog.Default())
+	}
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c *Config) validate() error {
+	switch {
+	case len(c.Node) > waybill.MaxIDLen:
+		return invalid("Node", "has %d bytes, the limit is %d", len(c.Node), waybill.MaxIDLen)
+	case c.PollInterval < 10*time.Millisecond || c.PollInterval > time.Minute:
+		return invalid("PollInterval", "is %v, the range is 10ms to 1m0s", c.PollInterval)
+	case c.BatchSize < 1 || c.BatchSize > 10_000:
+		return invalid("BatchSize", "is %d, the range is 1 to 10000", c.BatchSize)
+	case c.Parallelism < 1 || c.Parallelism > 64:
+		return invalid("Parallelism", "is %d, the range is 1 to 64", c.Parallelism)
+	case c.Mode != Pipelined && c.Mode != Strict:
+		return invalid("Mode", "is %d, neither Pipelined nor Strict", c.Mode)
+	case c.RenewInterval <= 0 || c.PublishTimeout <= 0:
+		return invalid("RenewInterval", "is %v and PublishTimeout is %v; both must be positive", c.RenewInterval, c.PublishTimeout)
+	case c.LeaseTTL < c.RenewInterval+c.PublishTimeout:
+		return invalid("LeaseTTL", "is %v, less than RenewInterval plus PublishTimeout, which is %v", c.LeaseTTL, c.RenewInterval+c.PublishTimeout)
+	case c.ShutdownGrace < 0:
+		return invalid("ShutdownGrace", "is %v; it must not be negative", c.ShutdownGrace)
+	case c.Retention < 0 && c.Retention != KeepNothing:
+		return invalid("Retention", "is %v; it must be positive, or KeepNothing", c.Retention)
+	}
+	return nil
+}
+
+func invalid(field, format string, args ...any) error {
+	return &waybill.InvalidError{Field: "relay.Config." + field, Reason: fmt.Sprintf(format, args...)}
+}
+
+func nodeName() string {
+	host, err := os.Hostname()
+	if err != nil || len(host) > waybill.MaxTenantLen {
+		host = "relay"
+	}
+	return fmt.Sprintf("%s-%d-%08x", host, os.Getpid(), rand.Uint32())
+}

@@ -1,0 +1,194 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Destination is a publisher with a name of its own among several.
+type Destination struct {
+	// Name identifies the destination in stored rows, logs and metrics: do not change it
+	// while messages wait for it. Required and unique, unless there is only one destination.
+	Name string
+
+	// Publisher takes the messages. Required.
+	Publisher Publisher
+
+	// Match says which messages are for this destination. Optional; nil takes all.
+	Match func(*waybill.Message) bool
+}
+
+const (
+	pauseBase  = 100 * time.Millisecond
+	pauseMax   = 10 * time.Second
+	lossLimit  = 2 // lost connections after which a message is sent alone
+	aloneLimit = 2 // connections lost by a message alone that make it poison
+)
+
+// outlet is a destination with what the relay remembers about it.
+type outlet struct {
+	Destination
+	timeout time.Duration
+
+	// alone is held for writing while a message that may kill the connection is on it, for
+	// reading by all other sends.
+	alone sync.RWMutex
+
+	mu          sync.Mutex
+	pauses      int // in a row
+	pausedUntil time.Time
+	losses      map[int64]loss // by position
+	sentBefore  map[int64]int  // by position: the life of which an attempt may have arrived
+}
+
+// loss counts the connections that ended while a message was unconfirmed on them.
+type loss struct{ inBatch, alone int }
+
+func newOutlet(d Destination, timeout time.Duration) *outlet {
+	return &outlet{Destination: d, timeout: timeout, losses: make(map[int64]loss), sentBefore: make(map[int64]int)}
+}
+
+// paused returns how long the destination is paused from now on, 0 if it is not.
+func (o *outlet) paused() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return max(0, time.Until(o.pausedUntil))
+}
+
+// pause stops sending for a while that doubles from pause to pause, and returns it.
+func (o *outlet) pause() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if wait := time.Until(o.pausedUntil); wait > 0 {
+		return wait // a batch that was under way beside the one that paused it
+	}
+	wait := min(pauseBase<<min(o.pauses, 10), pauseMax)
+	o.pauses++
+	o.pausedUntil = time.Now().Add(wait)
+	return wait
+}
+
+// resume notes that the destination answered, and reports whether it had been paused.
+func (o *outlet) resume() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	was := o.pauses > 0
+	o.pauses, o.pausedUntil = 0, time.Time{}
+	return was
+}
+
+// suspicious reports whether the message at a position must be sent alone.
+func (o *outlet) suspicious(position int64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.losses[position].inBatch >= lossLimit
+}
+
+// send publishes claims and returns one error per claim. A panic of the publisher counts as
+// a lost connection: the message that causes it is found in the same way.
+func (o *outlet) send(ctx context.Context, claims []*Claim, alone bool) []error {
+	if alone {
+		o.alone.Lock()
+		defer o.alone.Unlock()
+	} else {
+		o.alone.RLock()
+		defer o.alone.RUnlock()
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	errs := o.call(ctx, o.outgoing(claims))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, c := range claims {
+		errs[i] = o.learn(c, errs[i], alone)
+	}
+	return errs
+}
+
+func (o *outlet) outgoing(claims []*Claim) []Outgoing {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := make([]Outgoing, len(claims))
+	for i, c := range claims {
+		life, sent := o.sentBefore[c.Position]
+		out[i] = Outgoing{
+			Message: &c.Message,
+			DedupID: dedupID(c.Message.ID, c.Life),
+			Resent:  c.Attempts > 0 || sent && life == c.Life,
+		}
+	}
+	return out
+}
+
+func dedupID(id string, life int) string {
+	if life == 0 {
+		return id
+	}
+	return fmt.Sprintf("%s#r%d", id, life)
+}
+
+func (o *outlet) call(ctx context.Context, out []Outgoing) (errs []error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err := waybill.UnavailableError(fmt.Errorf("publisher panicked: %v: %w", p, waybill.ErrConnectionLost))
+			errs = fillErrors(len(out), err)
+		}
+	}()
+	errs = o.Publisher.Send(ctx, out)()
+	if len(errs) != len(out) {
+		err := waybill.UnavailableError(fmt.Errorf("publisher returned %d results for %d messages", len(errs), len(out)))
+		return fillErrors(len(out), err)
+	}
+	return errs
+}
+
+func fillErrors(n int, err error) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// learn keeps what the result of a send says about a message and returns the result, made
+// permanent if the message has proved to be poison.
+func (o *outlet) learn(c *Claim, err error, alone bool) error {
+	if !waybill.IsUnavailable(err) {
+		delete(o.losses, c.Position)
+		delete(o.sentBefore, c.Position)
+		return err
+	}
+	lost := errors.Is(err, waybill.ErrConnectionLost)
+	if lost || errors.Is(err, context.DeadlineExceeded) {
+		o.sentBefore[c.Position] = c.Life
+	}
+	if !lost {
+		return err
+	}
+	l := o.losses[c.Position]
+	if alone {
+		l.alone++
+	} else {
+		l.inBatch++
+	}
+	o.losses[c.Position] = l
+	if l.alone < aloneLimit {
+		return err
+	}
+	delete(o.losses, c.Position)
+	delete(o.sentBefore, c.Position)
+	return waybill.PermanentError(waybill.ReasonPoison, fmt.Errorf("the connection ended %d times with this message alone on it: %w", l.alone, err))
+}
+
+// forget drops what is remembered about messages of lanes that others own now.
+func (o *outlet) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	clear(o.losses)
+	clear(o.sentBefore)
+}

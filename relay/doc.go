@@ -1,0 +1,19 @@
+// Package relay moves committed messages from a store to a broker.
+//
+// It delivers each message at least once, in order per topic and key, from any number of
+// replicas. Keys are hashed into lanes; a lane is leased by one relay at a time, and one
+// batch at a time is under way per lane:
+//
+//	claim ──▶ publish ──▶ settle: published → archive, or gone
+//	  ▲                           retry     → waiting rows ─┐
+//	  │                           dead      → dead letters  │ due
+//	  └─────────────────────────────────────────────────────┘
+//
+// Claiming changes nothing, so a crash anywhere leaves messages where they were: what was
+// published and not settled is published again, under the same id. A settlement matches the
+// lane's epoch, so that a relay that was taken for dead and wakes up late changes nothing.
+//
+// What fails alone (see the kinds in package waybill) is retried with growing delays and
+// then becomes a dead letter; what follows it in its topic and key waits behind it. What
+// fails because the broker does not answer pauses the destination and counts no attempt.
+package relay

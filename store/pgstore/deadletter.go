@@ -1,0 +1,90 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+const listLettersSQL = `
+SELECT number, origin, consumer, destination, reason, error, attempts, life, failed, requeued_at IS NOT NULL,
+       first_failed_at, last_failed_at, {message}
+  FROM {dead_letters}
+ WHERE number > $1 AND ($2 = '' OR origin = $2) AND ($3 = '' OR consumer = $3) AND ($4 = '' OR topic = $4)
+   AND ($5 = '' OR type = $5) AND ($6 = '' OR tenant = $6)
+ ORDER BY number LIMIT $7`
+
+// DeadLetters implements [deadletter.Store].
+func (s *Store[Tx]) DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error) {
+	limit := f.Limit
+	if limit == 0 {
+		limit = deadletter.DefaultLimit
+	}
+	rows, err := s.db.Query(ctx, s.sql.listLetters, f.After, string(f.Origin), f.Consumer, f.Topic, f.Type, f.Tenant, limit)
+	letters, err := sqldb.Collect(rows, err, scanLetter)
+	return letters, classify(err)
+}
+
+func scanLetter(r sqldb.Rows) (l deadletter.Letter, err error) {
+	var row sqldb.MessageRow
+	err = r.Scan(append([]any{
+		&l.Number, &l.Origin, &l.Consumer, &l.Destination, &l.Reason, &l.Error, &l.Attempts, &l.Requeues, &l.Failed, &l.Requeued,
+		&l.FirstFailed, &l.LastFailed}, row.Dest()...)...)
+	l.Message, _ = row.Message() // a malformed row is why it may be here
+	return l, err
+}
+
+// Both requeue statements take the letter at most once, by the row that they delete or the
+// mark that they set. A relay's letter keeps id, key and position and starts its next life
+// in the waiting rows, where it is due now unless an earlier message of its key waits.
+const (
+	requeueWaitingSQL = `
+WITH d AS (
+    DELETE FROM {dead_letters} d
+     WHERE number = $1 AND origin = 'relay'
+       AND NOT EXISTS (SELECT 1 FROM {outbox} o WHERE o.id = d.id)
+       AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = d.id AND w.destination = d.destination)
+    RETURNING *
+)
+INSERT INTO {outbox_waiting} (lane, position, {message}, destination, life, due_at)
+SELECT d.lane, d.position, {d.message}, d.destination, d.life + 1,
+       CASE WHEN d.key <> '' AND EXISTS (
+                SELECT 1 FROM {outbox_waiting} w
+                 WHERE w.topic = d.topic AND w.key = d.key AND w.key <> '' AND w.destination = d.destination AND w.position < d.position)
+            THEN NULL ELSE {clock}() END
+  FROM d`
+
+	requeueConsumerSQL = `
+UPDATE {dead_letters} SET requeued_at = {clock}(), life = life + 1
+ WHERE number = $1 AND origin = 'consumer' AND requeued_at IS NULL AND message_key <> ''`
+
+	letterStateSQL = `SELECT origin || CASE WHEN message_key = '' THEN '' ELSE ' keyed' END FROM {dead_letters} WHERE number = $1`
+)
+
+// RequeueDeadLetter implements [deadletter.Store].
+func (s *Store[Tx]) RequeueDeadLetter(ctx context.Context, number int64) (bool, error) {
+	for _, stmt := range []string{s.sql.requeueWaiting, s.sql.requeueConsumer} {
+		n, err := s.db.Exec(ctx, stmt, number)
+		if err != nil {
+			return false, classify(fmt.Errorf("requeue dead letter %d: %w", number, err))
+		}
+		if n > 0 {
+			s.WakeRelay()
+			return true, nil
+		}
+	}
+	rows, err := s.db.Query(ctx, s.sql.letterState, number)
+	state, found, err := sqldb.One(rows, err, sqldb.Scan[string])
+	switch {
+	case err != nil:
+		return false, classify(err)
+	case !found:
+		return false, fmt.Errorf("dead letter %d: %w", number, waybill.ErrNotFound)
+	case state == string(deadletter.FromConsumer):
+		return false, waybill.PermanentError(waybill.ReasonNoID, fmt.Errorf("dead letter %d has no message id; it cannot be run again safely", number))
+	}
+	return false, nil
+}

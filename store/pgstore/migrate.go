@@ -1,0 +1,132 @@
+package pgstore
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"strings"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// MinSchemaVersion is the oldest schema version that this release works with; the newest is
+// the number of its last migration.
+const MinSchemaVersion = 1
+
+// Migration is one step of the schema.
+type Migration = migrate.Migration
+
+// Migrations returns every step that this release knows, in order, with the table names of
+// this store: what waybill migrate --print shows.
+func (s *Store[Tx]) Migrations() []Migration { return s.migrations }
+
+// MigrateOptions are what [Store.Migrate] may be told.
+type MigrateOptions struct {
+	// Source becomes the source of messages that foreign programs enqueue without naming
+	// one. Optional; without it an earlier setting stays, at first the empty text.
+	Source string
+
+	// Version is the version to stop at. Optional; the default is the newest.
+	Version int
+}
+
+// Migrate brings the schema up to date, in one transaction under a lock, so that several
+// processes may call it at once. It returns the version that the schema has now.
+func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
+	target := opts.Version
+	if target == 0 {
+		target = len(s.migrations)
+	}
+	if target < 0 || target > len(s.migrations) {
+		return 0, &waybill.InvalidError{Field: "Version", Reason: fmt.Sprintf("is %d, the newest is %d", target, len(s.migrations))}
+	}
+	version := 0
+	err := sqldb.InTx(ctx, s.db, func(tx Tx) (err error) {
+		conn := s.db.On(tx)
+		if version, err = s.lockVersion(ctx, conn); err != nil {
+			return err
+		}
+		for ; version < target; version++ {
+			if err := s.applyUp(ctx, conn, s.migrations[version]); err != nil {
+				return err
+			}
+		}
+		return s.setSource(ctx, conn, opts.Source)
+	})
+	if err != nil {
+		return 0, classify(fmt.Errorf("migrate schema %s: %w", s.names.schema, err))
+	}
+	return version, s.PrepareArchive(ctx)
+}
+
+const (
+	// lockMigrationSQL keeps other migrations of the database out until the transaction ends.
+	lockMigrationSQL = `SELECT pg_advisory_xact_lock(hashtext('waybill migrate'))`
+
+	createVersionsSQL = `
+CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE IF NOT EXISTS {schema_versions} (
+    version    integer PRIMARY KEY,
+    name       text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+`
+	readVersionSQL = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
+	addVersionSQL  = `INSERT INTO {schema_versions} (version, name) VALUES ($1, $2)`
+)
+
+func (s *Store[Tx]) lockVersion(ctx context.Context, conn sqldb.Conn) (int, error) {
+	for _, stmt := range append([]string{lockMigrationSQL}, migrate.Split(s.names.render(createVersionsSQL))...) {
+		if _, err := conn.Exec(ctx, stmt); err != nil {
+			return 0, err
+		}
+	}
+	rows, err := conn.Query(ctx, s.names.render(readVersionSQL))
+	version, _, err := sqldb.One(rows, err, sqldb.Scan[int])
+	return version, err
+}
+
+func (s *Store[Tx]) applyUp(ctx context.Context, conn sqldb.Conn, m Migration) error {
+	for _, stmt := range migrate.Split(m.Up) {
+		if _, err := conn.Exec(ctx, stmt); err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
+		}
+	}
+	_, err := conn.Exec(ctx, s.names.render(addVersionSQL), m.Version, m.Name)
+	return err
+}
+
+func (s *Store[Tx]) setSource(ctx context.Context, conn sqldb.Conn, source string) error {
+	if source == "" {
+		return nil
+	}
+	if len(source) > waybill.MaxSourceLen || strings.ContainsRune(source, 0) {
+		return &waybill.InvalidError{Field: "Source", Reason: fmt.Sprintf("has %d bytes or a NUL byte, the limit is %d", len(source), waybill.MaxSourceLen)}
+	}
+	_, err := conn.Exec(ctx, s.names.render(`ALTER TABLE {outbox} ALTER COLUMN source SET DEFAULT `)+quoteText(source))
+	return err
+}
+
+// SchemaVersion returns the version of the schema in the database, 0 if there is none, and
+// an error if this release cannot work with it.
+func (s *Store[Tx]) SchemaVersion(ctx context.Context) (int, error) {
+	rows, err := s.db.Query(ctx, `SELECT to_regclass($1) IS NOT NULL`, s.names.render("{schema_versions}"))
+	exists, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
+	if err != nil || !exists {
+		return 0, classify(err)
+	}
+	rows, err = s.db.Query(ctx, s.names.render(readVersionSQL))
+	version, _, err := sqldb.One(rows, err, sqldb.Scan[int])
+	if err != nil {
+		return 0, classify(err)
+	}
+	if version < MinSchemaVersion || version > len(s.migrations) {
+		return version, fmt.Errorf("schema version is %d, this release works with %d to %d", version, MinSchemaVersion, len(s.migrations))
+	}
+	return version, nil
+}

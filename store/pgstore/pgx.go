@@ -1,0 +1,60 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+// pgxDriver is the driver for pgx's own interface.
+type pgxDriver struct{ pool *pgxpool.Pool }
+
+var _ sqldb.Driver[pgx.Tx] = pgxDriver{}
+
+// pgxExecer is what pools and transactions have in common.
+type pgxExecer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+type pgxConn struct{ on pgxExecer }
+
+func (c pgxConn) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	tag, err := c.on.Exec(ctx, sql, args...)
+	return tag.RowsAffected(), err
+}
+
+func (c pgxConn) Query(ctx context.Context, sql string, args ...any) (sqldb.Rows, error) {
+	return c.on.Query(ctx, sql, args...)
+}
+
+func (d pgxDriver) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	return pgxConn{d.pool}.Exec(ctx, sql, args...)
+}
+
+func (d pgxDriver) Query(ctx context.Context, sql string, args ...any) (sqldb.Rows, error) {
+	return pgxConn{d.pool}.Query(ctx, sql, args...)
+}
+
+func (d pgxDriver) On(tx pgx.Tx) sqldb.Conn { return pgxConn{tx} }
+
+func (d pgxDriver) Begin(ctx context.Context) (pgx.Tx, error) {
+	return d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+}
+
+func (d pgxDriver) Commit(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) }
+
+// Rollback uses a context of its own: the caller's may have ended, which is why we are here.
+func (d pgxDriver) Rollback(tx pgx.Tx) error {
+	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+	defer cancel()
+	if err := tx.Rollback(ctx); !errors.Is(err, pgx.ErrTxClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,258 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// The two statements of a batch that went well. Each locks the lanes FOR SHARE and matches
+// their epochs: a relay that has been superseded deletes nothing, and one that takes over
+// waits until the rows are gone. Served by the primary keys.
+const (
+	settleDeleteSQL = `
+WITH` + settleFence + `
+gone AS (
+    DELETE FROM {outbox} o USING input i JOIN fence f ON f.lane = i.lane
+     WHERE o.lane = i.lane AND o.position = i.position
+)
+SELECT lane FROM fence`
+
+	settleArchiveSQL = `
+WITH` + settleFence + `
+gone AS (
+    DELETE FROM {outbox} o USING input i JOIN fence f ON f.lane = i.lane
+     WHERE o.lane = i.lane AND o.position = i.position
+    RETURNING o.*
+), archived AS (
+    INSERT INTO {outbox_archive} (published_at, lane, position, {message})
+    SELECT (SELECT {clock}()), o.lane, o.position, {o.message} FROM gone o
+)
+SELECT lane FROM fence`
+
+	settleFence = `
+input AS (
+    SELECT * FROM unnest($2::int[], $3::bigint[], $4::bigint[]) AS i(lane, epoch, position)
+), fence AS MATERIALIZED (
+    SELECT l.lane FROM {relay_lanes} l
+     WHERE l.owner = $1 AND (l.lane, l.epoch) IN (SELECT lane, epoch FROM input)
+       FOR SHARE
+),`
+)
+
+// fenceSQL does for a transaction what the fence above does for one statement.
+const fenceSQL = `
+SELECT l.lane FROM {relay_lanes} l
+ WHERE l.owner = $1 AND (l.lane, l.epoch) IN (SELECT * FROM unnest($2::int[], $3::bigint[]))
+   FOR SHARE`
+
+// parkSQL moves rows from the outbox to the waiting rows, one for each destination. A row
+// of a key that waits already follows it. A second row with an id that waits is dropped:
+// it is the same message.
+const parkSQL = `
+WITH input AS (
+    SELECT * FROM unnest($1::int[], $2::bigint[], $3::text[], $4::boolean[], $5::float8[], $6::int[], $7::int[], $8::text[])
+        AS i(lane, position, destination, behind, after_ms, attempts, life, error)
+), m AS (
+    DELETE FROM {outbox} o USING (SELECT DISTINCT lane, position FROM input) i
+     WHERE o.lane = i.lane AND o.position = i.position
+    RETURNING o.*
+)
+INSERT INTO {outbox_waiting} (lane, position, {message}, destination, due_at, attempts, life, error, first_failed_at)
+SELECT m.lane, m.position, {m.message}, i.destination,
+       CASE WHEN i.behind OR (m.key <> '' AND EXISTS (
+                SELECT 1 FROM {outbox_waiting} w
+                 WHERE w.topic = m.topic AND w.key = m.key AND w.key <> '' AND w.destination = i.destination AND w.position < m.position))
+            THEN NULL ELSE {clock}() + i.after_ms * interval '1 millisecond' END,
+       i.attempts, i.life, i.error, CASE WHEN i.attempts > 0 THEN {clock}() END
+  FROM m JOIN input i ON i.lane = m.lane AND i.position = m.position
+ON CONFLICT DO NOTHING`
+
+// followSQL gives published messages a waiting row for each destination that comes after.
+const followSQL = `
+INSERT INTO {outbox_waiting} (lane, position, {message}, destination, due_at)
+SELECT w.lane, w.position, {w.message}, i.follower,
+       CASE WHEN w.key <> '' AND EXISTS (
+                SELECT 1 FROM {outbox_waiting} e
+                 WHERE e.topic = w.topic AND e.key = w.key AND e.key <> '' AND e.destination = i.follower AND e.position < w.position)
+            THEN NULL ELSE {clock}() END
+  FROM unnest($1::bigint[], $2::text[], $3::text[]) AS i(position, destination, follower)
+  JOIN {outbox_waiting} w USING (position, destination)
+ON CONFLICT DO NOTHING`
+
+const waitingInput = `unnest($1::bigint[], $2::text[]) AS i(position, destination)`
+
+const (
+	deleteWaitingSQL = `
+DELETE FROM {outbox_waiting} w USING ` + waitingInput + `
+ WHERE w.position = i.position AND w.destination = i.destination`
+
+	archiveWaitingSQL = `
+WITH m AS (` + deleteWaitingSQL + ` RETURNING w.*)
+INSERT INTO {outbox_archive} (published_at, lane, position, destination, attempts, life, {message})
+SELECT {clock}(), m.lane, m.position, m.destination, m.attempts, m.life, {m.message} FROM m`
+
+	retrySQL = `
+UPDATE {outbox_waiting} w
+   SET due_at = {clock}() + i.after_ms * interval '1 millisecond', attempts = i.attempts, life = i.life, error = i.error,
+       first_failed_at = CASE WHEN i.attempts > 0 THEN coalesce(w.first_failed_at, {clock}()) END
+  FROM unnest($1::bigint[], $2::text[], $3::float8[], $4::int[], $5::int[], $6::text[])
+       AS i(position, destination, after_ms, attempts, life, error)
+ WHERE w.position = i.position AND w.destination = i.destination`
+
+	burySQL = `
+WITH m AS (
+    DELETE FROM {outbox_waiting} w
+     USING unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::int[], $6::boolean[])
+           AS i(position, destination, reason, error, attempts, failed)
+     WHERE w.position = i.position AND w.destination = i.destination
+    RETURNING w.lane, w.position, w.destination, w.life, w.first_failed_at, {w.message},
+              i.reason, i.error AS last_error, i.attempts AS tried, i.failed
+)
+INSERT INTO {dead_letters} (origin, lane, position, destination, life, {message}, reason, error, attempts, failed, first_failed_at, last_failed_at)
+SELECT 'relay', m.lane, m.position, m.destination, m.life, {m.message}, m.reason, m.last_error, m.tried, m.failed,
+       coalesce(m.first_failed_at, {clock}()), {clock}()
+  FROM m`
+
+	scheduleSQL = `
+WITH m AS (` + deleteWaitingSQL + ` RETURNING w.*)
+INSERT INTO {scheduled} (lane, position, {message}, due_at)
+SELECT m.lane, m.position, {m.message}, m.deliver_at FROM m`
+)
+
+// promoteSQL lets the first waiting row of each key go if nothing before it waits any more.
+const promoteSQL = `
+UPDATE {outbox_waiting} w SET due_at = {clock}()
+  FROM (SELECT DISTINCT * FROM unnest($1::text[], $2::text[], $3::text[]) AS k(topic, key, destination)) k
+ WHERE w.topic = k.topic AND w.key = k.key AND w.key <> '' AND w.destination = k.destination AND w.due_at IS NULL
+   AND w.position = (SELECT min(e.position) FROM {outbox_waiting} e
+                      WHERE e.topic = k.topic AND e.key = k.key AND e.key <> '' AND e.destination = k.destination)`
+
+// releaseScheduledSQL moves due rows into the outbox, id kept. One whose id is on its way
+// already becomes a dead letter: it must neither clog nor vanish. Several relays share the
+// work by skipping each other's rows.
+const releaseScheduledSQL = `
+WITH s AS (
+    DELETE FROM {scheduled}
+     WHERE position IN (SELECT position FROM {scheduled} WHERE due_at <= (SELECT {clock}())
+                         ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED)
+    RETURNING *
+), added AS (
+    INSERT INTO {outbox} ({message})
+    SELECT {s.message} FROM s
+     WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.id)
+     ORDER BY s.due_at, s.position
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id, deliver_at
+), refused AS (
+    INSERT INTO {dead_letters} (origin, lane, position, {message}, reason, error, attempts, first_failed_at, last_failed_at)
+    SELECT 'relay', s.lane, s.position, {s.message}, 'duplicate_id', 'a message with this id was on its way when this one was due', 0, {clock}(), {clock}()
+      FROM s WHERE s.id NOT IN (SELECT id FROM added)
+)
+SELECT count(*) FROM s`
+
+// SettleMessages implements [relay.Source]. A batch that was published as a whole takes one
+// statement, everything else a transaction.
+func (s *Store[Tx]) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
+	p := planSettle(req.Settlements)
+	if p.onlyPublished() {
+		held, err := s.settlePublished(ctx, s.db, req, p.published)
+		return lost(req.Settlements, held), classify(err)
+	}
+	var held []int
+	err := sqldb.InTx(ctx, s.db, func(tx Tx) (err error) {
+		held, err = s.settleMixed(ctx, s.db.On(tx), req)
+		return err
+	})
+	if err != nil {
+		return nil, classify(fmt.Errorf("settle %d messages: %w", len(req.Settlements), err))
+	}
+	return lost(req.Settlements, held), nil
+}
+
+func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req relay.SettleRequest, list []relay.Settlement) ([]int, error) {
+	lanes, epochs, positions := make([]int, len(list)), make([]int64, len(list)), make([]int64, len(list))
+	for i, st := range list {
+		lanes[i], epochs[i], positions[i] = st.Claim.Lane.Number, st.Claim.Lane.Epoch, st.Claim.Position
+	}
+	stmt := s.sql.settleDelete
+	if req.Archive {
+		stmt = s.sql.settleArchive
+	}
+	rows, err := conn.Query(ctx, stmt, req.Node, lanes, epochs, positions)
+	held, err := sqldb.Collect(rows, err, sqldb.Scan[int])
+	if err != nil {
+		return nil, fmt.Errorf("settle %d published messages: %w", len(list), err)
+	}
+	return held, nil
+}
+
+// settleMixed writes down what is in the lanes that are still ours, which it locks first.
+func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req relay.SettleRequest) ([]int, error) {
+	var lanes []int
+	var epochs []int64
+	for _, st := range req.Settlements {
+		lanes = append(lanes, st.Claim.Lane.Number)
+		epochs = append(epochs, st.Claim.Lane.Epoch)
+	}
+	rows, err := conn.Query(ctx, s.sql.fence, req.Node, lanes, epochs)
+	held, err := sqldb.Collect(rows, err, sqldb.Scan[int])
+	if err != nil {
+		return nil, fmt.Errorf("fence: %w", err)
+	}
+	p := planSettle(keep(req.Settlements, held))
+	if len(p.published) > 0 {
+		if _, err := s.settlePublished(ctx, conn, req, p.published); err != nil {
+			return nil, err
+		}
+	}
+	for _, step := range p.steps(&s.sql, req.Archive) {
+		if step.rows == 0 {
+			continue
+		}
+		if _, err := conn.Exec(ctx, step.sql, step.args...); err != nil {
+			return nil, fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	return held, nil
+}
+
+// keep returns the settlements of the lanes that are still held.
+func keep(list []relay.Settlement, held []int) []relay.Settlement {
+	set := make(map[int]bool, len(held))
+	for _, n := range held {
+		set[n] = true
+	}
+	kept := make([]relay.Settlement, 0, len(list))
+	for _, st := range list {
+		if set[st.Claim.Lane.Number] {
+			kept = append(kept, st)
+		}
+	}
+	return kept
+}
+
+// lost returns the lanes of the settlements that are not held any more.
+func lost(list []relay.Settlement, held []int) []int {
+	set := make(map[int]bool, len(held))
+	for _, n := range held {
+		set[n] = true
+	}
+	var gone []int
+	for _, st := range list {
+		if n := st.Claim.Lane.Number; !set[n] {
+			gone = append(gone, n)
+			set[n] = true
+		}
+	}
+	return gone
+}
+
+// ReleaseScheduled implements [relay.Source].
+func (s *Store[Tx]) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
+	rows, err := s.db.Query(ctx, s.sql.releaseScheduled, limit)
+	n, _, err := sqldb.One(rows, err, sqldb.Scan[int])
+	return n, classify(err)
+}

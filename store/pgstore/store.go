@@ -1,0 +1,133 @@
+// Package pgstore keeps outbox, inbox, dead letters and lanes in PostgreSQL 14 and up.
+//
+// [New] makes a store for pgx transactions, [NewSQL] one for *sql.Tx, which users of gorm,
+// ent, bun and sqlx have under theirs. Both run the same SQL. The tables live in the
+// application's own database, in a schema of their own; [Store.Migrate] creates them, and
+// only when it is called.
+//
+// One Store value should serve a process: an outbox writer wakes the relays that share it.
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/wakeup"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Config names the tables.
+type Config struct {
+	// Schema is the schema that holds the tables. Any name of up to 40 bytes without control
+	// characters, braces and '$'; it is quoted. Optional; the default is "waybill".
+	Schema string
+
+	// TablePrefix is put before the name of each table and function, under the rules of
+	// Schema. Optional; the default is none.
+	TablePrefix string
+}
+
+// Store implements the contracts of outbox, relay, inbox and deadletter. It is safe for
+// concurrent use.
+type Store[Tx any] struct {
+	db         sqldb.Driver[Tx]
+	names      names
+	sql        statements
+	migrations []migrate.Migration
+	wake       wakeup.Signaller
+	marks      *lowWater
+}
+
+var (
+	_ outbox.Store[pgx.Tx]  = (*Store[pgx.Tx])(nil)
+	_ outbox.Store[*sql.Tx] = (*Store[*sql.Tx])(nil)
+	_ outbox.Inspector      = (*Store[pgx.Tx])(nil)
+	_ relay.Source          = (*Store[pgx.Tx])(nil)
+	_ inbox.Inbox[pgx.Tx]   = (*Store[pgx.Tx])(nil)
+	_ inbox.Inbox[*sql.Tx]  = (*Store[*sql.Tx])(nil)
+	_ deadletter.Store      = (*Store[pgx.Tx])(nil)
+)
+
+// New returns a store that uses pool and takes pgx transactions. The caller closes pool
+// after the last use of the store. An error names the field of cfg that is wrong; the
+// database is not asked.
+func New(pool *pgxpool.Pool, cfg Config) (*Store[pgx.Tx], error) {
+	if pool == nil {
+		return nil, &waybill.InvalidError{Field: "pool", Reason: "is required"}
+	}
+	return newStore[pgx.Tx](pgxDriver{pool}, cfg)
+}
+
+// NewSQL returns a store that uses db and takes *sql.Tx. The driver is the caller's; pgx's
+// stdlib package and lib/pq work. The caller closes db after the last use of the store.
+func NewSQL(db *sql.DB, cfg Config) (*Store[*sql.Tx], error) {
+	if db == nil {
+		return nil, &waybill.InvalidError{Field: "db", Reason: "is required"}
+	}
+	return newStore(&sqldb.DB{DB: db, Isolation: sql.LevelReadCommitted, Encode: encodeArray}, cfg)
+}
+
+func newStore[Tx any](db sqldb.Driver[Tx], cfg Config) (*Store[Tx], error) {
+	n, err := newNames(cfg.Schema, cfg.TablePrefix)
+	if err != nil {
+		return nil, err
+	}
+	migrations, err := migrate.Load(migrationFiles, "migrations", n.render)
+	if err != nil {
+		return nil, err
+	}
+	return &Store[Tx]{
+		db:         db,
+		names:      n,
+		sql:        newStatements(n),
+		migrations: migrations,
+		marks:      newLowWater(),
+	}, nil
+}
+
+// WakeRelay implements [outbox.Store].
+func (s *Store[Tx]) WakeRelay() { s.wake.Signal() }
+
+// Wakeups implements [relay.Source].
+func (s *Store[Tx]) Wakeups() <-chan struct{} { return s.wake.Subscribe() }
+
+// Ping reports whether the database answers. The error is unavailable if it does not.
+func (s *Store[Tx]) Ping(ctx context.Context) error {
+	_, err := s.db.Exec(ctx, "SELECT 1")
+	return classify(err)
+}
+
+// SessionFacts are what waybill doctor looks at.
+type SessionFacts struct {
+	ServerVersion string
+	TimeZone      string
+	Isolation     string
+	Clock         time.Time // the server's
+}
+
+// SessionFacts returns what the server says of itself and of a session on it.
+func (s *Store[Tx]) SessionFacts(ctx context.Context) (SessionFacts, error) {
+	rows, err := s.db.Query(ctx, sessionFactsSQL)
+	facts, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (f SessionFacts, err error) {
+		err = r.Scan(&f.ServerVersion, &f.TimeZone, &f.Isolation, &f.Clock)
+		return f, err
+	})
+	return facts, classify(err)
+}
+
+const sessionFactsSQL = `
+SELECT current_setting('server_version'), current_setting('TimeZone'),
+       current_setting('default_transaction_isolation'), clock_timestamp()`
+
+// millis renders a duration for SQL that multiplies it with one millisecond.
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
