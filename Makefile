@@ -1,0 +1,31 @@
+# Tool versions are pinned here and nowhere else; tools run through "go run" and leave no
+# trace in go.mod.
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Packages tested at a time. They share the servers' connections.
+PACKAGES_AT_ONCE ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help test check services services-down demo
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+test: services ## start the servers and run every test with the race detector
+	@go test -race -p $(PACKAGES_AT_ONCE) -timeout 15m ./...
+
+check: ## formatting, vet, staticcheck, build, and a tidy go.mod
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi
+	go build ./...
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go mod tidy -diff
+
+services: ## make the servers that the tests need available on 127.0.0.1
+	@scripts/services.sh up
+
+services-down: ## stop the servers that "services" started
+	@scripts/services.sh down
+
+demo: ## show a message on its way from transaction to handler
+	@go run ./cmd/waybill demo

@@ -1,0 +1,48 @@
+package archtest
+
+import (
+	"slices"
+	"strings"
+)
+
+// tools are the units that end users do not import, so that drivers and servers in them
+// reach nobody's program.
+var tools = []string{"internal/cli", "internal/conformance", "internal/e2e"}
+
+// modules says which units may import a module of others. What is not in the table may be
+// imported by nobody.
+var modules = []struct {
+	path  string
+	units []string
+	tools bool // and the tools
+}{
+	{path: "github.com/google/uuid", units: []string{""}},
+	{path: "github.com/jackc/pgx/v5", units: []string{"store/pgstore", "examples/*"}, tools: true},
+	{path: "github.com/rabbitmq/amqp091-go", units: []string{"broker/rabbitbroker"}},
+	{path: "github.com/nats-io/nats.go", units: []string{"broker/natsbroker"}, tools: true},
+	{path: "github.com/nats-io/nats-server/v2", tools: true},
+	{path: "modernc.org/sqlite", units: []string{"cmd/*", "examples/*"}, tools: true},
+	{path: "github.com/spf13/cobra", units: []string{"internal/cli"}},
+	{path: "github.com/spf13/pflag", units: []string{"internal/cli"}},
+	{path: "go.yaml.in/yaml/v3", units: []string{"internal/cli", "internal/config"}},
+}
+
+// checkModule returns what is wrong with an import of another module's package, or "".
+func checkModule(unit, imported string) string {
+	for _, m := range modules {
+		if imported != m.path && !strings.HasPrefix(imported, m.path+"/") {
+			continue
+		}
+		if m.tools && slices.Contains(tools, unit) || slices.ContainsFunc(m.units, func(pattern string) bool { return matches(pattern, unit) }) {
+			return ""
+		}
+		return shown(unit) + " must not import " + m.path
+	}
+	return "no package may import " + imported + "; add its module to the table modules"
+}
+
+// matches reports whether unit is the pattern, or below it if it ends with "/*".
+func matches(pattern, unit string) bool {
+	prefix, wild := strings.CutSuffix(pattern, "*")
+	return unit == pattern || wild && strings.HasPrefix(unit, prefix)
+}

@@ -1,0 +1,127 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestParseFile(t *testing.T) {
+	t.Parallel()
+	const text = `
+# everything
+store: postgres://db/orders
+broker: nats://127.0.0.1
+broker.stream: orders
+relay:
+  batch_size: 50 # fewer
+  poll_interval: "1s"
+retry: {base_delay: 2s}
+log:
+`
+	got, err := parseFile("w.yaml", strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]value{
+		"store":               {raw: "postgres://db/orders", origin: "w.yaml:3"},
+		"broker":              {raw: "nats://127.0.0.1", origin: "w.yaml:4"},
+		"broker.stream":       {raw: "orders", origin: "w.yaml:5"},
+		"relay.batch_size":    {raw: "50", origin: "w.yaml:7"},
+		"relay.poll_interval": {raw: "1s", origin: "w.yaml:8"},
+		"retry.base_delay":    {raw: "2s", origin: "w.yaml:9"},
+	}
+	if len(got) != len(want) {
+		t.Errorf("parseFile() = %v, want %v", got, want)
+	}
+	for key, w := range want {
+		if got[key] != w {
+			t.Errorf("parseFile()[%s] = %v, want %v", key, got[key], w)
+		}
+	}
+}
+
+func TestParseFile_Empty(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "# nothing yet\n", "---\n", "relay:\n"} {
+		if got, err := parseFile("w.yaml", strings.NewReader(text)); err != nil || len(got) != 0 {
+			t.Errorf("parseFile(%q) = %v, %v, want nothing", text, got, err)
+		}
+	}
+}
+
+func TestParseFile_Refused(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, text, want string }{
+		{"unknown option", "schema: a\nshema: b\n", "w.yaml:2: there is no option shema"},
+		{"unknown option in a section", "relay:\n  batch: 1\n", "w.yaml:2: there is no option relay.batch"},
+		{"unknown section", "relays:\n  batch_size: 1\n", "w.yaml:1: there is no option relays"},
+		{"set twice", "schema: a\nschema: b\n", "w.yaml:2: schema is set in line 1 already"},
+		{"set nested and dotted", "relay:\n  mode: strict\nrelay.mode: strict\n", "w.yaml:3: relay.mode is set in line 2 already"},
+		{"section with a value", "relay: 5\n", "w.yaml:1: relay is a section"},
+		{"option with options", "schema:\n  name: a\n", "w.yaml:2: schema must be a single value"},
+		{"list", "schema: [a]\n", "w.yaml:1: schema must be a single value"},
+		{"no value", "schema:\n", "w.yaml:1: schema has no value"},
+		{"alias", "source: &s a\nschema: *s\n", "w.yaml:2: schema must be a single value"},
+		{"no mapping", "- schema\n", "w.yaml:1: expected a mapping"},
+		{"key that is no name", "? [a]\n: b\n", "w.yaml:1: expected the name of an option"},
+		{"two documents", "schema: a\n---\nschema: b\n", "w.yaml: has more than one document"},
+		{"no YAML", "schema: [\n", "w.yaml: yaml: line"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := parseFile("w.yaml", strings.NewReader(tt.text))
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("parseFile() = %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestLoad_FileMissing(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "none.yaml")
+	if _, err := Load(nil, nil, path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("Load() = %v, want an error that names %s", err, path)
+	}
+}
+
+// Not parallel: the working directory belongs to the process.
+func TestFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	env := []string{"A=b", FileEnv + "=env.yaml"}
+	if got := File("", nil); got != "" {
+		t.Errorf("File() = %q, want none", got)
+	}
+	if err := os.WriteFile(DefaultFile, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := File("", nil); got != DefaultFile {
+		t.Errorf("File() = %q, want %q", got, DefaultFile)
+	}
+	if got, want := File("", env), "env.yaml"; got != want {
+		t.Errorf("File() = %q, want %q", got, want)
+	}
+	if got, want := File("flag.yaml", env), "flag.yaml"; got != want {
+		t.Errorf("File() = %q, want %q", got, want)
+	}
+}
+
+func FuzzParseFile(f *testing.F) {
+	f.Add("relay:\n  batch_size: 1\n")
+	f.Add("broker: a\nbroker.stream: b\n")
+	f.Add("a: &a [*a]\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := parseFile("w.yaml", strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		for key := range got {
+			if _, ok := find(func(o Option) bool { return o.Key == key }); !ok {
+				t.Errorf("parseFile() found the unknown option %q", key)
+			}
+		}
+	})
+}

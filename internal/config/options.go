@@ -1,0 +1,115 @@
+package config
+
+import "slices"
+
+// Options returns all options in the order in which they are printed.
+func Options() []Option { return slices.Clone(options) }
+
+// options is the table of all settings. docs and tests read it, so that a default or a
+// limit stands here alone.
+var options = []Option{
+	{
+		Key: "store", Kind: String, Secret: true,
+		Help: "connection URL of the database",
+	},
+	{
+		Key: "schema", Kind: String, Default: "waybill", Min: "1", Max: "63",
+		Help: "database schema that holds the tables, where the database has schemas",
+	},
+	{
+		Key: "table_prefix", Kind: String,
+		Help: "put in front of each table's name",
+	},
+	{
+		Key: "source", Kind: String, Max: "255",
+		Help: "name of this service in messages that name no source",
+	},
+	{
+		Key: "broker", Kind: String, Secret: true,
+		Help: "connection URL of the broker",
+	},
+	{
+		Key: "broker.exchange", Kind: String, Default: "waybill",
+		Help: "RabbitMQ: exchange that topics are published to",
+	},
+	{
+		Key: "broker.stream", Kind: String, Default: "waybill",
+		Help: "NATS: stream that holds the messages",
+	},
+	{
+		Key: "broker.subject_prefix", Kind: String, Default: "waybill.",
+		Help: "NATS: put in front of a topic to make its subject",
+	},
+	{
+		Key: "relay.node", Kind: String, Max: "255",
+		Help: "name of this relay, unique among those running; made from host and process id if empty",
+	},
+	{
+		Key: "relay.poll_interval", Kind: Duration, Default: "5s", Min: "10ms", Max: "60s",
+		Help: "how long to wait for a wake-up before looking for messages anyway",
+	},
+	{
+		Key: "relay.batch_size", Kind: Int, Default: "100", Min: "1", Max: "10000",
+		Help: "most messages read at a time",
+	},
+	{
+		Key: "relay.max_retries", Kind: Int, Default: "5", Min: "0",
+		Help: "attempts after the first before a message becomes a dead letter",
+	},
+	{
+		Key: "relay.parallelism", Kind: Int, Default: "4", Min: "1", Max: "64",
+		Help: "batches in flight at a time; 1 is strictly one after the other",
+	},
+	{
+		Key: "relay.mode", Kind: String, Default: "pipelined", OneOf: []string{"pipelined", "strict"},
+		Help: "pipelined: several messages of one key on the wire at once; strict: one",
+	},
+	{
+		Key: "relay.lease", Kind: Duration, Default: "8s", Min: "100ms",
+		Help: "how long a relay that has died keeps its lanes",
+	},
+	{
+		Key: "relay.publish_timeout", Kind: Duration, Default: "4s", Min: "10ms",
+		Help: "how long to wait for the broker's confirmation; less than relay.lease",
+	},
+	{
+		Key: "retry.base_delay", Kind: Duration, Default: "1s", Min: "1ms",
+		Help: "delay before the first retry, doubled for each further one",
+	},
+	{
+		Key: "retry.max_delay", Kind: Duration, Default: "60s", Min: "1ms",
+		Help: "longest delay between retries",
+	},
+	{
+		Key: "outbox.retention", Kind: Duration, Default: "7d", Min: "0",
+		Help: "how long published messages are kept; 0: not at all",
+	},
+	{
+		Key: "inbox.retention", Kind: Duration, Default: "7d", Min: "1s",
+		Help: "how long a processed message is recognised as a duplicate",
+	},
+	{
+		Key: "inbox.default_tenant", Kind: String, Default: "default", Min: "1", Max: "64",
+		Help: "tenant of messages that name none",
+	},
+	{
+		Key: "dead_letter.enabled", Kind: Bool, Default: "true",
+		Help: "keep messages that were given up as dead letters; else they are marked as failed",
+	},
+	{
+		Key: "log.level", Kind: String, Default: "info", OneOf: []string{"debug", "info", "warn", "error"},
+		Help: "least level that is logged",
+	},
+	{
+		Key: "log.format", Kind: String, Default: "text", OneOf: []string{"text", "json"},
+		Help: "form of the log",
+	},
+}
+
+func find(match func(Option) bool) (Option, bool) {
+	i := slices.IndexFunc(options, match)
+	if i < 0 {
+		return Option{}, false
+	}
+	return options[i], true
+}

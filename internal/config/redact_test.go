@@ -1,0 +1,57 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ in, want string }{
+		{"", ""},
+		{"postgres://db/orders", "postgres://db/orders"},
+		{"postgres://app@db/orders", "postgres://app@db/orders"},
+		{"postgres://app:S3@db:5432/orders?sslmode=disable", "postgres://app:xxxxx@db:5432/orders?sslmode=disable"},
+		{"postgres://app:S3/S3?S3#S3@S3@db/orders", "postgres://app:xxxxx@db/orders"},
+		{"postgres://app:@db/orders", "postgres://app:xxxxx@db/orders"},
+		{"postgres://db/orders?user=app&password=S3&sslmode=disable", "postgres://db/orders?user=app&password=xxxxx&sslmode=disable"},
+		{"postgres://db/?sslpassword=S3", "postgres://db/?sslpassword=xxxxx"},
+		{"host=db user=app password=S3&S3;S3 dbname=o", "host=db user=app password=xxxxx dbname=o"},
+		{`host=db password = 'S3 \'S3@S3:' dbname=o`, `host=db password = xxxxx dbname=o`},
+		{`host=db password=S3\ S3 dbname=o`, `host=db password=xxxxx dbname=o`},
+		{"host=db PASSWORD='S3 S3", "host=db PASSWORD=xxxxx"},
+		{"app:S3@tcp(db:3306)/orders?parseTime=true", "app:xxxxx@tcp(db:3306)/orders?parseTime=true"},
+		{"amqp://guest:S3@127.0.0.1:5672/vhost", "amqp://guest:xxxxx@127.0.0.1:5672/vhost"},
+		{"nats://S3@a:4222", "nats://xxxxx@a:4222"},
+		{"nats://u:S3@a,nats://u:S3@b, tls://S3@c", "nats://u:xxxxx@a,nats://u:xxxxx@b, tls://xxxxx@c"},
+		{"nats://u:S3,S3@a", "nats://u:xxxxx@a"},
+		{"redis://:S3@127.0.0.1:6379/0", "redis://:xxxxx@127.0.0.1:6379/0"},
+		{"https://hooks/x?access_token=S3&a=b", "https://hooks/x?access_token=xxxxx&a=b"},
+		{"sqlite:/home/me@work/waybill.db", "sqlite:/home/me@work/waybill.db"},
+		{"sqlite:w.db?_auth_password=S3", "sqlite:w.db?_auth_password=xxxxx"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.in, func(t *testing.T) {
+			t.Parallel()
+			if got := Redact(tt.in); got != tt.want {
+				t.Errorf("Redact() = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// Whatever stands between user and host is hidden.
+func FuzzRedact(f *testing.F) {
+	f.Add("p@ss:w/or?d#&", "db")
+	f.Add(",x", "a,b")
+	f.Fuzz(func(t *testing.T, password, host string) {
+		const mark = "S3CR3T"
+		if strings.Contains(password, "://") || strings.Contains(host, mark) {
+			return // the beginning of another URL
+		}
+		in := "postgres://app:" + password + mark + "@" + host
+		if got := Redact(in); strings.Contains(got, mark) {
+			t.Errorf("Redact(%q) = %q", in, got)
+		}
+	})
+}

@@ -1,0 +1,255 @@
+#!/usr/bin/env bash
+# Usage: scripts/services.sh up|down|status [postgres|mariadb|redis|rabbitmq|nats ...]
+#
+# Makes the servers that the tests need answer on 127.0.0.1:
+#
+#   postgres  5432  user postgres, no password, database test
+#   mariadb   3306  user root, no password, database test
+#   redis     6379
+#   rabbitmq  5672  user guest, password guest
+#   nats      4222  with JetStream
+#
+# up    leaves a server alone whose port already answers; a missing one is installed with
+#       apt-get and started with data of its own below $SERVICES_HOME, apart from the data
+#       of the system's own services. Both need root.
+# down  stops what up started, and nothing else.
+#
+# On systems other than Debian and its relatives use `docker compose up -d` instead.
+set -euo pipefail
+
+home=${SERVICES_HOME:-/var/lib/waybill-services}
+all="postgres mariadb redis rabbitmq nats"
+
+say() { echo "services: $*"; }
+complain() { echo "services: $*" >&2; }
+
+port() {
+  case $1 in
+    postgres) echo 5432 ;;
+    mariadb) echo 3306 ;;
+    redis) echo 6379 ;;
+    rabbitmq) echo 5672 ;;
+    nats) echo 4222 ;;
+    *) complain "unknown service $1, want one of: $all" && return 1 ;;
+  esac
+}
+
+package() {
+  case $1 in
+    postgres) echo postgresql ;;
+    *) echo "$1-server" ;;
+  esac
+}
+
+# The user that the package creates and the server runs as.
+user() {
+  case $1 in
+    mariadb) echo mysql ;;
+    *) echo "$1" ;;
+  esac
+}
+
+# The server's binary, or nothing if it is not installed.
+binary() {
+  case $1 in
+    postgres) find /usr/lib/postgresql -path '*/bin/postgres' 2>/dev/null | sort -V | tail -n 1 ;;
+    mariadb) command -v mariadbd || true ;;
+    rabbitmq) find /usr/lib/rabbitmq/bin -name rabbitmq-server 2>/dev/null ;;
+    *) command -v "$1-server" || true ;;
+  esac
+}
+
+answers() { (exec 3<>"/dev/tcp/127.0.0.1/$(port "$1")") 2>/dev/null; }
+
+# as SERVICE COMMAND... runs a command as the service's user.
+as() {
+  local service=$1
+  shift
+  setpriv --reuid="$(user "$service")" --regid="$(user "$service")" --init-groups \
+    env HOME="$home/$service" "$@"
+}
+
+# launch SERVICE COMMAND... runs a server in the background, detached from this terminal.
+launch() {
+  local service=$1
+  shift
+  as "$service" setsid "$@" </dev/null >>"$home/$service/log" 2>&1 &
+}
+
+start_postgres() {
+  local dir=$home/postgres bin
+  bin=$(dirname "$(binary postgres)")
+  if [ ! -d "$dir/data" ]; then
+    as postgres "$bin/initdb" -D "$dir/data" -U postgres -A trust -E UTF8 --locale=C.UTF-8 >>"$dir/log" 2>&1
+  fi
+  launch postgres "$bin/postgres" -D "$dir/data" -p "$(port postgres)" \
+    -c listen_addresses=127.0.0.1 -c unix_socket_directories="$dir" \
+    -c external_pid_file="$dir/pid" -c max_connections=200 -c wal_level=logical
+}
+
+prepare_postgres() {
+  local psql=(psql -h 127.0.0.1 -p "$(port postgres)" -U postgres -d postgres -qAt -c)
+  retry "${psql[@]}" 'SELECT 1' >/dev/null
+  [ -n "$("${psql[@]}" "SELECT 1 FROM pg_database WHERE datname = 'test'")" ] ||
+    "${psql[@]}" 'CREATE DATABASE test'
+}
+
+start_mariadb() {
+  local dir=$home/mariadb
+  if [ ! -d "$dir/data" ]; then
+    as mariadb mariadb-install-db --datadir="$dir/data" \
+      --auth-root-authentication-method=normal >>"$dir/log" 2>&1
+  fi
+  launch mariadb "$(binary mariadb)" --datadir="$dir/data" --port="$(port mariadb)" \
+    --bind-address=127.0.0.1 --socket="$dir/socket" --pid-file="$dir/pid" --max-connections=300
+}
+
+prepare_mariadb() {
+  retry mariadb -h 127.0.0.1 -P "$(port mariadb)" -u root -e 'CREATE DATABASE IF NOT EXISTS test'
+}
+
+start_redis() {
+  launch redis "$(binary redis)" --bind 127.0.0.1 --port "$(port redis)" \
+    --pidfile "$home/redis/pid" --dir "$home/redis" --save "" --appendonly no
+}
+
+start_rabbitmq() {
+  local dir=$home/rabbitmq
+  launch rabbitmq env ERL_EPMD_ADDRESS=127.0.0.1 \
+    RABBITMQ_NODENAME=waybill@localhost RABBITMQ_PID_FILE="$dir/pid" \
+    RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT="$(port rabbitmq)" \
+    RABBITMQ_MNESIA_BASE="$dir/data" RABBITMQ_LOG_BASE="$dir" \
+    RABBITMQ_ENABLED_PLUGINS_FILE="$dir/plugins" \
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='-kernel inet_dist_use_interface {127,0,0,1}' \
+    "$(binary rabbitmq)"
+}
+
+start_nats() {
+  launch nats "$(binary nats)" -a 127.0.0.1 -p "$(port nats)" -js -sd "$home/nats/data" -P "$home/nats/pid"
+}
+
+# retry COMMAND... repeats a command for up to 20 seconds until it succeeds.
+retry() {
+  local errors
+  for _ in $(seq 100); do
+    errors=$("$@" 2>&1 >/dev/null) && return 0
+    sleep 0.2
+  done
+  complain "$errors"
+  return 1
+}
+
+# ready SERVICE waits for a started server and prepares it.
+ready() {
+  local service=$1 begin=$SECONDS
+  until answers "$service"; do
+    if [ $((SECONDS - begin)) -gt 60 ]; then
+      complain "$service did not open port $(port "$service") in 60 s; the end of $home/$service/log:"
+      tail -n 20 "$home/$service/log" >&2
+      return 1
+    fi
+    sleep 0.1
+  done
+  if declare -F "prepare_$service" >/dev/null; then
+    "prepare_$service"
+  fi
+  say "$service is ready on port $(port "$service")"
+}
+
+# require_root WHAT ends the script unless it runs as root on a system with apt-get.
+require_root() {
+  if ! command -v apt-get >/dev/null; then
+    complain "$1; without apt-get this script can't help, run: docker compose up -d"
+    exit 1
+  fi
+  if [ "$(id -u)" != 0 ]; then
+    complain "$1; run this script as root, or: docker compose up -d"
+    exit 1
+  fi
+}
+
+# install_packages SERVICE... installs packages without letting them start servers by themselves.
+install_packages() {
+  local packages=() service log=$home/apt.log policy=/usr/sbin/policy-rc.d
+  for service; do packages+=("$(package "$service")"); done
+  say "installing ${packages[*]}"
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+    trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  if ! { apt-get update -qq && apt-get install -y -qq -o DPkg::Lock::Timeout=300 \
+    --no-install-recommends "${packages[@]}"; } >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    exit 1
+  fi
+}
+
+up() {
+  local service down=() missing=() waits=() rc=0 pid
+  for service; do
+    if answers "$service"; then
+      say "$service already answers on port $(port "$service")"
+      continue
+    fi
+    down+=("$service")
+    [ -n "$(binary "$service")" ] || missing+=("$service")
+  done
+  [ ${#down[@]} -gt 0 ] || return 0
+  require_root "not running: ${down[*]}"
+  install -d "$home"
+  [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
+  for service in "${down[@]}"; do
+    install -d -m 750 -o "$(user "$service")" -g "$(user "$service")" "$home/$service"
+    "start_$service"
+  done
+  for service in "${down[@]}"; do
+    ready "$service" &
+    waits+=($!)
+  done
+  for pid in "${waits[@]}"; do wait "$pid" || rc=1; done
+  return $rc
+}
+
+# down stops servers by the process ids that they wrote, unless the id is another user's
+# process by now. PostgreSQL takes INT for a stop that does not wait for its clients; TERM is
+# that for the others.
+down() {
+  local service pid signal
+  for service; do
+    pid=$(head -n 1 "$home/$service/pid" 2>/dev/null) || continue
+    signal=TERM
+    [ "$service" != postgres ] || signal=INT
+    if [ "$(stat -c %U "/proc/$pid" 2>/dev/null)" = "$(user "$service")" ] && kill "-$signal" "$pid"; then
+      while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+      say "stopped $service"
+    fi
+    rm -f "$home/$service/pid"
+  done
+}
+
+status() {
+  local service rc=0
+  for service; do
+    if answers "$service"; then
+      say "$service answers on port $(port "$service")"
+    else
+      say "$service is down" && rc=1
+    fi
+  done
+  return $rc
+}
+
+command=${1:-}
+[ $# -eq 0 ] || shift
+# shellcheck disable=SC2086 # the list is meant to be split
+[ $# -gt 0 ] || set -- $all
+for service; do port "$service" >/dev/null; done
+case $command in
+  up | down | status) "$command" "$@" ;;
+  *)
+    sed -n '2s/^# //p' "$0" >&2
+    exit 2
+    ;;
+esac
