@@ -60,8 +60,8 @@ var (
 	ErrLeaseLost = errors.New("waybill: lease lost")
 
 	// ErrConnectionLost marks an unavailable error of a publisher whose connection or
-	// channel ended while the messages were on it. Two of these in a row for one batch make
-	// a relay look for the message that kills the connection.
+	// channel ended, not by the publisher's own doing, while the messages were on it. Two of
+	// these in a row make a relay look for the message that kills the connection.
 	ErrConnectionLost = errors.New("waybill: connection lost")
 
 	// ErrSwallowed marks a transient error of a publisher whose broker answered "duplicate"

@@ -56,8 +56,7 @@ type Message struct {
 	DataSchema string
 
 	// Headers are the application's own. Names are lower-case ASCII letters, digits, '-',
-	// '_' and '.'; names that start with "ce" followed by '-', '_' or ':' and with
-	// "waybill-" are ours.
+	// '_' and '.'; [ReservedHeader] says which names are taken.
 	Headers map[string]string
 
 	// CorrelationID is shared by all messages of one business flow. Optional; never used to
@@ -283,7 +282,10 @@ func validHeaderName(name string) error {
 // ReservedHeader reports whether a header name belongs to the envelope: the CloudEvents
 // prefixes of the protocols, and the names that brokers and this project use themselves.
 func ReservedHeader(name string) bool {
-	for _, prefix := range [...]string{"ce-", "ce_", "cloudevents", "waybill-", "nats-", "x-death"} {
+	for _, prefix := range [...]string{
+		"ce-", "ce_", "cloudevents", "waybill-", "nats-", // envelopes, ours and the brokers'
+		"x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count", // written by RabbitMQ
+	} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

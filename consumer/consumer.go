@@ -74,7 +74,7 @@ func (c *Consumer[Tx]) Run(ctx context.Context) error {
 
 	receive := &loop.Loop{Name: "consumer " + c.cfg.Name + " receive", Observer: c.cfg.Observer}
 	receive.Run(ctx, func(ctx context.Context) error {
-		err := c.sub.Subscribe(ctx, c.cfg.Prefetch, func(d Delivery) { c.take(ctx, work, d) })
+		err := c.sub.Subscribe(ctx, c.cfg.Prefetch, func(d Delivery) { c.take(ctx, work, c.held.add(d)) })
 		if err != nil {
 			c.failure.Store(&err)
 		}
@@ -91,11 +91,10 @@ func (c *Consumer[Tx]) Run(ctx context.Context) error {
 
 // take hands a delivery to the queue of its key, or, unordered, to one of its own, which
 // waits here for a free handler so that no more is received than can be handled.
-func (c *Consumer[Tx]) take(ctx, work context.Context, d Delivery) {
+func (c *Consumer[Tx]) take(ctx, work context.Context, d *held) {
 	c.failure.Store(nil)
-	c.held.add(d)
 	if key, ok := c.orderKey(d); ok {
-		c.queues.add(key, d, func(d Delivery) { c.handleInOrder(ctx, work, d) })
+		c.queues.add(key, d, func(d *held) { c.handleInOrder(ctx, work, d) })
 		return
 	}
 	if !c.acquire(ctx) {
@@ -109,7 +108,7 @@ func (c *Consumer[Tx]) take(ctx, work context.Context, d Delivery) {
 }
 
 // orderKey returns what order is kept by, and false if the delivery has no order.
-func (c *Consumer[Tx]) orderKey(d Delivery) (string, bool) {
+func (c *Consumer[Tx]) orderKey(d *held) (string, bool) {
 	if c.cfg.Order != OrderByKey {
 		return "", false
 	}

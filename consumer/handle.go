@@ -30,7 +30,7 @@ var done = verdict{}
 func again(after time.Duration) verdict { return verdict{again: true, after: after} }
 
 // handle handles a delivery of no order: if it fails the broker delivers it again later.
-func (c *Consumer[Tx]) handle(ctx, work context.Context, d Delivery) {
+func (c *Consumer[Tx]) handle(ctx, work context.Context, d *held) {
 	defer c.held.remove(d)
 	if ctx.Err() != nil {
 		return // not begun: the broker redelivers it
@@ -47,7 +47,7 @@ func (c *Consumer[Tx]) handle(ctx, work context.Context, d Delivery) {
 
 // handleInOrder handles a delivery whose key has an order: if it fails it is tried again
 // here, and what follows it waits.
-func (c *Consumer[Tx]) handleInOrder(ctx, work context.Context, d Delivery) {
+func (c *Consumer[Tx]) handleInOrder(ctx, work context.Context, d *held) {
 	defer c.held.remove(d)
 	for redelivered := d.Redelivered(); c.acquire(ctx); redelivered = true {
 		v := c.attempt(work, d, redelivered)
@@ -71,7 +71,7 @@ func (c *Consumer[Tx]) reportSettle(ctx context.Context, err error) {
 }
 
 // attempt runs one attempt at a delivery and says what to do with it.
-func (c *Consumer[Tx]) attempt(ctx context.Context, d Delivery, redelivered bool) verdict {
+func (c *Consumer[Tx]) attempt(ctx context.Context, d *held, redelivered bool) verdict {
 	m, err := d.Message()
 	if err != nil {
 		err = waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("envelope does not decode: %w", err))

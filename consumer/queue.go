@@ -9,14 +9,14 @@ import (
 // keyQueues runs the deliveries of each key one after the other, and keys beside each other.
 type keyQueues struct {
 	mu     sync.Mutex
-	queues map[string][]Delivery // present while a goroutine works on the key
+	queues map[string][]*held // present while a goroutine works on the key
 	busy   sync.WaitGroup
 }
 
-func newKeyQueues() *keyQueues { return &keyQueues{queues: make(map[string][]Delivery)} }
+func newKeyQueues() *keyQueues { return &keyQueues{queues: make(map[string][]*held)} }
 
 // add appends d to the queue of key and, if nobody works on it, starts to.
-func (q *keyQueues) add(key string, d Delivery, handle func(Delivery)) {
+func (q *keyQueues) add(key string, d *held, handle func(*held)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	waiting, working := q.queues[key]
@@ -26,7 +26,7 @@ func (q *keyQueues) add(key string, d Delivery, handle func(Delivery)) {
 	}
 }
 
-func (q *keyQueues) drain(key string, handle func(Delivery)) {
+func (q *keyQueues) drain(key string, handle func(*held)) {
 	for {
 		d, ok := q.next(key)
 		if !ok {
@@ -37,7 +37,7 @@ func (q *keyQueues) drain(key string, handle func(Delivery)) {
 }
 
 // next takes the first delivery off a queue; an empty queue is removed.
-func (q *keyQueues) next(key string) (Delivery, bool) {
+func (q *keyQueues) next(key string) (*held, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := q.queues[key]
@@ -59,29 +59,34 @@ func (q *keyQueues) wait() { q.busy.Wait() }
 // time that they are still worked on.
 type heldDeliveries struct {
 	mu  sync.Mutex
-	set map[Delivery]struct{}
+	set map[*held]struct{}
 }
+
+// held is a delivery with an identity: a broker's own type need not be comparable.
+type held struct{ Delivery }
 
 func newHeldDeliveries() *heldDeliveries {
-	return &heldDeliveries{set: make(map[Delivery]struct{})}
+	return &heldDeliveries{set: make(map[*held]struct{})}
 }
 
-func (h *heldDeliveries) add(d Delivery) {
+func (h *heldDeliveries) add(d Delivery) *held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.set[d] = struct{}{}
+	entry := &held{d}
+	h.set[entry] = struct{}{}
+	return entry
 }
 
-func (h *heldDeliveries) remove(d Delivery) {
+func (h *heldDeliveries) remove(d *held) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.set, d)
 }
 
-func (h *heldDeliveries) list() []Delivery {
+func (h *heldDeliveries) list() []*held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	list := make([]Delivery, 0, len(h.set))
+	list := make([]*held, 0, len(h.set))
 	for d := range h.set {
 		list = append(list, d)
 	}

@@ -12,8 +12,8 @@ import (
 type Origin string
 
 const (
-	FromRelay    Origin = "relay"
-	FromConsumer Origin = "consumer"
+	FromRelay    Origin = "relay"    // it could not be published
+	FromConsumer Origin = "consumer" // it could not be handled
 )
 
 // Letter is one dead letter.

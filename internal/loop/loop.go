@@ -5,7 +5,9 @@ package loop
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,14 +79,31 @@ func orUnknown(err error) error {
 	return err
 }
 
-// Protect calls fn and turns a panic into an error.
+// Protect calls fn and turns a panic into an error that says where it happened.
 func Protect(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("panic: %v (%s)", p, panicSite())
 		}
 	}()
 	return fn()
+}
+
+// panicSite returns function, file and line of the panic that is being recovered from.
+func panicSite() string {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
+	panicking := false
+	for {
+		f, more := frames.Next()
+		if panicking && !strings.HasPrefix(f.Function, "runtime.") {
+			return fmt.Sprintf("%s, %s:%d", f.Function, filepath.Base(f.File), f.Line)
+		}
+		panicking = panicking || f.Function == "runtime.gopanic"
+		if !more {
+			return "unknown place"
+		}
+	}
 }
 
 // Sleep waits for d or until ctx is done.

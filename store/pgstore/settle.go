@@ -71,13 +71,11 @@ SELECT m.lane, m.position, {m.message}, i.destination,
 ON CONFLICT DO NOTHING`
 
 // followSQL gives published messages a waiting row for each destination that comes after.
+// Those with a key stay behind until promoteSQL lets the first of the key go: of several in
+// one statement none sees the others.
 const followSQL = `
 INSERT INTO {outbox_waiting} (lane, position, {message}, destination, due_at)
-SELECT w.lane, w.position, {w.message}, i.follower,
-       CASE WHEN w.key <> '' AND EXISTS (
-                SELECT 1 FROM {outbox_waiting} e
-                 WHERE e.topic = w.topic AND e.key = w.key AND e.key <> '' AND e.destination = i.follower AND e.position < w.position)
-            THEN NULL ELSE {clock}() END
+SELECT w.lane, w.position, {w.message}, i.follower, CASE WHEN w.key = '' THEN {clock}() END
   FROM unnest($1::bigint[], $2::text[], $3::text[]) AS i(position, destination, follower)
   JOIN {outbox_waiting} w USING (position, destination)
 ON CONFLICT DO NOTHING`

@@ -121,7 +121,10 @@ func (r *parkRows) add(st relay.Settlement, destination string) {
 	r.position = append(r.position, st.Claim.Position)
 	r.destination = append(r.destination, destination)
 	r.lane = append(r.lane, st.Claim.Lane.Number)
-	r.behind = append(r.behind, st.Behind)
+	// Of several rows of one key in one statement none sees the others: all stay behind, and
+	// promote lets the first go.
+	fanned := st.Outcome == relay.Fanout && st.Claim.Message.Key != ""
+	r.behind = append(r.behind, st.Behind || fanned)
 	r.after = append(r.after, millis(st.After))
 	r.attempts = append(r.attempts, st.Attempts)
 	r.life = append(r.life, st.Life)

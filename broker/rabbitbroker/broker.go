@@ -1,0 +1,136 @@
+package rabbitbroker
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Broker is a RabbitMQ server to publish to and to consume from, by one connection each, so
+// that the server's pressure on publishers holds up no consumer. It is safe for concurrent
+// use.
+type Broker struct {
+	cfg       Config
+	address   string // host and port, for error texts
+	topology  topology
+	publisher *publisher
+	consumers link
+
+	mu     sync.Mutex
+	conns  map[*conn]struct{}
+	closed bool
+}
+
+// Open connects to a server and declares the exchange. The error is an
+// [*waybill.InvalidError] if cfg is wrong, and unavailable if the server cannot be reached
+// or refuses. A connection that is lost later is made again when it is needed. The caller
+// must call [Broker.Close] in the end.
+func Open(ctx context.Context, cfg Config) (*Broker, error) {
+	cfg, address, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{
+		cfg:      cfg,
+		address:  address,
+		topology: topology{cfg.Exchange, cfg.QueueType, cfg.SingleActiveConsumer},
+		conns:    make(map[*conn]struct{}),
+	}
+	b.publisher = newPublisher(b)
+	b.consumers = newLink(b, "waybill consumer")
+	if err := b.start(ctx); err != nil {
+		b.Close() //nolint:errcheck // always nil
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *Broker) start(ctx context.Context) error {
+	if err := b.publisher.take(ctx); err != nil {
+		return err
+	}
+	defer b.publisher.release()
+	_, err := b.publisher.channel(ctx)
+	return err
+}
+
+// Publisher returns what a relay publishes with.
+func (b *Broker) Publisher() relay.Publisher { return b.publisher }
+
+// Subscriber returns what the consumer group of sub receives with. What is wrong with sub is
+// told by its Subscribe.
+func (b *Broker) Subscriber(sub consumer.Subscription) consumer.Subscriber {
+	return &subscriber{broker: b, sub: sub}
+}
+
+// Ping reports whether the server can be reached, takes messages and confirms them. It
+// publishes a message that no queue gets.
+func (b *Broker) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
+	defer cancel()
+	err := b.publisher.publishOne(ctx, &publishing{
+		exchange:   amqp.DefaultExchange,
+		key:        "waybill-ping-" + waybill.NewID(),
+		Publishing: amqp.Publishing{Headers: amqp.Table{}},
+	})
+	if errors.Is(err, errUnroutable) {
+		return nil
+	}
+	return err
+}
+
+// Close ends all connections. What is being published becomes unavailable, a running
+// Subscribe returns an error, and the server redelivers what is not settled. It always
+// returns nil, and may be called again.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	conns := b.conns
+	b.conns = nil
+	b.mu.Unlock()
+	var wg sync.WaitGroup
+	for c := range conns {
+		wg.Go(func() { c.close(errClosed) })
+	}
+	wg.Wait()
+	return nil
+}
+
+var errClosed = errors.New("rabbitbroker: broker is closed")
+
+// dial makes a connection that Close will end.
+func (b *Broker) dial(ctx context.Context, name string) (*conn, error) {
+	if b.isClosed() {
+		return nil, waybill.UnavailableError(errClosed)
+	}
+	c, err := dial(ctx, &b.cfg, b.address, name)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		c.cut()
+		return nil, waybill.UnavailableError(errClosed)
+	}
+	b.conns[c] = struct{}{}
+	return c, nil
+}
+
+func (b *Broker) forget(c *conn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.conns, c)
+}
+
+func (b *Broker) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}

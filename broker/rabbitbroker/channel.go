@@ -1,0 +1,194 @@
+package rabbitbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill"
+)
+
+// publishing is one message ready to be written.
+type publishing struct {
+	exchange, key string
+	amqp.Publishing
+}
+
+// channel is a channel in confirm mode. It knows which of the messages on it were returned:
+// each carries a number of its own, because ids may repeat. Its owner calls publish under a
+// lock; the rest is safe for concurrent use.
+type channel struct {
+	*amqp.Channel
+	conn     *conn
+	sequence int64
+
+	mu       sync.Mutex
+	inFlight map[int64]*flight
+
+	barrier chan struct{} // receivable whenever all returns that arrived are recorded
+	done    chan struct{} // closed when the channel is
+	cause   *amqp.Error   // why, once done is closed; nil if it was not the server's doing
+}
+
+// flight is one message between publish and its confirm.
+type flight struct {
+	sequence int64
+	size     int // of the payload
+	confirm  *amqp.DeferredConfirmation
+	returned bool // guarded by channel.mu
+}
+
+// openChannel opens a channel on c, and cuts c if ctx ends before that is done.
+func openChannel(ctx context.Context, c *conn, t topology) (*channel, error) {
+	ch := &channel{
+		conn:     c,
+		inFlight: make(map[int64]*flight),
+		barrier:  make(chan struct{}),
+		done:     make(chan struct{}),
+	}
+	err := c.within(ctx, func() (err error) {
+		if ch.Channel, err = c.Channel(); err != nil {
+			return err
+		}
+		if err = ch.Confirm(false); err != nil {
+			return err
+		}
+		return t.declareExchange(ch.Channel)
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Without a buffer: the server's reader goes on to the confirm of a message only after
+	// watch has taken its return.
+	go ch.watch(ch.NotifyReturn(make(chan amqp.Return)), ch.NotifyClose(make(chan *amqp.Error, 1)))
+	return ch, nil
+}
+
+func (c *channel) watch(returns <-chan amqp.Return, closed <-chan *amqp.Error) {
+	defer close(c.done)
+	for {
+		select {
+		case r, ok := <-returns:
+			if !ok {
+				c.cause = <-closed
+				return
+			}
+			c.recordReturn(&r)
+		case c.barrier <- struct{}{}:
+		}
+	}
+}
+
+func (c *channel) recordReturn(r *amqp.Return) {
+	sequence, _ := r.Headers[sequenceHeader].(int64)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.inFlight[sequence]; f != nil {
+		f.returned = true
+	}
+}
+
+// usable reports whether it is worth while to publish on c.
+func (c *channel) usable() bool { return !c.IsClosed() && !c.conn.IsClosed() }
+
+// publish writes p, or leaves it with the wire if that is corked. An error that is permanent
+// concerns p alone; any other means that the connection is lost.
+func (c *channel) publish(p *publishing) (*flight, error) {
+	if limit := c.conn.Config.FrameSize; limit > 0 && headerFrameSize(&p.Publishing) > limit {
+		return nil, waybill.PermanentError(waybill.ReasonTooLarge,
+			fmt.Errorf("envelope is larger than the server's frame_max of %d bytes", limit))
+	}
+	c.sequence++
+	f := &flight{sequence: c.sequence, size: len(p.Body)}
+	p.Headers[sequenceHeader] = f.sequence
+	c.mu.Lock()
+	c.inFlight[f.sequence] = f
+	c.mu.Unlock()
+	var err error
+	if f.confirm, err = c.PublishWithDeferredConfirm(p.exchange, p.key, true, false, p.Publishing); err != nil {
+		c.forget(f)
+		return nil, err
+	}
+	return f, nil
+}
+
+func (c *channel) forget(f *flight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.inFlight, f.sequence)
+}
+
+// results returns what became of flights, one result for each that is not nil, as far as is
+// known now.
+func (c *channel) results(ctx context.Context, flights []*flight, results []error) {
+	select {
+	case <-c.barrier:
+	case <-c.done:
+	}
+	for i, f := range flights {
+		if f != nil {
+			results[i] = c.result(ctx, f)
+		}
+	}
+}
+
+func (c *channel) result(ctx context.Context, f *flight) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.inFlight, f.sequence)
+	answered := false
+	select {
+	case <-f.confirm.Done():
+		answered = true
+	default:
+	}
+	switch {
+	case f.returned:
+		return waybill.PermanentError(waybill.ReasonUnroutable, errUnroutable)
+	case !answered:
+		return waybill.UnavailableError(fmt.Errorf("no confirm from RabbitMQ: %w", context.Cause(ctx)))
+	case f.confirm.Acked():
+		return nil
+	case c.usable():
+		return errNacked
+	}
+	<-c.done // amqp091 answers "nack" to all that is in flight when a channel ends
+	if limit, ok := sizeLimit(c.cause); ok && f.size > limit {
+		return waybill.PermanentError(waybill.ReasonTooLarge,
+			fmt.Errorf("payload has %d bytes, the server's limit is %d", f.size, limit))
+	}
+	return c.conn.lost(errorOrNil(c.cause))
+}
+
+var (
+	errUnroutable = errors.New("RabbitMQ returned the message: no queue is bound where it should go")
+	errNacked     = errors.New("RabbitMQ refused the message (nack)")
+)
+
+func errorOrNil(err *amqp.Error) error {
+	if err == nil {
+		return nil
+	}
+	return err
+}
+
+var sizeRefused = regexp.MustCompile(`message size \d+ is larger than configured max size (\d+)`)
+
+// sizeLimit returns the server's max_message_size, if a message beyond it was why the
+// server closed the channel.
+func sizeLimit(cause *amqp.Error) (limit int, ok bool) {
+	if cause == nil || cause.Code != amqp.PreconditionFailed {
+		return 0, false
+	}
+	found := sizeRefused.FindStringSubmatch(cause.Reason)
+	if found == nil {
+		return 0, false
+	}
+	limit, err := strconv.Atoi(found[1])
+	return limit, err == nil
+}

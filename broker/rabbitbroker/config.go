@@ -1,0 +1,127 @@
+package rabbitbroker
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill"
+)
+
+// The values of [Config.QueueType].
+const (
+	ClassicQueue = "classic" // kept by one node
+	QuorumQueue  = "quorum"  // replicated; RabbitMQ 3.10 or newer
+)
+
+const (
+	defaultExchange       = "waybill"
+	defaultConnectTimeout = 10 * time.Second
+	defaultHeartbeat      = 10 * time.Second
+	defaultMaxPayload     = 128 << 20 // the server's own default up to 3.13
+	maxShortString        = 255       // AMQP's limit for names, keys and most properties
+)
+
+// Config says how to reach a RabbitMQ server and what to declare there.
+type Config struct {
+	// URL is the server's address, "amqp://user:password@host:port/vhost" or "amqps://…".
+	// Its query may set heartbeat, connection_timeout, channel_max and the paths of TLS
+	// files, as RabbitMQ's URI specification has them. Required.
+	URL string
+
+	// Exchange is the durable topic exchange that topics are routing keys of. It is declared
+	// by both sides. Optional; the default is "waybill".
+	Exchange string
+
+	// QueueType is the type of the queues that are declared, [ClassicQueue] or
+	// [QuorumQueue]. A queue that exists keeps its type: subscribing to it with another one
+	// fails. Optional; the default is ClassicQueue.
+	QueueType string
+
+	// SingleActiveConsumer makes the server deliver from a queue to one consumer at a time,
+	// so that order holds across replicas. As with QueueType, a queue that exists keeps its
+	// setting. Optional; the default is false.
+	SingleActiveConsumer bool
+
+	// ConnectTimeout bounds how long making a connection may take, handshake included.
+	// Optional; the default is 10 seconds.
+	ConnectTimeout time.Duration
+
+	// Heartbeat is the interval, in whole seconds, after which a silent connection is
+	// probed; it is given up after one and a half of them. The server may ask for a shorter
+	// one, and a heartbeat in URL takes precedence. Optional; the default is 10 seconds.
+	Heartbeat time.Duration
+
+	// MaxPayload is the largest payload, in bytes, that the server is asked to take; a larger
+	// one is refused before it is sent. It should be the server's max_message_size, which
+	// cannot be read from it. Optional; the default is 128 MiB, as the server has it.
+	MaxPayload int
+
+	// TLS is used for an amqps URL. Optional; the default is the system's certificates, or
+	// the files that URL names.
+	TLS *tls.Config
+}
+
+// withDefaults returns c with its empty fields filled in and checked, and the address for
+// error texts, without user and password.
+func (c Config) withDefaults() (_ Config, address string, _ error) {
+	if c.URL == "" {
+		return c, "", invalid("URL", "is required")
+	}
+	uri, err := amqp.ParseURI(c.URL)
+	if err != nil { // not wrapped: the text may quote the password
+		return c, "", invalid("URL", "is not an AMQP URL, such as amqp://user:password@host:5672/vhost")
+	}
+	setDefault(&c.Exchange, defaultExchange)
+	setDefault(&c.QueueType, ClassicQueue)
+	setDefault(&c.ConnectTimeout, defaultConnectTimeout)
+	setDefault(&c.Heartbeat, defaultHeartbeat)
+	setDefault(&c.MaxPayload, defaultMaxPayload)
+	return c, net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)), c.validate()
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c *Config) validate() error {
+	if err := validName("Exchange", c.Exchange); err != nil && c.Exchange != "amq.topic" {
+		return err
+	}
+	if c.QueueType != ClassicQueue && c.QueueType != QuorumQueue {
+		return invalid("QueueType", "must be %q or %q", ClassicQueue, QuorumQueue)
+	}
+	if c.ConnectTimeout < 0 {
+		return invalid("ConnectTimeout", "is %v; it must be positive", c.ConnectTimeout)
+	}
+	if c.Heartbeat < time.Second || c.Heartbeat > time.Hour || c.Heartbeat%time.Second != 0 {
+		return invalid("Heartbeat", "is %v; it must be whole seconds, from 1 second to 1 hour", c.Heartbeat)
+	}
+	if c.MaxPayload < 0 {
+		return invalid("MaxPayload", "is %d; it must be positive", c.MaxPayload)
+	}
+	return nil
+}
+
+// validName checks the name of a queue or an exchange that is to be declared.
+func validName(field, name string) error {
+	switch {
+	case len(name) > maxShortString:
+		return invalid(field, "has %d bytes, the limit is %d", len(name), maxShortString)
+	case strings.HasPrefix(name, "amq."):
+		return invalid(field, "starts with \"amq.\", which RabbitMQ keeps for itself")
+	}
+	return nil
+}
+
+func invalid(field, format string, args ...any) error {
+	return &waybill.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,61 @@
+package rabbitbroker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+func TestConfig_Refused(t *testing.T) {
+	t.Parallel()
+	const url = "amqp://user:s3cret@localhost/"
+	for _, test := range []struct {
+		name, field string
+		cfg         Config
+	}{
+		{"no URL", "URL", Config{}},
+		{"other scheme", "URL", Config{URL: "http://user:s3cret@localhost"}},
+		{"broken URL", "URL", Config{URL: "amqp://user:s3cret@local\x7fhost"}},
+		{"broken port", "URL", Config{URL: "amqp://user:s3cret@localhost:s3cret"}},
+		{"reserved exchange", "Exchange", Config{URL: url, Exchange: "amq.direct"}},
+		{"long exchange", "Exchange", Config{URL: url, Exchange: strings.Repeat("x", 256)}},
+		{"unknown queue type", "QueueType", Config{URL: url, QueueType: "stream"}},
+		{"negative timeout", "ConnectTimeout", Config{URL: url, ConnectTimeout: -1}},
+		{"negative heartbeat", "Heartbeat", Config{URL: url, Heartbeat: -time.Second}},
+		{"split second", "Heartbeat", Config{URL: url, Heartbeat: 1500 * time.Millisecond}},
+		{"rare heartbeat", "Heartbeat", Config{URL: url, Heartbeat: time.Hour + time.Second}},
+		{"negative payload", "MaxPayload", Config{URL: url, MaxPayload: -1}},
+	} {
+		_, err := Open(context.Background(), test.cfg)
+		var invalid *waybill.InvalidError
+		if !errors.As(err, &invalid) || invalid.Field != test.field {
+			t.Errorf("%s: Open() = %v, want an InvalidError of %s", test.name, err, test.field)
+		} else if strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: Open() = %v, which holds the password", test.name, err)
+		}
+	}
+}
+
+func TestConfig_Accepted(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []Config{
+		{URL: "amqp://"},
+		{URL: "amqps://user:pass@host:1234/vhost?heartbeat=5"},
+		{URL: "amqp://host", Exchange: "amq.topic", QueueType: QuorumQueue, Heartbeat: time.Hour},
+		{URL: "amqp://host", Exchange: strings.Repeat("x", 255), Heartbeat: time.Second, MaxPayload: 1},
+	} {
+		if _, _, err := cfg.withDefaults(); err != nil {
+			t.Errorf("withDefaults(%+v) = %v", cfg, err)
+		}
+	}
+	got, address, err := Config{URL: "amqp://user:pass@host"}.withDefaults()
+	want := Config{URL: got.URL, Exchange: "waybill", QueueType: "classic", ConnectTimeout: 10 * time.Second,
+		Heartbeat: 10 * time.Second, MaxPayload: 128 << 20}
+	if err != nil || got != want || address != "host:5672" {
+		t.Errorf("withDefaults() = %+v, %q, %v, want %+v and host:5672", got, address, err, want)
+	}
+}

@@ -1,0 +1,75 @@
+package rabbitbroker
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+var _ consumer.Delivery = (*delivery)(nil)
+
+// delivery is one message that the server has handed over.
+type delivery struct {
+	amqp    amqp.Delivery
+	queue   string
+	session *session
+	settled atomic.Bool // or being settled
+}
+
+var errSettled = errors.New("rabbitbroker: delivery is settled already")
+
+// Message implements [consumer.Delivery].
+func (d *delivery) Message() (*waybill.Message, error) { return decode(&d.amqp) }
+
+// Redelivered implements [consumer.Delivery].
+func (d *delivery) Redelivered() bool {
+	_, retried := d.amqp.Headers[retryHeader]
+	return d.amqp.Redelivered || retried
+}
+
+// Ack implements [consumer.Delivery]. RabbitMQ does not answer: the message is redelivered
+// if the connection ends before the server has read this.
+func (d *delivery) Ack(context.Context) error {
+	return d.settle(d.ack)
+}
+
+// Retry implements [consumer.Delivery]. The delay is rounded up to a step of a ladder; the
+// message comes back to the end of the queue.
+func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
+	return d.settle(func() error { return d.retry(ctx, delay, d.retries()+1) })
+}
+
+// wait sends the message on to the next of several waits.
+func (d *delivery) wait(ctx context.Context, left time.Duration) error {
+	return d.settle(func() error { return d.retry(ctx, left, d.retries()) })
+}
+
+// Extend implements [consumer.Delivery]. It does nothing: RabbitMQ leaves a delivery alone
+// until its consumer_timeout, 30 minutes unless configured, which cannot be extended.
+func (d *delivery) Extend(context.Context) error { return nil }
+
+// settle runs how once. If it fails the delivery is as unsettled as before.
+func (d *delivery) settle(how func() error) error {
+	if !d.settled.CompareAndSwap(false, true) {
+		return errSettled // a second answer would make the server close the channel
+	}
+	if err := how(); err != nil {
+		d.settled.Store(false)
+		return err
+	}
+	d.session.release()
+	return nil
+}
+
+func (d *delivery) ack() error {
+	if err := d.amqp.Ack(false); err != nil {
+		return d.session.conn.lost(err)
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package rabbitbroker
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/cloudevents"
+)
+
+// The headers that this package writes. Message headers cannot have these names.
+const (
+	attributePrefix  = "cloudEvents:"        // + the name of a CloudEvents attribute
+	contentTypeName  = "datacontenttype"     // attribute; used if the property is too short for it
+	sequenceHeader   = "waybill-seq"         // tells a returned message from all others of its channel
+	retryHeader      = "waybill-retry"       // how many retries were asked for so far
+	retryLeftHeader  = "waybill-retry-left"  // milliseconds to wait beyond the longest step
+	exchangeHeader   = "waybill-exchange"    // where a retried message was first published
+	routingKeyHeader = "waybill-routing-key" // and with which routing key
+)
+
+// inboundPrefixes mark CloudEvents attributes in the messages of others, the one that
+// counts if an attribute is there twice last. Case does not matter.
+var inboundPrefixes = [...]string{"ce-", "cloudevents_", "cloudevents:"}
+
+// check refuses what could not be published, or would not arrive as it was enqueued.
+func check(m *waybill.Message, maxPayload int) error {
+	if (m.Topic == "") == (m.To == "") {
+		return invalid("Topic", "exactly one of Topic and To is required")
+	}
+	for _, f := range [...]struct{ name, value string }{
+		{"ID", m.ID}, {"Type", m.Type}, {"Source", m.Source}, {"Topic", m.Topic}, {"To", m.To},
+		{"CorrelationID", m.CorrelationID},
+	} {
+		if len(f.value) > maxShortString {
+			return invalid(f.name, "has %d bytes, AMQP's limit is %d", len(f.value), maxShortString)
+		}
+	}
+	for name := range m.Headers {
+		if err := checkHeaderName(name); err != nil {
+			return err
+		}
+	}
+	if len(m.Payload) > maxPayload {
+		return waybill.PermanentError(waybill.ReasonTooLarge,
+			fmt.Errorf("payload has %d bytes, the limit is %d", len(m.Payload), maxPayload))
+	}
+	return nil
+}
+
+func checkHeaderName(name string) error {
+	switch {
+	case len(name) > maxShortString:
+		return invalid("Headers", "has a name of %d bytes, AMQP's limit is %d", len(name), maxShortString)
+	case waybill.ReservedHeader(strings.ToLower(name)):
+		return invalid("Headers", "has a name that is reserved for the envelope")
+	case name == "CC" || name == "BCC":
+		return invalid("Headers", "has the name %s, by which RabbitMQ routes copies elsewhere", name)
+	}
+	return nil
+}
+
+// encode returns m in the binary mode of the AMQP binding of CloudEvents. What has a
+// property of its own in AMQP stands there as well, for consumers that know no CloudEvents.
+func encode(m *waybill.Message) amqp.Publishing {
+	headers := make(amqp.Table, len(m.Headers)+10)
+	for name, value := range m.Headers {
+		headers[name] = value
+	}
+	cloudevents.Each(m, func(name, value string) { headers[attributePrefix+name] = value })
+	p := amqp.Publishing{
+		Headers:       headers,
+		DeliveryMode:  amqp.Persistent,
+		MessageId:     m.ID,
+		Type:          m.Type,
+		AppId:         m.Source,
+		CorrelationId: m.CorrelationID,
+		Body:          m.Payload,
+	}
+	if m.Time.Unix() > 0 {
+		p.Timestamp = m.Time
+	}
+	if len(m.ContentType) <= maxShortString {
+		p.ContentType = m.ContentType
+	} else {
+		headers[attributePrefix+contentTypeName] = m.ContentType
+	}
+	return p
+}
+
+// decode returns the message in d. CloudEvents attributes come first; AMQP properties stand
+// in for those that are missing. The message holds all that could be read even if there is
+// an error, which is permanent and quotes no values.
+func decode(d *amqp.Delivery) (*waybill.Message, error) {
+	m := &waybill.Message{Payload: d.Body}
+	m.Topic, m.To = origin(d)
+	names := slices.Sorted(maps.Keys(d.Headers))
+	err := errors.Join(decodeAttributes(m, d.Headers, names), decodeProperties(m, d))
+	decodeHeaders(m, d, names)
+	if err != nil {
+		return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("decode envelope: %w", err))
+	}
+	return m, nil
+}
+
+// origin returns where d was first published: to a topic or to a queue.
+func origin(d *amqp.Delivery) (topic, to string) {
+	exchange, key := d.Exchange, d.RoutingKey
+	if k, ok := d.Headers[routingKeyHeader].(string); ok {
+		exchange, _ = d.Headers[exchangeHeader].(string)
+		key = k
+	}
+	if exchange == amqp.DefaultExchange {
+		return "", key
+	}
+	return key, ""
+}
+
+// decodeAttributes sets the CloudEvents attributes among the headers.
+func decodeAttributes(m *waybill.Message, headers amqp.Table, names []string) error {
+	var errs []error
+	for _, prefix := range inboundPrefixes {
+		for _, name := range names {
+			attribute, ok := cutPrefixFold(name, prefix)
+			if !ok {
+				continue
+			}
+			if err := setAttribute(m, attribute, headers[name]); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func cutPrefixFold(name, prefix string) (rest string, ok bool) {
+	if len(name) <= len(prefix) || !strings.EqualFold(name[:len(prefix)], prefix) {
+		return "", false
+	}
+	return strings.ToLower(name[len(prefix):]), true
+}
+
+func setAttribute(m *waybill.Message, name string, value any) error {
+	s := fieldText(value)
+	if !storable(s) {
+		return errors.New("an attribute is not text") // its name may be as bad
+	}
+	if name == contentTypeName {
+		m.ContentType = s
+		return nil
+	}
+	return cloudevents.Set(m, name, s)
+}
+
+// decodeProperties sets what no attribute has set.
+func decodeProperties(m *waybill.Message, d *amqp.Delivery) error {
+	var bad []error
+	for _, p := range [...]struct {
+		name, value string
+		field       *string
+	}{
+		{"message_id", d.MessageId, &m.ID},
+		{"type", d.Type, &m.Type},
+		{"app_id", d.AppId, &m.Source},
+		{"correlation_id", d.CorrelationId, &m.CorrelationID},
+	} {
+		switch {
+		case *p.field != "" || p.value == "":
+		case storable(p.value):
+			*p.field = p.value
+		default:
+			bad = append(bad, fmt.Errorf("property %s is not text", p.name))
+		}
+	}
+	if storable(d.ContentType) && d.ContentType != "" {
+		m.ContentType = d.ContentType
+	}
+	// A timestamp beyond the range of dates is milliseconds, or worse: it is left out.
+	if y := d.Timestamp.UTC().Year(); m.Time.IsZero() && !d.Timestamp.IsZero() && y >= 1970 && y <= 9999 {
+		m.Time = d.Timestamp.UTC()
+	}
+	return errors.Join(bad...)
+}
+
+// decodeHeaders copies the application's headers, as text.
+func decodeHeaders(m *waybill.Message, d *amqp.Delivery, names []string) {
+	set := func(name, value string) {
+		if m.Headers == nil {
+			m.Headers = make(map[string]string, len(names))
+		}
+		m.Headers[strings.ToValidUTF8(name, "\uFFFD")] = value
+	}
+	if d.ContentEncoding != "" {
+		set("content-encoding", strings.ToValidUTF8(d.ContentEncoding, "\uFFFD"))
+	}
+	_, deadLettered := d.Headers["x-death"]
+	for _, name := range names {
+		value := fieldText(d.Headers[name])
+		switch lower := strings.ToLower(name); {
+		case lower == "traceparent" && m.TraceParent == "" && storable(value):
+			m.TraceParent = value
+		case lower == "tracestate" && m.TraceState == "" && storable(value):
+			m.TraceState = value
+		case waybill.ReservedHeader(lower) || serverHeader(name, deadLettered):
+		default:
+			set(name, strings.ToValidUTF8(value, "\uFFFD"))
+		}
+	}
+}
+
+// serverHeader reports whether the server has written a header, and not an application.
+func serverHeader(name string, deadLettered bool) bool {
+	switch {
+	case name == "x-death", name == "x-delivery-count", name == "x-acquired-count":
+		return true
+	case strings.HasPrefix(name, "x-first-death-"), strings.HasPrefix(name, "x-last-death-"):
+		return deadLettered
+	}
+	return false
+}
+
+// storable reports whether a text can be kept by every store.
+func storable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsRune(s, 0)
+}

@@ -1,0 +1,123 @@
+package rabbitbroker
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// fieldText returns the value of a header as text: numbers in decimal, times as by RFC
+// 3339, bytes as they are if they are UTF-8 and else in base64, nothing as "", lists and
+// tables as JSON.
+func fieldText(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case []byte:
+		if utf8.Valid(v) {
+			return string(v)
+		}
+		return base64.StdEncoding.EncodeToString(v)
+	case float32:
+		return strconv.FormatFloat(float64(v), 'g', -1, 32)
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	case time.Time:
+		return v.UTC().Format(time.RFC3339Nano)
+	case amqp.Decimal:
+		return decimalText(v)
+	case amqp.Table, []any:
+		text, err := json.Marshal(fieldJSON(v))
+		if err != nil {
+			return ""
+		}
+		return string(text)
+	}
+	return fmt.Sprint(value) // bool and the integers
+}
+
+// fieldJSON returns value as something that has a JSON form.
+func fieldJSON(value any) any {
+	switch v := value.(type) {
+	case amqp.Table:
+		object := make(map[string]any, len(v))
+		for name, field := range v {
+			object[name] = fieldJSON(field)
+		}
+		return object
+	case []any:
+		array := make([]any, len(v))
+		for i, field := range v {
+			array[i] = fieldJSON(field)
+		}
+		return array
+	case float32:
+		return fieldJSON(float64(v))
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fieldText(v)
+		}
+	case []byte, time.Time, amqp.Decimal:
+		return fieldText(v)
+	}
+	return value
+}
+
+func decimalText(d amqp.Decimal) string {
+	digits := strconv.FormatInt(int64(d.Value), 10)
+	sign := ""
+	if d.Value < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	scale := int(d.Scale)
+	if scale == 0 {
+		return sign + digits
+	}
+	if len(digits) <= scale {
+		digits = strings.Repeat("0", scale+1-len(digits)) + digits
+	}
+	return sign + digits[:len(digits)-scale] + "." + digits[len(digits)-scale:]
+}
+
+// headerFrameSize returns how many bytes the properties of p take on the wire, or a few
+// more. They must fit one frame, other than the body.
+func headerFrameSize(p *amqp.Publishing) int {
+	size := 64 // frame and class, flags, and the properties of fixed length
+	for _, s := range [...]string{p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo,
+		p.Expiration, p.MessageId, p.Type, p.UserId, p.AppId} {
+		size += 1 + len(s)
+	}
+	return size + fieldSize(p.Headers)
+}
+
+func fieldSize(value any) int {
+	const fixed = 9 // type and the longest value of fixed length
+	switch v := value.(type) {
+	case string:
+		return fixed + len(v)
+	case []byte:
+		return fixed + len(v)
+	case amqp.Table:
+		size := fixed
+		for name, field := range v {
+			size += 1 + len(name) + fieldSize(field)
+		}
+		return size
+	case []any:
+		size := fixed
+		for _, field := range v {
+			size += fieldSize(field)
+		}
+		return size
+	}
+	return fixed
+}

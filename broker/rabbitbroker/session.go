@@ -1,0 +1,159 @@
+package rabbitbroker
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+// session is one channel that receives. It outlives its Subscribe until all that it has
+// delivered is settled, so that what a handler still works on can be settled.
+type session struct {
+	broker  *Broker
+	conn    *conn
+	channel *amqp.Channel
+	closed  <-chan *amqp.Error
+	sources []source // one or two
+
+	slots   chan struct{} // one value for each unsettled delivery; guarded by mu for removal
+	mu      sync.Mutex
+	stopped bool // nothing is delivered any more
+}
+
+// source is one queue that is received from.
+type source struct {
+	queue      string
+	deliveries <-chan amqp.Delivery
+}
+
+func newSession(b *Broker, c *conn, prefetch int) *session {
+	return &session{broker: b, conn: c, slots: make(chan struct{}, prefetch)}
+}
+
+// consume declares the topology of sub and starts to receive.
+func (s *session) consume(sub consumer.Subscription) (err error) {
+	if s.channel, err = s.conn.Channel(); err != nil {
+		return err
+	}
+	s.closed = s.channel.NotifyClose(make(chan *amqp.Error, 1))
+	if err = s.broker.topology.declareSubscription(s.channel, sub); err != nil {
+		return err
+	}
+	if err = s.channel.Qos(cap(s.slots), 0, false); err != nil {
+		return err
+	}
+	for _, queue := range s.broker.topology.queues(sub) {
+		deliveries, err := s.channel.Consume(queue, queue, false, false, false, false, nil)
+		if err != nil {
+			return err
+		}
+		s.sources = append(s.sources, source{queue, deliveries})
+	}
+	return nil
+}
+
+// receive passes on what arrives until ctx is done, which gives nil, or until the server has
+// ended it.
+func (s *session) receive(ctx context.Context, deliver func(consumer.Delivery)) error {
+	for {
+		select { // the server counts unsettled deliveries for each queue, this for both
+		case s.slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		case cause := <-s.closed:
+			return s.conn.lost(errorOrNil(cause))
+		}
+		d, err := s.next(ctx)
+		if d == nil {
+			<-s.slots
+			return err
+		}
+		if left := d.left(); left > 0 {
+			if err := d.wait(ctx, left); err != nil {
+				d.amqp.Nack(false, true) //nolint:errcheck // if it fails the server requeues as well
+				s.release()
+				return err
+			}
+			continue
+		}
+		deliver(d)
+	}
+}
+
+// next returns the next delivery, or nil if ctx is done or the server has ended the session.
+func (s *session) next(ctx context.Context) (*delivery, error) {
+	first, second := s.sources[0], source{}
+	if len(s.sources) == 2 {
+		second = s.sources[1]
+	}
+	d := &delivery{session: s}
+	var ok bool
+	select {
+	case d.amqp, ok = <-first.deliveries:
+		d.queue = first.queue
+	case d.amqp, ok = <-second.deliveries:
+		d.queue = second.queue
+	case <-ctx.Done():
+		return nil, nil
+	}
+	if !ok {
+		return nil, s.ended()
+	}
+	if ctx.Err() != nil {
+		d.amqp.Nack(false, true) //nolint:errcheck // if it fails the server requeues as well
+		return nil, nil
+	}
+	return d, nil
+}
+
+var errCancelled = errors.New("RabbitMQ ended the subscription; was the queue deleted?")
+
+func (s *session) ended() error {
+	if s.channel.IsClosed() {
+		return s.conn.lost(errorOrNil(<-s.closed))
+	}
+	return waybill.UnavailableError(errCancelled)
+}
+
+// stop tells the server to deliver no more and gives back what has arrived and was not
+// delivered. The channel stays for as long as something is unsettled.
+func (s *session) stop() {
+	for _, src := range s.sources {
+		err := s.conn.call(func() error { return s.channel.Cancel(src.queue, false) })
+		for d := range src.deliveries {
+			if err == nil {
+				err = d.Nack(false, true)
+			}
+		}
+	}
+	s.mu.Lock()
+	s.stopped = true
+	idle := len(s.slots) == 0
+	s.mu.Unlock()
+	if idle || s.channel.IsClosed() {
+		s.end()
+	}
+}
+
+// release notes that a delivery is settled.
+func (s *session) release() {
+	s.mu.Lock()
+	<-s.slots
+	last := s.stopped && len(s.slots) == 0
+	s.mu.Unlock()
+	if last {
+		s.end()
+	}
+}
+
+// end closes the channel, after which all that is unsettled on it is redelivered.
+func (s *session) end() {
+	if s.channel != nil {
+		s.conn.call(s.channel.Close) //nolint:errcheck // closed in any case
+	}
+}

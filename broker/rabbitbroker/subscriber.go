@@ -1,0 +1,98 @@
+package rabbitbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+var _ consumer.Subscriber = (*subscriber)(nil)
+
+const maxPrefetch = 65535 // AMQP has 16 bits for it
+
+// reconnect says how long to wait before a connection is made again.
+var reconnect = waybill.RetryPolicy{BaseDelay: 100 * time.Millisecond, MaxDelay: 15 * time.Second}
+
+// subscriber receives from the queues of one subscription.
+type subscriber struct {
+	broker *Broker
+	sub    consumer.Subscription
+}
+
+// Subscribe implements [consumer.Subscriber]. It returns an error if the first connection
+// cannot be made, if the server refuses the topology for good, such as a queue that exists
+// with other arguments, or if the broker is closed; a connection that is lost later is made
+// again for as long as it takes.
+func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+	if err := s.validate(prefetch); err != nil {
+		return err
+	}
+	connected, failures := false, 0
+	for {
+		started := time.Now()
+		ses, err := s.open(ctx, prefetch)
+		if err == nil {
+			connected = true
+			err = ses.receive(ctx, deliver)
+			ses.stop()
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case !connected, waybill.IsPermanent(err), s.broker.isClosed():
+			return err
+		case time.Since(started) > reconnect.MaxDelay:
+			failures = 0
+		}
+		failures++
+		pause(ctx, reconnect.Delay(failures))
+	}
+}
+
+func (s *subscriber) validate(prefetch int) error {
+	if prefetch < 1 || prefetch > maxPrefetch {
+		return invalid("prefetch", "is %d, the range is 1 to %d", prefetch, maxPrefetch)
+	}
+	if err := s.sub.Validate(); err != nil {
+		return err
+	}
+	if err := validName("Subscription.Group", s.sub.Group); err != nil {
+		return err
+	}
+	return validName("Subscription.To", s.sub.To)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// open connects, declares what s receives from, and starts to receive. The error is
+// permanent if the server has something of that name and other arguments, else unavailable.
+func (s *subscriber) open(ctx context.Context, prefetch int) (*session, error) {
+	c, err := s.broker.consumers.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ses := newSession(s.broker, c, prefetch)
+	if err = c.call(func() error { return ses.consume(s.sub) }); err == nil {
+		return ses, nil
+	}
+	ses.end()
+	err = fmt.Errorf("subscribe %s at %s: %w", s.sub.Group, s.broker.address, err)
+	var e *amqp.Error
+	if errors.As(err, &e) && e.Server && e.Code == amqp.PreconditionFailed {
+		return nil, waybill.PermanentError(waybill.ReasonRejected, err)
+	}
+	return nil, waybill.UnavailableError(err)
+}

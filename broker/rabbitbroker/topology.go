@@ -1,0 +1,144 @@
+package rabbitbroker
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+// topology is the one plan of what exists on the server. Both sides declare from it, so
+// that the arguments are the same wherever a thing is declared.
+type topology struct {
+	exchange     string
+	queueType    string
+	singleActive bool
+}
+
+// declareExchange declares all that a publisher needs.
+func (t topology) declareExchange(ch *amqp.Channel) error {
+	return ch.ExchangeDeclare(t.exchange, amqp.ExchangeTopic, true, false, false, false, nil)
+}
+
+// address returns the exchange and the routing key that a message goes to.
+func (t topology) address(m *waybill.Message) (exchange, key string) {
+	if m.To != "" {
+		return amqp.DefaultExchange, m.To
+	}
+	return t.exchange, m.Topic
+}
+
+// queues returns the names of the queues that a subscription receives from, one or two: the
+// group's own, if it has topics, and the one that is named To.
+func (t topology) queues(sub consumer.Subscription) []string {
+	var names []string
+	if len(sub.Topics) > 0 {
+		names = append(names, sub.Group)
+	}
+	if sub.To != "" && (len(names) == 0 || sub.To != sub.Group) {
+		names = append(names, sub.To)
+	}
+	return names
+}
+
+// declareSubscription declares the exchange, the queues of sub and their bindings.
+func (t topology) declareSubscription(ch *amqp.Channel, sub consumer.Subscription) error {
+	if err := t.declareExchange(ch); err != nil {
+		return err
+	}
+	for _, name := range t.queues(sub) {
+		if err := declareQueue(ch, name, t.queueArgs()); err != nil {
+			return err
+		}
+	}
+	for _, topic := range sub.Topics {
+		if err := ch.QueueBind(sub.Group, topic, t.exchange, false, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t topology) queueArgs() amqp.Table {
+	args := amqp.Table{amqp.QueueTypeArg: t.queueType}
+	if t.singleActive {
+		args[amqp.SingleActiveConsumerArg] = true
+	}
+	return args
+}
+
+// retryMargin is how long a retry queue outlives its messages. The server deletes a queue
+// that was not declared for that time, with all that is in it; so a queue is declared
+// before each message, and no message may enter it later than that. See retryTimeout.
+const retryMargin = time.Hour
+
+// declareRetry declares the queue in which messages wait for ttl before the server gives
+// them back to queue, and to nobody else. It returns the name of that queue.
+func (t topology) declareRetry(ch *amqp.Channel, queue string, ttl time.Duration) (string, error) {
+	name := retryQueue(queue, ttl)
+	return name, declareQueue(ch, name, t.retryArgs(queue, ttl))
+}
+
+func (t topology) retryArgs(queue string, ttl time.Duration) amqp.Table {
+	args := amqp.Table{
+		amqp.QueueTypeArg:           t.queueType,
+		amqp.QueueMessageTTLArg:     ttl.Milliseconds(),
+		amqp.QueueTTLArg:            (ttl + retryMargin).Milliseconds(),
+		"x-dead-letter-exchange":    amqp.DefaultExchange,
+		"x-dead-letter-routing-key": queue,
+	}
+	if t.queueType == QuorumQueue { // the only type that keeps a message until queue has it
+		args["x-dead-letter-strategy"] = "at-least-once"
+		args[amqp.QueueOverflowArg] = amqp.QueueOverflowRejectPublish
+	}
+	return args
+}
+
+func declareQueue(ch *amqp.Channel, name string, args amqp.Table) error {
+	_, err := ch.QueueDeclare(name, true, false, false, false, args)
+	return err
+}
+
+// retryQueue names a retry queue.
+func retryQueue(queue string, ttl time.Duration) string {
+	return retryPrefix(queue) + strconv.FormatInt(ttl.Milliseconds(), 10)
+}
+
+// retryPrefix is what the names of a queue's retry queues begin with. A name that could get
+// too long is cut and made unique again by a hash of the whole.
+func retryPrefix(queue string) string {
+	const suffix, digits, kept = ".retry.", 10, 200
+	if len(queue)+len(suffix)+digits > maxShortString {
+		sum := sha256.Sum256([]byte(queue))
+		queue = strings.ToValidUTF8(queue[:kept], "") + "~" + hex.EncodeToString(sum[:8])
+	}
+	return queue + suffix
+}
+
+// ladder holds the delays that exist, shortest first. Each is a queue of its own in which
+// all messages wait equally long, so that none is held up by one before it that waits
+// longer.
+var ladder = [...]time.Duration{
+	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second,
+	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+	time.Hour, 3 * time.Hour, 12 * time.Hour, 24 * time.Hour,
+}
+
+// step returns the delay of the ladder to wait for next, and what is left to wait after it.
+// delay is rounded up; only one beyond the longest step leaves something.
+func step(delay time.Duration) (ttl, left time.Duration) {
+	for _, ttl := range ladder {
+		if delay <= ttl {
+			return ttl, 0
+		}
+	}
+	longest := ladder[len(ladder)-1]
+	return longest, delay - longest
+}

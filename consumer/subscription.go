@@ -1,0 +1,65 @@
+package consumer
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Subscription says what one consumer group receives.
+type Subscription struct {
+	Group  string   // Required. The stable name of the consumer; replicas with one name share the messages
+	Topics []string // topics to receive; may be empty if To is set
+	To     string   // the destination whose sent messages (Message.To) this group receives. Optional
+}
+
+// Validate checks s and returns an [*waybill.InvalidError] that names the first field found
+// wrong and the limit that it passes, or nil. What a broker cannot express in its own
+// addresses is refused later, by [Subscriber.Subscribe].
+func (s Subscription) Validate() error {
+	if s.Group == "" {
+		return invalidf("Subscription.Group", "is required")
+	}
+	if err := validName("Subscription.Group", s.Group, waybill.MaxConsumerLen); err != nil {
+		return err
+	}
+	if len(s.Topics) == 0 && s.To == "" {
+		return invalidf("Subscription.Topics", "is empty; at least one topic or To is required")
+	}
+	first := make(map[string]int, len(s.Topics))
+	for i, topic := range s.Topics {
+		field := fmt.Sprintf("Subscription.Topics[%d]", i)
+		if topic == "" {
+			return invalidf(field, "is empty")
+		}
+		if err := validName(field, topic, waybill.MaxTopicLen); err != nil {
+			return err
+		}
+		if j, ok := first[topic]; ok {
+			return invalidf(field, "is the same as Topics[%d]", j)
+		}
+		first[topic] = i
+	}
+	return validName("Subscription.To", s.To, waybill.MaxTopicLen)
+}
+
+func validName(field, s string, limit int) error {
+	if len(s) > limit {
+		return invalidf(field, "has %d bytes, the limit is %d", len(s), limit)
+	}
+	if !utf8.ValidString(s) {
+		return invalidf(field, "is not valid UTF-8")
+	}
+	if i := strings.IndexFunc(s, isControl); i >= 0 {
+		return invalidf(field, "has a control character at byte %d", i)
+	}
+	return nil
+}
+
+func isControl(r rune) bool { return r < 0x20 || (r >= 0x7f && r < 0xa0) }
+
+func invalidf(field, format string, args ...any) error {
+	return &waybill.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,279 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill/broker/natsbroker"
+	"github.com/waybill-go/waybill/broker/rabbitbroker"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/faultproxy"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// broker is what every adapter offers.
+type broker interface {
+	Publisher() relay.Publisher
+	Subscriber(consumer.Subscription) consumer.Subscriber
+	Ping(ctx context.Context) error
+	Close() error
+}
+
+// brokerSettings say which broker, and which names on it are the story's own.
+type brokerSettings struct {
+	Kind string // nats, rabbit
+	URL  string
+	Name string // stream or exchange
+}
+
+func natsURL() string   { return env("NATS_URL", "nats://127.0.0.1:4222") }
+func rabbitURL() string { return env("RABBITMQ_URL", "amqp://guest:guest@127.0.0.1:5672/") }
+
+func env(name, fallback string) string {
+	if v := os.Getenv(name); v != "" {
+		return v
+	}
+	return fallback
+}
+
+// onBrokers runs a story once on each real broker.
+func onBrokers(t *testing.T, story func(t *testing.T, w *world, b brokerSettings)) {
+	t.Parallel()
+	for _, kind := range []string{"nats", "rabbit"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			story(t, plainWorld(t), newBroker(t, kind))
+		})
+	}
+}
+
+// newBroker reserves names on a broker, removed when the story ends.
+func newBroker(t *testing.T, kind string) brokerSettings {
+	t.Helper()
+	s := brokerSettings{Kind: kind, Name: fmt.Sprintf("e2e%08x", rand.Uint32())}
+	switch kind {
+	case "nats":
+		s.URL = natsURL()
+		t.Cleanup(func() { s.deleteStream(t) })
+	case "rabbit":
+		s.URL = rabbitURL()
+		t.Cleanup(func() { s.deleteExchange(t) })
+	}
+	return s
+}
+
+func (s brokerSettings) open(ctx context.Context) (broker, error) {
+	if s.Kind == "nats" {
+		return natsbroker.Open(ctx, natsbroker.Config{URL: s.URL, Stream: s.Name, SubjectPrefix: s.Name + "."})
+	}
+	return rabbitbroker.Open(ctx, rabbitbroker.Config{URL: s.URL, Exchange: s.Name})
+}
+
+// connect opens the broker for a story.
+func (s brokerSettings) connect(t *testing.T) broker {
+	t.Helper()
+	b, err := s.open(t.Context())
+	if err != nil {
+		t.Fatalf("open broker (start the servers with `make services`): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil && !strings.Contains(err.Error(), "closed") {
+			t.Errorf("close broker: %v", err)
+		}
+	})
+	return b
+}
+
+// group is the name of a consumer group of the story: queue names are global on RabbitMQ.
+func (s brokerSettings) group(name string) string { return s.Name + "-" + name }
+
+// subscribe returns a subscriber of a group to a topic. On RabbitMQ its queue exists from
+// then on; the server removes it with the exchange's other queues when the story ends.
+func (s brokerSettings) subscribe(t *testing.T, b broker, name, topic string) consumer.Subscriber {
+	t.Helper()
+	if s.Kind == "rabbit" {
+		s.declareQueue(t, name, topic)
+	}
+	return b.Subscriber(consumer.Subscription{Group: s.group(name), Topics: []string{topic}})
+}
+
+// declareQueue makes a group's queue before its consumer runs, so that nothing is unroutable.
+func (s brokerSettings) declareQueue(t *testing.T, name, topic string) {
+	t.Helper()
+	s.onChannel(t, func(ch *amqp.Channel) error {
+		if err := ch.ExchangeDeclare(s.Name, "topic", true, false, false, false, nil); err != nil {
+			return err
+		}
+		if _, err := ch.QueueDeclare(s.group(name), true, false, false, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
+			return err
+		}
+		return ch.QueueBind(s.group(name), topic, s.Name, false, nil)
+	})
+	t.Cleanup(func() {
+		s.onChannel(t, func(ch *amqp.Channel) error {
+			_, err := ch.QueueDelete(s.group(name), false, false, false)
+			return err
+		})
+	})
+}
+
+func (s brokerSettings) onChannel(t *testing.T, fn func(*amqp.Channel) error) {
+	t.Helper()
+	conn, err := amqp.Dial(s.URL)
+	if err != nil {
+		t.Fatalf("dial RabbitMQ (start the servers with `make services`): %v", err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err == nil {
+		err = fn(ch)
+	}
+	if err != nil {
+		t.Errorf("RabbitMQ: %v", err)
+	}
+}
+
+func (s brokerSettings) deleteExchange(t *testing.T) {
+	s.onChannel(t, func(ch *amqp.Channel) error { return ch.ExchangeDelete(s.Name, false, false) })
+}
+
+func (s brokerSettings) deleteStream(t *testing.T) {
+	s.onStream(t, func(ctx context.Context, js jetstream.JetStream) error {
+		err := js.DeleteStream(ctx, s.Name)
+		if err == jetstream.ErrStreamNotFound {
+			return nil
+		}
+		return err
+	})
+}
+
+func (s brokerSettings) onStream(t *testing.T, fn func(ctx context.Context, js jetstream.JetStream) error) {
+	t.Helper()
+	conn, err := nats.Connect(s.URL)
+	if err != nil {
+		t.Fatalf("connect to NATS (start the servers with `make services`): %v", err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err == nil {
+		err = fn(context.Background(), js)
+	}
+	if err != nil {
+		t.Errorf("NATS: %v", err)
+	}
+}
+
+// stored returns how many messages the broker itself says it holds for a group.
+func (s brokerSettings) stored(t *testing.T, name string) int {
+	t.Helper()
+	n := 0
+	if s.Kind == "nats" {
+		s.onStream(t, func(ctx context.Context, js jetstream.JetStream) error {
+			stream, err := js.Stream(ctx, s.Name)
+			if err == nil {
+				n = int(stream.CachedInfo().State.Msgs)
+			}
+			return err
+		})
+		return n
+	}
+	s.onChannel(t, func(ch *amqp.Channel) error {
+		q, err := ch.QueueDeclarePassive(s.group(name), true, false, false, false, nil)
+		n = q.Messages
+		return err
+	})
+	return n
+}
+
+// declareFullQueue makes a queue that refuses every further message.
+func (s brokerSettings) declareFullQueue(t *testing.T, name, topic string) {
+	t.Helper()
+	s.onChannel(t, func(ch *amqp.Channel) error {
+		if err := ch.ExchangeDeclare(s.Name, "topic", true, false, false, false, nil); err != nil {
+			return err
+		}
+		limits := amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"}
+		if _, err := ch.QueueDeclare(s.group(name), true, false, false, false, limits); err != nil {
+			return err
+		}
+		if err := ch.QueueBind(s.group(name), topic, s.Name, false, nil); err != nil {
+			return err
+		}
+		return ch.PublishWithContext(t.Context(), s.Name, topic, false, false, amqp.Publishing{})
+	})
+	t.Cleanup(func() {
+		s.onChannel(t, func(ch *amqp.Channel) error {
+			_, err := ch.QueueDelete(s.group(name), false, false, false)
+			return err
+		})
+	})
+}
+
+// throughProxy returns the settings for the same broker behind a proxy.
+func (s brokerSettings) throughProxy(t *testing.T) (brokerSettings, *faultproxy.Proxy) {
+	t.Helper()
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy, err := faultproxy.New(context.WithoutCancel(t.Context()), u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	u.Host = proxy.Addr()
+	s.URL = u.String()
+	return s, proxy
+}
+
+// unsettled returns how many messages of a group the broker still keeps for it, by its own
+// account. Its consumer must have stopped: RabbitMQ does not count what is delivered.
+func (s brokerSettings) unsettled(t *testing.T, name string) int {
+	t.Helper()
+	if s.Kind == "rabbit" {
+		return s.stored(t, name)
+	}
+	n := 0
+	s.onStream(t, func(ctx context.Context, js jetstream.JetStream) error {
+		stream, err := js.Stream(ctx, s.Name)
+		if err != nil {
+			return err
+		}
+		for info := range stream.ListConsumers(ctx).Info() {
+			n += info.NumAckPending + int(info.NumPending)
+		}
+		return nil
+	})
+	return n
+}
+
+// firstNATSMessage reads the first message of the stream as any NATS client would.
+func (s brokerSettings) firstNATSMessage(t *testing.T) (headers map[string]string, payload []byte) {
+	t.Helper()
+	headers = map[string]string{}
+	s.onStream(t, func(ctx context.Context, js jetstream.JetStream) error {
+		consumer, err := js.CreateConsumer(ctx, s.Name, jetstream.ConsumerConfig{})
+		if err != nil {
+			return err
+		}
+		msg, err := consumer.Next(jetstream.FetchMaxWait(patience))
+		if err != nil {
+			return err
+		}
+		for name, values := range msg.Headers() {
+			headers[strings.ToLower(name)] = values[0]
+		}
+		payload = msg.Data()
+		return nil
+	})
+	return headers, payload
+}

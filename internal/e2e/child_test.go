@@ -1,0 +1,268 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// childEnv holds the settings of a child process, which is this test binary again.
+const childEnv = "WAYBILL_E2E_CHILD"
+
+// The points at which a child says so on standard output and then stands still, waiting to
+// be killed.
+const (
+	atCommitted    = "committed"     // writer: the business transaction has committed
+	atSettle       = "before settle" // relay: the broker has confirmed, nothing is written down
+	atBeforeCommit = "before commit" // consumer: the handler has written its effect
+	atBeforeAck    = "before ack"    // consumer: the transaction has committed
+)
+
+// child is what a child process is to do.
+type child struct {
+	Role   string // writer, relay, consumer
+	DSN    string
+	Schema string
+	Broker brokerSettings
+	Halt   string // the point to stand still at; "" for none
+	Fail   bool   // consumer: the handler says never
+	IDs    []string
+}
+
+// runChild is the main function of a child process.
+func runChild(settings string) int {
+	var c child
+	if err := json.Unmarshal([]byte(settings), &c); err != nil {
+		fmt.Println("child:", err)
+		return 1
+	}
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, c.DSN)
+	if err != nil {
+		fmt.Println("child:", err)
+		return 1
+	}
+	store, err := pgstore.New(pool, pgstore.Config{Schema: c.Schema})
+	if err == nil {
+		err = map[string]func(context.Context, *pgstore.Store[pgx.Tx]) error{
+			"writer": c.write, "relay": c.relay, "consumer": c.consume,
+		}[c.Role](ctx, store)
+	}
+	fmt.Println("child:", err)
+	return 1
+}
+
+// halt reports that the child is at a point, and stands still if it is to.
+func (c child) halt(point string) {
+	if c.Halt == point {
+		fmt.Println(point)
+		select {}
+	}
+}
+
+func (c child) write(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
+	w, err := outbox.NewWriter(store, outbox.Config{Source: "shop"})
+	if err != nil {
+		return err
+	}
+	_, err = w.InTx(ctx, func(_ context.Context, _ pgx.Tx, rec *outbox.Recorder) error {
+		for _, id := range c.IDs {
+			rec.Record(waybill.Message{ID: id, Topic: "orders", Payload: []byte(`{}`)})
+		}
+		return nil
+	})
+	c.halt(atCommitted)
+	return err
+}
+
+// haltingSource stands still before the first settlement.
+type haltingSource struct {
+	relay.Source
+	halt func()
+}
+
+func (s haltingSource) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
+	s.halt()
+	return s.Source.SettleMessages(ctx, req)
+}
+
+func (c child) relay(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
+	b, err := c.Broker.open(ctx)
+	if err != nil {
+		return err
+	}
+	cfg := childLease
+	cfg.Observer = announcer{}
+	r, err := relay.New(haltingSource{store, func() { c.halt(atSettle) }}, b.Publisher(), quick(cfg))
+	if err != nil {
+		return err
+	}
+	return r.Run(ctx)
+}
+
+// announcer prints what a parent may wait for.
+type announcer struct{ waybill.Observer }
+
+func (announcer) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+	return ctx, func(error) {}
+}
+
+func (announcer) Observe(_ context.Context, e waybill.Event) {
+	switch e.Op {
+	case waybill.OpLanes, waybill.OpRetry, waybill.OpDead:
+		fmt.Println(e.Op)
+	case waybill.OpLoop, waybill.OpPause, waybill.OpSettle:
+		if e.Err != nil {
+			fmt.Println(e.Op, e.Err)
+		}
+	}
+}
+
+// haltingSubscriber stands still before the first acknowledgement.
+type haltingSubscriber struct {
+	consumer.Subscriber
+	halt func()
+}
+
+func (s haltingSubscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+	return s.Subscriber.Subscribe(ctx, prefetch, func(d consumer.Delivery) { deliver(haltingDelivery{d, s.halt}) })
+}
+
+type haltingDelivery struct {
+	consumer.Delivery
+	halt func()
+}
+
+func (d haltingDelivery) Ack(ctx context.Context) error {
+	d.halt()
+	return d.Delivery.Ack(ctx)
+}
+
+func (c child) consume(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
+	b, err := c.Broker.open(ctx)
+	if err != nil {
+		return err
+	}
+	w := &world{schema: c.Schema}
+	var box inbox.Inbox[pgx.Tx] = store
+	sub := haltingSubscriber{b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}}), func() { c.halt(atBeforeAck) }}
+	cons, err := consumer.New(sub, box, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+		if c.Fail {
+			return waybill.PermanentError(waybill.ReasonRejected, fmt.Errorf("never"))
+		}
+		if err := w.addEffect(ctx, tx, "billing", m.ID); err != nil {
+			return err
+		}
+		c.halt(atBeforeCommit)
+		return nil
+	}, quickConsumer(consumer.Config{Name: "billing", Observer: announcer{}}))
+	if err != nil {
+		return err
+	}
+	return cons.Run(ctx)
+}
+
+// process is a running child.
+type process struct {
+	cmd *exec.Cmd
+
+	mu    sync.Mutex
+	lines []string
+}
+
+// startChild starts a child in the world. It is killed when the story ends.
+func (w *world) startChild(t *testing.T, c child) *process {
+	t.Helper()
+	c.DSN, c.Schema = w.dsn, w.schema
+	settings, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: exec.Command(os.Args[0])}
+	p.cmd.Env = append(os.Environ(), childEnv+"="+string(settings))
+	p.cmd.Stderr = os.Stderr
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.mu.Lock()
+			p.lines = append(p.lines, lines.Text())
+			p.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() { p.kill() })
+	return p
+}
+
+// wait waits until the child has said a line.
+func (p *process) wait(t *testing.T, line string) {
+	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("child said: %s", strings.Join(p.said(), " | "))
+		}
+	}()
+	eventually(t, "the child says "+line, func() bool {
+		for _, l := range p.said() {
+			if l == line {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (p *process) said() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string{}, p.lines...)
+}
+
+// kill ends the child as kill -9 does, and reaps it.
+func (p *process) kill() {
+	if p.cmd.ProcessState == nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait() // reports the signal
+	}
+}
+
+// stopped runs fn while the child is stopped by SIGSTOP.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *process) resume(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// childLease lets a killed relay's lanes go soon.
+var childLease = relay.Config{LeaseTTL: 1500 * time.Millisecond, RenewInterval: 300 * time.Millisecond, PublishTimeout: time.Second}

@@ -1,0 +1,426 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+func TestMain(m *testing.M) {
+	if cfg := os.Getenv(childEnv); cfg != "" {
+		os.Exit(runChild(cfg))
+	}
+	slog.SetLogLoggerLevel(slog.LevelError + 1) // stories provoke errors all the time
+	os.Exit(m.Run())
+}
+
+func postgresURL() string {
+	if u := os.Getenv("POSTGRES_URL"); u != "" {
+		return u
+	}
+	return "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
+}
+
+// session is a way in which applications set up their connections.
+type session struct {
+	name    string
+	params  map[string]string // run-time parameters of each connection
+	schema  string            // schema name; a random part is added
+	holdsTx bool              // a business transaction that has enqueued stays open meanwhile
+}
+
+var sessions = []session{
+	{name: "plain"},
+	{name: "time zone Asia/Tokyo", params: map[string]string{"timezone": "Asia/Tokyo"}},
+	{name: "repeatable read", params: map[string]string{"default_transaction_isolation": "repeatable read"}},
+	{name: "serializable", params: map[string]string{"default_transaction_isolation": "serializable"}},
+	{name: "hostile schema name", schema: `way-bill"x`},
+	{name: "a transaction stays open", holdsTx: true},
+}
+
+// inSessions runs a story once in each kind of session.
+func inSessions(t *testing.T, story func(t *testing.T, w *world)) {
+	t.Parallel()
+	for _, s := range sessions {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, s)
+			if s.holdsTx {
+				w.holdTransaction(t)
+			}
+			story(t, w)
+		})
+	}
+}
+
+// world is one service's database: our tables and two of its own.
+type world struct {
+	dsn    string
+	schema string
+	pool   *pgxpool.Pool
+	store  *pgstore.Store[pgx.Tx]
+	writer *outbox.Writer[pgx.Tx]
+}
+
+// plainWorld is the world of a story that does not depend on the kind of session.
+func plainWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorld(t, sessions[0])
+}
+
+func newWorld(t *testing.T, s session) *world {
+	t.Helper()
+	name := s.schema
+	if name == "" {
+		name = "e2e"
+	}
+	w := &world{dsn: withParams(t, postgresURL(), s.params), schema: fmt.Sprintf("%s_%08x", name, rand.Uint32())}
+	w.open(t)
+	if _, err := w.store.Migrate(t.Context(), pgstore.MigrateOptions{Source: "psql"}); err != nil {
+		t.Fatalf("migrate (start the servers with `make services`): %v", err)
+	}
+	t.Cleanup(func() {
+		if _, err := w.pool.Exec(context.Background(), "DROP SCHEMA "+w.ident()+" CASCADE"); err != nil {
+			t.Errorf("drop schema: %v", err)
+		}
+		w.pool.Close()
+	})
+	w.exec(t, "CREATE TABLE "+w.table("orders")+" (id text PRIMARY KEY)")
+	w.exec(t, "CREATE TABLE "+w.table("effects")+" (n bigint GENERATED ALWAYS AS IDENTITY, consumer text, message_id text, at timestamptz DEFAULT clock_timestamp())")
+	return w
+}
+
+// open connects to the world's schema.
+func (w *world) open(t *testing.T) {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(w.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxConns = 12
+	if w.pool, err = pgxpool.NewWithConfig(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if w.store, err = pgstore.New(w.pool, pgstore.Config{Schema: w.schema}); err != nil {
+		t.Fatal(err)
+	}
+	w.writer, err = outbox.NewWriter(w.store, outbox.Config{Source: "shop", Observer: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func withParams(t *testing.T, dsn string, params map[string]string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	for k, v := range params {
+		q.Set(k, v)
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func (w *world) ident() string { return pgx.Identifier{w.schema}.Sanitize() }
+
+func (w *world) table(name string) string { return w.ident() + "." + name }
+
+func (w *world) exec(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	if _, err := w.pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// number runs a query for one number, again if it clashes with another transaction.
+func (w *world) number(t *testing.T, sql string, args ...any) int {
+	t.Helper()
+	var n int
+	if err := w.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+// holdTransaction keeps a transaction open that has enqueued, until the story has ended; what
+// it enqueued must then not be lost.
+func (w *world) holdTransaction(t *testing.T) {
+	t.Helper()
+	tx, err := w.pool.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.writer.Enqueue(context.Background(), tx, waybill.Message{ID: "held", Topic: "held", Key: "held"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tx.Commit(context.Background()); err != nil {
+			t.Errorf("commit the transaction that stayed open: %v", err)
+		}
+		pub := &recorder{}
+		w.startRelayIn(t, context.Background(), pub, relay.Config{})
+		eventually(t, "the held message is published", func() bool { return pub.count("held") == 1 })
+	})
+}
+
+// inTx runs fn in a transaction of the application's own making and commits it; it is
+// repeated if it clashes with another one, as applications do.
+func (w *world) inTx(t *testing.T, fn func(tx pgx.Tx) error) {
+	t.Helper()
+	for try := 0; ; try++ {
+		err := pgx.BeginFunc(t.Context(), w.pool, fn)
+		if err == nil {
+			return
+		}
+		if try == 50 || !isSerialization(err) {
+			t.Fatalf("business transaction: %v", err)
+		}
+	}
+}
+
+func isSerialization(err error) bool {
+	return waybill.IsConflict(err) || strings.Contains(err.Error(), "SQLSTATE 40001")
+}
+
+// enqueue commits msgs in one transaction.
+func (w *world) enqueue(t *testing.T, msgs ...waybill.Message) outbox.Result {
+	t.Helper()
+	res, err := w.writer.InTx(t.Context(), func(_ context.Context, _ pgx.Tx, rec *outbox.Recorder) error {
+		rec.Record(msgs...)
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("enqueue: %v", err)
+	}
+	return res
+}
+
+// numbered returns n messages of a topic with ids prefix0, prefix1 and so on.
+func numbered(prefix, topic string, n int) []waybill.Message {
+	msgs := make([]waybill.Message, n)
+	for i := range msgs {
+		msgs[i] = waybill.Message{ID: fmt.Sprintf("%s%d", prefix, i), Topic: topic, Payload: []byte(`{}`)}
+	}
+	return msgs
+}
+
+func (w *world) statuses(t *testing.T, id string) []outbox.Status {
+	t.Helper()
+	states, err := w.store.MessageStates(context.Background(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []outbox.Status{}
+	for _, s := range states {
+		list = append(list, s.Status)
+	}
+	return list
+}
+
+func (w *world) state(t *testing.T, id string) outbox.State {
+	t.Helper()
+	states, err := w.store.MessageStates(context.Background(), id)
+	if err != nil || len(states) != 1 {
+		t.Fatalf("MessageStates(%s) = %v, %v; want one", id, states, err)
+	}
+	return states[0]
+}
+
+// waitStatus waits until a message is in exactly one place, the given one.
+func (w *world) waitStatus(t *testing.T, id string, want outbox.Status) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("message %s is %s", id, want), func() bool {
+		s := w.statuses(t, id)
+		return len(s) == 1 && s[0] == want
+	})
+}
+
+// everyIDOnce fails if a message is not in exactly one place.
+func (w *world) everyIDOnce(t *testing.T, want int) {
+	t.Helper()
+	rows, places := w.number(t, "SELECT count(DISTINCT id) FROM "+w.table("messages")+" WHERE id <> 'held'"),
+		w.number(t, "SELECT count(*) FROM "+w.table("messages")+" WHERE id <> 'held'")
+	if rows != want || places != want {
+		t.Errorf("%d messages in %d places, want %d in %d", rows, places, want, want)
+	}
+}
+
+func (w *world) effects(t *testing.T, consumer, id string) int {
+	t.Helper()
+	return w.number(t, "SELECT count(*) FROM "+w.table("effects")+" WHERE consumer = $1 AND message_id = $2", consumer, id)
+}
+
+// addEffect is what a handler does: a row of its own in the transaction.
+func (w *world) addEffect(ctx context.Context, tx pgx.Tx, consumer, id string) error {
+	_, err := tx.Exec(ctx, "INSERT INTO "+w.table("effects")+" (consumer, message_id) VALUES ($1, $2)", consumer, id)
+	return err
+}
+
+// quick are relay settings for stories: everything happens sooner, nothing differently.
+func quick(cfg relay.Config) relay.Config {
+	if cfg.PollInterval == 0 {
+		cfg.PollInterval = 50 * time.Millisecond
+	}
+	if cfg.LeaseTTL == 0 {
+		cfg.LeaseTTL, cfg.RenewInterval, cfg.PublishTimeout = 3*time.Second, 500*time.Millisecond, 2*time.Second
+	}
+	if cfg.Retry == (waybill.RetryPolicy{}) {
+		cfg.Retry.BaseDelay = 100 * time.Millisecond
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = quiet
+	}
+	return cfg
+}
+
+// startRelay runs a relay until the story ends or the returned function is called.
+func (w *world) startRelay(t *testing.T, pub relay.Publisher, cfg relay.Config) (r *relay.Relay, stop func()) {
+	t.Helper()
+	return w.startRelayIn(t, t.Context(), pub, cfg)
+}
+
+func (w *world) startRelayIn(t *testing.T, ctx context.Context, pub relay.Publisher, cfg relay.Config) (*relay.Relay, func()) {
+	t.Helper()
+	r, err := relay.New(w.store, pub, quick(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, run(t, ctx, r.Run)
+}
+
+// startConsumer runs a consumer until the story ends or the returned function is called.
+func (w *world) startConsumer(t *testing.T, sub consumer.Subscriber, h consumer.Handler[pgx.Tx], cfg consumer.Config) (*consumer.Consumer[pgx.Tx], func()) {
+	t.Helper()
+	c, err := consumer.New(sub, w.store, h, quickConsumer(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, run(t, t.Context(), c.Run)
+}
+
+func quickConsumer(cfg consumer.Config) consumer.Config {
+	if cfg.Retry == (waybill.RetryPolicy{}) {
+		cfg.Retry.BaseDelay = 100 * time.Millisecond
+	}
+	if cfg.RequeueInterval == 0 {
+		cfg.RequeueInterval = 50 * time.Millisecond
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = quiet
+	}
+	return cfg
+}
+
+// run runs a part and returns a function that stops it and waits for its end.
+func run(t *testing.T, ctx context.Context, part func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- part(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("Run() = %v, want nil", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("Run() did not end within 20 s")
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// patience bounds every wait of a story; a wait ends as soon as its condition holds.
+const patience = 30 * time.Second
+
+// eventually waits until condition holds.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+		<-tick.C
+	}
+}
+
+// quiet is an observer that says nothing.
+var quiet waybill.Observer = waybill.LogTo(slog.New(slog.DiscardHandler))
+
+// recorder is a publisher that records what it accepts and fails as it is told.
+type recorder struct {
+	mu   sync.Mutex
+	sent []relay.Outgoing
+	// fail, if set, decides the result of each message.
+	fail func(m relay.Outgoing) error
+	// before, if set, is called at the begin of each Send.
+	before func(ctx context.Context, msgs []relay.Outgoing)
+}
+
+func (p *recorder) Send(ctx context.Context, msgs []relay.Outgoing) func() []error {
+	if p.before != nil {
+		p.before(ctx, msgs)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	errs := make([]error, len(msgs))
+	for i, m := range msgs {
+		if p.fail != nil {
+			errs[i] = p.fail(m)
+		}
+		if errs[i] == nil {
+			clone := m.Clone()
+			p.sent = append(p.sent, relay.Outgoing{Message: &clone, DedupID: m.DedupID, Resent: m.Resent})
+		}
+	}
+	return func() []error { return errs }
+}
+
+// ids returns the ids of the accepted messages, in order, without those held open.
+func (p *recorder) ids() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ids := []string{}
+	for _, m := range p.sent {
+		if m.ID != "held" {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+func (p *recorder) count(id string) int {
+	n := 0
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.sent {
+		if m.ID == id {
+			n++
+		}
+	}
+	return n
+}
