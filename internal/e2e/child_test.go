@@ -70,11 +70,12 @@ func runChild(settings string) int {
 	return 1
 }
 
-// halt reports that the child is at a point, and stands still if it is to.
+// halt reports that the child is at a point, and stands still if it is to: until it is
+// killed, or for as long as a relay's lease takes to be lost.
 func (c child) halt(point string) {
 	if c.Halt == point {
 		fmt.Println(point)
-		select {}
+		time.Sleep(2 * childLease.LeaseTTL)
 	}
 }
 
@@ -127,9 +128,13 @@ func (announcer) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message)
 
 func (announcer) Observe(_ context.Context, e waybill.Event) {
 	switch e.Op {
-	case waybill.OpLanes, waybill.OpRetry, waybill.OpDead:
+	case waybill.OpLanes, waybill.OpLeaseLost, waybill.OpRetry, waybill.OpDead:
 		fmt.Println(e.Op)
-	case waybill.OpLoop, waybill.OpPause, waybill.OpSettle:
+	case waybill.OpSettle:
+		if e.Err == nil {
+			fmt.Println(e.Op)
+		}
+	case waybill.OpLoop, waybill.OpPause:
 		if e.Err != nil {
 			fmt.Println(e.Op, e.Err)
 		}

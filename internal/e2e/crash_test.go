@@ -59,22 +59,29 @@ func TestAS08RelayKilledBetweenConfirmAndSettle(t *testing.T) {
 }
 
 // TestAS09StoppedRelay is a relay that is stopped past its lease and resumed: its settlement
-// changes nothing.
+// changes nothing, neither of what the new owner has settled nor of what it still holds.
 func TestAS09StoppedRelay(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), newBroker(t, "nats")
-	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders", Key: "k"})
+	w.enqueue(t, waybill.Message{ID: "settled", Topic: "orders"}, waybill.Message{ID: "held back", Topic: "orders"})
 	stopped := w.startChild(t, child{Role: "relay", Broker: b, Halt: atSettle})
 	stopped.wait(t, atSettle)
 	stopped.stop(t)
-	failing := &recorder{fail: func(relay.Outgoing) error { return errors.New("not now") }}
-	_, stop := w.startRelay(t, failing, relay.Config{Retry: waybill.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour}})
-	w.waitStatus(t, "m", outbox.Waiting) // the new owner's word
-	stop()
+	owner := &recorder{fail: func(m relay.Outgoing) error {
+		if m.ID == "settled" {
+			return errors.New("not now")
+		}
+		return waybill.UnavailableError(errors.New("broker is down"))
+	}}
+	w.startRelay(t, owner, relay.Config{Retry: waybill.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour}})
+	w.waitStatus(t, "settled", outbox.Waiting) // the new owner's word
 	stopped.resume(t)
-	stopped.wait(t, string(waybill.OpLanes)) // it notices, and joins again
-	if s := w.state(t, "m"); s.Status != outbox.Waiting || s.Attempts != 1 {
-		t.Errorf("message is %s with %d attempts, want Waiting with the one of the new owner", s.Status, s.Attempts)
+	stopped.wait(t, string(waybill.OpSettle)) // it has come to its settlement
+	if s := w.state(t, "settled"); s.Status != outbox.Waiting || s.Attempts != 1 {
+		t.Errorf("the settled message is %s with %d attempts, want Waiting with the one of the new owner", s.Status, s.Attempts)
+	}
+	if s := w.state(t, "held back"); s.Status != outbox.Pending {
+		t.Errorf("the other message is %s, want Pending, as the new owner holds it", s.Status)
 	}
 }
 

@@ -62,8 +62,8 @@ func load(files fs.FS, path string, render func(string) string) (Migration, erro
 	return Migration{Version: version, Name: base, Up: render(string(up)), Down: render(string(down))}, nil
 }
 
-// Split cuts SQL text into statements: each ends with a semicolon at the end of a line,
-// outside a body quoted by $body$. Text without a statement, such as a trailing comment, is
+// Split cuts SQL text into statements: each ends with a semicolon at the end of a line, a
+// comment aside, outside a body quoted by $body$. Text without a statement, such as a trailing comment, is
 // dropped.
 func Split(text string) []string {
 	var list []string
@@ -74,12 +74,11 @@ func Split(text string) []string {
 		if strings.Count(line, "$body$")%2 == 1 {
 			inBody = !inBody
 		}
-		if !inBody && strings.HasSuffix(strings.TrimSpace(line), ";") && !isComment(line) {
+		code, _, _ := strings.Cut(line, "--")
+		if !inBody && strings.HasSuffix(strings.TrimSpace(code), ";") {
 			list = append(list, strings.TrimSpace(current.String()))
 			current.Reset()
 		}
 	}
 	return list
 }
-
-func isComment(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), "--") }

@@ -1,0 +1,167 @@
+package relay
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+func testPolicy(t *testing.T) policy {
+	t.Helper()
+	retry, err := waybill.RetryPolicy{DisableJitter: true}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy{retry: retry, followers: []string{"after"}, follows: func(string, *waybill.Message) bool { return true }}
+}
+
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	base := errors.New("base")
+	for _, tt := range []struct {
+		name     string
+		attempts int
+		err      error
+		want     Settlement // Outcome, Attempts, After, Life, Reason
+		stays    bool
+	}{
+		{name: "accepted", want: Settlement{Outcome: Published}},
+		{name: "first failure", err: base, want: Settlement{Outcome: Wait, Attempts: 1, After: time.Second}},
+		{name: "fifth failure", attempts: 4, err: base, want: Settlement{Outcome: Wait, Attempts: 5, After: 16 * time.Second}},
+		{name: "sixth failure", attempts: 5, err: base, want: Settlement{Outcome: Dead, Attempts: 6, Reason: waybill.ReasonExhausted}},
+		{name: "permanent", err: waybill.PermanentError(waybill.ReasonTooLarge, base), want: Settlement{Outcome: Dead, Attempts: 1, Reason: waybill.ReasonTooLarge}},
+		{name: "unavailable counts nothing", attempts: 3, err: waybill.UnavailableError(base), stays: true},
+		{name: "retry after counts nothing", attempts: 3, err: waybill.RetryAfter(7*time.Second, base), want: Settlement{Outcome: Wait, Attempts: 3, After: 7 * time.Second}},
+		{name: "conflict counts nothing", attempts: 3, err: waybill.ConflictError(base), want: Settlement{Outcome: Wait, Attempts: 3, After: time.Second}},
+		{name: "swallowed begins a new life", err: waybill.ErrSwallowed, want: Settlement{Outcome: Wait, Life: 1}},
+	} {
+		p := testPolicy(t)
+		c := &Claim{Message: waybill.Message{ID: "m"}, Attempts: tt.attempts}
+		got, settled := p.settle(result{c, tt.err})
+		if settled == tt.stays {
+			t.Errorf("%s: settled = %v", tt.name, settled)
+			continue
+		}
+		if tt.stays {
+			continue
+		}
+		if got.Outcome != tt.want.Outcome || got.Attempts != tt.want.Attempts || got.After != tt.want.After || got.Life != tt.want.Life || got.Reason != tt.want.Reason {
+			t.Errorf("%s: settlement = %+v, want %+v", tt.name, got, tt.want)
+		}
+		if follow := slices.Equal(got.Destinations, []string{"after"}); follow != (tt.err == nil) {
+			t.Errorf("%s: followed by %v", tt.name, got.Destinations)
+		}
+	}
+}
+
+func TestPolicy_FollowerIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	p := testPolicy(t)
+	if got, _ := p.settle(result{&Claim{Destination: "after"}, nil}); len(got.Destinations) != 0 {
+		t.Errorf("a follower's own message is followed by %v", got.Destinations)
+	}
+}
+
+func TestPolicy_DeadLettersDisabled(t *testing.T) {
+	t.Parallel()
+	p := testPolicy(t)
+	p.failed = true
+	if got, _ := p.settle(result{&Claim{Attempts: 5}, errors.New("x")}); got.Outcome != Failed {
+		t.Errorf("outcome = %v, want Failed", got.Outcome)
+	}
+}
+
+func TestLaneSet_SharesAndTurns(t *testing.T) {
+	t.Parallel()
+	s := newLaneSet()
+	lanes := []Lane{{0, 1}, {1, 1}, {2, 1}, {3, 1}}
+	s.renewed(Lease{Lanes: lanes, Share: 4}, time.Now(), time.Minute)
+	if got := s.idle(); !slices.Equal(got, lanes) {
+		t.Errorf("idle() = %v, want all", got)
+	}
+	if got := s.idle(); len(got) != 0 {
+		t.Errorf("idle() = %v while all are busy", got)
+	}
+	s.release(lanes[:3])
+	s.startAfter(0)
+	if got, want := s.idle(), []Lane{{1, 1}, {2, 1}, {0, 1}}; !slices.Equal(got, want) {
+		t.Errorf("idle() = %v, want %v: taking turns", got, want)
+	}
+	s.release(lanes)
+	s.idle()
+	s.release(lanes[2:])
+	s.renewed(Lease{Lanes: lanes, Share: 2}, time.Now(), time.Minute)
+	req := s.request("me", time.Minute)
+	slices.Sort(req.Give)
+	if !slices.Equal(req.Give, []int{2, 3}) {
+		t.Errorf("gives %v, want the idle ones", req.Give)
+	}
+	s.release(lanes)
+	if got := s.idle(); len(got) != 2 {
+		t.Errorf("idle() = %v, want none of those about to leave", got)
+	}
+}
+
+func TestLaneSet_NewEpochIsANewLane(t *testing.T) {
+	t.Parallel()
+	s := newLaneSet()
+	s.renewed(Lease{Lanes: []Lane{{0, 1}}, Share: 1}, time.Now(), time.Minute)
+	old := s.idle()
+	if !s.renewed(Lease{Lanes: []Lane{{0, 2}}, Share: 1}, time.Now(), time.Minute) {
+		t.Error("a lane that came back under a new epoch is no change")
+	}
+	if got := s.idle(); !slices.Equal(got, []Lane{{0, 2}}) {
+		t.Errorf("idle() = %v, want the lane under its new epoch", got)
+	}
+	s.release(old) // the batch of the old epoch ends
+	if got := s.idle(); len(got) != 0 {
+		t.Errorf("idle() = %v: the end of an old batch freed a lane of the new epoch", got)
+	}
+}
+
+func TestOutlet_FindsTheMessageThatKills(t *testing.T) {
+	t.Parallel()
+	o := newOutlet(Destination{Publisher: killer{"bad"}}, time.Second)
+	good, bad := &Claim{Message: waybill.Message{ID: "good"}, Position: 1}, &Claim{Message: waybill.Message{ID: "bad"}, Position: 2}
+	for range lossLimit {
+		for _, err := range o.send(t.Context(), []*Claim{good, bad}, false) {
+			if !errors.Is(err, waybill.ErrConnectionLost) {
+				t.Fatalf("send() = %v, want the connection lost", err)
+			}
+		}
+	}
+	if !o.suspicious(1) || !o.suspicious(2) {
+		t.Fatal("both messages should be sent alone now")
+	}
+	if errs := o.send(t.Context(), []*Claim{good}, true); errs[0] != nil {
+		t.Errorf("the innocent one alone: %v", errs[0])
+	}
+	if errs := o.send(t.Context(), []*Claim{bad}, true); !waybill.IsUnavailable(errs[0]) {
+		t.Errorf("the first time alone: %v, want it tried again", errs[0])
+	}
+	if errs := o.send(t.Context(), []*Claim{bad}, true); waybill.ReasonOf(errs[0]) != waybill.ReasonPoison {
+		t.Errorf("the second time alone: %v, want poison", errs[0])
+	}
+	if o.suspicious(1) || len(o.losses) != 0 || len(o.sentBefore) != 0 {
+		t.Error("the outlet remembers messages that are done with")
+	}
+}
+
+func TestOutlet_PausesDouble(t *testing.T) {
+	t.Parallel()
+	o := newOutlet(Destination{}, time.Second)
+	first := o.pause()
+	if second := o.pause(); second > first {
+		t.Errorf("a pause during a pause is %v, more than the %v before", second, first)
+	}
+	o.pausedUntil = time.Time{}
+	if second := o.pause(); second != 2*first {
+		t.Errorf("the second pause is %v, want %v", second, 2*first)
+	}
+	if !o.resume() || o.paused() > 0 || o.resume() {
+		t.Error("resume() did not end the pause")
+	}
+}

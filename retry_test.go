@@ -1,0 +1,59 @@
+package waybill
+
+import (
+	"testing"
+	"time"
+)
+
+func TestRetryPolicy_Delays(t *testing.T) {
+	t.Parallel()
+	p, err := RetryPolicy{DisableJitter: true}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		if got := p.Delay(i + 1); got != want*time.Second {
+			t.Errorf("Delay(%d) = %v, want %v", i+1, got, want*time.Second)
+		}
+	}
+	for attempts, want := range map[int]bool{1: false, 5: false, 6: true, 100: true} {
+		if got := p.Exhausted(attempts); got != want {
+			t.Errorf("Exhausted(%d) = %v, want %v: one try and five retries", attempts, got, want)
+		}
+	}
+}
+
+func TestRetryPolicy_Jitter(t *testing.T) {
+	t.Parallel()
+	p, err := RetryPolicy{}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	low, high := time.Hour, time.Duration(0)
+	for range 10_000 {
+		d := p.Delay(1)
+		low, high = min(low, d), max(high, d)
+	}
+	if low < 800*time.Millisecond || high > 1200*time.Millisecond {
+		t.Errorf("delays between %v and %v, want within 20 %% of 1 s", low, high)
+	}
+	if low > 850*time.Millisecond || high < 1150*time.Millisecond {
+		t.Errorf("delays between %v and %v, want them spread", low, high)
+	}
+}
+
+// FuzzRetryPolicy: delays never shrink, never pass the cap and never overflow.
+func FuzzRetryPolicy(f *testing.F) {
+	f.Add(int64(time.Second), int64(time.Minute), 60)
+	f.Add(int64(1), int64(1<<62), 1000)
+	f.Fuzz(func(t *testing.T, base, limit int64, attempts int) {
+		p, err := RetryPolicy{BaseDelay: time.Duration(base), MaxDelay: time.Duration(limit), DisableJitter: true}.WithDefaults()
+		if err != nil || attempts < 1 {
+			return
+		}
+		d := p.Delay(attempts)
+		if d < p.BaseDelay || d > p.MaxDelay || p.Delay(attempts+1) < d {
+			t.Fatalf("Delay(%d) = %v with base %v and cap %v", attempts, d, p.BaseDelay, p.MaxDelay)
+		}
+	})
+}
