@@ -18,7 +18,7 @@ const (
 	MaxTraceLen      = 512       // TraceParent, TraceState
 	MaxHeaders       = 64        // number of headers
 	MaxHeaderNameLen = 64        // one header's name
-	MaxHeadersLen    = 16 << 10  // all header names and values together
+	MaxHeadersLen    = 12 << 10  // all header names and values together
 	MaxPayloadLen    = 960 << 10 // Payload; 64 KiB below the 1 MiB that NATS and Kafka take
 	MaxErrorLen      = 2048      // stored error texts; longer ones are cut at a rune boundary
 )

@@ -60,8 +60,8 @@ type Config struct {
 	// becomes a dead letter.
 	MessageKey func(m *waybill.Message) (string, error)
 
-	// DisableDeadLetters makes messages that are given up be kept as failed ones, which
-	// can't be requeued.
+	// DisableDeadLetters makes messages that are given up be marked as failed instead of
+	// dead. They are kept, shown and requeued all the same.
 	DisableDeadLetters bool
 
 	// Observer is told what happens. Optional; the default logs to slog.Default.

@@ -119,7 +119,12 @@ func (c *Consumer[Tx]) orderKey(d *held) (string, bool) {
 	return m.Address() + "\x00" + m.Key, true
 }
 
+// acquire waits for a free handler. Once ctx has ended it fails for good: what follows a
+// delivery that was not begun must not be begun either.
 func (c *Consumer[Tx]) acquire(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return false
+	}
 	select {
 	case c.handlers <- struct{}{}:
 		return true

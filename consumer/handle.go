@@ -2,6 +2,8 @@ package consumer
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -79,8 +81,7 @@ func (c *Consumer[Tx]) attempt(ctx context.Context, d *held, redelivered bool) v
 		err = c.identify(m)
 	}
 	if err != nil {
-		m := m.Storable()
-		return c.bury(ctx, inbox.RecordOf(c.cfg.Name, &m), &m, err, 1)
+		return c.bury(ctx, unfitRecord(c.cfg.Name, m), m, err, 1)
 	}
 	rec := inbox.RecordOf(c.cfg.Name, m)
 	var past inbox.Attempts
@@ -121,14 +122,26 @@ func (c *Consumer[Tx]) identify(m *waybill.Message) error {
 }
 
 // recordable checks what came from outside against the limits of an inbox. The payload may
-// be larger than what we would enqueue.
+// be larger, and headers may be named otherwise, than what we would enqueue.
 func recordable(m *waybill.Message) error {
 	envelope := *m
-	envelope.Payload = nil
+	envelope.Payload, envelope.Headers = nil, nil
 	if envelope.ID == "" {
 		envelope.ID = envelope.IdempotencyKey
 	}
 	return envelope.Validate()
+}
+
+// unfitRecord is the inbox record of a message that is made a dead letter unread. Where its
+// key had to be cut to be stored, a hash of the whole keeps different messages apart.
+func unfitRecord(consumer string, m *waybill.Message) inbox.Record {
+	storable := m.Storable()
+	rec := inbox.RecordOf(consumer, &storable)
+	if raw := inbox.KeyOf(consumer, m); raw != rec.Key && raw.Message != "" {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{raw.Tenant, raw.Source, raw.Alias, raw.Message}))
+		rec.Key.Message = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return rec
 }
 
 // process runs the handler in the inbox's transaction, repeated in place on conflicts.
@@ -153,6 +166,9 @@ func (c *Consumer[Tx]) call(ctx context.Context, tx Tx, m *waybill.Message) erro
 	defer cancel()
 	ctx, end := c.cfg.Observer.Start(ctx, waybill.OpHandle, m)
 	err := loop.Protect(func() error { return c.handler(ctx, tx, m) })
+	if err != nil && ctx.Err() != nil { // whatever the handler makes of it
+		err = errors.Join(err, ctx.Err())
+	}
 	end(err)
 	return err
 }

@@ -70,8 +70,8 @@ type Config struct {
 	// default is 7 days.
 	Retention time.Duration
 
-	// DisableDeadLetters makes messages that are given up end as Failed: kept and visible,
-	// but not to be requeued.
+	// DisableDeadLetters makes messages that are given up end as Failed instead of Dead. They
+	// are kept, shown and requeued all the same.
 	DisableDeadLetters bool
 
 	// Followers are destinations that get a message once it is published, each with rows and

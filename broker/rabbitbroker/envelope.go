@@ -188,7 +188,7 @@ func decodeProperties(m *waybill.Message, d *amqp.Delivery) error {
 	return errors.Join(bad...)
 }
 
-// decodeHeaders copies the application's headers, as text.
+// decodeHeaders copies the application's headers, as text, their names in lower case.
 func decodeHeaders(m *waybill.Message, d *amqp.Delivery, names []string) {
 	set := func(name, value string) {
 		if m.Headers == nil {
@@ -209,7 +209,7 @@ func decodeHeaders(m *waybill.Message, d *amqp.Delivery, names []string) {
 			m.TraceState = value
 		case waybill.ReservedHeader(lower) || serverHeader(name, deadLettered):
 		default:
-			set(name, strings.ToValidUTF8(value, "\uFFFD"))
+			set(lower, strings.ToValidUTF8(value, "\uFFFD"))
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestDecode_Foreign(t *testing.T) {
 	want := &waybill.Message{
 		Topic: "t", ID: "1", Type: "foreign", Source: "app", CorrelationID: "c", ContentType: "text/plain",
 		Time: at, Payload: []byte("x"), TraceParent: "00-aa",
-		Headers: map[string]string{"Retries": "3", "content-encoding": "gzip"},
+		Headers: map[string]string{"retries": "3", "content-encoding": "gzip"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("decode() = %+v, %v, want %+v", got, err, want)

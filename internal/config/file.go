@@ -14,7 +14,7 @@ import (
 // mappings, or dotted keys where a section has the name of an option:
 //
 //	broker: nats://127.0.0.1
-//	broker.stream: orders
+//	nats.stream: orders
 //	relay:
 //	  poll_interval: 5s
 func readFile(path string) (map[string]value, error) {

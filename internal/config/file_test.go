@@ -13,7 +13,7 @@ func TestParseFile(t *testing.T) {
 # everything
 store: postgres://db/orders
 broker: nats://127.0.0.1
-broker.stream: orders
+nats.stream: orders
 relay:
   batch_size: 50 # fewer
   poll_interval: "1s"
@@ -27,7 +27,7 @@ log:
 	want := map[string]value{
 		"store":               {raw: "postgres://db/orders", origin: "w.yaml:3"},
 		"broker":              {raw: "nats://127.0.0.1", origin: "w.yaml:4"},
-		"broker.stream":       {raw: "orders", origin: "w.yaml:5"},
+		"nats.stream":       {raw: "orders", origin: "w.yaml:5"},
 		"relay.batch_size":    {raw: "50", origin: "w.yaml:7"},
 		"relay.poll_interval": {raw: "1s", origin: "w.yaml:8"},
 		"retry.base_delay":    {raw: "2s", origin: "w.yaml:9"},
@@ -111,7 +111,7 @@ func TestFile(t *testing.T) {
 
 func FuzzParseFile(f *testing.F) {
 	f.Add("relay:\n  batch_size: 1\n")
-	f.Add("broker: a\nbroker.stream: b\n")
+	f.Add("broker: a\nnats.stream: b\n")
 	f.Add("a: &a [*a]\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := parseFile("w.yaml", strings.NewReader(text))

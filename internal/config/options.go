@@ -13,7 +13,7 @@ var options = []Option{
 		Help: "connection URL of the database",
 	},
 	{
-		Key: "schema", Kind: String, Default: "waybill", Min: "1", Max: "63",
+		Key: "schema", Kind: String, Default: "waybill", Min: "1", Max: "40",
 		Help: "database schema that holds the tables, where the database has schemas",
 	},
 	{
@@ -29,15 +29,15 @@ var options = []Option{
 		Help: "connection URL of the broker",
 	},
 	{
-		Key: "broker.exchange", Kind: String, Default: "waybill",
+		Key: "rabbitmq.exchange", Kind: String, Default: "waybill",
 		Help: "RabbitMQ: exchange that topics are published to",
 	},
 	{
-		Key: "broker.stream", Kind: String, Default: "waybill",
+		Key: "nats.stream", Kind: String, Default: "waybill",
 		Help: "NATS: stream that holds the messages",
 	},
 	{
-		Key: "broker.subject_prefix", Kind: String, Default: "waybill.",
+		Key: "nats.subject_prefix", Kind: String, Default: "waybill.",
 		Help: "NATS: put in front of a topic to make its subject",
 	},
 	{
@@ -83,14 +83,6 @@ var options = []Option{
 	{
 		Key: "outbox.retention", Kind: Duration, Default: "7d", Min: "0",
 		Help: "how long published messages are kept; 0: not at all",
-	},
-	{
-		Key: "inbox.retention", Kind: Duration, Default: "7d", Min: "1s",
-		Help: "how long a processed message is recognised as a duplicate",
-	},
-	{
-		Key: "inbox.default_tenant", Kind: String, Default: "default", Min: "1", Max: "64",
-		Help: "tenant of messages that name none",
 	},
 	{
 		Key: "dead_letter.enabled", Kind: Bool, Default: "true",

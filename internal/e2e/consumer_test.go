@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -512,4 +514,105 @@ func TestInboxIsolation(t *testing.T) {
 			t.Errorf("%d effects of 50 messages delivered twice, want 50", n)
 		}
 	})
+}
+
+// TestHandlerErrorsKeepTheirKind: an EOF or a timeout of something else that the handler uses
+// is not the database's, and counts.
+func TestHandlerErrorsKeepTheirKind(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{"EOF": io.ErrUnexpectedEOF, "network": &net.OpError{Op: "dial", Err: errors.New("refused")}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, b := plainWorld(t), membroker.New()
+			sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+			w.startConsumer(t, sub, func(context.Context, pgx.Tx, *waybill.Message) error { return cause },
+				consumer.Config{Name: "billing", Retry: waybill.RetryPolicy{MaxRetries: 1, BaseDelay: 10 * time.Millisecond}})
+			publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")
+			if l := w.waitLetters(t, deadletter.Filter{}, 1)[0]; l.Attempts != 2 || l.Reason != waybill.ReasonExhausted {
+				t.Errorf("dead letter = %+v, want it exhausted after 2 attempts", l)
+			}
+		})
+	}
+}
+
+// TestHandlerTimeoutCounts also when it strikes within a statement, which costs the connection.
+func TestHandlerTimeoutCounts(t *testing.T) {
+	t.Parallel()
+	w, b := plainWorld(t), membroker.New()
+	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	w.startConsumer(t, sub, func(ctx context.Context, tx pgx.Tx, _ *waybill.Message) error {
+		_, err := tx.Exec(ctx, "SELECT pg_sleep(60)")
+		return fmt.Errorf("gave up: %v", err) // the cause is not wrapped
+	}, consumer.Config{Name: "billing", HandlerTimeout: 50 * time.Millisecond, Retry: waybill.RetryPolicy{MaxRetries: 1, BaseDelay: 10 * time.Millisecond}})
+	publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")
+	if l := w.waitLetters(t, deadletter.Filter{}, 1)[0]; l.Attempts != 2 {
+		t.Errorf("dead letter = %+v, want it exhausted after 2 attempts", l)
+	}
+}
+
+// TestLostConnectionDoesNotCount kills the handler's database session.
+func TestLostConnectionDoesNotCount(t *testing.T) {
+	t.Parallel()
+	w, b := plainWorld(t), membroker.New()
+	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	var kills atomic.Int64
+	w.startConsumer(t, sub, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+		if kills.Add(1) > 1 {
+			return w.addEffect(ctx, tx, "billing", m.ID)
+		}
+		if _, err := w.pool.Exec(ctx, "SELECT pg_terminate_backend($1)", tx.Conn().PgConn().PID()); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "SELECT 1")
+		return fmt.Errorf("business rule: %v", err) // the cause is not wrapped
+	}, consumer.Config{Name: "billing", Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}})
+	publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")
+	w.waitEffects(t, "billing", "m", 1)
+	w.waitLetters(t, deadletter.Filter{}, 0)
+}
+
+// TestOrderByKeyAtShutdown stops a consumer while a key's first message fails: what follows
+// it must not be handled on the way out.
+func TestOrderByKeyAtShutdown(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	for range 10 {
+		b := membroker.New()
+		sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+		failed, handled := make(chan struct{}, 100), make(chan string, 100)
+		_, stop := w.startConsumer(t, sub, func(_ context.Context, _ pgx.Tx, m *waybill.Message) error {
+			if m.Subject == "first" {
+				failed <- struct{}{}
+				return errors.New("not now")
+			}
+			handled <- m.ID
+			return nil
+		}, consumer.Config{Name: "billing", Order: consumer.OrderByKey, Retry: waybill.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour}})
+		publish(t, b, waybill.Message{Topic: "orders", Key: "a", Subject: "first"}, "")
+		for range 5 {
+			publish(t, b, waybill.Message{Topic: "orders", Key: "a"}, "")
+		}
+		<-failed
+		stop()
+		if n := len(handled); n != 0 {
+			t.Fatalf("%d messages overtook the failed one at the shutdown", n)
+		}
+	}
+}
+
+// TestUnfitMessagesAreKeptApart: ids that are equal as far as they can be stored are not one.
+func TestUnfitMessagesAreKeptApart(t *testing.T) {
+	t.Parallel()
+	w, b := plainWorld(t), membroker.New()
+	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{Name: "billing"})
+	for _, end := range []string{"1", "2", "2"} {
+		id := strings.Repeat("x", waybill.MaxIDLen) + end
+		if err := b.PublishRaw("orders", nil, map[string]string{"id": id, "type": "t", "source": "s", "specversion": "1.0"}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(t, b, waybill.Message{ID: "last", Topic: "orders"}, "last")
+	w.waitEffects(t, "billing", "last", 1)
+	w.waitLetters(t, deadletter.Filter{}, 2) // and the repeated one is no third
 }

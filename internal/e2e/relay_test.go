@@ -242,13 +242,14 @@ func TestAS16NotPublishedWithoutProof(t *testing.T) {
 		w, b := plainWorld(t), newBroker(t, "rabbit")
 		b.subscribe(t, b.connect(t), "audit", "orders")
 		proxied, proxy := b.throughProxy(t)
-		pub := proxied.connect(t).Publisher()
-		w.startRelay(t, pub, relay.Config{})
+		pub, ops := proxied.connect(t).Publisher(), newOpCounter()
+		w.startRelay(t, pub, relay.Config{Observer: ops})
 		w.enqueue(t, waybill.Message{ID: "first", Topic: "orders"})
 		w.waitStatus(t, "first", outbox.Published)
 		proxy.StallReplies(true)
 		w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 		eventually(t, "the broker has it", func() bool { return b.stored(t, "audit") >= 2 })
+		eventually(t, "the relay has given up waiting", func() bool { return ops.count(waybill.OpPause) >= 1 })
 		if s := w.state(t, "m"); s.Status != outbox.Pending || s.Attempts != 0 {
 			t.Errorf("the unconfirmed message is %s with %d attempts, want Pending with none", s.Status, s.Attempts)
 		}
@@ -533,7 +534,7 @@ func TestFanout(t *testing.T) {
 func TestMalformedRowDoesNotStopItsLane(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		w.exec(t, "INSERT INTO "+w.table("outbox")+` (id, topic, key, headers, payload) VALUES ('bad', 'orders', 'k', '[1,2]', '{}')`)
-		w.exec(t, "INSERT INTO "+w.table("outbox")+` (id, topic, key, payload) VALUES ('long', 'orders', repeat('x', 300), '{}')`)
+		w.exec(t, "INSERT INTO "+w.table("outbox")+` (id, topic, key, subject, payload) VALUES ('long', 'orders', 'k', repeat('x', 300), '{}')`)
 		w.enqueue(t, waybill.Message{ID: "m1", Topic: "orders", Key: "k"})
 		pub := &recorder{}
 		w.startRelay(t, pub, relay.Config{})

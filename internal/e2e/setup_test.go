@@ -337,3 +337,25 @@ func TestHealthBeforeRun(t *testing.T) {
 		t.Error("Status() names no node")
 	}
 }
+
+// TestDatabaseRefusesWhatNoRelayCouldMend: foreign programs are told at once.
+func TestDatabaseRefusesWhatNoRelayCouldMend(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	for name, columns := range map[string]string{
+		"empty id":          "(id, topic) VALUES ('', 't')",
+		"long id":           "(id, topic) VALUES (repeat('x', 256), 't')",
+		"long topic":        "(topic) VALUES (repeat('x', 250))",
+		"long key":          "(topic, key) VALUES ('t', repeat('x', 256))",
+		"infinite expiry":   "(topic, expires_at) VALUES ('t', 'infinity')",
+		"infinite delivery": "(topic, deliver_at) VALUES ('t', '-infinity')",
+		"two payloads":      `(topic, payload, payload_bytes) VALUES ('t', 'a', '\x00')`,
+		"no topic":          "(payload) VALUES ('a')",
+		"own position":      "(topic, position) VALUES ('t', 1)",
+		"own lane":          "(topic, lane) VALUES ('t', 1)",
+	} {
+		if _, err := w.pool.Exec(t.Context(), "INSERT INTO "+w.table("outbox")+" "+columns); err == nil {
+			t.Errorf("a row with %s is accepted", name)
+		}
+	}
+}

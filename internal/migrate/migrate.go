@@ -17,7 +17,12 @@ type Migration struct {
 	Name    string
 	Up      string // SQL text with names rendered
 	Down    string
+
+	statements []string
 }
+
+// Statements returns the statements of Up, one by one.
+func (m Migration) Statements() []string { return m.statements }
 
 // Load reads files named like 001_name.up.sql and 001_name.down.sql from dir, ordered by
 // number, with names replaced by render. Numbers must run from 1 without a gap and each up
@@ -59,7 +64,11 @@ func load(files fs.FS, path string, render func(string) string) (Migration, erro
 	if err != nil {
 		return Migration{}, err
 	}
-	return Migration{Version: version, Name: base, Up: render(string(up)), Down: render(string(down))}, nil
+	m := Migration{Version: version, Name: base, Up: render(string(up)), Down: render(string(down))}
+	for _, stmt := range Split(string(up)) { // before names are rendered: they may hold anything
+		m.statements = append(m.statements, render(stmt))
+	}
+	return m, nil
 }
 
 // Split cuts SQL text into statements: each ends with a semicolon at the end of a line, a

@@ -61,6 +61,7 @@ func (r *MessageRow) Message() (waybill.Message, error) {
 	m.ExpiresAt = r.expiresAt.Time.UTC()
 	err := decodeHeaders(r.headers, &m.Headers)
 	m.Complete()
+	m.ID = r.m.ID // never one made up: it would be another one each time the row is read
 	return m, errors.Join(err, m.Validate())
 }
 

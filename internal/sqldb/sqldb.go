@@ -7,6 +7,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/waybill-go/waybill"
 )
 
 // Conn runs statements: a pool, or one transaction.
@@ -39,23 +41,28 @@ type Driver[Tx any] interface {
 	On(tx Tx) Conn
 }
 
-// InTx runs fn in a transaction and commits it, or rolls it back if fn fails or panics.
-// Errors of fn come back as they are.
+// InTx runs fn in a transaction and commits it, or rolls it back if fn fails or panics. An
+// error of fn comes back as it is, but as unavailable if the connection went with it.
 func InTx[Tx any](ctx context.Context, d Driver[Tx], fn func(tx Tx) error) (err error) {
 	tx, err := d.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	done := false
+	returned := false
 	defer func() {
-		if !done { // fn failed or panicked
+		if !returned { // fn panicked, and the panic goes on
 			_ = d.Rollback(tx) // the connection may be gone, and the transaction with it
 		}
 	}()
-	if err := fn(tx); err != nil {
-		return err
+	err = fn(tx)
+	returned = true
+	if err != nil {
+		lost := d.Rollback(tx) != nil
+		if lost && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+			return waybill.UnavailableError(fmt.Errorf("connection lost: %w", err))
+		}
+		return err // a context that ends takes the connection with it, and says nothing of the database
 	}
-	done = true
 	if err := d.Commit(ctx, tx); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
