@@ -1,0 +1,385 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker/rabbitbroker"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/faultproxy"
+	"github.com/waybill-go/waybill/relay"
+)
+
+const rabbitPatience = 20 * time.Second
+
+// rabbitFault is one broker behind a proxy, and one queue that topic is bound to.
+type rabbitFault struct {
+	*testing.T
+	*rabbit
+	broker rabbitBroker
+	proxy  *faultproxy.Proxy
+	topic  string
+	queue  string
+}
+
+func newRabbitFault(t *testing.T, cfg rabbitbroker.Config) *rabbitFault {
+	t.Helper()
+	r := newRabbit(t)
+	u, err := url.Parse(rabbitURL())
+	if err != nil {
+		t.Fatal("RABBITMQ_URL is not a URL")
+	}
+	proxy, err := faultproxy.New(t.Context(), u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	u.Host = proxy.Addr()
+	cfg.URL = u.String()
+	id := waybill.NewID()
+	f := &rabbitFault{T: t, rabbit: r, broker: r.open(t, cfg), proxy: proxy, topic: "t-" + id, queue: "q-" + id}
+	t.Cleanup(func() { f.broker.Close() })
+	f.bind(f.queue, f.topic, nil)
+	return f
+}
+
+// bind declares a queue past the adapter.
+func (f *rabbitFault) bind(queue, topic string, args amqp.Table) {
+	f.Helper()
+	f.note(queue)
+	ch := f.channel(f.T)
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, args); err != nil {
+		f.Fatal(err)
+	}
+	if err := ch.QueueBind(queue, topic, f.exchange, false, nil); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// depth returns the number of messages in a queue that are ready.
+func (f *rabbitFault) depth(queue string) int {
+	f.Helper()
+	q, err := f.channel(f.T).QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return q.Messages
+}
+
+func (f *rabbitFault) eventually(what string, done func() bool) {
+	f.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(rabbitPatience)
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			f.Fatalf("waited %v for %s", rabbitPatience, what)
+		}
+	}
+}
+
+// send writes n messages and returns what waits for their results.
+func (f *rabbitFault) send(within time.Duration, n int) (wait func() []error) {
+	msgs := make([]waybill.Message, n)
+	for i := range msgs {
+		msgs[i] = waybill.Message{Topic: f.topic, Payload: []byte("x")}
+		msgs[i].Complete()
+	}
+	return f.sendAll(within, msgs)
+}
+
+func (f *rabbitFault) sendAll(within time.Duration, msgs []waybill.Message) (wait func() []error) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	f.Cleanup(cancel)
+	out := make([]relay.Outgoing, len(msgs))
+	for i := range msgs {
+		out[i].Message = &msgs[i]
+	}
+	return f.broker.Publisher().Send(ctx, out)
+}
+
+// all fails the test unless ok holds for every result.
+func (f *rabbitFault) all(what string, results []error, ok func(error) bool) {
+	f.Helper()
+	for i, err := range results {
+		if !ok(err) {
+			f.Fatalf("message %d: %v of kind %v, want %s", i, err, waybill.KindOf(err), what)
+		}
+	}
+}
+
+func accepted(err error) bool { return err == nil }
+
+func connectionLost(err error) bool {
+	return waybill.IsUnavailable(err) && errors.Is(err, waybill.ErrConnectionLost)
+}
+
+func unconfirmed(err error) bool {
+	return waybill.IsUnavailable(err) && !errors.Is(err, waybill.ErrConnectionLost)
+}
+
+func unroutable(err error) bool {
+	return waybill.IsPermanent(err) && waybill.ReasonOf(err) == waybill.ReasonUnroutable
+}
+
+func TestRabbitPublisher_CutBeforeConfirm(t *testing.T) {
+	t.Parallel()
+	f := newRabbitFault(t, rabbitbroker.Config{})
+	first := f.send(rabbitPatience, 10)
+	f.all("accepted", f.send(rabbitPatience, 10)(), accepted) // so first is confirmed as well
+	f.proxy.StallReplies(true)
+	second := f.send(rabbitPatience, 10)
+	f.eventually("the messages to arrive", func() bool { return f.depth(f.queue) == 30 })
+	f.proxy.Cut()
+	f.all("connection lost", second(), connectionLost)
+	f.all("accepted", first(), accepted)
+	f.proxy.StallReplies(false)
+	f.all("accepted by a new connection", f.send(rabbitPatience, 10)(), accepted)
+}
+
+func TestRabbitPublisher_ConfirmsStalled(t *testing.T) {
+	t.Parallel()
+	f := newRabbitFault(t, rabbitbroker.Config{})
+	f.proxy.StallReplies(true)
+	start := time.Now()
+	f.all("unavailable", f.send(300*time.Millisecond, 10)(), unconfirmed)
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("results after %v, want them when the context ended", took)
+	}
+	f.proxy.StallReplies(false)
+	f.all("accepted", f.send(rabbitPatience, 10)(), accepted)
+}
+
+// A server that does not read must hold up neither Send nor the batches after it, and no
+// message may be blamed for it.
+func TestRabbitPublisher_WritesStalled(t *testing.T) {
+	t.Parallel()
+	f := newRabbitFault(t, rabbitbroker.Config{})
+	msgs := make([]waybill.Message, 40)
+	for i := range msgs {
+		msgs[i] = waybill.Message{Topic: f.topic, Payload: bytes.Repeat([]byte("x"), 900<<10)}
+		msgs[i].Complete()
+	}
+	f.proxy.Stall(true)
+	start := time.Now()
+	small, big := f.send(400*time.Millisecond, 10), f.sendAll(400*time.Millisecond, msgs)
+	behind := f.send(time.Millisecond, 10)
+	f.all("unavailable", behind(), unconfirmed)
+	f.all("unavailable", big(), unconfirmed)
+	f.all("unavailable", small(), unconfirmed)
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("results after %v, want them when the context ended", took)
+	}
+	f.proxy.Stall(false)
+	f.all("accepted by a new connection", f.send(rabbitPatience, 10)(), accepted)
+}
+
+// Ids repeat, so a return must find its message by something else.
+func TestRabbitPublisher_ReturnsAmongEqualIDs(t *testing.T) {
+	t.Parallel()
+	f := newRabbitFault(t, rabbitbroker.Config{})
+	var msgs []waybill.Message
+	for i := range 100 {
+		m := waybill.Message{ID: "same", Topic: f.topic, Payload: []byte("same")}
+		switch i % 10 {
+		case 3:
+			m.Topic = "nobody"
+		case 7:
+			m.Topic, m.To = "", "missing-"+f.queue
+		}
+		m.Complete()
+		msgs = append(msgs, m)
+	}
+	for i, err := range f.sendAll(rabbitPatience, msgs)() {
+		if refuse := i%10 == 3 || i%10 == 7; refuse != unroutable(err) || !refuse && err != nil {
+			t.Errorf("message %d: %v, want unroutable: %v", i, err, refuse)
+		}
+	}
+	if n := f.depth(f.queue); n != 80 {
+		t.Errorf("%d messages in the queue, want 80", n)
+	}
+}
+
+func TestRabbitPublisher_Nack(t *testing.T) {
+	t.Parallel()
+	f := newRabbitFault(t, rabbitbroker.Config{})
+	f.bind("full-"+f.queue, f.topic, amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
+	f.all("accepted", f.send(rabbitPatience, 1)(), accepted)
+	f.all("refused", f.send(rabbitPatience, 10)(), func(err error) bool { return err != nil && waybill.IsTransient(err) })
+}
+
+// An envelope that fits no frame would cost the connection. Around the limit each one is
+// either refused alone or accepted.
+func TestRabbitPublisher_EnvelopeTooLarge(t *testing.T) {
+	t.Parallel()
+	f := newRabbitFault(t, rabbitbroker.Config{})
+	var msgs []waybill.Message
+	for n := 129_000; n < 132_000; n += 50 {
+		m := waybill.Message{Topic: f.topic, Headers: map[string]string{"h": strings.Repeat("x", n)}}
+		m.Complete()
+		msgs = append(msgs, m)
+	}
+	results := f.sendAll(rabbitPatience, msgs)()
+	for i, err := range results {
+		if err != nil && (!waybill.IsPermanent(err) || waybill.ReasonOf(err) != waybill.ReasonTooLarge) {
+			t.Errorf("message %d: %v, want accepted or too large", i, err)
+		}
+	}
+	if last := len(results) - 1; results[0] != nil || results[last] == nil {
+		t.Errorf("results are %v to %v, want the first accepted and the last refused", results[0], results[last])
+	}
+}
+
+// Without its exchange a message kills the channel. The next attempt declares the exchange
+// and finds that nobody is bound to it.
+func TestRabbitPublisher_ExchangeDeleted(t *testing.T) {
+	t.Parallel()
+	f := newRabbitFault(t, rabbitbroker.Config{})
+	if err := f.channel(t).ExchangeDelete(f.exchange, false, false); err != nil {
+		t.Fatal(err)
+	}
+	f.all("connection lost", f.send(rabbitPatience, 3)(), connectionLost)
+	f.all("unroutable", f.send(rabbitPatience, 3)(), unroutable)
+}
+
+func TestRabbitPublisher_Blocked(t *testing.T) {
+	t.Parallel()
+	f := newRabbitFault(t, rabbitbroker.Config{})
+	blocked := []byte("\x01\x00\x00\x00\x00\x00\x08\x00\x0a\x00\x3c\x03low\xce")
+	unblocked := []byte("\x01\x00\x00\x00\x00\x00\x04\x00\x0a\x00\x3d\xce")
+	if err := f.proxy.Inject(blocked); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("Ping to fail", func() bool { return waybill.IsUnavailable(f.broker.Ping(t.Context())) })
+	f.all("unavailable", f.send(rabbitPatience, 3)(), unconfirmed)
+	if n := f.depth(f.queue); n != 0 {
+		t.Errorf("%d messages were sent on a blocked connection", n)
+	}
+	if err := f.proxy.Inject(unblocked); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("Ping to work", func() bool { return f.broker.Ping(t.Context()) == nil })
+	f.all("accepted", f.send(rabbitPatience, 3)(), accepted)
+}
+
+// TestRabbitPublisher_NotPermitted closes the channel as a server does on a user without
+// permission to write: no message is to blame.
+func TestRabbitPublisher_NotPermitted(t *testing.T) {
+	t.Parallel()
+	f := newRabbitFault(t, rabbitbroker.Config{})
+	f.all("accepted", f.send(rabbitPatience, 1)(), accepted)
+	f.proxy.StallReplies(true)
+	wait := f.send(rabbitPatience, 3)
+	const channelClose = "\x01\x00\x01\x00\x00\x00\x11\x00\x14\x00\x28\x01\x93\x06denied\x00\x3c\x00\x28\xce" // 403
+	if err := f.proxy.Inject([]byte(channelClose)); err != nil {
+		t.Fatal(err)
+	}
+	f.all("unavailable, and no message blamed", wait(), unconfirmed)
+	f.proxy.StallReplies(false)
+}
+
+func TestRabbitPublisher_Refused(t *testing.T) {
+	t.Parallel()
+	f := newRabbitFault(t, rabbitbroker.Config{})
+	f.proxy.Refuse(true)
+	f.proxy.Cut()
+	f.eventually("the cut to be noticed", func() bool { return f.broker.Ping(t.Context()) != nil })
+	f.all("unavailable", f.send(rabbitPatience, 3)(), unconfirmed)
+	f.proxy.Refuse(false)
+	f.all("accepted", f.send(rabbitPatience, 3)(), accepted)
+}
+
+func TestRabbitPublisher_OwnClose(t *testing.T) {
+	t.Parallel()
+	f := newRabbitFault(t, rabbitbroker.Config{})
+	f.proxy.StallReplies(true)
+	wait := f.send(rabbitPatience, 3)
+	f.broker.Close()
+	f.all("unavailable, and no message blamed", wait(), unconfirmed)
+}
+
+func TestRabbitOpen_Refused(t *testing.T) {
+	t.Parallel()
+	r := newRabbit(t)
+	wrong, err := url.Parse(rabbitURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong.User = url.UserPassword("guest", "s3cret")
+	silent, err := faultproxy.New(t.Context(), wrong.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent.Stall(true)
+	for name, cfg := range map[string]rabbitbroker.Config{
+		"wrong password": {URL: wrong.String()},
+		"no server":      {URL: "amqp://guest:s3cret@127.0.0.1:1/"},
+		"no answer":      {URL: "amqp://guest:s3cret@" + silent.Addr(), ConnectTimeout: 200 * time.Millisecond},
+		"unknown vhost":  {URL: rabbitURL() + "nowhere-s3cret"},
+	} {
+		cfg.Exchange = r.exchange
+		b, err := rabbitbroker.Open(t.Context(), cfg)
+		if !waybill.IsUnavailable(err) || b != nil {
+			t.Errorf("%s: Open() = %v of kind %v, want unavailable", name, err, waybill.KindOf(err))
+			continue
+		}
+		if strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: Open() = %v, which holds the password", name, err)
+		}
+	}
+}
+
+// received is what a test's subscription got.
+type received struct {
+	consumer.Delivery
+	text string
+	at   time.Time
+}
+
+// subscribe receives until the test ends, or stop is called.
+func (f *rabbitFault) subscribe(b rabbitBroker, s consumer.Subscription, prefetch int) (got <-chan received, stop func()) {
+	deliveries, ended := make(chan received, 1000), make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		ended <- b.Subscriber(s).Subscribe(ctx, prefetch, func(d consumer.Delivery) {
+			m, _ := d.Message()
+			deliveries <- received{d, string(m.Payload), time.Now()}
+		})
+	}()
+	stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			f.Errorf("Subscribe() = %v, want nil", err)
+		}
+		ended <- nil
+	}
+	f.Cleanup(stop)
+	return deliveries, stop
+}
+
+func (f *rabbitFault) next(got <-chan received) received {
+	f.Helper()
+	select {
+	case d := <-got:
+		return d
+	case <-time.After(rabbitPatience):
+		f.Fatalf("no delivery within %v", rabbitPatience)
+		panic("unreachable")
+	}
+}
+
+// post publishes a text to the queue, past the adapter.
+func (f *rabbitFault) post(text string) {
+	f.Helper()
+	f.publish(f.T, "", f.queue, amqp.Publishing{MessageId: text, Body: []byte(text)})
+}
