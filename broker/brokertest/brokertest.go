@@ -1,0 +1,145 @@
+// Package brokertest is the suite that every broker adapter passes. It knows a broker only
+// by the contracts [relay.Publisher] and [consumer.Subscriber], and what a broker cannot do
+// is declared in [Features], never skipped by the adapter's own tests.
+//
+// The suite sends real messages over real connections. It waits for conditions with a
+// deadline and uses names that are unique per run, so one server may serve several runs.
+package brokertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Features says what a broker cannot do, or does beyond the common contract, so that a test
+// is left out or changed by declaration. The zero value stands for a broker that can do all.
+type Features struct {
+	// NoFanout says that a topic reaches one consumer group only.
+	NoFanout bool
+
+	// NoUnroutable says that the broker cannot tell that nothing will receive a message.
+	NoUnroutable bool
+
+	// Deduplicates says that the broker drops a message whose DedupID it has seen.
+	Deduplicates bool
+
+	// MaxPayload is the largest payload in bytes that a message without headers may have for
+	// the broker to take it; twice as many are refused as too large. 0: no limit to test.
+	MaxPayload int
+
+	// LapseAfter is how long the broker waits for the settlement of a delivery before it
+	// redelivers the message although the connection still stands. 0: as long as it takes.
+	LapseAfter time.Duration
+}
+
+// Broker is what an adapter offers: one connection to a broker.
+type Broker interface {
+	// Publisher returns the publishing side. It is safe for concurrent use.
+	Publisher() relay.Publisher
+
+	// Subscriber returns a receiver for one consumer group. What is wrong with s is
+	// reported by its Subscribe.
+	Subscriber(s consumer.Subscription) consumer.Subscriber
+
+	// Ping reports whether the broker is reachable and would confirm what is published.
+	Ping(ctx context.Context) error
+
+	// Close ends the connection; what was delivered and not settled is redelivered. It may
+	// be called twice.
+	Close() error
+}
+
+// Harness is how the suite reaches one broker.
+type Harness struct {
+	Name     string
+	Features Features
+
+	// Open returns a fresh connection to the same server. The suite closes it. Required.
+	Open func(t *testing.T) Broker
+
+	// Unroutable is a topic that the broker refuses as unroutable. Optional; by default the
+	// suite makes up a name that nobody has subscribed to.
+	Unroutable string
+
+	// PublishRaw publishes to a topic with exactly the given CloudEvents attributes, named
+	// without the protocol's prefix, as a producer of another project would: past the
+	// adapter and its checks. Required.
+	PublishRaw func(t *testing.T, topic string, payload []byte, attributes map[string]string)
+
+	// Goroutines are substrings of the stacks of goroutines that the adapter's connection
+	// starts, such as "github.com/nats-io/nats.go". Those of the adapter itself are known.
+	// Optional.
+	Goroutines []string
+}
+
+// Run runs the suite as subtests of t. The subtests run in parallel with each other, but for
+// the one that counts goroutines, which comes first; so t should not run in parallel with
+// other tests of the same broker.
+func Run(t *testing.T, h Harness) {
+	for _, test := range tests(h.Features) {
+		if test.leftOut {
+			continue
+		}
+		t.Run(test.situation, func(t *testing.T) {
+			t.Parallel()
+			test.run(newEnv(t, h))
+		})
+	}
+	t.Run("no goroutine left behind", func(t *testing.T) { testGoroutines(newEnv(t, h)) })
+}
+
+type test struct {
+	situation string
+	run       func(*env)
+	leftOut   bool // the broker has declared that it cannot do this
+}
+
+func tests(f Features) []test {
+	return []test{
+		{"message with every field", testEveryField, false},
+		{"message with few fields", testFewFields, false},
+		{"payloads of any bytes", testPayloads, false},
+		{"headers of any text", testHeaders, false},
+		{"message at the limits", testLimits, false},
+		{"message without an id", testNoID, false},
+		{"message with a broken attribute", testBrokenAttribute, false},
+
+		{"empty batch", testEmptyBatch, false},
+		{"500 messages of one key", testOrder, false},
+		{"several batches at once", testConcurrentBatches, false},
+		{"payload changed after the wait", testOwnership, false},
+		{"one unroutable message in a hundred", testOneUnroutable, f.NoUnroutable},
+		{"one oversized message in a hundred", testOneTooLarge, f.MaxPayload == 0},
+		{"deadline already passed", testDeadlinePassed, false},
+		{"publisher closed", testPublishClosed, false},
+		{"first attempt taken for a duplicate", testSwallowed, !f.Deduplicates},
+		{"resent after an unknown outcome", testResent, false},
+		{"published again in a new life", testNewLife, false},
+		{"one id from two sources", testIDPerSource, false},
+
+		{"published to two groups", testFanout, f.NoFanout},
+		{"sent to one destination", testSentTo, false},
+		{"topics and a destination in one group", testSeveralAddresses, f.NoFanout},
+		{"two subscribers of one group", testShare, false},
+		{"names with punctuation", testNames, f.NoFanout},
+
+		{"acknowledged message", testAck, false},
+		{"connection closed before the settlement", testRedeliver, false},
+		{"retry with a delay", testRetryDelay, false},
+		{"retry does not hold up others", testRetryFlow, false},
+		{"retry in one of two groups", testRetryGroup, f.NoFanout},
+		{"retry at once", testRetryAtOnce, false},
+		{"extended while worked on", testExtend, false},
+		{"prefetch reached", testPrefetch, false},
+		{"prefetch smaller than the number of topics", testPrefetchOfOne, false},
+
+		{"stopped with messages not passed on", testStopBacklog, false},
+		{"subscriber used again", testSubscribeAgain, false},
+		{"subscription without a group", testInvalidSubscription, false},
+		{"broker reachable and closed", testPing, false},
+	}
+}

@@ -1,0 +1,122 @@
+package brokertest
+
+import (
+	"context"
+	"runtime"
+	"strings"
+
+	"github.com/waybill-go/waybill/consumer"
+)
+
+// testSubscribeAgain runs one Subscriber several times, the last time with a context that
+// is already done.
+func testSubscribeAgain(e *env) {
+	topic := e.name("t")
+	sub := e.broker.Subscriber(consumer.Subscription{Group: e.name("g"), Topics: []string{topic}})
+	for i := range 3 {
+		g := e.start(sub, 10)
+		if i == 0 {
+			g.awaitProbe(message(topic, ""))
+		}
+		e.mustSend(message(topic, "x"))
+		if a := g.next(); a.text() != "x" {
+			e.Errorf("payload %q, want x", a.text())
+		} else {
+			ack(e.T, a)
+		}
+		g.stop()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := sub.Subscribe(ctx, 10, func(consumer.Delivery) {}); err != nil {
+		e.Errorf("Subscribe() = %v with a cancelled context, want nil", err)
+	}
+}
+
+// testStopBacklog stops a subscription whose deliver is blocked while more messages have come
+// in. Those must go to the next subscriber although the connection still stands.
+func testStopBacklog(e *env) {
+	topic := e.name("t")
+	s := consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}
+	e.subscribe(s, 1).stop() // declares the group
+	e.mustSend(messages(topic, "k", 5)...)
+	first, free := make(chan consumer.Delivery, 5), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- e.broker.Subscriber(s).Subscribe(ctx, 5, withoutProbes(func(d consumer.Delivery) {
+			first <- d
+			<-free
+		}))
+	}()
+	held := <-first
+	cancel()
+	close(free)
+	if err := <-ended; err != nil {
+		e.Errorf("Subscribe() = %v after its context was cancelled, want nil", err)
+	}
+	ack(e.T, held)
+	if len(first) > 0 {
+		e.Error("deliver was called after the context was cancelled")
+	}
+	next := e.start(e.open().Subscriber(s), 10)
+	for _, want := range texts(5)[1:] {
+		a := next.nextWithin(e.h.Features.LapseAfter + patience)
+		if a.text() != want {
+			e.Errorf("payload %q, want %q", a.text(), want)
+		}
+		ack(e.T, a)
+	}
+}
+
+// testGoroutines compares the adapter's goroutines before, during and after. The first
+// subscription is not counted: a client library may start helpers that stay with its
+// connection.
+func testGoroutines(e *env) {
+	before := len(e.goroutines())
+	b := e.open()
+	s := consumer.Subscription{Group: e.name("g"), Topics: []string{e.name("t"), e.name("u")}, To: e.name("v")}
+	e.subscribeOn(b, s, 10).stop()
+	connected := len(e.goroutines())
+	for range 5 {
+		g := e.subscribeOn(b, s, 10)
+		e.mustSend(message(s.Topics[0], "x"))
+		g.next() // stays unsettled
+		g.stop()
+	}
+	e.settled("after Subscribe returned", connected)
+	if err := b.Close(); err != nil {
+		e.Errorf("Close() = %v", err)
+	}
+	e.settled("after Close", before)
+}
+
+// settled waits until no more than want goroutines of the adapter are left.
+func (e *env) settled(when string, want int) {
+	e.Helper()
+	e.eventually("goroutines to end "+when, func() bool { return len(e.goroutines()) <= want })
+}
+
+// goroutines returns the stacks of the goroutines that belong to an adapter.
+func (e *env) goroutines() []string {
+	buf := make([]byte, 1<<20)
+	for {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) {
+			buf = buf[:n]
+			break
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+	var list []string
+	for _, stack := range strings.Split(string(buf), "\n\n") {
+		for _, mark := range append([]string{"waybill/broker/"}, e.h.Goroutines...) {
+			if strings.Contains(stack, mark) {
+				list = append(list, stack)
+				break
+			}
+		}
+	}
+	return list
+}

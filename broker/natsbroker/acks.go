@@ -1,0 +1,123 @@
+package natsbroker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// acks matches the confirmations of the stream to the batches that wait for them. Message i
+// of batch n is answered on the subject prefix + n + "." + i.
+type acks struct {
+	prefix string
+	stream string // the one that must confirm
+	sub    *nats.Subscription
+
+	mu      sync.Mutex
+	last    uint64
+	batches map[uint64]*batch
+	lost    int // batches that were lost and have not ended
+}
+
+func newAcks(nc *nats.Conn, stream string) (*acks, error) {
+	a := &acks{prefix: nc.NewInbox() + ".", stream: stream, batches: make(map[uint64]*batch)}
+	var err error
+	a.sub, err = nc.Subscribe(a.prefix+"*.*", a.receive)
+	return a, err
+}
+
+func (a *acks) unsubscribe() { a.sub.Unsubscribe() }
+
+// begin opens a batch, which end must close. It is not clear to be written while the sender
+// of a lost batch has yet to learn of that: it could overtake earlier messages of its key
+// over a new connection.
+func (a *acks) begin(msgs []relay.Outgoing) (b *batch, clear bool) {
+	b = newBatch(msgs)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last++
+	b.number = a.last
+	b.reply = a.prefix + strconv.FormatUint(b.number, 10) + "."
+	a.batches[b.number] = b
+	return b, a.lost == 0
+}
+
+func (a *acks) end(b *batch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.batches, b.number)
+	if b.lost {
+		a.lost--
+	}
+}
+
+// lose fails all batches that are open, also what they have not written yet.
+func (a *acks) lose() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, b := range a.batches {
+		b.resolveAll(connectionLost())
+		if !b.lost {
+			b.lost = true
+			a.lost++
+		}
+	}
+}
+
+// receive takes one confirmation. One that is for nobody any more is dropped.
+func (a *acks) receive(m *nats.Msg) {
+	batchText, indexText, _ := strings.Cut(strings.TrimPrefix(m.Subject, a.prefix), ".")
+	number, err := strconv.ParseUint(batchText, 10, 64)
+	if err != nil {
+		return
+	}
+	a.mu.Lock()
+	b := a.batches[number]
+	a.mu.Unlock()
+	index, err := strconv.Atoi(indexText)
+	if b == nil || err != nil || index < 0 || index >= len(b.msgs) {
+		return
+	}
+	b.resolve(index, a.answer(m, b.msgs[index].Resent))
+}
+
+// pubAck is the body of a confirmation.
+type pubAck struct {
+	Error *struct {
+		Code        int                 `json:"code"`
+		ErrCode     jetstream.ErrorCode `json:"err_code"`
+		Description string              `json:"description"`
+	} `json:"error"`
+	Stream    string `json:"stream"`
+	Duplicate bool   `json:"duplicate"`
+}
+
+// answer returns the result that a confirmation stands for.
+func (a *acks) answer(m *nats.Msg, resent bool) error {
+	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+		return errNoResponders
+	}
+	var ack pubAck
+	switch err := json.Unmarshal(m.Data, &ack); {
+	case err != nil:
+		return errors.New("natsbroker: confirmation is no JSON")
+	case ack.Error != nil:
+		err := fmt.Errorf("natsbroker: JetStream refuses: %s (%d)", ack.Error.Description, ack.Error.ErrCode)
+		return refusal(err, ack.Error.Code, ack.Error.ErrCode)
+	case ack.Stream != a.stream: // stored where no group of ours looks
+		return waybill.PermanentError(waybill.ReasonUnroutable,
+			fmt.Errorf("natsbroker: stream %q has the subject, want %q", ack.Stream, a.stream))
+	case ack.Duplicate && !resent:
+		return fmt.Errorf("natsbroker: stream %q: %w", ack.Stream, waybill.ErrSwallowed)
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+package natsbroker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/relay"
+)
+
+const (
+	connectTimeout = 5 * time.Second
+	closeTimeout   = 2 * time.Second
+
+	// pingInterval, with two pings unanswered, finds a peer that is gone without a word
+	// within 15 seconds.
+	pingInterval = 5 * time.Second
+
+	// writeTimeout is how long a server may leave the socket full before the connection
+	// counts as lost.
+	writeTimeout = 5 * time.Second
+
+	maxReconnectDelay = 5 * time.Second
+)
+
+// Broker is a connection to JetStream. It is safe for concurrent use.
+type Broker struct {
+	cfg     Config
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	acks    *acks
+	done    chan struct{} // closed when the connection has ended for good
+	endOnce sync.Once
+
+	closeOnce sync.Once
+
+	mu      sync.Mutex
+	pullers map[*puller]struct{}   // those that run
+	open    map[*delivery]struct{} // received and not settled
+}
+
+// Open connects to NATS and makes sure that the stream is there. What is wrong with cfg, or
+// with a stream that exists, is an [*waybill.InvalidError]; a server that cannot be reached
+// or has no JetStream is unavailable. The connection is then re-established for as long as
+// the broker is not closed.
+func Open(ctx context.Context, cfg Config) (*Broker, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{
+		cfg:     cfg,
+		nc:      cfg.Conn,
+		done:    make(chan struct{}),
+		pullers: make(map[*puller]struct{}),
+		open:    make(map[*delivery]struct{}),
+	}
+	if b.nc == nil {
+		if b.nc, err = connect(ctx, cfg); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.prepare(ctx); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// connect dials the servers. The library knows no context, only a time limit.
+func connect(ctx context.Context, cfg Config) (*nats.Conn, error) {
+	timeout := connectTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline))
+	}
+	if err := ctx.Err(); err != nil || timeout <= 0 {
+		return nil, unreachable(cfg, errors.Join(err, context.DeadlineExceeded))
+	}
+	nc, err := nats.Connect(cfg.URL, append([]nats.Option{
+		nats.Name("waybill"),
+		nats.Timeout(timeout),
+		nats.MaxReconnects(-1),
+		nats.ReconnectBufSize(-1), // publishing while disconnected fails, it does not queue up
+		nats.CustomReconnectDelay(reconnectDelay),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(2),
+		nats.FlusherTimeout(writeTimeout),
+	}, cfg.Options...)...)
+	if err != nil {
+		return nil, unreachable(cfg, err)
+	}
+	return nc, nil
+}
+
+func unreachable(cfg Config, err error) error {
+	return waybill.UnavailableError(fmt.Errorf("natsbroker: connect to %s: %w", cfg.hosts(), err))
+}
+
+// reconnectDelay grows from 50 ms, ±20 %, and is taken each time all servers have been tried.
+func reconnectDelay(round int) time.Duration {
+	d := min(50*time.Millisecond<<min(max(round-1, 0), 10), maxReconnectDelay)
+	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+}
+
+func (b *Broker) prepare(ctx context.Context) error {
+	var err error
+	if b.js, err = jetstream.New(b.nc); err != nil {
+		return classify("use JetStream", err)
+	}
+	if b.acks, err = newAcks(b.nc, b.cfg.Stream); err != nil {
+		return classify("receive confirmations", err)
+	}
+	b.watch()
+	return b.ensureStream(ctx)
+}
+
+// watch adds to the connection's handlers. The library's channels of status changes are of
+// no use: they lose events, and their listener, when two come at once.
+func (b *Broker) watch() {
+	disconnected, reconnected, closed := b.nc.DisconnectErrHandler(), b.nc.ReconnectHandler(), b.nc.ClosedHandler()
+	b.nc.SetDisconnectErrHandler(func(nc *nats.Conn, err error) {
+		b.acks.lose()
+		if disconnected != nil {
+			disconnected(nc, err)
+		}
+	})
+	b.nc.SetReconnectHandler(func(nc *nats.Conn) {
+		for _, p := range b.running() {
+			p.reconnected()
+		}
+		if reconnected != nil {
+			reconnected(nc)
+		}
+	})
+	b.nc.SetClosedHandler(func(nc *nats.Conn) {
+		b.end()
+		if closed != nil {
+			closed(nc)
+		}
+	})
+}
+
+// Publisher returns the publishing side. Send reports what is not confirmed as unavailable,
+// wrapping waybill.ErrConnectionLost if the connection ended under it, and fails at once
+// while there is no connection. It may block for as long as the server leaves the socket
+// full, at most 5 seconds, after which the connection counts as lost.
+func (b *Broker) Publisher() relay.Publisher { return publisher{b} }
+
+// Subscriber returns a receiver for the group named by s.
+func (b *Broker) Subscriber(s consumer.Subscription) consumer.Subscriber {
+	return &subscriber{broker: b, subscription: s}
+}
+
+// Ping asks the server for the stream. It returns nil if the stream is there and answers, an
+// unavailable error if it does not, or the error that Open gives for a stream of other
+// settings.
+func (b *Broker) Ping(ctx context.Context) error {
+	if err := b.connected(); err != nil {
+		return err
+	}
+	err := b.checkStream(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return waybill.UnavailableError(err)
+	}
+	return err
+}
+
+// Close gives back what was delivered and not settled, so that it is redelivered at once,
+// and ends the connection unless it came as Config.Conn. It waits up to about two seconds
+// for the server; what it could not give back by then is redelivered after AckWait. Running
+// Subscribes return with an unavailable error. Close always returns nil.
+func (b *Broker) Close() error {
+	b.closeOnce.Do(func() {
+		b.end()
+		b.giveBack()
+		if b.cfg.Conn == nil {
+			b.nc.Close()
+		}
+	})
+	return nil
+}
+
+// giveBack stops the pullers and refuses the deliveries that are still open.
+func (b *Broker) giveBack() {
+	if !b.nc.IsConnected() {
+		return
+	}
+	var stops sync.WaitGroup
+	for _, p := range b.running() {
+		stops.Go(p.stop)
+	}
+	stops.Wait()
+	b.mu.Lock()
+	open := slices.Collect(maps.Keys(b.open))
+	b.mu.Unlock()
+	slices.SortFunc(open, func(x, y *delivery) int { return cmp.Compare(x.sequence, y.sequence) })
+	for _, d := range open {
+		d.giveBack()
+	}
+	b.nc.FlushTimeout(closeTimeout)
+}
+
+// end marks the connection as gone for good.
+func (b *Broker) end() {
+	b.endOnce.Do(func() {
+		close(b.done)
+		if b.acks != nil {
+			b.acks.lose()
+			b.acks.unsubscribe()
+		}
+	})
+}
+
+// ended reports whether the broker is closed, or its connection gone for good.
+func (b *Broker) ended() bool {
+	select {
+	case <-b.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// connected returns nil, or an unavailable error that says why nothing can be sent now.
+func (b *Broker) connected() error {
+	if b.ended() {
+		return waybill.UnavailableError(errClosed)
+	}
+	if !b.nc.IsConnected() {
+		return waybill.UnavailableError(errNotConnected)
+	}
+	return nil
+}
+
+// running returns the pullers that run.
+func (b *Broker) running() []*puller {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := make([]*puller, 0, len(b.pullers))
+	for p := range b.pullers {
+		list = append(list, p)
+	}
+	return list
+}
+
+func (b *Broker) started(p *puller) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pullers[p] = struct{}{}
+}
+
+func (b *Broker) stopped(p *puller) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.pullers, p)
+}
+
+func (b *Broker) opened(d *delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open[d] = struct{}{}
+}
+
+func (b *Broker) closed(d *delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.open, d)
+}
+
+var (
+	_ relay.Publisher     = publisher{}
+	_ consumer.Subscriber = (*subscriber)(nil)
+	_ consumer.Delivery   = (*delivery)(nil)
+)

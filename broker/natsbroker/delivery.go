@@ -1,0 +1,91 @@
+package natsbroker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-go/waybill"
+)
+
+var (
+	ack        = []byte("+ACK")
+	nak        = []byte("-NAK")
+	inProgress = []byte("+WPI")
+)
+
+// settleTimeout bounds the wait for the server's answer to a Retry whose context has no
+// earlier deadline.
+const settleTimeout = 5 * time.Second
+
+// delivery is one message of one durable consumer.
+type delivery struct {
+	puller      *puller
+	msg         *nats.Msg
+	sequence    uint64 // position in the stream
+	redelivered bool
+	handed      bool // it was passed to deliver and has a slot; set before it is passed
+	settled     atomic.Bool
+
+	once    sync.Once
+	message *waybill.Message
+	err     error
+}
+
+func (d *delivery) Message() (*waybill.Message, error) {
+	d.once.Do(func() { d.message, d.err = decode(d.puller.broker().cfg.SubjectPrefix, d.msg) })
+	return d.message, d.err
+}
+
+func (d *delivery) Redelivered() bool { return d.redelivered }
+
+// Ack does not wait for the server: an acknowledgement that is lost with its connection
+// means a redelivery after AckWait, which the inbox takes for a duplicate.
+func (d *delivery) Ack(context.Context) error {
+	return d.settle("acknowledge", func() error { return d.puller.nc().Publish(d.msg.Reply, ack) })
+}
+
+// Retry waits for the server's answer. If there is none the message comes back after
+// AckWait, be that before or after delay.
+func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
+	body := nak
+	if delay > 0 {
+		body = fmt.Appendf(nil, `-NAK {"delay": %d}`, delay.Nanoseconds())
+	}
+	return d.settle("retry", func() error {
+		ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+		defer cancel()
+		_, err := d.puller.nc().RequestWithContext(ctx, d.msg.Reply, body)
+		return err
+	})
+}
+
+func (d *delivery) Extend(context.Context) error {
+	return classify("extend a delivery", d.puller.nc().Publish(d.msg.Reply, inProgress))
+}
+
+// settle tells the server what became of the message, once, and makes room for another
+// whatever the outcome: if the server was not told, it will redeliver.
+func (d *delivery) settle(doing string, tell func() error) error {
+	if d.puller.broker().ended() {
+		return waybill.UnavailableError(fmt.Errorf("%s a delivery: %w", doing, errClosed))
+	}
+	if d.settled.Swap(true) {
+		return fmt.Errorf("natsbroker: %s: delivery was settled before", doing)
+	}
+	err := tell()
+	d.puller.settled(d)
+	return classify(doing+" a delivery", err)
+}
+
+// giveBack makes the server redeliver the message at once, unless it is settled.
+func (d *delivery) giveBack() {
+	if !d.settled.Swap(true) {
+		d.puller.nc().Publish(d.msg.Reply, nak)
+		d.puller.settled(d)
+	}
+}

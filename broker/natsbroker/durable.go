@@ -1,0 +1,124 @@
+package natsbroker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/waybill-go/waybill/consumer"
+)
+
+// durable names one durable consumer: the place of one group in one subject.
+//
+// There is one for each topic of a group, not one for all, also on servers that can filter
+// by several subjects: so the set of topics may change, and the server be upgraded, without
+// a new consumer that starts from the beginning.
+type durable struct {
+	name    string
+	subject string
+	about   string // for people who list consumers
+}
+
+// durablesOf returns the durables of a subscription. A destination has one whatever the
+// group, so that each message sent to it goes to one group only.
+func durablesOf(prefix string, s consumer.Subscription) ([]durable, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	var list []durable
+	for i, topic := range s.Topics {
+		subject, ok := subjectOf(prefix, topic, "")
+		if !ok {
+			return nil, badAddress(fmt.Sprintf("Topics[%d]", i))
+		}
+		list = append(list, durable{
+			name:    durableName(s.Group, topic, subject),
+			subject: subject,
+			about:   fmt.Sprintf("waybill: group %q, topic %q", s.Group, topic),
+		})
+	}
+	if s.To != "" {
+		subject, ok := subjectOf(prefix, "", s.To)
+		if !ok {
+			return nil, badAddress("To")
+		}
+		list = append(list, durable{
+			name:    durableName("", s.To, subject),
+			subject: subject,
+			about:   fmt.Sprintf("waybill: destination %q", s.To),
+		})
+	}
+	return list, nil
+}
+
+func badAddress(field string) error {
+	return invalidf("Subscription."+field, "makes no NATS subject: tokens between dots must not be empty, "+
+		"spaces, '*' and '>' are not allowed, nor is %q at the start of a topic", toToken)
+}
+
+// durableName returns a readable name that no other pair of group and subject has: the
+// readable parts may coincide, the hash behind them does not.
+func durableName(group, address, subject string) string {
+	sum := sha256.Sum256([]byte(group + "\x00" + subject))
+	if group == "" {
+		group = "to"
+	}
+	return readable(group) + "-" + readable(address) + "-" + hex.EncodeToString(sum[:12])
+}
+
+// readable replaces what a consumer's name may not hold and cuts the rest to 64 bytes.
+func readable(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '_'
+	}, s)
+	return s[:min(len(s), 64)]
+}
+
+func (d durable) config(c Config) jetstream.ConsumerConfig {
+	policy := jetstream.DeliverAllPolicy
+	if c.DeliverNew {
+		policy = jetstream.DeliverNewPolicy
+	}
+	return jetstream.ConsumerConfig{
+		Durable:       d.name,
+		Description:   d.about,
+		FilterSubject: d.subject,
+		DeliverPolicy: policy,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       c.AckWait,
+		MaxDeliver:    -1,
+
+		// Messages that wait for a retry count as pending, so any limit would let enough
+		// of them stop the group. The prefetch is kept by asking for no more than is free.
+		MaxAckPending: -1,
+	}
+}
+
+// declare creates the durable consumer if it is missing. Of one that exists only AckWait is
+// brought up to date; where it stands is kept.
+func (b *Broker) declare(ctx context.Context, d durable) error {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	doing := fmt.Sprintf("declare consumer %q of stream %q", d.name, b.cfg.Stream)
+	c, err := b.js.Consumer(ctx, b.cfg.Stream, d.name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		_, err = b.js.CreateConsumer(ctx, b.cfg.Stream, d.config(b.cfg))
+		return classify(doing, err)
+	}
+	if err != nil {
+		return classify(doing, err)
+	}
+	if have := c.CachedInfo().Config; have.AckWait != b.cfg.AckWait {
+		have.AckWait = b.cfg.AckWait
+		_, err = b.js.UpdateConsumer(ctx, b.cfg.Stream, have)
+	}
+	return classify(doing, err)
+}

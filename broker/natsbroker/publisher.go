@@ -1,0 +1,137 @@
+package natsbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+const (
+	msgIDHeader = "Nats-Msg-Id"
+
+	// maxHeaders is what JetStream stores of headers.
+	maxHeaders = 64<<10 - 1
+)
+
+type publisher struct{ broker *Broker }
+
+// Send encodes and checks all of msgs, then writes those that passed.
+func (p publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+	b, clear := p.broker.acks.begin(msgs)
+	switch err := p.ready(ctx); {
+	case err != nil:
+		b.resolveAll(err)
+	case !clear:
+		b.resolveAll(connectionLost())
+	default:
+		p.write(ctx, b, p.encode(b))
+	}
+	return func() []error { return p.wait(ctx, b) }
+}
+
+func (p publisher) ready(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return waybill.UnavailableError(fmt.Errorf("natsbroker: publish: %w", err))
+	}
+	return p.broker.connected()
+}
+
+// encode returns what is to be sent; what is refused is nil and has its result.
+func (p publisher) encode(b *batch) []*nats.Msg {
+	list := make([]*nats.Msg, len(b.msgs))
+	limit := p.broker.nc.MaxPayload()
+	for i, m := range b.msgs {
+		subject, ok := subjectOf(p.broker.cfg.SubjectPrefix, m.Topic, m.To)
+		if !ok {
+			b.resolve(i, waybill.PermanentError(waybill.ReasonUnroutable,
+				fmt.Errorf("natsbroker: %q makes no subject to publish to", m.Address())))
+			continue
+		}
+		msg := &nats.Msg{Subject: subject, Header: encode(m.Message), Data: m.Payload}
+		if m.DedupID != "" {
+			msg.Header[msgIDHeader] = []string{dedupID(m, subject)}
+		}
+		if err := checkSize(msg, limit); err != nil {
+			b.resolve(i, err)
+			continue
+		}
+		msg.Reply = b.reply + strconv.Itoa(i)
+		list[i] = msg
+	}
+	return list
+}
+
+// dedupID joins what makes a message unique in the stream. A space cannot be in any part.
+func dedupID(m relay.Outgoing, subject string) string {
+	return escape(m.DedupID) + " " + escape(m.Source) + " " + subject
+}
+
+func checkSize(m *nats.Msg, limit int64) error {
+	headers := len("NATS/1.0\r\n\r\n")
+	for name, values := range m.Header {
+		headers += len(name) + len(": ") + len(values[0]) + len("\r\n")
+	}
+	if headers > maxHeaders {
+		return waybill.PermanentError(waybill.ReasonTooLarge,
+			fmt.Errorf("natsbroker: headers have %d bytes, the limit is %d", headers, maxHeaders))
+	}
+	if n := int64(headers + len(m.Data)); limit > 0 && n > limit {
+		return waybill.PermanentError(waybill.ReasonTooLarge,
+			fmt.Errorf("natsbroker: message has %d bytes, the server's limit is %d", n, limit))
+	}
+	return nil
+}
+
+// write sends what encode has returned, in order. Once the connection fails, so does all
+// that follows.
+func (p publisher) write(ctx context.Context, b *batch, list []*nats.Msg) {
+	for i, msg := range list {
+		if msg == nil || !b.pending(i) {
+			continue
+		}
+		err := p.ready(ctx)
+		if err == nil {
+			err = p.broker.nc.PublishMsg(msg)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, nats.ErrMaxPayload): // the limit has changed since encode
+			b.resolve(i, waybill.PermanentError(waybill.ReasonTooLarge, fmt.Errorf("natsbroker: %w", err)))
+		case ctx.Err() != nil:
+			b.resolveAll(err)
+			return
+		default:
+			b.resolveAll(connectionLost())
+			return
+		}
+	}
+}
+
+// wait returns the results when all are known or ctx is done.
+func (p publisher) wait(ctx context.Context, b *batch) []error {
+	defer p.broker.acks.end(b)
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		b.resolveAll(waybill.UnavailableError(fmt.Errorf("natsbroker: no confirmation: %w", ctx.Err())))
+	}
+	results := b.known()
+	var verdict func(subject string) error
+	for i, err := range results {
+		if err != errNoResponders {
+			continue
+		}
+		if verdict == nil {
+			verdict = p.broker.whyNoAnswer(ctx)
+		}
+		subject, _ := subjectOf(p.broker.cfg.SubjectPrefix, b.msgs[i].Topic, b.msgs[i].To)
+		results[i] = verdict(subject)
+	}
+	return results
+}

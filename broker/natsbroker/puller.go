@@ -1,0 +1,239 @@
+package natsbroker
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// pullExpires is how long the server keeps a request for messages; pullHeartbeat is how
+	// often it says meanwhile that it still does.
+	pullExpires   = 15 * time.Second
+	pullHeartbeat = 5 * time.Second
+
+	// pullSilence is how long a request may hear nothing before it counts as lost.
+	pullSilence = 3 * pullHeartbeat
+
+	// sweepExpires is how long a stop waits for the server to forget the open request.
+	sweepExpires = 50 * time.Millisecond
+)
+
+// puller receives the messages of one durable consumer. It has one request at a time with
+// the server, for as many messages as it has room for, and makes the next one when that is
+// used up, expired or lost. While the consumer is busy the requests so grow with what was
+// settled meanwhile; while it is idle there is one, open.
+type puller struct {
+	run     *run
+	durable durable
+	share   int // most messages to hold
+	inbox   string
+	subject string // where requests go
+	sub     *nats.Subscription
+	drained chan struct{} // closed when nothing more can arrive
+
+	stopOnce sync.Once
+
+	mu       sync.Mutex
+	stopped  bool
+	broken   bool      // the request was refused; see to the consumer before the next one
+	held     int       // received and not settled
+	asked    int       // requested and not received
+	request  uint64    // number of the last request
+	heard    time.Time // when the last request was last heard of
+	failures int       // refusals and silences since then
+	retryAt  time.Time // when to mend what is broken
+}
+
+func newPuller(r *run, d durable, share int) (*puller, error) {
+	p := &puller{
+		run:     r,
+		durable: d,
+		share:   share,
+		inbox:   r.broker.nc.NewInbox() + ".",
+		subject: "$JS.API.CONSUMER.MSG.NEXT." + r.broker.cfg.Stream + "." + d.name,
+		drained: make(chan struct{}),
+	}
+	var err error
+	if p.sub, err = r.broker.nc.Subscribe(p.inbox+"*", p.receive); err != nil {
+		return nil, classify("receive messages", err)
+	}
+	p.sub.SetClosedHandler(func(string) { close(p.drained) })
+	return p, nil
+}
+
+func (p *puller) broker() *Broker { return p.run.broker }
+func (p *puller) nc() *nats.Conn  { return p.run.broker.nc }
+
+// ask makes a request if there is room and none is open. The lock is held.
+func (p *puller) ask() {
+	room := p.share - p.held
+	if p.stopped || p.broken || p.asked > 0 || room <= 0 {
+		return
+	}
+	p.request++
+	reply := p.inbox + strconv.FormatUint(p.request, 10)
+	err := p.nc().PublishRequest(p.subject, reply, request(room, pullExpires, pullHeartbeat))
+	if err == nil { // else there is no connection; reconnected will ask
+		p.asked = room
+		p.heard = time.Now()
+	}
+}
+
+// request returns the body of a request for messages.
+func request(batch int, expires, heartbeat time.Duration) []byte {
+	body, _ := json.Marshal(struct {
+		Batch     int           `json:"batch"`
+		Expires   time.Duration `json:"expires"`
+		Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
+	}{batch, expires, heartbeat})
+	return body
+}
+
+// receive takes one message, or the server's word on a request.
+func (p *puller) receive(m *nats.Msg) {
+	if isDelivery(m) {
+		p.take(m)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m.Subject != p.inbox+strconv.FormatUint(p.request, 10) {
+		return // about a request that was given up
+	}
+	p.status(m.Header.Get("Status"), m.Header.Get("Description"))
+}
+
+// status follows what the server says of the open request. The lock is held.
+func (p *puller) status(code, description string) {
+	p.heard = time.Now()
+	switch {
+	case code == "100": // heartbeat
+		p.failures = 0
+	case code == "408", code == "409" && strings.EqualFold(description, "Batch Completed"):
+		p.failures = 0
+		p.asked = 0
+		p.ask()
+	default: // refused: no such consumer, no leader, too many requests, shutting down
+		p.fail()
+	}
+}
+
+// fail stops asking until mend. The first time it is mended at once. The lock is held.
+func (p *puller) fail() {
+	p.broken = true
+	p.asked = 0
+	p.retryAt = time.Now().Add(backoff(p.failures))
+	p.failures++
+	p.run.kick()
+}
+
+// backoff returns how long to wait before the next attempt, after n in a row that failed.
+func backoff(n int) time.Duration {
+	if n == 0 {
+		return 0
+	}
+	return min(100*time.Millisecond<<min(n-1, 10), 5*time.Second)
+}
+
+// take accepts a delivery. After stop it is for the run to give back.
+func (p *puller) take(m *nats.Msg) {
+	p.mu.Lock()
+	p.held++
+	p.asked = max(p.asked-1, 0)
+	p.heard = time.Now()
+	p.failures = 0
+	p.ask()
+	p.mu.Unlock()
+	d := &delivery{puller: p, msg: m, redelivered: true}
+	if meta, err := m.Metadata(); err == nil {
+		d.sequence = meta.Sequence.Stream
+		d.redelivered = meta.NumDelivered > 1
+	}
+	p.broker().opened(d)
+	p.run.push(d)
+}
+
+// settled makes room for another delivery.
+func (p *puller) settled(d *delivery) {
+	p.broker().closed(d)
+	if d.handed {
+		<-p.run.slots
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held--
+	p.ask()
+}
+
+// reconnected asks again: requests do not survive their connection.
+func (p *puller) reconnected() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = 0
+	p.ask()
+}
+
+// needsMending reports whether the consumer has to be looked after now. It is called now and
+// then, and asks again where a request is missing.
+func (p *puller) needsMending(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked > 0 && now.Sub(p.heard) > pullSilence {
+		p.fail()
+	}
+	p.ask()
+	return p.broken && !p.stopped && !now.Before(p.retryAt)
+}
+
+// mended asks again after the consumer was seen to exist.
+func (p *puller) mended() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.broken = false
+	p.ask()
+}
+
+// postpone puts off mending after an attempt that failed.
+func (p *puller) postpone() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fail()
+}
+
+// stop ends receiving and waits, for a moment at most, until what is on its way has
+// arrived. It may be repeated.
+func (p *puller) stop() {
+	p.stopOnce.Do(func() {
+		p.mu.Lock()
+		p.stopped = true
+		p.mu.Unlock()
+		if !p.nc().IsConnected() || p.sub.Drain() != nil {
+			p.sub.Unsubscribe()
+			return
+		}
+		select {
+		case <-p.drained:
+			p.sweep()
+		case <-time.After(closeTimeout):
+			p.sub.Unsubscribe()
+		}
+	})
+}
+
+// sweep makes the server forget the request that nobody listens to any more, by making a
+// short one. As long as such a dead request is the only one, servers before 2.10 do not
+// redeliver what is given back to them: they deliver, as new, the message before the next,
+// and redeliver after AckWait only.
+func (p *puller) sweep() {
+	m, err := p.nc().Request(p.subject, request(1, sweepExpires, 0), closeTimeout)
+	if err == nil && isDelivery(m) {
+		p.take(m)
+	}
+}
+
+func isDelivery(m *nats.Msg) bool { return strings.HasPrefix(m.Reply, "$JS.ACK.") }

@@ -1,0 +1,239 @@
+package natsbroker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+// tendInterval is how often a subscription looks after its requests.
+const tendInterval = time.Second
+
+type subscriber struct {
+	broker       *Broker
+	subscription consumer.Subscription
+}
+
+// Subscribe declares the group's durable consumers, for as long as the server does not
+// answer again and again, and receives from them. The prefetch is divided among the
+// subscription's addresses. It returns an error if the subscription or prefetch is wrong,
+// the stream is gone, or the server refuses a consumer; and, unavailable, once the broker
+// is closed.
+func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+	durables, err := durablesOf(s.broker.cfg.SubjectPrefix, s.subscription)
+	if err != nil {
+		return err
+	}
+	if prefetch < 1 {
+		return invalidf("prefetch", "is %d; it must be at least 1", prefetch)
+	}
+	r := newRun(s.broker, prefetch)
+	for _, d := range durables {
+		if err := r.declare(ctx, d); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	defer r.stop()
+	if err := r.start(durables); err != nil {
+		return err
+	}
+	return r.serve(ctx, deliver)
+}
+
+// run is one Subscribe at work.
+type run struct {
+	broker  *Broker
+	pullers []*puller
+	slots   chan struct{} // one value for each delivery that deliver was called with
+	more    chan struct{} // has a value if queue may have grown
+	kicked  chan struct{} // has a value if a puller needs mending
+	failed  chan error    // what waiting will not mend
+	quit    context.CancelFunc
+	tending sync.WaitGroup
+
+	mu    sync.Mutex
+	queue []*delivery // received and not yet passed to deliver, in order
+}
+
+func newRun(b *Broker, prefetch int) *run {
+	return &run{
+		broker: b,
+		slots:  make(chan struct{}, prefetch),
+		more:   make(chan struct{}, 1),
+		kicked: make(chan struct{}, 1),
+		failed: make(chan error, 1),
+		quit:   func() {},
+	}
+}
+
+// declare repeats until the server has answered or ctx is done, which is no error.
+func (r *run) declare(ctx context.Context, d durable) error {
+	for n := 1; ; n++ {
+		err := r.broker.declare(ctx, d)
+		switch {
+		case err == nil, ctx.Err() != nil:
+			return nil
+		case !waybill.IsUnavailable(err):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.broker.done:
+			return waybill.UnavailableError(errClosed)
+		case <-time.After(backoff(n)):
+		}
+	}
+}
+
+// start makes the pullers and their first requests.
+func (r *run) start(durables []durable) error {
+	prefetch, n := cap(r.slots), len(durables)
+	for i, d := range durables {
+		share := prefetch / n
+		if i < prefetch%n {
+			share++
+		}
+		p, err := newPuller(r, d, max(share, 1))
+		if err != nil {
+			return err
+		}
+		r.pullers = append(r.pullers, p)
+		r.broker.started(p)
+	}
+	for _, p := range r.pullers {
+		p.mended()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.quit = cancel
+	r.tending.Go(func() { r.tend(ctx) })
+	return nil
+}
+
+// serve passes deliveries on, one after the other, each when it has a slot.
+func (r *run) serve(ctx context.Context, deliver func(consumer.Delivery)) error {
+	for {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if r.broker.ended() {
+			return waybill.UnavailableError(errClosed)
+		}
+		var slots chan struct{}
+		if r.waiting() {
+			slots = r.slots
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.broker.done:
+			return waybill.UnavailableError(errClosed)
+		case err := <-r.failed:
+			return err
+		case <-r.more:
+		case slots <- struct{}{}:
+			deliver(r.pop())
+		}
+	}
+}
+
+func (r *run) waiting() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.queue) > 0
+}
+
+// pop takes the first delivery, for which the caller has a slot.
+func (r *run) pop() *delivery {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := r.queue[0]
+	r.queue[0] = nil
+	r.queue = r.queue[1:]
+	d.handed = true
+	return d
+}
+
+func (r *run) push(d *delivery) {
+	r.mu.Lock()
+	r.queue = append(r.queue, d)
+	r.mu.Unlock()
+	signal(r.more)
+}
+
+func (r *run) kick() { signal(r.kicked) }
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// tend looks after the pullers, and keeps what waits in the queue from lapsing.
+func (r *run) tend(ctx context.Context) {
+	tick := time.NewTicker(tendInterval)
+	defer tick.Stop()
+	extended := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-r.kicked:
+		}
+		now := time.Now()
+		for _, p := range r.pullers {
+			if p.needsMending(now) {
+				r.mend(ctx, p)
+			}
+		}
+		if now.Sub(extended) >= r.broker.cfg.AckWait/3 {
+			extended = now
+			r.extendQueue()
+		}
+	}
+}
+
+// mend declares a puller's consumer again, which creates it if somebody has removed it.
+func (r *run) mend(ctx context.Context, p *puller) {
+	err := r.broker.declare(ctx, p.durable)
+	switch {
+	case err == nil:
+		p.mended()
+	case waybill.IsUnavailable(err):
+		p.postpone()
+	default:
+		select {
+		case r.failed <- err:
+		default:
+		}
+	}
+}
+
+func (r *run) extendQueue() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range r.queue {
+		d.Extend(context.Background())
+	}
+}
+
+// stop ends the pullers and gives back what was not passed on.
+func (r *run) stop() {
+	r.quit()
+	r.tending.Wait()
+	for _, p := range r.pullers {
+		p.stop()
+		r.broker.stopped(p)
+	}
+	r.mu.Lock()
+	left := r.queue
+	r.queue = nil
+	r.mu.Unlock()
+	for _, d := range left {
+		d.giveBack()
+	}
+}
