@@ -69,6 +69,19 @@ func (b *Broker) Subscriber(sub consumer.Subscription) consumer.Subscriber {
 	return &subscriber{broker: b, sub: sub}
 }
 
+// Declare makes the exchange, the queues of sub and their bindings, as Subscribe does, so
+// that messages for the group are routed from now on, also before it receives. The error is
+// permanent if the server has something of that name and other arguments, else unavailable.
+func (b *Broker) Declare(ctx context.Context, sub consumer.Subscription) error {
+	s := &subscriber{broker: b, sub: sub}
+	if err := s.validate(1); err != nil {
+		return err
+	}
+	return s.refusal(b.publisher.declare(ctx, func(ch *amqp.Channel) error {
+		return b.topology.declareSubscription(ch, sub)
+	}))
+}
+
 // Ping reports whether the server can be reached, takes messages and confirms them. It
 // publishes a message that no queue gets.
 func (b *Broker) Ping(ctx context.Context) error {

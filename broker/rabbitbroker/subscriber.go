@@ -89,10 +89,18 @@ func (s *subscriber) open(ctx context.Context, prefetch int) (*session, error) {
 		return ses, nil
 	}
 	ses.end()
+	return nil, s.refusal(err)
+}
+
+// refusal says what an error of declaring or consuming means; nil stays nil.
+func (s *subscriber) refusal(err error) error {
+	if err == nil {
+		return nil
+	}
 	err = fmt.Errorf("subscribe %s at %s: %w", s.sub.Group, s.broker.address, err)
 	var e *amqp.Error
 	if errors.As(err, &e) && e.Server && e.Code == amqp.PreconditionFailed {
-		return nil, waybill.PermanentError(waybill.ReasonRejected, err)
+		return waybill.PermanentError(waybill.ReasonRejected, err)
 	}
-	return nil, waybill.UnavailableError(err)
+	return waybill.UnavailableError(err)
 }

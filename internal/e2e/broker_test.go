@@ -119,10 +119,7 @@ func (s brokerSettings) declareQueue(t *testing.T, name, topic string) {
 		return ch.QueueBind(s.group(name), topic, s.Name, false, nil)
 	})
 	t.Cleanup(func() {
-		s.onChannel(t, func(ch *amqp.Channel) error {
-			_, err := ch.QueueDelete(s.group(name), false, false, false)
-			return err
-		})
+		s.deleteQueue(t, name)
 	})
 }
 
@@ -211,10 +208,7 @@ func (s brokerSettings) declareFullQueue(t *testing.T, name, topic string) {
 		return ch.PublishWithContext(t.Context(), s.Name, topic, false, false, amqp.Publishing{})
 	})
 	t.Cleanup(func() {
-		s.onChannel(t, func(ch *amqp.Channel) error {
-			_, err := ch.QueueDelete(s.group(name), false, false, false)
-			return err
-		})
+		s.deleteQueue(t, name)
 	})
 }
 
@@ -276,4 +270,18 @@ func (s brokerSettings) firstNATSMessage(t *testing.T) (headers map[string]strin
 		return nil
 	})
 	return headers, payload
+}
+
+// deleteQueue removes a group's queue.
+func (s brokerSettings) deleteQueue(t *testing.T, name string) {
+	t.Helper()
+	s.deleteNamedQueue(t, s.group(name))
+}
+
+func (s brokerSettings) deleteNamedQueue(t *testing.T, queue string) {
+	t.Helper()
+	s.onChannel(t, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete(queue, false, false, false)
+		return err
+	})
 }

@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/service"
+)
+
+// TestServiceOnANewServer: messages that wait when a service starts for the first time find
+// the queues of its consumers.
+func TestServiceOnANewServer(t *testing.T) {
+	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
+		w.enqueue(t, numbered("early", "orders", 100)...)
+		svc, err := service.New(w.store, b.connect(t), service.Config{Source: "shop", Relay: quick(childLease), Observer: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		orders := consumer.Subscription{Group: b.group("billing"), Topics: []string{"orders"}}
+		if err := svc.Consume(orders, w.effectHandler("billing"), consumer.Config{Name: "billing"}); err != nil {
+			t.Fatal(err)
+		}
+		if b.Kind == "rabbit" {
+			t.Cleanup(func() { b.deleteQueue(t, "billing") })
+		}
+		run(t, t.Context(), svc.Run)
+		eventually(t, "all are handled", func() bool {
+			return w.number(t, "SELECT count(*) FROM "+w.table("effects")) == 100
+		})
+		w.waitLetters(t, deadletter.Filter{}, 0)
+	})
+}
+
+// TestLocalHandlers run after the publish has settled; their failure publishes nothing again.
+func TestLocalHandlers(t *testing.T) {
+	inSessions(t, func(t *testing.T, w *world) {
+		b := newBroker(t, "nats")
+		svc, err := service.New(w.store, b.connect(t), service.Config{Source: "shop", Relay: quick(childLease), Observer: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fails := consumer.Config{Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}}
+		if err := svc.Local("projection", nil, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+			if got := w.statuses(t, m.ID); len(got) == 0 || got[0] != outbox.Published && got[len(got)-1] != outbox.Published {
+				t.Errorf("%s is %v when its local handler runs, want Published", m.ID, got)
+			}
+			if m.ID == "bad" {
+				return waybill.PermanentError(waybill.ReasonRejected, context.DeadlineExceeded)
+			}
+			return w.addEffect(ctx, tx, "projection", m.ID)
+		}, fails); err != nil {
+			t.Fatal(err)
+		}
+		run(t, t.Context(), svc.Run)
+		w.enqueue(t, waybill.Message{ID: "good", Topic: "orders"}, waybill.Message{ID: "bad", Topic: "orders"})
+		w.waitEffects(t, "projection", "good", 1)
+		if l := w.waitLetters(t, deadletter.Filter{}, 1)[0]; l.Consumer != "projection" || l.Message.ID != "bad" {
+			t.Errorf("dead letter = %+v, want bad from projection", l)
+		}
+		if n := b.stored(t, ""); n != 2 {
+			t.Errorf("the broker holds %d messages, want 2", n)
+		}
+	})
+}
+
+// TestFirstProgram builds the README's first program and runs it.
+func TestFirstProgram(t *testing.T) {
+	// Not parallel: it uses the default names of schema, exchange and queue.
+	root := filepath.Join("..", "..")
+	source, err := os.ReadFile(filepath.Join(root, "examples", "first", "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(string(source), "func main()")
+	if !strings.Contains(string(readme), strings.TrimSpace(body)) {
+		t.Error("README.md does not show examples/first/main.go as it is")
+	}
+	if n := strings.Count(body, "\n"); n >= 40 {
+		t.Errorf("the first program has %d lines, want under 40", n)
+	}
+
+	w := plainWorld(t)
+	clean := func() {
+		w.exec(t, "DROP SCHEMA IF EXISTS waybill CASCADE")
+		w.exec(t, "DROP TABLE IF EXISTS orders, invoices")
+	}
+	clean()
+	b := brokerSettings{Kind: "rabbit", URL: rabbitURL(), Name: "waybill"}
+	t.Cleanup(func() {
+		if _, err := w.pool.Exec(context.Background(), "DROP SCHEMA IF EXISTS waybill CASCADE; DROP TABLE IF EXISTS orders, invoices"); err != nil {
+			t.Error(err)
+		}
+		b.deleteNamedQueue(t, "billing")
+		b.deleteExchange(t)
+	})
+	program := filepath.Join(t.TempDir(), "first")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, filepath.Join(root, "examples", "first")).CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	cmd := exec.CommandContext(t.Context(), program)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the order has an invoice", func() bool {
+		var n int
+		err := w.pool.QueryRow(t.Context(), "SELECT count(*) FROM invoices i JOIN orders o ON o.id = i.order_id").Scan(&n)
+		return err == nil && n == 1
+	})
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the program ended with %v, want a clean end", err)
+	}
+}

@@ -1,0 +1,306 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Local adds a consumer inside this process: h handles the messages that match, or all if
+// match is nil, after they were published. It is a consumer like those of [Service.Consume],
+// under the given name, which is its identity in the inbox and may not change while messages
+// wait for it: a failing handler is retried, and its message becomes a dead letter of this
+// consumer; it is never published again for that. The store keeps a row for each message
+// and consumer until it is handled, made in the statement that notes the message as
+// published, so a crash loses none.
+//
+// With several replicas the one that has published a message handles it; replicas should
+// therefore have the same local consumers. Order per key is that of the publishing; a
+// handler that fails lets later messages of the key pass unless cfg.Order is
+// [consumer.OrderByKey]. Local must be called before Run, and needs the relay.
+func (s *Service[Tx]) Local(name string, match func(*waybill.Message) bool, h consumer.Handler[Tx], cfg consumer.Config) error {
+	if name == "" {
+		return &waybill.InvalidError{Field: "name", Reason: "is required"}
+	}
+	if cfg.Name != "" && cfg.Name != name {
+		return &waybill.InvalidError{Field: "consumer.Config.Name", Reason: "is set; a local consumer has the name that Local is given"}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.relay == nil {
+		return &waybill.InvalidError{Field: "service.Config.DisableRelay", Reason: "is set; a local consumer is fed by the relay"}
+	}
+	cfg.Name = name
+	l := newLocal()
+	if err := s.addConsumer(l, h, cfg); err != nil {
+		return err
+	}
+	withFollower := s.cfg.Relay
+	withFollower.Followers = append(slices.Clone(withFollower.Followers),
+		relay.Destination{Name: LocalPrefix + name, Publisher: l, Match: match})
+	if err := s.setRelay(withFollower); err != nil {
+		last := len(s.consumers) - 1
+		s.consumers, s.names = s.consumers[:last], s.names[:last]
+		return err
+	}
+	return nil
+}
+
+// LocalPrefix stands before the name of a local consumer in the name of its destination, as
+// stored rows, logs and the view "messages" show it.
+const LocalPrefix = "local:"
+
+const (
+	// localPatience is how long a batch of the relay waits for local handlers. Its lanes are
+	// held up meanwhile; a handler that takes longer goes on without the batch.
+	localPatience = 200 * time.Millisecond
+
+	// localRecheck is how long the row of a message that was not handled within
+	// localPatience waits before the relay asks again.
+	localRecheck = time.Second
+
+	// localMemory is how long an outcome is kept for the relay to ask for. An outcome that
+	// is forgotten costs a look into the inbox.
+	localMemory = 10 * localRecheck
+)
+
+var (
+	errNobodyListens = errors.New("service: the local consumer is not running")
+	errNotYet        = errors.New("service: the local consumer has not handled the message yet")
+	errToBeRetried   = errors.New("service: the local handler failed and is to be tried again")
+)
+
+// local is both ends of an in-process subscription: the relay publishes to it, and a
+// consumer subscribes to it.
+//
+//	Send ─▶ waiting ─▶ deliver ─▶ Ack: published · Retry: row waits
+//	  └ nobody listens: pause  └ no answer in time: row waits, handler goes on
+type local struct {
+	mu        sync.Mutex
+	listening bool
+	flights   map[flightKey]*flight // unsettled, or settled and not yet asked for
+	waiting   []*flight             // not delivered, in the order of Send
+	arrived   chan struct{}         // has a value if waiting is not empty
+}
+
+var (
+	_ relay.Publisher     = (*local)(nil)
+	_ consumer.Subscriber = (*local)(nil)
+	_ consumer.Delivery   = (*flight)(nil)
+)
+
+// flightKey identifies a message in the store.
+type flightKey struct{ source, id string }
+
+// flight is one message on its way from the relay to the consumer. The lock of its local
+// guards all that changes.
+type flight struct {
+	local     *local
+	key       flightKey
+	message   waybill.Message
+	place     chan struct{} // has a value while this flight takes up prefetch; nil before
+	done      chan struct{} // closed when settled
+	settledAt time.Time
+	result    error
+}
+
+func newLocal() *local {
+	return &local{flights: make(map[flightKey]*flight), arrived: make(chan struct{}, 1)}
+}
+
+// Send implements [relay.Publisher].
+func (l *local) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+	ctx, cancel := context.WithTimeout(ctx, localPatience)
+	flights, ok := l.board(msgs)
+	return func() []error {
+		defer cancel()
+		results := make([]error, len(msgs))
+		for i := range msgs {
+			if !ok {
+				results[i] = waybill.UnavailableError(errNobodyListens)
+				continue
+			}
+			results[i] = l.outcome(ctx, flights[i])
+		}
+		return results
+	}
+}
+
+// board returns a flight for each message, the one that is under way if there is one, and
+// false if nobody listens.
+func (l *local) board(msgs []relay.Outgoing) ([]*flight, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.listening {
+		return nil, false
+	}
+	l.forget()
+	flights := make([]*flight, len(msgs))
+	for i, m := range msgs {
+		key := flightKey{m.Source, m.ID}
+		f := l.flights[key]
+		if f == nil {
+			f = &flight{local: l, key: key, message: m.Clone(), done: make(chan struct{})}
+			f.message.Payload = bytes.Clone(m.Payload) // the relay's own is not ours to keep
+			l.flights[key] = f
+			l.waiting = append(l.waiting, f)
+		}
+		flights[i] = f
+	}
+	l.signal()
+	return flights, true
+}
+
+// forget drops outcomes that nobody has asked for in time. The lock is held.
+func (l *local) forget() {
+	for key, f := range l.flights {
+		if f.settled() && time.Since(f.settledAt) > localMemory {
+			delete(l.flights, key)
+		}
+	}
+}
+
+// outcome waits for a flight to be settled until ctx ends. One that is not delivered by then
+// is called off, so that no more are kept than the relay and the consumer have in hand.
+func (l *local) outcome(ctx context.Context, f *flight) error {
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f.settled() {
+		l.drop(f)
+		return f.result
+	}
+	if i := slices.Index(l.waiting, f); i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+		l.drop(f)
+	}
+	return waybill.RetryAfter(localRecheck, errNotYet)
+}
+
+// drop takes a flight out of the books. The lock is held.
+func (l *local) drop(f *flight) {
+	if l.flights[f.key] == f {
+		delete(l.flights, f.key)
+	}
+}
+
+// signal tells the consumer's side that there is something. The lock is held.
+func (l *local) signal() {
+	if len(l.waiting) == 0 {
+		return
+	}
+	select {
+	case l.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// Subscribe implements [consumer.Subscriber].
+func (l *local) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+	l.listen()
+	defer l.leave()
+	places := make(chan struct{}, prefetch)
+	for {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		f := l.next(ctx, places)
+		if f == nil {
+			return nil
+		}
+		deliver(f)
+	}
+}
+
+// listen begins anew: what a subscription before this one has left unsettled is not waited
+// for.
+func (l *local) listen() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listening = true
+	clear(l.flights)
+	l.waiting = nil
+}
+
+func (l *local) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listening = false
+}
+
+// next waits for a flight and gives it the place that was taken for it. It returns nil when
+// ctx ends.
+func (l *local) next(ctx context.Context, place chan struct{}) *flight {
+	for {
+		if f := l.take(place); f != nil {
+			return f
+		}
+		select {
+		case <-l.arrived:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (l *local) take(place chan struct{}) *flight {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) == 0 {
+		return nil
+	}
+	f := l.waiting[0]
+	l.waiting = l.waiting[1:]
+	f.place = place
+	l.signal()
+	return f
+}
+
+// settled reports whether the consumer has answered. The lock is held.
+func (f *flight) settled() bool { return !f.settledAt.IsZero() }
+
+func (f *flight) settle(result error) error {
+	f.local.mu.Lock()
+	defer f.local.mu.Unlock()
+	if f.settled() {
+		return errors.New("service: delivery was settled before")
+	}
+	f.settledAt, f.result = time.Now(), result
+	close(f.done)
+	<-f.place
+	return nil
+}
+
+// Message implements [consumer.Delivery].
+func (f *flight) Message() (*waybill.Message, error) {
+	m := f.message.Clone()
+	return &m, nil
+}
+
+// Redelivered implements [consumer.Delivery]. The row of a message does not tell whether it
+// was here before, perhaps in another process, so it may have been.
+func (f *flight) Redelivered() bool { return true }
+
+// Ack implements [consumer.Delivery]: the row is published.
+func (f *flight) Ack(context.Context) error { return f.settle(nil) }
+
+// Retry implements [consumer.Delivery]: the row waits, its attempts unchanged, because the
+// consumer counts its own.
+func (f *flight) Retry(_ context.Context, delay time.Duration) error {
+	return f.settle(waybill.RetryAfter(delay, errToBeRetried))
+}
+
+// Extend implements [consumer.Delivery]. There is no limit to extend.
+func (f *flight) Extend(context.Context) error { return nil }

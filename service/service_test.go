@@ -1,0 +1,276 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// emptyStore has nothing to do. The nil interface in it panics when what a running service
+// should not need is called.
+type emptyStore struct {
+	Store[int]
+	renewErr error
+}
+
+func (s *emptyStore) RenewLanes(context.Context, relay.LeaseRequest) (relay.Lease, error) {
+	return relay.Lease{Lanes: []relay.Lane{{Number: 1, Epoch: 1}}, Share: 1}, s.renewErr
+}
+func (*emptyStore) LeaveLanes(context.Context, string) error { return nil }
+func (*emptyStore) ClaimMessages(context.Context, relay.ClaimRequest) ([]relay.Claim, error) {
+	return nil, nil
+}
+func (*emptyStore) ReleaseScheduled(context.Context, int) (int, error) { return 0, nil }
+func (*emptyStore) PrepareArchive(context.Context) error               { return nil }
+func (*emptyStore) Wakeups() <-chan struct{}                           { return make(chan struct{}) }
+func (*emptyStore) RunRequeued(context.Context, string, func(context.Context, int, *waybill.Message) error) (bool, error) {
+	return false, nil
+}
+
+// silentBroker delivers nothing.
+type silentBroker struct{ subscribed chan string }
+
+func newSilentBroker() silentBroker { return silentBroker{make(chan string, 10)} }
+
+func (silentBroker) Publisher() relay.Publisher { return newLocal() }
+func (b silentBroker) Subscriber(sub consumer.Subscription) consumer.Subscriber {
+	return silentSubscriber{b, sub}
+}
+
+type silentSubscriber struct {
+	broker silentBroker
+	sub    consumer.Subscription
+}
+
+func (s silentSubscriber) Subscribe(ctx context.Context, _ int, _ func(consumer.Delivery)) error {
+	s.broker.subscribed <- s.sub.Group
+	<-ctx.Done()
+	return nil
+}
+
+type nothing struct{}
+
+func (nothing) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+	return ctx, func(error) {}
+}
+func (nothing) Observe(context.Context, waybill.Event) {}
+
+func handle(context.Context, int, *waybill.Message) error { return nil }
+
+func newTestService(t *testing.T, cfg Config) *Service[int] {
+	t.Helper()
+	cfg.Source, cfg.Observer = "test", nothing{}
+	s, err := New[int](&emptyStore{}, newSilentBroker(), cfg)
+	if err != nil {
+		t.Fatalf("New() = %v", err)
+	}
+	return s
+}
+
+func TestNew_Refuses(t *testing.T) {
+	t.Parallel()
+	store, broker := &emptyStore{}, newSilentBroker()
+	tests := []struct {
+		name, field string
+		new         func() (*Service[int], error)
+	}{
+		{"no store", "store", func() (*Service[int], error) { return New[int](nil, broker, Config{Source: "a"}) }},
+		{"no broker", "broker", func() (*Service[int], error) { return New[int](store, nil, Config{Source: "a"}) }},
+		{"no source", "outbox.Config.Source", func() (*Service[int], error) { return New[int](store, broker, Config{}) }},
+		{"source too long", "outbox.Config.Source", func() (*Service[int], error) {
+			return New[int](store, broker, Config{Source: strings.Repeat("s", waybill.MaxSourceLen+1)})
+		}},
+		{"nonsense for the relay", "relay.Config.BatchSize", func() (*Service[int], error) {
+			return New[int](store, broker, Config{Source: "a", Relay: relay.Config{BatchSize: -1}})
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := tt.new()
+			wantInvalid(t, err, tt.field)
+		})
+	}
+}
+
+func wantInvalid(t *testing.T, err error, field string) {
+	t.Helper()
+	var invalid *waybill.InvalidError
+	if !errors.As(err, &invalid) || invalid.Field != field {
+		t.Errorf("error is %v, want an InvalidError of %s", err, field)
+	}
+}
+
+func TestService_ConsumeRefuses(t *testing.T) {
+	t.Parallel()
+	sub := consumer.Subscription{Group: "billing", Topics: []string{"orders"}}
+	tests := []struct {
+		name, field string
+		add         func(s *Service[int]) error
+	}{
+		{"no group", "Subscription.Group", func(s *Service[int]) error {
+			return s.Consume(consumer.Subscription{Topics: []string{"orders"}}, handle, consumer.Config{})
+		}},
+		{"no handler", "h", func(s *Service[int]) error { return s.Consume(sub, nil, consumer.Config{}) }},
+		{"nonsense in the defaults", "consumer.Config.Concurrency", func(s *Service[int]) error {
+			s.cfg.Consumer.Concurrency = -1
+			return s.Consume(sub, handle, consumer.Config{})
+		}},
+		{"a name twice", "consumer.Config.Name", func(s *Service[int]) error {
+			other := consumer.Subscription{Group: "other", Topics: []string{"orders"}}
+			return errors.Join(s.Consume(sub, handle, consumer.Config{}), s.Consume(other, handle, consumer.Config{Name: "billing"}))
+		}},
+		{"a local one of the same name", "consumer.Config.Name", func(s *Service[int]) error {
+			return errors.Join(s.Consume(sub, handle, consumer.Config{}), s.Local("billing", nil, handle, consumer.Config{}))
+		}},
+		{"a local one without name", "name", func(s *Service[int]) error { return s.Local("", nil, handle, consumer.Config{}) }},
+		{"a local one with two names", "consumer.Config.Name", func(s *Service[int]) error {
+			return s.Local("a", nil, handle, consumer.Config{Name: "b"})
+		}},
+		{"a local one without relay", "service.Config.DisableRelay", func(s *Service[int]) error {
+			s.relay = nil
+			return s.Local("a", nil, handle, consumer.Config{})
+		}},
+		{"a destination that is taken", "Destination.Name", func(s *Service[int]) error {
+			s.cfg.Relay.Followers = []relay.Destination{{Name: "local:a", Publisher: newLocal()}}
+			return s.Local("a", nil, handle, consumer.Config{})
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			wantInvalid(t, tt.add(newTestService(t, Config{})), tt.field)
+		})
+	}
+}
+
+// A Local that is refused leaves nothing behind.
+func TestService_LocalRefusedLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := newTestService(t, Config{})
+	s.cfg.Relay.Followers = []relay.Destination{{Name: "local:a", Publisher: newLocal()}}
+	if err := s.Local("a", nil, handle, consumer.Config{}); err == nil {
+		t.Fatal("Local() = nil, want an error")
+	}
+	if len(s.consumers) != 0 || len(s.names) != 0 || len(s.cfg.Relay.Followers) != 1 {
+		t.Errorf("left behind: %d consumers, %d followers", len(s.consumers), len(s.cfg.Relay.Followers)-1)
+	}
+}
+
+func TestService_Run(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		cfg     Config
+		consume bool
+	}{
+		{"outbox and inbox", Config{}, true},
+		{"outbox only", Config{}, false},
+		{"inbox only", Config{DisableRelay: true}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { // fails if a goroutine is left
+				s := newTestService(t, tt.cfg)
+				if tt.consume {
+					sub := consumer.Subscription{Group: "billing", Topics: []string{"orders"}}
+					if err := s.Consume(sub, handle, consumer.Config{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := s.Health(); err == nil {
+					t.Error("Health() = nil before Run")
+				}
+				runThrough(t, s)
+			})
+		})
+	}
+}
+
+// runThrough runs s for a minute and stops it.
+func runThrough(t *testing.T, s *Service[int]) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	<-time.After(time.Minute)
+	if err := s.Health(); err != nil {
+		t.Errorf("Health() = %v while it runs", err)
+	}
+	if err := s.Run(ctx); err == nil {
+		t.Error("a second Run() = nil")
+	}
+	if err := s.Consume(consumer.Subscription{Group: "late", To: "x"}, handle, consumer.Config{}); err == nil {
+		t.Error("Consume() = nil while it runs")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run() = %v", err)
+	}
+}
+
+func TestService_RunAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestService(t, Config{})
+		runThrough(t, s)
+		runThrough(t, s)
+	})
+}
+
+// A store that does not answer stops the relay's work, and nothing else.
+func TestService_OnePartFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		broker := newSilentBroker()
+		s, err := New[int](&emptyStore{renewErr: errors.New("down")}, broker, Config{Source: "test", Observer: nothing{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Consume(consumer.Subscription{Group: "billing", To: "x"}, handle, consumer.Config{}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		if group := <-broker.subscribed; group != "billing" {
+			t.Errorf("subscribed %q", group)
+		}
+		time.Sleep(time.Minute)
+		if err := s.Health(); err == nil || !strings.Contains(err.Error(), "lease") || strings.Contains(err.Error(), "billing") {
+			t.Errorf("Health() = %v, want an error of the lease only", err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+	})
+}
+
+func TestConfig_ConsumerDefaults(t *testing.T) {
+	t.Parallel()
+	cfg := Config{
+		Observer: nothing{},
+		Consumer: consumer.Config{
+			Name: "default", Concurrency: 2, Prefetch: 20, Order: consumer.OrderByKey, HandlerTimeout: time.Second,
+			RequeueInterval: time.Minute, ShutdownGrace: time.Hour, DisableDeadLetters: true,
+			Retry: waybill.RetryPolicy{MaxRetries: 9},
+		},
+	}
+	got := cfg.consumer(consumer.Config{Name: "billing", Concurrency: 5})
+	if got.Name != "billing" || got.Concurrency != 5 {
+		t.Errorf("own values were overwritten: %+v", got)
+	}
+	if got.Prefetch != 20 || got.Order != consumer.OrderByKey || got.HandlerTimeout != time.Second || got.RequeueInterval != time.Minute ||
+		got.ShutdownGrace != time.Hour || !got.DisableDeadLetters || got.Retry.MaxRetries != 9 || got.Observer != (nothing{}) {
+		t.Errorf("defaults were not taken: %+v", got)
+	}
+}
