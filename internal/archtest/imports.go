@@ -13,6 +13,7 @@ const (
 	leaf     group = "leaf"     // internal helpers that know the root only
 	role     group = "role"     // outbox, relay, inbox, consumer, deadletter, schedule
 	compound group = "compound" // saga, service
+	shared   group = "shared"   // what several adapters have in common
 	adapter  group = "adapter"  // stores, brokers, and what else stands on the roles
 	suite    group = "suite"    // the suites that adapters are tested with
 	settings group = "settings" // internal/config
@@ -52,6 +53,7 @@ var groups = []struct {
 	{"internal/config", settings},
 	{"internal/conformance", harness},
 	{"internal/e2e", harness},
+	{"internal/settleplan", shared},
 	{"internal/*", leaf},
 	{"cmd/*", command},
 	{"examples/*", example},
@@ -64,7 +66,8 @@ var mayImport = map[group][]group{
 	leaf:     {root},
 	role:     {root, leaf},
 	compound: {root, leaf, role},
-	adapter:  {root, leaf, role, compound},
+	shared:   {root, leaf, role},
+	adapter:  {root, leaf, role, compound, shared},
 	suite:    {root, role},
 	settings: {root},
 	cli:      {root, leaf, role, compound, adapter, settings},

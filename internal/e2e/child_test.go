@@ -75,7 +75,7 @@ func runChild(settings string) int {
 func (c child) halt(point string) {
 	if c.Halt == point {
 		fmt.Println(point)
-		time.Sleep(2 * childLease.LeaseTTL)
+		<-time.After(2 * childLease.LeaseTTL)
 	}
 }
 
