@@ -604,6 +604,10 @@ func TestStatementBudget(t *testing.T) {
 	for batch := range 9 {
 		w.enqueue(t, numbered(fmt.Sprintf("b%d-", batch), "orders", 100)...)
 	}
+	// The first claim of a store asks once how sessions are set up.
+	if _, err := store.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: []relay.Lane{{}}, Limit: 1}); err != nil {
+		t.Fatal(err)
+	}
 	relaySource := &countingSource{Source: store, counter: counter}
 	pub := &recorder{}
 	r, err := relay.New(relaySource, pub, quick(relay.Config{Parallelism: 1, Observer: quiet}))

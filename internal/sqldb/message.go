@@ -23,10 +23,10 @@ type MessageRow struct {
 	payloadText  sql.NullString
 	payloadBytes []byte
 	headers      sql.NullString
-	time         sql.NullTime
-	deliverAt    sql.NullTime
-	expiresAt    sql.NullTime
-	EnqueuedAt   time.Time
+	time         Time
+	deliverAt    Time
+	expiresAt    Time
+	enqueuedAt   Time
 }
 
 // Dest returns what to scan [MessageColumns] into.
@@ -35,7 +35,7 @@ func (r *MessageRow) Dest() []any {
 		&r.m.ID, &r.topic, &r.direct, &r.m.Key, &r.m.Type, &r.m.Source, &r.m.Tenant, &r.m.Subject,
 		&r.payloadText, &r.payloadBytes, &r.m.ContentType, &r.m.DataSchema, &r.headers,
 		&r.m.CorrelationID, &r.m.CausationID, &r.m.IdempotencyKey, &r.m.TraceParent, &r.m.TraceState,
-		&r.time, &r.deliverAt, &r.expiresAt, &r.EnqueuedAt,
+		&r.time, &r.deliverAt, &r.expiresAt, &r.enqueuedAt,
 	}
 }
 
@@ -53,12 +53,10 @@ func (r *MessageRow) Message() (waybill.Message, error) {
 	if m.Payload == nil {
 		m.Payload = []byte(r.payloadText.String)
 	}
-	m.Time = r.EnqueuedAt.UTC()
-	if r.time.Valid {
-		m.Time = r.time.Time.UTC()
+	m.Time, m.DeliverAt, m.ExpiresAt = r.time.UTC(), r.deliverAt.UTC(), r.expiresAt.UTC()
+	if m.Time.IsZero() {
+		m.Time = r.enqueuedAt.UTC()
 	}
-	m.DeliverAt = r.deliverAt.Time.UTC()
-	m.ExpiresAt = r.expiresAt.Time.UTC()
 	err := decodeHeaders(r.headers, &m.Headers)
 	m.Complete()
 	m.ID = r.m.ID // never one made up: it would be another one each time the row is read

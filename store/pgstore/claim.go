@@ -58,45 +58,52 @@ SELECT o.lane, o.position, '' AS destination, 0 AS attempts, 0 AS life,
  LIMIT $3`
 
 // ClaimMessages implements [relay.Source] with two statements.
-func (s *Store[Tx]) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+func (s *Store[Tx]) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (claims []relay.Claim, err error) {
 	if len(req.Lanes) == 0 {
 		return []relay.Claim{}, nil
 	}
-	epochs := make(map[int]relay.Lane, len(req.Lanes))
-	numbers := make([]int, len(req.Lanes))
-	for i, l := range req.Lanes {
-		numbers[i] = l.Number
-		epochs[l.Number] = l
+	err = s.readCommitted(ctx, func(conn sqldb.Conn) (err error) {
+		claims, err = s.claim(ctx, conn, req)
+		return err
+	})
+	if err == nil {
+		err = s.marks.advance(ctx, s.openWriters)
 	}
-	scan := func(r sqldb.Rows) (relay.Claim, error) { return scanClaim(r, epochs) }
-
-	paused := append([]string{}, req.Paused...)
-	rows, err := s.db.Query(ctx, s.sql.claimWaiting, numbers, req.Limit, paused)
-	waiting, err := sqldb.Collect(rows, err, scan)
-	if err != nil {
-		return nil, classify(fmt.Errorf("claim waiting messages: %w", err))
-	}
-	for i := range waiting {
-		waiting[i].Waiting = true
-	}
-	if len(waiting) == req.Limit {
-		return waiting, nil
-	}
-	ready, err := s.claimReady(ctx, req.Lanes, numbers, req.Limit-len(waiting), scan)
 	if err != nil {
 		return nil, classify(fmt.Errorf("claim messages: %w", err))
 	}
-	return append(waiting, ready...), nil
+	return claims, nil
 }
 
-func (s *Store[Tx]) claimReady(ctx context.Context, lanes []relay.Lane, numbers []int, limit int, scan func(sqldb.Rows) (relay.Claim, error)) ([]relay.Claim, error) {
-	rows, err := s.db.Query(ctx, s.sql.claimReady, numbers, s.marks.of(lanes), limit)
+func (s *Store[Tx]) claim(ctx context.Context, conn sqldb.Conn, req relay.ClaimRequest) ([]relay.Claim, error) {
+	lanes := make(map[int]relay.Lane, len(req.Lanes))
+	numbers := make([]int, len(req.Lanes))
+	for i, l := range req.Lanes {
+		numbers[i] = l.Number
+		lanes[l.Number] = l
+	}
+	scan := func(r sqldb.Rows) (relay.Claim, error) { return scanClaim(r, lanes) }
+
+	rows, err := conn.Query(ctx, s.sql.claimWaiting, numbers, req.Limit, append([]string{}, req.Paused...))
+	waiting, err := sqldb.Collect(rows, err, scan)
+	if err != nil || len(waiting) == req.Limit {
+		return asWaiting(waiting), err
+	}
+	limit := req.Limit - len(waiting)
+	rows, err = conn.Query(ctx, s.sql.claimReady, numbers, s.marks.of(req.Lanes), limit)
 	ready, err := sqldb.Collect(rows, err, scan)
 	if err != nil {
 		return nil, err
 	}
-	s.marks.claimed(lanes, ready, limit)
-	return ready, s.marks.advance(ctx, s.openWriters)
+	s.marks.claimed(req.Lanes, ready, limit)
+	return append(asWaiting(waiting), ready...), nil
+}
+
+func asWaiting(claims []relay.Claim) []relay.Claim {
+	for i := range claims {
+		claims[i].Waiting = true
+	}
+	return claims
 }
 
 func scanClaim(r sqldb.Rows, lanes map[int]relay.Lane) (relay.Claim, error) {

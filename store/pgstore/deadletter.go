@@ -49,8 +49,8 @@ WITH d AS (
        AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = d.id AND w.destination = d.destination)
     RETURNING *
 )
-INSERT INTO {outbox_waiting} (lane, position, {message}, destination, life, due_at)
-SELECT d.lane, d.position, {d.message}, d.destination, d.life + 1,
+INSERT INTO {outbox_waiting} (lane, position, {message}, destination, life, letter, due_at)
+SELECT d.lane, d.position, {d.message}, d.destination, d.life + 1, d.number,
        CASE WHEN d.key <> '' AND EXISTS (
                 SELECT 1 FROM {outbox_waiting} w
                  WHERE w.topic = d.topic AND w.key = d.key AND w.key <> '' AND w.destination = d.destination AND w.position < d.position)
@@ -61,7 +61,12 @@ SELECT d.lane, d.position, {d.message}, d.destination, d.life + 1,
 UPDATE {dead_letters} SET requeued_at = {clock}(), life = life + 1
  WHERE number = $1 AND origin = 'consumer' AND requeued_at IS NULL AND message_key <> ''`
 
-	letterStateSQL = `SELECT origin || CASE WHEN message_key = '' THEN '' ELSE ' keyed' END FROM {dead_letters} WHERE number = $1`
+	// letterStateSQL says why nothing was requeued. It is asked so rarely that the waiting
+	// rows need no index for it.
+	letterStateSQL = `
+SELECT origin || CASE WHEN message_key = '' THEN '' ELSE ' keyed' END FROM {dead_letters} WHERE number = $1
+UNION ALL
+SELECT 'requeued' FROM {outbox_waiting} WHERE letter = $1 LIMIT 1`
 )
 
 // RequeueDeadLetter implements [deadletter.Store].
@@ -84,7 +89,7 @@ func (s *Store[Tx]) RequeueDeadLetter(ctx context.Context, number int64) (bool, 
 	case !found:
 		return false, fmt.Errorf("dead letter %d: %w", number, waybill.ErrNotFound)
 	case state == string(deadletter.FromConsumer):
-		return false, waybill.PermanentError(waybill.ReasonNoID, fmt.Errorf("dead letter %d has no message id; it cannot be run again safely", number))
+		return false, waybill.PermanentError(waybill.ReasonNoID, fmt.Errorf("dead letter %d has no inbox key: its message has no id, or another one was processed under it; it cannot be run again safely", number))
 	}
 	return false, nil
 }

@@ -142,7 +142,7 @@ func (s *Store[Tx]) Transact(ctx context.Context, fn func(ctx context.Context, t
 	err = sqldb.InTx(ctx, s.db, func(tx Tx) error {
 		msgs, err := fn(ctx, tx)
 		if err != nil {
-			return err
+			return fromCaller(err)
 		}
 		isNew, err = s.enqueue(ctx, s.db.On(tx), msgs, unique)
 		return err

@@ -112,7 +112,7 @@ func (s *Store[Tx]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(c
 				return fmt.Errorf("clear attempts: %w", err)
 			}
 		}
-		return fn(ctx, tx)
+		return fromCaller(fn(ctx, tx))
 	})
 	if err == nil && outcome == inbox.Processed {
 		s.WakeRelay() // the handler may have enqueued
@@ -220,7 +220,7 @@ func (s *Store[Tx]) RunRequeued(ctx context.Context, consumer string, fn func(ct
 		if _, err := conn.Exec(ctx, s.sql.revive, keyArgs(letter.key)...); err != nil {
 			return err
 		}
-		return fn(ctx, tx, &letter.message)
+		return fromCaller(fn(ctx, tx, &letter.message))
 	})
 	if err == nil {
 		s.WakeRelay()

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -36,9 +37,12 @@ UPDATE {relay_lanes} SET owner = $1, epoch = epoch + 1, since = {clock}()
                  LIMIT greatest(0, (SELECT ceil(count(*)::numeric / greatest(1, (SELECT count(*) FROM {relays}))) FROM {relay_lanes})
                                  - (SELECT count(*) FROM {relay_lanes} WHERE owner = $1))::bigint)`
 
+	// lanesSQL returns the share beside each lane, and once for a node without lanes.
 	lanesSQL = `
-SELECT lane, epoch, (SELECT ceil(count(*)::numeric / greatest(1, (SELECT count(*) FROM {relays}))) FROM {relay_lanes})::int AS share
-  FROM {relay_lanes} WHERE owner = $1 ORDER BY lane`
+SELECT l.lane, l.epoch, s.share
+  FROM (SELECT ceil(count(*)::numeric / greatest(1, (SELECT count(*) FROM {relays})))::int AS share FROM {relay_lanes}) s
+  LEFT JOIN {relay_lanes} l ON l.owner = $1
+ ORDER BY l.lane`
 
 	leaveLanesSQL = `UPDATE {relay_lanes} SET owner = NULL, since = NULL WHERE owner = $1`
 	leaveSQL      = `DELETE FROM {relays} WHERE node = $1`
@@ -89,13 +93,16 @@ func (s *Store[Tx]) renew(ctx context.Context, conn sqldb.Conn, req relay.LeaseR
 }
 
 func (s *Store[Tx]) readLease(ctx context.Context, conn sqldb.Conn, node string) (relay.Lease, error) {
-	var lease relay.Lease
+	lease := relay.Lease{Lanes: []relay.Lane{}}
 	rows, err := conn.Query(ctx, s.sql.lanes, node)
-	lanes, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (l relay.Lane, err error) {
-		err = r.Scan(&l.Number, &l.Epoch, &lease.Share)
-		return l, err
+	_, err = sqldb.Collect(rows, err, func(r sqldb.Rows) (struct{}, error) {
+		var number, epoch sql.NullInt64
+		err := r.Scan(&number, &epoch, &lease.Share)
+		if number.Valid {
+			lease.Lanes = append(lease.Lanes, relay.Lane{Number: int(number.Int64), Epoch: epoch.Int64})
+		}
+		return struct{}{}, err
 	})
-	lease.Lanes = lanes
 	return lease, err
 }
 

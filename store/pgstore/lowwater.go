@@ -17,7 +17,7 @@ const openWritersSQL = `
 SELECT DISTINCT virtualtransaction
   FROM pg_locks
  WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted
-   AND relation = '{outbox}'::regclass
+   AND relation = $1::text::regclass
    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
 const (
@@ -171,6 +171,6 @@ func (w *lowWater) look(candidates map[int]int64, open []string) {
 }
 
 func (s *Store[Tx]) openWriters(ctx context.Context) ([]string, error) {
-	rows, err := s.db.Query(ctx, s.sql.openWriters)
+	rows, err := s.db.Query(ctx, s.sql.openWriters, s.names.render("{outbox}"))
 	return sqldb.Collect(rows, err, sqldb.Scan[string])
 }

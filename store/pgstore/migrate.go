@@ -68,21 +68,20 @@ const (
 	// lockMigrationSQL keeps other migrations of the database out until the transaction ends.
 	lockMigrationSQL = `SELECT pg_advisory_xact_lock(hashtext('waybill migrate'))`
 
+	createSchemaSQL   = `CREATE SCHEMA IF NOT EXISTS {schema}`
 	createVersionsSQL = `
-CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE TABLE IF NOT EXISTS {schema_versions} (
     version    integer PRIMARY KEY,
     name       text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-`
+)`
 	readVersionSQL = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
 	addVersionSQL  = `INSERT INTO {schema_versions} (version, name) VALUES ($1, $2)`
 )
 
 func (s *Store[Tx]) lockVersion(ctx context.Context, conn sqldb.Conn) (int, error) {
-	for _, stmt := range append([]string{lockMigrationSQL}, migrate.Split(s.names.render(createVersionsSQL))...) {
-		if _, err := conn.Exec(ctx, stmt); err != nil {
+	for _, stmt := range []string{lockMigrationSQL, createSchemaSQL, createVersionsSQL} {
+		if _, err := conn.Exec(ctx, s.names.render(stmt)); err != nil {
 			return 0, err
 		}
 	}
@@ -92,7 +91,7 @@ func (s *Store[Tx]) lockVersion(ctx context.Context, conn sqldb.Conn) (int, erro
 }
 
 func (s *Store[Tx]) applyUp(ctx context.Context, conn sqldb.Conn, m Migration) error {
-	for _, stmt := range migrate.Split(m.Up) {
+	for _, stmt := range m.Statements() {
 		if _, err := conn.Exec(ctx, stmt); err != nil {
 			return fmt.Errorf("%s: %w", m.Name, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -92,13 +93,20 @@ WITH m AS (` + deleteWaitingSQL + ` RETURNING w.*)
 INSERT INTO {outbox_archive} (published_at, lane, position, destination, attempts, life, {message})
 SELECT {clock}(), m.lane, m.position, m.destination, m.attempts, m.life, {m.message} FROM m`
 
+	// retrySQL comes after the statements that take rows away: what is left before a row of
+	// its unit keeps it waiting behind.
 	retrySQL = `
 UPDATE {outbox_waiting} w
-   SET due_at = {clock}() + i.after_ms * interval '1 millisecond', attempts = i.attempts, life = i.life, error = i.error,
+   SET due_at = CASE WHEN i.behind OR (w.key <> '' AND EXISTS (
+                SELECT 1 FROM {outbox_waiting} e
+                 WHERE e.topic = w.topic AND e.key = w.key AND e.key <> '' AND e.destination = w.destination AND e.position < w.position))
+            THEN NULL ELSE {clock}() + i.after_ms * interval '1 millisecond' END,
+       attempts = i.attempts, life = i.life, error = CASE WHEN i.behind AND i.error = '' THEN w.error ELSE i.error END,
        first_failed_at = CASE WHEN i.attempts > 0 THEN coalesce(w.first_failed_at, {clock}()) END
-  FROM unnest($1::bigint[], $2::text[], $3::float8[], $4::int[], $5::int[], $6::text[])
-       AS i(position, destination, after_ms, attempts, life, error)
- WHERE w.position = i.position AND w.destination = i.destination`
+  FROM unnest($1::bigint[], $2::text[], $3::boolean[], $4::float8[], $5::int[], $6::int[], $7::text[])
+       AS i(position, destination, behind, after_ms, attempts, life, error)
+ WHERE w.position = i.position AND w.destination = i.destination
+   AND NOT (i.behind AND i.error = '' AND w.due_at IS NULL) -- is behind already`
 
 	burySQL = `
 WITH m AS (
@@ -129,52 +137,56 @@ UPDATE {outbox_waiting} w SET due_at = {clock}()
                       WHERE e.topic = k.topic AND e.key = k.key AND e.key <> '' AND e.destination = k.destination)`
 
 // releaseScheduledSQL moves due rows into the outbox, id kept. One whose id is on its way
-// already becomes a dead letter: it must neither clog nor vanish. Several relays share the
-// work by skipping each other's rows.
+// already, or is released by this statement too, becomes a dead letter: it must neither clog
+// nor vanish. Several relays share the work by skipping each other's rows.
 const releaseScheduledSQL = `
-WITH s AS (
+WITH gone AS (
     DELETE FROM {scheduled}
      WHERE position IN (SELECT position FROM {scheduled} WHERE due_at <= (SELECT {clock}())
                          ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED)
     RETURNING *
+), s AS (
+    SELECT *, row_number() OVER (PARTITION BY id ORDER BY due_at, position) AS nth FROM gone
 ), added AS (
     INSERT INTO {outbox} ({message})
     SELECT {s.message} FROM s
-     WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.id)
+     WHERE s.nth = 1 AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.id)
      ORDER BY s.due_at, s.position
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, deliver_at
+    RETURNING id
 ), refused AS (
     INSERT INTO {dead_letters} (origin, lane, position, {message}, reason, error, attempts, first_failed_at, last_failed_at)
     SELECT 'relay', s.lane, s.position, {s.message}, 'duplicate_id', 'a message with this id was on its way when this one was due', 0, {clock}(), {clock}()
-      FROM s WHERE s.id NOT IN (SELECT id FROM added)
+      FROM s WHERE s.nth > 1 OR s.id NOT IN (SELECT id FROM added)
 )
 SELECT count(*) FROM s`
 
 // SettleMessages implements [relay.Source]. A batch that was published as a whole takes one
 // statement, everything else a transaction.
 func (s *Store[Tx]) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
-	p := planSettle(req.Settlements)
-	if p.onlyPublished() {
-		held, err := s.settlePublished(ctx, s.db, req, p.published)
-		return lost(req.Settlements, held), classify(err)
-	}
 	var held []int
-	err := sqldb.InTx(ctx, s.db, func(tx Tx) (err error) {
-		held, err = s.settleMixed(ctx, s.db.On(tx), req)
-		return err
-	})
+	var err error
+	if p := settleplan.New(req.Settlements); p.OnlyPublished() {
+		err = s.readCommitted(ctx, func(conn sqldb.Conn) (err error) {
+			held, err = s.settlePublished(ctx, conn, req, req.Settlements)
+			return err
+		})
+	} else {
+		err = sqldb.InTx(ctx, s.db, func(tx Tx) (err error) {
+			held, err = s.settleMixed(ctx, s.db.On(tx), req)
+			return err
+		})
+	}
 	if err != nil {
 		return nil, classify(fmt.Errorf("settle %d messages: %w", len(req.Settlements), err))
 	}
-	return lost(req.Settlements, held), nil
+	return settleplan.Lost(req.Settlements, held), nil
 }
 
+// settlePublished writes down what came straight from the outbox and is published.
 func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req relay.SettleRequest, list []relay.Settlement) ([]int, error) {
-	lanes, epochs, positions := make([]int, len(list)), make([]int64, len(list)), make([]int64, len(list))
-	for i, st := range list {
-		lanes[i], epochs[i], positions[i] = st.Claim.Lane.Number, st.Claim.Lane.Epoch, st.Claim.Position
-	}
+	lanes, epochs := lanesOf(list)
+	positions := column(list, func(st relay.Settlement) int64 { return st.Claim.Position })
 	stmt := s.sql.settleDelete
 	if req.Archive {
 		stmt = s.sql.settleArchive
@@ -187,26 +199,26 @@ func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req re
 	return held, nil
 }
 
+func lanesOf(list []relay.Settlement) (numbers []int, epochs []int64) {
+	return column(list, func(st relay.Settlement) int { return st.Claim.Lane.Number }),
+		column(list, func(st relay.Settlement) int64 { return st.Claim.Lane.Epoch })
+}
+
 // settleMixed writes down what is in the lanes that are still ours, which it locks first.
 func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req relay.SettleRequest) ([]int, error) {
-	var lanes []int
-	var epochs []int64
-	for _, st := range req.Settlements {
-		lanes = append(lanes, st.Claim.Lane.Number)
-		epochs = append(epochs, st.Claim.Lane.Epoch)
-	}
+	lanes, epochs := lanesOf(req.Settlements)
 	rows, err := conn.Query(ctx, s.sql.fence, req.Node, lanes, epochs)
 	held, err := sqldb.Collect(rows, err, sqldb.Scan[int])
 	if err != nil {
 		return nil, fmt.Errorf("fence: %w", err)
 	}
-	p := planSettle(keep(req.Settlements, held))
-	if len(p.published) > 0 {
-		if _, err := s.settlePublished(ctx, conn, req, p.published); err != nil {
+	p := settleplan.New(settleplan.Keep(req.Settlements, held))
+	if len(p.Published) > 0 {
+		if _, err := s.settlePublished(ctx, conn, req, p.Published); err != nil {
 			return nil, err
 		}
 	}
-	for _, step := range p.steps(&s.sql, req.Archive) {
+	for _, step := range s.sql.steps(p, req.Archive) {
 		if step.rows == 0 {
 			continue
 		}
@@ -215,37 +227,6 @@ func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req relay.
 		}
 	}
 	return held, nil
-}
-
-// keep returns the settlements of the lanes that are still held.
-func keep(list []relay.Settlement, held []int) []relay.Settlement {
-	set := make(map[int]bool, len(held))
-	for _, n := range held {
-		set[n] = true
-	}
-	kept := make([]relay.Settlement, 0, len(list))
-	for _, st := range list {
-		if set[st.Claim.Lane.Number] {
-			kept = append(kept, st)
-		}
-	}
-	return kept
-}
-
-// lost returns the lanes of the settlements that are not held any more.
-func lost(list []relay.Settlement, held []int) []int {
-	set := make(map[int]bool, len(held))
-	for _, n := range held {
-		set[n] = true
-	}
-	var gone []int
-	for _, st := range list {
-		if n := st.Claim.Lane.Number; !set[n] {
-			gone = append(gone, n)
-			set[n] = true
-		}
-	}
-	return gone
 }
 
 // ReleaseScheduled implements [relay.Source].

@@ -46,6 +46,7 @@ type Store[Tx any] struct {
 	migrations []migrate.Migration
 	wake       wakeup.Signaller
 	marks      *lowWater
+	isolation  isolation
 }
 
 var (

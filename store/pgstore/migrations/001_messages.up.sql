@@ -43,7 +43,10 @@ CREATE TABLE {outbox} (
     enqueued_at     timestamptz NOT NULL DEFAULT {clock}(),
     PRIMARY KEY (lane, position),
     UNIQUE (id),
-    CHECK (payload IS NULL OR payload_bytes IS NULL)
+    -- What no reader could make good: the rest of the limits is judged by the relay.
+    CONSTRAINT outbox_one_payload CHECK (payload IS NULL OR payload_bytes IS NULL),
+    CONSTRAINT outbox_lengths CHECK (id <> '' AND octet_length(id) <= 255 AND octet_length(topic) <= 249 AND octet_length(key) <= 255),
+    CONSTRAINT outbox_finite_times CHECK (isfinite(time) AND isfinite(deliver_at) AND isfinite(expires_at) AND isfinite(enqueued_at))
 ) WITH (
     -- The table empties all the time: vacuum by a count of dead rows, not by a share of
     -- however many rows there happen to be.
@@ -63,6 +66,7 @@ CREATE TABLE {outbox_waiting} (
     life            integer NOT NULL DEFAULT 0,
     error           text NOT NULL DEFAULT '',
     first_failed_at timestamptz,
+    letter          bigint, -- the dead letter that it was requeued from
     PRIMARY KEY (position, destination),
     UNIQUE (id, destination)
 );

@@ -1,0 +1,60 @@
+package conformance
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill/store/memstore"
+	"github.com/waybill-go/waybill/store/storetest"
+)
+
+// memStore is a store with its clock.
+type memStore struct {
+	*memstore.Store
+	mu     sync.Mutex
+	offset time.Duration
+}
+
+func (s *memStore) now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Add(s.offset)
+}
+
+func TestMemStore(t *testing.T) {
+	storetest.Run(t, storetest.Harness[*memstore.Tx]{
+		Features: storetest.Features{Lanes: 64},
+		Open: func(*testing.T) storetest.Store[*memstore.Tx] {
+			s := &memStore{}
+			s.Store = memstore.New(memstore.WithClock(s.now))
+			return s
+		},
+		Begin: func(t *testing.T, s storetest.Store[*memstore.Tx]) *memstore.Tx {
+			tx, err := s.(*memStore).Begin(context.Background())
+			must(t, err)
+			return tx
+		},
+		Commit:   func(_ *testing.T, tx *memstore.Tx) { tx.Commit() },
+		Rollback: func(_ *testing.T, tx *memstore.Tx) { tx.Rollback() },
+		Effect: func(_ context.Context, _ storetest.Store[*memstore.Tx], tx *memstore.Tx, name string) error {
+			n, _ := tx.Get(name).(int)
+			tx.Set(name, n+1)
+			return nil
+		},
+		Effects: func(_ *testing.T, s storetest.Store[*memstore.Tx], name string) int {
+			n, _ := s.(*memStore).Value(name).(int)
+			return n
+		},
+		Advance: func(_ *testing.T, s storetest.Store[*memstore.Tx], d time.Duration) {
+			m := s.(*memStore)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.offset += d
+		},
+		InsertRaw: func(s storetest.Store[*memstore.Tx], raw storetest.Raw) error {
+			return s.(*memStore).InsertRaw(raw.Topic, raw.Key, raw.Headers, raw.Payload)
+		},
+	})
+}

@@ -1,0 +1,255 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/storetest"
+)
+
+func TestPostgresStore(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		params map[string]string // of each session
+		cfg    pgstore.Config    // Schema gets a number behind it
+		sql    bool              // through database/sql
+	}{
+		{name: "pgx"},
+		{name: "sql", sql: true},
+		{name: "time zone", params: map[string]string{"TimeZone": "Asia/Tokyo"}, sql: true},
+		{name: "serializable", params: map[string]string{"default_transaction_isolation": "serializable"}},
+		{name: "repeatable read", params: map[string]string{"default_transaction_isolation": "repeatable read"}},
+		{name: "odd names", cfg: pgstore.Config{Schema: `way-bill"x`, TablePrefix: `My "pre'fix %`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := newPostgres(t, tc.params, tc.cfg)
+			if tc.sql {
+				storetest.Run(t, p.sqlHarness())
+			} else {
+				storetest.Run(t, p.pgxHarness())
+			}
+		})
+	}
+}
+
+func postgresURL() string {
+	if u := os.Getenv("POSTGRES_URL"); u != "" {
+		return u
+	}
+	return "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
+}
+
+// postgres is a pool for one run of the suite. Each test has a schema of its own.
+type postgres struct {
+	pool *pgxpool.Pool
+	db   *sql.DB // on the pool
+	cfg  pgstore.Config
+	free chan pgstore.Config // schemas, empty
+}
+
+func newPostgres(t *testing.T, params map[string]string, cfg pgstore.Config) *postgres {
+	t.Helper()
+	u, err := url.Parse(postgresURL())
+	must(t, err)
+	q := u.Query()
+	q.Set("pool_max_conns", "12")
+	q.Set("synchronous_commit", "off") // a crash of the server is another test's story
+	for name, value := range params {
+		q.Set(name, value)
+	}
+	u.RawQuery = q.Encode()
+	pool, err := pgxpool.New(context.Background(), u.String())
+	if err == nil {
+		err = pool.Ping(context.Background())
+	}
+	if err != nil {
+		t.Fatalf("PostgreSQL does not answer (%v); start it with: make services", err)
+	}
+	t.Cleanup(pool.Close)
+	db := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { db.Close() })
+	p := &postgres{pool: pool, db: db, cfg: cfg, free: make(chan pgstore.Config, 1000)}
+	t.Cleanup(func() {
+		for len(p.free) > 0 {
+			p.drop(t, <-p.free)
+		}
+	})
+	return p
+}
+
+// postgresStore is a store with its schema.
+type postgresStore[Tx any] struct {
+	*pgstore.Store[Tx]
+	cfg     pgstore.Config
+	advance time.Duration
+}
+
+func (s *postgresStore[Tx]) table(name string) string { return tableOf(s.cfg, name) }
+
+func (s *postgresStore[Tx]) effectSQL() string {
+	return "INSERT INTO " + s.table("effects") + " (name) VALUES ($1)"
+}
+
+// schema returns a schema for one test. It is used again by the next one, because emptying
+// it takes a tenth of the time of making it; after a failure it is dropped.
+func (p *postgres) schema(t *testing.T) pgstore.Config {
+	t.Helper()
+	var cfg pgstore.Config
+	select {
+	case cfg = <-p.free:
+	default:
+		cfg = p.newSchema(t)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			p.drop(t, cfg)
+			return
+		}
+		_, err := p.pool.Exec(context.Background(), wipeSQL(cfg))
+		must(t, err)
+		p.free <- cfg
+	})
+	return cfg
+}
+
+func (p *postgres) newSchema(t *testing.T) pgstore.Config {
+	t.Helper()
+	cfg := p.cfg
+	if cfg.Schema == "" {
+		cfg.Schema = "t"
+	}
+	cfg.Schema += "_" + strings.ReplaceAll(waybill.NewID(), "-", "")[12:]
+	store, err := pgstore.New(p.pool, cfg)
+	must(t, err)
+	_, err = store.Migrate(context.Background(), pgstore.MigrateOptions{Source: "raw"})
+	must(t, err)
+	_, err = p.pool.Exec(context.Background(), "CREATE TABLE "+tableOf(cfg, "effects")+" (name text)")
+	must(t, err)
+	return cfg
+}
+
+func (p *postgres) drop(t *testing.T, cfg pgstore.Config) {
+	stmt := "DROP SCHEMA IF EXISTS " + pgx.Identifier{cfg.Schema}.Sanitize() + " CASCADE"
+	if _, err := p.pool.Exec(context.Background(), stmt); err != nil {
+		t.Errorf("clean up: %v", err)
+	}
+}
+
+func tableOf(cfg pgstore.Config, name string) string {
+	return pgx.Identifier{cfg.Schema, cfg.TablePrefix + name}.Sanitize()
+}
+
+// wipeSQL empties a schema and sets its clock right.
+func wipeSQL(cfg pgstore.Config) string {
+	var b strings.Builder
+	for _, name := range []string{
+		"outbox", "outbox_waiting", "outbox_archive", "outbox_ids", "scheduled", "dead_letters",
+		"inbox", "consumer_attempts", "relays", "effects",
+	} {
+		fmt.Fprintf(&b, "DELETE FROM %s;\n", tableOf(cfg, name))
+	}
+	fmt.Fprintf(&b, "UPDATE %s SET owner = NULL, since = NULL, epoch = 0;\n", tableOf(cfg, "relay_lanes"))
+	return b.String() + clockSQL(cfg, 0)
+}
+
+func clockSQL(cfg pgstore.Config, offset time.Duration) string {
+	return fmt.Sprintf(`CREATE OR REPLACE FUNCTION %s() RETURNS timestamptz LANGUAGE sql VOLATILE
+		AS 'SELECT clock_timestamp() + interval ''%d microseconds'''`, tableOf(cfg, "clock"), offset.Microseconds())
+}
+
+// postgresHarness holds what does not depend on the kind of transaction.
+func postgresHarness[Tx any](p *postgres, open func(cfg pgstore.Config) (*pgstore.Store[Tx], error)) storetest.Harness[Tx] {
+	own := func(s storetest.Store[Tx]) *postgresStore[Tx] { return s.(*postgresStore[Tx]) }
+	return storetest.Harness[Tx]{
+		Features: storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true},
+		Open: func(t *testing.T) storetest.Store[Tx] {
+			cfg := p.schema(t)
+			store, err := open(cfg)
+			must(t, err)
+			return &postgresStore[Tx]{Store: store, cfg: cfg}
+		},
+		Reopen: func(t *testing.T, s storetest.Store[Tx]) storetest.Store[Tx] {
+			store, err := open(own(s).cfg)
+			must(t, err)
+			return &postgresStore[Tx]{Store: store, cfg: own(s).cfg, advance: own(s).advance}
+		},
+		Effects: func(t *testing.T, s storetest.Store[Tx], name string) (n int) {
+			t.Helper()
+			row := p.pool.QueryRow(context.Background(), "SELECT count(*) FROM "+own(s).table("effects")+" WHERE name = $1", name)
+			must(t, row.Scan(&n))
+			return n
+		},
+		Advance: func(t *testing.T, s storetest.Store[Tx], d time.Duration) {
+			t.Helper()
+			own(s).advance += d
+			_, err := p.pool.Exec(context.Background(), clockSQL(own(s).cfg, own(s).advance))
+			must(t, err)
+		},
+		InsertRaw: func(s storetest.Store[Tx], raw storetest.Raw) error {
+			stmt, args := "INSERT INTO "+own(s).table("outbox")+" (topic, payload, key, headers) VALUES ($1, $2, $3, $4::text::jsonb)",
+				[]any{raw.Topic, raw.Payload, raw.Key, raw.Headers}
+			if raw.Headers == "" && raw.Key == "" {
+				stmt, args = "INSERT INTO "+own(s).table("outbox")+" (topic, payload) VALUES ($1, $2)", args[:2]
+			}
+			_, err := p.pool.Exec(context.Background(), stmt, args...)
+			return err
+		},
+	}
+}
+
+func (p *postgres) pgxHarness() storetest.Harness[pgx.Tx] {
+	h := postgresHarness(p, func(cfg pgstore.Config) (*pgstore.Store[pgx.Tx], error) { return pgstore.New(p.pool, cfg) })
+	h.Begin = func(t *testing.T, _ storetest.Store[pgx.Tx]) pgx.Tx {
+		t.Helper()
+		tx, err := p.pool.Begin(context.Background())
+		must(t, err)
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // of a test that failed
+		return tx
+	}
+	h.Commit = func(t *testing.T, tx pgx.Tx) { t.Helper(); must(t, tx.Commit(context.Background())) }
+	h.Rollback = func(t *testing.T, tx pgx.Tx) { t.Helper(); must(t, tx.Rollback(context.Background())) }
+	h.Effect = func(ctx context.Context, s storetest.Store[pgx.Tx], tx pgx.Tx, name string) error {
+		_, err := tx.Exec(ctx, s.(*postgresStore[pgx.Tx]).effectSQL(), name)
+		return err
+	}
+	return h
+}
+
+func (p *postgres) sqlHarness() storetest.Harness[*sql.Tx] {
+	h := postgresHarness(p, func(cfg pgstore.Config) (*pgstore.Store[*sql.Tx], error) { return pgstore.NewSQL(p.db, cfg) })
+	h.Begin = func(t *testing.T, _ storetest.Store[*sql.Tx]) *sql.Tx { t.Helper(); return beginSQL(t, p.db) }
+	h.Commit = func(t *testing.T, tx *sql.Tx) { t.Helper(); must(t, tx.Commit()) }
+	h.Rollback = func(t *testing.T, tx *sql.Tx) { t.Helper(); must(t, tx.Rollback()) }
+	h.Effect = func(ctx context.Context, s storetest.Store[*sql.Tx], tx *sql.Tx, name string) error {
+		_, err := tx.ExecContext(ctx, s.(*postgresStore[*sql.Tx]).effectSQL(), name)
+		return err
+	}
+	return h
+}
+
+func beginSQL(t *testing.T, db *sql.DB) *sql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(context.Background(), nil)
+	must(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() }) // of a test that failed
+	return tx
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,217 @@
+// Package settleplan sorts the settlements of a batch by what a store must do with their
+// rows, so that every store settles alike.
+//
+// Whatever is not simply published goes through the waiting rows: it is parked there first,
+// in the same transaction, so that each outcome takes one kind of step only. The steps are
+// to be done in the order of the fields of [Plan].
+package settleplan
+
+import (
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Row is a row of the outbox, or a waiting one, and what becomes of it.
+type Row struct {
+	Lane        int
+	Position    int64
+	Destination string // of the waiting row
+	Follower    string // Follow: the destination of the new row
+
+	Behind         bool // Park, Retry: due when what is before it in its unit has gone
+	After          time.Duration
+	Attempts, Life int
+	Error          string
+	Reason         waybill.Reason
+	Failed         bool
+}
+
+// Unit is what order is kept by.
+type Unit struct{ Topic, Key, Destination string }
+
+// Plan is what to do, step by step.
+type Plan struct {
+	// Published are those whose rows leave the outbox for the archive, and that is all.
+	Published []relay.Settlement
+
+	// Park moves rows from the outbox to the waiting rows. Of several rows for one position
+	// each has another destination. A row of a unit that waits already waits behind it, but
+	// not behind one that is parked only to be taken away: those come last.
+	Park []Row
+
+	// Follow gives a waiting row another row beside it, for Follower, due now unless it has
+	// a key; then Promote decides.
+	Follow []Row
+
+	Done     []Row // waiting rows that are published
+	Bury     []Row // waiting rows that become dead letters
+	Schedule []Row // waiting rows that become scheduled
+
+	// Retry changes waiting rows: when they are due, unless something waits before them in
+	// their unit, and what the last attempt has left. A row that is Behind and brings no
+	// error keeps the one it has.
+	Retry []Row
+
+	// Promote lets the first waiting row of each unit go if it has no due time.
+	Promote []Unit
+}
+
+// New returns the plan for a list of settlements.
+func New(list []relay.Settlement) *Plan {
+	b := builder{promoted: make(map[Unit]bool), first: make(map[Unit]int64)}
+	for i := range list {
+		b.see(&list[i])
+	}
+	for i := range list {
+		b.add(&list[i])
+	}
+	b.Park = append(b.Park, b.leaving...)
+	return &b.Plan
+}
+
+// OnlyPublished reports whether nothing goes through the waiting rows.
+func (p *Plan) OnlyPublished() bool {
+	return len(p.Park)+len(p.Follow)+len(p.Done)+len(p.Bury)+len(p.Schedule)+len(p.Retry)+len(p.Promote) == 0
+}
+
+type builder struct {
+	Plan
+	promoted map[Unit]bool
+	first    map[Unit]int64 // position of the first row of the unit that is to wait
+	leaving  []Row          // parked only to be taken away
+}
+
+func row(st *relay.Settlement) Row {
+	c := st.Claim
+	return Row{
+		Lane: c.Lane.Number, Position: c.Position, Destination: c.Destination,
+		Behind: st.Behind, After: st.After, Attempts: st.Attempts, Life: st.Life,
+		Error: st.Error, Reason: st.Reason, Failed: st.Outcome == relay.Failed,
+	}
+}
+
+func unit(c *relay.Claim, destination string) Unit {
+	return Unit{c.Message.Address(), c.Message.Key, destination}
+}
+
+// see notes which row of each unit is to wait first. Rows of one unit that are parked by
+// one statement do not see each other.
+func (b *builder) see(st *relay.Settlement) {
+	c := st.Claim
+	if st.Outcome != relay.Wait || c.Message.Key == "" {
+		return
+	}
+	u := unit(c, c.Destination)
+	if first, ok := b.first[u]; !ok || c.Position < first {
+		b.first[u] = c.Position
+	}
+}
+
+func (b *builder) add(st *relay.Settlement) {
+	c := st.Claim
+	if st.Outcome == relay.Published && !c.Waiting && len(st.Destinations) == 0 {
+		b.Published = append(b.Published, *st)
+		return
+	}
+	r := row(st)
+	b.promote(c, c.Destination)
+	if !c.Waiting {
+		b.park(st, r)
+	}
+	switch st.Outcome {
+	case relay.Published:
+		b.follow(st, r)
+		b.Done = append(b.Done, r)
+	case relay.Wait:
+		if c.Waiting {
+			b.Retry = append(b.Retry, r)
+		}
+	case relay.Dead, relay.Failed:
+		b.Bury = append(b.Bury, r)
+	case relay.Schedule:
+		b.Schedule = append(b.Schedule, r)
+	}
+}
+
+func (b *builder) park(st *relay.Settlement, r Row) {
+	c := st.Claim
+	keyed := c.Message.Key != ""
+	switch st.Outcome {
+	case relay.Wait:
+		r.Behind = r.Behind || keyed && b.first[unit(c, c.Destination)] < c.Position
+		b.Park = append(b.Park, r)
+	case relay.Fanout:
+		r.Behind = keyed
+		for _, d := range st.Destinations {
+			r.Destination = d
+			b.Park = append(b.Park, r)
+			b.promote(c, d)
+		}
+	default:
+		b.leaving = append(b.leaving, r)
+	}
+}
+
+func (b *builder) follow(st *relay.Settlement, r Row) {
+	for _, d := range st.Destinations {
+		r.Follower = d
+		b.Follow = append(b.Follow, r)
+		b.promote(st.Claim, d)
+	}
+}
+
+func (b *builder) promote(c *relay.Claim, destination string) {
+	u := unit(c, destination)
+	if u.Key == "" || b.promoted[u] {
+		return
+	}
+	b.promoted[u] = true
+	b.Promote = append(b.Promote, u)
+}
+
+// Held returns the lanes of settlements that are owned at the epoch of each settlement.
+func Held(list []relay.Settlement, owned []relay.Lane) []int {
+	var held []int
+	for _, l := range owned {
+		if slices.ContainsFunc(list, func(st relay.Settlement) bool { return st.Claim.Lane == l }) {
+			held = append(held, l.Number)
+		}
+	}
+	return held
+}
+
+// Keep returns the settlements of the lanes that are still held.
+func Keep(list []relay.Settlement, held []int) []relay.Settlement {
+	set := setOf(held)
+	kept := make([]relay.Settlement, 0, len(list))
+	for _, st := range list {
+		if set[st.Claim.Lane.Number] {
+			kept = append(kept, st)
+		}
+	}
+	return kept
+}
+
+// Lost returns the numbers of the lanes of settlements that are not held any more.
+func Lost(list []relay.Settlement, held []int) []int {
+	set := setOf(held)
+	var lost []int
+	for _, st := range list {
+		if n := st.Claim.Lane.Number; !set[n] {
+			lost = append(lost, n)
+			set[n] = true
+		}
+	}
+	return lost
+}
+
+func setOf(numbers []int) map[int]bool {
+	set := make(map[int]bool, len(numbers))
+	for _, n := range numbers {
+		set[n] = true
+	}
+	return set
+}

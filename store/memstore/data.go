@@ -1,0 +1,160 @@
+package memstore
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+)
+
+const laneCount = 64
+
+// data is what the store holds. State is which map a message is in, as it is which table
+// in the other stores.
+type data struct {
+	position  int64 // the last one drawn; never taken back
+	outbox    map[int64]row
+	waiting   map[place]waitingRow
+	archive   map[int64]archivedRow // by order of publishing
+	published int64                 // the last key of archive
+	ids       map[string]time.Time  // enqueued with Unique
+	scheduled map[int64]row
+	letters   map[int64]letter
+	number    int64 // of the last letter
+	inbox     map[inbox.Key]record
+	attempts  map[inbox.Key]attempt
+	relays    map[string]time.Time // by node, until when
+	lanes     map[int]lane
+	values    map[string]any
+}
+
+func newData() data {
+	d := data{
+		outbox: make(map[int64]row), waiting: make(map[place]waitingRow), archive: make(map[int64]archivedRow),
+		ids: make(map[string]time.Time), scheduled: make(map[int64]row), letters: make(map[int64]letter),
+		inbox: make(map[inbox.Key]record), attempts: make(map[inbox.Key]attempt),
+		relays: make(map[string]time.Time), lanes: make(map[int]lane), values: make(map[string]any),
+	}
+	for n := range laneCount {
+		d.lanes[n] = lane{}
+	}
+	return d
+}
+
+// row is a message with what every table has of it.
+type row struct {
+	message    waybill.Message
+	position   int64
+	lane       int
+	enqueuedAt time.Time
+	malformed  error
+}
+
+// place identifies a waiting row.
+type place struct {
+	position    int64
+	destination string
+}
+
+// waitingRow is a row that may not go now. due is zero for one that follows another.
+type waitingRow struct {
+	row
+	destination    string
+	due            time.Time
+	attempts, life int
+	errText        string
+	firstFailed    time.Time
+	letter         int64 // that it was requeued from, 0 if from none
+}
+
+func (w waitingRow) place() place { return place{w.position, w.destination} }
+
+type archivedRow struct {
+	waitingRow
+	publishedAt time.Time
+}
+
+type letter struct {
+	row
+	deadletter.Letter
+	key        inbox.Key // of a consumer's letter
+	requeuedAt time.Time // zero if it is not requeued
+}
+
+type record struct {
+	inbox.Record
+	dead bool
+}
+
+type attempt struct {
+	count   int
+	due     time.Time
+	errText string
+	first   time.Time
+}
+
+type lane struct {
+	epoch int64
+	owner string
+}
+
+// laneOf is the same hash as the other stores use.
+func laneOf(m *waybill.Message) int {
+	key := m.Key
+	if key == "" {
+		key = m.ID
+	}
+	sum := sha256.Sum256([]byte(key))
+	return int(sum[0]) % laneCount
+}
+
+// waitsBefore reports whether something waits before a position in a unit.
+func (d *data) waitsBefore(topic, key, destination string, position int64) bool {
+	if key == "" {
+		return false
+	}
+	for _, w := range d.waiting {
+		if w.position < position && w.inUnit(topic, key) && w.destination == destination {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *row) inUnit(topic, key string) bool {
+	return key != "" && r.message.Key == key && r.message.Address() == topic
+}
+
+func (d *data) idWaits(id string) bool {
+	for _, w := range d.waiting {
+		if w.message.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *data) idPending(id string) bool {
+	for _, r := range d.outbox {
+		if r.message.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// sorted returns the values of m that keep is true for, in the order of by.
+func sorted[K comparable, V any, O cmp.Ordered](m map[K]V, keep func(V) bool, by func(V) O) []V {
+	var list []V
+	for _, v := range m {
+		if keep(v) {
+			list = append(list, v)
+		}
+	}
+	slices.SortFunc(list, func(a, b V) int { return cmp.Compare(by(a), by(b)) })
+	return list
+}

@@ -1,0 +1,142 @@
+package memstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// ProcessOnce implements [inbox.Inbox].
+func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx *Tx) error) (outcome inbox.Outcome, err error) {
+	err = s.inTx(ctx, func(tx *Tx) error {
+		if seen, ok := s.data.inbox[rec.Key]; ok {
+			outcome = seen.outcome(rec)
+			return nil
+		}
+		put(tx, s.data.inbox, rec.Key, record{Record: rec})
+		if rec.Retried {
+			drop(tx, s.data.attempts, rec.Key)
+		}
+		return fn(ctx, tx)
+	})
+	if err == nil && outcome == inbox.Processed {
+		s.WakeRelay() // the handler may have enqueued
+	}
+	return outcome, err
+}
+
+func (r record) outcome(rec inbox.Record) inbox.Outcome {
+	switch {
+	case r.dead:
+		return inbox.Dead
+	case r.PayloadHash != "" && r.PayloadHash != rec.PayloadHash:
+		return inbox.Conflict
+	}
+	return inbox.Duplicate
+}
+
+// FailedAttempts implements [inbox.Inbox].
+func (s *Store) FailedAttempts(ctx context.Context, key inbox.Key) (a inbox.Attempts, err error) {
+	err = s.inTx(ctx, func(*Tx) error {
+		if past, ok := s.data.attempts[key]; ok {
+			a = inbox.Attempts{Count: past.count, Wait: max(0, past.due.Sub(s.now()))}
+		}
+		return nil
+	})
+	return a, err
+}
+
+// SaveAttempt implements [inbox.Inbox].
+func (s *Store) SaveAttempt(ctx context.Context, key inbox.Key, count int, wait time.Duration, errText string) error {
+	return s.inTx(ctx, func(tx *Tx) error {
+		first := orNow(s.data.attempts[key].first, s.now())
+		put(tx, s.data.attempts, key, attempt{count: count, due: s.now().Add(wait), errText: errText, first: first})
+		return nil
+	})
+}
+
+// BuryMessage implements [inbox.Inbox].
+func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, err error) {
+	err = s.inTx(ctx, func(tx *Tx) error {
+		key := l.Record.Key
+		if key.Message != "" {
+			if _, ok := s.data.inbox[key]; ok {
+				return nil
+			}
+			put(tx, s.data.inbox, key, record{Record: l.Record, dead: true})
+		}
+		buried = true
+		s.data.number++
+		m := l.Message.Clone()
+		m.Tenant = key.Tenant
+		put(tx, s.data.letters, s.data.number, letter{
+			row: row{message: m, enqueuedAt: s.now()}, key: key,
+			Letter: deadletter.Letter{
+				Number: s.data.number, Origin: deadletter.FromConsumer, Consumer: key.Consumer, Reason: l.Reason, Error: l.Error,
+				Attempts: l.Attempts, Failed: l.Failed, Message: m,
+				FirstFailed: orNow(s.data.attempts[key].first, s.now()), LastFailed: s.now(),
+			},
+		})
+		drop(tx, s.data.attempts, key)
+		return nil
+	})
+	return buried, err
+}
+
+// RunRequeued implements [inbox.Inbox].
+func (s *Store) RunRequeued(ctx context.Context, consumer string, fn func(ctx context.Context, tx *Tx, m *waybill.Message) error) (bool, error) {
+	var number int64
+	err := s.inTx(ctx, func(tx *Tx) error {
+		due := sorted(s.data.letters, func(l letter) bool {
+			return l.Consumer == consumer && !l.requeuedAt.IsZero() && !l.requeuedAt.After(s.now())
+		}, func(l letter) int64 { return l.Number })
+		if len(due) == 0 {
+			return nil
+		}
+		l := due[0]
+		number = l.Number
+		drop(tx, s.data.letters, number)
+		if rec, ok := s.data.inbox[l.key]; ok {
+			rec.dead = false
+			put(tx, s.data.inbox, l.key, rec)
+		}
+		m := l.row.message.Clone()
+		return fn(ctx, tx, &m)
+	})
+	switch {
+	case err == nil:
+		s.WakeRelay()
+		return number != 0, nil
+	case number == 0:
+		return false, err
+	}
+	return true, errors.Join(err, s.failRequeued(ctx, number, err))
+}
+
+const requeueWait = 5 * time.Second // before a requeued letter that met an outage is tried again
+
+func (s *Store) failRequeued(ctx context.Context, number int64, cause error) error {
+	return s.inTx(context.WithoutCancel(ctx), func(tx *Tx) error {
+		l, ok := s.data.letters[number]
+		if !ok {
+			return nil
+		}
+		l.Error, l.LastFailed, l.Reason = waybill.ErrorText(cause), s.now(), waybill.ReasonExhausted
+		switch waybill.KindOf(cause) {
+		case waybill.Permanent:
+			l.Reason = waybill.ReasonOf(cause)
+			fallthrough
+		case waybill.Transient:
+			l.Attempts++
+			l.requeuedAt, l.Requeued = time.Time{}, false
+		default:
+			l.requeuedAt = s.now().Add(requeueWait)
+		}
+		put(tx, s.data.letters, number, l)
+		return nil
+	})
+}

@@ -1,0 +1,181 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// RenewLanes implements [relay.Source].
+func (s *Store) RenewLanes(ctx context.Context, req relay.LeaseRequest) (lease relay.Lease, err error) {
+	err = s.inTx(ctx, func(tx *Tx) error {
+		now := s.now()
+		if _, ok := s.data.relays[req.Node]; !ok && !req.Join {
+			return waybill.ErrLeaseLost
+		}
+		put(tx, s.data.relays, req.Node, now.Add(req.TTL))
+		for node, until := range s.data.relays {
+			if node != req.Node && !until.After(now) {
+				drop(tx, s.data.relays, node)
+			}
+		}
+		s.freeLanes(tx, req)
+		lease = s.takeLanes(tx, req.Node)
+		return nil
+	})
+	return lease, err
+}
+
+// freeLanes frees the lanes that the request gives up and those whose owner is gone.
+func (s *Store) freeLanes(tx *Tx, req relay.LeaseRequest) {
+	for n, l := range s.data.lanes {
+		_, alive := s.data.relays[l.owner]
+		given := l.owner == req.Node && slices.Contains(req.Give, n)
+		if l.owner != "" && (!alive || given) {
+			l.owner = ""
+			put(tx, s.data.lanes, n, l)
+		}
+	}
+}
+
+// takeLanes takes free lanes up to an even share.
+func (s *Store) takeLanes(tx *Tx, node string) relay.Lease {
+	lease := relay.Lease{Share: (laneCount + len(s.data.relays) - 1) / len(s.data.relays), Lanes: []relay.Lane{}}
+	owned := 0
+	for _, l := range s.data.lanes {
+		if l.owner == node {
+			owned++
+		}
+	}
+	for n := range laneCount {
+		l := s.data.lanes[n]
+		if l.owner == "" && owned < lease.Share {
+			owned++
+			l = lane{epoch: l.epoch + 1, owner: node}
+			put(tx, s.data.lanes, n, l)
+		}
+		if l.owner == node {
+			lease.Lanes = append(lease.Lanes, relay.Lane{Number: n, Epoch: l.epoch})
+		}
+	}
+	return lease
+}
+
+// LeaveLanes implements [relay.Source].
+func (s *Store) LeaveLanes(ctx context.Context, node string) error {
+	return s.inTx(ctx, func(tx *Tx) error {
+		drop(tx, s.data.relays, node)
+		s.freeLanes(tx, relay.LeaseRequest{})
+		return nil
+	})
+}
+
+// ClaimMessages implements [relay.Source].
+func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+	claims := []relay.Claim{}
+	err := s.inTx(ctx, func(*Tx) error {
+		for _, w := range s.dueRows(req) {
+			if len(claims) < req.Limit {
+				claims = append(claims, s.claimWaiting(w, req.Lanes))
+			}
+		}
+		for _, l := range req.Lanes {
+			for _, r := range sorted(s.data.outbox, func(r row) bool { return r.lane == l.Number }, func(r row) int64 { return r.position }) {
+				if len(claims) < req.Limit {
+					claims = append(claims, s.claimReady(r, l))
+				}
+			}
+		}
+		return nil
+	})
+	return claims, err
+}
+
+// dueRows returns the waiting rows that may go: those that are due, and behind one that has
+// not failed since it was let go the rest of its unit.
+func (s *Store) dueRows(req relay.ClaimRequest) []waitingRow {
+	now := s.now()
+	mine := make(map[int]bool, len(req.Lanes))
+	for _, l := range req.Lanes {
+		mine[l.Number] = true
+	}
+	due := make(map[place]bool)
+	for _, w := range s.data.waiting {
+		if !mine[w.lane] || w.due.IsZero() || w.due.After(now) || slices.Contains(req.Paused, w.destination) {
+			continue
+		}
+		due[w.place()] = true
+		for _, f := range s.data.waiting {
+			if w.attempts == 0 && f.due.IsZero() && f.position > w.position && f.destination == w.destination && f.inUnit(w.message.Address(), w.message.Key) {
+				due[f.place()] = true
+			}
+		}
+	}
+	return sorted(s.data.waiting, func(w waitingRow) bool { return due[w.place()] }, func(w waitingRow) int64 { return w.position })
+}
+
+func (s *Store) claimWaiting(w waitingRow, lanes []relay.Lane) relay.Claim {
+	i := slices.IndexFunc(lanes, func(l relay.Lane) bool { return l.Number == w.lane })
+	c := s.claim(w.row, lanes[i])
+	c.Waiting, c.Destination, c.Attempts, c.Life = true, w.destination, w.attempts, w.life
+	return c
+}
+
+func (s *Store) claimReady(r row, l relay.Lane) relay.Claim {
+	c := s.claim(r, l)
+	for _, w := range s.data.waiting {
+		c.Blocked = c.Blocked || w.inUnit(r.message.Address(), r.message.Key)
+	}
+	if r.message.DeliverAt.After(s.now()) {
+		c.DelayFor = r.message.DeliverAt.Sub(s.now())
+	}
+	return c
+}
+
+func (s *Store) claim(r row, l relay.Lane) relay.Claim {
+	expires := r.message.ExpiresAt
+	return relay.Claim{
+		Message: r.message.Clone(), Lane: l, Position: r.position, Malformed: r.malformed,
+		Expired: !expires.IsZero() && !expires.After(s.now()),
+	}
+}
+
+// PrepareArchive implements [relay.Source]. There is nothing to prepare.
+func (s *Store) PrepareArchive(context.Context) error { return nil }
+
+// ReleaseScheduled implements [relay.Source].
+func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
+	released := 0
+	err := s.inTx(ctx, func(tx *Tx) error {
+		due := sorted(s.data.scheduled, func(r row) bool { return !r.message.DeliverAt.After(s.now()) },
+			func(r row) int64 { return r.message.DeliverAt.UnixMicro() })
+		for _, r := range due[:min(limit, len(due))] {
+			released++
+			drop(tx, s.data.scheduled, r.position)
+			if s.data.idPending(r.message.ID) || s.data.idWaits(r.message.ID) {
+				s.bury(tx, waitingRow{row: r}, waybill.ReasonDuplicateID, "a message with this id was on its way when this one was due", 0, false)
+				continue
+			}
+			s.release(tx, r)
+		}
+		return nil
+	})
+	return released, err
+}
+
+// release puts a scheduled row back into the outbox, at a new position.
+func (s *Store) release(tx *Tx, r row) {
+	s.data.position++
+	r.position = s.data.position
+	put(tx, s.data.outbox, r.position, r)
+}
+
+func orNow(t, now time.Time) time.Time {
+	if t.IsZero() {
+		return now
+	}
+	return t
+}

@@ -1,0 +1,161 @@
+package memstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/settleplan"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// SettleMessages implements [relay.Source].
+func (s *Store) SettleMessages(ctx context.Context, req relay.SettleRequest) (lost []int, err error) {
+	err = s.inTx(ctx, func(tx *Tx) error {
+		var held []int
+		for _, st := range req.Settlements {
+			l := s.data.lanes[st.Claim.Lane.Number]
+			if l.owner == req.Node && l.epoch == st.Claim.Lane.Epoch {
+				held = append(held, st.Claim.Lane.Number)
+			}
+		}
+		lost = settleplan.Lost(req.Settlements, held)
+		s.settle(tx, settleplan.New(settleplan.Keep(req.Settlements, held)), req.Archive)
+		return nil
+	})
+	return lost, err
+}
+
+// settle does the steps of a plan in their order.
+func (s *Store) settle(tx *Tx, p *settleplan.Plan, archive bool) {
+	for _, st := range p.Published {
+		if r, ok := s.data.outbox[st.Claim.Position]; ok {
+			drop(tx, s.data.outbox, r.position)
+			s.archive(tx, waitingRow{row: r}, archive)
+		}
+	}
+	s.park(tx, p.Park)
+	for _, r := range p.Follow {
+		s.follow(tx, r)
+	}
+	s.eachWaiting(p.Done, func(_ settleplan.Row, w waitingRow) {
+		drop(tx, s.data.waiting, w.place())
+		s.archive(tx, w, archive)
+	})
+	s.eachWaiting(p.Bury, func(r settleplan.Row, w waitingRow) {
+		drop(tx, s.data.waiting, w.place())
+		s.bury(tx, w, r.Reason, r.Error, r.Attempts, r.Failed)
+	})
+	s.eachWaiting(p.Schedule, func(_ settleplan.Row, w waitingRow) {
+		drop(tx, s.data.waiting, w.place())
+		put(tx, s.data.scheduled, w.position, w.row)
+	})
+	s.eachWaiting(p.Retry, func(r settleplan.Row, w waitingRow) { s.retry(tx, r, w) })
+	for _, u := range p.Promote {
+		s.promote(tx, u)
+	}
+}
+
+// eachWaiting calls do for each row of a step that is still there.
+func (s *Store) eachWaiting(rows []settleplan.Row, do func(settleplan.Row, waitingRow)) {
+	for _, r := range rows {
+		if w, ok := s.data.waiting[place{r.Position, r.Destination}]; ok {
+			do(r, w)
+		}
+	}
+}
+
+func (s *Store) archive(tx *Tx, w waitingRow, keep bool) {
+	if !keep {
+		return
+	}
+	s.data.published++
+	put(tx, s.data.archive, s.data.published, archivedRow{waitingRow: w, publishedAt: s.now()})
+}
+
+// park moves rows from the outbox to the waiting rows.
+func (s *Store) park(tx *Tx, rows []settleplan.Row) {
+	from := make(map[int64]row)
+	for _, r := range rows {
+		o, ok := s.data.outbox[r.Position]
+		if ok {
+			from[r.Position] = o
+			drop(tx, s.data.outbox, r.Position)
+		} else if o, ok = from[r.Position]; !ok {
+			continue
+		}
+		if s.idWaitsFor(o.message.ID, r.Destination) {
+			continue
+		}
+		w := waitingRow{row: o, destination: r.Destination, attempts: r.Attempts, life: r.Life, errText: r.Error}
+		if !r.Behind && !s.data.waitsBefore(o.message.Address(), o.message.Key, r.Destination, o.position) {
+			w.due = s.now().Add(r.After)
+		}
+		if r.Attempts > 0 {
+			w.firstFailed = s.now()
+		}
+		put(tx, s.data.waiting, w.place(), w)
+	}
+}
+
+func (s *Store) idWaitsFor(id, destination string) bool {
+	for _, w := range s.data.waiting {
+		if w.message.ID == id && w.destination == destination {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Store) follow(tx *Tx, r settleplan.Row) {
+	w, ok := s.data.waiting[place{r.Position, r.Destination}]
+	if !ok || s.idWaitsFor(w.message.ID, r.Follower) {
+		return
+	}
+	f := waitingRow{row: w.row, destination: r.Follower}
+	if f.message.Key == "" {
+		f.due = s.now()
+	}
+	put(tx, s.data.waiting, f.place(), f)
+}
+
+func (s *Store) retry(tx *Tx, r settleplan.Row, w waitingRow) {
+	if r.Behind && r.Error == "" && w.due.IsZero() {
+		return // is behind already
+	}
+	w.due = s.now().Add(r.After)
+	if r.Behind || s.data.waitsBefore(w.message.Address(), w.message.Key, w.destination, w.position) {
+		w.due = time.Time{}
+	}
+	w.attempts, w.life = r.Attempts, r.Life
+	if !r.Behind || r.Error != "" {
+		w.errText = r.Error
+	}
+	if r.Attempts > 0 {
+		w.firstFailed = orNow(w.firstFailed, s.now())
+	}
+	put(tx, s.data.waiting, w.place(), w)
+}
+
+// promote lets the first waiting row of a unit go.
+func (s *Store) promote(tx *Tx, u settleplan.Unit) {
+	rows := sorted(s.data.waiting, func(w waitingRow) bool {
+		return w.destination == u.Destination && w.inUnit(u.Topic, u.Key)
+	}, func(w waitingRow) int64 { return w.position })
+	if len(rows) > 0 && rows[0].due.IsZero() {
+		rows[0].due = s.now()
+		put(tx, s.data.waiting, rows[0].place(), rows[0])
+	}
+}
+
+// bury makes a row a dead letter.
+func (s *Store) bury(tx *Tx, w waitingRow, reason waybill.Reason, errText string, attempts int, failed bool) {
+	s.data.number++
+	l := letter{row: w.row, Letter: deadletter.Letter{
+		Number: s.data.number, Origin: deadletter.FromRelay, Destination: w.destination, Reason: reason, Error: errText,
+		Attempts: attempts, Requeues: w.life, Failed: failed,
+		FirstFailed: orNow(w.firstFailed, s.now()), LastFailed: s.now(), Message: w.message,
+	}}
+	put(tx, s.data.letters, l.Number, l)
+}

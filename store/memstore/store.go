@@ -1,0 +1,153 @@
+// Package memstore keeps outbox, inbox, dead letters and lanes in memory, for tests.
+//
+// It passes the same suite as the other stores and keeps nothing when the program ends, so
+// it proves nothing about them. Its transactions run one after the other and roll back for
+// real. It uses the time of package time and no goroutines, and so works under
+// testing/synctest.
+package memstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/wakeup"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Store implements the contracts of outbox, relay, inbox and deadletter. It is safe for
+// concurrent use, but a transaction keeps every other call waiting until it ends: do not
+// call the store's own methods from within one.
+type Store struct {
+	turn chan struct{} // held by the transaction under way; a channel, so that synctest sees it
+	wake wakeup.Signaller
+	now  func() time.Time
+	data data
+}
+
+var (
+	_ outbox.Store[*Tx] = (*Store)(nil)
+	_ outbox.Inspector  = (*Store)(nil)
+	_ relay.Source      = (*Store)(nil)
+	_ inbox.Inbox[*Tx]  = (*Store)(nil)
+	_ deadletter.Store  = (*Store)(nil)
+)
+
+// Option changes a store when it is made.
+type Option func(*Store)
+
+// WithClock makes the store take the time from now instead of [time.Now].
+func WithClock(now func() time.Time) Option {
+	return func(s *Store) { s.now = now }
+}
+
+// New returns an empty store.
+func New(options ...Option) *Store {
+	s := &Store{turn: make(chan struct{}, 1), now: time.Now, data: newData()}
+	for _, o := range options {
+		o(s)
+	}
+	return s
+}
+
+// Tx is a transaction. It is used by one goroutine at a time and holds the store until it
+// is committed or rolled back.
+type Tx struct {
+	store *Store
+	undo  []func()
+	done  bool
+}
+
+// Begin waits until no other transaction is under way and starts one. The error is ctx's.
+func (s *Store) Begin(ctx context.Context) (*Tx, error) {
+	select {
+	case s.turn <- struct{}{}:
+		return &Tx{store: s}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Commit makes what was written in tx permanent. After the first Commit or Rollback both do
+// nothing.
+func (tx *Tx) Commit() { tx.end() }
+
+// Rollback undoes what was written in tx.
+func (tx *Tx) Rollback() {
+	if tx.done {
+		return
+	}
+	for i := len(tx.undo) - 1; i >= 0; i-- {
+		tx.undo[i]()
+	}
+	tx.end()
+}
+
+func (tx *Tx) end() {
+	if !tx.done {
+		tx.done, tx.undo = true, nil
+		<-tx.store.turn
+	}
+}
+
+// Set writes a value of the user's own, such as an effect that a test wants to count.
+func (tx *Tx) Set(key string, value any) { put(tx, tx.store.data.values, key, value) }
+
+// Get reads what Set has written, in this transaction or in one before; nil if nothing.
+func (tx *Tx) Get(key string) any { return tx.store.data.values[key] }
+
+// Value reads a committed value; nil if there is none.
+func (s *Store) Value(key string) any {
+	tx, err := s.Begin(context.Background())
+	if err != nil { // cannot happen: this context never ends
+		return nil
+	}
+	defer tx.Rollback()
+	return tx.Get(key)
+}
+
+// inTx runs fn in a transaction of its own.
+func (s *Store) inTx(ctx context.Context, fn func(tx *Tx) error) error {
+	tx, err := s.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // after an error or panic; nothing after a commit
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	tx.Commit()
+	return nil
+}
+
+// put sets m[k], and unsets it if tx rolls back. Values in maps are never changed in place.
+func put[K comparable, V any](tx *Tx, m map[K]V, k K, v V) {
+	old, had := m[k]
+	tx.undo = append(tx.undo, func() {
+		if had {
+			m[k] = old
+		} else {
+			delete(m, k)
+		}
+	})
+	m[k] = v
+}
+
+// drop deletes m[k], and puts it back if tx rolls back.
+func drop[K comparable, V any](tx *Tx, m map[K]V, k K) {
+	if old, had := m[k]; had {
+		tx.undo = append(tx.undo, func() { m[k] = old })
+		delete(m, k)
+	}
+}
+
+// WakeRelay implements [outbox.Store].
+func (s *Store) WakeRelay() { s.wake.Signal() }
+
+// Wakeups implements [relay.Source].
+func (s *Store) Wakeups() <-chan struct{} { return s.wake.Subscribe() }

@@ -1,0 +1,249 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+func destinationTests[Tx any]() []test[Tx] {
+	return []test[Tx]{
+		{"one row for each", fanOut[Tx], nil},
+		{"what follows a failed one of its destination waits", fanOutOrder[Tx], nil},
+		{"fan-out behind a waiting message", fanOutBehind[Tx], nil},
+		{"blocked for one, free for another", fanOutBlocked[Tx], nil},
+		{"dead for one, published to another", fanOutDead[Tx], nil},
+		{"followers get what is published", followers[Tx], nil},
+		{"followers of a message that waited", followersOfWaiting[Tx], nil},
+		{"followers in order", followersInOrder[Tx], nil},
+		{"followers without an archive", followersNoArchive[Tx], nil},
+		{"retry at one destination of a single-destination row", routedRetry[Tx], nil},
+	}
+}
+
+func fanOut[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	before := n.claimOne("a")
+	n.settle(fanout(before, "x", "y"))
+	e.several("a")
+	for _, state := range e.states("a") {
+		if state.Status != outbox.Waiting || state.Destination == "" {
+			e.Errorf("state = %+v, want a waiting row of a destination", state)
+		}
+	}
+	x, y := n.bothOf("a")
+	if x.Position != before.Position || y.Position != before.Position || x.Blocked || y.Blocked {
+		e.Errorf("claims = %+v and %+v, want the position %d and neither blocked", x, y, before.Position)
+	}
+	n.settle(failed(x, time.Hour), published(y)[0])
+	n.claimOnly()
+	e.advance(2 * time.Hour)
+	if c := n.claimOne("a"); c.Destination != "x" || c.Attempts != 1 {
+		e.Errorf("claim = %+v, want x with its one attempt", c)
+	}
+	n.settle(published(n.claimOne("a"))...)
+	for _, state := range e.states("a") {
+		want := 0
+		if state.Destination == "x" {
+			want = 1
+		}
+		if state.Status != outbox.Published || state.Attempts != want {
+			e.Errorf("state = %+v, want published after %d attempts", state, want)
+		}
+	}
+	e.wantCount("a", 2)
+}
+
+// bothOf claims and returns the rows of one message for x and y.
+func (n *node[Tx]) bothOf(id string) (x, y relay.Claim) {
+	n.Helper()
+	for _, c := range n.claim() {
+		switch {
+		case c.Message.ID == id && c.Destination == "x":
+			x = c
+		case c.Message.ID == id && c.Destination == "y":
+			y = c
+		}
+	}
+	if x.Message.ID == "" || y.Message.ID == "" {
+		n.Fatalf("no claims of %s for both x and y", id)
+	}
+	return x, y
+}
+
+// rows returns "id destination" of claims.
+func rows(claims []relay.Claim) []string {
+	list := make([]string, len(claims))
+	for i, c := range claims {
+		list[i] = c.Message.ID + " " + c.Destination
+	}
+	return list
+}
+
+// wantRows claims and checks that exactly the given rows may go, in any order.
+func (n *node[Tx]) wantRows(want ...string) []relay.Claim {
+	n.Helper()
+	claims := n.claim()
+	got := make(map[string]int)
+	for _, r := range rows(claims) {
+		got[r]++
+	}
+	for _, r := range want {
+		got[r]--
+	}
+	for _, count := range got {
+		if count != 0 {
+			n.Fatalf("claimed %q, want %q", rows(claims), want)
+		}
+	}
+	return claims
+}
+
+func fanOutOrder[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msgs("a", "k", 3)...)
+	e.several("a1", "a2", "a3")
+	claims := n.claimOnly("a1", "a2", "a3")
+	n.settle(fanout(claims[0], "x", "y"), fanout(claims[1], "x", "y"), fanout(claims[2], "x", "y"))
+	claims = n.wantRows("a1 x", "a2 x", "a3 x", "a1 y", "a2 y", "a3 y")
+	var outcomes []relay.Settlement
+	for _, c := range claims {
+		switch {
+		case c.Destination == "y":
+			outcomes = append(outcomes, published(c)...)
+		case c.Message.ID == "a1":
+			outcomes = append(outcomes, failed(c, time.Hour))
+		default:
+			outcomes = append(outcomes, behind(c))
+		}
+	}
+	n.settle(outcomes...)
+	n.wantRows()
+	e.advance(2 * time.Hour)
+	n.settle(published(n.wantRows("a1 x")...)...)
+	n.wantRows("a2 x", "a3 x")
+}
+
+func fanOutBehind[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msgs("a", "k", 2)...)
+	e.several("a1", "a2")
+	claims := n.claimOnly("a1", "a2")
+	n.settle(fanout(claims[0], "x", "y"))
+	x, y := n.bothOf("a1")
+	n.settle(failed(x, time.Hour), published(y)[0])
+	n.settle(fanout(n.claimOne("a2"), "x", "y"))
+	n.wantRows("a2 y")
+	e.advance(2 * time.Hour)
+	n.settle(published(find(n.claim(), "a1"))...)
+	n.wantRows("a2 x", "a2 y")
+}
+
+// fanOutBlocked: a2 goes only to y, where nothing waits, though it is reported as blocked
+// by the a1 that waits for x. It follows, and is free at once.
+func fanOutBlocked[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a1", "k"))
+	n.settle(failed(to(n.claimOne("a1"), "x"), time.Hour))
+	e.enqueue(msg("a2", "k"))
+	c := n.claimOne("a2")
+	if c.Blocked {
+		n.settle(behind(to(c, "y")))
+	}
+	n.claimOnly("a2")
+}
+
+func fanOutDead[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	e.several("a")
+	n.settle(fanout(n.claimOne("a"), "x", "y"))
+	x, y := n.bothOf("a")
+	n.settle(dead(x), published(y)[0])
+	letter := e.letter()
+	if letter.Destination != "x" {
+		e.Errorf("destination of the letter = %q, want x", letter.Destination)
+	}
+	e.requeue(letter.Number, true)
+	c := n.claimOne("a")
+	if c.Destination != "x" {
+		e.Errorf("destination of the requeued message = %q, want x", c.Destination)
+	}
+	n.settle(published(c)...)
+	e.wantCount("a", 2)
+}
+
+func followers[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	e.several("a")
+	n.settle(publishedThen(to(n.claimOne("a"), "x"), "y", "z"))
+	e.wantCount("a", 3)
+	claims := n.wantRows("a y", "a z")
+	for _, c := range claims {
+		if c.Attempts != 0 || c.Life != 0 || !c.Waiting {
+			e.Errorf("claim = %+v, want a waiting row that was not tried", c)
+		}
+	}
+	n.settle(published(claims...)...)
+	for _, state := range e.states("a") {
+		if state.Status != outbox.Published {
+			e.Errorf("state = %+v, want published", state)
+		}
+	}
+	e.wantCount("a", 3)
+}
+
+func followersOfWaiting[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msgs("a", "k", 2)...)
+	e.several("a1")
+	claims := n.claimOnly("a1", "a2")
+	n.settle(failed(to(claims[0], "x"), 0), behind(to(claims[1], "x")))
+	c := n.claimOne("a1")
+	n.settle(publishedThen(c, "y"))
+	claims = n.wantRows("a1 y", "a2 x")
+	if y := find(claims, "a1"); y.Attempts != 0 {
+		e.Errorf("attempts at y = %d, want 0: those were at x", y.Attempts)
+	}
+}
+
+func followersInOrder[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msgs("a", "k", 3)...)
+	e.several("a1", "a2", "a3")
+	claims := n.claimOnly("a1", "a2", "a3")
+	n.settle(publishedThen(to(claims[0], "x"), "y"), publishedThen(to(claims[1], "x"), "y"), publishedThen(to(claims[2], "x"), "y"))
+	claims = n.wantRows("a1 y", "a2 y", "a3 y")
+	n.settle(failed(claims[0], time.Hour), behind(claims[1]), behind(claims[2]))
+	n.wantRows()
+	e.advance(2 * time.Hour)
+	n.wantRows("a1 y")
+}
+
+func followersNoArchive[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	n.settleWith(false, publishedThen(to(n.claimOne("a"), "x"), "y"))
+	e.wantCount("a", 1)
+	n.settleWith(false, published(n.claimOne("a"))...)
+	e.wantNowhere("a")
+	e.gone("a")
+}
+
+func routedRetry[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	n.settle(failed(to(n.claimOne("a"), "x"), 0))
+	c := n.claimOne("a")
+	if c.Destination != "x" {
+		e.Errorf("destination = %q, want x", c.Destination)
+	}
+	n.settle(dead(c))
+	if l := e.letters(deadletter.Filter{}); len(l) != 1 || l[0].Destination != "x" {
+		e.Errorf("letters = %+v, want one of x", l)
+	}
+}

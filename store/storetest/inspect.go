@@ -1,0 +1,112 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+func inspectTests[Tx any]() []test[Tx] {
+	return []test[Tx]{
+		{"unknown id", inspectUnknown[Tx], nil},
+		{"a message's whole way", inspectWay[Tx], nil},
+		{"an empty outbox", statsEmpty[Tx], nil},
+		{"counts by topic and status", statsCounts[Tx], nil},
+		{"age of the oldest", statsAge[Tx], nil},
+	}
+}
+
+func inspectUnknown[Tx any](e *env[Tx]) {
+	if states := e.states("nothing"); len(states) != 0 {
+		e.Errorf("states of an unknown id = %+v, want none", states)
+	}
+}
+
+func inspectWay[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	m := msg("a", "k")
+	m.DeliverAt = time.Now().Add(time.Hour)
+	e.enqueue(m)
+	state := e.want(outbox.Scheduled, "a")
+	if state.DueAt == nil || state.PublishedAt != nil {
+		e.Errorf("state = %+v, want a due time and none of publication", state)
+	}
+	enqueued := state.EnqueuedAt
+	e.wantRecent("EnqueuedAt", enqueued, 0)
+	n.settle(settlement(n.claimOne("a"), relay.Schedule))
+	e.want(outbox.Scheduled, "a")
+	e.advance(2 * time.Hour)
+	e.release(1)
+	e.want(outbox.Pending, "a")
+	n.settle(failed(n.claimOne("a"), 0))
+	e.want(outbox.Waiting, "a")
+	n.settle(dead(n.claimOne("a")))
+	e.want(outbox.Dead, "a")
+	e.requeue(e.letter().Number, true)
+	e.want(outbox.Waiting, "a")
+	n.settle(published(n.claimOne("a"))...)
+	state = e.want(outbox.Published, "a")
+	e.wantTime("EnqueuedAt", state.EnqueuedAt.UTC(), enqueued.UTC())
+	if state.PublishedAt == nil {
+		e.Fatal("PublishedAt is not set")
+	}
+	e.wantRecent("PublishedAt", *state.PublishedAt, 2*time.Hour)
+	if state.DueAt != nil {
+		e.Errorf("DueAt = %v for a published message, want none", state.DueAt)
+	}
+}
+
+func (e *env[Tx]) stats() []outbox.Stats {
+	e.Helper()
+	stats, err := e.s.OutboxStats(e.ctx)
+	e.must(err, "OutboxStats")
+	return stats
+}
+
+func statsEmpty[Tx any](e *env[Tx]) {
+	if stats := e.stats(); len(stats) != 0 {
+		e.Errorf("OutboxStats() = %+v, want none", stats)
+	}
+}
+
+func statsCounts[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	list := msgs("a", "", 6)
+	for i := range list {
+		if i >= 4 {
+			list[i].Topic = "Invoices"
+		}
+	}
+	e.enqueue(list...)
+	claims := n.claim()
+	n.settle(published(find(claims, "a1"), find(claims, "a2"))...)
+	n.settle(failed(find(claims, "a3"), time.Hour), dead(find(claims, "a5")))
+	e.bury("billing", msg("b", "k")) // a consumer's letter is not the outbox's
+	want := []outbox.Stats{
+		{Topic: "Invoices", Status: outbox.Dead, Count: 1},
+		{Topic: "Invoices", Status: outbox.Pending, Count: 1},
+		{Topic: "orders", Status: outbox.Pending, Count: 1},
+		{Topic: "orders", Status: outbox.Published, Count: 2},
+		{Topic: "orders", Status: outbox.Waiting, Count: 1},
+	}
+	got := e.stats()
+	if len(got) != len(want) {
+		e.Fatalf("OutboxStats() = %+v, want %+v", got, want)
+	}
+	for i := range want {
+		if got[i].Topic != want[i].Topic || got[i].Status != want[i].Status || got[i].Count != want[i].Count {
+			e.Errorf("row %d = %+v, want %+v", i, got[i], want[i])
+		}
+	}
+}
+
+func statsAge[Tx any](e *env[Tx]) {
+	e.enqueue(msg("a", "k"))
+	e.advance(time.Hour)
+	e.enqueue(msg("b", "k"))
+	stats := e.stats()
+	if len(stats) != 1 || stats[0].Count != 2 || stats[0].Oldest < 59*time.Minute || stats[0].Oldest > 61*time.Minute {
+		e.Errorf("OutboxStats() = %+v, want 2 messages, the oldest an hour old", stats)
+	}
+}

@@ -1,0 +1,190 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// node is a relay as the store sees it.
+type node[Tx any] struct {
+	*env[Tx]
+	name  string
+	lease relay.Lease
+}
+
+// join registers a relay for longer than any test advances the clock, unless it means to.
+func (e *env[Tx]) join(name string) *node[Tx] {
+	e.Helper()
+	n := &node[Tx]{env: e, name: name}
+	e.must(n.renew(relay.LeaseRequest{Join: true, TTL: longTTL}), "join")
+	return n
+}
+
+func (n *node[Tx]) renew(req relay.LeaseRequest) error {
+	n.Helper()
+	req.Node = n.name
+	if req.TTL == 0 {
+		req.TTL = longTTL
+	}
+	lease, err := n.s.RenewLanes(n.ctx, req)
+	if err == nil {
+		n.lease = lease
+	}
+	return err
+}
+
+// claim returns everything that may go now.
+func (n *node[Tx]) claim() []relay.Claim {
+	n.Helper()
+	return n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows})
+}
+
+func (n *node[Tx]) claimWith(req relay.ClaimRequest) []relay.Claim {
+	n.Helper()
+	claims, err := n.s.ClaimMessages(n.ctx, req)
+	n.must(err, "ClaimMessages")
+	if claims == nil {
+		n.Fatal("ClaimMessages returned nil, want an empty slice")
+	}
+	return claims
+}
+
+// claimOnly claims and checks that exactly the given messages come, those of one key in the
+// given order.
+func (n *node[Tx]) claimOnly(want ...string) []relay.Claim {
+	n.Helper()
+	claims := n.claim()
+	got := claimedIDs(claims)
+	a, b := slices.Clone(got), slices.Clone(want)
+	slices.Sort(a)
+	slices.Sort(b)
+	if !slices.Equal(a, b) {
+		n.Fatalf("claimed %v, want %v", got, want)
+	}
+	for _, key := range keysOf(claims) {
+		ofKey := slices.DeleteFunc(slices.Clone(got), func(id string) bool { return find(claims, id).Message.Key != key })
+		wanted := slices.DeleteFunc(slices.Clone(want), func(id string) bool { return find(claims, id).Message.Key != key })
+		if !slices.Equal(ofKey, wanted) {
+			n.Fatalf("claimed of key %q %v, want the order %v", key, ofKey, wanted)
+		}
+	}
+	return claims
+}
+
+// claimOne claims and expects a single message.
+func (n *node[Tx]) claimOne(id string) relay.Claim {
+	n.Helper()
+	return n.claimOnly(id)[0]
+}
+
+// settle writes outcomes down, with an archive, and expects to own the lanes.
+func (n *node[Tx]) settle(list ...relay.Settlement) {
+	n.Helper()
+	if lost := n.settleWith(true, list...); len(lost) > 0 {
+		n.Fatalf("SettleMessages: lost lanes %v, want none", lost)
+	}
+}
+
+func (n *node[Tx]) settleWith(archive bool, list ...relay.Settlement) []int {
+	n.Helper()
+	lost, err := n.s.SettleMessages(n.ctx, relay.SettleRequest{Node: n.name, Archive: archive, Settlements: list})
+	n.must(err, "SettleMessages")
+	return lost
+}
+
+// publishAll settles everything that may go now as published, until nothing is left.
+func (n *node[Tx]) publishAll() []string {
+	n.Helper()
+	var all []string
+	for {
+		claims := n.claim()
+		if len(claims) == 0 {
+			return all
+		}
+		all = append(all, claimedIDs(claims)...)
+		n.settle(published(claims...)...)
+	}
+}
+
+func claimedIDs(claims []relay.Claim) []string {
+	all := make([]string, len(claims))
+	for i := range claims {
+		all[i] = claims[i].Message.ID
+	}
+	return all
+}
+
+func keysOf(claims []relay.Claim) []string {
+	var keys []string
+	for i := range claims {
+		if k := claims[i].Message.Key; k != "" && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// find returns the claim of the message with the given id, or the zero value.
+func find(claims []relay.Claim, id string) relay.Claim {
+	i := slices.IndexFunc(claims, func(c relay.Claim) bool { return c.Message.ID == id })
+	if i < 0 {
+		return relay.Claim{}
+	}
+	return claims[i]
+}
+
+// settlement is the outcome of a claim whose attempts and life stay as they are.
+func settlement(c relay.Claim, outcome relay.Outcome) relay.Settlement {
+	return relay.Settlement{Claim: &c, Outcome: outcome, Attempts: c.Attempts, Life: c.Life}
+}
+
+func published(claims ...relay.Claim) []relay.Settlement {
+	list := make([]relay.Settlement, len(claims))
+	for i := range claims {
+		list[i] = settlement(claims[i], relay.Published)
+	}
+	return list
+}
+
+// failed is a failed attempt, to be repeated after a while.
+func failed(c relay.Claim, after time.Duration) relay.Settlement {
+	st := settlement(c, relay.Wait)
+	st.After, st.Error = after, "broker said no"
+	st.Attempts++
+	return st
+}
+
+func behind(c relay.Claim) relay.Settlement {
+	st := settlement(c, relay.Wait)
+	st.Behind = true
+	return st
+}
+
+func dead(c relay.Claim) relay.Settlement {
+	st := settlement(c, relay.Dead)
+	st.Reason, st.Error = waybill.ReasonRejected, "broker said never"
+	st.Attempts++
+	return st
+}
+
+// to sends a claim to a destination, as a relay with several does before it settles.
+func to(c relay.Claim, destination string) relay.Claim {
+	c.Destination = destination
+	return c
+}
+
+func fanout(c relay.Claim, destinations ...string) relay.Settlement {
+	st := settlement(c, relay.Fanout)
+	st.Destinations = destinations
+	return st
+}
+
+// publishedThen is a published message that others get afterwards.
+func publishedThen(c relay.Claim, followers ...string) relay.Settlement {
+	st := settlement(c, relay.Published)
+	st.Destinations = followers
+	return st
+}

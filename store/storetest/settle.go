@@ -1,0 +1,241 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+func settleTests[Tx any]() []test[Tx] {
+	return []test[Tx]{
+		{"nothing to settle", settleNothing[Tx], nil},
+		{"published, with an archive", settleArchive[Tx], nil},
+		{"published, without an archive", settleWithoutArchive[Tx], nil},
+		{"published after a failed attempt", settleAfterRetry[Tx], nil},
+		{"repeated", settleRepeated[Tx], nil},
+		{"every outcome at once", settleMixed[Tx], nil},
+		{"superseded owner", settleSuperseded[Tx], nil},
+		{"old epoch of the same owner", settleOldEpoch[Tx], nil},
+		{"epoch that never was", settleFutureEpoch[Tx], nil},
+		{"node that never joined", settleStranger[Tx], nil},
+		{"one lane of two lost", settlePartlyLost[Tx], []need{severalLanes}},
+		{"archive for days to come", settlePrepared[Tx], nil},
+	}
+}
+
+func settleNothing[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	n.settle()
+	n.claimOnly("a")
+}
+
+func settleArchive[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msgs("a", "k", 3)...)
+	claims := n.claimOnly("a1", "a2", "a3")
+	n.settle(published(claims[:2]...)...)
+	state := e.want(outbox.Published, "a1", "a2")
+	if state.PublishedAt == nil || time.Since(*state.PublishedAt).Abs() > time.Minute {
+		e.Errorf("PublishedAt = %v, want about now", state.PublishedAt)
+	}
+	e.want(outbox.Pending, "a3")
+	n.claimOnly("a3")
+}
+
+func settleWithoutArchive[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msgs("a", "k", 2)...)
+	claims := n.claimOnly("a1", "a2")
+	n.settle(failed(claims[0], 0))
+	n.settleWith(false, published(claims[1])...)
+	n.settleWith(false, published(n.claimOne("a1"))...)
+	e.wantNowhere("a1", "a2")
+	e.gone("a1", "a2")
+	n.claimOnly()
+}
+
+func settleAfterRetry[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	n.settle(failed(n.claimOne("a"), 0))
+	n.settle(failed(n.claimOne("a"), 0))
+	n.settle(published(n.claimOne("a"))...)
+	if state := e.want(outbox.Published, "a"); state.Attempts != 2 {
+		e.Errorf("attempts of the published message = %d, want the 2 that failed", state.Attempts)
+	}
+}
+
+// settleRepeated repeats each settlement, as a relay does that did not hear the answer.
+func settleRepeated[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("published", ""), msg("dead", ""), msg("fanned out", ""), msg("followed", ""))
+	claims := n.claim()
+	list := []relay.Settlement{
+		settlement(find(claims, "published"), relay.Published),
+		dead(find(claims, "dead")),
+		fanout(find(claims, "fanned out"), "x", "y"),
+		publishedThen(find(claims, "followed"), "x"),
+	}
+	for range 3 {
+		n.settle(list...)
+	}
+	e.want(outbox.Published, "published")
+	e.want(outbox.Dead, "dead")
+	e.several("fanned out", "followed")
+	e.wantCount("fanned out", 2)
+	e.wantCount("followed", 2)
+	if letters := e.letters(deadletter.Filter{}); len(letters) != 1 {
+		e.Errorf("%d dead letters, want 1", len(letters))
+	}
+	claims = n.claim()
+	for range 3 {
+		n.settle(published(claims...)...)
+	}
+	e.wantCount("fanned out", 2)
+}
+
+func (e *env[Tx]) wantCount(id string, want int) {
+	e.Helper()
+	if states := e.states(id); len(states) != want {
+		e.Errorf("message %s is in %d places (%s), want %d", id, len(states), places(states), want)
+	}
+}
+
+func settleMixed[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	later := msg("scheduled", "k5")
+	later.DeliverAt = time.Now().Add(time.Hour)
+	e.enqueue(msg("published", "k1"), msg("waiting", "k2"), msg("behind", "k2"), msg("dead", "k3"), msg("failed", "k4"),
+		later, msg("everywhere", "k6"), msg("followed", "k7"), msg("untouched", "k8"))
+	claims := n.claim()
+	failedLetter := dead(find(claims, "failed"))
+	failedLetter.Outcome = relay.Failed
+	n.settle(
+		settlement(find(claims, "published"), relay.Published),
+		failed(find(claims, "waiting"), time.Hour),
+		behind(find(claims, "behind")),
+		dead(find(claims, "dead")),
+		failedLetter,
+		settlement(find(claims, "scheduled"), relay.Schedule),
+		fanout(find(claims, "everywhere"), "x", "y"),
+		publishedThen(to(find(claims, "followed"), "x"), "y"),
+	)
+	e.want(outbox.Published, "published")
+	e.want(outbox.Waiting, "waiting", "behind")
+	e.want(outbox.Dead, "dead")
+	e.want(outbox.Failed, "failed")
+	e.want(outbox.Scheduled, "scheduled")
+	e.want(outbox.Pending, "untouched")
+	e.several("everywhere", "followed")
+	e.wantCount("everywhere", 2)
+	e.wantCount("followed", 2)
+}
+
+// supersede lets n's lease expire and another node take the lanes over.
+func (n *node[Tx]) supersede(by string) *node[Tx] {
+	n.Helper()
+	n.advance(longTTL + time.Minute)
+	return n.join(by)
+}
+
+func (n *node[Tx]) wantLost(list ...relay.Settlement) {
+	n.Helper()
+	for _, st := range list {
+		lost := n.settleWith(true, st)
+		if len(lost) != 1 || lost[0] != st.Claim.Lane.Number {
+			n.Errorf("outcome %v: lost lanes %v, want %d", st.Outcome, lost, st.Claim.Lane.Number)
+		}
+	}
+}
+
+// everyOutcome returns a settlement of each kind for one claim.
+func everyOutcome(c relay.Claim) []relay.Settlement {
+	return []relay.Settlement{
+		settlement(c, relay.Published), failed(c, 0), behind(c), settlement(c, relay.Schedule),
+		fanout(c, "x", "y"), dead(c), publishedThen(c, "x"),
+	}
+}
+
+func settleSuperseded[Tx any](e *env[Tx]) {
+	old := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	c := old.claimOne("a")
+	n := old.supersede("r2")
+	old.wantLost(everyOutcome(c)...)
+	e.want(outbox.Pending, "a")
+
+	n.settle(failed(n.claimOne("a"), 0))
+	waiting := n.claimOne("a")
+	waiting.Lane = c.Lane
+	old.wantLost(everyOutcome(waiting)...)
+	if state := e.want(outbox.Waiting, "a"); state.Attempts != 1 {
+		e.Errorf("attempts = %d, want the new owner's 1", state.Attempts)
+	}
+}
+
+// settleOldEpoch: the lane went to another node and came back; what the node knew of it
+// from before is worth nothing.
+func settleOldEpoch[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	c := n.claimOne("a")
+	other := n.supersede("r2")
+	e.must(e.s.LeaveLanes(e.ctx, other.name), "LeaveLanes")
+	e.must(n.renew(relay.LeaseRequest{Join: true}), "join")
+	n.wantLost(everyOutcome(c)...)
+	e.want(outbox.Pending, "a")
+	n.settle(published(n.claimOne("a"))...)
+}
+
+func settleFutureEpoch[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	c := n.claimOne("a")
+	c.Lane.Epoch++
+	n.wantLost(everyOutcome(c)...)
+	e.want(outbox.Pending, "a")
+}
+
+func settleStranger[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	stranger := &node[Tx]{env: e, name: "stranger"}
+	stranger.wantLost(everyOutcome(n.claimOne("a"))...)
+	e.want(outbox.Pending, "a")
+}
+
+func settlePartlyLost[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	a, b := n.twoLanes()
+	stale := a
+	stale.Lane.Epoch--
+	for _, list := range [][]relay.Settlement{
+		{settlement(stale, relay.Published), settlement(b, relay.Published)},
+		{dead(stale), settlement(b, relay.Published)},
+		{failed(stale, 0), failed(b, 0)},
+	} {
+		lost := n.settleWith(true, list...)
+		if len(lost) != 1 || lost[0] != a.Lane.Number {
+			e.Fatalf("lost lanes %v, want only %d", lost, a.Lane.Number)
+		}
+		e.want(outbox.Pending, a.Message.ID)
+		e.want(outbox.Published, b.Message.ID)
+	}
+}
+
+// settlePrepared publishes on each of the next ten days, with and without preparation.
+func settlePrepared[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	for day, m := range msgs("a", "k", 10) {
+		if day%4 == 0 {
+			e.must(e.s.PrepareArchive(e.ctx), "PrepareArchive")
+		}
+		e.enqueue(m)
+		n.settle(published(n.claimOne(m.ID))...)
+		e.want(outbox.Published, m.ID)
+		e.advance(24 * time.Hour)
+	}
+}

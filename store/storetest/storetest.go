@@ -1,0 +1,137 @@
+// Package storetest is the suite that every store passes. It knows a store only by the
+// contracts of outbox, relay, inbox and deadletter; what a store cannot do is declared in
+// [Features], never skipped by the store's own tests.
+//
+// The suite never sleeps until something is due: [Harness.Advance] moves the store's clock.
+// Every test opens a store of its own and, when it ends, checks that each message which it
+// enqueued is in exactly one place.
+package storetest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Store is what a store offers to the suite.
+type Store[Tx any] interface {
+	outbox.Store[Tx]
+	outbox.Inspector
+	relay.Source
+	inbox.Inbox[Tx]
+	deadletter.Store
+}
+
+// Features says what a store can do, so that a test is left out by declaration.
+type Features struct {
+	// Lanes is how many lanes the store has. Required.
+	Lanes int
+
+	// ConcurrentWriters says that several transactions may have written, and not yet
+	// committed, at the same time.
+	ConcurrentWriters bool
+
+	// Persists says that a store which is opened anew finds what was there before.
+	Persists bool
+}
+
+// Raw is a message as a program in another language writes it, with a plain INSERT.
+type Raw struct {
+	Topic, Key string
+	Headers    string // as it goes into the column, JSON or not; "" for none
+	Payload    string
+}
+
+// Harness is how the suite reaches one store. All fields are required, but for Reopen.
+type Harness[Tx any] struct {
+	Features Features
+
+	// Open returns a new, empty, migrated store.
+	Open func(t *testing.T) Store[Tx]
+
+	// Reopen returns a new store on the data of s, as after a restart of the program.
+	// Required if Features.Persists is set.
+	Reopen func(t *testing.T, s Store[Tx]) Store[Tx]
+
+	// Begin, Commit and Rollback are the user's own transaction.
+	Begin    func(t *testing.T, s Store[Tx]) Tx
+	Commit   func(t *testing.T, tx Tx)
+	Rollback func(t *testing.T, tx Tx)
+
+	// Effect writes a business row under a name in tx. Effects returns how many rows under
+	// that name are committed.
+	Effect  func(ctx context.Context, s Store[Tx], tx Tx, name string) error
+	Effects func(t *testing.T, s Store[Tx], name string) int
+
+	// Advance moves the clock of s, which decides what is due, leased or expired.
+	Advance func(t *testing.T, s Store[Tx], d time.Duration)
+
+	// InsertRaw stores a message past the library's checks. The error is the database's.
+	InsertRaw func(s Store[Tx], raw Raw) error
+}
+
+// Run runs the suite as subtests of t, which run in parallel with each other.
+func Run[Tx any](t *testing.T, h Harness[Tx]) {
+	groups := []struct {
+		name  string
+		tests []test[Tx]
+	}{
+		{"enqueue", enqueueTests[Tx]()},
+		{"duplicate ids", duplicateTests[Tx]()},
+		{"fields", fieldTests[Tx]()},
+		{"claim", claimTests[Tx]()},
+		{"settle", settleTests[Tx]()},
+		{"waiting", waitingTests[Tx]()},
+		{"key order", orderTests[Tx]()},
+		{"destinations", destinationTests[Tx]()},
+		{"dead letters", deadLetterTests[Tx]()},
+		{"requeue", requeueTests[Tx]()},
+		{"schedule", scheduleTests[Tx]()},
+		{"foreign rows", foreignTests[Tx]()},
+		{"lanes", laneTests[Tx]()},
+		{"inspect", inspectTests[Tx]()},
+		{"inbox", inboxTests[Tx]()},
+		{"attempts", attemptTests[Tx]()},
+		{"bury", buryTests[Tx]()},
+		{"run requeued", runRequeuedTests[Tx]()},
+		{"restart", restartTests[Tx]()},
+	}
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			for _, tc := range g.tests {
+				if !tc.runsWith(h.Features) {
+					continue
+				}
+				t.Run(tc.name, func(t *testing.T) {
+					t.Parallel()
+					tc.run(newEnv(t, h))
+				})
+			}
+		})
+	}
+}
+
+// test is one situation.
+type test[Tx any] struct {
+	name  string
+	run   func(e *env[Tx])
+	needs []need
+}
+
+// need is what a test asks of a store.
+type need func(Features) bool
+
+func severalLanes(f Features) bool      { return f.Lanes > 1 }
+func concurrentWriters(f Features) bool { return f.ConcurrentWriters }
+func persists(f Features) bool          { return f.Persists }
+
+func (t test[Tx]) runsWith(f Features) bool {
+	return !slices.ContainsFunc(t.needs, func(n need) bool { return !n(f) })
+}
