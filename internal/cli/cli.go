@@ -1,0 +1,138 @@
+// Package cli is the program waybill: its commands, their flags, and how they speak.
+//
+// Results go to standard output, as tables for people or, with --json, as JSON for programs;
+// everything else goes to standard error. The exit code is 0 only if the program did what
+// it was asked, 2 if it was asked wrongly, and 1 if it failed.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/config"
+)
+
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// Run runs the program with its arguments and returns its exit code. It ends early, in good
+// order, when ctx does.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return run(ctx, args, os.Environ(), stdout, stderr)
+}
+
+// program is one run of the program.
+type program struct {
+	env            []string
+	stdout, stderr io.Writer
+	configFile     string // --config
+	json           bool   // --json
+}
+
+func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
+	p := &program{env: env, stdout: stdout, stderr: stderr}
+	root := p.root()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var failed *failure
+	isFailure := errors.As(err, &failed) && !errors.Is(err, errUsage)
+	if text := err.Error(); text != "" {
+		for line := range strings.SplitSeq(text, "\n") {
+			fmt.Fprintf(stderr, "waybill: %s\n", strings.TrimPrefix(line, "waybill: "))
+		}
+	}
+	if isFailure {
+		return exitFailed
+	}
+	fmt.Fprintf(stderr, "Run '%s --help' to see how it is used.\n", cmd.CommandPath())
+	return exitUsage
+}
+
+// failure marks an error of a command that was asked well. What cobra refuses before a
+// command runs does not have it.
+type failure struct{ err error }
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// errUsage marks what a command finds wrong with how it was asked.
+var errUsage = errors.New("usage")
+
+// usageError is an error with that mark.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string        { return e.text }
+func (e *usageError) Is(target error) bool { return target == errUsage }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...)}
+}
+
+// silent is a failure that the output has told already.
+var silent = &failure{errors.New("")}
+
+// does adapts fn to cobra.
+func does(fn func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := fn(cmd, args)
+		if err == nil {
+			return nil
+		}
+		switch {
+		case errors.Is(err, opener.ErrURL):
+			err = usagef("%v", err)
+		case errors.Is(err, context.Canceled) && cmd.Context().Err() != nil:
+			err = errors.New("interrupted")
+		}
+		return &failure{err}
+	}
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "waybill",
+		Short: "Messages that commit with your data",
+		Long: `Waybill moves messages from the transactions that they were written in to a broker,
+and shows and mends what is on the way.
+
+Options are given as flags, as environment variables (WAYBILL_RELAY_BATCH_SIZE for
+--relay-batch-size), or in a file, waybill.yaml unless another one is named (relay:
+batch_size: 100); a flag counts before the environment, the environment before the file.
+"waybill config" shows what holds, and why.`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.DisableSuggestions = true // "Did you mean" takes five lines
+	flags := root.PersistentFlags()
+	flags.StringVar(&p.configFile, "config", "", "configuration `file`, "+config.DefaultFile+" in the working directory if there is one")
+	flags.BoolVar(&p.json, "json", false, "print results as JSON, for programs")
+	addOptions(flags)
+	shortenHelp(root)
+	root.AddCommand(p.demoCommand(), p.migrateCommand(), p.relayCommand(), p.outboxCommand(),
+		p.deadCommand(), p.doctorCommand(), p.configCommand(), p.versionCommand())
+	return root
+}
+
+// needsSubcommand is the Args of a command that does nothing by itself.
+func needsSubcommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+	}
+	return usagef("%q needs a command behind it", cmd.CommandPath())
+}

@@ -1,0 +1,211 @@
+// Package demo is the main job of waybill in one run: a shop commits orders together with
+// the messages that tell of them, a relay publishes these to a broker, and two consumers act
+// on them, while processes are killed, messages are published twice and handlers fail. In
+// the end a ledger is drawn up from the tables and the broker.
+//
+// It is also an example of how the parts fit together. Read shop.go (outbox), relay.go,
+// consumers.go (inbox); then faults.go, which breaks them, and ledger.go, which counts.
+// servers.go and broker.go make the places where it happens, process.go runs the shop and
+// the relay as processes of their own, so that they can be killed for real.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/waybill-go/waybill/internal/cli/opener"
+)
+
+// The parts that [Config.Break] can take away.
+const (
+	BreakNothing = ""
+	BreakInbox   = "inbox"  // handlers run for every delivery
+	BreakOutbox  = "outbox" // the shop publishes after its commit, not in it
+)
+
+// Config says what to show.
+type Config struct {
+	// Store and Broker are URLs of real servers; an empty one stands for an embedded one.
+	Store, Broker string
+
+	// Orders is how many orders the shop commits.
+	Orders int
+
+	// Break is the part to take away, to see what it is good for.
+	Break string
+
+	// Output gets the story while it goes on; Live says that it is a terminal.
+	Output io.Writer
+	Live   bool
+
+	name string // of the site; a random one if empty
+}
+
+// The numbers of the faults.
+const (
+	relayDeaths  = 2
+	shopDeaths   = 2
+	twiceEvery   = 10 // every tenth message is published twice
+	failEvery    = 50 // the handlers fail for every fiftieth order …
+	failAttempts = 2  // … twice
+)
+
+const cleanupTimeout = 30 * time.Second
+
+// Run shows the demo and returns its ledger. The error says why it could not be shown; a
+// ledger that does not balance is none.
+func Run(ctx context.Context, cfg Config) (ledger *Ledger, err error) {
+	if opener.BrokerKind(cfg.Broker) == opener.Memory {
+		return nil, fmt.Errorf("%w: the broker mem: lives in one process, and the demo kills those of relay and shop; without --broker it brings its own", opener.ErrURL)
+	}
+	servers, err := openServers(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		err = errors.Join(err, servers.remove(clean))
+	}()
+	s := &show{cfg: cfg, servers: servers, telling: newTelling(cfg.Output, cfg.Live)}
+	return s.run(ctx)
+}
+
+// show is one run of the demo.
+type show struct {
+	cfg     Config
+	servers *servers
+	telling *telling
+}
+
+func (s *show) run(ctx context.Context) (*Ledger, error) {
+	began := time.Now()
+	s.introduce()
+	consumers, err := startConsumers(ctx, s.servers, s.cfg.Break)
+	if err != nil {
+		return nil, err
+	}
+	deaths, err := s.work(ctx)
+	if err := errors.Join(err, consumers.stop()); err != nil {
+		return nil, err
+	}
+	s.telling.end()
+	ledger, err := s.servers.count(ctx, s.cfg)
+	if err != nil {
+		return nil, err
+	}
+	ledger.Killed, ledger.Seconds = deaths, time.Since(began).Seconds()
+	return ledger, nil
+}
+
+// work lets the shop sell and the relay publish, each in a process of its own that is killed
+// and started again, until everything has come to rest.
+func (s *show) work(ctx context.Context) (Deaths, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	relay := s.start(ctx, "relay", relayDeaths, max(s.cfg.Orders/5, 1))
+	shop := s.start(ctx, "shop", shopDeaths, max(s.cfg.Orders/3, 1))
+	err := s.watch(ctx, shop, relay)
+	cancel() // the relay, and the shop if it has not ended
+	<-relay.done
+	<-shop.done
+	if err == nil {
+		err = errors.Join(shop.err, relay.err)
+	}
+	return Deaths{Shop: shop.deaths, Relay: relay.deaths}, err
+}
+
+// start starts a worker that dies the given number of times. With the outbox taken away
+// there is nothing for a relay to do, and none is started.
+func (s *show) start(ctx context.Context, role string, deaths, dieAfter int) *worker {
+	w := newWorker(role, task{Site: s.servers.site, Orders: s.cfg.Orders, Break: s.cfg.Break})
+	if role == "relay" && s.cfg.Break == BreakOutbox {
+		close(w.done)
+		return w
+	}
+	w.plan(deaths, dieAfter)
+	w.died = func() { s.telling.say("The %s was killed %s, and is started again.", role, momentOfDeath[role]) }
+	go w.run(ctx)
+	return w
+}
+
+// momentOfDeath says when a worker kills its own process.
+var momentOfDeath = map[string]string{
+	"relay": "after the broker had confirmed and before it could note that down",
+	"shop":  "right after a commit",
+}
+
+func (s *show) introduce() {
+	t := s.telling
+	t.say("store   %s", s.servers.storeText)
+	t.say("broker  %s", s.servers.brokerText)
+	victims := "the processes of shop and relay are each"
+	if s.cfg.Break == BreakOutbox {
+		victims = "the shop's process is" // there is nothing for a relay to do
+	}
+	t.say("faults  %s killed twice (SIGKILL), at the worst moment;", victims)
+	t.say("        every %dth message is published twice;", twiceEvery)
+	t.say("        billing and shipping fail twice for every %dth order", failEvery)
+	switch s.cfg.Break {
+	case BreakInbox:
+		t.say("broken  the inbox is taken away: handlers run for every delivery")
+	case BreakOutbox:
+		t.say("broken  the outbox is taken away: the shop commits first and publishes then")
+	}
+	t.say("")
+}
+
+// How long nothing may change before the show is over: everything has arrived and
+// duplicates may still be on their way, something is missing, or something is stuck.
+const (
+	restWhenDone    = time.Second
+	restWhenMissing = 3 * time.Second
+	restWhenStuck   = 30 * time.Second
+	watchInterval   = 100 * time.Millisecond
+)
+
+// watch tells how things go, until they have come to rest.
+func (s *show) watch(ctx context.Context, shop, relay *worker) error {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	var last progress
+	changed := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-relay.failed:
+			return relay.err
+		case <-shop.failed:
+			return shop.err
+		case <-tick.C:
+		}
+		now, err := s.servers.progress(ctx)
+		if err != nil {
+			return err
+		}
+		s.telling.show(now, s.cfg.Orders)
+		if now != last {
+			last, changed = now, time.Now()
+		}
+		if over(now, shop.hasEnded(), time.Since(changed)) {
+			return nil
+		}
+	}
+}
+
+// over reports whether the show is over.
+func over(p progress, shopEnded bool, rest time.Duration) bool {
+	switch {
+	case rest > restWhenStuck:
+		return true // the ledger will say what is missing
+	case !shopEnded || p.Waiting > 0 || p.Backlog > 0:
+		return false
+	case p.Invoices >= p.Orders && p.Parcels >= p.Orders:
+		return rest > restWhenDone
+	}
+	return rest > restWhenMissing
+}

@@ -1,0 +1,138 @@
+package opener
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/service"
+)
+
+// StoreConfig says which store to open.
+type StoreConfig struct {
+	// URL is postgres://user:password@host:port/database, or sqlite:path.
+	URL string
+
+	// Schema and TablePrefix name the tables, as the configuration of each store has them.
+	Schema, TablePrefix string
+
+	// Create lets SQLite make a file that does not exist.
+	Create bool
+}
+
+// Store is an opened store, whatever its transactions are.
+type Store interface {
+	outbox.Inspector
+	deadletter.Store
+
+	// Ping reports whether the database answers.
+	Ping(ctx context.Context) error
+
+	// SchemaVersion returns the version of the schema, 0 if there is none, and an error if
+	// this release can't work with it.
+	SchemaVersion(ctx context.Context) (int, error)
+
+	// Migrations returns the steps of the schema that this release knows.
+	Migrations() []migrate.Migration
+
+	// Migrate brings the schema to a version, 0 for the newest, and returns the version.
+	Migrate(ctx context.Context, source string, version int) (int, error)
+
+	// Facts returns what the database says of itself.
+	Facts(ctx context.Context) (Facts, error)
+
+	// Service returns a service over this store.
+	Service(broker service.Broker, cfg service.Config) (Runner, error)
+
+	// Address is the URL without its password.
+	Address() string
+
+	// Close ends the connections.
+	Close() error
+}
+
+// Runner is a service, whatever its transactions are.
+type Runner interface {
+	// Run runs the service until ctx is done.
+	Run(ctx context.Context) error
+
+	// Health returns nil while the service does its work.
+	Health() error
+}
+
+// Facts are what a database says of itself. Fields are empty where it has no such thing.
+type Facts struct {
+	Version   string
+	TimeZone  string
+	Isolation string
+	Clock     time.Time
+}
+
+// OpenStore opens a store and makes sure that it answers. An error is [ErrURL] if the URL is
+// not one that can be opened, and an [*UnreachableError] if the database does not answer.
+func OpenStore(ctx context.Context, cfg StoreConfig) (Store, error) {
+	store, err := NewStore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	if err := store.Ping(ctx); err != nil {
+		_ = store.Close() // it was never in use
+		return nil, &UnreachableError{What: "store", Address: store.Address(), Err: err}
+	}
+	return store, nil
+}
+
+// NewStore is [OpenStore] without asking the database.
+func NewStore(cfg StoreConfig) (Store, error) {
+	switch {
+	case IsPostgres(cfg.URL):
+		return newPostgres(cfg)
+	case schemeOf(cfg.URL) == "sqlite":
+		return newSQLite(cfg)
+	}
+	return nil, unknownStore(cfg.URL)
+}
+
+// SQLStore is a store for database/sql.
+type SQLStore interface {
+	service.Store[*sql.Tx]
+	outbox.Inspector
+	deadletter.Store
+
+	// Migrate is that of [Store].
+	Migrate(ctx context.Context, source string, version int) (int, error)
+}
+
+// OpenSQL opens a store for database/sql, and the database itself, which the caller closes in
+// the end. The errors are those of [OpenStore].
+func OpenSQL(ctx context.Context, cfg StoreConfig) (*sql.DB, SQLStore, error) {
+	open := newSQLiteSQL
+	switch {
+	case IsPostgres(cfg.URL):
+		open = newPostgresSQL
+	case schemeOf(cfg.URL) != "sqlite":
+		return nil, nil, unknownStore(cfg.URL)
+	}
+	db, store, err := open(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	if err := db.PingContext(ctx); err != nil {
+		_ = db.Close() // it was never in use
+		return nil, nil, &UnreachableError{What: "store", Address: config.Redact(cfg.URL), Err: err}
+	}
+	return db, store, nil
+}
+
+func unknownStore(url string) error {
+	return fmt.Errorf("%w: store %s: postgres://… and sqlite:path are known", ErrURL, config.Redact(url))
+}

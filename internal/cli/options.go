@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// optionFlag holds what was written for an option; package config reads it.
+type optionFlag struct {
+	option config.Option
+	text   string
+}
+
+func (f *optionFlag) String() string        { return f.text }
+func (f *optionFlag) Set(text string) error { f.text = text; return nil }
+func (f *optionFlag) Type() string {
+	return [...]string{config.String: "text", config.Int: "number", config.Bool: "true|false", config.Duration: "duration"}[f.option.Kind]
+}
+
+// addOptions adds a flag for every option.
+func addOptions(flags *pflag.FlagSet) {
+	for _, o := range config.Options() {
+		flag := flags.VarPF(&optionFlag{option: o, text: o.Default}, o.Flag(), "", o.Help)
+		if o.Kind == config.Bool {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+// everywhere are the flags that the help of each command shows.
+var everywhere = []string{"store", "broker", "config", "json", "help"}
+
+// shortenHelp leaves most of the options to the help of the program itself.
+func shortenHelp(root *cobra.Command) {
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "Global Flags:", "Flags of every command (\"waybill --help\" has all of them):", 1))
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd != root {
+			root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+				f.Hidden = !slices.Contains(everywhere, f.Name)
+			})
+		}
+		help(cmd, args)
+	})
+}
+
+// settings loads the configuration of a command.
+func (p *program) settings(cmd *cobra.Command) (*config.Config, error) {
+	flags := make(map[string]string)
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if o, ok := f.Value.(*optionFlag); ok {
+			flags[f.Name] = o.text
+		}
+	})
+	cfg, err := config.Load(flags, p.env, config.File(p.configFile, p.env))
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	return cfg, nil
+}
+
+// storeConfig says which store the configuration names.
+func storeConfig(cfg *config.Config) (opener.StoreConfig, error) {
+	if cfg.String("store") == "" {
+		return opener.StoreConfig{}, notSet("store", "postgres://user:password@host/database, or sqlite:path")
+	}
+	return opener.StoreConfig{URL: cfg.String("store"), Schema: cfg.String("schema"), TablePrefix: cfg.String("table_prefix")}, nil
+}
+
+// openStore opens the store that the configuration of a command names.
+func (p *program) openStore(cmd *cobra.Command) (opener.Store, *config.Config, error) {
+	cfg, err := p.settings(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := openConfigured(cmd.Context(), cfg)
+	return store, cfg, err
+}
+
+func openConfigured(ctx context.Context, cfg *config.Config) (opener.Store, error) {
+	c, err := storeConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return opener.OpenStore(ctx, c)
+}
+
+// brokerConfig says which broker the configuration names.
+func brokerConfig(cfg *config.Config) (opener.BrokerConfig, error) {
+	if cfg.String("broker") == "" {
+		return opener.BrokerConfig{}, notSet("broker", "amqp://user:password@host:5672/, or nats://host:4222")
+	}
+	return opener.BrokerConfig{
+		URL:           cfg.String("broker"),
+		Exchange:      cfg.String("rabbitmq.exchange"),
+		Stream:        cfg.String("nats.stream"),
+		SubjectPrefix: cfg.String("nats.subject_prefix"),
+	}, nil
+}
+
+func notSet(option, example string) error {
+	return usagef("no %s is set; give --%s, WAYBILL_%s, or %s: in %s, such as %s",
+		option, option, strings.ToUpper(option), option, config.DefaultFile, example)
+}
+
+// renewAtMost is the longest time between two renewals of a lease, whatever the lease.
+const renewAtMost = 2 * time.Second
+
+// relayConfig turns options into the relay's configuration.
+func relayConfig(cfg *config.Config) relay.Config {
+	c := relay.Config{
+		Node:           cfg.String("relay.node"),
+		PollInterval:   cfg.Duration("relay.poll_interval"),
+		BatchSize:      cfg.Int("relay.batch_size"),
+		Parallelism:    cfg.Int("relay.parallelism"),
+		LeaseTTL:       cfg.Duration("relay.lease"),
+		PublishTimeout: cfg.Duration("relay.publish_timeout"),
+		Retention:      cfg.Duration("outbox.retention"),
+		Retry: waybill.RetryPolicy{
+			MaxRetries: cfg.Int("relay.max_retries"),
+			BaseDelay:  cfg.Duration("retry.base_delay"),
+			MaxDelay:   cfg.Duration("retry.max_delay"),
+		},
+		DisableDeadLetters: !cfg.Bool("dead_letter.enabled"),
+	}
+	c.RenewInterval = min(renewAtMost, (c.LeaseTTL-c.PublishTimeout)/2)
+	if cfg.String("relay.mode") == "strict" {
+		c.Mode = relay.Strict
+	}
+	if c.Retry.MaxRetries == 0 {
+		c.Retry.MaxRetries = waybill.NoRetries
+	}
+	if c.Retention == 0 {
+		c.Retention = relay.KeepNothing
+	}
+	return c
+}
+
+// logger returns a logger to standard error as the configuration wants it.
+func (p *program) logger(cfg *config.Config) *slog.Logger {
+	level := map[string]slog.Level{
+		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+	}[cfg.String("log.level")]
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.String("log.format") == "json" {
+		return slog.New(slog.NewJSONHandler(p.stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(p.stderr, options))
+}

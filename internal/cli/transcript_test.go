@@ -1,0 +1,226 @@
+package cli
+
+import "testing"
+
+func TestTranscripts(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, tr := range transcripts {
+		t.Run(tr.name, func(t *testing.T) {
+			// Not parallel: some change what others show.
+			tr.check(t, f)
+		})
+	}
+}
+
+const noStore = `
+waybill: no store is set; give --store, WAYBILL_STORE, or store: in waybill.yaml, such as postgres://user:password@host/database, or sqlite:path
+Run 'waybill …' to see how it is used.
+`
+
+var transcripts = []transcript{
+	// How it is asked.
+	{name: "unknown command", args: "relais", code: exitUsage, stderr: `
+waybill: unknown command "relais" for "waybill"
+Run 'waybill --help' to see how it is used.
+`},
+	{name: "unknown command below another", args: "outbox list", code: exitUsage, stderr: `
+waybill: unknown command "list" for "waybill outbox"
+Run 'waybill outbox --help' to see how it is used.
+`},
+	{name: "half a command", args: "dead", code: exitUsage, stderr: `
+waybill: "waybill dead" needs a command behind it
+Run 'waybill dead --help' to see how it is used.
+`},
+	{name: "unknown flag", args: "relay --fast", code: exitUsage, stderr: `
+waybill: unknown flag: --fast
+Run 'waybill relay --help' to see how it is used.
+`},
+	{name: "argument missing", args: "outbox show {used}", code: exitUsage, stderr: `
+waybill: accepts 1 arg(s), received 0
+Run 'waybill outbox show --help' to see how it is used.
+`},
+	{name: "value out of range", args: "relay {used} --relay-batch-size 10001", code: exitUsage, stderr: `
+waybill: relay.batch_size (--relay-batch-size): 10001 is out of range, the maximum is 10000
+Run 'waybill relay --help' to see how it is used.
+`},
+	{name: "value out of range in the environment", args: "doctor {used}", env: []string{"WAYBILL_RELAY_POLL_INTERVAL=9ms"}, code: exitUsage, stderr: `
+waybill: relay.poll_interval (WAYBILL_RELAY_POLL_INTERVAL): 9ms is out of range, the minimum is 10ms
+Run 'waybill doctor --help' to see how it is used.
+`},
+	{name: "unknown environment variable", args: "config", env: []string{"WAYBILL_STOER=x"}, code: exitUsage, stderr: `
+waybill: no option has the environment variable WAYBILL_STOER
+Run 'waybill config --help' to see how it is used.
+`},
+	{name: "missing configuration file", args: "config --config nowhere.yaml", code: exitUsage, stderr: `
+waybill: configuration file: open nowhere.yaml: no such file or directory
+Run 'waybill config --help' to see how it is used.
+`},
+	{name: "no store", args: "outbox stats", code: exitUsage, stderr: noStore},
+	{name: "no store to migrate", args: "migrate", code: exitUsage, stderr: noStore},
+	{name: "unknown store", args: "outbox stats --store mysql://app:S3CR3T@db/x", code: exitUsage, stderr: `
+waybill: unusable URL: store mysql://app:xxxxx@db/x: postgres://… and sqlite:path are known
+Run 'waybill outbox stats --help' to see how it is used.
+`},
+
+	// Servers that do not answer.
+	{name: "store does not answer", args: "outbox stats --store postgres://app:S3CR3T@{closed}/x", code: exitFailed, stderr: `
+waybill: cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused
+`},
+	{name: "broker does not answer", args: "relay {used} --broker nats://app:S3CR3T@{closed}", code: exitFailed, stderr: `
+waybill: cannot reach the broker nats://app:xxxxx@{closed}: …
+`},
+	{name: "nothing answers the doctor", args: "doctor --store postgres://app:S3CR3T@{closed}/x --broker amqp://app:S3CR3T@{closed}/", code: exitFailed, stdout: `
+      CHECK   FOUND
+FAIL  store   cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused → start it, or correct --store
+FAIL  broker  cannot reach the broker amqp://app:xxxxx@{closed}/: …connection refused → start it, or correct --broker
+`},
+	{name: "a broker that is only in memory", args: "relay {used} --broker mem:", code: exitUsage, stderr: `
+waybill: the broker mem: lives in one process, where nobody could receive what this relay publishes
+Run 'waybill relay --help' to see how it is used.
+`},
+
+	// The schema.
+	{name: "tables missing", args: "outbox stats {empty}", code: exitFailed, stderr: `
+waybill: the store … has no tables yet; run: waybill migrate
+`},
+	{name: "doctor finds tables missing", args: "doctor {empty}", code: exitFailed, stdout: `
+      CHECK      FOUND
+ok    store      PostgreSQL … at …
+ok    clock      the store's differs by …
+ok    time zone  …; instants are stored, so any will do
+ok    isolation  read committed is the default
+FAIL  schema     there are no tables → run: waybill migrate
+warn  broker     not checked, none is set → give --broker
+`},
+	{name: "migrate to a version that is none", args: "migrate {empty} --to 99", code: exitUsage, stderr: `
+waybill: --to is 99, the newest version is 1
+Run 'waybill migrate --help' to see how it is used.
+`},
+	{name: "migrate to version 0", args: "migrate {empty} --to 0", code: exitUsage, stderr: `
+waybill: --to is 0, the lowest version is 1
+Run 'waybill migrate --help' to see how it is used.
+`},
+	{name: "migrate", args: "migrate {empty} --source shop", stdout: "The schema has version 1.\n"},
+	{name: "migrate again", args: "migrate {empty} --json", stdout: "{\n  \"schema_version\": 1\n}\n"},
+	{name: "nothing in the outbox", args: "outbox stats {empty}", stdout: "The outbox is empty.\n"},
+	{name: "nothing for programs", args: "outbox stats --json {empty}", stdout: "[]\n"},
+	{name: "no dead letters", args: "dead list {empty}", stdout: "There are no dead letters.\n"},
+	{name: "no dead letters for programs", args: "dead list --json {empty}", stdout: "[]\n"},
+
+	// SQLite.
+	{name: "no file", args: "outbox stats --store sqlite:{dir}/none.db", code: exitFailed, stderr: `
+waybill: cannot reach the store sqlite:{dir}/none.db: stat {dir}/none.db: no such file or directory; to make a new file run: waybill migrate
+`},
+	{name: "no path", args: "migrate --store sqlite:", code: exitUsage, stderr: `
+waybill: unusable URL: store sqlite:: the path of a file is missing
+Run 'waybill migrate --help' to see how it is used.
+`},
+	{name: "no directory", args: "migrate --store sqlite:{dir}/none/shop.db", code: exitFailed, stderr: `
+waybill: cannot reach the store sqlite:{dir}/none/shop.db: …
+`},
+	{name: "new file", args: "migrate --store sqlite:{dir}/a#b?c%20.db", stdout: "The schema has version 1.\n"},
+	{name: "file with a difficult name", args: "doctor --store sqlite:{dir}/a#b?c%20.db --broker mem:", stdout: `
+    CHECK         FOUND
+ok  store         SQLite … at sqlite:{dir}/a#b?c%20.db
+ok  schema        version 1, the newest
+ok  pending       no message waits for the relay
+ok  dead letters  the relay has given up on no message
+ok  broker        mem: answers and confirms
+`},
+
+	// What is there.
+	{name: "stats", args: "outbox stats {used}", stdout: `
+TOPIC   STATUS   COUNT  OLDEST
+mails   Pending  1      …
+orders  Pending  2      …
+`},
+	{name: "show", args: "outbox show order-1 {used}", stdout: `
+id        order-1
+status    Pending
+topic     orders
+type      order.placed
+source    shop
+tenant    default
+key       ann
+enqueued  …Z
+`},
+	{name: "show for programs", args: "outbox show mail-1 --json {used}", stdout: `
+[
+  {
+    "id": "mail-1",
+    "status": "Pending",
+    "topic": "mails",
+    "type": "mails",
+    "source": "shop",
+    "tenant": "default",
+    "attempts": 0,
+    "enqueued_at": "…"
+  }
+]
+`},
+	{name: "show an id that is none", args: "outbox show order-3 {used}", code: exitFailed, stderr: `
+waybill: there is no message with the id "order-3"
+`},
+	{name: "doctor", args: "doctor {used} --broker mem:", stdout: `
+    CHECK         FOUND
+ok  store         PostgreSQL … at {url}
+ok  clock         the store's differs by …
+ok  time zone     …; instants are stored, so any will do
+ok  isolation     read committed is the default
+ok  schema        version 1, the newest
+ok  pending       3 messages, the oldest is … old
+ok  dead letters  the relay has given up on no message
+ok  broker        mem: answers and confirms
+`},
+
+	// Dead letters.
+	{name: "dead list", args: "dead list {used}", stdout: `
+NUMBER  FROM              TOPIC   ID      REASON    ATTEMPTS  LAST FAILED           ERROR
+1       consumer billing  orders  lost-1  rejected  1         …Z  no such customer
+2       consumer billing  orders  lost-2  rejected  2         …Z  no such customer
+`},
+	{name: "dead list in pages", args: "dead list --limit 1 {used}",
+		stdout: "NUMBER …\n1 …\n", stderr: "There may be more: waybill dead list --after 1\n"},
+	{name: "dead list filtered", args: "dead list --origin relay {used}", stdout: "There are no dead letters.\n"},
+	{name: "dead list of an origin that is none", args: "dead list --origin broker {used}", code: exitUsage, stderr: `
+waybill: --origin is "broker"; it is relay or consumer
+Run 'waybill dead list --help' to see how it is used.
+`},
+	{name: "dead list with a limit out of range", args: "dead list --limit 0 {used}", code: exitUsage, stderr: `
+waybill: --limit is 0, the range is 1 to 10000
+Run 'waybill dead list --help' to see how it is used.
+`},
+	{name: "requeue what is no number", args: "dead requeue lost-1 {used}", code: exitUsage, stderr: `
+waybill: "lost-1" is not the number of a dead letter; "waybill dead list" shows them
+Run 'waybill dead requeue --help' to see how it is used.
+`},
+	{name: "requeue some", args: "dead requeue 1 77 {used}", code: exitFailed,
+		stdout: "Requeued dead letter 1.\n",
+		stderr: "waybill: dead letter 77 was not requeued: there is no such dead letter\n"},
+	{name: "requeue again", args: "dead requeue 1 {used}", code: exitFailed,
+		stderr: "waybill: dead letter 1 was not requeued: it is on its way already\n"},
+	{name: "requeue for programs", args: "dead requeue 2 --json {used}", stdout: `
+[
+  {
+    "number": 2,
+    "requeued": true
+  }
+]
+`},
+	{name: "demo without orders", args: "demo --orders 0", code: exitUsage, stderr: `
+waybill: --orders is 0, the range is 1 to 1000000
+Run 'waybill demo --help' to see how it is used.
+`},
+	{name: "demo breaks what it has not", args: "demo --break relay", code: exitUsage, stderr: `
+waybill: --break is "relay"; it is inbox or outbox
+Run 'waybill demo --help' to see how it is used.
+`},
+	{name: "demo in memory", args: "demo --broker mem:", code: exitUsage, stderr: `
+waybill: unusable URL: the broker mem: …
+Run 'waybill demo --help' to see how it is used.
+`},
+	{name: "demo on a store that does not answer", args: "demo --store postgres://app:S3CR3T@{closed}/x", code: exitFailed, stderr: `
+waybill: cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused
+`},
+}
