@@ -68,24 +68,25 @@ const (
 	// lockMigrationSQL keeps other migrations of the database out until the transaction ends.
 	lockMigrationSQL = `SELECT pg_advisory_xact_lock(hashtext('waybill migrate'))`
 
-	createSchemaSQL   = `CREATE SCHEMA IF NOT EXISTS {schema}`
-	createVersionsSQL = `
-CREATE TABLE IF NOT EXISTS {schema_versions} (
-    version    integer PRIMARY KEY,
-    name       text NOT NULL,
-    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
-)`
-	readVersionSQL = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
-	addVersionSQL  = `INSERT INTO {schema_versions} (version, name) VALUES ($1, $2)`
+	versionsExistSQL = `SELECT to_regclass($1) IS NOT NULL`
+	readVersionSQL   = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
 )
 
 func (s *Store[Tx]) lockVersion(ctx context.Context, conn sqldb.Conn) (int, error) {
-	for _, stmt := range []string{lockMigrationSQL, createSchemaSQL, createVersionsSQL} {
-		if _, err := conn.Exec(ctx, s.names.render(stmt)); err != nil {
-			return 0, err
-		}
+	if _, err := conn.Exec(ctx, lockMigrationSQL); err != nil {
+		return 0, err
 	}
-	rows, err := conn.Query(ctx, s.names.render(readVersionSQL))
+	return s.version(ctx, conn)
+}
+
+// version returns the version in the database, 0 if there is no schema.
+func (s *Store[Tx]) version(ctx context.Context, conn sqldb.Conn) (int, error) {
+	rows, err := conn.Query(ctx, versionsExistSQL, s.names.render("{schema_versions}"))
+	exists, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
+	if err != nil || !exists {
+		return 0, err
+	}
+	rows, err = conn.Query(ctx, s.names.render(readVersionSQL))
 	version, _, err := sqldb.One(rows, err, sqldb.Scan[int])
 	return version, err
 }
@@ -96,8 +97,7 @@ func (s *Store[Tx]) applyUp(ctx context.Context, conn sqldb.Conn, m Migration) e
 			return fmt.Errorf("%s: %w", m.Name, err)
 		}
 	}
-	_, err := conn.Exec(ctx, s.names.render(addVersionSQL), m.Version, m.Name)
-	return err
+	return nil
 }
 
 func (s *Store[Tx]) setSource(ctx context.Context, conn sqldb.Conn, source string) error {
@@ -114,14 +114,8 @@ func (s *Store[Tx]) setSource(ctx context.Context, conn sqldb.Conn, source strin
 // SchemaVersion returns the version of the schema in the database, 0 if there is none, and
 // an error if this release cannot work with it.
 func (s *Store[Tx]) SchemaVersion(ctx context.Context) (int, error) {
-	rows, err := s.db.Query(ctx, `SELECT to_regclass($1) IS NOT NULL`, s.names.render("{schema_versions}"))
-	exists, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
-	if err != nil || !exists {
-		return 0, classify(err)
-	}
-	rows, err = s.db.Query(ctx, s.names.render(readVersionSQL))
-	version, _, err := sqldb.One(rows, err, sqldb.Scan[int])
-	if err != nil {
+	version, err := s.version(ctx, s.db)
+	if err != nil || version == 0 {
 		return 0, classify(err)
 	}
 	if version < MinSchemaVersion || version > len(s.migrations) {

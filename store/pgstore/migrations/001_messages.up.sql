@@ -3,6 +3,14 @@
 
 CREATE SCHEMA IF NOT EXISTS {schema};
 
+-- Which steps were applied. Each notes itself, so that it may also be run by hand.
+CREATE TABLE {schema_versions} (
+    version    integer PRIMARY KEY,
+    name       text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+INSERT INTO {schema_versions} (version, name) VALUES (1, '001_messages');
+
 -- The one clock that decides what is due, leased or expired. Tests replace it.
 CREATE FUNCTION {clock}() RETURNS timestamptz
     LANGUAGE sql VOLATILE AS 'SELECT clock_timestamp()';
