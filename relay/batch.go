@@ -270,6 +270,9 @@ func (b *batch) reportOutcome(ctx context.Context, st Settlement) {
 		e.Op = waybill.OpRetry
 		b.totals.add(func(s *Status) { s.Retried++ })
 	case st.Outcome == Dead, st.Outcome == Failed:
+		if st.Reason != waybill.ReasonExhausted {
+			e.Err = waybill.PermanentError(st.Reason, e.Err)
+		}
 		e.Op = waybill.OpDead
 		if st.Outcome == Failed {
 			e.Op = waybill.OpFailed

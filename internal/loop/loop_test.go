@@ -87,11 +87,12 @@ func TestHealth_TurnsRedAndGreen(t *testing.T) {
 	})
 }
 
+func noMap() map[string]int { return nil }
+
 func TestProtect_SaysWhere(t *testing.T) {
 	t.Parallel()
 	err := Protect(func() error {
-		var m map[string]int
-		m["x"] = 1
+		noMap()["x"] = 1
 		return nil
 	})
 	if err == nil || !strings.Contains(err.Error(), "TestProtect_SaysWhere") || !strings.Contains(err.Error(), "loop_test.go:") {
