@@ -5,6 +5,9 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Packages tested at a time. They share the servers' connections.
 PACKAGES_AT_ONCE ?= 2
 
+# The kinds of database session in which every whole-system story runs once more.
+SESSIONS = "time zone Asia/Tokyo" "repeatable read" "serializable" "hostile schema name" "a transaction stays open"
+
 .DEFAULT_GOAL := help
 .PHONY: help test check services services-down demo
 
@@ -12,6 +15,10 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 test: services ## start the servers and run every test with the race detector
+	@for session in $(SESSIONS); do \
+		echo "every story, session: $$session"; \
+		E2E_SESSION="$$session" go test -timeout 5m ./internal/e2e || exit 1; \
+	done
 	@go test -race -p $(PACKAGES_AT_ONCE) -timeout 15m ./...
 
 check: ## formatting, vet, staticcheck, build, and a tidy go.mod

@@ -567,10 +567,11 @@ func TestScheduledAndExpired(t *testing.T) {
 	})
 }
 
-// TestStatementBudget counts what enqueue and relay ask of the database.
+// TestStatementBudget counts what enqueue and relay ask of the database, in sessions that
+// begin at READ COMMITTED; others add BEGIN and COMMIT to a claim and to a settlement.
 func TestStatementBudget(t *testing.T) {
 	t.Parallel()
-	w := plainWorld(t)
+	w := newWorld(t, sessions[0])
 	counter := &statementCounter{}
 	cfg, err := pgxpool.ParseConfig(w.dsn)
 	if err != nil {

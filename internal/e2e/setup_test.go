@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -109,7 +110,7 @@ func TestAS71Upgrade(t *testing.T) {
 	newest := len(w.store.Migrations())
 	for name, cfg := range map[string]pgstore.Config{
 		"own schema and prefix": {Schema: w.schema + "_2", TablePrefix: "app_"},
-		"hostile names":         {Schema: `x"; DROP SCHEMA public; -- ` + w.schema[4:], TablePrefix: `o'b"r. `},
+		"hostile names":         {Schema: fmt.Sprintf(`x"; DROP SCHEMA public; -- %08x`, rand.Uint32()), TablePrefix: `o'b"r. `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := pgstore.New(w.pool, cfg)

@@ -54,17 +54,32 @@ var sessions = []session{
 	{name: "a transaction stays open", holdsTx: true},
 }
 
+// sessionEnv names the kind of session for every story of a run: make test runs all stories
+// in each kind. Without it, stories about the database run in every kind, others in the
+// first.
+const sessionEnv = "E2E_SESSION"
+
+func chosenSessions(t *testing.T) []session {
+	name := os.Getenv(sessionEnv)
+	if name == "" {
+		return sessions
+	}
+	for _, s := range sessions {
+		if s.name == name {
+			return []session{s}
+		}
+	}
+	t.Fatalf("%s is %q, which is no kind of session", sessionEnv, name)
+	return nil
+}
+
 // inSessions runs a story once in each kind of session.
 func inSessions(t *testing.T, story func(t *testing.T, w *world)) {
 	t.Parallel()
-	for _, s := range sessions {
+	for _, s := range chosenSessions(t) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, s)
-			if s.holdsTx {
-				w.holdTransaction(t)
-			}
-			story(t, w)
+			story(t, newWorld(t, s))
 		})
 	}
 }
@@ -78,10 +93,10 @@ type world struct {
 	writer *outbox.Writer[pgx.Tx]
 }
 
-// plainWorld is the world of a story that does not depend on the kind of session.
+// plainWorld is the world of a story that runs in one kind of session at a time.
 func plainWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorld(t, sessions[0])
+	return newWorld(t, chosenSessions(t)[0])
 }
 
 func newWorld(t *testing.T, s session) *world {
@@ -102,6 +117,11 @@ func newWorld(t *testing.T, s session) *world {
 		w.pool.Close()
 	})
 	w.exec(t, "CREATE TABLE "+w.table("orders")+" (id text PRIMARY KEY)")
+	defer func() {
+		if s.holdsTx {
+			w.holdTransaction(t)
+		}
+	}()
 	w.exec(t, "CREATE TABLE "+w.table("effects")+" (n bigint GENERATED ALWAYS AS IDENTITY, consumer text, message_id text, at timestamptz DEFAULT clock_timestamp())")
 	return w
 }
