@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
@@ -293,8 +295,9 @@ func TestLaneIsFrozen(t *testing.T) {
 	}
 }
 
-// TestDatabaseSQLTransactions hands in the *sql.Tx that gorm, ent and bun have under theirs.
-func TestDatabaseSQLTransactions(t *testing.T) {
+// TestObjectMapperTransaction hands in the *sql.Tx under a transaction of bun. gorm has it in
+// Statement.ConnPool, ent under a driver that is opened over one.
+func TestObjectMapperTransaction(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		db, err := sql.Open("pgx", w.dsn)
 		if err != nil {
@@ -309,37 +312,30 @@ func TestDatabaseSQLTransactions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ormTx, err := beginLikeAnORM(t.Context(), db)
-		if err != nil {
-			t.Fatal(err)
-		}
 		payload := "with \\ \" { } , NULL and é\n"
-		if _, err := writer.Enqueue(t.Context(), ormTx.underlying(), waybill.Message{ID: "orm", Topic: "orders", Payload: []byte(payload)}); err != nil {
-			t.Fatal(err)
-		}
-		if err := ormTx.commit(); err != nil {
+		mapper := bun.NewDB(db, pgdialect.New())
+		err = mapper.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+			if _, err := tx.NewRaw("INSERT INTO "+w.table("orders")+" VALUES (?)", "o1").Exec(ctx); err != nil {
+				return err
+			}
+			_, err := writer.Enqueue(ctx, tx.Tx, waybill.Message{ID: "orm", Topic: "orders", Payload: []byte(payload)})
+			return err
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		pub := &recorder{}
 		w.startRelay(t, pub, relay.Config{})
 		eventually(t, "it is published", func() bool { return pub.count("orm") == 1 })
-		if got := string(pub.sent[len(pub.sent)-1].Payload); pub.count("held") == 0 && got != payload {
-			t.Errorf("payload = %q, want %q", got, payload)
+		pub.mu.Lock()
+		defer pub.mu.Unlock()
+		for _, m := range pub.sent {
+			if m.ID == "orm" && string(m.Payload) != payload {
+				t.Errorf("payload = %q, want %q", m.Payload, payload)
+			}
 		}
 	})
 }
-
-// ormTx is how an object mapper wraps a transaction, and gives it out: gorm by
-// Statement.ConnPool.(*sql.Tx), bun by its embedded Tx, ent by a driver opened over one.
-type ormTx struct{ connPool any }
-
-func beginLikeAnORM(ctx context.Context, db *sql.DB) (ormTx, error) {
-	tx, err := db.BeginTx(ctx, nil)
-	return ormTx{tx}, err
-}
-
-func (o ormTx) underlying() *sql.Tx { return o.connPool.(*sql.Tx) }
-func (o ormTx) commit() error       { return o.underlying().Commit() }
 
 func TestHealthBeforeRun(t *testing.T) {
 	t.Parallel()
