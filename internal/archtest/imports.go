@@ -54,6 +54,7 @@ var groups = []struct {
 	{"internal/conformance", harness},
 	{"internal/e2e", harness},
 	{"internal/settleplan", shared},
+	{"internal/sqlstore", shared},
 	{"internal/*", leaf},
 	{"cmd/*", command},
 	{"examples/*", example},

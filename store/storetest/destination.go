@@ -12,6 +12,8 @@ func destinationTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
 		{"one row for each", fanOut[Tx], nil},
 		{"what follows a failed one of its destination waits", fanOutOrder[Tx], nil},
+		{"the first of its destination fails in a batch of its own", fanOutOrderAlone[Tx], nil},
+		{"followers fail in a batch of their own", followersOrderAlone[Tx], nil},
 		{"fan-out behind a waiting message", fanOutBehind[Tx], nil},
 		{"blocked for one, free for another", fanOutBlocked[Tx], nil},
 		{"dead for one, published to another", fanOutDead[Tx], nil},
@@ -125,6 +127,28 @@ func fanOutOrder[Tx any](e *env[Tx]) {
 	e.advance(2 * time.Hour)
 	n.settle(published(n.wantRows("a1 x")...)...)
 	n.wantRows("a2 x", "a3 x")
+}
+
+// fanOutOrderAlone: the batch ended before a2 and a3, so nobody says that they are behind.
+func fanOutOrderAlone[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msgs("a", "k", 3)...)
+	e.several("a1", "a2", "a3")
+	claims := n.claimOnly("a1", "a2", "a3")
+	n.settle(fanout(claims[0], "x", "y"), fanout(claims[1], "x", "y"), fanout(claims[2], "x", "y"))
+	x, _ := n.bothOf("a1")
+	n.settle(failed(x, time.Hour))
+	n.wantRows("a1 y", "a2 y", "a3 y")
+}
+
+func followersOrderAlone[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msgs("a", "k", 3)...)
+	e.several("a1", "a2", "a3")
+	claims := n.claimOnly("a1", "a2", "a3")
+	n.settle(publishedThen(claims[0], "x"), publishedThen(claims[1], "x"), publishedThen(claims[2], "x"))
+	n.settle(failed(n.wantRows("a1 x", "a2 x", "a3 x")[0], time.Hour))
+	n.wantRows()
 }
 
 func fanOutBehind[Tx any](e *env[Tx]) {

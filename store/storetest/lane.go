@@ -187,7 +187,10 @@ func laneUnwanted[Tx any](e *env[Tx]) {
 func laneLeave[Tx any](e *env[Tx]) {
 	old := e.join("r1")
 	n := e.join("r2")
+	e.enqueue(msg("a", "k"))
+	c := old.claimOne("a")
 	e.must(e.s.LeaveLanes(e.ctx, old.name), "LeaveLanes")
+	old.wantLost(everyOutcome(c)...)
 	e.must(e.s.LeaveLanes(e.ctx, old.name), "LeaveLanes again")
 	e.must(e.s.LeaveLanes(e.ctx, "nobody"), "LeaveLanes of a stranger")
 	e.must(n.renew(relay.LeaseRequest{}), "renew")

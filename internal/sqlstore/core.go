@@ -1,0 +1,89 @@
+// Package sqlstore is what stores over SQL have in common: the order of the statements, the
+// arguments they take, and the reading of their results. The statements themselves belong to
+// each store.
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/wakeup"
+)
+
+// Core implements the parts of a store whose statements may differ from database to
+// database, but not what is done with them. Stores embed it.
+type Core[Tx any] struct {
+	// DB runs the statements. Arguments are texts, integers, floats, booleans, []byte,
+	// *string, *time.Time and []int; its Encode may turn them into others.
+	DB sqldb.Driver[Tx]
+
+	// SQL are the statements, with names rendered in.
+	SQL Statements
+
+	// Classify gives an error of the database its kind. ClassifyCaller does so for an error
+	// of the caller's own function, which may be about something else altogether.
+	Classify, ClassifyCaller func(error) error
+
+	wake wakeup.Signaller
+}
+
+// Statements are the SQL texts that [Core] runs. The methods say which arguments they take.
+type Statements struct {
+	Gate, GateDead, GateOutcome               string
+	ReadAttempts, SaveAttempt, ClearAttempts  string
+	AddLetter                                 string
+	TakeRequeued, RemoveLetter                string
+	Revive, FailRequeued                      string
+	ListLetters, RequeueConsumer, LetterState string
+	LockLanes                                 string // empty if writers are one at a time anyway
+	Join, Renew, Reap, FreeLanes, GiveLanes   string
+	TakeLanes, OwnLanes, LeaveLanes, Leave    string
+	MessageStates, OutboxStats                string
+}
+
+// WakeRelay implements [outbox.Store].
+func (c *Core[Tx]) WakeRelay() { c.wake.Signal() }
+
+// Wakeups implements [relay.Source].
+func (c *Core[Tx]) Wakeups() <-chan struct{} { return c.wake.Subscribe() }
+
+// callerError is an error of the caller's own function, run within a transaction of ours.
+type callerError struct{ error }
+
+func (e callerError) Unwrap() error { return e.error }
+
+// FromCaller marks the error of the caller's function, so that [Core.Kind] knows it from
+// ours. It returns nil for nil.
+func FromCaller(err error) error {
+	if err == nil {
+		return nil
+	}
+	return callerError{err}
+}
+
+// Kind gives err its kind, unless it has one. The mark of [FromCaller] is taken off.
+func (c *Core[Tx]) Kind(err error) error {
+	if e, ok := err.(callerError); ok {
+		if waybill.KindOf(e.error) != waybill.Transient {
+			return e.error
+		}
+		return c.ClassifyCaller(e.error)
+	}
+	if err == nil || waybill.KindOf(err) != waybill.Transient {
+		return err
+	}
+	return c.Classify(err)
+}
+
+// InTx runs fn in a transaction of the store. Errors have their kind.
+func (c *Core[Tx]) InTx(ctx context.Context, fn func(tx Tx, conn sqldb.Conn) error) error {
+	return c.Kind(sqldb.InTx(ctx, c.DB, func(tx Tx) error { return fn(tx, c.DB.On(tx)) }))
+}
+
+// Millis renders a duration as the statements take it.
+func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// fromMillis is the inverse of [Millis].
+func fromMillis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }

@@ -1,0 +1,89 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// RenewLanes implements [relay.Source]. Renewals run one after the other, so that none sees
+// another's half-done work; each is a few statements every two seconds. Join and Renew take
+// the node and the milliseconds of the lease, GiveLanes the node and the lanes, and the
+// others the node, but for FreeLanes.
+func (c *Core[Tx]) RenewLanes(ctx context.Context, req relay.LeaseRequest) (lease relay.Lease, err error) {
+	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
+		if lease, err = c.renew(ctx, conn, req); err != nil {
+			return fmt.Errorf("renew lanes: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return relay.Lease{}, err
+	}
+	return lease, nil
+}
+
+func (c *Core[Tx]) renew(ctx context.Context, conn sqldb.Conn, req relay.LeaseRequest) (relay.Lease, error) {
+	if c.SQL.LockLanes != "" {
+		if _, err := conn.Exec(ctx, c.SQL.LockLanes); err != nil {
+			return relay.Lease{}, err
+		}
+	}
+	if req.Join {
+		if _, err := conn.Exec(ctx, c.SQL.Join, req.Node, Millis(req.TTL)); err != nil {
+			return relay.Lease{}, err
+		}
+	}
+	n, err := conn.Exec(ctx, c.SQL.Renew, req.Node, Millis(req.TTL))
+	if err != nil {
+		return relay.Lease{}, err
+	}
+	if n == 0 { // others have seen the lease expire
+		return relay.Lease{}, waybill.ErrLeaseLost
+	}
+	for _, step := range []struct {
+		sql  string
+		args []any
+	}{
+		{c.SQL.Reap, []any{req.Node}},
+		{c.SQL.FreeLanes, nil},
+		{c.SQL.GiveLanes, []any{req.Node, append([]int{}, req.Give...)}},
+		{c.SQL.TakeLanes, []any{req.Node}},
+	} {
+		if _, err := conn.Exec(ctx, step.sql, step.args...); err != nil {
+			return relay.Lease{}, err
+		}
+	}
+	return c.readLease(ctx, conn, req.Node)
+}
+
+// readLease runs OwnLanes, which returns the share beside each lane, and once with NULL for
+// a node without lanes.
+func (c *Core[Tx]) readLease(ctx context.Context, conn sqldb.Conn, node string) (relay.Lease, error) {
+	lease := relay.Lease{Lanes: []relay.Lane{}}
+	rows, err := conn.Query(ctx, c.SQL.OwnLanes, node)
+	_, err = sqldb.Collect(rows, err, func(r sqldb.Rows) (struct{}, error) {
+		var number, epoch sql.NullInt64
+		err := r.Scan(&number, &epoch, &lease.Share)
+		if number.Valid {
+			lease.Lanes = append(lease.Lanes, relay.Lane{Number: int(number.Int64), Epoch: epoch.Int64})
+		}
+		return struct{}{}, err
+	})
+	return lease, err
+}
+
+// LeaveLanes implements [relay.Source].
+func (c *Core[Tx]) LeaveLanes(ctx context.Context, node string) error {
+	return c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
+		if _, err := conn.Exec(ctx, c.SQL.LeaveLanes, node); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, c.SQL.Leave, node)
+		return err
+	})
+}

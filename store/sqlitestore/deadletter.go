@@ -1,0 +1,81 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+const listLettersSQL = `
+SELECT number, origin, consumer, destination, reason, error, attempts, life, failed, requeued_at IS NOT NULL,
+       first_failed_at, last_failed_at, {message}
+  FROM {dead_letters}
+ WHERE number > $1 AND ($2 = '' OR origin = $2) AND ($3 = '' OR consumer = $3) AND ($4 = '' OR topic = $4)
+   AND ($5 = '' OR type = $5) AND ($6 = '' OR tenant = $6)
+ ORDER BY number LIMIT $7`
+
+// A relay's letter keeps id, key and position and starts its next life in the waiting rows,
+// where it is due now unless an earlier message of its key waits.
+var requeueWaitingSQL = `
+INSERT INTO {outbox_waiting} (position, {message}, destination, life, letter, due_at)
+SELECT d.position, {d.message}, d.destination, d.life + 1, d.number,
+       CASE WHEN ` + earlier("d", "d.destination") + ` THEN NULL ELSE {now} END
+  FROM {dead_letters} d
+ WHERE d.number = $1 AND d.origin = 'relay'
+   AND NOT EXISTS (SELECT 1 FROM {outbox} o WHERE o.id = d.id)
+   AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = d.id AND w.destination = d.destination)`
+
+const (
+	removeRequeuedSQL = `DELETE FROM {dead_letters} WHERE number = $1`
+
+	requeueConsumerSQL = `
+UPDATE {dead_letters} SET requeued_at = {now}, life = life + 1
+ WHERE number = $1 AND origin = 'consumer' AND requeued_at IS NULL AND message_key <> ''`
+
+	// letterStateSQL says why nothing was requeued.
+	letterStateSQL = `
+SELECT origin || CASE WHEN message_key = '' THEN '' ELSE ' keyed' END FROM {dead_letters} WHERE number = $1
+UNION ALL
+SELECT 'requeued' FROM {outbox_waiting} WHERE letter = $1 LIMIT 1`
+)
+
+// RequeueDeadLetter implements [deadletter.Store].
+func (s *Store) RequeueDeadLetter(ctx context.Context, number int64) (bool, error) {
+	var requeued int64
+	err := s.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) (err error) {
+		if requeued, err = conn.Exec(ctx, s.sql.requeueWaiting, number); err == nil && requeued > 0 {
+			_, err = conn.Exec(ctx, s.sql.removeRequeued, number)
+		}
+		if err != nil {
+			return fmt.Errorf("requeue dead letter %d: %w", number, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	done := requeued > 0
+	if !done {
+		if done, err = s.RequeueConsumerLetter(ctx, number); err != nil {
+			return false, err
+		}
+	}
+	if done {
+		s.WakeRelay()
+	}
+	return done, nil
+}
+
+// RunRequeued implements [inbox.Inbox]. It looks first: a poll that finds nothing need not
+// wait for the write lock.
+func (s *Store) RunRequeued(ctx context.Context, consumer string, fn func(ctx context.Context, tx *sql.Tx, m *waybill.Message) error) (bool, error) {
+	rows, err := s.DB.Query(ctx, s.sql.anyRequeued, consumer)
+	found, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
+	if err != nil || !found {
+		return false, s.Kind(err)
+	}
+	return s.core.RunRequeued(ctx, consumer, fn)
+}

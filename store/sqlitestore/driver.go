@@ -1,0 +1,55 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+// lockSQL writes nothing, and takes the lock of the one who may write. It is the first
+// statement of each of our transactions, so that they wait for each other at their beginning
+// however the driver begins them: a transaction that reads first cannot wait for the lock
+// later, because what it has read may have changed.
+const lockSQL = `DELETE FROM {schema_versions} WHERE 0`
+
+// locked is a database whose transactions hold the write lock from the start.
+type locked struct {
+	sqldb.DB
+	lock string
+}
+
+var _ sqldb.Driver[*sql.Tx] = (*locked)(nil)
+
+// Begin starts a transaction and waits for the write lock.
+func (d *locked) Begin(ctx context.Context) (*sql.Tx, error) {
+	tx, err := d.DB.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.ExecContext(ctx, d.lock); err != nil {
+		_ = tx.Rollback() // it holds nothing
+		return nil, err
+	}
+	return tx, nil
+}
+
+// encode turns arguments into what SQLite stores: times into microseconds, lists into JSON.
+func encode(arg any) any {
+	switch v := arg.(type) {
+	case *time.Time:
+		return sqldb.Micros(v)
+	case []int, []int64, []string:
+		text, err := json.Marshal(v)
+		if err != nil { // cannot happen with these types
+			return "[]"
+		}
+		if string(text) == "null" {
+			return "[]"
+		}
+		return string(text)
+	}
+	return arg
+}

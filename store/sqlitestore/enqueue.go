@@ -1,0 +1,78 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
+)
+
+// enqueueSQL stores one message in the caller's transaction. A repeated id stores nothing
+// and leaves the transaction usable: the unique index finds it in the outbox, the look into
+// the waiting rows there, and, if $21 is set, outbox_ids remembers it. Nobody else writes
+// between this statement and the next, so none of the looks can be overtaken.
+const (
+	enqueueSQL = `
+INSERT INTO {outbox} (id, topic, direct, key, type, source, tenant, subject, payload_bytes, content_type, data_schema,
+    headers, correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, deliver_at, expires_at, enqueued_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, {now}
+ WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = $1)
+   AND NOT ($21 AND EXISTS (SELECT 1 FROM {outbox_ids} u WHERE u.id = $1))
+ON CONFLICT (id) DO NOTHING`
+
+	addUniqueSQL = `INSERT INTO {outbox_ids} (id, enqueued_at) VALUES ($1, {now}) ON CONFLICT DO NOTHING`
+)
+
+// EnqueueMessages implements [outbox.Store], with a statement per message: there is no
+// network between us and SQLite.
+func (s *Store) EnqueueMessages(ctx context.Context, tx *sql.Tx, msgs []waybill.Message, unique bool) ([]bool, error) {
+	isNew, err := s.enqueue(ctx, s.DB.On(tx), msgs, unique)
+	return isNew, s.Kind(err)
+}
+
+func (s *Store) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error) {
+	isNew := make([]bool, len(msgs))
+	for i := range msgs {
+		n, err := conn.Exec(ctx, s.sql.enqueue, append(messageArgs(&msgs[i]), unique)...)
+		if err == nil && n > 0 && unique {
+			_, err = conn.Exec(ctx, s.sql.addUnique, msgs[i].ID)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("enqueue %d messages: %w", len(msgs), err)
+		}
+		isNew[i] = n > 0
+	}
+	return isNew, nil
+}
+
+func messageArgs(m *waybill.Message) []any {
+	payload := m.Payload
+	if payload == nil {
+		payload = []byte{}
+	}
+	return []any{
+		m.ID, m.Address(), m.To != "", m.Key, m.Type, m.Source, m.Tenant, m.Subject, payload, m.ContentType, m.DataSchema,
+		sqldb.Headers(m), m.CorrelationID, m.CausationID, m.IdempotencyKey, m.TraceParent, m.TraceState,
+		sqldb.Timestamp(m.Time), sqldb.Timestamp(m.DeliverAt), sqldb.Timestamp(m.ExpiresAt),
+	}
+}
+
+// Transact implements [outbox.Store].
+func (s *Store) Transact(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error), unique bool) (isNew []bool, err error) {
+	err = s.InTx(ctx, func(tx *sql.Tx, conn sqldb.Conn) error {
+		msgs, err := fn(ctx, tx)
+		if err != nil {
+			return sqlstore.FromCaller(err)
+		}
+		isNew, err = s.enqueue(ctx, conn, msgs, unique)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.WakeRelay()
+	return isNew, nil
+}

@@ -1,0 +1,60 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Every driver passes SQLite's own error texts on (sqlite3_errstr), and they are the only
+// thing that all drivers have in common: error types and codes differ.
+var (
+	// clashTexts are a writer's that waited in vain, and a reader's that wants to write
+	// after another one has written.
+	clashTexts = []string{"database is locked", "database table is locked", "database schema is locked"}
+
+	// outageTexts are about the file or the process, not about one message.
+	outageTexts = []string{
+		"disk I/O error", "database or disk is full", "unable to open database file", "attempt to write a readonly database",
+		"access permission denied", "locking protocol",
+	}
+
+	// closedTexts are database/sql's.
+	closedTexts = []string{"sql: database is closed", "sql: connection is already closed"}
+)
+
+// classify gives a database error its kind.
+func classify(err error) error {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || containsAny(err, closedTexts) {
+		return waybill.UnavailableError(err)
+	}
+	return classifyCaller(err)
+}
+
+// classifyCaller leaves an error of the caller's function as it is, but for what SQLite says
+// about transactions that clash and about its file.
+func classifyCaller(err error) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return err
+	case containsAny(err, clashTexts):
+		return waybill.ConflictError(err)
+	case containsAny(err, outageTexts):
+		return waybill.UnavailableError(err)
+	}
+	return err
+}
+
+func containsAny(err error, texts []string) bool {
+	message := err.Error()
+	for _, text := range texts {
+		if strings.Contains(message, text) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,127 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"strings"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// MinSchemaVersion is the oldest schema version that this release works with; the newest is
+// the number of its last migration.
+const MinSchemaVersion = 1
+
+// Migration is one step of the schema.
+type Migration = migrate.Migration
+
+// Migrations returns every step that this release knows, in order, with the table names of
+// this store: what waybill migrate --print shows.
+func (s *Store) Migrations() []Migration { return s.migrations }
+
+// MigrateOptions are what [Store.Migrate] may be told.
+type MigrateOptions struct {
+	// Source becomes the source of messages that foreign programs enqueue without naming
+	// one. Optional; without it an earlier setting stays, at first the empty text.
+	Source string
+
+	// Version is the version to stop at. Optional; the default is the newest.
+	Version int
+}
+
+const (
+	createVersionsSQL = `
+CREATE TABLE IF NOT EXISTS {schema_versions} (
+    version    INTEGER PRIMARY KEY,
+    name       TEXT NOT NULL,
+    applied_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+) STRICT`
+
+	readVersionSQL   = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
+	addVersionSQL    = `INSERT INTO {schema_versions} (version, name) VALUES ($1, $2)`
+	setSourceSQL     = `UPDATE {settings} SET source = $1`
+	versionsExistSQL = `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = $1)`
+)
+
+// Migrate brings the schema up to date, in one transaction, so that several processes may
+// call it at once. It returns the version that the schema has now.
+func (s *Store) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
+	target := opts.Version
+	if target == 0 {
+		target = len(s.migrations)
+	}
+	if target < 0 || target > len(s.migrations) {
+		return 0, &waybill.InvalidError{Field: "Version", Reason: fmt.Sprintf("is %d, the newest is %d", target, len(s.migrations))}
+	}
+	if len(opts.Source) > waybill.MaxSourceLen || strings.ContainsRune(opts.Source, 0) {
+		return 0, &waybill.InvalidError{Field: "Source", Reason: fmt.Sprintf("has %d bytes or a NUL byte, the limit is %d", len(opts.Source), waybill.MaxSourceLen)}
+	}
+	if _, err := s.DB.Exec(ctx, s.names.render(createVersionsSQL)); err != nil {
+		return 0, s.Kind(fmt.Errorf("migrate: %w", err))
+	}
+	version := 0
+	err := s.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) (err error) {
+		version, err = s.migrate(ctx, conn, target, opts.Source)
+		if err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return version, nil
+}
+
+func (s *Store) migrate(ctx context.Context, conn sqldb.Conn, target int, source string) (int, error) {
+	version, err := s.readVersion(ctx, conn)
+	if err != nil {
+		return 0, err
+	}
+	for ; version < target; version++ {
+		m := s.migrations[version]
+		for _, stmt := range m.Statements() {
+			if _, err := conn.Exec(ctx, stmt); err != nil {
+				return 0, fmt.Errorf("%s: %w", m.Name, err)
+			}
+		}
+		if _, err := conn.Exec(ctx, s.names.render(addVersionSQL), m.Version, m.Name); err != nil {
+			return 0, err
+		}
+	}
+	if source != "" {
+		_, err = conn.Exec(ctx, s.names.render(setSourceSQL), source)
+	}
+	return version, err
+}
+
+func (s *Store) readVersion(ctx context.Context, conn sqldb.Conn) (int, error) {
+	rows, err := conn.Query(ctx, s.names.render(readVersionSQL))
+	version, _, err := sqldb.One(rows, err, sqldb.Scan[int])
+	return version, err
+}
+
+// SchemaVersion returns the version of the schema in the database, 0 if there is none, and
+// an error if this release cannot work with it.
+func (s *Store) SchemaVersion(ctx context.Context) (int, error) {
+	rows, err := s.DB.Query(ctx, s.names.render(versionsExistSQL), s.names.prefix+"schema_versions")
+	exists, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
+	if err != nil || !exists {
+		return 0, s.Kind(err)
+	}
+	version, err := s.readVersion(ctx, s.DB)
+	if err != nil {
+		return 0, s.Kind(err)
+	}
+	if version < MinSchemaVersion || version > len(s.migrations) {
+		return version, fmt.Errorf("schema version is %d, this release works with %d to %d", version, MinSchemaVersion, len(s.migrations))
+	}
+	return version, nil
+}

@@ -1,0 +1,12 @@
+DROP VIEW {messages};
+DROP TABLE {relay_lanes};
+DROP TABLE {relays};
+DROP TABLE {consumer_attempts};
+DROP TABLE {inbox};
+DROP TABLE {dead_letters};
+DROP TABLE {scheduled};
+DROP TABLE {outbox_ids};
+DROP TABLE {outbox_archive};
+DROP TABLE {outbox_waiting};
+DROP TABLE {outbox};
+DROP TABLE {settings};

@@ -1,0 +1,137 @@
+package sqlitestore
+
+import "github.com/waybill-go/waybill/internal/sqlstore"
+
+// statements are the SQL texts that only this store runs, with its names rendered in.
+type statements struct {
+	enqueue, addUnique                                   string
+	claimWaiting, claimReady, anyDue                     string
+	fence, archive, remove                               string
+	park, follow, archiveWaiting, deleteWaiting          string
+	retry, bury, schedule, promote                       string
+	dueScheduled, releaseOne, refuseOne, removeScheduled string
+	requeueWaiting, removeRequeued, anyRequeued          string
+}
+
+func newStatements(n names) statements {
+	r := n.render
+	return statements{
+		enqueue: r(enqueueSQL), addUnique: r(addUniqueSQL),
+		claimWaiting: r(claimWaitingSQL), claimReady: r(claimReadySQL), anyDue: r(anyDueSQL),
+		fence: r(fenceSQL), archive: r(archiveSQL), remove: r(removeSQL),
+		park: r(parkSQL), follow: r(followSQL), archiveWaiting: r(archiveWaitingSQL), deleteWaiting: r(deleteWaitingSQL),
+		retry: r(retrySQL), bury: r(burySQL), schedule: r(scheduleSQL), promote: r(promoteSQL),
+		dueScheduled: r(dueScheduledSQL), releaseOne: r(releaseOneSQL), refuseOne: r(refuseOneSQL), removeScheduled: r(removeScheduledSQL),
+		requeueWaiting: r(requeueWaitingSQL), removeRequeued: r(removeRequeuedSQL), anyRequeued: r(anyRequeuedSQL),
+	}
+}
+
+func coreStatements(n names) sqlstore.Statements {
+	r := n.render
+	return sqlstore.Statements{
+		Gate: r(gateSQL), GateDead: r(gateDeadSQL), GateOutcome: r(gateOutcomeSQL),
+		ReadAttempts: r(readAttemptsSQL), SaveAttempt: r(saveAttemptsSQL), ClearAttempts: r(clearAttemptsSQL),
+		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), RemoveLetter: r(removeLetterSQL),
+		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
+		ListLetters: r(listLettersSQL), RequeueConsumer: r(requeueConsumerSQL), LetterState: r(letterStateSQL),
+		Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL), GiveLanes: r(giveLanesSQL),
+		TakeLanes: r(takeLanesSQL), OwnLanes: r(ownLanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
+		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL),
+	}
+}
+
+const inboxKey = `tenant = $1 AND consumer = $2 AND source = $3 AND alias = $4 AND message_key = $5`
+
+// The gate decides who handles a message. It is the first statement of its transaction,
+// which has the write lock: a concurrent one waits for the lock, and then sees the outcome.
+const (
+	gateSQL = `
+INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, type, payload_hash, extra_data, processed_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, {now})
+ON CONFLICT DO NOTHING`
+
+	gateDeadSQL = `
+INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, type, payload_hash, extra_data, processed_at, dead)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, {now}, 1)
+ON CONFLICT DO NOTHING`
+
+	gateOutcomeSQL = `SELECT dead, coalesce(payload_hash, '') FROM {inbox} WHERE ` + inboxKey
+
+	readAttemptsSQL = `SELECT attempts, max(0, due_at - {now}) / 1000.0 FROM {consumer_attempts} WHERE ` + inboxKey
+
+	saveAttemptsSQL = `
+INSERT INTO {consumer_attempts} (tenant, consumer, source, alias, message_key, attempts, due_at, error, first_failed_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, {now} + CAST($7 * 1000 AS INTEGER), $8, {now}, {now})
+ON CONFLICT DO UPDATE
+   SET attempts = excluded.attempts, due_at = excluded.due_at, error = excluded.error, updated_at = excluded.updated_at`
+
+	clearAttemptsSQL = `DELETE FROM {consumer_attempts} WHERE ` + inboxKey
+
+	addLetterSQL = `
+INSERT INTO {dead_letters} (origin, consumer, alias, message_key, reason, error, attempts, failed, first_failed_at, last_failed_at,
+    id, topic, direct, key, type, source, tenant, subject, payload_bytes, content_type, data_schema, headers,
+    correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, expires_at, enqueued_at)
+VALUES ('consumer', $1, $2, $3, $4, $5, $6, $7,
+    coalesce((SELECT first_failed_at FROM {consumer_attempts}
+               WHERE tenant = $14 AND consumer = $1 AND source = $13 AND alias = $2 AND message_key = $3), {now}), {now},
+    $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, {now})`
+)
+
+// The statements of a requeued letter's second chance, in a transaction that has the write
+// lock.
+const (
+	anyRequeuedSQL = `SELECT EXISTS (SELECT 1 FROM {dead_letters} WHERE consumer = $1 AND requeued_at <= {now})`
+
+	takeRequeuedSQL = `
+SELECT number, alias, message_key, {message}
+  FROM {dead_letters}
+ WHERE consumer = $1 AND requeued_at <= {now}
+ ORDER BY number LIMIT 1`
+
+	removeLetterSQL = `DELETE FROM {dead_letters} WHERE number = $1`
+
+	reviveSQL = `UPDATE {inbox} SET dead = 0, processed_at = {now} WHERE ` + inboxKey
+
+	// failRequeuedSQL makes the letter a dead one again ($4), or lets it wait ($5 ms).
+	failRequeuedSQL = `
+UPDATE {dead_letters}
+   SET error = $2, reason = $3, last_failed_at = {now}, attempts = attempts + $4,
+       requeued_at = CASE WHEN $4 THEN NULL ELSE {now} + CAST($5 * 1000 AS INTEGER) END
+ WHERE number = $1`
+)
+
+const (
+	joinSQL = `INSERT INTO {relays} (node, started_at, expires_at) VALUES ($1, {now}, {now} + CAST($2 * 1000 AS INTEGER)) ON CONFLICT DO NOTHING`
+
+	// renewSQL changes no row if others have seen the lease expire.
+	renewSQL = `UPDATE {relays} SET expires_at = {now} + CAST($2 * 1000 AS INTEGER) WHERE node = $1`
+
+	reapSQL      = `DELETE FROM {relays} WHERE expires_at <= {now} AND node <> $1`
+	freeLanesSQL = `UPDATE {relay_lanes} SET owner = NULL, since = NULL WHERE owner NOT IN (SELECT node FROM {relays})`
+	giveLanesSQL = `UPDATE {relay_lanes} SET owner = NULL, since = NULL WHERE owner = $1 AND lane IN (SELECT value FROM json_each($2))`
+
+	// share is the even share of the lanes, of which there is one, so that it is 1.
+	share = `(SELECT (count(*) + max(1, (SELECT count(*) FROM {relays})) - 1) / max(1, (SELECT count(*) FROM {relays})) FROM {relay_lanes})`
+
+	// takeLanesSQL takes free lanes up to the even share; the epoch rises.
+	takeLanesSQL = `
+UPDATE {relay_lanes} SET owner = $1, epoch = epoch + 1, since = {now}
+ WHERE lane IN (SELECT lane FROM {relay_lanes} WHERE owner IS NULL ORDER BY lane
+                 LIMIT max(0, ` + share + ` - (SELECT count(*) FROM {relay_lanes} WHERE owner = $1)))`
+
+	ownLanesSQL = `
+SELECT l.lane, l.epoch, s.share FROM (SELECT ` + share + ` AS share) s LEFT JOIN {relay_lanes} l ON l.owner = $1 ORDER BY l.lane`
+
+	leaveLanesSQL = `UPDATE {relay_lanes} SET owner = NULL, since = NULL WHERE owner = $1`
+	leaveSQL      = `DELETE FROM {relays} WHERE node = $1`
+)
+
+const (
+	messageStatesSQL = `
+SELECT id, status, topic, destination, type, source, tenant, key, attempts, error, enqueued_at, due_at, published_at
+  FROM {messages} WHERE id = $1 ORDER BY enqueued_at, destination`
+
+	outboxStatsSQL = `
+SELECT topic, status, count(*), ({now} - min(enqueued_at)) / 1000000.0
+  FROM {messages} GROUP BY topic, status ORDER BY topic, status`
+)

@@ -1,0 +1,90 @@
+// Package sqlitestore keeps outbox, inbox, dead letters and lanes in SQLite 3.37 and up,
+// for programs that run on one machine.
+//
+// The driver is the caller's; the package imports none. With modernc.org/sqlite:
+//
+//	db, err := sql.Open("sqlite", "file:app.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_txlock=immediate")
+//	store, err := sqlitestore.New(db, sqlitestore.Config{})
+//
+// busy_timeout makes a transaction wait for the writer before it, instead of failing with a
+// conflict. _txlock=immediate does so for the caller's own transactions from their first
+// statement on; without it one that reads first and enqueues later may fail with a conflict
+// in between. The store's own transactions write first in any case.
+//
+// SQLite has one writer at a time, so there is one lane, and a handler holds up every other
+// writer until it has ended. The tables live beside the application's, in the same file;
+// [Store.Migrate] creates them, and only when it is called.
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Config names the tables.
+type Config struct {
+	// TablePrefix is put before the name of each table. Any text of up to 40 bytes without
+	// control characters and braces; names are quoted. Optional; the default is "waybill_".
+	TablePrefix string
+}
+
+// core lends the store the methods that all SQL stores share.
+type core = sqlstore.Core[*sql.Tx]
+
+// Store implements the contracts of outbox, relay, inbox and deadletter. It is safe for
+// concurrent use, and so are several stores, in several processes, on one file.
+type Store struct {
+	core
+	names      names
+	sql        statements
+	migrations []migrate.Migration
+}
+
+var (
+	_ outbox.Store[*sql.Tx] = (*Store)(nil)
+	_ outbox.Inspector      = (*Store)(nil)
+	_ relay.Source          = (*Store)(nil)
+	_ inbox.Inbox[*sql.Tx]  = (*Store)(nil)
+	_ deadletter.Store      = (*Store)(nil)
+)
+
+// New returns a store that uses db. The caller closes db after the last use of the store. An
+// error names the field of cfg that is wrong; the database is not asked.
+func New(db *sql.DB, cfg Config) (*Store, error) {
+	if db == nil {
+		return nil, &waybill.InvalidError{Field: "db", Reason: "is required"}
+	}
+	n, err := newNames(cfg.TablePrefix)
+	if err != nil {
+		return nil, err
+	}
+	migrations, err := migrate.Load(migrationFiles, "migrations", n.render)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{
+		core: core{
+			DB:  &locked{DB: sqldb.DB{DB: db, Encode: encode}, lock: n.render(lockSQL)},
+			SQL: coreStatements(n), Classify: classify, ClassifyCaller: classifyCaller,
+		},
+		names: n, sql: newStatements(n), migrations: migrations,
+	}, nil
+}
+
+// Ping reports whether the database answers. The error is unavailable if it does not.
+func (s *Store) Ping(ctx context.Context) error {
+	_, err := s.DB.Exec(ctx, "SELECT 1")
+	return s.Kind(err)
+}
+
+// PrepareArchive implements [relay.Source]. The archive has no partitions.
+func (s *Store) PrepareArchive(context.Context) error { return nil }
