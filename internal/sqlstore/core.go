@@ -8,12 +8,16 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/wakeup"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
 )
 
 // Core implements the parts of a store whose statements may differ from database to
-// database, but not what is done with them. Stores embed it.
+// database, but not what is done with them. A store embeds its [Methods].
 type Core[Tx any] struct {
 	// DB runs the statements. Arguments are texts, integers, floats, booleans, []byte,
 	// *string, *time.Time and []int; its Encode may turn them into others.
@@ -27,6 +31,18 @@ type Core[Tx any] struct {
 	Classify, ClassifyCaller func(error) error
 
 	wake wakeup.Signaller
+}
+
+// Methods are the methods of [Core] that a store offers as they are. It embeds this
+// interface, so that the rest of Core does not become its own.
+type Methods[Tx any] interface {
+	outbox.Inspector
+	inbox.Inbox[Tx]
+	DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
+	RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error)
+	LeaveLanes(ctx context.Context, node string) error
+	WakeRelay()
+	Wakeups() <-chan struct{}
 }
 
 // Statements are the SQL texts that [Core] runs. The methods say which arguments they take.

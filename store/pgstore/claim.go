@@ -2,11 +2,10 @@ package pgstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"time"
 
 	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -70,20 +69,17 @@ func (s *Store[Tx]) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (
 		err = s.marks.advance(ctx, s.openWriters)
 	}
 	if err != nil {
-		return nil, classify(fmt.Errorf("claim messages: %w", err))
+		return nil, s.core.Kind(fmt.Errorf("claim messages: %w", err))
 	}
 	return claims, nil
 }
 
 func (s *Store[Tx]) claim(ctx context.Context, conn sqldb.Conn, req relay.ClaimRequest) ([]relay.Claim, error) {
-	lanes := make(map[int]relay.Lane, len(req.Lanes))
 	numbers := make([]int, len(req.Lanes))
 	for i, l := range req.Lanes {
 		numbers[i] = l.Number
-		lanes[l.Number] = l
 	}
-	scan := func(r sqldb.Rows) (relay.Claim, error) { return scanClaim(r, lanes) }
-
+	scan := sqlstore.ClaimScan(req.Lanes)
 	rows, err := conn.Query(ctx, s.sql.claimWaiting, numbers, req.Limit, append([]string{}, req.Paused...))
 	waiting, err := sqldb.Collect(rows, err, scan)
 	if err != nil || len(waiting) == req.Limit {
@@ -104,21 +100,4 @@ func asWaiting(claims []relay.Claim) []relay.Claim {
 		claims[i].Waiting = true
 	}
 	return claims
-}
-
-func scanClaim(r sqldb.Rows, lanes map[int]relay.Lane) (relay.Claim, error) {
-	var (
-		c     relay.Claim
-		lane  int
-		delay sql.NullFloat64
-		row   sqldb.MessageRow
-	)
-	dest := append([]any{&lane, &c.Position, &c.Destination, &c.Attempts, &c.Life, &c.Blocked, &delay, &c.Expired}, row.Dest()...)
-	if err := r.Scan(dest...); err != nil {
-		return c, err
-	}
-	c.Lane = lanes[lane]
-	c.DelayFor = time.Duration(delay.Float64 * float64(time.Millisecond))
-	c.Message, c.Malformed = row.Message()
-	return c, nil
 }

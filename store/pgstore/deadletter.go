@@ -3,10 +3,6 @@ package pgstore
 import (
 	"context"
 	"fmt"
-
-	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
 const listLettersSQL = `
@@ -16,26 +12,6 @@ SELECT number, origin, consumer, destination, reason, error, attempts, life, fai
  WHERE number > $1 AND ($2 = '' OR origin = $2) AND ($3 = '' OR consumer = $3) AND ($4 = '' OR topic = $4)
    AND ($5 = '' OR type = $5) AND ($6 = '' OR tenant = $6)
  ORDER BY number LIMIT $7`
-
-// DeadLetters implements [deadletter.Store].
-func (s *Store[Tx]) DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error) {
-	limit := f.Limit
-	if limit == 0 {
-		limit = deadletter.DefaultLimit
-	}
-	rows, err := s.db.Query(ctx, s.sql.listLetters, f.After, string(f.Origin), f.Consumer, f.Topic, f.Type, f.Tenant, limit)
-	letters, err := sqldb.Collect(rows, err, scanLetter)
-	return letters, classify(err)
-}
-
-func scanLetter(r sqldb.Rows) (l deadletter.Letter, err error) {
-	var row sqldb.MessageRow
-	err = r.Scan(append([]any{
-		&l.Number, &l.Origin, &l.Consumer, &l.Destination, &l.Reason, &l.Error, &l.Attempts, &l.Requeues, &l.Failed, &l.Requeued,
-		&l.FirstFailed, &l.LastFailed}, row.Dest()...)...)
-	l.Message, _ = row.Message() // a malformed row is why it may be here
-	return l, err
-}
 
 // Both requeue statements take the letter at most once, by the row that they delete or the
 // mark that they set. A relay's letter keeps id, key and position and starts its next life
@@ -71,25 +47,13 @@ SELECT 'requeued' FROM {outbox_waiting} WHERE letter = $1 LIMIT 1`
 
 // RequeueDeadLetter implements [deadletter.Store].
 func (s *Store[Tx]) RequeueDeadLetter(ctx context.Context, number int64) (bool, error) {
-	for _, stmt := range []string{s.sql.requeueWaiting, s.sql.requeueConsumer} {
-		n, err := s.db.Exec(ctx, stmt, number)
-		if err != nil {
-			return false, classify(fmt.Errorf("requeue dead letter %d: %w", number, err))
-		}
-		if n > 0 {
-			s.WakeRelay()
-			return true, nil
-		}
+	n, err := s.core.DB.Exec(ctx, s.sql.requeueWaiting, number)
+	if err != nil {
+		return false, s.core.Kind(fmt.Errorf("requeue dead letter %d: %w", number, err))
 	}
-	rows, err := s.db.Query(ctx, s.sql.letterState, number)
-	state, found, err := sqldb.One(rows, err, sqldb.Scan[string])
-	switch {
-	case err != nil:
-		return false, classify(err)
-	case !found:
-		return false, fmt.Errorf("dead letter %d: %w", number, waybill.ErrNotFound)
-	case state == string(deadletter.FromConsumer):
-		return false, waybill.PermanentError(waybill.ReasonNoID, fmt.Errorf("dead letter %d has no inbox key: its message has no id, or another one was processed under it; it cannot be run again safely", number))
+	if n == 0 {
+		return s.core.RequeueConsumerLetter(ctx, number)
 	}
-	return false, nil
+	s.WakeRelay()
+	return true, nil
 }

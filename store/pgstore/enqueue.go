@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
 // enqueueSQL stores messages in the caller's transaction. The unique index on id makes a
@@ -50,8 +51,8 @@ const enqueueInput = `
 
 // EnqueueMessages implements [outbox.Store]. One statement, one round trip.
 func (s *Store[Tx]) EnqueueMessages(ctx context.Context, tx Tx, msgs []waybill.Message, unique bool) ([]bool, error) {
-	isNew, err := s.enqueue(ctx, s.db.On(tx), msgs, unique)
-	return isNew, classify(err)
+	isNew, err := s.enqueue(ctx, s.core.DB.On(tx), msgs, unique)
+	return isNew, s.core.Kind(err)
 }
 
 func (s *Store[Tx]) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error) {
@@ -139,16 +140,16 @@ func enqueueArgs(msgs []waybill.Message) []any {
 
 // Transact implements [outbox.Store].
 func (s *Store[Tx]) Transact(ctx context.Context, fn func(ctx context.Context, tx Tx) ([]waybill.Message, error), unique bool) (isNew []bool, err error) {
-	err = sqldb.InTx(ctx, s.db, func(tx Tx) error {
+	err = s.core.InTx(ctx, func(tx Tx, conn sqldb.Conn) error {
 		msgs, err := fn(ctx, tx)
 		if err != nil {
-			return fromCaller(err)
+			return sqlstore.FromCaller(err)
 		}
-		isNew, err = s.enqueue(ctx, s.db.On(tx), msgs, unique)
+		isNew, err = s.enqueue(ctx, conn, msgs, unique)
 		return err
 	})
 	if err != nil {
-		return nil, classify(err)
+		return nil, err
 	}
 	s.WakeRelay()
 	return isNew, nil

@@ -20,27 +20,8 @@ const rollbackTimeout = 5 * time.Second
 // sqlStater is implemented by the errors of every PostgreSQL driver.
 type sqlStater interface{ SQLState() string }
 
-// callerError is an error of the caller's own function, run within a transaction of ours.
-type callerError struct{ error }
-
-func (e callerError) Unwrap() error { return e.error }
-
-// fromCaller marks the error of the caller's function, so that classify knows it from ours.
-func fromCaller(err error) error {
-	if err == nil {
-		return nil
-	}
-	return callerError{err}
-}
-
-// classify gives a database error its kind. An error that has one keeps it.
+// classify gives a database error its kind.
 func classify(err error) error {
-	if e, ok := err.(callerError); ok {
-		return classifyCaller(e.error)
-	}
-	if err == nil || waybill.KindOf(err) != waybill.Transient {
-		return err
-	}
 	var s sqlStater
 	if errors.As(err, &s) {
 		return classifyState(s.SQLState(), err)
@@ -70,7 +51,7 @@ func classifyState(state string, err error) error {
 // of any other connection that the function uses.
 func classifyCaller(err error) error {
 	var s sqlStater
-	if waybill.KindOf(err) != waybill.Transient || !errors.As(err, &s) {
+	if !errors.As(err, &s) {
 		return err
 	}
 	switch state := s.SQLState(); {

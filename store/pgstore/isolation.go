@@ -18,7 +18,7 @@ type isolation struct{ known, readCommitted atomic.Bool }
 // they read.
 func (s *Store[Tx]) readCommitted(ctx context.Context, fn func(conn sqldb.Conn) error) error {
 	if !s.isolation.known.Load() {
-		rows, err := s.db.Query(ctx, defaultIsolationSQL)
+		rows, err := s.core.DB.Query(ctx, defaultIsolationSQL)
 		plain, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 		if err != nil {
 			return err
@@ -27,7 +27,7 @@ func (s *Store[Tx]) readCommitted(ctx context.Context, fn func(conn sqldb.Conn) 
 		s.isolation.known.Store(true)
 	}
 	if s.isolation.readCommitted.Load() {
-		return fn(s.db)
+		return fn(s.core.DB)
 	}
-	return sqldb.InTx(ctx, s.db, func(tx Tx) error { return fn(s.db.On(tx)) })
+	return s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) error { return fn(conn) })
 }

@@ -171,6 +171,6 @@ func (w *lowWater) look(candidates map[int]int64, open []string) {
 }
 
 func (s *Store[Tx]) openWriters(ctx context.Context) ([]string, error) {
-	rows, err := s.db.Query(ctx, s.sql.openWriters, s.names.render("{outbox}"))
+	rows, err := s.core.DB.Query(ctx, s.sql.openWriters, s.names.render("{outbox}"))
 	return sqldb.Collect(rows, err, sqldb.Scan[string])
 }

@@ -46,8 +46,7 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 		return 0, &waybill.InvalidError{Field: "Version", Reason: fmt.Sprintf("is %d, the newest is %d", target, len(s.migrations))}
 	}
 	version := 0
-	err := sqldb.InTx(ctx, s.db, func(tx Tx) (err error) {
-		conn := s.db.On(tx)
+	err := s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 		if version, err = s.lockVersion(ctx, conn); err != nil {
 			return err
 		}
@@ -59,7 +58,7 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 		return s.setSource(ctx, conn, opts.Source)
 	})
 	if err != nil {
-		return 0, classify(fmt.Errorf("migrate schema %s: %w", s.names.schema, err))
+		return 0, s.core.Kind(fmt.Errorf("migrate schema %s: %w", s.names.schema, err))
 	}
 	return version, s.PrepareArchive(ctx)
 }
@@ -114,9 +113,9 @@ func (s *Store[Tx]) setSource(ctx context.Context, conn sqldb.Conn, source strin
 // SchemaVersion returns the version of the schema in the database, 0 if there is none, and
 // an error if this release cannot work with it.
 func (s *Store[Tx]) SchemaVersion(ctx context.Context) (int, error) {
-	version, err := s.version(ctx, s.db)
+	version, err := s.version(ctx, s.core.DB)
 	if err != nil || version == 0 {
-		return 0, classify(err)
+		return 0, s.core.Kind(err)
 	}
 	if version < MinSchemaVersion || version > len(s.migrations) {
 		return version, fmt.Errorf("schema version is %d, this release works with %d to %d", version, MinSchemaVersion, len(s.migrations))

@@ -172,13 +172,13 @@ func (s *Store[Tx]) SettleMessages(ctx context.Context, req relay.SettleRequest)
 			return err
 		})
 	} else {
-		err = sqldb.InTx(ctx, s.db, func(tx Tx) (err error) {
-			held, err = s.settleMixed(ctx, s.db.On(tx), req)
+		err = s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
+			held, err = s.settleMixed(ctx, conn, req)
 			return err
 		})
 	}
 	if err != nil {
-		return nil, classify(fmt.Errorf("settle %d messages: %w", len(req.Settlements), err))
+		return nil, s.core.Kind(fmt.Errorf("settle %d messages: %w", len(req.Settlements), err))
 	}
 	return settleplan.Lost(req.Settlements, held), nil
 }
@@ -231,7 +231,7 @@ func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req relay.
 
 // ReleaseScheduled implements [relay.Source].
 func (s *Store[Tx]) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
-	rows, err := s.db.Query(ctx, s.sql.releaseScheduled, limit)
+	rows, err := s.core.DB.Query(ctx, s.sql.releaseScheduled, limit)
 	n, _, err := sqldb.One(rows, err, sqldb.Scan[int])
-	return n, classify(err)
+	return n, s.core.Kind(err)
 }

@@ -1,6 +1,9 @@
 package pgstore
 
-import "github.com/waybill-go/waybill/internal/settleplan"
+import (
+	"github.com/waybill-go/waybill/internal/settleplan"
+	"github.com/waybill-go/waybill/internal/sqlstore"
+)
 
 // settleStep is one statement of a plan.
 type settleStep struct {
@@ -57,7 +60,7 @@ func behind(rows []settleplan.Row) []bool {
 }
 
 func after(rows []settleplan.Row) []float64 {
-	return column(rows, func(r settleplan.Row) float64 { return millis(r.After) })
+	return column(rows, func(r settleplan.Row) float64 { return sqlstore.Millis(r.After) })
 }
 
 func attempts(rows []settleplan.Row) []int {

@@ -21,7 +21,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/sqldb"
-	"github.com/waybill-go/waybill/internal/wakeup"
+	"github.com/waybill-go/waybill/internal/sqlstore"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -37,14 +37,17 @@ type Config struct {
 	TablePrefix string
 }
 
+// methods are those that all SQL stores share.
+type methods[Tx any] = sqlstore.Methods[Tx]
+
 // Store implements the contracts of outbox, relay, inbox and deadletter. It is safe for
 // concurrent use.
 type Store[Tx any] struct {
-	db         sqldb.Driver[Tx]
+	methods[Tx]
+	core       *sqlstore.Core[Tx]
 	names      names
 	sql        statements
 	migrations []migrate.Migration
-	wake       wakeup.Signaller
 	marks      *lowWater
 	isolation  isolation
 }
@@ -87,8 +90,10 @@ func newStore[Tx any](db sqldb.Driver[Tx], cfg Config) (*Store[Tx], error) {
 	if err != nil {
 		return nil, err
 	}
+	core := &sqlstore.Core[Tx]{DB: db, SQL: coreStatements(n), Classify: classify, ClassifyCaller: classifyCaller}
 	return &Store[Tx]{
-		db:         db,
+		methods:    core,
+		core:       core,
 		names:      n,
 		sql:        newStatements(n),
 		migrations: migrations,
@@ -96,16 +101,10 @@ func newStore[Tx any](db sqldb.Driver[Tx], cfg Config) (*Store[Tx], error) {
 	}, nil
 }
 
-// WakeRelay implements [outbox.Store].
-func (s *Store[Tx]) WakeRelay() { s.wake.Signal() }
-
-// Wakeups implements [relay.Source].
-func (s *Store[Tx]) Wakeups() <-chan struct{} { return s.wake.Subscribe() }
-
 // Ping reports whether the database answers. The error is unavailable if it does not.
 func (s *Store[Tx]) Ping(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, "SELECT 1")
-	return classify(err)
+	_, err := s.core.DB.Exec(ctx, "SELECT 1")
+	return s.core.Kind(err)
 }
 
 // SessionFacts are what waybill doctor looks at.
@@ -118,17 +117,14 @@ type SessionFacts struct {
 
 // SessionFacts returns what the server says of itself and of a session on it.
 func (s *Store[Tx]) SessionFacts(ctx context.Context) (SessionFacts, error) {
-	rows, err := s.db.Query(ctx, sessionFactsSQL)
+	rows, err := s.core.DB.Query(ctx, sessionFactsSQL)
 	facts, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (f SessionFacts, err error) {
 		err = r.Scan(&f.ServerVersion, &f.TimeZone, &f.Isolation, &f.Clock)
 		return f, err
 	})
-	return facts, classify(err)
+	return facts, s.core.Kind(err)
 }
 
 const sessionFactsSQL = `
 SELECT current_setting('server_version'), current_setting('TimeZone'),
        current_setting('default_transaction_isolation'), clock_timestamp()`
-
-// millis renders a duration for SQL that multiplies it with one millisecond.
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

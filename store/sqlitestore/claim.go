@@ -54,10 +54,10 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 		return []relay.Claim{}, nil
 	}
 	scan := sqlstore.ClaimScan(req.Lanes)
-	rows, err := s.DB.Query(ctx, s.sql.claimWaiting, req.Limit, append([]string{}, req.Paused...))
+	rows, err := s.core.DB.Query(ctx, s.sql.claimWaiting, req.Limit, append([]string{}, req.Paused...))
 	waiting, err := sqldb.Collect(rows, err, scan)
 	if err != nil {
-		return nil, s.Kind(fmt.Errorf("claim waiting messages: %w", err))
+		return nil, s.core.Kind(fmt.Errorf("claim waiting messages: %w", err))
 	}
 	for i := range waiting {
 		waiting[i].Waiting = true
@@ -65,10 +65,10 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 	if len(waiting) == req.Limit {
 		return waiting, nil
 	}
-	rows, err = s.DB.Query(ctx, s.sql.claimReady, req.Limit-len(waiting))
+	rows, err = s.core.DB.Query(ctx, s.sql.claimReady, req.Limit-len(waiting))
 	ready, err := sqldb.Collect(rows, err, scan)
 	if err != nil {
-		return nil, s.Kind(fmt.Errorf("claim messages: %w", err))
+		return nil, s.core.Kind(fmt.Errorf("claim messages: %w", err))
 	}
 	return append(waiting, ready...), nil
 }

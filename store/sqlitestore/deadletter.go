@@ -45,7 +45,7 @@ SELECT 'requeued' FROM {outbox_waiting} WHERE letter = $1 LIMIT 1`
 // RequeueDeadLetter implements [deadletter.Store].
 func (s *Store) RequeueDeadLetter(ctx context.Context, number int64) (bool, error) {
 	var requeued int64
-	err := s.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) (err error) {
+	err := s.core.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) (err error) {
 		if requeued, err = conn.Exec(ctx, s.sql.requeueWaiting, number); err == nil && requeued > 0 {
 			_, err = conn.Exec(ctx, s.sql.removeRequeued, number)
 		}
@@ -59,7 +59,7 @@ func (s *Store) RequeueDeadLetter(ctx context.Context, number int64) (bool, erro
 	}
 	done := requeued > 0
 	if !done {
-		if done, err = s.RequeueConsumerLetter(ctx, number); err != nil {
+		if done, err = s.core.RequeueConsumerLetter(ctx, number); err != nil {
 			return false, err
 		}
 	}
@@ -72,10 +72,10 @@ func (s *Store) RequeueDeadLetter(ctx context.Context, number int64) (bool, erro
 // RunRequeued implements [inbox.Inbox]. It looks first: a poll that finds nothing need not
 // wait for the write lock.
 func (s *Store) RunRequeued(ctx context.Context, consumer string, fn func(ctx context.Context, tx *sql.Tx, m *waybill.Message) error) (bool, error) {
-	rows, err := s.DB.Query(ctx, s.sql.anyRequeued, consumer)
+	rows, err := s.core.DB.Query(ctx, s.sql.anyRequeued, consumer)
 	found, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 	if err != nil || !found {
-		return false, s.Kind(err)
+		return false, s.core.Kind(err)
 	}
 	return s.core.RunRequeued(ctx, consumer, fn)
 }

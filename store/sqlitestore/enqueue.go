@@ -29,8 +29,8 @@ ON CONFLICT (id) DO NOTHING`
 // EnqueueMessages implements [outbox.Store], with a statement per message: there is no
 // network between us and SQLite.
 func (s *Store) EnqueueMessages(ctx context.Context, tx *sql.Tx, msgs []waybill.Message, unique bool) ([]bool, error) {
-	isNew, err := s.enqueue(ctx, s.DB.On(tx), msgs, unique)
-	return isNew, s.Kind(err)
+	isNew, err := s.enqueue(ctx, s.core.DB.On(tx), msgs, unique)
+	return isNew, s.core.Kind(err)
 }
 
 func (s *Store) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error) {
@@ -62,7 +62,7 @@ func messageArgs(m *waybill.Message) []any {
 
 // Transact implements [outbox.Store].
 func (s *Store) Transact(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error), unique bool) (isNew []bool, err error) {
-	err = s.InTx(ctx, func(tx *sql.Tx, conn sqldb.Conn) error {
+	err = s.core.InTx(ctx, func(tx *sql.Tx, conn sqldb.Conn) error {
 		msgs, err := fn(ctx, tx)
 		if err != nil {
 			return sqlstore.FromCaller(err)

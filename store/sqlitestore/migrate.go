@@ -63,11 +63,11 @@ func (s *Store) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 	if len(opts.Source) > waybill.MaxSourceLen || strings.ContainsRune(opts.Source, 0) {
 		return 0, &waybill.InvalidError{Field: "Source", Reason: fmt.Sprintf("has %d bytes or a NUL byte, the limit is %d", len(opts.Source), waybill.MaxSourceLen)}
 	}
-	if _, err := s.DB.Exec(ctx, s.names.render(createVersionsSQL)); err != nil {
-		return 0, s.Kind(fmt.Errorf("migrate: %w", err))
+	if _, err := s.core.DB.Exec(ctx, s.names.render(createVersionsSQL)); err != nil {
+		return 0, s.core.Kind(fmt.Errorf("migrate: %w", err))
 	}
 	version := 0
-	err := s.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) (err error) {
+	err := s.core.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) (err error) {
 		version, err = s.migrate(ctx, conn, target, opts.Source)
 		if err != nil {
 			return fmt.Errorf("migrate: %w", err)
@@ -111,14 +111,14 @@ func (s *Store) readVersion(ctx context.Context, conn sqldb.Conn) (int, error) {
 // SchemaVersion returns the version of the schema in the database, 0 if there is none, and
 // an error if this release cannot work with it.
 func (s *Store) SchemaVersion(ctx context.Context) (int, error) {
-	rows, err := s.DB.Query(ctx, s.names.render(versionsExistSQL), s.names.prefix+"schema_versions")
+	rows, err := s.core.DB.Query(ctx, s.names.render(versionsExistSQL), s.names.prefix+"schema_versions")
 	exists, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 	if err != nil || !exists {
-		return 0, s.Kind(err)
+		return 0, s.core.Kind(err)
 	}
-	version, err := s.readVersion(ctx, s.DB)
+	version, err := s.readVersion(ctx, s.core.DB)
 	if err != nil {
-		return 0, s.Kind(err)
+		return 0, s.core.Kind(err)
 	}
 	if version < MinSchemaVersion || version > len(s.migrations) {
 		return version, fmt.Errorf("schema version is %d, this release works with %d to %d", version, MinSchemaVersion, len(s.migrations))

@@ -32,13 +32,13 @@ SELECT 'relay', s.position, {s.message}, 'duplicate_id', 'a message with this id
 
 // ReleaseScheduled implements [relay.Source].
 func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
-	rows, err := s.DB.Query(ctx, s.sql.anyDue)
+	rows, err := s.core.DB.Query(ctx, s.sql.anyDue)
 	due, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 	if err != nil || !due {
-		return 0, s.Kind(err)
+		return 0, s.core.Kind(err)
 	}
 	released := 0
-	err = s.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) error {
+	err = s.core.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) error {
 		rows, err := conn.Query(ctx, s.sql.dueScheduled, limit)
 		positions, err := sqldb.Collect(rows, err, sqldb.Scan[int64])
 		if err != nil {

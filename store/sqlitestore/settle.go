@@ -83,7 +83,7 @@ UPDATE {outbox_waiting} SET due_at = {now}
 // SettleMessages implements [relay.Source].
 func (s *Store) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
 	var held []int
-	err := s.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) (err error) {
+	err := s.core.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) (err error) {
 		if held, err = s.held(ctx, conn, req); err != nil {
 			return fmt.Errorf("fence: %w", err)
 		}

@@ -37,13 +37,14 @@ type Config struct {
 	TablePrefix string
 }
 
-// core lends the store the methods that all SQL stores share.
-type core = sqlstore.Core[*sql.Tx]
+// methods are those that all SQL stores share.
+type methods = sqlstore.Methods[*sql.Tx]
 
 // Store implements the contracts of outbox, relay, inbox and deadletter. It is safe for
 // concurrent use, and so are several stores, in several processes, on one file.
 type Store struct {
-	core
+	methods
+	core       *sqlstore.Core[*sql.Tx]
 	names      names
 	sql        statements
 	migrations []migrate.Migration
@@ -71,19 +72,17 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{
-		core: core{
-			DB:  &locked{DB: sqldb.DB{DB: db, Encode: encode}, lock: n.render(lockSQL)},
-			SQL: coreStatements(n), Classify: classify, ClassifyCaller: classifyCaller,
-		},
-		names: n, sql: newStatements(n), migrations: migrations,
-	}, nil
+	core := &sqlstore.Core[*sql.Tx]{
+		DB:  &locked{DB: sqldb.DB{DB: db, Encode: encode}, lock: n.render(lockSQL)},
+		SQL: coreStatements(n), Classify: classify, ClassifyCaller: classifyCaller,
+	}
+	return &Store{methods: core, core: core, names: n, sql: newStatements(n), migrations: migrations}, nil
 }
 
 // Ping reports whether the database answers. The error is unavailable if it does not.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.DB.Exec(ctx, "SELECT 1")
-	return s.Kind(err)
+	_, err := s.core.DB.Exec(ctx, "SELECT 1")
+	return s.core.Kind(err)
 }
 
 // PrepareArchive implements [relay.Source]. The archive has no partitions.
