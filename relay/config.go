@@ -65,9 +65,9 @@ type Config struct {
 	// under way. Optional; the default is PublishTimeout plus 2 s.
 	ShutdownGrace time.Duration
 
-	// Retention is how long published messages are kept. The relay itself only looks at
-	// whether they are kept at all: [KeepNothing] removes them at once. Optional; the
-	// default is 7 days.
+	// Retention is how long published messages are kept; the relay removes older ones every
+	// hour. [KeepNothing] removes them when they are published. Optional; the default is
+	// 7 days.
 	Retention time.Duration
 
 	// DisableDeadLetters makes messages that are given up end as Failed instead of Dead. They

@@ -124,16 +124,16 @@ func (r *Relay) Run(ctx context.Context) error {
 		defer close(renewing)
 		r.renewing.Run(work, r.renewRound)
 	}()
-	preparing := make(chan struct{})
+	maintaining := make(chan struct{})
 	go func() {
-		defer close(preparing)
-		r.prepareArchive(ctx)
+		defer close(maintaining)
+		r.maintainArchive(ctx)
 	}()
 	r.claiming.Run(ctx, func(ctx context.Context) error { return r.claimRound(ctx, work) })
 
 	r.drain(stop)
 	<-renewing
-	<-preparing
+	<-maintaining
 	return r.leave(context.WithoutCancel(ctx))
 }
 
@@ -167,14 +167,15 @@ func (r *Relay) leave(ctx context.Context) error {
 
 const archiveInterval = time.Hour
 
-// prepareArchive keeps room in the archive for the next days.
-func (r *Relay) prepareArchive(ctx context.Context) {
-	if r.cfg.Retention == KeepNothing {
-		return
+// maintainArchive keeps the archive within its retention, with room for the next days.
+func (r *Relay) maintainArchive(ctx context.Context) {
+	retention := r.cfg.Retention
+	if retention == KeepNothing { // what an earlier setting has kept goes in its time
+		retention = defaultRetention
 	}
 	l := &loop.Loop{Name: "relay " + r.cfg.Node + " archive", Observer: r.cfg.Observer}
 	l.Run(ctx, func(ctx context.Context) error {
-		if err := r.src.PrepareArchive(ctx); err != nil {
+		if err := r.src.MaintainArchive(ctx, retention); err != nil {
 			return err
 		}
 		loop.Sleep(ctx, archiveInterval)

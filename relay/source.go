@@ -40,9 +40,11 @@ type Source interface {
 	// returns how many.
 	ReleaseScheduled(ctx context.Context, limit int) (int, error)
 
-	// PrepareArchive makes room for what will be archived in the next days. A store without
-	// partitions does nothing.
-	PrepareArchive(ctx context.Context) error
+	// MaintainArchive removes what was published, and forgets the ids that were enqueued with
+	// outbox.Config.Unique, longer than retention ago, in batches; a store with a partition
+	// for each day removes whole days only. It makes room for what will be archived in the
+	// next days. Several relays may call it at once.
+	MaintainArchive(ctx context.Context, retention time.Duration) error
 
 	// Wakeups returns a new channel on which a value arrives when a transaction that this
 	// store object knows of has committed messages. It is a hint: values may be merged, and

@@ -27,9 +27,9 @@ func (*emptyStore) LeaveLanes(context.Context, string) error { return nil }
 func (*emptyStore) ClaimMessages(context.Context, relay.ClaimRequest) ([]relay.Claim, error) {
 	return nil, nil
 }
-func (*emptyStore) ReleaseScheduled(context.Context, int) (int, error) { return 0, nil }
-func (*emptyStore) PrepareArchive(context.Context) error               { return nil }
-func (*emptyStore) Wakeups() <-chan struct{}                           { return make(chan struct{}) }
+func (*emptyStore) ReleaseScheduled(context.Context, int) (int, error)   { return 0, nil }
+func (*emptyStore) MaintainArchive(context.Context, time.Duration) error { return nil }
+func (*emptyStore) Wakeups() <-chan struct{}                             { return make(chan struct{}) }
 func (*emptyStore) RunRequeued(context.Context, string, func(context.Context, int, *waybill.Message) error) (bool, error) {
 	return false, nil
 }

@@ -27,7 +27,7 @@ log:
 	want := map[string]value{
 		"store":               {raw: "postgres://db/orders", origin: "w.yaml:3"},
 		"broker":              {raw: "nats://127.0.0.1", origin: "w.yaml:4"},
-		"nats.stream":       {raw: "orders", origin: "w.yaml:5"},
+		"nats.stream":         {raw: "orders", origin: "w.yaml:5"},
 		"relay.batch_size":    {raw: "50", origin: "w.yaml:7"},
 		"relay.poll_interval": {raw: "1s", origin: "w.yaml:8"},
 		"retry.base_delay":    {raw: "2s", origin: "w.yaml:9"},

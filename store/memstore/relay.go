@@ -143,8 +143,23 @@ func (s *Store) claim(r row, l relay.Lane) relay.Claim {
 	}
 }
 
-// PrepareArchive implements [relay.Source]. There is nothing to prepare.
-func (s *Store) PrepareArchive(context.Context) error { return nil }
+// MaintainArchive implements [relay.Source].
+func (s *Store) MaintainArchive(ctx context.Context, retention time.Duration) error {
+	return s.inTx(ctx, func(tx *Tx) error {
+		limit := s.now().Add(-retention)
+		for n, a := range s.data.archive {
+			if !a.publishedAt.After(limit) {
+				drop(tx, s.data.archive, n)
+			}
+		}
+		for id, at := range s.data.ids {
+			if !at.After(limit) {
+				drop(tx, s.data.ids, id)
+			}
+		}
+		return nil
+	})
+}
 
 // ReleaseScheduled implements [relay.Source].
 func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {

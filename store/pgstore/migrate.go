@@ -60,7 +60,7 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 	if err != nil {
 		return 0, s.core.Kind(fmt.Errorf("migrate schema %s: %w", s.names.schema, err))
 	}
-	return version, s.PrepareArchive(ctx)
+	return version, s.core.Kind(s.addPartitions(ctx))
 }
 
 const (

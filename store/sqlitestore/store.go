@@ -19,6 +19,8 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
@@ -85,5 +87,28 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.core.Kind(err)
 }
 
-// PrepareArchive implements [relay.Source]. The archive has no partitions.
-func (s *Store) PrepareArchive(context.Context) error { return nil }
+const (
+	purgeBatch = 1000
+
+	purgeArchiveSQL = `
+DELETE FROM {outbox_archive} WHERE rowid IN (
+    SELECT rowid FROM {outbox_archive} WHERE published_at <= {now} - CAST($1 * 1000 AS INTEGER) LIMIT $2)`
+
+	purgeIDsSQL = `
+DELETE FROM {outbox_ids} WHERE id IN (
+    SELECT id FROM {outbox_ids} WHERE enqueued_at <= {now} - CAST($1 * 1000 AS INTEGER) LIMIT $2)`
+)
+
+// MaintainArchive implements [relay.Source]. The archive has no partitions.
+func (s *Store) MaintainArchive(ctx context.Context, retention time.Duration) error {
+	for _, stmt := range []string{purgeArchiveSQL, purgeIDsSQL} {
+		for deleted := int64(purgeBatch); deleted == purgeBatch; {
+			var err error
+			deleted, err = s.core.DB.Exec(ctx, s.names.render(stmt), sqlstore.Millis(retention), purgeBatch)
+			if err != nil {
+				return s.core.Kind(fmt.Errorf("maintain archive: %w", err))
+			}
+		}
+	}
+	return nil
+}

@@ -22,6 +22,7 @@ func settleTests[Tx any]() []test[Tx] {
 		{"node that never joined", settleStranger[Tx], nil},
 		{"one lane of two lost", settlePartlyLost[Tx], []need{severalLanes}},
 		{"archive for days to come", settlePrepared[Tx], nil},
+		{"published messages and unique ids go after the retention", settleRetained[Tx], nil},
 	}
 }
 
@@ -231,11 +232,37 @@ func settlePrepared[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	for day, m := range msgs("a", "k", 10) {
 		if day%4 == 0 {
-			e.must(e.s.PrepareArchive(e.ctx), "PrepareArchive")
+			e.must(e.s.MaintainArchive(e.ctx, 30*24*time.Hour), "MaintainArchive")
 		}
 		e.enqueue(m)
 		n.settle(published(n.claimOne(m.ID))...)
 		e.want(outbox.Published, m.ID)
 		e.advance(24 * time.Hour)
+	}
+}
+
+// settleRetained publishes a message with a unique id, and another one nine days later.
+func settleRetained[Tx any](e *env[Tx]) {
+	const day, retention = 24 * time.Hour, 7 * 24 * time.Hour
+	n := e.join("r1")
+	maintain := func() { e.Helper(); e.must(e.s.MaintainArchive(e.ctx, retention), "MaintainArchive") }
+	e.transact(true, msg("old", "k"))
+	n.settle(published(n.claimOne("old"))...)
+	e.advance(retention - time.Hour)
+	maintain()
+	e.want(outbox.Published, "old")
+	if isNew := e.transact(true, msg("old", "k")); isNew[0] {
+		e.Error("a unique id is new again within the retention")
+	}
+	e.advance(2*day + time.Hour)
+	n = e.join("r2")
+	e.enqueue(msg("new", "k"))
+	n.settle(published(n.claimOne("new"))...)
+	maintain()
+	e.wantNowhere("old")
+	e.gone("old")
+	e.want(outbox.Published, "new")
+	if isNew := e.transact(true, msg("old", "k")); !isNew[0] {
+		e.Error("a unique id is a duplicate still after the retention")
 	}
 }
