@@ -45,7 +45,6 @@ CREATE TABLE IF NOT EXISTS {schema_versions} (
 ) STRICT`
 
 	readVersionSQL   = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
-	addVersionSQL    = `INSERT INTO {schema_versions} (version, name) VALUES ($1, $2)`
 	setSourceSQL     = `UPDATE {settings} SET source = $1`
 	versionsExistSQL = `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = $1)`
 )
@@ -91,9 +90,6 @@ func (s *Store) migrate(ctx context.Context, conn sqldb.Conn, target int, source
 			if _, err := conn.Exec(ctx, stmt); err != nil {
 				return 0, fmt.Errorf("%s: %w", m.Name, err)
 			}
-		}
-		if _, err := conn.Exec(ctx, s.names.render(addVersionSQL), m.Version, m.Name); err != nil {
-			return 0, err
 		}
 	}
 	if source != "" {

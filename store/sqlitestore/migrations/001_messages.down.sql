@@ -10,3 +10,4 @@ DROP TABLE {outbox_archive};
 DROP TABLE {outbox_waiting};
 DROP TABLE {outbox};
 DROP TABLE {settings};
+DELETE FROM {schema_versions} WHERE version = 1;

@@ -1,6 +1,15 @@
 -- The tables of outbox, relay, inbox and consumer. State is which table a row is in. Times
 -- are microseconds since 1970, UTC.
 
+-- Which steps were applied. Each notes itself, so that it may also be run by hand. The
+-- program makes the table before: its transactions begin with a statement on it.
+CREATE TABLE IF NOT EXISTS {schema_versions} (
+    version    INTEGER PRIMARY KEY,
+    name       TEXT NOT NULL,
+    applied_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+) STRICT;
+INSERT INTO {schema_versions} (version, name) VALUES (1, '001_messages');
+
 -- One row: how far tests have moved the clock, and the source of messages that name none.
 CREATE TABLE {settings} (
     only            INTEGER PRIMARY KEY CHECK (only = 1),
