@@ -32,7 +32,7 @@ func (s *Store) settle(tx *Tx, p *settleplan.Plan, archive bool) {
 	for _, st := range p.Published {
 		if r, ok := s.data.outbox[st.Claim.Position]; ok {
 			drop(tx, s.data.outbox, r.position)
-			s.archive(tx, waitingRow{row: r}, archive)
+			s.archive(tx, waitingRow{row: r, destination: st.Claim.Destination}, archive)
 		}
 	}
 	s.park(tx, p.Park)

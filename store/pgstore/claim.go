@@ -61,7 +61,7 @@ func (s *Store[Tx]) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (
 	if len(req.Lanes) == 0 {
 		return []relay.Claim{}, nil
 	}
-	err = s.readCommitted(ctx, func(conn sqldb.Conn) (err error) {
+	err = s.db.run(ctx, func(conn sqldb.Conn) (err error) {
 		claims, err = s.claim(ctx, conn, req)
 		return err
 	})

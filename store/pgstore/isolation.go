@@ -9,25 +9,79 @@ import (
 
 const defaultIsolationSQL = `SELECT current_setting('default_transaction_isolation') = 'read committed'`
 
-// isolation remembers how the sessions of the application are set up.
-type isolation struct{ known, readCommitted atomic.Bool }
+// readCommitted is a driver whose statements run at the isolation level READ COMMITTED: as
+// they are where the application's sessions begin with that level, which saves two round
+// trips, else in a transaction that says so. At a higher level they would clash for nothing,
+// and reading would lock what it reads.
+type readCommitted[Tx any] struct {
+	sqldb.Driver[Tx]
+	known, plain atomic.Bool // how sessions begin, once it was asked
+}
 
-// readCommitted runs fn at the isolation level READ COMMITTED: as it is where sessions begin
-// with that level, which saves two round trips, else in a transaction that says so. At a
-// higher level the relay's statements would clash for nothing, and claims would lock what
-// they read.
-func (s *Store[Tx]) readCommitted(ctx context.Context, fn func(conn sqldb.Conn) error) error {
-	if !s.isolation.known.Load() {
-		rows, err := s.core.DB.Query(ctx, defaultIsolationSQL)
+// isPlain reports whether sessions begin at READ COMMITTED. It asks once.
+func (d *readCommitted[Tx]) isPlain(ctx context.Context) (bool, error) {
+	if !d.known.Load() {
+		rows, err := d.Driver.Query(ctx, defaultIsolationSQL)
 		plain, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 		if err != nil {
-			return err
+			return false, err
 		}
-		s.isolation.readCommitted.Store(plain)
-		s.isolation.known.Store(true)
+		d.plain.Store(plain)
+		d.known.Store(true)
 	}
-	if s.isolation.readCommitted.Load() {
-		return fn(s.core.DB)
+	return d.plain.Load(), nil
+}
+
+// run runs fn with statements that belong together.
+func (d *readCommitted[Tx]) run(ctx context.Context, fn func(conn sqldb.Conn) error) error {
+	plain, err := d.isPlain(ctx)
+	if err != nil {
+		return err
 	}
-	return s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) error { return fn(conn) })
+	if plain {
+		return fn(d.Driver)
+	}
+	return sqldb.InTx(ctx, d.Driver, func(tx Tx) error { return fn(d.On(tx)) })
+}
+
+func (d *readCommitted[Tx]) Exec(ctx context.Context, query string, args ...any) (n int64, err error) {
+	err = d.run(ctx, func(conn sqldb.Conn) (err error) {
+		n, err = conn.Exec(ctx, query, args...)
+		return err
+	})
+	return n, err
+}
+
+// Query is for statements that only read: their transaction ends when the rows are closed,
+// and nobody learns how.
+func (d *readCommitted[Tx]) Query(ctx context.Context, query string, args ...any) (sqldb.Rows, error) {
+	plain, err := d.isPlain(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if plain {
+		return d.Driver.Query(ctx, query, args...)
+	}
+	tx, err := d.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	end := func() { _ = d.Rollback(tx) } // nothing was written
+	rows, err := d.On(tx).Query(ctx, query, args...)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return endingRows{rows, end}, nil
+}
+
+// endingRows end their transaction when they are closed.
+type endingRows struct {
+	sqldb.Rows
+	end func()
+}
+
+func (r endingRows) Close() {
+	r.Rows.Close()
+	r.end()
 }

@@ -26,16 +26,16 @@ WITH` + settleFence + `
 gone AS (
     DELETE FROM {outbox} o USING input i JOIN fence f ON f.lane = i.lane
      WHERE o.lane = i.lane AND o.position = i.position
-    RETURNING o.*
+    RETURNING o.*, i.destination
 ), archived AS (
-    INSERT INTO {outbox_archive} (published_at, lane, position, {message})
-    SELECT (SELECT {clock}()), o.lane, o.position, {o.message} FROM gone o
+    INSERT INTO {outbox_archive} (published_at, lane, position, destination, {message})
+    SELECT (SELECT {clock}()), o.lane, o.position, o.destination, {o.message} FROM gone o
 )
 SELECT lane FROM fence`
 
 	settleFence = `
 input AS (
-    SELECT * FROM unnest($2::int[], $3::bigint[], $4::bigint[]) AS i(lane, epoch, position)
+    SELECT * FROM unnest($2::int[], $3::bigint[], $4::bigint[], $5::text[]) AS i(lane, epoch, position, destination)
 ), fence AS MATERIALIZED (
     SELECT l.lane FROM {relay_lanes} l
      WHERE l.owner = $1 AND (l.lane, l.epoch) IN (SELECT lane, epoch FROM input)
@@ -167,7 +167,7 @@ func (s *Store[Tx]) SettleMessages(ctx context.Context, req relay.SettleRequest)
 	var held []int
 	var err error
 	if p := settleplan.New(req.Settlements); p.OnlyPublished() {
-		err = s.readCommitted(ctx, func(conn sqldb.Conn) (err error) {
+		err = s.db.run(ctx, func(conn sqldb.Conn) (err error) {
 			held, err = s.settlePublished(ctx, conn, req, req.Settlements)
 			return err
 		})
@@ -187,11 +187,12 @@ func (s *Store[Tx]) SettleMessages(ctx context.Context, req relay.SettleRequest)
 func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req relay.SettleRequest, list []relay.Settlement) ([]int, error) {
 	lanes, epochs := lanesOf(list)
 	positions := column(list, func(st relay.Settlement) int64 { return st.Claim.Position })
+	destinations := column(list, func(st relay.Settlement) string { return st.Claim.Destination })
 	stmt := s.sql.settleDelete
 	if req.Archive {
 		stmt = s.sql.settleArchive
 	}
-	rows, err := conn.Query(ctx, stmt, req.Node, lanes, epochs, positions)
+	rows, err := conn.Query(ctx, stmt, req.Node, lanes, epochs, positions, destinations)
 	held, err := sqldb.Collect(rows, err, sqldb.Scan[int])
 	if err != nil {
 		return nil, fmt.Errorf("settle %d published messages: %w", len(list), err)
@@ -231,7 +232,11 @@ func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req relay.
 
 // ReleaseScheduled implements [relay.Source].
 func (s *Store[Tx]) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
-	rows, err := s.core.DB.Query(ctx, s.sql.releaseScheduled, limit)
-	n, _, err := sqldb.One(rows, err, sqldb.Scan[int])
+	n := 0
+	err := s.db.run(ctx, func(conn sqldb.Conn) (err error) {
+		rows, err := conn.Query(ctx, s.sql.releaseScheduled, limit)
+		n, _, err = sqldb.One(rows, err, sqldb.Scan[int])
+		return err
+	})
 	return n, s.core.Kind(err)
 }

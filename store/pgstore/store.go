@@ -49,7 +49,7 @@ type Store[Tx any] struct {
 	sql        statements
 	migrations []migrate.Migration
 	marks      *lowWater
-	isolation  isolation
+	db         *readCommitted[Tx] // the core's, too
 }
 
 var (
@@ -90,10 +90,12 @@ func newStore[Tx any](db sqldb.Driver[Tx], cfg Config) (*Store[Tx], error) {
 	if err != nil {
 		return nil, err
 	}
-	core := &sqlstore.Core[Tx]{DB: db, SQL: coreStatements(n), Classify: classify, ClassifyCaller: classifyCaller}
+	rc := &readCommitted[Tx]{Driver: db}
+	core := &sqlstore.Core[Tx]{DB: rc, SQL: coreStatements(n), Classify: classify, ClassifyCaller: classifyCaller}
 	return &Store[Tx]{
 		methods:    core,
 		core:       core,
+		db:         rc,
 		names:      n,
 		sql:        newStatements(n),
 		migrations: migrations,

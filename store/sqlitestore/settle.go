@@ -19,8 +19,9 @@ const fenceSQL = `SELECT lane, epoch FROM {relay_lanes} WHERE owner = $1`
 // positions at once.
 const (
 	archiveSQL = `
-INSERT INTO {outbox_archive} (published_at, position, {message})
-SELECT {now}, o.position, {o.message} FROM {outbox} o WHERE o.position IN (SELECT value FROM json_each($1))`
+INSERT INTO {outbox_archive} (published_at, position, destination, {message})
+SELECT {now}, o.position, d.value, {o.message}
+  FROM json_each($1) p JOIN json_each($2) d ON d.key = p.key JOIN {outbox} o ON o.position = p.value`
 
 	removeSQL = `DELETE FROM {outbox} WHERE position IN (SELECT value FROM json_each($1))`
 )
@@ -156,12 +157,12 @@ func (b *settleBatch) published(list []relay.Settlement) {
 	if len(list) == 0 {
 		return
 	}
-	positions := make([]int64, len(list))
+	positions, destinations := make([]int64, len(list)), make([]string, len(list))
 	for i, st := range list {
-		positions[i] = st.Claim.Position
+		positions[i], destinations[i] = st.Claim.Position, st.Claim.Destination
 	}
 	if b.archive {
-		b.exec(b.sql.archive, positions)
+		b.exec(b.sql.archive, positions, destinations)
 	}
 	b.exec(b.sql.remove, positions)
 }

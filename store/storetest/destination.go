@@ -10,6 +10,7 @@ import (
 
 func destinationTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
+		{"one of several is all, straight from the outbox", destinationStraight[Tx], nil},
 		{"one row for each", fanOut[Tx], nil},
 		{"what follows a failed one of its destination waits", fanOutOrder[Tx], nil},
 		{"the first of its destination fails in a batch of its own", fanOutOrderAlone[Tx], nil},
@@ -269,5 +270,18 @@ func routedRetry[Tx any](e *env[Tx]) {
 	n.settle(dead(c))
 	if l := e.letters(deadletter.Filter{}); len(l) != 1 || l[0].Destination != "x" {
 		e.Errorf("letters = %+v, want one of x", l)
+	}
+}
+
+// destinationStraight: a message that only one of several destinations matches needs no
+// waiting row, and the archive says where it went.
+func destinationStraight[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	c := n.claimOne("a")
+	c.Destination = "x"
+	n.settle(published(c)...)
+	if st := e.want(outbox.Published, "a"); st.Destination != "x" {
+		e.Errorf("destination = %q, want x", st.Destination)
 	}
 }
