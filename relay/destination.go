@@ -24,10 +24,14 @@ type Destination struct {
 }
 
 const (
-	pauseBase  = 100 * time.Millisecond
-	pauseMax   = 10 * time.Second
-	lossLimit  = 2 // lost connections after which a message is sent alone
-	aloneLimit = 2 // connections lost by a message alone that make it poison
+	pauseBase = 100 * time.Millisecond
+	pauseMax  = 10 * time.Second
+	lossLimit = 2 // lost connections after which a message is sent alone
+
+	// A message is poison if this many connections ended with it alone on them: fewer where
+	// other messages got through meanwhile, so that it is not the broker that is failing.
+	aloneLimit       = 2
+	aloneLimitUnsure = 5
 )
 
 // outlet is a destination with what the relay remembers about it.
@@ -42,12 +46,16 @@ type outlet struct {
 	mu          sync.Mutex
 	pauses      int // in a row
 	pausedUntil time.Time
+	accepted    int64          // messages that the destination has taken
 	losses      map[int64]loss // by position
 	sentBefore  map[int64]int  // by position: the life of which an attempt may have arrived
 }
 
 // loss counts the connections that ended while a message was unconfirmed on them.
-type loss struct{ inBatch, alone int }
+type loss struct {
+	inBatch, alone int
+	accepted       int64 // outlet.accepted at the first one
+}
 
 func newOutlet(d Destination, timeout time.Duration) *outlet {
 	return &outlet{Destination: d, timeout: timeout, losses: make(map[int64]loss), sentBefore: make(map[int64]int)}
@@ -158,6 +166,9 @@ func fillErrors(n int, err error) []error {
 // learn keeps what the result of a send says about a message and returns the result, made
 // permanent if the message has proved to be poison.
 func (o *outlet) learn(c *Claim, err error, alone bool) error {
+	if err == nil {
+		o.accepted++
+	}
 	if !waybill.IsUnavailable(err) {
 		delete(o.losses, c.Position)
 		delete(o.sentBefore, c.Position)
@@ -170,14 +181,21 @@ func (o *outlet) learn(c *Claim, err error, alone bool) error {
 	if !lost {
 		return err
 	}
-	l := o.losses[c.Position]
+	l, known := o.losses[c.Position]
+	if !known {
+		l.accepted = o.accepted
+	}
+	limit := aloneLimitUnsure
+	if o.accepted > l.accepted {
+		limit = aloneLimit
+	}
 	if alone {
 		l.alone++
 	} else {
 		l.inBatch++
 	}
 	o.losses[c.Position] = l
-	if l.alone < aloneLimit {
+	if l.alone < limit {
 		return err
 	}
 	delete(o.losses, c.Position)

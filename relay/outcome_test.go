@@ -150,6 +150,22 @@ func TestOutlet_FindsTheMessageThatKills(t *testing.T) {
 	}
 }
 
+// TestOutlet_DoesNotBlameOneMessageForAFailingBroker: while nothing gets through, a lost
+// connection says little about the message that was on it.
+func TestOutlet_DoesNotBlameOneMessageForAFailingBroker(t *testing.T) {
+	t.Parallel()
+	o := newOutlet(Destination{Publisher: killer{"only"}}, time.Second)
+	only := &Claim{Message: waybill.Message{ID: "only"}, Position: 1}
+	for try := 1; try < aloneLimitUnsure; try++ {
+		if errs := o.send(t.Context(), []*Claim{only}, true); !waybill.IsUnavailable(errs[0]) {
+			t.Fatalf("try %d: %v, want it tried again", try, errs[0])
+		}
+	}
+	if errs := o.send(t.Context(), []*Claim{only}, true); waybill.ReasonOf(errs[0]) != waybill.ReasonPoison {
+		t.Errorf("after %d tries alone: %v, want poison in the end", aloneLimitUnsure, errs[0])
+	}
+}
+
 func TestOutlet_PausesDouble(t *testing.T) {
 	t.Parallel()
 	o := newOutlet(Destination{}, time.Second)

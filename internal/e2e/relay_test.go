@@ -674,3 +674,35 @@ func (s *countingSource) SettleMessages(ctx context.Context, req relay.SettleReq
 	}
 	return lost, err
 }
+
+// TestBrokerAway takes the broker away for two seconds (two minutes in AS-15, scaled 1:60): no
+// attempt is counted, nothing is dead, and all is delivered afterwards.
+func TestBrokerAway(t *testing.T) {
+	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
+		proxied, proxy := b.throughProxy(t)
+		sub := b.subscribe(t, b.connect(t), "audit", "orders")
+		ops := newOpCounter()
+		w.startRelay(t, proxied.connect(t).Publisher(), relay.Config{Observer: ops, Retry: waybill.RetryPolicy{MaxRetries: 1, BaseDelay: 10 * time.Millisecond}})
+		w.enqueue(t, numbered("before", "orders", 50)...)
+		eventually(t, "messages flow", func() bool {
+			return w.number(t, "SELECT count(*) FROM "+w.table("messages")+" WHERE status = 'Published'") == 50
+		})
+		gone := time.Now()
+		proxy.Refuse(true)
+		proxy.Cut()
+		w.enqueue(t, numbered("during", "orders", 50)...)
+		eventually(t, "the destination is paused, and the outage has lasted", func() bool {
+			return ops.count(waybill.OpPause) >= 2 && time.Since(gone) > 2*time.Second
+		})
+		if n := w.number(t, "SELECT count(*) FROM "+w.table("messages")+" WHERE attempts > 0 OR status IN ('Dead', 'Failed')"); n != 0 {
+			t.Errorf("%d messages had an attempt counted or are dead, want none", n)
+		}
+		proxy.Refuse(false)
+		eventually(t, "messages flow again", func() bool {
+			return w.number(t, "SELECT count(*) FROM "+w.table("messages")+" WHERE status = 'Published' AND id <> 'held'") == 100
+		})
+		if seen := receive(t, sub, 100); len(seen) != 100 {
+			t.Errorf("%d different messages arrived, want 100", len(seen))
+		}
+	})
+}
