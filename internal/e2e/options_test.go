@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker/membroker"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Options without effect are worse than none: each has a test here, or is named in the list
+// with the one that it has elsewhere.
+//
+//	Retry.MaxRetries               TestAS28RetryBoundaries
+//	Retry.BaseDelay, MaxDelay      TestAS22DelaysAreKeptAndPersisted, TestRetryPolicy_Delays
+//	Retry.DisableJitter            TestRetryPolicy_Jitter
+//	relay.Mode                     TestStrictKeepsOneOfAKeyInFlight
+//	relay.PublishTimeout           TestAS16NotPublishedWithoutProof
+//	relay.ShutdownGrace            TestAS18CleanShutdown
+//	relay.Retention                TestSameIDLater, storetest "published messages and unique ids go …"
+//	relay.DisableDeadLetters       TestFailedWithDeadLettersDisabled
+//	relay.Followers                TestFanout, TestLocalHandlers
+//	outbox.Unique, Source          TestSameIDLater, TestPsqlToNATS
+//	consumer.Order                 TestOrderByKey
+//	consumer.HandlerTimeout        TestHandlerTimeoutCounts
+//	consumer.MessageKey            TestMessageKeyForForeignProducers
+//	consumer.Prefetch              brokertest
+//	pgstore.Schema, TablePrefix    TestAS71Upgrade
+
+// peak counts how many are under way at a time.
+type peak struct{ now, most atomic.Int64 }
+
+func (p *peak) enter() {
+	n := p.now.Add(1)
+	for m := p.most.Load(); n > m && !p.most.CompareAndSwap(m, n); m = p.most.Load() {
+	}
+}
+
+func (p *peak) leave() { p.now.Add(-1) }
+
+func TestOption_Parallelism(t *testing.T) {
+	t.Parallel()
+	for _, parallelism := range []int{1, 4} {
+		w, batches := plainWorld(t), &peak{}
+		gate := make(chan struct{})
+		pub := &recorder{before: func(ctx context.Context, _ []relay.Outgoing) {
+			batches.enter()
+			defer batches.leave()
+			select {
+			case <-gate:
+			case <-ctx.Done():
+			}
+		}}
+		w.enqueue(t, numbered("m", "orders", 500)...)
+		w.startRelay(t, pub, relay.Config{Parallelism: parallelism, BatchSize: 10})
+		eventually(t, "as many batches as may be are under way", func() bool { return batches.now.Load() == int64(parallelism) })
+		close(gate)
+		eventually(t, "all are published", func() bool { return len(pub.ids()) == 500 })
+		if most := batches.most.Load(); most != int64(parallelism) {
+			t.Errorf("Parallelism %d: %d batches were under way", parallelism, most)
+		}
+	}
+}
+
+func TestOption_BatchSize(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 30} {
+		w := plainWorld(t)
+		var most atomic.Int64
+		pub := &recorder{before: func(_ context.Context, msgs []relay.Outgoing) {
+			most.Store(max(most.Load(), int64(len(msgs))))
+		}}
+		w.enqueue(t, numbered("m", "orders", 100)...)
+		w.startRelay(t, pub, relay.Config{BatchSize: size, Parallelism: 1})
+		eventually(t, "all are published", func() bool { return len(pub.ids()) == 100 })
+		if most.Load() != int64(size) {
+			t.Errorf("BatchSize %d: the largest batch had %d messages", size, most.Load())
+		}
+	}
+}
+
+// TestOption_PollInterval inserts as a foreign program does, of which no relay is told.
+func TestOption_PollInterval(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	pub := &recorder{}
+	r, stop := w.startRelay(t, pub, relay.Config{PollInterval: time.Minute})
+	eventually(t, "the relay is at work", func() bool { return r.Status().Lanes == 64 })
+	w.enqueue(t, waybill.Message{ID: "told", Topic: "orders"})
+	eventually(t, "what it is told of is published", func() bool { return pub.count("told") == 1 })
+	w.waitStatus(t, "told", outbox.Published)
+	w.exec(t, "INSERT INTO "+w.table("outbox")+" (id, topic) VALUES ('untold', 'orders')")
+	inserted := time.Now()
+	eventually(t, "half a second has passed", func() bool { return time.Since(inserted) > 500*time.Millisecond })
+	if pub.count("untold") != 0 {
+		t.Error("a relay that polls every minute has found a message of which it was not told")
+	}
+	stop()
+	w.startRelay(t, pub, relay.Config{PollInterval: 20 * time.Millisecond})
+	eventually(t, "the poll finds it", func() bool { return pub.count("untold") == 1 })
+}
+
+// TestOption_Lease: a relay that has gone keeps its lanes for the lease, and no longer.
+func TestOption_Lease(t *testing.T) {
+	t.Parallel()
+	const lease = 2 * time.Second
+	w := plainWorld(t)
+	if _, err := w.store.RenewLanes(t.Context(), relay.LeaseRequest{Node: "gone", Join: true, TTL: lease}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
+	pub := &recorder{}
+	w.startRelay(t, pub, relay.Config{})
+	eventually(t, "the lanes are taken over", func() bool { return pub.count("m") == 1 })
+	if took := time.Since(began); took < lease-50*time.Millisecond || took > lease+5*time.Second {
+		t.Errorf("taken over after %v, want after the lease of %v", took, lease)
+	}
+}
+
+func TestOption_Concurrency(t *testing.T) {
+	t.Parallel()
+	for _, concurrency := range []int{1, 5} {
+		w, b, handlers := plainWorld(t), membroker.New(), &peak{}
+		gate := make(chan struct{})
+		sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+		w.startConsumer(t, sub, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+			handlers.enter()
+			defer handlers.leave()
+			select {
+			case <-gate:
+			case <-ctx.Done():
+			}
+			return w.addEffect(ctx, tx, "billing", m.ID)
+		}, consumer.Config{Name: "billing", Concurrency: concurrency})
+		for i := range 20 {
+			publish(t, b, waybill.Message{ID: fmt.Sprintf("m%d", i), Topic: "orders"}, "")
+		}
+		eventually(t, "as many handlers as may be are running", func() bool { return handlers.now.Load() == int64(concurrency) })
+		close(gate)
+		eventually(t, "all are handled", func() bool { return w.number(t, "SELECT count(*) FROM "+w.table("effects")) == 20 })
+		if most := handlers.most.Load(); most != int64(concurrency) {
+			t.Errorf("Concurrency %d: %d handlers ran at a time", concurrency, most)
+		}
+	}
+}
+
+// TestOption_ConsumerDeadLettersDisabled: the message ends as failed, kept and visible.
+func TestOption_ConsumerDeadLettersDisabled(t *testing.T) {
+	t.Parallel()
+	w, b := plainWorld(t), membroker.New()
+	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	w.startConsumer(t, sub, func(context.Context, pgx.Tx, *waybill.Message) error { return fmt.Errorf("broken") },
+		consumer.Config{Name: "billing", DisableDeadLetters: true, Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}})
+	publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")
+	if l := w.waitLetters(t, deadletter.Filter{}, 1)[0]; !l.Failed || l.Message.ID != "m" {
+		t.Errorf("letter = %+v, want m marked as failed", l)
+	}
+}
