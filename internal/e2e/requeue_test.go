@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// TestRequeueRunsOneConsumerOnly requeues a consumer's dead letter five seconds (scaled to
+// half a second) after the first publish: the handler runs again, a healthy consumer of the
+// same topic does not see it.
+func TestRequeueRunsOneConsumerOnly(t *testing.T) {
+	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
+		conn := b.connect(t)
+		var fixed atomic.Bool
+		var healthy atomic.Int64
+		w.startConsumer(t, b.subscribe(t, conn, "billing", "orders"), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+			if !fixed.Load() {
+				return waybill.PermanentError(waybill.ReasonRejected, errors.New("bug"))
+			}
+			return w.addEffect(ctx, tx, "billing", m.ID)
+		}, consumer.Config{Name: "billing"})
+		w.startConsumer(t, b.subscribe(t, conn, "shipping", "orders"), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+			healthy.Add(1)
+			return nil
+		}, consumer.Config{Name: "shipping"})
+		w.enqueue(t, waybill.Message{ID: "m", Topic: "orders", Payload: []byte("exact")})
+		w.startRelay(t, conn.Publisher(), relay.Config{})
+		letter := w.waitLetters(t, deadletter.Filter{Consumer: "billing"}, 1)[0]
+		fixed.Store(true)
+		for i, want := range []bool{true, false} {
+			ok, err := w.store.RequeueDeadLetter(t.Context(), letter.Number)
+			if i == 1 && errors.Is(err, waybill.ErrNotFound) {
+				break // it has run already and is gone
+			}
+			if err != nil || ok != want {
+				t.Errorf("requeue %d = %v, %v; want %v", i+1, ok, err, want)
+			}
+		}
+		w.waitEffects(t, "billing", "m", 1)
+		w.waitLetters(t, deadletter.Filter{}, 0)
+		if n := healthy.Load(); n != 1 {
+			t.Errorf("the healthy consumer ran %d times, want 1", n)
+		}
+		publish(t, conn, waybill.Message{ID: "m", Topic: "orders", Payload: []byte("exact")}, "m#again")
+		publish(t, conn, waybill.Message{ID: "last", Topic: "orders"}, "last")
+		w.waitEffects(t, "billing", "last", 1)
+		if n := w.effects(t, "billing", "m"); n != 1 {
+			t.Errorf("%d effects after a redelivery of the requeued message, want 1", n)
+		}
+	})
+}
+
+// TestRequeuedPublishIsNotSwallowed requeues a relay's dead letter that JetStream had in fact
+// stored under its id: a second publish under the same deduplication id would be swallowed.
+func TestRequeuedPublishIsNotSwallowed(t *testing.T) {
+	t.Parallel()
+	w, b := plainWorld(t), newBroker(t, "nats")
+	conn := b.connect(t)
+	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
+	_, stop := w.startRelay(t, refusedAfterwards{conn.Publisher()}, relay.Config{})
+	letter := w.waitLetters(t, deadletter.Filter{}, 1)[0]
+	stop()
+	if ok, err := w.store.RequeueDeadLetter(t.Context(), letter.Number); err != nil || !ok {
+		t.Fatalf("requeue = %v, %v", ok, err)
+	}
+	w.startRelay(t, conn.Publisher(), relay.Config{})
+	w.waitStatus(t, "m", outbox.Published)
+	if n := b.stored(t, "audit"); n != 2 {
+		t.Errorf("the stream holds %d messages, want 2: one per life", n)
+	}
+}
+
+// refusedAfterwards publishes for real and then says that the broker refused.
+type refusedAfterwards struct{ relay.Publisher }
+
+func (p refusedAfterwards) Send(ctx context.Context, msgs []relay.Outgoing) func() []error {
+	wait := p.Publisher.Send(ctx, msgs)
+	return func() []error {
+		errs := wait()
+		for i := range errs {
+			errs[i] = waybill.PermanentError(waybill.ReasonRejected, errors.New("refused"))
+		}
+		return errs
+	}
+}
+
+// TestReusedIDIsNotSwallowed enqueues an id again while JetStream still remembers it.
+func TestReusedIDIsNotSwallowed(t *testing.T) {
+	t.Parallel()
+	w, b := plainWorld(t), newBroker(t, "nats")
+	w.startRelay(t, b.connect(t).Publisher(), relay.Config{})
+	for range 2 {
+		w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
+		eventually(t, "nothing is pending", func() bool {
+			return !slices.ContainsFunc(w.statuses(t, "m"), func(s outbox.Status) bool { return s != outbox.Published })
+		})
+	}
+	if n := b.stored(t, "audit"); n != 2 {
+		t.Errorf("the stream holds %d messages, want both", n)
+	}
+}
