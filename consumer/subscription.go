@@ -12,7 +12,7 @@ import (
 type Subscription struct {
 	Group  string   // Required. The stable name of the consumer; replicas with one name share the messages
 	Topics []string // topics to receive; may be empty if To is set
-	To     string   // the destination whose sent messages (Message.To) this group receives. Optional
+	To     string   // the destination whose sent messages (Message.To) this group receives; groups that name one destination share them. Optional
 }
 
 // Validate checks s and returns an [*waybill.InvalidError] that names the first field found

@@ -57,7 +57,9 @@ type Store interface {
 	// RequeueDeadLetter puts a letter back, atomically. A relay's letter goes back to the
 	// outbox with its id, key and position, its attempts counted anew. A consumer's letter
 	// is run again by that consumer only, from the store. It returns true if it was put
-	// back, and false if it is on its way already; an unknown number is
-	// [waybill.ErrNotFound].
+	// back, and false if it is on its way already, or if another message with its id is.
+	// [waybill.ErrNotFound] stands for an unknown number, and for one whose message has
+	// arrived since. A consumer's letter without an inbox key can't be recognised if it is
+	// run twice: that is a permanent error, reason no_id.
 	RequeueDeadLetter(ctx context.Context, number int64) (bool, error)
 }

@@ -26,7 +26,9 @@ type Publisher interface {
 	// accepted, and returns at the latest when ctx, which always has a deadline, ends;
 	// what is unconfirmed then is unavailable and wraps ctx's error. Send may be called again before an earlier
 	// wait has returned, by several goroutines; each call keeps its own order. The messages
-	// are read-only and must not be kept after wait has returned.
+	// are read-only and must not be kept after wait has returned. Once the connection has
+	// ended under a call, the rest of its messages are not written to a new one: they would
+	// pass those that were lost.
 	Send(ctx context.Context, msgs []Outgoing) (wait func() []error)
 }
 

@@ -69,12 +69,12 @@ type LeaseRequest struct {
 // Lease is what a relay owns.
 type Lease struct {
 	Lanes []Lane // every lane that the relay owns
-	Share int    // how many it should own at most, so that live relays share evenly
+	Share int    // how many it should own at most, so that live relays share evenly; also set if it owns none
 }
 
 // ClaimRequest is what [Source.ClaimMessages] needs.
 type ClaimRequest struct {
-	Lanes  []Lane   // read in this order until Limit is reached
+	Lanes  []Lane   // read in this order until Limit is reached; waiting messages come before, by position
 	Limit  int      // most messages to return
 	Paused []string // destinations whose waiting messages stay where they are
 }
