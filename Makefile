@@ -9,7 +9,7 @@ PACKAGES_AT_ONCE ?= 2
 SESSIONS = "time zone Asia/Tokyo" "repeatable read" "serializable" "hostile schema name" "a transaction stays open"
 
 .DEFAULT_GOAL := help
-.PHONY: help test check services services-down demo
+.PHONY: help test check bench services services-down demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,6 +27,10 @@ check: ## formatting, vet, staticcheck, build, and a tidy go.mod
 	go vet ./...
 	go run $(STATICCHECK) ./...
 	go mod tidy -diff
+	cd bench && go vet ./... && go mod tidy -diff
+
+bench: services ## drain a backlog to each broker, beside a loop written by hand
+	@cd bench && go run .
 
 services: ## make the servers that the tests need available on 127.0.0.1
 	@scripts/services.sh up
