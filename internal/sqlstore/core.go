@@ -26,6 +26,9 @@ type Core[Tx any] struct {
 	// SQL are the statements, with names rendered in.
 	SQL Statements
 
+	// Enqueue stores messages, as [outbox.Store] says of EnqueueMessages.
+	Enqueue func(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error)
+
 	// Classify gives an error of the database its kind. ClassifyCaller does so for an error
 	// of the caller's own function, which may be about something else altogether.
 	Classify, ClassifyCaller func(error) error
@@ -36,12 +39,12 @@ type Core[Tx any] struct {
 // Methods are the methods of [Core] that a store offers as they are. It embeds this
 // interface, so that the rest of Core does not become its own.
 type Methods[Tx any] interface {
+	outbox.Store[Tx]
 	outbox.Inspector
 	inbox.Inbox[Tx]
 	DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
 	RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error)
 	LeaveLanes(ctx context.Context, node string) error
-	WakeRelay()
 	Wakeups() <-chan struct{}
 }
 

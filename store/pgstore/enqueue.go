@@ -7,7 +7,6 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/sqldb"
-	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
 // enqueueSQL stores messages in the caller's transaction. The unique index on id makes a
@@ -49,12 +48,7 @@ const enqueueInput = `
     WITH ORDINALITY AS i(id, topic, direct, key, type, source, tenant, subject, payload_bytes, content_type, data_schema,
            headers, correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, deliver_at, expires_at, ord)`
 
-// EnqueueMessages implements [outbox.Store]. One statement, one round trip.
-func (s *Store[Tx]) EnqueueMessages(ctx context.Context, tx Tx, msgs []waybill.Message, unique bool) ([]bool, error) {
-	isNew, err := s.enqueue(ctx, s.core.DB.On(tx), msgs, unique)
-	return isNew, s.core.Kind(err)
-}
-
+// enqueue stores messages with one statement and one round trip.
 func (s *Store[Tx]) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error) {
 	if len(msgs) == 0 {
 		return nil, nil
@@ -136,21 +130,4 @@ func enqueueArgs(msgs []waybill.Message) []any {
 		times(func(m *waybill.Message) time.Time { return m.DeliverAt }),
 		times(func(m *waybill.Message) time.Time { return m.ExpiresAt }),
 	}
-}
-
-// Transact implements [outbox.Store].
-func (s *Store[Tx]) Transact(ctx context.Context, fn func(ctx context.Context, tx Tx) ([]waybill.Message, error), unique bool) (isNew []bool, err error) {
-	err = s.core.InTx(ctx, func(tx Tx, conn sqldb.Conn) error {
-		msgs, err := fn(ctx, tx)
-		if err != nil {
-			return sqlstore.FromCaller(err)
-		}
-		isNew, err = s.enqueue(ctx, conn, msgs, unique)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.WakeRelay()
-	return isNew, nil
 }

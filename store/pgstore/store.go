@@ -92,7 +92,7 @@ func newStore[Tx any](db sqldb.Driver[Tx], cfg Config) (*Store[Tx], error) {
 	}
 	rc := &readCommitted[Tx]{Driver: db}
 	core := &sqlstore.Core[Tx]{DB: rc, SQL: coreStatements(n), Classify: classify, ClassifyCaller: classifyCaller}
-	return &Store[Tx]{
+	s := &Store[Tx]{
 		methods:    core,
 		core:       core,
 		db:         rc,
@@ -100,7 +100,9 @@ func newStore[Tx any](db sqldb.Driver[Tx], cfg Config) (*Store[Tx], error) {
 		sql:        newStatements(n),
 		migrations: migrations,
 		marks:      newLowWater(),
-	}, nil
+	}
+	core.Enqueue = s.enqueue
+	return s, nil
 }
 
 // Ping reports whether the database answers. The error is unavailable if it does not.

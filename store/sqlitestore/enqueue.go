@@ -2,12 +2,10 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/sqldb"
-	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
 // enqueueSQL stores one message in the caller's transaction. A repeated id stores nothing
@@ -26,13 +24,7 @@ ON CONFLICT (id) DO NOTHING`
 	addUniqueSQL = `INSERT INTO {outbox_ids} (id, enqueued_at) VALUES ($1, {now}) ON CONFLICT DO NOTHING`
 )
 
-// EnqueueMessages implements [outbox.Store], with a statement per message: there is no
-// network between us and SQLite.
-func (s *Store) EnqueueMessages(ctx context.Context, tx *sql.Tx, msgs []waybill.Message, unique bool) ([]bool, error) {
-	isNew, err := s.enqueue(ctx, s.core.DB.On(tx), msgs, unique)
-	return isNew, s.core.Kind(err)
-}
-
+// enqueue takes a statement per message: there is no network between us and SQLite.
 func (s *Store) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error) {
 	isNew := make([]bool, len(msgs))
 	for i := range msgs {
@@ -58,21 +50,4 @@ func messageArgs(m *waybill.Message) []any {
 		sqldb.Headers(m), m.CorrelationID, m.CausationID, m.IdempotencyKey, m.TraceParent, m.TraceState,
 		sqldb.Timestamp(m.Time), sqldb.Timestamp(m.DeliverAt), sqldb.Timestamp(m.ExpiresAt),
 	}
-}
-
-// Transact implements [outbox.Store].
-func (s *Store) Transact(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error), unique bool) (isNew []bool, err error) {
-	err = s.core.InTx(ctx, func(tx *sql.Tx, conn sqldb.Conn) error {
-		msgs, err := fn(ctx, tx)
-		if err != nil {
-			return sqlstore.FromCaller(err)
-		}
-		isNew, err = s.enqueue(ctx, conn, msgs, unique)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.WakeRelay()
-	return isNew, nil
 }

@@ -78,7 +78,9 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 		DB:  &locked{DB: sqldb.DB{DB: db, Encode: encode}, lock: n.render(lockSQL)},
 		SQL: coreStatements(n), Classify: classify, ClassifyCaller: classifyCaller,
 	}
-	return &Store{methods: core, core: core, names: n, sql: newStatements(n), migrations: migrations}, nil
+	s := &Store{methods: core, core: core, names: n, sql: newStatements(n), migrations: migrations}
+	core.Enqueue = s.enqueue
+	return s, nil
 }
 
 // Ping reports whether the database answers. The error is unavailable if it does not.
