@@ -34,12 +34,22 @@ func logLevel(e Event) slog.Level {
 		if e.Err != nil {
 			return slog.LevelError
 		}
+	case OpBackPressure:
+		if e.Err != nil {
+			return slog.LevelWarn
+		}
+		return slog.LevelInfo
 	case OpPublish:
 		if e.Err != nil {
 			return slog.LevelError
 		}
 		return slog.LevelInfo
-	case OpDuplicate, OpResume, OpLanes, OpRequeue:
+	case OpCleanup:
+		if e.Err != nil {
+			return slog.LevelWarn
+		}
+		return slog.LevelInfo
+	case OpDuplicate, OpResume, OpLanes, OpRequeue, OpAddPartitions, OpDropPartitions:
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug

@@ -161,8 +161,9 @@ func (m *Message) Validate() error {
 	case m.Type == "":
 		return invalidf("Type", "is required")
 	}
-	for _, f := range m.textFields() {
-		if err := validText(f.name, f.value, f.limit); err != nil {
+	for i := range textLimits { // in place: this is on the path of each message
+		f := &textLimits[i]
+		if err := validText(f.name, *f.at(m), f.limit); err != nil {
 			return err
 		}
 	}
@@ -230,6 +231,9 @@ func validText(field, s string, limit int) error {
 	if len(s) > limit {
 		return invalidf(field, "has %d bytes, the limit is %d", len(s), limit)
 	}
+	if isPlain(s) {
+		return nil
+	}
 	if !utf8.ValidString(s) {
 		return invalidf(field, "is not valid UTF-8")
 	}
@@ -237,6 +241,16 @@ func validText(field, s string, limit int) error {
 		return invalidf(field, "has a control character at byte %d", i)
 	}
 	return nil
+}
+
+// isPlain reports whether s is printable ASCII, as nearly every text is.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 func isControl(r rune) bool { return r < 0x20 || (r >= 0x7f && r < 0xa0) }

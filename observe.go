@@ -26,6 +26,15 @@ const (
 	OpOvertaken Op = "overtaken"  // a late refusal let later messages of the key pass it
 	OpLoop      Op = "loop"       // one round of a background loop ended; Err is nil or why not
 	OpRequeue   Op = "requeue"    // a dead letter was put back
+	OpCleanup   Op = "cleanup"    // rows past their retention were removed, or Err says why not; Count of rows
+
+	OpAddPartitions  Op = "add_partitions"  // the archive has room for further days; Count of days
+	OpDropPartitions Op = "drop_partitions" // days past the retention were removed as a whole; Count of days
+
+	// OpBackPressure reports that a relay claims nothing new because too much is parked
+	// behind dead letters (Err says which limit), or that it does so again (Err is nil).
+	// Count is the number of messages parked.
+	OpBackPressure Op = "back_pressure"
 )
 
 // Event is one thing that happened. Fields that do not apply are empty.
@@ -35,7 +44,7 @@ type Event struct {
 	Destination string        // the relay's destination, "" for the only one
 	Topic, Type string        // of the message or messages, if all share one
 	IDs         []string      // ids of the messages; valid only during the call
-	Count       int           // number of messages, or of lanes
+	Count       int           // number of messages, lanes, rows or days
 	Attempt     int           // 1 for the first
 	Delay       time.Duration // until the next attempt
 	Duration    time.Duration // of the operation

@@ -17,7 +17,11 @@ func TestLogTo(t *testing.T) {
 	o.Observe(t.Context(), Event{Op: OpDead, IDs: []string{"c"}, Reason: ReasonTooLarge, Err: errors.New("no")})
 	o.Observe(t.Context(), Event{Op: OpDuplicate, IDs: []string{"d"}})
 	o.Observe(t.Context(), Event{Op: OpClaim, Count: 5})
+	o.Observe(t.Context(), Event{Op: OpCleanup, Count: 12})
+	o.Observe(t.Context(), Event{Op: OpCleanup, Err: ConflictError(errors.New("locked"))})
 	for _, want := range []string{
+		`level=INFO msg=cleanup count=12`,
+		`level=WARN msg=cleanup kind=conflict error=locked`,
 		`level=INFO msg=publish message_ids="[a b]" count=2`,
 		`level=ERROR msg=dead message_id=c reason=too_large kind=transient error=no`,
 		`level=INFO msg=duplicate message_id=d`,

@@ -86,6 +86,29 @@ func (w *Writer[Tx]) Enqueue(ctx context.Context, tx Tx, msgs ...waybill.Message
 	return w.result(ctx, ready, isNew, err, time.Since(began))
 }
 
+// Prepare completes and checks msgs as [Writer.Enqueue] does, and stores nothing: a store
+// may offer other ways to do that, such as pgstore.QueueEnqueue for a batch of statements.
+// It needs no transaction. The error is an [*waybill.InvalidError].
+func (w *Writer[Tx]) Prepare(ctx context.Context, msgs ...waybill.Message) (Prepared, error) {
+	ready, err := w.prepare(ctx, msgs)
+	if err != nil {
+		return Prepared{}, err
+	}
+	stored := func(isNew []bool) Result { return w.stored(ctx, ready, isNew, 0) }
+	return Prepared{Messages: ready, Unique: w.cfg.Unique, Stored: stored}, nil
+}
+
+// Prepared are messages that [Writer.Prepare] has completed and checked, for code that stores
+// them. Each value is to be stored once.
+type Prepared struct {
+	Messages []waybill.Message // not to be changed
+	Unique   bool              // as in Config
+
+	// Stored is called once they are stored, with what [Store] says of EnqueueMessages. It
+	// tells the writer's observer, and returns the result.
+	Stored func(isNew []bool) Result
+}
+
 // Wake tells relays of this process that share the store that messages were committed.
 func (w *Writer[Tx]) Wake() { w.store.WakeRelay() }
 
@@ -135,10 +158,14 @@ func (w *Writer[Tx]) result(ctx context.Context, msgs []waybill.Message, isNew [
 		w.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpEnqueue, Count: len(msgs), Duration: took, Err: err})
 		return Result{}, err
 	}
+	return w.stored(ctx, msgs, isNew, took), nil
+}
+
+func (w *Writer[Tx]) stored(ctx context.Context, msgs []waybill.Message, isNew []bool, took time.Duration) Result {
 	r := Result{IDs: make([]string, len(msgs)), New: isNew}
 	for i := range msgs {
 		r.IDs[i] = msgs[i].ID
 	}
 	w.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpEnqueue, IDs: r.IDs, Count: len(msgs), Duration: took})
-	return r, nil
+	return r
 }

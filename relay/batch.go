@@ -3,288 +3,300 @@ package relay
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// batch is one claim on its way: look at each message, send, settle.
+// batch is what is sent together.
 type batch struct {
-	*Relay
-	claims      []Claim
-	settlements []Settlement
-	blocked     map[unit]bool // keys of which an earlier message has failed in this batch
+	gate     *gate
+	claims   []*Claim
+	expired  []*Claim // while they were held: not to be sent
+	lines    []*line  // of each claim
+	alone    bool     // one message that may end the connection
+	accepted int64    // by the destination before the batch was sent
+	slow     bool     // it does not count at its gate any more
+	done     bool
+	cut      func() // ends the wait for answers
 }
 
-func (b *batch) run(ctx context.Context) error {
-	b.blocked = make(map[unit]bool)
-	for name, claims := range b.route() {
-		b.deliver(ctx, b.outlets[name], claims)
-	}
-	if len(b.settlements) == 0 {
-		return nil
-	}
-	return b.settle(ctx)
-}
-
-// route settles what needs no sending and returns the rest by destination.
-func (b *batch) route() map[string][]*Claim {
-	routed := make(map[string][]*Claim)
-	for i := range b.claims {
-		c := &b.claims[i]
-		if err := unfit(c); err != nil {
-			b.conclude(result{c, err})
+// add takes n messages of a line into the batch, or one that has expired out of its way.
+func (b *batch) add(l *line, n int) {
+	keyed := l.key != ""
+	for _, c := range l.take(n) {
+		if c.expired() {
+			b.expired = append(b.expired, c)
+			if keyed {
+				return // the rest of the line goes on when that is written down
+			}
 			continue
 		}
-		if c.DelayFor > 0 {
-			b.settlements = append(b.settlements, Settlement{Claim: c, Outcome: Schedule})
-			b.due.in(c.DelayFor)
-			continue
-		}
-		if b.destination(c) {
-			routed[c.Destination] = append(routed[c.Destination], c)
-		}
+		b.claims = append(b.claims, c)
+		b.lines = append(b.lines, l)
+		l.busy = keyed
 	}
-	return routed
-}
-
-// unfit returns why a message can't be published at all, or nil.
-func unfit(c *Claim) error {
-	if c.Malformed != nil {
-		return waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("row does not decode: %w", c.Malformed))
-	}
-	if c.Expired {
-		return waybill.PermanentError(waybill.ReasonExpired, errors.New("the message expired before it was published"))
-	}
-	return nil
-}
-
-// destination decides where a message goes and reports whether it may go there now. If not,
-// it has settled the message.
-func (b *batch) destination(c *Claim) bool {
-	if !c.Waiting {
-		names := b.mainFor(&c.Message)
-		switch len(names) {
-		case 0:
-			b.conclude(result{c, waybill.PermanentError(waybill.ReasonUnroutable, errors.New("no destination matches the message"))})
-			return false
-		case 1:
-			c.Destination = names[0]
-		default:
-			b.settlements = append(b.settlements, Settlement{Claim: c, Outcome: Fanout, Destinations: names})
-			b.due.in(0)
-			return false
-		}
-	}
-	o := b.outlets[c.Destination]
-	if o == nil {
-		b.conclude(result{c, waybill.RetryAfter(time.Minute, fmt.Errorf("destination %q is not configured", c.Destination))})
-		return false
-	}
-	if c.Blocked || b.blocked[unitOf(c)] {
-		b.settlements = append(b.settlements, behind(c))
-		return false
-	}
-	if wait := o.paused(); wait > 0 && len(b.outlets) > 1 {
-		b.settlements = append(b.settlements, later(c, wait, "destination is paused"))
-		b.block(c)
-		return false
-	}
-	return true
-}
-
-func (b *batch) mainFor(m *waybill.Message) []string {
-	var names []string
-	for _, o := range b.main {
-		if o.Match == nil || o.Match(m) {
-			names = append(names, o.Name)
-		}
-	}
-	return names
-}
-
-func (b *batch) block(c *Claim) {
-	if c.Message.Key != "" {
-		b.blocked[unitOf(c)] = true
+	if l.ready() {
+		b.gate.ready.push(l)
 	}
 }
 
-// deliver sends the messages of one destination in waves: all at once when pipelined, one
-// per key when strict, and one alone where a message may kill the connection.
-func (b *batch) deliver(ctx context.Context, o *outlet, claims []*Claim) {
-	for len(claims) > 0 {
-		wave, rest, alone := b.nextWave(o, claims)
-		claims = rest
-		if len(wave) == 0 {
-			continue
+// topics returns the topics of the batch.
+func (b *batch) topics() map[string]bool {
+	topics := make(map[string]bool)
+	for _, l := range b.lines {
+		topics[l.topic] = true
+	}
+	return topics
+}
+
+// dispatch starts batches for as long as gates are open and something is ready. It does
+// nothing while the lease might not outlast the broker's answer: another relay may own the
+// lanes by then.
+func (r *Relay) dispatch() {
+	if r.lanes.remaining() <= r.cfg.PublishTimeout {
+		return
+	}
+	r.backlog.mu.Lock()
+	defer r.backlog.mu.Unlock()
+	if r.stopping {
+		return
+	}
+	for _, o := range r.outlets {
+		r.dispatchFrom(o.main)
+		for _, g := range o.sides {
+			r.dispatchFrom(g)
 		}
-		if b.lanes.remaining() <= b.cfg.PublishTimeout {
-			return // another relay may own the lanes before the broker answers
+		if wait := o.pace.wait(); wait > 0 && o.ready() {
+			r.alarm.in(wait)
 		}
-		if available := b.deliverWave(ctx, o, wave, alone); !available {
+	}
+}
+
+func (r *Relay) dispatchFrom(g *gate) {
+	for {
+		room := g.open(r.cfg.BatchSize, r.cfg.Parallelism)
+		if room == 0 {
 			return
 		}
+		single := r.cfg.Mode == Strict || g.outlet.pace.rate > 0 // one of a key on the wire; a fair share
+		b := g.next(room, single)
+		for _, c := range b.expired {
+			r.conclude(result{c, unfit(c)})
+		}
+		if len(b.claims) == 0 {
+			return
+		}
+		g.running++
+		if g.side {
+			r.leaveAside(b, 1)
+		}
+		b.accepted = g.outlet.taken()
+		ctx, cancel := context.WithCancel(r.work)
+		b.cut = cancel
+		r.batches.Go(func() { r.deliver(ctx, b) })
 	}
 }
 
-// nextWave takes from claims what may be sent together. What is behind a failed message of
-// its key is settled so.
-func (b *batch) nextWave(o *outlet, claims []*Claim) (wave, rest []*Claim, alone bool) {
-	inWave := make(map[unit]bool)
-	for i, c := range claims {
-		u := unitOf(c)
-		if b.blocked[u] {
-			b.settlements = append(b.settlements, behind(c))
-			continue
-		}
-		if o.suspicious(c.Position) {
-			if len(wave) > 0 {
-				return wave, append(rest, claims[i:]...), false
-			}
-			return []*Claim{c}, append(rest, claims[i+1:]...), true
-		}
-		if b.cfg.Mode == Strict && c.Message.Key != "" && inWave[u] {
-			rest = append(rest, c)
-			continue
-		}
-		inWave[u] = true
-		wave = append(wave, c)
+// deliver sends a batch and concludes what came of it. A panic on the way leaves its
+// messages to another claim.
+func (r *Relay) deliver(ctx context.Context, b *batch) {
+	defer b.cut()
+	slow := time.AfterFunc(r.setAsideAfter(), func() { r.setAside(b) })
+	defer slow.Stop()
+	began := time.Now()
+	var errs []error
+	err := loop.Protect(func() error {
+		errs = r.send(ctx, b)
+		return nil
+	})
+	if err != nil {
+		r.observe(r.work, waybill.Event{Op: waybill.OpLoop, Err: err})
+		loop.Sleep(r.work, pauseBase) // no hot loop on the same messages
+		errs = fillErrors(len(b.claims), waybill.UnavailableError(err))
 	}
-	return wave, rest, false
+	r.finish(b, errs, time.Since(began))
+	r.dispatch()
 }
 
-// deliverWave sends one wave and reports whether the destination is still available.
-func (b *batch) deliverWave(ctx context.Context, o *outlet, wave []*Claim, alone bool) bool {
-	msgs := make([]*waybill.Message, len(wave))
-	for i, c := range wave {
+func (r *Relay) send(ctx context.Context, b *batch) []error {
+	msgs := make([]*waybill.Message, len(b.claims))
+	for i, c := range b.claims {
 		msgs[i] = &c.Message
 	}
-	began := time.Now()
-	sendCtx, end := b.cfg.Observer.Start(ctx, waybill.OpPublish, msgs...)
-	errs := o.send(sendCtx, wave, alone)
+	ctx, end := r.cfg.Observer.Start(ctx, waybill.OpPublish, msgs...)
+	errs := b.gate.outlet.send(ctx, b.claims, b.alone)
 	end(errors.Join(errs...))
-
-	var down error
-	var published []string
-	for i, c := range wave {
-		if errs[i] == nil {
-			published = append(published, c.Message.ID)
-		}
-		if !b.conclude(result{c, errs[i]}) {
-			down = errs[i]
-		}
-	}
-	b.reportWave(ctx, o, published, down, time.Since(began))
-	return down == nil
+	return errs
 }
 
-func (b *batch) reportWave(ctx context.Context, o *outlet, published []string, down error, took time.Duration) {
-	if len(published) > 0 {
-		b.totals.add(func(s *Status) { s.Published += int64(len(published)); s.LastPublishedAt = time.Now() })
-		b.observe(ctx, waybill.Event{Op: waybill.OpPublish, Destination: o.Name, IDs: published, Count: len(published), Duration: took})
-		if down == nil && o.resume() {
-			b.observe(ctx, waybill.Event{Op: waybill.OpResume, Destination: o.Name})
+// setAsideAfter is how long a batch may take before others pass it.
+func (r *Relay) setAsideAfter() time.Duration { return min(r.cfg.PublishTimeout/4, time.Second) }
+
+// setAside lets others pass a batch that is not answered: it does not count at the main gate
+// any more, and its topics leave by side gates until they have shown that they are well.
+func (r *Relay) setAside(b *batch) {
+	r.backlog.mu.Lock()
+	if !b.done && !b.gate.side {
+		b.slow = true
+		b.gate.running--
+		r.leaveAside(b, 1)
+		topics := b.topics()
+		for topic := range topics {
+			b.gate.outlet.divert(topic)
+		}
+		if len(topics) > 1 { // what is behind it should not wait for the one that is slow
+			b.gate.outlet.mixed = append(b.gate.outlet.mixed, b)
+			time.AfterFunc(r.setAsideAfter(), b.cut)
 		}
 	}
-	if down == nil || ctx.Err() != nil {
-		return
-	}
-	wait := o.pause()
-	b.failed(down)
-	b.observe(ctx, waybill.Event{Op: waybill.OpPause, Destination: o.Name, Delay: wait, Err: down})
+	r.backlog.mu.Unlock()
+	r.dispatch()
 }
 
-// conclude settles one result, and returns false if the message stays where it is because
-// the destination is unavailable.
-func (b *batch) conclude(r result) bool {
-	st, ok := b.policy.settle(r)
-	if !ok {
-		return false
+// finish turns results into outcomes, opens the lines again and judges the destination.
+func (r *Relay) finish(b *batch, errs []error, took time.Duration) {
+	r.backlog.mu.Lock()
+	b.done = true
+	if !b.slow {
+		b.gate.running--
 	}
-	c := r.claim
+	if b.slow || b.gate.side {
+		r.leaveAside(b, -1)
+	}
+	b.gate.outlet.mixed = slices.DeleteFunc(b.gate.outlet.mixed, func(other *batch) bool { return other == b })
+	v := r.concludeBatch(b, errs)
+	r.reopen(b, v.unanswered)
+	if len(v.published) > 0 {
+		b.gate.outlet.cutMixed()
+	}
+	events := r.judge(b, v, took)
+	r.backlog.mu.Unlock()
+
+	if len(v.published) > 0 {
+		r.totals.add(func(s *Status) { s.Published += int64(len(v.published)); s.LastPublishedAt = time.Now() })
+	}
+	r.room.ring()
+	for _, e := range append(events, v.events(b.gate.outlet.Name, took)...) {
+		r.observe(r.work, e)
+	}
+}
+
+// leaveAside counts batches that are under way beside the main gate, and their messages.
+func (r *Relay) leaveAside(b *batch, batches int) {
+	b.gate.outlet.aside += batches
+	r.backlog.aside += batches * len(b.claims)
+}
+
+// verdict is what the results of a batch say.
+type verdict struct {
+	published  []string // ids
+	overtaken  []*Claim // published although an earlier message of the key was refused
+	unanswered []int    // places in the batch
+	err        error    // of the last one unanswered
+}
+
+// concludeBatch writes down what sending each message came to. One of a lane that is not
+// ours any more, or not in the same lease, is left to another claim, with all behind it.
+func (r *Relay) concludeBatch(b *batch, errs []error) *verdict {
+	v := &verdict{}
+	for i, c := range b.claims {
+		l, err := b.lines[i], errs[i]
+		switch {
+		case !r.lanes.owns(c.Lane):
+			r.abandon(l, c)
+		case !r.conclude(result{c, err}):
+			v.unanswered, v.err = append(v.unanswered, i), err
+		case err == nil:
+			v.published = append(v.published, c.Message.ID)
+			if l.closed > 0 && l.waits > 0 {
+				v.overtaken = append(v.overtaken, c)
+			}
+		}
+	}
+	return v
+}
+
+// abandon leaves a message, and what is behind it, to a later claim.
+func (r *Relay) abandon(l *line, c *Claim) {
+	r.lanes.readAgain(c.Lane.Number)
+	r.news.ring()
+	r.backlog.release(c)
+	r.backlog.dropFrom(l, func(lane Lane) bool { return lane.Number == c.Lane.Number })
+}
+
+// reopen puts messages without an answer back to the front of their lines, unless an earlier
+// one of their key waits in the store, and lets the lines of a batch go on.
+func (r *Relay) reopen(b *batch, unanswered []int) {
+	for _, i := range slices.Backward(unanswered) {
+		l, c := b.lines[i], b.claims[i]
+		if l.waits > 0 {
+			r.moveBehind(c)
+		} else {
+			l.putBack(c)
+		}
+	}
+	for i, l := range b.lines {
+		if i > 0 && l == b.lines[i-1] {
+			continue
+		}
+		l.busy = false
+		l.enlist()
+		r.backlog.tidy(l)
+	}
+}
+
+func (v *verdict) events(destination string, took time.Duration) []waybill.Event {
+	var events []waybill.Event
+	if n := len(v.published); n > 0 {
+		events = append(events, waybill.Event{Op: waybill.OpPublish, Destination: destination, IDs: v.published, Count: n, Duration: took})
+	}
+	for _, c := range v.overtaken {
+		events = append(events, waybill.Event{Op: waybill.OpOvertaken, Destination: destination, Topic: c.Message.Address(), IDs: []string{c.Message.ID}, Count: 1})
+	}
+	return events
+}
+
+// judge holds back what has not answered: the topics concerned, if the destination took
+// others meanwhile, else the destination.
+func (r *Relay) judge(b *batch, v *verdict, took time.Duration) []waybill.Event {
+	g, o := b.gate, b.gate.outlet
+	if r.work.Err() != nil {
+		return nil
+	}
+	if len(v.unanswered) == 0 {
+		return r.judgeWell(g, took)
+	}
+	var wait time.Duration
+	alive := len(v.unanswered) < len(b.claims) || o.taken() > b.accepted
 	switch {
-	case st.Outcome == Wait:
-		b.block(c)
-		b.due.in(st.After)
-	case b.blocked[unitOf(c)] && st.Outcome == Published:
-		b.observe(context.Background(), waybill.Event{Op: waybill.OpOvertaken, Destination: c.Destination, Topic: c.Message.Address(), IDs: []string{c.Message.ID}, Count: 1})
-	}
-	if len(st.Destinations) > 0 {
-		b.due.in(0)
-	}
-	b.settlements = append(b.settlements, st)
-	return true
-}
-
-// settle writes the outcomes down. It repeats a settlement that fails for as long as ctx
-// allows: what was published must not be published again because a mark could not be made.
-func (b *batch) settle(ctx context.Context) error {
-	req := SettleRequest{Node: b.cfg.Node, Archive: b.cfg.Retention != KeepNothing, Settlements: b.settlements}
-	began := time.Now()
-	for failures := 0; ; failures++ {
-		lost, err := b.src.SettleMessages(ctx, req)
-		if err == nil {
-			b.settled(ctx, lost, time.Since(began))
-			return nil
+	case g.side:
+		wait = g.trip()
+	case alive:
+		for _, i := range v.unanswered {
+			wait = o.divert(b.lines[i].topic).trip()
 		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("settle %d messages: %w", len(req.Settlements), err)
-		}
-		b.failed(err)
-		b.observe(ctx, waybill.Event{Op: waybill.OpSettle, Count: len(req.Settlements), Err: err})
-		loop.Sleep(ctx, min(10*time.Millisecond<<min(failures, 8), 2*time.Second))
-	}
-}
-
-// settled reports the outcomes that hold: those of lanes that were not lost.
-func (b *batch) settled(ctx context.Context, lost []int, took time.Duration) {
-	b.observe(ctx, waybill.Event{Op: waybill.OpSettle, Count: len(b.settlements), Duration: took})
-	gone := make(map[int]bool, len(lost))
-	for _, n := range lost {
-		gone[n] = true
-	}
-	if len(lost) > 0 {
-		b.lanes.drop(lost)
-		b.observe(ctx, waybill.Event{Op: waybill.OpLeaseLost, Count: len(lost), Err: waybill.ErrLeaseLost})
-	}
-	for _, st := range b.settlements {
-		if !gone[st.Claim.Lane.Number] {
-			b.reportOutcome(ctx, st)
-		}
-	}
-}
-
-func (b *batch) reportOutcome(ctx context.Context, st Settlement) {
-	m := &st.Claim.Message
-	e := waybill.Event{
-		Destination: st.Claim.Destination, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1,
-		Attempt: st.Attempts, Delay: st.After, Reason: st.Reason,
-	}
-	if st.Error != "" {
-		e.Err = errors.New(st.Error)
-	}
-	switch {
-	case st.Outcome == Wait && !st.Behind && st.Error != "":
-		e.Op = waybill.OpRetry
-		b.totals.add(func(s *Status) { s.Retried++ })
-	case st.Outcome == Dead, st.Outcome == Failed:
-		if st.Reason != waybill.ReasonExhausted {
-			e.Err = waybill.PermanentError(st.Reason, e.Err)
-		}
-		e.Op = waybill.OpDead
-		if st.Outcome == Failed {
-			e.Op = waybill.OpFailed
-		}
-		b.totals.add(func(s *Status) { s.Dead++ })
 	default:
-		return
+		wait = o.main.trip()
+		if len(r.outlets) > 1 { // others need the room
+			r.sendAway(g, 0, "the destination is paused")
+		}
 	}
-	b.failed(e.Err)
-	b.observe(ctx, e)
+	r.alarm.in(wait)
+	r.failed(v.err)
+	return []waybill.Event{{Op: waybill.OpPause, Destination: o.Name, Topic: g.topic, Delay: wait, Err: v.err}}
 }
 
-func (b *batch) failed(err error) {
-	b.totals.add(func(s *Status) { s.LastError, s.LastErrorAt = waybill.ErrorText(err), time.Now() })
+// judgeWell lets a topic that is well again leave by the main gate, and the destination go on.
+func (r *Relay) judgeWell(g *gate, took time.Duration) []waybill.Event {
+	if g.side && g.outlet.sides[g.topic] == g && took < r.setAsideAfter() {
+		g.outlet.undivert(g.topic)
+	}
+	g.reset()
+	if !g.outlet.main.reset() {
+		return nil
+	}
+	return []waybill.Event{{Op: waybill.OpResume, Destination: g.outlet.Name}}
 }

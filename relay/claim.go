@@ -8,137 +8,169 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// claimRound waits for a free slot and an idle lane, claims one batch, and sends it on its
-// way; if there is nothing it sleeps. ctx ends the round, work what it has started.
-func (r *Relay) claimRound(ctx, work context.Context) error {
-	if wait := r.blockedFor(); wait > 0 {
-		r.sleep(ctx, wait)
-		return nil
-	}
-	select {
-	case r.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil
-	}
-	n, err := r.claimBatch(ctx, work)
-	if n == 0 {
-		<-r.slots
-	}
-	if err == nil && n < r.cfg.BatchSize { // the idle lanes are read to their end
-		r.sleep(ctx, r.due.next(r.cfg.PollInterval))
-	}
-	return err
-}
+const (
+	// So much is held in memory, so that publishing never waits for reading.
+	heldBatches  = 50
+	maxHeld      = 5000 // messages, unless one batch has more
+	maxHeldBytes = 16 << 20
 
-// blockedFor returns how long nothing can be sent: because no lease holds for long enough,
-// or because every destination is paused.
-func (r *Relay) blockedFor() time.Duration {
+	// Claims that find little are made at most so often: together they would cost the
+	// database more than the messages do.
+	claimInterval = 5 * time.Millisecond
+	claimBurst    = 20
+)
+
+// claimRound claims once, and if everything there is was read it waits for more.
+func (r *Relay) claimRound(ctx context.Context) error {
 	if r.lanes.remaining() <= r.cfg.PublishTimeout {
-		return r.cfg.RenewInterval / 8
+		r.sleep(ctx, r.cfg.RenewInterval/8)
+		return nil
 	}
-	wait := r.cfg.PollInterval
-	for _, o := range r.outlets {
-		wait = min(wait, o.paused())
+	limit := r.space()
+	if limit == 0 {
+		r.awaitRoom(ctx)
+		return nil
 	}
-	return wait
+	r.fullSince = time.Time{}
+	began := time.Now()
+	claims, err := r.claim(ctx, limit)
+	if err != nil {
+		return err
+	}
+	r.weigh(claims)
+	r.dispatch()
+	if len(claims) >= limit {
+		return nil
+	}
+	r.pacing.spend(ctx, began)
+	return r.await(ctx)
 }
 
-// claimBatch claims from the idle lanes, starts a batch if there was something, and returns
-// how many messages it has.
-func (r *Relay) claimBatch(ctx, work context.Context) (int, error) {
-	if r.scheduleDue() {
+// awaitRoom waits for a batch to end. If there is no room for long, something slow fills the
+// memory.
+func (r *Relay) awaitRoom(ctx context.Context) {
+	if r.fullSince.IsZero() {
+		r.fullSince = time.Now()
+	}
+	limit := r.fullSince.Add(r.setAsideAfter() / 2)
+	wait, cancel := context.WithDeadline(ctx, limit)
+	defer cancel()
+	r.room.wait(wait)
+	if ctx.Err() == nil && !time.Now().Before(limit) {
+		r.relieve()
+		r.fullSince = time.Time{}
+	}
+}
+
+// space returns how many messages a claim may add: a quarter of what may be held, so that
+// claims are large, and the next is made while others are published and settled; none if
+// there is no room for that.
+func (r *Relay) space() int {
+	count, bytes := r.backlog.load()
+	quarter := max(1, r.readAhead/4)
+	if count+quarter > r.readAhead || bytes > maxHeldBytes*3/4 {
+		return 0
+	}
+	return max(1, min(quarter, (maxHeldBytes-bytes)/r.weight))
+}
+
+// weigh keeps about what a message takes in memory. Large ones are remembered for a while.
+func (r *Relay) weigh(claims []Claim) {
+	if len(claims) == 0 {
+		return
+	}
+	sum := 0
+	for i := range claims {
+		sum += weight(&claims[i])
+	}
+	r.weight = max(sum/len(claims), r.weight/2)
+}
+
+// claim reads up to limit messages into the backlog.
+func (r *Relay) claim(ctx context.Context, limit int) (claims []Claim, err error) {
+	look := r.lookForDue()
+	req := ClaimRequest{Limit: limit, Due: look || !r.busy, Paused: r.pausedNames()}
+	defer func() {
+		if r.busy = len(claims) >= limit; err != nil && look {
+			r.due.in(0)
+		}
+	}()
+	if look {
 		if _, err := r.src.ReleaseScheduled(ctx, r.cfg.BatchSize); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
-	lanes := r.lanes.idle()
-	if len(lanes) == 0 {
-		return 0, nil
+	if req.DueOnly, err = r.backPressure(ctx); err != nil {
+		return nil, err
 	}
+	if req.Lanes, req.Again = r.claimable(); len(req.Lanes) == 0 {
+		return nil, nil
+	}
+	req.Held = r.backlog.startClaim(req.Lanes)
+	defer r.backlog.endClaim()
 	began := time.Now()
-	claims, err := r.src.ClaimMessages(ctx, ClaimRequest{Lanes: lanes, Limit: r.cfg.BatchSize, Paused: r.pausedNames()})
-	if err != nil || len(claims) == 0 {
-		r.lanes.release(lanes)
-		return 0, err
+	if claims, err = r.src.ClaimMessages(ctx, req); err != nil {
+		r.lanes.readAgain(req.Again...)
+		return nil, err
 	}
-	r.observe(ctx, waybill.Event{Op: waybill.OpClaim, Count: len(claims), Duration: time.Since(began)})
-	used := usedLanes(claims)
-	r.lanes.release(unused(lanes, used))
-	r.lanes.startAfter(claims[len(claims)-1].Lane.Number)
-	r.start(work, claims, used)
-	return len(claims), nil
+	if len(claims) > 0 {
+		r.observe(ctx, waybill.Event{Op: waybill.OpClaim, Count: len(claims), Duration: time.Since(began)})
+	}
+	r.takeIn(claims)
+	return claims, nil
 }
 
-// scheduleDue reports whether to look for scheduled messages: at each poll.
-func (r *Relay) scheduleDue() bool {
+// lookForDue reports whether to look for scheduled and waiting messages: at each poll, and
+// when one that is known of has come due.
+func (r *Relay) lookForDue() bool {
 	now := time.Now()
-	if now.Before(r.nextSchedule) && !r.due.passed() {
+	if now.Before(r.nextLook) && !r.due.passed() {
 		return false
 	}
-	r.nextSchedule = now.Add(r.cfg.PollInterval)
+	r.nextLook = now.Add(r.cfg.PollInterval)
 	return true
 }
 
+// pausedNames returns the destinations whose waiting messages stay where they are.
 func (r *Relay) pausedNames() []string {
+	r.backlog.mu.Lock()
+	defer r.backlog.mu.Unlock()
 	var names []string
 	for name, o := range r.outlets {
-		if o.paused() > 0 {
+		if o.main.paused() > 0 {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-func usedLanes(claims []Claim) []Lane {
-	var used []Lane
-	seen := make(map[int]bool)
-	for i := range claims {
-		if l := claims[i].Lane; !seen[l.Number] {
-			seen[l.Number] = true
-			used = append(used, l)
-		}
-	}
-	return used
+// await waits until there may be something to claim.
+func (r *Relay) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.parked.nap(r.due.next(r.cfg.PollInterval)))
+	defer cancel()
+	stop := r.news.notify(cancel)
+	defer stop()
+	return r.src.AwaitMessages(ctx, r.cfg.Node)
 }
 
-func unused(lanes, used []Lane) []Lane {
-	set := make(map[int]bool, len(used))
-	for _, l := range used {
-		set[l.Number] = true
-	}
-	rest := make([]Lane, 0, len(lanes))
-	for _, l := range lanes {
-		if !set[l.Number] {
-			rest = append(rest, l)
-		}
-	}
-	return rest
+// sleep waits for a while or for news.
+func (r *Relay) sleep(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	r.news.wait(ctx)
 }
 
-// sleep waits for limit, or until there is a wake-up or a batch has ended.
-func (r *Relay) sleep(ctx context.Context, limit time.Duration) {
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case <-r.wakeups:
-	case <-r.pokes:
-	case <-t.C:
-	case <-ctx.Done():
-	}
+// pacing lets claims that find little follow each other at once, but not many of them.
+type pacing struct {
+	credit float64
+	last   time.Time
 }
 
-// start runs a batch in a goroutine of its own. Its lanes stay busy until it is settled.
-func (r *Relay) start(work context.Context, claims []Claim, lanes []Lane) {
-	r.batches.Go(func() {
-		defer func() {
-			r.lanes.release(lanes)
-			<-r.slots
-			r.poke()
-		}()
-		b := &batch{Relay: r, claims: claims}
-		if err := loop.Protect(func() error { return b.run(work) }); err != nil {
-			r.observe(work, waybill.Event{Op: waybill.OpLoop, Err: err})
-			loop.Sleep(work, pauseBase) // lanes busy meanwhile: no hot loop on the same rows
-		}
-	})
+// spend waits until the claim that began at the given time may be followed by another.
+func (p *pacing) spend(ctx context.Context, began time.Time) {
+	p.credit = min(claimBurst, p.credit+float64(began.Sub(p.last))/float64(claimInterval))
+	p.last = began
+	if p.credit--; p.credit < 0 {
+		loop.Sleep(ctx, claimInterval-time.Since(began))
+	}
 }

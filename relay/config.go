@@ -3,6 +3,7 @@ package relay
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -35,12 +36,12 @@ type Config struct {
 	// behind wake-ups. 10 ms to 60 s. Optional; the default is 5 s.
 	PollInterval time.Duration
 
-	// BatchSize is the most messages that are claimed, published and settled together.
-	// 1 to 10,000. Optional; the default is 100.
+	// BatchSize is the most messages that are published together. The relay reads up to 50
+	// times as many ahead, at most 5,000 or about 16 MiB. 1 to 10,000. Optional; the default is 100.
 	BatchSize int
 
-	// Parallelism is how many batches, each of lanes of its own, are under way at a time.
-	// 1 to 64; 1 means strictly one after the other. Optional; the default is 4.
+	// Parallelism is how many batches, each of keys of its own, are under way at a time to each
+	// destination. 1 to 64; 1 means strictly one after the other. Optional; the default is 4.
 	Parallelism int
 
 	// Mode says how many messages of one key may be on the wire. Optional; the default is
@@ -58,7 +59,8 @@ type Config struct {
 	RenewInterval time.Duration
 
 	// PublishTimeout is how long the broker may take to confirm a batch; what is unconfirmed
-	// then is published again. Optional; the default is 4 s.
+	// then is published again. A batch of several topics is given at most 2 s, and then each
+	// of them batches of its own. Optional; the default is 4 s.
 	PublishTimeout time.Duration
 
 	// ShutdownGrace is how long Run waits, after its context has ended, for batches that are
@@ -66,9 +68,23 @@ type Config struct {
 	ShutdownGrace time.Duration
 
 	// Retention is how long published messages are kept; the relay removes older ones every
-	// hour. [KeepNothing] removes them when they are published. Optional; the default is
-	// 7 days.
+	// CleanupInterval. [KeepNothing] removes them when they are published. Optional; the
+	// default is 7 days.
 	Retention time.Duration
+
+	// CleanupInterval is how often the relay removes what is past Retention and prepares the
+	// archive for the next days. Of several relays one does the work. 1 s to 24 h. Optional;
+	// the default is 1 h.
+	CleanupInterval time.Duration
+
+	// CleanupBatchSize is the most rows that one statement of a clean-up removes; between two
+	// of them it pauses for as long as the last one took. 1 to 10,000. Optional; the default
+	// is 1,000.
+	CleanupBatchSize int
+
+	// DisableCleanup leaves what is past Retention where it is, for a job of your own. The
+	// archive is prepared for the next days all the same.
+	DisableCleanup bool
 
 	// DisableDeadLetters makes messages that are given up end as Failed instead of Dead. They
 	// are kept, shown and requeued all the same.
@@ -77,6 +93,23 @@ type Config struct {
 	// Followers are destinations that get a message once it is published, each with rows and
 	// attempts of its own: their failures never publish it again. Optional.
 	Followers []Destination
+
+	// Order says what becomes of a key's later messages when one fails, on every topic that
+	// TopicOrder does not name. Optional; the default is [Block].
+	Order OrderPolicy
+
+	// TopicOrder says so for single topics, or destinations of [waybill.Message.To]. Optional.
+	TopicOrder map[string]OrderPolicy
+
+	// MaxParkedMessages is how many messages may be parked behind dead letters in the lanes
+	// of this relay. At the limit it claims nothing new, until dead letters were requeued or
+	// resolved: this is observed as [waybill.OpBackPressure]. It counts about once a second,
+	// so what it claims meanwhile may go beyond. Optional; the default is 100,000.
+	MaxParkedMessages int
+
+	// MaxParkedKeys is the same for the keys that are parked, each counted once for every
+	// destination that it is parked for. Optional; the default is 10,000.
+	MaxParkedKeys int
 
 	// Observer is told what happens. Optional; the default logs to slog.Default.
 	Observer waybill.Observer
@@ -105,6 +138,11 @@ func (c *Config) fillDefaults() {
 	fill(&c.PublishTimeout, 4*time.Second)
 	fill(&c.ShutdownGrace, c.PublishTimeout+2*time.Second)
 	fill(&c.Retention, defaultRetention)
+	fill(&c.MaxParkedMessages, 100_000)
+	fill(&c.MaxParkedKeys, 10_000)
+	c.TopicOrder = maps.Clone(c.TopicOrder)
+	fill(&c.CleanupInterval, time.Hour)
+	fill(&c.CleanupBatchSize, 1000)
 	if c.Observer == nil {
 		c.Observer = waybill.LogTo(slog.Default())
 	}
@@ -137,8 +175,12 @@ func (c *Config) validate() error {
 		return invalid("ShutdownGrace", "is %v; it must not be negative", c.ShutdownGrace)
 	case c.Retention < 0 && c.Retention != KeepNothing:
 		return invalid("Retention", "is %v; it must be positive, or KeepNothing", c.Retention)
+	case c.CleanupInterval < time.Second || c.CleanupInterval > 24*time.Hour:
+		return invalid("CleanupInterval", "is %v, the range is 1s to 24h0m0s", c.CleanupInterval)
+	case c.CleanupBatchSize < 1 || c.CleanupBatchSize > 10_000:
+		return invalid("CleanupBatchSize", "is %d, the range is 1 to 10000", c.CleanupBatchSize)
 	}
-	return nil
+	return c.validateOrder()
 }
 
 func invalid(field, format string, args ...any) error {

@@ -21,11 +21,16 @@ type Destination struct {
 
 	// Match says which messages are for this destination. Optional; nil takes all.
 	Match func(*waybill.Message) bool
+
+	// Rate is how many messages per second the destination takes, from all relays of the
+	// store together; each relay uses the part of its lanes. Tenants take turns. Up to a
+	// million. Optional; 0 means no limit.
+	Rate float64
 }
 
+const maxRate = 1e6
+
 const (
-	pauseBase = 100 * time.Millisecond
-	pauseMax  = 10 * time.Second
 	lossLimit = 2 // lost connections after which a message is sent alone
 
 	// A message is poison if this many connections ended with it alone on them: fewer where
@@ -34,21 +39,26 @@ const (
 	aloneLimitUnsure = 5
 )
 
-// outlet is a destination with what the relay remembers about it.
+// outlet is a destination with what the relay remembers about it. The backlog's mutex guards
+// gates and pace.
 type outlet struct {
 	Destination
 	timeout time.Duration
+
+	main  *gate
+	sides map[string]*gate // by topic
+	aside int              // batches that have left by side gates
+	mixed []*batch         // of several topics, set aside and not answered
+	pace  pace
 
 	// alone is held for writing while a message that may kill the connection is on it, for
 	// reading by all other sends.
 	alone sync.RWMutex
 
-	mu          sync.Mutex
-	pauses      int // in a row
-	pausedUntil time.Time
-	accepted    int64          // messages that the destination has taken
-	losses      map[int64]loss // by position
-	sentBefore  map[int64]int  // by position: the life of which an attempt may have arrived
+	mu         sync.Mutex
+	accepted   int64          // messages that the destination has taken
+	losses     map[int64]loss // by position
+	sentBefore map[int64]int  // by position: the life of which an attempt may have arrived
 }
 
 // loss counts the connections that ended while a message was unconfirmed on them.
@@ -58,36 +68,24 @@ type loss struct {
 }
 
 func newOutlet(d Destination, timeout time.Duration) *outlet {
-	return &outlet{Destination: d, timeout: timeout, losses: make(map[int64]loss), sentBefore: make(map[int64]int)}
+	o := &outlet{Destination: d, timeout: timeout, losses: make(map[int64]loss), sentBefore: make(map[int64]int)}
+	o.reset()
+	return o
 }
 
-// paused returns how long the destination is paused from now on, 0 if it is not.
-func (o *outlet) paused() time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return max(0, time.Until(o.pausedUntil))
+// reset gives the outlet new gates.
+func (o *outlet) reset() {
+	o.main = &gate{outlet: o}
+	o.sides = make(map[string]*gate)
+	o.aside, o.mixed = 0, nil
+	o.pace = pace{rate: o.Rate}
 }
 
-// pause stops sending for a while that doubles from pause to pause, and returns it.
-func (o *outlet) pause() time.Duration {
+// taken returns how many messages the destination has accepted.
+func (o *outlet) taken() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if wait := time.Until(o.pausedUntil); wait > 0 {
-		return wait // a batch that was under way beside the one that paused it
-	}
-	wait := min(pauseBase<<min(o.pauses, 10), pauseMax)
-	o.pauses++
-	o.pausedUntil = time.Now().Add(wait)
-	return wait
-}
-
-// resume notes that the destination answered, and reports whether it had been paused.
-func (o *outlet) resume() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	was := o.pauses > 0
-	o.pauses, o.pausedUntil = 0, time.Time{}
-	return was
+	return o.accepted
 }
 
 // suspicious reports whether the message at a position must be sent alone.
@@ -175,7 +173,7 @@ func (o *outlet) learn(c *Claim, err error, alone bool) error {
 		return err
 	}
 	lost := errors.Is(err, waybill.ErrConnectionLost)
-	if lost || errors.Is(err, context.DeadlineExceeded) {
+	if lost || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		o.sentBefore[c.Position] = c.Life
 	}
 	if !lost {

@@ -1,8 +1,8 @@
 // Package relay moves committed messages from a store to a broker.
 //
 // It delivers each message at least once, in order per topic and key, from any number of
-// replicas. Keys are hashed into lanes; a lane is leased by one relay at a time, and one
-// batch at a time is under way per lane:
+// replicas. Keys are hashed into lanes; a lane is leased by one relay at a time. The relay
+// reads ahead, and one batch at a time is under way per key:
 //
 //	claim ──▶ publish ──▶ settle: published → archive, or gone
 //	  ▲                           retry     → waiting rows ─┐
@@ -15,5 +15,6 @@
 //
 // What fails alone (see the kinds in package waybill) is retried with growing delays and
 // then becomes a dead letter; what follows it in its topic and key waits behind it. What
-// fails because the broker does not answer pauses the destination and counts no attempt.
+// fails because the broker does not answer pauses the destination, or the topic if others
+// are answered, and counts no attempt.
 package relay

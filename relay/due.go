@@ -17,29 +17,40 @@ type dueTimes struct {
 
 func newDueTimes() *dueTimes { return &dueTimes{ticks: make(map[int64]struct{})} }
 
-// in notes that a message is due after a while from now.
-func (d *dueTimes) in(after time.Duration) {
+// in notes that a message is due after a while from now, and reports whether none was known
+// to be due then.
+func (d *dueTimes) in(after time.Duration) (isNew bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ticks[time.Now().Add(after).UnixMilli()/dueTick.Milliseconds()+1] = struct{}{}
+	tick := time.Now().Add(after).UnixMilli()/dueTick.Milliseconds() + 1
+	_, known := d.ticks[tick]
+	d.ticks[tick] = struct{}{}
+	return !known
 }
 
-// next drops what has passed and returns how long until the next due time, at most limit.
+// next returns how long until the next due time, at most limit.
 func (d *dueTimes) next(limit time.Duration) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	wait := limit
 	for tick := range d.ticks {
-		left := time.UnixMilli(tick * dueTick.Milliseconds()).Sub(now)
-		if left <= 0 {
-			delete(d.ticks, tick)
-			left = 0
-		}
-		wait = min(wait, left)
+		limit = min(limit, max(0, due(tick).Sub(now)))
 	}
-	return wait
+	return limit
 }
 
-// passed reports whether a due time has come since the last call of next.
-func (d *dueTimes) passed() bool { return d.next(1) == 0 }
+// passed reports whether due times have come, and forgets those.
+func (d *dueTimes) passed() (passed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	for tick := range d.ticks {
+		if !due(tick).After(now) {
+			delete(d.ticks, tick)
+			passed = true
+		}
+	}
+	return passed
+}
+
+func due(tick int64) time.Time { return time.UnixMilli(tick * dueTick.Milliseconds()) }

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -11,65 +12,111 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// laneSet is what the relay knows about the lanes it leases. A lane is busy while a batch
-// of it is under way, and leaving while the relay owns more than its share.
+// laneSet is what the relay knows about the lanes it leases. A lane is leaving while the
+// relay owns more than its share.
 type laneSet struct {
 	mu     sync.Mutex
 	lanes  map[int]*laneState
-	next   int       // where the next claim starts, so that lanes take turns
 	until  time.Time // the lease holds until then, on the monotonic clock
 	joined bool
+	total  int // lanes that there are
 }
 
 type laneState struct {
 	Lane
-	busy, leaving bool
+	leaving bool
+	again   bool // to be read from its beginning
 }
 
 func newLaneSet() *laneSet { return &laneSet{lanes: make(map[int]*laneState)} }
 
-// idle marks every lane that is neither busy nor leaving as busy and returns them, each
-// time starting at another one. The caller releases them.
-func (s *laneSet) idle() []Lane {
+// staying returns the lanes that are owned and not leaving, by number.
+func (s *laneSet) staying() (lanes []Lane) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var free []Lane
 	for _, l := range s.lanes {
-		if !l.busy && !l.leaving {
-			l.busy = true
-			free = append(free, l.Lane)
+		if !l.leaving {
+			lanes = append(lanes, l.Lane)
 		}
 	}
-	slices.SortFunc(free, func(a, b Lane) int { return a.Number - b.Number })
-	start, _ := slices.BinarySearchFunc(free, s.next, func(l Lane, n int) int { return l.Number - n })
-	return slices.Concat(free[start:], free[:start])
+	slices.SortFunc(lanes, func(a, b Lane) int { return a.Number - b.Number })
+	return lanes
 }
 
-// startAfter makes the next claim start behind lane n.
-func (s *laneSet) startAfter(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.next = n + 1
-}
-
-// release makes lanes idle again.
-func (s *laneSet) release(lanes []Lane) {
+// takeAgain returns which of the lanes are to be read from their beginning, once.
+func (s *laneSet) takeAgain(lanes []Lane) (again []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range lanes {
-		if st := s.lanes[l.Number]; st != nil && st.Epoch == l.Epoch {
-			st.busy = false
+		if st := s.lanes[l.Number]; st != nil && st.again {
+			again = append(again, l.Number)
+			st.again = false
+		}
+	}
+	return again
+}
+
+// claimable returns the lanes to claim from, and which of them to read from their beginning.
+// One that has come back under a new epoch is left out while messages of the old one are
+// under way: a claim would leave those out, and find what is behind them.
+func (r *Relay) claimable() (lanes []Lane, again []int) {
+	lanes = slices.DeleteFunc(r.lanes.staying(), r.backlog.holdsOlder)
+	return lanes, r.lanes.takeAgain(lanes)
+}
+
+// all returns the lanes that the relay owns.
+func (s *laneSet) all() []Lane {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lanes := make([]Lane, 0, len(s.lanes))
+	for _, l := range s.lanes {
+		lanes = append(lanes, l.Lane)
+	}
+	return lanes
+}
+
+// readOn reports whether what a claim has found in a lane goes on from what is held of it. It
+// does not if the lane was lost, leaves, or was to leave since the claim began: what was held
+// of it was let go of, and must not be passed.
+func (s *laneSet) readOn(l Lane) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.lanes[l.Number]
+	return st != nil && st.Lane == l && !st.leaving && !st.again
+}
+
+// readAgain makes the next claim read lanes from their beginning.
+func (s *laneSet) readAgain(numbers ...int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range numbers {
+		if l := s.lanes[n]; l != nil {
+			l.again = true
 		}
 	}
 }
 
-// drop forgets lanes that others own now.
-func (s *laneSet) drop(numbers []int) {
+// owns reports whether a lane is owned in the same lease of it.
+func (s *laneSet) owns(l Lane) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range numbers {
-		delete(s.lanes, n)
-	}
+	st := s.lanes[l.Number]
+	return st != nil && st.Lane == l
+}
+
+// stays reports whether a lane is owned and not leaving.
+func (s *laneSet) stays(l Lane) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.lanes[l.Number]
+	return st != nil && st.Lane == l && !st.leaving
+}
+
+// drop forgets lanes that others own now.
+func (s *laneSet) drop(lost map[Lane]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.lanes, func(_ int, l *laneState) bool { return lost[l.Lane] })
 }
 
 // reset forgets everything: the relay must join again.
@@ -87,69 +134,81 @@ func (s *laneSet) remaining() time.Duration {
 	return time.Until(s.until)
 }
 
-// request returns what the next renewal needs.
-func (s *laneSet) request(node string, ttl time.Duration) LeaseRequest {
+// leaving returns the lanes that are to be given up.
+func (s *laneSet) leaving() (numbers []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	req := LeaseRequest{Node: node, TTL: ttl, Join: !s.joined}
 	for n, l := range s.lanes {
-		if l.leaving && !l.busy {
+		if l.leaving {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+// leaseRequest returns what the next renewal needs: leaving lanes are given up once they are
+// still.
+func (r *Relay) leaseRequest() LeaseRequest {
+	req := LeaseRequest{Node: r.cfg.Node, TTL: r.cfg.LeaseTTL, Join: !r.lanes.hasJoined()}
+	for _, n := range r.lanes.leaving() {
+		if r.backlog.still(n) {
 			req.Give = append(req.Give, n)
 		}
 	}
 	return req
 }
 
+func (s *laneSet) hasJoined() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.joined
+}
+
 // renewed takes in a lease that was asked for at the given time, and reports whether lanes
-// were won or lost.
+// were won, lost or have to leave.
 func (s *laneSet) renewed(lease Lease, asked time.Time, ttl time.Duration) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.joined, s.until = true, asked.Add(ttl)
+	s.joined, s.until, s.total = true, asked.Add(ttl), lease.Total
 	owned := make(map[int]*laneState, len(lease.Lanes))
 	for _, l := range lease.Lanes {
 		st := s.lanes[l.Number]
-		if st == nil || st.Epoch != l.Epoch {
-			st, changed = &laneState{Lane: l}, true
+		if st == nil || st.Lane != l {
+			st, changed = &laneState{Lane: l, again: true}, true
 		}
 		owned[l.Number] = st
 	}
 	changed = changed || len(owned) != len(s.lanes)
 	s.lanes = owned
-	s.markLeaving(len(owned) - lease.Share)
-	return changed
+	return s.markLeaving(len(owned)-lease.Share) || changed
 }
 
-// markLeaving chooses the lanes to give up, idle ones first.
-func (s *laneSet) markLeaving(surplus int) {
-	states := make([]*laneState, 0, len(s.lanes))
-	for _, l := range s.lanes {
-		l.leaving = false
-		states = append(states, l)
-	}
-	slices.SortFunc(states, func(a, b *laneState) int {
-		if a.busy != b.busy {
-			if b.busy {
+// markLeaving chooses the lanes to give up, those that are leaving already first, and
+// reports whether others than before have to leave.
+func (s *laneSet) markLeaving(surplus int) (changed bool) {
+	states := slices.SortedFunc(maps.Values(s.lanes), func(a, b *laneState) int {
+		if a.leaving != b.leaving {
+			if a.leaving {
 				return -1
 			}
 			return 1
 		}
 		return b.Number - a.Number
 	})
-	for _, l := range states[:max(0, min(surplus, len(states)))] {
-		l.leaving = true
+	for i, l := range states {
+		leaving := i < surplus
+		changed = changed || leaving != l.leaving
+		l.leaving = leaving
+		l.again = l.again || leaving // what was claimed of it is let go of
 	}
+	return changed
 }
 
-func (s *laneSet) count() (owned, share int) {
+// count returns how many lanes are owned, and which part of all lanes they are.
+func (s *laneSet) count() (owned int, part float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range s.lanes {
-		if l.leaving {
-			share++
-		}
-	}
-	return len(s.lanes), share
+	return len(s.lanes), float64(max(1, len(s.lanes))) / float64(max(1, s.total))
 }
 
 // renewRound extends the lease and, while lanes are on the move, comes back soon.
@@ -157,10 +216,11 @@ func (r *Relay) renewRound(ctx context.Context) error {
 	asked := time.Now()
 	// A renewal that outlasts the interval is of no use, and must not keep the next one back.
 	call, cancel := context.WithTimeout(ctx, r.cfg.LeaseTTL-r.cfg.PublishTimeout)
-	lease, err := r.src.RenewLanes(call, r.lanes.request(r.cfg.Node, r.cfg.LeaseTTL))
+	lease, err := r.src.RenewLanes(call, r.leaseRequest())
 	cancel()
 	if errors.Is(err, waybill.ErrLeaseLost) {
 		r.lanes.reset()
+		r.lanesChanged()
 		r.forget()
 		r.observe(ctx, waybill.Event{Op: waybill.OpLeaseLost, Err: err})
 		return nil // join again at once
@@ -169,15 +229,31 @@ func (r *Relay) renewRound(ctx context.Context) error {
 		return err
 	}
 	if r.lanes.renewed(lease, asked, r.cfg.LeaseTTL) {
+		r.lanesChanged()
 		r.observe(ctx, waybill.Event{Op: waybill.OpLanes, Count: len(lease.Lanes)})
-		r.poke()
 	}
+	r.dispatch() // it may have held back for want of a lease
 	wait := r.cfg.RenewInterval
-	if _, leaving := r.lanes.count(); leaving > 0 || len(lease.Lanes) < lease.Share {
+	if len(r.lanes.leaving()) > 0 || len(lease.Lanes) < lease.Share {
 		wait = min(wait, max(wait/8, 50*time.Millisecond))
 	}
 	loop.Sleep(ctx, wait-time.Since(asked))
 	return nil
+}
+
+// lanesChanged lets go of what belongs to lanes that are not to be worked on any more, and
+// looks for what the new ones hold.
+func (r *Relay) lanesChanged() {
+	r.backlog.drop(func(l Lane) bool { return !r.lanes.stays(l) })
+	_, part := r.lanes.count()
+	r.backlog.mu.Lock()
+	for _, o := range r.outlets {
+		o.pace.set(o.Rate * part)
+	}
+	r.backlog.mu.Unlock()
+	r.due.in(0)
+	r.news.ring()
+	r.room.ring()
 }
 
 // forget drops what outlets remember about messages that others may publish now.

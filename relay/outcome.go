@@ -2,22 +2,17 @@ package relay
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill"
 )
 
-// unit is what order is kept by: a key of a topic, per destination.
-type unit struct{ destination, topic, key string }
-
-func unitOf(c *Claim) unit {
-	return unit{c.Destination, c.Message.Address(), c.Message.Key}
-}
-
 // policy turns results into settlements. It does no I/O.
 type policy struct {
 	retry     waybill.RetryPolicy
-	failed    bool     // dead letters are disabled
+	failed    bool // dead letters are disabled
+	order     func(topic string) OrderPolicy
 	followers []string // destinations that get what is published
 	follows   func(name string, m *waybill.Message) bool
 }
@@ -37,16 +32,13 @@ func (p *policy) settle(r result) (Settlement, bool) {
 		st.Outcome, st.Destinations = Published, p.followersOf(r.claim)
 		return st, true
 	case errors.Is(r.err, waybill.ErrSwallowed):
-		st.Outcome, st.Life = Wait, r.claim.Life+1
-		return st, true
+		st.Life++
+		return p.wait(st, 0), true
 	case kind == waybill.Unavailable:
-		st.Outcome = Wait
 		after, ok := waybill.AfterOf(r.err)
-		st.After = after
-		return st, ok
+		return p.wait(st, after), ok
 	case kind == waybill.Conflict:
-		st.Outcome, st.After = Wait, p.retry.Delay(1)
-		return st, true
+		return p.wait(st, p.retry.Delay(1)), true
 	case kind == waybill.Permanent:
 		st.Attempts++
 		return p.giveUp(st, waybill.ReasonOf(r.err)), true
@@ -55,8 +47,14 @@ func (p *policy) settle(r result) (Settlement, bool) {
 	if p.retry.Exhausted(st.Attempts) {
 		return p.giveUp(st, waybill.ReasonExhausted), true
 	}
-	st.Outcome, st.After = Wait, p.retry.Delay(st.Attempts)
-	return st, true
+	return p.wait(st, p.retry.Delay(st.Attempts)), true
+}
+
+// wait lets a message that has failed wait for its next attempt.
+func (p *policy) wait(st Settlement, after time.Duration) Settlement {
+	st.Outcome, st.After = Wait, after
+	st.Alone = p.orderOf(st.Claim) == Skip
+	return st
 }
 
 func (p *policy) giveUp(st Settlement, reason waybill.Reason) Settlement {
@@ -64,13 +62,28 @@ func (p *policy) giveUp(st Settlement, reason waybill.Reason) Settlement {
 	if p.failed {
 		st.Outcome = Failed
 	}
+	st.Park = p.orderOf(st.Claim) == Park
 	return st
 }
 
+// orderOf returns the policy for a message. One without a key has no order: it waits alone
+// and parks nothing as it is.
+func (p *policy) orderOf(c *Claim) OrderPolicy {
+	if c.Message.Key == "" {
+		return Block
+	}
+	return p.order(c.Message.Address())
+}
+
+// followersOf returns the destinations that get a published message next: none if it was
+// itself published to a follower.
 func (p *policy) followersOf(c *Claim) []string {
+	if slices.Contains(p.followers, c.Destination) {
+		return nil
+	}
 	var names []string
 	for _, name := range p.followers {
-		if c.Destination != name && p.follows(name, &c.Message) {
+		if p.follows(name, &c.Message) {
 			names = append(names, name)
 		}
 	}

@@ -60,6 +60,7 @@ func TestPolicy(t *testing.T) {
 func TestPolicy_FollowerIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	p := testPolicy(t)
+	p.followers = append(p.followers, "too") // nor by another one
 	if got, _ := p.settle(result{&Claim{Destination: "after"}, nil}); len(got.Destinations) != 0 {
 		t.Errorf("a follower's own message is followed by %v", got.Destinations)
 	}
@@ -71,54 +72,6 @@ func TestPolicy_DeadLettersDisabled(t *testing.T) {
 	p.failed = true
 	if got, _ := p.settle(result{&Claim{Attempts: 5}, errors.New("x")}); got.Outcome != Failed {
 		t.Errorf("outcome = %v, want Failed", got.Outcome)
-	}
-}
-
-func TestLaneSet_SharesAndTurns(t *testing.T) {
-	t.Parallel()
-	s := newLaneSet()
-	lanes := []Lane{{0, 1}, {1, 1}, {2, 1}, {3, 1}}
-	s.renewed(Lease{Lanes: lanes, Share: 4}, time.Now(), time.Minute)
-	if got := s.idle(); !slices.Equal(got, lanes) {
-		t.Errorf("idle() = %v, want all", got)
-	}
-	if got := s.idle(); len(got) != 0 {
-		t.Errorf("idle() = %v while all are busy", got)
-	}
-	s.release(lanes[:3])
-	s.startAfter(0)
-	if got, want := s.idle(), []Lane{{1, 1}, {2, 1}, {0, 1}}; !slices.Equal(got, want) {
-		t.Errorf("idle() = %v, want %v: taking turns", got, want)
-	}
-	s.release(lanes)
-	s.idle()
-	s.release(lanes[2:])
-	s.renewed(Lease{Lanes: lanes, Share: 2}, time.Now(), time.Minute)
-	req := s.request("me", time.Minute)
-	slices.Sort(req.Give)
-	if !slices.Equal(req.Give, []int{2, 3}) {
-		t.Errorf("gives %v, want the idle ones", req.Give)
-	}
-	s.release(lanes)
-	if got := s.idle(); len(got) != 2 {
-		t.Errorf("idle() = %v, want none of those about to leave", got)
-	}
-}
-
-func TestLaneSet_NewEpochIsANewLane(t *testing.T) {
-	t.Parallel()
-	s := newLaneSet()
-	s.renewed(Lease{Lanes: []Lane{{0, 1}}, Share: 1}, time.Now(), time.Minute)
-	old := s.idle()
-	if !s.renewed(Lease{Lanes: []Lane{{0, 2}}, Share: 1}, time.Now(), time.Minute) {
-		t.Error("a lane that came back under a new epoch is no change")
-	}
-	if got := s.idle(); !slices.Equal(got, []Lane{{0, 2}}) {
-		t.Errorf("idle() = %v, want the lane under its new epoch", got)
-	}
-	s.release(old) // the batch of the old epoch ends
-	if got := s.idle(); len(got) != 0 {
-		t.Errorf("idle() = %v: the end of an old batch freed a lane of the new epoch", got)
 	}
 }
 
@@ -166,18 +119,18 @@ func TestOutlet_DoesNotBlameOneMessageForAFailingBroker(t *testing.T) {
 	}
 }
 
-func TestOutlet_PausesDouble(t *testing.T) {
+func TestBreaker_PausesDouble(t *testing.T) {
 	t.Parallel()
-	o := newOutlet(Destination{}, time.Second)
-	first := o.pause()
-	if second := o.pause(); second > first {
+	var b breaker
+	first := b.trip()
+	if second := b.trip(); second > first {
 		t.Errorf("a pause during a pause is %v, more than the %v before", second, first)
 	}
-	o.pausedUntil = time.Time{}
-	if second := o.pause(); second != 2*first {
+	b.until = time.Time{}
+	if second := b.trip(); second != 2*first {
 		t.Errorf("the second pause is %v, want %v", second, 2*first)
 	}
-	if !o.resume() || o.paused() > 0 || o.resume() {
-		t.Error("resume() did not end the pause")
+	if !b.reset() || b.paused() > 0 || b.reset() {
+		t.Error("reset() did not end the pause")
 	}
 }

@@ -21,18 +21,33 @@ type Relay struct {
 	main    []*outlet          // those that messages are routed to
 	outlets map[string]*outlet // by name, the followers too
 
-	lanes    *laneSet
+	lanes     *laneSet
+	backlog   *backlog
+	unsettled []Settlement // guarded by the backlog's mutex, as is stopping
+	stopping  bool
+	batches   sync.WaitGroup
+	readAhead int // messages
+
 	due      *dueTimes
-	wakeups  <-chan struct{}
-	pokes    chan struct{} // a reason to look for messages again
-	slots    chan struct{} // one for each batch under way
-	batches  sync.WaitGroup
+	news     bell // a reason to look for messages again
+	room     bell // there may be room for another claim
+	settling bell // there are outcomes to write down
+	alarm    alarm
+
+	work     context.Context // of what outlives the context of Run by the grace period
 	running  atomic.Bool
 	claiming *loop.Loop
 	renewing *loop.Loop
+	settler  *loop.Loop
 	totals   totals
+	parked   parkedWatch
 
-	nextSchedule time.Time // used by the claim loop only
+	// used by the claim loop only
+	nextLook  time.Time
+	fullSince time.Time // there is no room for a claim; zero if there is
+	busy      bool      // the latest claim was full
+	weight    int       // of a message, about
+	pacing    pacing
 }
 
 // New returns a relay that publishes every message of src to pub. The error is an
@@ -55,21 +70,26 @@ func NewFanout(src Source, destinations []Destination, cfg Config) (*Relay, erro
 		return nil, err
 	}
 	r := &Relay{
-		src:     src,
-		cfg:     cfg,
-		outlets: make(map[string]*outlet),
-		lanes:   newLaneSet(),
-		due:     newDueTimes(),
-		wakeups: src.Wakeups(),
-		pokes:   make(chan struct{}, 1),
-		slots:   make(chan struct{}, cfg.Parallelism),
+		src:       src,
+		cfg:       cfg,
+		outlets:   make(map[string]*outlet),
+		lanes:     newLaneSet(),
+		backlog:   newBacklog(),
+		readAhead: max(cfg.BatchSize, min(heldBatches*cfg.BatchSize, maxHeld)),
+		due:       newDueTimes(),
+		news:      newBell(),
+		room:      newBell(),
+		settling:  newBell(),
+		weight:    maxHeldBytes / cfg.BatchSize,
 	}
+	r.alarm.call = r.dispatch
 	r.claiming = &loop.Loop{Name: "relay " + cfg.Node + " claim", Observer: cfg.Observer}
 	r.renewing = &loop.Loop{Name: "relay " + cfg.Node + " lease", Observer: cfg.Observer}
+	r.settler = &loop.Loop{Name: "relay " + cfg.Node + " settle", Observer: cfg.Observer}
 	if err := r.addOutlets(destinations); err != nil {
 		return nil, err
 	}
-	r.policy = policy{retry: cfg.Retry, failed: cfg.DisableDeadLetters, follows: r.matches}
+	r.policy = policy{retry: cfg.Retry, failed: cfg.DisableDeadLetters, order: r.cfg.orderOf, follows: r.matches}
 	for _, f := range cfg.Followers {
 		r.policy.followers = append(r.policy.followers, f.Name)
 	}
@@ -86,6 +106,9 @@ func (r *Relay) addOutlets(destinations []Destination) error {
 		}
 		if r.outlets[d.Name] != nil {
 			return &waybill.InvalidError{Field: "Destination.Name", Reason: fmt.Sprintf("%q is used twice", d.Name)}
+		}
+		if !(d.Rate >= 0 && d.Rate <= maxRate) {
+			return &waybill.InvalidError{Field: "Destination.Rate", Reason: fmt.Sprintf("is %v, the range is 0 to %d messages per second", d.Rate, int(maxRate))}
 		}
 		if len(d.Name) > waybill.MaxTopicLen {
 			return &waybill.InvalidError{Field: "Destination.Name", Reason: fmt.Sprintf("has %d bytes, the limit is %d", len(d.Name), waybill.MaxTopicLen)}
@@ -119,39 +142,48 @@ func (r *Relay) Run(ctx context.Context) error {
 	// What is under way outlives ctx by the grace period.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	renewing := make(chan struct{})
-	go func() {
-		defer close(renewing)
-		r.renewing.Run(work, r.renewRound)
-	}()
-	maintaining := make(chan struct{})
-	go func() {
-		defer close(maintaining)
-		r.maintainArchive(ctx)
-	}()
-	r.claiming.Run(ctx, func(ctx context.Context) error { return r.claimRound(ctx, work) })
+	r.work, r.stopping = work, false
+	var background sync.WaitGroup
+	background.Go(func() { r.renewing.Run(work, r.renewRound) })
+	background.Go(func() { r.settler.Run(work, r.settleRound) })
+	background.Go(func() { r.maintainArchive(ctx) })
+	r.claiming.Run(ctx, r.claimRound)
 
-	r.drain(stop)
-	<-renewing
-	<-maintaining
+	r.drain()
+	stop()
+	r.batches.Wait()
+	background.Wait()
+	r.letGo()
 	return r.leave(context.WithoutCancel(ctx))
 }
 
-// drain waits for batches under way and then, or after the grace period, ends their context.
-func (r *Relay) drain(stop func()) {
-	done := make(chan struct{})
-	go func() {
-		r.batches.Wait()
-		close(done)
-	}()
-	t := time.NewTimer(r.cfg.ShutdownGrace)
-	defer t.Stop()
-	select {
-	case <-done:
-	case <-t.C:
+// drain lets go of what is not under way and waits, for at most the grace period, until the
+// rest is published and written down.
+func (r *Relay) drain() {
+	r.backlog.mu.Lock()
+	r.stopping = true
+	r.backlog.mu.Unlock()
+	r.alarm.stop()
+	grace, cancel := context.WithTimeout(context.Background(), r.cfg.ShutdownGrace)
+	defer cancel()
+	for grace.Err() == nil {
+		r.backlog.drop(func(Lane) bool { return true })
+		if count, _ := r.backlog.size(); count == 0 {
+			return
+		}
+		r.room.wait(grace)
 	}
-	stop()
-	<-done
+}
+
+// letGo forgets everything claimed: it is still in the store.
+func (r *Relay) letGo() {
+	r.backlog.mu.Lock()
+	defer r.backlog.mu.Unlock()
+	r.backlog.reset()
+	r.unsettled = nil
+	for _, o := range r.outlets {
+		o.reset()
+	}
 }
 
 // leave gives the lanes back. Failing to is no failure of Run: the lease ends by itself.
@@ -163,32 +195,6 @@ func (r *Relay) leave(ctx context.Context) error {
 	}
 	r.lanes.reset()
 	return nil
-}
-
-const archiveInterval = time.Hour
-
-// maintainArchive keeps the archive within its retention, with room for the next days.
-func (r *Relay) maintainArchive(ctx context.Context) {
-	retention := r.cfg.Retention
-	if retention == KeepNothing { // what an earlier setting has kept goes in its time
-		retention = defaultRetention
-	}
-	l := &loop.Loop{Name: "relay " + r.cfg.Node + " archive", Observer: r.cfg.Observer}
-	l.Run(ctx, func(ctx context.Context) error {
-		if err := r.src.MaintainArchive(ctx, retention); err != nil {
-			return err
-		}
-		loop.Sleep(ctx, archiveInterval)
-		return nil
-	})
-}
-
-// poke makes the claim loop look for messages again.
-func (r *Relay) poke() {
-	select {
-	case r.pokes <- struct{}{}:
-	default:
-	}
 }
 
 func (r *Relay) observe(ctx context.Context, e waybill.Event) {
@@ -204,9 +210,13 @@ type Status struct {
 	Running         bool
 	Lanes           int           // owned now
 	Lease           time.Duration // what is left of it; negative if it has expired
+	Held            int           // messages claimed and not yet settled
 	Published       int64         // messages accepted by destinations since the relay was made
 	Retried         int64         // failures that will be tried again
 	Dead            int64         // messages given up
+	Parked          int           // messages that wait behind dead letters, as counted last
+	ParkedKeys      int           // keys that are parked, likewise
+	BackPressure    bool          // a limit of what is parked is reached: nothing new is claimed
 	LastPublishedAt time.Time
 	LastError       string
 	LastErrorAt     time.Time
@@ -230,6 +240,7 @@ func (r *Relay) Status() Status {
 	r.totals.add(func(now *Status) { s = *now })
 	s.Node, s.Running = r.cfg.Node, r.running.Load()
 	s.Lanes, _ = r.lanes.count()
+	s.Held, _ = r.backlog.size()
 	s.Lease = r.lanes.remaining()
 	return s
 }

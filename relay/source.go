@@ -21,14 +21,17 @@ type Source interface {
 	// [waybill.ErrLeaseLost], and the relay must join again.
 	RenewLanes(ctx context.Context, req LeaseRequest) (Lease, error)
 
-	// LeaveLanes frees all lanes of the relay at once. It is no error if it has none.
+	// LeaveLanes frees all lanes of the relay at once, and what the store keeps for its
+	// AwaitMessages, also if it returns an error. It is no error if it has no lanes.
 	LeaveLanes(ctx context.Context, node string) error
 
-	// ClaimMessages returns up to req.Limit messages of req.Lanes that are committed and may
-	// go now, in the order of positions within each key, and an empty slice if there are
-	// none. It changes nothing: the caller must own the lanes and must have settled, or
-	// forgotten, what it claimed from them before. Every visible row is found, also one that
-	// was committed after rows with higher positions.
+	// ClaimMessages returns up to req.Limit messages of req.Lanes that are committed, may go
+	// now, and are not under way with the caller, in the order of positions within each key;
+	// an empty slice if there are none. It changes nothing in the database: the caller must
+	// own the lanes. Every visible row is found, also one that was committed after rows with
+	// higher positions. What a claim has returned may be left out of later ones until the
+	// caller names the lane in req.Again. Fewer than req.Limit means that there is no more
+	// now. One claim at a time for a lane.
 	ClaimMessages(ctx context.Context, req ClaimRequest) ([]Claim, error)
 
 	// SettleMessages writes down outcomes, all or none, for lanes whose epoch still holds. It
@@ -36,20 +39,36 @@ type Source interface {
 	// row that is gone already is no error. It may be repeated after an error.
 	SettleMessages(ctx context.Context, req SettleRequest) (lost []int, err error)
 
+	// CountParked returns how many keys are parked behind dead letters in lanes, each counted
+	// once for every destination, and how many messages wait behind them. It is asked about
+	// once a second, of the caller's lanes.
+	CountParked(ctx context.Context, lanes []Lane) (keys, messages int, err error)
+
 	// ReleaseScheduled moves up to limit scheduled messages that are due into the outbox and
 	// returns how many.
 	ReleaseScheduled(ctx context.Context, limit int) (int, error)
 
 	// MaintainArchive removes what was published, and forgets the ids that were enqueued with
-	// outbox.Config.Unique, longer than retention ago, in batches; a store with a partition
-	// for each day removes whole days only. It makes room for what will be archived in the
-	// next days. Several relays may call it at once.
-	MaintainArchive(ctx context.Context, retention time.Duration) error
+	// outbox.Config.Unique, longer than req.Retention ago; a store with a partition for each
+	// day removes whole days only. It makes room for what will be archived in the next days.
+	// Any number of relays may call it at once: one does the work, the others return at once
+	// with Busy set. A conflict means that somebody holds a lock for too long; the rest is
+	// done by a later call. The result says what was done, also beside an error.
+	MaintainArchive(ctx context.Context, req MaintainRequest) (Maintained, error)
 
-	// Wakeups returns a new channel on which a value arrives when a transaction that this
-	// store object knows of has committed messages. It is a hint: values may be merged, and
-	// commits of others are not announced.
-	Wakeups() <-chan struct{}
+	// AwaitMessages is called by the relay named node when a claim has found nothing. It
+	// returns nil as soon as there may be something new to claim, and when ctx is done: the
+	// relay sets the time of its next poll as the deadline. It may return for nothing, and
+	// does so at the first call of a node.
+	//
+	// What a transaction of this store object has committed since that claim began, or
+	// WakeRelay has told of, ends the wait at once; so do the commits of
+	// others, if the store can learn of them. What it misses only waits for the poll. An
+	// error says that the database failed; the relay waits a while and claims again.
+	//
+	// A store may keep a connection open for those who wait; LeaveLanes releases what it
+	// keeps for the node. One call at a time for a node.
+	AwaitMessages(ctx context.Context, node string) error
 }
 
 // Lane is a leased lane.
@@ -70,13 +89,32 @@ type LeaseRequest struct {
 type Lease struct {
 	Lanes []Lane // every lane that the relay owns
 	Share int    // how many it should own at most, so that live relays share evenly; also set if it owns none
+	Total int    // how many lanes there are
 }
 
 // ClaimRequest is what [Source.ClaimMessages] needs.
 type ClaimRequest struct {
-	Lanes  []Lane   // read in this order until Limit is reached; waiting messages come before, by position
-	Limit  int      // most messages to return
-	Paused []string // destinations whose waiting messages stay where they are
+	Lanes   []Lane   // waiting messages come first, by position, then the others
+	Limit   int      // most messages to return
+	Due     bool     // look for waiting messages that are due, too
+	DueOnly bool     // look for no others: messages that never waited stay where they are
+	Held    []int64  // ascending: positions that the caller has claimed and not settled; not returned
+	Again   []int    // lanes to be read from their beginning: the caller may have let go of what it claimed
+	Paused  []string // destinations whose waiting messages stay where they are
+}
+
+// MaintainRequest is what [Source.MaintainArchive] needs.
+type MaintainRequest struct {
+	Retention time.Duration // how long to keep; 0: remove nothing
+	BatchSize int           // most rows that one statement removes
+}
+
+// Maintained is what [Source.MaintainArchive] has done.
+type Maintained struct {
+	Rows    int64 // removed one by one, ids of messages among them
+	Added   int   // partitions made
+	Dropped int   // partitions removed, with all their rows
+	Busy    bool  // another caller was at work, which leaves the rest to it
 }
 
 // Claim is one message read from a source.
@@ -92,14 +130,22 @@ type Claim struct {
 	// Waiting says that the row waited (for a retry, or behind an earlier message) and is due.
 	Waiting bool
 
-	// Blocked says that an earlier message of the same topic and key waits: this one must
-	// follow it there.
+	// Blocked says that an earlier message of the same topic and key waits, or that a dead
+	// letter parks the key: this one must follow it there.
 	Blocked bool
 
 	Attempts int           // failed attempts of this life
 	Life     int           // requeues so far
 	DelayFor time.Duration // what is left until DeliverAt by the store's clock; 0 if due
 	Expired  bool          // ExpiresAt has passed by the store's clock
+
+	// ExpiresIn is what is left until ExpiresAt by the store's clock; 0 if it has passed, or
+	// if the message does not expire.
+	ExpiresIn time.Duration
+
+	expiresAt time.Time // by the relay's clock
+	weight    int       // in the relay's memory
+	away      bool      // on its way to the waiting rows
 
 	// Malformed is set if the row can't be decoded; Message then holds what could be read.
 	Malformed error
@@ -127,6 +173,15 @@ type Settlement struct {
 	// waits already: the message is then due when that one has gone.
 	After  time.Duration
 	Behind bool
+
+	// Alone says, for Wait, that the message has left the order of its key: it is due on its
+	// own, and nothing waits behind it. Behind must not be set.
+	Alone bool
+
+	// Park says, for Dead and Failed, that the dead letter parks its destination, topic and
+	// key: what is behind it there waits, in order and without a due time, until the letter
+	// is requeued or resolved.
+	Park bool
 
 	Attempts int            // Wait, Dead, Failed: failed attempts so far
 	Life     int            // Wait: the life that the next attempt belongs to

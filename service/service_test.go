@@ -27,9 +27,14 @@ func (*emptyStore) LeaveLanes(context.Context, string) error { return nil }
 func (*emptyStore) ClaimMessages(context.Context, relay.ClaimRequest) ([]relay.Claim, error) {
 	return nil, nil
 }
-func (*emptyStore) ReleaseScheduled(context.Context, int) (int, error)   { return 0, nil }
-func (*emptyStore) MaintainArchive(context.Context, time.Duration) error { return nil }
-func (*emptyStore) Wakeups() <-chan struct{}                             { return make(chan struct{}) }
+func (*emptyStore) ReleaseScheduled(context.Context, int) (int, error) { return 0, nil }
+func (*emptyStore) MaintainArchive(context.Context, relay.MaintainRequest) (relay.Maintained, error) {
+	return relay.Maintained{}, nil
+}
+func (*emptyStore) AwaitMessages(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return nil
+}
 func (*emptyStore) RunRequeued(context.Context, string, func(context.Context, int, *waybill.Message) error) (bool, error) {
 	return false, nil
 }

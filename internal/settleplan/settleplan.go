@@ -22,14 +22,17 @@ type Row struct {
 	Follower    string // Follow: the destination of the new row
 
 	Behind         bool // Park, Retry: due when what is before it in its unit has gone
+	Alone          bool // Park, Retry: due on its own, outside of its unit
 	After          time.Duration
 	Attempts, Life int
 	Error          string
 	Reason         waybill.Reason
 	Failed         bool
+	Parks          bool // Bury: what is behind it in its unit waits for the dead letter
 }
 
-// Unit is what order is kept by.
+// Unit is what order is kept by. A row of it waits behind the rows before it that are not
+// alone, and behind the dead letters before it that park the unit.
 type Unit struct{ Topic, Key, Destination string }
 
 // Plan is what to do, step by step.
@@ -55,7 +58,10 @@ type Plan struct {
 	// error keeps the one it has.
 	Retry []Row
 
-	// Promote lets the first waiting row of each unit go if it has no due time.
+	// Promote lets the first waiting row of each unit go if it has no due time and is behind
+	// no dead letter that parks the unit. Such letters must stay as they are from before the
+	// first step until the transaction ends: one that goes unseen would leave its followers
+	// without a due time for good.
 	Promote []Unit
 }
 
@@ -80,7 +86,7 @@ func (p *Plan) OnlyPublished() bool {
 type builder struct {
 	Plan
 	promoted map[Unit]bool
-	first    map[Unit]int64 // position of the first row of the unit that is to wait
+	first    map[Unit]int64 // position of the first row of the unit that others are to wait behind
 	leaving  []Row          // parked only to be taken away
 }
 
@@ -88,8 +94,8 @@ func row(st *relay.Settlement) Row {
 	c := st.Claim
 	return Row{
 		Lane: c.Lane.Number, Position: c.Position, Destination: c.Destination,
-		Behind: st.Behind, After: st.After, Attempts: st.Attempts, Life: st.Life,
-		Error: st.Error, Reason: st.Reason, Failed: st.Outcome == relay.Failed,
+		Behind: st.Behind, Alone: st.Alone, After: st.After, Attempts: st.Attempts, Life: st.Life,
+		Error: st.Error, Reason: st.Reason, Failed: st.Outcome == relay.Failed, Parks: st.Park && c.Message.Key != "",
 	}
 }
 
@@ -97,11 +103,12 @@ func unit(c *relay.Claim, destination string) Unit {
 	return Unit{c.Message.Address(), c.Message.Key, destination}
 }
 
-// see notes which row of each unit is to wait first. Rows of one unit that are parked by
-// one statement do not see each other.
+// see notes which row of each unit is to wait first, or to park it. Rows of one unit that
+// are parked by one statement do not see each other, nor letters that are yet to be written.
 func (b *builder) see(st *relay.Settlement) {
 	c := st.Claim
-	if st.Outcome != relay.Wait || c.Message.Key == "" {
+	blocks := st.Outcome == relay.Wait && !st.Alone || st.Park
+	if !blocks || c.Message.Key == "" {
 		return
 	}
 	u := unit(c, c.Destination)
@@ -141,7 +148,7 @@ func (b *builder) park(st *relay.Settlement, r Row) {
 	keyed := c.Message.Key != ""
 	switch st.Outcome {
 	case relay.Wait:
-		r.Behind = r.Behind || keyed && b.first[unit(c, c.Destination)] < c.Position
+		r.Behind = !r.Alone && (r.Behind || b.waitsBefore(c))
 		b.Park = append(b.Park, r)
 	case relay.Fanout:
 		r.Behind = keyed
@@ -153,6 +160,12 @@ func (b *builder) park(st *relay.Settlement, r Row) {
 	default:
 		b.leaving = append(b.leaving, r)
 	}
+}
+
+// waitsBefore reports whether an earlier one of the settlements is to be waited for.
+func (b *builder) waitsBefore(c *relay.Claim) bool {
+	first, ok := b.first[unit(c, c.Destination)]
+	return ok && first < c.Position
 }
 
 func (b *builder) follow(st *relay.Settlement, r Row) {

@@ -49,6 +49,15 @@ func TestNew(t *testing.T) {
 			{Claim: claim(1, "k", waits), Outcome: relay.Published}, {Claim: claim(2, "k", waits), Outcome: relay.Failed},
 			{Claim: claim(3, "k", waits), Outcome: relay.Wait, Behind: true}, {Claim: claim(4, "k", waits), Outcome: relay.Schedule},
 		}, map[string][]int64{"Done": {1}, "Bury": {2}, "Retry": {-3}, "Schedule": {4}}},
+		{"what fails behind one that parks its key is behind", []relay.Settlement{
+			{Claim: claim(3, "k", ready), Outcome: relay.Wait}, {Claim: claim(1, "k", ready), Outcome: relay.Wait},
+			{Claim: claim(2, "k", ready), Outcome: relay.Dead, Park: true}, {Claim: claim(4, "", ready), Outcome: relay.Dead, Park: true},
+			{Claim: claim(5, "", ready), Outcome: relay.Wait},
+		}, map[string][]int64{"Park": {-3, 1, 5, 2, 4}, "Bury": {2, 4}}},
+		{"nothing is behind one that waits alone, nor is that one", []relay.Settlement{
+			{Claim: claim(1, "k", ready), Outcome: relay.Wait, Alone: true}, {Claim: claim(2, "k", ready), Outcome: relay.Wait},
+			{Claim: claim(3, "k", ready), Outcome: relay.Wait, Alone: true}, {Claim: claim(4, "k", waits), Outcome: relay.Wait, Alone: true},
+		}, map[string][]int64{"Park": {1, 2, 3}, "Retry": {4}}},
 		{"fan-out keeps keyed rows behind", []relay.Settlement{
 			{Claim: claim(1, "k", ready), Outcome: relay.Fanout, Destinations: []string{"x", "y"}},
 			{Claim: claim(2, "", ready), Outcome: relay.Fanout, Destinations: []string{"x"}},
@@ -69,6 +78,18 @@ func TestNew(t *testing.T) {
 		if want := len(tc.want) == 0; p.OnlyPublished() != want {
 			t.Errorf("%s: OnlyPublished() = %v, want %v", tc.name, !want, want)
 		}
+	}
+}
+
+func TestNew_Parks(t *testing.T) {
+	t.Parallel()
+	p := New([]relay.Settlement{
+		{Claim: claim(1, "k", true), Outcome: relay.Dead, Park: true},
+		{Claim: claim(2, "", true), Outcome: relay.Dead, Park: true}, // it has no key to park
+		{Claim: claim(3, "k", true), Outcome: relay.Failed},
+	})
+	if !p.Bury[0].Parks || p.Bury[1].Parks || p.Bury[2].Parks {
+		t.Errorf("Bury = %+v, want that the first parks its key", p.Bury)
 	}
 }
 

@@ -15,12 +15,13 @@ const MessageColumns = `id, topic, direct, key, type, source, tenant, subject, p
 	`content_type, data_schema, headers, correlation_id, causation_id, idempotency_key, ` +
 	`trace_parent, trace_state, time, deliver_at, expires_at, enqueued_at`
 
-// MessageRow is a message as it stands in a table.
+// MessageRow is a message as it stands in a table. It may be scanned into again and again.
 type MessageRow struct {
 	m            waybill.Message
+	words        words
 	topic        string
 	direct       bool
-	payloadText  sql.NullString
+	payloadText  []byte
 	payloadBytes []byte
 	headers      sql.NullString
 	time         Time
@@ -32,14 +33,16 @@ type MessageRow struct {
 // Dest returns what to scan [MessageColumns] into.
 func (r *MessageRow) Dest() []any {
 	return []any{
-		&r.m.ID, &r.topic, &r.direct, &r.m.Key, &r.m.Type, &r.m.Source, &r.m.Tenant, &r.m.Subject,
-		&r.payloadText, &r.payloadBytes, &r.m.ContentType, &r.m.DataSchema, &r.headers,
+		&r.m.ID, r.word(&r.topic), &r.direct, &r.m.Key, r.word(&r.m.Type), r.word(&r.m.Source), r.word(&r.m.Tenant), &r.m.Subject,
+		&r.payloadText, &r.payloadBytes, r.word(&r.m.ContentType), &r.m.DataSchema, &r.headers,
 		&r.m.CorrelationID, &r.m.CausationID, &r.m.IdempotencyKey, &r.m.TraceParent, &r.m.TraceState,
 		&r.time, &r.deliverAt, &r.expiresAt, &r.enqueuedAt,
 	}
 }
 
-// Message returns the message. If the row does not decode to a valid message, as one
+func (r *MessageRow) word(value *string) *word { return &word{value, &r.words} }
+
+// Message returns the message, which shares nothing with the row. If the row does not decode to a valid message, as one
 // written by a foreign program may not, the error says why, and the message holds what
 // could be read.
 func (r *MessageRow) Message() (waybill.Message, error) {
@@ -51,7 +54,10 @@ func (r *MessageRow) Message() (waybill.Message, error) {
 	}
 	m.Payload = r.payloadBytes
 	if m.Payload == nil {
-		m.Payload = []byte(r.payloadText.String)
+		m.Payload = r.payloadText
+	}
+	if m.Payload == nil {
+		m.Payload = []byte{}
 	}
 	m.Time, m.DeliverAt, m.ExpiresAt = r.time.UTC(), r.deliverAt.UTC(), r.expiresAt.UTC()
 	if m.Time.IsZero() {

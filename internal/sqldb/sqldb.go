@@ -35,6 +35,14 @@ type Driver[Tx any] interface {
 	// Begin starts a transaction with the isolation level of the store's choice.
 	Begin(ctx context.Context) (Tx, error)
 	Commit(ctx context.Context, tx Tx) error
+
+	// CommitAfter commits when last has run its statement, one or none, on the Conn that it
+	// is given. A driver may send COMMIT along with that statement. After an error the
+	// transaction is to be rolled back.
+	CommitAfter(ctx context.Context, tx Tx, last func(conn Conn) error) error
+
+	// Rollback ends the transaction unless it has ended. The error is that of a lost
+	// connection.
 	Rollback(tx Tx) error
 
 	// On returns the Conn that runs statements in tx.
@@ -43,7 +51,21 @@ type Driver[Tx any] interface {
 
 // InTx runs fn in a transaction and commits it, or rolls it back if fn fails or panics. An
 // error of fn comes back as it is, but as unavailable if the connection went with it.
-func InTx[Tx any](ctx context.Context, d Driver[Tx], fn func(tx Tx) error) (err error) {
+func InTx[Tx any](ctx context.Context, d Driver[Tx], fn func(tx Tx) error) error {
+	return inTx(ctx, d, fn, func(tx Tx) error {
+		if err := d.Commit(ctx, tx); err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
+		return nil
+	})
+}
+
+// InTxBefore is InTx with one more statement, that of last, before the commit.
+func InTxBefore[Tx any](ctx context.Context, d Driver[Tx], fn func(tx Tx) error, last func(conn Conn) error) error {
+	return inTx(ctx, d, fn, func(tx Tx) error { return d.CommitAfter(ctx, tx, last) })
+}
+
+func inTx[Tx any](ctx context.Context, d Driver[Tx], fn, commit func(tx Tx) error) (err error) {
 	tx, err := d.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -54,28 +76,31 @@ func InTx[Tx any](ctx context.Context, d Driver[Tx], fn func(tx Tx) error) (err 
 			_ = d.Rollback(tx) // the connection may be gone, and the transaction with it
 		}
 	}()
-	err = fn(tx)
+	if err = fn(tx); err == nil {
+		err = commit(tx)
+	}
 	returned = true
-	if err != nil {
-		lost := d.Rollback(tx) != nil
-		if lost && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-			return waybill.UnavailableError(fmt.Errorf("connection lost: %w", err))
-		}
-		return err // a context that ends takes the connection with it, and says nothing of the database
+	if err == nil {
+		return nil
 	}
-	if err := d.Commit(ctx, tx); err != nil {
-		return fmt.Errorf("commit: %w", err)
+	lost := d.Rollback(tx) != nil
+	if lost && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return waybill.UnavailableError(fmt.Errorf("connection lost: %w", err))
 	}
-	return nil
+	return err // a context that ends takes the connection with it, and says nothing of the database
 }
 
 // Collect reads all rows with scan and closes them.
 func Collect[T any](rows Rows, err error, scan func(Rows) (T, error)) ([]T, error) {
+	return CollectInto([]T{}, rows, err, scan)
+}
+
+// CollectInto is [Collect] with a list to append to.
+func CollectInto[T any](list []T, rows Rows, err error, scan func(Rows) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	list := []T{}
 	for rows.Next() {
 		v, err := scan(rows)
 		if err != nil {
@@ -138,6 +163,17 @@ func (d *DB) Begin(ctx context.Context) (*sql.Tx, error) {
 }
 
 func (d *DB) Commit(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
+
+// CommitAfter takes two round trips: database/sql has no way to send two statements at once.
+func (d *DB) CommitAfter(_ context.Context, tx *sql.Tx, last func(conn Conn) error) error {
+	if err := last(d.On(tx)); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
 
 func (d *DB) Rollback(tx *sql.Tx) error {
 	if err := tx.Rollback(); !errors.Is(err, sql.ErrTxDone) {

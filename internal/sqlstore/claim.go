@@ -2,29 +2,49 @@ package sqlstore
 
 import (
 	"database/sql"
+	"slices"
 
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/relay"
 )
 
-// ClaimScan returns the scan function for claims of the given lanes: lane, position,
-// destination, attempts, life, blocked, milliseconds until it is due or NULL, expired, and
-// the message.
-func ClaimScan(lanes []relay.Lane) func(sqldb.Rows) (relay.Claim, error) {
-	byNumber := make(map[int]relay.Lane, len(lanes))
+// ClaimScanner reads claims. It is used for one result at a time: what it scans into is used
+// again for each row.
+type ClaimScanner struct {
+	lanes map[int]relay.Lane
+	lane  int
+	claim relay.Claim
+	delay sql.NullFloat64
+	left  sql.NullFloat64
+	row   sqldb.MessageRow
+	dest  []any
+}
+
+// NewClaimScanner returns a scanner for claims of the given lanes. What is in the first
+// columns, before those of a claim, goes where first says.
+func NewClaimScanner(lanes []relay.Lane, first ...any) *ClaimScanner {
+	s := &ClaimScanner{lanes: make(map[int]relay.Lane, len(lanes))}
 	for _, l := range lanes {
-		byNumber[l.Number] = l
+		s.lanes[l.Number] = l
 	}
-	return func(r sqldb.Rows) (c relay.Claim, err error) {
-		var lane int
-		var delay sql.NullFloat64
-		var row sqldb.MessageRow
-		dest := append([]any{&lane, &c.Position, &c.Destination, &c.Attempts, &c.Life, &c.Blocked, &delay, &c.Expired}, row.Dest()...)
-		if err := r.Scan(dest...); err != nil {
-			return c, err
-		}
-		c.Lane, c.DelayFor = byNumber[lane], fromMillis(delay.Float64)
-		c.Message, c.Malformed = row.Message()
-		return c, nil
+	c := &s.claim
+	s.dest = slices.Concat(first,
+		[]any{&s.lane, &c.Position, &c.Destination, &c.Attempts, &c.Life, &c.Blocked, &s.delay, &s.left}, s.row.Dest())
+	return s
+}
+
+// Columns is how many columns [ClaimScanner.Scan] reads.
+func (s *ClaimScanner) Columns() int { return len(s.dest) }
+
+// Scan reads one claim: lane, position, destination, attempts, life, blocked, milliseconds
+// until it is due or NULL, milliseconds until it expires or NULL, and the message.
+func (s *ClaimScanner) Scan(r sqldb.Rows) (relay.Claim, error) {
+	if err := r.Scan(s.dest...); err != nil {
+		return relay.Claim{}, err
 	}
+	c := s.claim
+	c.Lane, c.DelayFor = s.lanes[s.lane], fromMillis(s.delay.Float64)
+	c.Expired, c.ExpiresIn = s.left.Valid && s.left.Float64 <= 0, fromMillis(max(0, s.left.Float64))
+	c.Message, c.Malformed = s.row.Message()
+	return c, nil
 }

@@ -33,7 +33,8 @@ type Core[Tx any] struct {
 	// of the caller's own function, which may be about something else altogether.
 	Classify, ClassifyCaller func(error) error
 
-	wake wakeup.Signaller
+	// Signals wake the relays that share the store object.
+	Signals wakeup.Signaller
 }
 
 // Methods are the methods of [Core] that a store offers as they are. It embeds this
@@ -43,9 +44,10 @@ type Methods[Tx any] interface {
 	outbox.Inspector
 	inbox.Inbox[Tx]
 	DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
+	ResolveDeadLetter(ctx context.Context, number int64, resolution string) (bool, error)
 	RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error)
 	LeaveLanes(ctx context.Context, node string) error
-	Wakeups() <-chan struct{}
+	AwaitMessages(ctx context.Context, node string) error
 }
 
 // Statements are the SQL texts that [Core] runs. The methods say which arguments they take.
@@ -56,6 +58,7 @@ type Statements struct {
 	TakeRequeued, RemoveLetter                string
 	Revive, FailRequeued                      string
 	ListLetters, RequeueConsumer, LetterState string
+	ResolveLetter, ReleaseUnit                string
 	LockLanes                                 string // empty if writers are one at a time anyway
 	Join, Renew, Reap, FreeLanes, GiveLanes   string
 	TakeLanes, OwnLanes, LeaveLanes, Leave    string
@@ -63,10 +66,13 @@ type Statements struct {
 }
 
 // WakeRelay implements [outbox.Store].
-func (c *Core[Tx]) WakeRelay() { c.wake.Signal() }
+func (c *Core[Tx]) WakeRelay() { c.Signals.Signal() }
 
-// Wakeups implements [relay.Source].
-func (c *Core[Tx]) Wakeups() <-chan struct{} { return c.wake.Subscribe() }
+// AwaitMessages implements [relay.Source] for a store that learns of its own commits only.
+func (c *Core[Tx]) AwaitMessages(ctx context.Context, node string) error {
+	c.Signals.Wait(ctx, node)
+	return nil
+}
 
 // callerError is an error of the caller's own function, run within a transaction of ours.
 type callerError struct{ error }

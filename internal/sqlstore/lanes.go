@@ -11,9 +11,8 @@ import (
 )
 
 // RenewLanes implements [relay.Source]. Renewals run one after the other, so that none sees
-// another's half-done work; each is a few statements every two seconds. Join and Renew take
-// the node and the milliseconds of the lease, GiveLanes the node and the lanes, and the
-// others the node, but for FreeLanes.
+// another's half-done work. Join and Renew take the node and the milliseconds of the lease,
+// GiveLanes the node and the lanes, and the others the node, but for LockLanes and FreeLanes.
 func (c *Core[Tx]) RenewLanes(ctx context.Context, req relay.LeaseRequest) (lease relay.Lease, err error) {
 	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 		if lease, err = c.renew(ctx, conn, req); err != nil {
@@ -61,14 +60,20 @@ func (c *Core[Tx]) renew(ctx context.Context, conn sqldb.Conn, req relay.LeaseRe
 	return c.readLease(ctx, conn, req.Node)
 }
 
-// readLease runs OwnLanes, which returns the share beside each lane, and once with NULL for
-// a node without lanes.
+// readLease runs OwnLanes, which returns the share and the number of all lanes beside each
+// lane, and once with NULL for a node without lanes.
 func (c *Core[Tx]) readLease(ctx context.Context, conn sqldb.Conn, node string) (relay.Lease, error) {
-	lease := relay.Lease{Lanes: []relay.Lane{}}
 	rows, err := conn.Query(ctx, c.SQL.OwnLanes, node)
+	return ScanLease(rows, err)
+}
+
+// ScanLease reads a lease as OwnLanes returns it. Columns after its own go where more says.
+func ScanLease(rows sqldb.Rows, err error, more ...any) (relay.Lease, error) {
+	lease := relay.Lease{Lanes: []relay.Lane{}}
+	var number, epoch sql.NullInt64
+	dest := append([]any{&number, &epoch, &lease.Share, &lease.Total}, more...)
 	_, err = sqldb.Collect(rows, err, func(r sqldb.Rows) (struct{}, error) {
-		var number, epoch sql.NullInt64
-		err := r.Scan(&number, &epoch, &lease.Share)
+		err := r.Scan(dest...)
 		if number.Valid {
 			lease.Lanes = append(lease.Lanes, relay.Lane{Number: int(number.Int64), Epoch: epoch.Int64})
 		}
@@ -79,7 +84,13 @@ func (c *Core[Tx]) readLease(ctx context.Context, conn sqldb.Conn, node string) 
 
 // LeaveLanes implements [relay.Source].
 func (c *Core[Tx]) LeaveLanes(ctx context.Context, node string) error {
+	c.Signals.Leave(node)
 	return c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
+		if c.SQL.LockLanes != "" {
+			if _, err := conn.Exec(ctx, c.SQL.LockLanes); err != nil {
+				return err
+			}
+		}
 		if _, err := conn.Exec(ctx, c.SQL.LeaveLanes, node); err != nil {
 			return err
 		}

@@ -13,18 +13,20 @@ func (c *Core[Tx]) EnqueueMessages(ctx context.Context, tx Tx, msgs []waybill.Me
 	return isNew, c.Kind(err)
 }
 
-// Transact implements [outbox.Store].
-func (c *Core[Tx]) Transact(ctx context.Context, fn func(ctx context.Context, tx Tx) ([]waybill.Message, error), unique bool) (isNew []bool, err error) {
-	err = c.InTx(ctx, func(tx Tx, conn sqldb.Conn) error {
-		msgs, err := fn(ctx, tx)
-		if err != nil {
-			return FromCaller(err)
-		}
+// Transact implements [outbox.Store]. The enqueue and COMMIT share a round trip where the
+// driver can do that.
+func (c *Core[Tx]) Transact(ctx context.Context, fn func(ctx context.Context, tx Tx) ([]waybill.Message, error), unique bool) ([]bool, error) {
+	var msgs []waybill.Message
+	var isNew []bool
+	err := sqldb.InTxBefore(ctx, c.DB, func(tx Tx) (err error) {
+		msgs, err = fn(ctx, tx)
+		return FromCaller(err)
+	}, func(conn sqldb.Conn) (err error) {
 		isNew, err = c.Enqueue(ctx, conn, msgs, unique)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, c.Kind(err)
 	}
 	c.WakeRelay()
 	return isNew, nil

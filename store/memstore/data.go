@@ -60,11 +60,13 @@ type place struct {
 	destination string
 }
 
-// waitingRow is a row that may not go now. due is zero for one that follows another.
+// waitingRow is a row that may not go now. due is zero for one that follows another, or a
+// letter that parks its unit. One that is alone has left its unit.
 type waitingRow struct {
 	row
 	destination    string
 	due            time.Time
+	alone          bool
 	attempts, life int
 	errText        string
 	firstFailed    time.Time
@@ -110,19 +112,6 @@ func laneOf(m *waybill.Message) int {
 	}
 	sum := sha256.Sum256([]byte(key))
 	return int(sum[0]) % laneCount
-}
-
-// waitsBefore reports whether something waits before a position in a unit.
-func (d *data) waitsBefore(topic, key, destination string, position int64) bool {
-	if key == "" {
-		return false
-	}
-	for _, w := range d.waiting {
-		if w.position < position && w.inUnit(topic, key) && w.destination == destination {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *row) inUnit(topic, key string) bool {

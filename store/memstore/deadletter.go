@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -19,6 +20,9 @@ func (s *Store) DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadlet
 		for _, l := range sorted(s.data.letters, func(l letter) bool { return l.matches(f) }, func(l letter) int64 { return l.Number }) {
 			if len(list) < limit {
 				l.Letter.Message = l.row.message.Clone()
+				if l.Parks {
+					l.Behind = s.data.behind(unitOf(&l.row, l.Destination), l.position)
+				}
 				list = append(list, l.Letter)
 			}
 		}
@@ -31,7 +35,7 @@ func (l *letter) matches(f deadletter.Filter) bool {
 	m := &l.row.message
 	equal := func(want, got string) bool { return want == "" || want == got }
 	return l.Number > f.After && equal(string(f.Origin), string(l.Origin)) && equal(f.Consumer, l.Consumer) &&
-		equal(f.Topic, m.Address()) && equal(f.Type, m.Type) && equal(f.Tenant, m.Tenant)
+		equal(f.Topic, m.Address()) && equal(f.Type, m.Type) && equal(f.Tenant, m.Tenant) && f.Resolved == (l.ResolvedAt != nil)
 }
 
 // RequeueDeadLetter implements [deadletter.Store].
@@ -40,6 +44,9 @@ func (s *Store) RequeueDeadLetter(ctx context.Context, number int64) (requeued b
 		l, ok := s.data.letters[number]
 		if !ok {
 			return s.whereIs(number)
+		}
+		if l.ResolvedAt != nil {
+			return fmt.Errorf("dead letter %d: %w", number, deadletter.ErrResolved)
 		}
 		if l.Origin == deadletter.FromRelay {
 			requeued = s.requeueToRelay(tx, l)
@@ -52,6 +59,36 @@ func (s *Store) RequeueDeadLetter(ctx context.Context, number int64) (requeued b
 		s.WakeRelay()
 	}
 	return requeued, err
+}
+
+// ResolveDeadLetter implements [deadletter.Store].
+func (s *Store) ResolveDeadLetter(ctx context.Context, number int64, resolution string) (resolved bool, err error) {
+	if err := deadletter.CheckResolution(resolution); err != nil {
+		return false, err
+	}
+	err = s.inTx(ctx, func(tx *Tx) error {
+		l, ok := s.data.letters[number]
+		switch {
+		case ok && l.ResolvedAt != nil:
+			return nil
+		case ok && l.Requeued:
+			return fmt.Errorf("dead letter %d: %w", number, deadletter.ErrRequeued)
+		case !ok:
+			return cmp.Or(s.whereIs(number), fmt.Errorf("dead letter %d: %w", number, deadletter.ErrRequeued))
+		}
+		now := s.now()
+		l.ResolvedAt, l.Resolution, l.Parks = &now, resolution, false
+		put(tx, s.data.letters, number, l)
+		if l.Origin == deadletter.FromRelay {
+			s.promote(tx, unitOf(&l.row, l.Destination))
+		}
+		resolved = true
+		return nil
+	})
+	if resolved {
+		s.WakeRelay()
+	}
+	return resolved, err
 }
 
 // whereIs tells a letter that is on its way already from one that never was.
@@ -70,10 +107,10 @@ func (s *Store) requeueToRelay(tx *Tx, l letter) bool {
 		return false
 	}
 	w := waitingRow{row: l.row, destination: l.Destination, life: l.Requeues + 1, letter: l.Number}
-	if !s.data.waitsBefore(m.Address(), m.Key, l.Destination, w.position) {
+	drop(tx, s.data.letters, l.Number)
+	if !s.data.waitsBefore(unitOf(&l.row, l.Destination), w.position) {
 		w.due = s.now()
 	}
-	drop(tx, s.data.letters, l.Number)
 	put(tx, s.data.waiting, w.place(), w)
 	return true
 }

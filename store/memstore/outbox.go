@@ -181,8 +181,10 @@ func (s *Store) InsertRaw(topic, key, headers, payload string) error {
 	}
 	m.Complete()
 	malformed = errors.Join(malformed, m.Validate())
-	return s.inTx(context.Background(), func(tx *Tx) error {
+	err := s.inTx(context.Background(), func(tx *Tx) error {
 		s.add(tx, m, malformed)
 		return nil
 	})
+	s.WakeRelay()
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -43,7 +44,7 @@ func (s *Store) freeLanes(tx *Tx, req relay.LeaseRequest) {
 
 // takeLanes takes free lanes up to an even share.
 func (s *Store) takeLanes(tx *Tx, node string) relay.Lease {
-	lease := relay.Lease{Share: (laneCount + len(s.data.relays) - 1) / len(s.data.relays), Lanes: []relay.Lane{}}
+	lease := relay.Lease{Total: laneCount, Share: (laneCount + len(s.data.relays) - 1) / len(s.data.relays), Lanes: []relay.Lane{}}
 	owned := 0
 	for _, l := range s.data.lanes {
 		if l.owner == node {
@@ -66,6 +67,7 @@ func (s *Store) takeLanes(tx *Tx, node string) relay.Lease {
 
 // LeaveLanes implements [relay.Source].
 func (s *Store) LeaveLanes(ctx context.Context, node string) error {
+	s.wake.Leave(node)
 	return s.inTx(ctx, func(tx *Tx) error {
 		drop(tx, s.data.relays, node)
 		s.freeLanes(tx, relay.LeaseRequest{})
@@ -82,8 +84,11 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 				claims = append(claims, s.claimWaiting(w, req.Lanes))
 			}
 		}
+		if req.DueOnly {
+			return nil
+		}
 		for _, l := range req.Lanes {
-			for _, r := range sorted(s.data.outbox, func(r row) bool { return r.lane == l.Number }, func(r row) int64 { return r.position }) {
+			for _, r := range sorted(s.data.outbox, func(r row) bool { return r.lane == l.Number && !isHeld(req, r) }, func(r row) int64 { return r.position }) {
 				if len(claims) < req.Limit {
 					claims = append(claims, s.claimReady(r, l))
 				}
@@ -97,6 +102,9 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 // dueRows returns the waiting rows that may go: those that are due, and behind one that has
 // not failed since it was let go the rest of its unit.
 func (s *Store) dueRows(req relay.ClaimRequest) []waitingRow {
+	if !req.Due {
+		return nil
+	}
 	now := s.now()
 	mine := make(map[int]bool, len(req.Lanes))
 	for _, l := range req.Lanes {
@@ -104,17 +112,36 @@ func (s *Store) dueRows(req relay.ClaimRequest) []waitingRow {
 	}
 	due := make(map[place]bool)
 	for _, w := range s.data.waiting {
-		if !mine[w.lane] || w.due.IsZero() || w.due.After(now) || slices.Contains(req.Paused, w.destination) {
+		if !mine[w.lane] || w.due.IsZero() || w.due.After(now) || isHeld(req, w.row) || slices.Contains(req.Paused, w.destination) {
 			continue
 		}
 		due[w.place()] = true
-		for _, f := range s.data.waiting {
-			if w.attempts == 0 && f.due.IsZero() && f.position > w.position && f.destination == w.destination && f.inUnit(w.message.Address(), w.message.Key) {
+		for _, f := range s.followers(w) {
+			if !isHeld(req, f.row) {
 				due[f.place()] = true
 			}
 		}
 	}
 	return sorted(s.data.waiting, func(w waitingRow) bool { return due[w.place()] }, func(w waitingRow) int64 { return w.position })
+}
+
+// isHeld reports whether the caller has a row under way.
+func isHeld(req relay.ClaimRequest, r row) bool {
+	_, held := slices.BinarySearch(req.Held, r.position)
+	return held
+}
+
+// followers returns the rows that go along with one that is due: the rest of its unit, up to
+// a letter that parks it, unless the row has failed or is alone.
+func (s *Store) followers(w waitingRow) []waitingRow {
+	if w.attempts > 0 || w.alone {
+		return nil
+	}
+	u := unitOf(&w.row, w.destination)
+	end := s.data.parkedAfter(u, w.position)
+	return slices.DeleteFunc(s.data.queue(u), func(f waitingRow) bool {
+		return !f.due.IsZero() || f.position <= w.position || f.position > end
+	})
 }
 
 func (s *Store) claimWaiting(w waitingRow, lanes []relay.Lane) relay.Claim {
@@ -126,9 +153,7 @@ func (s *Store) claimWaiting(w waitingRow, lanes []relay.Lane) relay.Claim {
 
 func (s *Store) claimReady(r row, l relay.Lane) relay.Claim {
 	c := s.claim(r, l)
-	for _, w := range s.data.waiting {
-		c.Blocked = c.Blocked || w.inUnit(r.message.Address(), r.message.Key)
-	}
+	c.Blocked = s.data.blocked(&r)
 	if r.message.DeliverAt.After(s.now()) {
 		c.DelayFor = r.message.DeliverAt.Sub(s.now())
 	}
@@ -136,29 +161,37 @@ func (s *Store) claimReady(r row, l relay.Lane) relay.Claim {
 }
 
 func (s *Store) claim(r row, l relay.Lane) relay.Claim {
-	expires := r.message.ExpiresAt
-	return relay.Claim{
-		Message: r.message.Clone(), Lane: l, Position: r.position, Malformed: r.malformed,
-		Expired: !expires.IsZero() && !expires.After(s.now()),
+	c := relay.Claim{Message: r.message.Clone(), Lane: l, Position: r.position, Malformed: r.malformed}
+	if expires := r.message.ExpiresAt; !expires.IsZero() {
+		c.ExpiresIn = max(0, expires.Sub(s.now()))
+		c.Expired = c.ExpiresIn == 0
 	}
+	return c
 }
 
 // MaintainArchive implements [relay.Source].
-func (s *Store) MaintainArchive(ctx context.Context, retention time.Duration) error {
-	return s.inTx(ctx, func(tx *Tx) error {
-		limit := s.now().Add(-retention)
+func (s *Store) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (relay.Maintained, error) {
+	var done relay.Maintained
+	if req.Retention <= 0 {
+		return done, nil
+	}
+	err := s.inTx(ctx, func(tx *Tx) error {
+		limit := s.now().Add(-req.Retention)
 		for n, a := range s.data.archive {
 			if !a.publishedAt.After(limit) {
 				drop(tx, s.data.archive, n)
+				done.Rows++
 			}
 		}
 		for id, at := range s.data.ids {
 			if !at.After(limit) {
 				drop(tx, s.data.ids, id)
+				done.Rows++
 			}
 		}
 		return nil
 	})
+	return done, err
 }
 
 // ReleaseScheduled implements [relay.Source].
@@ -171,7 +204,8 @@ func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 			released++
 			drop(tx, s.data.scheduled, r.position)
 			if s.data.idPending(r.message.ID) || s.data.idWaits(r.message.ID) {
-				s.bury(tx, waitingRow{row: r}, waybill.ReasonDuplicateID, "a message with this id was on its way when this one was due", 0, false)
+				s.bury(tx, waitingRow{row: r}, settleplan.Row{
+					Reason: waybill.ReasonDuplicateID, Error: "a message with this id was on its way when this one was due"})
 				continue
 			}
 			s.release(tx, r)

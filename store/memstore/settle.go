@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/relay"
@@ -45,7 +44,7 @@ func (s *Store) settle(tx *Tx, p *settleplan.Plan, archive bool) {
 	})
 	s.eachWaiting(p.Bury, func(r settleplan.Row, w waitingRow) {
 		drop(tx, s.data.waiting, w.place())
-		s.bury(tx, w, r.Reason, r.Error, r.Attempts, r.Failed)
+		s.bury(tx, w, r)
 	})
 	s.eachWaiting(p.Schedule, func(_ settleplan.Row, w waitingRow) {
 		drop(tx, s.data.waiting, w.place())
@@ -88,15 +87,21 @@ func (s *Store) park(tx *Tx, rows []settleplan.Row) {
 		if s.idWaitsFor(o.message.ID, r.Destination) {
 			continue
 		}
-		w := waitingRow{row: o, destination: r.Destination, attempts: r.Attempts, life: r.Life, errText: r.Error}
-		if !r.Behind && !s.data.waitsBefore(o.message.Address(), o.message.Key, r.Destination, o.position) {
-			w.due = s.now().Add(r.After)
-		}
+		w := waitingRow{row: o, destination: r.Destination, alone: r.Alone, attempts: r.Attempts, life: r.Life, errText: r.Error}
+		w.due = s.dueAfter(r, w)
 		if r.Attempts > 0 {
 			w.firstFailed = s.now()
 		}
 		put(tx, s.data.waiting, w.place(), w)
 	}
+}
+
+// dueAfter returns when a row is due, the zero time if it is behind something in its unit.
+func (s *Store) dueAfter(r settleplan.Row, w waitingRow) time.Time {
+	if r.Behind || !r.Alone && s.data.waitsBefore(unitOf(&w.row, w.destination), w.position) {
+		return time.Time{}
+	}
+	return s.now().Add(r.After)
 }
 
 func (s *Store) idWaitsFor(id, destination string) bool {
@@ -124,10 +129,7 @@ func (s *Store) retry(tx *Tx, r settleplan.Row, w waitingRow) {
 	if r.Behind && r.Error == "" && w.due.IsZero() {
 		return // is behind already
 	}
-	w.due = s.now().Add(r.After)
-	if r.Behind || s.data.waitsBefore(w.message.Address(), w.message.Key, w.destination, w.position) {
-		w.due = time.Time{}
-	}
+	w.due, w.alone = s.dueAfter(r, w), r.Alone
 	w.attempts, w.life = r.Attempts, r.Life
 	if !r.Behind || r.Error != "" {
 		w.errText = r.Error
@@ -138,23 +140,12 @@ func (s *Store) retry(tx *Tx, r settleplan.Row, w waitingRow) {
 	put(tx, s.data.waiting, w.place(), w)
 }
 
-// promote lets the first waiting row of a unit go.
-func (s *Store) promote(tx *Tx, u settleplan.Unit) {
-	rows := sorted(s.data.waiting, func(w waitingRow) bool {
-		return w.destination == u.Destination && w.inUnit(u.Topic, u.Key)
-	}, func(w waitingRow) int64 { return w.position })
-	if len(rows) > 0 && rows[0].due.IsZero() {
-		rows[0].due = s.now()
-		put(tx, s.data.waiting, rows[0].place(), rows[0])
-	}
-}
-
 // bury makes a row a dead letter.
-func (s *Store) bury(tx *Tx, w waitingRow, reason waybill.Reason, errText string, attempts int, failed bool) {
+func (s *Store) bury(tx *Tx, w waitingRow, r settleplan.Row) {
 	s.data.number++
 	l := letter{row: w.row, Letter: deadletter.Letter{
-		Number: s.data.number, Origin: deadletter.FromRelay, Destination: w.destination, Reason: reason, Error: errText,
-		Attempts: attempts, Requeues: w.life, Failed: failed,
+		Number: s.data.number, Origin: deadletter.FromRelay, Destination: w.destination, Reason: r.Reason, Error: r.Error,
+		Attempts: r.Attempts, Requeues: w.life, Failed: r.Failed, Parks: r.Parks,
 		FirstFailed: orNow(w.firstFailed, s.now()), LastFailed: s.now(), Message: w.message,
 	}}
 	put(tx, s.data.letters, l.Number, l)

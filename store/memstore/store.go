@@ -72,7 +72,10 @@ func (s *Store) Begin(ctx context.Context) (*Tx, error) {
 
 // Commit makes what was written in tx permanent. After the first Commit or Rollback both do
 // nothing.
-func (tx *Tx) Commit() { tx.end() }
+func (tx *Tx) Commit() {
+	tx.end()
+	tx.store.WakeRelay()
+}
 
 // Rollback undoes what was written in tx.
 func (tx *Tx) Rollback() {
@@ -121,7 +124,7 @@ func (s *Store) inTx(ctx context.Context, fn func(tx *Tx) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	tx.Commit()
+	tx.end()
 	return nil
 }
 
@@ -149,5 +152,8 @@ func drop[K comparable, V any](tx *Tx, m map[K]V, k K) {
 // WakeRelay implements [outbox.Store].
 func (s *Store) WakeRelay() { s.wake.Signal() }
 
-// Wakeups implements [relay.Source].
-func (s *Store) Wakeups() <-chan struct{} { return s.wake.Subscribe() }
+// AwaitMessages implements [relay.Source]. It learns of every commit.
+func (s *Store) AwaitMessages(ctx context.Context, node string) error {
+	s.wake.Wait(ctx, node)
+	return nil
+}

@@ -4,131 +4,184 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/relay"
 )
 
 const (
-	archiveDaysAhead = 8
-	purgeBatch       = 1000
-	dayLayout        = "20060102" // at the end of a partition's name
-)
-
-const (
+	// partitionsSQL lists the archive's partitions, the default one among them.
 	partitionsSQL = `
 SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = $1::text::regclass`
 
-	// The purges delete a batch by place: no other statement changes these rows.
+	// The purges delete a batch by place: no other statement changes these rows. They are
+	// found by the primary key, which begins with the time, and by the index on the time.
 	purgeRestSQL = `
 DELETE FROM {outbox_archive_rest} WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM {outbox_archive_rest} WHERE published_at <= {clock}() - $1 * interval '1 millisecond' LIMIT $2))`
+    SELECT ctid FROM {outbox_archive_rest} WHERE published_at <= (SELECT {clock}()) - $1 * interval '1 millisecond' LIMIT $2))`
 
 	purgeIDsSQL = `
 DELETE FROM {outbox_ids} WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM {outbox_ids} WHERE enqueued_at <= {clock}() - $1 * interval '1 millisecond' LIMIT $2))`
+    SELECT ctid FROM {outbox_ids} WHERE enqueued_at <= (SELECT {clock}()) - $1 * interval '1 millisecond' LIMIT $2))`
 )
+
+// tryJanitorSQL is true for one transaction of the schema at a time.
+func tryJanitorSQL(n names) string {
+	return `SELECT pg_try_advisory_xact_lock(hashtext(` + quoteText("waybill archive "+n.render("{outbox_archive}")) + `))`
+}
+
+var errBusy = errors.New("another relay maintains the archive")
 
 // MaintainArchive implements [relay.Source]. It makes the partitions of today and the next
 // eight days, with bounds in UTC, and drops those of days that are past the retention as a
-// whole. A lock that it cannot have within a second is a conflict, left for the next call;
-// rows for which there is no partition are in the default one meanwhile.
-func (s *Store[Tx]) MaintainArchive(ctx context.Context, retention time.Duration) error {
-	err := s.addPartitions(ctx)
-	if err == nil {
-		err = s.dropPartitions(ctx, retention)
+// whole. Rows for which there was no partition are in the default one, and are removed in
+// batches.
+//
+// Each step is a transaction of its own, which begins by asking for the janitor's lock: no
+// transaction is open for long, and whoever finds the lock taken leaves the rest to its
+// owner. A step that meets another lock gives up after a tenth of a second and is reported as
+// a conflict when the others are done.
+func (s *Store[Tx]) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (relay.Maintained, error) {
+	var done relay.Maintained
+	steps := []func(context.Context, relay.MaintainRequest, *relay.Maintained) error{
+		s.addPartitions, s.dropPartitions, s.purgeRest, s.purgeIDs,
 	}
-	for _, stmt := range []string{purgeRestSQL, purgeIDsSQL} {
-		if err == nil {
-			err = s.purge(ctx, s.names.render(stmt), retention)
+	if req.Retention <= 0 {
+		steps = steps[:1]
+	}
+	var locked error
+	for _, step := range steps {
+		err := s.core.Kind(step(ctx, req, &done))
+		switch {
+		case errors.Is(err, errBusy):
+			done.Busy = true
+			return done, nil
+		case waybill.KindOf(err) == waybill.Conflict:
+			locked = fmt.Errorf("maintain archive: %w", err)
+		case err != nil:
+			return done, fmt.Errorf("maintain archive: %w", err)
 		}
 	}
-	if err != nil {
-		return s.core.Kind(fmt.Errorf("maintain archive: %w", err))
-	}
-	return nil
+	return done, locked
 }
 
-// purge runs a statement that deletes a batch until there is nothing left to delete.
-func (s *Store[Tx]) purge(ctx context.Context, stmt string, retention time.Duration) error {
-	for {
-		n, err := s.core.DB.Exec(ctx, stmt, sqlstore.Millis(retention), purgeBatch)
-		if err != nil || n < purgeBatch {
+// asJanitor runs one step in a transaction that holds the janitor's lock.
+func (s *Store[Tx]) asJanitor(ctx context.Context, step func(conn sqldb.Conn) error) error {
+	return s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
+		rows, err := conn.Query(ctx, s.sql.tryJanitor)
+		mine, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
+		if err != nil {
 			return err
 		}
+		if !mine {
+			return errBusy
+		}
+		return step(conn)
+	})
+}
+
+func (s *Store[Tx]) purgeRest(ctx context.Context, req relay.MaintainRequest, done *relay.Maintained) error {
+	return s.purge(ctx, s.names.render(purgeRestSQL), req, done)
+}
+
+func (s *Store[Tx]) purgeIDs(ctx context.Context, req relay.MaintainRequest, done *relay.Maintained) error {
+	return s.purge(ctx, s.names.render(purgeIDsSQL), req, done)
+}
+
+// purge runs a statement that deletes a batch until there is nothing left to delete. It
+// leaves others at least half of the time.
+func (s *Store[Tx]) purge(ctx context.Context, stmt string, req relay.MaintainRequest, done *relay.Maintained) error {
+	for {
+		var deleted int64
+		began := time.Now()
+		err := s.asJanitor(ctx, func(conn sqldb.Conn) (err error) {
+			deleted, err = conn.Exec(ctx, stmt, sqlstore.Millis(req.Retention), req.BatchSize)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		done.Rows += deleted
+		if deleted == 0 || deleted < int64(req.BatchSize) {
+			return nil
+		}
+		loop.Sleep(ctx, time.Since(began))
 	}
 }
 
-// today returns the beginning of the day in UTC, by the store's clock, after d.
-func (s *Store[Tx]) today(ctx context.Context, d time.Duration) (time.Time, error) {
+// today returns the beginning of the day in UTC, by the store's clock.
+func (s *Store[Tx]) today(ctx context.Context, ago time.Duration) (time.Time, error) {
 	rows, err := s.core.DB.Query(ctx, s.names.render(`SELECT {clock}()`))
 	now, _, err := sqldb.One(rows, err, sqldb.Scan[time.Time])
-	return now.UTC().Add(d).Truncate(24 * time.Hour), err
+	return now.UTC().Add(-ago).Truncate(24 * time.Hour), err
 }
 
-func (s *Store[Tx]) addPartitions(ctx context.Context) error {
-	today, err := s.today(ctx, 0)
-	for day := 0; err == nil && day <= archiveDaysAhead; day++ {
-		err = s.addPartition(ctx, today.AddDate(0, 0, day))
-	}
-	return err
-}
-
-// addPartition makes a day's partition if there is none. If rows of the day are in the
-// default partition already, they and the rest of the day stay there.
-func (s *Store[Tx]) addPartition(ctx context.Context, day time.Time) error {
-	name := s.partition(s.names.prefix + "outbox_archive_" + day.Format(dayLayout))
-	rows, err := s.core.DB.Query(ctx, `SELECT to_regclass($1) IS NOT NULL`, name)
-	exists, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
-	if err != nil || exists {
-		return err
-	}
-	const layout = "2006-01-02 15:04:05+00"
-	err = s.alterArchive(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s PARTITION OF %s FOR VALUES FROM ('%s') TO ('%s')`,
-		name, s.names.render("{outbox_archive}"), day.Format(layout), day.AddDate(0, 0, 1).Format(layout)))
-	var state sqlStater
-	if errors.As(err, &state) && state.SQLState() == "23514" { // check violation
-		return nil
-	}
-	return err
-}
-
-// dropPartitions drops the partitions of the days that ended longer than retention ago.
-func (s *Store[Tx]) dropPartitions(ctx context.Context, retention time.Duration) error {
-	first, err := s.today(ctx, -retention) // the first day to keep
-	if err != nil {
-		return err
-	}
+func (s *Store[Tx]) partitions(ctx context.Context) ([]string, error) {
 	rows, err := s.core.DB.Query(ctx, partitionsSQL, s.names.render("{outbox_archive}"))
-	names, err := sqldb.Collect(rows, err, sqldb.Scan[string])
+	return sqldb.Collect(rows, err, sqldb.Scan[string])
+}
+
+// missingDays returns the days, today and some to come, that have no partition.
+func (s *Store[Tx]) missingDays(ctx context.Context) ([]time.Time, error) {
+	today, err := s.today(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	existing, err := s.partitions(ctx)
+	var missing []time.Time
+	for i := range archiveDaysAhead + 1 {
+		if day := today.AddDate(0, 0, i); !slices.Contains(existing, s.names.partition(day)) {
+			missing = append(missing, day)
+		}
+	}
+	return missing, err
+}
+
+func (s *Store[Tx]) addPartitions(ctx context.Context, _ relay.MaintainRequest, done *relay.Maintained) error {
+	missing, err := s.missingDays(ctx)
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		day, err := time.Parse(dayLayout, name[max(0, len(name)-len(dayLayout)):])
-		if err != nil || !strings.HasPrefix(name, s.names.prefix+"outbox_archive_") || !day.Before(first) {
-			continue // the default partition, somebody's own, or too young
-		}
-		if err := s.alterArchive(ctx, "DROP TABLE IF EXISTS "+s.partition(name)); err != nil {
+	for _, day := range missing {
+		err := s.asJanitor(ctx, func(conn sqldb.Conn) error { return s.names.addPartition(ctx, conn, day) })
+		switch {
+		case hasState(err, checkViolation):
+			// Rows of the day are in the default partition already: they, and the rest of the
+			// day, stay there.
+		case err != nil:
 			return err
+		default:
+			done.Added++
 		}
 	}
 	return nil
 }
 
-func (s *Store[Tx]) partition(name string) string {
-	return quoteName(s.names.schema) + "." + quoteName(name)
-}
-
-// alterArchive runs a statement that locks the whole archive, and gives up soon if it can't.
-func (s *Store[Tx]) alterArchive(ctx context.Context, stmt string) error {
-	return s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
-		if _, err := conn.Exec(ctx, `SET LOCAL lock_timeout = '1s'`); err != nil {
+// dropPartitions drops the partitions of the days that ended longer than the retention ago.
+func (s *Store[Tx]) dropPartitions(ctx context.Context, req relay.MaintainRequest, done *relay.Maintained) error {
+	first, err := s.today(ctx, req.Retention) // the first day to keep
+	if err != nil {
+		return err
+	}
+	existing, err := s.partitions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range existing {
+		day, ok := s.names.dayOf(name)
+		if !ok || !day.Before(first) {
+			continue // the default partition, somebody's own, or too young
+		}
+		err := s.asJanitor(ctx, func(conn sqldb.Conn) error { return s.names.dropPartition(ctx, conn, name) })
+		if err != nil {
 			return err
 		}
-		_, err := conn.Exec(ctx, stmt)
-		return err
-	})
+		done.Dropped++
+	}
+	return nil
 }

@@ -2,25 +2,34 @@ package pgstore
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
 	"github.com/waybill-go/waybill/relay"
 )
 
-// claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind
-// a head that has not failed since it was let go the rest of its key, in order. A head that
-// has failed is tried alone. Safe with several relays because each reads only lanes that it
+// notHeld keeps out what the caller has under way ($4). The sub-select is run once and its
+// result hashed.
+const notHeld = `position NOT IN (SELECT unnest($4::bigint[]))`
+
+// claimDueSQL reads waiting messages that are due: the heads of their keys, and behind a head
+// that has not failed since it was let go the rest of its key, in order, up to a dead letter
+// that parks the rest. A head that has failed is tried alone. Safe with several relays
+// because each reads only lanes that it
 // owns; served by the partial index on (lane, due_at) and the one on (topic, key, …).
-const claimWaitingSQL = `
+const claimDueSQL = `
 WITH head AS (
     SELECT h.*
       FROM unnest($1::int[]) AS l(lane)
      CROSS JOIN LATERAL (
-        SELECT w.position, w.destination, w.topic, w.key, w.attempts
+        SELECT w.position, w.destination, w.topic, w.key, w.attempts, w.alone
           FROM {outbox_waiting} w
-         WHERE w.lane = l.lane AND w.due_at <= (SELECT {clock}()) AND w.destination <> ALL ($3::text[])
+         WHERE w.lane = l.lane AND w.due_at <= (SELECT {clock}()) AND w.destination <> ALL ($3::text[]) AND w.` + notHeld + `
          ORDER BY w.due_at, w.position
          LIMIT $2) h
      LIMIT $2
@@ -32,72 +41,211 @@ WITH head AS (
      CROSS JOIN LATERAL (
         SELECT w.position, w.destination
           FROM {outbox_waiting} w
-         WHERE h.key <> '' AND h.attempts = 0 AND w.key <> '' AND w.due_at IS NULL
+         WHERE h.key <> '' AND h.attempts = 0 AND NOT h.alone AND w.key <> '' AND NOT w.alone AND w.due_at IS NULL
            AND w.topic = h.topic AND w.key = h.key AND w.destination = h.destination AND w.position > h.position
+           AND w.position < coalesce((
+                SELECT min(p.position) FROM {dead_letters} p
+                 WHERE p.topic = h.topic AND p.key = h.key AND p.destination = h.destination AND p.parks AND p.position > h.position), 9223372036854775807)
+           AND w.` + notHeld + `
          ORDER BY w.position
          LIMIT $2) f
 )
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, false AS blocked, NULL::float8 AS delay_ms,
-       coalesce(w.expires_at <= (SELECT {clock}()), false) AS expired, {w.message}
+       extract(epoch FROM w.expires_at - (SELECT {clock}()))::float8 * 1000 AS expires_ms, {w.message}
   FROM due JOIN {outbox_waiting} w USING (position, destination)
  ORDER BY w.position
  LIMIT $2`
 
-// claimReadySQL reads what was never tried, lane by lane until the limit is reached, from
-// each lane's low-water mark on: not from where the last claim ended, because a transaction
-// that commits late shows rows with lower positions. Served by the primary key.
-const claimReadySQL = `
-SELECT o.lane, o.position, '' AS destination, 0 AS attempts, 0 AS life,
-       o.key <> '' AND EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.topic = o.topic AND w.key = o.key AND w.key <> '') AS blocked,
-       CASE WHEN o.deliver_at > (SELECT {clock}()) THEN extract(epoch FROM o.deliver_at - (SELECT {clock}())) * 1000 END::float8 AS delay_ms,
-       coalesce(o.expires_at <= (SELECT {clock}()), false) AS expired, {o.message}
-  FROM unnest($1::int[], $2::bigint[]) AS l(lane, mark)
- CROSS JOIN LATERAL (
-    SELECT * FROM {outbox} o WHERE o.lane = l.lane AND o.position > l.mark ORDER BY o.position LIMIT $3) o
- LIMIT $3`
+// claimPageSQL reads what was never tried, lane by lane until the limit is reached, each
+// above a position of its own ($2) and up to a common one ($5). Safe with several relays
+// because each reads only lanes that it owns; served by the primary key.
+//
+// The first row is the look of [cursors]. Its parts are made in the order that cursors needs:
+// the snapshot was taken before all of them; the last position is read before pg_locks,
+// because the sub-select of the writers refers to it and so runs for a row of drawn; and both
+// are MATERIALIZED, so that neither is folded into the other.
+const claimPageSQL = `
+WITH drawn AS MATERIALIZED (
+    SELECT tableoid AS sequence, CASE WHEN is_called THEN last_value ELSE last_value - 1 END AS last FROM {outbox_position_seq}
+), look AS MATERIALIZED (
+    SELECT json_build_object(
+               'server', extract(epoch FROM pg_postmaster_start_time())::text,
+               'last', d.last,
+               'waits', EXISTS (SELECT FROM {outbox_waiting}) OR EXISTS (SELECT FROM {dead_letters} WHERE parks),
+               'writers', ARRAY(
+                   SELECT virtualtransaction FROM pg_locks
+                    WHERE d.last IS NOT NULL AND locktype = 'relation' AND mode = 'RowExclusiveLock' AND relation = d.sequence
+                      AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+           )::text AS seen
+      FROM drawn d
+), rows AS (
+    SELECT o.*
+      FROM unnest($1::int[], $2::bigint[]) AS l(lane, above)
+     CROSS JOIN LATERAL (
+        SELECT * FROM {outbox} o
+         WHERE o.lane = l.lane AND o.position > l.above AND o.position <= $5 AND o.` + notHeld + `
+         ORDER BY o.position LIMIT $3) o
+     LIMIT $3
+)
+SELECT look.seen, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {no.message} FROM look
+UNION ALL
+SELECT NULL, o.lane, o.position, '', 0, 0, false,
+       CASE WHEN o.deliver_at > (SELECT {clock}()) THEN extract(epoch FROM o.deliver_at - (SELECT {clock}())) * 1000 END::float8,
+       extract(epoch FROM o.expires_at - (SELECT {clock}()))::float8 * 1000, {o.message}
+  FROM rows o`
 
-// ClaimMessages implements [relay.Source] with two statements.
+// claimBlockedSQL returns which of the units are blocked, counted from 1. Served by the indexes
+// on (topic, key, …), whatever their number: the planner cannot see how long an array is that
+// comes through a sub-select, and takes it for short.
+const claimBlockedSQL = `
+SELECT i.number
+  FROM unnest((SELECT $1::text[]), (SELECT $2::text[])) WITH ORDINALITY AS i(topic, key, number)
+ WHERE ` + blockedSQL
+
+// ClaimMessages implements [relay.Source]: with one statement for a page of the outbox, most
+// often. If something waits there is one more for that, if req.Due is set, and one more if
+// there are keys of which the store does not know that nothing of them waits. Claims of one store object run
+// one after the other.
 func (s *Store[Tx]) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (claims []relay.Claim, err error) {
 	if len(req.Lanes) == 0 {
 		return []relay.Claim{}, nil
 	}
+	select {
+	case s.claiming <- struct{}{}:
+		defer func() { <-s.claiming }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	err = s.db.run(ctx, func(conn sqldb.Conn) (err error) {
-		claims, err = s.claim(ctx, conn, req)
+		c := claimer[Tx]{Store: s, conn: conn, req: req}
+		claims, err = c.claim(ctx)
 		return err
 	})
-	if err == nil {
-		err = s.marks.advance(ctx, s.openWriters)
-	}
 	if err != nil {
+		s.cursors.forget() // what was read and not returned must be read again
 		return nil, s.core.Kind(fmt.Errorf("claim messages: %w", err))
 	}
+	s.sleeper.found(len(claims), time.Now())
 	return claims, nil
 }
 
-func (s *Store[Tx]) claim(ctx context.Context, conn sqldb.Conn, req relay.ClaimRequest) ([]relay.Claim, error) {
-	numbers := make([]int, len(req.Lanes))
-	for i, l := range req.Lanes {
-		numbers[i] = l.Number
-	}
-	scan := sqlstore.ClaimScan(req.Lanes)
-	rows, err := conn.Query(ctx, s.sql.claimWaiting, numbers, req.Limit, append([]string{}, req.Paused...))
-	waiting, err := sqldb.Collect(rows, err, scan)
-	if err != nil || len(waiting) == req.Limit {
-		return asWaiting(waiting), err
-	}
-	limit := req.Limit - len(waiting)
-	rows, err = conn.Query(ctx, s.sql.claimReady, numbers, s.marks.of(req.Lanes), limit)
-	ready, err := sqldb.Collect(rows, err, scan)
-	if err != nil {
-		return nil, err
-	}
-	s.marks.claimed(req.Lanes, ready, limit)
-	return append(asWaiting(waiting), ready...), nil
+// claimer makes one claim.
+type claimer[Tx any] struct {
+	*Store[Tx]
+	conn  sqldb.Conn
+	req   relay.ClaimRequest
+	waits bool // whether anything waits, as the last page has shown
 }
 
-func asWaiting(claims []relay.Claim) []relay.Claim {
-	for i := range claims {
-		claims[i].Waiting = true
+// claim reads what is due before what was never tried if something waited at the claim
+// before, else after it, if the page shows that something waits now.
+func (c *claimer[Tx]) claim(ctx context.Context) (claims []relay.Claim, err error) {
+	c.cursors.begin(c.req.Lanes, c.req.Again)
+	if c.req.Due && (c.waited || c.req.DueOnly) {
+		if claims, err = c.claimDue(ctx, c.req.Limit); err != nil || len(claims) == c.req.Limit || c.req.DueOnly {
+			return claims, err
+		}
 	}
-	return claims
+	ready, err := c.claimReady(ctx, c.req.Limit-len(claims))
+	if err == nil && c.waits {
+		err = c.markBlocked(ctx, ready)
+	}
+	if room := c.req.Limit - len(ready); err == nil && c.req.Due && !c.waited && c.waits && room > 0 {
+		claims, err = c.claimDue(ctx, room)
+	}
+	c.waited = c.waits
+	if err != nil || len(claims) == 0 {
+		return ready, err
+	}
+	return append(claims, ready...), nil
+}
+
+func (c *claimer[Tx]) claimDue(ctx context.Context, limit int) ([]relay.Claim, error) {
+	numbers := column(c.req.Lanes, func(l relay.Lane) int { return l.Number })
+	rows, err := c.conn.Query(ctx, c.sql.claimDue, numbers, limit, append([]string{}, c.req.Paused...), append([]int64{}, c.req.Held...))
+	due, err := sqldb.Collect(rows, err, sqlstore.NewClaimScanner(c.req.Lanes).Scan)
+	for i := range due {
+		due[i].Waiting = true
+	}
+	return due, err
+}
+
+// claimReady reads pages until there are enough rows, or no more.
+func (c *claimer[Tx]) claimReady(ctx context.Context, limit int) ([]relay.Claim, error) {
+	claims, patience := []relay.Claim{}, youngWriter
+	for {
+		p := c.cursors.page(c.req.Lanes, limit-len(claims), patience, time.Now())
+		rows, seen, err := c.readPage(ctx, p, claims)
+		if err != nil {
+			return nil, err
+		}
+		c.waits = seen.Waits
+		if !c.cursors.took(p, rows, seen, time.Now()) {
+			patience *= 64 // an old writer has ended: suspect older ones, too
+			continue
+		}
+		claims = append(claims, rows...)
+		if len(claims) == limit || p.bound == toTheEnd {
+			return claims, nil
+		}
+	}
+}
+
+// readPage reads a page without what was claimed before.
+func (c *claimer[Tx]) readPage(ctx context.Context, p page, before []relay.Claim) (claims []relay.Claim, seen look, err error) {
+	held := append(column(before, func(c relay.Claim) int64 { return c.Position }), c.req.Held...)
+	numbers := column(p.lanes, func(l relay.Lane) int { return l.Number })
+	rows, err := c.conn.Query(ctx, c.sql.claimPage, numbers, p.from, p.limit, held, p.bound)
+	if err != nil {
+		return nil, seen, err
+	}
+	scanner := sqlstore.NewClaimScanner(p.lanes, new(any)) // the look, NULL beside a message
+	if seen, err = scanLook(rows, scanner.Columns()); err != nil {
+		rows.Close()
+		return nil, seen, err
+	}
+	claims, err = sqldb.CollectInto(make([]relay.Claim, 0, c.expected(p.limit)), rows, nil, scanner.Scan)
+	c.found = len(claims)
+	return claims, seen, err
+}
+
+// expected returns how many rows a page will probably have: about as many as the one before.
+func (c *claimer[Tx]) expected(limit int) int { return min(limit, c.found+c.found/4) }
+
+// scanLook reads the first row of a page, which has the look in its first column.
+func scanLook(rows sqldb.Rows, columns int) (seen look, err error) {
+	if !rows.Next() {
+		return seen, errors.Join(rows.Err(), errors.New("a page without a look"))
+	}
+	var text string
+	dest := []any{&text}
+	for len(dest) < columns {
+		dest = append(dest, new(any))
+	}
+	if err = rows.Scan(dest...); err != nil {
+		return seen, err
+	}
+	return seen, json.Unmarshal([]byte(text), &seen)
+}
+
+// markBlocked marks the claims of units of which something waits.
+func (c *claimer[Tx]) markBlocked(ctx context.Context, claims []relay.Claim) error {
+	units := c.clean.unknown(claims)
+	blocked := make(map[cleanUnit]bool)
+	if len(units) > 0 {
+		rows, err := c.conn.Query(ctx, c.sql.claimBlocked,
+			column(units, func(u cleanUnit) string { return u.topic }), column(units, func(u cleanUnit) string { return u.key }))
+		numbers, err := sqldb.Collect(rows, err, sqldb.Scan[int])
+		if err != nil {
+			return err
+		}
+		for _, n := range numbers {
+			blocked[units[n-1]] = true
+		}
+	}
+	c.clean.add(slices.DeleteFunc(units, func(u cleanUnit) bool { return blocked[u] }))
+	for i := range claims {
+		claims[i].Blocked = blocked[cleanUnitOf(&claims[i])]
+	}
+	return nil
 }

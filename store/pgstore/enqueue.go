@@ -3,22 +3,29 @@ package pgstore
 import (
 	"context"
 	"fmt"
-	"time"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// enqueueSQL stores messages in the caller's transaction. The unique index on id makes a
-// repeated id store nothing without aborting the transaction; the look into the waiting
-// rows does the same for messages that have left the outbox for a while. Positions follow
-// the order of the arrays.
-const enqueueSQL = `
-INSERT INTO {outbox} (id, topic, direct, key, type, source, tenant, subject, payload_bytes, content_type, data_schema,
-    headers, correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, deliver_at, expires_at)
-SELECT i.id, i.topic, i.direct, i.key, i.type, i.source, i.tenant, i.subject, i.payload_bytes, i.content_type, i.data_schema,
-    i.headers::jsonb, i.correlation_id, i.causation_id, i.idempotency_key, i.trace_parent, i.trace_state, i.time, i.deliver_at, i.expires_at
-FROM ` + enqueueInput + `
+// enqueueOneSQL stores one message in the caller's transaction. The unique index on id makes
+// a repeated id store nothing without aborting the transaction; the look into the waiting
+// rows, by their unique index, does the same for a message that has left the outbox for a
+// while. The number of rows tells whether it is new.
+const enqueueOneSQL = `
+INSERT INTO {outbox} ({columns})
+SELECT {values}
+WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = $1)
+ON CONFLICT (id) DO NOTHING`
+
+// enqueueManySQL does the same for several. Positions follow the order of the arrays.
+const enqueueManySQL = `
+INSERT INTO {outbox} ({columns})
+SELECT {values}
+FROM unnest({arrays}) WITH ORDINALITY AS i({columns}, ord)
 WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = i.id)
 ORDER BY i.ord
 ON CONFLICT (id) DO NOTHING
@@ -30,104 +37,101 @@ const enqueueUniqueSQL = `
 WITH added AS (
     INSERT INTO {outbox_ids} (id) SELECT DISTINCT unnest($1::text[]) ON CONFLICT (id) DO NOTHING RETURNING id
 )
-INSERT INTO {outbox} (id, topic, direct, key, type, source, tenant, subject, payload_bytes, content_type, data_schema,
-    headers, correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, deliver_at, expires_at)
-SELECT i.id, i.topic, i.direct, i.key, i.type, i.source, i.tenant, i.subject, i.payload_bytes, i.content_type, i.data_schema,
-    i.headers::jsonb, i.correlation_id, i.causation_id, i.idempotency_key, i.trace_parent, i.trace_state, i.time, i.deliver_at, i.expires_at
-FROM ` + enqueueInput + `
+INSERT INTO {outbox} ({columns})
+SELECT {values}
+FROM unnest({arrays}) WITH ORDINALITY AS i({columns}, ord)
 JOIN added USING (id)
 WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = i.id)
 ORDER BY i.ord
 ON CONFLICT (id) DO NOTHING
 RETURNING id`
 
-const enqueueInput = `
-    unnest($1::text[], $2::text[], $3::boolean[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[],
-           $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[],
-           $18::timestamptz[], $19::timestamptz[], $20::timestamptz[])
-    WITH ORDINALITY AS i(id, topic, direct, key, type, source, tenant, subject, payload_bytes, content_type, data_schema,
-           headers, correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, deliver_at, expires_at, ord)`
+// enqueueShape is what the text of an enqueue depends on. An application has as many shapes
+// as it has ways to fill in a message, and each is prepared once per connection.
+type enqueueShape struct {
+	fields       fieldSet
+	many, unique bool
+}
+
+func (e enqueueShape) sql() string {
+	text := enqueueOneSQL
+	value := func(n int, f *field) string { return fmt.Sprintf("$%d::%s%s", n, f.kind, f.cast) }
+	switch {
+	case e.unique:
+		text = enqueueUniqueSQL
+	case e.many:
+		text = enqueueManySQL
+	}
+	if e.many {
+		value = func(_ int, f *field) string { return "i." + f.name + f.cast }
+	}
+	return strings.NewReplacer(
+		"{columns}", e.fields.list(func(_ int, f *field) string { return f.name }),
+		"{values}", e.fields.list(value),
+		"{arrays}", e.fields.list(func(n int, f *field) string { return fmt.Sprintf("$%d::%s[]", n, f.kind) }),
+	).Replace(text)
+}
+
+// enqueueStatements keeps the texts of the shapes that were met.
+type enqueueStatements struct {
+	render func(sql string) string
+	texts  sync.Map // of string, by enqueueShape
+}
+
+func (e *enqueueStatements) text(shape enqueueShape) string {
+	if text, ok := e.texts.Load(shape); ok {
+		return text.(string)
+	}
+	text, _ := e.texts.LoadOrStore(shape, e.render(shape.sql()))
+	return text.(string)
+}
+
+// statement returns what stores msgs, at least one. With many it returns the ids that it
+// has stored, else it changes one row or none.
+func (e *enqueueStatements) statement(msgs []waybill.Message, unique bool) (sql string, args []any, many bool) {
+	many = len(msgs) > 1 || unique
+	fields := fieldsOf(msgs)
+	return e.text(enqueueShape{fields, many, unique}), fields.args(msgs, many), many
+}
 
 // enqueue stores messages with one statement and one round trip.
-func (s *Store[Tx]) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error) {
+func (s *Store[Tx]) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) (isNew []bool, err error) {
 	if len(msgs) == 0 {
 		return nil, nil
 	}
-	stmt := s.sql.enqueue
-	if unique {
-		stmt = s.sql.enqueueUnique
+	sql, args, many := s.enqueues.statement(msgs, unique)
+	if many {
+		rows, queryErr := conn.Query(ctx, sql, args...)
+		isNew, err = readNew(msgs, rows, queryErr)
+	} else {
+		var n int64
+		n, err = conn.Exec(ctx, sql, args...)
+		isNew = []bool{n == 1}
 	}
-	rows, err := conn.Query(ctx, stmt, enqueueArgs(msgs)...)
-	added, err := sqldb.Collect(rows, err, sqldb.Scan[string])
 	if err != nil {
 		return nil, fmt.Errorf("enqueue %d messages: %w", len(msgs), err)
 	}
-	return markNew(msgs, added), nil
+	return isNew, nil
 }
 
-// markNew reports for each message whether its id was added; of several messages with one
-// id the first counts.
-func markNew(msgs []waybill.Message, added []string) []bool {
-	isNew := make([]bool, len(msgs))
-	if len(msgs) == 1 {
-		isNew[0] = len(added) == 1
-		return isNew
+// readNew reports for each message whether its id is among rows; of several messages with
+// one id the first counts.
+func readNew(msgs []waybill.Message, rows sqldb.Rows, err error) ([]bool, error) {
+	added, err := sqldb.Collect(rows, err, sqldb.Scan[string])
+	if err != nil {
+		return nil, err
+	}
+	if len(added) == len(msgs) { // no id was added twice
+		return slices.Repeat([]bool{true}, len(msgs)), nil
 	}
 	set := make(map[string]bool, len(added))
 	for _, id := range added {
 		set[id] = true
 	}
+	isNew := make([]bool, len(msgs))
 	for i := range msgs {
 		isNew[i] = set[msgs[i].ID]
 		delete(set, msgs[i].ID)
 	}
-	return isNew
-}
-
-func enqueueArgs(msgs []waybill.Message) []any {
-	column := func(get func(m *waybill.Message) string) []string {
-		list := make([]string, len(msgs))
-		for i := range msgs {
-			list[i] = get(&msgs[i])
-		}
-		return list
-	}
-	times := func(get func(m *waybill.Message) time.Time) []*time.Time {
-		list := make([]*time.Time, len(msgs))
-		for i := range msgs {
-			list[i] = sqldb.Timestamp(get(&msgs[i]))
-		}
-		return list
-	}
-	direct, payloads, headers := make([]bool, len(msgs)), make([][]byte, len(msgs)), make([]*string, len(msgs))
-	for i := range msgs {
-		m := &msgs[i]
-		direct[i] = m.To != ""
-		headers[i] = sqldb.Headers(m)
-		if payloads[i] = m.Payload; payloads[i] == nil {
-			payloads[i] = []byte{}
-		}
-	}
-	return []any{
-		column(func(m *waybill.Message) string { return m.ID }),
-		column((*waybill.Message).Address),
-		direct,
-		column(func(m *waybill.Message) string { return m.Key }),
-		column(func(m *waybill.Message) string { return m.Type }),
-		column(func(m *waybill.Message) string { return m.Source }),
-		column(func(m *waybill.Message) string { return m.Tenant }),
-		column(func(m *waybill.Message) string { return m.Subject }),
-		payloads,
-		column(func(m *waybill.Message) string { return m.ContentType }),
-		column(func(m *waybill.Message) string { return m.DataSchema }),
-		headers,
-		column(func(m *waybill.Message) string { return m.CorrelationID }),
-		column(func(m *waybill.Message) string { return m.CausationID }),
-		column(func(m *waybill.Message) string { return m.IdempotencyKey }),
-		column(func(m *waybill.Message) string { return m.TraceParent }),
-		column(func(m *waybill.Message) string { return m.TraceState }),
-		times(func(m *waybill.Message) time.Time { return m.Time }),
-		times(func(m *waybill.Message) time.Time { return m.DeliverAt }),
-		times(func(m *waybill.Message) time.Time { return m.ExpiresAt }),
-	}
+	return isNew, nil
 }

@@ -1,8 +1,23 @@
 package pgstore
 
-// lockLanesSQL makes the renewals of one schema run one after the other.
+import (
+	"context"
+	"fmt"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// briefly makes the server end a transaction in which its program stands still: stopped, it
+// would keep its locks, and others could not renew their leases. It is part of the first
+// statement of a relay's transaction, and true.
+const briefly = `set_config('idle_in_transaction_session_timeout', '2s', true) <> ''`
+
+// lockLanesSQL makes the renewals of one schema that change lanes run one after the other.
 func lockLanesSQL(n names) string {
-	return `SELECT pg_advisory_xact_lock(hashtext(` + quoteText("waybill lanes "+n.render("{relay_lanes}")) + `))`
+	return `SELECT ` + briefly + `, pg_advisory_xact_lock(hashtext(` + quoteText("waybill lanes "+n.render("{relay_lanes}")) + `))`
 }
 
 // The statements of a renewal.
@@ -28,13 +43,59 @@ UPDATE {relay_lanes} SET owner = $1, epoch = epoch + 1, since = {clock}()
                  LIMIT greatest(0, (SELECT ceil(count(*)::numeric / greatest(1, (SELECT count(*) FROM {relays}))) FROM {relay_lanes})
                                  - (SELECT count(*) FROM {relay_lanes} WHERE owner = $1))::bigint)`
 
-	// lanesSQL returns the share beside each lane, and once for a node without lanes.
+	share = `ceil(count(*)::numeric / greatest(1, (SELECT count(*) FROM {relays})))::int`
+
+	// lanesSQL returns share and total beside each lane, and once for a node without lanes.
 	lanesSQL = `
-SELECT l.lane, l.epoch, s.share
-  FROM (SELECT ceil(count(*)::numeric / greatest(1, (SELECT count(*) FROM {relays})))::int AS share FROM {relay_lanes}) s
+SELECT l.lane, l.epoch, s.share, s.total
+  FROM (SELECT ` + share + ` AS share, count(*)::int AS total FROM {relay_lanes}) s
   LEFT JOIN {relay_lanes} l ON l.owner = $1
+ ORDER BY l.lane`
+
+	// extendLeaseSQL renews and reads at once, and tells whether somebody's lease has expired
+	// or lanes are free to be taken. It takes no lock but that of its own row, for which it
+	// waits while another relay deletes it; then there is no row, and the lanes are lost. It
+	// may read lanes as they were before it waited: while its row stands they are its own.
+	extendLeaseSQL = `
+WITH renewed AS (
+    UPDATE {relays} SET expires_at = {clock}() + $2 * interval '1 millisecond' WHERE node = $1 RETURNING node
+), s AS (
+    SELECT ` + share + ` AS share, count(*)::int AS total, count(*) FILTER (WHERE owner = $1) AS own,
+           coalesce(bool_or(owner IS NULL OR owner NOT IN (SELECT node FROM {relays})), false) AS free
+      FROM {relay_lanes}
+)
+SELECT l.lane, l.epoch, s.share, s.total,
+       s.free AND s.own < s.share OR EXISTS (SELECT FROM {relays} r WHERE r.node <> $1 AND r.expires_at <= (SELECT {clock}()))
+  FROM renewed CROSS JOIN s LEFT JOIN {relay_lanes} l ON l.owner = renewed.node
  ORDER BY l.lane`
 
 	leaveLanesSQL = `UPDATE {relay_lanes} SET owner = NULL, since = NULL WHERE owner = $1`
 	leaveSQL      = `DELETE FROM {relays} WHERE node = $1`
 )
+
+// RenewLanes implements [relay.Source]: with one statement if nothing is to change hands.
+func (s *Store[Tx]) RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error) {
+	if !req.Join && len(req.Give) == 0 {
+		lease, changes, err := s.extendLease(ctx, req)
+		if err != nil || !changes {
+			return lease, s.core.Kind(err)
+		}
+	}
+	return s.core.RenewLanes(ctx, req)
+}
+
+// extendLease also reports whether there is more to do: a relay to reap, or lanes to take.
+func (s *Store[Tx]) extendLease(ctx context.Context, req relay.LeaseRequest) (lease relay.Lease, changes bool, err error) {
+	err = s.db.run(ctx, func(conn sqldb.Conn) (err error) {
+		rows, err := conn.Query(ctx, s.sql.extendLease, req.Node, sqlstore.Millis(req.TTL))
+		lease, err = sqlstore.ScanLease(rows, err, &changes)
+		return err
+	})
+	if err == nil && lease.Total == 0 {
+		err = waybill.ErrLeaseLost
+	}
+	if err != nil {
+		return relay.Lease{}, false, fmt.Errorf("extend lease: %w", err)
+	}
+	return lease, changes, nil
+}

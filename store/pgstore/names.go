@@ -1,6 +1,8 @@
 package pgstore
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 
 	"github.com/waybill-go/waybill"
@@ -15,13 +17,15 @@ const (
 var tables = [...]string{
 	"outbox", "outbox_waiting", "outbox_archive", "outbox_archive_rest", "outbox_ids", "scheduled",
 	"dead_letters", "inbox", "consumer_attempts", "relays", "relay_lanes", "messages", "enqueue",
-	"clock", "schema_versions",
+	"outbox_position_seq", // the name that PostgreSQL gives to the sequence of an identity column
+	"clock", "lane", "storable", "schema_versions", "wakeups", "wake_relays",
 }
 
-// names renders SQL texts: {schema} and {table} become quoted, qualified names.
+// names renders SQL texts: {schema} and {table} become quoted, qualified names, {channel}
+// the channel on which relays are notified, {wakeups_text} a literal with a sequence's name.
 type names struct {
-	schema, prefix string
-	replacer       *strings.Replacer
+	schema, prefix, channel string
+	replacer                *strings.Replacer
 }
 
 func newNames(schema, prefix string) (names, error) {
@@ -36,14 +40,23 @@ func newNames(schema, prefix string) (names, error) {
 			return names{}, err
 		}
 	}
-	pairs := []string{"{schema}", quoteName(schema)}
+	channel := channelOf(schema, prefix)
+	pairs := []string{"{schema}", quoteName(schema), "{channel}", channel}
 	for _, t := range tables {
 		pairs = append(pairs, "{"+t+"}", quoteName(schema)+"."+quoteName(prefix+t))
 	}
-	return names{schema: schema, prefix: prefix, replacer: strings.NewReplacer(pairs...)}, nil
+	pairs = append(pairs, "{wakeups_text}", quoteText(quoteName(schema)+"."+quoteName(prefix+"wakeups")))
+	return names{schema: schema, prefix: prefix, channel: channel, replacer: strings.NewReplacer(pairs...)}, nil
 }
 
 func (n names) render(sql string) string { return n.replacer.Replace(sql) }
+
+// channelOf returns a name that needs no quotes. Schema and prefix can be longer than a
+// channel's 63 bytes, so it has their hash.
+func channelOf(schema, prefix string) string {
+	sum := sha256.Sum256([]byte(quoteName(schema) + "." + quoteName(prefix)))
+	return "waybill_" + hex.EncodeToString(sum[:16])
+}
 
 func validName(field, name string) error {
 	switch {

@@ -43,11 +43,39 @@ func (d pgxDriver) Query(ctx context.Context, sql string, args ...any) (sqldb.Ro
 
 func (d pgxDriver) On(tx pgx.Tx) sqldb.Conn { return pgxConn{tx} }
 
+// Begin takes a connection of its own, so that the transaction can be ended by a COMMIT in a
+// batch, which a transaction of the pool would not learn of.
 func (d pgxDriver) Begin(ctx context.Context) (pgx.Tx, error) {
-	return d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		conn.Release()
+		return nil, err
+	}
+	return &poolTx{Tx: tx, conn: conn}, nil
 }
 
 func (d pgxDriver) Commit(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) }
+
+// CommitAfter sends the statement of last and COMMIT in one round trip. The server skips
+// COMMIT if the statement fails.
+func (d pgxDriver) CommitAfter(ctx context.Context, tx pgx.Tx, last func(conn sqldb.Conn) error) error {
+	c := &committer{tx: tx}
+	err := last(c)
+	switch {
+	case c.results == nil && err == nil: // there was nothing to store
+		err = tx.Commit(ctx)
+	case c.results != nil:
+		err = c.end(err)
+	}
+	if own, ok := tx.(*poolTx); ok && err == nil {
+		own.end()
+	}
+	return err
+}
 
 // Rollback uses a context of its own: the caller's may have ended, which is why we are here.
 func (d pgxDriver) Rollback(tx pgx.Tx) error {

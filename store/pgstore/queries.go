@@ -9,24 +9,28 @@ import (
 
 // statements are the SQL texts that only this store runs, with its names rendered in.
 type statements struct {
-	enqueue, enqueueUnique                             string
-	claimWaiting, claimReady, openWriters              string
+	claimDue, claimPage, claimBlocked                  string
 	settleDelete, settleArchive                        string
 	fence, park, follow, archiveWaiting, deleteWaiting string
 	retry, bury, schedule, promote, releaseScheduled   string
-	requeueWaiting                                     string
+	holdLetters, countParked, holdUnit                 string
+	requeueWaiting, extendLease, tryJanitor            string
+	announce, withdraw, openEnqueuers, anyScheduled    string
 }
 
 func newStatements(n names) statements {
 	r := renderer(n)
 	return statements{
-		enqueue: r(enqueueSQL), enqueueUnique: r(enqueueUniqueSQL),
-		claimWaiting: r(claimWaitingSQL), claimReady: r(claimReadySQL), openWriters: r(openWritersSQL),
+		claimDue: r(claimDueSQL), claimPage: r(claimPageSQL), claimBlocked: r(claimBlockedSQL),
 		settleDelete: r(settleDeleteSQL), settleArchive: r(settleArchiveSQL),
 		fence: r(fenceSQL), park: r(parkSQL), follow: r(followSQL),
 		archiveWaiting: r(archiveWaitingSQL), deleteWaiting: r(deleteWaitingSQL),
 		retry: r(retrySQL), bury: r(burySQL), schedule: r(scheduleSQL), promote: r(promoteSQL),
 		releaseScheduled: r(releaseScheduledSQL), requeueWaiting: r(requeueWaitingSQL),
+		announce: r(announceSQL), withdraw: r(withdrawSQL), openEnqueuers: r(openEnqueuersSQL),
+		anyScheduled: r(anyScheduledSQL), extendLease: r(extendLeaseSQL),
+		holdLetters: r(holdLettersSQL), countParked: r(countParkedSQL), holdUnit: r(holdUnitSQL),
+		tryJanitor: tryJanitorSQL(n),
 	}
 }
 
@@ -38,6 +42,7 @@ func coreStatements(n names) sqlstore.Statements {
 		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), RemoveLetter: r(removeLetterSQL),
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
 		ListLetters: r(listLettersSQL), RequeueConsumer: r(requeueConsumerSQL), LetterState: r(letterStateSQL),
+		ResolveLetter: r(resolveLetterSQL), ReleaseUnit: r(releaseSQL),
 		LockLanes: lockLanesSQL(n), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL),
 		GiveLanes: r(giveLanesSQL), TakeLanes: r(takeLanesSQL), OwnLanes: r(lanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL),
@@ -45,7 +50,8 @@ func coreStatements(n names) sqlstore.Statements {
 }
 
 // renderer puts names into texts. Beside table names they may hold {message}, the columns of
-// a message, and {m.message} and so on, the same with a table's alias.
+// a message, {m.message} and so on, the same with a table's alias, and {no.message}, a NULL
+// for each.
 func renderer(n names) func(sql string) string {
 	columns := strings.Split(sqldb.MessageColumns, ", ")
 	withAlias := func(alias string) string { return alias + "." + strings.Join(columns, ", "+alias+".") }
@@ -53,6 +59,7 @@ func renderer(n names) func(sql string) string {
 		"{message}", sqldb.MessageColumns,
 		"{o.message}", withAlias("o"), "{w.message}", withAlias("w"), "{m.message}", withAlias("m"),
 		"{d.message}", withAlias("d"), "{s.message}", withAlias("s"),
+		"{no.message}", "NULL"+strings.Repeat(", NULL", len(columns)-1),
 	)
 	return func(sql string) string { return n.render(message.Replace(strings.TrimSpace(sql))) }
 }

@@ -9,9 +9,19 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-// The two statements of a batch that went well. Each locks the lanes FOR SHARE and matches
-// their epochs: a relay that has been superseded deletes nothing, and one that takes over
-// waits until the rows are gone. Served by the primary keys.
+// The two statements of a batch that went well. What keeps a relay that was superseded from
+// deleting is its row in relays, which they lock FOR KEY SHARE; what it owns they just read.
+//
+//   - Taken for dead, it loses its lanes in the transaction that deletes its row. Either that
+//     waits until the rows of the outbox are gone, or the statement waits, finds no row to
+//     lock any more, and deletes nothing, whatever it has read of the lanes before.
+//   - While its row stands, a lane leaves it only by its own renewal, and a relay gives up a
+//     lane only when nothing of it is left to settle.
+//   - Lanes that it had before, under an older epoch, do not match.
+//
+// Renewals do not wait: they change no key. Served by the primary keys, whatever the number
+// of rows: the planner cannot see how long an array is that comes through a sub-select, and
+// takes it for short.
 const (
 	settleDeleteSQL = `
 WITH` + settleFence + `
@@ -35,37 +45,37 @@ SELECT lane FROM fence`
 
 	settleFence = `
 input AS (
-    SELECT * FROM unnest($2::int[], $3::bigint[], $4::bigint[], $5::text[]) AS i(lane, epoch, position, destination)
+    SELECT * FROM unnest((SELECT $4::int[]), (SELECT $5::bigint[]), (SELECT $6::text[])) AS i(lane, position, destination)
+), alive AS MATERIALIZED (
+    SELECT node FROM {relays} WHERE node = $1 FOR KEY SHARE
 ), fence AS MATERIALIZED (
-    SELECT l.lane FROM {relay_lanes} l
-     WHERE l.owner = $1 AND (l.lane, l.epoch) IN (SELECT lane, epoch FROM input)
-       FOR SHARE
+    SELECT l.lane FROM alive JOIN {relay_lanes} l ON l.owner = alive.node
+     WHERE (l.lane, l.epoch) IN (SELECT * FROM unnest($2::int[], $3::bigint[]))
 ),`
 )
 
-// fenceSQL does for a transaction what the fence above does for one statement.
+// fenceSQL does for a transaction what the fence above does for one statement, by locks on
+// the lanes.
 const fenceSQL = `
 SELECT l.lane FROM {relay_lanes} l
- WHERE l.owner = $1 AND (l.lane, l.epoch) IN (SELECT * FROM unnest($2::int[], $3::bigint[]))
+ WHERE (SELECT ` + briefly + `) AND l.owner = $1 AND (l.lane, l.epoch) IN (SELECT * FROM unnest($2::int[], $3::bigint[]))
    FOR SHARE`
 
 // parkSQL moves rows from the outbox to the waiting rows, one for each destination. A row
-// of a key that waits already follows it. A second row with an id that waits is dropped:
+// of a unit that waits already follows it. A second row with an id that waits is dropped:
 // it is the same message.
-const parkSQL = `
+var parkSQL = `
 WITH input AS (
-    SELECT * FROM unnest($1::int[], $2::bigint[], $3::text[], $4::boolean[], $5::float8[], $6::int[], $7::int[], $8::text[])
-        AS i(lane, position, destination, behind, after_ms, attempts, life, error)
+    SELECT * FROM unnest($1::int[], $2::bigint[], $3::text[], $4::boolean[], $5::boolean[], $6::float8[], $7::int[], $8::int[], $9::text[])
+        AS i(lane, position, destination, behind, alone, after_ms, attempts, life, error)
 ), m AS (
     DELETE FROM {outbox} o USING (SELECT DISTINCT lane, position FROM input) i
      WHERE o.lane = i.lane AND o.position = i.position
     RETURNING o.*
 )
-INSERT INTO {outbox_waiting} (lane, position, {message}, destination, due_at, attempts, life, error, first_failed_at)
-SELECT m.lane, m.position, {m.message}, i.destination,
-       CASE WHEN i.behind OR (m.key <> '' AND EXISTS (
-                SELECT 1 FROM {outbox_waiting} w
-                 WHERE w.topic = m.topic AND w.key = m.key AND w.key <> '' AND w.destination = i.destination AND w.position < m.position))
+INSERT INTO {outbox_waiting} (lane, position, {message}, destination, alone, due_at, attempts, life, error, first_failed_at)
+SELECT m.lane, m.position, {m.message}, i.destination, i.alone,
+       CASE WHEN i.behind OR (NOT i.alone AND ` + behindSQL("m", "i.destination") + `)
             THEN NULL ELSE {clock}() + i.after_ms * interval '1 millisecond' END,
        i.attempts, i.life, i.error, CASE WHEN i.attempts > 0 THEN {clock}() END
   FROM m JOIN input i ON i.lane = m.lane AND i.position = m.position
@@ -83,7 +93,7 @@ ON CONFLICT DO NOTHING`
 
 const waitingInput = `unnest($1::bigint[], $2::text[]) AS i(position, destination)`
 
-const (
+var (
 	deleteWaitingSQL = `
 DELETE FROM {outbox_waiting} w USING ` + waitingInput + `
  WHERE w.position = i.position AND w.destination = i.destination`
@@ -97,28 +107,26 @@ SELECT {clock}(), m.lane, m.position, m.destination, m.attempts, m.life, {m.mess
 	// its unit keeps it waiting behind.
 	retrySQL = `
 UPDATE {outbox_waiting} w
-   SET due_at = CASE WHEN i.behind OR (w.key <> '' AND EXISTS (
-                SELECT 1 FROM {outbox_waiting} e
-                 WHERE e.topic = w.topic AND e.key = w.key AND e.key <> '' AND e.destination = w.destination AND e.position < w.position))
+   SET due_at = CASE WHEN i.behind OR (NOT i.alone AND ` + behindSQL("w", "w.destination") + `)
             THEN NULL ELSE {clock}() + i.after_ms * interval '1 millisecond' END,
-       attempts = i.attempts, life = i.life, error = CASE WHEN i.behind AND i.error = '' THEN w.error ELSE i.error END,
+       alone = i.alone, attempts = i.attempts, life = i.life, error = CASE WHEN i.behind AND i.error = '' THEN w.error ELSE i.error END,
        first_failed_at = CASE WHEN i.attempts > 0 THEN coalesce(w.first_failed_at, {clock}()) END
-  FROM unnest($1::bigint[], $2::text[], $3::boolean[], $4::float8[], $5::int[], $6::int[], $7::text[])
-       AS i(position, destination, behind, after_ms, attempts, life, error)
+  FROM unnest($1::bigint[], $2::text[], $3::boolean[], $4::boolean[], $5::float8[], $6::int[], $7::int[], $8::text[])
+       AS i(position, destination, behind, alone, after_ms, attempts, life, error)
  WHERE w.position = i.position AND w.destination = i.destination
    AND NOT (i.behind AND i.error = '' AND w.due_at IS NULL) -- is behind already`
 
 	burySQL = `
 WITH m AS (
     DELETE FROM {outbox_waiting} w
-     USING unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::int[], $6::boolean[])
-           AS i(position, destination, reason, error, attempts, failed)
+     USING unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::int[], $6::boolean[], $7::boolean[])
+           AS i(position, destination, reason, error, attempts, failed, parks)
      WHERE w.position = i.position AND w.destination = i.destination
     RETURNING w.lane, w.position, w.destination, w.life, w.first_failed_at, {w.message},
-              i.reason, i.error AS last_error, i.attempts AS tried, i.failed
+              i.reason, i.error AS last_error, i.attempts AS tried, i.failed, i.parks
 )
-INSERT INTO {dead_letters} (origin, lane, position, destination, life, {message}, reason, error, attempts, failed, first_failed_at, last_failed_at)
-SELECT 'relay', m.lane, m.position, m.destination, m.life, {m.message}, m.reason, m.last_error, m.tried, m.failed,
+INSERT INTO {dead_letters} (origin, lane, position, destination, life, {message}, reason, error, attempts, failed, parks, first_failed_at, last_failed_at)
+SELECT 'relay', m.lane, m.position, m.destination, m.life, {m.message}, m.reason, m.last_error, m.tried, m.failed, m.parks,
        coalesce(m.first_failed_at, {clock}()), {clock}()
   FROM m`
 
@@ -128,13 +136,10 @@ INSERT INTO {scheduled} (lane, position, {message}, due_at)
 SELECT m.lane, m.position, {m.message}, m.deliver_at FROM m`
 )
 
-// promoteSQL lets the first waiting row of each key go if nothing before it waits any more.
-const promoteSQL = `
-UPDATE {outbox_waiting} w SET due_at = {clock}()
-  FROM (SELECT DISTINCT * FROM unnest($1::text[], $2::text[], $3::text[]) AS k(topic, key, destination)) k
- WHERE w.topic = k.topic AND w.key = k.key AND w.key <> '' AND w.destination = k.destination AND w.due_at IS NULL
-   AND w.position = (SELECT min(e.position) FROM {outbox_waiting} e
-                      WHERE e.topic = k.topic AND e.key = k.key AND e.key <> '' AND e.destination = k.destination)`
+// anyScheduledSQL looks whether there is work for releaseScheduledSQL, which would wake the
+// relays also with nothing: a statement trigger runs for no rows, too. Served by the index on
+// due_at.
+const anyScheduledSQL = `SELECT EXISTS (SELECT FROM {scheduled} WHERE due_at <= {clock}())`
 
 // releaseScheduledSQL moves due rows into the outbox, id kept. One whose id is on its way
 // already, or is released by this statement too, becomes a dead letter: it must neither clog
@@ -172,6 +177,7 @@ func (s *Store[Tx]) SettleMessages(ctx context.Context, req relay.SettleRequest)
 			return err
 		})
 	} else {
+		defer s.clean.park(req.Settlements)()
 		err = s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 			held, err = s.settleMixed(ctx, conn, req)
 			return err
@@ -186,13 +192,14 @@ func (s *Store[Tx]) SettleMessages(ctx context.Context, req relay.SettleRequest)
 // settlePublished writes down what came straight from the outbox and is published.
 func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req relay.SettleRequest, list []relay.Settlement) ([]int, error) {
 	lanes, epochs := lanesOf(list)
+	numbers := column(list, func(st relay.Settlement) int { return st.Claim.Lane.Number })
 	positions := column(list, func(st relay.Settlement) int64 { return st.Claim.Position })
 	destinations := column(list, func(st relay.Settlement) string { return st.Claim.Destination })
 	stmt := s.sql.settleDelete
 	if req.Archive {
 		stmt = s.sql.settleArchive
 	}
-	rows, err := conn.Query(ctx, stmt, req.Node, lanes, epochs, positions, destinations)
+	rows, err := conn.Query(ctx, stmt, req.Node, lanes, epochs, numbers, positions, destinations)
 	held, err := sqldb.Collect(rows, err, sqldb.Scan[int])
 	if err != nil {
 		return nil, fmt.Errorf("settle %d published messages: %w", len(list), err)
@@ -200,9 +207,16 @@ func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req re
 	return held, nil
 }
 
+// lanesOf returns the lanes of settlements, each once, with their epochs.
 func lanesOf(list []relay.Settlement) (numbers []int, epochs []int64) {
-	return column(list, func(st relay.Settlement) int { return st.Claim.Lane.Number }),
-		column(list, func(st relay.Settlement) int64 { return st.Claim.Lane.Epoch })
+	seen := make(map[relay.Lane]bool)
+	for _, st := range list {
+		if l := st.Claim.Lane; !seen[l] {
+			seen[l] = true
+			numbers, epochs = append(numbers, l.Number), append(epochs, l.Epoch)
+		}
+	}
+	return numbers, epochs
 }
 
 // settleMixed writes down what is in the lanes that are still ours, which it locks first.
@@ -234,7 +248,11 @@ func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req relay.
 func (s *Store[Tx]) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 	n := 0
 	err := s.db.run(ctx, func(conn sqldb.Conn) (err error) {
-		rows, err := conn.Query(ctx, s.sql.releaseScheduled, limit)
+		rows, err := conn.Query(ctx, s.sql.anyScheduled)
+		if due, _, err := sqldb.One(rows, err, sqldb.Scan[bool]); err != nil || !due {
+			return err
+		}
+		rows, err = conn.Query(ctx, s.sql.releaseScheduled, limit)
 		n, _, err = sqldb.One(rows, err, sqldb.Scan[int])
 		return err
 	})

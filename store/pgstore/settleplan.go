@@ -19,22 +19,30 @@ func (s *statements) steps(p *settleplan.Plan, archive bool) []settleStep {
 		done = s.archiveWaiting
 	}
 	return []settleStep{
+		{"hold letters", s.holdLetters, len(p.Promote), units(p.Promote)},
 		{"park", s.park, len(p.Park), []any{
 			column(p.Park, func(r settleplan.Row) int { return r.Lane }), positions(p.Park), destinations(p.Park),
-			behind(p.Park), after(p.Park), attempts(p.Park), lives(p.Park), errorTexts(p.Park)}},
+			behind(p.Park), alone(p.Park), after(p.Park), attempts(p.Park), lives(p.Park), errorTexts(p.Park)}},
 		{"follow", s.follow, len(p.Follow), []any{
 			positions(p.Follow), destinations(p.Follow), column(p.Follow, func(r settleplan.Row) string { return r.Follower })}},
 		{"published", done, len(p.Done), []any{positions(p.Done), destinations(p.Done)}},
 		{"dead", s.bury, len(p.Bury), []any{
 			positions(p.Bury), destinations(p.Bury), column(p.Bury, func(r settleplan.Row) string { return string(r.Reason) }),
-			errorTexts(p.Bury), attempts(p.Bury), column(p.Bury, func(r settleplan.Row) bool { return r.Failed })}},
+			errorTexts(p.Bury), attempts(p.Bury), column(p.Bury, func(r settleplan.Row) bool { return r.Failed }),
+			column(p.Bury, func(r settleplan.Row) bool { return r.Parks })}},
 		{"schedule", s.schedule, len(p.Schedule), []any{positions(p.Schedule), destinations(p.Schedule)}},
 		{"retry", s.retry, len(p.Retry), []any{
-			positions(p.Retry), destinations(p.Retry), behind(p.Retry), after(p.Retry), attempts(p.Retry), lives(p.Retry), errorTexts(p.Retry)}},
-		{"promote", s.promote, len(p.Promote), []any{
-			column(p.Promote, func(u settleplan.Unit) string { return u.Topic }),
-			column(p.Promote, func(u settleplan.Unit) string { return u.Key }),
-			column(p.Promote, func(u settleplan.Unit) string { return u.Destination })}},
+			positions(p.Retry), destinations(p.Retry), behind(p.Retry), alone(p.Retry), after(p.Retry), attempts(p.Retry), lives(p.Retry), errorTexts(p.Retry)}},
+		{"promote", s.promote, len(p.Promote), units(p.Promote)},
+	}
+}
+
+// units returns units as unitInput takes them.
+func units(list []settleplan.Unit) []any {
+	return []any{
+		column(list, func(u settleplan.Unit) string { return u.Topic }),
+		column(list, func(u settleplan.Unit) string { return u.Key }),
+		column(list, func(u settleplan.Unit) string { return u.Destination }),
 	}
 }
 
@@ -57,6 +65,10 @@ func destinations(rows []settleplan.Row) []string {
 
 func behind(rows []settleplan.Row) []bool {
 	return column(rows, func(r settleplan.Row) bool { return r.Behind })
+}
+
+func alone(rows []settleplan.Row) []bool {
+	return column(rows, func(r settleplan.Row) bool { return r.Alone })
 }
 
 func after(rows []settleplan.Row) []float64 {

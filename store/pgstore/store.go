@@ -5,7 +5,9 @@
 // application's own database, in a schema of their own; [Store.Migrate] creates them, and
 // only when it is called.
 //
-// One Store value should serve a process: an outbox writer wakes the relays that share it.
+// One Store value should serve a process: an outbox writer wakes the relays that share it
+// without a detour through the database. Relays of others are notified by a trigger; for
+// that a running relay keeps a connection of its own beside the pool's.
 package pgstore
 
 import (
@@ -35,6 +37,13 @@ type Config struct {
 	// TablePrefix is put before the name of each table and function, under the rules of
 	// Schema. Optional; the default is none.
 	TablePrefix string
+
+	// ListenURL is a connection string, for a connection of its own on which running relays
+	// are notified of commits. It must reach the server itself: LISTEN does not work through
+	// a pooler that hands out connections per transaction, such as PgBouncer's mode
+	// "transaction". Optional; the default is, for [New], the settings of the pool, and for
+	// [NewSQL] none: its relays then learn of the commits of others at their next poll.
+	ListenURL string
 }
 
 // methods are those that all SQL stores share.
@@ -47,8 +56,15 @@ type Store[Tx any] struct {
 	core       *sqlstore.Core[Tx]
 	names      names
 	sql        statements
+	enqueues   enqueueStatements
 	migrations []migrate.Migration
-	marks      *lowWater
+	sleeper    *sleeper
+	listener   *listener
+	claiming   chan struct{} // held by the claim under way, which alone uses cursors
+	cursors    *cursors
+	waited     bool // whether anything waited at the latest claim; guarded by claiming
+	found      int  // rows of the latest page; guarded by claiming
+	clean      *cleanSet
 	db         *readCommitted[Tx] // the core's, too
 }
 
@@ -69,7 +85,7 @@ func New(pool *pgxpool.Pool, cfg Config) (*Store[pgx.Tx], error) {
 	if pool == nil {
 		return nil, &waybill.InvalidError{Field: "pool", Reason: "is required"}
 	}
-	return newStore[pgx.Tx](pgxDriver{pool}, cfg)
+	return newStore[pgx.Tx](pgxDriver{pool}, cfg, poolConnector(pool))
 }
 
 // NewSQL returns a store that uses db and takes *sql.Tx. The driver is the caller's; pgx's
@@ -78,13 +94,19 @@ func NewSQL(db *sql.DB, cfg Config) (*Store[*sql.Tx], error) {
 	if db == nil {
 		return nil, &waybill.InvalidError{Field: "db", Reason: "is required"}
 	}
-	return newStore(&sqldb.DB{DB: db, Isolation: sql.LevelReadCommitted, Encode: encodeArray}, cfg)
+	return newStore(&sqldb.DB{DB: db, Isolation: sql.LevelReadCommitted, Encode: encodeArray}, cfg, nil)
 }
 
-func newStore[Tx any](db sqldb.Driver[Tx], cfg Config) (*Store[Tx], error) {
+// newStore makes a store that listens through connect unless cfg names a server to listen to.
+func newStore[Tx any](db sqldb.Driver[Tx], cfg Config, connect connector) (*Store[Tx], error) {
 	n, err := newNames(cfg.Schema, cfg.TablePrefix)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.ListenURL != "" {
+		if connect, err = urlConnector(cfg.ListenURL); err != nil {
+			return nil, err
+		}
 	}
 	migrations, err := migrate.Load(migrationFiles, "migrations", n.render)
 	if err != nil {
@@ -98,10 +120,15 @@ func newStore[Tx any](db sqldb.Driver[Tx], cfg Config) (*Store[Tx], error) {
 		db:         rc,
 		names:      n,
 		sql:        newStatements(n),
+		enqueues:   enqueueStatements{render: renderer(n)},
 		migrations: migrations,
-		marks:      newLowWater(),
+		claiming:   make(chan struct{}, 1),
+		cursors:    newCursors(),
+		clean:      newCleanSet(),
 	}
 	core.Enqueue = s.enqueue
+	s.sleeper = newSleeper(&core.Signals)
+	s.listener = &listener{connect: connect, sql: s.sql, channel: n.channel, sleeper: s.sleeper}
 	return s, nil
 }
 

@@ -15,7 +15,7 @@ const (
 // tables are the names that SQL texts put in braces, without prefix.
 var tables = [...]string{
 	"settings", "outbox", "outbox_source", "outbox_waiting", "outbox_waiting_due", "outbox_waiting_unit",
-	"outbox_archive", "outbox_ids", "scheduled", "scheduled_due", "dead_letters", "dead_letters_requeued", "dead_letters_id",
+	"outbox_archive", "outbox_ids", "scheduled", "scheduled_due", "dead_letters", "dead_letters_requeued", "dead_letters_parks", "dead_letters_id",
 	"inbox", "inbox_type", "inbox_processed", "consumer_attempts", "relays", "relay_lanes", "messages", "schema_versions",
 }
 

@@ -11,6 +11,7 @@ type statements struct {
 	retry, bury, schedule, promote                       string
 	dueScheduled, releaseOne, refuseOne, removeScheduled string
 	requeueWaiting, removeRequeued, anyRequeued          string
+	countParked                                          string
 }
 
 func newStatements(n names) statements {
@@ -23,6 +24,7 @@ func newStatements(n names) statements {
 		retry: r(retrySQL), bury: r(burySQL), schedule: r(scheduleSQL), promote: r(promoteSQL),
 		dueScheduled: r(dueScheduledSQL), releaseOne: r(releaseOneSQL), refuseOne: r(refuseOneSQL), removeScheduled: r(removeScheduledSQL),
 		requeueWaiting: r(requeueWaitingSQL), removeRequeued: r(removeRequeuedSQL), anyRequeued: r(anyRequeuedSQL),
+		countParked: r(countParkedSQL),
 	}
 }
 
@@ -34,6 +36,7 @@ func coreStatements(n names) sqlstore.Statements {
 		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), RemoveLetter: r(removeLetterSQL),
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
 		ListLetters: r(listLettersSQL), RequeueConsumer: r(requeueConsumerSQL), LetterState: r(letterStateSQL),
+		ResolveLetter: r(resolveLetterSQL), ReleaseUnit: r(releaseSQL),
 		Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL), GiveLanes: r(giveLanesSQL),
 		TakeLanes: r(takeLanesSQL), OwnLanes: r(ownLanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL),
@@ -120,7 +123,7 @@ UPDATE {relay_lanes} SET owner = $1, epoch = epoch + 1, since = {now}
                  LIMIT max(0, ` + share + ` - (SELECT count(*) FROM {relay_lanes} WHERE owner = $1)))`
 
 	ownLanesSQL = `
-SELECT l.lane, l.epoch, s.share FROM (SELECT ` + share + ` AS share) s LEFT JOIN {relay_lanes} l ON l.owner = $1 ORDER BY l.lane`
+SELECT l.lane, l.epoch, s.share, s.total FROM (SELECT ` + share + ` AS share, (SELECT count(*) FROM {relay_lanes}) AS total) s LEFT JOIN {relay_lanes} l ON l.owner = $1 ORDER BY l.lane`
 
 	leaveLanesSQL = `UPDATE {relay_lanes} SET owner = NULL, since = NULL WHERE owner = $1`
 	leaveSQL      = `DELETE FROM {relays} WHERE node = $1`

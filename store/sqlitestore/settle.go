@@ -26,27 +26,21 @@ SELECT {now}, o.position, d.value, {o.message}
 	removeSQL = `DELETE FROM {outbox} WHERE position IN (SELECT value FROM json_each($1))`
 )
 
-// earlier says that a row of the unit of a row with the alias given waits before it.
-func earlier(alias, destination string) string {
-	return fmt.Sprintf(`(%[1]s.key <> '' AND EXISTS (SELECT 1 FROM {outbox_waiting} e
-                 WHERE e.topic = %[1]s.topic AND e.key = %[1]s.key AND e.key <> '' AND e.destination = %[2]s AND e.position < %[1]s.position))`, alias, destination)
-}
-
 // The statements about waiting rows take one row at a time: $1 is its position, $2 its
 // destination. See settleplan.Plan for what each is to do.
 var (
 	parkSQL = `
-INSERT INTO {outbox_waiting} (position, {message}, destination, due_at, attempts, life, error, first_failed_at)
+INSERT INTO {outbox_waiting} (position, {message}, destination, due_at, attempts, life, error, first_failed_at, alone)
 SELECT o.position, {o.message}, $2,
-       CASE WHEN $3 OR ` + earlier("o", "$2") + ` THEN NULL ELSE {now} + CAST($4 * 1000 AS INTEGER) END,
-       $5, $6, $7, CASE WHEN $5 > 0 THEN {now} END
+       CASE WHEN $3 OR NOT $8 AND ` + behindSQL("o", "$2") + ` THEN NULL ELSE {now} + CAST($4 * 1000 AS INTEGER) END,
+       $5, $6, $7, CASE WHEN $5 > 0 THEN {now} END, $8
   FROM {outbox} o WHERE o.position = $1
 ON CONFLICT DO NOTHING`
 
 	retrySQL = `
 UPDATE {outbox_waiting} AS w
-   SET due_at = CASE WHEN $3 OR ` + earlier("w", "w.destination") + ` THEN NULL ELSE {now} + CAST($4 * 1000 AS INTEGER) END,
-       attempts = $5, life = $6, error = CASE WHEN $3 AND $7 = '' THEN w.error ELSE $7 END,
+   SET due_at = CASE WHEN $3 OR NOT $8 AND ` + behindSQL("w", "w.destination") + ` THEN NULL ELSE {now} + CAST($4 * 1000 AS INTEGER) END,
+       alone = $8, attempts = $5, life = $6, error = CASE WHEN $3 AND $7 = '' THEN w.error ELSE $7 END,
        first_failed_at = CASE WHEN $5 > 0 THEN coalesce(w.first_failed_at, {now}) END
  WHERE w.position = $1 AND w.destination = $2`
 )
@@ -64,8 +58,8 @@ SELECT {now}, w.position, w.destination, w.attempts, w.life, {w.message}
   FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
 
 	burySQL = `
-INSERT INTO {dead_letters} (origin, position, destination, life, {message}, reason, error, attempts, failed, first_failed_at, last_failed_at)
-SELECT 'relay', w.position, w.destination, w.life, {w.message}, $3, $4, $5, $6, coalesce(w.first_failed_at, {now}), {now}
+INSERT INTO {dead_letters} (origin, position, destination, life, {message}, reason, error, attempts, failed, parks, first_failed_at, last_failed_at)
+SELECT 'relay', w.position, w.destination, w.life, {w.message}, $3, $4, $5, $6, $7, coalesce(w.first_failed_at, {now}), {now}
   FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
 
 	scheduleSQL = `
@@ -73,12 +67,6 @@ INSERT INTO {scheduled} (position, {message}, due_at)
 SELECT w.position, {w.message}, w.deliver_at FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
 
 	deleteWaitingSQL = `DELETE FROM {outbox_waiting} WHERE position = $1 AND destination = $2`
-
-	promoteSQL = `
-UPDATE {outbox_waiting} SET due_at = {now}
- WHERE topic = $1 AND key = $2 AND key <> '' AND destination = $3 AND due_at IS NULL
-   AND position = (SELECT min(e.position) FROM {outbox_waiting} e
-                    WHERE e.topic = $1 AND e.key = $2 AND e.key <> '' AND e.destination = $3)`
 )
 
 // SettleMessages implements [relay.Source].
@@ -138,7 +126,7 @@ func (b *settleBatch) do(p *settleplan.Plan) {
 		b.exec(b.sql.deleteWaiting, r.Position, r.Destination)
 	}
 	for _, r := range p.Bury {
-		b.exec(b.sql.bury, r.Position, r.Destination, string(r.Reason), r.Error, r.Attempts, r.Failed)
+		b.exec(b.sql.bury, r.Position, r.Destination, string(r.Reason), r.Error, r.Attempts, r.Failed, r.Parks)
 		b.exec(b.sql.deleteWaiting, r.Position, r.Destination)
 	}
 	for _, r := range p.Schedule {
@@ -146,7 +134,7 @@ func (b *settleBatch) do(p *settleplan.Plan) {
 		b.exec(b.sql.deleteWaiting, r.Position, r.Destination)
 	}
 	for _, r := range p.Retry {
-		b.exec(b.sql.retry, r.Position, r.Destination, r.Behind, sqlstore.Millis(r.After), r.Attempts, r.Life, r.Error)
+		b.exec(b.sql.retry, r.Position, r.Destination, r.Behind, sqlstore.Millis(r.After), r.Attempts, r.Life, r.Error, r.Alone)
 	}
 	for _, u := range p.Promote {
 		b.exec(b.sql.promote, u.Topic, u.Key, u.Destination)
@@ -174,7 +162,7 @@ func (b *settleBatch) park(rows []settleplan.Row) {
 	positions := make([]int64, len(rows))
 	for i, r := range rows {
 		positions[i] = r.Position
-		b.exec(b.sql.park, r.Position, r.Destination, r.Behind, sqlstore.Millis(r.After), r.Attempts, r.Life, r.Error)
+		b.exec(b.sql.park, r.Position, r.Destination, r.Behind, sqlstore.Millis(r.After), r.Attempts, r.Life, r.Error, r.Alone)
 	}
 	b.exec(b.sql.remove, positions)
 }

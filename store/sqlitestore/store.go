@@ -19,8 +19,6 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"fmt"
-	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
@@ -87,30 +85,4 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 func (s *Store) Ping(ctx context.Context) error {
 	_, err := s.core.DB.Exec(ctx, "SELECT 1")
 	return s.core.Kind(err)
-}
-
-const (
-	purgeBatch = 1000
-
-	purgeArchiveSQL = `
-DELETE FROM {outbox_archive} WHERE rowid IN (
-    SELECT rowid FROM {outbox_archive} WHERE published_at <= {now} - CAST($1 * 1000 AS INTEGER) LIMIT $2)`
-
-	purgeIDsSQL = `
-DELETE FROM {outbox_ids} WHERE id IN (
-    SELECT id FROM {outbox_ids} WHERE enqueued_at <= {now} - CAST($1 * 1000 AS INTEGER) LIMIT $2)`
-)
-
-// MaintainArchive implements [relay.Source]. The archive has no partitions.
-func (s *Store) MaintainArchive(ctx context.Context, retention time.Duration) error {
-	for _, stmt := range []string{purgeArchiveSQL, purgeIDsSQL} {
-		for deleted := int64(purgeBatch); deleted == purgeBatch; {
-			var err error
-			deleted, err = s.core.DB.Exec(ctx, s.names.render(stmt), sqlstore.Millis(retention), purgeBatch)
-			if err != nil {
-				return s.core.Kind(fmt.Errorf("maintain archive: %w", err))
-			}
-		}
-	}
-	return nil
 }

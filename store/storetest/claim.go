@@ -24,6 +24,14 @@ func claimTests[Tx any]() []test[Tx] {
 		{"a key stays in its lane", claimKeyLane[Tx], []need{severalLanes}},
 		{"committed after later ones were published", claimLateCommit[Tx], []need{concurrentWriters}},
 		{"committed after thousands of later ones were published", claimVeryLateCommit[Tx], []need{concurrentWriters}},
+		{"what is under way is left out", claimHeld[Tx], nil},
+		{"what is under way is left out of what is due", claimHeldWaiting[Tx], nil},
+		{"what was let go, again from the beginning", claimAgain[Tx], nil},
+		{"what was let go, also after a claim that due ones have filled", claimAgainAfterDue[Tx], nil},
+		{"waiting messages only when asked for", claimNotDue[Tx], nil},
+		{"forward, with one transaction open for the whole time", claimForward[Tx], []need{concurrentWriters}},
+		{"several open writers", claimOpenWriters[Tx], []need{concurrentWriters}},
+		{"by another store object", claimElsewhere[Tx], []need{persists}},
 		{"deliver at and expire at by the store's clock", claimClock[Tx], nil},
 		{"paused destinations", claimPaused[Tx], nil},
 	}
@@ -81,7 +89,7 @@ func claimLimitMixed[Tx any](e *env[Tx]) {
 	n.settle(settlement(claims[0], relay.Wait), behind(claims[1]), behind(claims[2]))
 	e.enqueue(msgs("b", "k2", 3)...)
 	for limit := 1; limit <= 7; limit++ {
-		got := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: limit})
+		got := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: limit, Due: true, Again: numbers(n.lease.Lanes)})
 		if len(got) != min(limit, 6) {
 			e.Errorf("claimed %d with the limit %d, want %d", len(got), limit, min(limit, 6))
 		}
@@ -97,7 +105,7 @@ func claimBatches[Tx any](e *env[Tx]) {
 	e.enqueue(list...)
 	last := make(map[string]string)
 	for done := 0; done < len(list); {
-		claims := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: 13})
+		claims := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: 13, Due: true})
 		if len(claims) == 0 {
 			e.Fatalf("nothing to claim after %d of %d", done, len(list))
 		}
@@ -136,7 +144,7 @@ func claimLanesInOrder[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	a, b := n.twoLanes()
 	for _, lanes := range [][]relay.Lane{{a.Lane, b.Lane}, {b.Lane, a.Lane}} {
-		claims := n.claimWith(relay.ClaimRequest{Lanes: lanes, Limit: 1})
+		claims := n.claimWith(relay.ClaimRequest{Lanes: lanes, Limit: 1, Again: numbers(lanes)})
 		if len(claims) != 1 || claims[0].Lane != lanes[0] {
 			e.Errorf("claimed %+v, want one message of the lane that was given first, %v", claims, lanes[0])
 		}
@@ -160,7 +168,7 @@ func claimWaitingLanes[Tx any](e *env[Tx]) {
 	a, b := n.twoLanes()
 	n.settle(failed(a, 0), failed(b, 0))
 	for _, c := range []relay.Claim{a, b} {
-		claims := n.claimWith(relay.ClaimRequest{Lanes: []relay.Lane{c.Lane}, Limit: 1})
+		claims := n.claimWith(relay.ClaimRequest{Lanes: []relay.Lane{c.Lane}, Limit: 1, Due: true})
 		if len(claims) != 1 || claims[0].Message.ID != c.Message.ID {
 			e.Errorf("claimed %v of lane %v, want the waiting %s", claimedIDs(claims), c.Lane, c.Message.ID)
 		}
@@ -223,6 +231,176 @@ func claimVeryLateCommit[Tx any](e *env[Tx]) {
 	n.claimOnly("c")
 }
 
+// next claims forward, as a relay does that has settled or holds what it had.
+func (n *node[Tx]) next(limit int, held ...relay.Claim) []relay.Claim {
+	n.Helper()
+	positions := make([]int64, len(held))
+	for i := range held {
+		positions[i] = held[i].Position
+	}
+	slices.Sort(positions)
+	return n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: limit, Held: positions})
+}
+
+func (n *node[Tx]) wantNext(what string, claims []relay.Claim, want ...string) {
+	n.Helper()
+	got := claimedIDs(claims)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		n.Fatalf("%s: claimed %v, want %v", what, got, want)
+	}
+}
+
+func claimHeld[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msgs("a", "k", 3)...)
+	e.enqueue(msg("b1", "k2"))
+	claims := n.claimOnly("a1", "a2", "a3", "b1")
+	n.wantNext("all held", n.next(allRows, claims...))
+	req := relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: 2, Again: numbers(n.lease.Lanes), Held: []int64{find(claims, "a1").Position, find(claims, "a3").Position}}
+	slices.Sort(req.Held)
+	if got := claimedIDs(n.claimWith(req)); len(got) != 2 || slices.Contains(got, "a1") || slices.Contains(got, "a3") {
+		e.Errorf("claimed %v, want two that are not under way", got)
+	}
+}
+
+func claimHeldWaiting[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	n.blocked(0)
+	n.settle(published(n.claimOne("a1"))...)
+	claims := n.claimOnly("a2", "a3", "a4", "a5")
+	e.enqueue(msg("b", "k2"))
+	req := relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Held: []int64{claims[0].Position, claims[1].Position, claims[2].Position, claims[3].Position}}
+	n.wantNext("all that are due are under way", n.claimWith(req), "b")
+	req.Held, req.Again = req.Held[1:2], numbers(n.lease.Lanes)
+	n.wantNext("one of them is", n.claimWith(req), "a2", "a4", "a5", "b")
+}
+
+// claimAgainAfterDue: the caller names lanes to read again once, whatever the claim finds.
+func claimAgainAfterDue[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("w", ""))
+	n.settle(failed(n.claimOne("w"), 0))
+	e.enqueue(msg("a", ""))
+	for range 4 { // both, and let go of, until a store has seen enough to read forward
+		n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true})
+	}
+	due := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: 1, Due: true, Again: numbers(n.lease.Lanes)})
+	n.wantNext("as many as may be", due, "w")
+	n.wantNext("the rest", n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Held: []int64{due[0].Position}}), "a")
+}
+
+// claimAgain: some stores return what nobody holds in any case.
+func claimAgain[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msgs("a", "k", 3)...)
+	e.enqueue(msgs("b", "k2", 3)...)
+	for range 4 { // until a store has seen enough to read forward
+		n.next(allRows)
+	}
+	claims := n.claim()
+	n.wantNext("let go, all of it", claims, "a1", "a2", "a3", "b1", "b2", "b3")
+	lane := find(claims, "a1").Lane
+	got := n.claimWith(relay.ClaimRequest{
+		Lanes: []relay.Lane{lane}, Limit: allRows, Again: []int{lane.Number}, Held: []int64{find(claims, "a2").Position},
+	})
+	if ids := claimedIDs(got); !slices.Contains(ids, "a1") || slices.Contains(ids, "a2") || !slices.Contains(ids, "a3") {
+		e.Errorf("claimed %v of the lane that is read again, want a1 and a3, not a2 which is held", ids)
+	}
+}
+
+func claimNotDue[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	n.settle(failed(n.claimOne("a"), 0))
+	e.enqueue(msg("b", "k2"))
+	n.wantNext("without Due", n.next(allRows), "b")
+	n.claimOnly("a", "b")
+}
+
+// claimForward: a transaction that has enqueued stays open while thousands pass by, and when
+// it commits, with a later message of its key right behind it, both come, in order.
+func claimForward[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	late := e.begin()
+	a1 := msg("a1", "a")
+	isNew := e.enqueueIn(late, false, a1)
+	done := 0
+	for round := range 30 {
+		list := msgs(fmt.Sprintf("m%d-", round), "", 100)
+		e.enqueue(list...)
+		for claims := n.next(37); len(claims) > 0; claims = n.next(37) {
+			n.settle(published(claims...)...)
+			done += len(claims)
+		}
+	}
+	if done != 3000 {
+		e.Fatalf("%d messages went by, want 3000", done)
+	}
+	e.commit(late)
+	e.took([]waybill.Message{a1}, isNew)
+	e.enqueue(msg("a2", "a"))
+	claims := n.next(allRows)
+	if got := claimedIDs(claims); !slices.Equal(got, []string{"a1", "a2"}) {
+		e.Fatalf("claimed %v, want the late one and then its successor", got)
+	}
+	n.settle(published(claims...)...)
+	n.wantNext("everything was claimed", n.next(allRows))
+}
+
+// claimOpenWriters: they commit in the opposite order of their enqueues, or roll back.
+func claimOpenWriters[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	var held []relay.Claim
+	type writer struct {
+		tx    Tx
+		msgs  []waybill.Message
+		isNew []bool
+	}
+	var open []writer
+	claim := func(what string, want ...string) {
+		e.Helper()
+		claims := n.next(allRows, held...)
+		n.wantNext(what, claims, want...)
+		held = append(held, claims...)
+	}
+	for i := range 4 {
+		w := writer{tx: e.begin(), msgs: msgs(fmt.Sprintf("w%d-", i), fmt.Sprint("k", i), 2)}
+		w.isNew = e.enqueueIn(w.tx, false, w.msgs...)
+		open = append(open, w)
+		id := fmt.Sprint("between", i)
+		e.enqueue(msg(id, ""))
+		claim("between two writers", id)
+	}
+	for i := len(open) - 1; i >= 0; i-- {
+		if i == 2 {
+			e.rollback(open[i].tx)
+			claim("after a rollback")
+			continue
+		}
+		e.commit(open[i].tx)
+		e.took(open[i].msgs, open[i].isNew)
+		claim("after a commit", ids(open[i].msgs)...)
+	}
+	n.settle(published(held...)...)
+}
+
+// claimElsewhere: what one store object has claimed is unknown to the next one, and what
+// waits blocks its key there, too.
+func claimElsewhere[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a1", "k"), msg("b1", "k2"))
+	n.settle(failed(find(n.next(allRows), "a1"), time.Hour))
+	e.enqueue(msg("a2", "k"))
+	for range 2 {
+		c := find(n.claimOnly("a2", "b1"), "a2")
+		if !c.Blocked {
+			e.Error("a2 is not blocked although a1 waits")
+		}
+		e.reopen()
+	}
+}
+
 func claimClock[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	m := msg("a", "k")
@@ -256,7 +434,7 @@ func claimPaused[Tx any](e *env[Tx]) {
 		n.settle(fanout(c, "x", "y"))
 	}
 	e.several("a", "b")
-	claims := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Paused: []string{"x", "z"}})
+	claims := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Paused: []string{"x", "z"}})
 	for _, c := range claims {
 		if c.Destination != "y" {
 			e.Errorf("claimed %s for the paused %s", c.Message.ID, c.Destination)

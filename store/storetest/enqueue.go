@@ -20,7 +20,6 @@ func enqueueTests[Tx any]() []test[Tx] {
 		{"a thousand messages in one call", enqueueThousand[Tx], nil},
 		{"several calls in one transaction", enqueueCalls[Tx], nil},
 		{"many transactions at once", enqueueAtOnce[Tx], nil},
-		{"relays of the process are told", enqueueWakes[Tx], nil},
 	}
 }
 
@@ -179,24 +178,6 @@ func enqueueAtOnce[Tx any](e *env[Tx]) {
 			e.Errorf("message %s came after %s, which its writer committed later", id, last[id[0]])
 		}
 		last[id[0]] = id
-	}
-}
-
-func enqueueWakes[Tx any](e *env[Tx]) {
-	woken := e.s.Wakeups()
-	e.enqueue(msg("a", "k"))
-	e.wantWake(woken, "after Transact")
-	e.s.WakeRelay()
-	e.s.WakeRelay() // merged, and does not block
-	e.wantWake(woken, "after WakeRelay")
-}
-
-func (e *env[Tx]) wantWake(woken <-chan struct{}, when string) {
-	e.Helper()
-	select {
-	case <-woken:
-	case <-e.ctx.Done():
-		e.Fatalf("no wake-up %s", when)
 	}
 }
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ func fieldTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
 		{"every field comes back", everyField[Tx], nil},
 		{"fields that are not set", unsetFields[Tx], nil},
+		{"fields that only some messages set", someFields[Tx], nil},
 		{"sent to one destination", sentMessage[Tx], nil},
 		{"payloads byte for byte", payloads[Tx], nil},
 		{"hostile texts", hostileTexts[Tx], nil},
@@ -102,6 +104,30 @@ func unsetFields[Tx any](e *env[Tx]) {
 	e.wantMessage(got, want)
 	if got.Headers != nil || !got.DeliverAt.IsZero() || !got.ExpiresAt.IsZero() {
 		e.Errorf("Headers, DeliverAt, ExpiresAt = %v, %v, %v, want none", got.Headers, got.DeliverAt, got.ExpiresAt)
+	}
+}
+
+// someFields enqueues messages together of which one sets everything and others little, alone
+// and with ids to remember.
+func someFields[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	for _, unique := range []bool{false, true} {
+		prefix := fmt.Sprintf("%v ", unique)
+		sent := waybill.Message{ID: prefix + "sent", To: "billing", Source: "shop", Payload: []byte("1")}
+		least := waybill.Message{ID: prefix + "least", Topic: "orders", Source: "shop"}
+		sent.Complete()
+		least.Complete()
+		all := full(prefix + "full")
+		e.transact(unique, sent, all, least)
+		claims := n.claimOnly(sent.ID, all.ID, least.ID)
+		for _, want := range []waybill.Message{sent, all, least} {
+			got := find(claims, want.ID).Message
+			if want.Time.IsZero() {
+				want.Time = got.Time // that of the enqueue
+			}
+			e.wantMessage(got, want)
+		}
+		n.settle(published(claims...)...)
 	}
 }
 

@@ -29,7 +29,6 @@ func inboxTests[Tx any]() []test[Tx] {
 		{"idempotency key", processIdempotencyKey[Tx], nil},
 		{"handler enqueues", processEnqueues[Tx], nil},
 		{"handler enqueues and fails", processEnqueuesFails[Tx], nil},
-		{"relays of the process are told", processWakes[Tx], nil},
 	}
 }
 
@@ -298,10 +297,4 @@ func processEnqueuesFails[Tx any](e *env[Tx]) {
 	n.claimOnly()
 	e.handleAndEnqueue(msg("a", "k"), msg("reply", "k"), nil)
 	n.claimOne("reply")
-}
-
-func processWakes[Tx any](e *env[Tx]) {
-	woken := e.s.Wakeups()
-	e.handleAndEnqueue(msg("a", "k"), msg("reply", "k"), nil)
-	e.wantWake(woken, "after a handler enqueued")
 }

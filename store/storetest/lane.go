@@ -44,8 +44,8 @@ func laneFirst[Tx any](e *env[Tx]) {
 	for i := range want {
 		want[i] = i
 	}
-	if got := numbers(n.lease.Lanes); !slices.Equal(got, want) || n.lease.Share != len(want) {
-		e.Errorf("lanes = %v, share = %d, want all %d", got, n.lease.Share, len(want))
+	if got := numbers(n.lease.Lanes); !slices.Equal(got, want) || n.lease.Share != len(want) || n.lease.Total != len(want) {
+		e.Errorf("lanes = %v, share = %d, total = %d, want all %d", got, n.lease.Share, n.lease.Total, len(want))
 	}
 	for _, l := range n.lease.Lanes {
 		if l.Epoch < 1 {
@@ -114,6 +114,9 @@ func laneLateComer[Tx any](e *env[Tx]) {
 	e.must(a.renew(relay.LeaseRequest{}), "renew")
 	if a.lease.Share != want {
 		e.Errorf("the first is told a share of %d, want %d", a.lease.Share, want)
+	}
+	if total := e.h.Features.Lanes; a.lease.Total != total || b.lease.Total != total {
+		e.Errorf("they are told totals of %d and %d, want %d", a.lease.Total, b.lease.Total, total)
 	}
 }
 

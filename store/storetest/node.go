@@ -36,10 +36,10 @@ func (n *node[Tx]) renew(req relay.LeaseRequest) error {
 	return err
 }
 
-// claim returns everything that may go now.
+// claim returns everything that may go now, also what was claimed before.
 func (n *node[Tx]) claim() []relay.Claim {
 	n.Helper()
-	return n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows})
+	return n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Again: numbers(n.lease.Lanes)})
 }
 
 func (n *node[Tx]) claimWith(req relay.ClaimRequest) []relay.Claim {

@@ -10,6 +10,7 @@ import (
 func orderTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
 		{"what follows a waiting message is blocked", followersBlocked[Tx], nil},
+		{"what follows is blocked from the moment that something waits", blockedSince[Tx], nil},
 		{"what waits behind becomes due when the first is published", behindPublished[Tx], nil},
 		{"what waits behind becomes due when the first is dead", behindDead[Tx], nil},
 		{"what waits behind becomes due when the first is scheduled", behindScheduled[Tx], nil},
@@ -42,6 +43,33 @@ func followersBlocked[Tx any](e *env[Tx]) {
 	n.settle(published(find(n.claim(), "a1"))...)
 	if c := find(n.claim(), "a2"); c.Blocked {
 		e.Error("a2 is still blocked after a1 was published")
+	}
+}
+
+// blockedSince: a store that knew of nothing that waits learns it from the settlement.
+func blockedSince[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("other", "k9"))
+	n.settle(failed(n.claimOne("other"), 3*time.Hour)) // something waits, of another key
+	for _, m := range msgs("a", "k", 3) {
+		e.enqueue(m)
+		c := n.claimOne(m.ID)
+		if c.Blocked {
+			e.Fatalf("%s is blocked, and nothing of its key waits", m.ID)
+		}
+		n.settle(published(c)...)
+	}
+	e.enqueue(msg("b1", "k"))
+	n.settle(failed(n.claimOne("b1"), time.Hour))
+	e.enqueue(msg("b2", "k"))
+	if c := n.claimOne("b2"); !c.Blocked {
+		e.Error("b2 is not blocked although b1 waits")
+	}
+	e.advance(2 * time.Hour)
+	claims := n.claimOnly("b1", "b2")
+	n.settle(published(find(claims, "b1"))...)
+	if c := n.claimOne("b2"); c.Blocked {
+		e.Error("b2 is blocked although b1 is published")
 	}
 }
 

@@ -22,7 +22,6 @@ func requeueTests[Tx any]() []test[Tx] {
 		{"behind others of its key that wait", requeueBehind[Tx], nil},
 		{"its id is on its way again", requeueIDTaken[Tx], nil},
 		{"others with its id are refused", requeueRefusesDuplicates[Tx], nil},
-		{"relays of the process are told", requeueWakes[Tx], nil},
 		{"a consumer's letter", requeueConsumer[Tx], nil},
 		{"a consumer's letter without a key", requeueWithoutKey[Tx], nil},
 	}
@@ -71,10 +70,17 @@ func requeueAtOnce[Tx any](e *env[Tx]) {
 	e.enqueue(msg("a", "k"))
 	n.settle(dead(n.claimOne("a")))
 	number := e.letter().Number
+	e.wantOnce("requeue the letter", func() (bool, error) { return e.s.RequeueDeadLetter(e.ctx, number) })
+	n.claimOne("a")
+}
+
+// wantOnce makes several calls at once and checks that exactly one of them has done it.
+func (e *env[Tx]) wantOnce(what string, call func() (bool, error)) {
+	e.Helper()
 	done := make(chan bool, 8)
 	e.concurrently(cap(done), func(int) error {
 		return repeatConflicts(func() error {
-			ok, err := e.s.RequeueDeadLetter(e.ctx, number)
+			ok, err := call()
 			if err == nil {
 				done <- ok
 			}
@@ -88,9 +94,8 @@ func requeueAtOnce[Tx any](e *env[Tx]) {
 		}
 	}
 	if count != 1 {
-		e.Errorf("%d requeues of one letter succeeded, want 1", count)
+		e.Errorf("%d of %d calls at once %s, want 1", count, cap(done), what)
 	}
-	n.claimOne("a")
 }
 
 func requeueUnknown[Tx any](e *env[Tx]) {
@@ -181,15 +186,6 @@ func requeueRefusesDuplicates[Tx any](e *env[Tx]) {
 	e.requeue(e.letter().Number, true)
 	e.wantNew(e.transact(false, msg("a", "k"), msg("b", "k")), false, true)
 	e.want(outbox.Waiting, "a")
-}
-
-func requeueWakes[Tx any](e *env[Tx]) {
-	n := e.join("r1")
-	e.enqueue(msg("a", "k"))
-	n.settle(dead(n.claimOne("a")))
-	woken := e.s.Wakeups()
-	e.requeue(e.letter().Number, true)
-	e.wantWake(woken, "after a requeue")
 }
 
 func requeueConsumer[Tx any](e *env[Tx]) {

@@ -232,7 +232,7 @@ func settlePrepared[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	for day, m := range msgs("a", "k", 10) {
 		if day%4 == 0 {
-			e.must(e.s.MaintainArchive(e.ctx, 30*24*time.Hour), "MaintainArchive")
+			e.maintain(30 * 24 * time.Hour)
 		}
 		e.enqueue(m)
 		n.settle(published(n.claimOne(m.ID))...)
@@ -245,11 +245,12 @@ func settlePrepared[Tx any](e *env[Tx]) {
 func settleRetained[Tx any](e *env[Tx]) {
 	const day, retention = 24 * time.Hour, 7 * 24 * time.Hour
 	n := e.join("r1")
-	maintain := func() { e.Helper(); e.must(e.s.MaintainArchive(e.ctx, retention), "MaintainArchive") }
 	e.transact(true, msg("old", "k"))
 	n.settle(published(n.claimOne("old"))...)
 	e.advance(retention - time.Hour)
-	maintain()
+	if done := e.maintain(retention); done.Rows != 0 || done.Dropped != 0 {
+		e.Errorf("MaintainArchive = %+v within the retention, want nothing removed", done)
+	}
 	e.want(outbox.Published, "old")
 	if isNew := e.transact(true, msg("old", "k")); isNew[0] {
 		e.Error("a unique id is new again within the retention")
@@ -258,11 +259,25 @@ func settleRetained[Tx any](e *env[Tx]) {
 	n = e.join("r2")
 	e.enqueue(msg("new", "k"))
 	n.settle(published(n.claimOne("new"))...)
-	maintain()
+	if done := e.maintain(0); done.Rows != 0 || done.Dropped != 0 {
+		e.Errorf("MaintainArchive without retention = %+v, want nothing removed", done)
+	}
+	e.want(outbox.Published, "old")
+	if done := e.maintain(retention); done.Rows+int64(done.Dropped) < 2 {
+		e.Errorf("MaintainArchive = %+v, want a message, or its day, and an id removed", done)
+	}
 	e.wantNowhere("old")
 	e.gone("old")
 	e.want(outbox.Published, "new")
 	if isNew := e.transact(true, msg("old", "k")); !isNew[0] {
 		e.Error("a unique id is a duplicate still after the retention")
 	}
+}
+
+// maintain lets the store remove what is past the retention.
+func (e *env[Tx]) maintain(retention time.Duration) relay.Maintained {
+	e.Helper()
+	done, err := e.s.MaintainArchive(e.ctx, relay.MaintainRequest{Retention: retention, BatchSize: 1})
+	e.must(err, "MaintainArchive")
+	return done
 }

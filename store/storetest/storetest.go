@@ -39,6 +39,10 @@ type Features struct {
 
 	// Persists says that a store which is opened anew finds what was there before.
 	Persists bool
+
+	// HearsCommits says that AwaitMessages also learns of what others commit: the user's own
+	// transactions, programs in other languages, and other store objects on the same data.
+	HearsCommits bool
 }
 
 // Raw is a message as a program in another language writes it, with a plain INSERT.
@@ -89,12 +93,16 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"settle", settleTests[Tx]()},
 		{"waiting", waitingTests[Tx]()},
 		{"key order", orderTests[Tx]()},
+		{"parked keys", parkTests[Tx]()},
+		{"waiting alone", aloneTests[Tx]()},
 		{"destinations", destinationTests[Tx]()},
 		{"dead letters", deadLetterTests[Tx]()},
 		{"requeue", requeueTests[Tx]()},
+		{"resolve", resolveTests[Tx]()},
 		{"schedule", scheduleTests[Tx]()},
 		{"foreign rows", foreignTests[Tx]()},
 		{"lanes", laneTests[Tx]()},
+		{"wake", wakeTests[Tx]()},
 		{"inspect", inspectTests[Tx]()},
 		{"inbox", inboxTests[Tx]()},
 		{"attempts", attemptTests[Tx]()},
@@ -131,6 +139,7 @@ type need func(Features) bool
 func severalLanes(f Features) bool      { return f.Lanes > 1 }
 func concurrentWriters(f Features) bool { return f.ConcurrentWriters }
 func persists(f Features) bool          { return f.Persists }
+func hearsCommits(f Features) bool      { return f.HearsCommits }
 
 func (t test[Tx]) runsWith(f Features) bool {
 	return !slices.ContainsFunc(t.needs, func(n need) bool { return !n(f) })

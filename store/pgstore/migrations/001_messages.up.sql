@@ -15,18 +15,48 @@ INSERT INTO {schema_versions} (version, name) VALUES (1, '001_messages');
 CREATE FUNCTION {clock}() RETURNS timestamptz
     LANGUAGE sql VOLATILE AS 'SELECT clock_timestamp()';
 
+-- The two functions below are PL/pgSQL because PostgreSQL parses the expressions of a table
+-- again for each INSERT, node by node, but keeps the plan of a function: that takes a third
+-- off an INSERT of one row.
+
+-- The lane of a message: the first byte of SHA-256 of the key (of the id where there is
+-- none), modulo 64. Frozen: a golden test holds it. Backslashes are doubled because bytea
+-- input would read them as escapes.
+CREATE FUNCTION {lane}(key text, id text) RETURNS smallint
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $body$
+BEGIN
+    RETURN get_byte(sha256(replace(CASE WHEN key = '' THEN id ELSE key END, '\', '\\')::bytea), 0) & 63;
+END $body$;
+
+-- Refuses what no reader could make good; the rest of the limits is judged by the relay.
+CREATE FUNCTION {storable}(
+    id text, topic text, key text, payload text, payload_bytes bytea,
+    happened_at timestamptz, deliver_at timestamptz, expires_at timestamptz, enqueued_at timestamptz
+) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $body$
+BEGIN
+    IF id <> '' AND octet_length(id) <= 255 AND octet_length(topic) <= 249 AND octet_length(key) <= 255
+       AND (payload IS NULL OR payload_bytes IS NULL)
+       AND (happened_at IS NULL OR isfinite(happened_at)) AND (deliver_at IS NULL OR isfinite(deliver_at))
+       AND (expires_at IS NULL OR isfinite(expires_at)) AND isfinite(enqueued_at) THEN
+        RETURN true;
+    END IF;
+    RAISE check_violation USING CONSTRAINT = 'outbox_storable', MESSAGE =
+        CASE WHEN id = '' THEN 'id is empty'
+             WHEN octet_length(id) > 255 THEN 'id is longer than 255 bytes'
+             WHEN octet_length(topic) > 249 THEN 'topic is longer than 249 bytes'
+             WHEN octet_length(key) > 255 THEN 'key is longer than 255 bytes'
+             WHEN payload IS NOT NULL AND payload_bytes IS NOT NULL THEN 'payload and payload_bytes are both set'
+             ELSE 'time, deliver_at, expires_at or enqueued_at is infinite' END;
+END $body$;
+
 -- Committed, ready to be sent, never tried.
 --   position  order of the enqueue; cache 1, because sessions that cache numbers hand them
 --             out in an order that has nothing to do with time
---   lane      the first byte of SHA-256 of the key (of the id where there is none), modulo
---             64. Frozen: a golden test holds it. Backslashes are doubled because bytea
---             input would read them as escapes.
 --   payload   text, so that a plain INSERT keeps a JSON text byte for byte;
 --             payload_bytes is for everything else. One of the two.
 CREATE TABLE {outbox} (
     position        bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),
-    lane            smallint GENERATED ALWAYS AS
-                    ((get_byte(sha256(replace(CASE WHEN key = '' THEN id ELSE key END, '\', '\\')::bytea), 0) & 63)::smallint) STORED,
+    lane            smallint GENERATED ALWAYS AS ({lane}(key, id)) STORED,
     id              text COLLATE "C" NOT NULL DEFAULT gen_random_uuid()::text,
     topic           text COLLATE "C" NOT NULL,
     direct          boolean NOT NULL DEFAULT false,
@@ -51,24 +81,50 @@ CREATE TABLE {outbox} (
     enqueued_at     timestamptz NOT NULL DEFAULT {clock}(),
     PRIMARY KEY (lane, position),
     UNIQUE (id),
-    -- What no reader could make good: the rest of the limits is judged by the relay.
-    CONSTRAINT outbox_one_payload CHECK (payload IS NULL OR payload_bytes IS NULL),
-    CONSTRAINT outbox_lengths CHECK (id <> '' AND octet_length(id) <= 255 AND octet_length(topic) <= 249 AND octet_length(key) <= 255),
-    CONSTRAINT outbox_finite_times CHECK (isfinite(time) AND isfinite(deliver_at) AND isfinite(expires_at) AND isfinite(enqueued_at))
+    CONSTRAINT outbox_storable CHECK (
+        {storable}(id, topic, key, payload, payload_bytes, time, deliver_at, expires_at, enqueued_at))
 ) WITH (
     -- The table empties all the time: vacuum by a count of dead rows, not by a share of
-    -- however many rows there happen to be.
+    -- however many rows there happen to be; and without pauses, because claims walk the index
+    -- entries of dead rows until then. What is stored apart (TOAST) follows these settings.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
-    autovacuum_vacuum_cost_delay = 0
+    autovacuum_vacuum_cost_delay = 0,
+    -- A backlog that grows is about to be deleted: rows that were only inserted are no reason
+    -- for a vacuum.
+    autovacuum_vacuum_insert_threshold = -1
+    -- No fillfactor: rows are never updated.
 );
+
+-- Whether relays sleep: the time, in seconds since 1970, until which writers are to notify
+-- them. A sequence, because its value is seen at once, by every snapshot, and costs a writer
+-- a microsecond; a row costs ten. 0, the first value, is a time long past.
+CREATE SEQUENCE {wakeups} MINVALUE 0 START 0;
+GRANT SELECT ON SEQUENCE {wakeups} TO PUBLIC;
+
+-- Wakes sleeping relays when the transaction commits. Many commits that notify at once wait
+-- for each other; so relays that are woken too often take their announcement back. It runs
+-- after the rows have their positions: a relay that announces itself later still sees the
+-- lock on their sequence.
+CREATE FUNCTION {wake_relays}() RETURNS trigger LANGUAGE plpgsql AS $body$
+BEGIN
+    IF pg_catalog.pg_sequence_last_value({wakeups_text}::pg_catalog.regclass)
+       > pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) THEN
+        PERFORM pg_catalog.pg_notify('{channel}', '');
+    END IF;
+    RETURN NULL;
+END
+$body$;
+CREATE TRIGGER wake_relays AFTER INSERT ON {outbox} FOR EACH STATEMENT EXECUTE FUNCTION {wake_relays}();
 
 -- The tables below take the columns of a message from the outbox, without its defaults.
 
 -- What may not go now, position kept. due_at is set for the head of each blocked
--- (destination, topic, key) and for messages without a key; rows without it follow one.
+-- (destination, topic, key), for messages without a key, and for those that wait alone, for
+-- which nothing waits. Rows without it follow a head, or a dead letter that parks the key.
 CREATE TABLE {outbox_waiting} (
     LIKE {outbox},
     destination     text COLLATE "C" NOT NULL DEFAULT '',
+    alone           boolean NOT NULL DEFAULT false,
     due_at          timestamptz,
     attempts        integer NOT NULL DEFAULT 0,
     life            integer NOT NULL DEFAULT 0,
@@ -77,12 +133,18 @@ CREATE TABLE {outbox_waiting} (
     letter          bigint, -- the dead letter that it was requeued from
     PRIMARY KEY (position, destination),
     UNIQUE (id, destination)
+) WITH (
+    -- As above; claims look here first, so sooner. No fillfactor: updates change due_at, which
+    -- is indexed, so they need new index entries however much room a page has.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
 );
 CREATE INDEX ON {outbox_waiting} (lane, due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX ON {outbox_waiting} (topic, key, destination, position) WHERE key <> '';
+CREATE INDEX ON {outbox_waiting} (topic, key, destination, position) WHERE key <> '' AND NOT alone;
 
 -- Published, kept for the retention. By day, so that a day is dropped whole. The id is not
--- unique here. Few indexes: each costs the relay.
+-- unique here. Few indexes: each costs the relay. The days are made by the relay, which also
+-- sets their storage parameters, because they inherit none.
 CREATE TABLE {outbox_archive} (
     LIKE {outbox},
     destination     text COLLATE "C" NOT NULL DEFAULT '',
@@ -99,6 +161,7 @@ CREATE TABLE {outbox_ids} (
     id          text COLLATE "C" PRIMARY KEY,
     enqueued_at timestamptz NOT NULL DEFAULT {clock}()
 );
+CREATE INDEX ON {outbox_ids} (enqueued_at);
 
 -- Due in the future.
 CREATE TABLE {scheduled} (
@@ -109,7 +172,8 @@ CREATE TABLE {scheduled} (
 CREATE INDEX ON {scheduled} (due_at);
 
 -- Given up by relay or consumer. position and lane are a relay's; alias and message_key
--- are, with tenant, consumer and source, the inbox key of a consumer's.
+-- are, with tenant, consumer and source, the inbox key of a consumer's. A relay's letter that
+-- parks keeps what comes after it in its (destination, topic, key) waiting.
 CREATE TABLE {dead_letters} (
     LIKE {outbox},
     number          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -123,12 +187,16 @@ CREATE TABLE {dead_letters} (
     attempts        integer NOT NULL,
     life            integer NOT NULL DEFAULT 0,
     failed          boolean NOT NULL DEFAULT false,
+    parks           boolean NOT NULL DEFAULT false,
     requeued_at     timestamptz,
+    resolved_at     timestamptz,
+    resolution      text NOT NULL DEFAULT '',
     first_failed_at timestamptz NOT NULL,
     last_failed_at  timestamptz NOT NULL
 );
 ALTER TABLE {dead_letters} ALTER COLUMN position DROP NOT NULL, ALTER COLUMN lane DROP NOT NULL;
 CREATE INDEX ON {dead_letters} (consumer, number) WHERE requeued_at IS NOT NULL;
+CREATE INDEX ON {dead_letters} (topic, key, destination, position) INCLUDE (lane) WHERE parks;
 CREATE INDEX ON {dead_letters} (id);
 
 -- Processed, or dead, per consumer. The primary key is the gate.
@@ -145,6 +213,9 @@ CREATE TABLE {inbox} (
     payload_hash text,
     extra_data   jsonb,
     PRIMARY KEY (tenant, consumer, source, alias, message_key)
+) WITH (
+    -- It holds a week or more: the usual fifth of that would be days of dead rows.
+    autovacuum_vacuum_scale_factor = 0.02
 );
 CREATE INDEX ON {inbox} (tenant, type);
 CREATE INDEX ON {inbox} (processed_at);
@@ -164,7 +235,9 @@ CREATE TABLE {consumer_attempts} (
     PRIMARY KEY (tenant, consumer, source, alias, message_key)
 );
 
--- Who is alive, and who owns which lane. The epoch rises each time a lane changes hands.
+-- Who is alive, and who owns which lane. The epoch rises each time a lane changes hands. No
+-- storage parameters: updates touch no indexed column, and on so few pages each finds the room
+-- that the last ones left (HOT), also with filled pages.
 CREATE TABLE {relays} (
     node       text PRIMARY KEY,
     started_at timestamptz NOT NULL,
@@ -175,7 +248,7 @@ CREATE TABLE {relay_lanes} (
     epoch bigint NOT NULL DEFAULT 0,
     owner text,
     since timestamptz
-) WITH (fillfactor = 50);
+);
 INSERT INTO {relay_lanes} (lane) SELECT generate_series(0, 63);
 
 -- Where every message is.

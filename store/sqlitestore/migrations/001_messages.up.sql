@@ -57,11 +57,13 @@ CREATE TRIGGER {outbox_source} AFTER INSERT ON {outbox} WHEN new.source = ''
 BEGIN UPDATE {outbox} SET source = (SELECT source FROM {settings}) WHERE position = new.position; END;
 
 -- What may not go now, position kept. due_at is set for the head of each blocked
--- (destination, topic, key) and for messages without a key; rows without it follow one.
+-- (destination, topic, key), for messages without a key, and for those that wait alone, for
+-- which nothing waits. Rows without it follow a head, or a dead letter that parks the key.
 CREATE TABLE {outbox_waiting} (
     position        INTEGER NOT NULL,
     {columns},
     destination     TEXT NOT NULL DEFAULT '',
+    alone           INTEGER NOT NULL DEFAULT 0,
     due_at          INTEGER,
     attempts        INTEGER NOT NULL DEFAULT 0,
     life            INTEGER NOT NULL DEFAULT 0,
@@ -72,7 +74,7 @@ CREATE TABLE {outbox_waiting} (
     UNIQUE (id, destination)
 ) STRICT;
 CREATE INDEX {outbox_waiting_due} ON {outbox_waiting} (due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX {outbox_waiting_unit} ON {outbox_waiting} (topic, key, destination, position) WHERE key <> '';
+CREATE INDEX {outbox_waiting_unit} ON {outbox_waiting} (topic, key, destination, position) WHERE key <> '' AND NOT alone;
 
 -- Published, kept for the retention. The id is not unique here.
 CREATE TABLE {outbox_archive} (
@@ -100,7 +102,8 @@ CREATE TABLE {scheduled} (
 CREATE INDEX {scheduled_due} ON {scheduled} (due_at);
 
 -- Given up by relay or consumer. position is a relay's; alias and message_key are, with
--- tenant, consumer and source, the inbox key of a consumer's.
+-- tenant, consumer and source, the inbox key of a consumer's. A relay's letter that parks
+-- keeps what comes after it in its (destination, topic, key) waiting.
 CREATE TABLE {dead_letters} (
     number          INTEGER PRIMARY KEY AUTOINCREMENT,
     position        INTEGER,
@@ -115,11 +118,15 @@ CREATE TABLE {dead_letters} (
     attempts        INTEGER NOT NULL,
     life            INTEGER NOT NULL DEFAULT 0,
     failed          INTEGER NOT NULL DEFAULT 0,
+    parks           INTEGER NOT NULL DEFAULT 0,
     requeued_at     INTEGER,
+    resolved_at     INTEGER,
+    resolution      TEXT NOT NULL DEFAULT '',
     first_failed_at INTEGER NOT NULL,
     last_failed_at  INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX {dead_letters_requeued} ON {dead_letters} (consumer, number) WHERE requeued_at IS NOT NULL;
+CREATE INDEX {dead_letters_parks} ON {dead_letters} (topic, key, destination, position) WHERE parks;
 CREATE INDEX {dead_letters_id} ON {dead_letters} (id);
 
 -- Processed, or dead, per consumer. The primary key is the gate.

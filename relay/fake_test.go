@@ -1,0 +1,270 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// fakeSource is a source in memory, as small as the relay's own tests need it. Messages wait
+// in the order of their positions, and their due times decide alone.
+type fakeSource struct {
+	mu       sync.Mutex
+	rows     map[int64]*fakeRow
+	position int64
+	dead     []string
+	commits  chan struct{}
+	claims   int
+	lanes    []Lane
+	share    int
+	refuse   error // of settlements
+}
+
+type fakeRow struct {
+	Claim
+	due time.Time
+}
+
+const fakeLanes = 4
+
+func newFakeSource() *fakeSource {
+	s := &fakeSource{rows: make(map[int64]*fakeRow), commits: make(chan struct{}, 1), share: fakeLanes}
+	for n := range fakeLanes {
+		s.lanes = append(s.lanes, Lane{n, 1})
+	}
+	return s
+}
+
+// add commits messages.
+func (s *fakeSource) add(msgs ...waybill.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range msgs {
+		s.position++
+		lane := int(s.position % fakeLanes)
+		if m.Key != "" {
+			lane = int(m.Key[len(m.Key)-1]) % fakeLanes
+		}
+		s.rows[s.position] = &fakeRow{Claim: Claim{Message: m, Position: s.position, Lane: Lane{Number: lane}}}
+	}
+	select {
+	case s.commits <- struct{}{}:
+	default:
+	}
+}
+
+func (s *fakeSource) RenewLanes(_ context.Context, req LeaseRequest) (Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lanes = slices.DeleteFunc(slices.Clone(s.lanes), func(l Lane) bool { return slices.Contains(req.Give, l.Number) })
+	return Lease{Lanes: slices.Clone(s.lanes), Share: s.share, Total: fakeLanes}, nil
+}
+
+func (s *fakeSource) LeaveLanes(context.Context, string) error { return nil }
+
+func (s *fakeSource) ClaimMessages(_ context.Context, req ClaimRequest) ([]Claim, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claims++
+	first := s.firstWaiting()
+	var claims []Claim
+	for _, row := range s.sorted() {
+		i := slices.IndexFunc(req.Lanes, func(l Lane) bool { return l.Number == row.Lane.Number })
+		_, held := slices.BinarySearch(req.Held, row.Position)
+		ahead, waits := first[unit{"", row.Message.Topic, row.Message.Key}]
+		blocked := waits && ahead < row.Position && row.Message.Key != ""
+		if i < 0 || held || row.Waiting && (!req.Due || time.Now().Before(row.due) || blocked) {
+			continue
+		}
+		c := row.Claim
+		c.Lane, c.Blocked = req.Lanes[i], !row.Waiting && blocked
+		if claims = append(claims, c); len(claims) == req.Limit {
+			break
+		}
+	}
+	return claims, nil
+}
+
+func (s *fakeSource) sorted() []*fakeRow {
+	return slices.SortedFunc(maps.Values(s.rows), func(a, b *fakeRow) int { return cmp.Compare(a.Position, b.Position) })
+}
+
+// firstWaiting returns the position of the first waiting message of each unit.
+func (s *fakeSource) firstWaiting() map[unit]int64 {
+	first := make(map[unit]int64)
+	for position, row := range s.rows {
+		u := unitOf(&row.Claim)
+		u.destination = "" // one destination each in these tests
+		if other, ok := first[u]; row.Waiting && (!ok || position < other) {
+			first[u] = position
+		}
+	}
+	return first
+}
+
+func (s *fakeSource) SettleMessages(_ context.Context, req SettleRequest) (lost []int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse != nil {
+		return nil, s.refuse
+	}
+	for _, st := range req.Settlements {
+		c := st.Claim
+		if !slices.Contains(s.lanes, c.Lane) {
+			lost = append(lost, c.Lane.Number)
+			continue
+		}
+		row := s.rows[c.Position]
+		switch st.Outcome {
+		case Published:
+			delete(s.rows, c.Position)
+		case Dead, Failed:
+			delete(s.rows, c.Position)
+			s.dead = append(s.dead, c.Message.ID)
+		case Wait:
+			row.Waiting, row.Attempts, row.Destination, row.due = true, st.Attempts, c.Destination, time.Now().Add(st.After)
+		default:
+			return nil, fmt.Errorf("the fake knows no outcome %d", st.Outcome)
+		}
+	}
+	return lost, nil
+}
+
+func (s *fakeSource) CountParked(context.Context, []Lane) (keys, messages int, err error) {
+	return 0, 0, nil
+}
+
+func (s *fakeSource) ReleaseScheduled(context.Context, int) (int, error) { return 0, nil }
+
+func (s *fakeSource) MaintainArchive(context.Context, MaintainRequest) (Maintained, error) {
+	return Maintained{}, nil
+}
+
+func (s *fakeSource) AwaitMessages(ctx context.Context, _ string) error {
+	select {
+	case <-s.commits:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// list returns copies of what is left.
+func (s *fakeSource) list() []fakeRow {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var rows []fakeRow
+	for _, row := range s.rows {
+		rows = append(rows, *row)
+	}
+	return rows
+}
+
+func (s *fakeSource) left() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.rows)
+}
+
+// fakeBroker records what arrives. What it does with a message is up to answer: after a
+// while, an error.
+type fakeBroker struct {
+	answer func(m Outgoing) (time.Duration, error)
+
+	mu      sync.Mutex
+	arrived []string // ids
+	at      map[string]time.Time
+	most    int // batches at a time
+	now     int
+}
+
+func (b *fakeBroker) Send(ctx context.Context, msgs []Outgoing) func() []error {
+	b.mu.Lock()
+	b.now++
+	b.most = max(b.most, b.now)
+	b.mu.Unlock()
+	return func() []error {
+		defer func() {
+			b.mu.Lock()
+			b.now--
+			b.mu.Unlock()
+		}()
+		errs := make([]error, len(msgs))
+		for i, m := range msgs {
+			errs[i] = b.take(ctx, m)
+		}
+		return errs
+	}
+}
+
+func (b *fakeBroker) take(ctx context.Context, m Outgoing) error {
+	if b.answer != nil {
+		wait, err := b.answer(m)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return waybill.UnavailableError(ctx.Err())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.arrived = append(b.arrived, m.ID)
+	if b.at == nil {
+		b.at = make(map[string]time.Time)
+	}
+	b.at[m.ID] = time.Now()
+	return nil
+}
+
+func (b *fakeBroker) ids() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.arrived)
+}
+
+// message returns a message; its id says topic, key and number.
+func message(topic, key string, n int) waybill.Message {
+	return waybill.Message{ID: fmt.Sprintf("%s/%s/%d", topic, key, n), Topic: topic, Key: key, Tenant: waybill.DefaultTenant}
+}
+
+var errRefused = errors.New("refused")
+
+// pass lets a while of virtual time go by, and what it sets off end.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// inBubble runs a relay with virtual time until test returns.
+func inBubble(t *testing.T, src *fakeSource, destinations []Destination, cfg Config, test func(t *testing.T, r *Relay)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cfg.Observer = waybill.LogTo(slog.New(slog.DiscardHandler))
+		src.commits = make(chan struct{}, 1) // of this bubble
+		r, err := NewFanout(src, destinations, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		synctest.Wait()
+		test(t, r)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package relay
+
+import "fmt"
+
+// OrderPolicy says what becomes of a key's later messages when one of them fails. It counts
+// for each destination by itself, and for messages with a key only.
+type OrderPolicy int
+
+const (
+	// Block lets them wait until the failed message was published or has become a dead
+	// letter; then the key goes on.
+	Block OrderPolicy = iota
+	// Park is Block while the message is tried again. If it becomes a dead letter the rest of
+	// its key queues up behind the letter, and so does what is enqueued from then on, until
+	// the letter is requeued, and then goes first, or resolved.
+	Park
+	// Skip gives the order up: the failed message waits for its retry alone, the rest of the
+	// key goes on.
+	Skip
+)
+
+// String returns the policy as it is written in the program's configuration.
+func (p OrderPolicy) String() string {
+	switch p {
+	case Block:
+		return "block"
+	case Park:
+		return "park"
+	case Skip:
+		return "skip"
+	}
+	return fmt.Sprintf("OrderPolicy(%d)", int(p))
+}
+
+func (p OrderPolicy) valid() bool { return p >= Block && p <= Skip }
+
+// orderOf returns the policy for a topic.
+func (c *Config) orderOf(topic string) OrderPolicy {
+	if p, ok := c.TopicOrder[topic]; ok {
+		return p
+	}
+	return c.Order
+}
+
+// parks reports whether any topic may have parked keys.
+func (c *Config) parks() bool {
+	for _, p := range c.TopicOrder {
+		if p == Park {
+			return true
+		}
+	}
+	return c.Order == Park
+}
+
+func (c *Config) validateOrder() error {
+	if !c.Order.valid() {
+		return invalid("Order", "is %d, none of Block, Park and Skip", c.Order)
+	}
+	for topic, p := range c.TopicOrder {
+		if topic == "" {
+			return invalid("TopicOrder", "has a policy for the empty topic; the one for all others is Order")
+		}
+		if !p.valid() {
+			return invalid("TopicOrder", "is %d for topic %q, none of Block, Park and Skip", p, topic)
+		}
+	}
+	switch {
+	case c.MaxParkedMessages < 0:
+		return invalid("MaxParkedMessages", "is %d; it must be positive", c.MaxParkedMessages)
+	case c.MaxParkedKeys < 0:
+		return invalid("MaxParkedKeys", "is %d; it must be positive", c.MaxParkedKeys)
+	}
+	return nil
+}

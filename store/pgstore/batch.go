@@ -1,0 +1,48 @@
+package pgstore
+
+import (
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/waybill-go/waybill/outbox"
+)
+
+// QueueEnqueue puts the enqueue of p, from [outbox.Writer.Prepare], into the caller's own
+// batch: one statement, which travels with the others. The caller sends batch in the
+// transaction that the messages belong to; a batch that is sent outside of one is a
+// transaction of its own.
+//
+// done is called with the result while the results of the batch are closed, as for every
+// query with a callback: the caller must not read this one's result itself. It is not called
+// if the statement or one before it fails; Close then returns that error. It runs before the
+// commit, and what it is told holds if that succeeds. done may be nil. If p has no messages,
+// nothing is queued or called.
+//
+// A store does not learn of the commit. [outbox.Writer.Wake] may be called after it.
+func QueueEnqueue(batch *pgx.Batch, store *Store[pgx.Tx], p outbox.Prepared, done func(outbox.Result)) {
+	if len(p.Messages) == 0 {
+		return
+	}
+	tell := func(isNew []bool) {
+		if r := p.Stored(isNew); done != nil {
+			done(r)
+		}
+	}
+	sql, args, many := store.enqueues.statement(p.Messages, p.Unique)
+	query := batch.Queue(sql, args...)
+	if !many {
+		query.Exec(func(tag pgconn.CommandTag) error {
+			tell([]bool{tag.RowsAffected() == 1})
+			return nil
+		})
+		return
+	}
+	query.Query(func(rows pgx.Rows) error {
+		isNew, err := readNew(p.Messages, rows, nil)
+		if err != nil {
+			return err
+		}
+		tell(isNew)
+		return nil
+	})
+}

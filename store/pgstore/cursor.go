@@ -1,0 +1,222 @@
+package pgstore
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/relay"
+)
+
+const (
+	youngWriter  = 50 * time.Millisecond // how long a writer is assumed to end before the next claim
+	minPageWidth = 1000                  // positions
+	toTheEnd     = math.MaxInt64         // the bound of a page that has none
+)
+
+// cursors remembers how far each lane has been read, so that a claim reads forward and walks
+// neither over the index entries of deleted rows nor over what is under way. It does no I/O.
+//
+// A writer draws its positions when it inserts and shows its rows when it commits: rows may
+// appear below what was read. Who may still add some is known. nextval locks the sequence
+// until the writer's transaction ends, whatever becomes of savepoints. So each claim comes
+// with a look: the last position drawn, and then, in this order, the transactions that hold
+// that lock. Whoever is not listed has yet to draw, above that last position.
+//
+//   - Of each writer a lower bound is kept: the last position as of the latest look that did
+//     not list it. When it has ended, every lane is read again from there.
+//   - One that came and went between two looks was never listed. It drew above the last
+//     position of the look before the claim that missed it: no lane is taken for read
+//     further than that.
+//   - Whether a writer has ended is known after the claim that should have read its rows. One
+//     that is young is assumed to have: what it may have written is read again, which is
+//     little. One that is older, because somebody forgot it, is assumed to be open. If the
+//     look, made after the claim's snapshot was taken, still lists it, then nobody who had to
+//     wait for it, as writers of one key do, is visible in that snapshot: a commit becomes
+//     visible before its locks are released. If the look does not list it, rows of its keys
+//     may have been claimed before its own, and the page has to be read anew.
+//
+// A server that was started anew, or whose sequence went back, may draw positions for a
+// second time: then every lane is read from its beginning.
+type cursors struct {
+	lanes   map[int]*laneCursor
+	writers map[string]writer
+	server  string
+	last    int64   // last position drawn, as of the latest look
+	spacing float64 // positions of one lane for each row found in it
+}
+
+// laneCursor is how far a lane has been read. Every row between low and high that a claim
+// could see was returned; a row that came later may be there. Below low nothing will come
+// but from open writers.
+type laneCursor struct {
+	epoch     int64
+	low, high int64
+}
+
+type writer struct {
+	above int64 // its positions are above this one
+	since time.Time
+}
+
+// look is what a claim learns beside its rows.
+type look struct {
+	Server  string   `json:"server"`  // which start of which server answered
+	Last    int64    `json:"last"`    // last position drawn, read before the writers were listed
+	Writers []string `json:"writers"` // virtual ids of transactions that have drawn positions
+	Waits   bool     `json:"waits"`   // whether anything waits
+}
+
+// page is what one statement reads: of each lane the positions above its from, up to a bound.
+type page struct {
+	lanes    []relay.Lane
+	from     []int64
+	bound    int64
+	limit    int
+	openFrom time.Time // writers known since then, or longer, are assumed to be open
+}
+
+func newCursors() *cursors {
+	return &cursors{lanes: make(map[int]*laneCursor), writers: make(map[string]writer), spacing: 64}
+}
+
+// begin prepares for a claim of lanes: those that have changed hands, or are named in again,
+// are read from their beginning.
+func (c *cursors) begin(lanes []relay.Lane, again []int) {
+	for _, l := range lanes {
+		if lc := c.lanes[l.Number]; lc == nil || lc.epoch != l.Epoch {
+			c.lanes[l.Number] = &laneCursor{epoch: l.Epoch}
+		}
+	}
+	for _, n := range again {
+		if lc := c.lanes[n]; lc != nil {
+			lc.low = 0
+		}
+	}
+}
+
+// forget makes the next claim read every lane from its beginning.
+func (c *cursors) forget() { *c = *newCursors() }
+
+// page returns what to read next. Writers known for less than patience are assumed to have
+// ended. The lanes are read abreast, up to a common bound, because neighbours share pages of
+// the table; it is chosen so that somewhat more rows than the limit lie below it.
+func (c *cursors) page(lanes []relay.Lane, limit int, patience time.Duration, now time.Time) page {
+	p := page{lanes: lanes, from: make([]int64, len(lanes)), limit: limit, openFrom: now.Add(-patience)}
+	floor := int64(math.MaxInt64)
+	for _, w := range c.writers {
+		if w.since.After(p.openFrom) {
+			floor = min(floor, w.above)
+		}
+	}
+	mean := 0.0
+	for i, l := range lanes {
+		lc := c.lanes[l.Number]
+		p.from[i] = min(lc.low, floor)
+		mean += float64(lc.high) / float64(len(lanes))
+	}
+	width := 1.25 * float64(limit) * c.spacing / float64(len(lanes))
+	p.bound = toTheEnd
+	if b := mean + max(width, minPageWidth); b < float64(c.last) {
+		p.bound = int64(b)
+	}
+	return p
+}
+
+// took takes in what a page has shown, rows being in the order of its lanes, at the time of
+// its look. If it reports false the rows are not to be used: read a page again.
+func (c *cursors) took(p page, rows []relay.Claim, seen look, now time.Time) bool {
+	if seen.Server != c.server || seen.Last < c.last {
+		c.startOver(seen.Server)
+	}
+	ended, valid := c.ended(p, seen)
+	if valid {
+		c.advance(p, rows)
+	}
+	c.lower(ended)
+	c.note(seen, ended, now)
+	return valid
+}
+
+// startOver puts every lane back to its beginning, for a server that is not the one we knew.
+func (c *cursors) startOver(server string) {
+	for _, lc := range c.lanes {
+		lc.low, lc.high = 0, 0
+	}
+	clear(c.writers)
+	c.server, c.last = server, 0
+}
+
+// ended drops the writers that are open no more and returns the lowest position above which
+// their rows may be. The page is valid if it has read them, or assumed nothing about them.
+func (c *cursors) ended(p page, seen look) (above int64, valid bool) {
+	open := make(map[string]bool, len(seen.Writers))
+	for _, id := range seen.Writers {
+		open[id] = true
+	}
+	above, valid = math.MaxInt64, true
+	for id, w := range c.writers {
+		if open[id] {
+			continue
+		}
+		delete(c.writers, id)
+		above = min(above, w.above)
+		valid = valid && (w.since.After(p.openFrom) || p.readFrom(w.above))
+	}
+	return above, valid && (c.last > 0 || p.readFrom(0))
+}
+
+// readFrom reports whether the page shows every row above a position.
+func (p page) readFrom(position int64) bool {
+	for _, f := range p.from {
+		if f > position {
+			return false
+		}
+	}
+	return true
+}
+
+// advance notes how far a page was read: up to its bound, but in the lane where it came to
+// its limit up to the last row, and in those behind not at all.
+func (c *cursors) advance(p page, rows []relay.Claim) {
+	read, cut := 0.0, len(rows) == p.limit
+	for _, l := range p.lanes {
+		upTo, last := p.bound, false
+		if cut && rows[len(rows)-1].Lane.Number == l.Number {
+			upTo, last = rows[len(rows)-1].Position, true
+		}
+		lc := c.lanes[l.Number]
+		read += max(0, float64(upTo-lc.high))
+		lc.low = max(lc.low, min(upTo, c.last))
+		lc.high = max(lc.high, lc.low)
+		if last {
+			break
+		}
+	}
+	if p.bound != toTheEnd {
+		c.spacing = min(max(1, read/float64(max(1, len(rows)))), 8*c.spacing)
+	}
+}
+
+// lower makes every lane be read again above a position.
+func (c *cursors) lower(above int64) {
+	for _, lc := range c.lanes {
+		lc.low = min(lc.low, above)
+	}
+}
+
+// note remembers the open writers. A prepared transaction changes its id, which then begins
+// with -1, and so takes over the bound of those that seem to have ended.
+func (c *cursors) note(seen look, ended int64, now time.Time) {
+	for _, id := range seen.Writers {
+		if _, known := c.writers[id]; known {
+			continue
+		}
+		w := writer{above: c.last, since: now}
+		if strings.HasPrefix(id, "-1/") {
+			w.above = min(w.above, ended)
+		}
+		c.writers[id] = w
+	}
+	c.last = seen.Last
+}

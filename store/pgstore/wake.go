@@ -1,0 +1,114 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+const (
+	// announceSQL asks the writers of the next $2 seconds to notify. It takes effect at once
+	// and for everybody. Of two relays that announce together the later time may be lost to
+	// the earlier, by a second at most.
+	announceSQL = `
+SELECT setval($1::text::regclass, extract(epoch FROM clock_timestamp())::bigint + $2)`
+
+	// withdrawSQL takes the announcement back, for all relays; the notification, which follows
+	// it, tells them. It is sent without arguments.
+	withdrawSQL = `
+SELECT setval({wakeups_text}::regclass, 0), pg_notify('{channel}', '` + withdrawnPayload + `')`
+
+	// openEnqueuersSQL lists the transactions that have enqueued and not yet ended. Each locks
+	// the sequence before it draws a position, until it ends; settlements do not. Read from
+	// shared memory, not from a table.
+	openEnqueuersSQL = `
+SELECT DISTINCT virtualtransaction
+  FROM pg_locks
+ WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted
+   AND relation = pg_get_serial_sequence($1, 'position')::regclass
+   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+)
+
+// AwaitMessages implements [relay.Source]. Commits of this store object that it knows of end
+// the wait without the database. For all others writers are asked to notify, which the
+// outbox's trigger does, for as long as it costs them little; beyond that the wait is one of
+// a few milliseconds. Without a connection to listen on, what others commit waits for the
+// poll.
+func (s *Store[Tx]) AwaitMessages(ctx context.Context, node string) error {
+	err := s.await(ctx, node)
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	return s.core.Kind(fmt.Errorf("await messages: %w", err))
+}
+
+func (s *Store[Tx]) await(ctx context.Context, node string) error {
+	signals, isNew := s.core.Signals.Join(node)
+	if isNew {
+		s.listener.add()
+		return nil
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err := s.sleeper.takeError(); err != nil {
+		return err
+	}
+	step := s.sleeper.next(time.Now())
+	if step.announce {
+		return s.announce(ctx)
+	}
+	t := time.NewTimer(step.wait)
+	defer t.Stop()
+	select {
+	case <-signals:
+		return nil
+	case <-ctx.Done():
+		return nil
+	case <-t.C:
+	}
+	if step.look {
+		return s.lookAgain(ctx)
+	}
+	return nil
+}
+
+// announce asks writers to notify, and then lists those that may have been too early to be
+// asked. The caller claims once more before it sleeps, for those that committed before.
+func (s *Store[Tx]) announce(ctx context.Context) error {
+	now, withdrawals := time.Now(), s.sleeper.withdrawals()
+	if _, err := s.core.DB.Exec(ctx, s.sql.announce, s.names.render("{wakeups}"), int(announcementTTL.Seconds())); err != nil {
+		return err
+	}
+	open, err := s.openEnqueuers(ctx)
+	if err != nil {
+		return err
+	}
+	s.sleeper.announced(now, withdrawals, open)
+	return nil
+}
+
+// lookAgain strikes off those of the early writers that have ended.
+func (s *Store[Tx]) lookAgain(ctx context.Context) error {
+	open, err := s.openEnqueuers(ctx)
+	if err == nil {
+		s.sleeper.stillOpen(open)
+	}
+	return err
+}
+
+func (s *Store[Tx]) openEnqueuers(ctx context.Context) ([]string, error) {
+	rows, err := s.core.DB.Query(ctx, s.sql.openEnqueuers, s.names.render("{outbox}"))
+	return sqldb.Collect(rows, err, sqldb.Scan[string])
+}
+
+// LeaveLanes implements [relay.Source]. The connection to listen on is closed when the last
+// node that waited on this store object has left.
+func (s *Store[Tx]) LeaveLanes(ctx context.Context, node string) error {
+	if s.core.Signals.Leave(node) {
+		s.listener.remove()
+	}
+	return s.core.LeaveLanes(ctx, node)
+}
