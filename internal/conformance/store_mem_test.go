@@ -25,7 +25,7 @@ func (s *memStore) now() time.Time {
 
 func TestMemStore(t *testing.T) {
 	storetest.Run(t, storetest.Harness[*memstore.Tx]{
-		Features: storetest.Features{Lanes: 64},
+		Features: storetest.Features{Lanes: 64, HearsCommits: true},
 		Open: func(*testing.T) storetest.Store[*memstore.Tx] {
 			s := &memStore{}
 			s.Store = memstore.New(memstore.WithClock(s.now))

@@ -28,6 +28,7 @@ func TestPostgresStore(t *testing.T) {
 	}{
 		{name: "pgx"},
 		{name: "sql", sql: true},
+		{name: "sql that listens", sql: true, cfg: pgstore.Config{ListenURL: postgresURL()}},
 		{name: "time zone", params: map[string]string{"TimeZone": "Asia/Tokyo"}, sql: true},
 		{name: "serializable", params: map[string]string{"default_transaction_isolation": "serializable"}},
 		{name: "repeatable read", params: map[string]string{"default_transaction_isolation": "repeatable read"}},
@@ -173,7 +174,7 @@ func clockSQL(cfg pgstore.Config, offset time.Duration) string {
 func postgresHarness[Tx any](p *postgres, open func(cfg pgstore.Config) (*pgstore.Store[Tx], error)) storetest.Harness[Tx] {
 	own := func(s storetest.Store[Tx]) *postgresStore[Tx] { return s.(*postgresStore[Tx]) }
 	return storetest.Harness[Tx]{
-		Features: storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true},
+		Features: storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, HearsCommits: true},
 		Open: func(t *testing.T) storetest.Store[Tx] {
 			cfg := p.schema(t)
 			store, err := open(cfg)
@@ -229,6 +230,7 @@ func (p *postgres) pgxHarness() storetest.Harness[pgx.Tx] {
 
 func (p *postgres) sqlHarness() storetest.Harness[*sql.Tx] {
 	h := postgresHarness(p, func(cfg pgstore.Config) (*pgstore.Store[*sql.Tx], error) { return pgstore.NewSQL(p.db, cfg) })
+	h.Features.HearsCommits = p.cfg.ListenURL != ""
 	h.Begin = func(t *testing.T, _ storetest.Store[*sql.Tx]) *sql.Tx { t.Helper(); return beginSQL(t, p.db) }
 	h.Commit = func(t *testing.T, tx *sql.Tx) { t.Helper(); must(t, tx.Commit()) }
 	h.Rollback = func(t *testing.T, tx *sql.Tx) { t.Helper(); must(t, tx.Rollback()) }

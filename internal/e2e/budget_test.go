@@ -3,9 +3,12 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -39,39 +42,33 @@ func TestStatementBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		counter.n.Store(0)
-		_, err := writer.Enqueue(counted(t.Context()), tx, numbered("m", "orders", 100)...)
-		if n := counter.n.Load(); n != 1 {
-			t.Errorf("enqueue of 100 messages took %d statements, want 1", n)
+	for _, size := range []int{1, 100} {
+		err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			counter.n.Store(0)
+			_, err := writer.Enqueue(counted(t.Context()), tx, numbered(fmt.Sprintf("m%d-", size), "orders", size)...)
+			if n := counter.n.Load(); n != 1 {
+				t.Errorf("enqueue of %d messages took %d statements, want 1", size, n)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	for batch := range 9 {
-		w.enqueue(t, numbered(fmt.Sprintf("b%d-", batch), "orders", 100)...)
+	for n := range 9 {
+		w.enqueue(t, numbered(fmt.Sprintf("b%d-", n), "orders", 100)...)
 	}
-	// The first claim of a store asks once how sessions are set up.
-	if _, err := store.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: []relay.Lane{{}}, Limit: 1}); err != nil {
-		t.Fatal(err)
-	}
-	relaySource := &countingSource{Source: store, counter: counter}
+	source := &countingSource{store}
 	pub := &recorder{}
-	r, err := relay.New(relaySource, pub, quick(relay.Config{Parallelism: 1, Observer: quiet}))
+	counter.n.Store(0)
+	r, err := relay.New(source, pub, quick(relay.Config{Observer: quiet}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := run(t, t.Context(), r.Run)
-	eventually(t, "all are published", func() bool { return len(pub.ids()) == 1000 })
-	stop()
-	batches := relaySource.batches.Load()
-	if got := relaySource.statements.Load(); got > 3*batches {
-		t.Errorf("the relay took %d statements for %d full batches, want at most 3 each", got, batches)
-	}
-	if batches < 5 {
-		t.Errorf("only %d full batches were seen, want most of 10", batches)
+	run(t, t.Context(), r.Run)
+	eventually(t, "all are settled", func() bool { return r.Status().Published == 1001 && r.Status().Held == 0 })
+	if n := counter.n.Load(); n > 30 {
+		t.Errorf("the relay took %d statements for ten batches, want at most 3 each", n)
 	}
 }
 
@@ -91,34 +88,85 @@ func (c *statementCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ p
 
 func (c *statementCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// countingSource adds up the statements of claims that found a full batch, and of their
-// settlements. The relay that uses it has one batch under way at a time.
-type countingSource struct {
-	relay.Source
-	counter             *statementCounter
-	statements, batches atomic.Int64
-	mu                  sync.Mutex
-}
+// countingSource has the statements of claims and settlements counted.
+type countingSource struct{ relay.Source }
 
 func (s *countingSource) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.counter.n.Load()
-	claims, err := s.Source.ClaimMessages(counted(ctx), req)
-	if len(claims) == req.Limit {
-		s.batches.Add(1)
-		s.statements.Add(s.counter.n.Load() - before)
-	}
-	return claims, err
+	return s.Source.ClaimMessages(counted(ctx), req)
 }
 
 func (s *countingSource) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.counter.n.Load()
-	lost, err := s.Source.SettleMessages(counted(ctx), req)
-	if len(req.Settlements) >= 100 {
-		s.statements.Add(s.counter.n.Load() - before)
+	return s.Source.SettleMessages(counted(ctx), req)
+}
+
+// TestIdleBudget counts what a relay with the shipped intervals asks of the database while
+// there is nothing to do: a renewal of the lease every 2 s, and two statements every 5 s at
+// the poll. The relay is not woken by itself.
+func TestIdleBudget(t *testing.T) {
+	t.Parallel()
+	const (
+		window = 10 * time.Second
+		limit  = 10
+	)
+	w := newWorld(t, sessions[0])
+	counter := &idleCounter{}
+	cfg, err := pgxpool.ParseConfig(w.dsn)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return lost, err
+	cfg.ConnConfig.Tracer = counter // of the connection that listens, too
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	store, err := pgstore.New(pool, pgstore.Config{Schema: w.schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := relay.New(store, &recorder{}, relay.Config{Observer: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, t.Context(), r.Run)
+	w.asleep(t)
+	eventually(t, "the start is over", func() bool { return counter.quietFor(time.Second) })
+	before := len(counter.list())
+	<-time.After(window) // what is measured
+	if ran := counter.list()[before:]; len(ran) > limit {
+		t.Errorf("an idle relay ran %d statements in %v, want at most %d:\n%s", len(ran), window, limit, strings.Join(ran, "\n"))
+	}
+}
+
+// idleCounter lists statements.
+type idleCounter struct {
+	mu   sync.Mutex
+	seen []string
+	last time.Time
+}
+
+func (c *idleCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	c.note(data.SQL)
+	return ctx
+}
+
+func (*idleCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (c *idleCounter) note(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	what = strings.Join(strings.Fields(what), " ")
+	c.seen, c.last = append(c.seen, what[:min(60, len(what))]), time.Now()
+}
+
+func (c *idleCounter) quietFor(d time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.last) > d
+}
+
+func (c *idleCounter) list() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.seen)
 }

@@ -38,13 +38,17 @@ const (
 
 // child is what a child process is to do.
 type child struct {
-	Role   string // writer, relay, consumer
+	Role   string // writer, relay, replica, consumer
 	DSN    string
 	Schema string
 	Broker brokerSettings
 	Halt   string // the point to stand still at; "" for none
 	Fail   bool   // consumer: the handler says never
 	IDs    []string
+	Lease  lease // replica
+	Node   string
+	Strict bool
+	Refuse bool // replica: the publisher refuses some messages
 }
 
 // runChild is the main function of a child process.
@@ -63,7 +67,7 @@ func runChild(settings string) int {
 	store, err := pgstore.New(pool, pgstore.Config{Schema: c.Schema})
 	if err == nil {
 		err = map[string]func(context.Context, *pgstore.Store[pgx.Tx]) error{
-			"writer": c.write, "relay": c.relay, "consumer": c.consume,
+			"writer": c.write, "relay": c.relay, "replica": c.replica, "consumer": c.consume,
 		}[c.Role](ctx, store)
 	}
 	fmt.Println("child:", err)

@@ -32,7 +32,11 @@ func TestAS07EightRelays(t *testing.T) {
 	var shares [relays]atomic.Int64
 	for i := range relays {
 		pub := countingPublisher{settings.connect(t).Publisher(), &shares[i]}
-		w.startRelay(t, pub, relay.Config{Node: fmt.Sprintf("relay-%d", i)})
+		w.startRelay(t, pub, relay.Config{
+			Node: fmt.Sprintf("relay-%d", i),
+			// Far more than a busy machine takes: no lease ends and no confirm is late.
+			LeaseTTL: 2 * time.Minute, RenewInterval: 500 * time.Millisecond, PublishTimeout: time.Minute,
+		})
 	}
 	eventually(t, "everything is settled", func() bool {
 		return w.number(t, "SELECT count(*) FROM "+w.table("outbox")) == 0

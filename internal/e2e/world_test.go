@@ -377,12 +377,18 @@ const patience = 30 * time.Second
 // eventually waits until condition holds.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	within(t, patience, what, condition)
+}
+
+// within is eventually with a limit of its own.
+func within(t *testing.T, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !condition() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", limit, what)
 		}
 		<-tick.C
 	}

@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// TestAS10BacklogDrainsWithoutPolls: a full batch is followed by the next at once. One batch
+// for each poll would take more than two minutes with four batches at a time.
+func TestAS10BacklogDrainsWithoutPolls(t *testing.T) {
+	inSessions(t, func(t *testing.T, w *world) {
+		const backlog = 10_000
+		for i := range backlog / 1000 {
+			w.enqueue(t, numbered(fmt.Sprintf("m%d-", i), "orders", 1000)...)
+		}
+		var sent atomic.Int64
+		pub := &recorder{before: func(_ context.Context, msgs []relay.Outgoing) { sent.Add(int64(len(msgs))) }}
+		w.startRelay(t, pub, relay.Config{PollInterval: 5 * time.Second})
+		within(t, slowdown*20*time.Second, "the backlog is published", func() bool { return sent.Load() >= backlog })
+		eventually(t, "the backlog is settled", func() bool { return w.number(t, "SELECT count(*) FROM "+w.table("outbox")) == 0 })
+		if n := len(pub.ids()); n != backlog {
+			t.Errorf("%d messages were published, want %d", n, backlog)
+		}
+	})
+}
+
+// TestAS12OrderingKeyBlocks: A1 fails twice, A2 and A3 wait for it, B1 does not.
+func TestAS12OrderingKeyBlocks(t *testing.T) {
+	inSessions(t, func(t *testing.T, w *world) {
+		healed := make(chan struct{})
+		var failures atomic.Int64
+		pub := &recorder{fail: func(m relay.Outgoing) error {
+			if m.ID != "a1" {
+				return nil
+			}
+			if failures.Add(1) == 1 {
+				return errors.New("not now")
+			}
+			select {
+			case <-healed:
+				return nil
+			default:
+				return errors.New("still not")
+			}
+		}}
+		keyed := func(id, key string) waybill.Message { return waybill.Message{ID: id, Topic: "orders", Key: key} }
+		w.startRelay(t, pub, relay.Config{Mode: relay.Strict, Retry: waybill.RetryPolicy{MaxRetries: 1000, BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond}})
+		w.enqueue(t, keyed("a1", "a"), keyed("a2", "a"), keyed("b1", "b"))
+		eventually(t, "A1 has failed twice and B1 is published", func() bool { return failures.Load() >= 2 && pub.count("b1") == 1 })
+		w.enqueue(t, keyed("a3", "a"), keyed("b2", "b"))
+		eventually(t, "B2 is published while A waits", func() bool { return pub.count("b2") == 1 })
+		w.waitStatus(t, "a2", outbox.Waiting)
+		w.waitStatus(t, "a3", outbox.Waiting)
+		if ids := pub.ids(); !slices.Equal(ids, []string{"b1", "b2"}) {
+			t.Errorf("published %v while A1 failed, want B1 and B2 alone", ids)
+		}
+		close(healed)
+		eventually(t, "all are published", func() bool { return len(pub.ids()) == 5 })
+		if ids := pub.ids()[2:]; !slices.Equal(ids, []string{"a1", "a2", "a3"}) {
+			t.Errorf("key A was published as %v, want A1, A2, A3", ids)
+		}
+	})
+}
+
+// elsewhere returns a store with connections of its own, as a relay in another process has.
+func (w *world) elsewhere(t *testing.T) *pgstore.Store[pgx.Tx] {
+	t.Helper()
+	pool, err := pgxpool.New(context.WithoutCancel(t.Context()), w.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	store, err := pgstore.New(pool, pgstore.Config{Schema: w.schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// TestAS19WakeUp commits with one store and publishes with another: the relay is told by the
+// database. What else the machine does can only lengthen a latency, so one round of several
+// must be within the bound; with polls alone none could be.
+func TestAS19WakeUp(t *testing.T) {
+	t.Parallel()
+	const (
+		messages = 40
+		bound    = slowdown * 100 * time.Millisecond
+		rounds   = 5
+	)
+	w := plainWorld(t)
+	arrivals := &arrivals{at: make(map[string]time.Time)}
+	r, err := relay.New(w.elsewhere(t), arrivals, quick(relay.Config{PollInterval: 5 * time.Second}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, t.Context(), r.Run)
+	eventually(t, "the relay is at work", func() bool { return r.Status().Lanes == 64 })
+	best := time.Hour
+	for round := 0; round < rounds && best >= bound; round++ {
+		var latencies []time.Duration
+		for i := range messages {
+			id := fmt.Sprintf("m%d-%d", round, i)
+			w.enqueue(t, waybill.Message{ID: id, Topic: "orders"})
+			committed := time.Now()
+			eventually(t, id+" is published", func() bool { return !arrivals.of(id).IsZero() })
+			latencies = append(latencies, arrivals.of(id).Sub(committed))
+			if latencies[i] > time.Second { // the round is lost
+				break
+			}
+		}
+		slices.Sort(latencies)
+		p95 := latencies[(len(latencies)*95+99)/100-1]
+		t.Logf("commit to publish: p50 %v, p95 %v", latencies[len(latencies)/2], p95)
+		best = min(best, p95)
+	}
+	if best >= bound {
+		t.Errorf("commit to publish takes %v at the 95th percentile, want less than %v", best, bound)
+	}
+}
+
+// TestAS19LostNotification cuts the relay's connections, the listening one too, commits a
+// message of which it can't be told, and lets it connect again: the poll finds it.
+func TestAS19LostNotification(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	proxied, proxy := w.throughProxy(t)
+	arrivals := &arrivals{at: make(map[string]time.Time)}
+	r, err := relay.New(proxied, arrivals, quick(relay.Config{PollInterval: 500 * time.Millisecond}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, t.Context(), r.Run)
+	w.enqueue(t, waybill.Message{ID: "before", Topic: "orders"})
+	eventually(t, "messages flow", func() bool { return !arrivals.of("before").IsZero() })
+	proxy.Refuse(true)
+	proxy.Cut()
+	w.enqueue(t, waybill.Message{ID: "during", Topic: "orders"})
+	proxy.Refuse(false)
+	eventually(t, "the message is published nonetheless", func() bool { return !arrivals.of("during").IsZero() })
+	w.enqueue(t, waybill.Message{ID: "after", Topic: "orders"})
+	eventually(t, "messages flow again", func() bool { return !arrivals.of("after").IsZero() })
+}
+
+// arrivals is a publisher that notes when each message first came.
+type arrivals struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+func (p *arrivals) Send(_ context.Context, msgs []relay.Outgoing) func() []error {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range msgs {
+		if p.at[m.ID].IsZero() {
+			p.at[m.ID] = now
+		}
+	}
+	errs := make([]error, len(msgs))
+	return func() []error { return errs }
+}
+
+func (p *arrivals) of(id string) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.at[id]
+}

@@ -1,0 +1,316 @@
+package e2e
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/faultproxy"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// sleepyConfig is a relay that polls so rarely that only a wake-up brings a message in time.
+func sleepyConfig() relay.Config { return relay.Config{PollInterval: time.Minute} }
+
+// wakeLimit is "at once" on a busy machine.
+const wakeLimit = 5 * time.Second
+
+// wantSoon waits until a publisher has the message and fails if that is not at once.
+func wantSoon(t *testing.T, pub *recorder, id string) {
+	t.Helper()
+	began := time.Now()
+	eventually(t, "message "+id+" is published", func() bool { return pub.count(id) > 0 })
+	if took := time.Since(began); took > wakeLimit {
+		t.Errorf("message %s was published after %v, want at once", id, took)
+	}
+}
+
+// listeners counts the sessions that listen on the world's channel, as the server sees it.
+func (w *world) listeners(t *testing.T) int {
+	t.Helper()
+	return w.number(t, "SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN ' || $1", w.channel(t))
+}
+
+// channel returns the name of the channel on which the trigger notifies.
+func (w *world) channel(t *testing.T) string {
+	t.Helper()
+	var name string
+	err := w.pool.QueryRow(context.Background(), "SELECT substring(prosrc FROM 'waybill_[0-9a-f]{32}') FROM pg_proc WHERE oid = $1::regproc",
+		w.table("wake_relays")).Scan(&name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// asleep waits until writers are asked to notify.
+func (w *world) asleep(t *testing.T) {
+	t.Helper()
+	eventually(t, "the relay has announced that it sleeps", func() bool { return w.announced(t) })
+}
+
+func (w *world) announced(t *testing.T) bool {
+	t.Helper()
+	return w.number(t, "SELECT (last_value > extract(epoch FROM clock_timestamp()))::int FROM "+w.table("wakeups")) == 1
+}
+
+// TestPlainInsertWakesRelay: the trigger tells of commits that no Go program makes.
+func TestPlainInsertWakesRelay(t *testing.T) {
+	inSessions(t, func(t *testing.T, w *world) {
+		pub := &recorder{}
+		_, stop := w.startRelay(t, pub, sleepyConfig())
+		w.asleep(t)
+		for i := range 3 {
+			id := fmt.Sprintf("m%d", i)
+			w.psql(t, "INSERT INTO "+w.table("outbox")+" (id, topic, payload) VALUES ('"+id+"', 'orders', '{}')")
+			wantSoon(t, pub, id)
+		}
+		stop()
+		if n := w.listeners(t); n != 0 {
+			t.Errorf("%d sessions still listen after Run has ended, want none", n)
+		}
+	})
+}
+
+// TestEarlyTransactionsWakeRelay: what was enqueued before the relay slept, in transactions
+// that overlap, is found soon after each commit.
+func TestEarlyTransactionsWakeRelay(t *testing.T) {
+	inSessions(t, func(t *testing.T, w *world) {
+		const open = 8
+		var txs []pgx.Tx
+		for i := range open {
+			tx, err := w.pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // of a test that failed
+			if _, err := w.writer.Enqueue(t.Context(), tx, waybill.Message{ID: fmt.Sprintf("m%d", i), Topic: "orders"}); err != nil {
+				t.Fatal(err)
+			}
+			txs = append(txs, tx)
+		}
+		pub := &recorder{}
+		w.startRelay(t, pub, sleepyConfig())
+		w.asleep(t)
+		for i := open - 1; i >= 0; i-- { // positions become visible from the last to the first
+			if err := txs[i].Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			wantSoon(t, pub, fmt.Sprintf("m%d", i))
+		}
+	})
+}
+
+// TestRushIsNotNotified: with many commits a second, writers are not made to notify. When it
+// is calm they are again.
+func TestRushIsNotNotified(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	pub := &recorder{}
+	w.startRelay(t, pub, sleepyConfig())
+	second := &world{dsn: w.dsn, schema: w.schema}
+	second.open(t)
+	t.Cleanup(second.pool.Close)
+	second.startRelay(t, pub, sleepyConfig()) // has half of the lanes
+	w.asleep(t)
+	heard := w.listen(t)
+
+	// The commits of a round come from the server itself, so that they are many in a second; on
+	// a machine that is busy with something else a round may be too slow to be a rush.
+	const commits, rounds = 500, 20
+	round, before := 0, 0
+	eventually(t, "a rush of commits with few notifications", func() bool {
+		if round++; round > rounds {
+			return false
+		}
+		w.exec(t, fmt.Sprintf(`DO $$ BEGIN FOR i IN 1..%d LOOP
+			INSERT INTO %s (topic, key, payload) VALUES ('orders', 'one key', '{}'); COMMIT; END LOOP; END $$`, commits, w.table("outbox")))
+		n := heard() - before
+		before += n
+		return n < commits/4
+	})
+	eventually(t, "all are published", func() bool { return len(pub.ids()) == round*commits })
+	w.asleep(t)
+	w.exec(t, "INSERT INTO "+w.table("outbox")+" (id, topic, payload) VALUES ('late', 'orders', '{}')")
+	wantSoon(t, pub, "late")
+}
+
+// listen starts to count the notifications of writers and returns a function that tells how
+// many came so far.
+func (w *world) listen(t *testing.T) (heard func() int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), w.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	channel := w.channel(t)
+	if _, err := conn.Exec(t.Context(), "LISTEN "+channel); err != nil {
+		t.Fatal(err)
+	}
+	return func() int {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), "SELECT pg_notify('"+channel+"', 'end')"); err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; ; {
+			note, err := conn.WaitForNotification(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch note.Payload {
+			case "end":
+				return n
+			case "":
+				n++
+			}
+		}
+	}
+}
+
+// TestNobodySleepsNobodyNotifies: without a relay the trigger does nothing.
+func TestNobodySleepsNobodyNotifies(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	heard := w.listen(t)
+	w.enqueue(t, numbered("m", "orders", 10)...)
+	if n := heard(); n != 0 {
+		t.Errorf("%d notifications though no relay has ever run, want none", n)
+	}
+}
+
+// TestLostListenConnection: a relay whose connection is killed gets another one.
+func TestLostListenConnection(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	pub := &recorder{}
+	w.startRelay(t, pub, sleepyConfig())
+	for i := range 3 {
+		w.asleep(t)
+		eventually(t, "one session listens", func() bool { return w.listeners(t) == 1 })
+		id := fmt.Sprintf("m%d", i)
+		w.exec(t, "INSERT INTO "+w.table("outbox")+" (id, topic, payload) VALUES ($1, 'orders', '{}')", id)
+		wantSoon(t, pub, id)
+		w.exec(t, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query = 'LISTEN ' || $1", w.channel(t))
+	}
+}
+
+// TestListenRefused: without a connection to listen on, messages are found at the poll, and
+// the relay's own commits at once; when it can listen again it is woken again.
+func TestListenRefused(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	u, err := url.Parse(w.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy, err := faultproxy.New(t.Context(), u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = proxy.Addr()
+	proxy.Refuse(true)
+	store, err := pgstore.New(w.pool, pgstore.Config{Schema: w.schema, ListenURL: u.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failures := &loopErrors{Observer: quiet}
+	pub := &recorder{}
+	r, err := relay.New(store, pub, quick(relay.Config{Observer: failures, PollInterval: 200 * time.Millisecond}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, t.Context(), r.Run)
+	w.exec(t, "INSERT INTO "+w.table("outbox")+" (id, topic, payload) VALUES ('polled', 'orders', '{}')")
+	eventually(t, "it is found at the poll", func() bool { return pub.count("polled") == 1 })
+	eventually(t, "the failure is reported", func() bool { return failures.n.Load() == 1 })
+
+	proxy.Refuse(false)
+	w.asleep(t)
+	proxy.Cut()
+	w.asleep(t)
+	if n := failures.n.Load(); n > 3 {
+		t.Errorf("%d failures were reported, want one for each time that the connection was lost", n)
+	}
+}
+
+// TestListenURL: through database/sql there is nothing to listen on unless it is given.
+func TestListenURL(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	db, err := sql.Open("pgx", w.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	start := func(cfg pgstore.Config) (*outbox.Writer[*sql.Tx], *recorder, func()) {
+		cfg.Schema = w.schema
+		store, err := pgstore.NewSQL(db, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writer, err := outbox.NewWriter(store, outbox.Config{Source: "shop", Observer: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pub := &recorder{}
+		r, err := relay.New(store, pub, quick(sleepyConfig()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return writer, pub, run(t, t.Context(), r.Run)
+	}
+
+	writer, pub, stop := start(pgstore.Config{})
+	_, err = writer.InTx(t.Context(), func(_ context.Context, _ *sql.Tx, rec *outbox.Recorder) error {
+		rec.Record(waybill.Message{ID: "own", Topic: "orders"})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSoon(t, pub, "own")
+	if w.announced(t) || w.listeners(t) > 0 {
+		t.Error("writers are asked to notify, but nobody can hear them")
+	}
+	stop()
+
+	_, pub, _ = start(pgstore.Config{ListenURL: w.dsn})
+	w.asleep(t)
+	w.exec(t, "INSERT INTO "+w.table("outbox")+" (id, topic, payload) VALUES ('foreign', 'orders', '{}')")
+	wantSoon(t, pub, "foreign")
+}
+
+func TestListenURLIsChecked(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	_, err := pgstore.New(w.pool, pgstore.Config{ListenURL: "postgres://user:secret@host:no-port/db"})
+	var invalid *waybill.InvalidError
+	if !errors.As(err, &invalid) || invalid.Field != "ListenURL" || strings.Contains(err.Error(), "secret") {
+		t.Errorf("New() = %v, want an InvalidError that names ListenURL and no password", err)
+	}
+}
+
+// loopErrors counts the failures of background loops.
+type loopErrors struct {
+	waybill.Observer
+	n atomic.Int64
+}
+
+func (o *loopErrors) Observe(ctx context.Context, e waybill.Event) {
+	if e.Op == waybill.OpLoop && e.Err != nil {
+		o.n.Add(1)
+	}
+	o.Observer.Observe(ctx, e)
+}
