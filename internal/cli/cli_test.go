@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -78,15 +79,14 @@ func (f *fixture) fillAll(list []string) []string {
 	return filled
 }
 
-// newFixture makes a schema with three messages and two dead letters, another one that is
+// newFixture makes a schema with three messages and three dead letters, another one that is
 // empty, a directory, and an address where nobody listens.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	random := waybill.NewID()[24:]
-	used := opener.StoreConfig{URL: postgresURL(), Schema: "cli-used-" + random}
-	empty := opener.StoreConfig{URL: postgresURL(), Schema: "cli-empty-" + random}
+	database := newDatabase(t)
+	used := opener.StoreConfig{URL: database, Schema: "cli-used"}
+	empty := opener.StoreConfig{URL: database, Schema: "cli-empty"}
 	fillStore(t, used)
-	t.Cleanup(func() { dropSchema(t, used); dropSchema(t, empty) })
 	return &fixture{strings.NewReplacer(
 		"{url}", used.URL,
 		"{used}", "--store "+used.URL+" --schema "+used.Schema,
@@ -94,6 +94,33 @@ func newFixture(t *testing.T) *fixture {
 		"{closed}", closedPort(t),
 		"{dir}", t.TempDir(),
 	)}
+}
+
+// newDatabase makes a database for one test and returns its URL. Transactions of other tests
+// are in others, so that the doctor does not see them.
+func newDatabase(t *testing.T) string {
+	t.Helper()
+	name := "cli_" + waybill.NewID()[24:]
+	u, err := url.Parse(postgresURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	runSQL(t, postgresURL(), `CREATE DATABASE `+name)
+	t.Cleanup(func() { runSQL(t, postgresURL(), `DROP DATABASE `+name+` WITH (FORCE)`) })
+	return u.String()
+}
+
+func runSQL(t *testing.T, url, stmt string) {
+	t.Helper()
+	db, _, err := opener.OpenSQL(context.Background(), opener.StoreConfig{URL: url, Schema: "public"})
+	if err != nil {
+		t.Fatalf("PostgreSQL does not answer (%v); start it with: make services", err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(stmt); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func closedPort(t *testing.T) string {
@@ -132,7 +159,7 @@ func fillStore(t *testing.T, cfg opener.StoreConfig) {
 	if err := errors.Join(err, tx.Commit()); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 2 {
+	for i := range 3 {
 		m := waybill.Message{ID: fmt.Sprintf("lost-%d", i+1), Topic: "orders", Source: "shop"}
 		m.Complete()
 		_, err := store.BuryMessage(t.Context(), inbox.Letter{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,17 +17,38 @@ import (
 func (p *program) deadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
-		Short: "List dead letters and put them back",
+		Short: "List dead letters, put them back, or resolve them",
 		RunE:  needsSubcommand,
 	}
 	cmd.AddCommand(p.deadListCommand(), &cobra.Command{
 		Use:   "requeue NUMBER...",
 		Short: "Put dead letters back",
 		Long: `Put dead letters back, by the numbers that "waybill dead list" shows. A relay's letter is
-published again under its own id; a consumer's is handled again by that consumer only.`,
+published again under its own id, before what is parked behind it; a consumer's is handled
+again by that consumer only.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: does(p.deadRequeue),
-	})
+	}, p.deadResolveCommand())
+	return cmd
+}
+
+func (p *program) deadResolveCommand() *cobra.Command {
+	var note string
+	cmd := &cobra.Command{
+		Use:   "resolve NUMBER...",
+		Short: "Note that dead letters were dealt with in another way",
+		Long: `Note that dead letters, by the numbers that "waybill dead list" shows, were dealt with in
+another way. They are kept, but listed with --resolved only, and can't be put back any more.
+What is parked behind them is published.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: does(func(cmd *cobra.Command, args []string) error {
+			if err := deadletter.CheckResolution(note); err != nil {
+				return usagef("--note: %v", err)
+			}
+			return p.onLetters(cmd, args, resolving(note))
+		}),
+	}
+	cmd.Flags().StringVar(&note, "note", "", "how they were dealt with, kept with them")
 	return cmd
 }
 
@@ -56,6 +78,7 @@ func (p *program) deadListCommand() *cobra.Command {
 	flags.StringVar(&f.Topic, "topic", "", "only messages of this topic")
 	flags.StringVar(&f.Type, "type", "", "only messages of this type")
 	flags.StringVar(&f.Tenant, "tenant", "", "only messages of this tenant")
+	flags.BoolVar(&f.Resolved, "resolved", false, "letters that were resolved, instead of those that were not")
 	flags.Int64Var(&f.After, "after", 0, "only letters with a higher `number`, for paging")
 	flags.IntVar(&f.Limit, "limit", deadletter.DefaultLimit, "the most letters to list")
 	return cmd
@@ -115,6 +138,11 @@ func letterColumns(l deadletter.Letter) []string {
 		reason += ", failed for good"
 	case l.Requeued:
 		reason += ", requeued"
+	case l.ResolvedAt != nil:
+		reason += ", resolved"
+	}
+	if l.Parks {
+		reason += fmt.Sprintf(", parks its key with %d behind", l.Behind)
 	}
 	return []string{
 		strconv.FormatInt(l.Number, 10), from, l.Message.Address(), l.Message.ID, reason,
@@ -122,14 +150,44 @@ func letterColumns(l deadletter.Letter) []string {
 	}
 }
 
-// requeued is what became of one letter.
-type requeued struct {
-	Number   int64  `json:"number"`
-	Requeued bool   `json:"requeued"`
-	Error    string `json:"error,omitempty"`
+// letterAction is what a command does to each of its letters.
+type letterAction struct {
+	do      func(ctx context.Context, store opener.Store, number int64) (bool, error)
+	done    string // "requeued"
+	nothing string // why nothing was to be done
+	ok      bool   // that is as good as done
+}
+
+var requeueing = letterAction{
+	do: func(ctx context.Context, store opener.Store, number int64) (bool, error) {
+		return store.RequeueDeadLetter(ctx, number)
+	},
+	done: "requeued", nothing: "it is on its way already",
+}
+
+func resolving(note string) letterAction {
+	return letterAction{
+		do: func(ctx context.Context, store opener.Store, number int64) (bool, error) {
+			return store.ResolveDeadLetter(ctx, number, note)
+		},
+		done: "resolved", nothing: "it is resolved already", ok: true,
+	}
+}
+
+// letterOutcome is what became of one letter.
+type letterOutcome struct {
+	number int64
+	done   bool
+	failed bool
+	text   string // why not
 }
 
 func (p *program) deadRequeue(cmd *cobra.Command, args []string) error {
+	return p.onLetters(cmd, args, requeueing)
+}
+
+// onLetters does the action to the letters with the given numbers.
+func (p *program) onLetters(cmd *cobra.Command, args []string, action letterAction) error {
 	numbers := make([]int64, len(args))
 	for i, arg := range args {
 		n, err := strconv.ParseInt(arg, 10, 64)
@@ -139,22 +197,22 @@ func (p *program) deadRequeue(cmd *cobra.Command, args []string) error {
 		numbers[i] = n
 	}
 	return p.withTables(func(cmd *cobra.Command, store opener.Store, _ []string) error {
-		return p.requeue(cmd.Context(), store, numbers)
+		return p.eachLetter(cmd.Context(), store, numbers, action)
 	})(cmd, args)
 }
 
-// requeue puts each letter back and fails if one could not be.
-func (p *program) requeue(ctx context.Context, store opener.Store, numbers []int64) error {
-	results := make([]requeued, len(numbers))
+// eachLetter does the action to each letter and fails if that failed for one.
+func (p *program) eachLetter(ctx context.Context, store opener.Store, numbers []int64, action letterAction) error {
+	results := make([]letterOutcome, len(numbers))
 	failures := 0
 	for i, n := range numbers {
-		ok, err := store.RequeueDeadLetter(ctx, n)
-		results[i] = requeued{Number: n, Requeued: ok, Error: requeueProblem(ok, err)}
-		if !ok {
+		done, err := action.do(ctx, store, n)
+		results[i] = letterOutcome{number: n, done: done, failed: err != nil || !done && !action.ok, text: letterProblem(action, done, err)}
+		if results[i].failed {
 			failures++
 		}
 	}
-	if err := p.printRequeued(results); err != nil {
+	if err := p.printLetters(results, action); err != nil {
 		return err
 	}
 	if failures > 0 {
@@ -163,27 +221,41 @@ func (p *program) requeue(ctx context.Context, store opener.Store, numbers []int
 	return nil
 }
 
-func requeueProblem(ok bool, err error) string {
+func letterProblem(action letterAction, done bool, err error) string {
 	switch {
 	case errors.Is(err, waybill.ErrNotFound):
 		return "there is no such dead letter"
+	case errors.Is(err, deadletter.ErrResolved):
+		return "it was resolved"
+	case errors.Is(err, deadletter.ErrRequeued):
+		return "it was requeued and is on its way"
 	case err != nil:
 		return err.Error()
-	case !ok:
-		return "it is on its way already"
+	case !done:
+		return action.nothing
 	}
 	return ""
 }
 
-func (p *program) printRequeued(results []requeued) error {
+func (p *program) printLetters(results []letterOutcome, action letterAction) error {
 	if p.json {
-		return p.printJSON(results)
+		rows := make([]map[string]any, len(results))
+		for i, r := range results {
+			rows[i] = map[string]any{"number": r.number, action.done: r.done}
+			if r.failed {
+				rows[i]["error"] = r.text
+			}
+		}
+		return p.printJSON(rows)
 	}
 	for _, r := range results {
-		if r.Requeued {
-			fmt.Fprintf(p.stdout, "Requeued dead letter %d.\n", r.Number)
-		} else {
-			fmt.Fprintf(p.stderr, "waybill: dead letter %d was not requeued: %s\n", r.Number, r.Error)
+		switch {
+		case r.done:
+			fmt.Fprintf(p.stdout, "%s dead letter %d.\n", strings.ToUpper(action.done[:1])+action.done[1:], r.number)
+		case r.failed:
+			fmt.Fprintf(p.stderr, "waybill: dead letter %d was not %s: %s\n", r.number, action.done, r.text)
+		default:
+			fmt.Fprintf(p.stdout, "Dead letter %d: %s.\n", r.number, r.text)
 		}
 	}
 	return nil

@@ -19,7 +19,12 @@ func (p *program) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check that store and broker are fit for work",
 		Long: `Check that store and broker are fit for work. Each line is ok, warn (it works, but look at
-it) or FAIL (it does not work), with what to do. The exit code is 1 if a check fails.`,
+it) or FAIL (it does not work), with what to do. The exit code is 0 if no check fails, warnings
+or not; 1 if one fails; 2 if the options are wrong.
+
+On PostgreSQL it names what keeps dead rows from being removed (transactions, replication
+slots, standbys), and open transactions that have enqueued. Of a session's statement it shows
+the beginning, up to the first value. For sessions of other roles it needs pg_monitor.`,
 		Args: cobra.NoArgs,
 		RunE: does(p.doctor),
 	}
@@ -40,6 +45,18 @@ type finding struct {
 	Verdict verdict `json:"verdict"`
 	Detail  string  `json:"detail"`
 	Advice  string  `json:"advice,omitempty"` // what to do, if it is not ok
+
+	Holder *holderRow `json:"holder,omitempty"` // whom it is about
+}
+
+func passing(check, detail string) finding { return finding{Check: check, Verdict: ok, Detail: detail} }
+
+func warning(check, detail, advice string) finding {
+	return finding{Check: check, Verdict: warn, Detail: detail, Advice: advice}
+}
+
+func failing(check, detail, advice string) finding {
+	return finding{Check: check, Verdict: fail, Detail: detail, Advice: advice}
 }
 
 // limits of what is ok.
@@ -98,7 +115,7 @@ func checkStore(ctx context.Context, c opener.StoreConfig) ([]finding, error) {
 	store, err := opener.OpenStore(ctx, c)
 	var unreachable *opener.UnreachableError
 	if errors.As(err, &unreachable) {
-		return []finding{{"store", fail, err.Error(), "start it, or correct --store"}}, nil
+		return []finding{failing("store", err.Error(), "start it, or correct --store")}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -107,14 +124,14 @@ func checkStore(ctx context.Context, c opener.StoreConfig) ([]finding, error) {
 	began := time.Now()
 	facts, err := store.Facts(ctx)
 	if err != nil {
-		return []finding{{"store", fail, err.Error(), "see the database's log"}}, nil
+		return []finding{failing("store", err.Error(), "see the database's log")}, nil
 	}
-	findings := []finding{{"store", ok, facts.Version + " at " + store.Address(), ""}}
+	findings := []finding{passing("store", facts.Version+" at "+store.Address())}
 	if !facts.Clock.IsZero() {
 		findings = append(findings, checkClock(facts, began, time.Now()))
 	}
 	if facts.TimeZone != "" {
-		findings = append(findings, finding{"time zone", ok, facts.TimeZone + "; instants are stored, so any will do", ""})
+		findings = append(findings, passing("time zone", facts.TimeZone+"; instants are stored, so any will do"))
 	}
 	if facts.Isolation != "" {
 		findings = append(findings, checkIsolation(facts.Isolation))
@@ -126,7 +143,7 @@ func checkStore(ctx context.Context, c opener.StoreConfig) ([]finding, error) {
 func checkClock(facts opener.Facts, before, after time.Time) finding {
 	trip := after.Sub(before)
 	offset := facts.Clock.Sub(before.Add(trip / 2))
-	f := finding{"clock", ok, fmt.Sprintf("the store's differs by %v, ±%v", offset.Round(time.Millisecond), (trip / 2).Round(time.Millisecond)), ""}
+	f := passing("clock", fmt.Sprintf("the store's differs by %v, ±%v", offset.Round(time.Millisecond), (trip/2).Round(time.Millisecond)))
 	if offset.Abs() > clockLimit+trip/2 {
 		f.Verdict, f.Advice = warn, "set both by NTP; the store's decides what is due, ours what logs say"
 	}
@@ -134,7 +151,7 @@ func checkClock(facts opener.Facts, before, after time.Time) finding {
 }
 
 func checkIsolation(level string) finding {
-	f := finding{"isolation", ok, level + " is the default", ""}
+	f := passing("isolation", level+" is the default")
 	if !strings.EqualFold(level, "read committed") {
 		f.Verdict, f.Advice = warn, "waybill's own transactions say READ COMMITTED; repeat yours when they clash (outbox.InTx does)"
 	}
@@ -146,21 +163,25 @@ func checkTables(ctx context.Context, store opener.Store) []finding {
 	version, err := store.SchemaVersion(ctx)
 	switch {
 	case err != nil:
-		return []finding{{"schema", fail, err.Error(), "run waybill migrate, or the release that fits"}}
+		return []finding{failing("schema", err.Error(), "run waybill migrate, or the release that fits")}
 	case version == 0:
-		return []finding{{"schema", fail, "there are no tables", "run: waybill migrate"}}
+		return []finding{failing("schema", "there are no tables", "run: waybill migrate")}
 	}
 	newest := len(store.Migrations())
-	f := finding{"schema", ok, fmt.Sprintf("version %d, the newest", version), ""}
+	f := passing("schema", fmt.Sprintf("version %d, the newest", version))
 	if version < newest {
-		f = finding{"schema", warn, fmt.Sprintf("version %d, the newest is %d", version, newest), "run: waybill migrate"}
+		f = warning("schema", fmt.Sprintf("version %d, the newest is %d", version, newest), "run: waybill migrate")
 	}
 	findings := []finding{f}
 	stats, err := store.OutboxStats(ctx)
 	if err != nil {
-		return append(findings, finding{"outbox", fail, err.Error(), "check the permissions of the role"})
+		return append(findings, failing("outbox", err.Error(), "check the permissions of the role"))
 	}
-	return append(findings, checkPending(stats), checkDead(stats))
+	findings = append(findings, checkPending(stats), checkDead(stats))
+	if pg, ok := store.(conditioned); ok {
+		findings = append(findings, checkCondition(ctx, pg, usualPatience)...)
+	}
+	return findings
 }
 
 func checkPending(stats []outbox.Stats) finding {
@@ -173,9 +194,9 @@ func checkPending(stats []outbox.Stats) finding {
 		}
 	}
 	if count == 0 {
-		return finding{"pending", ok, "no message waits for the relay", ""}
+		return passing("pending", "no message waits for the relay")
 	}
-	f := finding{"pending", ok, fmt.Sprintf("%s, the oldest is %s old", plural(int(count), "message"), age(oldest)), ""}
+	f := passing("pending", fmt.Sprintf("%s, the oldest is %s old", plural(int(count), "message"), age(oldest)))
 	if oldest > pendingLimit {
 		f.Verdict, f.Advice = warn, "is a relay running, and does the broker take what it publishes?"
 	}
@@ -190,16 +211,16 @@ func checkDead(stats []outbox.Stats) finding {
 		}
 	}
 	if count == 0 {
-		return finding{"dead letters", ok, "the relay has given up on no message", ""}
+		return passing("dead letters", "the relay has given up on no message")
 	}
-	return finding{"dead letters", warn, fmt.Sprintf("the relay has given up on %s", plural(int(count), "message")), "see: waybill dead list"}
+	return warning("dead letters", fmt.Sprintf("the relay has given up on %s", plural(int(count), "message")), "see: waybill dead list")
 }
 
 // checkBroker opens the broker and lets it confirm something. The error is about the
 // configuration.
 func checkBroker(ctx context.Context, cfg *config.Config) (finding, error) {
 	if cfg.String("broker") == "" {
-		return finding{"broker", warn, "not checked, none is set", "give --broker"}, nil
+		return warning("broker", "not checked, none is set", "give --broker"), nil
 	}
 	c, err := brokerConfig(cfg)
 	if err != nil {
@@ -208,7 +229,7 @@ func checkBroker(ctx context.Context, cfg *config.Config) (finding, error) {
 	broker, err := opener.OpenBroker(ctx, c)
 	var unreachable *opener.UnreachableError
 	if errors.As(err, &unreachable) {
-		return finding{"broker", fail, err.Error(), "start it, or correct --broker"}, nil
+		return failing("broker", err.Error(), "start it, or correct --broker"), nil
 	}
 	if err != nil {
 		return finding{}, err
@@ -216,7 +237,7 @@ func checkBroker(ctx context.Context, cfg *config.Config) (finding, error) {
 	defer broker.Close()
 	address := config.Redact(c.URL)
 	if err := broker.Ping(ctx); err != nil {
-		return finding{"broker", fail, address + ": " + err.Error(), "see the broker's log"}, nil
+		return failing("broker", address+": "+err.Error(), "see the broker's log"), nil
 	}
-	return finding{"broker", ok, address + " answers and confirms", ""}, nil
+	return passing("broker", address+" answers and confirms"), nil
 }

@@ -117,6 +117,9 @@ func notSet(option, example string) error {
 // renewAtMost is the longest time between two renewals of a lease, whatever the lease.
 const renewAtMost = 2 * time.Second
 
+// orders are the values of relay.order.
+var orders = map[string]relay.OrderPolicy{"block": relay.Block, "park": relay.Park, "skip": relay.Skip}
+
 // relayConfig turns options into the relay's configuration.
 func relayConfig(cfg *config.Config) relay.Config {
 	c := relay.Config{
@@ -126,13 +129,20 @@ func relayConfig(cfg *config.Config) relay.Config {
 		Parallelism:    cfg.Int("relay.parallelism"),
 		LeaseTTL:       cfg.Duration("relay.lease"),
 		PublishTimeout: cfg.Duration("relay.publish_timeout"),
+		ShutdownGrace:  cfg.Duration("relay.shutdown_grace"),
 		Retention:      cfg.Duration("outbox.retention"),
 		Retry: waybill.RetryPolicy{
 			MaxRetries: cfg.Int("relay.max_retries"),
 			BaseDelay:  cfg.Duration("retry.base_delay"),
 			MaxDelay:   cfg.Duration("retry.max_delay"),
 		},
+		CleanupInterval:    cfg.Duration("cleanup.interval"),
+		CleanupBatchSize:   cfg.Int("cleanup.batch_size"),
+		DisableCleanup:     !cfg.Bool("cleanup.enabled"),
 		DisableDeadLetters: !cfg.Bool("dead_letter.enabled"),
+		Order:              orders[cfg.String("relay.order")],
+		MaxParkedMessages:  cfg.Int("relay.max_parked_messages"),
+		MaxParkedKeys:      cfg.Int("relay.max_parked_keys"),
 	}
 	c.RenewInterval = min(renewAtMost, (c.LeaseTTL-c.PublishTimeout)/2)
 	if cfg.String("relay.mode") == "strict" {

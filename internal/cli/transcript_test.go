@@ -1,6 +1,9 @@
 package cli
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
@@ -163,15 +166,19 @@ enqueued  …Z
 waybill: there is no message with the id "order-3"
 `},
 	{name: "doctor", args: "doctor {used} --broker mem:", stdout: `
-    CHECK         FOUND
-ok  store         PostgreSQL … at {url}
-ok  clock         the store's differs by …
-ok  time zone     …; instants are stored, so any will do
-ok  isolation     read committed is the default
-ok  schema        version 1, the newest
-ok  pending       3 messages, the oldest is … old
-ok  dead letters  the relay has given up on no message
-ok  broker        mem: answers and confirms
+      CHECK         FOUND
+ok    store         PostgreSQL … at {url}
+ok    clock         the store's differs by …
+ok    time zone     …; instants are stored, so any will do
+ok    isolation     read committed is the default
+ok    schema        version 1, the newest
+ok    pending       3 messages, the oldest is … old
+ok    dead letters  the relay has given up on no message
+warn  relays        0 relays alive, 0 of 64 lanes have an owner → nothing is published; run: waybill relay
+ok    archive       9 of 9 days, from today on, have a partition
+ok    vacuum        about … dead rows in the outbox, never vacuumed
+ok    transactions  none is open for long
+ok    broker        mem: answers and confirms
 `},
 
 	// Dead letters.
@@ -179,6 +186,7 @@ ok  broker        mem: answers and confirms
 NUMBER  FROM              TOPIC   ID      REASON    ATTEMPTS  LAST FAILED           ERROR
 1       consumer billing  orders  lost-1  rejected  1         …Z  no such customer
 2       consumer billing  orders  lost-2  rejected  2         …Z  no such customer
+3       consumer billing  orders  lost-3  rejected  3         …Z  no such customer
 `},
 	{name: "dead list in pages", args: "dead list --limit 1 {used}",
 		stdout: "NUMBER …\n1 …\n", stderr: "There may be more: waybill dead list --after 1\n"},
@@ -207,6 +215,34 @@ Run 'waybill dead requeue --help' to see how it is used.
     "requeued": true
   }
 ]
+`},
+	{name: "resolve some", args: "dead resolve 3 77 --note refunded {used}", code: exitFailed,
+		stdout: "Resolved dead letter 3.\n",
+		stderr: "waybill: dead letter 77 was not resolved: there is no such dead letter\n"},
+	{name: "resolve again", args: "dead resolve 3 {used}", stdout: "Dead letter 3: it is resolved already.\n"},
+	{name: "resolve what was requeued", args: "dead resolve 1 {used}", code: exitFailed,
+		stderr: "waybill: dead letter 1 was not resolved: it was requeued and is on its way\n"},
+	{name: "requeue what was resolved", args: "dead requeue 3 {used}", code: exitFailed,
+		stderr: "waybill: dead letter 3 was not requeued: it was resolved\n"},
+	{name: "resolve what is no number", args: "dead resolve 0 {used}", code: exitUsage, stderr: `
+waybill: "0" is not the number of a dead letter; "waybill dead list" shows them
+Run 'waybill dead resolve --help' to see how it is used.
+`},
+	{name: "resolve with too long a note", args: "dead resolve 3 --note " + strings.Repeat("x", 2049) + " {used}", code: exitUsage, stderr: `
+waybill: --note: waybill: invalid resolution: has 2049 bytes, the limit is 2048
+Run 'waybill dead resolve --help' to see how it is used.
+`},
+	{name: "resolve for programs", args: "dead resolve 3 --json {used}", stdout: `
+[
+  {
+    "number": 3,
+    "resolved": false
+  }
+]
+`},
+	{name: "dead list of the resolved", args: "dead list --resolved {used}", stdout: `
+NUMBER  FROM              TOPIC   ID      REASON              ATTEMPTS  LAST FAILED           ERROR
+3       consumer billing  orders  lost-3  rejected, resolved  3         …Z  no such customer
 `},
 	{name: "demo without orders", args: "demo --orders 0", code: exitUsage, stderr: `
 waybill: --orders is 0, the range is 1 to 1000000

@@ -50,7 +50,7 @@ var options = []Option{
 	},
 	{
 		Key: "relay.batch_size", Kind: Int, Default: "100", Min: "1", Max: "10000",
-		Help: "most messages read at a time",
+		Help: "most messages published together; up to 50 times as many are read ahead",
 	},
 	{
 		Key: "relay.max_retries", Kind: Int, Default: "5", Min: "0",
@@ -65,12 +65,28 @@ var options = []Option{
 		Help: "pipelined: several messages of one key on the wire at once; strict: one",
 	},
 	{
+		Key: "relay.order", Kind: String, Default: "block", OneOf: []string{"block", "park", "skip"},
+		Help: "what follows a failed message of its key: waits for it, waits for its dead letter too, or goes on",
+	},
+	{
+		Key: "relay.max_parked_messages", Kind: Int, Default: "100000", Min: "1",
+		Help: "messages parked behind dead letters at which a relay takes up nothing new",
+	},
+	{
+		Key: "relay.max_parked_keys", Kind: Int, Default: "10000", Min: "1",
+		Help: "parked keys at which a relay takes up nothing new",
+	},
+	{
 		Key: "relay.lease", Kind: Duration, Default: "8s", Min: "100ms",
 		Help: "how long a relay that has died keeps its lanes",
 	},
 	{
 		Key: "relay.publish_timeout", Kind: Duration, Default: "4s", Min: "10ms",
 		Help: "how long to wait for the broker's confirmation; less than relay.lease",
+	},
+	{
+		Key: "relay.shutdown_grace", Kind: Duration, Default: "0", Min: "0",
+		Help: "how long to finish what is on its way when stopped; 0: relay.publish_timeout plus 2s",
 	},
 	{
 		Key: "retry.base_delay", Kind: Duration, Default: "1s", Min: "1ms",
@@ -83,6 +99,18 @@ var options = []Option{
 	{
 		Key: "outbox.retention", Kind: Duration, Default: "7d", Min: "0",
 		Help: "how long published messages are kept; 0: not at all",
+	},
+	{
+		Key: "cleanup.enabled", Kind: Bool, Default: "true",
+		Help: "let relays remove what is past its retention",
+	},
+	{
+		Key: "cleanup.interval", Kind: Duration, Default: "1h", Min: "1s", Max: "24h",
+		Help: "how often they do",
+	},
+	{
+		Key: "cleanup.batch_size", Kind: Int, Default: "1000", Min: "1", Max: "10000",
+		Help: "most rows removed by one statement",
 	},
 	{
 		Key: "dead_letter.enabled", Kind: Bool, Default: "true",

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// conditioned is a store that knows more of its database than others: that of PostgreSQL.
+type conditioned interface {
+	Condition(ctx context.Context) (pgstore.Condition, error)
+	Holders(ctx context.Context, age time.Duration, transactions int64) ([]pgstore.Holder, error)
+}
+
+// patience is how long what keeps dead rows may be there before it is reported.
+type patience struct {
+	open         time.Duration // a transaction
+	enqueued     time.Duration // one that has enqueued: its messages are late
+	transactions int64         // slots and standbys, which have no age in time
+}
+
+var usualPatience = patience{open: time.Minute, enqueued: 10 * time.Second, transactions: 100_000}
+
+// deadRowsLimit is ten times of what starts an autovacuum of the outbox.
+const deadRowsLimit = 100_000
+
+func checkCondition(ctx context.Context, store conditioned, p patience) []finding {
+	c, err := store.Condition(ctx)
+	if err != nil {
+		return []finding{failing("lanes", err.Error(), "check the permissions of the role")}
+	}
+	findings := []finding{checkLanes(c), checkDays(c), checkVacuum(c)}
+	holders, err := store.Holders(ctx, min(p.open, p.enqueued), p.transactions)
+	if err != nil {
+		return append(findings, warning("transactions", err.Error(), "grant the role pg_monitor"))
+	}
+	return append(findings, checkHolders(holders, p)...)
+}
+
+func checkLanes(c pgstore.Condition) finding {
+	detail := fmt.Sprintf("%s alive, %d of %d lanes have an owner", plural(c.Relays, "relay"), c.Lanes-c.FreeLanes, c.Lanes)
+	switch {
+	case c.Relays == 0:
+		return warning("relays", detail, "nothing is published; run: waybill relay")
+	case c.FreeLanes > 0:
+		return warning("relays", detail, "if that lasts longer than relay.lease, see the relays' logs")
+	}
+	return passing("relays", detail)
+}
+
+// checkDays leaves relays the time from midnight to their next clean-up.
+func checkDays(c pgstore.Condition) finding {
+	detail := fmt.Sprintf("%d of %d days, from today on, have a partition", c.DaysReady, c.DaysAhead)
+	if c.DaysReady < c.DaysAhead-1 {
+		return warning("archive", detail, "relays make them, every cleanup.interval; see their logs. Meanwhile rows are in the default partition")
+	}
+	return passing("archive", detail)
+}
+
+func checkVacuum(c pgstore.Condition) finding {
+	last := "never vacuumed"
+	if c.LastVacuum >= 0 {
+		last = "vacuumed " + age(c.LastVacuum) + " ago"
+	}
+	detail := fmt.Sprintf("about %s in the outbox, %s", plural(int(c.DeadRows), "dead row"), last)
+	if c.DeadRows > deadRowsLimit {
+		return warning("vacuum", detail, "is autovacuum on, and does a transaction below hold it up?")
+	}
+	return passing("vacuum", detail)
+}
+
+// checkHolders makes a finding of each that has been there for too long.
+func checkHolders(holders []pgstore.Holder, p patience) []finding {
+	var findings []finding
+	for i := range holders {
+		if h := &holders[i]; h.Age >= p.open || h.Enqueued || h.Kind == pgstore.HolderSlot || h.Kind == pgstore.HolderStandby {
+			f := warning("transactions", describeHolder(h), adviceOn(h))
+			f.Holder = rowOf(h)
+			findings = append(findings, f)
+		}
+	}
+	if findings == nil {
+		return []finding{passing("transactions", "none is open for long")}
+	}
+	return findings
+}
+
+// describeHolder says in one line who it is and what follows from it.
+func describeHolder(h *pgstore.Holder) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s ", h.Kind)
+	if h.PID != 0 {
+		fmt.Fprintf(&b, "%d ", h.PID)
+	}
+	fmt.Fprintf(&b, "(%s)", strings.Join(notEmpty(h.Name, h.User, h.State), ", "))
+	var facts []string
+	if h.Age > 0 {
+		facts = append(facts, "is open for "+age(h.Age))
+	}
+	if h.Enqueued {
+		facts = append(facts, "has enqueued messages")
+	}
+	if h.HoldsRows {
+		what := "dead rows"
+		if h.CatalogOnly {
+			what = "dead rows of the server's own tables"
+		}
+		facts = append(facts, fmt.Sprintf("keeps the %s of the last %s", what, plural(int(h.Transactions), "transaction")))
+	}
+	b.WriteString(" " + strings.Join(facts, ", "))
+	if h.Query != "" {
+		fmt.Fprintf(&b, ": %s", h.Query)
+	}
+	return b.String()
+}
+
+func notEmpty(texts ...string) []string {
+	var list []string
+	for _, t := range texts {
+		if t != "" {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+func adviceOn(h *pgstore.Holder) string {
+	switch h.Kind {
+	case pgstore.HolderPrepared:
+		return "let its coordinator end it, or: ROLLBACK PREPARED"
+	case pgstore.HolderSlot:
+		return "if nobody reads it any more: SELECT pg_drop_replication_slot"
+	case pgstore.HolderStandby:
+		return "look for long queries on it"
+	}
+	return fmt.Sprintf("let its application end it, or: SELECT pg_terminate_backend(%d)", h.PID)
+}
+
+// holderRow is a holder as programs get it.
+type holderRow struct {
+	Kind         pgstore.HolderKind `json:"kind"`
+	PID          int                `json:"pid,omitempty"`
+	Name         string             `json:"name"`
+	User         string             `json:"user,omitempty"`
+	State        string             `json:"state,omitempty"`
+	Seconds      float64            `json:"age_seconds"`
+	HoldsRows    bool               `json:"holds_rows"`
+	Transactions int64              `json:"transactions"`
+	Enqueued     bool               `json:"enqueued"`
+	CatalogOnly  bool               `json:"catalog_only"`
+	Query        string             `json:"query,omitempty"`
+}
+
+func rowOf(h *pgstore.Holder) *holderRow {
+	return &holderRow{
+		Kind: h.Kind, PID: h.PID, Name: h.Name, User: h.User, State: h.State, Seconds: h.Age.Seconds(),
+		HoldsRows: h.HoldsRows, Transactions: h.Transactions, Enqueued: h.Enqueued, CatalogOnly: h.CatalogOnly, Query: h.Query,
+	}
+}
