@@ -1,91 +1,129 @@
-// Command bench measures how fast a relay drains a backlog from PostgreSQL, beside a loop
-// written by hand that does nothing else (the floor), in one run on the same servers.
+// Command bench measures what waybill costs: how fast a relay drains a backlog beside a loop
+// written by hand and beside other libraries, how long a message takes, what an enqueue
+// costs its transaction, and whether any of it gets worse with time. It prints each figure
+// beside its target and, with -out, writes the tables into docs/performance.md.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
-	"log"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
-	"text/tabwriter"
-	"time"
+	"strings"
+	"syscall"
 )
 
 // settings are what a run is told.
 type settings struct {
 	postgres, nats, rabbit string
-	messages, size, keys   int
+	messages               int // in the backlog that is drained
+	payload, keys          int
 	repeats                int
+	quick                  bool
+	out                    string // the directory of performance.md; "" writes nothing
 }
 
 func main() {
-	var s settings
-	flag.StringVar(&s.postgres, "postgres", "postgres://postgres@127.0.0.1:5432/test?sslmode=disable", "PostgreSQL `URL`")
-	flag.StringVar(&s.nats, "nats", "nats://127.0.0.1:4222", "NATS `URL`")
-	flag.StringVar(&s.rabbit, "rabbitmq", "amqp://guest:guest@127.0.0.1:5672/", "RabbitMQ `URL`")
-	flag.IntVar(&s.messages, "messages", 50_000, "`number` of messages in the backlog")
-	flag.IntVar(&s.size, "size", 512, "`bytes` of each payload")
-	flag.IntVar(&s.keys, "keys", 10_000, "`number` of keys")
-	flag.IntVar(&s.repeats, "repeats", 3, "`number` of runs, of which the median counts")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	if text := os.Getenv(jobVariable); text != "" {
+		os.Exit(runJob(text))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, s); err != nil {
-		log.Fatal(err)
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+		stop()
+		os.Exit(1)
 	}
 }
 
-// run measures every way of draining to every publisher, and prints a line for each.
-func run(ctx context.Context, s settings) error {
-	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(out, "TO\tBY\tMESSAGES/S\tLOWEST\tHIGHEST\tOF THE FLOOR\n")
-	for _, to := range []string{"nothing", "nats", "rabbitmq"} {
-		floor := 0.0
-		for _, by := range drainers {
-			rates := make([]float64, 0, s.repeats)
-			for range s.repeats {
-				rate, err := measure(ctx, s, to, by)
-				if err != nil {
-					return fmt.Errorf("%s to %s: %w", by.name, to, err)
-				}
-				rates = append(rates, rate)
-			}
-			slices.Sort(rates)
-			median := rates[len(rates)/2]
-			if floor == 0 {
-				floor = median
-			}
-			fmt.Fprintf(out, "%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f %%\n", to, by.name, median, rates[0], rates[len(rates)-1], 100*median/floor)
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	s, chosen, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	b, err := newBench(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	fmt.Fprintln(stdout, b.surroundings)
+	for _, e := range chosen {
+		fmt.Fprintf(stderr, "running %s\n", e.name)
+		rows, err := e.run(ctx, b)
+		e.print(stdout, rows) // what there is, also of an experiment that has failed
+		if err == nil && b.out != "" {
+			err = b.write(e, rows)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.name, err)
 		}
 	}
-	return out.Flush()
+	return nil
 }
 
-// measure fills a new backlog and drains it, and returns messages per second.
-func measure(ctx context.Context, s settings, to string, by drainer) (float64, error) {
-	w, err := newWorld(ctx, s)
-	if err != nil {
-		return 0, err
+// parse reads the flags. -quick gives small sizes, unless others are named.
+func parse(args []string, stderr io.Writer) (settings, []experiment, error) {
+	var s settings
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	only := flags.String("only", "", "run these `experiments`, separated by commas: "+strings.Join(experimentNames(), ", "))
+	flags.StringVar(&s.postgres, "postgres", "postgres://postgres@127.0.0.1:5432/test?sslmode=disable", "PostgreSQL `URL` of a role that may create databases")
+	flags.StringVar(&s.nats, "nats", "nats://127.0.0.1:4222", "NATS `URL`")
+	flags.StringVar(&s.rabbit, "rabbitmq", "amqp://guest:guest@127.0.0.1:5672/", "RabbitMQ `URL`")
+	flags.IntVar(&s.messages, "n", 0, "`messages` in the backlog (default 200000, with -quick 5000)")
+	flags.IntVar(&s.payload, "payload", 512, "`bytes` of each payload")
+	flags.IntVar(&s.keys, "keys", 10_000, "`number` of keys")
+	flags.IntVar(&s.repeats, "repeats", 0, "`runs` of each contender (default 3, with -quick 1)")
+	flags.BoolVar(&s.quick, "quick", false, "small sizes, to see that everything runs; the figures mean nothing")
+	flags.StringVar(&s.out, "out", "", "write the tables into performance.md of this `directory`, and the pictures beside it")
+	if err := flags.Parse(args); err != nil {
+		return s, nil, err
 	}
-	defer w.close()
-	if err := w.fill(ctx, by.prepare); err != nil {
-		return 0, err
+	setDefault(&s.messages, s.size(200_000, 5_000))
+	setDefault(&s.repeats, s.size(3, 1))
+	if s.messages < 1 || s.repeats < 1 || s.keys < 2 || s.payload < 1 {
+		return s, nil, errors.New("-n, -repeats and -payload must be at least 1, -keys at least 2")
 	}
-	p, err := w.publisher(ctx, to)
-	if err != nil {
-		return 0, err
+	chosen, err := choose(*only)
+	return s, chosen, err
+}
+
+func setDefault(field *int, value int) {
+	if *field == 0 {
+		*field = value
 	}
-	defer p.close()
-	began := time.Now()
-	if err := by.drain(ctx, w, p.Publisher); err != nil {
-		return 0, err
+}
+
+// size returns what a quantity is in a full and in a quick run.
+func (s settings) size(full, quick int) int {
+	if s.quick {
+		return quick
 	}
-	took := time.Since(began)
-	if n, err := p.stored(ctx); err != nil || n != s.messages {
-		return 0, fmt.Errorf("the broker holds %d messages, want %d (%w)", n, s.messages, err)
+	return full
+}
+
+// choose returns the experiments that are named in a list, or all, in their own order.
+func choose(list string) ([]experiment, error) {
+	if list == "" {
+		return experiments, nil
 	}
-	return float64(s.messages) / took.Seconds(), nil
+	names := strings.Split(list, ",")
+	for _, name := range names {
+		if !slices.Contains(experimentNames(), name) {
+			return nil, fmt.Errorf("-only: there is no experiment %q; there are %s", name, strings.Join(experimentNames(), ", "))
+		}
+	}
+	var chosen []experiment
+	for _, e := range experiments {
+		if slices.Contains(names, e.name) {
+			chosen = append(chosen, e)
+		}
+	}
+	return chosen, nil
 }

@@ -3,33 +3,50 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// world is a schema of its own with a backlog.
+// world is a database of its own, with the tables of waybill in it.
 type world struct {
-	settings
-	name  string // of schema, stream and exchange
+	*bench
+	name  string // of the database, and of the stream or queue if there is one
+	url   string
 	pool  *pgxpool.Pool
 	store *pgstore.Store[pgx.Tx]
 }
 
-func newWorld(ctx context.Context, s settings) (*world, error) {
-	pool, err := pgxpool.New(ctx, s.postgres)
+// inWorld makes a world, calls do, and removes the world.
+func (b *bench) inWorld(ctx context.Context, do func(*world) error) error {
+	w, err := b.newWorld(ctx)
 	if err != nil {
+		return err
+	}
+	defer w.close()
+	return do(w)
+}
+
+func (b *bench) newWorld(ctx context.Context) (*world, error) {
+	w := &world{bench: b, name: newName()}
+	var err error
+	if w.url, err = databaseURL(b.postgres, w.name); err != nil {
 		return nil, err
 	}
-	w := &world{settings: s, name: fmt.Sprintf("bench%08x", rand.Uint32()), pool: pool}
-	if w.store, err = pgstore.New(pool, pgstore.Config{Schema: w.name}); err == nil {
-		_, err = w.store.Migrate(ctx, pgstore.MigrateOptions{})
+	if _, err := b.take(ctx, w.name); err != nil {
+		return nil, err
+	}
+	if _, err := b.admin.Exec(ctx, "CREATE DATABASE "+w.name+" TEMPLATE template0"); err != nil {
+		b.giveBack(w.name)
+		return nil, err
+	}
+	if w.pool, err = openPool(ctx, w.url, 0, nil); err == nil {
+		if w.store, err = pgstore.New(w.pool, pgstore.Config{}); err == nil {
+			_, err = w.store.Migrate(ctx, pgstore.MigrateOptions{Source: "bench"})
+		}
 	}
 	if err != nil {
 		w.close()
@@ -38,47 +55,63 @@ func newWorld(ctx context.Context, s settings) (*world, error) {
 	return w, nil
 }
 
-func (w *world) close() {
-	// The schema may not be there; the pool ends in any case.
-	_, _ = w.pool.Exec(context.Background(), "DROP SCHEMA IF EXISTS "+w.name+" CASCADE")
-	w.pool.Close()
-}
-
-// fill enqueues the backlog: keys follow a Zipf distribution, ids are new in each run,
-// because JetStream drops those that it has seen. In the end it runs prepare, if given.
-func (w *world) fill(ctx context.Context, prepare string) error {
-	writer, err := outbox.NewWriter(w.store, outbox.Config{Source: "bench", Observer: quiet})
+// openPool opens a pool of up to size connections, pgx's default if 0.
+func openPool(ctx context.Context, url string, size int, tracer pgx.QueryTracer) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, uint64(w.keys-1))
-	payload := make([]byte, w.size)
-	const batch = 1000
-	for done := 0; done < w.messages; done += batch {
-		msgs := make([]waybill.Message, min(batch, w.messages-done))
-		for i := range msgs {
-			msgs[i] = waybill.Message{Topic: "orders", Key: fmt.Sprintf("k%d", zipf.Uint64()), Payload: payload}
-		}
-		err := pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
-			_, err := writer.Enqueue(ctx, tx, msgs...)
-			return err
-		})
-		if err != nil {
-			return err
-		}
+	if size > 0 {
+		cfg.MaxConns, cfg.MinConns = int32(size), int32(size)
 	}
-	if prepare != "" {
-		if _, err := w.pool.Exec(ctx, strings.ReplaceAll(prepare, "{outbox}", w.name+".outbox")); err != nil {
-			return err
-		}
-	}
-	_, err = w.pool.Exec(ctx, "VACUUM ANALYZE "+w.name+".outbox")
-	return err
+	cfg.ConnConfig.Tracer = tracer
+	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
-// empty reports whether nothing is left to publish.
-func (w *world) empty(ctx context.Context) (bool, error) {
-	var any bool
-	err := w.pool.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM "+w.name+".outbox)").Scan(&any)
-	return !any, err
+func (w *world) close() {
+	if w.pool != nil {
+		w.pool.Close()
+	}
+	w.drop(w.name)
+}
+
+func (w *world) exec(ctx context.Context, sql string, args ...any) error {
+	if _, err := w.pool.Exec(ctx, sql, args...); err != nil {
+		return fmt.Errorf("%.60s …: %w", strings.TrimSpace(sql), err)
+	}
+	return nil
+}
+
+// one returns the value of a query that gives one.
+func one[T any](ctx context.Context, w *world, sql string, args ...any) (v T, err error) {
+	err = w.pool.QueryRow(ctx, sql, args...).Scan(&v)
+	return v, err
+}
+
+// fillSQL enqueues one message for each key, in their order. The ids are new in each run:
+// JetStream drops those that it has seen.
+const fillSQL = `
+INSERT INTO waybill.outbox (id, topic, key, source, payload_bytes)
+SELECT gen_random_uuid()::text, '` + topic + `', 'k' || k, 'bench', $2 FROM unnest($1::int[]) WITH ORDINALITY AS i(k, n) ORDER BY n`
+
+// chunk is how many rows one statement writes.
+const chunk = 50_000
+
+// fill enqueues n messages whose keys follow a Zipf distribution.
+func (w *world) fill(ctx context.Context, n int) error {
+	keys := zipfKeys(n, w.keys)
+	payload := make([]byte, w.payload)
+	for len(keys) > 0 {
+		part := keys[:min(chunk, len(keys))]
+		keys = keys[len(part):]
+		if err := w.exec(ctx, fillSQL, part, payload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// left is how many messages are in the outbox.
+func (w *world) left(ctx context.Context) (int, error) {
+	return one[int](ctx, w, "SELECT count(*) FROM waybill.outbox")
 }

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// floorIndexSQL serves the floor, which knows no lanes.
+const floorIndexSQL = "CREATE INDEX ON waybill.outbox (position)"
+
+const floorReadSQL = `
+SELECT position, id, topic, key, type, source, tenant, payload_bytes, content_type
+  FROM waybill.outbox WHERE position > $1 ORDER BY position LIMIT 500`
+
+const floorDeleteSQL = `DELETE FROM waybill.outbox WHERE position = ANY ($1)`
+
+// floorJob is the least that anybody must do who writes a relay by hand: one reader, rows by
+// position in batches of 500, published with asynchronous confirms while the next batch is
+// read, deleted in one statement. It knows no retries, no leases and no other relays.
+func floorJob(ctx context.Context, c *client) error {
+	pool, pub, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	defer pub.close()
+	run, err := c.start(ctx)
+	if err != nil {
+		return err
+	}
+	if err := drainByHand(run, pool, pub, c.add); err != nil {
+		return err
+	}
+	<-run.Done()
+	c.tellTaken(pub)
+	return nil
+}
+
+// tellTaken reports what a publisher has counted that no broker counts.
+func (c *client) tellTaken(pub *publisher) {
+	if pub.taken != nil {
+		c.tell(report{Taken: pub.taken()})
+	}
+}
+
+func drainByHand(ctx context.Context, pool *pgxpool.Pool, pub relay.Publisher, settled func(int)) error {
+	after, settle := int64(0), func() error { return nil }
+	for {
+		positions, out, err := readByHand(ctx, pool, after)
+		if err != nil {
+			return err
+		}
+		if len(out) == 0 {
+			return settle()
+		}
+		after = positions[len(positions)-1]
+		wait := pub.Send(ctx, out)
+		if err := settle(); err != nil {
+			return err
+		}
+		settle = func() error {
+			if err := errors.Join(wait()...); err != nil {
+				return err
+			}
+			tag, err := pool.Exec(ctx, floorDeleteSQL, positions)
+			settled(int(tag.RowsAffected()))
+			return err
+		}
+	}
+}
+
+func readByHand(ctx context.Context, pool *pgxpool.Pool, after int64) ([]int64, []relay.Outgoing, error) {
+	rows, err := pool.Query(ctx, floorReadSQL, after)
+	if err != nil {
+		return nil, nil, err
+	}
+	var positions []int64
+	out, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (relay.Outgoing, error) {
+		var position int64
+		m := &waybill.Message{}
+		err := r.Scan(&position, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Source, &m.Tenant, &m.Payload, &m.ContentType)
+		positions = append(positions, position)
+		return relay.Outgoing{Message: m, DedupID: m.ID}, err
+	})
+	return positions, out, err
+}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+const pace = 10 * time.Millisecond // between messages: 100 per second
+
+// runLatency measures from the return of COMMIT to the broker's confirmation.
+func runLatency(ctx context.Context, b *bench) (rows []row, _ error) {
+	for _, part := range []func(context.Context, *world) ([]row, error){oneProcess, twoProcesses, longTransactions, idle} {
+		err := b.inWorld(ctx, func(w *world) error {
+			if err := w.exec(ctx, businessTableSQL); err != nil {
+				return err
+			}
+			more, err := part(ctx, w)
+			rows = append(rows, more...)
+			return err
+		})
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+const latencyTable = "100 messages/s, commit to confirmation by NATS, relay otherwise idle"
+
+func (s settings) latencyTime() time.Duration { return time.Duration(s.size(30, 3)) * time.Second }
+
+func oneProcess(ctx context.Context, w *world) ([]row, error) {
+	c, err := w.startRelay(ctx, job{Role: "latency", Seconds: w.latencyTime().Seconds()}, toNATS)
+	if err != nil {
+		return nil, err
+	}
+	defer c.kill()
+	if err := c.until(ctx, func(r report) bool { return r.Values != nil }); err != nil {
+		return nil, err
+	}
+	r, err := c.state()
+	return []row{latencyRow("writer (InTx) and relay in one process", r.Values, 0.5, 3)}, err
+}
+
+func latencyRow(name string, values []float64, p50, p99 float64) row {
+	return row{table: latencyTable, name: name, figures: []figure{
+		{"p50", "ms", []float64{quantile(values, 0.5)}, atMost(p50)},
+		{"p99", "ms", []float64{quantile(values, 0.99)}, atMost(p99)},
+		{name: "most", unit: "ms", values: []float64{quantile(values, 1)}},
+		{name: "messages", values: []float64{float64(len(values))}},
+	}}
+}
+
+// latencyJob runs writer and relay in one process and reports every latency in milliseconds.
+func latencyJob(ctx context.Context, c *client) error {
+	pool, pub, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	defer pub.close()
+	store, err := pgstore.New(pool, pgstore.Config{})
+	if err != nil {
+		return err
+	}
+	times := newConfirmations(pub.Publisher)
+	r, err := relay.New(store, times, c.config())
+	if err != nil {
+		return err
+	}
+	writer, err := outbox.NewWriter(store, outbox.Config{Source: "bench", Observer: quiet})
+	if err != nil {
+		return err
+	}
+	run, err := c.start(ctx)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(run) }()
+	l := &writers{pool: pool, writer: writer, payload: make([]byte, 512)}
+	commits, err := l.keepPace(run, time.Duration(c.Seconds*float64(time.Second)))
+	if err != nil {
+		return err
+	}
+	time.Sleep(time.Second) // for the last confirmation
+	values, err := latencies(commits, times.all())
+	if err != nil {
+		return err
+	}
+	c.tell(report{Values: values})
+	<-run.Done()
+	return <-ended
+}
+
+// keepPace commits a transaction with a message every 10 ms, and returns when each had
+// committed, by message id.
+func (l *writers) keepPace(ctx context.Context, d time.Duration) (map[string]int64, error) {
+	commits := make(map[string]int64)
+	warm := time.Now().Add(time.Second) // connections are made, statements prepared
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for end := warm.Add(d); time.Now().Before(end); {
+		<-tick.C
+		result, err := l.recorded(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if now := time.Now(); now.After(warm) {
+			commits[result.IDs[0]] = now.UnixNano()
+		}
+	}
+	return commits, nil
+}
+
+// latencies returns the time from commit to confirmation of each message in milliseconds: a
+// confirmation that came before COMMIT had returned counts as 0.
+func latencies(commits, confirmed map[string]int64) ([]float64, error) {
+	values := make([]float64, 0, len(commits))
+	for id, at := range commits {
+		then, ok := confirmed[id]
+		if !ok {
+			return nil, fmt.Errorf("message %s has not been confirmed", id)
+		}
+		values = append(values, max(0, float64(then-at)/1e6))
+	}
+	return values, nil
+}
+
+func twoProcesses(ctx context.Context, w *world) ([]row, error) {
+	l, err := w.writers(ctx, w.url, 2)
+	if err != nil {
+		return nil, err
+	}
+	defer l.pool.Close()
+	values, err := w.beside(ctx, func() (map[string]int64, error) { return l.keepPace(ctx, w.latencyTime()) })
+	return []row{latencyRow("writer (InTx) and relay in two processes", values, 1, 5)}, err
+}
+
+// beside runs a relay in a process of its own while write commits messages, and returns the
+// latencies.
+func (w *world) beside(ctx context.Context, write func() (map[string]int64, error)) ([]float64, error) {
+	c, err := w.startRelay(ctx, job{Role: "relay", Notes: true}, toNATS)
+	if err != nil {
+		return nil, err
+	}
+	defer c.kill()
+	commits, err := write()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.untilEmpty(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.stop(); err != nil {
+		return nil, err
+	}
+	r, err := c.state()
+	if err != nil {
+		return nil, err
+	}
+	return latencies(commits, r.Times)
+}
+
+func (w *world) untilEmpty(ctx context.Context) error {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(50 * time.Millisecond) {
+		if n, err := w.left(ctx); err != nil || n == 0 {
+			return err
+		}
+	}
+	return fmt.Errorf("the outbox is not empty after %v", patience)
+}
+
+// longTransactions measures transactions that stay open after their enqueue while others do
+// the same, with a relay that sleeps.
+func longTransactions(ctx context.Context, w *world) ([]row, error) {
+	const many = 100
+	l, err := w.writers(ctx, w.url, many)
+	if err != nil {
+		return nil, err
+	}
+	defer l.pool.Close()
+	byWriter := func(ctx context.Context, tx pgx.Tx) (string, error) {
+		result, err := l.writer.Enqueue(ctx, tx, l.message())
+		if err != nil {
+			return "", err
+		}
+		return result.IDs[0], nil
+	}
+	byInsert := func(ctx context.Context, tx pgx.Tx) (id string, err error) {
+		return id, tx.QueryRow(ctx, "INSERT INTO waybill.outbox (topic, key, payload) VALUES ($1, $2, '{}') RETURNING id", topic, l.key()).Scan(&id)
+	}
+	var rows []row
+	for _, way := range []struct {
+		name    string
+		enqueue func(context.Context, pgx.Tx) (string, error)
+	}{{"Writer.Enqueue", byWriter}, {"plain INSERT", byInsert}} {
+		values, err := w.beside(ctx, func() (map[string]int64, error) { return l.overlap(ctx, many, way.enqueue) })
+		if err != nil {
+			return rows, fmt.Errorf("%s: %w", way.name, err)
+		}
+		r := latencyRow(way.name, values, 20, 20)
+		r.table = "100 overlapping transactions that stay open 200 ms after their enqueue, relay asleep in another process"
+		r.figures[0].want = nil
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// overlap runs transactions that begin 2 ms after each other, enqueue, wait and commit.
+func (l *writers) overlap(ctx context.Context, many int, enqueue func(context.Context, pgx.Tx) (string, error)) (map[string]int64, error) {
+	time.Sleep(2 * time.Second) // for the relay to go to sleep
+	var mu sync.Mutex
+	var failure error
+	commits := make(map[string]int64)
+	var all sync.WaitGroup
+	for range many {
+		time.Sleep(2 * time.Millisecond)
+		all.Go(func() {
+			var id string
+			err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) (err error) {
+				id, err = enqueue(ctx, tx)
+				time.Sleep(200 * time.Millisecond)
+				return err
+			})
+			at := time.Now().UnixNano()
+			mu.Lock()
+			defer mu.Unlock()
+			commits[id] = at
+			if err != nil {
+				failure = err
+			}
+		})
+	}
+	all.Wait()
+	return commits, failure
+}
+
+// idle counts the statements of a relay that has nothing to do.
+func idle(ctx context.Context, w *world) ([]row, error) {
+	c, err := w.startRelay(ctx, job{Role: "relay"}, toNATS)
+	if err != nil {
+		return nil, err
+	}
+	defer c.kill()
+	settle, during := time.Duration(w.size(15, 2))*time.Second, time.Duration(w.size(30, 5))*time.Second
+	time.Sleep(settle)
+	before, err := c.state()
+	if err != nil {
+		return nil, err
+	}
+	time.Sleep(during)
+	after, err := c.state()
+	perSecond := float64(after.Statements-before.Statements) / during.Seconds()
+	return []row{{table: "Idle relay", name: fmt.Sprintf("over %v", during), figures: []figure{
+		{"statements/s", "", []float64{perSecond}, atMost(1)},
+	}}}, err
+}
+
+// confirmations is a publisher that notes when the broker has confirmed each message.
+type confirmations struct {
+	relay.Publisher
+	mu    sync.Mutex
+	times map[string]int64
+}
+
+func newConfirmations(pub relay.Publisher) *confirmations {
+	return &confirmations{Publisher: pub, times: make(map[string]int64)}
+}
+
+func (c *confirmations) Send(ctx context.Context, msgs []relay.Outgoing) func() []error {
+	wait := c.Publisher.Send(ctx, msgs)
+	return func() []error {
+		errs := wait()
+		now := time.Now().UnixNano()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for i, err := range errs {
+			if err == nil {
+				c.times[msgs[i].ID] = now
+			}
+		}
+		return errs
+	}
+}
+
+func (c *confirmations) all() map[string]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.times)
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+const (
+	businessTableSQL = `CREATE TABLE IF NOT EXISTS business (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text NOT NULL, amount bigint NOT NULL)`
+	businessSQL      = `INSERT INTO business (customer, amount) VALUES ($1, $2)`
+
+	// handSQL is what a team would write that stores its messages in this table itself.
+	handSQL = `
+INSERT INTO waybill.outbox (id, topic, key, type, source, tenant, payload_bytes, content_type, time)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+)
+
+// writers are business transactions of several kinds on one pool.
+type writers struct {
+	pool    *pgxpool.Pool
+	writer  *outbox.Writer[pgx.Tx]
+	payload []byte
+	n       atomic.Int64
+}
+
+// writers opens a pool of size connections at the URL and makes the business table.
+func (w *world) writers(ctx context.Context, url string, size int) (*writers, error) {
+	if err := w.exec(ctx, businessTableSQL); err != nil {
+		return nil, err
+	}
+	pool, err := openPool(ctx, url, size, nil)
+	if err != nil {
+		return nil, err
+	}
+	store, err := pgstore.New(pool, pgstore.Config{})
+	if err == nil {
+		var writer *outbox.Writer[pgx.Tx]
+		if writer, err = outbox.NewWriter(store, outbox.Config{Source: "bench", Observer: quiet}); err == nil {
+			return &writers{pool: pool, writer: writer, payload: make([]byte, w.payload)}, nil
+		}
+	}
+	pool.Close()
+	return nil, err
+}
+
+// key returns one of 1,000 keys, in turn.
+func (l *writers) key() string { return "k" + number(float64(l.n.Add(1)%1000)) }
+
+func (l *writers) message() waybill.Message {
+	return waybill.Message{Topic: topic, Key: l.key(), Payload: l.payload}
+}
+
+func (l *writers) business(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, businessSQL, "a customer", 4711)
+	return err
+}
+
+// plain is the business transaction without a message.
+func (l *writers) plain(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error { return l.business(ctx, tx) })
+}
+
+func (l *writers) handArgs() []any {
+	return []any{uuid.Must(uuid.NewV7()).String(), topic, l.key(), topic, "bench", "default", l.payload, "application/json", time.Now()}
+}
+
+// byHand stores the message in a round trip of its own.
+func (l *writers) byHand(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+		if err := l.business(ctx, tx); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, handSQL, l.handArgs()...)
+		return err
+	})
+}
+
+// byHandWithCommit sends the message and COMMIT in one round trip.
+func (l *writers) byHandWithCommit(ctx context.Context) error {
+	conn, err := l.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(ctx, "BEGIN"); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, businessSQL, "a customer", 4711); err != nil {
+		return err
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(handSQL, l.handArgs()...)
+	batch.Queue("COMMIT")
+	return conn.SendBatch(ctx, batch).Close()
+}
+
+// enqueue stores the message in the caller's own transaction.
+func (l *writers) enqueue(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+		if err := l.business(ctx, tx); err != nil {
+			return err
+		}
+		_, err := l.writer.Enqueue(ctx, tx, l.message())
+		return err
+	})
+}
+
+// inTx stores the message through the transaction helper.
+func (l *writers) inTx(ctx context.Context) error {
+	_, err := l.recorded(ctx)
+	return err
+}
+
+func (l *writers) recorded(ctx context.Context) (outbox.Result, error) {
+	return l.writer.InTx(ctx, func(ctx context.Context, tx pgx.Tx, rec *outbox.Recorder) error {
+		rec.Record(l.message())
+		return l.business(ctx, tx)
+	})
+}
+
+// flood runs do on several connections, one after the other on each, for some time. It
+// returns how often it went well per second.
+func flood(ctx context.Context, connections int, d time.Duration, do func(context.Context) error) (float64, error) {
+	var done atomic.Int64
+	var first sync.Once
+	var failure error
+	var all sync.WaitGroup
+	began := time.Now()
+	for range connections {
+		all.Go(func() {
+			for time.Since(began) < d {
+				if err := do(ctx); err != nil {
+					first.Do(func() { failure = err })
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return float64(done.Load()) / time.Since(began).Seconds(), failure
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// quiet keeps log output out of the measurement.
+var quiet = waybill.LogTo(slog.New(slog.DiscardHandler))
+
+// progress is an observer that counts what was settled.
+type progress struct {
+	waybill.Observer
+	settled func(int)
+}
+
+func (p progress) Observe(_ context.Context, e waybill.Event) {
+	if e.Op == waybill.OpSettle && e.Err == nil {
+		p.settled(e.Count)
+	}
+}
+
+// config returns the shipped defaults but for what the job says.
+func (c *client) config() relay.Config {
+	cfg := relay.Config{BatchSize: c.Batch, PollInterval: c.Poll, Observer: progress{quiet, c.add}}
+	if !c.Archive {
+		cfg.Retention = relay.KeepNothing
+	}
+	if c.Strict {
+		cfg.Mode = relay.Strict
+	}
+	return cfg
+}
+
+// relayJob runs a relay until the parent wants it to stop.
+func relayJob(ctx context.Context, c *client) error {
+	pool, pub, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	defer pub.close()
+	store, err := pgstore.New(pool, pgstore.Config{})
+	if err != nil {
+		return err
+	}
+	times := newConfirmations(pub.Publisher)
+	var to relay.Publisher = pub.Publisher
+	if c.Notes {
+		to = times
+	}
+	r, err := relay.New(store, to, c.config())
+	if err != nil {
+		return err
+	}
+	run, err := c.start(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.Run(run); err != nil {
+		return err
+	}
+	c.tellTaken(pub)
+	if c.Notes {
+		c.tell(report{Times: times.all()})
+	}
+	return nil
+}
