@@ -277,11 +277,23 @@ func TestNATSBroker_ConsumerDeleted(t *testing.T) {
 	if len(names) != 1 {
 		t.Fatalf("consumers %v, want one", names)
 	}
-	if err := js.DeleteConsumer(t.Context(), cfg.Stream, names[0]); err != nil {
-		t.Fatal(err)
-	}
+	natsDeleteConsumer(t, js, cfg.Stream, names[0])
 	natsMustSend(t, b, natsMessages("t", 2, 2))
 	natsExpect(t, got, "1", "2")
+}
+
+// natsDeleteConsumer removes a durable consumer. The server answers 500 if it could not remove
+// the folder to which it was just writing; the consumer is gone all the same.
+func natsDeleteConsumer(t *testing.T, js jetstream.JetStream, stream, name string) {
+	t.Helper()
+	err := js.DeleteConsumer(t.Context(), stream, name)
+	if refused := (*jetstream.APIError)(nil); errors.As(err, &refused) && refused.Code == 500 {
+		t.Log(err)
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func natsConsumers(t *testing.T, js jetstream.JetStream, stream string) []string {
