@@ -78,6 +78,9 @@ func (b *bench) drainIn(ctx context.Context, s situation) (d drained, _ error) {
 			}
 			defer end()
 		}
+		if err := w.exec(ctx, "CHECKPOINT"); err != nil { // of what was arranged; not within the run
+			return err
+		}
 		if s.foreign {
 			err = w.fillKeys(ctx, keys.ours, w.messages)
 		} else {

@@ -183,8 +183,8 @@ func (w *world) untilEmpty(ctx context.Context) error {
 // longTransactions measures transactions that stay open after their enqueue while others do
 // the same, with a relay that sleeps.
 func longTransactions(ctx context.Context, w *world) ([]row, error) {
-	const many = 100
-	l, err := w.writers(ctx, w.url, many)
+	const many, connections = 100, 75 // a server has 100 connections unless told otherwise
+	l, err := w.writers(ctx, w.url, connections)
 	if err != nil {
 		return nil, err
 	}
@@ -209,14 +209,15 @@ func longTransactions(ctx context.Context, w *world) ([]row, error) {
 			return rows, fmt.Errorf("%s: %w", way.name, err)
 		}
 		r := latencyRow(way.name, values, 20, 20)
-		r.table = "100 overlapping transactions that stay open 200 ms after their enqueue, relay asleep in another process"
+		r.table = "100 overlapping transactions, begun 3 ms apart, that stay open 200 ms after their enqueue; relay asleep in another process"
 		r.figures[0].want = nil
 		rows = append(rows, r)
 	}
 	return rows, nil
 }
 
-// overlap runs transactions that begin 2 ms after each other, enqueue, wait and commit.
+// overlap runs transactions that begin 3 ms after each other, enqueue, wait and commit: some
+// 67 are open at a time.
 func (l *writers) overlap(ctx context.Context, many int, enqueue func(context.Context, pgx.Tx) (string, error)) (map[string]int64, error) {
 	time.Sleep(2 * time.Second) // for the relay to go to sleep
 	var mu sync.Mutex
@@ -224,7 +225,7 @@ func (l *writers) overlap(ctx context.Context, many int, enqueue func(context.Co
 	commits := make(map[string]int64)
 	var all sync.WaitGroup
 	for range many {
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(3 * time.Millisecond)
 		all.Go(func() {
 			var id string
 			err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) (err error) {

@@ -60,6 +60,10 @@ SELECT w.lane, w.position, w.destination, w.attempts, w.life, false AS blocked, 
 // above a position of its own ($2) and up to a common one ($5). Safe with several relays
 // because each reads only lanes that it owns; served by the primary key.
 //
+// The comparison of (lane, position) means o.position > l.above. Beside that the planner would
+// take o.position <= $5 for the other end of a range, guess that half a per cent of the lane
+// lies within, and so read and sort the whole lane for its first rows.
+//
 // The first row is the look of [cursors]. Its parts are made in the order that cursors needs:
 // the snapshot was taken before all of them; the last position is read before pg_locks,
 // because the sub-select of the writers refers to it and so runs for a row of drawn; and both
@@ -71,7 +75,8 @@ WITH drawn AS MATERIALIZED (
     SELECT json_build_object(
                'server', extract(epoch FROM pg_postmaster_start_time())::text,
                'last', d.last,
-               'waits', EXISTS (SELECT FROM {outbox_waiting}) OR EXISTS (SELECT FROM {dead_letters} WHERE parks),
+               'waits', (SELECT position FROM {outbox_waiting} ORDER BY position LIMIT 1) IS NOT NULL
+                         OR (SELECT number FROM {dead_letters} WHERE parks ORDER BY topic, key, destination, position LIMIT 1) IS NOT NULL,
                'writers', ARRAY(
                    SELECT virtualtransaction FROM pg_locks
                     WHERE d.last IS NOT NULL AND locktype = 'relation' AND mode = 'RowExclusiveLock' AND relation = d.sequence
@@ -83,7 +88,7 @@ WITH drawn AS MATERIALIZED (
       FROM unnest($1::int[], $2::bigint[]) AS l(lane, above)
      CROSS JOIN LATERAL (
         SELECT * FROM {outbox} o
-         WHERE o.lane = l.lane AND o.position > l.above AND o.position <= $5 AND o.` + notHeld + `
+         WHERE o.lane = l.lane AND (o.lane, o.position) > (l.lane, l.above) AND o.position <= $5 AND o.` + notHeld + `
          ORDER BY o.position LIMIT $3) o
      LIMIT $3
 )

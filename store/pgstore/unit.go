@@ -12,21 +12,29 @@ import (
 // told by positions: a row of it waits behind the rows before it, but for those that wait
 // alone, and behind the dead letters before it that park the unit.
 
+// The conditions below ask for the first row of a unit in the order of its index. As EXISTS,
+// for any row of it, they would be answered by reading the whole table where the statistics
+// say that most rows are of one unit.
+
 // blockedSQL is the condition under which messages of a topic and key, i, must follow their
 // key to the waiting rows, whatever their destinations will be. Served by the partial indexes
 // on the units of the waiting rows and of the letters that park theirs.
 const blockedSQL = `(
-    EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.topic = i.topic AND w.key = i.key AND w.key <> '' AND NOT w.alone)
-    OR EXISTS (SELECT 1 FROM {dead_letters} p WHERE p.topic = i.topic AND p.key = i.key AND p.parks))`
+    (SELECT w.position FROM {outbox_waiting} w WHERE w.topic = i.topic AND w.key = i.key AND w.key <> '' AND NOT w.alone
+      ORDER BY w.destination, w.position LIMIT 1) IS NOT NULL
+    OR (SELECT p.number FROM {dead_letters} p WHERE p.topic = i.topic AND p.key = i.key AND p.parks
+         ORDER BY p.destination, p.position LIMIT 1) IS NOT NULL)`
 
 // behindSQL is the condition that the row with the given alias is behind something in its
 // unit. Served by the same indexes.
 func behindSQL(alias, destination string) string {
 	return fmt.Sprintf(`(%[1]s.key <> '' AND (
-    EXISTS (SELECT 1 FROM {outbox_waiting} e
-             WHERE e.topic = %[1]s.topic AND e.key = %[1]s.key AND e.key <> '' AND NOT e.alone AND e.destination = %[2]s AND e.position < %[1]s.position)
-    OR EXISTS (SELECT 1 FROM {dead_letters} p
-             WHERE p.topic = %[1]s.topic AND p.key = %[1]s.key AND p.destination = %[2]s AND p.parks AND p.position < %[1]s.position)))`, alias, destination)
+    (SELECT e.position FROM {outbox_waiting} e
+      WHERE e.topic = %[1]s.topic AND e.key = %[1]s.key AND e.key <> '' AND NOT e.alone AND e.destination = %[2]s AND e.position < %[1]s.position
+      ORDER BY e.position LIMIT 1) IS NOT NULL
+    OR (SELECT p.number FROM {dead_letters} p
+         WHERE p.topic = %[1]s.topic AND p.key = %[1]s.key AND p.destination = %[2]s AND p.parks AND p.position < %[1]s.position
+         ORDER BY p.position LIMIT 1) IS NOT NULL))`, alias, destination)
 }
 
 const unitInput = `(SELECT DISTINCT * FROM unnest($1::text[], $2::text[], $3::text[]) AS k(topic, key, destination)) k`
@@ -50,8 +58,9 @@ UPDATE {outbox_waiting} w SET due_at = {clock}()
  WHERE w.topic = k.topic AND w.key = k.key AND w.key <> '' AND NOT w.alone AND w.destination = k.destination AND w.due_at IS NULL
    AND w.position = (SELECT min(e.position) FROM {outbox_waiting} e
                       WHERE e.topic = k.topic AND e.key = k.key AND e.key <> '' AND NOT e.alone AND e.destination = k.destination)
-   AND NOT EXISTS (SELECT 1 FROM {dead_letters} p
-                    WHERE p.topic = k.topic AND p.key = k.key AND p.destination = k.destination AND p.parks AND p.position < w.position)`
+   AND (SELECT p.number FROM {dead_letters} p
+         WHERE p.topic = k.topic AND p.key = k.key AND p.destination = k.destination AND p.parks AND p.position < w.position
+         ORDER BY p.position LIMIT 1) IS NULL`
 }
 
 var (
