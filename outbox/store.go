@@ -36,6 +36,7 @@ const (
 	Published Status = "Published" // accepted by the broker
 	Failed    Status = "Failed"    // given up with dead letters disabled
 	Dead      Status = "Dead"      // given up, a dead letter
+	Discarded Status = "Discarded" // given up, and somebody has said that this is the end of it
 )
 
 // State tells where one message is, as one row of the store's view "messages".

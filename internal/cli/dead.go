@@ -42,7 +42,7 @@ another way. They are kept, but listed with --resolved only, and can't be put ba
 What is parked behind them is published.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: does(func(cmd *cobra.Command, args []string) error {
-			if err := deadletter.CheckResolution(note); err != nil {
+			if err := (deadletter.Act{By: "waybill", Why: note}).Check(); err != nil {
 				return usagef("--note: %v", err)
 			}
 			return p.onLetters(cmd, args, resolving(note))
@@ -55,12 +55,16 @@ What is parked behind them is published.`,
 func (p *program) deadListCommand() *cobra.Command {
 	var f deadletter.Filter
 	var origin string
+	var resolved bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List dead letters, the oldest first",
 		Args:  cobra.NoArgs,
 		RunE: does(func(cmd *cobra.Command, args []string) error {
 			f.Origin = deadletter.Origin(origin)
+			if resolved {
+				f.State = deadletter.Resolved
+			}
 			if origin != "" && f.Origin != deadletter.FromRelay && f.Origin != deadletter.FromConsumer {
 				return usagef("--origin is %q; it is %s or %s", origin, deadletter.FromRelay, deadletter.FromConsumer)
 			}
@@ -78,7 +82,7 @@ func (p *program) deadListCommand() *cobra.Command {
 	flags.StringVar(&f.Topic, "topic", "", "only messages of this topic")
 	flags.StringVar(&f.Type, "type", "", "only messages of this type")
 	flags.StringVar(&f.Tenant, "tenant", "", "only messages of this tenant")
-	flags.BoolVar(&f.Resolved, "resolved", false, "letters that were resolved, instead of those that were not")
+	flags.BoolVar(&resolved, "resolved", false, "letters that were resolved, instead of those that were not")
 	flags.Int64Var(&f.After, "after", 0, "only letters with a higher `number`, for paging")
 	flags.IntVar(&f.Limit, "limit", deadletter.DefaultLimit, "the most letters to list")
 	return cmd
@@ -160,7 +164,7 @@ type letterAction struct {
 
 var requeueing = letterAction{
 	do: func(ctx context.Context, store opener.Store, number int64) (bool, error) {
-		return store.RequeueDeadLetter(ctx, number)
+		return store.RequeueDeadLetter(ctx, number, deadletter.Act{By: "waybill"})
 	},
 	done: "requeued", nothing: "it is on its way already",
 }
@@ -168,7 +172,7 @@ var requeueing = letterAction{
 func resolving(note string) letterAction {
 	return letterAction{
 		do: func(ctx context.Context, store opener.Store, number int64) (bool, error) {
-			return store.ResolveDeadLetter(ctx, number, note)
+			return store.ResolveDeadLetter(ctx, number, deadletter.Act{By: "waybill", Why: note})
 		},
 		done: "resolved", nothing: "it is resolved already", ok: true,
 	}

@@ -24,8 +24,14 @@ import (
 // left without a due time.
 func TestPostgresStore_ReleaseLosesNobody(t *testing.T) {
 	p := newPostgres(t, nil, pgstore.Config{})
-	resolve := func(w *keyWorld) error { _, err := w.s.ResolveDeadLetter(w.ctx, w.letter, ""); return err }
-	requeue := func(w *keyWorld) error { _, err := w.s.RequeueDeadLetter(w.ctx, w.letter); return err }
+	resolve := func(w *keyWorld) error {
+		_, err := w.s.ResolveDeadLetter(w.ctx, w.letter, deadletter.Act{By: "test"})
+		return err
+	}
+	requeue := func(w *keyWorld) error {
+		_, err := w.s.RequeueDeadLetter(w.ctx, w.letter, deadletter.Act{By: "test"})
+		return err
+	}
 	settle := func(w *keyWorld) error { return w.settle(w.pending) }
 	for _, tc := range []struct {
 		name    string

@@ -124,10 +124,10 @@ func TestAS12OrderPolicies(t *testing.T) {
 			t.Errorf("%d messages of parked keys were published", n)
 		}
 		b.heal("park-p1")
-		if ok, err := w.store.RequeueDeadLetter(t.Context(), w.letterOf(t, "park-p1")); err != nil || !ok {
+		if ok, err := w.store.RequeueDeadLetter(t.Context(), w.letterOf(t, "park-p1"), deadletter.Act{By: "test"}); err != nil || !ok {
 			t.Fatalf("requeue = %v, %v", ok, err)
 		}
-		if ok, err := w.store.ResolveDeadLetter(t.Context(), w.letterOf(t, "park-q1"), "refunded by hand"); err != nil || !ok {
+		if ok, err := w.store.ResolveDeadLetter(t.Context(), w.letterOf(t, "park-q1"), deadletter.Act{By: "test", Why: "refunded by hand"}); err != nil || !ok {
 			t.Fatalf("resolve = %v, %v", ok, err)
 		}
 		wantAttempts(t, b, "park-p", "park-p1", "park-p1", "park-p1", "park-p1", "park-p2", "park-p3", "park-p4")
@@ -204,7 +204,7 @@ func optionMaxParked(t *testing.T) {
 				t.Error("a new message was published at the limit")
 			}
 			w.waitStatus(t, "new", outbox.Pending)
-			if ok, err := w.store.ResolveDeadLetter(t.Context(), w.letterOf(t, "x1"), ""); err != nil || !ok {
+			if ok, err := w.store.ResolveDeadLetter(t.Context(), w.letterOf(t, "x1"), deadletter.Act{By: "test"}); err != nil || !ok {
 				t.Fatalf("resolve = %v, %v", ok, err)
 			}
 			w.waitStatus(t, "x3", outbox.Published)

@@ -39,7 +39,7 @@ func TestRequeueRunsOneConsumerOnly(t *testing.T) {
 		letter := w.waitLetters(t, deadletter.Filter{Consumer: "billing"}, 1)[0]
 		fixed.Store(true)
 		for i, want := range []bool{true, false} {
-			ok, err := w.store.RequeueDeadLetter(t.Context(), letter.Number)
+			ok, err := w.store.RequeueDeadLetter(t.Context(), letter.Number, deadletter.Act{By: "test"})
 			if i == 1 && errors.Is(err, waybill.ErrNotFound) {
 				break // it has run already and is gone
 			}
@@ -71,7 +71,7 @@ func TestRequeuedPublishIsNotSwallowed(t *testing.T) {
 	_, stop := w.startRelay(t, refusedAfterwards{conn.Publisher()}, relay.Config{})
 	letter := w.waitLetters(t, deadletter.Filter{}, 1)[0]
 	stop()
-	if ok, err := w.store.RequeueDeadLetter(t.Context(), letter.Number); err != nil || !ok {
+	if ok, err := w.store.RequeueDeadLetter(t.Context(), letter.Number, deadletter.Act{By: "test"}); err != nil || !ok {
 		t.Fatalf("requeue = %v, %v", ok, err)
 	}
 	w.startRelay(t, conn.Publisher(), relay.Config{})

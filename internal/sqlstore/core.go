@@ -44,7 +44,12 @@ type Methods[Tx any] interface {
 	outbox.Inspector
 	inbox.Inbox[Tx]
 	DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
-	ResolveDeadLetter(ctx context.Context, number int64, resolution string) (bool, error)
+	ResolveDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
+	DeadLetter(ctx context.Context, number int64) (deadletter.Letter, error)
+	DeadLetterGroups(ctx context.Context, limit int) ([]deadletter.Group, error)
+	DiscardDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
+	EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (string, error)
+	AuditLog(ctx context.Context, f deadletter.AuditFilter) ([]deadletter.Entry, error)
 	RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error)
 	LeaveLanes(ctx context.Context, node string) error
 	AwaitMessages(ctx context.Context, node string) error

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/waybill-go/waybill"
@@ -16,7 +17,7 @@ func (c *Core[Tx]) DeadLetters(ctx context.Context, f deadletter.Filter) ([]dead
 	if limit == 0 {
 		limit = deadletter.DefaultLimit
 	}
-	rows, err := c.DB.Query(ctx, c.SQL.ListLetters, f.After, string(f.Origin), f.Consumer, f.Topic, f.Type, f.Tenant, limit, f.Resolved)
+	rows, err := c.DB.Query(ctx, c.SQL.ListLetters, f.After, string(f.Origin), f.Consumer, f.Topic, f.Type, f.Tenant, limit, f.State == deadletter.Resolved)
 	letters, err := sqldb.Collect(rows, err, scanLetter)
 	return letters, c.Kind(err)
 }
@@ -69,13 +70,13 @@ func (c *Core[Tx]) letterState(ctx context.Context, number int64) (string, error
 // ResolveDeadLetter implements [deadletter.Store]. ResolveLetter takes the number and the
 // resolution and changes a letter that is neither requeued nor resolved; ReleaseUnit takes
 // the number and lets what was parked behind it go.
-func (c *Core[Tx]) ResolveDeadLetter(ctx context.Context, number int64, resolution string) (bool, error) {
-	if err := deadletter.CheckResolution(resolution); err != nil {
+func (c *Core[Tx]) ResolveDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	if err := act.Check(); err != nil {
 		return false, err
 	}
 	var n int64
 	err := c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
-		if n, err = conn.Exec(ctx, c.SQL.ResolveLetter, number, resolution); err == nil && n > 0 {
+		if n, err = conn.Exec(ctx, c.SQL.ResolveLetter, number, act.Why); err == nil && n > 0 {
 			_, err = conn.Exec(ctx, c.SQL.ReleaseUnit, number)
 		}
 		if err != nil {
@@ -95,4 +96,29 @@ func (c *Core[Tx]) ResolveDeadLetter(ctx context.Context, number int64, resoluti
 		err = fmt.Errorf("dead letter %d: %w", number, deadletter.ErrRequeued)
 	}
 	return false, err
+}
+
+// DeadLetter implements [deadletter.Store].
+func (c *Core[Tx]) DeadLetter(ctx context.Context, number int64) (deadletter.Letter, error) {
+	return deadletter.Letter{}, errors.ErrUnsupported
+}
+
+// DeadLetterGroups implements [deadletter.Store].
+func (c *Core[Tx]) DeadLetterGroups(ctx context.Context, limit int) ([]deadletter.Group, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// DiscardDeadLetter implements [deadletter.Store].
+func (c *Core[Tx]) DiscardDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return false, errors.ErrUnsupported
+}
+
+// EditDeadLetter implements [deadletter.Store].
+func (c *Core[Tx]) EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (string, error) {
+	return "", errors.ErrUnsupported
+}
+
+// AuditLog implements [deadletter.Store].
+func (c *Core[Tx]) AuditLog(ctx context.Context, f deadletter.AuditFilter) ([]deadletter.Entry, error) {
+	return nil, errors.ErrUnsupported
 }

@@ -25,6 +25,7 @@ type data struct {
 	scheduled map[int64]row
 	letters   map[int64]letter
 	number    int64 // of the last letter
+	audit     []deadletter.Entry
 	inbox     map[inbox.Key]record
 	attempts  map[inbox.Key]attempt
 	relays    map[string]time.Time // by node, until when
@@ -116,6 +117,19 @@ func laneOf(m *waybill.Message) int {
 
 func (r *row) inUnit(topic, key string) bool {
 	return key != "" && r.message.Key == key && r.message.Address() == topic
+}
+
+// messageOf returns the id of the message of a letter that is there or was requeued.
+func (d *data) messageOf(number int64) string {
+	if l, ok := d.letters[number]; ok {
+		return l.row.message.ID
+	}
+	for _, w := range d.waiting {
+		if w.letter == number {
+			return w.message.ID
+		}
+	}
+	return ""
 }
 
 func (d *data) idWaits(id string) bool {

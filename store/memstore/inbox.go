@@ -77,7 +77,8 @@ func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, e
 			row: row{message: m, enqueuedAt: s.now()}, key: key,
 			Letter: deadletter.Letter{
 				Number: s.data.number, Origin: deadletter.FromConsumer, Consumer: key.Consumer, Reason: l.Reason, Error: l.Error,
-				Attempts: l.Attempts, Failed: l.Failed, Message: m,
+				Attempts: l.Attempts, Failed: l.Failed, Message: m, State: deadletter.Open,
+				Fingerprint: deadletter.Fingerprint(deadletter.FromConsumer, key.Consumer, m.Type, l.Error),
 				FirstFailed: orNow(s.data.attempts[key].first, s.now()), LastFailed: s.now(),
 			},
 		})
@@ -126,6 +127,7 @@ func (s *Store) failRequeued(ctx context.Context, number int64, cause error) err
 			return nil
 		}
 		l.Error, l.LastFailed, l.Reason = waybill.ErrorText(cause), s.now(), waybill.ReasonExhausted
+		l.Fingerprint = deadletter.Fingerprint(deadletter.FromConsumer, l.Consumer, l.row.message.Type, l.Error)
 		switch waybill.KindOf(cause) {
 		case waybill.Permanent:
 			l.Reason = waybill.ReasonOf(cause)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -162,7 +163,10 @@ func (w *waitingRow) state(status outbox.Status) outbox.State {
 
 func (l *letter) state() outbox.State {
 	st := l.row.state(outbox.Dead)
-	if l.Failed {
+	switch {
+	case l.State == deadletter.Discarded:
+		st.Status = outbox.Discarded
+	case l.Failed:
 		st.Status = outbox.Failed
 	}
 	st.Destination, st.Attempts, st.Error = l.Destination, l.Attempts, l.Error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
@@ -70,7 +71,7 @@ UNION ALL
 SELECT 'requeued' FROM {outbox_waiting} WHERE letter = $1 LIMIT 1`
 
 // RequeueDeadLetter implements [deadletter.Store].
-func (s *Store[Tx]) RequeueDeadLetter(ctx context.Context, number int64) (bool, error) {
+func (s *Store[Tx]) RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
 	s.clean.empty()
 	var n int64
 	err := s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {

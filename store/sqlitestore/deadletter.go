@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"github.com/waybill-go/waybill/deadletter"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/sqldb"
@@ -52,7 +53,7 @@ SELECT 'requeued' FROM {outbox_waiting} WHERE letter = $1 LIMIT 1`
 )
 
 // RequeueDeadLetter implements [deadletter.Store].
-func (s *Store) RequeueDeadLetter(ctx context.Context, number int64) (bool, error) {
+func (s *Store) RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
 	var requeued int64
 	err := s.core.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) (err error) {
 		if requeued, err = conn.Exec(ctx, s.sql.requeueWaiting, number); err == nil && requeued > 0 {

@@ -29,7 +29,7 @@ func requeueTests[Tx any]() []test[Tx] {
 
 func (e *env[Tx]) requeue(number int64, want bool) {
 	e.Helper()
-	done, err := e.s.RequeueDeadLetter(e.ctx, number)
+	done, err := e.s.RequeueDeadLetter(e.ctx, number, deadletter.Act{By: "test"})
 	e.must(err, "RequeueDeadLetter")
 	if done != want {
 		e.Fatalf("RequeueDeadLetter(%d) = %v, want %v", number, done, want)
@@ -70,7 +70,7 @@ func requeueAtOnce[Tx any](e *env[Tx]) {
 	e.enqueue(msg("a", "k"))
 	n.settle(dead(n.claimOne("a")))
 	number := e.letter().Number
-	e.wantOnce("requeue the letter", func() (bool, error) { return e.s.RequeueDeadLetter(e.ctx, number) })
+	e.wantOnce("requeue the letter", func() (bool, error) { return e.s.RequeueDeadLetter(e.ctx, number, deadletter.Act{By: "test"}) })
 	n.claimOne("a")
 }
 
@@ -100,7 +100,7 @@ func (e *env[Tx]) wantOnce(what string, call func() (bool, error)) {
 
 func requeueUnknown[Tx any](e *env[Tx]) {
 	for _, number := range []int64{-1, 0, 1, 1 << 40} {
-		done, err := e.s.RequeueDeadLetter(e.ctx, number)
+		done, err := e.s.RequeueDeadLetter(e.ctx, number, deadletter.Act{By: "test"})
 		if done || !errors.Is(err, waybill.ErrNotFound) {
 			e.Errorf("RequeueDeadLetter(%d) = %v, %v, want ErrNotFound", number, done, err)
 		}
@@ -204,7 +204,7 @@ func requeueConsumer[Tx any](e *env[Tx]) {
 
 func requeueWithoutKey[Tx any](e *env[Tx]) {
 	e.buryWithoutKey("billing", waybill.Message{Topic: "orders", Type: "t"})
-	done, err := e.s.RequeueDeadLetter(e.ctx, e.letter().Number)
+	done, err := e.s.RequeueDeadLetter(e.ctx, e.letter().Number, deadletter.Act{By: "test"})
 	if done || !waybill.IsPermanent(err) || errors.Is(err, waybill.ErrNotFound) {
 		e.Errorf("RequeueDeadLetter() = %v, %v, want a permanent error: it can't be run again safely", done, err)
 	}

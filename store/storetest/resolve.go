@@ -25,7 +25,7 @@ func resolveTests[Tx any]() []test[Tx] {
 
 func (e *env[Tx]) resolve(number int64, want bool) {
 	e.Helper()
-	done, err := e.s.ResolveDeadLetter(e.ctx, number, "refunded by hand")
+	done, err := e.s.ResolveDeadLetter(e.ctx, number, deadletter.Act{By: "test", Why: "refunded by hand"})
 	e.must(err, "ResolveDeadLetter")
 	if done != want {
 		e.Fatalf("ResolveDeadLetter(%d) = %v, want %v", number, done, want)
@@ -43,7 +43,7 @@ func resolveKept[Tx any](e *env[Tx]) {
 	if l := e.letter(); l.Message.ID != "a2" || l.ResolvedAt != nil || l.Resolution != "" {
 		e.Errorf("letter = %+v, want that of a2 only", l)
 	}
-	resolved := e.letters(deadletter.Filter{Resolved: true})
+	resolved := e.letters(deadletter.Filter{State: deadletter.Resolved})
 	if len(resolved) != 1 || resolved[0].ResolvedAt == nil {
 		e.Fatalf("resolved letters = %+v, want that of a1 with a time", resolved)
 	}
@@ -62,11 +62,11 @@ func resolveTwice[Tx any](e *env[Tx]) {
 	n.settle(dead(n.claimOne("a")))
 	number := e.letter().Number
 	e.resolve(number, true)
-	done, err := e.s.ResolveDeadLetter(e.ctx, number, "other words")
+	done, err := e.s.ResolveDeadLetter(e.ctx, number, deadletter.Act{By: "test", Why: "other words"})
 	if done || err != nil {
 		e.Errorf("ResolveDeadLetter() = %v, %v, want false and no error", done, err)
 	}
-	if l := e.letters(deadletter.Filter{Resolved: true})[0]; l.Resolution != "refunded by hand" {
+	if l := e.letters(deadletter.Filter{State: deadletter.Resolved})[0]; l.Resolution != "refunded by hand" {
 		e.Errorf("resolution = %q, want the first one", l.Resolution)
 	}
 }
@@ -74,13 +74,13 @@ func resolveTwice[Tx any](e *env[Tx]) {
 func resolveAtOnce[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	number := n.parked().Number
-	e.wantOnce("resolve the letter", func() (bool, error) { return e.s.ResolveDeadLetter(e.ctx, number, "") })
+	e.wantOnce("resolve the letter", func() (bool, error) { return e.s.ResolveDeadLetter(e.ctx, number, deadletter.Act{By: "test"}) })
 	n.claimOnly("a2", "a3", "a4")
 }
 
 func resolveUnknown[Tx any](e *env[Tx]) {
 	for _, number := range []int64{-1, 0, 1, 1 << 40} {
-		done, err := e.s.ResolveDeadLetter(e.ctx, number, "")
+		done, err := e.s.ResolveDeadLetter(e.ctx, number, deadletter.Act{By: "test"})
 		if done || !errors.Is(err, waybill.ErrNotFound) {
 			e.Errorf("ResolveDeadLetter(%d) = %v, %v, want ErrNotFound", number, done, err)
 		}
@@ -93,11 +93,11 @@ func resolveRequeued[Tx any](e *env[Tx]) {
 	n.settle(dead(n.claimOne("a")))
 	number := e.letter().Number
 	e.requeue(number, true)
-	if done, err := e.s.ResolveDeadLetter(e.ctx, number, ""); done || !errors.Is(err, deadletter.ErrRequeued) {
+	if done, err := e.s.ResolveDeadLetter(e.ctx, number, deadletter.Act{By: "test"}); done || !errors.Is(err, deadletter.ErrRequeued) {
 		e.Errorf("ResolveDeadLetter() = %v, %v, want ErrRequeued", done, err)
 	}
 	n.settle(published(n.claimOne("a"))...)
-	if done, err := e.s.ResolveDeadLetter(e.ctx, number, ""); done || !errors.Is(err, waybill.ErrNotFound) {
+	if done, err := e.s.ResolveDeadLetter(e.ctx, number, deadletter.Act{By: "test"}); done || !errors.Is(err, waybill.ErrNotFound) {
 		e.Errorf("ResolveDeadLetter() after it was published = %v, %v, want ErrNotFound", done, err)
 	}
 }
@@ -109,7 +109,7 @@ func resolveThenRequeue[Tx any](e *env[Tx]) {
 	e.bury("billing", msg("b", "k"))
 	for _, l := range e.letters(deadletter.Filter{}) {
 		e.resolve(l.Number, true)
-		if done, err := e.s.RequeueDeadLetter(e.ctx, l.Number); done || !errors.Is(err, deadletter.ErrResolved) {
+		if done, err := e.s.RequeueDeadLetter(e.ctx, l.Number, deadletter.Act{By: "test"}); done || !errors.Is(err, deadletter.ErrResolved) {
 			e.Errorf("RequeueDeadLetter() of a letter from %s = %v, %v, want ErrResolved", l.Origin, done, err)
 		}
 	}
@@ -122,7 +122,7 @@ func resolveConsumer[Tx any](e *env[Tx]) {
 	letters := e.letters(deadletter.Filter{})
 	e.resolve(letters[0].Number, true)
 	e.requeue(letters[1].Number, true)
-	if done, err := e.s.ResolveDeadLetter(e.ctx, letters[1].Number, ""); done || !errors.Is(err, deadletter.ErrRequeued) {
+	if done, err := e.s.ResolveDeadLetter(e.ctx, letters[1].Number, deadletter.Act{By: "test"}); done || !errors.Is(err, deadletter.ErrRequeued) {
 		e.Errorf("ResolveDeadLetter() of one about to be run = %v, %v, want ErrRequeued", done, err)
 	}
 }
@@ -134,16 +134,16 @@ func resolveWords[Tx any](e *env[Tx]) {
 	number := e.letter().Number
 	for _, words := range []string{strings.Repeat("x", waybill.MaxErrorLen+1), "a\x00b", "\xff"} {
 		var invalid *waybill.InvalidError
-		if done, err := e.s.ResolveDeadLetter(e.ctx, number, words); done || !errors.As(err, &invalid) || invalid.Field != "resolution" {
+		if done, err := e.s.ResolveDeadLetter(e.ctx, number, deadletter.Act{By: "test", Why: words}); done || !errors.As(err, &invalid) || invalid.Field != "why" {
 			e.Errorf("ResolveDeadLetter(%.5q…) = %v, %v, want an InvalidError that names it", words, done, err)
 		}
 	}
 	words := strings.Repeat("ü", waybill.MaxErrorLen/2-10) + "'; -- {} \\ \" $1\n"
-	done, err := e.s.ResolveDeadLetter(e.ctx, number, words)
+	done, err := e.s.ResolveDeadLetter(e.ctx, number, deadletter.Act{By: "test", Why: words})
 	if !done || err != nil {
 		e.Fatalf("ResolveDeadLetter() = %v, %v, want true", done, err)
 	}
-	if l := e.letters(deadletter.Filter{Resolved: true})[0]; l.Resolution != words {
+	if l := e.letters(deadletter.Filter{State: deadletter.Resolved})[0]; l.Resolution != words {
 		e.Errorf("resolution = %q, want %q", l.Resolution, words)
 	}
 }

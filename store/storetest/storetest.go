@@ -97,6 +97,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"waiting alone", aloneTests[Tx]()},
 		{"destinations", destinationTests[Tx]()},
 		{"dead letters", deadLetterTests[Tx]()},
+		{"letters", letterTests[Tx]()},
 		{"requeue", requeueTests[Tx]()},
 		{"resolve", resolveTests[Tx]()},
 		{"schedule", scheduleTests[Tx]()},

@@ -257,7 +257,7 @@ func TestService_LocalDeadLetter(t *testing.T) {
 			t.Fatalf("DeadLetters() = %+v, %v", letters, err)
 		}
 		refuse.Store(false)
-		if ok, err := s.store.RequeueDeadLetter(t.Context(), letters[0].Number); !ok || err != nil {
+		if ok, err := s.store.RequeueDeadLetter(t.Context(), letters[0].Number, deadletter.Act{By: "test"}); !ok || err != nil {
 			t.Fatalf("RequeueDeadLetter() = %v, %v", ok, err)
 		}
 		s.wantEffects(t, 1)

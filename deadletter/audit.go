@@ -1,0 +1,48 @@
+package deadletter
+
+import "time"
+
+// Act says who changes something, and why. Both are kept in the audit log.
+type Act struct {
+	By  string `json:"by"`            // Required. Up to waybill.MaxIDLen bytes.
+	Why string `json:"why,omitempty"` // Up to waybill.MaxErrorLen bytes.
+}
+
+// Action is a kind of entry in the audit log.
+type Action string
+
+const (
+	ActRequeue Action = "requeue"
+	ActResolve Action = "resolve"
+	ActDiscard Action = "discard"
+	ActEdit    Action = "edit"    // and requeue
+	ActReplay  Action = "replay"  // a bulk replay was started
+	ActCancel  Action = "cancel"  // a bulk replay was cancelled
+	ActReveal  Action = "reveal"  // a payload was looked at
+	ActEffect  Action = "effect"  // a requeued letter's message had been processed in the meantime
+	ActCleanup Action = "cleanup" // the janitor has removed letters past their retention
+)
+
+// Entry is a line of the audit log.
+type Entry struct {
+	Number    int64     `json:"number"`
+	At        time.Time `json:"at"` // by the store's clock
+	Action    Action    `json:"action"`
+	By        string    `json:"by"`
+	Why       string    `json:"why,omitempty"`
+	Letter    int64     `json:"letter,omitempty"` // its number
+	MessageID string    `json:"message_id,omitempty"`
+	Replay    int64     `json:"replay,omitempty"` // its number
+	Detail    string    `json:"detail,omitempty"` // what else is to be known, such as the id of an edited copy
+}
+
+// AuditFilter narrows the audit log. Empty fields match everything.
+type AuditFilter struct {
+	Action    Action
+	By        string
+	Letter    int64
+	MessageID string
+	Replay    int64
+	Before    int64 // only entries with a lower number, for paging
+	Limit     int   // the default is 100
+}
