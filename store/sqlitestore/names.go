@@ -17,6 +17,7 @@ var tables = [...]string{
 	"settings", "outbox", "outbox_source", "outbox_waiting", "outbox_waiting_due", "outbox_waiting_unit",
 	"outbox_archive", "outbox_ids", "scheduled", "scheduled_due", "dead_letters", "dead_letters_requeued", "dead_letters_parks", "dead_letters_id",
 	"inbox", "inbox_type", "inbox_processed", "consumer_attempts", "relays", "relay_lanes", "messages", "schema_versions",
+	"replays", "dead_letters_replay",
 }
 
 // columnsSQL are the columns of a message without defaults, for tables behind the outbox.

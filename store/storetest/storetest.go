@@ -26,6 +26,7 @@ type Store[Tx any] interface {
 	relay.Source
 	inbox.Inbox[Tx]
 	deadletter.Store
+	deadletter.ReplayStore
 }
 
 // Features says what a store can do, so that a test is left out by declaration.
@@ -100,6 +101,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"letters", letterTests[Tx]()},
 		{"requeue", requeueTests[Tx]()},
 		{"resolve", resolveTests[Tx]()},
+		{"replay", replayTests[Tx]()},
 		{"schedule", scheduleTests[Tx]()},
 		{"foreign rows", foreignTests[Tx]()},
 		{"lanes", laneTests[Tx]()},
