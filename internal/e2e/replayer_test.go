@@ -191,15 +191,15 @@ func (s *failingStore) AdvanceReplay(ctx context.Context, number int64, n int) (
 	return s.Store.AdvanceReplay(ctx, number, n)
 }
 
-// loopErrors keeps what loops report.
-type loopErrors struct {
+// reported keeps what loops report.
+type reported struct {
 	waybill.Observer
 	seen chan error
 }
 
-func newLoopErrors() loopErrors { return loopErrors{quiet, make(chan error, 1000)} }
+func newReported() reported { return reported{quiet, make(chan error, 1000)} }
 
-func (o loopErrors) Observe(_ context.Context, e waybill.Event) {
+func (o reported) Observe(_ context.Context, e waybill.Event) {
 	if e.Op == waybill.OpLoop && e.Err != nil {
 		o.seen <- e.Err
 	}
@@ -209,7 +209,7 @@ func (o loopErrors) Observe(_ context.Context, e waybill.Event) {
 func TestReplayOutlivesErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, observer := &failingStore{Store: buried(t, 20)}, newLoopErrors()
+		s, observer := &failingStore{Store: buried(t, 20)}, newReported()
 		number := startReplay(t, s, deadletter.Plan{})
 		down := errors.New("down")
 		s.err.Store(&down)
@@ -236,7 +236,7 @@ func TestReplayOutlivesErrors(t *testing.T) {
 func TestReplayConflicts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, observer := &failingStore{Store: buried(t, 3)}, newLoopErrors()
+		s, observer := &failingStore{Store: buried(t, 3)}, newReported()
 		startReplay(t, s, deadletter.Plan{})
 		conflict := waybill.ConflictError(errors.New("deadlock"))
 		s.err.Store(&conflict)
@@ -256,12 +256,12 @@ func TestReplayConflicts(t *testing.T) {
 func TestReplayStopIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, observer := buried(t, 100), newLoopErrors()
+		s, observer := buried(t, 100), newReported()
 		number := startReplay(t, s, deadletter.Plan{})
 		runReplayer(t, s, deadletter.ReplayerConfig{Observer: observer})
 		run(t, t.Context(), func(ctx context.Context) error { // what is put back fails again at once
 			for ctx.Err() == nil {
-				_, _ = s.RunRequeued(ctx, "billing", func(context.Context, *memstore.Tx, *waybill.Message) error {
+				_, _ = s.RunRequeued(ctx, "billing", "r1", func(context.Context, *memstore.Tx, *waybill.Message) error {
 					return waybill.PermanentError(waybill.ReasonRejected, errors.New("still no"))
 				})
 				loop.Sleep(ctx, 50*time.Millisecond)

@@ -50,14 +50,20 @@ func (c *Core[Tx]) PreviewReplay(ctx context.Context, f deadletter.Filter, inbox
 	if err := (deadletter.Plan{Filter: f}).Check(); err != nil {
 		return deadletter.Preview{}, err
 	}
-	rows, err := c.queryLetters(ctx, c.DB, c.SQL.Replays.Preview, replayable(f, Millis(inboxRetention)))
-	p, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (p deadletter.Preview, err error) {
-		var oldest sqldb.Time
-		err = r.Scan(&p.Letters, &p.Keys, &p.Unprotected, &oldest)
-		p.Oldest = oldest.UTC()
-		return p, err
+	var p deadletter.Preview
+	err := c.plannedAfresh(ctx, func(conn sqldb.Conn) error {
+		rows, err := c.queryLetters(ctx, conn, c.SQL.Replays.Preview, replayable(f, Millis(inboxRetention)))
+		p, _, err = sqldb.One(rows, err, scanPreview)
+		return err
 	})
 	return p, c.Kind(err)
+}
+
+func scanPreview(r sqldb.Rows) (p deadletter.Preview, err error) {
+	var oldest sqldb.Time
+	err = r.Scan(&p.Letters, &p.Keys, &p.Unprotected, &oldest)
+	p.Oldest = oldest.UTC()
+	return p, err
 }
 
 // StartReplay implements [deadletter.ReplayStore].

@@ -10,7 +10,7 @@ import (
 // previewReplaySQL reads the letters once, under no lock.
 const previewReplaySQL = `
 WITH d AS MATERIALIZED (
-    SELECT topic, key, first_failed_at, last_failed_at FROM {dead_letters}{where}
+    SELECT topic, key, first_failed_at, last_failed_at FROM {dead_letters} {where}
 )
 SELECT count(*), (SELECT count(*) FROM (SELECT DISTINCT topic, key FROM d WHERE key <> '') k),
        count(*) FILTER (WHERE $1::float8 > 0 AND last_failed_at < (SELECT {clock}()) - $1::float8 * interval '1 millisecond'),
@@ -20,7 +20,7 @@ SELECT count(*), (SELECT count(*) FROM (SELECT DISTINCT topic, key FROM d WHERE 
 // startReplaySQL counts and draws the line in one snapshot.
 const startReplaySQL = `
 INSERT INTO {replays} (plan, started_by, why, letters, upto)
-SELECT $1::text, $2::text, $3::text, count(*), coalesce(max(number), 0) FROM {dead_letters}{where}
+SELECT $1::text, $2::text, $3::text, count(*), coalesce(max(number), 0) FROM {dead_letters} {where}
 RETURNING number`
 
 // replaySQL counts what is dead again by the partial index on replay.
@@ -41,7 +41,7 @@ const (
 
 // nextLettersSQL goes along an index with the number. As the cursor moves, no part of it is
 // read twice.
-const nextLettersSQL = `SELECT number FROM {dead_letters}{where}`
+const nextLettersSQL = `SELECT number FROM {dead_letters} {where}`
 
 const (
 	saveReplaySQL = `

@@ -69,13 +69,14 @@ type Store[Tx any] struct {
 }
 
 var (
-	_ outbox.Store[pgx.Tx]  = (*Store[pgx.Tx])(nil)
-	_ outbox.Store[*sql.Tx] = (*Store[*sql.Tx])(nil)
-	_ outbox.Inspector      = (*Store[pgx.Tx])(nil)
-	_ relay.Source          = (*Store[pgx.Tx])(nil)
-	_ inbox.Inbox[pgx.Tx]   = (*Store[pgx.Tx])(nil)
-	_ inbox.Inbox[*sql.Tx]  = (*Store[*sql.Tx])(nil)
-	_ deadletter.Store      = (*Store[pgx.Tx])(nil)
+	_ outbox.Store[pgx.Tx]   = (*Store[pgx.Tx])(nil)
+	_ outbox.Store[*sql.Tx]  = (*Store[*sql.Tx])(nil)
+	_ outbox.Inspector       = (*Store[pgx.Tx])(nil)
+	_ relay.Source           = (*Store[pgx.Tx])(nil)
+	_ inbox.Inbox[pgx.Tx]    = (*Store[pgx.Tx])(nil)
+	_ inbox.Inbox[*sql.Tx]   = (*Store[*sql.Tx])(nil)
+	_ deadletter.Store       = (*Store[pgx.Tx])(nil)
+	_ deadletter.ReplayStore = (*Store[pgx.Tx])(nil)
 )
 
 // New returns a store that uses pool and takes pgx transactions. The caller closes pool
@@ -113,7 +114,7 @@ func newStore[Tx any](db sqldb.Driver[Tx], cfg Config, connect connector) (*Stor
 		return nil, err
 	}
 	rc := &readCommitted[Tx]{Driver: db}
-	core := &sqlstore.Core[Tx]{DB: rc, SQL: coreStatements(n), Classify: classify, ClassifyCaller: classifyCaller}
+	core := &sqlstore.Core[Tx]{DB: rc, SQL: coreStatements(n), Render: renderer(n), Classify: classify, ClassifyCaller: classifyCaller}
 	s := &Store[Tx]{
 		methods:    core,
 		core:       core,

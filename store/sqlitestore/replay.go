@@ -5,7 +5,7 @@ import "github.com/waybill-go/waybill/internal/sqlstore"
 // previewReplaySQL reads the letters once, in one statement.
 const previewReplaySQL = `
 WITH d AS (
-    SELECT topic, key, first_failed_at, last_failed_at FROM {dead_letters}{where}
+    SELECT topic, key, first_failed_at, last_failed_at FROM {dead_letters} {where}
 )
 SELECT count(*), (SELECT count(*) FROM (SELECT DISTINCT topic, key FROM d WHERE key <> '') k),
        count(*) FILTER (WHERE $1 > 0 AND last_failed_at < {now} - CAST($1 * 1000 AS INTEGER)),
@@ -15,7 +15,7 @@ SELECT count(*), (SELECT count(*) FROM (SELECT DISTINCT topic, key FROM d WHERE 
 // startReplaySQL counts and draws the line in one snapshot.
 const startReplaySQL = `
 INSERT INTO {replays} (plan, started_by, why, letters, upto, started_at)
-SELECT $1, $2, $3, count(*), coalesce(max(number), 0), {now} FROM {dead_letters}{where}
+SELECT $1, $2, $3, count(*), coalesce(max(number), 0), {now} FROM {dead_letters} {where}
 RETURNING number`
 
 // replaySQL counts what is dead again by the partial index on replay.
@@ -33,7 +33,7 @@ const (
 
 // nextLettersSQL goes along an index with the number. As the cursor moves, no part of it is
 // read twice.
-const nextLettersSQL = `SELECT number FROM {dead_letters}{where}`
+const nextLettersSQL = `SELECT number FROM {dead_letters} {where}`
 
 const (
 	saveReplaySQL = `

@@ -51,11 +51,12 @@ type Store struct {
 }
 
 var (
-	_ outbox.Store[*sql.Tx] = (*Store)(nil)
-	_ outbox.Inspector      = (*Store)(nil)
-	_ relay.Source          = (*Store)(nil)
-	_ inbox.Inbox[*sql.Tx]  = (*Store)(nil)
-	_ deadletter.Store      = (*Store)(nil)
+	_ outbox.Store[*sql.Tx]  = (*Store)(nil)
+	_ outbox.Inspector       = (*Store)(nil)
+	_ relay.Source           = (*Store)(nil)
+	_ inbox.Inbox[*sql.Tx]   = (*Store)(nil)
+	_ deadletter.Store       = (*Store)(nil)
+	_ deadletter.ReplayStore = (*Store)(nil)
 )
 
 // New returns a store that uses db. The caller closes db after the last use of the store. An
@@ -74,7 +75,7 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	}
 	core := &sqlstore.Core[*sql.Tx]{
 		DB:  &locked{DB: sqldb.DB{DB: db, Encode: encode}, lock: n.render(lockSQL)},
-		SQL: coreStatements(n), Classify: classify, ClassifyCaller: classifyCaller,
+		SQL: coreStatements(n), Render: n.replacer.Replace, Classify: classify, ClassifyCaller: classifyCaller,
 	}
 	s := &Store{methods: core, core: core, names: n, sql: newStatements(n), migrations: migrations}
 	core.Enqueue = s.enqueue
