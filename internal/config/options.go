@@ -117,6 +117,10 @@ var options = []Option{
 		Help: "keep messages that were given up as dead letters; else they are marked as failed",
 	},
 	{
+		Key: "dead_letter.replays", Kind: Bool, Default: "true",
+		Help: "let relays drive bulk replays of dead letters",
+	},
+	{
 		Key: "log.level", Kind: String, Default: "info", OneOf: []string{"debug", "info", "warn", "error"},
 		Help: "least level that is logged",
 	},

@@ -54,6 +54,7 @@ type Methods[Tx any] interface {
 	DiscardDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
 	EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (string, error)
 	AuditLog(ctx context.Context, f deadletter.AuditFilter) ([]deadletter.Entry, error)
+	deadletter.ReplayStore
 	FoldDeadLetters(ctx context.Context) error
 	RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error)
 	LeaveLanes(ctx context.Context, node string) error
@@ -82,6 +83,7 @@ type Statements struct {
 	Join, Renew, Reap, FreeLanes, GiveLanes  string
 	TakeLanes, OwnLanes, LeaveLanes, Leave   string
 	MessageStates, OutboxStats               string
+	Replays                                  ReplayStatements
 }
 
 // WakeRelay implements [outbox.Store].

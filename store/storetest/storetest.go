@@ -26,6 +26,7 @@ type Store[Tx any] interface {
 	relay.Source
 	inbox.Inbox[Tx]
 	deadletter.Store
+	deadletter.ReplayStore
 
 	// FoldDeadLetters is what keeps reading groups fast. It changes no answer.
 	FoldDeadLetters(ctx context.Context) error
@@ -107,6 +108,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"history", historyTests[Tx]()},
 		{"requeue", requeueTests[Tx]()},
 		{"resolve", resolveTests[Tx]()},
+		{"replay", replayTests[Tx]()},
 		{"schedule", scheduleTests[Tx]()},
 		{"foreign rows", foreignTests[Tx]()},
 		{"lanes", laneTests[Tx]()},
