@@ -43,6 +43,8 @@ type Methods[Tx any] interface {
 	outbox.Store[Tx]
 	outbox.Inspector
 	inbox.Inbox[Tx]
+	inbox.Inspector
+	relay.Inspector
 	DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
 	ResolveDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
 	DeadLetter(ctx context.Context, number int64) (deadletter.Letter, error)
@@ -68,6 +70,8 @@ type Statements struct {
 	Join, Renew, Reap, FreeLanes, GiveLanes   string
 	TakeLanes, OwnLanes, LeaveLanes, Leave    string
 	MessageStates, OutboxStats                string
+	OutboxMessages, PublishedMessages         string
+	OutboxBacklog, RelayStates, InboxStates   string
 }
 
 // WakeRelay implements [outbox.Store].

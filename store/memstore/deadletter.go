@@ -240,7 +240,7 @@ func (s *Store) requeueCopy(tx *Tx, l letter, copied waybill.Message) {
 	l.row, l.Number, l.key = r, s.data.number, inbox.KeyOf(l.Consumer, &copied)
 	l.Requeues, l.Requeued, l.requeuedAt = 1, true, s.now()
 	put(tx, s.data.letters, l.Number, l)
-	put(tx, s.data.inbox, l.key, record{Record: inbox.RecordOf(l.Consumer, &copied), dead: true})
+	put(tx, s.data.inbox, l.key, record{Record: inbox.RecordOf(l.Consumer, &copied), dead: true, at: s.now()})
 }
 
 // AuditLog implements [deadletter.Store].

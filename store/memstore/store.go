@@ -31,6 +31,8 @@ var (
 	_ outbox.Store[*Tx] = (*Store)(nil)
 	_ outbox.Inspector  = (*Store)(nil)
 	_ relay.Source      = (*Store)(nil)
+	_ relay.Inspector   = (*Store)(nil)
+	_ inbox.Inspector   = (*Store)(nil)
 	_ inbox.Inbox[*Tx]  = (*Store)(nil)
 	_ deadletter.Store  = (*Store)(nil)
 )

@@ -73,6 +73,8 @@ var (
 	_ outbox.Store[*sql.Tx] = (*Store[*sql.Tx])(nil)
 	_ outbox.Inspector      = (*Store[pgx.Tx])(nil)
 	_ relay.Source          = (*Store[pgx.Tx])(nil)
+	_ relay.Inspector       = (*Store[pgx.Tx])(nil)
+	_ inbox.Inspector       = (*Store[pgx.Tx])(nil)
 	_ inbox.Inbox[pgx.Tx]   = (*Store[pgx.Tx])(nil)
 	_ inbox.Inbox[*sql.Tx]  = (*Store[*sql.Tx])(nil)
 	_ deadletter.Store      = (*Store[pgx.Tx])(nil)

@@ -54,6 +54,8 @@ var (
 	_ outbox.Store[*sql.Tx] = (*Store)(nil)
 	_ outbox.Inspector      = (*Store)(nil)
 	_ relay.Source          = (*Store)(nil)
+	_ relay.Inspector       = (*Store)(nil)
+	_ inbox.Inspector       = (*Store)(nil)
 	_ inbox.Inbox[*sql.Tx]  = (*Store)(nil)
 	_ deadletter.Store      = (*Store)(nil)
 )
