@@ -48,7 +48,7 @@ func shortenHelp(root *cobra.Command) {
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		if cmd != root {
 			root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
-				f.Hidden = !slices.Contains(everywhere, f.Name)
+				f.Hidden = !slices.Contains(everywhere, f.Name) && !(f.Name == "by" && cmd.Flags().Lookup("why") != nil)
 			})
 		}
 		help(cmd, args)

@@ -311,3 +311,15 @@ func (s *Store) requeueToConsumer(tx *Tx, l letter) (bool, error) {
 	put(tx, s.data.letters, l.Number, l)
 	return true, nil
 }
+
+// RecordAudit implements [deadletter.Auditor].
+func (s *Store) RecordAudit(ctx context.Context, e deadletter.Entry) error {
+	act := deadletter.Act{By: e.By, Why: e.Why}
+	if err := act.Check(); err != nil {
+		return err
+	}
+	return s.inTx(ctx, func(tx *Tx) error {
+		s.audit(tx, e.Action, act, e)
+		return nil
+	})
+}
