@@ -42,7 +42,7 @@ type Letter struct {
 	State      State      `json:"state"`
 	ResolvedAt *time.Time `json:"resolved_at,omitempty"` // or discarded
 	Resolution string     `json:"resolution,omitempty"`  // what was said when it was resolved or discarded
-	Replay     int64      `json:"replay,omitempty"`      // the last bulk replay that put it back
+	Replay     int64      `json:"replay,omitempty"`      // the bulk replay that put it back last; 0 if that was not one
 
 	// History holds the failed attempts, the oldest first: the first one and the last ones, at
 	// most [MaxHistory]. Lists leave it nil; [Store.DeadLetter] fills it in.

@@ -19,6 +19,10 @@ type Config struct {
 	// DisableRelay leaves the publishing of what is enqueued to a relay in another process.
 	DisableRelay bool
 
+	// DisableReplays leaves bulk replays of dead letters to another process. Without the relay
+	// they are left to it anyway.
+	DisableReplays bool
+
 	// Relay is the relay's configuration. Optional; the zero value stands for its defaults.
 	Relay relay.Config
 

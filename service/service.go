@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/outbox"
@@ -21,6 +22,7 @@ type Store[Tx any] interface {
 	outbox.Store[Tx]
 	relay.Source
 	inbox.Inbox[Tx]
+	deadletter.ReplayStore
 }
 
 // Broker is what a service needs of a broker. Every broker of the project is one.
@@ -38,12 +40,14 @@ type declarer interface {
 	Declare(ctx context.Context, sub consumer.Subscription) error
 }
 
-// Service is a relay and any number of consumers over one store and one broker.
+// Service is a relay and any number of consumers over one store and one broker. Beside the
+// relay it drives bulk replays of dead letters.
 type Service[Tx any] struct {
 	store  Store[Tx]
 	broker Broker
 	cfg    Config
 	writer *outbox.Writer[Tx]
+	replay *deadletter.Replayer // nil without the relay, or with DisableReplays
 
 	mu        sync.Mutex
 	relay     *relay.Relay // nil with DisableRelay
@@ -72,6 +76,11 @@ func New[Tx any](store Store[Tx], broker Broker, cfg Config) (*Service[Tx], erro
 	if !cfg.DisableRelay {
 		cfg.Relay.Observer = firstObserver(cfg.Relay.Observer, cfg.Observer)
 		if err := s.setRelay(cfg.Relay); err != nil {
+			return nil, err
+		}
+	}
+	if !cfg.DisableRelay && !cfg.DisableReplays {
+		if s.replay, err = deadletter.NewReplayer(store, deadletter.ReplayerConfig{Observer: cfg.Observer}); err != nil {
 			return nil, err
 		}
 	}
@@ -129,7 +138,7 @@ func (s *Service[Tx]) addConsumer(sub consumer.Subscriber, h consumer.Handler[Tx
 	return nil
 }
 
-// Run runs the relay and all consumers until ctx is done. Each then stops taking up work,
+// Run runs the relay, bulk replays and all consumers until ctx is done. Each then stops taking up work,
 // finishes what is under way within its own grace period and gives the rest back; Run
 // returns nil when all of them have. A part that can't work, because a server does not
 // answer, waits and does not stop the others; Health tells of it. A service runs once at a
@@ -164,6 +173,9 @@ func (s *Service[Tx]) start() ([]func(context.Context) error, error) {
 	if s.relay != nil {
 		parts = append(parts, s.runRelay)
 	}
+	if s.replay != nil {
+		parts = append(parts, s.replay.Run)
+	}
 	return parts, nil
 }
 
@@ -193,8 +205,8 @@ func (s *Service[Tx]) stopped() {
 	s.running = false
 }
 
-// Health returns nil while the relay and all consumers do their work, and otherwise one
-// error for each that does not. It asks no server and is safe for concurrent use.
+// Health returns nil while the relay, the replays and all consumers do their work, and
+// otherwise one error for each that does not. It asks no server and is safe for concurrent use.
 func (s *Service[Tx]) Health() error {
 	s.mu.Lock()
 	r, consumers := s.relay, s.consumers
@@ -202,6 +214,9 @@ func (s *Service[Tx]) Health() error {
 	var errs []error
 	if r != nil {
 		errs = append(errs, r.Health())
+	}
+	if s.replay != nil {
+		errs = append(errs, s.replay.Health())
 	}
 	for _, c := range consumers {
 		errs = append(errs, c.Health())

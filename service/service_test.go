@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -17,7 +19,8 @@ import (
 // should not need is called.
 type emptyStore struct {
 	Store[int]
-	renewErr error
+	renewErr        error
+	askedForReplays atomic.Bool
 }
 
 func (s *emptyStore) RenewLanes(context.Context, relay.LeaseRequest) (relay.Lease, error) {
@@ -34,6 +37,10 @@ func (*emptyStore) MaintainArchive(context.Context, relay.MaintainRequest) (rela
 func (*emptyStore) AwaitMessages(ctx context.Context, _ string) error {
 	<-ctx.Done()
 	return nil
+}
+func (s *emptyStore) Replays(context.Context, int) ([]deadletter.Replay, error) {
+	s.askedForReplays.Store(true)
+	return nil, nil
 }
 func (*emptyStore) RunRequeued(context.Context, string, func(context.Context, int, *waybill.Message) error) (bool, error) {
 	return false, nil
@@ -229,6 +236,22 @@ func TestService_RunAgain(t *testing.T) {
 		runThrough(t, s)
 		runThrough(t, s)
 	})
+}
+
+// Bulk replays run beside the relay, unless they are switched off.
+func TestService_Replays(t *testing.T) {
+	t.Parallel()
+	for want, configs := range map[bool][]Config{true: {{}}, false: {{DisableReplays: true}, {DisableRelay: true}}} {
+		for _, cfg := range configs {
+			synctest.Test(t, func(t *testing.T) {
+				s := newTestService(t, cfg)
+				runThrough(t, s)
+				if got := s.store.(*emptyStore).askedForReplays.Load(); got != want {
+					t.Errorf("the store was asked for replays: %v with %+v, want %v", got, cfg, want)
+				}
+			})
+		}
+	}
 }
 
 // A store that does not answer stops the relay's work, and nothing else.

@@ -26,6 +26,7 @@ type data struct {
 	letters   map[int64]letter
 	number    int64 // of the last letter
 	audit     []deadletter.Entry
+	replays   map[int64]replay
 	inbox     map[inbox.Key]record
 	attempts  map[inbox.Key]attempt
 	relays    map[string]relayNode
@@ -36,7 +37,7 @@ type data struct {
 func newData() data {
 	d := data{
 		outbox: make(map[int64]row), waiting: make(map[place]waitingRow), archive: make(map[int64]archivedRow),
-		ids: make(map[string]time.Time), scheduled: make(map[int64]row), letters: make(map[int64]letter),
+		ids: make(map[string]time.Time), scheduled: make(map[int64]row), letters: make(map[int64]letter), replays: make(map[int64]replay),
 		inbox: make(map[inbox.Key]record), attempts: make(map[inbox.Key]attempt),
 		relays: make(map[string]relayNode), lanes: make(map[int]lane), values: make(map[string]any),
 	}
@@ -72,6 +73,7 @@ type waitingRow struct {
 	errText        string
 	firstFailed    time.Time
 	letter         int64 // that it was requeued from, 0 if from none
+	replay         int64 // that requeued it, 0 if none did
 }
 
 func (w waitingRow) place() place { return place{w.position, w.destination} }

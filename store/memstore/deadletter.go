@@ -118,7 +118,7 @@ func (s *Store) RequeueDeadLetter(ctx context.Context, number int64, act deadlet
 		return false, err
 	}
 	err = s.inTx(ctx, func(tx *Tx) (err error) {
-		requeued, err = s.requeue(tx, number)
+		requeued, err = s.requeue(tx, number, 0)
 		if requeued {
 			s.audit(tx, deadletter.ActRequeue, act, deadletter.Entry{Letter: number, MessageID: s.data.messageOf(number)})
 		}
@@ -130,8 +130,10 @@ func (s *Store) RequeueDeadLetter(ctx context.Context, number int64, act deadlet
 	return requeued, err
 }
 
-func (s *Store) requeue(tx *Tx, number int64) (bool, error) {
+// requeue puts a letter back, for a replay unless that is 0.
+func (s *Store) requeue(tx *Tx, number, replay int64) (bool, error) {
 	l, ok := s.data.letters[number]
+	l.Replay = replay
 	switch {
 	case !ok:
 		return false, s.whereIs(number)
@@ -289,7 +291,7 @@ func (s *Store) requeueToRelay(tx *Tx, l letter) bool {
 	if s.data.idPending(m.ID) || s.idWaitsFor(m.ID, l.Destination) {
 		return false
 	}
-	w := waitingRow{row: l.row, destination: l.Destination, life: l.Requeues + 1, letter: l.Number}
+	w := waitingRow{row: l.row, destination: l.Destination, life: l.Requeues + 1, letter: l.Number, replay: l.Replay}
 	drop(tx, s.data.letters, l.Number)
 	if !s.data.waitsBefore(unitOf(&l.row, l.Destination), w.position) {
 		w.due = s.now()

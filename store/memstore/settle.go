@@ -145,7 +145,7 @@ func (s *Store) bury(tx *Tx, w waitingRow, r settleplan.Row) {
 	s.data.number++
 	l := letter{row: w.row, Letter: deadletter.Letter{
 		Number: s.data.number, Origin: deadletter.FromRelay, Destination: w.destination, Reason: r.Reason, Error: r.Error,
-		Attempts: r.Attempts, Requeues: w.life, Failed: r.Failed, Parks: r.Parks, State: deadletter.Open,
+		Attempts: r.Attempts, Requeues: w.life, Failed: r.Failed, Parks: r.Parks, State: deadletter.Open, Replay: w.replay,
 		Fingerprint: deadletter.Fingerprint(deadletter.FromRelay, w.message.Address(), w.message.Type, r.Error),
 		FirstFailed: orNow(w.firstFailed, s.now()), LastFailed: s.now(), Message: w.message,
 	}}
