@@ -36,6 +36,7 @@ type program struct {
 	env            []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	open           func(context.Context, opener.StoreConfig) (opener.Store, error)
 	asks           bool   // a person can answer on stdin what stderr asks
 	progress       bool   // a person sees on stderr how far it is
 	configFile     string // --config
@@ -43,7 +44,7 @@ type program struct {
 }
 
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
-	p := &program{env: env, stdin: os.Stdin, stdout: stdout, stderr: stderr}
+	p := &program{env: env, stdin: os.Stdin, stdout: stdout, stderr: stderr, open: opener.OpenStore}
 	p.progress = isTerminal(stderr)
 	p.asks = p.progress && isTerminal(os.Stdin)
 	return p.run(ctx, args)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -51,7 +52,11 @@ func letterProblem(err error) (text string, overtaken bool) {
 	case errors.Is(err, deadletter.ErrRequeued):
 		return "it was requeued and is on its way", true
 	}
-	return err.Error(), false
+	var invalid *waybill.InvalidError
+	if errors.As(err, &invalid) {
+		return "its " + invalid.Field + " " + invalid.Reason, false
+	}
+	return strings.TrimPrefix(err.Error(), "waybill: "), false
 }
 
 // unknownLetter replaces what a store says about a number that it does not know.

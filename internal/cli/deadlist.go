@@ -50,7 +50,7 @@ type letterRow struct {
 	Key       string `json:"key,omitempty"`
 }
 
-func rowOf(l deadletter.Letter) letterRow {
+func letterRowOf(l deadletter.Letter) letterRow {
 	m := &l.Message
 	return letterRow{Letter: l, MessageID: m.ID, Topic: m.Address(), Type: m.Type, Source: m.Source, Tenant: m.Tenant, Key: m.Key}
 }
@@ -63,7 +63,7 @@ func (p *program) deadList(ctx context.Context, store opener.Store, f *letterFil
 	if p.json {
 		rows := make([]letterRow, len(letters))
 		for i, l := range letters {
-			rows[i] = rowOf(l)
+			rows[i] = letterRowOf(l)
 		}
 		return p.printJSON(rows)
 	}

@@ -63,18 +63,20 @@ func (p *program) settleMatching(ctx context.Context, store opener.Store, c *let
 	if err != nil {
 		return err
 	}
-	if c.dryRun && p.json {
+	if p.json && c.dryRun {
 		return p.printJSON(m)
 	}
-	if len(m.numbers) > 0 {
-		p.previewMatching(m, c, action)
+	if m.Letters == 0 && !p.json {
+		_, err := fmt.Fprintf(p.stdout, "No dead letter matches; nothing is to be %s.\n", action.done)
+		return err
 	}
+	p.previewMatching(m, c, action)
 	if c.dryRun {
 		_, err := fmt.Fprintf(p.stdout, "%s would be %s.\n", plural(m.Letters, "dead letter"), action.done)
 		return err
 	}
-	if len(m.numbers) > 0 {
-		if err := p.confirm(c.yes, fmt.Sprintf("%s %s?", capital(action.verb), plural(m.Letters, "dead letter"))); err != nil {
+	if m.Letters > 0 {
+		if err := p.confirm(c.yes, action.verb+" "+plural(m.Letters, "dead letter")); err != nil {
 			return err
 		}
 	}

@@ -96,7 +96,7 @@ func (p *program) deadReplay(ctx context.Context, store opener.Store, o *replayO
 	if !p.json {
 		fmt.Fprintln(p.stderr, previewText(preview, o))
 	}
-	if err := p.confirm(o.yes, fmt.Sprintf("Replay %s?", plural(preview.Letters, "dead letter"))); err != nil {
+	if err := p.confirm(o.yes, "replay "+plural(preview.Letters, "dead letter")); err != nil {
 		return err
 	}
 	number, err := store.StartReplay(ctx, o.plan, o.act)

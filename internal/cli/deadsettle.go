@@ -13,10 +13,10 @@ import (
 
 // letterAction is what a command does to each of its letters.
 type letterAction struct {
-	verb    string // "requeue"
-	done    string // "requeued"
-	nothing string // why nothing was to be done
-	ok      bool   // that is as good as done
+	verb    string           // "requeue"
+	done    string           // "requeued"
+	nothing string           // why nothing was to be done
+	ends    deadletter.State // a letter that was so before is as good as done
 	advice  func(f *letterFilter) string
 	do      func(opener.Store, context.Context, int64, deadletter.Act) (bool, error)
 }
@@ -33,7 +33,7 @@ parked behind it; a consumer's is handled again by that consumer only.`)
 
 func (p *program) deadResolveCommand() *cobra.Command {
 	return p.settleCommand(letterAction{
-		verb: "resolve", done: "resolved", nothing: "it is resolved or discarded already", ok: true, do: opener.Store.ResolveDeadLetter,
+		verb: "resolve", done: "resolved", nothing: "it was discarded", ends: deadletter.Resolved, do: opener.Store.ResolveDeadLetter,
 	}, "Note that dead letters were dealt with in another way", `Note that dead letters were dealt with in another way; --why says how. They are kept, but
 listed with --state resolved only, and can't be put back any more. What is parked behind them
 is published.`)
@@ -41,7 +41,7 @@ is published.`)
 
 func (p *program) deadDiscardCommand() *cobra.Command {
 	return p.settleCommand(letterAction{
-		verb: "discard", done: "discarded", nothing: "it is resolved or discarded already", ok: true, do: opener.Store.DiscardDeadLetter,
+		verb: "discard", done: "discarded", nothing: "it was resolved in another way", ends: deadletter.Discarded, do: opener.Store.DiscardDeadLetter,
 	}, "Note that nobody will deal with dead letters", `Note that nobody will deal with dead letters: their messages count as discarded. They are
 kept, but listed with --state discarded only, and can't be put back any more. What is parked
 behind them is published.`)
@@ -128,12 +128,19 @@ func (o letterOutcome) row(action letterAction) map[string]any {
 // settleOne does the action to a letter. An error is one that others would meet as well.
 func settleOne(ctx context.Context, store opener.Store, number int64, act deadletter.Act, action letterAction) (letterOutcome, error) {
 	done, err := action.do(store, ctx, number, act)
-	out := letterOutcome{number: number, done: done, failed: err != nil || !done && !action.ok}
+	out := letterOutcome{number: number, done: done, failed: err != nil || !done}
+	if err == nil && !done && action.ends != "" {
+		var l deadletter.Letter
+		l, err = store.DeadLetter(ctx, number)
+		out.failed = l.State != action.ends
+	}
 	switch {
 	case waybill.IsUnavailable(err):
 		return out, err
 	case err != nil:
 		out.text, out.overtaken = letterProblem(err)
+	case !out.failed && !done:
+		out.text = "it is " + action.done + " already"
 	case !done:
 		out.text, out.overtaken = action.nothing, true
 	}

@@ -93,7 +93,7 @@ func (p *program) deadShow(ctx context.Context, store opener.Store, number int64
 func detailOf(l deadletter.Letter, audit []deadletter.Entry, payload bool) letterDetail {
 	m := &l.Message
 	d := letterDetail{
-		letterRow: rowOf(l), Subject: m.Subject, ContentType: m.ContentType, DataSchema: m.DataSchema,
+		letterRow: letterRowOf(l), Subject: m.Subject, ContentType: m.ContentType, DataSchema: m.DataSchema,
 		CorrelationID: m.CorrelationID, CausationID: m.CausationID, IdempotencyKey: m.IdempotencyKey,
 		Time: m.Time, ExpiresAt: m.ExpiresAt, PayloadBytes: len(m.Payload), HeaderNames: headerNames(m), Audit: audit,
 	}

@@ -42,6 +42,9 @@ func (f *letterFilter) complete() (err error) {
 	if f.Until, err = pointInTime("until", f.until); err != nil {
 		return err
 	}
+	if f.Text != "" && f.Fingerprint == "" && f.since == "" {
+		return usagef("--text goes with --group or --since, because it reads every letter there is else")
+	}
 	return flagError(f.Check())
 }
 

@@ -37,7 +37,7 @@ func lifeOf(ctx context.Context, store opener.Store, id string) (l life, err err
 			return l, err
 		}
 		for _, letter := range letters {
-			l.Letters = append(l.Letters, rowOf(letter))
+			l.Letters = append(l.Letters, letterRowOf(letter))
 		}
 	}
 	if l.Inbox, err = store.InboxStates(ctx, id, ""); err != nil {
@@ -108,7 +108,7 @@ type event struct {
 // events are the lines, the earliest first. What has no time yet comes last.
 func (l *life) events() [][]string {
 	events := slices.Concat(stateEvents(l.States), letterEvents(l.Letters), inboxEvents(l.Inbox))
-	for _, e := range l.Audit {
+	for _, e := range slices.Backward(l.Audit) {
 		events = append(events, event{e.At, string(e.Action) + " by " + e.By, strings.TrimSpace(short(e.Why, 60) + " " + short(e.Detail, 60))})
 	}
 	slices.SortStableFunc(events, func(a, b event) int {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -24,13 +25,19 @@ func (p *program) printTable(headings []string, rows [][]string) error {
 	return writeTable(p.stdout, headings, rows)
 }
 
+// writeTable leaves columns out in which no row has anything.
 func writeTable(out io.Writer, headings []string, rows [][]string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, strings.Join(headings, "\t"))
-	for _, row := range rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = clean(cell)
+	for i, row := range append([][]string{headings}, rows...) {
+		var cells []string
+		for column, cell := range row {
+			if !slices.ContainsFunc(rows, func(r []string) bool { return r[column] != "" }) {
+				continue
+			}
+			if i > 0 {
+				cell = clean(cell)
+			}
+			cells = append(cells, cell)
 		}
 		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 	}

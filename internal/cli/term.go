@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -49,16 +50,16 @@ func (p *program) hintf(format string, args ...any) {
 
 const maxAnswer = 100 // bytes
 
-// confirm makes sure that a change of many is meant: with --yes, or by asking a person. The
-// question is such as "Requeue 7 dead letters?".
-func (p *program) confirm(yes bool, question string) error {
+// confirm makes sure that a change of many is meant: with --yes, or by asking a person. What
+// is to be done is such as "requeue 7 dead letters".
+func (p *program) confirm(yes bool, what string) error {
 	if yes {
 		return nil
 	}
 	if !p.asks {
-		return usagef("%s Nobody can be asked here; nothing was changed. Give --yes to do it", question)
+		return usagef("nothing was changed: nobody is here to be asked; give --yes to %s", what)
 	}
-	fmt.Fprintf(p.stderr, "%s [y/N] ", question)
+	fmt.Fprintf(p.stderr, "%s? [y/N] ", capital(what))
 	answer, err := bufio.NewReader(io.LimitReader(p.stdin, maxAnswer)).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return err
@@ -67,5 +68,5 @@ func (p *program) confirm(yes bool, question string) error {
 	case "y", "yes":
 		return nil
 	}
-	return fmt.Errorf("nothing was changed")
+	return errors.New("nothing was changed")
 }
