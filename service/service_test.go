@@ -42,7 +42,7 @@ func (s *emptyStore) Replays(context.Context, int) ([]deadletter.Replay, error) 
 	s.askedForReplays.Store(true)
 	return nil, nil
 }
-func (*emptyStore) RunRequeued(context.Context, string, func(context.Context, int, *waybill.Message) error) (bool, error) {
+func (*emptyStore) RunRequeued(context.Context, string, string, func(context.Context, int, *waybill.Message) error) (bool, error) {
 	return false, nil
 }
 

@@ -74,6 +74,7 @@ type waitingRow struct {
 	firstFailed    time.Time
 	letter         int64 // that it was requeued from, 0 if from none
 	replay         int64 // that requeued it, 0 if none did
+	history        []deadletter.Attempt
 }
 
 func (w waitingRow) place() place { return place{w.position, w.destination} }
@@ -99,8 +100,8 @@ type record struct {
 type attempt struct {
 	count   int
 	due     time.Time
-	errText string
 	first   time.Time
+	history []deadletter.Attempt
 }
 
 type lane struct {

@@ -45,7 +45,10 @@ func (r record) state() inbox.State {
 
 func (a attempt) state(key inbox.Key) inbox.State {
 	st := stateOf(key)
-	st.Attempts, st.DueAt, st.Error = a.count, &a.due, a.errText
+	st.Attempts, st.DueAt = a.count, &a.due
+	if n := len(a.history); n > 0 {
+		st.Error = a.history[n-1].Error
+	}
 	return st
 }
 
