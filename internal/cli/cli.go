@@ -34,13 +34,24 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // program is one run of the program.
 type program struct {
 	env            []string
+	stdin          io.Reader
 	stdout, stderr io.Writer
+	open           func(context.Context, opener.StoreConfig) (opener.Store, error)
+	asks           bool   // a person can answer on stdin what stderr asks
+	progress       bool   // a person sees on stderr how far it is
 	configFile     string // --config
 	json           bool   // --json
 }
 
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
-	p := &program{env: env, stdout: stdout, stderr: stderr}
+	p := &program{env: env, stdin: os.Stdin, stdout: stdout, stderr: stderr, open: opener.OpenStore}
+	p.progress = isTerminal(stderr)
+	p.asks = p.progress && isTerminal(os.Stdin)
+	return p.run(ctx, args)
+}
+
+func (p *program) run(ctx context.Context, args []string) int {
+	stdout, stderr := p.stdout, p.stderr
 	root := p.root()
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -125,7 +136,7 @@ batch_size: 100); a flag counts before the environment, the environment before t
 	addOptions(flags)
 	shortenHelp(root)
 	root.AddCommand(p.demoCommand(), p.migrateCommand(), p.relayCommand(), p.outboxCommand(),
-		p.deadCommand(), p.doctorCommand(), p.configCommand(), p.versionCommand())
+		p.inboxCommand(), p.deadCommand(), p.doctorCommand(), p.configCommand(), p.versionCommand())
 	return root
 }
 

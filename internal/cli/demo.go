@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -91,14 +90,4 @@ func (p *program) printLedger(l *demo.Ledger) error {
 		return silent
 	}
 	return nil
-}
-
-// isTerminal reports whether lines written to w can be written over.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -48,7 +47,7 @@ func shortenHelp(root *cobra.Command) {
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		if cmd != root {
 			root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
-				f.Hidden = !slices.Contains(everywhere, f.Name)
+				f.Hidden = !slices.Contains(everywhere, f.Name) && !(f.Name == "by" && cmd.Flags().Lookup("why") != nil)
 			})
 		}
 		help(cmd, args)
@@ -84,16 +83,12 @@ func (p *program) openStore(cmd *cobra.Command) (opener.Store, *config.Config, e
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := openConfigured(cmd.Context(), cfg)
-	return store, cfg, err
-}
-
-func openConfigured(ctx context.Context, cfg *config.Config) (opener.Store, error) {
 	c, err := storeConfig(cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return opener.OpenStore(ctx, c)
+	store, err := p.open(cmd.Context(), c)
+	return store, cfg, err
 }
 
 // brokerConfig says which broker the configuration names.

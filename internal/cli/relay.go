@@ -17,7 +17,7 @@ import (
 const relaySource = "waybill-relay"
 
 func (p *program) relayCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "relay",
 		Short: "Publish committed messages until stopped",
 		Long: `Publish the messages that are committed in --store to --broker until SIGINT or SIGTERM.
@@ -26,6 +26,8 @@ to other relays. Any number of relays may run on one store.`,
 		Args: cobra.NoArgs,
 		RunE: does(func(cmd *cobra.Command, _ []string) error { return p.relay(cmd) }),
 	}
+	cmd.AddCommand(p.relayStatusCommand())
+	return cmd
 }
 
 func (p *program) relay(cmd *cobra.Command) error {
@@ -90,15 +92,6 @@ func openBrokerFor(ctx context.Context, store opener.Store, cfg *config.Config) 
 		return nil, err
 	}
 	return opener.OpenBroker(ctx, c)
-}
-
-// checkSchema makes sure that this release can work with the tables.
-func checkSchema(ctx context.Context, store opener.Store) error {
-	version, err := store.SchemaVersion(ctx)
-	if err == nil && version == 0 {
-		return fmt.Errorf("the store %s has no tables yet; run: waybill migrate", store.Address())
-	}
-	return err
 }
 
 // outcomes counts what a relay has done.

@@ -101,6 +101,10 @@ var options = []Option{
 		Help: "how long published messages are kept; 0: not at all",
 	},
 	{
+		Key: "inbox.retention", Kind: Duration, Default: "7d", Min: "1s",
+		Help: "how long the inbox remembers processed messages; refused where a message may be delivered again later",
+	},
+	{
 		Key: "cleanup.enabled", Kind: Bool, Default: "true",
 		Help: "let relays remove what is past its retention",
 	},
@@ -119,6 +123,10 @@ var options = []Option{
 	{
 		Key: "dead_letter.replays", Kind: Bool, Default: "true",
 		Help: "let relays drive bulk replays of dead letters",
+	},
+	{
+		Key: "by", Kind: String, Max: "255",
+		Help: "who changes something, for the audit log; user@host if empty",
 	},
 	{
 		Key: "log.level", Kind: String, Default: "info", OneOf: []string{"debug", "info", "warn", "error"},

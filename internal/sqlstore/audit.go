@@ -26,3 +26,12 @@ func (c *Core[Tx]) audit(ctx context.Context, conn sqldb.Conn, action deadletter
 	_, err := conn.Exec(ctx, c.SQL.Audit, string(action), act.By, act.Why, e.Letter, e.MessageID, e.Replay, e.Detail)
 	return err
 }
+
+// RecordAudit implements [deadletter.Auditor].
+func (c *Core[Tx]) RecordAudit(ctx context.Context, e deadletter.Entry) error {
+	act := deadletter.Act{By: e.By, Why: e.Why}
+	if err := act.Check(); err != nil {
+		return err
+	}
+	return c.Kind(c.audit(ctx, c.DB, e.Action, act, e))
+}

@@ -46,6 +46,8 @@ type Methods[Tx any] interface {
 	outbox.Store[Tx]
 	outbox.Inspector
 	inbox.Inbox[Tx]
+	inbox.Inspector
+	relay.Inspector
 	DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
 	RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
 	ResolveDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
@@ -55,6 +57,7 @@ type Methods[Tx any] interface {
 	EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (string, error)
 	AuditLog(ctx context.Context, f deadletter.AuditFilter) ([]deadletter.Entry, error)
 	deadletter.ReplayStore
+	deadletter.Auditor
 	FoldDeadLetters(ctx context.Context) error
 	RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error)
 	LeaveLanes(ctx context.Context, node string) error
@@ -84,6 +87,8 @@ type Statements struct {
 	TakeLanes, OwnLanes, LeaveLanes, Leave   string
 	MessageStates, OutboxStats               string
 	Replays                                  ReplayStatements
+	OutboxMessages, PublishedMessages        string
+	OutboxBacklog, RelayStates, InboxStates  string
 }
 
 // WakeRelay implements [outbox.Store].

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -10,7 +11,25 @@ import (
 
 // MessageStates implements [outbox.Inspector].
 func (c *Core[Tx]) MessageStates(ctx context.Context, id string) ([]outbox.State, error) {
-	rows, err := c.DB.Query(ctx, c.SQL.MessageStates, id)
+	return c.messageStates(ctx, c.SQL.MessageStates, id)
+}
+
+// OutboxMessages implements [outbox.Inspector]. Both statements take the filter's fields in
+// the order status, topic, tenant, key, correlation id, least age in milliseconds, and limit.
+func (c *Core[Tx]) OutboxMessages(ctx context.Context, f outbox.Filter) ([]outbox.State, error) {
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	query := c.SQL.OutboxMessages
+	if f.Status == outbox.Published {
+		query = c.SQL.PublishedMessages
+	}
+	return c.messageStates(ctx, query, string(f.Status), f.Topic, f.Tenant, f.Key, f.CorrelationID,
+		Millis(f.OlderThan), cmp.Or(f.Limit, outbox.DefaultLimit))
+}
+
+func (c *Core[Tx]) messageStates(ctx context.Context, query string, args ...any) ([]outbox.State, error) {
+	rows, err := c.DB.Query(ctx, query, args...)
 	states, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (v outbox.State, err error) {
 		var enqueued, due, published sqldb.Time
 		err = r.Scan(&v.ID, &v.Status, &v.Topic, &v.Destination, &v.Type, &v.Source, &v.Tenant, &v.Key,
@@ -24,7 +43,16 @@ func (c *Core[Tx]) MessageStates(ctx context.Context, id string) ([]outbox.State
 // OutboxStats implements [outbox.Inspector]. The statement returns ages in seconds. It reads
 // whole tables: not for every second.
 func (c *Core[Tx]) OutboxStats(ctx context.Context) ([]outbox.Stats, error) {
-	rows, err := c.DB.Query(ctx, c.SQL.OutboxStats)
+	return c.outboxStats(ctx, c.SQL.OutboxStats)
+}
+
+// OutboxBacklog implements [outbox.Inspector].
+func (c *Core[Tx]) OutboxBacklog(ctx context.Context) ([]outbox.Stats, error) {
+	return c.outboxStats(ctx, c.SQL.OutboxBacklog)
+}
+
+func (c *Core[Tx]) outboxStats(ctx context.Context, query string) ([]outbox.Stats, error) {
+	rows, err := c.DB.Query(ctx, query)
 	stats, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (v outbox.Stats, err error) {
 		var age float64
 		err = r.Scan(&v.Topic, &v.Status, &v.Count, &age)

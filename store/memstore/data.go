@@ -29,7 +29,7 @@ type data struct {
 	replays   map[int64]replay
 	inbox     map[inbox.Key]record
 	attempts  map[inbox.Key]attempt
-	relays    map[string]time.Time // by node, until when
+	relays    map[string]relayNode
 	lanes     map[int]lane
 	values    map[string]any
 }
@@ -39,7 +39,7 @@ func newData() data {
 		outbox: make(map[int64]row), waiting: make(map[place]waitingRow), archive: make(map[int64]archivedRow),
 		ids: make(map[string]time.Time), scheduled: make(map[int64]row), letters: make(map[int64]letter), replays: make(map[int64]replay),
 		inbox: make(map[inbox.Key]record), attempts: make(map[inbox.Key]attempt),
-		relays: make(map[string]time.Time), lanes: make(map[int]lane), values: make(map[string]any),
+		relays: make(map[string]relayNode), lanes: make(map[int]lane), values: make(map[string]any),
 	}
 	for n := range laneCount {
 		d.lanes[n] = lane{}
@@ -94,6 +94,7 @@ type letter struct {
 type record struct {
 	inbox.Record
 	dead bool
+	at   time.Time // when it was processed, or became a dead letter
 }
 
 type attempt struct {
@@ -106,7 +107,11 @@ type attempt struct {
 type lane struct {
 	epoch int64
 	owner string
+	since time.Time
 }
+
+// relayNode is a relay that has joined, and until when its lease is.
+type relayNode struct{ started, until time.Time }
 
 // laneOf is the same hash as the other stores use.
 func laneOf(m *waybill.Message) int {

@@ -246,7 +246,7 @@ func (s *Store) requeueCopy(tx *Tx, l letter, copied waybill.Message) {
 	l.Requeues, l.Requeued, l.requeuedAt = 1, true, s.now()
 	l.Fingerprint = deadletter.Fingerprint(deadletter.FromConsumer, l.Consumer, copied.Type, l.Error)
 	put(tx, s.data.letters, l.Number, l)
-	put(tx, s.data.inbox, l.key, record{Record: inbox.RecordOf(l.Consumer, &copied), dead: true})
+	put(tx, s.data.inbox, l.key, record{Record: inbox.RecordOf(l.Consumer, &copied), dead: true, at: s.now()})
 }
 
 // AuditLog implements [deadletter.Store].
@@ -316,4 +316,16 @@ func (s *Store) requeueToConsumer(tx *Tx, l letter) (bool, error) {
 	l.Requeues++
 	put(tx, s.data.letters, l.Number, l)
 	return true, nil
+}
+
+// RecordAudit implements [deadletter.Auditor].
+func (s *Store) RecordAudit(ctx context.Context, e deadletter.Entry) error {
+	act := deadletter.Act{By: e.By, Why: e.Why}
+	if err := act.Check(); err != nil {
+		return err
+	}
+	return s.inTx(ctx, func(tx *Tx) error {
+		s.audit(tx, e.Action, act, e)
+		return nil
+	})
 }

@@ -17,7 +17,7 @@ func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx c
 			outcome = seen.outcome(rec)
 			return nil
 		}
-		put(tx, s.data.inbox, rec.Key, record{Record: rec})
+		put(tx, s.data.inbox, rec.Key, record{Record: rec, at: s.now()})
 		if rec.Retried {
 			drop(tx, s.data.attempts, rec.Key)
 		}
@@ -71,7 +71,7 @@ func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, e
 			if _, ok := s.data.inbox[key]; ok {
 				return nil
 			}
-			put(tx, s.data.inbox, key, record{Record: l.Record, dead: true})
+			put(tx, s.data.inbox, key, record{Record: l.Record, dead: true, at: s.now()})
 		}
 		buried = true
 		s.data.number++
@@ -116,7 +116,7 @@ func (s *Store) RunRequeued(ctx context.Context, consumer, node string, fn func(
 			rec.Record = inbox.RecordOf(consumer, &l.row.message)
 			rec.Key = l.key
 		}
-		rec.dead = false
+		rec.dead, rec.at = false, s.now()
 		put(tx, s.data.inbox, l.key, rec)
 		m := l.row.message.Clone()
 		return fn(ctx, tx, &m)

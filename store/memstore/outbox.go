@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +8,6 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/outbox"
 )
 
 // EnqueueMessages implements [outbox.Store].
@@ -66,111 +63,6 @@ func (s *Store) Transact(ctx context.Context, fn func(ctx context.Context, tx *T
 	}
 	s.WakeRelay()
 	return isNew, nil
-}
-
-// MessageStates implements [outbox.Inspector].
-func (s *Store) MessageStates(ctx context.Context, id string) ([]outbox.State, error) {
-	states := []outbox.State{}
-	err := s.inTx(ctx, func(*Tx) error {
-		for _, st := range s.states() {
-			if st.ID == id {
-				states = append(states, st)
-			}
-		}
-		return nil
-	})
-	slices.SortFunc(states, func(a, b outbox.State) int {
-		return cmp.Or(a.EnqueuedAt.Compare(b.EnqueuedAt), cmp.Compare(a.Destination, b.Destination))
-	})
-	return states, err
-}
-
-// OutboxStats implements [outbox.Inspector].
-func (s *Store) OutboxStats(ctx context.Context) ([]outbox.Stats, error) {
-	type group struct {
-		topic  string
-		status outbox.Status
-	}
-	groups := make(map[group]outbox.Stats)
-	err := s.inTx(ctx, func(*Tx) error {
-		for _, st := range s.states() {
-			g := groups[group{st.Topic, st.Status}]
-			g.Topic, g.Status = st.Topic, st.Status
-			g.Count++
-			g.Oldest = max(g.Oldest, s.now().Sub(st.EnqueuedAt))
-			groups[group{st.Topic, st.Status}] = g
-		}
-		return nil
-	})
-	stats := sorted(groups, func(outbox.Stats) bool { return true }, func(g outbox.Stats) string { return g.Topic + "\x00" + string(g.Status) })
-	if stats == nil {
-		stats = []outbox.Stats{}
-	}
-	return stats, err
-}
-
-// states is the view "messages" of the other stores.
-func (s *Store) states() []outbox.State {
-	var list []outbox.State
-	for _, r := range s.data.outbox {
-		st := r.state(outbox.Pending)
-		if r.message.DeliverAt.After(s.now()) {
-			due := r.message.DeliverAt
-			st.Status, st.DueAt = outbox.Scheduled, &due
-		}
-		list = append(list, st)
-	}
-	for _, w := range s.data.waiting {
-		list = append(list, w.state(outbox.Waiting))
-	}
-	for _, r := range s.data.scheduled {
-		st := r.state(outbox.Scheduled)
-		due := r.message.DeliverAt
-		st.DueAt = &due
-		list = append(list, st)
-	}
-	for _, a := range s.data.archive {
-		st := a.state(outbox.Published)
-		at := a.publishedAt
-		st.PublishedAt, st.DueAt, st.Error = &at, nil, ""
-		list = append(list, st)
-	}
-	for _, l := range s.data.letters {
-		if l.Origin == "relay" {
-			list = append(list, l.state())
-		}
-	}
-	return list
-}
-
-func (r *row) state(status outbox.Status) outbox.State {
-	m := &r.message
-	return outbox.State{
-		ID: m.ID, Status: status, Topic: m.Address(), Type: m.Type, Source: m.Source, Tenant: m.Tenant, Key: m.Key,
-		EnqueuedAt: r.enqueuedAt,
-	}
-}
-
-func (w *waitingRow) state(status outbox.Status) outbox.State {
-	st := w.row.state(status)
-	st.Destination, st.Attempts, st.Error = w.destination, w.attempts, w.errText
-	if !w.due.IsZero() {
-		due := w.due
-		st.DueAt = &due
-	}
-	return st
-}
-
-func (l *letter) state() outbox.State {
-	st := l.row.state(outbox.Dead)
-	switch {
-	case l.State == deadletter.Discarded:
-		st.Status = outbox.Discarded
-	case l.Failed:
-		st.Status = outbox.Failed
-	}
-	st.Destination, st.Attempts, st.Error = l.Destination, l.Attempts, l.Error
-	return st
 }
 
 // InsertRaw stores a message as the plain INSERT of a foreign program would, without the

@@ -14,12 +14,13 @@ import (
 func (s *Store) RenewLanes(ctx context.Context, req relay.LeaseRequest) (lease relay.Lease, err error) {
 	err = s.inTx(ctx, func(tx *Tx) error {
 		now := s.now()
-		if _, ok := s.data.relays[req.Node]; !ok && !req.Join {
+		known, ok := s.data.relays[req.Node]
+		if !ok && !req.Join {
 			return waybill.ErrLeaseLost
 		}
-		put(tx, s.data.relays, req.Node, now.Add(req.TTL))
-		for node, until := range s.data.relays {
-			if node != req.Node && !until.After(now) {
+		put(tx, s.data.relays, req.Node, relayNode{started: orNow(known.started, now), until: now.Add(req.TTL)})
+		for node, other := range s.data.relays {
+			if node != req.Node && !other.until.After(now) {
 				drop(tx, s.data.relays, node)
 			}
 		}
@@ -36,7 +37,7 @@ func (s *Store) freeLanes(tx *Tx, req relay.LeaseRequest) {
 		_, alive := s.data.relays[l.owner]
 		given := l.owner == req.Node && slices.Contains(req.Give, n)
 		if l.owner != "" && (!alive || given) {
-			l.owner = ""
+			l.owner, l.since = "", time.Time{}
 			put(tx, s.data.lanes, n, l)
 		}
 	}
@@ -55,7 +56,7 @@ func (s *Store) takeLanes(tx *Tx, node string) relay.Lease {
 		l := s.data.lanes[n]
 		if l.owner == "" && owned < lease.Share {
 			owned++
-			l = lane{epoch: l.epoch + 1, owner: node}
+			l = lane{epoch: l.epoch + 1, owner: node, since: s.now()}
 			put(tx, s.data.lanes, n, l)
 		}
 		if l.owner == node {

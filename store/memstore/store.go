@@ -28,11 +28,14 @@ type Store struct {
 }
 
 var (
-	_ outbox.Store[*Tx] = (*Store)(nil)
-	_ outbox.Inspector  = (*Store)(nil)
-	_ relay.Source      = (*Store)(nil)
-	_ inbox.Inbox[*Tx]  = (*Store)(nil)
-	_ deadletter.Store  = (*Store)(nil)
+	_ outbox.Store[*Tx]  = (*Store)(nil)
+	_ outbox.Inspector   = (*Store)(nil)
+	_ relay.Source       = (*Store)(nil)
+	_ relay.Inspector    = (*Store)(nil)
+	_ inbox.Inspector    = (*Store)(nil)
+	_ inbox.Inbox[*Tx]   = (*Store)(nil)
+	_ deadletter.Store   = (*Store)(nil)
+	_ deadletter.Auditor = (*Store)(nil)
 )
 
 // Option changes a store when it is made.

@@ -51,8 +51,10 @@ func coreStatements(n names) sqlstore.Statements {
 		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),
 		LockLanes: lockLanesSQL(n), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL),
 		GiveLanes: r(giveLanesSQL), TakeLanes: r(takeLanesSQL), OwnLanes: r(lanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
-		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL),
-		Replays: replayStatements(r),
+		Replays:       replayStatements(r),
+		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
+		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
+		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL),
 	}
 }
 

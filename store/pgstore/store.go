@@ -77,6 +77,8 @@ var (
 	_ inbox.Inbox[*sql.Tx]   = (*Store[*sql.Tx])(nil)
 	_ deadletter.Store       = (*Store[pgx.Tx])(nil)
 	_ deadletter.ReplayStore = (*Store[pgx.Tx])(nil)
+	_ relay.Inspector        = (*Store[pgx.Tx])(nil)
+	_ inbox.Inspector        = (*Store[pgx.Tx])(nil)
 )
 
 // New returns a store that uses pool and takes pgx transactions. The caller closes pool

@@ -48,8 +48,10 @@ func coreStatements(n names) sqlstore.Statements {
 		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),
 		Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL), GiveLanes: r(giveLanesSQL),
 		TakeLanes: r(takeLanesSQL), OwnLanes: r(ownLanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
-		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL),
-		Replays: replayStatements(r),
+		Replays:       replayStatements(r),
+		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
+		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
+		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL),
 	}
 }
 
@@ -150,14 +152,4 @@ SELECT l.lane, l.epoch, s.share, s.total FROM (SELECT ` + share + ` AS share, (S
 
 	leaveLanesSQL = `UPDATE {relay_lanes} SET owner = NULL, since = NULL WHERE owner = $1`
 	leaveSQL      = `DELETE FROM {relays} WHERE node = $1`
-)
-
-const (
-	messageStatesSQL = `
-SELECT id, status, topic, destination, type, source, tenant, key, attempts, error, enqueued_at, due_at, published_at
-  FROM {messages} WHERE id = $1 ORDER BY enqueued_at, destination`
-
-	outboxStatsSQL = `
-SELECT topic, status, count(*), ({now} - min(enqueued_at)) / 1000000.0
-  FROM {messages} GROUP BY topic, status ORDER BY topic, status`
 )

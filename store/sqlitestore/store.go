@@ -57,6 +57,8 @@ var (
 	_ inbox.Inbox[*sql.Tx]   = (*Store)(nil)
 	_ deadletter.Store       = (*Store)(nil)
 	_ deadletter.ReplayStore = (*Store)(nil)
+	_ relay.Inspector        = (*Store)(nil)
+	_ inbox.Inspector        = (*Store)(nil)
 )
 
 // New returns a store that uses db. The caller closes db after the last use of the store. An

@@ -24,7 +24,9 @@ type Store[Tx any] interface {
 	outbox.Store[Tx]
 	outbox.Inspector
 	relay.Source
+	relay.Inspector
 	inbox.Inbox[Tx]
+	inbox.Inspector
 	deadletter.Store
 	deadletter.ReplayStore
 
@@ -114,6 +116,9 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"lanes", laneTests[Tx]()},
 		{"wake", wakeTests[Tx]()},
 		{"inspect", inspectTests[Tx]()},
+		{"outbox lists", outboxListTests[Tx]()},
+		{"relay states", relayStateTests[Tx]()},
+		{"inbox states", inboxStateTests[Tx]()},
 		{"inbox", inboxTests[Tx]()},
 		{"attempts", attemptTests[Tx]()},
 		{"bury", buryTests[Tx]()},

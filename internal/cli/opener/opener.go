@@ -56,6 +56,18 @@ func plain(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
+// Denied returns in one line what a database says that refuses a right, and "" if err is not
+// about one.
+func Denied(err error) string {
+	var server *pgconn.PgError
+	if !errors.As(err, &server) || server.Code != insufficientPrivilege {
+		return ""
+	}
+	return plain(server)
+}
+
+const insufficientPrivilege = "42501"
+
 // schemeOf returns the scheme of a URL, "" if it has none.
 func schemeOf(rawURL string) string {
 	scheme, _, found := strings.Cut(rawURL, ":")

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
 )
 
@@ -28,7 +30,11 @@ type StoreConfig struct {
 // Store is an opened store, whatever its transactions are.
 type Store interface {
 	outbox.Inspector
+	inbox.Inspector
+	relay.Inspector
 	deadletter.Store
+	deadletter.ReplayStore
+	deadletter.Auditor
 
 	// Ping reports whether the database answers.
 	Ping(ctx context.Context) error

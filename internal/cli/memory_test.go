@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/service"
+	"github.com/waybill-go/waybill/store/memstore"
+)
+
+// memory is a store whose clock tests set, so that what is printed is the same each time.
+type memory struct {
+	*memstore.Store
+	now     time.Time
+	version error
+}
+
+var _ opener.Store = (*memory)(nil)
+
+func (m *memory) Ping(context.Context) error                                    { return nil }
+func (m *memory) SchemaVersion(context.Context) (int, error)                    { return 1, m.version }
+func (m *memory) Migrations() []migrate.Migration                               { return nil }
+func (m *memory) Migrate(context.Context, string, int) (int, error)             { return 1, nil }
+func (m *memory) Facts(context.Context) (opener.Facts, error)                   { return opener.Facts{}, nil }
+func (m *memory) Service(service.Broker, service.Config) (opener.Runner, error) { return nil, nil }
+func (m *memory) Address() string                                               { return "memory" }
+func (m *memory) Close() error                                                  { return nil }
+
+// night is when things fail.
+var night = time.Date(2026, 8, 1, 3, 0, 0, 0, time.UTC)
+
+func newMemory(t *testing.T) *memory {
+	t.Helper()
+	m := &memory{now: night}
+	m.Store = memstore.New(memstore.WithClock(func() time.Time { return m.now }))
+	return m
+}
+
+func (m *memory) later(d time.Duration) { m.now = m.now.Add(d) }
+
+// enqueue stores a message.
+func (m *memory) enqueue(t *testing.T, msgs ...waybill.Message) {
+	t.Helper()
+	for i := range msgs {
+		msgs[i].Source = "shop"
+		msgs[i].Complete()
+	}
+	_, err := m.Transact(t.Context(), func(context.Context, *memstore.Tx) ([]waybill.Message, error) { return msgs, nil }, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lease makes a relay own its share.
+func (m *memory) lease(t *testing.T, node string, ttl time.Duration) relay.Lease {
+	t.Helper()
+	lease, err := m.RenewLanes(t.Context(), relay.LeaseRequest{Node: node, Join: true, TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// settle lets a relay settle all that may go, by what decide says of each message.
+func (m *memory) settle(t *testing.T, node string, lease relay.Lease, decide func(c relay.Claim, st *relay.Settlement)) {
+	t.Helper()
+	claims, err := m.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lease.Lanes, Limit: 1000, Due: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []relay.Settlement
+	for i := range claims {
+		st := relay.Settlement{Claim: &claims[i], Attempts: claims[i].Attempts, Life: claims[i].Life}
+		decide(claims[i], &st)
+		list = append(list, st)
+	}
+	if _, err := m.SettleMessages(t.Context(), relay.SettleRequest{Node: node, Archive: true, Settlements: list}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bury makes a dead letter of a consumer.
+func (m *memory) bury(t *testing.T, consumer, errText string, attempts int, msg waybill.Message) {
+	t.Helper()
+	msg.Source = "shop"
+	msg.Complete()
+	_, err := m.BuryMessage(t.Context(), inbox.Letter{
+		Record: inbox.RecordOf(consumer, &msg), Message: msg, Reason: waybill.ReasonRejected, Error: errText, Attempts: attempts,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// process lets a consumer handle a message.
+func (m *memory) process(t *testing.T, consumer string, msg waybill.Message) {
+	t.Helper()
+	msg.Source = "shop"
+	msg.Complete()
+	_, err := m.ProcessOnce(t.Context(), inbox.RecordOf(consumer, &msg), func(context.Context, *memstore.Tx) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// incident is a night with two groups of dead letters, a message that waits, and one that
+// has arrived.
+func incident(t *testing.T) *memory {
+	m := newMemory(t)
+	lease := m.lease(t, "relay-a", time.Hour)
+	order := func(id, key string) waybill.Message {
+		return waybill.Message{ID: id, Topic: "orders", Type: "order.placed", Key: key, Payload: []byte(`{"order":"` + id + `","sum":12.5}`)}
+	}
+	m.enqueue(t, order("order-1", "ann"))
+	m.later(time.Second)
+	m.settle(t, "relay-a", lease, func(c relay.Claim, st *relay.Settlement) { st.Outcome = relay.Published })
+	m.later(time.Second)
+	m.process(t, "shipping", order("order-1", "ann"))
+	for i := range 3 {
+		m.later(time.Minute)
+		lost := order(fmt.Sprintf("lost-%d", i+1), "bob")
+		lost.Headers = map[string]string{"x-user": "bob"}
+		m.bury(t, "billing", fmt.Sprintf("no such customer: %d", 40+i), i+1, lost)
+	}
+	m.enqueue(t, waybill.Message{ID: "mail-1", Topic: "mails", Payload: []byte("Dear Ann")})
+	m.settle(t, "relay-a", lease, func(c relay.Claim, st *relay.Settlement) {
+		st.Outcome, st.Reason, st.Error = relay.Dead, waybill.ReasonUnroutable, "nothing is bound to mails"
+	})
+	m.enqueue(t, order("order-2", "cat"))
+	m.later(time.Minute)
+	return m
+}
+
+// on runs the program on a memory store. What a person answers is in stdin, if anybody is
+// there to answer.
+func (m *memory) on(t *testing.T, stdin string, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	p := &program{
+		stdin: strings.NewReader(stdin), stdout: &stdout, stderr: &stderr, asks: stdin != "",
+		open: func(context.Context, opener.StoreConfig) (opener.Store, error) { return m, nil },
+	}
+	code := p.run(t.Context(), append(args, "--store", "sqlite:memory", "--by", "ann@desk"))
+	return result{stdout.String(), stderr.String(), code}
+}
+
+var _ io.Reader = strings.NewReader("")

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// isTerminal reports whether a person sits behind a stream. Of the other devices that look
+// like a terminal the null device is the one that programs are given.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
+}
+
+// clearLine goes to the beginning of a terminal's line and empties it.
+const clearLine = "\r\x1b[K"
+
+// progressf shows a person how far it is, in a line that the next one replaces.
+func (p *program) progressf(format string, args ...any) {
+	if p.progress {
+		fmt.Fprintf(p.stderr, clearLine+format, args...)
+	}
+}
+
+// endProgress removes that line.
+func (p *program) endProgress() {
+	if p.progress {
+		fmt.Fprint(p.stderr, clearLine)
+	}
+}
+
+// hintf names the next step to a person. It stays out of the way of programs.
+func (p *program) hintf(format string, args ...any) {
+	if !p.json {
+		fmt.Fprintf(p.stderr, format+"\n", args...)
+	}
+}
+
+const maxAnswer = 100 // bytes
+
+// confirm makes sure that a change of many is meant: with --yes, or by asking a person. What
+// is to be done is such as "requeue 7 dead letters".
+func (p *program) confirm(yes bool, what string) error {
+	if yes {
+		return nil
+	}
+	if !p.asks {
+		return usagef("nothing was changed: nobody is here to be asked; give --yes to %s", what)
+	}
+	fmt.Fprintf(p.stderr, "%s? [y/N] ", capital(what))
+	answer, err := bufio.NewReader(io.LimitReader(p.stdin, maxAnswer)).ReadString('\n')
+	if err != nil && err != io.EOF {
+		return err
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("nothing was changed")
+}

@@ -1,0 +1,21 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+// InboxStates implements [inbox.Inspector]. The statement takes the id and the consumer.
+func (c *Core[Tx]) InboxStates(ctx context.Context, id, consumer string) ([]inbox.State, error) {
+	rows, err := c.DB.Query(ctx, c.SQL.InboxStates, id, consumer)
+	states, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (v inbox.State, err error) {
+		var processed, dead, due sqldb.Time
+		err = r.Scan(&v.Tenant, &v.Consumer, &v.Source, &v.Alias, &v.Message, &v.MessageID, &v.Type,
+			&processed, &dead, &v.Attempts, &due, &v.Error)
+		v.ProcessedAt, v.DeadAt, v.DueAt = processed.Pointer(), dead.Pointer(), due.Pointer()
+		return v, err
+	})
+	return states, c.Kind(err)
+}

@@ -1,0 +1,99 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Status is where a message is.
+type Status string
+
+const (
+	Pending   Status = "Pending"   // committed, not tried yet
+	Waiting   Status = "Waiting"   // waits for its next attempt or behind an earlier message
+	Scheduled Status = "Scheduled" // DeliverAt has not come
+	Published Status = "Published" // accepted by the broker
+	Failed    Status = "Failed"    // given up with dead letters disabled
+	Dead      Status = "Dead"      // given up, a dead letter
+	Discarded Status = "Discarded" // given up, and somebody has said that this is the end of it
+)
+
+// Statuses returns all there are.
+func Statuses() []Status {
+	return []Status{Pending, Waiting, Scheduled, Published, Failed, Dead, Discarded}
+}
+
+// State tells where one message is, as one row of the store's view "messages".
+type State struct {
+	ID          string     `json:"id"`
+	Status      Status     `json:"status"`
+	Topic       string     `json:"topic"`
+	Destination string     `json:"destination,omitempty"`
+	Type        string     `json:"type"`
+	Source      string     `json:"source"`
+	Tenant      string     `json:"tenant"`
+	Key         string     `json:"key,omitempty"`
+	Attempts    int        `json:"attempts"`
+	Error       string     `json:"error,omitempty"`
+	EnqueuedAt  time.Time  `json:"enqueued_at"`
+	DueAt       *time.Time `json:"due_at,omitempty"`       // Waiting, Scheduled
+	PublishedAt *time.Time `json:"published_at,omitempty"` // Published
+}
+
+// Stats counts the messages of one topic and status.
+type Stats struct {
+	Topic  string        `json:"topic"`
+	Status Status        `json:"status"`
+	Count  int64         `json:"count"`
+	Oldest time.Duration `json:"oldest_ns"` // age of the oldest by the store's clock
+}
+
+// Filter narrows a list of messages. Empty fields match everything, but for Status.
+type Filter struct {
+	Status        Status // the default is what is on its way: Pending, Waiting, Scheduled
+	Topic         string // or destination address
+	Tenant        string
+	Key           string
+	CorrelationID string
+	OlderThan     time.Duration // enqueued at least so long ago
+	Limit         int           // the default is 100
+}
+
+// DefaultLimit is the number of messages that a list returns if [Filter.Limit] is 0.
+const DefaultLimit = 100
+
+// Check returns an error that names the field if f can't be answered.
+func (f Filter) Check() error {
+	switch {
+	case f.Status != "" && !slices.Contains(Statuses(), f.Status):
+		return &waybill.InvalidError{Field: "status", Reason: fmt.Sprintf("is %q; it is one of %v", f.Status, Statuses())}
+	case f.OlderThan < 0:
+		return &waybill.InvalidError{Field: "older than", Reason: "is negative"}
+	case f.Limit < 0:
+		return &waybill.InvalidError{Field: "limit", Reason: "is negative"}
+	}
+	return nil
+}
+
+// Inspector shows what the outbox holds. Stores implement it.
+type Inspector interface {
+	// MessageStates returns every state of the messages with the given id: none if the id is
+	// unknown, several if it went to several destinations or was enqueued again.
+	MessageStates(ctx context.Context, id string) ([]State, error)
+
+	// OutboxMessages returns the messages that match f, the oldest first, those that were
+	// Published by falling time of that, and an empty slice if there are none. A filter that
+	// [Filter.Check] refuses is an error. It may read all that has the status asked for.
+	OutboxMessages(ctx context.Context, f Filter) ([]State, error)
+
+	// OutboxStats returns a row per topic and status, ordered by topic and status.
+	OutboxStats(ctx context.Context) ([]Stats, error)
+
+	// OutboxBacklog is OutboxStats for Pending and Waiting only, which are few while relays
+	// keep up.
+	OutboxBacklog(ctx context.Context) ([]Stats, error)
+}

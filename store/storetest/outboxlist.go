@@ -1,0 +1,164 @@
+package storetest
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+func outboxListTests[Tx any]() []test[Tx] {
+	return []test[Tx]{
+		{"nothing", listNothing[Tx], nil},
+		{"what is on its way", listOnItsWay[Tx], nil},
+		{"by every field", listByField[Tx], nil},
+		{"by age", listByAge[Tx], nil},
+		{"at most so many", listLimit[Tx], nil},
+		{"the latest published first", listPublished[Tx], nil},
+		{"a filter that can't be answered", listBadFilter[Tx], nil},
+		{"the backlog", backlogCounts[Tx], nil},
+	}
+}
+
+// wantList checks which messages a filter finds, and in which order.
+func (e *env[Tx]) wantList(f outbox.Filter, want ...string) []outbox.State {
+	e.Helper()
+	list, err := e.s.OutboxMessages(e.ctx, f)
+	e.must(err, "OutboxMessages")
+	got := make([]string, len(list))
+	for i, st := range list {
+		got[i] = st.ID
+	}
+	if !slices.Equal(got, want) || list == nil {
+		e.Fatalf("OutboxMessages(%+v) = %v, want %v", f, got, want)
+	}
+	return list
+}
+
+func listNothing[Tx any](e *env[Tx]) { e.wantList(outbox.Filter{}) }
+
+// oneEach enqueues five messages, one after the other, and leaves one in each place.
+func (e *env[Tx]) oneEach() {
+	e.Helper()
+	n := e.join("r1")
+	later := msg("scheduled", "")
+	later.DeliverAt = time.Now().Add(24 * time.Hour)
+	for _, m := range []waybill.Message{later, msg("published", ""), msg("waiting", ""), msg("dead", ""), msg("pending", "")} {
+		e.enqueue(m)
+		e.advance(time.Minute)
+	}
+	claims := n.claim()
+	n.settle(settlement(find(claims, "scheduled"), relay.Schedule), published(find(claims, "published"))[0],
+		failed(find(claims, "waiting"), 10*time.Hour), dead(find(claims, "dead")))
+}
+
+func listOnItsWay[Tx any](e *env[Tx]) {
+	e.oneEach()
+	list := e.wantList(outbox.Filter{}, "scheduled", "waiting", "pending")
+	if w := list[1]; w.Status != outbox.Waiting || w.Attempts != 1 || w.Error == "" || w.DueAt == nil || w.EnqueuedAt.IsZero() {
+		e.Errorf("the waiting one is %+v", w)
+	}
+	for _, status := range []outbox.Status{outbox.Pending, outbox.Waiting, outbox.Scheduled} {
+		e.wantList(outbox.Filter{Status: status}, map[outbox.Status]string{
+			outbox.Pending: "pending", outbox.Waiting: "waiting", outbox.Scheduled: "scheduled"}[status])
+	}
+	if l := e.wantList(outbox.Filter{Status: outbox.Published}, "published"); l[0].PublishedAt == nil || l[0].Status != outbox.Published {
+		e.Errorf("the published one is %+v", l[0])
+	}
+	e.wantList(outbox.Filter{Status: outbox.Dead}, "dead")
+}
+
+func listByField[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	base := msg("a", "k")
+	other := func(id string, change func(*waybill.Message)) waybill.Message {
+		m := msg(id, "k")
+		change(&m)
+		return m
+	}
+	e.enqueue(base,
+		other("topic", func(m *waybill.Message) { m.Topic = "mails" }),
+		other("tenant", func(m *waybill.Message) { m.Tenant = "acme" }),
+		other("key", func(m *waybill.Message) { m.Key = "ann" }),
+		other("correlation", func(m *waybill.Message) { m.CorrelationID = "flow-1" }))
+	check := func(status outbox.Status) {
+		e.Helper()
+		e.wantList(outbox.Filter{Status: status, Topic: "mails"}, "topic")
+		e.wantList(outbox.Filter{Status: status, Tenant: "acme"}, "tenant")
+		e.wantList(outbox.Filter{Status: status, Key: "ann"}, "key")
+		e.wantList(outbox.Filter{Status: status, CorrelationID: "flow-1"}, "correlation")
+		e.wantList(outbox.Filter{Status: status, Topic: "orders", Tenant: "acme", Key: "k"}, "tenant")
+		e.wantList(outbox.Filter{Status: status, Topic: "mails", Tenant: "acme"})
+	}
+	check("")
+	check(outbox.Pending)
+	n.publishAll()
+	check(outbox.Published)
+}
+
+func listByAge[Tx any](e *env[Tx]) {
+	e.enqueue(msg("old", ""))
+	e.advance(time.Hour)
+	e.enqueue(msg("new", ""))
+	e.wantList(outbox.Filter{OlderThan: 30 * time.Minute}, "old")
+	e.wantList(outbox.Filter{OlderThan: 2 * time.Hour})
+	e.wantList(outbox.Filter{}, "old", "new")
+}
+
+func listLimit[Tx any](e *env[Tx]) {
+	for _, m := range msgs("a", "k", 3) {
+		e.enqueue(m)
+		e.advance(time.Second)
+	}
+	e.wantList(outbox.Filter{Limit: 2}, "a1", "a2")
+	e.enqueue(msgs("many", "", outbox.DefaultLimit)...)
+	list, err := e.s.OutboxMessages(e.ctx, outbox.Filter{})
+	e.must(err, "OutboxMessages")
+	if len(list) != outbox.DefaultLimit {
+		e.Errorf("without a limit %d messages are listed, want %d", len(list), outbox.DefaultLimit)
+	}
+}
+
+func listPublished[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	for _, m := range msgs("a", "", 3) {
+		e.enqueue(m)
+		n.publishAll()
+		e.advance(time.Second)
+	}
+	e.wantList(outbox.Filter{Status: outbox.Published, Limit: 2}, "a3", "a2")
+}
+
+func listBadFilter[Tx any](e *env[Tx]) {
+	for field, f := range map[string]outbox.Filter{
+		"status": {Status: "Lost"}, "older than": {OlderThan: -time.Second}, "limit": {Limit: -1},
+	} {
+		_, err := e.s.OutboxMessages(e.ctx, f)
+		var invalid *waybill.InvalidError
+		if !errors.As(err, &invalid) || invalid.Field != field {
+			e.Errorf("OutboxMessages(%+v) = %v, want an error about %s", f, err, field)
+		}
+	}
+}
+
+func backlogCounts[Tx any](e *env[Tx]) {
+	backlog := func() []outbox.Stats {
+		stats, err := e.s.OutboxBacklog(e.ctx)
+		e.must(err, "OutboxBacklog")
+		return stats
+	}
+	if got := backlog(); got == nil || len(got) != 0 {
+		e.Errorf("OutboxBacklog() = %#v of an empty outbox, want an empty slice", got)
+	}
+	e.oneEach()
+	got := backlog()
+	if len(got) != 2 || got[0].Status != outbox.Pending || got[1].Status != outbox.Waiting || got[0].Count != 1 || got[0].Topic != "orders" {
+		e.Errorf("OutboxBacklog() = %+v, want one pending and one waiting", got)
+	}
+	if len(got) == 2 && (got[1].Oldest < 2*time.Minute || got[1].Oldest > 4*time.Minute) {
+		e.Errorf("the oldest that waits is %v old, want about 3 minutes", got[1].Oldest)
+	}
+}
