@@ -72,4 +72,8 @@ type Inspector interface {
 
 	// OutboxStats returns a row per topic and status, ordered by topic and status.
 	OutboxStats(ctx context.Context) ([]Stats, error)
+
+	// OutboxBacklog is as OutboxStats for what is still to be published, Pending, Waiting and
+	// Scheduled, and reads nothing else: neither the archive nor dead letters.
+	OutboxBacklog(ctx context.Context) ([]Stats, error)
 }

@@ -67,7 +67,7 @@ type Statements struct {
 	LockLanes                                 string // empty if writers are one at a time anyway
 	Join, Renew, Reap, FreeLanes, GiveLanes   string
 	TakeLanes, OwnLanes, LeaveLanes, Leave    string
-	MessageStates, OutboxStats                string
+	MessageStates, OutboxStats, OutboxBacklog string
 }
 
 // WakeRelay implements [outbox.Store].

@@ -24,7 +24,16 @@ func (c *Core[Tx]) MessageStates(ctx context.Context, id string) ([]outbox.State
 // OutboxStats implements [outbox.Inspector]. The statement returns ages in seconds. It reads
 // whole tables: not for every second.
 func (c *Core[Tx]) OutboxStats(ctx context.Context) ([]outbox.Stats, error) {
-	rows, err := c.DB.Query(ctx, c.SQL.OutboxStats)
+	return c.stats(ctx, c.SQL.OutboxStats)
+}
+
+// OutboxBacklog implements [outbox.Inspector].
+func (c *Core[Tx]) OutboxBacklog(ctx context.Context) ([]outbox.Stats, error) {
+	return c.stats(ctx, c.SQL.OutboxBacklog)
+}
+
+func (c *Core[Tx]) stats(ctx context.Context, query string) ([]outbox.Stats, error) {
+	rows, err := c.DB.Query(ctx, query)
 	stats, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (v outbox.Stats, err error) {
 		var age float64
 		err = r.Scan(&v.Topic, &v.Status, &v.Count, &age)

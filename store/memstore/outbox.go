@@ -87,6 +87,17 @@ func (s *Store) MessageStates(ctx context.Context, id string) ([]outbox.State, e
 
 // OutboxStats implements [outbox.Inspector].
 func (s *Store) OutboxStats(ctx context.Context) ([]outbox.Stats, error) {
+	return s.stats(ctx, func(outbox.Status) bool { return true })
+}
+
+// OutboxBacklog implements [outbox.Inspector].
+func (s *Store) OutboxBacklog(ctx context.Context) ([]outbox.Stats, error) {
+	return s.stats(ctx, func(status outbox.Status) bool {
+		return status == outbox.Pending || status == outbox.Waiting || status == outbox.Scheduled
+	})
+}
+
+func (s *Store) stats(ctx context.Context, counts func(outbox.Status) bool) ([]outbox.Stats, error) {
 	type group struct {
 		topic  string
 		status outbox.Status
@@ -94,6 +105,9 @@ func (s *Store) OutboxStats(ctx context.Context) ([]outbox.Stats, error) {
 	groups := make(map[group]outbox.Stats)
 	err := s.inTx(ctx, func(*Tx) error {
 		for _, st := range s.states() {
+			if !counts(st.Status) {
+				continue
+			}
 			g := groups[group{st.Topic, st.Status}]
 			g.Topic, g.Status = st.Topic, st.Status
 			g.Count++

@@ -45,7 +45,7 @@ func coreStatements(n names) sqlstore.Statements {
 		ResolveLetter: r(resolveLetterSQL), ReleaseUnit: r(releaseSQL),
 		LockLanes: lockLanesSQL(n), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL),
 		GiveLanes: r(giveLanesSQL), TakeLanes: r(takeLanesSQL), OwnLanes: r(lanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
-		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL),
+		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 	}
 }
 

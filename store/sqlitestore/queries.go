@@ -39,7 +39,7 @@ func coreStatements(n names) sqlstore.Statements {
 		ResolveLetter: r(resolveLetterSQL), ReleaseUnit: r(releaseSQL),
 		Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL), GiveLanes: r(giveLanesSQL),
 		TakeLanes: r(takeLanesSQL), OwnLanes: r(ownLanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
-		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL),
+		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 	}
 }
 
@@ -137,4 +137,11 @@ SELECT id, status, topic, destination, type, source, tenant, key, attempts, erro
 	outboxStatsSQL = `
 SELECT topic, status, count(*), ({now} - min(enqueued_at)) / 1000000.0
   FROM {messages} GROUP BY topic, status ORDER BY topic, status`
+
+	outboxBacklogSQL = `
+SELECT topic, status, count(*), ({now} - min(enqueued_at)) / 1000000.0
+  FROM (SELECT topic, CASE WHEN deliver_at > {now} THEN 'Scheduled' ELSE 'Pending' END AS status, enqueued_at FROM {outbox}
+        UNION ALL SELECT topic, 'Waiting', enqueued_at FROM {outbox_waiting}
+        UNION ALL SELECT topic, 'Scheduled', enqueued_at FROM {scheduled})
+ GROUP BY topic, status ORDER BY topic, status`
 )

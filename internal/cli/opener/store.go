@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
 )
 
@@ -63,6 +64,9 @@ type Runner interface {
 
 	// Health returns nil while the service does its work.
 	Health() error
+
+	// RelayStatus returns a snapshot of the relay, and false if there is none.
+	RelayStatus() (relay.Status, bool)
 }
 
 // Facts are what a database says of itself. Fields are empty where it has no such thing.
