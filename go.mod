@@ -16,6 +16,8 @@ require (
 	github.com/uptrace/bun/dialect/pgdialect v1.2.11
 	go.opentelemetry.io/otel v1.35.0
 	go.opentelemetry.io/otel/metric v1.35.0
+	go.opentelemetry.io/otel/sdk v1.35.0
+	go.opentelemetry.io/otel/sdk/metric v1.35.0
 	go.opentelemetry.io/otel/trace v1.35.0
 	go.yaml.in/yaml/v3 v3.0.4
 	modernc.org/sqlite v1.60.1

@@ -177,11 +177,11 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-func newTrial(t *testing.T) *trial {
+func newTrial(t *testing.T, observers ...waybill.Observer) *trial {
 	tr := &trial{T: t, ctx: t.Context(), store: newMoodyStore(), broker: membroker.New(), registry: prometheus.NewPedanticRegistry(), log: &lockedBuffer{}}
 	tr.observer = promobserve.New(promobserve.Config{})
 	logger := slog.New(slog.NewTextHandler(tr.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	tr.all = waybill.Observers(waybill.LogTo(logger), tr.observer)
+	tr.all = waybill.Observers(append(observers, waybill.LogTo(logger), tr.observer)...)
 	writer, err := outbox.NewWriter(tr.store, outbox.Config{Source: "shop", Observer: tr.all})
 	if err != nil {
 		t.Fatal(err)
@@ -196,6 +196,7 @@ func (tr *trial) enqueue(msgs ...waybill.Message) {
 		msgs[i] = secretive(msgs[i])
 	}
 	_, err := tr.writer.InTx(tr.ctx, func(_ context.Context, _ *memstore.Tx, rec *outbox.Recorder) error {
+		pass(time.Millisecond) // as any database needs
 		rec.Record(msgs...)
 		return nil
 	})
@@ -226,6 +227,9 @@ func (tr *trial) start(run func(context.Context) error) (stop func()) {
 		}
 	}
 }
+
+// pass lets the time of the bubble pass, and everything happen that is due meanwhile.
+func pass(d time.Duration) { <-time.After(d) }
 
 func (tr *trial) relay(store *moodyStore, pub relay.Publisher, cfg relay.Config) *relay.Relay {
 	cfg.Observer, cfg.CleanupInterval, cfg.Retention = tr.all, time.Minute, time.Hour
@@ -291,7 +295,7 @@ func (tr *trial) flow(r *relay.Relay) (stop func()) {
 	billing := tr.consumer("billing", "orders", func(_ context.Context, _ *memstore.Tx, m *waybill.Message) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if m.ID == "dead" && moods["mended"] == nil {
+		if m.ID == "dead" {
 			return waybill.PermanentError(waybill.ReasonRejected, errDatabase)
 		}
 		err := moods[m.ID]
@@ -315,7 +319,7 @@ func (tr *trial) flow(r *relay.Relay) (stop func()) {
 		tr.Error("a message without a topic is stored")
 	}
 	stops = append(stops, tr.start(r.Run))
-	time.Sleep(10 * time.Second)
+	pass(10 * time.Second)
 	return func() {
 		for _, stop := range stops {
 			stop()
@@ -328,34 +332,48 @@ func (tr *trial) retries() {
 	tr.enqueue(waybill.Message{ID: "retry", Topic: "orders"})
 	tr.enqueue(waybill.Message{ID: "first", Topic: "orders", Key: "k"}, waybill.Message{ID: "second", Topic: "orders", Key: "k"})
 	tr.enqueue(waybill.Message{ID: "conflict", Topic: "orders"}, waybill.Message{ID: "handler", Topic: "orders"}, waybill.Message{ID: "away", Topic: "orders"})
-	time.Sleep(10 * time.Second)
+	pass(10 * time.Second)
 	tr.direct(secretive(waybill.Message{ID: "handler", Topic: "orders"})) // its retry is not due
 	tr.direct(secretive(waybill.Message{ID: "plain", Topic: "orders"}))
 	tr.direct(waybill.Message{ID: "plain", Topic: "orders", Payload: []byte("another")})
-	time.Sleep(2 * time.Minute)
+	pass(2 * time.Minute)
 	tr.enqueue(waybill.Message{ID: "paused", Topic: "orders"})
-	time.Sleep(time.Minute)
+	pass(time.Minute)
 }
 
 // deadLetters leaves one letter of each origin, and has one more run again, in vain.
 func (tr *trial) deadLetters() {
 	tr.enqueue(waybill.Message{ID: "lost", Topic: "nowhere"}, waybill.Message{ID: "dead", Topic: "orders"})
-	time.Sleep(10 * time.Second)
-	letters, err := tr.store.DeadLetters(tr.ctx, deadletter.Filter{Consumer: "billing", MessageID: "dead"})
-	if err != nil || len(letters) != 1 {
-		tr.Fatalf("DeadLetters() = %v, %v; want one", letters, err)
+	pass(10 * time.Second)
+	for _, l := range tr.letters() {
+		if l.Consumer == "billing" && l.Message.ID == "dead" {
+			tr.requeue(l)
+		}
 	}
-	if _, err := tr.store.RequeueDeadLetter(tr.ctx, letters[0].Number, deadletter.Act{By: "test"}); err != nil {
-		tr.Fatal(err)
-	}
-	time.Sleep(10 * time.Second)
+	pass(10 * time.Second)
 	gone := newMoodyStore()
 	if err := gone.InsertRaw("nowhere", "", "", "s3cr3t-payload"); err != nil {
 		tr.Fatal(err)
 	}
 	stop := tr.start(tr.relay(gone, tr.broker.Publisher(), relay.Config{Node: "r2", DisableDeadLetters: true}).Run)
-	time.Sleep(10 * time.Second)
+	pass(10 * time.Second)
 	stop()
+}
+
+func (tr *trial) letters() []deadletter.Letter {
+	tr.Helper()
+	letters, err := tr.store.DeadLetters(tr.ctx, deadletter.Filter{})
+	if err != nil {
+		tr.Fatal(err)
+	}
+	return letters
+}
+
+func (tr *trial) requeue(l deadletter.Letter) {
+	tr.Helper()
+	if _, err := tr.store.RequeueDeadLetter(tr.ctx, l.Number, deadletter.Act{By: "test"}); err != nil {
+		tr.Fatal(err)
+	}
 }
 
 // leaseLost has another relay find the lease expired.
@@ -364,12 +382,12 @@ func (tr *trial) leaseLost() {
 	if _, err := tr.store.RenewLanes(tr.ctx, relay.LeaseRequest{Node: "thief", Join: true, TTL: time.Second}); err != nil {
 		tr.Fatal(err)
 	}
-	time.Sleep(20 * time.Second)
+	pass(20 * time.Second)
 }
 
 func (tr *trial) cleanUp() {
 	tr.store.failClean.Store(true)
-	time.Sleep(2 * time.Hour)
+	pass(2 * time.Hour)
 }
 
 // failures are those of the database.
@@ -377,11 +395,11 @@ func (tr *trial) failures() {
 	tr.store.failClaim.Store(true)
 	tr.store.failClock.Store(true)
 	tr.enqueue(waybill.Message{ID: "late", Topic: "orders"})
-	time.Sleep(10 * time.Second)
+	pass(10 * time.Second)
 	if _, err := tr.registry.Gather(); err != nil {
 		tr.Fatal(err)
 	}
-	time.Sleep(10 * time.Second)
+	pass(10 * time.Second)
 }
 
 func (tr *trial) checkMetrics() {

@@ -40,7 +40,8 @@ func TestProbes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			check := func() error { return tt.err }
-			for probe, want := range map[http.Handler]int{Ready(check): tt.ready, Live(check, DefaultPatience): tt.live} {
+			for i, probe := range []http.Handler{Ready(check), Live(check, DefaultPatience)} {
+				want := []int{tt.ready, tt.live}[i]
 				w := httptest.NewRecorder()
 				probe.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 				var got Report
