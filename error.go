@@ -3,6 +3,9 @@ package waybill
 import (
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -165,13 +168,63 @@ func IsConflict(err error) bool { return err != nil && KindOf(err) == Conflict }
 // IsTransient reports whether err is transient.
 func IsTransient(err error) bool { return err != nil && KindOf(err) == Transient }
 
-// ErrorText returns err's text as it may be stored: valid UTF-8 without NUL bytes, cut at a
-// rune boundary to [MaxErrorLen] bytes. It returns "" for nil.
+// BatchError says what became of each message of a batch, in order: nil for one that went
+// well.
+type BatchError []error
+
+// Err returns e as an error, or nil if all went well.
+func (e BatchError) Err() error {
+	for _, err := range e {
+		if err != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+func (e BatchError) Error() string   { return errors.Join(e...).Error() }
+func (e BatchError) Unwrap() []error { return e }
+
+// StalledError reports a background loop whose last success is too long ago. The Health
+// methods of relays, consumers and services return it, perhaps joined with others.
+type StalledError struct {
+	Loop string        // its name
+	Age  time.Duration // since its last success, or since its start; 0 if it never ran
+	Err  error         // why the last round failed; nil if it never ran or is under way
+}
+
+// Error names the loop and says what is wrong.
+func (e *StalledError) Error() string {
+	switch {
+	case e.Age == 0:
+		return e.Loop + " is not running"
+	case e.Err == nil:
+		return fmt.Sprintf("%s had its last success %v ago: a round is still under way", e.Loop, e.Age.Round(time.Millisecond))
+	}
+	return fmt.Sprintf("%s had its last success %v ago: %v", e.Loop, e.Age.Round(time.Millisecond), e.Err)
+}
+
+// Unwrap returns why the last round failed.
+func (e *StalledError) Unwrap() error { return e.Err }
+
+// ErrorText returns err's text as it may be stored and logged: valid UTF-8 without NUL bytes,
+// without the passwords of URLs, cut at a rune boundary to [MaxErrorLen] bytes. It returns ""
+// for nil.
 func ErrorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return truncate(err.Error(), MaxErrorLen)
+	return truncate(withoutPasswords(err.Error()), MaxErrorLen)
+}
+
+var urlPassword = regexp.MustCompile(`(://[^\s/:@"']*):[^\s/"']*@`)
+
+// withoutPasswords replaces the passwords of the URLs in a text.
+func withoutPasswords(text string) string {
+	if !strings.Contains(text, "://") {
+		return text
+	}
+	return urlPassword.ReplaceAllString(text, "$1:xxxxx@")
 }
 
 func truncate(s string, limit int) string {

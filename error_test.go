@@ -65,3 +65,31 @@ func FuzzErrorText(f *testing.F) {
 		}
 	})
 }
+
+func TestErrorText_NoPasswords(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"dial amqp://guest:hunter2@host:5672/v: refused": "dial amqp://guest:xxxxx@host:5672/v: refused",
+		`parse "postgres://app:p%20w@db/x": bad`:         `parse "postgres://app:xxxxx@db/x": bad`,
+		"nats://u:a:b@h1:4222,nats://u:c@h2:4222":        "nats://u:xxxxx@h1:4222,nats://u:xxxxx@h2:4222",
+		"redis://:pw@h": "redis://:xxxxx@h",
+		"https://example.com:443/a@b, mail to someone@example.com: no": "https://example.com:443/a@b, mail to someone@example.com: no",
+	} {
+		if got := ErrorText(errors.New(text)); got != want {
+			t.Errorf("ErrorText(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestBatchError(t *testing.T) {
+	t.Parallel()
+	if err := (BatchError{nil, nil}).Err(); err != nil {
+		t.Errorf("Err() = %v of a batch that went well", err)
+	}
+	refused := PermanentError(ReasonTooLarge, errors.New("refused"))
+	err := BatchError{nil, refused}.Err()
+	var batch BatchError
+	if !errors.As(err, &batch) || batch[0] != nil || !errors.Is(err, refused) || !IsPermanent(err) || err.Error() != "refused" {
+		t.Errorf("Err() = %#v, want the errors of both, and the kind of one", err)
+	}
+}

@@ -3,56 +3,92 @@ package waybill
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"time"
 )
 
-// LogTo returns an observer that writes log records with stable keys: published messages
-// and skipped duplicates with their ids at info (one record per batch), retries and
-// conflicts at warn, dead letters and failed loops at error, the rest at debug.
-func LogTo(l *slog.Logger) Observer { return logObserver{l} }
+// logRate is how many records about published messages are written per second at info.
+const logRate = 10
 
-type logObserver struct{ l *slog.Logger }
+// LogTo returns an observer that writes log records with stable keys; docs/observability.md
+// lists them. Dead letters, and loops that fail, are at error; retries, pauses, lost leases
+// and conflicts at warn; published messages (one record for each topic and type of a batch),
+// skipped duplicates and clean-ups at info; the rest at debug.
+//
+// At most 10 records per second about published messages are at info, the others at debug;
+// the next one at info says, as not_shown, how many messages those were.
+func LogTo(l *slog.Logger) Observer { return &logObserver{l: l} }
 
-func (o logObserver) Start(ctx context.Context, _ Op, _ ...*Message) (context.Context, func(error)) {
+type logObserver struct {
+	l *slog.Logger
+
+	mu       sync.Mutex
+	second   time.Time // the beginning of the one for which records are counted
+	records  int
+	notShown int // messages
+}
+
+func (o *logObserver) Start(ctx context.Context, _ Op, _ ...*Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
 
-func (o logObserver) Observe(ctx context.Context, e Event) {
+func (o *logObserver) Observe(ctx context.Context, e Event) {
 	level := logLevel(e)
+	notShown := 0
+	if e.Op == OpPublish && e.Err == nil {
+		level, notShown = o.publishLevel(e.Count)
+	}
 	if !o.l.Enabled(ctx, level) {
 		return
 	}
-	o.l.LogAttrs(ctx, level, string(e.Op), logAttrs(e)...)
+	attrs := logAttrs(e)
+	if notShown > 0 {
+		attrs = append(attrs, slog.Int("not_shown", notShown))
+	}
+	o.l.LogAttrs(ctx, level, string(e.Op), attrs...)
+}
+
+// publishLevel returns the level for a record about so many published messages, and how many
+// messages were kept from the records at info since the last one.
+func (o *logObserver) publishLevel(messages int) (level slog.Level, notShown int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now := time.Now(); now.Sub(o.second) >= time.Second {
+		o.second, o.records = now, 0
+	}
+	if o.records == logRate {
+		o.notShown += messages
+		return slog.LevelDebug, 0
+	}
+	o.records++
+	notShown, o.notShown = o.notShown, 0
+	return slog.LevelInfo, notShown
 }
 
 func logLevel(e Event) slog.Level {
+	bad := e.Err != nil
 	switch e.Op {
 	case OpDead, OpFailed:
 		return slog.LevelError
-	case OpRetry, OpPause, OpLeaseLost, OpOvertaken:
+	case OpLoop, OpPublish:
+		return either(bad, slog.LevelError, slog.LevelDebug)
+	case OpRetry, OpPause, OpLeaseLost, OpOvertaken, OpConflict:
 		return slog.LevelWarn
-	case OpLoop:
-		if e.Err != nil {
-			return slog.LevelError
-		}
-	case OpBackPressure:
-		if e.Err != nil {
-			return slog.LevelWarn
-		}
-		return slog.LevelInfo
-	case OpPublish:
-		if e.Err != nil {
-			return slog.LevelError
-		}
-		return slog.LevelInfo
-	case OpCleanup:
-		if e.Err != nil {
-			return slog.LevelWarn
-		}
-		return slog.LevelInfo
-	case OpDuplicate, OpResume, OpLanes, OpRequeue, OpAddPartitions, OpDropPartitions:
+	case OpBackPressure, OpCleanup, OpRequeue:
+		return either(bad, slog.LevelWarn, slog.LevelInfo)
+	case OpSettle:
+		return either(bad, slog.LevelWarn, slog.LevelDebug)
+	case OpDuplicate, OpResume, OpLanes, OpAddPartitions, OpDropPartitions:
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug
+}
+
+func either(bad bool, level, otherwise slog.Level) slog.Level {
+	if bad {
+		return level
+	}
+	return otherwise
 }
 
 func logAttrs(e Event) []slog.Attr {
@@ -63,6 +99,8 @@ func logAttrs(e Event) []slog.Attr {
 		}
 	}
 	text("name", e.Name)
+	text("consumer", e.Consumer)
+	text("loop", e.Loop)
 	text("destination", e.Destination)
 	text("topic", e.Topic)
 	text("type", e.Type)

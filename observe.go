@@ -9,7 +9,7 @@ import (
 type Op string
 
 const (
-	OpEnqueue   Op = "enqueue"    // messages were stored in a transaction
+	OpEnqueue   Op = "enqueue"    // messages were stored in a transaction, which may still roll back; or Err says why not
 	OpClaim     Op = "claim"      // committed messages were read from the store
 	OpPublish   Op = "publish"    // a message was, or was not, accepted by the broker
 	OpSettle    Op = "settle"     // the outcomes of a batch were written down
@@ -21,7 +21,9 @@ const (
 	OpLanes     Op = "lanes"      // the lanes that a relay owns have changed; Count says how many
 	OpLeaseLost Op = "lease_lost" // a settlement was refused because a lane had changed hands
 	OpHandle    Op = "handle"     // a handler ran
-	OpDuplicate Op = "duplicate"  // a message was skipped because the inbox holds it
+	OpDuplicate Op = "duplicate"  // a message was skipped because the inbox holds it, or not stored because its id is taken
+	OpConflict  Op = "conflict"   // a message was refused because its inbox key was processed with another payload
+	OpRepeat    Op = "repeat"     // a transaction clashed with another one and is repeated at once
 	OpBusy      Op = "busy"       // a delivery came too early and was put back
 	OpOvertaken Op = "overtaken"  // a late refusal let later messages of the key pass it
 	OpLoop      Op = "loop"       // one round of a background loop ended; Err is nil or why not
@@ -40,7 +42,9 @@ const (
 // Event is one thing that happened. Fields that do not apply are empty.
 type Event struct {
 	Op          Op
-	Name        string        // the relay, consumer or loop that reports
+	Name        string        // the relay, consumer or loop that reports; "" for a writer
+	Consumer    string        // the consumer's name if it is one that reports
+	Loop        string        // of OpLoop: as Name, without the name of the relay's node
 	Destination string        // the relay's destination, "" for the only one
 	Topic, Type string        // of the message or messages, if all share one
 	IDs         []string      // ids of the messages; valid only during the call
@@ -54,10 +58,17 @@ type Event struct {
 
 // Observer is told what happens, for logs, metrics and traces. Its methods are called on
 // the path of messages, by several goroutines at once: they must be quick and must not
-// block. Payloads and header values are never passed.
+// block. They must not read payloads and header values, which are nobody's to keep.
 type Observer interface {
-	// Start is called before an operation on one message or batch. The operation runs
-	// under the returned context; end is called once, after it.
+	// Start is called before an operation on one message or batch: [OpEnqueue] with messages
+	// that are complete, not checked and not stored, [OpPublish], or [OpHandle]. The messages
+	// belong to the operation. An observer may set TraceParent and TraceState of one that has
+	// no TraceParent, which is stored, or sent, with the message; it changes nothing else and
+	// keeps none of them.
+	//
+	// The operation runs under the returned context, but for what a commit sends; [NameFrom]
+	// says whose it is. end is called once, after it; of a batch that was not published as a
+	// whole it gets a [BatchError].
 	Start(ctx context.Context, op Op, msgs ...*Message) (_ context.Context, end func(error))
 
 	// Observe is called after something happened.

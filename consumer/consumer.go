@@ -20,8 +20,8 @@ type Consumer[Tx any] struct {
 	cfg     Config
 
 	running  atomic.Bool
-	failure  atomic.Pointer[error] // why the last Subscribe ended, nil once it delivers again
-	handlers chan struct{}         // one for each handler that runs
+	receives reception
+	handlers chan struct{} // one for each handler that runs
 	held     *heldDeliveries
 	queues   *keyQueues
 	requeues *loop.Loop
@@ -72,13 +72,11 @@ func (c *Consumer[Tx]) Run(ctx context.Context) error {
 	background.Go(func() { c.held.extend(work) })
 	background.Go(func() { c.requeues.Run(ctx, c.requeueRound) })
 
-	receive := &loop.Loop{Name: "consumer " + c.cfg.Name + " receive", Observer: c.cfg.Observer}
-	receive.Run(ctx, func(ctx context.Context) error {
-		err := c.sub.Subscribe(ctx, c.cfg.Prefetch, func(d Delivery) { c.take(ctx, work, c.held.add(d)) })
-		if err != nil {
-			c.failure.Store(&err)
-		}
-		return err
+	receive := &loop.Loop{Name: c.receiveLoop(), Observer: c.cfg.Observer}
+	receive.Run(ctx, func(ctx context.Context) (err error) {
+		c.receives.begin()
+		defer func() { c.receives.end(err) }()
+		return c.sub.Subscribe(ctx, c.cfg.Prefetch, func(d Delivery) { c.take(ctx, work, c.held.add(d)) })
 	})
 
 	grace := time.AfterFunc(c.cfg.ShutdownGrace, stop)
@@ -92,7 +90,7 @@ func (c *Consumer[Tx]) Run(ctx context.Context) error {
 // take hands a delivery to the queue of its key, or, unordered, to one of its own, which
 // waits here for a free handler so that no more is received than can be handled.
 func (c *Consumer[Tx]) take(ctx, work context.Context, d *held) {
-	c.failure.Store(nil)
+	c.receives.delivers()
 	if key, ok := c.orderKey(d); ok {
 		c.queues.add(key, d, func(d *held) { c.handleInOrder(ctx, work, d) })
 		return
@@ -135,18 +133,19 @@ func (c *Consumer[Tx]) acquire(ctx context.Context) bool {
 
 func (c *Consumer[Tx]) releaseHandler() { <-c.handlers }
 
-// Health returns nil while the consumer receives, and why not otherwise.
+// Health returns nil while the consumer receives and looks for requeued dead letters, and
+// otherwise a [*waybill.StalledError] for each that it does not. After a failure receiving
+// counts as well again with the first delivery, or when nothing has failed for 30 s.
 func (c *Consumer[Tx]) Health() error {
-	if !c.running.Load() {
-		return errors.New("consumer " + c.cfg.Name + " is not running")
-	}
-	if err := c.failure.Load(); err != nil {
-		return *err
-	}
-	return c.requeues.Health(max(3*c.cfg.RequeueInterval, c.cfg.HandlerTimeout+c.cfg.RequeueInterval))
+	return errors.Join(
+		c.receives.health(c.receiveLoop()),
+		c.requeues.Health(max(3*c.cfg.RequeueInterval, c.cfg.HandlerTimeout+c.cfg.RequeueInterval)),
+	)
 }
 
+func (c *Consumer[Tx]) receiveLoop() string { return "consumer " + c.cfg.Name + " receive" }
+
 func (c *Consumer[Tx]) observe(ctx context.Context, e waybill.Event) {
-	e.Name = c.cfg.Name
+	e.Name, e.Consumer = c.cfg.Name, c.cfg.Name
 	c.cfg.Observer.Observe(ctx, e)
 }

@@ -153,6 +153,7 @@ func (c *Consumer[Tx]) process(ctx context.Context, rec inbox.Record, m *waybill
 		if !waybill.IsConflict(err) || try == maxConflictTries {
 			break
 		}
+		c.observe(ctx, waybill.Event{Op: waybill.OpRepeat, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: try, Err: err})
 		loop.Sleep(ctx, rand.N(conflictBackoff<<try))
 	}
 	if err != nil || outcome == inbox.Processed {
@@ -165,7 +166,7 @@ func (c *Consumer[Tx]) process(ctx context.Context, rec inbox.Record, m *waybill
 func (c *Consumer[Tx]) call(ctx context.Context, tx Tx, m *waybill.Message) error {
 	ctx, cancel := context.WithTimeout(waybill.WithMessage(ctx, m), c.cfg.HandlerTimeout)
 	defer cancel()
-	ctx, end := c.cfg.Observer.Start(ctx, waybill.OpHandle, m)
+	ctx, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.cfg.Name), waybill.OpHandle, m)
 	err := loop.Protect(func() error { return c.handler(ctx, tx, m) })
 	if err != nil && ctx.Err() != nil { // whatever the handler makes of it
 		err = errors.Join(err, ctx.Err())
@@ -181,6 +182,7 @@ func (c *Consumer[Tx]) succeeded(ctx context.Context, rec inbox.Record, m *waybi
 	case inbox.Conflict:
 		rec.Key.Message = "" // the record of the other message stays as it is
 		err := waybill.PermanentError(waybill.ReasonConflict, errors.New("a message with this key was processed with another payload"))
+		c.observe(ctx, waybill.Event{Op: waybill.OpConflict, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Err: err})
 		return c.bury(ctx, rec, m, failure{cause: err}, 1)
 	}
 	return done

@@ -88,14 +88,19 @@ func (w *Writer[Tx]) InTx(ctx context.Context, fn func(ctx context.Context, tx T
 	for try := 1; ; try++ {
 		rec := &Recorder{}
 		var ready []waybill.Message
+		end := func(error) {}
 		isNew, err := w.store.Transact(ctx, func(ctx context.Context, tx Tx) (_ []waybill.Message, err error) {
 			if err = fn(ctx, tx, rec); err != nil {
 				return nil, err
 			}
-			ready, err = w.prepare(ctx, rec.messages())
+			if msgs := rec.messages(); len(msgs) > 0 {
+				_, ready, end, err = w.prepare(ctx, msgs)
+			}
 			return ready, err
 		}, w.cfg.Unique)
+		end(err)
 		if waybill.IsConflict(err) && try < maxTransactTries && sleep(ctx, conflictDelay(try)) {
+			w.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpRepeat, Attempt: try, Err: err})
 			continue
 		}
 		if err == nil {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/report"
 )
 
 // Config is what a writer may be told.
@@ -78,11 +80,12 @@ func (r Result) Duplicates() int {
 // itself; for one in this process [Writer.Wake] may be called after the commit.
 func (w *Writer[Tx]) Enqueue(ctx context.Context, tx Tx, msgs ...waybill.Message) (Result, error) {
 	began := time.Now()
-	ready, err := w.prepare(ctx, msgs)
-	if err != nil {
-		return Result{}, err
+	var isNew []bool
+	inner, ready, end, err := w.prepare(ctx, msgs)
+	if err == nil {
+		isNew, err = w.store.EnqueueMessages(inner, tx, ready, w.cfg.Unique)
 	}
-	isNew, err := w.store.EnqueueMessages(ctx, tx, ready, w.cfg.Unique)
+	end(err)
 	return w.result(ctx, ready, isNew, err, time.Since(began))
 }
 
@@ -90,7 +93,8 @@ func (w *Writer[Tx]) Enqueue(ctx context.Context, tx Tx, msgs ...waybill.Message
 // may offer other ways to do that, such as pgstore.QueueEnqueue for a batch of statements.
 // It needs no transaction. The error is an [*waybill.InvalidError].
 func (w *Writer[Tx]) Prepare(ctx context.Context, msgs ...waybill.Message) (Prepared, error) {
-	ready, err := w.prepare(ctx, msgs)
+	_, ready, end, err := w.prepare(ctx, msgs)
+	end(err)
 	if err != nil {
 		return Prepared{}, err
 	}
@@ -112,28 +116,37 @@ type Prepared struct {
 // Wake tells relays of this process that share the store that messages were committed.
 func (w *Writer[Tx]) Wake() { w.store.WakeRelay() }
 
-// prepare returns complete, valid copies of msgs.
-func (w *Writer[Tx]) prepare(ctx context.Context, msgs []waybill.Message) ([]waybill.Message, error) {
-	ready := make([]waybill.Message, len(msgs))
+// prepare returns complete copies of msgs, which are valid if there is no error, with the
+// observer's context for storing them. The caller calls end after that.
+func (w *Writer[Tx]) prepare(ctx context.Context, msgs []waybill.Message) (_ context.Context, ready []waybill.Message, end func(error), err error) {
 	cause := waybill.MessageFrom(ctx)
-	for i := range msgs {
-		m := msgs[i]
+	ready = slices.Clone(msgs)
+	list := make([]*waybill.Message, len(ready))
+	for i := range ready {
+		m := &ready[i]
+		list[i] = m
 		if cause != nil {
-			inherit(&m, cause)
+			inherit(m, cause)
 		}
 		if m.Source == "" {
 			m.Source = w.cfg.Source
 		}
 		m.Complete()
-		if err := m.Validate(); err != nil {
-			return nil, fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
-		}
-		ready[i] = m
 	}
-	return ready, nil
+	ctx, end = w.cfg.Observer.Start(ctx, waybill.OpEnqueue, list...)
+	for i, m := range list {
+		if cause != nil && m.TraceParent == "" { // no observer traces
+			m.TraceParent, m.TraceState = cause.TraceParent, cause.TraceState
+		}
+		if err := m.Validate(); err != nil {
+			return ctx, ready, end, fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
+		}
+	}
+	return ctx, ready, end, nil
 }
 
-// inherit fills m's empty fields as [waybill.Message.Derive] would.
+// inherit fills m's empty fields as [waybill.Message.Derive] would, but for the trace context,
+// which is rather that of the handler's own work.
 func inherit(m *waybill.Message, cause *waybill.Message) {
 	d := cause.Derive()
 	for _, f := range [...]struct {
@@ -147,9 +160,6 @@ func inherit(m *waybill.Message, cause *waybill.Message) {
 		if *f.field == "" {
 			*f.field = f.value
 		}
-	}
-	if m.TraceParent == "" {
-		m.TraceParent, m.TraceState = d.TraceParent, d.TraceState
 	}
 }
 
@@ -166,6 +176,20 @@ func (w *Writer[Tx]) stored(ctx context.Context, msgs []waybill.Message, isNew [
 	for i := range msgs {
 		r.IDs[i] = msgs[i].ID
 	}
-	w.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpEnqueue, IDs: r.IDs, Count: len(msgs), Duration: took})
+	w.observe(ctx, waybill.Event{Op: waybill.OpEnqueue, Duration: took}, msgs, isNew, true)
+	w.observe(ctx, waybill.Event{Op: waybill.OpDuplicate}, msgs, isNew, false)
 	return r
+}
+
+// observe tells of the messages that are new, or of those that are not.
+func (w *Writer[Tx]) observe(ctx context.Context, e waybill.Event, msgs []waybill.Message, isNew []bool, which bool) {
+	list := make([]*waybill.Message, 0, len(msgs))
+	for i := range msgs {
+		if isNew[i] == which {
+			list = append(list, &msgs[i])
+		}
+	}
+	for _, e := range report.ByType(e, list) {
+		w.cfg.Observer.Observe(ctx, e)
+	}
 }

@@ -2,12 +2,12 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/internal/report"
 )
 
 // batch is what is sent together.
@@ -113,7 +113,7 @@ func (r *Relay) deliver(ctx context.Context, b *batch) {
 		return nil
 	})
 	if err != nil {
-		r.observe(r.work, waybill.Event{Op: waybill.OpLoop, Err: err})
+		r.observe(r.work, waybill.Event{Op: waybill.OpLoop, Loop: "relay publish", Err: err})
 		loop.Sleep(r.work, pauseBase) // no hot loop on the same messages
 		errs = fillErrors(len(b.claims), waybill.UnavailableError(err))
 	}
@@ -126,9 +126,9 @@ func (r *Relay) send(ctx context.Context, b *batch) []error {
 	for i, c := range b.claims {
 		msgs[i] = &c.Message
 	}
-	ctx, end := r.cfg.Observer.Start(ctx, waybill.OpPublish, msgs...)
+	ctx, end := r.cfg.Observer.Start(waybill.WithName(ctx, r.cfg.Node), waybill.OpPublish, msgs...)
 	errs := b.gate.outlet.send(ctx, b.claims, b.alone)
-	end(errors.Join(errs...))
+	end(waybill.BatchError(errs).Err())
 	return errs
 }
 
@@ -192,7 +192,7 @@ func (r *Relay) leaveAside(b *batch, batches int) {
 
 // verdict is what the results of a batch say.
 type verdict struct {
-	published  []string // ids
+	published  []*waybill.Message
 	overtaken  []*Claim // published although an earlier message of the key was refused
 	unanswered []int    // places in the batch
 	err        error    // of the last one unanswered
@@ -210,7 +210,7 @@ func (r *Relay) concludeBatch(b *batch, errs []error, took time.Duration) *verdi
 		case !r.conclude(result{c, err, took}):
 			v.unanswered, v.err = append(v.unanswered, i), err
 		case err == nil:
-			v.published = append(v.published, c.Message.ID)
+			v.published = append(v.published, &c.Message)
 			if l.closed > 0 && l.waits > 0 {
 				v.overtaken = append(v.overtaken, c)
 			}
@@ -249,10 +249,7 @@ func (r *Relay) reopen(b *batch, unanswered []int) {
 }
 
 func (v *verdict) events(destination string, took time.Duration) []waybill.Event {
-	var events []waybill.Event
-	if n := len(v.published); n > 0 {
-		events = append(events, waybill.Event{Op: waybill.OpPublish, Destination: destination, IDs: v.published, Count: n, Duration: took})
-	}
+	events := report.ByType(waybill.Event{Op: waybill.OpPublish, Destination: destination, Duration: took}, v.published)
 	for _, c := range v.overtaken {
 		events = append(events, waybill.Event{Op: waybill.OpOvertaken, Destination: destination, Topic: c.Message.Address(), IDs: []string{c.Message.ID}, Count: 1})
 	}
@@ -269,24 +266,25 @@ func (r *Relay) judge(b *batch, v *verdict, took time.Duration) []waybill.Event 
 	if len(v.unanswered) == 0 {
 		return r.judgeWell(g, took)
 	}
-	var wait time.Duration
+	pause := waybill.Event{Op: waybill.OpPause, Destination: o.Name, Topic: g.topic, Err: v.err}
 	alive := len(v.unanswered) < len(b.claims) || o.taken() > b.accepted
 	switch {
 	case g.side:
-		wait = g.trip()
+		pause.Delay = g.trip()
 	case alive:
 		for _, i := range v.unanswered {
-			wait = o.divert(b.lines[i].topic).trip()
+			pause.Topic = b.lines[i].topic
+			pause.Delay = o.divert(pause.Topic).trip()
 		}
 	default:
-		wait = o.main.trip()
+		pause.Delay = o.main.trip()
 		if len(r.outlets) > 1 { // others need the room
 			r.sendAway(g, 0, "the destination is paused")
 		}
 	}
-	r.alarm.in(wait)
+	r.alarm.in(pause.Delay)
 	r.failed(v.err)
-	return []waybill.Event{{Op: waybill.OpPause, Destination: o.Name, Topic: g.topic, Delay: wait, Err: v.err}}
+	return []waybill.Event{pause}
 }
 
 // judgeWell lets a topic that is well again leave by the main gate, and the destination go on.

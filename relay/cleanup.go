@@ -14,7 +14,7 @@ const cleanupRetry = time.Minute
 
 // maintainArchive keeps the archive within its retention, with room for the next days.
 func (r *Relay) maintainArchive(ctx context.Context) {
-	l := &loop.Loop{Name: "relay " + r.cfg.Node + " archive", Observer: r.cfg.Observer}
+	l := &loop.Loop{Name: "relay " + r.cfg.Node + " archive", Kind: "relay archive", Observer: r.cfg.Observer}
 	l.Run(ctx, r.maintainRound)
 }
 

@@ -27,7 +27,9 @@ type result struct {
 // settle returns the settlement of a result, or false if the message stays where it is
 // because the destination is unavailable.
 func (p *policy) settle(r result) (Settlement, bool) {
-	st := Settlement{Claim: r.claim, Attempts: r.claim.Attempts, Life: r.claim.Life, Error: waybill.ErrorText(r.err), Took: r.took}
+	st := Settlement{
+		Claim: r.claim, Attempts: r.claim.Attempts, Life: r.claim.Life, Error: waybill.ErrorText(r.err), Took: r.took, cause: r.err,
+	}
 	switch kind := waybill.KindOf(r.err); {
 	case r.err == nil:
 		st.Outcome, st.Destinations = Published, p.followersOf(r.claim)
@@ -98,5 +100,5 @@ func behind(c *Claim) Settlement {
 
 // later is the settlement of a message that may go after a while, its attempts unchanged.
 func later(c *Claim, after time.Duration, why string) Settlement {
-	return Settlement{Claim: c, Outcome: Wait, After: after, Attempts: c.Attempts, Life: c.Life, Error: why}
+	return Settlement{Claim: c, Outcome: Wait, After: after, Attempts: c.Attempts, Life: c.Life, Error: why, cause: waybill.UnavailableError(errors.New(why))}
 }

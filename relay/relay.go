@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -83,9 +84,9 @@ func NewFanout(src Source, destinations []Destination, cfg Config) (*Relay, erro
 		weight:    maxHeldBytes / cfg.BatchSize,
 	}
 	r.alarm.call = r.dispatch
-	r.claiming = &loop.Loop{Name: "relay " + cfg.Node + " claim", Observer: cfg.Observer}
-	r.renewing = &loop.Loop{Name: "relay " + cfg.Node + " lease", Observer: cfg.Observer}
-	r.settler = &loop.Loop{Name: "relay " + cfg.Node + " settle", Observer: cfg.Observer}
+	r.claiming = &loop.Loop{Name: "relay " + cfg.Node + " claim", Kind: "relay claim", Observer: cfg.Observer}
+	r.renewing = &loop.Loop{Name: "relay " + cfg.Node + " lease", Kind: "relay lease", Observer: cfg.Observer}
+	r.settler = &loop.Loop{Name: "relay " + cfg.Node + " settle", Kind: "relay settle", Observer: cfg.Observer}
 	if err := r.addOutlets(destinations); err != nil {
 		return nil, err
 	}
@@ -191,7 +192,7 @@ func (r *Relay) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.PublishTimeout)
 	defer cancel()
 	if err := r.src.LeaveLanes(ctx, r.cfg.Node); err != nil {
-		r.observe(ctx, waybill.Event{Op: waybill.OpLoop, Err: fmt.Errorf("give lanes back: %w", err)})
+		r.observe(ctx, waybill.Event{Op: waybill.OpLoop, Loop: "relay leave", Err: fmt.Errorf("give lanes back: %w", err)})
 	}
 	r.lanes.reset()
 	return nil
@@ -217,6 +218,8 @@ type Status struct {
 	Parked          int           // messages that wait behind dead letters, as counted last
 	ParkedKeys      int           // keys that are parked, likewise
 	BackPressure    bool          // a limit of what is parked is reached: nothing new is claimed
+	Destinations    []string      // those that it publishes to, "" for the only one
+	Paused          []string      // those of them that have not answered since their last failure
 	LastPublishedAt time.Time
 	LastError       string
 	LastErrorAt     time.Time
@@ -242,11 +245,26 @@ func (r *Relay) Status() Status {
 	s.Lanes, _ = r.lanes.count()
 	s.Held, _ = r.backlog.size()
 	s.Lease = r.lanes.remaining()
+	s.Destinations, s.Paused = r.destinations()
 	return s
 }
 
+// destinations returns the names of all destinations, and of those that are paused.
+func (r *Relay) destinations() (all, paused []string) {
+	r.backlog.mu.Lock()
+	defer r.backlog.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(r.outlets)) {
+		all = append(all, name)
+		if r.outlets[name].main.probing() {
+			paused = append(paused, name)
+		}
+	}
+	return all, paused
+}
+
 // Health returns nil while the relay does its work, and why not if its last successful
-// look for messages, or renewal of its lease, is too old (three intervals, or the lease).
+// look for messages, or renewal of its lease, is too old (three intervals, or the lease): a
+// [*waybill.StalledError] for each, joined.
 // A destination that does not answer is not the relay's illness; Status tells of it.
 func (r *Relay) Health() error {
 	return errors.Join(

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -212,19 +211,13 @@ func (r *Relay) reportOutcome(ctx context.Context, st *Settlement) {
 	m := &st.Claim.Message
 	e := waybill.Event{
 		Destination: st.Claim.Destination, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1,
-		Attempt: st.Attempts, Delay: st.After, Reason: st.Reason,
-	}
-	if st.Error != "" {
-		e.Err = errors.New(st.Error)
+		Attempt: st.Attempts, Delay: st.After, Reason: st.Reason, Err: st.cause,
 	}
 	switch {
 	case st.Outcome == Wait && !st.Behind && st.Error != "":
 		e.Op = waybill.OpRetry
 		r.totals.add(func(s *Status) { s.Retried++ })
 	case st.Outcome == Dead, st.Outcome == Failed:
-		if st.Reason != waybill.ReasonExhausted {
-			e.Err = waybill.PermanentError(st.Reason, e.Err)
-		}
 		e.Op = waybill.OpDead
 		if st.Outcome == Failed {
 			e.Op = waybill.OpFailed

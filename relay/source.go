@@ -192,6 +192,8 @@ type Settlement struct {
 	// Destinations are, for Fanout, those that get a row each; for Published, those that get
 	// a waiting row now that the message is published.
 	Destinations []string
+
+	cause error // Error with its kind
 }
 
 // SettleRequest is what [Source.SettleMessages] needs.

@@ -205,8 +205,21 @@ func (s *Service[Tx]) stopped() {
 	s.running = false
 }
 
+// RelayStatus returns a snapshot of the relay, and false with DisableRelay. It asks no server
+// and is safe for concurrent use.
+func (s *Service[Tx]) RelayStatus() (relay.Status, bool) {
+	s.mu.Lock()
+	r := s.relay
+	s.mu.Unlock()
+	if r == nil {
+		return relay.Status{}, false
+	}
+	return r.Status(), true
+}
+
 // Health returns nil while the relay, the replays and all consumers do their work, and
-// otherwise one error for each that does not. It asks no server and is safe for concurrent use.
+// otherwise one error for each that does not, a [*waybill.StalledError] for each of their
+// loops. It asks no server and is safe for concurrent use.
 func (s *Service[Tx]) Health() error {
 	s.mu.Lock()
 	r, consumers := s.relay, s.consumers

@@ -23,6 +23,10 @@ var modules = []struct {
 	{path: "github.com/nats-io/nats-server/v2", tools: true},
 	{path: "github.com/uptrace/bun", units: []string{"internal/e2e"}}, // its transactions, handed in
 	{path: "modernc.org/sqlite", units: []string{"cmd/*", "examples/*"}, tools: true},
+	{path: "go.opentelemetry.io/otel/sdk", units: []string{"internal/e2e"}},
+	{path: "go.opentelemetry.io/otel", units: []string{"observe/otelobserve", "internal/e2e"}},
+	{path: "github.com/prometheus/client_golang", units: []string{"observe/promobserve"}, tools: true},
+	{path: "github.com/prometheus/client_model", units: []string{"internal/e2e"}},
 	{path: "github.com/spf13/cobra", units: []string{"internal/cli"}},
 	{path: "github.com/spf13/pflag", units: []string{"internal/cli"}},
 	{path: "go.yaml.in/yaml/v3", units: []string{"internal/cli", "internal/config"}},

@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/service"
 )
 
@@ -22,7 +23,10 @@ func (p *program) relayCommand() *cobra.Command {
 		Short: "Publish committed messages until stopped",
 		Long: `Publish the messages that are committed in --store to --broker until SIGINT or SIGTERM.
 The relay then takes up nothing new, finishes what is on its way, and gives its share back
-to other relays. Any number of relays may run on one store.`,
+to other relays. Any number of relays may run on one store.
+
+With --metrics-listen it serves /metrics for Prometheus, and /health/live and /health/ready
+for an orchestrator.`,
 		Args: cobra.NoArgs,
 		RunE: does(func(cmd *cobra.Command, _ []string) error { return p.relay(cmd) }),
 	}
@@ -37,16 +41,29 @@ func (p *program) relay(cmd *cobra.Command) error {
 	}
 	defer store.Close()
 	defer broker.Close()
+	address, err := monitorAddress(cfg)
+	if err != nil {
+		return err
+	}
 	logger := p.logger(cfg)
 	count := &outcomes{}
+	observer := promobserve.New(promobserve.Config{})
 	svc, err := store.Service(broker, service.Config{
 		Source:         relaySource,
 		Relay:          relayConfig(cfg),
 		DisableReplays: !cfg.Bool("dead_letter.replays"),
-		Observer:       waybill.Observers(waybill.LogTo(logger), count),
+		Observer:       waybill.Observers(waybill.LogTo(logger), count, observer),
 	})
 	if err != nil {
 		return err
+	}
+	if address != "" {
+		m := monitored{observer: observer, store: store, runner: svc, clock: opener.IsPostgres(cfg.String("store"))}
+		stop, err := serve(cmd.Context(), address, m.handler(), logger)
+		if err != nil {
+			return fmt.Errorf("serve metrics: %w", err)
+		}
+		defer stop()
 	}
 	logger.Info("relay is running", "store", store.Address(), "broker", config.Redact(cfg.String("broker")))
 	err = svc.Run(cmd.Context())

@@ -103,6 +103,7 @@ func TestLoad_Limits(t *testing.T) {
 		{"retry.max_delay", "1s", "999ms", "retry.base_delay"},
 		{"outbox.retention", "0", "-1s", "0"},
 		{"cleanup.enabled", "false", "never", "true"},
+		{"metrics.allow_public", "true", "sure", "false"},
 		{"cleanup.interval", "1s", "999ms", "1s"},
 		{"cleanup.interval", "24h", "25h", "24h"},
 		{"cleanup.batch_size", "1", "0", "1"},

@@ -129,6 +129,14 @@ var options = []Option{
 		Help: "who changes something, for the audit log; user@host if empty",
 	},
 	{
+		Key: "metrics.listen", Kind: String,
+		Help: "address, such as 127.0.0.1:9464, that a relay serves /metrics and /health on; none if empty",
+	},
+	{
+		Key: "metrics.allow_public", Kind: Bool, Default: "false",
+		Help: "let that address be one that other machines can reach",
+	},
+	{
 		Key: "log.level", Kind: String, Default: "info", OneOf: []string{"debug", "info", "warn", "error"},
 		Help: "least level that is logged",
 	},

@@ -3,6 +3,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -22,6 +23,7 @@ const (
 // Loop runs one round after the other.
 type Loop struct {
 	Name     string           // as reported
+	Kind     string           // the name without what differs from process to process; "" if nothing does
 	Observer waybill.Observer // gets an OpLoop event for each failed round
 
 	mu      sync.Mutex
@@ -44,7 +46,7 @@ func (l *Loop) Run(ctx context.Context, round func(ctx context.Context) error) {
 			failures = 0
 			continue
 		}
-		l.Observer.Observe(ctx, waybill.Event{Op: waybill.OpLoop, Name: l.Name, Err: err})
+		l.Observer.Observe(ctx, waybill.Event{Op: waybill.OpLoop, Name: l.Name, Loop: cmp.Or(l.Kind, l.Name), Err: err})
 		Sleep(ctx, min(backoffBase<<min(failures, 10), backoffMax))
 		failures++
 	}
@@ -58,25 +60,18 @@ func (l *Loop) note(err error) {
 	}
 }
 
-// Health returns an error if the last successful round ended more than limit ago, or if
-// there was none yet.
+// Health returns a [*waybill.StalledError] if the last successful round ended more than limit
+// ago, or if there was none yet.
 func (l *Loop) Health(limit time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.success.IsZero() {
-		return fmt.Errorf("%s is not running", l.Name)
+		return &waybill.StalledError{Loop: l.Name}
 	}
 	if age := time.Since(l.success); age > limit {
-		return fmt.Errorf("%s had its last success %v ago: %w", l.Name, age.Round(time.Millisecond), orUnknown(l.last))
+		return &waybill.StalledError{Loop: l.Name, Age: age, Err: l.last}
 	}
 	return nil
-}
-
-func orUnknown(err error) error {
-	if err == nil {
-		return fmt.Errorf("a round is still under way")
-	}
-	return err
 }
 
 // Protect calls fn and turns a panic into an error that says where it happened.

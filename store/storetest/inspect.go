@@ -91,8 +91,16 @@ func statsCounts[Tx any](e *env[Tx]) {
 		{Topic: "orders", Status: outbox.Waiting, Count: 1},
 	}
 	got := e.stats()
+	wantCounts(e, got, want)
+	backlog, err := e.s.OutboxBacklog(e.ctx)
+	e.must(err, "OutboxBacklog")
+	wantCounts(e, backlog, []outbox.Stats{want[1], want[2], want[4]})
+}
+
+func wantCounts[Tx any](e *env[Tx], got, want []outbox.Stats) {
+	e.Helper()
 	if len(got) != len(want) {
-		e.Fatalf("OutboxStats() = %+v, want %+v", got, want)
+		e.Fatalf("stats = %+v, want %+v", got, want)
 	}
 	for i := range want {
 		if got[i].Topic != want[i].Topic || got[i].Status != want[i].Status || got[i].Count != want[i].Count {

@@ -69,6 +69,9 @@ type Runner interface {
 
 	// Health returns nil while the service does its work.
 	Health() error
+
+	// RelayStatus returns a snapshot of the relay, and false if there is none.
+	RelayStatus() (relay.Status, bool)
 }
 
 // Facts are what a database says of itself. Fields are empty where it has no such thing.

@@ -1,0 +1,450 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker/membroker"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe/promobserve"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/store/memstore"
+)
+
+// documentedMetric is a row of the table in docs/metrics.md.
+type documentedMetric struct {
+	name, kind string
+	labels     []string
+}
+
+func documentedMetrics(t *testing.T) (list []documentedMetric) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
+		if name := strings.Trim(cells[0], "`"); len(cells) == 6 && strings.HasPrefix(name, "waybill_") {
+			labels := strings.FieldsFunc(cells[3], func(r rune) bool { return strings.ContainsRune("`, –", r) })
+			list = append(list, documentedMetric{name, cells[1], labels})
+		}
+	}
+	if len(list) < 40 {
+		t.Fatalf("only %d metrics are documented", len(list))
+	}
+	return list
+}
+
+// secrets are what must be in no log record and no metric.
+var secrets = []string{"s3cr3t-payload", "s3cr3t-header", "s3cr3t-password"}
+
+func secretive(m waybill.Message) waybill.Message {
+	m.Payload = []byte(`{"card":"s3cr3t-payload"}`)
+	m.Headers = map[string]string{"x-card": "s3cr3t-header"}
+	return m
+}
+
+// trial is the stage of the story that provokes every metric: a store that fails when told
+// to, a broker with a publisher that does, and everything that is reported.
+type trial struct {
+	*testing.T
+	ctx      context.Context
+	store    *moodyStore
+	broker   *membroker.Broker
+	observer *promobserve.Observer
+	registry *prometheus.Registry
+	log      *lockedBuffer
+	all      waybill.Observer
+	writer   *outbox.Writer[*memstore.Tx]
+}
+
+// moodyStore fails once where it is told to, and has a clock that can be moved.
+type moodyStore struct {
+	*memstore.Store
+	ahead                atomic.Int64
+	failClaim, failClean atomic.Bool
+	failClock            atomic.Bool
+}
+
+func newMoodyStore() *moodyStore {
+	s := &moodyStore{}
+	s.Store = memstore.New(memstore.WithClock(func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }))
+	return s
+}
+
+var errDatabase = errors.New("connect postgres://app:s3cr3t-password@db/shop: refused")
+
+func (s *moodyStore) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+	if s.failClaim.CompareAndSwap(true, false) {
+		return nil, waybill.UnavailableError(errDatabase)
+	}
+	return s.Store.ClaimMessages(ctx, req)
+}
+
+// MaintainArchive reports days as a store with partitions would.
+func (s *moodyStore) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (relay.Maintained, error) {
+	if s.failClean.CompareAndSwap(true, false) {
+		return relay.Maintained{}, waybill.ConflictError(errDatabase)
+	}
+	done, err := s.Store.MaintainArchive(ctx, req)
+	done.Added, done.Dropped = 1, 1
+	return done, err
+}
+
+func (s *moodyStore) clock(context.Context) (time.Time, error) {
+	if s.failClock.CompareAndSwap(true, false) {
+		return time.Time{}, errDatabase
+	}
+	return time.Now().Add(time.Second), nil
+}
+
+// moodyPublisher lets some messages fail at their first attempt.
+type moodyPublisher struct {
+	relay.Publisher
+	mu    sync.Mutex
+	fails map[string]error
+}
+
+func (p *moodyPublisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	results := make([]error, len(msgs))
+	for i, m := range msgs {
+		if err := p.fails[m.ID]; err != nil {
+			results[i] = err
+			delete(p.fails, m.ID)
+			continue
+		}
+		results[i] = p.Publisher.Send(ctx, msgs[i:i+1])()[0]
+	}
+	return func() []error { return results }
+}
+
+// moodySubscriber says of every delivery that it was here before, and fails to acknowledge the
+// first one.
+type moodySubscriber struct {
+	consumer.Subscriber
+	failed *atomic.Bool
+}
+
+type moodyDelivery struct {
+	consumer.Delivery
+	failed *atomic.Bool
+}
+
+func (s moodySubscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+	return s.Subscriber.Subscribe(ctx, prefetch, func(d consumer.Delivery) { deliver(moodyDelivery{d, s.failed}) })
+}
+
+func (moodyDelivery) Redelivered() bool { return true }
+
+func (d moodyDelivery) Ack(ctx context.Context) error {
+	return errors.Join(d.Delivery.Ack(ctx), func() error {
+		if d.failed.CompareAndSwap(false, true) {
+			return errDatabase
+		}
+		return nil
+	}())
+}
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func newTrial(t *testing.T, observers ...waybill.Observer) *trial {
+	tr := &trial{T: t, ctx: t.Context(), store: newMoodyStore(), broker: membroker.New(), registry: prometheus.NewPedanticRegistry(), log: &lockedBuffer{}}
+	tr.observer = promobserve.New(promobserve.Config{})
+	logger := slog.New(slog.NewTextHandler(tr.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	tr.all = waybill.Observers(append(observers, waybill.LogTo(logger), tr.observer)...)
+	writer, err := outbox.NewWriter(tr.store, outbox.Config{Source: "shop", Observer: tr.all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.writer = writer
+	return tr
+}
+
+func (tr *trial) enqueue(msgs ...waybill.Message) {
+	tr.Helper()
+	for i := range msgs {
+		msgs[i] = secretive(msgs[i])
+	}
+	_, err := tr.writer.InTx(tr.ctx, func(_ context.Context, _ *memstore.Tx, rec *outbox.Recorder) error {
+		pass(time.Millisecond) // as any database needs
+		rec.Record(msgs...)
+		return nil
+	})
+	if err != nil {
+		tr.Fatal(err)
+	}
+}
+
+// direct publishes without an outbox, as a duplicate comes.
+func (tr *trial) direct(m waybill.Message) {
+	tr.Helper()
+	m.Source = "shop"
+	m.Complete()
+	if err := tr.broker.Publisher().Send(tr.ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()[0]; err != nil {
+		tr.Fatal(err)
+	}
+}
+
+// start runs a part until the returned function is called.
+func (tr *trial) start(run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(tr.ctx)
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			tr.Error(err)
+		}
+	}
+}
+
+// pass lets the time of the bubble pass, and everything happen that is due meanwhile.
+func pass(d time.Duration) { <-time.After(d) }
+
+func (tr *trial) relay(store *moodyStore, pub relay.Publisher, cfg relay.Config) *relay.Relay {
+	cfg.Observer, cfg.CleanupInterval, cfg.Retention = tr.all, time.Minute, time.Hour
+	r, err := relay.NewFanout(store, []relay.Destination{{Name: "main", Publisher: pub}}, cfg)
+	if err != nil {
+		tr.Fatal(err)
+	}
+	return r
+}
+
+func (tr *trial) consumer(name, topic string, h consumer.Handler[*memstore.Tx], cfg consumer.Config) *consumer.Consumer[*memstore.Tx] {
+	sub := moodySubscriber{tr.broker.Subscriber(consumer.Subscription{Group: name, Topics: []string{topic}}), new(atomic.Bool)}
+	cfg.Name, cfg.Observer = name, tr.all
+	c, err := consumer.New(sub, tr.store, h, cfg)
+	if err != nil {
+		tr.Fatal(err)
+	}
+	return c
+}
+
+// TestEveryMetric provokes every metric of docs/metrics.md, each of its labels with a value.
+// Payloads, header values and passwords appear neither in metrics nor in log records.
+func TestEveryMetric(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTrial(t)
+		pub := &moodyPublisher{Publisher: tr.broker.Publisher(), fails: map[string]error{
+			"retry":  errors.New("later"),
+			"first":  errors.New("refused late"),
+			"paused": waybill.UnavailableError(errDatabase),
+		}}
+		r := tr.relay(tr.store, pub, relay.Config{Node: "r1"})
+		tr.registry.MustRegister(tr.observer, promobserve.NewCollector(promobserve.CollectorConfig{
+			Relay:       func() (relay.Status, bool) { return r.Status(), true },
+			Backlog:     tr.store,
+			DeadLetters: tr.store,
+			Clock:       tr.store.clock,
+		}))
+		stop := tr.flow(r)
+		tr.retries()
+		tr.deadLetters()
+		tr.leaseLost()
+		tr.cleanUp()
+		tr.failures()
+		tr.checkMetrics()
+		stop()
+		for _, secret := range secrets {
+			if strings.Contains(tr.log.String(), secret) {
+				t.Errorf("%s is in the log:\n%s", secret, tr.log.String())
+			}
+		}
+	})
+}
+
+// flow is what goes well, and starts the relay and two consumers.
+func (tr *trial) flow(r *relay.Relay) (stop func()) {
+	moods := map[string]error{
+		"conflict": waybill.ConflictError(errors.New("deadlock")),
+		"handler":  errDatabase,
+		"away":     waybill.UnavailableError(errDatabase),
+	}
+	var mu sync.Mutex
+	billing := tr.consumer("billing", "orders", func(_ context.Context, _ *memstore.Tx, m *waybill.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if m.ID == "dead" {
+			return waybill.PermanentError(waybill.ReasonRejected, errDatabase)
+		}
+		err := moods[m.ID]
+		delete(moods, m.ID)
+		return err
+	}, consumer.Config{Retry: waybill.RetryPolicy{BaseDelay: time.Minute, MaxDelay: time.Minute, DisableJitter: true}})
+	strict := tr.consumer("strict", "orders", func(_ context.Context, _ *memstore.Tx, m *waybill.Message) error {
+		if m.ID == "dead" {
+			return waybill.PermanentError(waybill.ReasonRejected, errDatabase)
+		}
+		return nil
+	}, consumer.Config{DisableDeadLetters: true})
+	stops := []func(){tr.start(billing.Run), tr.start(strict.Run)}
+	tr.enqueue(waybill.Message{ID: "plain", Topic: "orders"})
+	tr.enqueue(waybill.Message{ID: "plain", Topic: "orders"}) // on its way already
+	tr.enqueue(waybill.Message{ID: "some day", Topic: "orders", DeliverAt: time.Now().AddDate(1, 0, 0)})
+	if _, err := tr.writer.InTx(tr.ctx, func(_ context.Context, _ *memstore.Tx, rec *outbox.Recorder) error {
+		rec.Record(waybill.Message{})
+		return nil
+	}); err == nil {
+		tr.Error("a message without a topic is stored")
+	}
+	stops = append(stops, tr.start(r.Run))
+	pass(10 * time.Second)
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// retries is what goes well in the end.
+func (tr *trial) retries() {
+	tr.enqueue(waybill.Message{ID: "retry", Topic: "orders"})
+	tr.enqueue(waybill.Message{ID: "first", Topic: "orders", Key: "k"}, waybill.Message{ID: "second", Topic: "orders", Key: "k"})
+	tr.enqueue(waybill.Message{ID: "conflict", Topic: "orders"}, waybill.Message{ID: "handler", Topic: "orders"}, waybill.Message{ID: "away", Topic: "orders"})
+	pass(10 * time.Second)
+	tr.direct(secretive(waybill.Message{ID: "handler", Topic: "orders"})) // its retry is not due
+	tr.direct(secretive(waybill.Message{ID: "plain", Topic: "orders"}))
+	tr.direct(waybill.Message{ID: "plain", Topic: "orders", Payload: []byte("another")})
+	pass(2 * time.Minute)
+	tr.enqueue(waybill.Message{ID: "paused", Topic: "orders"})
+	pass(time.Minute)
+}
+
+// deadLetters leaves one letter of each origin, and has one more run again, in vain.
+func (tr *trial) deadLetters() {
+	tr.enqueue(waybill.Message{ID: "lost", Topic: "nowhere"}, waybill.Message{ID: "dead", Topic: "orders"})
+	pass(10 * time.Second)
+	for _, l := range tr.letters() {
+		if l.Consumer == "billing" && l.Message.ID == "dead" {
+			tr.requeue(l)
+		}
+	}
+	pass(10 * time.Second)
+	gone := newMoodyStore()
+	if err := gone.InsertRaw("nowhere", "", "", "s3cr3t-payload"); err != nil {
+		tr.Fatal(err)
+	}
+	stop := tr.start(tr.relay(gone, tr.broker.Publisher(), relay.Config{Node: "r2", DisableDeadLetters: true}).Run)
+	pass(10 * time.Second)
+	stop()
+}
+
+func (tr *trial) letters() []deadletter.Letter {
+	tr.Helper()
+	letters, err := tr.store.DeadLetters(tr.ctx, deadletter.Filter{})
+	if err != nil {
+		tr.Fatal(err)
+	}
+	return letters
+}
+
+func (tr *trial) requeue(l deadletter.Letter) {
+	tr.Helper()
+	if _, err := tr.store.RequeueDeadLetter(tr.ctx, l.Number, deadletter.Act{By: "test"}); err != nil {
+		tr.Fatal(err)
+	}
+}
+
+// leaseLost has another relay find the lease expired.
+func (tr *trial) leaseLost() {
+	tr.store.ahead.Store(int64(time.Minute))
+	if _, err := tr.store.RenewLanes(tr.ctx, relay.LeaseRequest{Node: "thief", Join: true, TTL: time.Second}); err != nil {
+		tr.Fatal(err)
+	}
+	pass(20 * time.Second)
+}
+
+func (tr *trial) cleanUp() {
+	tr.store.failClean.Store(true)
+	pass(2 * time.Hour)
+}
+
+// failures are those of the database.
+func (tr *trial) failures() {
+	tr.store.failClaim.Store(true)
+	tr.store.failClock.Store(true)
+	tr.enqueue(waybill.Message{ID: "late", Topic: "orders"})
+	pass(10 * time.Second)
+	if _, err := tr.registry.Gather(); err != nil {
+		tr.Fatal(err)
+	}
+	pass(10 * time.Second)
+}
+
+func (tr *trial) checkMetrics() {
+	families, err := tr.registry.Gather()
+	if err != nil {
+		tr.Fatal(err)
+	}
+	for _, want := range documentedMetrics(tr.T) {
+		i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == want.name })
+		if i < 0 {
+			tr.Errorf("%s did not appear", want.name)
+			continue
+		}
+		tr.checkMetric(families[i], want)
+	}
+	for _, f := range families {
+		for _, secret := range secrets {
+			if strings.Contains(f.String(), secret) {
+				tr.Errorf("%s is in %s", secret, f)
+			}
+		}
+	}
+}
+
+func (tr *trial) checkMetric(f *dto.MetricFamily, want documentedMetric) {
+	if kind := strings.ToLower(f.GetType().String()); kind != want.kind {
+		tr.Errorf("%s is a %s, documented as a %s", want.name, kind, want.kind)
+	}
+	seen, sum := make(map[string]bool), 0.0
+	for _, m := range f.GetMetric() {
+		sum += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		for _, l := range m.GetLabel() {
+			seen[l.GetName()] = seen[l.GetName()] || l.GetValue() != ""
+		}
+	}
+	if want.kind != "gauge" && sum == 0 {
+		tr.Errorf("%s was not provoked", want.name)
+	}
+	for _, label := range want.labels {
+		if !seen[label] {
+			tr.Errorf("%s has no sample with a value of %s: %v", want.name, label, f.GetMetric())
+		}
+		delete(seen, label)
+	}
+	if len(seen) > 0 {
+		tr.Errorf("%s has labels that are not documented: %s", want.name, fmt.Sprint(seen))
+	}
+}

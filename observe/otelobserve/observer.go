@@ -1,0 +1,163 @@
+package otelobserve
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Config is what an observer may be told.
+type Config struct {
+	// System is the value of messaging.system, the name of the broker as the conventions have
+	// it, such as "rabbitmq". Optional; the default is "waybill".
+	System string
+
+	// TracerProvider makes the spans. Optional; the default is the global one.
+	TracerProvider trace.TracerProvider
+
+	// MeterProvider makes the metrics. Optional; the default is the global one.
+	MeterProvider metric.MeterProvider
+
+	// ErrorTexts adds the text of errors to the status of spans. It may quote what handlers
+	// worked on.
+	ErrorTexts bool
+
+	// DisableEnqueueSpans makes no span for an enqueue: messages then carry the context of the
+	// span that is active at their enqueue.
+	DisableEnqueueSpans bool
+}
+
+const scope = "github.com/waybill-go/waybill/observe/otelobserve"
+
+// Observer makes spans and metrics. It is safe for concurrent use.
+type Observer struct {
+	cfg     Config
+	tracer  trace.Tracer
+	metrics *instruments
+}
+
+var _ waybill.Observer = (*Observer)(nil)
+
+// New returns an observer. The error is that of the meter provider.
+func New(cfg Config) (*Observer, error) {
+	if cfg.System == "" {
+		cfg.System = "waybill"
+	}
+	if cfg.TracerProvider == nil {
+		cfg.TracerProvider = otel.GetTracerProvider()
+	}
+	if cfg.MeterProvider == nil {
+		cfg.MeterProvider = otel.GetMeterProvider()
+	}
+	metrics, err := newInstruments(cfg.MeterProvider.Meter(scope))
+	if err != nil {
+		return nil, fmt.Errorf("make instruments: %w", err)
+	}
+	return &Observer{cfg: cfg, tracer: cfg.TracerProvider.Tracer(scope), metrics: metrics}, nil
+}
+
+// Observe implements [waybill.Observer]. Everything is told by Start.
+func (o *Observer) Observe(context.Context, waybill.Event) {}
+
+// operation is what the conventions call one of ours.
+type operation struct {
+	name string // messaging.operation.name
+	typ  string // messaging.operation.type
+	kind trace.SpanKind
+}
+
+var operations = map[waybill.Op]operation{
+	waybill.OpEnqueue: {"enqueue", "create", trace.SpanKindProducer},
+	waybill.OpPublish: {"send", "send", trace.SpanKindClient},
+	waybill.OpHandle:  {"process", "process", trace.SpanKindConsumer},
+}
+
+// Start implements [waybill.Observer].
+func (o *Observer) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
+	what, ok := operations[op]
+	if !ok || len(msgs) == 0 {
+		return ctx, func(error) {}
+	}
+	began := time.Now()
+	inner := ctx
+	spans := make([]trace.Span, len(msgs))
+	for i, m := range msgs {
+		var of context.Context
+		of, spans[i] = o.span(ctx, op, what, m)
+		if len(msgs) == 1 {
+			inner = of
+		}
+	}
+	notes := notesOf(msgs)
+	return inner, func(err error) {
+		for i, s := range spans {
+			o.end(s, errorOf(err, i))
+		}
+		o.metrics.record(ctx, o.cfg.System, op, what, notes, time.Since(began), err)
+	}
+}
+
+// span begins the span of one message, whose context goes into a message that has none.
+func (o *Observer) span(ctx context.Context, op waybill.Op, what operation, m *waybill.Message) (context.Context, trace.Span) {
+	created := contextOf(m)
+	var links []trace.Link
+	if op == waybill.OpEnqueue {
+		if o.cfg.DisableEnqueueSpans || created.IsValid() {
+			store(m, trace.SpanContextFromContext(ctx))
+			return ctx, nil
+		}
+	} else if created.IsValid() {
+		links = append(links, trace.Link{SpanContext: created})
+		if ambient := trace.SpanContextFromContext(ctx); ambient.IsValid() {
+			links = append(links, trace.Link{SpanContext: ambient})
+		}
+		ctx = trace.ContextWithRemoteSpanContext(ctx, created)
+	} else if op == waybill.OpPublish {
+		what.kind = trace.SpanKindProducer // its context is the one that consumers get
+	}
+	ctx, s := o.tracer.Start(ctx, what.name+" "+m.Address(),
+		trace.WithSpanKind(what.kind), trace.WithLinks(links...), trace.WithAttributes(o.attributes(ctx, op, what, m)...))
+	if op != waybill.OpHandle {
+		store(m, s.SpanContext())
+	}
+	return ctx, s
+}
+
+func (o *Observer) attributes(ctx context.Context, op waybill.Op, what operation, m *waybill.Message) []attribute.KeyValue {
+	attrs := append(make([]attribute.KeyValue, 0, 8),
+		attribute.String("messaging.system", o.cfg.System),
+		attribute.String("messaging.operation.name", what.name),
+		attribute.String("messaging.operation.type", what.typ),
+		attribute.String("messaging.destination.name", m.Address()),
+		attribute.String("messaging.message.id", m.ID),
+		attribute.String("waybill.message.type", m.Type),
+	)
+	if m.CorrelationID != "" {
+		attrs = append(attrs, attribute.String("messaging.message.conversation_id", m.CorrelationID))
+	}
+	switch name := waybill.NameFrom(ctx); {
+	case name == "":
+	case op == waybill.OpHandle:
+		attrs = append(attrs, attribute.String("messaging.consumer.group.name", name))
+	case op == waybill.OpPublish:
+		attrs = append(attrs, attribute.String("messaging.client.id", name))
+	}
+	return attrs
+}
+
+func (o *Observer) end(s trace.Span, err error) {
+	if s == nil {
+		return
+	}
+	if err != nil {
+		o.fail(s, err)
+	}
+	s.End()
+}

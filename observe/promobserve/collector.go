@@ -1,0 +1,182 @@
+package promobserve
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Backlog counts what is to be published. Every store of the project does.
+type Backlog interface {
+	// OutboxBacklog is that of [outbox.Inspector].
+	OutboxBacklog(ctx context.Context) ([]outbox.Stats, error)
+}
+
+// DeadLetters groups the open dead letters. Every store of the project does.
+type DeadLetters interface {
+	// DeadLetterGroups is that of [deadletter.Store].
+	DeadLetterGroups(ctx context.Context, limit int) ([]deadletter.Group, error)
+}
+
+// CollectorConfig says what a collector reads. Fields that are nil are left out.
+type CollectorConfig struct {
+	// Relay returns the state of a relay and whether there is one: RelayStatus of a
+	// service.Service, or a function around Status of a [relay.Relay]. For several relays in
+	// one process take several collectors, with a label each. Optional.
+	Relay func() (relay.Status, bool)
+
+	// Backlog is asked for the backlog. Optional.
+	Backlog Backlog
+
+	// DeadLetters is asked for the 100 largest groups of open dead letters. Optional.
+	DeadLetters DeadLetters
+
+	// Clock returns the time by the database's clock, such as Facts of a pgstore.Store does.
+	// Optional.
+	Clock func(ctx context.Context) (time.Time, error)
+
+	// CacheFor is how long what a store has answered is good for. An answer that took long is
+	// good for twenty times as long. Optional; the default is 5 s.
+	CacheFor time.Duration
+
+	// Timeout is how long the store may take to answer. A scrape waits for half a second at
+	// most, and shows what is known by then. Optional; the default is 10 s.
+	Timeout time.Duration
+}
+
+const (
+	scrapePatience = 500 * time.Millisecond
+	costShare      = 20          // asking takes no more than such a part of the time
+	forgetAfter    = time.Minute // an answer, beside the time that it is good for: old figures mislead
+	largestGroups  = 100
+)
+
+// Collector shows what a relay and a store know. It is safe for concurrent use and asks the
+// store for one thing at a time, never more often than it is told.
+type Collector struct {
+	cfg       CollectorConfig
+	questions []*question
+	errors    *prometheus.CounterVec
+
+	mu    sync.Mutex
+	due   time.Time
+	under chan struct{} // closed when the store was asked; nil if it is not being asked
+}
+
+var _ prometheus.Collector = (*Collector)(nil)
+
+// question is one thing that a store is asked, with its last answer. The collector's mutex
+// guards the answer.
+type question struct {
+	what     string
+	ask      func(ctx context.Context) ([]prometheus.Metric, error)
+	answer   []prometheus.Metric
+	answered time.Time
+	goodFor  time.Duration
+}
+
+// NewCollector returns a collector, to be registered once.
+func NewCollector(cfg CollectorConfig) *Collector {
+	if cfg.CacheFor <= 0 {
+		cfg.CacheFor = 5 * time.Second
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 10 * time.Second
+	}
+	c := &Collector{cfg: cfg, errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: "store_read_errors_total", Help: "Times that a store did not answer the collector.",
+	}, []string{"what"})}
+	c.add("backlog", cfg.Backlog != nil, c.backlog)
+	c.add("dead_letters", cfg.DeadLetters != nil, c.deadLetters)
+	c.add("clock", cfg.Clock != nil, c.clock)
+	return c
+}
+
+func (c *Collector) add(what string, wanted bool, ask func(context.Context) ([]prometheus.Metric, error)) {
+	if wanted {
+		c.questions = append(c.questions, &question{what: what, ask: ask})
+		c.errors.WithLabelValues(what)
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	c.errors.Describe(ch)
+	for _, d := range descriptions {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	if c.cfg.Relay != nil {
+		if s, ok := c.cfg.Relay(); ok {
+			collectRelay(ch, s)
+		}
+	}
+	c.refresh()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, q := range c.questions {
+		if age := time.Since(q.answered); age < q.goodFor+forgetAfter {
+			for _, m := range q.answer {
+				ch <- m
+			}
+			ch <- gauge(storeReadAge, age.Seconds(), q.what)
+		}
+	}
+	c.errors.Collect(ch)
+}
+
+// refresh has the store asked, if it is time to, and waits a little for the answers.
+func (c *Collector) refresh() {
+	c.mu.Lock()
+	if len(c.questions) > 0 && c.under == nil && !time.Now().Before(c.due) {
+		c.under = make(chan struct{})
+		go c.read(c.under)
+	}
+	under := c.under
+	c.mu.Unlock()
+	if under == nil {
+		return
+	}
+	patience := time.NewTimer(scrapePatience)
+	defer patience.Stop()
+	select {
+	case <-under:
+	case <-patience.C:
+	}
+}
+
+// read asks everything and closes done.
+func (c *Collector) read(done chan struct{}) {
+	began := time.Now()
+	for _, q := range c.questions {
+		ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Timeout)
+		answer, err := q.ask(ctx)
+		cancel()
+		if err != nil {
+			c.errors.WithLabelValues(q.what).Inc()
+			continue
+		}
+		c.mu.Lock()
+		q.answer, q.answered, q.goodFor = answer, time.Now(), c.goodFor(began)
+		c.mu.Unlock()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.due = time.Now().Add(c.goodFor(began))
+	c.under = nil
+	close(done)
+}
+
+// goodFor returns how long to wait before the store is asked again.
+func (c *Collector) goodFor(began time.Time) time.Duration {
+	return max(c.cfg.CacheFor, costShare*time.Since(began))
+}

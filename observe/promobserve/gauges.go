@@ -1,0 +1,113 @@
+package promobserve
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/waybill-go/waybill/relay"
+)
+
+var (
+	relayRunning       = describe("relay_running", "1 while the relay runs.")
+	relayLanes         = describe("relay_lanes", "Lanes that the relay owns.")
+	relayLease         = describe("relay_lease_remaining_seconds", "What is left of the relay's lease; negative if it has expired.")
+	relayHeld          = describe("relay_held_messages", "Messages claimed and not yet settled.")
+	relayParkedKeys    = describe("relay_parked_keys", "Keys in the relay's lanes that wait behind dead letters.")
+	relayParked        = describe("relay_parked_messages", "Messages in the relay's lanes that wait behind dead letters.")
+	relayBackPressure  = describe("relay_back_pressure", "1 while so much is parked that the relay claims nothing new.")
+	relayPaused        = describe("relay_destination_paused", "1 while a destination has not answered since its last failure.", "destination")
+	relayLastPublished = describe("relay_last_published_timestamp_seconds", "When a destination last accepted something; 0 if none has yet.")
+
+	backlogMessages = describe("backlog_messages", "Messages that are not published yet, by topic and Pending, Waiting or Scheduled.", "topic", "status")
+	backlogOldest   = describe("backlog_oldest_age_seconds", "Age of the oldest of them since its enqueue, by the database's clock.", "topic", "status")
+	openLetters     = describe("dead_letters", "Open dead letters, of the 100 largest groups.", "origin", "consumer", "topic", "reason")
+	clockOffset     = describe("database_clock_offset_seconds", "How far the database's clock is ahead of this process's.")
+	storeReadAge    = describe("store_read_age_seconds", "How old the figures read from the store are.", "what")
+
+	descriptions = []*prometheus.Desc{
+		relayRunning, relayLanes, relayLease, relayHeld, relayParkedKeys, relayParked, relayBackPressure, relayPaused, relayLastPublished,
+		backlogMessages, backlogOldest, openLetters, clockOffset, storeReadAge,
+	}
+)
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+}
+
+func gauge(d *prometheus.Desc, v float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func collectRelay(ch chan<- prometheus.Metric, s relay.Status) {
+	ch <- gauge(relayRunning, one(s.Running))
+	ch <- gauge(relayLanes, float64(s.Lanes))
+	ch <- gauge(relayLease, s.Lease.Seconds())
+	ch <- gauge(relayHeld, float64(s.Held))
+	ch <- gauge(relayParkedKeys, float64(s.ParkedKeys))
+	ch <- gauge(relayParked, float64(s.Parked))
+	ch <- gauge(relayBackPressure, one(s.BackPressure))
+	for _, name := range s.Destinations {
+		ch <- gauge(relayPaused, one(slices.Contains(s.Paused, name)), name)
+	}
+	ch <- gauge(relayLastPublished, timestamp(s.LastPublishedAt))
+}
+
+func one(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func timestamp(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
+
+func (c *Collector) backlog(ctx context.Context) ([]prometheus.Metric, error) {
+	stats, err := c.cfg.Backlog.OutboxBacklog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []prometheus.Metric
+	for _, s := range stats {
+		list = append(list,
+			gauge(backlogMessages, float64(s.Count), s.Topic, string(s.Status)),
+			gauge(backlogOldest, s.Oldest.Seconds(), s.Topic, string(s.Status)))
+	}
+	return list, nil
+}
+
+// deadLetters adds groups up that differ in what is no label.
+func (c *Collector) deadLetters(ctx context.Context) ([]prometheus.Metric, error) {
+	groups, err := c.cfg.DeadLetters.DeadLetterGroups(ctx, largestGroups)
+	if err != nil {
+		return nil, err
+	}
+	type key struct{ origin, consumer, topic, reason string }
+	sums := make(map[key]int)
+	for _, g := range groups {
+		sums[key{string(g.Origin), g.Consumer, g.Topic, string(g.Reason)}] += g.Open
+	}
+	var list []prometheus.Metric
+	for k, n := range sums {
+		list = append(list, gauge(openLetters, float64(n), k.origin, k.consumer, k.topic, k.reason))
+	}
+	return list, nil
+}
+
+// clock compares the middle of the call with the database's answer.
+func (c *Collector) clock(ctx context.Context) ([]prometheus.Metric, error) {
+	began := time.Now()
+	theirs, err := c.cfg.Clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ours := began.Add(time.Since(began) / 2)
+	return []prometheus.Metric{gauge(clockOffset, theirs.Sub(ours).Seconds())}, nil
+}

@@ -1,0 +1,100 @@
+package promobserve
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics are those that an observer counts.
+type metrics struct {
+	enqueued, enqueueErrors, enqueueDuplicates *prometheus.CounterVec
+	enqueueDuration                            *prometheus.HistogramVec
+
+	published, publishFailures  *prometheus.CounterVec
+	publishDuration, publishAge *prometheus.HistogramVec
+
+	retried, dead, failed, requeued, repeats *prometheus.CounterVec
+
+	handleDuration, handleAge   *prometheus.HistogramVec
+	duplicates, conflicts, busy *prometheus.CounterVec
+
+	claimDuration, claimMessages, settleDuration *prometheus.HistogramVec
+	settleErrors, pauses, leaseLost, overtaken   *prometheus.CounterVec
+
+	cleanedRows, cleanupErrors, partitions, loopErrors *prometheus.CounterVec
+
+	list []prometheus.Collector
+}
+
+var (
+	// quick are the bounds of operations, in seconds.
+	quick = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+
+	// slow are the bounds of ages, in seconds: from what a healthy relay needs to a day.
+	slow = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21600, 86400}
+
+	// sizes are the bounds of numbers of messages.
+	sizes = []float64{1, 5, 10, 50, 100, 250, 500, 1000, 2500, 5000}
+)
+
+func newMetrics() *metrics {
+	m := &metrics{}
+	m.flow()
+	m.trouble()
+	m.relay()
+	return m
+}
+
+func (m *metrics) flow() {
+	m.enqueued = m.counter("enqueued_total", "Messages stored by writers, in transactions that may still have rolled back.", "topic", "type")
+	m.enqueueErrors = m.counter("enqueue_errors_total", "Enqueues that failed, or whose transaction did.", "kind")
+	m.enqueueDuplicates = m.counter("enqueue_duplicates_total", "Messages that writers did not store because their id was taken.", "topic", "type")
+	m.enqueueDuration = m.histogram("enqueue_duration_seconds", "Duration of an enqueue; of InTx, with the whole transaction.", quick)
+	m.published = m.counter("published_total", "Messages that the broker has accepted.", "destination", "topic", "type")
+	m.publishFailures = m.counter("publish_failures_total", "Attempts to publish a message that failed.", "topic", "kind")
+	m.publishDuration = m.histogram("publish_duration_seconds", "Time until the broker had accepted a batch, once for each topic and type in it.", quick, "destination", "topic")
+	m.publishAge = m.histogram("publish_age_seconds", "Age of messages when the broker accepted them: since their Time, normally the enqueue.", slow, "topic")
+	m.handleDuration = m.histogram("handle_duration_seconds", "Duration of handlers with their transactions.", quick, "consumer", "topic", "result")
+	m.handleAge = m.histogram("handle_age_seconds", "Age of messages when a handler is called with them.", slow, "consumer", "topic")
+	m.duplicates = m.counter("duplicates_total", "Deliveries skipped because the inbox holds the message.", "consumer", "topic")
+	m.conflicts = m.counter("conflicts_total", "Messages refused because their inbox key was processed with another payload.", "consumer", "topic")
+	m.busy = m.counter("busy_total", "Deliveries put back because their retry was not due.", "consumer", "topic")
+}
+
+func (m *metrics) trouble() {
+	m.retried = m.counter("retried_total", "Messages that wait for another attempt.", "consumer", "destination", "topic", "kind")
+	m.dead = m.counter("dead_total", "Messages that became dead letters.", "consumer", "destination", "topic", "reason")
+	m.failed = m.counter("failed_total", "Messages given up with dead letters disabled.", "consumer", "destination", "topic", "reason")
+	m.requeued = m.counter("requeued_total", "Requeued dead letters that a consumer ran again.", "consumer", "result")
+	m.repeats = m.counter("repeats_total", "Transactions repeated at once because they clashed with others.", "consumer")
+	m.pauses = m.counter("pauses_total", "Times that a destination, a topic of it, or what a consumer needs did not answer.", "consumer", "destination", "topic")
+	m.leaseLost = m.counter("lease_lost_total", "Times that a relay found lanes taken over by another one.")
+	m.overtaken = m.counter("overtaken_total", "Messages that were published before an earlier one of their key, which was refused late.", "destination", "topic")
+	m.loopErrors = m.counter("loop_errors_total", "Rounds of background loops that failed.", "loop")
+}
+
+func (m *metrics) relay() {
+	m.claimDuration = m.histogram("claim_duration_seconds", "Duration of claims that found messages.", quick)
+	m.claimMessages = m.histogram("claim_messages", "Messages found by a claim that found any.", sizes)
+	m.settleDuration = m.histogram("settle_duration_seconds", "Time to write down the outcomes of a batch.", quick)
+	m.settleErrors = m.counter("settle_errors_total", "Settlements and acknowledgements that failed; they are repeated.", "consumer")
+	m.cleanedRows = m.counter("cleanup_rows_total", "Rows past their retention that were removed one by one.")
+	m.cleanupErrors = m.counter("cleanup_errors_total", "Clean-ups that met a lock.")
+	m.partitions = m.counter("archive_partitions_total", "Days of the archive that were added or dropped.", "action")
+}
+
+func (m *metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	if len(labels) == 0 {
+		c.WithLabelValues() // 0 from the beginning, so that a rate sees the first
+	}
+	m.list = append(m.list, c)
+	return c
+}
+
+func (m *metrics) histogram(name, help string, bounds []float64, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: bounds}, labels)
+	m.list = append(m.list, h)
+	return h
+}
+
+func (m *metrics) all() []prometheus.Collector { return m.list }
+
+const namespace = "waybill"

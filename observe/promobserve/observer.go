@@ -1,0 +1,210 @@
+package promobserve
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Config is what an observer may be told.
+type Config struct {
+	// MaxLabelValues is how many topics, and how many types, are told apart. What comes later
+	// is counted together, as "other": types, and addresses to send to, may be made up by
+	// programs that are not ours. Optional; the default is 200.
+	MaxLabelValues int
+}
+
+const defaultMaxLabelValues = 200
+
+// Observer counts what it is told. It is a [prometheus.Collector], to be registered once, and
+// safe for concurrent use.
+type Observer struct {
+	m      *metrics
+	topics *limited
+	types  *limited
+}
+
+var (
+	_ waybill.Observer     = (*Observer)(nil)
+	_ prometheus.Collector = (*Observer)(nil)
+)
+
+// New returns an observer.
+func New(cfg Config) *Observer {
+	if cfg.MaxLabelValues <= 0 {
+		cfg.MaxLabelValues = defaultMaxLabelValues
+	}
+	return &Observer{m: newMetrics(), topics: newLimited(cfg.MaxLabelValues), types: newLimited(cfg.MaxLabelValues)}
+}
+
+// Describe implements [prometheus.Collector].
+func (o *Observer) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range o.m.all() {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (o *Observer) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range o.m.all() {
+		c.Collect(ch)
+	}
+}
+
+// sent is what is kept of a message for the end of an operation.
+type sent struct {
+	topic string
+	time  time.Time
+}
+
+// Start implements [waybill.Observer]. It tells how old messages are when they are published
+// and handled, and which attempts fail.
+func (o *Observer) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
+	switch op {
+	case waybill.OpPublish:
+		list := make([]sent, len(msgs))
+		for i, m := range msgs {
+			list[i] = sent{o.topics.value(m.Address()), m.Time}
+		}
+		return ctx, func(err error) { o.published(list, err) }
+	case waybill.OpHandle:
+		for _, m := range msgs {
+			o.m.handleAge.WithLabelValues(waybill.NameFrom(ctx), o.topics.value(m.Address())).Observe(age(m.Time))
+		}
+	}
+	return ctx, func(error) {}
+}
+
+func (o *Observer) published(list []sent, err error) {
+	var batch waybill.BatchError
+	each := errors.As(err, &batch) && len(batch) == len(list)
+	for i, s := range list {
+		failure := err
+		if each {
+			failure = batch[i]
+		}
+		if failure != nil {
+			o.m.publishFailures.WithLabelValues(s.topic, waybill.KindOf(failure).String()).Inc()
+		} else {
+			o.m.publishAge.WithLabelValues(s.topic).Observe(age(s.time))
+		}
+	}
+}
+
+// age is the time since an event, in seconds. The clock of the program that it happened in
+// may be ahead of ours.
+func age(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(0, time.Since(t).Seconds())
+}
+
+// Observe implements [waybill.Observer].
+func (o *Observer) Observe(_ context.Context, e waybill.Event) {
+	e.Topic, e.Type = o.topics.value(e.Topic), o.types.value(e.Type)
+	switch e.Op {
+	case waybill.OpEnqueue, waybill.OpPublish, waybill.OpHandle, waybill.OpDuplicate, waybill.OpConflict, waybill.OpBusy:
+		o.flow(e)
+	case waybill.OpRetry, waybill.OpDead, waybill.OpFailed, waybill.OpRequeue, waybill.OpRepeat:
+		o.trouble(e)
+	case waybill.OpClaim, waybill.OpSettle, waybill.OpPause, waybill.OpLeaseLost, waybill.OpOvertaken:
+		o.relayed(e)
+	case waybill.OpCleanup, waybill.OpAddPartitions, waybill.OpDropPartitions, waybill.OpLoop:
+		o.kept(e)
+	}
+}
+
+// flow counts messages that go their way.
+func (o *Observer) flow(e waybill.Event) {
+	switch n := float64(e.Count); {
+	case e.Op == waybill.OpEnqueue && e.Err != nil:
+		o.m.enqueueErrors.WithLabelValues(kind(e.Err)).Inc()
+	case e.Op == waybill.OpEnqueue:
+		o.m.enqueued.WithLabelValues(e.Topic, e.Type).Add(n)
+		if e.Duration > 0 {
+			o.m.enqueueDuration.WithLabelValues().Observe(e.Duration.Seconds())
+		}
+	case e.Op == waybill.OpPublish:
+		o.m.published.WithLabelValues(e.Destination, e.Topic, e.Type).Add(n)
+		o.m.publishDuration.WithLabelValues(e.Destination, e.Topic).Observe(e.Duration.Seconds())
+	case e.Op == waybill.OpHandle:
+		o.m.handleDuration.WithLabelValues(e.Consumer, e.Topic, result(e.Err)).Observe(e.Duration.Seconds())
+	case e.Op == waybill.OpDuplicate && e.Consumer == "":
+		o.m.enqueueDuplicates.WithLabelValues(e.Topic, e.Type).Add(n)
+	case e.Op == waybill.OpDuplicate:
+		o.m.duplicates.WithLabelValues(e.Consumer, e.Topic).Add(n)
+	case e.Op == waybill.OpConflict:
+		o.m.conflicts.WithLabelValues(e.Consumer, e.Topic).Add(n)
+	case e.Op == waybill.OpBusy:
+		o.m.busy.WithLabelValues(e.Consumer, e.Topic).Add(n)
+	}
+}
+
+// trouble counts messages that do not.
+func (o *Observer) trouble(e waybill.Event) {
+	n := float64(e.Count)
+	switch e.Op {
+	case waybill.OpRetry:
+		o.m.retried.WithLabelValues(e.Consumer, e.Destination, e.Topic, kind(e.Err)).Add(n)
+	case waybill.OpDead:
+		o.m.dead.WithLabelValues(e.Consumer, e.Destination, e.Topic, string(e.Reason)).Add(n)
+	case waybill.OpFailed:
+		o.m.failed.WithLabelValues(e.Consumer, e.Destination, e.Topic, string(e.Reason)).Add(n)
+	case waybill.OpRequeue:
+		o.m.requeued.WithLabelValues(e.Consumer, result(e.Err)).Add(n)
+	case waybill.OpRepeat:
+		o.m.repeats.WithLabelValues(e.Consumer).Inc()
+	}
+}
+
+// relayed counts what relays, mostly, do for the flow.
+func (o *Observer) relayed(e waybill.Event) {
+	switch {
+	case e.Op == waybill.OpClaim:
+		o.m.claimDuration.WithLabelValues().Observe(e.Duration.Seconds())
+		o.m.claimMessages.WithLabelValues().Observe(float64(e.Count))
+	case e.Op == waybill.OpSettle && e.Err != nil:
+		o.m.settleErrors.WithLabelValues(e.Consumer).Inc()
+	case e.Op == waybill.OpSettle:
+		o.m.settleDuration.WithLabelValues().Observe(e.Duration.Seconds())
+	case e.Op == waybill.OpPause:
+		o.m.pauses.WithLabelValues(e.Consumer, e.Destination, e.Topic).Inc()
+	case e.Op == waybill.OpLeaseLost:
+		o.m.leaseLost.WithLabelValues().Inc()
+	case e.Op == waybill.OpOvertaken:
+		o.m.overtaken.WithLabelValues(e.Destination, e.Topic).Add(float64(e.Count))
+	}
+}
+
+// kept counts what is done beside the flow.
+func (o *Observer) kept(e waybill.Event) {
+	n := float64(e.Count)
+	switch {
+	case e.Op == waybill.OpLoop && e.Err != nil:
+		o.m.loopErrors.WithLabelValues(e.Loop).Inc()
+	case e.Op == waybill.OpCleanup:
+		o.m.cleanedRows.WithLabelValues().Add(n)
+		if e.Err != nil {
+			o.m.cleanupErrors.WithLabelValues().Inc()
+		}
+	case e.Op == waybill.OpAddPartitions:
+		o.m.partitions.WithLabelValues("added").Add(n)
+	case e.Op == waybill.OpDropPartitions:
+		o.m.partitions.WithLabelValues("dropped").Add(n)
+	}
+}
+
+func kind(err error) string { return waybill.KindOf(err).String() }
+
+// result is the kind of err, or "ok".
+func result(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	return kind(err)
+}
