@@ -98,6 +98,7 @@ type attempt struct {
 	due     time.Time
 	errText string
 	first   time.Time
+	starts  int
 }
 
 type lane struct {

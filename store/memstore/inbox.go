@@ -13,14 +13,14 @@ import (
 // ProcessOnce implements [inbox.Inbox].
 func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx *Tx) error) (outcome inbox.Outcome, err error) {
 	err = s.inTx(ctx, func(tx *Tx) error {
+		if rec.Retried {
+			drop(tx, s.data.attempts, rec.Key)
+		}
 		if seen, ok := s.data.inbox[rec.Key]; ok {
 			outcome = seen.outcome(rec)
 			return nil
 		}
 		put(tx, s.data.inbox, rec.Key, record{Record: rec})
-		if rec.Retried {
-			drop(tx, s.data.attempts, rec.Key)
-		}
 		return fn(ctx, tx)
 	})
 	if err == nil && outcome == inbox.Processed {
@@ -43,7 +43,7 @@ func (r record) outcome(rec inbox.Record) inbox.Outcome {
 func (s *Store) FailedAttempts(ctx context.Context, key inbox.Key) (a inbox.Attempts, err error) {
 	err = s.inTx(ctx, func(*Tx) error {
 		if past, ok := s.data.attempts[key]; ok {
-			a = inbox.Attempts{Count: past.count, Wait: max(0, past.due.Sub(s.now()))}
+			a = inbox.Attempts{Count: past.count, Wait: max(0, past.due.Sub(s.now())), Starts: past.starts}
 		}
 		return nil
 	})
@@ -53,7 +53,10 @@ func (s *Store) FailedAttempts(ctx context.Context, key inbox.Key) (a inbox.Atte
 // SaveAttempt implements [inbox.Inbox].
 func (s *Store) SaveAttempt(ctx context.Context, key inbox.Key, count int, wait time.Duration, errText string) error {
 	return s.inTx(ctx, func(tx *Tx) error {
-		first := orNow(s.data.attempts[key].first, s.now())
+		first := s.now()
+		if past := s.data.attempts[key]; past.count > 0 {
+			first = past.first
+		}
 		put(tx, s.data.attempts, key, attempt{count: count, due: s.now().Add(wait), errText: errText, first: first})
 		return nil
 	})

@@ -33,6 +33,7 @@ func coreStatements(n names) sqlstore.Statements {
 	return sqlstore.Statements{
 		Gate: r(gateSQL), GateDead: r(gateDeadSQL), GateOutcome: r(gateOutcomeSQL),
 		ReadAttempts: r(readAttemptsSQL), SaveAttempt: r(saveAttemptsSQL), ClearAttempts: r(clearAttemptsSQL),
+		SaveStarts: r(saveStartsSQL), ClearStarts: r(clearStartsSQL),
 		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), RemoveLetter: r(removeLetterSQL),
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
 		ListLetters: r(listLettersSQL), RequeueConsumer: r(requeueConsumerSQL), LetterState: r(letterStateSQL),
@@ -60,13 +61,14 @@ ON CONFLICT DO NOTHING`
 
 	gateOutcomeSQL = `SELECT dead, coalesce(payload_hash, '') FROM {inbox} WHERE ` + inboxKey
 
-	readAttemptsSQL = `SELECT attempts, max(0, due_at - {now}) / 1000.0 FROM {consumer_attempts} WHERE ` + inboxKey
+	readAttemptsSQL = `SELECT attempts, max(0, due_at - {now}) / 1000.0, starts FROM {consumer_attempts} WHERE ` + inboxKey
 
 	saveAttemptsSQL = `
 INSERT INTO {consumer_attempts} (tenant, consumer, source, alias, message_key, attempts, due_at, error, first_failed_at, updated_at)
 VALUES ($1, $2, $3, $4, $5, $6, {now} + CAST($7 * 1000 AS INTEGER), $8, {now}, {now})
 ON CONFLICT DO UPDATE
-   SET attempts = excluded.attempts, due_at = excluded.due_at, error = excluded.error, updated_at = excluded.updated_at`
+   SET attempts = excluded.attempts, due_at = excluded.due_at, error = excluded.error, updated_at = excluded.updated_at, starts = 0,
+       first_failed_at = CASE WHEN attempts = 0 THEN excluded.first_failed_at ELSE first_failed_at END`
 
 	clearAttemptsSQL = `DELETE FROM {consumer_attempts} WHERE ` + inboxKey
 

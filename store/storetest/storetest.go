@@ -107,6 +107,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"inspect", inspectTests[Tx]()},
 		{"inbox", inboxTests[Tx]()},
 		{"attempts", attemptTests[Tx]()},
+		{"starts", startTests[Tx]()},
 		{"bury", buryTests[Tx]()},
 		{"run requeued", runRequeuedTests[Tx]()},
 		{"restart", restartTests[Tx]()},
