@@ -46,7 +46,7 @@ func (w *world) wantFailed(t *testing.T, n int) {
 		t.Fatal(err)
 	}
 	for _, s := range stats {
-		if s.Topic == "orders" && (s.Status != outbox.Failed || s.Count != n) {
+		if s.Topic == "orders" && (s.Status != outbox.Failed || s.Count != int64(n)) {
 			t.Errorf("%d messages are %s, want %d Failed and no others", s.Count, s.Status, n)
 		}
 	}

@@ -112,6 +112,9 @@ func (r *replica) start(t *testing.T, w *world, node string) {
 }
 
 func (r *replica) kill() {
+	if r.process == nil {
+		return
+	}
 	r.process.kill()
 	r.process, r.stopped = nil, 0
 }
