@@ -186,3 +186,34 @@ func (w *world) wantUnchanged(t *testing.T, side failingSide, want failedAttempt
 		t.Errorf("%d attempts, due at %v; want them unchanged: %d, due at %v", a.count, a.due, want.count, want.due)
 	}
 }
+
+// hasty is a broker that delivers again at once, whatever it was asked for.
+type hasty struct{ consumer.Subscriber }
+
+func (s hasty) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+	return s.Subscriber.Subscribe(ctx, prefetch, func(d consumer.Delivery) { deliver(hastyDelivery{d}) })
+}
+
+type hastyDelivery struct{ consumer.Delivery }
+
+func (d hastyDelivery) Retry(ctx context.Context, _ time.Duration) error {
+	return d.Delivery.Retry(ctx, 20*time.Millisecond)
+}
+
+// TestAS22HastyBroker: what the store holds decides, not when the broker delivers. A second
+// of the scenario takes 500 ms (1:2).
+func TestAS22HastyBroker(t *testing.T) {
+	t.Parallel()
+	const second = 500 * time.Millisecond
+	w, b, side := plainWorld(t), newBroker(t, "rabbit"), failingSides["consumer"]
+	conn := b.connect(t)
+	w.startConsumer(t, hasty{b.subscribe(t, conn, "billing", "orders")}, func(context.Context, pgx.Tx, *waybill.Message) error {
+		return errors.New("still broken")
+	}, consumer.Config{Name: "billing", Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: second, DisableJitter: true}})
+	publish(t, conn, waybill.Message{ID: "m", Topic: "orders"}, "m")
+	first := w.waitAttempt(t, side, 1)
+	l := w.waitLetters(t, deadletter.Filter{}, 1)[0]
+	if least := first.due.Add(2 * second).Add(-time.Millisecond); first.count == 1 && l.LastFailed.Before(least) || l.Attempts != 3 {
+		t.Errorf("%d attempts, the last at %v; want 3, the last not before %v", l.Attempts, l.LastFailed, least)
+	}
+}

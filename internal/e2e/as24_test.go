@@ -12,13 +12,14 @@ import (
 )
 
 // holdLetters keeps everybody from writing dead letters until the returned function is called.
+// A consumer may still look for requeued ones.
 func (w *world) holdLetters(t *testing.T) (release func()) {
 	t.Helper()
 	lock, err := w.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock.Exec(t.Context(), "LOCK TABLE "+w.table("dead_letters")+" IN EXCLUSIVE MODE"); err != nil {
+	if _, err := lock.Exec(t.Context(), "LOCK TABLE "+w.table("dead_letters")+" IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 		t.Fatal(err)
 	}
 	return func() {
