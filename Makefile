@@ -9,13 +9,13 @@ PACKAGES_AT_ONCE ?= 2
 SESSIONS = "time zone Asia/Tokyo" "repeatable read" "serializable" "hostile schema name" "a transaction stays open"
 
 # The stories that are about time, processes or options: they run once, in sessions as they come.
-SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19)
+SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage)
 
 # Tests of a package that run at a time: most of them wait for servers.
 TESTS_AT_ONCE ?= 4
 
 # The stories that have a long form.
-SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway)$$
+SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS69Soak)$$
 
 .DEFAULT_GOAL := help
 .PHONY: help test check soak bench services services-down demo

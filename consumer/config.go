@@ -50,6 +50,14 @@ type Config struct {
 	// Retry says when failed deliveries are tried again. Optional.
 	Retry waybill.RetryPolicy
 
+	// ImmediateRetries is how many times a handler that has failed is run again at once,
+	// before the attempt counts as failed and the next one waits for its delay. Each time has
+	// a transaction and a HandlerTimeout of its own; all together are one attempt. Only
+	// transient errors are retried, and a timeout is not. 0 to 10. Optional; the default is
+	// none, because what is down does not come up by being asked again, and what a handler
+	// does outside of its transaction is done again.
+	ImmediateRetries int
+
 	// HandlerTimeout is how long a handler may take. Optional; the default is 30 s.
 	HandlerTimeout time.Duration
 
@@ -75,7 +83,10 @@ type Config struct {
 	Observer waybill.Observer
 }
 
-const maxConcurrency = 10_000
+const (
+	maxConcurrency      = 10_000
+	maxImmediateRetries = 10
+)
 
 func (c Config) withDefaults() (Config, error) {
 	if c.Node == "" {
@@ -117,6 +128,8 @@ func (c *Config) validate() error {
 		return invalid("Concurrency", "is %d, the range is 1 to %d", c.Concurrency, maxConcurrency)
 	case c.Prefetch < c.Concurrency || c.Prefetch > 65535:
 		return invalid("Prefetch", "is %d, the range is Concurrency, which is %d, to 65535", c.Prefetch, c.Concurrency)
+	case c.ImmediateRetries < 0 || c.ImmediateRetries > maxImmediateRetries:
+		return invalid("ImmediateRetries", "is %d, the range is 0 to %d", c.ImmediateRetries, maxImmediateRetries)
 	case c.Order != Unordered && c.Order != OrderByKey:
 		return invalid("Order", "is %d, neither Unordered nor OrderByKey", c.Order)
 	case c.HandlerTimeout < 0 || c.RequeueInterval < 0 || c.ShutdownGrace < 0:

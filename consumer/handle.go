@@ -25,6 +25,8 @@ const (
 type verdict struct {
 	again bool          // deliver it again
 	after time.Duration // not before
+
+	uncounted bool // the attempt was not counted, and nothing is written down about it
 }
 
 var done = verdict{}
@@ -37,7 +39,7 @@ func (c *Consumer[Tx]) handle(ctx, work context.Context, d *held) {
 	if ctx.Err() != nil {
 		return // not begun: the broker redelivers it
 	}
-	v := c.attempt(work, d, d.Redelivered())
+	v := c.attempt(ctx, work, d, d.Redelivered())
 	settle, cancel := context.WithTimeout(context.WithoutCancel(work), settleTimeout)
 	defer cancel()
 	if v.again {
@@ -52,7 +54,7 @@ func (c *Consumer[Tx]) handle(ctx, work context.Context, d *held) {
 func (c *Consumer[Tx]) handleInOrder(ctx, work context.Context, d *held) {
 	defer c.held.remove(d)
 	for redelivered := d.Redelivered(); c.acquire(ctx); redelivered = true {
-		v := c.attempt(work, d, redelivered)
+		v := c.attempt(ctx, work, d, redelivered)
 		c.releaseHandler()
 		if !v.again {
 			settle, cancel := context.WithTimeout(context.WithoutCancel(work), settleTimeout)
@@ -72,8 +74,9 @@ func (c *Consumer[Tx]) reportSettle(ctx context.Context, err error) {
 	}
 }
 
-// attempt runs one attempt at a delivery and says what to do with it.
-func (c *Consumer[Tx]) attempt(ctx context.Context, d *held, redelivered bool) verdict {
+// attempt runs one attempt at a delivery and says what to do with it. What is under way
+// outlives ctx until work ends; nothing is begun after the end of ctx.
+func (c *Consumer[Tx]) attempt(ctx, work context.Context, d *held, redelivered bool) verdict {
 	m, err := d.Message()
 	if err != nil {
 		err = waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("envelope does not decode: %w", err))
@@ -81,26 +84,30 @@ func (c *Consumer[Tx]) attempt(ctx context.Context, d *held, redelivered bool) v
 		err = c.identify(m)
 	}
 	if err != nil {
-		return c.bury(ctx, unfitRecord(c.cfg.Name, m), m, failure{cause: err}, 1)
+		return c.bury(work, unfitRecord(c.cfg.Name, m), m, failure{cause: err}, 1)
 	}
 	rec := inbox.RecordOf(c.cfg.Name, m)
-	var past inbox.Attempts
 	if redelivered {
-		if past, err = c.box.FailedAttempts(ctx, rec.Key); err != nil {
-			return c.unavailable(ctx, m, err)
-		}
-		if past.Wait > 0 { // it came too early, after a restart perhaps
-			c.observe(ctx, waybill.Event{Op: waybill.OpBusy, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Delay: past.Wait})
-			return again(past.Wait)
-		}
-		rec.Retried = past.Count > 0
+		return c.attemptAgain(ctx, work, rec, m)
 	}
+	return c.run(work, rec, m, nil)
+}
+
+// run runs the handler. past is what the store knows of earlier attempts, nil if it was not
+// asked.
+func (c *Consumer[Tx]) run(ctx context.Context, rec inbox.Record, m *waybill.Message, past *inbox.Attempts) verdict {
 	began := time.Now()
 	outcome, err := c.process(ctx, rec, m)
 	if err != nil {
-		return c.failed(ctx, rec, m, failure{err, time.Since(began)}, redelivered, past)
+		return c.failed(ctx, rec, m, failure{err, time.Since(began)}, past)
 	}
 	return c.succeeded(ctx, rec, m, outcome)
+}
+
+// putBack lets a delivery wait that is not to be handled now.
+func (c *Consumer[Tx]) putBack(ctx context.Context, m *waybill.Message, wait time.Duration) verdict {
+	c.observe(ctx, waybill.Event{Op: waybill.OpBusy, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Delay: wait})
+	return again(wait)
 }
 
 // identify makes sure that m can be recorded, and recognised when it comes again.
@@ -145,21 +152,32 @@ func unfitRecord(consumer string, m *waybill.Message) inbox.Record {
 	return rec
 }
 
-// process runs the handler in the inbox's transaction, repeated in place on conflicts.
+// process runs the handler in the inbox's transaction, repeated in place on conflicts, and
+// after an error as often as ImmediateRetries allows.
 func (c *Consumer[Tx]) process(ctx context.Context, rec inbox.Record, m *waybill.Message) (outcome inbox.Outcome, err error) {
 	began := time.Now()
-	for try := 1; ; try++ {
+	for conflicts, failures := 1, 0; ; {
 		outcome, err = c.box.ProcessOnce(ctx, rec, func(ctx context.Context, tx Tx) error { return c.call(ctx, tx, m) })
-		if !waybill.IsConflict(err) || try == maxConflictTries {
+		if waybill.IsConflict(err) && conflicts < maxConflictTries {
+			c.observe(ctx, waybill.Event{Op: waybill.OpRepeat, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: conflicts, Err: err})
+			loop.Sleep(ctx, rand.N(conflictBackoff<<conflicts))
+			conflicts++
+		} else if repeatable(err) && failures < c.cfg.ImmediateRetries {
+			failures++
+		} else {
 			break
 		}
-		c.observe(ctx, waybill.Event{Op: waybill.OpRepeat, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: try, Err: err})
-		loop.Sleep(ctx, rand.N(conflictBackoff<<try))
 	}
 	if err != nil || outcome == inbox.Processed {
 		c.observe(ctx, waybill.Event{Op: waybill.OpHandle, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Duration: time.Since(began), Err: err})
 	}
 	return outcome, err
+}
+
+// repeatable reports whether a handler that failed with err may succeed at once. One that has
+// used up its time has held its place for long enough.
+func repeatable(err error) bool {
+	return waybill.IsTransient(err) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // call runs the handler itself; a panic becomes an error.
@@ -195,16 +213,17 @@ type failure struct {
 }
 
 // failed decides what becomes of a message whose handler, or transaction, failed.
-func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.Message, f failure, known bool, past inbox.Attempts) verdict {
+func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.Message, f failure, past *inbox.Attempts) verdict {
 	kind := waybill.KindOf(f.cause)
 	if kind == waybill.Unavailable || kind == waybill.Conflict {
 		return c.unavailable(ctx, m, f.cause)
 	}
-	if !known {
-		var err error
-		if past, err = c.box.FailedAttempts(ctx, rec.Key); err != nil {
+	if past == nil {
+		stored, err := c.box.FailedAttempts(ctx, rec.Key)
+		if err != nil {
 			return c.unavailable(ctx, m, err)
 		}
+		past = &stored
 	}
 	count := past.Count + 1
 	if kind == waybill.Permanent || c.cfg.Retry.Exhausted(count) {
@@ -226,7 +245,7 @@ func (c *Consumer[Tx]) unavailable(ctx context.Context, m *waybill.Message, caus
 		wait = outageWait
 	}
 	c.observe(ctx, waybill.Event{Op: waybill.OpPause, Topic: m.Address(), Type: m.Type, Delay: wait, Err: cause})
-	return again(wait)
+	return verdict{again: true, after: wait, uncounted: true}
 }
 
 // bury makes a message a dead letter, after which the delivery is acknowledged.
@@ -254,8 +273,9 @@ func (c *Consumer[Tx]) bury(ctx context.Context, rec inbox.Record, m *waybill.Me
 
 // requeueRound runs the dead letters of this consumer that were requeued, and waits.
 func (c *Consumer[Tx]) requeueRound(ctx context.Context) error {
-	for ctx.Err() == nil {
+	for c.acquire(ctx) {
 		found, err := c.box.RunRequeued(ctx, c.cfg.Name, c.cfg.Node, c.call)
+		c.releaseHandler()
 		if err != nil && !found {
 			return err
 		}

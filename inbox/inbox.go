@@ -36,7 +36,7 @@ type Record struct {
 	PayloadHash string          // SHA-256 of the payload's exact bytes, in hex
 	Extra       json.RawMessage // a JSON object of the caller's, or nil
 
-	// Retried says that earlier attempts were counted, so that processing clears the count.
+	// Retried says that attempts or starts may be stored, so that processing clears them.
 	Retried bool
 }
 
@@ -65,10 +65,11 @@ func (o Outcome) String() string {
 	return [...]string{"processed", "duplicate", "dead", "conflict"}[o]
 }
 
-// Attempts is what a store knows about the failed attempts at a message.
+// Attempts is what a store knows about the attempts at a message.
 type Attempts struct {
-	Count int           // failed attempts so far
-	Wait  time.Duration // what is left until the next one is due; 0 if it is
+	Count  int           // failed attempts so far
+	Wait   time.Duration // what is left until the next one is due; 0 if it is
+	Starts int           // attempts that were begun since, and of whose end nobody knows
 }
 
 // FailedAttempt is one failed attempt at a message.
@@ -99,15 +100,21 @@ type Inbox[Tx any] interface {
 	// commits. If another transaction holds an uncommitted record with the same key it waits
 	// for the outcome. An error or panic of fn rolls everything back and comes back as it
 	// is; clashes with other transactions come back as conflicts, an unreachable database as
-	// unavailable. fn must not commit or roll back tx.
+	// unavailable. fn must not commit or roll back tx. With rec.Retried what was stored of
+	// attempts goes, unless fn fails.
 	ProcessOnce(ctx context.Context, rec Record, fn func(ctx context.Context, tx Tx) error) (Outcome, error)
 
-	// FailedAttempts returns what SaveAttempt stored last, or the zero value.
+	// FailedAttempts returns what SaveAttempt and SaveStarts stored last, or the zero value.
 	FailedAttempts(ctx context.Context, key Key) (Attempts, error)
 
 	// SaveAttempt stores a failed attempt in a transaction of its own. The message's dead
-	// letter, if it comes to that, will tell of it.
+	// letter, if it comes to that, will tell of it. Starts are 0 again.
 	SaveAttempt(ctx context.Context, key Key, a FailedAttempt) error
+
+	// SaveStarts stores, in a transaction of its own, how many attempts were begun of whose
+	// end nobody knows. 0 says that the last of them has come back without being counted; if
+	// nothing is stored of the message it stores nothing.
+	SaveStarts(ctx context.Context, key Key, starts int) error
 
 	// BuryMessage stores, in one transaction, the dead letter and an inbox record that says
 	// so, and clears the attempts. It returns false, and stores nothing, if the inbox has a

@@ -38,7 +38,7 @@ const (
 
 // child is what a child process is to do.
 type child struct {
-	Role   string // writer, relay, replica, consumer, replayer
+	Role   string // one of roles
 	DSN    string
 	Schema string
 	Broker brokerSettings
@@ -49,6 +49,16 @@ type child struct {
 	Node   string
 	Strict bool
 	Refuse bool // replica: the publisher refuses some messages
+
+	Retry     waybill.RetryPolicy // refuser, failer
+	NoLetters bool                // refuser, failer: dead letters are disabled
+	Poison    string              // poisoned: the id of the message that ends the process
+}
+
+var roles = map[string]func(child, context.Context, *pgstore.Store[pgx.Tx]) error{
+	"writer": child.write, "relay": child.relay, "replica": child.replica, "consumer": child.consume,
+	"refuser": child.refuse, "failer": child.fail, "poisoned": child.poisoned,
+	"producer": child.produce, "billing": child.bill, "replayer": child.replayer,
 }
 
 // runChild is the main function of a child process.
@@ -66,9 +76,7 @@ func runChild(settings string) int {
 	}
 	store, err := pgstore.New(pool, pgstore.Config{Schema: c.Schema})
 	if err == nil {
-		err = map[string]func(context.Context, *pgstore.Store[pgx.Tx]) error{
-			"writer": c.write, "relay": c.relay, "replica": c.replica, "consumer": c.consume, "replayer": c.replayer,
-		}[c.Role](ctx, store)
+		err = roles[c.Role](c, ctx, store)
 	}
 	fmt.Println("child:", err)
 	return 1
@@ -132,7 +140,7 @@ func (announcer) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message)
 
 func (announcer) Observe(_ context.Context, e waybill.Event) {
 	switch e.Op {
-	case waybill.OpLanes, waybill.OpLeaseLost, waybill.OpRetry, waybill.OpDead:
+	case waybill.OpLanes, waybill.OpLeaseLost, waybill.OpRetry, waybill.OpDead, waybill.OpFailed:
 		fmt.Println(e.Op)
 	case waybill.OpSettle:
 		if e.Err == nil {
@@ -191,7 +199,8 @@ func (c child) consume(ctx context.Context, store *pgstore.Store[pgx.Tx]) error 
 
 // process is a running child.
 type process struct {
-	cmd *exec.Cmd
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when the child has said its last line
 
 	mu    sync.Mutex
 	lines []string
@@ -205,7 +214,7 @@ func (w *world) startChild(t *testing.T, c child) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{cmd: exec.Command(os.Args[0])}
+	p := &process{cmd: exec.Command(os.Args[0]), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), childEnv+"="+string(settings))
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
@@ -216,6 +225,7 @@ func (w *world) startChild(t *testing.T, c child) *process {
 		t.Fatal(err)
 	}
 	go func() {
+		defer close(p.ended)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			p.mu.Lock()
 			p.lines = append(p.lines, lines.Text())

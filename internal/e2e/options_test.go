@@ -33,6 +33,7 @@ import (
 //	relay.Followers                TestFanout, TestLocalHandlers
 //	outbox.Unique, Source          TestSameIDLater, TestPsqlToNATS
 //	consumer.Order                 TestOrderByKey
+//	consumer.ImmediateRetries      TestAS28ConsumerBoundaries
 //	consumer.HandlerTimeout        TestHandlerTimeoutCounts
 //	consumer.MessageKey            TestMessageKeyForForeignProducers
 //	consumer.Prefetch              brokertest

@@ -26,11 +26,7 @@ type lease struct{ LeaseTTL, RenewInterval, PublishTimeout time.Duration }
 func (c child) replica(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer cancel()
-	b, err := c.Broker.open(ctx)
-	for err != nil && ctx.Err() == nil {
-		<-time.After(100 * time.Millisecond)
-		b, err = c.Broker.open(ctx)
-	}
+	b, err := c.Broker.openPatiently(ctx)
 	if err != nil {
 		return err
 	}
@@ -43,6 +39,16 @@ func (c child) replica(ctx context.Context, store *pgstore.Store[pgx.Tx]) error 
 		return err
 	}
 	return r.Run(ctx)
+}
+
+// openPatiently opens the broker as soon as it is there.
+func (s brokerSettings) openPatiently(ctx context.Context) (broker, error) {
+	b, err := s.open(ctx)
+	for err != nil && ctx.Err() == nil {
+		<-time.After(100 * time.Millisecond)
+		b, err = s.open(ctx)
+	}
+	return b, err
 }
 
 func (c child) relayConfig() relay.Config {
@@ -106,6 +112,9 @@ func (r *replica) start(t *testing.T, w *world, node string) {
 }
 
 func (r *replica) kill() {
+	if r.process == nil {
+		return
+	}
 	r.process.kill()
 	r.process, r.stopped = nil, 0
 }

@@ -68,6 +68,7 @@ type Methods[Tx any] interface {
 type Statements struct {
 	Gate, GateDead, GateOutcome              string
 	ReadAttempts, SaveAttempt, ClearAttempts string
+	SaveStarts, ClearStarts                  string
 	AddLetter                                string
 	TakeRequeued, RemoveLetter               string
 	Revive, FailRequeued                     string

@@ -31,23 +31,24 @@ func jsonColumn(raw json.RawMessage) *string {
 }
 
 // ProcessOnce implements [inbox.Inbox]. Gate inserts the record, or changes no row if there
-// is one; GateOutcome then returns whether that one is dead, and its payload hash.
+// is one; GateOutcome then returns whether that one is dead, and its payload hash. Attempts
+// are cleared in both cases: a copy that comes after the commit may have noted its start.
 func (c *Core[Tx]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx Tx) error) (outcome inbox.Outcome, err error) {
 	err = c.InTx(ctx, func(tx Tx, conn sqldb.Conn) error {
 		n, err := conn.Exec(ctx, c.SQL.Gate, recordArgs(rec)...)
 		if err != nil {
 			return fmt.Errorf("insert inbox record: %w", err)
 		}
-		if n == 0 {
-			outcome, err = c.seenBefore(ctx, conn, rec)
-			return err
-		}
-		outcome = inbox.Processed
 		if rec.Retried {
 			if _, err := conn.Exec(ctx, c.SQL.ClearAttempts, keyArgs(rec.Key)...); err != nil {
 				return fmt.Errorf("clear attempts: %w", err)
 			}
 		}
+		if n == 0 {
+			outcome, err = c.seenBefore(ctx, conn, rec)
+			return err
+		}
+		outcome = inbox.Processed
 		return FromCaller(fn(ctx, tx))
 	})
 	if err == nil && outcome == inbox.Processed {
@@ -83,13 +84,13 @@ func (c *Core[Tx]) seenBefore(ctx context.Context, conn sqldb.Conn, rec inbox.Re
 	return inbox.Duplicate, nil
 }
 
-// FailedAttempts implements [inbox.Inbox]. ReadAttempts returns their number and the wait
-// that is left, in milliseconds.
+// FailedAttempts implements [inbox.Inbox]. ReadAttempts returns their number, the wait that
+// is left, in milliseconds, and the starts.
 func (c *Core[Tx]) FailedAttempts(ctx context.Context, key inbox.Key) (inbox.Attempts, error) {
 	rows, err := c.DB.Query(ctx, c.SQL.ReadAttempts, keyArgs(key)...)
 	a, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (a inbox.Attempts, err error) {
 		var wait float64
-		err = r.Scan(&a.Count, &wait)
+		err = r.Scan(&a.Count, &wait, &a.Starts)
 		a.Wait = fromMillis(wait)
 		return a, err
 	})

@@ -102,6 +102,7 @@ type attempt struct {
 	due     time.Time
 	first   time.Time
 	history []deadletter.Attempt
+	starts  int
 }
 
 type lane struct {

@@ -13,14 +13,14 @@ import (
 // ProcessOnce implements [inbox.Inbox].
 func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx *Tx) error) (outcome inbox.Outcome, err error) {
 	err = s.inTx(ctx, func(tx *Tx) error {
+		if rec.Retried {
+			drop(tx, s.data.attempts, rec.Key)
+		}
 		if seen, ok := s.data.inbox[rec.Key]; ok {
 			outcome = seen.outcome(rec)
 			return nil
 		}
 		put(tx, s.data.inbox, rec.Key, record{Record: rec, at: s.now()})
-		if rec.Retried {
-			drop(tx, s.data.attempts, rec.Key)
-		}
 		return fn(ctx, tx)
 	})
 	if err == nil && outcome == inbox.Processed {
@@ -43,7 +43,7 @@ func (r record) outcome(rec inbox.Record) inbox.Outcome {
 func (s *Store) FailedAttempts(ctx context.Context, key inbox.Key) (a inbox.Attempts, err error) {
 	err = s.inTx(ctx, func(*Tx) error {
 		if past, ok := s.data.attempts[key]; ok {
-			a = inbox.Attempts{Count: past.count, Wait: max(0, past.due.Sub(s.now()))}
+			a = inbox.Attempts{Count: past.count, Wait: max(0, past.due.Sub(s.now())), Starts: past.starts}
 		}
 		return nil
 	})
@@ -54,7 +54,10 @@ func (s *Store) FailedAttempts(ctx context.Context, key inbox.Key) (a inbox.Atte
 func (s *Store) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAttempt) error {
 	return s.inTx(ctx, func(tx *Tx) error {
 		past := s.data.attempts[key]
-		next := attempt{count: a.Count, due: s.now().Add(a.Wait), first: orNow(past.first, s.now()), history: past.history}
+		next := attempt{count: a.Count, due: s.now().Add(a.Wait), first: s.now(), history: past.history}
+		if past.count > 0 {
+			next.first = past.first
+		}
 		if a.Count > past.count {
 			next.history = s.tried(past.history, a.Node, a.Took, a.Error)
 		}

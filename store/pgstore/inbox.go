@@ -19,14 +19,15 @@ const (
 	clearAttemptsSQL = `DELETE FROM {consumer_attempts} WHERE ` + inboxKey
 
 	readAttemptsSQL = `
-SELECT attempts, greatest(0, extract(epoch FROM due_at - {clock}()) * 1000)::float8
+SELECT attempts, greatest(0, extract(epoch FROM due_at - {clock}()) * 1000)::float8, starts
   FROM {consumer_attempts} WHERE ` + inboxKey
 
 	saveAttemptsSQL = `
 INSERT INTO {consumer_attempts} AS a (tenant, consumer, source, alias, message_key, attempts, due_at, error, first_failed_at, updated_at, history)
 VALUES ($1, $2, $3, $4, $5, $6, {clock}() + $7 * interval '1 millisecond', $8, {clock}(), {clock}(), {with_attempt}(NULL, $9, $10, $8))
 ON CONFLICT (tenant, consumer, source, alias, message_key) DO UPDATE
-   SET attempts = excluded.attempts, due_at = excluded.due_at, error = excluded.error, updated_at = excluded.updated_at,
+   SET attempts = excluded.attempts, due_at = excluded.due_at, error = excluded.error, updated_at = excluded.updated_at, starts = 0,
+       first_failed_at = CASE WHEN a.attempts = 0 THEN excluded.first_failed_at ELSE a.first_failed_at END,
        history = CASE WHEN excluded.attempts > a.attempts THEN {with_attempt}(a.history, $9, $10, $8) ELSE a.history END`
 )
 

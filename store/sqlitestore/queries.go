@@ -38,6 +38,7 @@ func coreStatements(n names) sqlstore.Statements {
 	return sqlstore.Statements{
 		Gate: r(gateSQL), GateDead: r(gateDeadSQL), GateOutcome: r(gateOutcomeSQL),
 		ReadAttempts: r(readAttemptsSQL), SaveAttempt: r(saveAttemptsSQL), ClearAttempts: r(clearAttemptsSQL),
+		SaveStarts: r(saveStartsSQL), ClearStarts: r(clearStartsSQL),
 		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), RemoveLetter: r(removeLetterSQL),
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
 		ListLetters: r(listLettersSQL), ShowLetter: r(showLetterSQL), LockLetter: r(lockLetterSQL), LetterWaits: r(letterWaitsSQL),
@@ -82,7 +83,7 @@ ON CONFLICT DO NOTHING`
 
 	gateOutcomeSQL = `SELECT dead, coalesce(payload_hash, '') FROM {inbox} WHERE ` + inboxKey
 
-	readAttemptsSQL = `SELECT attempts, max(0, due_at - {now}) / 1000.0 FROM {consumer_attempts} WHERE ` + inboxKey
+	readAttemptsSQL = `SELECT attempts, max(0, due_at - {now}) / 1000.0, starts FROM {consumer_attempts} WHERE ` + inboxKey
 
 	clearAttemptsSQL = `DELETE FROM {consumer_attempts} WHERE ` + inboxKey
 )
@@ -91,7 +92,8 @@ var saveAttemptsSQL = `
 INSERT INTO {consumer_attempts} AS a (tenant, consumer, source, alias, message_key, attempts, due_at, error, first_failed_at, updated_at, history)
 VALUES ($1, $2, $3, $4, $5, $6, {now} + CAST($7 * 1000 AS INTEGER), $8, {now}, {now}, ` + withAttempt("NULL", "$9", "$10", "$8") + `)
 ON CONFLICT DO UPDATE
-   SET attempts = excluded.attempts, due_at = excluded.due_at, error = excluded.error, updated_at = excluded.updated_at,
+   SET attempts = excluded.attempts, due_at = excluded.due_at, error = excluded.error, updated_at = excluded.updated_at, starts = 0,
+       first_failed_at = CASE WHEN a.attempts = 0 THEN excluded.first_failed_at ELSE a.first_failed_at END,
        history = CASE WHEN excluded.attempts > a.attempts THEN ` + withAttempt("a.history", "$9", "$10", "$8") + ` ELSE a.history END`
 
 var addLetterSQL = `

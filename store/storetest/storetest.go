@@ -121,6 +121,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"inbox states", inboxStateTests[Tx]()},
 		{"inbox", inboxTests[Tx]()},
 		{"attempts", attemptTests[Tx]()},
+		{"starts", startTests[Tx]()},
 		{"bury", buryTests[Tx]()},
 		{"run requeued", runRequeuedTests[Tx]()},
 		{"restart", restartTests[Tx]()},

@@ -1,0 +1,62 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+var (
+	errCardExpired = errors.New("card expired")
+	errBusy        = errors.New("the bank is busy")
+)
+
+// charge stands for what a handler asks somebody else to do.
+func charge(_ context.Context, card string) error {
+	switch card {
+	case "expired":
+		return errCardExpired
+	case "later":
+		return errBusy
+	}
+	return nil
+}
+
+// A handler says by the error that it returns what happens next.
+func ExampleHandler() {
+	var handler consumer.Handler[any] = func(ctx context.Context, tx any, m *waybill.Message) error {
+		err := charge(ctx, string(m.Payload))
+		switch {
+		case errors.Is(err, errCardExpired): // no attempt will go better: a dead letter at once
+			return waybill.PermanentError(waybill.ReasonRejected, err)
+		case errors.Is(err, errBusy): // come again in a minute; the attempt does not count
+			return waybill.RetryAfter(time.Minute, err)
+		}
+		return err // nil commits; anything else counts, and is tried again after a delay
+	}
+	for _, card := range []string{"valid", "expired", "later"} {
+		err := handler(context.Background(), nil, &waybill.Message{Payload: []byte(card)})
+		wait, asked := waybill.AfterOf(err)
+		fmt.Println(card, waybill.IsPermanent(err), asked, wait)
+	}
+	// Output:
+	// valid false false 0s
+	// expired true false 0s
+	// later false true 1m0s
+}
+
+// Two more tries at once, then four that wait 5, 10, 20 and 30 seconds: five attempts, and
+// up to fifteen calls of the handler.
+func ExampleConfig_retries() {
+	cfg := consumer.Config{
+		Name:             "billing",
+		ImmediateRetries: 2,
+		Retry:            waybill.RetryPolicy{MaxRetries: 4, BaseDelay: 5 * time.Second, MaxDelay: 30 * time.Second},
+	}
+	fmt.Println((1+cfg.Retry.MaxRetries)*(1+cfg.ImmediateRetries), "calls at most")
+	// Output: 15 calls at most
+}

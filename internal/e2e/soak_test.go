@@ -1,0 +1,201 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/faultproxy"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// produce commits orders, each with its message, until it is killed. An order that is in the
+// table was committed with its message, whatever the process got to know of it.
+func (c child) produce(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
+	w := &world{schema: c.Schema}
+	writer, err := outbox.NewWriter(store, outbox.Config{Source: "shop", Observer: quiet})
+	if err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		id := fmt.Sprintf("%s-%d", c.Node, n)
+		_, err := writer.InTx(ctx, func(ctx context.Context, tx pgx.Tx, rec *outbox.Recorder) error {
+			rec.Record(waybill.Message{ID: id, Topic: "orders", Key: fmt.Sprint(n % 20), Payload: []byte(`{}`)})
+			_, err := tx.Exec(ctx, "INSERT INTO "+w.table("orders")+" VALUES ($1)", id)
+			return err
+		})
+		if err != nil {
+			fmt.Println(err)
+		}
+		<-time.After(10 * time.Millisecond) // a pace that the others keep up with
+	}
+}
+
+// bill runs a consumer that writes one effect for each message.
+func (c child) bill(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
+	b, err := c.Broker.openPatiently(ctx)
+	if err != nil {
+		return err
+	}
+	w := &world{schema: c.Schema}
+	sub := b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}})
+	cons, err := consumer.New(sub, store, w.effectHandler("billing"), quickConsumer(consumer.Config{Name: "billing", Observer: announcer{}}))
+	if err != nil {
+		return err
+	}
+	return cons.Run(ctx)
+}
+
+// soakPart is a place for one process, with ways of its own to broker and database.
+type soakPart struct {
+	replica
+	world *world // as the process sees it
+	db    *faultproxy.Proxy
+	away  []func() // end what lasts until the next interruptions
+}
+
+// soak interrupts the processes of a whole system.
+type soak struct {
+	rng    *rand.Rand
+	parts  []*soakPart
+	starts int
+	done   map[string]int // interruptions by name
+}
+
+func newSoak(t *testing.T, w *world, b brokerSettings) *soak {
+	t.Helper()
+	s := &soak{rng: rand.New(rand.NewPCG(chosenSeed(t), 69)), done: make(map[string]int)}
+	for _, role := range []string{"producer", "replica", "billing"} {
+		for range 2 {
+			p := &soakPart{}
+			p.settings = child{Role: role, Lease: replicasLease}
+			p.settings.Broker, p.proxy = b.throughProxy(t)
+			p.world, p.db = w.behindProxy(t)
+			s.parts = append(s.parts, p)
+			s.start(t, p)
+		}
+	}
+	return s
+}
+
+func (s *soak) start(t *testing.T, p *soakPart) {
+	t.Helper()
+	s.starts++
+	p.start(t, p.world, fmt.Sprintf("%s-%d", p.settings.Role, s.starts))
+}
+
+// interrupt ends what has lasted long enough, and does one thing more to some process.
+func (s *soak) interrupt(t *testing.T) {
+	t.Helper()
+	p := s.parts[s.rng.IntN(len(s.parts))]
+	s.recover(t, p)
+	ways := []struct {
+		name string
+		do   func()
+	}{
+		{"kill", func() { p.kill() }},
+		{"kill", func() { p.kill() }}, // twice as often as the others
+		{"pause", func() { p.process.stop(t); p.stopped = 1 }},
+		{"cut broker", p.proxy.Cut},
+		{"cut database", p.db.Cut},
+		{"broker away", func() { p.refuse(p.proxy) }},
+		{"database away", func() { p.refuse(p.db) }},
+	}
+	way := ways[s.rng.IntN(len(ways))]
+	s.done[way.name]++
+	way.do()
+}
+
+// refuse takes a server away from a process.
+func (p *soakPart) refuse(proxy *faultproxy.Proxy) {
+	proxy.Refuse(true)
+	proxy.Cut()
+	p.away = append(p.away, func() { proxy.Refuse(false) })
+}
+
+// recover brings a process, and what it needs, back.
+func (s *soak) recover(t *testing.T, p *soakPart) {
+	t.Helper()
+	for _, end := range p.away {
+		end()
+	}
+	p.away = nil
+	switch {
+	case p.process == nil:
+		s.start(t, p)
+	case p.stopped > 0:
+		p.process.resume(t)
+		p.stopped = 0
+	}
+}
+
+// finish ends the producers and brings everybody else back.
+func (s *soak) finish(t *testing.T) {
+	t.Helper()
+	for _, p := range s.parts {
+		s.recover(t, p)
+		if p.settings.Role == "producer" {
+			p.kill()
+		}
+	}
+}
+
+// TestAS69Soak interrupts producers, relays and consumers at random: processes are killed and
+// paused, and their connections to broker and database cut and refused. It does so for ten
+// minutes, or, unless it soaks, for twelve seconds (1:50). Every order that was committed has
+// its effect once, nothing else has, and every message is in one place.
+func TestAS69Soak(t *testing.T) {
+	t.Parallel()
+	brokers, lasts, every := []string{"rabbit"}, 12*time.Second, 300*time.Millisecond
+	if soaking() {
+		brokers, lasts, every = []string{"rabbit", "nats"}, 10*time.Minute, 500*time.Millisecond
+	}
+	for _, kind := range brokers {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			w, b := plainWorld(t), newBroker(t, kind)
+			b.subscribe(t, b.connect(t), "billing", "orders")
+			s := newSoak(t, w, b)
+			for began := time.Now(); time.Since(began) < lasts; {
+				<-time.After(time.Duration(s.rng.Int64N(int64(2 * every))))
+				s.interrupt(t)
+			}
+			s.finish(t)
+			w.checkSoak(t, s)
+		})
+	}
+}
+
+func (w *world) checkSoak(t *testing.T, s *soak) {
+	t.Helper()
+	orders, effects, messages := w.table("orders"), w.table("effects"), w.table("messages")
+	within(t, 6*patience, "every message is published and every order has its effect", func() bool {
+		return w.number(t, "SELECT count(*) FROM "+messages+" WHERE status <> 'Published'") == 0 &&
+			w.number(t, "SELECT count(*) FROM "+orders+" o WHERE NOT EXISTS (SELECT 1 FROM "+effects+" e WHERE e.message_id = o.id)") == 0
+	})
+	for _, p := range s.parts {
+		p.kill()
+	}
+	committed := w.number(t, "SELECT count(*) FROM "+orders)
+	t.Logf("%d orders, %d processes, interruptions: %v", committed, s.starts, s.done)
+	if committed == 0 {
+		t.Error("no order was committed")
+	}
+	w.everyIDOnce(t, committed)
+	for what, sql := range map[string]string{
+		"effects that came twice":      "SELECT count(*) FROM (SELECT 1 FROM " + effects + " GROUP BY message_id HAVING count(*) > 1) d",
+		"effects of what was no order": "SELECT count(*) FROM " + effects + " e WHERE NOT EXISTS (SELECT 1 FROM " + orders + " o WHERE o.id = e.message_id)",
+		"dead letters":                 "SELECT count(*) FROM " + w.table("dead_letters"),
+	} {
+		if n := w.number(t, sql); n != 0 {
+			t.Errorf("%d %s, want none", n, what)
+		}
+	}
+}

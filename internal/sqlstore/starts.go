@@ -1,0 +1,18 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// SaveStarts implements [inbox.Inbox]. Behind the key SaveStarts takes the number; it inserts
+// the row if there is none. ClearStarts changes the row if there is one.
+func (c *Core[Tx]) SaveStarts(ctx context.Context, key inbox.Key, starts int) error {
+	if starts == 0 {
+		_, err := c.DB.Exec(ctx, c.SQL.ClearStarts, keyArgs(key)...)
+		return c.Kind(err)
+	}
+	_, err := c.DB.Exec(ctx, c.SQL.SaveStarts, append(keyArgs(key), starts)...)
+	return c.Kind(err)
+}
