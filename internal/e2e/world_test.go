@@ -99,12 +99,12 @@ func inSessions(t *testing.T, story func(t *testing.T, w *world)) {
 
 // world is one service's database: our tables and two of its own.
 type world struct {
-	dsn    string
-	listen string // where relays listen, if not where dsn leads
-	schema string
-	pool   *pgxpool.Pool
-	store  *pgstore.Store[pgx.Tx]
-	writer *outbox.Writer[pgx.Tx]
+	dsn       string
+	listenURL string // where relays listen, if not where dsn leads
+	schema    string
+	pool      *pgxpool.Pool
+	store     *pgstore.Store[pgx.Tx]
+	writer    *outbox.Writer[pgx.Tx]
 }
 
 // plainWorld is the world of a story that runs in one kind of session at a time.
@@ -121,7 +121,7 @@ func newWorld(t *testing.T, s session) *world {
 	}
 	w := &world{dsn: withParams(t, postgresURL(), s.params), schema: fmt.Sprintf("%s_%08x", name, rand.Uint32())}
 	if s.pooled {
-		w.dsn, w.listen = bouncerURL(), postgresURL()
+		w.dsn, w.listenURL = bouncerURL(), postgresURL()
 	}
 	w.open(t)
 	if _, err := w.store.Migrate(t.Context(), pgstore.MigrateOptions{Source: "psql"}); err != nil {
@@ -154,7 +154,7 @@ func (w *world) open(t *testing.T) {
 	if w.pool, err = pgxpool.NewWithConfig(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	if w.store, err = pgstore.New(w.pool, pgstore.Config{Schema: w.schema, ListenURL: w.listen}); err != nil {
+	if w.store, err = pgstore.New(w.pool, pgstore.Config{Schema: w.schema, ListenURL: w.listenURL}); err != nil {
 		t.Fatal(err)
 	}
 	w.writer, err = outbox.NewWriter(w.store, outbox.Config{Source: "shop", Observer: quiet})
