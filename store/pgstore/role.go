@@ -65,6 +65,8 @@ var grants = map[Role][]grant{
 	RoleOperator: {
 		{"SELECT, UPDATE, DELETE", "", []string{"dead_letters"}},
 		{"SELECT, INSERT, UPDATE", "", []string{"outbox_waiting"}},
+		{"SELECT, INSERT", "", []string{"audit_log"}},
+		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}}, // which it folds
 		{"SELECT", "", readable},
 	},
 	RoleReader: {{"SELECT", "", readable}},
@@ -72,7 +74,7 @@ var grants = map[Role][]grant{
 
 // readable is what a person may look at.
 var readable = []string{
-	"consumer_attempts", "dead_letters", "inbox", "messages", "outbox", "outbox_archive", "outbox_ids",
+	"audit_log", "consumer_attempts", "dead_letter_changes", "dead_letter_sums", "dead_letters", "inbox", "messages", "outbox", "outbox_archive", "outbox_ids",
 	"outbox_waiting", "relay_lanes", "relays", "schema_versions", "scheduled",
 }
 
