@@ -8,6 +8,9 @@ PACKAGES_AT_ONCE ?= 2
 # The kinds of database session in which every whole-system story runs once more.
 SESSIONS = "time zone Asia/Tokyo" "repeatable read" "serializable" "hostile schema name" "a transaction stays open"
 
+# The stories that run once more through PgBouncer.
+POOLED = ^(TestAS0|TestAS1|TestAS2|TestAS3|TestOutbox|TestRoundTrip|TestSQLContract|TestObjectMapper)
+
 # The stories that are about time, processes or options: they run once, in sessions as they come.
 SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage)
 
@@ -28,6 +31,8 @@ test: services ## start the servers and run every test with the race detector
 		echo "every story, session: $$session"; \
 		E2E_SESSION="$$session" go test -timeout 5m -parallel $(TESTS_AT_ONCE) -skip '$(SESSIONLESS)' ./internal/e2e || exit 1; \
 	done
+	@echo "the main stories, session: through PgBouncer"
+	@E2E_SESSION="through PgBouncer" go test -timeout 5m -parallel $(TESTS_AT_ONCE) -run '$(POOLED)' -skip '$(SESSIONLESS)' ./internal/e2e
 	@go test -race -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -timeout 15m ./...
 	@cd bench && go test ./...
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Usage: scripts/services.sh up|down|status [postgres|mariadb|redis|rabbitmq|nats ...]
+# Usage: scripts/services.sh up|down|status [postgres|pgbouncer|mariadb|redis|rabbitmq|nats ...]
 #
 # Makes the servers that the tests need answer on 127.0.0.1:
 #
-#   postgres  5432  user postgres, no password, database test
-#   mariadb   3306  user root, no password, database test
-#   redis     6379
-#   rabbitmq  5672  user guest, password guest
-#   nats      4222  with JetStream
+#   postgres   5432  user postgres, no password, database test
+#   pgbouncer  6432  before it, pool mode transaction
+#   mariadb    3306  user root, no password, database test
+#   redis      6379
+#   rabbitmq   5672  user guest, password guest
+#   nats       4222  with JetStream
 #
 # up    leaves a server alone whose port already answers; a missing one is installed with
 #       apt-get and started with data of its own below $SERVICES_HOME, apart from the data
@@ -18,7 +19,7 @@
 set -euo pipefail
 
 home=${SERVICES_HOME:-/var/lib/waybill-services}
-all="postgres mariadb redis rabbitmq nats"
+all="postgres pgbouncer mariadb redis rabbitmq nats"
 
 say() { echo "services: $*"; }
 complain() { echo "services: $*" >&2; }
@@ -26,6 +27,7 @@ complain() { echo "services: $*" >&2; }
 port() {
   case $1 in
     postgres) echo 5432 ;;
+    pgbouncer) echo 6432 ;;
     mariadb) echo 3306 ;;
     redis) echo 6379 ;;
     rabbitmq) echo 5672 ;;
@@ -37,6 +39,7 @@ port() {
 package() {
   case $1 in
     postgres) echo postgresql ;;
+    pgbouncer) echo pgbouncer ;;
     *) echo "$1-server" ;;
   esac
 }
@@ -44,6 +47,7 @@ package() {
 # The user that the package creates and the server runs as.
 user() {
   case $1 in
+    pgbouncer) echo postgres ;;
     mariadb) echo mysql ;;
     *) echo "$1" ;;
   esac
@@ -53,6 +57,7 @@ user() {
 binary() {
   case $1 in
     postgres) find /usr/lib/postgresql -path '*/bin/postgres' 2>/dev/null | sort -V | tail -n 1 ;;
+    pgbouncer) command -v pgbouncer || true ;;
     mariadb) command -v mariadbd || true ;;
     rabbitmq) find /usr/lib/rabbitmq/bin -name rabbitmq-server 2>/dev/null ;;
     *) command -v "$1-server" || true ;;
@@ -93,6 +98,29 @@ prepare_postgres() {
   [ -n "$("${psql[@]}" "SELECT 1 FROM pg_database WHERE datname = 'test'")" ] ||
     "${psql[@]}" 'CREATE DATABASE test'
 }
+
+# Every program gets to the server as postgres, by few sessions of the server. A start-up
+# parameter that is not listed here is refused.
+start_pgbouncer() {
+  local dir=$home/pgbouncer
+  cat >"$dir/pgbouncer.ini" <<-END
+	[databases]
+	* = host=127.0.0.1 port=$(port postgres) user=postgres
+	[pgbouncer]
+	listen_addr = 127.0.0.1
+	listen_port = $(port pgbouncer)
+	unix_socket_dir =
+	auth_type = any
+	pool_mode = transaction
+	default_pool_size = 20
+	max_client_conn = 500
+	ignore_startup_parameters = extra_float_digits, synchronous_commit
+	pidfile = $dir/pid
+	END
+  launch pgbouncer "$(binary pgbouncer)" -q "$dir/pgbouncer.ini"
+}
+
+prepare_pgbouncer() { retry psql -h 127.0.0.1 -p "$(port pgbouncer)" -U postgres -d postgres -qAt -c 'SELECT 1'; }
 
 start_mariadb() {
   local dir=$home/mariadb

@@ -82,8 +82,8 @@ func (b *Broker) Declare(ctx context.Context, sub consumer.Subscription) error {
 	}))
 }
 
-// Ping reports whether the server can be reached, takes messages and confirms them. It
-// publishes a message that no queue gets.
+// Ping reports whether the server can be reached, takes messages, confirms them, and returns
+// those that reach nobody. It publishes a message that no queue gets.
 func (b *Broker) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
 	defer cancel()
@@ -92,7 +92,10 @@ func (b *Broker) Ping(ctx context.Context) error {
 		key:        "waybill-ping-" + waybill.NewID(),
 		Publishing: amqp.Publishing{Headers: amqp.Table{}},
 	})
-	if errors.Is(err, errUnroutable) {
+	switch {
+	case err == nil:
+		return errors.New("rabbitbroker: a message that no queue gets was confirmed and not returned")
+	case errors.Is(err, errUnroutable):
 		return nil
 	}
 	return err

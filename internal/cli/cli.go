@@ -135,7 +135,7 @@ batch_size: 100); a flag counts before the environment, the environment before t
 	flags.BoolVar(&p.json, "json", false, "print results as JSON, for programs")
 	addOptions(flags)
 	shortenHelp(root)
-	root.AddCommand(p.demoCommand(), p.migrateCommand(), p.relayCommand(), p.outboxCommand(),
+	root.AddCommand(p.demoCommand(), p.migrateCommand(), p.rolesCommand(), p.relayCommand(), p.outboxCommand(),
 		p.inboxCommand(), p.deadCommand(), p.doctorCommand(), p.configCommand(), p.versionCommand())
 	return root
 }

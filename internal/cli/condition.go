@@ -47,6 +47,9 @@ func checkLanes(c pgstore.Condition) finding {
 		return warning("relays", detail, "nothing is published; run: waybill relay")
 	case c.FreeLanes > 0:
 		return warning("relays", detail, "if that lasts longer than relay.lease, see the relays' logs")
+	case c.OldRelays > 0:
+		return noting("relays", fmt.Sprintf("%s; %s began before the newest migration", detail, plural(c.OldRelays, "relay")),
+			"start them anew with this release when it suits: they may be of an older one")
 	}
 	return passing("relays", detail)
 }

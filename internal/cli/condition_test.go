@@ -32,7 +32,7 @@ func TestDoctor_OpenTransactions(t *testing.T) {
 		all := checkCondition(t.Context(), store.(conditioned), p)
 		return all[3:] // behind relays, archive and vacuum
 	}
-	if got := check(patience{transactions: 1 << 30}); len(got) != 1 || got[0].Verdict != ok {
+	if got := check(patience{transactions: 1 << 30}); len(got) != 1 || got[0].Severity != ok {
 		t.Fatalf("with nobody else there: %+v, want that none is open for long", got)
 	}
 
@@ -52,17 +52,17 @@ func TestDoctor_OpenTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := check(patience{open: time.Hour, transactions: 1 << 30})
-	if len(got) != 1 || got[0].Verdict != warn {
+	if len(got) != 1 || got[0].Severity != warn {
 		t.Fatalf("an open transaction that has enqueued: %+v, want one warning", got)
 	}
-	matchText(t, "detail", got[0].Detail,
+	matchText(t, "found", got[0].Found,
 		fmt.Sprintf("session %d (shop, …, idle in transaction) is open for …, has enqueued messages, keeps the dead rows of the last … transaction…: SELECT pg_backend_pid()…", pid))
 	matchText(t, "advice", got[0].Advice, fmt.Sprintf("let its application end it, or: SELECT pg_terminate_backend(%d)", pid))
 	if h := got[0].Holder; h == nil || h.PID != pid || !h.Enqueued || !h.HoldsRows || h.Query != "SELECT pg_backend_pid()…" {
 		t.Errorf("for programs: %+v", h)
 	}
 	for _, p := range []patience{{open: time.Hour, enqueued: time.Hour, transactions: 1 << 30}, usualPatience} {
-		if got := check(p); len(got) != 1 || got[0].Verdict != ok {
+		if got := check(p); len(got) != 1 || got[0].Severity != ok {
 			t.Errorf("a patience of %+v: %+v, want nothing reported yet", p, got)
 		}
 	}
@@ -90,12 +90,12 @@ func TestCheckHolders(t *testing.T) {
 	} {
 		found := checkHolders([]pgstore.Holder{tt.holder}, usualPatience)
 		if tt.want == "" {
-			if found[0].Verdict != ok {
+			if found[0].Severity != ok {
 				t.Errorf("%+v is reported: %+v", tt.holder, found)
 			}
 			continue
 		}
-		if got := found[0].Detail + " → " + found[0].Advice; got != tt.want {
+		if got := found[0].Found + " → " + found[0].Advice; got != tt.want {
 			t.Errorf("got  %s\nwant %s", got, tt.want)
 		}
 	}
@@ -107,7 +107,7 @@ func TestCheckTables_Limits(t *testing.T) {
 		name  string
 		check func(pgstore.Condition) finding
 		c     pgstore.Condition
-		want  verdict
+		want  severity
 	}{
 		{"nobody", checkLanes, pgstore.Condition{Lanes: 64, FreeLanes: 64}, warn},
 		{"lanes without owner", checkLanes, pgstore.Condition{Relays: 2, Lanes: 64, FreeLanes: 1}, warn},
@@ -117,7 +117,7 @@ func TestCheckTables_Limits(t *testing.T) {
 		{"dead rows", checkVacuum, pgstore.Condition{DeadRows: 100_000}, ok},
 		{"many dead rows", checkVacuum, pgstore.Condition{DeadRows: 100_001}, warn},
 	} {
-		if got := tt.check(tt.c); got.Verdict != tt.want || (got.Advice == "") != (tt.want == ok) {
+		if got := tt.check(tt.c); got.Severity != tt.want || (got.Advice == "") != (tt.want == ok) {
 			t.Errorf("%s: %+v, want %s, with advice unless it is ok", tt.name, got, tt.want)
 		}
 	}

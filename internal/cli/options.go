@@ -74,7 +74,10 @@ func storeConfig(cfg *config.Config) (opener.StoreConfig, error) {
 	if cfg.String("store") == "" {
 		return opener.StoreConfig{}, notSet("store", "postgres://user:password@host/database, or sqlite:path")
 	}
-	return opener.StoreConfig{URL: cfg.String("store"), Schema: cfg.String("schema"), TablePrefix: cfg.String("table_prefix")}, nil
+	return opener.StoreConfig{
+		URL: cfg.String("store"), Schema: cfg.String("schema"), TablePrefix: cfg.String("table_prefix"),
+		ListenURL: cfg.String("postgres.listen_url"),
+	}, nil
 }
 
 // openStore opens the store that the configuration of a command names.

@@ -74,9 +74,10 @@ waybill: cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {close
 waybill: cannot reach the broker nats://app:xxxxx@{closed}: …
 `},
 	{name: "nothing answers the doctor", args: "doctor --store postgres://app:S3CR3T@{closed}/x --broker amqp://app:S3CR3T@{closed}/", code: exitFailed, stdout: `
-      CHECK   FOUND
-FAIL  store   cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused → start it, or correct --store
-FAIL  broker  cannot reach the broker amqp://app:xxxxx@{closed}/: …connection refused → start it, or correct --broker
+         SUBJECT    FOUND
+problem  store      cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused → start it, or correct --store
+problem  broker     cannot reach the broker amqp://app:xxxxx@{closed}/: …connection refused → start it, or correct --broker
+ok       practices  the options are within the ranges of docs/good-practices.md
 `},
 	{name: "a broker that is only in memory", args: "relay {used} --broker mem:", code: exitUsage, stderr: `
 waybill: the broker mem: lives in one process, where nobody could receive what this relay publishes
@@ -88,13 +89,18 @@ Run 'waybill relay --help' to see how it is used.
 waybill: the store … has no tables yet; run: waybill migrate
 `},
 	{name: "doctor finds tables missing", args: "doctor {empty}", code: exitFailed, stdout: `
-      CHECK      FOUND
-ok    store      PostgreSQL … at …
-ok    clock      the store's differs by …
-ok    time zone  …; instants are stored, so any will do
-ok    isolation  read committed is the default
-FAIL  schema     there are no tables → run: waybill migrate
-warn  broker     not checked, none is set → give --broker
+         SUBJECT        FOUND
+ok       store          PostgreSQL … at …
+ok       clock          the store's differs by …
+…time zone …
+ok       isolation      read committed is the default
+…connections    … of … are open; a relay opens up to …, … of them in its pool…
+ok       route          connections are sessions of the server
+ok       notifications  arrive where relays listen
+note     permissions    … is a superuser → programs need far less: waybill roles
+problem  schema         there are no tables → run: waybill migrate
+note     broker         not checked, none is set → give --broker
+ok       practices      the options are within the ranges of docs/good-practices.md
 `},
 	{name: "migrate to a version that is none", args: "migrate {empty} --to 99", code: exitUsage, stderr: `
 waybill: --to is 99, the newest version is 1
@@ -124,12 +130,13 @@ waybill: cannot reach the store sqlite:{dir}/none/shop.db: …
 `},
 	{name: "new file", args: "migrate --store sqlite:{dir}/a#b?c%20.db", stdout: "The schema has version 2.\n"},
 	{name: "file with a difficult name", args: "doctor --store sqlite:{dir}/a#b?c%20.db --broker mem:", stdout: `
-    CHECK         FOUND
+    SUBJECT       FOUND
 ok  store         SQLite … at sqlite:{dir}/a#b?c%20.db
-ok  schema        version 2, the newest
+ok  schema        version …, the newest
 ok  pending       no message waits for the relay
 ok  dead letters  the relay has given up on no message
 ok  broker        mem: answers and confirms
+ok  practices     the options are within the ranges of docs/good-practices.md
 `},
 
 	// What is there.
@@ -166,19 +173,25 @@ enqueued  …Z
 waybill: there is no message with the id "order-3"
 `},
 	{name: "doctor", args: "doctor {used} --broker mem:", stdout: `
-      CHECK         FOUND
-ok    store         PostgreSQL … at {url}
-ok    clock         the store's differs by …
-ok    time zone     …; instants are stored, so any will do
-ok    isolation     read committed is the default
-ok    schema        version 2, the newest
-ok    pending       3 messages, the oldest is … old
-ok    dead letters  the relay has given up on no message
-warn  relays        0 relays alive, 0 of 64 lanes have an owner → nothing is published; run: waybill relay
-ok    archive       9 of 9 days, from today on, have a partition
-ok    vacuum        about … dead rows in the outbox, never vacuumed
-ok    transactions  none is open for long
-ok    broker        mem: answers and confirms
+         SUBJECT        FOUND
+ok       store          PostgreSQL … at {url}
+ok       clock          the store's differs by …
+…time zone …
+ok       isolation      read committed is the default
+…connections    … of … are open; a relay opens up to …, … of them in its pool…
+ok       route          connections are sessions of the server
+ok       notifications  arrive where relays listen
+note     permissions    … is a superuser → programs need far less: waybill roles
+ok       schema         version …, the newest
+ok       parts          tables, indexes, triggers and functions are those of version …
+ok       pending        3 messages, the oldest is … old
+ok       dead letters   the relay has given up on no message
+warning  relays         0 relays alive, 0 of 64 lanes have an owner → nothing is published; run: waybill relay
+ok       archive        9 of 9 days, from today on, have a partition
+ok       vacuum         about … dead rows in the outbox, never vacuumed
+ok       transactions   none is open for long
+ok       broker         mem: answers and confirms
+ok       practices      the options are within the ranges of docs/good-practices.md
 `},
 
 	// Dead letters.

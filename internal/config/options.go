@@ -21,6 +21,10 @@ var options = []Option{
 		Help: "put in front of each table's name",
 	},
 	{
+		Key: "postgres.listen_url", Kind: String, Secret: true,
+		Help: "PostgreSQL: where relays listen for commits, if store goes through a pooler",
+	},
+	{
 		Key: "source", Kind: String, Max: "255",
 		Help: "name of this service in messages that name no source",
 	},

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -26,6 +27,7 @@ func TestPostgresStore(t *testing.T) {
 		params map[string]string // of each session
 		cfg    pgstore.Config    // Schema gets a number behind it
 		sql    bool              // through database/sql
+		url    string            // of the server, if not postgresURL
 	}{
 		{name: "pgx"},
 		{name: "sql", sql: true},
@@ -33,10 +35,11 @@ func TestPostgresStore(t *testing.T) {
 		{name: "time zone", params: map[string]string{"TimeZone": "Asia/Tokyo"}, sql: true},
 		{name: "serializable", params: map[string]string{"default_transaction_isolation": "serializable"}},
 		{name: "repeatable read", params: map[string]string{"default_transaction_isolation": "repeatable read"}},
+		{name: "through PgBouncer", url: bouncerURL(), cfg: pgstore.Config{ListenURL: postgresURL()}},
 		{name: "odd names", cfg: pgstore.Config{Schema: `way-bill"x`, TablePrefix: `My "pre'fix %`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := newPostgres(t, tc.params, tc.cfg)
+			p := newPostgresAt(t, cmp.Or(tc.url, postgresURL()), tc.params, tc.cfg)
 			if tc.sql {
 				storetest.Run(t, p.sqlHarness())
 			} else {
@@ -53,6 +56,14 @@ func postgresURL() string {
 	return "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
 }
 
+// bouncerURL leads to the same database through PgBouncer, in the pool mode transaction.
+func bouncerURL() string {
+	if u := os.Getenv("PGBOUNCER_URL"); u != "" {
+		return u
+	}
+	return "postgres://postgres@127.0.0.1:6432/test?sslmode=disable&default_query_exec_mode=cache_describe"
+}
+
 // postgres is a pool for one run of the suite. Each test has a schema of its own.
 type postgres struct {
 	pool *pgxpool.Pool
@@ -63,7 +74,12 @@ type postgres struct {
 
 func newPostgres(t *testing.T, params map[string]string, cfg pgstore.Config) *postgres {
 	t.Helper()
-	u, err := url.Parse(postgresURL())
+	return newPostgresAt(t, postgresURL(), params, cfg)
+}
+
+func newPostgresAt(t *testing.T, server string, params map[string]string, cfg pgstore.Config) *postgres {
+	t.Helper()
+	u, err := url.Parse(server)
 	must(t, err)
 	q := u.Query()
 	q.Set("pool_max_conns", "12")

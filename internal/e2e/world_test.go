@@ -37,12 +37,22 @@ func postgresURL() string {
 	return "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
 }
 
+// bouncerURL leads to the same database through PgBouncer. Statements are described each time
+// instead of being prepared once: what one transaction prepares the next one may not find.
+func bouncerURL() string {
+	if u := os.Getenv("PGBOUNCER_URL"); u != "" {
+		return u
+	}
+	return "postgres://postgres@127.0.0.1:6432/test?sslmode=disable&default_query_exec_mode=cache_describe"
+}
+
 // session is a way in which applications set up their connections.
 type session struct {
 	name    string
 	params  map[string]string // run-time parameters of each connection
 	schema  string            // schema name; a random part is added
 	holdsTx bool              // a business transaction that has enqueued stays open meanwhile
+	pooled  bool              // through PgBouncer, which hands out sessions per transaction
 }
 
 var sessions = []session{
@@ -54,6 +64,9 @@ var sessions = []session{
 	{name: "a transaction stays open", holdsTx: true},
 }
 
+// pooledSession is chosen by its name only: its limits are those of one pooler for all.
+var pooledSession = session{name: "through PgBouncer", pooled: true}
+
 // sessionEnv names the kind of session for every story of a run: make test runs all stories
 // in each kind. Without it, stories about the database run in every kind, others in the
 // first.
@@ -64,7 +77,7 @@ func chosenSessions(t *testing.T) []session {
 	if name == "" {
 		return sessions
 	}
-	for _, s := range sessions {
+	for _, s := range append([]session{pooledSession}, sessions...) {
 		if s.name == name {
 			return []session{s}
 		}
@@ -86,11 +99,12 @@ func inSessions(t *testing.T, story func(t *testing.T, w *world)) {
 
 // world is one service's database: our tables and two of its own.
 type world struct {
-	dsn    string
-	schema string
-	pool   *pgxpool.Pool
-	store  *pgstore.Store[pgx.Tx]
-	writer *outbox.Writer[pgx.Tx]
+	dsn       string
+	listenURL string // where relays listen, if not where dsn leads
+	schema    string
+	pool      *pgxpool.Pool
+	store     *pgstore.Store[pgx.Tx]
+	writer    *outbox.Writer[pgx.Tx]
 }
 
 // plainWorld is the world of a story that runs in one kind of session at a time.
@@ -106,6 +120,9 @@ func newWorld(t *testing.T, s session) *world {
 		name = "e2e"
 	}
 	w := &world{dsn: withParams(t, postgresURL(), s.params), schema: fmt.Sprintf("%s_%08x", name, rand.Uint32())}
+	if s.pooled {
+		w.dsn, w.listenURL = bouncerURL(), postgresURL()
+	}
 	w.open(t)
 	if _, err := w.store.Migrate(t.Context(), pgstore.MigrateOptions{Source: "psql"}); err != nil {
 		t.Fatalf("migrate (start the servers with `make services`): %v", err)
@@ -137,7 +154,7 @@ func (w *world) open(t *testing.T) {
 	if w.pool, err = pgxpool.NewWithConfig(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	if w.store, err = pgstore.New(w.pool, pgstore.Config{Schema: w.schema}); err != nil {
+	if w.store, err = pgstore.New(w.pool, pgstore.Config{Schema: w.schema, ListenURL: w.listenURL}); err != nil {
 		t.Fatal(err)
 	}
 	w.writer, err = outbox.NewWriter(w.store, outbox.Config{Source: "shop", Observer: quiet})

@@ -12,6 +12,7 @@ type Condition struct {
 	Relays    int // alive
 	Lanes     int // all there are
 	FreeLanes int // of no live relay
+	OldRelays int // alive, and begun before the newest migration was applied
 
 	DaysAhead int // for which the archive should have a partition, today among them
 	DaysReady int // of those, how many have one
@@ -23,6 +24,7 @@ type Condition struct {
 // conditionSQL counts small tables and reads statistics; the outbox itself is not read.
 const conditionSQL = `
 SELECT (SELECT count(*) FROM {relays} WHERE expires_at > {clock}()),
+       (SELECT count(*) FROM {relays} WHERE expires_at > {clock}() AND started_at < (SELECT max(applied_at) FROM {schema_versions})),
        count(*), count(*) FILTER (WHERE owner IS NULL OR owner NOT IN (SELECT node FROM {relays} WHERE expires_at > {clock}())),
        (SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = $1::text::regclass),
        (SELECT coalesce(extract(epoch FROM clock_timestamp() - greatest(last_vacuum, last_autovacuum))::float8, -1)
@@ -44,7 +46,7 @@ func (s *Store[Tx]) Condition(ctx context.Context) (Condition, error) {
 
 func scanCondition(r sqldb.Rows) (c Condition, err error) {
 	var seconds float64
-	err = r.Scan(&c.Relays, &c.Lanes, &c.FreeLanes, &c.DeadRows, &seconds)
+	err = r.Scan(&c.Relays, &c.OldRelays, &c.Lanes, &c.FreeLanes, &c.DeadRows, &seconds)
 	c.LastVacuum = time.Duration(seconds * float64(time.Second))
 	return c, err
 }

@@ -13,7 +13,6 @@ package pgstore
 import (
 	"context"
 	"database/sql"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -140,25 +139,3 @@ func (s *Store[Tx]) Ping(ctx context.Context) error {
 	_, err := s.core.DB.Exec(ctx, "SELECT 1")
 	return s.core.Kind(err)
 }
-
-// SessionFacts are what waybill doctor looks at.
-type SessionFacts struct {
-	ServerVersion string
-	TimeZone      string
-	Isolation     string
-	Clock         time.Time // the server's
-}
-
-// SessionFacts returns what the server says of itself and of a session on it.
-func (s *Store[Tx]) SessionFacts(ctx context.Context) (SessionFacts, error) {
-	rows, err := s.core.DB.Query(ctx, sessionFactsSQL)
-	facts, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (f SessionFacts, err error) {
-		err = r.Scan(&f.ServerVersion, &f.TimeZone, &f.Isolation, &f.Clock)
-		return f, err
-	})
-	return facts, s.core.Kind(err)
-}
-
-const sessionFactsSQL = `
-SELECT current_setting('server_version'), current_setting('TimeZone'),
-       current_setting('default_transaction_isolation'), clock_timestamp()`

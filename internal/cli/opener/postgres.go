@@ -23,8 +23,9 @@ const maxSQLConns = 20
 // postgres is a Store of PostgreSQL.
 type postgres struct {
 	*pgstore.Store[pgx.Tx]
-	pool    *pgxpool.Pool
-	address string
+	pool      *pgxpool.Pool
+	address   string
+	listenURL string
 }
 
 var _ Store = (*postgres)(nil)
@@ -34,12 +35,12 @@ func newPostgres(cfg StoreConfig) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := pgstore.New(pool, pgstore.Config{Schema: cfg.Schema, TablePrefix: cfg.TablePrefix})
+	store, err := pgstore.New(pool, pgstore.Config{Schema: cfg.Schema, TablePrefix: cfg.TablePrefix, ListenURL: cfg.ListenURL})
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
-	return &postgres{Store: store, pool: pool, address: config.Redact(cfg.URL)}, nil
+	return &postgres{Store: store, pool: pool, address: config.Redact(cfg.URL), listenURL: cfg.ListenURL}, nil
 }
 
 // newPool makes a pool that connects when it is used.
@@ -63,7 +64,11 @@ func (p *postgres) Migrate(ctx context.Context, source string, version int) (int
 
 func (p *postgres) Facts(ctx context.Context) (Facts, error) {
 	f, err := p.SessionFacts(ctx)
-	return Facts{Version: "PostgreSQL " + f.ServerVersion, TimeZone: f.TimeZone, Isolation: f.Isolation, Clock: f.Clock}, err
+	return Facts{
+		Version: "PostgreSQL " + f.ServerVersion, TimeZone: f.TimeZone, Isolation: f.Isolation, Clock: f.Clock,
+		User: f.User, Superuser: f.Superuser, Connections: f.Connections, MaxConnections: f.MaxConnections,
+		PoolSize: int(p.pool.Config().MaxConns),
+	}, err
 }
 
 func (p *postgres) Service(broker service.Broker, cfg service.Config) (Runner, error) {

@@ -23,6 +23,9 @@ type StoreConfig struct {
 	// Schema and TablePrefix name the tables, as the configuration of each store has them.
 	Schema, TablePrefix string
 
+	// ListenURL is that of pgstore.Config; SQLite has no use for it.
+	ListenURL string
+
 	// Create lets SQLite make a file that does not exist.
 	Create bool
 }
@@ -80,6 +83,13 @@ type Facts struct {
 	TimeZone  string
 	Isolation string
 	Clock     time.Time
+
+	User      string // the role that a session acts as
+	Superuser bool
+
+	// Connections are open on the server, of MaxConnections; a process of ours opens up to
+	// PoolSize, and a relay one more to listen.
+	Connections, MaxConnections, PoolSize int
 }
 
 // OpenStore opens a store and makes sure that it answers. An error is [ErrURL] if the URL is

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// checkBroker opens the broker and lets it confirm something. The error is about the
+// configuration.
+func (e examination) checkBroker(ctx context.Context) ([]finding, error) {
+	if e.cfg.String("broker") == "" {
+		return []finding{noting("broker", "not checked, none is set", "give --broker")}, nil
+	}
+	c, err := brokerConfig(e.cfg)
+	if err != nil {
+		return nil, err
+	}
+	broker, err := opener.OpenBroker(ctx, c)
+	var unreachable *opener.UnreachableError
+	if errors.As(err, &unreachable) {
+		return []finding{failing("broker", err.Error(), "start it, or correct --broker")}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer broker.Close()
+	address := config.Redact(c.URL)
+	if err := broker.Ping(ctx); err != nil {
+		return []finding{failing("broker", address+": "+err.Error(), "see the broker's log")}, nil
+	}
+	findings := []finding{passing("broker", address+" answers and confirms")}
+	if e.probe {
+		findings = append(findings, probe(ctx, broker, opener.BrokerKind(c.URL)))
+	}
+	return findings, nil
+}
+
+// probeSource is the source of the message that the doctor publishes.
+const probeSource = "waybill-doctor"
+
+// probe publishes a message to a topic that nobody knows, as a relay does. A broker that tells
+// nobody of it would tell nobody of a topic that was misspelt.
+func probe(ctx context.Context, broker opener.Broker, kind string) finding {
+	ctx, cancel := context.WithTimeout(ctx, opener.Timeout)
+	defer cancel()
+	m := waybill.Message{ID: waybill.NewID(), Source: probeSource, Topic: "waybill-doctor-" + strings.ToLower(waybill.NewID()[24:])}
+	m.Complete()
+	err := broker.Publisher().Send(ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
+	switch {
+	case err == nil && kind == opener.NATS:
+		return passing("probe", "confirmed; the stream keeps it under the topic "+m.Topic)
+	case err == nil:
+		return warning("probe", "a message to the topic "+m.Topic+", which nobody knows, was taken",
+			"a binding with # or an alternate exchange takes everything: a topic that is misspelt will not come back")
+	case waybill.ReasonOf(err) == waybill.ReasonUnroutable:
+		return passing("probe", "a message to a topic that nobody knows came back")
+	}
+	return failing("probe", err.Error(), "see the broker's log, and the rights of its user")
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// postgres is a store that knows more of its database than others.
+type postgres interface {
+	conditioned
+	Route(ctx context.Context) (opener.Route, error)
+	MissingRights(ctx context.Context, role pgstore.Role) ([]string, error)
+	MissingParts(ctx context.Context, version int) (pgstore.Parts, error)
+}
+
+// checkRoute looks for a pooler between here and the server.
+func checkRoute(ctx context.Context, pg postgres) []finding {
+	r, err := pg.Route(ctx)
+	if err != nil {
+		return []finding{failing("route", err.Error(), "see the pooler's log, if there is one")}
+	}
+	findings := []finding{passing("route", "connections are sessions of the server")}
+	switch {
+	case r.LosesPrepared:
+		findings[0] = failing("route", "a pooler hands out sessions per transaction, and prepared statements are lost between them",
+			"add default_query_exec_mode=cache_describe to the store's URL, or let the pooler keep prepared statements")
+	case r.Pooled:
+		findings[0] = noting("route", "a pooler hands out sessions per transaction", "that will do: nothing here depends on a session")
+	}
+	if r.Deaf {
+		return append(findings, warning("notifications", "none arrives, so relays hear of the commits of others at their next poll only",
+			"set postgres.listen_url to the server itself"))
+	}
+	return append(findings, passing("notifications", "arrive where relays listen"))
+}
+
+// checkRights looks at what the role may do: everything for one job, if it is known which, or
+// else which jobs it is fit for.
+func checkRights(ctx context.Context, pg postgres, facts opener.Facts, as pgstore.Role) []finding {
+	const advice = "grant it the role that the script makes: waybill roles"
+	if facts.Superuser {
+		return []finding{noting("permissions", facts.User+" is a superuser", "programs need far less: waybill roles")}
+	}
+	var fit []string
+	var findings []finding
+	for _, role := range pgstore.Roles() {
+		missing, err := pg.MissingRights(ctx, role)
+		switch {
+		case err != nil:
+			return []finding{failing("permissions", err.Error(), advice)}
+		case len(missing) == 0:
+			fit = append(fit, string(role))
+		case role == as:
+			findings = append(findings, failing("permissions", fmt.Sprintf("for a %s, %s lacks %s", role, facts.User, strings.Join(missing, ", ")), advice))
+		}
+	}
+	switch {
+	case len(fit) == 0:
+		return append(findings, failing("permissions", facts.User+" has the rights of no role", advice))
+	case len(findings) == 0:
+		findings = append(findings, passing("permissions", fmt.Sprintf("%s is fit to be %s", facts.User, strings.Join(fit, ", "))))
+	}
+	return findings
+}
+
+// checkParts compares the schema with what the migrations have made.
+func checkParts(ctx context.Context, pg postgres, version int) []finding {
+	parts, err := pg.MissingParts(ctx, version)
+	if err != nil {
+		return []finding{failing("parts", err.Error(), "see the database's log")}
+	}
+	var findings []finding
+	for _, part := range parts.Missing {
+		findings = append(findings, failing("parts", "missing, or switched off: "+part, adviceOnPart(part)))
+	}
+	for _, index := range parts.Unfinished {
+		findings = append(findings, warning("parts", "an index was not made to its end: "+index, "drop it, or: REINDEX INDEX CONCURRENTLY"))
+	}
+	if findings == nil {
+		return []finding{passing("parts", fmt.Sprintf("tables, indexes, triggers and functions are those of version %d", version))}
+	}
+	return findings
+}
+
+func adviceOnPart(part string) string {
+	const again = "make it as waybill migrate --print has it"
+	switch kind, _, _ := strings.Cut(part, " "); kind {
+	case "trigger":
+		return again + ", or: ALTER TABLE … ENABLE TRIGGER; without it relays sleep until their next poll"
+	case "index", "unique":
+		return again + ", with CREATE INDEX CONCURRENTLY; without it claims or clean-ups read whole tables"
+	}
+	return again + ", or restore it"
+}

@@ -1,0 +1,260 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/cli/opener"
+)
+
+// patient is a database of its own that the doctor looks at.
+type patient struct {
+	url  string
+	args []string // of every examination
+}
+
+func newPatient(t *testing.T) *patient {
+	t.Helper()
+	database := newDatabase(t)
+	fillStore(t, opener.StoreConfig{URL: database, Schema: "s"})
+	return &patient{url: database, args: []string{"doctor", "--json", "--schema", "s", "--broker", "mem:"}}
+}
+
+func (p *patient) sql(t *testing.T, stmt string) {
+	t.Helper()
+	runSQL(t, p.url, stmt)
+}
+
+// examine returns what the doctor finds through a URL, and the exit code.
+func (p *patient) examine(t *testing.T, url string, args ...string) ([]finding, int) {
+	t.Helper()
+	r := runProgram(t.Context(), nil, append(append(slices.Clone(p.args), "--store", url), args...)...)
+	var findings []finding
+	if err := json.Unmarshal([]byte(r.stdout), &findings); err != nil {
+		t.Fatalf("%v: %s%s", err, r.stdout, r.stderr)
+	}
+	return findings, r.code
+}
+
+// wants fails unless a subject has the finding. "…" stands for anything.
+func wants(t *testing.T, findings []finding, s severity, subject, found, advice string) {
+	t.Helper()
+	var have []string
+	for _, f := range findings {
+		if f.Subject != subject {
+			continue
+		}
+		if f.Severity == s && matches(f.Found, found) && matches(f.Advice, advice) {
+			return
+		}
+		have = append(have, fmt.Sprintf("%s %s → %s", f.Severity, f.Found, f.Advice))
+	}
+	t.Errorf("found about %s:\n%s\nwant\n%s %s → %s", subject, strings.Join(have, "\n"), s, found, advice)
+}
+
+func matches(got, want string) bool {
+	parts := strings.Split(want, "…")
+	if !strings.HasPrefix(got, parts[0]) || !strings.HasSuffix(got, parts[len(parts)-1]) {
+		return false
+	}
+	for _, part := range parts {
+		_, after, found := strings.Cut(got, part)
+		if !found {
+			return false
+		}
+		got = after
+	}
+	return true
+}
+
+// withQuery adds a parameter to a URL.
+func withQuery(t *testing.T, rawURL, name, value string) string {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set(name, value)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// TestDoctor_Sessions looks at sessions that begin otherwise than they should.
+func TestDoctor_Sessions(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	findings, code := p.examine(t, withQuery(t, p.url, "timezone", "Asia/Tokyo"))
+	wants(t, findings, note, "time zone", "Asia/Tokyo", "instants are stored, so any will do;…")
+	if code != exitOK {
+		t.Errorf("exit code %d without a problem", code)
+	}
+	findings, _ = p.examine(t, withQuery(t, p.url, "default_transaction_isolation", "serializable"))
+	wants(t, findings, warn, "isolation", "serializable is the default", "…outbox.InTx does)")
+	findings, _ = p.examine(t, withQuery(t, p.url, "pool_max_conns", "1000"))
+	wants(t, findings, warn, "connections", "… of … are open; a relay opens up to 1001, 1000 of them in its pool", "lower pool_max_conns…")
+}
+
+// TestDoctor_Parts takes parts of the schema away, one by one.
+func TestDoctor_Parts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, stmt, found, advice string }{
+		{"index", `DROP INDEX s.outbox_waiting_lane_due_at_idx`,
+			"missing, or switched off: index outbox_waiting (lane, due_at) WHERE (due_at IS NOT NULL)", "make it…CREATE INDEX CONCURRENTLY…"},
+		{"unique index", `ALTER TABLE s.outbox DROP CONSTRAINT outbox_id_key`,
+			"missing, or switched off: unique index outbox (id)", "make it…CREATE INDEX CONCURRENTLY…"},
+		{"trigger disabled", `ALTER TABLE s.outbox DISABLE TRIGGER wake_relays`,
+			"missing, or switched off: trigger wake_relays on outbox", "…ENABLE TRIGGER;…until their next poll"},
+		{"trigger dropped", `DROP TRIGGER wake_relays ON s.outbox`,
+			"missing, or switched off: trigger wake_relays on outbox", "…ENABLE TRIGGER;…until their next poll"},
+		{"check", `ALTER TABLE s.outbox DROP CONSTRAINT outbox_storable`,
+			"missing, or switched off: check on outbox (…)", "make it as waybill migrate --print has it, or restore it"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPatient(t)
+			p.sql(t, tt.stmt)
+			findings, code := p.examine(t, p.url)
+			wants(t, findings, problem, "parts", tt.found, tt.advice)
+			if code != exitFailed {
+				t.Errorf("exit code %d with a problem, want %d", code, exitFailed)
+			}
+		})
+	}
+}
+
+// TestDoctor_UnfinishedIndex leaves an index as an interrupted CREATE INDEX CONCURRENTLY does.
+func TestDoctor_UnfinishedIndex(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.sql(t, `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 's.outbox_ids_enqueued_at_idx'::regclass`)
+	findings, _ := p.examine(t, p.url)
+	wants(t, findings, problem, "parts", "missing, or switched off: index outbox_ids (enqueued_at)", "…")
+	wants(t, findings, warn, "parts", "an index was not made to its end: index outbox_ids (enqueued_at)", "drop it, or: REINDEX INDEX CONCURRENTLY")
+}
+
+// TestDoctor_Permissions logs in as roles that the script makes, and takes a right away.
+func TestDoctor_Permissions(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	prefix := "cli_" + waybill.NewID()[24:] + "_"
+	r := runProgram(t.Context(), nil, "roles", "--store", p.url, "--schema", "s", "--prefix", prefix)
+	if r.code != exitOK {
+		t.Fatal(r.stderr)
+	}
+	p.sql(t, r.stdout)
+	t.Cleanup(func() {
+		for _, role := range []string{"writer", "relay", "consumer", "operator", "reader"} {
+			runSQL(t, p.url, fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, prefix+role))
+		}
+	})
+	as := func(role string) string { return withQuery(t, p.url, "role", prefix+role) }
+
+	findings, code := p.examine(t, as("reader"))
+	wants(t, findings, ok, "permissions", prefix+"reader is fit to be reader", "")
+	if code != exitOK {
+		t.Errorf("a reader finds a problem: %+v", findings)
+	}
+	findings, _ = p.examine(t, as("operator"), "--as", "operator")
+	wants(t, findings, ok, "permissions", prefix+"operator is fit to be operator, reader", "")
+	findings, code = p.examine(t, as("relay"), "--as", "consumer")
+	wants(t, findings, problem, "permissions", "for a consumer, "+prefix+"relay lacks SELECT on inbox, …", "grant it the role that the script makes: waybill roles")
+	if code != exitFailed {
+		t.Errorf("exit code %d with a problem", code)
+	}
+	p.sql(t, fmt.Sprintf(`REVOKE DELETE ON s.outbox FROM %srelay; ALTER TABLE s.outbox_archive OWNER TO CURRENT_USER`, prefix))
+	findings, _ = p.examine(t, as("relay"), "--as", "relay")
+	wants(t, findings, problem, "permissions", "for a relay, "+prefix+"relay lacks DELETE on outbox, ownership of outbox_archive", "…")
+	p.sql(t, fmt.Sprintf(`REVOKE USAGE ON SCHEMA s FROM %swriter`, prefix))
+	findings, _ = p.examine(t, as("writer"), "--as", "writer")
+	wants(t, findings, problem, "permissions", "for a writer, "+prefix+"writer lacks USAGE on the schema", "…")
+	wants(t, findings, problem, "permissions", prefix+"writer has the rights of no role", "…")
+}
+
+// TestDoctor_Relays sees one that began before the schema was changed, and letters of topics
+// that nobody is bound to.
+func TestDoctor_Relays(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.sql(t, `INSERT INTO s.relays VALUES ('old', now() - interval '1 day', now() + interval '1 day');
+	          UPDATE s.relay_lanes SET owner = 'old';
+	          INSERT INTO s.dead_letters (lane, position, id, topic, direct, key, type, source, tenant, subject, payload, content_type, data_schema,
+	                 correlation_id, causation_id, idempotency_key, trace_parent, trace_state, enqueued_at,
+	                 origin, reason, error, attempts, first_failed_at, last_failed_at)
+	          SELECT lane, position, id, 'nowhere', direct, key, type, source, tenant, subject, payload, content_type, data_schema,
+	                 correlation_id, causation_id, idempotency_key, trace_parent, trace_state, enqueued_at,
+	                 'relay', 'unroutable', 'came back', 1, now(), now() FROM s.outbox`)
+	findings, _ := p.examine(t, p.url)
+	wants(t, findings, note, "relays", "1 relay alive, 64 of 64 lanes have an owner; 1 relay began before the newest migration", "start them anew…")
+	wants(t, findings, warn, "unroutable", "topic nowhere: 3 messages came back", "…waybill dead requeue")
+	wants(t, findings, warn, "dead letters", "the relay has given up on 3 messages", "see: waybill dead list")
+}
+
+// TestDoctor_Probe publishes to a topic that nobody knows.
+func TestDoctor_Probe(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	for _, tt := range []struct{ broker, found string }{
+		{"mem:", "a message to a topic that nobody knows came back"},
+		{brokerURL("RABBITMQ_URL", "amqp://guest:guest@127.0.0.1:5672/"), "a message to a topic that nobody knows came back"},
+		{brokerURL("NATS_URL", "nats://127.0.0.1:4222"), "confirmed; the stream keeps it under the topic waybill-doctor-…"},
+	} {
+		name := "doctor-" + waybill.NewID()[24:]
+		findings, code := p.examine(t, p.url, "--broker", tt.broker, "--probe", "--rabbitmq-exchange", name, "--nats-stream", name, "--nats-subject-prefix", name+".")
+		wants(t, findings, ok, "probe", tt.found, "")
+		if code != exitOK {
+			t.Errorf("exit code %d: %+v", code, findings)
+		}
+	}
+}
+
+// TestDoctor_Practices sets options outside of what has proved good.
+func TestDoctor_Practices(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ args, found string }{
+		{"--relay-poll-interval 4s", "relay.poll_interval is 4s, good practice is 5s to 30s"},
+		{"--relay-poll-interval 31s", "relay.poll_interval is 31s, good practice is 5s to 30s"},
+		{"--relay-poll-interval 30s --relay-batch-size 500 --relay-max-retries 20", ""},
+		{"--relay-batch-size 99", "relay.batch_size is 99, good practice is 100 to 500"},
+		{"--relay-batch-size 501 --relay-max-retries 0", "relay.batch_size is 501, good practice is 100 to 500; relay.max_retries is 0, good practice is 1 to 20"},
+		{"--retry-base-delay 20s", "retry.max_delay is 1m0s, good practice is 4 times retry.base_delay at least, so that delays grow"},
+		{"--cleanup-enabled=false --dead-letter-enabled=false", "cleanup.enabled is false, good practice is true; dead_letter.enabled is false, good practice is true"},
+		{"--outbox-retention 0", "outbox.retention is 0s, good practice is 1d to 90d"},
+	} {
+		args := append([]string{"doctor", "--json", "--store", "sqlite:" + t.TempDir() + "/none.db"}, strings.Fields(tt.args)...)
+		var findings []finding
+		r := runProgram(t.Context(), nil, args...)
+		if err := json.Unmarshal([]byte(r.stdout), &findings); err != nil {
+			t.Fatalf("%s: %v: %s%s", tt.args, err, r.stdout, r.stderr)
+		}
+		want := warning("practices", tt.found, "see docs/good-practices.md")
+		if tt.found == "" {
+			want = passing("practices", "the options are within the ranges of docs/good-practices.md")
+		}
+		wants(t, findings, want.Severity, "practices", want.Found, want.Advice)
+	}
+}
+
+func TestCheckClock(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for offset, want := range map[time.Duration]severity{0: ok, 900 * time.Millisecond: ok, 2 * time.Second: warn, -2 * time.Second: warn} {
+		if got := checkClock(opener.Facts{Clock: now.Add(offset)}, now, now.Add(10*time.Millisecond)); got.Severity != want {
+			t.Errorf("an offset of %v is %s, want %s", offset, got.Severity, want)
+		}
+	}
+}
+
+func brokerURL(name, fallback string) string {
+	if u := os.Getenv(name); u != "" {
+		return u
+	}
+	return fallback
+}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/internal/cli/opener"
+)
+
+const defaultRolePrefix = "waybill_"
+
+func (p *program) rolesCommand() *cobra.Command {
+	var prefix string
+	cmd := &cobra.Command{
+		Use:   "roles",
+		Short: "Print the SQL that makes roles with the least rights",
+		Long: `Print the SQL that makes a role of PostgreSQL for each job: writer, relay, consumer,
+operator and reader, with the rights that it needs and no others. Nothing is changed, and the
+database is not asked. The owner of the tables runs it, after each migration:
+
+  waybill roles | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"
+
+A program logs in with a role of its own that is a member of one or several:
+
+  CREATE ROLE shop LOGIN PASSWORD '…' IN ROLE waybill_writer, waybill_consumer;
+
+What relays make, the days of the archive, must belong to their role; so theirs says:
+
+  CREATE ROLE shop_relay LOGIN PASSWORD '…' IN ROLE waybill_relay;
+  ALTER ROLE shop_relay SET role = 'waybill_relay';`,
+		Args: cobra.NoArgs,
+		RunE: does(func(cmd *cobra.Command, _ []string) error { return p.printRoles(cmd, prefix) }),
+	}
+	cmd.Flags().StringVar(&prefix, "prefix", defaultRolePrefix, "put before the name of each role")
+	return cmd
+}
+
+func (p *program) printRoles(cmd *cobra.Command, prefix string) error {
+	cfg, err := p.settings(cmd)
+	if err != nil {
+		return err
+	}
+	c, err := storeConfig(cfg)
+	if err != nil {
+		return err
+	}
+	store, err := opener.NewStore(c)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	maker, is := store.(interface {
+		RolesSQL(prefix string) (string, error)
+	})
+	if !is {
+		return usagef("%s has no roles: who can read the file may do everything", store.Address())
+	}
+	script, err := maker.RolesSQL(prefix)
+	if err != nil {
+		return usagef("--%v", err)
+	}
+	_, err = fmt.Fprint(p.stdout, script)
+	return err
+}

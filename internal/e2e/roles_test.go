@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker/membroker"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// TestRoles does each job as the role that the script makes for it: what it grants is enough.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	as := w.makeRoles(t)
+	broker := membroker.New()
+	defer broker.Close()
+
+	r, err := relay.New(as(pgstore.RoleRelay), broker.Publisher(), quick(relay.Config{Order: relay.Park, Retention: relay.KeepNothing}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mended := make(chan struct{})
+	sub := broker.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	c, err := consumer.New(sub, as(pgstore.RoleConsumer), func(_ context.Context, _ pgx.Tx, m *waybill.Message) error {
+		select {
+		case <-mended:
+			return nil
+		default:
+			if m.Subject == "poison" {
+				return waybill.PermanentError(waybill.ReasonRejected, errors.New("no such customer"))
+			}
+			return nil
+		}
+	}, quickConsumer(consumer.Config{Name: "billing"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, t.Context(), c.Run)
+	eventually(t, "the consumer's queue is there", func() bool {
+		return broker.Publisher().Send(t.Context(), []relay.Outgoing{{Message: &waybill.Message{ID: "early", Source: "s", Type: "t", Topic: "orders"}, DedupID: "early"}})()[0] == nil
+	})
+	run(t, t.Context(), r.Run)
+
+	writer, err := outbox.NewWriter(as(pgstore.RoleWriter), outbox.Config{Source: "shop", Unique: true, Observer: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = writer.InTx(t.Context(), func(_ context.Context, _ pgx.Tx, rec *outbox.Recorder) error {
+		rec.Record(append(numbered("plain", "orders", 5),
+			waybill.Message{ID: "poison", Topic: "orders", Subject: "poison"}, waybill.Message{ID: "lost", Topic: "nowhere", Key: "k"})...)
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("enqueue as a writer: %v", err)
+	}
+
+	operator, reader := as(pgstore.RoleOperator), as(pgstore.RoleReader)
+	var letters []deadletter.Letter
+	eventually(t, "both give one up", func() bool {
+		letters, err = reader.DeadLetters(t.Context(), deadletter.Filter{})
+		return err == nil && len(letters) == 2
+	})
+	close(mended)
+	for _, l := range letters {
+		if l.Origin == deadletter.FromRelay {
+			_, err = operator.ResolveDeadLetter(t.Context(), l.Number, deadletter.Act{By: "ann", Why: "nobody wants it"})
+		} else {
+			_, err = operator.RequeueDeadLetter(t.Context(), l.Number, deadletter.Act{By: "ann"})
+		}
+		if err != nil {
+			t.Errorf("deal with letter %d as an operator: %v", l.Number, err)
+		}
+	}
+	eventually(t, "the poison is handled", func() bool {
+		return w.number(t, "SELECT count(*) FROM "+w.table("inbox")+" WHERE message_id = 'poison' AND NOT dead") == 1
+	})
+	if _, err := reader.OutboxStats(t.Context()); err != nil {
+		t.Errorf("OutboxStats as a reader: %v", err)
+	}
+	if _, err := as(pgstore.RoleWriter).OutboxStats(t.Context()); err == nil {
+		t.Error("a writer may read the messages of others")
+	}
+	done, err := as(pgstore.RoleRelay).MaintainArchive(t.Context(), relay.MaintainRequest{Retention: 1, BatchSize: 10})
+	if err != nil {
+		t.Errorf("MaintainArchive as a relay: %+v, %v", done, err)
+	}
+}
+
+// makeRoles runs the script, and returns what opens the store as one of its roles.
+func (w *world) makeRoles(t *testing.T) (as func(pgstore.Role) *pgstore.Store[pgx.Tx]) {
+	t.Helper()
+	prefix := w.schema + "_"
+	script, err := w.store.RolesSQL(prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.psql(t, script)
+	w.psql(t, script) // again does no harm
+	t.Cleanup(func() {
+		for _, role := range pgstore.Roles() {
+			name := pgx.Identifier{prefix + string(role)}.Sanitize()
+			if _, err := w.pool.Exec(context.Background(), fmt.Sprintf("REASSIGN OWNED BY %[1]s TO CURRENT_USER; DROP OWNED BY %[1]s; DROP ROLE %[1]s", name)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return func(role pgstore.Role) *pgstore.Store[pgx.Tx] {
+		pool, err := pgxpool.New(context.Background(), withParams(t, w.dsn, map[string]string{"role": prefix + string(role), "pool_max_conns": "4"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		store, err := pgstore.New(pool, pgstore.Config{Schema: w.schema})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+}

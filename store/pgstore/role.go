@@ -1,0 +1,221 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+// Role is a job for which a role of the database may be made, with no more rights than the
+// job needs.
+type Role string
+
+// The roles that [Store.RolesSQL] makes. A program that does several jobs is a member of
+// several.
+const (
+	RoleWriter   Role = "writer"   // enqueues
+	RoleRelay    Role = "relay"    // publishes, and keeps the archive
+	RoleConsumer Role = "consumer" // handles messages once
+	RoleOperator Role = "operator" // looks, and deals with dead letters
+	RoleReader   Role = "reader"   // looks
+)
+
+// Roles returns every role, in the order in which they are made.
+func Roles() []Role {
+	return []Role{RoleWriter, RoleRelay, RoleConsumer, RoleOperator, RoleReader}
+}
+
+// onSchema stands for the schema itself in a grant.
+const onSchema = "schema"
+
+// grant is rights on some objects. Columns narrow SELECT to themselves: ON CONFLICT (id)
+// reads the id, and nothing else has to be read by who enqueues.
+type grant struct {
+	rights  string // separated by commas
+	columns string
+	on      []string
+}
+
+// grants is what each role needs, beside what PUBLIC has: USAGE on the schema, and the right to
+// run its functions. A row lock needs UPDATE, whatever is changed then.
+var grants = map[Role][]grant{
+	RoleWriter: {
+		{"INSERT", "", []string{"outbox", "outbox_ids"}},
+		{"SELECT", "id", []string{"outbox", "outbox_ids", "outbox_waiting"}},
+	},
+	RoleRelay: {
+		{"CREATE", "", []string{onSchema}}, // the days of the archive, which it owns
+		{"SELECT, INSERT, DELETE", "", []string{"outbox", "relays"}},
+		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"outbox_waiting", "scheduled"}},
+		{"SELECT, INSERT, UPDATE", "", []string{"dead_letters"}},
+		{"SELECT, DELETE", "", []string{"outbox_ids"}},
+		{"SELECT, UPDATE", "", []string{"relay_lanes", "wakeups"}},
+		{"UPDATE", "", []string{"relays"}},
+		{"SELECT", "", []string{"messages", "outbox_position_seq", "schema_versions"}},
+	},
+	RoleConsumer: {
+		{"SELECT, INSERT, UPDATE", "", []string{"inbox"}},
+		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"consumer_attempts", "dead_letters"}},
+		{"SELECT", "", []string{"schema_versions"}},
+	},
+	RoleOperator: {
+		{"SELECT, UPDATE, DELETE", "", []string{"dead_letters"}},
+		{"SELECT, INSERT, UPDATE", "", []string{"outbox_waiting"}},
+		{"SELECT, INSERT", "", []string{"audit_log"}},
+		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}}, // which it folds
+		{"SELECT", "", readable},
+	},
+	RoleReader: {{"SELECT", "", readable}},
+}
+
+// readable is what a person may look at.
+var readable = []string{
+	"audit_log", "consumer_attempts", "dead_letter_changes", "dead_letter_sums", "dead_letters", "inbox", "messages", "outbox", "outbox_archive", "outbox_ids",
+	"outbox_waiting", "relay_lanes", "relays", "schema_versions", "scheduled",
+}
+
+// owned are the tables of which relays make and drop parts, which only an owner may.
+var owned = []string{"outbox_archive", "outbox_archive_rest"}
+
+const (
+	// makeRoleSQL does nothing if there is such a role. Roles are the whole server's.
+	makeRoleSQL = `DO $body$ BEGIN CREATE ROLE %s NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $body$;`
+
+	// ownPartsSQL hands over the days that are there.
+	ownPartsSQL = `DO $body$
+DECLARE part regclass;
+BEGIN
+    FOR part IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = %s::regclass LOOP
+        EXECUTE format('ALTER TABLE %%s OWNER TO %%I', part, %s);
+    END LOOP;
+END $body$;`
+)
+
+// RolesSQL returns a script that makes the roles, each named after its job behind prefix, and
+// grants them what they need. It may be run again, and is to be after each migration, by the
+// owner of the tables; the owner becomes a member of the relay's role, which owns the archive.
+// The prefix follows the rules of [Config.TablePrefix].
+func (s *Store[Tx]) RolesSQL(prefix string) (string, error) {
+	if err := validName("prefix", prefix); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, role := range Roles() {
+		name := quoteName(prefix + string(role))
+		fmt.Fprintf(&b, makeRoleSQL+"\n", name)
+		fmt.Fprintf(&b, "GRANT USAGE ON SCHEMA %s TO %s;\n", s.names.render("{schema}"), name)
+		for _, g := range grants[role] {
+			for _, object := range g.on {
+				fmt.Fprintf(&b, "GRANT %s ON %s TO %s;\n", g.text(), s.names.object(object), name)
+			}
+		}
+		if role == RoleRelay {
+			b.WriteString(s.names.ownArchive(prefix + string(role)))
+		}
+		b.WriteString("\n")
+	}
+	return b.String(), nil
+}
+
+// text returns the rights as GRANT has them.
+func (g grant) text() string {
+	if g.columns == "" {
+		return g.rights
+	}
+	return g.rights + " (" + g.columns + ")"
+}
+
+// object returns what a grant is on.
+func (n names) object(object string) string {
+	switch object {
+	case onSchema:
+		return n.render("SCHEMA {schema}")
+	case "wakeups", "outbox_position_seq":
+		return n.render("SEQUENCE {" + object + "}")
+	}
+	return n.render("{" + object + "}")
+}
+
+// ownArchive hands the archive over to a role. Only a member may do that.
+func (n names) ownArchive(role string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "GRANT %s TO CURRENT_USER;\n", quoteName(role))
+	for _, table := range owned {
+		fmt.Fprintf(&b, "ALTER TABLE %s OWNER TO %s;\n", n.render("{"+table+"}"), quoteName(role))
+	}
+	fmt.Fprintf(&b, ownPartsSQL+"\n", quoteText(n.render("{outbox_archive}")), quoteText(role))
+	return b.String()
+}
+
+// rightOwner is what has to be owned, among the rights that the server is asked for.
+const rightOwner = "OWNER"
+
+// missingRightsSQL returns the numbers of rights that the session's role has not. It reads the
+// catalogue by name, because without USAGE on the schema its names are errors; what does not
+// exist, in an older schema, is no right that is missing.
+const missingRightsSQL = `
+SELECT i.ord::int
+  FROM unnest((SELECT $1::text[]), (SELECT $2::text[]), (SELECT $3::text[])) WITH ORDINALITY AS i(object, col, asked, ord)
+  JOIN pg_catalog.pg_namespace n ON n.nspname = $4
+  LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = $5 || i.object
+ WHERE NOT CASE WHEN i.object = '' THEN has_schema_privilege(n.oid, i.asked)
+                WHEN c.oid IS NULL THEN true
+                WHEN i.asked = '` + rightOwner + `' THEN pg_has_role(c.relowner, 'USAGE')
+                WHEN c.relkind = 'S' THEN has_sequence_privilege(c.oid, i.asked)
+                WHEN i.col <> '' THEN has_column_privilege(c.oid, i.col, i.asked)
+                ELSE has_table_privilege(c.oid, i.asked) END
+ ORDER BY i.ord`
+
+// right is one right on one object.
+type right struct{ object, column, asked string }
+
+func (r right) String() string {
+	what := r.asked
+	if r.column != "" {
+		what += " (" + r.column + ")"
+	}
+	switch {
+	case r.object == "":
+		return what + " on the schema"
+	case r.asked == rightOwner:
+		return "ownership of " + r.object
+	}
+	return what + " on " + r.object
+}
+
+// rightsOf returns every right that a role needs.
+func rightsOf(role Role) []right {
+	rights := []right{{"", "", "USAGE"}}
+	for _, g := range grants[role] {
+		for _, object := range g.on {
+			for _, asked := range strings.Split(g.rights, ", ") {
+				rights = append(rights, right{strings.TrimPrefix(object, onSchema), g.columns, asked})
+			}
+		}
+	}
+	if role == RoleRelay {
+		for _, table := range owned {
+			rights = append(rights, right{table, "", rightOwner})
+		}
+	}
+	return rights
+}
+
+// MissingRights returns what the role of the session may not do and would have to for a job,
+// such as "DELETE on outbox"; an empty slice if it may do everything. The tables need not be
+// there.
+func (s *Store[Tx]) MissingRights(ctx context.Context, role Role) ([]string, error) {
+	if !slices.Contains(Roles(), role) {
+		return nil, &waybill.InvalidError{Field: "role", Reason: fmt.Sprintf("is %q, which is none", role)}
+	}
+	rights := rightsOf(role)
+	rows, err := s.core.DB.Query(ctx, missingRightsSQL,
+		column(rights, func(r right) string { return r.object }), column(rights, func(r right) string { return r.column }),
+		column(rights, func(r right) string { return r.asked }), s.names.schema, s.names.prefix)
+	numbers, err := sqldb.Collect(rows, err, sqldb.Scan[int])
+	return column(numbers, func(n int) string { return rights[n-1].String() }), s.core.Kind(err)
+}

@@ -1,0 +1,41 @@
+package pgstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+// SessionFacts are what the server says of itself and of a session on it.
+type SessionFacts struct {
+	ServerVersion string
+	TimeZone      string
+	Isolation     string    // that transactions begin with
+	Clock         time.Time // the server's
+
+	User      string // the role that the session acts as
+	Superuser bool   // it may do everything
+
+	// Connections is how many are open, of all databases; MaxConnections how many the server
+	// lets those in that are no superusers.
+	Connections, MaxConnections int
+}
+
+// sessionFactsSQL counts connections by the statistics of databases, which everybody may see.
+const sessionFactsSQL = `
+SELECT current_setting('server_version'), current_setting('TimeZone'),
+       current_setting('default_transaction_isolation'), clock_timestamp(),
+       current_user::text, (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
+       (SELECT sum(numbackends) FROM pg_stat_database)::int,
+       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int`
+
+// SessionFacts returns what the server says of itself and of a session on it.
+func (s *Store[Tx]) SessionFacts(ctx context.Context) (SessionFacts, error) {
+	rows, err := s.core.DB.Query(ctx, sessionFactsSQL)
+	facts, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (f SessionFacts, err error) {
+		err = r.Scan(&f.ServerVersion, &f.TimeZone, &f.Isolation, &f.Clock, &f.User, &f.Superuser, &f.Connections, &f.MaxConnections)
+		return f, err
+	})
+	return facts, s.core.Kind(err)
+}
