@@ -13,9 +13,9 @@ WITH groups AS (
      ORDER BY 2 DESC, 1 LIMIT $1
 ), arrivals AS (
     SELECT c.fingerprint, c.hour, sum(c.arrived) AS arrived
-      FROM (SELECT fingerprint, hour, arrived FROM {dead_letter_sums} WHERE hour <> 'epoch'
+      FROM (SELECT fingerprint, hour, arrived FROM {dead_letter_sums} WHERE hour >= {clock}() - interval '24 hours'
             UNION ALL
-            SELECT fingerprint, hour, arrived FROM {dead_letter_changes}) c
+            SELECT fingerprint, hour, arrived FROM {dead_letter_changes} WHERE hour >= {clock}() - interval '24 hours') c
      GROUP BY 1, 2
 ), hours AS (
     SELECT date_trunc('hour', {clock}(), 'UTC') - n * interval '1 hour' AS hour FROM generate_series(0, 23) n

@@ -22,11 +22,17 @@ ALTER TABLE {outbox_waiting} ADD COLUMN history jsonb;
 ALTER TABLE {consumer_attempts} ADD COLUMN history jsonb;
 
 -- For groups, their newest letters, and lists of a group in either order; for lists of a
--- state; for lists since a time; for what has no fingerprint yet.
+-- state; for lists since a time; for what has no fingerprint yet. All of them name a column of
+-- this step, and go with it on the way down.
 CREATE INDEX ON {dead_letters} (fingerprint, state, number);
 CREATE INDEX ON {dead_letters} (state, number);
-CREATE INDEX ON {dead_letters} (last_failed_at);
+CREATE INDEX ON {dead_letters} (last_failed_at) INCLUDE (state);
 CREATE INDEX ON {dead_letters} (number) WHERE fingerprint = '';
+-- For lists of what is rare among many: without them such a list reads the whole table.
+CREATE INDEX ON {dead_letters} (topic, state, number);
+CREATE INDEX ON {dead_letters} (type, state, number);
+CREATE INDEX ON {dead_letters} (tenant, state, number);
+CREATE INDEX ON {dead_letters} (consumer, state, number) WHERE consumer <> '';
 
 -- What version 1 resolves is resolved.
 CREATE FUNCTION {note_resolved}() RETURNS trigger LANGUAGE plpgsql AS $body$
