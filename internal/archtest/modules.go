@@ -19,7 +19,7 @@ var modules = []struct {
 	{path: "github.com/google/uuid", units: []string{""}},
 	{path: "github.com/jackc/pgx/v5", units: []string{"store/pgstore", "examples/*"}, tools: true},
 	{path: "github.com/rabbitmq/amqp091-go", units: []string{"broker/rabbitbroker"}, tools: true},
-	{path: "github.com/nats-io/nats.go", units: []string{"broker/natsbroker"}, tools: true},
+	{path: "github.com/nats-io/nats.go", units: []string{"broker/natsbroker", "examples/incident"}, tools: true},
 	{path: "github.com/nats-io/nats-server/v2", tools: true},
 	{path: "github.com/uptrace/bun", units: []string{"internal/e2e"}}, // its transactions, handed in
 	{path: "modernc.org/sqlite", units: []string{"cmd/*", "examples/*"}, tools: true},

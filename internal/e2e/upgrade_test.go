@@ -47,7 +47,7 @@ func TestRollingUpgrade(t *testing.T) {
 	alone := u.handledBy(t, "new")
 	eventually(t, "the new release goes on alone", func() bool { return u.handledBy(t, "new") >= alone+50 })
 	stopNew()
-	stopNew = u.start(t, newer, "last") // what was in flight when they stopped
+	stopNew = u.start(t, newer, "drain") // what was in flight when they stopped
 	eventually(t, "every order is handled or given up", func() bool { return u.open(t) == 0 })
 	stopNew()
 	u.balance(t)
@@ -120,7 +120,7 @@ func (u *upgrade) balance(t *testing.T) {
 		}
 	}
 	t.Logf("%d orders, %d handled by the old release, %d by the new one", u.count(t, "SELECT count(*) FROM {s}.orders"),
-		u.handledBy(t, "old"), u.handledBy(t, "new")+u.handledBy(t, "last"))
+		u.handledBy(t, "old"), u.handledBy(t, "new")+u.handledBy(t, "drain"))
 }
 
 // start runs a program and returns a function that stops it in good order.

@@ -4,7 +4,8 @@
 //
 //	version1 NAME POSTGRES-URL SCHEMA NATS-URL STREAM
 //
-// It writes orders until its standard input ends, and then stops in good order.
+// It writes orders until its standard input ends, and then stops in good order. Under the name
+// drain it writes none.
 package main
 
 import (
@@ -120,6 +121,10 @@ func (s *shop) first(id string) bool {
 
 // write places an order every few milliseconds.
 func (s *shop) write(ctx context.Context, stop <-chan struct{}) error {
+	if s.name == "drain" {
+		<-stop
+		return nil
+	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for n := 0; ; n++ {
