@@ -19,15 +19,38 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
 
-// Auditor writes down what is no change of a letter. Stores implement it.
-type Auditor interface {
-	// RecordAudit stores e in the audit log, with a number and a time of the store's own. A
-	// blank e.By is an error.
-	RecordAudit(ctx context.Context, e deadletter.Entry) error
+// Outbox is what is needed of [outbox.Inspector].
+type Outbox interface {
+	// MessageStates is that of [outbox.Inspector].
+	MessageStates(ctx context.Context, id string) ([]outbox.State, error)
+
+	// OutboxStats is that of [outbox.Inspector]. It is called at most every 5 seconds, and
+	// less often if it takes long.
+	OutboxStats(ctx context.Context) ([]outbox.Stats, error)
+}
+
+// Replays is what is needed of [deadletter.ReplayStore]: everything but driving them. What
+// starts and cancels them here is driven by some process with a relay or consumer.
+type Replays interface {
+	// PreviewReplay is that of [deadletter.ReplayStore].
+	PreviewReplay(ctx context.Context, f deadletter.Filter, inboxRetention time.Duration) (deadletter.Preview, error)
+
+	// StartReplay is that of [deadletter.ReplayStore].
+	StartReplay(ctx context.Context, p deadletter.Plan, act deadletter.Act) (int64, error)
+
+	// Replay returns one replay; an unknown number is [waybill.ErrNotFound].
+	Replay(ctx context.Context, number int64) (deadletter.Replay, error)
+
+	// Replays is that of [deadletter.ReplayStore].
+	Replays(ctx context.Context, limit int) ([]deadletter.Replay, error)
+
+	// CancelReplay is that of [deadletter.ReplayStore].
+	CancelReplay(ctx context.Context, number int64, act deadletter.Act) (bool, error)
 }
 
 // Level says how grave a finding is.
@@ -50,21 +73,24 @@ type Finding struct {
 // Config says what a dashboard shows, and to whom.
 type Config struct {
 	// Outbox is where messages are looked up and counted. Required.
-	Outbox outbox.Inspector
+	Outbox Outbox
 
 	// Letters is where dead letters are listed and settled. Required.
 	Letters deadletter.Store
 
-	// Replays keeps bulk replays. Optional: without it none are offered. The dashboard starts
-	// and cancels them; some process with a relay or consumer drives them.
-	Replays deadletter.ReplayStore
+	// Replays keeps bulk replays. Optional: without it none are offered.
+	Replays Replays
+
+	// Inbox tells which consumers have handled a message. Optional: without it the life of a
+	// message ends with its publishing.
+	Inbox inbox.Inspector
 
 	// Relays shows relays and their lanes. Optional: without it they are not shown.
 	Relays relay.Inspector
 
 	// Audit writes down who has looked at a payload. Optional: without it payloads and header
 	// values are shown to nobody.
-	Audit Auditor
+	Audit deadletter.Auditor
 
 	// Checks returns findings of the program's own for the overview. It is called at most
 	// every 5 seconds. Optional.
@@ -159,7 +185,7 @@ func New(cfg Config) (*Dashboard, error) {
 		d.access = loopback{}
 	}
 	d.signIn, _ = d.access.(secretChecker)
-	rand.Read(d.formKey[:]) //nolint:errcheck // it never fails
+	_, _ = rand.Read(d.formKey[:]) // it never fails
 	var err error
 	if d.assets, err = loadAssets(); err != nil {
 		return nil, err

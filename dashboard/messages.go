@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -25,6 +26,9 @@ type message struct {
 	States  []outbox.State
 	Letters []deadletter.Letter
 	Life    []happening
+
+	CanAskInbox, AskedInbox bool
+	Inbox                   []inbox.State
 }
 
 // happening is one line of a message's life.
@@ -37,7 +41,7 @@ type happening struct {
 }
 
 func (d *Dashboard) messages(c *call) error {
-	m := message{ID: strings.TrimSpace(c.r.URL.Query().Get("id"))}
+	m := message{ID: strings.TrimSpace(c.r.URL.Query().Get("id")), CanAskInbox: d.cfg.Inbox != nil}
 	if m.ID == "" {
 		return c.show(http.StatusOK, "messages", "Messages", m)
 	}
@@ -49,7 +53,8 @@ func (d *Dashboard) messages(c *call) error {
 	if err != nil {
 		return err
 	}
-	m.Life = lifeOf(m.States, m.Letters, entries)
+	m.Life = append(lifeOf(m.States, m.Letters, entries), lifeInInbox(m.Inbox)...)
+	slices.SortStableFunc(m.Life, func(a, b happening) int { return a.At.Compare(b.At) })
 	status := http.StatusOK
 	if len(m.Life) == 0 {
 		status = http.StatusNotFound
@@ -76,10 +81,16 @@ func (d *Dashboard) readLife(c *call, m *message) (entries []deadletter.Entry, e
 			m.Letters = append(m.Letters, full)
 		}
 	}
+	// Asking the inbox may read all of it: only on demand.
+	if m.AskedInbox = m.CanAskInbox && c.r.URL.Query().Has("inbox"); m.AskedInbox {
+		if m.Inbox, err = d.cfg.Inbox.InboxStates(ctx, m.ID, ""); err != nil {
+			return nil, err
+		}
+	}
 	return d.cfg.Letters.AuditLog(ctx, deadletter.AuditFilter{MessageID: m.ID, Limit: entriesOfMessage})
 }
 
-// lifeOf puts what happened to a message in the order in which it happened.
+// lifeOf is what happened to a message outside of inboxes.
 func lifeOf(states []outbox.State, letters []deadletter.Letter, entries []deadletter.Entry) []happening {
 	var life []happening
 	enqueued := make(map[time.Time]bool)
@@ -101,7 +112,20 @@ func lifeOf(states []outbox.State, letters []deadletter.Letter, entries []deadle
 	for _, e := range entries {
 		life = append(life, happening{At: e.At, What: string(e.Action), By: e.By, Detail: strings.TrimSpace(e.Why + " " + e.Detail), Letter: e.Letter})
 	}
-	slices.SortStableFunc(life, func(a, b happening) int { return a.At.Compare(b.At) })
+	return life
+}
+
+// lifeInInbox says which consumers have handled a message, and when.
+func lifeInInbox(states []inbox.State) []happening {
+	var life []happening
+	for _, s := range states {
+		switch {
+		case s.ProcessedAt != nil:
+			life = append(life, happening{At: *s.ProcessedAt, What: "processed", By: s.Consumer})
+		case s.DueAt != nil:
+			life = append(life, happening{At: *s.DueAt, What: "next attempt", By: s.Consumer, Detail: s.Error})
+		}
+	}
 	return life
 }
 

@@ -38,7 +38,8 @@ type overview struct {
 
 	Relays      []relay.NodeState
 	Alive       int
-	Lanes       int // owned by relays that are alive
+	Lanes       int   // owned by relays that are alive
+	Unowned     []int // lanes that nobody owns
 	RelaysError *problem
 
 	Running  []deadletter.Replay
@@ -130,8 +131,16 @@ func (o *overview) count(stats []outbox.Stats) {
 	})
 }
 
+// countLanes takes the lanes that nobody owns, which have no node, from among the relays.
 func (o *overview) countLanes() {
-	for _, r := range o.Relays {
+	all := o.Relays
+	o.Relays = nil
+	for _, r := range all {
+		if r.Node == "" {
+			o.Unowned = r.Lanes
+			continue
+		}
+		o.Relays = append(o.Relays, r)
 		if r.Alive {
 			o.Alive++
 			o.Lanes += len(r.Lanes)
@@ -147,6 +156,10 @@ func (o *overview) findings(seesRelays bool) []Finding {
 	}
 	if seesRelays && o.RelaysError == nil && o.Alive == 0 {
 		list = append(list, Finding{Fail, "relays", "No relay is running", "Start one, or nothing is published."})
+	}
+	if o.Alive > 0 && len(o.Unowned) > 0 {
+		list = append(list, Finding{Warn, "lanes", plural(len(o.Unowned), "lane") + " owned by nobody",
+			"A relay takes them within seconds; if it stays so, look at its log."})
 	}
 	if o.Oldest > lateAfter {
 		list = append(list, Finding{Warn, "backlog", fmt.Sprintf("The oldest pending message is %s old", span(o.Oldest)),

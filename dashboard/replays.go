@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 )
 
@@ -124,22 +123,14 @@ func (d *Dashboard) replay(c *call) error {
 	if err != nil {
 		return err
 	}
-	list, err := d.cfg.Replays.Replays(c.r.Context(), replaysKept)
+	r, err := d.cfg.Replays.Replay(c.r.Context(), number)
 	if err != nil {
 		return err
 	}
-	for _, r := range list {
-		if r.Number == number {
-			return c.show(http.StatusOK, "replay", "Replay "+strconv.FormatInt(number, 10), replayPage{
-				Replay: r, Conditions: conditions(r.Plan.Filter), Done: r.Requeued + r.Skipped, Ratio: int(r.Plan.MaxFailureRatio * 100),
-			})
-		}
-	}
-	return waybill.ErrNotFound
+	return c.show(http.StatusOK, "replay", "Replay "+strconv.FormatInt(number, 10), replayPage{
+		Replay: r, Conditions: conditions(r.Plan.Filter), Done: r.Requeued + r.Skipped, Ratio: int(r.Plan.MaxFailureRatio * 100),
+	})
 }
-
-// replaysKept bounds how far back a replay is looked for.
-const replaysKept = 1000
 
 func (d *Dashboard) cancelReplay(c *call) error {
 	if d.cfg.Replays == nil {

@@ -1,6 +1,9 @@
 package deadletter
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Act says who changes something, and why. Both are kept in the audit log.
 type Act struct {
@@ -45,4 +48,11 @@ type AuditFilter struct {
 	Replay    int64
 	Before    int64 // only entries with a lower number, for paging
 	Limit     int   // the default is 100
+}
+
+// Auditor keeps entries about what is no change of a letter. Stores implement it.
+type Auditor interface {
+	// RecordAudit stores e in the audit log, with a number and a time of the store's own. An
+	// entry whose By or Why [Act.Check] refuses is an error.
+	RecordAudit(ctx context.Context, e Entry) error
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/waybill-go/waybill/dashboard"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -89,9 +90,10 @@ func (p *program) dashboard(cmd *cobra.Command, f dashboardFlags) error {
 // showStore lets the dashboard show what the store has to show.
 func showStore(cfg *dashboard.Config, store opener.Store) {
 	cfg.Outbox, cfg.Letters = store, store
-	cfg.Replays, _ = store.(deadletter.ReplayStore)
+	cfg.Replays, _ = store.(dashboard.Replays)
 	cfg.Relays, _ = store.(relay.Inspector)
-	cfg.Audit, _ = store.(dashboard.Auditor)
+	cfg.Inbox, _ = store.(inbox.Inspector)
+	cfg.Audit, _ = store.(deadletter.Auditor)
 }
 
 // check refuses what would show the dashboard, or its tokens, to everybody.

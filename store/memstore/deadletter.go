@@ -270,19 +270,6 @@ func (s *Store) audit(tx *Tx, action deadletter.Action, act deadletter.Act, e de
 	s.data.audit = append(slices.Clip(before), e)
 }
 
-// RecordAudit stores e in the audit log, with a number and a time of the store's own. It is
-// for what is no change of a letter, such as a look at its payload.
-func (s *Store) RecordAudit(ctx context.Context, e deadletter.Entry) error {
-	act := deadletter.Act{By: e.By, Why: e.Why}
-	if err := act.Check(); err != nil {
-		return err
-	}
-	return s.inTx(ctx, func(tx *Tx) error {
-		s.audit(tx, e.Action, act, e)
-		return nil
-	})
-}
-
 // whereIs tells a letter that is on its way already from one that never was.
 func (s *Store) whereIs(number int64) error {
 	for _, w := range s.data.waiting {
@@ -323,4 +310,16 @@ func (s *Store) requeueToConsumer(tx *Tx, l letter) (bool, error) {
 	l.Requeues++
 	put(tx, s.data.letters, l.Number, l)
 	return true, nil
+}
+
+// RecordAudit implements [deadletter.Auditor].
+func (s *Store) RecordAudit(ctx context.Context, e deadletter.Entry) error {
+	act := deadletter.Act{By: e.By, Why: e.Why}
+	if err := act.Check(); err != nil {
+		return err
+	}
+	return s.inTx(ctx, func(tx *Tx) error {
+		s.audit(tx, e.Action, act, e)
+		return nil
+	})
 }

@@ -1,0 +1,34 @@
+package inbox
+
+import (
+	"context"
+	"time"
+)
+
+// State is what an inbox knows of one message and one consumer. At most one of ProcessedAt
+// and DeadAt is set; while neither is, attempts have failed and the next is due at DueAt.
+type State struct {
+	Tenant    string `json:"tenant"`
+	Consumer  string `json:"consumer"`
+	Source    string `json:"source"`
+	Alias     string `json:"alias"`       // the type without its version
+	Message   string `json:"message_key"` // the idempotency key, else the message id
+	MessageID string `json:"message_id,omitempty"`
+	Type      string `json:"type,omitempty"`
+
+	ProcessedAt *time.Time `json:"processed_at,omitempty"`
+	DeadAt      *time.Time `json:"dead_at,omitempty"`
+
+	Attempts int        `json:"attempts,omitempty"` // that have failed so far
+	DueAt    *time.Time `json:"due_at,omitempty"`
+	Error    string     `json:"error,omitempty"` // of the last attempt
+}
+
+// Inspector shows what an inbox holds. Stores implement it; it is safe for concurrent use.
+type Inspector interface {
+	// InboxStates returns what consumers have done with the messages that have the given id,
+	// or the given idempotency key, by consumer, and an empty slice if the inbox knows of
+	// none. The consumer is "" for all. Failed attempts are found by the idempotency key
+	// alone where a message has one. It reads the whole inbox: not for every second.
+	InboxStates(ctx context.Context, id, consumer string) ([]State, error)
+}
