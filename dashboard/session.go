@@ -159,7 +159,7 @@ func (d *Dashboard) setCookie(c *call, value string, maxAge int) {
 // localPath returns a path below this handler without its first slash, "" for anything else.
 func localPath(next string) string {
 	u, err := url.Parse(next)
-	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\r\n\t") {
+	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(next, "/") || strings.ContainsAny(next, "\\\r\n\t") {
 		return ""
 	}
 	return next[1:]
