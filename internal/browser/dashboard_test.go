@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-const patience = time.Minute
+const patience = 3 * time.Minute // a browser on a busy machine is slow
 
 // eventually waits until condition is true.
 func eventually(t *testing.T, what string, condition func() bool) {
@@ -71,10 +71,21 @@ func (p *person) must(err error) {
 	}
 }
 
-func (p *person) goTo(path string) { p.Helper(); p.must(p.b.Go(p.Context(), p.url+path)) }
+func (p *person) goTo(path string) {
+	p.Helper()
+	p.must(p.b.Go(p.Context(), p.url+path))
+}
+
+// click clicks on an element, once more if a live update has just replaced it.
 func (p *person) click(xpath string) {
 	p.Helper()
-	p.must(p.b.Click(p.Context(), xpath))
+	var err error
+	for range 10 {
+		if err = p.b.Click(p.Context(), xpath); err == nil || !strings.Contains(err.Error(), "stale element") {
+			break
+		}
+	}
+	p.must(err)
 }
 
 func (p *person) signIn(secret string) {
@@ -120,7 +131,7 @@ func (p *person) noComplaints() {
 // TestDashboard_BackToBed is the night of an operator: find a dead group, look at one letter,
 // preview, replay, and watch it drain.
 func TestDashboard_BackToBed(t *testing.T) {
-	t.Parallel()
+	// Not parallel: a browser needs a machine for itself.
 	p := newPerson(t, Options{})
 	p.signIn(AdminSecret)
 	p.sees("13\ndead letters")
@@ -158,7 +169,7 @@ func TestDashboard_BackToBed(t *testing.T) {
 
 // TestDashboard_Hostile shows that a payload which wants to be code stays a text.
 func TestDashboard_Hostile(t *testing.T) {
-	t.Parallel()
+	// Not parallel: a browser needs a machine for itself.
 	p := newPerson(t, Options{})
 	p.signIn(AdminSecret)
 	p.goTo("dead/list?topic=invoice.sent")
@@ -180,7 +191,7 @@ func TestDashboard_Hostile(t *testing.T) {
 // TestDashboard_Reader shows that somebody with the role reader finds nothing to change, and
 // can't by hand.
 func TestDashboard_Reader(t *testing.T) {
-	t.Parallel()
+	// Not parallel: a browser needs a machine for itself.
 	p := newPerson(t, Options{})
 	p.signIn(ReaderSecret)
 	for _, path := range []string{"", "dead", "dead/list", "dead/1", "messages?id=order.created-0001", "replays", "relays", "audit"} {
@@ -209,7 +220,7 @@ func TestDashboard_Reader(t *testing.T) {
 
 // TestDashboard_WithoutScript reads and operates with plain forms.
 func TestDashboard_WithoutScript(t *testing.T) {
-	t.Parallel()
+	// Not parallel: a browser needs a machine for itself.
 	p := newPerson(t, Options{NoScript: true})
 	p.signIn(AdminSecret)
 	p.goTo("dead/list?topic=order.created")
@@ -236,7 +247,7 @@ var everyPage = []string{"", "messages", "messages?id=order.created-0001", "dead
 // TestDashboard_ForEverybody checks what people need who use a keyboard, a screen reader, a
 // phone, or the dark.
 func TestDashboard_ForEverybody(t *testing.T) {
-	t.Parallel()
+	// Not parallel: a browser needs a machine for itself.
 	p := newPerson(t, Options{})
 	p.signIn(AdminSecret)
 	p.must(p.b.Press(t.Context(), "\ue004"))

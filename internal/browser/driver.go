@@ -33,7 +33,7 @@ type Options struct {
 const elementKey = "element-6066-11e4-a52e-4f735466cecf"
 
 // requestTimeout bounds one command; a busy machine takes long to start a browser.
-const requestTimeout = 60 * time.Second
+const requestTimeout = 2 * time.Minute
 
 // Start starts chromedriver and a browser. The caller closes it.
 func Start(ctx context.Context, o Options) (*Browser, error) {
@@ -245,7 +245,7 @@ func (b *Browser) Look(ctx context.Context, width int, dark bool) error {
 // Picture returns the page as a PNG, from its top to at most maxHeight pixels.
 func (b *Browser) Picture(ctx context.Context, width, maxHeight int) ([]byte, error) {
 	var height int
-	if err := b.Run(ctx, "return document.documentElement.scrollHeight", &height); err != nil {
+	if err := b.Run(ctx, "scrollTo(0, 0); return document.documentElement.scrollHeight", &height); err != nil {
 		return nil, err
 	}
 	clip := map[string]any{"x": 0, "y": 0, "width": width, "height": min(height, maxHeight), "scale": 1}

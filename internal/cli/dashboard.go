@@ -19,12 +19,9 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/relay"
 )
-
-// tokensEnv holds tokens as a file of tokens does. No flag does, because a flag shows in the
-// list of processes.
-const tokensEnv = "WAYBILL_DASHBOARD_TOKENS"
 
 // dashboardFlags are the flags of the command.
 type dashboardFlags struct {
@@ -42,7 +39,7 @@ func (p *program) dashboardCommand() *cobra.Command {
 		Long: `Show in a browser what is on its way, what is stuck and why, and mend it there. Without
 tokens it serves this machine only, and everybody on it as admin.
 
-Tokens are in a file (--tokens-file, readable by its owner only) or in ` + tokensEnv + `, a
+Tokens are in a file (--tokens-file, readable by its owner only) or in ` + config.TokensEnv + `, a
 line for each: name, role, token, such as
 
     alice operator+payloads sha256:5e88…
@@ -109,7 +106,7 @@ func (f dashboardFlags) check(open bool) error {
 		return usagef("--tls-cert and --tls-key go together")
 	case open && !local:
 		return usagef("--listen %s can be reached from other machines, and nobody would be asked who they are; "+
-			"give --tokens-file or %s, or listen on 127.0.0.1", f.listen, tokensEnv)
+			"give --tokens-file or %s, or listen on 127.0.0.1", f.listen, config.TokensEnv)
 	case !local && !speaksTLS && len(f.proxies) == 0:
 		return usagef("--listen %s can be reached from other machines, and tokens would travel in the clear; "+
 			"give --tls-cert and --tls-key, or --proxy for the proxy that speaks TLS, or listen on 127.0.0.1", f.listen)
@@ -148,7 +145,7 @@ func (p *program) dashboardConfig(f dashboardFlags) (cfg dashboard.Config, err e
 func (p *program) tokens(file string) (string, error) {
 	if file == "" {
 		for _, entry := range p.env {
-			if text, ok := strings.CutPrefix(entry, tokensEnv+"="); ok {
+			if text, ok := strings.CutPrefix(entry, config.TokensEnv+"="); ok {
 				return strings.ReplaceAll(text, ";", "\n"), nil
 			}
 		}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/waybill-go/waybill/internal/config"
 )
 
 // lockedBuffer is written by the program while a test reads it.
@@ -73,7 +75,7 @@ func TestDashboard_Refuses(t *testing.T) {
 			t.Parallel()
 			var env []string
 			if tt.env != "" {
-				env = []string{tokensEnv + "=" + tt.env}
+				env = []string{config.TokensEnv + "=" + tt.env}
 			}
 			r := runProgram(t.Context(), env, append([]string{"dashboard", "--store", "sqlite:" + filepath.Join(dir, "none.db")}, tt.args...)...)
 			if r.code != exitUsage || !strings.Contains(r.stderr, tt.want) || strings.Contains(r.stderr, "S3CR3T") {
@@ -94,7 +96,7 @@ func TestDashboard_Serves(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		var out lockedBuffer
-		env := []string{tokensEnv + "=" + tokens}
+		env := []string{config.TokensEnv + "=" + tokens}
 		code := make(chan int, 1)
 		go func() {
 			code <- run(ctx, []string{"dashboard", "--store", store, "--listen", "127.0.0.1:0"}, env, io.Discard, &out)

@@ -44,7 +44,7 @@ var looks = []struct {
 func main() {
 	out := flag.String("out", "docs/img", "directory for the pictures")
 	flag.Parse()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	if err := run(ctx, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "shots:", err)
