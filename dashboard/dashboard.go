@@ -57,7 +57,7 @@ type Replays interface {
 type Level string
 
 const (
-	OK   Level = "ok"
+	OK   Level = "ok"      // nothing to be seen
 	Warn Level = "warning" // it works, but look at it
 	Fail Level = "failing" // it does not work
 )

@@ -112,11 +112,15 @@ func (d *Dashboard) readLetter(c *call) (letterPage, error) {
 	case !errors.Is(err, waybill.ErrNotFound):
 		return page, err
 	}
-	page.Entries, err = d.cfg.Letters.AuditLog(c.r.Context(), deadletter.AuditFilter{Letter: number, Limit: entriesOnPage})
+	page.Entries, err = c.entriesOf(number)
 	if err == nil && page.Letter == nil && len(page.Entries) > 0 {
 		page.Message = page.Entries[0].MessageID
 	}
 	return page, err
+}
+
+func (c *call) entriesOf(letter int64) ([]deadletter.Entry, error) {
+	return c.d.cfg.Letters.AuditLog(c.r.Context(), deadletter.AuditFilter{Letter: letter, Limit: entriesOnPage})
 }
 
 // reveal shows the payload, after it was written down who looks at it.
@@ -129,6 +133,9 @@ func (d *Dashboard) reveal(c *call) error {
 		return waybill.ErrNotFound
 	}
 	if err := c.recordReveal(page.Letter, ""); err != nil {
+		return err
+	}
+	if page.Entries, err = c.entriesOf(page.Number); err != nil {
 		return err
 	}
 	payload := viewPayload(page.Letter.Message.Payload)

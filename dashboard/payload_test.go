@@ -106,6 +106,9 @@ func TestReveal_IsAudited(t *testing.T) {
 	if !strings.Contains(w.Body.String(), "secret-amount") || !strings.Contains(w.Body.String(), "secret-user") {
 		t.Errorf("status %d, the payload is not shown", w.Code)
 	}
+	if !strings.Contains(w.Body.String(), "<td>reveal</td><td>seer</td>") {
+		t.Error("the page does not show that somebody has just looked")
+	}
 	last := f.entries[len(f.entries)-1]
 	if last.Action != deadletter.ActReveal || last.By != "seer" || last.Letter != 1 || last.MessageID != "m1" {
 		t.Errorf("the audit log ends with %+v", last)
