@@ -239,7 +239,7 @@ func (b *Browser) Look(ctx context.Context, width int, dark bool) error {
 		return err
 	}
 	return b.devtools(ctx, "Emulation.setDeviceMetricsOverride",
-		map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+		map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < phoneWidth}, nil)
 }
 
 // Picture returns the page as a PNG, from its top to at most maxHeight pixels.
@@ -248,10 +248,18 @@ func (b *Browser) Picture(ctx context.Context, width, maxHeight int) ([]byte, er
 	if err := b.Run(ctx, "scrollTo(0, 0); return document.documentElement.scrollHeight", &height); err != nil {
 		return nil, err
 	}
-	clip := map[string]any{"x": 0, "y": 0, "width": width, "height": min(height, maxHeight), "scale": 1}
-	var shot struct{ Data string }
-	if err := b.devtools(ctx, "Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true, "clip": clip}, &shot); err != nil {
+	// A new size makes the browser paint anew, which it may otherwise not do behind a form
+	// that was sent.
+	height = min(height, maxHeight)
+	size := map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < phoneWidth}
+	if err := b.devtools(ctx, "Emulation.setDeviceMetricsOverride", size, nil); err != nil {
 		return nil, err
 	}
-	return base64.StdEncoding.DecodeString(shot.Data)
+	var picture string
+	if err := b.call(ctx, http.MethodGet, b.session+"/screenshot", nil, &picture); err != nil {
+		return nil, err
+	}
+	return base64.StdEncoding.DecodeString(picture)
 }
+
+const phoneWidth = 600 // what is narrower is shown as on a phone
