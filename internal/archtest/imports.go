@@ -53,6 +53,7 @@ var groups = []struct {
 	{"internal/config", settings},
 	{"internal/conformance", harness},
 	{"internal/e2e", harness},
+	{"internal/browser", harness},
 	{"internal/settleplan", shared},
 	{"internal/sqlstore", shared},
 	{"internal/*", leaf},

@@ -13,6 +13,10 @@ import (
 // the options, because the file can't name itself.
 const FileEnv = "WAYBILL_CONFIG"
 
+// TokensEnv is the environment variable that holds the tokens of the dashboard. It stands
+// beside the options, because a secret is nobody's flag and is not shown.
+const TokensEnv = "WAYBILL_DASHBOARD_TOKENS"
+
 // DefaultFile is the configuration file that is read if it exists and no other is named.
 const DefaultFile = "waybill.yaml"
 
@@ -42,7 +46,7 @@ func readEnv(env []string) (map[string]value, error) {
 	var unknown []error
 	for _, entry := range env {
 		name, raw, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, envPrefix) || name == FileEnv {
+		if !strings.HasPrefix(name, envPrefix) || name == FileEnv || name == TokensEnv {
 			continue
 		}
 		o, ok := find(func(o Option) bool { return o.Env() == name })

@@ -1,0 +1,154 @@
+package dashboard
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Role says what a person may do. Each role may do what those before it may.
+type Role int
+
+const (
+	Nobody   Role = iota // nothing
+	Reader               // look at everything but payloads
+	Operator             // requeue and resolve dead letters, start and cancel replays
+	Admin                // discard and edit dead letters
+)
+
+var roleNames = [...]string{Nobody: "nobody", Reader: "reader", Operator: "operator", Admin: "admin"}
+
+// String is the name of the role, as [ParseGrant] takes it.
+func (r Role) String() string {
+	if r < 0 || int(r) >= len(roleNames) {
+		return fmt.Sprintf("role %d", int(r))
+	}
+	return roleNames[r]
+}
+
+// Grant is what somebody may do.
+type Grant struct {
+	Role   Role
+	Reveal bool // may look at payloads and header values, which is audited
+}
+
+// ParseGrant reads "reader", "operator" or "admin", with "+payloads" behind it for those who
+// may look at payloads.
+func ParseGrant(text string) (Grant, error) {
+	name, reveal := strings.CutSuffix(text, "+payloads")
+	for role := Reader; role <= Admin; role++ {
+		if roleNames[role] == name {
+			return Grant{Role: role, Reveal: reveal}, nil
+		}
+	}
+	return Grant{}, fmt.Errorf("%q is not a role; it is reader, operator or admin, with +payloads behind it for who may see payloads", text)
+}
+
+// User is a person, or a program, who has proved who it is.
+type User struct {
+	Name string // stands in the audit log; up to waybill.MaxIDLen bytes
+	Grant
+}
+
+// Authenticator finds out who has sent a request. It is safe for concurrent use.
+type Authenticator interface {
+	// Authenticate returns who sent r, and false if r does not prove it.
+	Authenticate(r *http.Request) (User, bool)
+}
+
+// secretChecker is an [Authenticator] with secrets that a person can type into the form.
+type secretChecker interface {
+	checkSecret(secret string) (User, bool)
+}
+
+// Token lets the one in who knows a secret.
+type Token struct {
+	Name   string            // of the person; stands in the audit log
+	SHA256 [sha256.Size]byte // of the secret
+	Grant  Grant
+}
+
+// minSecretLen is the least length of a secret. What is shorter could be guessed.
+const minSecretLen = 20
+
+// NewToken returns a token for a secret, which is "sha256:" and the SHA-256 of it in
+// hexadecimal digits, or the secret itself, of at least 20 bytes.
+func NewToken(name, secret string, grant Grant) (Token, error) {
+	t := Token{Name: name, Grant: grant}
+	digits, hashed := strings.CutPrefix(secret, "sha256:")
+	switch {
+	case hashed:
+		sum, err := hex.DecodeString(digits)
+		if err != nil || len(sum) != sha256.Size {
+			return Token{}, invalid("Token", fmt.Sprintf("of %q: what follows sha256: is not 64 hexadecimal digits", name))
+		}
+		t.SHA256 = [sha256.Size]byte(sum)
+	case len(secret) < minSecretLen:
+		return Token{}, invalid("Token", fmt.Sprintf("of %q has %d bytes, at least %d are required", name, len(secret), minSecretLen))
+	default:
+		t.SHA256 = sha256.Sum256([]byte(secret))
+	}
+	return t, nil
+}
+
+// Tokens lets those in who know a secret, sent as a bearer token or typed into the form for
+// signing in. Only hashes of the secrets are kept.
+type Tokens struct{ tokens []Token }
+
+// NewTokens returns an authenticator for tokens, at least one.
+func NewTokens(tokens ...Token) (*Tokens, error) {
+	if len(tokens) == 0 {
+		return nil, invalid("Tokens", "are none; nobody could sign in")
+	}
+	seen := make(map[[sha256.Size]byte]bool)
+	for _, t := range tokens {
+		switch {
+		case !validName(t.Name):
+			return nil, invalid("Token.Name", fmt.Sprintf("%q is blank, too long, or no text", t.Name))
+		case t.Grant.Role < Reader || t.Grant.Role > Admin:
+			return nil, invalid("Token.Grant", fmt.Sprintf("of %q has no role", t.Name))
+		case seen[t.SHA256]:
+			return nil, invalid("Token", fmt.Sprintf("of %q is that of somebody else, too", t.Name))
+		}
+		seen[t.SHA256] = true
+	}
+	return &Tokens{tokens: append([]Token{}, tokens...)}, nil
+}
+
+// validName reports whether a name can stand in the audit log.
+func validName(name string) bool {
+	return strings.TrimSpace(name) != "" && len(name) <= waybill.MaxIDLen && utf8.ValidString(name) &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// Authenticate implements [Authenticator].
+func (t *Tokens) Authenticate(r *http.Request) (User, bool) {
+	secret, ok := bearer(r)
+	if !ok {
+		return User{}, false
+	}
+	return t.checkSecret(secret)
+}
+
+// checkSecret compares with every token, so that the time it takes says nothing.
+func (t *Tokens) checkSecret(secret string) (user User, ok bool) {
+	sum := sha256.Sum256([]byte(secret))
+	for i := range t.tokens {
+		if subtle.ConstantTimeCompare(sum[:], t.tokens[i].SHA256[:]) == 1 {
+			user, ok = User{Name: t.tokens[i].Name, Grant: t.tokens[i].Grant}, true
+		}
+	}
+	return user, ok
+}
+
+// bearer returns the bearer token of a request.
+func bearer(r *http.Request) (string, bool) {
+	scheme, secret, found := strings.Cut(r.Header.Get("Authorization"), " ")
+	return secret, found && strings.EqualFold(scheme, "Bearer")
+}

@@ -1,0 +1,200 @@
+// Package dashboard shows what is on its way, what is stuck and why, and lets those who may
+// mend it, as an [http.Handler] that a program mounts at any path.
+//
+// It denies by default: [New] refuses a configuration that lets everybody in, payloads are
+// hidden from all who have no right to see them, and every change names the person who made
+// it in the audit log. Pages are rendered on the server and work without JavaScript; a small
+// script keeps them up to date. Links are relative, so that neither a prefix nor a proxy that
+// rewrites paths has to be configured.
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Outbox is what is needed of [outbox.Inspector].
+type Outbox interface {
+	// MessageStates is that of [outbox.Inspector].
+	MessageStates(ctx context.Context, id string) ([]outbox.State, error)
+
+	// OutboxStats is that of [outbox.Inspector]. It is called at most every 5 seconds, and
+	// less often if it takes long.
+	OutboxStats(ctx context.Context) ([]outbox.Stats, error)
+}
+
+// Replays is what is needed of [deadletter.ReplayStore]: everything but driving them. What
+// starts and cancels them here is driven by some process with a relay or consumer.
+type Replays interface {
+	// PreviewReplay is that of [deadletter.ReplayStore].
+	PreviewReplay(ctx context.Context, f deadletter.Filter, inboxRetention time.Duration) (deadletter.Preview, error)
+
+	// StartReplay is that of [deadletter.ReplayStore].
+	StartReplay(ctx context.Context, p deadletter.Plan, act deadletter.Act) (int64, error)
+
+	// Replay returns one replay; an unknown number is [waybill.ErrNotFound].
+	Replay(ctx context.Context, number int64) (deadletter.Replay, error)
+
+	// Replays is that of [deadletter.ReplayStore].
+	Replays(ctx context.Context, limit int) ([]deadletter.Replay, error)
+
+	// CancelReplay is that of [deadletter.ReplayStore].
+	CancelReplay(ctx context.Context, number int64, act deadletter.Act) (bool, error)
+}
+
+// Level says how grave a finding is.
+type Level string
+
+const (
+	OK   Level = "ok"      // nothing to be seen
+	Warn Level = "warning" // it works, but look at it
+	Fail Level = "failing" // it does not work
+)
+
+// Finding is the result of one check, as the overview shows it.
+type Finding struct {
+	Level  Level
+	Check  string // what was looked at
+	Detail string // what was found
+	Advice string // what to do, if it is not OK
+}
+
+// Config says what a dashboard shows, and to whom.
+type Config struct {
+	// Outbox is where messages are looked up and counted. Required.
+	Outbox Outbox
+
+	// Letters is where dead letters are listed and settled. Required.
+	Letters deadletter.Store
+
+	// Replays keeps bulk replays. Optional: without it none are offered.
+	Replays Replays
+
+	// Inbox tells which consumers have handled a message. Optional: without it the life of a
+	// message ends with its publishing.
+	Inbox inbox.Inspector
+
+	// Relays shows relays and their lanes. Optional: without it they are not shown.
+	Relays relay.Inspector
+
+	// Audit writes down who has looked at a payload. Optional: without it payloads and header
+	// values are shown to nobody.
+	Audit deadletter.Auditor
+
+	// Checks returns findings of the program's own for the overview. It is called at most
+	// every 5 seconds. Optional.
+	Checks func(ctx context.Context) []Finding
+
+	// Access says who may do what, such as [Tokens] or [ProxyAccess]. Required unless
+	// AllowLoopback is set.
+	Access Authenticator
+
+	// AllowLoopback lets everybody in, as admin, who asks from this machine for this machine:
+	// both the sender's address and the Host of the request must be loopback, and the request
+	// must not have come through a proxy. For development. Not together with Access.
+	AllowLoopback bool
+
+	// TrustedProxies are the addresses whose X-Forwarded-Proto header is believed. Session
+	// cookies are Secure if it says https, or if the request came over TLS. Optional.
+	TrustedProxies []netip.Prefix
+
+	// SessionTTL is how long a person who has signed in with a token stays so. Optional; the
+	// default is 8 hours. Sessions are kept in memory: with several replicas behind one
+	// address, let the balancer keep a person at one of them.
+	SessionTTL time.Duration
+
+	// InboxRetention is how long consumers recognise a duplicate; previews of replays warn of
+	// letters that are older. Optional; the default is 30 days.
+	InboxRetention time.Duration
+
+	// Environment is shown beside the name, such as "production". Optional.
+	Environment string
+
+	// Logger is told of failures and refused sign-ins. Optional; the default is
+	// [slog.Default].
+	Logger *slog.Logger
+}
+
+const (
+	defaultSessionTTL     = 8 * time.Hour
+	defaultInboxRetention = 30 * 24 * time.Hour
+
+	requestTimeout = 15 * time.Second
+)
+
+// check returns an error that names the field which is missing or clashes.
+func (c *Config) check() error {
+	switch {
+	case c.Outbox == nil:
+		return invalid("Outbox", "is required")
+	case c.Letters == nil:
+		return invalid("Letters", "is required")
+	case c.Access == nil && !c.AllowLoopback:
+		return invalid("Access", "is required; without it everybody could read and change everything (AllowLoopback is for development)")
+	case c.Access != nil && c.AllowLoopback:
+		return invalid("AllowLoopback", "is set beside Access, which it would make void")
+	case c.SessionTTL < 0:
+		return invalid("SessionTTL", "is negative")
+	case c.InboxRetention < 0:
+		return invalid("InboxRetention", "is negative")
+	}
+	return nil
+}
+
+func invalid(field, reason string) error {
+	return &waybill.InvalidError{Field: "dashboard." + field, Reason: reason}
+}
+
+// Dashboard is the handler. Mount it below any path with [http.StripPrefix]; it is safe for
+// concurrent use.
+type Dashboard struct {
+	cfg      Config
+	access   Authenticator
+	signIn   secretChecker // nil if nobody signs in here
+	sessions *sessions
+	formKey  [32]byte
+	pages    pages
+	assets   map[string]asset
+	routes   *http.ServeMux
+	stats    *cached[[]outbox.Stats]
+	checks   *cached[[]Finding]
+	sameSite *http.CrossOriginProtection
+}
+
+// New returns a dashboard, or an error that names the field of cfg that is wrong.
+func New(cfg Config) (*Dashboard, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	cfg.SessionTTL = cmp.Or(cfg.SessionTTL, defaultSessionTTL)
+	cfg.InboxRetention = cmp.Or(cfg.InboxRetention, defaultInboxRetention)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	d := &Dashboard{cfg: cfg, access: cfg.Access, sessions: newSessions(cfg.SessionTTL), sameSite: http.NewCrossOriginProtection()}
+	if cfg.AllowLoopback {
+		d.access = loopback{}
+	}
+	d.signIn, _ = d.access.(secretChecker)
+	_, _ = rand.Read(d.formKey[:]) // it never fails
+	var err error
+	if d.assets, err = loadAssets(); err != nil {
+		return nil, err
+	}
+	if d.pages, err = parsePages(d.assets); err != nil {
+		return nil, err
+	}
+	d.stats = newCached(cfg.Outbox.OutboxStats)
+	d.checks = newCached(d.ownChecks)
+	d.routes = d.routing()
+	return d, nil
+}

@@ -1,0 +1,192 @@
+package dashboard
+
+import (
+	"errors"
+	"html/template"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+)
+
+const (
+	lettersOnPage = 50
+	entriesOnPage = 100
+)
+
+// groupList is what the page of groups shows.
+type groupList struct {
+	Groups []deadletter.Group
+	Full   bool // there may be more groups
+}
+
+func (d *Dashboard) groups(c *call) error {
+	groups, err := d.cfg.Letters.DeadLetterGroups(c.r.Context(), groupsShown)
+	if err != nil {
+		return err
+	}
+	return c.show(http.StatusOK, "groups", "Dead letters", groupList{groups, len(groups) == groupsShown})
+}
+
+// letterList is what the list of letters shows.
+type letterList struct {
+	Filter     deadletter.Filter
+	Asked      url.Values // the filter as it was given
+	Conditions []condition
+	Query      template.URL // the filter, for links
+	Letters    []deadletter.Letter
+	Next       int64  // after which the next page begins, 0 for none
+	Wrong      string // why the filter can't be answered
+}
+
+// Given returns a field of the filter as it was given.
+func (l letterList) Given(name string) string { return l.Asked.Get(name) }
+
+func (d *Dashboard) letters(c *call) error {
+	asked := c.r.URL.Query()
+	f, err := readFilter(asked)
+	l := letterList{Filter: f, Asked: asked, Conditions: conditions(f), Query: queryOf(f)}
+	var refused *waybill.InvalidError
+	if errors.As(err, &refused) {
+		l.Wrong = refused.Field + " " + refused.Reason
+		return c.show(http.StatusBadRequest, "letters", "Dead letters", l)
+	}
+	f.Limit = lettersOnPage + 1 // one more tells whether there is another page
+	if l.Letters, err = d.cfg.Letters.DeadLetters(c.r.Context(), f); err != nil {
+		return err
+	}
+	if len(l.Letters) > lettersOnPage {
+		l.Letters = l.Letters[:lettersOnPage]
+		l.Next = l.Letters[lettersOnPage-1].Number
+	}
+	return c.show(http.StatusOK, "letters", "Dead letters", l)
+}
+
+// letterPage is what the page of one letter shows. Letter is nil if it is not there any more.
+type letterPage struct {
+	Number  int64
+	Letter  *deadletter.Letter
+	Giver   string
+	Headers []string // their names
+	Values  map[string]string
+	Payload *payloadView // nil until somebody asks for it
+	Entries []deadletter.Entry
+	Message string // id, as far as it is known
+}
+
+// Settled reports whether nothing can be done with the letter any more.
+func (p letterPage) Settled() bool { return p.Letter == nil || p.Letter.State != deadletter.Open }
+
+func (d *Dashboard) letter(c *call) error {
+	page, err := d.readLetter(c)
+	if err != nil {
+		return err
+	}
+	return c.showLetter(page)
+}
+
+func (c *call) showLetter(p letterPage) error {
+	status := http.StatusOK
+	if p.Letter == nil {
+		status = http.StatusNotFound
+	}
+	return c.show(status, "letter", "Dead letter "+strconv.FormatInt(p.Number, 10), p)
+}
+
+// readLetter reads a letter, or what the audit log knows of one that is not there any more.
+func (d *Dashboard) readLetter(c *call) (letterPage, error) {
+	number, err := c.number()
+	if err != nil {
+		return letterPage{}, err
+	}
+	page := letterPage{Number: number}
+	letter, err := d.cfg.Letters.DeadLetter(c.r.Context(), number)
+	switch {
+	case err == nil:
+		page.Letter, page.Giver, page.Message = &letter, giver(letter), letter.Message.ID
+		page.Headers = slices.Sorted(maps.Keys(letter.Message.Headers))
+	case !errors.Is(err, waybill.ErrNotFound):
+		return page, err
+	}
+	page.Entries, err = c.entriesOf(number)
+	if err == nil && page.Letter == nil && len(page.Entries) > 0 {
+		page.Message = page.Entries[0].MessageID
+	}
+	return page, err
+}
+
+func (c *call) entriesOf(letter int64) ([]deadletter.Entry, error) {
+	return c.d.cfg.Letters.AuditLog(c.r.Context(), deadletter.AuditFilter{Letter: letter, Limit: entriesOnPage})
+}
+
+// reveal shows the payload, after it was written down who looks at it.
+func (d *Dashboard) reveal(c *call) error {
+	page, err := d.readLetter(c)
+	if err != nil {
+		return err
+	}
+	if page.Letter == nil {
+		return waybill.ErrNotFound
+	}
+	if err := c.recordReveal(page.Letter, ""); err != nil {
+		return err
+	}
+	if page.Entries, err = c.entriesOf(page.Number); err != nil {
+		return err
+	}
+	payload := viewPayload(page.Letter.Message.Payload)
+	page.Payload, page.Values = &payload, page.Letter.Message.Headers
+	return c.showLetter(page)
+}
+
+func (c *call) recordReveal(l *deadletter.Letter, detail string) error {
+	act := c.act()
+	return c.d.cfg.Audit.RecordAudit(c.r.Context(), deadletter.Entry{
+		Action: deadletter.ActReveal, By: act.By, Why: act.Why, Letter: l.Number, MessageID: l.Message.ID, Detail: detail,
+	})
+}
+
+// auditPage is what the audit log shows.
+type auditPage struct {
+	Asked   url.Values
+	Actions []deadletter.Action
+	Entries []deadletter.Entry
+	Next    template.URL // query of the next page
+}
+
+// Given returns a field of the filter as it was given.
+func (p auditPage) Given(name string) string { return p.Asked.Get(name) }
+
+var actions = []deadletter.Action{
+	deadletter.ActRequeue, deadletter.ActResolve, deadletter.ActDiscard, deadletter.ActEdit, deadletter.ActReplay,
+	deadletter.ActCancel, deadletter.ActReveal, deadletter.ActEffect, deadletter.ActCleanup,
+}
+
+func (d *Dashboard) audit(c *call) error {
+	q := c.r.URL.Query()
+	page := auditPage{Asked: q, Actions: actions}
+	f := deadletter.AuditFilter{Action: deadletter.Action(q.Get("action")), By: q.Get("by"), MessageID: q.Get("message"), Limit: entriesOnPage}
+	for name, field := range map[string]*int64{"letter": &f.Letter, "replay": &f.Replay, "before": &f.Before} {
+		if text := q.Get(name); text != "" {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return invalidField(name, "is not a number")
+			}
+			*field = n
+		}
+	}
+	var err error
+	if page.Entries, err = d.cfg.Letters.AuditLog(c.r.Context(), f); err != nil {
+		return err
+	}
+	if len(page.Entries) == entriesOnPage {
+		next := maps.Clone(q)
+		next.Set("before", strconv.FormatInt(page.Entries[entriesOnPage-1].Number, 10))
+		page.Next = template.URL(next.Encode())
+	}
+	return c.show(http.StatusOK, "audit", "Audit log", page)
+}

@@ -1,0 +1,197 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+const (
+	groupsShown  = 200
+	groupsOnTop  = 8
+	replaysShown = 100
+
+	lateAfter = time.Minute // an older message that was never tried means that no relay works
+)
+
+// overview is what the first page shows. A part that could not be read is marked as such,
+// so that the rest is there when it is needed most.
+type overview struct {
+	Topics     []topicRow
+	StatsAt    time.Time
+	StatsError *problem
+
+	Pending, Waiting int64
+	Oldest           time.Duration // of what is pending
+
+	Groups      []deadletter.Group
+	MoreGroups  bool
+	Open        int // letters in the groups
+	GroupsError *problem
+
+	Relays      []relay.NodeState
+	Alive       int
+	Lanes       int   // owned by relays that are alive
+	Unowned     []int // lanes that nobody owns
+	RelaysError *problem
+
+	Running  []deadletter.Replay
+	Findings []Finding
+	Worst    Level
+}
+
+// topicRow is a row of the table of topics.
+type topicRow struct {
+	Topic                                           string
+	Pending, Waiting, Scheduled, Published, GivenUp int64
+	Oldest                                          time.Duration // of what is pending or waits
+}
+
+func (d *Dashboard) overview(c *call) error {
+	var o overview
+	ctx := c.r.Context()
+	stats, at, err := d.stats.get(ctx)
+	o.StatsAt, o.StatsError = at, c.partial(err)
+	o.count(stats)
+	groups, err := d.cfg.Letters.DeadLetterGroups(ctx, groupsShown)
+	o.GroupsError = c.partial(err)
+	for _, g := range groups {
+		o.Open += g.Open
+	}
+	o.Groups, o.MoreGroups = groups[:min(len(groups), groupsOnTop)], len(groups) > groupsOnTop
+	if d.cfg.Relays != nil {
+		o.Relays, err = d.cfg.Relays.RelayStates(ctx)
+		o.RelaysError = c.partial(err)
+		o.countLanes()
+	}
+	if d.cfg.Replays != nil {
+		replays, err := d.cfg.Replays.Replays(ctx, replaysShown)
+		c.partial(err)
+		o.Running = slices.DeleteFunc(replays, func(r deadletter.Replay) bool { return r.State != deadletter.Running })
+	}
+	o.Findings = o.findings(d.cfg.Relays != nil)
+	own, _, err := d.checks.get(ctx)
+	c.partial(err)
+	o.Findings = append(o.Findings, own...)
+	o.Worst = worst(o.Findings)
+	return c.show(http.StatusOK, "overview", "Overview", o)
+}
+
+// partial logs the error of one part of a page and returns what to show in its place.
+func (c *call) partial(err error) *problem {
+	if err == nil {
+		return nil
+	}
+	return c.explain(err)
+}
+
+func (d *Dashboard) ownChecks(ctx context.Context) ([]Finding, error) {
+	if d.cfg.Checks == nil {
+		return nil, nil
+	}
+	return d.cfg.Checks(ctx), nil
+}
+
+// count sums the statistics up by topic.
+func (o *overview) count(stats []outbox.Stats) {
+	rows := make(map[string]*topicRow)
+	for _, s := range stats {
+		row := rows[s.Topic]
+		if row == nil {
+			row = &topicRow{Topic: s.Topic}
+			rows[s.Topic] = row
+		}
+		switch s.Status {
+		case outbox.Pending:
+			row.Pending, row.Oldest = s.Count, max(row.Oldest, s.Oldest)
+			o.Pending, o.Oldest = o.Pending+s.Count, max(o.Oldest, s.Oldest)
+		case outbox.Waiting:
+			row.Waiting, row.Oldest = s.Count, max(row.Oldest, s.Oldest)
+			o.Waiting += s.Count
+		case outbox.Scheduled:
+			row.Scheduled = s.Count
+		case outbox.Published:
+			row.Published = s.Count
+		case outbox.Dead, outbox.Failed:
+			row.GivenUp += s.Count
+		}
+	}
+	for _, row := range rows {
+		o.Topics = append(o.Topics, *row)
+	}
+	slices.SortFunc(o.Topics, func(a, b topicRow) int {
+		return cmp.Or(cmp.Compare(b.Pending+b.Waiting+b.GivenUp, a.Pending+a.Waiting+a.GivenUp), cmp.Compare(a.Topic, b.Topic))
+	})
+}
+
+// countLanes takes the lanes that nobody owns, which have no node, from among the relays.
+func (o *overview) countLanes() {
+	all := o.Relays
+	o.Relays = nil
+	for _, r := range all {
+		if r.Node == "" {
+			o.Unowned = r.Lanes
+			continue
+		}
+		o.Relays = append(o.Relays, r)
+		if r.Alive {
+			o.Alive++
+			o.Lanes += len(r.Lanes)
+		}
+	}
+}
+
+// findings are what the dashboard sees by itself.
+func (o *overview) findings(seesRelays bool) []Finding {
+	var list []Finding
+	if p := o.StatsError; p != nil {
+		list = append(list, Finding{Fail, "store", p.title, p.text})
+	}
+	if seesRelays && o.RelaysError == nil && o.Alive == 0 {
+		list = append(list, Finding{Fail, "relays", "No relay is running", "Start one, or nothing is published."})
+	}
+	if o.Alive > 0 && len(o.Unowned) > 0 {
+		list = append(list, Finding{Warn, "lanes", plural(len(o.Unowned), "lane") + " owned by nobody",
+			"A relay takes them within seconds; if it stays so, look at its log."})
+	}
+	if o.Oldest > lateAfter {
+		list = append(list, Finding{Warn, "backlog", fmt.Sprintf("The oldest pending message is %s old", span(o.Oldest)),
+			"Look whether a relay runs, and whether it reaches its broker."})
+	}
+	if o.Open > 0 {
+		list = append(list, Finding{Warn, "dead letters", plural(o.Open, "message") + " given up",
+			"Look at the groups, mend the cause, then replay them."})
+	}
+	return list
+}
+
+func worst(findings []Finding) Level {
+	level := OK
+	for _, f := range findings {
+		if f.Level == Fail || f.Level == Warn && level == OK {
+			level = f.Level
+		}
+	}
+	return level
+}
+
+// relays is the page of relays and lanes.
+func (d *Dashboard) relays(c *call) error {
+	if d.cfg.Relays == nil {
+		return errNoPage
+	}
+	states, err := d.cfg.Relays.RelayStates(c.r.Context())
+	if err != nil {
+		return err
+	}
+	o := overview{Relays: states}
+	o.countLanes()
+	return c.show(http.StatusOK, "relays", "Relays and lanes", o)
+}

@@ -1,0 +1,120 @@
+package dashboard
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// ProxyConfig describes a proxy that signs people in, such as one for OpenID Connect.
+type ProxyConfig struct {
+	// Trusted are the addresses of the proxy. Requests from elsewhere are nobody's, whatever
+	// their headers say. Required.
+	Trusted []netip.Prefix
+
+	// UserHeader is the header in which the proxy names the person, such as
+	// X-Auth-Request-Email. The proxy must remove it from what it is sent. Required.
+	UserHeader string
+
+	// GroupsHeader is the header in which it names the person's groups, with commas between
+	// them. The proxy must remove it from what it is sent. Optional.
+	GroupsHeader string
+
+	// Groups says what the members of each group may do. The highest role counts. Optional.
+	Groups map[string]Grant
+
+	// Default is what everybody may do whom the proxy lets through. Optional: nothing.
+	Default Grant
+}
+
+// ProxyAccess believes what a trusted proxy says of who has sent a request.
+type ProxyAccess struct{ cfg ProxyConfig }
+
+// NewProxyAccess returns an authenticator for requests that come through a proxy.
+func NewProxyAccess(cfg ProxyConfig) (*ProxyAccess, error) {
+	switch {
+	case len(cfg.Trusted) == 0:
+		return nil, invalid("ProxyConfig.Trusted", "is required; else anybody could claim to be anybody")
+	case cfg.UserHeader == "":
+		return nil, invalid("ProxyConfig.UserHeader", "is required")
+	case len(cfg.Groups) > 0 && cfg.GroupsHeader == "":
+		return nil, invalid("ProxyConfig.GroupsHeader", "is required beside Groups")
+	case len(cfg.Groups) == 0 && cfg.Default.Role == Nobody:
+		return nil, invalid("ProxyConfig.Groups", "is required, or Default; nobody could do anything")
+	}
+	return &ProxyAccess{cfg}, nil
+}
+
+// Authenticate implements [Authenticator].
+func (p *ProxyAccess) Authenticate(r *http.Request) (User, bool) {
+	if !fromAny(r, p.cfg.Trusted) {
+		return User{}, false
+	}
+	// More than one value means that the proxy has added to what a client sent.
+	names := r.Header.Values(p.cfg.UserHeader)
+	if len(names) != 1 || !validName(names[0]) {
+		return User{}, false
+	}
+	user := User{Name: names[0], Grant: p.cfg.Default}
+	if p.cfg.GroupsHeader == "" {
+		return user, user.Role > Nobody
+	}
+	if groups := r.Header.Values(p.cfg.GroupsHeader); len(groups) == 1 {
+		for group := range strings.SplitSeq(groups[0], ",") {
+			g := p.cfg.Groups[strings.TrimSpace(group)]
+			user.Role = max(user.Role, g.Role)
+			user.Reveal = user.Reveal || g.Reveal
+		}
+	}
+	return user, user.Role > Nobody
+}
+
+// sender returns the address that a request came from, without an IPv6 zone.
+func sender(r *http.Request) netip.Addr {
+	a, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a.Addr().Unmap().WithZone("")
+}
+
+func fromAny(r *http.Request, trusted []netip.Prefix) bool {
+	from := sender(r)
+	return from.IsValid() && slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(from) })
+}
+
+// isSecure reports whether the person's browser speaks TLS.
+func (d *Dashboard) isSecure(r *http.Request) bool {
+	return r.TLS != nil || fromAny(r, d.cfg.TrustedProxies) && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+}
+
+// loopback lets in who asks from this machine for this machine. The Host is checked because
+// a name of somebody else's may lead here, and with it the pages of that somebody.
+type loopback struct{}
+
+// Authenticate implements [Authenticator].
+func (loopback) Authenticate(r *http.Request) (User, bool) {
+	ok := sender(r).IsLoopback() && isLoopbackHost(r.Host) && !isForwarded(r)
+	return User{Name: "loopback", Grant: Grant{Role: Admin, Reveal: true}}, ok
+}
+
+func isLoopbackHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	addr, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
+}
+
+// isForwarded reports whether a request came through a proxy, which may serve anybody.
+func isForwarded(r *http.Request) bool {
+	for name := range r.Header {
+		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") || name == "X-Real-Ip" {
+			return true
+		}
+	}
+	return false
+}

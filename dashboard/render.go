@@ -1,0 +1,149 @@
+package dashboard
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+//go:embed assets/*
+var assetFiles embed.FS
+
+// pages are the templates by name, each with the layout around it.
+type pages map[string]*template.Template
+
+// view is what every template gets.
+type view struct {
+	Root        string // relative URL of the overview, with a slash at its end
+	Title       string
+	Section     string // of the navigation
+	Environment string
+	User        string
+	Role        string
+	Form        string // token of forms
+	Notice      string
+	CanOperate  bool
+	CanAdmin    bool
+	CanReveal   bool
+	CanLeave    bool // there is a session to end
+	HasReplays  bool
+	HasRelays   bool
+	At          time.Time
+	Page        any
+}
+
+func parsePages(assets map[string]asset) (pages, error) {
+	funcs := template.FuncMap{
+		"ago": ago, "stamp": stamp, "machine": machine, "count": count, "short": short, "size": size, "span": span,
+		"ranges": ranges, "plural": plural, "bars": bars,
+		"asset": func(name string) string { return "assets/" + name + "?v=" + assets[name].version },
+	}
+	layout, err := template.New("layout.html").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")
+	if err != nil {
+		return nil, err
+	}
+	files, err := fs.Glob(templateFiles, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	all := make(pages)
+	for _, file := range files {
+		name := strings.TrimSuffix(path.Base(file), ".html")
+		page, err := withLayout(layout, file)
+		if err != nil {
+			return nil, err
+		}
+		all[name] = page
+	}
+	return all, nil
+}
+
+// sections say which entry of the navigation a page belongs to.
+var sections = map[string]string{
+	"overview": "overview", "messages": "messages", "groups": "dead", "letters": "dead", "letter": "dead", "edit": "dead",
+	"replays": "replays", "preview": "replays", "replay": "replays", "relays": "relays", "audit": "audit",
+}
+
+// show renders a page before it sends the first byte, so that a failure is told as one.
+func (c *call) show(status int, name, title string, data any) error {
+	v := view{
+		Root: c.root, Title: title, Section: sections[name], Environment: c.d.cfg.Environment,
+		Notice: notice(c.r.URL.Query()), HasReplays: c.d.cfg.Replays != nil, HasRelays: c.d.cfg.Relays != nil,
+		At: time.Now().UTC(), Page: data,
+	}
+	if c.who.Name != "" {
+		v.User, v.Role, v.Form = c.who.Name, c.who.Role.String(), c.d.formToken(c.who)
+		v.CanOperate, v.CanAdmin, v.CanReveal = c.who.Role >= Operator, c.who.Role >= Admin, c.canReveal()
+		v.CanLeave = c.who.session != ""
+	}
+	var page bytes.Buffer
+	if err := c.d.pages[name].ExecuteTemplate(&page, "layout.html", v); err != nil {
+		return fmt.Errorf("render %s: %w", name, err)
+	}
+	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	c.w.WriteHeader(status)
+	_, _ = page.WriteTo(c.w) // the person may have gone; nobody is left to be told
+	return nil
+}
+
+// asset is a style sheet or script.
+type asset struct {
+	content []byte
+	version string // changes with the content
+}
+
+func loadAssets() (map[string]asset, error) {
+	entries, err := assetFiles.ReadDir("assets")
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]asset)
+	for _, e := range entries {
+		content, err := assetFiles.ReadFile("assets/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(content)
+		all[e.Name()] = asset{content, hex.EncodeToString(sum[:6])}
+	}
+	return all, nil
+}
+
+// serveAsset sends a style sheet or script to anybody: the page for signing in needs them.
+func (d *Dashboard) serveAsset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	a, ok := d.assets[name]
+	if !ok {
+		http.Error(w, "not found", http.StatusNotFound)
+		return
+	}
+	if r.URL.Query().Get("v") == a.version {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(a.content))
+}
+
+func withLayout(layout *template.Template, file string) (*template.Template, error) {
+	page, err := layout.Clone()
+	if err != nil {
+		return nil, err
+	}
+	return page.ParseFS(templateFiles, file)
+}
+
+// With is the view of a part of a page.
+func (v view) With(page any) view {
+	v.Page = page
+	return v
+}

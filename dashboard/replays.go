@@ -1,0 +1,152 @@
+package dashboard
+
+import (
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/waybill-go/waybill/deadletter"
+)
+
+const (
+	defaultRate  = 50
+	defaultRatio = 0.5
+	maxRate      = 10_000
+)
+
+func (d *Dashboard) replays(c *call) error {
+	if d.cfg.Replays == nil {
+		return errNoPage
+	}
+	list, err := d.cfg.Replays.Replays(c.r.Context(), replaysShown)
+	if err != nil {
+		return err
+	}
+	return c.show(http.StatusOK, "replays", "Replays", list)
+}
+
+// previewPage says what a replay would do, before it is started.
+type previewPage struct {
+	Conditions []condition
+	Query      template.URL
+	Preview    deadletter.Preview
+	Retention  time.Duration
+	Rate       float64
+	Ratio      int // per cent
+}
+
+func (d *Dashboard) previewReplay(c *call) error {
+	if d.cfg.Replays == nil {
+		return errNoPage
+	}
+	f, err := replayFilter(c.r.URL.Query())
+	if err != nil {
+		return err
+	}
+	preview, err := d.cfg.Replays.PreviewReplay(c.r.Context(), f, d.cfg.InboxRetention)
+	if err != nil {
+		return err
+	}
+	return c.show(http.StatusOK, "preview", "Preview of a replay", previewPage{
+		Conditions: conditions(f), Query: queryOf(f), Preview: preview, Retention: d.cfg.InboxRetention,
+		Rate: defaultRate, Ratio: defaultRatio * 100,
+	})
+}
+
+// replayFilter reads a filter for a replay, which is about open letters and has no pages.
+func replayFilter(q url.Values) (deadletter.Filter, error) {
+	f, err := readFilter(q)
+	if err != nil {
+		return f, err
+	}
+	if f.State != "" && f.State != deadletter.Open {
+		return f, invalidField("state", "is not open; what was resolved or discarded can't be replayed")
+	}
+	f.State, f.After, f.Newest = "", 0, false
+	return f, nil
+}
+
+func (d *Dashboard) startReplay(c *call) error {
+	if d.cfg.Replays == nil {
+		return errNoPage
+	}
+	plan, err := c.plan()
+	if err != nil {
+		return err
+	}
+	number, err := d.cfg.Replays.StartReplay(c.r.Context(), plan, c.act())
+	if err != nil {
+		return err
+	}
+	return c.redirect("replays/" + strconv.FormatInt(number, 10) + "?done=started")
+}
+
+// plan reads the plan of the form.
+func (c *call) plan() (plan deadletter.Plan, err error) {
+	if err := c.act().Check(); err != nil {
+		return plan, err
+	}
+	q, err := url.ParseQuery(c.r.PostFormValue("filter"))
+	if err != nil {
+		return plan, invalidField("filter", "is malformed")
+	}
+	if plan.Filter, err = replayFilter(q); err != nil {
+		return plan, err
+	}
+	plan.Rate, err = strconv.ParseFloat(c.r.PostFormValue("rate"), 64)
+	if err != nil || !(plan.Rate >= 1 && plan.Rate <= maxRate) {
+		return plan, invalidField("rate", "is not a number from 1 to 10000")
+	}
+	ratio, err := strconv.Atoi(c.r.PostFormValue("ratio"))
+	if err != nil || ratio < 1 || ratio > 100 {
+		return plan, invalidField("ratio", "is not a number from 1 to 100")
+	}
+	plan.MaxFailureRatio = float64(ratio) / 100
+	return plan, nil
+}
+
+// replayPage shows how far a replay is.
+type replayPage struct {
+	Replay     deadletter.Replay
+	Conditions []condition
+	Done       int // requeued or skipped
+	Ratio      int // per cent at which it stops
+}
+
+func (d *Dashboard) replay(c *call) error {
+	if d.cfg.Replays == nil {
+		return errNoPage
+	}
+	number, err := c.number()
+	if err != nil {
+		return err
+	}
+	r, err := d.cfg.Replays.Replay(c.r.Context(), number)
+	if err != nil {
+		return err
+	}
+	return c.show(http.StatusOK, "replay", "Replay "+strconv.FormatInt(number, 10), replayPage{
+		Replay: r, Conditions: conditions(r.Plan.Filter), Done: r.Requeued + r.Skipped, Ratio: int(r.Plan.MaxFailureRatio * 100),
+	})
+}
+
+func (d *Dashboard) cancelReplay(c *call) error {
+	if d.cfg.Replays == nil {
+		return errNoPage
+	}
+	number, err := c.number()
+	if err != nil {
+		return err
+	}
+	done, err := d.cfg.Replays.CancelReplay(c.r.Context(), number, c.act())
+	if err != nil {
+		return err
+	}
+	outcome := "cancelled"
+	if !done {
+		outcome = "ended"
+	}
+	return c.redirect("replays/" + strconv.FormatInt(number, 10) + "?done=" + outcome)
+}

@@ -1,0 +1,227 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+)
+
+// call is one request on its way through the handler.
+type call struct {
+	d    *Dashboard
+	w    http.ResponseWriter
+	r    *http.Request
+	who  identity
+	root string // relative URL of where the dashboard is mounted, with a slash at its end
+}
+
+// route says who may have a page, or do something, and what then happens.
+type route struct {
+	pattern string
+	role    Role
+	reveal  bool // the right to see payloads is needed as well
+	body    int64
+	do      func(*call) error
+}
+
+const (
+	smallBody = 64 << 10
+	// An edited payload arrives in the encoding of forms, or as hexadecimal digits.
+	largeBody = 4 * waybill.MaxPayloadLen
+)
+
+func (d *Dashboard) routing() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, r := range []route{
+		{pattern: "GET /login", do: d.loginPage},
+		{pattern: "POST /login", do: d.logIn},
+		{pattern: "POST /logout", role: Reader, do: d.logOut},
+		{pattern: "GET /{$}", role: Reader, do: d.overview},
+		{pattern: "GET /messages", role: Reader, do: d.messages},
+		{pattern: "GET /dead", role: Reader, do: d.groups},
+		{pattern: "GET /dead/list", role: Reader, do: d.letters},
+		{pattern: "POST /dead/selected", role: Operator, do: d.changeSelected},
+		{pattern: "GET /dead/{number}", role: Reader, do: d.letter},
+		{pattern: "POST /dead/{number}/reveal", role: Reader, reveal: true, do: d.reveal},
+		{pattern: "POST /dead/{number}/requeue", role: Operator, do: d.requeue},
+		{pattern: "POST /dead/{number}/resolve", role: Operator, do: d.resolve},
+		{pattern: "POST /dead/{number}/discard", role: Admin, do: d.discard},
+		{pattern: "POST /dead/{number}/edit", role: Admin, reveal: true, do: d.editForm},
+		{pattern: "POST /dead/{number}/save", role: Admin, reveal: true, body: largeBody, do: d.saveEdit},
+		{pattern: "GET /replays", role: Reader, do: d.replays},
+		{pattern: "GET /replays/new", role: Operator, do: d.previewReplay},
+		{pattern: "POST /replays", role: Operator, do: d.startReplay},
+		{pattern: "GET /replays/{number}", role: Reader, do: d.replay},
+		{pattern: "POST /replays/{number}/cancel", role: Operator, do: d.cancelReplay},
+		{pattern: "GET /relays", role: Reader, do: d.relays},
+		{pattern: "GET /audit", role: Reader, do: d.audit},
+		{pattern: "/", role: Reader, do: func(*call) error { return errNoPage }},
+	} {
+		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) { d.answer(w, req, r) })
+	}
+	mux.HandleFunc("GET /assets/{name}", d.serveAsset)
+	return mux
+}
+
+// ServeHTTP implements [http.Handler].
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	setHeaders(w.Header())
+	switch {
+	case r.URL.Path == "":
+		// Mounted without the slash at the end, which relative links need.
+		asked, _, _ := strings.Cut(r.RequestURI, "?")
+		w.Header().Set("Location", "./"+path.Base(asked)+"/")
+		w.WriteHeader(http.StatusPermanentRedirect)
+	case path.Clean(r.URL.Path) != r.URL.Path:
+		// The multiplexer would lead to the clean path, without what this is mounted below.
+		http.Error(w, "not found", http.StatusNotFound)
+	default:
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		d.routes.ServeHTTP(w, r.WithContext(ctx))
+	}
+}
+
+// setHeaders forbids everything that the pages do not need.
+func setHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// answer lets a request through to its route, if it may.
+func (d *Dashboard) answer(w http.ResponseWriter, r *http.Request, to route) {
+	c := &call{d: d, w: w, r: r, root: "./" + strings.Repeat("../", strings.Count(r.URL.Path, "/")-1)}
+	defer c.recover()
+	r.Body = http.MaxBytesReader(w, r.Body, max(to.body, smallBody))
+	if err := c.enter(to); err != nil {
+		c.fail(err)
+	}
+}
+
+// enter checks in this order: where the request comes from, who sends it, whether the form
+// is ours, whether the person may.
+func (c *call) enter(to route) error {
+	if err := c.d.sameSite.Check(c.r); err != nil {
+		return errCrossSite
+	}
+	if c.isChange() {
+		if err := c.r.ParseForm(); err != nil {
+			return &problem{http.StatusBadRequest, "The form could not be read", "It is too large, or malformed."}
+		}
+	}
+	if c.d.cfg.AllowLoopback || to.role > Nobody {
+		who, ok := c.d.identify(c.r)
+		if !ok {
+			return c.d.askWho(c)
+		}
+		c.who = who
+	}
+	switch {
+	case to.role == Nobody:
+	case c.isChange() && !c.d.hasFormToken(c.r, c.who):
+		return errStaleForm
+	case c.who.Role < to.role:
+		return &problem{http.StatusForbidden, "Not allowed", fmt.Sprintf("This needs the role %s; yours is %s.", to.role, c.who.Role)}
+	case to.reveal && !c.canReveal():
+		return &problem{http.StatusForbidden, "Not allowed", "This needs the right to see payloads."}
+	}
+	return to.do(c)
+}
+
+func (c *call) isChange() bool { return c.r.Method != http.MethodGet && c.r.Method != http.MethodHead }
+
+func (c *call) canReveal() bool { return c.who.Reveal && c.d.cfg.Audit != nil }
+
+// redirect leads to a page below the dashboard's root.
+func (c *call) redirect(to string) error {
+	c.w.Header().Set("Location", c.root+to)
+	c.w.WriteHeader(http.StatusSeeOther)
+	return nil
+}
+
+// number returns the number in the path.
+func (c *call) number() (int64, error) {
+	n, err := strconv.ParseInt(c.r.PathValue("number"), 10, 64)
+	if err != nil || n < 1 {
+		return 0, errNoPage
+	}
+	return n, nil
+}
+
+// act says who changes something, and why.
+func (c *call) act() deadletter.Act {
+	return deadletter.Act{By: c.who.Name, Why: strings.TrimSpace(c.r.PostFormValue("why"))}
+}
+
+// problem is an error that the person can be told as it is.
+type problem struct {
+	status      int
+	title, text string
+}
+
+func (p *problem) Error() string { return p.title + ": " + p.text }
+
+var (
+	errNoPage    = &problem{http.StatusNotFound, "Not found", "There is no such page."}
+	errCrossSite = &problem{http.StatusForbidden, "Not allowed", "The request comes from another site."}
+	errStaleForm = &problem{http.StatusForbidden, "The form is out of date", "Go back, load the page again, and repeat what you did. Nothing was changed."}
+)
+
+// explain turns an error into what the person is told. What it does not know is logged, and
+// not shown.
+func (c *call) explain(err error) *problem {
+	var known *problem
+	var refused *waybill.InvalidError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, waybill.ErrNotFound):
+		return &problem{http.StatusNotFound, "Not found", "It is not there, or not any more."}
+	case errors.Is(err, deadletter.ErrResolved):
+		return &problem{http.StatusConflict, "Resolved already", "The letter was resolved or discarded in the meantime. Nothing was changed."}
+	case errors.Is(err, deadletter.ErrRequeued):
+		return &problem{http.StatusConflict, "On its way", "The letter was requeued and is on its way. Nothing was changed."}
+	case errors.As(err, &refused):
+		return &problem{http.StatusBadRequest, "Refused", refused.Field + " " + refused.Reason + "."}
+	case waybill.IsPermanent(err) && waybill.ReasonOf(err) == waybill.ReasonNoID:
+		return &problem{http.StatusConflict, "It can't be requeued", "The message has no id of its own, so that its consumer could not tell whether it was handled already. Resolve or discard the letter."}
+	}
+	c.d.cfg.Logger.Error("dashboard: a request failed", "path", c.r.URL.Path, "err", err)
+	if waybill.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded) {
+		return &problem{http.StatusServiceUnavailable, "The store does not answer", "Try again in a moment. The log of this process says more."}
+	}
+	return &problem{http.StatusInternalServerError, "The store has failed", "The log of this process says why."}
+}
+
+// fail answers with an error.
+func (c *call) fail(err error) {
+	p := c.explain(err)
+	if shown := c.show(p.status, "problem", p.title, p.text); shown != nil {
+		c.d.cfg.Logger.Error("dashboard: a page could not be shown", "path", c.r.URL.Path, "err", shown)
+	}
+}
+
+// recover turns a panic into a page that tells nothing of it.
+func (c *call) recover() {
+	if v := recover(); v != nil {
+		if v == http.ErrAbortHandler {
+			panic(v)
+		}
+		c.d.cfg.Logger.Error("dashboard: a request panicked", "path", c.r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+		c.fail(&problem{http.StatusInternalServerError, "Something went wrong", "The log of this process says what."})
+	}
+}

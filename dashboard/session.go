@@ -1,0 +1,166 @@
+package dashboard
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	cookieName  = "waybill_session"
+	maxSessions = 10_000 // more are not kept; the one that ends first goes
+)
+
+// sessions are those who have signed in with a secret. Only hashes of their ids are kept.
+type sessions struct {
+	ttl  time.Duration
+	mu   sync.Mutex
+	live map[[sha256.Size]byte]session
+}
+
+type session struct {
+	user User
+	ends time.Time
+}
+
+func newSessions(ttl time.Duration) *sessions {
+	return &sessions{ttl: ttl, live: make(map[[sha256.Size]byte]session)}
+}
+
+// begin returns the id of a new session.
+func (s *sessions) begin(user User) string {
+	id := rand.Text()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.makeRoom()
+	s.live[sha256.Sum256([]byte(id))] = session{user, time.Now().Add(s.ttl)}
+	return id
+}
+
+func (s *sessions) makeRoom() {
+	var first [sha256.Size]byte
+	earliest := time.Time{}
+	for id, one := range s.live {
+		if time.Now().After(one.ends) {
+			delete(s.live, id)
+		} else if earliest.IsZero() || one.ends.Before(earliest) {
+			first, earliest = id, one.ends
+		}
+	}
+	if len(s.live) >= maxSessions {
+		delete(s.live, first)
+	}
+}
+
+func (s *sessions) find(id string) (User, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one, ok := s.live[sha256.Sum256([]byte(id))]
+	return one.user, ok && time.Now().Before(one.ends)
+}
+
+func (s *sessions) end(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.live, sha256.Sum256([]byte(id)))
+}
+
+// identity is who sends a request, and by what that is known.
+type identity struct {
+	User
+	session string // id, "" without one
+	bearer  bool   // a browser never sends a bearer token by itself, so no form token is needed
+}
+
+// identify finds out who sends a request.
+func (d *Dashboard) identify(r *http.Request) (identity, bool) {
+	if d.signIn != nil {
+		if c, err := r.Cookie(cookieName); err == nil {
+			if user, ok := d.sessions.find(c.Value); ok {
+				return identity{User: user, session: c.Value}, true
+			}
+		}
+	}
+	user, ok := d.access.Authenticate(r)
+	_, sentBearer := bearer(r)
+	return identity{User: user, bearer: sentBearer && d.signIn != nil}, ok && user.Role > Nobody
+}
+
+// formToken proves that a form was made here, for this person and session.
+func (d *Dashboard) formToken(who identity) string {
+	mac := hmac.New(sha256.New, d.formKey[:])
+	mac.Write([]byte(who.session + "\x00" + who.Name))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+func (d *Dashboard) hasFormToken(r *http.Request, who identity) bool {
+	return who.bearer || hmac.Equal([]byte(r.PostFormValue("form")), []byte(d.formToken(who)))
+}
+
+// login is what the page for signing in shows.
+type login struct {
+	Next  string // where to go then
+	Form  bool   // people sign in here
+	Wrong bool   // the token is not known
+}
+
+// askWho answers a request of which it is not known who sent it.
+func (d *Dashboard) askWho(c *call) error {
+	next := ""
+	if c.r.Method == http.MethodGet {
+		next = c.r.URL.RequestURI()
+	}
+	if d.signIn != nil {
+		c.w.Header().Set("WWW-Authenticate", `Bearer realm="waybill"`)
+	}
+	return c.show(http.StatusUnauthorized, "login", "Sign in", login{Next: next, Form: d.signIn != nil})
+}
+
+func (d *Dashboard) loginPage(c *call) error {
+	return c.show(http.StatusOK, "login", "Sign in", login{Form: d.signIn != nil})
+}
+
+// logIn checks the token of the form and begins a session. The cookie names no path: it
+// belongs to where the form for signing in is, and so to the place the handler is mounted at.
+func (d *Dashboard) logIn(c *call) error {
+	if d.signIn == nil {
+		return errNoPage
+	}
+	user, ok := d.signIn.checkSecret(strings.TrimSpace(c.r.PostFormValue("token")))
+	if !ok {
+		d.cfg.Logger.Warn("dashboard: somebody failed to sign in", "remote", c.r.RemoteAddr)
+		return c.show(http.StatusUnauthorized, "login", "Sign in", login{Next: c.r.PostFormValue("next"), Form: true, Wrong: true})
+	}
+	d.setCookie(c, d.sessions.begin(user), int(d.cfg.SessionTTL.Seconds()))
+	return c.redirect(localPath(c.r.PostFormValue("next")))
+}
+
+func (d *Dashboard) logOut(c *call) error {
+	if c.who.session != "" {
+		d.sessions.end(c.who.session)
+		d.setCookie(c, "", -1)
+	}
+	return c.redirect("login")
+}
+
+func (d *Dashboard) setCookie(c *call, value string, maxAge int) {
+	http.SetCookie(c.w, &http.Cookie{
+		Name: cookieName, Value: value, MaxAge: maxAge,
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: d.isSecure(c.r),
+	})
+}
+
+// localPath returns a path below this handler without its first slash, "" for anything else.
+func localPath(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(next, "/") || strings.ContainsAny(next, "\\\r\n\t") {
+		return ""
+	}
+	return next[1:]
+}

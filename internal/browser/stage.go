@@ -1,0 +1,272 @@
+package browser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/dashboard"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/store/memstore"
+)
+
+// Secrets of the people on the stage.
+const (
+	ReaderSecret = "reader-of-the-stage-0123456789"
+	AdminSecret  = "ann-of-the-stage-0123456789"
+)
+
+// Hostile is the payload of one message, which wants to be code.
+const Hostile = `<script>window.hacked = true</script><img src=x onerror="window.hacked = true">`
+
+// Stage is a store in memory with some trouble in it, and a relay that publishes to a broker
+// whose refusals can be mended.
+type Stage struct {
+	Store   *memstore.Store
+	Handler http.Handler // mounted below /waybill/
+
+	mu        sync.Mutex
+	mended    bool
+	published map[string]bool
+	replays   *replays
+}
+
+// NewStage returns a stage; Run sets it going.
+func NewStage() (*Stage, error) {
+	s := &Stage{Store: memstore.New(), published: make(map[string]bool)}
+	s.replays = &replays{store: s.Store}
+	reader, err := dashboard.NewToken("rita", ReaderSecret, dashboard.Grant{Role: dashboard.Reader})
+	if err != nil {
+		return nil, err
+	}
+	admin, err := dashboard.NewToken("ann", AdminSecret, dashboard.Grant{Role: dashboard.Admin, Reveal: true})
+	if err != nil {
+		return nil, err
+	}
+	access, err := dashboard.NewTokens(reader, admin)
+	if err != nil {
+		return nil, err
+	}
+	d, err := dashboard.New(dashboard.Config{
+		Outbox: s.Store, Letters: s.Store, Replays: s.replays, Relays: s, Audit: s.Store, Access: access,
+		Environment: "staging", Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/waybill/", http.StripPrefix("/waybill", d))
+	s.Handler = mux
+	return s, nil
+}
+
+// Fill enqueues what the trouble is made of.
+func (s *Stage) Fill(ctx context.Context) error {
+	w, err := outbox.NewWriter(s.Store, outbox.Config{Source: "shop"})
+	if err != nil {
+		return err
+	}
+	var msgs []waybill.Message
+	add := func(n int, topic, payload string) {
+		for i := range n {
+			msgs = append(msgs, waybill.Message{
+				ID: fmt.Sprintf("%s-%04d", topic, i+1), Topic: topic, Key: fmt.Sprintf("customer-%d", i%5), Payload: []byte(payload),
+				Headers: map[string]string{"x-region": "eu-west"}, CorrelationID: fmt.Sprintf("cart-%d", i),
+			})
+		}
+	}
+	add(12, "order.created", `{"order":4711,"customer":{"name":"Ann Example","city":"Bern"},"lines":[{"sku":"A-1","quantity":2}],"total":"129.90"}`)
+	add(1, "invoice.sent", Hostile)
+	add(40, "stock.changed", `{"sku":"A-1","left":7}`)
+	_, err = s.Store.Transact(ctx, func(ctx context.Context, tx *memstore.Tx) ([]waybill.Message, error) {
+		_, err := w.Enqueue(ctx, tx, msgs...)
+		return nil, err
+	}, false)
+	return err
+}
+
+// Run publishes what is enqueued and drives replays until ctx is done.
+func (s *Stage) Run(ctx context.Context) error {
+	r, err := relay.New(s.Store, s, relay.Config{Node: "relay-1", Order: relay.Skip, PollInterval: 50 * time.Millisecond, Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
+	if err != nil {
+		return err
+	}
+	go s.replays.run(ctx)
+	return r.Run(ctx)
+}
+
+// Mend makes the broker accept everything.
+func (s *Stage) Mend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mended = true
+}
+
+// Published reports how many messages the broker has accepted.
+func (s *Stage) Published() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.published)
+}
+
+// Send implements [relay.Publisher].
+func (s *Stage) Send(_ context.Context, msgs []relay.Outgoing) func() []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	results := make([]error, len(msgs))
+	for i, m := range msgs {
+		if results[i] = s.refusal(m.Topic); results[i] == nil {
+			s.published[m.ID] = true
+		}
+	}
+	return func() []error { return results }
+}
+
+func (s *Stage) refusal(topic string) error {
+	switch {
+	case s.mended:
+		return nil
+	case topic == "order.created":
+		return waybill.PermanentError(waybill.ReasonUnroutable, errors.New("no queue is bound to exchange \"shop\" for order.created"))
+	case topic == "invoice.sent":
+		return waybill.PermanentError(waybill.ReasonRejected, errors.New("schema registry: payload is <html>, want JSON"))
+	}
+	return nil
+}
+
+// RelayStates implements [relay.Inspector].
+func (s *Stage) RelayStates(context.Context) ([]relay.NodeState, error) {
+	lanes := make([]int, 64)
+	for i := range lanes {
+		lanes[i] = i
+	}
+	now := time.Now()
+	return []relay.NodeState{
+		{Node: "relay-1", Alive: true, StartedAt: now.Add(-3 * time.Hour), ExpiresAt: now.Add(7 * time.Second), Since: now.Add(-20 * time.Minute), Lanes: lanes},
+		{Node: "relay-2", StartedAt: now.Add(-2 * time.Hour), ExpiresAt: now.Add(-20 * time.Minute), Lanes: []int{}},
+	}, nil
+}
+
+// replays keeps one bulk replay and drives it, a letter each tenth of a second.
+type replays struct {
+	store *memstore.Store
+	mu    sync.Mutex
+	list  []deadletter.Replay
+	todo  []int64
+}
+
+// PreviewReplay implements [dashboard.Replays].
+func (r *replays) PreviewReplay(ctx context.Context, f deadletter.Filter, retention time.Duration) (deadletter.Preview, error) {
+	letters, err := r.store.DeadLetters(ctx, f)
+	p := deadletter.Preview{Letters: len(letters)}
+	keys := make(map[string]bool)
+	for _, l := range letters {
+		keys[l.Message.Key] = true
+		if p.Oldest.IsZero() || l.FirstFailed.Before(p.Oldest) {
+			p.Oldest = l.FirstFailed
+		}
+	}
+	p.Keys = len(keys)
+	return p, err
+}
+
+// StartReplay implements [dashboard.Replays].
+func (r *replays) StartReplay(ctx context.Context, p deadletter.Plan, act deadletter.Act) (int64, error) {
+	letters, err := r.store.DeadLetters(ctx, p.Filter)
+	if err != nil {
+		return 0, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range letters {
+		r.todo = append(r.todo, l.Number)
+	}
+	number := int64(len(r.list) + 1)
+	r.list = append(r.list, deadletter.Replay{Number: number, Plan: p, Act: act, State: deadletter.Running, Letters: len(letters), StartedAt: time.Now()})
+	return number, r.store.RecordAudit(ctx, deadletter.Entry{Action: deadletter.ActReplay, By: act.By, Why: act.Why, Replay: number})
+}
+
+// Replay implements [dashboard.Replays].
+func (r *replays) Replay(_ context.Context, number int64) (deadletter.Replay, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if number < 1 || int(number) > len(r.list) {
+		return deadletter.Replay{}, waybill.ErrNotFound
+	}
+	return r.list[number-1], nil
+}
+
+// Replays implements [dashboard.Replays].
+func (r *replays) Replays(context.Context, int) ([]deadletter.Replay, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]deadletter.Replay{}, r.list...), nil
+}
+
+// CancelReplay implements [dashboard.Replays].
+func (r *replays) CancelReplay(context.Context, int64, deadletter.Act) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.end(deadletter.Cancelled)
+	return true, nil
+}
+
+func (r *replays) end(state deadletter.ReplayState) {
+	now := time.Now()
+	last := &r.list[len(r.list)-1]
+	last.State, last.EndedAt, r.todo = state, &now, nil
+}
+
+func (r *replays) run(ctx context.Context) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.advance(ctx)
+		}
+	}
+}
+
+func (r *replays) advance(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.todo) == 0 {
+		return
+	}
+	last := &r.list[len(r.list)-1]
+	if ok, err := r.store.RequeueDeadLetter(ctx, r.todo[0], last.Act); ok && err == nil {
+		last.Requeued++
+	} else {
+		last.Skipped++
+	}
+	if r.todo = r.todo[1:]; len(r.todo) == 0 {
+		r.end(deadletter.Done)
+	}
+}
+
+// AwaitTrouble waits until everything that is refused is a dead letter.
+func (s *Stage) AwaitTrouble(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		letters, err := s.Store.DeadLetters(ctx, deadletter.Filter{})
+		if err != nil || len(letters) == 13 && s.Published() == 40 {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill/dashboard"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// dashboardFlags are the flags of the command.
+type dashboardFlags struct {
+	listen, tokensFile, environment string
+	cert, key                       string
+	userHeader, groupsHeader        string
+	proxies, grants                 []string
+}
+
+func (p *program) dashboardCommand() *cobra.Command {
+	var f dashboardFlags
+	cmd := &cobra.Command{
+		Use:   "dashboard",
+		Short: "Show everything in a browser, until stopped",
+		Long: `Show in a browser what is on its way, what is stuck and why, and mend it there. Without
+tokens it serves this machine only, and everybody on it as admin.
+
+Tokens are in a file (--tokens-file, readable by its owner only) or in ` + config.TokensEnv + `, a
+line for each: name, role, token, such as
+
+    alice operator+payloads sha256:5e88…
+
+The roles are reader (looks), operator (requeues, resolves, replays) and admin (discards,
+edits); +payloads is for those who may see payloads. A token is given as it is, of at least
+20 bytes, or as sha256: and its SHA-256.
+
+Behind a proxy that signs people in, give --proxy, --user-header and --grant instead.`,
+		Args: cobra.NoArgs,
+		RunE: does(func(cmd *cobra.Command, _ []string) error { return p.dashboard(cmd, f) }),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8090", "`address` to listen on")
+	flags.StringVar(&f.tokensFile, "tokens-file", "", "`file` of tokens")
+	flags.StringVar(&f.environment, "environment", "", "`name` that is shown on each page, such as production")
+	flags.StringVar(&f.cert, "tls-cert", "", "`file` of the certificate, to speak TLS")
+	flags.StringVar(&f.key, "tls-key", "", "`file` of its key")
+	flags.StringSliceVar(&f.proxies, "proxy", nil, "`addresses` of trusted proxies, such as 10.0.0.0/8")
+	flags.StringVar(&f.userHeader, "user-header", "", "`header` in which the proxies name the person; they must remove it from what they are sent")
+	flags.StringVar(&f.groupsHeader, "groups-header", "", "`header` in which they name the person's groups")
+	flags.StringSliceVar(&f.grants, "grant", nil, "what a group may do, `group=role`; *=role for everybody")
+	return cmd
+}
+
+func (p *program) dashboard(cmd *cobra.Command, f dashboardFlags) error {
+	cfg, err := p.dashboardConfig(f)
+	if err != nil {
+		return usagef("%v", err)
+	}
+	if err := f.check(cfg.AllowLoopback); err != nil {
+		return err
+	}
+	return p.withTables(func(cmd *cobra.Command, store opener.Store, _ []string) error {
+		settings, err := p.settings(cmd)
+		if err != nil {
+			return err
+		}
+		cfg.Logger = p.logger(settings)
+		showStore(&cfg, store)
+		return p.serveDashboard(cmd.Context(), cfg, f)
+	})(cmd, nil)
+}
+
+// showStore lets the dashboard show what the store has to show.
+func showStore(cfg *dashboard.Config, store opener.Store) {
+	cfg.Outbox, cfg.Letters = store, store
+	cfg.Replays, _ = store.(dashboard.Replays)
+	cfg.Relays, _ = store.(relay.Inspector)
+	cfg.Inbox, _ = store.(inbox.Inspector)
+	cfg.Audit, _ = store.(deadletter.Auditor)
+}
+
+// check refuses what would show the dashboard, or its tokens, to everybody.
+func (f dashboardFlags) check(open bool) error {
+	host, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return usagef("--listen is %q; it is host:port, such as 127.0.0.1:8090", f.listen)
+	}
+	local := isLocal(host)
+	speaksTLS := f.cert != "" && f.key != ""
+	switch {
+	case (f.cert == "") != (f.key == ""):
+		return usagef("--tls-cert and --tls-key go together")
+	case open && !local:
+		return usagef("--listen %s can be reached from other machines, and nobody would be asked who they are; "+
+			"give --tokens-file or %s, or listen on 127.0.0.1", f.listen, config.TokensEnv)
+	case !local && !speaksTLS && len(f.proxies) == 0:
+		return usagef("--listen %s can be reached from other machines, and tokens would travel in the clear; "+
+			"give --tls-cert and --tls-key, or --proxy for the proxy that speaks TLS, or listen on 127.0.0.1", f.listen)
+	}
+	return nil
+}
+
+func isLocal(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// dashboardConfig says who may do what.
+func (p *program) dashboardConfig(f dashboardFlags) (cfg dashboard.Config, err error) {
+	cfg.Environment = f.environment
+	if cfg.TrustedProxies, err = prefixes(f.proxies); err != nil {
+		return cfg, err
+	}
+	text, err := p.tokens(f.tokensFile)
+	switch {
+	case err != nil:
+		return cfg, err
+	case text != "" && f.userHeader != "":
+		return cfg, errors.New("tokens and --user-header do not go together")
+	case text != "":
+		cfg.Access, err = readTokens(text)
+	case f.userHeader != "":
+		cfg.Access, err = proxyAccess(f, cfg.TrustedProxies)
+	default:
+		cfg.AllowLoopback = true
+	}
+	return cfg, err
+}
+
+// tokens returns the lines of the file of tokens, or of the environment.
+func (p *program) tokens(file string) (string, error) {
+	if file == "" {
+		for _, entry := range p.env {
+			if text, ok := strings.CutPrefix(entry, config.TokensEnv+"="); ok {
+				return strings.ReplaceAll(text, ";", "\n"), nil
+			}
+		}
+		return "", nil
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("--tokens-file %s can be read by others; chmod 600 it", file)
+	}
+	text, err := os.ReadFile(file)
+	if err == nil && strings.TrimSpace(string(text)) == "" {
+		err = fmt.Errorf("--tokens-file %s is empty; nobody could sign in", file)
+	}
+	return string(text), err
+}
+
+// readTokens reads a line for each token. Errors never quote what may be a secret.
+func readTokens(text string) (dashboard.Authenticator, error) {
+	var tokens []dashboard.Token
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		fields := strings.Fields(line)
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("line %d of the tokens has %d words; it needs name, role, token", number, len(fields))
+		}
+		grant, err := dashboard.ParseGrant(fields[1])
+		if err != nil {
+			return nil, fmt.Errorf("line %d of the tokens: the second word is not a role; it is reader, operator or admin, with +payloads behind it for who may see payloads", number)
+		}
+		token, err := dashboard.NewToken(fields[0], fields[2], grant)
+		if err != nil {
+			return nil, fmt.Errorf("line %d of the tokens: %w", number, err)
+		}
+		tokens = append(tokens, token)
+	}
+	return dashboard.NewTokens(tokens...)
+}
+
+// proxyAccess believes the proxies.
+func proxyAccess(f dashboardFlags, trusted []netip.Prefix) (dashboard.Authenticator, error) {
+	cfg := dashboard.ProxyConfig{Trusted: trusted, UserHeader: f.userHeader, GroupsHeader: f.groupsHeader, Groups: make(map[string]dashboard.Grant)}
+	for _, text := range f.grants {
+		group, role, _ := strings.Cut(text, "=")
+		grant, err := dashboard.ParseGrant(role)
+		if err != nil {
+			return nil, fmt.Errorf("--grant %s: %w", text, err)
+		}
+		if group == "*" {
+			cfg.Default = grant
+		} else {
+			cfg.Groups[group] = grant
+		}
+	}
+	if len(trusted) == 0 {
+		return nil, errors.New("--user-header needs --proxy, or anybody could claim to be anybody")
+	}
+	return dashboard.NewProxyAccess(cfg)
+}
+
+func prefixes(texts []string) ([]netip.Prefix, error) {
+	var list []netip.Prefix
+	for _, text := range texts {
+		prefix, err := netip.ParsePrefix(text)
+		if addr, errAddr := netip.ParseAddr(text); errAddr == nil {
+			prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--proxy is %q; it is an address such as 10.0.0.7, or a range such as 10.0.0.0/8", text)
+		}
+		list = append(list, prefix)
+	}
+	return list, nil
+}
+
+// serveDashboard serves until ctx is done.
+func (p *program) serveDashboard(ctx context.Context, cfg dashboard.Config, f dashboardFlags) error {
+	handler, err := dashboard.New(cfg)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
+	if err != nil {
+		return err
+	}
+	server := newServer(handler, cfg.Logger)
+	scheme, serve := "http", func() error { return server.Serve(listener) }
+	if f.cert != "" {
+		scheme, serve = "https", func() error { return server.ServeTLS(listener, f.cert, f.key) }
+	}
+	fmt.Fprintf(p.stderr, "The dashboard is at %s://%s/\n", scheme, listener.Addr())
+	ended := make(chan error, 1)
+	go func() { ended <- serve() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverGrace)
+	defer cancel()
+	return server.Shutdown(grace)
+}
+
+const serverGrace = 5 * time.Second
+
+// newServer returns a server that no slow client holds up.
+func newServer(handler http.Handler, logger *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      60 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12},
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+}

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill/internal/config"
+)
+
+// lockedBuffer is written by the program while a test reads it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestDashboard_Refuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	good := write("good", "ann admin 0123456789abcdef0123\n", 0o600)
+	open := write("open", "ann admin 0123456789abcdef0123\n", 0o644)
+	tests := []struct {
+		name string
+		args []string
+		env  string
+		want string
+	}{
+		{"public, without tokens", []string{"--listen", ":8090"}, "", "nobody would be asked who they are"},
+		{"all addresses, without tokens", []string{"--listen", "0.0.0.0:8090"}, "", "--tokens-file or WAYBILL_DASHBOARD_TOKENS"},
+		{"a name that may lead anywhere", []string{"--listen", "example.org:8090"}, "", "nobody would be asked"},
+		{"tokens in the clear", []string{"--listen", ":8090", "--tokens-file", good}, "", "would travel in the clear"},
+		{"a file that others can read", []string{"--tokens-file", open}, "", "chmod 600"},
+		{"an empty file", []string{"--tokens-file", write("empty", "\n", 0o600)}, "", "is empty"},
+		{"only comments", []string{"--tokens-file", write("comments", "# none\n", 0o600)}, "", "nobody could sign in"},
+		{"no such file", []string{"--tokens-file", filepath.Join(dir, "none")}, "", "no such file"},
+		{"no role", nil, "ann S3CR3T-0123456789abcdef", "line 1 of the tokens has 2 words"},
+		{"an unknown role", nil, "ann S3CR3T-0123456789abcdef root", "the second word is not a role"},
+		{"a short token", nil, "ann admin S3CR3T", "at least 20"},
+		{"half of TLS", []string{"--tls-cert", "c"}, "", "go together"},
+		{"no port", []string{"--listen", "localhost"}, "", "host:port"},
+		{"a header of anybody", []string{"--user-header", "X-User", "--grant", "*=reader"}, "", "anybody could claim"},
+		{"a bad range", []string{"--proxy", "10.0.0.0/99"}, "", "10.0.0.0/8"},
+		{"a bad grant", []string{"--proxy", "10.0.0.1", "--user-header", "X-User", "--grant", "sre"}, "", "is not a role"},
+		{"both", []string{"--proxy", "10.0.0.1", "--user-header", "X-User", "--tokens-file", good}, "", "do not go together"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var env []string
+			if tt.env != "" {
+				env = []string{config.TokensEnv + "=" + tt.env}
+			}
+			r := runProgram(t.Context(), env, append([]string{"dashboard", "--store", "sqlite:" + filepath.Join(dir, "none.db")}, tt.args...)...)
+			if r.code != exitUsage || !strings.Contains(r.stderr, tt.want) || strings.Contains(r.stderr, "S3CR3T") {
+				t.Errorf("exit code %d, %q; want 2, %q, and no secret", r.code, r.stderr, tt.want)
+			}
+		})
+	}
+}
+
+func TestDashboard_Serves(t *testing.T) {
+	t.Parallel()
+	store := "sqlite:" + filepath.Join(t.TempDir(), "w.db")
+	if r := runProgram(t.Context(), nil, "migrate", "--store", store); r.code != exitOK {
+		t.Fatal(r.stderr)
+	}
+	secret := "0123456789abcdef0123"
+	for _, tokens := range []string{"", "# people\n;ann reader " + secret} {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var out lockedBuffer
+		env := []string{config.TokensEnv + "=" + tokens}
+		code := make(chan int, 1)
+		go func() {
+			code <- run(ctx, []string{"dashboard", "--store", store, "--listen", "127.0.0.1:0"}, env, io.Discard, &out)
+		}()
+		url := awaitURL(t, &out)
+		want := map[string]int{"": http.StatusOK, secret: http.StatusOK}
+		if tokens != "" {
+			want[""] = http.StatusUnauthorized
+		}
+		for token, status := range want {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+token)
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if res.StatusCode != status {
+				t.Errorf("tokens %q, sent %q: status %d, want %d", tokens, token, res.StatusCode, status)
+			}
+		}
+		stop()
+		if c := <-code; c != exitOK {
+			t.Errorf("exit code %d: %s", c, out.String())
+		}
+	}
+}
+
+var announced = regexp.MustCompile(`http://127\.0\.0\.1:\d+/`)
+
+func awaitURL(t *testing.T, out *lockedBuffer) string {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-tick.C {
+		if url := announced.FindString(out.String()); url != "" {
+			return url
+		}
+	}
+	t.Fatalf("it does not say where it is: %s", out.String())
+	return ""
+}
