@@ -276,6 +276,9 @@ func TestEveryMetric(t *testing.T) {
 		tr.failures()
 		tr.checkMetrics()
 		stop()
+		if !strings.Contains(tr.log.String(), "kind=transient error=later") {
+			t.Error("the log does not say why the relay tries again")
+		}
 		for _, secret := range secrets {
 			if strings.Contains(tr.log.String(), secret) {
 				t.Errorf("%s is in the log:\n%s", secret, tr.log.String())
