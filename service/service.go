@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -21,6 +22,7 @@ type Store[Tx any] interface {
 	outbox.Store[Tx]
 	relay.Source
 	inbox.Inbox[Tx]
+	janitor.Store
 }
 
 // Broker is what a service needs of a broker. Every broker of the project is one.
@@ -38,12 +40,13 @@ type declarer interface {
 	Declare(ctx context.Context, sub consumer.Subscription) error
 }
 
-// Service is a relay and any number of consumers over one store and one broker.
+// Service is a relay, any number of consumers and a janitor over one store and one broker.
 type Service[Tx any] struct {
 	store  Store[Tx]
 	broker Broker
 	cfg    Config
 	writer *outbox.Writer[Tx]
+	keeper *janitor.Janitor
 
 	mu        sync.Mutex
 	relay     *relay.Relay // nil with DisableRelay
@@ -68,7 +71,14 @@ func New[Tx any](store Store[Tx], broker Broker, cfg Config) (*Service[Tx], erro
 	if err != nil {
 		return nil, err
 	}
-	s := &Service[Tx]{store: store, broker: broker, cfg: cfg, writer: writer}
+	keeper, err := janitor.New(store, cfg.janitor())
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.checkRetention(broker); err != nil {
+		return nil, err
+	}
+	s := &Service[Tx]{store: store, broker: broker, cfg: cfg, writer: writer, keeper: keeper}
 	if !cfg.DisableRelay {
 		cfg.Relay.Observer = firstObserver(cfg.Relay.Observer, cfg.Observer)
 		if err := s.setRelay(cfg.Relay); err != nil {
@@ -129,7 +139,7 @@ func (s *Service[Tx]) addConsumer(sub consumer.Subscriber, h consumer.Handler[Tx
 	return nil
 }
 
-// Run runs the relay and all consumers until ctx is done. Each then stops taking up work,
+// Run runs the relay, all consumers and a janitor until ctx is done. Each then stops taking up work,
 // finishes what is under way within its own grace period and gives the rest back; Run
 // returns nil when all of them have. A part that can't work, because a server does not
 // answer, waits and does not stop the others; Health tells of it. A service runs once at a
@@ -164,7 +174,7 @@ func (s *Service[Tx]) start() ([]func(context.Context) error, error) {
 	if s.relay != nil {
 		parts = append(parts, s.runRelay)
 	}
-	return parts, nil
+	return append(parts, s.keeper.Run), nil
 }
 
 // runRelay declares the consumers' groups, for as long as it takes, and then runs the relay:
@@ -193,7 +203,7 @@ func (s *Service[Tx]) stopped() {
 	s.running = false
 }
 
-// Health returns nil while the relay and all consumers do their work, and otherwise one
+// Health returns nil while the relay, all consumers and the janitor do their work, and otherwise one
 // error for each that does not. It asks no server and is safe for concurrent use.
 func (s *Service[Tx]) Health() error {
 	s.mu.Lock()
@@ -206,5 +216,6 @@ func (s *Service[Tx]) Health() error {
 	for _, c := range consumers {
 		errs = append(errs, c.Health())
 	}
+	errs = append(errs, s.keeper.Health())
 	return errors.Join(errs...)
 }

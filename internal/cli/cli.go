@@ -125,7 +125,7 @@ batch_size: 100); a flag counts before the environment, the environment before t
 	addOptions(flags)
 	shortenHelp(root)
 	root.AddCommand(p.demoCommand(), p.migrateCommand(), p.relayCommand(), p.outboxCommand(),
-		p.deadCommand(), p.doctorCommand(), p.configCommand(), p.versionCommand())
+		p.deadCommand(), p.janitorCommand(), p.doctorCommand(), p.configCommand(), p.versionCommand())
 	return root
 }
 

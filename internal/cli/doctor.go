@@ -83,6 +83,7 @@ func (p *program) doctor(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	findings = append(findings, brokerFinding)
+	findings = append(findings, checkRetention(cmd.Context(), cfg))
 	if err := p.printFindings(findings); err != nil {
 		return err
 	}

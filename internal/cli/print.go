@@ -59,7 +59,10 @@ func age(d time.Duration) string {
 		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 	}
 	hours := d.Round(time.Hour)
-	return strings.TrimSuffix(fmt.Sprintf("%dd%dh", hours/day, hours%day/time.Hour), "0h")
+	if hours%day == 0 {
+		return fmt.Sprintf("%dd", hours/day)
+	}
+	return fmt.Sprintf("%dd%dh", hours/day, hours%day/time.Hour)
 }
 
 // short cuts a text for a table, at a rune boundary, and puts it in one line.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/service"
@@ -40,6 +41,8 @@ func (p *program) relay(cmd *cobra.Command) error {
 	svc, err := store.Service(broker, service.Config{
 		Source:   relaySource,
 		Relay:    relayConfig(cfg),
+		Janitor:  janitorConfig(cfg),
+		Consumer: consumer.Config{AllowShortRetention: cfg.Bool("inbox.allow_short_retention")},
 		Observer: waybill.Observers(waybill.LogTo(logger), count),
 	})
 	if err != nil {

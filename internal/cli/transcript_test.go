@@ -74,9 +74,10 @@ waybill: cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {close
 waybill: cannot reach the broker nats://app:xxxxx@{closed}: …
 `},
 	{name: "nothing answers the doctor", args: "doctor --store postgres://app:S3CR3T@{closed}/x --broker amqp://app:S3CR3T@{closed}/", code: exitFailed, stdout: `
-      CHECK   FOUND
-FAIL  store   cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused → start it, or correct --store
-FAIL  broker  cannot reach the broker amqp://app:xxxxx@{closed}/: …connection refused → start it, or correct --broker
+      CHECK      FOUND
+FAIL  store      cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused → start it, or correct --store
+FAIL  broker     cannot reach the broker amqp://app:xxxxx@{closed}/: …connection refused → start it, or correct --broker
+warn  retention  inbox retention is 7d; … → give --broker that answers, to learn how long it keeps messages
 `},
 	{name: "a broker that is only in memory", args: "relay {used} --broker mem:", code: exitUsage, stderr: `
 waybill: the broker mem: lives in one process, where nobody could receive what this relay publishes
@@ -95,6 +96,7 @@ ok    time zone  …; instants are stored, so any will do
 ok    isolation  read committed is the default
 FAIL  schema     there are no tables → run: waybill migrate
 warn  broker     not checked, none is set → give --broker
+warn  retention  inbox retention is 7d; … → give --broker that answers, to learn how long it keeps messages
 `},
 	{name: "migrate to a version that is none", args: "migrate {empty} --to 99", code: exitUsage, stderr: `
 waybill: --to is 99, the newest version is 1
@@ -130,6 +132,7 @@ ok  schema        version 1, the newest
 ok  pending       no message waits for the relay
 ok  dead letters  the relay has given up on no message
 ok  broker        mem: answers and confirms
+ok  retention     inbox retention is 7d; a message may be delivered again up to 1m14.4s after it was handled (the relay retries for 37.2s, the consumer for 37.2s, the broker keeps nothing when the program ends)
 `},
 
 	// What is there.
@@ -179,7 +182,96 @@ ok    archive       9 of 9 days, from today on, have a partition
 ok    vacuum        about … dead rows in the outbox, never vacuumed
 ok    transactions  none is open for long
 ok    broker        mem: answers and confirms
+ok    retention     inbox retention is 7d; …
 `},
+	{name: "doctor with an inbox that forgets too soon", args: "doctor {used} --broker mem: --inbox-retention 10s", code: exitFailed, stdout: `
+      CHECK         FOUND
+ok    store         PostgreSQL … at {url}
+ok    clock         the store's differs by …
+ok    time zone     …; instants are stored, so any will do
+ok    isolation     read committed is the default
+ok    schema        version …, the newest
+ok    pending       3 messages, the oldest is … old
+ok    dead letters  the relay has given up on no message
+warn  relays        0 relays alive, 0 of 64 lanes have an owner → nothing is published; run: waybill relay
+ok    archive       9 of 9 days, from today on, have a partition
+ok    vacuum        about … dead rows in the outbox, never vacuumed
+ok    transactions  none is open for long
+ok    broker        mem: answers and confirms
+FAIL  retention     inbox retention is 10s, but a message may be delivered again 1m14.4s after it was handled … → raise inbox.retention
+`},
+
+	// The janitor.
+	{name: "janitor, dry run", args: "janitor --dry-run {used}", stdout: `
+ROWS               OLDER THAN  WOULD BE REMOVED
+inbox              7d          0
+consumer_attempts  7d          0
+dead_letters       30d         0
+audit_log          365d        0
+`},
+	{name: "janitor, once", args: "janitor --once --cleanup-enabled=false {used} --dead-letter-retention 60d --outbox-retention 36h", stdout: `
+ROWS               OLDER THAN  FOUND  BATCHES  REMOVED
+inbox              7d          0      0        0
+consumer_attempts  7d          0      0        0
+dead_letters       60d         0      0        0
+audit_log          365d        0      0        0
+outbox_archive     1d12h       0      0        0
+`},
+	{name: "janitor for programs", args: "janitor --once --json {empty} --outbox-retention 0", stdout: `
+[
+  {
+    "rows": "inbox",
+    "older_than": "7d",
+    "candidates": 0,
+    "deleted": 0,
+    "batches": 0
+  },
+  {
+    "rows": "consumer_attempts",
+    "older_than": "7d",
+    "candidates": 0,
+    "deleted": 0,
+    "batches": 0
+  },
+  {
+    "rows": "dead_letters",
+    "older_than": "30d",
+    "candidates": 0,
+    "deleted": 0,
+    "batches": 0
+  },
+  {
+    "rows": "audit_log",
+    "older_than": "365d",
+    "candidates": 0,
+    "deleted": 0,
+    "batches": 0
+  }
+]
+`},
+	{name: "janitor, store does not answer", args: "janitor --store postgres://app:S3CR3T@{closed}/x", code: exitFailed, stderr: `
+waybill: cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused
+`},
+	{name: "janitor without tables", args: "janitor --once --store sqlite:{dir}/a#b?c%20.db --table-prefix other_", code: exitFailed, stderr: `
+waybill: the store … has no tables yet; run: waybill migrate
+`},
+	{name: "janitor, letters before the inbox", args: "janitor --once {used} --inbox-retention 40d", code: exitUsage, stderr: `
+waybill: inbox.retention (--inbox-retention): 40d must not be more than dead_letter.retention (default), which is 30d
+Run 'waybill janitor --help' to see how it is used.
+`},
+	{name: "janitor, an inbox that forgets too soon", args: "janitor --once {used} --inbox-retention 10s", code: exitUsage, stderr: `
+waybill: inbox.retention is 10s, but a message may be delivered again 1m14.4s after it was handled (…), and would be handled again; --inbox-allow-short-retention takes it all the same
+Run 'waybill janitor --help' to see how it is used.
+`},
+	{name: "janitor, forced", args: "janitor --once {empty} --inbox-retention 10s --inbox-allow-short-retention", stdout: `
+ROWS …
+inbox              10s …
+consumer_attempts  10s …
+dead_letters …
+audit_log …
+outbox_archive …
+`},
+
 
 	// Dead letters.
 	{name: "dead list", args: "dead list {used}", stdout: `

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/wakeup"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -53,6 +54,7 @@ type Methods[Tx any] interface {
 	RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error)
 	LeaveLanes(ctx context.Context, node string) error
 	AwaitMessages(ctx context.Context, node string) error
+	janitor.Store
 }
 
 // Statements are the SQL texts that [Core] runs. The methods say which arguments they take.
@@ -68,6 +70,7 @@ type Statements struct {
 	Join, Renew, Reap, FreeLanes, GiveLanes   string
 	TakeLanes, OwnLanes, LeaveLanes, Leave    string
 	MessageStates, OutboxStats                string
+	Cleanup                                   Cleanup
 }
 
 // WakeRelay implements [outbox.Store].

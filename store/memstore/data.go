@@ -26,6 +26,7 @@ type data struct {
 	letters   map[int64]letter
 	number    int64 // of the last letter
 	audit     []deadletter.Entry
+	entries   int64 // the number of the last entry; never taken back
 	inbox     map[inbox.Key]record
 	attempts  map[inbox.Key]attempt
 	relays    map[string]time.Time // by node, until when
@@ -90,7 +91,8 @@ type letter struct {
 
 type record struct {
 	inbox.Record
-	dead bool
+	dead        bool
+	processedAt time.Time
 }
 
 type attempt struct {

@@ -17,7 +17,7 @@ func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx c
 			outcome = seen.outcome(rec)
 			return nil
 		}
-		put(tx, s.data.inbox, rec.Key, record{Record: rec})
+		put(tx, s.data.inbox, rec.Key, record{Record: rec, processedAt: s.now()})
 		if rec.Retried {
 			drop(tx, s.data.attempts, rec.Key)
 		}
@@ -67,7 +67,7 @@ func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, e
 			if _, ok := s.data.inbox[key]; ok {
 				return nil
 			}
-			put(tx, s.data.inbox, key, record{Record: l.Record, dead: true})
+			put(tx, s.data.inbox, key, record{Record: l.Record, dead: true, processedAt: s.now()})
 		}
 		buried = true
 		s.data.number++
@@ -102,7 +102,7 @@ func (s *Store) RunRequeued(ctx context.Context, consumer string, fn func(ctx co
 		number = l.Number
 		drop(tx, s.data.letters, number)
 		if rec, ok := s.data.inbox[l.key]; ok {
-			rec.dead = false
+			rec.dead, rec.processedAt = false, s.now()
 			put(tx, s.data.inbox, l.key, rec)
 		}
 		m := l.row.message.Clone()

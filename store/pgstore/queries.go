@@ -30,7 +30,7 @@ func newStatements(n names) statements {
 		announce: r(announceSQL), withdraw: r(withdrawSQL), openEnqueuers: r(openEnqueuersSQL),
 		anyScheduled: r(anyScheduledSQL), extendLease: r(extendLeaseSQL),
 		holdLetters: r(holdLettersSQL), countParked: r(countParkedSQL), holdUnit: r(holdUnitSQL),
-		tryJanitor: tryJanitorSQL(n),
+		tryJanitor: tryJanitorSQL(n, "archive"),
 	}
 }
 
@@ -46,6 +46,7 @@ func coreStatements(n names) sqlstore.Statements {
 		LockLanes: lockLanesSQL(n), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL),
 		GiveLanes: r(giveLanesSQL), TakeLanes: r(takeLanesSQL), OwnLanes: r(lanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL),
+		Cleanup: cleanupStatements(n),
 	}
 }
 

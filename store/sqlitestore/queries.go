@@ -40,6 +40,7 @@ func coreStatements(n names) sqlstore.Statements {
 		Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL), GiveLanes: r(giveLanesSQL),
 		TakeLanes: r(takeLanesSQL), OwnLanes: r(ownLanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL),
+		Cleanup: cleanupStatements(n),
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package storetest is the suite that every store passes. It knows a store only by the
-// contracts of outbox, relay, inbox and deadletter; what a store cannot do is declared in
+// contracts of outbox, relay, inbox, deadletter and janitor; what a store cannot do is declared in
 // [Features], never skipped by the store's own tests.
 //
 // The suite never sleeps until something is due: [Harness.Advance] moves the store's clock.
@@ -15,6 +15,7 @@ import (
 
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -26,6 +27,7 @@ type Store[Tx any] interface {
 	relay.Source
 	inbox.Inbox[Tx]
 	deadletter.Store
+	janitor.Store
 }
 
 // Features says what a store can do, so that a test is left out by declaration.
@@ -109,6 +111,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"attempts", attemptTests[Tx]()},
 		{"bury", buryTests[Tx]()},
 		{"run requeued", runRequeuedTests[Tx]()},
+		{"janitor", janitorTests[Tx]()},
 		{"restart", restartTests[Tx]()},
 	}
 	for _, g := range groups {

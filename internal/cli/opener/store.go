@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/service"
 )
@@ -29,6 +30,7 @@ type StoreConfig struct {
 type Store interface {
 	outbox.Inspector
 	deadletter.Store
+	janitor.Store
 
 	// Ping reports whether the database answers.
 	Ping(ctx context.Context) error
