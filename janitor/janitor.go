@@ -22,7 +22,7 @@ const (
 	Inbox    Kind = "inbox"             // records of processed messages; those of dead letters go with the letter
 	Attempts Kind = "consumer_attempts" // failed attempts at messages that did not come back
 	Letters  Kind = "dead_letters"      // and the inbox records that say so
-	Audit    Kind = "audit_log"
+	Audit    Kind = "audit_log"         // entries
 	Archive  Kind = "outbox_archive" // not a store's to remove by [Store]: see [Archiver]
 )
 
