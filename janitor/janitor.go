@@ -48,8 +48,8 @@ type Store interface {
 
 	// PurgeExpired removes up to limit such rows in one transaction and returns how many.
 	// Fewer than limit means that there are no more, but for those that others work on: these
-	// are left out, not waited for. Of several calls at once one does the work; to the others
-	// it is [ErrBusy]. Removed letters leave an entry in the audit log.
+	// are left out, not waited for. Of several calls at once for one kind one does the work;
+	// to the others it is [ErrBusy]. Removed letters leave an entry in the audit log.
 	PurgeExpired(ctx context.Context, rows Rows, limit int) (int64, error)
 }
 
@@ -65,6 +65,6 @@ type folder interface {
 	FoldDeadLetters(ctx context.Context) error
 }
 
-// ErrBusy reports that another janitor is at work. Nothing was removed, and nothing need be
+// ErrBusy reports that another janitor is at work on the same kind of rows. Nothing was removed, and nothing need be
 // done: the other one does it.
 var ErrBusy = errors.New("janitor: another one is at work")

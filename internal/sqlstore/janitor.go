@@ -10,9 +10,10 @@ import (
 
 // Cleanup are the statements of the janitor.
 type Cleanup struct {
-	// Lock returns whether this transaction is the only janitor's. It is empty if writers are
-	// one at a time anyway.
-	Lock string
+	// Lock returns whether this transaction is the only janitor's that is after such rows. It
+	// is empty if writers are one at a time anyway. Each kind has a lock of its own: who finds
+	// it taken knows that the owner goes on with the same rows.
+	Lock map[janitor.Kind]string
 
 	// Count and Purge take the milliseconds of the retention and a tenant or ""; Purge takes
 	// the limit behind these. Purge has none for letters: ExpiredLetters, with the same
@@ -40,7 +41,7 @@ func (c *Core[Tx]) PurgeExpired(ctx context.Context, rows janitor.Rows, limit in
 		return 0, unknownRows(rows.Kind)
 	}
 	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
-		if err := c.lockJanitor(ctx, conn); err != nil {
+		if err := c.lockJanitor(ctx, conn, rows.Kind); err != nil {
 			return err
 		}
 		args := []any{Millis(rows.OlderThan), rows.Tenant, limit}
@@ -61,11 +62,12 @@ func unknownRows(kind janitor.Kind) error {
 	return fmt.Errorf("there are no rows of the kind %q to remove", kind)
 }
 
-func (c *Core[Tx]) lockJanitor(ctx context.Context, conn sqldb.Conn) error {
-	if c.SQL.Cleanup.Lock == "" {
+func (c *Core[Tx]) lockJanitor(ctx context.Context, conn sqldb.Conn, kind janitor.Kind) error {
+	lock := c.SQL.Cleanup.Lock[kind]
+	if lock == "" {
 		return nil
 	}
-	rows, err := conn.Query(ctx, c.SQL.Cleanup.Lock)
+	rows, err := conn.Query(ctx, lock)
 	mine, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 	if err == nil && !mine {
 		return janitor.ErrBusy

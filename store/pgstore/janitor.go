@@ -56,8 +56,14 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 	r := renderer(n)
 	count := func(table, expired string) string { return r(`SELECT count(*) FROM ` + table + ` WHERE ` + expired) }
 	purge := func(table, expired string) string { return r(purgeSQL(table, expired)) }
+	lock := func(kind janitor.Kind) string { return tryJanitorSQL(n, string(kind)) }
 	return sqlstore.Cleanup{
-		Lock: tryJanitorSQL(n, "janitor"),
+		Lock: map[janitor.Kind]string{
+			janitor.Inbox:    lock(janitor.Inbox),
+			janitor.Attempts: lock(janitor.Attempts),
+			janitor.Letters:  lock(janitor.Letters),
+			janitor.Audit:    lock(janitor.Audit),
+		},
 		Count: map[janitor.Kind]string{
 			janitor.Inbox:    count("{inbox}", expiredInbox),
 			janitor.Attempts: count("{consumer_attempts}", expiredAttempts),
