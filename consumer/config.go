@@ -3,7 +3,10 @@ package consumer
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
@@ -27,6 +30,10 @@ type Config struct {
 	// Name is the consumer's stable name: part of the inbox key, so a new name handles
 	// everything again. At most [waybill.MaxConsumerLen] bytes. Required.
 	Name string
+
+	// Node names this process in the history of dead letters. At most [waybill.MaxIDLen]
+	// bytes. Optional; the default is made from the host's name and the process id.
+	Node string
 
 	// Concurrency is how many handlers run at a time. 1 to 10,000. Optional; the default
 	// is 4.
@@ -85,6 +92,9 @@ type Config struct {
 const maxConcurrency = 10_000
 
 func (c Config) withDefaults() (Config, error) {
+	if c.Node == "" {
+		c.Node = nodeName()
+	}
 	fill(&c.Concurrency, 4)
 	fill(&c.Prefetch, 8*c.Concurrency)
 	fill(&c.HandlerTimeout, 30*time.Second)
@@ -123,6 +133,10 @@ func (c *Config) validate() error {
 		return invalid("Name", "is required")
 	case len(c.Name) > waybill.MaxConsumerLen:
 		return invalid("Name", "has %d bytes, the limit is %d", len(c.Name), waybill.MaxConsumerLen)
+	case len(c.Node) > waybill.MaxIDLen:
+		return invalid("Node", "has %d bytes, the limit is %d", len(c.Node), waybill.MaxIDLen)
+	case !utf8.ValidString(c.Node) || strings.ContainsRune(c.Node, 0):
+		return invalid("Node", "is not UTF-8 text, or holds a NUL")
 	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
 		return invalid("Concurrency", "is %d, the range is 1 to %d", c.Concurrency, maxConcurrency)
 	case c.Prefetch < c.Concurrency || c.Prefetch > 65535:
@@ -139,4 +153,12 @@ func (c *Config) validate() error {
 
 func invalid(field, format string, args ...any) error {
 	return &waybill.InvalidError{Field: "consumer.Config." + field, Reason: fmt.Sprintf(format, args...)}
+}
+
+func nodeName() string {
+	host, err := os.Hostname()
+	if err != nil || len(host) > waybill.MaxTenantLen {
+		host = "consumer"
+	}
+	return fmt.Sprintf("%s-%d", strings.ToValidUTF8(host, ""), os.Getpid())
 }

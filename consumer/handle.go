@@ -81,7 +81,7 @@ func (c *Consumer[Tx]) attempt(ctx context.Context, d *held, redelivered bool) v
 		err = c.identify(m)
 	}
 	if err != nil {
-		return c.bury(ctx, unfitRecord(c.cfg.Name, m), m, err, 1)
+		return c.bury(ctx, unfitRecord(c.cfg.Name, m), m, failure{cause: err}, 1)
 	}
 	rec := inbox.RecordOf(c.cfg.Name, m)
 	var past inbox.Attempts
@@ -95,9 +95,10 @@ func (c *Consumer[Tx]) attempt(ctx context.Context, d *held, redelivered bool) v
 		}
 		rec.Retried = past.Count > 0
 	}
+	began := time.Now()
 	outcome, err := c.process(ctx, rec, m)
 	if err != nil {
-		return c.failed(ctx, rec, m, err, redelivered, past)
+		return c.failed(ctx, rec, m, failure{err, time.Since(began)}, redelivered, past)
 	}
 	return c.succeeded(ctx, rec, m, outcome)
 }
@@ -180,16 +181,22 @@ func (c *Consumer[Tx]) succeeded(ctx context.Context, rec inbox.Record, m *waybi
 	case inbox.Conflict:
 		rec.Key.Message = "" // the record of the other message stays as it is
 		err := waybill.PermanentError(waybill.ReasonConflict, errors.New("a message with this key was processed with another payload"))
-		return c.bury(ctx, rec, m, err, 1)
+		return c.bury(ctx, rec, m, failure{cause: err}, 1)
 	}
 	return done
 }
 
+// failure is what an attempt came to.
+type failure struct {
+	cause error
+	took  time.Duration // 0 if nothing was tried
+}
+
 // failed decides what becomes of a message whose handler, or transaction, failed.
-func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.Message, cause error, known bool, past inbox.Attempts) verdict {
-	kind := waybill.KindOf(cause)
+func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.Message, f failure, known bool, past inbox.Attempts) verdict {
+	kind := waybill.KindOf(f.cause)
 	if kind == waybill.Unavailable || kind == waybill.Conflict {
-		return c.unavailable(ctx, m, cause)
+		return c.unavailable(ctx, m, f.cause)
 	}
 	if !known {
 		var err error
@@ -199,13 +206,14 @@ func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.
 	}
 	count := past.Count + 1
 	if kind == waybill.Permanent || c.cfg.Retry.Exhausted(count) {
-		return c.bury(ctx, rec, m, cause, count)
+		return c.bury(ctx, rec, m, f, count)
 	}
 	delay := c.cfg.Retry.Delay(count)
-	if err := c.box.SaveAttempt(ctx, rec.Key, count, delay, waybill.ErrorText(cause)); err != nil {
+	tried := inbox.FailedAttempt{Count: count, Wait: delay, Error: waybill.ErrorText(f.cause), Node: c.cfg.Node, Took: f.took}
+	if err := c.box.SaveAttempt(ctx, rec.Key, tried); err != nil {
 		return c.unavailable(ctx, m, err)
 	}
-	c.observe(ctx, waybill.Event{Op: waybill.OpRetry, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: count, Delay: delay, Err: cause})
+	c.observe(ctx, waybill.Event{Op: waybill.OpRetry, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: count, Delay: delay, Err: f.cause})
 	return again(delay)
 }
 
@@ -220,13 +228,13 @@ func (c *Consumer[Tx]) unavailable(ctx context.Context, m *waybill.Message, caus
 }
 
 // bury makes a message a dead letter, after which the delivery is acknowledged.
-func (c *Consumer[Tx]) bury(ctx context.Context, rec inbox.Record, m *waybill.Message, cause error, attempts int) verdict {
+func (c *Consumer[Tx]) bury(ctx context.Context, rec inbox.Record, m *waybill.Message, f failure, attempts int) verdict {
 	letter := inbox.Letter{
-		Record: rec, Message: m.Storable(), Reason: waybill.ReasonExhausted, Error: waybill.ErrorText(cause),
-		Attempts: attempts, Failed: c.cfg.DisableDeadLetters,
+		Record: rec, Message: m.Storable(), Reason: waybill.ReasonExhausted, Error: waybill.ErrorText(f.cause),
+		Attempts: attempts, Node: c.cfg.Node, Took: f.took, Failed: c.cfg.DisableDeadLetters,
 	}
-	if waybill.IsPermanent(cause) {
-		letter.Reason = waybill.ReasonOf(cause)
+	if waybill.IsPermanent(f.cause) {
+		letter.Reason = waybill.ReasonOf(f.cause)
 	}
 	stored, err := c.box.BuryMessage(ctx, letter)
 	if err != nil {
@@ -237,7 +245,7 @@ func (c *Consumer[Tx]) bury(ctx context.Context, rec inbox.Record, m *waybill.Me
 		if letter.Failed {
 			op = waybill.OpFailed
 		}
-		c.observe(ctx, waybill.Event{Op: op, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: attempts, Reason: letter.Reason, Err: cause})
+		c.observe(ctx, waybill.Event{Op: op, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: attempts, Reason: letter.Reason, Err: f.cause})
 	}
 	return done
 }
@@ -245,7 +253,7 @@ func (c *Consumer[Tx]) bury(ctx context.Context, rec inbox.Record, m *waybill.Me
 // requeueRound runs the dead letters of this consumer that were requeued, and waits.
 func (c *Consumer[Tx]) requeueRound(ctx context.Context) error {
 	for ctx.Err() == nil {
-		found, err := c.box.RunRequeued(ctx, c.cfg.Name, c.call)
+		found, err := c.box.RunRequeued(ctx, c.cfg.Name, c.cfg.Node, c.call)
 		if err != nil && !found {
 			return err
 		}

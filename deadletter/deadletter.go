@@ -62,6 +62,10 @@ type Attempt struct {
 // MaxHistory is how many attempts a letter remembers.
 const MaxHistory = 20
 
+// HadEffect is the resolution of a requeued letter whose message was processed in another
+// way before it was run again.
+const HadEffect = "already had its effect"
+
 // State is what was decided about a letter.
 type State string
 

@@ -75,14 +75,25 @@ type Attempts struct {
 	Wait  time.Duration // what is left until the next one is due; 0 if it is
 }
 
+// FailedAttempt is one failed attempt at a message.
+type FailedAttempt struct {
+	Count int           // failed attempts, with this one
+	Wait  time.Duration // from now until the next one is due
+	Error string        // as by waybill.ErrorText
+	Node  string        // of the consumer
+	Took  time.Duration // 0 if it is not known
+}
+
 // Letter is a message that a consumer gave up on.
 type Letter struct {
 	Record   Record // Key.Message is "" if the message has no id; nothing is recorded then
 	Message  waybill.Message
 	Reason   waybill.Reason
-	Error    string // as by waybill.ErrorText
+	Error    string // of the last attempt, as by waybill.ErrorText
 	Attempts int
-	Failed   bool // dead letters are disabled: kept, marked as failed
+	Node     string        // of the consumer that made the last attempt
+	Took     time.Duration // how long the last attempt took; 0 if it is not known
+	Failed   bool          // dead letters are disabled: kept, marked as failed
 }
 
 // Inbox processes messages once per consumer in transactions of type Tx. Stores implement
@@ -98,9 +109,9 @@ type Inbox[Tx any] interface {
 	// FailedAttempts returns what SaveAttempt stored last, or the zero value.
 	FailedAttempts(ctx context.Context, key Key) (Attempts, error)
 
-	// SaveAttempt stores, in a transaction of its own, that count attempts at the message
-	// have failed, the last one with the given error, and that the next is due after wait.
-	SaveAttempt(ctx context.Context, key Key, count int, wait time.Duration, errText string) error
+	// SaveAttempt stores a failed attempt in a transaction of its own. The message's dead
+	// letter, if it comes to that, will tell of it.
+	SaveAttempt(ctx context.Context, key Key, a FailedAttempt) error
 
 	// BuryMessage stores, in one transaction, the dead letter and an inbox record that says
 	// so, and clears the attempts. It returns false, and stores nothing, if the inbox has a
@@ -110,9 +121,11 @@ type Inbox[Tx any] interface {
 	// RunRequeued takes one requeued dead letter of the consumer that nobody else works on
 	// and runs fn with its message in the transaction that removes the letter and turns its
 	// inbox record into a processed one. It returns false if there is none. If fn fails all
-	// is rolled back, and the letter is dead again with the new error; with an unavailable
-	// error or a conflict it stays requeued.
-	RunRequeued(ctx context.Context, consumer string, fn func(ctx context.Context, tx Tx, m *waybill.Message) error) (bool, error)
+	// is rolled back, and the letter is dead again with the new error, tried by node; with
+	// an unavailable error or a conflict it stays requeued. If the message was processed
+	// meanwhile in another way, fn is not run, and the letter is resolved as one that had its
+	// effect already.
+	RunRequeued(ctx context.Context, consumer, node string, fn func(ctx context.Context, tx Tx, m *waybill.Message) error) (bool, error)
 }
 
 // Process runs fn once for m and the consumer with the given name, in a transaction of box.

@@ -84,7 +84,7 @@ func (r *Relay) dispatchFrom(g *gate) {
 		single := r.cfg.Mode == Strict || g.outlet.pace.rate > 0 // one of a key on the wire; a fair share
 		b := g.next(room, single)
 		for _, c := range b.expired {
-			r.conclude(result{c, unfit(c)})
+			r.conclude(result{claim: c, err: unfit(c)})
 		}
 		if len(b.claims) == 0 {
 			return
@@ -167,7 +167,7 @@ func (r *Relay) finish(b *batch, errs []error, took time.Duration) {
 		r.leaveAside(b, -1)
 	}
 	b.gate.outlet.mixed = slices.DeleteFunc(b.gate.outlet.mixed, func(other *batch) bool { return other == b })
-	v := r.concludeBatch(b, errs)
+	v := r.concludeBatch(b, errs, took)
 	r.reopen(b, v.unanswered)
 	if len(v.published) > 0 {
 		b.gate.outlet.cutMixed()
@@ -200,14 +200,14 @@ type verdict struct {
 
 // concludeBatch writes down what sending each message came to. One of a lane that is not
 // ours any more, or not in the same lease, is left to another claim, with all behind it.
-func (r *Relay) concludeBatch(b *batch, errs []error) *verdict {
+func (r *Relay) concludeBatch(b *batch, errs []error, took time.Duration) *verdict {
 	v := &verdict{}
 	for i, c := range b.claims {
 		l, err := b.lines[i], errs[i]
 		switch {
 		case !r.lanes.owns(c.Lane):
 			r.abandon(l, c)
-		case !r.conclude(result{c, err}):
+		case !r.conclude(result{c, err, took}):
 			v.unanswered, v.err = append(v.unanswered, i), err
 		case err == nil:
 			v.published = append(v.published, c.Message.ID)

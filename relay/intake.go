@@ -25,7 +25,7 @@ func (r *Relay) takeIn(claims []Claim) {
 		}
 		r.backlog.hold(c)
 		if err := unfit(c); err != nil {
-			r.conclude(result{c, err})
+			r.conclude(result{claim: c, err: err})
 		} else if c.DelayFor > 0 {
 			r.settleLater(Settlement{Claim: c, Outcome: Schedule})
 		} else if o := r.route(c); o != nil {
@@ -56,10 +56,10 @@ func (r *Relay) route(c *Claim) *outlet {
 		names, err := r.mainFor(&c.Message)
 		switch {
 		case err != nil:
-			r.conclude(result{c, err})
+			r.conclude(result{claim: c, err: err})
 			return nil
 		case len(names) == 0:
-			r.conclude(result{c, waybill.PermanentError(waybill.ReasonUnroutable, errors.New("no destination matches the message"))})
+			r.conclude(result{claim: c, err: waybill.PermanentError(waybill.ReasonUnroutable, errors.New("no destination matches the message"))})
 			return nil
 		case len(names) == 1:
 			c.Destination = names[0]
@@ -70,7 +70,7 @@ func (r *Relay) route(c *Claim) *outlet {
 	}
 	o := r.outlets[c.Destination]
 	if o == nil {
-		r.conclude(result{c, waybill.RetryAfter(time.Minute, fmt.Errorf("destination %q is not configured", c.Destination))})
+		r.conclude(result{claim: c, err: waybill.RetryAfter(time.Minute, fmt.Errorf("destination %q is not configured", c.Destination))})
 	}
 	return o
 }

@@ -43,7 +43,7 @@ func TestPolicy_Order(t *testing.T) {
 		cfg := Config{Order: Park, TopicOrder: map[string]OrderPolicy{"block": Block, "park": Park, "skip": Skip}}
 		p := testPolicy(t)
 		p.order = cfg.orderOf
-		st, settled := p.settle(result{&Claim{Message: waybill.Message{Topic: tc.topic, Key: tc.key}}, failures[tc.failure]})
+		st, settled := p.settle(result{claim: &Claim{Message: waybill.Message{Topic: tc.topic, Key: tc.key}}, err: failures[tc.failure]})
 		if !settled || st.Alone != tc.alone || st.Park != tc.park || st.Behind || st.blocks() != tc.blocks {
 			t.Errorf("%+v: settlement = %+v, blocks = %v", tc, st, st.blocks())
 		}
@@ -55,7 +55,7 @@ func TestPolicy_OrderOfDirectMessage(t *testing.T) {
 	p := testPolicy(t)
 	p.order = (&Config{TopicOrder: map[string]OrderPolicy{"billing": Park}}).orderOf
 	c := &Claim{Message: waybill.Message{To: "billing", Key: "k"}}
-	if st, _ := p.settle(result{c, waybill.PermanentError(waybill.ReasonRejected, errors.New("no"))}); !st.Park {
+	if st, _ := p.settle(result{claim: c, err: waybill.PermanentError(waybill.ReasonRejected, errors.New("no"))}); !st.Park {
 		t.Error("a message sent to a destination is not parked by that destination's policy")
 	}
 }
@@ -64,7 +64,7 @@ func TestPolicy_FailedParksToo(t *testing.T) {
 	t.Parallel()
 	p := testPolicy(t)
 	p.failed, p.order = true, (&Config{Order: Park}).orderOf
-	st, _ := p.settle(result{&Claim{Message: waybill.Message{Topic: "t", Key: "k"}, Attempts: 5}, errors.New("x")})
+	st, _ := p.settle(result{claim: &Claim{Message: waybill.Message{Topic: "t", Key: "k"}, Attempts: 5}, err: errors.New("x")})
 	if st.Outcome != Failed || !st.Park {
 		t.Errorf("settlement = %+v, want it failed, and its key parked", st)
 	}

@@ -21,12 +21,13 @@ type policy struct {
 type result struct {
 	claim *Claim
 	err   error
+	took  time.Duration
 }
 
 // settle returns the settlement of a result, or false if the message stays where it is
 // because the destination is unavailable.
 func (p *policy) settle(r result) (Settlement, bool) {
-	st := Settlement{Claim: r.claim, Attempts: r.claim.Attempts, Life: r.claim.Life, Error: waybill.ErrorText(r.err)}
+	st := Settlement{Claim: r.claim, Attempts: r.claim.Attempts, Life: r.claim.Life, Error: waybill.ErrorText(r.err), Took: r.took}
 	switch kind := waybill.KindOf(r.err); {
 	case r.err == nil:
 		st.Outcome, st.Destinations = Published, p.followersOf(r.claim)

@@ -40,7 +40,7 @@ func TestPolicy(t *testing.T) {
 	} {
 		p := testPolicy(t)
 		c := &Claim{Message: waybill.Message{ID: "m"}, Attempts: tt.attempts}
-		got, settled := p.settle(result{c, tt.err})
+		got, settled := p.settle(result{claim: c, err: tt.err, took: time.Second})
 		if settled == tt.stays {
 			t.Errorf("%s: settled = %v", tt.name, settled)
 			continue
@@ -48,7 +48,7 @@ func TestPolicy(t *testing.T) {
 		if tt.stays {
 			continue
 		}
-		if got.Outcome != tt.want.Outcome || got.Attempts != tt.want.Attempts || got.After != tt.want.After || got.Life != tt.want.Life || got.Reason != tt.want.Reason {
+		if got.Outcome != tt.want.Outcome || got.Attempts != tt.want.Attempts || got.After != tt.want.After || got.Life != tt.want.Life || got.Reason != tt.want.Reason || got.Took != time.Second {
 			t.Errorf("%s: settlement = %+v, want %+v", tt.name, got, tt.want)
 		}
 		if follow := slices.Equal(got.Destinations, []string{"after"}); follow != (tt.err == nil) {
@@ -61,7 +61,7 @@ func TestPolicy_FollowerIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	p := testPolicy(t)
 	p.followers = append(p.followers, "too") // nor by another one
-	if got, _ := p.settle(result{&Claim{Destination: "after"}, nil}); len(got.Destinations) != 0 {
+	if got, _ := p.settle(result{claim: &Claim{Destination: "after"}}); len(got.Destinations) != 0 {
 		t.Errorf("a follower's own message is followed by %v", got.Destinations)
 	}
 }
@@ -70,7 +70,7 @@ func TestPolicy_DeadLettersDisabled(t *testing.T) {
 	t.Parallel()
 	p := testPolicy(t)
 	p.failed = true
-	if got, _ := p.settle(result{&Claim{Attempts: 5}, errors.New("x")}); got.Outcome != Failed {
+	if got, _ := p.settle(result{claim: &Claim{Attempts: 5}, err: errors.New("x")}); got.Outcome != Failed {
 		t.Errorf("outcome = %v, want Failed", got.Outcome)
 	}
 }

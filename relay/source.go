@@ -187,6 +187,7 @@ type Settlement struct {
 	Life     int            // Wait: the life that the next attempt belongs to
 	Reason   waybill.Reason // Dead, Failed: why
 	Error    string         // Wait, Dead, Failed: the last error, as by waybill.ErrorText
+	Took     time.Duration  // how long the attempt took; 0 if there was none
 
 	// Destinations are, for Fanout, those that get a row each; for Published, those that get
 	// a waiting row now that the message is published.

@@ -37,7 +37,7 @@ func (*emptyStore) AwaitMessages(ctx context.Context, _ string) error {
 	<-ctx.Done()
 	return nil
 }
-func (*emptyStore) RunRequeued(context.Context, string, func(context.Context, int, *waybill.Message) error) (bool, error) {
+func (*emptyStore) RunRequeued(context.Context, string, string, func(context.Context, int, *waybill.Message) error) (bool, error) {
 	return false, nil
 }
 

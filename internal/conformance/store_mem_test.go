@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/store/memstore"
 	"github.com/waybill-go/waybill/store/storetest"
 )
@@ -52,6 +53,9 @@ func TestMemStore(t *testing.T) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.offset += d
+		},
+		Forget: func(t *testing.T, s storetest.Store[*memstore.Tx], key inbox.Key) {
+			must(t, s.(*memStore).ForgetRecord(key))
 		},
 		InsertRaw: func(s storetest.Store[*memstore.Tx], raw storetest.Raw) error {
 			return s.(*memStore).InsertRaw(raw.Topic, raw.Key, raw.Headers, raw.Payload)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/store/pgstore"
 	"github.com/waybill-go/waybill/store/storetest"
 )
@@ -157,7 +158,7 @@ func wipeSQL(cfg pgstore.Config) string {
 	var b strings.Builder
 	for _, name := range []string{
 		"outbox", "outbox_waiting", "outbox_archive", "outbox_ids", "scheduled", "dead_letters",
-		"inbox", "consumer_attempts", "relays", "effects",
+		"dead_letter_changes", "dead_letter_sums", "audit_log", "inbox", "consumer_attempts", "relays", "effects",
 	} {
 		fmt.Fprintf(&b, "DELETE FROM %s;\n", tableOf(cfg, name))
 	}
@@ -196,6 +197,12 @@ func postgresHarness[Tx any](p *postgres, open func(cfg pgstore.Config) (*pgstor
 			t.Helper()
 			own(s).advance += d
 			_, err := p.pool.Exec(context.Background(), clockSQL(own(s).cfg, own(s).advance))
+			must(t, err)
+		},
+		Forget: func(t *testing.T, s storetest.Store[Tx], k inbox.Key) {
+			t.Helper()
+			stmt := "DELETE FROM " + own(s).table("inbox") + " WHERE consumer = $1 AND message_key = $2"
+			_, err := p.pool.Exec(context.Background(), stmt, k.Consumer, k.Message)
 			must(t, err)
 		},
 		InsertRaw: func(s storetest.Store[Tx], raw storetest.Raw) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	_ "modernc.org/sqlite"
 
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/store/sqlitestore"
 	"github.com/waybill-go/waybill/store/storetest"
 )
@@ -87,6 +88,10 @@ func sqliteHarness(params string, cfg sqlitestore.Config) storetest.Harness[*sql
 		Advance: func(t *testing.T, s storetest.Store[*sql.Tx], d time.Duration) {
 			t.Helper()
 			must(t, own(s).exec("UPDATE "+table("settings")+" SET clock_offset_us = clock_offset_us + ?", d.Microseconds()))
+		},
+		Forget: func(t *testing.T, s storetest.Store[*sql.Tx], k inbox.Key) {
+			t.Helper()
+			must(t, own(s).exec("DELETE FROM "+table("inbox")+" WHERE consumer = ? AND message_key = ?", k.Consumer, k.Message))
 		},
 		InsertRaw: func(s storetest.Store[*sql.Tx], raw storetest.Raw) error {
 			if raw.Headers == "" && raw.Key == "" {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -26,6 +27,8 @@ type Row struct {
 	After          time.Duration
 	Attempts, Life int
 	Error          string
+	Took           time.Duration // of the last attempt
+	Fingerprint    string        // Bury: of the dead letter
 	Reason         waybill.Reason
 	Failed         bool
 	Parks          bool // Bury: what is behind it in its unit waits for the dead letter
@@ -92,11 +95,15 @@ type builder struct {
 
 func row(st *relay.Settlement) Row {
 	c := st.Claim
-	return Row{
+	r := Row{
 		Lane: c.Lane.Number, Position: c.Position, Destination: c.Destination,
 		Behind: st.Behind, Alone: st.Alone, After: st.After, Attempts: st.Attempts, Life: st.Life,
-		Error: st.Error, Reason: st.Reason, Failed: st.Outcome == relay.Failed, Parks: st.Park && c.Message.Key != "",
+		Error: st.Error, Took: st.Took, Reason: st.Reason, Failed: st.Outcome == relay.Failed, Parks: st.Park && c.Message.Key != "",
 	}
+	if st.Outcome == relay.Dead || st.Outcome == relay.Failed {
+		r.Fingerprint = deadletter.Fingerprint(deadletter.FromRelay, c.Message.Address(), c.Message.Type, st.Error)
+	}
+	return r
 }
 
 func unit(c *relay.Claim, destination string) Unit {

@@ -21,11 +21,14 @@ import (
 // database, but not what is done with them. A store embeds its [Methods].
 type Core[Tx any] struct {
 	// DB runs the statements. Arguments are texts, integers, floats, booleans, []byte,
-	// *string, *time.Time and []int; its Encode may turn them into others.
+	// *string, *time.Time, []int, []int64 and []string; its Encode may turn them into others.
 	DB sqldb.Driver[Tx]
 
 	// SQL are the statements, with names rendered in.
 	SQL Statements
+
+	// Render does so for statements that are put together for each call.
+	Render func(sql string) string
 
 	// Enqueue stores messages, as [outbox.Store] says of EnqueueMessages.
 	Enqueue func(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error)
@@ -45,12 +48,14 @@ type Methods[Tx any] interface {
 	outbox.Inspector
 	inbox.Inbox[Tx]
 	DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
+	RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
 	ResolveDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
 	DeadLetter(ctx context.Context, number int64) (deadletter.Letter, error)
 	DeadLetterGroups(ctx context.Context, limit int) ([]deadletter.Group, error)
 	DiscardDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
 	EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (string, error)
 	AuditLog(ctx context.Context, f deadletter.AuditFilter) ([]deadletter.Entry, error)
+	FoldDeadLetters(ctx context.Context) error
 	RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error)
 	LeaveLanes(ctx context.Context, node string) error
 	AwaitMessages(ctx context.Context, node string) error
@@ -59,18 +64,27 @@ type Methods[Tx any] interface {
 
 // Statements are the SQL texts that [Core] runs. The methods say which arguments they take.
 type Statements struct {
-	Gate, GateDead, GateOutcome               string
-	ReadAttempts, SaveAttempt, ClearAttempts  string
-	AddLetter                                 string
-	TakeRequeued, RemoveLetter                string
-	Revive, FailRequeued                      string
-	ListLetters, RequeueConsumer, LetterState string
-	ResolveLetter, ReleaseUnit                string
-	LockLanes                                 string // empty if writers are one at a time anyway
-	Join, Renew, Reap, FreeLanes, GiveLanes   string
-	TakeLanes, OwnLanes, LeaveLanes, Leave    string
-	MessageStates, OutboxStats                string
-	Cleanup                                   Cleanup
+	Gate, GateDead, GateOutcome              string
+	ReadAttempts, SaveAttempt, ClearAttempts string
+	AddLetter                                string
+	TakeRequeued, RemoveLetter               string
+	Revive, FailRequeued                     string
+	ListLetters, ShowLetter                  string
+	PlanAfresh                               string // empty if plans do not outlive their arguments
+	LockLetter, LetterWaits                  string
+	HoldUnit                                 string // empty if writers are one at a time anyway
+	RequeueRelay, RequeueConsumer            string
+	SettleLetter, ReleaseUnit                string
+	CopyToWaiting, CopyLetter                string
+	Audit, ListAudit                         string
+	ListGroups, FoldDue, TryFold             string
+	Fold                                     []string
+	Nameless, SetFingerprints                string
+	LockLanes                                string // empty if writers are one at a time anyway
+	Join, Renew, Reap, FreeLanes, GiveLanes  string
+	TakeLanes, OwnLanes, LeaveLanes, Leave   string
+	MessageStates, OutboxStats               string
+	Cleanup                                  Cleanup
 }
 
 // WakeRelay implements [outbox.Store].

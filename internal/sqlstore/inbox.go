@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
@@ -56,16 +56,20 @@ func (c *Core[Tx]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ct
 	return outcome, err
 }
 
+// seen is a record that is there already.
+type seen struct {
+	dead bool
+	hash string
+}
+
+func scanSeen(r sqldb.Rows) (v seen, err error) {
+	err = r.Scan(&v.dead, &v.hash)
+	return v, err
+}
+
 func (c *Core[Tx]) seenBefore(ctx context.Context, conn sqldb.Conn, rec inbox.Record) (inbox.Outcome, error) {
-	type seen struct {
-		dead bool
-		hash string
-	}
 	rows, err := conn.Query(ctx, c.SQL.GateOutcome, keyArgs(rec.Key)...)
-	r, found, err := sqldb.One(rows, err, func(r sqldb.Rows) (v seen, err error) {
-		err = r.Scan(&v.dead, &v.hash)
-		return v, err
-	})
+	r, found, err := sqldb.One(rows, err, scanSeen)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("read inbox record: %w", err)
@@ -93,9 +97,10 @@ func (c *Core[Tx]) FailedAttempts(ctx context.Context, key inbox.Key) (inbox.Att
 }
 
 // SaveAttempt implements [inbox.Inbox]. Behind the key the statement takes the number, the
-// wait in milliseconds, and the error.
-func (c *Core[Tx]) SaveAttempt(ctx context.Context, key inbox.Key, count int, wait time.Duration, errText string) error {
-	_, err := c.DB.Exec(ctx, c.SQL.SaveAttempt, append(keyArgs(key), count, Millis(wait), errText)...)
+// wait in milliseconds, the error, the node and the nanoseconds that the attempt took. It adds
+// to the history if the number has risen.
+func (c *Core[Tx]) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAttempt) error {
+	_, err := c.DB.Exec(ctx, c.SQL.SaveAttempt, append(keyArgs(key), a.Count, Millis(a.Wait), a.Error, a.Node, int64(a.Took))...)
 	return c.Kind(err)
 }
 
@@ -122,14 +127,26 @@ func (c *Core[Tx]) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool
 // letterArgs are the arguments of AddLetter: the letter's own, then the message's.
 func letterArgs(l inbox.Letter) []any {
 	m := l.Message
+	m.Tenant = l.Record.Tenant
+	return append([]any{
+		l.Record.Consumer, l.Record.Alias, l.Record.Message, string(l.Reason), l.Error, l.Attempts, l.Failed,
+		fingerprint(deadletter.FromConsumer, l.Record.Consumer, &m, l.Error), l.Node, int64(l.Took), l.Record.Tenant, l.Record.Source,
+	}, messageArgs(&m)...)
+}
+
+// MessageFields are the columns of a message that statements with a message as their last
+// arguments take, in this order.
+const MessageFields = `id, topic, direct, key, type, source, tenant, subject, payload_bytes, content_type, data_schema, headers, ` +
+	`correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, expires_at`
+
+func messageArgs(m *waybill.Message) []any {
 	payload := m.Payload
 	if payload == nil {
 		payload = []byte{}
 	}
 	return []any{
-		l.Record.Consumer, l.Record.Alias, l.Record.Message, string(l.Reason), l.Error, l.Attempts, l.Failed,
-		m.ID, m.Address(), m.To != "", m.Key, m.Type, m.Source, l.Record.Tenant, m.Subject, payload,
-		m.ContentType, m.DataSchema, sqldb.Headers(&m), m.CorrelationID, m.CausationID, m.IdempotencyKey,
+		m.ID, m.Address(), m.To != "", m.Key, m.Type, m.Source, m.Tenant, m.Subject, payload,
+		m.ContentType, m.DataSchema, sqldb.Headers(m), m.CorrelationID, m.CausationID, m.IdempotencyKey,
 		m.TraceParent, m.TraceState, sqldb.Timestamp(m.Time), sqldb.Timestamp(m.ExpiresAt),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
@@ -22,11 +23,15 @@ type requeuedLetter struct {
 // RunRequeued implements [inbox.Inbox]. TakeRequeued takes the consumer and returns number,
 // alias, message key and message of a letter, and keeps others from taking it until the
 // transaction ends. RemoveLetter takes the number, Revive the inbox key.
-func (c *Core[Tx]) RunRequeued(ctx context.Context, consumer string, fn func(ctx context.Context, tx Tx, m *waybill.Message) error) (bool, error) {
+func (c *Core[Tx]) RunRequeued(ctx context.Context, consumer, node string, fn func(ctx context.Context, tx Tx, m *waybill.Message) error) (bool, error) {
 	var letter requeuedLetter
 	var found bool
+	began := time.Now()
 	err := c.InTx(ctx, func(tx Tx, conn sqldb.Conn) (err error) {
 		if letter, found, err = c.takeRequeued(ctx, conn, consumer); err != nil || !found {
+			return err
+		}
+		if processed, err := c.processedMeanwhile(ctx, conn, letter); err != nil || processed {
 			return err
 		}
 		if _, err := conn.Exec(ctx, c.SQL.RemoveLetter, letter.number); err != nil {
@@ -44,7 +49,7 @@ func (c *Core[Tx]) RunRequeued(ctx context.Context, consumer string, fn func(ctx
 	case !found:
 		return false, err
 	}
-	return true, errors.Join(err, c.failRequeued(ctx, letter.number, err))
+	return true, errors.Join(err, c.failRequeued(ctx, letter, node, time.Since(began), err))
 }
 
 func (c *Core[Tx]) takeRequeued(ctx context.Context, conn sqldb.Conn, consumer string) (requeuedLetter, bool, error) {
@@ -60,15 +65,33 @@ func (c *Core[Tx]) takeRequeued(ctx context.Context, conn sqldb.Conn, consumer s
 	})
 }
 
+// processedMeanwhile resolves a letter whose message the inbox holds as processed: its
+// record was removed, and the message delivered once more.
+func (c *Core[Tx]) processedMeanwhile(ctx context.Context, conn sqldb.Conn, l requeuedLetter) (bool, error) {
+	rows, err := conn.Query(ctx, c.SQL.GateOutcome, keyArgs(l.key)...)
+	r, found, err := sqldb.One(rows, err, scanSeen)
+	if err != nil || !found || r.dead {
+		return false, err
+	}
+	if err := c.settleAs(ctx, conn, l.number, deadletter.Resolved, deadletter.HadEffect); err != nil {
+		return false, err
+	}
+	return true, c.audit(ctx, conn, deadletter.ActEffect, deadletter.Act{By: l.key.Consumer, Why: deadletter.HadEffect},
+		deadletter.Entry{Letter: l.number, MessageID: l.message.ID})
+}
+
 // failRequeued runs FailRequeued with the letter's number, the new error and reason, whether
-// the letter is dead again, and the milliseconds to wait if it is not.
-func (c *Core[Tx]) failRequeued(ctx context.Context, number int64, cause error) error {
+// the letter is dead again, the milliseconds to wait if it is not, the new fingerprint, the
+// node and the nanoseconds that the attempt took.
+func (c *Core[Tx]) failRequeued(ctx context.Context, l requeuedLetter, node string, took time.Duration, cause error) error {
 	kind := waybill.KindOf(cause)
 	deadAgain := kind == waybill.Transient || kind == waybill.Permanent
 	reason := waybill.ReasonExhausted
 	if kind == waybill.Permanent {
 		reason = waybill.ReasonOf(cause)
 	}
-	_, err := c.DB.Exec(ctx, c.SQL.FailRequeued, number, waybill.ErrorText(cause), string(reason), deadAgain, Millis(requeueWait))
+	text := waybill.ErrorText(cause)
+	group := fingerprint(deadletter.FromConsumer, l.key.Consumer, &l.message, text)
+	_, err := c.DB.Exec(ctx, c.SQL.FailRequeued, l.number, text, string(reason), deadAgain, Millis(requeueWait), group, node, int64(took))
 	return c.Kind(err)
 }

@@ -73,6 +73,7 @@ type waitingRow struct {
 	errText        string
 	firstFailed    time.Time
 	letter         int64 // that it was requeued from, 0 if from none
+	history        []deadletter.Attempt
 }
 
 func (w waitingRow) place() place { return place{w.position, w.destination} }
@@ -98,8 +99,8 @@ type record struct {
 type attempt struct {
 	count   int
 	due     time.Time
-	errText string
 	first   time.Time
+	history []deadletter.Attempt
 }
 
 type lane struct {

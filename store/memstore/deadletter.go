@@ -109,6 +109,9 @@ func (s *Store) DeadLetterGroups(ctx context.Context, limit int) ([]deadletter.G
 	return append([]deadletter.Group{}, list[:min(limit, len(list))]...), err
 }
 
+// FoldDeadLetters does nothing: there are no sums to keep.
+func (s *Store) FoldDeadLetters(context.Context) error { return nil }
+
 // open reports whether nothing is decided about the letter and it is not on its way.
 func (l *letter) open() bool { return l.State == deadletter.Open && !l.Requeued }
 
@@ -239,6 +242,7 @@ func (s *Store) requeueCopy(tx *Tx, l letter, copied waybill.Message) {
 	s.data.number++
 	l.row, l.Number, l.key = r, s.data.number, inbox.KeyOf(l.Consumer, &copied)
 	l.Requeues, l.Requeued, l.requeuedAt = 1, true, s.now()
+	l.Fingerprint = deadletter.Fingerprint(deadletter.FromConsumer, l.Consumer, copied.Type, l.Error)
 	put(tx, s.data.letters, l.Number, l)
 	put(tx, s.data.inbox, l.key, record{Record: inbox.RecordOf(l.Consumer, &copied), dead: true, processedAt: s.now()})
 }
@@ -290,7 +294,7 @@ func (s *Store) requeueToRelay(tx *Tx, l letter) bool {
 	if s.data.idPending(m.ID) || s.idWaitsFor(m.ID, l.Destination) {
 		return false
 	}
-	w := waitingRow{row: l.row, destination: l.Destination, life: l.Requeues + 1, letter: l.Number}
+	w := waitingRow{row: l.row, destination: l.Destination, life: l.Requeues + 1, letter: l.Number, history: l.History}
 	drop(tx, s.data.letters, l.Number)
 	if !s.data.waitsBefore(unitOf(&l.row, l.Destination), w.position) {
 		w.due = s.now()

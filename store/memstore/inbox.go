@@ -51,10 +51,14 @@ func (s *Store) FailedAttempts(ctx context.Context, key inbox.Key) (a inbox.Atte
 }
 
 // SaveAttempt implements [inbox.Inbox].
-func (s *Store) SaveAttempt(ctx context.Context, key inbox.Key, count int, wait time.Duration, errText string) error {
+func (s *Store) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAttempt) error {
 	return s.inTx(ctx, func(tx *Tx) error {
-		first := orNow(s.data.attempts[key].first, s.now())
-		put(tx, s.data.attempts, key, attempt{count: count, due: s.now().Add(wait), errText: errText, first: first})
+		past := s.data.attempts[key]
+		next := attempt{count: a.Count, due: s.now().Add(a.Wait), first: orNow(past.first, s.now()), history: past.history}
+		if a.Count > past.count {
+			next.history = s.tried(past.history, a.Node, a.Took, a.Error)
+		}
+		put(tx, s.data.attempts, key, next)
 		return nil
 	})
 }
@@ -80,6 +84,7 @@ func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, e
 				Attempts: l.Attempts, Failed: l.Failed, Message: m, State: deadletter.Open,
 				Fingerprint: deadletter.Fingerprint(deadletter.FromConsumer, key.Consumer, m.Type, l.Error),
 				FirstFailed: orNow(s.data.attempts[key].first, s.now()), LastFailed: s.now(),
+				History: s.tried(s.data.attempts[key].history, l.Node, l.Took, l.Error),
 			},
 		})
 		drop(tx, s.data.attempts, key)
@@ -89,8 +94,9 @@ func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, e
 }
 
 // RunRequeued implements [inbox.Inbox].
-func (s *Store) RunRequeued(ctx context.Context, consumer string, fn func(ctx context.Context, tx *Tx, m *waybill.Message) error) (bool, error) {
+func (s *Store) RunRequeued(ctx context.Context, consumer, node string, fn func(ctx context.Context, tx *Tx, m *waybill.Message) error) (bool, error) {
 	var number int64
+	began := s.now()
 	err := s.inTx(ctx, func(tx *Tx) error {
 		due := sorted(s.data.letters, func(l letter) bool {
 			return l.Consumer == consumer && !l.requeuedAt.IsZero() && !l.requeuedAt.After(s.now())
@@ -100,11 +106,18 @@ func (s *Store) RunRequeued(ctx context.Context, consumer string, fn func(ctx co
 		}
 		l := due[0]
 		number = l.Number
-		drop(tx, s.data.letters, number)
-		if rec, ok := s.data.inbox[l.key]; ok {
-			rec.dead, rec.processedAt = false, s.now()
-			put(tx, s.data.inbox, l.key, rec)
+		rec, seen := s.data.inbox[l.key]
+		if seen && !rec.dead {
+			s.hadEffect(tx, l)
+			return nil
 		}
+		drop(tx, s.data.letters, number)
+		if !seen {
+			rec.Record = inbox.RecordOf(consumer, &l.row.message)
+			rec.Key = l.key
+		}
+		rec.dead, rec.processedAt = false, s.now()
+		put(tx, s.data.inbox, l.key, rec)
 		m := l.row.message.Clone()
 		return fn(ctx, tx, &m)
 	})
@@ -115,12 +128,28 @@ func (s *Store) RunRequeued(ctx context.Context, consumer string, fn func(ctx co
 	case number == 0:
 		return false, err
 	}
-	return true, errors.Join(err, s.failRequeued(ctx, number, err))
+	return true, errors.Join(err, s.failRequeued(ctx, number, node, s.now().Sub(began), err))
+}
+
+// hadEffect resolves a letter whose message was processed in another way.
+func (s *Store) hadEffect(tx *Tx, l letter) {
+	l.Requeued, l.requeuedAt = false, time.Time{}
+	s.settleAs(tx, l, deadletter.Resolved, deadletter.HadEffect)
+	s.audit(tx, deadletter.ActEffect, deadletter.Act{By: l.Consumer, Why: deadletter.HadEffect},
+		deadletter.Entry{Letter: l.Number, MessageID: l.row.message.ID})
+}
+
+// ForgetRecord removes an inbox record, as its retention does.
+func (s *Store) ForgetRecord(key inbox.Key) error {
+	return s.inTx(context.Background(), func(tx *Tx) error {
+		drop(tx, s.data.inbox, key)
+		return nil
+	})
 }
 
 const requeueWait = 5 * time.Second // before a requeued letter that met an outage is tried again
 
-func (s *Store) failRequeued(ctx context.Context, number int64, cause error) error {
+func (s *Store) failRequeued(ctx context.Context, number int64, node string, took time.Duration, cause error) error {
 	return s.inTx(context.WithoutCancel(ctx), func(tx *Tx) error {
 		l, ok := s.data.letters[number]
 		if !ok {
@@ -134,6 +163,7 @@ func (s *Store) failRequeued(ctx context.Context, number int64, cause error) err
 			fallthrough
 		case waybill.Transient:
 			l.Attempts++
+			l.History = s.tried(l.History, node, took, l.Error)
 			l.requeuedAt, l.Requeued = time.Time{}, false
 		default:
 			l.requeuedAt = s.now().Add(requeueWait)

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
@@ -20,37 +21,40 @@ func (s *Store) SettleMessages(ctx context.Context, req relay.SettleRequest) (lo
 			}
 		}
 		lost = settleplan.Lost(req.Settlements, held)
-		s.settle(tx, settleplan.New(settleplan.Keep(req.Settlements, held)), req.Archive)
+		s.settle(tx, settleplan.New(settleplan.Keep(req.Settlements, held)), req)
 		return nil
 	})
 	return lost, err
 }
 
 // settle does the steps of a plan in their order.
-func (s *Store) settle(tx *Tx, p *settleplan.Plan, archive bool) {
+func (s *Store) settle(tx *Tx, p *settleplan.Plan, req relay.SettleRequest) {
 	for _, st := range p.Published {
 		if r, ok := s.data.outbox[st.Claim.Position]; ok {
 			drop(tx, s.data.outbox, r.position)
-			s.archive(tx, waitingRow{row: r, destination: st.Claim.Destination}, archive)
+			s.archive(tx, waitingRow{row: r, destination: st.Claim.Destination}, req.Archive)
 		}
 	}
-	s.park(tx, p.Park)
+	s.park(tx, p.Park, req.Node)
 	for _, r := range p.Follow {
 		s.follow(tx, r)
 	}
 	s.eachWaiting(p.Done, func(_ settleplan.Row, w waitingRow) {
 		drop(tx, s.data.waiting, w.place())
-		s.archive(tx, w, archive)
+		s.archive(tx, w, req.Archive)
 	})
 	s.eachWaiting(p.Bury, func(r settleplan.Row, w waitingRow) {
 		drop(tx, s.data.waiting, w.place())
+		if r.Attempts > w.attempts {
+			w.history = s.tried(w.history, req.Node, r.Took, r.Error)
+		}
 		s.bury(tx, w, r)
 	})
 	s.eachWaiting(p.Schedule, func(_ settleplan.Row, w waitingRow) {
 		drop(tx, s.data.waiting, w.place())
 		put(tx, s.data.scheduled, w.position, w.row)
 	})
-	s.eachWaiting(p.Retry, func(r settleplan.Row, w waitingRow) { s.retry(tx, r, w) })
+	s.eachWaiting(p.Retry, func(r settleplan.Row, w waitingRow) { s.retry(tx, r, w, req.Node) })
 	for _, u := range p.Promote {
 		s.promote(tx, u)
 	}
@@ -74,7 +78,7 @@ func (s *Store) archive(tx *Tx, w waitingRow, keep bool) {
 }
 
 // park moves rows from the outbox to the waiting rows.
-func (s *Store) park(tx *Tx, rows []settleplan.Row) {
+func (s *Store) park(tx *Tx, rows []settleplan.Row, node string) {
 	from := make(map[int64]row)
 	for _, r := range rows {
 		o, ok := s.data.outbox[r.Position]
@@ -91,6 +95,7 @@ func (s *Store) park(tx *Tx, rows []settleplan.Row) {
 		w.due = s.dueAfter(r, w)
 		if r.Attempts > 0 {
 			w.firstFailed = s.now()
+			w.history = s.tried(nil, node, r.Took, r.Error)
 		}
 		put(tx, s.data.waiting, w.place(), w)
 	}
@@ -125,9 +130,12 @@ func (s *Store) follow(tx *Tx, r settleplan.Row) {
 	put(tx, s.data.waiting, f.place(), f)
 }
 
-func (s *Store) retry(tx *Tx, r settleplan.Row, w waitingRow) {
+func (s *Store) retry(tx *Tx, r settleplan.Row, w waitingRow, node string) {
 	if r.Behind && r.Error == "" && w.due.IsZero() {
 		return // is behind already
+	}
+	if r.Attempts > w.attempts {
+		w.history = s.tried(w.history, node, r.Took, r.Error)
 	}
 	w.due, w.alone = s.dueAfter(r, w), r.Alone
 	w.attempts, w.life = r.Attempts, r.Life
@@ -140,6 +148,15 @@ func (s *Store) retry(tx *Tx, r settleplan.Row, w waitingRow) {
 	put(tx, s.data.waiting, w.place(), w)
 }
 
+// tried is a history with one more attempt; the second one makes room if it is full.
+func (s *Store) tried(history []deadletter.Attempt, node string, took time.Duration, errText string) []deadletter.Attempt {
+	history = slices.Clone(history) // values in maps are never changed in place
+	if len(history) >= deadletter.MaxHistory {
+		history = slices.Delete(history, 1, 2)
+	}
+	return append(history, deadletter.Attempt{At: s.now(), Node: node, Took: took, Error: errText})
+}
+
 // bury makes a row a dead letter.
 func (s *Store) bury(tx *Tx, w waitingRow, r settleplan.Row) {
 	s.data.number++
@@ -147,7 +164,7 @@ func (s *Store) bury(tx *Tx, w waitingRow, r settleplan.Row) {
 		Number: s.data.number, Origin: deadletter.FromRelay, Destination: w.destination, Reason: r.Reason, Error: r.Error,
 		Attempts: r.Attempts, Requeues: w.life, Failed: r.Failed, Parks: r.Parks, State: deadletter.Open,
 		Fingerprint: deadletter.Fingerprint(deadletter.FromRelay, w.message.Address(), w.message.Type, r.Error),
-		FirstFailed: orNow(w.firstFailed, s.now()), LastFailed: s.now(), Message: w.message,
+		FirstFailed: orNow(w.firstFailed, s.now()), LastFailed: s.now(), Message: w.message, History: w.history,
 	}}
 	put(tx, s.data.letters, l.Number, l)
 }

@@ -1,5 +1,7 @@
 package pgstore
 
+import "github.com/waybill-go/waybill/internal/sqlstore"
+
 // gateSQL decides who handles a message: the primary key lets one transaction insert, and a
 // concurrent one waits here for its end.
 const gateSQL = `
@@ -21,10 +23,11 @@ SELECT attempts, greatest(0, extract(epoch FROM due_at - {clock}()) * 1000)::flo
   FROM {consumer_attempts} WHERE ` + inboxKey
 
 	saveAttemptsSQL = `
-INSERT INTO {consumer_attempts} AS a (tenant, consumer, source, alias, message_key, attempts, due_at, error, first_failed_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, {clock}() + $7 * interval '1 millisecond', $8, {clock}(), {clock}())
+INSERT INTO {consumer_attempts} AS a (tenant, consumer, source, alias, message_key, attempts, due_at, error, first_failed_at, updated_at, history)
+VALUES ($1, $2, $3, $4, $5, $6, {clock}() + $7 * interval '1 millisecond', $8, {clock}(), {clock}(), {with_attempt}(NULL, $9, $10, $8))
 ON CONFLICT (tenant, consumer, source, alias, message_key) DO UPDATE
-   SET attempts = excluded.attempts, due_at = excluded.due_at, error = excluded.error, updated_at = excluded.updated_at`
+   SET attempts = excluded.attempts, due_at = excluded.due_at, error = excluded.error, updated_at = excluded.updated_at,
+       history = CASE WHEN excluded.attempts > a.attempts THEN {with_attempt}(a.history, $9, $10, $8) ELSE a.history END`
 )
 
 const (
@@ -32,16 +35,17 @@ const (
 INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, type, payload_hash, extra_data, dead)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::jsonb, true)
 ON CONFLICT (tenant, consumer, source, alias, message_key) DO NOTHING`
-
-	addLetterSQL = `
-INSERT INTO {dead_letters} (origin, consumer, alias, message_key, reason, error, attempts, failed, first_failed_at, last_failed_at,
-    id, topic, direct, key, type, source, tenant, subject, payload_bytes, content_type, data_schema, headers,
-    correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, expires_at, enqueued_at)
-VALUES ('consumer', $1, $2, $3, $4, $5, $6, $7,
-    coalesce((SELECT first_failed_at FROM {consumer_attempts}
-               WHERE tenant = $14 AND consumer = $1 AND source = $13 AND alias = $2 AND message_key = $3), {clock}()), {clock}(),
-    $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19::text::jsonb, $20, $21, $22, $23, $24, $25::timestamptz, $26, {clock}())`
 )
+
+var addLetterSQL = `
+WITH past AS (
+    SELECT first_failed_at, history FROM {consumer_attempts}
+     WHERE tenant = $11 AND consumer = $1 AND source = $12 AND alias = $2 AND message_key = $3
+)
+INSERT INTO {dead_letters} (origin, consumer, alias, message_key, reason, error, attempts, failed, fingerprint, history,
+    first_failed_at, last_failed_at, enqueued_at, ` + sqlstore.MessageFields + `)
+SELECT 'consumer', $1, $2, $3, $4, $5, $6, $7, $8, {with_attempt}((SELECT history FROM past), $9, $10, $5),
+    coalesce((SELECT first_failed_at FROM past), {clock}()), {clock}(), {clock}(), ` + messageParams(13)
 
 // The statements of a requeued letter's second chance. Its row lock, held by the handler's
 // transaction, keeps other replicas away.
@@ -60,6 +64,7 @@ SELECT number, alias, message_key, {message}
 	failRequeuedSQL = `
 UPDATE {dead_letters}
    SET error = $2, reason = $3, last_failed_at = {clock}(), attempts = attempts + CASE WHEN $4 THEN 1 ELSE 0 END,
-       requeued_at = CASE WHEN $4 THEN NULL ELSE {clock}() + $5 * interval '1 millisecond' END
+       requeued_at = CASE WHEN $4 THEN NULL ELSE {clock}() + $5 * interval '1 millisecond' END, fingerprint = $6,
+       history = CASE WHEN $4 THEN {with_attempt}(history, $7, $8, $2) ELSE history END
  WHERE number = $1`
 )

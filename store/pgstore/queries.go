@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/waybill-go/waybill/internal/sqldb"
@@ -13,8 +14,8 @@ type statements struct {
 	settleDelete, settleArchive                        string
 	fence, park, follow, archiveWaiting, deleteWaiting string
 	retry, bury, schedule, promote, releaseScheduled   string
-	holdLetters, countParked, holdUnit                 string
-	requeueWaiting, extendLease, tryJanitor            string
+	holdLetters, countParked                           string
+	extendLease, tryJanitor                            string
 	announce, withdraw, openEnqueuers, anyScheduled    string
 }
 
@@ -26,10 +27,10 @@ func newStatements(n names) statements {
 		fence: r(fenceSQL), park: r(parkSQL), follow: r(followSQL),
 		archiveWaiting: r(archiveWaitingSQL), deleteWaiting: r(deleteWaitingSQL),
 		retry: r(retrySQL), bury: r(burySQL), schedule: r(scheduleSQL), promote: r(promoteSQL),
-		releaseScheduled: r(releaseScheduledSQL), requeueWaiting: r(requeueWaitingSQL),
-		announce: r(announceSQL), withdraw: r(withdrawSQL), openEnqueuers: r(openEnqueuersSQL),
+		releaseScheduled: r(releaseScheduledSQL),
+		announce:         r(announceSQL), withdraw: r(withdrawSQL), openEnqueuers: r(openEnqueuersSQL),
 		anyScheduled: r(anyScheduledSQL), extendLease: r(extendLeaseSQL),
-		holdLetters: r(holdLettersSQL), countParked: r(countParkedSQL), holdUnit: r(holdUnitSQL),
+		holdLetters: r(holdLettersSQL), countParked: r(countParkedSQL),
 		tryJanitor: tryJanitorSQL(n, "archive"),
 	}
 }
@@ -41,8 +42,13 @@ func coreStatements(n names) sqlstore.Statements {
 		ReadAttempts: r(readAttemptsSQL), SaveAttempt: r(saveAttemptsSQL), ClearAttempts: r(clearAttemptsSQL),
 		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), RemoveLetter: r(removeLetterSQL),
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
-		ListLetters: r(listLettersSQL), RequeueConsumer: r(requeueConsumerSQL), LetterState: r(letterStateSQL),
-		ResolveLetter: r(resolveLetterSQL), ReleaseUnit: r(releaseSQL),
+		ListLetters: r(listLettersSQL), ShowLetter: r(showLetterSQL), PlanAfresh: planAfreshSQL,
+		LockLetter: r(lockLetterSQL), LetterWaits: r(letterWaitsSQL), HoldUnit: r(holdUnitSQL),
+		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(requeueConsumerSQL),
+		SettleLetter: r(settleLetterSQL), ReleaseUnit: r(releaseSQL),
+		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(auditSQL), ListAudit: r(listAuditSQL),
+		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryFoldSQL(n), Fold: []string{r(foldSQL), r(pruneSumsSQL)},
+		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),
 		LockLanes: lockLanesSQL(n), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL),
 		GiveLanes: r(giveLanesSQL), TakeLanes: r(takeLanesSQL), OwnLanes: r(lanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL),
@@ -63,4 +69,25 @@ func renderer(n names) func(sql string) string {
 		"{no.message}", "NULL"+strings.Repeat(", NULL", len(columns)-1),
 	)
 	return func(sql string) string { return n.render(message.Replace(strings.TrimSpace(sql))) }
+}
+
+// messageParams are parameters for [sqlstore.MessageFields], from the one with the given
+// number on.
+func messageParams(first int) string {
+	var params []string
+	for i, name := range strings.Split(sqlstore.MessageFields, ", ") {
+		kind := "text"
+		switch name {
+		case "direct":
+			kind = "boolean"
+		case "payload_bytes":
+			kind = "bytea"
+		case "headers":
+			kind = "text::jsonb"
+		case "time", "expires_at":
+			kind = "timestamptz"
+		}
+		params = append(params, fmt.Sprintf("$%d::%s", first+i, kind))
+	}
+	return strings.Join(params, ", ")
 }

@@ -66,18 +66,19 @@ SELECT l.lane FROM {relay_lanes} l
 // it is the same message.
 var parkSQL = `
 WITH input AS (
-    SELECT * FROM unnest($1::int[], $2::bigint[], $3::text[], $4::boolean[], $5::boolean[], $6::float8[], $7::int[], $8::int[], $9::text[])
-        AS i(lane, position, destination, behind, alone, after_ms, attempts, life, error)
+    SELECT * FROM unnest($1::int[], $2::bigint[], $3::text[], $4::boolean[], $5::boolean[], $6::float8[], $7::int[], $8::int[], $9::text[], $11::bigint[])
+        AS i(lane, position, destination, behind, alone, after_ms, attempts, life, error, took)
 ), m AS (
     DELETE FROM {outbox} o USING (SELECT DISTINCT lane, position FROM input) i
      WHERE o.lane = i.lane AND o.position = i.position
     RETURNING o.*
 )
-INSERT INTO {outbox_waiting} (lane, position, {message}, destination, alone, due_at, attempts, life, error, first_failed_at)
+INSERT INTO {outbox_waiting} (lane, position, {message}, destination, alone, due_at, attempts, life, error, first_failed_at, history)
 SELECT m.lane, m.position, {m.message}, i.destination, i.alone,
        CASE WHEN i.behind OR (NOT i.alone AND ` + behindSQL("m", "i.destination") + `)
             THEN NULL ELSE {clock}() + i.after_ms * interval '1 millisecond' END,
-       i.attempts, i.life, i.error, CASE WHEN i.attempts > 0 THEN {clock}() END
+       i.attempts, i.life, i.error, CASE WHEN i.attempts > 0 THEN {clock}() END,
+       CASE WHEN i.attempts > 0 THEN {with_attempt}(NULL, $10, i.took, i.error) END
   FROM m JOIN input i ON i.lane = m.lane AND i.position = m.position
 ON CONFLICT DO NOTHING`
 
@@ -110,23 +111,25 @@ UPDATE {outbox_waiting} w
    SET due_at = CASE WHEN i.behind OR (NOT i.alone AND ` + behindSQL("w", "w.destination") + `)
             THEN NULL ELSE {clock}() + i.after_ms * interval '1 millisecond' END,
        alone = i.alone, attempts = i.attempts, life = i.life, error = CASE WHEN i.behind AND i.error = '' THEN w.error ELSE i.error END,
-       first_failed_at = CASE WHEN i.attempts > 0 THEN coalesce(w.first_failed_at, {clock}()) END
-  FROM unnest($1::bigint[], $2::text[], $3::boolean[], $4::boolean[], $5::float8[], $6::int[], $7::int[], $8::text[])
-       AS i(position, destination, behind, alone, after_ms, attempts, life, error)
+       first_failed_at = CASE WHEN i.attempts > 0 THEN coalesce(w.first_failed_at, {clock}()) END,
+       history = CASE WHEN i.attempts > w.attempts THEN {with_attempt}(w.history, $9, i.took, i.error) ELSE w.history END
+  FROM unnest($1::bigint[], $2::text[], $3::boolean[], $4::boolean[], $5::float8[], $6::int[], $7::int[], $8::text[], $10::bigint[])
+       AS i(position, destination, behind, alone, after_ms, attempts, life, error, took)
  WHERE w.position = i.position AND w.destination = i.destination
    AND NOT (i.behind AND i.error = '' AND w.due_at IS NULL) -- is behind already`
 
 	burySQL = `
 WITH m AS (
     DELETE FROM {outbox_waiting} w
-     USING unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::int[], $6::boolean[], $7::boolean[])
-           AS i(position, destination, reason, error, attempts, failed, parks)
+     USING unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::int[], $6::boolean[], $7::boolean[], $8::text[], $10::bigint[])
+           AS i(position, destination, reason, error, attempts, failed, parks, fingerprint, took)
      WHERE w.position = i.position AND w.destination = i.destination
     RETURNING w.lane, w.position, w.destination, w.life, w.first_failed_at, {w.message},
-              i.reason, i.error AS last_error, i.attempts AS tried, i.failed, i.parks
+              i.reason, i.error AS last_error, i.attempts AS tried, i.failed, i.parks, i.fingerprint,
+              CASE WHEN i.attempts > w.attempts THEN {with_attempt}(w.history, $9, i.took, i.error) ELSE w.history END AS history
 )
-INSERT INTO {dead_letters} (origin, lane, position, destination, life, {message}, reason, error, attempts, failed, parks, first_failed_at, last_failed_at)
-SELECT 'relay', m.lane, m.position, m.destination, m.life, {m.message}, m.reason, m.last_error, m.tried, m.failed, m.parks,
+INSERT INTO {dead_letters} (origin, lane, position, destination, life, {message}, reason, error, attempts, failed, parks, fingerprint, history, first_failed_at, last_failed_at)
+SELECT 'relay', m.lane, m.position, m.destination, m.life, {m.message}, m.reason, m.last_error, m.tried, m.failed, m.parks, m.fingerprint, m.history,
        coalesce(m.first_failed_at, {clock}()), {clock}()
   FROM m`
 
@@ -164,7 +167,7 @@ WITH gone AS (
     SELECT 'relay', s.lane, s.position, {s.message}, 'duplicate_id', 'a message with this id was on its way when this one was due', 0, {clock}(), {clock}()
       FROM s WHERE s.nth > 1 OR s.id NOT IN (SELECT id FROM added)
 )
-SELECT count(*) FROM s`
+SELECT count(*), count(*) FILTER (WHERE s.nth > 1 OR s.id NOT IN (SELECT id FROM added)) FROM s`
 
 // SettleMessages implements [relay.Source]. A batch that was published as a whole takes one
 // statement, everything else a transaction.
@@ -233,7 +236,7 @@ func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req relay.
 			return nil, err
 		}
 	}
-	for _, step := range s.sql.steps(p, req.Archive) {
+	for _, step := range s.sql.steps(p, req) {
 		if step.rows == 0 {
 			continue
 		}
@@ -253,7 +256,11 @@ func (s *Store[Tx]) ReleaseScheduled(ctx context.Context, limit int) (int, error
 			return err
 		}
 		rows, err = conn.Query(ctx, s.sql.releaseScheduled, limit)
-		n, _, err = sqldb.One(rows, err, sqldb.Scan[int])
+		refused := 0
+		_, _, err = sqldb.One(rows, err, func(r sqldb.Rows) (struct{}, error) { return struct{}{}, r.Scan(&n, &refused) })
+		if err == nil && refused > 0 {
+			err = s.core.NameLetters(ctx, conn)
+		}
 		return err
 	})
 	return n, s.core.Kind(err)

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/relay"
 )
 
 // settleStep is one statement of a plan.
@@ -13,26 +14,28 @@ type settleStep struct {
 }
 
 // steps returns the statements for what goes through the waiting rows, in order.
-func (s *statements) steps(p *settleplan.Plan, archive bool) []settleStep {
+func (s *statements) steps(p *settleplan.Plan, req relay.SettleRequest) []settleStep {
 	done := s.deleteWaiting
-	if archive {
+	if req.Archive {
 		done = s.archiveWaiting
 	}
 	return []settleStep{
 		{"hold letters", s.holdLetters, len(p.Promote), units(p.Promote)},
 		{"park", s.park, len(p.Park), []any{
 			column(p.Park, func(r settleplan.Row) int { return r.Lane }), positions(p.Park), destinations(p.Park),
-			behind(p.Park), alone(p.Park), after(p.Park), attempts(p.Park), lives(p.Park), errorTexts(p.Park)}},
+			behind(p.Park), alone(p.Park), after(p.Park), attempts(p.Park), lives(p.Park), errorTexts(p.Park), req.Node, tooks(p.Park)}},
 		{"follow", s.follow, len(p.Follow), []any{
 			positions(p.Follow), destinations(p.Follow), column(p.Follow, func(r settleplan.Row) string { return r.Follower })}},
 		{"published", done, len(p.Done), []any{positions(p.Done), destinations(p.Done)}},
 		{"dead", s.bury, len(p.Bury), []any{
 			positions(p.Bury), destinations(p.Bury), column(p.Bury, func(r settleplan.Row) string { return string(r.Reason) }),
 			errorTexts(p.Bury), attempts(p.Bury), column(p.Bury, func(r settleplan.Row) bool { return r.Failed }),
-			column(p.Bury, func(r settleplan.Row) bool { return r.Parks })}},
+			column(p.Bury, func(r settleplan.Row) bool { return r.Parks }),
+			column(p.Bury, func(r settleplan.Row) string { return r.Fingerprint }), req.Node, tooks(p.Bury)}},
 		{"schedule", s.schedule, len(p.Schedule), []any{positions(p.Schedule), destinations(p.Schedule)}},
 		{"retry", s.retry, len(p.Retry), []any{
-			positions(p.Retry), destinations(p.Retry), behind(p.Retry), alone(p.Retry), after(p.Retry), attempts(p.Retry), lives(p.Retry), errorTexts(p.Retry)}},
+			positions(p.Retry), destinations(p.Retry), behind(p.Retry), alone(p.Retry), after(p.Retry), attempts(p.Retry), lives(p.Retry), errorTexts(p.Retry),
+			req.Node, tooks(p.Retry)}},
 		{"promote", s.promote, len(p.Promote), units(p.Promote)},
 	}
 }
@@ -85,4 +88,8 @@ func lives(rows []settleplan.Row) []int {
 
 func errorTexts(rows []settleplan.Row) []string {
 	return column(rows, func(r settleplan.Row) string { return r.Error })
+}
+
+func tooks(rows []settleplan.Row) []int64 {
+	return column(rows, func(r settleplan.Row) int64 { return int64(r.Took) })
 }

@@ -115,7 +115,7 @@ func newStore[Tx any](db sqldb.Driver[Tx], cfg Config, connect connector) (*Stor
 		return nil, err
 	}
 	rc := &readCommitted[Tx]{Driver: db}
-	core := &sqlstore.Core[Tx]{DB: rc, SQL: coreStatements(n), Classify: classify, ClassifyCaller: classifyCaller}
+	core := &sqlstore.Core[Tx]{DB: rc, SQL: coreStatements(n), Render: renderer(n), Classify: classify, ClassifyCaller: classifyCaller}
 	s := &Store[Tx]{
 		methods:    core,
 		core:       core,

@@ -16,6 +16,8 @@ const (
 var tables = [...]string{
 	"settings", "outbox", "outbox_source", "outbox_waiting", "outbox_waiting_due", "outbox_waiting_unit",
 	"outbox_archive", "outbox_ids", "scheduled", "scheduled_due", "dead_letters", "dead_letters_requeued", "dead_letters_parks", "dead_letters_id",
+	"dead_letters_group", "dead_letters_state", "dead_letters_failed", "note_resolved",
+	"audit_log", "audit_log_action", "audit_log_actor", "audit_log_letter", "audit_log_message", "audit_log_replay",
 	"inbox", "inbox_type", "inbox_processed", "consumer_attempts", "relays", "relay_lanes", "messages", "schema_versions",
 }
 
@@ -50,7 +52,10 @@ func newNames(prefix string) (names, error) {
 		tablePairs = append(tablePairs, "{"+t+"}", quoteName(prefix+t))
 	}
 	pairs := append(tablePairs,
-		"{now}", strings.NewReplacer(tablePairs...).Replace(nowSQL), "{columns}", columnsSQL, "{message}", sqldb.MessageColumns, "$", "?")
+		"{now}", strings.NewReplacer(tablePairs...).Replace(nowSQL), "{columns}", columnsSQL, "{message}", sqldb.MessageColumns)
+	for digit := '1'; digit <= '9'; digit++ { // but not the $ of a path within JSON
+		pairs = append(pairs, "$"+string(digit), "?"+string(digit))
+	}
 	columns := strings.Split(sqldb.MessageColumns, ", ")
 	for _, alias := range [...]string{"o", "w", "s", "d"} {
 		pairs = append(pairs, "{"+alias+".message}", alias+"."+strings.Join(columns, ", "+alias+"."))

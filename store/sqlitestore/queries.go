@@ -1,6 +1,11 @@
 package sqlitestore
 
-import "github.com/waybill-go/waybill/internal/sqlstore"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/waybill-go/waybill/internal/sqlstore"
+)
 
 // statements are the SQL texts that only this store runs, with its names rendered in.
 type statements struct {
@@ -10,7 +15,7 @@ type statements struct {
 	park, follow, archiveWaiting, deleteWaiting          string
 	retry, bury, schedule, promote                       string
 	dueScheduled, releaseOne, refuseOne, removeScheduled string
-	requeueWaiting, removeRequeued, anyRequeued          string
+	anyRequeued                                          string
 	countParked                                          string
 }
 
@@ -23,7 +28,7 @@ func newStatements(n names) statements {
 		park: r(parkSQL), follow: r(followSQL), archiveWaiting: r(archiveWaitingSQL), deleteWaiting: r(deleteWaitingSQL),
 		retry: r(retrySQL), bury: r(burySQL), schedule: r(scheduleSQL), promote: r(promoteSQL),
 		dueScheduled: r(dueScheduledSQL), releaseOne: r(releaseOneSQL), refuseOne: r(refuseOneSQL), removeScheduled: r(removeScheduledSQL),
-		requeueWaiting: r(requeueWaitingSQL), removeRequeued: r(removeRequeuedSQL), anyRequeued: r(anyRequeuedSQL),
+		anyRequeued: r(anyRequeuedSQL),
 		countParked: r(countParkedSQL),
 	}
 }
@@ -35,13 +40,27 @@ func coreStatements(n names) sqlstore.Statements {
 		ReadAttempts: r(readAttemptsSQL), SaveAttempt: r(saveAttemptsSQL), ClearAttempts: r(clearAttemptsSQL),
 		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), RemoveLetter: r(removeLetterSQL),
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
-		ListLetters: r(listLettersSQL), RequeueConsumer: r(requeueConsumerSQL), LetterState: r(letterStateSQL),
-		ResolveLetter: r(resolveLetterSQL), ReleaseUnit: r(releaseSQL),
+		ListLetters: r(listLettersSQL), ShowLetter: r(showLetterSQL), LockLetter: r(lockLetterSQL), LetterWaits: r(letterWaitsSQL),
+		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(requeueConsumerSQL),
+		SettleLetter: r(settleLetterSQL), ReleaseUnit: r(releaseSQL),
+		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(auditSQL), ListAudit: r(listAuditSQL),
+		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryFoldSQL,
+		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),
 		Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL), GiveLanes: r(giveLanesSQL),
 		TakeLanes: r(takeLanesSQL), OwnLanes: r(ownLanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL),
 		Cleanup: cleanupStatements(n),
 	}
+}
+
+// messageParams are parameters for [sqlstore.MessageFields], from the one with the given
+// number on.
+func messageParams(first int) string {
+	params := make([]string, strings.Count(sqlstore.MessageFields, ",")+1)
+	for i := range params {
+		params[i] = fmt.Sprintf("$%d", first+i)
+	}
+	return strings.Join(params, ", ")
 }
 
 const inboxKey = `tenant = $1 AND consumer = $2 AND source = $3 AND alias = $4 AND message_key = $5`
@@ -63,23 +82,25 @@ ON CONFLICT DO NOTHING`
 
 	readAttemptsSQL = `SELECT attempts, max(0, due_at - {now}) / 1000.0 FROM {consumer_attempts} WHERE ` + inboxKey
 
-	saveAttemptsSQL = `
-INSERT INTO {consumer_attempts} (tenant, consumer, source, alias, message_key, attempts, due_at, error, first_failed_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, {now} + CAST($7 * 1000 AS INTEGER), $8, {now}, {now})
-ON CONFLICT DO UPDATE
-   SET attempts = excluded.attempts, due_at = excluded.due_at, error = excluded.error, updated_at = excluded.updated_at`
-
 	clearAttemptsSQL = `DELETE FROM {consumer_attempts} WHERE ` + inboxKey
-
-	addLetterSQL = `
-INSERT INTO {dead_letters} (origin, consumer, alias, message_key, reason, error, attempts, failed, first_failed_at, last_failed_at,
-    id, topic, direct, key, type, source, tenant, subject, payload_bytes, content_type, data_schema, headers,
-    correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, expires_at, enqueued_at)
-VALUES ('consumer', $1, $2, $3, $4, $5, $6, $7,
-    coalesce((SELECT first_failed_at FROM {consumer_attempts}
-               WHERE tenant = $14 AND consumer = $1 AND source = $13 AND alias = $2 AND message_key = $3), {now}), {now},
-    $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, {now})`
 )
+
+var saveAttemptsSQL = `
+INSERT INTO {consumer_attempts} AS a (tenant, consumer, source, alias, message_key, attempts, due_at, error, first_failed_at, updated_at, history)
+VALUES ($1, $2, $3, $4, $5, $6, {now} + CAST($7 * 1000 AS INTEGER), $8, {now}, {now}, ` + withAttempt("NULL", "$9", "$10", "$8") + `)
+ON CONFLICT DO UPDATE
+   SET attempts = excluded.attempts, due_at = excluded.due_at, error = excluded.error, updated_at = excluded.updated_at,
+       history = CASE WHEN excluded.attempts > a.attempts THEN ` + withAttempt("a.history", "$9", "$10", "$8") + ` ELSE a.history END`
+
+var addLetterSQL = `
+WITH past AS (
+    SELECT first_failed_at, history FROM {consumer_attempts}
+     WHERE tenant = $11 AND consumer = $1 AND source = $12 AND alias = $2 AND message_key = $3
+)
+INSERT INTO {dead_letters} (origin, consumer, alias, message_key, reason, error, attempts, failed, fingerprint, history,
+    first_failed_at, last_failed_at, enqueued_at, ` + sqlstore.MessageFields + `)
+SELECT 'consumer', $1, $2, $3, $4, $5, $6, $7, $8, ` + withAttempt("(SELECT history FROM past)", "$9", "$10", "$5") + `,
+    coalesce((SELECT first_failed_at FROM past), {now}), {now}, {now}, ` + messageParams(13)
 
 // The statements of a requeued letter's second chance, in a transaction that has the write
 // lock.
@@ -95,14 +116,15 @@ SELECT number, alias, message_key, {message}
 	removeLetterSQL = `DELETE FROM {dead_letters} WHERE number = $1`
 
 	reviveSQL = `UPDATE {inbox} SET dead = 0, processed_at = {now} WHERE ` + inboxKey
+)
 
-	// failRequeuedSQL makes the letter a dead one again ($4), or lets it wait ($5 ms).
-	failRequeuedSQL = `
+// failRequeuedSQL makes the letter a dead one again ($4), or lets it wait ($5 ms).
+var failRequeuedSQL = `
 UPDATE {dead_letters}
    SET error = $2, reason = $3, last_failed_at = {now}, attempts = attempts + $4,
-       requeued_at = CASE WHEN $4 THEN NULL ELSE {now} + CAST($5 * 1000 AS INTEGER) END
+       requeued_at = CASE WHEN $4 THEN NULL ELSE {now} + CAST($5 * 1000 AS INTEGER) END, fingerprint = $6,
+       history = CASE WHEN $4 THEN ` + withAttempt("history", "$7", "$8", "$2") + ` ELSE history END
  WHERE number = $1`
-)
 
 const (
 	joinSQL = `INSERT INTO {relays} (node, started_at, expires_at) VALUES ($1, {now}, {now} + CAST($2 * 1000 AS INTEGER)) ON CONFLICT DO NOTHING`

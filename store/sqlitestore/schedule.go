@@ -37,7 +37,7 @@ func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 	if err != nil || !due {
 		return 0, s.core.Kind(err)
 	}
-	released := 0
+	released, refused := 0, 0
 	err = s.core.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) error {
 		rows, err := conn.Query(ctx, s.sql.dueScheduled, limit)
 		positions, err := sqldb.Collect(rows, err, sqldb.Scan[int64])
@@ -45,11 +45,18 @@ func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 			return err
 		}
 		for _, p := range positions {
-			if err := s.release(ctx, conn, p); err != nil {
+			taken, err := s.release(ctx, conn, p)
+			if err != nil {
 				return fmt.Errorf("release scheduled message: %w", err)
+			}
+			if !taken {
+				refused++
 			}
 		}
 		released = len(positions)
+		if refused > 0 {
+			return s.core.NameLetters(ctx, conn)
+		}
 		return nil
 	})
 	if err != nil {
@@ -58,7 +65,8 @@ func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 	return released, nil
 }
 
-func (s *Store) release(ctx context.Context, conn sqldb.Conn, position int64) error {
+// release reports whether the outbox has taken the message; else it is a dead letter.
+func (s *Store) release(ctx context.Context, conn sqldb.Conn, position int64) (taken bool, err error) {
 	n, err := conn.Exec(ctx, s.sql.releaseOne, position)
 	if err == nil && n == 0 {
 		_, err = conn.Exec(ctx, s.sql.refuseOne, position)
@@ -66,5 +74,5 @@ func (s *Store) release(ctx context.Context, conn sqldb.Conn, position int64) er
 	if err == nil {
 		_, err = conn.Exec(ctx, s.sql.removeScheduled, position)
 	}
-	return err
+	return n > 0, err
 }

@@ -30,10 +30,10 @@ SELECT {now}, o.position, d.value, {o.message}
 // destination. See settleplan.Plan for what each is to do.
 var (
 	parkSQL = `
-INSERT INTO {outbox_waiting} (position, {message}, destination, due_at, attempts, life, error, first_failed_at, alone)
+INSERT INTO {outbox_waiting} (position, {message}, destination, due_at, attempts, life, error, first_failed_at, alone, history)
 SELECT o.position, {o.message}, $2,
        CASE WHEN $3 OR NOT $8 AND ` + behindSQL("o", "$2") + ` THEN NULL ELSE {now} + CAST($4 * 1000 AS INTEGER) END,
-       $5, $6, $7, CASE WHEN $5 > 0 THEN {now} END, $8
+       $5, $6, $7, CASE WHEN $5 > 0 THEN {now} END, $8, CASE WHEN $5 > 0 THEN ` + withAttempt("NULL", "$9", "$10", "$7") + ` END
   FROM {outbox} o WHERE o.position = $1
 ON CONFLICT DO NOTHING`
 
@@ -41,9 +41,16 @@ ON CONFLICT DO NOTHING`
 UPDATE {outbox_waiting} AS w
    SET due_at = CASE WHEN $3 OR NOT $8 AND ` + behindSQL("w", "w.destination") + ` THEN NULL ELSE {now} + CAST($4 * 1000 AS INTEGER) END,
        alone = $8, attempts = $5, life = $6, error = CASE WHEN $3 AND $7 = '' THEN w.error ELSE $7 END,
-       first_failed_at = CASE WHEN $5 > 0 THEN coalesce(w.first_failed_at, {now}) END
+       first_failed_at = CASE WHEN $5 > 0 THEN coalesce(w.first_failed_at, {now}) END,
+       history = CASE WHEN $5 > w.attempts THEN ` + withAttempt("w.history", "$9", "$10", "$7") + ` ELSE w.history END
  WHERE w.position = $1 AND w.destination = $2`
 )
+
+var burySQL = `
+INSERT INTO {dead_letters} (origin, position, destination, life, {message}, reason, error, attempts, failed, parks, fingerprint, history, first_failed_at, last_failed_at)
+SELECT 'relay', w.position, w.destination, w.life, {w.message}, $3, $4, $5, $6, $7, $8,
+       CASE WHEN $5 > w.attempts THEN ` + withAttempt("w.history", "$9", "$10", "$4") + ` ELSE w.history END, coalesce(w.first_failed_at, {now}), {now}
+  FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
 
 const (
 	followSQL = `
@@ -55,11 +62,6 @@ ON CONFLICT DO NOTHING`
 	archiveWaitingSQL = `
 INSERT INTO {outbox_archive} (published_at, position, destination, attempts, life, {message})
 SELECT {now}, w.position, w.destination, w.attempts, w.life, {w.message}
-  FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
-
-	burySQL = `
-INSERT INTO {dead_letters} (origin, position, destination, life, {message}, reason, error, attempts, failed, parks, first_failed_at, last_failed_at)
-SELECT 'relay', w.position, w.destination, w.life, {w.message}, $3, $4, $5, $6, $7, coalesce(w.first_failed_at, {now}), {now}
   FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
 
 	scheduleSQL = `
@@ -76,7 +78,7 @@ func (s *Store) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]
 		if held, err = s.held(ctx, conn, req); err != nil {
 			return fmt.Errorf("fence: %w", err)
 		}
-		b := &settleBatch{Store: s, ctx: ctx, conn: conn, archive: req.Archive}
+		b := &settleBatch{Store: s, ctx: ctx, conn: conn, node: req.Node, archive: req.Archive}
 		if b.do(settleplan.New(settleplan.Keep(req.Settlements, held))); b.err != nil {
 			return fmt.Errorf("settle %d messages: %w", len(req.Settlements), b.err)
 		}
@@ -103,6 +105,7 @@ type settleBatch struct {
 	*Store
 	ctx     context.Context
 	conn    sqldb.Conn
+	node    string
 	archive bool
 	err     error
 }
@@ -126,7 +129,7 @@ func (b *settleBatch) do(p *settleplan.Plan) {
 		b.exec(b.sql.deleteWaiting, r.Position, r.Destination)
 	}
 	for _, r := range p.Bury {
-		b.exec(b.sql.bury, r.Position, r.Destination, string(r.Reason), r.Error, r.Attempts, r.Failed, r.Parks)
+		b.exec(b.sql.bury, r.Position, r.Destination, string(r.Reason), r.Error, r.Attempts, r.Failed, r.Parks, r.Fingerprint, b.node, int64(r.Took))
 		b.exec(b.sql.deleteWaiting, r.Position, r.Destination)
 	}
 	for _, r := range p.Schedule {
@@ -134,7 +137,7 @@ func (b *settleBatch) do(p *settleplan.Plan) {
 		b.exec(b.sql.deleteWaiting, r.Position, r.Destination)
 	}
 	for _, r := range p.Retry {
-		b.exec(b.sql.retry, r.Position, r.Destination, r.Behind, sqlstore.Millis(r.After), r.Attempts, r.Life, r.Error, r.Alone)
+		b.exec(b.sql.retry, r.Position, r.Destination, r.Behind, sqlstore.Millis(r.After), r.Attempts, r.Life, r.Error, r.Alone, b.node, int64(r.Took))
 	}
 	for _, u := range p.Promote {
 		b.exec(b.sql.promote, u.Topic, u.Key, u.Destination)
@@ -162,7 +165,7 @@ func (b *settleBatch) park(rows []settleplan.Row) {
 	positions := make([]int64, len(rows))
 	for i, r := range rows {
 		positions[i] = r.Position
-		b.exec(b.sql.park, r.Position, r.Destination, r.Behind, sqlstore.Millis(r.After), r.Attempts, r.Life, r.Error, r.Alone)
+		b.exec(b.sql.park, r.Position, r.Destination, r.Behind, sqlstore.Millis(r.After), r.Attempts, r.Life, r.Error, r.Alone, b.node, int64(r.Took))
 	}
 	b.exec(b.sql.remove, positions)
 }

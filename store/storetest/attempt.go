@@ -28,7 +28,8 @@ func keyOf(consumer, id string) inbox.Key {
 
 func (e *env[Tx]) saveAttempt(key inbox.Key, count int, wait time.Duration) {
 	e.Helper()
-	e.must(e.s.SaveAttempt(e.ctx, key, count, wait, "card expired"), "SaveAttempt")
+	a := inbox.FailedAttempt{Count: count, Wait: wait, Error: "card expired", Node: "c1", Took: time.Second}
+	e.must(e.s.SaveAttempt(e.ctx, key, a), "SaveAttempt")
 }
 
 func (e *env[Tx]) attempts(key inbox.Key) inbox.Attempts {
@@ -115,7 +116,8 @@ func attemptsBuried[Tx any](e *env[Tx]) {
 func attemptsErrorText[Tx any](e *env[Tx]) {
 	key := keyOf("billing", "a")
 	for i, text := range []string{"", "a\x00b", "\xff", "'; --", `{"a",\`} {
-		e.must(e.s.SaveAttempt(e.ctx, key, i+1, 0, waybill.ErrorText(textError(text))), "SaveAttempt")
+		a := inbox.FailedAttempt{Count: i + 1, Error: waybill.ErrorText(textError(text))}
+		e.must(e.s.SaveAttempt(e.ctx, key, a), "SaveAttempt")
 		e.wantAttempts(key, i+1)
 	}
 }

@@ -196,6 +196,7 @@ func groupLetters[Tx any](e *env[Tx]) {
 	if g != want {
 		e.Errorf("group = %+v, want %+v", g, want)
 	}
+	e.must(e.s.FoldDeadLetters(e.ctx), "FoldDeadLetters")
 	if some := e.groups(1); len(some) != 1 || some[0] != g {
 		e.Errorf("groups(1) = %+v, want the largest", some)
 	}
@@ -216,12 +217,15 @@ func groupChanges[Tx any](e *env[Tx]) {
 	}
 	wantOpen := func(after string, want int) {
 		e.Helper()
-		open := 0
-		for _, g := range e.groups(10) {
-			open += g.Open
-		}
-		if open != want {
-			e.Errorf("after %s: %d open letters, want %d", after, open, want)
+		for _, when := range []string{"", " and a fold"} {
+			open := 0
+			for _, g := range e.groups(10) {
+				open += g.Open
+			}
+			if open != want {
+				e.Errorf("after %s%s: %d open letters, want %d", after, when, open, want)
+			}
+			e.must(e.s.FoldDeadLetters(e.ctx), "FoldDeadLetters")
 		}
 	}
 	wantOpen("four deaths", 4)
@@ -324,7 +328,7 @@ func editConsumer[Tx any](e *env[Tx]) {
 	e.must(err, "EditDeadLetter")
 	e.wantRun("shipping", false)
 	var got waybill.Message
-	found, err := e.s.RunRequeued(e.ctx, "billing", func(_ context.Context, _ Tx, m *waybill.Message) error {
+	found, err := e.s.RunRequeued(e.ctx, "billing", "c1", func(_ context.Context, _ Tx, m *waybill.Message) error {
 		got = m.Clone()
 		return nil
 	})

@@ -23,6 +23,8 @@ func runRequeuedTests[Tx any]() []test[Tx] {
 		{"fails because something is down", runUnavailable[Tx], nil},
 		{"clashes with another transaction", runConflict[Tx], nil},
 		{"panics", runPanics[Tx], nil},
+		{"processed meanwhile", runProcessed[Tx], nil},
+		{"its record was removed", runForgotten[Tx], nil},
 		{"enqueues", runEnqueues[Tx], nil},
 		{"many at once", runAtOnce[Tx], nil},
 		{"two at once take different letters", runTwoAtOnce[Tx], []need{concurrentWriters}},
@@ -44,7 +46,7 @@ func (e *env[Tx]) requeued(consumer string, list ...waybill.Message) {
 // message and returns result.
 func (e *env[Tx]) run(consumer string, result error) (found bool, err error) {
 	e.Helper()
-	return e.s.RunRequeued(e.ctx, consumer, func(ctx context.Context, tx Tx, m *waybill.Message) error {
+	return e.s.RunRequeued(e.ctx, consumer, "c1", func(ctx context.Context, tx Tx, m *waybill.Message) error {
 		if err := e.h.Effect(ctx, e.s, tx, m.ID); err != nil {
 			return err
 		}
@@ -80,7 +82,7 @@ func runNothing[Tx any](e *env[Tx]) {
 func runOnce[Tx any](e *env[Tx]) {
 	want := full("a")
 	e.requeued("billing", want)
-	found, err := e.s.RunRequeued(e.ctx, "billing", func(ctx context.Context, tx Tx, m *waybill.Message) error {
+	found, err := e.s.RunRequeued(e.ctx, "billing", "c1", func(ctx context.Context, tx Tx, m *waybill.Message) error {
 		e.wantMessage(*m, want)
 		return e.h.Effect(ctx, e.s, tx, "a")
 	})
@@ -170,7 +172,7 @@ func runConflict[Tx any](e *env[Tx]) {
 func runPanics[Tx any](e *env[Tx]) {
 	e.requeued("billing", msg("a", "k"))
 	recovered := recoverFrom(func() {
-		_, _ = e.s.RunRequeued(e.ctx, "billing", func(ctx context.Context, tx Tx, m *waybill.Message) error {
+		_, _ = e.s.RunRequeued(e.ctx, "billing", "c1", func(ctx context.Context, tx Tx, m *waybill.Message) error {
 			e.effect(tx, "a")
 			panicWith("boom")
 			return nil
@@ -184,10 +186,39 @@ func runPanics[Tx any](e *env[Tx]) {
 	e.letter()
 }
 
+// runProcessed: the record of the dead letter was removed, and the message came once more.
+func runProcessed[Tx any](e *env[Tx]) {
+	m := msg("a", "k")
+	e.requeued("billing", m)
+	number := e.letter().Number
+	e.h.Forget(e.T, e.s, inbox.KeyOf("billing", &m))
+	e.process("billing", m, inbox.Processed)
+	e.wantRun("billing", true)
+	e.wantEffects("a", 1) // from the delivery alone
+	e.wantRun("billing", false)
+	l := e.show(number)
+	if l.State != deadletter.Resolved || l.Resolution != deadletter.HadEffect || l.Requeued || l.ResolvedAt == nil {
+		e.Errorf("letter = %+v, want it resolved because it had its effect already", l)
+	}
+	entries := e.audit(deadletter.AuditFilter{Action: deadletter.ActEffect})
+	if len(entries) != 1 || entries[0].By != "billing" || entries[0].Letter != number || entries[0].MessageID != "a" {
+		e.Errorf("audit log = %+v, want one entry of billing about the letter", entries)
+	}
+}
+
+func runForgotten[Tx any](e *env[Tx]) {
+	m := msg("a", "k")
+	e.requeued("billing", m)
+	e.h.Forget(e.T, e.s, inbox.KeyOf("billing", &m))
+	e.wantRun("billing", true)
+	e.wantEffects("a", 1)
+	e.process("billing", m, inbox.Duplicate)
+}
+
 func runEnqueues[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.requeued("billing", msg("a", "k"))
-	_, err := e.s.RunRequeued(e.ctx, "billing", func(ctx context.Context, tx Tx, m *waybill.Message) error {
+	_, err := e.s.RunRequeued(e.ctx, "billing", "c1", func(ctx context.Context, tx Tx, m *waybill.Message) error {
 		e.enqueueIn(tx, false, msg("reply", "k"))
 		return errors.New("card still expired")
 	})
@@ -196,7 +227,7 @@ func runEnqueues[Tx any](e *env[Tx]) {
 	}
 	e.wantNowhere("reply")
 	e.requeue(e.letter().Number, true)
-	_, err = e.s.RunRequeued(e.ctx, "billing", func(ctx context.Context, tx Tx, m *waybill.Message) error {
+	_, err = e.s.RunRequeued(e.ctx, "billing", "c1", func(ctx context.Context, tx Tx, m *waybill.Message) error {
 		e.enqueueIn(tx, false, msg("reply", "k"))
 		return nil
 	})
@@ -235,7 +266,7 @@ func runTwoAtOnce[Tx any](e *env[Tx]) {
 	e.requeued("billing", msg("a", "k"), msg("b", "k"))
 	inside := make(chan struct{}, 2)
 	e.concurrently(2, func(int) error {
-		_, err := e.s.RunRequeued(e.ctx, "billing", func(ctx context.Context, tx Tx, m *waybill.Message) error {
+		_, err := e.s.RunRequeued(e.ctx, "billing", "c1", func(ctx context.Context, tx Tx, m *waybill.Message) error {
 			inside <- struct{}{}
 			for len(inside) < cap(inside) && ctx.Err() == nil {
 				runtime.Gosched()

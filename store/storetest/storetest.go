@@ -28,6 +28,9 @@ type Store[Tx any] interface {
 	inbox.Inbox[Tx]
 	deadletter.Store
 	janitor.Store
+
+	// FoldDeadLetters is what keeps reading groups fast. It changes no answer.
+	FoldDeadLetters(ctx context.Context) error
 }
 
 // Features says what a store can do, so that a test is left out by declaration.
@@ -78,6 +81,9 @@ type Harness[Tx any] struct {
 	// Advance moves the clock of s, which decides what is due, leased or expired.
 	Advance func(t *testing.T, s Store[Tx], d time.Duration)
 
+	// Forget removes an inbox record, as its retention does.
+	Forget func(t *testing.T, s Store[Tx], key inbox.Key)
+
 	// InsertRaw stores a message past the library's checks. The error is the database's.
 	InsertRaw func(s Store[Tx], raw Raw) error
 }
@@ -100,6 +106,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"destinations", destinationTests[Tx]()},
 		{"dead letters", deadLetterTests[Tx]()},
 		{"letters", letterTests[Tx]()},
+		{"history", historyTests[Tx]()},
 		{"requeue", requeueTests[Tx]()},
 		{"resolve", resolveTests[Tx]()},
 		{"schedule", scheduleTests[Tx]()},

@@ -1,0 +1,196 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+// lockedLetter is a letter that nobody else changes until the transaction ends.
+type lockedLetter struct {
+	number    int64
+	origin    deadletter.Origin
+	state     deadletter.State
+	requeued  bool // on its way; a relay's letter is gone then
+	keyless   bool // a consumer's letter without an inbox key
+	topic     string
+	messageID string
+}
+
+// lockLetter runs LockLetter, and LetterWaits to tell a letter that is on its way from one
+// that never was.
+func (c *Core[Tx]) lockLetter(ctx context.Context, conn sqldb.Conn, number int64) (lockedLetter, error) {
+	rows, err := conn.Query(ctx, c.SQL.LockLetter, number)
+	l, found, err := sqldb.One(rows, err, func(r sqldb.Rows) (l lockedLetter, err error) {
+		err = r.Scan(&l.origin, &l.state, &l.requeued, &l.keyless, &l.topic, &l.messageID)
+		return l, err
+	})
+	l.number = number
+	if err != nil || found {
+		return l, err
+	}
+	rows, err = conn.Query(ctx, c.SQL.LetterWaits, number)
+	waits, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
+	if err == nil && !waits {
+		err = notFound(number)
+	}
+	l.state, l.requeued = deadletter.Open, true
+	return l, err
+}
+
+// change locks a letter, makes a change to it and writes the audit log, in one transaction.
+// fn reports whether it has changed anything, and what else is to be known of it.
+func (c *Core[Tx]) change(ctx context.Context, number int64, action deadletter.Action, act deadletter.Act,
+	fn func(conn sqldb.Conn, l lockedLetter) (changed bool, detail string, err error),
+) (changed bool, err error) {
+	if err := act.Check(); err != nil {
+		return false, err
+	}
+	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
+		l, err := c.lockLetter(ctx, conn, number)
+		if err != nil {
+			return err
+		}
+		var detail string
+		if changed, detail, err = fn(conn, l); err != nil || !changed {
+			return err
+		}
+		return c.audit(ctx, conn, action, act, deadletter.Entry{Letter: number, MessageID: l.messageID, Detail: detail})
+	})
+	if err != nil {
+		return false, fmt.Errorf("%s dead letter %d: %w", action, number, err)
+	}
+	if changed {
+		c.WakeRelay()
+	}
+	return changed, nil
+}
+
+// RequeueDeadLetter implements [deadletter.Store].
+func (c *Core[Tx]) RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return c.change(ctx, number, deadletter.ActRequeue, act, func(conn sqldb.Conn, l lockedLetter) (bool, string, error) {
+		requeued, err := c.requeue(ctx, conn, l)
+		return requeued, "", err
+	})
+}
+
+// requeue puts a letter back. RequeueRelay makes a waiting row of a relay's letter, unless
+// another message with its id is on its way.
+func (c *Core[Tx]) requeue(ctx context.Context, conn sqldb.Conn, l lockedLetter) (bool, error) {
+	switch {
+	case l.state != deadletter.Open:
+		return false, deadletter.ErrResolved
+	case l.keyless:
+		return false, waybill.PermanentError(waybill.ReasonNoID, fmt.Errorf(
+			"it has no inbox key: its message has no id, or another one was processed under it; it cannot be run again safely"))
+	case l.requeued:
+		return false, nil
+	case l.origin == deadletter.FromConsumer:
+		_, err := conn.Exec(ctx, c.SQL.RequeueConsumer, l.number)
+		return err == nil, err
+	}
+	if err := c.holdUnit(ctx, conn, l.number, l.topic); err != nil {
+		return false, err
+	}
+	n, err := conn.Exec(ctx, c.SQL.RequeueRelay, l.number)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	_, err = conn.Exec(ctx, c.SQL.RemoveLetter, l.number)
+	return err == nil, err
+}
+
+// holdUnit keeps what a row at the letter's position is to wait behind on the topic: it can
+// not go without the one who lets it go seeing the row.
+func (c *Core[Tx]) holdUnit(ctx context.Context, conn sqldb.Conn, number int64, topic string) error {
+	if c.SQL.HoldUnit == "" {
+		return nil
+	}
+	_, err := conn.Exec(ctx, c.SQL.HoldUnit, number, topic)
+	return err
+}
+
+// ResolveDeadLetter implements [deadletter.Store].
+func (c *Core[Tx]) ResolveDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return c.settleLetter(ctx, number, deadletter.Resolved, deadletter.ActResolve, act)
+}
+
+// DiscardDeadLetter implements [deadletter.Store].
+func (c *Core[Tx]) DiscardDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return c.settleLetter(ctx, number, deadletter.Discarded, deadletter.ActDiscard, act)
+}
+
+func (c *Core[Tx]) settleLetter(ctx context.Context, number int64, state deadletter.State, action deadletter.Action, act deadletter.Act) (bool, error) {
+	return c.change(ctx, number, action, act, func(conn sqldb.Conn, l lockedLetter) (bool, string, error) {
+		switch {
+		case l.requeued:
+			return false, "", deadletter.ErrRequeued
+		case l.state != deadletter.Open:
+			return false, "", nil
+		}
+		return true, "", c.settleAs(ctx, conn, number, state, act.Why)
+	})
+}
+
+// settleAs runs SettleLetter, and ReleaseUnit, which lets what was parked behind the letter
+// go.
+func (c *Core[Tx]) settleAs(ctx context.Context, conn sqldb.Conn, number int64, state deadletter.State, resolution string) error {
+	if _, err := conn.Exec(ctx, c.SQL.SettleLetter, number, string(state), resolution); err != nil {
+		return err
+	}
+	_, err := conn.Exec(ctx, c.SQL.ReleaseUnit, number)
+	return err
+}
+
+// EditDeadLetter implements [deadletter.Store].
+func (c *Core[Tx]) EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (id string, err error) {
+	_, err = c.change(ctx, number, deadletter.ActEdit, act, func(conn sqldb.Conn, l lockedLetter) (bool, string, error) {
+		switch {
+		case l.requeued:
+			return false, "", deadletter.ErrRequeued
+		case l.state != deadletter.Open:
+			return false, "", deadletter.ErrResolved
+		}
+		original, err := c.showLetter(ctx, conn, number)
+		if err != nil {
+			return false, "", err
+		}
+		copied, err := edit.Apply(&original.Message, waybill.NewID())
+		if err == nil {
+			err = c.requeueCopy(ctx, conn, original, copied)
+		}
+		if err != nil {
+			return false, "", err
+		}
+		id = copied.ID
+		return true, id, c.settleAs(ctx, conn, number, deadletter.Resolved, "edited and requeued as "+id)
+	})
+	if err != nil {
+		return "", err
+	}
+	return id, nil
+}
+
+// requeueCopy lets the corrected copy of a letter's message take its place. CopyToWaiting
+// takes the letter's number and the message; CopyLetter, between them, alias, message key
+// and fingerprint.
+func (c *Core[Tx]) requeueCopy(ctx context.Context, conn sqldb.Conn, l deadletter.Letter, m waybill.Message) error {
+	if l.Origin == deadletter.FromRelay {
+		if err := c.holdUnit(ctx, conn, l.Number, m.Address()); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, c.SQL.CopyToWaiting, append([]any{l.Number}, messageArgs(&m)...)...)
+		return err
+	}
+	rec := inbox.RecordOf(l.Consumer, &m)
+	if _, err := conn.Exec(ctx, c.SQL.GateDead, recordArgs(rec)...); err != nil {
+		return err
+	}
+	args := []any{l.Number, rec.Alias, rec.Message, fingerprint(l.Origin, l.Consumer, &m, l.Error)}
+	_, err := conn.Exec(ctx, c.SQL.CopyLetter, append(args, messageArgs(&m)...)...)
+	return err
+}

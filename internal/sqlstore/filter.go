@@ -1,0 +1,100 @@
+package sqlstore
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+// where collects conditions and their arguments. Only those that are asked for become part
+// of the statement, so that the database plans for what is there.
+type where struct {
+	conditions []string
+	args       []any
+	end        string // order and limit
+}
+
+// add adds a condition, in which each ? stands for the argument.
+func (w *where) add(condition string, arg any) {
+	w.args = append(w.args, arg)
+	w.conditions = append(w.conditions, strings.ReplaceAll(condition, "?", fmt.Sprintf("$%d", len(w.args))))
+}
+
+// equal adds a condition on a column unless the value is the zero value.
+func equal[V comparable](w *where, column string, value V) {
+	var zero V
+	if value != zero {
+		w.add(column+" = ?", value)
+	}
+}
+
+func (w *where) sql() string {
+	if len(w.conditions) == 0 {
+		return w.end
+	}
+	return " WHERE " + strings.Join(w.conditions, " AND ") + w.end
+}
+
+// lettersOf returns what a filter that was checked asks for.
+func lettersOf(f deadletter.Filter) *where {
+	w := &where{conditions: []string{fmt.Sprintf("state = '%s'", cmp.Or(f.State, deadletter.Open))}}
+	equal(w, "origin", string(f.Origin))
+	equal(w, "consumer", f.Consumer)
+	equal(w, "topic", f.Topic)
+	equal(w, "type", f.Type)
+	equal(w, "tenant", f.Tenant)
+	equal(w, "fingerprint", f.Fingerprint)
+	equal(w, "id", f.MessageID)
+	if !f.Since.IsZero() {
+		w.add("last_failed_at >= ?", sqldb.Timestamp(f.Since))
+	}
+	if !f.Until.IsZero() {
+		w.add("last_failed_at < ?", sqldb.Timestamp(f.Until))
+	}
+	if f.Text != "" {
+		const like = ` LIKE lower(CAST(? AS text)) ESCAPE '\'`
+		w.add("(lower(error)"+like+" OR lower(id)"+like+" OR lower(key)"+like+")", "%"+wildcards.Replace(f.Text)+"%")
+	}
+	w.page(f)
+	return w
+}
+
+// page orders the letters and goes on behind the last one of the page before.
+func (w *where) page(f deadletter.Filter) {
+	order := ""
+	switch {
+	case f.Newest && f.After != 0:
+		w.add("number < ?", f.After)
+		order = " DESC"
+	case f.Newest:
+		order = " DESC"
+	case f.After != 0:
+		w.add("number > ?", f.After)
+	}
+	w.end = fmt.Sprintf(" ORDER BY number%s LIMIT %d", order, cmp.Or(f.Limit, deadletter.DefaultLimit))
+}
+
+// wildcards escapes what LIKE would take for more than itself.
+var wildcards = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
+
+// entriesOf returns what a filter of the audit log asks for.
+func entriesOf(f deadletter.AuditFilter) *where {
+	w := &where{}
+	equal(w, "action", string(f.Action))
+	equal(w, "actor", f.By)
+	equal(w, "letter", f.Letter)
+	equal(w, "message_id", f.MessageID)
+	equal(w, "replay", f.Replay)
+	if f.Before != 0 {
+		w.add("number < ?", f.Before)
+	}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = deadletter.DefaultLimit
+	}
+	w.end = fmt.Sprintf(" ORDER BY number DESC LIMIT %d", limit)
+	return w
+}
