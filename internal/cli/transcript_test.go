@@ -106,7 +106,7 @@ Run 'waybill migrate --help' to see how it is used.
 waybill: --to is 0, the lowest version is 1
 Run 'waybill migrate --help' to see how it is used.
 `},
-	{name: "migrate", args: "migrate {empty} --source shop", stdout: "The schema has version 1.\n"},
+	{name: "migrate", args: "migrate {empty} --source shop", stdout: "The schema has version 2.\n"},
 	{name: "migrate again", args: "migrate {empty} --json", stdout: "{\n  \"schema_version\": 1\n}\n"},
 	{name: "nothing in the outbox", args: "outbox stats {empty}", stdout: "The outbox is empty.\n"},
 	{name: "nothing for programs", args: "outbox stats --json {empty}", stdout: "[]\n"},
@@ -124,11 +124,11 @@ Run 'waybill migrate --help' to see how it is used.
 	{name: "no directory", args: "migrate --store sqlite:{dir}/none/shop.db", code: exitFailed, stderr: `
 waybill: cannot reach the store sqlite:{dir}/none/shop.db: …
 `},
-	{name: "new file", args: "migrate --store sqlite:{dir}/a#b?c%20.db", stdout: "The schema has version 1.\n"},
+	{name: "new file", args: "migrate --store sqlite:{dir}/a#b?c%20.db", stdout: "The schema has version 2.\n"},
 	{name: "file with a difficult name", args: "doctor --store sqlite:{dir}/a#b?c%20.db --broker mem:", stdout: `
     CHECK         FOUND
 ok  store         SQLite … at sqlite:{dir}/a#b?c%20.db
-ok  schema        version 1, the newest
+ok  schema        version 2, the newest
 ok  pending       no message waits for the relay
 ok  dead letters  the relay has given up on no message
 ok  broker        mem: answers and confirms
@@ -174,7 +174,7 @@ ok    store         PostgreSQL … at {url}
 ok    clock         the store's differs by …
 ok    time zone     …; instants are stored, so any will do
 ok    isolation     read committed is the default
-ok    schema        version 1, the newest
+ok    schema        version 2, the newest
 ok    pending       3 messages, the oldest is … old
 ok    dead letters  the relay has given up on no message
 warn  relays        0 relays alive, 0 of 64 lanes have an owner → nothing is published; run: waybill relay
