@@ -23,7 +23,7 @@ const (
 	Attempts Kind = "consumer_attempts" // failed attempts at messages that did not come back
 	Letters  Kind = "dead_letters"      // and the inbox records that say so
 	Audit    Kind = "audit_log"         // entries
-	Archive  Kind = "outbox_archive" // not a store's to remove by [Store]: see [Archiver]
+	Archive  Kind = "outbox_archive"    // not a store's to remove by [Store]: see [Archiver]
 )
 
 // Rows says which rows are past their retention.
