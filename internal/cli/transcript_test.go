@@ -272,7 +272,6 @@ audit_log …
 outbox_archive …
 `},
 
-
 	// Dead letters.
 	{name: "dead list", args: "dead list {used}", stdout: `
 NUMBER  FROM              TOPIC   ID      REASON    ATTEMPTS  LAST FAILED           ERROR
