@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
 )
 
 // Order says which deliveries may overtake each other.
@@ -75,6 +76,19 @@ type Config struct {
 	// becomes a dead letter.
 	MessageKey func(m *waybill.Message) (string, error)
 
+	// InboxRetention is how long the inbox remembers what was handled, as the janitor that
+	// cleans it up was told. [New] refuses one that is shorter than the horizon within which
+	// a message may be delivered again, see [Retention]. Optional; the default is 7 days.
+	InboxRetention time.Duration
+
+	// RelayRetry is the policy of the relays that publish what this consumer receives, for
+	// that horizon. Optional; the default is the relays' own.
+	RelayRetry waybill.RetryPolicy
+
+	// AllowShortRetention takes an InboxRetention that is shorter all the same: what comes
+	// again after that is handled again.
+	AllowShortRetention bool
+
 	// DisableDeadLetters makes messages that are given up be marked as failed instead of
 	// dead. They are kept, shown and requeued all the same.
 	DisableDeadLetters bool
@@ -97,6 +111,7 @@ func (c Config) withDefaults() (Config, error) {
 	fill(&c.HandlerTimeout, 30*time.Second)
 	fill(&c.RequeueInterval, 5*time.Second)
 	fill(&c.ShutdownGrace, c.HandlerTimeout)
+	fill(&c.InboxRetention, inbox.DefaultRetention)
 	if c.Observer == nil {
 		c.Observer = waybill.LogTo(slog.Default())
 	}
@@ -105,6 +120,15 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	return c, c.validate()
+}
+
+// checkRetention compares InboxRetention with the horizon of what sub delivers.
+func (c *Config) checkRetention(sub Subscriber) error {
+	r := Retention{Inbox: c.InboxRetention, Relay: c.RelayRetry, Consumer: c.Retry, Redelivery: RedeliveryOf(sub)}
+	if err := r.Check(); err != nil && !c.AllowShortRetention {
+		return invalid("InboxRetention", "%v; AllowShortRetention takes it all the same", err)
+	}
+	return nil
 }
 
 func fill[T comparable](field *T, value T) {
@@ -132,6 +156,8 @@ func (c *Config) validate() error {
 		return invalid("ImmediateRetries", "is %d, the range is 0 to %d", c.ImmediateRetries, maxImmediateRetries)
 	case c.Order != Unordered && c.Order != OrderByKey:
 		return invalid("Order", "is %d, neither Unordered nor OrderByKey", c.Order)
+	case c.InboxRetention < 0:
+		return invalid("InboxRetention", "is %v; it must be positive", c.InboxRetention)
 	case c.HandlerTimeout < 0 || c.RequeueInterval < 0 || c.ShutdownGrace < 0:
 		return invalid("HandlerTimeout", "is %v, RequeueInterval %v, ShutdownGrace %v; none may be negative", c.HandlerTimeout, c.RequeueInterval, c.ShutdownGrace)
 	}

@@ -42,6 +42,9 @@ func New[Tx any](sub Subscriber, box inbox.Inbox[Tx], h Handler[Tx], cfg Config)
 	if err != nil {
 		return nil, err
 	}
+	if err := cfg.checkRetention(sub); err != nil {
+		return nil, err
+	}
 	return &Consumer[Tx]{
 		sub:      sub,
 		box:      box,

@@ -10,6 +10,10 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
+// DefaultRetention is how long an inbox remembers what was processed unless a janitor is told
+// otherwise.
+const DefaultRetention = 7 * 24 * time.Hour
+
 // Key identifies a message to one consumer. Its parts are kept in columns of their own.
 type Key struct {
 	Tenant   string

@@ -3,6 +3,7 @@ package service
 import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -31,8 +32,14 @@ type Config struct {
 	// here, and DisableDeadLetters holds if it is set in either. Optional.
 	Consumer consumer.Config
 
-	// Observer is told what happens in the service, unless Relay or a consumer has one of
-	// its own. Optional; the default logs to slog.Default.
+	// Janitor is the configuration of the janitor that runs beside relay and consumers. What
+	// it leaves empty of CleanupInterval and CleanupBatchSize is as for the relay, and
+	// DisableCleanup holds if it is set in either. The archive is the relay's unless
+	// OutboxRetention is set. Optional.
+	Janitor janitor.Config
+
+	// Observer is told what happens in the service, unless Relay, Janitor or a consumer has
+	// one of its own. Optional; the default logs to slog.Default.
 	Observer waybill.Observer
 }
 
@@ -46,9 +53,35 @@ func (cfg *Config) consumer(c consumer.Config) consumer.Config {
 	c.HandlerTimeout = orElse(c.HandlerTimeout, d.HandlerTimeout)
 	c.RequeueInterval = orElse(c.RequeueInterval, d.RequeueInterval)
 	c.ShutdownGrace = orElse(c.ShutdownGrace, d.ShutdownGrace)
+	c.InboxRetention = orElse(c.InboxRetention, cfg.Janitor.InboxRetention)
+	c.RelayRetry = orElse(c.RelayRetry, orElse(d.RelayRetry, cfg.Relay.Retry))
+	c.AllowShortRetention = c.AllowShortRetention || d.AllowShortRetention
 	c.DisableDeadLetters = c.DisableDeadLetters || d.DisableDeadLetters
 	c.Observer = firstObserver(c.Observer, d.Observer, cfg.Observer)
 	return c
+}
+
+// janitor fills what the janitor's configuration leaves empty.
+func (cfg *Config) janitor() janitor.Config {
+	c := cfg.Janitor
+	c.CleanupInterval = orElse(c.CleanupInterval, cfg.Relay.CleanupInterval)
+	c.CleanupBatchSize = orElse(c.CleanupBatchSize, cfg.Relay.CleanupBatchSize)
+	c.DisableCleanup = c.DisableCleanup || cfg.Relay.DisableCleanup
+	c.Observer = firstObserver(c.Observer, cfg.Observer)
+	return c
+}
+
+// checkRetention compares what the janitor leaves in the inbox with what the broker may
+// deliver again, to consumers of this service or of others.
+func (cfg *Config) checkRetention(broker Broker) error {
+	r := consumer.Retention{
+		Inbox: cfg.Janitor.InboxRetention, Relay: cfg.Relay.Retry, Consumer: cfg.Consumer.Retry,
+		Redelivery: consumer.RedeliveryOf(broker),
+	}
+	if err := r.Check(); err != nil && !cfg.Consumer.AllowShortRetention && !cfg.janitor().DisableCleanup {
+		return &waybill.InvalidError{Field: "janitor.Config.InboxRetention", Reason: err.Error() + "; consumer.Config.AllowShortRetention takes it all the same"}
+	}
+	return nil
 }
 
 // firstObserver returns the first that is set, or nil.

@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -23,6 +24,7 @@ type Store[Tx any] interface {
 	relay.Source
 	inbox.Inbox[Tx]
 	deadletter.ReplayStore
+	janitor.Store
 }
 
 // Broker is what a service needs of a broker. Every broker of the project is one.
@@ -40,14 +42,15 @@ type declarer interface {
 	Declare(ctx context.Context, sub consumer.Subscription) error
 }
 
-// Service is a relay and any number of consumers over one store and one broker. Beside the
-// relay it drives bulk replays of dead letters.
+// Service is a relay, any number of consumers and a janitor over one store and one broker.
+// Beside the relay it drives bulk replays of dead letters.
 type Service[Tx any] struct {
 	store  Store[Tx]
 	broker Broker
 	cfg    Config
 	writer *outbox.Writer[Tx]
 	replay *deadletter.Replayer // nil without the relay, or with DisableReplays
+	keeper *janitor.Janitor
 
 	mu        sync.Mutex
 	relay     *relay.Relay // nil with DisableRelay
@@ -72,7 +75,14 @@ func New[Tx any](store Store[Tx], broker Broker, cfg Config) (*Service[Tx], erro
 	if err != nil {
 		return nil, err
 	}
-	s := &Service[Tx]{store: store, broker: broker, cfg: cfg, writer: writer}
+	keeper, err := janitor.New(store, cfg.janitor())
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.checkRetention(broker); err != nil {
+		return nil, err
+	}
+	s := &Service[Tx]{store: store, broker: broker, cfg: cfg, writer: writer, keeper: keeper}
 	if !cfg.DisableRelay {
 		cfg.Relay.Observer = firstObserver(cfg.Relay.Observer, cfg.Observer)
 		if err := s.setRelay(cfg.Relay); err != nil {
@@ -138,7 +148,7 @@ func (s *Service[Tx]) addConsumer(sub consumer.Subscriber, h consumer.Handler[Tx
 	return nil
 }
 
-// Run runs the relay, bulk replays and all consumers until ctx is done. Each then stops taking up work,
+// Run runs the relay, bulk replays, all consumers and a janitor until ctx is done. Each then stops taking up work,
 // finishes what is under way within its own grace period and gives the rest back; Run
 // returns nil when all of them have. A part that can't work, because a server does not
 // answer, waits and does not stop the others; Health tells of it. A service runs once at a
@@ -176,7 +186,7 @@ func (s *Service[Tx]) start() ([]func(context.Context) error, error) {
 	if s.replay != nil {
 		parts = append(parts, s.replay.Run)
 	}
-	return parts, nil
+	return append(parts, s.keeper.Run), nil
 }
 
 // runRelay declares the consumers' groups, for as long as it takes, and then runs the relay:
@@ -217,7 +227,7 @@ func (s *Service[Tx]) RelayStatus() (relay.Status, bool) {
 	return r.Status(), true
 }
 
-// Health returns nil while the relay, the replays and all consumers do their work, and
+// Health returns nil while the relay, the replays, the janitor and all consumers do their work, and
 // otherwise one error for each that does not, a [*waybill.StalledError] for each of their
 // loops. It asks no server and is safe for concurrent use.
 func (s *Service[Tx]) Health() error {
@@ -234,5 +244,6 @@ func (s *Service[Tx]) Health() error {
 	for _, c := range consumers {
 		errs = append(errs, c.Health())
 	}
+	errs = append(errs, s.keeper.Health())
 	return errors.Join(errs...)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -21,6 +22,7 @@ type emptyStore struct {
 	Store[int]
 	renewErr        error
 	askedForReplays atomic.Bool
+	counted         int // how often it was asked for expired rows
 }
 
 func (s *emptyStore) RenewLanes(context.Context, relay.LeaseRequest) (relay.Lease, error) {
@@ -44,6 +46,11 @@ func (s *emptyStore) Replays(context.Context, int) ([]deadletter.Replay, error) 
 }
 func (*emptyStore) RunRequeued(context.Context, string, string, func(context.Context, int, *waybill.Message) error) (bool, error) {
 	return false, nil
+}
+
+func (s *emptyStore) CountExpired(context.Context, janitor.Rows) (int64, error) {
+	s.counted++
+	return 0, nil
 }
 
 // silentBroker delivers nothing.
@@ -98,6 +105,12 @@ func TestNew_Refuses(t *testing.T) {
 		{"no source", "outbox.Config.Source", func() (*Service[int], error) { return New[int](store, broker, Config{}) }},
 		{"source too long", "outbox.Config.Source", func() (*Service[int], error) {
 			return New[int](store, broker, Config{Source: strings.Repeat("s", waybill.MaxSourceLen+1)})
+		}},
+		{"nonsense for the janitor", "janitor.Config.CleanupInterval", func() (*Service[int], error) {
+			return New[int](store, broker, Config{Source: "a", Janitor: janitor.Config{CleanupInterval: -1}})
+		}},
+		{"an inbox that forgets too soon", "janitor.Config.InboxRetention", func() (*Service[int], error) {
+			return New[int](store, broker, Config{Source: "a", Janitor: janitor.Config{InboxRetention: time.Second}})
 		}},
 		{"nonsense for the relay", "relay.Config.BatchSize", func() (*Service[int], error) {
 			return New[int](store, broker, Config{Source: "a", Relay: relay.Config{BatchSize: -1}})
@@ -284,6 +297,58 @@ func TestService_OnePartFails(t *testing.T) {
 			t.Errorf("Run() = %v", err)
 		}
 	})
+}
+
+// What the janitor is not told it takes from the relay, its switch among it.
+func TestConfig_JanitorDefaults(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Observer: nothing{}, Relay: relay.Config{CleanupInterval: time.Minute, CleanupBatchSize: 7, DisableCleanup: true}}
+	if got, want := cfg.janitor(), (janitor.Config{CleanupInterval: time.Minute, CleanupBatchSize: 7, DisableCleanup: true, Observer: nothing{}}); got != want {
+		t.Errorf("janitor's configuration = %+v, want %+v", got, want)
+	}
+	cfg = Config{Relay: relay.Config{CleanupInterval: time.Minute}, Janitor: janitor.Config{CleanupInterval: time.Hour}}
+	if got := cfg.janitor().CleanupInterval; got != time.Hour {
+		t.Errorf("CleanupInterval = %v, want the janitor's own", got)
+	}
+}
+
+// The consumers of a service are held to what its janitor and relay do.
+func TestConfig_ConsumerRetention(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Janitor: janitor.Config{InboxRetention: time.Hour}, Relay: relay.Config{Retry: waybill.RetryPolicy{MaxRetries: 3}}}
+	got := cfg.consumer(consumer.Config{})
+	if got.InboxRetention != time.Hour || got.RelayRetry.MaxRetries != 3 || got.AllowShortRetention {
+		t.Errorf("consumer's configuration = %+v, want the janitor's retention and the relay's policy", got)
+	}
+	cfg.Consumer.AllowShortRetention = true
+	if got := cfg.consumer(consumer.Config{}); !got.AllowShortRetention {
+		t.Error("AllowShortRetention was not taken")
+	}
+}
+
+// A service cleans up beside its relay, and also if it has none, unless it is told not to.
+func TestService_CleansUp(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		cfg  Config
+		want bool
+	}{
+		{"outbox and inbox", Config{}, true},
+		{"inbox only", Config{DisableRelay: true}, true},
+		{"disabled", Config{Relay: relay.Config{DisableCleanup: true}}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newTestService(t, tt.cfg)
+				runThrough(t, s)
+				if cleaned := s.store.(*emptyStore).counted > 0; cleaned != tt.want {
+					t.Errorf("cleaned up = %v, want %v", cleaned, tt.want)
+				}
+			})
+		})
+	}
 }
 
 func TestConfig_ConsumerDefaults(t *testing.T) {

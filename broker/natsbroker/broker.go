@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,10 +37,13 @@ const (
 
 // Broker is a connection to JetStream. It is safe for concurrent use.
 type Broker struct {
-	cfg     Config
-	nc      *nats.Conn
-	js      jetstream.JetStream
-	acks    *acks
+	cfg  Config
+	nc   *nats.Conn
+	js   jetstream.JetStream
+	acks *acks
+
+	redelivery atomic.Pointer[consumer.Redelivery] // of the stream when it was last looked at
+
 	done    chan struct{} // closed when the connection has ended for good
 	endOnce sync.Once
 

@@ -54,6 +54,8 @@ func (b *Broker) checkStream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	seen := redeliveryOf(*info)
+	b.redelivery.Store(&seen)
 	all := b.cfg.SubjectPrefix + ">"
 	has := func(subject string) bool { return covers(subject, all) }
 	switch {

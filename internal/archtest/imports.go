@@ -11,7 +11,7 @@ type group string
 const (
 	root     group = "root"     // the vocabulary
 	leaf     group = "leaf"     // internal helpers that know the root only
-	role     group = "role"     // outbox, relay, inbox, consumer, deadletter, schedule
+	role     group = "role"     // outbox, relay, inbox, consumer, deadletter, janitor, schedule
 	compound group = "compound" // saga, service
 	shared   group = "shared"   // what several adapters have in common
 	adapter  group = "adapter"  // stores, brokers, and what else stands on the roles
@@ -36,6 +36,7 @@ var groups = []struct {
 	{"inbox", role},
 	{"consumer", role},
 	{"deadletter", role},
+	{"janitor", role},
 	{"schedule", role},
 	{"saga", compound},
 	{"service", compound},
@@ -83,6 +84,7 @@ var mayImport = map[group][]group{
 var siblings = map[string][]string{
 	"consumer":   {"inbox"},
 	"deadletter": {"outbox"},
+	"janitor":    {"inbox", "relay"},
 }
 
 // nested are the directories whose children are units of their own.

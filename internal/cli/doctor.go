@@ -125,7 +125,7 @@ func (e examination) examine(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(append(findings, broker...), checkPractices(e.cfg)), nil
+	return append(append(findings, broker...), checkRetention(ctx, e.cfg), checkPractices(e.cfg)), nil
 }
 
 func (p *program) printFindings(findings []finding) error {

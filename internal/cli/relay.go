@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/observe/promobserve"
@@ -52,6 +53,8 @@ func (p *program) relay(cmd *cobra.Command) error {
 		Source:         relaySource,
 		Relay:          relayConfig(cfg),
 		DisableReplays: !cfg.Bool("dead_letter.replays"),
+		Janitor:        janitorConfig(cfg),
+		Consumer:       consumer.Config{AllowShortRetention: cfg.Bool("inbox.allow_short_retention")},
 		Observer:       waybill.Observers(waybill.LogTo(logger), count, observer),
 	})
 	if err != nil {

@@ -77,6 +77,7 @@ waybill: cannot reach the broker nats://app:xxxxx@{closed}: …
          SUBJECT    FOUND
 problem  store      cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused → start it, or correct --store
 problem  broker     cannot reach the broker amqp://app:xxxxx@{closed}/: …connection refused → start it, or correct --broker
+warning  retention  inbox retention is 7d; … → give --broker that answers, to learn how long it keeps messages
 ok       practices  the options are within the ranges of docs/good-practices.md
 `},
 	{name: "a broker that is only in memory", args: "relay {used} --broker mem:", code: exitUsage, stderr: `
@@ -100,6 +101,7 @@ ok       notifications  arrive where relays listen
 note     permissions    … is a superuser → programs need far less: waybill roles
 problem  schema         there are no tables → run: waybill migrate
 note     broker         not checked, none is set → give --broker
+warning  retention      inbox retention is 7d; … → give --broker that answers, to learn how long it keeps messages
 ok       practices      the options are within the ranges of docs/good-practices.md
 `},
 	{name: "migrate to a version that is none", args: "migrate {empty} --to 99", code: exitUsage, stderr: `
@@ -136,6 +138,7 @@ ok  schema        version …, the newest
 ok  pending       no message waits for the relay
 ok  dead letters  the relay has given up on no message
 ok  broker        mem: answers and confirms
+ok  retention     inbox retention is 7d; a message may be delivered again up to 1m14.4s after it was handled (the relay retries for 37.2s, the consumer for 37.2s, the broker keeps nothing when the program ends)
 ok  practices     the options are within the ranges of docs/good-practices.md
 `},
 
@@ -191,7 +194,85 @@ ok       archive        9 of 9 days, from today on, have a partition
 ok       vacuum         about … dead rows in the outbox, never vacuumed
 ok       transactions   none is open for long
 ok       broker         mem: answers and confirms
+ok       retention      inbox retention is 7d; …
 ok       practices      the options are within the ranges of docs/good-practices.md
+`},
+	{name: "doctor with an inbox that forgets too soon", args: "doctor {used} --broker mem: --inbox-retention 10s", code: exitFailed, stdout: `
+…
+ok       broker         mem: answers and confirms
+problem  retention      inbox retention is 10s, but a message may be delivered again 1m14.4s after it was handled … → raise inbox.retention
+ok       practices      the options are within the ranges of docs/good-practices.md
+`},
+
+	// The janitor.
+	{name: "janitor, dry run", args: "janitor --dry-run {used}", stdout: `
+ROWS               OLDER THAN  WOULD BE REMOVED
+inbox              7d          0
+consumer_attempts  7d          0
+dead_letters       30d         0
+audit_log          365d        0
+`},
+	{name: "janitor, once", args: "janitor --once --cleanup-enabled=false {used} --dead-letter-retention 60d --outbox-retention 36h", stdout: `
+ROWS               OLDER THAN  FOUND  BATCHES  REMOVED
+inbox              7d          0      0        0
+consumer_attempts  7d          0      0        0
+dead_letters       60d         0      0        0
+audit_log          365d        0      0        0
+outbox_archive     1d12h       0      0        0
+`},
+	{name: "janitor for programs", args: "janitor --once --json {empty} --outbox-retention 0", stdout: `
+[
+  {
+    "rows": "inbox",
+    "older_than": "7d",
+    "candidates": 0,
+    "deleted": 0,
+    "batches": 0
+  },
+  {
+    "rows": "consumer_attempts",
+    "older_than": "7d",
+    "candidates": 0,
+    "deleted": 0,
+    "batches": 0
+  },
+  {
+    "rows": "dead_letters",
+    "older_than": "30d",
+    "candidates": 0,
+    "deleted": 0,
+    "batches": 0
+  },
+  {
+    "rows": "audit_log",
+    "older_than": "365d",
+    "candidates": 0,
+    "deleted": 0,
+    "batches": 0
+  }
+]
+`},
+	{name: "janitor, store does not answer", args: "janitor --store postgres://app:S3CR3T@{closed}/x", code: exitFailed, stderr: `
+waybill: cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused
+`},
+	{name: "janitor without tables", args: "janitor --once --store sqlite:{dir}/a#b?c%20.db --table-prefix other_", code: exitFailed, stderr: `
+waybill: the store … has no tables yet; run: waybill migrate
+`},
+	{name: "janitor, letters before the inbox", args: "janitor --once {used} --inbox-retention 40d", code: exitUsage, stderr: `
+waybill: inbox.retention (--inbox-retention): 40d must not be more than dead_letter.retention (default), which is 30d
+Run 'waybill janitor --help' to see how it is used.
+`},
+	{name: "janitor, an inbox that forgets too soon", args: "janitor --once {used} --inbox-retention 10s", code: exitUsage, stderr: `
+waybill: inbox.retention is 10s, but a message may be delivered again 1m14.4s after it was handled (…), and would be handled again; --inbox-allow-short-retention takes it all the same
+Run 'waybill janitor --help' to see how it is used.
+`},
+	{name: "janitor, forced", args: "janitor --once {empty} --inbox-retention 10s --inbox-allow-short-retention", stdout: `
+ROWS …
+inbox              10s …
+consumer_attempts  10s …
+dead_letters …
+audit_log …
+outbox_archive …
 `},
 
 	// Dead letters.

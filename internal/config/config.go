@@ -75,6 +75,7 @@ var pairs = []struct {
 	strict     bool // they must differ, too
 }{
 	{less: "retry.base_delay", more: "retry.max_delay"},
+	{less: "inbox.retention", more: "dead_letter.retention"},
 	{less: "relay.publish_timeout", more: "relay.lease", strict: true},
 }
 

@@ -109,8 +109,20 @@ var options = []Option{
 		Help: "how long the inbox remembers processed messages; refused where a message may be delivered again later",
 	},
 	{
+		Key: "inbox.allow_short_retention", Kind: Bool, Default: "false",
+		Help: "take an inbox.retention that is too short: what is delivered again later is handled again",
+	},
+	{
+		Key: "dead_letter.retention", Kind: Duration, Default: "30d", Min: "1s",
+		Help: "how long dead letters are kept after their last failure, or after they were settled",
+	},
+	{
+		Key: "audit.retention", Kind: Duration, Default: "365d", Min: "1s",
+		Help: "how long entries of the audit log are kept",
+	},
+	{
 		Key: "cleanup.enabled", Kind: Bool, Default: "true",
-		Help: "let relays remove what is past its retention",
+		Help: "let relays and consumers remove what is past its retention",
 	},
 	{
 		Key: "cleanup.interval", Kind: Duration, Default: "1h", Min: "1s", Max: "24h",

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/wakeup"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -62,6 +63,7 @@ type Methods[Tx any] interface {
 	RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error)
 	LeaveLanes(ctx context.Context, node string) error
 	AwaitMessages(ctx context.Context, node string) error
+	janitor.Store
 }
 
 // Statements are the SQL texts that [Core] runs. The methods say which arguments they take.
@@ -90,6 +92,7 @@ type Statements struct {
 	Replays                                  ReplayStatements
 	OutboxMessages, PublishedMessages        string
 	OutboxBacklog, RelayStates, InboxStates  string
+	Cleanup                                  Cleanup
 }
 
 // WakeRelay implements [outbox.Store].

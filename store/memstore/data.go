@@ -27,6 +27,7 @@ type data struct {
 	number    int64 // of the last letter
 	audit     []deadletter.Entry
 	replays   map[int64]replay
+	entries   int64 // the number of the last entry; never taken back
 	inbox     map[inbox.Key]record
 	attempts  map[inbox.Key]attempt
 	relays    map[string]relayNode
@@ -93,8 +94,8 @@ type letter struct {
 
 type record struct {
 	inbox.Record
-	dead bool
-	at   time.Time // when it was processed, or became a dead letter
+	dead        bool
+	processedAt time.Time
 }
 
 type attempt struct {

@@ -246,7 +246,7 @@ func (s *Store) requeueCopy(tx *Tx, l letter, copied waybill.Message) {
 	l.Requeues, l.Requeued, l.requeuedAt = 1, true, s.now()
 	l.Fingerprint = deadletter.Fingerprint(deadletter.FromConsumer, l.Consumer, copied.Type, l.Error)
 	put(tx, s.data.letters, l.Number, l)
-	put(tx, s.data.inbox, l.key, record{Record: inbox.RecordOf(l.Consumer, &copied), dead: true, at: s.now()})
+	put(tx, s.data.inbox, l.key, record{Record: inbox.RecordOf(l.Consumer, &copied), dead: true, processedAt: s.now()})
 }
 
 // AuditLog implements [deadletter.Store].
@@ -272,7 +272,8 @@ func matchesAudit(e deadletter.Entry, f deadletter.AuditFilter) bool {
 func (s *Store) audit(tx *Tx, action deadletter.Action, act deadletter.Act, e deadletter.Entry) {
 	before := s.data.audit
 	tx.undo = append(tx.undo, func() { s.data.audit = before })
-	e.Number, e.At, e.Action, e.By, e.Why = int64(len(before)+1), s.now(), action, act.By, act.Why
+	s.data.entries++
+	e.Number, e.At, e.Action, e.By, e.Why = s.data.entries, s.now(), action, act.By, act.Why
 	s.data.audit = append(slices.Clip(before), e)
 }
 

@@ -20,7 +20,7 @@ func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx c
 			outcome = seen.outcome(rec)
 			return nil
 		}
-		put(tx, s.data.inbox, rec.Key, record{Record: rec, at: s.now()})
+		put(tx, s.data.inbox, rec.Key, record{Record: rec, processedAt: s.now()})
 		return fn(ctx, tx)
 	})
 	if err == nil && outcome == inbox.Processed {
@@ -74,7 +74,7 @@ func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, e
 			if _, ok := s.data.inbox[key]; ok {
 				return nil
 			}
-			put(tx, s.data.inbox, key, record{Record: l.Record, dead: true, at: s.now()})
+			put(tx, s.data.inbox, key, record{Record: l.Record, dead: true, processedAt: s.now()})
 		}
 		buried = true
 		s.data.number++
@@ -119,7 +119,7 @@ func (s *Store) RunRequeued(ctx context.Context, consumer, node string, fn func(
 			rec.Record = inbox.RecordOf(consumer, &l.row.message)
 			rec.Key = l.key
 		}
-		rec.dead, rec.at = false, s.now()
+		rec.dead, rec.processedAt = false, s.now()
 		put(tx, s.data.inbox, l.key, rec)
 		m := l.row.message.Clone()
 		return fn(ctx, tx, &m)

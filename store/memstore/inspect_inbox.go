@@ -35,7 +35,7 @@ func (s *Store) InboxStates(ctx context.Context, id, consumer string) ([]inbox.S
 func (r record) state() inbox.State {
 	st := stateOf(r.Key)
 	st.MessageID, st.Type = r.MessageID, r.Type
-	if at := r.at; r.dead {
+	if at := r.processedAt; r.dead {
 		st.DeadAt = &at
 	} else {
 		st.ProcessedAt = &at

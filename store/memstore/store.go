@@ -13,11 +13,12 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/wakeup"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
 
-// Store implements the contracts of outbox, relay, inbox and deadletter. It is safe for
+// Store implements the contracts of outbox, relay, inbox, deadletter and janitor. It is safe for
 // concurrent use, but a transaction keeps every other call waiting until it ends: do not
 // call the store's own methods from within one.
 type Store struct {
@@ -36,6 +37,7 @@ var (
 	_ inbox.Inbox[*Tx]   = (*Store)(nil)
 	_ deadletter.Store   = (*Store)(nil)
 	_ deadletter.Auditor = (*Store)(nil)
+	_ janitor.Store      = (*Store)(nil)
 )
 
 // Option changes a store when it is made.

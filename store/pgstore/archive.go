@@ -30,9 +30,9 @@ DELETE FROM {outbox_ids} WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM {outbox_ids} WHERE enqueued_at <= (SELECT {clock}()) - $1 * interval '1 millisecond' LIMIT $2))`
 )
 
-// tryJanitorSQL is true for one transaction of the schema at a time.
-func tryJanitorSQL(n names) string {
-	return `SELECT pg_try_advisory_xact_lock(hashtext(` + quoteText("waybill archive "+n.render("{outbox_archive}")) + `))`
+// tryJanitorSQL is true for one transaction of the schema at a time that asks for the rows.
+func tryJanitorSQL(n names, rows string) string {
+	return `SELECT pg_try_advisory_xact_lock(hashtext(` + quoteText("waybill "+rows+" "+n.render("{outbox_archive}")) + `))`
 }
 
 var errBusy = errors.New("another relay maintains the archive")

@@ -31,7 +31,7 @@ func newStatements(n names) statements {
 		announce:         r(announceSQL), withdraw: r(withdrawSQL), openEnqueuers: r(openEnqueuersSQL),
 		anyScheduled: r(anyScheduledSQL), extendLease: r(extendLeaseSQL),
 		holdLetters: r(holdLettersSQL), countParked: r(countParkedSQL),
-		tryJanitor: tryJanitorSQL(n),
+		tryJanitor: tryJanitorSQL(n, "archive"),
 	}
 }
 
@@ -56,6 +56,7 @@ func coreStatements(n names) sqlstore.Statements {
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
 		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL),
+		Cleanup: cleanupStatements(n),
 	}
 }
 

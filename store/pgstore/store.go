@@ -23,6 +23,7 @@ import (
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -48,7 +49,7 @@ type Config struct {
 // methods are those that all SQL stores share.
 type methods[Tx any] = sqlstore.Methods[Tx]
 
-// Store implements the contracts of outbox, relay, inbox and deadletter. It is safe for
+// Store implements the contracts of outbox, relay, inbox, deadletter and janitor. It is safe for
 // concurrent use.
 type Store[Tx any] struct {
 	methods[Tx]
@@ -78,6 +79,7 @@ var (
 	_ deadletter.ReplayStore = (*Store[pgx.Tx])(nil)
 	_ relay.Inspector        = (*Store[pgx.Tx])(nil)
 	_ inbox.Inspector        = (*Store[pgx.Tx])(nil)
+	_ janitor.Store          = (*Store[pgx.Tx])(nil)
 )
 
 // New returns a store that uses pool and takes pgx transactions. The caller closes pool

@@ -26,6 +26,7 @@ import (
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -40,7 +41,7 @@ type Config struct {
 // methods are those that all SQL stores share.
 type methods = sqlstore.Methods[*sql.Tx]
 
-// Store implements the contracts of outbox, relay, inbox and deadletter. It is safe for
+// Store implements the contracts of outbox, relay, inbox, deadletter and janitor. It is safe for
 // concurrent use, and so are several stores, in several processes, on one file.
 type Store struct {
 	methods
@@ -59,6 +60,7 @@ var (
 	_ deadletter.ReplayStore = (*Store)(nil)
 	_ relay.Inspector        = (*Store)(nil)
 	_ inbox.Inspector        = (*Store)(nil)
+	_ janitor.Store          = (*Store)(nil)
 )
 
 // New returns a store that uses db. The caller closes db after the last use of the store. An

@@ -1,5 +1,5 @@
 // Package storetest is the suite that every store passes. It knows a store only by the
-// contracts of outbox, relay, inbox and deadletter; what a store cannot do is declared in
+// contracts of outbox, relay, inbox, deadletter and janitor; what a store cannot do is declared in
 // [Features], never skipped by the store's own tests.
 //
 // The suite never sleeps until something is due: [Harness.Advance] moves the store's clock.
@@ -15,6 +15,7 @@ import (
 
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -29,6 +30,7 @@ type Store[Tx any] interface {
 	inbox.Inspector
 	deadletter.Store
 	deadletter.ReplayStore
+	janitor.Store
 
 	// FoldDeadLetters is what keeps reading groups fast. It changes no answer.
 	FoldDeadLetters(ctx context.Context) error
@@ -124,6 +126,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"starts", startTests[Tx]()},
 		{"bury", buryTests[Tx]()},
 		{"run requeued", runRequeuedTests[Tx]()},
+		{"janitor", janitorTests[Tx]()},
 		{"restart", restartTests[Tx]()},
 	}
 	for _, g := range groups {

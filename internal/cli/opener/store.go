@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
@@ -38,6 +39,7 @@ type Store interface {
 	deadletter.Store
 	deadletter.ReplayStore
 	deadletter.Auditor
+	janitor.Store
 
 	// Ping reports whether the database answers.
 	Ping(ctx context.Context) error

@@ -1,0 +1,28 @@
+package natsbroker
+
+import (
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/waybill-go/waybill/consumer"
+)
+
+var (
+	_ consumer.Redeliverer = (*Broker)(nil)
+	_ consumer.Redeliverer = (*subscriber)(nil)
+)
+
+// Redelivery implements [consumer.Redeliverer]: the stream keeps a message for its age limit,
+// as it was when the broker was opened or pinged, and drops repetitions within its window.
+func (b *Broker) Redelivery() consumer.Redelivery {
+	if seen := b.redelivery.Load(); seen != nil {
+		return *seen
+	}
+	return redeliveryOf(b.cfg.stream())
+}
+
+// Redelivery is that of the broker.
+func (s *subscriber) Redelivery() consumer.Redelivery { return s.broker.Redelivery() }
+
+func redeliveryOf(s jetstream.StreamConfig) consumer.Redelivery {
+	return consumer.Redelivery{Bound: s.MaxAge, Unbounded: s.MaxAge == 0, DuplicateWindow: s.Duplicates}
+}

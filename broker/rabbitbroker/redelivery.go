@@ -1,0 +1,15 @@
+package rabbitbroker
+
+import "github.com/waybill-go/waybill/consumer"
+
+var (
+	_ consumer.Redeliverer = (*Broker)(nil)
+	_ consumer.Redeliverer = (*subscriber)(nil)
+)
+
+// Redelivery implements [consumer.Redeliverer]: queues keep a message until it is
+// acknowledged, and take one that is published twice for two.
+func (b *Broker) Redelivery() consumer.Redelivery { return consumer.Redelivery{Unbounded: true} }
+
+// Redelivery is that of the broker.
+func (s *subscriber) Redelivery() consumer.Redelivery { return s.broker.Redelivery() }

@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/config"
+)
+
+// retentionOf relates the configured retention to what the broker may deliver again. It
+// returns false if no broker is set, or none answers: nothing is known of its bound then. The
+// policies of consumers are in programs of their own; the default stands for them.
+func retentionOf(ctx context.Context, cfg *config.Config) (consumer.Retention, bool) {
+	r := consumer.Retention{
+		Inbox: cfg.Duration("inbox.retention"), Relay: relayConfig(cfg).Retry,
+		Redelivery: consumer.Redelivery{Unbounded: true},
+	}
+	if cfg.String("broker") == "" {
+		return r, false
+	}
+	c, err := brokerConfig(cfg)
+	if err != nil {
+		return r, false
+	}
+	broker, err := opener.OpenBroker(ctx, c)
+	if err != nil {
+		return r, false
+	}
+	defer broker.Close()
+	r.Redelivery = consumer.RedeliveryOf(broker)
+	return r, true
+}
+
+func checkRetention(ctx context.Context, cfg *config.Config) finding {
+	r, known := retentionOf(ctx, cfg)
+	switch err := r.Check(); {
+	case err != nil && cfg.Bool("inbox.allow_short_retention"):
+		return warning("retention", r.String(), "inbox.allow_short_retention takes it; raise inbox.retention")
+	case err != nil:
+		return failing("retention", r.String(), "raise inbox.retention")
+	case !known:
+		return warning("retention", r.String(), "give --broker that answers, to learn how long it keeps messages")
+	case r.Redelivery.Unbounded:
+		return warning("retention", r.String(), "let no consumer be away for longer than inbox.retention")
+	}
+	return passing("retention", r.String())
+}

@@ -1,0 +1,98 @@
+package janitor
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+)
+
+const day = 24 * time.Hour
+
+const (
+	defaultLetterRetention = 30 * day
+	defaultAuditRetention  = 365 * day
+	defaultBatchSize       = 1000
+)
+
+// Config is what a janitor may be told. The zero value stands for the defaults.
+type Config struct {
+	// InboxRetention is how long the inbox remembers processed messages, and the attempts at
+	// messages that did not come back. It must cover the redelivery horizon, see
+	// consumer.Retention; a janitor does not know it, a service does. Optional; the default
+	// is 7 days.
+	InboxRetention time.Duration
+
+	// DeadLetterRetention is how long a dead letter is kept: after its last failure, or after
+	// it was resolved or discarded. It must be at least InboxRetention, because the inbox
+	// forgets a dead message together with its letter. Optional; the default is 30 days, or
+	// InboxRetention if that is more.
+	DeadLetterRetention time.Duration
+
+	// AuditRetention is how long entries of the audit log are kept. Optional; the default is
+	// 365 days.
+	AuditRetention time.Duration
+
+	// OutboxRetention is how long published messages are kept, if this janitor is to look
+	// after the archive. Optional; the default leaves it to the relays, which do that anyway.
+	OutboxRetention time.Duration
+
+	// CleanupInterval is how often the janitor looks, give or take a tenth. Of several
+	// janitors one does the work. 1 s to 24 h. Optional; the default is 1 h.
+	CleanupInterval time.Duration
+
+	// CleanupBatchSize is the most rows that one transaction removes; between two of them
+	// the janitor pauses for as long as the last one took. 1 to 10,000. Optional; the
+	// default is 1,000.
+	CleanupBatchSize int
+
+	// DisableCleanup leaves everything where it is, for a job of your own.
+	DisableCleanup bool
+
+	// Observer is told what was removed: [waybill.OpCleanup] with the kind of rows as Name.
+	// Optional; the default logs to slog.Default.
+	Observer waybill.Observer
+}
+
+func (c Config) withDefaults() (Config, error) {
+	fill(&c.InboxRetention, inbox.DefaultRetention)
+	fill(&c.DeadLetterRetention, max(defaultLetterRetention, c.InboxRetention))
+	fill(&c.AuditRetention, defaultAuditRetention)
+	fill(&c.CleanupInterval, time.Hour)
+	fill(&c.CleanupBatchSize, defaultBatchSize)
+	if c.Observer == nil {
+		c.Observer = waybill.LogTo(slog.Default())
+	}
+	return c, c.validate()
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.InboxRetention < 0:
+		return invalid("InboxRetention", "is %v; it must be positive", c.InboxRetention)
+	case c.DeadLetterRetention < c.InboxRetention:
+		return invalid("DeadLetterRetention", "is %v, less than InboxRetention, which is %v", c.DeadLetterRetention, c.InboxRetention)
+	case c.AuditRetention < 0:
+		return invalid("AuditRetention", "is %v; it must be positive", c.AuditRetention)
+	case c.OutboxRetention < 0:
+		return invalid("OutboxRetention", "is %v; it must be positive, or 0", c.OutboxRetention)
+	case c.CleanupInterval < time.Second || c.CleanupInterval > day:
+		return invalid("CleanupInterval", "is %v, the range is 1s to 24h0m0s", c.CleanupInterval)
+	case c.CleanupBatchSize < 1 || c.CleanupBatchSize > 10_000:
+		return invalid("CleanupBatchSize", "is %d, the range is 1 to 10000", c.CleanupBatchSize)
+	}
+	return nil
+}
+
+func invalid(field, format string, args ...any) error {
+	return &waybill.InvalidError{Field: "janitor.Config." + field, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,70 @@
+// Package janitor removes what a store need not keep any longer: inbox records, the attempts
+// of messages that never came back, dead letters and the audit log.
+//
+// Only what has come to its end is removed, and only when it is past its retention: never a
+// message that is pending, waiting or scheduled, never a dead letter that is on its way again
+// or that messages wait behind. The outbox archive is the relay's; a janitor looks after it
+// only if it is told to.
+package janitor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Kind is a kind of rows, named like the table that holds them.
+type Kind string
+
+const (
+	Inbox    Kind = "inbox"             // records of processed messages; those of dead letters go with the letter
+	Attempts Kind = "consumer_attempts" // failed attempts at messages that did not come back
+	Letters  Kind = "dead_letters"      // and the inbox records that say so
+	Audit    Kind = "audit_log"         // entries
+	Archive  Kind = "outbox_archive"    // not a store's to remove by [Store]: see [Archiver]
+)
+
+// Rows says which rows are past their retention.
+type Rows struct {
+	Kind Kind
+
+	// OlderThan is how long ago, by the store's clock, a message was processed, its next
+	// attempt was due, its letter failed for the last time or was settled, or an entry was
+	// written. It must be positive.
+	OlderThan time.Duration
+
+	// Tenant limits it to the rows of one tenant. Optional; without it all tenants' are
+	// meant. The audit log belongs to no tenant.
+	Tenant string
+}
+
+// Store is what a janitor works on. Stores implement it; both methods are safe for
+// concurrent use.
+type Store interface {
+	// CountExpired returns how many rows there are to remove. It changes nothing.
+	CountExpired(ctx context.Context, rows Rows) (int64, error)
+
+	// PurgeExpired removes up to limit such rows in one transaction and returns how many.
+	// Fewer than limit means that there are no more, but for those that others work on: these
+	// are left out, not waited for. Of several calls at once for one kind one does the work;
+	// to the others it is [ErrBusy]. Removed letters leave an entry in the audit log.
+	PurgeExpired(ctx context.Context, rows Rows, limit int) (int64, error)
+}
+
+// Archiver is a store with an archive of published messages, as every [relay.Source] is.
+type Archiver interface {
+	// MaintainArchive is that of [relay.Source].
+	MaintainArchive(ctx context.Context, req relay.MaintainRequest) (relay.Maintained, error)
+}
+
+// folder is a store that counts its dead letters in a roll-up.
+type folder interface {
+	// FoldDeadLetters brings the roll-up up to date.
+	FoldDeadLetters(ctx context.Context) error
+}
+
+// ErrBusy reports that another janitor is at work on the same kind of rows. Nothing was removed, and nothing need be
+// done: the other one does it.
+var ErrBusy = errors.New("janitor: another one is at work")

@@ -1,0 +1,253 @@
+package janitor
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// shelf is a store of some expired rows. Each batch takes a second.
+type shelf struct {
+	expired map[Kind]int64
+	fail    map[Kind]error
+	limits  []int
+	at      []time.Time // of each batch
+	folds   int
+	archive []relay.MaintainRequest
+}
+
+func (s *shelf) CountExpired(_ context.Context, rows Rows) (int64, error) {
+	if err := s.fail[rows.Kind]; err != nil && !errors.Is(err, ErrBusy) {
+		return 0, err
+	}
+	return s.expired[rows.Kind], nil
+}
+
+func (s *shelf) PurgeExpired(_ context.Context, rows Rows, limit int) (int64, error) {
+	if err := s.fail[rows.Kind]; err != nil {
+		return 0, err
+	}
+	s.limits, s.at = append(s.limits, limit), append(s.at, time.Now())
+	<-time.After(time.Second)
+	n := min(s.expired[rows.Kind], int64(limit))
+	s.expired[rows.Kind] -= n
+	return n, nil
+}
+
+func (s *shelf) FoldDeadLetters(context.Context) error {
+	s.folds++
+	return nil
+}
+
+func (s *shelf) MaintainArchive(_ context.Context, req relay.MaintainRequest) (relay.Maintained, error) {
+	s.archive = append(s.archive, req)
+	return relay.Maintained{Rows: 3, Dropped: 2}, nil
+}
+
+// events collects what is observed.
+type events struct {
+	waybill.Observer
+	list []waybill.Event
+}
+
+func (e *events) Observe(_ context.Context, event waybill.Event) { e.list = append(e.list, event) }
+
+func newTest(t *testing.T, s *shelf, cfg Config) (*Janitor, *events) {
+	t.Helper()
+	seen := &events{}
+	cfg.Observer = seen
+	j, err := New(s, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j, seen
+}
+
+func TestPurge_PausesAsLongAsABatchTook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{expired: map[Kind]int64{Inbox: 25}}
+		done, err := Purge(t.Context(), s, Rows{Kind: Inbox, OlderThan: time.Hour}, 10)
+		if want := (Purged{Candidates: 25, Deleted: 25, Batches: 3}); err != nil || done != want {
+			t.Fatalf("Purge() = %+v, %v, want %+v", done, err, want)
+		}
+		for i, at := range s.at[1:] {
+			if gap := at.Sub(s.at[i]); gap != 2*time.Second {
+				t.Errorf("batches begin %v apart, want twice what one takes", gap)
+			}
+		}
+	})
+}
+
+func TestPurge_LeavesTheRestToAnother(t *testing.T) {
+	t.Parallel()
+	s := &shelf{expired: map[Kind]int64{Inbox: 25}, fail: map[Kind]error{Inbox: ErrBusy}}
+	done, err := Purge(t.Context(), s, Rows{Kind: Inbox, OlderThan: time.Hour}, 10)
+	if want := (Purged{Candidates: 25, Busy: true}); err != nil || done != want {
+		t.Errorf("Purge() = %+v, %v, want %+v", done, err, want)
+	}
+}
+
+func TestJanitor_Clean(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{expired: map[Kind]int64{Inbox: 5, Audit: 2}, fail: map[Kind]error{Letters: errors.New("no permission")}}
+		j, seen := newTest(t, s, Config{OutboxRetention: time.Hour})
+		reports, err := j.Clean(t.Context())
+		if err == nil || waybill.IsConflict(err) {
+			t.Errorf("Clean() = %v, want the error of the letters", err)
+		}
+		got := make(map[Kind]int64)
+		for _, r := range reports {
+			got[r.Rows] = r.Deleted
+		}
+		for kind, want := range map[Kind]int64{Inbox: 5, Attempts: 0, Letters: 0, Audit: 2, Archive: 3} {
+			if n, ok := got[kind]; n != want || !ok {
+				t.Errorf("%s: %d removed, want %d", kind, n, want)
+			}
+		}
+		want := []waybill.Event{
+			{Op: waybill.OpCleanup, Name: "inbox", Count: 5}, {Op: waybill.OpCleanup, Name: "audit_log", Count: 2},
+			{Op: waybill.OpCleanup, Name: "outbox_archive", Count: 3}, {Op: waybill.OpDropPartitions, Name: "outbox_archive", Count: 2},
+		}
+		if len(seen.list) != len(want) {
+			t.Fatalf("observed %+v, want %d events", seen.list, len(want))
+		}
+		for i, w := range want {
+			if e := seen.list[i]; e.Op != w.Op || e.Name != w.Name || e.Count != w.Count {
+				t.Errorf("observed %+v, want %+v", e, w)
+			}
+		}
+	})
+}
+
+func TestJanitor_Preview(t *testing.T) {
+	t.Parallel()
+	s := &shelf{expired: map[Kind]int64{Inbox: 5}}
+	j, _ := newTest(t, s, Config{OutboxRetention: time.Hour})
+	reports, err := j.Preview(t.Context())
+	if err != nil || len(reports) != 4 || reports[0].Candidates != 5 || s.expired[Inbox] != 5 || s.limits != nil || s.archive != nil {
+		t.Errorf("Preview() = %+v, %v, want 5 records found and nothing touched", reports, err)
+	}
+}
+
+// runFor runs a janitor for d and returns how often it looked at the archive.
+func runFor(t *testing.T, s *shelf, cfg Config, d time.Duration) (cleanups int, seen *events) {
+	t.Helper()
+	cfg.OutboxRetention = time.Hour
+	j, seen := newTest(t, s, cfg)
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if err := j.Run(ctx); err != nil {
+		t.Errorf("Run() = %v", err)
+	}
+	return len(s.archive), seen
+}
+
+func TestJanitor_Run(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name        string
+		cfg         Config
+		fail        error
+		least, most int
+	}{
+		{"every hour", Config{}, nil, 10, 12},
+		{"an interval", Config{CleanupInterval: 10 * time.Minute}, nil, 55, 67},
+		{"a lock is in the way", Config{}, waybill.ConflictError(errors.New("locked")), 540, 670},
+		{"disabled", Config{DisableCleanup: true}, nil, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &shelf{expired: map[Kind]int64{}, fail: map[Kind]error{Inbox: tt.fail}}
+				n, seen := runFor(t, s, tt.cfg, 10*time.Hour)
+				if n < tt.least || n > tt.most {
+					t.Errorf("%d clean-ups in ten hours, want %d to %d", n, tt.least, tt.most)
+				}
+				if s.folds < 7190 || s.folds > 7201 {
+					t.Errorf("counted %d times in ten hours, want every 5 s", s.folds)
+				}
+				if conflicts := tt.fail != nil; conflicts != (len(seen.list) > 0 && seen.list[0].Err != nil) {
+					t.Errorf("first observed %+v", seen.list[:1])
+				}
+			})
+		})
+	}
+}
+
+func TestJanitor_BatchSize(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for size, want := range map[int]int{0: 1000, 7: 7} {
+			s := &shelf{expired: map[Kind]int64{Inbox: 1}}
+			j, _ := newTest(t, s, Config{CleanupBatchSize: size})
+			if _, err := j.Clean(t.Context()); err != nil || len(s.limits) != 1 || s.limits[0] != want {
+				t.Errorf("CleanupBatchSize %d: %v, %v, want a batch of %d", size, s.limits, err, want)
+			}
+		}
+	})
+}
+
+func TestJanitor_Health(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{fail: map[Kind]error{Inbox: errors.New("down")}}
+		j, _ := newTest(t, s, Config{})
+		if j.Health() == nil {
+			t.Error("Health() = nil before Run")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- j.Run(ctx) }()
+		time.Sleep(time.Minute)
+		if err := j.Run(ctx); err == nil {
+			t.Error("a second Run() = nil")
+		}
+		if err := j.Health(); err != nil {
+			t.Errorf("Health() = %v soon after the start", err)
+		}
+		time.Sleep(4 * time.Hour)
+		if err := j.Health(); err == nil {
+			t.Error("Health() = nil after hours without success")
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+	})
+}
+
+func TestNew_Refuses(t *testing.T) {
+	t.Parallel()
+	type bare struct{ Store }
+	for _, tt := range []struct {
+		name, field string
+		store       Store
+		cfg         Config
+	}{
+		{"no store", "store", nil, Config{}},
+		{"inbox below zero", "janitor.Config.InboxRetention", &shelf{}, Config{InboxRetention: -1}},
+		{"letters before the inbox", "janitor.Config.DeadLetterRetention", &shelf{}, Config{InboxRetention: 2 * day, DeadLetterRetention: day}},
+		{"audit below zero", "janitor.Config.AuditRetention", &shelf{}, Config{AuditRetention: -1}},
+		{"outbox below zero", "janitor.Config.OutboxRetention", &shelf{}, Config{OutboxRetention: -1}},
+		{"no archive", "janitor.Config.OutboxRetention", bare{}, Config{OutboxRetention: day}},
+		{"interval", "janitor.Config.CleanupInterval", &shelf{}, Config{CleanupInterval: time.Millisecond}},
+		{"long interval", "janitor.Config.CleanupInterval", &shelf{}, Config{CleanupInterval: 25 * time.Hour}},
+		{"batch size", "janitor.Config.CleanupBatchSize", &shelf{}, Config{CleanupBatchSize: 10_001}},
+	} {
+		_, err := New(tt.store, tt.cfg)
+		var invalid *waybill.InvalidError
+		if !errors.As(err, &invalid) || invalid.Field != tt.field {
+			t.Errorf("%s: New() = %v, want an InvalidError of %s", tt.name, err, tt.field)
+		}
+	}
+	if _, err := New(&shelf{}, Config{InboxRetention: 60 * day}); err != nil {
+		t.Errorf("New() = %v with a long inbox retention, want the letters to be kept as long", err)
+	}
+}

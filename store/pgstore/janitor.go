@@ -1,0 +1,81 @@
+package pgstore
+
+import (
+	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/janitor"
+)
+
+// Which rows are past their retention, of $1 milliseconds, and belong to the tenant $2.
+const (
+	pastRetention = ` <= (SELECT {clock}()) - $1 * interval '1 millisecond'`
+
+	// Records of dead letters stay until these go. Served by the index on the time.
+	expiredInbox = `NOT dead AND processed_at` + pastRetention + ` AND ($2 = '' OR tenant = $2)`
+
+	// A message whose next attempt is still to come has not failed to come back.
+	expiredAttempts = `due_at` + pastRetention + ` AND ($2 = '' OR tenant = $2)`
+
+	expiredAudit = `at` + pastRetention + ` AND $2::text = ''`
+
+	// behindLetter is true for a letter that messages wait behind. Served by the index on the
+	// units.
+	behindLetter = `(d.parks AND EXISTS (SELECT 1 FROM {outbox_waiting} w
+        WHERE w.topic = d.topic AND w.key = d.key AND w.key <> '' AND NOT w.alone AND w.destination = d.destination AND w.position > d.position))`
+
+	// A letter is settled after it has failed. Served by the index on the last failure.
+	expiredLetters = `
+  FROM {dead_letters} d
+ WHERE d.requeued_at IS NULL AND d.last_failed_at` + pastRetention + ` AND coalesce(d.resolved_at, d.last_failed_at)` + pastRetention + `
+   AND ($2 = '' OR d.tenant = $2) AND NOT ` + behindLetter
+)
+
+// The statements for letters. The first locks what it returns, so that nobody can requeue it
+// or put something behind it; the last then looks once more, with a snapshot of its own, for
+// what was put there before the lock.
+const (
+	lockExpiredLettersSQL = `SELECT d.number` + expiredLetters + ` ORDER BY d.number LIMIT $3 FOR UPDATE OF d SKIP LOCKED`
+
+	purgeRecordsSQL = `
+DELETE FROM {inbox} i USING {dead_letters} d
+ WHERE d.number = ANY ($1) AND d.origin = 'consumer' AND d.message_key <> '' AND i.dead
+   AND i.tenant = d.tenant AND i.consumer = d.consumer AND i.source = d.source AND i.alias = d.alias AND i.message_key = d.message_key`
+
+	purgeLettersSQL = `DELETE FROM {dead_letters} d WHERE d.number = ANY ($1) AND NOT ` + behindLetter
+
+	noteCleanupSQL = `INSERT INTO {audit_log} (action, actor, detail) VALUES ('cleanup', 'janitor', $1)`
+)
+
+// purgeSQL deletes a batch by place. What another transaction has locked is left out: a row
+// that is being changed is not past its retention, or is somebody else's to remove.
+func purgeSQL(table, expired string) string {
+	return `DELETE FROM ` + table + ` WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM ` + table + ` WHERE ` + expired + ` LIMIT $3 FOR UPDATE SKIP LOCKED))`
+}
+
+func cleanupStatements(n names) sqlstore.Cleanup {
+	r := renderer(n)
+	count := func(table, expired string) string { return r(`SELECT count(*) FROM ` + table + ` WHERE ` + expired) }
+	purge := func(table, expired string) string { return r(purgeSQL(table, expired)) }
+	lock := func(kind janitor.Kind) string { return tryJanitorSQL(n, string(kind)) }
+	return sqlstore.Cleanup{
+		Lock: map[janitor.Kind]string{
+			janitor.Inbox:    lock(janitor.Inbox),
+			janitor.Attempts: lock(janitor.Attempts),
+			janitor.Letters:  lock(janitor.Letters),
+			janitor.Audit:    lock(janitor.Audit),
+		},
+		Count: map[janitor.Kind]string{
+			janitor.Inbox:    count("{inbox}", expiredInbox),
+			janitor.Attempts: count("{consumer_attempts}", expiredAttempts),
+			janitor.Letters:  r(`SELECT count(*)` + expiredLetters),
+			janitor.Audit:    count("{audit_log}", expiredAudit),
+		},
+		Purge: map[janitor.Kind]string{
+			janitor.Inbox:    purge("{inbox}", expiredInbox),
+			janitor.Attempts: purge("{consumer_attempts}", expiredAttempts),
+			janitor.Audit:    purge("{audit_log}", expiredAudit),
+		},
+		ExpiredLetters: r(lockExpiredLettersSQL), PurgeRecords: r(purgeRecordsSQL), PurgeLetters: r(purgeLettersSQL),
+		NoteCleanup: r(noteCleanupSQL),
+	}
+}
