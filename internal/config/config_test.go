@@ -116,6 +116,7 @@ func TestLoad_Limits(t *testing.T) {
 		{"cleanup.batch_size", "10000", "10001", "10000"},
 		{"dead_letter.enabled", "false", "no", "true"},
 		{"dead_letter.replays", "false", "no", "true"},
+		{"by", strings.Repeat("b", 255), strings.Repeat("b", 256), "255"},
 		{"log.level", "debug", "loud", "debug, info, warn, error"},
 		{"log.format", "json", "xml", "text, json"},
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -85,6 +86,25 @@ func TestRoles(t *testing.T) {
 	eventually(t, "the poison is handled", func() bool {
 		return w.number(t, "SELECT count(*) FROM "+w.table("inbox")+" WHERE message_id = 'poison' AND NOT dead") == 1
 	})
+	for _, role := range []pgstore.Role{pgstore.RoleRelay, pgstore.RoleConsumer} {
+		keeper, err := janitor.New(as(role), janitor.Config{Observer: quiet})
+		if err == nil {
+			_, err = keeper.Clean(t.Context())
+		}
+		if err == nil {
+			err = as(role).FoldDeadLetters(t.Context())
+		}
+		if err != nil {
+			t.Errorf("keep the tables as a %s: %v", role, err)
+		}
+	}
+	replay, err := operator.StartReplay(t.Context(), deadletter.Plan{}.Complete(), deadletter.Act{By: "ann"})
+	if err == nil {
+		_, err = as(pgstore.RoleRelay).AdvanceReplay(t.Context(), replay, 10)
+	}
+	if err != nil {
+		t.Errorf("replay as an operator and a relay: %v", err)
+	}
 	if _, err := reader.OutboxStats(t.Context()); err != nil {
 		t.Errorf("OutboxStats as a reader: %v", err)
 	}

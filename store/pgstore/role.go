@@ -40,6 +40,14 @@ type grant struct {
 	on      []string
 }
 
+// keeping is what a program needs that removes what is past its retention, as each service
+// does, and adds up the groups of dead letters.
+var keeping = []grant{
+	{"SELECT, UPDATE, DELETE", "", []string{"inbox", "consumer_attempts", "dead_letters"}},
+	{"SELECT, INSERT, UPDATE, DELETE", "", []string{"audit_log", "dead_letter_changes", "dead_letter_sums"}},
+	{"SELECT", "", []string{"outbox_waiting"}},
+}
+
 // grants is what each role needs, beside what PUBLIC has: USAGE on the schema, and the right to
 // run its functions. A row lock needs UPDATE, whatever is changed then.
 var grants = map[Role][]grant{
@@ -47,7 +55,7 @@ var grants = map[Role][]grant{
 		{"INSERT", "", []string{"outbox", "outbox_ids"}},
 		{"SELECT", "id", []string{"outbox", "outbox_ids", "outbox_waiting"}},
 	},
-	RoleRelay: {
+	RoleRelay: append([]grant{
 		{"CREATE", "", []string{onSchema}}, // the days of the archive, which it owns
 		{"SELECT, INSERT, DELETE", "", []string{"outbox", "relays"}},
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"outbox_waiting", "scheduled"}},
@@ -56,17 +64,20 @@ var grants = map[Role][]grant{
 		{"SELECT, UPDATE", "", []string{"relay_lanes", "wakeups"}},
 		{"UPDATE", "", []string{"relays"}},
 		{"SELECT", "", []string{"messages", "outbox_position_seq", "schema_versions"}},
-	},
-	RoleConsumer: {
+		{"SELECT, UPDATE", "", []string{"replays"}}, // which it drives
+	}, keeping...),
+	RoleConsumer: append([]grant{
 		{"SELECT, INSERT, UPDATE", "", []string{"inbox"}},
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"consumer_attempts", "dead_letters"}},
 		{"SELECT", "", []string{"schema_versions"}},
-	},
+	}, keeping...),
 	RoleOperator: {
 		{"SELECT, UPDATE, DELETE", "", []string{"dead_letters"}},
 		{"SELECT, INSERT, UPDATE", "", []string{"outbox_waiting"}},
 		{"SELECT, INSERT", "", []string{"audit_log"}},
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}}, // which it folds
+		{"SELECT, INSERT, UPDATE", "", []string{"replays", "inbox"}}, // an edited copy has a record
+		{"SELECT, INSERT", "", []string{"dead_letters"}},
 		{"SELECT", "", readable},
 	},
 	RoleReader: {{"SELECT", "", readable}},
@@ -75,7 +86,7 @@ var grants = map[Role][]grant{
 // readable is what a person may look at.
 var readable = []string{
 	"audit_log", "consumer_attempts", "dead_letter_changes", "dead_letter_sums", "dead_letters", "inbox", "messages", "outbox", "outbox_archive", "outbox_ids",
-	"outbox_waiting", "relay_lanes", "relays", "schema_versions", "scheduled",
+	"outbox_waiting", "relay_lanes", "relays", "replays", "schema_versions", "scheduled",
 }
 
 // owned are the tables of which relays make and drop parts, which only an owner may.
