@@ -35,13 +35,11 @@ type Stage struct {
 	mu        sync.Mutex
 	mended    bool
 	published map[string]bool
-	replays   *replays
 }
 
 // NewStage returns a stage; Run sets it going.
 func NewStage() (*Stage, error) {
 	s := &Stage{Store: memstore.New(), published: make(map[string]bool)}
-	s.replays = &replays{store: s.Store}
 	reader, err := dashboard.NewToken("rita", ReaderSecret, dashboard.Grant{Role: dashboard.Reader})
 	if err != nil {
 		return nil, err
@@ -55,7 +53,7 @@ func NewStage() (*Stage, error) {
 		return nil, err
 	}
 	d, err := dashboard.New(dashboard.Config{
-		Outbox: s.Store, Letters: s.Store, Replays: s.replays, Relays: s, Audit: s.Store, Access: access,
+		Outbox: s.Store, Letters: s.Store, Replays: s.Store, Relays: s.Store, Audit: s.Store, Access: access,
 		Environment: "staging", Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -98,8 +96,15 @@ func (s *Stage) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	go s.replays.run(ctx)
-	return r.Run(ctx)
+	p, err := deadletter.NewReplayer(s.Store, deadletter.ReplayerConfig{
+		PollInterval: 100 * time.Millisecond, RampStep: time.Second, Observer: waybill.LogTo(slog.New(slog.DiscardHandler)),
+	})
+	if err != nil {
+		return err
+	}
+	replaying := make(chan error, 1)
+	go func() { replaying <- p.Run(ctx) }()
+	return errors.Join(r.Run(ctx), <-replaying)
 }
 
 // Mend makes the broker accept everything.
@@ -139,119 +144,6 @@ func (s *Stage) refusal(topic string) error {
 		return waybill.PermanentError(waybill.ReasonRejected, errors.New("schema registry: payload is <html>, want JSON"))
 	}
 	return nil
-}
-
-// RelayStates implements [relay.Inspector].
-func (s *Stage) RelayStates(context.Context) ([]relay.NodeState, error) {
-	lanes := make([]int, 64)
-	for i := range lanes {
-		lanes[i] = i
-	}
-	now := time.Now()
-	return []relay.NodeState{
-		{Node: "relay-1", Alive: true, StartedAt: now.Add(-3 * time.Hour), ExpiresAt: now.Add(7 * time.Second), Since: now.Add(-20 * time.Minute), Lanes: lanes},
-		{Node: "relay-2", StartedAt: now.Add(-2 * time.Hour), ExpiresAt: now.Add(-20 * time.Minute), Lanes: []int{}},
-	}, nil
-}
-
-// replays keeps one bulk replay and drives it, a letter each tenth of a second.
-type replays struct {
-	store *memstore.Store
-	mu    sync.Mutex
-	list  []deadletter.Replay
-	todo  []int64
-}
-
-// PreviewReplay implements [dashboard.Replays].
-func (r *replays) PreviewReplay(ctx context.Context, f deadletter.Filter, retention time.Duration) (deadletter.Preview, error) {
-	letters, err := r.store.DeadLetters(ctx, f)
-	p := deadletter.Preview{Letters: len(letters)}
-	keys := make(map[string]bool)
-	for _, l := range letters {
-		keys[l.Message.Key] = true
-		if p.Oldest.IsZero() || l.FirstFailed.Before(p.Oldest) {
-			p.Oldest = l.FirstFailed
-		}
-	}
-	p.Keys = len(keys)
-	return p, err
-}
-
-// StartReplay implements [dashboard.Replays].
-func (r *replays) StartReplay(ctx context.Context, p deadletter.Plan, act deadletter.Act) (int64, error) {
-	letters, err := r.store.DeadLetters(ctx, p.Filter)
-	if err != nil {
-		return 0, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, l := range letters {
-		r.todo = append(r.todo, l.Number)
-	}
-	number := int64(len(r.list) + 1)
-	r.list = append(r.list, deadletter.Replay{Number: number, Plan: p, Act: act, State: deadletter.Running, Letters: len(letters), StartedAt: time.Now()})
-	return number, r.store.RecordAudit(ctx, deadletter.Entry{Action: deadletter.ActReplay, By: act.By, Why: act.Why, Replay: number})
-}
-
-// Replay implements [dashboard.Replays].
-func (r *replays) Replay(_ context.Context, number int64) (deadletter.Replay, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if number < 1 || int(number) > len(r.list) {
-		return deadletter.Replay{}, waybill.ErrNotFound
-	}
-	return r.list[number-1], nil
-}
-
-// Replays implements [dashboard.Replays].
-func (r *replays) Replays(context.Context, int) ([]deadletter.Replay, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]deadletter.Replay{}, r.list...), nil
-}
-
-// CancelReplay implements [dashboard.Replays].
-func (r *replays) CancelReplay(context.Context, int64, deadletter.Act) (bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.end(deadletter.Cancelled)
-	return true, nil
-}
-
-func (r *replays) end(state deadletter.ReplayState) {
-	now := time.Now()
-	last := &r.list[len(r.list)-1]
-	last.State, last.EndedAt, r.todo = state, &now, nil
-}
-
-func (r *replays) run(ctx context.Context) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			r.advance(ctx)
-		}
-	}
-}
-
-func (r *replays) advance(ctx context.Context) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.todo) == 0 {
-		return
-	}
-	last := &r.list[len(r.list)-1]
-	if ok, err := r.store.RequeueDeadLetter(ctx, r.todo[0], last.Act); ok && err == nil {
-		last.Requeued++
-	} else {
-		last.Skipped++
-	}
-	if r.todo = r.todo[1:]; len(r.todo) == 0 {
-		r.end(deadletter.Done)
-	}
 }
 
 // AwaitTrouble waits until everything that is refused is a dead letter.

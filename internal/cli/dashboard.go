@@ -16,11 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/dashboard"
-	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // dashboardFlags are the flags of the command.
@@ -79,6 +76,7 @@ func (p *program) dashboard(cmd *cobra.Command, f dashboardFlags) error {
 			return err
 		}
 		cfg.Logger = p.logger(settings)
+		cfg.InboxRetention = settings.Duration("inbox.retention")
 		showStore(&cfg, store)
 		return p.serveDashboard(cmd.Context(), cfg, f)
 	})(cmd, nil)
@@ -86,11 +84,7 @@ func (p *program) dashboard(cmd *cobra.Command, f dashboardFlags) error {
 
 // showStore lets the dashboard show what the store has to show.
 func showStore(cfg *dashboard.Config, store opener.Store) {
-	cfg.Outbox, cfg.Letters = store, store
-	cfg.Replays, _ = store.(dashboard.Replays)
-	cfg.Relays, _ = store.(relay.Inspector)
-	cfg.Inbox, _ = store.(inbox.Inspector)
-	cfg.Audit, _ = store.(deadletter.Auditor)
+	cfg.Outbox, cfg.Letters, cfg.Replays, cfg.Relays, cfg.Inbox, cfg.Audit = store, store, store, store, store, store
 }
 
 // check refuses what would show the dashboard, or its tokens, to everybody.
