@@ -48,7 +48,6 @@ type Methods[Tx any] interface {
 	inbox.Inbox[Tx]
 	inbox.Inspector
 	relay.Inspector
-	deadletter.ReplayStore
 	DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
 	RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
 	ResolveDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
