@@ -245,6 +245,9 @@ func TestService_Replays(t *testing.T) {
 		for _, cfg := range configs {
 			synctest.Test(t, func(t *testing.T) {
 				s := newTestService(t, cfg)
+				if err := s.Consume(consumer.Subscription{Group: "billing", To: "x"}, handle, consumer.Config{}); err != nil {
+					t.Fatal(err)
+				}
 				runThrough(t, s)
 				if got := s.store.(*emptyStore).askedForReplays.Load(); got != want {
 					t.Errorf("the store was asked for replays: %v with %+v, want %v", got, cfg, want)

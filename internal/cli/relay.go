@@ -40,9 +40,10 @@ func (p *program) relay(cmd *cobra.Command) error {
 	logger := p.logger(cfg)
 	count := &outcomes{}
 	svc, err := store.Service(broker, service.Config{
-		Source:   relaySource,
-		Relay:    relayConfig(cfg),
-		Observer: waybill.Observers(waybill.LogTo(logger), count),
+		Source:         relaySource,
+		Relay:          relayConfig(cfg),
+		DisableReplays: !cfg.Bool("dead_letter.replays"),
+		Observer:       waybill.Observers(waybill.LogTo(logger), count),
 	})
 	if err != nil {
 		return err

@@ -108,6 +108,7 @@ func TestLoad_Limits(t *testing.T) {
 		{"cleanup.batch_size", "1", "0", "1"},
 		{"cleanup.batch_size", "10000", "10001", "10000"},
 		{"dead_letter.enabled", "false", "no", "true"},
+		{"dead_letter.replays", "false", "no", "true"},
 		{"log.level", "debug", "loud", "debug, info, warn, error"},
 		{"log.format", "json", "xml", "text, json"},
 	}

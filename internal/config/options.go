@@ -121,6 +121,10 @@ var options = []Option{
 		Help: "keep messages that were given up as dead letters; else they are marked as failed",
 	},
 	{
+		Key: "dead_letter.replays", Kind: Bool, Default: "true",
+		Help: "let relays drive bulk replays of dead letters",
+	},
+	{
 		Key: "by", Kind: String, Max: "255",
 		Help: "who changes something, for the audit log; user@host if empty",
 	},

@@ -158,7 +158,7 @@ func wipeSQL(cfg pgstore.Config) string {
 	var b strings.Builder
 	for _, name := range []string{
 		"outbox", "outbox_waiting", "outbox_archive", "outbox_ids", "scheduled", "dead_letters",
-		"dead_letter_changes", "dead_letter_sums", "audit_log", "inbox", "consumer_attempts", "relays", "effects",
+		"dead_letter_changes", "dead_letter_sums", "audit_log", "inbox", "consumer_attempts", "relays", "replays", "effects",
 	} {
 		fmt.Fprintf(&b, "DELETE FROM %s;\n", tableOf(cfg, name))
 	}

@@ -38,7 +38,7 @@ const (
 
 // child is what a child process is to do.
 type child struct {
-	Role   string // writer, relay, replica, consumer
+	Role   string // writer, relay, replica, consumer, replayer
 	DSN    string
 	Schema string
 	Broker brokerSettings
@@ -67,7 +67,7 @@ func runChild(settings string) int {
 	store, err := pgstore.New(pool, pgstore.Config{Schema: c.Schema})
 	if err == nil {
 		err = map[string]func(context.Context, *pgstore.Store[pgx.Tx]) error{
-			"writer": c.write, "relay": c.relay, "replica": c.replica, "consumer": c.consume,
+			"writer": c.write, "relay": c.relay, "replica": c.replica, "consumer": c.consume, "replayer": c.replayer,
 		}[c.Role](ctx, store)
 	}
 	fmt.Println("child:", err)

@@ -73,14 +73,15 @@ func (c *Core[Tx]) change(ctx context.Context, number int64, action deadletter.A
 // RequeueDeadLetter implements [deadletter.Store].
 func (c *Core[Tx]) RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
 	return c.change(ctx, number, deadletter.ActRequeue, act, func(conn sqldb.Conn, l lockedLetter) (bool, string, error) {
-		requeued, err := c.requeue(ctx, conn, l)
+		requeued, err := c.requeue(ctx, conn, l, 0)
 		return requeued, "", err
 	})
 }
 
-// requeue puts a letter back. RequeueRelay makes a waiting row of a relay's letter, unless
-// another message with its id is on its way.
-func (c *Core[Tx]) requeue(ctx context.Context, conn sqldb.Conn, l lockedLetter) (bool, error) {
+// requeue puts a letter back, with the number of the replay that does it, 0 if none does.
+// RequeueRelay makes a waiting row of a relay's letter, unless another message with its id is
+// on its way.
+func (c *Core[Tx]) requeue(ctx context.Context, conn sqldb.Conn, l lockedLetter, replay int64) (bool, error) {
 	switch {
 	case l.state != deadletter.Open:
 		return false, deadletter.ErrResolved
@@ -90,13 +91,13 @@ func (c *Core[Tx]) requeue(ctx context.Context, conn sqldb.Conn, l lockedLetter)
 	case l.requeued:
 		return false, nil
 	case l.origin == deadletter.FromConsumer:
-		_, err := conn.Exec(ctx, c.SQL.RequeueConsumer, l.number)
+		_, err := conn.Exec(ctx, c.SQL.RequeueConsumer, l.number, replay)
 		return err == nil, err
 	}
 	if err := c.holdUnit(ctx, conn, l.number, l.topic); err != nil {
 		return false, err
 	}
-	n, err := conn.Exec(ctx, c.SQL.RequeueRelay, l.number)
+	n, err := conn.Exec(ctx, c.SQL.RequeueRelay, l.number, replay)
 	if err != nil || n == 0 {
 		return false, err
 	}

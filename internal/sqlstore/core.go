@@ -57,6 +57,7 @@ type Methods[Tx any] interface {
 	EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (string, error)
 	AuditLog(ctx context.Context, f deadletter.AuditFilter) ([]deadletter.Entry, error)
 	deadletter.Auditor
+	deadletter.ReplayStore
 	FoldDeadLetters(ctx context.Context) error
 	RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error)
 	LeaveLanes(ctx context.Context, node string) error
@@ -87,6 +88,7 @@ type Statements struct {
 	MessageStates, OutboxStats               string
 	OutboxMessages, PublishedMessages        string
 	OutboxBacklog, RelayStates, InboxStates  string
+	Replays                                  ReplayStatements
 }
 
 // WakeRelay implements [outbox.Store].

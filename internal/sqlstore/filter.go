@@ -40,7 +40,15 @@ func (w *where) sql() string {
 
 // lettersOf returns what a filter that was checked asks for.
 func lettersOf(f deadletter.Filter) *where {
-	w := &where{conditions: []string{fmt.Sprintf("state = '%s'", cmp.Or(f.State, deadletter.Open))}}
+	w := &where{}
+	w.match(f)
+	w.page(f)
+	return w
+}
+
+// match adds the conditions of a filter that was checked.
+func (w *where) match(f deadletter.Filter) {
+	w.conditions = append(w.conditions, fmt.Sprintf("state = '%s'", cmp.Or(f.State, deadletter.Open)))
 	equal(w, "origin", string(f.Origin))
 	equal(w, "consumer", f.Consumer)
 	equal(w, "topic", f.Topic)
@@ -58,8 +66,6 @@ func lettersOf(f deadletter.Filter) *where {
 		const like = ` LIKE lower(CAST(? AS text)) ESCAPE '\'`
 		w.add("(lower(error)"+like+" OR lower(id)"+like+" OR lower(key)"+like+")", "%"+wildcards.Replace(f.Text)+"%")
 	}
-	w.page(f)
-	return w
 }
 
 // page orders the letters and goes on behind the last one of the page before.

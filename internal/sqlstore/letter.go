@@ -68,7 +68,7 @@ func scanLetter(r sqldb.Rows) (l deadletter.Letter, err error) {
 	var history sql.NullString
 	err = r.Scan(append([]any{
 		&l.Number, &l.Origin, &l.Consumer, &l.Destination, &l.Reason, &l.Error, &l.Fingerprint, &l.State,
-		&l.Attempts, &l.Requeues, &l.Failed, &l.Requeued,
+		&l.Attempts, &l.Requeues, &l.Failed, &l.Requeued, &l.Replay,
 		&first, &last, &resolved, &l.Resolution, &l.Parks, &l.Behind, &history}, row.Dest()...)...)
 	if err != nil {
 		return l, err

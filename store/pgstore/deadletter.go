@@ -10,7 +10,7 @@ import (
 
 // letterSQL counts what waits behind a letter on the index on the units.
 const letterSQL = `
-SELECT number, origin, consumer, destination, reason, error, fingerprint, state, attempts, life, failed, requeued_at IS NOT NULL,
+SELECT number, origin, consumer, destination, reason, error, fingerprint, state, attempts, life, failed, requeued_at IS NOT NULL, replay,
        first_failed_at, last_failed_at, resolved_at, resolution, parks,
        CASE WHEN d.parks THEN (SELECT count(*) FROM {outbox_waiting} w
             WHERE w.topic = d.topic AND w.key = d.key AND w.key <> '' AND NOT w.alone AND w.destination = d.destination AND w.position > d.position)
@@ -52,8 +52,8 @@ SELECT w.position
 // of a message, in the unit that it now belongs to.
 var (
 	requeueRelaySQL = `
-INSERT INTO {outbox_waiting} (lane, position, {message}, destination, life, letter, history, due_at)
-SELECT d.lane, d.position, {d.message}, d.destination, d.life + 1, d.number, d.history,
+INSERT INTO {outbox_waiting} (lane, position, {message}, destination, life, letter, replay, history, due_at)
+SELECT d.lane, d.position, {d.message}, d.destination, d.life + 1, d.number, $2, d.history,
        CASE WHEN ` + behindSQL("d", "d.destination") + ` THEN NULL ELSE {clock}() END
   FROM {dead_letters} d
  WHERE d.number = $1
@@ -76,7 +76,7 @@ SELECT d.origin, d.consumer, d.reason, d.error, d.attempts, d.failed, d.first_fa
 )
 
 const (
-	requeueConsumerSQL = `UPDATE {dead_letters} SET requeued_at = {clock}(), life = life + 1 WHERE number = $1`
+	requeueConsumerSQL = `UPDATE {dead_letters} SET requeued_at = {clock}(), life = life + 1, replay = $2 WHERE number = $1`
 
 	settleLetterSQL = `
 UPDATE {dead_letters} SET state = $2, resolution = $3, resolved_at = {clock}(), requeued_at = NULL, parks = false WHERE number = $1`

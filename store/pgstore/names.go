@@ -19,7 +19,7 @@ var tables = [...]string{
 	"dead_letters", "inbox", "consumer_attempts", "relays", "relay_lanes", "messages", "enqueue",
 	"outbox_position_seq", // the name that PostgreSQL gives to the sequence of an identity column
 	"clock", "lane", "storable", "schema_versions", "wakeups", "wake_relays",
-	"dead_letter_changes", "dead_letter_sums", "count_letters", "note_resolved", "with_attempt", "audit_log",
+	"dead_letter_changes", "dead_letter_sums", "count_letters", "note_resolved", "with_attempt", "audit_log", "replays",
 }
 
 // names renders SQL texts: {schema} and {table} become quoted, qualified names, {channel}

@@ -124,14 +124,14 @@ WITH m AS (
      USING unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::int[], $6::boolean[], $7::boolean[], $8::text[], $10::bigint[])
            AS i(position, destination, reason, error, attempts, failed, parks, fingerprint, took)
      WHERE w.position = i.position AND w.destination = i.destination
-    RETURNING w.lane, w.position, w.destination, w.life, w.first_failed_at, {w.message},
+    RETURNING w.lane, w.position, w.destination, w.life, w.replay, w.first_failed_at, {w.message},
               i.reason, i.error AS last_error, i.attempts AS tried, i.failed, i.parks, i.fingerprint,
               CASE WHEN i.attempts > w.attempts THEN {with_attempt}(w.history, $9, i.took, i.error) ELSE w.history END AS history
 )
-INSERT INTO {dead_letters} (origin, lane, position, destination, life, {message}, reason, error, attempts, failed, parks, fingerprint, history, first_failed_at, last_failed_at)
-SELECT 'relay', m.lane, m.position, m.destination, m.life, {m.message}, m.reason, m.last_error, m.tried, m.failed, m.parks, m.fingerprint, m.history,
+INSERT INTO {dead_letters} (origin, lane, position, destination, life, replay, {message}, reason, error, attempts, failed, parks, fingerprint, history, first_failed_at, last_failed_at)
+SELECT 'relay', m.lane, m.position, m.destination, m.life, m.replay, {m.message}, m.reason, m.last_error, m.tried, m.failed, m.parks, m.fingerprint, m.history,
        coalesce(m.first_failed_at, {clock}()), {clock}()
-  FROM m`
+  FROM m ORDER BY m.position -- numbers rise with positions: bulk replays go by number`
 
 	scheduleSQL = `
 WITH m AS (` + deleteWaitingSQL + ` RETURNING w.*)

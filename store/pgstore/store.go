@@ -69,15 +69,17 @@ type Store[Tx any] struct {
 }
 
 var (
-	_ outbox.Store[pgx.Tx]  = (*Store[pgx.Tx])(nil)
-	_ outbox.Store[*sql.Tx] = (*Store[*sql.Tx])(nil)
-	_ outbox.Inspector      = (*Store[pgx.Tx])(nil)
-	_ relay.Source          = (*Store[pgx.Tx])(nil)
-	_ relay.Inspector       = (*Store[pgx.Tx])(nil)
-	_ inbox.Inspector       = (*Store[pgx.Tx])(nil)
-	_ inbox.Inbox[pgx.Tx]   = (*Store[pgx.Tx])(nil)
-	_ inbox.Inbox[*sql.Tx]  = (*Store[*sql.Tx])(nil)
-	_ deadletter.Store      = (*Store[pgx.Tx])(nil)
+	_ outbox.Store[pgx.Tx]   = (*Store[pgx.Tx])(nil)
+	_ outbox.Store[*sql.Tx]  = (*Store[*sql.Tx])(nil)
+	_ outbox.Inspector       = (*Store[pgx.Tx])(nil)
+	_ relay.Source           = (*Store[pgx.Tx])(nil)
+	_ inbox.Inbox[pgx.Tx]    = (*Store[pgx.Tx])(nil)
+	_ inbox.Inbox[*sql.Tx]   = (*Store[*sql.Tx])(nil)
+	_ deadletter.Store       = (*Store[pgx.Tx])(nil)
+	_ deadletter.ReplayStore = (*Store[pgx.Tx])(nil)
+	_ relay.Inspector        = (*Store[pgx.Tx])(nil)
+	_ inbox.Inspector        = (*Store[pgx.Tx])(nil)
+	_ deadletter.Auditor     = (*Store[pgx.Tx])(nil)
 )
 
 // New returns a store that uses pool and takes pgx transactions. The caller closes pool

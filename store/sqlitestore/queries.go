@@ -51,6 +51,7 @@ func coreStatements(n names) sqlstore.Statements {
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
 		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL),
+		Replays: replayStatements(r),
 	}
 }
 

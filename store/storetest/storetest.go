@@ -28,6 +28,7 @@ type Store[Tx any] interface {
 	inbox.Inbox[Tx]
 	inbox.Inspector
 	deadletter.Store
+	deadletter.ReplayStore
 
 	// FoldDeadLetters is what keeps reading groups fast. It changes no answer.
 	FoldDeadLetters(ctx context.Context) error
@@ -109,6 +110,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"history", historyTests[Tx]()},
 		{"requeue", requeueTests[Tx]()},
 		{"resolve", resolveTests[Tx]()},
+		{"replay", replayTests[Tx]()},
 		{"schedule", scheduleTests[Tx]()},
 		{"foreign rows", foreignTests[Tx]()},
 		{"lanes", laneTests[Tx]()},

@@ -1,0 +1,230 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+// replay is a bulk replay: letters with a number above passed, and up to upto, are still to
+// be looked at.
+type replay struct {
+	deadletter.Replay
+	passed, upto int64
+}
+
+// ReplayStatements are the SQL texts about bulk replays. In those that look for letters
+// {where} stands for what a replay puts back; its arguments come after the other ones.
+type ReplayStatements struct {
+	Preview      string // takes milliseconds; counts letters, keys, those older than that, and returns the first failure
+	Start        string // takes plan, actor and reason; returns the number
+	NextLetters  string // returns numbers
+	Read, Lock   string // take a number; Lock finds nothing while another transaction has locked it
+	List         string // takes a limit
+	Save, Cancel string // Save takes number, passed, requeued, skipped, state and problem; Cancel a number
+}
+
+// replayable returns the condition that a replay puts a letter back, behind other arguments.
+// What is on its way is not looked at: its fate is not known yet.
+func replayable(f deadletter.Filter, args ...any) *where {
+	w := &where{args: args}
+	w.match(f)
+	w.conditions = append(w.conditions, "requeued_at IS NULL")
+	return w
+}
+
+// queryLetters runs one of the statements that look for letters.
+func (c *Core[Tx]) queryLetters(ctx context.Context, conn sqldb.Conn, stmt string, w *where) (sqldb.Rows, error) {
+	return conn.Query(ctx, strings.ReplaceAll(stmt, "{where}", c.Render(w.sql())), w.args...)
+}
+
+// PreviewReplay implements [deadletter.ReplayStore].
+func (c *Core[Tx]) PreviewReplay(ctx context.Context, f deadletter.Filter, inboxRetention time.Duration) (deadletter.Preview, error) {
+	if err := (deadletter.Plan{Filter: f}).Check(); err != nil {
+		return deadletter.Preview{}, err
+	}
+	var p deadletter.Preview
+	err := c.plannedAfresh(ctx, func(conn sqldb.Conn) error {
+		rows, err := c.queryLetters(ctx, conn, c.SQL.Replays.Preview, replayable(f, Millis(inboxRetention)))
+		p, _, err = sqldb.One(rows, err, scanPreview)
+		return err
+	})
+	return p, c.Kind(err)
+}
+
+func scanPreview(r sqldb.Rows) (p deadletter.Preview, err error) {
+	var oldest sqldb.Time
+	err = r.Scan(&p.Letters, &p.Keys, &p.Unprotected, &oldest)
+	p.Oldest = oldest.UTC()
+	return p, err
+}
+
+// StartReplay implements [deadletter.ReplayStore].
+func (c *Core[Tx]) StartReplay(ctx context.Context, p deadletter.Plan, act deadletter.Act) (number int64, err error) {
+	if err := p.Check(); err != nil {
+		return 0, err
+	}
+	if err := act.Check(); err != nil {
+		return 0, err
+	}
+	p = p.Complete()
+	plan, err := json.Marshal(p)
+	if err != nil {
+		return 0, fmt.Errorf("plan of a replay: %w", err)
+	}
+	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
+		rows, err := c.queryLetters(ctx, conn, c.SQL.Replays.Start, replayable(p.Filter, string(plan), act.By, act.Why))
+		if number, _, err = sqldb.One(rows, err, sqldb.Scan[int64]); err != nil {
+			return fmt.Errorf("start a replay: %w", err)
+		}
+		return c.audit(ctx, conn, deadletter.ActReplay, act, deadletter.Entry{Replay: number})
+	})
+	return number, err
+}
+
+// Replay implements [deadletter.ReplayStore].
+func (c *Core[Tx]) Replay(ctx context.Context, number int64) (deadletter.Replay, error) {
+	r, found, err := c.readReplay(ctx, c.DB, c.SQL.Replays.Read, number)
+	if err == nil && !found {
+		err = fmt.Errorf("replay %d: %w", number, waybill.ErrNotFound)
+	}
+	return r.Replay, c.Kind(err)
+}
+
+func (c *Core[Tx]) readReplay(ctx context.Context, conn sqldb.Conn, stmt string, number int64) (replay, bool, error) {
+	rows, err := conn.Query(ctx, stmt, number)
+	return sqldb.One(rows, err, scanReplay)
+}
+
+func scanReplay(rows sqldb.Rows) (r replay, err error) {
+	var plan string
+	var started, ended sqldb.Time
+	err = rows.Scan(&r.Number, &plan, &r.Act.By, &r.Act.Why, &r.State, &r.Letters, &r.Requeued, &r.Skipped, &r.Failed,
+		&r.Problem, &started, &ended, &r.passed, &r.upto)
+	if err != nil {
+		return r, err
+	}
+	r.StartedAt, r.EndedAt = started.UTC(), ended.Pointer()
+	if err := json.Unmarshal([]byte(plan), &r.Plan); err != nil {
+		return r, fmt.Errorf("plan of replay %d: %w", r.Number, err)
+	}
+	return r, nil
+}
+
+// Replays implements [deadletter.ReplayStore].
+func (c *Core[Tx]) Replays(ctx context.Context, limit int) ([]deadletter.Replay, error) {
+	rows, err := c.DB.Query(ctx, c.SQL.Replays.List, limit)
+	list, err := sqldb.Collect(rows, err, func(rows sqldb.Rows) (deadletter.Replay, error) {
+		r, err := scanReplay(rows)
+		return r.Replay, err
+	})
+	return list, c.Kind(err)
+}
+
+// AdvanceReplay implements [deadletter.ReplayStore]. The cursor moves in the transaction that
+// puts the letters back: whatever ends it early, none is put back twice, and none is passed
+// over.
+func (c *Core[Tx]) AdvanceReplay(ctx context.Context, number int64, n int) (deadletter.Replay, error) {
+	var r replay
+	var locked bool
+	err := c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
+		r, locked, err = c.readReplay(ctx, conn, c.SQL.Replays.Lock, number)
+		if err != nil || !locked || r.State != deadletter.Running {
+			return err
+		}
+		if err := c.advance(ctx, conn, &r, max(n, 0)); err != nil {
+			return fmt.Errorf("advance replay %d: %w", number, err)
+		}
+		r, _, err = c.readReplay(ctx, conn, c.SQL.Replays.Read, number)
+		return err
+	})
+	switch {
+	case err != nil:
+		return deadletter.Replay{}, err
+	case !locked:
+		return c.Replay(ctx, number) // another process advances it, or there is none
+	}
+	c.WakeRelay()
+	return r.Replay, nil
+}
+
+// advance puts back the next n letters, and one more is looked for to know whether that is all.
+func (c *Core[Tx]) advance(ctx context.Context, conn sqldb.Conn, r *replay, n int) error {
+	if r.Problem = r.Plan.Problem(r.Requeued, r.Failed); r.Problem != "" {
+		r.State = deadletter.Stopped
+		return c.saveReplay(ctx, conn, r)
+	}
+	letters, err := c.nextLetters(ctx, conn, r, n+1)
+	if err != nil {
+		return err
+	}
+	for _, number := range letters[:min(n, len(letters))] {
+		if err := c.advanceOver(ctx, conn, r, number); err != nil {
+			return err
+		}
+	}
+	if len(letters) <= n {
+		r.State = deadletter.Done
+		r.Skipped = max(r.Skipped, r.Letters-r.Requeued) // settled or gone since it began
+	}
+	return c.saveReplay(ctx, conn, r)
+}
+
+// nextLetters returns the numbers of letters behind the last one that was passed.
+func (c *Core[Tx]) nextLetters(ctx context.Context, conn sqldb.Conn, r *replay, limit int) ([]int64, error) {
+	w := replayable(r.Plan.Filter)
+	w.add("number > ?", r.passed)
+	w.add("number <= ?", r.upto)
+	w.end = fmt.Sprintf(" ORDER BY number LIMIT %d", limit)
+	rows, err := c.queryLetters(ctx, conn, c.SQL.Replays.NextLetters, w)
+	return sqldb.Collect(rows, err, sqldb.Scan[int64])
+}
+
+// advanceOver puts a letter back, or passes it if that can't be done.
+func (c *Core[Tx]) advanceOver(ctx context.Context, conn sqldb.Conn, r *replay, number int64) error {
+	r.passed = number
+	l, err := c.lockLetter(ctx, conn, number)
+	requeued := false
+	if err == nil {
+		requeued, err = c.requeue(ctx, conn, l, r.Number)
+	}
+	switch {
+	case errors.Is(err, waybill.ErrNotFound), errors.Is(err, deadletter.ErrResolved), waybill.IsPermanent(err), err == nil && !requeued:
+		r.Skipped++
+		return nil
+	case err != nil:
+		return err
+	}
+	r.Requeued++
+	return c.audit(ctx, conn, deadletter.ActRequeue, r.Act, deadletter.Entry{Letter: number, MessageID: l.messageID, Replay: r.Number})
+}
+
+func (c *Core[Tx]) saveReplay(ctx context.Context, conn sqldb.Conn, r *replay) error {
+	_, err := conn.Exec(ctx, c.SQL.Replays.Save, r.Number, r.passed, r.Requeued, r.Skipped, string(r.State), r.Problem)
+	return err
+}
+
+// CancelReplay implements [deadletter.ReplayStore].
+func (c *Core[Tx]) CancelReplay(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	if err := act.Check(); err != nil {
+		return false, err
+	}
+	var n int64
+	err := c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
+		if n, err = conn.Exec(ctx, c.SQL.Replays.Cancel, number); err != nil || n == 0 {
+			return err
+		}
+		return c.audit(ctx, conn, deadletter.ActCancel, act, deadletter.Entry{Replay: number})
+	})
+	if err == nil && n == 0 {
+		_, err = c.Replay(ctx, number)
+	}
+	return err == nil && n > 0, err
+}
