@@ -103,10 +103,10 @@ type Preview struct {
 type ReplayState string
 
 const (
-	Running   ReplayState = "running"
-	Done      ReplayState = "done"    // all was put back; what fails after that still counts as failed
-	Stopped   ReplayState = "stopped" // by itself, because too much failed again
-	Cancelled ReplayState = "cancelled"
+	Running   ReplayState = "running"   // or will, when a process drives it
+	Done      ReplayState = "done"      // all was put back; what fails after that still counts as failed
+	Stopped   ReplayState = "stopped"   // by itself, because too much failed again
+	Cancelled ReplayState = "cancelled" // by somebody
 )
 
 // Replay is a bulk replay: an operation of its own, kept by the store, that any process goes

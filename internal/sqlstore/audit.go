@@ -11,7 +11,7 @@ import (
 // the order and the limit.
 func (c *Core[Tx]) AuditLog(ctx context.Context, f deadletter.AuditFilter) ([]deadletter.Entry, error) {
 	w := entriesOf(f)
-	rows, err := c.DB.Query(ctx, c.SQL.ListAudit+c.Render(w.sql()), w.args...)
+	rows, err := c.DB.Query(ctx, c.SQL.ListAudit+" "+c.Render(w.sql()), w.args...)
 	entries, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (e deadletter.Entry, err error) {
 		var at sqldb.Time
 		err = r.Scan(&e.Number, &at, &e.Action, &e.By, &e.Why, &e.Letter, &e.MessageID, &e.Replay, &e.Detail)

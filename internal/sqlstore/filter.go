@@ -35,7 +35,7 @@ func (w *where) sql() string {
 	if len(w.conditions) == 0 {
 		return w.end
 	}
-	return " WHERE " + strings.Join(w.conditions, " AND ") + w.end
+	return "WHERE " + strings.Join(w.conditions, " AND ") + " " + w.end
 }
 
 // lettersOf returns what a filter that was checked asks for.
@@ -80,7 +80,7 @@ func (w *where) page(f deadletter.Filter) {
 	case f.After != 0:
 		w.add("number > ?", f.After)
 	}
-	w.end = fmt.Sprintf(" ORDER BY number%s LIMIT %d", order, cmp.Or(f.Limit, deadletter.DefaultLimit))
+	w.end = fmt.Sprintf("ORDER BY number%s LIMIT %d", order, cmp.Or(f.Limit, deadletter.DefaultLimit))
 }
 
 // wildcards escapes what LIKE would take for more than itself.
@@ -101,6 +101,6 @@ func entriesOf(f deadletter.AuditFilter) *where {
 	if limit <= 0 {
 		limit = deadletter.DefaultLimit
 	}
-	w.end = fmt.Sprintf(" ORDER BY number DESC LIMIT %d", limit)
+	w.end = fmt.Sprintf("ORDER BY number DESC LIMIT %d", limit)
 	return w
 }

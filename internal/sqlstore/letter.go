@@ -21,7 +21,7 @@ func (c *Core[Tx]) DeadLetters(ctx context.Context, f deadletter.Filter) ([]dead
 	w := lettersOf(f)
 	var letters []deadletter.Letter
 	err := c.plannedAfresh(ctx, func(conn sqldb.Conn) error {
-		rows, err := conn.Query(ctx, c.SQL.ListLetters+c.Render(w.sql()), w.args...)
+		rows, err := conn.Query(ctx, c.SQL.ListLetters+" "+c.Render(w.sql()), w.args...)
 		letters, err = sqldb.Collect(rows, err, scanLetter)
 		return err
 	})

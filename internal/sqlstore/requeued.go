@@ -31,13 +31,10 @@ func (c *Core[Tx]) RunRequeued(ctx context.Context, consumer, node string, fn fu
 		if letter, found, err = c.takeRequeued(ctx, conn, consumer); err != nil || !found {
 			return err
 		}
-		if processed, err := c.processedMeanwhile(ctx, conn, letter); err != nil || processed {
+		if fresh, err := c.open(ctx, conn, letter); err != nil || !fresh {
 			return err
 		}
 		if _, err := conn.Exec(ctx, c.SQL.RemoveLetter, letter.number); err != nil {
-			return err
-		}
-		if _, err := conn.Exec(ctx, c.SQL.Revive, keyArgs(letter.key)...); err != nil {
 			return err
 		}
 		return FromCaller(fn(ctx, tx, &letter.message))
@@ -65,18 +62,30 @@ func (c *Core[Tx]) takeRequeued(ctx context.Context, conn sqldb.Conn, consumer s
 	})
 }
 
-// processedMeanwhile resolves a letter whose message the inbox holds as processed: its
-// record was removed, and the message delivered once more.
-func (c *Core[Tx]) processedMeanwhile(ctx context.Context, conn sqldb.Conn, l requeuedLetter) (bool, error) {
+// open passes the gate for a requeued letter: its dead record, or a new one where that was
+// removed, becomes a processed one. It returns false if the message was processed meanwhile,
+// and resolves the letter then.
+func (c *Core[Tx]) open(ctx context.Context, conn sqldb.Conn, l requeuedLetter) (bool, error) {
+	rec := inbox.RecordOf(l.key.Consumer, &l.message)
+	rec.Key = l.key
+	if n, err := conn.Exec(ctx, c.SQL.Gate, recordArgs(rec)...); err != nil || n > 0 {
+		return err == nil, err
+	}
 	rows, err := conn.Query(ctx, c.SQL.GateOutcome, keyArgs(l.key)...)
 	r, found, err := sqldb.One(rows, err, scanSeen)
-	if err != nil || !found || r.dead {
+	switch {
+	case err != nil:
 		return false, err
+	case !found: // removed between the two statements
+		return false, waybill.ConflictError(errors.New("inbox record vanished"))
+	case r.dead:
+		_, err := conn.Exec(ctx, c.SQL.Revive, keyArgs(l.key)...)
+		return err == nil, err
 	}
 	if err := c.settleAs(ctx, conn, l.number, deadletter.Resolved, deadletter.HadEffect); err != nil {
 		return false, err
 	}
-	return true, c.audit(ctx, conn, deadletter.ActEffect, deadletter.Act{By: l.key.Consumer, Why: deadletter.HadEffect},
+	return false, c.audit(ctx, conn, deadletter.ActEffect, deadletter.Act{By: l.key.Consumer, Why: deadletter.HadEffect},
 		deadletter.Entry{Letter: l.number, MessageID: l.message.ID})
 }
 

@@ -154,7 +154,7 @@ func (s *Store) tried(history []deadletter.Attempt, node string, took time.Durat
 	if len(history) >= deadletter.MaxHistory {
 		history = slices.Delete(history, 1, 2)
 	}
-	return append(history, deadletter.Attempt{At: s.now(), Node: node, Took: took, Error: errText})
+	return append(history, deadletter.Attempt{At: s.now().UTC(), Node: node, Took: took, Error: errText})
 }
 
 // bury makes a row a dead letter.

@@ -78,7 +78,7 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	}
 	core := &sqlstore.Core[*sql.Tx]{
 		DB:  &locked{DB: sqldb.DB{DB: db, Encode: encode}, lock: n.render(lockSQL)},
-		SQL: coreStatements(n), Render: n.replacer.Replace, Classify: classify, ClassifyCaller: classifyCaller,
+		SQL: coreStatements(n), Render: n.render, Classify: classify, ClassifyCaller: classifyCaller,
 	}
 	s := &Store{methods: core, core: core, names: n, sql: newStatements(n), migrations: migrations}
 	core.Enqueue = s.enqueue
