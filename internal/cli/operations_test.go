@@ -85,8 +85,35 @@ NUMBER  FROM              TOPIC   ID      REASON    ATTEMPTS  LAST FAILED       
 	{name: "dead list in pages", args: "dead list --newest --since 1h --text CUSTOMER --limit 1 {used}",
 		stdout: "NUMBER …\n3 …\n", stderr: "There may be more: waybill dead list --since 1h --text CUSTOMER --newest --limit 1 --after 3\n"},
 	{name: "dead list filtered", args: "dead list --origin relay {used}", stdout: "No dead letter matches.\n"},
-	{name: "dead show with its payload", args: "dead show 1 --payload --json {used}",
-		stdout: "{\n  \"number\": 1,\n" + strings.Repeat("…\n", 25) + "  \"audit\": [\n    {\n      \"number\": 1,\n      \"at\": …\n      \"action\": \"reveal\",\n      \"by\": \"ann@desk\",\n      \"letter\": 1,\n      \"message_id\": \"lost-1\"\n    }\n  ],\n  \"payload\": \"\"\n}\n"},
+	{name: "dead show with its payload", args: "dead show 1 --payload {used}", stdout: `
+number           1
+state            open
+given up by      consumer billing
+reason           rejected
+error            no such customer
+group            …
+failed attempts  1
+first failed     …Z
+last failed      …Z
+message id       lost-1
+topic            orders
+type             orders
+source           shop
+tenant           default
+happened         …Z
+payload          0 bytes of application/json
+
+Failed attempts, the oldest first
+AT                    ERROR
+…Z  no such customer
+
+Audit log, the latest first
+AT                    BY        ACTION  ABOUT
+…Z  ann@desk  reveal  letter 1, message lost-1
+
+Payload
+(empty)
+`},
 	{name: "requeue some", args: "dead requeue 1 77 {used}", code: exitFailed,
 		stdout: "Requeued dead letter 1.\n",
 		stderr: "waybill: dead letter 77 was not requeued: there is no such dead letter\n"},
