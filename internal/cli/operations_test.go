@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 )
 
@@ -114,6 +115,13 @@ AT                    BY        ACTION  ABOUT
 Payload
 (empty)
 `},
+	{name: "a replay that relays are to drive", args: "dead replay --id lost-3 --rate 5 --yes --detach --json {used}", stdout: "{\n  \"number\": 1\n}\n"},
+	{name: "the replay", args: "dead replays {used}", stdout: `
+NUMBER  STATE    LETTERS  PUT BACK  PASSED OVER  DEAD AGAIN  RATE  STARTED               BY
+1       running  1        0         0            0           5     …Z  ann@desk
+`},
+	{name: "its end", args: "dead replay-cancel 1 {used}", stdout: "Cancelled replay 1.\n"},
+	{name: "its end again", args: "dead replay-cancel 1 {used}", stdout: "Replay 1 had ended already.\n"},
 	{name: "requeue some", args: "dead requeue 1 77 {used}", code: exitFailed,
 		stdout: "Requeued dead letter 1.\n",
 		stderr: "waybill: dead letter 77 was not requeued: there is no such dead letter\n"},
@@ -133,15 +141,12 @@ Run 'waybill dead resolve --help' to see how it is used.
 `},
 	{name: "edit", args: "dead edit 2 --type order.placed --header x-checked=yes --json {used}",
 		stdout: "{\n  \"id\": \"…\",\n  \"number\": 2\n}\n"},
-	{name: "nobody is here to be asked", args: "dead replay --all {used}", stdout: "No dead letter matches; nothing is to be replayed.\n"},
-	{name: "dead audit", args: "dead audit --actor ann@desk {used}", stdout: `
-AT                    BY        ACTION   ABOUT…WHY
-…Z  ann@desk  edit     letter 2, message lost-2, …
-…Z  ann@desk  resolve  letter 3, message lost-3…refunded
+	{name: "replay of nothing", args: "dead replay --all {used}", stdout: "No dead letter matches; nothing is to be replayed.\n"},
+	{name: "dead audit", args: "dead audit --actor ann@desk --letter 1 {used}", stdout: `
+AT                    BY        ACTION   ABOUT
 …Z  ann@desk  requeue  letter 1, message lost-1
 …Z  ann@desk  reveal   letter 1, message lost-1
 `},
-	{name: "dead replays", args: "dead replays {used}", stdout: "There are no bulk replays.\n"},
 }
 
 // everyCommand has each command that reads or changes a store as operators do.
@@ -185,7 +190,7 @@ func TestStoreErrors(t *testing.T) {
 // newRole makes a role that may log in and nothing else.
 func newRole(t *testing.T, database string) string {
 	t.Helper()
-	name := "cli_role_" + strings.ToLower(database[len(database)-8:])
+	name := "cli_role_" + waybill.NewID()[24:]
 	runSQL(t, database, `CREATE ROLE `+name+` LOGIN PASSWORD 'S3CR3T'`)
 	t.Cleanup(func() {
 		runSQL(t, database, `DROP OWNED BY `+name)
