@@ -15,9 +15,9 @@ type Act struct {
 type Action string
 
 const (
-	ActRequeue Action = "requeue"
-	ActResolve Action = "resolve"
-	ActDiscard Action = "discard"
+	ActRequeue Action = "requeue" // a letter was put back
+	ActResolve Action = "resolve" // a letter was dealt with in another way
+	ActDiscard Action = "discard" // nobody will deal with a letter
 	ActEdit    Action = "edit"    // and requeue
 	ActReplay  Action = "replay"  // a bulk replay was started
 	ActCancel  Action = "cancel"  // a bulk replay was cancelled
