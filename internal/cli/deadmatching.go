@@ -19,7 +19,7 @@ type matching struct {
 }
 
 type matchingGroup struct {
-	Group   string `json:"group"`
+	Group   string `json:"fingerprint"`
 	Letters int    `json:"letters"`
 	Error   string `json:"error"` // of the latest one
 }

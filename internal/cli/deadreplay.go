@@ -122,8 +122,12 @@ func (p *program) printPreview(preview deadletter.Preview, o *replayOrder) error
 }
 
 func previewText(preview deadletter.Preview, o *replayOrder) string {
-	text := fmt.Sprintf("%s of %s, the first failed %s; at %v per second that takes %s or more.",
-		plural(preview.Letters, "dead letter"), plural(preview.Keys, "key"), moment(&preview.Oldest), o.plan.Rate, age(leastTime(preview.Letters, o.plan.Rate)))
+	keys := "without a key"
+	if preview.Keys > 0 {
+		keys = "of " + plural(preview.Keys, "key")
+	}
+	text := fmt.Sprintf("%s %s, the first failed %s; at %v per second that takes %s or more.",
+		plural(preview.Letters, "dead letter"), keys, moment(&preview.Oldest), o.plan.Rate, age(leastTime(preview.Letters, o.plan.Rate)))
 	if preview.Unprotected > 0 {
 		text += fmt.Sprintf("\n%s failed longer ago than inboxes remember (inbox.retention, %v): a consumer that did process one\nof them would process it again.",
 			plural(preview.Unprotected, "letter"), age(o.cfg.Duration("inbox.retention")))
@@ -131,9 +135,9 @@ func previewText(preview deadletter.Preview, o *replayOrder) string {
 	return text
 }
 
-// leastTime is how long a replay takes at its full rate.
+// leastTime is how long a replay takes at its full rate, in whole seconds.
 func leastTime(letters int, rate float64) time.Duration {
-	return time.Duration(float64(letters) / rate * float64(time.Second)).Round(time.Second)
+	return max(time.Second, time.Duration(float64(letters)/rate*float64(time.Second)).Round(time.Second))
 }
 
 func (p *program) printStarted(number int64) error {

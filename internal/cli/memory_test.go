@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"strings"
 	"testing"
 	"time"
 
@@ -95,7 +92,7 @@ func (m *memory) bury(t *testing.T, consumer, errText string, attempts int, msg 
 	msg.Source = "shop"
 	msg.Complete()
 	_, err := m.BuryMessage(t.Context(), inbox.Letter{
-		Record: inbox.RecordOf(consumer, &msg), Message: msg, Reason: waybill.ReasonRejected, Error: errText, Attempts: attempts,
+		Record: inbox.RecordOf(consumer, &msg), Message: msg, Reason: waybill.ReasonRejected, Error: errText, Attempts: attempts, Node: consumer + "-1", Took: 12 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -113,14 +110,29 @@ func (m *memory) process(t *testing.T, consumer string, msg waybill.Message) {
 	}
 }
 
-// incident is a night with two groups of dead letters, a message that waits, and one that
-// has arrived.
+// attempt notes a failed attempt of a consumer.
+func (m *memory) attempt(t *testing.T, consumer, id string, count int, errText string) {
+	t.Helper()
+	msg := waybill.Message{ID: id, Topic: "orders", Type: "order.placed", Source: "shop"}
+	err := m.SaveAttempt(t.Context(), inbox.KeyOf(consumer, &msg), inbox.FailedAttempt{Count: count, Wait: time.Minute, Node: "shipping-1", Error: errText})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// incident is a night with dead letters, messages that wait, and one that has arrived.
 func incident(t *testing.T) *memory {
 	m := newMemory(t)
-	lease := m.lease(t, "relay-a", time.Hour)
 	order := func(id, key string) waybill.Message {
 		return waybill.Message{ID: id, Topic: "orders", Type: "order.placed", Key: key, Payload: []byte(`{"order":"` + id + `","sum":12.5}`)}
 	}
+	m.now = night.Add(-9 * 24 * time.Hour)
+	m.bury(t, "search", "index is read-only", 6, order("old-1", ""))
+	m.bury(t, "search", "index is read-only", 6, order("old-2", ""))
+	m.now = night.Add(-5 * time.Hour)
+	m.bury(t, "mailer", "template is missing", 1, order("order-0", ""))
+	m.now = night
+	lease := m.lease(t, "relay-a", time.Hour)
 	m.enqueue(t, order("order-1", "ann"))
 	m.later(time.Second)
 	m.settle(t, "relay-a", lease, func(c relay.Claim, st *relay.Settlement) { st.Outcome = relay.Published })
@@ -136,22 +148,15 @@ func incident(t *testing.T) *memory {
 	m.settle(t, "relay-a", lease, func(c relay.Claim, st *relay.Settlement) {
 		st.Outcome, st.Reason, st.Error = relay.Dead, waybill.ReasonUnroutable, "nothing is bound to mails"
 	})
-	m.enqueue(t, order("order-2", "cat"))
+	m.enqueue(t, order("order-2", "cat"), order("order-3", "cat"))
+	m.settle(t, "relay-a", lease, func(c relay.Claim, st *relay.Settlement) {
+		st.Outcome = relay.Wait
+		if st.Behind = c.Message.ID == "order-3"; !st.Behind {
+			st.After, st.Attempts, st.Error = 10*time.Minute, 1, "channel closed: no route"
+		}
+	})
+	m.enqueue(t, order("order-4", "dan"))
+	m.attempt(t, "shipping", "order-9", 2, "warehouse is closed")
 	m.later(time.Minute)
 	return m
 }
-
-// on runs the program on a memory store. What a person answers is in stdin, if anybody is
-// there to answer.
-func (m *memory) on(t *testing.T, stdin string, args ...string) result {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	p := &program{
-		stdin: strings.NewReader(stdin), stdout: &stdout, stderr: &stderr, asks: stdin != "",
-		open: func(context.Context, opener.StoreConfig) (opener.Store, error) { return m, nil },
-	}
-	code := p.run(t.Context(), append(args, "--store", "sqlite:memory", "--by", "ann@desk"))
-	return result{stdout.String(), stderr.String(), code}
-}
-
-var _ io.Reader = strings.NewReader("")

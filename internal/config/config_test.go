@@ -80,6 +80,7 @@ func TestLoad_Limits(t *testing.T) {
 		{"schema", "s", "", "1"},
 		{"schema", strings.Repeat("s", 40), strings.Repeat("s", 41), "40"},
 		{"source", strings.Repeat("s", 255), strings.Repeat("s", 256), "255"},
+		{"by", strings.Repeat("b", 255), strings.Repeat("b", 256), "255"},
 		{"relay.node", strings.Repeat("n", 255), strings.Repeat("n", 256), "255"},
 		{"relay.poll_interval", "10ms", "9ms", "10ms"},
 		{"relay.poll_interval", "60s", "61s", "60s"},

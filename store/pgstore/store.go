@@ -80,6 +80,7 @@ var (
 	_ relay.Inspector        = (*Store[pgx.Tx])(nil)
 	_ inbox.Inspector        = (*Store[pgx.Tx])(nil)
 	_ janitor.Store          = (*Store[pgx.Tx])(nil)
+	_ deadletter.Auditor     = (*Store[pgx.Tx])(nil)
 )
 
 // New returns a store that uses pool and takes pgx transactions. The caller closes pool

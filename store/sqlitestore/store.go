@@ -61,6 +61,7 @@ var (
 	_ relay.Inspector        = (*Store)(nil)
 	_ inbox.Inspector        = (*Store)(nil)
 	_ janitor.Store          = (*Store)(nil)
+	_ deadletter.Auditor     = (*Store)(nil)
 )
 
 // New returns a store that uses db. The caller closes db after the last use of the store. An
