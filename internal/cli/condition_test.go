@@ -82,11 +82,11 @@ func TestCheckHolders(t *testing.T) {
 		{pgstore.Holder{Kind: pgstore.HolderPrepared, Name: "gid", User: "u", Age: 10 * time.Second, HoldsRows: true, Transactions: 5, Enqueued: true},
 			"prepared transaction (gid, u) is open for 10s, has enqueued messages, keeps the dead rows of the last 5 transactions → let its coordinator end it, or: ROLLBACK PREPARED"},
 		{pgstore.Holder{Kind: pgstore.HolderSlot, Name: "old", State: "inactive", HoldsRows: true, Transactions: 200_000},
-			"replication slot (old, inactive) keeps the dead rows of the last 200000 transactions → if nobody reads it any more: SELECT pg_drop_replication_slot"},
+			"replication slot (old, inactive) keeps the dead rows of the last 200,000 transactions → if nobody reads it any more: SELECT pg_drop_replication_slot"},
 		{pgstore.Holder{Kind: pgstore.HolderSlot, Name: "cdc", State: "active", HoldsRows: true, Transactions: 200_000, CatalogOnly: true},
-			"replication slot (cdc, active) keeps the dead rows of the server's own tables of the last 200000 transactions → if nobody reads it any more: SELECT pg_drop_replication_slot"},
+			"replication slot (cdc, active) keeps the dead rows of the server's own tables of the last 200,000 transactions → if nobody reads it any more: SELECT pg_drop_replication_slot"},
 		{pgstore.Holder{Kind: pgstore.HolderStandby, PID: 8, Name: "walreceiver", State: "streaming", HoldsRows: true, Transactions: 200_000},
-			"standby 8 (walreceiver, streaming) keeps the dead rows of the last 200000 transactions → look for long queries on it"},
+			"standby 8 (walreceiver, streaming) keeps the dead rows of the last 200,000 transactions → look for long queries on it"},
 	} {
 		found := checkHolders([]pgstore.Holder{tt.holder}, usualPatience)
 		if tt.want == "" {

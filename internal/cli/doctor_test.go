@@ -165,7 +165,7 @@ func TestDoctor_Permissions(t *testing.T) {
 	findings, _ = p.examine(t, as("operator"), "--as", "operator")
 	wants(t, findings, ok, "permissions", prefix+"operator is fit to be operator, reader", "")
 	findings, code = p.examine(t, as("relay"), "--as", "consumer")
-	wants(t, findings, problem, "permissions", "for a consumer, "+prefix+"relay lacks SELECT on inbox, …", "grant it the role that the script makes: waybill roles")
+	wants(t, findings, problem, "permissions", "for a consumer, "+prefix+"relay lacks INSERT on inbox, …", "grant it the role that the script makes: waybill roles")
 	if code != exitFailed {
 		t.Errorf("exit code %d with a problem", code)
 	}

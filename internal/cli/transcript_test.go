@@ -168,7 +168,23 @@ ok       retention      inbox retention is 7d; …
 ok       practices      the options are within the ranges of docs/good-practices.md
 `},
 	{name: "doctor with an inbox that forgets too soon", args: "doctor {used} --broker mem: --inbox-retention 10s", code: exitFailed, stdout: `
-…
+         SUBJECT        FOUND
+ok       store          PostgreSQL … at {url}
+ok       clock          the store's differs by …
+…time zone …
+ok       isolation      read committed is the default
+…connections    … of … are open; a relay opens up to …, … of them in its pool…
+ok       route          connections are sessions of the server
+ok       notifications  arrive where relays listen
+note     permissions    … is a superuser → programs need far less: waybill roles
+ok       schema         version …, the newest
+ok       parts          tables, indexes, triggers and functions are those of version …
+ok       pending        3 messages, the oldest is … old
+ok       dead letters   the relay has given up on no message
+warning  relays         0 relays alive, 0 of 64 lanes have an owner → nothing is published; run: waybill relay
+ok       archive        9 of 9 days, from today on, have a partition
+ok       vacuum         about … dead rows in the outbox, never vacuumed
+ok       transactions   none is open for long
 ok       broker         mem: answers and confirms
 problem  retention      inbox retention is 10s, but a message may be delivered again 1m14.4s after it was handled … → raise inbox.retention
 ok       practices      the options are within the ranges of docs/good-practices.md

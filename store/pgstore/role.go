@@ -76,7 +76,7 @@ var grants = map[Role][]grant{
 		{"SELECT, INSERT, UPDATE", "", []string{"outbox_waiting"}},
 		{"SELECT, INSERT", "", []string{"audit_log"}},
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}}, // which it folds
-		{"SELECT, INSERT, UPDATE", "", []string{"replays", "inbox"}}, // an edited copy has a record
+		{"SELECT, INSERT, UPDATE", "", []string{"replays", "inbox"}},                                // an edited copy has a record
 		{"SELECT, INSERT", "", []string{"dead_letters"}},
 		{"SELECT", "", readable},
 	},
