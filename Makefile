@@ -21,7 +21,7 @@ TESTS_AT_ONCE ?= 4
 SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS69Soak)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help test check soak bench services services-down demo
+.PHONY: help test check soak bench screenshots services services-down demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -50,8 +50,13 @@ check: ## formatting, vet, staticcheck, build, and a tidy go.mod
 bench: services ## measure everything beside the floor and other libraries, into docs/performance.md
 	@cd bench && go run . -out ../docs
 
+screenshots: ## take the pictures of the dashboard in docs/img
+	@scripts/services.sh browser
+	@go run ./internal/browser/shots
+
 services: ## make the servers that the tests need available on 127.0.0.1
 	@scripts/services.sh up
+	@scripts/services.sh browser
 
 services-down: ## stop the servers that "services" started
 	@scripts/services.sh down

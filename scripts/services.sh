@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/services.sh up|down|status [postgres|pgbouncer|mariadb|redis|rabbitmq|nats ...]
+#        scripts/services.sh browser
 #
 # Makes the servers that the tests need answer on 127.0.0.1:
 #
@@ -14,6 +15,8 @@
 #       apt-get and started with data of its own below $SERVICES_HOME, apart from the data
 #       of the system's own services. Both need root.
 # down  stops what up started, and nothing else.
+#
+# browser installs Chromium and its driver, for the tests of the dashboard, unless they are there.
 #
 # On systems other than Debian and its relatives use `docker compose up -d` instead.
 set -euo pipefail
@@ -196,11 +199,10 @@ require_root() {
   fi
 }
 
-# install_packages SERVICE... installs packages without letting them start servers by themselves.
+# install_packages PACKAGE... installs packages without letting them start servers by themselves.
 install_packages() {
-  local packages=() service log=$home/apt.log policy=/usr/sbin/policy-rc.d
-  for service; do packages+=("$(package "$service")"); done
-  say "installing ${packages[*]}"
+  local log=$home/apt.log policy=/usr/sbin/policy-rc.d
+  say "installing $*"
   if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' >"$policy"
     chmod +x "$policy"
@@ -208,10 +210,20 @@ install_packages() {
   fi
   export DEBIAN_FRONTEND=noninteractive
   if ! { apt-get update -qq && apt-get install -y -qq -o DPkg::Lock::Timeout=300 \
-    --no-install-recommends "${packages[@]}"; } >"$log" 2>&1; then
+    --no-install-recommends "$@"; } >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     exit 1
   fi
+}
+
+browser() {
+  if command -v chromedriver >/dev/null; then
+    say "chromedriver is there"
+    return
+  fi
+  require_root "not installed: chromedriver"
+  install -d "$home"
+  install_packages chromium chromium-driver fonts-dejavu-core
 }
 
 up() {
@@ -222,7 +234,7 @@ up() {
       continue
     fi
     down+=("$service")
-    [ -n "$(binary "$service")" ] || missing+=("$service")
+    [ -n "$(binary "$service")" ] || missing+=("$(package "$service")")
   done
   [ ${#down[@]} -gt 0 ] || return 0
   require_root "not running: ${down[*]}"
@@ -275,6 +287,7 @@ command=${1:-}
 [ $# -gt 0 ] || set -- $all
 for service; do port "$service" >/dev/null; done
 case $command in
+  browser) browser ;;
   up | down | status) "$command" "$@" ;;
   *)
     sed -n '2s/^# //p' "$0" >&2
