@@ -101,7 +101,7 @@ func TestAS28Attempt60(t *testing.T) {
 				w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 				w.startRelay(t, &recorder{fail: func(relay.Outgoing) error { return errors.New("broken") }}, relay.Config{Retry: policy})
 			case "consumer":
-				w.failingConsumer(t, b, consumer.Config{Retry: policy})
+				w.failingConsumer(t, b, consumer.Config{Retry: policy, AllowShortRetention: true})
 				publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")
 			}
 			w.waitAttempt(t, side, 1)

@@ -258,6 +258,7 @@ func TestEveryMetric(t *testing.T) {
 		tr := newTrial(t)
 		pub := &moodyPublisher{Publisher: tr.broker.Publisher(), fails: map[string]error{
 			"retry":  errors.New("later"),
+			"waits":  errors.New("later"),
 			"first":  errors.New("refused late"),
 			"paused": waybill.UnavailableError(errDatabase),
 		}}
@@ -403,6 +404,8 @@ func (tr *trial) failures() {
 		tr.Fatal(err)
 	}
 	pass(10 * time.Second)
+	tr.enqueue(waybill.Message{ID: "waits", Topic: "orders"}) // for its second attempt, when the metrics are read
+	pass(100 * time.Millisecond)
 }
 
 func (tr *trial) checkMetrics() {
