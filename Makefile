@@ -12,7 +12,7 @@ SESSIONS = "time zone Asia/Tokyo" "repeatable read" "serializable" "hostile sche
 POOLED = ^(TestAS0|TestAS1|TestAS2|TestAS3|TestOutbox|TestRoundTrip|TestSQLContract|TestObjectMapper)
 
 # The stories that are about time, processes or options: they run once, in sessions as they come.
-SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage)
+SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage|TestRollingUpgrade|TestIncident|TestReplaySurvivesKill)
 
 # Tests of a package that run at a time: most of them wait for servers.
 TESTS_AT_ONCE ?= 4

@@ -20,7 +20,7 @@ func TestIncident(t *testing.T) {
 	}
 	t.Logf("%s", out)
 	rest := strings.Join(strings.Fields(string(out)), " ") // tables are as wide as they must be
-	for _, want := range []string{ // in this order
+	for _, want := range []string{                         // in this order
 		"The shop sells", "$ waybill doctor", "ok broker",
 		"is cut", "$ waybill doctor", "problem broker", "$ waybill outbox stats", "Pending",
 		"The broker is back", "$ waybill dead list", "no such currency", "$ waybill dead requeue ", "There are no dead letters.",
