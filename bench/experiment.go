@@ -26,6 +26,7 @@ var experiments = []experiment{
 	{"writers", "What an enqueue costs its transaction", "", runWriters},
 	{"flat", "What must not slow it down", "", runFlat},
 	{"explain", "Plans of the relay's statements", "", runExplain},
+	{"letters", "What operators ask", "", runLetters},
 }
 
 func experimentNames() []string {
