@@ -108,6 +108,9 @@ func TestLoopback(t *testing.T) {
 			if w.Code != tt.want {
 				t.Errorf("%s from %s for %s, header %q: status %d, want %d", path, tt.remote, tt.host, tt.header, w.Code, tt.want)
 			}
+			if w.Code != http.StatusOK && formField.MatchString(w.Body.String()) {
+				t.Errorf("%s from %s for %s, header %q: the refusal has a token for forms", path, tt.remote, tt.host, tt.header)
+			}
 		}
 	}
 }

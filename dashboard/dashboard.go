@@ -29,6 +29,10 @@ type Outbox interface {
 	// MessageStates is that of [outbox.Inspector].
 	MessageStates(ctx context.Context, id string) ([]outbox.State, error)
 
+	// OutboxMessages is that of [outbox.Inspector]. It is called when somebody searches, and
+	// for the latest messages that were published, at most every 5 seconds.
+	OutboxMessages(ctx context.Context, f outbox.Filter) ([]outbox.State, error)
+
 	// OutboxStats is that of [outbox.Inspector]. It is called at most every 5 seconds, and
 	// less often if it takes long.
 	OutboxStats(ctx context.Context) ([]outbox.Stats, error)
@@ -58,11 +62,12 @@ type Level string
 
 const (
 	OK   Level = "ok"      // nothing to be seen
+	Note Level = "note"    // worth knowing; nothing to do now
 	Warn Level = "warning" // it works, but look at it
 	Fail Level = "failing" // it does not work
 )
 
-// Finding is the result of one check, as the overview shows it.
+// Finding is the result of one check. Everybody who may read sees it.
 type Finding struct {
 	Level  Level
 	Check  string // what was looked at
@@ -92,8 +97,9 @@ type Config struct {
 	// values are shown to nobody.
 	Audit deadletter.Auditor
 
-	// Checks returns findings of the program's own for the overview. It is called at most
-	// every 5 seconds. Optional.
+	// Checks returns findings of the program's own. It is called in the background while
+	// somebody looks, one call at a time and at most once a minute, with a minute's time; the
+	// pages show what it found last, and when. Optional.
 	Checks func(ctx context.Context) []Finding
 
 	// Access says who may do what, such as [Tokens] or [ProxyAccess]. Required unless
@@ -168,7 +174,10 @@ type Dashboard struct {
 	assets   map[string]asset
 	routes   *http.ServeMux
 	stats    *cached[[]outbox.Stats]
-	checks   *cached[[]Finding]
+	flow     *cached[flow]
+	checks   *checks
+	failures *failures
+	replayed *progress
 	sameSite *http.CrossOriginProtection
 }
 
@@ -194,7 +203,10 @@ func New(cfg Config) (*Dashboard, error) {
 		return nil, err
 	}
 	d.stats = newCached(cfg.Outbox.OutboxStats)
-	d.checks = newCached(d.ownChecks)
+	d.flow = newCached(d.readFlow)
+	d.checks = &checks{make: cfg.Checks, logger: cfg.Logger}
+	d.failures = newFailures()
+	d.replayed = newProgress()
 	d.routes = d.routing()
 	return d, nil
 }

@@ -88,7 +88,8 @@ func TestNobody_SeesOrChangesAnything(t *testing.T) {
 	f := full()
 	d := newDashboard(t, testConfig(t, f))
 	for _, token := range []string{"", "wrong-0123456789abcdef"} {
-		for _, a := range everyRequest(token) {
+		for i, a := range everyRequest(token) {
+			a.from = fmt.Sprintf("198.51.100.%d:5000", i) // one address would soon be slowed down
 			w := a.send(d)
 			if w.Code != http.StatusUnauthorized {
 				t.Errorf("%s %s: status %d, want 401", a.method, a.path, w.Code)
@@ -150,6 +151,7 @@ func TestRoles(t *testing.T) {
 type browser struct {
 	d      http.Handler
 	cookie *http.Cookie
+	from   string // address, if it matters
 }
 
 var formField = regexp.MustCompile(`name="form" value="([0-9a-f]+)"`)
@@ -161,13 +163,14 @@ func signIn(t *testing.T, d http.Handler, secret string) *browser {
 	if w.Code != http.StatusSeeOther || len(cookies) != 1 || w.Header().Get("Location") != "./dead" {
 		t.Fatalf("POST /login: status %d, location %q, cookies %v", w.Code, w.Header().Get("Location"), cookies)
 	}
-	return &browser{d, cookies[0]}
+	return &browser{d: d, cookie: cookies[0]}
 }
 
 func (b *browser) send(a asked) *httptest.ResponseRecorder {
 	if a.header == nil {
 		a.header = make(map[string]string)
 	}
+	a.from = b.from
 	a.header["Cookie"] = b.cookie.Name + "=" + b.cookie.Value
 	return a.send(b.d)
 }
@@ -316,7 +319,7 @@ func TestFailures_TellNothing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		d := newDashboard(t, testConfig(t, tt.fake))
-		for _, path := range []string{"/messages?id=m1", "/dead", "/dead/list", "/dead/1", "/replays", "/relays", "/audit"} {
+		for _, path := range []string{"/messages?id=m1", "/dead", "/dead/list", "/dead/1", "/replays", "/relays", "/audit", "/messages?status=", "/consumers"} {
 			w := asked{path: path, token: secrets["seer"]}.send(d)
 			if w.Code != tt.status || strings.Contains(w.Body.String(), "S3CR3T") {
 				t.Errorf("%s, %s: status %d, want %d without the error's text", tt.name, path, w.Code, tt.status)

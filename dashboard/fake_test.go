@@ -36,6 +36,10 @@ type fake struct {
 	counted int   // calls of OutboxStats
 	filter  deadletter.Filter
 	panics  bool
+
+	messages []outbox.State
+	searches []outbox.Filter // but for those of the flow
+	relays   []relay.NodeState
 }
 
 func (f *fake) MessageStates(_ context.Context, id string) ([]outbox.State, error) {
@@ -48,6 +52,23 @@ func (f *fake) MessageStates(_ context.Context, id string) ([]outbox.State, erro
 		}
 	}
 	return list, f.fail
+}
+
+// OutboxMessages returns what has the status, and notes what was asked for.
+func (f *fake) OutboxMessages(ctx context.Context, filter outbox.Filter) ([]outbox.State, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if filter.Limit != flowSample {
+		f.searches = append(f.searches, filter)
+	}
+	list := []outbox.State{}
+	for _, m := range f.messages {
+		onItsWay := m.Status == outbox.Pending || m.Status == outbox.Waiting || m.Status == outbox.Scheduled
+		if (m.Status == filter.Status || filter.Status == "" && onItsWay) && len(list) < filter.Limit {
+			list = append(list, m)
+		}
+	}
+	return list, cmp.Or(f.fail, ctx.Err())
 }
 
 func (f *fake) OutboxStats(context.Context) ([]outbox.Stats, error) {
@@ -185,6 +206,9 @@ func (f *fake) CancelReplay(_ context.Context, number int64, act deadletter.Act)
 }
 
 func (f *fake) RelayStates(context.Context) ([]relay.NodeState, error) {
+	if f.relays != nil {
+		return f.relays, f.fail
+	}
 	return []relay.NodeState{
 		{Lanes: []int{5}},
 		{Node: "node-1", Alive: true, Lanes: []int{0, 1, 2, 4}, StartedAt: time.Now(), ExpiresAt: time.Now().Add(time.Second), Since: time.Now()},
@@ -224,6 +248,7 @@ func testConfig(t *testing.T, f *fake) Config {
 	return Config{
 		Outbox: f, Letters: f, Replays: f, Relays: f, Inbox: f, Audit: f, Access: testTokens(t), Environment: "test",
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Checks: func(context.Context) []Finding { return []Finding{{Warn, "clock", "differs <much>", "set it"}} },
 	}
 }
 
@@ -246,6 +271,11 @@ func full() *fake {
 			Number: 1, At: now, Action: deadletter.ActRequeue, By: "op", Why: "fixed", Letter: 1, MessageID: "m1", Replay: 7,
 		}},
 	}
+	for i, status := range outbox.Statuses() {
+		f.messages = append(f.messages, outbox.State{
+			ID: fmt.Sprintf("m%d", i+1), Status: status, Topic: "orders", Type: "order.created", Key: "k", Error: "<no route>", EnqueuedAt: now, DueAt: &now,
+		})
+	}
 	for i := range 3 {
 		n := int64(i + 1)
 		f.letters = append(f.letters, deadletter.Letter{
@@ -261,6 +291,7 @@ func full() *fake {
 // asked is one request of a test.
 type asked struct {
 	method, path string
+	from         string // address and port; one of httptest's if it is empty
 	token        string // bearer
 	form         url.Values
 	header       map[string]string
@@ -277,6 +308,7 @@ func (a asked) send(d http.Handler) *httptest.ResponseRecorder {
 	for name, value := range a.header {
 		r.Header.Set(name, value)
 	}
+	r.RemoteAddr = cmp.Or(a.from, r.RemoteAddr)
 	w := httptest.NewRecorder()
 	d.ServeHTTP(w, r)
 	return w
@@ -284,7 +316,7 @@ func (a asked) send(d http.Handler) *httptest.ResponseRecorder {
 
 // views are all pages, and changes all forms, that the routes have.
 var (
-	views = []string{"/", "/messages", "/messages?id=m1", "/messages?id=m1&inbox=1", "/dead", "/dead/list", "/dead/list?fingerprint=f0&text=x",
+	views = []string{"/", "/messages", "/messages?status=Pending", "/messages?key=k&status=any", "/consumers", "/checks", "/messages?id=m1", "/messages?id=m1&inbox=1", "/dead", "/dead/list", "/dead/list?fingerprint=f0&text=x",
 		"/dead/1", "/replays", "/replays/new?fingerprint=f0", "/replays/7", "/relays", "/audit"}
 	changes = []string{"/dead/selected", "/dead/1/reveal", "/dead/1/requeue", "/dead/1/resolve", "/dead/1/discard", "/dead/1/edit", "/dead/1/save",
 		"/replays", "/replays/7/cancel"}

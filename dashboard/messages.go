@@ -22,7 +22,6 @@ const (
 // message is what the page about one message shows.
 type message struct {
 	ID      string
-	Asked   bool
 	States  []outbox.State
 	Letters []deadletter.Letter
 	Life    []happening
@@ -40,12 +39,15 @@ type happening struct {
 	Letter int64 // it is about, 0 if none
 }
 
+// messages shows one message, or the list that the URL asks for.
 func (d *Dashboard) messages(c *call) error {
 	m := message{ID: strings.TrimSpace(c.r.URL.Query().Get("id")), CanAskInbox: d.cfg.Inbox != nil}
-	if m.ID == "" {
-		return c.show(http.StatusOK, "messages", "Messages", m)
+	switch {
+	case m.ID == "" && isSearch(c.r.URL.Query()):
+		return d.searchMessages(c)
+	case m.ID == "":
+		return c.show(http.StatusOK, "search", "Messages", search{Statuses: outbox.Statuses()})
 	}
-	m.Asked = true
 	if len(m.ID) > waybill.MaxIDLen {
 		return &problem{http.StatusBadRequest, "Refused", fmt.Sprintf("An id has at most %d bytes.", waybill.MaxIDLen)}
 	}

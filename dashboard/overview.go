@@ -16,6 +16,7 @@ import (
 const (
 	groupsShown  = 200
 	groupsOnTop  = 8
+	checksOnTop  = 8
 	replaysShown = 100
 
 	lateAfter = time.Minute // an older message that was never tried means that no relay works
@@ -40,11 +41,17 @@ type overview struct {
 	Alive       int
 	Lanes       int   // owned by relays that are alive
 	Unowned     []int // lanes that nobody owns
+	NoRelay     bool  // it is known that none is alive
 	RelaysError *problem
 
-	Running  []deadletter.Replay
+	Running []runningReplay
+
 	Findings []Finding
 	Worst    Level
+	ChecksAt time.Time // when the program's own checks were made; zero if they were not yet
+	Unshown  int       // findings that are on the page of checks only
+
+	Flow flow
 }
 
 // topicRow is a row of the table of topics.
@@ -60,6 +67,8 @@ func (d *Dashboard) overview(c *call) error {
 	stats, at, err := d.stats.get(ctx)
 	o.StatsAt, o.StatsError = at, c.partial(err)
 	o.count(stats)
+	o.Flow, _, err = d.flow.get(ctx)
+	c.partial(err)
 	groups, err := d.cfg.Letters.DeadLetterGroups(ctx, groupsShown)
 	o.GroupsError = c.partial(err)
 	for _, g := range groups {
@@ -70,17 +79,15 @@ func (d *Dashboard) overview(c *call) error {
 		o.Relays, err = d.cfg.Relays.RelayStates(ctx)
 		o.RelaysError = c.partial(err)
 		o.countLanes()
+		o.NoRelay = err == nil && o.Alive == 0
 	}
 	if d.cfg.Replays != nil {
 		replays, err := d.cfg.Replays.Replays(ctx, replaysShown)
 		c.partial(err)
-		o.Running = slices.DeleteFunc(replays, func(r deadletter.Replay) bool { return r.State != deadletter.Running })
+		o.Running = d.running(replays, o.NoRelay)
 	}
-	o.Findings = o.findings(d.cfg.Relays != nil)
-	own, _, err := d.checks.get(ctx)
-	c.partial(err)
-	o.Findings = append(o.Findings, own...)
-	o.Worst = worst(o.Findings)
+	o.Findings = o.findings()
+	o.addChecks(d.checks.get(ctx))
 	return c.show(http.StatusOK, "overview", "Overview", o)
 }
 
@@ -90,13 +97,6 @@ func (c *call) partial(err error) *problem {
 		return nil
 	}
 	return c.explain(err)
-}
-
-func (d *Dashboard) ownChecks(ctx context.Context) ([]Finding, error) {
-	if d.cfg.Checks == nil {
-		return nil, nil
-	}
-	return d.cfg.Checks(ctx), nil
 }
 
 // count sums the statistics up by topic.
@@ -131,6 +131,18 @@ func (o *overview) count(stats []outbox.Stats) {
 	})
 }
 
+// addChecks adds what the program's own checks found and somebody should look at. The rest
+// is on a page of its own.
+func (o *overview) addChecks(found []Finding, at time.Time) {
+	own := len(found)
+	found = slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return !isTrouble(f) })
+	found = found[:min(len(found), checksOnTop)]
+	o.ChecksAt, o.Unshown = at, own-len(found)
+	o.Findings = append(o.Findings, found...)
+	slices.SortStableFunc(o.Findings, byGravity)
+	o.Worst = worst(o.Findings)
+}
+
 // countLanes takes the lanes that nobody owns, which have no node, from among the relays.
 func (o *overview) countLanes() {
 	all := o.Relays
@@ -149,12 +161,12 @@ func (o *overview) countLanes() {
 }
 
 // findings are what the dashboard sees by itself.
-func (o *overview) findings(seesRelays bool) []Finding {
+func (o *overview) findings() []Finding {
 	var list []Finding
 	if p := o.StatsError; p != nil {
 		list = append(list, Finding{Fail, "store", p.title, p.text})
 	}
-	if seesRelays && o.RelaysError == nil && o.Alive == 0 {
+	if o.NoRelay {
 		list = append(list, Finding{Fail, "relays", "No relay is running", "Start one, or nothing is published."})
 	}
 	if o.Alive > 0 && len(o.Unowned) > 0 {
@@ -165,21 +177,16 @@ func (o *overview) findings(seesRelays bool) []Finding {
 		list = append(list, Finding{Warn, "backlog", fmt.Sprintf("The oldest pending message is %s old", span(o.Oldest)),
 			"Look whether a relay runs, and whether it reaches its broker."})
 	}
+	for _, r := range o.Running {
+		if r.Idle != "" {
+			list = append(list, Finding{Warn, fmt.Sprintf("replay %d", r.Number), r.Idle, "Look at the relays, and at their logs."})
+		}
+	}
 	if o.Open > 0 {
 		list = append(list, Finding{Warn, "dead letters", plural(o.Open, "message") + " given up",
 			"Look at the groups, mend the cause, then replay them."})
 	}
 	return list
-}
-
-func worst(findings []Finding) Level {
-	level := OK
-	for _, f := range findings {
-		if f.Level == Fail || f.Level == Warn && level == OK {
-			level = f.Level
-		}
-	}
-	return level
 }
 
 // relays is the page of relays and lanes.

@@ -80,8 +80,9 @@ func sender(r *http.Request) netip.Addr {
 	return a.Addr().Unmap().WithZone("")
 }
 
-func fromAny(r *http.Request, trusted []netip.Prefix) bool {
-	from := sender(r)
+func fromAny(r *http.Request, trusted []netip.Prefix) bool { return isIn(sender(r), trusted) }
+
+func isIn(from netip.Addr, trusted []netip.Prefix) bool {
 	return from.IsValid() && slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(from) })
 }
 

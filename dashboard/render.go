@@ -39,6 +39,7 @@ type view struct {
 	CanLeave    bool // there is a session to end
 	HasReplays  bool
 	HasRelays   bool
+	HasChecks   bool
 	At          time.Time
 	Page        any
 }
@@ -71,8 +72,9 @@ func parsePages(assets map[string]asset) (pages, error) {
 
 // sections say which entry of the navigation a page belongs to.
 var sections = map[string]string{
-	"overview": "overview", "messages": "messages", "groups": "dead", "letters": "dead", "letter": "dead", "edit": "dead",
-	"replays": "replays", "preview": "replays", "replay": "replays", "relays": "relays", "audit": "audit",
+	"overview": "overview", "messages": "messages", "search": "messages", "groups": "dead", "letters": "dead", "letter": "dead", "edit": "dead",
+	"replays": "replays", "preview": "replays", "replay": "replays", "relays": "relays", "consumers": "consumers",
+	"checks": "checks", "audit": "audit",
 }
 
 // show renders a page before it sends the first byte, so that a failure is told as one.
@@ -80,7 +82,7 @@ func (c *call) show(status int, name, title string, data any) error {
 	v := view{
 		Root: c.root, Title: title, Section: sections[name], Environment: c.d.cfg.Environment,
 		Notice: notice(c.r.URL.Query()), HasReplays: c.d.cfg.Replays != nil, HasRelays: c.d.cfg.Relays != nil,
-		At: time.Now().UTC(), Page: data,
+		HasChecks: c.d.cfg.Checks != nil, At: time.Now().UTC(), Page: data,
 	}
 	if c.who.Name != "" {
 		v.User, v.Role, v.Form = c.who.Name, c.who.Role.String(), c.d.formToken(c.who)

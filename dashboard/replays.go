@@ -4,10 +4,12 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/relay"
 )
 
 const (
@@ -111,8 +113,9 @@ func (c *call) plan() (plan deadletter.Plan, err error) {
 type replayPage struct {
 	Replay     deadletter.Replay
 	Conditions []condition
-	Done       int // requeued or skipped
-	Ratio      int // per cent at which it stops
+	Done       int    // requeued or skipped
+	Ratio      int    // per cent at which it stops
+	Idle       string // why it does not get on, "" if it does
 }
 
 func (d *Dashboard) replay(c *call) error {
@@ -129,7 +132,17 @@ func (d *Dashboard) replay(c *call) error {
 	}
 	return c.show(http.StatusOK, "replay", "Replay "+strconv.FormatInt(number, 10), replayPage{
 		Replay: r, Conditions: conditions(r.Plan.Filter), Done: r.Requeued + r.Skipped, Ratio: int(r.Plan.MaxFailureRatio * 100),
+		Idle: d.idle(r, d.noRelay(c)),
 	})
+}
+
+// noRelay reports whether it is known that no relay is alive.
+func (d *Dashboard) noRelay(c *call) bool {
+	if d.cfg.Relays == nil {
+		return false
+	}
+	states, err := d.cfg.Relays.RelayStates(c.r.Context())
+	return c.partial(err) == nil && !slices.ContainsFunc(states, func(s relay.NodeState) bool { return s.Alive })
 }
 
 func (d *Dashboard) cancelReplay(c *call) error {

@@ -62,6 +62,8 @@ func (d *Dashboard) routing() *http.ServeMux {
 		{pattern: "GET /replays/{number}", role: Reader, do: d.replay},
 		{pattern: "POST /replays/{number}/cancel", role: Operator, do: d.cancelReplay},
 		{pattern: "GET /relays", role: Reader, do: d.relays},
+		{pattern: "GET /consumers", role: Reader, do: d.consumers},
+		{pattern: "GET /checks", role: Reader, do: d.checksPage},
 		{pattern: "GET /audit", role: Reader, do: d.audit},
 		{pattern: "/", role: Reader, do: func(*call) error { return errNoPage }},
 	} {
@@ -124,11 +126,13 @@ func (c *call) enter(to route) error {
 		}
 	}
 	if c.d.cfg.AllowLoopback || to.role > Nobody {
-		who, ok := c.d.identify(c.r)
-		if !ok {
+		known, err := c.identify()
+		if err != nil {
+			return err
+		}
+		if !known {
 			return c.d.askWho(c)
 		}
-		c.who = who
 	}
 	switch {
 	case to.role == Nobody:

@@ -78,18 +78,42 @@ type identity struct {
 	bearer  bool   // a browser never sends a bearer token by itself, so no form token is needed
 }
 
-// identify finds out who sends a request.
-func (d *Dashboard) identify(r *http.Request) (identity, bool) {
-	if d.signIn != nil {
-		if c, err := r.Cookie(cookieName); err == nil {
-			if user, ok := d.sessions.find(c.Value); ok {
-				return identity{User: user, session: c.Value}, true
-			}
+// identify finds out who sends the request, and returns false if nothing proves it. The error
+// is for an address that has sent too many wrong tokens; sessions from there go on.
+func (c *call) identify() (bool, error) {
+	if user, id, ok := c.d.inSession(c.r); ok {
+		c.who = identity{User: user, session: id}
+		return true, nil
+	}
+	_, sentToken := bearer(c.r)
+	sentToken = sentToken && c.d.signIn != nil
+	if sentToken {
+		if err := c.mayTry(); err != nil {
+			return false, err
 		}
 	}
-	user, ok := d.access.Authenticate(r)
-	_, sentBearer := bearer(r)
-	return identity{User: user, bearer: sentBearer && d.signIn != nil}, ok && user.Role > Nobody
+	user, ok := c.d.access.Authenticate(c.r)
+	if sentToken && !ok {
+		c.failed()
+	}
+	if !ok || user.Role == Nobody {
+		return false, nil
+	}
+	c.who = identity{User: user, bearer: sentToken}
+	return true, nil
+}
+
+// inSession returns the person whose session the request's cookie belongs to, and its id.
+func (d *Dashboard) inSession(r *http.Request) (user User, id string, ok bool) {
+	if d.signIn == nil {
+		return User{}, "", false
+	}
+	c, err := r.Cookie(cookieName)
+	if err != nil {
+		return User{}, "", false
+	}
+	user, ok = d.sessions.find(c.Value)
+	return user, c.Value, ok
 }
 
 // formToken proves that a form was made here, for this person and session.
@@ -132,9 +156,12 @@ func (d *Dashboard) logIn(c *call) error {
 	if d.signIn == nil {
 		return errNoPage
 	}
+	if err := c.mayTry(); err != nil {
+		return err
+	}
 	user, ok := d.signIn.checkSecret(strings.TrimSpace(c.r.PostFormValue("token")))
 	if !ok {
-		d.cfg.Logger.Warn("dashboard: somebody failed to sign in", "remote", c.r.RemoteAddr)
+		c.failed()
 		return c.show(http.StatusUnauthorized, "login", "Sign in", login{Next: c.r.PostFormValue("next"), Form: true, Wrong: true})
 	}
 	d.setCookie(c, d.sessions.begin(user), int(d.cfg.SessionTTL.Seconds()))

@@ -167,6 +167,26 @@ func TestDashboard_BackToBed(t *testing.T) {
 	p.noComplaints()
 }
 
+// TestDashboard_Search finds the messages of one flow, and goes to the life of one of them.
+func TestDashboard_Search(t *testing.T) {
+	// Not parallel: a browser needs a machine for itself.
+	p := newPerson(t, Options{})
+	p.signIn(AdminSecret)
+	p.click("//a[contains(., 'Messages')]")
+	p.must(p.b.Type(p.Context(), "//input[@id='correlation']", "cart-3"))
+	p.click("//select[@id='status']/option[@value='any']")
+	p.click("//button[contains(., 'Search')]")
+	p.sees("stock.changed-0004")
+	p.click("//td/a[text()='order.created-0004']")
+	p.sees("What happened")
+	p.sees("given up")
+	p.goTo("")
+	p.sees("made") // the checks are, in the background
+	p.click("//section[@id='health-part']//a[contains(@href, 'checks')]")
+	p.sees("12 messages came back")
+	p.noComplaints()
+}
+
 // TestDashboard_Hostile shows that a payload which wants to be code stays a text.
 func TestDashboard_Hostile(t *testing.T) {
 	// Not parallel: a browser needs a machine for itself.
@@ -194,7 +214,7 @@ func TestDashboard_Reader(t *testing.T) {
 	// Not parallel: a browser needs a machine for itself.
 	p := newPerson(t, Options{})
 	p.signIn(ReaderSecret)
-	for _, path := range []string{"", "dead", "dead/list", "dead/1", "messages?id=order.created-0001", "replays", "relays", "audit"} {
+	for _, path := range []string{"", "dead", "dead/list", "dead/1", "messages?id=order.created-0001", "messages?status=Published", "replays", "relays", "consumers", "checks", "audit"} {
 		p.goTo(path)
 		var forms int
 		if p.run("return document.querySelectorAll('main form[method=post] button').length", &forms); forms > 0 {
@@ -241,8 +261,8 @@ func TestDashboard_WithoutScript(t *testing.T) {
 }
 
 // everyPage are the pages that are checked for what all of them must have.
-var everyPage = []string{"", "messages", "messages?id=order.created-0001", "dead", "dead/list", "dead/1", "replays", "replays/new?topic=order.created",
-	"relays", "audit", "nothing/there"}
+var everyPage = []string{"", "messages", "messages?id=order.created-0001", "messages?status=Published", "dead", "dead/list", "dead/1", "replays",
+	"replays/new?topic=order.created", "relays", "consumers", "checks", "audit", "nothing/there"}
 
 // TestDashboard_ForEverybody checks what people need who use a keyboard, a screen reader, a
 // phone, or the dark.

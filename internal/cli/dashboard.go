@@ -45,7 +45,10 @@ The roles are reader (looks), operator (requeues, resolves, replays) and admin (
 edits); +payloads is for those who may see payloads. A token is given as it is, of at least
 20 bytes, or as sha256: and its SHA-256.
 
-Behind a proxy that signs people in, give --proxy, --user-header and --grant instead.`,
+Behind a proxy that signs people in, give --proxy, --user-header and --grant instead.
+
+While somebody looks it checks once a minute what "waybill doctor" checks; give --broker to have
+the broker looked at as well. What drives the replays that are started here is the relays.`,
 		Args: cobra.NoArgs,
 		RunE: does(func(cmd *cobra.Command, _ []string) error { return p.dashboard(cmd, f) }),
 	}
@@ -78,6 +81,11 @@ func (p *program) dashboard(cmd *cobra.Command, f dashboardFlags) error {
 		cfg.Logger = p.logger(settings)
 		cfg.InboxRetention = settings.Duration("inbox.retention")
 		showStore(&cfg, store)
+		e := examination{cfg: settings}
+		if e.store, err = storeConfig(settings); err != nil {
+			return err
+		}
+		cfg.Checks = e.forDashboard
 		return p.serveDashboard(cmd.Context(), cfg, f)
 	})(cmd, nil)
 }

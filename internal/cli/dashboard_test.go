@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waybill-go/waybill/dashboard"
+	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 )
 
@@ -93,38 +95,96 @@ func TestDashboard_Serves(t *testing.T) {
 	}
 	secret := "0123456789abcdef0123"
 	for _, tokens := range []string{"", "# people\n;ann reader " + secret} {
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		var out lockedBuffer
-		env := []string{config.TokensEnv + "=" + tokens}
-		code := make(chan int, 1)
-		go func() {
-			code <- run(ctx, []string{"dashboard", "--store", store, "--listen", "127.0.0.1:0"}, env, io.Discard, &out)
-		}()
-		url := awaitURL(t, &out)
+		url, stop := startDashboard(t, store, tokens)
 		want := map[string]int{"": http.StatusOK, secret: http.StatusOK}
 		if tokens != "" {
 			want[""] = http.StatusUnauthorized
 		}
 		for token, status := range want {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Authorization", "Bearer "+token)
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			res.Body.Close()
-			if res.StatusCode != status {
-				t.Errorf("tokens %q, sent %q: status %d, want %d", tokens, token, res.StatusCode, status)
+			if got, _ := getAs(t, url, token); got != status {
+				t.Errorf("tokens %q, sent %q: status %d, want %d", tokens, token, got, status)
 			}
 		}
 		stop()
+	}
+}
+
+// startDashboard runs the command, and returns where it serves and how to stop it.
+func startDashboard(t *testing.T, store, tokens string) (url string, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	var out lockedBuffer
+	code := make(chan int, 1)
+	go func() {
+		env := []string{config.TokensEnv + "=" + tokens}
+		code <- run(ctx, []string{"dashboard", "--store", store, "--listen", "127.0.0.1:0"}, env, io.Discard, &out)
+	}()
+	return awaitURL(t, &out), func() {
+		t.Helper()
+		cancel()
 		if c := <-code; c != exitOK {
 			t.Errorf("exit code %d: %s", c, out.String())
 		}
+	}
+}
+
+// getAs returns the status and the body of a page.
+func getAs(t *testing.T, url, token string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
+
+// TestDashboard_Checks shows what the doctor finds.
+func TestDashboard_Checks(t *testing.T) {
+	t.Parallel()
+	store := "sqlite:" + filepath.Join(t.TempDir(), "w.db")
+	if r := runProgram(t.Context(), nil, "migrate", "--store", store); r.code != exitOK {
+		t.Fatal(r.stderr)
+	}
+	url, stop := startDashboard(t, store, "")
+	defer stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	page := ""
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(page, "<table>"); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("the checks are not made within a minute:\n%s", page)
+		}
+		_, page = getAs(t, url+"checks", "")
+	}
+	for _, want := range []string{"<b>schema</b>", "the newest", "not checked, none is set", "<b>practices</b>"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page of checks lacks %q:\n%s", want, page)
+		}
+	}
+	for _, subject := range seenAnyway {
+		if strings.Contains(page, "<b>"+subject+"</b>") {
+			t.Errorf("it shows %q, which the overview shows anyway", subject)
+		}
+	}
+}
+
+// TestForDashboard_Refused shows that options which can't be used are a finding.
+func TestForDashboard_Refused(t *testing.T) {
+	t.Parallel()
+	found := examination{store: opener.StoreConfig{URL: "nonsense:"}}.forDashboard(t.Context())
+	if len(found) != 1 || found[0].Level != dashboard.Fail || found[0].Detail == "" {
+		t.Errorf("forDashboard() = %+v, want one failure", found)
 	}
 }
 

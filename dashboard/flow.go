@@ -1,0 +1,45 @@
+package dashboard
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill/outbox"
+)
+
+// flowSample is how many of the latest published messages are looked at. So many cost the
+// same however many there are.
+const flowSample = 1000
+
+// flow is how many messages are published per minute. It is read off the latest that the
+// store keeps: counts of all of them fall when old ones are removed.
+type flow struct {
+	PerMinute int64
+	Known     bool // the store keeps what was published, and there is some
+}
+
+func (d *Dashboard) readFlow(ctx context.Context) (flow, error) {
+	latest, err := d.cfg.Outbox.OutboxMessages(ctx, outbox.Filter{Status: outbox.Published, Limit: flowSample})
+	if err != nil {
+		return flow{}, err
+	}
+	return flowOf(latest, time.Now()), nil
+}
+
+// flowOf counts those of the last minute. If the sample does not go back so far, it counts
+// what its time would give in a minute.
+func flowOf(latest []outbox.State, now time.Time) flow {
+	f := flow{Known: len(latest) > 0}
+	span := time.Duration(0)
+	for _, s := range latest {
+		if s.PublishedAt == nil || now.Sub(*s.PublishedAt) > time.Minute {
+			return f
+		}
+		f.PerMinute++
+		span = now.Sub(*s.PublishedAt)
+	}
+	if len(latest) >= flowSample {
+		f.PerMinute = int64(float64(f.PerMinute) * time.Minute.Seconds() / max(span, time.Millisecond).Seconds())
+	}
+	return f
+}

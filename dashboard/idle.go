@@ -1,0 +1,81 @@
+package dashboard
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/deadletter"
+)
+
+// idleAfter is how long a running replay may put nothing back, before the page asks whether
+// anything drives it. A slow one may take longer for each letter.
+const idleAfter = 15 * time.Second
+
+// runningReplay is a replay under way.
+type runningReplay struct {
+	deadletter.Replay
+	Idle string // why it does not get on, "" if it does
+}
+
+// running returns those of the replays that run.
+func (d *Dashboard) running(replays []deadletter.Replay, noRelay bool) []runningReplay {
+	var list []runningReplay
+	for _, r := range replays {
+		if r.State == deadletter.Running {
+			list = append(list, runningReplay{r, d.idle(r, noRelay)})
+		}
+	}
+	return list
+}
+
+// idle says why a running replay does not get on, "" if it does. Whether no relay is alive is
+// asked for because relays drive replays; so do consumers, of which the store keeps no list.
+func (d *Dashboard) idle(r deadletter.Replay, noRelay bool) string {
+	still := d.replayed.still(r)
+	patience := max(idleAfter, time.Duration(3/r.Plan.Complete().Rate*float64(time.Second)))
+	switch {
+	case r.State != deadletter.Running || still < patience:
+		return ""
+	case noRelay:
+		return fmt.Sprintf("Nothing was put back for %s: no relay is alive, and nothing else drives it. It goes on by itself when a relay starts.", span(still))
+	}
+	return fmt.Sprintf("Nothing was put back for %s. Relays drive replays unless dead_letter.replays is false; their logs say what keeps them.", span(still))
+}
+
+// progress remembers when the replays that somebody looks at got on last: the store keeps
+// only how far they are.
+type progress struct {
+	mu   sync.Mutex
+	seen map[int64]step
+}
+
+type step struct {
+	done int // requeued or skipped
+	at   time.Time
+}
+
+func newProgress() *progress { return &progress{seen: make(map[int64]step)} }
+
+// still returns for how long a replay has not got on, as far as it was looked at.
+func (p *progress) still(r deadletter.Replay) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last, known := p.seen[r.Number]
+	done := r.Requeued + r.Skipped
+	switch {
+	case r.State != deadletter.Running:
+		delete(p.seen, r.Number)
+		return 0
+	case known && last.done == done:
+		return time.Since(last.at)
+	case len(p.seen) >= replaysShown:
+		clear(p.seen) // more are not shown; those that are begin anew
+	}
+	last = step{done, time.Now()}
+	if done == 0 {
+		last.at = r.StartedAt
+	}
+	p.seen[r.Number] = last
+	return time.Since(last.at)
+}

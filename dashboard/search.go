@@ -1,0 +1,101 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
+)
+
+const (
+	messagesOnPage = 100
+
+	// anywhere stands for every status, in the URL. What is given up or published is found by
+	// key or correlation id only: without one, each place would show its own end of a list.
+	anywhere = "any"
+)
+
+// search is what the form and the list of messages show.
+type search struct {
+	Asked    url.Values // the filter as it was given
+	Statuses []outbox.Status
+	Found    []outbox.State
+	More     bool   // there are more
+	Wrong    string // why the filter can't be answered
+}
+
+// Given returns a field of the filter as it was given.
+func (s search) Given(name string) string { return s.Asked.Get(name) }
+
+// searchFields are those of the URL that ask for a list.
+var searchFields = []string{"status", "topic", "key", "correlation"}
+
+// isSearch reports whether a URL asks for a list of messages. The form sends every field, so
+// that one with nothing in them asks for what is on its way.
+func isSearch(q url.Values) bool { return slices.ContainsFunc(searchFields, q.Has) }
+
+// readSearch reads a filter, and the statuses to go through, from a URL.
+func readSearch(q url.Values) (outbox.Filter, []outbox.Status, error) {
+	f := outbox.Filter{Topic: q.Get("topic"), Key: q.Get("key"), CorrelationID: q.Get("correlation")}
+	for _, name := range searchFields {
+		if text := q.Get(name); !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			return f, nil, invalidField(name, "is not UTF-8 text, or holds a NUL")
+		}
+	}
+	if q.Get("status") == anywhere {
+		if f.Key == "" && f.CorrelationID == "" {
+			return f, nil, invalidField("status", "is “anywhere”, which goes with a key or a correlation id")
+		}
+		return f, []outbox.Status{"", outbox.Dead, outbox.Failed, outbox.Discarded, outbox.Published}, nil
+	}
+	f.Status = outbox.Status(q.Get("status"))
+	return f, []outbox.Status{f.Status}, f.Check()
+}
+
+// searchMessages shows the messages that match, at most a page of them.
+func (d *Dashboard) searchMessages(c *call) error {
+	asked := c.r.URL.Query()
+	s := search{Asked: asked, Statuses: outbox.Statuses()}
+	f, statuses, err := readSearch(asked)
+	var refused *waybill.InvalidError
+	if errors.As(err, &refused) {
+		s.Wrong = refused.Field + " " + refused.Reason
+		return c.show(http.StatusBadRequest, "search", "Messages", s)
+	}
+	if s.Found, err = d.find(c.r.Context(), f, statuses); err != nil {
+		if c.r.Context().Err() != nil {
+			return errSlowSearch
+		}
+		return err
+	}
+	if s.More = len(s.Found) > messagesOnPage; s.More {
+		s.Found = s.Found[:messagesOnPage]
+	}
+	return c.show(http.StatusOK, "search", "Messages", s)
+}
+
+// find returns up to one message more than a page holds, status by status.
+func (d *Dashboard) find(ctx context.Context, f outbox.Filter, statuses []outbox.Status) ([]outbox.State, error) {
+	var found []outbox.State
+	for _, f.Status = range statuses {
+		f.Limit = messagesOnPage + 1 - len(found)
+		if f.Limit == 0 {
+			break
+		}
+		list, err := d.cfg.Outbox.OutboxMessages(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, list...)
+	}
+	return found, nil
+}
+
+var errSlowSearch = &problem{http.StatusServiceUnavailable, "The search took too long",
+	"It may have to read every message with the status asked for. Ask for one status, or for a message by its id."}

@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"context"
+	"slices"
+
+	"github.com/waybill-go/waybill/dashboard"
+)
+
+// seenAnyway are the subjects of what the dashboard finds by itself, at every view.
+var seenAnyway = []string{"pending", "dead letters"}
+
+var levels = map[severity]dashboard.Level{ok: dashboard.OK, note: dashboard.Note, warn: dashboard.Warn, problem: dashboard.Fail}
+
+// forDashboard examines what the doctor does, as the dashboard shows it.
+func (e examination) forDashboard(ctx context.Context) []dashboard.Finding {
+	found, err := e.examine(ctx)
+	if err != nil {
+		return []dashboard.Finding{{Level: dashboard.Fail, Check: "options", Detail: err.Error(), Advice: "see: waybill doctor"}}
+	}
+	var list []dashboard.Finding
+	for _, f := range found {
+		if !slices.Contains(seenAnyway, f.Subject) {
+			list = append(list, dashboard.Finding{Level: levels[f.Severity], Check: f.Subject, Detail: f.Found, Advice: f.Advice})
+		}
+	}
+	return list
+}
