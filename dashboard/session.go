@@ -96,7 +96,7 @@ func (c *call) identify() (bool, error) {
 	if sentToken && !ok {
 		c.failed()
 	}
-	if !ok || user.Role == Nobody {
+	if !ok || user.Role <= Nobody {
 		return false, nil
 	}
 	c.who = identity{User: user, bearer: sentToken}

@@ -54,6 +54,9 @@ func newPerson(t *testing.T, o Options) *person {
 	if err := stage.AwaitTrouble(patient); err != nil {
 		t.Fatal(err)
 	}
+	if err := stage.GiveUp(patient); err != nil {
+		t.Fatal(err)
+	}
 	server := httptest.NewServer(stage.Handler)
 	t.Cleanup(server.Close)
 	b, err := Start(t.Context(), o)
@@ -134,7 +137,7 @@ func TestDashboard_BackToBed(t *testing.T) {
 	// Not parallel: a browser needs a machine for itself.
 	p := newPerson(t, Options{})
 	p.signIn(AdminSecret)
-	p.sees("13\ndead letters")
+	p.sees("16\ndead letters")
 	p.click("//section[@id='dead-part']//a[contains(@aria-label, '12 letters of order.created')]")
 	p.sees("no queue is bound")
 	p.click("(//tbody//td[@class='number']/a)[1]")
@@ -184,6 +187,9 @@ func TestDashboard_Search(t *testing.T) {
 	p.sees("made") // the checks are, in the background
 	p.click("//section[@id='health-part']//a[contains(@href, 'checks')]")
 	p.sees("12 messages came back")
+	p.goTo("consumers")
+	p.click("//td/a[@aria-label='3 letters of reorder']")
+	p.sees("502 Bad Gateway")
 	p.noComplaints()
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/dashboard"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/memstore"
@@ -53,7 +54,7 @@ func NewStage() (*Stage, error) {
 		return nil, err
 	}
 	d, err := dashboard.New(dashboard.Config{
-		Outbox: s.Store, Letters: s.Store, Replays: s.Store, Relays: s.Store, Audit: s.Store, Access: access,
+		Outbox: s.Store, Letters: s.Store, Replays: s.Store, Relays: s.Store, Inbox: s.Store, Audit: s.Store, Access: access,
 		Checks: stageChecks, Environment: "staging", Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -172,4 +173,23 @@ func (s *Stage) AwaitTrouble(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// GiveUp lets a consumer give up on three messages.
+func (s *Stage) GiveUp(ctx context.Context) error {
+	for i := range 3 {
+		m := waybill.Message{
+			ID: fmt.Sprintf("stock.changed-%04d", i+1), Source: "shop", Topic: "stock.changed", Key: fmt.Sprintf("customer-%d", i),
+			Payload: []byte(`{"sku":"A-1","left":7}`),
+		}
+		m.Complete()
+		_, err := s.Store.BuryMessage(ctx, inbox.Letter{
+			Record: inbox.RecordOf("reorder", &m), Message: m, Reason: waybill.ReasonExhausted, Attempts: 6, Node: "worker-2",
+			Error: "supplier API: 502 Bad Gateway",
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -81,6 +81,9 @@ func takeAll(ctx context.Context, b *browser.Browser, stage *browser.Stage, url,
 	if err := stage.AwaitTrouble(ctx); err != nil {
 		return err
 	}
+	if err := stage.GiveUp(ctx); err != nil {
+		return err
+	}
 	if err := take(ctx, b, url+"login", nil, filepath.Join(out, "dashboard-login-")); err != nil {
 		return err
 	}
