@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -23,45 +22,43 @@ func trial(d http.Handler, from, token string, form bool) *httptest.ResponseReco
 
 func TestWrongTokens(t *testing.T) {
 	t.Parallel()
-	for _, form := range []bool{true, false} {
-		t.Run(fmt.Sprintf("form %v", form), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { tryWrongTokens(t, form) })
-		})
-	}
-}
-
-func tryWrongTokens(t *testing.T, form bool) {
 	const here, elsewhere = "203.0.113.7:5000", "203.0.113.8:5000"
-	d := newDashboard(t, testConfig(t, full()))
-	b := signIn(t, d, secrets["reader"])
-	b.from = here
-	for i := range maxFailures {
-		if w := trial(d, here, "wrong-0123456789abcdef", form); w.Code != http.StatusUnauthorized {
-			t.Fatalf("trial %d: status %d, want 401", i+1, w.Code)
-		}
-		time.Sleep(time.Second)
-	}
-	for _, form := range []bool{true, false} {
-		for _, token := range []string{"wrong-0123456789abcdef", secrets["reader"]} {
-			w := trial(d, here, token, form)
-			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "50" || len(w.Result().Cookies()) > 0 {
-				t.Errorf("form %v, %q: status %d, Retry-After %q, want 429 and 50", form, token, w.Code, w.Header().Get("Retry-After"))
-			}
-			if strings.Contains(w.Body.String(), "orders") {
-				t.Error("it shows data")
-			}
-		}
-	}
-	if w := trial(d, elsewhere, secrets["reader"], form); w.Code >= 400 {
-		t.Errorf("from elsewhere: status %d", w.Code)
-	}
-	if w := b.send(asked{path: "/"}); w.Code != http.StatusOK {
-		t.Errorf("in a session from there: status %d, want 200", w.Code)
-	}
-	time.Sleep(51 * time.Second)
-	if w := trial(d, here, secrets["reader"], form); w.Code >= 400 {
-		t.Errorf("after the wait: status %d", w.Code)
+	for name, form := range map[string]bool{"form": true, "bearer": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDashboard(t, testConfig(t, full()))
+				b := signIn(t, d, secrets["reader"])
+				b.from = here
+				for i := range maxFailures {
+					if w := trial(d, here, "wrong-0123456789abcdef", form); w.Code != http.StatusUnauthorized {
+						t.Fatalf("trial %d: status %d, want 401", i+1, w.Code)
+					}
+					time.Sleep(time.Second)
+				}
+				for _, form := range []bool{true, false} {
+					for _, token := range []string{"wrong-0123456789abcdef", secrets["reader"]} {
+						w := trial(d, here, token, form)
+						if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "50" || len(w.Result().Cookies()) > 0 {
+							t.Errorf("form %v, %q: status %d, Retry-After %q, want 429 and 50", form, token, w.Code, w.Header().Get("Retry-After"))
+						}
+						if strings.Contains(w.Body.String(), "orders") {
+							t.Error("it shows data")
+						}
+					}
+				}
+				if w := trial(d, elsewhere, secrets["reader"], form); w.Code >= 400 {
+					t.Errorf("from elsewhere: status %d", w.Code)
+				}
+				if w := b.send(asked{path: "/"}); w.Code != http.StatusOK {
+					t.Errorf("in a session from there: status %d, want 200", w.Code)
+				}
+				time.Sleep(51 * time.Second)
+				if w := trial(d, here, secrets["reader"], form); w.Code >= 400 {
+					t.Errorf("after the wait: status %d", w.Code)
+				}
+			})
+		})
 	}
 }
 
