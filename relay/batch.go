@@ -227,13 +227,17 @@ func (r *Relay) abandon(l *line, c *Claim) {
 	r.backlog.dropFrom(l, func(lane Lane) bool { return lane.Number == c.Lane.Number })
 }
 
-// reopen puts messages without an answer back to the front of their lines, unless an earlier
-// one of their key waits in the store, and lets the lines of a batch go on.
+// reopen puts messages without an answer back to the front of their lines, and lets the lines
+// of a batch go on. If something of their key waits in the store, which may be an earlier one,
+// they go there, and what is behind them in the line goes with them.
 func (r *Relay) reopen(b *batch, unanswered []int) {
 	for _, i := range slices.Backward(unanswered) {
 		l, c := b.lines[i], b.claims[i]
 		if l.waits > 0 {
 			r.moveBehind(c)
+			for _, next := range l.take(len(l.queue)) {
+				r.moveBehind(next)
+			}
 		} else {
 			l.putBack(c)
 		}

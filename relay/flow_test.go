@@ -251,6 +251,32 @@ func TestPlace_NothingPassesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
+// TestReopen_NothingPassesWhatIsMoved: a message without an answer goes to the waiting rows
+// while a later one of its key is being put there. What is between the two goes with it, or
+// it would be sent first.
+func TestReopen_NothingPassesWhatIsMoved(t *testing.T) {
+	t.Parallel()
+	o := newOutlet(Destination{}, time.Second)
+	r := &Relay{cfg: Config{BatchSize: 10, Mode: Strict}, outlets: map[string]*outlet{"": o}, backlog: newBacklog(), settling: newBell()}
+	claim := func(n int64, blocked bool) *Claim {
+		c := &Claim{Message: message("orders", "k", int(n)), Position: n, Blocked: blocked}
+		r.backlog.hold(c)
+		return c
+	}
+	for n := range int64(3) {
+		r.place(o, claim(n+1, false))
+	}
+	b := o.main.next(10, true)
+	r.place(o, claim(4, true)) // behind what waited in the store when it was read
+	r.reopen(b, []int{0})
+	if l := r.backlog.lines[unit{"", "orders", "k"}]; len(b.claims) != 1 || len(l.queue) != 0 {
+		t.Errorf("%d were under way, %d are left to be sent before the first, want 1 and none", len(b.claims), len(l.queue))
+	}
+	if len(r.unsettled) != 4 {
+		t.Errorf("%d are moved, want all four", len(r.unsettled))
+	}
+}
+
 // TestRelay_TenantsShareARate: AS-21 with virtual time. A tenant with ten messages does not
 // wait for the thousands of another.
 func TestRelay_TenantsShareARate(t *testing.T) {
