@@ -72,7 +72,7 @@ type Statements struct {
 	ReadAttempts, SaveAttempt, ClearAttempts string
 	SaveStarts, ClearStarts                  string
 	AddLetter                                string
-	TakeRequeued, RemoveLetter               string
+	TakeRequeued, HoldRequeued, RemoveLetter string
 	Revive, FailRequeued                     string
 	ListLetters, ShowLetter                  string
 	PlanAfresh                               string // empty if plans do not outlive their arguments

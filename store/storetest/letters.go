@@ -328,7 +328,7 @@ func editConsumer[Tx any](e *env[Tx]) {
 	e.must(err, "EditDeadLetter")
 	e.wantRun("shipping", false)
 	var got waybill.Message
-	found, err := e.s.RunRequeued(e.ctx, "billing", "c1", func(_ context.Context, _ Tx, m *waybill.Message) error {
+	found, err := e.runWith("billing", func(_ context.Context, _ Tx, m *waybill.Message) error {
 		got = m.Clone()
 		return nil
 	})

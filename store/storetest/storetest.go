@@ -128,6 +128,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"run requeued", runRequeuedTests[Tx]()},
 		{"janitor", janitorTests[Tx]()},
 		{"restart", restartTests[Tx]()},
+		{"take requeued", takeRequeuedTests[Tx]()},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
