@@ -36,6 +36,7 @@ func letterTests[Tx any]() []test[Tx] {
 		{"audited once", auditOnce[Tx], nil},
 		{"audit log, page by page", auditPages[Tx], nil},
 		{"acts that can't be stored", refusedActs[Tx], nil},
+		{"an entry about what is no change", recordAudit[Tx], nil},
 	}
 }
 

@@ -31,6 +31,7 @@ type Store[Tx any] interface {
 	deadletter.Store
 	deadletter.ReplayStore
 	janitor.Store
+	deadletter.Auditor
 
 	// FoldDeadLetters is what keeps reading groups fast. It changes no answer.
 	FoldDeadLetters(ctx context.Context) error
@@ -127,8 +128,8 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"bury", buryTests[Tx]()},
 		{"run requeued", runRequeuedTests[Tx]()},
 		{"janitor", janitorTests[Tx]()},
-		{"restart", restartTests[Tx]()},
 		{"take requeued", takeRequeuedTests[Tx]()},
+		{"restart", restartTests[Tx]()},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
