@@ -55,7 +55,7 @@ func coreStatements(n names) sqlstore.Statements {
 		Replays:       replayStatements(r),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
-		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL),
+		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL), InboxSize: r(inboxSizeSQL),
 		Cleanup: cleanupStatements(n),
 	}
 }

@@ -28,10 +28,11 @@ type Store[Tx any] interface {
 	relay.Inspector
 	inbox.Inbox[Tx]
 	inbox.Inspector
+	inbox.Sizer
 	deadletter.Store
 	deadletter.ReplayStore
-	janitor.Store
 	deadletter.Auditor
+	janitor.Store
 
 	// FoldDeadLetters is what keeps reading groups fast. It changes no answer.
 	FoldDeadLetters(ctx context.Context) error
@@ -127,8 +128,8 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"starts", startTests[Tx]()},
 		{"bury", buryTests[Tx]()},
 		{"run requeued", runRequeuedTests[Tx]()},
-		{"janitor", janitorTests[Tx]()},
 		{"take requeued", takeRequeuedTests[Tx]()},
+		{"janitor", janitorTests[Tx]()},
 		{"restart", restartTests[Tx]()},
 	}
 	for _, g := range groups {
