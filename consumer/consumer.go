@@ -73,7 +73,9 @@ func (c *Consumer[Tx]) Run(ctx context.Context) error {
 	defer stop()
 	var background sync.WaitGroup
 	background.Go(func() { c.held.extend(work) })
-	background.Go(func() { c.requeues.Run(ctx, c.requeueRound) })
+	c.queues.spawn(func() {
+		c.requeues.Run(ctx, func(ctx context.Context) error { return c.requeueRound(ctx, work) })
+	})
 
 	receive := &loop.Loop{Name: c.receiveLoop(), Observer: c.cfg.Observer}
 	receive.Run(ctx, func(ctx context.Context) (err error) {
@@ -142,7 +144,7 @@ func (c *Consumer[Tx]) releaseHandler() { <-c.handlers }
 func (c *Consumer[Tx]) Health() error {
 	return errors.Join(
 		c.receives.health(c.receiveLoop()),
-		c.requeues.Health(max(3*c.cfg.RequeueInterval, c.cfg.HandlerTimeout+c.cfg.RequeueInterval)),
+		c.requeues.Health(max(3*c.cfg.RequeueInterval, 3*c.cfg.HandlerTimeout+c.cfg.RequeueInterval)), // for a place, alone, and to run
 	)
 }
 

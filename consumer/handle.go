@@ -270,20 +270,3 @@ func (c *Consumer[Tx]) bury(ctx context.Context, rec inbox.Record, m *waybill.Me
 	}
 	return done
 }
-
-// requeueRound runs the dead letters of this consumer that were requeued, and waits.
-func (c *Consumer[Tx]) requeueRound(ctx context.Context) error {
-	for c.acquire(ctx) {
-		found, err := c.box.RunRequeued(ctx, c.cfg.Name, c.cfg.Node, c.call)
-		c.releaseHandler()
-		if err != nil && !found {
-			return err
-		}
-		if !found {
-			break
-		}
-		c.observe(ctx, waybill.Event{Op: waybill.OpRequeue, Count: 1, Err: err})
-	}
-	loop.Sleep(ctx, c.cfg.RequeueInterval)
-	return nil
-}

@@ -10,8 +10,8 @@ import (
 )
 
 // A message that ends its process leaves no error behind. So the start of an attempt at a
-// redelivered message is written down before the handler runs, and taken back when it has
-// come back. A start that stays makes the message a suspect: it, or what was handled beside
+// redelivered message, or at a requeued dead letter, is written down before the handler runs,
+// and taken back when it has come back. A start that stays makes the message a suspect: it, or what was handled beside
 // it, has ended the process. From then on it runs alone, and is a dead letter when it has not
 // come back from that either.
 
@@ -32,8 +32,7 @@ func (c *Consumer[Tx]) attemptAgain(ctx, work context.Context, rec inbox.Record,
 	case past.Wait > 0: // it came too early, after a restart perhaps
 		return c.putBack(work, m, past.Wait)
 	case past.Starts >= poisonStarts:
-		err := fmt.Errorf("the process ended each of the last %d times that the message was handled, at the end while nothing else was", past.Starts)
-		return c.bury(work, rec, m, failure{cause: waybill.PermanentError(waybill.ReasonPoison, err)}, past.Count+past.Starts)
+		return c.bury(work, rec, m, failure{cause: poisonous(past.Starts)}, past.Count+past.Starts)
 	case past.Starts > 0:
 		leave, alone := c.alone(ctx)
 		defer leave()
@@ -42,26 +41,37 @@ func (c *Consumer[Tx]) attemptAgain(ctx, work context.Context, rec inbox.Record,
 		}
 	}
 	rec.Retried = true
+	var v verdict
 	if err = c.box.SaveStarts(work, rec.Key, past.Starts+1); err != nil {
-		return c.takeBackStart(ctx, rec.Key, c.unavailable(work, m, err))
+		v = c.unavailable(work, m, err)
+	} else {
+		v = c.run(work, rec, m, &past)
 	}
-	return c.takeBackStart(ctx, rec.Key, c.run(work, rec, m, &past))
+	if v.uncounted {
+		c.takeBackStart(ctx, rec.Key)
+	}
+	return v
+}
+
+// poisonous is the error of a message that has ended its process so many times.
+func poisonous(starts int) error {
+	err := fmt.Errorf("the process ended each of the last %d times that the message was handled, at the end while nothing else was", starts)
+	return waybill.PermanentError(waybill.ReasonPoison, err)
 }
 
 // takeBackStart notes that an attempt of which nothing else is written down has come back. An
 // outage is waited out: a start that stayed would speak against the message.
-func (c *Consumer[Tx]) takeBackStart(ctx context.Context, key inbox.Key, v verdict) verdict {
-	for v.uncounted {
+func (c *Consumer[Tx]) takeBackStart(ctx context.Context, key inbox.Key) {
+	for {
 		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 		err := c.box.SaveStarts(settle, key, 0)
 		cancel()
 		if err == nil || ctx.Err() != nil {
-			break
+			return
 		}
 		c.reportSettle(ctx, err)
 		loop.Sleep(ctx, outageWait)
 	}
-	return v
 }
 
 // alone waits until the caller, who has one place among the handlers, has all of them, and is

@@ -22,6 +22,19 @@ func (f Filter) Check() error {
 	case f.Limit < 0:
 		return invalid("limit", "is negative")
 	}
+	return f.checkTexts()
+}
+
+// checkTexts refuses what no store can compare with.
+func (f Filter) checkTexts() error {
+	for _, field := range []struct{ name, value string }{
+		{"consumer", f.Consumer}, {"topic", f.Topic}, {"type", f.Type}, {"tenant", f.Tenant},
+		{"fingerprint", f.Fingerprint}, {"message_id", f.MessageID}, {"text", f.Text},
+	} {
+		if !storable(field.value) {
+			return invalid(field.name, "is not UTF-8 text, or holds a NUL")
+		}
+	}
 	return nil
 }
 

@@ -62,19 +62,6 @@ func (p Plan) Check() error {
 	case !(p.MaxFailureRatio > 0 && p.MaxFailureRatio <= 1):
 		return invalid("max_failure_ratio", fmt.Sprintf("is %v, it must be above 0 and at most 1", p.MaxFailureRatio))
 	}
-	return f.checkTexts()
-}
-
-// checkTexts refuses what no store can keep.
-func (f *Filter) checkTexts() error {
-	for field, text := range map[string]string{
-		"consumer": f.Consumer, "topic": f.Topic, "type": f.Type, "tenant": f.Tenant,
-		"fingerprint": f.Fingerprint, "message_id": f.MessageID, "text": f.Text,
-	} {
-		if !storable(text) {
-			return invalid(field, "is not UTF-8 text, or holds a NUL")
-		}
-	}
 	return nil
 }
 

@@ -97,6 +97,13 @@ type Letter struct {
 	Failed   bool          // dead letters are disabled: kept, marked as failed
 }
 
+// Requeued is a dead letter that its consumer has taken, to run it again.
+type Requeued struct {
+	Number  int64 // of the letter
+	Key     Key   // that it was buried under
+	Message waybill.Message
+}
+
 // Inbox processes messages once per consumer in transactions of type Tx. Stores implement
 // it; all methods are safe for concurrent use.
 type Inbox[Tx any] interface {
@@ -125,14 +132,19 @@ type Inbox[Tx any] interface {
 	// record of the message already.
 	BuryMessage(ctx context.Context, l Letter) (bool, error)
 
-	// RunRequeued takes one requeued dead letter of the consumer that nobody else works on
-	// and runs fn with its message in the transaction that removes the letter and turns its
-	// inbox record into a processed one. It returns false if there is none. If fn fails all
-	// is rolled back, and the letter is dead again with the new error, tried by node; with
-	// an unavailable error or a conflict it stays requeued. If the message was processed
-	// meanwhile in another way, fn is not run, and the letter is resolved as one that had its
-	// effect already.
-	RunRequeued(ctx context.Context, consumer, node string, fn func(ctx context.Context, tx Tx, m *waybill.Message) error) (bool, error)
+	// TakeRequeued takes the first requeued dead letter of the consumer that is due. Nobody
+	// else takes it for as long as the lease; after that it is due again, unless it was run.
+	// It returns false if there is none.
+	TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (Requeued, bool, error)
+
+	// RunRequeued runs fn in the transaction that removes a letter which was taken, turns its
+	// inbox record into a processed one, and clears the attempts. It returns false, and runs
+	// nothing, if the letter has gone since, or somebody else runs it. If fn fails all is
+	// rolled back, and the letter is dead again with the new error, tried by node, and the
+	// attempts are cleared; with an unavailable error or a conflict it stays requeued, and
+	// starts are 0 again. If the message was processed meanwhile in another way, fn is not
+	// run, and the letter is resolved as one that had its effect already.
+	RunRequeued(ctx context.Context, r Requeued, node string, fn func(ctx context.Context, tx Tx) error) (bool, error)
 }
 
 // Process runs fn once for m and the consumer with the given name, in a transaction of box.

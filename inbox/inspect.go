@@ -32,3 +32,17 @@ type Inspector interface {
 	// alone where a message has one. It reads the whole inbox: not for every second.
 	InboxStates(ctx context.Context, id, consumer string) ([]State, error)
 }
+
+// Size is how much an inbox holds, records of dead letters included.
+type Size struct {
+	Records int64         // about; -1 if the store can't tell without counting
+	Oldest  time.Duration // since the oldest record was written, by the store's clock; 0 if there is none
+}
+
+// Sizer tells cheaply how much an inbox holds. Stores may implement it; it is safe for
+// concurrent use.
+type Sizer interface {
+	// InboxSize returns the size as the database's own statistics have it. It does not read
+	// the inbox.
+	InboxSize(ctx context.Context) (Size, error)
+}

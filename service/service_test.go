@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -44,8 +45,8 @@ func (s *emptyStore) Replays(context.Context, int) ([]deadletter.Replay, error) 
 	s.askedForReplays.Store(true)
 	return nil, nil
 }
-func (*emptyStore) RunRequeued(context.Context, string, string, func(context.Context, int, *waybill.Message) error) (bool, error) {
-	return false, nil
+func (*emptyStore) TakeRequeued(context.Context, string, time.Duration) (inbox.Requeued, bool, error) {
+	return inbox.Requeued{}, false, nil
 }
 
 func (s *emptyStore) CountExpired(context.Context, janitor.Rows) (int64, error) {

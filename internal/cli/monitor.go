@@ -52,7 +52,7 @@ type monitored struct {
 
 // handler serves /metrics, /health/live and /health/ready.
 func (m monitored) handler() http.Handler {
-	cfg := promobserve.CollectorConfig{Relay: m.runner.RelayStatus, Backlog: m.store, DeadLetters: m.store}
+	cfg := promobserve.CollectorConfig{Relay: m.runner.RelayStatus, Backlog: m.store, DeadLetters: m.store, Inbox: m.store}
 	if m.clock {
 		cfg.Clock = func(ctx context.Context) (time.Time, error) {
 			facts, err := m.store.Facts(ctx)

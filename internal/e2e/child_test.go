@@ -58,7 +58,7 @@ type child struct {
 var roles = map[string]func(child, context.Context, *pgstore.Store[pgx.Tx]) error{
 	"writer": child.write, "relay": child.relay, "replica": child.replica, "consumer": child.consume,
 	"refuser": child.refuse, "failer": child.fail, "poisoned": child.poisoned,
-	"producer": child.produce, "billing": child.bill, "replayer": child.replayer,
+	"rerunner": child.rerun, "producer": child.produce, "billing": child.bill, "replayer": child.replayer,
 }
 
 // runChild is the main function of a child process.

@@ -22,6 +22,8 @@ import (
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -267,6 +269,7 @@ func TestEveryMetric(t *testing.T) {
 			Relay:       func() (relay.Status, bool) { return r.Status(), true },
 			Backlog:     tr.store,
 			DeadLetters: tr.store,
+			Inbox:       tr.store,
 			Clock:       tr.store.clock,
 		}))
 		stop := tr.flow(r)
@@ -392,6 +395,20 @@ func (tr *trial) leaseLost() {
 func (tr *trial) cleanUp() {
 	tr.store.failClean.Store(true)
 	pass(2 * time.Hour)
+	old := newMoodyStore()
+	m := waybill.Message{ID: "old", Topic: "orders", Source: "shop"}
+	m.Complete()
+	if _, err := inbox.Process(tr.ctx, old, "billing", &m, func(context.Context, *memstore.Tx) error { return nil }); err != nil {
+		tr.Fatal(err)
+	}
+	old.ahead.Store(int64(8 * 24 * time.Hour))
+	j, err := janitor.New(old, janitor.Config{Observer: tr.all})
+	if err != nil {
+		tr.Fatal(err)
+	}
+	if _, err := j.Clean(tr.ctx); err != nil {
+		tr.Fatal(err)
+	}
 }
 
 // failures are those of the database.
@@ -420,6 +437,9 @@ func (tr *trial) checkMetrics() {
 			continue
 		}
 		tr.checkMetric(families[i], want)
+		if want.name == "waybill_cleanup_rows_total" {
+			tr.checkCleaned(families[i])
+		}
 	}
 	for _, f := range families {
 		for _, secret := range secrets {
@@ -427,6 +447,17 @@ func (tr *trial) checkMetrics() {
 				tr.Errorf("%s is in %s", secret, f)
 			}
 		}
+	}
+}
+
+// checkCleaned: the janitor has removed one record of the inbox, relays rows of the archive.
+func (tr *trial) checkCleaned(f *dto.MetricFamily) {
+	removed := make(map[string]float64)
+	for _, m := range f.GetMetric() {
+		removed[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+	}
+	if removed["inbox"] != 1 || removed["outbox_archive"] == 0 || removed["dead_letters"] != 0 {
+		tr.Errorf("rows removed: %v, want one of the inbox, and some of the archive", removed)
 	}
 }
 

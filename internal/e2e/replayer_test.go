@@ -261,7 +261,8 @@ func TestReplayStopIsReported(t *testing.T) {
 		runReplayer(t, s, deadletter.ReplayerConfig{Observer: observer})
 		run(t, t.Context(), func(ctx context.Context) error { // what is put back fails again at once
 			for ctx.Err() == nil {
-				_, _ = s.RunRequeued(ctx, "billing", "r1", func(context.Context, *memstore.Tx, *waybill.Message) error {
+				r, _, _ := s.TakeRequeued(ctx, "billing", time.Minute)
+				_, _ = s.RunRequeued(ctx, r, "r1", func(context.Context, *memstore.Tx) error {
 					return waybill.PermanentError(waybill.ReasonRejected, errors.New("still no"))
 				})
 				loop.Sleep(ctx, 50*time.Millisecond)

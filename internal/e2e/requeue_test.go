@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
@@ -59,6 +60,38 @@ func TestRequeueRunsOneConsumerOnly(t *testing.T) {
 			t.Errorf("%d effects after a redelivery of the requeued message, want 1", n)
 		}
 	})
+}
+
+// TestRequeuedRunFinishes stops a consumer while it runs a requeued letter: as with a delivery,
+// the handler may finish. A deployment is no failure, and speaks against no letter.
+func TestRequeuedRunFinishes(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	w.buried(t, waybill.Message{ID: "m", Topic: "orders", Source: "shop"})
+	w.requeueLetter(t, "m")
+	reached, proceed := make(chan struct{}), make(chan struct{})
+	sub := membroker.New().Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	cons, err := consumer.New(sub, w.store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+		close(reached)
+		<-proceed
+		return w.addEffect(ctx, tx, "billing", m.ID)
+	}, quickConsumer(consumer.Config{Name: "billing"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- cons.Run(ctx) }()
+	<-reached
+	cancel()
+	close(proceed)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if n := w.effects(t, "billing", "m"); n != 1 {
+		t.Errorf("%d effects, want that of the handler that was running", n)
+	}
+	w.waitLetters(t, deadletter.Filter{}, 0)
 }
 
 // TestRequeuedPublishIsNotSwallowed requeues a relay's dead letter that JetStream had in fact

@@ -48,6 +48,7 @@ type Methods[Tx any] interface {
 	outbox.Inspector
 	inbox.Inbox[Tx]
 	inbox.Inspector
+	inbox.Sizer
 	relay.Inspector
 	DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
 	RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
@@ -72,7 +73,7 @@ type Statements struct {
 	ReadAttempts, SaveAttempt, ClearAttempts string
 	SaveStarts, ClearStarts                  string
 	AddLetter                                string
-	TakeRequeued, RemoveLetter               string
+	TakeRequeued, HoldRequeued, RemoveLetter string
 	Revive, FailRequeued                     string
 	ListLetters, ShowLetter                  string
 	PlanAfresh                               string // empty if plans do not outlive their arguments
@@ -91,7 +92,8 @@ type Statements struct {
 	MessageStates, OutboxStats               string
 	Replays                                  ReplayStatements
 	OutboxMessages, PublishedMessages        string
-	OutboxBacklog, RelayStates, InboxStates  string
+	OutboxBacklog, RelayStates               string
+	InboxStates, InboxSize                   string
 	Cleanup                                  Cleanup
 }
 

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/sqldb"
@@ -18,4 +19,17 @@ func (c *Core[Tx]) InboxStates(ctx context.Context, id, consumer string) ([]inbo
 		return v, err
 	})
 	return states, c.Kind(err)
+}
+
+// InboxSize implements [inbox.Sizer]. The statement returns about how many records there are,
+// and the age of the oldest in seconds; no row if there is none.
+func (c *Core[Tx]) InboxSize(ctx context.Context) (inbox.Size, error) {
+	rows, err := c.DB.Query(ctx, c.SQL.InboxSize)
+	size, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (v inbox.Size, err error) {
+		var age float64
+		err = r.Scan(&v.Records, &age)
+		v.Oldest = time.Duration(age * float64(time.Second))
+		return v, err
+	})
+	return size, c.Kind(err)
 }

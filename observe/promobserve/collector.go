@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -24,6 +25,12 @@ type DeadLetters interface {
 	DeadLetterGroups(ctx context.Context, limit int) ([]deadletter.Group, error)
 }
 
+// Inbox knows how much it holds. Every store of the project does, as far as that is cheap.
+type Inbox interface {
+	// InboxSize is that of [inbox.Sizer].
+	InboxSize(ctx context.Context) (inbox.Size, error)
+}
+
 // CollectorConfig says what a collector reads. Fields that are nil are left out.
 type CollectorConfig struct {
 	// Relay returns the state of a relay and whether there is one: RelayStatus of a
@@ -36,6 +43,9 @@ type CollectorConfig struct {
 
 	// DeadLetters is asked for the 100 largest groups of open dead letters. Optional.
 	DeadLetters DeadLetters
+
+	// Inbox is asked how much it holds. Optional.
+	Inbox Inbox
 
 	// Clock returns the time by the database's clock, such as Facts of a pgstore.Store does.
 	// Optional.
@@ -94,6 +104,7 @@ func NewCollector(cfg CollectorConfig) *Collector {
 	}, []string{"what"})}
 	c.add("backlog", cfg.Backlog != nil, c.backlog)
 	c.add("dead_letters", cfg.DeadLetters != nil, c.deadLetters)
+	c.add("inbox", cfg.Inbox != nil, c.inbox)
 	c.add("clock", cfg.Clock != nil, c.clock)
 	return c
 }

@@ -24,12 +24,14 @@ var (
 	backlogMessages = describe("backlog_messages", "Messages that are not published yet, by topic and Pending, Waiting or Scheduled.", "topic", "status")
 	backlogOldest   = describe("backlog_oldest_age_seconds", "Age of the oldest of them since its enqueue, by the database's clock.", "topic", "status")
 	openLetters     = describe("dead_letters", "Open dead letters, of the 100 largest groups.", "origin", "consumer", "topic", "reason")
+	inboxRecords    = describe("inbox_records", "About how many records the inbox holds, by the database's statistics.")
+	inboxOldest     = describe("inbox_oldest_age_seconds", "Age of the oldest record, by the database's clock; 0 if there is none.")
 	clockOffset     = describe("database_clock_offset_seconds", "How far the database's clock is ahead of this process's.")
 	storeReadAge    = describe("store_read_age_seconds", "How old the figures read from the store are.", "what")
 
 	descriptions = []*prometheus.Desc{
 		relayRunning, relayLanes, relayLease, relayHeld, relayParkedKeys, relayParked, relayBackPressure, relayPaused, relayLastPublished,
-		backlogMessages, backlogOldest, openLetters, clockOffset, storeReadAge,
+		backlogMessages, backlogOldest, openLetters, inboxRecords, inboxOldest, clockOffset, storeReadAge,
 	}
 )
 
@@ -97,6 +99,19 @@ func (c *Collector) deadLetters(ctx context.Context) ([]prometheus.Metric, error
 	var list []prometheus.Metric
 	for k, n := range sums {
 		list = append(list, gauge(openLetters, float64(n), k.origin, k.consumer, k.topic, k.reason))
+	}
+	return list, nil
+}
+
+// inbox leaves the number out where the store can't tell.
+func (c *Collector) inbox(ctx context.Context) ([]prometheus.Metric, error) {
+	size, err := c.cfg.Inbox.InboxSize(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := []prometheus.Metric{gauge(inboxOldest, size.Oldest.Seconds())}
+	if size.Records >= 0 {
+		list = append(list, gauge(inboxRecords, float64(size.Records)))
 	}
 	return list, nil
 }

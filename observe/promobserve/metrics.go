@@ -1,6 +1,10 @@
 package promobserve
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/waybill-go/waybill/janitor"
+)
 
 // metrics are those that an observer counts.
 type metrics struct {
@@ -22,6 +26,9 @@ type metrics struct {
 
 	list []prometheus.Collector
 }
+
+// cleaned are the kinds of rows that are cleaned up.
+var cleaned = []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Letters, janitor.Audit, janitor.Archive}
 
 var (
 	// quick are the bounds of operations, in seconds.
@@ -75,8 +82,12 @@ func (m *metrics) relay() {
 	m.claimMessages = m.histogram("claim_messages", "Messages found by a claim that found any.", sizes)
 	m.settleDuration = m.histogram("settle_duration_seconds", "Time to write down the outcomes of a batch.", quick)
 	m.settleErrors = m.counter("settle_errors_total", "Settlements and acknowledgements that failed; they are repeated.", "consumer")
-	m.cleanedRows = m.counter("cleanup_rows_total", "Rows past their retention that were removed one by one.")
-	m.cleanupErrors = m.counter("cleanup_errors_total", "Clean-ups that met a lock.")
+	m.cleanedRows = m.counter("cleanup_rows_total", "Rows past their retention that were removed one by one.", "rows")
+	m.cleanupErrors = m.counter("cleanup_errors_total", "Clean-ups that met a lock.", "rows")
+	for _, kind := range cleaned {
+		m.cleanedRows.WithLabelValues(string(kind)) // 0 from the beginning
+		m.cleanupErrors.WithLabelValues(string(kind))
+	}
 	m.partitions = m.counter("archive_partitions_total", "Days of the archive that were added or dropped.", "action")
 }
 

@@ -3,11 +3,13 @@ package promobserve
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/janitor"
 )
 
 // Config is what an observer may be told.
@@ -188,15 +190,24 @@ func (o *Observer) kept(e waybill.Event) {
 	case e.Op == waybill.OpLoop && e.Err != nil:
 		o.m.loopErrors.WithLabelValues(e.Loop).Inc()
 	case e.Op == waybill.OpCleanup:
-		o.m.cleanedRows.WithLabelValues().Add(n)
+		o.m.cleanedRows.WithLabelValues(rows(e.Name)).Add(n)
 		if e.Err != nil {
-			o.m.cleanupErrors.WithLabelValues().Inc()
+			o.m.cleanupErrors.WithLabelValues(rows(e.Name)).Inc()
 		}
 	case e.Op == waybill.OpAddPartitions:
 		o.m.partitions.WithLabelValues("added").Add(n)
 	case e.Op == waybill.OpDropPartitions:
 		o.m.partitions.WithLabelValues("dropped").Add(n)
 	}
+}
+
+// rows is the kind of rows that a clean-up is about. A relay names itself there: it removes
+// rows of the archive only.
+func rows(name string) string {
+	if slices.Contains(cleaned, janitor.Kind(name)) {
+		return name
+	}
+	return string(janitor.Archive)
 }
 
 func kind(err error) string { return waybill.KindOf(err).String() }

@@ -2,6 +2,7 @@ package promobserve
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -81,5 +82,28 @@ func TestLimited(t *testing.T) {
 	}
 	if got := o.topics.value(""); got != "" {
 		t.Errorf("no topic is %q", got)
+	}
+}
+
+// The rows of a clean-up are of few kinds, whoever reports it.
+func TestCleanedRows(t *testing.T) {
+	t.Parallel()
+	o := New(Config{})
+	for _, name := range []string{"inbox", "audit_log", "relay-1", "relay-2", ""} {
+		o.Observe(t.Context(), waybill.Event{Op: waybill.OpCleanup, Name: name, Count: 1})
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(o.m.cleanedRows)
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 {
+		t.Fatalf("Gather() = %v, %v", families, err)
+	}
+	got := make(map[string]float64)
+	for _, m := range families[0].GetMetric() {
+		got[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+	}
+	want := map[string]float64{"inbox": 1, "audit_log": 1, "outbox_archive": 3, "dead_letters": 0, "consumer_attempts": 0}
+	if !maps.Equal(got, want) {
+		t.Errorf("removed rows = %v, want %v", got, want)
 	}
 }

@@ -2,10 +2,7 @@ package memstore
 
 import (
 	"context"
-	"errors"
-	"time"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 )
@@ -96,82 +93,10 @@ func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, e
 	return buried, err
 }
 
-// RunRequeued implements [inbox.Inbox].
-func (s *Store) RunRequeued(ctx context.Context, consumer, node string, fn func(ctx context.Context, tx *Tx, m *waybill.Message) error) (bool, error) {
-	var number int64
-	began := s.now()
-	err := s.inTx(ctx, func(tx *Tx) error {
-		due := sorted(s.data.letters, func(l letter) bool {
-			return l.Consumer == consumer && !l.requeuedAt.IsZero() && !l.requeuedAt.After(s.now())
-		}, func(l letter) int64 { return l.Number })
-		if len(due) == 0 {
-			return nil
-		}
-		l := due[0]
-		number = l.Number
-		rec, seen := s.data.inbox[l.key]
-		if seen && !rec.dead {
-			s.hadEffect(tx, l)
-			return nil
-		}
-		drop(tx, s.data.letters, number)
-		if !seen {
-			rec.Record = inbox.RecordOf(consumer, &l.row.message)
-			rec.Key = l.key
-		}
-		rec.dead, rec.processedAt = false, s.now()
-		put(tx, s.data.inbox, l.key, rec)
-		m := l.row.message.Clone()
-		return fn(ctx, tx, &m)
-	})
-	switch {
-	case err == nil:
-		s.WakeRelay()
-		return number != 0, nil
-	case number == 0:
-		return false, err
-	}
-	return true, errors.Join(err, s.failRequeued(ctx, number, node, s.now().Sub(began), err))
-}
-
-// hadEffect resolves a letter whose message was processed in another way.
-func (s *Store) hadEffect(tx *Tx, l letter) {
-	l.Requeued, l.requeuedAt = false, time.Time{}
-	s.settleAs(tx, l, deadletter.Resolved, deadletter.HadEffect)
-	s.audit(tx, deadletter.ActEffect, deadletter.Act{By: l.Consumer, Why: deadletter.HadEffect},
-		deadletter.Entry{Letter: l.Number, MessageID: l.row.message.ID})
-}
-
 // ForgetRecord removes an inbox record, as its retention does.
 func (s *Store) ForgetRecord(key inbox.Key) error {
 	return s.inTx(context.Background(), func(tx *Tx) error {
 		drop(tx, s.data.inbox, key)
-		return nil
-	})
-}
-
-const requeueWait = 5 * time.Second // before a requeued letter that met an outage is tried again
-
-func (s *Store) failRequeued(ctx context.Context, number int64, node string, took time.Duration, cause error) error {
-	return s.inTx(context.WithoutCancel(ctx), func(tx *Tx) error {
-		l, ok := s.data.letters[number]
-		if !ok {
-			return nil
-		}
-		l.Error, l.LastFailed, l.Reason = waybill.ErrorText(cause), s.now(), waybill.ReasonExhausted
-		l.Fingerprint = deadletter.Fingerprint(deadletter.FromConsumer, l.Consumer, l.row.message.Type, l.Error)
-		switch waybill.KindOf(cause) {
-		case waybill.Permanent:
-			l.Reason = waybill.ReasonOf(cause)
-			fallthrough
-		case waybill.Transient:
-			l.Attempts++
-			l.History = s.tried(l.History, node, took, l.Error)
-			l.requeuedAt, l.Requeued = time.Time{}, false
-		default:
-			l.requeuedAt = s.now().Add(requeueWait)
-		}
-		put(tx, s.data.letters, number, l)
 		return nil
 	})
 }

@@ -55,3 +55,15 @@ func (a attempt) state(key inbox.Key) inbox.State {
 func stateOf(key inbox.Key) inbox.State {
 	return inbox.State{Tenant: key.Tenant, Consumer: key.Consumer, Source: key.Source, Alias: key.Alias, Message: key.Message}
 }
+
+// InboxSize implements [inbox.Sizer].
+func (s *Store) InboxSize(ctx context.Context) (size inbox.Size, err error) {
+	err = s.inTx(ctx, func(*Tx) error {
+		size.Records = int64(len(s.data.inbox))
+		for _, r := range s.data.inbox {
+			size.Oldest = max(size.Oldest, s.now().Sub(r.processedAt))
+		}
+		return nil
+	})
+	return size, err
+}

@@ -34,6 +34,7 @@ var (
 	_ relay.Source       = (*Store)(nil)
 	_ relay.Inspector    = (*Store)(nil)
 	_ inbox.Inspector    = (*Store)(nil)
+	_ inbox.Sizer        = (*Store)(nil)
 	_ inbox.Inbox[*Tx]   = (*Store)(nil)
 	_ deadletter.Store   = (*Store)(nil)
 	_ deadletter.Auditor = (*Store)(nil)

@@ -48,14 +48,17 @@ INSERT INTO {dead_letters} (origin, consumer, alias, message_key, reason, error,
 SELECT 'consumer', $1, $2, $3, $4, $5, $6, $7, $8, {with_attempt}((SELECT history FROM past), $9, $10, $5),
     coalesce((SELECT first_failed_at FROM past), {clock}()), {clock}(), {clock}(), ` + messageParams(13)
 
-// The statements of a requeued letter's second chance. Its row lock, held by the handler's
-// transaction, keeps other replicas away.
+// The statements of a requeued letter's second chance. A lease keeps other replicas away until
+// the handler's transaction holds the row's lock.
 const (
 	takeRequeuedSQL = `
-SELECT number, alias, message_key, {message}
-  FROM {dead_letters}
- WHERE consumer = $1 AND requeued_at <= {clock}()
- ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED`
+UPDATE {dead_letters} SET requeued_at = {clock}() + $2 * interval '1 millisecond'
+ WHERE number = (SELECT number FROM {dead_letters}
+                  WHERE consumer = $1 AND requeued_at <= {clock}()
+                  ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED)
+RETURNING number, alias, message_key, {message}`
+
+	holdRequeuedSQL = `SELECT number FROM {dead_letters} WHERE number = $1 AND requeued_at IS NOT NULL FOR UPDATE SKIP LOCKED`
 
 	removeLetterSQL = `DELETE FROM {dead_letters} WHERE number = $1`
 

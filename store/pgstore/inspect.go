@@ -56,3 +56,10 @@ SELECT tenant, consumer, source, alias, message_key, '', '', NULL, NULL, attempt
    AND NOT EXISTS (SELECT 1 FROM {inbox} i WHERE i.tenant = a.tenant AND i.consumer = a.consumer AND i.source = a.source
                       AND i.alias = a.alias AND i.message_key = a.message_key)
  ORDER BY 2, 1, 3, 4, 5`
+
+// inboxSizeSQL finds the oldest record by the index on the time, and takes the number from
+// what vacuum has counted last: -1 before its first time.
+const inboxSizeSQL = `
+SELECT c.reltuples::bigint, extract(epoch FROM {clock}() - i.processed_at)::float8
+  FROM (SELECT tableoid, processed_at FROM {inbox} ORDER BY processed_at LIMIT 1) i
+  JOIN pg_catalog.pg_class c ON c.oid = i.tableoid`

@@ -41,7 +41,7 @@ func coreStatements(n names) sqlstore.Statements {
 		Gate: r(gateSQL), GateDead: r(gateDeadSQL), GateOutcome: r(gateOutcomeSQL),
 		ReadAttempts: r(readAttemptsSQL), SaveAttempt: r(saveAttemptsSQL), ClearAttempts: r(clearAttemptsSQL),
 		SaveStarts: r(saveStartsSQL), ClearStarts: r(clearStartsSQL),
-		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), RemoveLetter: r(removeLetterSQL),
+		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), HoldRequeued: r(holdRequeuedSQL), RemoveLetter: r(removeLetterSQL),
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
 		ListLetters: r(listLettersSQL), ShowLetter: r(showLetterSQL), PlanAfresh: planAfreshSQL,
 		LockLetter: r(lockLetterSQL), LetterWaits: r(letterWaitsSQL), HoldUnit: r(holdUnitSQL),
@@ -55,7 +55,7 @@ func coreStatements(n names) sqlstore.Statements {
 		Replays:       replayStatements(r),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
-		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL),
+		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL), InboxSize: r(inboxSizeSQL),
 		Cleanup: cleanupStatements(n),
 	}
 }

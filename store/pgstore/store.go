@@ -79,6 +79,7 @@ var (
 	_ deadletter.ReplayStore = (*Store[pgx.Tx])(nil)
 	_ relay.Inspector        = (*Store[pgx.Tx])(nil)
 	_ inbox.Inspector        = (*Store[pgx.Tx])(nil)
+	_ inbox.Sizer            = (*Store[pgx.Tx])(nil)
 	_ janitor.Store          = (*Store[pgx.Tx])(nil)
 	_ deadletter.Auditor     = (*Store[pgx.Tx])(nil)
 )

@@ -2,12 +2,12 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
+	"time"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
@@ -79,13 +79,13 @@ func withAttempt(history, node, took, errText string) string {
     '$[#]', json_object('at', {now}, 'node', %[2]s, 'took', %[3]s, 'error', %[4]s))`, history, node, took, errText, deadletter.MaxHistory)
 }
 
-// RunRequeued implements [inbox.Inbox]. It looks first: a poll that finds nothing need not
+// TakeRequeued implements [inbox.Inbox]. It looks first: a poll that finds nothing need not
 // wait for the write lock.
-func (s *Store) RunRequeued(ctx context.Context, consumer, node string, fn func(ctx context.Context, tx *sql.Tx, m *waybill.Message) error) (bool, error) {
+func (s *Store) TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (inbox.Requeued, bool, error) {
 	rows, err := s.core.DB.Query(ctx, s.sql.anyRequeued, consumer)
 	found, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 	if err != nil || !found {
-		return false, s.core.Kind(err)
+		return inbox.Requeued{}, false, s.core.Kind(err)
 	}
-	return s.core.RunRequeued(ctx, consumer, node, fn)
+	return s.core.TakeRequeued(ctx, consumer, lease)
 }

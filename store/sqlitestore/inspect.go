@@ -55,3 +55,6 @@ SELECT tenant, consumer, source, alias, message_key, '', '', NULL, NULL, attempt
    AND NOT EXISTS (SELECT 1 FROM {inbox} i WHERE i.tenant = a.tenant AND i.consumer = a.consumer AND i.source = a.source
                       AND i.alias = a.alias AND i.message_key = a.message_key)
  ORDER BY 2, 1, 3, 4, 5`
+
+// inboxSizeSQL finds the oldest record by the index on the time. SQLite keeps no count.
+const inboxSizeSQL = `SELECT -1, ({now} - processed_at) / 1000000.0 FROM {inbox} ORDER BY processed_at LIMIT 1`

@@ -39,7 +39,7 @@ func coreStatements(n names) sqlstore.Statements {
 		Gate: r(gateSQL), GateDead: r(gateDeadSQL), GateOutcome: r(gateOutcomeSQL),
 		ReadAttempts: r(readAttemptsSQL), SaveAttempt: r(saveAttemptsSQL), ClearAttempts: r(clearAttemptsSQL),
 		SaveStarts: r(saveStartsSQL), ClearStarts: r(clearStartsSQL),
-		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), RemoveLetter: r(removeLetterSQL),
+		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), HoldRequeued: r(holdRequeuedSQL), RemoveLetter: r(removeLetterSQL),
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
 		ListLetters: r(listLettersSQL), ShowLetter: r(showLetterSQL), LockLetter: r(lockLetterSQL), LetterWaits: r(letterWaitsSQL),
 		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(requeueConsumerSQL),
@@ -52,7 +52,7 @@ func coreStatements(n names) sqlstore.Statements {
 		Replays:       replayStatements(r),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
-		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL),
+		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL), InboxSize: r(inboxSizeSQL),
 		Cleanup: cleanupStatements(n),
 	}
 }
@@ -113,10 +113,11 @@ const (
 	anyRequeuedSQL = `SELECT EXISTS (SELECT 1 FROM {dead_letters} WHERE consumer = $1 AND requeued_at <= {now})`
 
 	takeRequeuedSQL = `
-SELECT number, alias, message_key, {message}
-  FROM {dead_letters}
- WHERE consumer = $1 AND requeued_at <= {now}
- ORDER BY number LIMIT 1`
+UPDATE {dead_letters} SET requeued_at = {now} + CAST($2 * 1000 AS INTEGER)
+ WHERE number = (SELECT number FROM {dead_letters} WHERE consumer = $1 AND requeued_at <= {now} ORDER BY number LIMIT 1)
+RETURNING number, alias, message_key, {message}`
+
+	holdRequeuedSQL = `SELECT number FROM {dead_letters} WHERE number = $1 AND requeued_at IS NOT NULL`
 
 	removeLetterSQL = `DELETE FROM {dead_letters} WHERE number = $1`
 

@@ -60,6 +60,7 @@ var (
 	_ deadletter.ReplayStore = (*Store)(nil)
 	_ relay.Inspector        = (*Store)(nil)
 	_ inbox.Inspector        = (*Store)(nil)
+	_ inbox.Sizer            = (*Store)(nil)
 	_ janitor.Store          = (*Store)(nil)
 	_ deadletter.Auditor     = (*Store)(nil)
 )

@@ -14,6 +14,7 @@ func inboxStateTests[Tx any]() []test[Tx] {
 		{"dead", inboxStatesDead[Tx], nil},
 		{"failed so far", inboxStatesFailed[Tx], nil},
 		{"failed, then processed", inboxStatesRetried[Tx], nil},
+		{"its size", inboxSize[Tx], nil},
 	}
 }
 
@@ -93,5 +94,29 @@ func inboxStatesRetried[Tx any](e *env[Tx]) {
 	e.process("billing", m, inbox.Processed) // by another replica, which knew of no attempt
 	if got := e.inboxStates("a", "", "billing")[0]; got.ProcessedAt == nil || got.Attempts != 0 {
 		e.Errorf("state = %+v, want it processed", got)
+	}
+}
+
+// inboxSize: how many there are may be unknown, or old; the age of the oldest is exact.
+func inboxSize[Tx any](e *env[Tx]) {
+	size := func() inbox.Size {
+		e.Helper()
+		v, err := e.s.InboxSize(e.ctx)
+		e.must(err, "InboxSize")
+		return v
+	}
+	if v := size(); v != (inbox.Size{}) {
+		e.Errorf("InboxSize() = %+v of an empty inbox, want nothing", v)
+	}
+	e.process("billing", msg("a", "k"), inbox.Processed)
+	e.advance(time.Hour)
+	e.bury("billing", msg("b", "k"))
+	if v := size(); v.Records < -1 || (v.Oldest-time.Hour).Abs() > time.Minute {
+		e.Errorf("InboxSize() = %+v, want the oldest an hour old", v)
+	}
+	m := msg("a", "k")
+	e.h.Forget(e.T, e.s, inbox.KeyOf("billing", &m))
+	if v := size(); v.Oldest > time.Minute {
+		e.Errorf("InboxSize() = %+v, want that of the dead letter's record", v)
 	}
 }

@@ -36,6 +36,7 @@ func letterTests[Tx any]() []test[Tx] {
 		{"audited once", auditOnce[Tx], nil},
 		{"audit log, page by page", auditPages[Tx], nil},
 		{"acts that can't be stored", refusedActs[Tx], nil},
+		{"an entry about what is no change", recordAudit[Tx], nil},
 	}
 }
 
@@ -328,7 +329,7 @@ func editConsumer[Tx any](e *env[Tx]) {
 	e.must(err, "EditDeadLetter")
 	e.wantRun("shipping", false)
 	var got waybill.Message
-	found, err := e.s.RunRequeued(e.ctx, "billing", "c1", func(_ context.Context, _ Tx, m *waybill.Message) error {
+	found, err := e.runWith("billing", func(_ context.Context, _ Tx, m *waybill.Message) error {
 		got = m.Clone()
 		return nil
 	})

@@ -46,12 +46,22 @@ func (e *env[Tx]) requeued(consumer string, list ...waybill.Message) {
 // message and returns result.
 func (e *env[Tx]) run(consumer string, result error) (found bool, err error) {
 	e.Helper()
-	return e.s.RunRequeued(e.ctx, consumer, "c1", func(ctx context.Context, tx Tx, m *waybill.Message) error {
+	return e.runWith(consumer, func(ctx context.Context, tx Tx, m *waybill.Message) error {
 		if err := e.h.Effect(ctx, e.s, tx, m.ID); err != nil {
 			return err
 		}
 		return result
 	})
+}
+
+// runWith takes a requeued letter of a consumer and runs it.
+func (e *env[Tx]) runWith(consumer string, handle func(ctx context.Context, tx Tx, m *waybill.Message) error) (found bool, err error) {
+	e.Helper()
+	r, found, err := e.s.TakeRequeued(e.ctx, consumer, minute)
+	if err != nil || !found {
+		return false, err
+	}
+	return e.s.RunRequeued(e.ctx, r, "c1", func(ctx context.Context, tx Tx) error { return handle(ctx, tx, &r.Message) })
 }
 
 func (e *env[Tx]) wantRun(consumer string, want bool) {
@@ -82,7 +92,7 @@ func runNothing[Tx any](e *env[Tx]) {
 func runOnce[Tx any](e *env[Tx]) {
 	want := full("a")
 	e.requeued("billing", want)
-	found, err := e.s.RunRequeued(e.ctx, "billing", "c1", func(ctx context.Context, tx Tx, m *waybill.Message) error {
+	found, err := e.runWith("billing", func(ctx context.Context, tx Tx, m *waybill.Message) error {
 		e.wantMessage(*m, want)
 		return e.h.Effect(ctx, e.s, tx, "a")
 	})
@@ -172,7 +182,7 @@ func runConflict[Tx any](e *env[Tx]) {
 func runPanics[Tx any](e *env[Tx]) {
 	e.requeued("billing", msg("a", "k"))
 	recovered := recoverFrom(func() {
-		_, _ = e.s.RunRequeued(e.ctx, "billing", "c1", func(ctx context.Context, tx Tx, m *waybill.Message) error {
+		_, _ = e.runWith("billing", func(ctx context.Context, tx Tx, m *waybill.Message) error {
 			e.effect(tx, "a")
 			panicWith("boom")
 			return nil
@@ -218,7 +228,7 @@ func runForgotten[Tx any](e *env[Tx]) {
 func runEnqueues[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.requeued("billing", msg("a", "k"))
-	_, err := e.s.RunRequeued(e.ctx, "billing", "c1", func(ctx context.Context, tx Tx, m *waybill.Message) error {
+	_, err := e.runWith("billing", func(ctx context.Context, tx Tx, m *waybill.Message) error {
 		e.enqueueIn(tx, false, msg("reply", "k"))
 		return errors.New("card still expired")
 	})
@@ -227,7 +237,7 @@ func runEnqueues[Tx any](e *env[Tx]) {
 	}
 	e.wantNowhere("reply")
 	e.requeue(e.letter().Number, true)
-	_, err = e.s.RunRequeued(e.ctx, "billing", "c1", func(ctx context.Context, tx Tx, m *waybill.Message) error {
+	_, err = e.runWith("billing", func(ctx context.Context, tx Tx, m *waybill.Message) error {
 		e.enqueueIn(tx, false, msg("reply", "k"))
 		return nil
 	})
@@ -266,7 +276,7 @@ func runTwoAtOnce[Tx any](e *env[Tx]) {
 	e.requeued("billing", msg("a", "k"), msg("b", "k"))
 	inside := make(chan struct{}, 2)
 	e.concurrently(2, func(int) error {
-		_, err := e.s.RunRequeued(e.ctx, "billing", "c1", func(ctx context.Context, tx Tx, m *waybill.Message) error {
+		_, err := e.runWith("billing", func(ctx context.Context, tx Tx, m *waybill.Message) error {
 			inside <- struct{}{}
 			for len(inside) < cap(inside) && ctx.Err() == nil {
 				runtime.Gosched()

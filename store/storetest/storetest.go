@@ -28,8 +28,10 @@ type Store[Tx any] interface {
 	relay.Inspector
 	inbox.Inbox[Tx]
 	inbox.Inspector
+	inbox.Sizer
 	deadletter.Store
 	deadletter.ReplayStore
+	deadletter.Auditor
 	janitor.Store
 
 	// FoldDeadLetters is what keeps reading groups fast. It changes no answer.
@@ -126,6 +128,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"starts", startTests[Tx]()},
 		{"bury", buryTests[Tx]()},
 		{"run requeued", runRequeuedTests[Tx]()},
+		{"take requeued", takeRequeuedTests[Tx]()},
 		{"janitor", janitorTests[Tx]()},
 		{"restart", restartTests[Tx]()},
 	}

@@ -35,6 +35,7 @@ type StoreConfig struct {
 type Store interface {
 	outbox.Inspector
 	inbox.Inspector
+	inbox.Sizer
 	relay.Inspector
 	deadletter.Store
 	deadletter.ReplayStore

@@ -1,0 +1,65 @@
+package consumer
+
+import (
+	"context"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/loop"
+)
+
+// requeueRound runs one dead letter of this consumer that was requeued, or waits if there is
+// none. A letter that is under way outlives ctx until work ends.
+func (c *Consumer[Tx]) requeueRound(ctx, work context.Context) error {
+	if !c.acquire(ctx) {
+		return nil
+	}
+	found, err := c.runNext(ctx, work)
+	c.releaseHandler()
+	if err == nil && !found {
+		loop.Sleep(ctx, c.cfg.RequeueInterval)
+	}
+	return err
+}
+
+// runNext takes a requeued letter, if there is one, and runs it. Its start is written down, as
+// with a delivery that comes again: the letter may have ended the process before it was dead.
+func (c *Consumer[Tx]) runNext(ctx, work context.Context) (found bool, err error) {
+	lease := 2 * c.cfg.HandlerTimeout // to be alone, and to begin
+	r, found, err := c.box.TakeRequeued(ctx, c.cfg.Name, lease)
+	if err != nil || !found {
+		return false, err
+	}
+	past, err := c.box.FailedAttempts(work, r.Key)
+	switch {
+	case err != nil:
+		return true, err
+	case past.Starts >= poisonStarts:
+		return true, c.runTaken(ctx, work, r, func(context.Context, Tx) error { return poisonous(past.Starts) })
+	case past.Starts > 0:
+		leave, alone := c.alone(ctx)
+		defer leave()
+		if !alone {
+			c.putBack(work, &r.Message, lease)
+			return true, nil
+		}
+	}
+	if err := c.box.SaveStarts(work, r.Key, past.Starts+1); err != nil {
+		c.takeBackStart(ctx, r.Key)
+		return true, err
+	}
+	return true, c.runTaken(ctx, work, r, func(ctx context.Context, tx Tx) error { return c.call(ctx, tx, &r.Message) })
+}
+
+// runTaken runs fn for a letter. That fn fails is no error of the loop's.
+func (c *Consumer[Tx]) runTaken(ctx, work context.Context, r inbox.Requeued, fn func(ctx context.Context, tx Tx) error) error {
+	found, err := c.box.RunRequeued(work, r, c.cfg.Node, fn)
+	if err != nil {
+		c.takeBackStart(ctx, r.Key) // the store may not have been there to do so
+	}
+	if found {
+		c.observe(work, waybill.Event{Op: waybill.OpRequeue, Count: 1, Err: err})
+		return nil
+	}
+	return err
+}
