@@ -37,7 +37,6 @@ func (r *Relay) claimRound(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.weigh(claims)
 	r.dispatch()
 	if len(claims) >= limit {
 		return nil
@@ -116,6 +115,7 @@ func (r *Relay) claim(ctx context.Context, limit int) (claims []Claim, err error
 	if len(claims) > 0 {
 		r.observe(ctx, waybill.Event{Op: waybill.OpClaim, Count: len(claims), Duration: time.Since(began)})
 	}
+	r.weigh(claims) // while nobody else has them
 	r.takeIn(claims)
 	return claims, nil
 }
