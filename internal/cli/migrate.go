@@ -70,17 +70,23 @@ func knownVersion(store opener.Store, to int) error {
 	return nil
 }
 
-// printMigrations prints the SQL of all steps up to a version, 0 for the newest.
-func (p *program) printMigrations(cmd *cobra.Command, to int) error {
+// unasked returns the store that is configured, without asking the database. The caller
+// closes it.
+func (p *program) unasked(cmd *cobra.Command) (opener.Store, error) {
 	cfg, err := p.settings(cmd)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := storeConfig(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	store, err := opener.NewStore(c)
+	return opener.NewStore(c)
+}
+
+// printMigrations prints the SQL of all steps up to a version, 0 for the newest.
+func (p *program) printMigrations(cmd *cobra.Command, to int) error {
+	store, err := p.unasked(cmd)
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"github.com/waybill-go/waybill/internal/cli/opener"
 )
 
 const defaultRolePrefix = "waybill_"
@@ -37,15 +35,7 @@ What relays make, the days of the archive, must belong to their role; so theirs 
 }
 
 func (p *program) printRoles(cmd *cobra.Command, prefix string) error {
-	cfg, err := p.settings(cmd)
-	if err != nil {
-		return err
-	}
-	c, err := storeConfig(cfg)
-	if err != nil {
-		return err
-	}
-	store, err := opener.NewStore(c)
+	store, err := p.unasked(cmd)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,28 @@ waybill: no store is set; give --store, WAYBILL_STORE, or store: in waybill.yaml
 Run 'waybill …' to see how it is used.
 `
 
+// doctorUsed is what doctor says of a store that is in use, up to the retention.
+const doctorUsed = `
+         SUBJECT        FOUND
+ok       store          PostgreSQL … at {url}
+ok       clock          the store's differs by …
+…time zone …
+ok       isolation      read committed is the default
+…connections    … of … are open; a relay opens up to …, … of them in its pool…
+ok       route          connections are sessions of the server
+ok       notifications  arrive where relays listen
+note     permissions    … is a superuser → programs need far less: waybill roles
+ok       schema         version …, the newest
+ok       parts          tables, indexes, triggers and functions are those of version …
+ok       pending        3 messages, the oldest is … old
+ok       dead letters   the relay has given up on no message
+warning  relays         0 relays alive, 0 of 64 lanes have an owner → nothing is published; run: waybill relay
+ok       archive        9 of 9 days, from today on, have a partition
+ok       vacuum         about … dead rows in the outbox, never vacuumed
+ok       transactions   none is open for long
+ok       broker         mem: answers and confirms
+`
+
 var transcripts = []transcript{
 	// How it is asked.
 	{name: "unknown command", args: "relais", code: exitUsage, stderr: `
@@ -145,48 +167,10 @@ TOPIC   STATUS   COUNT  OLDEST
 mails   Pending  1      …
 orders  Pending  2      …
 `},
-	{name: "doctor", args: "doctor {used} --broker mem:", stdout: `
-         SUBJECT        FOUND
-ok       store          PostgreSQL … at {url}
-ok       clock          the store's differs by …
-…time zone …
-ok       isolation      read committed is the default
-…connections    … of … are open; a relay opens up to …, … of them in its pool…
-ok       route          connections are sessions of the server
-ok       notifications  arrive where relays listen
-note     permissions    … is a superuser → programs need far less: waybill roles
-ok       schema         version …, the newest
-ok       parts          tables, indexes, triggers and functions are those of version …
-ok       pending        3 messages, the oldest is … old
-ok       dead letters   the relay has given up on no message
-warning  relays         0 relays alive, 0 of 64 lanes have an owner → nothing is published; run: waybill relay
-ok       archive        9 of 9 days, from today on, have a partition
-ok       vacuum         about … dead rows in the outbox, never vacuumed
-ok       transactions   none is open for long
-ok       broker         mem: answers and confirms
-ok       retention      inbox retention is 7d; …
+	{name: "doctor", args: "doctor {used} --broker mem:", stdout: doctorUsed + `ok       retention      inbox retention is 7d; …
 ok       practices      the options are within the ranges of docs/good-practices.md
 `},
-	{name: "doctor with an inbox that forgets too soon", args: "doctor {used} --broker mem: --inbox-retention 10s", code: exitFailed, stdout: `
-         SUBJECT        FOUND
-ok       store          PostgreSQL … at {url}
-ok       clock          the store's differs by …
-…time zone …
-ok       isolation      read committed is the default
-…connections    … of … are open; a relay opens up to …, … of them in its pool…
-ok       route          connections are sessions of the server
-ok       notifications  arrive where relays listen
-note     permissions    … is a superuser → programs need far less: waybill roles
-ok       schema         version …, the newest
-ok       parts          tables, indexes, triggers and functions are those of version …
-ok       pending        3 messages, the oldest is … old
-ok       dead letters   the relay has given up on no message
-warning  relays         0 relays alive, 0 of 64 lanes have an owner → nothing is published; run: waybill relay
-ok       archive        9 of 9 days, from today on, have a partition
-ok       vacuum         about … dead rows in the outbox, never vacuumed
-ok       transactions   none is open for long
-ok       broker         mem: answers and confirms
-problem  retention      inbox retention is 10s, but a message may be delivered again 1m14.4s after it was handled … → raise inbox.retention
+	{name: "doctor with an inbox that forgets too soon", args: "doctor {used} --broker mem: --inbox-retention 10s", code: exitFailed, stdout: doctorUsed + `problem  retention      inbox retention is 10s, but a message may be delivered again 1m14.4s after it was handled … → raise inbox.retention
 ok       practices      the options are within the ranges of docs/good-practices.md
 `},
 
