@@ -72,11 +72,11 @@ func logLevel(e Event) slog.Level {
 		return slog.LevelError
 	case OpLoop, OpPublish:
 		return either(bad, slog.LevelError, slog.LevelDebug)
-	case OpRetry, OpPause, OpLeaseLost, OpOvertaken, OpConflict:
+	case OpRetry, OpPause, OpLeaseLost, OpOvertaken, OpConflict, OpUnleased:
 		return slog.LevelWarn
 	case OpBackPressure, OpCleanup, OpRequeue:
 		return either(bad, slog.LevelWarn, slog.LevelInfo)
-	case OpSettle:
+	case OpSettle, OpServe:
 		return either(bad, slog.LevelWarn, slog.LevelDebug)
 	case OpDuplicate, OpResume, OpLanes, OpAddPartitions, OpDropPartitions:
 		return slog.LevelInfo
@@ -123,6 +123,8 @@ func logAttrs(e Event) []slog.Attr {
 	if e.Duration != 0 {
 		attrs = append(attrs, slog.Duration("duration", e.Duration))
 	}
+	text("operation", e.Operation)
+	text("status", e.Status)
 	text("reason", string(e.Reason))
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("kind", KindOf(e.Err).String()), slog.String("error", ErrorText(e.Err)))

@@ -294,8 +294,12 @@ func validHeaderName(name string) error {
 }
 
 // ReservedHeader reports whether a header name belongs to the envelope: the CloudEvents
-// prefixes of the protocols, and the names that brokers and this project use themselves.
+// prefixes of the protocols, and the names that brokers and this project use themselves. What a
+// dead letter that is published says of itself, waybill-dead-…, does not: it arrives as written.
 func ReservedHeader(name string) bool {
+	if strings.HasPrefix(name, "waybill-dead-") {
+		return false
+	}
 	for _, prefix := range [...]string{
 		"ce-", "ce_", "cloudevents", "waybill-", "nats-", // envelopes, ours and the brokers'
 		"x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count", // written by RabbitMQ

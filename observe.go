@@ -19,14 +19,16 @@ const (
 	OpPause     Op = "pause"      // a destination is unavailable
 	OpResume    Op = "resume"     // a destination is available again
 	OpLanes     Op = "lanes"      // the lanes that a relay owns have changed; Count says how many
-	OpLeaseLost Op = "lease_lost" // a settlement was refused because a lane had changed hands
+	OpLeaseLost Op = "lease_lost" // a settlement was refused because a lane, or the key of a message, had changed hands
 	OpHandle    Op = "handle"     // a handler ran
 	OpDuplicate Op = "duplicate"  // a message was skipped because the inbox holds it, or not stored because its id is taken
-	OpConflict  Op = "conflict"   // a message was refused because its inbox key was processed with another payload
-	OpRepeat    Op = "repeat"     // a transaction clashed with another one and is repeated at once
-	OpBusy      Op = "busy"       // a delivery came too early and was put back
+	OpConflict  Op = "conflict"   // a message came whose inbox key was processed with another payload
+	OpRepeat    Op = "repeat"     // a transaction clashed with another one, or a batch failed, and is repeated at once
+	OpBusy      Op = "busy"       // a delivery came too early, or while the message is being handled, and was put back
+	OpUnleased  Op = "unleased"   // a message is handled without a lease because the lease store does not answer
 	OpOvertaken Op = "overtaken"  // a late refusal let later messages of the key pass it
 	OpLoop      Op = "loop"       // one round of a background loop ended; Err is nil or why not
+	OpServe     Op = "serve"      // the inbox service has answered a request; Err is nil unless the fault is its own
 	OpRequeue   Op = "requeue"    // a dead letter was put back
 	OpCleanup   Op = "cleanup"    // rows past their retention were removed, or Err says why not; Count of rows
 
@@ -53,6 +55,8 @@ type Event struct {
 	Delay       time.Duration // until the next attempt
 	Duration    time.Duration // of the operation
 	Reason      Reason        // of a dead letter
+	Operation   string        // of OpServe: what was asked for, such as try-begin
+	Status      string        // of OpServe: what was answered, such as Acquired, or the HTTP code
 	Err         error         // nil if it went well
 }
 
@@ -64,7 +68,8 @@ type Observer interface {
 	// that are complete, not checked and not stored, [OpPublish], or [OpHandle]. The messages
 	// belong to the operation. An observer may set TraceParent and TraceState of one that has
 	// no TraceParent, which is stored, or sent, with the message; it changes nothing else and
-	// keeps none of them.
+	// keeps none of them. Of [OpServe] it gets one that has nothing but the operation, as its
+	// Type, and the trace context of the request.
 	//
 	// The operation runs under the returned context, but for what a commit sends; [NameFrom]
 	// says whose it is. end is called once, after it; of a batch that was not published as a

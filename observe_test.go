@@ -78,7 +78,7 @@ func TestLogTo_Documented(t *testing.T) {
 	}
 	full := Event{
 		Name: "n", Consumer: "c", Loop: "l", Destination: "d", Topic: "t", Type: "y", IDs: []string{"a"}, Count: 2, Attempt: 1,
-		Delay: 1, Duration: 1, Reason: ReasonExpired, Err: errors.New("e"),
+		Delay: 1, Duration: 1, Reason: ReasonExpired, Operation: "o", Status: "s", Err: errors.New("e"),
 	}
 	for _, attr := range logAttrs(full) {
 		if !strings.Contains(string(text), "`"+attr.Key+"`") {

@@ -3,7 +3,10 @@
 // The record that a message was processed commits in the same transaction as the handler's
 // own writes: insert first, and only the one whose insert succeeds runs the handler. A
 // redelivery finds the record and is skipped; a crash before the commit leaves neither the
-// record nor the effect.
+// record nor the effect. That is [Inbox], for stores that the handler writes to itself.
+//
+// For handlers that write elsewhere there is [LeaseStore]: a key is leased, the handler runs,
+// the key is marked as processed. It promises less, which is why the two are different types.
 package inbox
 
 import "errors"
@@ -11,4 +14,8 @@ import "errors"
 var (
 	errNoID     = errors.New("inbox: message has neither an id nor an idempotency key")
 	errConflict = errors.New("inbox: message was processed before with another payload")
+
+	// ErrBusy says that a message is being processed elsewhere, in a transaction or under a
+	// lease that has not ended. It is no failed attempt: try again later.
+	ErrBusy = errors.New("inbox: message is being processed elsewhere")
 )

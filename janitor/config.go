@@ -25,6 +25,11 @@ type Config struct {
 	// is 7 days.
 	InboxRetention time.Duration
 
+	// LeaseRetention is how long a lease store remembers processed keys, and those that nobody
+	// has any more. Like InboxRetention it must cover the redelivery horizon. Optional; the
+	// default is 7 days.
+	LeaseRetention time.Duration
+
 	// DeadLetterRetention is how long a dead letter is kept: after its last failure, or after
 	// it was resolved or discarded. It must be at least InboxRetention, because the inbox
 	// forgets a dead message together with its letter. Optional; the default is 30 days, or
@@ -58,6 +63,7 @@ type Config struct {
 
 func (c Config) withDefaults() (Config, error) {
 	fill(&c.InboxRetention, inbox.DefaultRetention)
+	fill(&c.LeaseRetention, inbox.DefaultRetention)
 	fill(&c.DeadLetterRetention, max(defaultLetterRetention, c.InboxRetention))
 	fill(&c.AuditRetention, defaultAuditRetention)
 	fill(&c.CleanupInterval, time.Hour)
@@ -79,6 +85,8 @@ func (c *Config) validate() error {
 	switch {
 	case c.InboxRetention < 0:
 		return invalid("InboxRetention", "is %v; it must be positive", c.InboxRetention)
+	case c.LeaseRetention < 0:
+		return invalid("LeaseRetention", "is %v; it must be positive", c.LeaseRetention)
 	case c.DeadLetterRetention < c.InboxRetention:
 		return invalid("DeadLetterRetention", "is %v, less than InboxRetention, which is %v", c.DeadLetterRetention, c.InboxRetention)
 	case c.AuditRetention < 0:

@@ -1,9 +1,9 @@
 // Package janitor removes what a store need not keep any longer: inbox records, the attempts
-// of messages that never came back, dead letters and the audit log.
+// of messages that never came back, keys of the lease contract, dead letters and the audit log.
 //
 // Only what has come to its end is removed, and only when it is past its retention: never a
-// message that is pending, waiting or scheduled, never a dead letter that is on its way again
-// or that messages wait behind. The outbox archive is the relay's; a janitor looks after it
+// message that is pending, waiting or scheduled, never a key that somebody has leased, never a
+// dead letter that is on its way again or that messages wait behind. The outbox archive is the relay's; a janitor looks after it
 // only if it is told to.
 package janitor
 
@@ -21,6 +21,7 @@ type Kind string
 const (
 	Inbox    Kind = "inbox"             // records of processed messages; those of dead letters go with the letter
 	Attempts Kind = "consumer_attempts" // failed attempts at messages that did not come back
+	Leases   Kind = "inbox_leases"      // keys of the lease contract that are processed, or that nobody has
 	Letters  Kind = "dead_letters"      // and the inbox records that say so
 	Audit    Kind = "audit_log"         // entries
 	Archive  Kind = "outbox_archive"    // not a store's to remove by [Store]: see [Archiver]
@@ -31,12 +32,13 @@ type Rows struct {
 	Kind Kind
 
 	// OlderThan is how long ago, by the store's clock, a message was processed, its next
-	// attempt was due, its letter failed for the last time or was settled, or an entry was
-	// written. It must be positive.
+	// attempt was due, its letter failed for the last time or was settled, a key was leased,
+	// renewed, released or processed for the last time, or an entry was written. It must be
+	// positive.
 	OlderThan time.Duration
 
 	// Tenant limits it to the rows of one tenant. Optional; without it all tenants' are
-	// meant. The audit log belongs to no tenant.
+	// meant. The audit log and leases belong to no tenant.
 	Tenant string
 }
 

@@ -155,6 +155,7 @@ func (j *Janitor) rows() []Rows {
 	return []Rows{
 		{Kind: Inbox, OlderThan: j.cfg.InboxRetention},
 		{Kind: Attempts, OlderThan: j.cfg.InboxRetention},
+		{Kind: Leases, OlderThan: j.cfg.LeaseRetention},
 		{Kind: Letters, OlderThan: j.cfg.DeadLetterRetention},
 		{Kind: Audit, OlderThan: j.cfg.AuditRetention},
 	}

@@ -27,6 +27,11 @@ type Config struct {
 	// Relay is the relay's configuration. Optional; the zero value stands for its defaults.
 	Relay relay.Config
 
+	// Destinations are where the relay publishes instead of to the service's broker, each message
+	// to all that match it: several brokers, webhooks. Each has attempts of its own. The broker
+	// is then what consumers receive from, and is not required without them. Optional.
+	Destinations []relay.Destination
+
 	// Consumer holds defaults for the consumers: a field that is empty in the configuration
 	// of one of them has the value that it has here. Name and MessageKey are not taken from
 	// here, and DisableDeadLetters holds if it is set in either. Optional.
@@ -47,6 +52,7 @@ type Config struct {
 func (cfg *Config) consumer(c consumer.Config) consumer.Config {
 	d := &cfg.Consumer
 	c.Concurrency = orElse(c.Concurrency, d.Concurrency)
+	c.BatchSize = orElse(c.BatchSize, d.BatchSize)
 	c.Prefetch = orElse(c.Prefetch, d.Prefetch)
 	c.Order = orElse(c.Order, d.Order)
 	c.Retry = orElse(c.Retry, d.Retry)
@@ -55,6 +61,7 @@ func (cfg *Config) consumer(c consumer.Config) consumer.Config {
 	c.ShutdownGrace = orElse(c.ShutdownGrace, d.ShutdownGrace)
 	c.InboxRetention = orElse(c.InboxRetention, cfg.Janitor.InboxRetention)
 	c.RelayRetry = orElse(c.RelayRetry, orElse(d.RelayRetry, cfg.Relay.Retry))
+	c.OnConflict = orElse(c.OnConflict, d.OnConflict)
 	c.AllowShortRetention = c.AllowShortRetention || d.AllowShortRetention
 	c.DisableDeadLetters = c.DisableDeadLetters || d.DisableDeadLetters
 	c.Observer = firstObserver(c.Observer, d.Observer, cfg.Observer)

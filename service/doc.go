@@ -10,6 +10,8 @@
 // Outbox only is the same without Consume. Inbox only is the same with DisableRelay: what
 // handlers enqueue is then published by a relay elsewhere.
 //
-// A program that needs a custom store for one of the roles, or several destinations, takes
-// packages relay and consumer directly; nothing here is hidden from it.
+// Several brokers behind one relay, and webhooks, are [Config.Destinations].
+//
+// A program that needs a custom store for one of the roles takes packages relay and consumer
+// directly; nothing here is hidden from it.
 package service

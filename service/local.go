@@ -39,7 +39,9 @@ func (s *Service[Tx]) Local(name string, match func(*waybill.Message) bool, h co
 	}
 	cfg.Name = name
 	l := newLocal()
-	if err := s.addConsumer(l, h, cfg); err != nil {
+	if err := s.addConsumer(l, cfg, func(from consumer.Subscriber, cfg consumer.Config) (part, error) {
+		return consumer.New(from, s.store, h, cfg)
+	}); err != nil {
 		return err
 	}
 	withFollower := s.cfg.Relay

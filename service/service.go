@@ -42,6 +42,13 @@ type declarer interface {
 	Declare(ctx context.Context, sub consumer.Subscription) error
 }
 
+// part is a consumer of either kind.
+type part interface {
+	Run(ctx context.Context) error
+	Health() error
+	Lag(ctx context.Context) (consumer.Lag, error)
+}
+
 // Service is a relay, any number of consumers and a janitor over one store and one broker.
 // Beside the relay it drives bulk replays of dead letters.
 type Service[Tx any] struct {
@@ -54,7 +61,7 @@ type Service[Tx any] struct {
 
 	mu        sync.Mutex
 	relay     *relay.Relay // nil with DisableRelay
-	consumers []*consumer.Consumer[Tx]
+	consumers []part
 	names     []string // of the consumers
 	subs      []consumer.Subscription
 	started   bool // nothing can be added any more
@@ -62,13 +69,13 @@ type Service[Tx any] struct {
 }
 
 // New returns a service over store and broker, which stay the caller's: it closes them after
-// Run has returned. The error is an [*waybill.InvalidError] that names what is missing or
+// Run has returned. broker may be nil where [Config.Destinations] are set. The error is an [*waybill.InvalidError] that names what is missing or
 // wrong.
 func New[Tx any](store Store[Tx], broker Broker, cfg Config) (*Service[Tx], error) {
 	switch {
 	case store == nil:
 		return nil, &waybill.InvalidError{Field: "store", Reason: "is required"}
-	case broker == nil:
+	case broker == nil && len(cfg.Destinations) == 0:
 		return nil, &waybill.InvalidError{Field: "broker", Reason: "is required"}
 	}
 	writer, err := outbox.NewWriter(store, outbox.Config{Source: cfg.Source, Unique: cfg.Unique, Observer: cfg.Observer})
@@ -99,7 +106,11 @@ func New[Tx any](store Store[Tx], broker Broker, cfg Config) (*Service[Tx], erro
 
 // setRelay makes the relay with the given configuration the service's own.
 func (s *Service[Tx]) setRelay(cfg relay.Config) error {
-	r, err := relay.New(s.store, s.broker.Publisher(), cfg)
+	destinations := s.cfg.Destinations
+	if len(destinations) == 0 {
+		destinations = []relay.Destination{{Publisher: s.broker.Publisher()}}
+	}
+	r, err := relay.NewFanout(s.store, destinations, cfg)
 	if err != nil {
 		return err
 	}
@@ -116,15 +127,48 @@ func (s *Service[Tx]) Outbox() *outbox.Writer[Tx] { return s.writer }
 // Two consumers of one service need different names, because each message is handled once
 // per name. Consume must be called before Run.
 func (s *Service[Tx]) Consume(sub consumer.Subscription, h consumer.Handler[Tx], cfg consumer.Config) error {
+	return s.consume(sub, cfg, func(from consumer.Subscriber, cfg consumer.Config) (part, error) {
+		return consumer.New(from, s.store, h, cfg)
+	})
+}
+
+// ConsumeBatch is Consume for a handler of many messages at once, see [consumer.NewBatch]. The
+// store must be an [inbox.Batcher].
+func (s *Service[Tx]) ConsumeBatch(sub consumer.Subscription, h consumer.BatchHandler[Tx], cfg consumer.Config) error {
+	return s.consume(sub, cfg, func(from consumer.Subscriber, cfg consumer.Config) (part, error) {
+		return consumer.NewBatch(from, s.store, h, cfg)
+	})
+}
+
+// ConsumeLeased adds a consumer of the messages that sub names whose handler writes elsewhere
+// than in a transaction of the service's store. It leases each message in leases, which may be
+// the service's store if that is one. Where l.Letters is empty dead letters are kept in the
+// service's store. Otherwise it is as [Service.Consume].
+func (s *Service[Tx]) ConsumeLeased(sub consumer.Subscription, leases inbox.LeaseStore, h consumer.LeasedHandler, l consumer.Leases, cfg consumer.Config) error {
+	if !l.Letters.Set() {
+		l.Letters = consumer.LettersIn(s.store)
+	}
+	onConflict, batchSize := cfg.OnConflict, cfg.BatchSize // the service's defaults are for the others
+	return s.consume(sub, cfg, func(from consumer.Subscriber, cfg consumer.Config) (part, error) {
+		cfg.OnConflict, cfg.BatchSize = onConflict, batchSize
+		return consumer.NewLeased(from, leases, h, l, cfg)
+	})
+}
+
+// consume adds the consumer that build returns for a subscription.
+func (s *Service[Tx]) consume(sub consumer.Subscription, cfg consumer.Config, build func(consumer.Subscriber, consumer.Config) (part, error)) error {
 	if err := sub.Validate(); err != nil {
 		return err
 	}
 	if cfg.Name == "" {
 		cfg.Name = sub.Group
 	}
+	if s.broker == nil {
+		return &waybill.InvalidError{Field: "broker", Reason: "is nil; a consumer receives from it"}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.addConsumer(s.broker.Subscriber(sub), h, cfg); err != nil {
+	if err := s.addConsumer(s.broker.Subscriber(sub), cfg, build); err != nil {
 		return err
 	}
 	s.subs = append(s.subs, sub)
@@ -132,14 +176,14 @@ func (s *Service[Tx]) Consume(sub consumer.Subscription, h consumer.Handler[Tx],
 }
 
 // addConsumer adds a consumer that receives from sub. The lock is held.
-func (s *Service[Tx]) addConsumer(sub consumer.Subscriber, h consumer.Handler[Tx], cfg consumer.Config) error {
+func (s *Service[Tx]) addConsumer(sub consumer.Subscriber, cfg consumer.Config, build func(consumer.Subscriber, consumer.Config) (part, error)) error {
 	if s.started {
 		return errors.New("service: was run already; consumers are added before")
 	}
 	if slices.Contains(s.names, cfg.Name) {
 		return &waybill.InvalidError{Field: "consumer.Config.Name", Reason: fmt.Sprintf("%q is another consumer of this service", cfg.Name)}
 	}
-	c, err := consumer.New(sub, s.store, h, s.cfg.consumer(cfg))
+	c, err := build(sub, s.cfg.consumer(cfg))
 	if err != nil {
 		return err
 	}
@@ -225,6 +269,25 @@ func (s *Service[Tx]) RelayStatus() (relay.Status, bool) {
 		return relay.Status{}, false
 	}
 	return r.Status(), true
+}
+
+// ConsumerLag asks the broker how much waits for each consumer, by its name. Consumers of which
+// nobody can tell, such as those of [Service.Local], are left out. What could not be asked is
+// in the error; the others are returned all the same. It is safe for concurrent use.
+func (s *Service[Tx]) ConsumerLag(ctx context.Context) (map[string]consumer.Lag, error) {
+	s.mu.Lock()
+	consumers, names := slices.Clone(s.consumers), slices.Clone(s.names)
+	s.mu.Unlock()
+	lags, errs := make(map[string]consumer.Lag), []error(nil)
+	for i, c := range consumers {
+		switch lag, err := c.Lag(ctx); {
+		case err == nil:
+			lags[names[i]] = lag
+		case !errors.Is(err, consumer.ErrNoLag):
+			errs = append(errs, err)
+		}
+	}
+	return lags, errors.Join(errs...)
 }
 
 // Health returns nil while the relay, the replays, the janitor and all consumers do their work, and

@@ -1,0 +1,147 @@
+package compat
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// KeyStore is an inbox of the older kind, as a program has written it for itself. Both methods
+// must be safe for concurrent use.
+type KeyStore interface {
+	// IsProcessed reports whether the key has been marked.
+	IsProcessed(ctx context.Context, key string) (bool, error)
+
+	// MarkProcessed marks the key. To mark it again must not fail.
+	MarkProcessed(ctx context.Context, key string) error
+}
+
+// checkThenActKeys is of how many unfinished keys the attempts are counted.
+const checkThenActKeys = 10_000
+
+// CheckThenAct is an [inbox.LeaseStore] on a [KeyStore], so that a consumer runs on it as it
+// is. It keeps nothing between the check and the mark, and so it is weaker than every other:
+//
+//   - Two deliveries of one message at the same time both run. No answer is ever Busy.
+//   - A lease never ends and is never lost, and the token is always 0: a consumer that was
+//     taken for dead goes on and marks.
+//   - A consumer that dies between its effect and the mark leaves no trace; the next delivery
+//     has the effect again.
+//   - Attempts are counted by this process, for up to 10,000 keys, and forgotten with it. So
+//     they add up per process, and a message may be tried more often than was asked.
+//   - Nothing is purged; how long keys are kept is the store's own affair.
+//
+// It is for moving over, and for handlers to which none of this matters.
+type CheckThenAct struct {
+	store KeyStore
+
+	mu       sync.Mutex
+	attempts map[string]int
+}
+
+var _ inbox.LeaseStore = (*CheckThenAct)(nil)
+
+// NewCheckThenAct returns a lease store on a store of the older kind. The error says that
+// there is none.
+func NewCheckThenAct(store KeyStore) (*CheckThenAct, error) {
+	if store == nil {
+		return nil, required("store")
+	}
+	return &CheckThenAct{store: store, attempts: make(map[string]int)}, nil
+}
+
+// TryBegin checks the key, and says Acquired unless it is marked, whoever else is at it.
+func (c *CheckThenAct) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+	if err := req.Validate(); err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	processed, err := c.store.IsProcessed(ctx, req.Key)
+	if err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	if processed {
+		return inbox.LeaseAnswer{Status: inbox.LeaseProcessed}, nil
+	}
+	n, ok := c.begin(req.Key, req.MaxAttempts)
+	if !ok {
+		return inbox.LeaseAnswer{Status: inbox.LeaseExhausted, Attempts: n}, nil
+	}
+	return acquired(req.LeaseID(), n, req.TTL), nil
+}
+
+func acquired(id string, attempts int, ttl time.Duration) inbox.LeaseAnswer {
+	return inbox.LeaseAnswer{Status: inbox.LeaseAcquired, LeaseID: id, Attempts: attempts, ExpiresAt: time.Now().Add(ttl), Remaining: ttl}
+}
+
+// begin counts an attempt, unless there were limit of them; 0 is no limit. A key for which
+// there is no room takes the place of any other.
+func (c *CheckThenAct) begin(key string, limit int) (int, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.attempts[key]
+	if limit > 0 && n >= limit {
+		return n, false
+	}
+	if n == 0 && len(c.attempts) >= checkThenActKeys {
+		for other := range c.attempts {
+			delete(c.attempts, other)
+			break
+		}
+	}
+	c.attempts[key] = n + 1
+	return n + 1, true
+}
+
+// RenewLease says Acquired: there is nothing to lose.
+func (c *CheckThenAct) RenewLease(_ context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
+	if err := inbox.ValidateLeaseTTL(ttl); err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return acquired(l.ID, c.attempts[l.Key], ttl), nil
+}
+
+// MarkProcessed marks the key, whoever else is at it.
+func (c *CheckThenAct) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
+	if err := c.store.MarkProcessed(ctx, l.Key); err != nil {
+		return "", err
+	}
+	c.forget(l.Key)
+	return inbox.LeaseProcessed, nil
+}
+
+func (c *CheckThenAct) forget(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.attempts, key)
+}
+
+// ReleaseLease takes the attempt back if it is uncounted. Nothing else is held.
+func (c *CheckThenAct) ReleaseLease(_ context.Context, l inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.attempts[l.Key]; uncounted && n > 1 {
+		c.attempts[l.Key] = n - 1
+	} else if uncounted {
+		delete(c.attempts, l.Key)
+	}
+	return inbox.LeaseReleased, nil
+}
+
+// ReadLease says Processed, or Unknown: no more is known of a key.
+func (c *CheckThenAct) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
+	if err := inbox.ValidateLeaseKey(key); err != nil {
+		return inbox.LeaseRecord{}, err
+	}
+	processed, err := c.store.IsProcessed(ctx, key)
+	if err != nil || !processed {
+		return inbox.LeaseRecord{Status: inbox.LeaseUnknown}, err
+	}
+	return inbox.LeaseRecord{Status: inbox.LeaseProcessed}, nil
+}
+
+// PurgeLeases removes nothing.
+func (c *CheckThenAct) PurgeLeases(context.Context, time.Duration, int) (int, error) { return 0, nil }

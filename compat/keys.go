@@ -1,0 +1,100 @@
+package compat
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// markTTL is how long a key is leased between its beginning and its mark, which follow each
+// other at once.
+const markTTL = 30 * time.Second
+
+// Keys is an inbox that is asked for a key before its message is handled and told afterwards.
+// [inbox.LeaseKey] builds keys: for the default tenant, no source and parts without colons and
+// percent signs they read {bus}:{group}:{alias}:{id}. It is safe for concurrent use.
+//
+// The handler runs before anything is leased: two callers can run it at once for one key. Use
+// the [inbox.LeaseStore] itself, or a consumer on it, where that matters.
+type Keys struct{ store inbox.LeaseStore }
+
+// NewKeys returns the two methods on a lease store. The error says that there is none.
+func NewKeys(store inbox.LeaseStore) (*Keys, error) {
+	if store == nil {
+		return nil, required("store")
+	}
+	return &Keys{store: store}, nil
+}
+
+// IsProcessed reports whether the key is marked. False promises nothing: somebody may be at it.
+func (k *Keys) IsProcessed(ctx context.Context, key string) (bool, error) {
+	rec, err := k.store.ReadLease(ctx, key)
+	return rec.Status == inbox.LeaseProcessed, err
+}
+
+// MarkProcessed begins the key and marks it. The error is [ErrAlreadyProcessed] if somebody
+// has marked it before, a call of one's own whose answer was lost included, and
+// [inbox.ErrBusy] if somebody has leased it; others are as [inbox.LeaseStore] says.
+func (k *Keys) MarkProcessed(ctx context.Context, key string) error {
+	begun, err := k.store.TryBegin(ctx, inbox.LeaseRequest{Key: key, TTL: markTTL})
+	if err != nil {
+		return err
+	}
+	switch begun.Status {
+	case inbox.LeaseAcquired:
+	case inbox.LeaseProcessed:
+		return ErrAlreadyProcessed
+	default:
+		return inbox.ErrBusy
+	}
+	status, err := k.store.MarkProcessed(ctx, inbox.Lease{Key: key, ID: begun.LeaseID, Token: begun.Token})
+	if err == nil && status != inbox.LeaseProcessed { // we were so slow that another one took over
+		err = inbox.ErrBusy
+	}
+	return err
+}
+
+// IDs is [Keys] for message ids: Exists and MarkAsProcessed, for one group of one bus.
+type IDs struct {
+	keys  *Keys
+	group inbox.LeaseKey
+}
+
+// NewIDs returns the two methods for the Tenant, Bus and Group of a key, whose other parts are
+// not read. Group must be set. The error names what is missing.
+func NewIDs(store inbox.LeaseStore, group inbox.LeaseKey) (*IDs, error) {
+	keys, err := NewKeys(store)
+	if err != nil {
+		return nil, err
+	}
+	if blank(group.Group) {
+		return nil, required("group.Group")
+	}
+	return &IDs{keys: keys, group: inbox.LeaseKey{Tenant: group.Tenant, Bus: group.Bus, Group: group.Group}}, nil
+}
+
+// Exists is [Keys.IsProcessed]. The id must not be blank.
+func (s *IDs) Exists(ctx context.Context, messageID string) (bool, error) {
+	if blank(messageID) {
+		return false, required("messageID")
+	}
+	return s.keys.IsProcessed(ctx, s.key(messageID))
+}
+
+// MarkAsProcessed is [Keys.MarkProcessed]. The id must not be blank.
+func (s *IDs) MarkAsProcessed(ctx context.Context, messageID string) error {
+	if blank(messageID) {
+		return required("messageID")
+	}
+	return s.keys.MarkProcessed(ctx, s.key(messageID))
+}
+
+func (s *IDs) key(messageID string) string {
+	k := s.group
+	k.Message = messageID
+	return k.String()
+}
+
+func blank(s string) bool { return strings.TrimSpace(s) == "" }

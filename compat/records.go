@@ -1,0 +1,169 @@
+package compat
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// DefaultCleanupDays is how old records are that CleanupOldRecords removes for 0.
+const DefaultCleanupDays = 30
+
+// cleanupBatch is how many records one statement removes.
+const cleanupBatch = 1000
+
+// Records is an inbox that is asked before a message is handled and told afterwards, for one
+// tenant and one consumer:
+//
+//	done, err := records.IsProcessed(ctx, tx, id)     // true: skip the message
+//	… the handler's own writes in tx …
+//	_, err = records.MarkProcessed(ctx, tx, id, "OrderCreated", compat.Details{})
+//	… commit, or roll back if err is not nil …
+//
+// Messages are told apart by their id alone, as they are in such inboxes; so a consumer that
+// hears two producers needs ids that are unique across both. A record of package consumer,
+// which goes by source and type too, is another one. Records is safe for concurrent use as
+// far as tx is.
+type Records[Tx any] struct {
+	recorder inbox.Recorder[Tx]
+	tenant   string
+	consumer string
+}
+
+// NewRecords returns the records of one consumer. An empty tenant stands for the default one.
+// The error names what is missing.
+func NewRecords[Tx any](recorder inbox.Recorder[Tx], tenant, consumer string) (*Records[Tx], error) {
+	switch {
+	case recorder == nil:
+		return nil, required("recorder")
+	case consumer == "":
+		return nil, required("consumer")
+	}
+	return &Records[Tx]{recorder: recorder, tenant: orDefault(tenant), consumer: consumer}, nil
+}
+
+// Details is what a record may hold beside the message's id and type. All of it is optional.
+// A store whose inbox is compact keeps neither Source nor Extra.
+type Details struct {
+	Payload []byte          // only its hash is kept
+	Source  string          // the producing service
+	Extra   json.RawMessage // a JSON value
+}
+
+// Record is what is kept of a processed message.
+type Record struct {
+	Tenant, Consumer, MessageID string
+	Type, Source                string
+	ProcessedAt                 time.Time       // by the database's clock
+	PayloadHash                 string          // SHA-256 of the payload, in hex; "" without a payload
+	Extra                       json.RawMessage // nil if there is none
+}
+
+// IsProcessed reports whether tx sees a record of the message. False promises nothing: another
+// transaction may be at it. MarkProcessed decides.
+func (r *Records[Tx]) IsProcessed(ctx context.Context, tx Tx, id string) (bool, error) {
+	_, found, err := r.GetRecord(ctx, tx, id)
+	return found, err
+}
+
+// MarkProcessed records the message in tx and returns the record. If another transaction has
+// marked it and not ended, it waits. The error is [ErrAlreadyProcessed] if there is a record;
+// after any error tx must be rolled back.
+func (r *Records[Tx]) MarkProcessed(ctx context.Context, tx Tx, id, eventType string, d Details) (Record, error) {
+	if id == "" {
+		return Record{}, required("id")
+	}
+	extra, err := d.envelope()
+	if err != nil {
+		return Record{}, err
+	}
+	rec := inbox.Record{Key: r.key(id), MessageID: id, Type: eventType, Extra: extra, PayloadHash: d.hash()}
+	added, err := r.recorder.AddRecord(ctx, tx, rec)
+	if err != nil {
+		return Record{}, err
+	}
+	if !added {
+		return Record{}, ErrAlreadyProcessed
+	}
+	marked, _, err := r.GetRecord(ctx, tx, id)
+	return marked, err
+}
+
+// GetRecord returns the record of the message as tx sees it, and false if there is none.
+func (r *Records[Tx]) GetRecord(ctx context.Context, tx Tx, id string) (Record, bool, error) {
+	found, ok, err := r.recorder.FindRecord(ctx, tx, r.key(id))
+	if err != nil || !ok {
+		return Record{}, false, err
+	}
+	rec, err := recordOf(found)
+	return rec, err == nil, err
+}
+
+// CleanupOldRecords removes, in tx, the tenant's records that are older than so many days, 30
+// for 0, and returns how many. It covers all consumers of the tenant and no other tenant. A
+// janitor does the same for everybody, in small transactions of its own.
+func (r *Records[Tx]) CleanupOldRecords(ctx context.Context, tx Tx, olderThanDays int) (int, error) {
+	switch {
+	case olderThanDays < 0:
+		return 0, &waybill.InvalidError{Field: "olderThanDays", Reason: fmt.Sprintf("is %d; it must not be negative", olderThanDays)}
+	case olderThanDays == 0:
+		olderThanDays = DefaultCleanupDays
+	}
+	age := time.Duration(olderThanDays) * 24 * time.Hour
+	removed := 0
+	for {
+		n, err := r.recorder.RemoveRecords(ctx, tx, r.tenant, age, cleanupBatch)
+		removed += n
+		if err != nil || n < cleanupBatch {
+			return removed, err
+		}
+	}
+}
+
+func (r *Records[Tx]) key(id string) inbox.Key {
+	return inbox.Key{Tenant: r.tenant, Consumer: r.consumer, Message: id}
+}
+
+// stored is the JSON in which source and extra data are stored: the source is no part of the
+// key here, and so not in the key's column.
+type stored struct {
+	Source string          `json:"source,omitempty"`
+	Extra  json.RawMessage `json:"extra,omitempty"`
+}
+
+func (d Details) envelope() (json.RawMessage, error) {
+	if d.Source == "" && d.Extra == nil {
+		return nil, nil
+	}
+	if d.Extra != nil && !json.Valid(d.Extra) {
+		return nil, &waybill.InvalidError{Field: "Details.Extra", Reason: "is not JSON"}
+	}
+	return json.Marshal(stored{Source: d.Source, Extra: d.Extra})
+}
+
+func (d Details) hash() string {
+	if d.Payload == nil {
+		return ""
+	}
+	sum := sha256.Sum256(d.Payload)
+	return hex.EncodeToString(sum[:])
+}
+
+func recordOf(s inbox.StoredRecord) (Record, error) {
+	var d stored
+	if s.Extra != nil {
+		if err := json.Unmarshal(s.Extra, &d); err != nil {
+			return Record{}, fmt.Errorf("extra data of record %q: %w", s.MessageID, err)
+		}
+	}
+	return Record{
+		Tenant: s.Tenant, Consumer: s.Consumer, MessageID: s.Message, Type: s.Type, Source: d.Source,
+		ProcessedAt: s.ProcessedAt, PayloadHash: s.PayloadHash, Extra: d.Extra,
+	}, nil
+}

@@ -1,0 +1,38 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Batcher processes many messages in one transaction. Stores may implement it; it is safe
+// for concurrent use.
+type Batcher[Tx any] interface {
+	// ProcessBatch begins a transaction, inserts all records in it with one statement, runs
+	// fn with the places in recs of those that are new, rising, and commits. It does not run
+	// fn if none is. The keys of recs must differ. Without an error it returns an outcome for
+	// each record; after an error none of them is processed, and the kind of the error is as
+	// [Inbox].ProcessOnce says. fn must not commit or roll back tx.
+	ProcessBatch(ctx context.Context, recs []Record, fn func(ctx context.Context, tx Tx, fresh []int) error) ([]Outcome, error)
+}
+
+// MaxBatch is how many records a batch may have.
+const MaxBatch = 1000
+
+// ValidateBatch returns an [*waybill.InvalidError] unless a batch may hold the records: too
+// many, or two with one key.
+func ValidateBatch(recs []Record) error {
+	if len(recs) > MaxBatch {
+		return &waybill.InvalidError{Field: "recs", Reason: fmt.Sprintf("has %d records, the limit is %d", len(recs), MaxBatch)}
+	}
+	first := make(map[Key]int, len(recs))
+	for i := range recs {
+		if j, ok := first[recs[i].Key]; ok {
+			return &waybill.InvalidError{Field: fmt.Sprintf("recs[%d].Key", i), Reason: fmt.Sprintf("is the key of recs[%d] too", j)}
+		}
+		first[recs[i].Key] = i
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package inbox
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/waybill-go/waybill"
+)
+
+// The limits of the lease contract.
+const (
+	MaxLeaseKeyLen   = 512 // LeaseRequest.Key, in bytes
+	MaxLeaseOwnerLen = 255 // LeaseRequest.Owner, in bytes
+	MaxRequestIDLen  = 64  // LeaseRequest.RequestID, in bytes
+	MinRequestIDLen  = 16
+	MaxLeaseTTL      = 24 * time.Hour // LeaseRequest.TTL
+	MinLeaseTTL      = time.Millisecond
+)
+
+// LeaseStatus is what a lease store answers. The texts are those of the HTTP inbox service.
+type LeaseStatus string
+
+const (
+	LeaseAcquired  LeaseStatus = "Acquired"  // the key is the caller's until the lease ends
+	LeaseBusy      LeaseStatus = "Busy"      // somebody else has it
+	LeaseExhausted LeaseStatus = "Exhausted" // it was begun as often as the caller allows; nobody has it
+	LeaseProcessed LeaseStatus = "Processed" // it is done, for the retention of the store
+	LeaseReleased  LeaseStatus = "Released"  // nobody has it; it can be begun again
+	LeaseLost      LeaseStatus = "LeaseLost" // somebody else has begun it since
+	LeaseUnknown   LeaseStatus = "Unknown"   // the store knows nothing of the key
+)
+
+// LeaseRequest asks for a key.
+type LeaseRequest struct {
+	// Key is what must be processed once. 1 to [MaxLeaseKeyLen] bytes of UTF-8 without NUL;
+	// [LeaseKey] builds one from the parts of a message. Required.
+	Key string
+
+	// Owner says who asks, for people. At most [MaxLeaseOwnerLen] bytes of UTF-8 without NUL.
+	// Optional.
+	Owner string
+
+	// TTL is how long the lease lasts unless it is renewed, [MinLeaseTTL] to [MaxLeaseTTL].
+	// Required.
+	TTL time.Duration
+
+	// MaxAttempts is after how many counted attempts the answer is [LeaseExhausted] where it
+	// would be [LeaseAcquired]. Optional; 0 means that there is no limit.
+	MaxAttempts int
+
+	// RequestID becomes the id of the lease, so that a request whose answer was lost can be
+	// repeated: while the lease lasts, a request with its id is answered with that lease, as
+	// the same attempt, and changes nothing. Once it was released or has run out, the request
+	// is one like any other. Who gives up without an answer may release the lease by this id.
+	//
+	// Whoever sends the id shares the lease, so draw one with [NewLeaseID] for each request and
+	// its repetitions. [MinRequestIDLen] to [MaxRequestIDLen] visible ASCII characters. Optional;
+	// without it a repetition finds the key busy until the lost lease ends.
+	RequestID string
+}
+
+// LeaseID returns the id for a lease that the request acquires: the RequestID, or a new one.
+func (r *LeaseRequest) LeaseID() string {
+	if r.RequestID != "" {
+		return r.RequestID
+	}
+	return NewLeaseID()
+}
+
+// Validate returns an [*waybill.InvalidError] that names the first field that is wrong, or
+// nil. Stores call it before anything is stored.
+func (r *LeaseRequest) Validate() error {
+	if err := ValidateLeaseKey(r.Key); err != nil {
+		return err
+	}
+	switch {
+	case len(r.Owner) > MaxLeaseOwnerLen:
+		return invalidLease("Owner", "has %d bytes, the limit is %d", len(r.Owner), MaxLeaseOwnerLen)
+	case !isText(r.Owner):
+		return invalidLease("Owner", "is not UTF-8 text, or holds a NUL")
+	case r.MaxAttempts < 0:
+		return invalidLease("MaxAttempts", "is %d; it must not be negative", r.MaxAttempts)
+	case r.RequestID != "" && (len(r.RequestID) < MinRequestIDLen || len(r.RequestID) > MaxRequestIDLen):
+		return invalidLease("RequestID", "has %d bytes, the range is %d to %d", len(r.RequestID), MinRequestIDLen, MaxRequestIDLen)
+	case !isVisibleASCII(r.RequestID):
+		return invalidLease("RequestID", "holds something else than visible ASCII characters")
+	}
+	return ValidateLeaseTTL(r.TTL)
+}
+
+// ValidateLeaseKey returns an [*waybill.InvalidError] unless key can be stored.
+func ValidateLeaseKey(key string) error {
+	switch {
+	case key == "":
+		return invalidLease("Key", "is required")
+	case len(key) > MaxLeaseKeyLen:
+		return invalidLease("Key", "has %d bytes, the limit is %d", len(key), MaxLeaseKeyLen)
+	case !isText(key):
+		return invalidLease("Key", "is not UTF-8 text, or holds a NUL")
+	}
+	return nil
+}
+
+// ValidateLeaseTTL returns an [*waybill.InvalidError] unless a lease may last for ttl.
+func ValidateLeaseTTL(ttl time.Duration) error {
+	if ttl < MinLeaseTTL || ttl > MaxLeaseTTL {
+		return invalidLease("TTL", "is %v, the range is %v to %v", ttl, MinLeaseTTL, MaxLeaseTTL)
+	}
+	return nil
+}
+
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+func isVisibleASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+func invalidLease(field, format string, args ...any) error {
+	return &waybill.InvalidError{Field: "LeaseRequest." + field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Lease names the right to process a key.
+type Lease struct {
+	Key string
+	ID  string // drawn anew each time the key is acquired, or the RequestID
+
+	// Token rises by one each time the key is acquired. What the holder writes elsewhere can
+	// carry it, so that a resource which has seen a higher one refuses a holder that was
+	// taken for dead. Stores do not look at it.
+	Token int64
+}
+
+// NewLeaseID returns an id for a lease: 26 letters and digits, random.
+func NewLeaseID() string { return rand.Text() }
+
+// LeaseAnswer is what became of a [LeaseRequest], or of a renewal.
+type LeaseAnswer struct {
+	Status LeaseStatus
+
+	// LeaseID and Token are set if the status is [LeaseAcquired].
+	LeaseID string
+	Token   int64
+
+	// Attempts is how many attempts at the key count, with the one that was just acquired.
+	// It is 0 for [LeaseLost] and [LeaseUnknown].
+	Attempts int
+
+	// ExpiresAt is when the lease ends, by the store's clock, and Remaining how long that is
+	// from when the store answered: the caller's own lease if the status is [LeaseAcquired],
+	// the holder's if it is [LeaseBusy]. Zero otherwise.
+	ExpiresAt time.Time
+	Remaining time.Duration
+}
+
+// LeaseRecord is what a store knows of a key.
+type LeaseRecord struct {
+	// Status is [LeaseBusy] while somebody has the key, [LeaseReleased] while nobody has,
+	// a lease that has run out included, [LeaseProcessed], or [LeaseUnknown] if nothing is
+	// stored; the other fields are zero then.
+	Status LeaseStatus
+
+	Owner     string // who had it last, as it said
+	Token     int64  // of the last lease
+	Attempts  int    // that count
+	FirstSeen time.Time
+	LastSeen  time.Time // when it was last acquired, renewed, released or processed
+	// LeaseUntil is when the lease ends or has ended. It is zero once the key is released or
+	// processed.
+	LeaseUntil time.Time
+}
+
+// LeaseStore processes messages once where handler and record cannot share a transaction. A
+// key is leased, the handler runs, the key is marked: a handler whose process dies in
+// between runs again once the lease has ended. So it narrows the window in which an effect
+// can happen twice, and does not close it; where handler and record can share a transaction,
+// use an [Inbox].
+//
+// Each call takes effect as a whole or not at all, by the store's own clock, and survives
+// being repeated. All methods are safe for concurrent use. An error is an
+// [*waybill.InvalidError] if the request is wrong, and unavailable if the store does not
+// answer; what was asked may have happened then. Processed keys are kept for the store's
+// retention.
+type LeaseStore interface {
+	// TryBegin leases a key to the caller, unless it is leased or processed. A lease that
+	// has run out is taken over. Each lease counts as an attempt. A request that comes again
+	// with its RequestID gets the lease that it has. The answer is [LeaseAcquired],
+	// [LeaseBusy], [LeaseProcessed] or [LeaseExhausted].
+	TryBegin(ctx context.Context, req LeaseRequest) (LeaseAnswer, error)
+
+	// RenewLease lets a lease end ttl from now, also one that has run out, unless somebody
+	// else has begun the key since. The answer is [LeaseAcquired], or, without effect,
+	// [LeaseLost], [LeaseReleased] if the caller has released it, [LeaseProcessed] if the
+	// caller has marked it, or [LeaseUnknown].
+	RenewLease(ctx context.Context, l Lease, ttl time.Duration) (LeaseAnswer, error)
+
+	// MarkProcessed says that the key is done, also if the lease has run out, unless somebody
+	// else has begun the key since. The answer is [LeaseProcessed], again if the caller has
+	// marked it before; or, without effect, [LeaseLost], [LeaseReleased] if the caller has
+	// released it, or [LeaseUnknown].
+	MarkProcessed(ctx context.Context, l Lease) (LeaseStatus, error)
+
+	// ReleaseLease gives the key back, so that anybody may begin it. With uncounted the
+	// attempt does not count. The answer is [LeaseReleased], again if the caller has released
+	// it before, which counts nothing a second time; or, without effect, [LeaseProcessed] if
+	// the caller has marked it, [LeaseLost] or [LeaseUnknown].
+	ReleaseLease(ctx context.Context, l Lease, uncounted bool) (LeaseStatus, error)
+
+	// ReadLease returns what the store knows of a key. It changes nothing.
+	ReadLease(ctx context.Context, key string) (LeaseRecord, error)
+
+	// PurgeLeases removes up to limit keys that were processed longer ago than retention, or
+	// that were last touched longer ago and that nobody has, and returns how many. Call again
+	// until it returns less than limit. A store that lets keys expire by itself removes none.
+	PurgeLeases(ctx context.Context, retention time.Duration, limit int) (int, error)
+}
+
+// BatchLeaseStore is a [LeaseStore] that serves many keys in one round trip. Each key is
+// served as if it stood alone; one of them failing says nothing about the others, but an
+// error means that any of them may have happened.
+type BatchLeaseStore interface {
+	LeaseStore
+
+	// TryBeginAll is TryBegin for each request, answered in their order. The keys must
+	// differ. At most [MaxLeaseBatch]. No requests give no answers.
+	TryBeginAll(ctx context.Context, reqs []LeaseRequest) ([]LeaseAnswer, error)
+
+	// MarkAllProcessed is MarkProcessed for each lease, answered in their order. The keys
+	// must differ. At most [MaxLeaseBatch]. No leases give no answers.
+	MarkAllProcessed(ctx context.Context, leases []Lease) ([]LeaseStatus, error)
+}
+
+// MaxLeaseBatch is how many keys a batch may have.
+const MaxLeaseBatch = 1000
+
+// ValidateLeaseBatch returns an [*waybill.InvalidError] unless a batch may hold the keys: too
+// many, or one of them twice.
+func ValidateLeaseBatch(keys []string) error {
+	if len(keys) > MaxLeaseBatch {
+		return &waybill.InvalidError{Field: "batch", Reason: fmt.Sprintf("has %d keys, the limit is %d", len(keys), MaxLeaseBatch)}
+	}
+	seen := make(map[string]bool, len(keys))
+	for i, key := range keys {
+		if seen[key] {
+			return &waybill.InvalidError{Field: fmt.Sprintf("batch[%d].Key", i), Reason: "is in the batch twice"}
+		}
+		seen[key] = true
+	}
+	return nil
+}
+
+type leaseKey struct{}
+
+// WithLease returns a context that carries the lease under which a handler runs.
+func WithLease(ctx context.Context, l Lease) context.Context {
+	return context.WithValue(ctx, leaseKey{}, l)
+}
+
+// LeaseFrom returns the lease under which a handler runs, and false if it runs under none.
+func LeaseFrom(ctx context.Context) (Lease, bool) {
+	l, ok := ctx.Value(leaseKey{}).(Lease)
+	return l, ok
+}

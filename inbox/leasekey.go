@@ -1,0 +1,121 @@
+package inbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/waybill-go/waybill"
+)
+
+// LeaseKey is what identifies a message to one consumer where a single string is needed: in
+// lease stores and in the HTTP inbox service.
+type LeaseKey struct {
+	Tenant  string // "" means the default tenant
+	Bus     string // the name of the broker or of the virtual host
+	Group   string // the consumer's stable name
+	Source  string // the producing service; "" if ids are unique for all of them
+	Alias   string // the logical type without its version
+	Message string // the idempotency key, else the message id
+}
+
+// LeaseKeyOf returns the key of m for the given group on the given bus.
+func LeaseKeyOf(bus, group string, m *waybill.Message) LeaseKey {
+	k := KeyOf(group, m)
+	return LeaseKey{Tenant: k.Tenant, Bus: bus, Group: group, Source: k.Source, Alias: k.Alias, Message: k.Message}
+}
+
+// String joins the parts with colons. Different keys give different strings, and the number
+// of parts tells which they are:
+//
+//	bus:group:alias:message                 default tenant, no source
+//	bus:group:source:alias:message          default tenant
+//	tenant:bus:group:source:alias:message
+//
+// Within a part a colon is written %3A and a percent sign %25. A string that would be longer
+// than [MaxLeaseKeyLen] ends in %sha256= and a hash of source, alias and message instead of
+// these three; [LeaseKey.Raw] is the whole of it, for people. If it is too long even then,
+// because bus and group are, the stores refuse it.
+func (k LeaseKey) String() string {
+	full := k.Raw()
+	if len(full) <= MaxLeaseKeyLen {
+		return full
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{k.Source, k.Alias, k.Message}))
+	return joinKey(append(k.owner(), hashMark+hex.EncodeToString(sum[:])))
+}
+
+// Raw is the string without the limit of its length.
+func (k LeaseKey) Raw() string {
+	parts := k.owner()
+	if len(parts) == 3 || k.Source != "" {
+		parts = append(parts, escapePart(k.Source))
+	}
+	return joinKey(append(parts, escapePart(k.Alias), escapePart(k.Message)))
+}
+
+// owner returns the parts that say whose key it is, escaped: tenant unless it is the default
+// one, bus, group.
+func (k LeaseKey) owner() []string {
+	parts := []string{escapePart(k.Bus), escapePart(k.Group)}
+	if k.Tenant == "" || k.Tenant == waybill.DefaultTenant {
+		return parts
+	}
+	return append([]string{escapePart(k.Tenant)}, parts...)
+}
+
+func joinKey(parts []string) string { return strings.Join(parts, ":") }
+
+// hashMark cannot come from escaping: a percent sign is followed by 25 or 3A there.
+const hashMark = "%sha256="
+
+var (
+	escaper   = strings.NewReplacer("%", "%25", ":", "%3A")
+	unescaper = strings.NewReplacer("%25", "%", "%3A", ":")
+)
+
+func escapePart(s string) string { return escaper.Replace(s) }
+
+var errLeaseKey = errors.New("inbox: not a key that LeaseKey.String makes")
+
+// ParseLeaseKey is the inverse of [LeaseKey.String]. Where the string holds a hash, Source and
+// Alias are empty and Message is the hash with its mark. The error says that no LeaseKey has
+// this string.
+func ParseLeaseKey(s string) (LeaseKey, error) {
+	parts := strings.Split(s, ":")
+	hashed := strings.HasPrefix(parts[len(parts)-1], hashMark)
+	for i, p := range parts {
+		if hashed && i == len(parts)-1 {
+			break
+		}
+		parts[i] = unescaper.Replace(p)
+		if escapePart(parts[i]) != p {
+			return LeaseKey{}, errLeaseKey
+		}
+	}
+	k, ok := keyOfParts(parts, hashed)
+	if !ok || k.String() != s && !hashed {
+		return LeaseKey{}, errLeaseKey
+	}
+	return k, nil
+}
+
+func keyOfParts(p []string, hashed bool) (LeaseKey, bool) {
+	switch {
+	case hashed && len(p) == 3:
+		return LeaseKey{Tenant: waybill.DefaultTenant, Bus: p[0], Group: p[1], Message: p[2]}, true
+	case hashed && len(p) == 4:
+		return LeaseKey{Tenant: p[0], Bus: p[1], Group: p[2], Message: p[3]}, true
+	case hashed:
+		return LeaseKey{}, false
+	case len(p) == 4:
+		return LeaseKey{Tenant: waybill.DefaultTenant, Bus: p[0], Group: p[1], Alias: p[2], Message: p[3]}, true
+	case len(p) == 5:
+		return LeaseKey{Tenant: waybill.DefaultTenant, Bus: p[0], Group: p[1], Source: p[2], Alias: p[3], Message: p[4]}, true
+	case len(p) == 6:
+		return LeaseKey{Tenant: p[0], Bus: p[1], Group: p[2], Source: p[3], Alias: p[4], Message: p[5]}, true
+	}
+	return LeaseKey{}, false
+}

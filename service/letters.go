@@ -1,0 +1,57 @@
+package service
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// The headers of a message that is published as a dead letter.
+const (
+	HeaderDeadConsumer = "waybill-dead-consumer" // the consumer that gave it up
+	HeaderDeadReason   = "waybill-dead-reason"   // a waybill.Reason
+	HeaderDeadError    = "waybill-dead-error"    // of the last attempt
+	HeaderDeadAttempts = "waybill-dead-attempts" // a number
+	HeaderDeadTopic    = "waybill-dead-topic"    // where the message came from
+)
+
+// letterTimeout is how long a broker may take to confirm a letter.
+const letterTimeout = 10 * time.Second
+
+// LettersTo publishes the dead letters of a leased consumer to a topic: the message as it is,
+// with headers that say what became of it. It counts as stored when the broker has confirmed
+// it. Somebody must have subscribed to the topic. A broker that refuses a letter, because the
+// message with its headers is too large, say, leaves the message where it is, to be tried
+// again.
+func LettersTo(pub relay.Publisher, topic string) consumer.Letters {
+	if pub == nil || topic == "" {
+		return consumer.Letters{}
+	}
+	return consumer.LettersTo(func(ctx context.Context, l inbox.Letter) error {
+		ctx, cancel := context.WithTimeout(ctx, letterTimeout)
+		defer cancel()
+		return pub.Send(ctx, []relay.Outgoing{letterMessage(l, topic)})()[0]
+	})
+}
+
+// letterMessage is a letter on its way to a broker. Under one deduplication id for all of its
+// copies, it is kept once where the broker looks at that.
+func letterMessage(l inbox.Letter, topic string) relay.Outgoing {
+	m := l.Message.Clone()
+	if m.Headers == nil {
+		m.Headers = make(map[string]string)
+	}
+	m.Headers[HeaderDeadConsumer] = l.Record.Consumer
+	m.Headers[HeaderDeadReason] = string(l.Reason)
+	m.Headers[HeaderDeadError] = l.Error
+	m.Headers[HeaderDeadAttempts] = strconv.Itoa(l.Attempts)
+	m.Headers[HeaderDeadTopic] = m.Address()
+	m.Topic, m.To = topic, ""
+	m.Complete()
+	id := inbox.LeaseKey{Tenant: l.Record.Tenant, Bus: "dead", Group: l.Record.Consumer, Source: m.Source, Alias: m.Alias(), Message: m.ID}
+	return relay.Outgoing{Message: &m, DedupID: id.String(), Resent: true}
+}
