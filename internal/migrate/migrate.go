@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/waybill-go/waybill"
 )
 
 // Migration is one numbered step of a schema.
@@ -69,6 +71,44 @@ func load(files fs.FS, path string, render func(string) string) (Migration, erro
 		m.statements = append(m.statements, render(stmt))
 	}
 	return m, nil
+}
+
+// CheckVersion returns an error if a schema of the given version is older than oldest, or newer
+// than the last of list.
+func CheckVersion(list []Migration, version, oldest int) error {
+	if version < oldest || version > len(list) {
+		return fmt.Errorf("schema version is %d, this release works with %d to %d", version, oldest, len(list))
+	}
+	return nil
+}
+
+// Target returns the version to migrate to: the one that is asked for, or the newest for 0.
+func Target(list []Migration, asked int) (int, error) {
+	if asked < 0 || asked > len(list) {
+		return 0, &waybill.InvalidError{Field: "Version", Reason: fmt.Sprintf("is %d, the newest is %d", asked, len(list))}
+	}
+	return cmp.Or(asked, len(list)), nil
+}
+
+// CheckSource returns an error if source can not be the source of messages.
+func CheckSource(source string) error {
+	if len(source) > waybill.MaxSourceLen || strings.ContainsRune(source, 0) {
+		return &waybill.InvalidError{Field: "Source", Reason: fmt.Sprintf("has %d bytes or a NUL byte, the limit is %d", len(source), waybill.MaxSourceLen)}
+	}
+	return nil
+}
+
+// Up runs the statements of list that lead from one version to another with exec, unless that
+// version has been reached already. It returns the version that the schema has then.
+func Up(list []Migration, from, to int, exec func(stmt string) error) (int, error) {
+	for ; from < to; from++ {
+		for _, stmt := range list[from].Statements() {
+			if err := exec(stmt); err != nil {
+				return 0, fmt.Errorf("%s: %w", list[from].Name, err)
+			}
+		}
+	}
+	return from, nil
 }
 
 // Split cuts SQL text into statements: each ends with a semicolon at the end of a line, a

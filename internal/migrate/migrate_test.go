@@ -1,10 +1,13 @@
 package migrate
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/waybill-go/waybill"
 )
 
 func TestSplit(t *testing.T) {
@@ -50,5 +53,45 @@ func TestLoad(t *testing.T) {
 	delete(files, "m/002_b.down.sql")
 	if _, err := Load(files, "m", render); err == nil {
 		t.Error("a missing down file is no error")
+	}
+}
+
+func TestUp(t *testing.T) {
+	t.Parallel()
+	list := []Migration{
+		{Version: 1, Name: "001_a", statements: []string{"a1", "a2"}},
+		{Version: 2, Name: "002_b", statements: []string{"b1"}},
+	}
+	for _, tc := range []struct {
+		from, to, want int
+		ran            []string
+	}{
+		{0, 2, 2, []string{"a1", "a2", "b1"}}, {1, 2, 2, []string{"b1"}}, {0, 1, 1, []string{"a1", "a2"}}, {2, 1, 2, nil},
+	} {
+		var ran []string
+		got, err := Up(list, tc.from, tc.to, func(stmt string) error { ran = append(ran, stmt); return nil })
+		if err != nil || got != tc.want || !slices.Equal(ran, tc.ran) {
+			t.Errorf("Up(%d, %d) = %d, %v after %q, want %d after %q", tc.from, tc.to, got, err, ran, tc.want, tc.ran)
+		}
+	}
+	_, err := Up(list, 0, 2, func(stmt string) error { return errors.New(stmt) })
+	if err == nil || err.Error() != "001_a: a1" {
+		t.Errorf("Up() = %v, want the error of the first statement, with the name of its migration", err)
+	}
+}
+
+func TestTarget(t *testing.T) {
+	t.Parallel()
+	list := make([]Migration, 3)
+	for asked, want := range map[int]int{0: 3, 1: 1, 3: 3} {
+		if got, err := Target(list, asked); got != want || err != nil {
+			t.Errorf("Target(%d) = %d, %v, want %d", asked, got, err, want)
+		}
+	}
+	for _, asked := range []int{-1, 4} {
+		var invalid *waybill.InvalidError
+		if _, err := Target(list, asked); !errors.As(err, &invalid) || invalid.Field != "Version" {
+			t.Errorf("Target(%d): %v, want an error that names Version", asked, err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -14,6 +15,11 @@ import (
 const MessageColumns = `id, topic, direct, key, type, source, tenant, subject, payload, payload_bytes, ` +
 	`content_type, data_schema, headers, correlation_id, causation_id, idempotency_key, ` +
 	`trace_parent, trace_state, time, deliver_at, expires_at, enqueued_at`
+
+// MessageColumnsOf returns [MessageColumns] with the alias of a table.
+func MessageColumnsOf(alias string) string {
+	return alias + "." + strings.ReplaceAll(MessageColumns, ", ", ", "+alias+".")
+}
 
 // MessageRow is a message as it stands in a table. It may be scanned into again and again.
 type MessageRow struct {

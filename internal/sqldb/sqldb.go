@@ -49,10 +49,18 @@ type Driver[Tx any] interface {
 	On(tx Tx) Conn
 }
 
+// Opener is a [Driver] that can send the first statement of a transaction along with what
+// begins it. Drivers may implement it.
+type Opener[Tx any] interface {
+	// BeginWith starts a transaction as Begin does, with first, which runs one statement on
+	// the Conn that it is given. After an error there is no transaction.
+	BeginWith(ctx context.Context, first func(conn Conn) error) (Tx, error)
+}
+
 // InTx runs fn in a transaction and commits it, or rolls it back if fn fails or panics. An
 // error of fn comes back as it is, but as unavailable if the connection went with it.
 func InTx[Tx any](ctx context.Context, d Driver[Tx], fn func(tx Tx) error) error {
-	return inTx(ctx, d, fn, func(tx Tx) error {
+	return inTx(d, beginner(ctx, d), fn, func(tx Tx) error {
 		if err := d.Commit(ctx, tx); err != nil {
 			return fmt.Errorf("commit: %w", err)
 		}
@@ -62,13 +70,36 @@ func InTx[Tx any](ctx context.Context, d Driver[Tx], fn func(tx Tx) error) error
 
 // InTxBefore is InTx with one more statement, that of last, before the commit.
 func InTxBefore[Tx any](ctx context.Context, d Driver[Tx], fn func(tx Tx) error, last func(conn Conn) error) error {
-	return inTx(ctx, d, fn, func(tx Tx) error { return d.CommitAfter(ctx, tx, last) })
+	return inTx(d, beginner(ctx, d), fn, func(tx Tx) error { return d.CommitAfter(ctx, tx, last) })
 }
 
-func inTx[Tx any](ctx context.Context, d Driver[Tx], fn, commit func(tx Tx) error) (err error) {
-	tx, err := d.Begin(ctx)
+// InTxBetween is InTxBefore with one more statement, that of first, before fn.
+func InTxBetween[Tx any](ctx context.Context, d Driver[Tx], first func(conn Conn) error, fn func(tx Tx) error, last func(conn Conn) error) error {
+	commit := func(tx Tx) error { return d.CommitAfter(ctx, tx, last) }
+	if o, ok := d.(Opener[Tx]); ok {
+		return inTx(d, func() (Tx, error) { return o.BeginWith(ctx, first) }, fn, commit)
+	}
+	return inTx(d, beginner(ctx, d), func(tx Tx) error {
+		if err := first(d.On(tx)); err != nil {
+			return err
+		}
+		return fn(tx)
+	}, commit)
+}
+
+func beginner[Tx any](ctx context.Context, d Driver[Tx]) func() (Tx, error) {
+	return func() (tx Tx, err error) {
+		if tx, err = d.Begin(ctx); err != nil {
+			err = fmt.Errorf("begin: %w", err)
+		}
+		return tx, err
+	}
+}
+
+func inTx[Tx any](d Driver[Tx], begin func() (Tx, error), fn, commit func(tx Tx) error) (err error) {
+	tx, err := begin()
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return err
 	}
 	returned := false
 	defer func() {
@@ -83,11 +114,20 @@ func inTx[Tx any](ctx context.Context, d Driver[Tx], fn, commit func(tx Tx) erro
 	if err == nil {
 		return nil
 	}
-	lost := d.Rollback(tx) != nil
-	if lost && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-		return waybill.UnavailableError(fmt.Errorf("connection lost: %w", err))
+	if d.Rollback(tx) != nil {
+		return Lost(err)
 	}
-	return err // a context that ends takes the connection with it, and says nothing of the database
+	return err
+}
+
+// Lost returns the error of a transaction whose connection went with it: err as unavailable,
+// unless a context has ended. That takes the connection with it, and says nothing of the
+// database.
+func Lost(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return waybill.UnavailableError(fmt.Errorf("connection lost: %w", err))
 }
 
 // Collect reads all rows with scan and closes them.

@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -18,6 +19,12 @@ func (t *Time) Scan(value any) error {
 		t.Time = v
 	case int64:
 		t.Time = time.UnixMicro(v)
+	case []byte: // a number, from a driver that leaves reading it to us
+		micros, err := strconv.ParseInt(string(v), 10, 64)
+		if err != nil {
+			return fmt.Errorf("a time is stored as text")
+		}
+		t.Time = time.UnixMicro(micros)
 	default:
 		return fmt.Errorf("a time is stored as %T", value)
 	}

@@ -10,6 +10,18 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
+// The statements about one letter that are the same in several stores. For SettleLetterSQL a
+// store has to keep booleans as numbers.
+const (
+	// LetterWaitsSQL is asked so rarely that the waiting rows need no index for it.
+	LetterWaitsSQL = `SELECT EXISTS (SELECT 1 FROM {outbox_waiting} WHERE letter = $1)`
+
+	RequeueConsumerSQL = `UPDATE {dead_letters} SET requeued_at = {now}, life = life + 1, replay = $2 WHERE number = $1`
+
+	SettleLetterSQL = `
+UPDATE {dead_letters} SET state = $2, resolution = $3, resolved_at = {now}, requeued_at = NULL, parks = 0 WHERE number = $1`
+)
+
 // lockedLetter is a letter that nobody else changes until the transaction ends.
 type lockedLetter struct {
 	number    int64
@@ -188,7 +200,7 @@ func (c *Core[Tx]) requeueCopy(ctx context.Context, conn sqldb.Conn, l deadlette
 		return err
 	}
 	rec := inbox.RecordOf(l.Consumer, &m)
-	if _, err := conn.Exec(ctx, c.SQL.GateDead, recordArgs(rec)...); err != nil {
+	if _, err := conn.Exec(ctx, c.SQL.GateDead, RecordArgs(rec)...); err != nil {
 		return err
 	}
 	args := []any{l.Number, rec.Alias, rec.Message, fingerprint(l.Origin, l.Consumer, &m, l.Error)}

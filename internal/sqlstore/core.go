@@ -1,6 +1,8 @@
 // Package sqlstore is what stores over SQL have in common: the order of the statements, the
-// arguments they take, and the reading of their results. The statements themselves belong to
-// each store.
+// arguments they take, and the reading of their results. Statements that are the same in several
+// stores stand beside what reads their results, the others in each store. Names of tables are in
+// braces; so are {now}, the clock, {key}, the column, {integer}, what a number is cast to, and
+// {message}, {o.message} and so on, the columns of a message.
 package sqlstore
 
 import (
@@ -33,9 +35,20 @@ type Core[Tx any] struct {
 	// Enqueue stores messages, as [outbox.Store] says of EnqueueMessages.
 	Enqueue func(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error)
 
+	// BeforeGate is called with records before the transaction that inserts them. Optional.
+	BeforeGate func(ctx context.Context, recs ...inbox.Record) error
+
+	// Gates insert many inbox records at once. Optional.
+	Gates Gates
+
 	// Classify gives an error of the database its kind. ClassifyCaller does so for an error
 	// of the caller's own function, which may be about something else altogether.
 	Classify, ClassifyCaller func(error) error
+
+	// Alone runs fn, which runs one statement on conn, as a transaction. Optional; without it
+	// fn runs in a transaction that is begun and committed, two round trips more. Where it is
+	// set, the statements of [LeaseStatements] are one for each call.
+	Alone func(ctx context.Context, fn func(conn sqldb.Conn) error) error
 
 	// Signals wake the relays that share the store object.
 	Signals wakeup.Signaller
@@ -47,8 +60,11 @@ type Methods[Tx any] interface {
 	outbox.Store[Tx]
 	outbox.Inspector
 	inbox.Inbox[Tx]
+	inbox.Recorder[Tx]
+	inbox.Batcher[Tx]
 	inbox.Inspector
 	inbox.Sizer
+	inbox.BatchLeaseStore
 	relay.Inspector
 	DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
 	RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
@@ -70,12 +86,16 @@ type Methods[Tx any] interface {
 // Statements are the SQL texts that [Core] runs. The methods say which arguments they take.
 type Statements struct {
 	Gate, GateDead, GateOutcome              string
+	FindRecord                               string
 	ReadAttempts, SaveAttempt, ClearAttempts string
 	SaveStarts, ClearStarts                  string
 	AddLetter                                string
+	AnyRequeued                              string // empty if TakeRequeued costs no more
 	TakeRequeued, HoldRequeued, RemoveLetter string
+	LeaseRequeued                            string // empty if TakeRequeued changes what it returns
 	Revive, FailRequeued                     string
 	ListLetters, ShowLetter                  string
+	HasText                                  string // condition that a letter has the text ?; empty for the usual one
 	PlanAfresh                               string // empty if plans do not outlive their arguments
 	LockLetter, LetterWaits                  string
 	HoldUnit                                 string // empty if writers are one at a time anyway
@@ -94,6 +114,7 @@ type Statements struct {
 	OutboxMessages, PublishedMessages        string
 	OutboxBacklog, RelayStates               string
 	InboxStates, InboxSize                   string
+	Leases                                   LeaseStatements
 	Cleanup                                  Cleanup
 }
 
@@ -137,6 +158,15 @@ func (c *Core[Tx]) Kind(err error) error {
 // InTx runs fn in a transaction of the store. Errors have their kind.
 func (c *Core[Tx]) InTx(ctx context.Context, fn func(tx Tx, conn sqldb.Conn) error) error {
 	return c.Kind(sqldb.InTx(ctx, c.DB, func(tx Tx) error { return fn(tx, c.DB.On(tx)) }))
+}
+
+// alone is InTx for a function that runs one statement; where there is no Alone it may run
+// several. Errors have their kind.
+func (c *Core[Tx]) alone(ctx context.Context, fn func(conn sqldb.Conn) error) error {
+	if c.Alone != nil {
+		return c.Kind(c.Alone(ctx, fn))
+	}
+	return c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error { return fn(conn) })
 }
 
 // Millis renders a duration as the statements take it.

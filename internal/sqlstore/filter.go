@@ -15,6 +15,16 @@ type where struct {
 	conditions []string
 	args       []any
 	end        string // order and limit
+	hasText    string // condition that a letter has the text ? in one of its columns
+}
+
+// hasText serves databases that keep texts as such.
+const hasText = `(lower(error) LIKE lower(CAST(? AS text)) ESCAPE '!' OR lower(id) LIKE lower(CAST(? AS text)) ESCAPE '!'
+   OR lower(key) LIKE lower(CAST(? AS text)) ESCAPE '!')`
+
+// where returns an empty collection, whose arguments come behind those given.
+func (c *Core[Tx]) where(args ...any) *where {
+	return &where{args: args, hasText: cmp.Or(c.SQL.HasText, hasText)}
 }
 
 // add adds a condition, in which each ? stands for the argument.
@@ -39,8 +49,8 @@ func (w *where) sql() string {
 }
 
 // lettersOf returns what a filter that was checked asks for.
-func lettersOf(f deadletter.Filter) *where {
-	w := &where{}
+func (c *Core[Tx]) lettersOf(f deadletter.Filter) *where {
+	w := c.where()
 	w.match(f)
 	w.page(f)
 	return w
@@ -63,8 +73,7 @@ func (w *where) match(f deadletter.Filter) {
 		w.add("last_failed_at < ?", sqldb.Timestamp(f.Until))
 	}
 	if f.Text != "" {
-		const like = ` LIKE lower(CAST(? AS text)) ESCAPE '\'`
-		w.add("(lower(error)"+like+" OR lower(id)"+like+" OR lower(key)"+like+")", "%"+wildcards.Replace(f.Text)+"%")
+		w.add(w.hasText, "%"+wildcards.Replace(f.Text)+"%")
 	}
 }
 
@@ -84,7 +93,7 @@ func (w *where) page(f deadletter.Filter) {
 }
 
 // wildcards escapes what LIKE would take for more than itself.
-var wildcards = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
+var wildcards = strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`)
 
 // entriesOf returns what a filter of the audit log asks for.
 func entriesOf(f deadletter.AuditFilter) *where {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
@@ -12,13 +14,16 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
+// InboxKey is the condition of a statement about an inbox key.
+const InboxKey = `tenant = $1 AND consumer = $2 AND source = $3 AND alias = $4 AND message_key = $5`
+
 // keyArgs are $1 to $5 of every statement about an inbox key.
 func keyArgs(k inbox.Key) []any {
 	return []any{k.Tenant, k.Consumer, k.Source, k.Alias, k.Message}
 }
 
-// recordArgs are the arguments of Gate and GateDead.
-func recordArgs(r inbox.Record) []any {
+// RecordArgs are the arguments of Gate and GateDead.
+func RecordArgs(r inbox.Record) []any {
 	return append(keyArgs(r.Key), r.MessageID, r.Type, r.PayloadHash, jsonColumn(r.Extra))
 }
 
@@ -34,39 +39,79 @@ func jsonColumn(raw json.RawMessage) *string {
 // is one; GateOutcome then returns whether that one is dead, and its payload hash. Attempts
 // are cleared in both cases: a copy that comes after the commit may have noted its start.
 func (c *Core[Tx]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx Tx) error) (outcome inbox.Outcome, err error) {
-	err = c.InTx(ctx, func(tx Tx, conn sqldb.Conn) error {
-		n, err := conn.Exec(ctx, c.SQL.Gate, recordArgs(rec)...)
+	var fresh bool
+	gate := func(conn sqldb.Conn) error {
+		n, err := conn.Exec(ctx, c.SQL.Gate, RecordArgs(rec)...)
+		fresh = n > 0
 		if err != nil {
 			return fmt.Errorf("insert inbox record: %w", err)
 		}
-		if rec.Retried {
-			if _, err := conn.Exec(ctx, c.SQL.ClearAttempts, keyArgs(rec.Key)...); err != nil {
-				return fmt.Errorf("clear attempts: %w", err)
-			}
-		}
-		if n == 0 {
-			outcome, err = c.seenBefore(ctx, conn, rec)
+		return nil
+	}
+	handle := func(tx Tx) error {
+		if err := c.clearRetried(ctx, c.DB.On(tx), rec); err != nil || !fresh {
 			return err
 		}
-		outcome = inbox.Processed
 		return FromCaller(fn(ctx, tx))
-	})
-	if err == nil && outcome == inbox.Processed {
+	}
+	look := func(conn sqldb.Conn) (err error) {
+		if !fresh {
+			outcome, err = c.seenBefore(ctx, conn, rec)
+		}
+		return err
+	}
+	if err := c.beforeGate(ctx, rec); err != nil {
+		return 0, err
+	}
+	if err := c.Kind(sqldb.InTxBetween(ctx, c.DB, gate, handle, look)); err != nil {
+		return 0, err
+	}
+	if fresh {
 		c.WakeRelay() // the handler may have enqueued
 	}
-	return outcome, err
+	return outcome, nil
 }
 
-// seen is a record that is there already.
-type seen struct {
-	dead bool
-	hash string
+func (c *Core[Tx]) beforeGate(ctx context.Context, recs ...inbox.Record) error {
+	if c.BeforeGate == nil {
+		return nil
+	}
+	return c.Kind(c.BeforeGate(ctx, recs...))
 }
 
-func scanSeen(r sqldb.Rows) (v seen, err error) {
-	err = r.Scan(&v.dead, &v.hash)
+func (c *Core[Tx]) clearRetried(ctx context.Context, conn sqldb.Conn, rec inbox.Record) error {
+	if !rec.Retried {
+		return nil
+	}
+	if _, err := conn.Exec(ctx, c.SQL.ClearAttempts, keyArgs(rec.Key)...); err != nil {
+		return fmt.Errorf("clear attempts: %w", err)
+	}
+	return nil
+}
+
+// Seen is a record that is there already.
+type Seen struct {
+	Dead bool
+	Hash string // of the payload, or how it begins; "" if it is not known
+}
+
+func scanSeen(r sqldb.Rows) (v Seen, err error) {
+	err = r.Scan(&v.Dead, &v.Hash)
 	return v, err
 }
+
+// outcome is what the record means for one that did not pass the gate because of it.
+func (v Seen) outcome(rec inbox.Record) inbox.Outcome {
+	switch {
+	case v.Dead:
+		return inbox.Dead
+	case v.Hash != "" && !strings.HasPrefix(rec.PayloadHash, v.Hash):
+		return inbox.Conflict
+	}
+	return inbox.Duplicate
+}
+
+var errVanished = errors.New("inbox record vanished") // removed between two statements
 
 func (c *Core[Tx]) seenBefore(ctx context.Context, conn sqldb.Conn, rec inbox.Record) (inbox.Outcome, error) {
 	rows, err := conn.Query(ctx, c.SQL.GateOutcome, keyArgs(rec.Key)...)
@@ -74,14 +119,10 @@ func (c *Core[Tx]) seenBefore(ctx context.Context, conn sqldb.Conn, rec inbox.Re
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("read inbox record: %w", err)
-	case !found: // removed between the two statements
-		return 0, waybill.ConflictError(errors.New("inbox record vanished"))
-	case r.dead:
-		return inbox.Dead, nil
-	case r.hash != "" && r.hash != rec.PayloadHash:
-		return inbox.Conflict, nil
+	case !found:
+		return 0, waybill.ConflictError(errVanished)
 	}
-	return inbox.Duplicate, nil
+	return r.outcome(rec), nil
 }
 
 // FailedAttempts implements [inbox.Inbox]. ReadAttempts returns their number, the wait that
@@ -108,9 +149,12 @@ func (c *Core[Tx]) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.Faile
 // BuryMessage implements [inbox.Inbox]. GateDead is to Gate what a dead record is to a
 // processed one.
 func (c *Core[Tx]) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, err error) {
+	if err := c.beforeGate(ctx, l.Record); err != nil {
+		return false, err
+	}
 	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
 		if l.Record.Message != "" {
-			n, err := conn.Exec(ctx, c.SQL.GateDead, recordArgs(l.Record)...)
+			n, err := conn.Exec(ctx, c.SQL.GateDead, RecordArgs(l.Record)...)
 			if err != nil || n == 0 {
 				return err
 			}
@@ -140,7 +184,24 @@ func letterArgs(l inbox.Letter) []any {
 const MessageFields = `id, topic, direct, key, type, source, tenant, subject, payload_bytes, content_type, data_schema, headers, ` +
 	`correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, expires_at`
 
+// MessageParams are parameters for [MessageFields], from the one with the given number on.
+func MessageParams(first int) string {
+	params := make([]string, strings.Count(MessageFields, ",")+1)
+	for i := range params {
+		params[i] = fmt.Sprintf("$%d", first+i)
+	}
+	return strings.Join(params, ", ")
+}
+
+// messageArgs are the arguments for [MessageFields].
 func messageArgs(m *waybill.Message) []any {
+	args := EnqueueArgs(m)
+	return slices.Delete(args, len(args)-2, len(args)-1)
+}
+
+// EnqueueArgs are those of a message that is enqueued: it has the time too at which it is to be
+// delivered, before its last one, at which it expires.
+func EnqueueArgs(m *waybill.Message) []any {
 	payload := m.Payload
 	if payload == nil {
 		payload = []byte{}
@@ -148,6 +209,6 @@ func messageArgs(m *waybill.Message) []any {
 	return []any{
 		m.ID, m.Address(), m.To != "", m.Key, m.Type, m.Source, m.Tenant, m.Subject, payload,
 		m.ContentType, m.DataSchema, sqldb.Headers(m), m.CorrelationID, m.CausationID, m.IdempotencyKey,
-		m.TraceParent, m.TraceState, sqldb.Timestamp(m.Time), sqldb.Timestamp(m.ExpiresAt),
+		m.TraceParent, m.TraceState, sqldb.Timestamp(m.Time), sqldb.Timestamp(m.DeliverAt), sqldb.Timestamp(m.ExpiresAt),
 	}
 }

@@ -14,6 +14,21 @@ func (c *Core[Tx]) MessageStates(ctx context.Context, id string) ([]outbox.State
 	return c.messageStates(ctx, c.SQL.MessageStates, id)
 }
 
+// StateColumns are what a message's state is read from.
+const StateColumns = `id, status, topic, destination, type, source, tenant, {key}, attempts, error, enqueued_at, due_at, published_at`
+
+// MessageFilter is the condition of a filter but for its status. It is, with what is built on it,
+// for stores that keep times as microseconds.
+const MessageFilter = `($2 = '' OR topic = $2) AND ($3 = '' OR tenant = $3) AND ($4 = '' OR {key} = $4)
+   AND ($5 = '' OR correlation_id = $5) AND enqueued_at <= {now} - CAST($6 * 1000 AS {integer})`
+
+// PublishedMessagesSQL goes back on the archive's primary key.
+const PublishedMessagesSQL = `
+SELECT id, 'Published', topic, destination, CASE WHEN type = '' THEN topic ELSE type END, source, tenant, {key}, attempts, '', enqueued_at, NULL, published_at
+  FROM {outbox_archive}
+ WHERE $1 <> '' AND ` + MessageFilter + `
+ ORDER BY published_at DESC LIMIT $7`
+
 // OutboxMessages implements [outbox.Inspector]. Both statements take the filter's fields in
 // the order status, topic, tenant, key, correlation id, least age in milliseconds, and limit.
 func (c *Core[Tx]) OutboxMessages(ctx context.Context, f outbox.Filter) ([]outbox.State, error) {

@@ -23,6 +23,54 @@ type Cleanup struct {
 	ExpiredLetters, PurgeRecords, PurgeLetters, NoteCleanup string
 }
 
+// Which rows are past their retention, of $1 milliseconds, and belong to the tenant $2, in stores that keep times as
+// microseconds and booleans as numbers.
+const (
+	PastRetention = ` <= {now} - CAST($1 * 1000 AS {integer})`
+
+	// Records of dead letters stay until these go. Served by the index on the time.
+	ExpiredInbox = `NOT dead AND processed_at` + PastRetention + ` AND ($2 = '' OR tenant = $2)`
+
+	// A message whose next attempt is still to come has not failed to come back.
+	ExpiredAttempts = `due_at` + PastRetention + ` AND ($2 = '' OR tenant = $2)`
+
+	// Who has a key is not overtaken by its retention. Served by the index on first_seen: what
+	// was last seen before a time was first seen before it.
+	ExpiredLeases = `first_seen` + PastRetention + ` AND last_seen` + PastRetention + `
+   AND coalesce(lease_until <= {now}, 1) AND $2 = ''`
+
+	ExpiredAudit = `at` + PastRetention + ` AND $2 = ''`
+
+	// BehindLetter is true for a letter that messages wait behind. Served by the index on the
+	// units.
+	BehindLetter = `(d.parks AND EXISTS (SELECT 1 FROM {outbox_waiting} w
+        WHERE w.topic = d.topic AND w.{key} = d.{key} AND w.{key} <> '' AND NOT w.alone AND w.destination = d.destination AND w.position > d.position))`
+
+	// A letter is settled after it has failed. Served by the index on the last failure.
+	ExpiredLetters = `
+  FROM {dead_letters} d
+ WHERE d.requeued_at IS NULL AND d.last_failed_at` + PastRetention + ` AND coalesce(d.resolved_at, d.last_failed_at)` + PastRetention + `
+   AND ($2 = '' OR d.tenant = $2) AND NOT ` + BehindLetter
+)
+
+// KeyColumns are those of an inbox key.
+const KeyColumns = `tenant, consumer, source, alias, message_key`
+
+// NoteCleanupSQL is for a store without a default for the time of an entry.
+const NoteCleanupSQL = `INSERT INTO {audit_log} (at, action, actor, detail) VALUES ({now}, 'cleanup', 'janitor', $1)`
+
+// CountStatements returns what counts the rows that are past their retention, rendered with r.
+func CountStatements(r func(sql string) string) map[janitor.Kind]string {
+	count := func(table, expired string) string { return r(`SELECT count(*) FROM ` + table + ` WHERE ` + expired) }
+	return map[janitor.Kind]string{
+		janitor.Inbox:    count("{inbox}", ExpiredInbox),
+		janitor.Attempts: count("{consumer_attempts}", ExpiredAttempts),
+		janitor.Leases:   count("{inbox_leases}", ExpiredLeases),
+		janitor.Letters:  r(`SELECT count(*)` + ExpiredLetters),
+		janitor.Audit:    count("{audit_log}", ExpiredAudit),
+	}
+}
+
 // CountExpired implements [janitor.Store].
 func (c *Core[Tx]) CountExpired(ctx context.Context, rows janitor.Rows) (int64, error) {
 	stmt, ok := c.SQL.Cleanup.Count[rows.Kind]

@@ -5,11 +5,28 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+// letterSQL returns what scanLetter reads. It counts what waits behind a letter on the index on
+// the units.
+const letterSQL = `
+SELECT number, origin, consumer, destination, reason, error, fingerprint, state, attempts, life, failed, requeued_at IS NOT NULL, replay,
+       first_failed_at, last_failed_at, resolved_at, resolution, parks,
+       CASE WHEN d.parks THEN (SELECT count(*) FROM {outbox_waiting} w
+            WHERE w.topic = d.topic AND w.{key} = d.{key} AND w.{key} <> '' AND NOT w.alone AND w.destination = d.destination AND w.position > d.position)
+       ELSE 0 END, {history}, {message}
+  FROM {dead_letters} d`
+
+// The statements that read letters.
+var (
+	ListLettersSQL = strings.Replace(letterSQL, "{history}", "NULL", 1)
+	ShowLetterSQL  = strings.Replace(letterSQL, "{history}", "d.history", 1) + ` WHERE number = $1`
 )
 
 // DeadLetters implements [deadletter.Store]. Behind ListLetters come the conditions of the
@@ -18,7 +35,7 @@ func (c *Core[Tx]) DeadLetters(ctx context.Context, f deadletter.Filter) ([]dead
 	if err := f.Check(); err != nil {
 		return nil, err
 	}
-	w := lettersOf(f)
+	w := c.lettersOf(f)
 	var letters []deadletter.Letter
 	err := c.plannedAfresh(ctx, func(conn sqldb.Conn) error {
 		rows, err := conn.Query(ctx, c.SQL.ListLetters+" "+c.Render(w.sql()), w.args...)

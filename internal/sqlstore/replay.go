@@ -25,16 +25,48 @@ type replay struct {
 type ReplayStatements struct {
 	Preview      string // takes milliseconds; counts letters, keys, those older than that, and returns the first failure
 	Start        string // takes plan, actor and reason; returns the number
+	Started      string // returns the number if Start cannot; else empty
 	NextLetters  string // returns numbers
 	Read, Lock   string // take a number; Lock finds nothing while another transaction has locked it
 	List         string // takes a limit
 	Save, Cancel string // Save takes number, passed, requeued, skipped, state and problem; Cancel a number
 }
 
+// replaySQL returns what scanReplay reads. It counts what is dead again by the index on replay.
+const replaySQL = `
+SELECT r.number, r.plan, r.started_by, r.why, r.state, r.letters, r.requeued, r.skipped,
+       (SELECT count(*) FROM {dead_letters} d WHERE d.replay = r.number AND d.replay <> 0 AND d.requeued_at IS NULL),
+       r.problem, r.started_at, r.ended_at, r.passed, r.upto
+  FROM {replays} r`
+
+// nextLettersSQL goes along an index with the number. As the cursor moves, no part of it is
+// read twice.
+const nextLettersSQL = `SELECT number FROM {dead_letters} {where}`
+
+const (
+	saveReplaySQL = `
+UPDATE {replays} SET passed = $2, requeued = $3, skipped = $4, state = $5, problem = $6,
+       ended_at = CASE WHEN $5 <> 'running' THEN {now} END
+ WHERE number = $1`
+
+	// cancelReplaySQL waits for the one who advances the replay, and then sees how it ended.
+	cancelReplaySQL = `UPDATE {replays} SET state = 'cancelled', ended_at = {now} WHERE number = $1 AND state = 'running'`
+)
+
+// CommonReplayStatements returns those that are the same in every store, rendered with r.
+// Preview, Start, Started and Lock, which is Read with a lock, are the store's own.
+func CommonReplayStatements(r func(sql string) string) ReplayStatements {
+	return ReplayStatements{
+		NextLetters: r(nextLettersSQL), Read: r(replaySQL + ` WHERE r.number = $1`),
+		List: r(replaySQL + ` ORDER BY r.state = 'running' DESC, r.number DESC LIMIT $1`),
+		Save: r(saveReplaySQL), Cancel: r(cancelReplaySQL),
+	}
+}
+
 // replayable returns the condition that a replay puts a letter back, behind other arguments.
 // What is on its way is not looked at: its fate is not known yet.
-func replayable(f deadletter.Filter, args ...any) *where {
-	w := &where{args: args}
+func (c *Core[Tx]) replayable(f deadletter.Filter, args ...any) *where {
+	w := c.where(args...)
 	w.match(f)
 	w.conditions = append(w.conditions, "requeued_at IS NULL")
 	return w
@@ -52,7 +84,7 @@ func (c *Core[Tx]) PreviewReplay(ctx context.Context, f deadletter.Filter, inbox
 	}
 	var p deadletter.Preview
 	err := c.plannedAfresh(ctx, func(conn sqldb.Conn) error {
-		rows, err := c.queryLetters(ctx, conn, c.SQL.Replays.Preview, replayable(f, Millis(inboxRetention)))
+		rows, err := c.queryLetters(ctx, conn, c.SQL.Replays.Preview, c.replayable(f, Millis(inboxRetention)))
 		p, _, err = sqldb.One(rows, err, scanPreview)
 		return err
 	})
@@ -80,7 +112,11 @@ func (c *Core[Tx]) StartReplay(ctx context.Context, p deadletter.Plan, act deadl
 		return 0, fmt.Errorf("plan of a replay: %w", err)
 	}
 	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
-		rows, err := c.queryLetters(ctx, conn, c.SQL.Replays.Start, replayable(p.Filter, string(plan), act.By, act.Why))
+		rows, err := c.queryLetters(ctx, conn, c.SQL.Replays.Start, c.replayable(p.Filter, string(plan), act.By, act.Why))
+		if err == nil && c.SQL.Replays.Started != "" {
+			rows.Close() // it has none
+			rows, err = conn.Query(ctx, c.SQL.Replays.Started)
+		}
 		if number, _, err = sqldb.One(rows, err, sqldb.Scan[int64]); err != nil {
 			return fmt.Errorf("start a replay: %w", err)
 		}
@@ -179,7 +215,7 @@ func (c *Core[Tx]) advance(ctx context.Context, conn sqldb.Conn, r *replay, n in
 
 // nextLetters returns the numbers of letters behind the last one that was passed.
 func (c *Core[Tx]) nextLetters(ctx context.Context, conn sqldb.Conn, r *replay, limit int) ([]int64, error) {
-	w := replayable(r.Plan.Filter)
+	w := c.replayable(r.Plan.Filter)
 	w.add("number > ?", r.passed)
 	w.add("number <= ?", r.upto)
 	w.end = fmt.Sprintf(" ORDER BY number LIMIT %d", limit)

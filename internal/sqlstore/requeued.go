@@ -13,10 +13,21 @@ import (
 
 const requeueWait = 5 * time.Second // before a requeued letter that met an outage is tried again
 
+// AnyRequeuedSQL is asked first: a poll that finds nothing needs no transaction, and so waits
+// for no lock.
+const AnyRequeuedSQL = `SELECT EXISTS (SELECT 1 FROM {dead_letters} WHERE consumer = $1 AND requeued_at <= {now})`
+
 // TakeRequeued implements [inbox.Inbox]. The statement takes the consumer and the
 // milliseconds of the lease. It changes the letter, and returns its number, alias, message key
-// and message.
+// and message; or it locks the letter, and LeaseRequeued, which takes the number and the
+// milliseconds, changes it.
 func (c *Core[Tx]) TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (letter inbox.Requeued, found bool, err error) {
+	if c.SQL.AnyRequeued != "" {
+		rows, err := c.DB.Query(ctx, c.SQL.AnyRequeued, consumer)
+		if waits, _, err := sqldb.One(rows, err, sqldb.Scan[bool]); err != nil || !waits {
+			return inbox.Requeued{}, false, c.Kind(err)
+		}
+	}
 	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 		rows, err := conn.Query(ctx, c.SQL.TakeRequeued, consumer, Millis(lease))
 		letter, found, err = sqldb.One(rows, err, func(r sqldb.Rows) (l inbox.Requeued, err error) {
@@ -28,6 +39,9 @@ func (c *Core[Tx]) TakeRequeued(ctx context.Context, consumer string, lease time
 			l.Key.Tenant, l.Key.Consumer, l.Key.Source = l.Message.Tenant, consumer, l.Message.Source
 			return l, nil
 		})
+		if err == nil && found && c.SQL.LeaseRequeued != "" {
+			_, err = conn.Exec(ctx, c.SQL.LeaseRequeued, letter.Number, Millis(lease))
+		}
 		return err
 	})
 	return letter, found && err == nil, err
@@ -38,6 +52,11 @@ func (c *Core[Tx]) TakeRequeued(ctx context.Context, consumer string, lease time
 // RemoveLetter takes the number, Revive the inbox key.
 func (c *Core[Tx]) RunRequeued(ctx context.Context, letter inbox.Requeued, node string, fn func(ctx context.Context, tx Tx) error) (bool, error) {
 	var found bool
+	rec := inbox.RecordOf(letter.Key.Consumer, &letter.Message)
+	rec.Key = letter.Key
+	if err := c.beforeGate(ctx, rec); err != nil {
+		return false, err
+	}
 	began := time.Now()
 	err := c.InTx(ctx, func(tx Tx, conn sqldb.Conn) (err error) {
 		rows, err := conn.Query(ctx, c.SQL.HoldRequeued, letter.Number)
@@ -47,7 +66,7 @@ func (c *Core[Tx]) RunRequeued(ctx context.Context, letter inbox.Requeued, node 
 		if _, err := conn.Exec(ctx, c.SQL.ClearAttempts, keyArgs(letter.Key)...); err != nil {
 			return err
 		}
-		if fresh, err := c.open(ctx, conn, letter); err != nil || !fresh {
+		if fresh, err := c.open(ctx, conn, letter, rec); err != nil || !fresh {
 			return err
 		}
 		if _, err := conn.Exec(ctx, c.SQL.RemoveLetter, letter.Number); err != nil {
@@ -68,10 +87,8 @@ func (c *Core[Tx]) RunRequeued(ctx context.Context, letter inbox.Requeued, node 
 // open passes the gate for a requeued letter: its dead record, or a new one where that was
 // removed, becomes a processed one. It returns false if the message was processed meanwhile,
 // and resolves the letter then.
-func (c *Core[Tx]) open(ctx context.Context, conn sqldb.Conn, l inbox.Requeued) (bool, error) {
-	rec := inbox.RecordOf(l.Key.Consumer, &l.Message)
-	rec.Key = l.Key
-	if n, err := conn.Exec(ctx, c.SQL.Gate, recordArgs(rec)...); err != nil || n > 0 {
+func (c *Core[Tx]) open(ctx context.Context, conn sqldb.Conn, l inbox.Requeued, rec inbox.Record) (bool, error) {
+	if n, err := conn.Exec(ctx, c.SQL.Gate, RecordArgs(rec)...); err != nil || n > 0 {
 		return err == nil, err
 	}
 	rows, err := conn.Query(ctx, c.SQL.GateOutcome, keyArgs(l.Key)...)
@@ -79,9 +96,9 @@ func (c *Core[Tx]) open(ctx context.Context, conn sqldb.Conn, l inbox.Requeued) 
 	switch {
 	case err != nil:
 		return false, err
-	case !found: // removed between the two statements
-		return false, waybill.ConflictError(errors.New("inbox record vanished"))
-	case r.dead:
+	case !found:
+		return false, waybill.ConflictError(errVanished)
+	case r.Dead:
 		_, err := conn.Exec(ctx, c.SQL.Revive, keyArgs(l.Key)...)
 		return err == nil, err
 	}

@@ -10,20 +10,54 @@ import (
 // ProcessOnce implements [inbox.Inbox].
 func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx *Tx) error) (outcome inbox.Outcome, err error) {
 	err = s.inTx(ctx, func(tx *Tx) error {
-		if rec.Retried {
-			drop(tx, s.data.attempts, rec.Key)
-		}
-		if seen, ok := s.data.inbox[rec.Key]; ok {
-			outcome = seen.outcome(rec)
+		if outcome = s.gate(tx, rec); outcome != inbox.Processed {
 			return nil
 		}
-		put(tx, s.data.inbox, rec.Key, record{Record: rec, processedAt: s.now()})
 		return fn(ctx, tx)
 	})
 	if err == nil && outcome == inbox.Processed {
 		s.WakeRelay() // the handler may have enqueued
 	}
 	return outcome, err
+}
+
+// ProcessBatch implements [inbox.Batcher].
+func (s *Store) ProcessBatch(ctx context.Context, recs []inbox.Record, fn func(ctx context.Context, tx *Tx, fresh []int) error) ([]inbox.Outcome, error) {
+	if err := inbox.ValidateBatch(recs); err != nil || len(recs) == 0 {
+		return nil, err
+	}
+	outcomes := make([]inbox.Outcome, len(recs))
+	var fresh []int
+	err := s.inTx(ctx, func(tx *Tx) error {
+		for i, rec := range recs {
+			if outcomes[i] = s.gate(tx, rec); outcomes[i] == inbox.Processed {
+				fresh = append(fresh, i)
+			}
+		}
+		if len(fresh) == 0 {
+			return nil
+		}
+		return fn(ctx, tx, fresh)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(fresh) > 0 {
+		s.WakeRelay() // a handler may have enqueued
+	}
+	return outcomes, nil
+}
+
+// gate adds a record, or returns what there is instead of it.
+func (s *Store) gate(tx *Tx, rec inbox.Record) inbox.Outcome {
+	if rec.Retried {
+		drop(tx, s.data.attempts, rec.Key)
+	}
+	if seen, ok := s.data.inbox[rec.Key]; ok {
+		return seen.outcome(rec)
+	}
+	put(tx, s.data.inbox, rec.Key, record{Record: rec, processedAt: s.now()})
+	return inbox.Processed
 }
 
 func (r record) outcome(rec inbox.Record) inbox.Outcome {

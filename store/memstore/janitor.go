@@ -52,6 +52,11 @@ func (s *Store) expired(rows janitor.Rows) ([]func(tx *Tx), error) {
 		}), nil
 	case janitor.Attempts:
 		return removals(s.data.attempts, func(k inbox.Key, a attempt) bool { return !a.due.After(limit) && mine(k.Tenant) }), nil
+	case janitor.Leases:
+		if rows.Tenant != "" {
+			return nil, nil
+		}
+		return s.expiredLeases(rows.OlderThan), nil
 	case janitor.Letters:
 		return s.expiredLetters(limit, mine), nil
 	case janitor.Audit:

@@ -29,16 +29,21 @@ type Store struct {
 }
 
 var (
-	_ outbox.Store[*Tx]  = (*Store)(nil)
-	_ outbox.Inspector   = (*Store)(nil)
-	_ relay.Source       = (*Store)(nil)
-	_ relay.Inspector    = (*Store)(nil)
-	_ inbox.Inspector    = (*Store)(nil)
-	_ inbox.Sizer        = (*Store)(nil)
-	_ inbox.Inbox[*Tx]   = (*Store)(nil)
-	_ deadletter.Store   = (*Store)(nil)
-	_ deadletter.Auditor = (*Store)(nil)
-	_ janitor.Store      = (*Store)(nil)
+	_ outbox.Store[*Tx]     = (*Store)(nil)
+	_ outbox.Inspector      = (*Store)(nil)
+	_ relay.Source          = (*Store)(nil)
+	_ relay.Inspector       = (*Store)(nil)
+	_ inbox.Inspector       = (*Store)(nil)
+	_ inbox.Sizer           = (*Store)(nil)
+	_ inbox.Inbox[*Tx]      = (*Store)(nil)
+	_ inbox.Batcher[*Tx]    = (*Store)(nil)
+	_ inbox.BatchLeaseStore = (*Store)(nil)
+	_ inbox.Batcher[*Tx]    = (*Store)(nil)
+	_ inbox.Recorder[*Tx]   = (*Store)(nil)
+	_ deadletter.Store      = (*Store)(nil)
+	_ deadletter.Auditor    = (*Store)(nil)
+	_ janitor.Store         = (*Store)(nil)
+	_ inbox.Batcher[*Tx]    = (*Store)(nil)
 )
 
 // Option changes a store when it is made.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
 	"github.com/waybill-go/waybill/relay"
@@ -93,25 +92,17 @@ func (s *Store[Tx]) purgeIDs(ctx context.Context, req relay.MaintainRequest, don
 	return s.purge(ctx, s.names.render(purgeIDsSQL), req, done)
 }
 
-// purge runs a statement that deletes a batch until there is nothing left to delete. It
-// leaves others at least half of the time.
+// purge runs a statement that deletes a batch until there is nothing left to delete.
 func (s *Store[Tx]) purge(ctx context.Context, stmt string, req relay.MaintainRequest, done *relay.Maintained) error {
-	for {
-		var deleted int64
-		began := time.Now()
-		err := s.asJanitor(ctx, func(conn sqldb.Conn) (err error) {
+	n, err := sqlstore.PurgeAll(ctx, req.BatchSize, func() (deleted int64, err error) {
+		err = s.asJanitor(ctx, func(conn sqldb.Conn) (err error) {
 			deleted, err = conn.Exec(ctx, stmt, sqlstore.Millis(req.Retention), req.BatchSize)
 			return err
 		})
-		if err != nil {
-			return err
-		}
-		done.Rows += deleted
-		if deleted == 0 || deleted < int64(req.BatchSize) {
-			return nil
-		}
-		loop.Sleep(ctx, time.Since(began))
-	}
+		return deleted, err
+	})
+	done.Rows += n
+	return err
 }
 
 // today returns the beginning of the day in UTC, by the store's clock.

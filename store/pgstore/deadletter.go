@@ -2,24 +2,9 @@ package pgstore
 
 import (
 	"context"
-	"strings"
 
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-)
-
-// letterSQL counts what waits behind a letter on the index on the units.
-const letterSQL = `
-SELECT number, origin, consumer, destination, reason, error, fingerprint, state, attempts, life, failed, requeued_at IS NOT NULL, replay,
-       first_failed_at, last_failed_at, resolved_at, resolution, parks,
-       CASE WHEN d.parks THEN (SELECT count(*) FROM {outbox_waiting} w
-            WHERE w.topic = d.topic AND w.key = d.key AND w.key <> '' AND NOT w.alone AND w.destination = d.destination AND w.position > d.position)
-       ELSE 0 END, {history}, {message}
-  FROM {dead_letters} d`
-
-var (
-	listLettersSQL = strings.Replace(letterSQL, "{history}", "NULL", 1)
-	showLetterSQL  = strings.Replace(letterSQL, "{history}", "d.history", 1) + ` WHERE number = $1`
 )
 
 // planAfreshSQL keeps one plan from serving all arguments, until the transaction ends.
@@ -75,19 +60,11 @@ SELECT d.origin, d.consumer, d.reason, d.error, d.attempts, d.failed, d.first_fa
   FROM {dead_letters} d WHERE d.number = $1`
 )
 
-const (
-	requeueConsumerSQL = `UPDATE {dead_letters} SET requeued_at = {clock}(), life = life + 1, replay = $2 WHERE number = $1`
-
-	settleLetterSQL = `
+const settleLetterSQL = `
 UPDATE {dead_letters} SET state = $2, resolution = $3, resolved_at = {clock}(), requeued_at = NULL, parks = false WHERE number = $1`
-)
 
-const (
-	auditSQL = `
+const auditSQL = `
 INSERT INTO {audit_log} (action, actor, why, letter, message_id, replay, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)`
-
-	listAuditSQL = `SELECT number, at, action, actor, why, letter, message_id, replay, detail FROM {audit_log}`
-)
 
 // RequeueDeadLetter implements [deadletter.Store].
 func (s *Store[Tx]) RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {

@@ -9,18 +9,16 @@ INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, t
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::jsonb)
 ON CONFLICT (tenant, consumer, source, alias, message_key) DO NOTHING`
 
-const inboxKey = `tenant = $1 AND consumer = $2 AND source = $3 AND alias = $4 AND message_key = $5`
-
 // gateOutcomeSQL is a statement of its own: within gateSQL a concurrent duplicate would not
 // see the row that it has waited for.
-const gateOutcomeSQL = `SELECT dead, coalesce(payload_hash, '') FROM {inbox} WHERE ` + inboxKey
+const gateOutcomeSQL = `SELECT dead, coalesce(payload_hash, '') FROM {inbox} WHERE ` + sqlstore.InboxKey
 
 const (
-	clearAttemptsSQL = `DELETE FROM {consumer_attempts} WHERE ` + inboxKey
+	clearAttemptsSQL = `DELETE FROM {consumer_attempts} WHERE ` + sqlstore.InboxKey
 
 	readAttemptsSQL = `
 SELECT attempts, greatest(0, extract(epoch FROM due_at - {clock}()) * 1000)::float8, starts
-  FROM {consumer_attempts} WHERE ` + inboxKey
+  FROM {consumer_attempts} WHERE ` + sqlstore.InboxKey
 
 	saveAttemptsSQL = `
 INSERT INTO {consumer_attempts} AS a (tenant, consumer, source, alias, message_key, attempts, due_at, error, first_failed_at, updated_at, history)
@@ -62,7 +60,12 @@ RETURNING number, alias, message_key, {message}`
 
 	removeLetterSQL = `DELETE FROM {dead_letters} WHERE number = $1`
 
-	reviveSQL = `UPDATE {inbox} SET dead = false, processed_at = {clock}() WHERE ` + inboxKey
+	// reviveSQL changes the record in whichever form it is.
+	reviveSQL = `
+WITH compact AS (
+    UPDATE {inbox_compact} SET dead = false, processed_at = date_bin('10 seconds', {clock}(), 'epoch') WHERE key = {inbox_key}($1, $2, $3, $4, $5)
+)
+UPDATE {inbox} SET dead = false, processed_at = {clock}() WHERE ` + sqlstore.InboxKey
 
 	// failRequeuedSQL makes the letter a dead one again ($4), or lets it wait ($5 ms).
 	failRequeuedSQL = `

@@ -1,19 +1,19 @@
 package pgstore
 
-const stateColumns = `id, status, topic, destination, type, source, tenant, key, attempts, error, enqueued_at, due_at, published_at`
+import "github.com/waybill-go/waybill/internal/sqlstore"
 
 const messageFilter = `($2 = '' OR topic = $2) AND ($3 = '' OR tenant = $3) AND ($4 = '' OR key = $4)
    AND ($5 = '' OR correlation_id = $5) AND enqueued_at <= {clock}() - $6 * interval '1 millisecond'`
 
 const (
 	messageStatesSQL = `
-SELECT ` + stateColumns + `
+SELECT ` + sqlstore.StateColumns + `
   FROM {messages} WHERE id = $1 ORDER BY enqueued_at, destination`
 
 	// outboxMessagesSQL reads only the tables that the status is of: in the others it is
 	// another constant.
 	outboxMessagesSQL = `
-SELECT ` + stateColumns + `
+SELECT ` + sqlstore.StateColumns + `
   FROM {messages}
  WHERE ($1 = '' AND status IN ('Pending', 'Waiting', 'Scheduled') OR status = $1) AND ` + messageFilter + `
  ORDER BY enqueued_at, id, destination LIMIT $7`
@@ -44,22 +44,32 @@ SELECT '', NULL, NULL, false, lane, since
   FROM {relay_lanes} WHERE owner IS NULL OR owner NOT IN (SELECT node FROM {relays})
 ) s ORDER BY node, lane`
 
-// inboxStatesSQL has no index to go by: the keys begin with tenant and consumer.
+// inboxStatesSQL has no index to go by: the keys begin with tenant and consumer. A compact
+// record is found by trying the id as the key in each scope.
 const inboxStatesSQL = `
 SELECT tenant, consumer, source, alias, message_key, message_id, type,
        CASE WHEN NOT dead THEN processed_at END, CASE WHEN dead THEN processed_at END, 0, NULL::timestamptz, ''
   FROM {inbox} WHERE (message_id = $1 OR message_key = $1) AND ($2 = '' OR consumer = $2)
+UNION ALL
+SELECT s.tenant, s.consumer, s.source, s.alias, $1, $1, s.type,
+       CASE WHEN NOT c.dead THEN c.processed_at END, CASE WHEN c.dead THEN c.processed_at END, 0, NULL, ''
+  FROM {inbox_scopes} s JOIN {inbox_compact} c ON c.key = {inbox_key}(s.tenant, s.consumer, s.source, s.alias, $1) AND c.scope = s.id
+ WHERE $1 <> '' AND ($2 = '' OR s.consumer = $2)
 UNION ALL
 SELECT tenant, consumer, source, alias, message_key, '', '', NULL, NULL, attempts, due_at, error
   FROM {consumer_attempts} a
  WHERE message_key = $1 AND ($2 = '' OR consumer = $2)
    AND NOT EXISTS (SELECT 1 FROM {inbox} i WHERE i.tenant = a.tenant AND i.consumer = a.consumer AND i.source = a.source
                       AND i.alias = a.alias AND i.message_key = a.message_key)
+   AND NOT EXISTS (SELECT 1 FROM {inbox_compact} c WHERE c.key = {inbox_key}(a.tenant, a.consumer, a.source, a.alias, a.message_key))
  ORDER BY 2, 1, 3, 4, 5`
 
 // inboxSizeSQL finds the oldest record by the index on the time, and takes the number from
 // what vacuum has counted last: -1 before its first time.
 const inboxSizeSQL = `
-SELECT c.reltuples::bigint, extract(epoch FROM {clock}() - i.processed_at)::float8
-  FROM (SELECT tableoid, processed_at FROM {inbox} ORDER BY processed_at LIMIT 1) i
-  JOIN pg_catalog.pg_class c ON c.oid = i.tableoid`
+SELECT CASE WHEN max(c.reltuples) < 0 THEN -1 ELSE sum(greatest(c.reltuples, 0)) END::bigint,
+       extract(epoch FROM {clock}() - min(i.processed_at))::float8
+  FROM ((SELECT tableoid, processed_at FROM {inbox} ORDER BY processed_at LIMIT 1) UNION ALL
+        (SELECT tableoid, processed_at FROM {inbox_compact} ORDER BY processed_at LIMIT 1)) i
+  JOIN pg_catalog.pg_class c ON c.oid = i.tableoid
+HAVING count(*) > 0`

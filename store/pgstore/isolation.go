@@ -9,19 +9,25 @@ import (
 
 const defaultIsolationSQL = `SELECT current_setting('default_transaction_isolation') = 'read committed'`
 
+// database is what a store needs of a database.
+type database[Tx any] interface {
+	sqldb.Driver[Tx]
+	sqldb.Opener[Tx]
+}
+
 // readCommitted is a driver whose statements run at the isolation level READ COMMITTED: as
 // they are where the application's sessions begin with that level, which saves two round
 // trips, else in a transaction that says so. At a higher level they would clash for nothing,
 // and reading would lock what it reads.
 type readCommitted[Tx any] struct {
-	sqldb.Driver[Tx]
+	database[Tx]
 	known, plain atomic.Bool // how sessions begin, once it was asked
 }
 
 // isPlain reports whether sessions begin at READ COMMITTED. It asks once.
 func (d *readCommitted[Tx]) isPlain(ctx context.Context) (bool, error) {
 	if !d.known.Load() {
-		rows, err := d.Driver.Query(ctx, defaultIsolationSQL)
+		rows, err := d.database.Query(ctx, defaultIsolationSQL)
 		plain, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 		if err != nil {
 			return false, err
@@ -39,9 +45,9 @@ func (d *readCommitted[Tx]) run(ctx context.Context, fn func(conn sqldb.Conn) er
 		return err
 	}
 	if plain {
-		return fn(d.Driver)
+		return fn(d.database)
 	}
-	return sqldb.InTx(ctx, d.Driver, func(tx Tx) error { return fn(d.On(tx)) })
+	return sqldb.InTx(ctx, d.database, func(tx Tx) error { return fn(d.On(tx)) })
 }
 
 func (d *readCommitted[Tx]) Exec(ctx context.Context, query string, args ...any) (n int64, err error) {
@@ -60,7 +66,7 @@ func (d *readCommitted[Tx]) Query(ctx context.Context, query string, args ...any
 		return nil, err
 	}
 	if plain {
-		return d.Driver.Query(ctx, query, args...)
+		return d.database.Query(ctx, query, args...)
 	}
 	tx, err := d.Begin(ctx)
 	if err != nil {

@@ -15,6 +15,11 @@ const (
 	// A message whose next attempt is still to come has not failed to come back.
 	expiredAttempts = `due_at` + pastRetention + ` AND ($2 = '' OR tenant = $2)`
 
+	// Who has a key is not overtaken by its retention. Served by the index on first_seen: what
+	// was last seen before a time was first seen before it.
+	expiredLeases = `first_seen` + pastRetention + ` AND last_seen` + pastRetention + `
+   AND coalesce(lease_until <= (SELECT {clock}()), true) AND $2::text = ''`
+
 	expiredAudit = `at` + pastRetention + ` AND $2::text = ''`
 
 	// behindLetter is true for a letter that messages wait behind. Served by the index on the
@@ -36,6 +41,11 @@ const (
 	lockExpiredLettersSQL = `SELECT d.number` + expiredLetters + ` ORDER BY d.number LIMIT $3 FOR UPDATE OF d SKIP LOCKED`
 
 	purgeRecordsSQL = `
+WITH compact AS (
+    DELETE FROM {inbox_compact} c USING {dead_letters} d
+     WHERE d.number = ANY ($1) AND d.origin = 'consumer' AND d.message_key <> '' AND c.dead
+       AND c.key = {inbox_key}(d.tenant, d.consumer, d.source, d.alias, d.message_key)
+)
 DELETE FROM {inbox} i USING {dead_letters} d
  WHERE d.number = ANY ($1) AND d.origin = 'consumer' AND d.message_key <> '' AND i.dead
    AND i.tenant = d.tenant AND i.consumer = d.consumer AND i.source = d.source AND i.alias = d.alias AND i.message_key = d.message_key`
@@ -52,6 +62,27 @@ func purgeSQL(table, expired string) string {
     SELECT ctid FROM ` + table + ` WHERE ` + expired + ` LIMIT $3 FOR UPDATE SKIP LOCKED))`
 }
 
+// The statements for the inbox are about both of its forms. The number of rows that the second
+// returns is that of the records it has removed.
+const (
+	expiredCompact = `NOT dead AND processed_at` + pastRetention + `
+   AND ($2 = '' OR scope IN (SELECT id FROM {inbox_scopes} WHERE tenant = $2))`
+
+	countInboxSQL = `
+SELECT (SELECT count(*) FROM {inbox} WHERE ` + expiredInbox + `) + (SELECT count(*) FROM {inbox_compact} WHERE ` + expiredCompact + `)`
+
+	purgeInboxSQL = `
+WITH plain AS (
+    DELETE FROM {inbox} WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM {inbox} WHERE ` + expiredInbox + ` LIMIT $3 FOR UPDATE SKIP LOCKED)) RETURNING 1
+), compact AS (
+    DELETE FROM {inbox_compact} WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM {inbox_compact} WHERE ` + expiredCompact + `
+         LIMIT $3 - (SELECT count(*) FROM plain) FOR UPDATE SKIP LOCKED)) RETURNING 1
+)
+SELECT 1 FROM plain UNION ALL SELECT 1 FROM compact`
+)
+
 func cleanupStatements(n names) sqlstore.Cleanup {
 	r := renderer(n)
 	count := func(table, expired string) string { return r(`SELECT count(*) FROM ` + table + ` WHERE ` + expired) }
@@ -61,18 +92,21 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 		Lock: map[janitor.Kind]string{
 			janitor.Inbox:    lock(janitor.Inbox),
 			janitor.Attempts: lock(janitor.Attempts),
+			janitor.Leases:   lock(janitor.Leases),
 			janitor.Letters:  lock(janitor.Letters),
 			janitor.Audit:    lock(janitor.Audit),
 		},
 		Count: map[janitor.Kind]string{
-			janitor.Inbox:    count("{inbox}", expiredInbox),
+			janitor.Inbox:    r(countInboxSQL),
 			janitor.Attempts: count("{consumer_attempts}", expiredAttempts),
+			janitor.Leases:   count("{inbox_leases}", expiredLeases),
 			janitor.Letters:  r(`SELECT count(*)` + expiredLetters),
 			janitor.Audit:    count("{audit_log}", expiredAudit),
 		},
 		Purge: map[janitor.Kind]string{
-			janitor.Inbox:    purge("{inbox}", expiredInbox),
+			janitor.Inbox:    r(purgeInboxSQL),
 			janitor.Attempts: purge("{consumer_attempts}", expiredAttempts),
+			janitor.Leases:   purge("{inbox_leases}", expiredLeases),
 			janitor.Audit:    purge("{audit_log}", expiredAudit),
 		},
 		ExpiredLetters: r(lockExpiredLettersSQL), PurgeRecords: r(purgeRecordsSQL), PurgeLetters: r(purgeLettersSQL),

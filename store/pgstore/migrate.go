@@ -5,9 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"strings"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/relay"
@@ -18,7 +16,7 @@ var migrationFiles embed.FS
 
 // MinSchemaVersion is the oldest schema version that this release works with; the newest is
 // the number of its last migration.
-const MinSchemaVersion = 4
+const MinSchemaVersion = 6
 
 // Migration is one step of the schema.
 type Migration = migrate.Migration
@@ -40,22 +38,21 @@ type MigrateOptions struct {
 // Migrate brings the schema up to date, in one transaction under a lock, so that several
 // processes may call it at once. It returns the version that the schema has now.
 func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
-	target := opts.Version
-	if target == 0 {
-		target = len(s.migrations)
-	}
-	if target < 0 || target > len(s.migrations) {
-		return 0, &waybill.InvalidError{Field: "Version", Reason: fmt.Sprintf("is %d, the newest is %d", target, len(s.migrations))}
+	target, err := migrate.Target(s.migrations, opts.Version)
+	if err != nil {
+		return 0, err
 	}
 	version := 0
-	err := s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
+	err = s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 		if version, err = s.lockVersion(ctx, conn); err != nil {
 			return err
 		}
-		for ; version < target; version++ {
-			if err := s.applyUp(ctx, conn, s.migrations[version]); err != nil {
-				return err
-			}
+		version, err = migrate.Up(s.migrations, version, target, func(stmt string) error {
+			_, err := conn.Exec(ctx, stmt)
+			return err
+		})
+		if err != nil {
+			return err
 		}
 		return s.setSource(ctx, conn, opts.Source)
 	})
@@ -95,21 +92,12 @@ func (s *Store[Tx]) version(ctx context.Context, conn sqldb.Conn) (int, error) {
 	return version, err
 }
 
-func (s *Store[Tx]) applyUp(ctx context.Context, conn sqldb.Conn, m Migration) error {
-	for _, stmt := range m.Statements() {
-		if _, err := conn.Exec(ctx, stmt); err != nil {
-			return fmt.Errorf("%s: %w", m.Name, err)
-		}
-	}
-	return nil
-}
-
 func (s *Store[Tx]) setSource(ctx context.Context, conn sqldb.Conn, source string) error {
 	if source == "" {
 		return nil
 	}
-	if len(source) > waybill.MaxSourceLen || strings.ContainsRune(source, 0) {
-		return &waybill.InvalidError{Field: "Source", Reason: fmt.Sprintf("has %d bytes or a NUL byte, the limit is %d", len(source), waybill.MaxSourceLen)}
+	if err := migrate.CheckSource(source); err != nil {
+		return err
 	}
 	_, err := conn.Exec(ctx, s.names.render(`ALTER TABLE {outbox} ALTER COLUMN source SET DEFAULT `)+quoteText(source))
 	return err
@@ -122,8 +110,5 @@ func (s *Store[Tx]) SchemaVersion(ctx context.Context) (int, error) {
 	if err != nil || version == 0 {
 		return 0, s.core.Kind(err)
 	}
-	if version < MinSchemaVersion || version > len(s.migrations) {
-		return version, fmt.Errorf("schema version is %d, this release works with %d to %d", version, MinSchemaVersion, len(s.migrations))
-	}
-	return version, nil
+	return version, migrate.CheckVersion(s.migrations, version, MinSchemaVersion)
 }

@@ -12,9 +12,15 @@ import (
 )
 
 // pgxDriver is the driver for pgx's own interface.
-type pgxDriver struct{ pool *pgxpool.Pool }
+type pgxDriver struct {
+	pool *pgxpool.Pool
+	gate patience
+}
 
-var _ sqldb.Driver[pgx.Tx] = pgxDriver{}
+var (
+	_ sqldb.Driver[pgx.Tx] = pgxDriver{}
+	_ sqldb.Opener[pgx.Tx] = pgxDriver{}
+)
 
 // pgxExecer is what pools and transactions have in common.
 type pgxExecer interface {

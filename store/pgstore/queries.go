@@ -35,19 +35,19 @@ func newStatements(n names) statements {
 	}
 }
 
-func coreStatements(n names) sqlstore.Statements {
+func coreStatements(n names, gate gateTexts) sqlstore.Statements {
 	r := renderer(n)
 	return sqlstore.Statements{
-		Gate: r(gateSQL), GateDead: r(gateDeadSQL), GateOutcome: r(gateOutcomeSQL),
+		Gate: r(gate.one), GateDead: r(gate.dead), GateOutcome: r(gate.outcome), FindRecord: r(gate.find),
 		ReadAttempts: r(readAttemptsSQL), SaveAttempt: r(saveAttemptsSQL), ClearAttempts: r(clearAttemptsSQL),
 		SaveStarts: r(saveStartsSQL), ClearStarts: r(clearStartsSQL),
 		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), HoldRequeued: r(holdRequeuedSQL), RemoveLetter: r(removeLetterSQL),
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
-		ListLetters: r(listLettersSQL), ShowLetter: r(showLetterSQL), PlanAfresh: planAfreshSQL,
+		ListLetters: r(sqlstore.ListLettersSQL), ShowLetter: r(sqlstore.ShowLetterSQL), PlanAfresh: planAfreshSQL,
 		LockLetter: r(lockLetterSQL), LetterWaits: r(letterWaitsSQL), HoldUnit: r(holdUnitSQL),
-		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(requeueConsumerSQL),
+		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(sqlstore.RequeueConsumerSQL),
 		SettleLetter: r(settleLetterSQL), ReleaseUnit: r(releaseSQL),
-		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(auditSQL), ListAudit: r(listAuditSQL),
+		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(auditSQL), ListAudit: r(sqlstore.ListAuditSQL),
 		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryFoldSQL(n), Fold: []string{r(foldSQL), r(pruneSumsSQL)},
 		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),
 		LockLanes: lockLanesSQL(n), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL),
@@ -56,22 +56,23 @@ func coreStatements(n names) sqlstore.Statements {
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
 		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL), InboxSize: r(inboxSizeSQL),
+		Leases:  leaseStatements(r),
 		Cleanup: cleanupStatements(n),
 	}
 }
 
-// renderer puts names into texts. Beside table names they may hold {message}, the columns of
-// a message, {m.message} and so on, the same with a table's alias, and {no.message}, a NULL
-// for each.
+// renderer puts names into texts. Beside table names they may hold {now}, the clock, {key}, the
+// column, {message}, the columns of a message, {m.message} and so on, the same with a table's
+// alias, and {no.message}, a NULL for each.
 func renderer(n names) func(sql string) string {
-	columns := strings.Split(sqldb.MessageColumns, ", ")
-	withAlias := func(alias string) string { return alias + "." + strings.Join(columns, ", "+alias+".") }
-	message := strings.NewReplacer(
-		"{message}", sqldb.MessageColumns,
-		"{o.message}", withAlias("o"), "{w.message}", withAlias("w"), "{m.message}", withAlias("m"),
-		"{d.message}", withAlias("d"), "{s.message}", withAlias("s"),
-		"{no.message}", "NULL"+strings.Repeat(", NULL", len(columns)-1),
-	)
+	pairs := []string{
+		"{now}", "{clock}()", "{key}", "key", "{message}", sqldb.MessageColumns,
+		"{no.message}", "NULL" + strings.Repeat(", NULL", strings.Count(sqldb.MessageColumns, ",")),
+	}
+	for _, alias := range [...]string{"o", "w", "m", "s", "d"} {
+		pairs = append(pairs, "{"+alias+".message}", sqldb.MessageColumnsOf(alias))
+	}
+	message := strings.NewReplacer(pairs...)
 	return func(sql string) string { return n.render(message.Replace(strings.TrimSpace(sql))) }
 }
 

@@ -43,7 +43,8 @@ type grant struct {
 // keeping is what a program needs that removes what is past its retention, as each service
 // does, and adds up the groups of dead letters.
 var keeping = []grant{
-	{"SELECT, UPDATE, DELETE", "", []string{"inbox", "consumer_attempts", "dead_letters"}},
+	{"SELECT, UPDATE, DELETE", "", []string{"inbox", "inbox_compact", "inbox_leases", "consumer_attempts", "dead_letters"}},
+	{"SELECT", "", []string{"inbox_scopes"}},
 	{"SELECT, INSERT, UPDATE, DELETE", "", []string{"audit_log", "dead_letter_changes", "dead_letter_sums"}},
 	{"SELECT", "", []string{"outbox_waiting"}},
 }
@@ -67,7 +68,8 @@ var grants = map[Role][]grant{
 		{"SELECT, UPDATE", "", []string{"replays"}}, // which it drives
 	}, keeping...),
 	RoleConsumer: append([]grant{
-		{"SELECT, INSERT, UPDATE", "", []string{"inbox"}},
+		{"SELECT, INSERT, UPDATE", "", []string{"inbox", "inbox_compact", "inbox_leases"}},
+		{"SELECT, INSERT", "", []string{"inbox_scopes"}},
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"consumer_attempts", "dead_letters"}},
 		{"SELECT", "", []string{"schema_versions"}},
 	}, keeping...),
@@ -85,7 +87,7 @@ var grants = map[Role][]grant{
 
 // readable is what a person may look at.
 var readable = []string{
-	"audit_log", "consumer_attempts", "dead_letter_changes", "dead_letter_sums", "dead_letters", "inbox", "messages", "outbox", "outbox_archive", "outbox_ids",
+	"audit_log", "consumer_attempts", "dead_letter_changes", "dead_letter_sums", "dead_letters", "inbox", "inbox_compact", "inbox_leases", "inbox_scopes", "messages", "outbox", "outbox_archive", "outbox_ids",
 	"outbox_waiting", "relay_lanes", "relays", "replays", "schema_versions", "scheduled",
 }
 

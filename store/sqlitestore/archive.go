@@ -3,9 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/internal/sqlstore"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -27,26 +25,15 @@ func (s *Store) MaintainArchive(ctx context.Context, req relay.MaintainRequest) 
 	if req.Retention <= 0 {
 		return done, nil
 	}
-	for _, stmt := range []string{purgeArchiveSQL, purgeIDsSQL} {
-		n, err := s.purge(ctx, s.names.render(stmt), req)
+	for _, text := range []string{purgeArchiveSQL, purgeIDsSQL} {
+		stmt := s.names.render(text)
+		n, err := sqlstore.PurgeAll(ctx, req.BatchSize, func() (int64, error) {
+			return s.core.DB.Exec(ctx, stmt, sqlstore.Millis(req.Retention), req.BatchSize)
+		})
 		done.Rows += n
 		if err != nil {
 			return done, s.core.Kind(fmt.Errorf("maintain archive: %w", err))
 		}
 	}
 	return done, nil
-}
-
-// purge runs a statement that deletes a batch until there is nothing left to delete, and
-// returns how many rows went. It leaves others at least half of the time.
-func (s *Store) purge(ctx context.Context, stmt string, req relay.MaintainRequest) (total int64, err error) {
-	for {
-		began := time.Now()
-		n, err := s.core.DB.Exec(ctx, stmt, sqlstore.Millis(req.Retention), req.BatchSize)
-		total += n
-		if err != nil || n == 0 || n < int64(req.BatchSize) {
-			return total, err
-		}
-		loop.Sleep(ctx, time.Since(began))
-	}
 }

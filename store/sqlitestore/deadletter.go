@@ -1,37 +1,15 @@
 package sqlitestore
 
 import (
-	"context"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
-const letterSQL = `
-SELECT number, origin, consumer, destination, reason, error, fingerprint, state, attempts, life, failed, requeued_at IS NOT NULL, replay,
-       first_failed_at, last_failed_at, resolved_at, resolution, parks,
-       CASE WHEN d.parks THEN (SELECT count(*) FROM {outbox_waiting} w
-            WHERE w.topic = d.topic AND w.key = d.key AND w.key <> '' AND NOT w.alone AND w.destination = d.destination AND w.position > d.position)
-       ELSE 0 END, {history}, {message}
-  FROM {dead_letters} d`
-
-var (
-	listLettersSQL = strings.Replace(letterSQL, "{history}", "NULL", 1)
-	showLetterSQL  = strings.Replace(letterSQL, "{history}", "d.history", 1) + ` WHERE number = $1`
-)
-
-const (
-	lockLetterSQL = `
+const lockLetterSQL = `
 SELECT origin, state, requeued_at IS NOT NULL, origin = 'consumer' AND message_key = '', topic, id
   FROM {dead_letters} WHERE number = $1`
-
-	letterWaitsSQL = `SELECT EXISTS (SELECT 1 FROM {outbox_waiting} WHERE letter = $1)`
-)
 
 // A relay's letter keeps id, key and position and starts its next life in the waiting rows,
 // where it is due now unless it is behind something in its unit. So does the corrected copy
@@ -49,27 +27,15 @@ SELECT d.position, {d.message}, d.destination, d.life + 1, d.number, $2, d.histo
 	copyToWaitingSQL = `
 INSERT INTO {outbox_waiting} (position, destination, deliver_at, enqueued_at, life, due_at, ` + sqlstore.MessageFields + `)
 SELECT m.position, m.destination, m.deliver_at, m.enqueued_at, 1,
-       CASE WHEN ` + behindSQL("m", "m.destination") + ` THEN NULL ELSE {now} END, ` + messageParams(2) + `
+       CASE WHEN ` + behindSQL("m", "m.destination") + ` THEN NULL ELSE {now} END, ` + sqlstore.MessageParams(2) + `
   FROM (SELECT position, destination, deliver_at, enqueued_at, $3 AS topic, $5 AS key FROM {dead_letters} WHERE number = $1) m`
 
 	copyLetterSQL = `
 INSERT INTO {dead_letters} (origin, consumer, reason, error, attempts, failed, first_failed_at, last_failed_at, history, deliver_at, enqueued_at,
     alias, message_key, fingerprint, life, requeued_at, ` + sqlstore.MessageFields + `)
 SELECT d.origin, d.consumer, d.reason, d.error, d.attempts, d.failed, d.first_failed_at, d.last_failed_at, d.history, d.deliver_at, d.enqueued_at,
-    $2, $3, $4, 1, {now}, ` + messageParams(5) + `
+    $2, $3, $4, 1, {now}, ` + sqlstore.MessageParams(5) + `
   FROM {dead_letters} d WHERE d.number = $1`
-)
-
-const (
-	requeueConsumerSQL = `UPDATE {dead_letters} SET requeued_at = {now}, life = life + 1, replay = $2 WHERE number = $1`
-
-	settleLetterSQL = `
-UPDATE {dead_letters} SET state = $2, resolution = $3, resolved_at = {now}, requeued_at = NULL, parks = 0 WHERE number = $1`
-
-	auditSQL = `
-INSERT INTO {audit_log} (at, action, actor, why, letter, message_id, replay, detail) VALUES ({now}, $1, $2, $3, $4, $5, $6, $7)`
-
-	listAuditSQL = `SELECT number, at, action, actor, why, letter, message_id, replay, detail FROM {audit_log}`
 )
 
 // withAttempt is a history with one more attempt; the second one makes room if it is full.
@@ -77,15 +43,4 @@ INSERT INTO {audit_log} (at, action, actor, why, letter, message_id, replay, det
 func withAttempt(history, node, took, errText string) string {
 	return fmt.Sprintf(`json_insert(CASE WHEN json_array_length(%[1]s) >= %[5]d THEN json_remove(%[1]s, '$[1]') ELSE coalesce(%[1]s, '[]') END,
     '$[#]', json_object('at', {now}, 'node', %[2]s, 'took', %[3]s, 'error', %[4]s))`, history, node, took, errText, deadletter.MaxHistory)
-}
-
-// TakeRequeued implements [inbox.Inbox]. It looks first: a poll that finds nothing need not
-// wait for the write lock.
-func (s *Store) TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (inbox.Requeued, bool, error) {
-	rows, err := s.core.DB.Query(ctx, s.sql.anyRequeued, consumer)
-	found, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
-	if err != nil || !found {
-		return inbox.Requeued{}, false, s.core.Kind(err)
-	}
-	return s.core.TakeRequeued(ctx, consumer, lease)
 }

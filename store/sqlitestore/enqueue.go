@@ -6,6 +6,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
 // enqueueSQL stores one message in the caller's transaction. A repeated id stores nothing
@@ -28,7 +29,7 @@ ON CONFLICT (id) DO NOTHING`
 func (s *Store) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error) {
 	isNew := make([]bool, len(msgs))
 	for i := range msgs {
-		n, err := conn.Exec(ctx, s.sql.enqueue, append(messageArgs(&msgs[i]), unique)...)
+		n, err := conn.Exec(ctx, s.sql.enqueue, append(sqlstore.EnqueueArgs(&msgs[i]), unique)...)
 		if err == nil && n > 0 && unique {
 			_, err = conn.Exec(ctx, s.sql.addUnique, msgs[i].ID)
 		}
@@ -38,16 +39,4 @@ func (s *Store) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill.Mes
 		isNew[i] = n > 0
 	}
 	return isNew, nil
-}
-
-func messageArgs(m *waybill.Message) []any {
-	payload := m.Payload
-	if payload == nil {
-		payload = []byte{}
-	}
-	return []any{
-		m.ID, m.Address(), m.To != "", m.Key, m.Type, m.Source, m.Tenant, m.Subject, payload, m.ContentType, m.DataSchema,
-		sqldb.Headers(m), m.CorrelationID, m.CausationID, m.IdempotencyKey, m.TraceParent, m.TraceState,
-		sqldb.Timestamp(m.Time), sqldb.Timestamp(m.DeliverAt), sqldb.Timestamp(m.ExpiresAt),
-	}
 }

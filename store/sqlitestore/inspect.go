@@ -1,29 +1,19 @@
 package sqlitestore
 
-const stateColumns = `id, status, topic, destination, type, source, tenant, key, attempts, error, enqueued_at, due_at, published_at`
-
-const messageFilter = `($2 = '' OR topic = $2) AND ($3 = '' OR tenant = $3) AND ($4 = '' OR key = $4)
-   AND ($5 = '' OR correlation_id = $5) AND enqueued_at <= {now} - CAST($6 * 1000 AS INTEGER)`
+import "github.com/waybill-go/waybill/internal/sqlstore"
 
 const (
 	messageStatesSQL = `
-SELECT ` + stateColumns + `
+SELECT ` + sqlstore.StateColumns + `
   FROM {messages} WHERE id = $1 ORDER BY enqueued_at, destination`
 
 	// outboxMessagesSQL reads only the tables that the status is of: in the others it is
 	// another constant.
 	outboxMessagesSQL = `
-SELECT ` + stateColumns + `
+SELECT ` + sqlstore.StateColumns + `
   FROM {messages}
- WHERE ($1 = '' AND status IN ('Pending', 'Waiting', 'Scheduled') OR status = $1) AND ` + messageFilter + `
+ WHERE ($1 = '' AND status IN ('Pending', 'Waiting', 'Scheduled') OR status = $1) AND ` + sqlstore.MessageFilter + `
  ORDER BY enqueued_at, id, destination LIMIT $7`
-
-	// publishedMessagesSQL goes back on the archive's primary key.
-	publishedMessagesSQL = `
-SELECT id, 'Published', topic, destination, CASE WHEN type = '' THEN topic ELSE type END, source, tenant, key, attempts, '', enqueued_at, NULL, published_at
-  FROM {outbox_archive}
- WHERE $1 <> '' AND ` + messageFilter + `
- ORDER BY published_at DESC LIMIT $7`
 
 	outboxStatsSQL = `
 SELECT topic, status, count(*), ({now} - min(enqueued_at)) / 1000000.0
@@ -33,28 +23,3 @@ SELECT topic, status, count(*), ({now} - min(enqueued_at)) / 1000000.0
 SELECT topic, status, count(*), ({now} - min(enqueued_at)) / 1000000.0
   FROM {messages} WHERE status IN ('Pending', 'Waiting') GROUP BY topic, status ORDER BY topic, status`
 )
-
-// relayStatesSQL names a lane's owner only while the relay is there: the others are free.
-const relayStatesSQL = `
-SELECT r.node, r.started_at, r.expires_at, r.expires_at > {now} AS alive, l.lane, l.since
-  FROM {relays} r LEFT JOIN {relay_lanes} l ON l.owner = r.node
-UNION ALL
-SELECT '', NULL, NULL, 0, lane, since
-  FROM {relay_lanes} WHERE owner IS NULL OR owner NOT IN (SELECT node FROM {relays})
- ORDER BY node, lane`
-
-// inboxStatesSQL has no index to go by: the keys begin with tenant and consumer.
-const inboxStatesSQL = `
-SELECT tenant, consumer, source, alias, message_key, message_id, type,
-       CASE WHEN NOT dead THEN processed_at END, CASE WHEN dead THEN processed_at END, 0, NULL, ''
-  FROM {inbox} WHERE (message_id = $1 OR message_key = $1) AND ($2 = '' OR consumer = $2)
-UNION ALL
-SELECT tenant, consumer, source, alias, message_key, '', '', NULL, NULL, attempts, due_at, error
-  FROM {consumer_attempts} a
- WHERE message_key = $1 AND ($2 = '' OR consumer = $2)
-   AND NOT EXISTS (SELECT 1 FROM {inbox} i WHERE i.tenant = a.tenant AND i.consumer = a.consumer AND i.source = a.source
-                      AND i.alias = a.alias AND i.message_key = a.message_key)
- ORDER BY 2, 1, 3, 4, 5`
-
-// inboxSizeSQL finds the oldest record by the index on the time. SQLite keeps no count.
-const inboxSizeSQL = `SELECT -1, ({now} - processed_at) / 1000000.0 FROM {inbox} ORDER BY processed_at LIMIT 1`

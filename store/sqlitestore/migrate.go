@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
-	"strings"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
@@ -17,7 +15,7 @@ var migrationFiles embed.FS
 
 // MinSchemaVersion is the oldest schema version that this release works with; the newest is
 // the number of its last migration.
-const MinSchemaVersion = 4
+const MinSchemaVersion = 5
 
 // Migration is one step of the schema.
 type Migration = migrate.Migration
@@ -52,21 +50,18 @@ CREATE TABLE IF NOT EXISTS {schema_versions} (
 // Migrate brings the schema up to date, in one transaction, so that several processes may
 // call it at once. It returns the version that the schema has now.
 func (s *Store) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
-	target := opts.Version
-	if target == 0 {
-		target = len(s.migrations)
+	target, err := migrate.Target(s.migrations, opts.Version)
+	if err != nil {
+		return 0, err
 	}
-	if target < 0 || target > len(s.migrations) {
-		return 0, &waybill.InvalidError{Field: "Version", Reason: fmt.Sprintf("is %d, the newest is %d", target, len(s.migrations))}
-	}
-	if len(opts.Source) > waybill.MaxSourceLen || strings.ContainsRune(opts.Source, 0) {
-		return 0, &waybill.InvalidError{Field: "Source", Reason: fmt.Sprintf("has %d bytes or a NUL byte, the limit is %d", len(opts.Source), waybill.MaxSourceLen)}
+	if err := migrate.CheckSource(opts.Source); err != nil {
+		return 0, err
 	}
 	if _, err := s.core.DB.Exec(ctx, s.names.render(createVersionsSQL)); err != nil {
 		return 0, s.core.Kind(fmt.Errorf("migrate: %w", err))
 	}
 	version := 0
-	err := s.core.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) (err error) {
+	err = s.core.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) (err error) {
 		version, err = s.migrate(ctx, conn, target, opts.Source)
 		if err != nil {
 			return fmt.Errorf("migrate: %w", err)
@@ -84,15 +79,11 @@ func (s *Store) migrate(ctx context.Context, conn sqldb.Conn, target int, source
 	if err != nil {
 		return 0, err
 	}
-	for ; version < target; version++ {
-		m := s.migrations[version]
-		for _, stmt := range m.Statements() {
-			if _, err := conn.Exec(ctx, stmt); err != nil {
-				return 0, fmt.Errorf("%s: %w", m.Name, err)
-			}
-		}
-	}
-	if source != "" {
+	version, err = migrate.Up(s.migrations, version, target, func(stmt string) error {
+		_, err := conn.Exec(ctx, stmt)
+		return err
+	})
+	if err == nil && source != "" {
 		_, err = conn.Exec(ctx, s.names.render(setSourceSQL), source)
 	}
 	return version, err
@@ -116,8 +107,5 @@ func (s *Store) SchemaVersion(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, s.core.Kind(err)
 	}
-	if version < MinSchemaVersion || version > len(s.migrations) {
-		return version, fmt.Errorf("schema version is %d, this release works with %d to %d", version, MinSchemaVersion, len(s.migrations))
-	}
-	return version, nil
+	return version, migrate.CheckVersion(s.migrations, version, MinSchemaVersion)
 }

@@ -18,7 +18,7 @@ var tables = [...]string{
 	"outbox_archive", "outbox_ids", "scheduled", "scheduled_due", "dead_letters", "dead_letters_requeued", "dead_letters_parks", "dead_letters_id",
 	"dead_letters_group", "dead_letters_state", "dead_letters_failed", "note_resolved",
 	"audit_log", "audit_log_action", "audit_log_actor", "audit_log_letter", "audit_log_message", "audit_log_replay",
-	"inbox", "inbox_type", "inbox_processed", "consumer_attempts", "relays", "relay_lanes", "messages", "schema_versions",
+	"inbox", "inbox_type", "inbox_processed", "inbox_leases", "inbox_leases_seen", "consumer_attempts", "relays", "relay_lanes", "messages", "schema_versions",
 	"replays", "dead_letters_replay",
 }
 
@@ -33,9 +33,9 @@ const columnsSQL = `id TEXT NOT NULL, topic TEXT NOT NULL, direct INTEGER NOT NU
 // statement.
 const nowSQL = `(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + (SELECT clock_offset_us FROM {settings}))`
 
-// names renders SQL texts. {table} becomes a quoted name; {now}, {columns}, {message} (the
-// columns of a message) and {o.message} (the same with an alias) what they stand for; and $1
-// becomes ?1, which every driver takes.
+// names renders SQL texts. {table} becomes a quoted name; {now}, {columns}, {key}, {integer},
+// {message} (the columns of a message) and {o.message} (the same with an alias) what they stand
+// for; and $1 becomes ?1, which every driver takes.
 type names struct {
 	prefix   string
 	replacer *strings.Replacer
@@ -53,13 +53,12 @@ func newNames(prefix string) (names, error) {
 		tablePairs = append(tablePairs, "{"+t+"}", quoteName(prefix+t))
 	}
 	pairs := append(tablePairs,
-		"{now}", strings.NewReplacer(tablePairs...).Replace(nowSQL), "{columns}", columnsSQL, "{message}", sqldb.MessageColumns)
+		"{now}", strings.NewReplacer(tablePairs...).Replace(nowSQL), "{columns}", columnsSQL, "{message}", sqldb.MessageColumns, "{key}", "key", "{integer}", "INTEGER")
 	for digit := '1'; digit <= '9'; digit++ { // but not the $ of a path within JSON
 		pairs = append(pairs, "$"+string(digit), "?"+string(digit))
 	}
-	columns := strings.Split(sqldb.MessageColumns, ", ")
 	for _, alias := range [...]string{"o", "w", "s", "d"} {
-		pairs = append(pairs, "{"+alias+".message}", alias+"."+strings.Join(columns, ", "+alias+"."))
+		pairs = append(pairs, "{"+alias+".message}", sqldb.MessageColumnsOf(alias))
 	}
 	return names{prefix: prefix, replacer: strings.NewReplacer(pairs...)}, nil
 }

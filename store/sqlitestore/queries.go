@@ -1,9 +1,6 @@
 package sqlitestore
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
@@ -11,11 +8,8 @@ import (
 type statements struct {
 	enqueue, addUnique                                   string
 	claimWaiting, claimReady, anyDue                     string
-	fence, archive, remove                               string
-	park, follow, archiveWaiting, deleteWaiting          string
-	retry, bury, schedule, promote                       string
-	dueScheduled, releaseOne, refuseOne, removeScheduled string
-	anyRequeued                                          string
+	settle                                               sqlstore.SettleStatements
+	dueScheduled, releaseOne, refuseDue, removeScheduled string
 	countParked                                          string
 }
 
@@ -23,12 +17,9 @@ func newStatements(n names) statements {
 	r := n.render
 	return statements{
 		enqueue: r(enqueueSQL), addUnique: r(addUniqueSQL),
-		claimWaiting: r(claimWaitingSQL), claimReady: r(claimReadySQL), anyDue: r(anyDueSQL),
-		fence: r(fenceSQL), archive: r(archiveSQL), remove: r(removeSQL),
-		park: r(parkSQL), follow: r(followSQL), archiveWaiting: r(archiveWaitingSQL), deleteWaiting: r(deleteWaitingSQL),
-		retry: r(retrySQL), bury: r(burySQL), schedule: r(scheduleSQL), promote: r(promoteSQL),
-		dueScheduled: r(dueScheduledSQL), releaseOne: r(releaseOneSQL), refuseOne: r(refuseOneSQL), removeScheduled: r(removeScheduledSQL),
-		anyRequeued: r(anyRequeuedSQL),
+		claimWaiting: r(claimWaitingSQL), claimReady: r(claimReadySQL), anyDue: r(sqlstore.AnyDueSQL),
+		settle:       settleStatements(r),
+		dueScheduled: r(dueScheduledSQL), releaseOne: r(releaseOneSQL), refuseDue: r(sqlstore.RefuseDueSQL), removeScheduled: r(sqlstore.RemoveScheduledSQL),
 		countParked: r(countParkedSQL),
 	}
 }
@@ -36,38 +27,27 @@ func newStatements(n names) statements {
 func coreStatements(n names) sqlstore.Statements {
 	r := n.render
 	return sqlstore.Statements{
-		Gate: r(gateSQL), GateDead: r(gateDeadSQL), GateOutcome: r(gateOutcomeSQL),
+		Gate: r(gateSQL), GateDead: r(gateDeadSQL), GateOutcome: r(gateOutcomeSQL), FindRecord: r(findRecordSQL),
 		ReadAttempts: r(readAttemptsSQL), SaveAttempt: r(saveAttemptsSQL), ClearAttempts: r(clearAttemptsSQL),
 		SaveStarts: r(saveStartsSQL), ClearStarts: r(clearStartsSQL),
-		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), HoldRequeued: r(holdRequeuedSQL), RemoveLetter: r(removeLetterSQL),
+		AddLetter: r(addLetterSQL), AnyRequeued: r(sqlstore.AnyRequeuedSQL), TakeRequeued: r(takeRequeuedSQL), HoldRequeued: r(holdRequeuedSQL), RemoveLetter: r(removeLetterSQL),
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
-		ListLetters: r(listLettersSQL), ShowLetter: r(showLetterSQL), LockLetter: r(lockLetterSQL), LetterWaits: r(letterWaitsSQL),
-		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(requeueConsumerSQL),
-		SettleLetter: r(settleLetterSQL), ReleaseUnit: r(releaseSQL),
-		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(auditSQL), ListAudit: r(listAuditSQL),
+		ListLetters: r(sqlstore.ListLettersSQL), ShowLetter: r(sqlstore.ShowLetterSQL), LockLetter: r(lockLetterSQL), LetterWaits: r(sqlstore.LetterWaitsSQL),
+		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(sqlstore.RequeueConsumerSQL),
+		SettleLetter: r(sqlstore.SettleLetterSQL), ReleaseUnit: r(releaseSQL),
+		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(sqlstore.AuditSQL), ListAudit: r(sqlstore.ListAuditSQL),
 		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryFoldSQL,
 		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),
 		Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL), GiveLanes: r(giveLanesSQL),
 		TakeLanes: r(takeLanesSQL), OwnLanes: r(ownLanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
 		Replays:       replayStatements(r),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
-		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
-		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL), InboxSize: r(inboxSizeSQL),
+		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(sqlstore.PublishedMessagesSQL),
+		RelayStates: r(sqlstore.RelayStatesSQL), InboxStates: r(sqlstore.InboxStatesSQL), InboxSize: r(sqlstore.InboxSizeSQL),
+		Leases:  leaseStatements(r),
 		Cleanup: cleanupStatements(n),
 	}
 }
-
-// messageParams are parameters for [sqlstore.MessageFields], from the one with the given
-// number on.
-func messageParams(first int) string {
-	params := make([]string, strings.Count(sqlstore.MessageFields, ",")+1)
-	for i := range params {
-		params[i] = fmt.Sprintf("$%d", first+i)
-	}
-	return strings.Join(params, ", ")
-}
-
-const inboxKey = `tenant = $1 AND consumer = $2 AND source = $3 AND alias = $4 AND message_key = $5`
 
 // The gate decides who handles a message. It is the first statement of its transaction,
 // which has the write lock: a concurrent one waits for the lock, and then sees the outcome.
@@ -82,11 +62,11 @@ INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, t
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, {now}, 1)
 ON CONFLICT DO NOTHING`
 
-	gateOutcomeSQL = `SELECT dead, coalesce(payload_hash, '') FROM {inbox} WHERE ` + inboxKey
+	gateOutcomeSQL = `SELECT dead, coalesce(payload_hash, '') FROM {inbox} WHERE ` + sqlstore.InboxKey
 
-	readAttemptsSQL = `SELECT attempts, max(0, due_at - {now}) / 1000.0, starts FROM {consumer_attempts} WHERE ` + inboxKey
+	readAttemptsSQL = `SELECT attempts, max(0, due_at - {now}) / 1000.0, starts FROM {consumer_attempts} WHERE ` + sqlstore.InboxKey
 
-	clearAttemptsSQL = `DELETE FROM {consumer_attempts} WHERE ` + inboxKey
+	clearAttemptsSQL = `DELETE FROM {consumer_attempts} WHERE ` + sqlstore.InboxKey
 )
 
 var saveAttemptsSQL = `
@@ -105,13 +85,11 @@ WITH past AS (
 INSERT INTO {dead_letters} (origin, consumer, alias, message_key, reason, error, attempts, failed, fingerprint, history,
     first_failed_at, last_failed_at, enqueued_at, ` + sqlstore.MessageFields + `)
 SELECT 'consumer', $1, $2, $3, $4, $5, $6, $7, $8, ` + withAttempt("(SELECT history FROM past)", "$9", "$10", "$5") + `,
-    coalesce((SELECT first_failed_at FROM past), {now}), {now}, {now}, ` + messageParams(13)
+    coalesce((SELECT first_failed_at FROM past), {now}), {now}, {now}, ` + sqlstore.MessageParams(13)
 
 // The statements of a requeued letter's second chance, in a transaction that has the write
 // lock.
 const (
-	anyRequeuedSQL = `SELECT EXISTS (SELECT 1 FROM {dead_letters} WHERE consumer = $1 AND requeued_at <= {now})`
-
 	takeRequeuedSQL = `
 UPDATE {dead_letters} SET requeued_at = {now} + CAST($2 * 1000 AS INTEGER)
  WHERE number = (SELECT number FROM {dead_letters} WHERE consumer = $1 AND requeued_at <= {now} ORDER BY number LIMIT 1)
@@ -121,7 +99,7 @@ RETURNING number, alias, message_key, {message}`
 
 	removeLetterSQL = `DELETE FROM {dead_letters} WHERE number = $1`
 
-	reviveSQL = `UPDATE {inbox} SET dead = 0, processed_at = {now} WHERE ` + inboxKey
+	reviveSQL = `UPDATE {inbox} SET dead = 0, processed_at = {now} WHERE ` + sqlstore.InboxKey
 )
 
 // failRequeuedSQL makes the letter a dead one again ($4), or lets it wait ($5 ms).

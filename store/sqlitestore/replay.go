@@ -18,35 +18,9 @@ INSERT INTO {replays} (plan, started_by, why, letters, upto, started_at)
 SELECT $1, $2, $3, count(*), coalesce(max(number), 0), {now} FROM {dead_letters} {where}
 RETURNING number`
 
-// replaySQL counts what is dead again by the partial index on replay.
-const replaySQL = `
-SELECT r.number, r.plan, r.started_by, r.why, r.state, r.letters, r.requeued, r.skipped,
-       (SELECT count(*) FROM {dead_letters} d WHERE d.replay = r.number AND d.replay <> 0 AND d.requeued_at IS NULL),
-       r.problem, r.started_at, r.ended_at, r.passed, r.upto
-  FROM {replays} r`
-
-const (
-	readReplaySQL = replaySQL + ` WHERE r.number = $1`
-
-	listReplaysSQL = replaySQL + ` ORDER BY r.state = 'running' DESC, r.number DESC LIMIT $1`
-)
-
-// nextLettersSQL goes along an index with the number. As the cursor moves, no part of it is
-// read twice.
-const nextLettersSQL = `SELECT number FROM {dead_letters} {where}`
-
-const (
-	saveReplaySQL = `
-UPDATE {replays} SET passed = $2, requeued = $3, skipped = $4, state = $5, problem = $6,
-       ended_at = CASE WHEN $5 <> 'running' THEN {now} END
- WHERE number = $1`
-
-	cancelReplaySQL = `UPDATE {replays} SET state = 'cancelled', ended_at = {now} WHERE number = $1 AND state = 'running'`
-)
-
 func replayStatements(r func(sql string) string) sqlstore.ReplayStatements {
-	return sqlstore.ReplayStatements{
-		Preview: r(previewReplaySQL), Start: r(startReplaySQL), Read: r(readReplaySQL), Lock: r(readReplaySQL), // the transaction has the write lock
-		List: r(listReplaysSQL), NextLetters: r(nextLettersSQL), Save: r(saveReplaySQL), Cancel: r(cancelReplaySQL),
-	}
+	s := sqlstore.CommonReplayStatements(r)
+	s.Preview, s.Start = r(previewReplaySQL), r(startReplaySQL)
+	s.Lock = s.Read // the transaction has the write lock
+	return s
 }

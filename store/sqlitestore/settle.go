@@ -2,11 +2,7 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
 
-	"github.com/waybill-go/waybill/internal/settleplan"
-	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -15,13 +11,13 @@ import (
 // ends.
 const fenceSQL = `SELECT lane, epoch FROM {relay_lanes} WHERE owner = $1`
 
-// The statements about what came straight from the outbox and is published take all
-// positions at once.
+// The statements about what came straight from the outbox and is published take the positions
+// of all that have one destination at once, and then all positions.
 const (
 	archiveSQL = `
 INSERT INTO {outbox_archive} (published_at, position, destination, {message})
-SELECT {now}, o.position, d.value, {o.message}
-  FROM json_each($1) p JOIN json_each($2) d ON d.key = p.key JOIN {outbox} o ON o.position = p.value`
+SELECT {now}, o.position, $2, {o.message}
+  FROM json_each($1) p JOIN {outbox} o ON o.position = p.value`
 
 	removeSQL = `DELETE FROM {outbox} WHERE position IN (SELECT value FROM json_each($1))`
 )
@@ -52,120 +48,21 @@ SELECT 'relay', w.position, w.destination, w.life, w.replay, {w.message}, $3, $4
        CASE WHEN $5 > w.attempts THEN ` + withAttempt("w.history", "$9", "$10", "$4") + ` ELSE w.history END, coalesce(w.first_failed_at, {now}), {now}
   FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
 
-const (
-	followSQL = `
+const followSQL = `
 INSERT INTO {outbox_waiting} (position, {message}, destination, due_at)
 SELECT w.position, {w.message}, $3, CASE WHEN w.key = '' THEN {now} END
   FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2
 ON CONFLICT DO NOTHING`
 
-	archiveWaitingSQL = `
-INSERT INTO {outbox_archive} (published_at, position, destination, attempts, life, {message})
-SELECT {now}, w.position, w.destination, w.attempts, w.life, {w.message}
-  FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
-
-	scheduleSQL = `
-INSERT INTO {scheduled} (position, {message}, due_at)
-SELECT w.position, {w.message}, w.deliver_at FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
-
-	deleteWaitingSQL = `DELETE FROM {outbox_waiting} WHERE position = $1 AND destination = $2`
-)
-
 // SettleMessages implements [relay.Source].
 func (s *Store) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
-	var held []int
-	err := s.core.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) (err error) {
-		if held, err = s.held(ctx, conn, req); err != nil {
-			return fmt.Errorf("fence: %w", err)
-		}
-		b := &settleBatch{Store: s, ctx: ctx, conn: conn, node: req.Node, archive: req.Archive}
-		if b.do(settleplan.New(settleplan.Keep(req.Settlements, held))); b.err != nil {
-			return fmt.Errorf("settle %d messages: %w", len(req.Settlements), b.err)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return settleplan.Lost(req.Settlements, held), nil
+	return s.core.SettleByRow(ctx, s.sql.settle, req)
 }
 
-// held returns the lanes of the settlements that the node still owns at their epochs.
-func (s *Store) held(ctx context.Context, conn sqldb.Conn, req relay.SettleRequest) ([]int, error) {
-	rows, err := conn.Query(ctx, s.sql.fence, req.Node)
-	owned, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (l relay.Lane, err error) {
-		err = r.Scan(&l.Number, &l.Epoch)
-		return l, err
-	})
-	return settleplan.Held(req.Settlements, owned), err
-}
-
-// settleBatch runs the statements of a plan. The first error stops it.
-type settleBatch struct {
-	*Store
-	ctx     context.Context
-	conn    sqldb.Conn
-	node    string
-	archive bool
-	err     error
-}
-
-func (b *settleBatch) exec(stmt string, args ...any) {
-	if b.err == nil {
-		_, b.err = b.conn.Exec(b.ctx, stmt, args...)
+func settleStatements(r func(sql string) string) sqlstore.SettleStatements {
+	return sqlstore.SettleStatements{
+		Fence: r(fenceSQL), Archive: r(archiveSQL), Remove: r(removeSQL),
+		Park: r(parkSQL), Retry: r(retrySQL), Bury: r(burySQL), Follow: r(followSQL), Promote: r(promoteSQL),
+		ArchiveWaiting: r(sqlstore.ArchiveWaitingSQL), DeleteWaiting: r(sqlstore.DeleteWaitingSQL), Schedule: r(sqlstore.ScheduleSQL),
 	}
-}
-
-func (b *settleBatch) do(p *settleplan.Plan) {
-	b.published(p.Published)
-	b.park(p.Park)
-	for _, r := range p.Follow {
-		b.exec(b.sql.follow, r.Position, r.Destination, r.Follower)
-	}
-	for _, r := range p.Done {
-		if b.archive {
-			b.exec(b.sql.archiveWaiting, r.Position, r.Destination)
-		}
-		b.exec(b.sql.deleteWaiting, r.Position, r.Destination)
-	}
-	for _, r := range p.Bury {
-		b.exec(b.sql.bury, r.Position, r.Destination, string(r.Reason), r.Error, r.Attempts, r.Failed, r.Parks, r.Fingerprint, b.node, int64(r.Took))
-		b.exec(b.sql.deleteWaiting, r.Position, r.Destination)
-	}
-	for _, r := range p.Schedule {
-		b.exec(b.sql.schedule, r.Position, r.Destination)
-		b.exec(b.sql.deleteWaiting, r.Position, r.Destination)
-	}
-	for _, r := range p.Retry {
-		b.exec(b.sql.retry, r.Position, r.Destination, r.Behind, sqlstore.Millis(r.After), r.Attempts, r.Life, r.Error, r.Alone, b.node, int64(r.Took))
-	}
-	for _, u := range p.Promote {
-		b.exec(b.sql.promote, u.Topic, u.Key, u.Destination)
-	}
-}
-
-func (b *settleBatch) published(list []relay.Settlement) {
-	if len(list) == 0 {
-		return
-	}
-	positions, destinations := make([]int64, len(list)), make([]string, len(list))
-	for i, st := range list {
-		positions[i], destinations[i] = st.Claim.Position, st.Claim.Destination
-	}
-	if b.archive {
-		b.exec(b.sql.archive, positions, destinations)
-	}
-	b.exec(b.sql.remove, positions)
-}
-
-func (b *settleBatch) park(rows []settleplan.Row) {
-	if len(rows) == 0 {
-		return
-	}
-	positions := make([]int64, len(rows))
-	for i, r := range rows {
-		positions[i] = r.Position
-		b.exec(b.sql.park, r.Position, r.Destination, r.Behind, sqlstore.Millis(r.After), r.Attempts, r.Life, r.Error, r.Alone, b.node, int64(r.Took))
-	}
-	b.exec(b.sql.remove, positions)
 }

@@ -1,5 +1,7 @@
 package sqlitestore
 
+import "github.com/waybill-go/waybill/internal/sqlstore"
+
 // The notes of attempts that were begun. They are rows of their own transaction, so that they
 // stay if the process ends within the attempt. A row without a failed attempt is due at once.
 const (
@@ -9,5 +11,5 @@ VALUES ($1, $2, $3, $4, $5, $6, 0, {now}, '', {now}, {now})
 ON CONFLICT DO UPDATE
    SET starts = excluded.starts, updated_at = excluded.updated_at`
 
-	clearStartsSQL = `UPDATE {consumer_attempts} SET starts = 0, updated_at = {now} WHERE ` + inboxKey
+	clearStartsSQL = `UPDATE {consumer_attempts} SET starts = 0, updated_at = {now} WHERE ` + sqlstore.InboxKey
 )

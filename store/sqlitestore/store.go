@@ -52,17 +52,20 @@ type Store struct {
 }
 
 var (
-	_ outbox.Store[*sql.Tx]  = (*Store)(nil)
-	_ outbox.Inspector       = (*Store)(nil)
-	_ relay.Source           = (*Store)(nil)
-	_ inbox.Inbox[*sql.Tx]   = (*Store)(nil)
-	_ deadletter.Store       = (*Store)(nil)
-	_ deadletter.ReplayStore = (*Store)(nil)
-	_ relay.Inspector        = (*Store)(nil)
-	_ inbox.Inspector        = (*Store)(nil)
-	_ inbox.Sizer            = (*Store)(nil)
-	_ janitor.Store          = (*Store)(nil)
-	_ deadletter.Auditor     = (*Store)(nil)
+	_ outbox.Store[*sql.Tx]   = (*Store)(nil)
+	_ outbox.Inspector        = (*Store)(nil)
+	_ relay.Source            = (*Store)(nil)
+	_ inbox.Inbox[*sql.Tx]    = (*Store)(nil)
+	_ inbox.Batcher[*sql.Tx]  = (*Store)(nil)
+	_ inbox.Recorder[*sql.Tx] = (*Store)(nil)
+	_ deadletter.Store        = (*Store)(nil)
+	_ deadletter.ReplayStore  = (*Store)(nil)
+	_ relay.Inspector         = (*Store)(nil)
+	_ inbox.Inspector         = (*Store)(nil)
+	_ inbox.Sizer             = (*Store)(nil)
+	_ janitor.Store           = (*Store)(nil)
+	_ deadletter.Auditor      = (*Store)(nil)
+	_ inbox.BatchLeaseStore   = (*Store)(nil)
 )
 
 // New returns a store that uses db. The caller closes db after the last use of the store. An

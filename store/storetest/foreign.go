@@ -11,10 +11,10 @@ import (
 
 func foreignTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
-		{"topic and payload are enough", foreignPlain[Tx], nil},
-		{"with headers and key", foreignHeaders[Tx], nil},
-		{"headers that do not decode", foreignMalformed[Tx], nil},
-		{"a topic beyond the limits", foreignTopic[Tx], nil},
+		{"topic and payload are enough", foreignPlain[Tx], []need{foreignRows}},
+		{"with headers and key", foreignHeaders[Tx], []need{foreignRows}},
+		{"headers that do not decode", foreignMalformed[Tx], []need{foreignRows}},
+		{"a topic beyond the limits", foreignTopic[Tx], []need{foreignRows}},
 	}
 }
 

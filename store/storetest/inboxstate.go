@@ -10,7 +10,7 @@ func inboxStateTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
 		{"unknown", inboxStatesNone[Tx], nil},
 		{"processed", inboxStatesProcessed[Tx], nil},
-		{"processed under an idempotency key", inboxStatesKey[Tx], nil},
+		{"processed under an idempotency key", inboxStatesKey[Tx], []need{wordyInbox}},
 		{"dead", inboxStatesDead[Tx], nil},
 		{"failed so far", inboxStatesFailed[Tx], nil},
 		{"failed, then processed", inboxStatesRetried[Tx], nil},

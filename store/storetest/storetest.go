@@ -2,6 +2,8 @@
 // contracts of outbox, relay, inbox, deadletter and janitor; what a store cannot do is declared in
 // [Features], never skipped by the store's own tests.
 //
+// [RunLeases] is the suite of the lease contract, also for stores that offer nothing else.
+//
 // The suite never sleeps until something is due: [Harness.Advance] moves the store's clock.
 // Every test opens a store of its own and, when it ends, checks that each message which it
 // enqueued is in exactly one place.
@@ -29,6 +31,7 @@ type Store[Tx any] interface {
 	inbox.Inbox[Tx]
 	inbox.Inspector
 	inbox.Sizer
+	inbox.Recorder[Tx]
 	deadletter.Store
 	deadletter.ReplayStore
 	deadletter.Auditor
@@ -50,9 +53,23 @@ type Features struct {
 	// Persists says that a store which is opened anew finds what was there before.
 	Persists bool
 
+	// ClashesAtOnce says that a transaction fails with a conflict where it meets what another one
+	// has written, instead of waiting for the outcome.
+	ClashesAtOnce bool
+
 	// HearsCommits says that AwaitMessages also learns of what others commit: the user's own
 	// transactions, programs in other languages, and other store objects on the same data.
 	HearsCommits bool
+
+	// NoForeignRows says that only the library can enqueue: the database draws no position and
+	// computes no lane for what another program writes.
+	NoForeignRows bool
+
+	// TerseInbox says that records hold nothing of a message that is not in its key.
+	TerseInbox bool
+
+	// InboxBatches says that the store is an [inbox.Batcher].
+	InboxBatches bool
 }
 
 // Raw is a message as a program in another language writes it, with a plain INSERT.
@@ -62,7 +79,8 @@ type Raw struct {
 	Payload    string
 }
 
-// Harness is how the suite reaches one store. All fields are required, but for Reopen.
+// Harness is how the suite reaches one store. All fields are required, but for
+// those that say when they are.
 type Harness[Tx any] struct {
 	Features Features
 
@@ -90,11 +108,21 @@ type Harness[Tx any] struct {
 	Forget func(t *testing.T, s Store[Tx], key inbox.Key)
 
 	// InsertRaw stores a message past the library's checks. The error is the database's.
+	// Required unless Features.NoForeignRows is set.
 	InsertRaw func(s Store[Tx], raw Raw) error
 }
 
 // Run runs the suite as subtests of t, which run in parallel with each other.
-func Run[Tx any](t *testing.T, h Harness[Tx]) {
+func Run[Tx any](t *testing.T, h Harness[Tx]) { runGroups(t, h, func(string) bool { return true }) }
+
+// RunInbox runs what the suite has about inbox records, for a store that keeps these in another
+// form and passes [Run] without it.
+func RunInbox[Tx any](t *testing.T, h Harness[Tx]) {
+	about := []string{"inbox", "inbox batches", "inbox states", "attempts", "starts", "bury", "requeue", "run requeued", "take requeued", "replay", "janitor"}
+	runGroups(t, h, func(group string) bool { return slices.Contains(about, group) })
+}
+
+func runGroups[Tx any](t *testing.T, h Harness[Tx], chosen func(group string) bool) {
 	groups := []struct {
 		name  string
 		tests []test[Tx]
@@ -124,6 +152,8 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"relay states", relayStateTests[Tx]()},
 		{"inbox states", inboxStateTests[Tx]()},
 		{"inbox", inboxTests[Tx]()},
+		{"inbox records", recordTests[Tx]()},
+		{"inbox batches", inboxBatchTests[Tx]()},
 		{"attempts", attemptTests[Tx]()},
 		{"starts", startTests[Tx]()},
 		{"bury", buryTests[Tx]()},
@@ -133,6 +163,9 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"restart", restartTests[Tx]()},
 	}
 	for _, g := range groups {
+		if !chosen(g.name) {
+			continue
+		}
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			for _, tc := range g.tests {
@@ -162,6 +195,10 @@ func severalLanes(f Features) bool      { return f.Lanes > 1 }
 func concurrentWriters(f Features) bool { return f.ConcurrentWriters }
 func persists(f Features) bool          { return f.Persists }
 func hearsCommits(f Features) bool      { return f.HearsCommits }
+func foreignRows(f Features) bool       { return !f.NoForeignRows }
+func inboxBatches(f Features) bool      { return f.InboxBatches }
+
+func wordyInbox(f Features) bool { return !f.TerseInbox }
 
 func (t test[Tx]) runsWith(f Features) bool {
 	return !slices.ContainsFunc(t.needs, func(n need) bool { return !n(f) })

@@ -23,7 +23,7 @@ func wakeTests[Tx any]() []test[Tx] {
 		{"by the user's own transaction", wakeByOwnTx[Tx], []need{hearsCommits}},
 		{"by the user's own transaction, between claim and wait", wakeByOwnTxBeforeWait[Tx], []need{hearsCommits}},
 		{"by a transaction that enqueued before the wait", wakeByEarlyTx[Tx], []need{hearsCommits, concurrentWriters}},
-		{"by a plain insert", wakeByInsert[Tx], []need{hearsCommits}},
+		{"by a plain insert", wakeByInsert[Tx], []need{hearsCommits, foreignRows}},
 		{"by another store object", wakeByOther[Tx], []need{hearsCommits, persists}},
 	}
 }

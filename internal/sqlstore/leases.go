@@ -1,0 +1,270 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/janitor"
+)
+
+// LeaseStatements are the SQL texts of the lease contract. Those that change a key lock its
+// row, decide by what it holds then, and leave it as it is where they may not change it. The
+// answer follows from the row as it is afterwards.
+//
+// Each returns rows with the columns key, lease_id, owner, token, attempts, whether it is
+// processed, whether somebody has it, the milliseconds for which that lasts, first seen, last
+// seen, and the end of the lease, NULL once the key is released or processed.
+type LeaseStatements struct {
+	// Returns says that a statement returns the row whether it has changed it or not, so that
+	// no row means an unknown key. Without it a statement may return none, because it left the
+	// row alone or the database can't: Read then follows in the same transaction, in which
+	// nobody else may have changed the row.
+	Returns bool
+
+	// Begin takes key, id, owner, milliseconds and the limit of attempts, 0 for none. It
+	// inserts the row with token and attempt 1, or changes it if nobody has the key and the
+	// limit is not reached: id and owner, next token, one attempt more. The row may have had
+	// that id before, if the request was made before.
+	//
+	// BeginAll does it for many keys and returns a row for each, in any order; it takes an
+	// array for each of these arguments. It locks rows in the order of their keys, so that
+	// two batches do not wait for each other. Empty if Begin is to be run for each key, in one
+	// transaction.
+	Begin, BeginAll string
+
+	// Settle takes key, id, whether the key is processed, else it is released, and how many
+	// attempts to take back. It changes the row if that is the id of a lease that is neither
+	// released nor processed. Renew likewise takes key, id and milliseconds. MarkAll takes
+	// arrays of keys and ids, is to Settle what BeginAll is to Begin, and may be empty.
+	Settle, Renew, MarkAll string
+
+	Read string // takes a key
+}
+
+// TryBegin implements [inbox.LeaseStore].
+func (c *Core[Tx]) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+	answers, err := c.TryBeginAll(ctx, []inbox.LeaseRequest{req})
+	if err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	return answers[0], nil
+}
+
+// TryBeginAll implements [inbox.BatchLeaseStore].
+func (c *Core[Tx]) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]inbox.LeaseAnswer, error) {
+	keys := make([]string, len(reqs))
+	for i := range reqs {
+		if err := reqs[i].Validate(); err != nil {
+			return nil, err
+		}
+		keys[i] = reqs[i].Key
+	}
+	if err := inbox.ValidateLeaseBatch(keys); err != nil {
+		return nil, err
+	}
+	b := newLeaseBegin(reqs)
+	rows, err := c.changeLeases(ctx, leaseBatch{
+		keys: keys, one: c.SQL.Leases.Begin, row: b.row, all: c.SQL.Leases.BeginAll, columns: b.columns(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("begin %d keys: %w", len(reqs), err)
+	}
+	answers := make([]inbox.LeaseAnswer, len(reqs))
+	for i, req := range reqs {
+		answers[i] = rows[req.Key].begun(b.ids[i], req.MaxAttempts)
+	}
+	return answers, nil
+}
+
+// leaseBegin are the arguments of Begin, for each of several keys.
+type leaseBegin struct {
+	keys, ids, owners []string
+	millis            []float64
+	limits            []int
+}
+
+func newLeaseBegin(reqs []inbox.LeaseRequest) leaseBegin {
+	var b leaseBegin
+	for _, r := range reqs {
+		b.keys, b.ids, b.owners = append(b.keys, r.Key), append(b.ids, r.LeaseID()), append(b.owners, r.Owner)
+		b.millis, b.limits = append(b.millis, Millis(r.TTL)), append(b.limits, min(r.MaxAttempts, math.MaxInt32))
+	}
+	return b
+}
+
+func (b leaseBegin) columns() []any { return []any{b.keys, b.ids, b.owners, b.millis, b.limits} }
+
+func (b leaseBegin) row(i int) []any {
+	return []any{b.keys[i], b.ids[i], b.owners[i], b.millis[i], b.limits[i]}
+}
+
+// MarkProcessed implements [inbox.LeaseStore].
+func (c *Core[Tx]) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
+	row, err := c.changeLease(ctx, c.SQL.Leases.Settle, l, true, 0)
+	if err != nil {
+		return "", fmt.Errorf("mark a key: %w", err)
+	}
+	return row.settled(l.ID), nil
+}
+
+// MarkAllProcessed implements [inbox.BatchLeaseStore].
+func (c *Core[Tx]) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]inbox.LeaseStatus, error) {
+	keys, ids := make([]string, len(leases)), make([]string, len(leases))
+	for i, l := range leases {
+		if err := inbox.ValidateLeaseKey(l.Key); err != nil {
+			return nil, err
+		}
+		keys[i], ids[i] = l.Key, leaseID(l)
+	}
+	if err := inbox.ValidateLeaseBatch(keys); err != nil {
+		return nil, err
+	}
+	row := func(i int) []any { return []any{keys[i], ids[i], true, 0} }
+	rows, err := c.changeLeases(ctx, leaseBatch{
+		keys: keys, one: c.SQL.Leases.Settle, row: row, all: c.SQL.Leases.MarkAll, columns: []any{keys, ids},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mark %d keys: %w", len(leases), err)
+	}
+	statuses := make([]inbox.LeaseStatus, len(leases))
+	for i, l := range leases {
+		statuses[i] = rows[l.Key].settled(l.ID)
+	}
+	return statuses, nil
+}
+
+// ReleaseLease implements [inbox.LeaseStore].
+func (c *Core[Tx]) ReleaseLease(ctx context.Context, l inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
+	back := 0
+	if uncounted {
+		back = 1
+	}
+	row, err := c.changeLease(ctx, c.SQL.Leases.Settle, l, false, back)
+	if err != nil {
+		return "", fmt.Errorf("release a key: %w", err)
+	}
+	return row.settled(l.ID), nil
+}
+
+// RenewLease implements [inbox.LeaseStore].
+func (c *Core[Tx]) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
+	if err := inbox.ValidateLeaseTTL(ttl); err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	row, err := c.changeLease(ctx, c.SQL.Leases.Renew, l, Millis(ttl))
+	if err != nil {
+		return inbox.LeaseAnswer{}, fmt.Errorf("renew a lease: %w", err)
+	}
+	switch status := row.settled(l.ID); status {
+	case inbox.LeaseAcquired:
+		return row.lasting(status), nil
+	case inbox.LeaseLost:
+		return inbox.LeaseAnswer{Status: status}, nil
+	default:
+		return inbox.LeaseAnswer{Status: status, Attempts: row.attempts}, nil
+	}
+}
+
+// ReadLease implements [inbox.LeaseStore].
+func (c *Core[Tx]) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
+	if err := inbox.ValidateLeaseKey(key); err != nil {
+		return inbox.LeaseRecord{}, err
+	}
+	row, err := readLease(ctx, c.DB, c.SQL.Leases.Read, key)
+	if err != nil {
+		return inbox.LeaseRecord{}, c.Kind(fmt.Errorf("read a key: %w", err))
+	}
+	return row.record(), nil
+}
+
+// PurgeLeases implements [inbox.LeaseStore]. If a janitor is at work it is left to that.
+func (c *Core[Tx]) PurgeLeases(ctx context.Context, retention time.Duration, limit int) (int, error) {
+	n, err := c.PurgeExpired(ctx, janitor.Rows{Kind: janitor.Leases, OlderThan: retention}, max(limit, 0))
+	if errors.Is(err, janitor.ErrBusy) {
+		return 0, nil
+	}
+	return int(n), err
+}
+
+// changeLease runs a statement about one lease, with args behind key and id.
+func (c *Core[Tx]) changeLease(ctx context.Context, stmt string, l inbox.Lease, args ...any) (row leaseRow, err error) {
+	if err := inbox.ValidateLeaseKey(l.Key); err != nil {
+		return row, err
+	}
+	err = c.alone(ctx, func(conn sqldb.Conn) (err error) {
+		row, err = c.leaseRow(ctx, conn, stmt, append([]any{l.Key, leaseID(l)}, args...)...)
+		return err
+	})
+	return row, err
+}
+
+// leaseBatch is a change of several keys.
+type leaseBatch struct {
+	keys    []string
+	one     string            // the statement for one key
+	row     func(i int) []any // its arguments, for the key at a place
+	all     string            // for several keys; may be empty
+	columns []any             // its arguments
+}
+
+// changeLeases runs the statement for all keys, or that for one for each key in their order,
+// and returns the rows by their keys.
+func (c *Core[Tx]) changeLeases(ctx context.Context, b leaseBatch) (map[string]leaseRow, error) {
+	rows := make(map[string]leaseRow, len(b.keys))
+	if len(b.keys) == 0 {
+		return rows, nil
+	}
+	err := c.alone(ctx, func(conn sqldb.Conn) error {
+		if len(b.keys) > 1 && b.all != "" {
+			result, err := conn.Query(ctx, b.all, b.columns...)
+			list, err := sqldb.Collect(result, err, scanLease)
+			for _, r := range list {
+				rows[r.key] = r
+			}
+			return err
+		}
+		for _, i := range sortedPlaces(b.keys) {
+			row, err := c.leaseRow(ctx, conn, b.one, b.row(i)...)
+			if err != nil {
+				return err
+			}
+			rows[b.keys[i]] = row
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// sortedPlaces returns the places of keys in their order, in which everybody locks them.
+func sortedPlaces(keys []string) []int {
+	places := make([]int, len(keys))
+	for i := range places {
+		places[i] = i
+	}
+	slices.SortFunc(places, func(a, b int) int { return cmp.Compare(keys[a], keys[b]) })
+	return places
+}
+
+// leaseRow runs a statement about the key that is its first argument and returns the row, an
+// empty one if there is none.
+func (c *Core[Tx]) leaseRow(ctx context.Context, conn sqldb.Conn, stmt string, args ...any) (leaseRow, error) {
+	rows, err := conn.Query(ctx, stmt, args...)
+	row, found, err := sqldb.One(rows, err, scanLease)
+	if err != nil || found || c.SQL.Leases.Returns {
+		return row, err
+	}
+	return readLease(ctx, conn, c.SQL.Leases.Read, args[0])
+}
+
+func readLease(ctx context.Context, conn sqldb.Conn, stmt string, key any) (leaseRow, error) {
+	rows, err := conn.Query(ctx, stmt, key)
+	row, _, err := sqldb.One(rows, err, scanLease)
+	return row, err
+}

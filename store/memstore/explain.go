@@ -1,0 +1,13 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/waybill-go/waybill/guarantee"
+)
+
+// Explain returns the one fact that there is.
+func (s *Store) Explain(context.Context) ([]guarantee.Fact, error) {
+	return []guarantee.Fact{{About: guarantee.Durability, Survives: guarantee.Nothing,
+		Means: "everything ends with the process; for tests"}}, nil
+}

@@ -1,0 +1,37 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// savedResponse is what a handler has answered, until its time has passed.
+type savedResponse struct {
+	data  []byte
+	until time.Time
+}
+
+// FindResponse returns the response that is stored under key, and false if there is none or its
+// time has passed. Package idempotency says what responses are.
+func (s *Store) FindResponse(ctx context.Context, key string) (response []byte, found bool, err error) {
+	err = s.inTx(ctx, func(tx *Tx) error {
+		saved, ok := s.data.responses[key]
+		if found = ok && saved.until.After(s.now()); found {
+			response = slices.Clone(saved.data)
+		}
+		return nil
+	})
+	return response, found, err
+}
+
+// SaveResponse stores a response under key for the given time, unless one is stored there already.
+func (s *Store) SaveResponse(ctx context.Context, key string, response []byte, ttl time.Duration) error {
+	return s.inTx(ctx, func(tx *Tx) error {
+		now := s.now()
+		if saved, ok := s.data.responses[key]; !ok || !saved.until.After(now) {
+			put(tx, s.data.responses, key, savedResponse{data: slices.Clone(response), until: now.Add(ttl)})
+		}
+		return nil
+	})
+}

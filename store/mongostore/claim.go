@@ -1,0 +1,222 @@
+package mongostore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/settleplan"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// ClaimMessages implements [relay.Source]. Every claim reads its lanes from the beginning, so
+// it finds what was committed late, too.
+func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (claims []relay.Claim, err error) {
+	err = s.inTx(ctx, func(ctx context.Context, t *tx) error {
+		claims = []relay.Claim{}
+		if req.Due {
+			if claims, err = t.claimWaiting(ctx, req); err != nil {
+				return err
+			}
+		}
+		if req.DueOnly || len(claims) >= req.Limit {
+			return nil
+		}
+		ready, err := t.claimReady(ctx, req, req.Limit-len(claims))
+		claims = append(claims, ready...)
+		return err
+	})
+	return claims, err
+}
+
+// claimWaiting returns the waiting rows that may go: those that are due, and behind one that
+// has not failed since it was let go the rest of its unit.
+func (t *tx) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+	rows, err := find[waitingDoc](ctx, t.waiting, bson.M{
+		"row.lane": in(numbersOf(req.Lanes)), "due_at": bson.M{"$lte": t.now},
+		"row.position": bson.M{"$nin": orEmpty(req.Held)}, "row.destination": bson.M{"$nin": orEmpty(req.Paused)},
+	}, sorted("row.position").SetLimit(int64(req.Limit)))
+	if err != nil {
+		return nil, err
+	}
+	for _, head := range slices.Clone(rows) {
+		behind, err := t.followers(ctx, head, req)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, behind...)
+	}
+	slices.SortFunc(rows, func(a, b waitingDoc) int {
+		return cmp.Or(cmp.Compare(a.Row.Position, b.Row.Position), cmp.Compare(a.Row.Destination, b.Row.Destination))
+	})
+	rows = slices.CompactFunc(rows, func(a, b waitingDoc) bool { return a.ID == b.ID })
+	claims := []relay.Claim{}
+	for _, w := range rows[:min(req.Limit, len(rows))] {
+		c := t.claim(&w.Row, req.Lanes)
+		c.Waiting, c.Destination, c.Attempts, c.Life = true, w.Row.Destination, w.Attempts, w.Life
+		claims = append(claims, c)
+	}
+	return claims, nil
+}
+
+// followers returns the rows that go along with one that is due: the rest of its unit, up to
+// a letter that parks it, unless the row has failed or is alone.
+func (t *tx) followers(ctx context.Context, head waitingDoc, req relay.ClaimRequest) ([]waitingDoc, error) {
+	u := head.Row.unit()
+	if head.Attempts > 0 || head.Alone || u.Key == "" {
+		return nil, nil
+	}
+	end, err := t.parkedAfter(ctx, u, head.Row.Position)
+	if err != nil {
+		return nil, err
+	}
+	filter := queueOf(u)
+	filter["due_at"] = nil
+	filter["row.position"] = bson.M{"$gt": head.Row.Position, "$lte": end, "$nin": orEmpty(req.Held)}
+	return find[waitingDoc](ctx, t.waiting, filter, sorted("row.position").SetLimit(int64(req.Limit)))
+}
+
+func (t *tx) claimReady(ctx context.Context, req relay.ClaimRequest, limit int) ([]relay.Claim, error) {
+	rows, err := t.readyRows(ctx, req, limit)
+	if err != nil {
+		return nil, err
+	}
+	blocked, err := t.blockedKeys(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	claims := make([]relay.Claim, len(rows))
+	for i, r := range rows {
+		c := t.claim(&r.Row, req.Lanes)
+		c.Blocked = blocked[[2]string{r.Row.Topic, r.Row.Key}]
+		c.DelayFor = max(0, c.Message.DeliverAt.Sub(t.now))
+		claims[i] = c
+	}
+	return claims, nil
+}
+
+// readyRows returns rows of the outbox, lane by lane in the order given: with one command if
+// there are fewer than the limit, else with one for each lane until it is reached.
+func (t *tx) readyRows(ctx context.Context, req relay.ClaimRequest, limit int) ([]readyDoc, error) {
+	rows, err := t.rowsOf(ctx, numbersOf(req.Lanes), req.Held, limit)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) < limit {
+		turn := make(map[int]int, len(req.Lanes))
+		for i, l := range req.Lanes {
+			turn[l.Number] = i
+		}
+		slices.SortStableFunc(rows, func(a, b readyDoc) int { return cmp.Compare(turn[a.Row.Lane], turn[b.Row.Lane]) })
+		return rows, nil
+	}
+	rows = nil
+	for _, l := range req.Lanes {
+		if len(rows) == limit {
+			break
+		}
+		more, err := t.rowsOf(ctx, []int{l.Number}, req.Held, limit-len(rows))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
+}
+
+func (t *tx) rowsOf(ctx context.Context, lanes []int, held []int64, limit int) ([]readyDoc, error) {
+	filter := bson.M{"row.lane": in(lanes), "_id": bson.M{"$nin": orEmpty(held)}}
+	return find[readyDoc](ctx, t.outbox, filter, sorted("_id").SetLimit(int64(limit)))
+}
+
+func (t *tx) claim(r *rowDoc, lanes []relay.Lane) relay.Claim {
+	i := slices.IndexFunc(lanes, func(l relay.Lane) bool { return l.Number == r.Lane })
+	c := relay.Claim{Message: r.Message.message(), Lane: lanes[i], Position: r.Position}
+	if expires := c.Message.ExpiresAt; !expires.IsZero() {
+		c.ExpiresIn = max(0, expires.Sub(t.now))
+		c.Expired = c.ExpiresIn == 0
+	}
+	return c
+}
+
+// ReleaseScheduled implements [relay.Source].
+func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (released int, err error) {
+	err = s.inTx(ctx, func(ctx context.Context, t *tx) error {
+		due, err := find[readyDoc](ctx, s.scheduled, bson.M{"row.message.deliver_at": bson.M{"$lte": micros(t.now)}},
+			sorted("row.message.deliver_at", "_id").SetLimit(int64(limit)))
+		if err != nil || len(due) == 0 {
+			return err
+		}
+		position, _, err := s.draw(ctx, counterPosition, len(due))
+		if err != nil {
+			return err
+		}
+		for i, d := range due {
+			if err := t.release(ctx, d, position+int64(i)); err != nil {
+				return err
+			}
+		}
+		released = len(due)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return released, nil
+}
+
+// release puts a scheduled row back into the outbox at a new position, unless its id is on its
+// way: then it becomes a dead letter.
+func (t *tx) release(ctx context.Context, d readyDoc, position int64) error {
+	if err := remove(ctx, t.scheduled, d.ID); err != nil {
+		return err
+	}
+	taken, err := t.onTheirWay(ctx, []string{d.Row.MessageID})
+	if err != nil {
+		return err
+	}
+	if taken[d.Row.MessageID] {
+		return t.bury(ctx, waitingDoc{Row: d.Row}, settleplan.Row{
+			Reason: waybill.ReasonDuplicateID, Error: "a message with this id was on its way when this one was due"})
+	}
+	d.ID, d.Row.Position = position, position
+	return save(ctx, t.outbox, d.ID, d)
+}
+
+// MaintainArchive implements [relay.Source].
+func (s *Store) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (done relay.Maintained, err error) {
+	if req.Retention <= 0 {
+		return done, nil
+	}
+	now, err := serverTime(ctx, s.db, &s.cfg)
+	if err != nil {
+		return done, wrap("read the server's clock", err)
+	}
+	limit := now.Add(-req.Retention)
+	if done.Rows, err = removeOld(ctx, s.archive, "published_at", limit, req.BatchSize); err != nil {
+		return done, wrap("clean the archive", err)
+	}
+	n, err := removeOld(ctx, s.ids, "at", limit, req.BatchSize)
+	done.Rows += n
+	return done, wrap("forget ids", err)
+}
+
+// removeOld removes, in batches, what has a time in a field that is not after the limit.
+func removeOld(ctx context.Context, c *mongo.Collection, field string, limit time.Time, batch int) (removed int64, err error) {
+	for {
+		ids, err := idsOf(ctx, c, bson.M{field: bson.M{"$lte": limit}}, batch)
+		if err != nil || len(ids) == 0 {
+			return removed, err
+		}
+		done, err := c.DeleteMany(ctx, bson.M{"_id": in(ids)})
+		if err != nil {
+			return removed, err
+		}
+		removed += done.DeletedCount
+	}
+}

@@ -1,0 +1,254 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// Leases is an [inbox.BatchLeaseStore] over one collection. It needs no transactions, so a
+// standalone server serves too.
+//
+// Each key is a document that is changed by one command: a pipeline decides, by the server's
+// clock, and changes nothing if the answer is no. A batch takes two round trips: one that asks
+// for every key, and one that reads what became of it. Leases are not part of any transaction,
+// also if the caller's context carries one. It is safe for concurrent use.
+type Leases struct {
+	cfg  Config
+	keys *mongo.Collection
+}
+
+var _ inbox.BatchLeaseStore = (*Leases)(nil)
+
+// NewLeases returns the lease store in db. The caller keeps db's client and disconnects it.
+// The error is an [*waybill.InvalidError] about cfg.
+func NewLeases(db *mongo.Database, cfg Config) (*Leases, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Leases{cfg: cfg, keys: cfg.collection(db, leaseKeys)}, nil
+}
+
+// EnsureIndexes makes the index that PurgeLeases reads by, unless it is there. The other
+// calls need none but that of the _id.
+func (l *Leases) EnsureIndexes(ctx context.Context) error {
+	_, err := l.keys.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: by("last_seen")})
+	return wrap("make the index of the leases", err)
+}
+
+const leaseKeys = "inbox_leases" // the collection
+
+// expiredKey matches keys that nobody has, and that were last touched before the limit.
+func expiredKey(now, limit time.Time) bson.M {
+	return bson.M{
+		"last_seen": bson.M{"$lt": limit},
+		"$or":       bson.A{bson.M{"state": bson.M{"$ne": leased}}, bson.M{"until": bson.M{"$lte": now}}},
+	}
+}
+
+// States of a key.
+const (
+	leased    = "leased"
+	released  = "released"
+	processed = "processed"
+)
+
+// leaseDoc is a key, with the time at which it was read.
+type leaseDoc struct {
+	Key       string     `bson:"_id"`
+	State     string     `bson:"state"`
+	Lease     string     `bson:"lease"`
+	Owner     string     `bson:"owner"`
+	Token     int64      `bson:"token"`
+	Attempts  int        `bson:"attempts"`
+	FirstSeen time.Time  `bson:"first_seen"`
+	LastSeen  time.Time  `bson:"last_seen"`
+	Until     *time.Time `bson:"until"` // null unless it is leased
+	Now       time.Time  `bson:"now"`
+}
+
+// shownFields are those of a leaseDoc.
+func (l *Leases) shownFields() bson.D {
+	stored := only("state", "lease", "owner", "token", "attempts", "first_seen", "last_seen", "until")
+	return append(stored, bson.E{Key: "now", Value: l.cfg.now()})
+}
+
+func (d *leaseDoc) held() bool { return d.State == leased && d.Until != nil && d.Until.After(d.Now) }
+
+// begun is the answer to a request with the given id. The key has that id if the request has
+// acquired it, now or before.
+func (d *leaseDoc) begun(id string, maxAttempts int) inbox.LeaseAnswer {
+	a := inbox.LeaseAnswer{Status: inbox.LeaseExhausted, Attempts: d.Attempts}
+	usedUp := maxAttempts > 0 && d.Attempts >= maxAttempts
+	switch {
+	case d.State == processed:
+		a.Status = inbox.LeaseProcessed
+	case d.State == leased && d.Lease == id && (d.held() || !usedUp):
+		return d.acquired()
+	case d.held():
+		a.Status, a.ExpiresAt, a.Remaining = inbox.LeaseBusy, d.Until.UTC(), d.Until.Sub(d.Now)
+	}
+	return a
+}
+
+func (d *leaseDoc) acquired() inbox.LeaseAnswer {
+	return inbox.LeaseAnswer{
+		Status: inbox.LeaseAcquired, LeaseID: d.Lease, Token: d.Token, Attempts: d.Attempts,
+		ExpiresAt: d.Until.UTC(), Remaining: d.Until.Sub(d.Now),
+	}
+}
+
+// statusOf says what the key is to the holder of a lease.
+func (d *leaseDoc) statusOf(id string) inbox.LeaseStatus {
+	switch {
+	case d.Lease != id:
+		return inbox.LeaseLost
+	case d.State == processed:
+		return inbox.LeaseProcessed
+	case d.State == released:
+		return inbox.LeaseReleased
+	}
+	return inbox.LeaseAcquired
+}
+
+// TryBegin implements [inbox.LeaseStore].
+func (l *Leases) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+	if err := req.Validate(); err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	id := req.LeaseID()
+	d, err := l.change(ctx, req.Key, l.begin(req, id), true)
+	if err != nil {
+		return inbox.LeaseAnswer{}, wrap("begin a key", err)
+	}
+	return d.begun(id, req.MaxAttempts), nil
+}
+
+// RenewLease implements [inbox.LeaseStore].
+func (l *Leases) RenewLease(ctx context.Context, own inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
+	if err := errors.Join(inbox.ValidateLeaseKey(own.Key), inbox.ValidateLeaseTTL(ttl)); err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	d, err := l.change(ctx, own.Key, l.renew(own.ID, ttl), false)
+	if err != nil {
+		return inbox.LeaseAnswer{}, wrap("renew a lease", err)
+	}
+	status := statusIn(d, own.ID)
+	if status == inbox.LeaseAcquired {
+		return d.acquired(), nil
+	}
+	a := inbox.LeaseAnswer{Status: status}
+	if status == inbox.LeaseProcessed || status == inbox.LeaseReleased {
+		a.Attempts = d.Attempts
+	}
+	return a, nil
+}
+
+// MarkProcessed implements [inbox.LeaseStore].
+func (l *Leases) MarkProcessed(ctx context.Context, own inbox.Lease) (inbox.LeaseStatus, error) {
+	return l.end(ctx, own, l.mark(own.ID), "mark a key")
+}
+
+// ReleaseLease implements [inbox.LeaseStore].
+func (l *Leases) ReleaseLease(ctx context.Context, own inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
+	return l.end(ctx, own, l.release(own.ID, uncounted), "release a key")
+}
+
+func (l *Leases) end(ctx context.Context, own inbox.Lease, update mongo.Pipeline, what string) (inbox.LeaseStatus, error) {
+	if err := inbox.ValidateLeaseKey(own.Key); err != nil {
+		return "", err
+	}
+	d, err := l.change(ctx, own.Key, update, false)
+	if err != nil {
+		return "", wrap(what, err)
+	}
+	return statusIn(d, own.ID), nil
+}
+
+func statusIn(d *leaseDoc, id string) inbox.LeaseStatus {
+	if d == nil {
+		return inbox.LeaseUnknown
+	}
+	return d.statusOf(id)
+}
+
+// change runs a pipeline on a key and returns the key as it is then, nil if there is none.
+func (l *Leases) change(ctx context.Context, key string, update mongo.Pipeline, insert bool) (*leaseDoc, error) {
+	ctx = outside(ctx)
+	opts := options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(l.shownFields()).SetUpsert(insert)
+	for {
+		var d leaseDoc
+		err := l.keys.FindOneAndUpdate(ctx, bson.M{"_id": key}, update, opts).Decode(&d)
+		switch {
+		case err == nil:
+			return &d, nil
+		case errors.Is(err, mongo.ErrNoDocuments):
+			return nil, nil
+		case !mongo.IsDuplicateKeyError(err): // somebody else has inserted the key at the same time
+			return nil, err
+		}
+	}
+}
+
+// ReadLease implements [inbox.LeaseStore].
+func (l *Leases) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
+	if err := inbox.ValidateLeaseKey(key); err != nil {
+		return inbox.LeaseRecord{}, err
+	}
+	var d leaseDoc
+	err := l.keys.FindOne(outside(ctx), bson.M{"_id": key}, options.FindOne().SetProjection(l.shownFields())).Decode(&d)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return inbox.LeaseRecord{Status: inbox.LeaseUnknown}, nil
+	}
+	if err != nil {
+		return inbox.LeaseRecord{}, wrap("read a key", err)
+	}
+	return d.record(), nil
+}
+
+func (d *leaseDoc) record() inbox.LeaseRecord {
+	r := inbox.LeaseRecord{
+		Status: inbox.LeaseReleased, Owner: d.Owner, Token: d.Token, Attempts: d.Attempts,
+		FirstSeen: d.FirstSeen.UTC(), LastSeen: d.LastSeen.UTC(),
+	}
+	switch {
+	case d.State == processed:
+		r.Status = inbox.LeaseProcessed
+	case d.held():
+		r.Status = inbox.LeaseBusy
+	}
+	if d.Until != nil {
+		r.LeaseUntil = d.Until.UTC()
+	}
+	return r
+}
+
+// PurgeLeases implements [inbox.LeaseStore].
+func (l *Leases) PurgeLeases(ctx context.Context, retention time.Duration, limit int) (int, error) {
+	if limit <= 0 {
+		return 0, nil // MongoDB takes 0 for no limit
+	}
+	now, err := serverTime(ctx, l.keys.Database(), &l.cfg)
+	if err != nil {
+		return 0, wrap("read the server's clock", err)
+	}
+	old := expiredKey(now, now.Add(-retention))
+	ctx = outside(ctx)
+	ids, err := idsOf(ctx, l.keys, old, limit)
+	if err != nil || len(ids) == 0 {
+		return 0, wrap("look for old keys", err)
+	}
+	old["_id"] = in(ids) // but not what was begun meanwhile
+	done, err := l.keys.DeleteMany(ctx, old)
+	if err != nil {
+		return 0, wrap("remove old keys", err)
+	}
+	return int(done.DeletedCount), nil
+}

@@ -1,0 +1,59 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// The purges delete a batch.
+var (
+	purgeArchiveSQL = purgeSQL("{outbox_archive}", "published_at, position, destination", `published_at`+sqlstore.PastRetention+` LIMIT $2`)
+	purgeIDsSQL     = purgeSQL("{outbox_ids}", "id", `enqueued_at`+sqlstore.PastRetention+` LIMIT $2`)
+)
+
+var errBusy = errors.New("another relay maintains the archive")
+
+// MaintainArchive implements [relay.Source]. The archive has no partitions.
+func (s *Store) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (done relay.Maintained, err error) {
+	if req.Retention <= 0 {
+		return done, nil
+	}
+	for _, stmt := range []string{s.sql.purgeArchive, s.sql.purgeIDs} {
+		n, err := sqlstore.PurgeAll(ctx, req.BatchSize, func() (int64, error) { return s.purgeBatch(ctx, stmt, req) })
+		done.Rows += n
+		if errors.Is(err, errBusy) {
+			done.Busy = true
+			return done, nil
+		}
+		if err != nil {
+			return done, fmt.Errorf("maintain archive: %w", err)
+		}
+	}
+	return done, nil
+}
+
+// purgeBatch works under a lock that one relay has at a time.
+func (s *Store) purgeBatch(ctx context.Context, stmt string, req relay.MaintainRequest) (n int64, err error) {
+	err = s.core.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) error {
+		rows, err := conn.Query(ctx, s.sql.lockArchive)
+		mine, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
+		if err != nil {
+			return err
+		}
+		if !mine {
+			return errBusy
+		}
+		n, err = conn.Exec(ctx, stmt, sqlstore.Millis(req.Retention), req.BatchSize)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}

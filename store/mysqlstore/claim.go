@@ -1,0 +1,134 @@
+package mysqlstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind a
+// head that has not failed since it was let go the rest of its key, in order, up to a dead
+// letter that parks the rest. A head that has failed is tried alone. $3 are the positions
+// under way, $4 the lanes. Safe with several relays because each reads only lanes that it
+// owns; served by the indexes on due_at and on the unit.
+const claimWaitingSQL = `
+WITH head AS (
+    SELECT position, destination, topic, {key}, attempts, alone
+      FROM {outbox_waiting}
+     WHERE due_at <= {now} AND lane IN ($4) AND (destination IN ($2)) IS NOT TRUE AND (position IN ($3)) IS NOT TRUE
+     ORDER BY due_at, position
+     LIMIT $1
+), due AS (
+    SELECT position, destination FROM head
+    UNION
+    SELECT f.position, f.destination
+      FROM head h
+      JOIN {outbox_waiting} f ON f.topic = h.topic AND f.{key} = h.{key} AND f.{key} <> '' AND NOT f.alone AND f.destination = h.destination
+           AND f.position > h.position
+           AND f.position < coalesce((SELECT min(p.position) FROM {dead_letters} p
+                WHERE p.parks = 1 AND p.topic = h.topic AND p.{key} = h.{key} AND p.destination = h.destination AND p.position > h.position), 9223372036854775807)
+           AND f.position <= coalesce((SELECT l.position FROM {outbox_waiting} l
+                WHERE l.topic = h.topic AND l.{key} = h.{key} AND l.{key} <> '' AND NOT l.alone AND l.destination = h.destination AND l.position > h.position
+                ORDER BY l.position LIMIT 1 OFFSET $1), 9223372036854775807)
+     WHERE h.attempts = 0 AND NOT h.alone AND f.due_at IS NULL AND (f.position IN ($3)) IS NOT TRUE
+)
+SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (w.expires_at - {now}) / 1000.0, {w.message}
+  FROM due JOIN {outbox_waiting} w USING (position, destination)
+ ORDER BY w.position
+ LIMIT $1`
+
+// claimReadySQL reads what was never tried, from the lowest position of each lane on: a
+// transaction that commits late shows rows below those already read. So each claim walks over
+// what is under way ($2), and no row is passed over. {lanes} are selects of one lane each
+// (laneSQL); the rows are chosen before any payload is read. Safe with several relays because each reads only lanes that it owns;
+// served by the index on (lane, position).
+const claimReadySQL = `
+SELECT o.lane, o.position, '', 0, 0,
+       ` + blockedSQL + `,
+       CASE WHEN o.deliver_at > {now} THEN (o.deliver_at - {now}) / 1000.0 END,
+       (o.expires_at - {now}) / 1000.0, {o.message}
+  FROM (SELECT l.nth, l.position FROM ({lanes}) l
+         WHERE (l.position IN ($2)) IS NOT TRUE
+         ORDER BY l.nth, l.position
+         LIMIT $1) l
+  JOIN {outbox} o ON o.position = l.position
+ ORDER BY l.nth, o.position`
+
+// laneSQL reads the first positions of the lane that comes as the nth. $3 leaves room for those
+// under way. Served by the index alone.
+const laneSQL = `(SELECT {nth} AS nth, position FROM {outbox} WHERE lane = {lane} ORDER BY position LIMIT $3)`
+
+// fewLanes is how many lanes a claim looks into first if the one before was full: most often
+// they fill this one, too.
+const fewLanes = 4
+
+// ClaimMessages implements [relay.Source]: with one statement for what was never tried, most
+// often, and one more if req.Due is set.
+func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+	claims := []relay.Claim{}
+	if len(req.Lanes) == 0 {
+		return claims, nil
+	}
+	if req.Due {
+		var err error
+		if claims, err = s.claimWaiting(ctx, req); err != nil {
+			return nil, s.core.Kind(fmt.Errorf("claim waiting messages: %w", err))
+		}
+	}
+	if len(claims) == req.Limit || req.DueOnly {
+		return claims, nil
+	}
+	ready, err := s.claimReady(ctx, req, req.Limit-len(claims))
+	if err != nil {
+		return nil, s.core.Kind(fmt.Errorf("claim messages: %w", err))
+	}
+	return append(claims, ready...), nil
+}
+
+func (s *Store) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+	rows, err := s.core.DB.Query(ctx, s.sql.claimWaiting, req.Limit, req.Paused, req.Held, numbers(req.Lanes))
+	due, err := sqldb.Collect(rows, err, sqlstore.NewClaimScanner(req.Lanes).Scan)
+	for i := range due {
+		due[i].Waiting = true
+	}
+	return due, err
+}
+
+// claimReady looks into a few lanes, and then into the others if there is room left.
+func (s *Store) claimReady(ctx context.Context, req relay.ClaimRequest, limit int) ([]relay.Claim, error) {
+	first := len(req.Lanes)
+	if s.full.Load() {
+		first = min(first, fewLanes)
+	}
+	claims, err := s.readLanes(ctx, req.Lanes[:first], req.Held, limit)
+	if rest := req.Lanes[first:]; err == nil && len(rest) > 0 && len(claims) < limit {
+		var more []relay.Claim
+		more, err = s.readLanes(ctx, rest, req.Held, limit-len(claims))
+		claims = append(claims, more...)
+	}
+	s.full.Store(err == nil && len(claims) == limit)
+	return claims, err
+}
+
+func (s *Store) readLanes(ctx context.Context, lanes []relay.Lane, held []int64, limit int) ([]relay.Claim, error) {
+	selects := make([]string, len(lanes))
+	for i, l := range lanes {
+		selects[i] = strings.NewReplacer("{nth}", strconv.Itoa(i), "{lane}", strconv.Itoa(l.Number)).Replace(s.sql.lane)
+	}
+	query := strings.Replace(s.sql.claimReady, "{lanes}", strings.Join(selects, " UNION ALL "), 1)
+	rows, err := s.core.DB.Query(ctx, query, limit, held, limit+len(held))
+	return sqldb.Collect(rows, err, sqlstore.NewClaimScanner(lanes).Scan)
+}
+
+func numbers(lanes []relay.Lane) []int {
+	list := make([]int, len(lanes))
+	for i, l := range lanes {
+		list[i] = l.Number
+	}
+	return list
+}

@@ -1,0 +1,65 @@
+package mysqlstore
+
+import (
+	"fmt"
+
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/sqlstore"
+)
+
+// hasText looks for a text in the columns that it is most often known from. What is kept as
+// bytes has no upper and lower case until it is made text.
+const hasText = "(lower(error) LIKE lower(?) ESCAPE '!' OR lower(CONVERT(id USING utf8mb4)) LIKE lower(?) ESCAPE '!'" +
+	" OR lower(CONVERT({key} USING utf8mb4)) LIKE lower(?) ESCAPE '!')"
+
+// A change to a letter locks it first, so that it is made once. It waits for a settlement
+// that is putting messages behind the letter, and for a consumer that runs it.
+const (
+	lockLetterSQL = `
+SELECT origin, state, requeued_at IS NOT NULL, origin = 'consumer' AND message_key = '', topic, id
+  FROM {dead_letters} WHERE number = $1 FOR UPDATE`
+
+	// holdUnitSQL comes when the letter is locked, as settlements lock letters before the
+	// waiting rows.
+	holdUnitSQL = `
+SELECT e.position
+  FROM {dead_letters} d
+  JOIN {outbox_waiting} e FORCE INDEX (by_unit) ON e.topic = $2 AND e.{key} = d.{key} AND e.{key} <> '' AND NOT e.alone AND e.destination = d.destination AND e.position < d.position
+ WHERE d.number = $1
+ ORDER BY e.position LIMIT 1
+  LOCK IN SHARE MODE`
+)
+
+// A relay's letter keeps id, key and position and starts its next life in the waiting rows,
+// where it is due now unless it is behind something in its unit. So does the corrected copy
+// of a message, in the unit that it now belongs to.
+var (
+	requeueRelaySQL = `
+INSERT INTO {outbox_waiting} (position, lane, {message}, destination, life, letter, replay, history, due_at)
+SELECT d.position, d.lane, {d.message}, d.destination, d.life + 1, d.number, $2, d.history,
+       CASE WHEN ` + behindSQL("d", "d.destination") + ` THEN NULL ELSE {now} END
+  FROM {dead_letters} d
+ WHERE d.number = $1
+   AND NOT EXISTS (SELECT 1 FROM {outbox} o WHERE o.id = d.id)
+   AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = d.id AND w.destination = d.destination)`
+
+	copyToWaitingSQL = `
+INSERT INTO {outbox_waiting} (position, lane, destination, deliver_at, enqueued_at, life, due_at, ` + messageFields + `)
+SELECT m.position, m.lane, m.destination, m.deliver_at, m.enqueued_at, 1,
+       CASE WHEN ` + behindSQL("m", "m.destination") + ` THEN NULL ELSE {now} END, ` + sqlstore.MessageParams(2) + `
+  FROM (SELECT position, lane, destination, deliver_at, enqueued_at, $3 AS topic, $5 AS {key} FROM {dead_letters} WHERE number = $1) m`
+
+	copyLetterSQL = `
+INSERT INTO {dead_letters} (origin, consumer, reason, error, attempts, failed, first_failed_at, last_failed_at, history, deliver_at, enqueued_at,
+    alias, message_key, fingerprint, life, requeued_at, ` + messageFields + `)
+SELECT d.origin, d.consumer, d.reason, d.error, d.attempts, d.failed, d.first_failed_at, d.last_failed_at, d.history, d.deliver_at, d.enqueued_at,
+    $2, $3, $4, 1, {now}, ` + sqlstore.MessageParams(5) + `
+  FROM {dead_letters} d WHERE d.number = $1`
+)
+
+// withAttempt is a history, a JSON array, with one more attempt; the second one makes room if
+// it is full. Times are microseconds since 1970.
+func withAttempt(history, node, took, errText string) string {
+	return fmt.Sprintf(`JSON_ARRAY_APPEND(CASE WHEN JSON_LENGTH(%[1]s) >= %[5]d THEN JSON_REMOVE(%[1]s, '$[1]') ELSE %[1]s END,
+    '$', JSON_OBJECT('at', {now}, 'node', %[2]s, 'took', %[3]s, 'error', %[4]s))`, history, node, took, errText, deadletter.MaxHistory)
+}

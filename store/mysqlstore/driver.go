@@ -1,0 +1,153 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+// mark stands around the number of a parameter in rendered texts.
+const mark = "\x00"
+
+// database runs rendered statements, in transactions at READ COMMITTED: at the default level
+// they would lock the gaps between rows, and block those who enqueue.
+//
+// Arguments are sent as integers, floats, texts and bytes only, so that no setting of the
+// driver or the session, such as a time zone, changes them.
+type database struct{ sqldb.DB }
+
+var _ sqldb.Driver[*sql.Tx] = (*database)(nil)
+
+func newDatabase(db *sql.DB) *database {
+	return &database{sqldb.DB{DB: db, Isolation: sql.LevelReadCommitted, Encode: encode}}
+}
+
+func (d *database) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	return binding{&d.DB}.Exec(ctx, query, args...)
+}
+
+func (d *database) Query(ctx context.Context, query string, args ...any) (sqldb.Rows, error) {
+	return binding{&d.DB}.Query(ctx, query, args...)
+}
+
+func (d *database) On(tx *sql.Tx) sqldb.Conn { return binding{d.DB.On(tx)} }
+
+func (d *database) CommitAfter(ctx context.Context, tx *sql.Tx, last func(conn sqldb.Conn) error) error {
+	return d.DB.CommitAfter(ctx, tx, func(conn sqldb.Conn) error { return last(binding{conn}) })
+}
+
+// binding puts the arguments of rendered statements where their parameters are.
+type binding struct{ sqldb.Conn }
+
+// unlessThere ends an INSERT of a row that is not to be stored if there is one with its key.
+// That one is changed, so that the statement counts two, whatever the driver was told to
+// count of rows that stay as they are; [binding] makes none of them.
+const unlessThere = `ON DUPLICATE KEY UPDATE repeats = repeats + 1`
+
+func (b binding) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	query, args = bind(query, args)
+	n, err := b.Conn.Exec(ctx, query, args...)
+	if n == 2 && strings.HasSuffix(query, unlessThere) {
+		n = 0
+	}
+	return n, err
+}
+
+func (b binding) Query(ctx context.Context, query string, args ...any) (sqldb.Rows, error) {
+	query, args = bind(query, args)
+	return b.Conn.Query(ctx, query, args...)
+}
+
+// bind returns a text with a question mark for each use of a parameter, and the arguments in
+// that order. A list becomes as many values with commas between them, an empty one NULL. A
+// text without marks has its question marks.
+func bind(query string, args []any) (string, []any) {
+	if !strings.Contains(query, mark) {
+		return query, args
+	}
+	var text strings.Builder
+	var bound []any
+	for i, part := range strings.Split(query, mark) {
+		n, err := strconv.Atoi(part)
+		if i%2 == 0 || err != nil {
+			text.WriteString(part)
+			continue
+		}
+		switch list := args[n-1].(type) {
+		case []int:
+			writeIntegers(&text, list)
+		case []int64:
+			writeIntegers(&text, list)
+		case []string:
+			text.WriteString(placeholders(len(list)))
+			for _, s := range list {
+				bound = append(bound, s)
+			}
+		default:
+			text.WriteByte('?')
+			bound = append(bound, list)
+		}
+	}
+	return text.String(), bound
+}
+
+func writeIntegers[N int | int64](text *strings.Builder, list []N) {
+	if len(list) == 0 {
+		text.WriteString("NULL")
+	}
+	for i, n := range list {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		fmt.Fprint(text, n)
+	}
+}
+
+func placeholders(n int) string {
+	if n == 0 {
+		return "NULL"
+	}
+	return strings.Repeat("?, ", n-1) + "?"
+}
+
+// encode turns times into microseconds since 1970.
+func encode(arg any) any {
+	if t, ok := arg.(*time.Time); ok {
+		return sqldb.Micros(t)
+	}
+	return arg
+}
+
+// standstill is after how many seconds the server ends the transaction of a relay that stands
+// still: stopped, or cut off, it would keep its locks, and others could neither renew their
+// leases nor settle what they took over from it.
+const standstill = "3"
+
+// relaying is the database for the transactions of relays, which hold locks that other relays
+// wait for. The session's own timeout is put back at the commit; a session whose transaction
+// failed keeps the short one, and is closed by the server when nobody uses it.
+type relaying struct{ *database }
+
+func (d relaying) Begin(ctx context.Context) (*sql.Tx, error) {
+	tx, err := d.database.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.ExecContext(ctx, "SET SESSION wait_timeout = "+standstill); err != nil {
+		_ = tx.Rollback() // it holds nothing
+		return nil, err
+	}
+	return tx, nil
+}
+
+func (d relaying) Commit(ctx context.Context, tx *sql.Tx) error {
+	if _, err := tx.ExecContext(ctx, "SET SESSION wait_timeout = DEFAULT"); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

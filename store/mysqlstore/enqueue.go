@@ -1,0 +1,138 @@
+package mysqlstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
+)
+
+// An enqueue takes two statements in the caller's transaction: one looks for ids that are on
+// their way, one stores the other messages. What was there before is left alone, because a
+// transaction that locks it would hold up the relay that settles it. Only two that enqueue one
+// id at the same time meet at the unique index: the second one waits for the first, and then
+// says once more what it wants to store, and changes the row that it has waited for, by which
+// it is known that this one is not new. To say so in the first place would lock the gap beside
+// each id in a transaction at REPEATABLE READ, and so the ids of others.
+const (
+	// knownSQL returns which ids of $1 are on their way, or were enqueued within the retention
+	// if $2 is set.
+	knownSQL = `
+SELECT id FROM {outbox} WHERE id IN ($1)
+UNION ALL SELECT id FROM {outbox_waiting} WHERE id IN ($1)
+UNION ALL SELECT id FROM {outbox_ids} WHERE $2 AND id IN ($1)`
+
+	// enqueueSQL stores messages; {rows} are their values. Positions follow their order.
+	enqueueSQL = `
+INSERT INTO {outbox} (id, topic, direct, {key}, type, source, tenant, subject, payload_bytes, content_type, data_schema,
+    headers, correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, deliver_at, expires_at, enqueued_at)
+VALUES {rows}`
+
+	newMessagesSQL = `SELECT id FROM {outbox} WHERE id IN ($1) AND repeats = 0`
+
+	// The ids that must not come twice within the retention are stored first, and decide.
+	addUniqueSQL = `INSERT INTO {outbox_ids} (id, enqueued_at) VALUES {rows}`
+	newUniqueSQL = `SELECT id FROM {outbox_ids} WHERE id IN ($1) AND repeats = 0`
+)
+
+// maxRows is how many messages one statement stores: it takes 65,535 arguments at most.
+const maxRows = 500
+
+// enqueue leaves out what is on its way, and of several messages with one id all but the first.
+func (s *Store) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error) {
+	isNew := make([]bool, len(msgs))
+	for i := 0; i < len(msgs); i += maxRows {
+		end := min(i+maxRows, len(msgs))
+		e := enqueuer{Store: s, ctx: ctx, conn: conn, msgs: msgs[i:end]}
+		fresh, err := e.enqueue(unique)
+		if err != nil {
+			return nil, fmt.Errorf("enqueue %d messages: %w", len(msgs), err)
+		}
+		for _, n := range fresh {
+			isNew[i+n] = true
+		}
+	}
+	return isNew, nil
+}
+
+// enqueuer stores a few messages. It names them by their place in msgs.
+type enqueuer struct {
+	*Store
+	ctx  context.Context
+	conn sqldb.Conn
+	msgs []waybill.Message
+}
+
+// enqueue returns which messages are new.
+func (e *enqueuer) enqueue(unique bool) ([]int, error) {
+	fresh, err := e.unknown(unique)
+	if err == nil && unique {
+		fresh, err = e.store(e.sql.addUnique, e.sql.newUnique, fresh, func(m *waybill.Message) []any { return []any{m.ID} })
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e.store(e.sql.enqueue, e.sql.newMessages, fresh, sqlstore.EnqueueArgs)
+}
+
+// unknown returns the messages whose ids nobody has seen.
+func (e *enqueuer) unknown(unique bool) ([]int, error) {
+	ids := make([]string, len(e.msgs))
+	for i := range e.msgs {
+		ids[i] = e.msgs[i].ID
+	}
+	seen, err := e.ids(e.sql.known, ids, unique)
+	var fresh []int
+	for i, id := range ids {
+		if !seen[id] {
+			fresh, seen[id] = append(fresh, i), true
+		}
+	}
+	return fresh, err
+}
+
+// store inserts rows, which end with the time, for some messages, and returns for which of
+// them there was none.
+func (e *enqueuer) store(insert, inserted string, some []int, values func(m *waybill.Message) []any) ([]int, error) {
+	if len(some) == 0 {
+		return nil, nil
+	}
+	var args []any
+	ids := make([]string, len(some))
+	for i, n := range some {
+		ids[i] = e.msgs[n].ID
+		args = append(args, values(&e.msgs[n])...)
+	}
+	row := "(" + placeholders(len(args)/len(some)) + ", " + e.sql.now + ")"
+	rows := row + strings.Repeat(", "+row, len(some)-1)
+	insert = strings.Replace(insert, "{rows}", rows, 1)
+	_, err := e.conn.Exec(e.ctx, insert, args...)
+	if !isDuplicate(err) {
+		return some, err
+	}
+	if _, err := e.conn.Exec(e.ctx, insert+" "+unlessThere, args...); err != nil {
+		return nil, err
+	}
+	added, err := e.ids(inserted, ids)
+	var fresh []int
+	for _, n := range some {
+		if added[e.msgs[n].ID] {
+			fresh = append(fresh, n)
+		}
+	}
+	return fresh, err
+}
+
+// ids returns the ids that a statement returns.
+func (e *enqueuer) ids(query string, args ...any) (map[string]bool, error) {
+	rows, err := e.conn.Query(e.ctx, query, args...)
+	list, err := sqldb.Collect(rows, err, sqldb.Scan[string])
+	set := make(map[string]bool, len(list))
+	for _, id := range list {
+		set[id] = true
+	}
+	return set, err
+}

@@ -1,0 +1,86 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Drivers have error types of their own, but all of them write the server's error number
+// into the text: "Error 1213 (40001): Deadlock found …".
+var errorNumber = regexp.MustCompile(`(?i)\berror (\d{4})\b`)
+
+var (
+	// clashes are deadlock, lock wait timeout, lock not available at once, a row that has
+	// changed since the snapshot was taken, and a commit that another server has overtaken.
+	clashes = []string{"1213", "1205", "3572", "1020", "3101"}
+
+	// outages are about the server: too many connections, host blocked, shutdown, session or
+	// statement ended by an operator or for its idleness, out of memory, locks or disk, and the
+	// network between us.
+	outages = []string{
+		"1040", "1203", "1226", "1129", "1130", "1053", "1927", "1317", "4031", "1037", "1038", "1041", "1206", "1021", "1114",
+		"1158", "1159", "1160", "1161", "2002", "2003", "2006", "2013", "2055",
+	}
+
+	// refusals are of the store's own user: no access, no right, and a server or transaction
+	// that may only be read.
+	refusals = []string{"1044", "1045", "1142", "1143", "1370", "1290", "1792", "1836"}
+
+	// closedTexts are the driver's and database/sql's.
+	closedTexts = []string{"invalid connection", "bad connection", "sql: database is closed", "sql: connection is already closed", "unexpected EOF"}
+)
+
+// classify gives a database error its kind.
+func classify(err error) error {
+	var network net.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone), errors.Is(err, io.EOF), errors.As(err, &network),
+		containsAny(err, closedTexts), slices.Contains(refusals, numberOf(err)):
+		return waybill.UnavailableError(err)
+	}
+	return classifyCaller(err)
+}
+
+// classifyCaller leaves an error of the caller's function as it is, but for what a server
+// says about transactions that clash and about itself: an EOF or a timeout may be of any
+// other connection that the function uses.
+func classifyCaller(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	switch number := numberOf(err); {
+	case slices.Contains(clashes, number):
+		return waybill.ConflictError(err)
+	case slices.Contains(outages, number):
+		return waybill.UnavailableError(err)
+	}
+	return err
+}
+
+// isDuplicate reports whether a row has the key of another one. The statement has changed
+// nothing then, and the transaction goes on.
+func isDuplicate(err error) bool { return err != nil && numberOf(err) == "1062" }
+
+// numberOf returns the server's number of an error, "" if there is none.
+func numberOf(err error) string {
+	if match := errorNumber.FindStringSubmatch(err.Error()); match != nil {
+		return match[1]
+	}
+	return ""
+}
+
+func containsAny(err error, texts []string) bool {
+	message := err.Error()
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(message, text) })
+}

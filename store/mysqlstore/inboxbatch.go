@@ -1,0 +1,121 @@
+package mysqlstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
+)
+
+const (
+	// gateAllSQL is gateSQL for many records. They lock in their order, each as an insert or as
+	// the change of a row that is there, so that nobody has to ask for a stronger lock later.
+	gateAllSQL = `
+INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, type, payload_hash, extra_data, processed_at)
+VALUES {rows}
+` + unlessThere
+
+	// gateOutcomesSQL returns records with keys that differ in the last part alone. New in the
+	// transaction that inserted or changed them all is what was never repeated. Served by the
+	// primary key.
+	gateOutcomesSQL = `
+SELECT message_key, repeats = 0, dead, coalesce(payload_hash, '')
+  FROM {inbox} FORCE INDEX (PRIMARY)
+ WHERE tenant = $1 AND consumer = $2 AND source = $3 AND alias = $4 AND message_key IN ($5)`
+)
+
+// gates are the statements for many inbox records.
+func gates(r func(sql string) string) sqlstore.Gates {
+	g := gateTexts{insert: r(gateAllSQL), read: r(gateOutcomesSQL), now: r("{now}")}
+	return sqlstore.Gates{Insert: g.insertAll, Read: g.readAll}
+}
+
+type gateTexts struct{ insert, read, now string }
+
+// gated is what is stored under a key.
+type gated struct {
+	there, isNew bool
+	seen         sqlstore.Seen
+}
+
+// insertAll inserts records, and then asks which of them are new: the server tells only how many.
+func (g gateTexts) insertAll(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) ([]bool, error) {
+	for some := range slices.Chunk(recs, maxRows) {
+		var args []any
+		for _, rec := range some {
+			args = append(args, sqlstore.RecordArgs(rec)...)
+		}
+		row := "(" + placeholders(len(args)/len(some)) + ", " + g.now + ")"
+		rows := row + strings.Repeat(", "+row, len(some)-1)
+		if _, err := conn.Exec(ctx, strings.Replace(g.insert, "{rows}", rows, 1), args...); err != nil {
+			return nil, err
+		}
+	}
+	var isNew []bool
+	stored, err := g.find(ctx, conn, recs)
+	for _, v := range stored {
+		isNew = append(isNew, v.isNew)
+	}
+	return isNew, err
+}
+
+func (g gateTexts) readAll(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) ([]sqlstore.Seen, error) {
+	var list []sqlstore.Seen
+	stored, err := g.find(ctx, conn, recs)
+	for _, v := range stored {
+		if v.there {
+			list = append(list, v.seen)
+		}
+	}
+	return list, err
+}
+
+// find returns what is stored under the key of each record.
+func (g gateTexts) find(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) ([]gated, error) {
+	var list []gated
+	for len(recs) > 0 {
+		some := recs[:alike(recs)]
+		recs = recs[len(some):]
+		found, err := g.findAlike(ctx, conn, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, rec := range some {
+			list = append(list, found[rec.Message])
+		}
+	}
+	return list, nil
+}
+
+// alike returns how many of the first records have keys that differ in the last part alone, up
+// to as many as one statement asks for.
+func alike(recs []inbox.Record) int {
+	first := recs[0].Key
+	for i, rec := range recs {
+		first.Message = rec.Message
+		if i == maxRows || rec.Key != first {
+			return i
+		}
+	}
+	return len(recs)
+}
+
+// findAlike returns what is stored by the last part of the keys.
+func (g gateTexts) findAlike(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) (map[string]gated, error) {
+	keys := make([]string, len(recs))
+	for i, rec := range recs {
+		keys[i] = rec.Message
+	}
+	found, k := make(map[string]gated, len(recs)), recs[0].Key
+	rows, err := conn.Query(ctx, g.read, k.Tenant, k.Consumer, k.Source, k.Alias, keys)
+	_, err = sqldb.Collect(rows, err, func(r sqldb.Rows) (gated, error) {
+		key, v := "", gated{there: true}
+		err := r.Scan(&key, &v.isNew, &v.seen.Dead, &v.seen.Hash)
+		found[key] = v
+		return v, err
+	})
+	return found, err
+}

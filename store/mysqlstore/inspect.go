@@ -1,0 +1,58 @@
+package mysqlstore
+
+import (
+	"strings"
+
+	"github.com/waybill-go/waybill/internal/sqlstore"
+)
+
+// The places where a message can be: a table, and how its status and the columns that not all
+// of them have are made.
+var places = []struct{ table, status, destination, attempts, err, due, published, where string }{
+	{"{outbox}", "CASE WHEN deliver_at > {now} THEN 'Scheduled' ELSE 'Pending' END", "''", "0", "''", "deliver_at", "NULL", ""},
+	{"{outbox_waiting}", "'Waiting'", "destination", "attempts", "error", "due_at", "NULL", ""},
+	{"{scheduled}", "'Scheduled'", "''", "0", "''", "due_at", "NULL", ""},
+	{"{outbox_archive}", "'Published'", "destination", "attempts", "''", "NULL", "published_at", ""},
+	{"{dead_letters}", "CASE WHEN state = 'discarded' THEN 'Discarded' WHEN failed THEN 'Failed' ELSE 'Dead' END",
+		"destination", "attempts", "error", "requeued_at", "NULL", "origin = 'relay'"},
+}
+
+// statesSQL reads what is where. Each table is asked with the condition itself, in which
+// {status} is the status: the server would make a list of all messages before it looked at one
+// that stands outside.
+func statesSQL(condition string) string {
+	selects := make([]string, len(places))
+	for i, p := range places {
+		var where []string
+		if p.where != "" {
+			where = append(where, p.where)
+		}
+		if condition != "" {
+			where = append(where, strings.ReplaceAll(condition, "{status}", p.status))
+		}
+		selects[i] = "SELECT id, " + p.status + " AS status,\n        topic, direct, " + p.destination +
+			" AS destination, CASE WHEN type = '' THEN topic ELSE type END AS type, source, tenant, {key}, correlation_id,\n        " +
+			p.attempts + " AS attempts, " + p.err + " AS error, enqueued_at, " + p.due + " AS due_at, " + p.published + " AS published_at\n      FROM " + p.table
+		if len(where) > 0 {
+			selects[i] += " WHERE " + strings.Join(where, " AND ")
+		}
+	}
+	return strings.Join(selects, "\n    UNION ALL\n    ")
+}
+
+var (
+	messageStatesSQL = `SELECT ` + sqlstore.StateColumns + ` FROM (` + statesSQL(`id = $1`) + `) s ORDER BY enqueued_at, destination`
+
+	outboxMessagesSQL = `
+SELECT ` + sqlstore.StateColumns + `
+  FROM (` + statesSQL(`($1 = '' AND {status} IN ('Pending', 'Waiting', 'Scheduled') OR {status} = $1) AND `+sqlstore.MessageFilter) + `) s
+ ORDER BY enqueued_at, id, destination LIMIT $7`
+
+	outboxStatsSQL = `
+SELECT topic, status, count(*), ({now} - min(enqueued_at)) / 1000000.0
+  FROM (` + statesSQL("") + `) s GROUP BY topic, status ORDER BY topic, status`
+
+	outboxBacklogSQL = `
+SELECT topic, status, count(*), ({now} - min(enqueued_at)) / 1000000.0
+  FROM (` + statesSQL(`{status} IN ('Pending', 'Waiting')`) + `) s GROUP BY topic, status ORDER BY topic, status`
+)

@@ -1,0 +1,67 @@
+package mysqlstore
+
+import (
+	"strings"
+
+	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/janitor"
+)
+
+// The statements for letters. The first locks what it returns, so that nobody can requeue it
+// or put something behind it; the last then looks once more for what was put there before the
+// lock.
+const (
+	lockExpiredLettersSQL = `SELECT d.number` + sqlstore.ExpiredLetters + ` ORDER BY d.number LIMIT $3 FOR UPDATE SKIP LOCKED`
+
+	purgeRecordsSQL = `
+DELETE i FROM ` + listed + `
+  STRAIGHT_JOIN {dead_letters} d FORCE INDEX (PRIMARY) ON d.number = n.number
+  STRAIGHT_JOIN {inbox} i FORCE INDEX (PRIMARY)
+        ON i.tenant = d.tenant AND i.consumer = d.consumer AND i.source = d.source AND i.alias = d.alias AND i.message_key = d.message_key
+ WHERE d.origin = 'consumer' AND d.message_key <> '' AND i.dead`
+
+	purgeLettersSQL = `
+DELETE d FROM ` + listed + ` STRAIGHT_JOIN {dead_letters} d FORCE INDEX (PRIMARY) ON d.number = n.number
+ WHERE NOT ` + sqlstore.BehindLetter
+)
+
+// purgeSQL deletes rows by their key, which it finds along the index by_time: what is in use is
+// younger. The server makes a table of the keys first, because they have a LIMIT.
+func purgeSQL(table, key, expired string) string {
+	var same []string
+	for column := range strings.SplitSeq(key, ", ") {
+		same = append(same, "d."+column+" = k."+column)
+	}
+	return `
+DELETE d FROM (SELECT ` + key + ` FROM ` + table + ` FORCE INDEX (by_time) WHERE ` + expired + `) k
+  STRAIGHT_JOIN ` + table + ` d FORCE INDEX (PRIMARY) ON ` + strings.Join(same, " AND ")
+}
+
+// purgeLeasesSQL leaves out what others have locked, and so waits for nobody who waits for it.
+const purgeLeasesSQL = `
+DELETE d FROM (
+    SELECT {key} FROM {inbox_leases} FORCE INDEX (by_time) WHERE ` + sqlstore.ExpiredLeases + ` LIMIT $3 FOR UPDATE SKIP LOCKED) k
+  STRAIGHT_JOIN {inbox_leases} d FORCE INDEX (PRIMARY) ON d.{key} = k.{key}`
+
+func cleanupStatements(n names) sqlstore.Cleanup {
+	r := n.render
+	lock := func(kind janitor.Kind) string { return r(tryLockSQL(string(kind))) }
+	return sqlstore.Cleanup{
+		Lock: map[janitor.Kind]string{
+			janitor.Inbox:    lock(janitor.Inbox),
+			janitor.Attempts: lock(janitor.Attempts),
+			janitor.Leases:   lock(janitor.Leases),
+			janitor.Letters:  lock(janitor.Letters),
+			janitor.Audit:    lock(janitor.Audit),
+		},
+		Count: sqlstore.CountStatements(r),
+		Purge: map[janitor.Kind]string{
+			janitor.Inbox:    r(purgeSQL("{inbox}", sqlstore.KeyColumns, sqlstore.ExpiredInbox+` LIMIT $3`)),
+			janitor.Attempts: r(purgeSQL("{consumer_attempts}", sqlstore.KeyColumns, sqlstore.ExpiredAttempts+` LIMIT $3`)),
+			janitor.Leases:   r(purgeLeasesSQL),
+			janitor.Audit:    r(purgeSQL("{audit_log}", "number", sqlstore.ExpiredAudit+` LIMIT $3`)),
+		},
+		ExpiredLetters: r(lockExpiredLettersSQL), PurgeRecords: r(purgeRecordsSQL), PurgeLetters: r(purgeLettersSQL),
+		NoteCleanup: r(sqlstore.NoteCleanupSQL),
+	}
+}

@@ -1,0 +1,36 @@
+package mysqlstore
+
+// lockLanesSQL makes renewals run one after the other.
+const lockLanesSQL = `SELECT 1 FROM {locks} WHERE name = 'lanes' FOR UPDATE`
+
+const (
+	joinSQL = `
+INSERT INTO {relays} (node, started_at, expires_at) VALUES ($1, {now}, {now} + CAST($2 * 1000 AS SIGNED))
+ON DUPLICATE KEY UPDATE node = node`
+
+	// renewSQL changes no row if others have seen the lease expire.
+	renewSQL = `UPDATE {relays} SET expires_at = {now} + CAST($2 * 1000 AS SIGNED), renewals = renewals + 1 WHERE node = $1`
+
+	reapSQL      = `DELETE FROM {relays} WHERE expires_at <= {now} AND node <> $1`
+	freeLanesSQL = `UPDATE {relay_lanes} SET owner = NULL, since = NULL WHERE owner NOT IN (SELECT node FROM {relays})`
+	giveLanesSQL = `UPDATE {relay_lanes} SET owner = NULL, since = NULL WHERE owner = $1 AND lane IN ($2)`
+
+	share = `ceil(count(*) / greatest(1, (SELECT count(*) FROM {relays})))`
+
+	// takeLanesSQL takes free lanes up to the even share; the epoch rises.
+	takeLanesSQL = `
+UPDATE {relay_lanes} l
+  JOIN (SELECT lane, row_number() OVER (ORDER BY lane) AS nth FROM {relay_lanes} WHERE owner IS NULL) f ON f.lane = l.lane
+  JOIN (SELECT ` + share + ` - sum(CASE WHEN owner = $1 THEN 1 ELSE 0 END) AS room FROM {relay_lanes}) r ON f.nth <= r.room
+   SET l.owner = $1, l.epoch = l.epoch + 1, l.since = {now}`
+
+	// ownLanesSQL returns share and total beside each lane, and once for a node without lanes.
+	ownLanesSQL = `
+SELECT l.lane, l.epoch, s.share, s.total
+  FROM (SELECT ` + share + ` AS share, count(*) AS total FROM {relay_lanes}) s
+  LEFT JOIN {relay_lanes} l ON l.owner = $1
+ ORDER BY l.lane`
+
+	leaveLanesSQL = `UPDATE {relay_lanes} SET owner = NULL, since = NULL WHERE owner = $1`
+	leaveSQL      = `DELETE FROM {relays} WHERE node = $1`
+)

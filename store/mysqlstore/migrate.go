@@ -1,0 +1,139 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/migrate"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// MinSchemaVersion is the oldest schema version that this release works with; the newest is
+// the number of its last migration.
+const MinSchemaVersion = 1
+
+// Migration is one step of the schema.
+type Migration = migrate.Migration
+
+// Migrations returns every step that this release knows, in order, with the table names of
+// this store: what waybill migrate --print shows.
+func (s *Store) Migrations() []Migration { return s.migrations }
+
+// MigrateOptions are what [Store.Migrate] may be told.
+type MigrateOptions struct {
+	// Source becomes the source of messages that foreign programs enqueue without naming
+	// one. Optional; without it an earlier setting stays, at first the empty text.
+	Source string
+
+	// Version is the version to stop at. Optional; the default is the newest.
+	Version int
+}
+
+const (
+	// migrateLockSQL waits up to a minute for those who migrate on the same server: the lock
+	// is the session's, because each CREATE ends its transaction.
+	migrateLockSQL   = `SELECT coalesce(GET_LOCK('waybill migrate', 60), 0)`
+	migrateUnlockSQL = `DO RELEASE_LOCK('waybill migrate')`
+
+	readVersionSQL   = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
+	versionsExistSQL = `SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?`
+	setSourceSQL     = `ALTER TABLE {outbox} ALTER COLUMN source SET DEFAULT {source}`
+	sessionSQL       = `SELECT @@autocommit`
+)
+
+// Migrate brings the schema up to date, one process at a time. It returns the version that
+// the schema has now. If it is interrupted it goes on where it was when it is called again.
+func (s *Store) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
+	target, err := migrate.Target(s.migrations, opts.Version)
+	if err != nil {
+		return 0, err
+	}
+	if err := migrate.CheckSource(opts.Source); err != nil {
+		return 0, err
+	}
+	version := 0
+	err = s.locked(ctx, func(conn *sql.Conn) (err error) {
+		version, err = s.migrate(ctx, conn, target, opts.Source)
+		return err
+	})
+	if err != nil {
+		return 0, s.core.Kind(fmt.Errorf("migrate: %w", err))
+	}
+	return version, nil
+}
+
+// locked runs fn on a session that has the lock of those who migrate.
+func (s *Store) locked(ctx context.Context, fn func(conn *sql.Conn) error) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var mine bool
+	if err := conn.QueryRowContext(ctx, migrateLockSQL).Scan(&mine); err != nil {
+		return err
+	}
+	if !mine {
+		return waybill.ConflictError(errors.New("another process has been migrating for a minute"))
+	}
+	defer func() {
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), migrateUnlockSQL) // a lost session has no lock
+	}()
+	return fn(conn)
+}
+
+func (s *Store) migrate(ctx context.Context, conn *sql.Conn, target int, source string) (int, error) {
+	version, err := s.readVersion(ctx, conn)
+	if err != nil {
+		return 0, err
+	}
+	version, err = migrate.Up(s.migrations, version, target, func(stmt string) error {
+		_, err := conn.ExecContext(ctx, stmt)
+		return err
+	})
+	if err == nil && source != "" {
+		_, err = conn.ExecContext(ctx, strings.Replace(s.names.render(setSourceSQL), "{source}", hexText(source), 1))
+	}
+	return version, err
+}
+
+// hexText writes a text as a literal that no SQL mode reads in another way.
+func hexText(text string) string { return fmt.Sprintf("X'%x'", text) }
+
+// querier is what *sql.DB and *sql.Conn have in common.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// readVersion returns 0 if there is no schema.
+func (s *Store) readVersion(ctx context.Context, on querier) (version int, err error) {
+	var autocommit, exists bool
+	if err := on.QueryRowContext(ctx, sessionSQL).Scan(&autocommit); err != nil {
+		return 0, err
+	}
+	if !autocommit {
+		return 0, &waybill.InvalidError{Field: "db", Reason: "opens sessions with autocommit = 0; the store needs autocommit = 1, which is the default"}
+	}
+	if err := on.QueryRowContext(ctx, versionsExistSQL, s.names.prefix+"schema_versions").Scan(&exists); err != nil || !exists {
+		return 0, err
+	}
+	err = on.QueryRowContext(ctx, s.names.render(readVersionSQL)).Scan(&version)
+	return version, err
+}
+
+// SchemaVersion returns the version of the schema in the database, 0 if there is none, and
+// an error if this release cannot work with it, or with the sessions of db.
+func (s *Store) SchemaVersion(ctx context.Context) (int, error) {
+	version, err := s.readVersion(ctx, s.db)
+	if err != nil || version == 0 {
+		return 0, s.core.Kind(err)
+	}
+	return version, migrate.CheckVersion(s.migrations, version, MinSchemaVersion)
+}

@@ -1,0 +1,17 @@
+DROP VIEW IF EXISTS {messages};
+DROP TABLE IF EXISTS {replays};
+DROP TABLE IF EXISTS {audit_log};
+DROP TABLE IF EXISTS {relay_lanes};
+DROP TABLE IF EXISTS {relays};
+DROP TABLE IF EXISTS {consumer_attempts};
+DROP TABLE IF EXISTS {inbox_leases};
+DROP TABLE IF EXISTS {inbox};
+DROP TABLE IF EXISTS {dead_letters};
+DROP TABLE IF EXISTS {scheduled};
+DROP TABLE IF EXISTS {outbox_ids};
+DROP TABLE IF EXISTS {outbox_archive};
+DROP TABLE IF EXISTS {outbox_waiting};
+DROP TABLE IF EXISTS {outbox};
+DROP TABLE IF EXISTS {locks};
+DROP TABLE IF EXISTS {settings};
+DELETE FROM {schema_versions} WHERE version = 1;

@@ -1,0 +1,96 @@
+package mysqlstore
+
+import (
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+const (
+	defaultPrefix = "waybill_"
+	maxPrefixLen  = 40
+)
+
+// tables are the names that SQL texts put in braces, without prefix.
+var tables = [...]string{
+	"settings", "locks", "outbox", "outbox_waiting", "outbox_archive", "outbox_ids", "scheduled", "dead_letters",
+	"audit_log", "inbox", "inbox_leases", "consumer_attempts", "relays", "relay_lanes", "messages", "schema_versions", "replays",
+}
+
+// tableSQL are the options of each table. Texts that nobody compares are UTF-8, whatever the
+// default of the database is.
+const tableSQL = `ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC`
+
+// columnsSQL are the columns of a message without defaults, for tables behind the outbox.
+const columnsSQL = "id VARBINARY(256) NOT NULL, topic VARBINARY(250) NOT NULL, direct TINYINT NOT NULL, `key` VARBINARY(256) NOT NULL," + `
+    type VARBINARY(256) NOT NULL, source VARBINARY(256) NOT NULL, tenant VARBINARY(65) NOT NULL, subject VARBINARY(256) NOT NULL,
+    payload LONGTEXT, payload_bytes LONGBLOB, content_type VARBINARY(1025) NOT NULL, data_schema VARBINARY(1025) NOT NULL,
+    headers MEDIUMTEXT, correlation_id VARBINARY(256) NOT NULL, causation_id VARBINARY(256) NOT NULL,
+    idempotency_key VARBINARY(256) NOT NULL, trace_parent VARBINARY(513) NOT NULL, trace_state VARBINARY(513) NOT NULL,
+    time BIGINT, deliver_at BIGINT, expires_at BIGINT, enqueued_at BIGINT NOT NULL`
+
+// nowSQL is the clock: microseconds since 1970, whatever the time zone of the session is. It
+// stands still within a statement.
+const nowSQL = `(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + (SELECT clock_offset_us FROM {settings} WHERE only = 1))`
+
+// names renders SQL texts. {outbox} and so on become quoted names; {now}, {columns}, {table},
+// {states}, {key}, {integer}, {message} (the columns of a message) and {o.message} (the same with an
+// alias) what they stand for; and $1 a mark that [bind] knows.
+type names struct {
+	prefix   string
+	replacer *strings.Replacer
+}
+
+func newNames(prefix string) (names, error) {
+	if prefix == "" {
+		prefix = defaultPrefix
+	}
+	if err := validPrefix(prefix); err != nil {
+		return names{}, err
+	}
+	pairs := []string{"{key}", "`key`", "{integer}", "SIGNED", "{columns}", columnsSQL, "{table}", tableSQL, "{message}", quoteKey(sqldb.MessageColumns)}
+	for _, t := range tables {
+		pairs = append(pairs, "{"+t+"}", quoteName(prefix+t))
+	}
+	for _, composed := range [...][2]string{{"{now}", nowSQL}, {"{states}", statesSQL("")}} { // of those before it
+		pairs = append(pairs, composed[0], strings.NewReplacer(pairs...).Replace(composed[1]))
+	}
+	for _, alias := range [...]string{"o", "w", "s", "d"} {
+		pairs = append(pairs, "{"+alias+".message}", quoteKey(sqldb.MessageColumnsOf(alias)))
+	}
+	return names{prefix: prefix, replacer: strings.NewReplacer(pairs...)}, nil
+}
+
+var parameter = regexp.MustCompile(`\$(\d+)`)
+
+// render marks the parameters before it puts names in, which may hold anything but NUL.
+func (n names) render(sql string) string {
+	return n.replacer.Replace(parameter.ReplaceAllString(strings.TrimSpace(sql), mark+"$1"+mark))
+}
+
+func validPrefix(prefix string) error {
+	switch {
+	case strings.TrimSpace(prefix) == "":
+		return &waybill.InvalidError{Field: "TablePrefix", Reason: "is blank"}
+	case len(prefix) > maxPrefixLen:
+		return &waybill.InvalidError{Field: "TablePrefix", Reason: "is longer than 40 bytes"}
+	case strings.ContainsFunc(prefix, unfit):
+		return &waybill.InvalidError{Field: "TablePrefix", Reason: "has a control character, a brace, a character beyond U+FFFF or invalid UTF-8"}
+	}
+	return nil
+}
+
+// unfit reports whether names cannot have the character.
+func unfit(r rune) bool {
+	return r < 0x20 || r == 0x7f || r == '{' || r == '}' || r > 0xffff || r == utf8.RuneError
+}
+
+func quoteName(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+
+// quoteKey quotes the column whose name is a reserved word here, in a list of columns, with an
+// alias or without. It comes before the others that end so. In backticks it is a name in every
+// SQL mode.
+func quoteKey(columns string) string { return strings.Replace(columns, "key,", "`key`,", 1) }

@@ -1,0 +1,102 @@
+package mysqlstore
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Role is a job for which a role of the server may be made, with no more rights than the job
+// needs.
+type Role string
+
+// The roles that [Store.RolesSQL] makes. A program that does several jobs has a role to which
+// those of its jobs are granted.
+const (
+	RoleWriter   Role = "writer"   // enqueues
+	RoleRelay    Role = "relay"    // publishes, and keeps the archive
+	RoleConsumer Role = "consumer" // handles messages once
+	RoleOperator Role = "operator" // looks, and deals with dead letters
+	RoleReader   Role = "reader"   // looks
+)
+
+// Roles returns every role, in the order in which they are made.
+func Roles() []Role {
+	return []Role{RoleWriter, RoleRelay, RoleConsumer, RoleOperator, RoleReader}
+}
+
+// grant is rights on some tables, as GRANT has them.
+type grant struct {
+	rights string
+	on     []string
+}
+
+// everyone is what each job needs: the clock is in settings.
+var everyone = grant{"SELECT", []string{"settings", "schema_versions"}}
+
+// keeping is what a program needs that removes what is past its retention, as each service does.
+var keeping = []grant{
+	{"SELECT, DELETE", []string{"inbox", "inbox_leases", "consumer_attempts"}},
+	{"SELECT, UPDATE, DELETE", []string{"dead_letters"}},
+	{"SELECT, INSERT, DELETE", []string{"audit_log"}},
+	{"SELECT", []string{"outbox_waiting"}},
+	{"SELECT, UPDATE", []string{"locks"}},
+}
+
+// grants is what each role needs beside that. A row lock needs UPDATE or DELETE on the table. An
+// INSERT that counts how often an id was repeated needs UPDATE on every column that it inserts:
+// MariaDB asks for all of them.
+var grants = map[Role][]grant{
+	RoleWriter: {
+		{"INSERT, UPDATE, SELECT (id, repeats)", []string{"outbox", "outbox_ids"}},
+		{"SELECT (id)", []string{"outbox_waiting"}},
+	},
+	RoleRelay: append([]grant{
+		{"SELECT, INSERT, DELETE", []string{"outbox", "outbox_archive"}},
+		{"SELECT, INSERT, UPDATE, DELETE", []string{"outbox_waiting", "scheduled", "relays"}},
+		{"SELECT, INSERT, UPDATE", []string{"dead_letters"}},
+		{"SELECT, DELETE", []string{"outbox_ids"}},
+		{"SELECT, UPDATE", []string{"relay_lanes", "replays"}}, // it drives replays
+	}, keeping...),
+	RoleConsumer: append([]grant{
+		{"INSERT, UPDATE", []string{"inbox", "inbox_leases", "consumer_attempts"}},
+		{"INSERT", []string{"dead_letters"}},
+	}, keeping...),
+	RoleOperator: {
+		{"INSERT, UPDATE, DELETE", []string{"dead_letters"}},
+		{"INSERT, UPDATE", []string{"outbox_waiting", "replays", "inbox"}}, // an edited copy has a record
+		{"INSERT", []string{"audit_log"}},
+		{"SELECT, UPDATE", []string{"locks"}},
+		{"SELECT", readable},
+	},
+	RoleReader: {{"SELECT", readable}},
+}
+
+// readable is what a person may look at.
+var readable = []string{
+	"audit_log", "consumer_attempts", "dead_letters", "inbox", "inbox_leases", "messages", "outbox", "outbox_archive", "outbox_ids",
+	"outbox_waiting", "relay_lanes", "relays", "replays", "scheduled",
+}
+
+// RolesSQL returns a script that makes the roles, each named after its job behind prefix, and
+// grants them what they need in the database in which it is run. It may be run again, and is to
+// be after each migration, by a user with the right to make roles and to grant. The prefix
+// follows the rules of [Config.TablePrefix].
+func (s *Store) RolesSQL(prefix string) (string, error) {
+	if validPrefix(prefix) != nil {
+		return "", &waybill.InvalidError{Field: "prefix", Reason: "is blank, longer than 40 bytes, or has characters that no table prefix may have"}
+	}
+	var b strings.Builder
+	for _, role := range Roles() {
+		name := quoteName(prefix + string(role))
+		fmt.Fprintf(&b, "CREATE ROLE IF NOT EXISTS %s;\n", name)
+		for _, g := range append([]grant{everyone}, grants[role]...) {
+			for _, table := range g.on {
+				fmt.Fprintf(&b, "GRANT %s ON %s TO %s;\n", g.rights, s.names.render("{"+table+"}"), name)
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String(), nil
+}

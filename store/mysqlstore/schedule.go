@@ -1,0 +1,64 @@
+package mysqlstore
+
+import (
+	"context"
+	"strings"
+
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
+)
+
+const (
+	// dueScheduledSQL lets several relays share the work by skipping each other's rows.
+	dueScheduledSQL = `
+SELECT position, id, {message} FROM {scheduled}
+ WHERE due_at <= {now} ORDER BY due_at, position LIMIT $1
+   FOR UPDATE SKIP LOCKED`
+
+	// releaseOneSQL moves a message into the outbox, id kept. It takes the values themselves: an
+	// INSERT that selects them would take the lock of the table's next position, for which
+	// those who enqueue would wait.
+	releaseOneSQL = `INSERT INTO {outbox} ({message}) VALUES ({values})`
+)
+
+// ReleaseScheduled implements [relay.Source].
+func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
+	due := sqlstore.Due[scheduled]{Any: s.sql.anyDue, List: s.sql.dueScheduled, Scan: scanScheduled, Release: s.release}
+	return sqlstore.ReleaseDue(ctx, s.relays, due, limit)
+}
+
+// scheduled is a row of a message that is due.
+type scheduled struct {
+	position int64
+	id       string
+	message  []any // its columns as they are
+}
+
+func scanScheduled(r sqldb.Rows) (m scheduled, err error) {
+	m.message = make([]any, strings.Count(sqldb.MessageColumns, ",")+1)
+	dest := []any{&m.position, &m.id}
+	for i := range m.message {
+		dest = append(dest, &m.message[i])
+	}
+	err = r.Scan(dest...)
+	return m, err
+}
+
+// release reports whether the outbox has taken the message; else it is a dead letter.
+func (s *Store) release(ctx context.Context, conn sqldb.Conn, m scheduled) (taken bool, err error) {
+	rows, err := conn.Query(ctx, s.sql.known, []string{m.id}, false)
+	_, known, err := sqldb.One(rows, err, sqldb.Scan[string])
+	if err == nil && !known {
+		_, err = conn.Exec(ctx, strings.Replace(s.sql.releaseOne, "{values}", placeholders(len(m.message)), 1), m.message...)
+		if isDuplicate(err) { // somebody has enqueued it meanwhile
+			known, err = true, nil
+		}
+	}
+	if err == nil && known {
+		_, err = conn.Exec(ctx, s.sql.refuseDue, m.position)
+	}
+	if err == nil {
+		_, err = conn.Exec(ctx, s.sql.removeScheduled, m.position)
+	}
+	return !known, err
+}

@@ -1,0 +1,113 @@
+// Package mysqlstore keeps outbox, inbox, dead letters and lanes in MariaDB 10.6 and up, or in
+// MySQL 8.0.17 and up, with InnoDB tables.
+//
+// The driver is the caller's; the package imports none. With github.com/go-sql-driver/mysql:
+//
+//	db, err := sql.Open("mysql", "user:password@tcp(127.0.0.1:3306)/shop")
+//	store, err := mysqlstore.New(db, mysqlstore.Config{})
+//
+// It needs no parameter in the data source name, and none disturbs it, but for autocommit=0,
+// which is refused by [Store.Migrate] and [Store.SchemaVersion]. interpolateParams=true saves a
+// round trip for each statement. The tables live beside the application's, in the same database;
+// [Store.Migrate] creates them, and only when it is called.
+//
+// The store's own transactions, and so those that handlers run in, are at READ COMMITTED, for
+// which a server with a binary log needs binlog_format=ROW or MIXED, the defaults. The caller's
+// own may be at any level. Relays learn of the commits of other processes at their next poll.
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"sync/atomic"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Config names the tables.
+type Config struct {
+	// TablePrefix is put before the name of each table. Any text of up to 40 bytes without
+	// control characters and braces; names are quoted. Optional; the default is "waybill_".
+	TablePrefix string
+}
+
+// methods are those that all SQL stores share.
+type methods = sqlstore.Methods[*sql.Tx]
+
+// Store implements the contracts of outbox, relay, inbox, deadletter and janitor. It is safe for
+// concurrent use, and so are several stores, in several processes, on one database.
+type Store struct {
+	methods
+	db         *sql.DB
+	core       *sqlstore.Core[*sql.Tx]
+	relays     *sqlstore.Core[*sql.Tx] // the same for the transactions of relays
+	names      names
+	sql        statements
+	migrations []migrate.Migration
+	full       atomic.Bool // whether the latest claim found as much as it was to return
+}
+
+var (
+	_ outbox.Store[*sql.Tx]   = (*Store)(nil)
+	_ outbox.Inspector        = (*Store)(nil)
+	_ relay.Source            = (*Store)(nil)
+	_ inbox.Inbox[*sql.Tx]    = (*Store)(nil)
+	_ inbox.Recorder[*sql.Tx] = (*Store)(nil)
+	_ inbox.Batcher[*sql.Tx]  = (*Store)(nil)
+	_ deadletter.Store        = (*Store)(nil)
+	_ deadletter.ReplayStore  = (*Store)(nil)
+	_ relay.Inspector         = (*Store)(nil)
+	_ inbox.Inspector         = (*Store)(nil)
+	_ inbox.Sizer             = (*Store)(nil)
+	_ janitor.Store           = (*Store)(nil)
+	_ deadletter.Auditor      = (*Store)(nil)
+	_ inbox.BatchLeaseStore   = (*Store)(nil)
+)
+
+// New returns a store that uses db. The caller closes db after the last use of the store. An
+// error names the field of cfg that is wrong; the database is not asked.
+func New(db *sql.DB, cfg Config) (*Store, error) {
+	if db == nil {
+		return nil, &waybill.InvalidError{Field: "db", Reason: "is required"}
+	}
+	n, err := newNames(cfg.TablePrefix)
+	if err != nil {
+		return nil, err
+	}
+	migrations, err := migrate.Load(migrationFiles, "migrations", n.render)
+	if err != nil {
+		return nil, err
+	}
+	driver, statements := newDatabase(db), coreStatements(n)
+	core := &sqlstore.Core[*sql.Tx]{
+		DB: driver, SQL: statements, Render: n.render, Gates: gates(n.render), Classify: classify, ClassifyCaller: classifyCaller,
+	}
+	relays := &sqlstore.Core[*sql.Tx]{DB: relaying{driver}, SQL: statements, Render: n.render, Classify: classify, ClassifyCaller: classifyCaller}
+	s := &Store{methods: core, db: db, core: core, relays: relays, names: n, sql: newStatements(n), migrations: migrations}
+	core.Enqueue = s.enqueue
+	return s, nil
+}
+
+// RenewLanes implements [relay.Source].
+func (s *Store) RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error) {
+	return s.relays.RenewLanes(ctx, req)
+}
+
+// LeaveLanes implements [relay.Source].
+func (s *Store) LeaveLanes(ctx context.Context, node string) error {
+	s.core.Signals.Leave(node)
+	return s.relays.LeaveLanes(ctx, node)
+}
+
+// Ping reports whether the database answers. The error is unavailable if it does not.
+func (s *Store) Ping(ctx context.Context) error {
+	_, err := s.core.DB.Exec(ctx, "SELECT 1")
+	return s.core.Kind(err)
+}

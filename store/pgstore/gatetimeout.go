@@ -1,0 +1,103 @@
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+const maxGateTimeout = time.Hour
+
+// patience is how long the first statement of a handler's transaction, the gate, waits for
+// another transaction that holds the record; 0 for as long as the session lets it.
+type patience time.Duration
+
+func newPatience(d time.Duration) (patience, error) {
+	if d != 0 && (d < time.Millisecond || d > maxGateTimeout) {
+		return 0, &waybill.InvalidError{Field: "GateTimeout", Reason: fmt.Sprintf("is %v, the range is 1ms to %v", d, maxGateTimeout)}
+	}
+	return patience(d), nil
+}
+
+// The session's own limit is put aside while the gate waits, so that it holds for the
+// handler's statements as before.
+const (
+	shortenWaitSQL = `SELECT set_config('waybill.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', $1, true)`
+	restoreWaitSQL = `SELECT set_config('lock_timeout', current_setting('waybill.lock_timeout'), true)`
+)
+
+type statement struct {
+	sql  string
+	args []any
+}
+
+// statements are those to run before and after the gate.
+func (p patience) statements() (before, after []statement) {
+	if p == 0 {
+		return nil, nil
+	}
+	millis := strconv.FormatInt(time.Duration(p).Milliseconds(), 10)
+	return []statement{{shortenWaitSQL, []any{millis}}}, []statement{{restoreWaitSQL, nil}}
+}
+
+// kind makes a gate that has waited for too long a busy message.
+func (p patience) kind(err error) error {
+	var s sqlStater
+	if p == 0 || !errors.As(err, &s) || s.SQLState() != "55P03" {
+		return err
+	}
+	return waybill.ConflictError(fmt.Errorf("%w: gave up waiting after %v: %w", inbox.ErrBusy, time.Duration(p), err))
+}
+
+// sqlDriver is the driver for database/sql, with a gate that may be impatient.
+type sqlDriver struct {
+	sqldb.DB
+	gate patience
+}
+
+var (
+	_ sqldb.Driver[*sql.Tx] = (*sqlDriver)(nil)
+	_ sqldb.Opener[*sql.Tx] = (*sqlDriver)(nil)
+)
+
+// BeginWith takes a round trip for each statement.
+func (d *sqlDriver) BeginWith(ctx context.Context, first func(conn sqldb.Conn) error) (*sql.Tx, error) {
+	tx, err := d.Begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	if err = d.open(ctx, d.On(tx), first); err == nil {
+		return tx, nil
+	}
+	if d.Rollback(tx) != nil {
+		err = sqldb.Lost(err)
+	}
+	return nil, d.gate.kind(err)
+}
+
+func (d *sqlDriver) open(ctx context.Context, conn sqldb.Conn, first func(conn sqldb.Conn) error) error {
+	before, after := d.gate.statements()
+	if err := execAll(ctx, conn, before); err != nil {
+		return err
+	}
+	if err := first(conn); err != nil {
+		return err
+	}
+	return execAll(ctx, conn, after)
+}
+
+func execAll(ctx context.Context, conn sqldb.Conn, list []statement) error {
+	for _, s := range list {
+		if _, err := conn.Exec(ctx, s.sql, s.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

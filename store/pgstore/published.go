@@ -1,0 +1,71 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
+)
+
+const (
+	// publishedAtSQL walks the archive's primary key: there is no index on the id.
+	publishedAtSQL = `
+SELECT published_at FROM {outbox_archive}
+ WHERE id = $1 AND published_at >= (SELECT {clock}()) - $2 * interval '1 millisecond'
+ ORDER BY published_at LIMIT 1`
+
+	// publishedSinceSQL reads on from there, on the same key. What went to several destinations
+	// comes as often.
+	publishedSinceSQL = `
+SELECT {message} FROM {outbox_archive}
+ WHERE published_at >= $1 AND topic = ANY ($2::text[])
+ ORDER BY published_at, position, destination`
+)
+
+// PublishedAt returns when the message with this id was published, by the store's clock; the
+// first time, if it was several times. It is [waybill.ErrNotFound] if it was not within the time
+// given, or if the relay keeps no archive. It reads up to all that was published within that time.
+func (s *Store[Tx]) PublishedAt(ctx context.Context, id string, within time.Duration) (time.Time, error) {
+	rows, err := s.core.DB.Query(ctx, s.names.render(publishedAtSQL), id, sqlstore.Millis(within))
+	at, found, err := sqldb.One(rows, err, sqldb.Scan[time.Time])
+	switch {
+	case err != nil:
+		return at, fmt.Errorf("find what was published: %w", s.core.Kind(err))
+	case !found:
+		return at, waybill.ErrNotFound
+	}
+	return at.UTC(), nil
+}
+
+// PublishedSince calls visit for what the archive has of these topics, and of messages sent to
+// destinations of these names, from since on by the store's clock, in the order of publishing. A
+// message with several destinations is visited for each. An error of visit ends it and is
+// returned. A connection is held meanwhile. Rows that do not decode to a message are left out:
+// none was published.
+func (s *Store[Tx]) PublishedSince(ctx context.Context, topics []string, since time.Time, visit func(*waybill.Message) error) error {
+	rows, err := s.core.DB.Query(ctx, renderer(s.names)(publishedSinceSQL), since, topics)
+	if err != nil {
+		return fmt.Errorf("read what was published: %w", s.core.Kind(err))
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var row sqldb.MessageRow
+		if err := rows.Scan(row.Dest()...); err != nil {
+			return fmt.Errorf("read what was published: %w", s.core.Kind(err))
+		}
+		m, err := row.Message()
+		if err != nil {
+			continue
+		}
+		if err := visit(&m); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read what was published: %w", s.core.Kind(err))
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+// Package redisstore keeps leases of the inbox in Redis 6 and up, or in what speaks its protocol
+// and runs Lua scripts: for handlers whose effects share no transaction with any store.
+//
+// The client is the caller's: one server, Sentinel or Cluster.
+//
+//	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	store, err := redisstore.New(client, redisstore.Config{})
+//
+// With ContextTimeoutEnabled in its options the client heeds the deadlines of contexts; without it
+// each try may take its ReadTimeout. A command whose reply was lost may be tried again: a key is
+// not acquired twice by that.
+//
+// A user of Redis needs the commands EVAL, EVALSHA, TIME, HMGET, HSET, HSETNX, HDEL, PEXPIRE, GET, SET
+// and INFO, on the keys that begin with the prefix.
+//
+// Each operation is one script in one round trip, and a batch is one pipeline; only Redis's clock
+// counts. A key is one hash, so it has one slot of a Cluster whatever its name is, and an expiry,
+// so nothing has to be removed: the retention is its time to live.
+//
+// What Redis forgets is processed again. It forgets keys that it evicts, see
+// [Store.EvictionPolicy]; the last second of writes when it crashes with appendfsync everysec,
+// which is its default once appendonly is on, and everything since the last snapshot without; and
+// what a replica had not received when it took over. The tokens of a forgotten key begin at 1 again.
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// The range of [Config.Retention].
+const (
+	MinRetention = time.Minute
+	MaxRetention = 365 * 24 * time.Hour
+)
+
+const (
+	defaultPrefix = "waybill:inbox:"
+	maxPrefixLen  = 100
+)
+
+// Config names the keys and says how long they are kept.
+type Config struct {
+	// Prefix is put before the name of each key. Any text of up to 100 bytes without braces and
+	// NUL. Stores with one prefix share their leases; no prefix should begin with another one.
+	// Optional; the default is "waybill:inbox:".
+	Prefix string
+
+	// Retention is how long a key is remembered after it was last acquired, renewed, released or
+	// processed, [MinRetention] to [MaxRetention]. It must exceed the time in which a message
+	// may be delivered again. A lease that is longer is remembered until it ends. Optional; the
+	// default is [inbox.DefaultRetention].
+	Retention time.Duration
+}
+
+func (c *Config) complete() error {
+	if c.Prefix == "" {
+		c.Prefix = defaultPrefix
+	}
+	if c.Retention == 0 {
+		c.Retention = inbox.DefaultRetention
+	}
+	switch {
+	case len(c.Prefix) > maxPrefixLen:
+		return invalid("Prefix", "has %d bytes, the limit is %d", len(c.Prefix), maxPrefixLen)
+	case strings.ContainsAny(c.Prefix, "{}\x00"):
+		return invalid("Prefix", "holds a brace or a NUL")
+	case c.Retention < MinRetention || c.Retention > MaxRetention:
+		return invalid("Retention", "is %v, the range is %v to %v", c.Retention, MinRetention, MaxRetention)
+	}
+	return nil
+}
+
+func invalid(field, format string, args ...any) error {
+	return &waybill.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Store implements [inbox.BatchLeaseStore]. It is safe for concurrent use, and so are several
+// stores, in several processes, on one server.
+type Store struct {
+	client    redis.UniversalClient
+	leases    string // what stands before a lease's key
+	responses string // what stands before a response's key
+	retention time.Duration
+}
+
+var _ inbox.BatchLeaseStore = (*Store)(nil)
+
+// hashWhole ends what stands before every key. Cluster takes the text between the first brace
+// that opens and the next that closes as what decides the slot, and the whole name if that text
+// is empty. Here it always is, so that keys with braces of their own are spread like all others.
+const hashWhole = "{}"
+
+// New returns a store that uses client, which must allow scripts. The caller closes client after
+// the last use of the store. An error names the field of cfg that is wrong; Redis is not asked.
+func New(client redis.UniversalClient, cfg Config) (*Store, error) {
+	if client == nil {
+		return nil, invalid("client", "is required")
+	}
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	return &Store{
+		client:    client,
+		leases:    cfg.Prefix + "lease:" + hashWhole,
+		responses: cfg.Prefix + "response:" + hashWhole,
+		retention: cfg.Retention,
+	}, nil
+}
+
+// TryBegin implements [inbox.LeaseStore].
+func (s *Store) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+	answers, err := s.TryBeginAll(ctx, []inbox.LeaseRequest{req})
+	if err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	return answers[0], nil
+}
+
+// TryBeginAll implements [inbox.BatchLeaseStore].
+func (s *Store) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]inbox.LeaseAnswer, error) {
+	keys, calls, ids := make([]string, len(reqs)), make([]call, len(reqs)), make([]string, len(reqs))
+	for i, req := range reqs {
+		if err := req.Validate(); err != nil {
+			return nil, err
+		}
+		keys[i], ids[i] = req.Key, req.LeaseID()
+		calls[i] = call{s.leases + req.Key, []any{ids[i], req.Owner, req.TTL.Microseconds(), req.MaxAttempts, s.keep(req.TTL)}}
+	}
+	if err := inbox.ValidateLeaseBatch(keys); err != nil {
+		return nil, err
+	}
+	replies, err := s.run(ctx, beginScript, calls...)
+	if err != nil {
+		return nil, fmt.Errorf("begin %d keys: %w", len(reqs), err)
+	}
+	answers := make([]inbox.LeaseAnswer, len(replies))
+	for i, r := range replies {
+		answers[i] = r.answer(ids[i])
+	}
+	return answers, nil
+}
+
+// RenewLease implements [inbox.LeaseStore].
+func (s *Store) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
+	if err := inbox.ValidateLeaseKey(l.Key); err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	if err := inbox.ValidateLeaseTTL(ttl); err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	replies, err := s.run(ctx, renewScript, call{s.leases + l.Key, []any{l.ID, ttl.Microseconds(), s.keep(ttl)}})
+	if err != nil {
+		return inbox.LeaseAnswer{}, fmt.Errorf("renew a lease: %w", err)
+	}
+	return replies[0].answer(l.ID), nil
+}
+
+// MarkProcessed implements [inbox.LeaseStore].
+func (s *Store) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
+	statuses, err := s.MarkAllProcessed(ctx, []inbox.Lease{l})
+	if err != nil {
+		return "", err
+	}
+	return statuses[0], nil
+}
+
+// MarkAllProcessed implements [inbox.BatchLeaseStore].
+func (s *Store) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]inbox.LeaseStatus, error) {
+	keys, calls := make([]string, len(leases)), make([]call, len(leases))
+	for i, l := range leases {
+		if err := inbox.ValidateLeaseKey(l.Key); err != nil {
+			return nil, err
+		}
+		keys[i] = l.Key
+		calls[i] = call{s.leases + l.Key, []any{l.ID, s.keep(0)}}
+	}
+	if err := inbox.ValidateLeaseBatch(keys); err != nil {
+		return nil, err
+	}
+	replies, err := s.run(ctx, markScript, calls...)
+	if err != nil {
+		return nil, fmt.Errorf("mark %d keys as processed: %w", len(leases), err)
+	}
+	statuses := make([]inbox.LeaseStatus, len(replies))
+	for i, r := range replies {
+		statuses[i] = r.status()
+	}
+	return statuses, nil
+}
+
+// ReleaseLease implements [inbox.LeaseStore].
+func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
+	if err := inbox.ValidateLeaseKey(l.Key); err != nil {
+		return "", err
+	}
+	replies, err := s.run(ctx, releaseScript, call{s.leases + l.Key, []any{l.ID, uncounted, s.keep(0)}})
+	if err != nil {
+		return "", fmt.Errorf("release a lease: %w", err)
+	}
+	return replies[0].status(), nil
+}
+
+// ReadLease implements [inbox.LeaseStore].
+func (s *Store) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
+	if err := inbox.ValidateLeaseKey(key); err != nil {
+		return inbox.LeaseRecord{}, err
+	}
+	replies, err := s.run(ctx, readScript, call{key: s.leases + key})
+	if err != nil {
+		return inbox.LeaseRecord{}, fmt.Errorf("read a lease: %w", err)
+	}
+	return replies[0].record(), nil
+}
+
+// PurgeLeases implements [inbox.LeaseStore]. It removes nothing: keys expire by themselves, by the
+// store's own retention.
+func (s *Store) PurgeLeases(context.Context, time.Duration, int) (int, error) { return 0, nil }
+
+// keep returns for how many milliseconds a key is kept from now on that is leased for ttl.
+func (s *Store) keep(ttl time.Duration) int64 {
+	return max(s.retention, ttl+time.Millisecond).Milliseconds()
+}

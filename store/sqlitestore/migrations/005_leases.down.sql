@@ -1,0 +1,2 @@
+DROP TABLE {inbox_leases};
+DELETE FROM {schema_versions} WHERE version = 5;

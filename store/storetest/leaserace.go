@@ -1,0 +1,179 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+func leaseRaceTests() []leaseTest {
+	return []leaseTest{
+		{"AS-42 200 callers at once for a new key", leaseRaceNew, nil},
+		{"AS-42 50 callers at once for a lease that has run out", leaseRaceRunOut, nil},
+		{"AS-42 50 callers at once for a released key", leaseRaceReleased, nil},
+		{"AS-42 50 callers at once for the last attempt", leaseRaceLast, nil},
+		{"one holder at a time, and tokens that rise", leaseOneHolder, nil},
+		{"marked while others take it over", leaseMarkRace, nil},
+		{"overlapping batches in different orders", leaseBatchRace, []func(LeaseFeatures) bool{severalWriters}},
+	}
+}
+
+// together runs fn n times at once and waits for all.
+func together(n int, fn func(i int)) {
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			fn(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+}
+
+// race lets callers ask for the key k at once: one of them gets the key, the others hear that it is busy.
+func (e *leaseEnv) race(callers int, req func() inbox.LeaseRequest, attempt int) {
+	e.Helper()
+	answers := make([]inbox.LeaseAnswer, callers)
+	together(callers, func(i int) { answers[i] = e.try(req()) })
+	acquired := 0
+	for _, a := range answers {
+		switch {
+		case a.Status == inbox.LeaseAcquired && a.Attempts == attempt && a.Token == int64(attempt):
+			acquired++
+		case a.Status != inbox.LeaseBusy || a.Attempts != attempt:
+			e.Fatalf("TryBegin() = %+v, want Acquired or Busy, attempt %d", a, attempt)
+		}
+	}
+	if acquired != 1 {
+		e.Fatalf("%d of %d callers have acquired the key, want 1", acquired, callers)
+	}
+	e.wantRecord("k", inbox.LeaseBusy, int64(attempt), attempt)
+}
+
+// oneKey is what callers ask for.
+func oneKey() inbox.LeaseRequest { return request("k") }
+
+func leaseRaceNew(e *leaseEnv) { e.race(200, oneKey, 1) }
+
+func leaseRaceRunOut(e *leaseEnv) {
+	old := e.begin("k", 1)
+	e.runOut()
+	e.race(50, oneKey, 2)
+	e.mark(old, inbox.LeaseLost)
+}
+
+func leaseRaceReleased(e *leaseEnv) {
+	e.release(e.begin("k", 1), false, inbox.LeaseReleased)
+	e.race(50, oneKey, 2)
+}
+
+// leaseRaceLast: those who come too late are told Busy, because somebody has the key, and not
+// that it is exhausted.
+func leaseRaceLast(e *leaseEnv) {
+	e.release(e.begin("k", 1), false, inbox.LeaseReleased)
+	e.race(50, func() inbox.LeaseRequest { return limited("k", 2) }, 2)
+}
+
+func leaseOneHolder(e *leaseEnv) {
+	const workers, rounds = 8, 12
+	var holders atomic.Int32
+	var mu sync.Mutex
+	var tokens []int64
+	together(workers, func(w int) {
+		for range rounds {
+			a := e.try(request("k"))
+			if a.Status != inbox.LeaseAcquired {
+				continue
+			}
+			if n := holders.Add(1); n != 1 {
+				e.Errorf("%d holders at once", n)
+			}
+			mu.Lock()
+			tokens = append(tokens, a.Token)
+			mu.Unlock()
+			holders.Add(-1)
+			l := inbox.Lease{Key: "k", ID: a.LeaseID, Token: a.Token}
+			if status := e.tryRelease(l, w%2 == 0); status != inbox.LeaseReleased {
+				e.Errorf("ReleaseLease() = %s by the holder, want Released", status)
+			}
+		}
+	})
+	if !slices.IsSorted(tokens) || len(slices.Compact(slices.Clone(tokens))) != len(tokens) || len(tokens) == 0 {
+		e.Fatalf("tokens = %v, want each higher than the one before", tokens)
+	}
+	if rec := e.read("k"); rec.Token != tokens[len(tokens)-1] || int64(len(tokens)) != rec.Token {
+		e.Errorf("record = %+v after %d leases, want as many tokens", rec, len(tokens))
+	}
+}
+
+// leaseMarkRace: either the late mark comes first and nobody takes the key over, or it is
+// lost.
+func leaseMarkRace(e *leaseEnv) {
+	const keys = 10
+	leases := make([]inbox.Lease, keys)
+	for i := range leases {
+		leases[i] = e.begin(fmt.Sprintf("k%d", i), 1)
+	}
+	e.runOut()
+	for _, l := range leases {
+		var marked inbox.LeaseStatus
+		answers := make([]inbox.LeaseAnswer, 5)
+		together(len(answers)+1, func(i int) {
+			if i == len(answers) {
+				marked = e.tryMark(l)
+			} else {
+				answers[i] = e.try(request(l.Key))
+			}
+		})
+		acquired := 0
+		for _, a := range answers {
+			if a.Status == inbox.LeaseAcquired {
+				acquired++
+			}
+		}
+		rec := e.read(l.Key)
+		won := marked == inbox.LeaseProcessed && acquired == 0 && rec.Status == inbox.LeaseProcessed && rec.Token == 1
+		lost := marked == inbox.LeaseLost && acquired == 1 && rec.Status == inbox.LeaseBusy && rec.Token == 2
+		if !won && !lost {
+			e.Fatalf("marked: %s, acquired by %d others, record %+v", marked, acquired, rec)
+		}
+	}
+}
+
+// leaseBatchRace: they do not wait for each other in a circle.
+func leaseBatchRace(e *leaseEnv) {
+	const workers, rounds, size = 6, 3, 60
+	for round := range rounds {
+		keys := make([]string, size)
+		for i := range keys {
+			keys[i] = fmt.Sprintf("round %d key %d", round, i)
+		}
+		acquired := make([][]inbox.Lease, workers)
+		together(workers, func(w int) {
+			mine := slices.Clone(keys)
+			rand.Shuffle(size, func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
+			for i, a := range e.tryAll(requests(mine...)) {
+				if a.Status == inbox.LeaseAcquired {
+					acquired[w] = append(acquired[w], inbox.Lease{Key: mine[i], ID: a.LeaseID, Token: a.Token})
+				}
+			}
+		})
+		all := slices.Concat(acquired...)
+		if len(all) != size {
+			e.Fatalf("%d keys acquired by %d workers, want each of the %d once", len(all), workers, size)
+		}
+		together(workers, func(int) {
+			mine := slices.Clone(all)
+			rand.Shuffle(size, func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
+			if n := len(slices.Compact(e.tryMarkAll(mine))); n != 1 {
+				e.Errorf("MarkAllProcessed() = %d kinds of answers, want Processed for each", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,285 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// LeaseRetention is how long the stores of the lease suite keep a key that nobody has.
+const LeaseRetention = inbox.DefaultRetention
+
+// LeaseHarness is how the lease suite reaches one store.
+type LeaseHarness struct {
+	Features LeaseFeatures
+
+	// Open returns a new, empty store, with the retention [LeaseRetention] where it is the
+	// store that is told.
+	Open func(t *testing.T) inbox.BatchLeaseStore
+
+	// Reopen returns a new store on the data of s, as after a restart of the program.
+	// Required if Features.Persists is set.
+	Reopen func(t *testing.T, s inbox.BatchLeaseStore) inbox.BatchLeaseStore
+
+	// Advance moves the clock of s, by which leases run out and keys are past their
+	// retention. Where the server's clock cannot be moved, the store adds an offset to it for
+	// tests, and Advance brings forward what the server removes by itself.
+	Advance func(t *testing.T, s inbox.BatchLeaseStore, d time.Duration)
+}
+
+// LeaseFeatures says what a lease store can do, so that a test is left out by declaration.
+type LeaseFeatures struct {
+	// Persists says that a store which is opened anew finds what was there before.
+	Persists bool
+
+	// Expires says that keys past their retention are gone without PurgeLeases, which then
+	// returns 0: the server removes them, or somebody else does.
+	Expires bool
+
+	// OneWriter says that writers are one at a time anyway, so that batches cannot wait for each
+	// other in a circle.
+	OneWriter bool
+
+	// MayConflict says that a call may fail as a conflict, without effect, and is to be
+	// repeated: the database breaks circles of waiting, or does not wait for who writes.
+	MayConflict bool
+
+	// ClampsTTL says that something in between keeps leases within limits of its own, narrower
+	// than those of the contract; 30 s to 2 min must be within them. The limits themselves are
+	// not tested then.
+	ClampsTTL bool
+}
+
+// RunLeases runs the suite of the lease contract as subtests of t, which run in parallel with
+// each other. Names of acceptance scenarios are those of TestAS41 and so on.
+func RunLeases(t *testing.T, h LeaseHarness) {
+	for _, tc := range slices.Concat(leaseTests(), leaseAttemptTests(), leaseRequestTests(), leaseKeyTests(), leaseBatchTests(), leaseRaceTests(), leaseModelTests()) {
+		if !tc.runsWith(h.Features) {
+			continue
+		}
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tc.run(newLeaseEnv(t, h))
+		})
+	}
+}
+
+// leaseTest is one situation.
+type leaseTest struct {
+	name  string
+	run   func(e *leaseEnv)
+	needs []func(LeaseFeatures) bool
+}
+
+func leasesPersist(f LeaseFeatures) bool  { return f.Persists }
+func purges(f LeaseFeatures) bool         { return !f.Expires }
+func severalWriters(f LeaseFeatures) bool { return !f.OneWriter }
+func anyTTL(f LeaseFeatures) bool         { return !f.ClampsTTL }
+
+func (t leaseTest) runsWith(f LeaseFeatures) bool {
+	return !slices.ContainsFunc(t.needs, func(need func(LeaseFeatures) bool) bool { return !need(f) })
+}
+
+// leaseTTL is how long leases of the suite last.
+const leaseTTL = time.Minute
+
+// leaseEnv is the store of one test, with the helpers that tests share.
+type leaseEnv struct {
+	*testing.T
+	h   LeaseHarness
+	s   inbox.BatchLeaseStore
+	ctx context.Context
+}
+
+func newLeaseEnv(t *testing.T, h LeaseHarness) *leaseEnv {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*testLimit)
+	t.Cleanup(cancel)
+	return &leaseEnv{T: t, h: h, s: h.Open(t), ctx: ctx}
+}
+
+func (e *leaseEnv) must(err error, what string) {
+	e.Helper()
+	if e.check(err, what); err != nil {
+		e.FailNow()
+	}
+}
+
+func (e *leaseEnv) advance(d time.Duration) { e.Helper(); e.h.Advance(e.T, e.s, d) }
+
+// runOut lets every lease of the usual length end.
+func (e *leaseEnv) runOut() { e.Helper(); e.advance(leaseTTL + time.Second) }
+
+func request(key string) inbox.LeaseRequest {
+	return inbox.LeaseRequest{Key: key, Owner: "test", TTL: leaseTTL}
+}
+
+// repeat calls fn again after a conflict, if the store may have any.
+func (e *leaseEnv) repeat(fn func() error) error {
+	if e.h.Features.MayConflict {
+		return repeatConflicts(fn)
+	}
+	return fn()
+}
+
+// check reports an error, also on a goroutine of its own.
+func (e *leaseEnv) check(err error, what string) {
+	e.Helper()
+	if err != nil {
+		e.Errorf("%s: %v", what, err)
+	}
+}
+
+// try asks for a key. Like the other helpers with this beginning it may be used on a goroutine
+// of its own; after an error the answer is empty.
+func (e *leaseEnv) try(req inbox.LeaseRequest) (answer inbox.LeaseAnswer) {
+	e.Helper()
+	e.check(e.repeat(func() (err error) {
+		answer, err = e.s.TryBegin(e.ctx, req)
+		return err
+	}), "TryBegin")
+	return answer
+}
+
+// wantBegin asks for a key and expects an answer.
+func (e *leaseEnv) wantBegin(req inbox.LeaseRequest, want inbox.LeaseStatus, attempts int) inbox.LeaseAnswer {
+	e.Helper()
+	a := e.try(req)
+	if a.Status != want || a.Attempts != attempts {
+		e.Fatalf("TryBegin(%.60q) = %+v, want %s and %d attempts", req.Key, a, want, attempts)
+	}
+	e.checkAnswer(a)
+	return a
+}
+
+// checkAnswer checks that the fields go with the status.
+func (e *leaseEnv) checkAnswer(a inbox.LeaseAnswer) {
+	e.Helper()
+	acquired, lasts := a.Status == inbox.LeaseAcquired, a.Status == inbox.LeaseAcquired || a.Status == inbox.LeaseBusy
+	if (a.LeaseID != "") != acquired || (a.Token != 0) != acquired || (a.Remaining != 0) != lasts || !a.ExpiresAt.IsZero() != lasts {
+		e.Fatalf("answer = %+v: an id and a token are Acquired's only, times also Busy's", a)
+	}
+	if lasts && a.Remaining < 0 {
+		e.Fatalf("answer = %+v: a lease that lasts has no time left", a)
+	}
+}
+
+// begin acquires a key for the given attempt and returns the lease.
+func (e *leaseEnv) begin(key string, attempt int) inbox.Lease {
+	e.Helper()
+	a := e.wantBegin(request(key), inbox.LeaseAcquired, attempt)
+	return inbox.Lease{Key: key, ID: a.LeaseID, Token: a.Token}
+}
+
+// renew renews a lease for the usual time.
+func (e *leaseEnv) renew(l inbox.Lease, want inbox.LeaseStatus) (answer inbox.LeaseAnswer) {
+	e.Helper()
+	e.must(e.repeat(func() (err error) {
+		answer, err = e.s.RenewLease(e.ctx, l, leaseTTL)
+		return err
+	}), "RenewLease")
+	if answer.Status != want {
+		e.Fatalf("RenewLease(%+v) = %+v, want %s", l, answer, want)
+	}
+	e.checkAnswer(answer)
+	if want == inbox.LeaseAcquired && (answer.LeaseID != l.ID || answer.Token != l.Token) {
+		e.Fatalf("RenewLease(%+v) = %+v, want the same id and token", l, answer)
+	}
+	return answer
+}
+
+func (e *leaseEnv) mark(l inbox.Lease, want inbox.LeaseStatus) {
+	e.Helper()
+	if got := e.tryMark(l); got != want {
+		e.Fatalf("MarkProcessed(%+v) = %s, want %s", l, got, want)
+	}
+}
+
+func (e *leaseEnv) tryMark(l inbox.Lease) (status inbox.LeaseStatus) {
+	e.Helper()
+	e.check(e.repeat(func() (err error) {
+		status, err = e.s.MarkProcessed(e.ctx, l)
+		return err
+	}), "MarkProcessed")
+	return status
+}
+
+func (e *leaseEnv) release(l inbox.Lease, uncounted bool, want inbox.LeaseStatus) {
+	e.Helper()
+	if got := e.tryRelease(l, uncounted); got != want {
+		e.Fatalf("ReleaseLease(%+v, %v) = %s, want %s", l, uncounted, got, want)
+	}
+}
+
+func (e *leaseEnv) tryRelease(l inbox.Lease, uncounted bool) (status inbox.LeaseStatus) {
+	e.Helper()
+	e.check(e.repeat(func() (err error) {
+		status, err = e.s.ReleaseLease(e.ctx, l, uncounted)
+		return err
+	}), "ReleaseLease")
+	return status
+}
+
+func (e *leaseEnv) read(key string) inbox.LeaseRecord {
+	e.Helper()
+	rec, err := e.s.ReadLease(e.ctx, key)
+	e.must(err, "ReadLease")
+	if rec.Status == inbox.LeaseUnknown && rec != (inbox.LeaseRecord{Status: inbox.LeaseUnknown}) {
+		e.Fatalf("ReadLease(%.60q) = %+v, want nothing but the status", key, rec)
+	}
+	if rec.FirstSeen.After(rec.LastSeen) {
+		e.Fatalf("ReadLease(%.60q) = %+v, first seen after it was last seen", key, rec)
+	}
+	return rec
+}
+
+// wantRecord reads a key and expects what is known of it.
+func (e *leaseEnv) wantRecord(key string, want inbox.LeaseStatus, token int64, attempts int) inbox.LeaseRecord {
+	e.Helper()
+	rec := e.read(key)
+	if rec.Status != want || rec.Token != token || rec.Attempts != attempts {
+		e.Fatalf("ReadLease(%.60q) = %+v, want %s, token %d, %d attempts", key, rec, want, token, attempts)
+	}
+	return rec
+}
+
+// wantUnchanged runs fn and expects the record of a key to stay as it is.
+func (e *leaseEnv) wantUnchanged(key string, fn func()) {
+	e.Helper()
+	before := e.read(key)
+	fn()
+	if after := e.read(key); after != before {
+		e.Fatalf("record of %.60q = %+v, want it as it was, %+v", key, after, before)
+	}
+}
+
+// purge removes what is past the retention, and expects so many keys; none where they expire
+// by themselves.
+func (e *leaseEnv) purge(want int) {
+	e.Helper()
+	if e.h.Features.Expires {
+		want = 0
+	}
+	var n int
+	e.must(e.repeat(func() (err error) {
+		n, err = e.s.PurgeLeases(e.ctx, LeaseRetention, 1000)
+		return err
+	}), "PurgeLeases")
+	if n != want {
+		e.Fatalf("PurgeLeases() = %d, want %d", n, want)
+	}
+}
+
+// wantInvalid expects an error that says what is wrong with the request.
+func (e *leaseEnv) wantInvalid(err error, what string) {
+	e.Helper()
+	var invalid *waybill.InvalidError
+	if !errors.As(err, &invalid) {
+		e.Errorf("%s: error = %v, want an InvalidError", what, err)
+	}
+}

@@ -1,0 +1,376 @@
+package storetest
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+func leaseTests() []leaseTest {
+	return []leaseTest{
+		{"AS-41 begin, busy, mark, processed", leaseToProcessed, nil},
+		{"AS-43 a lease that has run out is taken over", leaseTakenOver, nil},
+		{"AS-43 a lease that has run out and is nobody else's", leaseRunOut, nil},
+		{"AS-44 released", leaseReleased, nil},
+		{"AS-44 released with a wrong id", leaseWrongID, nil},
+		{"AS-44 released after it was processed", leaseReleasedLate, nil},
+		{"AS-45 nothing known", leaseUnknown, nil},
+		{"AS-45 what is known in each state", leaseRecords, nil},
+		{"AS-47 processed until the retention is over", leaseRetention, nil},
+		{"AS-47 what somebody has is not purged", leasePurgeHeld, nil},
+		{"AS-47 what nobody has is purged since it was last touched", leasePurgeReleased, nil},
+		{"purged in batches", leasePurgeBatches, []func(LeaseFeatures) bool{purges}},
+		{"renewed", leaseRenewed, nil},
+		{"wrong requests", leaseInvalid, nil},
+		{"the limits of a lease", leaseLimits, []func(LeaseFeatures) bool{anyTTL}},
+		{"a context that has ended", leaseCancelled, nil},
+		{"found after a restart", leasePersists, []func(LeaseFeatures) bool{leasesPersist}},
+	}
+}
+
+func leaseToProcessed(e *leaseEnv) {
+	l := e.begin("k", 1)
+	if l.Token != 1 {
+		e.Errorf("token = %d, want 1 for the first lease of a key", l.Token)
+	}
+	busy := e.wantBegin(request("k"), inbox.LeaseBusy, 1)
+	if busy.Remaining > leaseTTL {
+		e.Errorf("busy for %v, want at most the lease of %v", busy.Remaining, leaseTTL)
+	}
+	e.mark(l, inbox.LeaseProcessed)
+	e.wantBegin(request("k"), inbox.LeaseProcessed, 1)
+	e.runOut()
+	e.wantBegin(request("k"), inbox.LeaseProcessed, 1)
+	e.wantUnchanged("k", func() {
+		e.mark(l, inbox.LeaseProcessed) // again
+		e.wantBegin(request("k"), inbox.LeaseProcessed, 1)
+	})
+}
+
+func leaseTakenOver(e *leaseEnv) {
+	old := e.begin("k", 1)
+	e.runOut()
+	l := e.begin("k", 2)
+	if l.ID == old.ID || l.Token != old.Token+1 {
+		e.Errorf("lease = %+v after %+v, want another id and the next token", l, old)
+	}
+	lost := func() {
+		e.mark(old, inbox.LeaseLost)
+		e.release(old, false, inbox.LeaseLost)
+		e.release(old, true, inbox.LeaseLost)
+		if a := e.renew(old, inbox.LeaseLost); a.Attempts != 0 {
+			e.Errorf("RenewLease() = %+v, want no attempts of somebody else's", a)
+		}
+	}
+	e.wantUnchanged("k", lost)
+	e.wantRecord("k", inbox.LeaseBusy, 2, 2)
+	e.release(l, false, inbox.LeaseReleased)
+	e.wantUnchanged("k", lost)
+	e.mark(e.begin("k", 3), inbox.LeaseProcessed)
+	e.wantUnchanged("k", lost)
+	e.wantUnchanged("k", func() { e.mark(l, inbox.LeaseLost) })
+}
+
+func leaseRunOut(e *leaseEnv) {
+	marked, renewed, released := e.begin("marked", 1), e.begin("renewed", 1), e.begin("released", 1)
+	e.runOut()
+	e.wantRecord("marked", inbox.LeaseReleased, 1, 1)
+	e.mark(marked, inbox.LeaseProcessed)
+	e.wantBegin(request("marked"), inbox.LeaseProcessed, 1)
+	e.renew(renewed, inbox.LeaseAcquired)
+	e.wantBegin(request("renewed"), inbox.LeaseBusy, 1)
+	e.release(released, false, inbox.LeaseReleased)
+	e.begin("released", 2)
+}
+
+func leaseReleased(e *leaseEnv) {
+	l := e.begin("k", 1)
+	e.release(l, false, inbox.LeaseReleased)
+	e.wantUnchanged("k", func() {
+		e.release(l, false, inbox.LeaseReleased)
+		e.release(l, true, inbox.LeaseReleased) // takes nothing back a second time
+		e.mark(l, inbox.LeaseReleased)
+		if a := e.renew(l, inbox.LeaseReleased); a.Attempts != 1 {
+			e.Errorf("RenewLease() = %+v, want 1 attempt", a)
+		}
+	})
+	next := e.begin("k", 2)
+	if next.ID == l.ID || next.Token != 2 {
+		e.Errorf("lease = %+v, want another id and token 2", next)
+	}
+	e.wantUnchanged("k", func() { e.release(l, false, inbox.LeaseLost) })
+}
+
+func leaseWrongID(e *leaseEnv) {
+	held := e.begin("k", 1)
+	for _, id := range []string{inbox.NewLeaseID(), strings.ToLower(held.ID), held.ID + " "} {
+		wrong := inbox.Lease{Key: "k", ID: id, Token: held.Token}
+		e.wantUnchanged("k", func() {
+			e.release(wrong, false, inbox.LeaseLost)
+			e.release(wrong, true, inbox.LeaseLost)
+			e.mark(wrong, inbox.LeaseLost)
+			e.renew(wrong, inbox.LeaseLost)
+		})
+	}
+	// What no lease can have as its id may be refused, but never changes anything.
+	for _, id := range []string{"", "\x00", "\xff", strings.Repeat("x", 5000)} {
+		wrong := inbox.Lease{Key: "k", ID: id, Token: held.Token}
+		e.wantUnchanged("k", func() {
+			if status, err := e.s.MarkProcessed(e.ctx, wrong); err == nil && status != inbox.LeaseLost {
+				e.Errorf("MarkProcessed(%.10q) = %s, want LeaseLost", id, status)
+			} else if err != nil {
+				e.wantInvalid(err, "MarkProcessed")
+			}
+		})
+	}
+	e.mark(held, inbox.LeaseProcessed)
+}
+
+func leaseReleasedLate(e *leaseEnv) {
+	l := e.begin("k", 1)
+	e.mark(l, inbox.LeaseProcessed)
+	e.wantUnchanged("k", func() {
+		e.release(l, false, inbox.LeaseProcessed)
+		e.release(l, true, inbox.LeaseProcessed)
+		e.release(inbox.Lease{Key: "k", ID: inbox.NewLeaseID()}, true, inbox.LeaseLost)
+		if a := e.renew(l, inbox.LeaseProcessed); a.Attempts != 1 {
+			e.Errorf("RenewLease() = %+v, want 1 attempt", a)
+		}
+	})
+	e.wantBegin(request("k"), inbox.LeaseProcessed, 1)
+}
+
+func leaseUnknown(e *leaseEnv) {
+	e.read("k")
+	nobody := inbox.Lease{Key: "k", ID: inbox.NewLeaseID(), Token: 1}
+	e.mark(nobody, inbox.LeaseUnknown)
+	e.release(nobody, false, inbox.LeaseUnknown)
+	e.release(nobody, true, inbox.LeaseUnknown)
+	if a := e.renew(nobody, inbox.LeaseUnknown); a.Attempts != 0 {
+		e.Errorf("RenewLease() = %+v, want no attempts", a)
+	}
+	e.wantRecord("k", inbox.LeaseUnknown, 0, 0)
+	e.begin("k", 1)
+}
+
+// around reports whether two readings of one stored time are the same, to the resolution that
+// every store has.
+func around(a, b time.Time) bool { return a.Sub(b).Abs() < 10*time.Millisecond }
+
+func leaseRecords(e *leaseEnv) {
+	req := request("k")
+	req.Owner = "node-1 / café ☕"
+	a := e.wantBegin(req, inbox.LeaseAcquired, 1)
+	l := inbox.Lease{Key: "k", ID: a.LeaseID, Token: a.Token}
+	begun := e.wantRecord("k", inbox.LeaseBusy, 1, 1)
+	if begun.Owner != req.Owner || !around(begun.LeaseUntil, a.ExpiresAt) || !around(begun.FirstSeen, begun.LastSeen) ||
+		!around(begun.FirstSeen.Add(leaseTTL), begun.LeaseUntil) {
+		e.Errorf("begun: %+v, want the owner and the times of %+v", begun, a)
+	}
+	e.advance(leaseTTL / 2)
+	renewed := e.renew(l, inbox.LeaseAcquired)
+	rec := e.wantRecord("k", inbox.LeaseBusy, 1, 1)
+	if !around(rec.LeaseUntil, renewed.ExpiresAt) || !rec.FirstSeen.Equal(begun.FirstSeen) || rec.LastSeen.Sub(begun.LastSeen) < leaseTTL/2 {
+		e.Errorf("renewed: %+v, want it seen later than %+v, and the lease of %+v", rec, begun, renewed)
+	}
+	e.advance(leaseTTL / 2)
+	e.release(l, false, inbox.LeaseReleased)
+	released := e.wantRecord("k", inbox.LeaseReleased, 1, 1)
+	if !released.LeaseUntil.IsZero() || released.Owner != req.Owner || released.LastSeen.Sub(rec.LastSeen) < leaseTTL/2 {
+		e.Errorf("released: %+v, want the owner and no lease", released)
+	}
+	req.Owner = ""
+	a = e.wantBegin(req, inbox.LeaseAcquired, 2)
+	e.runOut()
+	if rec = e.wantRecord("k", inbox.LeaseReleased, 2, 2); rec.Owner != "" || !around(rec.LeaseUntil, a.ExpiresAt) {
+		e.Errorf("run out: %+v, want no owner, and when the lease has ended", rec)
+	}
+	e.mark(inbox.Lease{Key: "k", ID: a.LeaseID, Token: a.Token}, inbox.LeaseProcessed)
+	rec = e.wantRecord("k", inbox.LeaseProcessed, 2, 2)
+	if !rec.LeaseUntil.IsZero() || !rec.FirstSeen.Equal(begun.FirstSeen) || rec.LastSeen.Sub(rec.FirstSeen) < 2*leaseTTL {
+		e.Errorf("processed: %+v, want no lease, and first seen as at the beginning, %v", rec, begun.FirstSeen)
+	}
+}
+
+func leaseRetention(e *leaseEnv) {
+	l := e.begin("k", 1)
+	e.advance(time.Hour)
+	e.mark(l, inbox.LeaseProcessed)
+	e.advance(LeaseRetention - 10*minute) // since it was processed
+	e.purge(0)
+	e.wantBegin(request("k"), inbox.LeaseProcessed, 1)
+	e.wantRecord("k", inbox.LeaseProcessed, 1, 1)
+	e.advance(20 * minute)
+	e.purge(1)
+	e.wantRecord("k", inbox.LeaseUnknown, 0, 0)
+	e.mark(l, inbox.LeaseUnknown)
+	e.begin("k", 1)
+}
+
+func leasePurgeHeld(e *leaseEnv) {
+	l := e.begin("k", 1)
+	e.advance(leaseTTL / 2)
+	e.wantUnchanged("k", func() {
+		n, err := e.s.PurgeLeases(e.ctx, time.Second, 1000)
+		if e.must(err, "PurgeLeases"); n != 0 {
+			e.Errorf("PurgeLeases(1s) = %d, want 0: somebody has the key", n)
+		}
+	})
+	e.mark(l, inbox.LeaseProcessed)
+}
+
+func leasePurgeReleased(e *leaseEnv) {
+	e.release(e.begin("released", 1), false, inbox.LeaseReleased)
+	e.begin("run out", 1)
+	e.advance(LeaseRetention - 10*minute)
+	e.purge(0)
+	e.wantRecord("released", inbox.LeaseReleased, 1, 1)
+	e.wantRecord("run out", inbox.LeaseReleased, 1, 1)
+	e.release(e.begin("released", 2), false, inbox.LeaseReleased)
+	e.advance(20 * minute)
+	e.purge(1)
+	e.wantRecord("released", inbox.LeaseReleased, 2, 2)
+	e.wantRecord("run out", inbox.LeaseUnknown, 0, 0)
+}
+
+func leasePurgeBatches(e *leaseEnv) {
+	for _, key := range []string{"a", "b", "c", "d", "e"} {
+		e.mark(e.begin(key, 1), inbox.LeaseProcessed)
+	}
+	e.advance(LeaseRetention + minute)
+	for _, batch := range []struct{ limit, want int }{{0, 0}, {2, 2}, {2, 2}, {2, 1}, {2, 0}} {
+		var n int
+		e.must(e.repeat(func() (err error) {
+			n, err = e.s.PurgeLeases(e.ctx, LeaseRetention, batch.limit)
+			return err
+		}), "PurgeLeases")
+		if n != batch.want {
+			e.Fatalf("PurgeLeases(limit %d) = %d, want %d", batch.limit, n, batch.want)
+		}
+	}
+}
+
+func leaseRenewed(e *leaseEnv) {
+	l := e.begin("k", 1)
+	for range 3 {
+		e.advance(leaseTTL / 2)
+		if a := e.renew(l, inbox.LeaseAcquired); a.Attempts != 1 || a.Remaining > leaseTTL || a.Remaining < leaseTTL/4 {
+			e.Fatalf("RenewLease() = %+v, want 1 attempt and about %v", a, leaseTTL)
+		}
+	}
+	e.wantBegin(request("k"), inbox.LeaseBusy, 1)
+	shorter, err := e.s.RenewLease(e.ctx, l, leaseTTL/2)
+	if e.must(err, "RenewLease"); shorter.Remaining > leaseTTL/2 {
+		e.Errorf("RenewLease() = %+v, want a lease made shorter", shorter)
+	}
+	e.advance(leaseTTL/2 + time.Second)
+	e.begin("k", 2)
+}
+
+// leaseInvalid: nothing of what is refused is stored.
+func leaseInvalid(e *leaseEnv) {
+	long := strings.Repeat("x", inbox.MaxLeaseKeyLen+1)
+	for name, change := range map[string]func(r *inbox.LeaseRequest){
+		"no key":                func(r *inbox.LeaseRequest) { r.Key = "" },
+		"long key":              func(r *inbox.LeaseRequest) { r.Key = long },
+		"key with a NUL":        func(r *inbox.LeaseRequest) { r.Key = "k\x00" },
+		"key not UTF-8":         func(r *inbox.LeaseRequest) { r.Key = "k\xff" },
+		"long owner":            func(r *inbox.LeaseRequest) { r.Owner = long[:inbox.MaxLeaseOwnerLen+1] },
+		"owner with a NUL":      func(r *inbox.LeaseRequest) { r.Owner = "\x00" },
+		"no TTL":                func(r *inbox.LeaseRequest) { r.TTL = 0 },
+		"negative TTL":          func(r *inbox.LeaseRequest) { r.TTL = -time.Second },
+		"long TTL":              func(r *inbox.LeaseRequest) { r.TTL = inbox.MaxLeaseTTL + 1 },
+		"negative attempts":     func(r *inbox.LeaseRequest) { r.MaxAttempts = -1 },
+		"short request id":      func(r *inbox.LeaseRequest) { r.RequestID = long[:inbox.MinRequestIDLen-1] },
+		"long request id":       func(r *inbox.LeaseRequest) { r.RequestID = long[:inbox.MaxRequestIDLen+1] },
+		"request id, blank":     func(r *inbox.LeaseRequest) { r.RequestID = strings.Repeat("x", 16) + " " },
+		"request id, not ASCII": func(r *inbox.LeaseRequest) { r.RequestID = strings.Repeat("é", 16) },
+		"less than the tick":    func(r *inbox.LeaseRequest) { r.TTL = inbox.MinLeaseTTL - 1 },
+	} {
+		req := request("k")
+		change(&req)
+		_, err := e.s.TryBegin(e.ctx, req)
+		e.wantInvalid(err, "TryBegin, "+name)
+		_, err = e.s.TryBeginAll(e.ctx, []inbox.LeaseRequest{request("other"), req})
+		e.wantInvalid(err, "TryBeginAll, "+name)
+	}
+	for _, key := range []string{"", long, "k\x00", "k\xff"} {
+		l := inbox.Lease{Key: key, ID: inbox.NewLeaseID()}
+		_, err := e.s.MarkProcessed(e.ctx, l)
+		e.wantInvalid(err, "MarkProcessed")
+		_, err = e.s.MarkAllProcessed(e.ctx, []inbox.Lease{l})
+		e.wantInvalid(err, "MarkAllProcessed")
+		_, err = e.s.ReleaseLease(e.ctx, l, false)
+		e.wantInvalid(err, "ReleaseLease")
+		_, err = e.s.RenewLease(e.ctx, l, leaseTTL)
+		e.wantInvalid(err, "RenewLease")
+		_, err = e.s.ReadLease(e.ctx, key)
+		e.wantInvalid(err, "ReadLease")
+	}
+	held := e.begin("held", 1)
+	for _, ttl := range []time.Duration{0, -time.Second, inbox.MaxLeaseTTL + 1} {
+		_, err := e.s.RenewLease(e.ctx, held, ttl)
+		e.wantInvalid(err, "RenewLease, TTL")
+	}
+	e.wantRecord("k", inbox.LeaseUnknown, 0, 0)
+	e.wantRecord("other", inbox.LeaseUnknown, 0, 0)
+}
+
+func leaseLimits(e *leaseEnv) {
+	req := request("long")
+	req.TTL = inbox.MaxLeaseTTL
+	if a := e.wantBegin(req, inbox.LeaseAcquired, 1); a.Remaining < req.TTL-time.Hour || a.Remaining > req.TTL {
+		e.Errorf("TryBegin() = %+v, want a lease of %v", a, req.TTL)
+	}
+	e.advance(req.TTL - time.Hour)
+	e.wantBegin(request("long"), inbox.LeaseBusy, 1)
+	req = request("short")
+	req.TTL = inbox.MinLeaseTTL
+	a := e.try(req)
+	if a.Status != inbox.LeaseAcquired || a.Remaining > req.TTL {
+		e.Errorf("TryBegin() = %+v, want a lease of %v", a, req.TTL)
+	}
+	e.advance(time.Second)
+	e.begin("short", 2)
+}
+
+func leaseCancelled(e *leaseEnv) {
+	l := e.begin("held", 1)
+	ctx, cancel := context.WithCancel(e.ctx)
+	cancel()
+	_, begin := e.s.TryBegin(ctx, request("k"))
+	_, all := e.s.TryBeginAll(ctx, []inbox.LeaseRequest{request("k")})
+	_, renew := e.s.RenewLease(ctx, l, leaseTTL)
+	_, mark := e.s.MarkProcessed(ctx, l)
+	_, marks := e.s.MarkAllProcessed(ctx, []inbox.Lease{l})
+	_, release := e.s.ReleaseLease(ctx, l, false)
+	_, read := e.s.ReadLease(ctx, "held")
+	_, purge := e.s.PurgeLeases(ctx, LeaseRetention, 10)
+	for i, err := range []error{begin, all, renew, mark, marks, release, read, purge} {
+		if err == nil && !(i == 7 && e.h.Features.Expires) {
+			e.Errorf("call %d with a context that has ended: no error", i)
+		}
+	}
+	e.wantRecord("k", inbox.LeaseUnknown, 0, 0)
+	e.wantRecord("held", inbox.LeaseBusy, 1, 1)
+}
+
+func leasePersists(e *leaseEnv) {
+	held, processed := e.begin("held", 1), e.begin("processed", 1)
+	e.mark(processed, inbox.LeaseProcessed)
+	e.release(e.begin("released", 1), false, inbox.LeaseReleased)
+	before := []inbox.LeaseRecord{e.read("held"), e.read("processed"), e.read("released")}
+
+	e.s = e.h.Reopen(e.T, e.s)
+	for i, key := range []string{"held", "processed", "released"} {
+		if after := e.read(key); after != before[i] {
+			e.Errorf("record of %q = %+v, want it as it was, %+v", key, after, before[i])
+		}
+	}
+	e.wantBegin(request("held"), inbox.LeaseBusy, 1)
+	e.wantBegin(request("processed"), inbox.LeaseProcessed, 1)
+	e.begin("released", 2)
+	e.mark(held, inbox.LeaseProcessed)
+}
