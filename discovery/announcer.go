@@ -1,0 +1,129 @@
+package discovery
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// AnnouncerConfig says what an [Announcer] tells, and to whom.
+type AnnouncerConfig struct {
+	// Endpoint is what is announced. Required.
+	Endpoint Endpoint
+
+	// Bus is the name that clients give to the broker or virtual host. Optional; the default
+	// is [DefaultBus].
+	Bus string
+
+	// Group is the consumer group that the service is for. Optional; the default is
+	// [DefaultGroup].
+	Group string
+
+	// SigningKey signs what is announced, for clients that trust its public half. Optional.
+	SigningKey ed25519.PrivateKey
+
+	// Log takes a record when the announcer begins to listen, and when it cannot. Optional;
+	// the default is [slog.Default].
+	Log *slog.Logger
+}
+
+// Announcer tells clients of an inbox service: when it starts, and whenever one asks.
+type Announcer struct {
+	transport  Transport
+	cfg        AnnouncerConfig
+	bus, group string // as words
+}
+
+// NewAnnouncer returns an announcer. The error names the field of cfg that is wrong; an URL
+// with a user or a query is, because what is announced is read by everybody.
+func NewAnnouncer(t Transport, cfg AnnouncerConfig) (*Announcer, error) {
+	if t == nil {
+		return nil, invalid("Transport", "is required")
+	}
+	if cfg.SigningKey != nil && len(cfg.SigningKey) != ed25519.PrivateKeySize {
+		return nil, invalid("AnnouncerConfig.SigningKey", "has %d bytes, a key has %d", len(cfg.SigningKey), ed25519.PrivateKeySize)
+	}
+	setDefault(&cfg.Bus, DefaultBus)
+	setDefault(&cfg.Group, DefaultGroup)
+	setDefault(&cfg.Log, slog.Default())
+	a := &Announcer{transport: t, cfg: cfg}
+	var err error
+	if a.cfg.Endpoint, err = cfg.Endpoint.validate(); err != nil {
+		return nil, err
+	}
+	if a.bus, err = word("AnnouncerConfig.Bus", cfg.Bus); err != nil {
+		return nil, err
+	}
+	if a.group, err = word("AnnouncerConfig.Group", cfg.Group); err != nil {
+		return nil, err
+	}
+	if _, err = a.announcement(""); err != nil {
+		return nil, invalid("AnnouncerConfig.Endpoint", "%v", err)
+	}
+	return a, nil
+}
+
+// The pauses before an announcer that has lost its broker listens again.
+const (
+	firstPause   = time.Second
+	longestPause = 30 * time.Second
+)
+
+// Run announces the service and answers pings until ctx ends; then it returns nil. If the
+// broker goes away it tries again, and announces anew. A permanent error of the transport,
+// such as an exchange of another type, is returned.
+func (a *Announcer) Run(ctx context.Context) error {
+	pause := firstPause
+	for {
+		err := a.listen(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if waybill.IsPermanent(err) {
+			return err
+		}
+		a.cfg.Log.WarnContext(ctx, "inbox service is not announced", "error", waybill.ErrorText(err), "next_try", pause)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+func (a *Announcer) listen(ctx context.Context) error {
+	unasked, err := a.announcement("")
+	if err != nil {
+		return err
+	}
+	a.cfg.Log.InfoContext(ctx, "inbox service is announced", "name", a.cfg.Endpoint.Name, "url", a.cfg.Endpoint.URL,
+		"bus", a.cfg.Bus, "group", a.cfg.Group)
+	return a.transport.Listen(ctx, a.bus, a.group, unasked, a.answer)
+}
+
+// answer returns nil for what is no question of ours.
+func (a *Announcer) answer(correlationID string, body []byte) []byte {
+	var p ping
+	switch {
+	case correlationID == "" || len(correlationID) > maxCorrelationLen || !isPlain(correlationID), len(body) > maxBodyLen:
+		return nil
+	case json.Unmarshal(body, &p) != nil, p.Kind != kindInbox, p.Version != versionV1:
+		return nil
+	}
+	reply, err := a.announcement(correlationID)
+	if err != nil { // cannot happen: one without the id was made before
+		return nil
+	}
+	return reply
+}
+
+func (a *Announcer) announcement(correlationID string) ([]byte, error) {
+	return encode(a.cfg.Endpoint, a.bus, a.group, correlationID, a.cfg.SigningKey, time.Now())
+}

@@ -1,0 +1,111 @@
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// Dial makes a client of the service at an endpoint. It needs not connect. [Store] calls it
+// again when it is led to another endpoint; a client that is no longer used is left alone,
+// because calls may still be under way.
+type Dial func(e Endpoint) (inbox.LeaseStore, error)
+
+// Store is the [inbox.LeaseStore] that a [Finder] leads to. Each call goes to the service of
+// the moment; one that does not answer is forgotten, and the next call finds another, or the
+// same once more. It fails closed: without a service every call is an error, unavailable,
+// whether or not one is Required.
+//
+// Services of one bus and group must share their store: a lease that one of them has given is
+// marked at another after a change. It is safe for concurrent use.
+type Store struct {
+	finder *Finder
+	dial   Dial
+
+	mu     sync.Mutex
+	url    string // that client is for
+	client inbox.LeaseStore
+}
+
+var _ inbox.LeaseStore = (*Store)(nil)
+
+// NewStore returns a store. It asks nobody until it is used. The error names what is missing.
+func NewStore(f *Finder, dial Dial) (*Store, error) {
+	switch {
+	case f == nil:
+		return nil, invalid("finder", "is required")
+	case dial == nil:
+		return nil, invalid("dial", "is required")
+	}
+	return &Store{finder: f, dial: dial}, nil
+}
+
+// clientOf returns the client for an endpoint.
+func (s *Store) clientOf(e Endpoint) (inbox.LeaseStore, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil && s.url == e.URL {
+		return s.client, nil
+	}
+	client, err := s.dial(e)
+	if err != nil {
+		return nil, fmt.Errorf("client of the inbox service %s: %w", e.Name, err)
+	}
+	s.client, s.url = client, e.URL
+	return client, nil
+}
+
+// at makes a call to the service of the moment, and forgets it if it does not answer. One that
+// asks to wait has answered.
+func at[T any](ctx context.Context, s *Store, call func(inbox.LeaseStore) (T, error)) (v T, err error) {
+	d, err := s.finder.Find(ctx)
+	if err != nil {
+		return v, err
+	}
+	if d.Endpoint.URL == "" {
+		return v, d.missing()
+	}
+	client, err := s.clientOf(d.Endpoint)
+	if err != nil {
+		return v, err
+	}
+	v, err = call(client)
+	if _, waits := waybill.AfterOf(err); waybill.IsUnavailable(err) && !waits && ctx.Err() == nil {
+		s.finder.Invalidate(d.Endpoint.URL)
+	}
+	return v, err
+}
+
+// TryBegin implements [inbox.LeaseStore].
+func (s *Store) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+	return at(ctx, s, func(c inbox.LeaseStore) (inbox.LeaseAnswer, error) { return c.TryBegin(ctx, req) })
+}
+
+// RenewLease implements [inbox.LeaseStore].
+func (s *Store) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
+	return at(ctx, s, func(c inbox.LeaseStore) (inbox.LeaseAnswer, error) { return c.RenewLease(ctx, l, ttl) })
+}
+
+// MarkProcessed implements [inbox.LeaseStore].
+func (s *Store) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
+	return at(ctx, s, func(c inbox.LeaseStore) (inbox.LeaseStatus, error) { return c.MarkProcessed(ctx, l) })
+}
+
+// ReleaseLease implements [inbox.LeaseStore].
+func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
+	return at(ctx, s, func(c inbox.LeaseStore) (inbox.LeaseStatus, error) { return c.ReleaseLease(ctx, l, uncounted) })
+}
+
+// ReadLease implements [inbox.LeaseStore].
+func (s *Store) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
+	return at(ctx, s, func(c inbox.LeaseStore) (inbox.LeaseRecord, error) { return c.ReadLease(ctx, key) })
+}
+
+// PurgeLeases implements [inbox.LeaseStore].
+func (s *Store) PurgeLeases(ctx context.Context, retention time.Duration, limit int) (int, error) {
+	return at(ctx, s, func(c inbox.LeaseStore) (int, error) { return c.PurgeLeases(ctx, retention, limit) })
+}

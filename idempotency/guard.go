@@ -1,0 +1,198 @@
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// bus stands for HTTP in the keys of leases, where messages have the name of their broker.
+const bus = "http"
+
+// settleTimeout is how long storing a response or giving a key back may take. The client may have
+// gone by then, which must not keep us from it.
+const settleTimeout = 10 * time.Second
+
+// guard is a handler that runs another one once per key.
+type guard struct {
+	leases    inbox.LeaseStore
+	responses Responses
+	cfg       Config
+	next      http.Handler
+}
+
+// request is one whose payload is known.
+type request struct {
+	*http.Request
+	key     string // what identifies it in the stores
+	payload string // its hash
+}
+
+// ServeHTTP implements [http.Handler].
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !slices.Contains(g.cfg.Methods, r.Method) {
+		g.next.ServeHTTP(w, r)
+		return
+	}
+	key, err := keyOf(r.Header)
+	if err == errMissing && g.cfg.AllowMissing {
+		g.next.ServeHTTP(w, r)
+		return
+	}
+	if err != nil {
+		malformed(err).write(w)
+		return
+	}
+	req, err := g.read(w, r, key)
+	if err != nil {
+		refuseBody(w, err)
+		return
+	}
+	if err := g.serve(w, req); err != nil {
+		if r.Context().Err() == nil { // else it is the client that has gone
+			g.cfg.Logger.ErrorContext(r.Context(), "a request was not run because its key cannot be looked up", "error", err)
+		}
+		unavailable().write(w)
+	}
+}
+
+// read takes the body into memory and hashes the payload.
+func (g *guard) read(w http.ResponseWriter, r *http.Request, key string) (request, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.cfg.MaxBody)))
+	if err != nil {
+		return request{}, err
+	}
+	payload := sha256.New()
+	fmt.Fprintf(payload, "%d:%s", len(r.URL.RawQuery), r.URL.RawQuery)
+	payload.Write(body)
+	r = r.WithContext(r.Context()) // a copy: the caller's keeps its body
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	name := inbox.LeaseKey{Tenant: g.cfg.Tenant(r), Bus: bus, Group: r.Method, Source: r.URL.EscapedPath(), Message: key}
+	return request{Request: r, key: name.String(), payload: hex.EncodeToString(payload.Sum(nil))}, nil
+}
+
+func refuseBody(w http.ResponseWriter, err error) {
+	var tooLong *http.MaxBytesError
+	if errors.As(err, &tooLong) {
+		unreadable(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", tooLong.Limit)).write(w)
+		return
+	}
+	unreadable(http.StatusBadRequest, "the body ended early").write(w)
+}
+
+// serve answers a request. After an error nothing was answered and the handler has not run.
+func (g *guard) serve(w http.ResponseWriter, r request) error {
+	if answered, err := g.answered(w, r); answered || err != nil {
+		return err
+	}
+	asked := time.Now()
+	ask := inbox.LeaseRequest{Key: r.key, Owner: r.owner(), TTL: g.cfg.LeaseTTL, RequestID: inbox.NewLeaseID()}
+	lease, err := g.leases.TryBegin(r.Context(), ask)
+	switch {
+	case err != nil:
+		if r.Context().Err() != nil { // the client has gone, maybe after the store has leased the key
+			hold{guard: g, lease: inbox.Lease{Key: r.key, ID: ask.RequestID}}.release(r.Context())
+		}
+		return err
+	case lease.Status == inbox.LeaseBusy:
+		g.busy(w, r)
+		return nil
+	case lease.Status != inbox.LeaseAcquired:
+		return fmt.Errorf("idempotency: the lease store answered %s; others use the same keys", lease.Status)
+	}
+	h := hold{guard: g, lease: inbox.Lease{Key: r.key, ID: lease.LeaseID, Token: lease.Token}, asked: asked}
+
+	// Who had the lease before may have stored its response after the first look.
+	if answered, err := g.answered(w, r); answered || err != nil {
+		h.release(r.Context())
+		return err
+	}
+	g.run(w, r, h)
+	return nil
+}
+
+// owner names the request in its lease by its payload, so that others who come with the key
+// while it is under way can be told whether theirs is another one.
+func (r request) owner() string { return ownerPrefix + r.payload }
+
+const ownerPrefix = bus + " payload "
+
+// busy answers a request whose key somebody has. Who has it may be done by the time of the look,
+// or be of a release that does not tell the payload; then it is as if the payload were the same.
+func (g *guard) busy(w http.ResponseWriter, r request) {
+	holder, err := g.leases.ReadLease(r.Context(), r.key)
+	if err == nil && holder.Status == inbox.LeaseBusy && strings.HasPrefix(holder.Owner, ownerPrefix) && holder.Owner != r.owner() {
+		conflict(g.cfg.ConflictStatus).write(w)
+		return
+	}
+	inProgress().write(w)
+}
+
+// answered replays the response to the request if one is stored.
+func (g *guard) answered(w http.ResponseWriter, r request) (bool, error) {
+	data, found, err := g.responses.FindResponse(r.Context(), r.key)
+	if err != nil || !found {
+		return false, err
+	}
+	stored, err := decodeResponse(data)
+	if err != nil {
+		return false, err
+	}
+	if stored.Payload != r.payload {
+		conflict(g.cfg.ConflictStatus).write(w)
+	} else {
+		stored.replay(w)
+	}
+	return true, nil
+}
+
+// run runs the handler under a lease. What it answers is stored before it is sent, so that nobody
+// who has seen the answer can make the handler run again. The lease of a stored response is left
+// to end by itself: the response is looked for first.
+func (g *guard) run(w http.ResponseWriter, r request, h hold) {
+	rec := newRecorder(w, g.cfg.MaxResponse)
+	returned := false
+	defer func() {
+		if !returned { // it panics
+			h.release(r.Context())
+		}
+	}()
+	h.keep(r.Context(), func(ctx context.Context) { g.next.ServeHTTP(rec, r.WithContext(ctx)) })
+	returned = true
+	rec.WriteHeader(http.StatusOK)
+	if rec.final() {
+		g.save(r, rec)
+	} else {
+		h.release(r.Context())
+	}
+	rec.send()
+}
+
+// save stores a response. If that fails the answer is sent all the same, because it is true; the
+// lease keeps repetitions away for a while.
+func (g *guard) save(r request, rec *recorder) {
+	ctx, cancel := settling(r.Context())
+	defer cancel()
+	data, err := rec.response(r.payload, g.cfg.Headers).encode()
+	if err == nil {
+		err = g.responses.SaveResponse(ctx, r.key, data, g.cfg.TTL)
+	}
+	if err != nil {
+		g.cfg.Logger.ErrorContext(ctx, "a response was sent but not stored; a repetition will run the handler again", "error", err)
+	}
+}
+
+// settling returns a context for what must be done although the client may have gone.
+func settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+}

@@ -1,0 +1,74 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+var errLeaseEnds = errors.New("idempotency: the lease could not be renewed in time")
+
+// hold is a lease while its handler runs.
+type hold struct {
+	*guard
+	lease inbox.Lease
+	asked time.Time // when it was asked for, by our own clock: it ends no earlier than that plus LeaseTTL
+}
+
+// keep renews the lease while fn runs, also when the client has gone. The context of fn carries
+// the lease, and ends before the lease does, whether or not the store answers by then.
+func (h hold) keep(ctx context.Context, fn func(context.Context)) {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop() // without waiting: a renewal that comes late changes nothing that counts
+	ctx, cancel := context.WithCancelCause(inbox.WithLease(ctx, h.lease))
+	defer cancel(nil)
+	expiry := time.AfterFunc(h.left(h.asked), func() { cancel(errLeaseEnds) })
+	defer expiry.Stop()
+	go h.renew(running, expiry, cancel)
+	fn(ctx)
+}
+
+// left returns how long the handler may run under a lease that was asked for at the given time: a
+// sixth of the lease is for ending it.
+func (h hold) left(asked time.Time) time.Duration {
+	return time.Until(asked.Add(h.cfg.LeaseTTL - h.cfg.LeaseTTL/6))
+}
+
+// renew renews the lease until ctx ends, and puts off the expiry each time. It calls cancel when
+// the lease is lost.
+func (h hold) renew(ctx context.Context, expiry *time.Timer, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(h.cfg.LeaseTTL / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		asked := time.Now()
+		answer, err := h.leases.RenewLease(ctx, h.lease, h.cfg.LeaseTTL)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			h.cfg.Logger.WarnContext(ctx, "a lease was not renewed", "error", err)
+		case answer.Status != inbox.LeaseAcquired:
+			cancel(fmt.Errorf("idempotency: the lease store answered %s", answer.Status))
+			return
+		default:
+			expiry.Reset(h.left(asked))
+		}
+	}
+}
+
+// release gives the key back. If that fails it is free when the lease ends.
+func (h hold) release(ctx context.Context) {
+	ctx, cancel := settling(ctx)
+	defer cancel()
+	if _, err := h.leases.ReleaseLease(ctx, h.lease, false); err != nil {
+		h.cfg.Logger.WarnContext(ctx, "a lease was not released", "error", err)
+	}
+}

@@ -1,0 +1,51 @@
+package inboxhttp
+
+import (
+	"sync"
+	"time"
+)
+
+// bucket limits a rate. It fills by rate tokens per second up to a second's worth.
+type bucket struct {
+	rate float64
+
+	mu    sync.Mutex
+	level float64
+	at    time.Time // of the level
+}
+
+// newBucket returns a full bucket, nil for no limit.
+func newBucket(rate int) *bucket {
+	if rate == 0 {
+		return nil
+	}
+	return &bucket{rate: float64(rate), level: float64(rate), at: time.Now()}
+}
+
+// take takes a token and returns 0, or how long to wait while there is none.
+func (b *bucket) take() time.Duration {
+	if b == nil {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.level = min(b.rate, b.level+b.rate*now.Sub(b.at).Seconds())
+	b.at = now
+	if b.level < 1 {
+		return max(time.Millisecond, time.Duration((1-b.level)/b.rate*float64(time.Second)))
+	}
+	b.level--
+	return 0
+}
+
+// spend takes n more tokens, which may leave the bucket in debt: a batch that is larger than
+// the bucket gets through, and what follows waits.
+func (b *bucket) spend(n int) {
+	if b == nil || n <= 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.level -= float64(n)
+}

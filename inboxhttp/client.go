@@ -1,0 +1,283 @@
+package inboxhttp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// ClientConfig is what a client may be told.
+type ClientConfig struct {
+	// URL is where the service is, such as https://inbox.internal:8080; a path is put in front
+	// of the service's own. It must not hold a user or a password. Required.
+	URL string
+
+	// Token is the secret that is sent as a bearer token. Optional.
+	Token string
+
+	// Timeout is how long a call may take, with all its attempts. Optional; the default is 5 s.
+	Timeout time.Duration
+
+	// MaxRetries is how often a request is repeated that was not answered, or with a code of
+	// 500 or above. Optional; the default is 2. [waybill.NoRetries] repeats nothing.
+	MaxRetries int
+
+	// HTTPClient sends the requests, without the timeout and the redirects that it may have.
+	// Optional; the default has connections of its own, up to 100 idle ones.
+	HTTPClient *http.Client
+}
+
+const (
+	defaultTimeout    = 5 * time.Second
+	defaultMaxRetries = 2
+	maxIdleConns      = 100
+)
+
+// Client is a lease store that asks a [Server]. It fails closed: without an answer there is an
+// error, never a lease. Its errors are those of [inbox.LeaseStore]: an [*waybill.InvalidError]
+// if the server says that the request is wrong (400, 413); one with a [waybill.RetryAfter] if it
+// says that there are too many (429); and unavailable for everything else, a token that is
+// refused (401, 403) included, because messages must not become dead letters over a setting.
+//
+// A request that was not answered is repeated. Renewing, marking and releasing can be repeated
+// at will. So can beginning: each request for a key has an id, drawn here unless the caller has
+// given one, so that a repetition gets the lease that a lost answer told of. If none of them is
+// answered the key may stay leased until that lease ends. A caller who has given the id can ask
+// once more, or release the lease.
+//
+// A lease is asked for as the request says and lasts as long as the answer says: the server has
+// limits of its own. ExpiresAt is by the clock of the server's store; Remaining leaves out what
+// the request took.
+//
+// It is safe for concurrent use.
+type Client struct {
+	cfg  ClientConfig
+	base string
+	http *http.Client
+}
+
+var _ inbox.BatchLeaseStore = (*Client)(nil)
+
+// NewClient returns a client. It sends nothing until it is used.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	setDefault(&cfg.Timeout, defaultTimeout)
+	setDefault(&cfg.MaxRetries, defaultMaxRetries)
+	u, err := url.Parse(cfg.URL)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, invalid("ClientConfig.URL", "is not http://host:port or https://host:port")
+	case u.User != nil:
+		return nil, invalid("ClientConfig.URL", "holds a user; give a Token")
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, invalid("ClientConfig.URL", "holds a query or a fragment")
+	case cfg.Timeout < 0:
+		return nil, invalid("ClientConfig.Timeout", "is %v; it must not be negative", cfg.Timeout)
+	case cfg.MaxRetries < 0 && cfg.MaxRetries != waybill.NoRetries:
+		return nil, invalid("ClientConfig.MaxRetries", "is %d; it must not be negative", cfg.MaxRetries)
+	}
+	return &Client{cfg: cfg, base: strings.TrimSuffix(cfg.URL, "/") + inboxPath, http: httpClient(cfg.HTTPClient)}, nil
+}
+
+// httpClient returns a copy of c that leaves time and redirects to us: a token must not
+// follow to where it was not sent.
+func httpClient(c *http.Client) *http.Client {
+	own := http.Client{}
+	if c != nil {
+		own = *c
+	} else {
+		own.Transport = &http.Transport{
+			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
+			MaxIdleConns: maxIdleConns, MaxIdleConnsPerHost: maxIdleConns, IdleConnTimeout: 90 * time.Second,
+		}
+	}
+	own.Timeout = 0
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &own
+}
+
+// Close closes the connections that are idle.
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// TryBegin implements [inbox.LeaseStore].
+func (c *Client) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+	if err := req.Validate(); err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	began := time.Now()
+	answer, err := ask[leaseAnswer](ctx, c, http.MethodPost, "try-begin", beginBodyOf(req))
+	if err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	return answer.lease(time.Since(began)), known(answer.Status, beginStatuses)
+}
+
+func beginBodyOf(r inbox.LeaseRequest) beginBody {
+	return beginBody{Key: r.Key, Owner: r.Owner, LeaseSeconds: r.TTL.Seconds(), MaxAttempts: r.MaxAttempts, RequestID: r.LeaseID()}
+}
+
+// RenewLease implements [inbox.LeaseStore].
+func (c *Client) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
+	if err := validateLease(l); err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	if err := inbox.ValidateLeaseTTL(ttl); err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	began := time.Now()
+	answer, err := ask[leaseAnswer](ctx, c, http.MethodPost, "renew", renewBody{Key: l.Key, LeaseID: l.ID, LeaseSeconds: ttl.Seconds()})
+	if err != nil {
+		return inbox.LeaseAnswer{}, err
+	}
+	return answer.lease(time.Since(began)), known(answer.Status, renewStatuses)
+}
+
+// validateLease refuses what a server would.
+func validateLease(l inbox.Lease) error {
+	return inbox.ValidateLeaseKey(l.Key)
+}
+
+// MarkProcessed implements [inbox.LeaseStore].
+func (c *Client) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
+	if err := validateLease(l); err != nil {
+		return "", err
+	}
+	answer, err := ask[statusAnswer](ctx, c, http.MethodPost, "mark-processed", markBody{Key: l.Key, LeaseID: l.ID})
+	if err != nil {
+		return "", err
+	}
+	return answer.Status, known(answer.Status, endStatuses)
+}
+
+// ReleaseLease implements [inbox.LeaseStore].
+func (c *Client) ReleaseLease(ctx context.Context, l inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
+	if err := validateLease(l); err != nil {
+		return "", err
+	}
+	answer, err := ask[statusAnswer](ctx, c, http.MethodPost, "release", releaseBody{Key: l.Key, LeaseID: l.ID, Uncounted: uncounted})
+	if err != nil {
+		return "", err
+	}
+	return answer.Status, known(answer.Status, endStatuses)
+}
+
+// ReadLease implements [inbox.LeaseStore].
+func (c *Client) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
+	if err := inbox.ValidateLeaseKey(key); err != nil {
+		return inbox.LeaseRecord{}, err
+	}
+	answer, err := ask[recordAnswer](ctx, c, http.MethodGet, url.PathEscape(key), nil)
+	if err != nil {
+		return inbox.LeaseRecord{}, err
+	}
+	return answer.record(), known(answer.Status, recordStatuses)
+}
+
+// PurgeLeases implements [inbox.LeaseStore]. It removes nothing: the service cleans up its
+// store itself.
+func (c *Client) PurgeLeases(context.Context, time.Duration, int) (int, error) { return 0, nil }
+
+// TryBeginAll implements [inbox.BatchLeaseStore].
+func (c *Client) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]inbox.LeaseAnswer, error) {
+	keys, items := make([]string, len(reqs)), make([]beginBody, len(reqs))
+	for i, r := range reqs {
+		if err := r.Validate(); err != nil {
+			return nil, err
+		}
+		keys[i], items[i] = r.Key, beginBodyOf(r)
+	}
+	began := time.Now()
+	list, err := askAll[leaseAnswer](ctx, c, "try-begin/batch", keys, items)
+	if err != nil {
+		return nil, err
+	}
+	passed := time.Since(began)
+	answers := make([]inbox.LeaseAnswer, len(list))
+	for i := range list {
+		if err := known(list[i].Status, beginStatuses); err != nil {
+			return nil, err
+		}
+		answers[i] = list[i].lease(passed)
+	}
+	return answers, nil
+}
+
+// MarkAllProcessed implements [inbox.BatchLeaseStore].
+func (c *Client) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]inbox.LeaseStatus, error) {
+	keys, items := make([]string, len(leases)), make([]markBody, len(leases))
+	for i, l := range leases {
+		if err := validateLease(l); err != nil {
+			return nil, err
+		}
+		keys[i], items[i] = l.Key, markBody{Key: l.Key, LeaseID: l.ID}
+	}
+	list, err := askAll[statusAnswer](ctx, c, "mark-processed/batch", keys, items)
+	if err != nil {
+		return nil, err
+	}
+	statuses := make([]inbox.LeaseStatus, len(list))
+	for i, answer := range list {
+		if err := known(answer.Status, endStatuses); err != nil {
+			return nil, err
+		}
+		statuses[i] = answer.Status
+	}
+	return statuses, nil
+}
+
+// askAll sends a batch and returns an answer for each of its items. It asks nothing for none.
+func askAll[A, B any](ctx context.Context, c *Client, path string, keys []string, items []B) ([]A, error) {
+	if err := inbox.ValidateLeaseBatch(keys); err != nil || len(items) == 0 {
+		return nil, err
+	}
+	answer, err := ask[batchBody[A]](ctx, c, http.MethodPost, path, batchBody[B]{items})
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.Items) != len(items) {
+		return nil, waybill.UnavailableError(fmt.Errorf("inbox service: %d answers to %d items", len(answer.Items), len(items)))
+	}
+	return answer.Items, nil
+}
+
+// ask sends a request, again if need be, and returns the answer with code 200.
+func ask[A any](ctx context.Context, c *Client, method, path string, body any) (answer A, err error) {
+	var text []byte
+	if body != nil {
+		if text, err = json.Marshal(body); err != nil {
+			return answer, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	reply, err := c.exchange(ctx, method, c.base+path, text)
+	if err != nil {
+		return answer, err
+	}
+	if err := json.Unmarshal(reply, &answer); err != nil {
+		return answer, waybill.UnavailableError(fmt.Errorf("inbox service: the answer is not one of an inbox service: %w", err))
+	}
+	return answer, nil
+}
+
+// maxReply bounds an answer, which is less than 400 bytes for each of its items.
+const maxReply = 4 << 20
+
+func readReply(r *http.Response) ([]byte, error) {
+	defer r.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxReply))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	return text, nil
+}

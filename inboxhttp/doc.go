@@ -1,0 +1,20 @@
+// Package inboxhttp is the inbox service, version 1: the lease contract of package inbox over
+// HTTP, so that a program in any language can process a message once.
+//
+// [Server] is an [net/http.Handler] over any [inbox.LeaseStore]. It keeps no state: any number
+// of them may serve one store. [Client] is an [inbox.LeaseStore] that asks a server.
+//
+//	POST /v1/inbox/try-begin            {"key": …}              Acquired, Busy, Processed, Exhausted
+//	POST /v1/inbox/renew                {"key": …, "leaseId": …} Acquired, LeaseLost, …
+//	POST /v1/inbox/mark-processed       {"key": …, "leaseId": …} Processed, LeaseLost, …
+//	POST /v1/inbox/release              {"key": …, "leaseId": …} Released, LeaseLost, …
+//	POST /v1/inbox/try-begin/batch      {"items": [ … ]}
+//	POST /v1/inbox/mark-processed/batch {"items": [ … ]}
+//	GET  /v1/inbox/{key}                what is known of a key
+//	GET  /v1/openapi.json               all of this in detail
+//	GET  /health/live, /health/ready
+//
+// What became of a key is the status of an answer with code 200. Another code means that the
+// request was refused (4xx) or that the server could not do it (5xx). docs/inbox-service.md has
+// the details.
+package inboxhttp

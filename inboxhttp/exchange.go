@@ -1,0 +1,114 @@
+package inboxhttp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// What may be answered to each request. The texts are those of openapi.json.
+var (
+	beginStatuses  = []inbox.LeaseStatus{inbox.LeaseAcquired, inbox.LeaseBusy, inbox.LeaseProcessed, inbox.LeaseExhausted}
+	renewStatuses  = []inbox.LeaseStatus{inbox.LeaseAcquired, inbox.LeaseLost, inbox.LeaseReleased, inbox.LeaseProcessed, inbox.LeaseUnknown}
+	endStatuses    = []inbox.LeaseStatus{inbox.LeaseProcessed, inbox.LeaseReleased, inbox.LeaseLost, inbox.LeaseUnknown}
+	recordStatuses = []inbox.LeaseStatus{inbox.LeaseBusy, inbox.LeaseReleased, inbox.LeaseProcessed, inbox.LeaseUnknown}
+)
+
+// known makes sure that an answer is one that the caller knows what to do with.
+func known(status inbox.LeaseStatus, statuses []inbox.LeaseStatus) error {
+	if slices.Contains(statuses, status) {
+		return nil
+	}
+	return waybill.UnavailableError(fmt.Errorf("inbox service: the status %q is not one that can be answered here", status))
+}
+
+// backoff says how long to wait before a request is repeated.
+var backoff = waybill.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second}
+
+// exchange sends a request until it is answered with a code below 500, as often as it may be
+// repeated and while ctx lasts, and returns the body of the answer if the code is 200.
+func (c *Client) exchange(ctx context.Context, method, address string, body []byte) ([]byte, error) {
+	for attempt := 1; ; attempt++ {
+		reply, again, err := c.send(ctx, method, address, body)
+		if err == nil || !again || attempt > c.cfg.MaxRetries {
+			return reply, err
+		}
+		wait := time.NewTimer(backoff.Delay(attempt))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return nil, err
+		}
+	}
+}
+
+// send sends a request once. again reports whether it makes sense to repeat it.
+func (c *Client) send(ctx context.Context, method, address string, body []byte) (reply []byte, again bool, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, false, waybill.UnavailableError(fmt.Errorf("inbox service: %w", err))
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", jsonType)
+	}
+	if c.cfg.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	}
+	answer, err := c.http.Do(r)
+	if err == nil {
+		reply, err = readReply(answer)
+	}
+	switch {
+	case err != nil:
+		return nil, ctx.Err() == nil, waybill.UnavailableError(fmt.Errorf("inbox service: %w", withoutKey(err)))
+	case answer.StatusCode == http.StatusOK:
+		return reply, false, nil
+	}
+	return nil, answer.StatusCode >= http.StatusInternalServerError, errorOf(answer, reply)
+}
+
+// withoutKey returns what went wrong without the address, which may hold a key.
+func withoutKey(err error) error {
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err
+	}
+	return err
+}
+
+// errorOf returns the error that an answer with another code than 200 stands for.
+func errorOf(answer *http.Response, body []byte) error {
+	var p problem
+	_ = json.Unmarshal(body, &p) // what is between us may answer with anything
+	if p.Detail == "" {
+		p.Detail = http.StatusText(answer.StatusCode)
+	}
+	switch answer.StatusCode {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		return &waybill.InvalidError{Field: "request", Reason: "is refused by the inbox service: " + p.Detail}
+	case http.StatusTooManyRequests:
+		return waybill.RetryAfter(retryAfter(answer, p), fmt.Errorf("inbox service: %s", p.Detail))
+	}
+	return waybill.UnavailableError(fmt.Errorf("inbox service: %d: %s", answer.StatusCode, p.Detail))
+}
+
+func retryAfter(answer *http.Response, p problem) time.Duration {
+	if p.RetryAfterMs > 0 {
+		return time.Duration(p.RetryAfterMs) * time.Millisecond
+	}
+	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		return time.Duration(seconds) * time.Second
+	}
+	return time.Second
+}

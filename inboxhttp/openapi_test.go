@@ -1,0 +1,209 @@
+package inboxhttp
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// openDocument is what the tests read of openapi.json.
+type openDocument struct {
+	Paths map[string]map[string]struct {
+		RequestBody *struct{ Content map[string]media }
+		Responses   map[string]struct {
+			Ref     string `json:"$ref"`
+			Content map[string]media
+		}
+	}
+	Components struct {
+		Schemas map[string]struct {
+			Required   []string
+			Properties map[string]property
+		}
+		Responses map[string]struct{ Content map[string]media }
+	}
+}
+
+type media struct {
+	Schema struct {
+		Ref string `json:"$ref"`
+	}
+}
+
+type property struct {
+	Type  string
+	Enum  []string
+	Items struct {
+		Ref string `json:"$ref"`
+	}
+}
+
+// documented are the types of bodies by the names of their schemas.
+var documented = map[string]any{
+	"TryBegin": beginBody{}, "TryBeginAnswer": leaseAnswer{}, "Renew": renewBody{}, "RenewAnswer": leaseAnswer{},
+	"MarkProcessed": markBody{}, "Release": releaseBody{}, "EndAnswer": statusAnswer{}, "Record": recordAnswer{}, "Problem": problem{},
+	"TryBeginBatch": batchBody[beginBody]{}, "TryBeginBatchAnswer": batchBody[leaseAnswer]{},
+	"MarkProcessedBatch": batchBody[markBody]{}, "MarkProcessedBatchAnswer": batchBody[statusAnswer]{},
+	"Health": struct {
+		Status string `json:"status"`
+	}{},
+}
+
+func readDocument(t *testing.T) (d openDocument) {
+	t.Helper()
+	r := send(newServer(t, &stub{}, Config{}), "GET", "/v1/openapi.json", "")
+	if err := json.Unmarshal([]byte(bodyOf(t, r)), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestOpenAPI_Paths: every path and method of the document is served, and no other.
+func TestOpenAPI_Paths(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{inboxPath + "{key}": "get"}
+	for path := range posts {
+		want[inboxPath+path] = "post"
+	}
+	for path := range pages {
+		want[path] = "get"
+	}
+	got := make(map[string]string)
+	for path, methods := range readDocument(t).Paths {
+		got[path] = strings.Join(slices.Sorted(maps.Keys(methods)), " ")
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("documented is %v\nserved is %v", got, want)
+	}
+}
+
+// TestOpenAPI_Fields: the fields of bodies and answers are those of the document, of the same
+// types, and those that are always there are required.
+func TestOpenAPI_Fields(t *testing.T) {
+	t.Parallel()
+	d := readDocument(t)
+	for name := range d.Components.Schemas {
+		if _, ok := documented[name]; !ok {
+			t.Errorf("the schema %s is of no type", name)
+		}
+	}
+	for name, value := range documented {
+		schema, ok := d.Components.Schemas[name]
+		if !ok {
+			t.Errorf("the schema %s is missing", name)
+			continue
+		}
+		fields, always := fieldsOf(reflect.TypeOf(value))
+		for field, kind := range fields {
+			if p, ok := schema.Properties[field]; !ok && !(name == "RenewAnswer" && field == "retryAfterMs") || ok && p.Type != kind {
+				t.Errorf("%s.%s is documented as %q, want %q", name, field, p.Type, kind)
+			}
+		}
+		for field := range schema.Properties {
+			if _, ok := fields[field]; !ok {
+				t.Errorf("%s.%s is documented, and no field", name, field)
+			}
+		}
+		slices.Sort(schema.Required)
+		if !slices.Equal(schema.Required, always) {
+			t.Errorf("of %s are required %v, want %v", name, schema.Required, always)
+		}
+	}
+}
+
+// fieldsOf returns the types of a body's fields as JSON has them, and which are always there.
+func fieldsOf(t reflect.Type) (fields map[string]string, always []string) {
+	fields = make(map[string]string)
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		kind := f.Type.Kind()
+		switch {
+		case kind == reflect.Int || kind == reflect.Int64:
+			fields[name] = "integer"
+		case kind == reflect.Float64:
+			fields[name] = "number"
+		case kind == reflect.Bool:
+			fields[name] = "boolean"
+		case kind == reflect.Slice:
+			fields[name] = "array"
+		default: // times are strings
+			fields[name] = "string"
+		}
+		if options != "omitempty" {
+			always = append(always, name)
+		}
+	}
+	slices.Sort(always)
+	return fields, always
+}
+
+// TestOpenAPI_Statuses: the statuses of the document are those that the client knows, and they
+// are those that the contract of the store names.
+func TestOpenAPI_Statuses(t *testing.T) {
+	t.Parallel()
+	d := readDocument(t)
+	for name, want := range map[string][]inbox.LeaseStatus{
+		"TryBeginAnswer": beginStatuses, "RenewAnswer": renewStatuses, "EndAnswer": endStatuses, "Record": recordStatuses, "Health": {"ok"},
+	} {
+		var got []inbox.LeaseStatus
+		for _, status := range d.Components.Schemas[name].Properties["status"].Enum {
+			got = append(got, inbox.LeaseStatus(status))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s may be %v, want %v", name, got, want)
+		}
+	}
+	for path, op := range posts { // each is answered as the document says
+		schema := schemaOf(d.Paths[inboxPath+path]["post"].Responses["200"].Content["application/json"])
+		if item := d.Components.Schemas[schema].Properties["items"].Items.Ref; item != "" {
+			schema = nameOf(item)
+		}
+		for _, status := range d.Components.Schemas[schema].Properties["status"].Enum {
+			s := &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseStatus(status)}, status: inbox.LeaseStatus(status)}
+			body := `{"key":"k","leaseId":"l"}`
+			if strings.HasSuffix(path, "batch") {
+				body = `{"items":[` + body + `]}`
+			}
+			if text := bodyOf(t, send(newServer(t, s, Config{}), "POST", inboxPath+path, body)); !strings.Contains(text, `"status":"`+status+`"`) {
+				t.Errorf("%s is answered with %s, want the status %s", op.name, text, status)
+			}
+		}
+	}
+}
+
+// TestOpenAPI_Bodies: each operation takes and gives what the document says, and refuses as it
+// says.
+func TestOpenAPI_Bodies(t *testing.T) {
+	t.Parallel()
+	d := readDocument(t)
+	want := map[string][2]string{
+		"try-begin": {"TryBegin", "TryBeginAnswer"}, "renew": {"Renew", "RenewAnswer"}, "mark-processed": {"MarkProcessed", "EndAnswer"},
+		"release": {"Release", "EndAnswer"}, "try-begin/batch": {"TryBeginBatch", "TryBeginBatchAnswer"},
+		"mark-processed/batch": {"MarkProcessedBatch", "MarkProcessedBatchAnswer"},
+	}
+	for path := range posts {
+		op := d.Paths[inboxPath+path]["post"]
+		got := [2]string{schemaOf(op.RequestBody.Content["application/json"]), schemaOf(op.Responses["200"].Content["application/json"])}
+		if got != want[path] {
+			t.Errorf("%s has %v, want %v", path, got, want[path])
+		}
+		codes := slices.Sorted(maps.Keys(op.Responses))
+		if !slices.Equal(codes, []string{"200", "400", "401", "403", "413", "415", "429", "500", "503"}) {
+			t.Errorf("%s may be answered with %v", path, codes)
+		}
+		for code, r := range op.Responses {
+			if code != "200" && schemaOf(d.Components.Responses[nameOf(r.Ref)].Content["application/problem+json"]) != "Problem" {
+				t.Errorf("%s with code %s is no problem", path, code)
+			}
+		}
+	}
+}
+
+func schemaOf(m media) string { return nameOf(m.Schema.Ref) }
+
+func nameOf(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }

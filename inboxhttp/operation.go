@@ -1,0 +1,264 @@
+package inboxhttp
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// operation is something that can be asked for.
+type operation struct {
+	name string // in logs, metrics and traces
+	do   func(s *Server, c *call) (any, error)
+}
+
+// posts are the operations by what follows /v1/inbox/ in the path of a POST.
+var posts = map[string]operation{
+	"try-begin":            {"try-begin", (*Server).tryBegin},
+	"renew":                {"renew", (*Server).renew},
+	"mark-processed":       {"mark-processed", (*Server).markProcessed},
+	"release":              {"release", (*Server).release},
+	"try-begin/batch":      {"try-begin batch", (*Server).tryBeginAll},
+	"mark-processed/batch": {"mark-processed batch", (*Server).markAllProcessed},
+}
+
+var readRecord = operation{"read", (*Server).read}
+
+// call is one request while it is served.
+type call struct {
+	ctx    context.Context // of the store: it does not end when the client goes
+	client context.Context
+	from   *caller
+	body   []byte // of a POST
+	key    string // of a GET
+
+	status string // what is answered, for the observer
+	count  int    // of the keys
+}
+
+// mayAsk refuses keys that the caller has no right to.
+func (c *call) mayAsk(key string) error {
+	if !c.from.mayAsk(key) {
+		return refusef(http.StatusForbidden, "the token is limited to tenants, buses or groups, and the key is not of them")
+	}
+	return nil
+}
+
+// answered notes the status of an answer.
+func (c *call) answered(status inbox.LeaseStatus) { c.status, c.count = string(status), 1 }
+
+// answeredAll notes an answer of a batch.
+func (c *call) answeredAll(n int) { c.status, c.count = strconv.Itoa(http.StatusOK), n }
+
+func (s *Server) tryBegin(c *call) (any, error) {
+	body, err := decode[beginBody](c.body)
+	if err != nil {
+		return nil, err
+	}
+	req, err := s.leaseRequest(c, &body)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.store.TryBegin(c.ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	s.takeBack(c, req, a)
+	c.answered(a.Status)
+	return leaseAnswerOf(a), nil
+}
+
+func (s *Server) leaseRequest(c *call, body *beginBody) (inbox.LeaseRequest, error) {
+	ttl, err := s.cfg.ttl(body.LeaseSeconds)
+	if err != nil {
+		return inbox.LeaseRequest{}, err
+	}
+	req := inbox.LeaseRequest{Key: body.Key, Owner: body.Owner, TTL: ttl, MaxAttempts: body.MaxAttempts, RequestID: body.RequestID}
+	if err := req.Validate(); err != nil {
+		return inbox.LeaseRequest{}, err
+	}
+	return req, c.mayAsk(req.Key)
+}
+
+// takeBack releases a key that was acquired for a client that has gone meanwhile: nobody will
+// know of the lease, and the next to ask would have to wait for its end. But a client with an
+// id for its request may have come again for the lease, here or elsewhere.
+func (s *Server) takeBack(c *call, req inbox.LeaseRequest, a inbox.LeaseAnswer) {
+	if a.Status == inbox.LeaseAcquired && req.RequestID == "" && c.client.Err() != nil {
+		// If it fails the key stays leased until the lease ends.
+		_, _ = s.store.ReleaseLease(c.ctx, inbox.Lease{Key: req.Key, ID: a.LeaseID, Token: a.Token}, true)
+	}
+}
+
+func (s *Server) renew(c *call) (any, error) {
+	body, err := decode[renewBody](c.body)
+	if err != nil {
+		return nil, err
+	}
+	ttl, err := s.cfg.ttl(body.LeaseSeconds)
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.lease(body.Key, body.LeaseID)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.store.RenewLease(c.ctx, l, ttl)
+	if err != nil {
+		return nil, err
+	}
+	c.answered(a.Status)
+	return leaseAnswerOf(a), nil
+}
+
+// lease checks what names a lease.
+func (c *call) lease(key, id string) (inbox.Lease, error) {
+	if err := inbox.ValidateLeaseKey(key); err != nil {
+		return inbox.Lease{}, err
+	}
+	if id == "" || len(id) > maxLeaseIDLen {
+		return inbox.Lease{}, invalid("leaseId", "has %d bytes, the range is 1 to %d", len(id), maxLeaseIDLen)
+	}
+	return inbox.Lease{Key: key, ID: id}, c.mayAsk(key)
+}
+
+// maxLeaseIDLen is far above what stores draw.
+const maxLeaseIDLen = 255
+
+func (s *Server) markProcessed(c *call) (any, error) {
+	body, err := decode[markBody](c.body)
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.lease(body.Key, body.LeaseID)
+	if err != nil {
+		return nil, err
+	}
+	status, err := s.store.MarkProcessed(c.ctx, l)
+	c.answered(status)
+	return statusAnswer{status}, err
+}
+
+func (s *Server) release(c *call) (any, error) {
+	body, err := decode[releaseBody](c.body)
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.lease(body.Key, body.LeaseID)
+	if err != nil {
+		return nil, err
+	}
+	status, err := s.store.ReleaseLease(c.ctx, l, body.Uncounted)
+	c.answered(status)
+	return statusAnswer{status}, err
+}
+
+func (s *Server) read(c *call) (any, error) {
+	if err := inbox.ValidateLeaseKey(c.key); err != nil {
+		return nil, err
+	}
+	if err := c.mayAsk(c.key); err != nil {
+		return nil, err
+	}
+	record, err := s.store.ReadLease(c.ctx, c.key)
+	c.answered(record.Status)
+	return recordAnswerOf(record), err
+}
+
+func (s *Server) tryBeginAll(c *call) (any, error) {
+	reqs, err := items(c, func(b *beginBody) (inbox.LeaseRequest, string, error) {
+		req, err := s.leaseRequest(c, b)
+		return req, req.Key, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	answers, err := s.batches.TryBeginAll(c.ctx, reqs)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]leaseAnswer, len(answers))
+	for i, a := range answers {
+		s.takeBack(c, reqs[i], a)
+		list[i] = leaseAnswerOf(a)
+	}
+	c.answeredAll(len(list))
+	return batchBody[leaseAnswer]{list}, nil
+}
+
+func (s *Server) markAllProcessed(c *call) (any, error) {
+	leases, err := items(c, func(b *markBody) (inbox.Lease, string, error) {
+		l, err := c.lease(b.Key, b.LeaseID)
+		return l, b.Key, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	statuses, err := s.batches.MarkAllProcessed(c.ctx, leases)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]statusAnswer, len(statuses))
+	for i, status := range statuses {
+		list[i] = statusAnswer{status}
+	}
+	c.answeredAll(len(list))
+	return batchBody[statusAnswer]{list}, nil
+}
+
+// items reads a batch: each item as one says, which returns its key as well. The first one
+// that is refused refuses the batch.
+func items[B, T any](c *call, one func(*B) (T, string, error)) ([]T, error) {
+	body, err := decode[batchBody[B]](c.body)
+	if err != nil {
+		return nil, err
+	}
+	if len(body.Items) > inbox.MaxLeaseBatch {
+		return nil, refusef(http.StatusRequestEntityTooLarge, "the batch has %d items, the limit is %d", len(body.Items), inbox.MaxLeaseBatch)
+	}
+	list, keys := make([]T, len(body.Items)), make([]string, len(body.Items))
+	for i := range body.Items {
+		if list[i], keys[i], err = one(&body.Items[i]); err != nil {
+			refused := refusalOf(err)
+			return nil, refusef(refused.code, "items[%d]: %s", i, refused.detail)
+		}
+	}
+	c.from.bucket.spend(len(list) - 1)
+	return list, inbox.ValidateLeaseBatch(keys)
+}
+
+// oneByOne serves batches from a store that does not.
+type oneByOne struct{ inbox.LeaseStore }
+
+var _ inbox.BatchLeaseStore = oneByOne{}
+
+// batchesOf returns the store itself if it serves batches.
+func batchesOf(s inbox.LeaseStore) inbox.BatchLeaseStore {
+	if b, ok := s.(inbox.BatchLeaseStore); ok {
+		return b
+	}
+	return oneByOne{s}
+}
+
+// TryBeginAll implements [inbox.BatchLeaseStore].
+func (s oneByOne) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]inbox.LeaseAnswer, error) {
+	return each(reqs, func(r inbox.LeaseRequest) (inbox.LeaseAnswer, error) { return s.TryBegin(ctx, r) })
+}
+
+// MarkAllProcessed implements [inbox.BatchLeaseStore].
+func (s oneByOne) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]inbox.LeaseStatus, error) {
+	return each(leases, func(l inbox.Lease) (inbox.LeaseStatus, error) { return s.MarkProcessed(ctx, l) })
+}
+
+func each[A, B any](list []A, do func(A) (B, error)) ([]B, error) {
+	answers := make([]B, len(list))
+	for i, item := range list {
+		var err error
+		if answers[i], err = do(item); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}

@@ -1,0 +1,133 @@
+package inboxhttp
+
+import (
+	"math"
+	"time"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// What requests and answers look like as JSON. openapi.json describes the same; a test holds
+// them together.
+
+type beginBody struct {
+	Key          string  `json:"key"`
+	Owner        string  `json:"owner,omitempty"`
+	LeaseSeconds float64 `json:"leaseSeconds,omitempty"`
+	MaxAttempts  int     `json:"maxAttempts,omitempty"`
+	RequestID    string  `json:"requestId,omitempty"`
+}
+
+type renewBody struct {
+	Key          string  `json:"key"`
+	LeaseID      string  `json:"leaseId"`
+	LeaseSeconds float64 `json:"leaseSeconds,omitempty"`
+}
+
+type markBody struct {
+	Key     string `json:"key"`
+	LeaseID string `json:"leaseId"`
+}
+
+type releaseBody struct {
+	Key       string `json:"key"`
+	LeaseID   string `json:"leaseId"`
+	Uncounted bool   `json:"uncounted,omitempty"`
+}
+
+type batchBody[T any] struct {
+	Items []T `json:"items"`
+}
+
+// leaseAnswer is the answer to try-begin and renew.
+type leaseAnswer struct {
+	Status       inbox.LeaseStatus `json:"status"`
+	LeaseID      string            `json:"leaseId,omitempty"`
+	Token        int64             `json:"token,omitempty"`
+	Attempts     int               `json:"attempts"`
+	ExpiresAt    *time.Time        `json:"expiresAt,omitempty"`
+	RemainingMs  int64             `json:"remainingMs,omitempty"`
+	RetryAfterMs int64             `json:"retryAfterMs,omitempty"`
+}
+
+// statusAnswer is the answer to mark-processed and release.
+type statusAnswer struct {
+	Status inbox.LeaseStatus `json:"status"`
+}
+
+type recordAnswer struct {
+	Status     inbox.LeaseStatus `json:"status"`
+	Owner      string            `json:"owner,omitempty"`
+	Token      int64             `json:"token,omitempty"`
+	Attempts   int               `json:"attempts"`
+	FirstSeen  *time.Time        `json:"firstSeen,omitempty"`
+	LastSeen   *time.Time        `json:"lastSeen,omitempty"`
+	LeaseUntil *time.Time        `json:"leaseUntil,omitempty"`
+}
+
+// maxRetryAfter is the longest wait that is proposed to somebody who finds a key busy: its
+// holder may release it long before the lease ends.
+const maxRetryAfter = 5 * time.Second
+
+func leaseAnswerOf(a inbox.LeaseAnswer) leaseAnswer {
+	answer := leaseAnswer{
+		Status: a.Status, LeaseID: a.LeaseID, Token: a.Token, Attempts: a.Attempts,
+		ExpiresAt: moment(a.ExpiresAt), RemainingMs: a.Remaining.Milliseconds(),
+	}
+	if a.Status == inbox.LeaseBusy {
+		answer.RetryAfterMs = max(1, min(a.Remaining, maxRetryAfter).Milliseconds())
+	}
+	return answer
+}
+
+// lease returns the answer as package inbox has it. What has passed since the server was asked
+// is not part of what remains.
+func (a *leaseAnswer) lease(passed time.Duration) inbox.LeaseAnswer {
+	return inbox.LeaseAnswer{
+		Status: a.Status, LeaseID: a.LeaseID, Token: a.Token, Attempts: a.Attempts,
+		ExpiresAt: timeOf(a.ExpiresAt), Remaining: max(0, time.Duration(a.RemainingMs)*time.Millisecond-passed),
+	}
+}
+
+func recordAnswerOf(r inbox.LeaseRecord) recordAnswer {
+	return recordAnswer{
+		Status: r.Status, Owner: r.Owner, Token: r.Token, Attempts: r.Attempts,
+		FirstSeen: moment(r.FirstSeen), LastSeen: moment(r.LastSeen), LeaseUntil: moment(r.LeaseUntil),
+	}
+}
+
+func (a *recordAnswer) record() inbox.LeaseRecord {
+	return inbox.LeaseRecord{
+		Status: a.Status, Owner: a.Owner, Token: a.Token, Attempts: a.Attempts,
+		FirstSeen: timeOf(a.FirstSeen), LastSeen: timeOf(a.LastSeen), LeaseUntil: timeOf(a.LeaseUntil),
+	}
+}
+
+// moment is a time in an answer, left out if it is zero.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC().Truncate(time.Microsecond)
+	return &t
+}
+
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// ttl returns how long a lease lasts that was asked for in seconds; 0 did not say.
+func (c *Config) ttl(seconds float64) (time.Duration, error) {
+	switch {
+	case seconds < 0:
+		return 0, invalid("leaseSeconds", "is negative")
+	case seconds == 0:
+		return c.DefaultLease, nil
+	case seconds >= c.MaxLease.Seconds():
+		return c.MaxLease, nil
+	}
+	return max(c.MinLease, time.Duration(math.Round(seconds*float64(time.Second)))), nil
+}
