@@ -25,6 +25,22 @@ const (
 	OrderByKey
 )
 
+// ConflictPolicy says what becomes of a message that has the inbox key of one that was
+// processed before, and another payload: one of two different messages has an id that is not
+// its own.
+type ConflictPolicy int
+
+const (
+	// ConflictBury makes it a dead letter, reason conflict. The record of the first one stays,
+	// and the letter can't be requeued.
+	ConflictBury ConflictPolicy = iota
+	// ConflictSkip acknowledges it, as a duplicate.
+	ConflictSkip
+	// ConflictRetry is an error that counts: it is tried again as the retry policy says, in case
+	// the first one's record goes, and is a dead letter in the end.
+	ConflictRetry
+)
+
 // Config is what a consumer may be told.
 type Config struct {
 	// Name is the consumer's stable name: part of the inbox key, so a new name handles
@@ -39,9 +55,17 @@ type Config struct {
 	// is 4.
 	Concurrency int
 
-	// Prefetch is how many deliveries are held at a time, at least Concurrency. With
-	// OrderByKey, failing keys occupy places until they are done. Optional; the default is
-	// eight times Concurrency.
+	// BatchSize is how many messages a transaction handles at most. A handler that is free takes
+	// what has been received, one message if there are no more; none waits for others. If one
+	// message fails all of its batch are rolled back; it is then handled by itself, the others
+	// once more without it, and if that fails too one by one. What the broker delivers again is
+	// handled by itself. Above 1 the inbox must be an [inbox.Batcher]. 1 to
+	// 1,000. Optional; the default is 1.
+	BatchSize int
+
+	// Prefetch is how many deliveries are held at a time, at least Concurrency and at least
+	// BatchSize. With OrderByKey, failing keys occupy places until they are done. Optional; the
+	// default is eight times Concurrency, and with batches two for each handler.
 	Prefetch int
 
 	// Order says which deliveries may overtake each other. Optional; the default is
@@ -69,6 +93,10 @@ type Config struct {
 	// ShutdownGrace is how long Run waits, after its context has ended, for handlers that are
 	// running. Optional; the default is HandlerTimeout.
 	ShutdownGrace time.Duration
+
+	// OnConflict says what becomes of a message whose key was processed with another payload.
+	// It is counted in any case. Optional; the default is [ConflictBury].
+	OnConflict ConflictPolicy
 
 	// MessageKey makes the inbox key of a message that has neither an id nor an idempotency
 	// key, as foreign producers may send. It must give the same key for each delivery of a
@@ -99,6 +127,7 @@ type Config struct {
 
 const (
 	maxConcurrency      = 10_000
+	maxPrefetch         = 65535
 	maxImmediateRetries = 10
 )
 
@@ -107,7 +136,8 @@ func (c Config) withDefaults() (Config, error) {
 		c.Node = nodeName()
 	}
 	fill(&c.Concurrency, 4)
-	fill(&c.Prefetch, 8*c.Concurrency)
+	fill(&c.BatchSize, 1)
+	fill(&c.Prefetch, max(8*c.Concurrency, min(2*c.Concurrency*c.BatchSize, maxPrefetch)))
 	fill(&c.HandlerTimeout, 30*time.Second)
 	fill(&c.RequeueInterval, 5*time.Second)
 	fill(&c.ShutdownGrace, c.HandlerTimeout)
@@ -150,12 +180,18 @@ func (c *Config) validate() error {
 		return invalid("Node", "is not UTF-8 text, or holds a NUL")
 	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
 		return invalid("Concurrency", "is %d, the range is 1 to %d", c.Concurrency, maxConcurrency)
-	case c.Prefetch < c.Concurrency || c.Prefetch > 65535:
-		return invalid("Prefetch", "is %d, the range is Concurrency, which is %d, to 65535", c.Prefetch, c.Concurrency)
+	case c.BatchSize < 1 || c.BatchSize > maxBatchSize:
+		return invalid("BatchSize", "is %d, the range is 1 to %d", c.BatchSize, maxBatchSize)
+	case c.Prefetch < c.Concurrency || c.Prefetch > maxPrefetch:
+		return invalid("Prefetch", "is %d, the range is Concurrency, which is %d, to %d", c.Prefetch, c.Concurrency, maxPrefetch)
+	case c.Prefetch < c.BatchSize:
+		return invalid("Prefetch", "is %d, and BatchSize is %d; a batch is never larger than what is held", c.Prefetch, c.BatchSize)
 	case c.ImmediateRetries < 0 || c.ImmediateRetries > maxImmediateRetries:
 		return invalid("ImmediateRetries", "is %d, the range is 0 to %d", c.ImmediateRetries, maxImmediateRetries)
 	case c.Order != Unordered && c.Order != OrderByKey:
 		return invalid("Order", "is %d, neither Unordered nor OrderByKey", c.Order)
+	case c.OnConflict < ConflictBury || c.OnConflict > ConflictRetry:
+		return invalid("OnConflict", "is %d, neither ConflictBury nor ConflictSkip nor ConflictRetry", c.OnConflict)
 	case c.InboxRetention < 0:
 		return invalid("InboxRetention", "is %v; it must be positive", c.InboxRetention)
 	case c.HandlerTimeout < 0 || c.RequeueInterval < 0 || c.ShutdownGrace < 0:

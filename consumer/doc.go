@@ -8,6 +8,10 @@
 //	              │ there already: skip, ack
 //	              └ handler fails: roll back, retry later, in the end dead letter, ack
 //
+// With [Config].BatchSize a transaction takes several messages, and [NewBatch] is for handlers
+// that take many at once. If one fails, all of its transaction is rolled back, and it is handled
+// by itself.
+//
 // The effects that the handler writes in the transaction happen once, however often the
 // message is delivered. Effects elsewhere happen at least once.
 package consumer

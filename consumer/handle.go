@@ -34,7 +34,7 @@ var done = verdict{}
 func again(after time.Duration) verdict { return verdict{again: true, after: after} }
 
 // handle handles a delivery of no order: if it fails the broker delivers it again later.
-func (c *Consumer[Tx]) handle(ctx, work context.Context, d *held) {
+func (c *receiver) handle(ctx, work context.Context, d *held) {
 	defer c.held.remove(d)
 	if ctx.Err() != nil {
 		return // not begun: the broker redelivers it
@@ -51,7 +51,7 @@ func (c *Consumer[Tx]) handle(ctx, work context.Context, d *held) {
 
 // handleInOrder handles a delivery whose key has an order: if it fails it is tried again
 // here, and what follows it waits.
-func (c *Consumer[Tx]) handleInOrder(ctx, work context.Context, d *held) {
+func (c *receiver) handleInOrder(ctx, work context.Context, d *held) {
 	defer c.held.remove(d)
 	for redelivered := d.Redelivered(); c.acquire(ctx); redelivered = true {
 		v := c.attempt(ctx, work, d, redelivered)
@@ -68,7 +68,7 @@ func (c *Consumer[Tx]) handleInOrder(ctx, work context.Context, d *held) {
 
 // reportSettle tells of an acknowledgement that failed. The broker delivers the message
 // again, and the inbox recognises it.
-func (c *Consumer[Tx]) reportSettle(ctx context.Context, err error) {
+func (c *receiver) reportSettle(ctx context.Context, err error) {
 	if err != nil {
 		c.observe(ctx, waybill.Event{Op: waybill.OpSettle, Count: 1, Err: fmt.Errorf("settle delivery: %w", err)})
 	}
@@ -76,7 +76,7 @@ func (c *Consumer[Tx]) reportSettle(ctx context.Context, err error) {
 
 // attempt runs one attempt at a delivery and says what to do with it. What is under way
 // outlives ctx until work ends; nothing is begun after the end of ctx.
-func (c *Consumer[Tx]) attempt(ctx, work context.Context, d *held, redelivered bool) verdict {
+func (c *receiver) attempt(ctx, work context.Context, d *held, redelivered bool) verdict {
 	m, err := d.Message()
 	if err != nil {
 		err = waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("envelope does not decode: %w", err))
@@ -86,7 +86,12 @@ func (c *Consumer[Tx]) attempt(ctx, work context.Context, d *held, redelivered b
 	if err != nil {
 		return c.bury(work, unfitRecord(c.cfg.Name, m), m, failure{cause: err}, 1)
 	}
-	rec := inbox.RecordOf(c.cfg.Name, m)
+	return c.try(ctx, work, inbox.RecordOf(c.cfg.Name, m), m, redelivered)
+}
+
+// tryMessage runs the handler in a transaction of the inbox. Of a message that was here before
+// the store may know something.
+func (c *Consumer[Tx]) tryMessage(ctx, work context.Context, rec inbox.Record, m *waybill.Message, redelivered bool) verdict {
 	if redelivered {
 		return c.attemptAgain(ctx, work, rec, m)
 	}
@@ -99,19 +104,19 @@ func (c *Consumer[Tx]) run(ctx context.Context, rec inbox.Record, m *waybill.Mes
 	began := time.Now()
 	outcome, err := c.process(ctx, rec, m)
 	if err != nil {
-		return c.failed(ctx, rec, m, failure{err, time.Since(began)}, past)
+		return c.failed(ctx, rec, m, failure{cause: err, took: time.Since(began)}, past)
 	}
-	return c.succeeded(ctx, rec, m, outcome)
+	return c.succeeded(ctx, rec, m, outcome, past)
 }
 
 // putBack lets a delivery wait that is not to be handled now.
-func (c *Consumer[Tx]) putBack(ctx context.Context, m *waybill.Message, wait time.Duration) verdict {
+func (c *receiver) putBack(ctx context.Context, m *waybill.Message, wait time.Duration) verdict {
 	c.observe(ctx, waybill.Event{Op: waybill.OpBusy, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Delay: wait})
 	return again(wait)
 }
 
 // identify makes sure that m can be recorded, and recognised when it comes again.
-func (c *Consumer[Tx]) identify(m *waybill.Message) error {
+func (c *receiver) identify(m *waybill.Message) error {
 	if m.DedupKey() != "" {
 		return recordable(m)
 	}
@@ -152,12 +157,24 @@ func unfitRecord(consumer string, m *waybill.Message) inbox.Record {
 	return rec
 }
 
-// process runs the handler in the inbox's transaction, repeated in place on conflicts, and
-// after an error as often as ImmediateRetries allows.
-func (c *Consumer[Tx]) process(ctx context.Context, rec inbox.Record, m *waybill.Message) (outcome inbox.Outcome, err error) {
+// process runs the handler in the inbox's transaction.
+func (c *Consumer[Tx]) process(ctx context.Context, rec inbox.Record, m *waybill.Message) (inbox.Outcome, error) {
+	return c.repeat(ctx, m, func() (inbox.Outcome, error) {
+		return c.box.ProcessOnce(ctx, rec, func(ctx context.Context, tx Tx) error {
+			return c.callOne(ctx, tx, m)
+		})
+	})
+}
+
+// repeat runs once, again in place on conflicts, and after an error as often as
+// ImmediateRetries allows.
+func (c *receiver) repeat(ctx context.Context, m *waybill.Message, once func() (inbox.Outcome, error)) (outcome inbox.Outcome, err error) {
 	began := time.Now()
 	for conflicts, failures := 1, 0; ; {
-		outcome, err = c.box.ProcessOnce(ctx, rec, func(ctx context.Context, tx Tx) error { return c.call(ctx, tx, m) })
+		outcome, err = once()
+		if errors.Is(err, inbox.ErrBusy) {
+			return outcome, err // the handler has not run; to ask again at once would only wait again
+		}
 		if waybill.IsConflict(err) && conflicts < maxConflictTries {
 			c.observe(ctx, waybill.Event{Op: waybill.OpRepeat, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: conflicts, Err: err})
 			loop.Sleep(ctx, rand.N(conflictBackoff<<conflicts))
@@ -180,40 +197,59 @@ func repeatable(err error) bool {
 	return waybill.IsTransient(err) && !errors.Is(err, context.DeadlineExceeded)
 }
 
+// callOne runs the handler for one message.
+func (c *Consumer[Tx]) callOne(ctx context.Context, tx Tx, m *waybill.Message) error {
+	return c.call(ctx, m, func(ctx context.Context) error { return c.handler(ctx, tx, m) })
+}
+
 // call runs the handler itself; a panic becomes an error.
-func (c *Consumer[Tx]) call(ctx context.Context, tx Tx, m *waybill.Message) error {
+func (c *receiver) call(ctx context.Context, m *waybill.Message, handler func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(waybill.WithMessage(ctx, m), c.cfg.HandlerTimeout)
 	defer cancel()
 	ctx, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.cfg.Name), waybill.OpHandle, m)
-	err := loop.Protect(func() error { return c.handler(ctx, tx, m) })
+	err := loop.Protect(func() error { return handler(ctx) })
 	if err != nil && ctx.Err() != nil { // whatever the handler makes of it
-		err = errors.Join(err, ctx.Err())
+		err = errors.Join(err, context.Cause(ctx))
 	}
 	end(err)
 	return err
 }
 
-func (c *Consumer[Tx]) succeeded(ctx context.Context, rec inbox.Record, m *waybill.Message, outcome inbox.Outcome) verdict {
+func (c *Consumer[Tx]) succeeded(ctx context.Context, rec inbox.Record, m *waybill.Message, outcome inbox.Outcome, past *inbox.Attempts) verdict {
 	switch outcome {
 	case inbox.Duplicate, inbox.Dead:
 		c.observe(ctx, waybill.Event{Op: waybill.OpDuplicate, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1})
 	case inbox.Conflict:
-		rec.Key.Message = "" // the record of the other message stays as it is
-		err := waybill.PermanentError(waybill.ReasonConflict, errors.New("a message with this key was processed with another payload"))
-		c.observe(ctx, waybill.Event{Op: waybill.OpConflict, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Err: err})
-		return c.bury(ctx, rec, m, failure{cause: err}, 1)
+		return c.conflicting(ctx, rec, m, past)
 	}
 	return done
 }
 
+// conflicting decides what becomes of a message that has the key of another one.
+func (c *Consumer[Tx]) conflicting(ctx context.Context, rec inbox.Record, m *waybill.Message, past *inbox.Attempts) verdict {
+	err := errors.New("a message with this key was processed with another payload")
+	if c.cfg.OnConflict != ConflictRetry {
+		err = waybill.PermanentError(waybill.ReasonConflict, err)
+	}
+	c.observe(ctx, waybill.Event{Op: waybill.OpConflict, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Err: err})
+	if c.cfg.OnConflict == ConflictSkip {
+		return done
+	}
+	return c.failed(ctx, rec, m, failure{cause: err, conflict: true}, past)
+}
+
 // failure is what an attempt came to.
 type failure struct {
-	cause error
-	took  time.Duration // 0 if nothing was tried
+	cause    error
+	took     time.Duration // 0 if nothing was tried
+	conflict bool          // the message has the key of another one, whose record stays as it is
 }
 
 // failed decides what becomes of a message whose handler, or transaction, failed.
 func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.Message, f failure, past *inbox.Attempts) verdict {
+	if errors.Is(f.cause, inbox.ErrBusy) {
+		return c.busy(ctx, m, f.cause)
+	}
 	kind := waybill.KindOf(f.cause)
 	if kind == waybill.Unavailable || kind == waybill.Conflict {
 		return c.unavailable(ctx, m, f.cause)
@@ -234,12 +270,28 @@ func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.
 	if err := c.box.SaveAttempt(ctx, rec.Key, tried); err != nil {
 		return c.unavailable(ctx, m, err)
 	}
-	c.observe(ctx, waybill.Event{Op: waybill.OpRetry, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: count, Delay: delay, Err: f.cause})
+	return c.retry(ctx, m, count, delay, f.cause)
+}
+
+// retry lets a delivery wait for its next attempt.
+func (c *receiver) retry(ctx context.Context, m *waybill.Message, attempts int, delay time.Duration, cause error) verdict {
+	c.observe(ctx, waybill.Event{Op: waybill.OpRetry, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: attempts, Delay: delay, Err: cause})
 	return again(delay)
 }
 
+// busy lets a delivery wait whose message is being handled elsewhere.
+func (c *receiver) busy(ctx context.Context, m *waybill.Message, cause error) verdict {
+	wait, ok := waybill.AfterOf(cause)
+	if !ok {
+		wait = outageWait
+	}
+	v := c.putBack(ctx, m, wait)
+	v.uncounted = true
+	return v
+}
+
 // unavailable lets a delivery wait without counting an attempt.
-func (c *Consumer[Tx]) unavailable(ctx context.Context, m *waybill.Message, cause error) verdict {
+func (c *receiver) unavailable(ctx context.Context, m *waybill.Message, cause error) verdict {
 	wait, ok := waybill.AfterOf(cause)
 	if !ok {
 		wait = outageWait
@@ -249,7 +301,10 @@ func (c *Consumer[Tx]) unavailable(ctx context.Context, m *waybill.Message, caus
 }
 
 // bury makes a message a dead letter, after which the delivery is acknowledged.
-func (c *Consumer[Tx]) bury(ctx context.Context, rec inbox.Record, m *waybill.Message, f failure, attempts int) verdict {
+func (c *receiver) bury(ctx context.Context, rec inbox.Record, m *waybill.Message, f failure, attempts int) verdict {
+	if f.conflict {
+		rec.Key.Message = ""
+	}
 	letter := inbox.Letter{
 		Record: rec, Message: m.Storable(), Reason: waybill.ReasonExhausted, Error: waybill.ErrorText(f.cause),
 		Attempts: attempts, Node: c.cfg.Node, Took: f.took, Failed: c.cfg.DisableDeadLetters,
@@ -257,7 +312,7 @@ func (c *Consumer[Tx]) bury(ctx context.Context, rec inbox.Record, m *waybill.Me
 	if waybill.IsPermanent(f.cause) {
 		letter.Reason = waybill.ReasonOf(f.cause)
 	}
-	stored, err := c.box.BuryMessage(ctx, letter)
+	stored, err := c.buryLetter(ctx, letter)
 	if err != nil {
 		return c.unavailable(ctx, m, err)
 	}

@@ -63,7 +63,14 @@ type heldDeliveries struct {
 }
 
 // held is a delivery with an identity: a broker's own type need not be comparable.
-type held struct{ Delivery }
+type held struct {
+	Delivery
+	alone   bool // not to be handled in a batch
+	batches int  // that had it and have failed
+}
+
+// single reports whether d is not to be handled in a batch.
+func (d *held) single() bool { return d.alone || d.batches >= maxBatches || d.Redelivered() }
 
 func newHeldDeliveries() *heldDeliveries {
 	return &heldDeliveries{set: make(map[*held]struct{})}
@@ -72,7 +79,7 @@ func newHeldDeliveries() *heldDeliveries {
 func (h *heldDeliveries) add(d Delivery) *held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	entry := &held{d}
+	entry := &held{Delivery: d}
 	h.set[entry] = struct{}{}
 	return entry
 }

@@ -8,9 +8,30 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
+// requeuer runs dead letters of a consumer again that were requeued in box.
+type requeuer[Tx any] struct {
+	*receiver
+	box     inbox.Inbox[Tx]
+	handler Handler[Tx]
+	rounds  *loop.Loop
+}
+
+func newRequeuer[Tx any](c *receiver, box inbox.Inbox[Tx], h Handler[Tx]) *requeuer[Tx] {
+	return &requeuer[Tx]{receiver: c, box: box, handler: h, rounds: &loop.Loop{Name: "consumer " + c.cfg.Name + " requeue", Observer: c.cfg.Observer}}
+}
+
+func (c *requeuer[Tx]) run(ctx, work context.Context) {
+	c.rounds.Run(ctx, func(ctx context.Context) error { return c.requeueRound(ctx, work) })
+}
+
+// health allows for the time to get a place, to be alone, and to run.
+func (c *requeuer[Tx]) health() error {
+	return c.rounds.Health(max(3*c.cfg.RequeueInterval, 3*c.cfg.HandlerTimeout+c.cfg.RequeueInterval))
+}
+
 // requeueRound runs one dead letter of this consumer that was requeued, or waits if there is
 // none. A letter that is under way outlives ctx until work ends.
-func (c *Consumer[Tx]) requeueRound(ctx, work context.Context) error {
+func (c *requeuer[Tx]) requeueRound(ctx, work context.Context) error {
 	if !c.acquire(ctx) {
 		return nil
 	}
@@ -24,7 +45,7 @@ func (c *Consumer[Tx]) requeueRound(ctx, work context.Context) error {
 
 // runNext takes a requeued letter, if there is one, and runs it. Its start is written down, as
 // with a delivery that comes again: the letter may have ended the process before it was dead.
-func (c *Consumer[Tx]) runNext(ctx, work context.Context) (found bool, err error) {
+func (c *requeuer[Tx]) runNext(ctx, work context.Context) (found bool, err error) {
 	lease := 2 * c.cfg.HandlerTimeout // to be alone, and to begin
 	r, found, err := c.box.TakeRequeued(ctx, c.cfg.Name, lease)
 	if err != nil || !found {
@@ -45,17 +66,19 @@ func (c *Consumer[Tx]) runNext(ctx, work context.Context) (found bool, err error
 		}
 	}
 	if err := c.box.SaveStarts(work, r.Key, past.Starts+1); err != nil {
-		c.takeBackStart(ctx, r.Key)
+		c.takeBackStart(ctx, c.box, r.Key)
 		return true, err
 	}
-	return true, c.runTaken(ctx, work, r, func(ctx context.Context, tx Tx) error { return c.call(ctx, tx, &r.Message) })
+	return true, c.runTaken(ctx, work, r, func(ctx context.Context, tx Tx) error {
+		return c.call(ctx, &r.Message, func(ctx context.Context) error { return c.handler(ctx, tx, &r.Message) })
+	})
 }
 
 // runTaken runs fn for a letter. That fn fails is no error of the loop's.
-func (c *Consumer[Tx]) runTaken(ctx, work context.Context, r inbox.Requeued, fn func(ctx context.Context, tx Tx) error) error {
+func (c *requeuer[Tx]) runTaken(ctx, work context.Context, r inbox.Requeued, fn func(ctx context.Context, tx Tx) error) error {
 	found, err := c.box.RunRequeued(work, r, c.cfg.Node, fn)
 	if err != nil {
-		c.takeBackStart(ctx, r.Key) // the store may not have been there to do so
+		c.takeBackStart(ctx, c.box, r.Key) // the store may not have been there to do so
 	}
 	if found {
 		c.observe(work, waybill.Event{Op: waybill.OpRequeue, Count: 1, Err: err})

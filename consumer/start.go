@@ -48,7 +48,7 @@ func (c *Consumer[Tx]) attemptAgain(ctx, work context.Context, rec inbox.Record,
 		v = c.run(work, rec, m, &past)
 	}
 	if v.uncounted {
-		c.takeBackStart(ctx, rec.Key)
+		c.takeBackStart(ctx, c.box, rec.Key)
 	}
 	return v
 }
@@ -59,12 +59,17 @@ func poisonous(starts int) error {
 	return waybill.PermanentError(waybill.ReasonPoison, err)
 }
 
+// starts is where an [inbox.Inbox] notes them.
+type starts interface {
+	SaveStarts(ctx context.Context, key inbox.Key, starts int) error
+}
+
 // takeBackStart notes that an attempt of which nothing else is written down has come back. An
 // outage is waited out: a start that stayed would speak against the message.
-func (c *Consumer[Tx]) takeBackStart(ctx context.Context, key inbox.Key) {
+func (c *receiver) takeBackStart(ctx context.Context, box starts, key inbox.Key) {
 	for {
 		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-		err := c.box.SaveStarts(settle, key, 0)
+		err := box.SaveStarts(settle, key, 0)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return
@@ -78,7 +83,7 @@ func (c *Consumer[Tx]) takeBackStart(ctx context.Context, key inbox.Key) {
 // the only one of this process. It gives up when ctx ends, or after HandlerTimeout: a handler
 // that does not return must not hold up the others too. leave must be called in any case; the
 // caller has its one place then.
-func (c *Consumer[Tx]) alone(ctx context.Context) (leave func(), ok bool) {
+func (c *receiver) alone(ctx context.Context) (leave func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.HandlerTimeout)
 	defer cancel()
 	c.releaseHandler() // two who wait for each other's place would wait for ever

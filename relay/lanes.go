@@ -43,12 +43,14 @@ func (s *laneSet) staying() (lanes []Lane) {
 	return lanes
 }
 
-// takeAgain returns which of the lanes are to be read from their beginning, once.
+// takeAgain returns which of the lanes are to be read from their beginning, once. A lane that
+// was told to leave since it was listed keeps its mark: what is held of it has not been let go
+// of yet, and this claim leaves that out, so it is the next one that has to begin anew.
 func (s *laneSet) takeAgain(lanes []Lane) (again []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range lanes {
-		if st := s.lanes[l.Number]; st != nil && st.again {
+		if st := s.lanes[l.Number]; st != nil && st.Lane == l && st.again && !st.leaving {
 			again = append(again, l.Number)
 			st.again = false
 		}

@@ -93,3 +93,22 @@ func TestReadOn_LetGoDuringAClaim(t *testing.T) {
 		t.Error("what the next claim finds is not taken in")
 	}
 }
+
+// TestTakeAgain_LeavesWhileAClaimBegins: a lane that is told to leave after a claim has listed
+// it is read from its beginning when it stays after all, and not by that claim, which leaves
+// out what is let go of only now.
+func TestTakeAgain_LeavesWhileAClaimBegins(t *testing.T) {
+	t.Parallel()
+	s, lanes := newLaneSet(), []Lane{{0, 1}, {1, 1}}
+	s.renewed(Lease{Lanes: lanes, Share: 2}, time.Now(), time.Minute)
+	claimable(s)
+	listed := s.staying() // a claim begins
+	s.renewed(Lease{Lanes: lanes, Share: 1}, time.Now(), time.Minute)
+	if again := s.takeAgain(listed); len(again) != 0 {
+		t.Errorf("the claim that has begun reads lanes %v from their beginning, want none", again)
+	}
+	s.renewed(Lease{Lanes: lanes, Share: 2}, time.Now(), time.Minute)
+	if _, again := claimable(s); !slices.Equal(again, []int{1}) {
+		t.Errorf("from their beginning: %v, want the lane that was to leave", again)
+	}
+}

@@ -1,5 +1,5 @@
 // Package brokertest is the suite that every broker adapter passes. It knows a broker only
-// by the contracts [relay.Publisher] and [consumer.Subscriber], and what a broker cannot do
+// by [broker.Broker] and the contracts within it, [relay.Publisher] and [consumer.Subscriber], and what a broker cannot do
 // is declared in [Features], never skipped by the adapter's own tests.
 //
 // The suite sends real messages over real connections. It waits for conditions with a
@@ -7,12 +7,11 @@
 package brokertest
 
 import (
-	"context"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/broker"
 )
 
 // Features says what a broker cannot do, or does beyond the common contract, so that a test
@@ -31,26 +30,20 @@ type Features struct {
 	// the broker to take it; twice as many are refused as too large. 0: no limit to test.
 	MaxPayload int
 
+	// Synchronous says that the broker stores nothing: Send returns when the message has been
+	// acknowledged, and what is to be retried is the sender's to send again. Only the tests of
+	// the list synchronous are run then.
+	Synchronous bool
+
 	// LapseAfter is how long the broker waits for the settlement of a delivery before it
 	// redelivers the message although the connection still stands. 0: as long as it takes.
 	LapseAfter time.Duration
-}
 
-// Broker is what an adapter offers: one connection to a broker.
-type Broker interface {
-	// Publisher returns the publishing side. It is safe for concurrent use.
-	Publisher() relay.Publisher
-
-	// Subscriber returns a receiver for one consumer group. What is wrong with s is
-	// reported by its Subscribe.
-	Subscriber(s consumer.Subscription) consumer.Subscriber
-
-	// Ping reports whether the broker is reachable and would confirm what is published.
-	Ping(ctx context.Context) error
-
-	// Close ends the connection; what was delivered and not settled is redelivered. It may
-	// be called twice.
-	Close() error
+	// Partitioned says that replicas of a group share partitions instead of messages, and that
+	// the broker remembers how far a group has come in each, not which messages are done: what
+	// was acknowledged behind an unsettled message is delivered again with it, and what is held
+	// counts as waiting.
+	Partitioned bool
 }
 
 // Harness is how the suite reaches one broker.
@@ -59,7 +52,12 @@ type Harness struct {
 	Features Features
 
 	// Open returns a fresh connection to the same server. The suite closes it. Required.
-	Open func(t *testing.T) Broker
+	Open func(t *testing.T) broker.Broker
+
+	// Faulty returns a fresh connection to the same server through a network that the suite can
+	// let fail. The suite closes the connection. Optional; without it nothing of that is tested,
+	// as is right for a broker that has no network.
+	Faulty func(t *testing.T) (broker.Broker, Faults)
 
 	// Unroutable is a topic that the broker refuses as unroutable. Optional; by default the
 	// suite makes up a name that nobody has subscribed to.
@@ -80,14 +78,17 @@ type Harness struct {
 // the one that counts goroutines, which comes first; so t should not run in parallel with
 // other tests of the same broker.
 func Run(t *testing.T, h Harness) {
-	for _, test := range tests(h.Features) {
-		if test.leftOut {
+	for _, test := range tests(h) {
+		if test.leftOut || h.Features.Synchronous && !slices.Contains(synchronous, test.situation) {
 			continue
 		}
 		t.Run(test.situation, func(t *testing.T) {
 			t.Parallel()
 			test.run(newEnv(t, h))
 		})
+	}
+	if h.Features.Synchronous {
+		return
 	}
 	t.Run("no goroutine left behind", func(t *testing.T) { testGoroutines(newEnv(t, h)) })
 }
@@ -98,7 +99,8 @@ type test struct {
 	leftOut   bool // the broker has declared that it cannot do this
 }
 
-func tests(f Features) []test {
+func tests(h Harness) []test {
+	f, steady := h.Features, h.Faulty == nil
 	return []test{
 		{"message with every field", testEveryField, false},
 		{"message with few fields", testFewFields, false},
@@ -124,7 +126,8 @@ func tests(f Features) []test {
 		{"published to two groups", testFanout, f.NoFanout},
 		{"sent to one destination", testSentTo, false},
 		{"topics and a destination in one group", testSeveralAddresses, f.NoFanout},
-		{"two subscribers of one group", testShare, false},
+		{"two subscribers of one group", testShare, f.Partitioned},
+		{"one partition and two subscribers of one group", testShareNothing, !f.Partitioned},
 		{"names with punctuation", testNames, f.NoFanout},
 
 		{"acknowledged message", testAck, false},
@@ -135,7 +138,14 @@ func tests(f Features) []test {
 		{"retry at once", testRetryAtOnce, false},
 		{"extended while worked on", testExtend, false},
 		{"prefetch reached", testPrefetch, false},
+		{"what waits behind the prefetch", testLag, false},
 		{"prefetch smaller than the number of topics", testPrefetchOfOne, false},
+
+		{"connection cut before the confirm", testCutBeforeConfirm, steady},
+		{"half-open connection", testHalfOpen, steady},
+		{"slow confirms", testSlowConfirms, steady},
+		{"server away, and back", testServerAway, steady},
+		{"consumer cut with messages in flight", testConsumerCut, steady},
 
 		{"stopped with messages not passed on", testStopBacklog, false},
 		{"subscriber used again", testSubscribeAgain, false},

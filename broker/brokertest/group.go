@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
 )
 
@@ -43,7 +44,7 @@ func (e *env) subscribe(s consumer.Subscription, prefetch int) *group {
 	return e.subscribeOn(e.broker, s, prefetch)
 }
 
-func (e *env) subscribeOn(b Broker, s consumer.Subscription, prefetch int) *group {
+func (e *env) subscribeOn(b broker.Broker, s consumer.Subscription, prefetch int) *group {
 	e.Helper()
 	g := e.start(b.Subscriber(s), prefetch)
 	for _, topic := range s.Topics {
@@ -139,7 +140,7 @@ func (g *group) stop() {
 }
 
 // lose closes the group's connection under it. Subscribe may report that as it likes.
-func (g *group) lose(b Broker) {
+func (g *group) lose(b broker.Broker) {
 	g.Helper()
 	if err := b.Close(); err != nil {
 		g.Errorf("Close() = %v, want nil", err)

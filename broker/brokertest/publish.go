@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -138,7 +139,7 @@ func testPublishClosed(e *env) {
 	e.expectUnavailable(b, e.context(), e.name("t"))
 }
 
-func (e *env) expectUnavailable(b Broker, ctx context.Context, topic string) {
+func (e *env) expectUnavailable(b broker.Broker, ctx context.Context, topic string) {
 	e.Helper()
 	const n = 10
 	start := time.Now()

@@ -108,6 +108,30 @@ func (e *env) shareOut(topic string, busy [2]*group, n int) {
 	never(e, moment, "a subscriber beyond its prefetch", busy[0].got)
 }
 
+// testShareNothing has two subscribers on connections of their own, of which one gets all: each
+// message arrives once, in order, although the group's members change under way.
+func testShareNothing(e *env) {
+	const n = 200
+	topic := e.name("t")
+	s := consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}
+	first := e.subscribe(s, 5)
+	second := e.start(e.open().Subscriber(s), 5)
+	for i, m := range messages(topic, "k", n) {
+		e.mustSend(m)
+		var a arrival
+		select {
+		case a = <-first.got:
+		case a = <-second.got:
+		case <-e.context().Done():
+			e.Fatalf("message %d has not arrived", i+1)
+		}
+		if a.text() != string(m.Payload) {
+			e.Fatalf("payload %q, want %q", a.text(), m.Payload)
+		}
+		ack(e.T, a)
+	}
+}
+
 // testNames uses addresses and groups with all that Validate allows and brokers commonly
 // do. Groups whose names differ in one character only must not share their messages.
 func testNames(e *env) {

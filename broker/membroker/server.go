@@ -12,6 +12,8 @@ import (
 
 // server is the broker behind the connections. One lock guards all its queues.
 type server struct {
+	discovery exchange
+
 	mu     sync.Mutex
 	last   uint64                       // position of the last message
 	topics map[string]map[string]*queue // topic → group → queue

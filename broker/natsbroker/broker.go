@@ -38,6 +38,7 @@ const (
 // Broker is a connection to JetStream. It is safe for concurrent use.
 type Broker struct {
 	cfg  Config
+	set  Config // cfg before its zero fields were filled in
 	nc   *nats.Conn
 	js   jetstream.JetStream
 	acks *acks
@@ -54,17 +55,20 @@ type Broker struct {
 	open    map[*delivery]struct{} // received and not settled
 }
 
-// Open connects to NATS and makes sure that the stream is there. What is wrong with cfg, or
+// Open connects to NATS and makes sure that the stream is there, unless cfg.DeclareNothing is
+// set. What is wrong with cfg, or
 // with a stream that exists, is an [*waybill.InvalidError]; a server that cannot be reached
 // or has no JetStream is unavailable. The connection is then re-established for as long as
 // the broker is not closed.
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
+	set := cfg
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	b := &Broker{
 		cfg:     cfg,
+		set:     set,
 		nc:      cfg.Conn,
 		done:    make(chan struct{}),
 		pullers: make(map[*puller]struct{}),
@@ -126,6 +130,12 @@ func (b *Broker) prepare(ctx context.Context) error {
 		return classify("receive confirmations", err)
 	}
 	b.watch()
+	if b.cfg.DeclareNothing {
+		if err := b.checkStream(ctx); waybill.IsUnavailable(err) {
+			return err
+		}
+		return nil
+	}
 	return b.ensureStream(ctx)
 }
 

@@ -51,6 +51,11 @@ type Config struct {
 	// Optional; the default is 2 minutes.
 	DuplicateWindow time.Duration
 
+	// DeclareNothing lets Open and Subscribe make nothing: the stream and the durable consumers
+	// must be there, made by [Broker.Apply] for instance. Open then takes what it finds;
+	// [Broker.Ping] and [Broker.Plan] tell what is missing or wrong. Optional.
+	DeclareNothing bool
+
 	// AckWait is how long the server waits for the settlement of a delivery that is not
 	// extended before it redelivers the message. It must exceed three times
 	// consumer.ExtendInterval, 15 seconds. Optional; the default is 30 seconds.

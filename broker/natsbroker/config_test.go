@@ -90,3 +90,27 @@ func TestReconnectDelay_Grows(t *testing.T) {
 		t.Errorf("delays %v and %v, want about 50ms and 5s", early, late)
 	}
 }
+
+func TestDiscoveryConfig(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		prefix string
+		ok     bool
+	}{
+		{"", true},
+		{"sora.discovery", true},
+		{strings.Repeat("p", 51), false},
+		{"a.>", false},
+		{"$SYS", false},
+		{"waybill", false},
+		{"waybill.discovery", false}, // the stream would keep it
+		{"waybills", true},
+	} {
+		b := &Broker{cfg: Config{SubjectPrefix: defaultSubjectPrefix}}
+		_, err := b.Discovery(DiscoveryConfig{Prefix: c.prefix})
+		var invalid *waybill.InvalidError
+		if c.ok && err != nil || !c.ok && (!errors.As(err, &invalid) || invalid.Field != "natsbroker.DiscoveryConfig.Prefix") {
+			t.Errorf("Prefix %q: %v, want it accepted: %v", c.prefix, err, c.ok)
+		}
+	}
+}

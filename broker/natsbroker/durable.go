@@ -34,7 +34,7 @@ func durablesOf(prefix string, s consumer.Subscription) ([]durable, error) {
 	for i, topic := range s.Topics {
 		subject, ok := subjectOf(prefix, topic, "")
 		if !ok {
-			return nil, badAddress(fmt.Sprintf("Topics[%d]", i))
+			return nil, badAddress(fmt.Sprintf("Subscription.Topics[%d]", i))
 		}
 		list = append(list, durable{
 			name:    durableName(s.Group, topic, subject),
@@ -45,7 +45,7 @@ func durablesOf(prefix string, s consumer.Subscription) ([]durable, error) {
 	if s.To != "" {
 		subject, ok := subjectOf(prefix, "", s.To)
 		if !ok {
-			return nil, badAddress("To")
+			return nil, badAddress("Subscription.To")
 		}
 		list = append(list, durable{
 			name:    durableName("", s.To, subject),
@@ -57,7 +57,7 @@ func durablesOf(prefix string, s consumer.Subscription) ([]durable, error) {
 }
 
 func badAddress(field string) error {
-	return invalidf("Subscription."+field, "makes no NATS subject: tokens between dots must not be empty, "+
+	return invalidf(field, "makes no NATS subject: tokens between dots must not be empty, "+
 		"spaces, '*' and '>' are not allowed, nor is %q at the start of a topic", toToken)
 }
 
@@ -107,18 +107,39 @@ func (d durable) config(c Config) jetstream.ConsumerConfig {
 func (b *Broker) declare(ctx context.Context, d durable) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	doing := fmt.Sprintf("declare consumer %q of stream %q", d.name, b.cfg.Stream)
+	have, err := b.durable(ctx, d)
+	switch {
+	case err != nil:
+		return err
+	case have == nil && b.cfg.DeclareNothing:
+		return fmt.Errorf("natsbroker: %w: %q of stream %q", jetstream.ErrConsumerNotFound, d.name, b.cfg.Stream)
+	case have == nil:
+		return b.create(ctx, d)
+	case have.AckWait == b.cfg.AckWait:
+		return nil
+	}
+	have.AckWait = b.cfg.AckWait
+	_, err = b.js.UpdateConsumer(ctx, b.cfg.Stream, *have)
+	return b.durableError("update", d, err)
+}
+
+// durable returns what the server has of d, nil if nothing.
+func (b *Broker) durable(ctx context.Context, d durable) (*jetstream.ConsumerConfig, error) {
 	c, err := b.js.Consumer(ctx, b.cfg.Stream, d.name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		_, err = b.js.CreateConsumer(ctx, b.cfg.Stream, d.config(b.cfg))
-		return classify(doing, err)
+		return nil, nil
 	}
 	if err != nil {
-		return classify(doing, err)
+		return nil, b.durableError("look up", d, err)
 	}
-	if have := c.CachedInfo().Config; have.AckWait != b.cfg.AckWait {
-		have.AckWait = b.cfg.AckWait
-		_, err = b.js.UpdateConsumer(ctx, b.cfg.Stream, have)
-	}
-	return classify(doing, err)
+	return &c.CachedInfo().Config, nil
+}
+
+func (b *Broker) create(ctx context.Context, d durable) error {
+	_, err := b.js.CreateConsumer(ctx, b.cfg.Stream, d.config(b.cfg))
+	return b.durableError("create", d, err)
+}
+
+func (b *Broker) durableError(doing string, d durable, err error) error {
+	return classify(fmt.Sprintf("%s consumer %q of stream %q", doing, d.name, b.cfg.Stream), err)
 }

@@ -24,11 +24,11 @@ const (
 func encode(m *waybill.Message) nats.Header {
 	h := make(nats.Header, 16+len(m.Headers))
 	cloudevents.Each(m, func(name, value string) {
-		h[attributePrefix+name] = []string{escape(value)}
+		h[attributePrefix+name] = []string{cloudevents.Escape(value)}
 	})
 	if m.ContentType != "" {
-		h[attributePrefix+"datacontenttype"] = []string{escape(m.ContentType)}
-		if !structured(m.ContentType) {
+		h[attributePrefix+"datacontenttype"] = []string{cloudevents.Escape(m.ContentType)}
+		if !cloudevents.Structured(m.ContentType) {
 			setPlain(h, contentTypeHeader, m.ContentType)
 		}
 	}
@@ -39,7 +39,7 @@ func encode(m *waybill.Message) nats.Header {
 		if plain(value) {
 			h[name] = []string{value}
 		} else {
-			h[name] = []string{escape(value)}
+			h[name] = []string{cloudevents.Escape(value)}
 			encoded = append(encoded, name)
 		}
 	}
@@ -68,14 +68,6 @@ func plain(s string) bool {
 	return s == "" || s[0] != ' ' && s[len(s)-1] != ' '
 }
 
-// structured reports whether a content type marks the structured mode of CloudEvents.
-func structured(contentType string) bool {
-	const mark = "application/cloudevents"
-	return len(contentType) >= len(mark) && strings.EqualFold(contentType[:len(mark)], mark)
-}
-
-var errStructured = errors.New("the structured mode of CloudEvents is not supported, only binary")
-
 // decode returns the message in a NATS message. With an error, which is permanent, it holds
 // what could be read, the payload at least.
 func decode(prefix string, in *nats.Msg) (*waybill.Message, error) {
@@ -98,11 +90,13 @@ func decode(prefix string, in *nats.Msg) (*waybill.Message, error) {
 			first = err
 		}
 	}
-	if contentType := rest[contentTypeHeader]; structured(contentType) && !event {
-		first = errStructured
-	}
 	if err := setRest(m, rest); err != nil && first == nil {
 		first = err
+	}
+	if contentType := rest[contentTypeHeader]; cloudevents.Structured(contentType) && !event {
+		if err := cloudevents.ParseStructured(m, contentType, in.Data); err != nil {
+			first = err
+		}
 	}
 	if first != nil {
 		first = fmt.Errorf("natsbroker: decode envelope: %w", first)
@@ -111,7 +105,7 @@ func decode(prefix string, in *nats.Msg) (*waybill.Message, error) {
 }
 
 func setAttribute(m *waybill.Message, name, raw string) error {
-	value, err := unescape(raw)
+	value, err := cloudevents.Unescape(raw)
 	if err != nil {
 		err = fmt.Errorf("attribute %s %w", name, err)
 	}
@@ -138,7 +132,7 @@ func setRest(m *waybill.Message, rest map[string]string) error {
 			continue
 		}
 		if slices.Contains(encoded, name) {
-			value = unpercent(value)
+			value = cloudevents.Unpercent(value)
 		}
 		value, err := validUTF8(value)
 		if err != nil && first == nil {
@@ -160,7 +154,7 @@ func setMissing(field *string, value string) {
 
 func validUTF8(s string) (string, error) {
 	if clean := strings.ToValidUTF8(s, "\ufffd"); clean != s {
-		return clean, errNotUTF8
+		return clean, errors.New("is not UTF-8")
 	}
 	return s, nil
 }

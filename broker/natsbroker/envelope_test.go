@@ -12,47 +12,6 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-func TestEscape(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"":         "",
-		"a-b_c/d":  "a-b_c/d",
-		`Euro € 😀`: "Euro%20%E2%82%AC%20%F0%9F%98%80", // the example of the specification
-		`100%`:     "100%25",
-		`"x"`:      "%22x%22",
-		"\r\n\x7f": "%0D%0A%7F",
-	} {
-		if got := escape(in); got != want {
-			t.Errorf("escape(%q) = %q, want %q", in, got, want)
-		}
-		if got, err := unescape(want); err != nil || got != in {
-			t.Errorf("unescape(%q) = %q, %v, want %q", want, got, err, in)
-		}
-	}
-}
-
-func TestUnescape_ForeignValues(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		`"a \"b\" \\c"`: `a "b" \c`,
-		"a b":           "a b",
-		"%e2%82%ac":     "€",
-		"%41":           "A",
-		"100%":          "100%",
-		"%zz%4":         "%zz%4",
-		"ü":             "ü",
-	} {
-		if got, err := unescape(in); err != nil || got != want {
-			t.Errorf("unescape(%q) = %q, %v, want %q", in, got, err, want)
-		}
-	}
-	for _, in := range []string{"%C0%A0", "\xff", "%ff"} {
-		if got, err := unescape(in); err == nil || !utf8.ValidString(got) {
-			t.Errorf("unescape(%q) = %q, %v, want an error", in, got, err)
-		}
-	}
-}
-
 func TestEncode_Headers(t *testing.T) {
 	t.Parallel()
 	m := &waybill.Message{
@@ -108,7 +67,7 @@ func TestDecode_ForeignProducers(t *testing.T) {
 			waybill.Message{ID: "1", Headers: map[string]string{"priority": "high"}}, false},
 		{"headers of the server", nats.Header{"Nats-Msg-Id": {"1"}, "Nats-Stream": {"s"}},
 			waybill.Message{}, false},
-		{"structured mode", nats.Header{"content-type": {"application/cloudevents+json"}},
+		{"structured mode that is no JSON", nats.Header{"content-type": {"application/cloudevents+json"}},
 			waybill.Message{ContentType: "application/cloudevents+json"}, true},
 		{"attribute not UTF-8", nats.Header{"ce-id": {"1"}, "ce-subject": {"%ff"}},
 			waybill.Message{ID: "1", Subject: "\ufffd"}, true},
@@ -201,4 +160,22 @@ func FuzzRoundTrip(f *testing.F) {
 		}
 		same(t, got, &m)
 	})
+}
+
+func TestDecode_Structured(t *testing.T) {
+	t.Parallel()
+	in := &nats.Msg{Subject: "p.t", Data: []byte(`{"specversion":"1.0","id":"1","type":"a","source":"/x","data":{"n": 1.50}}`),
+		Header: nats.Header{"Content-Type": {"application/cloudevents+json; charset=utf-8"}, "x-user": {"ann"}}}
+	got, err := decode("p.", in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, got, &waybill.Message{Topic: "t", ID: "1", Type: "a", Source: "/x", ContentType: "application/json", Headers: map[string]string{"x-user": "ann"}})
+	if string(got.Payload) != `{"n": 1.50}` {
+		t.Errorf("Payload = %q, want the data as it stands there", got.Payload)
+	}
+	in.Header["ce-id"] = []string{"2"} // binary, with a payload that is an event
+	if got, err := decode("p.", in); err != nil || got.ID != "2" || string(got.Payload) != string(in.Data) {
+		t.Errorf("decode() = %+v, %v, want the body as the payload beside attributes in headers", got, err)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/cloudevents"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -69,7 +70,7 @@ func (p publisher) encode(b *batch) []*nats.Msg {
 
 // dedupID joins what makes a message unique in the stream. A space cannot be in any part.
 func dedupID(m relay.Outgoing, subject string) string {
-	return escape(m.DedupID) + " " + escape(m.Source) + " " + subject
+	return cloudevents.Escape(m.DedupID) + " " + cloudevents.Escape(m.Source) + " " + subject
 }
 
 func checkSize(m *nats.Msg, limit int64) error {

@@ -21,19 +21,27 @@ func (b *Broker) ensureStream(ctx context.Context) error {
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	_, err = b.js.CreateStream(ctx, b.cfg.stream())
+	err = b.createStream(ctx)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return b.checkStream(ctx) // another process was faster, with settings of its own
 	}
+	return err
+}
+
+func (b *Broker) createStream(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	_, err := b.js.CreateStream(ctx, b.cfg.stream())
 	return classify(fmt.Sprintf("create stream %q", b.cfg.Stream), err)
 }
+
+// all is the subject of all messages.
+func (c Config) all() string { return c.SubjectPrefix + ">" }
 
 func (c Config) stream() jetstream.StreamConfig {
 	s := jetstream.StreamConfig{
 		Name:       c.Stream,
-		Subjects:   []string{c.SubjectPrefix + ">"},
+		Subjects:   []string{c.all()},
 		Storage:    jetstream.FileStorage,
 		Retention:  jetstream.LimitsPolicy,
 		Discard:    jetstream.DiscardNew, // refuse what is new, never drop what is accepted
@@ -56,18 +64,21 @@ func (b *Broker) checkStream(ctx context.Context) error {
 	}
 	seen := redeliveryOf(*info)
 	b.redelivery.Store(&seen)
-	all := b.cfg.SubjectPrefix + ">"
-	has := func(subject string) bool { return covers(subject, all) }
 	switch {
-	case !slices.ContainsFunc(info.Subjects, has):
+	case !b.cfg.heldBy(info):
 		return invalidf("SubjectPrefix", "is %q, but stream %q exists and holds %q, not %q",
-			b.cfg.SubjectPrefix, b.cfg.Stream, info.Subjects, all)
+			b.cfg.SubjectPrefix, b.cfg.Stream, info.Subjects, b.cfg.all())
 	case info.Retention == jetstream.WorkQueuePolicy:
 		return invalidf("Stream", "is %q, which has the retention work queue: it keeps a message for one group only", b.cfg.Stream)
 	case info.NoAck:
 		return invalidf("Stream", "is %q, which has confirmations switched off (no_ack)", b.cfg.Stream)
 	}
 	return nil
+}
+
+// heldBy reports whether a stream holds all messages.
+func (c Config) heldBy(s *jetstream.StreamConfig) bool {
+	return slices.ContainsFunc(s.Subjects, func(subject string) bool { return covers(subject, c.all()) })
 }
 
 // streamInfo asks for the stream's configuration. It wraps jetstream.ErrStreamNotFound if

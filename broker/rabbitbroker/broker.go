@@ -27,7 +27,7 @@ type Broker struct {
 	closed bool
 }
 
-// Open connects to a server and declares the exchange. The error is an
+// Open connects to a server and declares the exchange, unless cfg.DeclareNothing is set. The error is an
 // [*waybill.InvalidError] if cfg is wrong, and unavailable if the server cannot be reached
 // or refuses. A connection that is lost later is made again when it is needed. The caller
 // must call [Broker.Close] in the end.
@@ -78,7 +78,7 @@ func (b *Broker) Declare(ctx context.Context, sub consumer.Subscription) error {
 		return err
 	}
 	return s.refusal(b.publisher.declare(ctx, func(ch *amqp.Channel) error {
-		return b.topology.declareSubscription(ch, sub)
+		return declare(ch, b.topology.subscription(sub))
 	}))
 }
 
@@ -119,6 +119,15 @@ func (b *Broker) Close() error {
 }
 
 var errClosed = errors.New("rabbitbroker: broker is closed")
+
+// parts is what is declared as messages need it: all of list, or nothing if somebody else
+// declares.
+func (b *Broker) parts(list []part) []part {
+	if b.cfg.DeclareNothing {
+		return nil
+	}
+	return list
+}
 
 // dial makes a connection that Close will end.
 func (b *Broker) dial(ctx context.Context, name string) (*conn, error) {

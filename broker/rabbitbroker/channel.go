@@ -43,8 +43,9 @@ type flight struct {
 	returned bool // guarded by channel.mu
 }
 
-// openChannel opens a channel on c, and cuts c if ctx ends before that is done.
-func openChannel(ctx context.Context, c *conn, t topology) (*channel, error) {
+// openChannel opens a channel on c and declares parts on it. It cuts c if ctx ends before that
+// is done.
+func openChannel(ctx context.Context, c *conn, parts []part) (*channel, error) {
 	ch := &channel{
 		conn:     c,
 		inFlight: make(map[int64]*flight),
@@ -58,7 +59,7 @@ func openChannel(ctx context.Context, c *conn, t topology) (*channel, error) {
 		if err = ch.Confirm(false); err != nil {
 			return err
 		}
-		return t.declareExchange(ch.Channel)
+		return declare(ch.Channel, parts)
 	})
 	if err != nil {
 		return nil, err

@@ -48,6 +48,11 @@ type Config struct {
 	// setting. Optional; the default is false.
 	SingleActiveConsumer bool
 
+	// DeclareNothing lets Open and Subscribe declare nothing: exchange, queues and bindings must
+	// be there, made by [Broker.Apply] for instance, so that the program needs no right to make
+	// them. Only retry queues, which come and go, are declared all the same. Optional.
+	DeclareNothing bool
+
 	// ConnectTimeout bounds how long making a connection may take, handshake included.
 	// Optional; the default is 10 seconds.
 	ConnectTimeout time.Duration

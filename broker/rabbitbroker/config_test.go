@@ -59,3 +59,25 @@ func TestConfig_Accepted(t *testing.T) {
 		t.Errorf("withDefaults() = %+v, %q, %v, want %+v and host:5672", got, address, err, want)
 	}
 }
+
+func TestDiscoveryConfig(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		cfg   DiscoveryConfig
+		field string // that is wrong; "" if none is
+	}{
+		{DiscoveryConfig{}, ""},
+		{DiscoveryConfig{Exchange: "sora", Prefix: "sora.discovery"}, ""},
+		{DiscoveryConfig{Exchange: "amq.topic"}, "DiscoveryConfig.Exchange"},
+		{DiscoveryConfig{Prefix: strings.Repeat("p", 51)}, "DiscoveryConfig.Prefix"},
+		{DiscoveryConfig{Prefix: "a.*"}, "DiscoveryConfig.Prefix"},
+		{DiscoveryConfig{Prefix: "a..b"}, "DiscoveryConfig.Prefix"},
+		{DiscoveryConfig{Prefix: "a."}, "DiscoveryConfig.Prefix"},
+	} {
+		_, err := new(Broker).Discovery(c.cfg)
+		var invalid *waybill.InvalidError
+		if c.field == "" && err != nil || c.field != "" && (!errors.As(err, &invalid) || invalid.Field != c.field) {
+			t.Errorf("%+v: %v, want the field %q refused", c.cfg, err, c.field)
+		}
+	}
+}

@@ -101,7 +101,16 @@ func decode(d *amqp.Delivery) (*waybill.Message, error) {
 	m := &waybill.Message{Payload: d.Body}
 	m.Topic, m.To = origin(d)
 	names := slices.Sorted(maps.Keys(d.Headers))
-	err := errors.Join(decodeAttributes(m, d.Headers, names), decodeProperties(m, d))
+	event, err := decodeAttributes(m, d.Headers, names)
+	structured := !event && cloudevents.Structured(d.ContentType)
+	if structured {
+		err = cloudevents.ParseStructured(m, d.ContentType, d.Body)
+	}
+	contentType := m.ContentType
+	err = errors.Join(err, decodeProperties(m, d))
+	if structured && err == nil { // the property tells of the body, not of the data in it
+		m.ContentType = contentType
+	}
 	decodeHeaders(m, d, names)
 	if err != nil {
 		return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("decode envelope: %w", err))
@@ -122,8 +131,9 @@ func origin(d *amqp.Delivery) (topic, to string) {
 	return key, ""
 }
 
-// decodeAttributes sets the CloudEvents attributes among the headers.
-func decodeAttributes(m *waybill.Message, headers amqp.Table, names []string) error {
+// decodeAttributes sets the CloudEvents attributes among the headers, and reports whether there are
+// any.
+func decodeAttributes(m *waybill.Message, headers amqp.Table, names []string) (found bool, err error) {
 	var errs []error
 	for _, prefix := range inboundPrefixes {
 		for _, name := range names {
@@ -131,12 +141,13 @@ func decodeAttributes(m *waybill.Message, headers amqp.Table, names []string) er
 			if !ok {
 				continue
 			}
+			found = true
 			if err := setAttribute(m, attribute, headers[name]); err != nil {
 				errs = append(errs, err)
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return found, errors.Join(errs...)
 }
 
 func cutPrefixFold(name, prefix string) (rest string, ok bool) {

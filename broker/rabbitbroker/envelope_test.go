@@ -210,3 +210,26 @@ func FuzzDecode(f *testing.F) {
 		x.copy(x.retries(), 0)
 	})
 }
+
+func TestDecode_Structured(t *testing.T) {
+	t.Parallel()
+	d := &amqp.Delivery{
+		RoutingKey: "t", Exchange: "x", ContentType: "application/cloudevents+json; charset=utf-8", CorrelationId: "c",
+		Body:    []byte(`{"specversion":"1.0","id":"1","type":"a","source":"/x","datacontenttype":"text/plain","data":"a b"}`),
+		Headers: amqp.Table{"x-user": "ann"},
+	}
+	m, err := decode(d)
+	if err != nil || m.ID != "1" || m.Type != "a" || m.Source != "/x" || m.Topic != "t" || m.CorrelationID != "c" ||
+		m.ContentType != "text/plain" || string(m.Payload) != "a b" || m.Headers["x-user"] != "ann" {
+		t.Errorf("decode() = %+v, %v, want the event in the body", m, err)
+	}
+	d.Headers["cloudEvents:id"] = "2" // binary, with a payload that is an event
+	if m, err := decode(d); err != nil || m.ID != "2" || string(m.Payload) != string(d.Body) || m.ContentType != d.ContentType {
+		t.Errorf("decode() = %+v, %v, want the body as the payload beside attributes in headers", m, err)
+	}
+	delete(d.Headers, "cloudEvents:id")
+	d.Body = []byte("x")
+	if m, err := decode(d); waybill.ReasonOf(err) != waybill.ReasonMalformed || string(m.Payload) != "x" {
+		t.Errorf("decode() = %+v, %v, want malformed with the body as the payload", m, err)
+	}
+}

@@ -142,7 +142,7 @@ func (p *publisher) channel(ctx context.Context) (*channel, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.broker.cfg.ConnectTimeout)
 	defer cancel()
-	if p.messages, err = openChannel(ctx, c, p.broker.topology); err != nil {
+	if p.messages, err = openChannel(ctx, c, p.broker.parts(p.broker.topology.publishing())); err != nil {
 		p.drop()
 		return nil, waybill.UnavailableError(fmt.Errorf("prepare to publish at %s: %w", p.broker.address, err))
 	}

@@ -41,7 +41,7 @@ func (s *session) consume(sub consumer.Subscription) (err error) {
 		return err
 	}
 	s.closed = s.channel.NotifyClose(make(chan *amqp.Error, 1))
-	if err = s.broker.topology.declareSubscription(s.channel, sub); err != nil {
+	if err = declare(s.channel, s.broker.parts(s.broker.topology.subscription(sub))); err != nil {
 		return err
 	}
 	if err = s.channel.Qos(cap(s.slots), 0, false); err != nil {

@@ -2,7 +2,6 @@ package rabbitbroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -98,8 +97,7 @@ func (s *subscriber) refusal(err error) error {
 		return nil
 	}
 	err = fmt.Errorf("subscribe %s at %s: %w", s.sub.Group, s.broker.address, err)
-	var e *amqp.Error
-	if errors.As(err, &e) && e.Server && e.Code == amqp.PreconditionFailed {
+	if refusedWith(err, amqp.PreconditionFailed) != nil {
 		return waybill.PermanentError(waybill.ReasonRejected, err)
 	}
 	return waybill.UnavailableError(err)

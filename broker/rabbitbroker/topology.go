@@ -3,6 +3,7 @@ package rabbitbroker
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,20 +11,16 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
 )
 
-// topology is the one plan of what exists on the server. Both sides declare from it, so
-// that the arguments are the same wherever a thing is declared.
+// topology is the one plan of what exists on the server. Both sides, and [Broker.Apply], declare
+// from it, so that the arguments are the same wherever a thing is declared.
 type topology struct {
 	exchange     string
 	queueType    string
 	singleActive bool
-}
-
-// declareExchange declares all that a publisher needs.
-func (t topology) declareExchange(ch *amqp.Channel) error {
-	return ch.ExchangeDeclare(t.exchange, amqp.ExchangeTopic, true, false, false, false, nil)
 }
 
 // address returns the exchange and the routing key that a message goes to.
@@ -47,22 +44,42 @@ func (t topology) queues(sub consumer.Subscription) []string {
 	return names
 }
 
-// declareSubscription declares the exchange, the queues of sub and their bindings.
-func (t topology) declareSubscription(ch *amqp.Channel, sub consumer.Subscription) error {
-	if err := t.declareExchange(ch); err != nil {
-		return err
-	}
+// publishing is what a publisher needs.
+func (t topology) publishing() []part {
+	return []part{{kind: exchangePart, name: t.exchange}}
+}
+
+// subscription is what a consumer of sub needs, in the order in which it can be declared.
+func (t topology) subscription(sub consumer.Subscription) []part {
+	parts := t.publishing()
 	for _, name := range t.queues(sub) {
-		if err := declareQueue(ch, name, t.queueArgs()); err != nil {
-			return err
-		}
+		parts = append(parts, t.queue(name))
 	}
 	for _, topic := range sub.Topics {
-		if err := ch.QueueBind(sub.Group, topic, t.exchange, false, nil); err != nil {
-			return err
-		}
+		parts = append(parts, part{kind: bindingPart, name: sub.Group, exchange: t.exchange, topic: topic})
 	}
-	return nil
+	return parts
+}
+
+// system is what all of w needs, each part once, in the order in which it can be declared.
+func (t topology) system(w broker.Wanted) []part {
+	parts := t.publishing()
+	for _, name := range w.Destinations {
+		parts = append(parts, t.queue(name))
+	}
+	for _, sub := range w.Subscriptions {
+		parts = append(parts, t.subscription(sub)...)
+	}
+	seen := make(map[string]bool)
+	return slices.DeleteFunc(parts, func(p part) bool {
+		again := seen[p.id()]
+		seen[p.id()] = true
+		return again
+	})
+}
+
+func (t topology) queue(name string) part {
+	return part{kind: queuePart, name: name, args: t.queueArgs()}
 }
 
 func (t topology) queueArgs() amqp.Table {
@@ -82,7 +99,7 @@ const retryMargin = time.Hour
 // them back to queue, and to nobody else. It returns the name of that queue.
 func (t topology) declareRetry(ch *amqp.Channel, queue string, ttl time.Duration) (string, error) {
 	name := retryQueue(queue, ttl)
-	return name, declareQueue(ch, name, t.retryArgs(queue, ttl))
+	return name, part{kind: queuePart, name: name, args: t.retryArgs(queue, ttl)}.declare(ch)
 }
 
 func (t topology) retryArgs(queue string, ttl time.Duration) amqp.Table {
@@ -98,11 +115,6 @@ func (t topology) retryArgs(queue string, ttl time.Duration) amqp.Table {
 		args[amqp.QueueOverflowArg] = amqp.QueueOverflowRejectPublish
 	}
 	return args
-}
-
-func declareQueue(ch *amqp.Channel, name string, args amqp.Table) error {
-	_, err := ch.QueueDeclare(name, true, false, false, false, args)
-	return err
 }
 
 // retryQueue names a retry queue.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,8 @@ type Proxy struct {
 	closed   bool
 	requests gate // client to server
 	replies  gate // server to client
+
+	dropsCancels atomic.Bool
 }
 
 // New starts a proxy for target, a host and port, on a free port of the loopback interface.
@@ -106,9 +109,19 @@ func (p *Proxy) accept() {
 
 // serve passes data between client and target until either side, or Cut, ends it.
 func (p *Proxy) serve(client net.Conn) {
+	first, ok := p.opening(client)
+	if !ok {
+		client.Close()
+		return
+	}
 	server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
 	if err != nil {
 		reset(client)
+		return
+	}
+	if _, err := server.Write(first); err != nil {
+		reset(client)
+		server.Close()
 		return
 	}
 	pr := &pair{client: client, server: server, cut: make(chan struct{})}

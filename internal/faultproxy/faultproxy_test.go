@@ -129,3 +129,16 @@ func TestProxy_Cut(t *testing.T) {
 	p.Close()
 	expectEnd(t, again)
 }
+
+func TestProxy_DropsCancels(t *testing.T) {
+	t.Parallel()
+	p := echo(t)
+	p.dropCancels()
+	startup := "\x00\x00\x00\x0c\x00\x03\x00\x00user" // protocol 3.0
+	c := dial(t, p)
+	write(t, c, startup+"query")
+	expect(t, c, startup+"query")
+	cancel := dial(t, p)
+	write(t, cancel, "\x00\x00\x00\x10\x04\xd2\x16\x2eprocess!")
+	expectEnd(t, cancel)
+}

@@ -1,4 +1,4 @@
-package natsbroker
+package cloudevents
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ var errNotUTF8 = errors.New("is not UTF-8")
 
 const hexDigits = "0123456789ABCDEF"
 
-// escape percent-encodes s as the CloudEvents bindings for HTTP and NATS prescribe: space,
+// Escape percent-encodes s as the CloudEvents bindings for HTTP and NATS prescribe: space,
 // double quote, percent and all that is not printable ASCII.
-func escape(s string) string {
+func Escape(s string) string {
 	n := 0
 	for i := range len(s) {
 		if mustEscape(s[i]) {
@@ -35,15 +35,15 @@ func escape(s string) string {
 
 func mustEscape(c byte) bool { return c <= ' ' || c == '"' || c == '%' || c >= 0x7f }
 
-// unescape is the inverse of escape. It also takes what other producers may write: values in
+// Unescape is the inverse of [Escape]. It also takes what other producers may write: values in
 // double quotes with backslash escapes, and a percent sign without two hexadecimal digits,
 // which stands for itself. The result is UTF-8, or the error says that it is not.
-func unescape(s string) (string, error) {
+func Unescape(s string) (string, error) {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = unquote(s[1 : len(s)-1])
 	}
 	if strings.IndexByte(s, '%') >= 0 {
-		s = unpercent(s)
+		s = Unpercent(s)
 	}
 	if !utf8.ValidString(s) {
 		return strings.ToValidUTF8(s, "\ufffd"), errNotUTF8
@@ -62,7 +62,8 @@ func unquote(s string) string {
 	return string(out)
 }
 
-func unpercent(s string) string {
+// Unpercent decodes percent-encoded bytes, and leaves all else as it stands.
+func Unpercent(s string) string {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		if s[i] == '%' && i+2 < len(s) {

@@ -1,0 +1,172 @@
+package asbbroker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+var _ consumer.Delivery = (*delivery)(nil)
+
+// settleTimeout bounds how long a settlement may take whose context has no earlier deadline.
+const settleTimeout = 10 * time.Second
+
+// scheduledAt is the annotation that makes the service hold a message back until then.
+const scheduledAt = "x-opt-scheduled-enqueue-time"
+
+// outcome is what a receiver tells the service about a message.
+type outcome int
+
+const (
+	complete outcome = iota
+	abandon
+	renew
+)
+
+// origin is what a delivery came from.
+type origin interface {
+	// settle tells the service what becomes of d.
+	settle(ctx context.Context, d *delivery, how outcome) error
+
+	// settled makes room for another message.
+	settled()
+}
+
+// delivery is one message that is locked for this receiver.
+type delivery struct {
+	run      *run
+	from     origin
+	receiver *azservicebus.Receiver // nil if it came from a session
+	raw      *azservicebus.ReceivedMessage
+	address  address
+	handed   bool // it was passed to deliver and has a slot; set before it is passed
+	done     atomic.Bool
+
+	once    sync.Once
+	message *waybill.Message
+	err     error
+}
+
+// Message implements [consumer.Delivery].
+func (d *delivery) Message() (*waybill.Message, error) {
+	d.once.Do(func() { d.message, d.err = decode(d.raw, d.address.topic, d.address.to) })
+	return d.message, d.err
+}
+
+// Redelivered implements [consumer.Delivery].
+func (d *delivery) Redelivered() bool {
+	_, retried := d.raw.ApplicationProperties[retryProperty]
+	return d.raw.DeliveryCount > 1 || retried
+}
+
+// Ack implements [consumer.Delivery]. The service has confirmed it when it returns nil.
+func (d *delivery) Ack(ctx context.Context) error {
+	return d.settle(ctx, "acknowledge", func(ctx context.Context) error { return d.from.settle(ctx, d, complete) })
+}
+
+// Retry implements [consumer.Delivery]. Without a delay the message is given back where it was;
+// the service counts that. With one a copy waits in the group's retry queue, and the original is
+// acknowledged once the copy is stored: a crash between the two doubles the message, and never
+// loses it.
+func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
+	return d.settle(ctx, "retry", func(ctx context.Context) error {
+		if delay <= 0 {
+			return d.from.settle(ctx, d, abandon)
+		}
+		b := d.run.broker
+		if err := b.publisher.forward(ctx, b.names.retry(d.run.sub.Group), d.copy(time.Now().Add(delay))); err != nil {
+			return err
+		}
+		return d.from.settle(ctx, d, complete)
+	})
+}
+
+// Extend implements [consumer.Delivery] by renewing the lock.
+func (d *delivery) Extend(ctx context.Context) error {
+	if d.done.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	return d.run.broker.errorOf("extend a delivery", d.from.settle(ctx, d, renew))
+}
+
+// settle runs how once, and makes room for another message whatever comes of it: if the service
+// was not told, it redelivers when the lock expires.
+func (d *delivery) settle(ctx context.Context, doing string, how func(context.Context) error) error {
+	if d.run.broker.closed() {
+		return waybill.UnavailableError(errClosed)
+	}
+	if d.done.Swap(true) {
+		return errSettled
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	err := how(ctx)
+	d.free()
+	if err = d.run.broker.errorOf(doing+" a delivery", err); waybill.IsPermanent(err) {
+		return waybill.UnavailableError(fmt.Errorf("%w", err)) // it is about the entity, not about the message
+	}
+	return err
+}
+
+func (d *delivery) free() {
+	if d.handed {
+		<-d.run.slots
+	}
+	d.from.settled()
+}
+
+// giveBack makes the service redeliver the message at once, unless it is settled.
+func (d *delivery) giveBack() {
+	if d.done.Swap(true) {
+		return
+	}
+	if !d.run.broker.closed() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		d.from.settle(ctx, d, abandon) //nolint:errcheck // it is redelivered when its lock expires
+	}
+	d.free()
+}
+
+// copy returns the message as it is to be delivered again at a time: with the same body,
+// properties and application properties, and where it was first published. It has a message id
+// of its own, so that no detection of duplicates can take it for the original.
+func (d *delivery) copy(at time.Time) *azservicebus.AMQPAnnotatedMessage {
+	raw := d.raw.RawAMQPMessage
+	properties := maps.Clone(raw.ApplicationProperties)
+	if properties == nil {
+		properties = make(map[string]any)
+	}
+	count, _ := properties[retryProperty].(int64)
+	properties[retryProperty] = count + 1
+	if d.address.topic != "" {
+		properties[topicProperty] = d.address.topic
+	} else if d.address.to != "" {
+		properties[toProperty] = d.address.to
+	}
+	standard := azservicebus.AMQPAnnotatedMessageProperties{}
+	if raw.Properties != nil {
+		standard = *raw.Properties
+	}
+	if _, again := properties[messageIDProperty]; !again {
+		properties[messageIDProperty] = d.raw.MessageID
+	}
+	standard.MessageID = waybill.NewID()
+	standard.AbsoluteExpiryTime, standard.CreationTime = nil, nil
+	return &azservicebus.AMQPAnnotatedMessage{
+		ApplicationProperties: properties,
+		Body:                  raw.Body,
+		Properties:            &standard,
+		MessageAnnotations:    map[any]any{scheduledAt: at.UTC()},
+	}
+}

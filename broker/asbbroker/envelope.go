@@ -1,0 +1,229 @@
+package asbbroker
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/cloudevents"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// The application properties that this package writes. Message headers cannot have these names.
+const (
+	attributePrefix   = "cloudEvents:"       // + the name of a CloudEvents attribute
+	contentTypeName   = "datacontenttype"    // as an attribute of others
+	retryProperty     = "waybill-retry"      // how many delayed retries there were
+	topicProperty     = "waybill-topic"      // where a retried message was first published
+	toProperty        = "waybill-to"         // or sent
+	messageIDProperty = "waybill-message-id" // and its message id
+)
+
+// inboundPrefixes mark CloudEvents attributes in the messages of others, the one that counts if
+// an attribute is there twice last. Case does not matter.
+var inboundPrefixes = [...]string{"ce-", "cloudevents_", "cloudevents:"}
+
+// keylessSessions is over how many sessions messages without a key are spread.
+const keylessSessions = 32
+
+// check refuses what would not arrive as it was enqueued.
+func check(m *waybill.Message, maxPayload int) error {
+	for name := range m.Headers {
+		if waybill.ReservedHeader(strings.ToLower(name)) {
+			return invalid("Headers", "has a name that is reserved for the envelope")
+		}
+	}
+	if maxPayload > 0 && len(m.Payload) > maxPayload {
+		return waybill.PermanentError(waybill.ReasonTooLarge,
+			fmt.Errorf("payload has %d bytes, the limit is %d", len(m.Payload), maxPayload))
+	}
+	return nil
+}
+
+// encode returns m in the binary mode of the AMQP binding of CloudEvents, with a copy of its
+// payload. What has a property of its own in Service Bus stands there as well, for consumers that
+// know no CloudEvents.
+func encode(m relay.Outgoing, sessions bool) *azservicebus.Message {
+	properties := make(map[string]any, len(m.Headers)+10)
+	for name, value := range m.Headers {
+		properties[name] = value
+	}
+	cloudevents.Each(m.Message, func(name, value string) { properties[attributePrefix+name] = value })
+	id := messageID(m)
+	out := &azservicebus.Message{
+		ApplicationProperties: properties,
+		Body:                  bytes.Clone(m.Payload),
+		MessageID:             &id,
+		ContentType:           optional(m.ContentType),
+		Subject:               optional(m.Type),
+		CorrelationID:         optional(m.CorrelationID),
+	}
+	if sessions {
+		id := sessionID(m.Message)
+		out.SessionID = &id
+	}
+	return out
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// escapeID keeps the parts of a message id apart.
+var escapeID = strings.NewReplacer("%", "%25", " ", "%20")
+
+// messageID returns the id by which the service detects duplicates: of DedupID and source, because
+// ids are unique per source only. It is hashed if the service takes none of that length.
+func messageID(m relay.Outgoing) string {
+	return shortID(escapeID.Replace(m.DedupID) + " " + escapeID.Replace(m.Source))
+}
+
+// sessionID returns the session of a message: its key. Messages without one are spread over a
+// fixed number of sessions, so that they wait for few others and sessions stay few.
+func sessionID(m *waybill.Message) string {
+	if m.Key != "" {
+		return shortID(m.Key)
+	}
+	h := fnv.New32a()
+	h.Write([]byte(m.ID)) //nolint:errcheck // never fails
+	return fmt.Sprintf("waybill-%d", h.Sum32()%keylessSessions)
+}
+
+// decode returns the message in r, which came from the given topic or destination unless r says
+// otherwise. CloudEvents attributes come first; AMQP properties stand in for those that are
+// missing. The message holds all that could be read even if there is an error, which is permanent
+// and quotes no values.
+func decode(r *azservicebus.ReceivedMessage, topic, to string) (*waybill.Message, error) {
+	m := &waybill.Message{Topic: topic, To: to}
+	properties := r.ApplicationProperties
+	if origin, ok := properties[topicProperty].(string); ok {
+		m.Topic, m.To = origin, ""
+	} else if origin, ok := properties[toProperty].(string); ok {
+		m.Topic, m.To = "", origin
+	}
+	names := slices.Sorted(maps.Keys(properties))
+	err := errors.Join(decodeBody(m, r), decodeAttributes(m, properties, names), decodeProperties(m, r))
+	decodeHeaders(m, properties, names)
+	if err != nil {
+		return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("decode envelope: %w", err))
+	}
+	return m, nil
+}
+
+// decodeBody takes the payload from whichever kind of body there is.
+func decodeBody(m *waybill.Message, r *azservicebus.ReceivedMessage) error {
+	m.Payload = r.Body
+	if r.Body != nil || r.RawAMQPMessage == nil {
+		return nil
+	}
+	switch body := r.RawAMQPMessage.Body; {
+	case len(body.Data) > 0:
+		m.Payload = bytes.Join(body.Data, nil)
+	case body.Value != nil:
+		m.Payload = []byte(propertyText(body.Value))
+	case len(body.Sequence) > 0:
+		return errors.New("the body is a sequence of AMQP values")
+	}
+	return nil
+}
+
+// decodeAttributes sets the CloudEvents attributes among the application properties.
+func decodeAttributes(m *waybill.Message, properties map[string]any, names []string) error {
+	var errs []error
+	for _, prefix := range inboundPrefixes {
+		for _, name := range names {
+			if attribute, ok := cutPrefixFold(name, prefix); ok {
+				errs = append(errs, setAttribute(m, attribute, properties[name]))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func cutPrefixFold(name, prefix string) (rest string, ok bool) {
+	if len(name) <= len(prefix) || !strings.EqualFold(name[:len(prefix)], prefix) {
+		return "", false
+	}
+	return strings.ToLower(name[len(prefix):]), true
+}
+
+func setAttribute(m *waybill.Message, name string, value any) error {
+	s := propertyText(value)
+	if !storable(s) {
+		return errors.New("an attribute is not text") // its name may be as bad
+	}
+	if name == contentTypeName {
+		m.ContentType = s
+		return nil
+	}
+	return cloudevents.Set(m, name, s)
+}
+
+// decodeProperties sets what no attribute has set.
+func decodeProperties(m *waybill.Message, r *azservicebus.ReceivedMessage) error {
+	id := r.MessageID
+	if original, ok := r.ApplicationProperties[messageIDProperty].(string); ok {
+		id = original
+	}
+	var bad []error
+	for _, p := range [...]struct {
+		name, value string
+		field       *string
+	}{
+		{"message-id", id, &m.ID},
+		{"subject", valueOf(r.Subject), &m.Type},
+		{"correlation-id", valueOf(r.CorrelationID), &m.CorrelationID},
+		{"content-type", valueOf(r.ContentType), &m.ContentType},
+	} {
+		switch {
+		case *p.field != "" || p.value == "":
+		case storable(p.value):
+			*p.field = p.value
+		default:
+			bad = append(bad, fmt.Errorf("property %s is not text", p.name))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+func valueOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// decodeHeaders copies the application's properties, as text, their names in lower case.
+func decodeHeaders(m *waybill.Message, properties map[string]any, names []string) {
+	for _, name := range names {
+		value := propertyText(properties[name])
+		switch lower := strings.ToLower(name); {
+		case lower == "traceparent" && m.TraceParent == "" && storable(value):
+			m.TraceParent = value
+		case lower == "tracestate" && m.TraceState == "" && storable(value):
+			m.TraceState = value
+		case waybill.ReservedHeader(lower):
+		default:
+			if m.Headers == nil {
+				m.Headers = make(map[string]string, len(names))
+			}
+			m.Headers[strings.ToValidUTF8(lower, "\uFFFD")] = strings.ToValidUTF8(value, "\uFFFD")
+		}
+	}
+}
+
+// storable reports whether a text can be kept by every store.
+func storable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsRune(s, 0)
+}

@@ -1,0 +1,219 @@
+package asbbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+var _ relay.Publisher = (*publisher)(nil)
+
+// publisher owns the connection that is published on, which is made when it is needed and made
+// anew after it was lost, and a lane for each topic and queue.
+type publisher struct {
+	broker *Broker
+
+	mu     sync.Mutex
+	client *azservicebus.Client // nil after a loss
+	lanes  map[string]*lane
+}
+
+func newPublisher(b *Broker) *publisher {
+	return &publisher{broker: b, lanes: make(map[string]*lane)}
+}
+
+// call is one Send.
+type call struct {
+	ctx context.Context
+
+	mu      sync.Mutex
+	results []error       // errPending where it is not known
+	open    int           // how many have none, and one more while Send runs
+	done    chan struct{} // closed when open is 0
+}
+
+// outgoing is one message of a call on its way.
+type outgoing struct {
+	*azservicebus.Message
+	call  *call
+	index int
+}
+
+// finish gives the message its result.
+func (o *outgoing) finish(err error) {
+	o.call.mu.Lock()
+	defer o.call.mu.Unlock()
+	o.call.results[o.index] = err
+	o.call.settled(1)
+}
+
+// settled counts results. The lock is held.
+func (c *call) settled(n int) {
+	if c.open -= n; c.open == 0 {
+		close(c.done)
+	}
+}
+
+// Send implements [relay.Publisher].
+func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+	c := &call{ctx: ctx, results: slices.Repeat([]error{errPending}, len(msgs)), open: len(msgs) + 1, done: make(chan struct{})}
+	entities := make([]string, len(msgs))
+	ready := make([]*outgoing, len(msgs))
+	for i := range msgs {
+		entity, err := p.broker.names.of(msgs[i].Message)
+		if err == nil {
+			err = check(msgs[i].Message, p.broker.cfg.MaxPayload)
+		}
+		o := &outgoing{call: c, index: i}
+		if err != nil {
+			o.finish(err)
+			continue
+		}
+		o.Message = encode(msgs[i], p.broker.cfg.Sessions)
+		entities[i], ready[i] = entity, o
+	}
+	p.queue(entities, ready)
+	c.mu.Lock()
+	c.settled(1) // there may have been no message
+	c.mu.Unlock()
+	return func() []error { return c.wait(p.broker) }
+}
+
+// queue puts messages, nil ones left out, at the ends of their lanes.
+func (p *publisher) queue(entities []string, ready []*outgoing) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, o := range ready {
+		switch {
+		case o == nil:
+		case p.broker.closed():
+			o.finish(waybill.UnavailableError(errClosed))
+		default:
+			p.lane(entities[i]).push(o)
+		}
+	}
+}
+
+// lane returns the lane of an entity. The lock is held.
+func (p *publisher) lane(entity string) *lane {
+	l := p.lanes[entity]
+	if l == nil {
+		l = &lane{publisher: p, entity: entity}
+		p.lanes[entity] = l
+	}
+	return l
+}
+
+// errPending stands for a result that is not known.
+var errPending = errors.New("asbbroker: not confirmed in time")
+
+// wait returns the results once all are known, or ctx has ended. What is under way then may still
+// write to the call's own list.
+func (c *call) wait(b *Broker) []error {
+	select {
+	case <-c.done:
+	case <-c.ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	results := slices.Clone(c.results)
+	for i, err := range results {
+		if err == errPending { //nolint:errorlint // it is never wrapped
+			results[i] = waybill.UnavailableError(fmt.Errorf("publish at %s: %w: %w", b.host, errPending, context.Cause(c.ctx)))
+		}
+	}
+	return results
+}
+
+// connected returns the connection, a new one after a loss.
+func (p *publisher) connected() (*azservicebus.Client, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.broker.closed() {
+		return nil, errClosed
+	}
+	if p.client == nil {
+		client, err := p.broker.newClient(noRetries)
+		if err != nil {
+			return nil, err
+		}
+		p.client = client
+	}
+	return p.client, nil
+}
+
+// drop gives a connection up, unless that was done already.
+func (p *publisher) drop(client *azservicebus.Client) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if client == nil || p.client != client || p.broker.closed() {
+		return
+	}
+	p.client = nil
+	p.broker.work.Go(func() { closeQuietly(client) })
+}
+
+// probe attaches to an entity and says what came of it.
+func (p *publisher) probe(ctx context.Context, entity string) error {
+	ctx, cancel := p.broker.within(ctx)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return waybill.UnavailableError(context.Cause(ctx))
+	}
+	l := &lane{publisher: p, entity: entity}
+	defer l.release()
+	_, err := l.attach(ctx)
+	return p.broker.errorOf("connect", err)
+}
+
+// forward sends one message of another receiver to a queue, and waits for the confirmation.
+func (p *publisher) forward(ctx context.Context, entity string, m *azservicebus.AMQPAnnotatedMessage) error {
+	ctx, cancel := p.broker.within(ctx)
+	defer cancel()
+	p.mu.Lock()
+	l := p.lane(entity)
+	l.use(1)
+	p.mu.Unlock()
+	defer l.use(-1)
+	sender, err := l.attach(ctx)
+	if err == nil {
+		err = sender.SendAMQPAnnotatedMessage(ctx, m, nil)
+	}
+	if err != nil {
+		l.failed(err)
+	}
+	return err
+}
+
+// retire ends a lane that has had nothing to send for a while.
+func (p *publisher) retire(l *lane) {
+	p.mu.Lock()
+	l.mu.Lock()
+	idle := l.idle != nil && !p.broker.closed()
+	if idle {
+		delete(p.lanes, l.entity)
+	}
+	l.mu.Unlock()
+	p.mu.Unlock()
+	if idle {
+		l.release()
+	}
+}
+
+// close ends the connection and waits for the lanes. The broker's context has ended.
+func (p *publisher) close() {
+	p.mu.Lock()
+	client := p.client
+	p.client = nil
+	p.mu.Unlock()
+	if client != nil {
+		closeQuietly(client)
+	}
+}

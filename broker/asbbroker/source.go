@@ -1,0 +1,185 @@
+package asbbroker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/waybill-go/waybill"
+)
+
+// address is what is received from: a queue, or a subscription to a topic.
+type address struct {
+	queue string // or the topic
+	sub   string // "" for a queue
+
+	topic, to string // what its messages were published or sent to; both "" if they say so themselves
+}
+
+// receiver returns a receiver, which connects when it is first used.
+func (a address) receiver(client *azservicebus.Client) (*azservicebus.Receiver, error) {
+	if a.sub == "" {
+		return client.NewReceiverForQueue(a.queue, nil)
+	}
+	return client.NewReceiverForSubscription(a.queue, a.sub, nil)
+}
+
+// pool is what the kinds of feeds have in common: how many messages one may hold.
+type pool struct {
+	run     *run
+	address address
+	quota   chan struct{} // one value for each message that is held or asked for
+}
+
+// reserve waits until a message may be held, and returns how many may, up to limit; 0 if ctx has
+// ended.
+func (p *pool) reserve(ctx context.Context, limit int) (n int) {
+	select {
+	case p.quota <- struct{}{}:
+	case <-ctx.Done():
+		return 0
+	}
+	for n = 1; n < limit; n++ {
+		select {
+		case p.quota <- struct{}{}:
+		default:
+			return n
+		}
+	}
+	return n
+}
+
+func (p *pool) release(n int) {
+	for range n {
+		<-p.quota
+	}
+}
+
+// mend sees to what made receiving fail: an entity that somebody has removed is made again. It
+// ends the run if waiting will not help.
+func (p *pool) mend(ctx context.Context, err error) {
+	if !notFound(err) || ctx.Err() != nil {
+		return
+	}
+	b := p.run.broker
+	if b.cfg.DeclareNothing {
+		p.run.fail(b.errorOf("receive", err))
+		return
+	}
+	if err := b.ensure(ctx, p.run.sub); waybill.IsPermanent(err) {
+		p.run.fail(err)
+	}
+}
+
+// source receives from a queue or a subscription without sessions.
+type source struct {
+	pool
+
+	mu       sync.Mutex
+	receiver *azservicebus.Receiver // nil until it is needed, after a failure, and in the end
+}
+
+var _ feed = (*source)(nil)
+
+// loop implements [feed].
+func (s *source) loop(ctx context.Context) {
+	for failures := 0; ; {
+		n := s.reserve(ctx, s.run.broker.cfg.ReceiveBatch)
+		if n == 0 {
+			return
+		}
+		messages, err := s.receive(ctx, n)
+		s.release(n - len(messages))
+		if len(messages) > 0 {
+			failures = 0
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.mend(ctx, err)
+		s.replace()
+		failures++
+		pause(ctx, failures)
+	}
+}
+
+// receive waits for messages and queues them. With none there is an error, or the link was lost.
+func (s *source) receive(ctx context.Context, n int) ([]*azservicebus.ReceivedMessage, error) {
+	r, err := s.current()
+	if err != nil {
+		return nil, err
+	}
+	messages, err := r.ReceiveMessages(ctx, n, nil)
+	for _, m := range messages {
+		s.run.push(&delivery{run: s.run, from: s, receiver: r, raw: m, address: s.address})
+	}
+	return messages, err
+}
+
+func (s *source) current() (_ *azservicebus.Receiver, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.receiver == nil {
+		s.receiver, err = s.address.receiver(s.run.broker.consumers)
+	}
+	return s.receiver, err
+}
+
+// replace gives up the receiver.
+func (s *source) replace() {
+	s.mu.Lock()
+	old := s.receiver
+	s.receiver = nil
+	s.mu.Unlock()
+	if old != nil {
+		closeQuietly(old)
+	}
+}
+
+// tend implements [feed].
+func (s *source) tend(context.Context) {}
+
+// close implements [feed]. What is unsettled is settled by other receivers.
+func (s *source) close() { s.replace() }
+
+// settlePatience is how long the link that brought a message may take to settle it: on a dead one
+// nobody answers.
+const settlePatience = 2 * time.Second
+
+// settle implements [origin]. What the link that brought d does not settle is settled by its lock
+// token over another, which works for as long as the lock does.
+func (s *source) settle(ctx context.Context, d *delivery, how outcome) error {
+	s.mu.Lock()
+	r := s.receiver
+	s.mu.Unlock()
+	if r != nil && r == d.receiver {
+		patient, cancel := context.WithTimeout(ctx, settlePatience)
+		err := tell(patient, r, d.raw, how)
+		cancel()
+		if ctx.Err() != nil || !lost(err) && !isContext(err) {
+			return err
+		}
+	}
+	r, err := s.address.receiver(s.run.broker.consumers)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(r)
+	return tell(ctx, r, &azservicebus.ReceivedMessage{LockToken: d.raw.LockToken}, how)
+}
+
+func tell(ctx context.Context, r *azservicebus.Receiver, m *azservicebus.ReceivedMessage, how outcome) error {
+	switch how {
+	case complete:
+		return r.CompleteMessage(ctx, m, nil)
+	case abandon:
+		return r.AbandonMessage(ctx, m, nil)
+	}
+	return r.RenewMessageLock(ctx, m, nil)
+}
+
+// settled implements [origin].
+func (s *source) settled() { s.release(1) }

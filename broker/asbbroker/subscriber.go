@@ -1,0 +1,233 @@
+package asbbroker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+var _ consumer.Subscriber = (*subscriber)(nil)
+
+// reconnect says how long to wait before receiving is tried again.
+var reconnect = waybill.RetryPolicy{BaseDelay: 100 * time.Millisecond, MaxDelay: 15 * time.Second}
+
+// subscriber receives for one consumer group.
+type subscriber struct {
+	broker *Broker
+	sub    consumer.Subscription
+}
+
+// Subscribe implements [consumer.Subscriber]. The prefetch is divided among the subscription's
+// addresses. It returns an error if the entities cannot be declared at first, if one is such that
+// it cannot be used, or if the broker is closed; a connection that is lost later is made again
+// for as long as it takes.
+func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+	if prefetch < 1 {
+		return invalid("prefetch", "is %d; it must be at least 1", prefetch)
+	}
+	if err := s.broker.names.valid(s.sub); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	within, cancel := s.broker.within(ctx)
+	defer cancel()
+	if err := s.broker.ensure(within, s.sub); err != nil {
+		switch {
+		case s.broker.closed():
+			return waybill.UnavailableError(errClosed)
+		case ctx.Err() != nil:
+			return nil
+		}
+		return err
+	}
+	r := newRun(s.broker, s.sub, prefetch)
+	defer r.stop()
+	r.start(within)
+	return r.serve(ctx, deliver)
+}
+
+// feed is something that a run receives from.
+type feed interface {
+	// loop receives until ctx ends.
+	loop(ctx context.Context)
+
+	// tend keeps what is held from lapsing, apart from single messages.
+	tend(ctx context.Context)
+
+	// close ends what loop has opened, as far as nothing is unsettled that needs it.
+	close()
+}
+
+// run is one Subscribe at work.
+type run struct {
+	broker *Broker
+	sub    consumer.Subscription
+	feeds  []feed
+	slots  chan struct{} // one value for each unsettled delivery that deliver was called with
+	more   chan struct{} // has a value if queue may have grown
+	failed chan error    // what waiting will not mend
+
+	cancel  context.CancelFunc
+	working sync.WaitGroup
+
+	mu    sync.Mutex
+	queue []*delivery // received and not yet passed to deliver, in order
+}
+
+func newRun(b *Broker, sub consumer.Subscription, prefetch int) *run {
+	r := &run{
+		broker: b, sub: sub,
+		slots: make(chan struct{}, prefetch), more: make(chan struct{}, 1), failed: make(chan error, 1),
+	}
+	addresses := len(sub.Topics)
+	if sub.To != "" {
+		addresses++
+	}
+	shares := func(i int) int { // the first ones get what does not divide
+		share := prefetch / addresses
+		if i < prefetch%addresses {
+			share++
+		}
+		return max(share, 1)
+	}
+	group := subscriptionName(sub.Group)
+	for i, topic := range sub.Topics {
+		r.add(address{queue: b.names.topic(topic), sub: group, topic: topic}, shares(i), b.cfg.Sessions)
+	}
+	if sub.To != "" {
+		r.add(address{queue: b.names.queue(sub.To), to: sub.To}, shares(addresses-1), b.cfg.Sessions)
+	}
+	r.add(address{queue: b.names.retry(sub.Group)}, shares(0), false)
+	return r
+}
+
+func (r *run) add(a address, share int, sessions bool) {
+	p := pool{run: r, address: a, quota: make(chan struct{}, share)}
+	if sessions {
+		r.feeds = append(r.feeds, newSessionFeed(p))
+	} else {
+		r.feeds = append(r.feeds, &source{pool: p})
+	}
+}
+
+// start begins to receive, until ctx ends.
+func (r *run) start(ctx context.Context) {
+	ctx, r.cancel = context.WithCancel(ctx)
+	for _, f := range r.feeds {
+		r.working.Go(func() { f.loop(ctx) })
+	}
+	r.working.Go(func() { r.tend(ctx) })
+}
+
+// serve passes deliveries on, one after the other, each when it has a slot.
+func (r *run) serve(ctx context.Context, deliver func(consumer.Delivery)) error {
+	for {
+		switch {
+		case r.broker.closed():
+			return waybill.UnavailableError(errClosed)
+		case ctx.Err() != nil:
+			return nil
+		}
+		var slots chan struct{}
+		if r.waiting() {
+			slots = r.slots
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.broker.ctx.Done():
+		case err := <-r.failed:
+			return err
+		case <-r.more:
+		case slots <- struct{}{}:
+			deliver(r.pop())
+		}
+	}
+}
+
+func (r *run) waiting() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.queue) > 0
+}
+
+// pop takes the first delivery, for which the caller has a slot.
+func (r *run) pop() *delivery {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := r.queue[0]
+	r.queue[0] = nil
+	r.queue = r.queue[1:]
+	d.handed = true
+	return d
+}
+
+func (r *run) push(d *delivery) {
+	r.mu.Lock()
+	r.queue = append(r.queue, d)
+	r.mu.Unlock()
+	select {
+	case r.more <- struct{}{}:
+	default:
+	}
+}
+
+// fail ends the run with an error that waiting will not mend.
+func (r *run) fail(err error) {
+	select {
+	case r.failed <- err:
+	default:
+	}
+}
+
+// tend keeps what waits for a slot from lapsing.
+func (r *run) tend(ctx context.Context) {
+	tick := time.NewTicker(consumer.ExtendInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, f := range r.feeds {
+			f.tend(ctx)
+		}
+		r.mu.Lock()
+		waiting := append([]*delivery(nil), r.queue...)
+		r.mu.Unlock()
+		for _, d := range waiting {
+			d.Extend(ctx) //nolint:errcheck // it is redelivered then
+		}
+	}
+}
+
+// stop ends receiving and gives back what was not passed on.
+func (r *run) stop() {
+	r.cancel()
+	r.working.Wait()
+	r.mu.Lock()
+	left := r.queue
+	r.queue = nil
+	r.mu.Unlock()
+	for _, d := range left {
+		d.giveBack()
+	}
+	for _, f := range r.feeds {
+		f.close()
+	}
+}
+
+// pause waits before attempt n+1, after n in a row that failed.
+func pause(ctx context.Context, n int) {
+	timer := time.NewTimer(reconnect.Delay(n))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,339 @@
+package asbbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+// maxDeliveries is how often a message may be delivered before the service dead-letters it on its
+// own: as often as it allows, because deliveries that met an outage count.
+const maxDeliveries = 2000
+
+// topology declares entities by the service's HTTP interface.
+type topology struct {
+	cfg   Config
+	names names
+	admin *admin.Client
+}
+
+func newTopology(b *Broker) (*topology, error) {
+	options := admin.ClientOptions{ClientOptions: azcore.ClientOptions{Retry: policy.RetryOptions{MaxRetries: -1}}}
+	if b.cfg.HTTPClient != nil {
+		options.Transport = b.cfg.HTTPClient
+	}
+	client, err := admin.NewClientFromConnectionString(b.connection, &options)
+	if err != nil { // not wrapped: the text may quote the key
+		return nil, invalid("URL", "is no connection string of Service Bus")
+	}
+	return &topology{cfg: b.cfg, names: b.names, admin: client}, nil
+}
+
+// kind is what an entity is.
+type kind string
+
+const (
+	topicKind        kind = "topic"
+	queueKind        kind = "queue"
+	subscriptionKind kind = "subscription"
+)
+
+// entity is one that is wanted.
+type entity struct {
+	kind  kind
+	name  string // of the topic, for a subscription
+	sub   string // of the subscription
+	waits bool   // it is a retry queue: without sessions, and it must detect no duplicates
+}
+
+func (e entity) String() string {
+	if e.kind == subscriptionKind {
+		return e.name + "/" + e.sub
+	}
+	return e.name
+}
+
+// settings are those of an entity that matter here.
+type settings struct {
+	sessions   bool
+	duplicates time.Duration // 0: duplicates are not detected
+	lock       time.Duration // 0: it has none, or the service did not say
+	deliveries int32         // likewise
+}
+
+// wanted returns the entities that w needs, each once, parents first.
+func (t *topology) wanted(w broker.Wanted) (list []entity) {
+	seen := make(map[entity]bool)
+	add := func(e entity) {
+		if !seen[e] {
+			seen[e] = true
+			list = append(list, e)
+		}
+	}
+	for _, topic := range w.Topics {
+		add(entity{kind: topicKind, name: t.names.topic(topic)})
+	}
+	for _, to := range w.Destinations {
+		add(entity{kind: queueKind, name: t.names.queue(to)})
+	}
+	for _, sub := range w.Subscriptions {
+		for _, topic := range sub.Topics {
+			add(entity{kind: topicKind, name: t.names.topic(topic)})
+			add(entity{kind: subscriptionKind, name: t.names.topic(topic), sub: subscriptionName(sub.Group)})
+		}
+		if sub.To != "" {
+			add(entity{kind: queueKind, name: t.names.queue(sub.To)})
+		}
+		add(entity{kind: queueKind, name: t.names.retry(sub.Group), waits: true})
+	}
+	return list
+}
+
+// settingsOf returns how e is made.
+func (t *topology) settingsOf(e entity) settings {
+	s := settings{duplicates: t.cfg.DuplicateWindow, sessions: t.cfg.Sessions, lock: t.cfg.LockDuration, deliveries: maxDeliveries}
+	switch {
+	case e.kind == topicKind:
+		return settings{duplicates: s.duplicates}
+	case e.waits:
+		s.sessions, s.duplicates = false, 0
+	case e.kind == subscriptionKind:
+		s.duplicates = 0 // its topic detects them
+	}
+	return s
+}
+
+// Plan implements [broker.Topology].
+func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	return b.steps(ctx, w, false)
+}
+
+// Apply implements [broker.Topology]. It adds nothing to what is there: each difference is a
+// conflict.
+func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	return b.steps(ctx, w, true)
+}
+
+func (b *Broker) steps(ctx context.Context, w broker.Wanted, create bool) ([]broker.Step, error) {
+	if err := b.validWanted(w); err != nil {
+		return nil, err
+	}
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	var steps []broker.Step
+	for _, e := range b.topology.wanted(w) {
+		step, err := b.topology.step(ctx, e, create)
+		if err != nil {
+			return steps, b.declareError(e, err)
+		}
+		steps = append(steps, step)
+	}
+	return steps, nil
+}
+
+func (b *Broker) validWanted(w broker.Wanted) error {
+	for _, topic := range w.Topics {
+		if err := validEntity("Wanted.Topics", b.names.topic(topic)); err != nil {
+			return err
+		}
+	}
+	for _, to := range w.Destinations {
+		if err := validEntity("Wanted.Destinations", b.names.queue(to)); err != nil {
+			return err
+		}
+	}
+	for _, sub := range w.Subscriptions {
+		if err := b.names.valid(sub); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step compares e with what the service has, and creates it if it is missing and create is set.
+func (t *topology) step(ctx context.Context, e entity, create bool) (broker.Step, error) {
+	step := broker.Step{Kind: string(e.kind), Name: e.String(), Action: broker.Keep}
+	want := t.settingsOf(e)
+	have, found, err := t.look(ctx, e)
+	switch {
+	case err != nil:
+		return step, err
+	case found:
+		if step.Detail = want.differences(have); step.Detail != "" {
+			step.Action = broker.Conflict
+		}
+		return step, nil
+	}
+	step.Action, step.Detail = broker.Create, want.String()
+	if create {
+		err = t.create(ctx, e, want)
+	}
+	return step, err
+}
+
+func (s settings) String() string {
+	text := fmt.Sprintf("duplicate window %v", s.duplicates)
+	if s.lock != 0 {
+		text += fmt.Sprintf(", sessions %t, lock %v, %d deliveries", s.sessions, s.lock, s.deliveries)
+	}
+	return text
+}
+
+// differences says what is otherwise than wanted, "" if nothing is.
+func (s settings) differences(have settings) string {
+	if s == have {
+		return ""
+	}
+	return fmt.Sprintf("it has %v; wanted: %v", have, s)
+}
+
+// fatal says what makes an entity useless or harmful, "" if it can be used.
+func (s settings) fatal(e entity, want settings) string {
+	switch {
+	case e.kind == topicKind:
+		return ""
+	case s.sessions != want.sessions:
+		return fmt.Sprintf("it has RequiresSession %t, and %t is wanted", s.sessions, want.sessions)
+	case s.lock != 0 && s.lock < minLockDuration:
+		return fmt.Sprintf("it locks messages for %v; at least %v are needed", s.lock, minLockDuration)
+	case e.waits && s.duplicates != 0:
+		return "it detects duplicates, among which a retry would be lost"
+	}
+	return ""
+}
+
+// ensure makes what sub receives from, unless somebody else does. The error is permanent if there
+// is something that cannot be used.
+func (b *Broker) ensure(ctx context.Context, sub consumer.Subscription) error {
+	if b.cfg.DeclareNothing {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
+	defer cancel()
+	for _, e := range b.topology.wanted(broker.Wanted{Subscriptions: []consumer.Subscription{sub}}) {
+		if err := b.topology.ensure(ctx, e); err != nil {
+			return b.declareError(e, err)
+		}
+	}
+	return nil
+}
+
+func (t *topology) ensure(ctx context.Context, e entity) error {
+	want := t.settingsOf(e)
+	have, found, err := t.look(ctx, e)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return t.create(ctx, e, want)
+	}
+	if reason := have.fatal(e, want); reason != "" {
+		return waybill.PermanentError(waybill.ReasonRejected, errors.New(reason))
+	}
+	return nil
+}
+
+func (b *Broker) declareError(e entity, err error) error {
+	var response *azcore.ResponseError
+	if errors.As(err, &response) {
+		err = statusError(response) // its text is a page long
+	}
+	wrapped := fmt.Errorf("declare %s %v at %s: %w", e.kind, e, b.host, err)
+	if waybill.IsPermanent(err) {
+		return wrapped
+	}
+	return waybill.UnavailableError(wrapped)
+}
+
+// look returns the settings of e, if it exists.
+func (t *topology) look(ctx context.Context, e entity) (s settings, found bool, _ error) {
+	switch e.kind {
+	case topicKind:
+		r, err := t.admin.GetTopic(ctx, e.name, nil)
+		if r == nil || err != nil {
+			return s, false, err
+		}
+		s.duplicates = window(r.RequiresDuplicateDetection, r.DuplicateDetectionHistoryTimeWindow)
+	case queueKind:
+		r, err := t.admin.GetQueue(ctx, e.name, nil)
+		if r == nil || err != nil {
+			return s, false, err
+		}
+		s = settings{
+			sessions:   r.RequiresSession != nil && *r.RequiresSession,
+			duplicates: window(r.RequiresDuplicateDetection, r.DuplicateDetectionHistoryTimeWindow),
+			lock:       parseDuration(r.LockDuration),
+		}
+		s.deliveries = number(r.MaxDeliveryCount)
+	case subscriptionKind:
+		r, err := t.admin.GetSubscription(ctx, e.name, e.sub, nil)
+		if r == nil || err != nil {
+			return s, false, err
+		}
+		s = settings{
+			sessions:   r.RequiresSession != nil && *r.RequiresSession,
+			lock:       parseDuration(r.LockDuration),
+			deliveries: number(r.MaxDeliveryCount),
+		}
+	}
+	return s, true, nil
+}
+
+func number(n *int32) int32 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+func window(detects *bool, d *string) time.Duration {
+	if detects == nil || !*detects {
+		return 0
+	}
+	return parseDuration(d)
+}
+
+// create makes e. One that somebody else has made in the meantime is as good.
+func (t *topology) create(ctx context.Context, e entity, s settings) (err error) {
+	detects, lock, deliveries := s.duplicates > 0, formatDuration(s.lock), s.deliveries
+	var history *string
+	if detects {
+		d := formatDuration(s.duplicates)
+		history = &d
+	}
+	switch e.kind {
+	case topicKind:
+		_, err = t.admin.CreateTopic(ctx, e.name, &admin.CreateTopicOptions{Properties: &admin.TopicProperties{
+			RequiresDuplicateDetection: &detects, DuplicateDetectionHistoryTimeWindow: history,
+		}})
+	case queueKind:
+		_, err = t.admin.CreateQueue(ctx, e.name, &admin.CreateQueueOptions{Properties: &admin.QueueProperties{
+			RequiresDuplicateDetection: &detects, DuplicateDetectionHistoryTimeWindow: history,
+			RequiresSession: &s.sessions, LockDuration: &lock, MaxDeliveryCount: &deliveries,
+		}})
+	case subscriptionKind:
+		_, err = t.admin.CreateSubscription(ctx, e.name, e.sub, &admin.CreateSubscriptionOptions{Properties: &admin.SubscriptionProperties{
+			RequiresSession: &s.sessions, LockDuration: &lock, MaxDeliveryCount: &deliveries,
+		}})
+	}
+	var response *azcore.ResponseError
+	if errors.As(err, &response) && response.StatusCode == http.StatusConflict {
+		return nil
+	}
+	return err
+}
+
+func statusError(r *azcore.ResponseError) error {
+	return errors.New("the service answered " + strconv.Itoa(r.StatusCode) + " " + http.StatusText(r.StatusCode))
+}

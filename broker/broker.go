@@ -1,0 +1,117 @@
+// Package broker is what broker adapters have in common beside the two contracts that they are
+// used by, [relay.Publisher] and [consumer.Subscriber]: what each can do, and what each needs to be
+// declared before messages flow.
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/guarantee"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Broker is one connection to a broker, as every adapter offers it. It is safe for concurrent use.
+type Broker interface {
+	// Publisher returns the publishing side.
+	Publisher() relay.Publisher
+
+	// Subscriber returns a receiver for one consumer group. What is wrong with s is reported by
+	// its Subscribe.
+	Subscriber(s consumer.Subscription) consumer.Subscriber
+
+	// Capabilities tells what the broker can do. It asks no server.
+	Capabilities() Capabilities
+
+	// Ping reports whether the broker is reachable and would confirm what is published.
+	Ping(ctx context.Context) error
+
+	// Close ends the connection; what was delivered and not settled is redelivered. It may be
+	// called twice.
+	Close() error
+}
+
+// Capabilities says what a broker can do. The zero value can nothing.
+type Capabilities struct {
+	// Fanout says that each consumer group of a topic gets every message of it.
+	Fanout bool
+
+	// Order is what the broker keeps in order on the way to one consumer group.
+	Order Order
+
+	// MaxDelay is the longest delay that [consumer.Delivery.Retry] hands to the broker in one
+	// step; longer ones take several. 0: the delay is waited for in the process that retries.
+	MaxDelay time.Duration
+
+	// DeadLetters says that the broker has a place of its own for messages that were given up.
+	DeadLetters bool
+
+	// MaxPayload is the largest payload in bytes that the adapter lets through. 0: any.
+	MaxPayload int
+
+	// DedupWindow is how long the broker remembers a deduplication id. 0: it has none.
+	DedupWindow time.Duration
+
+	// Transactions says that several messages can be published all or none.
+	Transactions bool
+}
+
+// Order is what a broker keeps in order on the way to one consumer group.
+type Order int
+
+const (
+	// NoOrder: messages may arrive in any order.
+	NoOrder Order = iota
+
+	// OneReplica: the order of publishing, as long as the group has one replica.
+	OneReplica
+
+	// PerKey: the order of publishing per key, with any number of replicas.
+	PerKey
+)
+
+// Topology is a broker that needs something declared: exchanges, queues, streams, topics. Both
+// sides of it derive what they need from the same [Wanted].
+type Topology interface {
+	// Plan compares what w needs with what the server has, and changes nothing.
+	Plan(ctx context.Context, w Wanted) ([]Step, error)
+
+	// Apply creates what is missing and, where the server allows it, adds what an existing thing
+	// lacks. It never deletes, and never changes what is set otherwise: that is a [Conflict] and
+	// stays as it is. It returns what it found and did.
+	Apply(ctx context.Context, w Wanted) ([]Step, error)
+}
+
+// Wanted is what a system publishes and receives.
+type Wanted struct {
+	Topics        []string                // topics that are published to
+	Destinations  []string                // destinations that are sent to (Message.To)
+	Subscriptions []consumer.Subscription // what consumer groups receive
+}
+
+// Step is one thing that a broker needs.
+type Step struct {
+	Kind   string // what it is called there: "exchange", "queue", "binding", "stream" …
+	Name   string
+	Action Action
+	Detail string // what is created, added, or in conflict: the setting, what there is, what is wanted
+}
+
+// Action is what a [Step] needs, or, after Apply, what was done.
+type Action string
+
+const (
+	Keep     Action = "keep"     // it is there as wanted
+	Create   Action = "create"   // it is missing
+	Add      Action = "add"      // it is there and lacks something that can be added
+	Conflict Action = "conflict" // it is there and set otherwise; an operator must decide
+	Ensure   Action = "ensure"   // the server does not tell whether it is there; Apply sees to it
+)
+
+// Explainer is a broker that can tell what a topic's route through it guarantees, from the live
+// server where the server tells.
+type Explainer interface {
+	// Explain returns the facts about topic, those of each aspect together.
+	Explain(ctx context.Context, topic string) ([]guarantee.Fact, error)
+}

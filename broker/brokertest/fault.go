@@ -1,0 +1,188 @@
+package brokertest
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+// Faults make the network between a connection and its server fail.
+type Faults interface {
+	Cut()                    // ends what is connected; new connections can be made at once
+	Refuse(refuse bool)      // whether new connections are refused
+	Stall(stall bool)        // whether connections stay open while nothing passes
+	StallReplies(stall bool) // the same for what the server sends only
+}
+
+// faulty is a connection that can fail, and a group that receives over one that does not.
+type faulty struct {
+	*env
+	broker broker.Broker
+	faults Faults
+	topic  string
+	group  *group
+}
+
+// newFaulty returns a connection over which a message has been published.
+func newFaulty(e *env) *faulty {
+	topic, g := e.one(100)
+	b, faults := e.h.Faulty(e.T)
+	e.Cleanup(func() {
+		faults.Refuse(false)
+		faults.Stall(false)
+		b.Close()
+	})
+	f := &faulty{env: e, broker: b, faults: faults, topic: topic, group: g}
+	f.resend(messages(topic, "k", 1))
+	return f
+}
+
+// send publishes over the connection that can fail.
+func (f *faulty) send(within time.Duration, msgs []waybill.Message) (wait func() []error) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	f.Cleanup(cancel)
+	out := outgoing(msgs)
+	for i := range out {
+		out[i].Resent = true
+	}
+	return f.broker.Publisher().Send(ctx, out)
+}
+
+// resend publishes msgs until each is accepted. Whatever else becomes of them must be no fault of
+// theirs.
+func (f *faulty) resend(msgs []waybill.Message) {
+	f.Helper()
+	f.eventually("the messages to be accepted", func() bool { return f.unavailable(f.send(patience, msgs)()) == 0 })
+	f.arrive(msgs)
+}
+
+// unavailable counts the results that are, and fails unless the others are accepted.
+func (f *faulty) unavailable(results []error) int {
+	f.Helper()
+	n := 0
+	for i, err := range results {
+		switch {
+		case waybill.IsUnavailable(err):
+			n++
+		case err != nil:
+			f.Fatalf("message %d: %v of kind %v, want it accepted or unavailable", i+1, err, waybill.KindOf(err))
+		}
+	}
+	return n
+}
+
+// arrive waits until each of msgs has arrived. Those whose outcome was unknown may do so twice.
+func (f *faulty) arrive(msgs []waybill.Message) {
+	f.Helper()
+	missing := make(map[string]bool)
+	for i := range msgs {
+		missing[msgs[i].ID] = true
+	}
+	for len(missing) > 0 {
+		a := f.group.next()
+		delete(missing, a.message.ID)
+		ack(f.T, a)
+	}
+}
+
+// testCutBeforeConfirm: no message of a batch whose confirms are cut off is taken for published,
+// and none waits for its deadline.
+func testCutBeforeConfirm(e *env) {
+	f := newFaulty(e)
+	msgs := messages(f.topic, "k", 20)
+	f.faults.StallReplies(true)
+	wait := f.send(patience, msgs)
+	start := time.Now()
+	f.faults.Cut()
+	f.faults.StallReplies(false)
+	if n := f.unavailable(wait()); n != len(msgs) {
+		e.Errorf("%d of %d messages without a confirm are unavailable, want all", n, len(msgs))
+	}
+	if took := time.Since(start); took > patience/2 {
+		e.Errorf("the cut was noticed after %v", took)
+	}
+	f.resend(msgs)
+}
+
+// testHalfOpen: a connection over which nothing passes ends by the deadline of those who wait.
+func testHalfOpen(e *env) {
+	const within = 500 * time.Millisecond
+	f := newFaulty(e)
+	msgs := messages(f.topic, "k", 20)
+	f.faults.Stall(true)
+	start := time.Now()
+	if n := f.unavailable(f.send(within, msgs)()); n != len(msgs) {
+		e.Errorf("%d of %d messages are unavailable, want all", n, len(msgs))
+	}
+	if took := time.Since(start); took > within+patience/3 {
+		e.Errorf("results after %v, want them at the deadline of %v", took, within)
+	}
+	f.faults.Stall(false)
+	f.resend(msgs)
+}
+
+// testSlowConfirms: nothing is known before the confirms come, and then all is.
+func testSlowConfirms(e *env) {
+	f := newFaulty(e)
+	msgs := messages(f.topic, "k", 20)
+	f.faults.StallReplies(true)
+	wait := f.send(patience, msgs)
+	known := make(chan []error, 1)
+	go func() { known <- wait() }()
+	never(e, moment, "results before the confirms", known)
+	f.faults.StallReplies(false)
+	if n := f.unavailable(<-known); n != 0 {
+		e.Errorf("%d messages are unavailable, want all accepted", n)
+	}
+	f.arrive(msgs)
+}
+
+// testServerAway: while the server refuses connections everything is unavailable, at once; when
+// it is back, so is the publisher.
+func testServerAway(e *env) {
+	f := newFaulty(e)
+	f.faults.Refuse(true)
+	f.faults.Cut()
+	msgs := messages(f.topic, "k", 20)
+	e.eventually("the cut to be noticed", func() bool { return f.unavailable(f.send(patience, msgs)()) == len(msgs) })
+	if err := f.broker.Ping(e.context()); !waybill.IsUnavailable(err) {
+		e.Errorf("Ping() = %v of kind %v, want unavailable", err, waybill.KindOf(err))
+	}
+	f.faults.Refuse(false)
+	f.resend(msgs)
+}
+
+// testConsumerCut: what a consumer held when its connection was cut comes back to it, over a new
+// one that it makes by itself.
+func testConsumerCut(e *env) {
+	b, faults := e.h.Faulty(e.T)
+	e.Cleanup(func() { b.Close() })
+	topic := e.name("t")
+	g := e.subscribeOn(b, consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}, 10)
+	e.mustSend(messages(topic, "k", 5)...)
+	for _, want := range texts(5) {
+		if a := g.next(); a.text() != want {
+			e.Errorf("payload %q, want %q", a.text(), want)
+		}
+	}
+	faults.Cut()
+	missing := make(map[string]bool)
+	for _, text := range texts(5) {
+		missing[text] = true
+	}
+	for len(missing) > 0 {
+		a := g.nextWithin(e.h.Features.LapseAfter + patience)
+		if !a.Redelivered() {
+			e.Errorf("payload %q: Redelivered() = false, want true", a.text())
+		}
+		delete(missing, a.text())
+		ack(e.T, a)
+	}
+	e.mustSend(message(topic, "new"))
+	if a := g.next(); a.text() != "new" {
+		e.Errorf("payload %q, want new", a.text())
+	}
+}

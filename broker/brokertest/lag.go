@@ -1,0 +1,46 @@
+package brokertest
+
+import (
+	"github.com/waybill-go/waybill/consumer"
+)
+
+// testLag counts what waits for a group that holds some messages and is not given the others,
+// over a connection that does not receive. A subscriber that can't tell is left out.
+func testLag(e *env) {
+	const prefetch, n = 3, 12
+	topic := e.name("t")
+	s := consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}
+	watcher, ok := e.open().Subscriber(s).(consumer.Lagger)
+	if !ok {
+		return
+	}
+	lag := func() int64 {
+		e.Helper()
+		l, err := watcher.Lag(e.context())
+		if err != nil {
+			e.Fatalf("Lag() = %v", err)
+		}
+		return l.Messages
+	}
+	if got := lag(); got != 0 {
+		e.Errorf("%d messages wait for a group that nobody knows", got)
+	}
+	g := e.subscribe(s, prefetch)
+	e.mustSend(messages(topic, "k", n)...)
+	held := make([]arrival, prefetch)
+	for i := range held {
+		held[i] = g.next()
+	}
+	want := int64(n - prefetch)
+	if e.h.Features.Partitioned {
+		want = n
+	}
+	e.eventually("the lag to be what is not held", func() bool { return lag() == want })
+	for _, d := range held {
+		ack(e.T, d)
+	}
+	for range n - prefetch {
+		ack(e.T, g.next())
+	}
+	e.eventually("no lag to be left", func() bool { return lag() == 0 })
+}

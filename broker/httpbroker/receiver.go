@@ -1,0 +1,249 @@
+package httpbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/cloudevents"
+)
+
+// ReceiverConfig says what a receiver takes.
+type ReceiverConfig struct {
+	// Secrets are those that senders sign with: the current one, and while it is being replaced
+	// the other one too. One to 16. Required.
+	Secrets []Secret
+
+	// Tolerance is how far the timestamp of a request may be from our time. 1 s to 1 h.
+	// Optional; the default is [DefaultTolerance].
+	Tolerance time.Duration
+
+	// MaxBody is the most that a body may have, in bytes; more is answered with 413. Optional;
+	// the default is 1 MiB.
+	MaxBody int64
+
+	// MaxRequests is how many requests may be under way, their bodies in memory; more are
+	// answered with 503. Optional; the default is 256.
+	MaxRequests int
+
+	// SettleGrace is how long after the end of its subscription a request waits for the handler
+	// that has its message, before it is answered with 503. Optional; the default is 10 s.
+	SettleGrace time.Duration
+}
+
+const (
+	defaultMaxBody     = 1 << 20
+	defaultMaxRequests = 256
+	defaultSettleGrace = 10 * time.Second
+
+	// awayDelay is what a sender is asked to wait when nobody can take its message.
+	awayDelay = time.Second
+)
+
+func (c ReceiverConfig) withDefaults() (ReceiverConfig, error) {
+	if c.Tolerance == 0 {
+		c.Tolerance = DefaultTolerance
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = defaultMaxBody
+	}
+	if c.MaxRequests == 0 {
+		c.MaxRequests = defaultMaxRequests
+	}
+	if c.SettleGrace == 0 {
+		c.SettleGrace = defaultSettleGrace
+	}
+	switch {
+	case c.Tolerance < time.Second || c.Tolerance > time.Hour:
+		return c, invalidf("ReceiverConfig.Tolerance", "is %v, the range is 1s to 1h0m0s", c.Tolerance)
+	case c.MaxBody < 1 || c.MaxBody > 1<<30:
+		return c, invalidf("ReceiverConfig.MaxBody", "is %d, the range is 1 to %d", c.MaxBody, 1<<30)
+	case c.MaxRequests < 1:
+		return c, invalidf("ReceiverConfig.MaxRequests", "is %d; it must be positive", c.MaxRequests)
+	case c.SettleGrace < 0:
+		return c, invalidf("ReceiverConfig.SettleGrace", "is %v; it must not be negative", c.SettleGrace)
+	}
+	return c, nil
+}
+
+// Receiver takes webhooks over HTTP. It is an http.Handler, safe for concurrent use.
+type Receiver struct {
+	cfg   ReceiverConfig
+	keys  [][]byte
+	slots chan struct{} // one for each request that is under way
+
+	mu     sync.Mutex
+	queues map[string]*queue // of the subscriptions that run
+
+	closed    chan struct{}
+	closeOnce sync.Once
+}
+
+// NewReceiver returns a receiver. The error is an [*waybill.InvalidError] that names what is
+// missing or wrong.
+func NewReceiver(cfg ReceiverConfig) (*Receiver, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := keysOf(cfg.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	return &Receiver{
+		cfg: cfg, keys: keys, slots: make(chan struct{}, cfg.MaxRequests),
+		queues: make(map[string]*queue), closed: make(chan struct{}),
+	}, nil
+}
+
+// Close answers every request that is under way, and those that come, with 503, and ends running
+// Subscribes with an unavailable error. Senders come again later. Call it before Shutdown of the
+// server, and after the consumers have ended. It returns nil.
+func (r *Receiver) Close() error {
+	r.closeOnce.Do(func() { close(r.closed) })
+	return nil
+}
+
+func (r *Receiver) ended() bool {
+	select {
+	case <-r.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// answer is the response to a request. It says nothing of what was received.
+type answer struct {
+	code  int
+	after time.Duration // with 503
+}
+
+var (
+	accepted = answer{code: http.StatusNoContent}
+	away     = answer{code: http.StatusServiceUnavailable, after: awayDelay}
+)
+
+// ServeHTTP takes one webhook.
+func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	a := r.receive(w, req)
+	if a.code == http.StatusServiceUnavailable {
+		seconds := (a.after + time.Second - 1) / time.Second
+		w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+	}
+	if a.code == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", http.MethodPost)
+	}
+	w.WriteHeader(a.code)
+}
+
+func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) answer {
+	if req.Method != http.MethodPost {
+		return answer{code: http.StatusMethodNotAllowed}
+	}
+	select {
+	case <-r.closed:
+		return away
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	default:
+		return away
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.cfg.MaxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return answer{code: http.StatusRequestEntityTooLarge}
+	case err != nil:
+		return answer{code: http.StatusBadRequest}
+	case verify(req.Header, body, time.Now(), r.cfg.Tolerance, r.keys) != nil || !authentic(req.Header):
+		return answer{code: http.StatusUnauthorized}
+	case cloudevents.Structured(req.Header.Get(contentType)) && !isStructuredJSON(req.Header.Get(contentType)):
+		return answer{code: http.StatusUnsupportedMediaType}
+	}
+	m, err := decode(req.Header, body)
+	if m.Address() == "" {
+		return answer{code: http.StatusBadRequest} // nobody could ever receive it
+	}
+	return r.deliver(req.Context(), webhook{m, err, req.Header.Get(attemptHeader) != firstAttempt})
+}
+
+// deliver hands a message to each group that it is for, and waits for all of them. A group that
+// has acknowledged it knows it when it comes again for the sake of another.
+func (r *Receiver) deliver(ctx context.Context, w webhook) answer {
+	queues := r.queuesFor(w.message)
+	if len(queues) == 0 {
+		return away
+	}
+	answers := make([]answer, len(queues))
+	var groups sync.WaitGroup
+	for i, q := range queues {
+		groups.Go(func() { answers[i] = q.pass(ctx, w.clone()) })
+	}
+	groups.Wait()
+	worst := answers[0]
+	for _, a := range answers[1:] {
+		if worst == accepted || a != accepted && a.after > worst.after {
+			worst = a
+		}
+	}
+	return worst
+}
+
+// queuesFor returns the queues of the groups that a message is for. Of those that share a
+// destination it returns one.
+func (r *Receiver) queuesFor(m *waybill.Message) []*queue {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []*queue
+	for _, name := range slices.Sorted(maps.Keys(r.queues)) {
+		q := r.queues[name]
+		switch {
+		case m.To != "" && m.To == q.subscription.To:
+			return []*queue{q}
+		case m.To == "" && slices.Contains(q.subscription.Topics, m.Topic):
+			found = append(found, q)
+		}
+	}
+	return found
+}
+
+// join makes sure that there is a queue for a subscription, for as long as somebody has joined
+// it.
+func (r *Receiver) join(s consumer.Subscription) *queue {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := fmt.Sprintf("%q", append([]string{s.Group, s.To}, slices.Sorted(slices.Values(s.Topics))...))
+	q := r.queues[name]
+	if q == nil {
+		q = newQueue(r, name, s)
+		r.queues[name] = q
+	}
+	q.members++
+	return q
+}
+
+func (r *Receiver) leave(q *queue) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q.members--; q.members == 0 {
+		delete(r.queues, q.name)
+		close(q.deserted)
+	}
+}
+
+// isStructuredJSON reports whether a content type marks a single event in JSON.
+func isStructuredJSON(contentType string) bool {
+	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	return strings.TrimSpace(media) == "application/cloudevents+json"
+}

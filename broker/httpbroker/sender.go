@@ -1,0 +1,275 @@
+package httpbroker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+var (
+	errClosed   = errors.New("httpbroker: is closed")
+	errDisabled = errors.New("httpbroker: the endpoint is disabled")
+	errBehind   = errors.New("httpbroker: not sent, an earlier message of its key has failed")
+)
+
+const (
+	// behindDelay is how long what stood behind a failed message of its key stays away. The relay
+	// keeps it behind that message anyway.
+	behindDelay = time.Millisecond
+
+	// disabledDelay is how long a message for a disabled endpoint waits before it is looked at
+	// again.
+	disabledDelay = time.Minute
+
+	// maxDoubtful is how many messages are remembered whose last attempt failed.
+	maxDoubtful = 10_000
+)
+
+// sender posts messages to one endpoint.
+type sender struct {
+	endpoint Endpoint
+	keys     [][]byte
+	client   *http.Client
+	timeout  time.Duration
+	closed   <-chan struct{}
+	slots    chan struct{} // one for each request that is under way
+
+	mu       sync.Mutex
+	last     map[unit]*line      // that was sent last, of each unit that is under way
+	until    time.Time           // the endpoint has asked for rest until then
+	doubtful map[string]struct{} // webhook-ids of attempts that failed, which may have arrived
+}
+
+var _ relay.Publisher = (*sender)(nil)
+
+func newSender(e Endpoint, keys [][]byte, client *http.Client, cfg Config, closed <-chan struct{}) *sender {
+	return &sender{
+		endpoint: e, keys: keys, client: client, timeout: cfg.Timeout, closed: closed,
+		slots:    make(chan struct{}, cfg.Parallelism),
+		last:     make(map[unit]*line),
+		doubtful: make(map[string]struct{}),
+	}
+}
+
+// unit is what order is kept in.
+type unit struct{ address, key string }
+
+// line holds the messages of one unit in one Send, by their places. It is posted after the line
+// before it, one message after the other.
+type line struct {
+	unit   unit
+	places []int
+	before *line
+	done   chan struct{} // closed when all of it is answered
+}
+
+// Send implements [relay.Publisher]. A message that fails lets what is behind it in its (topic,
+// key) go back unsent.
+func (s *sender) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+	results := make([]error, len(msgs))
+	var posts sync.WaitGroup
+	for _, l := range s.lineUp(msgs) {
+		posts.Go(func() {
+			defer s.leave(l)
+			s.post(ctx, l, msgs, results)
+		})
+	}
+	return func() []error {
+		posts.Wait()
+		return results
+	}
+}
+
+// lineUp sorts messages into lines. One without a key is a line of its own.
+func (s *sender) lineUp(msgs []relay.Outgoing) []*line {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var lines []*line
+	byUnit := make(map[unit]*line)
+	for i, m := range msgs {
+		u := unit{m.Address(), m.Key}
+		l := byUnit[u]
+		if l == nil || m.Key == "" {
+			l = &line{unit: u, done: make(chan struct{})}
+			lines = append(lines, l)
+			if m.Key != "" {
+				l.before = s.last[u]
+				byUnit[u], s.last[u] = l, l
+			}
+		}
+		l.places = append(l.places, i)
+	}
+	return lines
+}
+
+// leave lets the line behind l go.
+func (s *sender) leave(l *line) {
+	close(l.done)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last[l.unit] == l {
+		delete(s.last, l.unit)
+	}
+}
+
+// post posts a line and writes down the results of its messages.
+func (s *sender) post(ctx context.Context, l *line, msgs []relay.Outgoing, results []error) {
+	if l.before != nil {
+		<-l.before.done // it ends with the context of its own Send
+		l.before = nil
+	}
+	var failed error
+	for _, i := range l.places {
+		if failed != nil {
+			results[i] = behind(failed)
+			continue
+		}
+		failed = s.postOne(ctx, msgs[i])
+		results[i] = failed
+	}
+}
+
+// behind is the result of a message that was not sent because one before it has failed. Where
+// the endpoint is unavailable as a whole, all of them stay where they are.
+func behind(failed error) error {
+	if _, alone := waybill.AfterOf(failed); waybill.IsUnavailable(failed) && !alone {
+		return waybill.UnavailableError(errBehind)
+	}
+	return waybill.RetryAfter(behindDelay, errBehind)
+}
+
+func (s *sender) postOne(ctx context.Context, m relay.Outgoing) error {
+	if s.endpoint.Disabled {
+		return waybill.RetryAfter(disabledDelay, errDisabled)
+	}
+	select {
+	case <-s.closed:
+		return waybill.UnavailableError(errClosed)
+	case <-ctx.Done():
+		return s.unanswered(ctx.Err(), false)
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	}
+	if err := s.resting(); err != nil {
+		return err
+	}
+	req, id := s.request(ctx, m)
+	answered, err := s.do(req)
+	s.remember(id, !answered || err != nil && !waybill.IsPermanent(err))
+	return err
+}
+
+// request builds one attempt at a message.
+func (s *sender) request(ctx context.Context, m relay.Outgoing) (*http.Request, string) {
+	h := encode(m.Message)
+	id := idFor(h, m.Message, m.DedupID)
+	sign(h, id, time.Now(), m.Payload, s.keys)
+	if !m.Resent && !s.doubts(id) {
+		h.Set(attemptHeader, firstAttempt)
+	} else {
+		h.Set(attemptHeader, "again")
+	}
+	if plain(m.TraceParent) && m.TraceParent != "" {
+		h.Set("Traceparent", m.TraceParent)
+		if plain(m.TraceState) && m.TraceState != "" {
+			h.Set("Tracestate", m.TraceState)
+		}
+	}
+	for name, value := range s.endpoint.Headers {
+		h.Set(name, value)
+	}
+	if h.Get("User-Agent") == "" {
+		h.Set("User-Agent", "waybill")
+	}
+	// Not sent, it lets package http repeat what met a connection that was closed while idle.
+	h["Idempotency-Key"] = []string{}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.endpoint.URL, bytes.NewReader(m.Payload))
+	if err != nil { // the URL was parsed before
+		req = &http.Request{URL: &url.URL{}}
+	}
+	req.Header = h
+	return req, id
+}
+
+// do sends a request, and reports whether it was answered.
+func (s *sender) do(req *http.Request) (answered bool, err error) {
+	ctx, cancel := context.WithTimeout(req.Context(), s.timeout)
+	defer cancel()
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	resp, err := s.client.Do(req.WithContext(ctx))
+	if err != nil {
+		return false, s.unanswered(withoutURL(err), connected.Load() && ctx.Err() == nil)
+	}
+	drain(resp.Body)
+	return true, s.judge(resp)
+}
+
+// unanswered is the error of a message that was not answered, lost if its connection ended under
+// it.
+func (s *sender) unanswered(err error, lost bool) error {
+	err = fmt.Errorf("httpbroker: post to %q: %w", s.endpoint.Name, err)
+	if lost {
+		err = fmt.Errorf("%w: %w", err, waybill.ErrConnectionLost)
+	}
+	return waybill.UnavailableError(err)
+}
+
+// withoutURL takes the URL, which may hold a secret, out of an error of package http.
+func withoutURL(err error) error {
+	var with *url.Error
+	if errors.As(err, &with) {
+		return with.Err
+	}
+	return err
+}
+
+// resting returns an error while the endpoint has asked to be left alone.
+func (s *sender) resting() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if left := time.Until(s.until); left > 0 {
+		return waybill.UnavailableError(fmt.Errorf("httpbroker: endpoint %q has asked for rest, %v more", s.endpoint.Name, left.Round(time.Second)))
+	}
+	return nil
+}
+
+// rest leaves the endpoint alone for a while.
+func (s *sender) rest(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.until = time.Now().Add(d)
+}
+
+// remember notes whether an attempt has failed and may have arrived all the same.
+func (s *sender) remember(id string, doubtful bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !doubtful {
+		delete(s.doubtful, id)
+		return
+	}
+	if len(s.doubtful) >= maxDoubtful {
+		clear(s.doubtful) // their attempts are then told as first ones, which is a hint only
+	}
+	s.doubtful[id] = struct{}{}
+}
+
+func (s *sender) doubts(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, doubtful := s.doubtful[id]
+	return doubtful
+}

@@ -1,0 +1,95 @@
+package kafkabroker
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+const (
+	// toToken stands between the prefix and a destination. No topic, and no group, may start
+	// with it.
+	toToken = "_to."
+
+	maxNameLen    = 249 // Kafka's limit for the name of a topic
+	maxPrefixLen  = 100
+	maxPartitions = 1 << 20
+	maxReplicas   = 1 << 10
+)
+
+// topicOf returns the Kafka topic of a topic or, if to is set, of a destination, and false if
+// there is none.
+func topicOf(prefix, topic, to string) (string, bool) {
+	name := topic
+	if to != "" {
+		name = toToken + to
+	} else if topic == "" || strings.HasPrefix(topic, toToken) {
+		return "", false
+	}
+	name = prefix + name
+	return name, legalName(name)
+}
+
+// setAddress is the inverse of topicOf. A name without the prefix is kept whole, as the topic.
+func setAddress(m *waybill.Message, prefix, name string) {
+	name = strings.TrimPrefix(name, prefix)
+	if to, ok := strings.CutPrefix(name, toToken); ok {
+		m.To = to
+		return
+	}
+	m.Topic = name
+}
+
+// legalName reports whether Kafka takes s as the name of a topic.
+func legalName(s string) bool {
+	return s != "" && s != "." && s != ".." && len(s) <= maxNameLen && !strings.ContainsFunc(s, illegal)
+}
+
+// illegal reports whether a topic's name may not have r.
+func illegal(r rune) bool {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+		return false
+	}
+	return r != '.' && r != '_' && r != '-'
+}
+
+// membership is one group of Kafka that a subscription takes part in, and the topics that it
+// reads there.
+type membership struct {
+	group  string
+	topics []string
+}
+
+// membershipsOf returns the groups of a subscription: its own for its topics, and that of its
+// destination, whose name is that of the destination's topic.
+func membershipsOf(prefix string, s consumer.Subscription) ([]membership, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(s.Group, prefix+toToken) {
+		return nil, invalidf("Subscription.Group", "starts with %q, which names the groups of destinations", prefix+toToken)
+	}
+	var list []membership
+	if len(s.Topics) > 0 {
+		own := membership{group: s.Group}
+		for i, topic := range s.Topics {
+			name, ok := topicOf(prefix, topic, "")
+			if !ok {
+				return nil, invalidf(fmt.Sprintf("Subscription.Topics[%d]", i), "makes no legal name of a Kafka topic")
+			}
+			own.topics = append(own.topics, name)
+		}
+		list = append(list, own)
+	}
+	if s.To != "" {
+		name, ok := topicOf(prefix, "", s.To)
+		if !ok {
+			return nil, invalidf("Subscription.To", "makes no legal name of a Kafka topic")
+		}
+		list = append(list, membership{group: name, topics: []string{name}})
+	}
+	return list, nil
+}

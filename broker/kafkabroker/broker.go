@@ -1,0 +1,126 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Broker is a connection to a Kafka cluster. It is safe for concurrent use.
+type Broker struct {
+	cfg      Config
+	client   *kgo.Client // for requests that are neither published nor received
+	admin    *kadm.Client
+	topics   *topics
+	producer *producer
+
+	closeOnce sync.Once
+	done      chan struct{} // closed when Close begins
+	runs      sync.WaitGroup
+	mu        sync.Mutex // guards that no run begins once done is closed
+}
+
+// Open reaches the cluster. What is wrong with cfg is an [*waybill.InvalidError]; a cluster that
+// does not answer before ctx ends is unavailable. Connections are then made again for as long as
+// the broker is not closed.
+func Open(ctx context.Context, cfg Config) (*Broker, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(cfg.options(kgo.MetadataMinAge(minMetadataAge))...)
+	if err != nil {
+		return nil, invalidf("Options", "are refused by the client library: %v", err)
+	}
+	b := &Broker{cfg: cfg, client: client, admin: kadm.NewClient(client), done: make(chan struct{})}
+	b.topics = newTopics(cfg, b.admin)
+	b.producer = &producer{cfg: cfg, topics: b.topics}
+	if err := b.Ping(ctx); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// Publisher returns the publishing side.
+func (b *Broker) Publisher() relay.Publisher { return publisher{b.producer} }
+
+// Subscriber returns a receiver for one consumer group. What is wrong with s is reported by its
+// Subscribe.
+func (b *Broker) Subscriber(s consumer.Subscription) consumer.Subscriber {
+	return &subscriber{broker: b, subscription: s}
+}
+
+// Ping reports whether a broker of the cluster answers.
+func (b *Broker) Ping(ctx context.Context) error {
+	if b.closed() {
+		return waybill.UnavailableError(errClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return waybill.UnavailableError(fmt.Errorf("kafkabroker: ping: %w", err))
+	}
+	return classify("ping", b.client.Ping(ctx))
+}
+
+// Close commits what was acknowledged, leaves the groups and ends the connections. What was
+// delivered and not settled is redelivered. It may be called twice.
+func (b *Broker) Close() error {
+	b.closeOnce.Do(func() {
+		b.mu.Lock()
+		close(b.done)
+		b.mu.Unlock()
+		b.runs.Wait()
+		b.producer.close()
+		b.client.Close()
+	})
+	return nil
+}
+
+func (b *Broker) closed() bool {
+	select {
+	case <-b.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// begin registers a run, which must end with runs.Done, unless the broker is closed.
+func (b *Broker) begin() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed() {
+		return false
+	}
+	b.runs.Add(1)
+	return true
+}
+
+// minMetadataAge is how long the client believes that a topic is missing.
+const minMetadataAge = 100 * time.Millisecond
+
+const (
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 5 * time.Second
+)
+
+// pause waits before the attempt after the n-th, and returns false once the broker is closed.
+func (b *Broker) pause(ctx context.Context, n int) bool {
+	timer := time.NewTimer(min(minBackoff<<min(n, 10), maxBackoff))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-b.done:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,116 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill"
+)
+
+// state is where a delivery stands.
+type state int
+
+const (
+	queued       state = iota // received and not passed on, again or for the first time
+	handed                    // passed to deliver and not settled
+	waiting                   // retried and not due
+	acknowledged              // done with
+)
+
+var (
+	errSettled = errors.New("kafkabroker: delivery was settled before")
+	errMoved   = errors.New("kafkabroker: the partition was given to another consumer of the group, which gets the message again")
+)
+
+// delivery is one record.
+type delivery struct {
+	partition *partition
+	record    *kgo.Record
+
+	// state, retried and timer are guarded by the run.
+	state   state
+	retried bool
+	timer   *time.Timer // runs while it is waiting
+
+	once    sync.Once
+	message *waybill.Message
+	err     error
+}
+
+func (d *delivery) run() *run { return d.partition.member.run }
+
+func (d *delivery) Message() (*waybill.Message, error) {
+	d.once.Do(func() { d.message, d.err = decode(d.run().broker.cfg.TopicPrefix, d.record) })
+	return d.message, d.err
+}
+
+// Redelivered is true for what was retried, and for all that was in the partition when it was
+// assigned: Kafka does not tell what an earlier owner was given.
+func (d *delivery) Redelivered() bool {
+	r := d.run()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return d.retried || d.record.Offset < d.partition.oldBelow
+}
+
+// Ack marks the message as done. Its offset is committed within CommitInterval after all before
+// it in its partition are done.
+func (d *delivery) Ack(ctx context.Context) error {
+	m := d.partition.member
+	advanced, gone, err := d.acknowledge()
+	switch {
+	case err != nil:
+		return err
+	case gone:
+		return m.commitLate(ctx, d.partition, advanced)
+	case advanced:
+		m.mark(d.partition)
+		m.regulate()
+	}
+	return nil
+}
+
+func (d *delivery) acknowledge() (advanced, gone bool, err error) {
+	r := d.run()
+	if r.broker.closed() {
+		return false, false, waybill.UnavailableError(fmt.Errorf("acknowledge a delivery: %w", errClosed))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d.state != handed {
+		return false, false, errSettled
+	}
+	d.state = acknowledged
+	r.release()
+	return d.partition.advance(), d.partition.gone, nil
+}
+
+// Retry keeps the message in this process until delay has passed; it does not count as unsettled
+// until then, and what follows it goes on. If the partition is taken away before, its next owner
+// gets the message at once.
+func (d *delivery) Retry(_ context.Context, delay time.Duration) error {
+	r := d.run()
+	if r.broker.closed() {
+		return waybill.UnavailableError(fmt.Errorf("retry a delivery: %w", errClosed))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d.state != handed {
+		return errSettled
+	}
+	d.state, d.retried = waiting, true
+	r.release()
+	if !d.partition.leaving {
+		d.timer = time.AfterFunc(max(delay, 0), func() { r.due(d) })
+	}
+	return nil
+}
+
+// Extend does nothing: a delivery is held for as long as its consumer is a member of the group,
+// which the client library sees to.
+func (d *delivery) Extend(context.Context) error { return nil }

@@ -1,0 +1,30 @@
+// Package kafkabroker publishes to and receives from Apache Kafka, with franz-go.
+//
+// A topic is the Kafka topic TopicPrefix+topic, a destination (Message.To) the Kafka topic
+// TopicPrefix+"_to."+destination. What makes no legal name (other characters than ASCII letters,
+// digits, '.', '_' and '-', or more than 249 bytes), or is a topic that starts with "_to.", is
+// refused as unroutable, message by message, before anything is written; so is a topic that does
+// not exist, unless CreateTopics is set.
+//
+// A message travels in the binary mode of the CloudEvents binding for Kafka: its payload is the
+// value, each attribute a header "ce_"+name, the content type the header content-type. Its key is
+// the record's key, so that messages of one key share a partition and keep their order. The
+// structured mode is read as well.
+//
+// Published means confirmed by all replicas that are in sync (acks=all). The producer is
+// idempotent: what it repeats after a lost connection is stored once. If the outcome of a message
+// stays unknown until its deadline, or three connections in a row end under what is published,
+// the producer is given up with all that it holds, so that nothing passes what failed before it;
+// what the relay then publishes again may be stored twice.
+//
+// A consumer group is the Kafka group of the same name. A destination has one group, named as its
+// Kafka topic, which all groups that claim it share. Each partition belongs to one replica of a
+// group at a time. Its offset is committed up to the first message that is not acknowledged, and
+// no further: after a crash that one is delivered again, and with it what was acknowledged behind
+// it. Retry keeps the message in the process until its delay has passed; others of its partition
+// go on meanwhile, until [Config.Window] of them lie behind it. A consumer that needs order under
+// retries has OrderByKey.
+//
+// Kafka does not remember what was delivered: Redelivered is true for everything that was in a
+// partition when it was assigned.
+package kafkabroker

@@ -1,0 +1,156 @@
+package kafkabroker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/cloudevents"
+)
+
+const (
+	attributePrefix     = "ce_"
+	contentTypeHeader   = "content-type"
+	contentTypeName     = "datacontenttype" // attribute; a header of its own only where content-type would mislead
+	traceParentHeader   = "traceparent"
+	traceStateHeader    = "tracestate"
+	replacementForBytes = "\ufffd"
+)
+
+// encode returns m in the binary mode of the Kafka binding of CloudEvents. The payload is copied,
+// because the client library may read it after the sender has given up. It is never null: that
+// would be a deletion to a compacted topic.
+func encode(m *waybill.Message, topic string) *kgo.Record {
+	r := &kgo.Record{
+		Topic:   topic,
+		Value:   append([]byte{}, m.Payload...),
+		Headers: make([]kgo.RecordHeader, 0, 10+len(m.Headers)),
+	}
+	if m.Key != "" {
+		r.Key = []byte(m.Key)
+	}
+	set := func(name, value string) {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+	}
+	cloudevents.Each(m, func(name, value string) { set(attributePrefix+name, value) })
+	switch {
+	case m.ContentType == "":
+	case cloudevents.Structured(m.ContentType): // a reader would take the payload for the event
+		set(attributePrefix+contentTypeName, m.ContentType)
+	default:
+		set(contentTypeHeader, m.ContentType)
+	}
+	if m.TraceParent != "" {
+		set(traceParentHeader, m.TraceParent)
+	}
+	if m.TraceState != "" {
+		set(traceStateHeader, m.TraceState)
+	}
+	for name, value := range m.Headers {
+		set(name, value)
+	}
+	return r
+}
+
+// sizeOf returns the most bytes that r takes in a batch of its own, before compression.
+func sizeOf(r *kgo.Record) int {
+	const (
+		batchOverhead  = 61
+		recordOverhead = 40 // lengths, deltas, attributes, at their longest
+		headerOverhead = 10 // two lengths
+	)
+	n := batchOverhead + recordOverhead + len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		n += headerOverhead + len(h.Key) + len(h.Value)
+	}
+	return n
+}
+
+// decode returns the message in a record. With an error, which is permanent, it holds what could
+// be read, the payload at least.
+func decode(prefix string, r *kgo.Record) (*waybill.Message, error) {
+	m := &waybill.Message{Payload: r.Value}
+	setAddress(m, prefix, r.Topic)
+	var first error
+	note := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	rest := make(map[string]string) // all that is no attribute, by lower-case name
+	binary := false
+	for _, h := range r.Headers {
+		name := strings.ToLower(strings.ToValidUTF8(h.Key, replacementForBytes))
+		value, err := text(name, h.Value)
+		note(err)
+		attribute, ok := strings.CutPrefix(name, attributePrefix)
+		if !ok {
+			rest[name] = value
+			continue
+		}
+		binary = true
+		note(setAttribute(m, attribute, value))
+	}
+	contentType := rest[contentTypeHeader]
+	setRest(m, rest)
+	if cloudevents.Structured(contentType) && !binary {
+		note(cloudevents.ParseStructured(m, contentType, r.Value))
+	}
+	if m.Key == "" && len(r.Key) <= waybill.MaxKeyLen && storable(string(r.Key)) {
+		m.Key = string(r.Key)
+	}
+	if first == nil {
+		return m, nil
+	}
+	return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("kafkabroker: decode envelope: %w", first))
+}
+
+func setAttribute(m *waybill.Message, name, value string) error {
+	if name == contentTypeName {
+		m.ContentType = value
+		return nil
+	}
+	return cloudevents.Set(m, name, value)
+}
+
+// setRest puts headers that are no attributes where they belong. Those that repeat an attribute
+// count only if that is missing.
+func setRest(m *waybill.Message, rest map[string]string) {
+	setMissing(&m.ContentType, rest[contentTypeHeader])
+	setMissing(&m.TraceParent, rest[traceParentHeader])
+	setMissing(&m.TraceState, rest[traceStateHeader])
+	for name, value := range rest {
+		if waybill.ReservedHeader(name) {
+			continue
+		}
+		if m.Headers == nil {
+			m.Headers = make(map[string]string)
+		}
+		m.Headers[name] = value
+	}
+}
+
+func setMissing(field *string, value string) {
+	if *field == "" {
+		*field = value
+	}
+}
+
+// text returns the value of a header, readable at least, and an error if it is no text.
+func text(name string, value []byte) (string, error) {
+	s := string(value)
+	if storable(s) {
+		return s, nil
+	}
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, replacementForBytes), "\x00", replacementForBytes)
+	return s, fmt.Errorf("header %s: %w", name, errNoText)
+}
+
+var errNoText = errors.New("the value is not UTF-8 text")
+
+// storable reports whether a text can be kept by every store.
+func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -1,0 +1,104 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/guarantee"
+)
+
+var _ broker.Explainer = (*Broker)(nil)
+
+// Explain implements [broker.Explainer]: what the cluster tells of the Kafka topic. One that is
+// missing is unroutable; settings that may not be read are shown as not told.
+func (b *Broker) Explain(ctx context.Context, topic string) ([]guarantee.Fact, error) {
+	name, ok := topicOf(b.cfg.TopicPrefix, topic, "")
+	if !ok {
+		return nil, invalidf("Explain", "the topic makes no legal name of a Kafka topic")
+	}
+	details, err := b.topics.describe(ctx, []string{name})
+	if err != nil {
+		return nil, err
+	}
+	detail, there := details[name]
+	switch {
+	case !there || errors.Is(detail.Err, kerr.UnknownTopicOrPartition):
+		return nil, unknownTopic(name)
+	case detail.Err != nil:
+		return nil, classify(fmt.Sprintf("look up topic %q", name), detail.Err)
+	}
+	read := func(key string) (string, error) {
+		values, err := b.settings(ctx, []string{name}, key)
+		return values[name], err
+	}
+	minISR, err := read("min.insync.replicas")
+	if err != nil {
+		return nil, err
+	}
+	unclean, err := read("unclean.leader.election.enable")
+	if err != nil {
+		return nil, err
+	}
+	size, err := read(maxBytesKey)
+	if err != nil {
+		return nil, err
+	}
+	facts := durability(replicas(detail), minISR, unclean)
+	return append(facts, b.otherFacts(detail, size)...), nil
+}
+
+// durability says what a confirmed message survives.
+func durability(replicas int, minISR, unclean string) []guarantee.Fact {
+	atLeast, err := strconv.Atoi(minISR)
+	copies := guarantee.Fact{
+		About: guarantee.Durability, Setting: "replication.factor", Value: strconv.Itoa(replicas),
+		Survives: guarantee.NodeLoss, Means: "The message has copies on several brokers.",
+	}
+	if replicas < 2 {
+		copies.Survives, copies.Stronger = guarantee.ProcessCrash, "replication.factor: 3"
+		copies.Means = "One broker has the message; it is in that machine's page cache, and on disk when the system writes it."
+	}
+	confirmed := guarantee.Fact{
+		About: guarantee.Durability, Setting: "min.insync.replicas", Value: minISR,
+		Survives: guarantee.NodeLoss, Means: "A confirmed message is on at least so many brokers.",
+	}
+	switch {
+	case err != nil:
+		confirmed.Survives, confirmed.Means = guarantee.Unknown, "The cluster does not tell how many brokers confirm."
+	case atLeast < 2:
+		confirmed.Survives, confirmed.Stronger = guarantee.ProcessCrash, "min.insync.replicas: 2"
+		confirmed.Means = "One broker alone may confirm a message while the others are behind."
+	}
+	facts := []guarantee.Fact{
+		{About: guarantee.Durability, Setting: "acks", Value: "all", Survives: guarantee.NodeLoss, Means: "A message is confirmed by all replicas that are in sync."},
+		copies, confirmed,
+	}
+	if unclean == "true" {
+		facts = append(facts, guarantee.Fact{
+			About: guarantee.Durability, Setting: "unclean.leader.election.enable", Value: unclean, Survives: guarantee.ProcessCrash,
+			Means: "A broker that is behind may become the leader, and confirmed messages are dropped.", Stronger: "unclean.leader.election.enable: false",
+		})
+	}
+	return facts
+}
+
+func (b *Broker) otherFacts(topic kadm.TopicDetail, size string) []guarantee.Fact {
+	return []guarantee.Fact{
+		{About: guarantee.Order, Setting: "partitions", Value: strconv.Itoa(len(topic.Partitions)),
+			Means: "Messages of one key keep their order, with any number of replicas of a group; so many of them have work at a time."},
+		{About: guarantee.Duplicates, Setting: "enable.idempotence", Value: "true",
+			Means: "What the client repeats is stored once; what a relay publishes again after a crash or a timeout is stored twice."},
+		{About: guarantee.Duplicates, Setting: "Window", Value: strconv.Itoa(b.cfg.Window),
+			Means: "After a crash a group gets again what it acknowledged behind its oldest open message, up to about so many messages for each partition."},
+		{About: guarantee.Size, Setting: maxBytesKey, Value: size,
+			Means: "A message may have so many bytes with its headers."},
+		{About: guarantee.Delay,
+			Means: "Kafka has no delayed redelivery: a retry waits in the process, and comes at once if that ends."},
+	}
+}

@@ -1,0 +1,48 @@
+package kafkabroker
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/waybill-go/waybill"
+)
+
+var errClosed = errors.New("kafkabroker: broker is closed")
+
+// refusals are the answers of the cluster that say something about one message or topic.
+var refusals = map[*kerr.Error]waybill.Reason{
+	kerr.InvalidTopicException:       waybill.ReasonUnroutable,
+	kerr.InvalidRecord:               waybill.ReasonRejected,
+	kerr.PolicyViolation:             waybill.ReasonRejected,
+	kerr.UnsupportedForMessageFormat: waybill.ReasonRejected,
+}
+
+// classify gives an error of the cluster or of the client library its kind, and says what was
+// being done. What cannot be blamed on one message is unavailable: no connection, no leader, too
+// few replicas, a right that is missing.
+func classify(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	said := fmt.Errorf("kafkabroker: %s: %w", doing, err)
+	var answer *kerr.Error
+	if errors.As(err, &answer) {
+		if reason, ok := refusals[answer]; ok {
+			return waybill.PermanentError(reason, said)
+		}
+	}
+	return waybill.UnavailableError(said)
+}
+
+// connectionLost is the result of a message whose fate is unknown because the connection ended
+// under it.
+func connectionLost() error {
+	return waybill.UnavailableError(fmt.Errorf("kafkabroker: no confirmation: %w", waybill.ErrConnectionLost))
+}
+
+// unknownTopic is the result of a message whose topic is not there.
+func unknownTopic(name string) error {
+	return waybill.PermanentError(waybill.ReasonUnroutable, fmt.Errorf("kafkabroker: topic %q does not exist", name))
+}

@@ -1,0 +1,78 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/waybill-go/waybill/consumer"
+)
+
+var _ consumer.Lagger = (*subscriber)(nil)
+
+// Lag implements [consumer.Lagger]: what lies behind the committed offsets of the group. Kafka
+// does not know what a consumer holds: that, and what waits for a retry or was acknowledged
+// beyond it, is counted too.
+func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
+	memberships, err := membershipsOf(s.broker.cfg.TopicPrefix, s.subscription)
+	if err != nil {
+		return consumer.Lag{}, err
+	}
+	var lag consumer.Lag
+	for _, m := range memberships {
+		n, err := s.broker.lag(ctx, m)
+		if err != nil {
+			return consumer.Lag{}, classify(fmt.Sprintf("count what waits for group %q", m.group), err)
+		}
+		lag.Messages += n
+	}
+	return lag, nil
+}
+
+// lag counts what waits in the topics of a membership, which may not be there.
+func (b *Broker) lag(ctx context.Context, m membership) (int64, error) {
+	known, err := b.knows(ctx, m.group)
+	if err != nil || !known {
+		return 0, err
+	}
+	committed, err := b.admin.FetchOffsets(ctx, m.group)
+	if err != nil {
+		return 0, err
+	}
+	starts, err := b.admin.ListStartOffsets(ctx, m.topics...)
+	if err != nil {
+		return 0, err
+	}
+	ends, err := b.admin.ListCommittedOffsets(ctx, m.topics...)
+	if err != nil {
+		return 0, err
+	}
+	var n int64
+	ends.Each(func(end kadm.ListedOffset) {
+		if end.Err != nil {
+			return // the topic is not there
+		}
+		from := end.Offset // DeliverNew
+		if start, ok := starts.Lookup(end.Topic, end.Partition); ok && start.Err == nil {
+			at, ok := committed.Lookup(end.Topic, end.Partition)
+			switch {
+			case ok && at.At >= 0:
+				from = max(at.At, start.Offset)
+			case !b.cfg.DeliverNew:
+				from = start.Offset
+			}
+		}
+		n += max(end.Offset-from, 0)
+	})
+	return n, nil
+}
+
+// knows reports whether the cluster knows a group.
+func (b *Broker) knows(ctx context.Context, group string) (bool, error) {
+	described, err := b.admin.DescribeGroups(ctx, group)
+	if err != nil {
+		return false, err
+	}
+	return described[group].State != "Dead" && described[group].Err == nil, nil
+}

@@ -1,0 +1,214 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill"
+)
+
+const (
+	// leaveTimeout bounds the last commit and the farewell of a member.
+	leaveTimeout = 5 * time.Second
+
+	// assignTimeout bounds the question where a new partition ends.
+	assignTimeout = 5 * time.Second
+)
+
+// member takes part in one group of Kafka for one run.
+type member struct {
+	run        *run
+	membership membership
+	client     *kgo.Client
+	quit       context.CancelFunc
+	polling    sync.WaitGroup
+
+	// regulating is held while fetches are paused or resumed. It is taken before the run's
+	// lock, and never within a callback of the client.
+	regulating sync.Mutex
+
+	partitions map[place]*partition // guarded by the run
+}
+
+// join starts a member.
+func (r *run) join(ms membership) error {
+	m := &member{run: r, membership: ms, partitions: make(map[place]*partition)}
+	cfg := r.broker.cfg
+	start := kgo.NewOffset().AtStart()
+	if cfg.DeliverNew {
+		start = kgo.NewOffset().AtEnd()
+	}
+	options := []kgo.Opt{
+		kgo.ConsumerGroup(ms.group),
+		kgo.ConsumeTopics(ms.topics...),
+		kgo.ConsumeResetOffset(start),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.BlockRebalanceOnPoll(),
+		kgo.AutoCommitMarks(),
+		kgo.AutoCommitInterval(cfg.CommitInterval),
+		kgo.OnPartitionsAssigned(m.assigned),
+		kgo.OnPartitionsRevoked(m.revoked),
+		kgo.OnPartitionsLost(m.lost),
+	}
+	if cfg.InstanceID != "" {
+		options = append(options, kgo.InstanceID(cfg.InstanceID))
+	}
+	var err error
+	if m.client, err = kgo.NewClient(cfg.options(options...)...); err != nil {
+		return invalidf("Options", "are refused by the client library: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.quit = cancel
+	m.polling.Go(func() { m.poll(ctx) })
+	r.members = append(r.members, m)
+	return nil
+}
+
+// poll receives until ctx ends. Between a poll and AllowRebalance no partition comes or goes, so
+// that a record is never filed under a partition that was given away meanwhile.
+func (m *member) poll(ctx context.Context) {
+	for ctx.Err() == nil {
+		if full := m.run.full(); full != nil {
+			select {
+			case <-full:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		fetches := m.client.PollRecords(ctx, cap(m.run.slots))
+		for _, e := range fetches.Errors() {
+			if err := m.verdict(e); err != nil {
+				m.run.fail(err)
+			}
+		}
+		m.take(fetches)
+		m.client.AllowRebalance()
+		m.regulate()
+	}
+}
+
+// take queues what was received.
+func (m *member) take(fetches kgo.Fetches) {
+	m.run.mu.Lock()
+	defer m.run.mu.Unlock()
+	fetches.EachRecord(func(r *kgo.Record) {
+		p := m.partitions[place{r.Topic, r.Partition}]
+		if p == nil {
+			return // not ours any more
+		}
+		d := &delivery{partition: p, record: r}
+		p.add(d)
+		m.run.push(d)
+	})
+}
+
+// final are the errors that end a subscription: what the library repeats without them would not
+// get better by itself, or nobody would learn of it.
+var final = []*kerr.Error{
+	kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.FencedInstanceID,
+	kerr.InvalidGroupID, kerr.InvalidSessionTimeout, kerr.InconsistentGroupProtocol,
+	kerr.UnknownTopicOrPartition, kerr.UnknownTopicID,
+}
+
+// verdict returns the error that ends the subscription, nil if waiting may mend it.
+func (m *member) verdict(e kgo.FetchError) error {
+	for _, f := range final {
+		if errors.Is(e.Err, f) {
+			return waybill.PermanentError(waybill.ReasonRejected,
+				fmt.Errorf("kafkabroker: receive for group %q: %w", m.membership.group, e.Err))
+		}
+	}
+	return nil
+}
+
+// regulate pauses the partitions whose window is full and resumes those that have room.
+func (m *member) regulate() {
+	m.regulating.Lock()
+	defer m.regulating.Unlock()
+	pause, resume := m.flows()
+	if len(pause) > 0 {
+		m.client.PauseFetchPartitions(pause)
+	}
+	if len(resume) > 0 {
+		m.client.ResumeFetchPartitions(resume)
+	}
+}
+
+func (m *member) flows() (pause, resume map[string][]int32) {
+	pause, resume = make(map[string][]int32), make(map[string][]int32)
+	m.run.mu.Lock()
+	defer m.run.mu.Unlock()
+	for at, p := range m.partitions {
+		switch on, off := p.flow(m.run.broker.cfg.Window); {
+		case on:
+			pause[at.topic] = append(pause[at.topic], at.partition)
+		case off:
+			resume[at.topic] = append(resume[at.topic], at.partition)
+		}
+	}
+	return pause, resume
+}
+
+// mark tells the client what may be committed.
+func (m *member) mark(p *partition) {
+	m.run.mu.Lock()
+	next := p.next
+	m.run.mu.Unlock()
+	m.client.MarkCommitOffsets(map[string]map[int32]kgo.EpochOffset{p.topic: {p.partition: next}})
+}
+
+// leave commits, leaves the group and ends the member.
+func (m *member) leave() {
+	m.quit()
+	m.polling.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	m.client.AllowRebalance()
+	_ = m.client.CommitMarkedOffsets(ctx) // what it cannot commit is delivered once more
+	_ = m.client.LeaveGroupContext(ctx)   // else the session runs out
+	m.client.CloseAllowingRebalance()
+	m.run.mu.Lock()
+	defer m.run.mu.Unlock()
+	for _, p := range m.partitions {
+		m.run.drop(p)
+		p.gone = true
+	}
+}
+
+// commitLate commits what was acknowledged after its partition was given up. That works while no
+// other consumer has the group, as after a Subscribe that has returned; what another one has
+// committed stays.
+func (m *member) commitLate(ctx context.Context, p *partition, advanced bool) error {
+	m.run.mu.Lock()
+	next, stopping := p.next, m.run.stopping
+	m.run.mu.Unlock()
+	if !stopping {
+		return waybill.UnavailableError(errMoved)
+	}
+	if !advanced {
+		return nil
+	}
+	admin := m.run.broker.admin
+	at, err := admin.FetchOffsets(ctx, m.membership.group)
+	if err != nil {
+		return classify("commit", err)
+	}
+	if now, ok := at.Lookup(p.topic, p.partition); ok && now.At >= next.Offset {
+		return nil
+	}
+	var offsets kadm.Offsets
+	offsets.AddOffset(p.topic, p.partition, next.Offset, next.Epoch)
+	err = admin.CommitAllOffsets(ctx, m.membership.group, offsets)
+	if errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) {
+		err = errMoved
+	}
+	return classify("commit", err)
+}

@@ -1,0 +1,81 @@
+package kafkabroker
+
+import (
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// place is one partition of a Kafka topic.
+type place struct {
+	topic     string
+	partition int32
+}
+
+// partition follows what became of the records of one partition while it is assigned. Offsets
+// are committed up to the first record that is not acknowledged and no further: a message that
+// waits for its retry is not skipped because later ones went well. It is guarded by its run.
+type partition struct {
+	place
+	member *member
+
+	// oldBelow is where the partition ended when it was assigned: the group may have been
+	// given what is before it.
+	oldBelow int64
+
+	records []*delivery // in order of arrival, from the first that is not acknowledged on
+	next    kgo.EpochOffset
+	paused  bool
+	leaving bool // nothing more of it is handed out
+	gone    bool // it was taken away, or its run has ended
+}
+
+// add follows one more record.
+func (p *partition) add(d *delivery) { p.records = append(p.records, d) }
+
+// advance drops what is acknowledged from the front, and reports whether there is a new offset
+// to commit: p.next.
+func (p *partition) advance() bool {
+	n := 0
+	for n < len(p.records) && p.records[n].state == acknowledged {
+		r := p.records[n].record
+		p.next = kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}
+		p.records[n] = nil
+		n++
+	}
+	p.records = p.records[n:]
+	return n > 0
+}
+
+// handedOut counts the records that somebody is working on.
+func (p *partition) handedOut() int {
+	n := 0
+	for _, d := range p.records {
+		if d.state == handed {
+			n++
+		}
+	}
+	return n
+}
+
+// retire ends the handing out: retries are off.
+func (p *partition) retire() {
+	p.leaving = true
+	for _, d := range p.records {
+		if d.timer != nil {
+			d.timer.Stop()
+		}
+	}
+}
+
+// flow reports whether fetching p is to be paused, or resumed, because of what it holds. A
+// paused partition is resumed when half of the window is free.
+func (p *partition) flow(window int) (pause, resume bool) {
+	switch n := len(p.records); {
+	case !p.paused && n >= window:
+		p.paused = true
+		return true, false
+	case p.paused && n <= window/2:
+		p.paused = false
+		return false, true
+	}
+	return false, false
+}

@@ -1,0 +1,183 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+const (
+	// maxBuffered is how many records may be on their way. A relay stays far below.
+	maxBuffered = 1 << 20
+
+	// maxStrikes is how many connections in a row may end under what is published before it is
+	// given up. Up to then the client library repeats it, and the cluster drops what it has.
+	maxStrikes = 3
+
+	// produceKey is the key of the request Produce in Kafka's protocol.
+	produceKey = 0
+)
+
+// producer owns the session that publishes. It is safe for concurrent use.
+type producer struct {
+	cfg    Config
+	topics *topics
+
+	mu      sync.Mutex // guards what follows and the sessions' fields
+	current *session   // nil before the first message
+	closed  bool
+	closing sync.WaitGroup // sessions that are being closed
+}
+
+// session is one idempotent producer. Within it the library repeats what the cluster did not
+// answer, in order and without repetitions. Once a result is unknown for good the session is
+// lost: all that it holds fails together, so that nothing passes what failed before it, and the
+// next session begins only when the senders of what was lost have learned of that.
+type session struct {
+	client  *kgo.Client
+	open    map[*batch]struct{}
+	lost    bool
+	strikes int // connections that ended under a publish, since the last answer
+}
+
+// begin opens a batch, which end must close. The session is nil, and the batch has its results,
+// if nothing may be written now.
+func (p *producer) begin(msgs []relay.Outgoing) (*session, *batch) {
+	b := newBatch(msgs)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		b.resolveAll(waybill.UnavailableError(errClosed))
+		return nil, b
+	}
+	if p.current != nil && p.current.lost {
+		if len(p.current.open) > 0 {
+			b.resolveAll(connectionLost())
+			return nil, b
+		}
+		p.current = nil
+	}
+	if p.current == nil {
+		s, err := p.newSession()
+		if err != nil {
+			b.resolveAll(classify("make a producer", err))
+			return nil, b
+		}
+		p.current = s
+	}
+	p.current.open[b] = struct{}{}
+	return p.current, b
+}
+
+func (p *producer) newSession() (*session, error) {
+	s := &session{open: make(map[*batch]struct{})}
+	var err error
+	s.client, err = kgo.NewClient(p.cfg.options(
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerLinger(0),
+		kgo.MaxBufferedRecords(maxBuffered),
+		kgo.BrokerMaxWriteBytes(math.MaxInt32/2),
+		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return int32(p.topics.maxBytes(topic)) }),
+		kgo.WithHooks(&watch{p, s}),
+	)...)
+	return s, err
+}
+
+func (p *producer) end(s *session, b *batch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(s.open, b)
+}
+
+// lose gives a session up: what is unknown in its batches gets the result err. It does nothing
+// if the session is lost.
+func (p *producer) lose(s *session, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.loseLocked(s, err)
+}
+
+func (p *producer) loseLocked(s *session, err error) {
+	if s.lost {
+		return
+	}
+	s.lost = true
+	for b := range s.open {
+		b.resolveAll(err)
+	}
+	p.closing.Go(s.client.Close)
+}
+
+// write hands records to the client library, in order. A nil record was refused and has its
+// result.
+func (p *producer) write(s *session, b *batch, records []*kgo.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.lost {
+		return
+	}
+	for i, r := range records {
+		if r == nil {
+			continue
+		}
+		s.client.TryProduce(context.Background(), r, func(r *kgo.Record, err error) { p.answered(s, b, i, r, err) })
+	}
+}
+
+// answered takes the result of one record.
+func (p *producer) answered(s *session, b *batch, i int, r *kgo.Record, err error) {
+	if err == nil {
+		p.mu.Lock()
+		s.strikes = 0
+		p.mu.Unlock()
+		b.resolve(i, nil)
+		return
+	}
+	result := classify(fmt.Sprintf("publish to topic %q", r.Topic), err)
+	if waybill.IsPermanent(result) {
+		b.resolve(i, result)
+		return
+	}
+	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.MessageTooLarge) {
+		p.topics.forget(r.Topic) // it is not what it was: the next attempt finds out
+	}
+	b.resolve(i, result)
+	p.lose(s, connectionLost())
+}
+
+func (p *producer) close() {
+	p.mu.Lock()
+	p.closed = true
+	if p.current != nil {
+		p.loseLocked(p.current, waybill.UnavailableError(errClosed))
+	}
+	p.mu.Unlock()
+	p.closing.Wait()
+}
+
+// watch counts the connections that end under a publish: a message that ends each connection
+// that it is sent on must not be repeated for ever.
+type watch struct {
+	producer *producer
+	session  *session
+}
+
+// OnBrokerE2E implements [kgo.HookBrokerE2E].
+func (w *watch) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE2E) {
+	if key != produceKey || e.Err() == nil {
+		return
+	}
+	w.producer.mu.Lock()
+	defer w.producer.mu.Unlock()
+	if w.session.strikes++; w.session.strikes >= maxStrikes {
+		w.producer.loseLocked(w.session, connectionLost())
+	}
+}

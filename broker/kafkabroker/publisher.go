@@ -1,0 +1,97 @@
+package kafkabroker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+type publisher struct{ producer *producer }
+
+// Send checks all of msgs, then writes those that passed. It asks the cluster about topics that
+// it has not seen within a minute.
+func (p publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+	s, b := p.producer.begin(msgs)
+	if s == nil {
+		return b.known
+	}
+	if err := ctx.Err(); err != nil {
+		b.resolveAll(unconfirmed(err))
+	} else if records, err := p.encode(ctx, b); err != nil {
+		b.resolveAll(err)
+		p.producer.lose(s, connectionLost())
+	} else {
+		p.producer.write(s, b, records)
+	}
+	return func() []error { return p.wait(ctx, s, b) }
+}
+
+func unconfirmed(err error) error {
+	return waybill.UnavailableError(fmt.Errorf("kafkabroker: no confirmation: %w", err))
+}
+
+// encode returns what is to be written; what is refused is nil and has its result. The error is
+// about all of the batch.
+func (p publisher) encode(ctx context.Context, b *batch) ([]*kgo.Record, error) {
+	names := make([]string, len(b.msgs))
+	var legal []string
+	for i, m := range b.msgs {
+		name, ok := topicOf(p.producer.cfg.TopicPrefix, m.Topic, m.To)
+		if !ok {
+			b.resolve(i, waybill.PermanentError(waybill.ReasonUnroutable,
+				fmt.Errorf("kafkabroker: %q makes no legal name of a Kafka topic", m.Address())))
+			continue
+		}
+		names[i] = name
+		legal = append(legal, name)
+	}
+	wrong, err := p.producer.topics.look(ctx, legal)
+	if err != nil {
+		return nil, err
+	}
+	records := make([]*kgo.Record, len(b.msgs))
+	for i, m := range b.msgs {
+		switch name := names[i]; {
+		case name == "":
+		case wrong[name] != nil:
+			b.resolve(i, wrong[name])
+		default:
+			r := encode(m.Message, name)
+			if err := checkSize(r, p.producer.topics.maxBytes(name)); err != nil {
+				b.resolve(i, err)
+				continue
+			}
+			records[i] = r
+		}
+	}
+	return records, nil
+}
+
+func checkSize(r *kgo.Record, limit int) error {
+	if n := sizeOf(r); n > limit {
+		return waybill.PermanentError(waybill.ReasonTooLarge,
+			fmt.Errorf("kafkabroker: message has %d bytes with its headers, %s of topic %q is %d", n, maxBytesKey, r.Topic, limit))
+	}
+	return nil
+}
+
+// wait returns the results when all are known or ctx is done. What is unconfirmed then ends its
+// session: the library must not write it after its sender has been told that it failed.
+func (p publisher) wait(ctx context.Context, s *session, b *batch) []error {
+	defer p.producer.end(s, b)
+	select {
+	case <-b.done:
+	default:
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			b.resolveAll(unconfirmed(ctx.Err()))
+			p.producer.lose(s, connectionLost())
+		}
+	}
+	return b.known()
+}

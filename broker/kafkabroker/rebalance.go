@@ -1,0 +1,124 @@
+package kafkabroker
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// assigned takes partitions over. It asks where they end, because what is in them already may
+// have been delivered to another consumer of the group.
+func (m *member) assigned(ctx context.Context, _ *kgo.Client, added map[string][]int32) {
+	ends := m.ends(ctx, added)
+	m.run.mu.Lock()
+	defer m.run.mu.Unlock()
+	for topic, numbers := range added {
+		for _, n := range numbers {
+			at := place{topic, n}
+			p := &partition{place: at, member: m, oldBelow: math.MaxInt64}
+			if end, ok := ends[at]; ok {
+				p.oldBelow = end
+			}
+			m.partitions[at] = p
+		}
+	}
+}
+
+// ends returns where partitions end, as far as the cluster tells.
+func (m *member) ends(ctx context.Context, of map[string][]int32) map[place]int64 {
+	ctx, cancel := context.WithTimeout(ctx, assignTimeout)
+	defer cancel()
+	var topics []string
+	for topic := range of {
+		topics = append(topics, topic)
+	}
+	ends := make(map[place]int64)
+	if len(topics) == 0 {
+		return ends
+	}
+	listed, _ := m.run.broker.admin.ListEndOffsets(kadm.WithAuthorizedOps(ctx), topics...) // what it does not tell is missing
+	for topic, numbers := range of {
+		for _, n := range numbers {
+			if end, ok := listed.Lookup(topic, n); ok && end.Err == nil {
+				ends[place{topic, n}] = end.Offset
+			}
+		}
+	}
+	return ends
+}
+
+// revoked gives partitions back: nothing more of them is handed out, what is being worked on has
+// DrainTimeout to be settled, and what is acknowledged then is committed.
+func (m *member) revoked(ctx context.Context, client *kgo.Client, taken map[string][]int32) {
+	list := m.give(taken, false)
+	m.drain(ctx, list)
+	for _, p := range list {
+		if p.next.Offset > 0 {
+			m.mark(p)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	_ = client.CommitMarkedOffsets(ctx) // what it cannot commit is delivered once more
+	m.give(taken, true)
+}
+
+// lost drops partitions that others may have by now.
+func (m *member) lost(_ context.Context, _ *kgo.Client, taken map[string][]int32) {
+	m.give(taken, true)
+}
+
+// give takes what is not handed out of partitions, and for good the partitions themselves.
+func (m *member) give(taken map[string][]int32, forGood bool) []*partition {
+	m.run.mu.Lock()
+	defer m.run.mu.Unlock()
+	var list []*partition
+	for topic, numbers := range taken {
+		for _, n := range numbers {
+			p := m.partitions[place{topic, n}]
+			if p == nil {
+				continue
+			}
+			list = append(list, p)
+			m.run.drop(p)
+			if forGood {
+				p.gone = true
+				delete(m.partitions, p.place)
+			}
+		}
+	}
+	return list
+}
+
+// drain waits until nothing of list is handed out, the time is over, or the run ends.
+func (m *member) drain(ctx context.Context, list []*partition) {
+	timeout := time.NewTimer(m.run.broker.cfg.DrainTimeout)
+	defer timeout.Stop()
+	for {
+		busy, settled := m.busy(list)
+		if !busy {
+			return
+		}
+		select {
+		case <-settled:
+		case <-timeout.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (m *member) busy(list []*partition) (bool, <-chan struct{}) {
+	m.run.mu.Lock()
+	defer m.run.mu.Unlock()
+	for _, p := range list {
+		if p.handedOut() > 0 && !m.run.stopping {
+			return true, m.run.settled
+		}
+	}
+	return false, nil
+}

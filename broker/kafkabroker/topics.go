@@ -1,0 +1,200 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+const (
+	// defaultMaxBytes is Kafka's own limit for a batch of records, for topics whose
+	// configuration we may not read.
+	defaultMaxBytes = 1048588
+
+	// minMaxBytes and maxMaxBytes are what the client library takes for a limit.
+	minMaxBytes = 512
+	maxMaxBytes = 64 << 20
+
+	maxBytesKey = "max.message.bytes"
+
+	// topicAge is how long what was read about a topic is believed.
+	topicAge = time.Minute
+)
+
+// topics remembers which topics exist and how much each takes. It is safe for concurrent use.
+type topics struct {
+	cfg   Config
+	admin *kadm.Client
+
+	mu    sync.Mutex
+	known map[string]topicInfo
+}
+
+type topicInfo struct {
+	maxBytes int // of a batch of records
+	read     time.Time
+}
+
+func newTopics(cfg Config, admin *kadm.Client) *topics {
+	return &topics{cfg: cfg, admin: admin, known: make(map[string]topicInfo)}
+}
+
+// maxBytes returns the limit of a topic as it was last read.
+func (t *topics) maxBytes(name string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if info, ok := t.known[name]; ok {
+		return info.maxBytes
+	}
+	return defaultMaxBytes
+}
+
+// forget makes the next look read the topic again.
+func (t *topics) forget(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.known, name)
+}
+
+// look makes sure that all of names are known, and creates what is missing if it is to. It
+// returns what is wrong with single topics, and an error if the cluster does not answer.
+func (t *topics) look(ctx context.Context, names []string) (map[string]error, error) {
+	names = t.unknown(names)
+	if len(names) == 0 {
+		return nil, nil
+	}
+	details, err := t.describe(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	wrong := make(map[string]error)
+	var there []string
+	for _, name := range names {
+		err := details[name].Err
+		if _, ok := details[name]; !ok || errors.Is(err, kerr.UnknownTopicOrPartition) {
+			err = t.missing(ctx, name)
+		} else {
+			err = classify(fmt.Sprintf("look up topic %q", name), err)
+		}
+		if err != nil {
+			wrong[name] = err
+			continue
+		}
+		there = append(there, name)
+	}
+	t.learn(there, t.readLimits(ctx, there))
+	return wrong, nil
+}
+
+// describe asks the cluster about topics, past what the client library remembers of them. One that
+// we have no rights to has its error in its detail.
+func (t *topics) describe(ctx context.Context, names []string) (kadm.TopicDetails, error) {
+	fresh := kadm.WithAuthorizedOps(ctx)
+	details, err := t.admin.ListTopicsWithInternal(fresh, names...)
+	if !isAuth(err) {
+		return details, classify("look up topics", err)
+	}
+	details = make(kadm.TopicDetails) // one refusal hides all others: ask for each
+	for _, name := range names {
+		one, err := t.admin.ListTopicsWithInternal(fresh, name)
+		switch {
+		case isAuth(err):
+			details[name] = kadm.TopicDetail{Topic: name, Err: err}
+		case err != nil:
+			return nil, classify("look up topics", err)
+		default:
+			details[name] = one[name]
+		}
+	}
+	return details, nil
+}
+
+func isAuth(err error) bool {
+	var auth *kadm.AuthError
+	return errors.As(err, &auth)
+}
+
+func (t *topics) unknown(names []string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen := make(map[string]bool)
+	var list []string
+	for _, name := range names {
+		if info, ok := t.known[name]; (ok && time.Since(info.read) < topicAge) || seen[name] {
+			continue
+		}
+		seen[name] = true
+		list = append(list, name)
+	}
+	return list
+}
+
+// missing creates a topic, or says that it is not there.
+func (t *topics) missing(ctx context.Context, name string) error {
+	if !t.cfg.CreateTopics {
+		return unknownTopic(name)
+	}
+	return t.create(ctx, name)
+}
+
+// create creates a topic unless another process was faster.
+func (t *topics) create(ctx context.Context, name string) error {
+	partitions, replicas := int32(-1), int16(-1) // the cluster's defaults
+	if t.cfg.Partitions > 0 {
+		partitions = int32(t.cfg.Partitions)
+	}
+	if t.cfg.ReplicationFactor > 0 {
+		replicas = int16(t.cfg.ReplicationFactor)
+	}
+	_, err := t.admin.CreateTopic(ctx, partitions, replicas, nil, name)
+	if errors.Is(err, kerr.TopicAlreadyExists) {
+		return nil
+	}
+	return classify(fmt.Sprintf("create topic %q", name), err)
+}
+
+// readLimits asks for the limits of topics. Where the cluster does not tell, the default stands.
+func (t *topics) readLimits(ctx context.Context, names []string) map[string]int {
+	limits := make(map[string]int)
+	if len(names) == 0 {
+		return limits
+	}
+	configs, err := t.admin.DescribeTopicConfigs(ctx, names...)
+	if err != nil {
+		return limits
+	}
+	for _, topic := range configs {
+		if n, err := strconv.Atoi(setting(topic, maxBytesKey)); topic.Err == nil && err == nil {
+			limits[topic.Name] = min(max(n, minMaxBytes), maxMaxBytes)
+		}
+	}
+	return limits
+}
+
+func (t *topics) learn(names []string, limits map[string]int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, name := range names {
+		info := topicInfo{maxBytes: defaultMaxBytes, read: time.Now()}
+		if n, ok := limits[name]; ok {
+			info.maxBytes = n
+		}
+		t.known[name] = info
+	}
+}
+
+// setting returns the value of one setting of a topic, "" if the cluster does not tell.
+func setting(topic kadm.ResourceConfig, key string) string {
+	for _, c := range topic.Configs {
+		if c.Key == key {
+			return c.MaybeValue()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,159 @@
+package kafkabroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/waybill-go/waybill/broker"
+)
+
+var _ broker.Topology = (*Broker)(nil)
+
+const (
+	topicKind        = "topic"
+	cleanupPolicyKey = "cleanup.policy"
+)
+
+// Plan implements [broker.Topology]: each topic and each destination needs a Kafka topic, made
+// with [Config.Partitions] and [Config.ReplicationFactor]. Groups need nothing. One that exists
+// and has other numbers, where the configuration gives them, or is compacted, is a conflict:
+// partitions are never added, because keys would change theirs and lose their order.
+func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	names, err := b.wantedTopics(w)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	details, err := b.topics.describe(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	policies, err := b.settings(ctx, names, cleanupPolicyKey)
+	if err != nil {
+		return nil, err
+	}
+	steps := make([]broker.Step, len(names))
+	for i, name := range names {
+		if steps[i], err = b.step(name, details, policies[name]); err != nil {
+			return nil, err
+		}
+	}
+	return steps, nil
+}
+
+// Apply implements [broker.Topology]: it creates the topics that are missing.
+func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	steps, err := b.Plan(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range steps {
+		if s.Action != broker.Create {
+			continue
+		}
+		if err := b.topics.create(ctx, s.Name); err != nil {
+			return nil, err
+		}
+	}
+	return steps, nil
+}
+
+// wantedTopics returns the names of the Kafka topics that w needs, sorted.
+func (b *Broker) wantedTopics(w broker.Wanted) ([]string, error) {
+	var names []string
+	add := func(field, topic, to string) error {
+		name, ok := topicOf(b.cfg.TopicPrefix, topic, to)
+		if !ok {
+			return invalidf(field, "makes no legal name of a Kafka topic")
+		}
+		names = append(names, name)
+		return nil
+	}
+	for i, topic := range w.Topics {
+		if err := add(fmt.Sprintf("Wanted.Topics[%d]", i), topic, ""); err != nil {
+			return nil, err
+		}
+	}
+	for i, to := range w.Destinations {
+		if err := add(fmt.Sprintf("Wanted.Destinations[%d]", i), "", to); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range w.Subscriptions {
+		memberships, err := membershipsOf(b.cfg.TopicPrefix, s)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range memberships {
+			names = append(names, m.topics...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// step compares one topic with what is configured.
+func (b *Broker) step(name string, details kadm.TopicDetails, policy string) (broker.Step, error) {
+	s := broker.Step{Kind: topicKind, Name: name, Action: broker.Keep}
+	topic, ok := details[name]
+	switch {
+	case !ok || errors.Is(topic.Err, kerr.UnknownTopicOrPartition):
+		s.Action = broker.Create
+		s.Detail = fmt.Sprintf("partitions: %s, replication.factor: %s", count(b.cfg.Partitions), count(b.cfg.ReplicationFactor))
+		return s, nil
+	case topic.Err != nil:
+		return s, classify(fmt.Sprintf("look up topic %q", name), topic.Err)
+	}
+	var wrong []string
+	differs := func(setting string, has, wanted int) {
+		if wanted > 0 && has != wanted {
+			wrong = append(wrong, fmt.Sprintf("%s: is %d, wanted %d", setting, has, wanted))
+		}
+	}
+	differs("partitions", len(topic.Partitions), b.cfg.Partitions)
+	differs("replication.factor", replicas(topic), b.cfg.ReplicationFactor)
+	if strings.Contains(policy, "compact") {
+		wrong = append(wrong, fmt.Sprintf("%s: is %s, which drops messages of a key, wanted delete", cleanupPolicyKey, policy))
+	}
+	if len(wrong) > 0 {
+		s.Action, s.Detail = broker.Conflict, strings.Join(wrong, "; ")
+	}
+	return s, nil
+}
+
+// count is how a number that may be left to the cluster is shown.
+func count(n int) string {
+	if n == 0 {
+		return "the cluster's default"
+	}
+	return fmt.Sprint(n)
+}
+
+// replicas returns the number of copies of a topic, that of the partition with the fewest.
+func replicas(topic kadm.TopicDetail) int {
+	least := 0
+	for _, p := range topic.Partitions {
+		if n := len(p.Replicas); least == 0 || n < least {
+			least = n
+		}
+	}
+	return least
+}
+
+// settings returns one setting of each topic that exists, "" where the cluster does not tell.
+func (b *Broker) settings(ctx context.Context, names []string, key string) (map[string]string, error) {
+	configs, err := b.admin.DescribeTopicConfigs(ctx, names...)
+	if err != nil && !isAuth(err) {
+		return nil, classify("read settings of topics", err)
+	}
+	values := make(map[string]string)
+	for _, topic := range configs {
+		values[topic.Name] = setting(topic, key)
+	}
+	return values, nil
+}

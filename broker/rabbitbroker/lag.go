@@ -1,0 +1,52 @@
+package rabbitbroker
+
+import (
+	"context"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+var _ consumer.Lagger = (*subscriber)(nil)
+
+// Lag implements [consumer.Lagger]: the messages of the group's queues that are ready. Those
+// in retry queues are not in it.
+func (s *subscriber) Lag(ctx context.Context) (consumer.Lag, error) {
+	if err := s.validate(1); err != nil {
+		return consumer.Lag{}, err
+	}
+	c, err := s.broker.consumers.get(ctx)
+	if err != nil {
+		return consumer.Lag{}, err
+	}
+	var lag consumer.Lag
+	for _, queue := range s.broker.topology.queues(s.sub) {
+		err := c.call(func() error {
+			n, err := ready(c, queue)
+			lag.Messages += int64(n)
+			return err
+		})
+		if err != nil {
+			return consumer.Lag{}, waybill.UnavailableError(fmt.Errorf("count messages of queue %s at %s: %w", queue, s.broker.address, err))
+		}
+	}
+	return lag, nil
+}
+
+// ready counts what is ready in a queue, which may not be there. The server closes the channel
+// then, so each question has one of its own.
+func ready(c *conn, queue string) (int, error) {
+	ch, err := c.Channel()
+	if err != nil {
+		return 0, err
+	}
+	defer ch.Close()
+	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if refusedWith(err, amqp.NotFound) != nil {
+		return 0, nil
+	}
+	return q.Messages, err
+}

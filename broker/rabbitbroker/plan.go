@@ -1,0 +1,132 @@
+package rabbitbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
+)
+
+var _ broker.Topology = (*Broker)(nil)
+
+// Plan implements [broker.Topology]. AMQP does not tell which bindings exist, so the step of one
+// is [broker.Ensure] unless its exchange or queue is missing. What exists is compared by
+// declaring it as it is wanted, which changes nothing; only a thing that somebody deletes between
+// the question whether it exists and this comparison is made again. Retry queues come and go, and
+// are in no plan. A broker that was opened without [Config.DeclareNothing] has declared the
+// exchange already.
+//
+// The error is an [*waybill.InvalidError] if w is wrong, else unavailable: the server did not
+// answer, or refused to.
+func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	if err := b.checkWanted(w); err != nil {
+		return nil, err
+	}
+	parts := b.topology.system(w)
+	steps := make([]broker.Step, len(parts))
+	actions := make(map[string]broker.Action) // of exchanges and queues, by their ids
+	for i, p := range parts {
+		steps[i] = broker.Step{Kind: p.kind, Name: p.title()}
+		if p.kind == bindingPart {
+			steps[i].Action, steps[i].Detail = bindingAction(actions[exchangePart+" "+p.exchange], actions[queuePart+" "+p.name])
+			continue
+		}
+		var err error
+		if steps[i].Action, steps[i].Detail, err = b.compare(ctx, p); err != nil {
+			return nil, err
+		}
+		actions[p.id()] = steps[i].Action
+	}
+	return steps, nil
+}
+
+// Apply implements [broker.Topology]. It makes nothing before all that exists has been looked at.
+// An error in the middle comes with the steps that were done.
+func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
+	steps, err := b.Plan(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range b.topology.system(w) {
+		switch steps[i].Action {
+		case broker.Keep, broker.Conflict:
+			continue
+		}
+		if err := b.ask(ctx, p.declare); err != nil {
+			return steps[:i], b.topologyError(p, err)
+		}
+	}
+	return steps, nil
+}
+
+func (b *Broker) checkWanted(w broker.Wanted) error {
+	for i, name := range w.Destinations {
+		field := fmt.Sprintf("Wanted.Destinations[%d]", i)
+		if name == "" {
+			return invalid(field, "is empty")
+		}
+		if err := validName(field, name); err != nil {
+			return err
+		}
+	}
+	for _, sub := range w.Subscriptions {
+		if err := (&subscriber{broker: b, sub: sub}).validate(1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare finds out what an exchange or a queue needs.
+func (b *Broker) compare(ctx context.Context, p part) (broker.Action, string, error) {
+	switch err := b.ask(ctx, p.find); {
+	case refusedWith(err, amqp.NotFound) != nil:
+		return broker.Create, p.made(), nil
+	case refusedWith(err, amqp.ResourceLocked) != nil:
+		return broker.Conflict, refusedWith(err, amqp.ResourceLocked).Reason, nil
+	case err != nil:
+		return "", "", b.topologyError(p, err)
+	}
+	err := b.ask(ctx, p.declare)
+	if refusal := refusedWith(err, amqp.PreconditionFailed); refusal != nil {
+		return broker.Conflict, refusal.Reason, nil
+	}
+	if err != nil {
+		return "", "", b.topologyError(p, err)
+	}
+	return broker.Keep, "", nil
+}
+
+// bindingAction says what a binding needs, from what its exchange and its queue need.
+func bindingAction(exchange, queue broker.Action) (broker.Action, string) {
+	switch {
+	case exchange == broker.Conflict || queue == broker.Conflict:
+		return broker.Conflict, "what it binds is in conflict"
+	case exchange == broker.Create || queue == broker.Create:
+		return broker.Create, ""
+	}
+	return broker.Ensure, "AMQP does not tell whether it is there"
+}
+
+// ask runs one declaration. The server closes the channel of one that it refuses, so what asks
+// next gets a new one.
+func (b *Broker) ask(ctx context.Context, question func(*amqp.Channel) error) error {
+	return b.publisher.declare(ctx, question)
+}
+
+func (b *Broker) topologyError(p part, err error) error {
+	return waybill.UnavailableError(fmt.Errorf("rabbitbroker: %s %s at %s: %w", p.kind, p.title(), b.address, err))
+}
+
+// refusedWith returns the server's refusal if err is one with this code, else nil.
+func refusedWith(err error, code int) *amqp.Error {
+	var refused *amqp.Error
+	if errors.As(err, &refused) && refused.Server && refused.Code == code {
+		return refused
+	}
+	return nil
+}

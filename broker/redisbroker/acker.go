@@ -1,0 +1,140 @@
+package redisbroker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// maxAcks is how many acknowledgements one pipeline carries.
+	maxAcks = 1000
+
+	commandTimeout = 5 * time.Second
+)
+
+// ack is one acknowledgement that is to be sent.
+type ack struct {
+	reader *reader
+	id     string
+}
+
+// acker sends acknowledgements, in pipelines one after the other that take all that has come in
+// meanwhile, and again until Redis has answered: to acknowledge twice changes nothing.
+type acker struct {
+	broker *Broker
+
+	mu      sync.Mutex
+	idle    sync.Cond // queue is empty and nothing is being sent
+	queue   []ack
+	sending bool
+}
+
+func newAcker(b *Broker) *acker {
+	a := &acker{broker: b}
+	a.idle.L = &a.mu
+	return a
+}
+
+func (a *acker) add(r *reader, id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queue = append(a.queue, ack{r, id})
+	if !a.sending {
+		a.sending = true
+		go a.send()
+	}
+}
+
+// send empties the queue. Once the broker is closed it gives up at the first failure.
+func (a *acker) send() {
+	for failures := 0; ; {
+		list := a.next()
+		if len(list) == 0 {
+			return
+		}
+		if a.acknowledge(list) == nil {
+			failures = 0
+			continue
+		}
+		failures++
+		a.again(list)
+		select {
+		case <-a.broker.done:
+			a.giveUp()
+			return
+		case <-time.After(backoff(failures)):
+		}
+	}
+}
+
+func (a *acker) next() []ack {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := min(len(a.queue), maxAcks)
+	list := a.queue[:n:n]
+	a.queue = a.queue[n:]
+	if n == 0 {
+		a.end()
+	}
+	return list
+}
+
+// again puts back what could not be sent.
+func (a *acker) again(list []ack) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queue = append(list, a.queue...)
+}
+
+func (a *acker) giveUp() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.end()
+}
+
+func (a *acker) end() {
+	a.queue, a.sending = nil, false
+	a.idle.Broadcast()
+}
+
+// acknowledge sends one XACK for each group.
+func (a *acker) acknowledge(list []ack) error {
+	ids := make(map[*reader][]string)
+	for _, one := range list {
+		ids[one.reader] = append(ids[one.reader], one.id)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
+	defer cancel()
+	_, err := a.broker.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for r, list := range ids {
+			pipe.XAck(ctx, r.stream, r.group, list...)
+		}
+		return nil
+	})
+	if err == nil {
+		for r := range ids {
+			r.progressed()
+		}
+	}
+	return err
+}
+
+// drain waits until all is sent, given up, or the time is over.
+func (a *acker) drain(within time.Duration) {
+	late := false
+	timer := time.AfterFunc(within, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		late = true
+		a.idle.Broadcast()
+	})
+	defer timer.Stop()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.sending && !late {
+		a.idle.Wait()
+	}
+}

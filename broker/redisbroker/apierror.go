@@ -1,0 +1,78 @@
+package redisbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waybill-go/waybill"
+)
+
+var (
+	errClosed      = errors.New("redisbroker: broker is closed")
+	errNotAnswered = errors.New("redisbroker: no answer yet")
+	errNotOurs     = errors.New("redisbroker: another subscriber has taken the delivery over")
+)
+
+// classify gives an error of the client its kind and says what was being done. What Redis complains
+// of is memory, a role, a login or a setting, and never one message; only a key of another type,
+// which somebody else has made, is about that key.
+func classify(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	wrapped := fmt.Errorf("redisbroker: %s: %w", doing, err)
+	if redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return wrapped
+	}
+	return waybill.UnavailableError(wrapped)
+}
+
+// publishError returns the result of a message that Redis has answered with err.
+func publishError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, redis.Nil):
+		return waybill.PermanentError(waybill.ReasonUnroutable, errors.New("redisbroker: no group receives the address: its stream is not there"))
+	case connectionEnded(err):
+		return connectionLost()
+	}
+	return classify("publish", err)
+}
+
+// connectionLost is the result of a message whose fate is unknown because the connection ended
+// under it.
+func connectionLost() error {
+	return waybill.UnavailableError(fmt.Errorf("redisbroker: no confirmation: %w", waybill.ErrConnectionLost))
+}
+
+// connectionEnded reports whether err says that an established connection has ended: neither that
+// none could be made, nor that the time was up.
+func connectionEnded(err error) bool {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Op != "dial" && !op.Timeout()
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrClosed)
+}
+
+// failed reports whether err ends a pipeline: no answer of Redis, but of the way to it.
+func failed(err error) bool {
+	var answer redis.Error
+	return err != nil && !errors.As(err, &answer)
+}
+
+// gone reports whether err says that a stream or its group is not there.
+func gone(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "NOGROUP") || strings.Contains(err.Error(), "no such key"))
+}
+
+func timedOut(ctx context.Context) error {
+	return waybill.UnavailableError(fmt.Errorf("redisbroker: no confirmation: %w", ctx.Err()))
+}

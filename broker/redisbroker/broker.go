@@ -1,0 +1,196 @@
+package redisbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// closeTimeout bounds each step of Close.
+const closeTimeout = 2 * time.Second
+
+// Broker is a connection to Redis. It is safe for concurrent use.
+type Broker struct {
+	cfg       Config
+	client    redis.UniversalClient // for all that is answered at once
+	reads     redis.UniversalClient // for reads that wait for messages, a connection each
+	publisher *publisher
+	acker     *acker
+
+	done      chan struct{} // closed by Close
+	closeOnce sync.Once
+	readers   sync.WaitGroup
+
+	mu   sync.Mutex
+	open map[*delivery]struct{} // received and not settled
+}
+
+// Open connects to Redis and makes sure that it takes writes. What is wrong with cfg is an
+// [*waybill.InvalidError]; a server that does not answer, or refuses, is unavailable. Connections
+// are then made anew for as long as the broker is not closed.
+func Open(ctx context.Context, cfg Config) (*Broker, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{cfg: cfg, done: make(chan struct{}), open: make(map[*delivery]struct{})}
+	if b.client, err = cfg.client(0); err != nil {
+		return nil, err
+	}
+	if b.reads, err = cfg.client(maxReaders); err != nil {
+		return nil, errors.Join(err, b.client.Close())
+	}
+	b.publisher = &publisher{broker: b}
+	b.acker = newAcker(b)
+	if err := b.Ping(ctx); err != nil {
+		_ = b.Close() // it was never in use
+		return nil, err
+	}
+	return b, nil
+}
+
+// Publisher returns the publishing side. What is not confirmed is unavailable, wrapping
+// [waybill.ErrConnectionLost] if the connection ended under it.
+func (b *Broker) Publisher() relay.Publisher { return b.publisher }
+
+// Subscriber returns a receiver for the group named by s.
+func (b *Broker) Subscriber(s consumer.Subscription) consumer.Subscriber {
+	return &subscriber{broker: b, subscription: s}
+}
+
+// Ping writes a key that expires within a second, so that a server that is full, read-only or cannot
+// write its files is seen. The error is unavailable.
+func (b *Broker) Ping(ctx context.Context) error {
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	return classify("ping", b.client.Set(ctx, b.cfg.Prefix+"ping", "", time.Second).Err())
+}
+
+// Close sends what was acknowledged, gives back what was delivered and not settled, so that it is
+// redelivered at once, and ends the connections. It waits a few seconds at most; what it could not
+// give back by then is taken over after ClaimAfter. Running Subscribes return with an unavailable
+// error. Close always returns nil.
+func (b *Broker) Close() error {
+	b.closeOnce.Do(func() {
+		close(b.done)
+		b.awaitReaders()
+		b.acker.drain(closeTimeout)
+		b.giveBackAll()
+		_ = b.reads.Close() // what is under way fails
+		_ = b.client.Close()
+	})
+	return nil
+}
+
+// awaitReaders waits until nothing is received any more.
+func (b *Broker) awaitReaders() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.readers.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeTimeout):
+	}
+}
+
+// giveBackAll lets others of the groups have the deliveries that are still open.
+func (b *Broker) giveBackAll() {
+	b.mu.Lock()
+	list := slices.Collect(maps.Keys(b.open))
+	b.mu.Unlock()
+	b.giveBack(list)
+}
+
+// giveBack lets other subscribers have what is not settled, in the order of its stream.
+func (b *Broker) giveBack(list []*delivery) {
+	type owner struct {
+		source
+		consumer string
+	}
+	ids := make(map[owner][]string)
+	for _, d := range list {
+		if d.take() {
+			o := owner{d.reader.source, d.reader.consumer}
+			ids[o] = append(ids[o], d.id)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	for o, list := range ids {
+		sortIDs(list)
+		_, _ = b.wait(ctx, o.source, o.consumer, 0, list...) // else it is taken over after ClaimAfter
+	}
+}
+
+// wait lets entries that belong to a consumer wait, and returns how many did belong to it.
+func (b *Broker) wait(ctx context.Context, s source, name string, delay time.Duration, ids ...string) (int, error) {
+	args := []any{s.group, name, waiting, ceilMilliseconds(delay)}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	return waitScript.Run(ctx, b.client, s.keys(), args...).Int()
+}
+
+func ceilMilliseconds(d time.Duration) int64 {
+	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
+}
+
+// extend keeps entries from being taken over, and returns how many belong to the consumer.
+func (b *Broker) extend(ctx context.Context, s source, name string, ids ...string) (int, error) {
+	args := []any{s.group, name}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	return extendScript.Run(ctx, b.client, s.keys()[:1], args...).Int()
+}
+
+func (b *Broker) closed() bool {
+	select {
+	case <-b.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// ready returns nil, or an unavailable error that says why nothing can be sent.
+func (b *Broker) ready(ctx context.Context) error {
+	switch {
+	case b.closed():
+		return waybill.UnavailableError(errClosed)
+	case ctx.Err() != nil:
+		return waybill.UnavailableError(fmt.Errorf("redisbroker: %w", ctx.Err()))
+	}
+	return nil
+}
+
+func (b *Broker) opened(d *delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open[d] = struct{}{}
+}
+
+func (b *Broker) settled(d *delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.open, d)
+}
+
+var (
+	_ relay.Publisher     = (*publisher)(nil)
+	_ consumer.Subscriber = (*subscriber)(nil)
+	_ consumer.Delivery   = (*delivery)(nil)
+)

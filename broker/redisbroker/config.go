@@ -1,0 +1,130 @@
+package redisbroker
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+// Config says how to reach Redis and how streams are used.
+type Config struct {
+	// URL is redis://user:password@host:port/number, or rediss:// for TLS. A Cluster names its
+	// further nodes as parameters addr=host:port. Required unless Options is set.
+	URL string
+
+	// Options is used instead of URL, for Sentinel, TLS of one's own and so on. MaxRetries and
+	// ContextTimeoutEnabled are set by the broker, which repeats nothing whose outcome is not
+	// known. Optional.
+	Options *redis.UniversalOptions
+
+	// Prefix begins the name of each key. Any text of up to 100 bytes without braces and NUL.
+	// Optional; the default is "waybill:".
+	Prefix string
+
+	// Replicas is how many replicas must have a message before it counts as published (WAIT, for
+	// up to two seconds). With fewer the outcome is unknown: the message is published again
+	// later. Optional; the default is 0.
+	Replicas int
+
+	// MaxPayload is the largest payload in bytes that is published; a larger one is refused as
+	// too large. Optional; the default is [waybill.MaxPayloadLen].
+	MaxPayload int
+
+	// ClaimAfter is for how long a delivery may be neither settled nor extended before another
+	// subscriber of its group takes it over. It must exceed three times consumer.ExtendInterval,
+	// 15 seconds. Optional; the default is 30 seconds.
+	ClaimAfter time.Duration
+
+	// KeepFor is for how long an entry stays in its stream although all groups are done with it:
+	// for groups that come later, and for other readers. It is at least a millisecond.
+	// Optional; the default is no longer than needed.
+	KeepFor time.Duration
+}
+
+const (
+	defaultPrefix     = "waybill:"
+	defaultClaimAfter = 30 * time.Second
+
+	maxPrefixLen = 100
+
+	// maxReaders is how many addresses a process may receive from: each holds a connection
+	// while it waits for messages.
+	maxReaders = 10_000
+)
+
+// withDefaults returns c with its zero fields filled in and checked.
+func (c Config) withDefaults() (Config, error) {
+	if c.Prefix == "" {
+		c.Prefix = defaultPrefix
+	}
+	if c.MaxPayload == 0 {
+		c.MaxPayload = waybill.MaxPayloadLen
+	}
+	if c.ClaimAfter == 0 {
+		c.ClaimAfter = defaultClaimAfter
+	}
+	switch least := 3 * consumer.ExtendInterval; {
+	case c.URL == "" && c.Options == nil:
+		return c, invalidf("URL", "either URL or Options is required")
+	case c.URL != "" && c.Options != nil:
+		return c, invalidf("Options", "URL is set as well; the broker uses one of them")
+	case len(c.Prefix) > maxPrefixLen:
+		return c, invalidf("Prefix", "has %d bytes, the limit is %d", len(c.Prefix), maxPrefixLen)
+	case strings.ContainsAny(c.Prefix, "{}\x00"):
+		return c, invalidf("Prefix", "holds a brace or a NUL")
+	case c.Replicas < 0:
+		return c, invalidf("Replicas", "is %d; it must not be negative", c.Replicas)
+	case c.MaxPayload < 0:
+		return c, invalidf("MaxPayload", "is %d; it must be positive", c.MaxPayload)
+	case c.ClaimAfter <= least:
+		return c, invalidf("ClaimAfter", "is %v; it must exceed three times consumer.ExtendInterval, %v", c.ClaimAfter, least)
+	case c.KeepFor != 0 && c.KeepFor < time.Millisecond:
+		return c, invalidf("KeepFor", "is %v; it must be at least %v", c.KeepFor, time.Millisecond)
+	}
+	return c, nil
+}
+
+// client returns a client that opens connections when it needs them, poolSize at most; 0 leaves the
+// number to the client library, or to URL or Options.
+func (c Config) client(poolSize int) (redis.UniversalClient, error) {
+	switch {
+	case c.Options != nil:
+		o := *c.Options
+		o.MaxRetries, o.ContextTimeoutEnabled = -1, true
+		if poolSize > 0 {
+			o.PoolSize = poolSize
+		}
+		return redis.NewUniversalClient(&o), nil
+	case strings.Contains(c.URL, "addr="):
+		o, err := redis.ParseClusterURL(c.URL)
+		if err != nil {
+			return nil, errURL
+		}
+		o.MaxRetries, o.ContextTimeoutEnabled = -1, true
+		if poolSize > 0 {
+			o.PoolSize = poolSize
+		}
+		return redis.NewClusterClient(o), nil
+	}
+	o, err := redis.ParseURL(c.URL)
+	if err != nil {
+		return nil, errURL
+	}
+	o.MaxRetries, o.ContextTimeoutEnabled = -1, true
+	if poolSize > 0 {
+		o.PoolSize = poolSize
+	}
+	return redis.NewClient(o), nil
+}
+
+// errURL does not tell what the client library found wrong, which may quote a password.
+var errURL = invalidf("URL", "is not redis://user:password@host:port/number, or a parameter of it is not known")
+
+func invalidf(field, format string, args ...any) error {
+	return &waybill.InvalidError{Field: "redisbroker." + field, Reason: fmt.Sprintf(format, args...)}
+}

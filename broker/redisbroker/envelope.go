@@ -1,0 +1,105 @@
+package redisbroker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/cloudevents"
+)
+
+// The fields of an entry.
+const (
+	dataField        = "data"
+	contentTypeField = "content-type"
+	attributePrefix  = "ce_"
+	headerPrefix     = "header_"
+)
+
+// encode returns the fields of an entry and their values in turn, and how many bytes they have. It
+// copies the payload, which belongs to the caller again before the entry may be written.
+func encode(m *waybill.Message) (fields []any, size int) {
+	fields = make([]any, 0, 2*(18+len(m.Headers)))
+	put := func(name, value string) {
+		fields = append(fields, name, value)
+		size += len(name) + len(value)
+	}
+	cloudevents.Each(m, func(name, value string) { put(attributePrefix+name, value) })
+	if m.ContentType != "" {
+		put(contentTypeField, m.ContentType)
+	}
+	for name, value := range m.Headers {
+		put(headerPrefix+name, value)
+	}
+	put(dataField, string(m.Payload))
+	return fields, size
+}
+
+// decode returns the message in an entry of s. With an error, which is permanent, it holds what
+// could be read, the payload at least.
+func decode(s source, entry redis.XMessage) (*waybill.Message, error) {
+	m := &waybill.Message{Topic: s.topic, To: s.to}
+	var (
+		first error
+		event bool
+	)
+	for name, value := range entry.Values {
+		text, _ := value.(string)
+		attribute, isAttribute := strings.CutPrefix(name, attributePrefix)
+		var err error
+		switch {
+		case name == dataField:
+			m.Payload = []byte(text)
+		case name == contentTypeField:
+			m.ContentType, err = validUTF8(name, text)
+		case isAttribute:
+			event = true
+			err = setAttribute(m, attribute, text)
+		default:
+			err = setHeader(m, name, text)
+		}
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	if contentType := m.ContentType; cloudevents.Structured(contentType) && !event && first == nil {
+		first = cloudevents.ParseStructured(m, contentType, m.Payload)
+	}
+	if first != nil {
+		first = fmt.Errorf("redisbroker: decode envelope: %w", first)
+	}
+	return m, waybill.PermanentError(waybill.ReasonMalformed, first)
+}
+
+func setAttribute(m *waybill.Message, name, raw string) error {
+	value, err := validUTF8("attribute "+name, raw)
+	if name == "datacontenttype" {
+		m.ContentType = value
+		return err
+	}
+	return errors.Join(err, cloudevents.Set(m, name, value))
+}
+
+// setHeader keeps a header, or a field of another project, under its lower-case name.
+func setHeader(m *waybill.Message, name, raw string) error {
+	name = strings.ToLower(strings.TrimPrefix(name, headerPrefix))
+	if waybill.ReservedHeader(name) {
+		return nil
+	}
+	value, err := validUTF8("header", raw)
+	if m.Headers == nil {
+		m.Headers = make(map[string]string)
+	}
+	m.Headers[name] = value
+	return err
+}
+
+func validUTF8(what, s string) (string, error) {
+	if clean := strings.ToValidUTF8(s, "\ufffd"); clean != s {
+		return clean, fmt.Errorf("%s is not UTF-8", what)
+	}
+	return s, nil
+}

@@ -1,0 +1,47 @@
+package redisbroker
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// nodePart is what of a pipeline goes to one node, in its order.
+type nodePart struct {
+	client redis.Cmdable
+	list   []*outgoing
+	err    error // the node is not known
+}
+
+// byNode divides a pipeline among the nodes of a Cluster. The client library could do so itself, but
+// it repeats on another connection what it has no answer to.
+func (b *Broker) byNode(ctx context.Context, list []*outgoing) []nodePart {
+	cluster, ok := b.client.(*redis.ClusterClient)
+	if !ok {
+		return []nodePart{{client: b.client, list: list}}
+	}
+	var parts []nodePart
+	index := make(map[*redis.Client]int)
+	for _, o := range list {
+		node, err := cluster.MasterForKey(ctx, o.stream)
+		if err != nil {
+			return []nodePart{{err: err}}
+		}
+		i, known := index[node]
+		if !known {
+			i = len(parts)
+			index[node] = i
+			parts = append(parts, nodePart{client: node})
+		}
+		parts[i].list = append(parts[i].list, o)
+	}
+	return parts
+}
+
+// moved looks again at which node has which slots, after one has said that it has not.
+func (b *Broker) moved(ctx context.Context, err error) {
+	cluster, ok := b.client.(*redis.ClusterClient)
+	if ok && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
+		cluster.ReloadState(ctx)
+	}
+}

@@ -1,0 +1,235 @@
+package redisbroker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+const (
+	// maxPipeline and maxPipelineBytes bound what is written before the answers are read.
+	maxPipeline      = 1000
+	maxPipelineBytes = 4 << 20
+
+	// replicaTimeout is for how long Redis waits for replicas. It is shorter than the client's
+	// patience with an answer.
+	replicaTimeout = 2 * time.Second
+)
+
+// publisher writes what several calls of Send hand over one pipeline after the other, so that all
+// of it stays in order; a pipeline takes all that has come in meanwhile.
+type publisher struct {
+	broker *Broker
+
+	mu      sync.Mutex
+	queue   []*outgoing
+	writing bool // a goroutine empties the queue
+	lost    int  // batches that the connection ended under, and whose senders have yet to learn of it
+}
+
+// outgoing is one message that is to be written.
+type outgoing struct {
+	batch  *batch
+	index  int
+	stream string
+	size   int
+	cmd    *redis.StringCmd
+}
+
+// Send encodes and checks all of msgs, then leaves those that passed to the writing goroutine.
+func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+	b := newBatch(ctx, len(msgs))
+	if err := p.broker.ready(ctx); err != nil {
+		b.resolveAll(err)
+		return b.wait
+	}
+	list := make([]*outgoing, 0, len(msgs))
+	for i, m := range msgs {
+		if n := len(m.Payload); n > p.broker.cfg.MaxPayload {
+			b.resolve(i, waybill.PermanentError(waybill.ReasonTooLarge,
+				fmt.Errorf("redisbroker: payload has %d bytes, the limit is %d", n, p.broker.cfg.MaxPayload)))
+			continue
+		}
+		list = append(list, p.newOutgoing(b, i, m.Message))
+	}
+	p.add(b, list)
+	return func() []error {
+		results := b.wait()
+		p.learned(b)
+		return results
+	}
+}
+
+func (p *publisher) newOutgoing(b *batch, i int, m *waybill.Message) *outgoing {
+	o := &outgoing{batch: b, index: i, stream: streamOf(p.broker.cfg.Prefix, m.Topic, m.To)}
+	fields, size := encode(m)
+	o.size = size
+	o.cmd = redis.NewStringCmd(b.ctx, append([]any{"xadd", o.stream, "nomkstream", "*"}, fields...)...)
+	return o
+}
+
+// add hands a batch over, unless the sender of a lost one has yet to learn of that: this one could
+// overtake earlier messages of its key over a new connection.
+func (p *publisher) add(b *batch, list []*outgoing) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lost > 0 {
+		b.resolveAll(connectionLost())
+		return
+	}
+	p.queue = append(p.queue, list...)
+	if !p.writing && len(p.queue) > 0 {
+		p.writing = true
+		go p.write()
+	}
+}
+
+// learned tells that the sender of b has its results.
+func (p *publisher) learned(b *batch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b.lost {
+		b.lost = false
+		p.lost--
+	}
+}
+
+// write empties the queue.
+func (p *publisher) write() {
+	for {
+		list := p.next()
+		if len(list) == 0 {
+			return
+		}
+		if err := p.publish(list); err != nil {
+			p.fail(list, err)
+		}
+	}
+}
+
+// next takes a pipeline's worth from the queue, without what nobody waits for any more. It returns
+// none, and the goroutine must end, when the queue is empty.
+func (p *publisher) next() []*outgoing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var list []*outgoing
+	taken, size := 0, 0
+	for _, o := range p.queue {
+		if len(list) == maxPipeline || len(list) > 0 && size+o.size > maxPipelineBytes {
+			break
+		}
+		taken++
+		if o.batch.ctx.Err() != nil {
+			o.batch.resolve(o.index, timedOut(o.batch.ctx))
+		} else if o.batch.open(o.index) {
+			list = append(list, o)
+			size += o.size
+		}
+	}
+	p.queue = p.queue[taken:]
+	if len(list) == 0 {
+		p.queue, p.writing = nil, false
+	}
+	return list
+}
+
+// publish writes list, one pipeline for each node, and resolves what Redis answers. The error says
+// that the way to Redis has failed.
+func (p *publisher) publish(list []*outgoing) error {
+	ctx, cancel := deadlineOf(list)
+	defer cancel()
+	for _, part := range p.broker.byNode(ctx, list) {
+		if err := p.pipeline(ctx, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deadlineOf returns a context that ends with the last of the batches' own.
+func deadlineOf(list []*outgoing) (context.Context, context.CancelFunc) {
+	var last time.Time
+	for _, o := range list {
+		if d, ok := o.batch.ctx.Deadline(); ok && d.After(last) {
+			last = d
+		}
+	}
+	if last.IsZero() {
+		return context.WithCancel(context.Background())
+	}
+	return context.WithDeadline(context.Background(), last)
+}
+
+func (p *publisher) pipeline(ctx context.Context, n nodePart) error {
+	if n.err != nil {
+		return n.err
+	}
+	pipe := n.client.Pipeline()
+	for _, o := range n.list {
+		_ = pipe.Process(ctx, o.cmd) // only queues it
+	}
+	var replicas *redis.Cmd
+	if p.broker.cfg.Replicas > 0 {
+		replicas = pipe.Do(ctx, "wait", p.broker.cfg.Replicas, replicaTimeout.Milliseconds())
+	}
+	_, failure := pipe.Exec(ctx)
+	var copied error
+	if replicas != nil {
+		copied = p.enough(replicas)
+	}
+	var ended error
+	for _, o := range n.list {
+		err := o.cmd.Err()
+		if err == nil && o.cmd.Val() == "" { // no connection was made; the commands do not tell
+			err = failure
+		}
+		switch {
+		case failed(err):
+			ended = err
+		case err != nil:
+			p.broker.moved(ctx, err)
+			o.batch.resolve(o.index, publishError(err))
+		default:
+			o.batch.resolve(o.index, copied)
+		}
+	}
+	return ended
+}
+
+// enough returns nil if enough replicas have what was written before WAIT.
+func (p *publisher) enough(wait *redis.Cmd) error {
+	switch n, err := wait.Int(); {
+	case failed(err):
+		return publishError(err)
+	case err != nil:
+		return classify("wait for replicas", err)
+	case n < p.broker.cfg.Replicas:
+		return waybill.UnavailableError(fmt.Errorf("redisbroker: %d replicas have the message, not %d", n, p.broker.cfg.Replicas))
+	}
+	return nil
+}
+
+// fail gives the error of a pipeline to what is left of it. If the connection ended under it, all
+// that is queued behind it fails too, so that nothing passes what was lost.
+func (p *publisher) fail(list []*outgoing, err error) {
+	result := publishError(err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list = append(list, p.queue...)
+	p.queue = nil
+	for _, o := range list {
+		if !o.batch.lost && o.batch.open(o.index) {
+			o.batch.lost = true
+			p.lost++
+		}
+	}
+	for _, o := range list {
+		o.batch.resolve(o.index, result)
+	}
+}

@@ -1,0 +1,72 @@
+package redisbroker
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/waybill-go/waybill/consumer"
+)
+
+const (
+	// sharedGroup is the one group of a destination.
+	sharedGroup = "waybill"
+
+	// waiting is the consumer that owns what waits for a retry.
+	waiting = "(waiting)"
+)
+
+// topicStream and destinationStream return the key of a stream. What stands in the braces decides
+// the slot of a Cluster, for this key and those that begin with it.
+func topicStream(prefix, topic string) string    { return prefix + "{topic:" + topic + "}" }
+func destinationStream(prefix, to string) string { return prefix + "{to:" + to + "}" }
+
+func streamOf(prefix, topic, to string) string {
+	if to != "" {
+		return destinationStream(prefix, to)
+	}
+	return topicStream(prefix, topic)
+}
+
+// source is one stream that one group receives from.
+type source struct {
+	topic, to string // the address; one of them is set
+	stream    string
+	group     string
+}
+
+// waitingKey is the sorted set of what waits for a retry, by the time when it is due.
+func (s source) waitingKey() string { return s.stream + ":waiting:" + s.group }
+
+// keys are the keys of the scripts that move deliveries.
+func (s source) keys() []string { return []string{s.stream, s.waitingKey()} }
+
+// sourcesOf returns what a subscription receives from, or why it is refused.
+func sourcesOf(prefix string, s consumer.Subscription) ([]source, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	list := make([]source, 0, len(s.Topics)+1)
+	for _, topic := range s.Topics {
+		list = append(list, source{topic: topic, stream: topicStream(prefix, topic), group: s.Group})
+	}
+	if s.To != "" {
+		list = append(list, source{to: s.To, stream: destinationStream(prefix, s.To), group: sharedGroup})
+	}
+	return list, nil
+}
+
+// compareIDs orders the ids of entries, two numbers with a dash between them.
+func compareIDs(a, b string) int {
+	aTime, aSeq, _ := strings.Cut(a, "-")
+	bTime, bSeq, _ := strings.Cut(b, "-")
+	return cmp.Or(compareNumbers(aTime, bTime), compareNumbers(aSeq, bSeq))
+}
+
+// compareNumbers orders decimal numbers of any size without leading zeros.
+func compareNumbers(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+}
+
+// sortIDs sorts ids in the order of the stream.
+func sortIDs(ids []string) { slices.SortFunc(ids, compareIDs) }

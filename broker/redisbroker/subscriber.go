@@ -1,0 +1,245 @@
+package redisbroker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+type subscriber struct {
+	broker       *Broker
+	subscription consumer.Subscription
+}
+
+// Subscribe makes streams and groups that are missing, for as long as Redis does not answer again
+// and again, and receives from them. The prefetch is divided among the subscription's addresses. It
+// returns an error if the subscription or prefetch is wrong or a key is no stream; and, unavailable,
+// once the broker is closed. It returns up to half a second after ctx is done.
+func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+	sources, err := sourcesOf(s.broker.cfg.Prefix, s.subscription)
+	if err != nil {
+		return err
+	}
+	if prefetch < 1 {
+		return invalidf("prefetch", "is %d; it must be at least 1", prefetch)
+	}
+	r := newRun(s.broker, prefetch)
+	for _, src := range sources {
+		if err := r.declare(ctx, src); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	r.start(sources)
+	defer r.stop()
+	return r.serve(ctx, deliver)
+}
+
+// run is one Subscribe at work.
+type run struct {
+	broker  *Broker
+	readers []*reader
+	slots   chan struct{} // one value for each delivery that deliver was called with
+	more    chan struct{} // has a value if queue may have grown
+	failed  chan error    // what waiting will not mend
+	quit    context.CancelFunc
+	working sync.WaitGroup
+
+	mu    sync.Mutex
+	queue []*delivery // received and not yet passed to deliver, in order
+}
+
+func newRun(b *Broker, prefetch int) *run {
+	return &run{
+		broker: b,
+		slots:  make(chan struct{}, prefetch),
+		more:   make(chan struct{}, 1),
+		failed: make(chan error, 1),
+	}
+}
+
+// declare repeats until Redis has answered or ctx is done, which is no error.
+func (r *run) declare(ctx context.Context, s source) error {
+	for n := 1; ; n++ {
+		err := r.broker.ready(context.Background())
+		if err == nil {
+			err = r.broker.declare(ctx, s)
+		}
+		switch {
+		case err == nil, ctx.Err() != nil:
+			return nil
+		case r.broker.closed(), !waybill.IsUnavailable(err):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.broker.done:
+		case <-time.After(backoff(n)):
+		}
+	}
+}
+
+// start makes a reader for each source, all under one new name.
+func (r *run) start(sources []source) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.quit = cancel
+	name, prefetch, n := consumerName(), cap(r.slots), len(sources)
+	for i, s := range sources {
+		share := prefetch / n
+		if i < prefetch%n {
+			share++
+		}
+		rd := &reader{source: s, run: r, broker: r.broker, consumer: name, share: max(share, 1), freed: make(chan struct{}, 1)}
+		r.readers = append(r.readers, rd)
+		r.broker.readers.Add(1)
+		r.working.Go(func() {
+			defer r.broker.readers.Done()
+			rd.receive(ctx)
+		})
+	}
+	r.working.Go(func() { r.tend(ctx) })
+	r.working.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-r.broker.done:
+			cancel()
+		}
+	})
+}
+
+// consumerName is new for each Subscribe and tells where it runs.
+func consumerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s-%s", host, waybill.NewID())
+}
+
+// serve passes deliveries on, one after the other, each when it has a slot.
+func (r *run) serve(ctx context.Context, deliver func(consumer.Delivery)) error {
+	for {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if r.broker.closed() {
+			return waybill.UnavailableError(errClosed)
+		}
+		var slots chan struct{}
+		if r.waits() {
+			slots = r.slots
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.broker.done:
+		case err := <-r.failed:
+			return err
+		case <-r.more:
+		case slots <- struct{}{}:
+			if d := r.pop(); d != nil {
+				deliver(d)
+			} else {
+				<-r.slots
+			}
+		}
+	}
+}
+
+// waits reports whether a delivery waits to be passed on.
+func (r *run) waits() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.queue) > 0
+}
+
+// pop takes the first delivery, for which the caller has a slot; nil if Close has given it back.
+func (r *run) pop() *delivery {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := r.queue[0]
+	r.queue[0] = nil
+	r.queue = r.queue[1:]
+	if d.done.Load() {
+		return nil
+	}
+	d.handed.Store(true)
+	return d
+}
+
+func (r *run) push(list []*delivery) {
+	if len(list) == 0 {
+		return
+	}
+	r.mu.Lock()
+	r.queue = append(r.queue, list...)
+	r.mu.Unlock()
+	signal(r.more)
+}
+
+func (r *run) fail(err error) {
+	select {
+	case r.failed <- err:
+	default:
+	}
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// tend trims the streams and keeps what waits in the queue from being taken over. What fails is done
+// the next time.
+func (r *run) tend(ctx context.Context) {
+	tick := time.NewTicker(trimInterval)
+	defer tick.Stop()
+	extended := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, rd := range r.readers {
+			command, cancel := context.WithTimeout(ctx, commandTimeout)
+			_ = rd.trim(command)
+			cancel()
+		}
+		if time.Since(extended) >= r.broker.cfg.ClaimAfter/3 {
+			extended = time.Now()
+			r.extendQueue(ctx)
+		}
+	}
+}
+
+func (r *run) extendQueue(ctx context.Context) {
+	ids := make(map[*reader][]string)
+	r.mu.Lock()
+	for _, d := range r.queue {
+		ids[d.reader] = append(ids[d.reader], d.id)
+	}
+	r.mu.Unlock()
+	for rd, list := range ids {
+		command, cancel := context.WithTimeout(ctx, commandTimeout)
+		_, _ = r.broker.extend(command, rd.source, rd.consumer, list...)
+		cancel()
+	}
+}
+
+// stop ends the readers and gives back what was not passed on.
+func (r *run) stop() {
+	r.quit()
+	r.working.Wait()
+	r.mu.Lock()
+	left := r.queue
+	r.queue = nil
+	r.mu.Unlock()
+	r.broker.giveBack(left)
+}

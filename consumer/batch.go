@@ -1,0 +1,235 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/loop"
+)
+
+// BatchHandler handles many messages at once in the transaction tx, which also records all of
+// them as processed. It is a [Handler] otherwise: nil commits; an error rolls everything back,
+// and then each message is handled by itself, in a batch of one, where the error's kind says
+// what happens. The context ends at HandlerTimeout, for all messages together.
+type BatchHandler[Tx any] func(ctx context.Context, tx Tx, msgs []*waybill.Message) error
+
+// one handles a message by itself.
+func (h BatchHandler[Tx]) one(ctx context.Context, tx Tx, m *waybill.Message) error {
+	return h(ctx, tx, []*waybill.Message{m})
+}
+
+const (
+	maxBatchSize     = inbox.MaxBatch
+	defaultBatchSize = 100 // of NewBatch
+
+	// maxBatches is how many batches a message may fail with that is not to blame. One more is
+	// worth it: with one message in a hundred failing, most of the others then need no
+	// transaction of their own.
+	maxBatches = 2
+)
+
+// NewBatch is [New] for a handler of many messages at once. Of these h gets at most
+// cfg.BatchSize, the default of which is 100 here, in the order in which they came. box must
+// be an [inbox.Batcher].
+func NewBatch[Tx any](sub Subscriber, box inbox.Inbox[Tx], h BatchHandler[Tx], cfg Config) (*Consumer[Tx], error) {
+	if h == nil {
+		return nil, &waybill.InvalidError{Field: "h", Reason: "a handler is required"}
+	}
+	fill(&cfg.BatchSize, defaultBatchSize)
+	c, err := New(sub, box, h.one, cfg)
+	if err != nil {
+		return nil, err
+	}
+	c.batchHandler = h
+	return c, nil
+}
+
+// batcherOf returns what batches are processed with; nil if there are none.
+func batcherOf[Tx any](box inbox.Inbox[Tx], cfg *Config) (inbox.Batcher[Tx], error) {
+	if cfg.BatchSize <= 1 {
+		return nil, nil
+	}
+	b, ok := box.(inbox.Batcher[Tx])
+	if !ok {
+		return nil, invalid("BatchSize", "is %d, and the inbox is no inbox.Batcher", cfg.BatchSize)
+	}
+	return b, nil
+}
+
+// lineUp begins to handle batches, and returns what takes deliveries for them.
+func (c *Consumer[Tx]) lineUp(ctx, work context.Context) (take func(*held)) {
+	waiting := newLines()
+	c.queues.spawn(func() { c.runBatches(ctx, work, waiting) })
+	return func(d *held) {
+		key, _ := c.orderKey(d)
+		if !waiting.add(key, d) {
+			c.held.remove(d) // shutting down: the broker redelivers it
+		}
+	}
+}
+
+// runBatches handles what waits in the lines until ctx is done. A batch takes what is there
+// when a handler is free, be it one delivery; it never waits for more.
+func (c *Consumer[Tx]) runBatches(ctx, work context.Context, waiting *lines) {
+	for waiting.wait(ctx) && c.acquire(ctx) {
+		groups := waiting.take(c.cfg.BatchSize)
+		switch {
+		case len(groups) == 0:
+			c.releaseHandler()
+		case len(groups) == 1 && len(groups[0].list) == 1:
+			c.queues.spawn(func() { c.handleOne(ctx, work, waiting, groups[0]) })
+		default:
+			c.queues.spawn(func() {
+				defer c.releaseHandler()
+				c.handleBatch(work, groups)
+				c.drop(waiting.finish(groups))
+			})
+		}
+	}
+	c.drop(waiting.close())
+}
+
+// drop forgets deliveries that were not begun: the broker redelivers them.
+func (c *Consumer[Tx]) drop(list []*held) {
+	for _, d := range list {
+		c.held.remove(d)
+	}
+}
+
+// handleOne handles a single delivery as without batches. The caller has a place among the
+// handlers, which is given up.
+func (c *Consumer[Tx]) handleOne(ctx, work context.Context, waiting *lines, g group) {
+	if g.line.key == "" {
+		c.handle(ctx, work, g.list[0])
+		c.releaseHandler()
+	} else {
+		c.releaseHandler()
+		c.handleInOrder(ctx, work, g.list[0]) // it takes a place for each attempt
+	}
+	c.drop(waiting.finish([]group{{line: g.line}}))
+}
+
+// member is a delivery of a batch.
+type member struct {
+	*held
+	m    *waybill.Message
+	rec  inbox.Record
+	took time.Duration // by its handler
+}
+
+// handleBatch handles deliveries in one transaction and acknowledges them after the commit.
+// What could not be handled so is left in the groups: one that is to blame for an error goes
+// alone from then on, the others have another try without it.
+func (c *Consumer[Tx]) handleBatch(work context.Context, groups []group) {
+	members := c.members(groups)
+	recs := make([]inbox.Record, len(members))
+	for i := range members {
+		recs[i] = members[i].rec
+	}
+	outcomes, err := c.batcher.ProcessBatch(work, recs, func(ctx context.Context, tx Tx, fresh []int) error {
+		return c.callAll(ctx, tx, members, fresh)
+	})
+	if err != nil {
+		c.observe(work, waybill.Event{Op: waybill.OpRepeat, Count: 1, Attempt: 1, Err: err})
+		blame(members)
+		return
+	}
+	settled := make(map[*held]bool, len(members))
+	for i := range members {
+		members[i].alone = true // if there is still something to do
+		settled[members[i].held] = c.settleMember(work, &members[i], outcomes[i])
+	}
+	for i := range groups {
+		groups[i].list = slices.DeleteFunc(groups[i].list, func(d *held) bool { return settled[d] })
+	}
+}
+
+// blame makes all members go alone if it is not known which one has failed.
+func blame(members []member) {
+	if slices.ContainsFunc(members, func(m member) bool { return m.alone }) {
+		return
+	}
+	for i := range members {
+		members[i].alone = true
+	}
+}
+
+// members returns the deliveries that fit into one batch: those that can be recorded, and of
+// several copies of a message the first. The others go alone.
+func (c *Consumer[Tx]) members(groups []group) []member {
+	var members []member
+	taken := make(map[inbox.Key]bool)
+	for _, g := range groups {
+		for _, d := range g.list {
+			m, err := d.Message()
+			if err != nil || c.identify(m) != nil {
+				d.alone = true
+				continue
+			}
+			rec := inbox.RecordOf(c.cfg.Name, m)
+			if d.alone = taken[rec.Key]; !d.alone {
+				taken[rec.Key] = true
+				members = append(members, member{held: d, m: m, rec: rec})
+			}
+		}
+	}
+	return members
+}
+
+// callAll runs the handler for the members at the given places, up to the first error.
+func (c *Consumer[Tx]) callAll(ctx context.Context, tx Tx, members []member, places []int) error {
+	if c.batchHandler != nil {
+		return c.callBatch(ctx, tx, members, places)
+	}
+	for _, i := range places {
+		began := time.Now()
+		if err := c.callOne(ctx, tx, members[i].m); err != nil {
+			members[i].alone = true
+			return err
+		}
+		members[i].took = time.Since(began)
+	}
+	return nil
+}
+
+// callBatch runs the handler of batches; a panic becomes an error. Each message is said to
+// have taken its share of the time.
+func (c *Consumer[Tx]) callBatch(ctx context.Context, tx Tx, members []member, places []int) error {
+	msgs := make([]*waybill.Message, len(places))
+	for n, i := range places {
+		msgs[n] = members[i].m
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.HandlerTimeout)
+	defer cancel()
+	ctx, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.cfg.Name), waybill.OpHandle, msgs...)
+	began := time.Now()
+	err := loop.Protect(func() error { return c.batchHandler(ctx, tx, msgs) })
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(err, ctx.Err())
+	}
+	end(err)
+	for _, i := range places {
+		members[i].took = time.Since(began) / time.Duration(len(places))
+	}
+	return err
+}
+
+// settleMember acknowledges a delivery whose batch has committed. It returns false if there
+// is still something to do about it.
+func (c *Consumer[Tx]) settleMember(work context.Context, d *member, outcome inbox.Outcome) bool {
+	if outcome == inbox.Processed {
+		c.observe(work, waybill.Event{Op: waybill.OpHandle, Topic: d.m.Address(), Type: d.m.Type, IDs: []string{d.m.ID}, Count: 1, Duration: d.took})
+	}
+	if outcome == inbox.Conflict || c.succeeded(work, d.rec, d.m, outcome, nil).again {
+		return false // handled by itself
+	}
+	settle, cancel := context.WithTimeout(context.WithoutCancel(work), settleTimeout)
+	defer cancel()
+	c.reportSettle(work, d.Ack(settle))
+	c.held.remove(d.held)
+	return true
+}

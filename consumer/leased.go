@@ -1,0 +1,231 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/loop"
+)
+
+// LeasedHandler handles one message whose effects are not in a transaction with the record
+// that it was processed. The context ends at HandlerTimeout, and before the lease does under
+// which the handler runs; [inbox.LeaseFrom] returns that lease, whose Token what the handler
+// writes can carry. It carries m for [waybill.MessageFrom]. The handler must not keep m.
+//
+// nil marks the message as processed. What the kinds of errors lead to is as for a [Handler].
+// A message is handled again if its process, or the lease, ends between the effect and the
+// mark: effects happen at least once.
+type LeasedHandler func(ctx context.Context, m *waybill.Message) error
+
+// Leased takes deliveries from a subscriber and handles each message under a lease, by one
+// consumer of its name at a time.
+type Leased struct {
+	*receiver
+	store   inbox.LeaseStore
+	handler LeasedHandler
+	leases  Leases
+}
+
+// NewLeased returns a consumer that receives from sub, leases messages in store and handles
+// them with h. What cfg says of the inbox holds for the store: InboxRetention is how long it
+// remembers what was processed. The error is an [*waybill.InvalidError] that names what is
+// missing or wrong.
+func NewLeased(sub Subscriber, store inbox.LeaseStore, h LeasedHandler, leases Leases, cfg Config) (*Leased, error) {
+	switch {
+	case sub == nil:
+		return nil, &waybill.InvalidError{Field: "sub", Reason: "a subscriber is required"}
+	case store == nil:
+		return nil, &waybill.InvalidError{Field: "store", Reason: "a lease store is required"}
+	case h == nil:
+		return nil, &waybill.InvalidError{Field: "h", Reason: "a handler is required"}
+	}
+	r, err := newReceiver(sub, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if leases, err = leases.withDefaults(&r.cfg); err != nil {
+		return nil, err
+	}
+	c := &Leased{receiver: r, store: store, handler: h, leases: leases}
+	r.buryLetter, r.try = leases.Letters.bury, c.tryMessage
+	if leases.Letters.rerun != nil {
+		r.requeues = leases.Letters.rerun(r, h)
+	}
+	return c, nil
+}
+
+// leasedMessage is a message whose key this consumer has.
+type leasedMessage struct {
+	*waybill.Message
+	rec      inbox.Record
+	lease    inbox.Lease
+	attempts int       // that count, with this one
+	asked    time.Time // before the store was asked
+	lasts    time.Duration
+}
+
+// tryMessage runs one attempt at a message. One that was here before is a suspect if its last
+// lease has run out: the holder has not come back. A suspect runs alone.
+func (c *Leased) tryMessage(ctx, work context.Context, rec inbox.Record, m *waybill.Message, redelivered bool) verdict {
+	key := c.key(rec)
+	if !redelivered {
+		return c.tryLease(work, rec, m, key, false)
+	}
+	past, err := c.store.ReadLease(work, key)
+	if err != nil {
+		return c.unreachable(work, rec, m, err)
+	}
+	suspect := past.Status == inbox.LeaseReleased && !past.LeaseUntil.IsZero()
+	if suspect {
+		leave, alone := c.alone(ctx)
+		defer leave()
+		if !alone {
+			return c.putBack(work, m, outageWait)
+		}
+	}
+	return c.tryLease(work, rec, m, key, suspect)
+}
+
+// tryLease begins the key of a message and runs the handler under its lease.
+func (c *Leased) tryLease(work context.Context, rec inbox.Record, m *waybill.Message, key string, suspect bool) verdict {
+	answer, asked, err := c.begin(work, key)
+	if err != nil {
+		return c.unreachable(work, rec, m, err)
+	}
+	switch answer.Status {
+	case inbox.LeaseAcquired:
+		lease := inbox.Lease{Key: key, ID: answer.LeaseID, Token: answer.Token}
+		return c.underLease(work, leasedMessage{m, rec, lease, answer.Attempts, asked, answer.Remaining}, suspect)
+	case inbox.LeaseProcessed:
+		return c.duplicate(work, m)
+	case inbox.LeaseBusy:
+		return c.putBack(work, m, busyWait(answer.Remaining))
+	}
+	return c.unavailable(work, m, fmt.Errorf("lease store answers %q", answer.Status))
+}
+
+func (c *Leased) key(rec inbox.Record) string {
+	return inbox.LeaseKey{
+		Tenant: rec.Tenant, Bus: c.leases.Bus, Group: rec.Consumer,
+		Source: rec.Source, Alias: rec.Alias, Message: rec.Message,
+	}.String()
+}
+
+// begin asks for a key, and says when it asked. Without an answer it asks once more with the same
+// id: the store may have leased the key, and says so then. A message whose key is leased without
+// anybody knowing waits for the end of that lease.
+func (c *Leased) begin(ctx context.Context, key string) (answer inbox.LeaseAnswer, asked time.Time, err error) {
+	req := inbox.LeaseRequest{Key: key, Owner: c.cfg.Node, TTL: c.leases.TTL, RequestID: inbox.NewLeaseID()}
+	for try := 1; ; try++ {
+		asked = time.Now()
+		answer, err = c.ask(ctx, req)
+		if err == nil || waybill.IsPermanent(err) || ctx.Err() != nil || try == beginTries {
+			return answer, asked, err
+		}
+		loop.Sleep(ctx, settleBackoff)
+	}
+}
+
+const beginTries = 2
+
+// ask asks for a key. An answer that takes as long as the lease is of no use.
+func (c *Leased) ask(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(req.TTL, settleTimeout))
+	defer cancel()
+	return c.store.TryBegin(ctx, req)
+}
+
+// Others may wait for the same lease to end: they come one after the other.
+const (
+	minBusyWait = 10 * time.Millisecond
+	maxBusyWait = time.Minute
+)
+
+// busyWait is how long a delivery waits for the end of somebody else's lease.
+func busyWait(remaining time.Duration) time.Duration {
+	wait := min(max(remaining, minBusyWait), maxBusyWait)
+	return wait + rand.N(wait/10)
+}
+
+// unreachable decides what becomes of a message whose key could not be begun.
+func (c *Leased) unreachable(ctx context.Context, rec inbox.Record, m *waybill.Message, err error) verdict {
+	err = fmt.Errorf("begin lease: %w", err)
+	switch {
+	case waybill.IsPermanent(err): // no key that the store takes
+		return c.bury(ctx, rec, m, failure{cause: err}, 1)
+	case c.leases.FailOpen && ctx.Err() == nil:
+		return c.unleased(ctx, rec, m, err)
+	}
+	return c.unavailable(ctx, m, err)
+}
+
+// unleased runs the handler without a lease. Nobody counts the attempts meanwhile.
+func (c *Leased) unleased(ctx context.Context, rec inbox.Record, m *waybill.Message, cause error) verdict {
+	c.observe(ctx, waybill.Event{Op: waybill.OpUnleased, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Err: cause})
+	err := c.runHandler(ctx, m)
+	switch {
+	case err == nil:
+		return done
+	case waybill.IsPermanent(err):
+		return c.bury(ctx, rec, m, failure{cause: err}, 1)
+	}
+	return c.unavailable(ctx, m, err)
+}
+
+// underLease runs the handler under a lease, or gives the message up if its attempts are used up.
+func (c *Leased) underLease(work context.Context, m leasedMessage, suspect bool) verdict {
+	if past := m.attempts - 1; c.usedUp(past, suspect) {
+		return c.settleDead(work, m, failure{cause: noneLeft(past, suspect)}, past)
+	}
+	ctx, h := c.hold(work, m)
+	if h == nil {
+		return c.settleFailed(work, m, failure{cause: waybill.UnavailableError(errLeaseEnds)})
+	}
+	began := time.Now()
+	err := c.runHandler(ctx, m.Message)
+	switch lost := h.close(); {
+	case lost:
+		return c.lost(work, m.Message)
+	case err != nil:
+		return c.settleFailed(work, m, failure{cause: err, took: time.Since(began)})
+	}
+	return c.settleProcessed(work, m)
+}
+
+// usedUp reports whether a message may not be tried again after so many attempts. A suspect
+// gets at least as many as poison elsewhere: somebody may have killed the process.
+func (c *Leased) usedUp(attempts int, suspect bool) bool {
+	return c.cfg.Retry.Exhausted(attempts) && (!suspect || attempts >= poisonStarts)
+}
+
+// noneLeft is the error of a message that is given up before it is tried once more.
+func noneLeft(attempts int, suspect bool) error {
+	if suspect {
+		return waybill.PermanentError(waybill.ReasonPoison, fmt.Errorf("no attempt is left after %d; the process, or the lease, ended while the message was handled the last time, while nothing else was", attempts))
+	}
+	return fmt.Errorf("no attempt is left after %d; nothing is known of the end of the last one", attempts)
+}
+
+// runHandler runs the handler, again where that may help.
+func (c *Leased) runHandler(ctx context.Context, m *waybill.Message) error {
+	_, err := c.repeat(ctx, m, func() (inbox.Outcome, error) {
+		return inbox.Processed, c.call(ctx, m, func(ctx context.Context) error { return c.handler(ctx, m) })
+	})
+	return err
+}
+
+// duplicate skips a message that was processed before.
+func (c *Leased) duplicate(ctx context.Context, m *waybill.Message) verdict {
+	c.observe(ctx, waybill.Event{Op: waybill.OpDuplicate, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1})
+	return done
+}
+
+var (
+	errLeaseEnds = errors.New("consumer: the lease ends, and the store has not renewed it in time")
+	errLeaseLost = errors.New("consumer: somebody else has begun the message since; its effect may happen twice")
+)

@@ -1,0 +1,90 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/loop"
+)
+
+// settleBackoff is the first wait before a lease store is told again what it has not answered;
+// it is doubled up to outageWait.
+const settleBackoff = 50 * time.Millisecond
+
+// settleProcessed marks a message whose handler has succeeded.
+func (c *Leased) settleProcessed(work context.Context, m leasedMessage) verdict {
+	status, err := c.tell(work, func(ctx context.Context) (inbox.LeaseStatus, error) {
+		return c.store.MarkProcessed(ctx, m.lease)
+	})
+	switch {
+	case err != nil:
+		return c.unavailable(work, m.Message, fmt.Errorf("mark as processed: %w", err))
+	case status == inbox.LeaseProcessed:
+		return done
+	case status == inbox.LeaseUnknown: // to come again would be to happen again
+		c.reportLost(work, m.Message, errForgotten)
+		return done
+	}
+	return c.lost(work, m.Message)
+}
+
+// settleFailed gives the key of a message back that is to be tried again, or buries it.
+func (c *Leased) settleFailed(work context.Context, m leasedMessage, f failure) verdict {
+	switch kind := waybill.KindOf(f.cause); {
+	case kind == waybill.Unavailable || kind == waybill.Conflict:
+		c.giveBack(work, m, true)
+		return c.unavailable(work, m.Message, f.cause)
+	case kind == waybill.Permanent || c.cfg.Retry.Exhausted(m.attempts):
+		return c.settleDead(work, m, f, m.attempts)
+	}
+	c.giveBack(work, m, false)
+	return c.retry(work, m.Message, m.attempts, c.cfg.Retry.Delay(m.attempts), f.cause)
+}
+
+// settleDead stores the letter of a message and marks it.
+func (c *Leased) settleDead(work context.Context, m leasedMessage, f failure, attempts int) verdict {
+	if v := c.bury(work, m.rec, m.Message, f, attempts); v.again {
+		c.giveBack(work, m, true)
+		return v
+	}
+	return c.settleProcessed(work, m)
+}
+
+// giveBack releases a key. One that cannot be released is free when its lease has run out.
+func (c *Leased) giveBack(work context.Context, m leasedMessage, uncounted bool) {
+	_, err := c.tell(work, func(ctx context.Context) (inbox.LeaseStatus, error) {
+		return c.store.ReleaseLease(ctx, m.lease, uncounted)
+	})
+	c.reportSettle(work, err)
+}
+
+// tell tells the store what became of a lease until it answers, or until work ends.
+func (c *Leased) tell(work context.Context, it func(ctx context.Context) (inbox.LeaseStatus, error)) (inbox.LeaseStatus, error) {
+	for wait := settleBackoff; ; wait = min(2*wait, outageWait) {
+		settle, cancel := context.WithTimeout(context.WithoutCancel(work), settleTimeout)
+		status, err := it(settle)
+		cancel()
+		if err == nil || waybill.IsPermanent(err) || work.Err() != nil {
+			return status, err
+		}
+		c.reportSettle(work, err)
+		loop.Sleep(work, wait)
+	}
+}
+
+// lost leaves a message to whoever has begun it since: it comes again, to be skipped if that
+// one has processed it.
+func (c *Leased) lost(ctx context.Context, m *waybill.Message) verdict {
+	c.reportLost(ctx, m, errLeaseLost)
+	return verdict{again: true, after: outageWait, uncounted: true}
+}
+
+func (c *Leased) reportLost(ctx context.Context, m *waybill.Message, err error) {
+	c.observe(ctx, waybill.Event{Op: waybill.OpLeaseLost, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Err: err})
+}
+
+var errForgotten = errors.New("consumer: the store has forgotten the lease; a copy of the message would be handled again")

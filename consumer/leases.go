@@ -1,0 +1,59 @@
+package consumer
+
+import (
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// Leases says how a [Leased] consumer leases messages, and where those go that it gives up.
+type Leases struct {
+	// Bus names the broker, or the virtual host, that the consumer receives from. It is part of
+	// the key, so a new name handles everything again. Required.
+	Bus string
+
+	// TTL is how long a lease lasts unless it is renewed, and so how long a message waits whose
+	// process was killed. It is renewed each third of that for as long as the handler runs; a
+	// handler that can't be sure of its lease any more is told to end a sixth of that before the
+	// lease does. At least 100 ms, at most [inbox.MaxLeaseTTL], and less than InboxRetention.
+	// Optional; the default is 30 s.
+	TTL time.Duration
+
+	// Letters is where messages go that are given up: [LettersIn] a store, or [LettersTo]
+	// something else. Required.
+	Letters Letters
+
+	// FailOpen handles messages without a lease while the lease store does not answer, reported
+	// as [waybill.OpUnleased]: copies of a message may be handled several times then, also side
+	// by side. Without it they wait until the store is back, and no attempt is counted.
+	FailOpen bool
+}
+
+const (
+	defaultLeaseTTL = 30 * time.Second
+	minLeaseTTL     = 100 * time.Millisecond
+)
+
+func (l Leases) withDefaults(cfg *Config) (Leases, error) {
+	fill(&l.TTL, defaultLeaseTTL)
+	owner := inbox.LeaseKey{Tenant: strings.Repeat("t", waybill.MaxTenantLen), Bus: l.Bus, Group: cfg.Name, Message: strings.Repeat("m", inbox.MaxLeaseKeyLen)}
+	switch {
+	case l.Bus == "":
+		return l, invalidf("consumer.Leases.Bus", "is required")
+	case inbox.ValidateLeaseKey(owner.String()) != nil:
+		return l, invalidf("consumer.Leases.Bus", "has %d bytes and consumer.Config.Name %d; with a tenant and a hash they do not fit into the %d bytes of a key", len(l.Bus), len(cfg.Name), inbox.MaxLeaseKeyLen)
+	case l.TTL < minLeaseTTL || l.TTL > inbox.MaxLeaseTTL:
+		return l, invalidf("consumer.Leases.TTL", "is %v, the range is %v to %v", l.TTL, minLeaseTTL, inbox.MaxLeaseTTL)
+	case l.TTL >= cfg.InboxRetention:
+		return l, invalidf("consumer.Leases.TTL", "is %v; it must be less than InboxRetention, which is %v", l.TTL, cfg.InboxRetention)
+	case !l.Letters.Set():
+		return l, invalidf("consumer.Leases.Letters", "is required: LettersIn or LettersTo says where messages go that are given up")
+	case cfg.BatchSize > 1:
+		return l, invalid("BatchSize", "is %d; under leases messages are handled one by one", cfg.BatchSize)
+	case cfg.OnConflict != ConflictBury:
+		return l, invalid("OnConflict", "is set, but a lease store keeps no payloads to compare")
+	}
+	return l, nil
+}

@@ -1,0 +1,139 @@
+package consumer
+
+import (
+	"context"
+	"sync"
+)
+
+// lines are the deliveries that wait to be handled in batches. Those of one key stand in one
+// line, which a batch takes some from the front of; until it is done with them nobody else
+// takes from that line. A delivery without an order has a line to itself.
+type lines struct {
+	mu     sync.Mutex
+	byKey  map[string]*line
+	ready  []*line       // that have somebody waiting and nobody taken, first come first served
+	wake   chan struct{} // has room for one: there may be a ready line
+	closed bool
+}
+
+type line struct {
+	key     string // "" for a delivery without an order
+	waiting []*held
+	taken   bool // some of it are being handled
+}
+
+// group is what was taken from one line.
+type group struct {
+	line *line
+	list []*held
+}
+
+func newLines() *lines { return &lines{byKey: make(map[string]*line), wake: make(chan struct{}, 1)} }
+
+// add puts d at the end of the line of key, or, without a key, into a line of its own. It
+// returns false if the lines are closed.
+func (q *lines) add(key string, d *held) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	l := q.byKey[key]
+	if l == nil {
+		l = &line{key: key}
+		if key != "" {
+			q.byKey[key] = l
+		}
+	}
+	l.waiting = append(l.waiting, d)
+	if len(l.waiting) == 1 && !l.taken {
+		q.ready = append(q.ready, l)
+	}
+	q.signal()
+	return true
+}
+
+func (q *lines) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns when there may be something to take, and false when ctx is done.
+func (q *lines) wait(ctx context.Context) bool {
+	select {
+	case <-q.wake:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// take takes up to n deliveries, those of a line in their order. One that is to be handled
+// alone comes alone. finish must be called with what take returns.
+func (q *lines) take(n int) []group {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var taken []group
+	for n > 0 && len(q.ready) > 0 {
+		l := q.ready[0]
+		alone := l.waiting[0].single()
+		if alone && len(taken) > 0 {
+			break
+		}
+		size := 1
+		for !alone && size < min(n, len(l.waiting)) && !l.waiting[size].single() {
+			size++
+		}
+		taken = append(taken, group{l, l.waiting[:size:size]})
+		l.waiting, l.taken = l.waiting[size:], true
+		q.ready = q.ready[1:]
+		if alone {
+			break
+		}
+		n -= size
+	}
+	if len(q.ready) > 0 {
+		q.signal()
+	}
+	return taken
+}
+
+// finish gives lines free again. What is left in the groups, because their batch has failed,
+// goes back to the front of its line. If the lines are closed, finish returns what waits in these.
+func (q *lines) finish(groups []group) (left []*held) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, g := range groups {
+		for _, d := range g.list {
+			d.batches++
+		}
+		l := g.line
+		l.waiting, l.taken = append(g.list, l.waiting...), false
+		switch {
+		case q.closed:
+			left = append(left, l.waiting...)
+		case len(l.waiting) > 0:
+			q.ready = append(q.ready, l)
+		default:
+			delete(q.byKey, l.key)
+		}
+	}
+	if len(q.ready) > 0 {
+		q.signal()
+	}
+	return left
+}
+
+// close returns the deliveries that wait and takes no more.
+func (q *lines) close() (left []*held) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for _, l := range q.ready {
+		left = append(left, l.waiting...)
+	}
+	q.ready = nil
+	return left
+}

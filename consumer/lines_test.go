@@ -1,0 +1,74 @@
+package consumer
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/waybill-go/waybill"
+)
+
+// named is a delivery of which only the message's id matters.
+type named struct {
+	Delivery
+	id    string
+	again bool
+}
+
+func (n named) Message() (*waybill.Message, error) { return &waybill.Message{ID: n.id}, nil }
+func (n named) Redelivered() bool                  { return n.again }
+
+func idsOf(groups []group) []string {
+	var ids []string
+	for _, g := range groups {
+		for _, d := range g.list {
+			m, _ := d.Message()
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+func TestLines(t *testing.T) {
+	t.Parallel()
+	q := newLines()
+	for _, d := range []struct {
+		key, id string
+		again   bool
+	}{{"a", "a1", false}, {"", "x", false}, {"a", "a2", false}, {"b", "b1", true}, {"a", "a3", false}, {"b", "b2", false}, {"", "y", false}} {
+		if !q.add(d.key, &held{Delivery: named{id: d.id, again: d.again}}) {
+			t.Fatal("the lines are closed")
+		}
+	}
+	take := func(n int, want ...string) []group {
+		t.Helper()
+		groups := q.take(n)
+		if got := idsOf(groups); !slices.Equal(got, want) {
+			t.Fatalf("take(%d) = %v, want %v", n, got, want)
+		}
+		return groups
+	}
+	first := take(2, "a1", "a2") // those behind them have to wait for their line
+	second := take(10, "x")      // and b1 comes alone
+	third := take(10, "b1")
+	fourth := take(10, "y")
+	take(10)
+	first[0].list = first[0].list[1:] // a1 is done, a2 is to blame
+	first[0].list[0].alone = true
+	q.finish(first)
+	alone := take(10, "a2")
+	alone[0].list = nil
+	third[0].list = nil
+	q.finish(third)
+	q.finish(alone)
+	take(10, "b2", "a3")
+	q.add("a", &held{Delivery: named{id: "a4"}})
+	take(10) // a3 is being handled
+	for _, g := range [][]group{second, fourth} {
+		g[0].list = nil
+		q.finish(g)
+	}
+	q.add("c", &held{Delivery: named{id: "c1"}})
+	if left := q.close(); len(left) != 1 || q.add("c", left[0]) {
+		t.Errorf("close() = %d deliveries, want the one that waits, and no more are taken", len(left))
+	}
+}

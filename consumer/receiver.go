@@ -1,0 +1,164 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/loop"
+)
+
+// receiver is what all consumers have in common: it takes deliveries from a subscriber, keeps
+// to order and concurrency, and settles each delivery as the attempt at it says.
+type receiver struct {
+	sub Subscriber
+	cfg Config
+
+	// try runs one attempt at a message that can be recorded as rec. What is under way
+	// outlives ctx until work ends; nothing is begun after the end of ctx.
+	try        func(ctx, work context.Context, rec inbox.Record, m *waybill.Message, redelivered bool) verdict
+	buryLetter func(ctx context.Context, l inbox.Letter) (bool, error)
+	requeues   rerunner // nil if letters are not run again
+
+	// lineUp returns what takes deliveries that are handled in batches; nil without batches.
+	lineUp func(ctx, work context.Context) (take func(*held))
+
+	running  atomic.Bool
+	receives reception
+	handlers chan struct{} // one for each handler that runs
+	held     *heldDeliveries
+	queues   *keyQueues
+}
+
+// rerunner runs dead letters again that were requeued.
+type rerunner interface {
+	run(ctx, work context.Context)
+	health() error
+}
+
+func newReceiver(sub Subscriber, cfg Config) (*receiver, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.checkRetention(sub); err != nil {
+		return nil, err
+	}
+	return &receiver{
+		sub:      sub,
+		cfg:      cfg,
+		handlers: make(chan struct{}, cfg.Concurrency),
+		held:     newHeldDeliveries(),
+		queues:   newKeyQueues(),
+	}, nil
+}
+
+// Run handles messages until ctx is done. It then stops receiving, lets handlers that are
+// running finish for at most ShutdownGrace, and returns nil; what was received and not begun
+// is redelivered by the broker, and no attempt is counted. Lost connections and an
+// unreachable database are waited out. A consumer runs once at a time; a second Run returns
+// an error.
+func (c *receiver) Run(ctx context.Context) error {
+	if !c.running.CompareAndSwap(false, true) {
+		return errors.New("consumer: is running already")
+	}
+	defer c.running.Store(false)
+
+	// What is being handled outlives ctx by the grace period.
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var background sync.WaitGroup
+	background.Go(func() { c.held.extend(work) })
+	if c.requeues != nil {
+		c.queues.spawn(func() { c.requeues.run(ctx, work) })
+	}
+
+	take := func(d *held) { c.take(ctx, work, d) }
+	if c.lineUp != nil {
+		take = c.lineUp(ctx, work)
+	}
+
+	receive := &loop.Loop{Name: c.receiveLoop(), Observer: c.cfg.Observer}
+	receive.Run(ctx, func(ctx context.Context) (err error) {
+		c.receives.begin()
+		defer func() { c.receives.end(err) }()
+		return c.sub.Subscribe(ctx, c.cfg.Prefetch, func(d Delivery) {
+			c.receives.delivers()
+			take(c.held.add(d))
+		})
+	})
+
+	grace := time.AfterFunc(c.cfg.ShutdownGrace, stop)
+	c.queues.wait()
+	grace.Stop()
+	stop()
+	background.Wait()
+	return nil
+}
+
+// take hands a delivery to the queue of its key, or, unordered, to one of its own, which
+// waits here for a free handler so that no more is received than can be handled.
+func (c *receiver) take(ctx, work context.Context, d *held) {
+	if key, ok := c.orderKey(d); ok {
+		c.queues.add(key, d, func(d *held) { c.handleInOrder(ctx, work, d) })
+		return
+	}
+	if !c.acquire(ctx) {
+		c.held.remove(d)
+		return // shutting down: the broker redelivers it
+	}
+	c.queues.spawn(func() {
+		defer c.releaseHandler()
+		c.handle(ctx, work, d)
+	})
+}
+
+// orderKey returns what order is kept by, and false if the delivery has no order.
+func (c *receiver) orderKey(d *held) (string, bool) {
+	if c.cfg.Order != OrderByKey {
+		return "", false
+	}
+	m, err := d.Message()
+	if err != nil || m.Key == "" {
+		return "", false
+	}
+	return m.Address() + "\x00" + m.Key, true
+}
+
+// acquire waits for a free handler. Once ctx has ended it fails for good: what follows a
+// delivery that was not begun must not be begun either.
+func (c *receiver) acquire(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	select {
+	case c.handlers <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (c *receiver) releaseHandler() { <-c.handlers }
+
+// Health returns nil while the consumer receives and looks for requeued dead letters, and
+// otherwise a [*waybill.StalledError] for each that it does not. After a failure receiving
+// counts as well again with the first delivery, or when nothing has failed for 30 s.
+func (c *receiver) Health() error {
+	err := c.receives.health(c.receiveLoop())
+	if c.requeues == nil {
+		return err
+	}
+	return errors.Join(err, c.requeues.health())
+}
+
+func (c *receiver) receiveLoop() string { return "consumer " + c.cfg.Name + " receive" }
+
+func (c *receiver) observe(ctx context.Context, e waybill.Event) {
+	e.Name, e.Consumer = c.cfg.Name, c.cfg.Name
+	c.cfg.Observer.Observe(ctx, e)
+}

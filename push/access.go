@@ -1,0 +1,91 @@
+package push
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Grant is what a client may see. The zero value sees nothing.
+type Grant struct {
+	User    string    // who it is, for messages to users. Optional
+	Tenant  string    // whose messages it sees. Optional; the default is [waybill.DefaultTenant]
+	Topics  []string  // what it may see: topics, and destinations of messages that are sent. Required
+	Groups  []string  // the groups it belongs to, for messages to groups. Optional
+	Expires time.Time // when it is disconnected, such as the end of its token. Optional: never
+}
+
+// sees reports whether a message may be shown at all, whomever it is for.
+func (g Grant) sees(m *waybill.Message) bool {
+	return cmp.Or(m.Tenant, waybill.DefaultTenant) == cmp.Or(g.Tenant, waybill.DefaultTenant) &&
+		slices.Contains(g.Topics, m.Address())
+}
+
+// ErrUnauthenticated as the error of [Config.Authorize] says that it is not known who sends the
+// request, and answers with 401 instead of 403.
+var ErrUnauthenticated = errors.New("push: not authenticated")
+
+// topicParam of a request's query, once or more often, narrows what the client gets.
+const topicParam = "topic"
+
+// Admit decides whether a request may connect, and answers it if not. It lets only pages of the
+// server's own host and of [Config.AllowedOrigins] through, sets the headers that the latter need
+// (CORS), answers their preflight requests, and asks [Config.Authorize]. The parameter topic of
+// the query, which may be repeated, narrows the topics of the grant; one that was not granted is
+// refused. Protocols of other packages call it before [Hub.Serve].
+func (h *Hub) Admit(w http.ResponseWriter, r *http.Request) (Grant, bool) {
+	if !h.admitOrigin(w, r) {
+		return Grant{}, false
+	}
+	if r.Method == http.MethodOptions {
+		w.WriteHeader(http.StatusNoContent)
+		return Grant{}, false
+	}
+	g, err := h.cfg.Authorize(r)
+	switch {
+	case errors.Is(err, ErrUnauthenticated):
+		http.Error(w, "not authenticated", http.StatusUnauthorized)
+		return Grant{}, false
+	case err != nil || len(g.Topics) == 0:
+		http.Error(w, "not allowed", http.StatusForbidden)
+		return Grant{}, false
+	}
+	if wanted := r.URL.Query()[topicParam]; len(wanted) > 0 {
+		if slices.ContainsFunc(wanted, func(topic string) bool { return !slices.Contains(g.Topics, topic) }) {
+			http.Error(w, "not allowed: a topic", http.StatusForbidden)
+			return Grant{}, false
+		}
+		g.Topics = wanted
+	}
+	return g, true
+}
+
+// admitOrigin checks where the page comes from. Programs that are no browsers send no origin.
+func (h *Hub) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
+	w.Header().Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return true
+	}
+	if slices.Contains(h.cfg.AllowedOrigins, origin) {
+		w.Header().Set("Access-Control-Allow-Origin", origin)
+		w.Header().Set("Access-Control-Allow-Credentials", "true")
+		if r.Method == http.MethodOptions {
+			w.Header().Set("Access-Control-Allow-Methods", "GET, POST")
+			w.Header().Set("Access-Control-Allow-Headers", "Authorization, Last-Event-ID, X-Requested-With, X-SignalR-User-Agent")
+		}
+		return true
+	}
+	// Behind a proxy that ends TLS the server knows its host, not its scheme.
+	if u, err := url.Parse(origin); err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host) {
+		return true
+	}
+	http.Error(w, "not allowed: the origin", http.StatusForbidden)
+	return false
+}

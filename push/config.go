@@ -1,0 +1,121 @@
+package push
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Config says who may connect, and what a client may cost.
+type Config struct {
+	// Authorize says who sends the request and what it may see. It is called once for each
+	// connection, concurrently. An error refuses the client: with 401 if it wraps
+	// [ErrUnauthenticated], else with 403; the error's text is neither sent nor logged. Required.
+	Authorize func(r *http.Request) (Grant, error)
+
+	// Target says whom a message is for. It is called concurrently and must not change the
+	// message. Optional; the default is [TargetOf], which reads the message's headers.
+	Target func(m *waybill.Message) Target
+
+	// Archive is where clients catch up from that connect again. It must hold what is pushed: the
+	// store of the service that enqueues it. Optional; without one each of them is told to reset.
+	Archive Archive
+
+	// CatchUpAge is how long ago the last event of a client may have been published for it to
+	// catch up. The archive must be kept for longer. Optional; the default is 1 hour.
+	CatchUpAge time.Duration
+
+	// CatchUpLimit is how many messages a client may catch up at most; who missed more is told to
+	// reset. 1 to 100,000. Optional; the default is 1,000. Beside it there is a limit of 8 MiB.
+	CatchUpLimit int
+
+	// AllowedOrigins are the origins, such as "https://app.example.com", whose pages may connect
+	// beside those of the server's own host. Optional; the default is none.
+	AllowedOrigins []string
+
+	// Buffer is how many messages wait for one client before it is disconnected. 1 to 65,536.
+	// Optional; the default is 128.
+	Buffer int
+
+	// MaxClients is how many clients may be connected at a time; more are refused with 503.
+	// Optional; the default is 10,000.
+	MaxClients int
+
+	// WriteTimeout is how long one event may take on its way to a client's socket before the
+	// client is disconnected. Optional; the default is 10 seconds.
+	WriteTimeout time.Duration
+
+	// Heartbeat is how often an idle client gets a sign of life, which keeps proxies from closing
+	// the connection and finds clients that are gone. Optional; the default is 15 seconds.
+	Heartbeat time.Duration
+
+	// Retry is how long a browser is told to wait before it connects again. Optional; the default
+	// is 3 seconds.
+	Retry time.Duration
+
+	// Log gets a record when the hub starts, which says that push is best effort, for each client
+	// that is disconnected because it is slow, and when the archive cannot be read. Optional; the
+	// default is [slog.Default].
+	Log *slog.Logger
+}
+
+const (
+	maxBuffer       = 1 << 16
+	maxCatchUpLimit = 100_000
+)
+
+// withDefaults returns c with its zero fields filled in and checked.
+func (c Config) withDefaults() (Config, error) {
+	setDefault(&c.CatchUpAge, time.Hour)
+	setDefault(&c.CatchUpLimit, 1000)
+	setDefault(&c.Buffer, 128)
+	setDefault(&c.MaxClients, 10_000)
+	setDefault(&c.WriteTimeout, 10*time.Second)
+	setDefault(&c.Heartbeat, 15*time.Second)
+	setDefault(&c.Retry, 3*time.Second)
+	setDefault(&c.Log, slog.Default())
+	if c.Target == nil {
+		c.Target = TargetOf
+	}
+	return c, c.validate()
+}
+
+func setDefault[T comparable](field *T, value T) { *field = cmp.Or(*field, value) }
+
+func (c Config) validate() error {
+	switch {
+	case c.Authorize == nil:
+		return invalidf("Authorize", "is required: nothing is granted by default")
+	case c.CatchUpLimit < 1 || c.CatchUpLimit > maxCatchUpLimit:
+		return invalidf("CatchUpLimit", "is %d; the range is 1 to %d", c.CatchUpLimit, maxCatchUpLimit)
+	case c.Buffer < 1 || c.Buffer > maxBuffer:
+		return invalidf("Buffer", "is %d; the range is 1 to %d", c.Buffer, maxBuffer)
+	case c.MaxClients < 1:
+		return invalidf("MaxClients", "is %d; it must be at least 1", c.MaxClients)
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{
+		{"CatchUpAge", c.CatchUpAge}, {"WriteTimeout", c.WriteTimeout}, {"Heartbeat", c.Heartbeat}, {"Retry", c.Retry},
+	} {
+		if d.value < time.Millisecond {
+			return invalidf(d.field, "is %v; it must be at least 1ms", d.value)
+		}
+	}
+	for i, origin := range c.AllowedOrigins {
+		if u, err := url.Parse(origin); err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin {
+			return invalidf(fmt.Sprintf("AllowedOrigins[%d]", i), "is not an origin of scheme and host, such as https://app.example.com")
+		}
+	}
+	return nil
+}
+
+func invalidf(field, format string, args ...any) error {
+	return &waybill.InvalidError{Field: "push." + field, Reason: fmt.Sprintf(format, args...)}
+}

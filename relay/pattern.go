@@ -1,0 +1,35 @@
+package relay
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Pattern stands for topics or types: one name, or, with "*" at its end, all names that begin
+// with what is before it. "order.*" stands for "order.placed" and "order.item.added", "*" for
+// all names.
+type Pattern string
+
+// Validate returns an [*waybill.InvalidError] that calls the pattern by the name of its field
+// if it is empty, too long, or has a "*" elsewhere than at its end.
+func (p Pattern) Validate(field string) error {
+	switch {
+	case p == "":
+		return &waybill.InvalidError{Field: field, Reason: "is empty"}
+	case len(p) > waybill.MaxTopicLen:
+		return &waybill.InvalidError{Field: field, Reason: fmt.Sprintf("has %d bytes, the limit is %d", len(p), waybill.MaxTopicLen)}
+	case strings.Contains(strings.TrimSuffix(string(p), "*"), "*"):
+		return &waybill.InvalidError{Field: field, Reason: "has a '*' that is not its end"}
+	}
+	return nil
+}
+
+// Match reports whether the pattern stands for a name.
+func (p Pattern) Match(name string) bool {
+	if prefix, open := strings.CutSuffix(string(p), "*"); open {
+		return strings.HasPrefix(name, prefix)
+	}
+	return name == string(p)
+}
