@@ -2,16 +2,11 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,10 +17,10 @@ import (
 
 // dashboardFlags are the flags of the command.
 type dashboardFlags struct {
-	listen, tokensFile, environment string
-	cert, key                       string
-	userHeader, groupsHeader        string
-	proxies, grants                 []string
+	listenFlags
+	tokensFile, environment  string
+	userHeader, groupsHeader string
+	proxies, grants          []string
 }
 
 func (p *program) dashboardCommand() *cobra.Command {
@@ -97,19 +92,14 @@ func showStore(cfg *dashboard.Config, store opener.Store) {
 
 // check refuses what would show the dashboard, or its tokens, to everybody.
 func (f dashboardFlags) check(open bool) error {
-	host, _, err := net.SplitHostPort(f.listen)
-	if err != nil {
-		return usagef("--listen is %q; it is host:port, such as 127.0.0.1:8090", f.listen)
-	}
-	local := isLocal(host)
-	speaksTLS := f.cert != "" && f.key != ""
+	local, err := f.listenFlags.check()
 	switch {
-	case (f.cert == "") != (f.key == ""):
-		return usagef("--tls-cert and --tls-key go together")
+	case err != nil:
+		return err
 	case open && !local:
 		return usagef("--listen %s can be reached from other machines, and nobody would be asked who they are; "+
 			"give --tokens-file or %s, or listen on 127.0.0.1", f.listen, config.TokensEnv)
-	case !local && !speaksTLS && len(f.proxies) == 0:
+	case !local && !f.speaksTLS() && len(f.proxies) == 0:
 		return usagef("--listen %s can be reached from other machines, and tokens would travel in the clear; "+
 			"give --tls-cert and --tls-key, or --proxy for the proxy that speaks TLS, or listen on 127.0.0.1", f.listen)
 	}
@@ -153,6 +143,11 @@ func (p *program) tokens(file string) (string, error) {
 		}
 		return "", nil
 	}
+	return readTokensFile(file)
+}
+
+// readTokensFile returns what is in a file of tokens, which only its owner may read.
+func readTokensFile(file string) (string, error) {
 	info, err := os.Stat(file)
 	if err != nil {
 		return "", err
@@ -235,40 +230,7 @@ func (p *program) serveDashboard(ctx context.Context, cfg dashboard.Config, f da
 	if err != nil {
 		return err
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
-	if err != nil {
-		return err
-	}
-	server := newServer(handler, cfg.Logger)
-	scheme, serve := "http", func() error { return server.Serve(listener) }
-	if f.cert != "" {
-		scheme, serve = "https", func() error { return server.ServeTLS(listener, f.cert, f.key) }
-	}
-	fmt.Fprintf(p.stderr, "The dashboard is at %s://%s/\n", scheme, listener.Addr())
-	ended := make(chan error, 1)
-	go func() { ended <- serve() }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverGrace)
-	defer cancel()
-	return server.Shutdown(grace)
-}
-
-const serverGrace = 5 * time.Second
-
-// newServer returns a server that no slow client holds up.
-func newServer(handler http.Handler, logger *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      60 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12},
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
-	}
+	return serveUntil(ctx, newServer(handler, cfg.Logger), f.listenFlags, func(url string) {
+		fmt.Fprintf(p.stderr, "The dashboard is at %s\n", url)
+	})
 }

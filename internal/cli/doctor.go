@@ -54,6 +54,7 @@ type examination struct {
 	store opener.StoreConfig
 	as    pgstore.Role // what the role must be able to do; "" if nobody says
 	probe bool         // whether something may be published
+	inbox inboxQuestion
 }
 
 func (p *program) doctorCommand() *cobra.Command {
@@ -68,10 +69,11 @@ code is 1 if there is a problem, 0 if there is none, warnings or not, and 2 if t
 wrong.
 
 Nothing is stored or published, unless --probe lets one message be published to a topic that
-nobody is to know, to see it come back. Run it as a program would connect, and say with --as
+nobody is to know, to see it come back, or --inbox-discovery a ping to inbox services. Run it as a program would connect, and say with --as
 what that program does; "waybill roles" prints the roles. On PostgreSQL it also names what keeps
 dead rows from being removed (transactions, replication slots, standbys), and open transactions
-that have enqueued. Of a session's statement it shows the beginning, up to the first value. For
+that have enqueued. Redis, as a store of the inbox service, is asked whether it forgets keys when
+its memory is full. Of a session's statement it shows the beginning, up to the first value. For
 sessions of other roles it needs pg_monitor.`,
 		Args: cobra.NoArgs,
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
@@ -83,6 +85,7 @@ sessions of other roles it needs pg_monitor.`,
 		}),
 	}
 	cmd.Flags().StringVar(&as, "as", "", "what the role of --store must be able to do: "+roleNames())
+	e.inbox.add(cmd)
 	cmd.Flags().BoolVar(&e.probe, "probe", false, "publish a message that nobody waits for, and see it come back")
 	return cmd
 }
@@ -125,7 +128,11 @@ func (e examination) examine(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(append(findings, broker...), checkRetention(ctx, e.cfg), checkPractices(e.cfg)), nil
+	service, err := e.checkInbox(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return append(slices.Concat(findings, broker, service), checkRetention(ctx, e.cfg), checkPractices(e.cfg)), nil
 }
 
 func (p *program) printFindings(findings []finding) error {

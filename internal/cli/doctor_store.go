@@ -23,6 +23,9 @@ const (
 // checkStore runs the checks of the store; those behind one that fails may be left out. The
 // error is about the configuration.
 func (e examination) checkStore(ctx context.Context) ([]finding, error) {
+	if opener.IsRedis(e.store.URL) {
+		return e.checkRedis(ctx)
+	}
 	store, err := opener.OpenStore(ctx, e.store)
 	var unreachable *opener.UnreachableError
 	if errors.As(err, &unreachable) {

@@ -204,6 +204,7 @@ func TestDoctor_Probe(t *testing.T) {
 	for _, tt := range []struct{ broker, found string }{
 		{"mem:", "a message to a topic that nobody knows came back"},
 		{brokerURL("RABBITMQ_URL", "amqp://guest:guest@127.0.0.1:5672/"), "a message to a topic that nobody knows came back"},
+		{brokerURL("REDIS_URL", "redis://127.0.0.1:6379/0"), "a message to a topic that nobody knows came back"},
 		{brokerURL("NATS_URL", "nats://127.0.0.1:4222"), "confirmed; the stream keeps it under the topic waybill-doctor-…"},
 	} {
 		name := "doctor-" + waybill.NewID()[24:]

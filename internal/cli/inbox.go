@@ -12,11 +12,35 @@ import (
 )
 
 func (p *program) inboxCommand() *cobra.Command {
+	var f inboxFlags
 	cmd := &cobra.Command{
 		Use:   "inbox",
-		Short: "Show what consumers have done",
-		RunE:  needsSubcommand,
+		Short: "Run the inbox service, or show what consumers have done",
+		Long: `Run the inbox service, version 1, until SIGINT or SIGTERM: programs in any language process a
+message once by leasing its key, working, and marking it, over HTTP. docs/inbox-service.md has
+the requests, and the service itself /v1/openapi.json.
+
+The store may be sqlite:path (inbox.db unless one is named; made if it is not there),
+postgres://…, mysql://…, redis://…, mongodb://… or memory:. Any number of services may share one.
+Processed keys are kept for inbox.retention; each service removes what is older, every
+cleanup.interval.
+
+With --announce it tells clients of itself over --broker, and answers those who ask
+(docs/discovery.md); it then needs --advertise-url, and never tells a token.
+
+Without tokens it serves this machine only, and everybody on it. The file of tokens, readable by
+its owner only, is YAML or JSON:
+
+    tokens:
+      - name: billing
+        sha256: 5e88…        # of the token; or token: and the token itself, of at least 20 bytes
+        tenants: [acme]      # limits to keys of the form that Waybill makes; all if left out
+        buses: [orders]
+        groups: [billing]`,
+		Args: cobra.NoArgs,
+		RunE: does(func(cmd *cobra.Command, _ []string) error { return p.serveInbox(cmd, f) }),
 	}
+	f.add(cmd)
 	cmd.AddCommand(p.inboxShowCommand())
 	return cmd
 }

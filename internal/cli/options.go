@@ -94,19 +94,6 @@ func (p *program) openStore(cmd *cobra.Command) (opener.Store, *config.Config, e
 	return store, cfg, err
 }
 
-// brokerConfig says which broker the configuration names.
-func brokerConfig(cfg *config.Config) (opener.BrokerConfig, error) {
-	if cfg.String("broker") == "" {
-		return opener.BrokerConfig{}, notSet("broker", "amqp://user:password@host:5672/, or nats://host:4222")
-	}
-	return opener.BrokerConfig{
-		URL:           cfg.String("broker"),
-		Exchange:      cfg.String("rabbitmq.exchange"),
-		Stream:        cfg.String("nats.stream"),
-		SubjectPrefix: cfg.String("nats.subject_prefix"),
-	}, nil
-}
-
 func notSet(option, example string) error {
 	return usagef("no %s is set; give --%s, WAYBILL_%s, or %s: in %s, such as %s",
 		option, option, strings.ToUpper(option), option, config.DefaultFile, example)

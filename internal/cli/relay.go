@@ -26,6 +26,9 @@ func (p *program) relayCommand() *cobra.Command {
 The relay then takes up nothing new, finishes what is on its way, and gives its share back
 to other relays. Any number of relays may run on one store.
 
+The configuration file may name several brokers, each with its topics, in the list "routes",
+and subscribers that messages are posted to in the list "webhooks".
+
 With --metrics-listen it serves /metrics for Prometheus, and /health/live and /health/ready
 for an orchestrator.`,
 		Args: cobra.NoArgs,
@@ -36,12 +39,19 @@ for an orchestrator.`,
 }
 
 func (p *program) relay(cmd *cobra.Command) error {
-	store, broker, cfg, err := p.openBoth(cmd)
+	store, cfg, err := p.openStore(cmd)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	defer broker.Close()
+	if err := checkSchema(cmd.Context(), store); err != nil {
+		return err
+	}
+	to, err := openTarget(cmd.Context(), cfg)
+	if err != nil {
+		return err
+	}
+	defer to.close()
 	address, err := monitorAddress(cfg)
 	if err != nil {
 		return err
@@ -49,8 +59,9 @@ func (p *program) relay(cmd *cobra.Command) error {
 	logger := p.logger(cfg)
 	count := &outcomes{}
 	observer := promobserve.New(promobserve.Config{})
-	svc, err := store.Service(broker, service.Config{
+	svc, err := store.Service(to.broker, service.Config{
 		Source:         relaySource,
+		Destinations:   to.destinations,
 		Relay:          relayConfig(cfg),
 		DisableReplays: !cfg.Bool("dead_letter.replays"),
 		Janitor:        janitorConfig(cfg),
@@ -68,7 +79,7 @@ func (p *program) relay(cmd *cobra.Command) error {
 		}
 		defer stop()
 	}
-	logger.Info("relay is running", "store", store.Address(), "broker", config.Redact(cfg.String("broker")))
+	logger.Info("relay is running", "store", store.Address(), "broker", config.Redact(cfg.String("broker")), "destinations", to.names())
 	err = svc.Run(cmd.Context())
 	logger.Info("relay has stopped", "published", count.published.Load(), "dead", count.dead.Load())
 	if err != nil {
@@ -84,34 +95,6 @@ func (p *program) printOutcomes(count *outcomes) error {
 	}
 	_, err := fmt.Fprintf(p.stdout, "Published %s, gave up on %d.\n", plural(int(published), "message"), dead)
 	return err
-}
-
-// openBoth opens the store, whose schema must fit, and the broker.
-func (p *program) openBoth(cmd *cobra.Command) (opener.Store, opener.Broker, *config.Config, error) {
-	store, cfg, err := p.openStore(cmd)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	broker, err := openBrokerFor(cmd.Context(), store, cfg)
-	if err != nil {
-		_ = store.Close() // nothing was done with it
-		return nil, nil, nil, err
-	}
-	return store, broker, cfg, nil
-}
-
-func openBrokerFor(ctx context.Context, store opener.Store, cfg *config.Config) (opener.Broker, error) {
-	c, err := brokerConfig(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if opener.BrokerKind(c.URL) == opener.Memory {
-		return nil, usagef("the broker mem: lives in one process, where nobody could receive what this relay publishes")
-	}
-	if err := checkSchema(ctx, store); err != nil {
-		return nil, err
-	}
-	return opener.OpenBroker(ctx, c)
 }
 
 // outcomes counts what a relay has done.

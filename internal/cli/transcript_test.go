@@ -80,8 +80,8 @@ Run 'waybill config --help' to see how it is used.
 `},
 	{name: "no store", args: "outbox stats", code: exitUsage, stderr: noStore},
 	{name: "no store to migrate", args: "migrate", code: exitUsage, stderr: noStore},
-	{name: "unknown store", args: "outbox stats --store mysql://app:S3CR3T@db/x", code: exitUsage, stderr: `
-waybill: unusable URL: store mysql://app:xxxxx@db/x: postgres://… and sqlite:path are known
+	{name: "unknown store", args: "outbox stats --store oracle://app:S3CR3T@db/x", code: exitUsage, stderr: `
+waybill: unusable URL: store oracle://app:xxxxx@db/x: postgres://…, mysql://… and sqlite:path are known
 Run 'waybill outbox stats --help' to see how it is used.
 `},
 
@@ -179,6 +179,7 @@ ok       practices      the options are within the ranges of docs/good-practices
 ROWS               OLDER THAN  WOULD BE REMOVED
 inbox              7d          0
 consumer_attempts  7d          0
+inbox_leases       7d          0
 dead_letters       30d         0
 audit_log          365d        0
 `},
@@ -186,6 +187,7 @@ audit_log          365d        0
 ROWS               OLDER THAN  FOUND  BATCHES  REMOVED
 inbox              7d          0      0        0
 consumer_attempts  7d          0      0        0
+inbox_leases       7d          0      0        0
 dead_letters       60d         0      0        0
 audit_log          365d        0      0        0
 outbox_archive     1d12h       0      0        0
@@ -201,6 +203,13 @@ outbox_archive     1d12h       0      0        0
   },
   {
     "rows": "consumer_attempts",
+    "older_than": "7d",
+    "candidates": 0,
+    "deleted": 0,
+    "batches": 0
+  },
+  {
+    "rows": "inbox_leases",
     "older_than": "7d",
     "candidates": 0,
     "deleted": 0,
@@ -240,9 +249,27 @@ Run 'waybill janitor --help' to see how it is used.
 ROWS …
 inbox              10s …
 consumer_attempts  10s …
+inbox_leases       10s …
 dead_letters …
 audit_log …
 outbox_archive …
+`},
+
+	// The topology.
+	{name: "topology of nothing", args: "topology plan --broker mem:", code: exitUsage, stderr: `
+waybill: nothing is wanted; give --topic, --destination or --group
+Run 'waybill topology plan --help' to see how it is used.
+`},
+	{name: "topology of a group without topics", args: "topology apply --broker mem: --group billing", code: exitUsage, stderr: `
+waybill: --group is "billing"; it is a name and topics, as in billing=orders,payments
+Run 'waybill topology apply --help' to see how it is used.
+`},
+	{name: "topology of a broker without", args: "topology plan --broker mem: --topic orders", code: exitUsage, stderr: `
+waybill: the broker mem: needs nothing declared
+Run 'waybill topology plan --help' to see how it is used.
+`},
+	{name: "topology of a broker that does not answer", args: "topology plan --broker amqp://app:S3CR3T@{closed}/ --topic orders", code: exitFailed, stderr: `
+waybill: cannot reach the broker amqp://app:xxxxx@{closed}/: …connection refused
 `},
 
 	{name: "demo without orders", args: "demo --orders 0", code: exitUsage, stderr: `

@@ -17,6 +17,7 @@ import (
 // Config is a complete, valid set of values. It does not change after [Load].
 type Config struct {
 	values map[string]value
+	lists  lists
 }
 
 // value is what an option was set to and by whom.
@@ -31,10 +32,10 @@ type value struct {
 // or "" for none. The error joins one [*Error] for each value that was refused, in the
 // order of [Options], and one error for each name that no option has.
 func Load(flags map[string]string, env []string, file string) (*Config, error) {
-	fromFile, fileErr := readFile(file)
+	fromFile, lists, fileErr := readFile(file)
 	fromEnv, envErr := readEnv(env)
 	fromFlags, flagErr := readFlags(flags)
-	c := &Config{values: make(map[string]value, len(options))}
+	c := &Config{values: make(map[string]value, len(options)), lists: lists}
 	errs := []error{fileErr, envErr, flagErr}
 	for _, o := range options {
 		v := value{raw: o.Default, origin: "default"}
@@ -51,6 +52,7 @@ func Load(flags map[string]string, env []string, file string) (*Config, error) {
 		c.values[o.Key] = v
 	}
 	errs = append(errs, c.checkPairs()...)
+	errs = append(errs, c.checkLists()...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}

@@ -17,40 +17,43 @@ import (
 //	nats.stream: orders
 //	relay:
 //	  poll_interval: 5s
-func readFile(path string) (map[string]value, error) {
+//
+// Beside them it has lists.
+func readFile(path string) (map[string]value, lists, error) {
 	if path == "" {
-		return nil, nil
+		return nil, lists{}, nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("configuration file: %w", err)
+		return nil, lists{}, fmt.Errorf("configuration file: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	return parseFile(path, f)
 }
 
-func parseFile(path string, r io.Reader) (map[string]value, error) {
+func parseFile(path string, r io.Reader) (map[string]value, lists, error) {
 	decoder := yaml.NewDecoder(r)
 	var document yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return nil, nil // nothing but comments
+		return nil, lists{}, nil // nothing but comments
 	} else if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, lists{}, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: has more than one document", path)
+		return nil, lists{}, fmt.Errorf("%s: has more than one document", path)
 	}
 	p := fileParser{path: path, values: make(map[string]value), lines: make(map[string]int)}
 	for _, root := range document.Content {
 		p.section("", root)
 	}
-	return p.values, errors.Join(p.errs...)
+	return p.values, p.lists, errors.Join(p.errs...)
 }
 
 // fileParser collects the values and the mistakes of one file.
 type fileParser struct {
 	path   string
 	values map[string]value
+	lists  lists
 	lines  map[string]int // of keys seen, to tell where a double one stood first
 	errs   []error
 }
@@ -75,7 +78,9 @@ func (p *fileParser) section(prefix string, n *yaml.Node) {
 			p.failf(name, "expected the name of an option")
 			continue
 		}
-		p.entry(prefix+name.Value, name, content)
+		if key := prefix + name.Value; !p.list(key, name, content) {
+			p.entry(key, name, content)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -20,7 +21,7 @@ relay:
 retry: {base_delay: 2s}
 log:
 `
-	got, err := parseFile("w.yaml", strings.NewReader(text))
+	got, _, err := parseFile("w.yaml", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,10 +43,64 @@ log:
 	}
 }
 
+func TestParseFile_Lists(t *testing.T) {
+	t.Parallel()
+	_, got, err := parseFile("w.yaml", strings.NewReader(`
+routes:
+  - {name: events, broker: "nats://n", topics: ["order.*", stock]}
+webhooks:
+  - name: acme
+    url: https://acme.example/hook
+    secrets: [a, b]
+    topics: [order.placed]
+    types: ["order.*"]
+    headers: {authorization: "Bearer x"}
+    rate: 2.5
+    disabled: true
+`))
+	want := lists{
+		routes: []Route{{Name: "events", Broker: "nats://n", Topics: []string{"order.*", "stock"}}},
+		webhooks: []Webhook{{
+			Name: "acme", URL: "https://acme.example/hook", Secrets: []string{"a", "b"}, Topics: []string{"order.placed"},
+			Types: []string{"order.*"}, Headers: map[string]string{"authorization": "Bearer x"}, Rate: 2.5, Disabled: true,
+		}},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("parseFile() = %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// TestParseFile_HidesSecrets: an error about a list does not quote what may be a secret.
+func TestParseFile_HidesSecrets(t *testing.T) {
+	t.Parallel()
+	_, _, err := parseFile("w.yaml", strings.NewReader("webhooks:\n  - name: a\n    secrets: whsec_HUSH\n"))
+	if err == nil || strings.Contains(err.Error(), "HUSH") || !strings.HasPrefix(err.Error(), "w.yaml:2: an entry of webhooks has a value of the wrong kind") {
+		t.Errorf("parseFile() = %v, want an error without the value", err)
+	}
+}
+
+func TestLoad_ListNames(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"routes: [{name: a}, {name: a}]":               "routes: the name a is that of another entry of routes",
+		"routes: [{name: a}]\nwebhooks: [{name: a}]\n": "webhooks: the name a is that of another entry of routes",
+		"webhooks: [{url: x}]":                         "webhooks: an entry has no name",
+		"webhooks: [{name: broker}]":                   "webhooks: the name broker is that of the broker",
+	} {
+		path := filepath.Join(t.TempDir(), "w.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(nil, nil, path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Load() = %v, want %s", err, want)
+		}
+	}
+}
+
 func TestParseFile_Empty(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "# nothing yet\n", "---\n", "relay:\n"} {
-		if got, err := parseFile("w.yaml", strings.NewReader(text)); err != nil || len(got) != 0 {
+		if got, _, err := parseFile("w.yaml", strings.NewReader(text)); err != nil || len(got) != 0 {
 			t.Errorf("parseFile(%q) = %v, %v, want nothing", text, got, err)
 		}
 	}
@@ -67,12 +122,17 @@ func TestParseFile_Refused(t *testing.T) {
 		{"no mapping", "- schema\n", "w.yaml:1: expected a mapping"},
 		{"key that is no name", "? [a]\n: b\n", "w.yaml:1: expected the name of an option"},
 		{"two documents", "schema: a\n---\nschema: b\n", "w.yaml: has more than one document"},
+		{"routes that are no list", "routes: a\n", "w.yaml:1: routes is a list"},
+		{"routes twice", "routes: []\nroutes: []\n", "w.yaml:2: routes is set in line 1 already"},
+		{"entry that is no mapping", "webhooks:\n  - a\n", "w.yaml:2: an entry of webhooks is no mapping"},
+		{"unknown field", "webhooks:\n  - name: a\n    uri: b\n", "w.yaml:3: uri in an entry of webhooks is unknown"},
+		{"field twice", "routes:\n  - name: a\n    name: b\n", "w.yaml:3: name in an entry of routes is unknown, or there twice"},
 		{"no YAML", "schema: [\n", "w.yaml: yaml: line"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := parseFile("w.yaml", strings.NewReader(tt.text))
+			_, _, err := parseFile("w.yaml", strings.NewReader(tt.text))
 			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 				t.Errorf("parseFile() = %v, want %s", err, tt.want)
 			}
@@ -114,7 +174,7 @@ func FuzzParseFile(f *testing.F) {
 	f.Add("broker: a\nnats.stream: b\n")
 	f.Add("a: &a [*a]\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := parseFile("w.yaml", strings.NewReader(text))
+		got, _, err := parseFile("w.yaml", strings.NewReader(text))
 		if err != nil {
 			return
 		}

@@ -55,7 +55,10 @@ func (o Option) Env() string {
 
 // Redacted returns raw, a value of the option, in a form that may be printed.
 func (o Option) Redacted(raw string) string {
-	if o.Secret {
+	switch {
+	case raw != "" && strings.HasSuffix(o.Key, ".secret"): // all of it is one
+		return hidden
+	case o.Secret:
 		return Redact(raw)
 	}
 	return raw

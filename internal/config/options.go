@@ -45,6 +45,50 @@ var options = []Option{
 		Help: "NATS: put in front of a topic to make its subject",
 	},
 	{
+		Key: "webhook.secret", Kind: String, Secret: true,
+		Help: "webhooks: whsec_… that signs for a broker https://…; two with a space while it is replaced",
+	},
+	{
+		Key: "webhook.timeout", Kind: Duration, Default: "15s", Min: "10ms", Max: "5m",
+		Help: "webhooks: how long one request may take; a batch has relay.publish_timeout at most",
+	},
+	{
+		Key: "webhook.allow_networks", Kind: String,
+		Help: "webhooks: networks with commas, such as 10.1.0.0/16, that are posted to although they are not public",
+	},
+	{
+		Key: "kafka.topic_prefix", Kind: String, Max: "100",
+		Help: "Kafka: put in front of a topic to make the name of the Kafka topic",
+	},
+	{
+		Key: "kafka.create_topics", Kind: Bool, Default: "false",
+		Help: "Kafka: create topics that are missing",
+	},
+	{
+		Key: "kafka.partitions", Kind: Int, Default: "0", Min: "0", Max: "1048576",
+		Help: "Kafka: partitions of a topic that is created; 0 leaves it to the cluster",
+	},
+	{
+		Key: "kafka.replication_factor", Kind: Int, Default: "0", Min: "0", Max: "1024",
+		Help: "Kafka: copies of a topic that is created; 0 leaves it to the cluster",
+	},
+	{
+		Key: "kafka.instance_id", Kind: String, Max: "200",
+		Help: "Kafka: name under which consumers keep their partitions over a restart",
+	},
+	{
+		Key: "redis.prefix", Kind: String, Default: "waybill:", Max: "100",
+		Help: "Redis: put in front of the name of each key of the broker",
+	},
+	{
+		Key: "redis.replicas", Kind: Int, Default: "0", Min: "0",
+		Help: "Redis: replicas that must have a message before it counts as published",
+	},
+	{
+		Key: "redis.keep_for", Kind: Duration, Default: "0", Min: "0",
+		Help: "Redis: how long streams keep what all consumer groups are done with",
+	},
+	{
 		Key: "relay.node", Kind: String, Max: "255",
 		Help: "name of this relay, unique among those running; made from host and process id if empty",
 	},
@@ -146,7 +190,7 @@ var options = []Option{
 	},
 	{
 		Key: "metrics.listen", Kind: String,
-		Help: "address, such as 127.0.0.1:9464, that a relay serves /metrics and /health on; none if empty",
+		Help: "address, such as 127.0.0.1:9464, that a relay serves /metrics and /health on, and the inbox service /metrics; none if empty",
 	},
 	{
 		Key: "metrics.allow_public", Kind: Bool, Default: "false",

@@ -19,14 +19,23 @@ var (
 	// hold escaped blanks and quotes.
 	secretWord = regexp.MustCompile(secretName + `('(?:[^'\\]|\\.)*'?|(?:\\.|\S)*)`)
 
+	// serviceBus is a connection string of Azure Service Bus, and secretField a field of it that
+	// holds a secret, up to the next semicolon. A signature holds '=' and '&' itself.
+	serviceBus  = regexp.MustCompile(`(?i)^\s*(?:[\w]+=[^;]*;)*\s*endpoint\s*=\s*sb://`)
+	secretField = regexp.MustCompile(`(?i)(SharedAccess(?:Key|Signature)\s*=\s*)[^;]*`)
+
 	// nextURL is where another URL begins in a list of them.
 	nextURL = regexp.MustCompile(`,\s*[A-Za-z][A-Za-z0-9+.-]*://`)
 )
+
+// signingSecret is a secret that webhooks are signed with.
+var signingSecret = regexp.MustCompile(`whsec_\S*`)
 
 // Redact returns a connection URL, a list of them, or another connection string with its
 // passwords replaced by "xxxxx". It is made for text that may be malformed: where it can't
 // tell how far a password goes it hides too much.
 func Redact(s string) string {
+	s = signingSecret.ReplaceAllString(s, "whsec_"+hidden)
 	if strings.HasPrefix(s, "sqlite:") {
 		return redactParameters(s) // a path, which may hold an '@' and has no user
 	}
@@ -43,6 +52,9 @@ func Redact(s string) string {
 }
 
 func redactParameters(s string) string {
+	if serviceBus.MatchString(s) {
+		return secretField.ReplaceAllString(s, "${1}"+hidden)
+	}
 	if strings.Contains(s, "?") {
 		return secretQuery.ReplaceAllString(s, "${1}"+hidden)
 	}

@@ -27,6 +27,12 @@ func TestRedact(t *testing.T) {
 		{"nats://u:S3,S3@a", "nats://u:xxxxx@a"},
 		{"redis://:S3@127.0.0.1:6379/0", "redis://:xxxxx@127.0.0.1:6379/0"},
 		{"https://hooks/x?access_token=S3&a=b", "https://hooks/x?access_token=xxxxx&a=b"},
+		{"whsec_S3/S3+S3= whsec_S3", "whsec_xxxxx whsec_xxxxx"},
+		{"Endpoint=sb://n.example/;SharedAccessKeyName=root;SharedAccessKey=S3/S3+S3=;EntityPath=q",
+			"Endpoint=sb://n.example/;SharedAccessKeyName=root;SharedAccessKey=xxxxx;EntityPath=q"},
+		{"endpoint=sb://n.example;sharedaccesssignature=SharedAccessSignature sr=n&sig=S3&se=1&skn=root",
+			"endpoint=sb://n.example;sharedaccesssignature=xxxxx"},
+		{"servicebus://root:S3/S3+S3=@n.example", "servicebus://root:xxxxx@n.example"},
 		{"sqlite:/home/me@work/waybill.db", "sqlite:/home/me@work/waybill.db"},
 		{"sqlite:w.db?_auth_password=S3", "sqlite:w.db?_auth_password=xxxxx"},
 	}

@@ -81,6 +81,9 @@ var operations = map[waybill.Op]operation{
 
 // Start implements [waybill.Observer].
 func (o *Observer) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
+	if op == waybill.OpServe && len(msgs) == 1 {
+		return o.serve(ctx, msgs[0])
+	}
 	what, ok := operations[op]
 	if !ok || len(msgs) == 0 {
 		return ctx, func(error) {}

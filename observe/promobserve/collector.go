@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
@@ -46,6 +47,10 @@ type CollectorConfig struct {
 
 	// Inbox is asked how much it holds. Optional.
 	Inbox Inbox
+
+	// Lag returns how much waits at the broker for each consumer, by name: ConsumerLag of a
+	// service.Service, or a function around Lag of consumers. Optional.
+	Lag func(ctx context.Context) (map[string]consumer.Lag, error)
 
 	// Clock returns the time by the database's clock, such as Facts of a pgstore.Store does.
 	// Optional.
@@ -105,6 +110,7 @@ func NewCollector(cfg CollectorConfig) *Collector {
 	c.add("backlog", cfg.Backlog != nil, c.backlog)
 	c.add("dead_letters", cfg.DeadLetters != nil, c.deadLetters)
 	c.add("inbox", cfg.Inbox != nil, c.inbox)
+	c.add("lag", cfg.Lag != nil, c.lag)
 	c.add("clock", cfg.Clock != nil, c.clock)
 	return c
 }

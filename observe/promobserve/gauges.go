@@ -26,12 +26,13 @@ var (
 	openLetters     = describe("dead_letters", "Open dead letters, of the 100 largest groups.", "origin", "consumer", "topic", "reason")
 	inboxRecords    = describe("inbox_records", "About how many records the inbox holds, by the database's statistics.")
 	inboxOldest     = describe("inbox_oldest_age_seconds", "Age of the oldest record, by the database's clock; 0 if there is none.")
+	consumerLag     = describe("consumer_lag_messages", "Messages that wait at the broker for a consumer, and that none of its replicas holds.", "consumer")
 	clockOffset     = describe("database_clock_offset_seconds", "How far the database's clock is ahead of this process's.")
 	storeReadAge    = describe("store_read_age_seconds", "How old the figures read from the store are.", "what")
 
 	descriptions = []*prometheus.Desc{
 		relayRunning, relayLanes, relayLease, relayHeld, relayParkedKeys, relayParked, relayBackPressure, relayPaused, relayLastPublished,
-		backlogMessages, backlogOldest, openLetters, inboxRecords, inboxOldest, clockOffset, storeReadAge,
+		backlogMessages, backlogOldest, openLetters, inboxRecords, inboxOldest, consumerLag, clockOffset, storeReadAge,
 	}
 )
 
@@ -112,6 +113,18 @@ func (c *Collector) inbox(ctx context.Context) ([]prometheus.Metric, error) {
 	list := []prometheus.Metric{gauge(inboxOldest, size.Oldest.Seconds())}
 	if size.Records >= 0 {
 		list = append(list, gauge(inboxRecords, float64(size.Records)))
+	}
+	return list, nil
+}
+
+func (c *Collector) lag(ctx context.Context) ([]prometheus.Metric, error) {
+	lags, err := c.cfg.Lag(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []prometheus.Metric
+	for name, lag := range lags {
+		list = append(list, gauge(consumerLag, float64(lag.Messages), name))
 	}
 	return list, nil
 }

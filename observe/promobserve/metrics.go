@@ -18,17 +18,21 @@ type metrics struct {
 
 	handleDuration, handleAge   *prometheus.HistogramVec
 	duplicates, conflicts, busy *prometheus.CounterVec
+	unleased                    *prometheus.CounterVec
 
 	claimDuration, claimMessages, settleDuration *prometheus.HistogramVec
 	settleErrors, pauses, leaseLost, overtaken   *prometheus.CounterVec
 
 	cleanedRows, cleanupErrors, partitions, loopErrors *prometheus.CounterVec
 
+	inboxRequests *prometheus.CounterVec
+	inboxDuration *prometheus.HistogramVec
+
 	list []prometheus.Collector
 }
 
 // cleaned are the kinds of rows that are cleaned up.
-var cleaned = []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Letters, janitor.Audit, janitor.Archive}
+var cleaned = []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Audit, janitor.Archive}
 
 var (
 	// quick are the bounds of operations, in seconds.
@@ -46,6 +50,7 @@ func newMetrics() *metrics {
 	m.flow()
 	m.trouble()
 	m.relay()
+	m.service()
 	return m
 }
 
@@ -61,8 +66,9 @@ func (m *metrics) flow() {
 	m.handleDuration = m.histogram("handle_duration_seconds", "Duration of handlers with their transactions.", quick, "consumer", "topic", "result")
 	m.handleAge = m.histogram("handle_age_seconds", "Age of messages when a handler is called with them.", slow, "consumer", "topic")
 	m.duplicates = m.counter("duplicates_total", "Deliveries skipped because the inbox holds the message.", "consumer", "topic")
-	m.conflicts = m.counter("conflicts_total", "Messages refused because their inbox key was processed with another payload.", "consumer", "topic")
-	m.busy = m.counter("busy_total", "Deliveries put back because their retry was not due.", "consumer", "topic")
+	m.conflicts = m.counter("conflicts_total", "Messages that came under an inbox key which was processed with another payload.", "consumer", "topic")
+	m.busy = m.counter("busy_total", "Deliveries put back because their retry was not due, or their message was being handled elsewhere.", "consumer", "topic")
+	m.unleased = m.counter("unleased_total", "Messages handled without a lease because the lease store did not answer.", "consumer", "topic")
 }
 
 func (m *metrics) trouble() {
@@ -70,9 +76,10 @@ func (m *metrics) trouble() {
 	m.dead = m.counter("dead_total", "Messages that became dead letters.", "consumer", "destination", "topic", "reason")
 	m.failed = m.counter("failed_total", "Messages given up with dead letters disabled.", "consumer", "destination", "topic", "reason")
 	m.requeued = m.counter("requeued_total", "Requeued dead letters that a consumer ran again.", "consumer", "result")
-	m.repeats = m.counter("repeats_total", "Transactions repeated at once because they clashed with others.", "consumer")
+	m.repeats = m.counter("repeats_total", "Transactions repeated at once because they clashed with others, or because a batch failed.", "consumer")
 	m.pauses = m.counter("pauses_total", "Times that a destination, a topic of it, or what a consumer needs did not answer.", "consumer", "destination", "topic")
-	m.leaseLost = m.counter("lease_lost_total", "Times that a relay found lanes taken over by another one.")
+	m.leaseLost = m.counter("lease_lost_total", "Times that a relay found lanes, or a consumer the key of a message, taken over by another one.", "consumer")
+	m.leaseLost.WithLabelValues("") // 0 from the beginning, for relays
 	m.overtaken = m.counter("overtaken_total", "Messages that were published before an earlier one of their key, which was refused late.", "destination", "topic")
 	m.loopErrors = m.counter("loop_errors_total", "Rounds of background loops that failed.", "loop")
 }
@@ -89,6 +96,11 @@ func (m *metrics) relay() {
 		m.cleanupErrors.WithLabelValues(string(kind))
 	}
 	m.partitions = m.counter("archive_partitions_total", "Days of the archive that were added or dropped.", "action")
+}
+
+func (m *metrics) service() {
+	m.inboxRequests = m.counter("inbox_requests_total", "Requests to the inbox service, by what was answered.", "operation", "status")
+	m.inboxDuration = m.histogram("inbox_request_duration_seconds", "Duration of requests to the inbox service.", quick, "operation")
 }
 
 func (m *metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {

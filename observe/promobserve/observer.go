@@ -110,7 +110,7 @@ func age(t time.Time) float64 {
 func (o *Observer) Observe(_ context.Context, e waybill.Event) {
 	e.Topic, e.Type = o.topics.value(e.Topic), o.types.value(e.Type)
 	switch e.Op {
-	case waybill.OpEnqueue, waybill.OpPublish, waybill.OpHandle, waybill.OpDuplicate, waybill.OpConflict, waybill.OpBusy:
+	case waybill.OpEnqueue, waybill.OpPublish, waybill.OpHandle, waybill.OpDuplicate, waybill.OpConflict, waybill.OpBusy, waybill.OpUnleased:
 		o.flow(e)
 	case waybill.OpRetry, waybill.OpDead, waybill.OpFailed, waybill.OpRequeue, waybill.OpRepeat:
 		o.trouble(e)
@@ -118,6 +118,9 @@ func (o *Observer) Observe(_ context.Context, e waybill.Event) {
 		o.relayed(e)
 	case waybill.OpCleanup, waybill.OpAddPartitions, waybill.OpDropPartitions, waybill.OpLoop:
 		o.kept(e)
+	case waybill.OpServe:
+		o.m.inboxRequests.WithLabelValues(e.Operation, e.Status).Inc()
+		o.m.inboxDuration.WithLabelValues(e.Operation).Observe(e.Duration.Seconds())
 	}
 }
 
@@ -144,6 +147,8 @@ func (o *Observer) flow(e waybill.Event) {
 		o.m.conflicts.WithLabelValues(e.Consumer, e.Topic).Add(n)
 	case e.Op == waybill.OpBusy:
 		o.m.busy.WithLabelValues(e.Consumer, e.Topic).Add(n)
+	case e.Op == waybill.OpUnleased:
+		o.m.unleased.WithLabelValues(e.Consumer, e.Topic).Add(n)
 	}
 }
 
@@ -177,7 +182,7 @@ func (o *Observer) relayed(e waybill.Event) {
 	case e.Op == waybill.OpPause:
 		o.m.pauses.WithLabelValues(e.Consumer, e.Destination, e.Topic).Inc()
 	case e.Op == waybill.OpLeaseLost:
-		o.m.leaseLost.WithLabelValues().Inc()
+		o.m.leaseLost.WithLabelValues(e.Consumer).Inc()
 	case e.Op == waybill.OpOvertaken:
 		o.m.overtaken.WithLabelValues(e.Destination, e.Topic).Add(float64(e.Count))
 	}

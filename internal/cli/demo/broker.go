@@ -35,7 +35,7 @@ const audit = "audit"
 
 // openLook connects to the broker in its own language.
 func openLook(ctx context.Context, s site) (look, error) {
-	if opener.BrokerKind(s.Broker.URL) == opener.RabbitMQ {
+	if opener.BrokerKind(s.Broker) == opener.RabbitMQ {
 		return openRabbitLook(s)
 	}
 	return openNATSLook(ctx, s)
@@ -81,19 +81,19 @@ type natsLook struct {
 }
 
 func openNATSLook(ctx context.Context, s site) (look, error) {
-	broker, err := opener.OpenBroker(ctx, s.Broker) // makes the stream
+	broker, err := s.broker(ctx) // makes the stream
 	if err != nil {
 		return nil, err
 	}
 	defer broker.Close()
-	conn, err := nats.Connect(s.Broker.URL)
+	conn, err := nats.Connect(s.Broker)
 	if err != nil {
 		return nil, err
 	}
 	js, err := jetstream.New(conn)
 	if err == nil {
 		l := &natsLook{site: s, conn: conn}
-		if l.stream, err = js.Stream(ctx, s.Broker.Stream); err == nil {
+		if l.stream, err = js.Stream(ctx, s.Name); err == nil {
 			return l, nil
 		}
 	}
@@ -131,7 +131,7 @@ func (l *natsLook) remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return js.DeleteStream(ctx, l.site.Broker.Stream)
+	return js.DeleteStream(ctx, l.site.Name)
 }
 
 // rabbitLook looks at the queues.
@@ -141,7 +141,7 @@ type rabbitLook struct {
 }
 
 func openRabbitLook(s site) (look, error) {
-	conn, err := amqp.Dial(s.Broker.URL)
+	conn, err := amqp.Dial(s.Broker)
 	if err != nil {
 		return nil, err
 	}
@@ -224,6 +224,6 @@ func (l *rabbitLook) remove(context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, ch.ExchangeDelete(l.site.Broker.Exchange, false, false))
+	errs = append(errs, ch.ExchangeDelete(l.site.Name, false, false))
 	return errors.Join(errs...)
 }

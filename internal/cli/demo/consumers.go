@@ -54,7 +54,7 @@ type consumers struct {
 
 // startConsumers starts both, and returns when the broker has a place for their messages.
 func startConsumers(ctx context.Context, s *servers, broken string) (*consumers, error) {
-	broker, err := opener.OpenBroker(ctx, s.site.Broker)
+	broker, err := s.site.broker(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/config"
 )
 
 // The parts that [Config.Break] can take away.
@@ -58,8 +59,8 @@ const cleanupTimeout = 30 * time.Second
 // Run shows the demo and returns its ledger. The error says why it could not be shown; a
 // ledger that does not balance is none.
 func Run(ctx context.Context, cfg Config) (ledger *Ledger, err error) {
-	if opener.BrokerKind(cfg.Broker) == opener.Memory {
-		return nil, fmt.Errorf("%w: the broker mem: lives in one process, and the demo kills those of relay and shop; without --broker it brings its own", opener.ErrURL)
+	if kind := opener.BrokerKind(cfg.Broker); cfg.Broker != "" && kind != opener.RabbitMQ && kind != opener.NATS {
+		return nil, fmt.Errorf("%w: the broker %s is none that the demo shows, amqp://… or nats://…; without --broker it brings its own", opener.ErrURL, config.Redact(cfg.Broker))
 	}
 	servers, err := openServers(ctx, cfg)
 	if err != nil {

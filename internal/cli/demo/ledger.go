@@ -9,7 +9,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -124,7 +123,7 @@ func (s *servers) countBroker(ctx context.Context, f *figures) (err error) {
 	if f.held, err = s.look.held(ctx); err != nil {
 		return err
 	}
-	broker, err := opener.OpenBroker(ctx, s.site.Broker)
+	broker, err := s.site.broker(ctx)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
 )
@@ -24,7 +23,7 @@ func runRelay(ctx context.Context, t task) error {
 		return err
 	}
 	defer place.close()
-	broker, err := opener.OpenBroker(ctx, t.Site.Broker)
+	broker, err := t.Site.broker(ctx)
 	if err != nil {
 		return err
 	}

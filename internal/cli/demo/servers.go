@@ -14,6 +14,8 @@ import (
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
+	"github.com/waybill-go/waybill/broker/natsbroker"
+	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 )
@@ -23,7 +25,16 @@ import (
 type site struct {
 	Name   string
 	Store  opener.StoreConfig
-	Broker opener.BrokerConfig
+	Broker string // its URL
+}
+
+// broker opens the broker of the show.
+func (s site) broker(ctx context.Context) (opener.Broker, error) {
+	return opener.OpenBroker(ctx, opener.BrokerConfig{
+		URL:      s.Broker,
+		RabbitMQ: rabbitbroker.Config{Exchange: s.Name},
+		NATS:     natsbroker.Config{Stream: s.Name, SubjectPrefix: s.Name + "."},
+	})
 }
 
 // group returns the name of a consumer group on the broker.
@@ -91,7 +102,7 @@ func openServers(ctx context.Context, cfg Config) (_ *servers, err error) {
 	s := &servers{site: site{
 		Name:   name,
 		Store:  opener.StoreConfig{URL: cfg.Store, Schema: name, Create: true},
-		Broker: opener.BrokerConfig{URL: cfg.Broker, Exchange: name, Stream: name, SubjectPrefix: name + "."},
+		Broker: cfg.Broker,
 	}}
 	defer func() {
 		if err != nil {
@@ -122,8 +133,8 @@ func openServers(ctx context.Context, cfg Config) (_ *servers, err error) {
 
 // embed puts a file and a server of our own where no URL is given.
 func (s *servers) embed() (err error) {
-	s.storeText, s.brokerText = config.Redact(s.site.Store.URL), config.Redact(s.site.Broker.URL)
-	if s.site.Store.URL != "" && s.site.Broker.URL != "" {
+	s.storeText, s.brokerText = config.Redact(s.site.Store.URL), config.Redact(s.site.Broker)
+	if s.site.Store.URL != "" && s.site.Broker != "" {
 		return nil
 	}
 	if s.dir, err = os.MkdirTemp("", "waybill-demo-"); err != nil {
@@ -133,7 +144,7 @@ func (s *servers) embed() (err error) {
 		s.site.Store.URL = "sqlite:" + filepath.Join(s.dir, "shop.db")
 		s.storeText = "a SQLite file in a temporary directory"
 	}
-	if s.site.Broker.URL == "" {
+	if s.site.Broker == "" {
 		s.brokerText = "a NATS server inside this program, JetStream in a temporary directory"
 		return s.startNATS()
 	}
@@ -161,7 +172,7 @@ func (s *servers) startNATS() error {
 	if !server.ReadyForConnections(natsStartTimeout) {
 		return fmt.Errorf("the embedded NATS server was not ready within %v", natsStartTimeout)
 	}
-	s.site.Broker.URL = server.ClientURL()
+	s.site.Broker = server.ClientURL()
 	return nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -75,7 +74,7 @@ func runShop(ctx context.Context, t task) error {
 	defer place.close()
 	s := &shop{place: place, orders: t.Orders, afterCommit: killSelfAfter(t.DieAfter)}
 	if t.Break == BreakOutbox {
-		broker, err := opener.OpenBroker(ctx, t.Site.Broker)
+		broker, err := t.Site.broker(ctx)
 		if err != nil {
 			return err
 		}

@@ -4,22 +4,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker/asbbroker"
+	"github.com/waybill-go/waybill/broker/httpbroker"
+	"github.com/waybill-go/waybill/broker/kafkabroker"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
+	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/service"
 )
 
 // BrokerConfig says which broker to open.
 type BrokerConfig struct {
-	// URL is amqp://user:password@host:port/vhost, nats://host:port, or mem:.
+	// URL is amqp://user:password@host:port/vhost, nats://host:port, kafka://host:port,host:port,
+	// redis://user:password@host:port/number, servicebus://name:key@namespace, a connection
+	// string of Azure Service Bus, https://host/path of a webhook, or mem:.
 	URL string
 
-	// Exchange is RabbitMQ's; Stream and SubjectPrefix are those of NATS.
-	Exchange, Stream, SubjectPrefix string
+	// The settings of each kind of broker. Their URLs and DeclareNothing are left empty.
+	RabbitMQ   rabbitbroker.Config
+	NATS       natsbroker.Config
+	Kafka      kafkabroker.Config
+	Redis      redisbroker.Config
+	ServiceBus asbbroker.Config
+
+	// Webhooks is how webhooks are sent. A URL of a webhook is the one endpoint of them; without
+	// one there may be several.
+	Webhooks httpbroker.Config
+
+	// Secrets sign for a URL of a webhook.
+	Secrets []httpbroker.Secret
+
+	// DeclareNothing leaves the server as it is, where the broker would make what it needs as
+	// soon as it is opened.
+	DeclareNothing bool
 }
 
 // Broker is an opened broker.
@@ -35,9 +57,13 @@ type Broker interface {
 
 // Kinds of brokers, by the scheme of their URLs.
 const (
-	RabbitMQ = "RabbitMQ"
-	NATS     = "NATS"
-	Memory   = "memory"
+	RabbitMQ   = "RabbitMQ"
+	NATS       = "NATS"
+	Kafka      = "Kafka"
+	Redis      = "Redis"
+	ServiceBus = "Azure Service Bus"
+	Webhook    = "webhook"
+	Memory     = "memory"
 )
 
 // BrokerKind returns which broker a URL is for, "" if it is for none that is known.
@@ -47,8 +73,19 @@ func BrokerKind(url string) string {
 		return RabbitMQ
 	case "nats", "tls", "ws", "wss":
 		return NATS
+	case "kafka", "kafkas":
+		return Kafka
+	case "redis", "rediss":
+		return Redis
+	case "servicebus":
+		return ServiceBus
+	case "https", "http":
+		return Webhook
 	case "mem":
 		return Memory
+	}
+	if strings.Contains(strings.ToLower(url), "endpoint=sb://") {
+		return ServiceBus
 	}
 	return ""
 }
@@ -72,11 +109,32 @@ func OpenBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
 func openBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
 	switch BrokerKind(cfg.URL) {
 	case RabbitMQ:
-		return rabbitbroker.Open(ctx, rabbitbroker.Config{URL: cfg.URL, Exchange: cfg.Exchange, ConnectTimeout: Timeout / 2})
+		c := cfg.RabbitMQ
+		c.URL, c.DeclareNothing, c.ConnectTimeout = cfg.URL, cfg.DeclareNothing, Timeout/2
+		return rabbitbroker.Open(ctx, c)
 	case NATS:
-		return natsbroker.Open(ctx, natsbroker.Config{URL: cfg.URL, Stream: cfg.Stream, SubjectPrefix: cfg.SubjectPrefix})
+		c := cfg.NATS
+		c.URL, c.DeclareNothing = cfg.URL, cfg.DeclareNothing
+		return natsbroker.Open(ctx, c)
+	case Kafka:
+		c := cfg.Kafka
+		c.URL = cfg.URL
+		return kafkabroker.Open(ctx, c)
+	case Redis:
+		c := cfg.Redis
+		c.URL = cfg.URL
+		return redisbroker.Open(ctx, c)
+	case ServiceBus:
+		c := cfg.ServiceBus
+		c.URL, c.DeclareNothing = cfg.URL, cfg.DeclareNothing
+		return asbbroker.Open(ctx, c)
+	case Webhook:
+		c := cfg.Webhooks
+		c.Endpoints = []httpbroker.Endpoint{{Name: "webhook", URL: cfg.URL, Secrets: cfg.Secrets}}
+		return httpbroker.New(c)
 	case Memory:
 		return membroker.New(), nil
 	}
-	return nil, fmt.Errorf("%w: broker %s: amqp://…, nats://… and mem: are known", ErrURL, config.Redact(cfg.URL))
+	return nil, fmt.Errorf("%w: broker %s: amqp://…, nats://…, kafka://…, redis://…, servicebus://…, Endpoint=sb://…, https://… and mem: are known",
+		ErrURL, config.Redact(cfg.URL))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,10 +23,18 @@ func postgresURL() string {
 	return "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
 }
 
+func mysqlURL() string {
+	if u := os.Getenv("MYSQL_STORE"); u != "" {
+		return u
+	}
+	return "mariadb://root@127.0.0.1:3306/test"
+}
+
 // onStores runs a test on each kind of store, with tables of its own.
 func onStores(t *testing.T, test func(t *testing.T, cfg StoreConfig)) {
 	t.Parallel()
 	onPostgres(t, test)
+	onMySQL(t, test)
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		test(t, StoreConfig{URL: "sqlite:" + filepath.Join(t.TempDir(), "test.db"), Schema: "waybill", Create: true})
@@ -38,6 +47,32 @@ func onPostgres(t *testing.T, test func(t *testing.T, cfg StoreConfig)) {
 		cfg := StoreConfig{URL: postgresURL(), Schema: "opener-" + waybill.NewID()[24:]}
 		t.Cleanup(func() { dropSchema(t, cfg) })
 		test(t, cfg)
+	})
+}
+
+func onMySQL(t *testing.T, test func(t *testing.T, cfg StoreConfig)) {
+	t.Run("mysql", func(t *testing.T) {
+		t.Parallel()
+		db, _, err := OpenSQL(t.Context(), StoreConfig{URL: mysqlURL()})
+		if err != nil {
+			t.Fatalf("MariaDB does not answer (%v); start it with: make services", err)
+		}
+		name := "opener_" + waybill.NewID()[24:]
+		if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if _, err := db.Exec("DROP DATABASE " + name); err != nil {
+				t.Error(err)
+			}
+			db.Close()
+		})
+		u, err := url.Parse(mysqlURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Path = "/" + name
+		test(t, StoreConfig{URL: u.String(), Schema: "waybill"})
 	})
 }
 
@@ -116,7 +151,10 @@ func TestOpenStore_Refuses(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ url, want string }{
 		{"", "are known"},
-		{"mysql://app:S3CR3T@db/x", "are known"},
+		{"oracle://app:S3CR3T@db/x", "are known"},
+		{"mysql://app:S3CR3T@db", "database is missing"},
+		{"mysql://app:S3CR3T@db:port/x", "invalid port"},
+		{"mysql://app:S3CR3T@db/x?timeout=soon", "parameter"},
 		{"shop.db", "are known"},
 		{"postgres://app:S3CR3T@db:port/x", "invalid port"},
 		{"postgres://app:S3CR%3T@db/x", "postgres"},
@@ -163,8 +201,13 @@ func TestUnreachable(t *testing.T) {
 			_, _, err := OpenSQL(ctx, StoreConfig{URL: url, Schema: "s"})
 			return err
 		}},
+		{"mysql://app:S3CR3T@" + address + "/x", func(ctx context.Context, url string) error {
+			_, err := OpenStore(ctx, StoreConfig{URL: url})
+			return err
+		}},
 		{"amqp://app:S3CR3T@" + address + "/", openBrokerErr},
 		{"nats://app:S3CR3T@" + address, openBrokerErr},
+		{"redis://app:S3CR3T@" + address, openBrokerErr},
 	}
 	for _, tt := range tests {
 		t.Run(tt.url[:4], func(t *testing.T) {
@@ -189,7 +232,7 @@ func openBrokerErr(ctx context.Context, url string) error {
 
 func TestOpenBroker_Refuses(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"", "kafka://app:S3CR3T@b", "localhost:4222"} {
+	for _, url := range []string{"", "pulsar://app:S3CR3T@b", "localhost:4222"} {
 		if err := openBrokerErr(t.Context(), url); !errors.Is(err, ErrURL) || strings.Contains(fmt.Sprint(err), "S3CR3T") {
 			t.Errorf("OpenBroker(%q) = %v, want ErrURL without the password", url, err)
 		}

@@ -18,13 +18,14 @@ import (
 
 // StoreConfig says which store to open.
 type StoreConfig struct {
-	// URL is postgres://user:password@host:port/database, or sqlite:path.
+	// URL is postgres://user:password@host:port/database, the same with mysql or mariadb, or
+	// sqlite:path.
 	URL string
 
 	// Schema and TablePrefix name the tables, as the configuration of each store has them.
 	Schema, TablePrefix string
 
-	// ListenURL is that of pgstore.Config; SQLite has no use for it.
+	// ListenURL is that of pgstore.Config; others have no use for it.
 	ListenURL string
 
 	// Create lets SQLite make a file that does not exist.
@@ -33,6 +34,7 @@ type StoreConfig struct {
 
 // Store is an opened store, whatever its transactions are.
 type Store interface {
+	inbox.BatchLeaseStore
 	outbox.Inspector
 	inbox.Inspector
 	inbox.Sizer
@@ -116,6 +118,8 @@ func NewStore(cfg StoreConfig) (Store, error) {
 	switch {
 	case IsPostgres(cfg.URL):
 		return newPostgres(cfg)
+	case isMySQL(cfg.URL):
+		return newMySQL(cfg)
 	case schemeOf(cfg.URL) == "sqlite":
 		return newSQLite(cfg)
 	}
@@ -139,6 +143,8 @@ func OpenSQL(ctx context.Context, cfg StoreConfig) (*sql.DB, SQLStore, error) {
 	switch {
 	case IsPostgres(cfg.URL):
 		open = newPostgresSQL
+	case isMySQL(cfg.URL):
+		open = newMySQLSQL
 	case schemeOf(cfg.URL) != "sqlite":
 		return nil, nil, unknownStore(cfg.URL)
 	}
@@ -156,5 +162,5 @@ func OpenSQL(ctx context.Context, cfg StoreConfig) (*sql.DB, SQLStore, error) {
 }
 
 func unknownStore(url string) error {
-	return fmt.Errorf("%w: store %s: postgres://… and sqlite:path are known", ErrURL, config.Redact(url))
+	return fmt.Errorf("%w: store %s: postgres://…, mysql://… and sqlite:path are known", ErrURL, config.Redact(url))
 }

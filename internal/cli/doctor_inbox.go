@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/discovery"
+	"github.com/waybill-go/waybill/internal/cli/opener"
+)
+
+// inboxQuestion is how the programs that the doctor asks for find their inbox service.
+type inboxQuestion struct {
+	url        string
+	discovery  bool
+	bus, group string
+	hosts      []string
+	http       bool
+}
+
+func (q *inboxQuestion) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&q.url, "inbox-url", "", "look at the inbox service at this `URL`")
+	flags.BoolVar(&q.discovery, "inbox-discovery", false, "look for an inbox service over --broker, which publishes a ping")
+	flags.StringVar(&q.bus, "inbox-bus", discovery.DefaultBus, "with --inbox-discovery: `name` that it is announced under")
+	flags.StringVar(&q.group, "inbox-group", discovery.DefaultGroup, "with --inbox-discovery: consumer `group` that it is announced for")
+	flags.StringSliceVar(&q.hosts, "inbox-hosts", nil, "with --inbox-discovery: `hosts` that it may be at")
+	flags.BoolVar(&q.http, "inbox-allow-http", false, "with --inbox-discovery: it may do without TLS")
+}
+
+func (q inboxQuestion) asked() bool { return q.url != "" || q.discovery }
+
+const inboxSubject = "inbox service"
+
+// checkInbox finds the inbox service as a program would, says why it is this one, and asks
+// whether it is ready. Nothing is said of it unless somebody asks. The error is about the
+// configuration.
+func (e examination) checkInbox(ctx context.Context) ([]finding, error) {
+	if !e.inbox.asked() {
+		return nil, nil
+	}
+	transport, done, err := e.inboxTransport(ctx)
+	var unreachable *opener.UnreachableError
+	if errors.As(err, &unreachable) {
+		return []finding{failing(inboxSubject, "not looked for: the broker does not answer", "start it, or correct --broker")}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	finder, err := discovery.NewFinder(transport, discovery.Config{
+		Endpoint: e.inbox.url, Enabled: e.inbox.discovery, Bus: e.inbox.bus, Group: e.inbox.group, Name: "waybill doctor",
+		AllowedHosts: e.inbox.hosts, AllowHTTP: e.inbox.http, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	decision, err := finder.Find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []finding{e.inbox.judge(ctx, decision)}, nil
+}
+
+// inboxTransport opens the broker if it has to be asked.
+func (e examination) inboxTransport(ctx context.Context) (_ discovery.Transport, done func(), _ error) {
+	if e.inbox.url != "" {
+		return nil, func() {}, nil
+	}
+	c, err := brokerConfig(e.cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	broker, err := opener.OpenBroker(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	transport, err := opener.Discovery(broker)
+	return transport, func() { _ = broker.Close() }, err
+}
+
+func (q inboxQuestion) judge(ctx context.Context, d discovery.Decision) finding {
+	if d.Endpoint.URL == "" {
+		return failing(inboxSubject, fmt.Sprintf("%s for bus %s, group %s; %d announcements refused", d.Reason, q.bus, q.group, d.Refused),
+			"start one with --announce, and see that --inbox-hosts names its host")
+	}
+	found := fmt.Sprintf("%s: %s", d.Reason, d.Endpoint.URL)
+	if d.Reason == discovery.ReasonDiscovered {
+		found += fmt.Sprintf(", %s of %d", d.Endpoint.Name, d.Accepted)
+	}
+	if err := askReady(ctx, d.Endpoint.URL); err != nil {
+		return failing(inboxSubject, found+" is not ready: "+waybill.ErrorText(err), "see the service's log, and what is between here and there")
+	}
+	return passing(inboxSubject, found+" is ready")
+}
+
+// askReady asks a service whether it can work. It follows no redirect: nobody was asked whether
+// that leads to an allowed host.
+func askReady(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, opener.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+"/health/ready", nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New("it answers " + resp.Status)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/guarantee"
+)
+
+// explainOn runs explain on a store and a broker.
+func explainOn(t *testing.T, store, broker string, more ...string) explained {
+	t.Helper()
+	args := append([]string{"explain", "orders", "--json", "--store", store, "--broker", broker}, more...)
+	r := runProgram(t.Context(), nil, args...)
+	var e explained
+	if err := json.Unmarshal([]byte(r.stdout), &e); err != nil || r.code != exitOK {
+		t.Fatalf("exit code %d, %s%s", r.code, r.stdout, r.stderr)
+	}
+	return e
+}
+
+// weakest returns the settings of the weakest links.
+func (e explained) weakest() string {
+	var list []string
+	for _, f := range e.Weakest {
+		list = append(list, f.Hop+" "+f.Setting+" "+f.Value)
+	}
+	return strings.Join(list, ", ")
+}
+
+// TestExplain reads the settings of live servers.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	file := "sqlite:" + t.TempDir() + "/x.db"
+	if r := runProgram(t.Context(), nil, "migrate", "--store", file); r.code != exitOK {
+		t.Fatal(r.stderr)
+	}
+	off := postgresURL() + "&options=-csynchronous_commit%3Doff"
+	exchange := []string{"--rabbitmq-exchange", "cli-" + waybill.NewID()}
+	for _, test := range []struct {
+		store, broker, want string
+		more                []string
+	}{
+		{off, rabbitURL(), "store synchronous_commit off", exchange},
+		{file, rabbitURL(), "broker x-queue-type classic", exchange},
+		{file, "mem:", "broker  ", nil},
+	} {
+		e := explainOn(t, test.store, test.broker, test.more...)
+		if got := e.weakest(); got != test.want {
+			t.Errorf("weakest is %q, want %q", got, test.want)
+		}
+		for _, hop := range []string{"store", "relay", "broker", "consumer"} {
+			if !strings.Contains(e.hops(), hop) {
+				t.Errorf("nothing is told of the %s", hop)
+			}
+		}
+	}
+	r := runProgram(t.Context(), nil, "explain", "orders", "--store", file, "--broker", "mem:")
+	if !strings.Contains(r.stdout, "\nWeakest link: the broker, survives nothing\n") {
+		t.Errorf("%s%s lacks the weakest link", r.stdout, r.stderr)
+	}
+}
+
+func (e explained) hops() string {
+	var list []string
+	for _, f := range e.Facts {
+		list = append(list, f.Hop)
+	}
+	return strings.Join(list, " ")
+}
+
+func TestWeakLinks(t *testing.T) {
+	t.Parallel()
+	fact := func(setting string, s guarantee.Survives, stronger string) hopFact {
+		return hopFact{"broker", guarantee.Fact{About: guarantee.Durability, Setting: setting, Survives: s, Stronger: stronger}}
+	}
+	weakest, untold := weakLinks([]hopFact{
+		fact("a", guarantee.PowerLoss, "b"), fact("c", guarantee.PowerLoss, ""), fact("d", guarantee.NodeLoss, ""), fact("e", guarantee.Unknown, "f"),
+	})
+	if len(weakest) != 1 || weakest[0].Setting != "a" || len(untold) != 1 || untold[0].Setting != "e" {
+		t.Errorf("weakLinks() = %+v, %+v, want a and e", weakest, untold)
+	}
+}

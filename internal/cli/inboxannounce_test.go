@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/waybill-go/waybill"
+)
+
+func TestInbox_AnnounceRefused(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no URL", []string{"--broker", "mem:"}, "--announce needs --advertise-url"},
+		{"no broker", []string{"--advertise-url", "https://inbox.example.com"}, "broker"},
+		{"a password in the URL", []string{"--broker", "mem:", "--advertise-url", "https://u:S3CR3T@inbox.example.com"}, "Endpoint.URL: holds a user"},
+		{"a group without end", []string{"--broker", "mem:", "--advertise-url", "https://inbox.example.com", "--group", strings.Repeat("g", 91)}, "AnnouncerConfig.Group"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r := runProgram(t.Context(), nil, append([]string{"inbox", "--store", "memory:", "--listen", "127.0.0.1:0", "--announce"}, tc.args...)...)
+			if r.code != exitUsage || !strings.Contains(r.stderr, tc.want) || strings.Contains(r.stderr, "S3CR3T") {
+				t.Errorf("exit code %d, %s, want %d and %q", r.code, r.stderr, exitUsage, tc.want)
+			}
+		})
+	}
+}
+
+// lookFor lets the doctor look for an inbox service and returns what it finds of it.
+func lookFor(t *testing.T, args ...string) finding {
+	t.Helper()
+	all := append([]string{"doctor", "--json", "--store", "sqlite:" + filepath.Join(t.TempDir(), "none.db")}, args...)
+	r := runProgram(t.Context(), nil, all...)
+	var findings []finding
+	if err := json.Unmarshal([]byte(r.stdout), &findings); err != nil {
+		t.Fatalf("%v: %s%s", err, r.stdout, r.stderr)
+	}
+	for _, f := range findings {
+		if f.Subject == inboxSubject {
+			return f
+		}
+	}
+	return finding{}
+}
+
+// TestInbox_Announced: the doctor finds what the inbox command announces, and says why it is
+// that.
+func TestInbox_Announced(t *testing.T) {
+	t.Parallel()
+	ready := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/health/ready" {
+			http.NotFound(w, r)
+		}
+	}))
+	defer ready.Close()
+	broker := brokerURL("RABBITMQ_URL", "amqp://guest:guest@127.0.0.1:5672/")
+	group := "cli-" + waybill.NewID()[24:]
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan result, 1)
+	go func() {
+		ended <- runProgram(ctx, nil, "inbox", "--store", "memory:", "--listen", "127.0.0.1:0", "--broker", broker,
+			"--announce", "--advertise-url", ready.URL, "--group", group, "--priority", "7")
+	}()
+	question := []string{"--broker", broker, "--inbox-discovery", "--inbox-group", group, "--inbox-hosts", "127.0.0.1"}
+	var found finding
+	waitFor(t, "the service is found", func() bool {
+		found = lookFor(t, append(question, "--inbox-allow-http")...)
+		return found.Severity == ok
+	})
+	if !matches(found.Found, "discovered: "+ready.URL+", … of 1 is ready") {
+		t.Errorf("found %+v", found)
+	}
+	if f := lookFor(t, question...); f.Severity != problem || !matches(f.Found, "none-found for bus default, group "+group+"; 1 announcements refused") {
+		t.Errorf("without TLS being allowed: found %+v", f)
+	}
+	cancel()
+	if r := <-ended; r.code != exitOK {
+		t.Errorf("exit code %d, %s", r.code, r.stderr)
+	}
+	if f := lookFor(t, question...); f.Severity != problem || !matches(f.Found, "none-found …; 0 announcements refused") {
+		t.Errorf("after its end: found %+v", f)
+	}
+}
+
+func TestDoctor_InboxURL(t *testing.T) {
+	t.Parallel()
+	var code atomic.Int32
+	code.Store(http.StatusOK)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(code.Load())) }))
+	defer server.Close()
+	if f := lookFor(t, "--inbox-url", server.URL, "--inbox-discovery"); f.Severity != ok || f.Found != "explicit-endpoint: "+server.URL+" is ready" {
+		t.Errorf("found %+v", f)
+	}
+	code.Store(http.StatusServiceUnavailable)
+	if f := lookFor(t, "--inbox-url", server.URL); f.Severity != problem || !matches(f.Found, "… is not ready: it answers 503 Service Unavailable") {
+		t.Errorf("found %+v", f)
+	}
+	if f := lookFor(t); f.Subject != "" {
+		t.Errorf("nobody asked, and found %+v", f)
+	}
+	r := runProgram(t.Context(), nil, "doctor", "--store", "sqlite:x", "--inbox-url", "https://u:S3CR3T@a")
+	if r.code != exitUsage || strings.Contains(r.stderr+r.stdout, "S3CR3T") {
+		t.Errorf("exit code %d, %s", r.code, r.stderr)
+	}
+}

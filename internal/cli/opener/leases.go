@@ -1,0 +1,185 @@
+package opener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/store/memstore"
+	"github.com/waybill-go/waybill/store/mongostore"
+	"github.com/waybill-go/waybill/store/redisstore"
+)
+
+// LeaseConfig says which store of leases to open.
+type LeaseConfig struct {
+	// StoreConfig is that of the stores with tables. The URL may also be
+	// redis://user:password@host:port/number, mongodb://user:password@host/database, or
+	// memory:. TablePrefix begins the names of keys and collections there.
+	StoreConfig
+
+	// Retention is for the stores that remove keys by themselves.
+	Retention time.Duration
+}
+
+// Leases is an opened store of leases.
+type Leases struct {
+	inbox.BatchLeaseStore
+
+	// Tables is the store itself if it has tables, which have to be there; else nil.
+	Tables Store
+
+	// Warning says what is wrong with the server, "" if nothing is.
+	Warning string
+
+	// Eviction is the maxmemory-policy of Redis, "" of other stores and if it does not say.
+	Eviction string
+
+	// Address is the URL without its password.
+	Address string
+
+	close func() error
+}
+
+// Close ends the connections.
+func (l *Leases) Close() error { return l.close() }
+
+// OpenLeases opens a store of leases and makes sure that it answers, under the same errors as
+// [OpenStore].
+func OpenLeases(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
+	open := openTables
+	switch schemeOf(cfg.URL) {
+	case "redis", "rediss":
+		open = openRedis
+	case "mongodb", "mongodb+srv":
+		open = openMongo
+	case "memory":
+		return &Leases{BatchLeaseStore: memstore.New(), Address: cfg.URL, close: func() error { return nil }}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	l, err := open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	l.Address = config.Redact(cfg.URL)
+	return l, nil
+}
+
+func unknownLeases(url string) error {
+	return fmt.Errorf("%w: store %s: sqlite:path, postgres://…, mysql://…, redis://…, mongodb://… and memory: are known", ErrURL, config.Redact(url))
+}
+
+// IsRedis reports whether a URL is of Redis, which keeps leases only.
+func IsRedis(url string) bool {
+	scheme := schemeOf(url)
+	return scheme == "redis" || scheme == "rediss"
+}
+
+// hasTables reports whether a URL is of a store with tables.
+func hasTables(url string) bool {
+	return IsPostgres(url) || isMySQL(url) || schemeOf(url) == "sqlite"
+}
+
+// openTables opens a database with tables.
+func openTables(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
+	store, err := NewStore(cfg.StoreConfig)
+	switch {
+	case errors.Is(err, ErrURL) && !hasTables(cfg.URL):
+		return nil, unknownLeases(cfg.URL)
+	case err != nil:
+		return nil, err
+	}
+	if err := store.Ping(ctx); err != nil {
+		_ = store.Close() // it was never in use
+		return nil, &UnreachableError{What: "store", Address: store.Address(), Err: err}
+	}
+	return &Leases{BatchLeaseStore: store, Tables: store, close: store.Close}, nil
+}
+
+// openRedis opens one server, or a Cluster if the URL names further nodes as addr=host:port.
+func openRedis(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
+	client, err := newRedis(cfg.URL)
+	if err != nil {
+		return nil, badURL("store", cfg.URL, err)
+	}
+	store, err := redisstore.New(client, redisstore.Config{Prefix: redisPrefix(cfg.TablePrefix), Retention: cfg.Retention})
+	if err != nil {
+		_ = client.Close() // it was never in use
+		return nil, err
+	}
+	policy, err := store.EvictionPolicy(ctx)
+	if err != nil {
+		_ = client.Close() // it does not answer
+		return nil, &UnreachableError{What: "store", Address: config.Redact(cfg.URL), Err: err}
+	}
+	l := &Leases{BatchLeaseStore: store, Eviction: policy, close: client.Close}
+	if policy != "" && policy != redisstore.NoEviction {
+		l.Warning = "Redis has the maxmemory-policy " + policy + ": when its memory is full it forgets keys, which are processed again; set " + redisstore.NoEviction
+	}
+	return l, nil
+}
+
+// newRedis returns a client whose calls end when their contexts do.
+func newRedis(url string) (redis.UniversalClient, error) {
+	if strings.Contains(url, "addr=") {
+		cluster, err := redis.ParseClusterURL(url)
+		if err != nil {
+			return nil, err
+		}
+		cluster.ContextTimeoutEnabled = true
+		return redis.NewClusterClient(cluster), nil
+	}
+	single, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	single.ContextTimeoutEnabled = true
+	return redis.NewClient(single), nil
+}
+
+// redisPrefix is the store's own unless a prefix is set.
+func redisPrefix(prefix string) string {
+	if prefix == "" {
+		return ""
+	}
+	return prefix + "inbox:"
+}
+
+// defaultMongoDatabase is the one of a URL that names none.
+const defaultMongoDatabase = "waybill"
+
+func openMongo(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
+	client, err := mongo.Connect(options.Client().ApplyURI(cfg.URL))
+	if err != nil {
+		return nil, badURL("store", cfg.URL, err)
+	}
+	disconnect := func() error { return client.Disconnect(context.Background()) }
+	store, err := mongostore.NewLeases(client.Database(mongoDatabase(cfg.URL)), mongostore.Config{CollectionPrefix: cfg.TablePrefix})
+	if err != nil {
+		_ = disconnect() // it was never in use
+		return nil, err
+	}
+	if err := store.EnsureIndexes(ctx); err != nil {
+		_ = disconnect() // it does not answer
+		return nil, &UnreachableError{What: "store", Address: config.Redact(cfg.URL), Err: err}
+	}
+	return &Leases{BatchLeaseStore: store, close: disconnect}, nil
+}
+
+// mongoDatabase returns the database that a URL names.
+func mongoDatabase(url string) string {
+	_, rest, _ := strings.Cut(url, "://")
+	_, path, _ := strings.Cut(rest, "/")
+	if name, _, _ := strings.Cut(path, "?"); name != "" {
+		return name
+	}
+	return defaultMongoDatabase
+}

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+
+	"github.com/waybill-go/waybill/broker/httpbroker"
+	"github.com/waybill-go/waybill/broker/kafkabroker"
+	"github.com/waybill-go/waybill/broker/natsbroker"
+	"github.com/waybill-go/waybill/broker/rabbitbroker"
+	"github.com/waybill-go/waybill/broker/redisbroker"
+	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/service"
+)
+
+// target is where a relay publishes: one broker, or several destinations.
+type target struct {
+	broker       service.Broker // nil if there are several
+	destinations []relay.Destination
+	close        func() error
+}
+
+// openTarget opens the broker that the configuration names, or all of its routes and webhooks.
+func openTarget(ctx context.Context, cfg *config.Config) (target, error) {
+	if len(cfg.Routes()) > 0 || len(cfg.Webhooks()) > 0 {
+		c, err := destinationsConfig(cfg)
+		if err != nil {
+			return target{}, err
+		}
+		d, err := opener.OpenDestinations(ctx, c)
+		if err != nil {
+			return target{}, err
+		}
+		return target{destinations: d.List, close: d.Close}, nil
+	}
+	c, err := brokerConfig(cfg)
+	if err != nil {
+		return target{}, err
+	}
+	if err := refuseMemory(c.URL); err != nil {
+		return target{}, err
+	}
+	broker, err := opener.OpenBroker(ctx, c)
+	if err != nil {
+		return target{}, err
+	}
+	return target{broker: broker, close: broker.Close}, nil
+}
+
+// names returns the names of several destinations, for the log.
+func (t target) names() string {
+	names := make([]string, len(t.destinations))
+	for i, d := range t.destinations {
+		names[i] = d.Name
+	}
+	return strings.Join(names, ",")
+}
+
+func refuseMemory(url string) error {
+	if opener.BrokerKind(url) == opener.Memory {
+		return usagef("the broker mem: lives in one process, where nobody could receive what this relay publishes")
+	}
+	return nil
+}
+
+// destinationsConfig turns the lists of the configuration file into destinations.
+func destinationsConfig(cfg *config.Config) (opener.DestinationsConfig, error) {
+	hooks, err := webhooksConfig(cfg)
+	if err != nil {
+		return opener.DestinationsConfig{}, err
+	}
+	c := opener.DestinationsConfig{Webhooks: hooks, Rest: brokerAt(cfg, cfg.String("broker"), hooks)}
+	for _, r := range cfg.Routes() {
+		c.Routes = append(c.Routes, opener.TopicRoute{Name: r.Name, Broker: brokerAt(cfg, r.Broker, hooks), Topics: patterns(r.Topics)})
+	}
+	for _, w := range cfg.Webhooks() {
+		c.Webhooks.Endpoints = append(c.Webhooks.Endpoints, httpbroker.Endpoint{
+			Name: w.Name, URL: w.URL, Secrets: secrets(w.Secrets), Topics: patterns(w.Topics), Types: patterns(w.Types),
+			Headers: w.Headers, Rate: w.Rate, Disabled: w.Disabled,
+		})
+	}
+	for _, b := range append([]opener.TopicRoute{{Broker: c.Rest}}, c.Routes...) {
+		if err := refuseMemory(b.Broker.URL); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// webhooksConfig says how webhooks are sent, to whomever.
+func webhooksConfig(cfg *config.Config) (httpbroker.Config, error) {
+	c := httpbroker.Config{Timeout: cfg.Duration("webhook.timeout")}
+	for _, text := range strings.Split(cfg.String("webhook.allow_networks"), ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return c, usagef("webhook.allow_networks (%s): %q is no network such as 10.1.0.0/16", cfg.Origin("webhook.allow_networks"), text)
+		}
+		c.AllowNetworks = append(c.AllowNetworks, network)
+	}
+	return c, nil
+}
+
+// brokerAt is the broker at a URL with the settings of its kind.
+func brokerAt(cfg *config.Config, url string, hooks httpbroker.Config) opener.BrokerConfig {
+	return opener.BrokerConfig{
+		URL:      url,
+		RabbitMQ: rabbitbroker.Config{Exchange: cfg.String("rabbitmq.exchange")},
+		NATS:     natsbroker.Config{Stream: cfg.String("nats.stream"), SubjectPrefix: cfg.String("nats.subject_prefix")},
+		Kafka: kafkabroker.Config{
+			TopicPrefix:       cfg.String("kafka.topic_prefix"),
+			CreateTopics:      cfg.Bool("kafka.create_topics"),
+			Partitions:        cfg.Int("kafka.partitions"),
+			ReplicationFactor: cfg.Int("kafka.replication_factor"),
+			InstanceID:        cfg.String("kafka.instance_id"),
+		},
+		Redis: redisbroker.Config{
+			Prefix:   cfg.String("redis.prefix"),
+			Replicas: cfg.Int("redis.replicas"),
+			KeepFor:  cfg.Duration("redis.keep_for"),
+		},
+		Webhooks: hooks,
+		Secrets:  secrets(strings.Fields(cfg.String("webhook.secret"))),
+	}
+}
+
+func secrets(texts []string) []httpbroker.Secret {
+	var list []httpbroker.Secret
+	for _, t := range texts {
+		list = append(list, httpbroker.Secret(t))
+	}
+	return list
+}
+
+func patterns(texts []string) []relay.Pattern {
+	var list []relay.Pattern
+	for _, t := range texts {
+		list = append(list, relay.Pattern(t))
+	}
+	return list
+}
+
+// brokerConfig says which broker the configuration names.
+func brokerConfig(cfg *config.Config) (opener.BrokerConfig, error) {
+	if cfg.String("broker") == "" {
+		return opener.BrokerConfig{}, notSet("broker", "amqp://user:password@host:5672/, nats://host:4222, or kafka://host:9092")
+	}
+	hooks, err := webhooksConfig(cfg)
+	if err != nil {
+		return opener.BrokerConfig{}, err
+	}
+	return brokerAt(cfg, cfg.String("broker"), hooks), nil
+}
