@@ -12,16 +12,38 @@ SESSIONS = "time zone Asia/Tokyo" "repeatable read" "serializable" "hostile sche
 POOLED = ^(TestAS0|TestAS1|TestAS2|TestAS3|TestOutbox|TestRoundTrip|TestSQLContract|TestObjectMapper)
 
 # The stories that are about time, processes or options: they run once, in sessions as they come.
-SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage|TestRollingUpgrade|TestIncident|TestReplaySurvivesKill)
+SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage|TestRollingUpgrade|TestIncident|TestReplaySurvivesKill|TestBatches|TestLeased|TestLeaseRoundTrips|TestAS43|TestAS47|TestAS49|TestAS5[0-6]|TestConsumerLag|TestInbox|TestAS65|TestRoutes|TestWebhookOrder|TestOtherBrokers|TestAS63)
+
+# The stories with a bound in time, which nothing else may run beside.
+ALONE = ^TestAS21
+
+# The ways to set up a server that a store or broker passes its suite with beside the first one of
+# each. They run without the race detector, which watches the first.
+SETUPS = ^TestPostgresStore$$/^(sql|sql_that_listens|time_zone|serializable|repeatable_read|odd_names)$$|^TestSQLiteStore$$/^(transactions_begin_deferred|nobody_waits)$$|^TestMySQLStore$$/^hostile$$|^TestNATSBroker_EmbeddedServer$$
+
+# The modules beside the main one, whose users need none of what these bring.
+MODULES = bench broker/signalrbroker examples/interop/cloudevents
+
+# A set-up that takes as long as its first one does, and waits most of that: make soak runs it.
+LONG = ^TestRedisBroker_Cluster$$
+
+# How long each fuzz target runs, and which there are: package and name.
+FUZZ_TIME ?= 1m
+FUZZ = inbox:FuzzLeaseKey inboxhttp:FuzzBody inboxhttp:FuzzPath idempotency:FuzzParseKey discovery:FuzzDecode broker/httpbroker:FuzzVerify broker/httpbroker:FuzzDecode
 
 # Tests of a package that run at a time: most of them wait for servers.
 TESTS_AT_ONCE ?= 4
 
-# The stories that have a long form.
+# The same for the suites of stores and brokers, which wait longer: for leases and deliveries to lapse.
+SUITES_AT_ONCE ?= 8
+
+# The stories that have a long form; and the one that weighs memory, which the race detector would
+# grow itself: it keeps 8 bytes for each defer of a goroutine that lives on.
 SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS69Soak)$$
+SOAK_MEMORY ?= ^TestInboxServiceSoak$$
 
 .DEFAULT_GOAL := help
-.PHONY: help test check soak bench screenshots services services-down demo
+.PHONY: help test check fuzz soak bench screenshots services services-down demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -33,19 +55,37 @@ test: services ## start the servers and run every test with the race detector
 	done
 	@echo "the main stories, session: through PgBouncer"
 	@E2E_SESSION="through PgBouncer" go test -timeout 5m -parallel $(TESTS_AT_ONCE) -run '$(POOLED)' -skip '$(SESSIONLESS)' ./internal/e2e
-	@go test -race -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -timeout 15m ./...
+	@echo "the other set-ups of stores and brokers"
+	@go test -parallel $(TESTS_AT_ONCE) -timeout 10m -run '$(SETUPS)' ./internal/conformance
+	@echo "what nothing else may run beside"
+	@go test -race -parallel 1 -timeout 5m -run '$(ALONE)' ./internal/e2e
+	@echo "everything else, with the race detector; stores and brokers beside the rest"
+	@go test -race -parallel $(SUITES_AT_ONCE) -timeout 30m -skip '$(SETUPS)|$(LONG)' ./internal/conformance & suites=$$!; \
+	go test -race -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -timeout 20m -skip '$(ALONE)' $$(go list ./... | grep -v /internal/conformance); rest=$$?; \
+	wait $$suites && exit $$rest
 	@cd bench && go test ./...
+	@cd broker/signalrbroker && go test -race -timeout 5m ./...
+	@cd examples/interop/cloudevents && go test ./...
 
 soak: services ## run the long stories in full, with the race detector
+	@E2E_SOAK=1 go test -count 1 -v -timeout 60m -run '$(SOAK_MEMORY)' ./internal/e2e
 	@E2E_SOAK=1 go test -race -count 1 -v -timeout 60m -run '$(SOAK)' ./internal/e2e
+	@go test -race -count 1 -run '$(LONG)' ./internal/conformance
 
-check: ## formatting, vet, staticcheck, build, and a tidy go.mod
+check: fuzz ## formatting, vet, staticcheck, build, a tidy go.mod, and each fuzz target for a minute
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi
 	go build ./...
 	go vet ./...
 	go run $(STATICCHECK) ./...
 	go mod tidy -diff
-	cd bench && go vet ./... && go run $(STATICCHECK) ./... && go mod tidy -diff
+	@for module in $(MODULES); do \
+		(cd $$module && go vet ./... && go run $(STATICCHECK) ./... && go mod tidy -diff) || exit 1; \
+	done
+
+fuzz: ## try each fuzz target for $FUZZ_TIME, a minute
+	@for target in $(FUZZ); do \
+		go test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZ_TIME) ./$${target%%:*} || exit 1; \
+	done
 
 bench: services ## measure everything beside the floor and other libraries, into docs/performance.md
 	@cd bench && go run . -out ../docs
@@ -57,6 +97,8 @@ screenshots: ## take the pictures of the dashboard in docs/img
 services: ## make the servers that the tests need available on 127.0.0.1
 	@scripts/services.sh up
 	@scripts/services.sh browser
+	@scripts/services.sh languages
+	@scripts/services.sh interop
 
 services-down: ## stop the servers that "services" started
 	@scripts/services.sh down

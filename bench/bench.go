@@ -114,7 +114,7 @@ func (b *bench) removeLeftovers(ctx context.Context) error {
 
 // drop removes everything that bears a name and gives the name back.
 func (b *bench) drop(name string) {
-	for _, kind := range []string{toNATS, toRabbit} {
+	for _, kind := range []string{toNATS, toRabbit, toRedis} {
 		d := b.destination(kind)
 		d.Name = name
 		d.remove()

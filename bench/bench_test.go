@@ -145,7 +145,7 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, want string }{
 		{"-only drain,nonsense", `no experiment "nonsense"`},
-		{"-n -1", "-n, -repeats and -payload must be at least 1"},
+		{"-n -1", "-n, -repeats, -records and -payload must be at least 1"},
 		{"-keys 1", "-keys at least 2"},
 	} {
 		if _, _, err := parse(strings.Fields(c.args), io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
@@ -23,6 +24,7 @@ const (
 	toNATS    = "NATS JetStream"
 	toRabbit  = "RabbitMQ, classic queue"
 	toQuorum  = "RabbitMQ, quorum queue"
+	toRedis   = "Redis Streams" // of adapters only: no backlog is drained to it
 )
 
 // topic is what every message is published to.
@@ -37,6 +39,8 @@ func (b *bench) destination(kind string) destination {
 		return destination{Kind: kind, URL: b.nats}
 	case toRabbit, toQuorum:
 		return destination{Kind: kind, URL: b.rabbit}
+	case toRedis:
+		return destination{Kind: kind, URL: b.redis}
 	}
 	return destination{Kind: kind}
 }
@@ -135,6 +139,12 @@ func (d destination) remove() {
 			return err
 		})
 		_ = d.onRabbit(func(ch *amqp.Channel) error { return ch.ExchangeDelete(d.Name, false, false) })
+	case toRedis:
+		if o, err := redis.ParseURL(d.URL); err == nil {
+			client := redis.NewClient(o)
+			defer client.Close()
+			client.Del(context.Background(), streamOf(d.Name), streamOf(d.Name)+":waiting:"+d.Name)
+		}
 	}
 }
 

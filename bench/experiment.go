@@ -24,9 +24,12 @@ var experiments = []experiment{
 	{"latency", "From commit to confirmation", "", runLatency},
 	{"wakeups", "What the wake-up costs the writer", "", runWakeups},
 	{"writers", "What an enqueue costs its transaction", "", runWriters},
+	{"inbox", "What it costs to handle a message once", "", runInbox},
 	{"flat", "What must not slow it down", "", runFlat},
 	{"explain", "Plans of the relay's statements", "", runExplain},
 	{"letters", "What operators ask", "", runLetters},
+	{"inboxhttp", "The inbox service", "", runInboxHTTP},
+	{"brokers", "Adapters beside their client libraries", "", runBrokers},
 }
 
 func experimentNames() []string {

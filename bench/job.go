@@ -34,6 +34,10 @@ type job struct {
 	Peer                 string // a key of peers
 	Workers, Connections int
 
+	// Of the inbox service.
+	Redis  string // the store; PostgreSQL if empty
+	Prefix string // of Redis's keys
+
 	// Of the latency experiment.
 	Seconds float64
 	Notes   bool // report when each message was confirmed
@@ -47,6 +51,7 @@ type report struct {
 	Taken      int64            `json:",omitempty"` // what the publisher "nothing" has counted
 	Times      map[string]int64 `json:",omitempty"` // confirmations, in nanoseconds, by message id
 	Values     []float64        `json:",omitempty"` // the measured values of a job that measures itself
+	Address    string           `json:",omitempty"` // of a service
 	Error      string           `json:",omitempty"`
 }
 
@@ -56,6 +61,7 @@ var roles = map[string]func(ctx context.Context, c *client) error{
 	"relay":   relayJob,
 	"latency": latencyJob,
 	"peer":    peerJob,
+	"inbox":   inboxJob,
 }
 
 // client is a child's side of the conversation with its parent.

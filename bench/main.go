@@ -19,12 +19,13 @@ import (
 
 // settings are what a run is told.
 type settings struct {
-	postgres, nats, rabbit string
-	messages               int // in the backlog that is drained
-	payload, keys          int
-	repeats                int
-	quick                  bool
-	out                    string // the directory of performance.md; "" writes nothing
+	postgres, nats, rabbit, redis string
+	messages                      int // in the backlog that is drained
+	payload, keys                 int
+	records                       int // in the inbox beside which handlers are measured
+	repeats                       int
+	quick                         bool
+	out                           string // the directory of performance.md; "" writes nothing
 }
 
 func main() {
@@ -76,9 +77,11 @@ func parse(args []string, stderr io.Writer) (settings, []experiment, error) {
 	flags.StringVar(&s.postgres, "postgres", "postgres://postgres@127.0.0.1:5432/test?sslmode=disable", "PostgreSQL `URL` of a role that may create databases")
 	flags.StringVar(&s.nats, "nats", "nats://127.0.0.1:4222", "NATS `URL`")
 	flags.StringVar(&s.rabbit, "rabbitmq", "amqp://guest:guest@127.0.0.1:5672/", "RabbitMQ `URL`")
+	flags.StringVar(&s.redis, "redis", "redis://127.0.0.1:6379/0", "Redis `URL`")
 	flags.IntVar(&s.messages, "n", 0, "`messages` in the backlog (default 200000, with -quick 5000)")
 	flags.IntVar(&s.payload, "payload", 512, "`bytes` of each payload")
 	flags.IntVar(&s.keys, "keys", 10_000, "`number` of keys")
+	flags.IntVar(&s.records, "records", 0, "`records` that the inbox holds in one part of its experiment (default 1000000, with -quick 20000); the target is for 50000000, which take 20 GB")
 	flags.IntVar(&s.repeats, "repeats", 0, "`runs` of each contender (default 3, with -quick 1)")
 	flags.BoolVar(&s.quick, "quick", false, "small sizes, to see that everything runs; the figures mean nothing")
 	flags.StringVar(&s.out, "out", "", "write the tables into performance.md of this `directory`, and the pictures beside it")
@@ -87,8 +90,9 @@ func parse(args []string, stderr io.Writer) (settings, []experiment, error) {
 	}
 	setDefault(&s.messages, s.size(200_000, 5_000))
 	setDefault(&s.repeats, s.size(3, 1))
-	if s.messages < 1 || s.repeats < 1 || s.keys < 2 || s.payload < 1 {
-		return s, nil, errors.New("-n, -repeats and -payload must be at least 1, -keys at least 2")
+	setDefault(&s.records, s.size(1_000_000, 20_000))
+	if s.messages < 1 || s.repeats < 1 || s.records < 1 || s.keys < 2 || s.payload < 1 {
+		return s, nil, errors.New("-n, -repeats, -records and -payload must be at least 1, -keys at least 2")
 	}
 	chosen, err := choose(*only)
 	return s, chosen, err

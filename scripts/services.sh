@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/services.sh up|down|status [postgres|pgbouncer|mariadb|redis|rabbitmq|nats ...]
-#        scripts/services.sh browser
+#        scripts/services.sh browser|languages|interop
 #
 # Makes the servers that the tests need answer on 127.0.0.1:
 #
@@ -16,7 +16,9 @@
 #       of the system's own services. Both need root.
 # down  stops what up started, and nothing else.
 #
-# browser installs Chromium and its driver, for the tests of the dashboard, unless they are there.
+# browser   installs Chromium and its driver, for the tests of the dashboard, unless they are there.
+# languages installs Python and Node.js, for the examples in these languages, unless they are there.
+# interop   installs the other projects' clients that examples/interop runs, unless they are there.
 #
 # On systems other than Debian and its relatives use `docker compose up -d` instead.
 set -euo pipefail
@@ -118,9 +120,11 @@ start_pgbouncer() {
 	default_pool_size = 20
 	max_client_conn = 500
 	ignore_startup_parameters = extra_float_digits, synchronous_commit
+	log_connections = 0
+	log_disconnections = 0
 	pidfile = $dir/pid
 	END
-  launch pgbouncer "$(binary pgbouncer)" -q "$dir/pgbouncer.ini"
+  launch pgbouncer "$(binary pgbouncer)" "$dir/pgbouncer.ini"
 }
 
 prepare_pgbouncer() { retry psql -h 127.0.0.1 -p "$(port pgbouncer)" -U postgres -d postgres -qAt -c 'SELECT 1'; }
@@ -226,6 +230,37 @@ browser() {
   install_packages chromium chromium-driver fonts-dejavu-core
 }
 
+languages() {
+  local missing=()
+  command -v python3 >/dev/null || missing+=(python3)
+  command -v node >/dev/null || missing+=(nodejs)
+  if [ ${#missing[@]} -eq 0 ]; then
+    say "python3 and node are there"
+    return
+  fi
+  require_root "not installed: ${missing[*]}"
+  install -d "$home"
+  install_packages "${missing[@]}"
+}
+
+interop() {
+  local missing=() dir
+  dir=$(dirname "$0")/../examples/interop
+  command -v kcat >/dev/null || missing+=(kcat)
+  command -v npm >/dev/null || missing+=(npm)
+  if [ ${#missing[@]} -gt 0 ]; then
+    require_root "not installed: ${missing[*]}"
+    install -d "$home"
+    install_packages "${missing[@]}"
+  fi
+  if [ "$dir/node_modules/.package-lock.json" -nt "$dir/package-lock.json" ]; then
+    say "the clients for examples/interop are there"
+    return
+  fi
+  say "installing the clients for examples/interop"
+  (cd "$dir" && npm ci --no-audit --no-fund --loglevel=error)
+}
+
 up() {
   local service down=() missing=() waits=() rc=0 pid
   for service; do
@@ -287,7 +322,7 @@ command=${1:-}
 [ $# -gt 0 ] || set -- $all
 for service; do port "$service" >/dev/null; done
 case $command in
-  browser) browser ;;
+  browser | languages | interop) "$command" ;;
   up | down | status) "$command" "$@" ;;
   *)
     sed -n '2s/^# //p' "$0" >&2

@@ -38,15 +38,20 @@ var groups = []struct {
 	{"deadletter", role},
 	{"janitor", role},
 	{"schedule", role},
+	{"guarantee", role},
 	{"saga", compound},
 	{"service", compound},
 	{"store/storetest", suite},
 	{"store/*", adapter},
+	{"broker", compound},
 	{"broker/brokertest", suite},
 	{"broker/*", adapter},
+	{"compat", adapter},
 	{"inboxhttp", adapter},
+	{"idempotency", adapter},
 	{"discovery", adapter},
 	{"dashboard", adapter},
+	{"push", adapter},
 	{"observe/*", adapter},
 	{"waybilltest", adapter},
 	{"internal/archtest", checks},
@@ -71,7 +76,7 @@ var mayImport = map[group][]group{
 	compound: {root, leaf, role},
 	shared:   {root, leaf, role},
 	adapter:  {root, leaf, role, compound, shared},
-	suite:    {root, role},
+	suite:    {root, role, compound},
 	settings: {root},
 	cli:      {root, leaf, role, compound, adapter, settings},
 	harness:  {root, leaf, role, compound, adapter, suite, settings, cli, harness},
@@ -82,9 +87,10 @@ var mayImport = map[group][]group{
 
 // siblings are the imports allowed between packages of one group.
 var siblings = map[string][]string{
-	"consumer":   {"inbox"},
-	"deadletter": {"outbox"},
-	"janitor":    {"inbox", "relay"},
+	"consumer":          {"inbox"},
+	"deadletter":        {"outbox"},
+	"janitor":           {"inbox", "relay"},
+	"internal/sqlstore": {"internal/settleplan"},
 }
 
 // nested are the directories whose children are units of their own.

@@ -18,9 +18,17 @@ var modules = []struct {
 }{
 	{path: "github.com/google/uuid", units: []string{""}},
 	{path: "github.com/jackc/pgx/v5", units: []string{"store/pgstore", "examples/*"}, tools: true},
+	{path: "github.com/go-sql-driver/mysql", tools: true},
 	{path: "github.com/rabbitmq/amqp091-go", units: []string{"broker/rabbitbroker"}, tools: true},
+	{path: "github.com/twmb/franz-go/pkg/kfake", units: []string{"internal/conformance", "internal/e2e"}}, // a server for tests
+	{path: "github.com/twmb/franz-go", units: []string{"broker/kafkabroker", "internal/conformance", "internal/e2e"}},
+	{path: "github.com/Azure/azure-sdk-for-go/sdk/azcore", units: []string{"broker/asbbroker"}, tools: true},
+	{path: "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus", units: []string{"broker/asbbroker"}, tools: true},
+	{path: "github.com/Azure/go-amqp", units: []string{"broker/asbbroker", "internal/sbfake"}, tools: true},
 	{path: "github.com/nats-io/nats.go", units: []string{"broker/natsbroker", "examples/incident"}, tools: true},
 	{path: "github.com/nats-io/nats-server/v2", tools: true},
+	{path: "github.com/redis/go-redis/v9", units: []string{"broker/redisbroker", "store/redisstore"}, tools: true},
+	{path: "go.mongodb.org/mongo-driver/v2", units: []string{"store/mongostore", "internal/mongofake"}, tools: true},
 	{path: "github.com/uptrace/bun", units: []string{"internal/e2e"}}, // its transactions, handed in
 	{path: "modernc.org/sqlite", units: []string{"cmd/*", "examples/*"}, tools: true},
 	{path: "go.opentelemetry.io/otel/sdk", units: []string{"internal/e2e"}},

@@ -262,6 +262,7 @@ func TestDashboard_WithoutScript(t *testing.T) {
 	p.click("//button[@value='resolve']")
 	p.sees("1 letter changed.")
 	p.click("//button[contains(., 'Sign out')]")
+	p.sees("Sign in") // before anything else is asked for, or the browser drops the form
 	p.goTo("dead")
 	p.sees("Sign in")
 }

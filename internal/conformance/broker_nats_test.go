@@ -11,11 +11,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/brokertest"
 	"github.com/waybill-go/waybill/broker/natsbroker"
+	"github.com/waybill-go/waybill/internal/faultproxy"
 )
 
-var _ brokertest.Broker = (*natsbroker.Broker)(nil)
+var _ broker.Broker = (*natsbroker.Broker)(nil)
 
 // natsAckWait is near the least that natsbroker allows.
 const natsAckWait = 16 * time.Second
@@ -73,7 +75,13 @@ func runNATS(t *testing.T, url string) {
 			LapseAfter:   natsAckWait,
 		},
 		Unroutable: "no such topic",
-		Open:       func(t *testing.T) brokertest.Broker { return natsOpen(t, cfg) },
+		Open:       func(t *testing.T) broker.Broker { return natsOpen(t, cfg) },
+		Faulty: func(t *testing.T) (broker.Broker, brokertest.Faults) {
+			through := cfg
+			var proxy *faultproxy.Proxy
+			through.URL, proxy = behindProxy(t, url)
+			return natsOpen(t, through), proxy
+		},
 		PublishRaw: func(t *testing.T, topic string, payload []byte, attributes map[string]string) {
 			t.Helper()
 			natsPublishRaw(t, cfg, topic, payload, attributes)

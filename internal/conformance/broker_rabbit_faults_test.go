@@ -33,9 +33,21 @@ type rabbitFault struct {
 func newRabbitFault(t *testing.T, cfg rabbitbroker.Config) *rabbitFault {
 	t.Helper()
 	r := newRabbit(t)
-	u, err := url.Parse(rabbitURL())
+	var proxy *faultproxy.Proxy
+	cfg.URL, proxy = behindProxy(t, rabbitURL())
+	id := waybill.NewID()
+	f := &rabbitFault{T: t, rabbit: r, broker: r.open(t, cfg), proxy: proxy, topic: "t-" + id, queue: "q-" + id}
+	t.Cleanup(func() { f.broker.Close() })
+	f.bind(f.queue, f.topic, nil)
+	return f
+}
+
+// behindProxy returns a proxy for the server of a URL, and the URL by which to go through it.
+func behindProxy(t *testing.T, server string) (string, *faultproxy.Proxy) {
+	t.Helper()
+	u, err := url.Parse(server)
 	if err != nil {
-		t.Fatal("RABBITMQ_URL is not a URL")
+		t.Fatal("the server's address is not a URL")
 	}
 	proxy, err := faultproxy.New(t.Context(), u.Host)
 	if err != nil {
@@ -43,12 +55,7 @@ func newRabbitFault(t *testing.T, cfg rabbitbroker.Config) *rabbitFault {
 	}
 	t.Cleanup(proxy.Close)
 	u.Host = proxy.Addr()
-	cfg.URL = u.String()
-	id := waybill.NewID()
-	f := &rabbitFault{T: t, rabbit: r, broker: r.open(t, cfg), proxy: proxy, topic: "t-" + id, queue: "q-" + id}
-	t.Cleanup(func() { f.broker.Close() })
-	f.bind(f.queue, f.topic, nil)
-	return f
+	return u.String(), proxy
 }
 
 // bind declares a queue past the adapter.
@@ -286,17 +293,6 @@ func TestRabbitPublisher_NotPermitted(t *testing.T) {
 	}
 	f.all("unavailable, and no message blamed", wait(), unconfirmed)
 	f.proxy.StallReplies(false)
-}
-
-func TestRabbitPublisher_Refused(t *testing.T) {
-	t.Parallel()
-	f := newRabbitFault(t, rabbitbroker.Config{})
-	f.proxy.Refuse(true)
-	f.proxy.Cut()
-	f.eventually("the cut to be noticed", func() bool { return f.broker.Ping(t.Context()) != nil })
-	f.all("unavailable", f.send(rabbitPatience, 3)(), unconfirmed)
-	f.proxy.Refuse(false)
-	f.all("accepted", f.send(rabbitPatience, 3)(), accepted)
 }
 
 func TestRabbitPublisher_OwnClose(t *testing.T) {

@@ -10,12 +10,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/brokertest"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
 )
 
-var _ brokertest.Broker = (*rabbitbroker.Broker)(nil)
+var _ broker.Broker = (*rabbitbroker.Broker)(nil)
 
 func TestRabbitBroker(t *testing.T) {
 	for _, queueType := range []string{rabbitbroker.ClassicQueue, rabbitbroker.QuorumQueue} {
@@ -24,8 +25,12 @@ func TestRabbitBroker(t *testing.T) {
 			brokertest.Run(t, brokertest.Harness{
 				Name:     "rabbitmq " + queueType,
 				Features: brokertest.Features{MaxPayload: waybill.MaxPayloadLen},
-				Open: func(t *testing.T) brokertest.Broker {
+				Open: func(t *testing.T) broker.Broker {
 					return r.open(t, rabbitbroker.Config{QueueType: queueType, MaxPayload: waybill.MaxPayloadLen})
+				},
+				Faulty: func(t *testing.T) (broker.Broker, brokertest.Faults) {
+					url, proxy := behindProxy(t, rabbitURL())
+					return r.open(t, rabbitbroker.Config{URL: url, QueueType: queueType}), proxy
 				},
 				PublishRaw: r.publishRaw,
 				Goroutines: []string{"github.com/rabbitmq/amqp091-go"},

@@ -42,6 +42,8 @@ func newCleaning(t *testing.T) *cleaning {
 		must(t, c.store.SaveAttempt(ctx, inbox.KeyOf("billing", &tried), inbox.FailedAttempt{Count: 1, Error: "no"}))
 		_, err = c.store.BuryMessage(ctx, inbox.Letter{Record: inbox.RecordOf("billing", &dead), Message: dead, Reason: waybill.ReasonRejected, Attempts: 1})
 		must(t, err)
+		_, err = c.store.TryBegin(ctx, inbox.LeaseRequest{Key: fmt.Sprint("key", i), TTL: time.Minute})
+		must(t, err)
 		must(t, c.store.RecordAudit(ctx, deadletter.Entry{Action: deadletter.ActReveal, By: "ann"}))
 	}
 	c.exec(clockSQL(c.cfg, month+time.Hour))
@@ -114,7 +116,7 @@ func (c *cleaning) begin(kind janitor.Kind, statement string) (end func() int64)
 func TestPostgresJanitor_LockedRows(t *testing.T) {
 	t.Parallel()
 	c := newCleaning(t)
-	for _, kind := range []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Letters, janitor.Audit} {
+	for _, kind := range []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Audit} {
 		table := tableOf(c.cfg, string(kind))
 		condition := "true"
 		if kind == janitor.Inbox {
@@ -138,7 +140,7 @@ func TestPostgresJanitor_LockedRows(t *testing.T) {
 func TestPostgresJanitor_OneAtATime(t *testing.T) {
 	t.Parallel()
 	c := newCleaning(t)
-	end := c.begin(janitor.Inbox, "DELETE FROM "+tableOf(c.cfg, "inbox"))
+	end := c.begin(janitor.Inbox, "WITH plain AS")
 	if n, err := c.purge(c.store, janitor.Inbox); n != 0 || !errors.Is(err, janitor.ErrBusy) {
 		t.Errorf("PurgeExpired() = %d, %v beside another one, want ErrBusy", n, err)
 	}
@@ -168,7 +170,7 @@ func TestPostgresJanitor_BehindLetter(t *testing.T) {
 WITH given AS (DELETE FROM ` + outbox + ` RETURNING *)
 INSERT INTO ` + letters + ` (origin, reason, error, attempts, parks, first_failed_at, last_failed_at, ` + sentColumns + `)
 SELECT 'relay', 'rejected', 'no', 1, true, enqueued_at - interval '60 days', enqueued_at - interval '60 days', ` + sentColumns + ` FROM given`)
-	end := c.begin(janitor.Letters, "DELETE FROM "+tableOf(c.cfg, "inbox"))
+	end := c.begin(janitor.Letters, "WITH compact AS")
 	// As if it had committed between the snapshot of the choice and its lock.
 	c.exec(`INSERT INTO ` + outbox + ` (topic, key, payload) VALUES ('orders', 'k', '{}')`)
 	c.exec(`

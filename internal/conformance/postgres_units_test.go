@@ -20,6 +20,7 @@ func TestPostgres_BlockedKeyCostsOthersNothing(t *testing.T) {
 	t.Parallel()
 	const behind, others = 20_000, 200
 	w := newKeyWorld(t, newPostgres(t, nil, pgstore.Config{}))
+	outbox := pgx.Identifier{w.cfg.Schema, w.cfg.TablePrefix + "outbox"}.Sanitize()
 	waiting := pgx.Identifier{w.cfg.Schema, w.cfg.TablePrefix + "outbox_waiting"}.Sanitize()
 	_, err := w.pool.Exec(w.ctx, fmt.Sprintf(`
 INSERT INTO %s (lane, position, id, topic, direct, key, type, source, tenant, subject, payload, content_type, data_schema,
@@ -40,6 +41,9 @@ SELECT 0, i, 'w' || i, 'orders', false, 'blocked', '', '', 'default', '', '', ''
 	}, false)
 	must(t, err)
 
+	// Sessions report what they have read, all of it at once, at the latest when they end.
+	w.pool.Reset()
+	waitFor(t, "what was prepared has been counted", func() bool { return w.inserted(waiting) == behind && w.inserted(outbox) == others })
 	before := w.scanned(waiting)
 	pool, err := pgxpool.NewWithConfig(w.ctx, w.pool.Config())
 	must(t, err)
@@ -50,7 +54,7 @@ SELECT 0, i, 'w' || i, 'orders', false, 'blocked', '', '', 'default', '', '', ''
 	if len(claims) != others {
 		t.Errorf("%d messages claimed, want %d", len(claims), others)
 	}
-	pool.Close() // sessions report what they have read at the latest when they end
+	pool.Close()
 	var after scans
 	waitFor(t, "the claim has been counted", func() bool { after = w.scanned(waiting); return after.scans > before.scans })
 	if read := after.rows - before.rows; read > behind {
@@ -66,4 +70,11 @@ func (w *keyWorld) scanned(table string) (s scans) {
 	err := w.pool.QueryRow(w.ctx, "SELECT seq_scan + idx_scan, seq_tup_read FROM pg_stat_user_tables WHERE relid = $1::regclass", table).Scan(&s.scans, &s.rows)
 	must(w.t, err)
 	return s
+}
+
+func (w *keyWorld) inserted(table string) (n int) {
+	w.t.Helper()
+	err := w.pool.QueryRow(w.ctx, "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relid = $1::regclass", table).Scan(&n)
+	must(w.t, err)
+	return n
 }

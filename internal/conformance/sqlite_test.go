@@ -140,23 +140,7 @@ func TestSQLiteStore_Contract(t *testing.T) {
 			t.Errorf("%s: was taken, want it refused", refused)
 		}
 	}
-	lease, err := s.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Minute})
-	must(t, err)
-	claims, err := s.ClaimMessages(ctx, relay.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
-	must(t, err)
-	if len(claims) != 2 {
-		t.Fatalf("claimed %d messages, want 2", len(claims))
-	}
-	text, bytes := claims[0], claims[1]
-	if text.Malformed != nil || string(text.Message.Payload) != `{"s":"\u0000 \n"}` || text.Message.Source != "o'brien" {
-		t.Errorf("message = %+v (%v), want the text byte for byte and the source that Migrate was told", text.Message, text.Malformed)
-	}
-	if age := time.Since(text.Message.Time); age.Abs() > time.Minute {
-		t.Errorf("Time = %v, want about now", text.Message.Time)
-	}
-	if bytes.Malformed != nil || string(bytes.Message.Payload) != "\x00\xff" || bytes.Message.Source != "camera" {
-		t.Errorf("message = %+v (%v), want the bytes and its own source", bytes.Message, bytes.Malformed)
-	}
+	checkForeign(t, s, "o'brien")
 }
 
 // TestSQLiteStore_Unavailable asks stores whose file is out of reach.

@@ -24,9 +24,15 @@ func (s *memStore) now() time.Time {
 	return time.Now().Add(s.offset)
 }
 
+func (s *memStore) move(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offset += d
+}
+
 func TestMemStore(t *testing.T) {
 	storetest.Run(t, storetest.Harness[*memstore.Tx]{
-		Features: storetest.Features{Lanes: 64, HearsCommits: true},
+		Features: storetest.Features{Lanes: 64, HearsCommits: true, InboxBatches: true},
 		Open: func(*testing.T) storetest.Store[*memstore.Tx] {
 			s := &memStore{}
 			s.Store = memstore.New(memstore.WithClock(s.now))
@@ -49,10 +55,7 @@ func TestMemStore(t *testing.T) {
 			return n
 		},
 		Advance: func(_ *testing.T, s storetest.Store[*memstore.Tx], d time.Duration) {
-			m := s.(*memStore)
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			m.offset += d
+			s.(*memStore).move(d)
 		},
 		Forget: func(t *testing.T, s storetest.Store[*memstore.Tx], key inbox.Key) {
 			must(t, s.(*memStore).ForgetRecord(key))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/store/pgstore"
 	"github.com/waybill-go/waybill/store/storetest"
 )
@@ -35,7 +36,7 @@ func TestPostgresStore(t *testing.T) {
 		{name: "time zone", params: map[string]string{"TimeZone": "Asia/Tokyo"}, sql: true},
 		{name: "serializable", params: map[string]string{"default_transaction_isolation": "serializable"}},
 		{name: "repeatable read", params: map[string]string{"default_transaction_isolation": "repeatable read"}},
-		{name: "through PgBouncer", url: bouncerURL(), cfg: pgstore.Config{ListenURL: postgresURL()}},
+		{name: "through PgBouncer", url: bouncerURL(t), cfg: pgstore.Config{ListenURL: postgresURL()}},
 		{name: "odd names", cfg: pgstore.Config{Schema: `way-bill"x`, TablePrefix: `My "pre'fix %`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -56,12 +57,14 @@ func postgresURL() string {
 	return "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
 }
 
-// bouncerURL leads to the same database through PgBouncer, in the pool mode transaction.
-func bouncerURL() string {
-	if u := os.Getenv("PGBOUNCER_URL"); u != "" {
-		return u
+// bouncerURL leads to the same database through PgBouncer.
+func bouncerURL(t *testing.T) string {
+	t.Helper()
+	through, err := faultproxy.PgBouncerURL()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return "postgres://postgres@127.0.0.1:6432/test?sslmode=disable&default_query_exec_mode=cache_describe"
+	return through
 }
 
 // postgres is a pool for one run of the suite. Each test has a schema of its own.
@@ -174,7 +177,7 @@ func wipeSQL(cfg pgstore.Config) string {
 	var b strings.Builder
 	for _, name := range []string{
 		"outbox", "outbox_waiting", "outbox_archive", "outbox_ids", "scheduled", "dead_letters",
-		"dead_letter_changes", "dead_letter_sums", "audit_log", "inbox", "consumer_attempts", "relays", "replays", "effects",
+		"dead_letter_changes", "dead_letter_sums", "audit_log", "inbox", "inbox_compact", "inbox_scopes", "inbox_leases", "consumer_attempts", "relays", "replays", "effects",
 	} {
 		fmt.Fprintf(&b, "DELETE FROM %s;\n", tableOf(cfg, name))
 	}
@@ -191,7 +194,7 @@ func clockSQL(cfg pgstore.Config, offset time.Duration) string {
 func postgresHarness[Tx any](p *postgres, open func(cfg pgstore.Config) (*pgstore.Store[Tx], error)) storetest.Harness[Tx] {
 	own := func(s storetest.Store[Tx]) *postgresStore[Tx] { return s.(*postgresStore[Tx]) }
 	return storetest.Harness[Tx]{
-		Features: storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, HearsCommits: true},
+		Features: storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, HearsCommits: true, InboxBatches: true, TerseInbox: p.cfg.CompactInbox},
 		Open: func(t *testing.T) storetest.Store[Tx] {
 			cfg := p.schema(t)
 			store, err := open(cfg)
@@ -219,6 +222,9 @@ func postgresHarness[Tx any](p *postgres, open func(cfg pgstore.Config) (*pgstor
 			t.Helper()
 			stmt := "DELETE FROM " + own(s).table("inbox") + " WHERE consumer = $1 AND message_key = $2"
 			_, err := p.pool.Exec(context.Background(), stmt, k.Consumer, k.Message)
+			must(t, err)
+			stmt = "DELETE FROM " + own(s).table("inbox_compact") + " WHERE key = " + own(s).table("inbox_key") + "($1, $2, $3, $4, $5)"
+			_, err = p.pool.Exec(context.Background(), stmt, k.Tenant, k.Consumer, k.Source, k.Alias, k.Message)
 			must(t, err)
 		},
 		InsertRaw: func(s storetest.Store[Tx], raw storetest.Raw) error {

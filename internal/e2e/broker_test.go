@@ -13,8 +13,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/waybill-go/waybill/broker/asbbroker"
+	"github.com/waybill-go/waybill/broker/kafkabroker"
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
+	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/relay"
@@ -30,7 +33,7 @@ type broker interface {
 
 // brokerSettings say which broker, and which names on it are the story's own.
 type brokerSettings struct {
-	Kind string // nats, rabbit
+	Kind string // nats, rabbit, or one of otherBrokers
 	URL  string
 	Name string // stream or exchange
 }
@@ -72,8 +75,15 @@ func newBroker(t *testing.T, kind string) brokerSettings {
 }
 
 func (s brokerSettings) open(ctx context.Context) (broker, error) {
-	if s.Kind == "nats" {
+	switch s.Kind {
+	case "nats":
 		return natsbroker.Open(ctx, natsbroker.Config{URL: s.URL, Stream: s.Name, SubjectPrefix: s.Name + "."})
+	case "redis":
+		return redisbroker.Open(ctx, s.redis())
+	case "kafka":
+		return kafkabroker.Open(ctx, s.kafka())
+	case "service bus":
+		return asbbroker.Open(ctx, s.serviceBus(nil))
 	}
 	return rabbitbroker.Open(ctx, rabbitbroker.Config{URL: s.URL, Exchange: s.Name})
 }

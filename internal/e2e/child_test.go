@@ -42,23 +42,28 @@ type child struct {
 	DSN    string
 	Schema string
 	Broker brokerSettings
-	Halt   string // the point to stand still at; "" for none
-	Fail   bool   // consumer: the handler says never
-	IDs    []string
-	Lease  lease // replica
+	Halt   string   // the point to stand still at; "" for none
+	Fail   bool     // consumer: the handler says never
+	IDs    []string // writer: what it enqueues; holder: the key
+	Lease  lease    // replica
 	Node   string
 	Strict bool
 	Refuse bool // replica: the publisher refuses some messages
 
 	Retry     waybill.RetryPolicy // refuser, failer
 	NoLetters bool                // refuser, failer: dead letters are disabled
-	Poison    string              // poisoned: the id of the message that ends the process
+	Poison    string              // poisoned, leaser: the id of the message that ends the process
+	Leases    string              // leaser: the prefix in Redis
 }
 
 var roles = map[string]func(child, context.Context, *pgstore.Store[pgx.Tx]) error{
-	"writer": child.write, "relay": child.relay, "replica": child.replica, "consumer": child.consume,
+	"redis holder": child.holdRedis,
+	"writer":       child.write, "relay": child.relay, "replica": child.replica, "consumer": child.consume,
 	"refuser": child.refuse, "failer": child.fail, "poisoned": child.poisoned,
 	"rerunner": child.rerun, "producer": child.produce, "billing": child.bill, "replayer": child.replayer,
+	"leaser":  child.leaser,
+	"batcher": child.batcher,
+	"holder":  child.hold,
 }
 
 // runChild is the main function of a child process.
@@ -140,7 +145,7 @@ func (announcer) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message)
 
 func (announcer) Observe(_ context.Context, e waybill.Event) {
 	switch e.Op {
-	case waybill.OpLanes, waybill.OpLeaseLost, waybill.OpRetry, waybill.OpDead, waybill.OpFailed:
+	case waybill.OpLanes, waybill.OpLeaseLost, waybill.OpRetry, waybill.OpBusy, waybill.OpDead, waybill.OpFailed:
 		fmt.Println(e.Op)
 	case waybill.OpSettle:
 		if e.Err == nil {

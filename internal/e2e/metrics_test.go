@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -23,6 +25,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/outbox"
@@ -83,7 +86,7 @@ type moodyStore struct {
 	*memstore.Store
 	ahead                atomic.Int64
 	failClaim, failClean atomic.Bool
-	failClock            atomic.Bool
+	failClock, failBegin atomic.Bool
 }
 
 func newMoodyStore() *moodyStore {
@@ -99,6 +102,13 @@ func (s *moodyStore) ClaimMessages(ctx context.Context, req relay.ClaimRequest) 
 		return nil, waybill.UnavailableError(errDatabase)
 	}
 	return s.Store.ClaimMessages(ctx, req)
+}
+
+func (s *moodyStore) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+	if s.failBegin.Load() {
+		return inbox.LeaseAnswer{}, waybill.UnavailableError(errDatabase)
+	}
+	return s.Store.TryBegin(ctx, req)
 }
 
 // MaintainArchive reports days as a store with partitions would.
@@ -270,14 +280,17 @@ func TestEveryMetric(t *testing.T) {
 			Backlog:     tr.store,
 			DeadLetters: tr.store,
 			Inbox:       tr.store,
+			Lag:         tr.lag,
 			Clock:       tr.store.clock,
 		}))
 		stop := tr.flow(r)
 		tr.retries()
 		tr.deadLetters()
 		tr.leaseLost()
+		tr.leasedConsumer()
 		tr.cleanUp()
 		tr.failures()
+		tr.inboxService()
 		tr.checkMetrics()
 		stop()
 		if !strings.Contains(tr.log.String(), "kind=transient error=later") {
@@ -392,6 +405,42 @@ func (tr *trial) leaseLost() {
 	pass(20 * time.Second)
 }
 
+// lag is that of the consumer billing, whose own subscriber is hidden.
+func (tr *trial) lag(ctx context.Context) (map[string]consumer.Lag, error) {
+	sub := tr.broker.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	lag, err := sub.(consumer.Lagger).Lag(ctx)
+	return map[string]consumer.Lag{"billing": lag}, err
+}
+
+// leasedConsumer has a consumer handle one message while the lease store is away, and lose the
+// lease of the next one.
+func (tr *trial) leasedConsumer() {
+	store := newMoodyStore()
+	leases := consumer.Leases{Bus: "mem", FailOpen: true, Letters: consumer.LettersIn[*memstore.Tx](store)}
+	store.failBegin.Store(true)
+	handle := func(ctx context.Context, m *waybill.Message) error {
+		if l, ok := inbox.LeaseFrom(ctx); ok && m.ID == "stolen" {
+			store.ahead.Store(int64(time.Hour))
+			if _, err := store.TryBegin(ctx, inbox.LeaseRequest{Key: l.Key, TTL: time.Second}); err != nil {
+				tr.Error(err)
+			}
+		}
+		return nil
+	}
+	sub := tr.broker.Subscriber(consumer.Subscription{Group: "mailer", Topics: []string{"mails"}})
+	c, err := consumer.NewLeased(sub, store, handle, leases, consumer.Config{Name: "mailer", Observer: tr.all})
+	if err != nil {
+		tr.Fatal(err)
+	}
+	stop := tr.start(c.Run)
+	tr.direct(secretive(waybill.Message{ID: "unleased", Topic: "mails"}))
+	pass(time.Second)
+	store.failBegin.Store(false)
+	tr.direct(secretive(waybill.Message{ID: "stolen", Topic: "mails"}))
+	pass(10 * time.Second)
+	stop()
+}
+
 func (tr *trial) cleanUp() {
 	tr.store.failClean.Store(true)
 	pass(2 * time.Hour)
@@ -423,6 +472,19 @@ func (tr *trial) failures() {
 	pass(10 * time.Second)
 	tr.enqueue(waybill.Message{ID: "waits", Topic: "orders"}) // for its second attempt, when the metrics are read
 	pass(100 * time.Millisecond)
+}
+
+// inboxService answers a request, and refuses another one.
+func (tr *trial) inboxService() {
+	server, err := inboxhttp.NewServer(memstore.New(), inboxhttp.Config{Observer: tr.all})
+	if err != nil {
+		tr.Fatal(err)
+	}
+	for _, body := range []string{`{"key":"s3cr3t-payload"}`, `{"key":"s3cr3t-payload`} {
+		r := httptest.NewRequestWithContext(tr.ctx, http.MethodPost, "/v1/inbox/try-begin", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		server.ServeHTTP(httptest.NewRecorder(), r)
+	}
 }
 
 func (tr *trial) checkMetrics() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -97,6 +99,20 @@ func TestRoles(t *testing.T) {
 		if err != nil {
 			t.Errorf("keep the tables as a %s: %v", role, err)
 		}
+	}
+	leases := as(pgstore.RoleConsumer)
+	answer, err := leases.TryBegin(t.Context(), inbox.LeaseRequest{Key: "k", TTL: time.Minute})
+	if err == nil {
+		_, err = leases.MarkProcessed(t.Context(), inbox.Lease{Key: "k", ID: answer.LeaseID})
+	}
+	if err == nil {
+		_, err = leases.PurgeLeases(t.Context(), inbox.DefaultRetention, 10)
+	}
+	if err != nil {
+		t.Errorf("lease a key as a consumer: %v", err)
+	}
+	if rec, err := reader.ReadLease(t.Context(), "k"); err != nil || rec.Status != inbox.LeaseProcessed {
+		t.Errorf("ReadLease as a reader = %+v, %v", rec, err)
 	}
 	replay, err := operator.StartReplay(t.Context(), deadletter.Plan{}.Complete(), deadletter.Act{By: "ann"})
 	if err == nil {

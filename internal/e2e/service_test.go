@@ -128,3 +128,43 @@ func TestFirstProgram(t *testing.T) {
 		t.Errorf("the program ended with %v, want a clean end", err)
 	}
 }
+
+// TestConsumerLag asks a service how much waits for its consumers: what the broker has beyond
+// the prefetch. A local consumer has no broker to ask.
+func TestConsumerLag(t *testing.T) {
+	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
+		svc, err := service.New(w.store, b.connect(t), service.Config{Source: "shop", Relay: quick(childLease), Observer: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		proceed := make(chan struct{})
+		handle := func(ctx context.Context, _ pgx.Tx, _ *waybill.Message) error {
+			select {
+			case <-proceed:
+			case <-ctx.Done():
+			}
+			return nil
+		}
+		sub := consumer.Subscription{Group: b.group("billing"), Topics: []string{"orders"}}
+		if err := svc.Consume(sub, handle, consumer.Config{Name: "billing", Concurrency: 2, Prefetch: 2}); err != nil {
+			t.Fatal(err)
+		}
+		if err := svc.Local("projection", nil, handle, consumer.Config{}); err != nil {
+			t.Fatal(err)
+		}
+		if b.Kind == "rabbit" {
+			t.Cleanup(func() { b.deleteQueue(t, "billing") })
+		}
+		run(t, t.Context(), svc.Run)
+		w.enqueue(t, numbered("m", "orders", 10)...)
+		lag := func(want int64) func() bool {
+			return func() bool {
+				lags, err := svc.ConsumerLag(context.Background())
+				return err == nil && len(lags) == 1 && lags["billing"].Messages == want
+			}
+		}
+		eventually(t, "eight wait", lag(8))
+		close(proceed)
+		eventually(t, "none waits", lag(0))
+	})
+}

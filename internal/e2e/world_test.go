@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -13,10 +14,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -25,6 +28,9 @@ import (
 func TestMain(m *testing.M) {
 	if cfg := os.Getenv(childEnv); cfg != "" {
 		os.Exit(runChild(cfg))
+	}
+	if args := os.Getenv(programEnv); args != "" {
+		os.Exit(runProgram(args))
 	}
 	slog.SetLogLoggerLevel(slog.LevelError + 1) // stories provoke errors all the time
 	os.Exit(m.Run())
@@ -35,15 +41,6 @@ func postgresURL() string {
 		return u
 	}
 	return "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
-}
-
-// bouncerURL leads to the same database through PgBouncer. Statements are described each time
-// instead of being prepared once: what one transaction prepares the next one may not find.
-func bouncerURL() string {
-	if u := os.Getenv("PGBOUNCER_URL"); u != "" {
-		return u
-	}
-	return "postgres://postgres@127.0.0.1:6432/test?sslmode=disable&default_query_exec_mode=cache_describe"
 }
 
 // session is a way in which applications set up their connections.
@@ -113,6 +110,19 @@ func plainWorld(t *testing.T) *world {
 	return newWorld(t, chosenSessions(t)[0])
 }
 
+// dropSchema removes the world's schema. What a story has left may still be at its last statement
+// in the server; of two that wait for each other PostgreSQL fails one, and if that is this one it
+// tries again.
+func (w *world) dropSchema() error {
+	for tries := 1; ; tries++ {
+		_, err := w.pool.Exec(context.Background(), "DROP SCHEMA "+w.ident()+" CASCADE")
+		var failed *pgconn.PgError
+		if !errors.As(err, &failed) || failed.Code != "40P01" || tries == 10 {
+			return err
+		}
+	}
+}
+
 func newWorld(t *testing.T, s session) *world {
 	t.Helper()
 	name := s.schema
@@ -121,14 +131,18 @@ func newWorld(t *testing.T, s session) *world {
 	}
 	w := &world{dsn: withParams(t, postgresURL(), s.params), schema: fmt.Sprintf("%s_%08x", name, rand.Uint32())}
 	if s.pooled {
-		w.dsn, w.listenURL = bouncerURL(), postgresURL()
+		through, err := faultproxy.PgBouncerURL()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.dsn, w.listenURL = through, postgresURL()
 	}
 	w.open(t)
 	if _, err := w.store.Migrate(t.Context(), pgstore.MigrateOptions{Source: "psql"}); err != nil {
 		t.Fatalf("migrate (start the servers with `make services`): %v", err)
 	}
 	t.Cleanup(func() {
-		if _, err := w.pool.Exec(context.Background(), "DROP SCHEMA "+w.ident()+" CASCADE"); err != nil {
+		if err := w.dropSchema(); err != nil {
 			t.Errorf("drop schema: %v", err)
 		}
 		w.pool.Close()

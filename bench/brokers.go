@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// In flight at once, of either side: four batches of a relay's defaults.
+const (
+	sendBatch   = 100
+	sendBatches = 4
+	window      = sendBatch * sendBatches
+)
+
+// traffic publishes messages until n are confirmed, and receives n and acknowledges each.
+type traffic interface {
+	publish(ctx context.Context, n int) error
+	receive(ctx context.Context, n int) error
+	close()
+}
+
+// brokerPair are an adapter and its client library's own loop, on one stream or queue each.
+type brokerPair struct {
+	name   string
+	byHand func(ctx context.Context, w *world, payload []byte) (traffic, error)
+	ours   func(ctx context.Context, w *world, payload []byte) (traffic, error)
+}
+
+var brokerPairs = []brokerPair{
+	{toRabbit, rabbitByHand, rabbitAdapter},
+	{toNATS, natsByHand, natsAdapter},
+	{toRedis, redisByHand, redisAdapter},
+}
+
+// runBrokers measures each adapter beside the loop that one would write with its client library,
+// which puts the same bytes on the wire and acknowledges each message.
+func runBrokers(ctx context.Context, b *bench) (rows []row, _ error) {
+	for _, pair := range brokerPairs {
+		hand, ours, err := b.compareTraffic(ctx, pair)
+		if err != nil {
+			return rows, fmt.Errorf("%s: %w", pair.name, err)
+		}
+		rows = append(rows,
+			trafficRow(pair.name, "client library, by hand", hand, hand, nil),
+			trafficRow(pair.name, "adapter", ours, hand, atLeast(80)))
+	}
+	return rows, nil
+}
+
+// rates are messages per second, a value for each repeat.
+type rates struct{ publish, receive []float64 }
+
+func trafficRow(table, name string, r, beside rates, want *bound) row {
+	figures := []figure{{name: "published/s", values: r.publish}, {name: "received/s", values: r.receive}}
+	if want != nil {
+		figures = append(figures,
+			figure{"published, of by hand", "%", ratios(r.publish, beside.publish), want},
+			figure{"received, of by hand", "%", ratios(r.receive, beside.receive), want})
+	}
+	return row{table: table, name: name, figures: figures}
+}
+
+func (b *bench) compareTraffic(ctx context.Context, pair brokerPair) (hand, ours rates, err error) {
+	for range b.repeats {
+		if err = b.addRates(ctx, pair.byHand, &hand); err == nil {
+			err = b.addRates(ctx, pair.ours, &ours)
+		}
+		if err != nil {
+			return hand, ours, err
+		}
+	}
+	return hand, ours, nil
+}
+
+// addRates publishes a backlog and receives it, each on its own.
+func (b *bench) addRates(ctx context.Context, open func(context.Context, *world, []byte) (traffic, error), r *rates) error {
+	return b.inWorld(ctx, func(w *world) error {
+		t, err := open(ctx, w, make([]byte, b.payload))
+		if err != nil {
+			return err
+		}
+		defer t.close()
+		for _, step := range []struct {
+			do     func(context.Context, int) error
+			values *[]float64
+		}{{t.publish, &r.publish}, {t.receive, &r.receive}} {
+			began := time.Now()
+			if err := step.do(ctx, b.messages); err != nil {
+				return err
+			}
+			*step.values = append(*step.values, float64(b.messages)/time.Since(began).Seconds())
+		}
+		return nil
+	})
+}
+
+// adapterTraffic is that of any adapter, as relay and consumer use it.
+type adapterTraffic struct {
+	broker  broker.Broker
+	group   string
+	payload []byte
+}
+
+func (t adapterTraffic) close() { t.broker.Close() }
+
+func (t adapterTraffic) publish(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Hour) // a publisher always has a deadline
+	defer cancel()
+	var waits []func() []error
+	for n > 0 || len(waits) > 0 {
+		if n > 0 && len(waits) < sendBatches {
+			batch := t.batch(min(n, sendBatch))
+			waits = append(waits, t.broker.Publisher().Send(ctx, batch))
+			n -= len(batch)
+			continue
+		}
+		if err := errors.Join(waits[0]()...); err != nil {
+			return err
+		}
+		waits = waits[1:]
+	}
+	return nil
+}
+
+func (t adapterTraffic) batch(n int) []relay.Outgoing {
+	list := make([]relay.Outgoing, n)
+	for i := range list {
+		list[i] = relay.Outgoing{Message: t.message()}
+		list[i].DedupID = list[i].ID
+	}
+	return list
+}
+
+// message is the same but for its id, by hand and by the adapter.
+func (t adapterTraffic) message() *waybill.Message {
+	m := &waybill.Message{Topic: topic, Type: topic, Source: "bench", Key: "key", Payload: t.payload}
+	m.Complete()
+	return m
+}
+
+func (t adapterTraffic) receive(ctx context.Context, n int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var failed atomic.Pointer[error]
+	left := n
+	sub := t.broker.Subscriber(consumer.Subscription{Group: t.group, Topics: []string{topic}})
+	err := sub.Subscribe(ctx, window, func(d consumer.Delivery) {
+		_, err := d.Message()
+		if err == nil && left > 0 {
+			err = d.Ack(ctx)
+		}
+		if left--; err != nil {
+			failed.Store(&err)
+		}
+		if err != nil || left <= 0 {
+			cancel()
+		}
+	})
+	if failed := failed.Load(); failed != nil {
+		return *failed
+	}
+	return err
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// runInbox compares handling a message once with handling it, and with the same by hand.
+func runInbox(ctx context.Context, b *bench) (rows []row, _ error) {
+	for _, part := range []func(context.Context, *handling) ([]row, error){handleOnce, handleBatches, handleBesideRecords, deduplicate} {
+		err := b.inWorld(ctx, func(w *world) error {
+			h, err := w.handling(ctx)
+			if err != nil {
+				return err
+			}
+			defer h.pool.Close()
+			more, err := part(ctx, h)
+			rows = append(rows, more...)
+			return err
+		})
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// handling is one consumer's handlers of several kinds on one pool. Each writes one business
+// row per message.
+type handling struct {
+	*world
+	pool  *pgxpool.Pool
+	inbox *pgstore.Store[pgx.Tx]
+	seen  waybill.Message // was handled before
+}
+
+func (w *world) handling(ctx context.Context) (*handling, error) {
+	if err := w.exec(ctx, businessTableSQL); err != nil {
+		return nil, err
+	}
+	h := &handling{world: w}
+	var err error
+	if h.pool, err = openPool(ctx, w.url, connections, nil); err != nil {
+		return nil, err
+	}
+	if h.inbox, err = pgstore.New(h.pool, pgstore.Config{}); err != nil {
+		h.pool.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+// arrival returns a message as a broker delivers it.
+func (w *world) arrival() waybill.Message {
+	return waybill.Message{
+		ID: uuid.Must(uuid.NewV7()).String(), Topic: topic, Type: topic, Source: "bench", Tenant: waybill.DefaultTenant, Payload: make([]byte, w.payload),
+	}
+}
+
+func business(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, businessSQL, "a customer", 4711)
+	return err
+}
+
+const (
+	handGateSQL = `
+INSERT INTO waybill.inbox (tenant, consumer, source, alias, message_key, message_id, type, payload_hash)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`
+
+	businessManySQL = `INSERT INTO business (customer, amount) SELECT 'a customer', 4711 FROM generate_series(1, $1)`
+)
+
+// bare handles a message without an inbox.
+func (h *handling) bare(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, h.pool, func(tx pgx.Tx) error { return business(ctx, tx) })
+}
+
+// byHand is the same with a gate that travels with BEGIN.
+func (h *handling) byHand(ctx context.Context) error {
+	m := h.arrival()
+	sum := sha256.Sum256(m.Payload)
+	conn, err := h.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	batch := &pgx.Batch{}
+	batch.Queue("BEGIN")
+	batch.Queue(handGateSQL, m.Tenant, "billing", m.Source, m.Type, m.ID, m.ID, m.Type, hex.EncodeToString(sum[:]))
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, businessSQL, "a customer", 4711); err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "COMMIT")
+	return err
+}
+
+func (h *handling) process(ctx context.Context, m *waybill.Message) error {
+	_, err := inbox.Process(ctx, h.inbox, "billing", m, business)
+	return err
+}
+
+func (h *handling) first(ctx context.Context) error {
+	m := h.arrival()
+	return h.process(ctx, &m)
+}
+
+func (h *handling) duplicate(ctx context.Context) error { return h.process(ctx, &h.seen) }
+
+// measured is a contender: it runs for a turn and returns messages per second.
+type measured struct {
+	name, note string
+	run        func(ctx context.Context) (float64, error)
+}
+
+// flooding is a contender that is called on each connection all the time.
+func (h *handling) flooding(name, note string, do func(context.Context) error) measured {
+	return measured{name, note, func(ctx context.Context) (float64, error) { return flood(ctx, connections, h.slice(), do) }}
+}
+
+// consuming is a contender that is a consumer, fed as fast as it takes messages.
+func (h *handling) consuming(name, note string, f *feed, cfg consumer.Config, many consumer.BatchHandler[pgx.Tx]) measured {
+	return measured{name, note, func(ctx context.Context) (float64, error) { return h.feed(ctx, f, cfg, many) }}
+}
+
+// turns lets contenders take turns, each round in another order, and returns what each
+// reached. before runs ahead of each turn.
+func (h *handling) turns(ctx context.Context, list []measured, before func(context.Context) error) ([][]float64, error) {
+	rates := make([][]float64, len(list))
+	for round := range h.rounds() {
+		for i := range list {
+			at := (i + round) % len(list)
+			if err := before(ctx); err != nil {
+				return nil, err
+			}
+			rate, err := list[at].run(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", list[at].name, err)
+			}
+			rates[at] = append(rates[at], rate)
+		}
+	}
+	return rates, nil
+}
+
+// emptyInbox removes all records but that of a message seen before.
+func (h *handling) emptyInbox(ctx context.Context) error {
+	if err := h.exec(ctx, "TRUNCATE business, waybill.inbox"); err != nil {
+		return err
+	}
+	h.seen = h.arrival()
+	return h.process(ctx, &h.seen)
+}
+
+func handleOnce(ctx context.Context, h *handling) ([]row, error) {
+	const table = "One message per transaction, 8 connections"
+	list := []measured{
+		h.flooding("no inbox", "BEGIN, one business INSERT, COMMIT: what comes twice has its effect twice", h.bare),
+		h.flooding("by hand", "BEGIN and the gate in one round trip, the business INSERT, COMMIT, into the same table", h.byHand),
+		h.flooding("inbox.Process", "", h.first),
+		h.consuming("consumer", "with a broker that has everything in memory", &feed{}, consumer.Config{}, nil),
+		h.flooding("a duplicate", "inbox.Process with a message that was processed before", h.duplicate),
+	}
+	rates, err := h.turns(ctx, list, h.emptyInbox)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]row, len(list))
+	for i, c := range list {
+		rows[i] = row{table: table, name: c.name, note: c.note, figures: []figure{{name: "messages/s", values: rates[i]}}}
+	}
+	add := func(i int, f figure) { rows[i].figures = append(rows[i].figures, f) }
+	for _, i := range []int{1, 2, 3} {
+		add(i, figure{"of no inbox", "%", ratios(rates[i], rates[0]), nil})
+	}
+	add(2, figure{"of the same by hand", "%", ratios(rates[2], rates[1]), atLeast(95)})
+	add(3, figure{"of the same by hand", "%", ratios(rates[3], rates[1]), nil})
+	add(4, figure{"cost, of a first", "%", ratios(rates[2], rates[4]), atMost(25)})
+	return rows, nil
+}
+
+// times divides each value by the one at its place.
+func times(values, by []float64) []float64 {
+	list := ratios(values, by)
+	for i := range list {
+		list[i] /= 100
+	}
+	return list
+}
+
+func handleBatches(ctx context.Context, h *handling) ([]row, error) {
+	const table = "Consumers with 8 handlers at a time"
+	hundred := consumer.Config{BatchSize: 100}
+	many := func(ctx context.Context, tx pgx.Tx, msgs []*waybill.Message) error {
+		_, err := tx.Exec(ctx, businessManySQL, len(msgs))
+		return err
+	}
+	list := []measured{
+		h.consuming("one per transaction", "", &feed{}, consumer.Config{}, nil),
+		h.consuming("batches of 100", "each handler with an INSERT of its own", &feed{}, hundred, nil),
+		h.consuming("batches of 100, 1 % fail", "one handler in a hundred fails in the batch and once by itself; its message comes again after 10 ms", &feed{failing: 100}, hundred, nil),
+		h.consuming("HandleBatch, 100", "consumer.NewBatch with one INSERT for all", &feed{}, hundred, many),
+	}
+	rates, err := h.turns(ctx, list, h.emptyInbox)
+	if err != nil {
+		return nil, err
+	}
+	wants := []*bound{nil, atLeast(4), nil, atLeast(12)}
+	rows := make([]row, len(list))
+	for i, c := range list {
+		rows[i] = row{table: table, name: c.name, note: c.note, figures: []figure{{name: "messages/s", values: rates[i]}}}
+		if i > 0 {
+			rows[i].figures = append(rows[i].figures, figure{"times one per transaction", "", times(rates[i], rates[0]), wants[i]})
+		}
+	}
+	return rows, nil
+}

@@ -1,0 +1,74 @@
+package conformance
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/broker/brokertest"
+	"github.com/waybill-go/waybill/broker/redisbroker"
+)
+
+var (
+	_ broker.Broker    = (*redisbroker.Broker)(nil)
+	_ broker.Topology  = (*redisbroker.Broker)(nil)
+	_ broker.Explainer = (*redisbroker.Broker)(nil)
+)
+
+// redisClaimAfter is near the least that redisbroker allows.
+const redisClaimAfter = 16 * time.Second
+
+func TestRedisBroker(t *testing.T) {
+	client := newRedis(t)
+	runRedisBroker(t, client, redisbroker.Config{URL: redisURL(), Prefix: redisPrefix(t, client)})
+}
+
+func TestRedisBroker_Cluster(t *testing.T) {
+	cluster := newRedisCluster(t)
+	runRedisBroker(t, cluster, redisbroker.Config{Options: &redis.UniversalOptions{Addrs: cluster.Options().Addrs}})
+}
+
+func runRedisBroker(t *testing.T, client redis.UniversalClient, cfg redisbroker.Config) {
+	cfg.ClaimAfter = redisClaimAfter
+	brokertest.Run(t, brokertest.Harness{
+		Name: "redis",
+		Features: brokertest.Features{
+			MaxPayload: waybill.MaxPayloadLen,
+			LapseAfter: redisClaimAfter,
+		},
+		Open: func(t *testing.T) broker.Broker { return openRedisBroker(t, cfg) },
+		PublishRaw: func(t *testing.T, topic string, payload []byte, attributes map[string]string) {
+			t.Helper()
+			fields := []any{"data", payload}
+			for name, value := range attributes {
+				fields = append(fields, "ce_"+name, value)
+			}
+			must(t, client.XAdd(t.Context(), &redis.XAddArgs{Stream: redisTopic(cfg, topic), Values: fields}).Err())
+		},
+		Goroutines: []string{"github.com/redis/go-redis"},
+	})
+}
+
+// redisTopic is the stream of a topic.
+func redisTopic(cfg redisbroker.Config, topic string) string {
+	if cfg.Prefix == "" {
+		return "waybill:{topic:" + topic + "}"
+	}
+	return cfg.Prefix + "{topic:" + topic + "}"
+}
+
+func openRedisBroker(t *testing.T, cfg redisbroker.Config) *redisbroker.Broker {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	b, err := redisbroker.Open(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}

@@ -1,0 +1,262 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inboxhttp"
+	"github.com/waybill-go/waybill/store/storetest"
+)
+
+// inboxService is a server of a store, asked as any program would.
+type inboxService struct {
+	*testing.T
+	url     string
+	store   inbox.BatchLeaseStore
+	advance func(time.Duration)
+}
+
+// onInboxStores runs a story on the inbox service over each store.
+func onInboxStores(t *testing.T, story func(s *inboxService)) {
+	t.Parallel()
+	for name, h := range inboxStores(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := h.Open(t)
+			handler, err := inboxhttp.NewServer(store, inboxhttp.Config{Observer: waybill.Observers(), StoreTimeout: time.Minute})
+			must(t, err)
+			server := httptest.NewServer(handler)
+			t.Cleanup(server.Close)
+			story(&inboxService{T: t, url: server.URL, store: store, advance: func(d time.Duration) { h.Advance(t, store, d) }})
+		})
+	}
+}
+
+// reply is any answer of the service.
+type reply struct {
+	Status      string
+	LeaseID     string
+	Token       int
+	Attempts    int
+	ExpiresAt   time.Time
+	RemainingMs int
+	FirstSeen   time.Time
+	LastSeen    time.Time
+	LeaseUntil  *time.Time
+}
+
+// ask sends a request, which must be answered with code 200 and the status that is wanted.
+func (s *inboxService) ask(want inbox.LeaseStatus, operation string, body map[string]any) reply {
+	s.Helper()
+	r := s.post(operation, body)
+	if r.Status != string(want) {
+		s.Errorf("%s is answered with %s, want %s", operation, r.Status, want)
+	}
+	return r
+}
+
+func (s *inboxService) post(operation string, body map[string]any) reply {
+	s.Helper()
+	text, err := json.Marshal(body)
+	s.check(err)
+	answer, err := http.Post(s.url+"/v1/inbox/"+operation, "application/json", bytes.NewReader(text))
+	return s.decoded(answer, err)
+}
+
+func (s *inboxService) get(key string) reply {
+	s.Helper()
+	answer, err := http.Get(s.url + "/v1/inbox/" + url.PathEscape(key))
+	return s.decoded(answer, err)
+}
+
+func (s *inboxService) decoded(answer *http.Response, err error) (r reply) {
+	s.Helper()
+	if s.check(err); err != nil {
+		return r
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		s.Errorf("the code is %d, want 200", answer.StatusCode)
+	}
+	s.check(json.NewDecoder(answer.Body).Decode(&r))
+	return r
+}
+
+func (s *inboxService) check(err error) {
+	s.Helper()
+	if err != nil {
+		s.Error(err)
+	}
+}
+
+func of(key string) map[string]any { return map[string]any{"key": key} }
+
+func under(key string, lease reply) map[string]any {
+	return map[string]any{"key": key, "leaseId": lease.LeaseID}
+}
+
+// TestAS41InboxService: acquired, busy for others, marked, processed for all.
+func TestAS41InboxService(t *testing.T) {
+	onInboxStores(t, func(s *inboxService) {
+		lease := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
+		if lease.LeaseID == "" || lease.Token != 1 || lease.Attempts != 1 || lease.ExpiresAt.IsZero() {
+			s.Errorf("the lease is %+v", lease)
+		}
+		busy := s.ask(inbox.LeaseBusy, "try-begin", of("k"))
+		if busy.LeaseID != "" || !busy.ExpiresAt.Equal(lease.ExpiresAt) {
+			s.Errorf("busy is %+v beside %+v", busy, lease)
+		}
+		s.ask(inbox.LeaseProcessed, "mark-processed", under("k", lease))
+		s.ask(inbox.LeaseProcessed, "mark-processed", under("k", lease))
+		s.ask(inbox.LeaseProcessed, "try-begin", of("k"))
+	})
+}
+
+// TestAS42InboxService: of 200 that ask at once for one key, one gets it.
+func TestAS42InboxService(t *testing.T) {
+	onInboxStores(t, func(s *inboxService) {
+		var mu sync.Mutex
+		got := make(map[string]int)
+		var all sync.WaitGroup
+		for range 200 {
+			all.Go(func() {
+				r := s.post("try-begin", of("k"))
+				mu.Lock()
+				defer mu.Unlock()
+				got[r.Status]++
+			})
+		}
+		all.Wait()
+		if got["Acquired"] != 1 || got["Busy"] != 199 {
+			s.Errorf("answered is %v, want 1 Acquired and 199 Busy", got)
+		}
+	})
+}
+
+// TestAS43InboxService: a lease that has run out is taken over, and its holder changes nothing
+// from then on; until then it can still mark the key.
+func TestAS43InboxService(t *testing.T) {
+	onInboxStores(t, func(s *inboxService) {
+		old, late := s.ask(inbox.LeaseAcquired, "try-begin", of("k")), s.ask(inbox.LeaseAcquired, "try-begin", of("late"))
+		s.advance(61 * time.Second)
+		next := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
+		if next.LeaseID == old.LeaseID || next.Attempts != 2 || next.Token != 2 {
+			s.Errorf("the next lease is %+v after %+v", next, old)
+		}
+		before := s.get("k")
+		s.ask(inbox.LeaseLost, "mark-processed", under("k", old))
+		s.ask(inbox.LeaseLost, "renew", under("k", old))
+		s.ask(inbox.LeaseLost, "release", under("k", old))
+		if after := s.get("k"); !after.LastSeen.Equal(before.LastSeen) || !after.LeaseUntil.Equal(*before.LeaseUntil) || after.Attempts != 2 {
+			s.Errorf("the record was %+v and is %+v", before, after)
+		}
+		s.ask(inbox.LeaseProcessed, "mark-processed", under("late", late))
+	})
+}
+
+// TestAS44InboxService: what is released can be begun at once; a wrong lease releases nothing,
+// and nothing that is processed is taken back.
+func TestAS44InboxService(t *testing.T) {
+	onInboxStores(t, func(s *inboxService) {
+		first := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
+		s.ask(inbox.LeaseLost, "release", map[string]any{"key": "k", "leaseId": "another"})
+		s.ask(inbox.LeaseBusy, "try-begin", of("k"))
+		s.ask(inbox.LeaseReleased, "release", map[string]any{"key": "k", "leaseId": first.LeaseID, "uncounted": true})
+		s.ask(inbox.LeaseReleased, "release", under("k", first))
+		second := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
+		if second.Attempts != 1 {
+			s.Errorf("%d attempts count, want 1: the first did not", second.Attempts)
+		}
+		s.ask(inbox.LeaseReleased, "release", under("k", second))
+		third := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
+		if third.Attempts != 2 {
+			s.Errorf("%d attempts count, want 2", third.Attempts)
+		}
+		s.ask(inbox.LeaseProcessed, "mark-processed", under("k", third))
+		s.ask(inbox.LeaseProcessed, "release", under("k", third))
+		s.ask(inbox.LeaseProcessed, "try-begin", of("k"))
+		s.ask(inbox.LeaseUnknown, "release", map[string]any{"key": "never seen", "leaseId": "x"})
+	})
+}
+
+// TestAS45InboxService: what is known of a key, whatever characters it has.
+func TestAS45InboxService(t *testing.T) {
+	onInboxStores(t, func(s *inboxService) {
+		for _, key := range []string{"a:b:c", "a/b//c", "../k", "100%", "a%2Fb", "a b+c", "ключ-キー-🔑", "k?x#y&z", strings.Repeat("é", 256)} {
+			if r := s.get(key); r.Status != "Unknown" || r.Attempts != 0 {
+				s.Errorf("%q, never seen, is %+v", key, r)
+			}
+			lease := s.ask(inbox.LeaseAcquired, "try-begin", of(key))
+			if r := s.get(key); r.Status != "Busy" || r.LeaseUntil == nil || !r.LeaseUntil.Equal(lease.ExpiresAt) || r.Attempts != 1 {
+				s.Errorf("%q, leased, is %+v", key, r)
+			}
+			s.ask(inbox.LeaseProcessed, "mark-processed", under(key, lease))
+			r := s.get(key)
+			if r.Status != "Processed" || r.LeaseUntil != nil || r.Attempts != 1 || r.FirstSeen.IsZero() || r.LastSeen.Before(r.FirstSeen) {
+				s.Errorf("%q, processed, is %+v", key, r)
+			}
+		}
+	})
+}
+
+// TestAS46InboxService: a lease lasts as long as was asked for, within 30 to 120 seconds.
+func TestAS46InboxService(t *testing.T) {
+	onInboxStores(t, func(s *inboxService) {
+		for key, want := range map[string]int{"null": 60_000, "5": 30_000, "45.5": 45_500, "9999": 120_000} {
+			r := s.ask(inbox.LeaseAcquired, "try-begin", map[string]any{"key": key, "leaseSeconds": json.RawMessage(key)})
+			known := s.get(key)
+			if r.RemainingMs > want || r.RemainingMs < want-1000 || known.LastSeen.Add(time.Duration(want)*time.Millisecond).Sub(r.ExpiresAt).Abs() > 2*time.Millisecond {
+				s.Errorf("leaseSeconds %s: %d ms remain until %v, want %d; acquired %v", key, r.RemainingMs, r.ExpiresAt, want, known.LastSeen)
+			}
+		}
+	})
+}
+
+// TestAS47InboxService: a key is Processed for its retention, and Unknown after it; one that
+// somebody has is never removed.
+func TestAS47InboxService(t *testing.T) {
+	onInboxStores(t, func(s *inboxService) {
+		s.ask(inbox.LeaseProcessed, "mark-processed", under("k", s.ask(inbox.LeaseAcquired, "try-begin", of("k"))))
+		purge := func() {
+			_, err := s.store.PurgeLeases(context.Background(), storetest.LeaseRetention, 100)
+			s.check(err)
+		}
+		s.advance(storetest.LeaseRetention - 5*time.Minute)
+		s.ask(inbox.LeaseAcquired, "try-begin", of("held"))
+		purge()
+		if r := s.get("k"); r.Status != "Processed" {
+			s.Errorf("the key is %+v before the end of its retention", r)
+		}
+		s.advance(5*time.Minute + time.Second)
+		held := s.ask(inbox.LeaseAcquired, "try-begin", of("held"))
+		purge()
+		if r := s.get("k"); r.Status != "Unknown" {
+			s.Errorf("the key is %+v after the end of its retention", r)
+		}
+		s.ask(inbox.LeaseProcessed, "mark-processed", under("held", held))
+	})
+}
+
+// TestAS50InboxService: a lease that is renewed in time is nobody else's for as long as a
+// handler runs.
+func TestAS50InboxService(t *testing.T) {
+	onInboxStores(t, func(s *inboxService) {
+		lease := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
+		for range 15 { // 5 minutes
+			s.advance(20 * time.Second)
+			s.ask(inbox.LeaseAcquired, "renew", under("k", lease))
+			s.ask(inbox.LeaseBusy, "try-begin", of("k"))
+		}
+		s.ask(inbox.LeaseProcessed, "mark-processed", under("k", lease))
+	})
+}

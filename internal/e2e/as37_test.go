@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// TestAS37SlowHandlerAndItsDuplicate delivers a message a second time while its handler runs.
+// The gate gives up after 100 ms; it is 1 s in the scenario. The second delivery is put back,
+// without an attempt, and skipped when it comes again after the first has committed.
+func TestAS37SlowHandlerAndItsDuplicate(t *testing.T) {
+	inSessions(t, func(t *testing.T, w *world) {
+		store, err := pgstore.New(w.pool, pgstore.Config{Schema: w.schema, GateTimeout: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, ops := scriptOf(1, "a"), newOpCounter()
+		s.list = append(s.list, s.list[0])
+		var ran atomic.Int32
+		c, err := consumer.New(s, store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+			ran.Add(1)
+			eventually(t, "the duplicate is put back", func() bool { return ops.count(waybill.OpBusy) >= 1 })
+			if s.acks(m.ID) > 0 {
+				t.Error("the duplicate was acknowledged before the first had committed")
+			}
+			return w.addEffect(ctx, tx, "billing", m.ID)
+		}, quickConsumer(consumer.Config{Name: "billing", Observer: ops, Retry: waybill.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, t.Context(), c.Run)
+		eventually(t, "both deliveries are acknowledged", s.done)
+		if ran.Load() != 1 || w.effects(t, "billing", "a0") != 1 {
+			t.Errorf("the handler ran %d times and has %d effects, want 1 and 1", ran.Load(), w.effects(t, "billing", "a0"))
+		}
+		if n := ops.count(waybill.OpDuplicate); n != 1 {
+			t.Errorf("%d deliveries were skipped, want 1", n)
+		}
+		if n := ops.count(waybill.OpRetry) + ops.count(waybill.OpPause) + ops.count(waybill.OpDead) + w.number(t, "SELECT count(*) FROM "+w.table("consumer_attempts")); n != 0 {
+			t.Errorf("the delivery that was put back left %d traces of an attempt", n)
+		}
+	})
+}
