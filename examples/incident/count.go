@@ -36,7 +36,9 @@ func (sh *shop) count(ctx context.Context) (c counts, err error) {
 	return c, err
 }
 
-const patience = 2 * time.Minute
+// patience is enough for what two minutes without a broker leave behind, on a machine with other
+// work to do.
+const patience = 10 * time.Minute
 
 // until waits until the tables are as they should be.
 func (sh *shop) until(ctx context.Context, what string, holds func(counts) bool) error {

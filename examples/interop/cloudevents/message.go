@@ -1,0 +1,94 @@
+// Package cloudevents lets the Go SDK of CloudEvents read what Waybill publishes to RabbitMQ and NATS.
+//
+// It is a module of its own, so that programs that use Waybill depend on no SDK. The SDK has no
+// binding for AMQP 0.9.1, and this package needs of both brokers only what a binding is made of: a
+// prefix and a body.
+package cloudevents
+
+import (
+	"bytes"
+	"context"
+	"strings"
+
+	"github.com/cloudevents/sdk-go/v2/binding"
+	"github.com/cloudevents/sdk-go/v2/binding/spec"
+)
+
+// The prefixes of attributes among a message's headers.
+const (
+	RabbitMQ = "cloudEvents:"
+	NATS     = "ce-"
+)
+
+// message is a message in the binary mode, as the SDK wants to see it.
+type message struct {
+	headers     map[string]string
+	contentType string
+	body        []byte
+	prefix      string
+	versions    *spec.Versions
+}
+
+var (
+	_ binding.Message               = (*message)(nil)
+	_ binding.MessageMetadataReader = (*message)(nil)
+)
+
+// NewMessage returns a message whose attributes are the headers with a prefix. It is read with
+// binding.ToEvent.
+func NewMessage(prefix string, headers map[string]string, contentType string, body []byte) binding.Message {
+	return &message{headers: headers, contentType: contentType, body: body, prefix: prefix, versions: spec.WithPrefix(prefix)}
+}
+
+func (m *message) ReadEncoding() binding.Encoding {
+	if m.version() == nil {
+		return binding.EncodingUnknown
+	}
+	return binding.EncodingBinary
+}
+
+func (m *message) version() spec.Version {
+	return m.versions.Version(m.headers[m.versions.PrefixedSpecVersionName()])
+}
+
+func (m *message) ReadStructured(context.Context, binding.StructuredWriter) error {
+	return binding.ErrNotStructured
+}
+
+func (m *message) ReadBinary(ctx context.Context, w binding.BinaryWriter) error {
+	version := m.version()
+	if version == nil {
+		return binding.ErrNotBinary
+	}
+	if err := w.SetAttribute(version.AttributeFromKind(spec.DataContentType), m.contentType); err != nil {
+		return err
+	}
+	for name, value := range m.headers {
+		attribute, ok := strings.CutPrefix(name, m.prefix)
+		if !ok || attribute == "datacontenttype" {
+			continue
+		}
+		var err error
+		if known := version.Attribute(name); known != nil {
+			err = w.SetAttribute(known, value)
+		} else {
+			err = w.SetExtension(attribute, value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return w.SetData(bytes.NewReader(m.body))
+}
+
+func (m *message) GetAttribute(kind spec.Kind) (spec.Attribute, any) {
+	attribute := m.version().AttributeFromKind(kind)
+	if attribute == nil {
+		return nil, nil
+	}
+	return attribute, m.headers[attribute.PrefixedName()]
+}
+
+func (m *message) GetExtension(name string) any { return m.headers[m.prefix+name] }
+
+func (m *message) Finish(error) error { return nil }
