@@ -167,6 +167,12 @@ func (d *delivery) copy(at time.Time) *azservicebus.AMQPAnnotatedMessage {
 		ApplicationProperties: properties,
 		Body:                  raw.Body,
 		Properties:            &standard,
-		MessageAnnotations:    map[any]any{scheduledAt: at.UTC()},
+		MessageAnnotations:    map[any]any{scheduledAt: notBefore(at)},
 	}
+}
+
+// notBefore returns t in whole milliseconds, which is what AMQP's timestamps hold, rounded up: a
+// delay is never cut short.
+func notBefore(t time.Time) time.Time {
+	return t.Add(time.Millisecond - time.Nanosecond).Truncate(time.Millisecond).UTC()
 }

@@ -79,25 +79,32 @@ type source struct {
 
 	mu       sync.Mutex
 	receiver *azservicebus.Receiver // nil until it is needed, after a failure, and in the end
+	aside    *azservicebus.Receiver // settles what another link brought, and receives nothing; nil until it is needed
+	over     bool                   // close was called
 }
 
 var _ feed = (*source)(nil)
 
-// loop implements [feed].
+// loop implements [feed]. It ends with its link: what is given back afterwards would come in over
+// it again.
 func (s *source) loop(ctx context.Context) {
+	defer s.replace()
 	for failures := 0; ; {
 		n := s.reserve(ctx, s.run.broker.cfg.ReceiveBatch)
 		if n == 0 {
 			return
 		}
-		messages, err := s.receive(ctx, n)
-		s.release(n - len(messages))
-		if len(messages) > 0 {
+		got, err := s.receive(ctx, n)
+		if ctx.Err() != nil {
+			got += s.collect(n - got)
+		}
+		s.release(n - got)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case got > 0:
 			failures = 0
 			continue
-		}
-		if ctx.Err() != nil {
-			return
 		}
 		s.mend(ctx, err)
 		s.replace()
@@ -107,16 +114,34 @@ func (s *source) loop(ctx context.Context) {
 }
 
 // receive waits for messages and queues them. With none there is an error, or the link was lost.
-func (s *source) receive(ctx context.Context, n int) ([]*azservicebus.ReceivedMessage, error) {
+func (s *source) receive(ctx context.Context, n int) (got int, err error) {
 	r, err := s.current()
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	messages, err := r.ReceiveMessages(ctx, n, nil)
 	for _, m := range messages {
 		s.run.push(&delivery{run: s.run, from: s, receiver: r, raw: m, address: s.address})
 	}
-	return messages, err
+	return len(messages), err
+}
+
+// collectPatience is how long messages may be on their way that were asked for before the feed
+// was stopped. One that arrives later is redelivered when its lock expires.
+const collectPatience = 200 * time.Millisecond
+
+// collect queues those of the last n messages asked for that are on their way.
+func (s *source) collect(n int) (got int) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectPatience)
+	defer cancel()
+	for got < n {
+		more, err := s.receive(ctx, n-got)
+		got += more
+		if more == 0 || err != nil {
+			break
+		}
+	}
+	return got
 }
 
 func (s *source) current() (_ *azservicebus.Receiver, err error) {
@@ -142,8 +167,26 @@ func (s *source) replace() {
 // tend implements [feed].
 func (s *source) tend(context.Context) {}
 
-// close implements [feed]. What is unsettled is settled by other receivers.
-func (s *source) close() { s.replace() }
+// close implements [feed]. What is unsettled is settled aside.
+func (s *source) close() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.finish()
+}
+
+// finish gives up what settles aside, once nothing can need it.
+func (s *source) finish() {
+	s.mu.Lock()
+	var old *azservicebus.Receiver
+	if s.over && len(s.quota) == 0 {
+		old, s.aside = s.aside, nil
+	}
+	s.mu.Unlock()
+	if old != nil {
+		closeQuietly(old)
+	}
+}
 
 // settlePatience is how long the link that brought a message may take to settle it: on a dead one
 // nobody answers.
@@ -163,12 +206,20 @@ func (s *source) settle(ctx context.Context, d *delivery, how outcome) error {
 			return err
 		}
 	}
-	r, err := s.address.receiver(s.run.broker.consumers)
+	r, err := s.settler()
 	if err != nil {
 		return err
 	}
-	defer closeQuietly(r)
 	return tell(ctx, r, &azservicebus.ReceivedMessage{LockToken: d.raw.LockToken}, how)
+}
+
+func (s *source) settler() (_ *azservicebus.Receiver, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.aside == nil {
+		s.aside, err = s.address.receiver(s.run.broker.consumers)
+	}
+	return s.aside, err
 }
 
 func tell(ctx context.Context, r *azservicebus.Receiver, m *azservicebus.ReceivedMessage, how outcome) error {
@@ -182,4 +233,7 @@ func tell(ctx context.Context, r *azservicebus.Receiver, m *azservicebus.Receive
 }
 
 // settled implements [origin].
-func (s *source) settled() { s.release(1) }
+func (s *source) settled() {
+	s.release(1)
+	s.finish()
+}
