@@ -42,6 +42,8 @@ func publishError(err error) error {
 		return waybill.PermanentError(waybill.ReasonUnroutable, errors.New("redisbroker: no group receives the address: its stream is not there"))
 	case connectionEnded(err):
 		return connectionLost()
+	case noAnswer(err):
+		return unconfirmed(context.DeadlineExceeded)
 	}
 	return classify("publish", err)
 }
@@ -49,7 +51,12 @@ func publishError(err error) error {
 // connectionLost is the result of a message whose fate is unknown because the connection ended
 // under it.
 func connectionLost() error {
-	return waybill.UnavailableError(fmt.Errorf("redisbroker: no confirmation: %w", waybill.ErrConnectionLost))
+	return unconfirmed(waybill.ErrConnectionLost)
+}
+
+// unconfirmed is the result of a message that Redis may have or not, and why that is not known.
+func unconfirmed(why error) error {
+	return waybill.UnavailableError(fmt.Errorf("redisbroker: no confirmation: %w", why))
 }
 
 // connectionEnded reports whether err says that an established connection has ended: neither that
@@ -62,6 +69,12 @@ func connectionEnded(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrClosed)
 }
 
+// noAnswer reports whether err says that the time was up on an established connection.
+func noAnswer(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op != "dial" && op.Timeout()
+}
+
 // failed reports whether err ends a pipeline: no answer of Redis, but of the way to it.
 func failed(err error) bool {
 	var answer redis.Error
@@ -71,8 +84,4 @@ func failed(err error) bool {
 // gone reports whether err says that a stream or its group is not there.
 func gone(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "NOGROUP") || strings.Contains(err.Error(), "no such key"))
-}
-
-func timedOut(ctx context.Context) error {
-	return waybill.UnavailableError(fmt.Errorf("redisbroker: no confirmation: %w", ctx.Err()))
 }

@@ -64,7 +64,7 @@ func (b *batch) wait() []error {
 	select {
 	case <-b.done:
 	case <-b.ctx.Done():
-		b.resolveAll(timedOut(b.ctx))
+		b.resolveAll(unconfirmed(b.ctx.Err()))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -126,7 +126,7 @@ func (p *publisher) next() []*outgoing {
 		}
 		taken++
 		if o.batch.ctx.Err() != nil {
-			o.batch.resolve(o.index, timedOut(o.batch.ctx))
+			o.batch.resolve(o.index, unconfirmed(o.batch.ctx.Err()))
 		} else if o.batch.open(o.index) {
 			list = append(list, o)
 			size += o.size
