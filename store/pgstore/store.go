@@ -19,14 +19,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/janitor"
-	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // Config names the tables.
@@ -84,22 +79,8 @@ type Store[Tx any] struct {
 }
 
 var (
-	_ outbox.Store[pgx.Tx]   = (*Store[pgx.Tx])(nil)
-	_ outbox.Store[*sql.Tx]  = (*Store[*sql.Tx])(nil)
-	_ outbox.Inspector       = (*Store[pgx.Tx])(nil)
-	_ relay.Source           = (*Store[pgx.Tx])(nil)
-	_ inbox.Inbox[pgx.Tx]    = (*Store[pgx.Tx])(nil)
-	_ inbox.Inbox[*sql.Tx]   = (*Store[*sql.Tx])(nil)
-	_ inbox.Recorder[pgx.Tx] = (*Store[pgx.Tx])(nil)
-	_ inbox.Batcher[pgx.Tx]  = (*Store[pgx.Tx])(nil)
-	_ inbox.BatchLeaseStore  = (*Store[pgx.Tx])(nil)
-	_ deadletter.Store       = (*Store[pgx.Tx])(nil)
-	_ deadletter.ReplayStore = (*Store[pgx.Tx])(nil)
-	_ relay.Inspector        = (*Store[pgx.Tx])(nil)
-	_ inbox.Inspector        = (*Store[pgx.Tx])(nil)
-	_ inbox.Sizer            = (*Store[pgx.Tx])(nil)
-	_ janitor.Store          = (*Store[pgx.Tx])(nil)
-	_ deadletter.Auditor     = (*Store[pgx.Tx])(nil)
+	_ sqlstore.Contracts[pgx.Tx]  = (*Store[pgx.Tx])(nil)
+	_ sqlstore.Contracts[*sql.Tx] = (*Store[*sql.Tx])(nil)
 )
 
 // New returns a store that uses pool and takes pgx transactions. The caller closes pool

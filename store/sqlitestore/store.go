@@ -21,14 +21,9 @@ import (
 	"database/sql"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/janitor"
-	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // Config names the tables.
@@ -51,22 +46,7 @@ type Store struct {
 	migrations []migrate.Migration
 }
 
-var (
-	_ outbox.Store[*sql.Tx]   = (*Store)(nil)
-	_ outbox.Inspector        = (*Store)(nil)
-	_ relay.Source            = (*Store)(nil)
-	_ inbox.Inbox[*sql.Tx]    = (*Store)(nil)
-	_ inbox.Batcher[*sql.Tx]  = (*Store)(nil)
-	_ inbox.Recorder[*sql.Tx] = (*Store)(nil)
-	_ deadletter.Store        = (*Store)(nil)
-	_ deadletter.ReplayStore  = (*Store)(nil)
-	_ relay.Inspector         = (*Store)(nil)
-	_ inbox.Inspector         = (*Store)(nil)
-	_ inbox.Sizer             = (*Store)(nil)
-	_ janitor.Store           = (*Store)(nil)
-	_ deadletter.Auditor      = (*Store)(nil)
-	_ inbox.BatchLeaseStore   = (*Store)(nil)
-)
+var _ sqlstore.Contracts[*sql.Tx] = (*Store)(nil)
 
 // New returns a store that uses db. The caller closes db after the last use of the store. An
 // error names the field of cfg that is wrong; the database is not asked.

@@ -1,0 +1,27 @@
+package sqlstore
+
+import (
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// Contracts are the contracts that every SQL store implements.
+type Contracts[Tx any] interface {
+	outbox.Store[Tx]
+	outbox.Inspector
+	relay.Source
+	relay.Inspector
+	inbox.Inbox[Tx]
+	inbox.Recorder[Tx]
+	inbox.Batcher[Tx]
+	inbox.Inspector
+	inbox.Sizer
+	inbox.BatchLeaseStore
+	deadletter.Store
+	deadletter.ReplayStore
+	deadletter.Auditor
+	janitor.Store
+}
