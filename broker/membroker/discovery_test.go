@@ -34,7 +34,7 @@ func TestDiscovery(t *testing.T) {
 			go ping(id)
 			synctest.Wait()
 		}
-		go d.Ping(ctx, "bus", "other", "3", nil, func(string, []byte) { t.Error("another group hears it") }) //nolint:errcheck // it hears nothing
+		go d.Ping(ctx, "bus", "other", "3", nil, func(string, []byte) { t.Error("another group hears it") }) // it hears nothing
 		answers := 0
 		go func() {
 			err := d.Listen(ctx, "bus", "group", []byte("here"), func(id string, ping []byte) []byte {

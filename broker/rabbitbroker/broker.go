@@ -45,7 +45,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	b.publisher = newPublisher(b)
 	b.consumers = newLink(b, "waybill consumer")
 	if err := b.start(ctx); err != nil {
-		b.Close() //nolint:errcheck // always nil
+		_ = b.Close() // always nil
 		return nil, err
 	}
 	return b, nil

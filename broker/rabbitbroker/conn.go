@@ -66,7 +66,7 @@ func (c *conn) dialer(ctx context.Context) func(network, addr string) (net.Conn,
 			return nil, err
 		}
 		if deadline, ok := ctx.Deadline(); ok {
-			nc.SetReadDeadline(deadline) //nolint:errcheck // amqp091 clears it after the handshake
+			_ = nc.SetReadDeadline(deadline) // amqp091 clears it after the handshake
 		}
 		c.wire = &wire{Conn: nc}
 		return c.wire, nil
@@ -123,12 +123,12 @@ func (c *conn) lost(cause error) error {
 // cut ends the connection at once.
 func (c *conn) cut() {
 	c.wire.Close()
-	c.CloseDeadline(time.Now()) //nolint:errcheck // it is gone
+	_ = c.CloseDeadline(time.Now()) // it is gone
 }
 
 // close says farewell, so that what was written before is known to have arrived.
 func (c *conn) close(reason error) {
 	c.gaveUp.CompareAndSwap(nil, &reason)
-	c.CloseDeadline(time.Now().Add(closeTimeout)) //nolint:errcheck // closed in any case
+	_ = c.CloseDeadline(time.Now().Add(closeTimeout)) // closed in any case
 	c.wire.Close()
 }

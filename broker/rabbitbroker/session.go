@@ -75,7 +75,7 @@ func (s *session) receive(ctx context.Context, deliver func(consumer.Delivery)) 
 		}
 		if left := d.left(); left > 0 {
 			if err := d.wait(ctx, left); err != nil {
-				d.amqp.Nack(false, true) //nolint:errcheck // if it fails the server requeues as well
+				_ = d.amqp.Nack(false, true) // if it fails the server requeues as well
 				s.release()
 				return err
 			}
@@ -105,7 +105,7 @@ func (s *session) next(ctx context.Context) (*delivery, error) {
 		return nil, s.ended()
 	}
 	if ctx.Err() != nil {
-		d.amqp.Nack(false, true) //nolint:errcheck // if it fails the server requeues as well
+		_ = d.amqp.Nack(false, true) // if it fails the server requeues as well
 		return nil, nil
 	}
 	return d, nil
@@ -154,6 +154,6 @@ func (s *session) release() {
 // end closes the channel, after which all that is unsettled on it is redelivered.
 func (s *session) end() {
 	if s.channel != nil {
-		s.conn.call(s.channel.Close) //nolint:errcheck // closed in any case
+		_ = s.conn.call(s.channel.Close) // closed in any case
 	}
 }

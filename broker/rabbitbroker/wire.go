@@ -74,7 +74,7 @@ func (w *wire) flush() error {
 func (w *wire) write(p []byte) (int, error) {
 	w.limits.Lock()
 	if !w.expired {
-		w.Conn.SetWriteDeadline(time.Now().Add(writeTimeout)) //nolint:errcheck // the write fails too
+		_ = w.Conn.SetWriteDeadline(time.Now().Add(writeTimeout)) // the write fails too
 	}
 	w.limits.Unlock()
 	return w.Conn.Write(p)
@@ -89,7 +89,7 @@ func (w *wire) limit(ctx context.Context) (release func()) {
 		w.limits.Lock()
 		defer w.limits.Unlock()
 		w.expired = true
-		w.Conn.SetWriteDeadline(time.Now().Add(writeGrace)) //nolint:errcheck // fails if closed only
+		_ = w.Conn.SetWriteDeadline(time.Now().Add(writeGrace)) // fails if closed only
 	})
 	return func() {
 		if stop() {

@@ -76,7 +76,7 @@ func TestWire_Limit(t *testing.T) {
 		t.Error("Write() = nil before release")
 	}
 	release()
-	go io.Copy(io.Discard, far) //nolint:errcheck // ends with the pipe
+	go io.Copy(io.Discard, far) // ends with the pipe
 	if _, err := w.Write([]byte("x")); err != nil {
 		t.Errorf("Write() = %v after release, want nil", err)
 	}

@@ -34,8 +34,8 @@ func TestTopology(t *testing.T) {
 	id := waybill.NewID()
 	exchange, queue := "cli-"+id, "billing-"+id
 	t.Cleanup(func() {
-		ch.QueueDelete(queue, false, false, false) //nolint:errcheck // only a test's leftovers
-		ch.ExchangeDelete(exchange, false, false)  //nolint:errcheck // likewise
+		_, _ = ch.QueueDelete(queue, false, false, false) // only a test's leftovers
+		_ = ch.ExchangeDelete(exchange, false, false)     // likewise
 	})
 	run := func(action string, more ...string) result {
 		args := []string{"topology", action, "--broker", rabbitURL(), "--rabbitmq-exchange", exchange,

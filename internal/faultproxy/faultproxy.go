@@ -170,7 +170,7 @@ func hangUp(c net.Conn) { c.Close() }
 // reset closes c without the farewell of TCP, and drops what is still to be sent.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
-		tcp.SetLinger(0) //nolint:errcheck // closed in any case
+		_ = tcp.SetLinger(0) // closed in any case
 	}
 	c.Close()
 }

@@ -28,7 +28,7 @@ func echo(t *testing.T) *Proxy {
 			}
 			go func() {
 				defer c.Close()
-				io.Copy(c, c) //nolint:errcheck // ends with the connection
+				_, _ = io.Copy(c, c) // ends with the connection
 			}()
 		}
 	}()
@@ -58,7 +58,7 @@ func write(t *testing.T, c net.Conn, text string) {
 
 func expect(t *testing.T, c net.Conn, want string) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(patience)) //nolint:errcheck // the read fails too
+	_ = c.SetReadDeadline(time.Now().Add(patience)) // the read fails too
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, []byte(want)) {
 		t.Fatalf("read %q, %v, want %q", got, err, want)
@@ -67,7 +67,7 @@ func expect(t *testing.T, c net.Conn, want string) {
 
 func expectNothing(t *testing.T, c net.Conn) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) //nolint:errcheck // the read fails too
+	_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // the read fails too
 	if n, err := c.Read(make([]byte, 1)); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("read %d bytes, %v, want nothing while stalled", n, err)
 	}
@@ -75,7 +75,7 @@ func expectNothing(t *testing.T, c net.Conn) {
 
 func expectEnd(t *testing.T, c net.Conn) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(patience)) //nolint:errcheck // the read fails too
+	_ = c.SetReadDeadline(time.Now().Add(patience)) // the read fails too
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("Read() = %v, want the connection ended", err)
 	}

@@ -56,7 +56,7 @@ func (s *Server) serveAtom(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPut:
 		s.create(w, r, path)
 	case path == "$namespaceinfo":
-		io.WriteString(w, namespaceInfo) //nolint:errcheck // the client has gone
+		_, _ = io.WriteString(w, namespaceInfo) // the client has gone
 	case e == nil:
 		http.Error(w, "<Error><Code>404</Code><Detail>no such entity</Detail></Error>", http.StatusNotFound)
 	case r.Method == http.MethodDelete:
@@ -143,7 +143,7 @@ func describe(w http.ResponseWriter, status int, e *entity) {
 	}
 	w.Header().Set("Content-Type", "application/atom+xml;type=entry;charset=utf-8")
 	w.WriteHeader(status)
-	xml.NewEncoder(w).Encode(answer) //nolint:errcheck // the client has gone
+	_ = xml.NewEncoder(w).Encode(answer) // the client has gone
 }
 
 func (d *description) settings() Settings {

@@ -115,7 +115,7 @@ func (c *conn) write() {
 		if len(pending) == 0 {
 			return
 		}
-		c.net.SetWriteDeadline(time.Now().Add(5 * time.Second)) //nolint:errcheck // the write fails too
+		_ = c.net.SetWriteDeadline(time.Now().Add(5 * time.Second)) // the write fails too
 		if _, err := c.net.Write(bytes.Join(pending, nil)); err != nil {
 			c.net.Close()
 			return

@@ -178,7 +178,7 @@ func (e *entity) take(l *link, now time.Time) *item {
 }
 
 func (e *entity) lock(it *item, l *link, now time.Time) {
-	rand.Read(it.lock[:]) //nolint:errcheck // never fails
+	_, _ = rand.Read(it.lock[:]) // never fails
 	it.until, it.link = now.Add(e.settings.LockDuration), l
 	e.locked[it.lock] = it
 }

@@ -66,7 +66,7 @@ func Start(cfg Config) (*Server, error) {
 	}
 	s.running.Go(s.listen)
 	s.running.Go(s.beat)
-	s.running.Go(func() { http.Serve(s.atom, http.HandlerFunc(s.serveAtom)) }) //nolint:errcheck // ends by Close
+	s.running.Go(func() { http.Serve(s.atom, http.HandlerFunc(s.serveAtom)) }) // ends by Close
 	return s, nil
 }
 

@@ -67,7 +67,7 @@ func shares(ctx context.Context, one, two *pgx.Conn) (pooled, losesPrepared bool
 		if _, err := one.Prepare(ctx, statement, sessionIDSQL); err != nil {
 			return false, false, err
 		}
-		defer one.Deallocate(context.WithoutCancel(ctx), statement) //nolint:errcheck // gone with its session
+		defer one.Deallocate(context.WithoutCancel(ctx), statement) // gone with its session
 	}
 	before, err := sessionID(ctx, one)
 	if err != nil {
@@ -77,7 +77,7 @@ func shares(ctx context.Context, one, two *pgx.Conn) (pooled, losesPrepared bool
 	if err != nil {
 		return false, false, err
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it has written nothing
+	defer tx.Rollback(context.WithoutCancel(ctx)) // it has written nothing
 	other, err := sessionID(ctx, two)
 	if err != nil {
 		return false, false, err
