@@ -51,7 +51,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	if err := b.Ping(ctx); err != nil {
-		b.Close() //nolint:errcheck // always nil
+		_ = b.Close() // always nil
 		return nil, err
 	}
 	return b, nil
@@ -148,5 +148,5 @@ func (b *Broker) unsentError(err error) error {
 func closeQuietly(c interface{ Close(context.Context) error }) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	c.Close(ctx) //nolint:errcheck // it is closed in any case
+	_ = c.Close(ctx) // it is closed in any case
 }

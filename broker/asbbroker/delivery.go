@@ -61,6 +61,12 @@ func (d *delivery) Message() (*waybill.Message, error) {
 	return d.message, d.err
 }
 
+// hand notes that d is passed on.
+func (d *delivery) hand() bool {
+	d.handed = true
+	return true
+}
+
 // Redelivered implements [consumer.Delivery].
 func (d *delivery) Redelivered() bool {
 	_, retried := d.raw.ApplicationProperties[retryProperty]
@@ -120,7 +126,7 @@ func (d *delivery) settle(ctx context.Context, doing string, how func(context.Co
 
 func (d *delivery) free() {
 	if d.handed {
-		<-d.run.slots
+		d.run.queue.Free()
 	}
 	d.from.settled()
 }
@@ -133,7 +139,7 @@ func (d *delivery) giveBack() {
 	if !d.run.broker.closed() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		d.from.settle(ctx, d, abandon) //nolint:errcheck // it is redelivered when its lock expires
+		_ = d.from.settle(ctx, d, abandon) // it is redelivered when its lock expires
 	}
 	d.free()
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
@@ -19,17 +18,11 @@ import (
 
 // The application properties that this package writes. Message headers cannot have these names.
 const (
-	attributePrefix   = "cloudEvents:"       // + the name of a CloudEvents attribute
-	contentTypeName   = "datacontenttype"    // as an attribute of others
 	retryProperty     = "waybill-retry"      // how many delayed retries there were
 	topicProperty     = "waybill-topic"      // where a retried message was first published
 	toProperty        = "waybill-to"         // or sent
 	messageIDProperty = "waybill-message-id" // and its message id
 )
-
-// inboundPrefixes mark CloudEvents attributes in the messages of others, the one that counts if
-// an attribute is there twice last. Case does not matter.
-var inboundPrefixes = [...]string{"ce-", "cloudevents_", "cloudevents:"}
 
 // keylessSessions is over how many sessions messages without a key are spread.
 const keylessSessions = 32
@@ -56,7 +49,7 @@ func encode(m relay.Outgoing, sessions bool) *azservicebus.Message {
 	for name, value := range m.Headers {
 		properties[name] = value
 	}
-	cloudevents.Each(m.Message, func(name, value string) { properties[attributePrefix+name] = value })
+	cloudevents.Each(m.Message, func(name, value string) { properties[cloudevents.AMQPPrefix+name] = value })
 	id := messageID(m)
 	out := &azservicebus.Message{
 		ApplicationProperties: properties,
@@ -96,7 +89,7 @@ func sessionID(m *waybill.Message) string {
 		return shortID(m.Key)
 	}
 	h := fnv.New32a()
-	h.Write([]byte(m.ID)) //nolint:errcheck // never fails
+	_, _ = h.Write([]byte(m.ID)) // never fails
 	return fmt.Sprintf("waybill-%d", h.Sum32()%keylessSessions)
 }
 
@@ -113,7 +106,13 @@ func decode(r *azservicebus.ReceivedMessage, topic, to string) (*waybill.Message
 		m.Topic, m.To = "", origin
 	}
 	names := slices.Sorted(maps.Keys(properties))
-	err := errors.Join(decodeBody(m, r), decodeAttributes(m, properties, names), decodeProperties(m, r))
+	event, err := cloudevents.SetAMQP(m, properties, names, cloudevents.AMQPText)
+	err = errors.Join(decodeBody(m, r), err)
+	contentType := valueOf(r.ContentType)
+	if !event && cloudevents.Structured(contentType) {
+		err = errors.Join(err, cloudevents.ParseStructured(m, contentType, m.Payload))
+	}
+	err = errors.Join(err, decodeProperties(m, r))
 	decodeHeaders(m, properties, names)
 	if err != nil {
 		return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("decode envelope: %w", err))
@@ -131,43 +130,11 @@ func decodeBody(m *waybill.Message, r *azservicebus.ReceivedMessage) error {
 	case len(body.Data) > 0:
 		m.Payload = bytes.Join(body.Data, nil)
 	case body.Value != nil:
-		m.Payload = []byte(propertyText(body.Value))
+		m.Payload = []byte(cloudevents.AMQPText(body.Value))
 	case len(body.Sequence) > 0:
 		return errors.New("the body is a sequence of AMQP values")
 	}
 	return nil
-}
-
-// decodeAttributes sets the CloudEvents attributes among the application properties.
-func decodeAttributes(m *waybill.Message, properties map[string]any, names []string) error {
-	var errs []error
-	for _, prefix := range inboundPrefixes {
-		for _, name := range names {
-			if attribute, ok := cutPrefixFold(name, prefix); ok {
-				errs = append(errs, setAttribute(m, attribute, properties[name]))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func cutPrefixFold(name, prefix string) (rest string, ok bool) {
-	if len(name) <= len(prefix) || !strings.EqualFold(name[:len(prefix)], prefix) {
-		return "", false
-	}
-	return strings.ToLower(name[len(prefix):]), true
-}
-
-func setAttribute(m *waybill.Message, name string, value any) error {
-	s := propertyText(value)
-	if !storable(s) {
-		return errors.New("an attribute is not text") // its name may be as bad
-	}
-	if name == contentTypeName {
-		m.ContentType = s
-		return nil
-	}
-	return cloudevents.Set(m, name, s)
 }
 
 // decodeProperties sets what no attribute has set.
@@ -176,25 +143,12 @@ func decodeProperties(m *waybill.Message, r *azservicebus.ReceivedMessage) error
 	if original, ok := r.ApplicationProperties[messageIDProperty].(string); ok {
 		id = original
 	}
-	var bad []error
-	for _, p := range [...]struct {
-		name, value string
-		field       *string
-	}{
-		{"message-id", id, &m.ID},
-		{"subject", valueOf(r.Subject), &m.Type},
-		{"correlation-id", valueOf(r.CorrelationID), &m.CorrelationID},
-		{"content-type", valueOf(r.ContentType), &m.ContentType},
-	} {
-		switch {
-		case *p.field != "" || p.value == "":
-		case storable(p.value):
-			*p.field = p.value
-		default:
-			bad = append(bad, fmt.Errorf("property %s is not text", p.name))
-		}
-	}
-	return errors.Join(bad...)
+	return cloudevents.FillIn(
+		cloudevents.Property{Name: "message-id", Value: id, Field: &m.ID},
+		cloudevents.Property{Name: "subject", Value: valueOf(r.Subject), Field: &m.Type},
+		cloudevents.Property{Name: "correlation-id", Value: valueOf(r.CorrelationID), Field: &m.CorrelationID},
+		cloudevents.Property{Name: "content-type", Value: valueOf(r.ContentType), Field: &m.ContentType},
+	)
 }
 
 func valueOf(s *string) string {
@@ -207,13 +161,9 @@ func valueOf(s *string) string {
 // decodeHeaders copies the application's properties, as text, their names in lower case.
 func decodeHeaders(m *waybill.Message, properties map[string]any, names []string) {
 	for _, name := range names {
-		value := propertyText(properties[name])
+		value := cloudevents.AMQPText(properties[name])
 		switch lower := strings.ToLower(name); {
-		case lower == "traceparent" && m.TraceParent == "" && storable(value):
-			m.TraceParent = value
-		case lower == "tracestate" && m.TraceState == "" && storable(value):
-			m.TraceState = value
-		case waybill.ReservedHeader(lower):
+		case cloudevents.FillInTrace(m, lower, value), waybill.ReservedHeader(lower):
 		default:
 			if m.Headers == nil {
 				m.Headers = make(map[string]string, len(names))
@@ -221,9 +171,4 @@ func decodeHeaders(m *waybill.Message, properties map[string]any, names []string
 			m.Headers[strings.ToValidUTF8(lower, "\uFFFD")] = strings.ToValidUTF8(value, "\uFFFD")
 		}
 	}
-}
-
-// storable reports whether a text can be kept by every store.
-func storable(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsRune(s, 0)
 }

@@ -2,14 +2,13 @@ package asbbroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/results"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -29,14 +28,10 @@ func newPublisher(b *Broker) *publisher {
 	return &publisher{broker: b, lanes: make(map[string]*lane)}
 }
 
-// call is one Send.
+// call is one Send, and the results of it.
 type call struct {
+	*results.Set
 	ctx context.Context
-
-	mu      sync.Mutex
-	results []error       // errPending where it is not known
-	open    int           // how many have none, and one more while Send runs
-	done    chan struct{} // closed when open is 0
 }
 
 // outgoing is one message of a call on its way.
@@ -47,23 +42,11 @@ type outgoing struct {
 }
 
 // finish gives the message its result.
-func (o *outgoing) finish(err error) {
-	o.call.mu.Lock()
-	defer o.call.mu.Unlock()
-	o.call.results[o.index] = err
-	o.call.settled(1)
-}
-
-// settled counts results. The lock is held.
-func (c *call) settled(n int) {
-	if c.open -= n; c.open == 0 {
-		close(c.done)
-	}
-}
+func (o *outgoing) finish(err error) { o.call.Resolve(o.index, err) }
 
 // Send implements [relay.Publisher].
 func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
-	c := &call{ctx: ctx, results: slices.Repeat([]error{errPending}, len(msgs)), open: len(msgs) + 1, done: make(chan struct{})}
+	c := &call{results.New(len(msgs)), ctx}
 	entities := make([]string, len(msgs))
 	ready := make([]*outgoing, len(msgs))
 	for i := range msgs {
@@ -80,9 +63,6 @@ func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func(
 		entities[i], ready[i] = entity, o
 	}
 	p.queue(entities, ready)
-	c.mu.Lock()
-	c.settled(1) // there may have been no message
-	c.mu.Unlock()
 	return func() []error { return c.wait(p.broker) }
 }
 
@@ -111,25 +91,14 @@ func (p *publisher) lane(entity string) *lane {
 	return l
 }
 
-// errPending stands for a result that is not known.
-var errPending = errors.New("asbbroker: not confirmed in time")
-
-// wait returns the results once all are known, or ctx has ended. What is under way then may still
-// write to the call's own list.
+// wait returns the results once all are known, or ctx has ended.
 func (c *call) wait(b *Broker) []error {
 	select {
-	case <-c.done:
+	case <-c.Done():
 	case <-c.ctx.Done():
+		c.ResolveAll(waybill.UnavailableError(fmt.Errorf("publish at %s: not confirmed in time: %w", b.host, context.Cause(c.ctx))))
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	results := slices.Clone(c.results)
-	for i, err := range results {
-		if err == errPending { //nolint:errorlint // it is never wrapped
-			results[i] = waybill.UnavailableError(fmt.Errorf("publish at %s: %w: %w", b.host, errPending, context.Cause(c.ctx)))
-		}
-	}
-	return results
+	return c.All()
 }
 
 // connected returns the connection, a new one after a loss.

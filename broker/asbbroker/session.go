@@ -90,7 +90,7 @@ func (f *sessionFeed) tend(ctx context.Context) {
 	f.mu.Unlock()
 	for _, h := range sessions {
 		ctx, cancel := context.WithTimeout(ctx, settleTimeout)
-		h.renew(ctx) //nolint:errcheck // the next receive or settlement says so
+		_ = h.renew(ctx) // the next receive or settlement says so
 		cancel()
 	}
 }
@@ -120,7 +120,7 @@ func (h *held) receive(ctx context.Context) error {
 		h.feed.release(1 - len(messages))
 		for _, m := range messages {
 			h.count(1)
-			h.feed.run.push(&delivery{run: h.feed.run, from: h, raw: m, address: h.feed.address})
+			h.feed.run.queue.Push(&delivery{run: h.feed.run, from: h, raw: m, address: h.feed.address})
 		}
 		switch {
 		case len(messages) > 0:

@@ -65,11 +65,11 @@ func (p *pool) mend(ctx context.Context, err error) {
 	}
 	b := p.run.broker
 	if b.cfg.DeclareNothing {
-		p.run.fail(b.errorOf("receive", err))
+		p.run.queue.Fail(b.errorOf("receive", err))
 		return
 	}
 	if err := b.ensure(ctx, p.run.sub); waybill.IsPermanent(err) {
-		p.run.fail(err)
+		p.run.queue.Fail(err)
 	}
 }
 
@@ -121,7 +121,7 @@ func (s *source) receive(ctx context.Context, n int) (got int, err error) {
 	}
 	messages, err := r.ReceiveMessages(ctx, n, nil)
 	for _, m := range messages {
-		s.run.push(&delivery{run: s.run, from: s, receiver: r, raw: m, address: s.address})
+		s.run.queue.Push(&delivery{run: s.run, from: s, receiver: r, raw: m, address: s.address})
 	}
 	return len(messages), err
 }

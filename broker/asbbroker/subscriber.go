@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/handover"
 )
 
 var _ consumer.Subscriber = (*subscriber)(nil)
@@ -48,7 +49,7 @@ func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(c
 	r := newRun(s.broker, s.sub, prefetch)
 	defer r.stop()
 	r.start(within)
-	return r.serve(ctx, deliver)
+	return r.queue.Serve(ctx, s.broker.ctx.Done(), waybill.UnavailableError(errClosed), func(d *delivery) { deliver(d) })
 }
 
 // feed is something that a run receives from.
@@ -68,41 +69,26 @@ type run struct {
 	broker *Broker
 	sub    consumer.Subscription
 	feeds  []feed
-	slots  chan struct{} // one value for each unsettled delivery that deliver was called with
-	more   chan struct{} // has a value if queue may have grown
-	failed chan error    // what waiting will not mend
+	queue  *handover.Queue[*delivery]
 
 	cancel  context.CancelFunc
 	working sync.WaitGroup
-
-	mu    sync.Mutex
-	queue []*delivery // received and not yet passed to deliver, in order
 }
 
 func newRun(b *Broker, sub consumer.Subscription, prefetch int) *run {
-	r := &run{
-		broker: b, sub: sub,
-		slots: make(chan struct{}, prefetch), more: make(chan struct{}, 1), failed: make(chan error, 1),
-	}
+	r := &run{broker: b, sub: sub, queue: handover.New(prefetch, (*delivery).hand)}
 	addresses := len(sub.Topics)
 	if sub.To != "" {
 		addresses++
 	}
-	shares := func(i int) int { // the first ones get what does not divide
-		share := prefetch / addresses
-		if i < prefetch%addresses {
-			share++
-		}
-		return max(share, 1)
-	}
 	group := subscriptionName(sub.Group)
 	for i, topic := range sub.Topics {
-		r.add(address{queue: b.names.topic(topic), sub: group, topic: topic}, shares(i), b.cfg.Sessions)
+		r.add(address{queue: b.names.topic(topic), sub: group, topic: topic}, handover.Share(prefetch, i, addresses), b.cfg.Sessions)
 	}
 	if sub.To != "" {
-		r.add(address{queue: b.names.queue(sub.To), to: sub.To}, shares(addresses-1), b.cfg.Sessions)
+		r.add(address{queue: b.names.queue(sub.To), to: sub.To}, handover.Share(prefetch, addresses-1, addresses), b.cfg.Sessions)
 	}
-	r.add(address{queue: b.names.retry(sub.Group)}, shares(0), false)
+	r.add(address{queue: b.names.retry(sub.Group)}, handover.Share(prefetch, 0, addresses), false)
 	return r
 }
 
@@ -124,66 +110,6 @@ func (r *run) start(ctx context.Context) {
 	r.working.Go(func() { r.tend(ctx) })
 }
 
-// serve passes deliveries on, one after the other, each when it has a slot.
-func (r *run) serve(ctx context.Context, deliver func(consumer.Delivery)) error {
-	for {
-		switch {
-		case r.broker.closed():
-			return waybill.UnavailableError(errClosed)
-		case ctx.Err() != nil:
-			return nil
-		}
-		var slots chan struct{}
-		if r.waiting() {
-			slots = r.slots
-		}
-		select {
-		case <-ctx.Done():
-		case <-r.broker.ctx.Done():
-		case err := <-r.failed:
-			return err
-		case <-r.more:
-		case slots <- struct{}{}:
-			deliver(r.pop())
-		}
-	}
-}
-
-func (r *run) waiting() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.queue) > 0
-}
-
-// pop takes the first delivery, for which the caller has a slot.
-func (r *run) pop() *delivery {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	d := r.queue[0]
-	r.queue[0] = nil
-	r.queue = r.queue[1:]
-	d.handed = true
-	return d
-}
-
-func (r *run) push(d *delivery) {
-	r.mu.Lock()
-	r.queue = append(r.queue, d)
-	r.mu.Unlock()
-	select {
-	case r.more <- struct{}{}:
-	default:
-	}
-}
-
-// fail ends the run with an error that waiting will not mend.
-func (r *run) fail(err error) {
-	select {
-	case r.failed <- err:
-	default:
-	}
-}
-
 // tend keeps what waits for a slot from lapsing.
 func (r *run) tend(ctx context.Context) {
 	tick := time.NewTicker(consumer.ExtendInterval)
@@ -197,11 +123,8 @@ func (r *run) tend(ctx context.Context) {
 		for _, f := range r.feeds {
 			f.tend(ctx)
 		}
-		r.mu.Lock()
-		waiting := append([]*delivery(nil), r.queue...)
-		r.mu.Unlock()
-		for _, d := range waiting {
-			d.Extend(ctx) //nolint:errcheck // it is redelivered then
+		for _, d := range r.queue.Waiting() {
+			_ = d.Extend(ctx) // it is redelivered then
 		}
 	}
 }
@@ -210,11 +133,7 @@ func (r *run) tend(ctx context.Context) {
 func (r *run) stop() {
 	r.cancel()
 	r.working.Wait()
-	r.mu.Lock()
-	left := r.queue
-	r.queue = nil
-	r.mu.Unlock()
-	for _, d := range left {
+	for _, d := range r.queue.Drain() {
 		d.giveBack()
 	}
 	for _, f := range r.feeds {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -15,7 +14,6 @@ import (
 const (
 	attributePrefix     = "ce_"
 	contentTypeHeader   = "content-type"
-	contentTypeName     = "datacontenttype" // attribute; a header of its own only where content-type would mislead
 	traceParentHeader   = "traceparent"
 	traceStateHeader    = "tracestate"
 	replacementForBytes = "\ufffd"
@@ -40,7 +38,7 @@ func encode(m *waybill.Message, topic string) *kgo.Record {
 	switch {
 	case m.ContentType == "":
 	case cloudevents.Structured(m.ContentType): // a reader would take the payload for the event
-		set(attributePrefix+contentTypeName, m.ContentType)
+		set(attributePrefix+cloudevents.ContentType, m.ContentType)
 	default:
 		set(contentTypeHeader, m.ContentType)
 	}
@@ -93,28 +91,20 @@ func decode(prefix string, r *kgo.Record) (*waybill.Message, error) {
 			continue
 		}
 		binary = true
-		note(setAttribute(m, attribute, value))
+		note(cloudevents.Set(m, attribute, value))
 	}
 	contentType := rest[contentTypeHeader]
 	setRest(m, rest)
 	if cloudevents.Structured(contentType) && !binary {
 		note(cloudevents.ParseStructured(m, contentType, r.Value))
 	}
-	if m.Key == "" && len(r.Key) <= waybill.MaxKeyLen && storable(string(r.Key)) {
+	if m.Key == "" && len(r.Key) <= waybill.MaxKeyLen && cloudevents.Storable(string(r.Key)) {
 		m.Key = string(r.Key)
 	}
 	if first == nil {
 		return m, nil
 	}
 	return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("kafkabroker: decode envelope: %w", first))
-}
-
-func setAttribute(m *waybill.Message, name, value string) error {
-	if name == contentTypeName {
-		m.ContentType = value
-		return nil
-	}
-	return cloudevents.Set(m, name, value)
 }
 
 // setRest puts headers that are no attributes where they belong. Those that repeat an attribute
@@ -143,7 +133,7 @@ func setMissing(field *string, value string) {
 // text returns the value of a header, readable at least, and an error if it is no text.
 func text(name string, value []byte) (string, error) {
 	s := string(value)
-	if storable(s) {
+	if cloudevents.Storable(s) {
 		return s, nil
 	}
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, replacementForBytes), "\x00", replacementForBytes)
@@ -151,6 +141,3 @@ func text(name string, value []byte) (string, error) {
 }
 
 var errNoText = errors.New("the value is not UTF-8 text")
-
-// storable reports whether a text can be kept by every store.
-func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -55,12 +55,12 @@ func (p *producer) begin(msgs []relay.Outgoing) (*session, *batch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		b.resolveAll(waybill.UnavailableError(errClosed))
+		b.ResolveAll(waybill.UnavailableError(errClosed))
 		return nil, b
 	}
 	if p.current != nil && p.current.lost {
 		if len(p.current.open) > 0 {
-			b.resolveAll(connectionLost())
+			b.ResolveAll(connectionLost())
 			return nil, b
 		}
 		p.current = nil
@@ -68,7 +68,7 @@ func (p *producer) begin(msgs []relay.Outgoing) (*session, *batch) {
 	if p.current == nil {
 		s, err := p.newSession()
 		if err != nil {
-			b.resolveAll(classify("make a producer", err))
+			b.ResolveAll(classify("make a producer", err))
 			return nil, b
 		}
 		p.current = s
@@ -111,7 +111,7 @@ func (p *producer) loseLocked(s *session, err error) {
 	}
 	s.lost = true
 	for b := range s.open {
-		b.resolveAll(err)
+		b.ResolveAll(err)
 	}
 	p.closing.Go(s.client.Close)
 }
@@ -138,18 +138,18 @@ func (p *producer) answered(s *session, b *batch, i int, r *kgo.Record, err erro
 		p.mu.Lock()
 		s.strikes = 0
 		p.mu.Unlock()
-		b.resolve(i, nil)
+		b.Resolve(i, nil)
 		return
 	}
 	result := classify(fmt.Sprintf("publish to topic %q", r.Topic), err)
 	if waybill.IsPermanent(result) {
-		b.resolve(i, result)
+		b.Resolve(i, result)
 		return
 	}
 	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.MessageTooLarge) {
 		p.topics.forget(r.Topic) // it is not what it was: the next attempt finds out
 	}
-	b.resolve(i, result)
+	b.Resolve(i, result)
 	p.lose(s, connectionLost())
 }
 

@@ -17,12 +17,12 @@ type publisher struct{ producer *producer }
 func (p publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
 	s, b := p.producer.begin(msgs)
 	if s == nil {
-		return b.known
+		return b.All
 	}
 	if err := ctx.Err(); err != nil {
-		b.resolveAll(unconfirmed(err))
+		b.ResolveAll(unconfirmed(err))
 	} else if records, err := p.encode(ctx, b); err != nil {
-		b.resolveAll(err)
+		b.ResolveAll(err)
 		p.producer.lose(s, connectionLost())
 	} else {
 		p.producer.write(s, b, records)
@@ -42,7 +42,7 @@ func (p publisher) encode(ctx context.Context, b *batch) ([]*kgo.Record, error) 
 	for i, m := range b.msgs {
 		name, ok := topicOf(p.producer.cfg.TopicPrefix, m.Topic, m.To)
 		if !ok {
-			b.resolve(i, waybill.PermanentError(waybill.ReasonUnroutable,
+			b.Resolve(i, waybill.PermanentError(waybill.ReasonUnroutable,
 				fmt.Errorf("kafkabroker: %q makes no legal name of a Kafka topic", m.Address())))
 			continue
 		}
@@ -58,11 +58,11 @@ func (p publisher) encode(ctx context.Context, b *batch) ([]*kgo.Record, error) 
 		switch name := names[i]; {
 		case name == "":
 		case wrong[name] != nil:
-			b.resolve(i, wrong[name])
+			b.Resolve(i, wrong[name])
 		default:
 			r := encode(m.Message, name)
 			if err := checkSize(r, p.producer.topics.maxBytes(name)); err != nil {
-				b.resolve(i, err)
+				b.Resolve(i, err)
 				continue
 			}
 			records[i] = r
@@ -84,14 +84,14 @@ func checkSize(r *kgo.Record, limit int) error {
 func (p publisher) wait(ctx context.Context, s *session, b *batch) []error {
 	defer p.producer.end(s, b)
 	select {
-	case <-b.done:
+	case <-b.Done():
 	default:
 		select {
-		case <-b.done:
+		case <-b.Done():
 		case <-ctx.Done():
-			b.resolveAll(unconfirmed(ctx.Err()))
+			b.ResolveAll(unconfirmed(ctx.Err()))
 			p.producer.lose(s, connectionLost())
 		}
 	}
-	return b.known()
+	return b.All()
 }

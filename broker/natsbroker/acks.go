@@ -65,7 +65,7 @@ func (a *acks) lose() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, b := range a.batches {
-		b.resolveAll(connectionLost())
+		b.ResolveAll(connectionLost())
 		if !b.lost {
 			b.lost = true
 			a.lost++
@@ -87,7 +87,7 @@ func (a *acks) receive(m *nats.Msg) {
 	if b == nil || err != nil || index < 0 || index >= len(b.msgs) {
 		return
 	}
-	b.resolve(index, a.answer(m, b.msgs[index].Resent))
+	b.Resolve(index, a.answer(m, b.msgs[index].Resent))
 }
 
 // pubAck is the body of a confirmation.

@@ -22,43 +22,26 @@ func TestAcks_ConnectionLost(t *testing.T) {
 		return b
 	}
 	answered, open := begin(1, true), begin(2, true)
-	answered.resolve(0, nil)
+	answered.Resolve(0, nil)
 	a.end(answered)
-	open.resolve(1, nil)
+	open.Resolve(1, nil)
 	a.lose()
 	a.lose()
 	select {
-	case <-open.done:
+	case <-open.Done():
 	default:
 		t.Error("done is open although all results are known")
 	}
-	results := open.known()
+	results := open.All()
 	if !errors.Is(results[0], waybill.ErrConnectionLost) || !waybill.IsUnavailable(results[0]) {
 		t.Errorf("message without an answer: %v, want unavailable, connection lost", results[0])
 	}
-	if results[1] != nil || answered.known()[0] != nil {
-		t.Errorf("confirmed messages: %v and %v, want nil", results[1], answered.known()[0])
+	if results[1] != nil || answered.All()[0] != nil {
+		t.Errorf("confirmed messages: %v and %v, want nil", results[1], answered.All()[0])
 	}
 	a.end(begin(1, false)) // the sender of the lost batch does not know yet
 	a.end(open)
 	a.end(begin(1, true))
-}
-
-func TestBatch_FirstResultCounts(t *testing.T) {
-	t.Parallel()
-	b := newBatch(make([]relay.Outgoing, 2))
-	b.resolve(0, nil)
-	b.resolve(0, errNotConnected)
-	before := b.known()
-	b.resolveAll(errNotConnected)
-	if after := b.known(); after[0] != nil || after[1] != errNotConnected || before[1] != errPending || b.pending(1) {
-		t.Errorf("results %v, then %v, want the first of each to stay", before, after)
-	}
-	select {
-	case <-newBatch(nil).done:
-	default:
-		t.Error("done is open for a batch of no messages")
-	}
 }
 
 func TestAcks_Answer(t *testing.T) {

@@ -41,6 +41,12 @@ func (d *delivery) Message() (*waybill.Message, error) {
 	return d.message, d.err
 }
 
+// hand notes that d is passed on.
+func (d *delivery) hand() bool {
+	d.handed = true
+	return true
+}
+
 func (d *delivery) Redelivered() bool { return d.redelivered }
 
 // Ack does not wait for the server: an acknowledgement that is lost with its connection

@@ -27,7 +27,7 @@ func encode(m *waybill.Message) nats.Header {
 		h[attributePrefix+name] = []string{cloudevents.Escape(value)}
 	})
 	if m.ContentType != "" {
-		h[attributePrefix+"datacontenttype"] = []string{cloudevents.Escape(m.ContentType)}
+		h[attributePrefix+cloudevents.ContentType] = []string{cloudevents.Escape(m.ContentType)}
 		if !cloudevents.Structured(m.ContentType) {
 			setPlain(h, contentTypeHeader, m.ContentType)
 		}
@@ -108,10 +108,6 @@ func setAttribute(m *waybill.Message, name, raw string) error {
 	value, err := cloudevents.Unescape(raw)
 	if err != nil {
 		err = fmt.Errorf("attribute %s %w", name, err)
-	}
-	if name == "datacontenttype" {
-		m.ContentType = value
-		return err
 	}
 	if wrong := cloudevents.Set(m, name, value); wrong != nil {
 		return wrong

@@ -27,9 +27,9 @@ func (p publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func()
 	b, clear := p.broker.acks.begin(msgs)
 	switch err := p.ready(ctx); {
 	case err != nil:
-		b.resolveAll(err)
+		b.ResolveAll(err)
 	case !clear:
-		b.resolveAll(connectionLost())
+		b.ResolveAll(connectionLost())
 	default:
 		p.write(ctx, b, p.encode(b))
 	}
@@ -50,7 +50,7 @@ func (p publisher) encode(b *batch) []*nats.Msg {
 	for i, m := range b.msgs {
 		subject, ok := subjectOf(p.broker.cfg.SubjectPrefix, m.Topic, m.To)
 		if !ok {
-			b.resolve(i, waybill.PermanentError(waybill.ReasonUnroutable,
+			b.Resolve(i, waybill.PermanentError(waybill.ReasonUnroutable,
 				fmt.Errorf("natsbroker: %q makes no subject to publish to", m.Address())))
 			continue
 		}
@@ -59,7 +59,7 @@ func (p publisher) encode(b *batch) []*nats.Msg {
 			msg.Header[msgIDHeader] = []string{dedupID(m, subject)}
 		}
 		if err := checkSize(msg, limit); err != nil {
-			b.resolve(i, err)
+			b.Resolve(i, err)
 			continue
 		}
 		msg.Reply = b.reply + strconv.Itoa(i)
@@ -93,7 +93,7 @@ func checkSize(m *nats.Msg, limit int64) error {
 // that follows.
 func (p publisher) write(ctx context.Context, b *batch, list []*nats.Msg) {
 	for i, msg := range list {
-		if msg == nil || !b.pending(i) {
+		if msg == nil || !b.Pending(i) {
 			continue
 		}
 		err := p.ready(ctx)
@@ -103,12 +103,12 @@ func (p publisher) write(ctx context.Context, b *batch, list []*nats.Msg) {
 		switch {
 		case err == nil:
 		case errors.Is(err, nats.ErrMaxPayload): // the limit has changed since encode
-			b.resolve(i, waybill.PermanentError(waybill.ReasonTooLarge, fmt.Errorf("natsbroker: %w", err)))
+			b.Resolve(i, waybill.PermanentError(waybill.ReasonTooLarge, fmt.Errorf("natsbroker: %w", err)))
 		case ctx.Err() != nil:
-			b.resolveAll(err)
+			b.ResolveAll(err)
 			return
 		default:
-			b.resolveAll(connectionLost())
+			b.ResolveAll(connectionLost())
 			return
 		}
 	}
@@ -118,11 +118,11 @@ func (p publisher) write(ctx context.Context, b *batch, list []*nats.Msg) {
 func (p publisher) wait(ctx context.Context, b *batch) []error {
 	defer p.broker.acks.end(b)
 	select {
-	case <-b.done:
+	case <-b.Done():
 	case <-ctx.Done():
-		b.resolveAll(waybill.UnavailableError(fmt.Errorf("natsbroker: no confirmation: %w", ctx.Err())))
+		b.ResolveAll(waybill.UnavailableError(fmt.Errorf("natsbroker: no confirmation: %w", ctx.Err())))
 	}
-	results := b.known()
+	results := b.All()
 	var verdict func(subject string) error
 	for i, err := range results {
 		if err != errNoResponders {

@@ -155,14 +155,14 @@ func (p *puller) take(m *nats.Msg) {
 		d.redelivered = meta.NumDelivered > 1
 	}
 	p.broker().opened(d)
-	p.run.push(d)
+	p.run.queue.Push(d)
 }
 
 // settled makes room for another delivery.
 func (p *puller) settled(d *delivery) {
 	p.broker().closed(d)
 	if d.handed {
-		<-p.run.slots
+		p.run.queue.Free()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/handover"
 )
 
 // tendInterval is how often a subscription looks after its requests.
@@ -37,34 +38,27 @@ func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(c
 		}
 	}
 	defer r.stop()
-	if err := r.start(durables); err != nil {
+	if err := r.start(durables, prefetch); err != nil {
 		return err
 	}
-	return r.serve(ctx, deliver)
+	return r.queue.Serve(ctx, s.broker.done, waybill.UnavailableError(errClosed), func(d *delivery) { deliver(d) })
 }
 
 // run is one Subscribe at work.
 type run struct {
 	broker  *Broker
 	pullers []*puller
-	slots   chan struct{} // one value for each delivery that deliver was called with
-	more    chan struct{} // has a value if queue may have grown
+	queue   *handover.Queue[*delivery]
 	kicked  chan struct{} // has a value if a puller needs mending
-	failed  chan error    // what waiting will not mend
 	quit    context.CancelFunc
 	tending sync.WaitGroup
-
-	mu    sync.Mutex
-	queue []*delivery // received and not yet passed to deliver, in order
 }
 
 func newRun(b *Broker, prefetch int) *run {
 	return &run{
 		broker: b,
-		slots:  make(chan struct{}, prefetch),
-		more:   make(chan struct{}, 1),
+		queue:  handover.New(prefetch, (*delivery).hand),
 		kicked: make(chan struct{}, 1),
-		failed: make(chan error, 1),
 		quit:   func() {},
 	}
 }
@@ -90,14 +84,9 @@ func (r *run) declare(ctx context.Context, d durable) error {
 }
 
 // start makes the pullers and their first requests.
-func (r *run) start(durables []durable) error {
-	prefetch, n := cap(r.slots), len(durables)
+func (r *run) start(durables []durable, prefetch int) error {
 	for i, d := range durables {
-		share := prefetch / n
-		if i < prefetch%n {
-			share++
-		}
-		p, err := newPuller(r, d, max(share, 1))
+		p, err := newPuller(r, d, handover.Share(prefetch, i, len(durables)))
 		if err != nil {
 			return err
 		}
@@ -113,64 +102,7 @@ func (r *run) start(durables []durable) error {
 	return nil
 }
 
-// serve passes deliveries on, one after the other, each when it has a slot.
-func (r *run) serve(ctx context.Context, deliver func(consumer.Delivery)) error {
-	for {
-		if ctx.Err() != nil {
-			return nil
-		}
-		if r.broker.ended() {
-			return waybill.UnavailableError(errClosed)
-		}
-		var slots chan struct{}
-		if r.waiting() {
-			slots = r.slots
-		}
-		select {
-		case <-ctx.Done():
-		case <-r.broker.done:
-			return waybill.UnavailableError(errClosed)
-		case err := <-r.failed:
-			return err
-		case <-r.more:
-		case slots <- struct{}{}:
-			deliver(r.pop())
-		}
-	}
-}
-
-func (r *run) waiting() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.queue) > 0
-}
-
-// pop takes the first delivery, for which the caller has a slot.
-func (r *run) pop() *delivery {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	d := r.queue[0]
-	r.queue[0] = nil
-	r.queue = r.queue[1:]
-	d.handed = true
-	return d
-}
-
-func (r *run) push(d *delivery) {
-	r.mu.Lock()
-	r.queue = append(r.queue, d)
-	r.mu.Unlock()
-	signal(r.more)
-}
-
-func (r *run) kick() { signal(r.kicked) }
-
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (r *run) kick() { handover.Signal(r.kicked) }
 
 // tend looks after the pullers, and keeps what waits in the queue from lapsing.
 func (r *run) tend(ctx context.Context) {
@@ -206,17 +138,12 @@ func (r *run) mend(ctx context.Context, p *puller) {
 	case waybill.IsUnavailable(err):
 		p.postpone()
 	default:
-		select {
-		case r.failed <- err:
-		default:
-		}
+		r.queue.Fail(err)
 	}
 }
 
 func (r *run) extendQueue() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, d := range r.queue {
+	for _, d := range r.queue.Waiting() {
 		d.Extend(context.Background())
 	}
 }
@@ -229,11 +156,7 @@ func (r *run) stop() {
 		p.stop()
 		r.broker.stopped(p)
 	}
-	r.mu.Lock()
-	left := r.queue
-	r.queue = nil
-	r.mu.Unlock()
-	for _, d := range left {
+	for _, d := range r.queue.Drain() {
 		d.giveBack()
 	}
 }

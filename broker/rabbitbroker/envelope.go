@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -16,18 +15,12 @@ import (
 
 // The headers that this package writes. Message headers cannot have these names.
 const (
-	attributePrefix  = "cloudEvents:"        // + the name of a CloudEvents attribute
-	contentTypeName  = "datacontenttype"     // attribute; used if the property is too short for it
 	sequenceHeader   = "waybill-seq"         // tells a returned message from all others of its channel
 	retryHeader      = "waybill-retry"       // how many retries were asked for so far
 	retryLeftHeader  = "waybill-retry-left"  // milliseconds to wait beyond the longest step
 	exchangeHeader   = "waybill-exchange"    // where a retried message was first published
 	routingKeyHeader = "waybill-routing-key" // and with which routing key
 )
-
-// inboundPrefixes mark CloudEvents attributes in the messages of others, the one that
-// counts if an attribute is there twice last. Case does not matter.
-var inboundPrefixes = [...]string{"ce-", "cloudevents_", "cloudevents:"}
 
 // check refuses what could not be published, or would not arrive as it was enqueued.
 func check(m *waybill.Message, maxPayload int) error {
@@ -73,7 +66,7 @@ func encode(m *waybill.Message) amqp.Publishing {
 	for name, value := range m.Headers {
 		headers[name] = value
 	}
-	cloudevents.Each(m, func(name, value string) { headers[attributePrefix+name] = value })
+	cloudevents.Each(m, func(name, value string) { headers[cloudevents.AMQPPrefix+name] = value })
 	p := amqp.Publishing{
 		Headers:       headers,
 		DeliveryMode:  amqp.Persistent,
@@ -89,7 +82,7 @@ func encode(m *waybill.Message) amqp.Publishing {
 	if len(m.ContentType) <= maxShortString {
 		p.ContentType = m.ContentType
 	} else {
-		headers[attributePrefix+contentTypeName] = m.ContentType
+		headers[cloudevents.AMQPPrefix+cloudevents.ContentType] = m.ContentType // the property is too short for it
 	}
 	return p
 }
@@ -101,7 +94,7 @@ func decode(d *amqp.Delivery) (*waybill.Message, error) {
 	m := &waybill.Message{Payload: d.Body}
 	m.Topic, m.To = origin(d)
 	names := slices.Sorted(maps.Keys(d.Headers))
-	event, err := decodeAttributes(m, d.Headers, names)
+	event, err := cloudevents.SetAMQP(m, d.Headers, names, fieldText)
 	structured := !event && cloudevents.Structured(d.ContentType)
 	if structured {
 		err = cloudevents.ParseStructured(m, d.ContentType, d.Body)
@@ -131,72 +124,22 @@ func origin(d *amqp.Delivery) (topic, to string) {
 	return key, ""
 }
 
-// decodeAttributes sets the CloudEvents attributes among the headers, and reports whether there are
-// any.
-func decodeAttributes(m *waybill.Message, headers amqp.Table, names []string) (found bool, err error) {
-	var errs []error
-	for _, prefix := range inboundPrefixes {
-		for _, name := range names {
-			attribute, ok := cutPrefixFold(name, prefix)
-			if !ok {
-				continue
-			}
-			found = true
-			if err := setAttribute(m, attribute, headers[name]); err != nil {
-				errs = append(errs, err)
-			}
-		}
-	}
-	return found, errors.Join(errs...)
-}
-
-func cutPrefixFold(name, prefix string) (rest string, ok bool) {
-	if len(name) <= len(prefix) || !strings.EqualFold(name[:len(prefix)], prefix) {
-		return "", false
-	}
-	return strings.ToLower(name[len(prefix):]), true
-}
-
-func setAttribute(m *waybill.Message, name string, value any) error {
-	s := fieldText(value)
-	if !storable(s) {
-		return errors.New("an attribute is not text") // its name may be as bad
-	}
-	if name == contentTypeName {
-		m.ContentType = s
-		return nil
-	}
-	return cloudevents.Set(m, name, s)
-}
-
 // decodeProperties sets what no attribute has set.
 func decodeProperties(m *waybill.Message, d *amqp.Delivery) error {
-	var bad []error
-	for _, p := range [...]struct {
-		name, value string
-		field       *string
-	}{
-		{"message_id", d.MessageId, &m.ID},
-		{"type", d.Type, &m.Type},
-		{"app_id", d.AppId, &m.Source},
-		{"correlation_id", d.CorrelationId, &m.CorrelationID},
-	} {
-		switch {
-		case *p.field != "" || p.value == "":
-		case storable(p.value):
-			*p.field = p.value
-		default:
-			bad = append(bad, fmt.Errorf("property %s is not text", p.name))
-		}
-	}
-	if storable(d.ContentType) && d.ContentType != "" {
+	err := cloudevents.FillIn(
+		cloudevents.Property{Name: "message_id", Value: d.MessageId, Field: &m.ID},
+		cloudevents.Property{Name: "type", Value: d.Type, Field: &m.Type},
+		cloudevents.Property{Name: "app_id", Value: d.AppId, Field: &m.Source},
+		cloudevents.Property{Name: "correlation_id", Value: d.CorrelationId, Field: &m.CorrelationID},
+	)
+	if cloudevents.Storable(d.ContentType) && d.ContentType != "" {
 		m.ContentType = d.ContentType
 	}
 	// A timestamp beyond the range of dates is milliseconds, or worse: it is left out.
 	if y := d.Timestamp.UTC().Year(); m.Time.IsZero() && !d.Timestamp.IsZero() && y >= 1970 && y <= 9999 {
 		m.Time = d.Timestamp.UTC()
 	}
-	return errors.Join(bad...)
+	return err
 }
 
 // decodeHeaders copies the application's headers, as text, their names in lower case.
@@ -214,11 +157,7 @@ func decodeHeaders(m *waybill.Message, d *amqp.Delivery, names []string) {
 	for _, name := range names {
 		value := fieldText(d.Headers[name])
 		switch lower := strings.ToLower(name); {
-		case lower == "traceparent" && m.TraceParent == "" && storable(value):
-			m.TraceParent = value
-		case lower == "tracestate" && m.TraceState == "" && storable(value):
-			m.TraceState = value
-		case waybill.ReservedHeader(lower) || serverHeader(name, deadLettered):
+		case cloudevents.FillInTrace(m, lower, value), waybill.ReservedHeader(lower), serverHeader(name, deadLettered):
 		default:
 			set(lower, strings.ToValidUTF8(value, "\uFFFD"))
 		}
@@ -234,9 +173,4 @@ func serverHeader(name string, deadLettered bool) bool {
 		return deadLettered
 	}
 	return false
-}
-
-// storable reports whether a text can be kept by every store.
-func storable(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsRune(s, 0)
 }

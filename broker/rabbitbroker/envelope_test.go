@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/cloudevents"
 )
 
 func TestCheck(t *testing.T) {
@@ -199,7 +200,7 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("decode() = %+v, %v, then %+v, %v", m, err, again, err2)
 		}
 		for key, value := range m.Headers {
-			if !storable(strings.ReplaceAll(key+value, "\x00", "")) {
+			if !cloudevents.Storable(strings.ReplaceAll(key+value, "\x00", "")) {
 				t.Errorf("header %q = %q is not text", key, value)
 			}
 		}

@@ -1,38 +1,21 @@
 package rabbitbroker
 
 import (
-	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill/internal/cloudevents"
 )
 
-// fieldText returns the value of a header as text: numbers in decimal, times as by RFC
-// 3339, bytes as they are if they are UTF-8 and else in base64, nothing as "", lists and
+// fieldText returns the value of a header as text: as [cloudevents.AMQPText] does, and lists and
 // tables as JSON.
 func fieldText(value any) string {
 	switch v := value.(type) {
-	case nil:
-		return ""
-	case string:
-		return v
-	case []byte:
-		if utf8.Valid(v) {
-			return string(v)
-		}
-		return base64.StdEncoding.EncodeToString(v)
-	case float32:
-		return strconv.FormatFloat(float64(v), 'g', -1, 32)
-	case float64:
-		return strconv.FormatFloat(v, 'g', -1, 64)
-	case time.Time:
-		return v.UTC().Format(time.RFC3339Nano)
 	case amqp.Decimal:
 		return decimalText(v)
 	case amqp.Table, []any:
@@ -42,7 +25,7 @@ func fieldText(value any) string {
 		}
 		return string(text)
 	}
-	return fmt.Sprint(value) // bool and the integers
+	return cloudevents.AMQPText(value)
 }
 
 // fieldJSON returns value as something that has a JSON form.

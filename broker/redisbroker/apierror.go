@@ -14,9 +14,8 @@ import (
 )
 
 var (
-	errClosed      = errors.New("redisbroker: broker is closed")
-	errNotAnswered = errors.New("redisbroker: no answer yet")
-	errNotOurs     = errors.New("redisbroker: another subscriber has taken the delivery over")
+	errClosed  = errors.New("redisbroker: broker is closed")
+	errNotOurs = errors.New("redisbroker: another subscriber has taken the delivery over")
 )
 
 // classify gives an error of the client its kind and says what was being done. What Redis complains

@@ -74,6 +74,15 @@ func (d *delivery) Extend(ctx context.Context) error {
 	return classify("extend a delivery", err)
 }
 
+// hand notes that d is passed on, unless Close has given it back.
+func (d *delivery) hand() bool {
+	if d.done.Load() {
+		return false
+	}
+	d.handed.Store(true)
+	return true
+}
+
 // settle makes sure that a delivery is settled once.
 func (d *delivery) settle(doing string) error {
 	if d.reader.broker.closed() {

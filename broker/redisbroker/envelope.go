@@ -76,10 +76,6 @@ func decode(s source, entry redis.XMessage) (*waybill.Message, error) {
 
 func setAttribute(m *waybill.Message, name, raw string) error {
 	value, err := validUTF8("attribute "+name, raw)
-	if name == "datacontenttype" {
-		m.ContentType = value
-		return err
-	}
 	return errors.Join(err, cloudevents.Set(m, name, value))
 }
 

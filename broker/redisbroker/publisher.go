@@ -46,13 +46,13 @@ type outgoing struct {
 func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
 	b := newBatch(ctx, len(msgs))
 	if err := p.broker.ready(ctx); err != nil {
-		b.resolveAll(err)
+		b.ResolveAll(err)
 		return b.wait
 	}
 	list := make([]*outgoing, 0, len(msgs))
 	for i, m := range msgs {
 		if n := len(m.Payload); n > p.broker.cfg.MaxPayload {
-			b.resolve(i, waybill.PermanentError(waybill.ReasonTooLarge,
+			b.Resolve(i, waybill.PermanentError(waybill.ReasonTooLarge,
 				fmt.Errorf("redisbroker: payload has %d bytes, the limit is %d", n, p.broker.cfg.MaxPayload)))
 			continue
 		}
@@ -80,7 +80,7 @@ func (p *publisher) add(b *batch, list []*outgoing) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.lost > 0 {
-		b.resolveAll(connectionLost())
+		b.ResolveAll(connectionLost())
 		return
 	}
 	p.queue = append(p.queue, list...)
@@ -126,8 +126,8 @@ func (p *publisher) next() []*outgoing {
 		}
 		taken++
 		if o.batch.ctx.Err() != nil {
-			o.batch.resolve(o.index, unconfirmed(o.batch.ctx.Err()))
-		} else if o.batch.open(o.index) {
+			o.batch.Resolve(o.index, unconfirmed(o.batch.ctx.Err()))
+		} else if o.batch.Pending(o.index) {
 			list = append(list, o)
 			size += o.size
 		}
@@ -194,9 +194,9 @@ func (p *publisher) pipeline(ctx context.Context, n nodePart) error {
 			ended = err
 		case err != nil:
 			p.broker.moved(ctx, err)
-			o.batch.resolve(o.index, publishError(err))
+			o.batch.Resolve(o.index, publishError(err))
 		default:
-			o.batch.resolve(o.index, copied)
+			o.batch.Resolve(o.index, copied)
 		}
 	}
 	return ended
@@ -224,12 +224,12 @@ func (p *publisher) fail(list []*outgoing, err error) {
 	list = append(list, p.queue...)
 	p.queue = nil
 	for _, o := range list {
-		if !o.batch.lost && o.batch.open(o.index) {
+		if !o.batch.lost && o.batch.Pending(o.index) {
 			o.batch.lost = true
 			p.lost++
 		}
 	}
 	for _, o := range list {
-		o.batch.resolve(o.index, result)
+		o.batch.Resolve(o.index, result)
 	}
 }

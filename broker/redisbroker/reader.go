@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/handover"
 )
 
 const (
@@ -61,9 +62,9 @@ func (r *reader) settled(d *delivery) {
 	r.mu.Lock()
 	r.held--
 	r.mu.Unlock()
-	signal(r.freed)
+	handover.Signal(r.freed)
 	if d.handed.Load() {
-		<-r.run.slots
+		r.run.queue.Free()
 	}
 }
 
@@ -103,7 +104,7 @@ func (r *reader) receive(ctx context.Context) {
 		}
 		failures++
 		if err = r.mend(ctx, err); err != nil && !waybill.IsUnavailable(err) {
-			r.run.fail(err)
+			r.run.queue.Fail(err)
 			return
 		}
 		select {
@@ -206,7 +207,7 @@ func (r *reader) deliver(entries []redis.XMessage, redelivered bool) {
 	r.mu.Lock()
 	r.held += len(list)
 	r.mu.Unlock()
-	r.run.push(list)
+	r.run.queue.Push(list...)
 }
 
 // trim removes from the stream what all groups are done with, if this one has come further.

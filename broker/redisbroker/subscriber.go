@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/handover"
 )
 
 type subscriber struct {
@@ -34,32 +35,22 @@ func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(c
 			return err
 		}
 	}
-	r.start(sources)
+	r.start(sources, prefetch)
 	defer r.stop()
-	return r.serve(ctx, deliver)
+	return r.queue.Serve(ctx, s.broker.done, waybill.UnavailableError(errClosed), func(d *delivery) { deliver(d) })
 }
 
 // run is one Subscribe at work.
 type run struct {
 	broker  *Broker
 	readers []*reader
-	slots   chan struct{} // one value for each delivery that deliver was called with
-	more    chan struct{} // has a value if queue may have grown
-	failed  chan error    // what waiting will not mend
+	queue   *handover.Queue[*delivery]
 	quit    context.CancelFunc
 	working sync.WaitGroup
-
-	mu    sync.Mutex
-	queue []*delivery // received and not yet passed to deliver, in order
 }
 
 func newRun(b *Broker, prefetch int) *run {
-	return &run{
-		broker: b,
-		slots:  make(chan struct{}, prefetch),
-		more:   make(chan struct{}, 1),
-		failed: make(chan error, 1),
-	}
+	return &run{broker: b, queue: handover.New(prefetch, (*delivery).hand)}
 }
 
 // declare repeats until Redis has answered or ctx is done, which is no error.
@@ -85,16 +76,13 @@ func (r *run) declare(ctx context.Context, s source) error {
 }
 
 // start makes a reader for each source, all under one new name.
-func (r *run) start(sources []source) {
+func (r *run) start(sources []source, prefetch int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.quit = cancel
-	name, prefetch, n := consumerName(), cap(r.slots), len(sources)
+	name := consumerName()
 	for i, s := range sources {
-		share := prefetch / n
-		if i < prefetch%n {
-			share++
-		}
-		rd := &reader{source: s, run: r, broker: r.broker, consumer: name, share: max(share, 1), freed: make(chan struct{}, 1)}
+		share := handover.Share(prefetch, i, len(sources))
+		rd := &reader{source: s, run: r, broker: r.broker, consumer: name, share: share, freed: make(chan struct{}, 1)}
 		r.readers = append(r.readers, rd)
 		r.broker.readers.Add(1)
 		r.working.Go(func() {
@@ -119,80 +107,6 @@ func consumerName() string {
 		host = "unknown"
 	}
 	return fmt.Sprintf("%s-%s", host, waybill.NewID())
-}
-
-// serve passes deliveries on, one after the other, each when it has a slot.
-func (r *run) serve(ctx context.Context, deliver func(consumer.Delivery)) error {
-	for {
-		if ctx.Err() != nil {
-			return nil
-		}
-		if r.broker.closed() {
-			return waybill.UnavailableError(errClosed)
-		}
-		var slots chan struct{}
-		if r.waits() {
-			slots = r.slots
-		}
-		select {
-		case <-ctx.Done():
-		case <-r.broker.done:
-		case err := <-r.failed:
-			return err
-		case <-r.more:
-		case slots <- struct{}{}:
-			if d := r.pop(); d != nil {
-				deliver(d)
-			} else {
-				<-r.slots
-			}
-		}
-	}
-}
-
-// waits reports whether a delivery waits to be passed on.
-func (r *run) waits() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.queue) > 0
-}
-
-// pop takes the first delivery, for which the caller has a slot; nil if Close has given it back.
-func (r *run) pop() *delivery {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	d := r.queue[0]
-	r.queue[0] = nil
-	r.queue = r.queue[1:]
-	if d.done.Load() {
-		return nil
-	}
-	d.handed.Store(true)
-	return d
-}
-
-func (r *run) push(list []*delivery) {
-	if len(list) == 0 {
-		return
-	}
-	r.mu.Lock()
-	r.queue = append(r.queue, list...)
-	r.mu.Unlock()
-	signal(r.more)
-}
-
-func (r *run) fail(err error) {
-	select {
-	case r.failed <- err:
-	default:
-	}
-}
-
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // tend trims the streams and keeps what waits in the queue from being taken over. What fails is done
@@ -221,11 +135,9 @@ func (r *run) tend(ctx context.Context) {
 
 func (r *run) extendQueue(ctx context.Context) {
 	ids := make(map[*reader][]string)
-	r.mu.Lock()
-	for _, d := range r.queue {
+	for _, d := range r.queue.Waiting() {
 		ids[d.reader] = append(ids[d.reader], d.id)
 	}
-	r.mu.Unlock()
 	for rd, list := range ids {
 		command, cancel := context.WithTimeout(ctx, commandTimeout)
 		_, _ = r.broker.extend(command, rd.source, rd.consumer, list...)
@@ -237,9 +149,5 @@ func (r *run) extendQueue(ctx context.Context) {
 func (r *run) stop() {
 	r.quit()
 	r.working.Wait()
-	r.mu.Lock()
-	left := r.queue
-	r.queue = nil
-	r.mu.Unlock()
-	r.broker.giveBack(left)
+	r.broker.giveBack(r.queue.Drain())
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
+// ContentType is the attribute that brokers carry as the content type of their protocol.
+const ContentType = "datacontenttype"
+
 // SpecVersion is the value of the attribute specversion.
 const SpecVersion = "1.0"
 
@@ -53,8 +56,7 @@ func timestamp(name string, at func(*waybill.Message) *time.Time) field {
 	}
 }
 
-// fields are all attributes but specversion and datacontenttype, which brokers carry as
-// the content type of their protocol.
+// fields are all attributes but specversion and [ContentType].
 var fields = []field{
 	text("id", func(m *waybill.Message) *string { return &m.ID }),
 	{
@@ -90,7 +92,7 @@ var fieldByName = func() map[string]field {
 }()
 
 // Each calls yield with the name and value of every attribute of m that is set, specversion
-// first. datacontenttype is left out: it is m.ContentType.
+// first. [ContentType] is left out: it is m.ContentType.
 func Each(m *waybill.Message, yield func(name, value string)) {
 	yield("specversion", SpecVersion)
 	for _, f := range fields {
@@ -104,10 +106,13 @@ func Each(m *waybill.Message, yield func(name, value string)) {
 // attribute that no field stands for is kept as a header of that name. The error says what
 // is wrong with the value and does not quote it.
 func Set(m *waybill.Message, name, value string) error {
-	if name == "specversion" {
-		if value != SpecVersion {
-			return fmt.Errorf("attribute specversion is not %s", SpecVersion)
-		}
+	switch {
+	case name == "specversion" && value != SpecVersion:
+		return fmt.Errorf("attribute specversion is not %s", SpecVersion)
+	case name == "specversion":
+		return nil
+	case name == ContentType:
+		m.ContentType = value
 		return nil
 	}
 	if f, ok := fieldByName[name]; ok {

@@ -57,8 +57,6 @@ func ParseStructured(m *waybill.Message, contentType string, body []byte) error 
 		switch {
 		case err != nil:
 			note(err)
-		case set && name == "datacontenttype":
-			m.ContentType = value
 		case set:
 			note(Set(m, name, value))
 		}

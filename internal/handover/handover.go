@@ -1,0 +1,138 @@
+// Package handover passes what a subscription has received on to its user: in order, one after the
+// other, and no more than the user's prefetch at a time.
+package handover
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Queue holds deliveries that are received and not yet passed on. Its methods are safe for
+// concurrent use; Serve runs once.
+type Queue[D any] struct {
+	take   func(D) bool
+	slots  chan struct{} // one value for each delivery that is passed on and not yet freed
+	more   chan struct{} // has a value if list may have grown
+	failed chan error    // what waiting will not mend
+
+	mu   sync.Mutex
+	list []D
+}
+
+// New returns a queue that passes on up to prefetch deliveries until one of them is freed. Before
+// it passes one on it calls take, while the queue is locked; if that returns false the delivery is
+// skipped.
+func New[D any](prefetch int, take func(D) bool) *Queue[D] {
+	return &Queue[D]{
+		take:   take,
+		slots:  make(chan struct{}, prefetch),
+		more:   make(chan struct{}, 1),
+		failed: make(chan error, 1),
+	}
+}
+
+// Push adds deliveries.
+func (q *Queue[D]) Push(list ...D) {
+	q.mu.Lock()
+	q.list = append(q.list, list...)
+	q.mu.Unlock()
+	Signal(q.more)
+}
+
+// Free makes room for another delivery, once for each that was passed on.
+func (q *Queue[D]) Free() { <-q.slots }
+
+// Fail ends Serve with an error that waiting will not mend.
+func (q *Queue[D]) Fail(err error) {
+	select {
+	case q.failed <- err:
+	default:
+	}
+}
+
+// Serve calls deliver for one delivery after the other, until ctx is done, which is no error, or
+// closed is closed, when it returns errClosed, or Fail was called, whose error it returns.
+func (q *Queue[D]) Serve(ctx context.Context, closed <-chan struct{}, errClosed error, deliver func(D)) error {
+	for {
+		var slots chan struct{}
+		if q.waits() {
+			slots = q.slots
+		}
+		select { // first of all, because the select below picks any of several that are ready
+		case <-ctx.Done():
+			return nil
+		case <-closed:
+			return errClosed
+		default:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-closed:
+			return errClosed
+		case err := <-q.failed:
+			return err
+		case <-q.more:
+		case slots <- struct{}{}:
+			if d, ok := q.pop(); ok {
+				deliver(d)
+			} else {
+				q.Free()
+			}
+		}
+	}
+}
+
+func (q *Queue[D]) waits() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.list) > 0
+}
+
+// pop takes the first delivery, for which the caller has a slot.
+func (q *Queue[D]) pop() (d D, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.list) == 0 {
+		return d, false
+	}
+	var none D
+	d, q.list[0] = q.list[0], none
+	q.list = q.list[1:]
+	return d, q.take(d)
+}
+
+// Waiting returns a copy of what waits.
+func (q *Queue[D]) Waiting() []D {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.list)
+}
+
+// Drain empties the queue and returns what was in it.
+func (q *Queue[D]) Drain() []D {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	left := q.list
+	q.list = nil
+	return left
+}
+
+// Signal puts a value into a channel with room for one, unless there is one.
+func Signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Share returns how much of the prefetch the source i of n may hold: at least 1, and the first
+// sources get what does not divide.
+func Share(prefetch, i, n int) int {
+	share := prefetch / n
+	if i < prefetch%n {
+		share++
+	}
+	return max(share, 1)
+}

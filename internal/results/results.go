@@ -1,0 +1,74 @@
+// Package results collects what becomes of each message of a batch.
+package results
+
+import (
+	"errors"
+	"slices"
+	"sync"
+)
+
+// ErrPending stands for a result that is not known yet.
+var ErrPending = errors.New("no answer yet")
+
+// Set holds the results of one batch. Each is set once; what comes later is ignored. It is safe for
+// concurrent use.
+type Set struct {
+	done chan struct{}
+
+	mu   sync.Mutex
+	errs []error
+	left int // results that are not known
+}
+
+// New returns a set of n results that are not known.
+func New(n int) *Set {
+	s := &Set{done: make(chan struct{}), errs: slices.Repeat([]error{ErrPending}, n), left: n}
+	if n == 0 {
+		close(s.done)
+	}
+	return s
+}
+
+// Resolve sets the result of message i, nil for success, unless it is known.
+func (s *Set) Resolve(i int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set(i, err)
+}
+
+// ResolveAll sets all results that are not known.
+func (s *Set) ResolveAll(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.errs {
+		s.set(i, err)
+	}
+}
+
+func (s *Set) set(i int, err error) {
+	if s.errs[i] != ErrPending {
+		return
+	}
+	s.errs[i] = err
+	if s.left--; s.left == 0 {
+		close(s.done)
+	}
+}
+
+// Pending reports whether the result of message i is not known.
+func (s *Set) Pending(i int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.errs[i] == ErrPending
+}
+
+// Done returns a channel that is closed when all results are known.
+func (s *Set) Done() <-chan struct{} { return s.done }
+
+// All returns a copy of the results, in the order of the messages; [ErrPending] stands for those
+// that are not known.
+func (s *Set) All() []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.errs)
+}
