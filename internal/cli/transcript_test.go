@@ -81,7 +81,7 @@ Run 'waybill config --help' to see how it is used.
 	{name: "no store", args: "outbox stats", code: exitUsage, stderr: noStore},
 	{name: "no store to migrate", args: "migrate", code: exitUsage, stderr: noStore},
 	{name: "unknown store", args: "outbox stats --store oracle://app:S3CR3T@db/x", code: exitUsage, stderr: `
-waybill: unusable URL: store oracle://app:xxxxx@db/x: postgres://…, mysql://… and sqlite:path are known
+waybill: unusable URL: store oracle://app:xxxxx@db/x: postgres://…, mysql://…, mongodb://… and sqlite:path are known
 Run 'waybill outbox stats --help' to see how it is used.
 `},
 

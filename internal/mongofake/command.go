@@ -37,6 +37,8 @@ func (s *Server) exec(name string, body bson.D, t *transaction) (bson.D, error) 
 	switch name {
 	case "hello", "isMaster", "ismaster":
 		return s.hello(), nil
+	case "buildInfo":
+		return bson.D{{Key: "version", Value: "7.0.0"}}, nil
 	case "ping", "endSessions":
 		return bson.D{}, nil
 	}

@@ -3,18 +3,14 @@ package opener
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/store/memstore"
-	"github.com/waybill-go/waybill/store/mongostore"
 	"github.com/waybill-go/waybill/store/redisstore"
 )
 
@@ -59,7 +55,7 @@ func OpenLeases(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
 	case "redis", "rediss":
 		open = openRedis
 	case "mongodb", "mongodb+srv":
-		open = openMongo
+		open = openMongoLeases
 	case "memory":
 		return &Leases{BatchLeaseStore: memstore.New(), Address: cfg.URL, close: func() error { return nil }}, nil
 	}
@@ -74,7 +70,7 @@ func OpenLeases(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
 }
 
 func unknownLeases(url string) error {
-	return fmt.Errorf("%w: store %s: sqlite:path, postgres://…, mysql://…, redis://…, mongodb://… and memory: are known", ErrURL, config.Redact(url))
+	return unknownStore(url, "sqlite:path, postgres://…, mysql://…, redis://…, mongodb://… and memory:")
 }
 
 // IsRedis reports whether a URL is of Redis, which keeps leases only.
@@ -153,33 +149,15 @@ func redisPrefix(prefix string) string {
 	return prefix + "inbox:"
 }
 
-// defaultMongoDatabase is the one of a URL that names none.
-const defaultMongoDatabase = "waybill"
-
-func openMongo(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
-	client, err := mongo.Connect(options.Client().ApplyURI(cfg.URL))
+// openMongoLeases opens the leases of a MongoDB that may have nothing else, and makes their index.
+func openMongoLeases(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
+	m, err := openMongo(cfg.StoreConfig)
 	if err != nil {
-		return nil, badURL("store", cfg.URL, err)
-	}
-	disconnect := func() error { return client.Disconnect(context.Background()) }
-	store, err := mongostore.NewLeases(client.Database(mongoDatabase(cfg.URL)), mongostore.Config{CollectionPrefix: cfg.TablePrefix})
-	if err != nil {
-		_ = disconnect() // it was never in use
 		return nil, err
 	}
-	if err := store.EnsureIndexes(ctx); err != nil {
-		_ = disconnect() // it does not answer
-		return nil, &UnreachableError{What: "store", Address: config.Redact(cfg.URL), Err: err}
+	if err := m.leases.EnsureIndexes(ctx); err != nil {
+		_ = m.Close() // it does not answer
+		return nil, &UnreachableError{What: "store", Address: m.address, Err: err}
 	}
-	return &Leases{BatchLeaseStore: store, close: disconnect}, nil
-}
-
-// mongoDatabase returns the database that a URL names.
-func mongoDatabase(url string) string {
-	_, rest, _ := strings.Cut(url, "://")
-	_, path, _ := strings.Cut(rest, "/")
-	if name, _, _ := strings.Cut(path, "?"); name != "" {
-		return name
-	}
-	return defaultMongoDatabase
+	return &Leases{BatchLeaseStore: m.leases, close: m.Close}, nil
 }

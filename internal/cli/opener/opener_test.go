@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/mongofake"
 )
 
 func postgresURL() string {
@@ -38,6 +39,20 @@ func onStores(t *testing.T, test func(t *testing.T, cfg StoreConfig)) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		test(t, StoreConfig{URL: "sqlite:" + filepath.Join(t.TempDir(), "test.db"), Schema: "waybill", Create: true})
+	})
+}
+
+// onAllStores adds those that are not SQL.
+func onAllStores(t *testing.T, test func(t *testing.T, cfg StoreConfig)) {
+	onStores(t, test)
+	t.Run("mongodb", func(t *testing.T) {
+		t.Parallel()
+		server, err := mongofake.Listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Close)
+		test(t, StoreConfig{URL: server.URL()})
 	})
 }
 
@@ -121,7 +136,7 @@ func eventually(t *testing.T, check func() error) {
 }
 
 func TestOpenStore(t *testing.T) {
-	onStores(t, func(t *testing.T, cfg StoreConfig) {
+	onAllStores(t, func(t *testing.T, cfg StoreConfig) {
 		store, err := OpenStore(t.Context(), cfg)
 		if err != nil {
 			t.Fatalf("OpenStore() = %v", err)
@@ -156,6 +171,7 @@ func TestOpenStore_Refuses(t *testing.T) {
 		{"mysql://app:S3CR3T@db:port/x", "invalid port"},
 		{"mysql://app:S3CR3T@db/x?timeout=soon", "parameter"},
 		{"shop.db", "are known"},
+		{"mongodb://app:S3CR3T@/x", "mongodb"},
 		{"postgres://app:S3CR3T@db:port/x", "invalid port"},
 		{"postgres://app:S3CR%3T@db/x", "postgres"},
 		{"postgres://app:S3CR3T@db/x?sslmode=sometimes", "sslmode is invalid"},

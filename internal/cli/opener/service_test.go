@@ -35,13 +35,21 @@ func newShop(t *testing.T, cfg StoreConfig) *shop {
 		t.Fatal(err)
 	}
 	s := &shop{db: db, store: store, broker: membroker.New(), delivered: &atomic.Int64{}}
+	listen(t, s.broker, s.delivered)
+	return s
+}
+
+// listen counts what the broker has for the topic orders, until the test ends; then it closes the
+// broker.
+func listen(t *testing.T, broker *membroker.Broker, delivered *atomic.Int64) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	sub := s.broker.Subscriber(consumer.Subscription{Group: "world", Topics: []string{"orders"}})
+	sub := broker.Subscriber(consumer.Subscription{Group: "world", Topics: []string{"orders"}})
 	go func() {
 		defer close(done)
 		err := sub.Subscribe(ctx, 10, func(d consumer.Delivery) {
-			s.delivered.Add(1)
+			delivered.Add(1)
 			if err := d.Ack(ctx); err != nil {
 				t.Errorf("Ack() = %v", err)
 			}
@@ -50,8 +58,7 @@ func newShop(t *testing.T, cfg StoreConfig) *shop {
 			t.Errorf("Subscribe() = %v", err)
 		}
 	}()
-	t.Cleanup(func() { cancel(); <-done; s.broker.Close() })
-	return s
+	t.Cleanup(func() { cancel(); <-done; broker.Close() })
 }
 
 type quiet struct{}

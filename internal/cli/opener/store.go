@@ -18,8 +18,8 @@ import (
 
 // StoreConfig says which store to open.
 type StoreConfig struct {
-	// URL is postgres://user:password@host:port/database, the same with mysql or mariadb, or
-	// sqlite:path.
+	// URL is postgres://user:password@host:port/database, the same with mysql, mariadb or mongodb,
+	// or sqlite:path.
 	URL string
 
 	// Schema and TablePrefix name the tables, as the configuration of each store has them.
@@ -122,8 +122,10 @@ func NewStore(cfg StoreConfig) (Store, error) {
 		return newMySQL(cfg)
 	case schemeOf(cfg.URL) == "sqlite":
 		return newSQLite(cfg)
+	case isMongo(cfg.URL):
+		return newMongo(cfg)
 	}
-	return nil, unknownStore(cfg.URL)
+	return nil, unknownStore(cfg.URL, "postgres://…, mysql://…, mongodb://… and sqlite:path")
 }
 
 // SQLStore is a store for database/sql.
@@ -146,7 +148,7 @@ func OpenSQL(ctx context.Context, cfg StoreConfig) (*sql.DB, SQLStore, error) {
 	case isMySQL(cfg.URL):
 		open = newMySQLSQL
 	case schemeOf(cfg.URL) != "sqlite":
-		return nil, nil, unknownStore(cfg.URL)
+		return nil, nil, unknownStore(cfg.URL, "postgres://…, mysql://… and sqlite:path")
 	}
 	db, store, err := open(cfg)
 	if err != nil {
@@ -161,6 +163,6 @@ func OpenSQL(ctx context.Context, cfg StoreConfig) (*sql.DB, SQLStore, error) {
 	return db, store, nil
 }
 
-func unknownStore(url string) error {
-	return fmt.Errorf("%w: store %s: postgres://…, mysql://… and sqlite:path are known", ErrURL, config.Redact(url))
+func unknownStore(url, known string) error {
+	return fmt.Errorf("%w: store %s: %s are known", ErrURL, config.Redact(url), known)
 }

@@ -1,0 +1,102 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Ping reports whether the database answers. The error is unavailable if it does not.
+func (s *Store) Ping(ctx context.Context) error {
+	return wrap("ping", s.db.RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err())
+}
+
+// SchemaVersion returns 1 if [Store.Migrate] has come to its end, and 0 if it has not. There is one
+// version so far.
+func (s *Store) SchemaVersion(ctx context.Context) (int, error) {
+	n, err := s.counters.CountDocuments(ctx, bson.M{"_id": bson.M{"$in": allCounters}})
+	if err != nil {
+		return 0, wrap("read the schema", err)
+	}
+	if int(n) < len(allCounters) {
+		return 0, nil
+	}
+	return 1, nil
+}
+
+// allCounters are the documents that Migrate makes last.
+var allCounters = []string{counterPosition, counterLetter, counterAudit, counterReplay}
+
+// Migrate makes collections, indexes, lanes and counters, unless they are there. It may be
+// repeated, and interrupted.
+func (s *Store) Migrate(ctx context.Context) error {
+	for _, c := range s.indexes() {
+		if _, err := c.of.Indexes().CreateMany(ctx, c.models); err != nil {
+			return wrap("make indexes of "+c.of.Name(), err)
+		}
+	}
+	lanes := make([]laneDoc, laneCount)
+	for n := range lanes {
+		lanes[n].ID = n
+	}
+	if err := insertMissing(ctx, s.lanes, lanes); err != nil {
+		return wrap("make the lanes", err)
+	}
+	var counters []bson.M
+	for _, name := range allCounters {
+		counters = append(counters, bson.M{"_id": name, "n": int64(0)})
+	}
+	return wrap("make the counters", insertMissing(ctx, s.counters, counters))
+}
+
+// insertMissing inserts those documents whose _ids are not there yet.
+func insertMissing[T any](ctx context.Context, c *mongo.Collection, docs []T) error {
+	_, err := c.InsertMany(ctx, docs, options.InsertMany().SetOrdered(false))
+	var bulk mongo.BulkWriteException
+	if !errors.As(err, &bulk) || bulk.WriteConcernError != nil {
+		return err
+	}
+	for _, failed := range bulk.WriteErrors {
+		if !mongo.IsDuplicateKeyError(failed) {
+			return err
+		}
+	}
+	return nil
+}
+
+// indexes are those that commands are served by, beside that of the _id. A collection without
+// one is named too, because transactions need one that is there.
+func (s *Store) indexes() []collectionIndexes {
+	unit := []string{"row.topic", "row.key", "row.destination", "row.position"}
+	return []collectionIndexes{
+		{s.outbox, indexes(unique("row.message_id"), index("row.lane", "_id"))},
+		{s.waiting, indexes(unique("row.message_id", "row.destination"), index("row.lane", "due_at"), index(unit...), index("letter"))},
+		{s.archive, indexes(index("published_at"), index("row.message_id"))},
+		{s.ids, indexes(index("at"))},
+		{s.scheduled, indexes(index("row.message.deliver_at"), index("row.message_id"))},
+		{s.letters, indexes(index(append([]string{"parks"}, unit...)...), index("state", "_id"), index("fingerprint", "_id"),
+			index("consumer", "requeued"), index("row.message_id"), index("replay"))},
+		{s.audit, indexes(index("at"))},
+		{s.replays, indexes(index("state"))},
+		{s.inbox, indexes(index("processed_at"), index("message_id"), index("_id.message"))},
+		{s.attempts, indexes(index("due_at"), index("_id.message"))},
+		{s.relays, indexes(index("until"))},
+		{s.lanes, indexes(index("owner"))},
+	}
+}
+
+type collectionIndexes struct {
+	of     *mongo.Collection
+	models []mongo.IndexModel
+}
+
+func indexes(models ...mongo.IndexModel) []mongo.IndexModel { return models }
+
+func index(fields ...string) mongo.IndexModel { return mongo.IndexModel{Keys: by(fields...)} }
+
+func unique(fields ...string) mongo.IndexModel {
+	return mongo.IndexModel{Keys: by(fields...), Options: options.Index().SetUnique(true)}
+}
