@@ -35,6 +35,13 @@ const (
 	OpAddPartitions  Op = "add_partitions"  // the archive has room for further days; Count of days
 	OpDropPartitions Op = "drop_partitions" // days past the retention were removed as a whole; Count of days
 
+	// OpDedupExpired reports that messages were accepted by a broker that forgets deduplication
+	// ids after a while, longer than that after an earlier attempt that was not answered: if
+	// that one had arrived, the broker holds them twice. Duration is the longest time since
+	// such an attempt began. An attempt by another relay, or by this one before its start or
+	// before it lost its lease, is not known.
+	OpDedupExpired Op = "dedup_expired"
+
 	// OpBackPressure reports that a relay claims nothing new because too much is parked
 	// behind dead letters (Err says which limit), or that it does so again (Err is nil).
 	// Count is the number of messages parked.

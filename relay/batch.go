@@ -193,9 +193,11 @@ func (r *Relay) leaveAside(b *batch, batches int) {
 // verdict is what the results of a batch say.
 type verdict struct {
 	published  []*waybill.Message
-	overtaken  []*Claim // published although an earlier message of the key was refused
-	unanswered []int    // places in the batch
-	err        error    // of the last one unanswered
+	overtaken  []*Claim           // published although an earlier message of the key was refused
+	late       []*waybill.Message // published, and maybe before, longer ago than the broker remembers
+	lateness   time.Duration      // the longest of those
+	unanswered []int              // places in the batch
+	err        error              // of the last one unanswered
 }
 
 // concludeBatch writes down what sending each message came to. One of a lane that is not
@@ -211,6 +213,9 @@ func (r *Relay) concludeBatch(b *batch, errs []error, took time.Duration) *verdi
 			v.unanswered, v.err = append(v.unanswered, i), err
 		case err == nil:
 			v.published = append(v.published, &c.Message)
+			if c.late > 0 {
+				v.late, v.lateness = append(v.late, &c.Message), max(v.lateness, c.late)
+			}
 			if l.closed > 0 && l.waits > 0 {
 				v.overtaken = append(v.overtaken, c)
 			}
@@ -257,7 +262,8 @@ func (v *verdict) events(destination string, took time.Duration) []waybill.Event
 	for _, c := range v.overtaken {
 		events = append(events, waybill.Event{Op: waybill.OpOvertaken, Destination: destination, Topic: c.Message.Address(), IDs: []string{c.Message.ID}, Count: 1})
 	}
-	return events
+	late := waybill.Event{Op: waybill.OpDedupExpired, Destination: destination, Duration: v.lateness}
+	return append(events, report.ByType(late, v.late)...)
 }
 
 // judge holds back what has not answered: the topics concerned, if the destination took

@@ -55,10 +55,10 @@ type outlet struct {
 	// reading by all other sends.
 	alone sync.RWMutex
 
-	mu         sync.Mutex
-	accepted   int64          // messages that the destination has taken
-	losses     map[int64]loss // by position
-	sentBefore map[int64]int  // by position: the life of which an attempt may have arrived
+	mu       sync.Mutex
+	accepted int64           // messages that the destination has taken
+	losses   map[int64]loss  // by position
+	doubts   map[int64]doubt // by position
 }
 
 // loss counts the connections that ended while a message was unconfirmed on them.
@@ -68,7 +68,7 @@ type loss struct {
 }
 
 func newOutlet(d Destination, timeout time.Duration) *outlet {
-	o := &outlet{Destination: d, timeout: timeout, losses: make(map[int64]loss), sentBefore: make(map[int64]int)}
+	o := &outlet{Destination: d, timeout: timeout, losses: make(map[int64]loss), doubts: make(map[int64]doubt)}
 	o.reset()
 	return o
 }
@@ -107,11 +107,13 @@ func (o *outlet) send(ctx context.Context, claims []*Claim, alone bool) []error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
+	began := time.Now()
 	errs := o.call(ctx, o.outgoing(claims))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, c := range claims {
 		errs[i] = o.learn(c, errs[i], alone)
+		o.learnDoubt(c, errs[i], began)
 	}
 	return errs
 }
@@ -121,11 +123,11 @@ func (o *outlet) outgoing(claims []*Claim) []Outgoing {
 	defer o.mu.Unlock()
 	out := make([]Outgoing, len(claims))
 	for i, c := range claims {
-		life, sent := o.sentBefore[c.Position]
+		_, doubted := o.doubtOf(c)
 		out[i] = Outgoing{
 			Message: &c.Message,
 			DedupID: dedupID(c.Message.ID, c.Life),
-			Resent:  c.Attempts > 0 || sent && life == c.Life,
+			Resent:  c.Attempts > 0 || doubted,
 		}
 	}
 	return out
@@ -169,14 +171,9 @@ func (o *outlet) learn(c *Claim, err error, alone bool) error {
 	}
 	if !waybill.IsUnavailable(err) {
 		delete(o.losses, c.Position)
-		delete(o.sentBefore, c.Position)
 		return err
 	}
-	lost := errors.Is(err, waybill.ErrConnectionLost)
-	if lost || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		o.sentBefore[c.Position] = c.Life
-	}
-	if !lost {
+	if !errors.Is(err, waybill.ErrConnectionLost) {
 		return err
 	}
 	l, known := o.losses[c.Position]
@@ -197,7 +194,6 @@ func (o *outlet) learn(c *Claim, err error, alone bool) error {
 		return err
 	}
 	delete(o.losses, c.Position)
-	delete(o.sentBefore, c.Position)
 	return waybill.PermanentError(waybill.ReasonPoison, fmt.Errorf("the connection ended %d times with this message alone on it: %w", l.alone, err))
 }
 
@@ -206,5 +202,5 @@ func (o *outlet) forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	clear(o.losses)
-	clear(o.sentBefore)
+	clear(o.doubts)
 }

@@ -247,11 +247,15 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
+var quiet = waybill.LogTo(slog.New(slog.DiscardHandler))
+
 // inBubble runs a relay with virtual time until test returns.
 func inBubble(t *testing.T, src *fakeSource, destinations []Destination, cfg Config, test func(t *testing.T, r *Relay)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cfg.Observer = waybill.LogTo(slog.New(slog.DiscardHandler))
+		if cfg.Observer == nil {
+			cfg.Observer = quiet
+		}
 		src.commits = make(chan struct{}, 1) // of this bubble
 		r, err := NewFanout(src, destinations, cfg)
 		if err != nil {

@@ -98,7 +98,7 @@ func TestOutlet_FindsTheMessageThatKills(t *testing.T) {
 	if errs := o.send(t.Context(), []*Claim{bad}, true); waybill.ReasonOf(errs[0]) != waybill.ReasonPoison {
 		t.Errorf("the second time alone: %v, want poison", errs[0])
 	}
-	if o.suspicious(1) || len(o.losses) != 0 || len(o.sentBefore) != 0 {
+	if o.suspicious(1) || len(o.losses) != 0 || len(o.doubts) != 0 {
 		t.Error("the outlet remembers messages that are done with")
 	}
 }

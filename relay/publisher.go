@@ -18,7 +18,8 @@ import (
 //     the broker as a whole does not answer, wrapping [waybill.ErrConnectionLost] where the
 //     connection ended under the messages. Leave the rest unmarked (transient).
 //  5. Where the broker deduplicates, use DedupID; an answer "duplicate" to a message with
-//     Resent false is [waybill.ErrSwallowed], with Resent true it is success.
+//     Resent false is [waybill.ErrSwallowed], with Resent true it is success. Implement
+//     [Deduplicator], so that the relay tells of what is resent too late for it.
 //  6. Run the suite in broker/brokertest.
 type Publisher interface {
 	// Send writes msgs in call order and returns without waiting for the broker's answers.

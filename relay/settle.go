@@ -38,10 +38,14 @@ func (st *Settlement) blocks() bool {
 // stays where it is because the destination is unavailable.
 func (r *Relay) conclude(res result) bool {
 	st, ok := r.policy.settle(res)
-	if ok {
-		r.settleLater(st)
+	if !ok {
+		return false
 	}
-	return ok
+	if o := r.outlets[st.Claim.Destination]; o != nil && (st.Outcome == Dead || st.Outcome == Failed) {
+		o.dropDoubt(st.Claim)
+	}
+	r.settleLater(st)
+	return true
 }
 
 // settleLater leaves an outcome to the settler and closes the lines concerned.

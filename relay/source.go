@@ -147,6 +147,10 @@ type Claim struct {
 	weight    int       // in the relay's memory
 	away      bool      // on its way to the waiting rows
 
+	// late is, of a message that was accepted, the time since its earliest attempt that may
+	// have arrived; 0 if that is within the destination's deduplication window.
+	late time.Duration
+
 	// Malformed is set if the row can't be decoded; Message then holds what could be read.
 	Malformed error
 }

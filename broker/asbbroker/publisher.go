@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
@@ -12,7 +13,10 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-var _ relay.Publisher = (*publisher)(nil)
+var (
+	_ relay.Publisher    = (*publisher)(nil)
+	_ relay.Deduplicator = (*publisher)(nil)
+)
 
 // publisher owns the connection that is published on, which is made when it is needed and made
 // anew after it was lost, and a lane for each topic and queue.
@@ -27,6 +31,9 @@ type publisher struct {
 func newPublisher(b *Broker) *publisher {
 	return &publisher{broker: b, lanes: make(map[string]*lane)}
 }
+
+// DedupWindow implements [relay.Deduplicator].
+func (p *publisher) DedupWindow() time.Duration { return p.broker.cfg.DuplicateWindow }
 
 // call is one Send, and the results of it.
 type call struct {

@@ -121,6 +121,7 @@ func tests(h Harness) []test {
 		{"first attempt taken for a duplicate", testSwallowed, !f.Deduplicates},
 		{"resent after an unknown outcome", testResent, false},
 		{"published again in a new life", testNewLife, false},
+		{"deduplication window told to the relay", testDedupWindow, false},
 		{"one id from two sources", testIDPerSource, false},
 
 		{"published to two groups", testFanout, f.NoFanout},

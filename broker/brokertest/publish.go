@@ -203,6 +203,18 @@ func testNewLife(e *env) {
 	g.expect("1", "1")
 }
 
+// testDedupWindow: the relay learns from the publisher what the broker declares.
+func testDedupWindow(e *env) {
+	want := e.broker.Capabilities().DedupWindow
+	var got time.Duration
+	if d, ok := e.broker.Publisher().(relay.Deduplicator); ok {
+		got = d.DedupWindow()
+	}
+	if got != want || e.h.Features.Deduplicates && got == 0 {
+		e.Errorf("the publisher's window is %v, declared is %v", got, want)
+	}
+}
+
 // testIDPerSource relies on ids being unique per source only: the second message must be
 // neither dropped nor, sent again, taken for delivered.
 func testIDPerSource(e *env) {

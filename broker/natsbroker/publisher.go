@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -20,7 +21,12 @@ const (
 	maxHeaders = 64<<10 - 1
 )
 
+var _ relay.Deduplicator = publisher{}
+
 type publisher struct{ broker *Broker }
+
+// DedupWindow implements [relay.Deduplicator].
+func (p publisher) DedupWindow() time.Duration { return p.broker.Redelivery().DuplicateWindow }
 
 // Send encodes and checks all of msgs, then writes those that passed.
 func (p publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {

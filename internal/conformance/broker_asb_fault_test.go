@@ -170,6 +170,9 @@ func TestASBBroker_DuplicateDetection(t *testing.T) {
 	t.Parallel()
 	a := newFakeASB(t)
 	b := a.open(t, asbbroker.Config{DuplicateWindow: time.Minute})
+	if d, ok := b.Publisher().(relay.Deduplicator); !ok || d.DedupWindow() != time.Minute {
+		t.Error("the publisher does not tell the relay of the window")
+	}
 	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
 	asbApply(t, b, s)
 	for _, source := range []string{"a", "a", "b"} {

@@ -135,6 +135,9 @@ type moodyPublisher struct {
 	fails map[string]error
 }
 
+// DedupWindow implements [relay.Deduplicator]: any repetition is too late.
+func (p *moodyPublisher) DedupWindow() time.Duration { return time.Nanosecond }
+
 func (p *moodyPublisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -273,6 +276,7 @@ func TestEveryMetric(t *testing.T) {
 			"waits":  errors.New("later"),
 			"first":  errors.New("refused late"),
 			"paused": waybill.UnavailableError(errDatabase),
+			"silent": waybill.UnavailableError(context.DeadlineExceeded),
 		}}
 		r := tr.relay(tr.store, pub, relay.Config{Node: "r1"})
 		tr.registry.MustRegister(tr.observer, promobserve.NewCollector(promobserve.CollectorConfig{
@@ -295,6 +299,9 @@ func TestEveryMetric(t *testing.T) {
 		stop()
 		if !strings.Contains(tr.log.String(), "kind=transient error=later") {
 			t.Error("the log does not say why the relay tries again")
+		}
+		if !strings.Contains(tr.log.String(), "level=WARN msg=dedup_expired name=r1 destination=main topic=orders type=orders message_id=silent count=1 ") {
+			t.Error("the log does not say which message may be doubled")
 		}
 		for _, secret := range secrets {
 			if strings.Contains(tr.log.String(), secret) {
@@ -358,6 +365,8 @@ func (tr *trial) retries() {
 	tr.direct(waybill.Message{ID: "plain", Topic: "orders", Payload: []byte("another")})
 	pass(2 * time.Minute)
 	tr.enqueue(waybill.Message{ID: "paused", Topic: "orders"})
+	pass(time.Minute)
+	tr.enqueue(waybill.Message{ID: "silent", Topic: "orders"})
 	pass(time.Minute)
 }
 

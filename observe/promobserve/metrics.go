@@ -20,8 +20,8 @@ type metrics struct {
 	duplicates, conflicts, busy *prometheus.CounterVec
 	unleased                    *prometheus.CounterVec
 
-	claimDuration, claimMessages, settleDuration *prometheus.HistogramVec
-	settleErrors, pauses, leaseLost, overtaken   *prometheus.CounterVec
+	claimDuration, claimMessages, settleDuration             *prometheus.HistogramVec
+	settleErrors, pauses, leaseLost, overtaken, dedupExpired *prometheus.CounterVec
 
 	cleanedRows, cleanupErrors, partitions, loopErrors *prometheus.CounterVec
 
@@ -80,6 +80,7 @@ func (m *metrics) trouble() {
 	m.pauses = m.counter("pauses_total", "Times that a destination, a topic of it, or what a consumer needs did not answer.", "consumer", "destination", "topic")
 	m.leaseLost = m.counter("lease_lost_total", "Times that a relay found lanes, or a consumer the key of a message, taken over by another one.", "consumer")
 	m.leaseLost.WithLabelValues("") // 0 from the beginning, for relays
+	m.dedupExpired = m.counter("dedup_expired_total", "Messages that were published again later than the broker deduplicates, and may be there twice.", "destination", "topic")
 	m.overtaken = m.counter("overtaken_total", "Messages that were published before an earlier one of their key, which was refused late.", "destination", "topic")
 	m.loopErrors = m.counter("loop_errors_total", "Rounds of background loops that failed.", "loop")
 }

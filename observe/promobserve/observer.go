@@ -114,7 +114,7 @@ func (o *Observer) Observe(_ context.Context, e waybill.Event) {
 		o.flow(e)
 	case waybill.OpRetry, waybill.OpDead, waybill.OpFailed, waybill.OpRequeue, waybill.OpRepeat:
 		o.trouble(e)
-	case waybill.OpClaim, waybill.OpSettle, waybill.OpPause, waybill.OpLeaseLost, waybill.OpOvertaken:
+	case waybill.OpClaim, waybill.OpSettle, waybill.OpPause, waybill.OpLeaseLost, waybill.OpOvertaken, waybill.OpDedupExpired:
 		o.relayed(e)
 	case waybill.OpCleanup, waybill.OpAddPartitions, waybill.OpDropPartitions, waybill.OpLoop:
 		o.kept(e)
@@ -185,6 +185,8 @@ func (o *Observer) relayed(e waybill.Event) {
 		o.m.leaseLost.WithLabelValues(e.Consumer).Inc()
 	case e.Op == waybill.OpOvertaken:
 		o.m.overtaken.WithLabelValues(e.Destination, e.Topic).Add(float64(e.Count))
+	case e.Op == waybill.OpDedupExpired:
+		o.m.dedupExpired.WithLabelValues(e.Destination, e.Topic).Add(float64(e.Count))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/httpbroker"
@@ -143,6 +144,18 @@ func (p *patient) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() 
 	}
 	results := slices.Repeat([]error{waybill.UnavailableError(err)}, len(msgs))
 	return func() []error { return results }
+}
+
+// DedupWindow implements [relay.Deduplicator]. It is 0 until the broker was opened.
+func (p *patient) DedupWindow() time.Duration {
+	broker := p.broker.Load()
+	if broker == nil {
+		return 0
+	}
+	if d, ok := (*broker).Publisher().(relay.Deduplicator); ok {
+		return d.DedupWindow()
+	}
+	return 0
 }
 
 // opened returns the broker, after it has opened it if need be. Who comes meanwhile is not kept
