@@ -2,11 +2,15 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-go/waybill"
@@ -161,4 +165,69 @@ func TestNATSBroker_DedupExpired(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNATSBroker_AtomicBatchAndDuplicates shows why the publisher does not use the server's atomic
+// batches: one message that the stream has already refuses all others of its batch, while of
+// messages with confirmations of their own the rest is accepted.
+func TestNATSBroker_AtomicBatchAndDuplicates(t *testing.T) {
+	t.Parallel()
+	cfg := natsConfig(t, natsEmbedded(t))
+	b := natsOpen(t, cfg)
+	nc, js := natsClient(t, cfg.URL)
+	defer nc.Close()
+	stream := natsStream(t, cfg)
+	stream.AllowAtomicPublish = true
+	if _, err := js.UpdateStream(t.Context(), stream); err != nil {
+		t.Fatal(err)
+	}
+	msgs := natsMessages("t", 1, 3)
+	natsMustSend(t, b, msgs[1:2])
+	known, err := js.Stream(t.Context(), cfg.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := known.GetMsg(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := natsAtomic(t, nc, stored.Subject, "first", stored.Header.Get("Nats-Msg-Id"), "third")
+	if !strings.Contains(refused, `"err_code":10201`) || natsLastSequence(t, js, cfg) != 1 {
+		t.Errorf("the batch is answered %s, the stream holds %d messages, want it refused and 1", refused, natsLastSequence(t, js, cfg))
+	}
+	if err := errors.Join(natsSend(t, b, 30*time.Second, true, msgs)()...); err != nil || natsLastSequence(t, js, cfg) != 3 {
+		t.Errorf("Send() = %v, the stream holds %d messages, want all accepted and 3", err, natsLastSequence(t, js, cfg))
+	}
+}
+
+// natsAtomic publishes an atomic batch of messages with the given ids, and returns the answer.
+func natsAtomic(t *testing.T, nc *nats.Conn, subject string, ids ...string) string {
+	t.Helper()
+	for i, id := range ids[:len(ids)-1] {
+		if err := nc.PublishMsg(natsBatched(subject, i+1, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := natsBatched(subject, len(ids), ids[len(ids)-1])
+	last.Header["Nats-Batch-Commit"] = []string{"1"}
+	answer, err := nc.RequestMsg(last, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer.Data)
+}
+
+func natsBatched(subject string, number int, id string) *nats.Msg {
+	return &nats.Msg{Subject: subject, Header: nats.Header{
+		"Nats-Batch-Id": {"batch"}, "Nats-Batch-Sequence": {strconv.Itoa(number)}, "Nats-Msg-Id": {id},
+	}}
+}
+
+func natsLastSequence(t *testing.T, js jetstream.JetStream, cfg natsbroker.Config) uint64 {
+	t.Helper()
+	s, err := js.Stream(t.Context(), cfg.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.LastSeq
 }
