@@ -66,7 +66,8 @@ func newNATSOutage(t *testing.T, url string, window time.Duration) *natsOutage {
 	if o.writer, err = outbox.NewWriter(store, outbox.Config{Source: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	if o.relay, err = relay.New(store, natsOpen(t, through).Publisher(), relay.Config{Observer: o.told}); err != nil {
+	patient := relay.Config{Observer: o.told, PublishTimeout: time.Minute, LeaseTTL: 2 * time.Minute} // it repeats nothing by itself
+	if o.relay, err = relay.New(store, natsOpen(t, through).Publisher(), patient); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
