@@ -103,7 +103,8 @@ func (d durable) config(c Config) jetstream.ConsumerConfig {
 }
 
 // declare creates the durable consumer if it is missing. Of one that exists only AckWait is
-// brought up to date; where it stands is kept.
+// brought up to date; where it stands is kept. With DeclareNothing it does neither: an AckWait
+// that is too short for this program is an error, because deliveries would lapse under it.
 func (b *Broker) declare(ctx context.Context, d durable) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -115,8 +116,10 @@ func (b *Broker) declare(ctx context.Context, d durable) error {
 		return fmt.Errorf("natsbroker: %w: %q of stream %q", jetstream.ErrConsumerNotFound, d.name, b.cfg.Stream)
 	case have == nil:
 		return b.create(ctx, d)
-	case have.AckWait == b.cfg.AckWait:
+	case have.AckWait == b.cfg.AckWait, b.cfg.DeclareNothing && have.AckWait > b.cfg.AckWait:
 		return nil
+	case b.cfg.DeclareNothing:
+		return invalidf("AckWait", "is %v, the durable consumer %q has only %v", b.cfg.AckWait, d.name, have.AckWait)
 	}
 	have.AckWait = b.cfg.AckWait
 	_, err = b.js.UpdateConsumer(ctx, b.cfg.Stream, *have)

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"database/sql"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -214,6 +215,38 @@ func TestAS62NATSConflict(t *testing.T) {
 	cfg.MaxAge = natsbroker.KeepForever
 	steps, err = natsOpen(t, cfg).Apply(t.Context(), n.wanted())
 	wantActions(t, "Apply() with another max_age", steps, err, broker.Conflict, broker.Conflict, broker.Conflict)
+}
+
+// TestNATSTopology_AckWait: a program that declares nothing takes a longer AckWait as it is, and
+// refuses one under which its deliveries would lapse.
+func TestNATSTopology_AckWait(t *testing.T) {
+	t.Parallel()
+	cfg, b, js := natsPlanner(t)
+	n := newTopologyNames()
+	if _, err := b.Apply(t.Context(), n.wanted()); err != nil {
+		t.Fatal(err)
+	}
+	s, made := n.wanted().Subscriptions[0], cfg.AckWait
+	cfg.AckWait = made + time.Second
+	err := natsOpen(t, cfg).Subscriber(s).Subscribe(t.Context(), 10, func(consumer.Delivery) {})
+	var invalid *waybill.InvalidError
+	if !errors.As(err, &invalid) || invalid.Field != "natsbroker.AckWait" {
+		t.Errorf("Subscribe() = %v with a longer AckWait than the server's, want an error about it", err)
+	}
+	cfg.AckWait = made - time.Millisecond
+	b = natsOpen(t, cfg)
+	got, _ := natsSubscribe(t, b, s)
+	natsMustSend(t, b, natsMessages(n.topic, 1, 1))
+	natsExpect(t, got, "1")
+	for _, name := range natsConsumers(t, js, cfg.Stream) {
+		c, err := js.Consumer(t.Context(), cfg.Stream, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wait := c.CachedInfo().Config.AckWait; wait != made {
+			t.Errorf("the durable consumer has an AckWait of %v, want %v as it was made", wait, made)
+		}
+	}
 }
 
 // TestAS62NATSSubjects: a stream that lacks our subjects gets them, unless another has part of
