@@ -26,7 +26,7 @@ func TestTopology(t *testing.T) {
 	if err != nil {
 		t.Fatalf("RabbitMQ does not answer (%v); start it with: make services", err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { conn.Close() }) // after what is removed by it
 	ch, err := conn.Channel()
 	if err != nil {
 		t.Fatal(err)
