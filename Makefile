@@ -23,7 +23,7 @@ ALONE = ^TestAS21
 
 # The ways to set up a server that a store or broker passes its suite with beside the first one of
 # each. They run without the race detector, which watches the first.
-SETUPS = ^TestPostgresStore$$/^(sql|sql_that_listens|time_zone|serializable|repeatable_read|odd_names)$$|^TestSQLiteStore$$/^(transactions_begin_deferred|nobody_waits)$$|^TestMySQLStore$$/^hostile$$|^TestNATSBroker_EmbeddedServer$$
+SETUPS = ^TestPostgresStore$$/^(sql|sql_that_listens|time_zone|serializable|repeatable_read|odd_names)$$|^TestSQLiteStore$$/^(transactions_begin_deferred|nobody_waits)$$|^TestMySQLStore$$/^hostile$$|^TestNATSBroker_EmbeddedServer$$|^TestRabbitBroker$$/^classic$$
 
 # The modules beside the main one, whose users need none of what these bring.
 MODULES = bench broker/signalrbroker examples/interop/cloudevents

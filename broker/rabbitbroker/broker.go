@@ -17,13 +17,15 @@ import (
 // use.
 type Broker struct {
 	cfg       Config
-	address   string // host and port, for error texts
-	topology  topology
+	address   string   // host and port, for error texts
+	topology  topology // without the server's version; see current
 	publisher *publisher
 	consumers link
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
+	server version         // as the latest connection told
+	told   map[string]bool // queues that the log has been told of
 	closed bool
 }
 
@@ -37,10 +39,13 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{
-		cfg:      cfg,
-		address:  address,
-		topology: topology{cfg.Exchange, cfg.QueueType, cfg.SingleActiveConsumer},
-		conns:    make(map[*conn]struct{}),
+		cfg:     cfg,
+		address: address,
+		conns:   make(map[*conn]struct{}),
+		told:    make(map[string]bool),
+	}
+	b.topology = topology{
+		exchange: cfg.Exchange, queueType: cfg.QueueType, singleActive: cfg.SingleActiveConsumer,
 	}
 	b.publisher = newPublisher(b)
 	b.consumers = newLink(b, "waybill consumer")
@@ -77,9 +82,38 @@ func (b *Broker) Declare(ctx context.Context, sub consumer.Subscription) error {
 	if err := s.validate(1); err != nil {
 		return err
 	}
-	return s.refusal(b.publisher.declare(ctx, func(ch *amqp.Channel) error {
-		return declare(ch, b.topology.subscription(sub))
+	return s.refusal(b.publisher.declare(ctx, func(d *declarer) error {
+		queues, err := d.declare(b.current().subscription(sub))
+		b.tell(queues)
+		return err
 	}))
+}
+
+// current is the topology as the server that is connected to can have it.
+func (b *Broker) current() topology {
+	t := b.topology
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t.server = b.server
+	return t
+}
+
+// tell logs what is to be remarked about queues, by their names and arguments, once for each.
+func (b *Broker) tell(queues map[string]amqp.Table) {
+	t := b.current()
+	for name, args := range queues {
+		if remark := t.remark(args); remark != "" && b.firstTold(name) {
+			b.cfg.Log.Info("RabbitMQ queue "+remark, "queue", name)
+		}
+	}
+}
+
+func (b *Broker) firstTold(queue string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := !b.told[queue]
+	b.told[queue] = true
+	return first
 }
 
 // Ping reports whether the server can be reached, takes messages, confirms them, and returns
@@ -145,6 +179,7 @@ func (b *Broker) dial(ctx context.Context, name string) (*conn, error) {
 		return nil, waybill.UnavailableError(errClosed)
 	}
 	b.conns[c] = struct{}{}
+	b.server = versionOf(c.Properties)
 	return c, nil
 }
 

@@ -59,7 +59,8 @@ func openChannel(ctx context.Context, c *conn, parts []part) (*channel, error) {
 		if err = ch.Confirm(false); err != nil {
 			return err
 		}
-		return declare(ch.Channel, parts)
+		_, err = (&declarer{conn: c, channel: ch.Channel}).declare(parts)
+		return err
 	})
 	if err != nil {
 		return nil, err

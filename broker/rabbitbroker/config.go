@@ -3,6 +3,7 @@ package rabbitbroker
 import (
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ import (
 // The values of [Config.QueueType].
 const (
 	ClassicQueue = "classic" // kept by one node
-	QuorumQueue  = "quorum"  // replicated; RabbitMQ 3.10 or newer
+	QuorumQueue  = "quorum"  // replicated; RabbitMQ 3.10 or newer for retries
 )
 
 const (
@@ -38,9 +39,10 @@ type Config struct {
 	// by both sides. Optional; the default is "waybill".
 	Exchange string
 
-	// QueueType is the type of the queues that are declared, [ClassicQueue] or
-	// [QuorumQueue]. A queue that exists keeps its type: subscribing to it with another one
-	// fails. Optional; the default is ClassicQueue.
+	// QueueType is the type that queues must have, [ClassicQueue] or [QuorumQueue]. A queue that
+	// exists keeps its type: subscribing to it with another one fails. Optional; the default makes
+	// quorum queues, classic ones on a server older than RabbitMQ 3.8, and uses a classic queue
+	// that is there already as it is, which the log says once.
 	QueueType string
 
 	// SingleActiveConsumer makes the server deliver from a queue to one consumer at a time,
@@ -70,6 +72,10 @@ type Config struct {
 	// TLS is used for an amqps URL. Optional; the default is the system's certificates, or
 	// the files that URL names.
 	TLS *tls.Config
+
+	// Log takes a record for each queue that is used although it was made otherwise than new ones
+	// are. Optional; the default is [slog.Default].
+	Log *slog.Logger
 }
 
 // withDefaults returns c with its empty fields filled in and checked, and the address for
@@ -83,10 +89,10 @@ func (c Config) withDefaults() (_ Config, address string, _ error) {
 		return c, "", invalid("URL", "is not an AMQP URL, such as amqp://user:password@host:5672/vhost")
 	}
 	setDefault(&c.Exchange, defaultExchange)
-	setDefault(&c.QueueType, ClassicQueue)
 	setDefault(&c.ConnectTimeout, defaultConnectTimeout)
 	setDefault(&c.Heartbeat, defaultHeartbeat)
 	setDefault(&c.MaxPayload, defaultMaxPayload)
+	setDefault(&c.Log, slog.Default())
 	return c, net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)), c.validate()
 }
 
@@ -101,8 +107,8 @@ func (c *Config) validate() error {
 	if err := validName("Exchange", c.Exchange); err != nil && c.Exchange != "amq.topic" {
 		return err
 	}
-	if c.QueueType != ClassicQueue && c.QueueType != QuorumQueue {
-		return invalid("QueueType", "must be %q or %q", ClassicQueue, QuorumQueue)
+	if c.QueueType != "" && c.QueueType != ClassicQueue && c.QueueType != QuorumQueue {
+		return invalid("QueueType", "must be empty, %q or %q", ClassicQueue, QuorumQueue)
 	}
 	if c.ConnectTimeout < 0 {
 		return invalid("ConnectTimeout", "is %v; it must be positive", c.ConnectTimeout)

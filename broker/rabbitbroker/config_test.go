@@ -3,6 +3,7 @@ package rabbitbroker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -53,8 +54,8 @@ func TestConfig_Accepted(t *testing.T) {
 		}
 	}
 	got, address, err := Config{URL: "amqp://user:pass@host"}.withDefaults()
-	want := Config{URL: got.URL, Exchange: "waybill", QueueType: "classic", ConnectTimeout: 10 * time.Second,
-		Heartbeat: 10 * time.Second, MaxPayload: 128 << 20}
+	want := Config{URL: got.URL, Exchange: "waybill", ConnectTimeout: 10 * time.Second,
+		Heartbeat: 10 * time.Second, MaxPayload: 128 << 20, Log: slog.Default()}
 	if err != nil || got != want || address != "host:5672" {
 		t.Errorf("withDefaults() = %+v, %q, %v, want %+v and host:5672", got, address, err, want)
 	}

@@ -160,7 +160,9 @@ func (m *mailbox) declare(exchange, key string) (err error) {
 	if err = m.channel.ExchangeDeclare(exchange, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
 		return err
 	}
-	queue, err := m.channel.QueueDeclare("", false, true, true, false, amqp.Table{"x-max-length": maxDiscoveryQueue})
+	// An exclusive queue cannot be a quorum queue, whatever the default of the virtual host is.
+	args := amqp.Table{amqp.QueueTypeArg: ClassicQueue, amqp.QueueMaxLenArg: maxDiscoveryQueue}
+	queue, err := m.channel.QueueDeclare("", false, true, true, false, args)
 	if err != nil {
 		return err
 	}

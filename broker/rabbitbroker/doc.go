@@ -19,13 +19,15 @@
 // Accepted means: confirmed by the server and not returned. Messages are persistent and
 // mandatory. A confirm is given when every queue that the message was routed to has it, so
 // with classic queues it survives a restart of the server, with quorum queues the loss of
-// a minority of its nodes.
+// a minority of its nodes. New queues are quorum queues; a classic queue that is there is used
+// as it is, unless Config.QueueType insists. Streams are left out: they have no acknowledgement
+// of one message.
 //
 // A delayed retry is published with a confirm before the original is acknowledged; a crash
 // of this process between the two doubles the message and never loses it. The way back from
 // the retry queue is the server's: safe with quorum queues, whereas a classic queue hands
 // the message over without a confirm, so that a crash of the server in that instant can
-// lose it. Choose QueueType "quorum" where that matters.
+// lose it.
 //
 // A delivery that stays unsettled for longer than the server's consumer_timeout (30 minutes
 // unless configured) makes the server close the channel and redeliver everything

@@ -3,8 +3,6 @@ package rabbitbroker
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -15,43 +13,39 @@ import (
 var _ broker.Explainer = (*Broker)(nil)
 
 // Explain implements [broker.Explainer]. AMQP tells the server's version. It tells neither which
-// queues are bound to a topic nor of what type they are; so the queue type is the one that this
-// configuration declares.
+// queues are bound to a topic nor of what type they are, nor how many nodes there are; so the queue
+// type is the one that this configuration has new queues made with.
 func (b *Broker) Explain(ctx context.Context, _ string) ([]guarantee.Fact, error) {
-	version := ""
-	err := b.ask(ctx, func(*amqp.Channel) error {
-		version, _ = b.publisher.conn.Properties["version"].(string)
-		return nil
-	})
-	if err != nil {
+	if err := b.ask(ctx, func(*amqp.Channel) error { return nil }); err != nil { // to be connected
 		return nil, fmt.Errorf("rabbitbroker: explain: %w", err)
 	}
-	return append(queueFacts(b.cfg.QueueType, version), guarantee.Fact{
+	return append(b.current().queueFacts(), guarantee.Fact{
 		About: guarantee.Duplicates,
 		Means: "there is no deduplication: a publish that is repeated is delivered twice",
 	}), nil
 }
 
-// queueFacts say what queues of a type do with a confirmed message.
-func queueFacts(queueType, version string) []guarantee.Fact {
-	f := guarantee.Fact{About: guarantee.Durability, Setting: "x-queue-type", Value: queueType}
-	if queueType == ClassicQueue {
+// queueFacts say what queues do with a confirmed message.
+func (t topology) queueFacts() []guarantee.Fact {
+	f := guarantee.Fact{About: guarantee.Durability, Setting: amqp.QueueTypeArg, Value: t.wantedType(), Survives: guarantee.PowerLoss}
+	if f.Value == ClassicQueue {
 		f.Means = "queues that are declared by this configuration are on the disk of one node; a retry queue hands over without a confirm"
-		f.Survives, f.Stronger = guarantee.PowerLoss, "x-queue-type: quorum"
+		f.Stronger = "x-queue-type: quorum"
 		return []guarantee.Fact{f}
 	}
-	f.Means = "queues that are declared by this configuration outlive the loss of a minority of their nodes, if the cluster has three or more"
-	f.Survives = guarantee.NodeLoss
-	facts := []guarantee.Fact{f}
-	if major, _, _ := strings.Cut(version, "."); atLeast(major, 4) {
+	f.Means = "queues that are declared by this configuration are on the disks of a majority of their nodes"
+	if t.queueType == "" {
+		f.Means += "; one that was there as a classic queue stays one, which waybill topology plan shows"
+	}
+	facts := []guarantee.Fact{f, {
+		About: guarantee.Durability, Setting: "nodes of the cluster",
+		Means:    "a quorum queue outlives the loss of a minority of its nodes, which is none if there is one",
+		Stronger: "three nodes or more",
+	}}
+	if t.server.atLeast(limitsDeliveries) {
 		facts = append(facts, guarantee.Fact{About: guarantee.Durability, Setting: "delivery-limit",
-			Means:    "RabbitMQ " + version + " drops a message that was given back more often, 20 times unless a policy says otherwise",
+			Means:    "RabbitMQ 4 drops what was given back 20 times to a queue that was made without x-delivery-limit",
 			Stronger: "delivery-limit: high, by a policy, with a dead-letter exchange"})
 	}
 	return facts
-}
-
-func atLeast(number string, least int) bool {
-	n, err := strconv.Atoi(number)
-	return err == nil && n >= least
 }

@@ -1,7 +1,6 @@
 package rabbitbroker
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,23 +19,24 @@ const (
 // part is one thing that must be on the server.
 type part struct {
 	kind string
-	name string     // of the exchange, or of the queue that is bound
-	args amqp.Table // of a queue
+	name string // of the exchange, or of the queue that is bound
 
-	exchange, topic string // of a binding
+	ways            []amqp.Table // of a queue: arguments to declare it with, the wanted ones first
+	exchange, topic string       // of a binding
 }
 
-// declare makes the part if it is missing. The server refuses it, and closes ch, if the part is
-// there and made otherwise.
-func (p part) declare(ch *amqp.Channel) error {
-	switch p.kind {
-	case exchangePart:
-		return ch.ExchangeDeclare(p.name, amqp.ExchangeTopic, true, false, false, false, nil)
-	case queuePart:
-		_, err := ch.QueueDeclare(p.name, true, false, false, false, p.args)
-		return err
+// declare makes the part if it is missing, and returns the arguments of a queue. The server refuses
+// it if the part is there and made otherwise.
+func (p part) declare(d *declarer) (amqp.Table, error) {
+	if p.kind == queuePart {
+		return p.declareQueue(d)
 	}
-	return ch.QueueBind(p.name, p.topic, p.exchange, false, nil)
+	return nil, d.on(func(ch *amqp.Channel) error {
+		if p.kind == exchangePart {
+			return ch.ExchangeDeclare(p.name, amqp.ExchangeTopic, true, false, false, false, nil)
+		}
+		return ch.QueueBind(p.name, p.topic, p.exchange, false, nil)
+	})
 }
 
 // find fails, and the server closes ch, if the part is missing. It makes nothing. AMQP has no
@@ -47,16 +47,6 @@ func (p part) find(ch *amqp.Channel) error {
 	}
 	_, err := ch.QueueDeclarePassive(p.name, true, false, false, false, nil)
 	return err
-}
-
-// declare makes parts in their order.
-func declare(ch *amqp.Channel, parts []part) error {
-	for _, p := range parts {
-		if err := p.declare(ch); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // id is what no other part of a topology has.
@@ -79,8 +69,8 @@ func (p part) made() string {
 		return ""
 	}
 	list := []string{"durable"}
-	for _, name := range slices.SortedFunc(maps.Keys(p.args), cmp.Compare[string]) {
-		list = append(list, fmt.Sprintf("%s: %v", name, p.args[name]))
+	for _, name := range slices.Sorted(maps.Keys(p.ways[0])) {
+		list = append(list, fmt.Sprintf("%s: %v", name, p.ways[0][name]))
 	}
 	return strings.Join(list, ", ")
 }

@@ -26,7 +26,7 @@ func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, erro
 	if err := b.checkWanted(w); err != nil {
 		return nil, err
 	}
-	parts := b.topology.system(w)
+	parts := b.current().system(w)
 	steps := make([]broker.Step, len(parts))
 	actions := make(map[string]broker.Action) // of exchanges and queues, by their ids
 	for i, p := range parts {
@@ -51,12 +51,12 @@ func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, err
 	if err != nil {
 		return nil, err
 	}
-	for i, p := range b.topology.system(w) {
+	for i, p := range b.current().system(w) {
 		switch steps[i].Action {
 		case broker.Keep, broker.Conflict:
 			continue
 		}
-		if err := b.ask(ctx, p.declare); err != nil {
+		if _, err := b.declarePart(ctx, p); err != nil {
 			return steps[:i], b.topologyError(p, err)
 		}
 	}
@@ -91,14 +91,31 @@ func (b *Broker) compare(ctx context.Context, p part) (broker.Action, string, er
 	case err != nil:
 		return "", "", b.topologyError(p, err)
 	}
-	err := b.ask(ctx, p.declare)
+	made, err := b.declarePart(ctx, p)
 	if refusal := refusedWith(err, amqp.PreconditionFailed); refusal != nil {
 		return broker.Conflict, refusal.Reason, nil
 	}
 	if err != nil {
 		return "", "", b.topologyError(p, err)
 	}
-	return broker.Keep, "", nil
+	if p.kind != queuePart {
+		return broker.Keep, "", nil
+	}
+	return broker.Keep, b.current().remark(made), nil
+}
+
+// declarePart makes a part, and returns the arguments of a queue.
+func (b *Broker) declarePart(ctx context.Context, p part) (amqp.Table, error) {
+	made := make(chan amqp.Table, 1)
+	err := b.publisher.declare(ctx, func(d *declarer) error {
+		args, err := p.declare(d)
+		made <- args
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return <-made, nil
 }
 
 // bindingAction says what a binding needs, from what its exchange and its queue need.
@@ -112,10 +129,9 @@ func bindingAction(exchange, queue broker.Action) (broker.Action, string) {
 	return broker.Ensure, "AMQP does not tell whether it is there"
 }
 
-// ask runs one declaration. The server closes the channel of one that it refuses, so what asks
-// next gets a new one.
+// ask puts one question to the server.
 func (b *Broker) ask(ctx context.Context, question func(*amqp.Channel) error) error {
-	return b.publisher.declare(ctx, question)
+	return b.publisher.declare(ctx, func(d *declarer) error { return d.on(question) })
 }
 
 func (b *Broker) topologyError(p part, err error) error {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -19,8 +17,8 @@ var _ relay.Publisher = (*publisher)(nil)
 // made anew after they were lost. (Measured: more channels for messages gain nothing.)
 type publisher struct {
 	link
-	messages *channel      // used by whoever has the link's turn
-	declares *amqp.Channel // likewise
+	messages *channel  // used by whoever has the link's turn
+	declares *declarer // likewise
 }
 
 func newPublisher(b *Broker) *publisher {
@@ -173,7 +171,7 @@ func (p *publisher) publishOne(ctx context.Context, item *publishing) error {
 
 // declare runs a declaration. It returns when ctx ends, though the answer may be awaited
 // for longer: giving up on it costs the connection, and what others have on it.
-func (p *publisher) declare(ctx context.Context, declaration func(*amqp.Channel) error) error {
+func (p *publisher) declare(ctx context.Context, declaration func(*declarer) error) error {
 	if err := p.take(ctx); err != nil {
 		return err
 	}
@@ -195,11 +193,9 @@ func (p *publisher) declare(ctx context.Context, declaration func(*amqp.Channel)
 	}
 }
 
-func (p *publisher) declareNow(c *conn, declaration func(*amqp.Channel) error) (err error) {
-	if p.declares == nil || p.declares.IsClosed() {
-		if p.declares, err = c.Channel(); err != nil {
-			return err
-		}
+func (p *publisher) declareNow(c *conn, declaration func(*declarer) error) error {
+	if p.declares == nil || p.declares.conn != c {
+		p.declares = &declarer{conn: c}
 	}
 	return declaration(p.declares)
 }

@@ -34,10 +34,12 @@ func (d *delivery) retry(ctx context.Context, delay time.Duration, retries int32
 }
 
 func (d *delivery) publishCopy(ctx context.Context, ttl time.Duration, p amqp.Publishing) error {
-	b := d.session.broker
-	var name string
-	err := b.publisher.declare(ctx, func(ch *amqp.Channel) (err error) {
-		name, err = b.topology.declareRetry(ch, d.queue, ttl)
+	b, name := d.session.broker, retryQueue(d.queue, ttl)
+	err := b.publisher.declare(ctx, func(dec *declarer) error {
+		args, err := b.current().retryPart(d.queue, d.session.retryType(d.queue), ttl).declare(dec)
+		if err == nil {
+			d.session.noteType(d.queue, args)
+		}
 		return err
 	})
 	if err != nil {

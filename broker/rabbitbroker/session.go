@@ -22,7 +22,8 @@ type session struct {
 
 	slots   chan struct{} // one value for each unsettled delivery; guarded by mu for removal
 	mu      sync.Mutex
-	stopped bool // nothing is delivered any more
+	stopped bool              // nothing is delivered any more
+	types   map[string]string // of each queue, and then of the latest of its retry queues
 }
 
 // source is one queue that is received from.
@@ -32,18 +33,44 @@ type source struct {
 }
 
 func newSession(b *Broker, c *conn, prefetch int) *session {
-	return &session{broker: b, conn: c, slots: make(chan struct{}, prefetch)}
+	return &session{broker: b, conn: c, slots: make(chan struct{}, prefetch), types: make(map[string]string)}
+}
+
+// declare makes what a consumer of sub needs.
+func (s *session) declare(sub consumer.Subscription) error {
+	d := &declarer{conn: s.conn}
+	defer d.close()
+	queues, err := d.declare(s.broker.parts(s.broker.current().subscription(sub)))
+	for name, args := range queues {
+		s.noteType(name, args)
+	}
+	s.broker.tell(queues)
+	return err
+}
+
+// noteType notes how a queue, or one of its retry queues, is made.
+func (s *session) noteType(queue string, args amqp.Table) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.types[queue], _ = args[amqp.QueueTypeArg].(string)
+}
+
+// retryType is the type that a retry queue of queue is likely to have; "" if nothing is known.
+func (s *session) retryType(queue string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.types[queue]
 }
 
 // consume declares the topology of sub and starts to receive.
 func (s *session) consume(sub consumer.Subscription) (err error) {
+	if err = s.declare(sub); err != nil {
+		return err
+	}
 	if s.channel, err = s.conn.Channel(); err != nil {
 		return err
 	}
 	s.closed = s.channel.NotifyClose(make(chan *amqp.Error, 1))
-	if err = declare(s.channel, s.broker.parts(s.broker.topology.subscription(sub))); err != nil {
-		return err
-	}
 	if err = s.channel.Qos(cap(s.slots), 0, false); err != nil {
 		return err
 	}

@@ -19,8 +19,9 @@ import (
 // from it, so that the arguments are the same wherever a thing is declared.
 type topology struct {
 	exchange     string
-	queueType    string
+	queueType    string // that is insisted on; "" if what the server has will do
 	singleActive bool
+	server       version // that is connected to
 }
 
 // address returns the exchange and the routing key that a message goes to.
@@ -79,42 +80,7 @@ func (t topology) system(w broker.Wanted) []part {
 }
 
 func (t topology) queue(name string) part {
-	return part{kind: queuePart, name: name, args: t.queueArgs()}
-}
-
-func (t topology) queueArgs() amqp.Table {
-	args := amqp.Table{amqp.QueueTypeArg: t.queueType}
-	if t.singleActive {
-		args[amqp.SingleActiveConsumerArg] = true
-	}
-	return args
-}
-
-// retryMargin is how long a retry queue outlives its messages. The server deletes a queue
-// that was not declared for that time, with all that is in it; so a queue is declared
-// before each message, and no message may enter it later than that. See retryTimeout.
-const retryMargin = time.Hour
-
-// declareRetry declares the queue in which messages wait for ttl before the server gives
-// them back to queue, and to nobody else. It returns the name of that queue.
-func (t topology) declareRetry(ch *amqp.Channel, queue string, ttl time.Duration) (string, error) {
-	name := retryQueue(queue, ttl)
-	return name, part{kind: queuePart, name: name, args: t.retryArgs(queue, ttl)}.declare(ch)
-}
-
-func (t topology) retryArgs(queue string, ttl time.Duration) amqp.Table {
-	args := amqp.Table{
-		amqp.QueueTypeArg:           t.queueType,
-		amqp.QueueMessageTTLArg:     ttl.Milliseconds(),
-		amqp.QueueTTLArg:            (ttl + retryMargin).Milliseconds(),
-		"x-dead-letter-exchange":    amqp.DefaultExchange,
-		"x-dead-letter-routing-key": queue,
-	}
-	if t.queueType == QuorumQueue { // the only type that keeps a message until queue has it
-		args["x-dead-letter-strategy"] = "at-least-once"
-		args[amqp.QueueOverflowArg] = amqp.QueueOverflowRejectPublish
-	}
-	return args
+	return part{kind: queuePart, name: name, ways: t.queueWays()}
 }
 
 // retryQueue names a retry queue.

@@ -68,17 +68,6 @@ func TestStep_NeverEarly(t *testing.T) {
 	}
 }
 
-func TestRetryArgs(t *testing.T) {
-	t.Parallel()
-	for _, ttl := range ladder {
-		args := topology{queueType: ClassicQueue}.retryArgs("q", ttl)
-		expires := time.Duration(args["x-expires"].(int64)) * time.Millisecond
-		if expires < ttl+100*retryTimeout {
-			t.Errorf("a queue with messages of %v expires after %v", ttl, expires)
-		}
-	}
-}
-
 func TestRetryQueue(t *testing.T) {
 	t.Parallel()
 	if got := retryQueue("orders", time.Second); got != "orders.retry.1000" {

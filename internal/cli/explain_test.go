@@ -44,7 +44,8 @@ func TestExplain(t *testing.T) {
 		more                []string
 	}{
 		{off, rabbitURL(), "store synchronous_commit off", exchange},
-		{file, rabbitURL(), "broker x-queue-type classic", exchange},
+		{file, rabbitURL(), "broker x-queue-type classic", append([]string{"--rabbitmq-queue-type", "classic"}, exchange...)},
+		{file, rabbitURL(), "store journal_mode wal, store synchronous full, broker x-queue-type quorum", exchange},
 		{file, "mem:", "broker  ", nil},
 	} {
 		e := explainOn(t, test.store, test.broker, test.more...)
@@ -56,6 +57,9 @@ func TestExplain(t *testing.T) {
 				t.Errorf("nothing is told of the %s", hop)
 			}
 		}
+	}
+	if e := explainOn(t, file, rabbitURL(), exchange...); len(e.Untold) != 1 || e.Untold[0].Setting != "nodes of the cluster" {
+		t.Errorf("untold is %+v, want how many nodes RabbitMQ has", e.Untold)
 	}
 	r := runProgram(t.Context(), nil, "explain", "orders", "--store", file, "--broker", "mem:")
 	if !strings.Contains(r.stdout, "\nWeakest link: the broker, survives nothing\n") {

@@ -109,9 +109,12 @@ func webhooksConfig(cfg *config.Config) (httpbroker.Config, error) {
 // brokerAt is the broker at a URL with the settings of its kind.
 func brokerAt(cfg *config.Config, url string, hooks httpbroker.Config) opener.BrokerConfig {
 	return opener.BrokerConfig{
-		URL:      url,
-		RabbitMQ: rabbitbroker.Config{Exchange: cfg.String("rabbitmq.exchange")},
-		NATS:     natsbroker.Config{Stream: cfg.String("nats.stream"), SubjectPrefix: cfg.String("nats.subject_prefix")},
+		URL: url,
+		RabbitMQ: rabbitbroker.Config{
+			Exchange:  cfg.String("rabbitmq.exchange"),
+			QueueType: queueType(cfg),
+		},
+		NATS: natsbroker.Config{Stream: cfg.String("nats.stream"), SubjectPrefix: cfg.String("nats.subject_prefix")},
 		Kafka: kafkabroker.Config{
 			TopicPrefix:       cfg.String("kafka.topic_prefix"),
 			CreateTopics:      cfg.Bool("kafka.create_topics"),
@@ -127,6 +130,14 @@ func brokerAt(cfg *config.Config, url string, hooks httpbroker.Config) opener.Br
 		Webhooks: hooks,
 		Secrets:  secrets(strings.Fields(cfg.String("webhook.secret"))),
 	}
+}
+
+// queueType is the type that queues on RabbitMQ must have, "" if any will do.
+func queueType(cfg *config.Config) string {
+	if t := cfg.String("rabbitmq.queue_type"); t != "auto" {
+		return t
+	}
+	return ""
 }
 
 func secrets(texts []string) []httpbroker.Secret {

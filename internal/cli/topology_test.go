@@ -63,6 +63,18 @@ func TestTopology(t *testing.T) {
 	want(run("plan", "--json"), exitOK, broker.Create, broker.Create, broker.Create)
 	want(run("apply", "--json"), exitOK, broker.Create, broker.Create, broker.Create)
 	want(run("apply", "--json"), exitOK, broker.Keep, broker.Keep, broker.Ensure)
+	want(run("plan", "--json", "--rabbitmq-queue-type", "quorum"), exitOK, broker.Keep, broker.Keep, broker.Ensure)
+	want(run("plan", "--json", "--rabbitmq-queue-type", "classic"), exitFailed, broker.Keep, broker.Conflict, broker.Conflict)
+
+	if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
+		t.Fatal(err)
+	}
+	if r := run("plan"); !strings.Contains(r.stdout, "is a classic queue") || r.code != exitOK {
+		t.Errorf("exit code %d, %s%s lacks the type of the queue", r.code, r.stdout, r.stderr)
+	}
 
 	if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
 		t.Fatal(err)

@@ -37,6 +37,10 @@ var options = []Option{
 		Help: "RabbitMQ: exchange that topics are published to",
 	},
 	{
+		Key: "rabbitmq.queue_type", Kind: String, Default: "auto", OneOf: []string{"auto", "quorum", "classic"},
+		Help: "RabbitMQ: type that queues must have; auto makes quorum queues and uses classic ones that are there",
+	},
+	{
 		Key: "nats.stream", Kind: String, Default: "waybill",
 		Help: "NATS: stream that holds the messages",
 	},

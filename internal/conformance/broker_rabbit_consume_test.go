@@ -235,7 +235,8 @@ func TestRabbitSubscriber_Patterns(t *testing.T) {
 
 func TestRabbitConfig_SingleActiveConsumer(t *testing.T) {
 	t.Parallel()
-	f := newRabbitFault(t, rabbitbroker.Config{SingleActiveConsumer: true})
+	// Of a quorum queue the server counts the one consumer that is active.
+	f := newRabbitFault(t, rabbitbroker.Config{SingleActiveConsumer: true, QueueType: rabbitbroker.ClassicQueue})
 	s := consumer.Subscription{Group: "single-" + f.queue, Topics: []string{f.topic}}
 	got := make([]<-chan received, 2)
 	for i := range got {

@@ -20,7 +20,7 @@ import (
 
 const rabbitPatience = 20 * time.Second
 
-// rabbitFault is one broker behind a proxy, and one queue that topic is bound to.
+// rabbitFault is one broker behind a proxy, and one queue of its that topic is bound to.
 type rabbitFault struct {
 	*testing.T
 	*rabbit
@@ -38,7 +38,10 @@ func newRabbitFault(t *testing.T, cfg rabbitbroker.Config) *rabbitFault {
 	id := waybill.NewID()
 	f := &rabbitFault{T: t, rabbit: r, broker: r.open(t, cfg), proxy: proxy, topic: "t-" + id, queue: "q-" + id}
 	t.Cleanup(func() { f.broker.Close() })
-	f.bind(f.queue, f.topic, nil)
+	f.note(f.queue)
+	if err := f.broker.Declare(t.Context(), consumer.Subscription{Group: f.queue, Topics: []string{f.topic}}); err != nil {
+		t.Fatal(err)
+	}
 	return f
 }
 

@@ -37,8 +37,10 @@ func TestRabbitPublisher_OnTheWire(t *testing.T) {
 		Time: time.Unix(1700000000, 123456000),
 	}
 	m.Complete()
+	classic := "classic-" + f.queue // which adds nothing to what was published
+	f.bind(classic, f.topic, nil)
 	f.all("accepted", f.sendAll(rabbitPatience, []waybill.Message{m})(), accepted)
-	d := f.get(f.queue)
+	d := f.get(classic)
 	if d.DeliveryMode != amqp.Persistent {
 		t.Error("the message is not persistent")
 	}

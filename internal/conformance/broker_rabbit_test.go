@@ -18,12 +18,14 @@ import (
 
 var _ broker.Broker = (*rabbitbroker.Broker)(nil)
 
+// TestRabbitBroker runs the suite on the queues that are made by default, which are quorum queues,
+// and on classic ones.
 func TestRabbitBroker(t *testing.T) {
-	for _, queueType := range []string{rabbitbroker.ClassicQueue, rabbitbroker.QuorumQueue} {
-		t.Run(queueType, func(t *testing.T) {
+	for name, queueType := range map[string]string{"quorum": "", "classic": rabbitbroker.ClassicQueue} {
+		t.Run(name, func(t *testing.T) {
 			r := newRabbit(t)
 			brokertest.Run(t, brokertest.Harness{
-				Name:     "rabbitmq " + queueType,
+				Name:     "rabbitmq " + name,
 				Features: brokertest.Features{MaxPayload: waybill.MaxPayloadLen},
 				Open: func(t *testing.T) broker.Broker {
 					return r.open(t, rabbitbroker.Config{QueueType: queueType, MaxPayload: waybill.MaxPayloadLen})

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -119,18 +120,15 @@ func (s brokerSettings) subscribe(t *testing.T, b broker, name, topic string) co
 // declareQueue makes a group's queue before its consumer runs, so that nothing is unroutable.
 func (s brokerSettings) declareQueue(t *testing.T, name, topic string) {
 	t.Helper()
-	s.onChannel(t, func(ch *amqp.Channel) error {
-		if err := ch.ExchangeDeclare(s.Name, "topic", true, false, false, false, nil); err != nil {
-			return err
-		}
-		if _, err := ch.QueueDeclare(s.group(name), true, false, false, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
-			return err
-		}
-		return ch.QueueBind(s.group(name), topic, s.Name, false, nil)
-	})
-	t.Cleanup(func() {
-		s.deleteQueue(t, name)
-	})
+	b, err := rabbitbroker.Open(t.Context(), rabbitbroker.Config{URL: s.URL, Exchange: s.Name})
+	if err != nil {
+		t.Fatalf("open broker (start the servers with `make services`): %v", err)
+	}
+	t.Cleanup(func() { s.deleteQueue(t, name) })
+	err = b.Declare(t.Context(), consumer.Subscription{Group: s.group(name), Topics: []string{topic}})
+	if err := errors.Join(err, b.Close()); err != nil {
+		t.Fatalf("declare the queue of %s: %v", name, err)
+	}
 }
 
 func (s brokerSettings) onChannel(t *testing.T, fn func(*amqp.Channel) error) {

@@ -1,0 +1,191 @@
+package rabbitbroker
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const (
+	deliveryLimitArg        = "x-delivery-limit"
+	deadLetterExchangeArg   = "x-dead-letter-exchange"
+	deadLetterRoutingKeyArg = "x-dead-letter-routing-key"
+	deadLetterStrategyArg   = "x-dead-letter-strategy"
+)
+
+// noDeliveryLimit is how often a quorum queue lets a message be given back before it drops it.
+// RabbitMQ 4 drops after 20 times if nothing is said; consumers of this project count failures
+// themselves. -1 would mean "any number" there, and on 3.10 "drop at the first".
+const noDeliveryLimit int32 = math.MaxInt32
+
+// version is a server's, as far as it says what queues there can be. The zero value is that of a
+// server that has classic queues only.
+type version struct{ major, minor int }
+
+// The versions that decide about queues.
+var (
+	hasQuorumQueues  = version{3, 8}
+	hasAtLeastOnce   = version{3, 10} // quorum queues whose messages can expire, and are handed over at least once
+	limitsDeliveries = version{4, 0}
+)
+
+// versionOf reads what a server says of itself when a connection is made. Of other products than
+// RabbitMQ nothing is known.
+func versionOf(properties amqp.Table) version {
+	if properties["product"] != "RabbitMQ" {
+		return version{}
+	}
+	text, _ := properties["version"].(string)
+	major, rest, _ := strings.Cut(text, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	var v version
+	var err error
+	if v.major, err = strconv.Atoi(major); err != nil {
+		return version{}
+	}
+	if v.minor, err = strconv.Atoi(minor); err != nil {
+		return version{}
+	}
+	return v
+}
+
+func (v version) atLeast(other version) bool {
+	return cmp.Or(cmp.Compare(v.major, other.major), cmp.Compare(v.minor, other.minor)) >= 0
+}
+
+// queueWays are the arguments to declare a queue for messages with, the wanted ones first. What
+// stands behind is for a queue that is there already, made by an older release or by somebody
+// else, and for a server that refuses the first.
+func (t topology) queueWays() []amqp.Table {
+	quorum := t.quorumQueue()
+	unlimited := maps.Clone(quorum)
+	unlimited[deliveryLimitArg] = noDeliveryLimit
+	switch {
+	case t.queueType == QuorumQueue:
+		return []amqp.Table{unlimited, quorum}
+	case t.wantedType() == QuorumQueue:
+		return []amqp.Table{unlimited, quorum, t.classicQueue()}
+	}
+	return []amqp.Table{t.classicQueue()}
+}
+
+// wantedType is the type of queues that are not there yet.
+func (t topology) wantedType() string {
+	switch {
+	case t.queueType != "":
+		return t.queueType
+	case t.server.atLeast(hasQuorumQueues):
+		return QuorumQueue
+	}
+	return ClassicQueue
+}
+
+func (t topology) classicQueue() amqp.Table {
+	args := amqp.Table{amqp.QueueTypeArg: ClassicQueue}
+	if t.singleActive {
+		args[amqp.SingleActiveConsumerArg] = true
+	}
+	return args
+}
+
+func (t topology) quorumQueue() amqp.Table {
+	args := t.classicQueue()
+	args[amqp.QueueTypeArg] = QuorumQueue
+	return args
+}
+
+// retryMargin is how long a retry queue outlives its messages. The server deletes a queue
+// that was not declared for that time, with all that is in it; so a queue is declared
+// before each message, and no message may enter it later than that. See retryTimeout.
+const retryMargin = time.Hour
+
+// retryPart is the queue in which messages wait for ttl before the server gives them back to
+// queue, and to nobody else. It is of queueType, that of queue, where the server has such retry
+// queues; if the type may vary, the other one will do.
+func (t topology) retryPart(queue, queueType string, ttl time.Duration) part {
+	classic := amqp.Table{
+		amqp.QueueTypeArg:       ClassicQueue,
+		amqp.QueueMessageTTLArg: ttl.Milliseconds(),
+		amqp.QueueTTLArg:        (ttl + retryMargin).Milliseconds(),
+		deadLetterExchangeArg:   amqp.DefaultExchange,
+		deadLetterRoutingKeyArg: queue,
+	}
+	quorum := atLeastOnce(classic)
+	p := part{kind: queuePart, name: retryQueue(queue, ttl)}
+	switch {
+	case t.queueType == QuorumQueue:
+		p.ways = []amqp.Table{quorum}
+	case t.queueType == ClassicQueue || !t.server.atLeast(hasAtLeastOnce):
+		p.ways = []amqp.Table{classic}
+	case queueType == ClassicQueue:
+		p.ways = []amqp.Table{classic, quorum}
+	default:
+		p.ways = []amqp.Table{quorum, classic}
+	}
+	return p
+}
+
+// atLeastOnce returns args for a quorum queue that keeps a message until the queue that it hands
+// it over to has it. No other type does.
+func atLeastOnce(args amqp.Table) amqp.Table {
+	args = maps.Clone(args)
+	args[amqp.QueueTypeArg] = QuorumQueue
+	args[deadLetterStrategyArg] = "at-least-once"
+	args[amqp.QueueOverflowArg] = amqp.QueueOverflowRejectPublish // which the strategy asks for
+	return args
+}
+
+// declareQueue makes the queue if it is missing, in the first way that the server does not refuse,
+// and returns which that was. The error is that of the last way.
+func (p part) declareQueue(d *declarer) (made amqp.Table, err error) {
+	var tried amqp.Table
+	argument := "" // that the server refused
+	for _, args := range p.ways {
+		if tried != nil && args[argument] == tried[argument] {
+			continue // and would refuse again
+		}
+		err = d.on(func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclare(p.name, true, false, false, false, args)
+			return err
+		})
+		if err == nil {
+			return args, nil
+		}
+		if argument = refusedArgument(err); argument == "" {
+			return nil, err
+		}
+		tried = args
+	}
+	return nil, err
+}
+
+var argumentRefused = regexp.MustCompile(`^PRECONDITION_FAILED - (?:inequivalent|invalid) arg '([^']+)'`)
+
+// refusedArgument returns for which argument the server refused to declare a queue, "" if it was
+// for another reason.
+func refusedArgument(err error) string {
+	if refusal := refusedWith(err, amqp.PreconditionFailed); refusal != nil {
+		if found := argumentRefused.FindStringSubmatch(refusal.Reason); found != nil {
+			return found[1]
+		}
+	}
+	return ""
+}
+
+// remark says what an operator should know of a queue that is there and was made in another way
+// than new ones are; "" if there is nothing to say.
+func (t topology) remark(made amqp.Table) string {
+	switch {
+	case made[amqp.QueueTypeArg] != t.wantedType():
+		return "is a classic queue and stays one; new ones are quorum queues"
+	case made[amqp.QueueTypeArg] == QuorumQueue && made[deliveryLimitArg] == nil && t.server.atLeast(limitsDeliveries):
+		return "was made without x-delivery-limit: the server drops what was given back 20 times, unless a policy says otherwise"
+	}
+	return ""
+}
