@@ -45,7 +45,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 		told:    make(map[string]bool),
 	}
 	b.topology = topology{
-		exchange: cfg.Exchange, queueType: cfg.QueueType, singleActive: cfg.SingleActiveConsumer,
+		exchange: cfg.Exchange, queueType: cfg.QueueType, singleActive: cfg.SingleActiveConsumer, deadLetters: cfg.DeadLetterExchange,
 	}
 	b.publisher = newPublisher(b)
 	b.consumers = newLink(b, "waybill consumer")

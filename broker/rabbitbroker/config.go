@@ -45,6 +45,13 @@ type Config struct {
 	// that is there already as it is, which the log says once.
 	QueueType string
 
+	// DeadLetterExchange names a durable fanout exchange, with a queue of that name bound to it,
+	// for messages that the server itself takes out of a queue: that a program of another kind
+	// rejects, or that a policy has expire, limits or crowds out. Without it they are dropped.
+	// What a consumer of this project gives up is no such message. As with SingleActiveConsumer,
+	// a queue that exists keeps its setting. Optional; the default is none.
+	DeadLetterExchange string
+
 	// SingleActiveConsumer makes the server deliver from a queue to one consumer at a time,
 	// so that order holds across replicas. As with QueueType, a queue that exists keeps its
 	// setting. Optional; the default is false.
@@ -109,6 +116,12 @@ func (c *Config) validate() error {
 	}
 	if c.QueueType != "" && c.QueueType != ClassicQueue && c.QueueType != QuorumQueue {
 		return invalid("QueueType", "must be empty, %q or %q", ClassicQueue, QuorumQueue)
+	}
+	if err := validName("DeadLetterExchange", c.DeadLetterExchange); err != nil {
+		return err
+	}
+	if c.DeadLetterExchange == c.Exchange {
+		return invalid("DeadLetterExchange", "is Exchange; topics and dead letters need one each")
 	}
 	if c.ConnectTimeout < 0 {
 		return invalid("ConnectTimeout", "is %v; it must be positive", c.ConnectTimeout)

@@ -25,6 +25,8 @@ func TestConfig_Refused(t *testing.T) {
 		{"reserved exchange", "Exchange", Config{URL: url, Exchange: "amq.direct"}},
 		{"long exchange", "Exchange", Config{URL: url, Exchange: strings.Repeat("x", 256)}},
 		{"unknown queue type", "QueueType", Config{URL: url, QueueType: "stream"}},
+		{"reserved dead letters", "DeadLetterExchange", Config{URL: url, DeadLetterExchange: "amq.fanout"}},
+		{"dead letters among topics", "DeadLetterExchange", Config{URL: url, Exchange: "e", DeadLetterExchange: "e"}},
 		{"negative timeout", "ConnectTimeout", Config{URL: url, ConnectTimeout: -1}},
 		{"negative heartbeat", "Heartbeat", Config{URL: url, Heartbeat: -time.Second}},
 		{"split second", "Heartbeat", Config{URL: url, Heartbeat: 1500 * time.Millisecond}},

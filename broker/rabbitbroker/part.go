@@ -21,6 +21,7 @@ type part struct {
 	kind string
 	name string // of the exchange, or of the queue that is bound
 
+	exchangeType    string       // of an exchange
 	ways            []amqp.Table // of a queue: arguments to declare it with, the wanted ones first
 	exchange, topic string       // of a binding
 }
@@ -33,7 +34,7 @@ func (p part) declare(d *declarer) (amqp.Table, error) {
 	}
 	return nil, d.on(func(ch *amqp.Channel) error {
 		if p.kind == exchangePart {
-			return ch.ExchangeDeclare(p.name, amqp.ExchangeTopic, true, false, false, false, nil)
+			return ch.ExchangeDeclare(p.name, p.exchangeType, true, false, false, false, nil)
 		}
 		return ch.QueueBind(p.name, p.topic, p.exchange, false, nil)
 	})
@@ -43,7 +44,7 @@ func (p part) declare(d *declarer) (amqp.Table, error) {
 // such question for a binding.
 func (p part) find(ch *amqp.Channel) error {
 	if p.kind == exchangePart {
-		return ch.ExchangeDeclarePassive(p.name, amqp.ExchangeTopic, true, false, false, false, nil)
+		return ch.ExchangeDeclarePassive(p.name, p.exchangeType, true, false, false, false, nil)
 	}
 	_, err := ch.QueueDeclarePassive(p.name, true, false, false, false, nil)
 	return err
@@ -64,7 +65,7 @@ func (p part) title() string {
 func (p part) made() string {
 	switch p.kind {
 	case exchangePart:
-		return "topic, durable"
+		return p.exchangeType + ", durable"
 	case bindingPart:
 		return ""
 	}

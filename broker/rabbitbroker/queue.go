@@ -91,12 +91,18 @@ func (t topology) classicQueue() amqp.Table {
 	if t.singleActive {
 		args[amqp.SingleActiveConsumerArg] = true
 	}
+	if t.deadLetters != "" {
+		args[deadLetterExchangeArg] = t.deadLetters
+	}
 	return args
 }
 
 func (t topology) quorumQueue() amqp.Table {
 	args := t.classicQueue()
 	args[amqp.QueueTypeArg] = QuorumQueue
+	if t.deadLetters != "" && t.server.atLeast(hasAtLeastOnce) {
+		return atLeastOnce(args)
+	}
 	return args
 }
 

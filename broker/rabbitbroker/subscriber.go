@@ -3,6 +3,7 @@ package rabbitbroker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -64,7 +65,13 @@ func (s *subscriber) validate(prefetch int) error {
 	if err := validName("Subscription.Group", s.sub.Group); err != nil {
 		return err
 	}
-	return validName("Subscription.To", s.sub.To)
+	if err := validName("Subscription.To", s.sub.To); err != nil {
+		return err
+	}
+	if dead := s.broker.cfg.DeadLetterExchange; dead != "" && slices.Contains(s.broker.topology.queues(s.sub), dead) {
+		return invalid("Subscription", "receives from queue %q, which is for the dead letters of others: Config.DeadLetterExchange", dead)
+	}
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -21,6 +21,7 @@ type topology struct {
 	exchange     string
 	queueType    string // that is insisted on; "" if what the server has will do
 	singleActive bool
+	deadLetters  string  // exchange and queue for what the server takes out of a queue; "" for none
 	server       version // that is connected to
 }
 
@@ -47,12 +48,12 @@ func (t topology) queues(sub consumer.Subscription) []string {
 
 // publishing is what a publisher needs.
 func (t topology) publishing() []part {
-	return []part{{kind: exchangePart, name: t.exchange}}
+	return []part{{kind: exchangePart, name: t.exchange, exchangeType: amqp.ExchangeTopic}}
 }
 
 // subscription is what a consumer of sub needs, in the order in which it can be declared.
 func (t topology) subscription(sub consumer.Subscription) []part {
-	parts := t.publishing()
+	parts := append(t.publishing(), t.deadLetterParts()...)
 	for _, name := range t.queues(sub) {
 		parts = append(parts, t.queue(name))
 	}
@@ -64,7 +65,7 @@ func (t topology) subscription(sub consumer.Subscription) []part {
 
 // system is what all of w needs, each part once, in the order in which it can be declared.
 func (t topology) system(w broker.Wanted) []part {
-	parts := t.publishing()
+	parts := append(t.publishing(), t.deadLetterParts()...)
 	for _, name := range w.Destinations {
 		parts = append(parts, t.queue(name))
 	}
@@ -77,6 +78,21 @@ func (t topology) system(w broker.Wanted) []part {
 		seen[p.id()] = true
 		return again
 	})
+}
+
+// deadLetterParts is the exchange for what the server takes out of a queue, with a queue of its name
+// that gets all of it: an exchange without a queue would lose it.
+func (t topology) deadLetterParts() []part {
+	name := t.deadLetters
+	if name == "" {
+		return nil
+	}
+	t.deadLetters, t.singleActive = "", false
+	return []part{
+		{kind: exchangePart, name: name, exchangeType: amqp.ExchangeFanout},
+		t.queue(name),
+		{kind: bindingPart, name: name, exchange: name},
+	}
 }
 
 func (t topology) queue(name string) part {

@@ -111,8 +111,9 @@ func brokerAt(cfg *config.Config, url string, hooks httpbroker.Config) opener.Br
 	return opener.BrokerConfig{
 		URL: url,
 		RabbitMQ: rabbitbroker.Config{
-			Exchange:  cfg.String("rabbitmq.exchange"),
-			QueueType: queueType(cfg),
+			Exchange:           cfg.String("rabbitmq.exchange"),
+			QueueType:          queueType(cfg),
+			DeadLetterExchange: cfg.String("rabbitmq.dead_letter_exchange"),
 		},
 		NATS: natsbroker.Config{Stream: cfg.String("nats.stream"), SubjectPrefix: cfg.String("nats.subject_prefix")},
 		Kafka: kafkabroker.Config{

@@ -65,6 +65,8 @@ func TestTopology(t *testing.T) {
 	want(run("apply", "--json"), exitOK, broker.Keep, broker.Keep, broker.Ensure)
 	want(run("plan", "--json", "--rabbitmq-queue-type", "quorum"), exitOK, broker.Keep, broker.Keep, broker.Ensure)
 	want(run("plan", "--json", "--rabbitmq-queue-type", "classic"), exitFailed, broker.Keep, broker.Conflict, broker.Conflict)
+	want(run("plan", "--json", "--rabbitmq-dead-letter-exchange", "dead-"+id), exitFailed,
+		broker.Keep, broker.Create, broker.Create, broker.Create, broker.Conflict, broker.Conflict)
 
 	if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
 		t.Fatal(err)

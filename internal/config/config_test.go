@@ -131,6 +131,7 @@ func TestLoad_Limits(t *testing.T) {
 		{"dead_letter.replays", "false", "no", "true"},
 		{"by", strings.Repeat("b", 255), strings.Repeat("b", 256), "255"},
 		{"rabbitmq.queue_type", "classic", "stream", "auto, quorum, classic"},
+		{"rabbitmq.dead_letter_exchange", strings.Repeat("d", 255), strings.Repeat("d", 256), "255"},
 		{"log.level", "debug", "loud", "debug, info, warn, error"},
 		{"log.format", "json", "xml", "text, json"},
 	}

@@ -41,6 +41,10 @@ var options = []Option{
 		Help: "RabbitMQ: type that queues must have; auto makes quorum queues and uses classic ones that are there",
 	},
 	{
+		Key: "rabbitmq.dead_letter_exchange", Kind: String, Max: "255",
+		Help: "RabbitMQ: exchange and queue for what the server itself takes out of a queue",
+	},
+	{
 		Key: "nats.stream", Kind: String, Default: "waybill",
 		Help: "NATS: stream that holds the messages",
 	},

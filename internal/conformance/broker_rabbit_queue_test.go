@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"math"
 	"strings"
@@ -254,4 +255,45 @@ func TestAS62RabbitPlanFindsClassic(t *testing.T) {
 	t.Cleanup(func() { insists.Close() })
 	steps, err = insists.Plan(t.Context(), n.wanted())
 	wantActions(t, "Plan() that insists", steps, err, broker.Keep, broker.Keep, broker.Conflict, broker.Conflict)
+}
+
+// What the server takes out of a queue is in the queue of the dead-letter exchange.
+func TestRabbitDeadLetterExchange(t *testing.T) {
+	t.Parallel()
+	for _, queueType := range []string{"", rabbitbroker.ClassicQueue} {
+		id := waybill.NewID()
+		dead := "dead-" + id
+		f := newRabbitFault(t, rabbitbroker.Config{QueueType: queueType, DeadLetterExchange: dead})
+		f.note(dead)
+		t.Cleanup(func() { _ = f.channel(t).ExchangeDelete(dead, false, false) }) // only a test's leftovers
+		f.all("accepted", f.send(rabbitPatience, 1)(), accepted)
+		d, ok, err := f.channel(t).Get(f.queue, false)
+		if err != nil || !ok {
+			t.Fatalf("Get() = %v, %v, want the message", ok, err)
+		}
+		must(t, d.Reject(false))
+		got := f.get(dead)
+		deaths, _ := got.Headers["x-death"].([]any)
+		if len(deaths) != 1 || deaths[0].(amqp.Table)["queue"] != f.queue || got.RoutingKey != f.topic || string(got.Body) != "x" {
+			t.Errorf("%q: dead letter %+v, want the message and where it was", queueType, got)
+		}
+		f.retryStaysOutOf(dead)
+
+		var invalid *waybill.InvalidError
+		if err := subscribed(t, f.broker, consumer.Subscription{Group: "g", To: dead}); !errors.As(err, &invalid) {
+			t.Errorf("Subscribe() = %v to dead letters with the configuration that has them, want an InvalidError", err)
+		}
+		steps, err := f.broker.Plan(t.Context(), broker.Wanted{Destinations: []string{"new-" + id}})
+		wantActions(t, "Plan()", steps, err, broker.Keep, broker.Keep, broker.Keep, broker.Ensure, broker.Create)
+	}
+}
+
+// retryStaysOutOf has a message retried and finds it in its own queue alone.
+func (f *rabbitFault) retryStaysOutOf(dead string) {
+	f.Helper()
+	f.post("1")
+	f.retried(f.broker, f.queue)
+	if n := f.depth(dead); n != 0 {
+		f.Errorf("%d retried messages are dead letters", n)
+	}
 }
