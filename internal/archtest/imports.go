@@ -91,6 +91,7 @@ var siblings = map[string][]string{
 	"deadletter":        {"outbox"},
 	"janitor":           {"inbox", "relay"},
 	"internal/sqlstore": {"internal/settleplan"},
+	"waybilltest":       {"broker/membroker", "store/memstore"}, // a whole system in memory
 }
 
 // nested are the directories whose children are units of their own.

@@ -9,15 +9,12 @@ import (
 
 // ProcessOnce implements [inbox.Inbox].
 func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx *Tx) error) (outcome inbox.Outcome, err error) {
-	err = s.inTx(ctx, func(tx *Tx) error {
-		if outcome = s.gate(tx, rec); outcome != inbox.Processed {
-			return nil
+	err = s.inSteps(ctx, func(tx *Tx) (err error) {
+		if outcome, err = s.gate(tx, rec); err != nil || outcome != inbox.Processed {
+			return err
 		}
 		return fn(ctx, tx)
 	})
-	if err == nil && outcome == inbox.Processed {
-		s.WakeRelay() // the handler may have enqueued
-	}
 	return outcome, err
 }
 
@@ -28,9 +25,12 @@ func (s *Store) ProcessBatch(ctx context.Context, recs []inbox.Record, fn func(c
 	}
 	outcomes := make([]inbox.Outcome, len(recs))
 	var fresh []int
-	err := s.inTx(ctx, func(tx *Tx) error {
+	err := s.inSteps(ctx, func(tx *Tx) (err error) {
 		for i, rec := range recs {
-			if outcomes[i] = s.gate(tx, rec); outcomes[i] == inbox.Processed {
+			if outcomes[i], err = s.gate(tx, rec); err != nil {
+				return err
+			}
+			if outcomes[i] == inbox.Processed {
 				fresh = append(fresh, i)
 			}
 		}
@@ -42,22 +42,22 @@ func (s *Store) ProcessBatch(ctx context.Context, recs []inbox.Record, fn func(c
 	if err != nil {
 		return nil, err
 	}
-	if len(fresh) > 0 {
-		s.WakeRelay() // a handler may have enqueued
-	}
 	return outcomes, nil
 }
 
 // gate adds a record, or returns what there is instead of it.
-func (s *Store) gate(tx *Tx, rec inbox.Record) inbox.Outcome {
+func (s *Store) gate(tx *Tx, rec inbox.Record) (inbox.Outcome, error) {
+	if err := tx.step("record the message in the inbox"); err != nil {
+		return inbox.Processed, err
+	}
 	if rec.Retried {
 		drop(tx, s.data.attempts, rec.Key)
 	}
 	if seen, ok := s.data.inbox[rec.Key]; ok {
-		return seen.outcome(rec)
+		return seen.outcome(rec), nil
 	}
 	put(tx, s.data.inbox, rec.Key, record{Record: rec, processedAt: s.now()})
-	return inbox.Processed
+	return inbox.Processed, nil
 }
 
 func (r record) outcome(rec inbox.Record) inbox.Outcome {

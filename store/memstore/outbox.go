@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 
 // EnqueueMessages implements [outbox.Store].
 func (s *Store) EnqueueMessages(_ context.Context, tx *Tx, msgs []waybill.Message, unique bool) ([]bool, error) {
+	if err := tx.step(fmt.Sprintf("enqueue, messages: %d", len(msgs))); err != nil {
+		return nil, err
+	}
 	isNew := make([]bool, len(msgs))
 	for i := range msgs {
 		isNew[i] = s.enqueue(tx, &msgs[i], unique)
@@ -50,7 +54,7 @@ func (s *Store) add(tx *Tx, m waybill.Message, malformed error) {
 
 // Transact implements [outbox.Store].
 func (s *Store) Transact(ctx context.Context, fn func(ctx context.Context, tx *Tx) ([]waybill.Message, error), unique bool) (isNew []bool, err error) {
-	err = s.inTx(ctx, func(tx *Tx) error {
+	err = s.inSteps(ctx, func(tx *Tx) error {
 		msgs, err := fn(ctx, tx)
 		if err != nil {
 			return err
@@ -61,7 +65,6 @@ func (s *Store) Transact(ctx context.Context, fn func(ctx context.Context, tx *T
 	if err != nil {
 		return nil, err
 	}
-	s.WakeRelay()
 	return isNew, nil
 }
 

@@ -8,6 +8,7 @@ package memstore
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
@@ -25,6 +26,7 @@ type Store struct {
 	turn chan struct{} // held by the transaction under way; a channel, so that synctest sees it
 	wake wakeup.Signaller
 	now  func() time.Time
+	step func(name string) error // see WithSteps; nil without
 	data data
 }
 
@@ -54,6 +56,17 @@ func WithClock(now func() time.Time) Option {
 	return func(s *Store) { s.now = now }
 }
 
+// WithSteps makes the store call step with the name of what comes next: before a transaction
+// records a message in the inbox, enqueues messages or sets a value, before it commits, and when
+// it has committed and the caller does not know yet. An error strikes as the loss of the
+// connection would: the call fails with it, and so does all that follows in the transaction,
+// which rolls back unless it has committed. [Tx.Set] and [Tx.Commit], which return no error,
+// panic with it. What relays and operators do is no step. It is what package waybilltest
+// injects faults with.
+func WithSteps(step func(name string) error) Option {
+	return func(s *Store) { s.step = step }
+}
+
 // New returns an empty store.
 func New(options ...Option) *Store {
 	s := &Store{turn: make(chan struct{}, 1), now: time.Now, data: newData()}
@@ -69,6 +82,7 @@ type Tx struct {
 	store *Store
 	undo  []func()
 	done  bool
+	lost  error // what a step failed with
 }
 
 // Begin waits until no other transaction is under way and starts one. The error is ctx's.
@@ -82,10 +96,20 @@ func (s *Store) Begin(ctx context.Context) (*Tx, error) {
 }
 
 // Commit makes what was written in tx permanent. After the first Commit or Rollback both do
-// nothing.
+// nothing. It panics where [WithSteps] says that it fails.
 func (tx *Tx) Commit() {
+	if tx.done {
+		return
+	}
+	if err := tx.step(stepCommit); err != nil {
+		tx.Rollback()
+		panic(err)
+	}
 	tx.end()
 	tx.store.WakeRelay()
+	if err := tx.store.committed(); err != nil {
+		panic(err)
+	}
 }
 
 // Rollback undoes what was written in tx.
@@ -106,8 +130,14 @@ func (tx *Tx) end() {
 	}
 }
 
-// Set writes a value of the user's own, such as an effect that a test wants to count.
-func (tx *Tx) Set(key string, value any) { put(tx, tx.store.data.values, key, value) }
+// Set writes a value of the user's own, such as an effect that a test wants to count. It
+// panics where [WithSteps] says that it fails.
+func (tx *Tx) Set(key string, value any) {
+	if err := tx.step(fmt.Sprintf("set %q", key)); err != nil {
+		panic(err)
+	}
+	put(tx, tx.store.data.values, key, value)
+}
 
 // Get reads what Set has written, in this transaction or in one before; nil if nothing.
 func (tx *Tx) Get(key string) any { return tx.store.data.values[key] }
@@ -137,6 +167,42 @@ func (s *Store) inTx(ctx context.Context, fn func(tx *Tx) error) error {
 	}
 	tx.end()
 	return nil
+}
+
+const (
+	stepCommit = "commit"
+	stepAnswer = "answer to commit"
+)
+
+// step says what tx does next. After the first error all others fail too.
+func (tx *Tx) step(name string) error {
+	if tx.lost == nil && tx.store.step != nil {
+		tx.lost = tx.store.step(name)
+	}
+	return tx.lost
+}
+
+// committed says that a transaction has, and its caller does not know yet.
+func (s *Store) committed() error {
+	if s.step == nil {
+		return nil
+	}
+	return s.step(stepAnswer)
+}
+
+// inSteps is inTx for transactions of which WithSteps is told.
+func (s *Store) inSteps(ctx context.Context, fn func(tx *Tx) error) error {
+	err := s.inTx(ctx, func(tx *Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		return tx.step(stepCommit)
+	})
+	if err != nil {
+		return err
+	}
+	s.WakeRelay() // fn may have enqueued
+	return s.committed()
 }
 
 // put sets m[k], and unsets it if tx rolls back. Values in maps are never changed in place.

@@ -1,0 +1,182 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/store/sqlitestore"
+	"github.com/waybill-go/waybill/waybilltest"
+)
+
+// shop is a subject on SQLite: an invoice and a message about it.
+type shop struct {
+	db     *sql.DB
+	store  *sqlitestore.Store
+	writer *outbox.Writer[*sql.Tx]
+	mails  int
+}
+
+func openShop(t *testing.T, f *waybilltest.Faults) *shop {
+	t.Helper()
+	db, err := f.OpenDB("sqlite", ":memory:")
+	must(t, err)
+	db.SetMaxOpenConns(1)
+	store, err := sqlitestore.New(db, sqlitestore.Config{})
+	must(t, err)
+	_, err = store.Migrate(t.Context(), sqlitestore.MigrateOptions{Source: "shop"})
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), "CREATE TABLE invoices (order_id text)")
+	must(t, err)
+	writer, err := outbox.NewWriter(store, outbox.Config{Source: "shop"})
+	must(t, err)
+	return &shop{db: db, store: store, writer: writer}
+}
+
+// bill is the handler.
+func (s *shop) bill(ctx context.Context, tx *sql.Tx, m *waybill.Message) error {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO invoices VALUES (?)", m.Subject); err != nil {
+		return err
+	}
+	_, err := s.writer.Enqueue(ctx, tx, waybill.Message{Topic: "invoices"})
+	return err
+}
+
+// effect counts invoices, messages and mails.
+func (s *shop) effect(t *testing.T) any {
+	t.Helper()
+	var counts [3]int
+	row := s.db.QueryRowContext(t.Context(), "SELECT (SELECT count(*) FROM invoices), (SELECT count(*) FROM waybill_outbox)")
+	must(t, row.Scan(&counts[0], &counts[1]))
+	counts[2] = s.mails
+	return counts
+}
+
+func (s *shop) subject(t *testing.T, handler func(ctx context.Context, tx *sql.Tx, m *waybill.Message) error) waybilltest.Subject {
+	t.Helper()
+	return waybilltest.Subject{
+		Deliver: waybilltest.Handle(s.store, "billing", handler),
+		Message: waybill.Message{ID: "m-1", Subject: "o-17"},
+		Effect:  func() any { return s.effect(t) },
+	}
+}
+
+// TestWaybilltest_SQLite checks a handler that does everything in its transaction: no crash
+// and no lost connection at a statement, the store's own or the handler's, makes a difference.
+func TestWaybilltest_SQLite(t *testing.T) {
+	t.Parallel()
+	trials := 0
+	waybilltest.CheckOnce(t, func(f *waybilltest.Faults) waybilltest.Subject {
+		trials++
+		s := openShop(t, f)
+		return s.subject(t, s.bill)
+	})
+	if trials < 14 { // BEGIN, gate, invoice, message, COMMIT, its answer, ack: twice each
+		t.Errorf("there were %d trials, want one for each step and fault", trials)
+	}
+}
+
+// TestWaybilltest_SQLitePrepared has steps at prepared statements too.
+func TestWaybilltest_SQLitePrepared(t *testing.T) {
+	t.Parallel()
+	var s *shop
+	err := waybilltest.Check(func(f *waybilltest.Faults) waybilltest.Subject {
+		s = openShop(t, f)
+		return s.subject(t, func(ctx context.Context, tx *sql.Tx, m *waybill.Message) error {
+			s.mails++ // the bug
+			stmt, err := tx.PrepareContext(ctx, "INSERT INTO invoices VALUES (?)")
+			if err != nil {
+				return err
+			}
+			defer stmt.Close()
+			_, err = stmt.ExecContext(ctx, m.Subject)
+			return err
+		})
+	})
+	wantFound(t, err, "CRASH before: INSERT INTO invoices VALUES (?)", "the effect is [1 0 2], want [1 0 1]")
+}
+
+// TestWaybilltest_SQLiteFinds catches effects that do not share the transaction's fate.
+func TestWaybilltest_SQLiteFinds(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		handler func(s *shop) func(ctx context.Context, tx *sql.Tx, m *waybill.Message) error
+		want    []string
+	}{
+		{"a mail before the commit", func(s *shop) func(context.Context, *sql.Tx, *waybill.Message) error {
+			return func(ctx context.Context, tx *sql.Tx, m *waybill.Message) error {
+				err := s.bill(ctx, tx, m)
+				if err == nil {
+					s.mails++
+				}
+				return err
+			}
+		}, []string{"CRASH before: COMMIT", "delivery 2, by a new process", "the effect is [1 1 2], want [1 1 1]"}},
+
+		{"an error that is swallowed", func(s *shop) func(context.Context, *sql.Tx, *waybill.Message) error {
+			return func(ctx context.Context, tx *sql.Tx, m *waybill.Message) error {
+				if err := s.bill(ctx, tx, m); err != nil {
+					return waybill.PermanentError(waybill.ReasonRejected, err)
+				}
+				return nil
+			}
+		}, []string{"CONNECTION LOST before: INSERT INTO invoices", "permanent error", "the effect is [0 0 0], want [1 1 0]"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			err := waybilltest.Check(func(f *waybilltest.Faults) waybilltest.Subject {
+				s := openShop(t, f)
+				return s.subject(t, tt.handler(s))
+			})
+			wantFound(t, err, tt.want...)
+		})
+	}
+}
+
+// TestWaybilltest_LostTransaction has everything after a fault fail, also for a handler that
+// does not look at errors: a half of it must not be committed.
+func TestWaybilltest_LostTransaction(t *testing.T) {
+	t.Parallel()
+	waybilltest.CheckOnce(t, func(f *waybilltest.Faults) waybilltest.Subject {
+		s := openShop(t, f)
+		return s.subject(t, func(ctx context.Context, tx *sql.Tx, m *waybill.Message) error {
+			_ = s.bill(ctx, tx, m)
+			_, _ = tx.ExecContext(ctx, "INSERT INTO invoices VALUES ('second')")
+			return nil
+		})
+	})
+}
+
+// TestWaybilltest_OpenDB refuses what can't be opened.
+func TestWaybilltest_OpenDB(t *testing.T) {
+	t.Parallel()
+	if _, err := new(waybilltest.Faults).OpenDB("no such driver", ""); err == nil {
+		t.Error("OpenDB() of an unknown driver = nil, want an error")
+	}
+	db, err := new(waybilltest.Faults).OpenDB("sqlite", "/no/such/directory/test.db")
+	if err == nil {
+		defer db.Close()
+		err = db.PingContext(t.Context())
+	}
+	if err == nil || errors.Is(err, sql.ErrConnDone) {
+		t.Errorf("Ping() = %v, want the driver's error", err)
+	}
+}
+
+func wantFound(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("Check() = nil, want the schedule that shows the bug")
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("Check() = %v\nwant it to contain %q", err, part)
+		}
+	}
+}

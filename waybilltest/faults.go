@@ -1,0 +1,161 @@
+package waybilltest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/waybill-go/waybill/store/memstore"
+)
+
+var (
+	errCrashed = errors.New("waybilltest: the process has crashed")
+	errLost    = errors.New("waybilltest: the connection was lost")
+)
+
+// fault is what strikes at a step, before it is done.
+type fault int
+
+const (
+	noFault fault = iota
+	crash         // the process ends: every later step fails, and no delivery is acknowledged
+	lost          // the connection ends: the transaction fails, the process goes on
+)
+
+func (f fault) String() string { return [...]string{"nothing", "crash", "connection lost"}[f] }
+
+func (f fault) err() error { return [...]error{nil, errCrashed, errLost}[f] }
+
+// Faults counts the steps of the deliveries under way and strikes at one of them. A [Kit] and
+// each trial of a [Check] have one of their own. It is safe for concurrent use.
+type Faults struct {
+	mu       sync.Mutex
+	armed    fault // what will strike; noFault if nothing will, or has
+	ahead    int   // steps before that
+	dead     bool  // the process has crashed
+	running  int   // deliveries under way
+	onCrash  func()
+	schedule []string // what happened, for the report
+	closers  []func() error
+}
+
+// Step says that a delivery is about to do something, such as a call of another system. Its
+// place is a fake of that system: call it before the effect, which an error says not to have,
+// and after it too if the answer can be lost. The name stands in reports. Outside of a
+// delivery it does nothing and returns nil.
+func (f *Faults) Step(name string) error {
+	struck, die := f.take(name)
+	if die != nil {
+		die()
+	}
+	return struck.err()
+}
+
+// take counts a step. It returns the fault that strikes there, and what is to be called if it
+// ends the process.
+func (f *Faults) take(name string) (fault, func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.running == 0:
+		return noFault, nil
+	case f.dead:
+		return crash, nil
+	case f.armed == noFault || f.ahead > 0:
+		f.ahead--
+		f.schedule = append(f.schedule, "  "+name)
+		return noFault, nil
+	}
+	struck := f.armed
+	f.armed, f.dead = noFault, struck == crash
+	f.schedule = append(f.schedule, fmt.Sprintf("  %s before: %s", strings.ToUpper(struck.String()), name))
+	if struck == crash {
+		return crash, f.onCrash
+	}
+	return struck, nil
+}
+
+// arm lets what strike after so many steps.
+func (f *Faults) arm(what fault, after int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.armed, f.ahead = what, after
+}
+
+// disarm reports whether a fault was armed and has not struck, and lets it not strike any
+// more.
+func (f *Faults) disarm() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	waiting := f.armed != noFault
+	f.armed = noFault
+	return waiting
+}
+
+// begin says that a delivery begins. The caller calls end after it.
+func (f *Faults) begin(line string) (end func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running++
+	f.schedule = append(f.schedule, line)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.running--
+	}
+}
+
+// note adds a line to the schedule.
+func (f *Faults) note(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.schedule = append(f.schedule, fmt.Sprintf(format, args...))
+}
+
+// busy reports whether a delivery is under way.
+func (f *Faults) busy() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running > 0
+}
+
+// crashWith sets what a crash calls.
+func (f *Faults) crashWith(end func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.onCrash = end
+}
+
+// crashed reports whether the process has.
+func (f *Faults) crashed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dead
+}
+
+// revive begins a new process.
+func (f *Faults) revive() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dead = false
+}
+
+// MemStore returns a new, empty store in memory. Its steps are those of
+// [memstore.WithSteps].
+func (f *Faults) MemStore(options ...memstore.Option) *memstore.Store {
+	return memstore.New(append(options, memstore.WithSteps(f.Step))...)
+}
+
+// closeAll closes what was opened, the last first.
+func (f *Faults) closeAll() error {
+	f.mu.Lock()
+	closers := f.closers
+	f.closers = nil
+	f.mu.Unlock()
+	var errs []error
+	for i := len(closers) - 1; i >= 0; i-- {
+		errs = append(errs, closers[i]())
+	}
+	return errors.Join(errs...)
+}
