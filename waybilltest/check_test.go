@@ -87,6 +87,28 @@ func TestCheck_Enqueues(t *testing.T) {
 	})
 }
 
+// After a lost connection the whole transaction is lost, also for a handler that does not
+// look at errors: it must not be blamed for half of it.
+func TestCheck_IgnoresErrors(t *testing.T) {
+	t.Parallel()
+	waybilltest.CheckOnce(t, func(f *waybilltest.Faults) waybilltest.Subject {
+		store := f.MemStore()
+		w, err := outbox.NewWriter(store, outbox.Config{Source: "shop"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return waybilltest.Subject{
+			Deliver: waybilltest.Handle(store, "billing", func(ctx context.Context, tx *memstore.Tx, _ *waybill.Message) error {
+				addInvoice(tx)
+				_, _ = w.Enqueue(ctx, tx, waybill.Message{Topic: "invoices"})
+				return nil
+			}),
+			Message: waybill.Message{ID: "o-17"},
+			Effect:  func() any { return store.Value("invoices") },
+		}
+	})
+}
+
 func TestCheck_Finds(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
