@@ -76,13 +76,7 @@ func TestCheck_Enqueues(t *testing.T) {
 				return err
 			}),
 			Message: waybill.Message{ID: "o-17"},
-			Effect: func() any {
-				msgs, err := store.OutboxMessages(context.Background(), outbox.Filter{Topic: "invoices"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return len(msgs)
-			},
+			Effect:  func() any { return pending(t, store) },
 		}
 	})
 }
@@ -104,7 +98,9 @@ func TestCheck_IgnoresErrors(t *testing.T) {
 				return nil
 			}),
 			Message: waybill.Message{ID: "o-17"},
-			Effect:  func() any { return store.Value("invoices") },
+			Effect: func() any {
+				return fmt.Sprint(store.Value("invoices"), " invoices, messages: ", pending(t, store))
+			},
 		}
 	})
 }
@@ -336,6 +332,16 @@ func TestCheck_TooManySteps(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "more than 1000 steps") {
 		t.Errorf("Check() = %v, want that there are too many steps", err)
 	}
+}
+
+// pending counts messages about invoices in the outbox.
+func pending(t *testing.T, store *memstore.Store) int {
+	t.Helper()
+	msgs, err := store.OutboxMessages(t.Context(), outbox.Filter{Topic: "invoices"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(msgs)
 }
 
 func wantReport(t *testing.T, err error, schedule string) {

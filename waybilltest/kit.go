@@ -148,7 +148,6 @@ func (k *Kit) Wait() {
 		if before-first > maxActivity {
 			k.t.Fatalf("waybilltest: no end in sight after %d messages published and handled", maxActivity)
 		}
-		k.Store.WakeRelay()
 		time.Sleep(tick)
 		synctest.Wait()
 		if k.faults.crashed() {
@@ -168,8 +167,8 @@ func (k *Kit) Wait() {
 func (k *Kit) activity() int64 { return k.handled.Load() + k.recorder.count() }
 
 // Advance moves the clock on, so that retries, scheduled messages and timeouts come due, and
-// then waits as [Kit.Wait] does. A scheduled message that comes due on the way is published at
-// most a minute after its time. A week takes about a second.
+// then waits as [Kit.Wait] does. What comes due on the way happens at its time. A week takes about a
+// second.
 func (k *Kit) Advance(d time.Duration) {
 	k.t.Helper()
 	time.Sleep(d)

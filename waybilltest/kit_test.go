@@ -123,6 +123,27 @@ func TestKit_CrashShowsEffectOutside(t *testing.T) {
 	})
 }
 
+// A process that has crashed does nothing any more, whatever its handler makes of the error.
+func TestKit_CrashEndsHandler(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := waybilltest.New(t)
+		charges := 0
+		k.Consume(orders, func(_ context.Context, tx *memstore.Tx, _ *waybill.Message) error {
+			if k.Step("charge the card") == nil {
+				charges++
+			}
+			addInvoice(tx)
+			return nil
+		}, consumer.Config{})
+		k.CrashAfter(1)
+		k.Enqueue(order)
+		if charges != 1 || k.Store.Value("invoices") != 1 {
+			t.Errorf("there are %d charges and %v invoices, want one each", charges, k.Store.Value("invoices"))
+		}
+	})
+}
+
 // What a message does that ends its process again and again is seen without a process.
 func TestKit_CrashAgainAndAgain(t *testing.T) {
 	t.Parallel()
@@ -155,12 +176,13 @@ func TestKit_Advance(t *testing.T) {
 			return nil
 		}, consumer.Config{Retry: waybill.RetryPolicy{BaseDelay: time.Minute, MaxDelay: time.Minute}})
 		later := order
-		later.DeliverAt = time.Now().Add(24 * time.Hour)
+		const wait = 24*time.Hour + 30*time.Second // between two polls of the relay
+		later.DeliverAt = time.Now().Add(wait)
 		k.Enqueue(later)
 		if got := k.Messages("orders"); len(got) != 0 {
 			t.Fatalf("Messages() = %v before the time, want none", got)
 		}
-		k.Advance(24 * time.Hour)
+		k.Advance(wait)
 		if got := k.Messages("orders"); len(got) != 1 {
 			t.Fatalf("Messages() = %v at the time, want one", got)
 		}
@@ -180,14 +202,15 @@ func TestKit_SlowHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := waybilltest.New(t)
-		k.Consume(orders, func(_ context.Context, tx *memstore.Tx, _ *waybill.Message) error {
+		done := false
+		k.Consume(orders, func(context.Context, *memstore.Tx, *waybill.Message) error {
 			time.Sleep(20 * time.Second)
-			addInvoice(tx)
+			done = true
 			return nil
 		}, consumer.Config{})
 		k.Enqueue(order)
-		if got := k.Store.Value("invoices"); got != 1 {
-			t.Errorf("there are %v invoices, want 1", got)
+		if !done {
+			t.Error("Enqueue() has returned before the handler")
 		}
 	})
 }
