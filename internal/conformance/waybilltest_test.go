@@ -4,11 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/sqlitestore"
 	"github.com/waybill-go/waybill/waybilltest"
 )
@@ -166,6 +170,114 @@ func TestWaybilltest_LostTransaction(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// TestWaybilltest_Drivers has the steps of a handler with an inbox of its own, on the servers'
+// drivers: a plain statement, one with arguments, one that is prepared, and a query.
+func TestWaybilltest_Drivers(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ driver, dataSource, insert string }{
+		{"pgx", postgresURL(), "INSERT INTO seen VALUES ($1)"},
+		{"mysql", ownMySQL(t), "INSERT INTO seen VALUES (?)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.driver, func(t *testing.T) {
+			t.Parallel()
+			steps := func(outside *int) func(f *waybilltest.Faults) waybilltest.Subject {
+				return func(f *waybilltest.Faults) waybilltest.Subject {
+					*outside = 0
+					db, err := f.OpenDB(tt.driver, tt.dataSource)
+					must(t, err)
+					db.SetMaxOpenConns(1) // temporary tables are the connection's
+					_, err = db.ExecContext(t.Context(), "CREATE TEMPORARY TABLE seen (id varchar(36) PRIMARY KEY)")
+					must(t, err)
+					_, err = db.ExecContext(t.Context(), "CREATE TEMPORARY TABLE effects (name varchar(36))")
+					must(t, err)
+					return waybilltest.Subject{
+						Deliver: func(ctx context.Context, m *waybill.Message) error { return handleOnce(ctx, db, tt.insert, m.ID) },
+						Effect: func() any {
+							var n int
+							must(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM effects").Scan(&n))
+							return n + *outside
+						},
+					}
+				}
+			}
+			var outside int
+			waybilltest.CheckOnce(t, steps(&outside))
+			err := waybilltest.Check(func(f *waybilltest.Faults) waybilltest.Subject {
+				s := steps(&outside)(f)
+				handle := s.Deliver
+				s.Deliver = func(ctx context.Context, m *waybill.Message) error { outside++; return handle(ctx, m) }
+				return s
+			})
+			wantFound(t, err, "the effect is 3, want 2")
+		})
+	}
+}
+
+// ownMySQL makes a database for the test and returns the name of its data source.
+func ownMySQL(t *testing.T) string {
+	t.Helper()
+	m := newMySQL(t, nil, mysqlstore.Config{})
+	s := m.create(t)
+	t.Cleanup(func() { m.drop(t, s) })
+	cfg, err := mysql.ParseDSN(mysqlURL())
+	must(t, err)
+	cfg.DBName = s.name
+	return cfg.FormatDSN()
+}
+
+// handleOnce is a handler with an inbox written by hand.
+func handleOnce(ctx context.Context, db *sql.DB, insert, id string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	var seen int
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM seen").Scan(&seen); err != nil || seen > 0 {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, insert, id); err != nil {
+		return err
+	}
+	stmt, err := tx.PrepareContext(ctx, "INSERT INTO effects VALUES ('x')")
+	if err != nil {
+		return err
+	}
+	defer stmt.Close()
+	if _, err := stmt.ExecContext(ctx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// TestWaybilltest_Documented holds docs/testing.md to what a check says.
+func TestWaybilltest_Documented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/testing.md")
+	must(t, err)
+	err = waybilltest.Check(func(f *waybilltest.Faults) waybilltest.Subject {
+		s := openShop(t, f)
+		return waybilltest.Subject{
+			Deliver: waybilltest.Handle(s.store, "billing", func(ctx context.Context, tx *sql.Tx, m *waybill.Message) error {
+				if _, err := tx.ExecContext(ctx, "INSERT INTO invoices VALUES (?)", m.Subject); err != nil {
+					return err
+				}
+				if err := f.Step("send the mail"); err != nil {
+					return err
+				}
+				s.mails++
+				return nil
+			}),
+			Message: waybill.Message{ID: "m-1", Subject: "o-17"},
+			Effect:  func() any { n := s.effect(t); return [2]int{n[0], n[2]} },
+		}
+	})
+	if err == nil || !strings.Contains(string(page), "```\n"+err.Error()+"\n```") {
+		t.Errorf("docs/testing.md does not show what the check says: %v", err)
+	}
 }
 
 // TestWaybilltest_OpenDB refuses what can't be opened.
