@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
@@ -309,6 +310,25 @@ func TestCheck_Refuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A handler that waits for what does not come is ended.
+func TestCheck_Hangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		err := waybilltest.Check(func(*waybilltest.Faults) waybilltest.Subject {
+			return waybilltest.Subject{
+				Deliver: func(ctx context.Context, _ *waybill.Message) error {
+					<-ctx.Done()
+					return ctx.Err()
+				},
+				Effect: func() any { return 0 },
+			}
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Check() = %v, want that the time is up", err)
+		}
+	})
 }
 
 // A delivery with endless steps is told, not run for ever.

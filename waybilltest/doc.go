@@ -9,7 +9,7 @@
 // that a fake of another system tells of ([Faults.Step]).
 //
 // A [Kit] is a whole system in memory, with relay, broker and consumers, in a bubble of
-// testing/synctest: its clock moves only when the test says so, and nothing needs a sleep.
+// testing/synctest: its clock moves only while the test waits, and nothing needs a sleep.
 //
 // What passes here is right about its transactions. Isolation and locks of a real database are
 // not tested by a store in memory.

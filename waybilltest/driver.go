@@ -14,7 +14,7 @@ import (
 // OpenDB opens a database as [sql.Open] does, with each BEGIN, statement and COMMIT of a delivery
 // as a step, and one more between a COMMIT and its answer. A fault at a step makes the call
 // fail; what else the transaction does then fails too, and it rolls back. The database is
-// closed after the trial, or when the test of the kit ends.
+// closed after the trial.
 //
 // Any driver of database/sql will do that implements the interfaces with contexts, as those of
 // SQLite, PostgreSQL and MySQL do. A trial needs a database of its own: of SQLite in memory,

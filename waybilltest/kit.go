@@ -28,7 +28,7 @@ const (
 
 // Kit is a store and a broker in memory, a relay between them, and the consumers of one
 // process. All of it runs in the bubble of the test, and the clock is the bubble's. Its methods
-// are called by the goroutine of the test.
+// are called by the goroutine of the test; Outbox, Step and CrashAfter by handlers too.
 type Kit struct {
 	// Store holds outbox, inbox, dead letters and the values that handlers set.
 	Store *memstore.Store
