@@ -18,4 +18,8 @@ var (
 	// ErrBusy says that a message is being processed elsewhere, in a transaction or under a
 	// lease that has not ended. It is no failed attempt: try again later.
 	ErrBusy = errors.New("inbox: message is being processed elsewhere")
+
+	// ErrFenced says that a message stands in a partition that another member of the group has
+	// taken, which goes on with it. What was done about the message was rolled back.
+	ErrFenced = errors.New("inbox: the partition was taken by another member of the group")
 )

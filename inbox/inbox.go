@@ -42,6 +42,9 @@ type Record struct {
 
 	// Retried says that attempts or starts may be stored, so that processing clears them.
 	Retried bool
+
+	// At is where the message stands, for an [OffsetStore]. It is not stored with the record.
+	At *Position
 }
 
 // RecordOf returns the record of m for the consumer with the given name.

@@ -19,6 +19,7 @@ type Contracts[Tx any] interface {
 	inbox.Batcher[Tx]
 	inbox.Inspector
 	inbox.Sizer
+	inbox.OffsetStore
 	inbox.BatchLeaseStore
 	deadletter.Store
 	deadletter.ReplayStore

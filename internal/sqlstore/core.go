@@ -64,6 +64,7 @@ type Methods[Tx any] interface {
 	inbox.Batcher[Tx]
 	inbox.Inspector
 	inbox.Sizer
+	inbox.OffsetStore
 	inbox.BatchLeaseStore
 	relay.Inspector
 	DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
@@ -115,6 +116,7 @@ type Statements struct {
 	OutboxBacklog, RelayStates               string
 	InboxStates, InboxSize                   string
 	Leases                                   LeaseStatements
+	Offsets                                  OffsetStatements
 	Cleanup                                  Cleanup
 }
 

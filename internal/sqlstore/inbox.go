@@ -39,37 +39,99 @@ func jsonColumn(raw json.RawMessage) *string {
 // is one; GateOutcome then returns whether that one is dead, and its payload hash. Attempts
 // are cleared in both cases: a copy that comes after the commit may have noted its start.
 func (c *Core[Tx]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx Tx) error) (outcome inbox.Outcome, err error) {
-	var fresh bool
-	gate := func(conn sqldb.Conn) error {
-		n, err := conn.Exec(ctx, c.SQL.Gate, RecordArgs(rec)...)
-		fresh = n > 0
-		if err != nil {
-			return fmt.Errorf("insert inbox record: %w", err)
-		}
-		return nil
-	}
+	e := entry[Tx]{core: c, rec: rec}
 	handle := func(tx Tx) error {
-		if err := c.clearRetried(ctx, c.DB.On(tx), rec); err != nil || !fresh {
+		conn := c.DB.On(tx)
+		if err := e.afterFirst(ctx, conn); err != nil {
+			return err
+		}
+		if err := c.clearRetried(ctx, conn, rec); err != nil || !e.fresh {
 			return err
 		}
 		return FromCaller(fn(ctx, tx))
 	}
 	look := func(conn sqldb.Conn) (err error) {
-		if !fresh {
-			outcome, err = c.seenBefore(ctx, conn, rec)
-		}
+		outcome, err = e.outcome(ctx, conn)
 		return err
 	}
 	if err := c.beforeGate(ctx, rec); err != nil {
 		return 0, err
 	}
-	if err := c.Kind(sqldb.InTxBetween(ctx, c.DB, gate, handle, look)); err != nil {
+	first := func(conn sqldb.Conn) error { return e.first(ctx, conn) }
+	err = sqldb.InTxBetween(ctx, c.DB, first, handle, look)
+	if errors.Is(err, errNotPassed) {
+		return inbox.Conflict, nil
+	}
+	if err = c.Kind(err); err != nil {
 		return 0, err
 	}
-	if fresh {
+	if e.fresh {
 		c.WakeRelay() // the handler may have enqueued
 	}
 	return outcome, nil
+}
+
+// entry is how a message comes to be handled: past the progress of its partition, if it has a
+// position, and past the gate, unless it stands there once.
+type entry[Tx any] struct {
+	core  *Core[Tx]
+	rec   inbox.Record
+	fresh bool          // it is to be handled
+	moved bool          // it was not behind the progress of its partition
+	found inbox.Outcome // of one with a position that is not fresh
+}
+
+// errNotPassed rolls back that the partition was set behind a message which is in conflict with
+// another: what becomes of it is not decided.
+var errNotPassed = errors.New("message is in conflict with another")
+
+// first runs the first statement of the transaction.
+func (e *entry[Tx]) first(ctx context.Context, conn sqldb.Conn) (err error) {
+	if e.rec.At == nil {
+		return e.gate(ctx, conn)
+	}
+	e.moved, err = e.core.moveBehind(ctx, conn, e.rec.At)
+	return err
+}
+
+// afterFirst runs what the first statement leaves to decide.
+func (e *entry[Tx]) afterFirst(ctx context.Context, conn sqldb.Conn) (err error) {
+	switch {
+	case e.rec.At == nil:
+		return nil
+	case !e.moved:
+		e.found = inbox.Duplicate
+		return e.core.passed(ctx, conn, e.rec.At)
+	case e.rec.At.Once:
+		e.fresh = true
+		return nil
+	}
+	if err := e.gate(ctx, conn); err != nil || e.fresh {
+		return err
+	}
+	if e.found, err = e.core.seenBefore(ctx, conn, e.rec); err == nil && e.found == inbox.Conflict {
+		err = errNotPassed
+	}
+	return err
+}
+
+func (e *entry[Tx]) gate(ctx context.Context, conn sqldb.Conn) error {
+	n, err := conn.Exec(ctx, e.core.SQL.Gate, RecordArgs(e.rec)...)
+	e.fresh = n > 0
+	if err != nil {
+		return fmt.Errorf("insert inbox record: %w", err)
+	}
+	return nil
+}
+
+func (e *entry[Tx]) outcome(ctx context.Context, conn sqldb.Conn) (inbox.Outcome, error) {
+	switch {
+	case e.fresh:
+		return inbox.Processed, nil
+	case e.rec.At != nil:
+		return e.found, nil
+	}
+	return e.core.seenBefore(ctx, conn, e.rec)
 }
 
 func (c *Core[Tx]) beforeGate(ctx context.Context, recs ...inbox.Record) error {
@@ -153,6 +215,9 @@ func (c *Core[Tx]) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool
 		return false, err
 	}
 	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
+		if done, err := c.doneWith(ctx, conn, l.Record.At); err != nil || done {
+			return err
+		}
 		if l.Record.Message != "" {
 			n, err := conn.Exec(ctx, c.SQL.GateDead, RecordArgs(l.Record)...)
 			if err != nil || n == 0 {

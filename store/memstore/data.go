@@ -30,6 +30,7 @@ type data struct {
 	entries   int64 // the number of the last entry; never taken back
 	inbox     map[inbox.Key]record
 	attempts  map[inbox.Key]attempt
+	offsets   map[inbox.Partition]inbox.Progress
 	leases    map[string]leaseRow
 	responses map[string]savedResponse
 	relays    map[string]relayNode
@@ -41,7 +42,7 @@ func newData() data {
 	d := data{
 		outbox: make(map[int64]row), waiting: make(map[place]waitingRow), archive: make(map[int64]archivedRow),
 		ids: make(map[string]time.Time), scheduled: make(map[int64]row), letters: make(map[int64]letter), replays: make(map[int64]replay),
-		inbox: make(map[inbox.Key]record), attempts: make(map[inbox.Key]attempt), leases: make(map[string]leaseRow),
+		inbox: make(map[inbox.Key]record), attempts: make(map[inbox.Key]attempt), offsets: make(map[inbox.Partition]inbox.Progress), leases: make(map[string]leaseRow),
 		responses: make(map[string]savedResponse),
 		relays:    make(map[string]relayNode), lanes: make(map[int]lane), values: make(map[string]any),
 	}

@@ -10,7 +10,7 @@ import (
 // ProcessOnce implements [inbox.Inbox].
 func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx *Tx) error) (outcome inbox.Outcome, err error) {
 	err = s.inSteps(ctx, func(tx *Tx) (err error) {
-		if outcome, err = s.gate(tx, rec); err != nil || outcome != inbox.Processed {
+		if outcome, err = s.enter(tx, rec); err != nil || outcome != inbox.Processed {
 			return err
 		}
 		return fn(ctx, tx)
@@ -43,6 +43,29 @@ func (s *Store) ProcessBatch(ctx context.Context, recs []inbox.Record, fn func(c
 		return nil, err
 	}
 	return outcomes, nil
+}
+
+// enter lets a message pass the progress of its partition, if it has a position, and the gate,
+// unless it stands there once. One in conflict with another is not done with.
+func (s *Store) enter(tx *Tx, rec inbox.Record) (outcome inbox.Outcome, err error) {
+	passed, err := s.passed(rec.At)
+	switch {
+	case err != nil:
+		return 0, err
+	case !passed && (rec.At == nil || !rec.At.Once):
+		if outcome, err = s.gate(tx, rec); err != nil {
+			return outcome, err
+		}
+	case rec.Retried:
+		drop(tx, s.data.attempts, rec.Key)
+	}
+	if passed {
+		return inbox.Duplicate, nil
+	}
+	if outcome != inbox.Conflict {
+		s.moveBehind(tx, rec.At)
+	}
+	return outcome, nil
 }
 
 // gate adds a record, or returns what there is instead of it.
@@ -100,6 +123,10 @@ func (s *Store) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAt
 // BuryMessage implements [inbox.Inbox].
 func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, err error) {
 	err = s.inTx(ctx, func(tx *Tx) error {
+		if passed, err := s.passed(l.Record.At); err != nil || passed {
+			return err
+		}
+		s.moveBehind(tx, l.Record.At)
 		key := l.Record.Key
 		if key.Message != "" {
 			if _, ok := s.data.inbox[key]; ok {

@@ -26,7 +26,7 @@ func (s *Store) FindRecord(_ context.Context, _ *Tx, key inbox.Key) (inbox.Store
 	if !ok {
 		return inbox.StoredRecord{}, false, nil
 	}
-	r.Retried = false // it is not stored
+	r.Retried, r.At = false, nil // they are not stored
 	return inbox.StoredRecord{Record: r.Record, ProcessedAt: r.processedAt.UTC(), Dead: r.dead}, true, nil
 }
 

@@ -37,6 +37,7 @@ var (
 	_ relay.Inspector       = (*Store)(nil)
 	_ inbox.Inspector       = (*Store)(nil)
 	_ inbox.Sizer           = (*Store)(nil)
+	_ inbox.OffsetStore     = (*Store)(nil)
 	_ inbox.Inbox[*Tx]      = (*Store)(nil)
 	_ inbox.Batcher[*Tx]    = (*Store)(nil)
 	_ inbox.BatchLeaseStore = (*Store)(nil)

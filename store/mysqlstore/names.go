@@ -17,7 +17,7 @@ const (
 // tables are the names that SQL texts put in braces, without prefix.
 var tables = [...]string{
 	"settings", "locks", "outbox", "outbox_waiting", "outbox_archive", "outbox_ids", "scheduled", "dead_letters",
-	"audit_log", "inbox", "inbox_leases", "consumer_attempts", "relays", "relay_lanes", "messages", "schema_versions", "replays",
+	"audit_log", "inbox", "inbox_leases", "consumer_attempts", "consumer_offsets", "relays", "relay_lanes", "messages", "schema_versions", "replays",
 }
 
 // tableSQL are the options of each table. Texts that nobody compares are UTF-8, whatever the

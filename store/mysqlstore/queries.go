@@ -54,6 +54,7 @@ func coreStatements(n names) sqlstore.Statements {
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(sqlstore.PublishedMessagesSQL),
 		RelayStates: r(sqlstore.RelayStatesSQL), InboxStates: r(sqlstore.InboxStatesSQL), InboxSize: r(sqlstore.InboxSizeSQL),
 		Leases:  leaseStatements(r),
+		Offsets: sqlstore.OffsetStatementsOf(r, unlessThere),
 		Cleanup: cleanupStatements(n),
 	}
 }

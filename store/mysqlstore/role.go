@@ -62,6 +62,7 @@ var grants = map[Role][]grant{
 	RoleConsumer: append([]grant{
 		{"INSERT, UPDATE", []string{"inbox", "inbox_leases", "consumer_attempts"}},
 		{"INSERT", []string{"dead_letters"}},
+		{"SELECT, INSERT, UPDATE", []string{"consumer_offsets"}},
 	}, keeping...),
 	RoleOperator: {
 		{"INSERT, UPDATE, DELETE", []string{"dead_letters"}},
@@ -75,7 +76,7 @@ var grants = map[Role][]grant{
 
 // readable is what a person may look at.
 var readable = []string{
-	"audit_log", "consumer_attempts", "dead_letters", "inbox", "inbox_leases", "messages", "outbox", "outbox_archive", "outbox_ids",
+	"audit_log", "consumer_attempts", "consumer_offsets", "dead_letters", "inbox", "inbox_leases", "messages", "outbox", "outbox_archive", "outbox_ids",
 	"outbox_waiting", "relay_lanes", "relays", "replays", "scheduled",
 }
 

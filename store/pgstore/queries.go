@@ -57,6 +57,7 @@ func coreStatements(n names, gate gateTexts) sqlstore.Statements {
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
 		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL), InboxSize: r(inboxSizeSQL),
 		Leases:  leaseStatements(r),
+		Offsets: sqlstore.OffsetStatementsOf(r, "ON CONFLICT DO NOTHING"),
 		Cleanup: cleanupStatements(n),
 	}
 }

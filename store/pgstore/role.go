@@ -70,6 +70,7 @@ var grants = map[Role][]grant{
 	RoleConsumer: append([]grant{
 		{"SELECT, INSERT, UPDATE", "", []string{"inbox", "inbox_compact", "inbox_leases"}},
 		{"SELECT, INSERT", "", []string{"inbox_scopes"}},
+		{"SELECT, INSERT, UPDATE", "", []string{"consumer_offsets"}},
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"consumer_attempts", "dead_letters"}},
 		{"SELECT", "", []string{"schema_versions"}},
 	}, keeping...),
@@ -87,7 +88,7 @@ var grants = map[Role][]grant{
 
 // readable is what a person may look at.
 var readable = []string{
-	"audit_log", "consumer_attempts", "dead_letter_changes", "dead_letter_sums", "dead_letters", "inbox", "inbox_compact", "inbox_leases", "inbox_scopes", "messages", "outbox", "outbox_archive", "outbox_ids",
+	"audit_log", "consumer_attempts", "consumer_offsets", "dead_letter_changes", "dead_letter_sums", "dead_letters", "inbox", "inbox_compact", "inbox_leases", "inbox_scopes", "messages", "outbox", "outbox_archive", "outbox_ids",
 	"outbox_waiting", "relay_lanes", "relays", "replays", "schema_versions", "scheduled",
 }
 

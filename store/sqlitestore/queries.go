@@ -45,6 +45,7 @@ func coreStatements(n names) sqlstore.Statements {
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(sqlstore.PublishedMessagesSQL),
 		RelayStates: r(sqlstore.RelayStatesSQL), InboxStates: r(sqlstore.InboxStatesSQL), InboxSize: r(sqlstore.InboxSizeSQL),
 		Leases:  leaseStatements(r),
+		Offsets: sqlstore.OffsetStatementsOf(r, "ON CONFLICT DO NOTHING"),
 		Cleanup: cleanupStatements(n),
 	}
 }

@@ -70,6 +70,9 @@ type Features struct {
 
 	// InboxBatches says that the store is an [inbox.Batcher].
 	InboxBatches bool
+
+	// Offsets says that the store is an [inbox.OffsetStore].
+	Offsets bool
 }
 
 // Raw is a message as a program in another language writes it, with a plain INSERT.
@@ -118,7 +121,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) { runGroups(t, h, func(string) boo
 // RunInbox runs what the suite has about inbox records, for a store that keeps these in another
 // form and passes [Run] without it.
 func RunInbox[Tx any](t *testing.T, h Harness[Tx]) {
-	about := []string{"inbox", "inbox batches", "inbox states", "attempts", "starts", "bury", "requeue", "run requeued", "take requeued", "replay", "janitor"}
+	about := []string{"inbox", "inbox batches", "inbox states", "attempts", "starts", "bury", "offsets", "requeue", "run requeued", "take requeued", "replay", "janitor"}
 	runGroups(t, h, func(group string) bool { return slices.Contains(about, group) })
 }
 
@@ -157,6 +160,7 @@ func runGroups[Tx any](t *testing.T, h Harness[Tx], chosen func(group string) bo
 		{"attempts", attemptTests[Tx]()},
 		{"starts", startTests[Tx]()},
 		{"bury", buryTests[Tx]()},
+		{"offsets", offsetTests[Tx]()},
 		{"run requeued", runRequeuedTests[Tx]()},
 		{"take requeued", takeRequeuedTests[Tx]()},
 		{"janitor", janitorTests[Tx]()},
@@ -197,6 +201,7 @@ func persists(f Features) bool          { return f.Persists }
 func hearsCommits(f Features) bool      { return f.HearsCommits }
 func foreignRows(f Features) bool       { return !f.NoForeignRows }
 func inboxBatches(f Features) bool      { return f.InboxBatches }
+func keepsOffsets(f Features) bool      { return f.Offsets }
 
 func wordyInbox(f Features) bool { return !f.TerseInbox }
 

@@ -1,0 +1,127 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/sqldb"
+)
+
+// OffsetStatements are the texts about the progress of partitions, of which each has one row.
+type OffsetStatements struct {
+	// Add inserts a row, unless there is one. Behind the partition it takes the progress.
+	Add string
+
+	// Read, Take and Advance are made by [OffsetStatementsOf].
+	Read, Take, Advance string
+}
+
+const thisPartition = ` WHERE consumer_group = $1 AND topic = $2 AND partition_number = $3`
+
+// Each is served by the primary key. Take and Advance wait for who has locked the row, and see
+// what that one wrote. Advance changes nothing if the message is done with, or the partition is
+// somebody else's.
+const (
+	addProgressSQL = `
+INSERT INTO {consumer_offsets} (consumer_group, topic, partition_number, next_offset, recorded_below, generation, member, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, {now})
+`
+
+	readProgressSQL = `SELECT next_offset, recorded_below, generation, member FROM {consumer_offsets}` + thisPartition
+
+	takePartitionSQL = `
+UPDATE {consumer_offsets}
+   SET next_offset = $4, recorded_below = $5, generation = $6, member = $7, updated_at = {now}` + thisPartition + `
+   AND next_offset = $8 AND generation = $9 AND member = $10`
+
+	advanceSQL = `
+UPDATE {consumer_offsets}
+   SET next_offset = $4, updated_at = {now}` + thisPartition + `
+   AND next_offset < $4 AND generation = $5 AND member = $6`
+)
+
+// OffsetStatementsOf returns the statements for a database that skips a row that is there by
+// the words unlessThere.
+func OffsetStatementsOf(render func(sql string) string, unlessThere string) OffsetStatements {
+	return OffsetStatements{
+		Add: render(addProgressSQL + unlessThere), Read: render(readProgressSQL),
+		Take: render(takePartitionSQL), Advance: render(advanceSQL),
+	}
+}
+
+// partitionArgs are $1 to $3 of every statement about a partition.
+func partitionArgs(p inbox.Partition, more ...any) []any {
+	return append([]any{p.Group, p.Topic, int64(p.Number)}, more...)
+}
+
+func holderArgs(h inbox.Holder) []any { return []any{int64(h.Generation), h.Member} }
+
+// ReadProgress implements [inbox.OffsetStore].
+func (c *Core[Tx]) ReadProgress(ctx context.Context, p inbox.Partition) (inbox.Progress, bool, error) {
+	v, found, err := c.readProgress(ctx, c.DB, p)
+	return v, found, c.Kind(err)
+}
+
+func (c *Core[Tx]) readProgress(ctx context.Context, conn sqldb.Conn, p inbox.Partition) (inbox.Progress, bool, error) {
+	rows, err := conn.Query(ctx, c.SQL.Offsets.Read, partitionArgs(p)...)
+	v, found, err := sqldb.One(rows, err, func(r sqldb.Rows) (v inbox.Progress, err error) {
+		err = r.Scan(&v.Next, &v.RecordedBelow, &v.Generation, &v.Member)
+		return v, err
+	})
+	if err != nil {
+		return v, false, fmt.Errorf("read progress: %w", err)
+	}
+	return v, found, nil
+}
+
+// TakePartition implements [inbox.OffsetStore].
+func (c *Core[Tx]) TakePartition(ctx context.Context, p inbox.Partition, was *inbox.Progress, now inbox.Progress) (bool, error) {
+	args := append(partitionArgs(p, now.Next, now.RecordedBelow), holderArgs(now.Holder)...)
+	text := c.SQL.Offsets.Add
+	if was != nil {
+		text = c.SQL.Offsets.Take
+		args = append(append(args, was.Next), holderArgs(was.Holder)...)
+	}
+	n, err := c.DB.Exec(ctx, text, args...)
+	if err != nil {
+		return false, c.Kind(fmt.Errorf("take partition: %w", err))
+	}
+	return n > 0, nil
+}
+
+// moveBehind sets the progress of a partition behind a message. It returns false if it is there
+// already.
+func (c *Core[Tx]) moveBehind(ctx context.Context, conn sqldb.Conn, at *inbox.Position) (bool, error) {
+	n, err := conn.Exec(ctx, c.SQL.Offsets.Advance, append(partitionArgs(at.Partition, at.Offset+1), holderArgs(at.Holder)...)...)
+	if err != nil {
+		return false, fmt.Errorf("advance partition: %w", err)
+	}
+	return n > 0, nil
+}
+
+// passed returns nil if a message that moveBehind did nothing about is done with.
+func (c *Core[Tx]) passed(ctx context.Context, conn sqldb.Conn, at *inbox.Position) error {
+	stored, found, err := c.readProgress(ctx, conn, at.Partition)
+	switch {
+	case err != nil:
+		return err
+	case !found || stored.Next <= at.Offset:
+		return waybill.ConflictError(inbox.ErrFenced)
+	}
+	return nil
+}
+
+// doneWith advances the partition behind a message that has a position, and reports whether it
+// was behind it already.
+func (c *Core[Tx]) doneWith(ctx context.Context, conn sqldb.Conn, at *inbox.Position) (bool, error) {
+	if at == nil {
+		return false, nil
+	}
+	moved, err := c.moveBehind(ctx, conn, at)
+	if err != nil || moved {
+		return false, err
+	}
+	return true, c.passed(ctx, conn, at)
+}

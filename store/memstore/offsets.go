@@ -1,0 +1,60 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// ReadProgress implements [inbox.OffsetStore].
+func (s *Store) ReadProgress(ctx context.Context, p inbox.Partition) (v inbox.Progress, found bool, err error) {
+	err = s.inTx(ctx, func(*Tx) error {
+		v, found = s.data.offsets[p]
+		return nil
+	})
+	return v, found, err
+}
+
+// TakePartition implements [inbox.OffsetStore].
+func (s *Store) TakePartition(ctx context.Context, p inbox.Partition, was *inbox.Progress, now inbox.Progress) (taken bool, err error) {
+	err = s.inTx(ctx, func(tx *Tx) error {
+		stored, found := s.data.offsets[p]
+		if was == nil {
+			taken = !found
+		} else {
+			taken = found && stored.Next == was.Next && stored.Holder == was.Holder
+		}
+		if taken {
+			put(tx, s.data.offsets, p, now)
+		}
+		return nil
+	})
+	return taken, err
+}
+
+// passed reports whether a message with a position is done with. The error says that somebody
+// else goes on with its partition.
+func (s *Store) passed(at *inbox.Position) (bool, error) {
+	if at == nil {
+		return false, nil
+	}
+	stored, found := s.data.offsets[at.Partition]
+	switch {
+	case found && stored.Next > at.Offset:
+		return true, nil
+	case !found || stored.Holder != at.Holder:
+		return false, waybill.ConflictError(inbox.ErrFenced)
+	}
+	return false, nil
+}
+
+// moveBehind sets the progress of a partition behind a message, if it has a position.
+func (s *Store) moveBehind(tx *Tx, at *inbox.Position) {
+	if at == nil {
+		return
+	}
+	next := s.data.offsets[at.Partition]
+	next.Next = at.Offset + 1
+	put(tx, s.data.offsets, at.Partition, next)
+}
