@@ -72,6 +72,14 @@ type Config struct {
 	// [Unordered].
 	Order Order
 
+	// Offsets keeps the broker's offsets in the database of the inbox, which must be an
+	// [inbox.OffsetStore]; the subscriber must be an [OffsetSubscriber]. A partition's messages
+	// are handled one by one, in order, beside those of other partitions: a failing message
+	// holds up its partition, whatever Order says, until it succeeds or is a dead letter. All
+	// consumers of the group must agree: stop those without it first. BatchSize must be 1.
+	// Optional; the default is [OffsetsOff].
+	Offsets OffsetMode
+
 	// Retry says when failed deliveries are tried again. Optional.
 	Retry waybill.RetryPolicy
 
@@ -190,6 +198,8 @@ func (c *Config) validate() error {
 		return invalid("ImmediateRetries", "is %d, the range is 0 to %d", c.ImmediateRetries, maxImmediateRetries)
 	case c.Order != Unordered && c.Order != OrderByKey:
 		return invalid("Order", "is %d, neither Unordered nor OrderByKey", c.Order)
+	case c.Offsets < OffsetsOff || c.Offsets > OffsetsBehindExactlyOnce:
+		return invalid("Offsets", "is %d, neither OffsetsOff nor OffsetsBesideInbox nor OffsetsBehindExactlyOnce", c.Offsets)
 	case c.OnConflict < ConflictBury || c.OnConflict > ConflictRetry:
 		return invalid("OnConflict", "is %d, neither ConflictBury nor ConflictSkip nor ConflictRetry", c.OnConflict)
 	case c.InboxRetention < 0:

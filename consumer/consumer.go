@@ -30,6 +30,9 @@ func New[Tx any](sub Subscriber, box inbox.Inbox[Tx], h Handler[Tx], cfg Config)
 	if err != nil {
 		return nil, err
 	}
+	if err := r.keepOffsets(box); err != nil {
+		return nil, err
+	}
 	c := &Consumer[Tx]{receiver: r, box: box, handler: h}
 	if c.batcher, err = batcherOf(box, &r.cfg); err != nil {
 		return nil, err

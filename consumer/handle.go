@@ -84,9 +84,13 @@ func (c *receiver) attempt(ctx, work context.Context, d *held, redelivered bool)
 		err = c.identify(m)
 	}
 	if err != nil {
-		return c.bury(work, unfitRecord(c.cfg.Name, m), m, failure{cause: err}, 1)
+		rec := unfitRecord(c.cfg.Name, m)
+		rec.At = c.position(d)
+		return c.bury(work, rec, m, failure{cause: err}, 1)
 	}
-	return c.try(ctx, work, inbox.RecordOf(c.cfg.Name, m), m, redelivered)
+	rec := inbox.RecordOf(c.cfg.Name, m)
+	rec.At = c.position(d)
+	return c.try(ctx, work, rec, m, redelivered)
 }
 
 // tryMessage runs the handler in a transaction of the inbox. Of a message that was here before
@@ -172,8 +176,8 @@ func (c *receiver) repeat(ctx context.Context, m *waybill.Message, once func() (
 	began := time.Now()
 	for conflicts, failures := 1, 0; ; {
 		outcome, err = once()
-		if errors.Is(err, inbox.ErrBusy) {
-			return outcome, err // the handler has not run; to ask again at once would only wait again
+		if errors.Is(err, inbox.ErrBusy) || errors.Is(err, inbox.ErrFenced) {
+			return outcome, err // the handler has not run; to ask again at once would lead to the same
 		}
 		if waybill.IsConflict(err) && conflicts < maxConflictTries {
 			c.observe(ctx, waybill.Event{Op: waybill.OpRepeat, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: conflicts, Err: err})

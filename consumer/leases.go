@@ -52,6 +52,8 @@ func (l Leases) withDefaults(cfg *Config) (Leases, error) {
 		return l, invalidf("consumer.Leases.Letters", "is required: LettersIn or LettersTo says where messages go that are given up")
 	case cfg.BatchSize > 1:
 		return l, invalid("BatchSize", "is %d; under leases messages are handled one by one", cfg.BatchSize)
+	case cfg.Offsets != OffsetsOff:
+		return l, invalid("Offsets", "is set, but under leases there is no transaction to keep them in")
 	case cfg.OnConflict != ConflictBury:
 		return l, invalid("OnConflict", "is set, but a lease store keeps no payloads to compare")
 	}

@@ -18,6 +18,9 @@ type receiver struct {
 	sub Subscriber
 	cfg Config
 
+	// subscribe receives, as [Subscriber] says.
+	subscribe func(ctx context.Context, prefetch int, deliver func(Delivery)) error
+
 	// try runs one attempt at a message that can be recorded as rec. What is under way
 	// outlives ctx until work ends; nothing is begun after the end of ctx.
 	try        func(ctx, work context.Context, rec inbox.Record, m *waybill.Message, redelivered bool) verdict
@@ -49,11 +52,12 @@ func newReceiver(sub Subscriber, cfg Config) (*receiver, error) {
 		return nil, err
 	}
 	return &receiver{
-		sub:      sub,
-		cfg:      cfg,
-		handlers: make(chan struct{}, cfg.Concurrency),
-		held:     newHeldDeliveries(),
-		queues:   newKeyQueues(),
+		sub:       sub,
+		cfg:       cfg,
+		subscribe: sub.Subscribe,
+		handlers:  make(chan struct{}, cfg.Concurrency),
+		held:      newHeldDeliveries(),
+		queues:    newKeyQueues(),
 	}, nil
 }
 
@@ -86,7 +90,7 @@ func (c *receiver) Run(ctx context.Context) error {
 	receive.Run(ctx, func(ctx context.Context) (err error) {
 		c.receives.begin()
 		defer func() { c.receives.end(err) }()
-		return c.sub.Subscribe(ctx, c.cfg.Prefetch, func(d Delivery) {
+		return c.subscribe(ctx, c.cfg.Prefetch, func(d Delivery) {
 			c.receives.delivers()
 			take(c.held.add(d))
 		})
@@ -117,9 +121,10 @@ func (c *receiver) take(ctx, work context.Context, d *held) {
 	})
 }
 
-// orderKey returns what order is kept by, and false if the delivery has no order.
+// orderKey returns what order is kept by, and false if the delivery has no order. With offsets
+// the subscriber keeps it.
 func (c *receiver) orderKey(d *held) (string, bool) {
-	if c.cfg.Order != OrderByKey {
+	if c.cfg.Order != OrderByKey || c.cfg.Offsets != OffsetsOff {
 		return "", false
 	}
 	m, err := d.Message()

@@ -16,7 +16,7 @@ import (
 type state int
 
 const (
-	queued       state = iota // received and not passed on, again or for the first time
+	queued       state = iota // received and not passed on, again or for the first time; or not its turn
 	handed                    // passed to deliver and not settled
 	waiting                   // retried and not due
 	acknowledged              // done with
@@ -32,9 +32,10 @@ type delivery struct {
 	partition *partition
 	record    *kgo.Record
 
-	// state, retried and timer are guarded by the run.
+	// Guarded by the run.
 	state   state
 	retried bool
+	first   bool        // of its partition
 	timer   *time.Timer // runs while it is waiting
 
 	once    sync.Once
@@ -50,12 +51,13 @@ func (d *delivery) Message() (*waybill.Message, error) {
 }
 
 // Redelivered is true for what was retried, and for all that was in the partition when it was
-// assigned: Kafka does not tell what an earlier owner was given.
+// assigned: Kafka does not tell what an earlier owner was given. What is known of the progress of
+// the partition tells more.
 func (d *delivery) Redelivered() bool {
 	r := d.run()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return d.retried || d.record.Offset < d.partition.oldBelow
+	return d.retried || d.partition.old(d)
 }
 
 // Ack marks the message as done. Its offset is committed within CommitInterval after all before
@@ -87,7 +89,11 @@ func (d *delivery) acknowledge() (advanced, gone bool, err error) {
 	}
 	d.state = acknowledged
 	r.release()
-	return d.partition.advance(), d.partition.gone, nil
+	advanced = d.partition.advance()
+	if next := d.partition.following(); next != nil {
+		r.push(next)
+	}
+	return advanced, d.partition.gone, nil
 }
 
 // Retry keeps the message in this process until delay has passed; it does not count as unsettled

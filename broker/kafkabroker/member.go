@@ -61,6 +61,9 @@ func (r *run) join(ms membership) error {
 	if cfg.InstanceID != "" {
 		options = append(options, kgo.InstanceID(cfg.InstanceID))
 	}
+	if r.takes != nil {
+		options = append(options, kgo.AdjustFetchOffsetsFn(m.take))
+	}
 	var err error
 	if m.client, err = kgo.NewClient(cfg.options(options...)...); err != nil {
 		return invalidf("Options", "are refused by the client library: %v", err)
@@ -89,14 +92,14 @@ func (m *member) poll(ctx context.Context) {
 				m.run.fail(err)
 			}
 		}
-		m.take(fetches)
+		m.file(fetches)
 		m.client.AllowRebalance()
 		m.regulate()
 	}
 }
 
-// take queues what was received.
-func (m *member) take(fetches kgo.Fetches) {
+// file queues what was received.
+func (m *member) file(fetches kgo.Fetches) {
 	m.run.mu.Lock()
 	defer m.run.mu.Unlock()
 	fetches.EachRecord(func(r *kgo.Record) {
@@ -105,8 +108,9 @@ func (m *member) take(fetches kgo.Fetches) {
 			return // not ours any more
 		}
 		d := &delivery{partition: p, record: r}
-		p.add(d)
-		m.run.push(d)
+		if p.add(d) {
+			m.run.push(d)
+		}
 	})
 }
 

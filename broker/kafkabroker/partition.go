@@ -2,6 +2,8 @@ package kafkabroker
 
 import (
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill/inbox"
 )
 
 // place is one partition of a Kafka topic.
@@ -21,6 +23,11 @@ type partition struct {
 	// given what is before it.
 	oldBelow int64
 
+	// taken is how far the partition is processed, nil if Kafka alone knows. Its records are
+	// then handed out one by one.
+	taken *inbox.Progress
+	begun bool // the first of them has arrived
+
 	records []*delivery // in order of arrival, from the first that is not acknowledged on
 	next    kgo.EpochOffset
 	paused  bool
@@ -28,8 +35,30 @@ type partition struct {
 	gone    bool // it was taken away, or its run has ended
 }
 
-// add follows one more record.
-func (p *partition) add(d *delivery) { p.records = append(p.records, d) }
+// add follows one more record, and reports whether it may be handed out now.
+func (p *partition) add(d *delivery) bool {
+	d.first, p.begun = !p.begun, true
+	p.records = append(p.records, d)
+	return p.taken == nil || len(p.records) == 1
+}
+
+// following returns the record that may be handed out now that p has advanced, nil if there is
+// none to wait for that.
+func (p *partition) following() *delivery {
+	if p.taken == nil || p.leaving || len(p.records) == 0 {
+		return nil
+	}
+	return p.records[0]
+}
+
+// old reports whether a record may have been delivered before. Of a partition that is taken only
+// the first one may have been, and those that an inbox alone knows about.
+func (p *partition) old(d *delivery) bool {
+	if p.taken != nil {
+		return d.first || d.record.Offset < p.taken.RecordedBelow
+	}
+	return d.record.Offset < p.oldBelow
+}
 
 // advance drops what is acknowledged from the front, and reports whether there is a new offset
 // to commit: p.next.

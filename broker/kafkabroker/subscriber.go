@@ -19,6 +19,11 @@ type subscriber struct {
 // wrong, a topic is missing and not to be created, or the cluster refuses the member; and,
 // unavailable, once the broker is closed.
 func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+	return s.subscribe(ctx, prefetch, nil, func(d *delivery) { deliver(d) })
+}
+
+// subscribe receives, from where take says if it is set.
+func (s *subscriber) subscribe(ctx context.Context, prefetch int, take takeFunc, deliver func(*delivery)) error {
 	memberships, err := membershipsOf(s.broker.cfg.TopicPrefix, s.subscription)
 	switch {
 	case err != nil:
@@ -34,7 +39,7 @@ func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(c
 	if err := s.prepare(ctx, memberships); err != nil || ctx.Err() != nil {
 		return err
 	}
-	r := newRun(s.broker, prefetch)
+	r := newRun(s.broker, prefetch, take)
 	for _, m := range memberships {
 		if err := r.join(m); err != nil {
 			r.stop()
@@ -79,6 +84,7 @@ func missingTopic(names []string, wrong map[string]error) error {
 // run is one Subscribe at work.
 type run struct {
 	broker  *Broker
+	takes   takeFunc // nil if offsets are Kafka's alone
 	members []*member
 	slots   chan struct{} // one value for each delivery that is handed out
 	more    chan struct{} // has a value if queue may have grown
@@ -91,9 +97,10 @@ type run struct {
 	stopping bool
 }
 
-func newRun(b *Broker, prefetch int) *run {
+func newRun(b *Broker, prefetch int, take takeFunc) *run {
 	return &run{
 		broker:  b,
+		takes:   take,
 		slots:   make(chan struct{}, prefetch),
 		more:    make(chan struct{}, 1),
 		room:    make(chan struct{}),
@@ -103,7 +110,7 @@ func newRun(b *Broker, prefetch int) *run {
 }
 
 // serve passes deliveries on, one after the other, each when it has a slot.
-func (r *run) serve(ctx context.Context, deliver func(consumer.Delivery)) error {
+func (r *run) serve(ctx context.Context, deliver func(*delivery)) error {
 	for {
 		if ctx.Err() != nil {
 			return nil

@@ -1,0 +1,181 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// OffsetMode says whether, and beside what, a consumer keeps the offsets of its broker in the
+// database of its inbox: one row for each partition, moved in the handler's transaction. Offsets
+// alone do not tell a copy that was published a second time, which has another offset; so there
+// is no mode without something that does.
+type OffsetMode int
+
+const (
+	// OffsetsOff leaves offsets to the broker.
+	OffsetsOff OffsetMode = iota
+
+	// OffsetsBesideInbox keeps offsets, and a record of each message as without them.
+	OffsetsBesideInbox
+
+	// OffsetsBehindExactlyOnce keeps offsets, and no records of messages that were published in
+	// a transaction of the broker. It declares that those of the consumer's topics all were
+	// published by exactly-once relays, each message at one offset. What was not published in a
+	// transaction has its record.
+	OffsetsBehindExactlyOnce
+)
+
+// OffsetSubscriber is a [Subscriber] to a broker whose messages stand in partitions, at rising
+// offsets, and are given to the members of a consumer group by partition.
+type OffsetSubscriber interface {
+	Subscriber
+
+	// SubscribeAt is Subscribe, but that take is called for each partition that is given to
+	// this member, and says where to begin with it. Of one partition one delivery is unsettled
+	// at a time: the next one is delivered after Ack, and one that Retry was called for is
+	// delivered again before all behind it. If take returns an unavailable error or a conflict
+	// it is called again; any other ends SubscribeAt. take ends early when its ctx ends, and
+	// is called by one goroutine at a time.
+	SubscribeAt(ctx context.Context, prefetch int, take func(ctx context.Context, c Claim) (inbox.Progress, error), deliver func(PlacedDelivery)) error
+}
+
+// PlacedDelivery is a delivery of an [OffsetSubscriber].
+type PlacedDelivery interface {
+	Delivery
+	Place() Place
+}
+
+// Place says where a delivery stands.
+type Place struct {
+	inbox.Partition
+	Offset        int64
+	Taken         inbox.Progress // what take returned for the partition
+	Transactional bool           // published in a transaction of the broker
+}
+
+// Claim is a partition that a broker has given to a member of a group.
+type Claim struct {
+	inbox.Partition
+	inbox.Holder
+
+	Committed int64 // the group's offset; negative if it has none
+	Start     int64 // where to begin without one
+	End       int64 // behind the last message
+
+	// Current asks the broker whether the member is one of the group's now.
+	Current func(ctx context.Context) (bool, error)
+}
+
+// keepOffsets makes a receiver keep offsets in box, if its configuration says so.
+func (c *receiver) keepOffsets(box any) error {
+	if c.cfg.Offsets == OffsetsOff {
+		return nil
+	}
+	sub, ok := c.sub.(OffsetSubscriber)
+	if !ok {
+		return invalid("Offsets", "is set, but the subscriber is no OffsetSubscriber: its broker has no offsets to keep")
+	}
+	store, ok := box.(inbox.OffsetStore)
+	switch {
+	case !ok:
+		return invalid("Offsets", "is set, but the inbox is no inbox.OffsetStore")
+	case c.cfg.BatchSize > 1:
+		return invalid("BatchSize", "is %d; with Offsets the messages of a partition are handled one by one", c.cfg.BatchSize)
+	case c.cfg.Offsets == OffsetsBehindExactlyOnce && c.cfg.OnConflict != ConflictBury:
+		return invalid("OnConflict", "is set, but OffsetsBehindExactlyOnce keeps no payloads to compare")
+	}
+	c.subscribe = func(ctx context.Context, prefetch int, deliver func(Delivery)) error {
+		take := func(ctx context.Context, claim Claim) (inbox.Progress, error) {
+			return c.takePartition(ctx, store, claim)
+		}
+		return sub.SubscribeAt(ctx, prefetch, take, func(d PlacedDelivery) { deliver(d) })
+	}
+	return nil
+}
+
+// takePartition takes over a partition in the store, and says where to go on. Who has held it
+// before can do nothing more then.
+func (c *receiver) takePartition(ctx context.Context, store inbox.OffsetStore, claim Claim) (inbox.Progress, error) {
+	for {
+		now, taken, err := tryTake(ctx, store, claim)
+		if (waybill.IsUnavailable(err) || waybill.IsConflict(err)) && ctx.Err() == nil {
+			c.observe(ctx, waybill.Event{Op: waybill.OpPause, Topic: claim.Topic, Delay: outageWait, Err: err})
+		}
+		if taken || err != nil {
+			return now, err
+		}
+	}
+}
+
+// tryTake returns false if the progress has changed meanwhile.
+func tryTake(ctx context.Context, store inbox.OffsetStore, claim Claim) (now inbox.Progress, taken bool, err error) {
+	stored, found, err := store.ReadProgress(ctx, claim.Partition)
+	if err != nil {
+		return now, false, err
+	}
+	was := &stored
+	if !found {
+		was = nil
+	}
+	if now, err = takeOver(ctx, was, claim); err != nil {
+		return now, false, err
+	}
+	taken, err = store.TakePartition(ctx, claim.Partition, was, now)
+	return now, taken, err
+}
+
+// takeOver returns the progress with which the claim's holder goes on from was, nil if nothing
+// is stored. Where the group has committed more than is stored, others have gone on without the
+// store, and so they may have with what the partition holds now.
+func takeOver(ctx context.Context, was *inbox.Progress, claim Claim) (inbox.Progress, error) {
+	now := inbox.Progress{Next: claim.Committed, RecordedBelow: claim.End, Holder: claim.Holder}
+	switch {
+	case was == nil:
+		if claim.Committed < 0 {
+			now.Next = claim.Start
+		}
+		return now, nil
+	case was.Next > claim.End:
+		return now, waybill.PermanentError(waybill.ReasonRejected, fmt.Errorf(
+			"partition %d of %q ends at offset %d, and group %q has its progress at %d in the database: the topic was made again, or has lost messages; remove the partition's row from consumer_offsets to begin anew",
+			claim.Number, claim.Topic, claim.End, claim.Group, was.Next))
+	case was.Generation > claim.Generation:
+		if err := current(ctx, claim); err != nil {
+			return now, err
+		}
+	}
+	if claim.Committed <= was.Next {
+		now.Next, now.RecordedBelow = was.Next, was.RecordedBelow
+	}
+	return now, nil
+}
+
+// current returns nil if the member is one of the group's, although somebody has held the
+// partition at a later generation: the group was removed since, and counts from the beginning.
+func current(ctx context.Context, claim Claim) error {
+	is, err := claim.Current(ctx)
+	switch {
+	case err != nil:
+		return waybill.UnavailableError(fmt.Errorf("ask for the members of group %q: %w", claim.Group, err))
+	case !is:
+		return waybill.ConflictError(inbox.ErrFenced)
+	}
+	return nil
+}
+
+// position returns where a delivery stands, nil if its offset is not kept.
+func (c *receiver) position(d *held) *inbox.Position {
+	if c.cfg.Offsets == OffsetsOff {
+		return nil
+	}
+	placed, ok := d.Delivery.(PlacedDelivery)
+	if !ok {
+		return nil
+	}
+	p := placed.Place()
+	once := c.cfg.Offsets == OffsetsBehindExactlyOnce && p.Transactional && p.Offset >= p.Taken.RecordedBelow
+	return &inbox.Position{Partition: p.Partition, Holder: p.Taken.Holder, Offset: p.Offset, Once: once}
+}
