@@ -54,6 +54,7 @@ type child struct {
 	NoLetters bool                // refuser, failer: dead letters are disabled
 	Poison    string              // poisoned, leaser: the id of the message that ends the process
 	Leases    string              // leaser: the prefix in Redis
+	Offsets   consumer.OffsetMode // keeper of offsets
 }
 
 var roles = map[string]func(child, context.Context, *pgstore.Store[pgx.Tx]) error{
@@ -64,6 +65,8 @@ var roles = map[string]func(child, context.Context, *pgstore.Store[pgx.Tx]) erro
 	"leaser":  child.leaser,
 	"batcher": child.batcher,
 	"holder":  child.hold,
+
+	"keeper of offsets": child.keepOffsets,
 }
 
 // runChild is the main function of a child process.
