@@ -45,6 +45,9 @@ type OffsetSubscriber interface {
 // PlacedDelivery is a delivery of an [OffsetSubscriber].
 type PlacedDelivery interface {
 	Delivery
+
+	// Place says where the message stands, and how far its partition was processed when it was
+	// taken.
 	Place() Place
 }
 

@@ -33,8 +33,8 @@ type Config struct {
 	Destinations []relay.Destination
 
 	// Consumer holds defaults for the consumers: a field that is empty in the configuration
-	// of one of them has the value that it has here. Name and MessageKey are not taken from
-	// here, and DisableDeadLetters holds if it is set in either. Optional.
+	// of one of them has the value that it has here. Name, MessageKey and Offsets are not taken
+	// from here, and DisableDeadLetters holds if it is set in either. Optional.
 	Consumer consumer.Config
 
 	// Janitor is the configuration of the janitor that runs beside relay and consumers. What

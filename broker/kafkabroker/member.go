@@ -107,6 +107,10 @@ func (m *member) file(fetches kgo.Fetches) {
 		if p == nil {
 			return // not ours any more
 		}
+		if p.back(r) {
+			m.run.fail(wentBack(r))
+			return
+		}
 		d := &delivery{partition: p, record: r}
 		if p.add(d) {
 			m.run.push(d)

@@ -25,8 +25,9 @@ type partition struct {
 
 	// taken is how far the partition is processed, nil if Kafka alone knows. Its records are
 	// then handed out one by one.
-	taken *inbox.Progress
-	begun bool // the first of them has arrived
+	taken   *inbox.Progress
+	begun   bool  // the first of them has arrived
+	reached int64 // behind the last one
 
 	records []*delivery // in order of arrival, from the first that is not acknowledged on
 	next    kgo.EpochOffset
@@ -35,9 +36,17 @@ type partition struct {
 	gone    bool // it was taken away, or its run has ended
 }
 
+// begin goes on with what is stored of the partition.
+func (p *partition) begin(taken inbox.Progress) { p.taken, p.reached = &taken, taken.Next }
+
+// back reports whether a record stands where others stood that are done with: the topic has lost
+// those, or was made again.
+func (p *partition) back(r *kgo.Record) bool { return p.taken != nil && r.Offset < p.reached }
+
 // add follows one more record, and reports whether it may be handed out now.
 func (p *partition) add(d *delivery) bool {
 	d.first, p.begun = !p.begun, true
+	p.reached = d.record.Offset + 1
 	p.records = append(p.records, d)
 	return p.taken == nil || len(p.records) == 1
 }

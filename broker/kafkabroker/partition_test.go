@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill/inbox"
 )
 
 // TestPartition_CommitsThePrefix acknowledges out of order, over a gap of offsets.
@@ -38,5 +40,42 @@ func TestPartition_StandsStillAtAFullWindow(t *testing.T) {
 		if pause, resume := p.flow(10); pause != c.pause || resume != c.resume {
 			t.Errorf("%d held: pause %v, resume %v, want %v, %v", c.held, pause, resume, c.pause, c.resume)
 		}
+	}
+}
+
+// TestPartition_Taken hands out one record at a time, and none that stands where others did.
+func TestPartition_Taken(t *testing.T) {
+	t.Parallel()
+	p := &partition{}
+	if p.back(&kgo.Record{Offset: 0}) {
+		t.Error("back() = true of a partition of which nothing is known")
+	}
+	p.begin(inbox.Progress{Next: 5, RecordedBelow: 8})
+	for _, c := range []struct {
+		offset         int64
+		back, now, old bool
+	}{{4, true, false, false}, {5, false, true, true}, {5, true, false, false}, {7, false, false, true}, {8, false, false, false}} {
+		d := &delivery{partition: p, record: &kgo.Record{Offset: c.offset}}
+		if back := p.back(d.record); back != c.back {
+			t.Errorf("offset %d: back() = %v, want %v", c.offset, back, c.back)
+		}
+		if c.back {
+			continue
+		}
+		if now, old := p.add(d), p.old(d); now != c.now || old != c.old {
+			t.Errorf("offset %d: add() = %v, old() = %v, want %v, %v", c.offset, now, old, c.now, c.old)
+		}
+	}
+	for _, want := range []int64{7, 8} {
+		p.records[0].state = acknowledged
+		p.advance()
+		if next := p.following(); next == nil || next.record.Offset != want {
+			t.Errorf("following() = %+v, want the record at offset %d", next, want)
+		}
+	}
+	p.retire()
+	p.records[0].state = acknowledged
+	if p.advance(); p.following() != nil {
+		t.Error("following() returns a record of a partition that is given back")
 	}
 }

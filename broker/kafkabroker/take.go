@@ -94,7 +94,7 @@ func (m *member) takeOne(ctx context.Context, at place, c consumer.Claim) (inbox
 			m.run.mu.Lock()
 			defer m.run.mu.Unlock()
 			if p := m.partitions[at]; p != nil {
-				p.taken = &progress
+				p.begin(progress)
 			}
 			return progress, nil
 		case ctx.Err() != nil:
@@ -146,4 +146,10 @@ func (m *member) current(ctx context.Context, id string) (bool, error) {
 	group := groups[m.membership.group]
 	is := slices.ContainsFunc(group.Members, func(g kadm.DescribedGroupMember) bool { return g.MemberID == id })
 	return is, group.Err
+}
+
+// wentBack is the error that ends a subscription to a partition whose offsets do not rise.
+func wentBack(r *kgo.Record) error {
+	return waybill.PermanentError(waybill.ReasonRejected, fmt.Errorf(
+		"kafkabroker: partition %d of %q holds other messages before offset %d than it did: it has lost some, or was made again", r.Partition, r.Topic, r.Offset+1))
 }
