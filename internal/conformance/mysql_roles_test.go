@@ -222,6 +222,14 @@ func (r *mysqlRoles) consume() {
 	must(r.T, err)
 	_, err = s.PurgeLeases(r.ctx, inbox.DefaultRetention, 10)
 	must(r.T, err)
+	at := &inbox.Position{Partition: inbox.Partition{Group: "g", Topic: "orders"}}
+	for _, was := range []*inbox.Progress{nil, {}} {
+		_, err = s.TakePartition(r.ctx, at.Partition, was, inbox.Progress{})
+		must(r.T, err)
+	}
+	key.Message = "m2"
+	_, err = s.ProcessOnce(r.ctx, inbox.Record{Key: key, MessageID: "m2", At: at}, nothing)
+	must(r.T, err)
 }
 
 func (r *mysqlRoles) operate() {
@@ -269,6 +277,7 @@ func (r *mysqlRoles) look() {
 		"RelayStates":      func() error { _, err := s.RelayStates(r.ctx); return err },
 		"InboxStates":      func() error { _, err := s.InboxStates(r.ctx, "m1", ""); return err },
 		"InboxSize":        func() error { _, err := s.InboxSize(r.ctx); return err },
+		"ReadProgress":     func() error { _, _, err := s.ReadProgress(r.ctx, inbox.Partition{Group: "g"}); return err },
 		"ReadLease":        func() error { _, err := s.ReadLease(r.ctx, "k"); return err },
 		"SchemaVersion":    func() error { _, err := s.SchemaVersion(r.ctx); return err },
 		"the view":         func() error { return s.exec("SELECT * FROM " + s.table("messages")) },

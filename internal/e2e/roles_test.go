@@ -111,6 +111,19 @@ func TestRoles(t *testing.T) {
 	if err != nil {
 		t.Errorf("lease a key as a consumer: %v", err)
 	}
+	at := inbox.Position{Partition: inbox.Partition{Group: "g", Topic: "orders"}}
+	for _, was := range []*inbox.Progress{nil, {}} {
+		if _, err := leases.TakePartition(t.Context(), at.Partition, was, inbox.Progress{}); err != nil {
+			t.Errorf("take a partition as a consumer: %v", err)
+		}
+	}
+	rec := inbox.Record{Key: inbox.Key{Tenant: "t", Consumer: "c", Source: "s", Message: "m"}, MessageID: "m", At: &at}
+	if _, err := leases.ProcessOnce(t.Context(), rec, func(context.Context, pgx.Tx) error { return nil }); err != nil {
+		t.Errorf("process a message at an offset as a consumer: %v", err)
+	}
+	if p, _, err := reader.ReadProgress(t.Context(), at.Partition); p.Next != 1 || err != nil {
+		t.Errorf("ReadProgress as a reader = %+v, %v, want the next offset 1", p, err)
+	}
 	if rec, err := reader.ReadLease(t.Context(), "k"); err != nil || rec.Status != inbox.LeaseProcessed {
 		t.Errorf("ReadLease as a reader = %+v, %v", rec, err)
 	}
