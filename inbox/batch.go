@@ -22,7 +22,7 @@ type Batcher[Tx any] interface {
 const MaxBatch = 1000
 
 // ValidateBatch returns an [*waybill.InvalidError] unless a batch may hold the records: too
-// many, or two with one key.
+// many, two with one key, or one with a position, which a batch does not move.
 func ValidateBatch(recs []Record) error {
 	if len(recs) > MaxBatch {
 		return &waybill.InvalidError{Field: "recs", Reason: fmt.Sprintf("has %d records, the limit is %d", len(recs), MaxBatch)}
@@ -31,6 +31,9 @@ func ValidateBatch(recs []Record) error {
 	for i := range recs {
 		if j, ok := first[recs[i].Key]; ok {
 			return &waybill.InvalidError{Field: fmt.Sprintf("recs[%d].Key", i), Reason: fmt.Sprintf("is the key of recs[%d] too", j)}
+		}
+		if recs[i].At != nil {
+			return &waybill.InvalidError{Field: fmt.Sprintf("recs[%d].At", i), Reason: "is set; messages with a position are processed one by one"}
 		}
 		first[recs[i].Key] = i
 	}

@@ -43,7 +43,8 @@ type Record struct {
 	// Retried says that attempts or starts may be stored, so that processing clears them.
 	Retried bool
 
-	// At is where the message stands, for an [OffsetStore]. It is not stored with the record.
+	// At is where the message stands, for ProcessOnce and BuryMessage of an [OffsetStore];
+	// others do not look at it. It is not stored with the record. Optional.
 	At *Position
 }
 
