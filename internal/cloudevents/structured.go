@@ -25,8 +25,8 @@ func Structured(contentType string) bool {
 // ParseStructured reads a body of the structured mode into m, which holds the address and
 // application headers already. Payload becomes the data: JSON byte for byte as it stands in the
 // body, a text where datacontenttype is not JSON, or the decoded data_base64. The JSON format is
-// known, one event in a body. With an error m holds what could be read, at the least the body as
-// Payload. The error quotes no value.
+// known, one event in a body. With an error m holds the attributes that could be read, and all of the
+// body as Payload. The error quotes no value.
 func ParseStructured(m *waybill.Message, contentType string, body []byte) error {
 	m.Payload = body
 	switch media, _, err := mime.ParseMediaType(contentType); {
@@ -62,9 +62,8 @@ func ParseStructured(m *waybill.Message, contentType string, body []byte) error 
 		}
 	}
 	payload, err := structuredData(m.ContentType, event)
-	if err != nil {
-		note(err)
-	} else {
+	note(err)
+	if first == nil {
 		m.Payload = payload
 	}
 	return first
