@@ -245,11 +245,17 @@ func (t *topology) ensure(ctx context.Context, e entity) error {
 }
 
 func (b *Broker) declareError(e entity, err error) error {
+	return b.adminError(fmt.Sprintf("declare %s %v", e.kind, e), err)
+}
+
+// adminError says what was being done over the service's HTTP interface. What is not permanent is
+// unavailable.
+func (b *Broker) adminError(doing string, err error) error {
 	var response *azcore.ResponseError
 	if errors.As(err, &response) {
 		err = statusError(response) // its text is a page long
 	}
-	wrapped := fmt.Errorf("declare %s %v at %s: %w", e.kind, e, b.host, err)
+	wrapped := fmt.Errorf("%s at %s: %w", doing, b.host, err)
 	if waybill.IsPermanent(err) {
 		return wrapped
 	}
@@ -335,5 +341,9 @@ func (t *topology) create(ctx context.Context, e entity, s settings) (err error)
 }
 
 func statusError(r *azcore.ResponseError) error {
-	return errors.New("the service answered " + strconv.Itoa(r.StatusCode) + " " + http.StatusText(r.StatusCode))
+	text := "the service answered " + strconv.Itoa(r.StatusCode) + " " + http.StatusText(r.StatusCode)
+	if r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusForbidden {
+		text += "; the key needs the right to manage"
+	}
+	return errors.New(text)
 }

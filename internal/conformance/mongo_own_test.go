@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/guarantee"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/mongofake"
 	"github.com/waybill-go/waybill/relay"
@@ -181,5 +183,41 @@ func TestMongoConfig(t *testing.T) {
 	}
 	if _, err := mongostore.New(client.Database("db"), mongostore.Config{CollectionPrefix: strings.Repeat("p", 64)}); err != nil {
 		t.Errorf("New() with the longest prefix = %v", err)
+	}
+}
+
+// TestMongoStore_Explain reads the settings of the live server. What a user may not read is not told.
+func TestMongoStore_Explain(t *testing.T) {
+	t.Parallel()
+	server, err := mongofake.Listen()
+	must(t, err)
+	t.Cleanup(server.Close)
+	client, err := mongo.Connect(options.Client().ApplyURI(server.URL()).SetServerSelectionTimeout(100 * time.Millisecond))
+	must(t, err)
+	t.Cleanup(func() { client.Disconnect(context.Background()) })
+	s := openMongo(t, client.Database("waybill"), &mongoClock{})
+	told := func(setting string) guarantee.Fact {
+		t.Helper()
+		facts, err := s.Explain(t.Context())
+		must(t, err)
+		i := slices.IndexFunc(facts, func(f guarantee.Fact) bool { return f.Setting == setting })
+		if i < 0 {
+			t.Fatalf("Explain() = %+v, want %s among it", facts, setting)
+		}
+		return facts[i]
+	}
+	const journal = "writeConcernMajorityJournalDefault"
+	for setting, want := range map[string]string{"writeConcern": "majority", "members": "1", journal: "true"} {
+		if got := told(setting).Value; got != want {
+			t.Errorf("%s is %q, want %q", setting, got, want)
+		}
+	}
+	server.Forbid("replSetGetConfig")
+	if f := told(journal); f.Value != "" || f.Survives != guarantee.Unknown {
+		t.Errorf("%s is %+v to a user who may not read it, want it not told", journal, f)
+	}
+	server.Close()
+	if _, err := s.Explain(t.Context()); !waybill.IsUnavailable(err) {
+		t.Errorf("Explain() = %v of a server that is gone, want unavailable", err)
 	}
 }

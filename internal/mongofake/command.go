@@ -34,6 +34,9 @@ var commands = map[string]struct {
 
 // exec runs a command in t, or in a transaction of its own if t is nil.
 func (s *Server) exec(name string, body bson.D, t *transaction) (bson.D, error) {
+	if s.forbidden(name) {
+		return nil, unauthorized(name)
+	}
 	switch name {
 	case "hello", "isMaster", "ismaster":
 		return s.hello(), nil
@@ -41,6 +44,8 @@ func (s *Server) exec(name string, body bson.D, t *transaction) (bson.D, error) 
 		return bson.D{{Key: "version", Value: "7.0.0"}}, nil
 	case "ping", "endSessions":
 		return bson.D{}, nil
+	case "replSetGetConfig":
+		return s.config(), nil
 	}
 	cmd, ok := commands[name]
 	if !ok {
@@ -81,6 +86,14 @@ func (s *Server) hello() bson.D {
 		{Key: "maxWriteBatchSize", Value: int32(100_000)}, {Key: "logicalSessionTimeoutMinutes", Value: int32(30)},
 		{Key: "minWireVersion", Value: int32(0)}, {Key: "maxWireVersion", Value: int32(21)}, {Key: "readOnly", Value: false},
 	}
+}
+
+// config is the configuration of a replica set of one, as far as somebody asks for it.
+func (s *Server) config() bson.D {
+	return bson.D{{Key: "config", Value: bson.D{
+		{Key: "_id", Value: setName}, {Key: "version", Value: int32(1)}, {Key: "writeConcernMajorityJournalDefault", Value: true},
+		{Key: "members", Value: bson.A{bson.D{{Key: "_id", Value: int32(0)}, {Key: "host", Value: s.addr()}}}},
+	}}}
 }
 
 // each runs the statements of a write command one by one. A duplicate key is reported beside

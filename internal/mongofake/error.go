@@ -46,6 +46,10 @@ func unknown(what, name string) error {
 	return &commandError{code: 238, name: "NotImplemented", text: fmt.Sprintf("mongofake does not know the %s %q", what, name)}
 }
 
+func unauthorized(command string) error {
+	return &commandError{code: 13, name: "Unauthorized", text: "not authorized to execute command " + command}
+}
+
 func bad(format string, args ...any) error {
 	return &commandError{code: 2, name: "BadValue", text: fmt.Sprintf(format, args...)}
 }

@@ -29,6 +29,7 @@ type Server struct {
 	mu       sync.Mutex
 	conns    map[net.Conn]bool
 	sessions map[string]*session
+	refused  map[string]bool // commands that clients have no right to
 }
 
 // Listen starts an empty server on a free port of 127.0.0.1. The caller must close it.
@@ -37,7 +38,7 @@ func Listen() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mongofake: %w", err)
 	}
-	s := &Server{listener: l, db: newDatabase(), conns: make(map[net.Conn]bool), sessions: make(map[string]*session)}
+	s := &Server{listener: l, db: newDatabase(), conns: make(map[net.Conn]bool), sessions: make(map[string]*session), refused: make(map[string]bool)}
 	s.running.Go(s.accept)
 	return s, nil
 }
@@ -62,6 +63,19 @@ func (s *Server) CutConnections() {
 	for c := range s.conns {
 		c.Close()
 	}
+}
+
+// Forbid makes the server refuse a command as to a user without the right to it.
+func (s *Server) Forbid(command string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused[command] = true
+}
+
+func (s *Server) forbidden(command string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused[command]
 }
 
 func (s *Server) accept() {

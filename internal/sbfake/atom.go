@@ -32,7 +32,13 @@ type entry struct {
 	} `xml:"content"`
 }
 
-// description holds the settings that this server knows, in the order that the service wants.
+// feed is a list of entries.
+type feed struct {
+	XMLName xml.Name `xml:"http://www.w3.org/2005/Atom feed"`
+	Entries []entry  `xml:"entry"`
+}
+
+// description holds the settings that this server knows, and what it tells of an entity.
 type description struct {
 	Namespace                           string `xml:"xmlns,attr"`
 	LockDuration                        string `xml:",omitempty"`
@@ -40,11 +46,33 @@ type description struct {
 	RequiresSession                     string `xml:",omitempty"`
 	DuplicateDetectionHistoryTimeWindow string `xml:",omitempty"`
 	MaxDeliveryCount                    string `xml:",omitempty"`
+	label
+
+	CreatedAt, UpdatedAt, AccessedAt string  `xml:",omitempty"`
+	MessageCount                     string  `xml:",omitempty"`
+	CountDetails                     *counts `xml:",omitempty"`
+}
+
+// label holds the settings that this server keeps and tells, and does nothing about.
+type label struct {
+	MaxSizeInMegabytes               string `xml:",omitempty"`
+	MaxMessageSizeInKilobytes        string `xml:",omitempty"`
+	DefaultMessageTimeToLive         string `xml:",omitempty"`
+	DeadLetteringOnMessageExpiration string `xml:",omitempty"`
+	AutoDeleteOnIdle                 string `xml:",omitempty"`
+	EnablePartitioning               string `xml:",omitempty"`
+}
+
+// counts are how many messages an entity has of each kind. A locked one is active.
+type counts struct {
+	ActiveMessageCount, DeadLetterMessageCount, ScheduledMessageCount int
+	TransferMessageCount, TransferDeadLetterMessageCount              int // always 0
 }
 
 const serviceBusNamespace = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 
-// serveAtom handles the HTTP interface: GET, PUT and DELETE of one entity.
+// serveAtom handles the HTTP interface: GET, PUT and DELETE of one entity, and GET of all
+// subscriptions to a topic.
 func (s *Server) serveAtom(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,6 +85,8 @@ func (s *Server) serveAtom(w http.ResponseWriter, r *http.Request) {
 		s.create(w, r, path)
 	case path == "$namespaceinfo":
 		_, _ = io.WriteString(w, namespaceInfo) // the client has gone
+	case s.listed(path) != nil:
+		s.listed(path).list(w)
 	case e == nil:
 		http.Error(w, "<Error><Code>404</Code><Detail>no such entity</Detail></Error>", http.StatusNotFound)
 	case r.Method == http.MethodDelete:
@@ -93,7 +123,9 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, path string) {
 		return
 	}
 	s.declare(path, d.settings(), topic)
-	describe(w, http.StatusCreated, s.find(path))
+	e := s.find(path)
+	e.label = d.label
+	describe(w, http.StatusCreated, e)
 }
 
 // remove ends an entity, what belongs to it, and the links to it.
@@ -117,13 +149,61 @@ func (s *Server) remove(path string, e *entity) {
 	}
 }
 
+// listed returns the topic whose subscriptions a path stands for, or nil.
+func (s *Server) listed(path string) *entity {
+	topic, ok := strings.CutSuffix(strings.ToLower(path)+"/", subscriptionPath)
+	if e := s.entities[topic]; ok && e != nil && e.topic {
+		return e
+	}
+	return nil
+}
+
+// list writes the subscriptions to a topic, all on one page.
+func (e *entity) list(w http.ResponseWriter) {
+	var f feed
+	for _, sub := range e.subs {
+		f.Entries = append(f.Entries, sub.entry())
+	}
+	write(w, http.StatusOK, f)
+}
+
 // describe writes the entry of an entity.
-func describe(w http.ResponseWriter, status int, e *entity) {
-	var answer entry
+func describe(w http.ResponseWriter, status int, e *entity) { write(w, status, e.entry()) }
+
+func write(w http.ResponseWriter, status int, answer any) {
+	w.Header().Set("Content-Type", "application/atom+xml;charset=utf-8")
+	w.WriteHeader(status)
+	_ = xml.NewEncoder(w).Encode(answer) // the client has gone
+}
+
+func (e *entity) entry() (answer entry) {
+	_, sub, ok := strings.Cut(strings.ToLower(e.name), subscriptionPath)
 	answer.Title, answer.Content.Type = e.name, "application/xml"
+	d := e.description()
+	switch {
+	case e.topic:
+		answer.Content.Topic = d
+	case ok:
+		answer.Title = e.name[len(e.name)-len(sub):]
+		answer.Content.Subscription = d
+	default:
+		answer.Content.Queue = d
+	}
+	return answer
+}
+
+func (e *entity) description() *description {
+	const noTime = "0001-01-01T00:00:00"
 	d := &description{
 		Namespace:                  serviceBusNamespace,
 		RequiresDuplicateDetection: strconv.FormatBool(e.settings.DuplicateWindow > 0),
+		label:                      e.label,
+		CreatedAt:                  noTime, UpdatedAt: noTime, AccessedAt: noTime,
+		MessageCount: strconv.Itoa(len(e.ready) + len(e.locked) + len(e.scheduled)),
+		CountDetails: &counts{ActiveMessageCount: len(e.ready) + len(e.locked), ScheduledMessageCount: len(e.scheduled)},
+	}
+	if e.dead != nil {
+		d.CountDetails.DeadLetterMessageCount = len(e.dead.ready)
 	}
 	if e.settings.DuplicateWindow > 0 {
 		d.DuplicateDetectionHistoryTimeWindow = formatDuration(e.settings.DuplicateWindow)
@@ -133,17 +213,7 @@ func describe(w http.ResponseWriter, status int, e *entity) {
 		d.RequiresSession = strconv.FormatBool(e.settings.Sessions)
 		d.MaxDeliveryCount = strconv.Itoa(e.settings.MaxDeliveryCount)
 	}
-	switch {
-	case e.topic:
-		answer.Content.Topic = d
-	case strings.Contains(strings.ToLower(e.name), subscriptionPath):
-		answer.Content.Subscription = d
-	default:
-		answer.Content.Queue = d
-	}
-	w.Header().Set("Content-Type", "application/atom+xml;type=entry;charset=utf-8")
-	w.WriteHeader(status)
-	_ = xml.NewEncoder(w).Encode(answer) // the client has gone
+	return d
 }
 
 func (d *description) settings() Settings {

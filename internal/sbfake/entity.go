@@ -33,6 +33,7 @@ func (s Settings) withDefaults() Settings {
 type entity struct {
 	name     string
 	settings Settings
+	label    label
 	topic    bool
 	subs     []*entity // of a topic
 	dead     *entity   // nil for a topic and for a dead-letter queue
