@@ -9,7 +9,7 @@ import (
 type Lag struct {
 	// Messages is how many messages the broker has for the group and has given to none of its
 	// consumers. What they hold, up to their prefetch, is not in it, nor is what waits for a
-	// retry.
+	// retry. A broker that can't tell counts what they hold; its adapter says so.
 	Messages int64
 }
 

@@ -127,6 +127,16 @@ func (b *Broker) within(ctx context.Context) (context.Context, context.CancelFun
 	}
 }
 
+// asking returns a context for questions that are asked over HTTP.
+func (b *Broker) asking(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, end := b.within(ctx)
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
+	return ctx, func() {
+		cancel()
+		end()
+	}
+}
+
 // errorOf describes an error under the address, and as that of a closed broker if it is.
 func (b *Broker) errorOf(doing string, err error) error {
 	if err != nil && b.closed() {

@@ -25,9 +25,7 @@ func (b *Broker) Explain(ctx context.Context, topic string) ([]guarantee.Fact, e
 	if err := validEntity("topic", name); err != nil {
 		return nil, err
 	}
-	ctx, cancel := b.within(ctx)
-	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, b.cfg.ConnectTimeout)
+	ctx, cancel := b.asking(ctx)
 	defer cancel()
 	r, err := b.topology.route(ctx, name)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
 )
 
 // address is what is received from: a queue, or a subscription to a topic.
@@ -16,6 +17,25 @@ type address struct {
 	sub   string // "" for a queue
 
 	topic, to string // what its messages were published or sent to; both "" if they say so themselves
+}
+
+// addresses returns what the group of sub receives from, apart from its retry queue.
+func (n names) addresses(sub consumer.Subscription) (list []address) {
+	group := subscriptionName(sub.Group)
+	for _, topic := range sub.Topics {
+		list = append(list, address{queue: n.topic(topic), sub: group, topic: topic})
+	}
+	if sub.To != "" {
+		list = append(list, address{queue: n.queue(sub.To), to: sub.To})
+	}
+	return list
+}
+
+func (a address) String() string {
+	if a.sub == "" {
+		return a.queue
+	}
+	return a.queue + "/" + a.sub
 }
 
 // receiver returns a receiver, which connects when it is first used.

@@ -77,18 +77,11 @@ type run struct {
 
 func newRun(b *Broker, sub consumer.Subscription, prefetch int) *run {
 	r := &run{broker: b, sub: sub, queue: handover.New(prefetch, (*delivery).hand)}
-	addresses := len(sub.Topics)
-	if sub.To != "" {
-		addresses++
+	addresses := b.names.addresses(sub)
+	for i, a := range addresses {
+		r.add(a, handover.Share(prefetch, i, len(addresses)), b.cfg.Sessions)
 	}
-	group := subscriptionName(sub.Group)
-	for i, topic := range sub.Topics {
-		r.add(address{queue: b.names.topic(topic), sub: group, topic: topic}, handover.Share(prefetch, i, addresses), b.cfg.Sessions)
-	}
-	if sub.To != "" {
-		r.add(address{queue: b.names.queue(sub.To), to: sub.To}, handover.Share(prefetch, addresses-1, addresses), b.cfg.Sessions)
-	}
-	r.add(address{queue: b.names.retry(sub.Group)}, handover.Share(prefetch, 0, addresses), false)
+	r.add(address{queue: b.names.retry(sub.Group)}, handover.Share(prefetch, 0, len(addresses)), false)
 	return r
 }
 

@@ -44,6 +44,9 @@ type Features struct {
 	// was acknowledged behind an unsettled message is delivered again with it, and what is held
 	// counts as waiting.
 	Partitioned bool
+
+	// CountsHeld says that the broker counts as waiting what a consumer holds.
+	CountsHeld bool
 }
 
 // Harness is how the suite reaches one broker.

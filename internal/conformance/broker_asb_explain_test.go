@@ -93,3 +93,36 @@ func TestASBBroker_ExplainForeign(t *testing.T) {
 		}
 	}
 }
+
+// TestASBBroker_Lag: what is held counts, what waits for a retry does not.
+func TestASBBroker_Lag(t *testing.T) {
+	t.Parallel()
+	a := newFakeASB(t)
+	b := a.open(t, asbbroker.Config{})
+	s := consumer.Subscription{Group: "g", Topics: []string{"t"}, To: "d"}
+	asbApply(t, b, s)
+	for _, m := range []waybill.Message{{Topic: "t"}, {Topic: "t"}, {To: "d"}} {
+		must(t, asbSend(t, b, m))
+	}
+	lag := func() int64 {
+		t.Helper()
+		got, err := b.Subscriber(s).(consumer.Lagger).Lag(t.Context())
+		must(t, err)
+		return got.Messages
+	}
+	if got := lag(); got != 3 {
+		t.Errorf("%d messages wait, want 3", got)
+	}
+	got := asbReceive(t, b, s, 4)
+	for want := int64(2); want >= 0; want-- {
+		d, _ := asbNext(t, got)
+		must(t, d.Retry(t.Context(), time.Hour))
+		if n := lag(); n != want {
+			t.Errorf("%d messages wait beside those that wait for a retry, want %d", n, want)
+		}
+	}
+	a.fake.Close()
+	if _, err := b.Subscriber(s).(consumer.Lagger).Lag(t.Context()); !waybill.IsUnavailable(err) {
+		t.Errorf("Lag() = %v of a service that is gone, want unavailable", err)
+	}
+}

@@ -27,7 +27,7 @@ func TestASBBroker(t *testing.T) {
 	a := newASB(t)
 	brokertest.Run(t, brokertest.Harness{
 		Name:     "azure service bus",
-		Features: brokertest.Features{MaxPayload: waybill.MaxPayloadLen, LapseAfter: asbLock},
+		Features: brokertest.Features{MaxPayload: waybill.MaxPayloadLen, LapseAfter: asbLock, CountsHeld: true},
 		Open: func(t *testing.T) broker.Broker {
 			return a.open(t, asbbroker.Config{MaxPayload: waybill.MaxPayloadLen})
 		},

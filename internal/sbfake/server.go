@@ -30,6 +30,7 @@ type Server struct {
 	cfg      Config
 	listener net.Listener
 	atom     net.Listener
+	http     http.Server // serves atom
 	ctx      context.Context // ends with the server
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
@@ -66,7 +67,8 @@ func Start(cfg Config) (*Server, error) {
 	}
 	s.running.Go(s.listen)
 	s.running.Go(s.beat)
-	s.running.Go(func() { http.Serve(s.atom, http.HandlerFunc(s.serveAtom)) }) // ends by Close
+	s.http.Handler = http.HandlerFunc(s.serveAtom)
+	s.running.Go(func() { _ = s.http.Serve(s.atom) }) // ends by Close
 	return s, nil
 }
 
@@ -92,7 +94,7 @@ func (s *Server) HTTPClient() *http.Client {
 func (s *Server) Close() {
 	s.cancel()
 	s.listener.Close()
-	s.atom.Close()
+	s.http.Close()
 	s.running.Wait()
 }
 
