@@ -68,8 +68,9 @@ warning (it works, but look at it) or a problem (it does not work), with what to
 code is 1 if there is a problem, 0 if there is none, warnings or not, and 2 if the options are
 wrong.
 
-Nothing is stored or published, unless --probe lets one message be published to a topic that
-nobody is to know, to see it come back, or --inbox-discovery a ping to inbox services. Run it as a program would connect, and say with --as
+Nothing is stored, published or declared, unless --probe lets one message be published to a topic
+that nobody is to know, to see it come back, or --inbox-discovery a ping to inbox services. Run it as
+a program would connect, and say with --as
 what that program does; "waybill roles" prints the roles. On PostgreSQL it also names what keeps
 dead rows from being removed (transactions, replication slots, standbys), and open transactions
 that have enqueued. Redis, as a store of the inbox service, is asked whether it forgets keys when

@@ -6,22 +6,18 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/internal/cli/opener"
-	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/relay"
 )
 
-// checkBroker opens the broker and lets it confirm something. The error is about the
-// configuration.
+// checkBroker opens the broker and lets it confirm something. What is missing there is not made.
+// The error is about the configuration.
 func (e examination) checkBroker(ctx context.Context) ([]finding, error) {
 	if e.cfg.String("broker") == "" {
 		return []finding{noting("broker", "not checked, none is set", "give --broker")}, nil
 	}
-	c, err := brokerConfig(e.cfg)
-	if err != nil {
-		return nil, err
-	}
-	broker, err := opener.OpenBroker(ctx, c)
+	open, address, err := openBrokerAsIs(ctx, e.cfg)
 	var unreachable *opener.UnreachableError
 	if errors.As(err, &unreachable) {
 		return []finding{failing("broker", err.Error(), "start it, or correct --broker")}, nil
@@ -29,16 +25,38 @@ func (e examination) checkBroker(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer broker.Close()
-	address := config.Redact(c.URL)
-	if err := broker.Ping(ctx); err != nil {
+	defer open.Close()
+	if missing := lacks(ctx, open); missing != "" {
+		return []finding{noting("broker", address+" answers, and has no "+missing+" yet",
+			"a relay makes it when it starts, or: waybill topology apply --topic TOPIC")}, nil
+	}
+	if err := open.Ping(ctx); err != nil {
 		return []finding{failing("broker", address+": "+err.Error(), "see the broker's log")}, nil
 	}
 	findings := []finding{passing("broker", address+" answers and confirms")}
 	if e.probe {
-		findings = append(findings, probe(ctx, broker, opener.BrokerKind(c.URL)))
+		findings = append(findings, probe(ctx, open, opener.BrokerKind(e.cfg.String("broker"))))
 	}
 	return findings, nil
+}
+
+// lacks names what every message needs there and is not made yet, "" if nothing is missing or if
+// the broker does not tell.
+func lacks(ctx context.Context, open opener.Broker) string {
+	t, is := open.(broker.Topology)
+	if !is {
+		return ""
+	}
+	steps, err := t.Plan(ctx, broker.Wanted{})
+	if err != nil { // Ping says what is wrong
+		return ""
+	}
+	for _, s := range steps {
+		if s.Action == broker.Create {
+			return s.Kind + " " + s.Name
+		}
+	}
+	return ""
 }
 
 // probeSource is the source of the message that the doctor publishes.
@@ -46,12 +64,12 @@ const probeSource = "waybill-doctor"
 
 // probe publishes a message to a topic that nobody knows, as a relay does. A broker that tells
 // nobody of it would tell nobody of a topic that was misspelt.
-func probe(ctx context.Context, broker opener.Broker, kind string) finding {
+func probe(ctx context.Context, open opener.Broker, kind string) finding {
 	ctx, cancel := context.WithTimeout(ctx, opener.Timeout)
 	defer cancel()
 	m := waybill.Message{ID: waybill.NewID(), Source: probeSource, Topic: "waybill-doctor-" + strings.ToLower(waybill.NewID()[24:])}
 	m.Complete()
-	err := broker.Publisher().Send(ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
+	err := open.Publisher().Send(ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
 	switch {
 	case err == nil && kind == opener.NATS:
 		return passing("probe", "confirmed; the stream keeps it under the topic "+m.Topic)

@@ -73,11 +73,7 @@ func (e examination) inboxTransport(ctx context.Context) (_ discovery.Transport,
 	if e.inbox.url != "" {
 		return nil, func() {}, nil
 	}
-	c, err := brokerConfig(e.cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	broker, err := opener.OpenBroker(ctx, c)
+	broker, _, err := openBrokerAsIs(ctx, e.cfg)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 )
 
@@ -19,11 +18,7 @@ func retentionOf(ctx context.Context, cfg *config.Config) (consumer.Retention, b
 	if cfg.String("broker") == "" {
 		return r, false
 	}
-	c, err := brokerConfig(cfg)
-	if err != nil {
-		return r, false
-	}
-	broker, err := opener.OpenBroker(ctx, c)
+	broker, _, err := openBrokerAsIs(ctx, cfg)
 	if err != nil {
 		return r, false
 	}

@@ -201,14 +201,24 @@ func TestDoctor_Relays(t *testing.T) {
 func TestDoctor_Probe(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	for _, tt := range []struct{ broker, found string }{
-		{"mem:", "a message to a topic that nobody knows came back"},
-		{brokerURL("RABBITMQ_URL", "amqp://guest:guest@127.0.0.1:5672/"), "a message to a topic that nobody knows came back"},
-		{brokerURL("REDIS_URL", "redis://127.0.0.1:6379/0"), "a message to a topic that nobody knows came back"},
-		{brokerURL("NATS_URL", "nats://127.0.0.1:4222"), "confirmed; the stream keeps it under the topic waybill-doctor-…"},
+	for _, tt := range []struct {
+		broker, found string
+		lacks         bool // what has to be made first
+	}{
+		{"mem:", "a message to a topic that nobody knows came back", false},
+		{brokerURL("RABBITMQ_URL", "amqp://guest:guest@127.0.0.1:5672/"), "a message to a topic that nobody knows came back", true},
+		{brokerURL("REDIS_URL", "redis://127.0.0.1:6379/0"), "a message to a topic that nobody knows came back", false},
+		{brokerURL("NATS_URL", "nats://127.0.0.1:4222"), "confirmed; the stream keeps it under the topic waybill-doctor-…", true},
 	} {
 		name := "doctor-" + waybill.NewID()[24:]
-		findings, code := p.examine(t, p.url, "--broker", tt.broker, "--probe", "--rabbitmq-exchange", name, "--nats-stream", name, "--nats-subject-prefix", name+".")
+		at := []string{"--broker", tt.broker, "--rabbitmq-exchange", name, "--nats-stream", name, "--nats-subject-prefix", name + "."}
+		if tt.lacks {
+			r := runProgram(t.Context(), nil, append([]string{"topology", "apply", "--topic", "orders"}, at...)...)
+			if r.code != exitOK {
+				t.Fatal(r.stderr)
+			}
+		}
+		findings, code := p.examine(t, p.url, append(at, "--probe")...)
 		wants(t, findings, ok, "probe", tt.found, "")
 		if code != exitOK {
 			t.Errorf("exit code %d: %+v", code, findings)

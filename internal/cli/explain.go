@@ -46,7 +46,7 @@ func (p *program) explain(cmd *cobra.Command, topic string) error {
 		return err
 	}
 	defer store.Close()
-	open, _, err := p.openBrokerAsIs(cmd)
+	open, _, err := openBrokerAsIs(cmd.Context(), cfg)
 	if err != nil {
 		return err
 	}

@@ -168,3 +168,15 @@ func brokerConfig(cfg *config.Config) (opener.BrokerConfig, error) {
 	}
 	return brokerAt(cfg, cfg.String("broker"), hooks), nil
 }
+
+// openBrokerAsIs opens the broker that the configuration names, for a look: it makes nothing there
+// by itself.
+func openBrokerAsIs(ctx context.Context, cfg *config.Config) (_ opener.Broker, address string, _ error) {
+	c, err := brokerConfig(cfg)
+	if err != nil {
+		return nil, "", err
+	}
+	c.DeclareNothing = true
+	open, err := opener.OpenBroker(ctx, c)
+	return open, config.Redact(c.URL), err
+}

@@ -11,8 +11,6 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/internal/cli/opener"
-	"github.com/waybill-go/waybill/internal/config"
 )
 
 func (p *program) topologyCommand() *cobra.Command {
@@ -49,7 +47,11 @@ func (p *program) topologyAction(name, short string,
 			if err != nil {
 				return err
 			}
-			open, address, err := p.openBrokerAsIs(cmd)
+			cfg, err := p.settings(cmd)
+			if err != nil {
+				return err
+			}
+			open, address, err := openBrokerAsIs(cmd.Context(), cfg)
 			if err != nil {
 				return err
 			}
@@ -83,21 +85,6 @@ func (f topologyFlags) wanted() (broker.Wanted, error) {
 		return w, usagef("nothing is wanted; give --topic, --destination or --group")
 	}
 	return w, nil
-}
-
-// openBrokerAsIs opens the broker as one that declares nothing by itself.
-func (p *program) openBrokerAsIs(cmd *cobra.Command) (_ opener.Broker, address string, _ error) {
-	cfg, err := p.settings(cmd)
-	if err != nil {
-		return nil, "", err
-	}
-	c, err := brokerConfig(cfg)
-	if err != nil {
-		return nil, "", err
-	}
-	c.DeclareNothing = true
-	open, err := opener.OpenBroker(cmd.Context(), c)
-	return open, config.Redact(c.URL), err
 }
 
 // stepRow is a step as programs get it.

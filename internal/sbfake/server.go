@@ -30,7 +30,7 @@ type Server struct {
 	cfg      Config
 	listener net.Listener
 	atom     net.Listener
-	http     http.Server // serves atom
+	http     http.Server     // serves atom
 	ctx      context.Context // ends with the server
 	cancel   context.CancelFunc
 	running  sync.WaitGroup

@@ -40,7 +40,7 @@ type BrokerConfig struct {
 	Secrets []httpbroker.Secret
 
 	// DeclareNothing leaves the server as it is, where the broker would make what it needs as
-	// soon as it is opened.
+	// soon as it is opened, or as a message needs it.
 	DeclareNothing bool
 }
 
@@ -118,7 +118,7 @@ func openBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
 		return natsbroker.Open(ctx, c)
 	case Kafka:
 		c := cfg.Kafka
-		c.URL = cfg.URL
+		c.URL, c.CreateTopics = cfg.URL, c.CreateTopics && !cfg.DeclareNothing
 		return kafkabroker.Open(ctx, c)
 	case Redis:
 		c := cfg.Redis
