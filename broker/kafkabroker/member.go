@@ -18,6 +18,11 @@ const (
 	// leaveTimeout bounds the last commit and the farewell of a member.
 	leaveTimeout = 5 * time.Second
 
+	// fetchWait is how long the cluster may wait for messages before it answers a fetch. The client
+	// library has one fetch under way at each node: partitions that are taken over, or resumed,
+	// are asked for with the next one.
+	fetchWait = 500 * time.Millisecond
+
 	// assignTimeout bounds the question where a new partition ends.
 	assignTimeout = 5 * time.Second
 )
@@ -50,6 +55,7 @@ func (r *run) join(ms membership) error {
 		kgo.ConsumeTopics(ms.topics...),
 		kgo.ConsumeResetOffset(start),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchMaxWait(fetchWait),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.AutoCommitMarks(),

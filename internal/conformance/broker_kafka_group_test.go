@@ -28,10 +28,11 @@ func kafkaQuick(cfg kafkabroker.Config, session time.Duration) kafkabroker.Confi
 func manyKeys(i int) string { return fmt.Sprint("k", i%16) }
 
 // TestKafkaSubscriber_Rebalance lets a second replica join and leave while messages flow: each
-// arrives once, in order per key, and both replicas get some.
+// arrives once, in order per key, and both replicas get some. What the second one gives back does
+// not wait until a fetch of the first one has ended that the client library lets take 5 seconds.
 func TestKafkaSubscriber_Rebalance(t *testing.T) {
 	t.Parallel()
-	const most, some = 10_000, 50
+	const most, some, patience = 10_000, 50, 4 * time.Second
 	cfg := kafkaQuick(kafkaConfig(kafkaURL(t)), 10*time.Second)
 	cfg.Partitions = 4
 	b := kafkaOpen(t, cfg)
@@ -55,9 +56,13 @@ func TestKafkaSubscriber_Rebalance(t *testing.T) {
 	if err := second.stop(); err != nil {
 		t.Error(err)
 	}
+	left := time.Now()
 	for range some {
 		n++
 		pass(n)
+	}
+	if idle := time.Since(left); idle > patience {
+		t.Errorf("the first replica took over after %v, want less than %v", idle, patience)
 	}
 }
 
