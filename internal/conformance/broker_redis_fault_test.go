@@ -226,6 +226,7 @@ func TestRedisBroker_ConsumerKilled(t *testing.T) {
 	proxy.Refuse(true)
 	proxy.Cut()
 	must(t, client.Del(t.Context(), redisTopic(cfg, "t")+":waiting:g").Err())
+	redisAge(t, client, redisTopic(cfg, "t"), "g", redisClaimAfter)
 
 	next, _ := redisSubscribe(t, b, s)
 	for seen := make(map[string]bool); len(seen) < 4; {
@@ -248,6 +249,18 @@ func TestRedisBroker_ConsumerKilled(t *testing.T) {
 	must(t, err)
 	if len(pending) != 1 || pending[0].Consumer == "(waiting)" {
 		t.Errorf("pending: %+v, want one with its new holder", pending)
+	}
+}
+
+// redisAge lets time pass for what a group has pending: the server takes it for untouched for as long,
+// and nothing else changes.
+func redisAge(t *testing.T, client *redis.Client, stream, group string, by time.Duration) {
+	t.Helper()
+	pending, err := client.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: stream, Group: group, Start: "-", End: "+", Count: 100}).Result()
+	must(t, err)
+	for _, p := range pending {
+		idle := (p.Idle + by).Milliseconds()
+		must(t, client.Do(t.Context(), "XCLAIM", stream, group, p.Consumer, 0, p.ID, "IDLE", idle, "JUSTID").Err())
 	}
 }
 

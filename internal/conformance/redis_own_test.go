@@ -61,6 +61,7 @@ func (c *redisChild) start() bool {
 	c.t.Helper()
 	c.cmd = exec.Command("redis-server", append([]string{
 		"--bind", "127.0.0.1", "--port", c.port, "--dir", c.dir, "--save", "", "--appendonly", "yes", "--appendfsync", "always",
+		"--repl-diskless-sync-delay", "0", // a replica need not wait for others
 	}, c.args...)...)
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatalf("no redis-server to start (%v); install it with: make services", err)
