@@ -71,6 +71,10 @@ type Harness struct {
 	// adapter and its checks. Required.
 	PublishRaw func(t *testing.T, topic string, payload []byte, attributes map[string]string)
 
+	// Elapse lets d pass for what the connections of one test hold, where the broker waits for the
+	// settlement of a delivery. Optional; by default time passes by itself.
+	Elapse func(t *testing.T, d time.Duration)
+
 	// Goroutines are substrings of the stacks of goroutines that the adapter's connection
 	// starts, such as "github.com/nats-io/nats.go". Those of the adapter itself are known.
 	// Optional.

@@ -117,6 +117,23 @@ func texts(n int) []string {
 	return list
 }
 
+// lapse lets the broker lose its patience with what is unsettled, where a test need not wait for it.
+func (e *env) lapse() {
+	if e.h.Elapse != nil {
+		e.h.Elapse(e.T, e.h.Features.LapseAfter)
+	}
+}
+
+// quiet fails the test if something arrives before d has passed for the broker.
+func (e *env) quiet(d time.Duration, what string, got <-chan arrival) {
+	e.Helper()
+	if e.h.Elapse != nil {
+		e.h.Elapse(e.T, d)
+		d = 0
+	}
+	never(e, max(d, moment), what, got)
+}
+
 // eventually fails the test if done does not return true in time.
 func (e *env) eventually(what string, done func() bool) {
 	e.Helper()

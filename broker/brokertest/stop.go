@@ -60,6 +60,7 @@ func testStopBacklog(e *env) {
 	if len(first) > 0 {
 		e.Error("deliver was called after the context was cancelled")
 	}
+	e.lapse()
 	next := e.start(e.open().Subscriber(s), 10)
 	for _, want := range texts(5)[1:] {
 		a := next.nextWithin(e.h.Features.LapseAfter + patience)

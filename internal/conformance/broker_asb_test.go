@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,16 +25,42 @@ var _ broker.Broker = (*asbbroker.Broker)(nil)
 const asbLock = 16 * time.Second
 
 func TestASBBroker(t *testing.T) {
-	a := newASB(t)
+	of, elapse := asbPerTest(t)
 	brokertest.Run(t, brokertest.Harness{
 		Name:     "azure service bus",
 		Features: brokertest.Features{MaxPayload: waybill.MaxPayloadLen, LapseAfter: asbLock, CountsHeld: true},
 		Open: func(t *testing.T) broker.Broker {
-			return a.open(t, asbbroker.Config{MaxPayload: waybill.MaxPayloadLen})
+			return of(t).open(t, asbbroker.Config{MaxPayload: waybill.MaxPayloadLen})
 		},
-		PublishRaw: a.publishRaw,
+		PublishRaw: func(t *testing.T, topic string, payload []byte, attributes map[string]string) {
+			t.Helper()
+			of(t).publishRaw(t, topic, payload, attributes)
+		},
+		Elapse:     elapse,
 		Goroutines: []string{"github.com/Azure/"},
 	})
+}
+
+// asbPerTest returns the namespace of each subtest, and what puts its clock forward: a fake of its own,
+// or the real one for all, whose clock nobody moves.
+func asbPerTest(t *testing.T) (of func(*testing.T) *asb, elapse func(*testing.T, time.Duration)) {
+	t.Helper()
+	if os.Getenv("SERVICEBUS_CONNECTION") != "" {
+		a := newASB(t)
+		return func(*testing.T) *asb { return a }, nil
+	}
+	var mu sync.Mutex
+	fakes := make(map[*testing.T]*asb)
+	of = func(t *testing.T) *asb {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		if fakes[t] == nil {
+			fakes[t] = newFakeASB(t)
+		}
+		return fakes[t]
+	}
+	return of, func(t *testing.T, d time.Duration) { of(t).fake.Advance(d) }
 }
 
 // asb is a namespace: the one that SERVICEBUS_CONNECTION names, in the tier Premium because of

@@ -80,7 +80,7 @@ func (l *link) open(source list) {
 	case asked != l.entity.settings.Sessions:
 		l.refuse("amqp:not-allowed", "sessions are for entities that require them, and only for those")
 	case asked:
-		l.hold = &hold{until: time.Now().Add(server.cfg.SessionWait)}
+		l.hold = &hold{until: server.now().Add(server.cfg.SessionWait)}
 		l.hold.id, l.hold.named = filter.(string)
 	default:
 		l.attached()
@@ -264,7 +264,7 @@ func (l *link) receive(raw []byte, batch bool) described {
 		return rejected(failure("amqp:not-allowed", "the entity requires a session id"))
 	}
 	for _, m := range messages {
-		if _, err := l.entity.enqueue(m, time.Now()); err != nil {
+		if _, err := l.entity.enqueue(m, l.session.conn.server.now()); err != nil {
 			return rejected(failure("amqp:internal-error", "the message cannot be stored"))
 		}
 	}

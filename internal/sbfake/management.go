@@ -28,7 +28,7 @@ func (l *link) answer(m *amqp.Message) {
 	if back == nil {
 		return
 	}
-	r := &request{link: l, body: as[map[string]any](m.Value), now: time.Now(), code: http.StatusOK, reason: "OK", answer: map[string]any{}}
+	r := &request{link: l, body: as[map[string]any](m.Value), now: l.session.conn.server.now(), code: http.StatusOK, reason: "OK", answer: map[string]any{}}
 	operation := as[string](m.ApplicationProperties["operation"])
 	if l.address == "$cbs" {
 		r.code = http.StatusAccepted // every token is good

@@ -38,9 +38,10 @@ type Server struct {
 	mu       sync.Mutex // guards all that follows, and all entities and links
 	entities map[string]*entity
 	conns    map[*conn]bool
-	links    []*link // the one that has waited longest for a message first
-	cut      bool    // cut the connection of the next message, once it is stored
-	refusals int     // so many messages are refused
+	links    []*link       // the one that has waited longest for a message first
+	ahead    time.Duration // of the clock of this machine
+	cut      bool          // cut the connection of the next message, once it is stored
+	refusals int           // so many messages are refused
 	refusal  described
 }
 
@@ -123,6 +124,17 @@ func (s *Server) Refuse(n int, condition string) {
 	s.refusals, s.refusal = n, failure(condition, "a test asked for this")
 }
 
+// Advance puts the server's clock forward, by which locks end and messages become due.
+func (s *Server) Advance(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead += d
+	s.pump()
+}
+
+// now is the server's time. The lock is held.
+func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
+
 // ExpireLocks ends the locks of all messages of an entity now, as if they had run out.
 func (s *Server) ExpireLocks(path string) {
 	s.mu.Lock()
@@ -200,7 +212,7 @@ func (s *Server) beat() {
 
 // pump does what has become possible: by time, by a message, or by credit.
 func (s *Server) pump() {
-	now := time.Now()
+	now := s.now()
 	for _, e := range s.entities {
 		e.tick(now)
 	}
