@@ -126,6 +126,7 @@ func (o *outlet) outgoing(claims []*Claim) []Outgoing {
 		_, doubted := o.doubtOf(c)
 		out[i] = Outgoing{
 			Message: &c.Message,
+			Row:     Row{Lane: c.Lane.Number, Position: c.Position, Destination: c.Destination},
 			DedupID: dedupID(c.Message.ID, c.Life),
 			Resent:  c.Attempts > 0 || doubted,
 		}

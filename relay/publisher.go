@@ -43,4 +43,16 @@ type Outgoing struct {
 
 	// Resent says that an earlier attempt of this life may have reached the broker.
 	Resent bool
+
+	// Row says where the message lies in the store. A relay sets it for all messages; those of
+	// other senders have the zero value.
+	Row Row
+}
+
+// Row identifies one row of a store's outbox on its way to one destination. It is the same for all
+// attempts, whichever relay makes them.
+type Row struct {
+	Lane        int    // one relay at a time owns it; all messages of a key have the same
+	Position    int64  // above 0, and never drawn twice by the same store
+	Destination string // its name; "" if the relay has only one
 }
