@@ -47,6 +47,10 @@ type Features struct {
 
 	// CountsHeld says that the broker counts as waiting what a consumer holds.
 	CountsHeld bool
+
+	// LagHasMarks says that Lag counts what the broker keeps beside messages, too, such as the
+	// ends of transactions, until it is read.
+	LagHasMarks bool
 }
 
 // Harness is how the suite reaches one broker.

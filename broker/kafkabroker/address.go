@@ -13,6 +13,10 @@ const (
 	// with it.
 	toToken = "_to."
 
+	// progressToken stands between the prefix and [Config.TransactionalID]. No topic may start
+	// with it.
+	progressToken = "_progress."
+
 	maxNameLen    = 249 // Kafka's limit for the name of a topic
 	maxPrefixLen  = 100
 	maxPartitions = 1 << 20
@@ -25,7 +29,7 @@ func topicOf(prefix, topic, to string) (string, bool) {
 	name := topic
 	if to != "" {
 		name = toToken + to
-	} else if topic == "" || strings.HasPrefix(topic, toToken) {
+	} else if topic == "" || strings.HasPrefix(topic, toToken) || strings.HasPrefix(topic, progressToken) {
 		return "", false
 	}
 	name = prefix + name

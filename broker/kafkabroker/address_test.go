@@ -19,6 +19,7 @@ func TestTopicOf(t *testing.T) {
 		{"", "", "billing", "_to.billing"},
 		{"p.", "", "_to.x", "p._to._to.x"},
 		{"", "_to.billing", "", ""},
+		{"", "_progress.outbox", "", ""},
 		{"", "", "", ""},
 		{"p.", "", "", ""},
 		{"", ".", "", ""},

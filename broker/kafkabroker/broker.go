@@ -21,6 +21,7 @@ type Broker struct {
 	admin    *kadm.Client
 	topics   *topics
 	producer *producer
+	outbox   *outbox // nil without [Config.TransactionalID]
 
 	closeOnce sync.Once
 	done      chan struct{} // closed when Close begins
@@ -43,6 +44,9 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	b := &Broker{cfg: cfg, client: client, admin: kadm.NewClient(client), done: make(chan struct{})}
 	b.topics = newTopics(cfg, b.admin)
 	b.producer = &producer{cfg: cfg, topics: b.topics}
+	if cfg.TransactionalID != "" {
+		b.outbox = newOutbox(cfg, client, b.topics)
+	}
 	if err := b.Ping(ctx); err != nil {
 		b.Close()
 		return nil, err
@@ -50,8 +54,15 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// Publisher returns the publishing side.
-func (b *Broker) Publisher() relay.Publisher { return publisher{b.producer} }
+// Publisher returns the publishing side. With [Config.TransactionalID], what has a [relay.Row] is
+// published in transactions.
+func (b *Broker) Publisher() relay.Publisher {
+	plain := publisher{b.producer}
+	if b.outbox != nil {
+		return exactPublisher{b.outbox, plain}
+	}
+	return plain
+}
 
 // Subscriber returns a receiver for one consumer group. What is wrong with s is reported by its
 // Subscribe.
@@ -79,6 +90,9 @@ func (b *Broker) Close() error {
 		b.mu.Unlock()
 		b.runs.Wait()
 		b.producer.close()
+		if b.outbox != nil {
+			b.outbox.close()
+		}
 		b.client.Close()
 	})
 	return nil

@@ -14,12 +14,12 @@ var (
 // Capabilities implements [broker.Broker]. Kafka has no delayed redelivery: what is retried
 // waits in the process. MaxPayload is 0 because the limit is that of each topic.
 func (b *Broker) Capabilities() broker.Capabilities {
-	return broker.Capabilities{Fanout: true, Order: broker.PerKey}
+	return broker.Capabilities{Fanout: true, Order: broker.PerKey, Transactions: b.cfg.TransactionalID != ""}
 }
 
 // Redelivery implements [consumer.Redeliverer]. A topic keeps a message for its retention, and
-// offsets can be set back to any of it by an operator; so it is unbounded here. Nothing drops
-// what a relay publishes a second time.
+// offsets can be set back to any of it by an operator; so it is unbounded here. Without
+// [Config.TransactionalID] nothing drops what a relay publishes a second time.
 func (b *Broker) Redelivery() consumer.Redelivery { return consumer.Redelivery{Unbounded: true} }
 
 // Redelivery is that of the broker.

@@ -56,6 +56,15 @@ type Config struct {
 	// false.
 	DeliverNew bool
 
+	// TransactionalID turns the exactly-once relay on and names the outbox that is published: what
+	// a relay publishes is committed in transactions, together with a record that it was, and what
+	// is on record is not published again, by whichever relay. The transactional ids are
+	// TransactionalID+"-"+lane, the records are in the topic TopicPrefix+"_progress."+TransactionalID.
+	// All relays of one store must have the same, those of others another one. ASCII letters,
+	// digits, '.', '_' and '-', up to 100 bytes. Optional; the default is none, which publishes
+	// without transactions.
+	TransactionalID string
+
 	// Window is how many records of a partition may be received beyond the oldest one that is
 	// not acknowledged, and with it how many acknowledged messages may be delivered once more
 	// after a crash. A partition whose oldest message waits for a retry stands still when the
@@ -76,7 +85,7 @@ type Config struct {
 
 	// Options are passed to the client library after the options of this package, for
 	// settings that have no field here. Those that this package relies on (acks, idempotence,
-	// commits, group callbacks, hooks that replace others) must not be changed. Optional.
+	// transactions, commits, group callbacks, hooks that replace others) must not be changed. Optional.
 	Options []kgo.Opt
 }
 
@@ -103,6 +112,10 @@ func (c Config) check() error {
 		return invalidf("TopicPrefix", "has %d bytes, the limit is %d", len(c.TopicPrefix), maxPrefixLen)
 	case strings.ContainsFunc(c.TopicPrefix, illegal):
 		return invalidf("TopicPrefix", "has a character that is no ASCII letter or digit, '.', '_' or '-'")
+	case len(c.TransactionalID) > maxPrefixLen:
+		return invalidf("TransactionalID", "has %d bytes, the limit is %d", len(c.TransactionalID), maxPrefixLen)
+	case strings.ContainsFunc(c.TransactionalID, illegal):
+		return invalidf("TransactionalID", "has a character that is no ASCII letter or digit, '.', '_' or '-'")
 	case c.Partitions < 0 || c.Partitions > maxPartitions:
 		return invalidf("Partitions", "is %d; the range is 0 to %d", c.Partitions, maxPartitions)
 	case c.ReplicationFactor < 0 || c.ReplicationFactor > maxReplicas:

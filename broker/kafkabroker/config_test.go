@@ -61,6 +61,10 @@ func TestConfig_NamesWhatIsWrong(t *testing.T) {
 			func(c *Config) { c.TopicPrefix = "a b" },
 			func(c *Config) { c.TopicPrefix = strings.Repeat("x", maxPrefixLen+1) },
 		},
+		"TransactionalID": {
+			func(c *Config) { c.TransactionalID = "a b" },
+			func(c *Config) { c.TransactionalID = strings.Repeat("x", maxPrefixLen+1) },
+		},
 		"Partitions":        {func(c *Config) { c.Partitions = -1 }},
 		"ReplicationFactor": {func(c *Config) { c.ReplicationFactor = -1 }},
 		"Window":            {func(c *Config) { c.Window = -1 }},

@@ -2,9 +2,9 @@
 //
 // A topic is the Kafka topic TopicPrefix+topic, a destination (Message.To) the Kafka topic
 // TopicPrefix+"_to."+destination. What makes no legal name (other characters than ASCII letters,
-// digits, '.', '_' and '-', or more than 249 bytes), or is a topic that starts with "_to.", is
-// refused as unroutable, message by message, before anything is written; so is a topic that does
-// not exist, unless CreateTopics is set.
+// digits, '.', '_' and '-', or more than 249 bytes), or is a topic that starts with "_to." or
+// "_progress.", is refused as unroutable, message by message, before anything is written; so is a
+// topic that does not exist, unless CreateTopics is set.
 //
 // A message travels in the binary mode of the CloudEvents binding for Kafka: its payload is the
 // value, each attribute a header "ce_"+name, the content type the header content-type. Its key is
@@ -16,6 +16,12 @@
 // stays unknown until its deadline, or three connections in a row end under what is published,
 // the producer is given up with all that it holds, so that nothing passes what failed before it;
 // what the relay then publishes again may be stored twice.
+//
+// With [Config.TransactionalID] each lane of the outbox has a transactional producer. What a batch
+// has of a lane is committed in one transaction together with a record of it; a relay that gets the
+// lane fences the one that had it, reads the records, and does not publish again what is on them.
+// At least the last 10,000 messages of a lane are on record. Readers must be read_committed, as the
+// subscribers of this package are.
 //
 // A consumer group is the Kafka group of the same name. A destination has one group, named as its
 // Kafka topic, which all groups that claim it share. Each partition belongs to one replica of a

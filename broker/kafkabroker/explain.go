@@ -92,13 +92,27 @@ func (b *Broker) otherFacts(topic kadm.TopicDetail, size string) []guarantee.Fac
 	return []guarantee.Fact{
 		{About: guarantee.Order, Setting: "partitions", Value: strconv.Itoa(len(topic.Partitions)),
 			Means: "Messages of one key keep their order, with any number of replicas of a group; so many of them have work at a time."},
-		{About: guarantee.Duplicates, Setting: "enable.idempotence", Value: "true",
-			Means: "What the client repeats is stored once; what a relay publishes again after a crash or a timeout is stored twice."},
+		b.cfg.repeats(),
 		{About: guarantee.Duplicates, Setting: "Window", Value: strconv.Itoa(b.cfg.Window),
 			Means: "After a crash a group gets again what it acknowledged behind its oldest open message, up to about so many messages for each partition."},
 		{About: guarantee.Size, Setting: maxBytesKey, Value: size,
 			Means: "A message may have so many bytes with its headers."},
 		{About: guarantee.Delay,
 			Means: "Kafka has no delayed redelivery: a retry waits in the process, and comes at once if that ends."},
+	}
+}
+
+// repeats says what becomes of what is published again.
+func (c Config) repeats() guarantee.Fact {
+	if c.TransactionalID == "" {
+		return guarantee.Fact{
+			About: guarantee.Duplicates, Setting: "enable.idempotence", Value: "true",
+			Means:    "What the client repeats is stored once; what a relay publishes again after a crash or a timeout is stored twice.",
+			Stronger: "kafka.transactional_id: a name for the outbox",
+		}
+	}
+	return guarantee.Fact{
+		About: guarantee.Duplicates, Setting: "transactional.id", Value: c.TransactionalID + "-LANE",
+		Means: "A relay commits messages and the record of them together, and publishes nothing again that is on record; readers must be read_committed, as Waybill's are.",
 	}
 }

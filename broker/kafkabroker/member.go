@@ -56,6 +56,7 @@ func (r *run) join(ms membership) error {
 		kgo.ConsumeResetOffset(start),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.FetchMaxWait(fetchWait),
+		kgo.KeepControlRecords(), // or the last one of a partition would count as lag for ever
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.AutoCommitMarks(),
@@ -98,14 +99,17 @@ func (m *member) poll(ctx context.Context) {
 				m.run.fail(err)
 			}
 		}
-		m.file(fetches)
+		for _, p := range m.file(fetches) {
+			m.mark(p)
+		}
 		m.client.AllowRebalance()
 		m.regulate()
 	}
 }
 
-// file queues what was received.
-func (m *member) file(fetches kgo.Fetches) {
+// file queues what was received, and returns the partitions of which more may be committed: what
+// ends a transaction is a record of its own, and no message.
+func (m *member) file(fetches kgo.Fetches) (advanced []*partition) {
 	m.run.mu.Lock()
 	defer m.run.mu.Unlock()
 	fetches.EachRecord(func(r *kgo.Record) {
@@ -118,10 +122,18 @@ func (m *member) file(fetches kgo.Fetches) {
 			return
 		}
 		d := &delivery{partition: p, record: r}
+		if r.Attrs.IsControl() {
+			p.skip(d)
+			if p.advance() {
+				advanced = append(advanced, p)
+			}
+			return
+		}
 		if p.add(d) {
 			m.run.push(d)
 		}
 	})
+	return advanced
 }
 
 // final are the errors that end a subscription: what the library repeats without them would not

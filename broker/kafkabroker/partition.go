@@ -51,6 +51,13 @@ func (p *partition) add(d *delivery) bool {
 	return p.taken == nil || len(p.records) == 1
 }
 
+// skip follows a record that is no message.
+func (p *partition) skip(d *delivery) {
+	d.state = acknowledged
+	p.reached = d.record.Offset + 1
+	p.records = append(p.records, d)
+}
+
 // following returns the record that may be handed out now that p has advanced, nil if there is
 // none to wait for that.
 func (p *partition) following() *delivery {

@@ -2,12 +2,10 @@ package kafkabroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
@@ -80,15 +78,19 @@ func (p *producer) begin(msgs []relay.Outgoing) (*session, *batch) {
 func (p *producer) newSession() (*session, error) {
 	s := &session{open: make(map[*batch]struct{})}
 	var err error
-	s.client, err = kgo.NewClient(p.cfg.options(
+	s.client, err = kgo.NewClient(p.cfg.options(append(p.topics.producing(), kgo.WithHooks(&watch{p, s}))...)...)
+	return s, err
+}
+
+// producing are the options of each client that publishes.
+func (t *topics) producing() []kgo.Opt {
+	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(0),
 		kgo.MaxBufferedRecords(maxBuffered),
-		kgo.BrokerMaxWriteBytes(math.MaxInt32/2),
-		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return int32(p.topics.maxBytes(topic)) }),
-		kgo.WithHooks(&watch{p, s}),
-	)...)
-	return s, err
+		kgo.BrokerMaxWriteBytes(math.MaxInt32 / 2),
+		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return int32(t.maxBytes(topic)) }),
+	}
 }
 
 func (p *producer) end(s *session, b *batch) {
@@ -146,7 +148,7 @@ func (p *producer) answered(s *session, b *batch, i int, r *kgo.Record, err erro
 		b.Resolve(i, result)
 		return
 	}
-	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.MessageTooLarge) {
+	if outdated(err) {
 		p.topics.forget(r.Topic) // it is not what it was: the next attempt finds out
 	}
 	b.Resolve(i, result)

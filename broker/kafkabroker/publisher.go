@@ -21,7 +21,7 @@ func (p publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func()
 	}
 	if err := ctx.Err(); err != nil {
 		b.ResolveAll(unconfirmed(err))
-	} else if records, err := p.encode(ctx, b); err != nil {
+	} else if records, err := p.producer.topics.encode(ctx, b); err != nil {
 		b.ResolveAll(err)
 		p.producer.lose(s, connectionLost())
 	} else {
@@ -36,11 +36,11 @@ func unconfirmed(err error) error {
 
 // encode returns what is to be written; what is refused is nil and has its result. The error is
 // about all of the batch.
-func (p publisher) encode(ctx context.Context, b *batch) ([]*kgo.Record, error) {
+func (t *topics) encode(ctx context.Context, b *batch) ([]*kgo.Record, error) {
 	names := make([]string, len(b.msgs))
 	var legal []string
 	for i, m := range b.msgs {
-		name, ok := topicOf(p.producer.cfg.TopicPrefix, m.Topic, m.To)
+		name, ok := topicOf(t.cfg.TopicPrefix, m.Topic, m.To)
 		if !ok {
 			b.Resolve(i, waybill.PermanentError(waybill.ReasonUnroutable,
 				fmt.Errorf("kafkabroker: %q makes no legal name of a Kafka topic", m.Address())))
@@ -49,7 +49,7 @@ func (p publisher) encode(ctx context.Context, b *batch) ([]*kgo.Record, error) 
 		names[i] = name
 		legal = append(legal, name)
 	}
-	wrong, err := p.producer.topics.look(ctx, legal)
+	wrong, err := t.look(ctx, legal)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (p publisher) encode(ctx context.Context, b *batch) ([]*kgo.Record, error) 
 			b.Resolve(i, wrong[name])
 		default:
 			r := encode(m.Message, name)
-			if err := checkSize(r, p.producer.topics.maxBytes(name)); err != nil {
+			if err := checkSize(r, t.maxBytes(name)); err != nil {
 				b.Resolve(i, err)
 				continue
 			}

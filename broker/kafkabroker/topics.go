@@ -146,13 +146,13 @@ func (t *topics) missing(ctx context.Context, name string) error {
 // create creates a topic unless another process was faster.
 func (t *topics) create(ctx context.Context, name string) error {
 	partitions, replicas := int32(-1), int16(-1) // the cluster's defaults
-	if t.cfg.Partitions > 0 {
-		partitions = int32(t.cfg.Partitions)
+	if n := t.cfg.partitionsOf(name); n > 0 {
+		partitions = int32(n)
 	}
 	if t.cfg.ReplicationFactor > 0 {
 		replicas = int16(t.cfg.ReplicationFactor)
 	}
-	_, err := t.admin.CreateTopic(ctx, partitions, replicas, nil, name)
+	_, err := t.admin.CreateTopic(ctx, partitions, replicas, t.cfg.settingsOf(name), name)
 	if errors.Is(err, kerr.TopicAlreadyExists) {
 		return nil
 	}

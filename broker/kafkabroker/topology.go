@@ -21,9 +21,10 @@ const (
 )
 
 // Plan implements [broker.Topology]: each topic and each destination needs a Kafka topic, made
-// with [Config.Partitions] and [Config.ReplicationFactor]. Groups need nothing. One that exists
-// and has other numbers, where the configuration gives them, or is compacted, is a conflict:
-// partitions are never added, because keys would change theirs and lose their order.
+// with [Config.Partitions] and [Config.ReplicationFactor], and [Config.TransactionalID] one of its
+// own. Groups need nothing. One that exists and has other numbers, where the configuration gives
+// them, or is compacted, is a conflict: partitions are never added, because keys would change theirs
+// and lose their order.
 func (b *Broker) Plan(ctx context.Context, w broker.Wanted) ([]broker.Step, error) {
 	names, err := b.wantedTopics(w)
 	if err != nil || len(names) == 0 {
@@ -93,6 +94,9 @@ func (b *Broker) wantedTopics(w broker.Wanted) ([]string, error) {
 			names = append(names, m.topics...)
 		}
 	}
+	if name := b.cfg.progressTopic(); name != "" {
+		names = append(names, name)
+	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
@@ -104,7 +108,7 @@ func (b *Broker) step(name string, details kadm.TopicDetails, policy string) (br
 	switch {
 	case !ok || errors.Is(topic.Err, kerr.UnknownTopicOrPartition):
 		s.Action = broker.Create
-		s.Detail = fmt.Sprintf("partitions: %s, replication.factor: %s", count(b.cfg.Partitions), count(b.cfg.ReplicationFactor))
+		s.Detail = fmt.Sprintf("partitions: %s, replication.factor: %s", count(b.cfg.partitionsOf(name)), count(b.cfg.ReplicationFactor))
 		return s, nil
 	case topic.Err != nil:
 		return s, classify(fmt.Sprintf("look up topic %q", name), topic.Err)
@@ -115,7 +119,7 @@ func (b *Broker) step(name string, details kadm.TopicDetails, policy string) (br
 			wrong = append(wrong, fmt.Sprintf("%s: is %d, wanted %d", setting, has, wanted))
 		}
 	}
-	differs("partitions", len(topic.Partitions), b.cfg.Partitions)
+	differs("partitions", len(topic.Partitions), b.cfg.partitionsOf(name))
 	differs("replication.factor", replicas(topic), b.cfg.ReplicationFactor)
 	if strings.Contains(policy, "compact") {
 		wrong = append(wrong, fmt.Sprintf("%s: is %s, which drops messages of a key, wanted delete", cleanupPolicyKey, policy))

@@ -37,6 +37,8 @@ type brokerSettings struct {
 	Kind string // nats, rabbit, or one of otherBrokers
 	URL  string
 	Name string // stream or exchange
+
+	TransactionalID string // Kafka: the exactly-once relay
 }
 
 func natsURL() string   { return env("NATS_URL", "nats://127.0.0.1:4222") }

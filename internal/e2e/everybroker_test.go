@@ -80,7 +80,8 @@ func kafkaCluster(t *testing.T) (brokerSettings, brokers.Broker) {
 func (s brokerSettings) kafka() kafkabroker.Config {
 	return kafkabroker.Config{
 		URL: s.URL, TopicPrefix: s.Name + ".", CreateTopics: true, Partitions: 3, CommitInterval: 100 * time.Millisecond,
-		Options: []kgo.Opt{kgo.SessionTimeout(6 * time.Second), kgo.HeartbeatInterval(time.Second)},
+		TransactionalID: s.TransactionalID,
+		Options:         []kgo.Opt{kgo.SessionTimeout(6 * time.Second), kgo.HeartbeatInterval(time.Second)},
 	}
 }
 

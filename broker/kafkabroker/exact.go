@@ -1,0 +1,38 @@
+package kafkabroker
+
+import (
+	"context"
+	"slices"
+
+	"github.com/waybill-go/waybill/relay"
+)
+
+// exactPublisher publishes what comes from an outbox in transactions, and the rest plainly.
+type exactPublisher struct {
+	outbox *outbox
+	plain  publisher
+}
+
+// Send implements [relay.Publisher]. It asks the cluster about topics that it has not seen within
+// a minute.
+func (p exactPublisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+	if slices.ContainsFunc(msgs, func(m relay.Outgoing) bool { return m.Row.Position == 0 }) {
+		return p.plain.Send(ctx, msgs)
+	}
+	b := newBatch(msgs)
+	if err := ctx.Err(); err != nil {
+		b.ResolveAll(unconfirmed(err))
+	} else if records, err := p.outbox.topics.encode(ctx, b); err != nil {
+		b.ResolveAll(err)
+	} else {
+		p.outbox.send(ctx, b, records)
+	}
+	return func() []error {
+		select {
+		case <-b.Done():
+		case <-ctx.Done():
+			b.ResolveAll(unconfirmed(ctx.Err())) // unless it is known by now
+		}
+		return b.All()
+	}
+}
