@@ -122,6 +122,7 @@ func brokerAt(cfg *config.Config, url string, hooks httpbroker.Config) opener.Br
 			Partitions:        cfg.Int("kafka.partitions"),
 			ReplicationFactor: cfg.Int("kafka.replication_factor"),
 			InstanceID:        cfg.String("kafka.instance_id"),
+			TransactionalID:   cfg.String("kafka.transactional_id"),
 		},
 		Redis: redisbroker.Config{
 			Prefix:   cfg.String("redis.prefix"),

@@ -89,6 +89,7 @@ func TestLoad_Limits(t *testing.T) {
 		{"kafka.replication_factor", "0", "-1", "0"},
 		{"kafka.replication_factor", "1024", "1025", "1024"},
 		{"kafka.instance_id", strings.Repeat("i", 200), strings.Repeat("i", 201), "200"},
+		{"kafka.transactional_id", strings.Repeat("t", 100), strings.Repeat("t", 101), "100"},
 		{"relay.poll_interval", "10ms", "9ms", "10ms"},
 		{"relay.poll_interval", "60s", "61s", "60s"},
 		{"relay.batch_size", "1", "0", "1"},

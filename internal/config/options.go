@@ -85,6 +85,10 @@ var options = []Option{
 		Help: "Kafka: name under which consumers keep their partitions over a restart",
 	},
 	{
+		Key: "kafka.transactional_id", Kind: String, Max: "100",
+		Help: "Kafka: name of the outbox; relays then publish exactly once, in transactions",
+	},
+	{
 		Key: "redis.prefix", Kind: String, Default: "waybill:", Max: "100",
 		Help: "Redis: put in front of the name of each key of the broker",
 	},
