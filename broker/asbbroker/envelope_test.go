@@ -19,7 +19,7 @@ func TestDecode_Structured(t *testing.T) {
 		wrong      bool
 	}{
 		{name: "event", body: event, id: "1", data: "hello"},
-		{name: "no event", body: `{}`, wrong: true},
+		{name: "no event", body: `{}`, data: `{}`, wrong: true},
 		{name: "binary mode comes first", body: event, properties: map[string]any{"cloudEvents:id": "2"}, id: "2", data: event},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
