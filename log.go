@@ -72,7 +72,7 @@ func logLevel(e Event) slog.Level {
 		return slog.LevelError
 	case OpLoop, OpPublish:
 		return either(bad, slog.LevelError, slog.LevelDebug)
-	case OpRetry, OpPause, OpLeaseLost, OpOvertaken, OpDedupExpired, OpConflict, OpUnleased:
+	case OpRetry, OpPause, OpLeaseLost, OpOvertaken, OpDedupExpired, OpConflict, OpUnleased, OpSkip:
 		return slog.LevelWarn
 	case OpBackPressure, OpCleanup, OpRequeue:
 		return either(bad, slog.LevelWarn, slog.LevelInfo)

@@ -28,6 +28,8 @@ const (
 	OpUnleased  Op = "unleased"   // a message is handled without a lease because the lease store does not answer
 	OpOvertaken Op = "overtaken"  // a late refusal let later messages of the key pass it
 	OpLoop      Op = "loop"       // one round of a background loop ended; Err is nil or why not
+	OpFire      Op = "fire"       // an occurrence of a recurring schedule was enqueued; Delay says how late
+	OpSkip      Op = "skip"       // occurrences were left out, by overlap or because they were too late
 	OpServe     Op = "serve"      // the inbox service has answered a request; Err is nil unless the fault is its own
 	OpRequeue   Op = "requeue"    // a dead letter was put back
 	OpCleanup   Op = "cleanup"    // rows past their retention were removed, or Err says why not; Count of rows
@@ -51,7 +53,7 @@ const (
 // Event is one thing that happened. Fields that do not apply are empty.
 type Event struct {
 	Op          Op
-	Name        string        // the relay, consumer or loop that reports; "" for a writer
+	Name        string        // the relay, consumer or loop that reports, or the schedule; "" for a writer
 	Consumer    string        // the consumer's name if it is one that reports
 	Loop        string        // of OpLoop: as Name, without the name of the relay's node
 	Destination string        // the relay's destination, "" for the only one
@@ -59,7 +61,7 @@ type Event struct {
 	IDs         []string      // ids of the messages; valid only during the call
 	Count       int           // number of messages, lanes, rows or days
 	Attempt     int           // 1 for the first
-	Delay       time.Duration // until the next attempt
+	Delay       time.Duration // until the next attempt; of OpFire, since the planned time
 	Duration    time.Duration // of the operation
 	Reason      Reason        // of a dead letter
 	Operation   string        // of OpServe: what was asked for, such as try-begin

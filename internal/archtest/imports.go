@@ -90,6 +90,7 @@ var siblings = map[string][]string{
 	"consumer":          {"inbox"},
 	"deadletter":        {"outbox"},
 	"janitor":           {"inbox", "relay"},
+	"schedule":          {"outbox"}, // what is scheduled is completed and checked as what is enqueued
 	"internal/sqlstore": {"internal/settleplan"},
 	"waybilltest":       {"broker/membroker", "store/memstore"}, // a whole system in memory
 }

@@ -35,6 +35,7 @@ var modules = []struct {
 	{path: "go.opentelemetry.io/otel", units: []string{"observe/otelobserve", "internal/e2e"}},
 	{path: "github.com/prometheus/client_golang", units: []string{"observe/promobserve"}, tools: true},
 	{path: "github.com/prometheus/client_model", units: []string{"internal/e2e"}},
+	{path: "github.com/robfig/cron/v3", units: []string{"schedule"}}, // reads cron expressions
 	{path: "github.com/spf13/cobra", units: []string{"internal/cli"}},
 	{path: "github.com/spf13/pflag", units: []string{"internal/cli"}},
 	{path: "go.yaml.in/yaml/v3", units: []string{"internal/cli", "internal/config"}},

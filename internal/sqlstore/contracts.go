@@ -6,6 +6,7 @@ import (
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 // Contracts are the contracts that every SQL store implements.
@@ -25,4 +26,6 @@ type Contracts[Tx any] interface {
 	deadletter.ReplayStore
 	deadletter.Auditor
 	janitor.Store
+	schedule.Store[Tx]
+	schedule.Source
 }

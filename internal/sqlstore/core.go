@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 // Core implements the parts of a store whose statements may differ from database to
@@ -82,6 +83,8 @@ type Methods[Tx any] interface {
 	LeaveLanes(ctx context.Context, node string) error
 	AwaitMessages(ctx context.Context, node string) error
 	janitor.Store
+	schedule.Store[Tx]
+	schedule.Source
 }
 
 // Statements are the SQL texts that [Core] runs. The methods say which arguments they take.
@@ -112,6 +115,7 @@ type Statements struct {
 	TakeLanes, OwnLanes, LeaveLanes, Leave   string
 	MessageStates, OutboxStats               string
 	Replays                                  ReplayStatements
+	Schedules                                ScheduleStatements
 	OutboxMessages, PublishedMessages        string
 	OutboxBacklog, RelayStates               string
 	InboxStates, InboxSize                   string

@@ -13,7 +13,7 @@ const (
 	AnyDueSQL = `SELECT EXISTS (SELECT 1 FROM {scheduled} WHERE due_at <= {now})`
 
 	// RefuseDueSQL makes a scheduled message whose id is on its way a dead letter: it must
-	// neither clog nor vanish.
+	// neither clog nor vanish. It is for a store without lanes.
 	RefuseDueSQL = `
 INSERT INTO {dead_letters} (origin, position, {message}, reason, error, attempts, first_failed_at, last_failed_at)
 SELECT 'relay', s.position, {s.message}, 'duplicate_id', 'a message with this id was on its way when this one was due', 0, {now}, {now}

@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 const laneCount = 64
@@ -23,6 +24,8 @@ type data struct {
 	published int64                 // the last key of archive
 	ids       map[string]time.Time  // enqueued with Unique
 	scheduled map[int64]row
+	tokens    map[string]int64 // positions in scheduled, by id, of what was scheduled by itself
+	schedules map[string]schedule.State
 	letters   map[int64]letter
 	number    int64 // of the last letter
 	audit     []deadletter.Entry
@@ -43,8 +46,8 @@ func newData() data {
 		outbox: make(map[int64]row), waiting: make(map[place]waitingRow), archive: make(map[int64]archivedRow),
 		ids: make(map[string]time.Time), scheduled: make(map[int64]row), letters: make(map[int64]letter), replays: make(map[int64]replay),
 		inbox: make(map[inbox.Key]record), attempts: make(map[inbox.Key]attempt), offsets: make(map[inbox.Partition]inbox.Progress), leases: make(map[string]leaseRow),
-		responses: make(map[string]savedResponse),
-		relays:    make(map[string]relayNode), lanes: make(map[int]lane), values: make(map[string]any),
+		responses: make(map[string]savedResponse), tokens: make(map[string]int64), schedules: make(map[string]schedule.State),
+		relays: make(map[string]relayNode), lanes: make(map[int]lane), values: make(map[string]any),
 	}
 	for n := range laneCount {
 		d.lanes[n] = lane{}

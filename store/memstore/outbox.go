@@ -39,6 +39,12 @@ func (s *Store) enqueue(tx *Tx, m *waybill.Message, unique bool) bool {
 
 // add puts a message into the outbox.
 func (s *Store) add(tx *Tx, m waybill.Message, malformed error) {
+	r := s.newRow(m, malformed)
+	put(tx, s.data.outbox, r.position, r)
+}
+
+// newRow returns a message as the databases keep it, with a position of its own.
+func (s *Store) newRow(m waybill.Message, malformed error) row {
 	now := s.now().UTC()
 	if m.Time.IsZero() {
 		m.Time = now
@@ -48,8 +54,7 @@ func (s *Store) add(tx *Tx, m waybill.Message, malformed error) {
 	}
 	m.Payload = slices.Clone(m.Payload)
 	s.data.position++
-	r := row{message: m, position: s.data.position, lane: laneOf(&m), enqueuedAt: now, malformed: malformed}
-	put(tx, s.data.outbox, r.position, r)
+	return row{message: m, position: s.data.position, lane: laneOf(&m), enqueuedAt: now, malformed: malformed}
 }
 
 // Transact implements [outbox.Store].

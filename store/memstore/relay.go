@@ -203,7 +203,7 @@ func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 			func(r row) int64 { return r.message.DeliverAt.UnixMicro() })
 		for _, r := range due[:min(limit, len(due))] {
 			released++
-			drop(tx, s.data.scheduled, r.position)
+			s.unschedule(tx, r)
 			if s.data.idPending(r.message.ID) || s.data.idWaits(r.message.ID) {
 				s.bury(tx, waitingRow{row: r}, settleplan.Row{
 					Reason: waybill.ReasonDuplicateID, Error: "a message with this id was on its way when this one was due"})

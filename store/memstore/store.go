@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 // Store implements the contracts of outbox, relay, inbox, deadletter and janitor. It is safe for
@@ -46,6 +47,8 @@ var (
 	_ deadletter.Store      = (*Store)(nil)
 	_ deadletter.Auditor    = (*Store)(nil)
 	_ janitor.Store         = (*Store)(nil)
+	_ schedule.Store[*Tx]   = (*Store)(nil)
+	_ schedule.Source       = (*Store)(nil)
 	_ inbox.Batcher[*Tx]    = (*Store)(nil)
 )
 

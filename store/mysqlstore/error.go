@@ -72,6 +72,9 @@ func classifyCaller(err error) error {
 // nothing then, and the transaction goes on.
 func isDuplicate(err error) bool { return err != nil && numberOf(err) == "1062" }
 
+// isColumnThere reports whether a table has a column already that was to be added.
+func isColumnThere(err error) bool { return err != nil && numberOf(err) == "1060" }
+
 // numberOf returns the server's number of an error, "" if there is none.
 func numberOf(err error) string {
 	if match := errorNumber.FindStringSubmatch(err.Error()); match != nil {

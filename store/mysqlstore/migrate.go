@@ -17,7 +17,7 @@ var migrationFiles embed.FS
 
 // MinSchemaVersion is the oldest schema version that this release works with; the newest is
 // the number of its last migration.
-const MinSchemaVersion = 2
+const MinSchemaVersion = 3
 
 // Migration is one step of the schema.
 type Migration = migrate.Migration
@@ -96,6 +96,9 @@ func (s *Store) migrate(ctx context.Context, conn *sql.Conn, target int, source 
 	}
 	version, err = migrate.Up(s.migrations, version, target, func(stmt string) error {
 		_, err := conn.ExecContext(ctx, stmt)
+		if isColumnThere(err) { // of a migration that was interrupted behind this statement
+			return nil
+		}
 		return err
 	})
 	if err == nil && source != "" {

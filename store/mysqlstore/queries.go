@@ -25,7 +25,7 @@ func newStatements(n names) statements {
 		claimWaiting: r(claimWaitingSQL), claimReady: r(claimReadySQL), lane: r(laneSQL),
 		settle: settleStatements(r),
 		anyDue: r(sqlstore.AnyDueSQL), dueScheduled: r(dueScheduledSQL),
-		releaseOne: r(releaseOneSQL), refuseDue: r(sqlstore.RefuseDueSQL), removeScheduled: r(sqlstore.RemoveScheduledSQL),
+		releaseOne: r(releaseOneSQL), refuseDue: r(refuseDueSQL), removeScheduled: r(sqlstore.RemoveScheduledSQL),
 		countParked: r(countParkedSQL), lockArchive: r(tryLockSQL(string(janitor.Archive))),
 		purgeArchive: r(purgeArchiveSQL), purgeIDs: r(purgeIDsSQL),
 	}
@@ -50,6 +50,7 @@ func coreStatements(n names) sqlstore.Statements {
 		LockLanes: r(lockLanesSQL), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL),
 		GiveLanes: r(giveLanesSQL), TakeLanes: r(takeLanesSQL), OwnLanes: r(ownLanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
 		Replays:       replayStatements(r),
+		Schedules:     scheduleStatements(r),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(sqlstore.PublishedMessagesSQL),
 		RelayStates: r(sqlstore.RelayStatesSQL), InboxStates: r(sqlstore.InboxStatesSQL), InboxSize: r(sqlstore.InboxSizeSQL),

@@ -51,13 +51,14 @@ var grants = map[Role][]grant{
 	RoleWriter: {
 		{"INSERT, UPDATE, SELECT (id, repeats)", []string{"outbox", "outbox_ids"}},
 		{"SELECT (id)", []string{"outbox_waiting"}},
+		{"SELECT, INSERT, UPDATE, DELETE", []string{"scheduled", "schedules"}},
 	},
 	RoleRelay: append([]grant{
 		{"SELECT, INSERT, DELETE", []string{"outbox", "outbox_archive"}},
 		{"SELECT, INSERT, UPDATE, DELETE", []string{"outbox_waiting", "scheduled", "relays"}},
 		{"SELECT, INSERT, UPDATE", []string{"dead_letters"}},
 		{"SELECT, DELETE", []string{"outbox_ids"}},
-		{"SELECT, UPDATE", []string{"relay_lanes", "replays"}}, // it drives replays
+		{"SELECT, UPDATE", []string{"relay_lanes", "replays", "schedules"}}, // it drives replays and schedules
 	}, keeping...),
 	RoleConsumer: append([]grant{
 		{"INSERT, UPDATE", []string{"inbox", "inbox_leases", "consumer_attempts"}},
@@ -69,6 +70,8 @@ var grants = map[Role][]grant{
 		{"INSERT, UPDATE", []string{"outbox_waiting", "replays", "inbox"}}, // an edited copy has a record
 		{"INSERT", []string{"audit_log"}},
 		{"SELECT, UPDATE", []string{"locks"}},
+		{"UPDATE", []string{"schedules"}},
+		{"DELETE", []string{"scheduled"}},
 		{"SELECT", readable},
 	},
 	RoleReader: {{"SELECT", readable}},
@@ -77,7 +80,7 @@ var grants = map[Role][]grant{
 // readable is what a person may look at.
 var readable = []string{
 	"audit_log", "consumer_attempts", "consumer_offsets", "dead_letters", "inbox", "inbox_leases", "messages", "outbox", "outbox_archive", "outbox_ids",
-	"outbox_waiting", "relay_lanes", "relays", "replays", "scheduled",
+	"outbox_waiting", "relay_lanes", "relays", "replays", "scheduled", "schedules",
 }
 
 // RolesSQL returns a script that makes the roles, each named after its job behind prefix, and

@@ -19,6 +19,14 @@ SELECT position, id, {message} FROM {scheduled}
 	// INSERT that selects them would take the lock of the table's next position, for which
 	// those who enqueue would wait.
 	releaseOneSQL = `INSERT INTO {outbox} ({message}) VALUES ({values})`
+
+	// refuseDueSQL is [sqlstore.RefuseDueSQL] with the lane, which the letter needs to be put back
+	// and which the outbox would have computed in the same way.
+	refuseDueSQL = `
+INSERT INTO {dead_letters} (origin, position, lane, {message}, reason, error, attempts, first_failed_at, last_failed_at)
+SELECT 'relay', s.position, ASCII(UNHEX(SHA2(CASE WHEN s.{key} = '' THEN s.id ELSE s.{key} END, 256))) & 63, {s.message},
+       'duplicate_id', 'a message with this id was on its way when this one was due', 0, {now}, {now}
+  FROM {scheduled} s WHERE s.position = $1`
 )
 
 // ReleaseScheduled implements [relay.Source].
@@ -61,4 +69,15 @@ func (s *Store) release(ctx context.Context, conn sqldb.Conn, m scheduled) (take
 		_, err = conn.Exec(ctx, s.sql.removeScheduled, m.position)
 	}
 	return !known, err
+}
+
+// moveScheduledSQL changes the row in any case, because rows that stay as they are do not count.
+const moveScheduledSQL = `UPDATE {scheduled} SET due_at = $2, deliver_at = $2, repeats = repeats + 1 WHERE token = $1`
+
+func scheduleStatements(r func(sql string) string) sqlstore.ScheduleStatements {
+	st := sqlstore.CommonScheduleStatements(r)
+	st.AddScheduled = r(`INSERT INTO {scheduled} (` + sqlstore.ScheduledColumns + `) VALUES (` + sqlstore.ScheduledValues + `) ` + unlessThere)
+	st.MoveScheduled = r(moveScheduledSQL)
+	st.Add = r(sqlstore.InsertScheduleSQL + unlessThere)
+	return st
 }

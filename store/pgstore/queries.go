@@ -53,6 +53,7 @@ func coreStatements(n names, gate gateTexts) sqlstore.Statements {
 		LockLanes: lockLanesSQL(n), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL),
 		GiveLanes: r(giveLanesSQL), TakeLanes: r(takeLanesSQL), OwnLanes: r(lanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
 		Replays:       replayStatements(r),
+		Schedules:     scheduleStatements(r),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
 		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL), InboxSize: r(inboxSizeSQL),

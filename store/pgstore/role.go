@@ -55,6 +55,7 @@ var grants = map[Role][]grant{
 	RoleWriter: {
 		{"INSERT", "", []string{"outbox", "outbox_ids"}},
 		{"SELECT", "id", []string{"outbox", "outbox_ids", "outbox_waiting"}},
+		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"scheduled", "schedules"}},
 	},
 	RoleRelay: append([]grant{
 		{"CREATE", "", []string{onSchema}}, // the days of the archive, which it owns
@@ -65,7 +66,7 @@ var grants = map[Role][]grant{
 		{"SELECT, UPDATE", "", []string{"relay_lanes", "wakeups"}},
 		{"UPDATE", "", []string{"relays"}},
 		{"SELECT", "", []string{"messages", "outbox_position_seq", "schema_versions"}},
-		{"SELECT, UPDATE", "", []string{"replays"}}, // which it drives
+		{"SELECT, UPDATE", "", []string{"replays", "schedules"}}, // which it drives
 	}, keeping...),
 	RoleConsumer: append([]grant{
 		{"SELECT, INSERT, UPDATE", "", []string{"inbox", "inbox_compact", "inbox_leases"}},
@@ -81,6 +82,8 @@ var grants = map[Role][]grant{
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}}, // which it folds
 		{"SELECT, INSERT, UPDATE", "", []string{"replays", "inbox"}},                                // an edited copy has a record
 		{"SELECT, INSERT", "", []string{"dead_letters"}},
+		{"UPDATE", "", []string{"schedules"}},
+		{"DELETE", "", []string{"scheduled"}},
 		{"SELECT", "", readable},
 	},
 	RoleReader: {{"SELECT", "", readable}},
@@ -89,7 +92,7 @@ var grants = map[Role][]grant{
 // readable is what a person may look at.
 var readable = []string{
 	"audit_log", "consumer_attempts", "consumer_offsets", "dead_letter_changes", "dead_letter_sums", "dead_letters", "inbox", "inbox_compact", "inbox_leases", "inbox_scopes", "messages", "outbox", "outbox_archive", "outbox_ids",
-	"outbox_waiting", "relay_lanes", "relays", "replays", "schema_versions", "scheduled",
+	"outbox_waiting", "relay_lanes", "relays", "replays", "schema_versions", "scheduled", "schedules",
 }
 
 // owned are the tables of which relays make and drop parts, which only an owner may.

@@ -35,3 +35,10 @@ func (s *Store) release(ctx context.Context, conn sqldb.Conn, position int64) (t
 	}
 	return n > 0, err
 }
+
+func scheduleStatements(r func(sql string) string) sqlstore.ScheduleStatements {
+	st := sqlstore.CommonScheduleStatements(r)
+	st.AddScheduled, st.MoveScheduled = r(sqlstore.AddScheduledSQL), r(sqlstore.MoveScheduledSQL)
+	st.Add = r(sqlstore.InsertScheduleSQL + `ON CONFLICT (name) DO NOTHING`)
+	return st
+}

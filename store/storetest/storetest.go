@@ -73,6 +73,9 @@ type Features struct {
 
 	// Offsets says that the store is an [inbox.OffsetStore].
 	Offsets bool
+
+	// Schedules says that the store is a [schedule.Store] and a [schedule.Source].
+	Schedules bool
 }
 
 // Raw is a message as a program in another language writes it, with a plain INSERT.
@@ -147,6 +150,8 @@ func runGroups[Tx any](t *testing.T, h Harness[Tx], chosen func(group string) bo
 		{"resolve", resolveTests[Tx]()},
 		{"replay", replayTests[Tx]()},
 		{"schedule", scheduleTests[Tx]()},
+		{"scheduler", schedulerTests[Tx]()},
+		{"recurring", recurringTests[Tx]()},
 		{"foreign rows", foreignTests[Tx]()},
 		{"lanes", laneTests[Tx]()},
 		{"wake", wakeTests[Tx]()},
@@ -202,6 +207,7 @@ func hearsCommits(f Features) bool      { return f.HearsCommits }
 func foreignRows(f Features) bool       { return !f.NoForeignRows }
 func inboxBatches(f Features) bool      { return f.InboxBatches }
 func keepsOffsets(f Features) bool      { return f.Offsets }
+func schedules(f Features) bool         { return f.Schedules }
 
 func wordyInbox(f Features) bool { return !f.TerseInbox }
 

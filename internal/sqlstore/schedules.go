@@ -1,0 +1,178 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/schedule"
+)
+
+// ScheduleStatements are the SQL texts about what is scheduled.
+type ScheduleStatements struct {
+	Time                                                        string
+	AddScheduled, CancelScheduled, MoveScheduled, FindScheduled string
+	Add, Update, Remove, Read, List                             string
+	Due, Next                                                   string
+}
+
+const scheduleColumns = `s.name, s.version, s.plan, s.paused, s.next_at, s.last_at, s.last_id, s.executions, s.skipped`
+
+const (
+	// InsertScheduleSQL stores a schedule that is new; what ends the statement if there is one
+	// is the store's own.
+	InsertScheduleSQL = `
+INSERT INTO {schedules} (name, plan, paused, next_at, last_at, last_id, executions, skipped, version)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) `
+
+	// updateScheduleSQL is compare-and-set: of several runners that have read one version the
+	// first changes it.
+	updateScheduleSQL = `
+UPDATE {schedules} SET plan = $2, paused = $3, next_at = $4, last_at = $5, last_id = $6, executions = $7, skipped = $8, version = version + 1
+ WHERE name = $1 AND version = $9`
+
+	removeScheduleSQL = `DELETE FROM {schedules} WHERE name = $1`
+	readScheduleSQL   = `SELECT ` + scheduleColumns + ` FROM {schedules} s WHERE s.name = $1`
+	listSchedulesSQL  = `SELECT ` + scheduleColumns + ` FROM {schedules} s WHERE s.name > $1 ORDER BY s.name LIMIT $2`
+
+	// dueSchedulesSQL goes along the index on next_at and name, and looks for each message by the
+	// indexes on its id.
+	dueSchedulesSQL = `
+SELECT ` + scheduleColumns + `,
+       EXISTS (SELECT 1 FROM {outbox} o WHERE o.id = s.last_id) OR EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.last_id)
+  FROM {schedules} s
+ WHERE s.next_at <= (SELECT {now}) AND s.next_at >= $1 AND (s.next_at > $1 OR s.name > $2)
+ ORDER BY s.next_at, s.name LIMIT $3`
+
+	nextScheduleSQL = `SELECT {now}, (SELECT min(s.next_at) FROM {schedules} s WHERE s.next_at > (SELECT {now}))`
+)
+
+// CommonScheduleStatements returns those that are the same in every store, rendered with r.
+// AddScheduled, MoveScheduled and Add are the store's own.
+func CommonScheduleStatements(r func(sql string) string) ScheduleStatements {
+	return ScheduleStatements{
+		Time: r(timeSQL), CancelScheduled: r(cancelScheduledSQL), FindScheduled: r(findScheduledSQL),
+		Update: r(updateScheduleSQL), Remove: r(removeScheduleSQL), Read: r(readScheduleSQL), List: r(listSchedulesSQL),
+		Due: r(dueSchedulesSQL), Next: r(nextScheduleSQL),
+	}
+}
+
+// scheduleDest returns what to scan scheduleColumns into, and what makes a state of that.
+func scheduleDest(s *schedule.State) (dest []any, done func() error) {
+	var plan []byte
+	var next, last sqldb.Time
+	dest = []any{&s.Name, &s.Version, &plan, &s.Paused, &next, &last, &s.LastID, &s.Executions, &s.Skipped}
+	return dest, func() error {
+		s.NextAt, s.LastAt = next.UTC(), last.UTC()
+		if err := json.Unmarshal(plan, &s.Recurring); err != nil {
+			return fmt.Errorf("plan of a schedule: %w", err)
+		}
+		return nil
+	}
+}
+
+func scanSchedule(r sqldb.Rows) (s schedule.State, err error) {
+	dest, done := scheduleDest(&s)
+	if err := r.Scan(dest...); err != nil {
+		return s, err
+	}
+	return s, done()
+}
+
+func scanDueSchedule(r sqldb.Rows) (d schedule.DueState, err error) {
+	dest, done := scheduleDest(&d.State)
+	if err := r.Scan(append(dest, &d.Busy)...); err != nil {
+		return d, err
+	}
+	return d, done()
+}
+
+// ReadSchedule implements [schedule.Store].
+func (c *Core[Tx]) ReadSchedule(ctx context.Context, tx Tx, name string) (schedule.State, error) {
+	return c.readSchedule(ctx, c.DB.On(tx), name)
+}
+
+// Schedule implements [schedule.Source].
+func (c *Core[Tx]) Schedule(ctx context.Context, name string) (schedule.State, error) {
+	return c.readSchedule(ctx, c.DB, name)
+}
+
+func (c *Core[Tx]) readSchedule(ctx context.Context, conn sqldb.Conn, name string) (schedule.State, error) {
+	rows, err := conn.Query(ctx, c.SQL.Schedules.Read, name)
+	s, found, err := sqldb.One(rows, err, scanSchedule)
+	if err == nil && !found {
+		err = waybill.ErrNotFound
+	}
+	return s, c.Kind(err)
+}
+
+// WriteSchedule implements [schedule.Store].
+func (c *Core[Tx]) WriteSchedule(ctx context.Context, tx Tx, s schedule.State) (bool, error) {
+	return c.writeSchedule(ctx, c.DB.On(tx), &s)
+}
+
+func (c *Core[Tx]) writeSchedule(ctx context.Context, conn sqldb.Conn, s *schedule.State) (bool, error) {
+	plan, err := json.Marshal(s.Recurring)
+	if err != nil {
+		return false, fmt.Errorf("plan of a schedule: %w", err)
+	}
+	args := []any{s.Name, string(plan), s.Paused, sqldb.Timestamp(s.NextAt), sqldb.Timestamp(s.LastAt), s.LastID, s.Executions, s.Skipped}
+	if s.Version == 0 {
+		return c.changed(ctx, conn, c.SQL.Schedules.Add, append(args, schedule.FirstVersion())...)
+	}
+	return c.changed(ctx, conn, c.SQL.Schedules.Update, append(args, s.Version)...)
+}
+
+// RemoveSchedule implements [schedule.Store].
+func (c *Core[Tx]) RemoveSchedule(ctx context.Context, tx Tx, name string) (bool, error) {
+	return c.changed(ctx, c.DB.On(tx), c.SQL.Schedules.Remove, name)
+}
+
+// Schedules implements [schedule.Source].
+func (c *Core[Tx]) Schedules(ctx context.Context, after string, limit int) ([]schedule.State, error) {
+	rows, err := c.DB.Query(ctx, c.SQL.Schedules.List, after, limit)
+	list, err := sqldb.Collect(rows, err, scanSchedule)
+	return list, c.Kind(err)
+}
+
+// DueSchedules implements [schedule.Source].
+func (c *Core[Tx]) DueSchedules(ctx context.Context, after *schedule.State, limit int) (due schedule.Due, err error) {
+	rows, err := c.DB.Query(ctx, c.SQL.Schedules.Next)
+	_, _, err = sqldb.One(rows, err, func(r sqldb.Rows) (struct{}, error) {
+		var now, next sqldb.Time
+		err := r.Scan(&now, &next)
+		due.Now, due.Next = now.UTC(), next.UTC()
+		return struct{}{}, err
+	})
+	if err != nil {
+		return due, c.Kind(err)
+	}
+	from, name := time.Unix(0, 0), ""
+	if after != nil {
+		from, name = after.NextAt, after.Name
+	}
+	rows, err = c.DB.Query(ctx, c.SQL.Schedules.Due, sqldb.Timestamp(from), name, limit)
+	due.List, err = sqldb.Collect(rows, err, scanDueSchedule)
+	return due, c.Kind(err)
+}
+
+// FireSchedule implements [schedule.Source].
+func (c *Core[Tx]) FireSchedule(ctx context.Context, s schedule.State, m *waybill.Message) (fired bool, err error) {
+	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
+		if fired, err = c.writeSchedule(ctx, conn, &s); err != nil || !fired || m == nil {
+			return err
+		}
+		_, err = c.Enqueue(ctx, conn, []waybill.Message{*m}, false)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	if fired && m != nil {
+		c.WakeRelay()
+	}
+	return fired, nil
+}

@@ -1,0 +1,159 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/loop"
+)
+
+// RunnerConfig is what a [Runner] may be told.
+type RunnerConfig struct {
+	// PollInterval is how long the runner sleeps at most; it wakes up earlier when a schedule
+	// that it knows of is due. So a schedule that was put elsewhere is up to so much late once.
+	// Optional; the default is 2 seconds.
+	PollInterval time.Duration
+
+	// BatchSize is how many schedules are read together. Optional; the default is 100.
+	BatchSize int
+
+	// Observer is told of occurrences that are enqueued or skipped, and of failures. Optional;
+	// the default logs to slog.Default.
+	Observer waybill.Observer
+}
+
+// Runner enqueues the occurrences of recurring schedules when they are due. Any number of them
+// may run on one store: each occurrence is enqueued once.
+type Runner struct {
+	source Source
+	cfg    RunnerConfig
+	loop   *loop.Loop
+}
+
+// NewRunner returns a runner over source. The error is an [*waybill.InvalidError] that names
+// what is missing or wrong.
+func NewRunner(source Source, cfg RunnerConfig) (*Runner, error) {
+	switch {
+	case source == nil:
+		return nil, invalid("source", "is required")
+	case cfg.PollInterval < 0:
+		return nil, invalid("schedule.RunnerConfig.PollInterval", "is negative")
+	case cfg.BatchSize < 0:
+		return nil, invalid("schedule.RunnerConfig.BatchSize", "is negative")
+	}
+	if cfg.PollInterval == 0 {
+		cfg.PollInterval = 2 * time.Second
+	}
+	if cfg.BatchSize == 0 {
+		cfg.BatchSize = 100
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = waybill.LogTo(slog.Default())
+	}
+	return &Runner{source: source, cfg: cfg, loop: &loop.Loop{Name: "schedule", Observer: cfg.Observer}}, nil
+}
+
+// Run enqueues what is due until ctx is done, and returns nil. What fails is reported, backed
+// off and tried again; one schedule that fails does not hold up the others. Run is called once
+// at a time.
+func (r *Runner) Run(ctx context.Context) error {
+	r.loop.Run(ctx, func(ctx context.Context) error {
+		wait, err := r.round(ctx)
+		if err == nil {
+			loop.Sleep(ctx, wait)
+		}
+		return err
+	})
+	return nil
+}
+
+// RunOnce enqueues all that is due now and returns, for programs that have a loop of their own.
+func (r *Runner) RunOnce(ctx context.Context) error {
+	for {
+		if wait, err := r.round(ctx); err != nil || wait > 0 {
+			return err
+		}
+	}
+}
+
+// Health returns nil while the store can be asked and schedules go on, and why not otherwise.
+func (r *Runner) Health() error { return r.loop.Health(max(3*r.cfg.PollInterval, 10*time.Second)) }
+
+// round enqueues one occurrence of each schedule that is due, and returns how long there is
+// nothing to do.
+func (r *Runner) round(ctx context.Context) (wait time.Duration, err error) {
+	var after *State
+	var errs []error
+	again := false // whether something was enqueued, after which more of the same may be due
+	for {
+		due, err := r.source.DueSchedules(ctx, after, r.cfg.BatchSize)
+		if err != nil {
+			return 0, fmt.Errorf("look for schedules that are due: %w", err)
+		}
+		for i := range due.List {
+			changed, err := r.fire(ctx, &due.List[i], due.Now)
+			again = again || changed
+			errs = append(errs, err)
+		}
+		if n := len(due.List); n == r.cfg.BatchSize {
+			after = &due.List[n-1].State
+			continue
+		}
+		if again {
+			return 0, errors.Join(errs...)
+		}
+		return r.pause(&due), errors.Join(errs...)
+	}
+}
+
+// pause returns how long to sleep.
+func (r *Runner) pause(due *Due) time.Duration {
+	if due.Next.IsZero() {
+		return r.cfg.PollInterval
+	}
+	return min(due.Next.Sub(due.Now), r.cfg.PollInterval)
+}
+
+// fire moves a schedule on and enqueues what it has to, and reports whether it did.
+func (r *Runner) fire(ctx context.Context, due *DueState, now time.Time) (bool, error) {
+	st, err := advance(due.State, now, due.Busy)
+	if err != nil {
+		return false, fmt.Errorf("schedule %s: %w", due.Name, err)
+	}
+	if !st.changed {
+		return false, nil
+	}
+	end := func(error) {}
+	if st.message != nil {
+		ctx, end = r.cfg.Observer.Start(ctx, waybill.OpEnqueue, st.message)
+	}
+	done, err := r.source.FireSchedule(ctx, st.state, st.message)
+	end(err)
+	switch {
+	case waybill.IsConflict(err):
+		return true, nil // with another runner, or who changes the schedule: the next round looks again
+	case err != nil:
+		return false, fmt.Errorf("schedule %s: %w", due.Name, err)
+	case done:
+		r.tell(ctx, &st, now)
+	}
+	return true, nil
+}
+
+// tell reports what a step has done.
+func (r *Runner) tell(ctx context.Context, st *step, now time.Time) {
+	e := waybill.Event{Name: st.state.Name, Topic: st.state.Message.Address(), Type: st.state.Message.Type}
+	if st.skipped > 0 {
+		skip := e
+		skip.Op, skip.Count = waybill.OpSkip, st.skipped
+		r.cfg.Observer.Observe(ctx, skip)
+	}
+	if st.message != nil {
+		e.Op, e.Count, e.IDs, e.Delay = waybill.OpFire, 1, []string{st.message.ID}, now.Sub(st.state.LastAt)
+		r.cfg.Observer.Observe(ctx, e)
+	}
+}

@@ -1,0 +1,76 @@
+package schedule
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
+)
+
+// Store keeps what is to be enqueued later in transactions of type Tx. Stores implement it.
+type Store[Tx any] interface {
+	outbox.Store[Tx]
+
+	// Now returns the time by the clock that decides what is due.
+	Now(ctx context.Context, tx Tx) (time.Time, error)
+
+	// AddScheduled keeps a message, which is complete and valid, until its DeliverAt. It returns
+	// false, and keeps nothing, if one was added under this id and is not due yet.
+	AddScheduled(ctx context.Context, tx Tx, m *waybill.Message) (bool, error)
+
+	// CancelScheduled removes a message that AddScheduled keeps. It returns false if there is
+	// none.
+	CancelScheduled(ctx context.Context, tx Tx, id string) (bool, error)
+
+	// MoveScheduled gives a message that AddScheduled keeps another DeliverAt. It returns false
+	// if there is none.
+	MoveScheduled(ctx context.Context, tx Tx, id string, at time.Time) (bool, error)
+
+	// ReadSchedule returns a schedule, or [waybill.ErrNotFound].
+	ReadSchedule(ctx context.Context, tx Tx, name string) (State, error)
+
+	// WriteSchedule stores s in place of the version that it names, 0 for a schedule that is new.
+	// It returns false if the store has another one.
+	WriteSchedule(ctx context.Context, tx Tx, s State) (bool, error)
+
+	// RemoveSchedule removes a schedule. It returns false if there is none.
+	RemoveSchedule(ctx context.Context, tx Tx, name string) (bool, error)
+}
+
+// Source is what a [Runner] needs of a store, and who looks at schedules. Stores implement it; all
+// methods are safe for concurrent use.
+type Source interface {
+	// DueSchedules returns up to limit schedules that are due, in the order of their next planned
+	// time and name, behind the given one; nil for the first. Served by an index, whatever
+	// the number of schedules.
+	DueSchedules(ctx context.Context, after *State, limit int) (Due, error)
+
+	// FireSchedule writes s as WriteSchedule does and enqueues m, unless that is nil, in one
+	// transaction of its own. It returns false, and enqueues nothing, if another runner was
+	// first. A message whose id is on its way already is not enqueued again.
+	FireSchedule(ctx context.Context, s State, m *waybill.Message) (bool, error)
+
+	// Scheduled returns the message that AddScheduled keeps under an id, or
+	// [waybill.ErrNotFound].
+	Scheduled(ctx context.Context, id string) (waybill.Message, error)
+
+	// Schedules returns up to limit schedules in the order of their names, behind the given one.
+	Schedules(ctx context.Context, after string, limit int) ([]State, error)
+
+	// Schedule returns one schedule, or [waybill.ErrNotFound].
+	Schedule(ctx context.Context, name string) (State, error)
+}
+
+// Due is what is due at a time.
+type Due struct {
+	Now  time.Time // by the clock that decides
+	Next time.Time // when the first schedule is due that is not yet; zero if there is none
+	List []DueState
+}
+
+// DueState is a schedule that is due.
+type DueState struct {
+	State
+	Busy bool // whether the message of the latest occurrence is in the outbox or waits
+}

@@ -1,0 +1,156 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/schedule"
+)
+
+// Now implements [schedule.Store].
+func (s *Store) Now(context.Context, *Tx) (time.Time, error) { return s.now().UTC(), nil }
+
+// AddScheduled implements [schedule.Store].
+func (s *Store) AddScheduled(_ context.Context, tx *Tx, m *waybill.Message) (bool, error) {
+	if _, taken := s.data.tokens[m.ID]; taken {
+		return false, nil
+	}
+	r := s.newRow(m.Clone(), nil)
+	put(tx, s.data.scheduled, r.position, r)
+	put(tx, s.data.tokens, m.ID, r.position)
+	return true, nil
+}
+
+// unschedule takes a row from what is scheduled.
+func (s *Store) unschedule(tx *Tx, r row) {
+	drop(tx, s.data.scheduled, r.position)
+	if s.data.tokens[r.message.ID] == r.position {
+		drop(tx, s.data.tokens, r.message.ID)
+	}
+}
+
+// CancelScheduled implements [schedule.Store].
+func (s *Store) CancelScheduled(_ context.Context, tx *Tx, id string) (bool, error) {
+	position, found := s.data.tokens[id]
+	if found {
+		s.unschedule(tx, s.data.scheduled[position])
+	}
+	return found, nil
+}
+
+// MoveScheduled implements [schedule.Store].
+func (s *Store) MoveScheduled(_ context.Context, tx *Tx, id string, at time.Time) (bool, error) {
+	position, found := s.data.tokens[id]
+	if found {
+		r := s.data.scheduled[position]
+		r.message.DeliverAt = at.UTC()
+		put(tx, s.data.scheduled, position, r)
+	}
+	return found, nil
+}
+
+// Scheduled implements [schedule.Source].
+func (s *Store) Scheduled(ctx context.Context, id string) (m waybill.Message, err error) {
+	err = s.inTx(ctx, func(*Tx) error {
+		position, found := s.data.tokens[id]
+		if !found {
+			return waybill.ErrNotFound
+		}
+		r := s.data.scheduled[position]
+		m = r.message.Clone()
+		return nil
+	})
+	return m, err
+}
+
+// ReadSchedule implements [schedule.Store].
+func (s *Store) ReadSchedule(_ context.Context, _ *Tx, name string) (schedule.State, error) {
+	state, found := s.data.schedules[name]
+	if !found {
+		return state, waybill.ErrNotFound
+	}
+	return state, nil
+}
+
+// Schedule implements [schedule.Source].
+func (s *Store) Schedule(ctx context.Context, name string) (state schedule.State, err error) {
+	err = s.inTx(ctx, func(tx *Tx) error {
+		state, err = s.ReadSchedule(ctx, tx, name)
+		return err
+	})
+	return state, err
+}
+
+// WriteSchedule implements [schedule.Store].
+func (s *Store) WriteSchedule(_ context.Context, tx *Tx, state schedule.State) (bool, error) {
+	if s.data.schedules[state.Name].Version != state.Version {
+		return false, nil
+	}
+	if state.Version == 0 {
+		state.Version = schedule.FirstVersion()
+	}
+	state.Version++
+	put(tx, s.data.schedules, state.Name, state)
+	return true, nil
+}
+
+// RemoveSchedule implements [schedule.Store].
+func (s *Store) RemoveSchedule(_ context.Context, tx *Tx, name string) (bool, error) {
+	_, found := s.data.schedules[name]
+	drop(tx, s.data.schedules, name)
+	return found, nil
+}
+
+// Schedules implements [schedule.Source].
+func (s *Store) Schedules(ctx context.Context, after string, limit int) (list []schedule.State, err error) {
+	err = s.inTx(ctx, func(*Tx) error {
+		list = sorted(s.data.schedules, func(x schedule.State) bool { return x.Name > after }, func(x schedule.State) string { return x.Name })
+		return nil
+	})
+	return list[:min(limit, len(list))], err
+}
+
+// DueSchedules implements [schedule.Source].
+func (s *Store) DueSchedules(ctx context.Context, after *schedule.State, limit int) (due schedule.Due, err error) {
+	err = s.inTx(ctx, func(*Tx) error {
+		due.Now = s.now().UTC()
+		for _, state := range s.data.schedules {
+			switch {
+			case state.NextAt.IsZero():
+			case !state.NextAt.After(due.Now):
+				if after == nil || inOrder(after, &state) < 0 {
+					due.List = append(due.List, schedule.DueState{State: state, Busy: s.data.idPending(state.LastID) || s.data.idWaits(state.LastID)})
+				}
+			case due.Next.IsZero() || state.NextAt.Before(due.Next):
+				due.Next = state.NextAt
+			}
+		}
+		slices.SortFunc(due.List, func(a, b schedule.DueState) int { return inOrder(&a.State, &b.State) })
+		due.List = due.List[:min(limit, len(due.List))]
+		return nil
+	})
+	return due, err
+}
+
+// inOrder compares schedules by their next planned time and name.
+func inOrder(a, b *schedule.State) int {
+	return cmp.Or(a.NextAt.Compare(b.NextAt), cmp.Compare(a.Name, b.Name))
+}
+
+// FireSchedule implements [schedule.Source].
+func (s *Store) FireSchedule(ctx context.Context, state schedule.State, m *waybill.Message) (fired bool, err error) {
+	err = s.inTx(ctx, func(tx *Tx) error {
+		if fired, err = s.WriteSchedule(ctx, tx, state); fired && m != nil {
+			s.enqueue(tx, m, false)
+		}
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	s.WakeRelay()
+	return fired, nil
+}
