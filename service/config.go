@@ -5,6 +5,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 // Config is what a service may be told.
@@ -23,6 +24,14 @@ type Config struct {
 	// DisableReplays leaves bulk replays of dead letters to another process. Without the relay
 	// they are left to it anyway.
 	DisableReplays bool
+
+	// DisableSchedules leaves recurring schedules to another process. Without the relay they are
+	// left to it anyway, as they are by a store that keeps none.
+	DisableSchedules bool
+
+	// Schedules is the configuration of the runner of recurring schedules. Optional; the zero
+	// value stands for its defaults.
+	Schedules schedule.RunnerConfig
 
 	// Relay is the relay's configuration. Optional; the zero value stands for its defaults.
 	Relay relay.Config
@@ -43,7 +52,7 @@ type Config struct {
 	// OutboxRetention is set. Optional.
 	Janitor janitor.Config
 
-	// Observer is told what happens in the service, unless Relay, Janitor or a consumer has
+	// Observer is told what happens in the service, unless Relay, Schedules, Janitor or a consumer has
 	// one of its own. Optional; the default logs to slog.Default.
 	Observer waybill.Observer
 }

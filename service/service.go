@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 // Store is what a service needs of a store. Every store of the project is one.
@@ -50,13 +51,14 @@ type part interface {
 }
 
 // Service is a relay, any number of consumers and a janitor over one store and one broker.
-// Beside the relay it drives bulk replays of dead letters.
+// Beside the relay it drives bulk replays of dead letters and recurring schedules.
 type Service[Tx any] struct {
 	store  Store[Tx]
 	broker Broker
 	cfg    Config
 	writer *outbox.Writer[Tx]
 	replay *deadletter.Replayer // nil without the relay, or with DisableReplays
+	runner *schedule.Runner     // nil without the relay, with DisableSchedules, or if the store keeps no schedules
 	keeper *janitor.Janitor
 
 	mu        sync.Mutex
@@ -101,7 +103,22 @@ func New[Tx any](store Store[Tx], broker Broker, cfg Config) (*Service[Tx], erro
 			return nil, err
 		}
 	}
+	if err := s.setRunner(); err != nil {
+		return nil, err
+	}
 	return s, nil
+}
+
+// setRunner makes the runner of recurring schedules, if there is to be one.
+func (s *Service[Tx]) setRunner() (err error) {
+	source, keeps := s.store.(schedule.Source)
+	if !keeps || s.cfg.DisableRelay || s.cfg.DisableSchedules {
+		return nil
+	}
+	cfg := s.cfg.Schedules
+	cfg.Observer = firstObserver(cfg.Observer, s.cfg.Observer)
+	s.runner, err = schedule.NewRunner(source, cfg)
+	return err
 }
 
 // setRelay makes the relay with the given configuration the service's own.
@@ -192,7 +209,7 @@ func (s *Service[Tx]) addConsumer(sub consumer.Subscriber, cfg consumer.Config, 
 	return nil
 }
 
-// Run runs the relay, bulk replays, all consumers and a janitor until ctx is done. Each then stops taking up work,
+// Run runs the relay, bulk replays, recurring schedules, all consumers and a janitor until ctx is done. Each then stops taking up work,
 // finishes what is under way within its own grace period and gives the rest back; Run
 // returns nil when all of them have. A part that can't work, because a server does not
 // answer, waits and does not stop the others; Health tells of it. A service runs once at a
@@ -229,6 +246,9 @@ func (s *Service[Tx]) start() ([]func(context.Context) error, error) {
 	}
 	if s.replay != nil {
 		parts = append(parts, s.replay.Run)
+	}
+	if s.runner != nil {
+		parts = append(parts, s.runner.Run)
 	}
 	return append(parts, s.keeper.Run), nil
 }
@@ -290,7 +310,7 @@ func (s *Service[Tx]) ConsumerLag(ctx context.Context) (map[string]consumer.Lag,
 	return lags, errors.Join(errs...)
 }
 
-// Health returns nil while the relay, the replays, the janitor and all consumers do their work, and
+// Health returns nil while the relay, the replays, the schedules, the janitor and all consumers do their work, and
 // otherwise one error for each that does not, a [*waybill.StalledError] for each of their
 // loops. It asks no server and is safe for concurrent use.
 func (s *Service[Tx]) Health() error {
@@ -303,6 +323,9 @@ func (s *Service[Tx]) Health() error {
 	}
 	if s.replay != nil {
 		errs = append(errs, s.replay.Health())
+	}
+	if s.runner != nil {
+		errs = append(errs, s.runner.Health())
 	}
 	for _, c := range consumers {
 		errs = append(errs, c.Health())

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/observe/promobserve"
+	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/service"
 )
 
@@ -24,7 +25,8 @@ func (p *program) relayCommand() *cobra.Command {
 		Short: "Publish committed messages until stopped",
 		Long: `Publish the messages that are committed in --store to --broker until SIGINT or SIGTERM.
 The relay then takes up nothing new, finishes what is on its way, and gives its share back
-to other relays. Any number of relays may run on one store.
+to other relays. Any number of relays may run on one store. Unless schedule.enabled is false it
+also enqueues what recurring schedules plan.
 
 The configuration file may name several brokers, each with its topics, in the list "routes",
 and subscribers that messages are posted to in the list "webhooks".
@@ -60,13 +62,15 @@ func (p *program) relay(cmd *cobra.Command) error {
 	count := &outcomes{}
 	observer := promobserve.New(promobserve.Config{})
 	svc, err := store.Service(to.broker, service.Config{
-		Source:         relaySource,
-		Destinations:   to.destinations,
-		Relay:          relayConfig(cfg),
-		DisableReplays: !cfg.Bool("dead_letter.replays"),
-		Janitor:        janitorConfig(cfg),
-		Consumer:       consumer.Config{AllowShortRetention: cfg.Bool("inbox.allow_short_retention")},
-		Observer:       waybill.Observers(waybill.LogTo(logger), count, observer),
+		Source:           relaySource,
+		Destinations:     to.destinations,
+		Relay:            relayConfig(cfg),
+		DisableReplays:   !cfg.Bool("dead_letter.replays"),
+		DisableSchedules: !cfg.Bool("schedule.enabled"),
+		Schedules:        schedule.RunnerConfig{PollInterval: cfg.Duration("schedule.poll_interval")},
+		Janitor:          janitorConfig(cfg),
+		Consumer:         consumer.Config{AllowShortRetention: cfg.Bool("inbox.allow_short_retention")},
+		Observer:         waybill.Observers(waybill.LogTo(logger), count, observer),
 	})
 	if err != nil {
 		return err

@@ -197,6 +197,14 @@ var options = []Option{
 		Help: "let relays drive bulk replays of dead letters",
 	},
 	{
+		Key: "schedule.enabled", Kind: Bool, Default: "true",
+		Help: "let relays enqueue what recurring schedules plan",
+	},
+	{
+		Key: "schedule.poll_interval", Kind: Duration, Default: "2s", Min: "10ms", Max: "60s",
+		Help: "how long to wait before looking for schedules that others have put or changed",
+	},
+	{
 		Key: "by", Kind: String, Max: "255",
 		Help: "who changes something, for the audit log; user@host if empty",
 	},

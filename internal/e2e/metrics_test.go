@@ -30,6 +30,7 @@ import (
 	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/memstore"
 )
 
@@ -292,6 +293,7 @@ func TestEveryMetric(t *testing.T) {
 		tr.deadLetters()
 		tr.leaseLost()
 		tr.leasedConsumer()
+		tr.schedules()
 		tr.cleanUp()
 		tr.failures()
 		tr.inboxService()
@@ -465,6 +467,28 @@ func (tr *trial) cleanUp() {
 		tr.Fatal(err)
 	}
 	if _, err := j.Clean(tr.ctx); err != nil {
+		tr.Fatal(err)
+	}
+}
+
+// schedules lets one occurrence be enqueued and those before it be too late.
+func (tr *trial) schedules() {
+	store := newMoodyStore()
+	s, err := schedule.NewScheduler(store, schedule.Config{Source: "shop", Observer: tr.all})
+	if err != nil {
+		tr.Fatal(err)
+	}
+	if _, err := store.Transact(tr.ctx, func(ctx context.Context, tx *memstore.Tx) ([]waybill.Message, error) {
+		return nil, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
+	}, false); err != nil {
+		tr.Fatal(err)
+	}
+	store.ahead.Store(int64(24 * time.Hour))
+	r, err := schedule.NewRunner(store, schedule.RunnerConfig{Observer: tr.all})
+	if err != nil {
+		tr.Fatal(err)
+	}
+	if err := r.RunOnce(tr.ctx); err != nil {
 		tr.Fatal(err)
 	}
 }

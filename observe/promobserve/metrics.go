@@ -25,6 +25,9 @@ type metrics struct {
 
 	cleanedRows, cleanupErrors, partitions, loopErrors *prometheus.CounterVec
 
+	scheduleLateness *prometheus.HistogramVec
+	scheduleSkipped  *prometheus.CounterVec
+
 	inboxRequests *prometheus.CounterVec
 	inboxDuration *prometheus.HistogramVec
 
@@ -100,6 +103,8 @@ func (m *metrics) relay() {
 }
 
 func (m *metrics) service() {
+	m.scheduleLateness = m.histogram("schedule_lateness_seconds", "Time from the planned time of an occurrence to when it was enqueued.", slow, "topic")
+	m.scheduleSkipped = m.counter("schedule_skipped_total", "Occurrences that were left out, by overlap or because they were too late.", "topic")
 	m.inboxRequests = m.counter("inbox_requests_total", "Requests to the inbox service, by what was answered.", "operation", "status")
 	m.inboxDuration = m.histogram("inbox_request_duration_seconds", "Duration of requests to the inbox service.", quick, "operation")
 }

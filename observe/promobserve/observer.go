@@ -118,6 +118,10 @@ func (o *Observer) Observe(_ context.Context, e waybill.Event) {
 		o.relayed(e)
 	case waybill.OpCleanup, waybill.OpAddPartitions, waybill.OpDropPartitions, waybill.OpLoop:
 		o.kept(e)
+	case waybill.OpFire:
+		o.m.scheduleLateness.WithLabelValues(e.Topic).Observe(max(0, e.Delay.Seconds()))
+	case waybill.OpSkip:
+		o.m.scheduleSkipped.WithLabelValues(e.Topic).Add(float64(e.Count))
 	case waybill.OpServe:
 		o.m.inboxRequests.WithLabelValues(e.Operation, e.Status).Inc()
 		o.m.inboxDuration.WithLabelValues(e.Operation).Observe(e.Duration.Seconds())
