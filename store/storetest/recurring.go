@@ -26,6 +26,8 @@ func recurringTests[Tx any]() []test[Tx] {
 		{"catches up", recurringCatchUp[Tx], needs},
 		{"skips while the one before is on its way", recurringSkip[Tx], needs},
 		{"buffers one while the one before is on its way", recurringBuffer[Tx], needs},
+		{"over the changes of clocks", recurringClockChanges[Tx], needs},
+		{"on a leap day", recurringLeapDay[Tx], needs},
 		{"listed by page", recurringList[Tx], needs},
 		{"goes on after a restart", recurringRestart[Tx], []need{schedules, persists}},
 	}
@@ -293,6 +295,74 @@ func recurringBuffer[Tx any](e *env[Tx]) {
 	if s := e.schedule("sweep"); s.Executions != 2 || s.Skipped != 2 {
 		e.Errorf("state = %+v, want 2 executions and 2 skipped", s)
 	}
+}
+
+// clockChange returns when a zone's clocks are next put forward, or back.
+func (e *env[Tx]) clockChange(zone *time.Location, forward bool) time.Time {
+	offset := func(t time.Time) int { _, o := t.In(zone).Zone(); return o }
+	for t := time.Now().UTC().Truncate(time.Hour).Add(72 * time.Hour); ; t = t.Add(time.Hour) {
+		if before, after := offset(t.Add(-time.Hour)), offset(t); before != after && (after > before) == forward {
+			return t
+		}
+	}
+}
+
+// recurringClockChanges plans half past the hour that is left out, or repeated, and lets the
+// store's clock pass: it comes the day before, not in an hour that there is not, and twice in an
+// hour that there is twice.
+func recurringClockChanges[Tx any](e *env[Tx]) {
+	type planned struct {
+		name string
+		want []time.Time
+	}
+	var all []planned
+	last := time.Now()
+	for _, name := range []string{"Europe/Berlin", "America/New_York"} {
+		zone, err := time.LoadLocation(name)
+		e.must(err, "LoadLocation")
+		for _, forward := range []bool{true, false} {
+			change := e.clockChange(zone, forward)
+			hour := change.Add(-time.Second).In(zone).Hour()
+			want := []time.Time{change.Add(-24*time.Hour - 30*time.Minute), change.Add(-30 * time.Minute), change.Add(30 * time.Minute)}
+			if forward {
+				hour, want = hour+1, []time.Time{change.Add(-24*time.Hour + 30*time.Minute)}
+			}
+			p := planned{fmt.Sprintf("%s %v", name, forward), want}
+			e.put(schedule.Recurring{
+				Name: p.name, Cron: fmt.Sprintf("30 %d * * *", hour), TimeZone: name,
+				Start: change.Add(-30 * time.Hour), End: change.Add(12 * time.Hour), CatchUp: 9000 * time.Hour, Message: waybill.Message{Topic: "orders"},
+			})
+			all = append(all, p)
+			if change.After(last) {
+				last = change
+			}
+		}
+	}
+	e.advance(time.Until(last.Add(24 * time.Hour)))
+	e.fire()
+	for _, p := range all {
+		for _, at := range p.want {
+			e.want(outbox.Pending, p.name+"@"+at.Format(time.RFC3339))
+		}
+		if s := e.schedule(p.name); s.Executions != len(p.want) {
+			e.Errorf("%s: %d executions, want %d", p.name, s.Executions, len(p.want))
+		}
+	}
+}
+
+func recurringLeapDay[Tx any](e *env[Tx]) {
+	year := time.Now().Year() + 1
+	for year%4 != 0 || year%100 == 0 && year%400 != 0 {
+		year++
+	}
+	noon := time.Date(year, time.February, 29, 12, 0, 0, 0, time.UTC)
+	e.put(schedule.Recurring{Name: "leap", Cron: "0 12 29 2 *", Message: waybill.Message{Topic: "orders"}})
+	if s := e.schedule("leap"); !s.NextAt.Equal(noon) {
+		e.Errorf("NextAt = %v, want %v", s.NextAt, noon)
+	}
+	e.advance(time.Until(noon.Add(time.Minute)))
+	e.fire()
+	e.want(outbox.Pending, "leap@"+noon.Format(time.RFC3339))
 }
 
 func recurringList[Tx any](e *env[Tx]) {
