@@ -141,8 +141,8 @@ SELECT m.lane, m.position, {m.message}, m.deliver_at FROM m`
 
 // anyScheduledSQL looks whether there is work for releaseScheduledSQL, which would wake the
 // relays also with nothing: a statement trigger runs for no rows, too. Served by the index on
-// due_at.
-const anyScheduledSQL = `SELECT EXISTS (SELECT FROM {scheduled} WHERE due_at <= {clock}())`
+// due_at, of which it reads the first entry: an EXISTS would read every row to find that none is due.
+const anyScheduledSQL = `SELECT coalesce((SELECT min(due_at) FROM {scheduled}) <= {clock}(), false)`
 
 // releaseScheduledSQL moves due rows into the outbox, id kept. One whose id is on its way
 // already, or is released by this statement too, becomes a dead letter: it must neither clog

@@ -1,0 +1,96 @@
+package conformance
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/schedule"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+const (
+	farScheduled = `INSERT INTO {scheduled} (lane, position, token, id, topic, direct, key, type, source, tenant, subject, payload_bytes,
+	    content_type, data_schema, correlation_id, causation_id, idempotency_key, trace_parent, trace_state, deliver_at, due_at, enqueued_at)
+	SELECT 1, -n, 'far-' || n, 'far-' || n, 'orders', false, '', 'orders', 'shop', 'default', '', 'x',
+	    'application/json', '', '', '', '', '', '', now() + interval '30 days', now() + interval '30 days', now()
+	  FROM generate_series(1, 1000000) n`
+	farSchedules = `INSERT INTO {schedules} (name, version, plan, paused, next_at, last_id, executions, skipped)
+	SELECT 'far-' || n, n, '{}', false, now() + interval '30 days', '', 0, 0 FROM generate_series(1, 20000) n`
+	scanned = `SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = $2`
+)
+
+// TestPostgres_FarFutureIsNotRead lets a million messages and many schedules wait for next month,
+// and looks whether what is due now is found without reading their tables as a whole.
+func TestPostgres_FarFutureIsNotRead(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	p := newPostgres(t, nil, pgstore.Config{})
+	cfg := pgstore.Config{Schema: "far_" + strings.ReplaceAll(waybill.NewID(), "-", "")[12:]}
+	store, err := pgstore.New(p.pool, cfg)
+	must(t, err)
+	t.Cleanup(func() { p.drop(t, cfg) })
+	_, err = store.Migrate(ctx, pgstore.MigrateOptions{})
+	must(t, err)
+	for _, stmt := range []string{farScheduled, farSchedules, "ANALYZE {scheduled}", "ANALYZE {schedules}"} {
+		for _, name := range []string{"scheduled", "schedules"} {
+			stmt = strings.ReplaceAll(stmt, "{"+name+"}", tableOf(cfg, name))
+		}
+		_, err := p.pool.Exec(ctx, stmt)
+		must(t, err)
+	}
+	scans := func(table string) (whole, byIndex int) {
+		p.pool.Reset() // sessions tell what they have read when they end
+		must(t, p.pool.QueryRow(ctx, scanned, cfg.Schema, table).Scan(&whole, &byIndex))
+		return whole, byIndex
+	}
+	before := map[string]int{}
+	for _, table := range []string{"scheduled", "schedules"} {
+		before[table], _ = scans(table)
+	}
+	workOnSchedules(t, store)
+	for table, was := range before {
+		waitFor(t, table+" was read by its indexes", func() bool { _, byIndex := scans(table); return byIndex > 5 })
+		if whole, _ := scans(table); whole != was {
+			t.Errorf("%s was read as a whole %d times, want never", table, whole-was)
+		}
+	}
+}
+
+// workOnSchedules does what relays, runners and programs do.
+func workOnSchedules(t *testing.T, store *pgstore.Store[pgx.Tx]) {
+	t.Helper()
+	ctx := t.Context()
+	s, err := schedule.NewScheduler(store, schedule.Config{Source: "shop"})
+	must(t, err)
+	runner, err := schedule.NewRunner(store, schedule.RunnerConfig{})
+	must(t, err)
+	for range 5 {
+		_, err := store.Transact(ctx, func(ctx context.Context, tx pgx.Tx) ([]waybill.Message, error) {
+			must(t, s.Put(ctx, tx, schedule.Recurring{Name: "often", Every: time.Second, Message: waybill.Message{Topic: "orders"}}))
+			id, err := s.After(ctx, tx, waybill.Message{Topic: "orders"}, time.Hour)
+			must(t, err)
+			_, err = s.Reschedule(ctx, tx, id, time.Now().Add(2*time.Hour))
+			must(t, err)
+			_, err = s.Cancel(ctx, tx, id)
+			must(t, err)
+			_, err = s.After(ctx, tx, waybill.Message{Topic: "orders"}, time.Microsecond)
+			return nil, err
+		}, false)
+		must(t, err)
+		_, err = store.Scheduled(ctx, "far-1")
+		must(t, err)
+		_, err = store.Schedules(ctx, "far-5", 10)
+		must(t, err)
+		must(t, runner.RunOnce(ctx))
+		released, err := store.ReleaseScheduled(ctx, 100)
+		must(t, err)
+		if released != 1 {
+			t.Errorf("ReleaseScheduled() = %d, want 1", released)
+		}
+	}
+}
