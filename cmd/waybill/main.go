@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // time zones of schedules, for machines that have none
 
 	"github.com/waybill-go/waybill/internal/cli"
 )
