@@ -21,6 +21,7 @@ type Proxy struct {
 	closed   bool
 	requests gate // client to server
 	replies  gate // server to client
+	trap     trap
 
 	dropsCancels atomic.Bool
 }
@@ -67,6 +68,10 @@ func (p *Proxy) Stall(stall bool) {
 
 // StallReplies is Stall for what the server sends; what the client sends still arrives.
 func (p *Proxy) StallReplies(stall bool) { p.replies.set(stall) }
+
+// CutOn ends each connection over which text passes to the server, just before it does; "" ends none.
+// What was sent before text arrives.
+func (p *Proxy) CutOn(text string) { p.trap.set(text) }
 
 // Conns is the number of open connections.
 func (p *Proxy) Conns() int {
@@ -131,7 +136,7 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 	go func() {
 		defer pr.end(hangUp)
-		p.requests.pass(server, client, pr.cut)
+		p.requests.pass(server, &watched{conn: client, trap: &p.trap}, pr.cut)
 	}()
 	p.replies.pass(client, server, pr.cut)
 	pr.end(hangUp)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -128,6 +129,46 @@ func TestProxy_Cut(t *testing.T) {
 	}
 	p.Close()
 	expectEnd(t, again)
+}
+
+// TestProxy_CutOn sends a text whole, and in two parts: what was sent before it arrives, it does not.
+func TestProxy_CutOn(t *testing.T) {
+	t.Parallel()
+	p := echo(t)
+	p.CutOn("marker")
+	c := dial(t, p)
+	write(t, c, "other text")
+	expect(t, c, "other text")
+	write(t, c, "and mar")
+	expect(t, c, "and mar")
+	write(t, c, "ker")
+	expectEnd(t, c)
+	p.CutOn("")
+	again := dial(t, p)
+	write(t, again, "marker")
+	expect(t, again, "marker")
+}
+
+func TestWatched_ReadsUpToTheText(t *testing.T) {
+	t.Parallel()
+	for _, parts := range [][]string{{"before marker after"}, {"before ", "marker after"}, {"before mar", "ker after"}, {"b", "efore m", "a", "rker"}} {
+		ours, theirs := net.Pipe()
+		tr := &trap{}
+		tr.set("marker")
+		go func() {
+			defer theirs.Close()
+			for _, part := range parts {
+				if _, err := theirs.Write([]byte(part)); err != nil {
+					return
+				}
+			}
+		}()
+		got, err := io.ReadAll(&watched{conn: ours, trap: tr})
+		ours.Close()
+		if text := string(got); err != nil || !strings.HasPrefix(text, "before ") || strings.HasSuffix(text, "marker") {
+			t.Errorf("%q: read %q, %v, want what comes before the marker", parts, text, err)
+		}
+	}
 }
 
 func TestProxy_DropsCancels(t *testing.T) {

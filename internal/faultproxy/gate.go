@@ -1,6 +1,7 @@
 package faultproxy
 
 import (
+	"io"
 	"net"
 	"sync"
 )
@@ -40,7 +41,7 @@ func (g *gate) wait(cut <-chan struct{}) bool {
 }
 
 // pass copies from src to dst, as far as the gate lets it, until either fails.
-func (g *gate) pass(dst, src net.Conn, cut <-chan struct{}) {
+func (g *gate) pass(dst net.Conn, src io.Reader, cut <-chan struct{}) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := src.Read(buf)
