@@ -244,7 +244,7 @@ func (r *Relay) reopen(b *batch, unanswered []int) {
 				r.moveBehind(next)
 			}
 		} else {
-			l.putBack(c)
+			l.putBack(c, b.alone)
 		}
 	}
 	for i, l := range b.lines {
@@ -252,7 +252,11 @@ func (r *Relay) reopen(b *batch, unanswered []int) {
 			continue
 		}
 		l.busy = false
-		l.enlist()
+		if b.alone && len(unanswered) > 0 {
+			l.enlistFirst()
+		} else {
+			l.enlist()
+		}
 		r.backlog.tidy(l)
 	}
 }

@@ -33,10 +33,9 @@ const maxRate = 1e6
 const (
 	lossLimit = 2 // lost connections after which a message is sent alone
 
-	// A message is poison if this many connections ended with it alone on them: fewer where
-	// other messages got through meanwhile, so that it is not the broker that is failing.
-	aloneLimit       = 2
-	aloneLimitUnsure = 5
+	// A message is poison if this many connections ended with it alone on them, each just after the
+	// destination had taken another message: else it may be the broker that is failing.
+	aloneLimit = 2
 )
 
 // outlet is a destination with what the relay remembers about it. The backlog's mutex guards
@@ -51,12 +50,13 @@ type outlet struct {
 	mixed []*batch         // of several topics, set aside and not answered
 	pace  pace
 
-	// alone is held for writing while a message that may kill the connection is on it, for
-	// reading by all other sends.
-	alone sync.RWMutex
+	passage *passage // alone for a message that may kill the connection it is on
 
 	mu       sync.Mutex
 	accepted int64           // messages that the destination has taken
+	sends    int64           // begun so far, which numbers them
+	answered int64           // the latest of them of which a message was taken
+	cut      int64           // sends when a connection was last lost
 	losses   map[int64]loss  // by position
 	doubts   map[int64]doubt // by position
 }
@@ -64,11 +64,11 @@ type outlet struct {
 // loss counts the connections that ended while a message was unconfirmed on them.
 type loss struct {
 	inBatch, alone int
-	accepted       int64 // outlet.accepted at the first one
+	blamed         int // of those alone, the ones that speak against the message
 }
 
 func newOutlet(d Destination, timeout time.Duration) *outlet {
-	o := &outlet{Destination: d, timeout: timeout, losses: make(map[int64]loss), doubts: make(map[int64]doubt)}
+	o := &outlet{Destination: d, timeout: timeout, passage: newPassage(), losses: make(map[int64]loss), doubts: make(map[int64]doubt)}
 	o.reset()
 	return o
 }
@@ -95,33 +95,43 @@ func (o *outlet) suspicious(position int64) bool {
 	return o.losses[position].inBatch >= lossLimit
 }
 
+// accused reports whether a connection ended with the message at a position alone on it, and
+// nothing has shown since that the destination is well.
+func (o *outlet) accused(position int64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.losses[position].alone > 0 && !o.well()
+}
+
+// well reports whether the destination has taken something that was sent after a connection to it
+// was last lost. The lock is held.
+func (o *outlet) well() bool { return o.answered > o.cut }
+
 // send publishes claims and returns one error per claim. A panic of the publisher counts as
 // a lost connection: the message that causes it is found in the same way.
 func (o *outlet) send(ctx context.Context, claims []*Claim, alone bool) []error {
-	if alone {
-		o.alone.Lock()
-		defer o.alone.Unlock()
-	} else {
-		o.alone.RLock()
-		defer o.alone.RUnlock()
-	}
+	o.passage.enter(alone)
+	defer o.passage.leave(alone)
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	began := time.Now()
-	errs := o.call(ctx, o.outgoing(claims))
+	out, number := o.outgoing(claims)
+	errs := o.call(ctx, out)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, c := range claims {
-		errs[i] = o.learn(c, errs[i], alone)
+		errs[i] = o.learn(c, errs[i], number, alone)
 		o.learnDoubt(c, errs[i], began)
 	}
 	return errs
 }
 
-func (o *outlet) outgoing(claims []*Claim) []Outgoing {
+// outgoing returns what a publisher needs of claims, and the number of the send.
+func (o *outlet) outgoing(claims []*Claim) (out []Outgoing, number int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	out := make([]Outgoing, len(claims))
+	o.sends++
+	out = make([]Outgoing, len(claims))
 	for i, c := range claims {
 		_, doubted := o.doubtOf(c)
 		out[i] = Outgoing{
@@ -131,7 +141,7 @@ func (o *outlet) outgoing(claims []*Claim) []Outgoing {
 			Resent:  c.Attempts > 0 || doubted,
 		}
 	}
-	return out
+	return out, o.sends
 }
 
 func dedupID(id string, life int) string {
@@ -166,36 +176,37 @@ func fillErrors(n int, err error) []error {
 
 // learn keeps what the result of a send says about a message and returns the result, made
 // permanent if the message has proved to be poison.
-func (o *outlet) learn(c *Claim, err error, alone bool) error {
+func (o *outlet) learn(c *Claim, err error, send int64, alone bool) error {
 	if err == nil {
 		o.accepted++
+		o.answered = max(o.answered, send)
 	}
 	if !waybill.IsUnavailable(err) {
 		delete(o.losses, c.Position)
 		return err
 	}
-	if !errors.Is(err, waybill.ErrConnectionLost) {
-		return err
-	}
-	l, known := o.losses[c.Position]
-	if !known {
-		l.accepted = o.accepted
-	}
-	limit := aloneLimitUnsure
-	if o.accepted > l.accepted {
-		limit = aloneLimit
-	}
-	if alone {
-		l.alone++
-	} else {
-		l.inBatch++
-	}
-	o.losses[c.Position] = l
-	if l.alone < limit {
+	if !errors.Is(err, waybill.ErrConnectionLost) || !o.blame(c, alone) {
 		return err
 	}
 	delete(o.losses, c.Position)
-	return waybill.PermanentError(waybill.ReasonPoison, fmt.Errorf("the connection ended %d times with this message alone on it: %w", l.alone, err))
+	return waybill.PermanentError(waybill.ReasonPoison,
+		fmt.Errorf("the connection ended %d times with this message alone on it, while others were accepted: %w", aloneLimit, err))
+}
+
+// blame counts a lost connection, and reports whether the message is the cause. One that it was
+// alone on speaks against it only if the destination has taken something that was sent after the
+// connection before was lost: an outage ends every connection, and must not turn messages into
+// poison one by one.
+func (o *outlet) blame(c *Claim, alone bool) bool {
+	l := o.losses[c.Position]
+	if !alone {
+		l.inBatch++
+	} else if l.alone++; o.well() {
+		l.blamed++
+	}
+	o.losses[c.Position] = l
+	o.cut = o.sends
+	return l.blamed >= aloneLimit
 }
 
 // forget drops what is remembered about messages of lanes that others own now.

@@ -94,6 +94,14 @@ func (l *line) enter(g *gate) {
 	l.gate = g
 }
 
+// enlistFirst is enlist for a line that is to be the next one.
+func (l *line) enlistFirst() {
+	l.enter(l.gate.outlet.gateFor(l.topic))
+	if l.ready() && !l.listed {
+		l.gate.ready.pushFirst(l)
+	}
+}
+
 // append adds a message to the end of the line.
 func (l *line) append(c *Claim) {
 	l.queue = append(l.queue, c)
@@ -101,9 +109,14 @@ func (l *line) append(c *Claim) {
 	l.enlist()
 }
 
-// putBack adds a message that was not sent to the front of the line.
-func (l *line) putBack(c *Claim) {
-	l.queue = slices.Insert(l.queue, 0, c)
+// putBack adds a message that was not sent to the front of the line, or, if the connection ended
+// with it alone and there is no order to keep, behind the first.
+func (l *line) putBack(c *Claim, alone bool) {
+	at := 0
+	if alone && l.key == "" {
+		at = min(1, len(l.queue))
+	}
+	l.queue = slices.Insert(l.queue, at, c)
 	l.gate.waiting.add(c, 1)
 }
 
@@ -141,29 +154,56 @@ func (g *gate) open(limit, parallelism int) int {
 // connection is a batch of its own.
 func (g *gate) next(limit int, single bool) *batch {
 	b := &batch{gate: g}
-	for len(b.claims) < limit {
-		l := g.ready.pop()
-		if l == nil {
+	l, witness := g.first()
+	if witness {
+		limit = 1 // the others may be needed yet
+	}
+	for l != nil {
+		suspicious := g.outlet.suspicious(l.queue[0].Position)
+		if suspicious && len(b.claims) > 0 {
+			g.ready.pushFirst(l)
 			break
 		}
-		if now := g.outlet.gateFor(l.topic); now != g || !l.ready() {
-			l.enlist()
-			continue
-		}
-		if g.outlet.suspicious(l.queue[0].Position) {
-			if b.alone = len(b.claims) == 0; !b.alone {
-				g.ready.push(l)
-				break
-			}
-		}
+		b.alone = suspicious
 		b.add(l, l.fits(limit-len(b.claims), single || b.alone))
-		if b.alone {
+		if b.alone || len(b.claims) >= limit {
 			break
 		}
+		l = g.pop()
 	}
 	g.outlet.pace.use(len(b.claims))
 	g.congested = g.congested && g.waiting.total > limit
 	return b
+}
+
+// pop returns the next line that is ready to leave by the gate, nil if there is none.
+func (g *gate) pop() *line {
+	for l := g.ready.pop(); l != nil; l = g.ready.pop() {
+		if g.outlet.gateFor(l.topic) == g && l.ready() {
+			return l
+		}
+		l.enlist()
+	}
+	return nil
+}
+
+// first returns the line that begins a batch. Those whose first message is accused let another
+// go before, which is to witness that the destination is well; if there is no other, the one goes
+// that has waited for longest.
+func (g *gate) first() (l *line, witness bool) {
+	var accused []*line
+	for l = g.pop(); l != nil && g.outlet.accused(l.queue[0].Position); l = g.pop() {
+		accused = append(accused, l)
+	}
+	witness = l != nil && len(accused) > 0
+	if l == nil && len(accused) > 0 {
+		l = accused[len(accused)-1]
+		accused = accused[:len(accused)-1]
+	}
+	for _, a := range slices.Backward(accused) {
+		g.ready.pushFirst(a)
+	}
+	return l, witness
 }
 
 // fits returns how many messages of the line may be sent together, at most limit.

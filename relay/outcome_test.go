@@ -95,6 +95,12 @@ func TestOutlet_FindsTheMessageThatKills(t *testing.T) {
 	if errs := o.send(t.Context(), []*Claim{bad}, true); !waybill.IsUnavailable(errs[0]) {
 		t.Errorf("the first time alone: %v, want it tried again", errs[0])
 	}
+	if errs := o.send(t.Context(), []*Claim{bad}, true); !waybill.IsUnavailable(errs[0]) {
+		t.Errorf("alone again, with nothing accepted in between: %v, want it tried again", errs[0])
+	}
+	if errs := o.send(t.Context(), []*Claim{good}, false); errs[0] != nil {
+		t.Errorf("another one: %v", errs[0])
+	}
 	if errs := o.send(t.Context(), []*Claim{bad}, true); waybill.ReasonOf(errs[0]) != waybill.ReasonPoison {
 		t.Errorf("the second time alone: %v, want poison", errs[0])
 	}
@@ -104,18 +110,41 @@ func TestOutlet_FindsTheMessageThatKills(t *testing.T) {
 }
 
 // TestOutlet_DoesNotBlameOneMessageForAFailingBroker: while nothing gets through, a lost
-// connection says little about the message that was on it.
+// connection says nothing about the message that was on it, however often.
 func TestOutlet_DoesNotBlameOneMessageForAFailingBroker(t *testing.T) {
 	t.Parallel()
 	o := newOutlet(Destination{Publisher: killer{"only"}}, time.Second)
-	only := &Claim{Message: waybill.Message{ID: "only"}, Position: 1}
-	for try := 1; try < aloneLimitUnsure; try++ {
+	only, other := &Claim{Message: waybill.Message{ID: "only"}, Position: 1}, &Claim{Position: 2}
+	o.send(t.Context(), []*Claim{other}, false) // accepted before the outage
+	for range lossLimit {
+		o.send(t.Context(), []*Claim{only}, false)
+	}
+	for try := range 1000 {
 		if errs := o.send(t.Context(), []*Claim{only}, true); !waybill.IsUnavailable(errs[0]) {
 			t.Fatalf("try %d: %v, want it tried again", try, errs[0])
 		}
 	}
-	if errs := o.send(t.Context(), []*Claim{only}, true); waybill.ReasonOf(errs[0]) != waybill.ReasonPoison {
-		t.Errorf("after %d tries alone: %v, want poison in the end", aloneLimitUnsure, errs[0])
+	o.send(t.Context(), []*Claim{other}, false) // and one after it
+	if errs := o.send(t.Context(), []*Claim{only}, true); !waybill.IsUnavailable(errs[0]) {
+		t.Errorf("the first time after the outage: %v, want it tried again", errs[0])
+	}
+}
+
+// TestOutlet_LateAnswersAreNoProof: what was sent before the connection was lost, and is known to
+// be accepted only afterwards, does not show that the broker is well.
+func TestOutlet_LateAnswersAreNoProof(t *testing.T) {
+	t.Parallel()
+	o := newOutlet(Destination{}, time.Second)
+	lost := waybill.UnavailableError(waybill.ErrConnectionLost)
+	late, bad := []*Claim{{Position: 1}}, []*Claim{{Position: 2}}
+	_, first := o.outgoing(late)
+	_, second := o.outgoing(bad)
+	o.learn(bad[0], lost, second, false)
+	o.learn(late[0], nil, first, false)
+	_, third := o.outgoing(bad)
+	o.learn(bad[0], lost, third, true)
+	if n := o.losses[2].blamed; n != 0 {
+		t.Errorf("%d lost connections speak against the message, want none", n)
 	}
 }
 

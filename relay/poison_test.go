@@ -1,0 +1,213 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// wire is a publisher with one connection, which all batches under way share: if it ends, none of
+// them is confirmed.
+type wire struct {
+	cuts func(m Outgoing) bool // whether a message ends the connection
+
+	mu      sync.Mutex
+	ended   chan struct{} // closed when the connection ends
+	lost    int           // connections
+	arrived []string      // ids
+}
+
+const roundTrip = 2 * time.Millisecond
+
+func (w *wire) Send(_ context.Context, msgs []Outgoing) func() []error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended == nil {
+		w.ended = make(chan struct{})
+	}
+	ended := w.ended
+	if slices.ContainsFunc(msgs, w.cuts) {
+		close(w.ended)
+		w.ended = nil
+		w.lost++
+	}
+	return func() []error {
+		select {
+		case <-ended:
+			return fillErrors(len(msgs), waybill.UnavailableError(waybill.ErrConnectionLost))
+		case <-time.After(roundTrip):
+		}
+		w.take(msgs)
+		return make([]error, len(msgs))
+	}
+}
+
+func (w *wire) take(msgs []Outgoing) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range msgs {
+		w.arrived = append(w.arrived, m.ID)
+	}
+}
+
+func (w *wire) ids() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.arrived)
+}
+
+// poison returns what the messages with the given ids do to a connection.
+func poison(ids ...string) func(Outgoing) bool {
+	return func(m Outgoing) bool { return slices.Contains(ids, m.ID) }
+}
+
+// inOrderBut is inOrder for messages of which some are dead letters.
+func inOrderBut(t *testing.T, ids, dead []string, want int) {
+	t.Helper()
+	all := slices.Concat(ids, dead)
+	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+	inOrder(t, all, want) // none is missing
+	last := make(map[string]int)
+	for _, id := range ids {
+		key := id[:strings.LastIndex(id, "/")]
+		if number(id) <= last[key] {
+			t.Fatalf("%s arrived after number %d", id, last[key])
+		}
+		last[key] = number(id)
+	}
+}
+
+func number(id string) (n int) {
+	fmt.Sscan(id[strings.LastIndex(id, "/")+1:], &n)
+	return n
+}
+
+// TestRelay_PoisonIsFound: some of a thousand messages end each connection that they are sent on.
+// They are dead letters, all others arrive in order, and those of other keys do not wait long.
+// Some messages come later, for the poison that is found with nothing else left to be sent.
+func TestRelay_PoisonIsFound(t *testing.T) {
+	t.Parallel()
+	const keys, each, more = 10, 100, 20
+	for name, bad := range map[string][]string{
+		"one":                {"orders/k3/37"},
+		"two of one key":     {"orders/k3/37", "orders/k3/38"},
+		"first of two keys":  {"orders/k3/1", "orders/k4/1"},
+		"last of several":    {"orders/k0/100", "orders/k4/100", "orders/k9/100"},
+		"in different parts": {"orders/k1/5", "orders/k2/50", "orders/k3/99"},
+	} {
+		for _, cfg := range []Config{{}, {Mode: Strict}, {Parallelism: 1}} {
+			t.Run(fmt.Sprint(name, ", ", cfg.Mode, cfg.Parallelism), func(t *testing.T) {
+				t.Parallel()
+				src, w := newFakeSource(), &wire{cuts: poison(bad...)}
+				for n := range each {
+					for key := range keys {
+						src.add(message("orders", fmt.Sprint("k", key), n+1))
+					}
+				}
+				inBubble(t, src, []Destination{{Publisher: w}}, cfg, func(t *testing.T, _ *Relay) {
+					pass(3 * time.Second)
+					if n := len(w.ids()); n < (keys-len(bad))*each {
+						t.Errorf("%d messages have arrived within 3 s, want at least those of the other keys", n)
+					}
+					for n := range more {
+						src.add(message("orders", "more", n+1))
+						pass(time.Second)
+					}
+					dead := slices.Sorted(slices.Values(src.dead))
+					if !slices.Equal(dead, slices.Sorted(slices.Values(bad))) {
+						t.Errorf("dead letters: %v, want %v", dead, bad)
+					}
+					inOrderBut(t, w.ids(), dead, keys*each+more)
+					if most := 10 * len(bad); w.lost > most {
+						t.Errorf("%d connections were lost, want at most %d", w.lost, most)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestRelay_OutageIsNoPoison: however long every connection ends as soon as something is sent on
+// it, no message is blamed. All is published afterwards, in order.
+func TestRelay_OutageIsNoPoison(t *testing.T) {
+	t.Parallel()
+	src := newFakeSource()
+	var up atomic.Bool
+	w := &wire{cuts: func(Outgoing) bool { return !up.Load() }}
+	inBubble(t, src, []Destination{{Publisher: w}}, Config{}, func(t *testing.T, _ *Relay) {
+		for n := range 3 {
+			up.Store(true)
+			for key := range 100 {
+				src.add(message("orders", fmt.Sprint("k", key), 2*n+1))
+			}
+			pass(time.Minute)
+			up.Store(false)
+			for key := range 100 {
+				src.add(message("orders", fmt.Sprint("k", key), 2*n+2))
+			}
+			pass(3 * time.Hour)
+		}
+		if w.lost < 1000 {
+			t.Errorf("%d connections were lost, want more", w.lost)
+		}
+		up.Store(true)
+		pass(time.Minute)
+		if len(src.dead) != 0 {
+			t.Errorf("dead letters: %v, want none", src.dead)
+		}
+		inOrder(t, w.ids(), 600)
+	})
+}
+
+// TestRelay_FlappingBrokerIsNoPoison: the same while the broker takes some messages each second.
+func TestRelay_FlappingBrokerIsNoPoison(t *testing.T) {
+	t.Parallel()
+	for _, up := range []time.Duration{300 * time.Millisecond, 700 * time.Millisecond} {
+		src, start := newFakeSource(), time.Time{}
+		w := &wire{cuts: func(Outgoing) bool { return time.Since(start)%time.Second > up }}
+		inBubble(t, src, []Destination{{Publisher: w}}, Config{}, func(t *testing.T, _ *Relay) {
+			start = time.Now()
+			for n := range 1000 {
+				src.add(message(fmt.Sprint("t", n%3), fmt.Sprint("k", n%40), n/120+1))
+				pass(130 * time.Millisecond)
+			}
+			pass(time.Minute)
+			if len(src.dead) != 0 || w.lost < 100 {
+				t.Errorf("dead letters: %v, want none after %d lost connections", src.dead, w.lost)
+			}
+			inOrder(t, w.ids(), 1000)
+		})
+	}
+}
+
+// TestRelay_PoisonOnItsOwn: a message of which nobody can tell whether it or the broker is to blame
+// waits, until others have shown that the broker is well.
+func TestRelay_PoisonOnItsOwn(t *testing.T) {
+	t.Parallel()
+	src, w := newFakeSource(), &wire{cuts: poison("orders/k/1")}
+	src.add(message("orders", "k", 1), message("orders", "k", 2))
+	inBubble(t, src, []Destination{{Publisher: w}}, Config{}, func(t *testing.T, _ *Relay) {
+		pass(time.Hour)
+		if len(src.dead)+len(w.ids()) != 0 {
+			t.Fatalf("dead: %v, arrived: %v, want neither yet", src.dead, w.ids())
+		}
+		for n := range 3 {
+			src.add(message("orders", "other", n+1))
+			pass(2 * pauseMax)
+			if len(w.ids()) < n+1 {
+				t.Errorf("message %d of another key has not arrived within %v", n+1, 2*pauseMax)
+			}
+		}
+		if !slices.Equal(src.dead, []string{"orders/k/1"}) || !slices.Contains(w.ids(), "orders/k/2") {
+			t.Errorf("dead: %v, arrived: %v, want the first dead and the one behind it published", src.dead, w.ids())
+		}
+	})
+}
