@@ -2,14 +2,14 @@ package relay
 
 import "sync"
 
-// passage lets any number of sends through side by side, or one alone. It is a sync.RWMutex whose
-// waiters a test with virtual time can see waiting. Who wants to be alone goes before those who
-// come later. newPassage makes one.
+// passage lets any number of sends through side by side, or one alone, in the order in which they
+// come. It is a fair sync.RWMutex whose waiters a test with virtual time can see waiting.
 type passage struct {
 	mu      sync.Mutex
 	changed *sync.Cond
-	inside  int  // side by side
-	alone   bool // somebody is alone, or will be when the others have left
+	tickets int // given out
+	turn    int // the ticket that may enter
+	inside  int // side by side
 }
 
 func newPassage() *passage {
@@ -22,26 +22,31 @@ func newPassage() *passage {
 func (p *passage) enter(alone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.alone {
+	ticket := p.tickets
+	p.tickets++
+	for ticket != p.turn || alone && p.inside > 0 {
 		p.changed.Wait()
 	}
-	if !alone {
-		p.inside++
-		return
+	if alone {
+		return // nobody else's turn comes before it leaves
 	}
-	p.alone = true
-	for p.inside > 0 {
-		p.changed.Wait()
-	}
+	p.inside++
+	p.pass()
 }
 
 func (p *passage) leave(alone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if alone {
-		p.alone = false
-	} else {
-		p.inside--
+		p.pass()
+		return
 	}
+	p.inside--
+	p.changed.Broadcast()
+}
+
+// pass gives the turn to the next one.
+func (p *passage) pass() {
+	p.turn++
 	p.changed.Broadcast()
 }
