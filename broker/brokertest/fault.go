@@ -15,6 +15,7 @@ type Faults interface {
 	Refuse(refuse bool)      // whether new connections are refused
 	Stall(stall bool)        // whether connections stay open while nothing passes
 	StallReplies(stall bool) // the same for what the server sends only
+	CutOn(text string)       // ends each connection that text is sent on, before it arrives; "" ends none
 }
 
 // faulty is a connection that can fail, and a group that receives over one that does not.
@@ -33,6 +34,7 @@ func newFaulty(e *env) *faulty {
 	e.Cleanup(func() {
 		faults.Refuse(false)
 		faults.Stall(false)
+		faults.CutOn("")
 		b.Close()
 	})
 	f := &faulty{env: e, broker: b, faults: faults, topic: topic, group: g}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -19,6 +20,10 @@ const (
 	// maxStrikes is how many connections in a row may end under what is published before it is
 	// given up. Up to then the client library repeats it, and the cluster drops what it has.
 	maxStrikes = 3
+
+	// metadataMinAge is how soon after a lost connection the library looks again where to publish.
+	// Its own 2.5 s leave no time for a second try before a relay stops waiting.
+	metadataMinAge = 250 * time.Millisecond
 
 	// produceKey is the key of the request Produce in Kafka's protocol.
 	produceKey = 0
@@ -87,6 +92,7 @@ func (t *topics) producing() []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(0),
+		kgo.MetadataMinAge(metadataMinAge),
 		kgo.MaxBufferedRecords(maxBuffered),
 		kgo.BrokerMaxWriteBytes(math.MaxInt32 / 2),
 		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return int32(t.maxBytes(topic)) }),
@@ -116,6 +122,17 @@ func (p *producer) loseLocked(s *session, err error) {
 		b.ResolveAll(err)
 	}
 	p.closing.Go(s.client.Close)
+}
+
+// late is the result of what was not confirmed in time: nobody is to blame for a server that does not
+// answer, but a connection that ended meanwhile may have done so because of a message.
+func (p *producer) late(s *session, err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.strikes > 0 {
+		return connectionLost()
+	}
+	return unconfirmed(err)
 }
 
 // write hands records to the client library, in order. A nil record was refused and has its

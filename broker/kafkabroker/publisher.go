@@ -89,7 +89,7 @@ func (p publisher) wait(ctx context.Context, s *session, b *batch) []error {
 		select {
 		case <-b.Done():
 		case <-ctx.Done():
-			b.ResolveAll(unconfirmed(ctx.Err()))
+			b.ResolveAll(p.producer.late(s, ctx.Err()))
 			p.producer.lose(s, connectionLost())
 		}
 	}

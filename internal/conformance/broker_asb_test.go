@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/asbbroker"
 	"github.com/waybill-go/waybill/broker/brokertest"
+	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/internal/sbfake"
 )
 
@@ -31,6 +33,10 @@ func TestASBBroker(t *testing.T) {
 		Features: brokertest.Features{MaxPayload: waybill.MaxPayloadLen, LapseAfter: asbLock, CountsHeld: true},
 		Open: func(t *testing.T) broker.Broker {
 			return of(t).open(t, asbbroker.Config{MaxPayload: waybill.MaxPayloadLen})
+		},
+		Faulty: func(t *testing.T) (broker.Broker, brokertest.Faults) {
+			through, proxy := of(t).throughProxy(t)
+			return through.open(t, asbbroker.Config{MaxPayload: waybill.MaxPayloadLen}), proxy
 		},
 		PublishRaw: func(t *testing.T, topic string, payload []byte, attributes map[string]string) {
 			t.Helper()
@@ -110,6 +116,20 @@ func (a *asb) open(t *testing.T, cfg asbbroker.Config) *asbbroker.Broker {
 	}
 	t.Cleanup(func() { b.Close() })
 	return b
+}
+
+// throughProxy returns the namespace behind a proxy.
+func (a *asb) throughProxy(t *testing.T) (*asb, *faultproxy.Proxy) {
+	t.Helper()
+	host := a.fake.Addr()
+	proxy, err := faultproxy.New(t.Context(), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	through := *a
+	through.connection = strings.Replace(a.connection, host, proxy.Addr(), 1)
+	return &through, proxy
 }
 
 func (a *asb) publishRaw(t *testing.T, topic string, payload []byte, attributes map[string]string) {

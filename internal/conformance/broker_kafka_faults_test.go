@@ -151,13 +151,20 @@ func kafkaCommitted(t *testing.T, cfg kafkabroker.Config) int64 {
 // kafkaProxied returns the configuration of a broker whose connections all pass a proxy.
 func kafkaProxied(t *testing.T, cluster *kfake.Cluster) (kafkabroker.Config, *faultproxy.Proxy) {
 	t.Helper()
-	proxy, err := faultproxy.New(t.Context(), cluster.ListenAddrs()[0])
+	return kafkaThroughProxy(t, kafkaConfig(kafkaClusterURL(cluster)))
+}
+
+// kafkaThroughProxy returns cfg with all connections through a proxy to the first broker, which
+// sees messages as they are.
+func kafkaThroughProxy(t *testing.T, cfg kafkabroker.Config) (kafkabroker.Config, *faultproxy.Proxy) {
+	t.Helper()
+	first, _, _ := strings.Cut(strings.TrimPrefix(cfg.URL, "kafka://"), ",")
+	proxy, err := faultproxy.New(t.Context(), first)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
-	cfg := kafkaConfig(kafkaClusterURL(cluster))
-	cfg.Options = []kgo.Opt{kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+	cfg.Options = []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, network, proxy.Addr())
 	})}

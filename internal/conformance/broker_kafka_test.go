@@ -23,9 +23,13 @@ func TestKafkaBroker(t *testing.T) {
 	cfg := kafkaConfig(url)
 	brokertest.Run(t, brokertest.Harness{
 		Name:       "kafka",
-		Features:   brokertest.Features{MaxPayload: waybill.MaxPayloadLen, Partitioned: true},
+		Features:   brokertest.Features{MaxPayload: waybill.MaxPayloadLen, Partitioned: true, Repeats: true},
 		Unroutable: "no such topic",
 		Open:       func(t *testing.T) broker.Broker { return kafkaOpen(t, cfg) },
+		Faulty: func(t *testing.T) (broker.Broker, brokertest.Faults) {
+			through, proxy := kafkaThroughProxy(t, cfg)
+			return kafkaOpen(t, through), proxy
+		},
 		PublishRaw: func(t *testing.T, topic string, payload []byte, attributes map[string]string) {
 			t.Helper()
 			kafkaPublishRaw(t, cfg, topic, payload, attributes)

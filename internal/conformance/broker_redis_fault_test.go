@@ -126,17 +126,22 @@ func redisWantAll(t *testing.T, results []error, what string, is func(error) boo
 // proxiedRedis returns a broker behind a proxy, and one that reaches the server without it.
 func proxiedRedis(t *testing.T) (*faultproxy.Proxy, *redisbroker.Broker, *redisbroker.Broker, redisbroker.Config) {
 	t.Helper()
-	client := newRedis(t)
+	cfg := redisbroker.Config{URL: redisURL(), Prefix: redisPrefix(t, newRedis(t)), ClaimAfter: redisClaimAfter}
+	direct := openRedisBroker(t, cfg)
+	behind, proxy := redisThroughProxy(t, cfg)
+	return proxy, openRedisBroker(t, behind), direct, cfg
+}
+
+// redisThroughProxy returns cfg with all connections through a proxy.
+func redisThroughProxy(t *testing.T, cfg redisbroker.Config) (redisbroker.Config, *faultproxy.Proxy) {
+	t.Helper()
 	options := redisOptions(t)
 	proxy, err := faultproxy.New(t.Context(), options.Addr)
 	must(t, err)
-	cfg := redisbroker.Config{URL: redisURL(), Prefix: redisPrefix(t, client), ClaimAfter: redisClaimAfter}
-	direct := openRedisBroker(t, cfg)
-	behind := cfg
-	behind.URL, behind.Options = "", &redis.UniversalOptions{
+	cfg.URL, cfg.Options = "", &redis.UniversalOptions{
 		Addrs: []string{proxy.Addr()}, Username: options.Username, Password: options.Password, DB: options.DB, TLSConfig: options.TLSConfig,
 	}
-	return proxy, openRedisBroker(t, behind), direct, cfg
+	return cfg, proxy
 }
 
 // TestRedisBroker_CutBeforeConfirmation cuts the connection when Redis has the messages and the

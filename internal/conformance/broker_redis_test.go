@@ -24,23 +24,29 @@ const redisClaimAfter = 16 * time.Second
 
 func TestRedisBroker(t *testing.T) {
 	client := newRedis(t)
-	runRedisBroker(t, client, redisbroker.Config{URL: redisURL(), Prefix: redisPrefix(t, client)})
+	cfg := redisbroker.Config{URL: redisURL(), Prefix: redisPrefix(t, client), ClaimAfter: redisClaimAfter}
+	runRedisBroker(t, client, cfg, func(t *testing.T) (broker.Broker, brokertest.Faults) {
+		through, proxy := redisThroughProxy(t, cfg)
+		return openRedisBroker(t, through), proxy
+	})
 }
 
 func TestRedisBroker_Cluster(t *testing.T) {
 	cluster := newRedisCluster(t)
-	runRedisBroker(t, cluster, redisbroker.Config{Options: &redis.UniversalOptions{Addrs: cluster.Options().Addrs}})
+	runRedisBroker(t, cluster, redisbroker.Config{Options: &redis.UniversalOptions{Addrs: cluster.Options().Addrs}, ClaimAfter: redisClaimAfter}, nil)
 }
 
-func runRedisBroker(t *testing.T, client redis.UniversalClient, cfg redisbroker.Config) {
-	cfg.ClaimAfter = redisClaimAfter
+// runRedisBroker runs the suite. faulty may be nil: no proxy stands before a whole cluster.
+func runRedisBroker(t *testing.T, client redis.UniversalClient, cfg redisbroker.Config, faulty func(*testing.T) (broker.Broker, brokertest.Faults)) {
 	brokertest.Run(t, brokertest.Harness{
 		Name: "redis",
 		Features: brokertest.Features{
 			MaxPayload: waybill.MaxPayloadLen,
 			LapseAfter: redisClaimAfter,
+			Repeats:    true,
 		},
-		Open: func(t *testing.T) broker.Broker { return openRedisBroker(t, cfg) },
+		Open:   func(t *testing.T) broker.Broker { return openRedisBroker(t, cfg) },
+		Faulty: faulty,
 		PublishRaw: func(t *testing.T, topic string, payload []byte, attributes map[string]string) {
 			t.Helper()
 			fields := []any{"data", payload}

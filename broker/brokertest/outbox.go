@@ -1,0 +1,84 @@
+package brokertest
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// outbox is a [relay.Source] in memory with one lane and one relay. It is no more than a relay needs
+// whose messages are either published or given up.
+type outbox struct {
+	mu       sync.Mutex
+	messages []waybill.Message          // at position i+1
+	outcomes map[int64]relay.Settlement // by position
+}
+
+var _ relay.Source = (*outbox)(nil)
+
+func newOutbox(msgs []waybill.Message) *outbox {
+	return &outbox{messages: msgs, outcomes: make(map[int64]relay.Settlement)}
+}
+
+// settled returns the outcomes of messages that were not published, and how many were.
+func (o *outbox) settled() (others []relay.Settlement, published int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, st := range o.outcomes {
+		if st.Outcome == relay.Published {
+			published++
+		} else {
+			others = append(others, st)
+		}
+	}
+	return others, published
+}
+
+func (o *outbox) RenewLanes(context.Context, relay.LeaseRequest) (relay.Lease, error) {
+	return relay.Lease{Lanes: []relay.Lane{{}}, Share: 1, Total: 1}, nil
+}
+
+func (o *outbox) LeaveLanes(context.Context, string) error { return nil }
+
+func (o *outbox) ClaimMessages(_ context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var claims []relay.Claim
+	for i := range o.messages {
+		position := int64(i + 1)
+		_, held := slices.BinarySearch(req.Held, position)
+		_, settled := o.outcomes[position]
+		if !held && !settled && len(claims) < req.Limit {
+			claims = append(claims, relay.Claim{Message: o.messages[i].Clone(), Lane: req.Lanes[0], Position: position})
+		}
+	}
+	return claims, nil
+}
+
+func (o *outbox) SettleMessages(_ context.Context, req relay.SettleRequest) (lost []int, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, st := range req.Settlements {
+		o.outcomes[st.Claim.Position] = st
+	}
+	return nil, nil
+}
+
+func (o *outbox) CountParked(context.Context, []relay.Lane) (keys, messages int, err error) {
+	return 0, 0, nil
+}
+
+func (o *outbox) ReleaseScheduled(context.Context, int) (int, error) { return 0, nil }
+
+func (o *outbox) MaintainArchive(context.Context, relay.MaintainRequest) (relay.Maintained, error) {
+	return relay.Maintained{}, nil
+}
+
+// AwaitMessages waits for the poll: nothing is added.
+func (o *outbox) AwaitMessages(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return nil
+}
