@@ -90,6 +90,7 @@ func (r *Relay) dispatchFrom(g *gate) {
 			return
 		}
 		g.running++
+		g.outlet.alone = b.alone
 		if g.side {
 			r.leaveAside(b, 1)
 		}
@@ -160,6 +161,9 @@ func (r *Relay) setAside(b *batch) {
 func (r *Relay) finish(b *batch, errs []error, took time.Duration) {
 	r.backlog.mu.Lock()
 	b.done = true
+	if b.alone {
+		b.gate.outlet.alone = false
+	}
 	if !b.slow {
 		b.gate.running--
 	}

@@ -49,6 +49,7 @@ type outlet struct {
 	aside int              // batches that have left by side gates
 	mixed []*batch         // of several topics, set aside and not answered
 	pace  pace
+	alone bool // a message that may end the connection is under way: no other leaves
 
 	passage *passage // alone for a message that may kill the connection it is on
 
@@ -77,7 +78,7 @@ func newOutlet(d Destination, timeout time.Duration) *outlet {
 func (o *outlet) reset() {
 	o.main = &gate{outlet: o}
 	o.sides = make(map[string]*gate)
-	o.aside, o.mixed = 0, nil
+	o.aside, o.mixed, o.alone = 0, nil, false
 	o.pace = pace{rate: o.Rate}
 }
 

@@ -140,7 +140,7 @@ func (g *gate) width(parallelism int) int {
 
 // open returns how many messages may leave by the gate now, at most limit.
 func (g *gate) open(limit, parallelism int) int {
-	if g.ready.count == 0 || g.running >= g.width(parallelism) || g.outlet.main.paused() > 0 || g.paused() > 0 {
+	if g.ready.count == 0 || g.outlet.alone || g.running >= g.width(parallelism) || g.outlet.main.paused() > 0 || g.paused() > 0 {
 		return 0
 	}
 	if g.side && g.outlet.aside >= sideBatches {
