@@ -34,10 +34,7 @@ func TestASBBroker(t *testing.T) {
 		Open: func(t *testing.T) broker.Broker {
 			return of(t).open(t, asbbroker.Config{MaxPayload: waybill.MaxPayloadLen})
 		},
-		Faulty: func(t *testing.T) (broker.Broker, brokertest.Faults) {
-			through, proxy := of(t).throughProxy(t)
-			return through.open(t, asbbroker.Config{MaxPayload: waybill.MaxPayloadLen}), proxy
-		},
+		Faulty: asbFaulty(of),
 		PublishRaw: func(t *testing.T, topic string, payload []byte, attributes map[string]string) {
 			t.Helper()
 			of(t).publishRaw(t, topic, payload, attributes)
@@ -118,7 +115,19 @@ func (a *asb) open(t *testing.T, cfg asbbroker.Config) *asbbroker.Broker {
 	return b
 }
 
-// throughProxy returns the namespace behind a proxy.
+// asbFaulty returns how to reach the namespace of a test through a proxy, nil if it is a real one, of
+// which no proxy can read what passes.
+func asbFaulty(of func(*testing.T) *asb) func(*testing.T) (broker.Broker, brokertest.Faults) {
+	if os.Getenv("SERVICEBUS_CONNECTION") != "" {
+		return nil
+	}
+	return func(t *testing.T) (broker.Broker, brokertest.Faults) {
+		through, proxy := of(t).throughProxy(t)
+		return through.open(t, asbbroker.Config{MaxPayload: waybill.MaxPayloadLen}), proxy
+	}
+}
+
+// throughProxy returns the fake behind a proxy.
 func (a *asb) throughProxy(t *testing.T) (*asb, *faultproxy.Proxy) {
 	t.Helper()
 	host := a.fake.Addr()
