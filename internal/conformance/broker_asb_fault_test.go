@@ -126,6 +126,28 @@ func TestASBBroker_ConnectionLost(t *testing.T) {
 	}
 }
 
+// TestASBBroker_StoppedGivesBack: what is on its way to a subscription that stops does not wait for
+// its lock to expire.
+func TestASBBroker_StoppedGivesBack(t *testing.T) {
+	t.Parallel()
+	a := newFakeASB(t)
+	b := a.open(t, asbbroker.Config{})
+	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
+	asbApply(t, b, s)
+	for range 5 {
+		if err := asbSend(t, b, waybill.Message{Topic: "t"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := b.Subscriber(s).Subscribe(ctx, 5, func(consumer.Delivery) { cancel() }); err != nil {
+		t.Fatal(err)
+	}
+	if ready, locked, _ := a.fake.Count("t/subscriptions/g"); ready != 4 || locked != 1 {
+		t.Errorf("%d messages are ready, %d locked, want 4 and the one that was passed on", ready, locked)
+	}
+}
+
 func asbEventually(t *testing.T, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
