@@ -22,6 +22,9 @@ const notHeld = `position NOT IN (SELECT unnest($4::bigint[]))`
 // that parks the rest. A head that has failed is tried alone. Safe with several relays
 // because each reads only lanes that it
 // owns; served by the partial index on (lane, due_at) and the one on (topic, key, …).
+//
+// What is behind several heads of one key, up to one barrier, is what is behind the first of
+// them: that one is the leader, so that the rest of a key is read once and not by each head.
 const claimDueSQL = `
 WITH head AS (
     SELECT h.*
@@ -33,19 +36,25 @@ WITH head AS (
          ORDER BY w.due_at, w.position
          LIMIT $2) h
      LIMIT $2
+), leader AS (
+    SELECT DISTINCT ON (h.topic, h.key, h.destination, h.barrier) h.*
+      FROM (
+        SELECT position, topic, key, destination, coalesce((
+                SELECT min(p.position) FROM {dead_letters} p
+                 WHERE p.topic = head.topic AND p.key = head.key AND p.destination = head.destination AND p.parks AND p.position > head.position), 9223372036854775807) AS barrier
+          FROM head
+         WHERE key <> '' AND attempts = 0 AND NOT alone) h
+     ORDER BY h.topic, h.key, h.destination, h.barrier, h.position
 ), due AS (
     SELECT position, destination FROM head
     UNION
     SELECT f.position, f.destination
-      FROM head h
+      FROM leader l
      CROSS JOIN LATERAL (
         SELECT w.position, w.destination
           FROM {outbox_waiting} w
-         WHERE h.key <> '' AND h.attempts = 0 AND NOT h.alone AND w.key <> '' AND NOT w.alone AND w.due_at IS NULL
-           AND w.topic = h.topic AND w.key = h.key AND w.destination = h.destination AND w.position > h.position
-           AND w.position < coalesce((
-                SELECT min(p.position) FROM {dead_letters} p
-                 WHERE p.topic = h.topic AND p.key = h.key AND p.destination = h.destination AND p.parks AND p.position > h.position), 9223372036854775807)
+         WHERE w.key <> '' AND NOT w.alone AND w.due_at IS NULL
+           AND w.topic = l.topic AND w.key = l.key AND w.destination = l.destination AND w.position > l.position AND w.position < l.barrier
            AND w.` + notHeld + `
          ORDER BY w.position
          LIMIT $2) f
