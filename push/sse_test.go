@@ -16,6 +16,10 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
+// httpClient keeps no connections: httptest closes idle ones of the default client, also those that
+// another test is about to use.
+var httpClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 // eventSource reads a stream of Server-Sent Events as browsers do.
 type eventSource struct {
 	*testing.T
@@ -50,7 +54,7 @@ func request(t *testing.T, method, url string, headers ...string) *http.Response
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := httpClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +284,7 @@ func TestAdmit(t *testing.T) {
 			if tt.origin != "" {
 				req.Header.Set("Origin", tt.origin)
 			}
-			res, err := http.DefaultClient.Do(req)
+			res, err := httpClient.Do(req)
 			if err != nil {
 				t.Fatal(err)
 			}

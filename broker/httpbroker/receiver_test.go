@@ -18,6 +18,10 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 )
 
+// httpClient keeps no connections: httptest closes idle ones of the default client, also those that
+// another test is about to use.
+var httpClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 const patience = 10 * time.Second
 
 // receiving returns a receiver of the vector's secret and the URL that it is served at.
@@ -88,7 +92,7 @@ func post(t *testing.T, url, id string, at time.Time, body string, headers map[s
 	for name, value := range headers {
 		req.Header.Set(name, value)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := httpClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +169,7 @@ func TestReceiver_Refused(t *testing.T) {
 			t.Errorf("%s: answered %d, want %d", c.name, got, c.want)
 		}
 	}
-	resp, err := http.Get(url)
+	resp, err := httpClient.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +200,7 @@ func TestReceiver_Tampered(t *testing.T) {
 		}
 		out.Header = in.Header.Clone()
 		tamper(out.Header)
-		resp, err := http.DefaultClient.Do(out)
+		resp, err := httpClient.Do(out)
 		if err != nil {
 			t.Error(err)
 			return
@@ -258,7 +262,7 @@ func TestReceiver_NobodyWaits(t *testing.T) {
 			req.Header.Set(name, value)
 		}
 		go func() {
-			resp, err := http.DefaultClient.Do(req)
+			resp, err := httpClient.Do(req)
 			if err != nil {
 				code <- 0
 				return

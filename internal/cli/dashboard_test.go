@@ -18,6 +18,10 @@ import (
 	"github.com/waybill-go/waybill/internal/config"
 )
 
+// httpClient keeps no connections: httptest closes idle ones of the default client, also those that
+// another test is about to use.
+var httpClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 // lockedBuffer is written by the program while a test reads it.
 type lockedBuffer struct {
 	mu sync.Mutex
@@ -137,7 +141,7 @@ func getAs(t *testing.T, url, token string) (int, string) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	res, err := http.DefaultClient.Do(req)
+	res, err := httpClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func postRaw(t *testing.T, url string, secret httpbroker.Secret, topic string, p
 	t.Cleanup(func() { <-answered })
 	go func() {
 		defer close(answered)
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := httpClient.Do(req)
 		if err != nil {
 			return // the test has ended, and has found what is wrong
 		}

@@ -109,7 +109,7 @@ func (p *payments) post(key, body string) (status int, answer string, replayed b
 		return 0, "", false
 	}
 	req.Header.Set("Idempotency-Key", key)
-	res, err := http.DefaultClient.Do(req)
+	res, err := httpClient.Do(req)
 	if err != nil {
 		p.Error(err)
 		return 0, "", false

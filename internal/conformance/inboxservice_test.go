@@ -18,6 +18,10 @@ import (
 	"github.com/waybill-go/waybill/store/storetest"
 )
 
+// httpClient keeps no connections: httptest closes idle ones of the default client, also those that
+// another test is about to use.
+var httpClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 // inboxService is a server of a store, asked as any program would.
 type inboxService struct {
 	*testing.T
@@ -69,13 +73,13 @@ func (s *inboxService) post(operation string, body map[string]any) reply {
 	s.Helper()
 	text, err := json.Marshal(body)
 	s.check(err)
-	answer, err := http.Post(s.url+"/v1/inbox/"+operation, "application/json", bytes.NewReader(text))
+	answer, err := httpClient.Post(s.url+"/v1/inbox/"+operation, "application/json", bytes.NewReader(text))
 	return s.decoded(answer, err)
 }
 
 func (s *inboxService) get(key string) reply {
 	s.Helper()
-	answer, err := http.Get(s.url + "/v1/inbox/" + url.PathEscape(key))
+	answer, err := httpClient.Get(s.url + "/v1/inbox/" + url.PathEscape(key))
 	return s.decoded(answer, err)
 }
 

@@ -179,7 +179,7 @@ func (h *hook) replays(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header = c.header
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := httpClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,6 +26,10 @@ import (
 	"github.com/waybill-go/waybill/internal/faultproxy"
 )
 
+// httpClient keeps no connections: httptest closes idle ones of the default client, also those that
+// another test is about to use.
+var httpClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 // inboxProgram is a running "waybill inbox".
 type inboxProgram struct {
 	*programRun
@@ -240,7 +244,7 @@ func TestAS49InboxService(t *testing.T) {
 	c := p.client(t, "")
 	lease := mustBegin(t, c, "k")
 	ready := func() int {
-		r, err := http.Get(p.url + "/health/ready")
+		r, err := httpClient.Get(p.url + "/health/ready")
 		if err != nil {
 			t.Fatal(err)
 		}

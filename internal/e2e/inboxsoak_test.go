@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"regexp"
 	"strconv"
 	"sync"
@@ -101,7 +100,7 @@ var usageMetric = regexp.MustCompile(`(?m)^(go_goroutines|go_memstats_heap_inuse
 
 func readUsage(t *testing.T, address string) usage {
 	t.Helper()
-	r, err := http.Get("http://" + address + "/metrics")
+	r, err := httpClient.Get("http://" + address + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
