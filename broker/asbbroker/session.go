@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 const (
@@ -57,7 +59,7 @@ func (f *sessionFeed) work(ctx context.Context) {
 		}
 		f.mend(ctx, err)
 		failures++
-		pause(ctx, failures)
+		loop.Sleep(ctx, reconnect.Delay(failures))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 // address is what is received from: a queue, or a subscription to a topic.
@@ -129,7 +130,7 @@ func (s *source) loop(ctx context.Context) {
 		s.mend(ctx, err)
 		s.replace()
 		failures++
-		pause(ctx, failures)
+		loop.Sleep(ctx, reconnect.Delay(failures))
 	}
 }
 

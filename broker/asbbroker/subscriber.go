@@ -133,13 +133,3 @@ func (r *run) stop() {
 		f.close()
 	}
 }
-
-// pause waits before attempt n+1, after n in a row that failed.
-func pause(ctx context.Context, n int) {
-	timer := time.NewTimer(reconnect.Delay(n))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}

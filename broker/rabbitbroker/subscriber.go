@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 var _ consumer.Subscriber = (*subscriber)(nil)
@@ -51,7 +52,7 @@ func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(c
 			failures = 0
 		}
 		failures++
-		pause(ctx, reconnect.Delay(failures))
+		loop.Sleep(ctx, reconnect.Delay(failures))
 	}
 }
 
@@ -72,15 +73,6 @@ func (s *subscriber) validate(prefetch int) error {
 		return invalid("Subscription", "receives from queue %q, which is for the dead letters of others: Config.DeadLetterExchange", dead)
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // open connects, declares what s receives from, and starts to receive. The error is
