@@ -30,6 +30,8 @@ const (
 	OpLoop      Op = "loop"       // one round of a background loop ended; Err is nil or why not
 	OpFire      Op = "fire"       // an occurrence of a recurring schedule was enqueued; Delay says how late
 	OpSkip      Op = "skip"       // occurrences were left out, by overlap or because they were too late
+	OpSaga      Op = "saga"       // an instance of a saga was changed, in a transaction that may still roll back; Name is the saga, Status says where the instance stands
+	OpIgnore    Op = "ignore"     // a saga, Name, has passed a message over; Status says why: missing, ended or stale
 	OpServe     Op = "serve"      // the inbox service has answered a request; Err is nil unless the fault is its own
 	OpRequeue   Op = "requeue"    // a dead letter was put back
 	OpCleanup   Op = "cleanup"    // rows past their retention were removed, or Err says why not; Count of rows
@@ -53,7 +55,7 @@ const (
 // Event is one thing that happened. Fields that do not apply are empty.
 type Event struct {
 	Op          Op
-	Name        string        // the relay, consumer or loop that reports, or the schedule; "" for a writer
+	Name        string        // the relay, consumer or loop that reports, or the schedule or saga; "" for a writer
 	Consumer    string        // the consumer's name if it is one that reports
 	Loop        string        // of OpLoop: as Name, without the name of the relay's node
 	Destination string        // the relay's destination, "" for the only one
@@ -65,7 +67,7 @@ type Event struct {
 	Duration    time.Duration // of the operation
 	Reason      Reason        // of a dead letter
 	Operation   string        // of OpServe: what was asked for, such as try-begin
-	Status      string        // of OpServe: what was answered, such as Acquired, or the HTTP code
+	Status      string        // of OpServe: what was answered, such as Acquired, or the HTTP code; of OpSaga and OpIgnore as said there
 	Err         error         // nil if it went well
 }
 

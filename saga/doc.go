@@ -1,0 +1,19 @@
+// Package saga runs processes that take several messages: what was decided so far is kept as a
+// row, and each message changes it once.
+//
+// A [Saga] is plain Go: a struct of the caller's for the data, and a [Rule] for each type of
+// message. An [Instance] is one process, such as the handling of one order. It is found by a
+// function of the message, and changed in the transaction of the consumer's inbox: data, the
+// entry in its log, messages that go out and timeouts commit together with the record that the
+// message was processed.
+//
+//	message ─▶ inbox ─▶ rule ─▶ instance + log ─▶ outbox, timeouts ─▶ commit
+//
+// Of two messages that change an instance at a time one commits, and the other one is handled
+// again with what the first has left. An instance that has ended stays for the retention, so
+// that a message that comes late does not begin it again.
+//
+// For processes that are a list of steps, each with its compensation, there are [Step]s. What
+// must be done by a person is seen by "waybill saga" and on the dashboard, and acted on there or
+// by an [Operator].
+package saga
