@@ -1,6 +1,13 @@
 # Tool versions are pinned here and nowhere else; tools run through "go run" and leave no
 # trace in go.mod.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOTESTSUM = gotest.tools/gotestsum@v1.13.0
+
+# Runs tests. With RERUNS, as in CI, a test that has failed runs again by itself, and the end of
+# the output names it; a data race is never tried again.
+RERUNS ?= 0
+TEST = go run $(GOTESTSUM) --format standard-quiet --hide-summary skipped \
+	--rerun-fails=$(RERUNS) --rerun-fails-max-failures 5 --rerun-fails-abort-on-data-race
 
 # The race detector watches all code but SQLite's, which is C translated to Go: it would only slow
 # that down, fivefold.
@@ -48,26 +55,43 @@ SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS69Soak)$$
 SOAK_MEMORY ?= ^TestInboxServiceSoak$$
 
 .DEFAULT_GOAL := help
-.PHONY: help test check fuzz soak bench screenshots services services-down demo
+.PHONY: help test test-sessions test-setups test-alone test-suites test-rest test-modules check fuzz soak bench screenshots services services-down demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 test: services ## start the servers and run every test with the race detector
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-sessions test-setups
+	@$(MAKE) --no-print-directory test-alone
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-suites test-rest
+	@$(MAKE) --no-print-directory test-modules
+
+test-sessions:
 	@for session in $(SESSIONS); do \
 		echo "every story, session: $$session"; \
-		E2E_SESSION="$$session" go test -timeout 5m -parallel $(TESTS_AT_ONCE) -skip '$(SESSIONLESS)' ./internal/e2e || exit 1; \
+		E2E_SESSION="$$session" $(TEST) --packages ./internal/e2e -- -timeout 10m -parallel $(TESTS_AT_ONCE) -skip '$(SESSIONLESS)' || exit 1; \
 	done
 	@echo "the main stories, session: through PgBouncer"
-	@E2E_SESSION="through PgBouncer" go test -timeout 5m -parallel $(TESTS_AT_ONCE) -run '$(POOLED)' -skip '$(SESSIONLESS)' ./internal/e2e
+	@E2E_SESSION="through PgBouncer" $(TEST) --packages ./internal/e2e -- -timeout 10m -parallel $(TESTS_AT_ONCE) -run '$(POOLED)' -skip '$(SESSIONLESS)'
+
+test-setups:
 	@echo "the other set-ups of stores and brokers"
-	@go test -parallel $(TESTS_AT_ONCE) -timeout 10m -run '$(SETUPS)' ./internal/conformance
+	@$(TEST) --packages ./internal/conformance -- -timeout 20m -parallel $(TESTS_AT_ONCE) -run '$(SETUPS)'
+
+test-alone:
 	@echo "what nothing else may run beside"
-	@go test $(RACE) -parallel 1 -timeout 5m -run '$(ALONE)' ./internal/e2e
-	@echo "everything else, with the race detector; stores and brokers beside the rest"
-	@go test $(RACE) -parallel $(SUITES_AT_ONCE) -timeout 30m -skip '$(SETUPS)|$(LONG)' ./internal/conformance & suites=$$!; \
-	go test $(RACE) -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -timeout 20m -skip '$(ALONE)' $$(go list ./... | grep -v /internal/conformance); rest=$$?; \
-	wait $$suites && exit $$rest
+	@$(TEST) --packages ./internal/e2e -- $(RACE) -timeout 10m -parallel 1 -run '$(ALONE)'
+
+test-suites:
+	@echo "stores and brokers, with the race detector"
+	@$(TEST) --packages ./internal/conformance -- $(RACE) -timeout 30m -parallel $(SUITES_AT_ONCE) -skip '$(SETUPS)|$(LONG)'
+
+test-rest:
+	@echo "everything else, with the race detector"
+	@E2E_SESSION=plain $(TEST) --packages "$$(go list ./... | grep -v /internal/conformance | tr '\n' ' ')" -- \
+		$(RACE) -timeout 30m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -skip '$(ALONE)'
+
+test-modules:
 	@cd bench && go test ./...
 	@cd broker/signalrbroker && go test $(RACE) -timeout 5m ./...
 	@cd examples/interop/cloudevents && go test ./...

@@ -277,6 +277,7 @@ up() {
   [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
   for service in "${down[@]}"; do
     install -d -m 750 -o "$(user "$service")" -g "$(user "$service")" "$home/$service"
+    rm -f "$home/$service/pid" # of one that was killed; PgBouncer refuses to start if any process has that id
     "start_$service"
   done
   for service in "${down[@]}"; do

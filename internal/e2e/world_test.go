@@ -83,6 +83,12 @@ func chosenSessions(t *testing.T) []session {
 	return nil
 }
 
+// inKindOfSession reports whether the run is about one kind of session that is not the plain one.
+func inKindOfSession() bool {
+	name := os.Getenv(sessionEnv)
+	return name != "" && name != sessions[0].name
+}
+
 // inSessions runs a story once in each kind of session.
 func inSessions(t *testing.T, story func(t *testing.T, w *world)) {
 	t.Parallel()
