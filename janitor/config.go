@@ -36,6 +36,11 @@ type Config struct {
 	// InboxRetention if that is more.
 	DeadLetterRetention time.Duration
 
+	// SagaRetention is how long a saga that has ended is kept, with its log. It must be at least
+	// InboxRetention: a message that comes again must find that its saga has ended, or it begins
+	// it anew. Optional; the default is InboxRetention.
+	SagaRetention time.Duration
+
 	// AuditRetention is how long entries of the audit log are kept. Optional; the default is
 	// 365 days.
 	AuditRetention time.Duration
@@ -65,6 +70,7 @@ func (c Config) withDefaults() (Config, error) {
 	fill(&c.InboxRetention, inbox.DefaultRetention)
 	fill(&c.LeaseRetention, inbox.DefaultRetention)
 	fill(&c.DeadLetterRetention, max(defaultLetterRetention, c.InboxRetention))
+	fill(&c.SagaRetention, c.InboxRetention)
 	fill(&c.AuditRetention, defaultAuditRetention)
 	fill(&c.CleanupInterval, time.Hour)
 	fill(&c.CleanupBatchSize, defaultBatchSize)
@@ -89,6 +95,8 @@ func (c *Config) validate() error {
 		return invalid("LeaseRetention", "is %v; it must be positive", c.LeaseRetention)
 	case c.DeadLetterRetention < c.InboxRetention:
 		return invalid("DeadLetterRetention", "is %v, less than InboxRetention, which is %v", c.DeadLetterRetention, c.InboxRetention)
+	case c.SagaRetention < c.InboxRetention:
+		return invalid("SagaRetention", "is %v, less than InboxRetention, which is %v", c.SagaRetention, c.InboxRetention)
 	case c.AuditRetention < 0:
 		return invalid("AuditRetention", "is %v; it must be positive", c.AuditRetention)
 	case c.OutboxRetention < 0:

@@ -1,10 +1,11 @@
 // Package janitor removes what a store need not keep any longer: inbox records, the attempts
-// of messages that never came back, keys of the lease contract, dead letters and the audit log.
+// of messages that never came back, keys of the lease contract, dead letters, sagas that have ended
+// and the audit log.
 //
 // Only what has come to its end is removed, and only when it is past its retention: never a
 // message that is pending, waiting or scheduled, never a key that somebody has leased, never a
-// dead letter that is on its way again or that messages wait behind. The outbox archive is the relay's; a janitor looks after it
-// only if it is told to.
+// dead letter that is on its way again or that messages wait behind, never a saga that has not
+// ended. The outbox archive is the relay's; a janitor looks after it only if it is told to.
 package janitor
 
 import (
@@ -23,6 +24,7 @@ const (
 	Attempts Kind = "consumer_attempts" // failed attempts at messages that did not come back
 	Leases   Kind = "inbox_leases"      // keys of the lease contract that are processed, or that nobody has
 	Letters  Kind = "dead_letters"      // and the inbox records that say so
+	Sagas    Kind = "sagas"             // instances that have ended, and their logs; none where the store keeps no sagas
 	Audit    Kind = "audit_log"         // entries
 	Archive  Kind = "outbox_archive"    // not a store's to remove by [Store]: see [Archiver]
 )
@@ -33,8 +35,8 @@ type Rows struct {
 
 	// OlderThan is how long ago, by the store's clock, a message was processed, its next
 	// attempt was due, its letter failed for the last time or was settled, a key was leased,
-	// renewed, released or processed for the last time, or an entry was written. It must be
-	// positive.
+	// renewed, released or processed for the last time, a saga has ended, or an entry was
+	// written. It must be positive.
 	OlderThan time.Duration
 
 	// Tenant limits it to the rows of one tenant. Optional; without it all tenants' are

@@ -96,7 +96,7 @@ func TestPurge_LeavesTheRestToAnother(t *testing.T) {
 func TestJanitor_Clean(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &shelf{expired: map[Kind]int64{Inbox: 5, Leases: 4, Audit: 2}, fail: map[Kind]error{Letters: errors.New("no permission")}}
+		s := &shelf{expired: map[Kind]int64{Inbox: 5, Leases: 4, Sagas: 6, Audit: 2}, fail: map[Kind]error{Letters: errors.New("no permission")}}
 		j, seen := newTest(t, s, Config{OutboxRetention: time.Hour})
 		reports, err := j.Clean(t.Context())
 		if err == nil || waybill.IsConflict(err) {
@@ -106,14 +106,14 @@ func TestJanitor_Clean(t *testing.T) {
 		for _, r := range reports {
 			got[r.Rows] = r.Deleted
 		}
-		for kind, want := range map[Kind]int64{Inbox: 5, Attempts: 0, Leases: 4, Letters: 0, Audit: 2, Archive: 3} {
+		for kind, want := range map[Kind]int64{Inbox: 5, Attempts: 0, Leases: 4, Letters: 0, Sagas: 6, Audit: 2, Archive: 3} {
 			if n, ok := got[kind]; n != want || !ok {
 				t.Errorf("%s: %d removed, want %d", kind, n, want)
 			}
 		}
 		want := []waybill.Event{
 			{Op: waybill.OpCleanup, Name: "inbox", Count: 5}, {Op: waybill.OpCleanup, Name: "inbox_leases", Count: 4},
-			{Op: waybill.OpCleanup, Name: "audit_log", Count: 2},
+			{Op: waybill.OpCleanup, Name: "sagas", Count: 6}, {Op: waybill.OpCleanup, Name: "audit_log", Count: 2},
 			{Op: waybill.OpCleanup, Name: "outbox_archive", Count: 3}, {Op: waybill.OpDropPartitions, Name: "outbox_archive", Count: 2},
 		}
 		if len(seen.list) != len(want) {
@@ -132,7 +132,7 @@ func TestJanitor_Preview(t *testing.T) {
 	s := &shelf{expired: map[Kind]int64{Inbox: 5}}
 	j, _ := newTest(t, s, Config{OutboxRetention: time.Hour})
 	reports, err := j.Preview(t.Context())
-	if err != nil || len(reports) != 5 || reports[0].Candidates != 5 || s.expired[Inbox] != 5 || s.limits != nil || s.archive != nil {
+	if err != nil || len(reports) != 6 || reports[0].Candidates != 5 || s.expired[Inbox] != 5 || s.limits != nil || s.archive != nil {
 		t.Errorf("Preview() = %+v, %v, want 5 records found and nothing touched", reports, err)
 	}
 }
@@ -236,6 +236,7 @@ func TestNew_Refuses(t *testing.T) {
 		{"inbox below zero", "janitor.Config.InboxRetention", &shelf{}, Config{InboxRetention: -1}},
 		{"leases below zero", "janitor.Config.LeaseRetention", &shelf{}, Config{LeaseRetention: -1}},
 		{"letters before the inbox", "janitor.Config.DeadLetterRetention", &shelf{}, Config{InboxRetention: 2 * day, DeadLetterRetention: day}},
+		{"sagas before the inbox", "janitor.Config.SagaRetention", &shelf{}, Config{InboxRetention: 2 * day, SagaRetention: day}},
 		{"audit below zero", "janitor.Config.AuditRetention", &shelf{}, Config{AuditRetention: -1}},
 		{"outbox below zero", "janitor.Config.OutboxRetention", &shelf{}, Config{OutboxRetention: -1}},
 		{"no archive", "janitor.Config.OutboxRetention", bare{}, Config{OutboxRetention: day}},
@@ -250,6 +251,6 @@ func TestNew_Refuses(t *testing.T) {
 		}
 	}
 	if _, err := New(&shelf{}, Config{InboxRetention: 60 * day}); err != nil {
-		t.Errorf("New() = %v with a long inbox retention, want the letters to be kept as long", err)
+		t.Errorf("New() = %v with a long inbox retention, want letters and sagas to be kept as long", err)
 	}
 }

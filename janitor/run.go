@@ -157,6 +157,7 @@ func (j *Janitor) rows() []Rows {
 		{Kind: Attempts, OlderThan: j.cfg.InboxRetention},
 		{Kind: Leases, OlderThan: j.cfg.LeaseRetention},
 		{Kind: Letters, OlderThan: j.cfg.DeadLetterRetention},
+		{Kind: Sagas, OlderThan: j.cfg.SagaRetention},
 		{Kind: Audit, OlderThan: j.cfg.AuditRetention},
 	}
 }

@@ -17,13 +17,13 @@ func (p *program) janitorCommand() *cobra.Command {
 		Use:   "janitor",
 		Short: "Remove what is past its retention",
 		Long: `Remove inbox records, attempts at messages that never came back, keys of the lease contract, dead
-letters, entries of the audit log and published messages that are past their retention, until
-SIGINT or SIGTERM, every cleanup.interval. Relays and consumers do so themselves unless
+letters, sagas that have ended, entries of the audit log and published messages that are past their
+retention, until SIGINT or SIGTERM, every cleanup.interval. Relays and consumers do so themselves unless
 cleanup.enabled is false; of several that are at it one does the work.
 
 Never removed is what is still needed: messages that are not published, keys that somebody has
-leased, dead letters that are on their way again or that messages wait behind, and the inbox
-records of dead letters.`,
+leased, dead letters that are on their way again or that messages wait behind, the inbox records of
+dead letters, and sagas that have not ended.`,
 		Args: cobra.NoArgs,
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
 			return p.janitor(cmd, once, dryRun)
@@ -40,6 +40,7 @@ func janitorConfig(cfg *config.Config) janitor.Config {
 		InboxRetention:      cfg.Duration("inbox.retention"),
 		LeaseRetention:      cfg.Duration("inbox.retention"),
 		DeadLetterRetention: cfg.Duration("dead_letter.retention"),
+		SagaRetention:       cfg.Duration("saga.retention"),
 		AuditRetention:      cfg.Duration("audit.retention"),
 		CleanupInterval:     cfg.Duration("cleanup.interval"),
 		CleanupBatchSize:    cfg.Int("cleanup.batch_size"),

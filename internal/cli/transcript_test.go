@@ -181,14 +181,16 @@ inbox              7d          0
 consumer_attempts  7d          0
 inbox_leases       7d          0
 dead_letters       30d         0
+sagas              7d          0
 audit_log          365d        0
 `},
-	{name: "janitor, once", args: "janitor --once --cleanup-enabled=false {used} --dead-letter-retention 60d --outbox-retention 36h", stdout: `
+	{name: "janitor, once", args: "janitor --once --cleanup-enabled=false {used} --dead-letter-retention 60d --saga-retention 8d --outbox-retention 36h", stdout: `
 ROWS               OLDER THAN  FOUND  BATCHES  REMOVED
 inbox              7d          0      0        0
 consumer_attempts  7d          0      0        0
 inbox_leases       7d          0      0        0
 dead_letters       60d         0      0        0
+sagas              8d          0      0        0
 audit_log          365d        0      0        0
 outbox_archive     1d12h       0      0        0
 `},
@@ -223,6 +225,13 @@ outbox_archive     1d12h       0      0        0
     "batches": 0
   },
   {
+    "rows": "sagas",
+    "older_than": "7d",
+    "candidates": 0,
+    "deleted": 0,
+    "batches": 0
+  },
+  {
     "rows": "audit_log",
     "older_than": "365d",
     "candidates": 0,
@@ -251,6 +260,7 @@ inbox              10s …
 consumer_attempts  10s …
 inbox_leases       10s …
 dead_letters …
+sagas              10s …
 audit_log …
 outbox_archive …
 `},

@@ -75,9 +75,11 @@ func (e *Error) Error() string {
 var pairs = []struct {
 	less, more string
 	strict     bool // they must differ, too
+	same       bool // 0 of the second stands for the first
 }{
 	{less: "retry.base_delay", more: "retry.max_delay"},
 	{less: "inbox.retention", more: "dead_letter.retention"},
+	{less: "inbox.retention", more: "saga.retention", same: true},
 	{less: "relay.publish_timeout", more: "relay.lease", strict: true},
 }
 
@@ -86,7 +88,7 @@ func (c *Config) checkPairs() []error {
 	for _, p := range pairs {
 		less, lessOK := c.values[p.less].parsed.(time.Duration)
 		more, moreOK := c.values[p.more].parsed.(time.Duration)
-		if !lessOK || !moreOK { // reported already
+		if !lessOK || !moreOK || p.same && more == 0 { // reported already, or given by the first
 			continue
 		}
 		limit := "must not be more than"

@@ -121,6 +121,8 @@ func TestLoad_Limits(t *testing.T) {
 		{"inbox.allow_short_retention", "true", "perhaps", "false"},
 		{"dead_letter.retention", "7d", "0", "1s"},
 		{"dead_letter.retention", "7d", "6d", "inbox.retention"},
+		{"saga.retention", "0", "-1s", "0"},
+		{"saga.retention", "7d", "6d", "inbox.retention"},
 		{"audit.retention", "1s", "999ms", "1s"},
 		{"cleanup.enabled", "false", "never", "true"},
 		{"metrics.allow_public", "true", "sure", "false"},

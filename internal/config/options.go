@@ -173,6 +173,10 @@ var options = []Option{
 		Help: "how long dead letters are kept after their last failure, or after they were settled",
 	},
 	{
+		Key: "saga.retention", Kind: Duration, Default: "0", Min: "0",
+		Help: "how long sagas that have ended are kept, with their logs; 0: as inbox.retention",
+	},
+	{
 		Key: "audit.retention", Kind: Duration, Default: "365d", Min: "1s",
 		Help: "how long entries of the audit log are kept",
 	},
