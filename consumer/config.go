@@ -129,6 +129,17 @@ type Config struct {
 	// dead. They are kept, shown and requeued all the same.
 	DisableDeadLetters bool
 
+	// GiveUp says which messages have a last word: one that would become a dead letter, after a
+	// permanent error or its last attempt, is handled once more, and [GivenUpFrom] tells the
+	// handler so. If it succeeds now the message counts as processed and there is no dead
+	// letter. It is repeated after a transient error, with the delays of Retry, and after an
+	// unavailable one or a conflict, however often; a permanent one makes the dead letter.
+	// Messages that do not decode, have no id, or have the key of another message, have no last
+	// word, and requeued letters have none: they are dead again. It is called side by side, may
+	// not be set under leases, and must give the same answer for each delivery of a message.
+	// Optional; the default is none.
+	GiveUp func(m *waybill.Message) bool
+
 	// Observer is told what happens. Optional; the default logs to slog.Default.
 	Observer waybill.Observer
 }

@@ -60,3 +60,17 @@ func ExampleConfig_retries() {
 	fmt.Println((1+cfg.Retry.MaxRetries)*(1+cfg.ImmediateRetries), "calls at most")
 	// Output: 15 calls at most
 }
+
+// A message that is given up has its last word: the order is cancelled instead of charged.
+func ExampleGivenUpFrom() {
+	cfg := consumer.Config{Name: "billing", GiveUp: func(m *waybill.Message) bool { return m.Type == "order.placed" }}
+	var handler consumer.Handler[any] = func(ctx context.Context, tx any, m *waybill.Message) error {
+		if given, ok := consumer.GivenUpFrom(ctx); ok {
+			fmt.Println("cancel the order:", given.Err) // in tx
+			return nil
+		}
+		return charge(ctx, string(m.Payload))
+	}
+	fmt.Println(cfg.GiveUp(&waybill.Message{Type: "order.placed"}), handler(context.Background(), nil, &waybill.Message{Payload: []byte("expired")}))
+	// Output: true card expired
+}

@@ -105,6 +105,9 @@ func (c *Consumer[Tx]) tryMessage(ctx, work context.Context, rec inbox.Record, m
 // run runs the handler. past is what the store knows of earlier attempts, nil if it was not
 // asked.
 func (c *Consumer[Tx]) run(ctx context.Context, rec inbox.Record, m *waybill.Message, past *inbox.Attempts) verdict {
+	if c.lastWordDue(m, past) {
+		return c.lastWord(ctx, rec, m, GivenUp{Reason: waybill.ReasonExhausted, Err: past.Error, Attempts: past.Count})
+	}
 	began := time.Now()
 	outcome, err := c.process(ctx, rec, m)
 	if err != nil {
@@ -267,7 +270,7 @@ func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.
 	}
 	count := past.Count + 1
 	if kind == waybill.Permanent || c.cfg.Retry.Exhausted(count) {
-		return c.bury(ctx, rec, m, f, count)
+		return c.giveUp(ctx, rec, m, f, count)
 	}
 	delay := c.cfg.Retry.Delay(count)
 	tried := inbox.FailedAttempt{Count: count, Wait: delay, Error: waybill.ErrorText(f.cause), Node: c.cfg.Node, Took: f.took}
@@ -310,11 +313,8 @@ func (c *receiver) bury(ctx context.Context, rec inbox.Record, m *waybill.Messag
 		rec.Key.Message = ""
 	}
 	letter := inbox.Letter{
-		Record: rec, Message: m.Storable(), Reason: waybill.ReasonExhausted, Error: waybill.ErrorText(f.cause),
+		Record: rec, Message: m.Storable(), Reason: reasonOf(f.cause), Error: waybill.ErrorText(f.cause),
 		Attempts: attempts, Node: c.cfg.Node, Took: f.took, Failed: c.cfg.DisableDeadLetters,
-	}
-	if waybill.IsPermanent(f.cause) {
-		letter.Reason = waybill.ReasonOf(f.cause)
 	}
 	stored, err := c.buryLetter(ctx, letter)
 	if err != nil {

@@ -32,7 +32,7 @@ func (c *Consumer[Tx]) attemptAgain(ctx, work context.Context, rec inbox.Record,
 	case past.Wait > 0: // it came too early, after a restart perhaps
 		return c.putBack(work, m, past.Wait)
 	case past.Starts >= poisonStarts:
-		return c.bury(work, rec, m, failure{cause: poisonous(past.Starts)}, past.Count+past.Starts)
+		return c.poisoned(ctx, work, rec, m, &past)
 	case past.Starts > 0:
 		leave, alone := c.alone(ctx)
 		defer leave()

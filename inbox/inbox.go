@@ -78,6 +78,7 @@ type Attempts struct {
 	Count  int           // failed attempts so far
 	Wait   time.Duration // what is left until the next one is due; 0 if it is
 	Starts int           // attempts that were begun since, and of whose end nobody knows
+	Error  string        // of the last failed attempt
 }
 
 // FailedAttempt is one failed attempt at a message.

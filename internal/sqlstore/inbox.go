@@ -188,12 +188,12 @@ func (c *Core[Tx]) seenBefore(ctx context.Context, conn sqldb.Conn, rec inbox.Re
 }
 
 // FailedAttempts implements [inbox.Inbox]. ReadAttempts returns their number, the wait that
-// is left, in milliseconds, and the starts.
+// is left, in milliseconds, the starts, and the error.
 func (c *Core[Tx]) FailedAttempts(ctx context.Context, key inbox.Key) (inbox.Attempts, error) {
 	rows, err := c.DB.Query(ctx, c.SQL.ReadAttempts, keyArgs(key)...)
 	a, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (a inbox.Attempts, err error) {
 		var wait float64
-		err = r.Scan(&a.Count, &wait, &a.Starts)
+		err = r.Scan(&a.Count, &wait, &a.Starts, &a.Error)
 		a.Wait = fromMillis(wait)
 		return a, err
 	})

@@ -97,7 +97,7 @@ func (r record) outcome(rec inbox.Record) inbox.Outcome {
 func (s *Store) FailedAttempts(ctx context.Context, key inbox.Key) (a inbox.Attempts, err error) {
 	err = s.inTx(ctx, func(*Tx) error {
 		if past, ok := s.data.attempts[key]; ok {
-			a = inbox.Attempts{Count: past.count, Wait: max(0, past.due.Sub(s.now())), Starts: past.starts}
+			a = inbox.Attempts{Count: past.count, Wait: max(0, past.due.Sub(s.now())), Starts: past.starts, Error: past.error()}
 		}
 		return nil
 	})

@@ -45,11 +45,16 @@ func (r record) state() inbox.State {
 
 func (a attempt) state(key inbox.Key) inbox.State {
 	st := stateOf(key)
-	st.Attempts, st.DueAt = a.count, &a.due
-	if n := len(a.history); n > 0 {
-		st.Error = a.history[n-1].Error
-	}
+	st.Attempts, st.DueAt, st.Error = a.count, &a.due, a.error()
 	return st
+}
+
+// error returns the error of the last failed attempt.
+func (a attempt) error() string {
+	if n := len(a.history); n > 0 {
+		return a.history[n-1].Error
+	}
+	return ""
 }
 
 func stateOf(key inbox.Key) inbox.State {

@@ -75,7 +75,7 @@ func (s *Store) FailedAttempts(ctx context.Context, key inbox.Key) (inbox.Attemp
 	if err != nil {
 		return inbox.Attempts{}, wrap("read the server's clock", err)
 	}
-	return inbox.Attempts{Count: d.Count, Wait: max(0, d.DueAt.Sub(now)), Starts: d.Starts}, nil
+	return inbox.Attempts{Count: d.Count, Wait: max(0, d.DueAt.Sub(now)), Starts: d.Starts, Error: d.error()}, nil
 }
 
 // SaveAttempt implements [inbox.Inbox].

@@ -241,11 +241,16 @@ func (d *recordDoc) state() inbox.State {
 
 func (d *attemptDoc) state() inbox.State {
 	st := d.Key.state()
-	st.Attempts, st.DueAt = d.Count, &d.DueAt
-	if n := len(d.History); n > 0 {
-		st.Error = d.History[n-1].Error
-	}
+	st.Attempts, st.DueAt, st.Error = d.Count, &d.DueAt, d.error()
 	return st
+}
+
+// error returns the error of the last failed attempt.
+func (d *attemptDoc) error() string {
+	if n := len(d.History); n > 0 {
+		return d.History[n-1].Error
+	}
+	return ""
 }
 
 func (k keyDoc) state() inbox.State {

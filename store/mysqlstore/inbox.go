@@ -21,7 +21,7 @@ const (
 	findRecordSQL = `
 SELECT message_id, type, coalesce(payload_hash, ''), extra_data, processed_at, dead FROM {inbox} WHERE ` + sqlstore.InboxKey
 
-	readAttemptsSQL = `SELECT attempts, greatest(0, due_at - {now}) / 1000.0, starts FROM {consumer_attempts} WHERE ` + sqlstore.InboxKey
+	readAttemptsSQL = `SELECT attempts, greatest(0, due_at - {now}) / 1000.0, starts, error FROM {consumer_attempts} WHERE ` + sqlstore.InboxKey
 
 	clearAttemptsSQL = `DELETE FROM {consumer_attempts} WHERE ` + sqlstore.InboxKey
 )

@@ -17,7 +17,7 @@ const (
 	clearAttemptsSQL = `DELETE FROM {consumer_attempts} WHERE ` + sqlstore.InboxKey
 
 	readAttemptsSQL = `
-SELECT attempts, greatest(0, extract(epoch FROM due_at - {clock}()) * 1000)::float8, starts
+SELECT attempts, greatest(0, extract(epoch FROM due_at - {clock}()) * 1000)::float8, starts, error
   FROM {consumer_attempts} WHERE ` + sqlstore.InboxKey
 
 	saveAttemptsSQL = `

@@ -66,7 +66,7 @@ ON CONFLICT DO NOTHING`
 
 	gateOutcomeSQL = `SELECT dead, coalesce(payload_hash, '') FROM {inbox} WHERE ` + sqlstore.InboxKey
 
-	readAttemptsSQL = `SELECT attempts, max(0, due_at - {now}) / 1000.0, starts FROM {consumer_attempts} WHERE ` + sqlstore.InboxKey
+	readAttemptsSQL = `SELECT attempts, max(0, due_at - {now}) / 1000.0, starts, error FROM {consumer_attempts} WHERE ` + sqlstore.InboxKey
 
 	clearAttemptsSQL = `DELETE FROM {consumer_attempts} WHERE ` + sqlstore.InboxKey
 )

@@ -64,7 +64,7 @@ func startsEnded[Tx any](e *env[Tx]) {
 	key := keyOf("billing", "a")
 	e.saveStarts(key, 2)
 	e.saveAttempt(key, 1, 0)
-	if a := e.attempts(key); a != (inbox.Attempts{Count: 1}) {
+	if a := e.attempts(key); a != (inbox.Attempts{Count: 1, Error: "card expired"}) {
 		e.Errorf("attempts = %+v, want one that failed and no start", a)
 	}
 }
