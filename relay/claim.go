@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -87,17 +88,19 @@ func (r *Relay) weigh(claims []Claim) {
 
 // claim reads up to limit messages into the backlog.
 func (r *Relay) claim(ctx context.Context, limit int) (claims []Claim, err error) {
-	look := r.lookForDue()
+	look, moreDue := r.lookForDue(), false
 	req := ClaimRequest{Limit: limit, Due: look || !r.busy, Paused: r.pausedNames()}
 	defer func() {
-		if r.busy = len(claims) >= limit; err != nil && look {
-			r.due.in(0)
+		if r.busy = len(claims) >= limit; err != nil && look || moreDue {
+			r.due.in(0) // look again at once
 		}
 	}()
 	if look {
-		if _, err := r.src.ReleaseScheduled(ctx, r.cfg.BatchSize); err != nil {
+		released, err := r.src.ReleaseScheduled(ctx, r.cfg.BatchSize)
+		if err != nil {
 			return nil, err
 		}
+		moreDue = released >= r.cfg.BatchSize
 	}
 	if req.DueOnly, err = r.backPressure(ctx); err != nil {
 		return nil, err
@@ -115,9 +118,15 @@ func (r *Relay) claim(ctx context.Context, limit int) (claims []Claim, err error
 	if len(claims) > 0 {
 		r.observe(ctx, waybill.Event{Op: waybill.OpClaim, Count: len(claims), Duration: time.Since(began)})
 	}
+	moreDue = moreDue || len(claims) >= limit && allWaited(claims)
 	r.weigh(claims) // while nobody else has them
 	r.takeIn(claims)
 	return claims, nil
+}
+
+// allWaited reports whether a claim has found nothing but messages that waited, which come first.
+func allWaited(claims []Claim) bool {
+	return !slices.ContainsFunc(claims, func(c Claim) bool { return !c.Waiting })
 }
 
 // lookForDue reports whether to look for scheduled and waiting messages: at each poll, and
@@ -144,9 +153,9 @@ func (r *Relay) pausedNames() []string {
 	return names
 }
 
-// await waits until there may be something to claim.
+// await waits until there may be something to claim, or it is time to look for what has come due.
 func (r *Relay) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.parked.nap(r.due.next(r.cfg.PollInterval)))
+	ctx, cancel := context.WithTimeout(ctx, r.parked.nap(r.due.next(max(0, time.Until(r.nextLook)))))
 	defer cancel()
 	stop := r.news.notify(cancel)
 	defer stop()

@@ -28,6 +28,9 @@ type fakeSource struct {
 	lanes    []Lane
 	share    int
 	refuse   error // of settlements
+
+	scheduled []fakeRow
+	looks     int // for scheduled messages
 }
 
 type fakeRow struct {
@@ -144,7 +147,39 @@ func (s *fakeSource) CountParked(context.Context, []Lane) (keys, messages int, e
 	return 0, 0, nil
 }
 
-func (s *fakeSource) ReleaseScheduled(context.Context, int) (int, error) { return 0, nil }
+// wait adds a message that waits for another attempt, without a word to the relay.
+func (s *fakeSource) wait(m waybill.Message, due time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.position++
+	lane := Lane{Number: int(s.position % fakeLanes)}
+	s.rows[s.position] = &fakeRow{Claim: Claim{Message: m, Position: s.position, Lane: lane, Waiting: true}, due: due}
+}
+
+// schedule adds a message that goes to the others when it is due.
+func (s *fakeSource) schedule(m waybill.Message, due time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.scheduled = append(s.scheduled, fakeRow{Claim: Claim{Message: m}, due: due})
+}
+
+func (s *fakeSource) ReleaseScheduled(_ context.Context, limit int) (int, error) {
+	s.mu.Lock()
+	s.looks++
+	var due []waybill.Message
+	s.scheduled = slices.DeleteFunc(s.scheduled, func(row fakeRow) bool {
+		if len(due) == limit || time.Now().Before(row.due) {
+			return false
+		}
+		due = append(due, row.Message)
+		return true
+	})
+	s.mu.Unlock()
+	if len(due) > 0 {
+		s.add(due...)
+	}
+	return len(due), nil
+}
 
 func (s *fakeSource) MaintainArchive(context.Context, MaintainRequest) (Maintained, error) {
 	return Maintained{}, nil
