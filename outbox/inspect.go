@@ -49,7 +49,7 @@ type Stats struct {
 	Topic  string        `json:"topic"`
 	Status Status        `json:"status"`
 	Count  int64         `json:"count"`
-	Oldest time.Duration `json:"oldest_ns"` // age of the oldest by the store's clock
+	Oldest time.Duration `json:"oldest_ns"` // age of the oldest by the store's clock, since it came due if it was scheduled
 }
 
 // Filter narrows a list of messages. Empty fields match everything, but for Status.

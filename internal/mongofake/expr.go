@@ -85,6 +85,7 @@ var operators = map[string]struct {
 	"$or":           {-1, func(args []any) (any, error) { return !allAre(args, false), nil }},
 	"$not":          {1, func(args []any) (any, error) { return !truth(args[0]), nil }},
 	"$add":          {2, func(args []any) (any, error) { return add(args[0], args[1]) }},
+	"$multiply":     {2, func(args []any) (any, error) { return multiply(args[0], args[1]) }},
 	"$cond":         {3, choose},
 	"$ifNull":       {2, ifNull},
 	"$mergeObjects": {-1, merge},

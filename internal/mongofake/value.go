@@ -221,4 +221,14 @@ func add(a, b any) (any, error) {
 	return f + g, nil
 }
 
+// multiply returns a double, whatever it is given.
+func multiply(a, b any) (any, error) {
+	x, ok := number(a)
+	y, also := number(b)
+	if !ok || !also {
+		return nil, bad("cannot multiply %T and %T", a, b)
+	}
+	return x * y, nil
+}
+
 func is64(v any) bool { _, ok := v.(int64); return ok }

@@ -55,6 +55,20 @@ func (c *Core[Tx]) messageStates(ctx context.Context, query string, args ...any)
 	return states, c.Kind(err)
 }
 
+// SinceSQL is what the age of a message on its way counts from: that of a scheduled one from when
+// it came due.
+const SinceSQL = `CASE WHEN deliver_at > enqueued_at THEN deliver_at ELSE enqueued_at END AS since`
+
+// OnItsWaySQL lists what is pending and what is waiting.
+const OnItsWaySQL = `
+        SELECT topic, 'Pending' AS status, ` + SinceSQL + ` FROM {outbox} WHERE deliver_at IS NULL OR deliver_at <= {now}
+        UNION ALL
+        SELECT topic, 'Waiting', ` + SinceSQL + ` FROM {outbox_waiting}`
+
+// ElsewhereSQL lists the other messages, for stores with a view of all.
+const ElsewhereSQL = `
+        SELECT topic, status, enqueued_at FROM {messages} WHERE status NOT IN ('Pending', 'Waiting')`
+
 // OutboxStats implements [outbox.Inspector]. The statement returns ages in seconds. It reads
 // whole tables: not for every second.
 func (c *Core[Tx]) OutboxStats(ctx context.Context) ([]outbox.Stats, error) {

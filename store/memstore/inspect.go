@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
@@ -80,7 +81,7 @@ func (s *Store) count(ctx context.Context, counts func(outbox.Status) bool) ([]o
 			g := groups[group{st.Topic, st.Status}]
 			g.Topic, g.Status = st.Topic, st.Status
 			g.Count++
-			g.Oldest = max(g.Oldest, s.now().Sub(st.EnqueuedAt))
+			g.Oldest = max(g.Oldest, s.now().Sub(st.since))
 			groups[group{st.Topic, st.Status}] = g
 		}
 		return nil
@@ -96,6 +97,7 @@ func (s *Store) count(ctx context.Context, counts func(outbox.Status) bool) ([]o
 type listedState struct {
 	outbox.State
 	correlation string
+	since       time.Time // its age counts from then
 }
 
 // listed is that view.
@@ -133,8 +135,11 @@ func (s *Store) listed() []listedState {
 }
 
 func (r *row) state(status outbox.Status) listedState {
-	m := &r.message
-	return listedState{correlation: m.CorrelationID, State: outbox.State{
+	m, since := &r.message, r.enqueuedAt
+	if onItsWay := status == outbox.Pending || status == outbox.Waiting; onItsWay && m.DeliverAt.After(since) {
+		since = m.DeliverAt // it was scheduled until then
+	}
+	return listedState{correlation: m.CorrelationID, since: since, State: outbox.State{
 		ID: m.ID, Status: status, Topic: m.Address(), Type: m.Type, Source: m.Source, Tenant: m.Tenant, Key: m.Key,
 		EnqueuedAt: r.enqueuedAt,
 	}}

@@ -165,10 +165,21 @@ type topicCount struct {
 	Oldest time.Time `bson:"oldest"`
 }
 
+// since is what the age of a message counts from: that of a scheduled one, once it is on its way,
+// from when it came due.
+func (p place) since() any {
+	enqueued := "$row.enqueued_at"
+	if p.status != outbox.Pending && p.status != outbox.Waiting {
+		return enqueued
+	}
+	due := bson.M{"$add": bson.A{time.UnixMilli(0), bson.M{"$multiply": bson.A{"$row.message.deliver_at", 0.001}}}}
+	return bson.M{"$cond": bson.A{bson.M{"$gt": bson.A{due, enqueued}}, due, enqueued}}
+}
+
 func countTopics(ctx context.Context, p place) ([]topicCount, error) {
 	cursor, err := p.of.Aggregate(ctx, mongo.Pipeline{
 		{{Key: "$match", Value: p.filter}},
-		{{Key: "$group", Value: bson.M{"_id": "$row.topic", "count": bson.M{"$sum": int64(1)}, "oldest": bson.M{"$min": "$row.enqueued_at"}}}},
+		{{Key: "$group", Value: bson.M{"_id": "$row.topic", "count": bson.M{"$sum": int64(1)}, "oldest": bson.M{"$min": p.since()}}}},
 	})
 	if err != nil {
 		return nil, err

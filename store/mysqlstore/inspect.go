@@ -40,6 +40,11 @@ func statesSQL(condition string) string {
 	return strings.Join(selects, "\n    UNION ALL\n    ")
 }
 
+const (
+	countedSQL = `SELECT topic, status, count(*), ({now} - min(since)) / 1000000.0 FROM `
+	byTopicSQL = ` GROUP BY topic, status ORDER BY topic, status`
+)
+
 var (
 	messageStatesSQL = `SELECT ` + sqlstore.StateColumns + ` FROM (` + statesSQL(`id = $1`) + `) s ORDER BY enqueued_at, destination`
 
@@ -48,11 +53,6 @@ SELECT ` + sqlstore.StateColumns + `
   FROM (` + statesSQL(`($1 = '' AND {status} IN ('Pending', 'Waiting', 'Scheduled') OR {status} = $1) AND `+sqlstore.MessageFilter) + `) s
  ORDER BY enqueued_at, id, destination LIMIT $7`
 
-	outboxStatsSQL = `
-SELECT topic, status, count(*), ({now} - min(enqueued_at)) / 1000000.0
-  FROM (` + statesSQL("") + `) s GROUP BY topic, status ORDER BY topic, status`
-
-	outboxBacklogSQL = `
-SELECT topic, status, count(*), ({now} - min(enqueued_at)) / 1000000.0
-  FROM (` + statesSQL(`{status} IN ('Pending', 'Waiting')`) + `) s GROUP BY topic, status ORDER BY topic, status`
+	outboxStatsSQL   = countedSQL + `(` + sqlstore.OnItsWaySQL + ` UNION ALL SELECT topic, status, enqueued_at FROM (` + statesSQL(`{status} NOT IN ('Pending', 'Waiting')`) + `) s) m` + byTopicSQL
+	outboxBacklogSQL = countedSQL + `(` + sqlstore.OnItsWaySQL + `) m` + byTopicSQL
 )

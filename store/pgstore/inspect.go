@@ -25,13 +25,11 @@ SELECT id, 'Published', topic, destination, type, source, tenant, key, attempts,
  WHERE $1::text <> '' AND ` + messageFilter + `
  ORDER BY published_at DESC LIMIT $7`
 
-	outboxStatsSQL = `
-SELECT topic, status, count(*), extract(epoch FROM {clock}() - min(enqueued_at))::float8
-  FROM {messages} GROUP BY topic, status ORDER BY topic, status`
+	outboxStatsSQL   = countedSQL + `(` + sqlstore.OnItsWaySQL + ` UNION ALL ` + sqlstore.ElsewhereSQL + `) m` + byTopicSQL
+	outboxBacklogSQL = countedSQL + `(` + sqlstore.OnItsWaySQL + `) m` + byTopicSQL
 
-	outboxBacklogSQL = `
-SELECT topic, status, count(*), extract(epoch FROM {clock}() - min(enqueued_at))::float8
-  FROM {messages} WHERE status IN ('Pending', 'Waiting') GROUP BY topic, status ORDER BY topic, status`
+	countedSQL = `SELECT topic, status, count(*), extract(epoch FROM {clock}() - min(since))::float8 FROM `
+	byTopicSQL = ` GROUP BY topic, status ORDER BY topic, status`
 )
 
 // relayStatesSQL names a lane's owner only while the relay is there: the others are free.

@@ -15,11 +15,9 @@ SELECT ` + sqlstore.StateColumns + `
  WHERE ($1 = '' AND status IN ('Pending', 'Waiting', 'Scheduled') OR status = $1) AND ` + sqlstore.MessageFilter + `
  ORDER BY enqueued_at, id, destination LIMIT $7`
 
-	outboxStatsSQL = `
-SELECT topic, status, count(*), ({now} - min(enqueued_at)) / 1000000.0
-  FROM {messages} GROUP BY topic, status ORDER BY topic, status`
+	outboxStatsSQL   = countedSQL + `(` + sqlstore.OnItsWaySQL + ` UNION ALL ` + sqlstore.ElsewhereSQL + `) m` + byTopicSQL
+	outboxBacklogSQL = countedSQL + `(` + sqlstore.OnItsWaySQL + `) m` + byTopicSQL
 
-	outboxBacklogSQL = `
-SELECT topic, status, count(*), ({now} - min(enqueued_at)) / 1000000.0
-  FROM {messages} WHERE status IN ('Pending', 'Waiting') GROUP BY topic, status ORDER BY topic, status`
+	countedSQL = `SELECT topic, status, count(*), ({now} - min(since)) / 1000000.0 FROM `
+	byTopicSQL = ` GROUP BY topic, status ORDER BY topic, status`
 )

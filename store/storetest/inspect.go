@@ -14,6 +14,7 @@ func inspectTests[Tx any]() []test[Tx] {
 		{"an empty outbox", statsEmpty[Tx], nil},
 		{"counts by topic and status", statsCounts[Tx], nil},
 		{"age of the oldest", statsAge[Tx], nil},
+		{"age of a scheduled message", statsAgeScheduled[Tx], nil},
 	}
 }
 
@@ -107,6 +108,31 @@ func wantCounts[Tx any](e *env[Tx], got, want []outbox.Stats) {
 			e.Errorf("row %d = %+v, want %+v", i, got[i], want[i])
 		}
 	}
+}
+
+// statsAgeScheduled: a message that was scheduled is as old as the time since it came due.
+func statsAgeScheduled[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	n.scheduled(msg("a", "k"), 24*time.Hour)
+	e.advance(25 * time.Hour)
+	e.release(1)
+	wantAge := func(status outbox.Status, stats []outbox.Stats) {
+		e.Helper()
+		if len(stats) != 1 || stats[0].Status != status || stats[0].Oldest < 59*time.Minute || stats[0].Oldest > 61*time.Minute {
+			e.Errorf("stats = %+v, want one message, %s, an hour old", stats, status)
+		}
+	}
+	backlog := func() []outbox.Stats {
+		stats, err := e.s.OutboxBacklog(e.ctx)
+		e.must(err, "OutboxBacklog")
+		return stats
+	}
+	wantAge(outbox.Pending, e.stats())
+	wantAge(outbox.Pending, backlog())
+	n = e.join("r2")
+	n.settle(failed(n.claimOne("a"), time.Hour))
+	wantAge(outbox.Waiting, e.stats())
+	wantAge(outbox.Waiting, backlog())
 }
 
 func statsAge[Tx any](e *env[Tx]) {
