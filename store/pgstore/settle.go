@@ -147,11 +147,14 @@ const anyScheduledSQL = `SELECT coalesce((SELECT min(due_at) FROM {scheduled}) <
 // releaseScheduledSQL moves due rows into the outbox, id kept. One whose id is on its way
 // already, or is released by this statement too, becomes a dead letter: it must neither clog
 // nor vanish. Several relays share the work by skipping each other's rows.
+//
+// The positions are an array, which the planner takes for short and looks up one by one: of an IN
+// with a LIMIT that it does not know it expects a tenth of all rows, and reads the whole table.
 const releaseScheduledSQL = `
 WITH gone AS (
     DELETE FROM {scheduled}
-     WHERE position IN (SELECT position FROM {scheduled} WHERE due_at <= (SELECT {clock}())
-                         ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED)
+     WHERE position = ANY (ARRAY(SELECT position FROM {scheduled} WHERE due_at <= (SELECT {clock}())
+                                  ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED))
     RETURNING *
 ), s AS (
     SELECT *, row_number() OVER (PARTITION BY id ORDER BY due_at, position) AS nth FROM gone
