@@ -27,6 +27,7 @@ var experiments = []experiment{
 	{"inbox", "What it costs to handle a message once", "", runInbox},
 	{"flat", "What must not slow it down", "", runFlat},
 	{"explain", "Plans of the relay's statements", "", runExplain},
+	{"schedule", "What is scheduled for later", "", runSchedule},
 	{"letters", "What operators ask", "", runLetters},
 	{"inboxhttp", "The inbox service", "", runInboxHTTP},
 	{"brokers", "Adapters beside their client libraries", "", runBrokers},

@@ -39,7 +39,7 @@ func (w *world) explain(ctx context.Context, s situation, n int) ([]row, error) 
 	if err := w.explainBacklog(ctx, s, n); err != nil {
 		return nil, err
 	}
-	e := &explainer{seen: make(map[string]*plan)}
+	e := &explainer{about: aboutMessages, seen: make(map[string]*plan)}
 	for _, archive := range []bool{false, true} {
 		if err := w.explainRelay(ctx, e, archive); err != nil {
 			return nil, err
@@ -118,11 +118,12 @@ const explainAfter = 1500
 // and in a transaction that is rolled back. Of each statement it keeps the plan of the
 // largest run.
 type explainer struct {
-	mu   sync.Mutex
-	conn *pgx.Conn
-	seen map[string]*plan
-	list []*plan
-	err  error
+	mu    sync.Mutex
+	about *regexp.Regexp // the statements that it explains
+	conn  *pgx.Conn
+	seen  map[string]*plan
+	list  []*plan
+	err   error
 }
 
 type plan struct {
@@ -139,7 +140,7 @@ var aboutMessages = regexp.MustCompile(`(?i)\b(FROM|UPDATE|JOIN)\s+"waybill"\."(
 func (e *explainer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.err == nil && aboutMessages.MatchString(data.SQL) {
+	if e.err == nil && e.about.MatchString(data.SQL) {
 		e.err = e.explain(context.WithoutCancel(ctx), data)
 	}
 	return ctx
@@ -179,7 +180,7 @@ func (e *explainer) explain(ctx context.Context, data pgx.TraceQueryStartData) e
 var (
 	actualRows = regexp.MustCompile(`actual time=[0-9.]+\.\.[0-9.]+ rows=([0-9.]+)`)
 	buffers    = regexp.MustCompile(`(?:hit|read)=(\d+)`)
-	otherScan  = regexp.MustCompile(`(?:Seq|Bitmap Heap) Scan on outbox(?:_waiting|_archive\w*)? `) // the sequence's only row is read as it is
+	otherScan  = regexp.MustCompile(`(?:Seq|Bitmap Heap) Scan on (?:outbox(?:_waiting|_archive\w*)?|scheduled) `) // the sequence's only row is read as it is
 )
 
 // planRows is the most rows that a node of the plan has given at once.
@@ -231,6 +232,8 @@ func (p *plan) name() string {
 		return "settle, waiting messages"
 	case has(`DELETE FROM "waybill"."scheduled"`):
 		return "release scheduled messages"
+	case has(`FROM "waybill"."scheduled"`):
+		return "look for scheduled messages that are due"
 	case has(`FROM "waybill"."outbox" `):
 		return "claim"
 	}
