@@ -180,7 +180,7 @@ func (e *explainer) explain(ctx context.Context, data pgx.TraceQueryStartData) e
 var (
 	actualRows = regexp.MustCompile(`actual time=[0-9.]+\.\.[0-9.]+ rows=([0-9.]+)`)
 	buffers    = regexp.MustCompile(`(?:hit|read)=(\d+)`)
-	otherScan  = regexp.MustCompile(`(?:Seq|Bitmap Heap) Scan on (?:outbox(?:_waiting|_archive\w*)?|scheduled) `) // the sequence's only row is read as it is
+	otherScan  = regexp.MustCompile(`(?:Seq|Bitmap Heap) Scan on outbox(?:_waiting|_archive\w*)? |Seq Scan on scheduled `) // the sequence's only row is read as it is
 )
 
 // planRows is the most rows that a node of the plan has given at once.

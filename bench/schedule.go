@@ -26,21 +26,18 @@ const dueSQL = `SELECT id, (extract(epoch FROM due_at) * 1e9)::bigint FROM waybi
 // runSchedule measures how late messages leave that come due, 100 each second, beside a million
 // that are scheduled for next month, and shows how they are found.
 func runSchedule(ctx context.Context, b *bench) (rows []row, _ error) {
-	for _, poll := range []time.Duration{0, 100 * time.Millisecond} {
+	n := b.size(1_000_000, 20_000)
+	lateness := func(poll time.Duration) func(w *world) ([]row, error) {
+		return func(w *world) ([]row, error) { return w.lateness(ctx, n, poll) }
+	}
+	plans := func(w *world) ([]row, error) { return w.explainDue(ctx, n) }
+	for _, part := range []func(w *world) ([]row, error){lateness(0), lateness(100 * time.Millisecond), plans} {
 		err := b.inWorld(ctx, func(w *world) error {
-			n := w.size(1_000_000, 20_000)
 			if err := w.scheduleFar(ctx, n); err != nil {
 				return err
 			}
-			if poll == 0 {
-				plans, err := w.explainDue(ctx, n)
-				if err != nil {
-					return err
-				}
-				defer func() { rows = append(rows, plans...) }() // behind the figures
-			}
-			r, err := w.lateness(ctx, n, poll)
-			rows = append(rows, r)
+			more, err := part(w)
+			rows = append(rows, more...)
 			return err
 		})
 		if err != nil {
@@ -60,43 +57,41 @@ func (w *world) scheduleFar(ctx context.Context, n int) error {
 }
 
 // lateness runs a relay with a poll interval, 0 for the default, while messages come due.
-func (w *world) lateness(ctx context.Context, far int, poll time.Duration) (row, error) {
+func (w *world) lateness(ctx context.Context, far int, poll time.Duration) ([]row, error) {
 	name, most := "default poll interval, 5 s", 5250.0
 	if poll > 0 {
 		name, most = fmt.Sprintf("poll interval %v", poll), 250+poll.Seconds()*1000
 	}
-	r := row{table: number(float64(far)) + " messages scheduled for next month, 100 due per second", name: name}
 	c, err := w.startRelay(ctx, job{Role: "relay", Notes: true, Poll: poll}, toNothing)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	defer c.kill()
 	count := w.size(60, 3) * int(time.Second/pace)
 	if err := w.exec(ctx, fillScheduledSQL, newName()+"-", count, time.Now().Add(3*time.Second), pace, make([]byte, w.payload)); err != nil {
-		return r, err
+		return nil, err
 	}
 	due, err := w.dueTimes(ctx)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	if err := w.untilReleased(ctx, time.Duration(count)*pace); err != nil {
-		return r, err
+		return nil, err
 	}
 	if err := c.stop(); err != nil {
-		return r, err
+		return nil, err
 	}
 	said, err := c.state()
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	values, err := latencies(due, said.Times)
-	r.figures = []figure{
+	return []row{{table: number(float64(far)) + " messages scheduled for next month, 100 due per second", name: name, figures: []figure{
 		{name: "p50", unit: "ms", values: []float64{quantile(values, 0.5)}},
 		{"p99", "ms", []float64{quantile(values, 0.99)}, atMost(most)},
 		{name: "most", unit: "ms", values: []float64{quantile(values, 1)}},
 		{name: "messages", values: []float64{float64(len(values))}},
-	}
-	return r, err
+	}}}, err
 }
 
 // dueTimes returns when messages are due, in nanoseconds, by id.
@@ -129,7 +124,8 @@ func (w *world) untilReleased(ctx context.Context, within time.Duration) error {
 // aboutScheduled matches statements about scheduled messages.
 var aboutScheduled = regexp.MustCompile(`FROM "waybill"\."scheduled"`)
 
-// explainDue releases some messages that are due, and returns the plans of what that takes.
+// explainDue releases some messages that are due, beside others that wait for a retry, and returns
+// the plans of what that takes. PostgreSQL would read a table that is empty in any way.
 func (w *world) explainDue(ctx context.Context, far int) (rows []row, err error) {
 	e := &explainer{about: aboutScheduled, seen: make(map[string]*plan)}
 	if e.conn, err = pgx.Connect(ctx, w.url); err != nil {
@@ -143,6 +139,12 @@ func (w *world) explainDue(ctx context.Context, far int) (rows []row, err error)
 	defer pool.Close()
 	store, err := pgstore.New(pool, pgstore.Config{})
 	if err != nil {
+		return nil, err
+	}
+	if _, err := waitingMessages(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := w.exec(ctx, "VACUUM ANALYZE"); err != nil {
 		return nil, err
 	}
 	if err := w.exec(ctx, fillScheduledSQL, "explained-", 100, time.Now().Add(-time.Hour), time.Millisecond, make([]byte, w.payload)); err != nil {

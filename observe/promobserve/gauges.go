@@ -22,7 +22,7 @@ var (
 	relayLastPublished = describe("relay_last_published_timestamp_seconds", "When a destination last accepted something; 0 if none has yet.")
 
 	backlogMessages = describe("backlog_messages", "Messages that are not published yet, by topic and Pending, Waiting or Scheduled.", "topic", "status")
-	backlogOldest   = describe("backlog_oldest_age_seconds", "Age of the oldest of them since its enqueue, by the database's clock.", "topic", "status")
+	backlogOldest   = describe("backlog_oldest_age_seconds", "Age of the oldest of them since its enqueue, or since it came due if it was scheduled, by the database's clock.", "topic", "status")
 	openLetters     = describe("dead_letters", "Open dead letters, of the 100 largest groups.", "origin", "consumer", "topic", "reason")
 	inboxRecords    = describe("inbox_records", "About how many records the inbox holds, by the database's statistics.")
 	inboxOldest     = describe("inbox_oldest_age_seconds", "Age of the oldest record, by the database's clock; 0 if there is none.")
