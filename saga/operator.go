@@ -92,7 +92,7 @@ func (o *Operator) Resume(ctx context.Context, id ID, act deadletter.Act) error 
 }
 
 // Compensate makes a running instance undo the steps that are done, the last first, as if the
-// next one had failed. The error is as of [Operator.Resume], but [ErrNotRunning] or [ErrNoSteps].
+// next one had failed. A step that waits for its answer is undone too. The error is as of [Operator.Resume], but [ErrNotRunning] or [ErrNoSteps].
 func (o *Operator) Compensate(ctx context.Context, id ID, act deadletter.Act) error {
 	return o.change(ctx, id, act, ActCompensate, func(in *Instance) error {
 		switch {
@@ -102,7 +102,11 @@ func (o *Operator) Compensate(ctx context.Context, id ID, act deadletter.Act) er
 			return ErrNoSteps
 		}
 		in.Status, in.Error = Compensating, "compensated by an operator"
-		in.Progress.Back, in.Progress.Waiting = true, false
+		if in.Progress.Waiting { // the step may have been done
+			in.Progress.Waiting = false
+			in.Progress.Done++
+		}
+		in.Progress.Back = true
 		return nil
 	})
 }

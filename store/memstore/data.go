@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -26,6 +27,9 @@ type data struct {
 	scheduled map[int64]row
 	tokens    map[string]int64 // positions in scheduled, by id, of what was scheduled by itself
 	schedules map[string]schedule.State
+	sagas     map[saga.ID]saga.Instance
+	sagaLog   map[saga.ID][]saga.Entry
+	instances int64 // the number of the latest instance of a saga; never taken back
 	letters   map[int64]letter
 	number    int64 // of the last letter
 	audit     []deadletter.Entry
@@ -46,6 +50,7 @@ func newData() data {
 		outbox: make(map[int64]row), waiting: make(map[place]waitingRow), archive: make(map[int64]archivedRow),
 		ids: make(map[string]time.Time), scheduled: make(map[int64]row), letters: make(map[int64]letter), replays: make(map[int64]replay),
 		inbox: make(map[inbox.Key]record), attempts: make(map[inbox.Key]attempt), offsets: make(map[inbox.Partition]inbox.Progress), leases: make(map[string]leaseRow),
+		sagas: make(map[saga.ID]saga.Instance), sagaLog: make(map[saga.ID][]saga.Entry),
 		responses: make(map[string]savedResponse), tokens: make(map[string]int64), schedules: make(map[string]schedule.State),
 		relays: make(map[string]relayNode), lanes: make(map[int]lane), values: make(map[string]any),
 	}

@@ -59,8 +59,8 @@ func (s *Store) expired(rows janitor.Rows) ([]func(tx *Tx), error) {
 		return s.expiredLeases(rows.OlderThan), nil
 	case janitor.Letters:
 		return s.expiredLetters(limit, mine), nil
-	case janitor.Sagas: // it keeps none
-		return nil, nil
+	case janitor.Sagas:
+		return s.expiredSagas(limit, mine), nil
 	case janitor.Audit:
 		return s.expiredEntries(limit, rows.Tenant), nil
 	}

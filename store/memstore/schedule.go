@@ -15,6 +15,9 @@ func (s *Store) Now(context.Context, *Tx) (time.Time, error) { return s.now().UT
 
 // AddScheduled implements [schedule.Store].
 func (s *Store) AddScheduled(_ context.Context, tx *Tx, m *waybill.Message) (bool, error) {
+	if err := tx.step("schedule a message"); err != nil {
+		return false, err
+	}
 	if _, taken := s.data.tokens[m.ID]; taken {
 		return false, nil
 	}
@@ -34,6 +37,9 @@ func (s *Store) unschedule(tx *Tx, r row) {
 
 // CancelScheduled implements [schedule.Store].
 func (s *Store) CancelScheduled(_ context.Context, tx *Tx, id string) (bool, error) {
+	if err := tx.step("cancel a scheduled message"); err != nil {
+		return false, err
+	}
 	position, found := s.data.tokens[id]
 	if found {
 		s.unschedule(tx, s.data.scheduled[position])
@@ -43,6 +49,9 @@ func (s *Store) CancelScheduled(_ context.Context, tx *Tx, id string) (bool, err
 
 // MoveScheduled implements [schedule.Store].
 func (s *Store) MoveScheduled(_ context.Context, tx *Tx, id string, at time.Time) (bool, error) {
+	if err := tx.step("move a scheduled message"); err != nil {
+		return false, err
+	}
 	position, found := s.data.tokens[id]
 	if found {
 		r := s.data.scheduled[position]

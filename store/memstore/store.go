@@ -61,12 +61,12 @@ func WithClock(now func() time.Time) Option {
 }
 
 // WithSteps makes the store call step with the name of what comes next: before a transaction
-// records a message in the inbox, enqueues messages or sets a value, before it commits, and when
-// it has committed and the caller does not know yet. An error strikes as the loss of the
-// connection would: the call fails with it, and so does all that follows in the transaction,
-// which rolls back unless it has committed. [Tx.Set] and [Tx.Commit], which return no error,
-// panic with it. What relays and operators do is no step. It is what package waybilltest
-// injects faults with.
+// records a message in the inbox, enqueues or schedules messages, writes an instance of a saga or
+// sets a value, before it commits, and when it has committed and the caller does not know yet. An
+// error strikes as the loss of the connection would: the call fails with it, and so does all that
+// follows in the transaction, which rolls back unless it has committed. [Tx.Set] and [Tx.Commit],
+// which return no error, panic with it. What relays and operators do is no step. It is what package
+// waybilltest injects faults with.
 func WithSteps(step func(name string) error) Option {
 	return func(s *Store) { s.step = step }
 }

@@ -1,0 +1,320 @@
+package saga
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/schedule"
+)
+
+const (
+	maxNameLen  = waybill.MaxConsumerLen // of a saga, in bytes
+	maxStateLen = 200                    // of a state, a step or a timeout, in bytes
+)
+
+// Config is what a saga may be told.
+type Config struct {
+	// Name is the saga's stable name, part of the name of each instance. At most
+	// [waybill.MaxConsumerLen] bytes. Required.
+	Name string
+
+	// Version is that of the definition, 1 and up. It rises when running instances could not go on
+	// with the rules or steps as they are now; see [Saga.Keep] and [Saga.Migrate]. Optional; the
+	// default is 1.
+	Version int
+
+	// Source names the service in messages that name no source themselves; see
+	// [outbox.Config]. Required.
+	Source string
+
+	// Topic is where an instance sends the messages that let it go on to its next step, and where
+	// its timeouts go. The consumer of the saga subscribes to it, and no other saga does. Required.
+	Topic string
+
+	// Node names this process in the log of instances. At most [waybill.MaxIDLen] bytes. Optional.
+	Node string
+
+	// Lock keeps others from an instance while a message changes it, instead of repeating the
+	// handler for the one that came second. Optional; see docs/sagas.md.
+	Lock bool
+
+	// Observer is told of changes of instances, and of messages that are enqueued. Optional; the
+	// default logs to slog.Default.
+	Observer waybill.Observer
+}
+
+// Saga is a definition: what the messages of a process do to an instance, whose data is a D. D is
+// kept as JSON. Register everything before the first message is handled; after that a saga is safe
+// for concurrent use.
+type Saga[Tx, D any] struct {
+	store      Store[Tx]
+	cfg        Config
+	writer     *outbox.Writer[Tx]
+	scheduler  *schedule.Scheduler[Tx]
+	rules      table[Tx, D] // by type of message
+	timeouts   table[Tx, D] // by name
+	steps      []Step[Tx, D]
+	onEnd      func(ctx context.Context, c *Context[Tx, D]) error
+	all        []Definition[Tx] // this one and those that are kept, the newest first
+	migrations map[int]func(old *Instance) (D, error)
+}
+
+// New returns a saga without rules over store. The error is an [*waybill.InvalidError] that names
+// what is missing or wrong.
+func New[Tx, D any](store Store[Tx], cfg Config) (*Saga[Tx, D], error) {
+	if store == nil {
+		return nil, invalid("store", "is required")
+	}
+	if cfg.Version == 0 {
+		cfg.Version = 1
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = waybill.LogTo(slog.Default())
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Saga[Tx, D]{
+		store: store, cfg: cfg, migrations: make(map[int]func(*Instance) (D, error)),
+		rules: newTable[Tx, D](), timeouts: newTable[Tx, D](),
+	}
+	s.all = []Definition[Tx]{s}
+	var err error
+	if s.writer, err = outbox.NewWriter[Tx](store, outbox.Config{Source: cfg.Source, Observer: cfg.Observer}); err != nil {
+		return nil, err
+	}
+	s.scheduler, err = schedule.NewScheduler(store, schedule.Config{Source: cfg.Source, Observer: cfg.Observer})
+	return s, err
+}
+
+func (c *Config) validate() error {
+	for _, f := range []struct {
+		field, value string
+		limit        int
+		required     bool
+	}{
+		{"Name", c.Name, maxNameLen, true},
+		{"Source", c.Source, waybill.MaxSourceLen, true},
+		{"Topic", c.Topic, waybill.MaxTopicLen, true},
+		{"Node", c.Node, waybill.MaxIDLen, false},
+	} {
+		switch {
+		case f.required && f.value == "":
+			return invalid("Config."+f.field, "is required")
+		case len(f.value) > f.limit:
+			return invalid("Config."+f.field, fmt.Sprintf("has %d bytes, the limit is %d", len(f.value), f.limit))
+		case !utf8.ValidString(f.value):
+			return invalid("Config."+f.field, "is not UTF-8 text")
+		}
+	}
+	if c.Version < 1 {
+		return invalid("Config.Version", fmt.Sprintf("is %d, it must be positive", c.Version))
+	}
+	return nil
+}
+
+// table are rules in the order in which they were added.
+type table[Tx, D any] struct {
+	rules map[string]*Rule[Tx, D]
+	names []string
+}
+
+func newTable[Tx, D any]() table[Tx, D] { return table[Tx, D]{rules: make(map[string]*Rule[Tx, D])} }
+
+// add panics if there is a rule of that name, or if a name is wrong.
+func (t *table[Tx, D]) add(name string, r Rule[Tx, D]) {
+	if r.Do == nil {
+		panic(fmt.Sprintf("saga: the rule for %q has no Do", name))
+	}
+	if t.rules[name] != nil {
+		panic(fmt.Sprintf("saga: there are two rules for %q", name))
+	}
+	for _, state := range append(r.From, r.To...) {
+		mustName("state", state)
+	}
+	t.rules[name] = &r
+	t.names = append(t.names, name)
+}
+
+// mustName panics if a name of the definition is empty or too long.
+func mustName(what, name string) {
+	if name == "" || len(name) > maxStateLen || !utf8.ValidString(name) {
+		panic(fmt.Sprintf("saga: the name of a %s is empty, longer than %d bytes, or no UTF-8: %q", what, maxStateLen, name))
+	}
+}
+
+// On adds the rule for messages whose Type is exactly typ. It panics if typ is empty, one of the
+// engine's own, or has a rule already; if Key or Do is nil, or if the name of a state is empty or
+// longer than 200 bytes.
+func (s *Saga[Tx, D]) On(typ string, r Rule[Tx, D]) {
+	if typ == "" || typ == stepType || typ == timeoutType || r.Key == nil {
+		panic(fmt.Sprintf("saga: the rule for %q needs a type of its own and a Key", typ))
+	}
+	s.rules.add(typ, r)
+}
+
+// OnTimeout adds the rule for a timeout, whose message has no payload for it to read. It panics if
+// name is empty, longer than 200 bytes or has a rule already, if Key or Missing is set, if Do is
+// nil, or if the name of a state is wrong.
+func (s *Saga[Tx, D]) OnTimeout(name string, r Rule[Tx, D]) {
+	mustName("timeout", name)
+	if r.Key != nil || r.Missing != Bury {
+		panic(fmt.Sprintf("saga: the timeout %q belongs to the instance that has set it; Key and Missing are not for it", name))
+	}
+	s.timeouts.add(name, r)
+}
+
+// Steps sets the steps, in the order in which they are done. They begin when a message begins the
+// instance, and the instance completes after the last one. It panics if there are none or were
+// set before, if two have the same name, or if a step has no name, no Execute, or a negative
+// Timeout or one without Wait.
+func (s *Saga[Tx, D]) Steps(steps ...Step[Tx, D]) {
+	if len(steps) == 0 || s.steps != nil {
+		panic("saga: steps are set once, and there is at least one")
+	}
+	for i := range steps {
+		step := &steps[i]
+		mustName("step", step.Name)
+		if step.Execute == nil || step.Timeout < 0 || step.Timeout > 0 && !step.Wait {
+			panic(fmt.Sprintf("saga: the step %q needs Execute, and Timeout needs Wait and is positive", step.Name))
+		}
+		s.timeouts.add(step.timeoutName(), Rule[Tx, D]{Do: s.late(step)}) // two of one name panic here
+	}
+	s.steps = steps
+}
+
+// OnEnd sets what runs in the transaction that ends an instance, completed or compensated, such as
+// to publish what came of it. It panics if fn is nil or one was set before.
+func (s *Saga[Tx, D]) OnEnd(fn func(ctx context.Context, c *Context[Tx, D]) error) {
+	if fn == nil || s.onEnd != nil {
+		panic("saga: OnEnd is set once, and not to nil")
+	}
+	s.onEnd = fn
+}
+
+// Definition is a [Saga], whatever its data is.
+type Definition[Tx any] interface {
+	// about returns name and version.
+	about() (string, int)
+
+	// types returns the types of its rules, in their order.
+	types() []string
+
+	// rule returns how the instance is found to which a message of this type belongs.
+	rule(typ string) (key func(m *waybill.Message) (string, error), missing Missing, ok bool)
+
+	// handle changes an instance.
+	handle(ctx context.Context, tx Tx, in Instance, d delivery) error
+}
+
+func (s *Saga[Tx, D]) about() (string, int) { return s.cfg.Name, s.cfg.Version }
+
+func (s *Saga[Tx, D]) types() []string { return s.rules.names }
+
+func (s *Saga[Tx, D]) rule(typ string) (key func(m *waybill.Message) (string, error), missing Missing, ok bool) {
+	r := s.rules.rules[typ]
+	if r == nil {
+		return nil, Bury, false
+	}
+	return r.Key, r.Missing, true
+}
+
+// Keep lets instances that run on an older definition go on with it. It begins none: a message
+// for no instance, of a type that only old has a rule for, is passed over if that says so, and is
+// a dead letter else. It panics if old is nil, has another name, or a version that is not lower
+// or is kept or migrated already.
+func (s *Saga[Tx, D]) Keep(old Definition[Tx]) {
+	if old == nil {
+		panic("saga: there is nothing to keep")
+	}
+	name, version := old.about()
+	if name != s.cfg.Name {
+		panic(fmt.Sprintf("saga: %q keeps definitions of its own only, not of %q", s.cfg.Name, name))
+	}
+	s.mustBeOlder(version)
+	s.all = append(s.all, old)
+	slices.SortFunc(s.all, func(a, b Definition[Tx]) int { return cmp.Compare(versionOf(b), versionOf(a)) })
+}
+
+// Migrate lets fn turn an instance of an older version into one of this version, when the next
+// message for it comes. It may change State, and Progress.Done if the steps have changed, and
+// returns the data. What it does is stored with the change by the message. It panics if fn is nil,
+// or if from is not lower than this version, or is kept or migrated already.
+func (s *Saga[Tx, D]) Migrate(from int, fn func(old *Instance) (D, error)) {
+	if fn == nil {
+		panic("saga: a function is required to migrate")
+	}
+	s.mustBeOlder(from)
+	s.migrations[from] = fn
+}
+
+// mustBeOlder panics unless something can still be said about instances of a version.
+func (s *Saga[Tx, D]) mustBeOlder(version int) {
+	_, err := s.definition(version)
+	if version < 1 || version >= s.cfg.Version || err == nil {
+		panic(fmt.Sprintf("saga: version %d is not older than %d, or is kept or migrated already", version, s.cfg.Version))
+	}
+}
+
+// Types returns the types of the messages that [Saga.Handle] takes, those of kept definitions
+// included. With them a saga can be one of the handlers of a consumer.Mux.
+func (s *Saga[Tx, D]) Types() []string {
+	list := []string{stepType, timeoutType}
+	seen := make(map[string]bool)
+	for _, d := range s.all {
+		for _, typ := range d.types() {
+			if !seen[typ] {
+				seen[typ] = true
+				list = append(list, typ)
+			}
+		}
+	}
+	return list
+}
+
+func versionOf[Tx any](d Definition[Tx]) int {
+	_, version := d.about()
+	return version
+}
+
+// definition returns the one that an instance of a version goes on with.
+func (s *Saga[Tx, D]) definition(version int) (Definition[Tx], error) {
+	if s.migrations[version] != nil {
+		return s, nil
+	}
+	for _, d := range s.all {
+		if versionOf(d) == version {
+			return d, nil
+		}
+	}
+	return nil, waybill.UnavailableError(fmt.Errorf("saga: version %d of %q is not known here", version, s.cfg.Name))
+}
+
+// data returns that of an instance, migrated if need be.
+func (s *Saga[Tx, D]) data(in *Instance) (*D, error) {
+	data := new(D)
+	migrate := s.migrations[in.Definition]
+	if migrate == nil {
+		if len(in.Data) == 0 {
+			return data, nil
+		}
+		if err := json.Unmarshal(in.Data, data); err != nil {
+			return nil, fmt.Errorf("saga: the data of the instance does not decode as %T", *data) // err may quote it
+		}
+		return data, nil
+	}
+	var err error
+	if *data, err = migrate(in); err != nil {
+		return nil, fmt.Errorf("migrate the instance from version %d: %w", in.Definition, err)
+	}
+	in.Definition = s.cfg.Version
+	in.Progress.Done = min(in.Progress.Done, len(s.steps))
+	return data, nil
+}

@@ -1,0 +1,164 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+// takeStep does or undoes the next step, unless another message has the turn.
+func (c *Context[Tx, D]) takeStep(ctx context.Context, turn int64) (bool, error) {
+	p := &c.in.Progress
+	if turn != p.Turn || p.Waiting || c.in.Status == Stuck {
+		return false, nil
+	}
+	c.advance = true
+	c.passBack()
+	given, last := consumer.GivenUpFrom(ctx)
+	switch {
+	case p.Back && p.Done == 0 || !p.Back && p.Done >= len(c.saga.steps): // nothing is left
+		return true, nil
+	case p.Back && last:
+		c.getStuck(given.Err)
+		return true, nil
+	case p.Back:
+		return true, c.undo(ctx)
+	case last:
+		c.note = "step " + c.saga.steps[p.Done].Name + " failed"
+		c.Compensate(errors.New(given.Err))
+		return true, nil
+	}
+	return true, c.execute(ctx)
+}
+
+// execute does the next step.
+func (c *Context[Tx, D]) execute(ctx context.Context) error {
+	p := &c.in.Progress
+	step := &c.saga.steps[p.Done]
+	c.note, c.in.State, p.Waiting = "step "+step.Name, step.Name, step.Wait
+	if err := step.Execute(ctx, c); err != nil {
+		return err
+	}
+	switch {
+	case !step.Wait:
+		p.Done++
+	case c.waiting() && step.Timeout > 0:
+		return c.setTimeout(ctx, step.timeoutName(), step.Timeout)
+	}
+	return nil
+}
+
+// undo undoes the last step that is done.
+func (c *Context[Tx, D]) undo(ctx context.Context) error {
+	p := &c.in.Progress
+	step := &c.saga.steps[p.Done-1]
+	c.note, c.in.State = "undo "+step.Name, step.Name+undone
+	if err := step.Compensate(ctx, c); err != nil {
+		return err
+	}
+	p.Done--
+	return nil
+}
+
+// passBack passes the steps that have nothing to undo, on the way back.
+func (c *Context[Tx, D]) passBack() {
+	p := &c.in.Progress
+	for p.Back && p.Done > 0 && c.saga.steps[p.Done-1].Compensate == nil {
+		p.Done--
+	}
+}
+
+// getStuck leaves the instance to a person.
+func (c *Context[Tx, D]) getStuck(why string) {
+	c.advance = false
+	c.note = "step " + c.saga.steps[c.in.Progress.Done-1].Name + " could not be undone"
+	c.in.Status, c.in.Error = Stuck, waybill.ErrorText(errors.New(why))
+}
+
+// late returns what the timeout of a step does.
+func (s *Saga[Tx, D]) late(step *Step[Tx, D]) Do[Tx, D] {
+	return func(_ context.Context, c *Context[Tx, D], _ *waybill.Message) error {
+		c.Compensate(fmt.Errorf("step %s: no answer within %v", step.Name, step.Timeout))
+		return nil
+	}
+}
+
+// settle draws the conclusions from what the message has led to: the next step, or the end.
+func (c *Context[Tx, D]) settle(ctx context.Context) error {
+	switch p := &c.in.Progress; {
+	case c.complete && !p.Back:
+		c.in.Status = Completed
+	case c.cause != nil && !p.Back:
+		if err := c.turnBack(ctx); err != nil {
+			return err
+		}
+	case c.advance && !c.waiting(), c.New && len(c.saga.steps) > 0:
+		if err := c.next(); err != nil {
+			return err
+		}
+	}
+	if !c.in.Status.Ended() {
+		return nil
+	}
+	return c.end(ctx)
+}
+
+// waiting reports whether a step waits for its answer.
+func (c *Context[Tx, D]) waiting() bool { return c.in.Progress.Waiting }
+
+// turnBack begins to undo what is done.
+func (c *Context[Tx, D]) turnBack(ctx context.Context) error {
+	p := &c.in.Progress
+	if p.Waiting { // nobody knows whether it was done
+		if err := c.stopWaiting(ctx); err != nil {
+			return err
+		}
+		p.Done++
+	}
+	p.Back = true
+	c.in.Status, c.in.Error = Compensating, waybill.ErrorText(c.cause)
+	return c.next()
+}
+
+// stopWaiting ends the wait of a step, and its timeout.
+func (c *Context[Tx, D]) stopWaiting(ctx context.Context) error {
+	p := &c.in.Progress
+	p.Waiting = false
+	return c.cancelTimeout(ctx, c.saga.steps[p.Done].timeoutName())
+}
+
+// next sends the message for the next step, or ends the instance if there is none.
+func (c *Context[Tx, D]) next() error {
+	p := &c.in.Progress
+	c.passBack()
+	switch {
+	case p.Back && p.Done == 0:
+		c.in.Status = Compensated
+		return nil
+	case !p.Back && p.Done >= len(c.saga.steps):
+		c.in.Status = Completed
+		return nil
+	}
+	p.Turn++
+	m, err := call{ID: c.ID, Turn: p.Turn}.message(stepType, p.Topic)
+	c.out = append(c.out, m)
+	return err
+}
+
+// end runs OnEnd, and cancels the timeouts that stand.
+func (c *Context[Tx, D]) end(ctx context.Context) error {
+	if c.saga.onEnd != nil {
+		if err := c.saga.onEnd(ctx, c); err != nil {
+			return err
+		}
+	}
+	for name := range c.in.Progress.Timeouts {
+		if err := c.cancelTimeout(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
