@@ -33,6 +33,7 @@ type Faults struct {
 	mu       sync.Mutex
 	armed    fault // what will strike; noFault if nothing will, or has
 	ahead    int   // steps before that
+	taken    int   // steps so far
 	dead     bool  // the process has crashed
 	running  int   // deliveries under way
 	onCrash  func()
@@ -64,6 +65,7 @@ func (f *Faults) take(name string) (fault, func()) {
 		return crash, nil
 	case f.armed == noFault || f.ahead > 0:
 		f.ahead--
+		f.taken++
 		f.schedule = append(f.schedule, "  "+name)
 		return noFault, nil
 	}
@@ -111,6 +113,13 @@ func (f *Faults) note(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.schedule = append(f.schedule, fmt.Sprintf(format, args...))
+}
+
+// steps returns how many were taken.
+func (f *Faults) steps() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.taken
 }
 
 // busy reports whether a delivery is under way.

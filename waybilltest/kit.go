@@ -207,6 +207,10 @@ func (k *Kit) DeadLetters() []deadletter.Letter {
 // The relay goes on. A test that ends before the crash fails.
 func (k *Kit) CrashAfter(n int) { k.faults.arm(crash, n) }
 
+// Steps returns how many steps handlers have taken: a story that takes n of them can be run again
+// with [Kit.CrashAfter] 0 to n-1.
+func (k *Kit) Steps() int { return k.faults.steps() }
+
 // Step is a step of a fake of another system, as [Faults.Step] says.
 func (k *Kit) Step(name string) error { return k.faults.Step(name) }
 
