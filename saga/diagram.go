@@ -9,7 +9,7 @@ import (
 const (
 	anyState  = "any state"
 	noState   = "started" // no state yet
-	undone    = " undone" // behind the name of a step
+	undone    = " undone" // behind the name of a step, and so the state of one that was
 	stepFails = " fails"
 )
 
@@ -119,7 +119,10 @@ func (s *Saga[Tx, D]) drawSteps(d *diagram) {
 	for i := range s.steps {
 		step := &s.steps[i]
 		if step.Wait {
-			d.edge(step.Name, s.before(i+1), "no answer of "+step.Name)
+			d.edge(step.Name, s.before(i), step.Name+stepFails)
+		}
+		if step.Timeout > 0 {
+			d.edge(step.Name, s.before(i+1), "timeout "+step.timeoutName())
 		}
 		if i+1 == len(s.steps) {
 			d.edge(step.Name, End, string(Completed))
@@ -130,8 +133,13 @@ func (s *Saga[Tx, D]) drawSteps(d *diagram) {
 		d.edge(step.Name, s.before(i+1), next+stepFails)
 	}
 	for i := len(s.steps) - 1; i >= 0; i-- {
-		if s.steps[i].Compensate != nil {
-			d.edge(s.steps[i].Name+undone, s.before(i), string(Compensated))
+		to := s.before(i)
+		switch {
+		case s.steps[i].Compensate == nil:
+		case to == End:
+			d.edge(s.steps[i].Name+undone, to, string(Compensated))
+		default:
+			d.edge(s.steps[i].Name+undone, to, "undo "+strings.TrimSuffix(to, undone))
 		}
 	}
 }
