@@ -76,7 +76,8 @@ func wrong(text string) error {
 // Step is a part of a process, with what undoes it. Both are done at least once towards other
 // systems, and once in the transaction.
 type Step[Tx, D any] struct {
-	// Name is the step's name, and that of the state that it leads to. Required.
+	// Name is the step's name, and that of the state that it leads to. At most 190 bytes.
+	// Required.
 	Name string
 
 	// Execute does the step. A permanent error, or one that has used up the retries of the

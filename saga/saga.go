@@ -16,7 +16,8 @@ import (
 
 const (
 	maxNameLen  = waybill.MaxConsumerLen // of a saga, in bytes
-	maxStateLen = 200                    // of a state, a step or a timeout, in bytes
+	maxStateLen = 200                    // of a state or a timeout, in bytes
+	maxStepLen  = 190                    // of a step, in bytes: with more behind it it names a state
 )
 
 // Config is what a saga may be told.
@@ -136,17 +137,17 @@ func (t *table[Tx, D]) add(name string, r Rule[Tx, D]) {
 	if t.rules[name] != nil {
 		panic(fmt.Sprintf("saga: there are two rules for %q", name))
 	}
-	for _, state := range append(r.From, r.To...) {
-		mustName("state", state)
+	for _, state := range slices.Concat(r.From, r.To) {
+		mustName("state", state, maxStateLen)
 	}
 	t.rules[name] = &r
 	t.names = append(t.names, name)
 }
 
 // mustName panics if a name of the definition is empty or too long.
-func mustName(what, name string) {
-	if name == "" || len(name) > maxStateLen || !utf8.ValidString(name) {
-		panic(fmt.Sprintf("saga: the name of a %s is empty, longer than %d bytes, or no UTF-8: %q", what, maxStateLen, name))
+func mustName(what, name string, limit int) {
+	if name == "" || len(name) > limit || !utf8.ValidString(name) {
+		panic(fmt.Sprintf("saga: the name of a %s is empty, longer than %d bytes, or no UTF-8: %q", what, limit, name))
 	}
 }
 
@@ -164,7 +165,7 @@ func (s *Saga[Tx, D]) On(typ string, r Rule[Tx, D]) {
 // name is empty, longer than 200 bytes or has a rule already, if Key or Missing is set, if Do is
 // nil, or if the name of a state is wrong.
 func (s *Saga[Tx, D]) OnTimeout(name string, r Rule[Tx, D]) {
-	mustName("timeout", name)
+	mustName("timeout", name, maxStateLen)
 	if r.Key != nil || r.Missing != Bury {
 		panic(fmt.Sprintf("saga: the timeout %q belongs to the instance that has set it; Key and Missing are not for it", name))
 	}
@@ -173,15 +174,15 @@ func (s *Saga[Tx, D]) OnTimeout(name string, r Rule[Tx, D]) {
 
 // Steps sets the steps, in the order in which they are done. They begin when a message begins the
 // instance, and the instance completes after the last one. It panics if there are none or were
-// set before, if two have the same name, or if a step has no name, no Execute, or a negative
-// Timeout or one without Wait.
+// set before, if two have the same name, if a step has no name or one longer than 190 bytes, no Execute, or a
+// negative Timeout or one without Wait.
 func (s *Saga[Tx, D]) Steps(steps ...Step[Tx, D]) {
 	if len(steps) == 0 || s.steps != nil {
 		panic("saga: steps are set once, and there is at least one")
 	}
 	for i := range steps {
 		step := &steps[i]
-		mustName("step", step.Name)
+		mustName("step", step.Name, maxStepLen)
 		if step.Execute == nil || step.Timeout < 0 || step.Timeout > 0 && !step.Wait {
 			panic(fmt.Sprintf("saga: the step %q needs Execute, and Timeout needs Wait and is positive", step.Name))
 		}

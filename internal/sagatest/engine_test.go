@@ -187,6 +187,10 @@ func TestEnded(t *testing.T) {
 			k.Enqueue(again)
 			want(t, k, saga.Completed, "bill", "ship")
 			seen.want(t, waybill.OpIgnore, "ended", "again")
+			k.Advance(2 * time.Hour)
+			if own := k.Messages(own); len(own) != 0 {
+				t.Errorf("%d timeouts have come after the end, want none: it cancels them", len(own))
+			}
 		})
 }
 
@@ -313,6 +317,9 @@ func TestTimeout_Moved(t *testing.T) {
 		if did := k.Messages("effects"); len(did) != 1 {
 			t.Errorf("%d timeouts came, want 1", len(did))
 		}
+		if own := k.Messages(own); len(own) != 1 {
+			t.Errorf("%d messages came for the timeout, want 1: it was moved", len(own))
+		}
 	})
 }
 
@@ -333,6 +340,45 @@ func TestStale(t *testing.T) {
 		k.Enqueue(waybill.Message{ID: "early", Type: "waybill.saga.timeout", Topic: own, Payload: []byte(`{"tenant":"default","saga":"orders","key":"a","timeout":"step charge"}`)})
 		seen.want(t, waybill.OpIgnore, "stale", "early")
 		want(t, k, saga.Running, "place", "reserve", "charge")
+	})
+}
+
+// TestStale_NotWaiting: while a step waits for its next attempt, an answer to it, and steps that
+// have not the turn, do nothing.
+func TestStale_NotWaiting(t *testing.T) {
+	t.Parallel()
+	seen, closed := new(observer), true
+	inKit(t, func(t *testing.T, store saga.Store[tx]) *orders {
+		s := newSaga(t, store, saga.Config{Observer: seen})
+		s.On("placed", rule{Key: bySubject, Missing: saga.Start, Do: func(context.Context, *change, *waybill.Message) error { return nil }})
+		s.On("answered", rule{Key: bySubject, Do: func(ctx context.Context, c *change, _ *waybill.Message) error {
+			_, err := c.Done(ctx, "ask")
+			return err
+		}})
+		s.Steps(step{Name: "ask", Wait: true, Execute: func(_ context.Context, c *change) error {
+			if closed {
+				return waybill.RetryAfter(time.Hour, errors.New("nobody is there"))
+			}
+			do(c, "ask")
+			return nil
+		}})
+		return s
+	}, func(t *testing.T, k *waybilltest.Kit) {
+		k.Enqueue(message("placed", "a"))
+		closed = false
+		for _, turn := range []int{0, 2} { // 1 is tried again in an hour
+			id := fmt.Sprint("turn-", turn)
+			k.Enqueue(waybill.Message{ID: id, Type: "waybill.saga.step", Topic: own, Payload: fmt.Appendf(nil, `{"tenant":"default","saga":"orders","key":"a","turn":%d}`, turn)})
+			seen.want(t, waybill.OpIgnore, "stale", id)
+		}
+		k.Enqueue(message("answered", "a"))
+		seen.want(t, waybill.OpIgnore, "stale", "answered a")
+		want(t, k, saga.Running)
+		k.Advance(2 * time.Hour)
+		again := message("answered", "a")
+		again.ID = "again"
+		k.Enqueue(again)
+		want(t, k, saga.Completed, "ask")
 	})
 }
 
