@@ -77,7 +77,9 @@ func TestKeep(t *testing.T) {
 	t.Parallel()
 	store := begun(t)
 	s := second(t, store)
-	s.Keep(rules(t, store))
+	old := rules(t, store)
+	old.On("ordered", rule{Key: bySubject, Missing: saga.Start, Do: func(context.Context, *change, *waybill.Message) error { return nil }})
+	s.Keep(old)
 	for _, m := range []waybill.Message{message("placed", "b"), message("changed", "a"), message("paid", "a"), message("paid", "b"), message("changed", "c")} {
 		if err := deliver(s, store, m); err != nil {
 			t.Fatalf("%s: %v", m.ID, err)
@@ -87,6 +89,9 @@ func TestKeep(t *testing.T) {
 	wantStored(t, store, "b", 2, saga.Running, `{"done":" open packing"}`)
 	if err := deliver(s, store, message("changed", "b")); waybill.ReasonOf(err) != waybill.ReasonUnknownType {
 		t.Errorf("a message that only the old version knows, for an instance of the new one: %v, want unknown_type", err)
+	}
+	if err := deliver(s, store, message("ordered", "d")); waybill.ReasonOf(err) != waybill.ReasonRejected {
+		t.Errorf("a start that only the old version knows: %v, want rejected", err)
 	}
 }
 
