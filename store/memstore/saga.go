@@ -53,7 +53,7 @@ func (s *Store) writeSaga(tx *Tx, in *saga.Instance, e saga.Entry) bool {
 		s.data.instances++ // never taken back
 		in.Number, in.StartedAt = s.data.instances, now
 	}
-	in.Version, in.ChangedAt = in.Version+1, now
+	in.Version, in.ChangedAt, in.EndedAt = in.Version+1, now, time.Time{}
 	if in.Status.Ended() {
 		in.EndedAt = now
 	}
@@ -65,10 +65,14 @@ func (s *Store) writeSaga(tx *Tx, in *saga.Instance, e saga.Entry) bool {
 
 // ChangeSaga implements [saga.OperatorStore].
 func (s *Store) ChangeSaga(ctx context.Context, in saga.Instance, e saga.Entry, m *waybill.Message, a deadletter.Entry) (changed bool, err error) {
+	act := deadletter.Act{By: a.By, Why: a.Why}
+	if err := act.Check(); err != nil {
+		return false, err
+	}
 	err = s.inTx(ctx, func(tx *Tx) error {
 		if changed = s.writeSaga(tx, &in, e); changed {
 			s.enqueue(tx, m, false)
-			s.audit(tx, a.Action, deadletter.Act{By: a.By, Why: a.Why}, a)
+			s.audit(tx, a.Action, act, a)
 		}
 		return nil
 	})
@@ -138,7 +142,7 @@ func (s *Store) SagaCounts(ctx context.Context) ([]saga.Count, error) {
 		}
 		return nil
 	})
-	list := slices.Collect(maps.Values(counts))
+	list := slices.AppendSeq([]saga.Count{}, maps.Values(counts))
 	slices.SortFunc(list, func(a, b saga.Count) int {
 		return cmp.Or(cmp.Compare(a.Saga, b.Saga), cmp.Compare(a.Status, b.Status))
 	})
