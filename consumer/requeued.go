@@ -8,6 +8,12 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
+type requeuedKey struct{}
+
+// Requeued reports whether the message that is handled under ctx is a dead letter that was
+// requeued.
+func Requeued(ctx context.Context) bool { return ctx.Value(requeuedKey{}) != nil }
+
 // requeuer runs dead letters of a consumer again that were requeued in box.
 type requeuer[Tx any] struct {
 	*receiver
@@ -70,6 +76,7 @@ func (c *requeuer[Tx]) runNext(ctx, work context.Context) (found bool, err error
 		return true, err
 	}
 	return true, c.runTaken(ctx, work, r, func(ctx context.Context, tx Tx) error {
+		ctx = context.WithValue(ctx, requeuedKey{}, true)
 		return c.call(ctx, &r.Message, func(ctx context.Context) error { return c.handler(ctx, tx, &r.Message) })
 	})
 }
