@@ -199,12 +199,12 @@ func TestSlipVariables(t *testing.T) {
 }
 
 // TestSlipIsStuck fails to compensate: a person is told, and requeues the letter when the cause is
-// mended, after a time in vain.
+// mended, after a time in vain. Advance does not take the letter for a copy.
 func TestSlipIsStuck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journey{fails: map[string]error{"execute ship": errNever, "compensate charge": errLater}}
-		k := j.inMemory(t, newTrip("reserve", "charge", "ship"), slip.Config[*memstore.Tx]{})
+		k := j.inMemory(t, newTrip("reserve", "charge", "ship"), slip.Config[*memstore.Tx]{Advance: advance})
 		stuck := []string{"execute reserve", "execute charge"}
 		told := []string{"activity_completed", "activity_completed", "activity_faulted", "activity_compensation_failed", "compensation_failed"}
 		requeue := func() {

@@ -221,7 +221,9 @@ func onSlipJourneys(t *testing.T, story func(t *testing.T, services []*slipServi
 
 // starts begins a slip in a transaction.
 func starts(s *slip.Slip) func(ctx context.Context, w *outbox.Writer[*sql.Tx], tx *sql.Tx) error {
-	return func(ctx context.Context, w *outbox.Writer[*sql.Tx], tx *sql.Tx) error { return slip.Start(ctx, w, tx, s) }
+	return func(ctx context.Context, w *outbox.Writer[*sql.Tx], tx *sql.Tx) error {
+		return slip.Start(ctx, w, tx, s)
+	}
 }
 
 // TestSlipCompletes takes a slip through three services, of which only one is up at a time.
