@@ -22,6 +22,7 @@ import (
 // journey is what the hosts of a story in memory do: each call leaves its line in one trail.
 type journey struct {
 	fails map[string]error // by line
+	calls []string         // those that were rolled back too
 }
 
 var (
@@ -32,6 +33,7 @@ var (
 // mark leaves a line in the trail, or fails.
 func (j *journey) mark(tx *memstore.Tx, verb string, c *slip.Call) error {
 	line := verb + " " + c.Activity
+	j.calls = append(j.calls, line)
 	trail, _ := tx.Get("trail").(string)
 	tx.Set("trail", trail+line+"\n")
 	return j.fails[line]
@@ -223,11 +225,17 @@ func TestSlipIsStuck(t *testing.T) {
 			k.Advance(time.Minute)
 		}
 		requeue()
+		if n := len(j.calls); n != 2+1+6+1 {
+			t.Errorf("%d calls, %q; want six tries to compensate, and one more when the letter was requeued", n, j.calls)
+		}
 		delete(j.fails, "compensate charge")
 		requeue()
 		wantTrail(t, k, append(stuck, "compensate charge", "compensate reserve")...)
 		if got := slipEvents(k); !reflect.DeepEqual(got, append(told, "activity_compensated", "activity_compensated", "faulted")) {
 			t.Errorf("events %q, want the rest of the way back", got)
+		}
+		if back := k.Messages("slip.reserve"); strings.Contains(string(back[len(back)-1].Payload), `"failure"`) {
+			t.Errorf("%s says that the slip is stuck, and it is not any more", back[len(back)-1].Payload)
 		}
 	})
 }
