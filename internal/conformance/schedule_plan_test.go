@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/schedule"
+	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -109,6 +111,68 @@ func workOnSchedules(t *testing.T, store *pgstore.Store[pgx.Tx]) {
 		must(t, err)
 		if released != 1 {
 			t.Errorf("ReleaseScheduled() = %d, want 1", released)
+		}
+	}
+}
+
+// TestMySQL_FarFutureIsNotRead: with many messages of next month, a look for what is due reads a
+// few rows, with statistics and without.
+func TestMySQL_FarFutureIsNotRead(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	store := newMySQL(t, nil, mysqlstore.Config{}).migrated(t)
+	store.db.SetMaxOpenConns(1) // the server counts what each session has read
+	s, err := schedule.NewScheduler(store, schedule.Config{Source: "shop"})
+	must(t, err)
+	add := func(after time.Duration) {
+		t.Helper()
+		_, err := store.Transact(ctx, func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error) {
+			_, err := s.After(ctx, tx, waybill.Message{Topic: "orders"}, after)
+			return nil, err
+		}, false)
+		must(t, err)
+	}
+	add(30 * 24 * time.Hour)
+	var columns, values string
+	must(t, store.db.QueryRow(`
+SELECT group_concat(concat('~', column_name, '~') ORDER BY ordinal_position),
+       group_concat(CASE column_name WHEN 'position' THEN '-n' WHEN 'id' THEN "concat('far-', n)" WHEN 'token' THEN "concat('far-', n)"
+                                     ELSE concat('~', column_name, '~') END ORDER BY ordinal_position)
+  FROM information_schema.columns WHERE table_schema = database() AND table_name = 'waybill_scheduled'`).Scan(&columns, &values))
+	columns, values = strings.ReplaceAll(columns, "~", "`"), strings.ReplaceAll(values, "~", "`")
+	digits := "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
+	numbers := "(SELECT 1 + a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS n FROM " + digits + " a, " + digits + " b, " + digits + " c, " + digits + " e) numbers"
+	must(t, store.exec("INSERT INTO "+store.table("scheduled")+" ("+columns+") SELECT "+values+" FROM "+store.table("scheduled")+" far, "+numbers))
+
+	read := func() (n int) {
+		t.Helper()
+		rows, err := store.db.Query("SHOW SESSION STATUS LIKE 'Handler_read%'")
+		must(t, err)
+		defer rows.Close()
+		for rows.Next() {
+			var name string
+			var count int
+			must(t, rows.Scan(&name, &count))
+			n += count
+		}
+		must(t, rows.Err())
+		return n
+	}
+	for _, statistics := range []bool{false, true} {
+		if statistics {
+			rows, err := store.db.Query("ANALYZE TABLE " + store.table("scheduled"))
+			must(t, err)
+			must(t, rows.Close())
+		}
+		for want := range 2 {
+			before := read()
+			n, err := store.ReleaseScheduled(ctx, 100)
+			if after := read(); err != nil || n != want || after-before > 1000 {
+				t.Errorf("statistics %t: ReleaseScheduled() = %d, %v after reading %d rows, want %d and only a few read", statistics, n, err, after-before, want)
+			}
+			if want == 0 {
+				add(time.Microsecond)
+			}
 		}
 	}
 }
