@@ -78,7 +78,7 @@ func logLevel(e Event) slog.Level {
 		return either(bad, slog.LevelWarn, slog.LevelInfo)
 	case OpSettle, OpServe:
 		return either(bad, slog.LevelWarn, slog.LevelDebug)
-	case OpDuplicate, OpIgnore, OpResume, OpLanes, OpAddPartitions, OpDropPartitions:
+	case OpDuplicate, OpIgnore, OpLateReply, OpResume, OpLanes, OpAddPartitions, OpDropPartitions:
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug

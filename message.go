@@ -295,9 +295,10 @@ func validHeaderName(name string) error {
 
 // ReservedHeader reports whether a header name belongs to the envelope: the CloudEvents
 // prefixes of the protocols, and the names that brokers and this project use themselves. What a
-// dead letter that is published says of itself, waybill-dead-…, does not: it arrives as written.
+// dead letter that is published says of itself, waybill-dead-…, does not, nor does
+// waybill-reply-to, which package request writes: they arrive as written.
 func ReservedHeader(name string) bool {
-	if strings.HasPrefix(name, "waybill-dead-") {
+	if strings.HasPrefix(name, "waybill-dead-") || name == "waybill-reply-to" {
 		return false
 	}
 	for _, prefix := range [...]string{

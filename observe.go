@@ -32,6 +32,7 @@ const (
 	OpSkip      Op = "skip"       // occurrences were left out, by overlap or because they were too late
 	OpSaga      Op = "saga"       // an instance of a saga was changed, in a transaction that may still roll back; Name is the saga, Status says where the instance stands
 	OpIgnore    Op = "ignore"     // a saga, Name, has passed a message over; Status says why: missing, ended or stale
+	OpLateReply Op = "late_reply" // a reply was dropped because nobody waits for it: it came late, or twice; Name is the client
 	OpServe     Op = "serve"      // the inbox service has answered a request; Err is nil unless the fault is its own
 	OpRequeue   Op = "requeue"    // a dead letter was put back
 	OpCleanup   Op = "cleanup"    // rows past their retention were removed, or Err says why not; Count of rows

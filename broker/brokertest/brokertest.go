@@ -52,6 +52,9 @@ type Features struct {
 	// CountsHeld says that the broker counts as waiting what a consumer holds.
 	CountsHeld bool
 
+	// NoReplies says that the broker is no request.ReplyOpener.
+	NoReplies bool
+
 	// LagHasMarks says that Lag counts what the broker keeps beside messages, too, such as the
 	// ends of transactions, until it is read.
 	LagHasMarks bool
@@ -164,6 +167,11 @@ func tests(h Harness) []test {
 		{"one message in a hundred that ends its connection", testPoison, steady},
 		{"every connection ends for a while", testOutage, steady},
 		{"consumer cut with messages in flight", testConsumerCut, steady || f.Partitioned},
+
+		{"replies to two destinations", testReplies, f.NoReplies},
+		{"reply to a destination that is gone", testRepliesGone, f.NoReplies},
+		{"reply destination on a closed connection", testRepliesUnavailable, f.NoReplies},
+		{"reply while the connection is cut", testRepliesCut, f.NoReplies || steady},
 
 		{"stopped with messages not passed on", testStopBacklog, false},
 		{"subscriber used again", testSubscribeAgain, false},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/request"
 )
 
 // server is the broker behind the connections. One lock guards all its queues.
@@ -88,7 +89,7 @@ func (s *server) publish(m *mail) error {
 		q.put(s, &entry{mail: m, position: s.last})
 		found = true
 	}
-	if !found {
+	if !found && !request.IsAddress(m.to) { // whoever has asked is gone
 		return waybill.PermanentError(waybill.ReasonUnroutable,
 			fmt.Errorf("membroker: nobody has subscribed to %q", m.topic+m.to))
 	}

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/request"
 )
 
 // durable names one durable consumer: the place of one group in one subject.
@@ -22,6 +24,7 @@ type durable struct {
 	name    string
 	subject string
 	about   string // for people who list consumers
+	replies bool   // of a reply destination, which begins empty and goes with its client
 }
 
 // durablesOf returns the durables of a subscription. A destination has one whatever the
@@ -51,6 +54,7 @@ func durablesOf(prefix string, s consumer.Subscription) ([]durable, error) {
 			name:    durableName("", s.To, subject),
 			subject: subject,
 			about:   fmt.Sprintf("waybill: destination %q", s.To),
+			replies: request.IsAddress(s.To),
 		})
 	}
 	return list, nil
@@ -84,8 +88,12 @@ func readable(s string) string {
 
 func (d durable) config(c Config) jetstream.ConsumerConfig {
 	policy := jetstream.DeliverAllPolicy
-	if c.DeliverNew {
+	if c.DeliverNew || d.replies {
 		policy = jetstream.DeliverNewPolicy
+	}
+	var expiry time.Duration // never
+	if d.replies {
+		expiry = request.Expiry
 	}
 	return jetstream.ConsumerConfig{
 		Durable:       d.name,
@@ -96,6 +104,8 @@ func (d durable) config(c Config) jetstream.ConsumerConfig {
 		AckWait:       c.AckWait,
 		MaxDeliver:    -1,
 
+		InactiveThreshold: expiry,
+
 		// Messages that wait for a retry count as pending, so any limit would let enough
 		// of them stop the group. The prefetch is kept by asking for no more than is free.
 		MaxAckPending: -1,
@@ -103,7 +113,8 @@ func (d durable) config(c Config) jetstream.ConsumerConfig {
 }
 
 // declare creates the durable consumer if it is missing. Of one that exists only AckWait is
-// brought up to date; where it stands is kept. With DeclareNothing it does neither: an AckWait
+// brought up to date; where it stands is kept. With DeclareNothing it does neither, but for what
+// receives replies: an AckWait
 // that is too short for this program is an error, because deliveries would lapse under it.
 func (b *Broker) declare(ctx context.Context, d durable) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
@@ -112,7 +123,7 @@ func (b *Broker) declare(ctx context.Context, d durable) error {
 	switch {
 	case err != nil:
 		return err
-	case have == nil && b.cfg.DeclareNothing:
+	case have == nil && b.cfg.DeclareNothing && !d.replies:
 		return fmt.Errorf("natsbroker: %w: %q of stream %q", jetstream.ErrConsumerNotFound, d.name, b.cfg.Stream)
 	case have == nil:
 		return b.create(ctx, d)

@@ -77,15 +77,15 @@ func (p *puller) ask() {
 	}
 	p.request++
 	reply := p.inbox + strconv.FormatUint(p.request, 10)
-	err := p.nc().PublishRequest(p.subject, reply, request(room, pullExpires, pullHeartbeat))
+	err := p.nc().PublishRequest(p.subject, reply, pullRequest(room, pullExpires, pullHeartbeat))
 	if err == nil { // else there is no connection; reconnected will ask
 		p.asked = room
 		p.heard = time.Now()
 	}
 }
 
-// request returns the body of a request for messages.
-func request(batch int, expires, heartbeat time.Duration) []byte {
+// pullRequest returns the body of a request for messages.
+func pullRequest(batch int, expires, heartbeat time.Duration) []byte {
 	body, _ := json.Marshal(struct {
 		Batch     int           `json:"batch"`
 		Expires   time.Duration `json:"expires"`
@@ -230,7 +230,7 @@ func (p *puller) stop() {
 // redeliver what is given back to them: they deliver, as new, the message before the next,
 // and redeliver after AckWait only.
 func (p *puller) sweep() {
-	m, err := p.nc().Request(p.subject, request(1, sweepExpires, 0), closeTimeout)
+	m, err := p.nc().Request(p.subject, pullRequest(1, sweepExpires, 0), closeTimeout)
 	if err == nil && isDelivery(m) {
 		p.take(m)
 	}

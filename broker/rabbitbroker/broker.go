@@ -3,6 +3,7 @@ package rabbitbroker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -10,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/request"
 )
 
 // Broker is a RabbitMQ server to publish to and to consume from, by one connection each, so
@@ -102,6 +104,9 @@ func (b *Broker) current() topology {
 func (b *Broker) tell(queues map[string]amqp.Table) {
 	t := b.current()
 	for name, args := range queues {
+		if request.IsAddress(name) {
+			continue
+		}
 		if remark := t.remark(args); remark != "" && b.firstTold(name) {
 			b.cfg.Log.Info("RabbitMQ queue "+remark, "queue", name)
 		}
@@ -154,13 +159,13 @@ func (b *Broker) Close() error {
 
 var errClosed = errors.New("rabbitbroker: broker is closed")
 
-// parts is what is declared as messages need it: all of list, or nothing if somebody else
-// declares.
+// parts is what is declared as messages need it: all of list, or, if somebody else declares, only
+// reply queues, which come and go.
 func (b *Broker) parts(list []part) []part {
-	if b.cfg.DeclareNothing {
-		return nil
+	if !b.cfg.DeclareNothing {
+		return list
 	}
-	return list
+	return slices.DeleteFunc(list, func(p part) bool { return !p.isReplyQueue() })
 }
 
 // dial makes a connection that Close will end.

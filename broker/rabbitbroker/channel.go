@@ -11,12 +11,19 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/request"
 )
 
 // publishing is one message ready to be written.
 type publishing struct {
 	exchange, key string
 	amqp.Publishing
+}
+
+// mandatory says that the message must reach a queue. A reply must not: when its queue is gone, so
+// is whoever has asked.
+func (p *publishing) mandatory() bool {
+	return p.exchange != amqp.DefaultExchange || !request.IsAddress(p.key)
 }
 
 // channel is a channel in confirm mode. It knows which of the messages on it were returned:
@@ -112,7 +119,7 @@ func (c *channel) publish(p *publishing) (*flight, error) {
 	c.inFlight[f.sequence] = f
 	c.mu.Unlock()
 	var err error
-	if f.confirm, err = c.PublishWithDeferredConfirm(p.exchange, p.key, true, false, p.Publishing); err != nil {
+	if f.confirm, err = c.PublishWithDeferredConfirm(p.exchange, p.key, p.mandatory(), false, p.Publishing); err != nil {
 		c.forget(f)
 		return nil, err
 	}

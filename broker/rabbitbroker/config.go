@@ -59,7 +59,8 @@ type Config struct {
 
 	// DeclareNothing lets Open and Subscribe declare nothing: exchange, queues and bindings must
 	// be there, made by [Broker.Apply] for instance, so that the program needs no right to make
-	// them. Only retry queues, which come and go, are declared all the same. Optional.
+	// them. Only retry queues and reply queues, which come and go, are declared all the same.
+	// Optional.
 	DeclareNothing bool
 
 	// ConnectTimeout bounds how long making a connection may take, handshake included.

@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/request"
 )
 
 // topology is the one plan of what exists on the server. Both sides, and [Broker.Apply], declare
@@ -96,6 +97,9 @@ func (t topology) deadLetterParts() []part {
 }
 
 func (t topology) queue(name string) part {
+	if request.IsAddress(name) {
+		return replyQueue(name)
+	}
 	return part{kind: queuePart, name: name, ways: t.queueWays()}
 }
 

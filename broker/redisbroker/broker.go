@@ -114,7 +114,8 @@ func (b *Broker) giveBackAll() {
 	b.giveBack(list)
 }
 
-// giveBack lets other subscribers have what is not settled, in the order of its stream.
+// giveBack lets other subscribers have what is not settled, in the order of its stream. A reply
+// destination has no others.
 func (b *Broker) giveBack(list []*delivery) {
 	type owner struct {
 		source
@@ -122,7 +123,7 @@ func (b *Broker) giveBack(list []*delivery) {
 	}
 	ids := make(map[owner][]string)
 	for _, d := range list {
-		if d.take() {
+		if d.take() && !d.reader.source.replies() {
 			o := owner{d.reader.source, d.reader.consumer}
 			ids[o] = append(ids[o], d.id)
 		}

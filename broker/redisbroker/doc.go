@@ -33,5 +33,6 @@
 //
 // A user of Redis needs the commands EVAL, EVALSHA, TIME, SET, TYPE, XADD, XREADGROUP, XACK, XCLAIM,
 // XPENDING, XTRIM, XINFO, XGROUP, ZADD, ZREM, ZRANGE, ZRANGEBYSCORE and EXISTS on the keys that begin with
-// the prefix, WAIT for Replicas, and CONFIG GET if [Broker.Explain] is to tell everything.
+// the prefix, PEXPIRE and DEL there to receive replies (package request), WAIT for Replicas, and
+// CONFIG GET if [Broker.Explain] is to tell everything.
 package redisbroker

@@ -2,6 +2,7 @@ package redisbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/request"
 )
 
 const (
@@ -38,6 +40,7 @@ type outgoing struct {
 	batch  *batch
 	index  int
 	stream string
+	reply  bool // its stream may be gone, with whoever has asked
 	size   int
 	cmd    *redis.StringCmd
 }
@@ -67,7 +70,7 @@ func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func(
 }
 
 func (p *publisher) newOutgoing(b *batch, i int, m *waybill.Message) *outgoing {
-	o := &outgoing{batch: b, index: i, stream: streamOf(p.broker.cfg.Prefix, m.Topic, m.To)}
+	o := &outgoing{batch: b, index: i, stream: streamOf(p.broker.cfg.Prefix, m.Topic, m.To), reply: request.IsAddress(m.To)}
 	fields, size := encode(m)
 	o.size = size
 	o.cmd = redis.NewStringCmd(b.ctx, append([]any{"xadd", o.stream, "nomkstream", "*"}, fields...)...)
@@ -192,6 +195,8 @@ func (p *publisher) pipeline(ctx context.Context, n nodePart) error {
 		switch {
 		case failed(err):
 			ended = err
+		case o.reply && errors.Is(err, redis.Nil):
+			o.batch.Resolve(o.index, nil)
 		case err != nil:
 			p.broker.moved(ctx, err)
 			o.batch.Resolve(o.index, publishError(err))

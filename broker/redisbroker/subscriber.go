@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/handover"
+	"github.com/waybill-go/waybill/request"
 )
 
 type subscriber struct {
@@ -126,9 +127,21 @@ func (r *run) tend(ctx context.Context) {
 			_ = rd.trim(command)
 			cancel()
 		}
-		if time.Since(extended) >= r.broker.cfg.ClaimAfter/3 {
+		if time.Since(extended) >= min(r.broker.cfg.ClaimAfter, request.Expiry)/3 {
 			extended = time.Now()
 			r.extendQueue(ctx)
+			r.prolong(ctx)
+		}
+	}
+}
+
+// prolong keeps the reply destinations among the sources.
+func (r *run) prolong(ctx context.Context) {
+	for _, rd := range r.readers {
+		if rd.source.replies() {
+			command, cancel := context.WithTimeout(ctx, commandTimeout)
+			_ = r.broker.prolong(command, rd.source)
+			cancel()
 		}
 	}
 }

@@ -158,7 +158,11 @@ func (b *Broker) createStream(ctx context.Context, stream string) error {
 
 // declare makes the stream and the group of a source, if they are missing.
 func (b *Broker) declare(ctx context.Context, s source) error {
-	return b.createGroup(ctx, s.stream, s.group)
+	err := b.createGroup(ctx, s.stream, s.group)
+	if err == nil && s.replies() {
+		err = b.prolong(ctx, s)
+	}
+	return err
 }
 
 func (b *Broker) createGroup(ctx context.Context, stream, group string) error {

@@ -12,7 +12,7 @@ const (
 	root     group = "root"     // the vocabulary
 	leaf     group = "leaf"     // internal helpers that know the root only
 	role     group = "role"     // outbox, relay, inbox, consumer, deadletter, janitor, schedule
-	compound group = "compound" // saga, service
+	compound group = "compound" // saga, request, service
 	shared   group = "shared"   // what several adapters have in common
 	adapter  group = "adapter"  // stores, brokers, and what else stands on the roles
 	suite    group = "suite"    // the suites that adapters are tested with
@@ -40,6 +40,7 @@ var groups = []struct {
 	{"schedule", role},
 	{"guarantee", role},
 	{"saga", compound},
+	{"request", compound},
 	{"service", compound},
 	{"store/storetest", suite},
 	{"store/*", adapter},

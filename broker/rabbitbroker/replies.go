@@ -1,0 +1,67 @@
+package rabbitbroker
+
+import (
+	"context"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/request"
+)
+
+var _ request.ReplyOpener = (*Broker)(nil)
+
+// removeTimeout bounds how long the end of a reply queue may take.
+const removeTimeout = 2 * time.Second
+
+// OpenReplies implements [request.ReplyOpener]. The destination is a classic queue that the server
+// deletes when nobody has consumed from it for [request.Expiry]. It is not exclusive: it would
+// end with the connection, and replies that come before the next one would be lost.
+func (b *Broker) OpenReplies(ctx context.Context) (address string, _ consumer.Subscriber, err error) {
+	address = request.NewAddress()
+	s := &subscriber{broker: b, sub: consumer.Subscription{Group: address, To: address}}
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
+	defer cancel()
+	err = b.publisher.declare(ctx, func(d *declarer) error {
+		_, err := d.declare(b.parts(b.current().subscription(s.sub)))
+		return err
+	})
+	if err != nil {
+		return "", nil, s.refusal(err)
+	}
+	return address, replies{s}, nil
+}
+
+// replies receives from a reply queue.
+type replies struct{ *subscriber }
+
+// Subscribe implements [consumer.Subscriber].
+func (r replies) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+	err := r.subscriber.Subscribe(ctx, prefetch, deliver)
+	if ctx.Err() != nil {
+		r.remove(context.WithoutCancel(ctx))
+	}
+	return err
+}
+
+// remove deletes the queue. If it fails the queue expires.
+func (r replies) remove(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	_ = r.broker.ask(ctx, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete(r.sub.To, false, false, false)
+		return err
+	})
+}
+
+// replyQueue is a queue that goes when it is not used any more.
+func replyQueue(name string) part {
+	return part{kind: queuePart, name: name, ways: []amqp.Table{{
+		amqp.QueueTypeArg: ClassicQueue,
+		amqp.QueueTTLArg:  request.Expiry.Milliseconds(),
+	}}}
+}
+
+// isReplyQueue reports whether p is one.
+func (p part) isReplyQueue() bool { return p.kind == queuePart && request.IsAddress(p.name) }

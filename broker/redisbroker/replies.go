@@ -1,0 +1,60 @@
+package redisbroker
+
+import (
+	"context"
+
+	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/request"
+)
+
+var _ request.ReplyOpener = (*Broker)(nil)
+
+// OpenReplies implements [request.ReplyOpener]. The destination is a stream that expires when
+// nobody has received from it for [request.Expiry].
+func (b *Broker) OpenReplies(ctx context.Context) (address string, _ consumer.Subscriber, err error) {
+	if err := b.ready(ctx); err != nil {
+		return "", nil, err
+	}
+	address = request.NewAddress()
+	sub := consumer.Subscription{Group: address, To: address}
+	sources, err := sourcesOf(b.cfg.Prefix, sub)
+	if err != nil {
+		return "", nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	if err := b.declare(ctx, sources[0]); err != nil {
+		return "", nil, err
+	}
+	return address, replies{&subscriber{broker: b, subscription: sub}, sources[0]}, nil
+}
+
+// replies receives from a reply destination.
+type replies struct {
+	*subscriber
+	source source
+}
+
+// Subscribe implements [consumer.Subscriber].
+func (r replies) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+	err := r.subscriber.Subscribe(ctx, prefetch, deliver)
+	if ctx.Err() != nil {
+		r.remove(context.WithoutCancel(ctx))
+	}
+	return err
+}
+
+// remove deletes the stream. If it fails the stream expires.
+func (r replies) remove(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	_ = r.broker.client.Del(ctx, r.source.keys()...).Err()
+}
+
+// replies reports whether s is a reply destination.
+func (s source) replies() bool { return request.IsAddress(s.to) }
+
+// prolong lets a reply destination exist for longer.
+func (b *Broker) prolong(ctx context.Context, s source) error {
+	return classify("prolong a reply destination", b.client.PExpire(ctx, s.stream, request.Expiry).Err())
+}

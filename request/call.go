@@ -1,0 +1,71 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// attemptTimeout is how long one attempt to publish may take: a connection that is gone without
+// a word must not use up the time that another one could have.
+const attemptTimeout = 5 * time.Second
+
+// call is one request that waits for its reply.
+type call struct {
+	replied chan answer // has room for one
+	refused chan error  // likewise; what the broker said against the message
+	trouble atomic.Pointer[error]
+}
+
+// answer is a reply, and why it was not decoded as a whole.
+type answer struct {
+	message waybill.Message
+	err     error
+}
+
+// late returns the error of a call whose context has ended.
+func (w *call) late(ctx context.Context) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return context.Cause(ctx)
+	}
+	if trouble := w.trouble.Load(); trouble != nil {
+		return fmt.Errorf("%w; the broker has not confirmed the request: %w", ErrTimeout, *trouble)
+	}
+	return ErrTimeout
+}
+
+// publish publishes m, again and again until the broker has taken it or refused it for good, or
+// nobody waits any more.
+func (c *Client) publish(ctx context.Context, m *waybill.Message, w *call) {
+	sending, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.cfg.Source), waybill.OpPublish, m)
+	out := relay.Outgoing{Message: m, DedupID: waybill.NewID()} // m.ID may be that of an earlier request
+	err := ctx.Err()
+	for failures := 1; ctx.Err() == nil; failures++ {
+		if err = attempt(sending, c.broker.Publisher(), out); err == nil {
+			w.trouble.Store(nil)
+			break
+		}
+		if waybill.IsPermanent(err) {
+			w.refused <- err
+			break
+		}
+		w.trouble.Store(&err)
+		out.Resent = true
+		loop.Sleep(ctx, retry.Delay(failures))
+	}
+	end(err)
+}
+
+// attempt publishes one message once. It does not end with ctx: a publisher may have to give up the
+// connection if it is told to stop in the middle of a message, and others publish on it, too.
+func attempt(ctx context.Context, p relay.Publisher, out relay.Outgoing) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
+	defer cancel()
+	return p.Send(ctx, []relay.Outgoing{out})()[0]
+}

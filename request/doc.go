@@ -1,0 +1,20 @@
+// Package request sends a message and waits for the reply to it, over the broker.
+//
+//	Client ── request, its header says where to ──▶ topic or destination ──▶ consumer ─▶ handler
+//	   ▲                                                                                  │ Reply, in
+//	   │                                                                                  ▼ its transaction
+//	   └──── reply destination, one per client ◀──────── relay ◀──────────────────────  outbox
+//
+// A request is published at once and not through the outbox: a request that is stored and
+// published after nobody waits for its reply any more is worth nothing. While the broker is
+// away or refuses it, it is tried again for as long as somebody waits, and no longer. The
+// handler runs once, through the inbox, however often the request arrives.
+//
+// A reply goes through the outbox of the service that gives it, by [Reply]: it is sent if, and
+// only if, the handler's transaction has committed. [ReplyNow] is for handlers without one.
+//
+// All replies to a client arrive at one destination, which the broker removes by itself when the
+// client is gone, see [ReplyOpener]. A reply is matched with its request by the request's ID,
+// which is the reply's CausationID. One that nobody waits for, because it came late, or twice,
+// is acknowledged, dropped and counted ([waybill.OpLateReply]).
+package request
