@@ -23,6 +23,7 @@ const Expiry = 2 * time.Minute
 // Broker is what requests and replies are published with. Every broker adapter is one. A [Client]
 // also needs [ReplyOpener].
 type Broker interface {
+	// Publisher returns the publishing side.
 	Publisher() relay.Publisher
 }
 
