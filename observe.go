@@ -56,7 +56,7 @@ const (
 // Event is one thing that happened. Fields that do not apply are empty.
 type Event struct {
 	Op          Op
-	Name        string        // the relay, consumer or loop that reports, or the schedule or saga; "" for a writer
+	Name        string        // the relay, consumer, loop or client of requests that reports, or the schedule or saga; "" for a writer
 	Consumer    string        // the consumer's name if it is one that reports
 	Loop        string        // of OpLoop: as Name, without the name of the relay's node
 	Destination string        // the relay's destination, "" for the only one

@@ -30,6 +30,7 @@ import (
 	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/request"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/memstore"
 )
@@ -295,6 +296,7 @@ func TestEveryMetric(t *testing.T) {
 		tr.leasedConsumer()
 		tr.schedules()
 		tr.cleanUp()
+		tr.lateReply()
 		tr.failures()
 		tr.inboxService()
 		tr.checkMetrics()
@@ -518,6 +520,31 @@ func (tr *trial) inboxService() {
 		r.Header.Set("Content-Type", "application/json")
 		server.ServeHTTP(httptest.NewRecorder(), r)
 	}
+}
+
+// lateReply sends a reply that nobody waits for.
+func (tr *trial) lateReply() {
+	replies := make(chan string, 1)
+	c, err := request.NewClient(tellReplies{tr.broker, replies}, request.Config{Source: "shop", Observer: tr.all})
+	if err != nil {
+		tr.Fatal(err)
+	}
+	stop := tr.start(c.Run)
+	tr.direct(secretive(waybill.Message{To: <-replies, Type: "reply"}))
+	pass(time.Second)
+	stop()
+}
+
+// tellReplies tells where the replies to a client go.
+type tellReplies struct {
+	*membroker.Broker
+	address chan<- string
+}
+
+func (b tellReplies) OpenReplies(ctx context.Context) (string, consumer.Subscriber, error) {
+	address, replies, err := b.Broker.OpenReplies(ctx)
+	b.address <- address
+	return address, replies, err
 }
 
 func (tr *trial) checkMetrics() {

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/request"
 )
 
 // durations are the bounds, in seconds, that the conventions ask for.
@@ -40,12 +41,12 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	return &in, nil
 }
 
-// notesOf returns the address of each message. Messages belong to the operation and may have
+// notesOf returns the address of each message, one for all reply destinations. Messages belong to the operation and may have
 // changed hands when it has ended.
 func notesOf(msgs []*waybill.Message) []string {
 	topics := make([]string, len(msgs))
 	for i, m := range msgs {
-		topics[i] = m.Address()
+		topics[i] = request.Label(m.Address())
 	}
 	return topics
 }

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/request"
 )
 
 // Config is what an observer may be told.
@@ -125,7 +126,7 @@ func (o *Observer) span(ctx context.Context, op waybill.Op, what operation, m *w
 	} else if op == waybill.OpPublish {
 		what.kind = trace.SpanKindProducer // its context is the one that consumers get
 	}
-	ctx, s := o.tracer.Start(ctx, what.name+" "+m.Address(),
+	ctx, s := o.tracer.Start(ctx, what.name+" "+request.Label(m.Address()),
 		trace.WithSpanKind(what.kind), trace.WithLinks(links...), trace.WithAttributes(o.attributes(ctx, op, what, m)...))
 	if op != waybill.OpHandle {
 		store(m, s.SpanContext())

@@ -28,6 +28,7 @@ type metrics struct {
 	scheduleLateness *prometheus.HistogramVec
 	scheduleSkipped  *prometheus.CounterVec
 
+	lateReplies   *prometheus.CounterVec
 	inboxRequests *prometheus.CounterVec
 	inboxDuration *prometheus.HistogramVec
 
@@ -105,6 +106,7 @@ func (m *metrics) relay() {
 func (m *metrics) service() {
 	m.scheduleLateness = m.histogram("schedule_lateness_seconds", "Time from the planned time of an occurrence to when it was enqueued.", slow, "topic")
 	m.scheduleSkipped = m.counter("schedule_skipped_total", "Occurrences that were left out, by overlap or because they were too late.", "topic")
+	m.lateReplies = m.counter("late_replies_total", "Replies that were dropped because nobody waited for them any more.", "client")
 	m.inboxRequests = m.counter("inbox_requests_total", "Requests to the inbox service, by what was answered.", "operation", "status")
 	m.inboxDuration = m.histogram("inbox_request_duration_seconds", "Duration of requests to the inbox service.", quick, "operation")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/request"
 )
 
 // Config is what an observer may be told.
@@ -57,6 +58,9 @@ func (o *Observer) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// topic is what stands for an address in metrics.
+func (o *Observer) topic(address string) string { return o.topics.value(request.Label(address)) }
+
 // sent is what is kept of a message for the end of an operation.
 type sent struct {
 	topic string
@@ -70,12 +74,12 @@ func (o *Observer) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Me
 	case waybill.OpPublish:
 		list := make([]sent, len(msgs))
 		for i, m := range msgs {
-			list[i] = sent{o.topics.value(m.Address()), m.Time}
+			list[i] = sent{o.topic(m.Address()), m.Time}
 		}
 		return ctx, func(err error) { o.published(list, err) }
 	case waybill.OpHandle:
 		for _, m := range msgs {
-			o.m.handleAge.WithLabelValues(waybill.NameFrom(ctx), o.topics.value(m.Address())).Observe(age(m.Time))
+			o.m.handleAge.WithLabelValues(waybill.NameFrom(ctx), o.topic(m.Address())).Observe(age(m.Time))
 		}
 	}
 	return ctx, func(error) {}
@@ -108,7 +112,7 @@ func age(t time.Time) float64 {
 
 // Observe implements [waybill.Observer].
 func (o *Observer) Observe(_ context.Context, e waybill.Event) {
-	e.Topic, e.Type = o.topics.value(e.Topic), o.types.value(e.Type)
+	e.Topic, e.Type = o.topic(e.Topic), o.types.value(e.Type)
 	switch e.Op {
 	case waybill.OpEnqueue, waybill.OpPublish, waybill.OpHandle, waybill.OpDuplicate, waybill.OpConflict, waybill.OpBusy, waybill.OpUnleased:
 		o.flow(e)
@@ -122,6 +126,8 @@ func (o *Observer) Observe(_ context.Context, e waybill.Event) {
 		o.m.scheduleLateness.WithLabelValues(e.Topic).Observe(max(0, e.Delay.Seconds()))
 	case waybill.OpSkip:
 		o.m.scheduleSkipped.WithLabelValues(e.Topic).Add(float64(e.Count))
+	case waybill.OpLateReply:
+		o.m.lateReplies.WithLabelValues(e.Name).Add(float64(e.Count))
 	case waybill.OpServe:
 		o.m.inboxRequests.WithLabelValues(e.Operation, e.Status).Inc()
 		o.m.inboxDuration.WithLabelValues(e.Operation).Observe(e.Duration.Seconds())
