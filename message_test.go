@@ -75,7 +75,7 @@ func TestValidate_ReservedHeaders(t *testing.T) {
 		}
 	}
 	m := valid()
-	m.Headers = map[string]string{"x-user.id_2": "Zoë ✓", "waybill-dead-reason": "rejected"}
+	m.Headers = map[string]string{"x-user.id_2": "Zoë ✓", "waybill-dead-reason": "rejected", "waybill-reply-to": "waybill-reply-1"}
 	if err := m.Validate(); err != nil {
 		t.Errorf("an ordinary header is refused: %v", err)
 	}

@@ -37,6 +37,8 @@ func TestCheckImports_Rule(t *testing.T) {
 		{"saga/saga.go", "schedule", ""},
 		{"saga/saga.go", "service", "saga (compound) must not import service (compound)"},
 		{"saga/saga.go", "store/pgstore", "saga (compound) must not import store/pgstore (adapter)"},
+		{"request/client.go", "outbox", ""},
+		{"request/client.go", "broker", "request (compound) must not import broker (compound)"},
 		{"store/pgstore/store.go", "relay", ""},
 		{"store/pgstore/store.go", "saga", ""},
 		{"store/pgstore/store.go", "internal/migrate", ""},
