@@ -192,7 +192,7 @@ func (s *mysqlStore) wipe() error {
 		"UPDATE " + s.table("relay_lanes") + " SET epoch = 0, owner = NULL, since = NULL",
 	}
 	for _, name := range []string{
-		"outbox_waiting", "outbox_archive", "scheduled", "schedules", "dead_letters",
+		"outbox_waiting", "outbox_archive", "scheduled", "schedules", "sagas", "saga_log", "dead_letters",
 		"audit_log", "inbox_leases", "consumer_attempts", "consumer_offsets", "relays", "replays",
 	} {
 		statements = append(statements, "DELETE FROM "+s.table(name))
@@ -213,7 +213,7 @@ func (m *mysqlServer) reopen(t *testing.T, s *mysqlStore) *mysqlStore {
 }
 
 func (m *mysqlServer) harness() storetest.Harness[*sql.Tx] {
-	h := sqlHarness(storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, InboxBatches: true, Offsets: true, Schedules: true}, "`key`")
+	h := sqlHarness(storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true}, "`key`")
 	h.Open = func(t *testing.T) storetest.Store[*sql.Tx] { return m.migrated(t) }
 	h.Reopen = func(t *testing.T, s storetest.Store[*sql.Tx]) storetest.Store[*sql.Tx] {
 		next := m.open(t, s.(*mysqlStore).name)

@@ -60,7 +60,7 @@ func openSQLite(t *testing.T, path, params string, cfg sqlitestore.Config) *sqli
 }
 
 func sqliteHarness(params string, cfg sqlitestore.Config) storetest.Harness[*sql.Tx] {
-	h := sqlHarness(storetest.Features{Lanes: 1, Persists: true, InboxBatches: true, Offsets: true, Schedules: true}, "key")
+	h := sqlHarness(storetest.Features{Lanes: 1, Persists: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true}, "key")
 	h.Open = func(t *testing.T) storetest.Store[*sql.Tx] {
 		s := openSQLite(t, filepath.Join(t.TempDir(), "test.db"), params, cfg)
 		_, err := s.Migrate(context.Background(), sqlitestore.MigrateOptions{Source: "raw"})

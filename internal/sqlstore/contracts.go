@@ -6,6 +6,7 @@ import (
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -28,4 +29,7 @@ type Contracts[Tx any] interface {
 	janitor.Store
 	schedule.Store[Tx]
 	schedule.Source
+	saga.Store[Tx]
+	saga.Inspector
+	saga.OperatorStore
 }

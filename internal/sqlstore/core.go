@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -83,8 +84,9 @@ type Methods[Tx any] interface {
 	LeaveLanes(ctx context.Context, node string) error
 	AwaitMessages(ctx context.Context, node string) error
 	janitor.Store
-	schedule.Store[Tx]
 	schedule.Source
+	saga.Store[Tx]
+	saga.OperatorStore
 }
 
 // Statements are the SQL texts that [Core] runs. The methods say which arguments they take.
@@ -116,6 +118,7 @@ type Statements struct {
 	MessageStates, OutboxStats               string
 	Replays                                  ReplayStatements
 	Schedules                                ScheduleStatements
+	Sagas                                    SagaStatements
 	OutboxMessages, PublishedMessages        string
 	OutboxBacklog, RelayStates               string
 	InboxStates, InboxSize                   string

@@ -21,6 +21,10 @@ type Cleanup struct {
 	// and PurgeLetters take the numbers, and NoteCleanup a text for the audit log.
 	Count, Purge                                            map[janitor.Kind]string
 	ExpiredLetters, PurgeRecords, PurgeLetters, NoteCleanup string
+
+	// Purge has none for sagas either: ExpiredSagas, with the same arguments, returns numbers of
+	// instances and keeps others from changing them, the others take the numbers.
+	ExpiredSagas, PurgeSagaLog, PurgeSagas string
 }
 
 // Which rows are past their retention, of $1 milliseconds, and belong to the tenant $2, in stores that keep times as
@@ -38,6 +42,9 @@ const (
 	// was last seen before a time was first seen before it.
 	ExpiredLeases = `first_seen` + PastRetention + ` AND last_seen` + PastRetention + `
    AND coalesce(lease_until <= {now}, 1) AND $2 = ''`
+
+	// Served by the index on ended_at.
+	ExpiredSagas = `ended_at` + PastRetention + ` AND ($2 = '' OR tenant = $2)`
 
 	ExpiredAudit = `at` + PastRetention + ` AND $2 = ''`
 
@@ -67,15 +74,13 @@ func CountStatements(r func(sql string) string) map[janitor.Kind]string {
 		janitor.Attempts: count("{consumer_attempts}", ExpiredAttempts),
 		janitor.Leases:   count("{inbox_leases}", ExpiredLeases),
 		janitor.Letters:  r(`SELECT count(*)` + ExpiredLetters),
+		janitor.Sagas:    count("{sagas}", ExpiredSagas),
 		janitor.Audit:    count("{audit_log}", ExpiredAudit),
 	}
 }
 
 // CountExpired implements [janitor.Store].
 func (c *Core[Tx]) CountExpired(ctx context.Context, rows janitor.Rows) (int64, error) {
-	if rows.Kind == janitor.Sagas { // there are none yet
-		return 0, nil
-	}
 	stmt, ok := c.SQL.Cleanup.Count[rows.Kind]
 	if !ok {
 		return 0, unknownRows(rows.Kind)
@@ -87,26 +92,38 @@ func (c *Core[Tx]) CountExpired(ctx context.Context, rows janitor.Rows) (int64, 
 
 // PurgeExpired implements [janitor.Store].
 func (c *Core[Tx]) PurgeExpired(ctx context.Context, rows janitor.Rows, limit int) (n int64, err error) {
-	stmt, ok := c.SQL.Cleanup.Purge[rows.Kind]
-	if !ok && rows.Kind != janitor.Letters {
+	purge := c.purgeOf(rows.Kind)
+	if purge == nil {
 		return 0, unknownRows(rows.Kind)
 	}
 	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 		if err := c.lockJanitor(ctx, conn, rows.Kind); err != nil {
 			return err
 		}
-		args := []any{Millis(rows.OlderThan), rows.Tenant, limit}
-		if rows.Kind == janitor.Letters {
-			n, err = c.purgeLetters(ctx, conn, args)
-		} else {
-			n, err = conn.Exec(ctx, stmt, args...)
-		}
+		n, err = purge(ctx, conn, []any{Millis(rows.OlderThan), rows.Tenant, limit})
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
 	return n, nil
+}
+
+// purgeOf returns what removes rows of a kind, with the arguments of Purge; nil if nothing does.
+func (c *Core[Tx]) purgeOf(kind janitor.Kind) func(ctx context.Context, conn sqldb.Conn, args []any) (int64, error) {
+	switch kind {
+	case janitor.Letters:
+		return c.purgeLetters
+	case janitor.Sagas:
+		return c.purgeSagas
+	}
+	stmt, ok := c.SQL.Cleanup.Purge[kind]
+	if !ok {
+		return nil
+	}
+	return func(ctx context.Context, conn sqldb.Conn, args []any) (int64, error) {
+		return conn.Exec(ctx, stmt, args...)
+	}
 }
 
 func unknownRows(kind janitor.Kind) error {
@@ -142,4 +159,17 @@ func (c *Core[Tx]) purgeLetters(ctx context.Context, conn sqldb.Conn, args []any
 		_, err = conn.Exec(ctx, c.SQL.Cleanup.NoteCleanup, fmt.Sprintf("%d letters", n))
 	}
 	return n, err
+}
+
+// purgeSagas removes instances with their logs.
+func (c *Core[Tx]) purgeSagas(ctx context.Context, conn sqldb.Conn, args []any) (int64, error) {
+	rows, err := conn.Query(ctx, c.SQL.Cleanup.ExpiredSagas, args...)
+	numbers, err := sqldb.Collect(rows, err, sqldb.Scan[int64])
+	if err != nil || len(numbers) == 0 {
+		return 0, err
+	}
+	if _, err := conn.Exec(ctx, c.SQL.Cleanup.PurgeSagaLog, numbers); err != nil {
+		return 0, err
+	}
+	return conn.Exec(ctx, c.SQL.Cleanup.PurgeSagas, numbers)
 }

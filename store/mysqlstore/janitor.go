@@ -25,6 +25,15 @@ DELETE d FROM ` + listed + ` STRAIGHT_JOIN {dead_letters} d FORCE INDEX (PRIMARY
  WHERE NOT ` + sqlstore.BehindLetter
 )
 
+// The statements for sagas. An instance that is locked is somebody's who handles a message for it.
+const (
+	expiredSagasSQL = `
+SELECT number FROM {sagas} FORCE INDEX (by_time) WHERE ` + sqlstore.ExpiredSagas + ` LIMIT $3 FOR UPDATE SKIP LOCKED`
+
+	purgeSagaLogSQL = `DELETE l FROM ` + listed + ` STRAIGHT_JOIN {saga_log} l FORCE INDEX (PRIMARY) ON l.number = n.number`
+	purgeSagasSQL   = `DELETE s FROM ` + listed + ` STRAIGHT_JOIN {sagas} s FORCE INDEX (PRIMARY) ON s.number = n.number`
+)
+
 // purgeSQL deletes rows by their key, which it finds along the index by_time: what is in use is
 // younger. The server makes a table of the keys first, because they have a LIMIT.
 func purgeSQL(table, key, expired string) string {
@@ -52,6 +61,7 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 			janitor.Attempts: lock(janitor.Attempts),
 			janitor.Leases:   lock(janitor.Leases),
 			janitor.Letters:  lock(janitor.Letters),
+			janitor.Sagas:    lock(janitor.Sagas),
 			janitor.Audit:    lock(janitor.Audit),
 		},
 		Count: sqlstore.CountStatements(r),
@@ -62,6 +72,6 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 			janitor.Audit:    r(purgeSQL("{audit_log}", "number", sqlstore.ExpiredAudit+` LIMIT $3`)),
 		},
 		ExpiredLetters: r(lockExpiredLettersSQL), PurgeRecords: r(purgeRecordsSQL), PurgeLetters: r(purgeLettersSQL),
-		NoteCleanup: r(sqlstore.NoteCleanupSQL),
+		NoteCleanup: r(sqlstore.NoteCleanupSQL), ExpiredSagas: r(expiredSagasSQL), PurgeSagaLog: r(purgeSagaLogSQL), PurgeSagas: r(purgeSagasSQL),
 	}
 }

@@ -18,6 +18,7 @@ const (
 var tables = [...]string{
 	"settings", "locks", "outbox", "outbox_waiting", "outbox_archive", "outbox_ids", "scheduled", "schedules", "dead_letters",
 	"audit_log", "inbox", "inbox_leases", "consumer_attempts", "consumer_offsets", "relays", "relay_lanes", "messages", "schema_versions", "replays",
+	"sagas", "saga_log",
 }
 
 // tableSQL are the options of each table. Texts that nobody compares are UTF-8, whatever the

@@ -38,7 +38,8 @@ var everyone = grant{"SELECT", []string{"settings", "schema_versions"}}
 // keeping is what a program needs that removes what is past its retention, as each service does.
 var keeping = []grant{
 	{"SELECT, DELETE", []string{"inbox", "inbox_leases", "consumer_attempts"}},
-	{"SELECT, UPDATE, DELETE", []string{"dead_letters"}},
+	{"SELECT, UPDATE, DELETE", []string{"dead_letters", "sagas"}},
+	{"SELECT, DELETE", []string{"saga_log"}},
 	{"SELECT, INSERT, DELETE", []string{"audit_log"}},
 	{"SELECT", []string{"outbox_waiting"}},
 	{"SELECT, UPDATE", []string{"locks"}},
@@ -63,14 +64,16 @@ var grants = map[Role][]grant{
 	RoleConsumer: append([]grant{
 		{"INSERT, UPDATE", []string{"inbox", "inbox_leases", "consumer_attempts"}},
 		{"INSERT", []string{"dead_letters"}},
-		{"SELECT, INSERT, UPDATE", []string{"consumer_offsets"}},
+		{"SELECT, INSERT, UPDATE", []string{"consumer_offsets", "sagas"}},
+		{"INSERT", []string{"saga_log"}},
 	}, keeping...),
 	RoleOperator: {
 		{"INSERT, UPDATE, DELETE", []string{"dead_letters"}},
 		{"INSERT, UPDATE", []string{"outbox_waiting", "replays", "inbox"}}, // an edited copy has a record
 		{"INSERT", []string{"audit_log"}},
 		{"SELECT, UPDATE", []string{"locks"}},
-		{"UPDATE", []string{"schedules"}},
+		{"UPDATE", []string{"schedules", "sagas"}},
+		{"INSERT", []string{"saga_log", "outbox"}}, // what lets a saga go on is a message
 		{"DELETE", []string{"scheduled"}},
 		{"SELECT", readable},
 	},
@@ -80,7 +83,7 @@ var grants = map[Role][]grant{
 // readable is what a person may look at.
 var readable = []string{
 	"audit_log", "consumer_attempts", "consumer_offsets", "dead_letters", "inbox", "inbox_leases", "messages", "outbox", "outbox_archive", "outbox_ids",
-	"outbox_waiting", "relay_lanes", "relays", "replays", "scheduled", "schedules",
+	"outbox_waiting", "relay_lanes", "relays", "replays", "scheduled", "schedules", "sagas", "saga_log",
 }
 
 // RolesSQL returns a script that makes the roles, each named after its job behind prefix, and

@@ -20,6 +20,9 @@ const (
 	expiredLeases = `first_seen` + pastRetention + ` AND last_seen` + pastRetention + `
    AND coalesce(lease_until <= (SELECT {clock}()), true) AND $2::text = ''`
 
+	// Served by the index on ended_at.
+	expiredSagas = `ended_at` + pastRetention + ` AND ($2 = '' OR tenant = $2)`
+
 	expiredAudit = `at` + pastRetention + ` AND $2::text = ''`
 
 	// behindLetter is true for a letter that messages wait behind. Served by the index on the
@@ -53,6 +56,13 @@ DELETE FROM {inbox} i USING {dead_letters} d
 	purgeLettersSQL = `DELETE FROM {dead_letters} d WHERE d.number = ANY ($1) AND NOT ` + behindLetter
 
 	noteCleanupSQL = `INSERT INTO {audit_log} (action, actor, detail) VALUES ('cleanup', 'janitor', $1)`
+)
+
+// The statements for sagas. An instance that is locked is somebody's who handles a message for it.
+const (
+	expiredSagasSQL = `SELECT number FROM {sagas} WHERE ` + expiredSagas + ` LIMIT $3 FOR UPDATE SKIP LOCKED`
+	purgeSagaLogSQL = `DELETE FROM {saga_log} WHERE number = ANY ($1)`
+	purgeSagasSQL   = `DELETE FROM {sagas} WHERE number = ANY ($1)`
 )
 
 // purgeSQL deletes a batch by place. What another transaction has locked is left out: a row
@@ -94,6 +104,7 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 			janitor.Attempts: lock(janitor.Attempts),
 			janitor.Leases:   lock(janitor.Leases),
 			janitor.Letters:  lock(janitor.Letters),
+			janitor.Sagas:    lock(janitor.Sagas),
 			janitor.Audit:    lock(janitor.Audit),
 		},
 		Count: map[janitor.Kind]string{
@@ -101,6 +112,7 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 			janitor.Attempts: count("{consumer_attempts}", expiredAttempts),
 			janitor.Leases:   count("{inbox_leases}", expiredLeases),
 			janitor.Letters:  r(`SELECT count(*)` + expiredLetters),
+			janitor.Sagas:    count("{sagas}", expiredSagas),
 			janitor.Audit:    count("{audit_log}", expiredAudit),
 		},
 		Purge: map[janitor.Kind]string{
@@ -110,6 +122,6 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 			janitor.Audit:    purge("{audit_log}", expiredAudit),
 		},
 		ExpiredLetters: r(lockExpiredLettersSQL), PurgeRecords: r(purgeRecordsSQL), PurgeLetters: r(purgeLettersSQL),
-		NoteCleanup: r(noteCleanupSQL),
+		NoteCleanup: r(noteCleanupSQL), ExpiredSagas: r(expiredSagasSQL), PurgeSagaLog: r(purgeSagaLogSQL), PurgeSagas: r(purgeSagasSQL),
 	}
 }

@@ -54,6 +54,7 @@ func coreStatements(n names, gate gateTexts) sqlstore.Statements {
 		GiveLanes: r(giveLanesSQL), TakeLanes: r(takeLanesSQL), OwnLanes: r(lanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
 		Replays:       replayStatements(r),
 		Schedules:     scheduleStatements(r),
+		Sagas:         sagaStatements(r),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
 		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL), InboxSize: r(inboxSizeSQL),

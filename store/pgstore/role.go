@@ -43,7 +43,8 @@ type grant struct {
 // keeping is what a program needs that removes what is past its retention, as each service
 // does, and adds up the groups of dead letters.
 var keeping = []grant{
-	{"SELECT, UPDATE, DELETE", "", []string{"inbox", "inbox_compact", "inbox_leases", "consumer_attempts", "dead_letters"}},
+	{"SELECT, UPDATE, DELETE", "", []string{"inbox", "inbox_compact", "inbox_leases", "consumer_attempts", "dead_letters", "sagas"}},
+	{"SELECT, DELETE", "", []string{"saga_log"}},
 	{"SELECT", "", []string{"inbox_scopes"}},
 	{"SELECT, INSERT, UPDATE, DELETE", "", []string{"audit_log", "dead_letter_changes", "dead_letter_sums"}},
 	{"SELECT", "", []string{"outbox_waiting"}},
@@ -71,7 +72,8 @@ var grants = map[Role][]grant{
 	RoleConsumer: append([]grant{
 		{"SELECT, INSERT, UPDATE", "", []string{"inbox", "inbox_compact", "inbox_leases"}},
 		{"SELECT, INSERT", "", []string{"inbox_scopes"}},
-		{"SELECT, INSERT, UPDATE", "", []string{"consumer_offsets"}},
+		{"SELECT, INSERT, UPDATE", "", []string{"consumer_offsets", "sagas"}},
+		{"INSERT", "", []string{"saga_log"}},
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"consumer_attempts", "dead_letters"}},
 		{"SELECT", "", []string{"schema_versions"}},
 	}, keeping...),
@@ -82,7 +84,8 @@ var grants = map[Role][]grant{
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}}, // which it folds
 		{"SELECT, INSERT, UPDATE", "", []string{"replays", "inbox"}},                                // an edited copy has a record
 		{"SELECT, INSERT", "", []string{"dead_letters"}},
-		{"UPDATE", "", []string{"schedules"}},
+		{"UPDATE", "", []string{"schedules", "sagas"}},
+		{"INSERT", "", []string{"saga_log", "outbox"}}, // what lets a saga go on is a message
 		{"DELETE", "", []string{"scheduled"}},
 		{"SELECT", "", readable},
 	},
@@ -92,7 +95,7 @@ var grants = map[Role][]grant{
 // readable is what a person may look at.
 var readable = []string{
 	"audit_log", "consumer_attempts", "consumer_offsets", "dead_letter_changes", "dead_letter_sums", "dead_letters", "inbox", "inbox_compact", "inbox_leases", "inbox_scopes", "messages", "outbox", "outbox_archive", "outbox_ids",
-	"outbox_waiting", "relay_lanes", "relays", "replays", "schema_versions", "scheduled", "schedules",
+	"outbox_waiting", "relay_lanes", "relays", "replays", "schema_versions", "scheduled", "schedules", "sagas", "saga_log",
 }
 
 // owned are the tables of which relays make and drop parts, which only an owner may.

@@ -16,6 +16,10 @@ DELETE FROM {inbox}
      WHERE number IN (SELECT value FROM json_each($1)) AND origin = 'consumer' AND message_key <> '')`
 
 	purgeLettersSQL = `DELETE FROM {dead_letters} WHERE number IN (SELECT value FROM json_each($1))`
+
+	expiredSagasSQL = `SELECT number FROM {sagas} WHERE ` + sqlstore.ExpiredSagas + ` LIMIT $3`
+	purgeSagaLogSQL = `DELETE FROM {saga_log} WHERE number IN (SELECT value FROM json_each($1))`
+	purgeSagasSQL   = `DELETE FROM {sagas} WHERE number IN (SELECT value FROM json_each($1))`
 )
 
 func cleanupStatements(n names) sqlstore.Cleanup {
@@ -32,6 +36,6 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 			janitor.Audit:    purge("{audit_log}", "number", sqlstore.ExpiredAudit),
 		},
 		ExpiredLetters: r(expiredLettersSQL), PurgeRecords: r(purgeRecordsSQL), PurgeLetters: r(purgeLettersSQL),
-		NoteCleanup: r(sqlstore.NoteCleanupSQL),
+		NoteCleanup: r(sqlstore.NoteCleanupSQL), ExpiredSagas: r(expiredSagasSQL), PurgeSagaLog: r(purgeSagaLogSQL), PurgeSagas: r(purgeSagasSQL),
 	}
 }

@@ -20,6 +20,7 @@ var tables = [...]string{
 	"audit_log", "audit_log_action", "audit_log_actor", "audit_log_letter", "audit_log_message", "audit_log_replay",
 	"inbox", "inbox_type", "inbox_processed", "inbox_leases", "inbox_leases_seen", "consumer_attempts", "consumer_offsets", "relays", "relay_lanes", "messages", "schema_versions",
 	"replays", "dead_letters_replay", "scheduled_token", "schedules", "schedules_next",
+	"sagas", "sagas_status", "sagas_ended", "saga_log",
 }
 
 // columnsSQL are the columns of a message without defaults, for tables behind the outbox.

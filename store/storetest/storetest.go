@@ -76,6 +76,9 @@ type Features struct {
 
 	// Schedules says that the store is a [schedule.Store] and a [schedule.Source].
 	Schedules bool
+
+	// Sagas says that the store is a [saga.Store] and a [saga.OperatorStore].
+	Sagas bool
 }
 
 // Raw is a message as a program in another language writes it, with a plain INSERT.
@@ -152,6 +155,9 @@ func runGroups[Tx any](t *testing.T, h Harness[Tx], chosen func(group string) bo
 		{"schedule", scheduleTests[Tx]()},
 		{"scheduler", schedulerTests[Tx]()},
 		{"recurring", recurringTests[Tx]()},
+		{"sagas", sagaTests[Tx]()},
+		{"saga lists", sagaListTests[Tx]()},
+		{"saga operator", sagaOperatorTests[Tx]()},
 		{"foreign rows", foreignTests[Tx]()},
 		{"lanes", laneTests[Tx]()},
 		{"wake", wakeTests[Tx]()},
@@ -208,6 +214,7 @@ func foreignRows(f Features) bool       { return !f.NoForeignRows }
 func inboxBatches(f Features) bool      { return f.InboxBatches }
 func keepsOffsets(f Features) bool      { return f.Offsets }
 func schedules(f Features) bool         { return f.Schedules }
+func keepsSagas(f Features) bool        { return f.Sagas }
 
 func wordyInbox(f Features) bool { return !f.TerseInbox }
 

@@ -1,0 +1,244 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/saga"
+)
+
+// SagaStatements are the SQL texts about sagas.
+type SagaStatements struct {
+	// Add and Update take the arguments of [sagaArgs], and behind these Add takes tenant, saga and
+	// key, and Update number and version. They return what [scanWritten] reads, and no row if the
+	// store has another version.
+	Add, Update string
+
+	// Log takes number, version and time, and the arguments of [entryArgs]. It is empty if Add and
+	// Update write the entry too, and take its arguments last.
+	Log string
+
+	// Written takes tenant, saga and key, and returns what Add and Update do. It is empty if they
+	// return it themselves.
+	Written string
+
+	Read, Lock string // take tenant, saga and key
+	List       string // without conditions
+	Entries    string // takes tenant, saga, key, a version and a limit
+	Counts     string // returns saga, status, count and the age of the oldest change in seconds
+}
+
+// What is listed of an instance, and what is read of one.
+const (
+	sagaColumns = `number, tenant, saga, {key}, version, definition, status, state, error, started_at, changed_at, ended_at`
+	readSagaSQL = `SELECT ` + sagaColumns + `, data, progress FROM {sagas} WHERE ` + sagaID
+	listSagaSQL = `SELECT ` + sagaColumns + ` FROM {sagas}`
+)
+
+// sagaID is served by the unique index.
+const sagaID = `tenant = $1 AND saga = $2 AND {key} = $3`
+
+// The parts of statements that add an instance or change it.
+const (
+	// AddSagaColumns are in the order of the arguments, but for the times, which are the same.
+	AddSagaColumns = `definition, status, state, data, progress, error, tenant, saga, {key}, version, started_at, changed_at, ended_at`
+
+	// WrittenSaga is what is read of an instance that was written.
+	WrittenSaga = `number, version, started_at, changed_at, ended_at`
+
+	// SagaLogColumns are those of an entry.
+	SagaLogColumns = `number, version, at, message_id, message_type, from_state, to_state, status, definition, node, note`
+)
+
+// The statements for stores that keep times as microseconds and whose clock stands still within
+// a statement. What ends them is the store's own.
+const (
+	AddSagaSQL = `
+INSERT INTO {sagas} (` + AddSagaColumns + `)
+VALUES ($1, $2, $3, $4, $5, $6, $8, $9, $10, 1, {now}, {now}, CASE WHEN $7 THEN {now} END) `
+
+	// UpdateSagaSQL is compare-and-set: of several that have read one version the first changes it.
+	UpdateSagaSQL = `
+UPDATE {sagas}
+   SET version = version + 1, definition = $1, status = $2, state = $3, data = $4, progress = $5, error = $6, changed_at = {now},
+       ended_at = CASE WHEN $7 THEN coalesce(ended_at, {now}) END
+ WHERE number = $8 AND version = $9 `
+
+	addSagaLogSQL  = `INSERT INTO {saga_log} (` + SagaLogColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
+	writtenSagaSQL = `SELECT ` + WrittenSaga + ` FROM {sagas} WHERE ` + sagaID
+
+	// sagaCountsSQL reads the rows of what has not ended, by the index on the status, and of the
+	// others the index alone.
+	sagaCountsSQL = `
+SELECT saga, status, count(*), ({now} - min(changed_at)) / 1000000.0
+  FROM {sagas} WHERE status IN ('running', 'compensating', 'stuck') GROUP BY saga, status
+UNION ALL
+SELECT saga, status, count(*), 0 FROM {sagas} WHERE status IN ('completed', 'compensated') GROUP BY saga, status
+ ORDER BY 1, 2`
+
+	sagaEntriesSQL = `
+SELECT l.version, l.at, l.message_id, l.message_type, l.from_state, l.to_state, l.status, l.definition, l.node, l.note
+  FROM {saga_log} l
+ WHERE l.number = (SELECT number FROM {sagas} WHERE ` + sagaID + `) AND l.version > $4
+ ORDER BY l.version LIMIT $5`
+)
+
+// CommonSagaStatements returns those that are the same in every store, rendered with r, for one
+// without locks of rows. Add and Update are the store's own.
+func CommonSagaStatements(r func(sql string) string) SagaStatements {
+	return SagaStatements{
+		Log: r(addSagaLogSQL), Written: r(writtenSagaSQL), Read: r(readSagaSQL), Lock: r(readSagaSQL), List: r(listSagaSQL),
+		Entries: r(sagaEntriesSQL), Counts: r(sagaCountsSQL),
+	}
+}
+
+func idArgs(id saga.ID) []any { return []any{id.Tenant, id.Saga, id.Key} }
+
+// sagaArgs are what Add and Update write of an instance.
+func sagaArgs(in *saga.Instance) ([]any, error) {
+	progress, err := json.Marshal(in.Progress)
+	if err != nil {
+		return nil, fmt.Errorf("progress of a saga: %w", err)
+	}
+	return []any{in.Definition, string(in.Status), in.State, string(in.Data), string(progress), in.Error, in.Status.Ended()}, nil
+}
+
+// entryArgs are what is written of an entry, but for what the store says.
+func entryArgs(e *saga.Entry) []any {
+	return []any{e.MessageID, e.MessageType, e.From, e.To, string(e.Status), e.Definition, e.Node, e.Note}
+}
+
+// sagaDest returns what to scan sagaColumns into, and what sets the times.
+func sagaDest(in *saga.Instance) (dest []any, done func()) {
+	var started, changed, ended sqldb.Time
+	dest = []any{
+		&in.Number, &in.Tenant, &in.Saga, &in.Key, &in.Version, &in.Definition, &in.Status, &in.State, &in.Error,
+		&started, &changed, &ended,
+	}
+	return dest, func() { in.StartedAt, in.ChangedAt, in.EndedAt = started.UTC(), changed.UTC(), ended.UTC() }
+}
+
+func scanListedSaga(r sqldb.Rows) (in saga.Instance, err error) {
+	dest, done := sagaDest(&in)
+	err = r.Scan(dest...)
+	done()
+	return in, err
+}
+
+func scanSaga(r sqldb.Rows) (in saga.Instance, err error) {
+	var data, progress []byte
+	dest, done := sagaDest(&in)
+	if err := r.Scan(append(dest, &data, &progress)...); err != nil {
+		return in, err
+	}
+	done()
+	if len(data) > 0 {
+		in.Data = data
+	}
+	if err := json.Unmarshal(progress, &in.Progress); err != nil {
+		return in, fmt.Errorf("progress of a saga: %w", err)
+	}
+	return in, nil
+}
+
+// scanWritten reads what the store has set.
+func scanWritten(r sqldb.Rows) (in saga.Instance, err error) {
+	var started, changed, ended sqldb.Time
+	err = r.Scan(&in.Number, &in.Version, &started, &changed, &ended)
+	in.StartedAt, in.ChangedAt, in.EndedAt = started.UTC(), changed.UTC(), ended.UTC()
+	return in, err
+}
+
+// ReadSaga implements [saga.Store].
+func (c *Core[Tx]) ReadSaga(ctx context.Context, tx Tx, id saga.ID, lock bool) (saga.Instance, error) {
+	stmt := c.SQL.Sagas.Read
+	if lock {
+		stmt = c.SQL.Sagas.Lock
+	}
+	return c.readSaga(ctx, c.DB.On(tx), stmt, id)
+}
+
+// Saga implements [saga.Inspector].
+func (c *Core[Tx]) Saga(ctx context.Context, id saga.ID) (saga.Instance, error) {
+	return c.readSaga(ctx, c.DB, c.SQL.Sagas.Read, id)
+}
+
+func (c *Core[Tx]) readSaga(ctx context.Context, conn sqldb.Conn, stmt string, id saga.ID) (saga.Instance, error) {
+	rows, err := conn.Query(ctx, stmt, idArgs(id)...)
+	in, found, err := sqldb.One(rows, err, scanSaga)
+	if err == nil && !found {
+		err = waybill.ErrNotFound
+	}
+	return in, c.Kind(err)
+}
+
+// WriteSaga implements [saga.Store].
+func (c *Core[Tx]) WriteSaga(ctx context.Context, tx Tx, in *saga.Instance, e saga.Entry) (bool, error) {
+	return c.writeSaga(ctx, c.DB.On(tx), in, &e)
+}
+
+func (c *Core[Tx]) writeSaga(ctx context.Context, conn sqldb.Conn, in *saga.Instance, e *saga.Entry) (bool, error) {
+	args, err := sagaArgs(in)
+	if err != nil {
+		return false, err
+	}
+	stmt := c.SQL.Sagas.Update
+	if in.Version == 0 {
+		stmt, args = c.SQL.Sagas.Add, append(args, idArgs(in.ID)...)
+	} else {
+		args = append(args, in.Number, in.Version)
+	}
+	if c.SQL.Sagas.Log == "" {
+		args = append(args, entryArgs(e)...)
+	}
+	is, written, err := c.runWrite(ctx, conn, stmt, args, in.ID)
+	if err == nil && written && c.SQL.Sagas.Log != "" {
+		_, err = conn.Exec(ctx, c.SQL.Sagas.Log, append([]any{is.Number, is.Version, sqldb.Timestamp(is.ChangedAt)}, entryArgs(e)...)...)
+	}
+	if err != nil || !written {
+		return false, c.Kind(err)
+	}
+	in.Number, in.Version, in.StartedAt, in.ChangedAt, in.EndedAt = is.Number, is.Version, is.StartedAt, is.ChangedAt, is.EndedAt
+	return true, nil
+}
+
+// runWrite runs Add or Update and returns what the store has set, if it has written.
+func (c *Core[Tx]) runWrite(ctx context.Context, conn sqldb.Conn, stmt string, args []any, id saga.ID) (saga.Instance, bool, error) {
+	if c.SQL.Sagas.Written != "" {
+		n, err := conn.Exec(ctx, stmt, args...)
+		if err != nil || n == 0 {
+			return saga.Instance{}, false, err
+		}
+		stmt, args = c.SQL.Sagas.Written, idArgs(id)
+	}
+	rows, err := conn.Query(ctx, stmt, args...)
+	return sqldb.One(rows, err, scanWritten)
+}
+
+// ChangeSaga implements [saga.OperatorStore].
+func (c *Core[Tx]) ChangeSaga(ctx context.Context, in saga.Instance, e saga.Entry, m *waybill.Message, a deadletter.Entry) (changed bool, err error) {
+	act := deadletter.Act{By: a.By, Why: a.Why}
+	if err := act.Check(); err != nil {
+		return false, err
+	}
+	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
+		if changed, err = c.writeSaga(ctx, conn, &in, &e); err != nil || !changed {
+			return err
+		}
+		if _, err := c.Enqueue(ctx, conn, []waybill.Message{*m}, false); err != nil {
+			return err
+		}
+		return c.audit(ctx, conn, a.Action, act, a)
+	})
+	if err != nil {
+		return false, err
+	}
+	if changed {
+		c.WakeRelay()
+	}
+	return changed, nil
+}

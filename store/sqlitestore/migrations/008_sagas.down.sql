@@ -1,0 +1,3 @@
+DROP TABLE {saga_log};
+DROP TABLE {sagas};
+DELETE FROM {schema_versions} WHERE version = 8;
