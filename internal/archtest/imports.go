@@ -76,7 +76,7 @@ var mayImport = map[group][]group{
 	leaf:     {root},
 	role:     {root, leaf},
 	compound: {root, leaf, role},
-	shared:   {root, leaf, role},
+	shared:   {root, leaf, role, compound},
 	adapter:  {root, leaf, role, compound, shared},
 	suite:    {root, role, compound},
 	settings: {root},

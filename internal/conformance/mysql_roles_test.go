@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 )
 
@@ -230,6 +231,31 @@ func (r *mysqlRoles) consume() {
 	key.Message = "m2"
 	_, err = s.ProcessOnce(r.ctx, inbox.Record{Key: key, MessageID: "m2", At: at}, nothing)
 	must(r.T, err)
+	r.runSaga()
+}
+
+// runSaga starts a saga and changes it, as a consumer and then as an operator.
+func (r *mysqlRoles) runSaga() {
+	in := saga.Instance{ID: saga.ID{Tenant: "t", Saga: "order", Key: "o1"}, Status: saga.Running}
+	_, err := r.consumer.Transact(r.ctx, func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error) {
+		for range 2 {
+			_, err := r.consumer.WriteSaga(ctx, tx, &in, saga.Entry{Status: in.Status})
+			must(r.T, err)
+		}
+		again := saga.Instance{ID: in.ID, Status: saga.Running}
+		_, err := r.consumer.WriteSaga(ctx, tx, &again, saga.Entry{Status: in.Status})
+		must(r.T, err)
+		_, err = r.consumer.ReadSaga(ctx, tx, in.ID, true)
+		return nil, err
+	}, false)
+	must(r.T, err)
+	m := waybill.Message{ID: "saga", Topic: "orders", Source: "s", Type: "t"}
+	m.Complete()
+	ok, err := r.operator.ChangeSaga(r.ctx, in, saga.Entry{Status: in.Status}, &m, deadletter.Entry{Action: saga.ActResume, By: "ann"})
+	must(r.T, err)
+	if !ok {
+		r.Error("ChangeSaga() as an operator = false, want true")
+	}
 }
 
 func (r *mysqlRoles) operate() {
@@ -278,6 +304,9 @@ func (r *mysqlRoles) look() {
 		"InboxStates":      func() error { _, err := s.InboxStates(r.ctx, "m1", ""); return err },
 		"InboxSize":        func() error { _, err := s.InboxSize(r.ctx); return err },
 		"ReadProgress":     func() error { _, _, err := s.ReadProgress(r.ctx, inbox.Partition{Group: "g"}); return err },
+		"Sagas":            func() error { _, err := s.Sagas(r.ctx, saga.Filter{}); return err },
+		"SagaLog":          func() error { _, err := s.SagaLog(r.ctx, saga.ID{}, 0, 10); return err },
+		"SagaCounts":       func() error { _, err := s.SagaCounts(r.ctx); return err },
 		"ReadLease":        func() error { _, err := s.ReadLease(r.ctx, "k"); return err },
 		"SchemaVersion":    func() error { _, err := s.SchemaVersion(r.ctx); return err },
 		"the view":         func() error { return s.exec("SELECT * FROM " + s.table("messages")) },
@@ -291,7 +320,7 @@ func (r *mysqlRoles) look() {
 // keep removes what is past its retention, as relay and as consumer.
 func (r *mysqlRoles) keep() {
 	for _, s := range []*mysqlStore{r.relay, r.consumer} {
-		for _, kind := range []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Audit} {
+		for _, kind := range []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Sagas, janitor.Audit} {
 			rows := janitor.Rows{Kind: kind, OlderThan: time.Hour}
 			_, err := s.CountExpired(r.ctx, rows)
 			must(r.T, err)

@@ -116,7 +116,7 @@ func (c *cleaning) begin(kind janitor.Kind, statement string) (end func() int64)
 func TestPostgresJanitor_LockedRows(t *testing.T) {
 	t.Parallel()
 	c := newCleaning(t)
-	for _, kind := range []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Audit} {
+	for _, kind := range []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Sagas, janitor.Audit} {
 		table := tableOf(c.cfg, string(kind))
 		condition := "true"
 		if kind == janitor.Inbox {

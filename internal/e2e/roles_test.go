@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -127,6 +128,7 @@ func TestRoles(t *testing.T) {
 	if rec, err := reader.ReadLease(t.Context(), "k"); err != nil || rec.Status != inbox.LeaseProcessed {
 		t.Errorf("ReadLease as a reader = %+v, %v", rec, err)
 	}
+	runSagaAsRoles(t, as)
 	replay, err := operator.StartReplay(t.Context(), deadletter.Plan{}.Complete(), deadletter.Act{By: "ann"})
 	if err == nil {
 		_, err = as(pgstore.RoleRelay).AdvanceReplay(t.Context(), replay, 10)
@@ -143,6 +145,37 @@ func TestRoles(t *testing.T) {
 	done, err := as(pgstore.RoleRelay).MaintainArchive(t.Context(), relay.MaintainRequest{Retention: 1, BatchSize: 10})
 	if err != nil {
 		t.Errorf("MaintainArchive as a relay: %+v, %v", done, err)
+	}
+}
+
+// runSagaAsRoles starts a saga and changes it, as a consumer and then as an operator.
+func runSagaAsRoles(t *testing.T, as func(pgstore.Role) *pgstore.Store[pgx.Tx]) {
+	t.Helper()
+	handler, operator, reader := as(pgstore.RoleConsumer), as(pgstore.RoleOperator), as(pgstore.RoleReader)
+	in := saga.Instance{ID: saga.ID{Tenant: waybill.DefaultTenant, Saga: "order", Key: "o1"}, Status: saga.Running}
+	key := inbox.Key{Tenant: waybill.DefaultTenant, Consumer: "order", Source: "s", Message: "saga"}
+	_, err := handler.ProcessOnce(t.Context(), inbox.Record{Key: key, MessageID: "saga"}, func(ctx context.Context, tx pgx.Tx) error {
+		for range 2 {
+			if ok, err := handler.WriteSaga(ctx, tx, &in, saga.Entry{Status: in.Status}); !ok || err != nil {
+				return fmt.Errorf("WriteSaga() = %v, %w", ok, err)
+			}
+		}
+		_, err := handler.ReadSaga(ctx, tx, in.ID, true)
+		return err
+	})
+	if err != nil {
+		t.Errorf("handle a saga as a consumer: %v", err)
+	}
+	m := waybill.Message{ID: "saga", Source: "s", Type: "t", Topic: "orders", Tenant: waybill.DefaultTenant}
+	act := deadletter.Entry{Action: saga.ActResume, By: "ann"}
+	if ok, err := operator.ChangeSaga(t.Context(), in, saga.Entry{Status: in.Status}, &m, act); !ok || err != nil {
+		t.Errorf("ChangeSaga() as an operator = %v, %v, want true", ok, err)
+	}
+	if list, err := reader.SagaLog(t.Context(), in.ID, 0, 10); len(list) != 3 || err != nil {
+		t.Errorf("SagaLog() as a reader = %+v, %v, want 3 entries", list, err)
+	}
+	if _, err := reader.SagaCounts(t.Context()); err != nil {
+		t.Errorf("SagaCounts() as a reader: %v", err)
 	}
 }
 
