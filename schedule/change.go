@@ -98,10 +98,9 @@ func (s *Scheduler[Tx]) write(ctx context.Context, tx Tx, state State) error {
 // anyway. An unknown name is [waybill.ErrNotFound].
 func (s *Scheduler[Tx]) Pause(ctx context.Context, tx Tx, name string) (bool, error) {
 	state, err := s.store.ReadSchedule(ctx, tx, name)
-	if err != nil || state.Status() != Active {
+	if err != nil || !state.pause() {
 		return false, err
 	}
-	state.Paused, state.NextAt = true, time.Time{}
 	return true, s.write(ctx, tx, state)
 }
 
@@ -110,18 +109,16 @@ func (s *Scheduler[Tx]) Pause(ctx context.Context, tx Tx, name string) (bool, er
 // [waybill.ErrNotFound].
 func (s *Scheduler[Tx]) Resume(ctx context.Context, tx Tx, name string) (bool, error) {
 	state, err := s.store.ReadSchedule(ctx, tx, name)
-	if err != nil || !state.Paused {
+	if err != nil {
 		return false, err
 	}
 	now, err := s.store.Now(ctx, tx)
 	if err != nil {
 		return false, err
 	}
-	c, err := calendarOf(&state.Recurring)
-	if err != nil {
+	if resumed, err := state.resume(now); err != nil || !resumed {
 		return false, err
 	}
-	state.Paused, state.NextAt = false, state.next(&c, now)
 	return true, s.write(ctx, tx, state)
 }
 
@@ -137,8 +134,7 @@ func (s *Scheduler[Tx]) RunNow(ctx context.Context, tx Tx, name string) (id stri
 	if err != nil {
 		return "", err
 	}
-	m := state.occurrence(now)
-	m.ID = name + "@" + now.UTC().Format("2006-01-02T15:04:05.000000Z") // never that of a planned time
+	m := state.byHand(now)
 	if _, err := s.writer.Enqueue(ctx, tx, m); err != nil {
 		return "", err
 	}

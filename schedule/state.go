@@ -58,6 +58,35 @@ func (s *State) occurrence(planned time.Time) waybill.Message {
 	return m
 }
 
+// byHand returns the message of a run by hand at a time. Its id is never that of a planned time.
+func (s *State) byHand(now time.Time) waybill.Message {
+	m := s.occurrence(now)
+	m.ID = s.Name + "@" + now.UTC().Format("2006-01-02T15:04:05.000000Z")
+	return m
+}
+
+// pause stops a schedule, and reports whether it went on.
+func (s *State) pause() bool {
+	if s.Status() != Active {
+		return false
+	}
+	s.Paused, s.NextAt = true, time.Time{}
+	return true
+}
+
+// resume lets a schedule go on from now, and reports whether it was paused.
+func (s *State) resume(now time.Time) (bool, error) {
+	if !s.Paused {
+		return false, nil
+	}
+	c, err := calendarOf(&s.Recurring)
+	if err != nil {
+		return false, err
+	}
+	s.Paused, s.NextAt = false, s.next(&c, now)
+	return true, nil
+}
+
 // next returns the first planned time after t, zero if the schedule ends before.
 func (s *State) next(c *calendar, t time.Time) time.Time {
 	if s.MaxExecutions > 0 && s.Executions >= s.MaxExecutions {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -38,8 +39,8 @@ type Store[Tx any] interface {
 	RemoveSchedule(ctx context.Context, tx Tx, name string) (bool, error)
 }
 
-// Source is what a [Runner] needs of a store, and who looks at schedules. Stores implement it; all
-// methods are safe for concurrent use.
+// Source is what a [Runner] needs of a store. Stores implement it; all methods are safe for
+// concurrent use.
 type Source interface {
 	// DueSchedules returns up to limit schedules that are due, in the order of their next planned
 	// time and name, behind the given one; nil for the first. Served by an index, whatever
@@ -50,16 +51,86 @@ type Source interface {
 	// transaction of its own. It returns false, and enqueues nothing, if another runner was
 	// first. A message whose id is on its way already is not enqueued again.
 	FireSchedule(ctx context.Context, s State, m *waybill.Message) (bool, error)
+}
 
-	// Scheduled returns the message that AddScheduled keeps under an id, or
-	// [waybill.ErrNotFound].
-	Scheduled(ctx context.Context, id string) (waybill.Message, error)
+// Inspector shows what is scheduled. Stores implement it; all methods are safe for concurrent
+// use.
+type Inspector interface {
+	// ScheduleTime returns the time by the clock that decides what is due.
+	ScheduleTime(ctx context.Context) (time.Time, error)
 
 	// Schedules returns up to limit schedules in the order of their names, behind the given one.
 	Schedules(ctx context.Context, after string, limit int) ([]State, error)
 
 	// Schedule returns one schedule, or [waybill.ErrNotFound].
 	Schedule(ctx context.Context, name string) (State, error)
+
+	// ScheduledMessages returns up to limit messages that wait for their time, the first one due
+	// first, behind the given one, of which DueAt and Position count; nil for the first. Served
+	// by an index on the time.
+	ScheduledMessages(ctx context.Context, after *ScheduledMessage, limit int) ([]ScheduledMessage, error)
+
+	// Scheduled returns the message that AddScheduled keeps under an id, or
+	// [waybill.ErrNotFound].
+	Scheduled(ctx context.Context, id string) (waybill.Message, error)
+
+	// ScheduleStats counts what is scheduled. It reads every schedule, and of the messages those
+	// that are due.
+	ScheduleStats(ctx context.Context) (Stats, error)
+}
+
+// ScheduledMessage is a message that waits for its time, without its payload.
+type ScheduledMessage struct {
+	ID     string    `json:"id"`
+	Topic  string    `json:"topic"` // or the destination address
+	Type   string    `json:"type"`
+	Source string    `json:"source"`
+	Tenant string    `json:"tenant"`
+	Key    string    `json:"key,omitempty"`
+	DueAt  time.Time `json:"due_at"`
+
+	// Cancellable says whether it was scheduled under its id, and not enqueued with DeliverAt.
+	Cancellable bool `json:"cancellable"`
+
+	// Position orders messages that are due at the same time.
+	Position int64 `json:"position"`
+}
+
+// Stats are numbers about what is scheduled.
+type Stats struct {
+	Active, Paused, Ended int64 // recurring schedules
+
+	// Due are the active schedules whose time has come, and Late is for how long that of the
+	// first one has, 0 if there is none. With a runner that runs both are small; a schedule with
+	// the policy [BufferOne] may wait longer.
+	Due  int64
+	Late time.Duration
+
+	// DueMessages and LateMessages are the same of messages that wait for their time, which
+	// relays move into the outbox.
+	DueMessages  int64
+	LateMessages time.Duration
+}
+
+// OperatorStore is what an [Operator] needs of a store. Stores implement it; all methods are safe
+// for concurrent use.
+//
+// Each change is one transaction of its own, which also records a in the audit log. Where a
+// method returns false nothing is stored.
+type OperatorStore interface {
+	Inspector
+
+	// ChangeSchedule writes s as WriteSchedule does.
+	ChangeSchedule(ctx context.Context, s State, a deadletter.Entry) (bool, error)
+
+	// DropSchedule removes a schedule as RemoveSchedule does.
+	DropSchedule(ctx context.Context, name string, a deadletter.Entry) (bool, error)
+
+	// ScheduleMessage keeps a message as AddScheduled does, also one that is due.
+	ScheduleMessage(ctx context.Context, m *waybill.Message, a deadletter.Entry) (bool, error)
+
+	// DropScheduled removes a message as CancelScheduled does.
+	DropScheduled(ctx context.Context, id string, a deadletter.Entry) (bool, error)
 }
 
 // Due is what is due at a time.

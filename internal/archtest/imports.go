@@ -92,7 +92,7 @@ var siblings = map[string][]string{
 	"consumer":          {"inbox"},
 	"deadletter":        {"outbox"},
 	"janitor":           {"inbox", "relay"},
-	"schedule":          {"outbox"}, // what is scheduled is completed and checked as what is enqueued
+	"schedule":          {"outbox", "deadletter"}, // what is scheduled is completed and checked as what is enqueued; what operators do to it is audited
 	"internal/sqlstore": {"internal/settleplan"},
 	"waybilltest":       {"broker/membroker", "store/memstore"}, // a whole system in memory
 }

@@ -32,4 +32,5 @@ type Contracts[Tx any] interface {
 	saga.Store[Tx]
 	saga.Inspector
 	saga.OperatorStore
+	schedule.OperatorStore
 }

@@ -87,6 +87,7 @@ type Methods[Tx any] interface {
 	schedule.Source
 	saga.Store[Tx]
 	saga.OperatorStore
+	schedule.OperatorStore
 }
 
 // Statements are the SQL texts that [Core] runs. The methods say which arguments they take.

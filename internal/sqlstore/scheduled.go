@@ -37,7 +37,16 @@ func position() int64 { return -1 - rand.Int64() }
 
 // Now implements [schedule.Store].
 func (c *Core[Tx]) Now(ctx context.Context, tx Tx) (time.Time, error) {
-	rows, err := c.DB.On(tx).Query(ctx, c.SQL.Schedules.Time)
+	return c.time(ctx, c.DB.On(tx))
+}
+
+// ScheduleTime implements [schedule.Inspector].
+func (c *Core[Tx]) ScheduleTime(ctx context.Context) (time.Time, error) {
+	return c.time(ctx, c.DB)
+}
+
+func (c *Core[Tx]) time(ctx context.Context, conn sqldb.Conn) (time.Time, error) {
+	rows, err := conn.Query(ctx, c.SQL.Schedules.Time)
 	now, _, err := sqldb.One(rows, err, sqldb.Scan[sqldb.Time])
 	return now.UTC(), c.Kind(err)
 }
@@ -63,7 +72,7 @@ func (c *Core[Tx]) changed(ctx context.Context, conn sqldb.Conn, stmt string, ar
 	return n > 0, c.Kind(err)
 }
 
-// Scheduled implements [schedule.Source].
+// Scheduled implements [schedule.Inspector].
 func (c *Core[Tx]) Scheduled(ctx context.Context, id string) (waybill.Message, error) {
 	var row sqldb.MessageRow
 	rows, err := c.DB.Query(ctx, c.SQL.Schedules.FindScheduled, id)

@@ -17,6 +17,7 @@ type ScheduleStatements struct {
 	AddScheduled, CancelScheduled, MoveScheduled, FindScheduled string
 	Add, Update, Remove, Read, List                             string
 	Due, Next                                                   string
+	Messages, Stats                                             string
 }
 
 const scheduleColumns = `s.name, s.version, s.plan, s.paused, s.next_at, s.last_at, s.last_id, s.executions, s.skipped`
@@ -57,6 +58,7 @@ func CommonScheduleStatements(r func(sql string) string) ScheduleStatements {
 		Time: r(timeSQL), CancelScheduled: r(cancelScheduledSQL), FindScheduled: r(findScheduledSQL),
 		Update: r(updateScheduleSQL), Remove: r(removeScheduleSQL), Read: r(readScheduleSQL), List: r(listSchedulesSQL),
 		Due: r(dueSchedulesSQL), Next: r(nextScheduleSQL),
+		Messages: r(scheduledMessagesSQL), Stats: r(scheduleStatsSQL),
 	}
 }
 
@@ -95,7 +97,7 @@ func (c *Core[Tx]) ReadSchedule(ctx context.Context, tx Tx, name string) (schedu
 	return c.readSchedule(ctx, c.DB.On(tx), name)
 }
 
-// Schedule implements [schedule.Source].
+// Schedule implements [schedule.Inspector].
 func (c *Core[Tx]) Schedule(ctx context.Context, name string) (schedule.State, error) {
 	return c.readSchedule(ctx, c.DB, name)
 }
@@ -131,7 +133,7 @@ func (c *Core[Tx]) RemoveSchedule(ctx context.Context, tx Tx, name string) (bool
 	return c.changed(ctx, c.DB.On(tx), c.SQL.Schedules.Remove, name)
 }
 
-// Schedules implements [schedule.Source].
+// Schedules implements [schedule.Inspector].
 func (c *Core[Tx]) Schedules(ctx context.Context, after string, limit int) ([]schedule.State, error) {
 	rows, err := c.DB.Query(ctx, c.SQL.Schedules.List, after, limit)
 	list, err := sqldb.Collect(rows, err, scanSchedule)

@@ -61,7 +61,7 @@ func (s *Store) MoveScheduled(_ context.Context, tx *Tx, id string, at time.Time
 	return found, nil
 }
 
-// Scheduled implements [schedule.Source].
+// Scheduled implements [schedule.Inspector].
 func (s *Store) Scheduled(ctx context.Context, id string) (m waybill.Message, err error) {
 	err = s.inTx(ctx, func(*Tx) error {
 		position, found := s.data.tokens[id]
@@ -84,7 +84,7 @@ func (s *Store) ReadSchedule(_ context.Context, _ *Tx, name string) (schedule.St
 	return state, nil
 }
 
-// Schedule implements [schedule.Source].
+// Schedule implements [schedule.Inspector].
 func (s *Store) Schedule(ctx context.Context, name string) (state schedule.State, err error) {
 	err = s.inTx(ctx, func(tx *Tx) error {
 		state, err = s.ReadSchedule(ctx, tx, name)
@@ -113,7 +113,7 @@ func (s *Store) RemoveSchedule(_ context.Context, tx *Tx, name string) (bool, er
 	return found, nil
 }
 
-// Schedules implements [schedule.Source].
+// Schedules implements [schedule.Inspector].
 func (s *Store) Schedules(ctx context.Context, after string, limit int) (list []schedule.State, err error) {
 	err = s.inTx(ctx, func(*Tx) error {
 		list = sorted(s.data.schedules, func(x schedule.State) bool { return x.Name > after }, func(x schedule.State) string { return x.Name })

@@ -70,7 +70,7 @@ func (e *env[Tx]) fired(name string, base time.Time, hours ...int) {
 
 func (e *env[Tx]) schedule(name string) schedule.State {
 	e.Helper()
-	s, err := e.source().Schedule(e.ctx, name)
+	s, err := e.schedules().Schedule(e.ctx, name)
 	e.must(err, "Schedule")
 	return s
 }
@@ -146,7 +146,7 @@ func recurringAnew[Tx any](e *env[Tx]) {
 	if !e.ask(remove) || e.ask(remove) {
 		e.Error("Remove() is not true once")
 	}
-	if _, err := e.source().Schedule(e.ctx, "sweep"); !errors.Is(err, waybill.ErrNotFound) {
+	if _, err := e.schedules().Schedule(e.ctx, "sweep"); !errors.Is(err, waybill.ErrNotFound) {
 		e.Errorf("Schedule() after Remove: %v, want ErrNotFound", err)
 	}
 	e.put(hourly("sweep", base))
@@ -159,7 +159,7 @@ func recurringRolledBack[Tx any](e *env[Tx]) {
 	tx := e.begin()
 	e.must(e.scheduler().Put(e.ctx, tx, hourly("sweep", start())), "Put")
 	e.rollback(tx)
-	if _, err := e.source().Schedule(e.ctx, "sweep"); !errors.Is(err, waybill.ErrNotFound) {
+	if _, err := e.schedules().Schedule(e.ctx, "sweep"); !errors.Is(err, waybill.ErrNotFound) {
 		e.Errorf("Schedule() after a rollback: %v, want ErrNotFound", err)
 	}
 }
@@ -372,7 +372,7 @@ func recurringList[Tx any](e *env[Tx]) {
 	}
 	var got []string
 	for after := ""; ; after = got[len(got)-1] {
-		page, err := e.source().Schedules(e.ctx, after, 2)
+		page, err := e.schedules().Schedules(e.ctx, after, 2)
 		e.must(err, "Schedules")
 		for i := range page {
 			got = append(got, page[i].Name)

@@ -39,6 +39,8 @@ func (e *env[Tx]) scheduler() *schedule.Scheduler[Tx] {
 
 func (e *env[Tx]) source() schedule.Source { return e.s.(schedule.Source) }
 
+func (e *env[Tx]) schedules() schedule.OperatorStore { return e.s.(schedule.OperatorStore) }
+
 // tx runs fn in a transaction of the test's and commits.
 func (e *env[Tx]) tx(fn func(tx Tx) error) {
 	e.Helper()
@@ -170,13 +172,13 @@ func scheduledFields[Tx any](e *env[Tx]) {
 		_, err := e.scheduler().At(e.ctx, tx, m, at)
 		return err
 	})
-	got, err := e.source().Scheduled(e.ctx, "a")
+	got, err := e.schedules().Scheduled(e.ctx, "a")
 	e.must(err, "Scheduled")
 	m.DeliverAt = at.UTC()
 	if !reflect.DeepEqual(got, m) {
 		e.Errorf("Scheduled() = %+v, want %+v", got, m)
 	}
-	if _, err := e.source().Scheduled(e.ctx, "b"); !errors.Is(err, waybill.ErrNotFound) {
+	if _, err := e.schedules().Scheduled(e.ctx, "b"); !errors.Is(err, waybill.ErrNotFound) {
 		e.Errorf("Scheduled() of an unknown id: %v, want ErrNotFound", err)
 	}
 }
@@ -260,7 +262,7 @@ func scheduledMoved[Tx any](e *env[Tx]) {
 	if e.moved("unknown", at) {
 		e.Error("Reschedule() of what is not there = true, want false")
 	}
-	if m, err := e.source().Scheduled(e.ctx, "a"); err != nil || !m.DeliverAt.Equal(at) {
+	if m, err := e.schedules().Scheduled(e.ctx, "a"); err != nil || !m.DeliverAt.Equal(at) {
 		e.Errorf("DeliverAt = %v, %v, want %v", m.DeliverAt, err, at)
 	}
 	e.advance(5 * time.Hour)

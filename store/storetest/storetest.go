@@ -158,6 +158,7 @@ func runGroups[Tx any](t *testing.T, h Harness[Tx], chosen func(group string) bo
 		{"sagas", sagaTests[Tx]()},
 		{"saga lists", sagaListTests[Tx]()},
 		{"saga operator", sagaOperatorTests[Tx]()},
+		{"schedules, operated", scheduleOperatorTests[Tx]()},
 		{"foreign rows", foreignTests[Tx]()},
 		{"lanes", laneTests[Tx]()},
 		{"wake", wakeTests[Tx]()},
