@@ -64,7 +64,7 @@ func (o *Operator) Pause(ctx context.Context, name string, act deadletter.Act) (
 	if err != nil || !s.pause() {
 		return false, err
 	}
-	return true, o.change(ctx, s, entry(ActPause, act, name, ""))
+	return o.change(ctx, s, entry(ActPause, act, name, ""))
 }
 
 // Resume lets a paused schedule go on, from now: what was planned meanwhile is left out and not
@@ -84,15 +84,15 @@ func (o *Operator) Resume(ctx context.Context, name string, act deadletter.Act) 
 	if resumed, err := s.resume(now); err != nil || !resumed {
 		return false, err
 	}
-	return true, o.change(ctx, s, entry(ActResume, act, name, ""))
+	return o.change(ctx, s, entry(ActResume, act, name, ""))
 }
 
-func (o *Operator) change(ctx context.Context, s State, a deadletter.Entry) error {
+func (o *Operator) change(ctx context.Context, s State, a deadletter.Entry) (bool, error) {
 	changed, err := o.store.ChangeSchedule(ctx, s, a)
 	if err == nil && !changed {
 		err = waybill.ConflictError(errors.New("schedule: it was changed at the same time"))
 	}
-	return err
+	return changed, err
 }
 
 // RunNow schedules the message of a recurring schedule for now, whatever the schedule's status

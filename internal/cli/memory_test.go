@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/memstore"
 )
@@ -157,6 +160,28 @@ func incident(t *testing.T) *memory {
 	})
 	m.enqueue(t, order("order-4", "dan"))
 	m.attempt(t, "shipping", "order-9", 2, "warehouse is closed")
+	m.plan(t)
 	m.later(time.Minute)
 	return m
+}
+
+// plan schedules two messages again and again, of which one is late, and one message once.
+func (m *memory) plan(t *testing.T) {
+	t.Helper()
+	s, err := schedule.NewScheduler(m.Store, schedule.Config{Source: "shop", Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	invoices := schedule.Recurring{
+		Name: "nightly-invoices", Cron: "30 4 * * *", TimeZone: "Europe/Berlin", Overlap: schedule.Skip,
+		Message: waybill.Message{To: "billing", Type: "invoices.run", Payload: []byte(`{"all":true}`), Headers: map[string]string{"x-user": "cron"}},
+	}
+	sweep := schedule.Recurring{Name: "sweep", Every: 30 * time.Second, Message: waybill.Message{Topic: "carts", Type: "carts.sweep"}}
+	_, err = m.Transact(t.Context(), func(ctx context.Context, tx *memstore.Tx) ([]waybill.Message, error) {
+		_, err := s.After(ctx, tx, waybill.Message{ID: "reminder-17", To: "mailer", Type: "order.remind", Key: "order-17", Payload: []byte(`{"order":17}`)}, 48*time.Hour)
+		return nil, errors.Join(err, s.Put(ctx, tx, invoices), s.Put(ctx, tx, sweep))
+	}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -154,6 +154,8 @@ var everyCommand = []string{
 	"relay status", "outbox stats", "outbox list", "outbox show x", "inbox show x",
 	"dead groups", "dead list", "dead show 1", "dead requeue 1", "dead requeue --all", "dead resolve 1", "dead discard 1",
 	"dead edit 1 --type x", "dead replay --all", "dead replays", "dead replay-cancel 1", "dead audit",
+	"schedule list", "schedule messages", "schedule show x", "schedule show --message x", "schedule pause x", "schedule resume x",
+	"schedule run-now x", "schedule remove x", "schedule cancel x",
 }
 
 // TestStoreErrors has one line for what is wrong with the store, whichever the command.

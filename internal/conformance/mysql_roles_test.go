@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/saga"
+	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 )
 
@@ -85,6 +86,7 @@ func TestMySQLStore_Roles(t *testing.T) {
 	r.publish()
 	r.consume()
 	r.operate()
+	r.schedule()
 	r.look()
 	r.keep()
 }
@@ -289,6 +291,19 @@ func (r *mysqlRoles) operate() {
 	must(r.T, r.operator.RecordAudit(r.ctx, deadletter.Entry{Action: deadletter.ActResolve, By: "ann"}))
 }
 
+// schedule makes a schedule and a message as a writer, and operates them.
+func (r *mysqlRoles) schedule() {
+	s, err := schedule.NewScheduler(r.writer, schedule.Config{Source: "shop"})
+	must(r.T, err)
+	_, err = r.writer.Transact(r.ctx, func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error) {
+		_, err := s.After(ctx, tx, waybill.Message{ID: "reminder", Topic: "orders"}, time.Hour)
+		must(r.T, err)
+		return nil, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
+	}, false)
+	must(r.T, err)
+	operateSchedules(r.T, r.operator, r.relay)
+}
+
 // look reads everything.
 func (r *mysqlRoles) look() {
 	s := r.reader
@@ -307,6 +322,9 @@ func (r *mysqlRoles) look() {
 		"Sagas":            func() error { _, err := s.Sagas(r.ctx, saga.Filter{}); return err },
 		"SagaLog":          func() error { _, err := s.SagaLog(r.ctx, saga.ID{}, 0, 10); return err },
 		"SagaCounts":       func() error { _, err := s.SagaCounts(r.ctx); return err },
+		"Schedules":        func() error { _, err := s.Schedules(r.ctx, "", 10); return err },
+		"Messages":         func() error { _, err := s.ScheduledMessages(r.ctx, nil, 10); return err },
+		"ScheduleStats":    func() error { _, err := s.ScheduleStats(r.ctx); return err },
 		"ReadLease":        func() error { _, err := s.ReadLease(r.ctx, "k"); return err },
 		"SchemaVersion":    func() error { _, err := s.SchemaVersion(r.ctx); return err },
 		"the view":         func() error { return s.exec("SELECT * FROM " + s.table("messages")) },
@@ -357,6 +375,7 @@ func TestMySQLStore_RolesRefuse(t *testing.T) {
 		{r.operator, "DELETE FROM {audit_log}"},
 		{r.operator, "UPDATE {audit_log} SET actor = 'a'"},
 		{r.operator, "DELETE FROM {outbox}"},
+		{r.operator, "INSERT INTO {outbox} (topic) VALUES ('a')"},
 		{r.operator, "INSERT INTO {sagas} (saga) VALUES ('a')"},
 		{r.operator, "DELETE FROM {sagas}"},
 		{r.operator, "DELETE FROM {saga_log}"},
@@ -364,6 +383,7 @@ func TestMySQLStore_RolesRefuse(t *testing.T) {
 		{r.relay, "INSERT INTO {sagas} (saga) VALUES ('a')"},
 		{r.reader, "UPDATE {sagas} SET state = 'a'"},
 		{r.operator, "DELETE FROM {inbox}"},
+		{r.operator, "INSERT INTO {schedules} (name) VALUES ('a')"},
 		{r.reader, "INSERT INTO {outbox} (topic) VALUES ('a')"},
 		{r.reader, "UPDATE {dead_letters} SET state = 'discarded'"},
 		{r.reader, "DELETE FROM {dead_letters}"},

@@ -20,7 +20,7 @@ const (
 	farScheduled = `INSERT INTO {scheduled} (lane, position, token, id, topic, direct, key, type, source, tenant, subject, payload_bytes,
 	    content_type, data_schema, correlation_id, causation_id, idempotency_key, trace_parent, trace_state, deliver_at, due_at, enqueued_at)
 	SELECT 1, -n, 'far-' || n, 'far-' || n, 'orders', false, '', 'orders', 'shop', 'default', '', 'x',
-	    'application/json', '', '', '', '', '', '', now() + interval '30 days', now() + interval '30 days', now()
+	    'application/json', '', '', '', '', '', '', now() + interval '30 days', now() + interval '30 days' + n % 1000 * interval '1 second', now()
 	  FROM generate_series(1, 50000) n`
 	farSchedules = `INSERT INTO {schedules} (name, version, plan, paused, next_at, last_id, executions, skipped)
 	SELECT 'far-' || n, n, '{}', false, now() + interval '30 days', '', 0, 0 FROM generate_series(1, 20000) n`
@@ -105,6 +105,11 @@ func workOnSchedules(t *testing.T, store *pgstore.Store[pgx.Tx]) {
 		_, err = store.Scheduled(ctx, "far-1")
 		must(t, err)
 		_, err = store.Schedules(ctx, "far-5", 10)
+		must(t, err)
+		_, err = store.ScheduledMessages(ctx, nil, 10)
+		must(t, err)
+		far := schedule.ScheduledMessage{DueAt: time.Now().Add(31 * 24 * time.Hour)}
+		_, err = store.ScheduledMessages(ctx, &far, 10)
 		must(t, err)
 		must(t, runner.RunOnce(ctx))
 		released, err := store.ReleaseScheduled(ctx, 100)

@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/saga"
+	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -136,6 +137,7 @@ func TestRoles(t *testing.T) {
 	if err != nil {
 		t.Errorf("replay as an operator and a relay: %v", err)
 	}
+	operateSchedules(t, as)
 	if _, err := reader.OutboxStats(t.Context()); err != nil {
 		t.Errorf("OutboxStats as a reader: %v", err)
 	}
@@ -176,6 +178,48 @@ func runSagaAsRoles(t *testing.T, as func(pgstore.Role) *pgstore.Store[pgx.Tx]) 
 	}
 	if _, err := reader.SagaCounts(t.Context()); err != nil {
 		t.Errorf("SagaCounts() as a reader: %v", err)
+	}
+}
+
+// operateSchedules makes a schedule and a message as a writer, and changes them as an operator.
+func operateSchedules(t *testing.T, as func(pgstore.Role) *pgstore.Store[pgx.Tx]) {
+	t.Helper()
+	writer := as(pgstore.RoleWriter)
+	s, err := schedule.NewScheduler(writer, schedule.Config{Source: "shop", Observer: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = writer.Transact(t.Context(), func(ctx context.Context, tx pgx.Tx) ([]waybill.Message, error) {
+		if _, err := s.After(ctx, tx, waybill.Message{ID: "reminder", Topic: "orders"}, time.Hour); err != nil {
+			return nil, err
+		}
+		return nil, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
+	}, false)
+	if err != nil {
+		t.Fatalf("schedule as a writer: %v", err)
+	}
+	operator, ann := as(pgstore.RoleOperator), deadletter.Act{By: "ann"}
+	o, err := schedule.NewOperator(operator, schedule.OperatorConfig{Observer: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.RunNow(t.Context(), "sweep", ann); err != nil {
+		t.Errorf("RunNow as an operator: %v", err)
+	}
+	for _, do := range []struct {
+		what string
+		on   string
+		do   func(context.Context, string, deadletter.Act) (bool, error)
+	}{{"Pause", "sweep", o.Pause}, {"Resume", "sweep", o.Resume}, {"Remove", "sweep", o.Remove}, {"Cancel", "reminder", o.Cancel}} {
+		if done, err := do.do(t.Context(), do.on, ann); !done || err != nil {
+			t.Errorf("%s as an operator = %v, %v", do.what, done, err)
+		}
+	}
+	if _, err := as(pgstore.RoleReader).ScheduledMessages(t.Context(), nil, 10); err != nil {
+		t.Errorf("ScheduledMessages as a reader: %v", err)
+	}
+	if _, err := as(pgstore.RoleReader).ScheduleStats(t.Context()); err != nil {
+		t.Errorf("ScheduleStats as a reader: %v", err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// scheduledMessagesSQL goes along the index on due_at.
+	// scheduledMessagesSQL goes along the index on due_at; what is due at one moment is sorted.
 	scheduledMessagesSQL = `
 SELECT s.id, s.topic, CASE WHEN s.type = '' THEN s.topic ELSE s.type END, s.source, s.tenant, s.{key}, s.due_at, s.token IS NOT NULL, s.position
   FROM {scheduled} s

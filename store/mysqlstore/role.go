@@ -17,7 +17,7 @@ const (
 	RoleWriter   Role = "writer"   // enqueues
 	RoleRelay    Role = "relay"    // publishes, and keeps the archive
 	RoleConsumer Role = "consumer" // handles messages once
-	RoleOperator Role = "operator" // looks, and deals with dead letters
+	RoleOperator Role = "operator" // looks, and deals with dead letters and schedules
 	RoleReader   Role = "reader"   // looks
 )
 
@@ -72,9 +72,10 @@ var grants = map[Role][]grant{
 		{"INSERT, UPDATE", []string{"outbox_waiting", "replays", "inbox"}}, // an edited copy has a record
 		{"INSERT", []string{"audit_log"}},
 		{"SELECT, UPDATE", []string{"locks"}},
-		{"UPDATE", []string{"schedules", "sagas"}},
-		{"INSERT", []string{"saga_log", "outbox"}}, // what lets a saga go on is a message
-		{"DELETE", []string{"scheduled"}},
+		{"UPDATE", []string{"sagas"}},
+		{"INSERT", []string{"saga_log"}},
+		{"UPDATE, DELETE", []string{"schedules"}},
+		{"INSERT, UPDATE, DELETE", []string{"scheduled"}}, // what is run by hand is scheduled for now
 		{"SELECT", readable},
 	},
 	RoleReader: {{"SELECT", readable}},

@@ -20,7 +20,7 @@ const (
 	RoleWriter   Role = "writer"   // enqueues
 	RoleRelay    Role = "relay"    // publishes, and keeps the archive
 	RoleConsumer Role = "consumer" // handles messages once
-	RoleOperator Role = "operator" // looks, and deals with dead letters
+	RoleOperator Role = "operator" // looks, and deals with dead letters and schedules
 	RoleReader   Role = "reader"   // looks
 )
 
@@ -84,9 +84,10 @@ var grants = map[Role][]grant{
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}}, // which it folds
 		{"SELECT, INSERT, UPDATE", "", []string{"replays", "inbox"}},                                // an edited copy has a record
 		{"SELECT, INSERT", "", []string{"dead_letters"}},
-		{"UPDATE", "", []string{"schedules", "sagas"}},
-		{"INSERT", "", []string{"saga_log", "outbox"}}, // what lets a saga go on is a message
-		{"DELETE", "", []string{"scheduled"}},
+		{"UPDATE", "", []string{"sagas"}},
+		{"INSERT", "", []string{"saga_log"}},
+		{"UPDATE, DELETE", "", []string{"schedules"}},
+		{"INSERT, DELETE", "", []string{"scheduled"}}, // what is run by hand is scheduled for now
 		{"SELECT", "", readable},
 	},
 	RoleReader: {{"SELECT", "", readable}},
