@@ -27,6 +27,16 @@ var notices = map[string]string{
 	"cancelled":  "The replay was cancelled.",
 	"ended":      "Nothing was to be done: the replay had ended.",
 	"started":    "The replay was started.",
+
+	"paused":        "The schedule is paused.",
+	"resumed":       "The schedule goes on.",
+	"run":           "The schedule runs now, by this message. A relay takes it up at its next poll.",
+	"removed":       "The schedule was removed.",
+	"not-active":    "Nothing was to be done: the schedule is paused already, or has ended.",
+	"not-paused":    "Nothing was to be done: the schedule is not paused.",
+	"not-there":     "Nothing was to be done: there is no such schedule.",
+	"unscheduled":   "The message was cancelled.",
+	"not-scheduled": "Nothing was to be done: the message is not scheduled any more.",
 }
 
 // notice says what was done, by the URL that the change has led to.

@@ -22,6 +22,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 // Outbox is what is needed of [outbox.Inspector].
@@ -92,6 +93,10 @@ type Config struct {
 
 	// Relays shows relays and their lanes. Optional: without it they are not shown.
 	Relays relay.Inspector
+
+	// Schedules shows what is scheduled, and changes it. Optional: without it there is no such
+	// page.
+	Schedules schedule.OperatorStore
 
 	// Audit writes down who has looked at a payload. Optional: without it payloads and header
 	// values are shown to nobody.
@@ -178,6 +183,7 @@ type Dashboard struct {
 	checks   *checks
 	failures *failures
 	replayed *progress
+	operator *schedule.Operator // nil if there are no schedules
 	sameSite *http.CrossOriginProtection
 }
 
@@ -207,6 +213,11 @@ func New(cfg Config) (*Dashboard, error) {
 	d.checks = &checks{make: cfg.Checks, logger: cfg.Logger}
 	d.failures = newFailures()
 	d.replayed = newProgress()
+	if cfg.Schedules != nil {
+		if d.operator, err = schedule.NewOperator(cfg.Schedules, schedule.OperatorConfig{Observer: waybill.LogTo(cfg.Logger)}); err != nil {
+			return nil, err
+		}
+	}
 	d.routes = d.routing()
 	return d, nil
 }

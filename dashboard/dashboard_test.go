@@ -119,9 +119,10 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 	allowed := map[string][]string{
 		"reader":   {},
-		"operator": {"/dead/selected", "/dead/1/requeue", "/dead/1/resolve", "/replays", "/replays/7/cancel"},
-		"admin":    {"/dead/selected", "/dead/1/requeue", "/dead/1/resolve", "/dead/1/discard", "/replays", "/replays/7/cancel"},
-		"seer":     changes,
+		"operator": {"/dead/selected", "/dead/1/requeue", "/dead/1/resolve", "/replays", "/replays/7/cancel", "/schedules/pause", "/schedules/resume", "/schedules/run"},
+		"admin": {"/dead/selected", "/dead/1/requeue", "/dead/1/resolve", "/dead/1/discard", "/replays", "/replays/7/cancel",
+			"/schedules/pause", "/schedules/resume", "/schedules/run", "/schedules/remove", "/schedules/cancel"},
+		"seer": changes,
 	}
 	for role, paths := range allowed {
 		t.Run(role, func(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 // fake is a store with what a test puts into it. It notes every change.
@@ -40,6 +41,10 @@ type fake struct {
 	messages []outbox.State
 	searches []outbox.Filter // but for those of the flow
 	relays   []relay.NodeState
+
+	recurring []schedule.State
+	scheduled []schedule.ScheduledMessage
+	overtaken bool // changes of schedules come too late
 }
 
 func (f *fake) MessageStates(_ context.Context, id string) ([]outbox.State, error) {
@@ -246,7 +251,7 @@ func testTokens(t *testing.T) *Tokens {
 func testConfig(t *testing.T, f *fake) Config {
 	t.Helper()
 	return Config{
-		Outbox: f, Letters: f, Replays: f, Relays: f, Inbox: f, Audit: f, Access: testTokens(t), Environment: "test",
+		Outbox: f, Letters: f, Replays: f, Relays: f, Inbox: f, Audit: f, Schedules: f, Access: testTokens(t), Environment: "test",
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Checks: func(context.Context) []Finding { return []Finding{{Warn, "clock", "differs <much>", "set it"}} },
 	}
@@ -270,6 +275,12 @@ func full() *fake {
 		entries: []deadletter.Entry{{
 			Number: 1, At: now, Action: deadletter.ActRequeue, By: "op", Why: "fixed", Letter: 1, MessageID: "m1", Replay: 7,
 		}},
+	}
+	f.recurring = fullSchedules()
+	for i := range 60 {
+		f.scheduled = append(f.scheduled, schedule.ScheduledMessage{
+			ID: fmt.Sprintf("later-%d", i), Topic: "billing", Type: "invoices.run", Tenant: "default", Key: "k", DueAt: noon.Add(time.Hour), Cancellable: i != 1, Position: int64(i),
+		})
 	}
 	for i, status := range outbox.Statuses() {
 		f.messages = append(f.messages, outbox.State{
@@ -317,10 +328,10 @@ func (a asked) send(d http.Handler) *httptest.ResponseRecorder {
 // views are all pages, and changes all forms, that the routes have.
 var (
 	views = []string{"/", "/messages", "/messages?status=Pending", "/messages?key=k&status=any", "/consumers", "/checks", "/messages?id=m1", "/messages?id=m1&inbox=1", "/dead", "/dead/list", "/dead/list?fingerprint=f0&text=x",
-		"/dead/1", "/replays", "/replays/new?fingerprint=f0", "/replays/7", "/relays", "/audit"}
+		"/dead/1", "/replays", "/replays/new?fingerprint=f0", "/replays/7", "/relays", "/audit", "/schedules", "/schedules?due=2026-03-01T13:00:00Z&position=49", "/schedules/one?name=nightly+%3Cb%3E", "/schedules/one?id=later-0"}
 	changes = []string{"/dead/selected", "/dead/1/reveal", "/dead/1/requeue", "/dead/1/resolve", "/dead/1/discard", "/dead/1/edit", "/dead/1/save",
-		"/replays", "/replays/7/cancel"}
-	anyForm = url.Values{"why": {"because"}, "do": {"requeue"}, "number": {"1"}, "rate": {"5"}, "ratio": {"50"}, "filter": {"fingerprint=f0"},
+		"/replays", "/replays/7/cancel", "/schedules/reveal", "/schedules/pause", "/schedules/resume", "/schedules/run", "/schedules/remove", "/schedules/cancel"}
+	anyForm = url.Values{"name": {"nightly <b>"}, "id": {"later-0"}, "why": {"because"}, "do": {"requeue"}, "number": {"1"}, "rate": {"5"}, "ratio": {"50"}, "filter": {"fingerprint=f0"},
 		"type": {"t"}, "address": {"orders"}, "content_type": {"application/json"}, "payload": {"{}"}, "headers": {""}}
 )
 

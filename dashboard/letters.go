@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 const (
@@ -161,10 +162,10 @@ type auditPage struct {
 // Given returns a field of the filter as it was given.
 func (p auditPage) Given(name string) string { return p.Asked.Get(name) }
 
-var actions = []deadletter.Action{
+var actions = append([]deadletter.Action{
 	deadletter.ActRequeue, deadletter.ActResolve, deadletter.ActDiscard, deadletter.ActEdit, deadletter.ActReplay,
 	deadletter.ActCancel, deadletter.ActReveal, deadletter.ActEffect, deadletter.ActCleanup,
-}
+}, schedule.Actions()...)
 
 func (d *Dashboard) audit(c *call) error {
 	q := c.r.URL.Query()

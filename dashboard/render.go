@@ -25,23 +25,24 @@ type pages map[string]*template.Template
 
 // view is what every template gets.
 type view struct {
-	Root        string // relative URL of the overview, with a slash at its end
-	Title       string
-	Section     string // of the navigation
-	Environment string
-	User        string
-	Role        string
-	Form        string // token of forms
-	Notice      string
-	CanOperate  bool
-	CanAdmin    bool
-	CanReveal   bool
-	CanLeave    bool // there is a session to end
-	HasReplays  bool
-	HasRelays   bool
-	HasChecks   bool
-	At          time.Time
-	Page        any
+	Root         string // relative URL of the overview, with a slash at its end
+	Title        string
+	Section      string // of the navigation
+	Environment  string
+	User         string
+	Role         string
+	Form         string // token of forms
+	Notice       string
+	CanOperate   bool
+	CanAdmin     bool
+	CanReveal    bool
+	CanLeave     bool // there is a session to end
+	HasReplays   bool
+	HasRelays    bool
+	HasSchedules bool
+	HasChecks    bool
+	At           time.Time
+	Page         any
 }
 
 func parsePages(assets map[string]asset) (pages, error) {
@@ -74,14 +75,14 @@ func parsePages(assets map[string]asset) (pages, error) {
 var sections = map[string]string{
 	"overview": "overview", "messages": "messages", "search": "messages", "groups": "dead", "letters": "dead", "letter": "dead", "edit": "dead",
 	"replays": "replays", "preview": "replays", "replay": "replays", "relays": "relays", "consumers": "consumers",
-	"checks": "checks", "audit": "audit",
+	"checks": "checks", "audit": "audit", "schedules": "schedules", "schedule": "schedules",
 }
 
 // show renders a page before it sends the first byte, so that a failure is told as one.
 func (c *call) show(status int, name, title string, data any) error {
 	v := view{
 		Root: c.root, Title: title, Section: sections[name], Environment: c.d.cfg.Environment,
-		Notice: notice(c.r.URL.Query()), HasReplays: c.d.cfg.Replays != nil, HasRelays: c.d.cfg.Relays != nil,
+		Notice: notice(c.r.URL.Query()), HasReplays: c.d.cfg.Replays != nil, HasRelays: c.d.cfg.Relays != nil, HasSchedules: c.d.operator != nil,
 		HasChecks: c.d.cfg.Checks != nil, At: time.Now().UTC(), Page: data,
 	}
 	if c.who.Name != "" {

@@ -40,7 +40,7 @@ const (
 
 func (d *Dashboard) routing() *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, r := range []route{
+	for _, r := range append(d.scheduleRoutes(), []route{
 		{pattern: "GET /login", do: d.loginPage},
 		{pattern: "POST /login", do: d.logIn},
 		{pattern: "POST /logout", role: Reader, do: d.logOut},
@@ -66,7 +66,7 @@ func (d *Dashboard) routing() *http.ServeMux {
 		{pattern: "GET /checks", role: Reader, do: d.checksPage},
 		{pattern: "GET /audit", role: Reader, do: d.audit},
 		{pattern: "/", role: Reader, do: func(*call) error { return errNoPage }},
-	} {
+	}...) {
 		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) { d.answer(w, req, r) })
 	}
 	mux.HandleFunc("GET /assets/{name}", d.serveAsset)
@@ -199,6 +199,8 @@ func (c *call) explain(err error) *problem {
 		return &problem{http.StatusConflict, "Resolved already", "The letter was resolved or discarded in the meantime. Nothing was changed."}
 	case errors.Is(err, deadletter.ErrRequeued):
 		return &problem{http.StatusConflict, "On its way", "The letter was requeued and is on its way. Nothing was changed."}
+	case waybill.KindOf(err) == waybill.Conflict:
+		return &problem{http.StatusConflict, "Changed at the same time", "Somebody, or a program, has changed it in the meantime. Nothing was changed here; look at it again."}
 	case errors.As(err, &refused):
 		return &problem{http.StatusBadRequest, "Refused", refused.Field + " " + refused.Reason + "."}
 	case waybill.IsPermanent(err) && waybill.ReasonOf(err) == waybill.ReasonNoID:

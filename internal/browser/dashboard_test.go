@@ -193,6 +193,33 @@ func TestDashboard_Search(t *testing.T) {
 	p.noComplaints()
 }
 
+// TestDashboard_Schedules stops a schedule, runs it by hand, and takes a message back.
+func TestDashboard_Schedules(t *testing.T) {
+	// Not parallel: a browser needs a machine for itself.
+	p := newPerson(t, Options{})
+	p.signIn(AdminSecret)
+	p.click("//nav//a[contains(., 'Schedules')]")
+	p.sees("30 4 * * * Europe/Berlin")
+	p.click("//td/a[text()='nightly-invoices']")
+	p.click("//summary[text()='Pause']")
+	p.must(p.b.Type(t.Context(), "//input[@id='why-pause']", "prices are wrong"))
+	p.click("//details[@open]//button[contains(., 'Pause')]")
+	p.sees("The schedule is paused.")
+	p.click("//summary[text()='Run now']")
+	p.click("//details[@open]//button[contains(., 'Run now')]")
+	p.sees("The schedule runs now")
+	eventually(t, "it is published", func() bool { return p.stage.Published() == 41 })
+	p.goTo("schedules")
+	p.click("//td/a[text()='reminder-1']")
+	p.click("//summary[text()='Cancel']")
+	p.click("//details[@open]//button[contains(., 'Cancel the message')]")
+	p.sees("The message was cancelled.")
+	p.goTo("audit")
+	p.sees("prices are wrong")
+	p.sees("schedule_cancel")
+	p.noComplaints()
+}
+
 // TestDashboard_Hostile shows that a payload which wants to be code stays a text.
 func TestDashboard_Hostile(t *testing.T) {
 	// Not parallel: a browser needs a machine for itself.
@@ -220,7 +247,7 @@ func TestDashboard_Reader(t *testing.T) {
 	// Not parallel: a browser needs a machine for itself.
 	p := newPerson(t, Options{})
 	p.signIn(ReaderSecret)
-	for _, path := range []string{"", "dead", "dead/list", "dead/1", "messages?id=order.created-0001", "messages?status=Published", "replays", "relays", "consumers", "checks", "audit"} {
+	for _, path := range []string{"", "dead", "dead/list", "dead/1", "messages?id=order.created-0001", "messages?status=Published", "replays", "relays", "schedules", "schedules/one?name=sweep-carts", "schedules/one?id=reminder-1", "consumers", "checks", "audit"} {
 		p.goTo(path)
 		var forms int
 		if p.run("return document.querySelectorAll('main form[method=post] button').length", &forms); forms > 0 {
@@ -269,7 +296,7 @@ func TestDashboard_WithoutScript(t *testing.T) {
 
 // everyPage are the pages that are checked for what all of them must have.
 var everyPage = []string{"", "messages", "messages?id=order.created-0001", "messages?status=Published", "dead", "dead/list", "dead/1", "replays",
-	"replays/new?topic=order.created", "relays", "consumers", "checks", "audit", "nothing/there"}
+	"replays/new?topic=order.created", "relays", "schedules", "schedules/one?name=nightly-invoices", "schedules/one?id=reminder-1", "consumers", "checks", "audit", "nothing/there"}
 
 // TestDashboard_ForEverybody checks what people need who use a keyboard, a screen reader, a
 // phone, or the dark.

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/memstore"
 )
 
@@ -54,7 +55,7 @@ func NewStage() (*Stage, error) {
 		return nil, err
 	}
 	d, err := dashboard.New(dashboard.Config{
-		Outbox: s.Store, Letters: s.Store, Replays: s.Store, Relays: s.Store, Inbox: s.Store, Audit: s.Store, Access: access,
+		Outbox: s.Store, Letters: s.Store, Replays: s.Store, Relays: s.Store, Inbox: s.Store, Audit: s.Store, Schedules: s.Store, Access: access,
 		Checks: stageChecks, Environment: "staging", Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -98,6 +99,31 @@ func (s *Stage) Fill(ctx context.Context) error {
 	_, err = s.Store.Transact(ctx, func(ctx context.Context, tx *memstore.Tx) ([]waybill.Message, error) {
 		_, err := w.Enqueue(ctx, tx, msgs...)
 		return nil, err
+	}, false)
+	return errors.Join(err, s.plan(ctx))
+}
+
+// plan schedules messages again and again, and some once.
+func (s *Stage) plan(ctx context.Context) error {
+	scheduler, err := schedule.NewScheduler(s.Store, schedule.Config{Source: "shop", Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
+	if err != nil {
+		return err
+	}
+	_, err = s.Store.Transact(ctx, func(ctx context.Context, tx *memstore.Tx) ([]waybill.Message, error) {
+		var errs []error
+		for _, r := range []schedule.Recurring{
+			{Name: "nightly-invoices", Cron: "30 4 * * *", TimeZone: "Europe/Berlin", Overlap: schedule.Skip, Message: waybill.Message{To: "billing", Type: "invoices.run", Payload: []byte(`{"all":true}`)}},
+			{Name: "stock-report", Cron: "@weekly", Paused: true, Message: waybill.Message{Topic: "reports", Type: "stock.report"}},
+			{Name: "sweep-carts", Every: 15 * time.Minute, Message: waybill.Message{Topic: "carts", Type: "carts.sweep"}},
+		} {
+			errs = append(errs, scheduler.Put(ctx, tx, r))
+		}
+		for i := range 3 {
+			m := waybill.Message{ID: fmt.Sprintf("reminder-%d", i+1), To: "mailer", Type: "order.remind", Key: fmt.Sprintf("customer-%d", i), Payload: []byte(`{"order":4711}`)}
+			_, err := scheduler.After(ctx, tx, m, time.Duration(i+1)*24*time.Hour)
+			errs = append(errs, err)
+		}
+		return nil, errors.Join(errs...)
 	}, false)
 	return err
 }

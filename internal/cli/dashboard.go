@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/dashboard"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 // dashboardFlags are the flags of the command.
@@ -88,6 +89,7 @@ func (p *program) dashboard(cmd *cobra.Command, f dashboardFlags) error {
 // showStore lets the dashboard show what the store has to show.
 func showStore(cfg *dashboard.Config, store opener.Store) {
 	cfg.Outbox, cfg.Letters, cfg.Replays, cfg.Relays, cfg.Inbox, cfg.Audit = store, store, store, store, store, store
+	cfg.Schedules, _ = store.(schedule.OperatorStore)
 }
 
 // check refuses what would show the dashboard, or its tokens, to everybody.

@@ -32,6 +32,8 @@ var pages = []struct {
 	{name: "search", path: "messages?topic=stock.changed&status=Published"},
 	{name: "relays", path: "relays"},
 	{name: "consumers", path: "consumers"},
+	{name: "schedules", path: "schedules"},
+	{name: "schedule", path: "schedules/one?name=nightly-invoices", prepare: []string{"//summary[text()='Pause']"}},
 	{name: "checks", path: "checks"},
 	{name: "replay", path: "replays/1"},
 	{name: "replays", path: "replays"},
