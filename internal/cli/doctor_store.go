@@ -121,6 +121,7 @@ func checkTables(ctx context.Context, store opener.Store) []finding {
 	}
 	findings = append(findings, checkPending(stats), checkDead(stats))
 	findings = append(findings, checkUnroutable(ctx, store)...)
+	findings = append(findings, checkSchedules(ctx, store)...)
 	if isPostgres {
 		findings = append(findings, checkCondition(ctx, pg, usualPatience)...)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/observe/health"
 	"github.com/waybill-go/waybill/observe/promobserve"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 // monitorAddress returns the address that metrics and health are served on, "" for none. One
@@ -53,6 +54,9 @@ type monitored struct {
 // handler serves /metrics, /health/live and /health/ready.
 func (m monitored) handler() http.Handler {
 	cfg := promobserve.CollectorConfig{Relay: m.runner.RelayStatus, Backlog: m.store, DeadLetters: m.store, Inbox: m.store}
+	if schedules, keeps := m.store.(schedule.Inspector); keeps {
+		cfg.Schedules = schedules
+	}
 	if m.clock {
 		cfg.Clock = func(ctx context.Context) (time.Time, error) {
 			facts, err := m.store.Facts(ctx)

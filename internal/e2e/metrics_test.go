@@ -286,6 +286,7 @@ func TestEveryMetric(t *testing.T) {
 			Backlog:     tr.store,
 			DeadLetters: tr.store,
 			Inbox:       tr.store,
+			Schedules:   tr.store,
 			Lag:         tr.lag,
 			Clock:       tr.store.clock,
 		}))

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 // Backlog counts what is to be published. Every store of the project does.
@@ -32,6 +33,12 @@ type Inbox interface {
 	InboxSize(ctx context.Context) (inbox.Size, error)
 }
 
+// Schedules counts what is scheduled. Every store does that keeps schedules.
+type Schedules interface {
+	// ScheduleStats is that of [schedule.Inspector].
+	ScheduleStats(ctx context.Context) (schedule.Stats, error)
+}
+
 // CollectorConfig says what a collector reads. Fields that are nil are left out.
 type CollectorConfig struct {
 	// Relay returns the state of a relay and whether there is one: RelayStatus of a
@@ -47,6 +54,9 @@ type CollectorConfig struct {
 
 	// Inbox is asked how much it holds. Optional.
 	Inbox Inbox
+
+	// Schedules is asked for what is scheduled. Optional.
+	Schedules Schedules
 
 	// Lag returns how much waits at the broker for each consumer, by name: ConsumerLag of a
 	// service.Service, or a function around Lag of consumers. Optional.
@@ -110,6 +120,7 @@ func NewCollector(cfg CollectorConfig) *Collector {
 	c.add("backlog", cfg.Backlog != nil, c.backlog)
 	c.add("dead_letters", cfg.DeadLetters != nil, c.deadLetters)
 	c.add("inbox", cfg.Inbox != nil, c.inbox)
+	c.add("schedules", cfg.Schedules != nil, c.schedules)
 	c.add("lag", cfg.Lag != nil, c.lag)
 	c.add("clock", cfg.Clock != nil, c.clock)
 	return c

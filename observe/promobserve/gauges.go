@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 var (
@@ -26,13 +27,16 @@ var (
 	openLetters     = describe("dead_letters", "Open dead letters, of the 100 largest groups.", "origin", "consumer", "topic", "reason")
 	inboxRecords    = describe("inbox_records", "About how many records the inbox holds, by the database's statistics.")
 	inboxOldest     = describe("inbox_oldest_age_seconds", "Age of the oldest record, by the database's clock; 0 if there is none.")
+	schedules       = describe("schedules", "Recurring schedules that are active, paused or ended.", "status")
+	scheduleDue     = describe("schedule_due", "What is due and not yet in the outbox: recurring schedules, or single messages.", "kind")
+	scheduleLate    = describe("schedule_due_oldest_age_seconds", "Time since the first of them was due, by the database's clock; 0 if there is none.", "kind")
 	consumerLag     = describe("consumer_lag_messages", "Messages that wait at the broker for a consumer, and that none of its replicas holds.", "consumer")
 	clockOffset     = describe("database_clock_offset_seconds", "How far the database's clock is ahead of this process's.")
 	storeReadAge    = describe("store_read_age_seconds", "How old the figures read from the store are.", "what")
 
 	descriptions = []*prometheus.Desc{
 		relayRunning, relayLanes, relayLease, relayHeld, relayParkedKeys, relayParked, relayBackPressure, relayPaused, relayLastPublished,
-		backlogMessages, backlogOldest, openLetters, inboxRecords, inboxOldest, consumerLag, clockOffset, storeReadAge,
+		backlogMessages, backlogOldest, openLetters, inboxRecords, inboxOldest, schedules, scheduleDue, scheduleLate, consumerLag, clockOffset, storeReadAge,
 	}
 )
 
@@ -115,6 +119,22 @@ func (c *Collector) inbox(ctx context.Context) ([]prometheus.Metric, error) {
 		list = append(list, gauge(inboxRecords, float64(size.Records)))
 	}
 	return list, nil
+}
+
+func (c *Collector) schedules(ctx context.Context) ([]prometheus.Metric, error) {
+	stats, err := c.cfg.Schedules.ScheduleStats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []prometheus.Metric{
+		gauge(schedules, float64(stats.Active), string(schedule.Active)),
+		gauge(schedules, float64(stats.Paused), string(schedule.Paused)),
+		gauge(schedules, float64(stats.Ended), string(schedule.Ended)),
+		gauge(scheduleDue, float64(stats.Due), "recurring"),
+		gauge(scheduleDue, float64(stats.DueMessages), "message"),
+		gauge(scheduleLate, stats.Late.Seconds(), "recurring"),
+		gauge(scheduleLate, stats.LateMessages.Seconds(), "message"),
+	}, nil
 }
 
 func (c *Collector) lag(ctx context.Context) ([]prometheus.Metric, error) {
