@@ -64,8 +64,9 @@ type Count struct {
 type OperatorStore interface {
 	Inspector
 
-	// ChangeSaga writes in as WriteSaga does, enqueues m and records a in the audit log, in one
-	// transaction of its own. It returns false, and stores nothing, if the store has another
-	// version.
+	// ChangeSaga writes in as WriteSaga does, schedules m for now and records a in the audit log,
+	// in one transaction of its own: a relay moves m into the outbox at its next poll, so that
+	// who operates needs no right to enqueue. It returns false, and stores nothing, if the store
+	// has another version.
 	ChangeSaga(ctx context.Context, in Instance, e Entry, m *waybill.Message, a deadletter.Entry) (bool, error)
 }

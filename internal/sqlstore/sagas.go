@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/saga"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 // SagaStatements are the SQL texts about sagas.
@@ -178,10 +179,7 @@ func (c *Core[Tx]) readSaga(ctx context.Context, conn sqldb.Conn, stmt string, i
 
 // WriteSaga implements [saga.Store].
 func (c *Core[Tx]) WriteSaga(ctx context.Context, tx Tx, in *saga.Instance, e saga.Entry) (bool, error) {
-	return c.writeSaga(ctx, c.DB.On(tx), in, &e)
-}
-
-func (c *Core[Tx]) writeSaga(ctx context.Context, conn sqldb.Conn, in *saga.Instance, e *saga.Entry) (bool, error) {
+	conn := c.DB.On(tx)
 	args, err := sagaArgs(in)
 	if err != nil {
 		return false, err
@@ -193,11 +191,11 @@ func (c *Core[Tx]) writeSaga(ctx context.Context, conn sqldb.Conn, in *saga.Inst
 		args = append(args, in.Number, in.Version)
 	}
 	if c.SQL.Sagas.Log == "" {
-		args = append(args, entryArgs(e)...)
+		args = append(args, entryArgs(&e)...)
 	}
 	is, written, err := c.runWrite(ctx, conn, stmt, args, in.ID)
 	if err == nil && written && c.SQL.Sagas.Log != "" {
-		_, err = conn.Exec(ctx, c.SQL.Sagas.Log, append([]any{is.Number, is.Version, sqldb.Timestamp(is.ChangedAt)}, entryArgs(e)...)...)
+		_, err = conn.Exec(ctx, c.SQL.Sagas.Log, append([]any{is.Number, is.Version, sqldb.Timestamp(is.ChangedAt)}, entryArgs(&e)...)...)
 	}
 	if err != nil || !written {
 		return false, c.Kind(err)
@@ -220,25 +218,21 @@ func (c *Core[Tx]) runWrite(ctx context.Context, conn sqldb.Conn, stmt string, a
 }
 
 // ChangeSaga implements [saga.OperatorStore].
-func (c *Core[Tx]) ChangeSaga(ctx context.Context, in saga.Instance, e saga.Entry, m *waybill.Message, a deadletter.Entry) (changed bool, err error) {
-	act := deadletter.Act{By: a.By, Why: a.Why}
-	if err := act.Check(); err != nil {
-		return false, err
-	}
-	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
-		if changed, err = c.writeSaga(ctx, conn, &in, &e); err != nil || !changed {
-			return err
+func (c *Core[Tx]) ChangeSaga(ctx context.Context, in saga.Instance, e saga.Entry, m *waybill.Message, a deadletter.Entry) (bool, error) {
+	return c.audited(ctx, a, func(tx Tx) (bool, error) {
+		now, err := c.Now(ctx, tx)
+		if err != nil {
+			return false, err
 		}
-		if _, err := c.Enqueue(ctx, conn, []waybill.Message{*m}, false); err != nil {
-			return err
+		if written, err := c.WriteSaga(ctx, tx, &in, e); err != nil || !written {
+			return false, err
 		}
-		return c.audit(ctx, conn, a.Action, act, a)
+		due := m.Clone()
+		due.DeliverAt = now
+		added, err := c.AddScheduled(ctx, tx, &due)
+		if err == nil && !added {
+			err = waybill.ConflictError(schedule.ErrExists)
+		}
+		return added, err
 	})
-	if err != nil {
-		return false, err
-	}
-	if changed {
-		c.WakeRelay()
-	}
-	return changed, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/saga"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 var (
@@ -64,23 +65,19 @@ func (s *Store) writeSaga(tx *Tx, in *saga.Instance, e saga.Entry) bool {
 }
 
 // ChangeSaga implements [saga.OperatorStore].
-func (s *Store) ChangeSaga(ctx context.Context, in saga.Instance, e saga.Entry, m *waybill.Message, a deadletter.Entry) (changed bool, err error) {
-	act := deadletter.Act{By: a.By, Why: a.Why}
-	if err := act.Check(); err != nil {
-		return false, err
-	}
-	err = s.inTx(ctx, func(tx *Tx) error {
-		if changed = s.writeSaga(tx, &in, e); changed {
-			s.enqueue(tx, m, false)
-			s.audit(tx, a.Action, act, a)
+func (s *Store) ChangeSaga(ctx context.Context, in saga.Instance, e saga.Entry, m *waybill.Message, a deadletter.Entry) (bool, error) {
+	return s.audited(ctx, a, func(tx *Tx) (bool, error) {
+		if !s.writeSaga(tx, &in, e) {
+			return false, nil
 		}
-		return nil
+		due := m.Clone()
+		due.DeliverAt = s.now().UTC()
+		added, err := s.AddScheduled(ctx, tx, &due)
+		if err == nil && !added {
+			err = waybill.ConflictError(schedule.ErrExists)
+		}
+		return added, err
 	})
-	if err != nil {
-		return false, err
-	}
-	s.WakeRelay()
-	return changed, nil
 }
 
 // Sagas implements [saga.Inspector].

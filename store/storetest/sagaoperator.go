@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
@@ -16,7 +17,7 @@ func sagaOperatorTests[Tx any]() []test[Tx] {
 		{"changes an instance with message and audit", sagaActed[Tx], needs},
 		{"another version", sagaActedLate[Tx], needs},
 		{"by nobody", sagaActedByNobody[Tx], needs},
-		{"wakes a relay", sagaActedWakes[Tx], needs},
+		{"a message id that is taken", sagaActedTwice[Tx], needs},
 	}
 }
 
@@ -36,13 +37,15 @@ func sagaActed[Tx any](e *env[Tx]) {
 	if ok, err := e.act(in, m, "ann"); !ok || err != nil {
 		e.Fatalf("ChangeSaga() = %v, %v, want true", ok, err)
 	}
-	e.took([]waybill.Message{m}, []bool{true})
 	got := e.saga(in.ID)
 	if got.Version != 2 || got.Status != saga.Compensating || got.Number != in.Number {
 		e.Errorf("instance = %+v, want version 2, compensating", got)
 	}
 	e.wantLog(in.ID, "started", "acted")
-	e.want(outbox.Pending, "go")
+	e.want(outbox.Scheduled, "go")
+	n := e.join("r1")
+	e.release(1)
+	n.settle(published(n.claimOne("go"))...)
 	entries := e.audit(deadletter.AuditFilter{Action: saga.ActResume})
 	if len(entries) != 1 {
 		e.Fatalf("%d audit entries, want 1", len(entries))
@@ -85,13 +88,12 @@ func sagaActedByNobody[Tx any](e *env[Tx]) {
 	e.wantUntouched(in, "started")
 }
 
-func sagaActedWakes[Tx any](e *env[Tx]) {
+func sagaActedTwice[Tx any](e *env[Tx]) {
 	in := e.started(newSaga("o1"))
-	s := e.sleeps("r1")
-	m := msg("go", "k")
-	if ok, err := e.act(in, m, "ann"); !ok || err != nil {
-		e.Fatalf("ChangeSaga() = %v, %v, want true", ok, err)
+	e.later("go", time.Hour)
+	if ok, err := e.act(in, msg("go", "k"), "ann"); ok || !waybill.IsConflict(err) {
+		e.Errorf("ChangeSaga() with an id that is scheduled = %v, %v, want a conflict", ok, err)
 	}
-	e.took([]waybill.Message{m}, []bool{true})
-	s.wantFound("go")
+	e.wantSame(in)
+	e.wantLog(in.ID, "started")
 }
