@@ -136,7 +136,7 @@ batch_size: 100); a flag counts before the environment, the environment before t
 	addOptions(flags)
 	shortenHelp(root)
 	root.AddCommand(p.demoCommand(), p.migrateCommand(), p.rolesCommand(), p.relayCommand(), p.outboxCommand(),
-		p.inboxCommand(), p.deadCommand(), p.scheduleCommand(), p.dashboardCommand(), p.janitorCommand(), p.doctorCommand(), p.topologyCommand(), p.explainCommand(),
+		p.inboxCommand(), p.deadCommand(), p.scheduleCommand(), p.sagaCommand(), p.dashboardCommand(), p.janitorCommand(), p.doctorCommand(), p.topologyCommand(), p.explainCommand(),
 		p.configCommand(), p.versionCommand())
 	return root
 }

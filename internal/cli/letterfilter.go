@@ -71,8 +71,11 @@ func pointInTime(flag, text string) (time.Time, error) {
 }
 
 // typed returns a command line that repeats the flags of the filter behind the given words.
-func (f *letterFilter) typed(words string) string {
-	f.flags.VisitAll(func(flag *pflag.Flag) {
+func (f *letterFilter) typed(words string) string { return typedFlags(words, f.flags) }
+
+// typedFlags returns a command line that repeats the flags which were given.
+func typedFlags(words string, flags *pflag.FlagSet) string {
+	flags.VisitAll(func(flag *pflag.Flag) {
 		if flag.Changed {
 			words += " --" + flag.Name + " " + quoted(flag.Value.String())
 		}
