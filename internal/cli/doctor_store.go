@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/saga"
 )
 
 // limits of what is ok.
@@ -122,6 +123,9 @@ func checkTables(ctx context.Context, store opener.Store) []finding {
 	findings = append(findings, checkPending(stats), checkDead(stats))
 	findings = append(findings, checkUnroutable(ctx, store)...)
 	findings = append(findings, checkSchedules(ctx, store)...)
+	if sagas, keeps := store.(saga.Inspector); keeps && version == len(store.Migrations()) {
+		findings = append(findings, checkSagas(ctx, sagas)...)
+	}
 	if isPostgres {
 		findings = append(findings, checkCondition(ctx, pg, usualPatience)...)
 	}

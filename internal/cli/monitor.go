@@ -57,6 +57,9 @@ func (m monitored) handler() http.Handler {
 	if schedules, keeps := m.store.(schedule.Inspector); keeps {
 		cfg.Schedules = schedules
 	}
+	if sagas, ok := m.store.(promobserve.Sagas); ok {
+		cfg.Sagas = sagas
+	}
 	if m.clock {
 		cfg.Clock = func(ctx context.Context) (time.Time, error) {
 			facts, err := m.store.Facts(ctx)

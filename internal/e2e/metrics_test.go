@@ -31,6 +31,7 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/request"
+	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/memstore"
 )
@@ -287,6 +288,7 @@ func TestEveryMetric(t *testing.T) {
 			DeadLetters: tr.store,
 			Inbox:       tr.store,
 			Schedules:   tr.store,
+			Sagas:       stuckSagas{},
 			Lag:         tr.lag,
 			Clock:       tr.store.clock,
 		}))
@@ -296,6 +298,7 @@ func TestEveryMetric(t *testing.T) {
 		tr.leaseLost()
 		tr.leasedConsumer()
 		tr.schedules()
+		tr.sagas()
 		tr.cleanUp()
 		tr.lateReply()
 		tr.failures()
@@ -494,6 +497,19 @@ func (tr *trial) schedules() {
 	if err := r.RunOnce(tr.ctx); err != nil {
 		tr.Fatal(err)
 	}
+}
+
+// stuckSagas counts one instance.
+type stuckSagas struct{}
+
+func (stuckSagas) SagaCounts(context.Context) ([]saga.Count, error) {
+	return []saga.Count{{Saga: "order", Status: saga.Stuck, Count: 1, Idle: time.Hour}}, nil
+}
+
+// sagas reports a change of an instance, and a message for one that has ended.
+func (tr *trial) sagas() {
+	tr.all.Observe(tr.ctx, waybill.Event{Op: waybill.OpSaga, Name: "order", Status: string(saga.Running), Count: 1})
+	tr.all.Observe(tr.ctx, waybill.Event{Op: waybill.OpIgnore, Name: "order", Status: "ended", Count: 1})
 }
 
 // failures are those of the database.

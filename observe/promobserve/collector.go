@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
+	"github.com/waybill-go/waybill/saga"
 )
 
 // Backlog counts what is to be published. Every store of the project does.
@@ -39,6 +40,12 @@ type Schedules interface {
 	ScheduleStats(ctx context.Context) (schedule.Stats, error)
 }
 
+// Sagas counts instances of sagas. Stores that keep sagas do.
+type Sagas interface {
+	// SagaCounts is that of [saga.Inspector].
+	SagaCounts(ctx context.Context) ([]saga.Count, error)
+}
+
 // CollectorConfig says what a collector reads. Fields that are nil are left out.
 type CollectorConfig struct {
 	// Relay returns the state of a relay and whether there is one: RelayStatus of a
@@ -57,6 +64,9 @@ type CollectorConfig struct {
 
 	// Schedules is asked for what is scheduled. Optional.
 	Schedules Schedules
+
+	// Sagas is asked for the instances of sagas. Optional.
+	Sagas Sagas
 
 	// Lag returns how much waits at the broker for each consumer, by name: ConsumerLag of a
 	// service.Service, or a function around Lag of consumers. Optional.
@@ -121,6 +131,7 @@ func NewCollector(cfg CollectorConfig) *Collector {
 	c.add("dead_letters", cfg.DeadLetters != nil, c.deadLetters)
 	c.add("inbox", cfg.Inbox != nil, c.inbox)
 	c.add("schedules", cfg.Schedules != nil, c.schedules)
+	c.add("sagas", cfg.Sagas != nil, c.sagas)
 	c.add("lag", cfg.Lag != nil, c.lag)
 	c.add("clock", cfg.Clock != nil, c.clock)
 	return c

@@ -14,7 +14,7 @@
 //		DeadLetters: store,
 //	}))
 //
-// Labels hold topics, types, destinations, consumers, and words of a fixed set; never ids,
+// Labels hold topics, types, destinations, consumers, sagas, and words of a fixed set; never ids,
 // keys, tenants or texts of errors. See [Config.MaxLabelValues] for topics and types that
 // somebody else makes up.
 package promobserve

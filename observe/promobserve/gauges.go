@@ -25,6 +25,8 @@ var (
 	backlogMessages = describe("backlog_messages", "Messages that are not published yet, by topic and Pending, Waiting or Scheduled.", "topic", "status")
 	backlogOldest   = describe("backlog_oldest_age_seconds", "Age of the oldest of them since its enqueue, or since it came due if it was scheduled, by the database's clock.", "topic", "status")
 	openLetters     = describe("dead_letters", "Open dead letters, of the 100 largest groups.", "origin", "consumer", "topic", "reason")
+	sagaInstances   = describe("sagas", "Instances of sagas that the store holds, those included that have ended and are kept.", "saga", "status")
+	sagaIdle        = describe("saga_idle_seconds", "Time since the change, by the database's clock, of the instance that has been without one for the longest.", "saga", "status")
 	inboxRecords    = describe("inbox_records", "About how many records the inbox holds, by the database's statistics.")
 	inboxOldest     = describe("inbox_oldest_age_seconds", "Age of the oldest record, by the database's clock; 0 if there is none.")
 	schedules       = describe("schedules", "Recurring schedules that are active, paused or ended.", "status")
@@ -36,7 +38,8 @@ var (
 
 	descriptions = []*prometheus.Desc{
 		relayRunning, relayLanes, relayLease, relayHeld, relayParkedKeys, relayParked, relayBackPressure, relayPaused, relayLastPublished,
-		backlogMessages, backlogOldest, openLetters, inboxRecords, inboxOldest, schedules, scheduleDue, scheduleLate, consumerLag, clockOffset, storeReadAge,
+		backlogMessages, backlogOldest, openLetters, sagaInstances, sagaIdle, inboxRecords, inboxOldest, schedules, scheduleDue, scheduleLate,
+		consumerLag, clockOffset, storeReadAge,
 	}
 )
 
@@ -104,6 +107,22 @@ func (c *Collector) deadLetters(ctx context.Context) ([]prometheus.Metric, error
 	var list []prometheus.Metric
 	for k, n := range sums {
 		list = append(list, gauge(openLetters, float64(n), k.origin, k.consumer, k.topic, k.reason))
+	}
+	return list, nil
+}
+
+// sagas leaves out how idle those are that have ended.
+func (c *Collector) sagas(ctx context.Context) ([]prometheus.Metric, error) {
+	counts, err := c.cfg.Sagas.SagaCounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []prometheus.Metric
+	for _, n := range counts {
+		list = append(list, gauge(sagaInstances, float64(n.Count), n.Saga, string(n.Status)))
+		if !n.Status.Ended() {
+			list = append(list, gauge(sagaIdle, n.Idle.Seconds(), n.Saga, string(n.Status)))
+		}
 	}
 	return list, nil
 }

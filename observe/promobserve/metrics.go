@@ -29,6 +29,8 @@ type metrics struct {
 	scheduleSkipped  *prometheus.CounterVec
 
 	lateReplies   *prometheus.CounterVec
+	sagaChanges, sagaIgnored *prometheus.CounterVec
+
 	inboxRequests *prometheus.CounterVec
 	inboxDuration *prometheus.HistogramVec
 
@@ -107,6 +109,8 @@ func (m *metrics) service() {
 	m.scheduleLateness = m.histogram("schedule_lateness_seconds", "Time from the planned time of an occurrence to when it was enqueued.", slow, "topic")
 	m.scheduleSkipped = m.counter("schedule_skipped_total", "Occurrences that were left out, by overlap or because they were too late.", "topic")
 	m.lateReplies = m.counter("late_replies_total", "Replies that were dropped because nobody waited for them any more.", "client")
+	m.sagaChanges = m.counter("saga_changes_total", "Changes of instances of sagas, by the status that they have led to, in transactions that may still have rolled back.", "saga", "status")
+	m.sagaIgnored = m.counter("saga_ignored_total", "Messages that sagas have passed over.", "saga", "reason")
 	m.inboxRequests = m.counter("inbox_requests_total", "Requests to the inbox service, by what was answered.", "operation", "status")
 	m.inboxDuration = m.histogram("inbox_request_duration_seconds", "Duration of requests to the inbox service.", quick, "operation")
 }

@@ -128,6 +128,10 @@ func (o *Observer) Observe(_ context.Context, e waybill.Event) {
 		o.m.scheduleSkipped.WithLabelValues(e.Topic).Add(float64(e.Count))
 	case waybill.OpLateReply:
 		o.m.lateReplies.WithLabelValues(e.Name).Add(float64(e.Count))
+	case waybill.OpSaga:
+		o.m.sagaChanges.WithLabelValues(e.Name, e.Status).Inc()
+	case waybill.OpIgnore:
+		o.m.sagaIgnored.WithLabelValues(e.Name, e.Status).Inc()
 	case waybill.OpServe:
 		o.m.inboxRequests.WithLabelValues(e.Operation, e.Status).Inc()
 		o.m.inboxDuration.WithLabelValues(e.Operation).Observe(e.Duration.Seconds())
