@@ -37,6 +37,9 @@ var notices = map[string]string{
 	"not-there":     "Nothing was to be done: there is no such schedule.",
 	"unscheduled":   "The message was cancelled.",
 	"not-scheduled": "Nothing was to be done: the message is not scheduled any more.",
+
+	"tried-again": "The instance tries its compensation once more.",
+	"compensates": "The steps of the instance are being undone.",
 }
 
 // notice says what was done, by the URL that the change has led to.

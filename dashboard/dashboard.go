@@ -22,6 +22,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -90,6 +91,10 @@ type Config struct {
 	// Inbox tells which consumers have handled a message. Optional: without it the life of a
 	// message ends with its publishing.
 	Inbox inbox.Inspector
+
+	// Sagas shows instances of sagas, and lets them be helped. Optional: without it they are
+	// not shown.
+	Sagas saga.OperatorStore
 
 	// Relays shows relays and their lanes. Optional: without it they are not shown.
 	Relays relay.Inspector
@@ -170,21 +175,22 @@ func invalid(field, reason string) error {
 // Dashboard is the handler. Mount it below any path with [http.StripPrefix]; it is safe for
 // concurrent use.
 type Dashboard struct {
-	cfg      Config
-	access   Authenticator
-	signIn   secretChecker // nil if nobody signs in here
-	sessions *sessions
-	formKey  [32]byte
-	pages    pages
-	assets   map[string]asset
-	routes   *http.ServeMux
-	stats    *cached[[]outbox.Stats]
-	flow     *cached[flow]
-	checks   *checks
-	failures *failures
-	replayed *progress
-	operator *schedule.Operator // nil if there are no schedules
-	sameSite *http.CrossOriginProtection
+	cfg              Config
+	access           Authenticator
+	signIn           secretChecker // nil if nobody signs in here
+	sessions         *sessions
+	formKey          [32]byte
+	pages            pages
+	assets           map[string]asset
+	routes           *http.ServeMux
+	stats            *cached[[]outbox.Stats]
+	flow             *cached[flow]
+	checks           *checks
+	failures         *failures
+	replayed         *progress
+	scheduleOperator *schedule.Operator // nil without schedules
+	sagaOperator     *saga.Operator     // nil without sagas
+	sameSite         *http.CrossOriginProtection
 }
 
 // New returns a dashboard, or an error that names the field of cfg that is wrong.
@@ -208,16 +214,28 @@ func New(cfg Config) (*Dashboard, error) {
 	if d.pages, err = parsePages(d.assets); err != nil {
 		return nil, err
 	}
+	if err = d.addOperators(); err != nil {
+		return nil, err
+	}
 	d.stats = newCached(cfg.Outbox.OutboxStats)
 	d.flow = newCached(d.readFlow)
 	d.checks = &checks{make: cfg.Checks, logger: cfg.Logger}
 	d.failures = newFailures()
 	d.replayed = newProgress()
-	if cfg.Schedules != nil {
-		if d.operator, err = schedule.NewOperator(cfg.Schedules, schedule.OperatorConfig{Observer: waybill.LogTo(cfg.Logger)}); err != nil {
-			return nil, err
-		}
-	}
 	d.routes = d.routing()
 	return d, nil
+}
+
+// addOperators makes those through which pages change schedules and sagas.
+func (d *Dashboard) addOperators() (err error) {
+	observer := waybill.LogTo(d.cfg.Logger)
+	if d.cfg.Schedules != nil {
+		if d.scheduleOperator, err = schedule.NewOperator(d.cfg.Schedules, schedule.OperatorConfig{Observer: observer}); err != nil {
+			return err
+		}
+	}
+	if d.cfg.Sagas != nil {
+		d.sagaOperator, err = saga.NewOperator(d.cfg.Sagas, saga.OperatorConfig{Source: operatorSource, Observer: observer})
+	}
+	return err
 }

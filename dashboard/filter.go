@@ -6,7 +6,9 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
@@ -15,6 +17,9 @@ import (
 func invalidField(field, reason string) error {
 	return &waybill.InvalidError{Field: field, Reason: reason}
 }
+
+// isStorable reports whether text can be in a row of any store.
+func isStorable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
 // minuteForm is what a browser sends for a date and time, here always in UTC.
 const minuteForm = "2006-01-02T15:04"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -165,6 +166,7 @@ func (p auditPage) Given(name string) string { return p.Asked.Get(name) }
 var actions = append([]deadletter.Action{
 	deadletter.ActRequeue, deadletter.ActResolve, deadletter.ActDiscard, deadletter.ActEdit, deadletter.ActReplay,
 	deadletter.ActCancel, deadletter.ActReveal, deadletter.ActEffect, deadletter.ActCleanup,
+	saga.ActResume, saga.ActCompensate,
 }, schedule.Actions()...)
 
 func (d *Dashboard) audit(c *call) error {

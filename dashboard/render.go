@@ -38,6 +38,7 @@ type view struct {
 	CanReveal    bool
 	CanLeave     bool // there is a session to end
 	HasReplays   bool
+	HasSagas     bool
 	HasRelays    bool
 	HasSchedules bool
 	HasChecks    bool
@@ -75,14 +76,15 @@ func parsePages(assets map[string]asset) (pages, error) {
 var sections = map[string]string{
 	"overview": "overview", "messages": "messages", "search": "messages", "groups": "dead", "letters": "dead", "letter": "dead", "edit": "dead",
 	"replays": "replays", "preview": "replays", "replay": "replays", "relays": "relays", "consumers": "consumers",
-	"checks": "checks", "audit": "audit", "schedules": "schedules", "schedule": "schedules",
+	"checks": "checks", "audit": "audit", "schedules": "schedules", "schedule": "schedules", "sagas": "sagas", "instance": "sagas",
 }
 
 // show renders a page before it sends the first byte, so that a failure is told as one.
 func (c *call) show(status int, name, title string, data any) error {
 	v := view{
 		Root: c.root, Title: title, Section: sections[name], Environment: c.d.cfg.Environment,
-		Notice: notice(c.r.URL.Query()), HasReplays: c.d.cfg.Replays != nil, HasRelays: c.d.cfg.Relays != nil, HasSchedules: c.d.operator != nil,
+		Notice: notice(c.r.URL.Query()), HasReplays: c.d.cfg.Replays != nil, HasRelays: c.d.cfg.Relays != nil,
+		HasSchedules: c.d.scheduleOperator != nil, HasSagas: c.d.sagaOperator != nil,
 		HasChecks: c.d.cfg.Checks != nil, At: time.Now().UTC(), Page: data,
 	}
 	if c.who.Name != "" {

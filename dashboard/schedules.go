@@ -208,7 +208,7 @@ func (d *Dashboard) changeSchedule(do func(ctx context.Context, name string, act
 
 // runSchedule leads to the message of the run.
 func (d *Dashboard) runSchedule(c *call) error {
-	id, err := d.operator.RunNow(c.r.Context(), c.r.PostFormValue("name"), c.act())
+	id, err := d.scheduleOperator.RunNow(c.r.Context(), c.r.PostFormValue("name"), c.act())
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (d *Dashboard) runSchedule(c *call) error {
 
 func (d *Dashboard) cancelScheduled(c *call) error {
 	id := c.r.PostFormValue("id")
-	cancelled, err := d.operator.Cancel(c.r.Context(), id, c.act())
+	cancelled, err := d.scheduleOperator.Cancel(c.r.Context(), id, c.act())
 	if err != nil {
 		return err
 	}
@@ -229,17 +229,17 @@ func (d *Dashboard) cancelScheduled(c *call) error {
 
 // scheduleRoutes are there for a store that keeps schedules.
 func (d *Dashboard) scheduleRoutes() []route {
-	if d.operator == nil {
+	if d.scheduleOperator == nil {
 		return nil
 	}
 	return []route{
 		{pattern: "GET /schedules", role: Reader, do: d.schedules},
 		{pattern: "GET /schedules/one", role: Reader, do: d.schedule},
 		{pattern: "POST /schedules/reveal", role: Reader, reveal: true, do: d.revealSchedule},
-		{pattern: "POST /schedules/pause", role: Operator, do: d.changeSchedule(d.operator.Pause, "schedules/one", "paused", "not-active")},
-		{pattern: "POST /schedules/resume", role: Operator, do: d.changeSchedule(d.operator.Resume, "schedules/one", "resumed", "not-paused")},
+		{pattern: "POST /schedules/pause", role: Operator, do: d.changeSchedule(d.scheduleOperator.Pause, "schedules/one", "paused", "not-active")},
+		{pattern: "POST /schedules/resume", role: Operator, do: d.changeSchedule(d.scheduleOperator.Resume, "schedules/one", "resumed", "not-paused")},
 		{pattern: "POST /schedules/run", role: Operator, do: d.runSchedule},
-		{pattern: "POST /schedules/remove", role: Admin, do: d.changeSchedule(d.operator.Remove, "schedules", "removed", "not-there")},
+		{pattern: "POST /schedules/remove", role: Admin, do: d.changeSchedule(d.scheduleOperator.Remove, "schedules", "removed", "not-there")},
 		{pattern: "POST /schedules/cancel", role: Admin, do: d.cancelScheduled},
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/outbox"
@@ -44,7 +42,7 @@ func isSearch(q url.Values) bool { return slices.ContainsFunc(searchFields, q.Ha
 func readSearch(q url.Values) (outbox.Filter, []outbox.Status, error) {
 	f := outbox.Filter{Topic: q.Get("topic"), Key: q.Get("key"), CorrelationID: q.Get("correlation")}
 	for _, name := range searchFields {
-		if text := q.Get(name); !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		if !isStorable(q.Get(name)) {
 			return f, nil, invalidField(name, "is not UTF-8 text, or holds a NUL")
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/dashboard"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -37,8 +38,8 @@ line for each: name, role, token, such as
 
     alice operator+payloads sha256:5e88…
 
-The roles are reader (looks), operator (requeues, resolves, replays) and admin (discards,
-edits); +payloads is for those who may see payloads. A token is given as it is, of at least
+The roles are reader (looks), operator (requeues, resolves, replays, resumes sagas) and admin
+(discards, edits, has sagas compensated); +payloads is for those who may see payloads. A token is given as it is, of at least
 20 bytes, or as sha256: and its SHA-256.
 
 Behind a proxy that signs people in, give --proxy, --user-header and --grant instead.
@@ -90,6 +91,7 @@ func (p *program) dashboard(cmd *cobra.Command, f dashboardFlags) error {
 func showStore(cfg *dashboard.Config, store opener.Store) {
 	cfg.Outbox, cfg.Letters, cfg.Replays, cfg.Relays, cfg.Inbox, cfg.Audit = store, store, store, store, store, store
 	cfg.Schedules, _ = store.(schedule.OperatorStore)
+	cfg.Sagas, _ = store.(saga.OperatorStore)
 }
 
 // check refuses what would show the dashboard, or its tokens, to everybody.

@@ -1,0 +1,209 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"html/template"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/saga"
+)
+
+const (
+	instancesOnPage = 50
+	changesOnPage   = 200
+
+	// operatorSource is the source of messages by which an operator lets an instance go on.
+	operatorSource = "waybill-dashboard"
+)
+
+// instanceList is what the page of sagas shows.
+type instanceList struct {
+	Counts    []saga.Count
+	Asked     url.Values // the filter as it was given
+	Statuses  []saga.Status
+	Filtered  bool
+	Instances []saga.Instance
+	Next      template.URL // query of the next page
+	Wrong     string       // why the filter can't be answered
+}
+
+// Given returns a field of the filter as it was given.
+func (l instanceList) Given(name string) string { return l.Asked.Get(name) }
+
+func (d *Dashboard) sagas(c *call) error {
+	if d.cfg.Sagas == nil {
+		return errNoPage
+	}
+	asked := c.r.URL.Query()
+	counts, err := d.cfg.Sagas.SagaCounts(c.r.Context())
+	if err != nil {
+		return err
+	}
+	l := instanceList{Counts: counts, Asked: asked, Statuses: saga.Statuses}
+	f, err := readInstanceFilter(asked)
+	var refused *waybill.InvalidError
+	if errors.As(err, &refused) {
+		l.Wrong, l.Filtered = refused.Field+" "+refused.Reason, true
+		return c.show(http.StatusBadRequest, "sagas", "Sagas", l)
+	}
+	l.Filtered = f != saga.Filter{Before: f.Before}
+	f.Limit = instancesOnPage + 1 // one more tells whether there is another page
+	if l.Instances, err = d.cfg.Sagas.Sagas(c.r.Context(), f); err != nil {
+		return err
+	}
+	if len(l.Instances) > instancesOnPage {
+		l.Instances = l.Instances[:instancesOnPage]
+		next := maps.Clone(asked)
+		next.Set("before", strconv.FormatInt(l.Instances[instancesOnPage-1].Number, 10))
+		l.Next = template.URL(next.Encode())
+	}
+	return c.show(http.StatusOK, "sagas", "Sagas", l)
+}
+
+// readInstanceFilter reads a filter from a URL.
+func readInstanceFilter(q url.Values) (saga.Filter, error) {
+	f := saga.Filter{Tenant: q.Get("tenant"), Saga: q.Get("saga"), Key: q.Get("key"), Status: saga.Status(q.Get("status"))}
+	for _, name := range []string{"tenant", "saga", "key"} {
+		if !isStorable(q.Get(name)) {
+			return f, invalidField(name, "is not UTF-8 text, or holds a NUL")
+		}
+	}
+	if f.Status != "" && !slices.Contains(saga.Statuses, f.Status) {
+		return f, invalidField("status", "is none of those in the list")
+	}
+	if before := q.Get("before"); before != "" {
+		n, err := strconv.ParseInt(before, 10, 64)
+		if err != nil {
+			return f, invalidField("before", "is not a number")
+		}
+		f.Before = n
+	}
+	return f, nil
+}
+
+// instancePage is what the page of one instance shows.
+type instancePage struct {
+	Instance saga.Instance
+	Query    template.URL // that names it
+	Timeouts []string
+	Log      []saga.Entry
+	Next     int64        // version behind which the log goes on, 0 if this is all
+	Data     *payloadView // nil until somebody asks for it
+}
+
+// CanResume reports whether the instance is one that can be resumed.
+func (p instancePage) CanResume() bool { return p.Instance.Status == saga.Stuck }
+
+// CanCompensate reports whether it has steps that can be undone.
+func (p instancePage) CanCompensate() bool {
+	return p.Instance.Status == saga.Running && p.Instance.Progress.Turn > 0
+}
+
+func (d *Dashboard) instance(c *call) error {
+	page, err := d.readInstance(c, c.r.URL.Query())
+	if err != nil {
+		return err
+	}
+	return c.showInstance(page)
+}
+
+func (c *call) showInstance(p instancePage) error {
+	return c.show(http.StatusOK, "instance", p.Instance.Saga+" "+p.Instance.Key, p)
+}
+
+// instanceID reads the name of an instance from a URL or a form.
+func instanceID(q url.Values) (saga.ID, error) {
+	id := saga.ID{Tenant: cmp.Or(q.Get("tenant"), waybill.DefaultTenant), Saga: q.Get("saga"), Key: q.Get("key")}
+	if id.Saga == "" || !isStorable(id.Tenant) || !isStorable(id.Saga) || !isStorable(id.Key) {
+		return id, errNoPage
+	}
+	return id, nil
+}
+
+// queryOfInstance is the query that names an instance.
+func queryOfInstance(id saga.ID) template.URL {
+	return template.URL(url.Values{"tenant": {id.Tenant}, "saga": {id.Saga}, "key": {id.Key}}.Encode())
+}
+
+func (d *Dashboard) readInstance(c *call, q url.Values) (page instancePage, err error) {
+	if d.cfg.Sagas == nil {
+		return page, errNoPage
+	}
+	id, err := instanceID(q)
+	if err != nil {
+		return page, err
+	}
+	after := int64(0)
+	if text := q.Get("after"); text != "" {
+		if after, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return page, invalidField("after", "is not a number")
+		}
+	}
+	if page.Instance, err = d.cfg.Sagas.Saga(c.r.Context(), id); err != nil {
+		return page, err
+	}
+	page.Query = queryOfInstance(id)
+	page.Timeouts = slices.Sorted(maps.Keys(page.Instance.Progress.Timeouts))
+	if page.Log, err = d.cfg.Sagas.SagaLog(c.r.Context(), id, after, changesOnPage+1); err != nil {
+		return page, err
+	}
+	if len(page.Log) > changesOnPage {
+		page.Log = page.Log[:changesOnPage]
+		page.Next = page.Log[changesOnPage-1].Version
+	}
+	return page, nil
+}
+
+// revealInstance shows the data, after it was written down who looks at it.
+func (d *Dashboard) revealInstance(c *call) error {
+	page, err := d.readInstance(c, c.r.PostForm)
+	if err != nil {
+		return err
+	}
+	act, in := c.act(), page.Instance
+	if err := d.cfg.Audit.RecordAudit(c.r.Context(), deadletter.Entry{
+		Action: deadletter.ActReveal, By: act.By, Why: act.Why, Detail: in.Saga + " " + in.Key,
+	}); err != nil {
+		return err
+	}
+	data := viewPayload(in.Data)
+	page.Data = &data
+	return c.showInstance(page)
+}
+
+func (d *Dashboard) resumeInstance(c *call) error {
+	return c.changeInstance((*saga.Operator).Resume, "tried-again")
+}
+
+func (d *Dashboard) compensateInstance(c *call) error {
+	return c.changeInstance((*saga.Operator).Compensate, "compensates")
+}
+
+// changeInstance lets an operator act on the instance that the form names.
+func (c *call) changeInstance(do func(*saga.Operator, context.Context, saga.ID, deadletter.Act) error, outcome string) error {
+	if c.d.sagaOperator == nil {
+		return errNoPage
+	}
+	id, err := instanceID(c.r.PostForm)
+	if err != nil {
+		return err
+	}
+	err = do(c.d.sagaOperator, c.r.Context(), id, c.act())
+	switch {
+	case errors.Is(err, saga.ErrNotStuck), errors.Is(err, saga.ErrNotRunning), waybill.IsConflict(err):
+		return &problem{http.StatusConflict, "Changed already", "The instance has changed in the meantime. Nothing was done; look at it again."}
+	case errors.Is(err, saga.ErrNoSteps):
+		return &problem{http.StatusConflict, "It has no steps", "Nothing of it can be undone by itself. Nothing was done."}
+	case err != nil:
+		return err
+	}
+	return c.redirect("sagas/instance?" + string(queryOfInstance(id)) + "&done=" + outcome)
+}
