@@ -162,6 +162,7 @@ func incident(t *testing.T) *memory {
 	m.attempt(t, "shipping", "order-9", 2, "warehouse is closed")
 	m.plan(t)
 	m.later(time.Minute)
+	m.sagas(t)
 	return m
 }
 

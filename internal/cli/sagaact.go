@@ -20,6 +20,7 @@ type sagaAct struct {
 	command, short, long string
 	do                   func(*saga.Operator, context.Context, saga.ID, deadletter.Act) error
 	done                 string // as in "was not resumed"
+	said                 string // as in "Resumed order 17"
 	then                 string // what happens now
 }
 
@@ -28,7 +29,7 @@ func (p *program) sagaResumeCommand() *cobra.Command {
 		command: "resume", short: "Let a stuck instance try its compensation once more",
 		long: `Let a stuck instance try its compensation once more, from the step that could not be undone.
 Mend the cause first: "waybill saga show" tells it.`,
-		do: (*saga.Operator).Resume, done: "resumed", then: "it tries its compensation once more",
+		do: (*saga.Operator).Resume, done: "resumed", said: "Resumed", then: "it tries its compensation once more",
 	})
 }
 
@@ -38,7 +39,7 @@ func (p *program) sagaCompensateCommand() *cobra.Command {
 		long: `Make a running instance undo the steps that are done, the last first, as if the next one had
 failed. What runs at this moment is not interrupted: if it changes the instance first, nothing
 is done, and the command says so.`,
-		do: (*saga.Operator).Compensate, done: "compensated", then: "its steps are being undone, the last first",
+		do: (*saga.Operator).Compensate, done: "compensated", said: "Compensating", then: "its steps are being undone, the last first",
 	})
 }
 
@@ -78,7 +79,7 @@ func (p *program) sagaAct(ctx context.Context, store sagaStore, a sagaAct, id sa
 			Action string `json:"action"`
 		}{id, a.command})
 	}
-	fmt.Fprintf(p.stdout, "%s %s: %s.\n", capital(a.done), sagaName(id), a.then)
+	fmt.Fprintf(p.stdout, "%s %s: %s.\n", a.said, sagaName(id), a.then)
 	p.hintf("See how far it is: %s", sagaTyped("show", id))
 	return nil
 }
