@@ -110,7 +110,7 @@ func everyRequest(token string) []asked {
 		list = append(list, asked{method: http.MethodGet, path: path, token: token})
 	}
 	for _, path := range changes {
-		list = append(list, asked{method: http.MethodPost, path: path, token: token, form: anyForm})
+		list = append(list, asked{method: http.MethodPost, path: path, token: token, form: formFor(path)})
 	}
 	return list
 }
@@ -119,9 +119,9 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 	allowed := map[string][]string{
 		"reader":   {},
-		"operator": {"/dead/selected", "/dead/1/requeue", "/dead/1/resolve", "/replays", "/replays/7/cancel", "/schedules/pause", "/schedules/resume", "/schedules/run"},
+		"operator": {"/dead/selected", "/dead/1/requeue", "/dead/1/resolve", "/replays", "/replays/7/cancel", "/schedules/pause", "/schedules/resume", "/schedules/run", "/sagas/resume"},
 		"admin": {"/dead/selected", "/dead/1/requeue", "/dead/1/resolve", "/dead/1/discard", "/replays", "/replays/7/cancel",
-			"/schedules/pause", "/schedules/resume", "/schedules/run", "/schedules/remove", "/schedules/cancel"},
+			"/schedules/pause", "/schedules/resume", "/schedules/run", "/schedules/remove", "/schedules/cancel", "/sagas/resume", "/sagas/compensate"},
 		"seer": changes,
 	}
 	for role, paths := range allowed {
@@ -131,7 +131,7 @@ func TestRoles(t *testing.T) {
 			d := newDashboard(t, testConfig(t, f))
 			may := strings.Join(paths, " ")
 			for _, path := range changes {
-				w := asked{method: http.MethodPost, path: path, token: secrets[role], form: anyForm}.send(d)
+				w := asked{method: http.MethodPost, path: path, token: secrets[role], form: formFor(path)}.send(d)
 				if want := strings.Contains(may, path); (w.Code < 400) != want || !want && w.Code != http.StatusForbidden {
 					t.Errorf("POST %s: status %d, allowed: %v", path, w.Code, want)
 				}
@@ -320,7 +320,7 @@ func TestFailures_TellNothing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		d := newDashboard(t, testConfig(t, tt.fake))
-		for _, path := range []string{"/messages?id=m1", "/dead", "/dead/list", "/dead/1", "/replays", "/relays", "/audit", "/messages?status=", "/consumers"} {
+		for _, path := range []string{"/messages?id=m1", "/dead", "/dead/list", "/dead/1", "/replays", "/relays", "/audit", "/messages?status=", "/consumers", "/sagas", stuckPath} {
 			w := asked{path: path, token: secrets["seer"]}.send(d)
 			if w.Code != tt.status || strings.Contains(w.Body.String(), "S3CR3T") {
 				t.Errorf("%s, %s: status %d, want %d without the error's text", tt.name, path, w.Code, tt.status)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -21,6 +22,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -44,7 +46,11 @@ type fake struct {
 
 	recurring []schedule.State
 	scheduled []schedule.ScheduledMessage
-	overtaken bool // changes of schedules come too late
+
+	instances  []saga.Instance
+	sagaLog    []saga.Entry // of each of them
+	sagaFilter saga.Filter
+	overtaken  bool // changes of schedules and instances come too late
 }
 
 func (f *fake) MessageStates(_ context.Context, id string) ([]outbox.State, error) {
@@ -251,7 +257,7 @@ func testTokens(t *testing.T) *Tokens {
 func testConfig(t *testing.T, f *fake) Config {
 	t.Helper()
 	return Config{
-		Outbox: f, Letters: f, Replays: f, Relays: f, Inbox: f, Audit: f, Schedules: f, Access: testTokens(t), Environment: "test",
+		Outbox: f, Letters: f, Replays: f, Relays: f, Inbox: f, Audit: f, Schedules: f, Sagas: f, Access: testTokens(t), Environment: "test",
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Checks: func(context.Context) []Finding { return []Finding{{Warn, "clock", "differs <much>", "set it"}} },
 	}
@@ -282,6 +288,7 @@ func full() *fake {
 			ID: fmt.Sprintf("later-%d", i), Topic: "billing", Type: "invoices.run", Tenant: "default", Key: "k", DueAt: noon.Add(time.Hour), Cancellable: i != 1, Position: int64(i),
 		})
 	}
+	f.fillSagas()
 	for i, status := range outbox.Statuses() {
 		f.messages = append(f.messages, outbox.State{
 			ID: fmt.Sprintf("m%d", i+1), Status: status, Topic: "orders", Type: "order.created", Key: "k", Error: "<no route>", EnqueuedAt: now, DueAt: &now,
@@ -328,12 +335,25 @@ func (a asked) send(d http.Handler) *httptest.ResponseRecorder {
 // views are all pages, and changes all forms, that the routes have.
 var (
 	views = []string{"/", "/messages", "/messages?status=Pending", "/messages?key=k&status=any", "/consumers", "/checks", "/messages?id=m1", "/messages?id=m1&inbox=1", "/dead", "/dead/list", "/dead/list?fingerprint=f0&text=x",
-		"/dead/1", "/replays", "/replays/new?fingerprint=f0", "/replays/7", "/relays", "/audit", "/schedules", "/schedules?due=2026-03-01T13:00:00Z&position=49", "/schedules/one?name=nightly+%3Cb%3E", "/schedules/one?id=later-0"}
+		"/dead/1", "/replays", "/replays/new?fingerprint=f0", "/replays/7", "/relays", "/audit", "/schedules", "/schedules?due=2026-03-01T13:00:00Z&position=49", "/schedules/one?name=nightly+%3Cb%3E", "/schedules/one?id=later-0",
+		"/sagas", "/sagas?status=stuck", stuckPath}
 	changes = []string{"/dead/selected", "/dead/1/reveal", "/dead/1/requeue", "/dead/1/resolve", "/dead/1/discard", "/dead/1/edit", "/dead/1/save",
-		"/replays", "/replays/7/cancel", "/schedules/reveal", "/schedules/pause", "/schedules/resume", "/schedules/run", "/schedules/remove", "/schedules/cancel"}
+		"/replays", "/replays/7/cancel", "/schedules/reveal", "/schedules/pause", "/schedules/resume", "/schedules/run", "/schedules/remove", "/schedules/cancel",
+		"/sagas/reveal", "/sagas/resume", "/sagas/compensate"}
 	anyForm = url.Values{"name": {"nightly <b>"}, "id": {"later-0"}, "why": {"because"}, "do": {"requeue"}, "number": {"1"}, "rate": {"5"}, "ratio": {"50"}, "filter": {"fingerprint=f0"},
 		"type": {"t"}, "address": {"orders"}, "content_type": {"application/json"}, "payload": {"{}"}, "headers": {""}}
 )
+
+// formFor is a form for any path: only what is stuck can be resumed, and what runs compensated.
+func formFor(path string) url.Values {
+	form := maps.Clone(anyForm)
+	form.Set("saga", "order")
+	form.Set("key", "17")
+	if path == "/sagas/compensate" {
+		form.Set("key", "18")
+	}
+	return form
+}
 
 var voidElements = []string{"meta", "link", "input", "br", "path", "rect"}
 
