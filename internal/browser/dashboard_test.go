@@ -220,6 +220,35 @@ func TestDashboard_Schedules(t *testing.T) {
 	p.noComplaints()
 }
 
+// TestDashboard_Sagas finds the instance that is stuck, looks at its data and resumes it.
+func TestDashboard_Sagas(t *testing.T) {
+	// Not parallel: a browser needs a machine for itself.
+	p := newPerson(t, Options{})
+	p.signIn(AdminSecret)
+	p.click("//a[contains(., 'Sagas')]")
+	p.click("//a[@aria-label='1 instance of order, stuck']")
+	p.click("//td/a[text()='4711']")
+	p.sees("502 Bad Gateway")
+	p.sees("could not be undone")
+	p.click("//button[contains(., 'Show data')]")
+	p.sees("R-4711")
+	p.click("//summary[text()='Resume']")
+	p.must(p.b.Type(t.Context(), "//input[@id='why']", "the warehouse is back"))
+	p.click("//details[@open]//button[contains(., 'Resume')]")
+	p.sees("tries its compensation once more")
+	p.sees("saga_resume by ann")
+	p.goTo("sagas?status=stuck")
+	p.sees("No instance matches")
+	p.goTo("sagas/instance?saga=order&key=4712")
+	p.click("//summary[text()='Compensate']")
+	p.click("//details[@open]//button[contains(., 'Compensate')]")
+	p.sees("are being undone")
+	eventually(t, "the messages for both are published", func() bool { return p.stage.Published() == 42 })
+	p.goTo("audit")
+	p.sees("the warehouse is back")
+	p.noComplaints()
+}
+
 // TestDashboard_Hostile shows that a payload which wants to be code stays a text.
 func TestDashboard_Hostile(t *testing.T) {
 	// Not parallel: a browser needs a machine for itself.
@@ -247,7 +276,7 @@ func TestDashboard_Reader(t *testing.T) {
 	// Not parallel: a browser needs a machine for itself.
 	p := newPerson(t, Options{})
 	p.signIn(ReaderSecret)
-	for _, path := range []string{"", "dead", "dead/list", "dead/1", "messages?id=order.created-0001", "messages?status=Published", "replays", "relays", "schedules", "schedules/one?name=sweep-carts", "schedules/one?id=reminder-1", "consumers", "checks", "audit"} {
+	for _, path := range []string{"", "dead", "dead/list", "dead/1", "messages?id=order.created-0001", "messages?status=Published", "replays", "sagas", "sagas/instance?saga=order&key=4711", "sagas/instance?saga=order&key=4712", "relays", "schedules", "schedules/one?name=sweep-carts", "schedules/one?id=reminder-1", "consumers", "checks", "audit"} {
 		p.goTo(path)
 		var forms int
 		if p.run("return document.querySelectorAll('main form[method=post] button').length", &forms); forms > 0 {
@@ -296,7 +325,7 @@ func TestDashboard_WithoutScript(t *testing.T) {
 
 // everyPage are the pages that are checked for what all of them must have.
 var everyPage = []string{"", "messages", "messages?id=order.created-0001", "messages?status=Published", "dead", "dead/list", "dead/1", "replays",
-	"replays/new?topic=order.created", "relays", "schedules", "schedules/one?name=nightly-invoices", "schedules/one?id=reminder-1", "consumers", "checks", "audit", "nothing/there"}
+	"replays/new?topic=order.created", "sagas", "sagas/instance?saga=order&key=4711", "sagas/instance?saga=order&key=4712", "relays", "schedules", "schedules/one?name=nightly-invoices", "schedules/one?id=reminder-1", "consumers", "checks", "audit", "nothing/there"}
 
 // TestDashboard_ForEverybody checks what people need who use a keyboard, a screen reader, a
 // phone, or the dark.

@@ -55,7 +55,8 @@ func NewStage() (*Stage, error) {
 		return nil, err
 	}
 	d, err := dashboard.New(dashboard.Config{
-		Outbox: s.Store, Letters: s.Store, Replays: s.Store, Relays: s.Store, Inbox: s.Store, Audit: s.Store, Schedules: s.Store, Access: access,
+		Outbox: s.Store, Letters: s.Store, Replays: s.Store, Relays: s.Store, Inbox: s.Store, Audit: s.Store,
+		Schedules: s.Store, Sagas: s.Store, Access: access,
 		Checks: stageChecks, Environment: "staging", Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -100,7 +101,7 @@ func (s *Stage) Fill(ctx context.Context) error {
 		_, err := w.Enqueue(ctx, tx, msgs...)
 		return nil, err
 	}, false)
-	return errors.Join(err, s.plan(ctx))
+	return errors.Join(err, s.plan(ctx), s.fillSagas(ctx))
 }
 
 // plan schedules messages again and again, and some once.

@@ -30,6 +30,8 @@ var pages = []struct {
 	{name: "preview", path: "replays/new?topic=order.created"},
 	{name: "message", path: "messages?id=order.created-0001"},
 	{name: "search", path: "messages?topic=stock.changed&status=Published"},
+	{name: "sagas", path: "sagas"},
+	{name: "instance", path: "sagas/instance?saga=order&key=4711"},
 	{name: "relays", path: "relays"},
 	{name: "consumers", path: "consumers"},
 	{name: "schedules", path: "schedules"},
