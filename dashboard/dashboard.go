@@ -92,8 +92,8 @@ type Config struct {
 	// message ends with its publishing.
 	Inbox inbox.Inspector
 
-	// Sagas shows instances of sagas, and lets them be helped. Optional: without it they are
-	// not shown.
+	// Sagas shows instances of sagas, and lets them be helped. It counts them at most every 5
+	// seconds, and less often if that takes long. Optional: without it they are not shown.
 	Sagas saga.OperatorStore
 
 	// Relays shows relays and their lanes. Optional: without it they are not shown.
@@ -188,8 +188,9 @@ type Dashboard struct {
 	checks           *checks
 	failures         *failures
 	replayed         *progress
-	scheduleOperator *schedule.Operator // nil without schedules
-	sagaOperator     *saga.Operator     // nil without sagas
+	scheduleOperator *schedule.Operator    // nil without schedules
+	sagaOperator     *saga.Operator        // nil without sagas
+	counts           *cached[[]saga.Count] // likewise
 	sameSite         *http.CrossOriginProtection
 }
 
@@ -235,6 +236,7 @@ func (d *Dashboard) addOperators() (err error) {
 		}
 	}
 	if d.cfg.Sagas != nil {
+		d.counts = newCached(d.cfg.Sagas.SagaCounts)
 		d.sagaOperator, err = saga.NewOperator(d.cfg.Sagas, saga.OperatorConfig{Source: operatorSource, Observer: observer})
 	}
 	return err

@@ -47,10 +47,11 @@ type fake struct {
 	recurring []schedule.State
 	scheduled []schedule.ScheduledMessage
 
-	instances  []saga.Instance
-	sagaLog    []saga.Entry // of each of them
-	sagaFilter saga.Filter
-	overtaken  bool // changes of schedules and instances come too late
+	instances   []saga.Instance
+	sagaLog     []saga.Entry // of each of them
+	sagaFilter  saga.Filter
+	sagaCounted int  // calls of SagaCounts
+	overtaken   bool // changes of schedules and instances come too late
 }
 
 func (f *fake) MessageStates(_ context.Context, id string) ([]outbox.State, error) {

@@ -52,6 +52,7 @@ func (f *fake) SagaLog(_ context.Context, _ saga.ID, after int64, limit int) ([]
 func (f *fake) SagaCounts(context.Context) ([]saga.Count, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.sagaCounted++
 	var counts []saga.Count
 	for _, in := range f.instances {
 		counts = append(counts, saga.Count{Saga: in.Saga, Status: in.Status, Count: 1, Idle: time.Hour})

@@ -43,7 +43,7 @@ func (d *Dashboard) sagas(c *call) error {
 		return errNoPage
 	}
 	asked := c.r.URL.Query()
-	counts, err := d.cfg.Sagas.SagaCounts(c.r.Context())
+	counts, _, err := d.counts.get(c.r.Context())
 	if err != nil {
 		return err
 	}
