@@ -12,8 +12,8 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
-	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/saga"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 // Backlog counts what is to be published. Every store of the project does.

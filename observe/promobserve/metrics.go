@@ -28,7 +28,7 @@ type metrics struct {
 	scheduleLateness *prometheus.HistogramVec
 	scheduleSkipped  *prometheus.CounterVec
 
-	lateReplies   *prometheus.CounterVec
+	lateReplies              *prometheus.CounterVec
 	sagaChanges, sagaIgnored *prometheus.CounterVec
 
 	inboxRequests *prometheus.CounterVec
