@@ -23,8 +23,9 @@ import (
 
 // agenda is a database in which messages are scheduled.
 type agenda struct {
-	db    *sql.DB
-	store opener.SQLStore
+	db     *sql.DB
+	store  opener.SQLStore
+	serial bool // transactions that write run one after the other
 	*schedule.Scheduler[*sql.Tx]
 }
 
@@ -85,7 +86,7 @@ func newAgenda(t *testing.T, cfg opener.StoreConfig) *agenda {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &agenda{db, store, s}
+	return &agenda{db, store, strings.HasPrefix(cfg.URL, "sqlite:"), s}
 }
 
 // tx runs fn in a transaction, which it repeats on conflicts.
