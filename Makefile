@@ -51,7 +51,7 @@ SUITES_AT_ONCE ?= 8
 
 # The stories that have a long form; and the one that weighs memory, which the race detector would
 # grow itself: it keeps 8 bytes for each defer of a goroutine that lives on.
-SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS69Soak)$$
+SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS60Killed|TestAS69Soak)$$
 SOAK_MEMORY ?= ^TestInboxServiceSoak$$
 
 .DEFAULT_GOAL := help

@@ -23,9 +23,9 @@ import (
 
 // agenda is a database in which messages are scheduled.
 type agenda struct {
-	db     *sql.DB
-	store  opener.SQLStore
-	serial bool // transactions that write run one after the other
+	cfg   opener.StoreConfig
+	db    *sql.DB
+	store opener.SQLStore
 	*schedule.Scheduler[*sql.Tx]
 }
 
@@ -86,8 +86,11 @@ func newAgenda(t *testing.T, cfg opener.StoreConfig) *agenda {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &agenda{db, store, strings.HasPrefix(cfg.URL, "sqlite:"), s}
+	return &agenda{cfg, db, store, s}
 }
+
+// serial reports whether transactions that write run one after the other.
+func (a *agenda) serial() bool { return strings.HasPrefix(a.cfg.URL, "sqlite:") }
 
 // tx runs fn in a transaction, which it repeats on conflicts.
 func (a *agenda) tx(t *testing.T, fn func(ctx context.Context, tx *sql.Tx) error) {

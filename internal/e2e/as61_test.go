@@ -40,7 +40,7 @@ func TestAS61AtTheSameTime(t *testing.T) {
 		t.Run(fmt.Sprintf("lock %v", lock), func(t *testing.T) {
 			inOffices(t, func(t *testing.T, o *office) {
 				together, conflicts := newGathering(2).wait, true
-				if lock || o.serial {
+				if lock || o.serial() {
 					together, conflicts = atOnce, false
 				}
 				s := o.errands(t, o.store, lock)
@@ -98,7 +98,7 @@ func TestAS61Redelivered(t *testing.T) {
 func TestAS61StartedTwice(t *testing.T) {
 	inOffices(t, func(t *testing.T, o *office) {
 		together := newGathering(2).wait
-		if o.serial {
+		if o.serial() {
 			together = atOnce
 		}
 		s := o.errands(t, o.store, false)

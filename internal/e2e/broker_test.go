@@ -125,14 +125,14 @@ func (s brokerSettings) subscribe(t *testing.T, b broker, name, topic string) co
 }
 
 // declareQueue makes a group's queue before its consumer runs, so that nothing is unroutable.
-func (s brokerSettings) declareQueue(t *testing.T, name, topic string) {
+func (s brokerSettings) declareQueue(t *testing.T, name string, topics ...string) {
 	t.Helper()
 	b, err := rabbitbroker.Open(t.Context(), rabbitbroker.Config{URL: s.URL, Exchange: s.Name})
 	if err != nil {
 		t.Fatalf("open broker (start the servers with `make services`): %v", err)
 	}
 	t.Cleanup(func() { s.deleteQueue(t, name) })
-	err = b.Declare(t.Context(), consumer.Subscription{Group: s.group(name), Topics: []string{topic}})
+	err = b.Declare(t.Context(), consumer.Subscription{Group: s.group(name), Topics: topics})
 	if err := errors.Join(err, b.Close()); err != nil {
 		t.Fatalf("declare the queue of %s: %v", name, err)
 	}

@@ -55,6 +55,7 @@ type child struct {
 	Poison    string              // poisoned, leaser: the id of the message that ends the process
 	Leases    string              // leaser: the prefix in Redis
 	Offsets   consumer.OffsetMode // keeper of offsets
+	Shop      shop                // orders, depot, bank: instead of DSN and Schema
 }
 
 var roles = map[string]func(child, context.Context, *pgstore.Store[pgx.Tx]) error{
@@ -67,6 +68,8 @@ var roles = map[string]func(child, context.Context, *pgstore.Store[pgx.Tx]) erro
 	"holder":  child.hold,
 
 	"keeper of offsets": child.keepOffsets,
+
+	"orders": child.orders, "depot": child.depot, "bank": child.bank,
 }
 
 // runChild is the main function of a child process.
@@ -218,6 +221,12 @@ type process struct {
 func (w *world) startChild(t *testing.T, c child) *process {
 	t.Helper()
 	c.DSN, c.Schema = w.dsn, w.schema
+	return startChild(t, c)
+}
+
+// startChild starts a child, which is killed when the story ends.
+func startChild(t *testing.T, c child) *process {
+	t.Helper()
 	settings, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
