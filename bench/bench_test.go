@@ -61,6 +61,26 @@ func TestDrain_WrongCount(t *testing.T) {
 	}
 }
 
+// TestStatementsPerMessage: a saga asks the database no more often than what is written by hand.
+func TestStatementsPerMessage(t *testing.T) {
+	t.Parallel()
+	err := openTestBench(t).inWorld(t.Context(), func(w *world) error {
+		if err := w.exec(t.Context(), tradesSQL); err != nil {
+			return err
+		}
+		sent, err := w.statementsPerMessage(t.Context())
+		for i, n := range sent {
+			if n != sent[0] {
+				t.Errorf("kind %d sends %v statements per message, want %v, as by hand", i, n, sent[0])
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	b := openTestBench(t)
