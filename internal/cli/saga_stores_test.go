@@ -39,7 +39,7 @@ func TestSaga_Stores(t *testing.T) {
 				{"saga resume order 17", exitFailed, []string{"it is not stuck"}},
 				{"saga show order 17", exitOK, []string{"compensating", "saga_resume by ann"}},
 				{"saga list --status stuck", exitOK, []string{"No instance matches."}},
-				{"outbox list --key 17", exitOK, []string{"orders", "Pending"}},
+				{"outbox list --key 17", exitOK, []string{"orders", "Scheduled"}},
 				{"dead audit", exitOK, []string{"saga_resume", "order 17", "back", "reveal"}},
 				{"saga show order 18", exitFailed, []string{"there is no instance order 18"}},
 			} {
