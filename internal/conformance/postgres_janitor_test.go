@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -45,9 +46,24 @@ func newCleaning(t *testing.T) *cleaning {
 		_, err = c.store.TryBegin(ctx, inbox.LeaseRequest{Key: fmt.Sprint("key", i), TTL: time.Minute})
 		must(t, err)
 		must(t, c.store.RecordAudit(ctx, deadletter.Entry{Action: deadletter.ActReveal, By: "ann"}))
+		c.endSaga(fmt.Sprint("order", i))
 	}
 	c.exec(clockSQL(c.cfg, month+time.Hour))
 	return c
+}
+
+// endSaga stores an instance that has ended.
+func (c *cleaning) endSaga(key string) {
+	c.Helper()
+	in := saga.Instance{ID: saga.ID{Tenant: "default", Saga: "orders", Key: key}, Status: saga.Completed}
+	_, err := c.store.Transact(c.ctx, func(ctx context.Context, tx pgx.Tx) ([]waybill.Message, error) {
+		written, err := c.store.WriteSaga(ctx, tx, &in, saga.Entry{Status: in.Status})
+		if err == nil && !written {
+			err = errors.New("the instance was not written")
+		}
+		return nil, err
+	}, false)
+	must(c.T, err)
 }
 
 func (c *cleaning) message(id string, i int) waybill.Message {
@@ -117,22 +133,29 @@ func TestPostgresJanitor_LockedRows(t *testing.T) {
 	t.Parallel()
 	c := newCleaning(t)
 	for _, kind := range []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Sagas, janitor.Audit} {
-		table := tableOf(c.cfg, string(kind))
-		condition := "true"
-		if kind == janitor.Inbox {
-			condition = "NOT dead"
-		}
-		tx, err := c.pool.Begin(c.ctx)
-		must(t, err)
-		tag, err := tx.Exec(c.ctx, "SELECT 1 FROM "+table+" WHERE "+condition+" LIMIT 1 FOR UPDATE")
-		must(t, err)
-		if tag.RowsAffected() != 1 {
-			t.Fatalf("%d rows of %s were locked, want 1", tag.RowsAffected(), kind)
-		}
+		unlock := c.lockOne(kind)
 		c.wantPurged(kind, 2)
-		must(t, tx.Rollback(c.ctx))
+		unlock()
 		c.wantPurged(kind, 1)
 	}
+}
+
+// lockOne locks a row that is past its retention.
+func (c *cleaning) lockOne(kind janitor.Kind) (unlock func()) {
+	c.Helper()
+	condition := "true"
+	if kind == janitor.Inbox {
+		condition = "NOT dead"
+	}
+	tx, err := c.pool.Begin(c.ctx)
+	must(c.T, err)
+	unlock = func() { must(c.T, tx.Rollback(c.ctx)) }
+	tag, err := tx.Exec(c.ctx, "SELECT 1 FROM "+tableOf(c.cfg, string(kind))+" WHERE "+condition+" LIMIT 1 FOR UPDATE")
+	if err != nil || tag.RowsAffected() != 1 {
+		unlock()
+		c.Fatalf("%d rows of %s were locked (%v), want 1", tag.RowsAffected(), kind, err)
+	}
+	return unlock
 }
 
 // TestPostgresJanitor_OneAtATime: a janitor that finds another one at work on the same kind of

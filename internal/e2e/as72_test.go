@@ -52,6 +52,9 @@ func TestAS72SlowClientCatchesUp(t *testing.T) {
 		t.Fatal("the slow client has missed nothing")
 	}
 
+	eventually(t, "the archive has them all", func() bool {
+		return w.number(t, "SELECT count(*) FROM "+w.table("outbox_archive")) == count
+	})
 	again := dialEvents(t, secondURL, slow.last)
 	for id := range slow.ids {
 		again.ids[id] = true

@@ -486,7 +486,7 @@ func TestStuck(t *testing.T) {
 		if err := op.Resume(t.Context(), idOf("a"), deadletter.Act{By: "ann", Why: "the bank is open"}); err != nil {
 			t.Fatal(err)
 		}
-		k.Wait()
+		k.Advance(time.Minute) // the relay polls
 		want(t, k, saga.Compensated, "charge", "wait", "refund")
 		if err := op.Resume(t.Context(), idOf("a"), deadletter.Act{By: "ann"}); !errors.Is(err, saga.ErrNotStuck) {
 			t.Errorf("Resume() = %v, want ErrNotStuck", err)
@@ -508,7 +508,7 @@ func TestOperator_Compensate(t *testing.T) {
 		if err := operator(t, k).Compensate(t.Context(), idOf("a"), deadletter.Act{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
-		k.Wait()
+		k.Advance(time.Minute) // the relay polls
 		want(t, k, saga.Compensated, "place", "reserve", "charge", "undo charge", "undo reserve", "end compensated")
 	})
 }

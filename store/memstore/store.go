@@ -111,7 +111,6 @@ func (tx *Tx) Commit() {
 		panic(err)
 	}
 	tx.end()
-	tx.store.WakeRelay()
 	if err := tx.store.committed(); err != nil {
 		panic(err)
 	}
@@ -187,8 +186,10 @@ func (tx *Tx) step(name string) error {
 	return tx.lost
 }
 
-// committed says that a transaction has, and its caller does not know yet.
+// committed says that a transaction has, and its caller does not know yet. The relay is woken after
+// that, for what was enqueued: the step is this caller's, and not of one that handles it already.
 func (s *Store) committed() error {
+	defer s.WakeRelay()
 	if s.step == nil {
 		return nil
 	}
@@ -206,7 +207,6 @@ func (s *Store) inSteps(ctx context.Context, fn func(tx *Tx) error) error {
 	if err != nil {
 		return err
 	}
-	s.WakeRelay() // fn may have enqueued
 	return s.committed()
 }
 

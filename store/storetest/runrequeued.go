@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -261,12 +262,7 @@ func runAtOnce[Tx any](e *env[Tx]) {
 			}
 		}
 	})
-	e.advance(time.Minute) // those that clashed come again
-	for found := true; found; {
-		var err error
-		found, err = e.run("billing", nil)
-		e.must(err, "RunRequeued")
-	}
+	e.runAll("billing") // those that clashed come again
 	for _, m := range list {
 		e.wantEffects(m.ID, 1)
 	}
@@ -274,17 +270,31 @@ func runAtOnce[Tx any](e *env[Tx]) {
 
 func runTwoAtOnce[Tx any](e *env[Tx]) {
 	e.requeued("billing", msg("a", "k"), msg("b", "k"))
-	inside := make(chan struct{}, 2)
+	var inside atomic.Int32
 	e.concurrently(2, func(int) error {
-		_, err := e.runWith("billing", func(ctx context.Context, tx Tx, m *waybill.Message) error {
-			inside <- struct{}{}
-			for len(inside) < cap(inside) && ctx.Err() == nil {
-				runtime.Gosched()
-			}
-			return e.h.Effect(ctx, e.s, tx, m.ID)
+		return repeatConflicts(func() error {
+			_, err := e.runWith("billing", func(ctx context.Context, tx Tx, m *waybill.Message) error {
+				inside.Add(1)
+				for inside.Load() < 2 && ctx.Err() == nil {
+					runtime.Gosched()
+				}
+				return e.h.Effect(ctx, e.s, tx, m.ID)
+			})
+			return err
 		})
-		return err
 	})
+	e.runAll("billing") // those that clashed
 	e.wantEffects("a", 1)
 	e.wantEffects("b", 1)
+}
+
+// runAll runs what is requeued when all leases of it have ended.
+func (e *env[Tx]) runAll(consumer string) {
+	e.Helper()
+	e.advance(time.Minute)
+	for found := true; found; {
+		var err error
+		found, err = e.run(consumer, nil)
+		e.must(err, "RunRequeued")
+	}
 }
