@@ -258,6 +258,9 @@ func (r *mysqlRoles) runSaga() {
 	if !ok {
 		r.Error("ChangeSaga() as an operator = false, want true")
 	}
+	if n, err := r.relay.ReleaseScheduled(r.ctx, 10); n != 1 || err != nil {
+		r.Errorf("ReleaseScheduled() = %d, %v, want the message that lets the saga go on", n, err)
+	}
 }
 
 func (r *mysqlRoles) operate() {
