@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
@@ -35,9 +36,9 @@ type SagaStatements struct {
 
 // What is listed of an instance, and what is read of one.
 const (
-	sagaColumns = `number, tenant, saga, {key}, version, definition, status, state, error, started_at, changed_at, ended_at`
+	sagaColumns = `number, version, definition, status, state, error, started_at, changed_at, ended_at`
 	readSagaSQL = `SELECT ` + sagaColumns + `, data, progress FROM {sagas} WHERE ` + sagaID
-	listSagaSQL = `SELECT ` + sagaColumns + ` FROM {sagas}`
+	listSagaSQL = `SELECT ` + sagaColumns + `, tenant, saga, {key} FROM {sagas}`
 )
 
 // sagaID is served by the unique index.
@@ -49,7 +50,7 @@ const (
 	AddSagaColumns = `definition, status, state, data, progress, error, tenant, saga, {key}, version, started_at, changed_at, ended_at`
 
 	// WrittenSaga is what is read of an instance that was written.
-	WrittenSaga = `number, version, started_at, changed_at, ended_at`
+	WrittenSaga = `number, version, changed_at`
 
 	// SagaLogColumns are those of an entry.
 	SagaLogColumns = `number, version, at, message_id, message_type, from_state, to_state, status, definition, node, note`
@@ -66,7 +67,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $8, $9, $10, 1, {now}, {now}, CASE WHEN $7 THEN 
 	UpdateSagaSQL = `
 UPDATE {sagas}
    SET version = version + 1, definition = $1, status = $2, state = $3, data = $4, progress = $5, error = $6, changed_at = {now},
-       ended_at = CASE WHEN $7 THEN coalesce(ended_at, {now}) END
+       ended_at = CASE WHEN $7 THEN {now} END
  WHERE number = $8 AND version = $9 `
 
 	addSagaLogSQL  = `INSERT INTO {saga_log} (` + SagaLogColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
@@ -117,15 +118,14 @@ func entryArgs(e *saga.Entry) []any {
 func sagaDest(in *saga.Instance) (dest []any, done func()) {
 	var started, changed, ended sqldb.Time
 	dest = []any{
-		&in.Number, &in.Tenant, &in.Saga, &in.Key, &in.Version, &in.Definition, &in.Status, &in.State, &in.Error,
-		&started, &changed, &ended,
+		&in.Number, &in.Version, &in.Definition, &in.Status, &in.State, &in.Error, &started, &changed, &ended,
 	}
 	return dest, func() { in.StartedAt, in.ChangedAt, in.EndedAt = started.UTC(), changed.UTC(), ended.UTC() }
 }
 
 func scanListedSaga(r sqldb.Rows) (in saga.Instance, err error) {
 	dest, done := sagaDest(&in)
-	err = r.Scan(dest...)
+	err = r.Scan(append(dest, &in.Tenant, &in.Saga, &in.Key)...)
 	done()
 	return in, err
 }
@@ -146,12 +146,26 @@ func scanSaga(r sqldb.Rows) (in saga.Instance, err error) {
 	return in, nil
 }
 
-// scanWritten reads what the store has set.
-func scanWritten(r sqldb.Rows) (in saga.Instance, err error) {
-	var started, changed, ended sqldb.Time
-	err = r.Scan(&in.Number, &in.Version, &started, &changed, &ended)
-	in.StartedAt, in.ChangedAt, in.EndedAt = started.UTC(), changed.UTC(), ended.UTC()
-	return in, err
+// written is what the store has set.
+type written struct {
+	number, version int64
+	at              sqldb.Time
+}
+
+func scanWritten(r sqldb.Rows) (w written, err error) {
+	return w, r.Scan(&w.number, &w.version, &w.at)
+}
+
+// to says it of the instance that was written.
+func (w *written) to(in *saga.Instance) {
+	in.Number, in.Version, in.ChangedAt = w.number, w.version, w.at.UTC()
+	if w.version == 1 {
+		in.StartedAt = in.ChangedAt
+	}
+	in.EndedAt = time.Time{}
+	if in.Status.Ended() {
+		in.EndedAt = in.ChangedAt
+	}
 }
 
 // ReadSaga implements [saga.Store].
@@ -174,6 +188,7 @@ func (c *Core[Tx]) readSaga(ctx context.Context, conn sqldb.Conn, stmt string, i
 	if err == nil && !found {
 		err = waybill.ErrNotFound
 	}
+	in.ID = id
 	return in, c.Kind(err)
 }
 
@@ -193,23 +208,23 @@ func (c *Core[Tx]) WriteSaga(ctx context.Context, tx Tx, in *saga.Instance, e sa
 	if c.SQL.Sagas.Log == "" {
 		args = append(args, entryArgs(&e)...)
 	}
-	is, written, err := c.runWrite(ctx, conn, stmt, args, in.ID)
-	if err == nil && written && c.SQL.Sagas.Log != "" {
-		_, err = conn.Exec(ctx, c.SQL.Sagas.Log, append([]any{is.Number, is.Version, sqldb.Timestamp(is.ChangedAt)}, entryArgs(&e)...)...)
+	is, found, err := c.runWrite(ctx, conn, stmt, args, in.ID)
+	if err == nil && found && c.SQL.Sagas.Log != "" {
+		_, err = conn.Exec(ctx, c.SQL.Sagas.Log, append([]any{is.number, is.version, sqldb.Timestamp(is.at.UTC())}, entryArgs(&e)...)...)
 	}
-	if err != nil || !written {
+	if err != nil || !found {
 		return false, c.Kind(err)
 	}
-	in.Number, in.Version, in.StartedAt, in.ChangedAt, in.EndedAt = is.Number, is.Version, is.StartedAt, is.ChangedAt, is.EndedAt
+	is.to(in)
 	return true, nil
 }
 
 // runWrite runs Add or Update and returns what the store has set, if it has written.
-func (c *Core[Tx]) runWrite(ctx context.Context, conn sqldb.Conn, stmt string, args []any, id saga.ID) (saga.Instance, bool, error) {
+func (c *Core[Tx]) runWrite(ctx context.Context, conn sqldb.Conn, stmt string, args []any, id saga.ID) (written, bool, error) {
 	if c.SQL.Sagas.Written != "" {
 		n, err := conn.Exec(ctx, stmt, args...)
 		if err != nil || n == 0 {
-			return saga.Instance{}, false, err
+			return written{}, false, err
 		}
 		stmt, args = c.SQL.Sagas.Written, idArgs(id)
 	}

@@ -20,7 +20,7 @@ SELECT $1::integer, $2::text, $3::text, $4::text, $5::text, $6::text, $8::text, 
 	updateSagaSQL = `
 UPDATE {sagas}
    SET version = version + 1, definition = $1::integer, status = $2::text, state = $3::text, data = $4::text, progress = $5::text,
-       error = $6::text, changed_at = n.now, ended_at = CASE WHEN $7::boolean THEN coalesce(ended_at, n.now) END
+       error = $6::text, changed_at = n.now, ended_at = CASE WHEN $7::boolean THEN n.now END
   FROM (SELECT {clock}() AS now) n
  WHERE number = $8::bigint AND version = $9::bigint`
 
@@ -42,11 +42,11 @@ func loggedSQL(write string, first int) string {
 		entry += fmt.Sprintf(", $%d::%s", first+i, kind)
 	}
 	return `WITH s AS (` + write + `
- RETURNING ` + sqlstore.WrittenSaga + `
-), l AS (
-    INSERT INTO {saga_log} (` + sqlstore.SagaLogColumns + `) SELECT s.number, s.version, s.changed_at` + entry + ` FROM s
+ RETURNING number, version, changed_at
 )
-SELECT ` + sqlstore.WrittenSaga + ` FROM s`
+INSERT INTO {saga_log} (` + sqlstore.SagaLogColumns + `)
+SELECT s.number, s.version, s.changed_at` + entry + ` FROM s
+RETURNING number, version, at`
 }
 
 func sagaStatements(r func(sql string) string) sqlstore.SagaStatements {
