@@ -20,7 +20,7 @@ const (
 	SELECT 'default', 'order', 'o' || n, 1, 1, CASE WHEN n % 10000 = 1 THEN 'stuck' WHEN n % 10000 = 2 THEN 'running' ELSE 'completed' END, 'done',
 	       repeat('x', 200), '{}', '', now(), now(), CASE WHEN n % 10000 > 2 THEN now() END
 	  FROM generate_series(1, 100000) n`
-	manyEntries = `INSERT INTO {saga_log} SELECT number, 1, now(), '', '', '', '', 'running', 1, '', '' FROM {sagas}`
+	manyEntries = `INSERT INTO {saga_log} SELECT n, 1, now(), '', '', '', '', 'running', 1, '', '' FROM generate_series(1, 100000) n` // reads no table
 )
 
 // TestPostgres_SagasByIndex does what handlers, operators and janitors do among many sagas that have
@@ -66,7 +66,8 @@ func TestPostgres_SagasByIndex(t *testing.T) {
 	}
 }
 
-// workOnSagas repeats everything more often than a statement is planned for its arguments.
+// workOnSagas repeats everything more often than a statement is planned for its arguments. Counting
+// all instances is not among it: that reads the table where it was not vacuumed yet, rightly.
 func workOnSagas(t *testing.T, store *pgstore.Store[pgx.Tx]) {
 	t.Helper()
 	ctx := t.Context()
@@ -102,8 +103,6 @@ func workOnSagas(t *testing.T, store *pgstore.Store[pgx.Tx]) {
 		_, err = store.PurgeExpired(ctx, janitor.Rows{Kind: janitor.Sagas, OlderThan: 24 * time.Hour}, 100)
 		must(t, err)
 	}
-	_, err := store.SagaCounts(ctx)
-	must(t, err)
 	n, err := store.PurgeExpired(ctx, janitor.Rows{Kind: janitor.Sagas, OlderThan: time.Microsecond}, 100)
 	must(t, err)
 	if n != 100 {

@@ -74,7 +74,7 @@ UPDATE {sagas}
 	writtenSagaSQL = `SELECT ` + WrittenSaga + ` FROM {sagas} WHERE ` + sagaID
 
 	// sagaCountsSQL reads the rows of what has not ended, by the index on the status, and of the
-	// others the index alone.
+	// others the index alone, where the table is vacuumed.
 	sagaCountsSQL = `
 SELECT saga, status, count(*), ({now} - min(changed_at)) / 1000000.0
   FROM {sagas} WHERE status IN ('running', 'compensating', 'stuck') GROUP BY saga, status

@@ -25,7 +25,7 @@ UPDATE {sagas}
  WHERE number = $8::bigint AND version = $9::bigint`
 
 	// sagaCountsSQL reads the rows of what has not ended, by the index on the status, and of the
-	// others the index alone.
+	// others the index alone, where the table is vacuumed.
 	sagaCountsSQL = `
 SELECT saga, status, count(*), extract(epoch FROM {clock}() - min(changed_at))::float8
   FROM {sagas} WHERE status IN ('running', 'compensating', 'stuck') GROUP BY saga, status
