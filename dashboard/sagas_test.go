@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
@@ -69,18 +67,7 @@ func TestSagas_Pages(t *testing.T) {
 // Counting reads every instance, so that it is done for all who look together.
 func TestSagas_CountsSeldom(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := full()
-		d := newDashboard(t, testConfig(t, f))
-		for range 20 {
-			asked{path: "/sagas", token: secrets["reader"]}.send(d)
-		}
-		time.Sleep(freshFor + time.Second)
-		asked{path: "/sagas", token: secrets["reader"]}.send(d)
-		if f.sagaCounted != 2 {
-			t.Errorf("instances were counted %d times in 21 views, want 2", f.sagaCounted)
-		}
-	})
+	countsSeldom(t, "/sagas", func(f *fake) int { return f.sagaCounted })
 }
 
 func TestInstance_Timeline(t *testing.T) {

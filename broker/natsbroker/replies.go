@@ -28,30 +28,14 @@ func (b *Broker) OpenReplies(ctx context.Context) (address string, _ consumer.Su
 	if err := b.declare(ctx, durables[0]); err != nil {
 		return "", nil, err
 	}
-	return address, replies{&subscriber{broker: b, subscription: sub}, durables[0]}, nil
+	remove := func(ctx context.Context) { b.removeReplies(ctx, durables[0]) }
+	return address, request.RemovedAfter(&subscriber{broker: b, subscription: sub}, remove), nil
 }
 
-// replies receives from a reply destination.
-type replies struct {
-	*subscriber
-	durable durable
-}
-
-// Subscribe implements [consumer.Subscriber].
-func (r replies) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
-	err := r.subscriber.Subscribe(ctx, prefetch, deliver)
-	if ctx.Err() != nil {
-		r.remove(context.WithoutCancel(ctx))
-	}
-	return err
-}
-
-// remove deletes the consumer and its messages. What fails goes by itself, later.
-func (r replies) remove(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
-	defer cancel()
-	_ = r.broker.js.DeleteConsumer(ctx, r.broker.cfg.Stream, r.durable.name)
-	if stream, err := r.broker.js.Stream(ctx, r.broker.cfg.Stream); err == nil {
-		_ = stream.Purge(ctx, jetstream.WithPurgeSubject(r.durable.subject))
+// removeReplies deletes a consumer and its messages. What fails goes by itself, later.
+func (b *Broker) removeReplies(ctx context.Context, d durable) {
+	_ = b.js.DeleteConsumer(ctx, b.cfg.Stream, d.name)
+	if stream, err := b.js.Stream(ctx, b.cfg.Stream); err == nil {
+		_ = stream.Purge(ctx, jetstream.WithPurgeSubject(d.subject))
 	}
 }

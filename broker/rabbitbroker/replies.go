@@ -2,7 +2,6 @@ package rabbitbroker
 
 import (
 	"context"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -11,9 +10,6 @@ import (
 )
 
 var _ request.ReplyOpener = (*Broker)(nil)
-
-// removeTimeout bounds how long the end of a reply queue may take.
-const removeTimeout = 2 * time.Second
 
 // OpenReplies implements [request.ReplyOpener]. The destination is a classic queue that the server
 // deletes when nobody has consumed from it for [request.Expiry]. It is not exclusive: it would
@@ -30,27 +26,13 @@ func (b *Broker) OpenReplies(ctx context.Context) (address string, _ consumer.Su
 	if err != nil {
 		return "", nil, s.refusal(err)
 	}
-	return address, replies{s}, nil
+	return address, request.RemovedAfter(s, s.removeReplies), nil
 }
 
-// replies receives from a reply queue.
-type replies struct{ *subscriber }
-
-// Subscribe implements [consumer.Subscriber].
-func (r replies) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
-	err := r.subscriber.Subscribe(ctx, prefetch, deliver)
-	if ctx.Err() != nil {
-		r.remove(context.WithoutCancel(ctx))
-	}
-	return err
-}
-
-// remove deletes the queue. If it fails the queue expires.
-func (r replies) remove(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
-	defer cancel()
-	_ = r.broker.ask(ctx, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDelete(r.sub.To, false, false, false)
+// removeReplies deletes the queue. If it fails the queue expires.
+func (s *subscriber) removeReplies(ctx context.Context) {
+	_ = s.broker.ask(ctx, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete(s.sub.To, false, false, false)
 		return err
 	})
 }

@@ -26,29 +26,8 @@ func (b *Broker) OpenReplies(ctx context.Context) (address string, _ consumer.Su
 	if err := b.declare(ctx, sources[0]); err != nil {
 		return "", nil, err
 	}
-	return address, replies{&subscriber{broker: b, subscription: sub}, sources[0]}, nil
-}
-
-// replies receives from a reply destination.
-type replies struct {
-	*subscriber
-	source source
-}
-
-// Subscribe implements [consumer.Subscriber].
-func (r replies) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
-	err := r.subscriber.Subscribe(ctx, prefetch, deliver)
-	if ctx.Err() != nil {
-		r.remove(context.WithoutCancel(ctx))
-	}
-	return err
-}
-
-// remove deletes the stream. If it fails the stream expires.
-func (r replies) remove(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
-	defer cancel()
-	_ = r.broker.client.Del(ctx, r.source.keys()...).Err()
+	remove := func(ctx context.Context) { _ = b.client.Del(ctx, sources[0].keys()...).Err() } // else the stream expires
+	return address, request.RemovedAfter(&subscriber{broker: b, subscription: sub}, remove), nil
 }
 
 // replies reports whether s is a reply destination.

@@ -35,30 +35,8 @@ func TestPostgres_SagasByIndex(t *testing.T) {
 	t.Cleanup(func() { p.drop(t, cfg) })
 	_, err = store.Migrate(ctx, pgstore.MigrateOptions{})
 	must(t, err)
-	tables := []string{"sagas", "saga_log"}
-	for _, stmt := range []string{manySagas, manyEntries, "VACUUM ANALYZE {sagas}", "VACUUM ANALYZE {saga_log}"} {
-		for _, name := range tables {
-			stmt = strings.ReplaceAll(stmt, "{"+name+"}", tableOf(cfg, name))
-		}
-		_, err := p.pool.Exec(ctx, stmt)
-		must(t, err)
-	}
-	scans := func(table string) (whole, byIndex int) {
-		p.pool.Reset() // sessions tell what they have read when they end
-		must(t, p.pool.QueryRow(ctx, scanned, cfg.Schema, table).Scan(&whole, &byIndex))
-		return whole, byIndex
-	}
-	before := map[string]int{}
-	for _, table := range tables {
-		before[table], _ = scans(table)
-	}
-	workOnSagas(t, store)
-	for table, was := range before {
-		waitFor(t, table+" was read by its indexes", func() bool { _, byIndex := scans(table); return byIndex > 5 })
-		if whole, _ := scans(table); whole != was {
-			t.Errorf("%s was read as a whole %d times, want never", table, whole-was)
-		}
-	}
+	p.fill(t, cfg, []string{manySagas, manyEntries, "VACUUM ANALYZE {sagas}", "VACUUM ANALYZE {saga_log}"}, "sagas", "saga_log")
+	p.readsByIndex(t, cfg, func() { workOnSagas(t, store) }, "sagas", "saga_log")
 	var updated, hot int
 	must(t, p.pool.QueryRow(ctx, `SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = 'sagas'`, cfg.Schema).Scan(&updated, &hot))
 	if updated == 0 || hot < updated*3/4 {

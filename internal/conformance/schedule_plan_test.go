@@ -56,23 +56,35 @@ func farFutureIsNotRead(t *testing.T, mode string, statistics bool) {
 	if statistics {
 		stmts = append(stmts, "ANALYZE {scheduled}", "ANALYZE {schedules}")
 	}
+	p.fill(t, cfg, stmts, "scheduled", "schedules")
+	p.readsByIndex(t, cfg, func() { workOnSchedules(t, store) }, "scheduled", "schedules")
+}
+
+// fill runs statements in which tables of the schema stand in braces.
+func (p *postgres) fill(t *testing.T, cfg pgstore.Config, stmts []string, tables ...string) {
+	t.Helper()
 	for _, stmt := range stmts {
-		for _, name := range []string{"scheduled", "schedules"} {
+		for _, name := range tables {
 			stmt = strings.ReplaceAll(stmt, "{"+name+"}", tableOf(cfg, name))
 		}
-		_, err := p.pool.Exec(ctx, stmt)
+		_, err := p.pool.Exec(t.Context(), stmt)
 		must(t, err)
 	}
+}
+
+// readsByIndex checks that work reads each of the tables by its indexes, and never as a whole.
+func (p *postgres) readsByIndex(t *testing.T, cfg pgstore.Config, work func(), tables ...string) {
+	t.Helper()
 	scans := func(table string) (whole, byIndex int) {
 		p.pool.Reset() // sessions tell what they have read when they end
-		must(t, p.pool.QueryRow(ctx, scanned, cfg.Schema, table).Scan(&whole, &byIndex))
+		must(t, p.pool.QueryRow(t.Context(), scanned, cfg.Schema, table).Scan(&whole, &byIndex))
 		return whole, byIndex
 	}
 	before := map[string]int{}
-	for _, table := range []string{"scheduled", "schedules"} {
+	for _, table := range tables {
 		before[table], _ = scans(table)
 	}
-	workOnSchedules(t, store)
+	work()
 	for table, was := range before {
 		waitFor(t, table+" was read by its indexes", func() bool { _, byIndex := scans(table); return byIndex > 5 })
 		if whole, _ := scans(table); whole != was {
