@@ -189,7 +189,7 @@ func (d *Dashboard) editForm(c *call) error {
 	if page.Letter.State != deadletter.Open {
 		return deadletter.ErrResolved
 	}
-	if err := c.recordReveal(page.Letter, "to edit it"); err != nil {
+	if err := c.recordReveal(deadletter.Entry{Letter: page.Letter.Number, MessageID: page.Letter.Message.ID, Detail: "to edit it"}); err != nil {
 		return err
 	}
 	return c.show(http.StatusOK, "edit", "Edit dead letter "+strconv.FormatInt(page.Number, 10), newEditPage(page))

@@ -134,7 +134,7 @@ func (d *Dashboard) reveal(c *call) error {
 	if page.Letter == nil {
 		return waybill.ErrNotFound
 	}
-	if err := c.recordReveal(page.Letter, ""); err != nil {
+	if err := c.recordReveal(deadletter.Entry{Letter: page.Letter.Number, MessageID: page.Letter.Message.ID}); err != nil {
 		return err
 	}
 	if page.Entries, err = c.entriesOf(page.Number); err != nil {
@@ -145,11 +145,11 @@ func (d *Dashboard) reveal(c *call) error {
 	return c.showLetter(page)
 }
 
-func (c *call) recordReveal(l *deadletter.Letter, detail string) error {
+// recordReveal writes down who looks at something confidential of what e is about.
+func (c *call) recordReveal(e deadletter.Entry) error {
 	act := c.act()
-	return c.d.cfg.Audit.RecordAudit(c.r.Context(), deadletter.Entry{
-		Action: deadletter.ActReveal, By: act.By, Why: act.Why, Letter: l.Number, MessageID: l.Message.ID, Detail: detail,
-	})
+	e.Action, e.By, e.Why = deadletter.ActReveal, act.By, act.Why
+	return c.d.cfg.Audit.RecordAudit(c.r.Context(), e)
 }
 
 // auditPage is what the audit log shows.

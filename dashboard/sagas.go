@@ -168,10 +168,8 @@ func (d *Dashboard) revealInstance(c *call) error {
 	if err != nil {
 		return err
 	}
-	act, in := c.act(), page.Instance
-	if err := d.cfg.Audit.RecordAudit(c.r.Context(), deadletter.Entry{
-		Action: deadletter.ActReveal, By: act.By, Why: act.Why, Detail: in.Saga + " " + in.Key,
-	}); err != nil {
+	in := page.Instance
+	if err := c.recordReveal(deadletter.Entry{Detail: in.Saga + " " + in.Key}); err != nil {
 		return err
 	}
 	data := viewPayload(in.Data)

@@ -174,11 +174,11 @@ func (d *Dashboard) revealSchedule(c *call) error {
 	if err != nil {
 		return err
 	}
-	e := deadletter.Entry{Action: deadletter.ActReveal, By: c.act().By, Why: c.act().Why, MessageID: page.Message.ID}
+	e := deadletter.Entry{MessageID: page.Message.ID}
 	if page.Schedule != nil {
 		e.Detail = page.Schedule.Name
 	}
-	if err := d.cfg.Audit.RecordAudit(c.r.Context(), e); err != nil {
+	if err := c.recordReveal(e); err != nil {
 		return err
 	}
 	payload := viewPayload(page.Message.Payload)

@@ -73,11 +73,8 @@ func (p *program) deadShow(ctx context.Context, store opener.Store, number int64
 		return unknownLetter(number, err)
 	}
 	if payload {
-		err := store.RecordAudit(ctx, deadletter.Entry{
-			Action: deadletter.ActReveal, By: act.By, Why: act.Why, Letter: number, MessageID: l.Message.ID,
-		})
-		if err != nil {
-			return fmt.Errorf("the payload is not shown, because that can't be noted in the audit log: %w", err)
+		if err := noteReveal(ctx, store, act, "payload", deadletter.Entry{Letter: number, MessageID: l.Message.ID}); err != nil {
+			return err
 		}
 	}
 	audit, err := store.AuditLog(ctx, deadletter.AuditFilter{Letter: number})

@@ -70,11 +70,8 @@ func (p *program) sagaShow(ctx context.Context, store sagaStore, look sagaLook) 
 	}
 	d := instanceDetail{Instance: in, DataBytes: len(in.Data), Log: log}
 	if look.data {
-		err := store.RecordAudit(ctx, deadletter.Entry{
-			Action: deadletter.ActReveal, By: look.act.By, Why: look.act.Why, Detail: in.Saga + " " + in.Key,
-		})
-		if err != nil {
-			return fmt.Errorf("the data is not shown, because that can't be noted in the audit log: %w", err)
+		if err := noteReveal(ctx, store, look.act, "data", deadletter.Entry{Detail: in.Saga + " " + in.Key}); err != nil {
+			return err
 		}
 	} else {
 		d.Data = nil

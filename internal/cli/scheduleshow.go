@@ -62,11 +62,7 @@ func (q scheduleQuestion) reveal(ctx context.Context, e deadletter.Entry) error 
 	if !q.payload {
 		return nil
 	}
-	e.Action, e.By, e.Why = deadletter.ActReveal, q.act.By, q.act.Why
-	if err := q.auditor.RecordAudit(ctx, e); err != nil {
-		return fmt.Errorf("the payload is not shown, because that can't be noted in the audit log: %w", err)
-	}
-	return nil
+	return noteReveal(ctx, q.auditor, q.act, "payload", e)
 }
 
 // messageDetail is a message as programs get it.
