@@ -69,9 +69,10 @@ SELECT w.lane, w.position, w.destination, w.attempts, w.life, false AS blocked, 
 // above a position of its own ($2) and up to a common one ($5). Safe with several relays
 // because each reads only lanes that it owns; served by the primary key.
 //
-// The comparison of (lane, position) means o.position > l.above. Beside that the planner would
-// take o.position <= $5 for the other end of a range, guess that half a per cent of the lane
-// lies within, and so read and sort the whole lane for its first rows.
+// The planner takes what lies between the two positions for half a per cent of the lane. If it
+// knew the limit it would think that all of it is wanted, and read and sort it: the limit of a
+// lane comes through a sub-select, of which the planner assumes that a part of the rows will do,
+// and reads them in the order of the index.
 //
 // The first row is the look of [cursors]. Its parts are made in the order that cursors needs:
 // the snapshot was taken before all of them; the last position is read before pg_locks,
@@ -97,8 +98,8 @@ WITH drawn AS MATERIALIZED (
       FROM unnest($1::int[], $2::bigint[]) AS l(lane, above)
      CROSS JOIN LATERAL (
         SELECT * FROM {outbox} o
-         WHERE o.lane = l.lane AND (o.lane, o.position) > (l.lane, l.above) AND o.position <= $5 AND o.` + notHeld + `
-         ORDER BY o.position LIMIT $3) o
+         WHERE o.lane = l.lane AND o.position > l.above AND o.position <= $5 AND o.` + notHeld + `
+         ORDER BY o.position LIMIT (SELECT $3::bigint)) o
      LIMIT $3
 )
 SELECT look.seen, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {no.message} FROM look
