@@ -76,8 +76,11 @@ func noAnswer(err error) bool {
 
 // failed reports whether err ends a pipeline: no answer of Redis, but of the way to it.
 func failed(err error) bool {
+	if err == nil {
+		return false
+	}
 	var answer redis.Error
-	return err != nil && !errors.As(err, &answer)
+	return !errors.As(err, &answer)
 }
 
 // gone reports whether err says that a stream or its group is not there.

@@ -19,15 +19,17 @@ const (
 	headerPrefix     = "header_"
 )
 
+var attributes = cloudevents.NewBinding(attributePrefix)
+
 // encode returns the fields of an entry and their values in turn, and how many bytes they have. It
 // copies the payload, which belongs to the caller again before the entry may be written.
-func encode(m *waybill.Message) (fields []any, size int) {
-	fields = make([]any, 0, 2*(18+len(m.Headers)))
+func encode(m *waybill.Message) (fields []string, size int) {
+	fields = make([]string, 0, 2*(12+len(m.Headers))) // most messages have no more
 	put := func(name, value string) {
 		fields = append(fields, name, value)
 		size += len(name) + len(value)
 	}
-	cloudevents.Each(m, func(name, value string) { put(attributePrefix+name, value) })
+	attributes.Each(m, put)
 	if m.ContentType != "" {
 		put(contentTypeField, m.ContentType)
 	}
@@ -48,16 +50,15 @@ func decode(s source, entry redis.XMessage) (*waybill.Message, error) {
 	)
 	for name, value := range entry.Values {
 		text, _ := value.(string)
-		attribute, isAttribute := strings.CutPrefix(name, attributePrefix)
 		var err error
 		switch {
 		case name == dataField:
 			m.Payload = []byte(text)
 		case name == contentTypeField:
 			m.ContentType, err = validUTF8(name, text)
-		case isAttribute:
+		case strings.HasPrefix(name, attributePrefix):
 			event = true
-			err = setAttribute(m, attribute, text)
+			err = setAttribute(m, name, text)
 		default:
 			err = setHeader(m, name, text)
 		}
@@ -68,15 +69,15 @@ func decode(s source, entry redis.XMessage) (*waybill.Message, error) {
 	if contentType := m.ContentType; cloudevents.Structured(contentType) && !event && first == nil {
 		first = cloudevents.ParseStructured(m, contentType, m.Payload)
 	}
-	if first != nil {
-		first = fmt.Errorf("redisbroker: decode envelope: %w", first)
+	if first == nil {
+		return m, nil
 	}
-	return m, waybill.PermanentError(waybill.ReasonMalformed, first)
+	return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("redisbroker: decode envelope: %w", first))
 }
 
 func setAttribute(m *waybill.Message, name, raw string) error {
-	value, err := validUTF8("attribute "+name, raw)
-	return errors.Join(err, cloudevents.Set(m, name, value))
+	value, err := validUTF8(name, raw)
+	return errors.Join(err, cloudevents.Set(m, strings.TrimPrefix(name, attributePrefix), value))
 }
 
 // setHeader keeps a header, or a field of another project, under its lower-case name.

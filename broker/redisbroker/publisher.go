@@ -42,7 +42,7 @@ type outgoing struct {
 	stream string
 	reply  bool // its stream may be gone, with whoever has asked
 	size   int
-	cmd    *redis.StringCmd
+	cmd    redis.StringCmd
 }
 
 // Send encodes and checks all of msgs, then leaves those that passed to the writing goroutine.
@@ -73,8 +73,18 @@ func (p *publisher) newOutgoing(b *batch, i int, m *waybill.Message) *outgoing {
 	o := &outgoing{batch: b, index: i, stream: streamOf(p.broker.cfg.Prefix, m.Topic, m.To), reply: request.IsAddress(m.To)}
 	fields, size := encode(m)
 	o.size = size
-	o.cmd = redis.NewStringCmd(b.ctx, append([]any{"xadd", o.stream, "nomkstream", "*"}, fields...)...)
+	o.cmd = *redis.NewStringCmd(b.ctx, xadd(&o.stream, fields)...)
 	return o
+}
+
+// xadd returns the arguments of a command that adds an entry. They are pointers where that spares an
+// allocation for each string.
+func xadd(stream *string, fields []string) []any {
+	args := append(make([]any, 0, 4+len(fields)), "xadd", stream, "nomkstream", "*")
+	for i := range fields {
+		args = append(args, &fields[i])
+	}
+	return args
 }
 
 // add hands a batch over, unless the sender of a lost one has yet to learn of that: this one could
@@ -175,7 +185,7 @@ func (p *publisher) pipeline(ctx context.Context, n nodePart) error {
 	}
 	pipe := n.client.Pipeline()
 	for _, o := range n.list {
-		_ = pipe.Process(ctx, o.cmd) // only queues it
+		_ = pipe.Process(ctx, &o.cmd) // only queues it
 	}
 	var replicas *redis.Cmd
 	if p.broker.cfg.Replicas > 0 {

@@ -91,16 +91,37 @@ var fieldByName = func() map[string]field {
 	return byName
 }()
 
+// Binding writes attributes under names that begin with the prefix of a protocol, which are composed
+// once and not for each message.
+type Binding struct {
+	specVersion string
+	names       []string // in the order of fields
+}
+
+// NewBinding returns the binding of a prefix, which may be empty.
+func NewBinding(prefix string) Binding {
+	b := Binding{specVersion: prefix + "specversion", names: make([]string, len(fields))}
+	for i, f := range fields {
+		b.names[i] = prefix + f.name
+	}
+	return b
+}
+
 // Each calls yield with the name and value of every attribute of m that is set, specversion
 // first. [ContentType] is left out: it is m.ContentType.
-func Each(m *waybill.Message, yield func(name, value string)) {
-	yield("specversion", SpecVersion)
-	for _, f := range fields {
+func (b Binding) Each(m *waybill.Message, yield func(name, value string)) {
+	yield(b.specVersion, SpecVersion)
+	for i, f := range fields {
 		if v := f.get(m); v != "" {
-			yield(f.name, v)
+			yield(b.names[i], v)
 		}
 	}
 }
+
+var plain = NewBinding("")
+
+// Each is that of a binding without a prefix.
+func Each(m *waybill.Message, yield func(name, value string)) { plain.Each(m, yield) }
 
 // Set puts the value of one attribute, named without the protocol's prefix, into m. An
 // attribute that no field stands for is kept as a header of that name. The error says what

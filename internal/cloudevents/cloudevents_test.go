@@ -2,6 +2,7 @@ package cloudevents
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -51,5 +52,14 @@ func TestEach_SourceIsNeverEmpty(t *testing.T) {
 	Each(&waybill.Message{ID: "1", Type: "t"}, func(name, value string) { found = found || name == "source" && value != "" })
 	if !found {
 		t.Error("the required attribute source is missing")
+	}
+}
+
+func TestBinding_Prefix(t *testing.T) {
+	t.Parallel()
+	var got []string
+	NewBinding("ce_").Each(&waybill.Message{ID: "1", Type: "t", Source: "s"}, func(name, value string) { got = append(got, name+"="+value) })
+	if want := []string{"ce_specversion=1.0", "ce_id=1", "ce_source=s", "ce_type=t"}; !slices.Equal(got, want) {
+		t.Errorf("Each() yielded %q, want %q", got, want)
 	}
 }
