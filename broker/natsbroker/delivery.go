@@ -85,7 +85,10 @@ func (d *delivery) settle(doing string, tell func() error) error {
 	}
 	err := tell()
 	d.puller.settled(d)
-	return classify(doing+" a delivery", err)
+	if err != nil {
+		return classify(doing+" a delivery", err)
+	}
+	return nil
 }
 
 // giveBack makes the server redeliver the message at once, unless it is settled.

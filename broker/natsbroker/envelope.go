@@ -99,9 +99,9 @@ func decode(prefix string, in *nats.Msg) (*waybill.Message, error) {
 		}
 	}
 	if first != nil {
-		first = fmt.Errorf("natsbroker: decode envelope: %w", first)
+		return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("natsbroker: decode envelope: %w", first))
 	}
-	return m, waybill.PermanentError(waybill.ReasonMalformed, first)
+	return m, nil
 }
 
 func setAttribute(m *waybill.Message, name, raw string) error {

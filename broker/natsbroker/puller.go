@@ -23,10 +23,14 @@ const (
 	sweepExpires = 50 * time.Millisecond
 )
 
-// puller receives the messages of one durable consumer. It has one request at a time with
-// the server, for as many messages as it has room for, and makes the next one when that is
-// used up, expired or lost. While the consumer is busy the requests so grow with what was
-// settled meanwhile; while it is idle there is one, open.
+// puller receives the messages of one durable consumer. What it holds and what it has requested
+// is never more than its share together. It makes a request for all that there is room for when
+// nothing is requested any more, and ahead of that when half of the share is free: so messages
+// are on their way while others are worked on. While it is idle there is one request, open.
+//
+// A message does not say which request it belongs to, so only their sum is known. It is certain
+// each time it comes to zero. So that a request which was lost unseen does not count for ever,
+// nothing is requested ahead any more, until then, once a request could have expired.
 type puller struct {
 	run     *run
 	durable durable
@@ -43,8 +47,10 @@ type puller struct {
 	broken   bool      // the request was refused; see to the consumer before the next one
 	held     int       // received and not settled
 	asked    int       // requested and not received
+	certain  time.Time // when asked was last zero
 	request  uint64    // number of the last request
-	heard    time.Time // when the last request was last heard of
+	valid    uint64    // number of the first request that was not given up
+	heard    time.Time // when a request was last heard of
 	failures int       // refusals and silences since then
 	retryAt  time.Time // when to mend what is broken
 }
@@ -54,12 +60,13 @@ func newPuller(r *run, d durable, share int) (*puller, error) {
 		run:     r,
 		durable: d,
 		share:   share,
+		valid:   1,
 		inbox:   r.broker.nc.NewInbox() + ".",
 		subject: "$JS.API.CONSUMER.MSG.NEXT." + r.broker.cfg.Stream + "." + d.name,
 		drained: make(chan struct{}),
 	}
 	var err error
-	if p.sub, err = r.broker.nc.Subscribe(p.inbox+"*", p.receive); err != nil {
+	if p.sub, err = r.broker.nc.Subscribe(p.inbox+"*.*", p.receive); err != nil {
 		return nil, classify("receive messages", err)
 	}
 	p.sub.SetClosedHandler(func(string) { close(p.drained) })
@@ -69,19 +76,28 @@ func newPuller(r *run, d durable, share int) (*puller, error) {
 func (p *puller) broker() *Broker { return p.run.broker }
 func (p *puller) nc() *nats.Conn  { return p.run.broker.nc }
 
-// ask makes a request if there is room and none is open. The lock is held.
+// ask makes a request if it is time for one. The lock is held.
 func (p *puller) ask() {
-	room := p.share - p.held
-	if p.stopped || p.broken || p.asked > 0 || room <= 0 {
+	room, now := p.share-p.held-p.asked, time.Now()
+	if p.stopped || p.broken || room <= 0 || p.asked > 0 && !p.ahead(room, now) {
 		return
 	}
 	p.request++
-	reply := p.inbox + strconv.FormatUint(p.request, 10)
+	reply := p.inbox + strconv.FormatUint(p.request, 10) + "." + strconv.Itoa(room)
 	err := p.nc().PublishRequest(p.subject, reply, pullRequest(room, pullExpires, pullHeartbeat))
-	if err == nil { // else there is no connection; reconnected will ask
-		p.asked = room
-		p.heard = time.Now()
+	if err != nil {
+		return // there is no connection; reconnected will ask
 	}
+	if p.asked == 0 {
+		p.certain = now
+	}
+	p.asked += room
+	p.heard = now
+}
+
+// ahead reports whether to ask while something is asked for. The lock is held.
+func (p *puller) ahead(room int, now time.Time) bool {
+	return 2*room >= p.share && now.Sub(p.certain) < pullExpires
 }
 
 // pullRequest returns the body of a request for messages.
@@ -100,33 +116,53 @@ func (p *puller) receive(m *nats.Msg) {
 		p.take(m)
 		return
 	}
+	number, batch := p.requestOf(m.Subject)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if m.Subject != p.inbox+strconv.FormatUint(p.request, 10) {
-		return // about a request that was given up
+	if number >= p.valid {
+		p.status(m.Header, batch)
 	}
-	p.status(m.Header.Get("Status"), m.Header.Get("Description"))
 }
 
-// status follows what the server says of the open request. The lock is held.
-func (p *puller) status(code, description string) {
+// requestOf returns the number of the request that is answered on subject, and for how many
+// messages it was; zeros if there is none.
+func (p *puller) requestOf(subject string) (number uint64, batch int) {
+	first, second, _ := strings.Cut(strings.TrimPrefix(subject, p.inbox), ".")
+	number, _ = strconv.ParseUint(first, 10, 64)
+	batch, _ = strconv.Atoi(second)
+	return number, batch
+}
+
+// status follows what the server says of an open request for batch messages. The lock is held.
+func (p *puller) status(h nats.Header, batch int) {
 	p.heard = time.Now()
+	code, description := h.Get("Status"), h.Get("Description")
 	switch {
 	case code == "100": // heartbeat
 		p.failures = 0
 	case code == "408", code == "409" && strings.EqualFold(description, "Batch Completed"):
+		left, _ := strconv.Atoi(h.Get("Nats-Pending-Messages"))
 		p.failures = 0
-		p.asked = 0
+		p.asked = max(p.asked-left, 0)
 		p.ask()
-	default: // refused: no such consumer, no leader, too many requests, shutting down
+	case strings.EqualFold(description, "Exceeded MaxWaiting"): // others have too many requests open; ours stay
+		p.asked = max(p.asked-batch, 0)
+		p.fail()
+	default: // all are refused: no such consumer, no leader, shutting down
+		p.giveUp()
 		p.fail()
 	}
+}
+
+// giveUp counts all requests as ended. The lock is held.
+func (p *puller) giveUp() {
+	p.asked = 0
+	p.valid = p.request + 1
 }
 
 // fail stops asking until mend. The first time it is mended at once. The lock is held.
 func (p *puller) fail() {
 	p.broken = true
-	p.asked = 0
 	p.retryAt = time.Now().Add(backoff(p.failures))
 	p.failures++
 	p.run.kick()
@@ -174,7 +210,7 @@ func (p *puller) settled(d *delivery) {
 func (p *puller) reconnected() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked = 0
+	p.giveUp()
 	p.ask()
 }
 
@@ -184,6 +220,7 @@ func (p *puller) needsMending(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.asked > 0 && now.Sub(p.heard) > pullSilence {
+		p.giveUp()
 		p.fail()
 	}
 	p.ask()
