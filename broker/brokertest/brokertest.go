@@ -174,6 +174,7 @@ func tests(h Harness) []test {
 		{"reply while the connection is cut", testRepliesCut, f.NoReplies || steady},
 
 		{"stopped with messages not passed on", testStopBacklog, false},
+		{"stopped while messages stream in", testStopInFlow, false},
 		{"subscriber used again", testSubscribeAgain, false},
 		{"subscription without a group", testInvalidSubscription, false},
 		{"broker reachable and closed", testPing, false},

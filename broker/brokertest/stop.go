@@ -33,44 +33,6 @@ func testSubscribeAgain(e *env) {
 	}
 }
 
-// testStopBacklog stops a subscription whose deliver is blocked while more messages have come
-// in. Those must go to the next subscriber although the connection still stands.
-func testStopBacklog(e *env) {
-	topic := e.name("t")
-	s := consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}
-	e.subscribe(s, 1).stop() // declares the group
-	e.mustSend(messages(topic, "k", 5)...)
-	first, free := make(chan consumer.Delivery, 5), make(chan struct{})
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- e.broker.Subscriber(s).Subscribe(ctx, 5, withoutProbes(func(d consumer.Delivery) {
-			first <- d
-			<-free
-		}))
-	}()
-	held := <-first
-	cancel()
-	close(free)
-	if err := <-ended; err != nil {
-		e.Errorf("Subscribe() = %v after its context was cancelled, want nil", err)
-	}
-	ack(e.T, held)
-	if len(first) > 0 {
-		e.Error("deliver was called after the context was cancelled")
-	}
-	e.lapse()
-	next := e.start(e.open().Subscriber(s), 10)
-	for _, want := range texts(5)[1:] {
-		a := next.nextWithin(e.h.Features.LapseAfter + patience)
-		if a.text() != want {
-			e.Errorf("payload %q, want %q", a.text(), want)
-		}
-		ack(e.T, a)
-	}
-}
-
 // testGoroutines compares the adapter's goroutines before, during and after. The first
 // subscription is not counted: a client library may start helpers that stay with its connection.
 // What is published, probes too, goes over the connection that is closed in the end.

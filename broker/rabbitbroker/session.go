@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/handover"
 )
 
 // session is one channel that receives. It outlives its Subscribe until all that it has
@@ -20,7 +22,9 @@ type session struct {
 	closed  <-chan *amqp.Error
 	sources []source // one or two
 
-	slots   chan struct{} // one value for each unsettled delivery; guarded by mu for removal
+	slots   chan struct{}   // one value for each unsettled delivery; guarded by mu for removal
+	freed   chan struct{}   // has a value if slots may have been freed
+	left    []amqp.Delivery // taken from a source and not delivered
 	mu      sync.Mutex
 	stopped bool              // nothing is delivered any more
 	types   map[string]string // of each queue, and then of the latest of its retry queues
@@ -33,7 +37,11 @@ type source struct {
 }
 
 func newSession(b *Broker, c *conn, prefetch int) *session {
-	return &session{broker: b, conn: c, slots: make(chan struct{}, prefetch), types: make(map[string]string)}
+	return &session{
+		broker: b, conn: c,
+		slots: make(chan struct{}, prefetch), freed: make(chan struct{}, 1),
+		types: make(map[string]string),
+	}
 }
 
 // declare makes what a consumer of sub needs.
@@ -132,7 +140,7 @@ func (s *session) next(ctx context.Context) (*delivery, error) {
 		return nil, s.ended()
 	}
 	if ctx.Err() != nil {
-		_ = d.amqp.Nack(false, true) // if it fails the server requeues as well
+		s.left = append(s.left, d.amqp)
 		return nil, nil
 	}
 	return d, nil
@@ -147,16 +155,16 @@ func (s *session) ended() error {
 	return waybill.UnavailableError(errCancelled)
 }
 
-// stop tells the server to deliver no more and gives back what has arrived and was not
-// delivered. The channel stays for as long as something is unsettled.
+// stopGrace is how long a stop waits for what is worked on.
+const stopGrace = time.Second
+
+// stop gives back what has arrived and was not delivered. If all that was delivered is settled
+// soon, the channel is closed: so all goes back in one step and in order, what is on its way
+// included. A quorum queue would put that before what has arrived, if the subscription were
+// cancelled first. Otherwise the channel stays for as long as something is unsettled.
 func (s *session) stop() {
-	for _, src := range s.sources {
-		err := s.conn.call(func() error { return s.channel.Cancel(src.queue, false) })
-		for d := range src.deliveries {
-			if err == nil {
-				err = d.Nack(false, true)
-			}
-		}
+	if !s.settledWithin(stopGrace) {
+		s.giveBack()
 	}
 	s.mu.Lock()
 	s.stopped = true
@@ -167,12 +175,43 @@ func (s *session) stop() {
 	}
 }
 
+// settledWithin waits until all that was delivered is settled, or the channel is closed.
+func (s *session) settledWithin(d time.Duration) bool {
+	timeout := time.NewTimer(d)
+	defer timeout.Stop()
+	for len(s.slots) > 0 && !s.channel.IsClosed() {
+		select {
+		case <-s.freed:
+		case <-timeout.C:
+			return false
+		}
+	}
+	return true
+}
+
+// giveBack tells the server to deliver no more and gives back what was not delivered.
+func (s *session) giveBack() {
+	for _, src := range s.sources {
+		err := s.conn.call(func() error { return s.channel.Cancel(src.queue, false) })
+		for _, d := range s.left {
+			_ = d.Nack(false, true) // if it fails the server requeues as well
+		}
+		s.left = nil
+		for d := range src.deliveries {
+			if err == nil {
+				err = d.Nack(false, true)
+			}
+		}
+	}
+}
+
 // release notes that a delivery is settled.
 func (s *session) release() {
 	s.mu.Lock()
 	<-s.slots
 	last := s.stopped && len(s.slots) == 0
 	s.mu.Unlock()
+	handover.Signal(s.freed)
 	if last {
 		s.end()
 	}

@@ -1,0 +1,90 @@
+package brokertest
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill/consumer"
+)
+
+// promptly is how long what a stopped subscription gives back may take to its next subscriber:
+// far less than the broker waits for a settlement.
+func (e *env) promptly() time.Duration {
+	if lapse := e.h.Features.LapseAfter; lapse > 0 {
+		return min(patience, lapse/2)
+	}
+	return patience
+}
+
+// testStopBacklog stops a subscription whose deliver is blocked while more messages have come
+// in. Those must go to the next subscriber although the connection still stands, and although
+// what was delivered is still worked on.
+func testStopBacklog(e *env) {
+	topic := e.name("t")
+	s := consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}
+	e.subscribe(s, 1).stop() // declares the group
+	e.mustSend(messages(topic, "k", 5)...)
+	first, free := make(chan consumer.Delivery, 5), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- e.broker.Subscriber(s).Subscribe(ctx, 5, withoutProbes(func(d consumer.Delivery) {
+			first <- d
+			<-free
+		}))
+	}()
+	held := <-first
+	cancel()
+	close(free)
+	if err := <-ended; err != nil {
+		e.Errorf("Subscribe() = %v after its context was cancelled, want nil", err)
+	}
+	if len(first) > 0 {
+		e.Error("deliver was called after the context was cancelled")
+	}
+	if e.h.Features.Partitioned { // what is behind it cannot be had alone
+		ack(e.T, held)
+	}
+	next := e.start(e.open().Subscriber(s), 10)
+	for _, want := range texts(5)[1:] {
+		a := next.nextWithin(e.promptly())
+		if a.text() != want {
+			e.Errorf("payload %q, want %q", a.text(), want)
+		}
+		ack(e.T, a)
+	}
+	if !e.h.Features.Partitioned {
+		ack(e.T, held)
+	}
+	never(e, moment, "a sixth delivery", next.got)
+}
+
+// testStopInFlow stops subscriptions one after the other while messages stream in. What one has
+// not begun goes to the next promptly and in order, so that all are handled in order.
+func testStopInFlow(e *env) {
+	const rounds, each, prefetch = 8, 25, 50
+	topic := e.name("t")
+	s := consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}
+	e.subscribe(s, 1).stop() // declares the group
+	e.mustSend(messages(topic, "k", rounds*each)...)
+	want := texts(rounds * each)
+	for range rounds {
+		ctx, cancel := context.WithTimeout(context.Background(), e.promptly())
+		started, handled := time.Now(), 0
+		err := e.broker.Subscriber(s).Subscribe(ctx, prefetch, withoutProbes(func(d consumer.Delivery) {
+			if m, _ := d.Message(); string(m.Payload) != want[0] {
+				e.Errorf("payload %q, want %q", m.Payload, want[0])
+			}
+			ack(e.T, d)
+			want = want[1:]
+			if handled++; handled == each {
+				cancel()
+			}
+		}))
+		cancel()
+		if err != nil || handled < each || time.Since(started) > e.promptly() {
+			e.Fatalf("%d messages arrived in %v, and Subscribe() = %v; want %d promptly, and nil", handled, time.Since(started), err, each)
+		}
+	}
+}
