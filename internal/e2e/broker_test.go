@@ -293,10 +293,20 @@ func (s brokerSettings) deleteQueue(t *testing.T, name string) {
 	s.deleteNamedQueue(t, s.group(name))
 }
 
+// deleteNamedQueue removes a queue and its retry queues, of which there may be one for each delay.
 func (s brokerSettings) deleteNamedQueue(t *testing.T, queue string) {
 	t.Helper()
+	names := []string{queue}
+	for _, ms := range []int{100, 250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 120_000,
+		300_000, 600_000, 1_800_000, 3_600_000, 10_800_000, 43_200_000, 86_400_000} {
+		names = append(names, fmt.Sprintf("%s.retry.%d", queue, ms))
+	}
 	s.onChannel(t, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDelete(queue, false, false, false)
-		return err
+		for _, name := range names {
+			if _, err := ch.QueueDelete(name, false, false, false); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
