@@ -44,12 +44,17 @@ func (t *tx) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.
 	if err != nil {
 		return nil, err
 	}
+	read := make(map[settleplan.Unit]int64) // up to where each unit was read
 	for _, head := range slices.Clone(rows) {
-		behind, err := t.followers(ctx, head, req)
+		u := head.Row.unit()
+		if head.Row.Position < read[u] { // what is behind it is behind the one before it, too
+			continue
+		}
+		behind, end, err := t.followers(ctx, head, req)
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, behind...)
+		rows, read[u] = append(rows, behind...), end
 	}
 	slices.SortFunc(rows, func(a, b waitingDoc) int {
 		return cmp.Or(cmp.Compare(a.Row.Position, b.Row.Position), cmp.Compare(a.Row.Destination, b.Row.Destination))
@@ -65,20 +70,21 @@ func (t *tx) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.
 }
 
 // followers returns the rows that go along with one that is due: the rest of its unit, up to
-// a letter that parks it, unless the row has failed or is alone.
-func (t *tx) followers(ctx context.Context, head waitingDoc, req relay.ClaimRequest) ([]waitingDoc, error) {
+// a letter that parks it, unless the row has failed or is alone. end is the position of that
+// letter, the highest there is if there is none, and 0 if the unit was not read.
+func (t *tx) followers(ctx context.Context, head waitingDoc, req relay.ClaimRequest) (behind []waitingDoc, end int64, err error) {
 	u := head.Row.unit()
 	if head.Attempts > 0 || head.Alone || u.Key == "" {
-		return nil, nil
+		return nil, 0, nil
 	}
-	end, err := t.parkedAfter(ctx, u, head.Row.Position)
-	if err != nil {
-		return nil, err
+	if end, err = t.parkedAfter(ctx, u, head.Row.Position); err != nil {
+		return nil, 0, err
 	}
 	filter := queueOf(u)
 	filter["due_at"] = nil
 	filter["row.position"] = bson.M{"$gt": head.Row.Position, "$lte": end, "$nin": orEmpty(req.Held)}
-	return find[waitingDoc](ctx, t.waiting, filter, sorted("row.position").SetLimit(int64(req.Limit)))
+	behind, err = find[waitingDoc](ctx, t.waiting, filter, sorted("row.position").SetLimit(int64(req.Limit)))
+	return behind, end, err
 }
 
 func (t *tx) claimReady(ctx context.Context, req relay.ClaimRequest, limit int) ([]relay.Claim, error) {

@@ -81,10 +81,10 @@ func (t *tx) behind(ctx context.Context, u settleplan.Unit, position int64) (int
 // blockedKeys returns the topics and keys among those of the rows that something waits in, or
 // that a letter parks.
 func (t *tx) blockedKeys(ctx context.Context, rows []readyDoc) (map[[2]string]bool, error) {
-	var keys []string
+	var topics, keys []string // both, because the index begins with the topic
 	for _, r := range rows {
 		if r.Row.Key != "" {
-			keys = append(keys, r.Row.Key)
+			topics, keys = append(topics, r.Row.Topic), append(keys, r.Row.Key)
 		}
 	}
 	blocked := make(map[[2]string]bool)
@@ -92,14 +92,14 @@ func (t *tx) blockedKeys(ctx context.Context, rows []readyDoc) (map[[2]string]bo
 		return blocked, nil
 	}
 	unitOnly := options.Find().SetProjection(only("row.topic", "row.key"))
-	waiting, err := find[waitingDoc](ctx, t.waiting, bson.M{"row.key": in(keys), "alone": false}, unitOnly)
+	waiting, err := find[waitingDoc](ctx, t.waiting, bson.M{"row.topic": in(topics), "row.key": in(keys), "alone": false}, unitOnly)
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range waiting {
 		blocked[[2]string{w.Row.Topic, w.Row.Key}] = true
 	}
-	letters, err := find[letterDoc](ctx, t.letters, bson.M{"row.key": in(keys), "parks": true}, unitOnly)
+	letters, err := find[letterDoc](ctx, t.letters, bson.M{"row.topic": in(topics), "row.key": in(keys), "parks": true}, unitOnly)
 	for _, l := range letters {
 		blocked[[2]string{l.Row.Topic, l.Row.Key}] = true
 	}

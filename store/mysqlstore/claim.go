@@ -16,6 +16,9 @@ import (
 // letter that parks the rest. A head that has failed is tried alone. $3 are the positions
 // under way, $4 the lanes. Safe with several relays because each reads only lanes that it
 // owns; served by the indexes on due_at and on the unit.
+//
+// What is behind several heads of one key, up to one barrier, is what is behind the first of
+// them: that one is the leader, so that the rest of a key is read once and not by each head.
 const claimWaitingSQL = `
 WITH head AS (
     SELECT position, destination, topic, {key}, attempts, alone
@@ -23,19 +26,26 @@ WITH head AS (
      WHERE due_at <= {now} AND lane IN ($4) AND (destination IN ($2)) IS NOT TRUE AND (position IN ($3)) IS NOT TRUE
      ORDER BY due_at, position
      LIMIT $1
+), leader AS (
+    SELECT topic, {key}, destination, barrier, min(position) AS position
+      FROM (
+        SELECT position, topic, {key}, destination, coalesce((
+                SELECT min(p.position) FROM {dead_letters} p
+                 WHERE p.parks = 1 AND p.topic = head.topic AND p.{key} = head.{key} AND p.destination = head.destination AND p.position > head.position), 9223372036854775807) AS barrier
+          FROM head
+         WHERE {key} <> '' AND attempts = 0 AND NOT alone) h
+     GROUP BY topic, {key}, destination, barrier
 ), due AS (
     SELECT position, destination FROM head
     UNION
     SELECT f.position, f.destination
-      FROM head h
-      JOIN {outbox_waiting} f ON f.topic = h.topic AND f.{key} = h.{key} AND f.{key} <> '' AND NOT f.alone AND f.destination = h.destination
-           AND f.position > h.position
-           AND f.position < coalesce((SELECT min(p.position) FROM {dead_letters} p
-                WHERE p.parks = 1 AND p.topic = h.topic AND p.{key} = h.{key} AND p.destination = h.destination AND p.position > h.position), 9223372036854775807)
-           AND f.position <= coalesce((SELECT l.position FROM {outbox_waiting} l
-                WHERE l.topic = h.topic AND l.{key} = h.{key} AND l.{key} <> '' AND NOT l.alone AND l.destination = h.destination AND l.position > h.position
-                ORDER BY l.position LIMIT 1 OFFSET $1), 9223372036854775807)
-     WHERE h.attempts = 0 AND NOT h.alone AND f.due_at IS NULL AND (f.position IN ($3)) IS NOT TRUE
+      FROM leader l
+      STRAIGHT_JOIN {outbox_waiting} f FORCE INDEX (by_unit) ON f.topic = l.topic AND f.{key} = l.{key} AND f.{key} <> '' AND NOT f.alone AND f.destination = l.destination
+           AND f.position > l.position
+           AND f.position < least(l.barrier, coalesce((SELECT n.position FROM {outbox_waiting} n
+                WHERE n.topic = l.topic AND n.{key} = l.{key} AND n.{key} <> '' AND NOT n.alone AND n.destination = l.destination AND n.position > l.position
+                ORDER BY n.position LIMIT 1 OFFSET $1), 9223372036854775807))
+     WHERE f.due_at IS NULL AND (f.position IN ($3)) IS NOT TRUE
 )
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (w.expires_at - {now}) / 1000.0, {w.message}
   FROM due JOIN {outbox_waiting} w USING (position, destination)

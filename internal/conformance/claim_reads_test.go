@@ -1,0 +1,122 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"modernc.org/sqlite"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/store/storetest"
+)
+
+// keyMessages is how many messages of one key wait in the tests below: half of them are due together,
+// as of a tenant that had used up its share of a rate, the rest follow.
+const keyMessages = 200
+
+// claimReads claims what waits of a key, and returns by how much that has raised a counter.
+func claimReads[Tx any](t *testing.T, s storetest.Store[Tx], counter func() int) int {
+	t.Helper()
+	ctx := t.Context()
+	_, err := s.Transact(ctx, func(context.Context, Tx) (msgs []waybill.Message, _ error) {
+		for i := range keyMessages {
+			m := waybill.Message{ID: fmt.Sprint(i), Topic: "orders", Key: "k", Source: "shop"}
+			m.Complete()
+			msgs = append(msgs, m)
+		}
+		return msgs, nil
+	}, false)
+	must(t, err)
+	lease, err := s.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Hour})
+	must(t, err)
+	claims, err := s.ClaimMessages(ctx, relay.ClaimRequest{Lanes: lease.Lanes, Limit: keyMessages})
+	must(t, err)
+	settle := func(list ...relay.Settlement) {
+		t.Helper()
+		_, err := s.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Settlements: list})
+		must(t, err)
+	}
+	due, behind := claims[:keyMessages/2], claims[keyMessages/2:]
+	for i := range slices.Backward(due) { // so that none is behind another one when it begins to wait
+		settle(relay.Settlement{Claim: &due[i], Outcome: relay.Wait})
+	}
+	var rest []relay.Settlement
+	for i := range behind {
+		rest = append(rest, relay.Settlement{Claim: &behind[i], Outcome: relay.Wait, Behind: true})
+	}
+	settle(rest...)
+
+	before := counter()
+	claims, err = s.ClaimMessages(ctx, relay.ClaimRequest{Lanes: lease.Lanes, Limit: keyMessages, Due: true, DueOnly: true})
+	reads := counter() - before
+	must(t, err)
+	if len(claims) != keyMessages {
+		t.Errorf("claimed %d messages that wait, want %d", len(claims), keyMessages)
+	}
+	return reads
+}
+
+// TestMySQLStore_ClaimReadsAKeyOnce counts the rows that the server hands to the statement.
+func TestMySQLStore_ClaimReadsAKeyOnce(t *testing.T) {
+	t.Parallel()
+	s := newMySQLStore(t, nil)
+	s.db.SetMaxOpenConns(1) // the session counts
+	reads := claimReads(t, s, func() (n int) {
+		must(t, s.db.QueryRow("SELECT sum(variable_value) FROM information_schema.session_status WHERE variable_name LIKE 'Handler_read%'").Scan(&n))
+		return n
+	})
+	if limit := 12 * keyMessages; reads > limit {
+		t.Errorf("a claim of %d messages of a key read %d rows, want at most %d", keyMessages, reads, limit)
+	}
+}
+
+// TestSQLiteStore_ClaimReadsAKeyOnce counts the pages that statements ask for: one for each row, and
+// some more where a row is looked up.
+func TestSQLiteStore_ClaimReadsAKeyOnce(t *testing.T) {
+	t.Parallel()
+	s := migratedSQLite(t, filepath.Join(t.TempDir(), "test.db"))
+	s.db.SetMaxOpenConns(1) // the connection counts
+	reads := claimReads(t, s, func() (n int) {
+		conn, err := s.db.Conn(t.Context())
+		must(t, err)
+		defer conn.Close()
+		must(t, conn.Raw(func(own any) error {
+			hits, _, err := own.(sqlite.DBStatus).Status(sqlite.DBStatusCacheHit, false)
+			misses, _, err2 := own.(sqlite.DBStatus).Status(sqlite.DBStatusCacheMiss, false)
+			n = hits + misses
+			return errors.Join(err, err2)
+		}))
+		return n
+	})
+	if limit := 5 * keyMessages; reads > limit {
+		t.Errorf("a claim of %d messages of a key read %d pages, want at most %d", keyMessages, reads, limit)
+	}
+}
+
+// TestMongoStore_ClaimReadsAKeyOnce counts the commands: each reads the rest of a key.
+func TestMongoStore_ClaimReadsAKeyOnce(t *testing.T) {
+	t.Parallel()
+	var finds atomic.Int64
+	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if e.CommandName == "find" {
+			finds.Add(1)
+		}
+	}}
+	client, err := mongo.Connect(options.Client().ApplyURI(mongoURL(t)).SetMonitor(monitor))
+	must(t, err)
+	t.Cleanup(func() { client.Disconnect(context.Background()) })
+	s := openMongo(t, mongoDatabase(t, client), &mongoClock{})
+	if n := claimReads(t, s, func() int { return int(finds.Load()) }); n != 3 {
+		t.Errorf("a claim of %d messages of a key took %d finds, want 3: what is due, a letter that parks the key, the rest of the key", keyMessages, n)
+	}
+}
