@@ -36,25 +36,21 @@ type MigrateOptions struct {
 }
 
 // Migrate brings the schema up to date, in one transaction under a lock, so that several
-// processes may call it at once. It returns the version that the schema has now.
+// processes may call it at once, and while others work with the schema. It returns the version that
+// the schema has now.
+//
+// A step that meets a deadlock, or waits for longer than two seconds for a lock that somebody else
+// has, is undone with the whole transaction, so that those who wait behind it go on, and begun again
+// a second later. After ten times Migrate gives up, and has changed nothing; the error is a conflict.
 func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 	target, err := migrate.Target(s.migrations, opts.Version)
 	if err != nil {
 		return 0, err
 	}
 	version := 0
-	err = s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
-		if version, err = s.lockVersion(ctx, conn); err != nil {
-			return err
-		}
-		version, err = migrate.Up(s.migrations, version, target, func(stmt string) error {
-			_, err := conn.Exec(ctx, stmt)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		return s.setSource(ctx, conn, opts.Source)
+	err = migrate.Repeat(ctx, func() error {
+		version, err = s.migrateTo(ctx, target, opts.Source)
+		return err
 	})
 	if err != nil {
 		return 0, s.core.Kind(fmt.Errorf("migrate schema %s: %w", s.names.schema, err))
@@ -65,7 +61,32 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 	return version, nil
 }
 
+// migrateTo does all of it, or nothing.
+func (s *Store[Tx]) migrateTo(ctx context.Context, target int, source string) (version int, err error) {
+	err = s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
+		if version, err = s.lockVersion(ctx, conn); err != nil {
+			return err
+		}
+		if _, err = conn.Exec(ctx, migrationWaitSQL); err != nil {
+			return err
+		}
+		version, err = migrate.Up(s.migrations, version, target, func(stmt string) error {
+			_, err := conn.Exec(ctx, stmt)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return s.setSource(ctx, conn, source)
+	})
+	return version, err
+}
+
 const (
+	// migrationWaitSQL comes behind the lock of migrations, which may take as long as another one.
+	// While a statement waits for a table, everybody else who comes for that table waits behind it.
+	migrationWaitSQL = `SET LOCAL lock_timeout = '2s'`
+
 	// lockMigrationSQL keeps other migrations of the database out until the transaction ends.
 	lockMigrationSQL = `SELECT pg_advisory_xact_lock(hashtext('waybill migrate'))`
 
