@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
@@ -35,61 +36,67 @@ func (c *requeuer[Tx]) health() error {
 	return c.rounds.Health(max(3*c.cfg.RequeueInterval, 3*c.cfg.HandlerTimeout+c.cfg.RequeueInterval))
 }
 
-// requeueRound runs one dead letter of this consumer that was requeued, or waits if there is
-// none. A letter that is under way outlives ctx until work ends.
+// requeueRound runs one dead letter of this consumer that was requeued, and waits if there is
+// none, or if it met an outage: the next one would meet it, too. A letter that is under way
+// outlives ctx until work ends.
 func (c *requeuer[Tx]) requeueRound(ctx, work context.Context) error {
 	if !c.acquire(ctx) {
 		return nil
 	}
-	found, err := c.runNext(ctx, work)
+	wait, err := c.runNext(ctx, work)
 	c.releaseHandler()
-	if err == nil && !found {
-		loop.Sleep(ctx, c.cfg.RequeueInterval)
+	if err == nil && wait > 0 {
+		loop.Sleep(ctx, wait)
 	}
 	return err
 }
 
-// runNext takes a requeued letter, if there is one, and runs it. Its start is written down, as
-// with a delivery that comes again: the letter may have ended the process before it was dead.
-func (c *requeuer[Tx]) runNext(ctx, work context.Context) (found bool, err error) {
+// runNext takes a requeued letter, if there is one, and runs it. It returns how long to wait before
+// the next one. Its start is written down, as with a delivery that comes again: the letter may have
+// ended the process before it was dead.
+func (c *requeuer[Tx]) runNext(ctx, work context.Context) (wait time.Duration, err error) {
 	lease := 2 * c.cfg.HandlerTimeout // to be alone, and to begin
 	r, found, err := c.box.TakeRequeued(ctx, c.cfg.Name, lease)
 	if err != nil || !found {
-		return false, err
+		return c.cfg.RequeueInterval, err
 	}
 	past, err := c.box.FailedAttempts(work, r.Key)
 	switch {
 	case err != nil:
-		return true, err
+		return 0, err
 	case past.Starts >= poisonStarts:
-		return true, c.runTaken(ctx, work, r, func(context.Context, Tx) error { return poisonous(past.Starts) })
+		return c.runTaken(ctx, work, r, func(context.Context, Tx) error { return poisonous(past.Starts) })
 	case past.Starts > 0:
 		leave, alone := c.alone(ctx)
 		defer leave()
 		if !alone {
 			c.putBack(work, &r.Message, lease)
-			return true, nil
+			return 0, nil
 		}
 	}
 	if err := c.box.SaveStarts(work, r.Key, past.Starts+1); err != nil {
 		c.takeBackStart(ctx, c.box, r.Key)
-		return true, err
+		return 0, err
 	}
-	return true, c.runTaken(ctx, work, r, func(ctx context.Context, tx Tx) error {
+	return c.runTaken(ctx, work, r, func(ctx context.Context, tx Tx) error {
 		ctx = context.WithValue(ctx, requeuedKey{}, true)
 		return c.call(ctx, &r.Message, func(ctx context.Context) error { return c.handler(ctx, tx, &r.Message) })
 	})
 }
 
-// runTaken runs fn for a letter. That fn fails is no error of the loop's.
-func (c *requeuer[Tx]) runTaken(ctx, work context.Context, r inbox.Requeued, fn func(ctx context.Context, tx Tx) error) error {
+// runTaken runs fn for a letter. That fn fails is no error of the loop's; if it was for an outage or
+// a conflict the store keeps the letter requeued, and the wait is that of a delivery.
+func (c *requeuer[Tx]) runTaken(ctx, work context.Context, r inbox.Requeued, fn func(ctx context.Context, tx Tx) error) (wait time.Duration, err error) {
 	found, err := c.box.RunRequeued(work, r, c.cfg.Node, fn)
 	if err != nil {
 		c.takeBackStart(ctx, c.box, r.Key) // the store may not have been there to do so
 	}
-	if found {
-		c.observe(work, waybill.Event{Op: waybill.OpRequeue, Count: 1, Err: err})
-		return nil
+	if !found {
+		return 0, err
 	}
-	return err
+	c.observe(work, waybill.Event{Op: waybill.OpRequeue, Count: 1, Err: err})
+	if waybill.IsUnavailable(err) || waybill.IsConflict(err) {
+		return outageWait, nil
+	}
+	return 0, nil
 }
