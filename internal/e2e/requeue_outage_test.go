@@ -58,11 +58,11 @@ func (s *strickenStore) handle(context.Context, *memstore.Tx, *waybill.Message) 
 	return s.strike("handler")
 }
 
-// TestRequeuedOutage lets requeued letters meet an outage of two minutes: they stay requeued and have
+// TestRequeuedOutage lets requeued letters meet an outage of ten minutes: they stay requeued and have
 // no attempt more, little is tried and told meanwhile, and then each has its effect.
 func TestRequeuedOutage(t *testing.T) {
 	t.Parallel()
-	const letters, outage = 50, 2 * time.Minute
+	const letters, outage = 10, 10 * time.Minute
 	gone, clash := waybill.UnavailableError(errors.New("connection refused")), waybill.ConflictError(errors.New("deadlock"))
 	for _, tc := range []struct {
 		name  string
