@@ -42,8 +42,9 @@ type Config struct {
 	Destinations []relay.Destination
 
 	// Consumer holds defaults for the consumers: a field that is empty in the configuration
-	// of one of them has the value that it has here. Name, MessageKey and Offsets are not taken
-	// from here, and DisableDeadLetters holds if it is set in either. Optional.
+	// of one of them has the value that it has here. Name, MessageKey, GiveUp and Offsets are not
+	// taken from here, nor is InboxRetention, whose default is the janitor's. AllowShortRetention
+	// and DisableDeadLetters hold if they are set in either. Optional.
 	Consumer consumer.Config
 
 	// Janitor is the configuration of the janitor that runs beside relay and consumers. What
@@ -60,11 +61,13 @@ type Config struct {
 // consumer fills what c leaves empty.
 func (cfg *Config) consumer(c consumer.Config) consumer.Config {
 	d := &cfg.Consumer
+	c.Node = orElse(c.Node, d.Node)
 	c.Concurrency = orElse(c.Concurrency, d.Concurrency)
 	c.BatchSize = orElse(c.BatchSize, d.BatchSize)
 	c.Prefetch = orElse(c.Prefetch, d.Prefetch)
 	c.Order = orElse(c.Order, d.Order)
 	c.Retry = orElse(c.Retry, d.Retry)
+	c.ImmediateRetries = orElse(c.ImmediateRetries, d.ImmediateRetries)
 	c.HandlerTimeout = orElse(c.HandlerTimeout, d.HandlerTimeout)
 	c.RequeueInterval = orElse(c.RequeueInterval, d.RequeueInterval)
 	c.ShutdownGrace = orElse(c.ShutdownGrace, d.ShutdownGrace)

@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -369,5 +371,42 @@ func TestConfig_ConsumerDefaults(t *testing.T) {
 	if got.Prefetch != 20 || got.Order != consumer.OrderByKey || got.HandlerTimeout != time.Second || got.RequeueInterval != time.Minute ||
 		got.ShutdownGrace != time.Hour || !got.DisableDeadLetters || got.Retry.MaxRetries != 9 || got.Observer != (nothing{}) {
 		t.Errorf("defaults were not taken: %+v", got)
+	}
+}
+
+// TestConfig_EveryConsumerDefault finds fields of consumer.Config that a service does not pass on, such
+// as a new one.
+func TestConfig_EveryConsumerDefault(t *testing.T) {
+	t.Parallel()
+	notTaken := []string{"Name", "MessageKey", "GiveUp", "Offsets", "InboxRetention"} // as the doc comment says
+	for field := range reflect.TypeFor[consumer.Config]().Fields() {
+		var cfg Config
+		setSome(t, reflect.ValueOf(&cfg.Consumer).Elem().FieldByName(field.Name))
+		got := cfg.consumer(consumer.Config{})
+		taken := !reflect.ValueOf(got).FieldByName(field.Name).IsZero()
+		if want := !slices.Contains(notTaken, field.Name); taken != want {
+			t.Errorf("%s is taken from the defaults: %v, want %v", field.Name, taken, want)
+		}
+	}
+}
+
+// setSome gives v a value that is not zero.
+func setSome(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("some")
+	case reflect.Int, reflect.Int64:
+		v.SetInt(1)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Struct:
+		setSome(t, v.Field(0))
+	case reflect.Interface:
+		v.Set(reflect.ValueOf(nothing{}))
+	case reflect.Func:
+		v.Set(reflect.MakeFunc(v.Type(), nil))
+	default:
+		t.Fatalf("no value of %v is known here", v.Type())
 	}
 }
