@@ -161,8 +161,8 @@ func blame(members []member) {
 // members returns the deliveries that fit into one batch: those that can be recorded, and of
 // several copies of a message the first. The others go alone.
 func (c *Consumer[Tx]) members(groups []group) []member {
-	var members []member
-	taken := make(map[inbox.Key]bool)
+	members := make([]member, 0, c.cfg.BatchSize)
+	taken := make(map[inbox.Key]bool, c.cfg.BatchSize)
 	for _, g := range groups {
 		for _, d := range g.list {
 			m, err := d.Message()

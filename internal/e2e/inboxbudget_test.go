@@ -12,7 +12,8 @@ import (
 )
 
 // TestInboxBudget counts how often the transaction of a handler waits for the server once its
-// statements are prepared: BEGIN travels with the inbox record.
+// statements are prepared: BEGIN travels with the inbox record. A message that follows one which
+// was there is looked for first.
 func TestInboxBudget(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -48,15 +49,18 @@ func TestInboxBudget(t *testing.T) {
 		name   string
 		store  *pgstore.Store[pgx.Tx]
 		run    func(store *pgstore.Store[pgx.Tx], recs []inbox.Record) error
-		before int // of the records are there
+		before int  // of the records are there
+		inARow bool // the message before it was there, too
 		want   int64
 	}{
-		{"one: BEGIN with gate, handler, COMMIT", store, once, 0, 3},
-		{"one, with GateTimeout", impatient, once, 0, 3},
-		{"a duplicate: BEGIN with gate, look with COMMIT", store, once, 100, 2},
-		{"a hundred: BEGIN with gate, handler, COMMIT", store, batch, 0, 3},
-		{"a hundred, one of them there: one look more", store, batch, 1, 4},
-		{"a hundred duplicates: BEGIN with gate, look, COMMIT", store, batch, 100, 3},
+		{"one: BEGIN with gate, handler, COMMIT", store, once, 0, false, 3},
+		{"one, with GateTimeout", impatient, once, 0, false, 3},
+		{"a duplicate: BEGIN with gate, look with COMMIT", store, once, 100, false, 2},
+		{"a duplicate after another: a look", store, once, 100, true, 1},
+		{"one after a duplicate: a look, BEGIN with gate, handler, COMMIT", store, once, 0, true, 4},
+		{"a hundred: BEGIN with gate, handler, COMMIT", store, batch, 0, false, 3},
+		{"a hundred, one of them there: one look more", store, batch, 1, false, 4},
+		{"a hundred duplicates: BEGIN with gate, look, COMMIT", store, batch, 100, false, 3},
 	} {
 		var trips int64
 		for try := range 2 { // the first prepares statements
@@ -67,6 +71,17 @@ func TestInboxBudget(t *testing.T) {
 			}
 			if tc.before > 0 {
 				if err := batch(store, recs[:tc.before]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			other := numbered(fmt.Sprintf("%s before %d ", tc.name, try), "orders", 1)
+			ahead := []inbox.Record{inbox.RecordOf("billing", &other[0])}
+			copies := 1
+			if tc.inARow {
+				copies = 2
+			}
+			for range copies {
+				if err := once(tc.store, ahead); err != nil {
 					t.Fatal(err)
 				}
 			}

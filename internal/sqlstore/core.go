@@ -7,6 +7,7 @@ package sqlstore
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -54,6 +55,8 @@ type Core[Tx any] struct {
 
 	// Signals wake the relays that share the store object.
 	Signals wakeup.Signaller
+
+	repeating atomic.Bool // the latest message was in the inbox already
 }
 
 // Methods are the methods of [Core] that a store offers as they are. It embeds this

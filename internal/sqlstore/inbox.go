@@ -24,7 +24,7 @@ func keyArgs(k inbox.Key) []any {
 
 // RecordArgs are the arguments of Gate and GateDead.
 func RecordArgs(r inbox.Record) []any {
-	return append(keyArgs(r.Key), r.MessageID, r.Type, r.PayloadHash, jsonColumn(r.Extra))
+	return []any{r.Tenant, r.Consumer, r.Source, r.Alias, r.Message, r.MessageID, r.Type, r.PayloadHash, jsonColumn(r.Extra)}
 }
 
 func jsonColumn(raw json.RawMessage) *string {
@@ -38,7 +38,35 @@ func jsonColumn(raw json.RawMessage) *string {
 // ProcessOnce implements [inbox.Inbox]. Gate inserts the record, or changes no row if there
 // is one; GateOutcome then returns whether that one is dead, and its payload hash. Attempts
 // are cleared in both cases: a copy that comes after the commit may have noted its start.
-func (c *Core[Tx]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx Tx) error) (outcome inbox.Outcome, err error) {
+func (c *Core[Tx]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx Tx) error) (inbox.Outcome, error) {
+	outcome, found, err := c.lookFirst(ctx, rec)
+	if found || err != nil {
+		return outcome, c.Kind(err)
+	}
+	outcome, err = c.enter(ctx, rec, fn)
+	if err == nil {
+		c.repeating.Store(outcome != inbox.Processed)
+	}
+	return outcome, err
+}
+
+// lookFirst looks for the record without a transaction, if the message before this one was there
+// already: duplicates come in runs, after a broker or a relay has lost what it knew. A message
+// whose attempts are to be cleared, or whose position is to be noted, needs the transaction.
+func (c *Core[Tx]) lookFirst(ctx context.Context, rec inbox.Record) (outcome inbox.Outcome, found bool, err error) {
+	if !c.repeating.Load() || rec.Retried || rec.At != nil {
+		return 0, false, nil
+	}
+	rows, err := c.DB.Query(ctx, c.SQL.GateOutcome, keyArgs(rec.Key)...)
+	v, found, err := sqldb.One(rows, err, scanSeen)
+	if err != nil {
+		return 0, false, fmt.Errorf("look for inbox record: %w", err)
+	}
+	return v.outcome(&rec), found, nil
+}
+
+// enter is ProcessOnce for a message that may be new.
+func (c *Core[Tx]) enter(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx Tx) error) (outcome inbox.Outcome, err error) {
 	e := entry[Tx]{core: c, rec: rec}
 	handle := func(tx Tx) error {
 		conn := c.DB.On(tx)
@@ -151,10 +179,11 @@ func (c *Core[Tx]) clearRetried(ctx context.Context, conn sqldb.Conn, rec inbox.
 	return nil
 }
 
-// Seen is a record that is there already.
+// Seen is a record that is there.
 type Seen struct {
-	Dead bool
-	Hash string // of the payload, or how it begins; "" if it is not known
+	IsNew bool // the transaction that asks has inserted it
+	Dead  bool
+	Hash  string // of the payload, or how it begins; "" if it is not known
 }
 
 func scanSeen(r sqldb.Rows) (v Seen, err error) {
@@ -162,9 +191,11 @@ func scanSeen(r sqldb.Rows) (v Seen, err error) {
 	return v, err
 }
 
-// outcome is what the record means for one that did not pass the gate because of it.
-func (v Seen) outcome(rec inbox.Record) inbox.Outcome {
+// outcome is what the record means for rec, which has its key.
+func (v Seen) outcome(rec *inbox.Record) inbox.Outcome {
 	switch {
+	case v.IsNew:
+		return inbox.Processed
 	case v.Dead:
 		return inbox.Dead
 	case v.Hash != "" && !strings.HasPrefix(rec.PayloadHash, v.Hash):
@@ -184,7 +215,7 @@ func (c *Core[Tx]) seenBefore(ctx context.Context, conn sqldb.Conn, rec inbox.Re
 	case !found:
 		return 0, waybill.ConflictError(errVanished)
 	}
-	return r.outcome(rec), nil
+	return r.outcome(&rec), nil
 }
 
 // FailedAttempts implements [inbox.Inbox]. ReadAttempts returns their number, the wait that

@@ -15,12 +15,13 @@ import (
 // database is a network away provides them; without them there is a statement per record.
 type Gates struct {
 	// Insert inserts the records, whose keys differ and rise, in that order, so that
-	// transactions with keys in common wait for each other instead of in a circle. It returns
-	// which of them are new.
-	Insert func(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) ([]bool, error)
+	// transactions with keys in common wait for each other instead of in a circle. It reports
+	// whether all of them are known to be new; if not, Read tells which are.
+	Insert func(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) (allNew bool, err error)
 
-	// Read returns the stored records with the keys of recs, in their order. It is short of
-	// some if they have been removed meanwhile.
+	// Read returns the stored records with the keys of recs, in their order, with IsNew for
+	// those that this transaction has inserted. It is short of some if they have been removed
+	// meanwhile.
 	Read func(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) ([]Seen, error)
 }
 
@@ -30,16 +31,16 @@ func (c *Core[Tx]) ProcessBatch(ctx context.Context, recs []inbox.Record, fn fun
 		return nil, err
 	}
 	b := newBatch(recs)
-	gate := func(conn sqldb.Conn) (err error) {
-		if b.isNew, err = c.insertAll(ctx, conn, b.sorted); err != nil {
+	gate := func(conn sqldb.Conn) error {
+		if err := c.insertAll(ctx, conn, b); err != nil {
 			return fmt.Errorf("insert %d inbox records: %w", len(recs), err)
 		}
 		return nil
 	}
 	handle := func(tx Tx) error {
 		conn := c.DB.On(tx)
-		for _, rec := range recs {
-			if err := c.clearRetried(ctx, conn, rec); err != nil {
+		for i := range recs {
+			if err := c.clearRetried(ctx, conn, recs[i]); err != nil {
 				return err
 			}
 		}
@@ -59,42 +60,45 @@ func (c *Core[Tx]) ProcessBatch(ctx context.Context, recs []inbox.Record, fn fun
 	if err := c.Kind(sqldb.InTxBetween(ctx, c.DB, gate, handle, nothing)); err != nil {
 		return nil, err
 	}
-	if slices.Contains(b.isNew, true) {
+	if slices.ContainsFunc(b.seen, func(v Seen) bool { return v.IsNew }) {
 		c.WakeRelay() // a handler may have enqueued
 	}
-	return b.outcomes, nil
+	return b.outcomes(), nil
 }
 
-// batch is the records of a batch in the order of their keys, and what became of them.
+// batch is the records of a batch in the order of their keys, and what is stored of each.
 type batch struct {
-	places   []int // in the caller's order, of each of sorted
-	sorted   []inbox.Record
-	isNew    []bool          // for each of sorted
-	outcomes []inbox.Outcome // in the caller's order
+	places []int // in the caller's order, of each of sorted
+	sorted []inbox.Record
+	seen   []Seen // of each of sorted
 }
 
 func newBatch(recs []inbox.Record) *batch {
-	b := &batch{places: make([]int, len(recs)), sorted: make([]inbox.Record, len(recs)), outcomes: make([]inbox.Outcome, len(recs))}
+	b := &batch{places: make([]int, len(recs)), sorted: make([]inbox.Record, len(recs)), seen: make([]Seen, len(recs))}
 	for i := range recs {
 		b.places[i] = i
 	}
-	slices.SortFunc(b.places, func(i, j int) int { return compareKeys(recs[i].Key, recs[j].Key) })
+	slices.SortFunc(b.places, func(i, j int) int { return compareKeys(&recs[i].Key, &recs[j].Key) })
 	for i, place := range b.places {
 		b.sorted[i] = recs[place]
 	}
 	return b
 }
 
-func compareKeys(a, b inbox.Key) int {
+// compareKeys orders keys by their parts. Those of a batch mostly differ in the last alone.
+func compareKeys(a, b *inbox.Key) int {
+	if a.Tenant == b.Tenant && a.Consumer == b.Consumer && a.Source == b.Source && a.Alias == b.Alias {
+		return cmp.Compare(a.Message, b.Message)
+	}
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Source, b.Source),
-		cmp.Compare(a.Alias, b.Alias), cmp.Compare(a.Message, b.Message))
+		cmp.Compare(a.Alias, b.Alias))
 }
 
 // fresh returns the places of the records that are new, rising.
 func (b *batch) fresh() []int {
-	var places []int
+	places := make([]int, 0, len(b.places))
 	for i, place := range b.places {
-		if b.isNew[i] {
+		if b.seen[i].IsNew {
 			places = append(places, place)
 		}
 	}
@@ -102,44 +106,58 @@ func (b *batch) fresh() []int {
 	return places
 }
 
-// seenAll learns the outcome of each record that is not new.
-func (c *Core[Tx]) seenAll(ctx context.Context, conn sqldb.Conn, b *batch) error {
-	var places []int
-	var recs []inbox.Record
+// outcomes returns what became of the records, in the caller's order.
+func (b *batch) outcomes() []inbox.Outcome {
+	list := make([]inbox.Outcome, len(b.places))
 	for i, place := range b.places {
-		if !b.isNew[i] {
-			places, recs = append(places, place), append(recs, b.sorted[i])
+		list[place] = b.seen[i].outcome(&b.sorted[i])
+	}
+	return list
+}
+
+// insertAll inserts the records. With Gates it is left to seenAll which of them are new, unless
+// all are.
+func (c *Core[Tx]) insertAll(ctx context.Context, conn sqldb.Conn, b *batch) error {
+	if c.Gates.Insert != nil {
+		allNew, err := c.Gates.Insert(ctx, conn, b.sorted)
+		for i := range b.seen {
+			b.seen[i].IsNew = allNew
+		}
+		return err
+	}
+	for i, rec := range b.sorted {
+		n, err := conn.Exec(ctx, c.SQL.Gate, RecordArgs(rec)...)
+		if err != nil {
+			return err
+		}
+		b.seen[i].IsNew = n > 0
+	}
+	return nil
+}
+
+// seenAll learns what is stored of each record that is not known to be new.
+func (c *Core[Tx]) seenAll(ctx context.Context, conn sqldb.Conn, b *batch) error {
+	var at []int // of these in sorted
+	var recs []inbox.Record
+	for i, rec := range b.sorted {
+		if !b.seen[i].IsNew {
+			at, recs = append(at, i), append(recs, rec)
 		}
 	}
 	if len(recs) == 0 {
 		return nil
 	}
-	records, err := c.readAll(ctx, conn, recs)
+	list, err := c.readAll(ctx, conn, recs)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read %d inbox records: %w", len(recs), err)
-	case len(records) < len(recs):
+	case len(list) < len(recs):
 		return waybill.ConflictError(errVanished)
 	}
-	for i, place := range places {
-		b.outcomes[place] = records[i].outcome(recs[i])
+	for n, i := range at {
+		b.seen[i] = list[n]
 	}
 	return nil
-}
-
-func (c *Core[Tx]) insertAll(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) ([]bool, error) {
-	if c.Gates.Insert != nil {
-		return c.Gates.Insert(ctx, conn, recs)
-	}
-	isNew := make([]bool, len(recs))
-	for i, rec := range recs {
-		n, err := conn.Exec(ctx, c.SQL.Gate, RecordArgs(rec)...)
-		if err != nil {
-			return nil, err
-		}
-		isNew[i] = n > 0
-	}
-	return isNew, nil
 }
 
 func (c *Core[Tx]) readAll(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) ([]Seen, error) {

@@ -35,14 +35,9 @@ func gates(r func(sql string) string) sqlstore.Gates {
 
 type gateTexts struct{ insert, read, now string }
 
-// gated is what is stored under a key.
-type gated struct {
-	there, isNew bool
-	seen         sqlstore.Seen
-}
-
-// insertAll inserts records, and then asks which of them are new: the server tells only how many.
-func (g gateTexts) insertAll(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) ([]bool, error) {
+// insertAll inserts records. It does not know which of them are new: the server tells only how
+// many rows it has touched.
+func (g gateTexts) insertAll(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) (allNew bool, err error) {
 	for some := range slices.Chunk(recs, maxRows) {
 		var args []any
 		for _, rec := range some {
@@ -51,31 +46,14 @@ func (g gateTexts) insertAll(ctx context.Context, conn sqldb.Conn, recs []inbox.
 		row := "(" + placeholders(len(args)/len(some)) + ", " + g.now + ")"
 		rows := row + strings.Repeat(", "+row, len(some)-1)
 		if _, err := conn.Exec(ctx, strings.Replace(g.insert, "{rows}", rows, 1), args...); err != nil {
-			return nil, err
+			return false, err
 		}
 	}
-	var isNew []bool
-	stored, err := g.find(ctx, conn, recs)
-	for _, v := range stored {
-		isNew = append(isNew, v.isNew)
-	}
-	return isNew, err
+	return false, nil
 }
 
 func (g gateTexts) readAll(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) ([]sqlstore.Seen, error) {
 	var list []sqlstore.Seen
-	stored, err := g.find(ctx, conn, recs)
-	for _, v := range stored {
-		if v.there {
-			list = append(list, v.seen)
-		}
-	}
-	return list, err
-}
-
-// find returns what is stored under the key of each record.
-func (g gateTexts) find(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) ([]gated, error) {
-	var list []gated
 	for len(recs) > 0 {
 		some := recs[:alike(recs)]
 		recs = recs[len(some):]
@@ -84,7 +62,9 @@ func (g gateTexts) find(ctx context.Context, conn sqldb.Conn, recs []inbox.Recor
 			return nil, err
 		}
 		for _, rec := range some {
-			list = append(list, found[rec.Message])
+			if v, ok := found[rec.Message]; ok {
+				list = append(list, v)
+			}
 		}
 	}
 	return list, nil
@@ -104,16 +84,16 @@ func alike(recs []inbox.Record) int {
 }
 
 // findAlike returns what is stored by the last part of the keys.
-func (g gateTexts) findAlike(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) (map[string]gated, error) {
+func (g gateTexts) findAlike(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) (map[string]sqlstore.Seen, error) {
 	keys := make([]string, len(recs))
 	for i, rec := range recs {
 		keys[i] = rec.Message
 	}
-	found, k := make(map[string]gated, len(recs)), recs[0].Key
+	found, k := make(map[string]sqlstore.Seen, len(recs)), recs[0].Key
 	rows, err := conn.Query(ctx, g.read, k.Tenant, k.Consumer, k.Source, k.Alias, keys)
-	_, err = sqldb.Collect(rows, err, func(r sqldb.Rows) (gated, error) {
-		key, v := "", gated{there: true}
-		err := r.Scan(&key, &v.isNew, &v.seen.Dead, &v.seen.Hash)
+	_, err = sqldb.Collect(rows, err, func(r sqldb.Rows) (v sqlstore.Seen, err error) {
+		var key string
+		err = r.Scan(&key, &v.IsNew, &v.Dead, &v.Hash)
 		found[key] = v
 		return v, err
 	})

@@ -28,17 +28,14 @@ ON CONFLICT (key) DO NOTHING`
 const compactGateAllSQL = `
 WITH i AS MATERIALIZED (
     SELECT i.*, {inbox_key}(i.tenant, i.consumer, i.source, i.alias, i.message_key) AS hash FROM ` + recordArrays + `
-), added AS (
-    INSERT INTO {inbox_compact} (scope, key, payload_hash)
-    SELECT s.id, i.hash, CASE WHEN i.payload_hash ~ '^[0-9a-f]{64}$' THEN left(i.payload_hash, 32)::uuid END
-      FROM i LEFT JOIN {inbox_scopes} s USING (tenant, consumer, source, alias, type)
-     WHERE NOT EXISTS (SELECT 1 FROM {inbox} f WHERE f.tenant = i.tenant AND f.consumer = i.consumer AND f.source = i.source
-                          AND f.alias = i.alias AND f.message_key = i.message_key)
-     ORDER BY i.ord
-    ON CONFLICT (key) DO NOTHING
-    RETURNING key
 )
-SELECT i.tenant, i.consumer, i.source, i.alias, i.message_key FROM i JOIN added ON added.key = i.hash`
+INSERT INTO {inbox_compact} (scope, key, payload_hash)
+SELECT s.id, i.hash, CASE WHEN i.payload_hash ~ '^[0-9a-f]{64}$' THEN left(i.payload_hash, 32)::uuid END
+  FROM i LEFT JOIN {inbox_scopes} s USING (tenant, consumer, source, alias, type)
+ WHERE NOT EXISTS (SELECT 1 FROM {inbox} f WHERE f.tenant = i.tenant AND f.consumer = i.consumer AND f.source = i.source
+                      AND f.alias = i.alias AND f.message_key = i.message_key)
+ ORDER BY i.ord
+ON CONFLICT (key) DO NOTHING`
 
 // What a record's hash is, in hex, as far as it is kept.
 const compactHash = `coalesce(replace(c.payload_hash::text, '-', ''), '')`
@@ -49,13 +46,14 @@ SELECT c.dead, ` + compactHash + ` FROM {inbox_compact} c WHERE c.key = {inbox_k
 UNION ALL ` + gateOutcomeSQL
 
 	compactOutcomesSQL = `
-SELECT r.dead, r.hash
+SELECT r.is_new, r.dead, r.hash
   FROM ` + keyArrays + `
  CROSS JOIN LATERAL (
-    SELECT c.dead, ` + compactHash + ` AS hash FROM {inbox_compact} c
+    SELECT coalesce(c.xmin = pg_current_xact_id_if_assigned()::xid, false) AS is_new, c.dead, ` + compactHash + ` AS hash
+      FROM {inbox_compact} c
      WHERE c.key = {inbox_key}(k.tenant, k.consumer, k.source, k.alias, k.message_key)
     UNION ALL
-    SELECT f.dead, coalesce(f.payload_hash, '') FROM {inbox} f
+    SELECT false, f.dead, coalesce(f.payload_hash, '') FROM {inbox} f
      WHERE f.tenant = k.tenant AND f.consumer = k.consumer AND f.source = k.source AND f.alias = k.alias AND f.message_key = k.message_key
     LIMIT 1) r
  ORDER BY k.ord`
@@ -92,7 +90,10 @@ type scopes struct {
 	known map[scope]bool
 }
 
+// scope is what the records of a message have in common with many others.
 type scope struct{ tenant, consumer, source, alias, typ string }
+
+func scopeOf(r *inbox.Record) scope { return scope{r.Tenant, r.Consumer, r.Source, r.Alias, r.Type} }
 
 const maxKnownScopes = 10_000
 
@@ -102,8 +103,7 @@ func newScopes(n names, db sqldb.Conn) *scopes {
 
 func (s *scopes) add(ctx context.Context, recs ...inbox.Record) error {
 	for i := range recs {
-		r := &recs[i]
-		v := scope{r.Tenant, r.Consumer, r.Source, r.Alias, r.Type}
+		v := scopeOf(&recs[i])
 		if s.knows(v) {
 			continue
 		}

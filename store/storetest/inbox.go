@@ -16,6 +16,7 @@ func inboxTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
 		{"first delivery, redelivery", processTwice[Tx], nil},
 		{"another payload", processConflict[Tx], nil},
+		{"many that were there, in a row", processInARow[Tx], nil},
 		{"extra data", processExtra[Tx], nil},
 		{"handler fails", processFails[Tx], nil},
 		{"handler panics", processPanics[Tx], nil},
@@ -73,6 +74,32 @@ func processConflict[Tx any](e *env[Tx]) {
 	e.process("billing", other, inbox.Conflict)
 	e.process("billing", m, inbox.Duplicate)
 	e.wantEffects("a", 1)
+}
+
+// processInARow has messages that were there follow each other, of which a store may look for the
+// record first.
+func processInARow[Tx any](e *env[Tx]) {
+	m := msg("a", "k")
+	other := m
+	other.Payload = []byte("another")
+	e.process("billing", m, inbox.Processed)
+	e.bury("billing", msg("dead", "k"))
+	for range 2 {
+		e.process("billing", m, inbox.Duplicate)
+		e.process("billing", other, inbox.Conflict)
+		e.process("billing", msg("dead", "k"), inbox.Dead)
+	}
+	retried := inbox.RecordOf("billing", &m)
+	retried.Retried = true
+	e.saveAttempt(retried.Key, 1, 0)
+	e.processRecord(retried, inbox.Duplicate)
+	e.wantAttempts(retried.Key, 0)
+	e.process("billing", msg("b", "k"), inbox.Processed)
+	e.process("billing", msg("b", "k"), inbox.Duplicate)
+	e.process("shipping", m, inbox.Processed)
+	e.wantEffects("a", 2)
+	e.wantEffects("b", 1)
+	e.wantEffects("dead", 0)
 }
 
 func processExtra[Tx any](e *env[Tx]) {

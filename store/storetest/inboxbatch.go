@@ -24,6 +24,7 @@ func inboxBatchTests[Tx any]() []test[Tx] {
 		{"attempts are cleared", batchClearsAttempts[Tx], batches},
 		{"attempts are kept if the handler fails", batchKeepsAttempts[Tx], batches},
 		{"extra data, hostile texts", batchTexts[Tx], batches},
+		{"messages of many kinds", batchKinds[Tx], []need{inboxBatches, wordyInbox}},
 		{"a key twice, too many records", batchInvalid[Tx], batches},
 		{"a concurrent batch waits for the outcome", batchWaits[Tx], batches},
 		{"two batches in opposite order", batchOpposite[Tx], []need{inboxBatches, concurrentWriters}},
@@ -190,6 +191,30 @@ func batchTexts[Tx any](e *env[Tx]) {
 		e.processRecord(rec, inbox.Duplicate)
 	}
 	e.processBatch(recs, all(inbox.Duplicate, 3)...)
+}
+
+// batchKinds has messages with one id that differ in each other part of their keys, and looks what
+// is kept of each.
+func batchKinds[Tx any](e *env[Tx]) {
+	base := recordsOf(msg("a", "k"))[0]
+	recs := slices.Repeat([]inbox.Record{base}, 8)
+	recs[1].Tenant = "acme"
+	recs[2].Consumer = "shipping"
+	recs[3].Source = "till"
+	recs[4].Alias, recs[4].Type = "order.paid", "order.paid@v2"
+	recs[5].Message, recs[5].MessageID = "the key", "the id"
+	recs[6].Message, recs[6].Type = "b", "order.created@v2"
+	recs[7].Message, recs[7].Extra, recs[7].PayloadHash = "c", []byte(`{"n": 1}`), base.PayloadHash[1:]+"0"
+	e.processBatch(recs[3:6], all(inbox.Processed, 3)...)
+	want := slices.Repeat([]inbox.Outcome{inbox.Processed}, 8)
+	want[3], want[4], want[5] = inbox.Duplicate, inbox.Duplicate, inbox.Duplicate
+	e.processBatch(recs, want...)
+	for i, rec := range recs {
+		got := e.findRecord(rec.Key, true)
+		if got.MessageID != rec.MessageID || got.Type != rec.Type || got.PayloadHash != rec.PayloadHash || (got.Extra != nil) != (rec.Extra != nil) {
+			e.Errorf("record %d = %+v, want %+v", i, got.Record, rec)
+		}
+	}
 }
 
 func batchInvalid[Tx any](e *env[Tx]) {
