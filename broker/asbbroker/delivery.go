@@ -88,7 +88,7 @@ func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
 			return d.from.settle(ctx, d, abandon)
 		}
 		b := d.run.broker
-		if err := b.publisher.forward(ctx, b.names.retry(d.run.sub.Group), d.copy(time.Now().Add(delay))); err != nil {
+		if err := b.publisher.forward(ctx, b.names.waiting(d.run.sub), d.copy(time.Now().Add(delay))); err != nil {
 			return err
 		}
 		return d.from.settle(ctx, d, complete)

@@ -14,6 +14,7 @@ import (
 var (
 	errClosed  = errors.New("asbbroker: broker is closed")
 	errSettled = errors.New("asbbroker: delivery is settled already")
+	errNoRight = errors.New("the key needs the right to manage")
 )
 
 // busy are the conditions by which the service says that it cannot now, be it the namespace or

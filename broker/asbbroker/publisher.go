@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/results"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/request"
 )
 
 var (
@@ -46,10 +47,17 @@ type outgoing struct {
 	*azservicebus.Message
 	call  *call
 	index int
+	reply bool // it goes to a reply queue
 }
 
-// finish gives the message its result.
-func (o *outgoing) finish(err error) { o.call.Resolve(o.index, err) }
+// finish gives the message its result. A reply whose queue is not there is done with: whoever has
+// asked is gone.
+func (o *outgoing) finish(err error) {
+	if o.reply && waybill.ReasonOf(err) == waybill.ReasonUnroutable {
+		err = nil
+	}
+	o.call.Resolve(o.index, err)
+}
 
 // Send implements [relay.Publisher].
 func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
@@ -61,7 +69,7 @@ func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func(
 		if err == nil {
 			err = check(msgs[i].Message, p.broker.cfg.MaxPayload)
 		}
-		o := &outgoing{call: c, index: i}
+		o := &outgoing{call: c, index: i, reply: request.IsAddress(msgs[i].To)}
 		if err != nil {
 			o.finish(err)
 			continue

@@ -85,7 +85,7 @@ func (p *pool) mend(ctx context.Context, err error) {
 		return
 	}
 	b := p.run.broker
-	if b.cfg.DeclareNothing {
+	if !b.declares(p.run.sub) {
 		p.run.queue.Fail(b.errorOf("receive", err))
 		return
 	}

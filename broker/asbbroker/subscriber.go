@@ -8,6 +8,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/handover"
+	"github.com/waybill-go/waybill/request"
 )
 
 var _ consumer.Subscriber = (*subscriber)(nil)
@@ -79,9 +80,11 @@ func newRun(b *Broker, sub consumer.Subscription, prefetch int) *run {
 	r := &run{broker: b, sub: sub, queue: handover.New(prefetch, (*delivery).hand)}
 	addresses := b.names.addresses(sub)
 	for i, a := range addresses {
-		r.add(a, handover.Share(prefetch, i, len(addresses)), b.cfg.Sessions)
+		r.add(a, handover.Share(prefetch, i, len(addresses)), b.cfg.Sessions && !request.IsAddress(a.to))
 	}
-	r.add(address{queue: b.names.retry(sub.Group)}, handover.Share(prefetch, 0, len(addresses)), false)
+	if !request.IsAddress(sub.To) {
+		r.add(address{queue: b.names.retry(sub.Group)}, handover.Share(prefetch, 0, len(addresses)), false)
+	}
 	return r
 }
 

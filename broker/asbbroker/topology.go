@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/request"
 )
 
 // maxDeliveries is how often a message may be delivered before the service dead-letters it on its
@@ -55,6 +56,7 @@ type entity struct {
 	name  string // of the topic, for a subscription
 	sub   string // of the subscription
 	waits bool   // it is a retry queue: without sessions, and it must detect no duplicates
+	reply bool   // it is a reply queue: likewise, and it goes when it is idle
 }
 
 func (e entity) String() string {
@@ -93,9 +95,11 @@ func (t *topology) wanted(w broker.Wanted) (list []entity) {
 			add(entity{kind: subscriptionKind, name: t.names.topic(topic), sub: subscriptionName(sub.Group)})
 		}
 		if sub.To != "" {
-			add(entity{kind: queueKind, name: t.names.queue(sub.To)})
+			add(entity{kind: queueKind, name: t.names.queue(sub.To), reply: request.IsAddress(sub.To)})
 		}
-		add(entity{kind: queueKind, name: t.names.retry(sub.Group), waits: true})
+		if !request.IsAddress(sub.To) {
+			add(entity{kind: queueKind, name: t.names.retry(sub.Group), waits: true})
+		}
 	}
 	return list
 }
@@ -108,6 +112,8 @@ func (t *topology) settingsOf(e entity) settings {
 		return settings{duplicates: s.duplicates}
 	case e.waits:
 		s.sessions, s.duplicates = false, 0
+	case e.reply: // what a dead connection held comes back soon
+		s.sessions, s.duplicates, s.lock = false, 0, minLockDuration
 	case e.kind == subscriptionKind:
 		s.duplicates = 0 // its topic detects them
 	}
@@ -207,7 +213,7 @@ func (s settings) fatal(e entity, want settings) string {
 		return fmt.Sprintf("it has RequiresSession %t, and %t is wanted", s.sessions, want.sessions)
 	case s.lock != 0 && s.lock < minLockDuration:
 		return fmt.Sprintf("it locks messages for %v; at least %v are needed", s.lock, minLockDuration)
-	case e.waits && s.duplicates != 0:
+	case (e.waits || e.reply) && s.duplicates != 0:
 		return "it detects duplicates, among which a retry would be lost"
 	}
 	return ""
@@ -216,7 +222,7 @@ func (s settings) fatal(e entity, want settings) string {
 // ensure makes what sub receives from, unless somebody else does. The error is permanent if there
 // is something that cannot be used.
 func (b *Broker) ensure(ctx context.Context, sub consumer.Subscription) error {
-	if b.cfg.DeclareNothing {
+	if !b.declares(sub) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
@@ -313,10 +319,14 @@ func window(detects *bool, d *string) time.Duration {
 // create makes e. One that somebody else has made in the meantime is as good.
 func (t *topology) create(ctx context.Context, e entity, s settings) (err error) {
 	detects, lock, deliveries := s.duplicates > 0, formatDuration(s.lock), s.deliveries
-	var history *string
+	var history, idle *string
 	if detects {
 		d := formatDuration(s.duplicates)
 		history = &d
+	}
+	if e.reply {
+		d := formatDuration(replyIdle)
+		idle = &d
 	}
 	switch e.kind {
 	case topicKind:
@@ -326,7 +336,7 @@ func (t *topology) create(ctx context.Context, e entity, s settings) (err error)
 	case queueKind:
 		_, err = t.admin.CreateQueue(ctx, e.name, &admin.CreateQueueOptions{Properties: &admin.QueueProperties{
 			RequiresDuplicateDetection: &detects, DuplicateDetectionHistoryTimeWindow: history,
-			RequiresSession: &s.sessions, LockDuration: &lock, MaxDeliveryCount: &deliveries,
+			RequiresSession: &s.sessions, LockDuration: &lock, MaxDeliveryCount: &deliveries, AutoDeleteOnIdle: idle,
 		}})
 	case subscriptionKind:
 		_, err = t.admin.CreateSubscription(ctx, e.name, e.sub, &admin.CreateSubscriptionOptions{Properties: &admin.SubscriptionProperties{
@@ -343,7 +353,7 @@ func (t *topology) create(ctx context.Context, e entity, s settings) (err error)
 func statusError(r *azcore.ResponseError) error {
 	text := "the service answered " + strconv.Itoa(r.StatusCode) + " " + http.StatusText(r.StatusCode)
 	if r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusForbidden {
-		text += "; the key needs the right to manage"
+		return fmt.Errorf("%s; %w", text, errNoRight)
 	}
 	return errors.New(text)
 }

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/request"
 )
 
 const (
@@ -16,6 +19,9 @@ const (
 	// progressToken stands between the prefix and [Config.TransactionalID]. No topic may start
 	// with it.
 	progressToken = "_progress."
+
+	// replyToken stands behind the prefix, for all reply destinations. No topic may be called so.
+	replyToken = "_replies"
 
 	maxNameLen    = 249 // Kafka's limit for the name of a topic
 	maxPrefixLen  = 100
@@ -29,21 +35,36 @@ func topicOf(prefix, topic, to string) (string, bool) {
 	name := topic
 	if to != "" {
 		name = toToken + to
-	} else if topic == "" || strings.HasPrefix(topic, toToken) || strings.HasPrefix(topic, progressToken) {
+	} else if topic == "" || topic == replyToken || strings.HasPrefix(topic, toToken) || strings.HasPrefix(topic, progressToken) {
 		return "", false
 	}
 	name = prefix + name
 	return name, legalName(name)
 }
 
-// setAddress is the inverse of topicOf. A name without the prefix is kept whole, as the topic.
-func setAddress(m *waybill.Message, prefix, name string) {
-	name = strings.TrimPrefix(name, prefix)
-	if to, ok := strings.CutPrefix(name, toToken); ok {
-		m.To = to
-		return
+// replyTopic is the name of the Kafka topic of all reply destinations.
+func (c Config) replyTopic() string { return c.TopicPrefix + replyToken }
+
+// placeOf is topicOf for what is published: reply destinations share a topic.
+func (c Config) placeOf(topic, to string) (string, bool) {
+	if request.IsAddress(to) {
+		return c.replyTopic(), legalName(c.replyTopic())
 	}
-	m.Topic = name
+	return topicOf(c.TopicPrefix, topic, to)
+}
+
+// setAddress is the inverse of placeOf. A name without the prefix is kept whole, as the topic.
+func setAddress(m *waybill.Message, prefix string, r *kgo.Record) {
+	name := strings.TrimPrefix(r.Topic, prefix)
+	to, ok := strings.CutPrefix(name, toToken)
+	switch {
+	case ok:
+		m.To = to
+	case name == replyToken && request.IsAddress(string(r.Key)):
+		m.To = string(r.Key)
+	default:
+		m.Topic = name
+	}
 }
 
 // legalName reports whether Kafka takes s as the name of a topic.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 )
@@ -41,7 +43,7 @@ func TestTopicOf(t *testing.T) {
 			continue
 		}
 		var m waybill.Message
-		if setAddress(&m, c.prefix, got); m.Topic != c.topic || m.To != c.to {
+		if setAddress(&m, c.prefix, &kgo.Record{Topic: got}); m.Topic != c.topic || m.To != c.to {
 			t.Errorf("setAddress(%q) = topic %q, to %q, want %q, %q", got, m.Topic, m.To, c.topic, c.to)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/cloudevents"
+	"github.com/waybill-go/waybill/request"
 )
 
 const (
@@ -21,14 +22,18 @@ const (
 
 // encode returns m in the binary mode of the Kafka binding of CloudEvents. The payload is copied,
 // because the client library may read it after the sender has given up. It is never null: that
-// would be a deletion to a compacted topic.
+// would be a deletion to a compacted topic. The record's key is that of the message, or of a reply
+// its address.
 func encode(m *waybill.Message, topic string) *kgo.Record {
 	r := &kgo.Record{
 		Topic:   topic,
 		Value:   append([]byte{}, m.Payload...),
 		Headers: make([]kgo.RecordHeader, 0, 10+len(m.Headers)),
 	}
-	if m.Key != "" {
+	switch {
+	case request.IsAddress(m.To):
+		r.Key = []byte(m.To)
+	case m.Key != "":
 		r.Key = []byte(m.Key)
 	}
 	set := func(name, value string) {
@@ -72,7 +77,7 @@ func sizeOf(r *kgo.Record) int {
 // be read, the payload at least.
 func decode(prefix string, r *kgo.Record) (*waybill.Message, error) {
 	m := &waybill.Message{Payload: r.Value}
-	setAddress(m, prefix, r.Topic)
+	setAddress(m, prefix, r)
 	var first error
 	note := func(err error) {
 		if first == nil {
@@ -98,7 +103,7 @@ func decode(prefix string, r *kgo.Record) (*waybill.Message, error) {
 	if cloudevents.Structured(contentType) && !binary {
 		note(cloudevents.ParseStructured(m, contentType, r.Value))
 	}
-	if m.Key == "" && len(r.Key) <= waybill.MaxKeyLen && cloudevents.Storable(string(r.Key)) {
+	if m.Key == "" && !request.IsAddress(m.To) && len(r.Key) <= waybill.MaxKeyLen && cloudevents.Storable(string(r.Key)) {
 		m.Key = string(r.Key)
 	}
 	if first == nil {

@@ -146,10 +146,14 @@ var final = []*kerr.Error{
 
 // verdict returns the error that ends the subscription, nil if waiting may mend it.
 func (m *member) verdict(e kgo.FetchError) error {
+	return verdict(fmt.Sprintf("receive for group %q", m.membership.group), e.Err)
+}
+
+// verdict returns err, and what was being done, if it is final.
+func verdict(doing string, err error) error {
 	for _, f := range final {
-		if errors.Is(e.Err, f) {
-			return waybill.PermanentError(waybill.ReasonRejected,
-				fmt.Errorf("kafkabroker: receive for group %q: %w", m.membership.group, e.Err))
+		if errors.Is(err, f) {
+			return waybill.PermanentError(waybill.ReasonRejected, fmt.Errorf("kafkabroker: %s: %w", doing, err))
 		}
 	}
 	return nil

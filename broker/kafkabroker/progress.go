@@ -122,17 +122,25 @@ func (c Config) partitionsOf(topic string) int {
 
 // settingsOf returns what a topic is created with. That of the records keeps them all: what is not
 // needed any more is deleted by offset, in small segments because only whole ones free their space.
+// That of replies keeps them for longer than anybody waits who has lost the connection.
 func (c Config) settingsOf(topic string) map[string]*string {
-	if topic != c.progressTopic() {
-		return nil
-	}
 	text := func(s string) *string { return &s }
-	return map[string]*string{
-		cleanupPolicyKey:  text("delete"),
-		"retention.ms":    text("-1"),
-		"retention.bytes": text("-1"),
-		"segment.bytes":   text("16777216"),
+	switch topic {
+	case c.progressTopic():
+		return map[string]*string{
+			cleanupPolicyKey:  text("delete"),
+			"retention.ms":    text("-1"),
+			"retention.bytes": text("-1"),
+			"segment.bytes":   text("16777216"),
+		}
+	case c.replyTopic():
+		return map[string]*string{
+			cleanupPolicyKey: text("delete"),
+			"retention.ms":   text(replyAge),
+			"segment.ms":     text(replyAge),
+		}
 	}
+	return nil
 }
 
 // lookProgress makes sure that a lane can be put on record.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/request"
 )
 
 type publisher struct{ producer *producer }
@@ -40,7 +41,7 @@ func (t *topics) encode(ctx context.Context, b *batch) ([]*kgo.Record, error) {
 	names := make([]string, len(b.msgs))
 	var legal []string
 	for i, m := range b.msgs {
-		name, ok := topicOf(t.cfg.TopicPrefix, m.Topic, m.To)
+		name, ok := t.cfg.placeOf(m.Topic, m.To)
 		if !ok {
 			b.Resolve(i, waybill.PermanentError(waybill.ReasonUnroutable,
 				fmt.Errorf("kafkabroker: %q makes no legal name of a Kafka topic", m.Address())))
@@ -57,6 +58,8 @@ func (t *topics) encode(ctx context.Context, b *batch) ([]*kgo.Record, error) {
 	for i, m := range b.msgs {
 		switch name := names[i]; {
 		case name == "":
+		case wrong[name] != nil && request.IsAddress(m.To) && waybill.IsPermanent(wrong[name]):
+			b.Resolve(i, nil) // without the topic nobody waits for a reply
 		case wrong[name] != nil:
 			b.Resolve(i, wrong[name])
 		default:

@@ -68,7 +68,7 @@ func (b *Broker) Apply(ctx context.Context, w broker.Wanted) ([]broker.Step, err
 func (b *Broker) wantedTopics(w broker.Wanted) ([]string, error) {
 	var names []string
 	add := func(field, topic, to string) error {
-		name, ok := topicOf(b.cfg.TopicPrefix, topic, to)
+		name, ok := b.cfg.placeOf(topic, to)
 		if !ok {
 			return invalidf(field, "makes no legal name of a Kafka topic")
 		}

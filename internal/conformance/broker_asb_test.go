@@ -30,7 +30,7 @@ func TestASBBroker(t *testing.T) {
 	of, elapse := asbPerTest(t)
 	brokertest.Run(t, brokertest.Harness{
 		Name:     "azure service bus",
-		Features: brokertest.Features{MaxPayload: waybill.MaxPayloadLen, LapseAfter: asbLock, CountsHeld: true, NoReplies: true},
+		Features: brokertest.Features{MaxPayload: waybill.MaxPayloadLen, LapseAfter: asbLock, CountsHeld: true},
 		Open: func(t *testing.T) broker.Broker {
 			return of(t).open(t, asbbroker.Config{MaxPayload: waybill.MaxPayloadLen})
 		},

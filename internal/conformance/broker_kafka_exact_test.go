@@ -21,7 +21,7 @@ func TestKafkaBroker_ExactlyOnce(t *testing.T) {
 	rows := new(atomic.Int64)
 	brokertest.Run(t, brokertest.Harness{
 		Name:       "kafka, exactly-once relay",
-		Features:   brokertest.Features{MaxPayload: waybill.MaxPayloadLen, Partitioned: true, LagHasMarks: true, NoReplies: true},
+		Features:   brokertest.Features{MaxPayload: waybill.MaxPayloadLen, Partitioned: true, LagHasMarks: true},
 		Unroutable: "no such topic",
 		Open: func(t *testing.T) broker.Broker {
 			cfg := cfg

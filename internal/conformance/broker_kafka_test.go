@@ -23,7 +23,7 @@ func TestKafkaBroker(t *testing.T) {
 	cfg := kafkaConfig(url)
 	brokertest.Run(t, brokertest.Harness{
 		Name:       "kafka",
-		Features:   brokertest.Features{MaxPayload: waybill.MaxPayloadLen, Partitioned: true, Repeats: true, NoReplies: true},
+		Features:   brokertest.Features{MaxPayload: waybill.MaxPayloadLen, Partitioned: true, Repeats: true},
 		Unroutable: "no such topic",
 		Open:       func(t *testing.T) broker.Broker { return kafkaOpen(t, cfg) },
 		Faulty:     kafkaFaulty(cfg),

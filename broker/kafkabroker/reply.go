@@ -1,0 +1,64 @@
+package kafkabroker
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/consumer"
+)
+
+var _ consumer.Delivery = (*reply)(nil)
+
+// reply is one delivery of a record that is addressed to a client. Nothing is committed of it: the
+// client's death is that of its address.
+type reply struct {
+	replies *replies
+	in      *inflow
+	record  *kgo.Record
+	again   bool
+	settled atomic.Bool
+}
+
+// Message implements [consumer.Delivery].
+func (d *reply) Message() (*waybill.Message, error) {
+	return decode(d.replies.broker.cfg.TopicPrefix, d.record)
+}
+
+// Redelivered implements [consumer.Delivery].
+func (d *reply) Redelivered() bool { return d.again }
+
+// Ack implements [consumer.Delivery].
+func (d *reply) Ack(context.Context) error {
+	err := d.settle()
+	if err == nil {
+		<-d.in.quota
+	}
+	return err
+}
+
+// Retry keeps the reply in this process until delay has passed.
+func (d *reply) Retry(_ context.Context, delay time.Duration) error {
+	err := d.settle()
+	if err == nil {
+		time.AfterFunc(delay, func() { d.in.queue.Push(&reply{replies: d.replies, in: d.in, record: d.record, again: true}) })
+	}
+	return err
+}
+
+// Extend does nothing: nobody else gets the reply.
+func (d *reply) Extend(context.Context) error { return nil }
+
+func (d *reply) settle() error {
+	if d.replies.broker.closed() {
+		return waybill.UnavailableError(errClosed)
+	}
+	if d.settled.Swap(true) {
+		return errSettled
+	}
+	d.in.queue.Free()
+	return nil
+}
