@@ -16,8 +16,8 @@ const AddressHeader = "waybill-reply-to"
 // addressLabel begins each address, and stands for all of them in metrics.
 const addressLabel = "waybill-reply"
 
-// Expiry is how long a reply destination outlives its client, and what was sent to it, where the
-// broker removes it: longer than it takes to connect again.
+// Expiry is how long, at least, a reply destination outlives its client, and what was sent to it,
+// where the broker removes it: longer than it takes to connect again.
 const Expiry = 2 * time.Minute
 
 // Broker is what requests and replies are published with. Every broker adapter is one. A [Client]
@@ -27,21 +27,21 @@ type Broker interface {
 	Publisher() relay.Publisher
 }
 
-// ReplyOpener is a broker that can receive replies. RabbitMQ, NATS, Redis and the broker in
-// memory can.
+// ReplyOpener is a broker that can receive replies. RabbitMQ, NATS, Kafka, Redis, Service Bus and the
+// broker in memory can.
 //
 // To implement it:
 //
 //  1. Take the address from [NewAddress]. It is a destination like any other, that messages are
 //     sent To, but for what follows.
-//  2. Have the broker remove it when it was not received from for [Expiry].
+//  2. Have the broker remove it, or what was sent to it, when it was not received from for [Expiry].
 //  3. Publish to an address that is not there as if it were: report success. Whoever has asked
 //     is gone, and the reply is of no use to anybody. [IsAddress] tells such addresses.
 //  4. Run the tests of brokertest: [brokertest.Features].NoReplies must not be set.
 type ReplyOpener interface {
 	// OpenReplies makes a reply destination. What is sent to address from then on arrives at
 	// replies. When a Subscribe of replies ends because its context has, the destination is
-	// removed; while one runs, a destination that the broker has lost is made anew. The error
+	// removed, or nobody receives from it any more; while one runs, a destination that the broker has lost is made anew. The error
 	// is unavailable if the broker does not answer.
 	OpenReplies(ctx context.Context) (address string, replies consumer.Subscriber, err error)
 }

@@ -74,7 +74,7 @@ func NewClient(broker Broker, cfg Config) (*Client, error) {
 	case broker == nil:
 		return nil, invalidf("broker", "is required")
 	case !ok:
-		return nil, invalidf("broker", "%T cannot receive replies; RabbitMQ, NATS, Redis and the broker in memory can", broker)
+		return nil, invalidf("broker", "%T cannot receive replies; RabbitMQ, NATS, Kafka, Redis, Service Bus and the broker in memory can", broker)
 	case cfg.Source == "":
 		return nil, invalidf("request.Config.Source", "is required")
 	case len(cfg.Source) > waybill.MaxSourceLen:

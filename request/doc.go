@@ -13,8 +13,8 @@
 // A reply goes through the outbox of the service that gives it, by [Reply]: it is sent if, and
 // only if, the handler's transaction has committed. [ReplyNow] is for handlers without one.
 //
-// All replies to a client arrive at one destination, which the broker removes by itself when the
-// client is gone, see [ReplyOpener]. A reply is matched with its request by the request's ID,
+// All replies to a client arrive at one destination, which the broker removes by itself, or empties,
+// when the client is gone, see [ReplyOpener]. A reply is matched with its request by the request's ID,
 // which is the reply's CausationID. One that nobody waits for, because it came late, or twice,
 // is acknowledged, dropped and counted ([waybill.OpLateReply]).
 package request

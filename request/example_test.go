@@ -12,8 +12,8 @@ import (
 	"github.com/waybill-go/waybill/request"
 )
 
-// A service that asks another one for a price. The broker is rabbitbroker, natsbroker, redisbroker
-// or, in tests, membroker.
+// A service that asks another one for a price. The broker is rabbitbroker, natsbroker,
+// kafkabroker, redisbroker, asbbroker or, in tests, membroker.
 func ExampleClient() {
 	ask := func(ctx context.Context, broker request.Broker) error {
 		client, err := request.NewClient(broker, request.Config{Source: "shop", Timeout: 5 * time.Second})

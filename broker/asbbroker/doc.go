@@ -6,6 +6,7 @@
 //	consumer group   a subscription to each topic, named after the group
 //	Subscription.To  the queue of that name
 //	Retry(delay)     queue Config.QueuePrefix + "waybill-retry/" + group
+//	replies          queue Config.QueuePrefix + address, which goes when it is idle
 //
 // Names of topics and queues are letters, digits, '.', '-', '_' and '/'; others are refused. Upper
 // and lower case are the same. Groups may have any name: one that is not a legal name of a

@@ -82,8 +82,8 @@ func (k *kafkaReplies) expect(t *testing.T, text string) {
 	}
 }
 
-// TestKafkaBroker_RepliesOfOthers: a client gets its own replies of all that are in the topic, from
-// when it was opened on, and leaves no group behind.
+// TestKafkaBroker_RepliesOfOthers: a client gets its own replies of all that are in the topic, and leaves
+// no group behind.
 func TestKafkaBroker_RepliesOfOthers(t *testing.T) {
 	t.Parallel()
 	cfg := kafkaConfig(kafkaURL(t))

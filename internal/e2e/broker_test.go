@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -39,6 +40,9 @@ type brokerSettings struct {
 	Name string // stream or exchange
 
 	TransactionalID string // Kafka: the exactly-once relay
+
+	declare *http.Client // Service Bus: declares entities
+	dial    string       // Kafka: a proxy before its only broker
 }
 
 func natsURL() string   { return env("NATS_URL", "nats://127.0.0.1:4222") }
@@ -91,7 +95,7 @@ func (s brokerSettings) open(ctx context.Context) (broker, error) {
 	case "kafka":
 		return kafkabroker.Open(ctx, s.kafka())
 	case "service bus":
-		return asbbroker.Open(ctx, s.serviceBus(nil))
+		return asbbroker.Open(ctx, s.serviceBus())
 	}
 	return rabbitbroker.Open(ctx, rabbitbroker.Config{URL: s.URL, Exchange: s.Name})
 }
@@ -240,7 +244,7 @@ func (s brokerSettings) throughProxy(t *testing.T) (brokerSettings, *faultproxy.
 	}
 	t.Cleanup(proxy.Close)
 	u.Host = proxy.Addr()
-	s.URL = u.String()
+	s.URL, s.dial = u.String(), proxy.Addr()
 	return s, proxy
 }
 

@@ -2,7 +2,7 @@ package e2e
 
 import (
 	"context"
-	"net/http"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -65,8 +65,11 @@ func forgetKeys(t *testing.T, url, pattern string) {
 	}
 }
 
-func kafkaCluster(t *testing.T) (brokerSettings, brokers.Broker) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(3))
+func kafkaCluster(t *testing.T) (brokerSettings, brokers.Broker) { return kafkaOf(t, 3) }
+
+// kafkaOf starts a cluster of n brokers.
+func kafkaOf(t *testing.T, n int) (brokerSettings, brokers.Broker) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(n))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +81,17 @@ func kafkaCluster(t *testing.T) (brokerSettings, brokers.Broker) {
 }
 
 func (s brokerSettings) kafka() kafkabroker.Config {
-	return kafkabroker.Config{
+	cfg := kafkabroker.Config{
 		URL: s.URL, TopicPrefix: s.Name + ".", CreateTopics: true, Partitions: 3, CommitInterval: 100 * time.Millisecond,
 		TransactionalID: s.TransactionalID,
 		Options:         []kgo.Opt{kgo.SessionTimeout(6 * time.Second), kgo.HeartbeatInterval(time.Second)},
 	}
+	if s.dial != "" { // brokers say where they are
+		cfg.Options = append(cfg.Options, kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, s.dial)
+		}))
+	}
+	return cfg
 }
 
 func serviceBus(t *testing.T) (brokerSettings, brokers.Broker) {
@@ -92,14 +101,14 @@ func serviceBus(t *testing.T) (brokerSettings, brokers.Broker) {
 	}
 	t.Cleanup(fake.Close)
 	s := newBroker(t, "service bus")
-	s.URL = fake.ConnectionString()
-	b, err := asbbroker.Open(t.Context(), s.serviceBus(fake.HTTPClient()))
+	s.URL, s.declare = "servicebus://test:c2VjcmV0@"+fake.Addr()+"?emulator=true", fake.HTTPClient()
+	b, err := asbbroker.Open(t.Context(), s.serviceBus())
 	return s, opened(t, b, err)
 }
 
 // serviceBus declares entities by a client; a child, which has none, finds them declared.
-func (s brokerSettings) serviceBus(declare *http.Client) asbbroker.Config {
-	return asbbroker.Config{URL: s.URL, LockDuration: lapse, HTTPClient: declare, DeclareNothing: declare == nil}
+func (s brokerSettings) serviceBus() asbbroker.Config {
+	return asbbroker.Config{URL: s.URL, LockDuration: lapse, HTTPClient: s.declare, DeclareNothing: s.declare == nil}
 }
 
 func opened(t *testing.T, b brokers.Broker, err error) brokers.Broker {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,7 +36,7 @@ type asked struct {
 // onReplyBrokers runs a story on each broker that receives replies. h handles the requests.
 func onReplyBrokers(t *testing.T, h func(a *asked) consumer.Handler[pgx.Tx], story func(t *testing.T, a *asked)) {
 	t.Parallel()
-	for _, kind := range []string{"nats", "rabbit", "redis", "memory"} {
+	for _, kind := range []string{"nats", "rabbit", "redis", "kafka", "service bus", "memory"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			a := &asked{world: plainWorld(t), seen: newOpCounter(), held: make(chan struct{}, 10), answer: make(chan struct{})}
@@ -70,9 +69,14 @@ func (a *asked) connect(t *testing.T, kind string) (far, near broker) {
 		return b.Connect(), b
 	}
 	var s brokerSettings
-	if kind == "redis" {
+	switch kind {
+	case "redis":
 		s, near = redisStreams(t)
-	} else {
+	case "kafka":
+		s, near = kafkaOf(t, 1)
+	case "service bus":
+		s, near = serviceBus(t)
+	default:
 		s = newBroker(t, kind)
 		near = s.connect(t)
 	}
@@ -80,17 +84,8 @@ func (a *asked) connect(t *testing.T, kind string) (far, near broker) {
 	if kind == "rabbit" {
 		t.Cleanup(func() { s.deleteNamedQueue(t, a.to) })
 	}
-	through := s
-	u, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal("the broker's address is no URL")
-	}
-	if a.proxy, err = faultproxy.New(context.WithoutCancel(t.Context()), u.Host); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(a.proxy.Close)
-	u.Host = a.proxy.Addr()
-	through.URL = u.String()
+	through, proxy := s.throughProxy(t)
+	a.proxy = proxy
 	return through.connect(t), near
 }
 
