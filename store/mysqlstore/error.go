@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
 // Drivers have error types of their own, but all of them write the server's error number
@@ -35,6 +36,9 @@ var (
 	// that may only be read.
 	refusals = []string{"1044", "1045", "1142", "1143", "1370", "1290", "1792", "1836"}
 
+	// absences are a table or column of ours that is not there.
+	absences = []string{"1146", "1054"}
+
 	// closedTexts are the driver's and database/sql's.
 	closedTexts = []string{"invalid connection", "bad connection", "sql: database is closed", "sql: connection is already closed", "unexpected EOF"}
 )
@@ -48,6 +52,8 @@ func classify(err error) error {
 	case errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone), errors.Is(err, io.EOF), errors.As(err, &network),
 		containsAny(err, closedTexts), slices.Contains(refusals, numberOf(err)):
 		return waybill.UnavailableError(err)
+	case slices.Contains(absences, numberOf(err)):
+		return sqldb.MissingTable(err)
 	}
 	return classifyCaller(err)
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/waybill-go/waybill"
@@ -54,5 +55,18 @@ func TestClassify(t *testing.T) {
 	late := fmt.Errorf("Error 1205 (HY000): %w", context.DeadlineExceeded)
 	if got := waybill.KindOf(classify(late)); got != waybill.Transient {
 		t.Errorf("a passed deadline is %v, want transient", got)
+	}
+}
+
+// TestClassify_MissingTable says once, and of the store's own statements only, what to do.
+func TestClassify_MissingTable(t *testing.T) {
+	t.Parallel()
+	err := errors.New("Error 1146 (42S02): Table 'shop.waybill_outbox' doesn't exist")
+	text := classify(fmt.Errorf("claim: %w", classify(err))).Error()
+	if strings.Count(text, "waybill migrate") != 1 {
+		t.Errorf("classify() = %s, want it to name \"waybill migrate\" once", text)
+	}
+	if got := classifyCaller(err); got != err {
+		t.Errorf("classifyCaller() = %v, want the error of the caller's own table as it is", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
 const rollbackTimeout = 5 * time.Second
@@ -32,6 +33,9 @@ func classify(err error) error {
 	return err
 }
 
+// absences are a schema, table, column or function of ours that is not there.
+var absences = []string{"3F000", "42P01", "42703", "42883"}
+
 // classifyState knows the SQLSTATE codes that are not about one message: see appendix A of
 // the PostgreSQL manual.
 func classifyState(state string, err error) error {
@@ -42,6 +46,8 @@ func classifyState(state string, err error) error {
 		return waybill.UnavailableError(err)
 	case hasClass(state, "08", "28", "53", "57P", "58"): // connection, login, resources, shutdown, system
 		return waybill.UnavailableError(err)
+	case slices.Contains(absences, state):
+		return sqldb.MissingTable(err)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
 // Every driver passes SQLite's own error texts on (sqlite3_errstr), and they are the only
@@ -23,6 +24,9 @@ var (
 		"access permission denied", "locking protocol",
 	}
 
+	// absenceTexts are about a table or column of ours that is not there.
+	absenceTexts = []string{"no such table", "no such column", "has no column named"}
+
 	// closedTexts are database/sql's.
 	closedTexts = []string{"sql: database is closed", "sql: connection is already closed"}
 )
@@ -31,6 +35,9 @@ var (
 func classify(err error) error {
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || containsAny(err, closedTexts) {
 		return waybill.UnavailableError(err)
+	}
+	if containsAny(err, absenceTexts) {
+		return sqldb.MissingTable(err)
 	}
 	return classifyCaller(err)
 }

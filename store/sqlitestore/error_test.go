@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/waybill-go/waybill"
@@ -41,5 +42,18 @@ func TestClassify(t *testing.T) {
 	late := fmt.Errorf("database is locked: %w", context.DeadlineExceeded)
 	if got := waybill.KindOf(classify(late)); got != waybill.Transient {
 		t.Errorf("a passed deadline is %v, want transient", got)
+	}
+}
+
+// TestClassify_MissingTable says once, and of the store's own statements only, what to do.
+func TestClassify_MissingTable(t *testing.T) {
+	t.Parallel()
+	err := errors.New("no such table: waybill_outbox (1)")
+	text := classify(fmt.Errorf("claim: %w", classify(err))).Error()
+	if strings.Count(text, "waybill migrate") != 1 {
+		t.Errorf("classify() = %s, want it to name \"waybill migrate\" once", text)
+	}
+	if got := classifyCaller(err); got != err {
+		t.Errorf("classifyCaller() = %v, want the error of the caller's own table as it is", got)
 	}
 }

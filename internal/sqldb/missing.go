@@ -1,0 +1,21 @@
+package sqldb
+
+import "errors"
+
+// MissingTable adds to the database's error, that a table, column or function is not there,
+// what a store's user can do about it. An error that says so already comes back as it is.
+func MissingTable(err error) error {
+	var told *missingTable
+	if errors.As(err, &told) {
+		return err
+	}
+	return &missingTable{err}
+}
+
+type missingTable struct{ err error }
+
+func (e *missingTable) Error() string {
+	return e.err.Error() + `; the store's tables are missing or of an older release: call its Migrate, or run "waybill migrate"`
+}
+
+func (e *missingTable) Unwrap() error { return e.err }
