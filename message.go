@@ -193,12 +193,14 @@ func (m *Message) textFields() [len(textLimits)]textField {
 	return fields
 }
 
+// Topic and To come before Type, which is made of them unless it is set: the error must name
+// what the caller wrote.
 var textLimits = [...]textField{
 	{name: "ID", limit: MaxIDLen, at: func(m *Message) *string { return &m.ID }},
-	{name: "Type", limit: MaxTypeLen, at: func(m *Message) *string { return &m.Type }},
-	{name: "Source", limit: MaxSourceLen, at: func(m *Message) *string { return &m.Source }},
 	{name: "Topic", limit: MaxTopicLen, at: func(m *Message) *string { return &m.Topic }},
 	{name: "To", limit: MaxTopicLen, at: func(m *Message) *string { return &m.To }},
+	{name: "Type", limit: MaxTypeLen, at: func(m *Message) *string { return &m.Type }},
+	{name: "Source", limit: MaxSourceLen, at: func(m *Message) *string { return &m.Source }},
 	{name: "Key", limit: MaxKeyLen, at: func(m *Message) *string { return &m.Key }},
 	{name: "Subject", limit: MaxSubjectLen, at: func(m *Message) *string { return &m.Subject }},
 	{name: "Tenant", limit: MaxTenantLen, at: func(m *Message) *string { return &m.Tenant }},

@@ -15,6 +15,21 @@ func valid() Message {
 	return m
 }
 
+// TestValidate_NamesTheTopic has a topic that is too long, which is the type as well.
+func TestValidate_NamesTheTopic(t *testing.T) {
+	t.Parallel()
+	for field, m := range map[string]Message{
+		"Topic": {Topic: strings.Repeat("x", MaxTypeLen+1)},
+		"To":    {To: strings.Repeat("x", MaxTypeLen+1)},
+	} {
+		m.Complete()
+		var invalid *InvalidError
+		if err := m.Validate(); !errors.As(err, &invalid) || invalid.Field != field {
+			t.Errorf("Validate() = %v, want an error about %s", err, field)
+		}
+	}
+}
+
 func TestValidate_LimitsAndOneBeyond(t *testing.T) {
 	t.Parallel()
 	text := func(n int) string { return strings.Repeat("x", n) }
