@@ -141,6 +141,20 @@ batch_size: 100); a flag counts before the environment, the environment before t
 	return root
 }
 
+// takes is the Args of a command that takes n arguments: those that its Use names.
+func takes(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		_, named, _ := strings.Cut(cmd.Use, " ")
+		switch {
+		case len(args) < n:
+			return usagef("%q needs %s behind it", cmd.CommandPath(), named)
+		case len(args) > n:
+			return usagef("%q takes %s, and nothing more", cmd.CommandPath(), named)
+		}
+		return nil
+	}
+}
+
 // needsSubcommand is the Args of a command that does nothing by itself.
 func needsSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {

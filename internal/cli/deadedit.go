@@ -33,7 +33,7 @@ func (p *program) deadEditCommand() *cobra.Command {
 		Long: `Put a corrected copy of a dead letter's message back, and resolve the letter. The copy has an
 id of its own, which is printed, and the place of the original in the order of its key. What
 no flag changes stays as it was.`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1),
 		RunE: does(func(cmd *cobra.Command, args []string) error {
 			numbers, err := letterNumbers(args)
 			if err != nil {

@@ -26,7 +26,7 @@ func (p *program) deadShowCommand() *cobra.Command {
 		Long: `Show one dead letter: what it is, why it is dead, every failed attempt that is remembered, and
 who has done what with it. Payload and values of headers may be confidential: they are shown
 with --payload, and the audit log keeps who has looked.`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1),
 		RunE: does(func(cmd *cobra.Command, args []string) error {
 			numbers, err := letterNumbers(args)
 			if err != nil {

@@ -35,7 +35,7 @@ func (p *program) explainCommand() *cobra.Command {
 consumer: durability, order, duplicates, size and delay, with the settings that each hangs on and
 what would strengthen it. Settings are read from the live servers where they tell. Nothing is
 stored, published or declared.`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1),
 		RunE: does(func(cmd *cobra.Command, args []string) error { return p.explain(cmd, args[0]) }),
 	}
 }

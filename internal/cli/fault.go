@@ -32,7 +32,7 @@ func checkSchema(ctx context.Context, store opener.Store) error {
 	version, err := store.SchemaVersion(ctx)
 	switch {
 	case err == nil && version == 0:
-		return fmt.Errorf("the store %s has no tables yet; run: waybill migrate", store.Address())
+		return fmt.Errorf("the store %s has no tables yet; run: waybill migrate, or name the --schema that they are in", store.Address())
 	case err != nil && version > 0:
 		return fmt.Errorf("the store %s: %w", store.Address(), err)
 	}

@@ -52,7 +52,7 @@ func (p *program) inboxShowCommand() *cobra.Command {
 		Short: "Show what consumers have done with a message",
 		Long: `Show what consumers have done with the message that has this id or idempotency key: processed
 and when, dead, or failed so far and when the next attempt is due. It reads the whole inbox.`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1),
 		RunE: does(p.withTables(func(cmd *cobra.Command, store opener.Store, args []string) error {
 			return p.inboxShow(cmd.Context(), store, args[0], consumer)
 		})),

@@ -174,7 +174,7 @@ func TestStoreErrors(t *testing.T) {
 	for name, tr := range map[string]transcript{
 		"does not answer": {args: "--store postgres://app:S3CR3T@" + closed + "/x",
 			stderr: "waybill: cannot reach the store postgres://app:xxxxx@" + closed + "/x: dial tcp …: connect: connection refused\n"},
-		"no tables": {args: "--store " + database + " --schema empty", stderr: "waybill: the store … has no tables yet; run: waybill migrate\n"},
+		"no tables": {args: "--store " + database + " --schema empty", stderr: "waybill: the store … has no tables yet; run: waybill migrate, or name the --schema that they are in\n"},
 		"newer":     {args: "--store " + database + " --schema future", stderr: "waybill: the store …: schema version is 99, this release works with …\n"},
 		"no right":  {args: "--store " + asRole + " --schema ops", stderr: "waybill: the store postgres://" + role + ":xxxxx@… refuses: ERROR: permission denied for …; \"waybill doctor\" shows what the role lacks\n"},
 	} {

@@ -34,7 +34,7 @@ func (p *program) outboxCommand() *cobra.Command {
 			Long: `Show where the message with this id is, and what has become of it so far: when it was enqueued
 and published, which consumers have processed it, where it is a dead letter, and who has done
 what about that.`,
-			Args: cobra.ExactArgs(1),
+			Args: takes(1),
 			RunE: does(p.withTables(p.outboxShow)),
 		},
 	)

@@ -63,7 +63,7 @@ func (p *program) deadReplayCancelCommand() *cobra.Command {
 		Use:   "replay-cancel NUMBER",
 		Short: "End a bulk replay that runs",
 		Long:  `End a bulk replay that runs. What it has put back goes on; the rest stays dead.`,
-		Args:  cobra.ExactArgs(1),
+		Args:  takes(1),
 		RunE: does(func(cmd *cobra.Command, args []string) error {
 			number, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil || number < 1 {

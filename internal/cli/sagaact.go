@@ -50,7 +50,7 @@ func (p *program) sagaActCommand(a sagaAct) *cobra.Command {
 		Use:   a.command + " " + sagaArgs,
 		Short: a.short,
 		Long:  a.long,
-		Args:  cobra.ExactArgs(2),
+		Args:  takes(2),
 		RunE: does(func(cmd *cobra.Command, args []string) error {
 			id.Saga, id.Key = args[0], args[1]
 			act, err := p.act(cmd, why)

@@ -31,7 +31,7 @@ func (p *program) sagaShowCommand() *cobra.Command {
 		Long: `Show one instance: where it stands, and every change that led there. Its data may be
 confidential: it is shown with --data, and the audit log keeps who has looked. --diagram draws
 the way of the instance, as text for Mermaid, instead.`,
-		Args: cobra.ExactArgs(2),
+		Args: takes(2),
 		RunE: does(func(cmd *cobra.Command, args []string) (err error) {
 			look.id.Saga, look.id.Key = args[0], args[1]
 			if look.data && look.diagram {

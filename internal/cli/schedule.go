@@ -62,7 +62,7 @@ func (p *program) scheduleActCommand(a scheduleAction) *cobra.Command {
 		Use:   a.use,
 		Short: a.short,
 		Long:  a.long,
-		Args:  cobra.ExactArgs(1),
+		Args:  takes(1),
 		RunE: does(func(cmd *cobra.Command, args []string) error {
 			act, err := p.act(cmd, why)
 			if err != nil {

@@ -36,7 +36,7 @@ func (p *program) scheduleShowCommand() *cobra.Command {
 		Long: `Show one recurring schedule, or with --message one message that waits for its time. Payload and
 values of headers may be confidential: they are shown with --payload, and the audit log keeps
 who has looked.`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1),
 		RunE: does(func(cmd *cobra.Command, args []string) (err error) {
 			q.name = args[0]
 			if q.act, err = p.act(cmd, why); err != nil {

@@ -59,8 +59,12 @@ waybill: unknown flag: --fast
 Run 'waybill relay --help' to see how it is used.
 `},
 	{name: "argument missing", args: "outbox show {used}", code: exitUsage, stderr: `
-waybill: accepts 1 arg(s), received 0
+waybill: "waybill outbox show" needs ID behind it
 Run 'waybill outbox show --help' to see how it is used.
+`},
+	{name: "an argument too many", args: "dead show 1 2 {used}", code: exitUsage, stderr: `
+waybill: "waybill dead show" takes NUMBER, and nothing more
+Run 'waybill dead show --help' to see how it is used.
 `},
 	{name: "value out of range", args: "relay {used} --relay-batch-size 10001", code: exitUsage, stderr: `
 waybill: relay.batch_size (--relay-batch-size): 10001 is out of range, the maximum is 10000
@@ -106,7 +110,7 @@ Run 'waybill relay --help' to see how it is used.
 
 	// The schema.
 	{name: "tables missing", args: "outbox stats {empty}", code: exitFailed, stderr: `
-waybill: the store … has no tables yet; run: waybill migrate
+waybill: the store … has no tables yet; run: waybill migrate, or name the --schema that they are in
 `},
 	{name: "doctor finds tables missing", args: "doctor {empty}", code: exitFailed, stdout: `
          SUBJECT        FOUND
@@ -244,7 +248,7 @@ outbox_archive     1d12h       0      0        0
 waybill: cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused
 `},
 	{name: "janitor without tables", args: "janitor --once --store sqlite:{dir}/a#b?c%20.db --table-prefix other_", code: exitFailed, stderr: `
-waybill: the store … has no tables yet; run: waybill migrate
+waybill: the store … has no tables yet; run: waybill migrate, or name the --schema that they are in
 `},
 	{name: "janitor, letters before the inbox", args: "janitor --once {used} --inbox-retention 40d", code: exitUsage, stderr: `
 waybill: inbox.retention (--inbox-retention): 40d must not be more than dead_letter.retention (default), which is 30d
