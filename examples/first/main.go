@@ -29,7 +29,7 @@ func main() {
 	broker := must(rabbitbroker.Open(ctx, rabbitbroker.Config{URL: "amqp://guest:guest@127.0.0.1:5672/"}))
 	shop := must(service.New(store, broker, service.Config{Source: "shop"}))
 
-	must(0, shop.Consume(consumer.Subscription{Group: "billing", Topics: []string{"orders"}},
+	check(shop.Consume(consumer.Subscription{Group: "billing", Topics: []string{"orders"}},
 		func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error { // commits with the inbox record
 			_, err := tx.Exec(ctx, "INSERT INTO invoices VALUES ($1)", m.Subject)
 			return err
@@ -40,12 +40,16 @@ func main() {
 		_, err := tx.Exec(ctx, "INSERT INTO orders VALUES ('o-17')") // commits with the message
 		return err
 	}))
-	must(0, shop.Run(ctx)) // the relay and the consumer, until ctx ends
+	check(shop.Run(ctx)) // the relay and the consumer, until ctx ends
 }
 
-func must[T any](v T, err error) T {
+func check(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
 	return v
 }
