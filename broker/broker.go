@@ -1,6 +1,6 @@
-// Package broker is what broker adapters have in common beside the two contracts that they are
-// used by, [relay.Publisher] and [consumer.Subscriber]: what each can do, and what each needs to be
-// declared before messages flow.
+// Package broker holds what broker adapters have in common besides the two contracts that they
+// implement, [relay.Publisher] and [consumer.Subscriber]: what each can do, and what each needs
+// to be declared before messages flow.
 package broker
 
 import (

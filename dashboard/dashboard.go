@@ -1,5 +1,5 @@
-// Package dashboard shows what is on its way, what is stuck and why, and lets those who may
-// mend it, as an [http.Handler] that a program mounts at any path.
+// Package dashboard shows what is on its way, what is stuck and why, and lets those who may fix
+// it, as an [http.Handler] that a program mounts at any path.
 //
 // It denies by default: [New] refuses a configuration that lets everybody in, payloads are
 // hidden from all who have no right to see them, and every change names the person who made

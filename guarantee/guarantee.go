@@ -1,4 +1,4 @@
-// Package guarantee is how stores and brokers tell what they guarantee: fact by fact, with the
+// Package guarantee lets stores and brokers state what they guarantee: fact by fact, with the
 // setting that each hangs on.
 package guarantee
 

@@ -1,16 +1,16 @@
-// Package idempotency lets clients of an HTTP API repeat a request without repeating its effect, by
-// the header Idempotency-Key of the IETF's draft. It is middleware for people's own handlers; what
-// arrives as a message is the business of package inbox.
+// Package idempotency lets clients of an HTTP API repeat a request without repeating its
+// effect, by the header Idempotency-Key of the IETF's draft. It is middleware for the handlers
+// of your own API; what arrives as a message is the business of package inbox.
 //
 // The first request with a key runs the handler, and what it answers is stored before it is sent. A
 // repetition is answered with that, without running the handler. While the first is under way a
 // repetition is answered 409. The same key with another payload is answered 422, then and later.
 //
-// A lease says that a request is under way. A process that dies before the response is stored leaves
-// nothing but the lease: once that has ended, the next repetition runs the handler again, although
-// the dead one may have had its effect. So the effect happens at least once, and at most once but
-// for crashes and outages. A handler that must exclude these too writes the key into its own
-// database, in the transaction of its effect.
+// A lease says that a request is under way. A process that dies before the response is stored
+// leaves nothing but the lease: once that has ended, the next repetition runs the handler
+// again, although the dead one may have had its effect. So the effect happens at least once,
+// and more than once only after a crash or an outage. A handler that must exclude that, too,
+// writes the key into its own database, in the transaction of its effect.
 package idempotency
 
 import (

@@ -18,7 +18,7 @@ type Config struct {
 	Source string
 
 	// Unique remembers the ids of enqueued messages for the outbox retention, so that an id
-	// that was published already stores nothing either. It costs a row per message.
+	// that was published already stores nothing either. It costs a row per message. Optional.
 	Unique bool
 
 	// Observer is told of enqueued messages. Optional; the default logs to slog.Default.

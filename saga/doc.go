@@ -9,11 +9,11 @@
 //
 //	message ─▶ inbox ─▶ rule ─▶ instance + log ─▶ outbox, timeouts ─▶ commit
 //
-// Of two messages that change an instance at a time one commits, and the other one is handled
-// again with what the first has left. An instance that has ended stays for the retention, so
-// that a message that comes late does not begin it again.
+// Of two messages that change an instance at the same time one commits, and the other is
+// handled again on what the first has left. An instance that has ended stays for the retention,
+// so that a late message does not begin it again.
 //
-// For processes that are a list of steps, each with its compensation, there are [Step]s. What
-// must be done by a person is seen by "waybill saga" and on the dashboard, and acted on there or
-// by an [Operator].
+// For processes that are a list of steps, each with its compensation, there are [Step]s.
+// "waybill saga" and the dashboard show which instances need a person, who acts there or
+// through an [Operator].
 package saga

@@ -2,7 +2,7 @@
 //
 // A [Scheduler] keeps a message for later in the caller's transaction, under an id that the
 // caller may choose. Until it is due the message can be cancelled or put off; then the relay
-// moves it into the outbox, id kept, and it goes the way of every message.
+// moves it into the outbox under the same id, and it goes the way of any other message.
 //
 //	      At, After                      due: the relay, one transaction
 //	tx ──────────────▶ scheduled rows ──────────────────────────────────▶ outbox ──▶ broker

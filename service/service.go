@@ -19,7 +19,8 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 )
 
-// Store is what a service needs of a store. Every store of the project is one.
+// Store is what a service needs of a store. Every store of the project is one, except
+// redisstore, which only leases keys.
 type Store[Tx any] interface {
 	outbox.Store[Tx]
 	relay.Source
@@ -70,9 +71,9 @@ type Service[Tx any] struct {
 	running   bool
 }
 
-// New returns a service over store and broker, which stay the caller's: it closes them after
-// Run has returned. broker may be nil where [Config.Destinations] are set. The error is an [*waybill.InvalidError] that names what is missing or
-// wrong.
+// New returns a service over store and broker, which the caller closes after Run has returned.
+// broker may be nil where [Config.Destinations] are set. The error is an
+// [*waybill.InvalidError] that names what is missing or wrong.
 func New[Tx any](store Store[Tx], broker Broker, cfg Config) (*Service[Tx], error) {
 	switch {
 	case store == nil:

@@ -6,9 +6,9 @@
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	store, err := redisstore.New(client, redisstore.Config{})
 //
-// With ContextTimeoutEnabled in its options the client heeds the deadlines of contexts; without it
-// each try may take its ReadTimeout. A command whose reply was lost may be tried again: a key is
-// not acquired twice by that.
+// With ContextTimeoutEnabled in its options the client heeds the deadlines of contexts; without
+// it each try may take its ReadTimeout. A command whose reply was lost may be tried again: that
+// does not acquire a key twice.
 //
 // A user of Redis needs the commands EVAL, EVALSHA, TIME, HMGET, HSET, HSETNX, HDEL, PEXPIRE, GET, SET
 // and INFO, on the keys that begin with the prefix.
