@@ -119,13 +119,13 @@ func (c *CheckThenAct) forget(key string) {
 	delete(c.attempts, key)
 }
 
-// ReleaseLease takes the attempt back if it is uncounted. Nothing else is held.
-func (c *CheckThenAct) ReleaseLease(_ context.Context, l inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
+// ReleaseLease takes the attempt back if it is r.Uncounted. Nothing else is held.
+func (c *CheckThenAct) ReleaseLease(_ context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := c.attempts[l.Key]; uncounted && n > 1 {
+	if n := c.attempts[l.Key]; r.Uncounted && n > 1 {
 		c.attempts[l.Key] = n - 1
-	} else if uncounted {
+	} else if r.Uncounted {
 		delete(c.attempts, l.Key)
 	}
 	return inbox.LeaseReleased, nil

@@ -327,7 +327,7 @@ func TestCheckThenAct_Attempts(t *testing.T) {
 	c := newCheckThenAct(t, newKeyStore())
 	release := func(l inbox.Lease, uncounted bool) {
 		t.Helper()
-		if got, err := c.ReleaseLease(t.Context(), l, uncounted); got != inbox.LeaseReleased || err != nil {
+		if got, err := c.ReleaseLease(t.Context(), l, inbox.Release{Uncounted: uncounted}); got != inbox.LeaseReleased || err != nil {
 			t.Errorf("ReleaseLease() = %v, %v", got, err)
 		}
 	}

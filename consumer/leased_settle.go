@@ -57,7 +57,7 @@ func (c *Leased) settleDead(work context.Context, m leasedMessage, f failure, at
 // giveBack releases a key. One that cannot be released is free when its lease has run out.
 func (c *Leased) giveBack(work context.Context, m leasedMessage, uncounted bool) {
 	_, err := c.tell(work, func(ctx context.Context) (inbox.LeaseStatus, error) {
-		return c.store.ReleaseLease(ctx, m.lease, uncounted)
+		return c.store.ReleaseLease(ctx, m.lease, inbox.Release{Uncounted: uncounted})
 	})
 	c.reportSettle(work, err)
 }

@@ -75,10 +75,10 @@ func (s *leaseStub) MarkProcessed(_ context.Context, l inbox.Lease) (inbox.Lease
 	return s.change(l, false, inbox.LeaseProcessed, func() { s.marks++; s.rec.Status = inbox.LeaseProcessed })
 }
 
-func (s *leaseStub) ReleaseLease(_ context.Context, l inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
+func (s *leaseStub) ReleaseLease(_ context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
 	return s.change(l, false, inbox.LeaseReleased, func() {
 		s.rec.Status, s.rec.LeaseUntil = inbox.LeaseReleased, time.Time{}
-		if uncounted {
+		if r.Uncounted {
 			s.rec.Attempts--
 		}
 	})

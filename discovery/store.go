@@ -96,8 +96,8 @@ func (s *Store) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseSt
 }
 
 // ReleaseLease implements [inbox.LeaseStore].
-func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
-	return at(ctx, s, func(c inbox.LeaseStore) (inbox.LeaseStatus, error) { return c.ReleaseLease(ctx, l, uncounted) })
+func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
+	return at(ctx, s, func(c inbox.LeaseStore) (inbox.LeaseStatus, error) { return c.ReleaseLease(ctx, l, r) })
 }
 
 // ReadLease implements [inbox.LeaseStore].

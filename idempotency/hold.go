@@ -68,7 +68,7 @@ func (h hold) renew(ctx context.Context, expiry *time.Timer, cancel context.Canc
 func (h hold) release(ctx context.Context) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	if _, err := h.leases.ReleaseLease(ctx, h.lease, false); err != nil {
+	if _, err := h.leases.ReleaseLease(ctx, h.lease, inbox.Release{}); err != nil {
 		h.cfg.Logger.WarnContext(ctx, "a lease was not released", "error", err)
 	}
 }

@@ -88,7 +88,7 @@ func (s *fakeStore) RenewLease(_ context.Context, l inbox.Lease, ttl time.Durati
 	return inbox.LeaseAnswer{Status: inbox.LeaseAcquired}, nil
 }
 
-func (s *fakeStore) ReleaseLease(_ context.Context, l inbox.Lease, _ bool) (inbox.LeaseStatus, error) {
+func (s *fakeStore) ReleaseLease(_ context.Context, l inbox.Lease, _ inbox.Release) (inbox.LeaseStatus, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leases[l.Key].id == l.ID {

@@ -17,6 +17,7 @@ const (
 	MaxLeaseOwnerLen = 255 // LeaseRequest.Owner, in bytes
 	MaxRequestIDLen  = 64  // LeaseRequest.RequestID, in bytes
 	MinRequestIDLen  = 16
+	MaxPayloadHash   = 64             // LeaseRequest.PayloadHash, in bytes
 	MaxLeaseTTL      = 24 * time.Hour // LeaseRequest.TTL
 	MinLeaseTTL      = time.Millisecond
 )
@@ -61,6 +62,12 @@ type LeaseRequest struct {
 	// its repetitions. [MinRequestIDLen] to [MaxRequestIDLen] visible ASCII characters. Optional;
 	// without it a repetition finds the key busy until the lost lease ends.
 	RequestID string
+
+	// PayloadHash names the payload that the key stands for: whoever asks for a key that was
+	// processed with another one is told of the conflict. [Record].PayloadHash is one. The store
+	// keeps the hash of the request that acquired the key last. At most [MaxPayloadHash] visible
+	// ASCII characters. Optional; without it payloads are not compared.
+	PayloadHash string
 }
 
 // LeaseID returns the id for a lease that the request acquires: the RequestID, or a new one.
@@ -88,6 +95,10 @@ func (r *LeaseRequest) Validate() error {
 		return invalidLease("RequestID", "has %d bytes, the range is %d to %d", len(r.RequestID), MinRequestIDLen, MaxRequestIDLen)
 	case !isVisibleASCII(r.RequestID):
 		return invalidLease("RequestID", "holds something else than visible ASCII characters")
+	case len(r.PayloadHash) > MaxPayloadHash:
+		return invalidLease("PayloadHash", "has %d bytes, the limit is %d", len(r.PayloadHash), MaxPayloadHash)
+	case !isVisibleASCII(r.PayloadHash):
+		return invalidLease("PayloadHash", "holds something else than visible ASCII characters")
 	}
 	return ValidateLeaseTTL(r.TTL)
 }
@@ -134,6 +145,25 @@ type Lease struct {
 	Token int64
 }
 
+// Release says how a key is given back.
+type Release struct {
+	// Uncounted says that the attempt does not count.
+	Uncounted bool
+
+	// Wait is how long nobody may begin the key: until then it is [LeaseBusy]. So a retry is not
+	// begun early, whoever comes first. 0 to [MaxLeaseTTL].
+	Wait time.Duration
+}
+
+// Validate returns an [*waybill.InvalidError] if a key can't be given back in this way. Stores
+// call it before anything is changed.
+func (r Release) Validate() error {
+	if r.Wait < 0 || r.Wait > MaxLeaseTTL {
+		return &waybill.InvalidError{Field: "Release.Wait", Reason: fmt.Sprintf("is %v, the range is 0 to %v", r.Wait, MaxLeaseTTL)}
+	}
+	return nil
+}
+
 // NewLeaseID returns an id for a lease: 26 letters and digits, random.
 func NewLeaseID() string { return rand.Text() }
 
@@ -151,9 +181,14 @@ type LeaseAnswer struct {
 
 	// ExpiresAt is when the lease ends, by the store's clock, and Remaining how long that is
 	// from when the store answered: the caller's own lease if the status is [LeaseAcquired],
-	// the holder's if it is [LeaseBusy]. Zero otherwise.
+	// the holder's if it is [LeaseBusy], or how long the key waits that was given back with a
+	// wait. Zero otherwise.
 	ExpiresAt time.Time
 	Remaining time.Duration
+
+	// Conflict is true if the status is [LeaseProcessed], and the key was processed with another
+	// payload: both hashes are known, and they differ.
+	Conflict bool
 }
 
 // LeaseRecord is what a store knows of a key.
@@ -171,6 +206,10 @@ type LeaseRecord struct {
 	// LeaseUntil is when the lease ends or has ended. It is zero once the key is released or
 	// processed.
 	LeaseUntil time.Time
+	// DueAt is when the key may be begun again that was released with a wait, zero if there was
+	// none, and once it is begun or processed.
+	DueAt       time.Time
+	PayloadHash string // of the request that acquired it last
 }
 
 // LeaseStore processes messages once where handler and record cannot share a transaction. A
@@ -185,8 +224,8 @@ type LeaseRecord struct {
 // answer; what was asked may have happened then. Processed keys are kept for the store's
 // retention.
 type LeaseStore interface {
-	// TryBegin leases a key to the caller, unless it is leased or processed. A lease that
-	// has run out is taken over. Each lease counts as an attempt. A request that comes again
+	// TryBegin leases a key to the caller, unless it is leased or processed, or has to wait. A
+	// lease that has run out is taken over. Each lease counts as an attempt. A request that comes again
 	// with its RequestID gets the lease that it has. The answer is [LeaseAcquired],
 	// [LeaseBusy], [LeaseProcessed] or [LeaseExhausted].
 	TryBegin(ctx context.Context, req LeaseRequest) (LeaseAnswer, error)
@@ -203,11 +242,11 @@ type LeaseStore interface {
 	// released it, or [LeaseUnknown].
 	MarkProcessed(ctx context.Context, l Lease) (LeaseStatus, error)
 
-	// ReleaseLease gives the key back, so that anybody may begin it. With uncounted the
-	// attempt does not count. The answer is [LeaseReleased], again if the caller has released
-	// it before, which counts nothing a second time; or, without effect, [LeaseProcessed] if
-	// the caller has marked it, [LeaseLost] or [LeaseUnknown].
-	ReleaseLease(ctx context.Context, l Lease, uncounted bool) (LeaseStatus, error)
+	// ReleaseLease gives the key back, so that anybody may begin it, after r.Wait. The answer is
+	// [LeaseReleased], again if the caller has released it before, which counts nothing and
+	// prolongs no wait a second time; or, without effect, [LeaseProcessed] if the caller has
+	// marked it, [LeaseLost] or [LeaseUnknown].
+	ReleaseLease(ctx context.Context, l Lease, r Release) (LeaseStatus, error)
 
 	// ReadLease returns what the store knows of a key. It changes nothing.
 	ReadLease(ctx context.Context, key string) (LeaseRecord, error)

@@ -160,11 +160,11 @@ func (c *Client) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseS
 }
 
 // ReleaseLease implements [inbox.LeaseStore].
-func (c *Client) ReleaseLease(ctx context.Context, l inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
+func (c *Client) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
 	if err := validateLease(l); err != nil {
 		return "", err
 	}
-	answer, err := ask[statusAnswer](ctx, c, http.MethodPost, "release", releaseBody{Key: l.Key, LeaseID: l.ID, Uncounted: uncounted})
+	answer, err := ask[statusAnswer](ctx, c, http.MethodPost, "release", releaseBody{Key: l.Key, LeaseID: l.ID, Uncounted: r.Uncounted})
 	if err != nil {
 		return "", err
 	}

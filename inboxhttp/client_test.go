@@ -50,7 +50,7 @@ var calls = map[string]func(context.Context, *Client) error{
 		return err
 	},
 	"ReleaseLease": func(ctx context.Context, c *Client) error {
-		_, err := c.ReleaseLease(ctx, lease, false)
+		_, err := c.ReleaseLease(ctx, lease, inbox.Release{})
 		return err
 	},
 	"ReadLease": func(ctx context.Context, c *Client) error {
@@ -283,7 +283,7 @@ func TestClient_RefusesFirst(t *testing.T) {
 	_, renew := c.RenewLease(ctx, lease, 0)
 	_, renewKey := c.RenewLease(ctx, inbox.Lease{}, time.Minute)
 	_, mark := c.MarkProcessed(ctx, inbox.Lease{})
-	_, release := c.ReleaseLease(ctx, inbox.Lease{}, true)
+	_, release := c.ReleaseLease(ctx, inbox.Lease{}, inbox.Release{Uncounted: true})
 	_, read := c.ReadLease(ctx, "")
 	_, beginAll := c.TryBeginAll(ctx, []inbox.LeaseRequest{request, request})
 	_, markAll := c.MarkAllProcessed(ctx, make([]inbox.Lease, 1))

@@ -88,7 +88,7 @@ func (s *Server) leaseRequest(c *call, body *beginBody) (inbox.LeaseRequest, err
 func (s *Server) takeBack(c *call, req inbox.LeaseRequest, a inbox.LeaseAnswer) {
 	if a.Status == inbox.LeaseAcquired && req.RequestID == "" && c.client.Err() != nil {
 		// If it fails the key stays leased until the lease ends.
-		_, _ = s.store.ReleaseLease(c.ctx, inbox.Lease{Key: req.Key, ID: a.LeaseID, Token: a.Token}, true)
+		_, _ = s.store.ReleaseLease(c.ctx, inbox.Lease{Key: req.Key, ID: a.LeaseID, Token: a.Token}, inbox.Release{Uncounted: true})
 	}
 }
 
@@ -150,7 +150,7 @@ func (s *Server) release(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	status, err := s.store.ReleaseLease(c.ctx, l, body.Uncounted)
+	status, err := s.store.ReleaseLease(c.ctx, l, inbox.Release{Uncounted: body.Uncounted})
 	c.answered(status)
 	return statusAnswer{status}, err
 }

@@ -62,11 +62,11 @@ func (s *stub) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseSta
 	return s.status, s.err
 }
 
-func (s *stub) ReleaseLease(ctx context.Context, l inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
+func (s *stub) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	s.note(ctx, func() { s.leases, s.released = append(s.leases, l), append(s.released, uncounted) })
+	s.note(ctx, func() { s.leases, s.released = append(s.leases, l), append(s.released, r.Uncounted) })
 	return s.status, s.err
 }
 

@@ -20,7 +20,7 @@ func wantRedisAway(t *testing.T, s *redisstore.Store) {
 		"TryBegin":      func() error { _, err := s.TryBegin(ctx, inbox.LeaseRequest{Key: "k", TTL: time.Minute}); return err },
 		"RenewLease":    func() error { _, err := s.RenewLease(ctx, lease, time.Minute); return err },
 		"MarkProcessed": func() error { _, err := s.MarkProcessed(ctx, lease); return err },
-		"ReleaseLease":  func() error { _, err := s.ReleaseLease(ctx, lease, false); return err },
+		"ReleaseLease":  func() error { _, err := s.ReleaseLease(ctx, lease, inbox.Release{}); return err },
 		"SaveResponse":  func() error { return s.SaveResponse(ctx, "k", []byte("r"), time.Minute) },
 	} {
 		if err := call(); !waybill.IsUnavailable(err) {
@@ -147,7 +147,7 @@ func TestRedisStore_LeastRights(t *testing.T) {
 	lease := begin(t, s, "k", time.Minute)
 	_, err = s.RenewLease(ctx, lease, time.Minute)
 	must(t, err)
-	_, err = s.ReleaseLease(ctx, lease, false)
+	_, err = s.ReleaseLease(ctx, lease, inbox.Release{})
 	must(t, err)
 	_, err = s.MarkProcessed(ctx, begin(t, s, "k", time.Minute))
 	must(t, err)

@@ -52,7 +52,7 @@ func (c child) holdRedis(ctx context.Context, _ *pgstore.Store[pgx.Tx]) error {
 	if err != nil {
 		return err
 	}
-	released, err := store.ReleaseLease(ctx, l, true)
+	released, err := store.ReleaseLease(ctx, l, inbox.Release{Uncounted: true})
 	if err != nil {
 		return err
 	}

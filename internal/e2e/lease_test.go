@@ -35,11 +35,11 @@ func (c child) hold(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 	if err != nil {
 		return err
 	}
-	released, err := store.ReleaseLease(ctx, l, false)
+	released, err := store.ReleaseLease(ctx, l, inbox.Release{})
 	if err != nil {
 		return err
 	}
-	uncounted, err := store.ReleaseLease(ctx, l, true)
+	uncounted, err := store.ReleaseLease(ctx, l, inbox.Release{Uncounted: true})
 	if err != nil {
 		return err
 	}

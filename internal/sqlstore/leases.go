@@ -141,9 +141,9 @@ func (c *Core[Tx]) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) (
 }
 
 // ReleaseLease implements [inbox.LeaseStore].
-func (c *Core[Tx]) ReleaseLease(ctx context.Context, l inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
+func (c *Core[Tx]) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
 	back := 0
-	if uncounted {
+	if r.Uncounted {
 		back = 1
 	}
 	row, err := c.changeLease(ctx, c.SQL.Leases.Settle, l, false, back)

@@ -163,12 +163,12 @@ func (s *Store) mark(tx *Tx, l inbox.Lease, row leaseRow, now time.Time) inbox.L
 }
 
 // ReleaseLease implements [inbox.LeaseStore].
-func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, uncounted bool) (status inbox.LeaseStatus, err error) {
+func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (status inbox.LeaseStatus, err error) {
 	err = s.changeLease(ctx, l.Key, func(tx *Tx, row leaseRow, now time.Time) {
 		if status = row.settled(l.ID); status != "" {
 			return
 		}
-		if uncounted {
+		if r.Uncounted {
 			row.attempts--
 		}
 		row.last, row.until = now, time.Time{}

@@ -157,8 +157,8 @@ func (l *Leases) MarkProcessed(ctx context.Context, own inbox.Lease) (inbox.Leas
 }
 
 // ReleaseLease implements [inbox.LeaseStore].
-func (l *Leases) ReleaseLease(ctx context.Context, own inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
-	return l.end(ctx, own, l.release(own.ID, uncounted), "release a key")
+func (l *Leases) ReleaseLease(ctx context.Context, own inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
+	return l.end(ctx, own, l.release(own.ID, r.Uncounted), "release a key")
 }
 
 func (l *Leases) end(ctx context.Context, own inbox.Lease, update mongo.Pipeline, what string) (inbox.LeaseStatus, error) {

@@ -197,11 +197,11 @@ func (s *Store) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]i
 }
 
 // ReleaseLease implements [inbox.LeaseStore].
-func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, uncounted bool) (inbox.LeaseStatus, error) {
+func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
 	if err := inbox.ValidateLeaseKey(l.Key); err != nil {
 		return "", err
 	}
-	replies, err := s.run(ctx, releaseScript, call{s.leases + l.Key, []any{l.ID, uncounted, s.keep(0)}})
+	replies, err := s.run(ctx, releaseScript, call{s.leases + l.Key, []any{l.ID, r.Uncounted, s.keep(0)}})
 	if err != nil {
 		return "", fmt.Errorf("release a lease: %w", err)
 	}

@@ -84,7 +84,7 @@ func TestStore_InvalidIsNotSent(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"RenewLease":    func() error { _, err := s.RenewLease(ctx, inbox.Lease{}, time.Minute); return err },
 		"MarkProcessed": func() error { _, err := s.MarkProcessed(ctx, inbox.Lease{}); return err },
-		"ReleaseLease":  func() error { _, err := s.ReleaseLease(ctx, inbox.Lease{}, false); return err },
+		"ReleaseLease":  func() error { _, err := s.ReleaseLease(ctx, inbox.Lease{}, inbox.Release{}); return err },
 		"ReadLease":     func() error { _, err := s.ReadLease(ctx, ""); return err },
 	} {
 		if err := call(); field(err) != "LeaseRequest.Key" {

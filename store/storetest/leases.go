@@ -219,7 +219,7 @@ func (e *leaseEnv) release(l inbox.Lease, uncounted bool, want inbox.LeaseStatus
 func (e *leaseEnv) tryRelease(l inbox.Lease, uncounted bool) (status inbox.LeaseStatus) {
 	e.Helper()
 	e.check(e.repeat(func() (err error) {
-		status, err = e.s.ReleaseLease(e.ctx, l, uncounted)
+		status, err = e.s.ReleaseLease(e.ctx, l, inbox.Release{Uncounted: uncounted})
 		return err
 	}), "ReleaseLease")
 	return status

@@ -302,7 +302,7 @@ func leaseInvalid(e *leaseEnv) {
 		e.wantInvalid(err, "MarkProcessed")
 		_, err = e.s.MarkAllProcessed(e.ctx, []inbox.Lease{l})
 		e.wantInvalid(err, "MarkAllProcessed")
-		_, err = e.s.ReleaseLease(e.ctx, l, false)
+		_, err = e.s.ReleaseLease(e.ctx, l, inbox.Release{})
 		e.wantInvalid(err, "ReleaseLease")
 		_, err = e.s.RenewLease(e.ctx, l, leaseTTL)
 		e.wantInvalid(err, "RenewLease")
@@ -345,7 +345,7 @@ func leaseCancelled(e *leaseEnv) {
 	_, renew := e.s.RenewLease(ctx, l, leaseTTL)
 	_, mark := e.s.MarkProcessed(ctx, l)
 	_, marks := e.s.MarkAllProcessed(ctx, []inbox.Lease{l})
-	_, release := e.s.ReleaseLease(ctx, l, false)
+	_, release := e.s.ReleaseLease(ctx, l, inbox.Release{})
 	_, read := e.s.ReadLease(ctx, "held")
 	_, purge := e.s.PurgeLeases(ctx, LeaseRetention, 10)
 	for i, err := range []error{begin, all, renew, mark, marks, release, read, purge} {
