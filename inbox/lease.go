@@ -50,7 +50,8 @@ type LeaseRequest struct {
 	TTL time.Duration
 
 	// MaxAttempts is after how many counted attempts the answer is [LeaseExhausted] where it
-	// would be [LeaseAcquired]. Optional; 0 means that there is no limit.
+	// would be [LeaseAcquired]. So a key that was given back with a wait is [LeaseBusy] until that
+	// is over, also to who has no attempt left. Optional; 0 means that there is no limit.
 	MaxAttempts int
 
 	// RequestID becomes the id of the lease, so that a request whose answer was lost can be
@@ -76,6 +77,12 @@ func (r *LeaseRequest) LeaseID() string {
 		return r.RequestID
 	}
 	return NewLeaseID()
+}
+
+// Conflicts reports whether a key that was processed with the payload of the given hash, "" if
+// that is not known, was processed with another one than the request's.
+func (r *LeaseRequest) Conflicts(processed string) bool {
+	return processed != "" && r.PayloadHash != "" && processed != r.PayloadHash
 }
 
 // Validate returns an [*waybill.InvalidError] that names the first field that is wrong, or
@@ -150,8 +157,8 @@ type Release struct {
 	// Uncounted says that the attempt does not count.
 	Uncounted bool
 
-	// Wait is how long nobody may begin the key: until then it is [LeaseBusy]. So a retry is not
-	// begun early, whoever comes first. 0 to [MaxLeaseTTL].
+	// Wait is how long nobody may begin the key, the caller included: until then it is [LeaseBusy].
+	// So a retry is not begun early, whoever comes first. 0 to [MaxLeaseTTL].
 	Wait time.Duration
 }
 
@@ -206,8 +213,8 @@ type LeaseRecord struct {
 	// LeaseUntil is when the lease ends or has ended. It is zero once the key is released or
 	// processed.
 	LeaseUntil time.Time
-	// DueAt is when the key may be begun again that was released with a wait, zero if there was
-	// none, and once it is begun or processed.
+	// DueAt is when the key may be begun again, or might have been since, that was released with a
+	// wait; zero if there was none, and once it is begun or processed.
 	DueAt       time.Time
 	PayloadHash string // of the request that acquired it last
 }
@@ -224,10 +231,10 @@ type LeaseRecord struct {
 // answer; what was asked may have happened then. Processed keys are kept for the store's
 // retention.
 type LeaseStore interface {
-	// TryBegin leases a key to the caller, unless it is leased or processed, or has to wait. A
-	// lease that has run out is taken over. Each lease counts as an attempt. A request that comes again
-	// with its RequestID gets the lease that it has. The answer is [LeaseAcquired],
-	// [LeaseBusy], [LeaseProcessed] or [LeaseExhausted].
+	// TryBegin leases a key to the caller, unless it is leased or processed, or waits since it was
+	// released. A lease that has run out is taken over. Each lease counts as an attempt. A request
+	// that comes again with its RequestID gets the lease that it has. The answer is
+	// [LeaseAcquired], [LeaseBusy], [LeaseProcessed] or [LeaseExhausted].
 	TryBegin(ctx context.Context, req LeaseRequest) (LeaseAnswer, error)
 
 	// RenewLease lets a lease end ttl from now, also one that has run out, unless somebody
@@ -252,8 +259,9 @@ type LeaseStore interface {
 	ReadLease(ctx context.Context, key string) (LeaseRecord, error)
 
 	// PurgeLeases removes up to limit keys that were processed longer ago than retention, or
-	// that were last touched longer ago and that nobody has, and returns how many. Call again
-	// until it returns less than limit. A store that lets keys expire by itself removes none.
+	// that were last touched longer ago, that nobody has and that do not wait, and returns how
+	// many. Call again until it returns less than limit. A store that lets keys expire by itself
+	// removes none.
 	PurgeLeases(ctx context.Context, retention time.Duration, limit int) (int, error)
 }
 

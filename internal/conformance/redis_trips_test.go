@@ -52,7 +52,7 @@ func TestRedisStore_RoundTrips(t *testing.T) {
 		"renew":       func() error { _, err := s.RenewLease(ctx, lease, time.Minute); return err },
 		"mark":        func() error { _, err := s.MarkProcessed(ctx, lease); return err },
 		"mark all":    func() error { _, err := s.MarkAllProcessed(ctx, leases); return err },
-		"release":     func() error { _, err := s.ReleaseLease(ctx, lease, false); return err },
+		"release":     func() error { _, err := s.ReleaseLease(ctx, lease, inbox.Release{}); return err },
 		"read":        func() error { _, err := s.ReadLease(ctx, "k"); return err },
 		"find":        func() error { _, _, err := s.FindResponse(ctx, "k"); return err },
 		"save":        func() error { return s.SaveResponse(ctx, "k", nil, time.Minute) },

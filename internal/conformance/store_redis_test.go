@@ -172,7 +172,7 @@ func TestRedisStore_KeysExpire(t *testing.T) {
 	must(t, err)
 	_, err = s.MarkProcessed(ctx, begin(t, s, "processed", 3*time.Hour))
 	must(t, err)
-	_, err = s.ReleaseLease(ctx, begin(t, s, "released", 3*time.Hour), false)
+	_, err = s.ReleaseLease(ctx, begin(t, s, "released", 3*time.Hour), inbox.Release{})
 	must(t, err)
 	must(t, s.SaveResponse(ctx, "key", []byte("response"), 2*time.Hour))
 

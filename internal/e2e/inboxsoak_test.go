@@ -86,7 +86,7 @@ func soakInbox(ctx context.Context, c *inboxhttp.Client, name string, requests, 
 }
 
 func release(ctx context.Context, c *inboxhttp.Client, l inbox.Lease, count func(error)) {
-	status, err := c.ReleaseLease(ctx, l, true)
+	status, err := c.ReleaseLease(ctx, l, inbox.Release{Uncounted: true})
 	if err == nil && status != inbox.LeaseReleased {
 		err = waybill.PermanentError(waybill.ReasonRejected, fmt.Errorf("released is %s", status))
 	}

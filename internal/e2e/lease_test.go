@@ -145,12 +145,12 @@ func TestLeaseRoundTrips(t *testing.T) {
 		{"renew", func() error { _, err := store.RenewLease(ctx, leases[0], time.Minute); return err }},
 		{"mark", func() error { _, err := store.MarkProcessed(ctx, leases[0]); return err }},
 		{"processed", again},
-		{"release", func() error { _, err := store.ReleaseLease(ctx, leases[1], false); return err }},
+		{"release", func() error { _, err := store.ReleaseLease(ctx, leases[1], inbox.Release{}); return err }},
 		{"mark all", func() error { _, err := store.MarkAllProcessed(ctx, leases[:50]); return err }},
 		{"read", func() error { _, err := store.ReadLease(ctx, leases[0].Key); return err }},
 		{"read nothing", func() error { _, err := store.ReadLease(ctx, "nothing"); return err }},
 		{"release nothing", func() error {
-			_, err := store.ReleaseLease(ctx, inbox.Lease{Key: "nothing", ID: "x"}, false)
+			_, err := store.ReleaseLease(ctx, inbox.Lease{Key: "nothing", ID: "x"}, inbox.Release{})
 			return err
 		}},
 	} {

@@ -14,11 +14,16 @@ type leaseRow struct {
 	attempts    int
 	first, last time.Time // seen
 	until       time.Time // zero once it is released or processed
+	due         time.Time // zero unless it was released with a wait
 	processed   bool
+	hash        string // of the payload
 }
 
 // heldAt reports whether somebody has the key.
 func (r leaseRow) heldAt(now time.Time) bool { return r.until.After(now) }
+
+// waitsAt reports whether nobody may begin the key yet, since it was released.
+func (r leaseRow) waitsAt(now time.Time) bool { return r.due.After(now) }
 
 // settled says what became of the lease with the given id, or "" if it can still be settled.
 func (r leaseRow) settled(id string) inbox.LeaseStatus {
@@ -74,28 +79,30 @@ func (s *Store) tryBegin(tx *Tx, req inbox.LeaseRequest) inbox.LeaseAnswer {
 	row := s.data.leases[req.Key]
 	switch {
 	case row.processed:
-		return inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: row.attempts}
+		return inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: row.attempts, Conflict: req.Conflicts(row.hash)}
 	case row.heldAt(now) && row.id == req.RequestID:
-		return row.answer(inbox.LeaseAcquired, now)
+		return row.answer(inbox.LeaseAcquired, row.until, now)
 	case row.heldAt(now):
-		return row.answer(inbox.LeaseBusy, now)
+		return row.answer(inbox.LeaseBusy, row.until, now)
+	case row.waitsAt(now):
+		return row.answer(inbox.LeaseBusy, row.due, now)
 	case req.MaxAttempts > 0 && row.attempts >= req.MaxAttempts:
 		return inbox.LeaseAnswer{Status: inbox.LeaseExhausted, Attempts: row.attempts}
 	}
 	if row.first.IsZero() {
 		row.first = now
 	}
-	row.id, row.owner = req.LeaseID(), req.Owner
+	row.id, row.owner, row.hash = req.LeaseID(), req.Owner, req.PayloadHash
 	row.token++
 	row.attempts++
-	row.last, row.until = now, now.Add(req.TTL)
+	row.last, row.until, row.due = now, now.Add(req.TTL), time.Time{}
 	put(tx, s.data.leases, req.Key, row)
-	return row.answer(inbox.LeaseAcquired, now)
+	return row.answer(inbox.LeaseAcquired, row.until, now)
 }
 
-// answer tells the holder of a lease, or others, how long it lasts.
-func (r leaseRow) answer(status inbox.LeaseStatus, now time.Time) inbox.LeaseAnswer {
-	a := inbox.LeaseAnswer{Status: status, Attempts: r.attempts, ExpiresAt: r.until.UTC(), Remaining: r.until.Sub(now)}
+// answer tells the holder of a lease how long it lasts, or others how long they can't have the key.
+func (r leaseRow) answer(status inbox.LeaseStatus, ends, now time.Time) inbox.LeaseAnswer {
+	a := inbox.LeaseAnswer{Status: status, Attempts: r.attempts, ExpiresAt: ends.UTC(), Remaining: ends.Sub(now)}
 	if status == inbox.LeaseAcquired {
 		a.LeaseID, a.Token = r.id, r.token
 	}
@@ -117,7 +124,7 @@ func (s *Store) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration
 		}
 		row.last, row.until = now, now.Add(ttl)
 		put(tx, s.data.leases, l.Key, row)
-		answer = row.answer(inbox.LeaseAcquired, now)
+		answer = row.answer(inbox.LeaseAcquired, row.until, now)
 	})
 	return answer, err
 }
@@ -164,6 +171,9 @@ func (s *Store) mark(tx *Tx, l inbox.Lease, row leaseRow, now time.Time) inbox.L
 
 // ReleaseLease implements [inbox.LeaseStore].
 func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (status inbox.LeaseStatus, err error) {
+	if err := r.Validate(); err != nil {
+		return "", err
+	}
 	err = s.changeLease(ctx, l.Key, func(tx *Tx, row leaseRow, now time.Time) {
 		if status = row.settled(l.ID); status != "" {
 			return
@@ -172,6 +182,9 @@ func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release
 			row.attempts--
 		}
 		row.last, row.until = now, time.Time{}
+		if r.Wait > 0 {
+			row.due = now.Add(r.Wait)
+		}
 		put(tx, s.data.leases, l.Key, row)
 		status = inbox.LeaseReleased
 	})
@@ -195,6 +208,7 @@ func (s *Store) ReadLease(ctx context.Context, key string) (rec inbox.LeaseRecor
 		rec = inbox.LeaseRecord{
 			Status: inbox.LeaseReleased, Owner: row.owner, Token: row.token, Attempts: row.attempts,
 			FirstSeen: row.first.UTC(), LastSeen: row.last.UTC(), LeaseUntil: row.until.UTC(),
+			DueAt: row.due.UTC(), PayloadHash: row.hash,
 		}
 		switch {
 		case row.id == "":
@@ -226,6 +240,6 @@ func (s *Store) PurgeLeases(ctx context.Context, retention time.Duration, limit 
 func (s *Store) expiredLeases(retention time.Duration) []func(tx *Tx) {
 	now := s.now()
 	return removals(s.data.leases, func(_ string, r leaseRow) bool {
-		return !r.last.After(now.Add(-retention)) && !r.heldAt(now)
+		return !r.last.After(now.Add(-retention)) && !r.heldAt(now) && !r.waitsAt(now)
 	})
 }

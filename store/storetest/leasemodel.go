@@ -36,8 +36,9 @@ type modelKey struct {
 	id                string
 	token             int64
 	attempts          int
-	last, until       time.Duration // of the model's clock
+	last, until, due  time.Duration // of the model's clock
 	leased, processed bool          // leased also after the lease has ended
+	hash              string
 }
 
 func leaseModelled(e *leaseEnv) {
@@ -57,6 +58,7 @@ func (m *leaseModel) anyKey() string { return fmt.Sprintf("key %d", m.rng.IntN(4
 func (m *leaseModel) anyRequest() inbox.LeaseRequest {
 	req := inbox.LeaseRequest{
 		Key: m.anyKey(), TTL: []time.Duration{leaseTTL / 2, leaseTTL, 2 * leaseTTL}[m.rng.IntN(3)], MaxAttempts: m.rng.IntN(5),
+		PayloadHash: []string{"", "a", "b"}[m.rng.IntN(3)],
 	}
 	switch m.rng.IntN(3) {
 	case 0: // one that has, or had, a lease comes again
@@ -95,15 +97,20 @@ func (m *leaseModel) begin(req inbox.LeaseRequest, id string) (inbox.LeaseStatus
 		return inbox.LeaseProcessed, k.attempts
 	case k.leased && k.until > m.now() && k.id == req.RequestID:
 		return inbox.LeaseAcquired, k.attempts
-	case k.leased && k.until > m.now():
+	case k.takenAt(m.now()):
 		return inbox.LeaseBusy, k.attempts
 	case req.MaxAttempts > 0 && k.attempts >= req.MaxAttempts:
 		return inbox.LeaseExhausted, k.attempts
 	}
-	m.keys[req.Key] = &modelKey{id: id, token: k.token + 1, attempts: k.attempts + 1, last: m.now(), until: m.now() + req.TTL, leased: true}
+	m.keys[req.Key] = &modelKey{id: id, token: k.token + 1, attempts: k.attempts + 1, last: m.now(), until: m.now() + req.TTL, leased: true, hash: req.PayloadHash}
 	m.granted = slices.DeleteFunc(m.granted, func(l inbox.Lease) bool { return l.ID == id }) // an earlier one of the request
 	m.granted = append(m.granted, inbox.Lease{Key: req.Key, ID: id, Token: k.token + 1})
 	return inbox.LeaseAcquired, k.attempts + 1
+}
+
+// takenAt reports whether nobody may begin a key: somebody has it, or it waits.
+func (k *modelKey) takenAt(now time.Duration) bool {
+	return k.leased && k.until > now || k.due > now
 }
 
 // holder returns the key that a lease may settle, or what is said of one that may not.
@@ -141,8 +148,10 @@ func (m *leaseModel) expectBegun(req inbox.LeaseRequest, a inbox.LeaseAnswer) {
 	m.checkAnswer(a)
 	status, attempts := m.begin(req, a.LeaseID)
 	m.expect("TryBegin of "+req.Key, fmt.Sprint(a.Status, a.Attempts), fmt.Sprint(status, attempts))
+	k := m.keys[req.Key]
+	m.expect("conflict of "+req.Key, a.Conflict, status == inbox.LeaseProcessed && req.PayloadHash != "" && k.hash != "" && k.hash != req.PayloadHash)
 	if status == inbox.LeaseAcquired {
-		m.expect("token of "+req.Key, a.Token, m.keys[req.Key].token)
+		m.expect("token of "+req.Key, a.Token, k.token)
 	}
 }
 
@@ -152,17 +161,21 @@ func (m *leaseModel) callMark() {
 }
 
 func (m *leaseModel) callRelease() {
-	l, uncounted := m.anyLease(), m.rng.IntN(2) == 0
-	got := m.tryRelease(l, uncounted)
+	l := m.anyLease()
+	r := inbox.Release{Uncounted: m.rng.IntN(2) == 0, Wait: []time.Duration{0, 0, leaseTTL / 2, 2 * leaseTTL}[m.rng.IntN(4)]}
+	got := m.tryRelease(l, r)
 	k, want := m.holder(l)
 	if k != nil {
 		want = inbox.LeaseReleased
 		k.leased, k.last = false, m.now()
-		if uncounted {
+		if r.Wait > 0 {
+			k.due = m.now() + r.Wait
+		}
+		if r.Uncounted {
 			k.attempts--
 		}
 	}
-	m.expect(fmt.Sprintf("ReleaseLease of %+v, %v", l, uncounted), got, want)
+	m.expect(fmt.Sprintf("ReleaseLease of %+v, %+v", l, r), got, want)
 }
 
 func (m *leaseModel) callRenew() {
@@ -207,7 +220,7 @@ func (m *leaseModel) callAdvance() {
 // nearEdge reports whether a lease or the retention of a key ends about then, or soon after.
 func (m *leaseModel) nearEdge(then time.Duration) bool {
 	for _, k := range m.keys {
-		for _, edge := range []time.Duration{k.until, k.last + LeaseRetention, k.until + LeaseRetention} {
+		for _, edge := range []time.Duration{k.until, k.due, k.last + LeaseRetention, k.until + LeaseRetention, k.due + LeaseRetention} {
 			if edge > then-modelSlack && edge < then+2*modelSlack {
 				return true
 			}
@@ -219,7 +232,7 @@ func (m *leaseModel) nearEdge(then time.Duration) bool {
 // expired forgets what is past the retention, and returns how many keys.
 func (m *leaseModel) expired() (n int) {
 	for key, k := range m.keys {
-		if k.last+LeaseRetention < m.now() && (!k.leased || k.until < m.now()) {
+		if k.last+LeaseRetention < m.now() && !k.takenAt(m.now()) {
 			delete(m.keys, key)
 			n++
 		}

@@ -99,7 +99,7 @@ func leaseOneHolder(e *leaseEnv) {
 			mu.Unlock()
 			holders.Add(-1)
 			l := inbox.Lease{Key: "k", ID: a.LeaseID, Token: a.Token}
-			if status := e.tryRelease(l, w%2 == 0); status != inbox.LeaseReleased {
+			if status := e.tryRelease(l, inbox.Release{Uncounted: w%2 == 0}); status != inbox.LeaseReleased {
 				e.Errorf("ReleaseLease() = %s by the holder, want Released", status)
 			}
 		}

@@ -58,7 +58,7 @@ type LeaseFeatures struct {
 // RunLeases runs the suite of the lease contract as subtests of t, which run in parallel with
 // each other. Names of acceptance scenarios are those of TestAS41 and so on.
 func RunLeases(t *testing.T, h LeaseHarness) {
-	for _, tc := range slices.Concat(leaseTests(), leaseAttemptTests(), leaseRequestTests(), leaseKeyTests(), leaseBatchTests(), leaseRaceTests(), leaseModelTests()) {
+	for _, tc := range slices.Concat(leaseTests(), leaseAttemptTests(), leaseRequestTests(), leaseWaitTests(), leasePayloadTests(), leaseKeyTests(), leaseBatchTests(), leaseRaceTests(), leaseModelTests()) {
 		if !tc.runsWith(h.Features) {
 			continue
 		}
@@ -164,6 +164,9 @@ func (e *leaseEnv) checkAnswer(a inbox.LeaseAnswer) {
 	if (a.LeaseID != "") != acquired || (a.Token != 0) != acquired || (a.Remaining != 0) != lasts || !a.ExpiresAt.IsZero() != lasts {
 		e.Fatalf("answer = %+v: an id and a token are Acquired's only, times also Busy's", a)
 	}
+	if a.Conflict && a.Status != inbox.LeaseProcessed {
+		e.Fatalf("answer = %+v: only what is processed is in conflict", a)
+	}
 	if lasts && a.Remaining < 0 {
 		e.Fatalf("answer = %+v: a lease that lasts has no time left", a)
 	}
@@ -209,17 +212,23 @@ func (e *leaseEnv) tryMark(l inbox.Lease) (status inbox.LeaseStatus) {
 	return status
 }
 
+// release gives a key back for others to begin at once.
 func (e *leaseEnv) release(l inbox.Lease, uncounted bool, want inbox.LeaseStatus) {
 	e.Helper()
-	if got := e.tryRelease(l, uncounted); got != want {
-		e.Fatalf("ReleaseLease(%+v, %v) = %s, want %s", l, uncounted, got, want)
+	e.giveBack(l, inbox.Release{Uncounted: uncounted}, want)
+}
+
+func (e *leaseEnv) giveBack(l inbox.Lease, r inbox.Release, want inbox.LeaseStatus) {
+	e.Helper()
+	if got := e.tryRelease(l, r); got != want {
+		e.Fatalf("ReleaseLease(%+v, %+v) = %s, want %s", l, r, got, want)
 	}
 }
 
-func (e *leaseEnv) tryRelease(l inbox.Lease, uncounted bool) (status inbox.LeaseStatus) {
+func (e *leaseEnv) tryRelease(l inbox.Lease, r inbox.Release) (status inbox.LeaseStatus) {
 	e.Helper()
 	e.check(e.repeat(func() (err error) {
-		status, err = e.s.ReleaseLease(e.ctx, l, inbox.Release{Uncounted: uncounted})
+		status, err = e.s.ReleaseLease(e.ctx, l, r)
 		return err
 	}), "ReleaseLease")
 	return status
@@ -272,6 +281,15 @@ func (e *leaseEnv) purge(want int) {
 	}), "PurgeLeases")
 	if n != want {
 		e.Fatalf("PurgeLeases() = %d, want %d", n, want)
+	}
+}
+
+// wantInvalidField expects an error that names what is wrong.
+func (e *leaseEnv) wantInvalidField(err error, field, what string) {
+	e.Helper()
+	var invalid *waybill.InvalidError
+	if !errors.As(err, &invalid) || invalid.Field != field {
+		e.Errorf("%s: error = %v, want an InvalidError of %s", what, err, field)
 	}
 }
 

@@ -287,6 +287,9 @@ func leaseInvalid(e *leaseEnv) {
 		"long request id":       func(r *inbox.LeaseRequest) { r.RequestID = long[:inbox.MaxRequestIDLen+1] },
 		"request id, blank":     func(r *inbox.LeaseRequest) { r.RequestID = strings.Repeat("x", 16) + " " },
 		"request id, not ASCII": func(r *inbox.LeaseRequest) { r.RequestID = strings.Repeat("é", 16) },
+		"long hash":             func(r *inbox.LeaseRequest) { r.PayloadHash = long[:inbox.MaxPayloadHash+1] },
+		"hash, blank":           func(r *inbox.LeaseRequest) { r.PayloadHash = "x y" },
+		"hash, not ASCII":       func(r *inbox.LeaseRequest) { r.PayloadHash = "é" },
 		"less than the tick":    func(r *inbox.LeaseRequest) { r.TTL = inbox.MinLeaseTTL - 1 },
 	} {
 		req := request("k")

@@ -1,0 +1,227 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+func leaseWaitTests() []leaseTest {
+	return []leaseTest{
+		{"released with a wait", leaseWaits, nil},
+		{"released with a wait, and what is known of it", leaseWaitRecord, nil},
+		{"released with a wait again", leaseWaitRepeated, nil},
+		{"released with a wait by who has lost it", leaseWaitLost, nil},
+		{"released with a wait in a batch", leaseWaitBatch, nil},
+		{"released with a wait, uncounted", leaseWaitUncounted, nil},
+		{"released with a wait and begun as often as allowed", leaseWaitExhausted, nil},
+		{"what waits is not purged", leaseWaitPurge, nil},
+		{"a wait that is too long", leaseWaitInvalid, nil},
+		{"a wait is found after a restart", leaseWaitPersists, []func(LeaseFeatures) bool{leasesPersist}},
+		{"50 at once when a wait is over", leaseRaceWaited, nil},
+	}
+}
+
+// leaseWait is how long keys of the suite wait: longer than their leases.
+const leaseWait = 10 * time.Minute
+
+var waiting = inbox.Release{Wait: leaseWait}
+
+// waitOver lets every wait of the usual length end.
+func (e *leaseEnv) waitOver() { e.Helper(); e.advance(leaseWait + time.Second) }
+
+// wantWaiting asks for a key and expects it to wait until about then.
+func (e *leaseEnv) wantWaiting(req inbox.LeaseRequest, attempts int, due time.Time) {
+	e.Helper()
+	a := e.wantBegin(req, inbox.LeaseBusy, attempts)
+	if a.Remaining <= 0 || a.Remaining > leaseWait || !around(a.ExpiresAt, due) {
+		e.Fatalf("TryBegin(%+v) = %+v, want it busy until %v", req, a, due)
+	}
+}
+
+func leaseWaits(e *leaseEnv) {
+	req := repeatable("k")
+	l := e.beginRequest(req, 1)
+	e.giveBack(l, waiting, inbox.LeaseReleased)
+	due := e.wantRecord("k", inbox.LeaseReleased, 1, 1).DueAt
+	e.runOut() // of the lease, which it does not go by
+	e.wantUnchanged("k", func() {
+		e.wantWaiting(request("k"), 1, due)
+		e.wantWaiting(repeatable("k"), 1, due)
+		e.wantWaiting(req, 1, due) // the one that had it
+		e.mark(l, inbox.LeaseReleased)
+		e.renew(l, inbox.LeaseReleased)
+	})
+	e.waitOver()
+	next := e.begin("k", 2)
+	if next.Token != 2 {
+		e.Errorf("lease = %+v, want the next token", next)
+	}
+	e.mark(next, inbox.LeaseProcessed)
+	e.wantBegin(request("k"), inbox.LeaseProcessed, 2)
+}
+
+func leaseWaitRecord(e *leaseEnv) {
+	l := e.begin("k", 1)
+	if rec := e.read("k"); !rec.DueAt.IsZero() {
+		e.Errorf("begun: %+v, want no wait", rec)
+	}
+	e.giveBack(l, waiting, inbox.LeaseReleased)
+	rec := e.wantRecord("k", inbox.LeaseReleased, 1, 1)
+	if !around(rec.DueAt, rec.LastSeen.Add(leaseWait)) || !rec.LeaseUntil.IsZero() {
+		e.Errorf("released: %+v, want it due %v after it was released, and no lease", rec, leaseWait)
+	}
+	e.wantWaiting(request("k"), 1, rec.DueAt)
+	e.waitOver()
+	if past := e.wantRecord("k", inbox.LeaseReleased, 1, 1); past != rec {
+		e.Errorf("due: %+v, want it as it was, %+v", past, rec)
+	}
+	l = e.begin("k", 2)
+	if rec := e.wantRecord("k", inbox.LeaseBusy, 2, 2); !rec.DueAt.IsZero() {
+		e.Errorf("begun again: %+v, want no wait", rec)
+	}
+	e.mark(l, inbox.LeaseProcessed)
+	if rec := e.wantRecord("k", inbox.LeaseProcessed, 2, 2); !rec.DueAt.IsZero() {
+		e.Errorf("processed: %+v, want no wait", rec)
+	}
+	e.release(e.begin("other", 1), false, inbox.LeaseReleased)
+	if rec := e.wantRecord("other", inbox.LeaseReleased, 1, 1); !rec.DueAt.IsZero() {
+		e.Errorf("released without a wait: %+v, want none", rec)
+	}
+}
+
+func leaseWaitRepeated(e *leaseEnv) {
+	l := e.begin("k", 1)
+	e.giveBack(l, waiting, inbox.LeaseReleased)
+	e.advance(leaseWait / 2)
+	e.wantUnchanged("k", func() {
+		e.giveBack(l, waiting, inbox.LeaseReleased)
+		e.giveBack(l, inbox.Release{Wait: inbox.MaxLeaseTTL, Uncounted: true}, inbox.LeaseReleased)
+		e.release(l, false, inbox.LeaseReleased) // ends no wait either
+	})
+	e.advance(leaseWait/2 + time.Second)
+	e.begin("k", 2)
+
+	// One that was released without a wait gets none by being released again.
+	l = e.begin("other", 1)
+	e.release(l, false, inbox.LeaseReleased)
+	e.wantUnchanged("other", func() { e.giveBack(l, waiting, inbox.LeaseReleased) })
+	e.begin("other", 2)
+}
+
+func leaseWaitLost(e *leaseEnv) {
+	old := e.begin("k", 1)
+	e.runOut()
+	l := e.begin("k", 2)
+	e.wantUnchanged("k", func() { e.giveBack(old, waiting, inbox.LeaseLost) })
+	e.mark(l, inbox.LeaseProcessed)
+	e.wantUnchanged("k", func() { e.giveBack(l, waiting, inbox.LeaseProcessed) })
+	e.giveBack(inbox.Lease{Key: "other", ID: inbox.NewLeaseID()}, waiting, inbox.LeaseUnknown)
+	e.begin("other", 1)
+
+	// A lease that has run out, and that nobody else has begun since, may be given back so.
+	l = e.begin("late", 1)
+	e.runOut()
+	e.giveBack(l, waiting, inbox.LeaseReleased)
+	e.wantWaiting(request("late"), 1, e.read("late").DueAt)
+}
+
+func leaseWaitBatch(e *leaseEnv) {
+	l := e.begin("waits", 1)
+	e.giveBack(l, waiting, inbox.LeaseReleased)
+	answers := e.tryAll(requests("z new", "waits", "a new"))
+	if answers[0].Status != inbox.LeaseAcquired || answers[1].Status != inbox.LeaseBusy || answers[2].Status != inbox.LeaseAcquired {
+		e.Fatalf("TryBeginAll() = %+v, want only the second busy", answers)
+	}
+	e.checkAnswer(answers[1])
+	if a := answers[1]; a.Remaining > leaseWait || !around(a.ExpiresAt, e.read("waits").DueAt) {
+		e.Errorf("TryBeginAll() = %+v, want it busy until it is due", a)
+	}
+	e.wantUnchanged("waits", func() {
+		if got := e.tryMarkAll([]inbox.Lease{l, {Key: "z new", ID: answers[0].LeaseID}}); got[0] != inbox.LeaseReleased || got[1] != inbox.LeaseProcessed {
+			e.Errorf("MarkAllProcessed() = %v, want Released for the one that waits", got)
+		}
+	})
+	e.waitOver()
+	if again := e.tryAll(requests("waits", "b new")); again[0].Status != inbox.LeaseAcquired || again[0].Attempts != 2 {
+		e.Errorf("TryBeginAll() when it is due = %+v, want the second attempt", again)
+	}
+	if rec := e.read("waits"); !rec.DueAt.IsZero() {
+		e.Errorf("begun again: %+v, want no wait", rec)
+	}
+}
+
+func leaseWaitUncounted(e *leaseEnv) {
+	l := e.begin("k", 1)
+	e.giveBack(l, inbox.Release{Wait: leaseWait, Uncounted: true}, inbox.LeaseReleased)
+	e.wantWaiting(request("k"), 0, e.wantRecord("k", inbox.LeaseReleased, 1, 0).DueAt)
+	e.waitOver()
+	e.begin("k", 1)
+}
+
+// leaseWaitExhausted: that no attempt is left is told when it is due.
+func leaseWaitExhausted(e *leaseEnv) {
+	req := repeatable("k")
+	req.MaxAttempts = 1
+	e.giveBack(e.beginRequest(req, 1), waiting, inbox.LeaseReleased)
+	due := e.read("k").DueAt
+	e.wantUnchanged("k", func() {
+		e.wantWaiting(limited("k", 1), 1, due)
+		e.wantWaiting(req, 1, due) // the one that had it
+	})
+	e.waitOver()
+	e.wantUnchanged("k", func() {
+		e.wantBegin(limited("k", 1), inbox.LeaseExhausted, 1)
+		e.wantBegin(req, inbox.LeaseExhausted, 1)
+	})
+	e.wantBegin(limited("k", 2), inbox.LeaseAcquired, 2) // who allows more gets it
+}
+
+// leaseWaitPurge: also what was last touched longer ago than the retention.
+func leaseWaitPurge(e *leaseEnv) {
+	e.giveBack(e.begin("k", 1), inbox.Release{Wait: inbox.MaxLeaseTTL}, inbox.LeaseReleased)
+	e.advance(inbox.MaxLeaseTTL / 2)
+	e.wantUnchanged("k", func() {
+		n, err := e.s.PurgeLeases(e.ctx, time.Second, 1000)
+		if e.must(err, "PurgeLeases"); n != 0 {
+			e.Errorf("PurgeLeases(1s) = %d, want 0: the key waits", n)
+		}
+	})
+	e.wantBegin(request("k"), inbox.LeaseBusy, 1)
+	e.advance(LeaseRetention + inbox.MaxLeaseTTL/2 + minute)
+	e.purge(1)
+	e.wantRecord("k", inbox.LeaseUnknown, 0, 0)
+}
+
+func leaseWaitInvalid(e *leaseEnv) {
+	l := e.begin("k", 1)
+	e.wantUnchanged("k", func() {
+		for _, wait := range []time.Duration{-1, inbox.MaxLeaseTTL + 1} {
+			_, err := e.s.ReleaseLease(e.ctx, l, inbox.Release{Wait: wait, Uncounted: true})
+			e.wantInvalidField(err, "Release.Wait", "ReleaseLease")
+		}
+	})
+	e.giveBack(l, inbox.Release{Wait: inbox.MaxLeaseTTL}, inbox.LeaseReleased)
+	e.advance(inbox.MaxLeaseTTL - time.Hour)
+	e.wantBegin(request("k"), inbox.LeaseBusy, 1)
+	e.advance(time.Hour + time.Second)
+	e.begin("k", 2)
+}
+
+func leaseWaitPersists(e *leaseEnv) {
+	e.giveBack(e.begin("k", 1), waiting, inbox.LeaseReleased)
+	before := e.read("k")
+	e.s = e.h.Reopen(e.T, e.s)
+	if after := e.read("k"); after != before {
+		e.Errorf("record = %+v, want it as it was, %+v", after, before)
+	}
+	e.wantWaiting(request("k"), 1, before.DueAt)
+	e.waitOver()
+	e.begin("k", 2)
+}
+
+func leaseRaceWaited(e *leaseEnv) {
+	e.giveBack(e.begin("k", 1), waiting, inbox.LeaseReleased)
+	e.waitOver()
+	e.race(50, oneKey, 2)
+}
