@@ -38,10 +38,10 @@ const (
 	// A message whose next attempt is still to come has not failed to come back.
 	ExpiredAttempts = `due_at` + PastRetention + ` AND ($2 = '' OR tenant = $2)`
 
-	// Who has a key is not overtaken by its retention. Served by the index on first_seen: what
-	// was last seen before a time was first seen before it.
+	// What somebody has, or what waits, is not overtaken by its retention. Served by the index on
+	// first_seen: what was last seen before a time was first seen before it.
 	ExpiredLeases = `first_seen` + PastRetention + ` AND last_seen` + PastRetention + `
-   AND coalesce(lease_until <= {now}, 1) AND $2 = ''`
+   AND coalesce(coalesce(lease_until, due_at) <= {now}, 1) AND $2 = ''`
 
 	// Served by the index on ended_at.
 	ExpiredSagas = `ended_at` + PastRetention + ` AND ($2 = '' OR tenant = $2)`

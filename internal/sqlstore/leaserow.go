@@ -13,33 +13,39 @@ type leaseRow struct {
 	key, id, owner     string
 	token              int64
 	attempts           int
-	processed, held    bool
+	processed          bool
+	taken              bool // nobody may begin the key: somebody has it, or it waits
 	remaining          float64
 	first, last, until sqldb.Time
+	due                sqldb.Time // zero unless it was released with a wait
+	hash               string
 }
 
 func scanLease(r sqldb.Rows) (v leaseRow, err error) {
-	err = r.Scan(&v.key, &v.id, &v.owner, &v.token, &v.attempts, &v.processed, &v.held, &v.remaining, &v.first, &v.last, &v.until)
+	err = r.Scan(&v.key, &v.id, &v.owner, &v.token, &v.attempts, &v.processed, &v.taken, &v.remaining, &v.first, &v.last, &v.until, &v.due, &v.hash)
 	return v, err
 }
 
-// begun is the answer to a request with the given id. The row has that id if the request has
-// acquired it, now or before.
-func (r leaseRow) begun(id string, maxAttempts int) inbox.LeaseAnswer {
+// begun is the answer to a request that was sent with the given id. The row has that id, and a
+// lease, if the request has acquired it, now or before.
+func (r leaseRow) begun(id string, req inbox.LeaseRequest) inbox.LeaseAnswer {
 	switch {
 	case r.processed:
-		return inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: r.attempts}
-	case !r.held && maxAttempts > 0 && r.attempts >= maxAttempts:
+		return inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: r.attempts, Conflict: req.Conflicts(r.hash)}
+	case !r.taken && req.MaxAttempts > 0 && r.attempts >= req.MaxAttempts:
 		return inbox.LeaseAnswer{Status: inbox.LeaseExhausted, Attempts: r.attempts}
-	case r.id == id:
+	case r.id == id && !r.until.IsZero():
 		return r.lasting(inbox.LeaseAcquired)
 	}
 	return r.lasting(inbox.LeaseBusy)
 }
 
-// lasting tells the holder of a lease, or others, how long it lasts.
+// lasting tells the holder of a lease how long it lasts, or others how long they can't have the key.
 func (r leaseRow) lasting(status inbox.LeaseStatus) inbox.LeaseAnswer {
 	a := inbox.LeaseAnswer{Status: status, Attempts: r.attempts, ExpiresAt: r.until.UTC(), Remaining: fromMillis(r.remaining)}
+	if r.until.IsZero() {
+		a.ExpiresAt = r.due.UTC()
+	}
 	if status == inbox.LeaseAcquired {
 		a.LeaseID, a.Token = r.id, r.token
 	}
@@ -66,13 +72,14 @@ func (r leaseRow) record() inbox.LeaseRecord {
 	rec := inbox.LeaseRecord{
 		Status: inbox.LeaseReleased, Owner: r.owner, Token: r.token, Attempts: r.attempts,
 		FirstSeen: r.first.UTC(), LastSeen: r.last.UTC(), LeaseUntil: r.until.UTC(),
+		DueAt: r.due.UTC(), PayloadHash: r.hash,
 	}
 	switch {
 	case r.key == "":
 		return inbox.LeaseRecord{Status: inbox.LeaseUnknown}
 	case r.processed:
 		rec.Status = inbox.LeaseProcessed
-	case r.held:
+	case r.taken && !r.until.IsZero():
 		rec.Status = inbox.LeaseBusy
 	}
 	return rec

@@ -19,8 +19,10 @@ import (
 // answer follows from the row as it is afterwards.
 //
 // Each returns rows with the columns key, lease_id, owner, token, attempts, whether it is
-// processed, whether somebody has it, the milliseconds for which that lasts, first seen, last
-// seen, and the end of the lease, NULL once the key is released or processed.
+// processed, whether nobody may begin it, because somebody has it or it waits, the milliseconds
+// for which that lasts, first seen, last seen, the end of the lease, NULL once the key is released
+// or processed, when it is due, NULL unless it was released with a wait, and the hash of the
+// payload, empty if it is not known.
 type LeaseStatements struct {
 	// Returns says that a statement returns the row whether it has changed it or not, so that
 	// no row means an unknown key. Without it a statement may return none, because it left the
@@ -28,10 +30,11 @@ type LeaseStatements struct {
 	// nobody else may have changed the row.
 	Returns bool
 
-	// Begin takes key, id, owner, milliseconds and the limit of attempts, 0 for none. It
-	// inserts the row with token and attempt 1, or changes it if nobody has the key and the
-	// limit is not reached: id and owner, next token, one attempt more. The row may have had
-	// that id before, if the request was made before.
+	// Begin takes key, id, owner, milliseconds, the limit of attempts, 0 for none, and the hash
+	// of the payload, which may be empty. It inserts the row with token and attempt 1, or changes
+	// it if nobody has the key, it does not wait and the limit is not reached: id, owner and hash,
+	// next token, one attempt more, no time when it is due. The row may have had that id before,
+	// if the request was made before.
 	//
 	// BeginAll does it for many keys and returns a row for each, in any order; it takes an
 	// array for each of these arguments. It locks rows in the order of their keys, so that
@@ -39,9 +42,9 @@ type LeaseStatements struct {
 	// transaction.
 	Begin, BeginAll string
 
-	// Settle takes key, id, whether the key is processed, else it is released, and how many
-	// attempts to take back. It changes the row if that is the id of a lease that is neither
-	// released nor processed. Renew likewise takes key, id and milliseconds. MarkAll takes
+	// Settle takes key, id, whether the key is processed, else it is released, how many attempts
+	// to take back, and the milliseconds that the key waits, 0 for none. It changes the row if
+	// that is the id of a lease that is neither released nor processed. Renew likewise takes key, id and milliseconds. MarkAll takes
 	// arrays of keys and ids, is to Settle what BeginAll is to Begin, and may be empty.
 	Settle, Renew, MarkAll string
 
@@ -78,16 +81,16 @@ func (c *Core[Tx]) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) (
 	}
 	answers := make([]inbox.LeaseAnswer, len(reqs))
 	for i, req := range reqs {
-		answers[i] = rows[req.Key].begun(b.ids[i], req.MaxAttempts)
+		answers[i] = rows[req.Key].begun(b.ids[i], req)
 	}
 	return answers, nil
 }
 
 // leaseBegin are the arguments of Begin, for each of several keys.
 type leaseBegin struct {
-	keys, ids, owners []string
-	millis            []float64
-	limits            []int
+	keys, ids, owners, hashes []string
+	millis                    []float64
+	limits                    []int
 }
 
 func newLeaseBegin(reqs []inbox.LeaseRequest) leaseBegin {
@@ -95,24 +98,30 @@ func newLeaseBegin(reqs []inbox.LeaseRequest) leaseBegin {
 	for _, r := range reqs {
 		b.keys, b.ids, b.owners = append(b.keys, r.Key), append(b.ids, r.LeaseID()), append(b.owners, r.Owner)
 		b.millis, b.limits = append(b.millis, Millis(r.TTL)), append(b.limits, min(r.MaxAttempts, math.MaxInt32))
+		b.hashes = append(b.hashes, r.PayloadHash)
 	}
 	return b
 }
 
-func (b leaseBegin) columns() []any { return []any{b.keys, b.ids, b.owners, b.millis, b.limits} }
+func (b leaseBegin) columns() []any {
+	return []any{b.keys, b.ids, b.owners, b.millis, b.limits, b.hashes}
+}
 
 func (b leaseBegin) row(i int) []any {
-	return []any{b.keys[i], b.ids[i], b.owners[i], b.millis[i], b.limits[i]}
+	return []any{b.keys[i], b.ids[i], b.owners[i], b.millis[i], b.limits[i], b.hashes[i]}
 }
 
 // MarkProcessed implements [inbox.LeaseStore].
 func (c *Core[Tx]) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
-	row, err := c.changeLease(ctx, c.SQL.Leases.Settle, l, true, 0)
+	row, err := c.changeLease(ctx, c.SQL.Leases.Settle, l, markArgs...)
 	if err != nil {
 		return "", fmt.Errorf("mark a key: %w", err)
 	}
 	return row.settled(l.ID), nil
 }
+
+// markArgs are the arguments of Settle, behind key and id, for a key that is processed.
+var markArgs = []any{true, 0, 0.0}
 
 // MarkAllProcessed implements [inbox.BatchLeaseStore].
 func (c *Core[Tx]) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]inbox.LeaseStatus, error) {
@@ -126,7 +135,7 @@ func (c *Core[Tx]) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) (
 	if err := inbox.ValidateLeaseBatch(keys); err != nil {
 		return nil, err
 	}
-	row := func(i int) []any { return []any{keys[i], ids[i], true, 0} }
+	row := func(i int) []any { return append([]any{keys[i], ids[i]}, markArgs...) }
 	rows, err := c.changeLeases(ctx, leaseBatch{
 		keys: keys, one: c.SQL.Leases.Settle, row: row, all: c.SQL.Leases.MarkAll, columns: []any{keys, ids},
 	})
@@ -142,11 +151,14 @@ func (c *Core[Tx]) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) (
 
 // ReleaseLease implements [inbox.LeaseStore].
 func (c *Core[Tx]) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
+	if err := r.Validate(); err != nil {
+		return "", err
+	}
 	back := 0
 	if r.Uncounted {
 		back = 1
 	}
-	row, err := c.changeLease(ctx, c.SQL.Leases.Settle, l, false, back)
+	row, err := c.changeLease(ctx, c.SQL.Leases.Settle, l, false, back, Millis(r.Wait))
 	if err != nil {
 		return "", fmt.Errorf("release a key: %w", err)
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 // leaseColumns are what sqlstore reads of a key.
-const leaseColumns = `{key}, lease_id, owner, token, attempts, processed, coalesce(lease_until > {now}, 0),
-       coalesce(greatest(0, lease_until - {now}), 0) / 1000.0, first_seen, last_seen, lease_until`
+const leaseColumns = `{key}, lease_id, owner, token, attempts, processed, coalesce(coalesce(lease_until, due_at) > {now}, 0),
+       coalesce(greatest(0, coalesce(lease_until, due_at) - {now}), 0) / 1000.0, first_seen, last_seen, lease_until, due_at, coalesce(payload_hash, '')`
 
 // setIf returns assignments for columns: each gets its value if the condition holds, and stays
 // as it is otherwise. The server makes them one after the other, or, in one of its modes, at
@@ -23,8 +23,9 @@ func setIf(condition string, columns ...[2]string) string {
 }
 
 // mayBegin is the condition under which the request with the id $2 gets the key. Once the row
-// has that id it goes by nothing else that is assigned before lease_until, the last one.
-const mayBegin = `NOT processed AND coalesce(lease_until <= {now}, 1) AND ($5 = 0 OR attempts < $5 OR lease_id = $2)`
+// has that id it goes by nothing else that is assigned before lease_until, the last one, but for
+// due_at: there it may begin since that is past, and NULL says the same.
+const mayBegin = `NOT processed AND coalesce(coalesce(lease_until, due_at) <= {now}, 1) AND ($5 = 0 OR attempts < $5 OR lease_id = $2)`
 
 // usedUp is the condition under which mayBegin would be wrong: a row that had the id before,
 // from the same request, and has no attempts left.
@@ -39,17 +40,19 @@ const holds = `lease_id = $2 AND lease_until IS NOT NULL`
 // primary key.
 var (
 	beginLeaseSQL = `
-INSERT INTO {inbox_leases} ({key}, lease_id, owner, token, attempts, max_attempts, first_seen, last_seen, lease_until)
-SELECT $1, $2, $3, 1, 1, $5, {now}, {now}, {now} + CAST($4 * 1000 AS SIGNED) FROM DUAL
+INSERT INTO {inbox_leases} ({key}, lease_id, owner, token, attempts, max_attempts, payload_hash, first_seen, last_seen, lease_until)
+SELECT $1, $2, $3, 1, 1, $5, $6, {now}, {now}, {now} + CAST($4 * 1000 AS SIGNED) FROM DUAL
  WHERE NOT EXISTS (SELECT 1 FROM {inbox_leases} WHERE ` + usedUp + `)
 ON DUPLICATE KEY UPDATE
        ` + setIf(mayBegin, [2]string{"lease_id", "$2"}, [2]string{"owner", "$3"}, [2]string{"token", "token + 1"},
 		[2]string{"attempts", "attempts + 1"}, [2]string{"max_attempts", "$5"},
+		[2]string{"payload_hash", "$6"}, [2]string{"due_at", "NULL"},
 		[2]string{"last_seen", "greatest(last_seen, {now})"}, [2]string{"lease_until", "{now} + CAST($4 * 1000 AS SIGNED)"})
 
 	settleLeaseSQL = `
 UPDATE {inbox_leases}
    SET ` + setIf(holds, [2]string{"processed", "$3"}, [2]string{"attempts", "attempts - $4"},
+		[2]string{"due_at", "{now} + CAST(nullif($5, 0) * 1000 AS SIGNED)"},
 		[2]string{"last_seen", "greatest(last_seen, {now})"}, [2]string{"lease_until", "NULL"}) + `
  WHERE {key} = $1`
 

@@ -15,10 +15,10 @@ const (
 	// A message whose next attempt is still to come has not failed to come back.
 	expiredAttempts = `due_at` + pastRetention + ` AND ($2 = '' OR tenant = $2)`
 
-	// Who has a key is not overtaken by its retention. Served by the index on first_seen: what
-	// was last seen before a time was first seen before it.
+	// What somebody has, or what waits, is not overtaken by its retention. Served by the index on
+	// first_seen: what was last seen before a time was first seen before it.
 	expiredLeases = `first_seen` + pastRetention + ` AND last_seen` + pastRetention + `
-   AND coalesce(lease_until <= (SELECT {clock}()), true) AND $2::text = ''`
+   AND coalesce(coalesce(lease_until, due_at) <= (SELECT {clock}()), true) AND $2::text = ''`
 
 	// Served by the index on ended_at.
 	expiredSagas = `ended_at` + pastRetention + ` AND ($2 = '' OR tenant = $2)`

@@ -3,19 +3,19 @@ package sqlitestore
 import "github.com/waybill-go/waybill/internal/sqlstore"
 
 // leaseColumns are what sqlstore reads of a key.
-const leaseColumns = `key, lease_id, owner, token, attempts, processed, coalesce(lease_until > {now}, 0),
-    coalesce(max(0, lease_until - {now}), 0) / 1000.0, first_seen, last_seen, lease_until`
+const leaseColumns = `key, lease_id, owner, token, attempts, processed, coalesce(coalesce(lease_until, due_at) > {now}, 0),
+    coalesce(max(0, coalesce(lease_until, due_at) - {now}), 0) / 1000.0, first_seen, last_seen, lease_until, due_at, coalesce(payload_hash, '')`
 
 // beginLeaseSQL returns nothing, and writes nothing, if the caller does not get the key. The
 // transaction has the write lock, so that the row is the same when it is read then. Served, as
 // those below, by the primary key.
 const beginLeaseSQL = `
-INSERT INTO {inbox_leases} AS l (key, lease_id, owner, token, attempts, max_attempts, first_seen, last_seen, lease_until)
-VALUES ($1, $2, $3, 1, 1, $5, {now}, {now}, {now} + CAST($4 * 1000 AS INTEGER))
+INSERT INTO {inbox_leases} AS l (key, lease_id, owner, token, attempts, max_attempts, payload_hash, first_seen, last_seen, lease_until)
+VALUES ($1, $2, $3, 1, 1, $5, $6, {now}, {now}, {now} + CAST($4 * 1000 AS INTEGER))
 ON CONFLICT DO UPDATE
    SET lease_id = excluded.lease_id, owner = excluded.owner, token = l.token + 1, attempts = l.attempts + 1,
-       max_attempts = excluded.max_attempts, last_seen = excluded.last_seen, lease_until = excluded.lease_until
- WHERE NOT l.processed AND coalesce(l.lease_until <= excluded.last_seen, 1) AND ($5 = 0 OR l.attempts < $5)
+       max_attempts = excluded.max_attempts, payload_hash = excluded.payload_hash, due_at = NULL, last_seen = excluded.last_seen, lease_until = excluded.lease_until
+ WHERE NOT l.processed AND coalesce(coalesce(l.lease_until, l.due_at) <= excluded.last_seen, 1) AND ($5 = 0 OR l.attempts < $5)
 RETURNING ` + leaseColumns
 
 // holds is the condition that $2 is the id of a lease that is neither released nor processed.
@@ -23,7 +23,8 @@ const holds = `key = $1 AND lease_id = $2 AND lease_until IS NOT NULL`
 
 const (
 	settleLeaseSQL = `
-UPDATE {inbox_leases} SET processed = $3, attempts = attempts - $4, last_seen = {now}, lease_until = NULL
+UPDATE {inbox_leases} SET processed = $3, attempts = attempts - $4, last_seen = {now}, lease_until = NULL,
+    due_at = {now} + CAST(nullif($5, 0) * 1000 AS INTEGER)
  WHERE ` + holds + `
 RETURNING ` + leaseColumns
 
