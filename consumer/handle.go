@@ -234,15 +234,21 @@ func (c *Consumer[Tx]) succeeded(ctx context.Context, rec inbox.Record, m *waybi
 
 // conflicting decides what becomes of a message that has the key of another one.
 func (c *Consumer[Tx]) conflicting(ctx context.Context, rec inbox.Record, m *waybill.Message, past *inbox.Attempts) verdict {
+	f := c.conflict(ctx, m)
+	if c.cfg.OnConflict == ConflictSkip {
+		return done
+	}
+	return c.failed(ctx, rec, m, f, past)
+}
+
+// conflict reports a message that has the key of another one, and returns what its attempt came to.
+func (c *receiver) conflict(ctx context.Context, m *waybill.Message) failure {
 	err := errors.New("a message with this key was processed with another payload")
 	if c.cfg.OnConflict != ConflictRetry {
 		err = waybill.PermanentError(waybill.ReasonConflict, err)
 	}
 	c.observe(ctx, waybill.Event{Op: waybill.OpConflict, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Err: err})
-	if c.cfg.OnConflict == ConflictSkip {
-		return done
-	}
-	return c.failed(ctx, rec, m, failure{cause: err, conflict: true}, past)
+	return failure{cause: err, conflict: true}
 }
 
 // failure is what an attempt came to.

@@ -93,14 +93,27 @@ func (c *Leased) tryMessage(ctx, work context.Context, rec inbox.Record, m *wayb
 
 // tryLease begins the key of a message and runs the handler under its lease.
 func (c *Leased) tryLease(work context.Context, rec inbox.Record, m *waybill.Message, key string, suspect bool) verdict {
-	answer, asked, err := c.begin(work, key)
-	if err != nil {
+	answer, asked, err := c.begin(work, key, rec.PayloadHash)
+	switch {
+	case err != nil:
 		return c.unreachable(work, rec, m, err)
+	case answer.Conflict:
+		return c.conflicting(work, rec, m, key)
 	}
+	return c.begun(work, m, answer, func() verdict {
+		return c.underLease(work, leasedMessage{m, rec, leaseOf(key, answer), answer.Attempts, asked, answer.Remaining}, suspect)
+	})
+}
+
+func leaseOf(key string, a inbox.LeaseAnswer) inbox.Lease {
+	return inbox.Lease{Key: key, ID: a.LeaseID, Token: a.Token}
+}
+
+// begun does what the answer to a request leads to; do is for a key that was acquired.
+func (c *Leased) begun(work context.Context, m *waybill.Message, answer inbox.LeaseAnswer, do func() verdict) verdict {
 	switch answer.Status {
 	case inbox.LeaseAcquired:
-		lease := inbox.Lease{Key: key, ID: answer.LeaseID, Token: answer.Token}
-		return c.underLease(work, leasedMessage{m, rec, lease, answer.Attempts, asked, answer.Remaining}, suspect)
+		return do()
 	case inbox.LeaseProcessed:
 		return c.duplicate(work, m)
 	case inbox.LeaseBusy:
@@ -116,11 +129,11 @@ func (c *Leased) key(rec inbox.Record) string {
 	}.String()
 }
 
-// begin asks for a key, and says when it asked. Without an answer it asks once more with the same
+// begin asks for a key of a payload, and says when it asked. Without an answer it asks once more with the same
 // id: the store may have leased the key, and says so then. A message whose key is leased without
 // anybody knowing waits for the end of that lease.
-func (c *Leased) begin(ctx context.Context, key string) (answer inbox.LeaseAnswer, asked time.Time, err error) {
-	req := inbox.LeaseRequest{Key: key, Owner: c.cfg.Node, TTL: c.leases.TTL, RequestID: inbox.NewLeaseID()}
+func (c *Leased) begin(ctx context.Context, key, payloadHash string) (answer inbox.LeaseAnswer, asked time.Time, err error) {
+	req := inbox.LeaseRequest{Key: key, Owner: c.cfg.Node, TTL: c.leases.TTL, RequestID: inbox.NewLeaseID(), PayloadHash: payloadHash}
 	for try := 1; ; try++ {
 		asked = time.Now()
 		answer, err = c.ask(ctx, req)
@@ -146,7 +159,7 @@ const (
 	maxBusyWait = time.Minute
 )
 
-// busyWait is how long a delivery waits for the end of somebody else's lease.
+// busyWait is how long a delivery waits for the end of somebody else's lease, or for its retry.
 func busyWait(remaining time.Duration) time.Duration {
 	wait := min(max(remaining, minBusyWait), maxBusyWait)
 	return wait + rand.N(wait/10)

@@ -32,32 +32,34 @@ func (c *Leased) settleProcessed(work context.Context, m leasedMessage) verdict 
 	return c.lost(work, m.Message)
 }
 
-// settleFailed gives the key of a message back that is to be tried again, or buries it.
+// settleFailed gives the key of a message back that is to be tried again, or buries it. What was
+// counted waits for its next attempt in the store too: it may come early, here or elsewhere.
 func (c *Leased) settleFailed(work context.Context, m leasedMessage, f failure) verdict {
 	switch kind := waybill.KindOf(f.cause); {
 	case kind == waybill.Unavailable || kind == waybill.Conflict:
-		c.giveBack(work, m, true)
+		c.giveBack(work, m, inbox.Release{Uncounted: true})
 		return c.unavailable(work, m.Message, f.cause)
 	case kind == waybill.Permanent || c.cfg.Retry.Exhausted(m.attempts):
 		return c.settleDead(work, m, f, m.attempts)
 	}
-	c.giveBack(work, m, false)
-	return c.retry(work, m.Message, m.attempts, c.cfg.Retry.Delay(m.attempts), f.cause)
+	delay := c.cfg.Retry.Delay(m.attempts)
+	c.giveBack(work, m, inbox.Release{Wait: min(delay, inbox.MaxLeaseTTL)})
+	return c.retry(work, m.Message, m.attempts, delay, f.cause)
 }
 
 // settleDead stores the letter of a message and marks it.
 func (c *Leased) settleDead(work context.Context, m leasedMessage, f failure, attempts int) verdict {
 	if v := c.bury(work, m.rec, m.Message, f, attempts); v.again {
-		c.giveBack(work, m, true)
+		c.giveBack(work, m, inbox.Release{Uncounted: true})
 		return v
 	}
 	return c.settleProcessed(work, m)
 }
 
 // giveBack releases a key. One that cannot be released is free when its lease has run out.
-func (c *Leased) giveBack(work context.Context, m leasedMessage, uncounted bool) {
+func (c *Leased) giveBack(work context.Context, m leasedMessage, r inbox.Release) {
 	_, err := c.tell(work, func(ctx context.Context) (inbox.LeaseStatus, error) {
-		return c.store.ReleaseLease(ctx, m.lease, inbox.Release{Uncounted: uncounted})
+		return c.store.ReleaseLease(ctx, m.lease, r)
 	})
 	c.reportSettle(work, err)
 }

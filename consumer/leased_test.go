@@ -13,10 +13,13 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// leaseStub is a lease store for one key that fails when told to. Its clock is the bubble's.
+// leaseStub is a lease store for one key that fails when told to. Its clock is the bubble's. The
+// key of a conflict has a stub of its own.
 type leaseStub struct {
 	inbox.LeaseStore
 	mu        sync.Mutex
+	key       string        // the first that was asked for
+	conflict  *leaseStub    // for any other
 	away      bool          // answers nothing
 	renewAway bool          // does not answer renewals
 	slow      time.Duration // of an answer to TryBegin
@@ -29,7 +32,24 @@ type leaseStub struct {
 
 var errAway = waybill.UnavailableError(errors.New("store is away"))
 
+// of returns the stub for a key.
+func (s *leaseStub) of(key string) *leaseStub {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.key == "" {
+		s.key = key
+	}
+	if key == s.key {
+		return s
+	}
+	if s.conflict == nil {
+		s.conflict = &leaseStub{key: key}
+	}
+	return s.conflict
+}
+
 func (s *leaseStub) TryBegin(_ context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+	s = s.of(req.Key)
 	defer func() { <-time.After(s.slow) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,13 +58,15 @@ func (s *leaseStub) TryBegin(_ context.Context, req inbox.LeaseRequest) (inbox.L
 	case s.away:
 		return inbox.LeaseAnswer{}, errAway
 	case s.rec.Status == inbox.LeaseProcessed:
-		return inbox.LeaseAnswer{Status: inbox.LeaseProcessed}, nil
+		return inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Conflict: req.Conflicts(s.rec.PayloadHash)}, nil
 	case left > 0 && s.id == req.RequestID:
 		return inbox.LeaseAnswer{Status: inbox.LeaseAcquired, LeaseID: s.id, Token: s.rec.Token, Attempts: s.rec.Attempts, Remaining: left}, nil
 	case left > 0:
 		return inbox.LeaseAnswer{Status: inbox.LeaseBusy, Remaining: left}, nil
+	case time.Until(s.rec.DueAt) > 0:
+		return inbox.LeaseAnswer{Status: inbox.LeaseBusy, Remaining: time.Until(s.rec.DueAt)}, nil
 	}
-	s.rec = inbox.LeaseRecord{Status: inbox.LeaseBusy, Token: s.rec.Token + 1, Attempts: s.rec.Attempts + 1, LeaseUntil: time.Now().Add(req.TTL)}
+	s.rec = inbox.LeaseRecord{Status: inbox.LeaseBusy, Token: s.rec.Token + 1, Attempts: s.rec.Attempts + 1, LeaseUntil: time.Now().Add(req.TTL), PayloadHash: req.PayloadHash}
 	if s.id = req.RequestID; s.lose > 0 {
 		s.lose--
 		return inbox.LeaseAnswer{}, errAway
@@ -53,7 +75,8 @@ func (s *leaseStub) TryBegin(_ context.Context, req inbox.LeaseRequest) (inbox.L
 }
 
 // change does what a holder asks for, if it is still the one.
-func (s *leaseStub) change(l inbox.Lease, away bool, status inbox.LeaseStatus, do func()) (inbox.LeaseStatus, error) {
+func (s *leaseStub) change(l inbox.Lease, away bool, status inbox.LeaseStatus, do func(s *leaseStub)) (inbox.LeaseStatus, error) {
+	s = s.of(l.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -62,22 +85,28 @@ func (s *leaseStub) change(l inbox.Lease, away bool, status inbox.LeaseStatus, d
 	case l.Token != s.rec.Token:
 		return inbox.LeaseLost, nil
 	}
-	do()
+	do(s)
 	return status, nil
 }
 
 func (s *leaseStub) RenewLease(_ context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
-	status, err := s.change(l, s.renewAway, inbox.LeaseAcquired, func() { s.rec.LeaseUntil = time.Now().Add(ttl) })
+	status, err := s.change(l, s.renewAway, inbox.LeaseAcquired, func(s *leaseStub) { s.rec.LeaseUntil = time.Now().Add(ttl) })
 	return inbox.LeaseAnswer{Status: status, Remaining: ttl}, err
 }
 
 func (s *leaseStub) MarkProcessed(_ context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
-	return s.change(l, false, inbox.LeaseProcessed, func() { s.marks++; s.rec.Status = inbox.LeaseProcessed })
+	return s.change(l, false, inbox.LeaseProcessed, func(s *leaseStub) { s.marks++; s.rec.Status = inbox.LeaseProcessed })
 }
 
 func (s *leaseStub) ReleaseLease(_ context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
-	return s.change(l, false, inbox.LeaseReleased, func() {
+	if err := r.Validate(); err != nil {
+		return "", err
+	}
+	return s.change(l, false, inbox.LeaseReleased, func(s *leaseStub) {
 		s.rec.Status, s.rec.LeaseUntil = inbox.LeaseReleased, time.Time{}
+		if r.Wait > 0 {
+			s.rec.DueAt = time.Now().Add(r.Wait)
+		}
 		if r.Uncounted {
 			s.rec.Attempts--
 		}
@@ -166,7 +195,12 @@ func newTrial(t *testing.T, h LeasedHandler, change func(*Leases, *Config)) *tri
 // deliver runs one attempt as Run does, and checks that the places of handlers are given back.
 func (tr *trial) deliver(t *testing.T, redelivered bool) verdict {
 	t.Helper()
-	m := &waybill.Message{ID: "m", Topic: "orders", Type: "orders", Source: "shop"}
+	return tr.deliverPayload(t, "", redelivered)
+}
+
+func (tr *trial) deliverPayload(t *testing.T, payload string, redelivered bool) verdict {
+	t.Helper()
+	m := &waybill.Message{ID: "m", Topic: "orders", Type: "orders", Source: "shop", Payload: []byte(payload)}
 	tr.acquire(t.Context())
 	v := tr.tryMessage(t.Context(), t.Context(), inbox.RecordOf(tr.cfg.Name, m), m, redelivered)
 	tr.releaseHandler()
@@ -333,6 +367,7 @@ func TestLeased_FailsAndIsBuried(t *testing.T) {
 			if v := tr.deliver(t, i > 0); v != again(want) || len(tr.letters) != 0 {
 				t.Errorf("attempt %d: %+v, want it again after %v", i+1, v, want)
 			}
+			<-time.After(want)
 		}
 		v := tr.deliver(t, true)
 		if v != done || len(tr.letters) != 1 || tr.store.marks != 1 {
@@ -427,7 +462,7 @@ func TestNewLeased_Refuses(t *testing.T) {
 		"consumer.Leases.Letters too": {Leases{Bus: "b", Letters: LettersTo(nil)}, Config{}, []string{"LettersIn"}},
 		"consumer.Leases.TTL":         {Leases{Bus: "b", TTL: time.Millisecond, Letters: letters}, Config{}, []string{"1ms", "100ms"}},
 		"consumer.Leases.TTL too":     {Leases{Bus: "b", TTL: time.Hour, Letters: letters}, Config{InboxRetention: time.Minute, AllowShortRetention: true}, []string{"1h0m0s", "1m0s"}},
-		"consumer.Config.OnConflict":  {Leases{Bus: "b", Letters: letters}, Config{OnConflict: ConflictSkip}, []string{"payloads"}},
+		"consumer.Config.OnConflict":  {Leases{Bus: "b", Letters: letters}, Config{OnConflict: 9}, []string{"ConflictSkip"}},
 		"consumer.Config.BatchSize":   {Leases{Bus: "b", Letters: letters}, Config{BatchSize: 7}, []string{"7"}},
 		"consumer.Config.Concurrency": {Leases{Bus: "b", Letters: letters}, Config{Concurrency: -1}, []string{"-1", "10000"}},
 	} {

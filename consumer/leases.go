@@ -54,8 +54,6 @@ func (l Leases) withDefaults(cfg *Config) (Leases, error) {
 		return l, invalid("BatchSize", "is %d; under leases messages are handled one by one", cfg.BatchSize)
 	case cfg.Offsets != OffsetsOff:
 		return l, invalid("Offsets", "is set, but under leases there is no transaction to keep them in")
-	case cfg.OnConflict != ConflictBury:
-		return l, invalid("OnConflict", "is set, but a lease store keeps no payloads to compare")
 	case cfg.GiveUp != nil:
 		return l, invalid("GiveUp", "is set, but under leases there is no transaction for a last word")
 	}

@@ -166,9 +166,9 @@ func (s *Service[Tx]) ConsumeLeased(sub consumer.Subscription, leases inbox.Leas
 	if !l.Letters.Set() {
 		l.Letters = consumer.LettersIn(s.store)
 	}
-	onConflict, batchSize := cfg.OnConflict, cfg.BatchSize // the service's defaults are for the others
+	batchSize := cfg.BatchSize // the service's default is for the others
 	return s.consume(sub, cfg, func(from consumer.Subscriber, cfg consumer.Config) (part, error) {
-		cfg.OnConflict, cfg.BatchSize = onConflict, batchSize
+		cfg.BatchSize = batchSize
 		return consumer.NewLeased(from, leases, h, l, cfg)
 	})
 }
