@@ -16,6 +16,21 @@ import (
 // TestAS35OtherPayload sends a second message under an id that was processed, with another
 // payload, to a consumer of each policy. The first one's effect and record stay as they are.
 func TestAS35OtherPayload(t *testing.T) {
+	otherPayload(t, func(t *testing.T, w *world, sub consumer.Subscriber, name string, cfg consumer.Config) func() {
+		_, stop := w.startConsumer(t, sub, w.effectHandler(name), cfg)
+		return stop
+	})
+}
+
+// TestAS35OtherPayloadLeased does it under leases.
+func TestAS35OtherPayloadLeased(t *testing.T) {
+	otherPayload(t, func(t *testing.T, w *world, sub consumer.Subscriber, name string, cfg consumer.Config) func() {
+		return w.startLeased(t, sub, w.store, w.leasedEffect(name), consumer.Leases{}, cfg)
+	})
+}
+
+// otherPayload is the story; start runs a consumer of a name.
+func otherPayload(t *testing.T, start func(t *testing.T, w *world, sub consumer.Subscriber, name string, cfg consumer.Config) (stop func())) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		policies := map[string]struct {
 			policy   consumer.ConflictPolicy
@@ -30,10 +45,9 @@ func TestAS35OtherPayload(t *testing.T) {
 		conn, ops, stops := b.connect(t), map[string]*opCounter{}, []func(){}
 		for name, p := range policies {
 			ops[name] = newOpCounter()
-			_, stop := w.startConsumer(t, b.subscribe(t, conn, name, "orders"), w.effectHandler(name), consumer.Config{
+			stops = append(stops, start(t, w, b.subscribe(t, conn, name, "orders"), name, consumer.Config{
 				Name: name, OnConflict: p.policy, Observer: ops[name], Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: 20 * time.Millisecond},
-			})
-			stops = append(stops, stop)
+			}))
 		}
 		publish(t, conn, waybill.Message{ID: "m", Topic: "orders", Payload: []byte("one")}, "1")
 		for name := range policies {

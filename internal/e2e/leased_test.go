@@ -232,6 +232,43 @@ func checkTopicLetters(t *testing.T, from consumer.Subscriber, reasons map[strin
 	}
 }
 
+// TestLeasedRetryIsNotEarly stops a consumer in the middle of a retry delay, and gives the message
+// to another one at once: the attempt is begun when it is due, and counts on.
+func TestLeasedRetryIsNotEarly(t *testing.T) {
+	onLeaseStores(t, func(t *testing.T, w *world, store inbox.LeaseStore) {
+		const delay = 2 * time.Second
+		cfg := consumer.Config{Name: "mailer", Retry: waybill.RetryPolicy{BaseDelay: delay, DisableJitter: true}}
+		// Each has a broker of its own, so that the second knows nothing of the first one's retry.
+		start := func(h consumer.LeasedHandler, ops *opCounter) (stop func()) {
+			b, cfg := membroker.New(), cfg
+			cfg.Observer = ops
+			sub := b.Subscriber(consumer.Subscription{Group: "mailer", Topics: []string{"orders"}})
+			stop = w.startLeased(t, sub, store, h, consumer.Leases{}, cfg)
+			publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")
+			return stop
+		}
+		var failed time.Time
+		ops := newOpCounter()
+		stop := start(func(context.Context, *waybill.Message) error {
+			failed = time.Now()
+			return errors.New("not yet")
+		}, ops)
+		eventually(t, "it is to be tried again", func() bool { return ops.count(waybill.OpRetry) == 1 })
+		stop()
+		began, ops := make(chan time.Time, 1), newOpCounter()
+		start(func(context.Context, *waybill.Message) error {
+			began <- time.Now()
+			return nil
+		}, ops)
+		if waited := (<-began).Sub(failed); waited < delay {
+			t.Errorf("the next attempt was begun after %v, want it after %v", waited, delay)
+		}
+		if ops.count(waybill.OpBusy) == 0 {
+			t.Error("the message was never put back, want it to come early")
+		}
+	})
+}
+
 // TestLeasedOrderByKey has the first message of each key fail twice: what follows it waits.
 func TestLeasedOrderByKey(t *testing.T) {
 	onLeaseStores(t, func(t *testing.T, w *world, store inbox.LeaseStore) {
