@@ -31,6 +31,8 @@ const checkThenActKeys = 10_000
 //     has the effect again.
 //   - Attempts are counted by this process, for up to 10,000 keys, and forgotten with it. So
 //     they add up per process, and a message may be tried more often than was asked.
+//   - Payloads are not compared: a key that is marked is Processed, and never a conflict.
+//   - A key that is given back does not wait: a retry that is delivered early is begun early.
 //   - Nothing is purged; how long keys are kept is the store's own affair.
 //
 // It is for moving over, and for handlers to which none of this matters.
@@ -119,8 +121,11 @@ func (c *CheckThenAct) forget(key string) {
 	delete(c.attempts, key)
 }
 
-// ReleaseLease takes the attempt back if it is r.Uncounted. Nothing else is held.
+// ReleaseLease takes the attempt back if it is r.Uncounted. Nothing else is held, and nothing waits.
 func (c *CheckThenAct) ReleaseLease(_ context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
+	if err := r.Validate(); err != nil {
+		return "", err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := c.attempts[l.Key]; r.Uncounted && n > 1 {

@@ -345,6 +345,25 @@ func TestCheckThenAct_Attempts(t *testing.T) {
 	}
 }
 
+// TestCheckThenAct_KeepsNeither a payload nor a wait.
+func TestCheckThenAct_KeepsNeither(t *testing.T) {
+	t.Parallel()
+	c := newCheckThenAct(t, newKeyStore())
+	l := begin(t, c, "k", 0, inbox.LeaseAcquired, 1)
+	if got, err := c.ReleaseLease(t.Context(), l, inbox.Release{Wait: time.Hour}); got != inbox.LeaseReleased || err != nil {
+		t.Errorf("ReleaseLease() = %v, %v", got, err)
+	}
+	l = begin(t, c, "k", 0, inbox.LeaseAcquired, 2)
+	if _, err := c.MarkProcessed(t.Context(), l); err != nil {
+		t.Error(err)
+	}
+	if a, err := c.TryBegin(t.Context(), inbox.LeaseRequest{Key: "k", TTL: time.Minute, PayloadHash: "another"}); a.Status != inbox.LeaseProcessed || a.Conflict || err != nil {
+		t.Errorf("TryBegin() = %+v, %v, want it processed, without a conflict", a, err)
+	}
+	_, err := c.ReleaseLease(t.Context(), l, inbox.Release{Wait: -1})
+	wantInvalid(t, err, "Release.Wait")
+}
+
 func TestCheckThenAct_StoreFails(t *testing.T) {
 	t.Parallel()
 	store := newKeyStore()
