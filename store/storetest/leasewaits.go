@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill/inbox"
@@ -19,6 +20,7 @@ func leaseWaitTests() []leaseTest {
 		{"a wait that is too long", leaseWaitInvalid, nil},
 		{"a wait is found after a restart", leaseWaitPersists, []func(LeaseFeatures) bool{leasesPersist}},
 		{"50 at once when a wait is over", leaseRaceWaited, nil},
+		{"50 at once of whom the first gives back with a wait", leaseRaceWaits, nil},
 	}
 }
 
@@ -224,4 +226,19 @@ func leaseRaceWaited(e *leaseEnv) {
 	e.giveBack(e.begin("k", 1), waiting, inbox.LeaseReleased)
 	e.waitOver()
 	e.race(50, oneKey, 2)
+}
+
+// leaseRaceWaits: those who asked before the key was given back do not get it after that.
+func leaseRaceWaits(e *leaseEnv) {
+	var acquired atomic.Int32
+	together(50, func(int) {
+		if a := e.try(request("k")); a.Status == inbox.LeaseAcquired {
+			acquired.Add(1)
+			e.tryRelease(inbox.Lease{Key: "k", ID: a.LeaseID, Token: a.Token}, waiting)
+		}
+	})
+	if n := acquired.Load(); n != 1 {
+		e.Errorf("acquired by %d callers, want 1: it waits", n)
+	}
+	e.wantWaiting(request("k"), 1, e.wantRecord("k", inbox.LeaseReleased, 1, 1).DueAt)
 }
