@@ -108,7 +108,9 @@ func (s *redisLeases) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Du
 
 func (s *redisLeases) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
 	r, err := s.Store.ReadLease(ctx, key)
-	r.FirstSeen, r.LastSeen, r.LeaseUntil = s.shown(r.FirstSeen), s.shown(r.LastSeen), s.shown(r.LeaseUntil)
+	for _, at := range []*time.Time{&r.FirstSeen, &r.LastSeen, &r.LeaseUntil, &r.DueAt} {
+		*at = s.shown(*at)
+	}
 	return r, err
 }
 
@@ -174,11 +176,16 @@ func TestRedisStore_KeysExpire(t *testing.T) {
 	must(t, err)
 	_, err = s.ReleaseLease(ctx, begin(t, s, "released", 3*time.Hour), inbox.Release{})
 	must(t, err)
+	_, err = s.ReleaseLease(ctx, begin(t, s, "waits", time.Minute), inbox.Release{Wait: 5 * time.Minute})
+	must(t, err)
+	_, err = s.ReleaseLease(ctx, begin(t, s, "waits for long", time.Minute), inbox.Release{Wait: 3 * time.Hour})
+	must(t, err)
 	must(t, s.SaveResponse(ctx, "key", []byte("response"), 2*time.Hour))
 
 	want := map[string]time.Duration{
 		"lease:{}leased": retention, "lease:{}processed": retention, "lease:{}released": retention,
 		"lease:{}leased for long": 3 * time.Hour, "lease:{}renewed for long": 3 * time.Hour,
+		"lease:{}waits": retention, "lease:{}waits for long": 3 * time.Hour,
 		"response:{}key": 2 * time.Hour,
 	}
 	must(t, eachRedisKey(client, prefix, func(c *redis.Client, key string) error {

@@ -29,7 +29,7 @@ func (l *Leases) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]
 	answers := make([]inbox.LeaseAnswer, len(reqs))
 	for i, key := range keys {
 		if d, ok := docs[key]; ok {
-			answers[i] = d.begun(ids[i], reqs[i].MaxAttempts)
+			answers[i] = d.begun(reqs[i], ids[i])
 		} else { // not acquired, and removed between the two round trips: to be asked again
 			answers[i].Status = inbox.LeaseBusy
 		}

@@ -18,13 +18,11 @@ func onlyIf(condition any, fields bson.D) mongo.Pipeline {
 
 func op(name string, args ...any) bson.D { return bson.D{{Key: name, Value: bson.A(args)}} }
 
-// begin leases the key if nobody has it, it is not processed, and attempts are left.
+// begin leases the key if nobody has it, it does not wait, it is not processed, and attempts are left.
 func (l *Leases) begin(req inbox.LeaseRequest, id string) mongo.Pipeline {
 	attempts := op("$ifNull", "$attempts", int32(0))
-	free := bson.A{
-		op("$ne", "$state", processed),
-		op("$not", op("$and", op("$eq", "$state", leased), op("$gt", "$until", l.cfg.now()))),
-	}
+	token := op("$add", op("$ifNull", "$token", int64(0)), int64(1))
+	free := bson.A{op("$ne", "$state", processed), op("$lte", op("$ifNull", "$until", l.cfg.now()), l.cfg.now())}
 	if req.MaxAttempts > 0 {
 		free = append(free, op("$lt", attempts, req.MaxAttempts))
 	}
@@ -32,11 +30,13 @@ func (l *Leases) begin(req inbox.LeaseRequest, id string) mongo.Pipeline {
 		{Key: "state", Value: leased},
 		{Key: "lease", Value: bson.D{{Key: "$literal", Value: id}}},
 		{Key: "owner", Value: bson.D{{Key: "$literal", Value: req.Owner}}},
-		{Key: "token", Value: op("$add", op("$ifNull", "$token", int64(0)), int64(1))},
+		{Key: "token", Value: token},
 		{Key: "attempts", Value: op("$add", attempts, int32(1))},
 		{Key: "first_seen", Value: op("$ifNull", "$first_seen", l.cfg.now())},
 		{Key: "last_seen", Value: l.cfg.now()},
 		{Key: "until", Value: l.cfg.later(req.TTL)},
+		{Key: "payload_hash", Value: bson.D{{Key: "$literal", Value: req.PayloadHash}}},
+		{Key: "payload_token", Value: token},
 	})
 }
 
@@ -54,13 +54,16 @@ func (l *Leases) mark(id string) mongo.Pipeline {
 	return byHolder(id, bson.D{{Key: "state", Value: processed}, {Key: "until", Value: nil}, {Key: "last_seen", Value: l.cfg.now()}})
 }
 
-func (l *Leases) release(id string, uncounted bool) mongo.Pipeline {
-	less := int32(0)
-	if uncounted {
+func (l *Leases) release(id string, r inbox.Release) mongo.Pipeline {
+	less, until := int32(0), any(nil)
+	if r.Uncounted {
 		less = -1
 	}
+	if r.Wait > 0 {
+		until = l.cfg.later(r.Wait)
+	}
 	return byHolder(id, bson.D{
-		{Key: "state", Value: released}, {Key: "until", Value: nil}, {Key: "last_seen", Value: l.cfg.now()},
+		{Key: "state", Value: released}, {Key: "until", Value: until}, {Key: "last_seen", Value: l.cfg.now()},
 		{Key: "attempts", Value: op("$add", "$attempts", less)},
 	})
 }

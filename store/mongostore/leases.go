@@ -45,11 +45,12 @@ func (l *Leases) EnsureIndexes(ctx context.Context) error {
 
 const leaseKeys = "inbox_leases" // the collection
 
-// expiredKey matches keys that nobody has, and that were last touched before the limit.
+// expiredKey matches keys that nobody has, that do not wait, and that were last touched before the
+// limit.
 func expiredKey(now, limit time.Time) bson.M {
 	return bson.M{
 		"last_seen": bson.M{"$lt": limit},
-		"$or":       bson.A{bson.M{"state": bson.M{"$ne": leased}}, bson.M{"until": bson.M{"$lte": now}}},
+		"$or":       bson.A{bson.M{"until": nil}, bson.M{"until": bson.M{"$lte": now}}},
 	}
 }
 
@@ -60,7 +61,9 @@ const (
 	processed = "processed"
 )
 
-// leaseDoc is a key, with the time at which it was read.
+// leaseDoc is a key, with the time at which it was read. Versions that know neither waits nor
+// payloads may work on the same keys: they begin a key that waits, and its wait is over; and they
+// leave the hash as it is, which the token beside it tells.
 type leaseDoc struct {
 	Key       string     `bson:"_id"`
 	State     string     `bson:"state"`
@@ -70,29 +73,40 @@ type leaseDoc struct {
 	Attempts  int        `bson:"attempts"`
 	FirstSeen time.Time  `bson:"first_seen"`
 	LastSeen  time.Time  `bson:"last_seen"`
-	Until     *time.Time `bson:"until"` // null unless it is leased
+	Until     *time.Time `bson:"until"` // the end of the lease, or of the wait if it is released
+	Hash      string     `bson:"payload_hash"`
+	Hashed    int64      `bson:"payload_token"` // of the lease whose request had that hash
 	Now       time.Time  `bson:"now"`
 }
 
 // shownFields are those of a leaseDoc.
 func (l *Leases) shownFields() bson.D {
-	stored := only("state", "lease", "owner", "token", "attempts", "first_seen", "last_seen", "until")
+	stored := only("state", "lease", "owner", "token", "attempts", "first_seen", "last_seen", "until", "payload_hash", "payload_token")
 	return append(stored, bson.E{Key: "now", Value: l.cfg.now()})
 }
 
-func (d *leaseDoc) held() bool { return d.State == leased && d.Until != nil && d.Until.After(d.Now) }
+// taken reports whether nobody may begin the key now: somebody has it, or it waits.
+func (d *leaseDoc) taken() bool { return d.Until != nil && d.Until.After(d.Now) }
+
+// payload returns the hash of the payload of the last lease, "" if that is not known.
+func (d *leaseDoc) payload() string {
+	if d.Hashed != d.Token {
+		return ""
+	}
+	return d.Hash
+}
 
 // begun is the answer to a request with the given id. The key has that id if the request has
 // acquired it, now or before.
-func (d *leaseDoc) begun(id string, maxAttempts int) inbox.LeaseAnswer {
+func (d *leaseDoc) begun(req inbox.LeaseRequest, id string) inbox.LeaseAnswer {
 	a := inbox.LeaseAnswer{Status: inbox.LeaseExhausted, Attempts: d.Attempts}
-	usedUp := maxAttempts > 0 && d.Attempts >= maxAttempts
+	usedUp := req.MaxAttempts > 0 && d.Attempts >= req.MaxAttempts
 	switch {
 	case d.State == processed:
-		a.Status = inbox.LeaseProcessed
-	case d.State == leased && d.Lease == id && (d.held() || !usedUp):
+		a.Status, a.Conflict = inbox.LeaseProcessed, req.Conflicts(d.payload())
+	case d.State == leased && d.Lease == id && (d.taken() || !usedUp):
 		return d.acquired()
-	case d.held():
+	case d.taken():
 		a.Status, a.ExpiresAt, a.Remaining = inbox.LeaseBusy, d.Until.UTC(), d.Until.Sub(d.Now)
 	}
 	return a
@@ -128,7 +142,7 @@ func (l *Leases) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.Le
 	if err != nil {
 		return inbox.LeaseAnswer{}, wrap("begin a key", err)
 	}
-	return d.begun(id, req.MaxAttempts), nil
+	return d.begun(req, id), nil
 }
 
 // RenewLease implements [inbox.LeaseStore].
@@ -158,7 +172,10 @@ func (l *Leases) MarkProcessed(ctx context.Context, own inbox.Lease) (inbox.Leas
 
 // ReleaseLease implements [inbox.LeaseStore].
 func (l *Leases) ReleaseLease(ctx context.Context, own inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
-	return l.end(ctx, own, l.release(own.ID, r.Uncounted), "release a key")
+	if err := r.Validate(); err != nil {
+		return "", err
+	}
+	return l.end(ctx, own, l.release(own.ID, r), "release a key")
 }
 
 func (l *Leases) end(ctx context.Context, own inbox.Lease, update mongo.Pipeline, what string) (inbox.LeaseStatus, error) {
@@ -216,16 +233,18 @@ func (l *Leases) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, 
 func (d *leaseDoc) record() inbox.LeaseRecord {
 	r := inbox.LeaseRecord{
 		Status: inbox.LeaseReleased, Owner: d.Owner, Token: d.Token, Attempts: d.Attempts,
-		FirstSeen: d.FirstSeen.UTC(), LastSeen: d.LastSeen.UTC(),
+		FirstSeen: d.FirstSeen.UTC(), LastSeen: d.LastSeen.UTC(), PayloadHash: d.payload(),
 	}
 	switch {
 	case d.State == processed:
 		r.Status = inbox.LeaseProcessed
-	case d.held():
+	case d.State == leased && d.taken():
 		r.Status = inbox.LeaseBusy
 	}
-	if d.Until != nil {
+	if d.Until != nil && d.State == leased {
 		r.LeaseUntil = d.Until.UTC()
+	} else if d.Until != nil {
+		r.DueAt = d.Until.UTC()
 	}
 	return r
 }

@@ -18,19 +18,27 @@ import (
 //	owner     who had the last lease, as it said
 //	first     when the key was first acquired
 //	last      when it was last acquired, renewed, released or processed
-//	ends      when the lease ends; not there unless state is leased
+//	ends      until when nobody may begin the key: when the lease ends, or the wait of a released
+//	          key; not there if it is processed, or was released without a wait
+//	hash      of the payload, as the request with that token said
+//	hashed    that token
 //
 // Times are microseconds since 1970. That an operation is one script makes it atomic: Redis runs
 // one at a time. The scripts read the clock and then write, which Redis 5 and up replicate by
-// their effects. They answer {status, token, attempts, ends, remaining}, but for readScript.
+// their effects. They answer {status, token, attempts, ends, remaining}, and some of them more.
+//
+// Scripts of versions that know neither waits nor payloads may work on the same keys: they begin a
+// key that waits, and its wait is over; and they leave the hash as it is, which hashed tells.
 
 // loadLua reads the clock and the key.
 const loadLua = `
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local lease = redis.call('HMGET', KEYS[1], 'state', 'id', 'token', 'attempts', 'ends')
+local lease = redis.call('HMGET', KEYS[1], 'state', 'id', 'token', 'attempts', 'ends', 'hash', 'hashed')
 local state, id = lease[1], lease[2]
 local token, attempts, ends = tonumber(lease[3]), tonumber(lease[4]), tonumber(lease[5])
+local hash = ''
+if lease[6] and lease[7] == lease[3] then hash = lease[6] end
 `
 
 // ownLua ends a script unless the key is leased under the id ARGV[1]. An id is drawn for each
@@ -43,22 +51,23 @@ if state == 'released' then return {'Released', 0, attempts, 0, 0} end
 if state == 'processed' then return {'Processed', 0, attempts, 0, 0} end
 `
 
-// beginScript gets id, owner, time to live of the lease, limit of attempts, and how long to keep
-// the key. A request that comes again, because its answer was lost, has the same id: then the lease
-// that is there is its own, and counts once. The client too repeats a call whose connection is lost.
-var beginScript = newScript(5, loadLua+`
+// beginScript gets id, owner, time to live of the lease, limit of attempts, hash of the payload, and
+// how long to keep the key. It answers also the hash with which the key was processed. A request
+// that comes again, because its answer was lost, has the same id: then the lease that is there is
+// its own, and counts once. The client too repeats a call whose connection is lost.
+var beginScript = newScript(6, loadLua+`
 local limit = tonumber(ARGV[4])
-if state == 'processed' then return {'Processed', 0, attempts, 0, 0} end
-local held = state == 'leased' and ends > now
-if held and id == ARGV[1] then return {'Acquired', token, attempts, ends, ends - now} end
-if held then return {'Busy', 0, attempts, ends, ends - now} end
-if limit > 0 and attempts and attempts >= limit then return {'Exhausted', 0, attempts, 0, 0} end
+if state == 'processed' then return {'Processed', 0, attempts, 0, 0, hash} end
+local taken = ends and ends > now
+if taken and state == 'leased' and id == ARGV[1] then return {'Acquired', token, attempts, ends, ends - now, ''} end
+if taken then return {'Busy', 0, attempts, ends, ends - now, ''} end
+if limit > 0 and attempts and attempts >= limit then return {'Exhausted', 0, attempts, 0, 0, ''} end
 token, attempts, ends = (token or 0) + 1, (attempts or 0) + 1, now + ARGV[3]
 redis.call('HSETNX', KEYS[1], 'first', now)
-redis.call('HSET', KEYS[1], 'state', 'leased', 'id', ARGV[1], 'owner', ARGV[2],
-  'token', token, 'attempts', attempts, 'last', now, 'ends', ends)
-redis.call('PEXPIRE', KEYS[1], ARGV[5])
-return {'Acquired', token, attempts, ends, ends - now}
+redis.call('HSET', KEYS[1], 'state', 'leased', 'id', ARGV[1], 'owner', ARGV[2], 'token', token,
+  'attempts', attempts, 'last', now, 'ends', ends, 'hash', ARGV[5], 'hashed', token)
+redis.call('PEXPIRE', KEYS[1], ARGV[6])
+return {'Acquired', token, attempts, ends, ends - now, ''}
 `)
 
 // renewScript gets id, time to live of the lease, and how long to keep the key.
@@ -77,22 +86,26 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return {'Processed', 0, attempts, 0, 0}
 `)
 
-// releaseScript gets id, 1 if the attempt does not count, and how long to keep the key.
+// releaseScript gets id, 1 if the attempt does not count, the wait, and how long to keep the key.
 var releaseScript = newScript(5, loadLua+ownLua+`
 if ARGV[2] == '1' then attempts = attempts - 1 end
 redis.call('HSET', KEYS[1], 'state', 'released', 'attempts', attempts, 'last', now)
-redis.call('HDEL', KEYS[1], 'ends')
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
+local wait = tonumber(ARGV[3])
+if wait > 0 then redis.call('HSET', KEYS[1], 'ends', now + wait) else redis.call('HDEL', KEYS[1], 'ends') end
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return {'Released', 0, attempts, 0, 0}
 `)
 
-// readScript answers {status, token, attempts, ends, first, last, owner}. It writes nothing.
-var readScript = newScript(7, loadLua+`
-if not state then return {'Unknown', 0, 0, 0, 0, 0, ''} end
-local status = 'Released'
-if state == 'processed' then status = 'Processed' elseif ends and ends > now then status = 'Busy' end
+// readScript answers {status, token, attempts, ends, first, last, owner, due, hash}, where ends is
+// that of a lease and due that of a wait. It writes nothing.
+var readScript = newScript(9, loadLua+`
+if not state then return {'Unknown', 0, 0, 0, 0, 0, '', 0, ''} end
+local status, due = 'Released', 0
+if state == 'processed' then status = 'Processed' end
+if state == 'leased' and ends and ends > now then status = 'Busy' end
+if state == 'released' then ends, due = 0, ends or 0 end
 local more = redis.call('HMGET', KEYS[1], 'first', 'last', 'owner')
-return {status, token, attempts, ends or 0, tonumber(more[1]), tonumber(more[2]), more[3]}
+return {status, token, attempts, ends or 0, tonumber(more[1]), tonumber(more[2]), more[3], due, hash}
 `)
 
 // script is a text that Redis runs.
@@ -187,13 +200,15 @@ func (r reply) answer(id string) inbox.LeaseAnswer {
 // record returns what readScript says.
 func (r reply) record() inbox.LeaseRecord {
 	return inbox.LeaseRecord{
-		Status:     r.status(),
-		Token:      r.number(1),
-		Attempts:   int(r.number(2)),
-		LeaseUntil: moment(r.number(3)),
-		FirstSeen:  moment(r.number(4)),
-		LastSeen:   moment(r.number(5)),
-		Owner:      r.text(6),
+		Status:      r.status(),
+		Token:       r.number(1),
+		Attempts:    int(r.number(2)),
+		LeaseUntil:  moment(r.number(3)),
+		FirstSeen:   moment(r.number(4)),
+		LastSeen:    moment(r.number(5)),
+		Owner:       r.text(6),
+		DueAt:       moment(r.number(7)),
+		PayloadHash: r.text(8),
 	}
 }
 

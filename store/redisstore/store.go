@@ -55,8 +55,8 @@ type Config struct {
 
 	// Retention is how long a key is remembered after it was last acquired, renewed, released or
 	// processed, [MinRetention] to [MaxRetention]. It must exceed the time in which a message
-	// may be delivered again. A lease that is longer is remembered until it ends. Optional; the
-	// default is [inbox.DefaultRetention].
+	// may be delivered again. A lease or a wait that is longer is remembered until it ends.
+	// Optional; the default is [inbox.DefaultRetention].
 	Retention time.Duration
 }
 
@@ -132,7 +132,9 @@ func (s *Store) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]i
 			return nil, err
 		}
 		keys[i], ids[i] = req.Key, req.LeaseID()
-		calls[i] = call{s.leases + req.Key, []any{ids[i], req.Owner, req.TTL.Microseconds(), req.MaxAttempts, s.keep(req.TTL)}}
+		calls[i] = call{s.leases + req.Key, []any{
+			ids[i], req.Owner, req.TTL.Microseconds(), req.MaxAttempts, req.PayloadHash, s.keep(req.TTL),
+		}}
 	}
 	if err := inbox.ValidateLeaseBatch(keys); err != nil {
 		return nil, err
@@ -144,6 +146,7 @@ func (s *Store) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]i
 	answers := make([]inbox.LeaseAnswer, len(replies))
 	for i, r := range replies {
 		answers[i] = r.answer(ids[i])
+		answers[i].Conflict = reqs[i].Conflicts(r.text(5))
 	}
 	return answers, nil
 }
@@ -201,7 +204,10 @@ func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release
 	if err := inbox.ValidateLeaseKey(l.Key); err != nil {
 		return "", err
 	}
-	replies, err := s.run(ctx, releaseScript, call{s.leases + l.Key, []any{l.ID, r.Uncounted, s.keep(0)}})
+	if err := r.Validate(); err != nil {
+		return "", err
+	}
+	replies, err := s.run(ctx, releaseScript, call{s.leases + l.Key, []any{l.ID, r.Uncounted, r.Wait.Microseconds(), s.keep(r.Wait)}})
 	if err != nil {
 		return "", fmt.Errorf("release a lease: %w", err)
 	}
@@ -224,7 +230,7 @@ func (s *Store) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, e
 // store's own retention.
 func (s *Store) PurgeLeases(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
-// keep returns for how many milliseconds a key is kept from now on that is leased for ttl.
-func (s *Store) keep(ttl time.Duration) int64 {
-	return max(s.retention, ttl+time.Millisecond).Milliseconds()
+// keep returns for how many milliseconds a key is kept from now on that is leased, or waits, for d.
+func (s *Store) keep(d time.Duration) int64 {
+	return max(s.retention, d+time.Millisecond).Milliseconds()
 }
