@@ -55,7 +55,8 @@ const (
 //
 // A lease is asked for as the request says and lasts as long as the answer says: the server has
 // limits of its own. ExpiresAt is by the clock of the server's store; Remaining leaves out what
-// the request took.
+// the request took. A server of an older version, which knows neither waits nor payloads, releases
+// a key without its wait and tells of no conflict: update the servers first.
 //
 // It is safe for concurrent use.
 type Client struct {
@@ -123,7 +124,9 @@ func (c *Client) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.Le
 }
 
 func beginBodyOf(r inbox.LeaseRequest) beginBody {
-	return beginBody{Key: r.Key, Owner: r.Owner, LeaseSeconds: r.TTL.Seconds(), MaxAttempts: r.MaxAttempts, RequestID: r.LeaseID()}
+	return beginBody{
+		Key: r.Key, Owner: r.Owner, LeaseSeconds: r.TTL.Seconds(), MaxAttempts: r.MaxAttempts, RequestID: r.LeaseID(), PayloadHash: r.PayloadHash,
+	}
 }
 
 // RenewLease implements [inbox.LeaseStore].
@@ -164,7 +167,11 @@ func (c *Client) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Releas
 	if err := validateLease(l); err != nil {
 		return "", err
 	}
-	answer, err := ask[statusAnswer](ctx, c, http.MethodPost, "release", releaseBody{Key: l.Key, LeaseID: l.ID, Uncounted: r.Uncounted})
+	if err := r.Validate(); err != nil {
+		return "", err
+	}
+	body := releaseBody{Key: l.Key, LeaseID: l.ID, Uncounted: r.Uncounted, WaitSeconds: r.Wait.Seconds()}
+	answer, err := ask[statusAnswer](ctx, c, http.MethodPost, "release", body)
 	if err != nil {
 		return "", err
 	}

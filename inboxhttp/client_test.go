@@ -274,6 +274,53 @@ func TestAS45Client(t *testing.T) {
 	}
 }
 
+// TestClient_WaitsAndPayloads: a hash and a wait come to the store as they are, and what it says of
+// them comes back.
+func TestClient_WaitsAndPayloads(t *testing.T) {
+	t.Parallel()
+	record := inbox.LeaseRecord{Status: inbox.LeaseReleased, DueAt: moon.UTC().Truncate(time.Microsecond), PayloadHash: "sha256:b"}
+	s := &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Conflict: true}, status: inbox.LeaseReleased, record: record}
+	c := clientOf(t, newServer(t, s, Config{}), ClientConfig{Timeout: time.Minute})
+	named := request
+	named.PayloadHash = "sha256:a"
+	a, err := c.TryBegin(t.Context(), named)
+	all, errAll := c.TryBeginAll(t.Context(), []inbox.LeaseRequest{named})
+	if err != nil || errAll != nil || !a.Conflict || !all[0].Conflict || s.requests[0].PayloadHash != "sha256:a" || s.requests[1].PayloadHash != "sha256:a" {
+		t.Errorf("TryBegin() = %+v, %v, TryBeginAll() = %+v, %v, asked is %+v", a, err, all, errAll, s.requests)
+	}
+	for _, r := range []inbox.Release{{Wait: inbox.MaxLeaseTTL}, {Wait: 1234567 * time.Microsecond, Uncounted: true}, {}} {
+		_, err := c.ReleaseLease(t.Context(), lease, r)
+		if got := s.released[len(s.released)-1]; err != nil || got != r {
+			t.Errorf("ReleaseLease(%+v) asks for %+v, %v", r, got, err)
+		}
+	}
+	if got, err := c.ReadLease(t.Context(), "k"); err != nil || got != record {
+		t.Errorf("ReadLease() = %+v, %v, want %+v", got, err, record)
+	}
+}
+
+// TestClient_OlderServer: one that knows neither waits nor payloads answers as it always did.
+func TestClient_OlderServer(t *testing.T) {
+	t.Parallel()
+	c := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, map[string]string{
+			inboxPath + "try-begin": `{"status":"Processed","attempts":1}`, inboxPath + "release": `{"status":"Released"}`,
+			inboxPath + "k": `{"status":"Released","attempts":1}`,
+		}[r.URL.Path])
+	}), ClientConfig{Timeout: time.Minute})
+	named := request
+	named.PayloadHash = "sha256:a"
+	if a, err := c.TryBegin(t.Context(), named); err != nil || a != (inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: 1}) {
+		t.Errorf("TryBegin() = %+v, %v, want no conflict", a, err)
+	}
+	if status, err := c.ReleaseLease(t.Context(), lease, inbox.Release{Wait: time.Hour}); err != nil || status != inbox.LeaseReleased {
+		t.Errorf("ReleaseLease() = %v, %v", status, err)
+	}
+	if r, err := c.ReadLease(t.Context(), "k"); err != nil || r != (inbox.LeaseRecord{Status: inbox.LeaseReleased, Attempts: 1}) {
+		t.Errorf("ReadLease() = %+v, %v, want no wait", r, err)
+	}
+}
+
 // TestClient_RefusesFirst: what no store takes is not sent.
 func TestClient_RefusesFirst(t *testing.T) {
 	t.Parallel()
@@ -285,10 +332,11 @@ func TestClient_RefusesFirst(t *testing.T) {
 	_, mark := c.MarkProcessed(ctx, inbox.Lease{})
 	_, release := c.ReleaseLease(ctx, inbox.Lease{}, inbox.Release{Uncounted: true})
 	_, read := c.ReadLease(ctx, "")
+	_, wait := c.ReleaseLease(ctx, lease, inbox.Release{Wait: -1})
 	_, beginAll := c.TryBeginAll(ctx, []inbox.LeaseRequest{request, request})
 	_, markAll := c.MarkAllProcessed(ctx, make([]inbox.Lease, 1))
 	var invalid *waybill.InvalidError
-	for i, err := range []error{begin, renew, renewKey, mark, release, read, beginAll, markAll} {
+	for i, err := range []error{begin, renew, renewKey, mark, release, wait, read, beginAll, markAll} {
 		if !errors.As(err, &invalid) {
 			t.Errorf("call %d returns %v, want an InvalidError", i, err)
 		}

@@ -15,7 +15,8 @@ import (
 // FuzzBody: whatever is sent is answered or refused, and what reaches the store is exactly the
 // key that was sent.
 func FuzzBody(f *testing.F) {
-	for _, seed := range []string{`{"key":"k"}`, `{"key":"\ud83d\ude00"}`, `{"key":"\ud800"}`, `{"key":"\\ud800"}`, `{"items":[{"key":"k"}]}`, `{"key":"k","leaseId":"l"}`, `[`, ``} {
+	for _, seed := range []string{`{"key":"k","payloadHash":"sha256:a"}`, `{"key":"k","payloadHash":"\u007f"}`,
+		`{"key":"k","leaseId":"l","waitSeconds":86400}`, `{"key":"k","leaseId":"l","waitSeconds":-1e-9}`, `{"key":"k","leaseId":"l","waitSeconds":1e308}`, `{"key":"k"}`, `{"key":"\ud83d\ude00"}`, `{"key":"\ud800"}`, `{"key":"\\ud800"}`, `{"items":[{"key":"k"}]}`, `{"key":"k","leaseId":"l"}`, `[`, ``} {
 		for path := range posts {
 			f.Add(path, []byte(seed))
 		}
@@ -34,6 +35,11 @@ func FuzzBody(f *testing.F) {
 		}
 		if !json.Valid(body) || !utf8.Valid(body) {
 			t.Error("what is not JSON is taken")
+		}
+		for _, r := range s.released {
+			if r.Validate() != nil {
+				t.Errorf("the store is asked to release with %+v", r)
+			}
 		}
 		for _, req := range s.requests {
 			if req.Validate() != nil {

@@ -36,9 +36,11 @@ type media struct {
 }
 
 type property struct {
-	Type  string
-	Enum  []string
-	Items struct {
+	Type                 string
+	Enum                 []string
+	MinLength, MaxLength int
+	Maximum              float64
+	Items                struct {
 		Ref string `json:"$ref"`
 	}
 }
@@ -53,6 +55,9 @@ var documented = map[string]any{
 		Status string `json:"status"`
 	}{},
 }
+
+// ofTryBegin are the fields of a leaseAnswer that renew never answers.
+var ofTryBegin = []string{"retryAfterMs", "conflict"}
 
 func readDocument(t *testing.T) (d openDocument) {
 	t.Helper()
@@ -100,7 +105,7 @@ func TestOpenAPI_Fields(t *testing.T) {
 		}
 		fields, always := fieldsOf(reflect.TypeOf(value))
 		for field, kind := range fields {
-			if p, ok := schema.Properties[field]; !ok && !(name == "RenewAnswer" && field == "retryAfterMs") || ok && p.Type != kind {
+			if p, ok := schema.Properties[field]; !ok && !(name == "RenewAnswer" && slices.Contains(ofTryBegin, field)) || ok && p.Type != kind {
 				t.Errorf("%s.%s is documented as %q, want %q", name, field, p.Type, kind)
 			}
 		}
@@ -173,6 +178,24 @@ func TestOpenAPI_Statuses(t *testing.T) {
 				t.Errorf("%s is answered with %s, want the status %s", op.name, text, status)
 			}
 		}
+	}
+}
+
+// TestOpenAPI_Limits: the limits of the document are those of package inbox.
+func TestOpenAPI_Limits(t *testing.T) {
+	t.Parallel()
+	schemas := readDocument(t).Components.Schemas
+	begin := schemas["TryBegin"].Properties
+	for field, want := range map[string][2]int{
+		"key": {1, inbox.MaxLeaseKeyLen}, "owner": {0, inbox.MaxLeaseOwnerLen}, "payloadHash": {0, inbox.MaxPayloadHash},
+		"requestId": {inbox.MinRequestIDLen, inbox.MaxRequestIDLen},
+	} {
+		if got := [2]int{begin[field].MinLength, begin[field].MaxLength}; got != want {
+			t.Errorf("%s is documented with %v bytes, want %v", field, got, want)
+		}
+	}
+	if got, want := schemas["Release"].Properties["waitSeconds"].Maximum, inbox.MaxLeaseTTL.Seconds(); got != want {
+		t.Errorf("waitSeconds is documented up to %v, want %v", got, want)
 	}
 }
 

@@ -75,7 +75,9 @@ func (s *Server) leaseRequest(c *call, body *beginBody) (inbox.LeaseRequest, err
 	if err != nil {
 		return inbox.LeaseRequest{}, err
 	}
-	req := inbox.LeaseRequest{Key: body.Key, Owner: body.Owner, TTL: ttl, MaxAttempts: body.MaxAttempts, RequestID: body.RequestID}
+	req := inbox.LeaseRequest{
+		Key: body.Key, Owner: body.Owner, TTL: ttl, MaxAttempts: body.MaxAttempts, RequestID: body.RequestID, PayloadHash: body.PayloadHash,
+	}
 	if err := req.Validate(); err != nil {
 		return inbox.LeaseRequest{}, err
 	}
@@ -150,7 +152,11 @@ func (s *Server) release(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	status, err := s.store.ReleaseLease(c.ctx, l, inbox.Release{Uncounted: body.Uncounted})
+	how, err := body.release()
+	if err != nil {
+		return nil, err
+	}
+	status, err := s.store.ReleaseLease(c.ctx, l, how)
 	c.answered(status)
 	return statusAnswer{status}, err
 }

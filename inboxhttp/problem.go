@@ -53,7 +53,8 @@ func refusalOf(err error) *refusal {
 
 // wireNames turns the names of fields as they are in Go into those of bodies.
 var wireNames = strings.NewReplacer("LeaseRequest.Key", "key", "LeaseRequest.Owner", "owner",
-	"LeaseRequest.MaxAttempts", "maxAttempts", "batch[", "items[", "].Key", "].key")
+	"LeaseRequest.MaxAttempts", "maxAttempts", "LeaseRequest.RequestID", "requestId",
+	"LeaseRequest.PayloadHash", "payloadHash", "batch[", "items[", "].Key", "].key")
 
 func (r *refusal) write(w http.ResponseWriter) {
 	header := w.Header()

@@ -41,6 +41,8 @@ func TestServer_Answers(t *testing.T) {
 			`{"status":"Busy","attempts":1,"retryAfterMs":1}`},
 		{"processed", "POST", "try-begin", `{"key":"k"}`, &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: 1}},
 			`{"status":"Processed","attempts":1}`},
+		{"processed with another payload", "POST", "try-begin", `{"key":"k"}`, &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: 1, Conflict: true}},
+			`{"status":"Processed","attempts":1,"conflict":true}`},
 		{"renewed", "POST", "renew", `{"key":"k","leaseId":"L1"}`, &stub{answer: acquired},
 			`{"status":"Acquired","leaseId":"L1","token":3,"attempts":2,"expiresAt":"2026-03-01T03:00:00.123456Z","remainingMs":60000}`},
 		{"lost", "POST", "renew", `{"key":"k","leaseId":"L1"}`, &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseLost}},
@@ -50,6 +52,10 @@ func TestServer_Answers(t *testing.T) {
 		{"unknown", "GET", "k", "", &stub{record: inbox.LeaseRecord{Status: inbox.LeaseUnknown}}, `{"status":"Unknown","attempts":0}`},
 		{"held", "GET", "k", "", &stub{record: inbox.LeaseRecord{Status: inbox.LeaseBusy, Owner: "a \"b\"", Token: 4, Attempts: 2, FirstSeen: moon, LastSeen: moon, LeaseUntil: moon}},
 			`{"status":"Busy","owner":"a \"b\"","token":4,"attempts":2,"firstSeen":"2026-03-01T03:00:00.123456Z","lastSeen":"2026-03-01T03:00:00.123456Z","leaseUntil":"2026-03-01T03:00:00.123456Z"}`},
+		{"waits", "GET", "k", "", &stub{record: inbox.LeaseRecord{Status: inbox.LeaseReleased, Token: 1, Attempts: 1, FirstSeen: moon, LastSeen: moon, DueAt: moon, PayloadHash: "sha256:a"}},
+			`{"status":"Released","token":1,"attempts":1,"firstSeen":"2026-03-01T03:00:00.123456Z","lastSeen":"2026-03-01T03:00:00.123456Z","dueAt":"2026-03-01T03:00:00.123456Z","payloadHash":"sha256:a"}`},
+		{"conflicts in a batch", "POST", "try-begin/batch", `{"items":[{"key":"a"},{"key":"b"}]}`, &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: 1, Conflict: true}},
+			`{"items":[{"status":"Processed","attempts":1,"conflict":true},{"status":"Processed","attempts":1,"conflict":true}]}`},
 		{"batch", "POST", "try-begin/batch", `{"items":[{"key":"a"},{"key":"b"}]}`, &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: 1}},
 			`{"items":[{"status":"Processed","attempts":1},{"status":"Processed","attempts":1}]}`},
 		{"empty batch", "POST", "try-begin/batch", `{"items":[]}`, &stub{}, `{"items":[]}`},
@@ -74,9 +80,10 @@ func TestServer_Asks(t *testing.T) {
 	t.Parallel()
 	s := &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed}, status: inbox.LeaseReleased}
 	h := newServer(t, s, Config{})
-	send(h, "POST", "/v1/inbox/try-begin", `{"key":"k\u00e9","owner":"o","leaseSeconds":45.5,"maxAttempts":3,"later":{"x":1}}`)
-	want := inbox.LeaseRequest{Key: "ké", Owner: "o", TTL: 45500 * time.Millisecond, MaxAttempts: 3}
-	if len(s.requests) != 1 || s.requests[0] != want {
+	send(h, "POST", "/v1/inbox/try-begin", `{"key":"k\u00e9","owner":"o","leaseSeconds":45.5,"maxAttempts":3,"payloadHash":"sha256:a","later":{"x":1}}`)
+	send(h, "POST", "/v1/inbox/try-begin/batch", `{"items":[{"key":"ké","owner":"o","leaseSeconds":45.5,"maxAttempts":3,"payloadHash":"sha256:a"}]}`)
+	want := inbox.LeaseRequest{Key: "ké", Owner: "o", TTL: 45500 * time.Millisecond, MaxAttempts: 3, PayloadHash: "sha256:a"}
+	if len(s.requests) != 2 || s.requests[0] != want || s.requests[1] != want {
 		t.Errorf("asked is %+v, want %+v", s.requests, want)
 	}
 	send(h, "POST", "/v1/inbox/renew", `{"key":"k","leaseId":"L","leaseSeconds":100}`)
@@ -88,7 +95,7 @@ func TestServer_Asks(t *testing.T) {
 			t.Errorf("asked is %+v", l)
 		}
 	}
-	if len(s.leases) != 4 || s.ttl != 100*time.Second || !slices.Equal(s.released, []bool{false, true}) {
+	if len(s.leases) != 4 || s.ttl != 100*time.Second || !slices.Equal(s.released, []inbox.Release{{}, {Uncounted: true}}) {
 		t.Errorf("asked is %d times, with %v and %v", len(s.leases), s.ttl, s.released)
 	}
 }
@@ -104,6 +111,20 @@ func TestAS46LeaseSeconds(t *testing.T) {
 		send(newServer(t, s, Config{}), "POST", "/v1/inbox/try-begin", `{"key":"k","leaseSeconds":`+seconds+`}`)
 		if len(s.requests) != 1 || s.requests[0].TTL != want {
 			t.Errorf("leaseSeconds %s asks for %+v, want %v", seconds, s.requests, want)
+		}
+	}
+}
+
+// TestServer_WaitSeconds: a wait is as long as was asked for, whatever a lease may be, up to a day.
+func TestServer_WaitSeconds(t *testing.T) {
+	t.Parallel()
+	for seconds, want := range map[string]time.Duration{
+		`null`: 0, `0`: 0, `0.25`: 250 * time.Millisecond, `5`: 5 * time.Second, `121`: 121 * time.Second, `86400`: 24 * time.Hour,
+	} {
+		s := &stub{status: inbox.LeaseReleased}
+		send(newServer(t, s, Config{}), "POST", "/v1/inbox/release", `{"key":"k","leaseId":"L","waitSeconds":`+seconds+`}`)
+		if !slices.Equal(s.released, []inbox.Release{{Wait: want}}) {
+			t.Errorf("waitSeconds %s asks for %+v, want %v", seconds, s.released, want)
 		}
 	}
 }
@@ -134,6 +155,14 @@ func TestAS48Malformed(t *testing.T) {
 		{"negative seconds", "POST", "try-begin", `{"key":"k","leaseSeconds":-1}`, 400, "leaseSeconds is negative"},
 		{"too many seconds to count", "POST", "try-begin", `{"key":"k","leaseSeconds":1e999}`, 400, "leaseSeconds is not of the type"},
 		{"negative attempts", "POST", "try-begin", `{"key":"k","maxAttempts":-1}`, 400, "maxAttempts is -1"},
+		{"a long hash", "POST", "try-begin", `{"key":"k","payloadHash":"` + long + `"}`, 400, "payloadHash has 513 bytes, the limit is 64"},
+		{"a hash with a blank", "POST", "try-begin", `{"key":"k","payloadHash":"s3cr3t x"}`, 400, "payloadHash holds something else than visible ASCII"},
+		{"a hash that is not ASCII", "POST", "try-begin/batch", `{"items":[{"key":"k","payloadHash":"é"}]}`, 400, "items[0]: payloadHash holds something else than visible ASCII"},
+		{"a short request id", "POST", "try-begin", `{"key":"k","requestId":"s3cr3t"}`, 400, "requestId has 6 bytes"},
+		{"a negative wait", "POST", "release", `{"key":"k","leaseId":"L","waitSeconds":-1}`, 400, "waitSeconds is -1, the range is 0 to 86400"},
+		{"a long wait", "POST", "release", `{"key":"k","leaseId":"L","waitSeconds":86400.5}`, 400, "waitSeconds is 86400.5, the range is 0 to 86400"},
+		{"a wait too long to count", "POST", "release", `{"key":"k","leaseId":"L","waitSeconds":1e300}`, 400, "waitSeconds is 1e+300, the range is 0 to 86400"},
+		{"a wait that is a text", "POST", "release", `{"key":"k","leaseId":"L","waitSeconds":"s3cr3t"}`, 400, "waitSeconds is not of the type"},
 		{"no lease", "POST", "mark-processed", `{"key":"k"}`, 400, "leaseId has 0 bytes"},
 		{"a long lease", "POST", "release", `{"key":"k","leaseId":"` + long + `"}`, 400, "leaseId has 513 bytes"},
 		{"large", "POST", "try-begin", `{"key":"k","x":"` + strings.Repeat("x", 3000) + `"}`, 413, "more than 2048 bytes"},
@@ -268,7 +297,7 @@ func TestServer_TakesBack(t *testing.T) {
 		r := httptest.NewRequestWithContext(ctx, "POST", "/v1/inbox/"+path, strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		newServer(t, s, Config{}).ServeHTTP(httptest.NewRecorder(), r)
-		if len(s.leases) != 1 || s.leases[0] != (inbox.Lease{Key: "k", ID: "L", Token: 7}) || !s.released[0] {
+		if len(s.leases) != 1 || s.leases[0] != (inbox.Lease{Key: "k", ID: "L", Token: 7}) || s.released[0] != (inbox.Release{Uncounted: true}) {
 			t.Errorf("%s: released is %+v, %v, want the lease, uncounted", path, s.leases, s.released)
 		}
 	}

@@ -30,7 +30,7 @@ type stub struct {
 	ttl      time.Duration
 	leases   []inbox.Lease
 	keys     []string
-	released []bool // uncounted
+	released []inbox.Release
 }
 
 var _ inbox.LeaseStore = (*stub)(nil)
@@ -66,7 +66,7 @@ func (s *stub) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release)
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	s.note(ctx, func() { s.leases, s.released = append(s.leases, l), append(s.released, r.Uncounted) })
+	s.note(ctx, func() { s.leases, s.released = append(s.leases, l), append(s.released, r) })
 	return s.status, s.err
 }
 

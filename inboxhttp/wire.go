@@ -16,6 +16,7 @@ type beginBody struct {
 	LeaseSeconds float64 `json:"leaseSeconds,omitempty"`
 	MaxAttempts  int     `json:"maxAttempts,omitempty"`
 	RequestID    string  `json:"requestId,omitempty"`
+	PayloadHash  string  `json:"payloadHash,omitempty"`
 }
 
 type renewBody struct {
@@ -30,9 +31,10 @@ type markBody struct {
 }
 
 type releaseBody struct {
-	Key       string `json:"key"`
-	LeaseID   string `json:"leaseId"`
-	Uncounted bool   `json:"uncounted,omitempty"`
+	Key         string  `json:"key"`
+	LeaseID     string  `json:"leaseId"`
+	Uncounted   bool    `json:"uncounted,omitempty"`
+	WaitSeconds float64 `json:"waitSeconds,omitempty"`
 }
 
 type batchBody[T any] struct {
@@ -48,6 +50,7 @@ type leaseAnswer struct {
 	ExpiresAt    *time.Time        `json:"expiresAt,omitempty"`
 	RemainingMs  int64             `json:"remainingMs,omitempty"`
 	RetryAfterMs int64             `json:"retryAfterMs,omitempty"`
+	Conflict     bool              `json:"conflict,omitempty"`
 }
 
 // statusAnswer is the answer to mark-processed and release.
@@ -56,13 +59,15 @@ type statusAnswer struct {
 }
 
 type recordAnswer struct {
-	Status     inbox.LeaseStatus `json:"status"`
-	Owner      string            `json:"owner,omitempty"`
-	Token      int64             `json:"token,omitempty"`
-	Attempts   int               `json:"attempts"`
-	FirstSeen  *time.Time        `json:"firstSeen,omitempty"`
-	LastSeen   *time.Time        `json:"lastSeen,omitempty"`
-	LeaseUntil *time.Time        `json:"leaseUntil,omitempty"`
+	Status      inbox.LeaseStatus `json:"status"`
+	Owner       string            `json:"owner,omitempty"`
+	Token       int64             `json:"token,omitempty"`
+	Attempts    int               `json:"attempts"`
+	FirstSeen   *time.Time        `json:"firstSeen,omitempty"`
+	LastSeen    *time.Time        `json:"lastSeen,omitempty"`
+	LeaseUntil  *time.Time        `json:"leaseUntil,omitempty"`
+	DueAt       *time.Time        `json:"dueAt,omitempty"`
+	PayloadHash string            `json:"payloadHash,omitempty"`
 }
 
 // maxRetryAfter is the longest wait that is proposed to somebody who finds a key busy: its
@@ -72,7 +77,7 @@ const maxRetryAfter = 5 * time.Second
 func leaseAnswerOf(a inbox.LeaseAnswer) leaseAnswer {
 	answer := leaseAnswer{
 		Status: a.Status, LeaseID: a.LeaseID, Token: a.Token, Attempts: a.Attempts,
-		ExpiresAt: moment(a.ExpiresAt), RemainingMs: a.Remaining.Milliseconds(),
+		ExpiresAt: moment(a.ExpiresAt), RemainingMs: a.Remaining.Milliseconds(), Conflict: a.Conflict,
 	}
 	if a.Status == inbox.LeaseBusy {
 		answer.RetryAfterMs = max(1, min(a.Remaining, maxRetryAfter).Milliseconds())
@@ -86,6 +91,7 @@ func (a *leaseAnswer) lease(passed time.Duration) inbox.LeaseAnswer {
 	return inbox.LeaseAnswer{
 		Status: a.Status, LeaseID: a.LeaseID, Token: a.Token, Attempts: a.Attempts,
 		ExpiresAt: timeOf(a.ExpiresAt), Remaining: max(0, time.Duration(a.RemainingMs)*time.Millisecond-passed),
+		Conflict: a.Conflict,
 	}
 }
 
@@ -93,6 +99,7 @@ func recordAnswerOf(r inbox.LeaseRecord) recordAnswer {
 	return recordAnswer{
 		Status: r.Status, Owner: r.Owner, Token: r.Token, Attempts: r.Attempts,
 		FirstSeen: moment(r.FirstSeen), LastSeen: moment(r.LastSeen), LeaseUntil: moment(r.LeaseUntil),
+		DueAt: moment(r.DueAt), PayloadHash: r.PayloadHash,
 	}
 }
 
@@ -100,6 +107,7 @@ func (a *recordAnswer) record() inbox.LeaseRecord {
 	return inbox.LeaseRecord{
 		Status: a.Status, Owner: a.Owner, Token: a.Token, Attempts: a.Attempts,
 		FirstSeen: timeOf(a.FirstSeen), LastSeen: timeOf(a.LastSeen), LeaseUntil: timeOf(a.LeaseUntil),
+		DueAt: timeOf(a.DueAt), PayloadHash: a.PayloadHash,
 	}
 }
 
@@ -129,5 +137,19 @@ func (c *Config) ttl(seconds float64) (time.Duration, error) {
 	case seconds >= c.MaxLease.Seconds():
 		return c.MaxLease, nil
 	}
-	return max(c.MinLease, time.Duration(math.Round(seconds*float64(time.Second)))), nil
+	return max(c.MinLease, durationOf(seconds)), nil
+}
+
+// release returns how a body wants its key given back. A wait is not cut to what a lease may be:
+// whoever asks for one counts on it.
+func (b *releaseBody) release() (inbox.Release, error) {
+	limit := inbox.MaxLeaseTTL.Seconds()
+	if b.WaitSeconds < 0 || b.WaitSeconds > limit {
+		return inbox.Release{}, invalid("waitSeconds", "is %g, the range is 0 to %g", b.WaitSeconds, limit)
+	}
+	return inbox.Release{Uncounted: b.Uncounted, Wait: durationOf(b.WaitSeconds)}, nil
+}
+
+func durationOf(seconds float64) time.Duration {
+	return time.Duration(math.Round(seconds * float64(time.Second)))
 }
