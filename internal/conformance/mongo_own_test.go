@@ -154,6 +154,25 @@ func TestMongoLeases_OutsideTransactions(t *testing.T) {
 	}
 }
 
+// TestMongoLeases_TextsAreNoExpressions: what a request says is stored, and not read as a pipeline.
+func TestMongoLeases_TextsAreNoExpressions(t *testing.T) {
+	t.Parallel()
+	leases := openMongoLeases(t, mongoDatabase(t, mongoClient(t, mongoURL(t))), &mongoClock{})
+	req := inbox.LeaseRequest{Key: "$k", TTL: time.Minute, Owner: "$state", PayloadHash: "$$ROOT", RequestID: "$first_seen$first_seen"}
+	a, err := leases.TryBegin(t.Context(), req)
+	if err != nil || a.LeaseID != req.RequestID {
+		t.Errorf("TryBegin() = %+v, %v, want the id of the request", a, err)
+	}
+	r, err := leases.ReadLease(t.Context(), req.Key)
+	if err != nil || r.Owner != req.Owner || r.PayloadHash != req.PayloadHash {
+		t.Errorf("ReadLease() = %+v, %v, want owner and hash as they were", r, err)
+	}
+	status, err := leases.ReleaseLease(t.Context(), inbox.Lease{Key: req.Key, ID: req.RequestID}, inbox.Release{})
+	if err != nil || status != inbox.LeaseReleased {
+		t.Errorf("ReleaseLease() = %v, %v", status, err)
+	}
+}
+
 func TestMongoStore_NotMigrated(t *testing.T) {
 	t.Parallel()
 	client := mongoClient(t, mongoURL(t))

@@ -88,7 +88,7 @@ func masked(v any, ids *[]string) any {
 					*ids = append(*ids, id)
 				}
 				fields[name] = "…"
-			case strings.HasSuffix(name, "Seen"), name == "expiresAt", name == "leaseUntil", name == "remainingMs":
+			case strings.HasSuffix(name, "Seen"), name == "expiresAt", name == "leaseUntil", name == "dueAt", name == "remainingMs":
 				fields[name] = "…"
 			default:
 				fields[name] = masked(value, ids)
