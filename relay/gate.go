@@ -154,6 +154,7 @@ func (g *gate) open(limit, parallelism int) int {
 // connection is a batch of its own.
 func (g *gate) next(limit int, single bool) *batch {
 	b := &batch{gate: g}
+	b.claims, b.lines = make([]*Claim, 0, min(limit, g.waiting.total)), make([]*line, 0, min(limit, g.waiting.total))
 	l, witness := g.first()
 	if witness {
 		limit = 1 // the others may be needed yet

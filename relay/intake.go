@@ -78,6 +78,9 @@ func (r *Relay) route(c *Claim) *outlet {
 // mainFor returns the destinations that match a message. A panic of a user's function is
 // the failure of that message.
 func (r *Relay) mainFor(m *waybill.Message) (names []string, err error) {
+	if r.undivided != nil {
+		return r.undivided, nil
+	}
 	err = loop.Protect(func() error {
 		for _, o := range r.main {
 			if o.Match == nil || o.Match(m) {

@@ -21,6 +21,8 @@ type Relay struct {
 	policy  policy
 	main    []*outlet          // those that messages are routed to
 	outlets map[string]*outlet // by name, the followers too
+	// undivided are the names of main, if every message goes to each of them; else nil.
+	undivided []string
 
 	lanes     *laneSet
 	backlog   *backlog
@@ -116,8 +118,14 @@ func (r *Relay) addOutlets(destinations []Destination) error {
 		}
 		r.outlets[d.Name] = newOutlet(d, r.cfg.PublishTimeout)
 	}
+	divided := false
 	for _, d := range destinations {
 		r.main = append(r.main, r.outlets[d.Name])
+		r.undivided = append(r.undivided, d.Name)
+		divided = divided || d.Match != nil
+	}
+	if divided {
+		r.undivided = nil
 	}
 	if len(r.outlets) > 1 && r.outlets[""] != nil && len(r.main) > 1 {
 		return &waybill.InvalidError{Field: "Destination.Name", Reason: "is empty; each of several destinations needs a name"}

@@ -212,23 +212,25 @@ func (r *Relay) expect(st *Settlement) {
 }
 
 func (r *Relay) reportOutcome(ctx context.Context, st *Settlement) {
+	retry := st.Outcome == Wait && !st.Behind && st.Error != ""
+	if !retry && st.Outcome != Dead && st.Outcome != Failed {
+		return
+	}
 	m := &st.Claim.Message
 	e := waybill.Event{
 		Destination: st.Claim.Destination, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1,
 		Attempt: st.Attempts, Delay: st.After, Reason: st.Reason, Err: st.cause,
 	}
 	switch {
-	case st.Outcome == Wait && !st.Behind && st.Error != "":
+	case retry:
 		e.Op = waybill.OpRetry
 		r.totals.add(func(s *Status) { s.Retried++ })
-	case st.Outcome == Dead, st.Outcome == Failed:
-		e.Op = waybill.OpDead
-		if st.Outcome == Failed {
-			e.Op = waybill.OpFailed
-		}
+	case st.Outcome == Failed:
+		e.Op = waybill.OpFailed
 		r.totals.add(func(s *Status) { s.Dead++ })
 	default:
-		return
+		e.Op = waybill.OpDead
+		r.totals.add(func(s *Status) { s.Dead++ })
 	}
 	r.failed(e.Err)
 	r.observe(ctx, e)

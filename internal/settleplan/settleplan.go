@@ -70,6 +70,9 @@ type Plan struct {
 
 // New returns the plan for a list of settlements.
 func New(list []relay.Settlement) *Plan {
+	if !slices.ContainsFunc(list, func(st relay.Settlement) bool { return !straight(&st) }) {
+		return &Plan{Published: list}
+	}
 	b := builder{promoted: make(map[Unit]bool), first: make(map[Unit]int64)}
 	for i := range list {
 		b.see(&list[i])
@@ -84,6 +87,11 @@ func New(list []relay.Settlement) *Plan {
 // OnlyPublished reports whether nothing goes through the waiting rows.
 func (p *Plan) OnlyPublished() bool {
 	return len(p.Park)+len(p.Follow)+len(p.Done)+len(p.Bury)+len(p.Schedule)+len(p.Retry)+len(p.Promote) == 0
+}
+
+// straight reports whether a message was published from the outbox and needs no waiting row.
+func straight(st *relay.Settlement) bool {
+	return st.Outcome == relay.Published && !st.Claim.Waiting && len(st.Destinations) == 0
 }
 
 type builder struct {
@@ -126,7 +134,7 @@ func (b *builder) see(st *relay.Settlement) {
 
 func (b *builder) add(st *relay.Settlement) {
 	c := st.Claim
-	if st.Outcome == relay.Published && !c.Waiting && len(st.Destinations) == 0 {
+	if straight(st) {
 		b.Published = append(b.Published, *st)
 		return
 	}

@@ -199,7 +199,11 @@ func (c *claimer[Tx]) claimReady(ctx context.Context, limit int) ([]relay.Claim,
 			patience *= 64 // an old writer has ended: suspect older ones, too
 			continue
 		}
-		claims = append(claims, rows...)
+		if len(claims) == 0 {
+			claims = rows // most often all of them
+		} else {
+			claims = append(claims, rows...)
+		}
 		if len(claims) == limit || p.bound == toTheEnd {
 			return claims, nil
 		}
@@ -209,6 +213,7 @@ func (c *claimer[Tx]) claimReady(ctx context.Context, limit int) ([]relay.Claim,
 // readPage reads a page without what was claimed before.
 func (c *claimer[Tx]) readPage(ctx context.Context, p page, before []relay.Claim) (claims []relay.Claim, seen look, err error) {
 	held := append(column(before, func(c relay.Claim) int64 { return c.Position }), c.req.Held...)
+	held = p.within(held)
 	numbers := column(p.lanes, func(l relay.Lane) int { return l.Number })
 	rows, err := c.conn.Query(ctx, c.sql.claimPage, numbers, p.from, p.limit, held, p.bound)
 	if err != nil {

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,6 +122,12 @@ func (c *cursors) page(lanes []relay.Lane, limit int, patience time.Duration, no
 		p.bound = int64(b)
 	}
 	return p
+}
+
+// within removes from a list of positions those that the page does not read.
+func (p page) within(positions []int64) []int64 {
+	least := slices.Min(p.from)
+	return slices.DeleteFunc(positions, func(n int64) bool { return n <= least || n > p.bound })
 }
 
 // took takes in what a page has shown, rows being in the order of its lanes, at the time of
