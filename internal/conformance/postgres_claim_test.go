@@ -12,35 +12,66 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
+// TestPostgres_ClaimReadsWhatItTakes: of many messages that are due a claim reads those that it takes,
+// and not all of a lane to sort them. That takes statistics: where there are none the planner expects
+// so few that it sorts them.
+func TestPostgres_ClaimReadsWhatItTakes(t *testing.T) {
+	t.Parallel()
+	inEachMode(t, []bool{true}, func(t *testing.T, w *keyWorld, statistics bool) {
+		const due, limit = 20_000, 100
+		waiting := pgx.Identifier{w.cfg.Schema, w.cfg.TablePrefix + "outbox_waiting"}.Sanitize()
+		_, err := w.pool.Exec(w.ctx, fmt.Sprintf(`
+INSERT INTO %s (lane, position, id, topic, direct, key, type, source, tenant, subject, payload, content_type, data_schema,
+       correlation_id, causation_id, idempotency_key, trace_parent, trace_state, enqueued_at, due_at)
+SELECT 0, i, 'w' || i, 'orders', false, '', '', '', 'default', '', '', '', '', '', '', '', '', '', now(), now() - i * interval '1 second'
+  FROM generate_series(1, %d) AS i`, waiting, due))
+		must(t, err)
+		w.prepared(waiting, due, statistics)
+		before := w.fetched(waiting)
+		pool, err := pgxpool.NewWithConfig(w.ctx, w.pool.Config())
+		must(t, err)
+		s, err := pgstore.New(pool, w.cfg)
+		must(t, err)
+		claims, err := s.ClaimMessages(w.ctx, relay.ClaimRequest{Lanes: w.lanes, Limit: limit, Due: true, DueOnly: true})
+		must(t, err)
+		if len(claims) != limit || claims[0].Position <= due-limit {
+			t.Errorf("%d messages claimed, want the %d that are due for longest", len(claims), limit)
+		}
+		pool.Close()
+		var rows int64
+		waitFor(t, "the claim has been counted", func() bool { rows = w.fetched(waiting) - before; return rows > 0 })
+		if rows > 3*limit {
+			t.Errorf("a claim of %d messages has read %d waiting rows, want at most %d", limit, rows, 3*limit)
+		}
+	})
+}
+
 // TestPostgres_ClaimGoesOnWhereItWas: a claim begins in the index behind what the claims before it
 // have read. One that walked there from the beginning of its lane read dozens of pages each time,
 // and more with every message that came before.
 func TestPostgres_ClaimGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
+	inEachMode(t, []bool{true, false}, claimGoesOn)
+}
+
+// inEachMode runs a test with plans for the values at hand and for any, and with statistics or without.
+func inEachMode(t *testing.T, with []bool, test func(t *testing.T, w *keyWorld, statistics bool)) {
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-		for _, statistics := range []bool{true, false} {
+		for _, statistics := range with {
 			t.Run(fmt.Sprintf("%s, statistics %t", mode, statistics), func(t *testing.T) {
 				t.Parallel()
-				claimGoesOn(t, mode, statistics)
+				test(t, newKeyWorld(t, newPostgres(t, map[string]string{"plan_cache_mode": mode}, pgstore.Config{})), statistics)
 			})
 		}
 	}
 }
 
-func claimGoesOn(t *testing.T, mode string, statistics bool) {
-	t.Helper()
+func claimGoesOn(t *testing.T, w *keyWorld, statistics bool) {
 	const backlog, limit, pagesEach = 20_000, 100, 10 // an index of three levels, two leaves, the look
-	w := newKeyWorld(t, newPostgres(t, map[string]string{"plan_cache_mode": mode}, pgstore.Config{}))
 	outbox := pgx.Identifier{w.cfg.Schema, w.cfg.TablePrefix + "outbox"}.Sanitize()
 	_, err := w.pool.Exec(w.ctx, fmt.Sprintf("INSERT INTO %s (topic, key) SELECT 'orders', 'one' FROM generate_series(1, %d)", outbox, backlog))
 	must(t, err)
-	if statistics {
-		_, err = w.pool.Exec(w.ctx, "ANALYZE "+outbox)
-		must(t, err)
-	}
-	w.pool.Reset()
-	waitFor(t, "what was prepared has been counted", func() bool { return w.inserted(outbox) == backlog })
-
+	w.prepared(outbox, backlog, statistics)
 	var number int
 	must(t, w.pool.QueryRow(w.ctx, "SELECT DISTINCT lane FROM "+outbox).Scan(&number))
 	lanes := slices.DeleteFunc(w.lanes, func(l relay.Lane) bool { return l.Number != number })
@@ -67,6 +98,25 @@ func claimGoesOn(t *testing.T, mode string, statistics bool) {
 	if most := int64(backlog / limit * pagesEach); pages > most {
 		t.Errorf("%d claims have read %d pages of the primary key, want at most %d", backlog/limit, pages, most)
 	}
+}
+
+// prepared waits until the rows of a table are counted: sessions tell what they have done when they end.
+func (w *keyWorld) prepared(table string, rows int, statistics bool) {
+	w.t.Helper()
+	if statistics {
+		_, err := w.pool.Exec(w.ctx, "ANALYZE "+table)
+		must(w.t, err)
+	}
+	w.pool.Reset()
+	waitFor(w.t, "what was prepared has been counted", func() bool { return w.inserted(table) == rows })
+}
+
+// fetched is how many rows of a table were read.
+func (w *keyWorld) fetched(table string) (n int64) {
+	w.t.Helper()
+	err := w.pool.QueryRow(w.ctx, "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relid = $1::regclass", table).Scan(&n)
+	must(w.t, err)
+	return n
 }
 
 // keyPages is how many pages of a table's primary key were read.

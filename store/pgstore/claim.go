@@ -23,6 +23,10 @@ const notHeld = `position NOT IN (SELECT unnest($4::bigint[]))`
 // because each reads only lanes that it
 // owns; served by the partial index on (lane, due_at) and the one on (topic, key, …).
 //
+// As in claimPageSQL, the limit of a lane comes through a sub-select, so that what is due is read in
+// the order of the index and not as a whole. Its rows are then looked up one by one: a join would
+// read the whole table where the planner expects many.
+//
 // What is behind several heads of one key, up to one barrier, is what is behind the first of
 // them: that one is the leader, so that the rest of a key is read once and not by each head.
 const claimDueSQL = `
@@ -32,9 +36,9 @@ WITH head AS (
      CROSS JOIN LATERAL (
         SELECT w.position, w.destination, w.topic, w.key, w.attempts, w.alone
           FROM {outbox_waiting} w
-         WHERE w.lane = l.lane AND w.due_at <= (SELECT {clock}()) AND w.destination <> ALL ($3::text[]) AND w.` + notHeld + `
+         WHERE w.lane = l.lane AND w.due_at <= (SELECT {clock}()) AND w.destination NOT IN (SELECT unnest($3::text[])) AND w.` + notHeld + `
          ORDER BY w.due_at, w.position
-         LIMIT $2) h
+         LIMIT (SELECT $2::bigint)) h
      LIMIT $2
 ), leader AS (
     SELECT DISTINCT ON (h.topic, h.key, h.destination, h.barrier) h.*
@@ -61,7 +65,7 @@ WITH head AS (
 )
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, false AS blocked, NULL::float8 AS delay_ms,
        extract(epoch FROM w.expires_at - (SELECT {clock}()))::float8 * 1000 AS expires_ms, {w.message}
-  FROM due JOIN {outbox_waiting} w USING (position, destination)
+  FROM due CROSS JOIN LATERAL (SELECT * FROM {outbox_waiting} w WHERE w.position = due.position AND w.destination = due.destination LIMIT 1) w
  ORDER BY w.position
  LIMIT $2`
 
