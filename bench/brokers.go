@@ -20,10 +20,11 @@ const (
 	window      = sendBatch * sendBatches
 )
 
-// traffic publishes messages until n are confirmed, and receives n and acknowledges each.
+// traffic publishes messages until n are confirmed, and receives n, acknowledges each, and says when
+// the last one was: a subscription may take its time to end.
 type traffic interface {
 	publish(ctx context.Context, n int) error
-	receive(ctx context.Context, n int) error
+	receive(ctx context.Context, n int) (last time.Time, err error)
 	close()
 }
 
@@ -88,16 +89,17 @@ func (b *bench) addRates(ctx context.Context, open func(context.Context, *world,
 			return err
 		}
 		defer t.close()
-		for _, step := range []struct {
-			do     func(context.Context, int) error
-			values *[]float64
-		}{{t.publish, &r.publish}, {t.receive, &r.receive}} {
-			began := time.Now()
-			if err := step.do(ctx, b.messages); err != nil {
-				return err
-			}
-			*step.values = append(*step.values, float64(b.messages)/time.Since(began).Seconds())
+		began := time.Now()
+		if err := t.publish(ctx, b.messages); err != nil {
+			return err
 		}
+		r.publish = append(r.publish, float64(b.messages)/time.Since(began).Seconds())
+		began = time.Now()
+		last, err := t.receive(ctx, b.messages)
+		if err != nil {
+			return err
+		}
+		r.receive = append(r.receive, float64(b.messages)/last.Sub(began).Seconds())
 		return nil
 	})
 }
@@ -146,7 +148,7 @@ func (t adapterTraffic) message() *waybill.Message {
 	return m
 }
 
-func (t adapterTraffic) receive(ctx context.Context, n int) error {
+func (t adapterTraffic) receive(ctx context.Context, n int) (last time.Time, _ error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var failed atomic.Pointer[error]
@@ -160,12 +162,15 @@ func (t adapterTraffic) receive(ctx context.Context, n int) error {
 		if left--; err != nil {
 			failed.Store(&err)
 		}
+		if left == 0 {
+			last = time.Now()
+		}
 		if err != nil || left <= 0 {
 			cancel()
 		}
 	})
 	if failed := failed.Load(); failed != nil {
-		return *failed
+		return last, *failed
 	}
-	return err
+	return last, err
 }

@@ -88,24 +88,25 @@ func (h *natsHand) publish(ctx context.Context, n int) error {
 	return nil
 }
 
-func (h *natsHand) receive(ctx context.Context, n int) error {
+func (h *natsHand) receive(ctx context.Context, n int) (last time.Time, _ error) {
 	c, err := h.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: "byhand", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: -1})
 	if err != nil {
-		return err
+		return last, err
 	}
 	list, err := c.Messages(jetstream.PullMaxMessages(window))
 	if err != nil {
-		return err
+		return last, err
 	}
 	defer list.Stop()
 	for range n {
 		m, err := list.Next()
 		if err != nil {
-			return err
+			return last, err
 		}
 		if err := m.Ack(); err != nil {
-			return err
+			return last, err
 		}
 	}
-	return h.conn.FlushTimeout(time.Minute)
+	err = h.conn.FlushTimeout(time.Minute)
+	return time.Now(), err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -88,22 +89,22 @@ func (h *rabbitHand) publish(ctx context.Context, n int) error {
 	return nil
 }
 
-func (h *rabbitHand) receive(ctx context.Context, n int) error {
+func (h *rabbitHand) receive(ctx context.Context, n int) (last time.Time, _ error) {
 	if err := h.ch.Qos(window, 0, false); err != nil {
-		return err
+		return last, err
 	}
 	list, err := h.ch.ConsumeWithContext(ctx, h.name, "", false, false, false, false, nil)
 	if err != nil {
-		return err
+		return last, err
 	}
 	for range n {
 		d, ok := <-list
 		if !ok {
-			return amqp.ErrClosed
+			return last, amqp.ErrClosed
 		}
 		if err := d.Ack(false); err != nil {
-			return err
+			return last, err
 		}
 	}
-	return nil
+	return time.Now(), nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -87,13 +88,13 @@ func (h *redisHand) publish(ctx context.Context, n int) error {
 	return nil
 }
 
-func (h *redisHand) receive(ctx context.Context, n int) error {
+func (h *redisHand) receive(ctx context.Context, n int) (last time.Time, _ error) {
 	for n > 0 {
 		streams, err := h.client.XReadGroup(ctx, &redis.XReadGroupArgs{
 			Group: h.name, Consumer: "byhand", Streams: []string{h.stream, ">"}, Count: window,
 		}).Result()
 		if err != nil {
-			return err
+			return last, err
 		}
 		pipe := h.client.Pipeline()
 		for _, e := range streams[0].Messages {
@@ -101,8 +102,8 @@ func (h *redisHand) receive(ctx context.Context, n int) error {
 			n--
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
-			return err
+			return last, err
 		}
 	}
-	return nil
+	return time.Now(), nil
 }
