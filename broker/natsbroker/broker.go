@@ -220,7 +220,7 @@ func (b *Broker) giveBack() {
 	b.mu.Unlock()
 	slices.SortFunc(open, func(x, y *delivery) int { return cmp.Compare(x.sequence, y.sequence) })
 	for _, d := range open {
-		d.giveBack()
+		d.giveBack(false)
 	}
 	b.nc.FlushTimeout(closeTimeout)
 }

@@ -91,10 +91,16 @@ func (d *delivery) settle(doing string, tell func() error) error {
 	return nil
 }
 
-// giveBack makes the server redeliver the message at once, unless it is settled.
-func (d *delivery) giveBack() {
-	if !d.settled.Swap(true) {
-		d.puller.nc().Publish(d.msg.Reply, nak)
-		d.puller.settled(d)
+// giveBack makes the server redeliver the message at once, unless it is settled. With wait it returns
+// when the server has seen to that, and to all that was given back before, or for a moment has not.
+func (d *delivery) giveBack(wait bool) {
+	if d.settled.Swap(true) {
+		return
 	}
+	if wait {
+		_, _ = d.puller.nc().Request(d.msg.Reply, nak, closeTimeout) // without an answer it redelivers after AckWait
+	} else {
+		d.puller.nc().Publish(d.msg.Reply, nak)
+	}
+	d.puller.settled(d)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/waybill-go/waybill/internal/handover"
 )
 
 const (
@@ -21,6 +23,8 @@ const (
 
 	// sweepExpires is how long a stop waits for the server to forget the open request.
 	sweepExpires = 50 * time.Millisecond
+	// stopQuiet is how long nothing has come when nothing more is taken to be on its way.
+	stopQuiet = 20 * time.Millisecond
 )
 
 // puller receives the messages of one durable consumer. What it holds and what it has requested
@@ -39,6 +43,7 @@ type puller struct {
 	subject string // where requests go
 	sub     *nats.Subscription
 	drained chan struct{} // closed when nothing more can arrive
+	arrived chan struct{} // has a value if a message has arrived since it was looked at
 
 	stopOnce sync.Once
 
@@ -64,6 +69,7 @@ func newPuller(r *run, d durable, share int) (*puller, error) {
 		inbox:   r.broker.nc.NewInbox() + ".",
 		subject: "$JS.API.CONSUMER.MSG.NEXT." + r.broker.cfg.Stream + "." + d.name,
 		drained: make(chan struct{}),
+		arrived: make(chan struct{}, 1),
 	}
 	var err error
 	if p.sub, err = r.broker.nc.Subscribe(p.inbox+"*.*", p.receive); err != nil {
@@ -192,6 +198,7 @@ func (p *puller) take(m *nats.Msg) {
 	}
 	p.broker().opened(d)
 	p.run.queue.Push(d)
+	handover.Signal(p.arrived)
 }
 
 // settled makes room for another delivery.
@@ -249,6 +256,7 @@ func (p *puller) stop() {
 		p.mu.Lock()
 		p.stopped = true
 		p.mu.Unlock()
+		p.awaitQuiet()
 		if !p.nc().IsConnected() || p.sub.Drain() != nil {
 			p.sub.Unsubscribe()
 			return
@@ -260,6 +268,26 @@ func (p *puller) stop() {
 			p.sub.Unsubscribe()
 		}
 	})
+}
+
+// awaitQuiet waits, for a moment at most, until all that was requested has arrived, or nothing more
+// comes. What the server sends just when nobody listens any more would wait for AckWait.
+func (p *puller) awaitQuiet() {
+	for end := time.Now().Add(closeTimeout); time.Now().Before(end) && p.nc().IsConnected(); {
+		p.mu.Lock()
+		asked := p.asked
+		p.mu.Unlock()
+		if asked == 0 {
+			return
+		}
+		timer := time.NewTimer(stopQuiet)
+		select {
+		case <-p.arrived:
+			timer.Stop()
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // sweep makes the server forget the request that nobody listens to any more, by making a

@@ -148,7 +148,8 @@ func (r *run) extendQueue() {
 	}
 }
 
-// stop ends the pullers and gives back what was not passed on.
+// stop ends the pullers and gives back what was not passed on. It waits until the server has taken it
+// back: whoever subscribes then would get later messages before.
 func (r *run) stop() {
 	r.quit()
 	r.tending.Wait()
@@ -156,7 +157,12 @@ func (r *run) stop() {
 		p.stop()
 		r.broker.stopped(p)
 	}
-	for _, d := range r.queue.Drain() {
-		d.giveBack()
+	left := r.queue.Drain()
+	last := make(map[*puller]*delivery)
+	for _, d := range left {
+		last[d.puller] = d
+	}
+	for _, d := range left {
+		d.giveBack(last[d.puller] == d)
 	}
 }
