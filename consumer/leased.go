@@ -129,9 +129,9 @@ func (c *Leased) key(rec inbox.Record) string {
 	}.String()
 }
 
-// begin asks for a key of a payload, and says when it asked. Without an answer it asks once more with the same
-// id: the store may have leased the key, and says so then. A message whose key is leased without
-// anybody knowing waits for the end of that lease.
+// begin asks for a key of a payload, and says when it asked. Without an answer it asks once more
+// with the same id: the store may have leased the key, and says so then. A message whose key is
+// leased without anybody knowing waits for the end of that lease.
 func (c *Leased) begin(ctx context.Context, key, payloadHash string) (answer inbox.LeaseAnswer, asked time.Time, err error) {
 	req := inbox.LeaseRequest{Key: key, Owner: c.cfg.Node, TTL: c.leases.TTL, RequestID: inbox.NewLeaseID(), PayloadHash: payloadHash}
 	for try := 1; ; try++ {

@@ -153,8 +153,8 @@ func (g *gate) open(limit, parallelism int) int {
 // gives what it has, or, if single is set, one message at a time. A message that may end the
 // connection is a batch of its own.
 func (g *gate) next(limit int, single bool) *batch {
-	b := &batch{gate: g}
-	b.claims, b.lines = make([]*Claim, 0, min(limit, g.waiting.total)), make([]*line, 0, min(limit, g.waiting.total))
+	most := min(limit, g.waiting.total)
+	b := &batch{gate: g, claims: make([]*Claim, 0, most), lines: make([]*line, 0, most)}
 	l, witness := g.first()
 	if witness {
 		limit = 1 // the others may be needed yet

@@ -2,9 +2,9 @@
 //
 // A topic is the Kafka topic TopicPrefix+topic, a destination (Message.To) the Kafka topic
 // TopicPrefix+"_to."+destination. What makes no legal name (other characters than ASCII letters,
-// digits, '.', '_' and '-', or more than 249 bytes), or is a topic that starts with "_to." or
-// "_progress." or is "_replies", is refused as unroutable, message by message, before anything is written; so is a
-// topic that does not exist, unless CreateTopics is set.
+// digits, '.', '_' and '-', or more than 249 bytes), or is the topic "_replies", or one that starts
+// with "_to." or "_progress.", is refused as unroutable, message by message, before anything is
+// written; so is a topic that does not exist, unless CreateTopics is set.
 //
 // All reply destinations (package request) share the topic TopicPrefix+"_replies", with the address as
 // the record's key. Each client reads all of it, without a group, and keeps its own.

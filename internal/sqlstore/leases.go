@@ -44,8 +44,9 @@ type LeaseStatements struct {
 
 	// Settle takes key, id, whether the key is processed, else it is released, how many attempts
 	// to take back, and the milliseconds that the key waits, 0 for none. It changes the row if
-	// that is the id of a lease that is neither released nor processed. Renew likewise takes key, id and milliseconds. MarkAll takes
-	// arrays of keys and ids, is to Settle what BeginAll is to Begin, and may be empty.
+	// that is the id of a lease that is neither released nor processed. Renew likewise takes key,
+	// id and milliseconds. MarkAll takes arrays of keys and ids, is to Settle what BeginAll is to
+	// Begin, and may be empty.
 	Settle, Renew, MarkAll string
 
 	Read string // takes a key
