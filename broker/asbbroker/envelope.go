@@ -49,7 +49,7 @@ func encode(m relay.Outgoing, sessions bool) *azservicebus.Message {
 	for name, value := range m.Headers {
 		properties[name] = value
 	}
-	cloudevents.Each(m.Message, func(name, value string) { properties[cloudevents.AMQPPrefix+name] = value })
+	cloudevents.AMQP.Each(m.Message, func(name, value string) { properties[name] = value })
 	id := messageID(m)
 	out := &azservicebus.Message{
 		ApplicationProperties: properties,

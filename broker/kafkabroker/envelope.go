@@ -20,6 +20,8 @@ const (
 	replacementForBytes = "\ufffd"
 )
 
+var attributes = cloudevents.NewBinding(attributePrefix)
+
 // encode returns m in the binary mode of the Kafka binding of CloudEvents. The payload is copied,
 // because the client library may read it after the sender has given up. It is never null: that
 // would be a deletion to a compacted topic. The record's key is that of the message, or of a reply
@@ -39,7 +41,7 @@ func encode(m *waybill.Message, topic string) *kgo.Record {
 	set := func(name, value string) {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 	}
-	cloudevents.Each(m, func(name, value string) { set(attributePrefix+name, value) })
+	attributes.Each(m, set)
 	switch {
 	case m.ContentType == "":
 	case cloudevents.Structured(m.ContentType): // a reader would take the payload for the event

@@ -13,48 +13,65 @@ import (
 )
 
 const (
-	attributePrefix   = "ce-"
-	contentTypeHeader = "content-type"
+	attributePrefix      = "ce-"
+	contentTypeAttribute = attributePrefix + cloudevents.ContentType
+	contentTypeHeader    = "content-type"
 
 	// encodedHeader names the application headers whose value is percent-encoded.
 	encodedHeader = "waybill-encoded"
 )
 
+var attributes = cloudevents.NewBinding(attributePrefix)
+
+// usualHeaders is how many headers a message has, without those of the application.
+const usualHeaders = 14
+
+// headers are those of one message, the values in one piece of memory.
+type headers struct {
+	nats.Header
+	values []string
+}
+
+func (h *headers) set(name, value string) {
+	n := len(h.values)
+	h.values = append(h.values, value)
+	h.Header[name] = h.values[n : n+1 : n+1]
+}
+
+// setPlain sets a header that only repeats an attribute, if it can be had unchanged.
+func (h *headers) setPlain(name, value string) {
+	if value != "" && plain(value) {
+		h.set(name, value)
+	}
+}
+
 // encode returns the headers that carry all of m but its payload and address.
 func encode(m *waybill.Message) nats.Header {
-	h := make(nats.Header, 16+len(m.Headers))
-	cloudevents.Each(m, func(name, value string) {
-		h[attributePrefix+name] = []string{cloudevents.Escape(value)}
-	})
+	size := usualHeaders + len(m.Headers)
+	h := headers{make(nats.Header, size), make([]string, 0, size)}
+	attributes.Each(m, func(name, value string) { h.set(name, cloudevents.Escape(value)) })
 	if m.ContentType != "" {
-		h[attributePrefix+cloudevents.ContentType] = []string{cloudevents.Escape(m.ContentType)}
+		h.set(contentTypeAttribute, cloudevents.Escape(m.ContentType))
 		if !cloudevents.Structured(m.ContentType) {
-			setPlain(h, contentTypeHeader, m.ContentType)
+			h.setPlain(contentTypeHeader, m.ContentType)
 		}
 	}
-	setPlain(h, "traceparent", m.TraceParent)
-	setPlain(h, "tracestate", m.TraceState)
+	h.setPlain("traceparent", m.TraceParent)
+	h.setPlain("tracestate", m.TraceState)
 	var encoded []string
 	for name, value := range m.Headers {
 		if plain(value) {
-			h[name] = []string{value}
+			h.set(name, value)
 		} else {
-			h[name] = []string{cloudevents.Escape(value)}
+			h.set(name, cloudevents.Escape(value))
 			encoded = append(encoded, name)
 		}
 	}
 	if len(encoded) > 0 {
 		slices.Sort(encoded)
-		h[encodedHeader] = []string{strings.Join(encoded, ",")}
+		h.set(encodedHeader, strings.Join(encoded, ","))
 	}
-	return h
-}
-
-// setPlain sets a header that only repeats an attribute, if it can be had unchanged.
-func setPlain(h nats.Header, name, value string) {
-	if value != "" && plain(value) {
-		h[name] = []string{value}
-	}
+	return h.Header
 }
 
 // plain reports whether a NATS header can carry s unchanged: printable ASCII, no space at
@@ -75,26 +92,26 @@ func decode(prefix string, in *nats.Msg) (*waybill.Message, error) {
 	setAddress(m, prefix, in.Subject)
 	var (
 		first error
-		rest  = make(map[string]string) // all that is no attribute, by lower-case name
+		rest  rest
 		event bool
 	)
 	for name, values := range in.Header {
-		name = strings.ToLower(name)
+		name, value := strings.ToLower(name), strings.Join(values, ",")
 		attribute, ok := strings.CutPrefix(name, attributePrefix)
 		if !ok {
-			rest[name] = strings.Join(values, ",")
+			rest.add(name, value)
 			continue
 		}
 		event = true
-		if err := setAttribute(m, attribute, strings.Join(values, ",")); err != nil && first == nil {
+		if err := setAttribute(m, attribute, value); err != nil && first == nil {
 			first = err
 		}
 	}
-	if err := setRest(m, rest); err != nil && first == nil {
+	if err := rest.set(m); err != nil && first == nil {
 		first = err
 	}
-	if contentType := rest[contentTypeHeader]; cloudevents.Structured(contentType) && !event {
-		if err := cloudevents.ParseStructured(m, contentType, in.Data); err != nil {
+	if cloudevents.Structured(rest.contentType) && !event {
+		if err := cloudevents.ParseStructured(m, rest.contentType, in.Data); err != nil {
 			first = err
 		}
 	}
@@ -115,27 +132,50 @@ func setAttribute(m *waybill.Message, name, raw string) error {
 	return err
 }
 
-// setRest puts headers that are no attributes where they belong. Those that repeat an
-// attribute count only if that is missing.
-func setRest(m *waybill.Message, rest map[string]string) error {
-	setMissing(&m.ContentType, rest[contentTypeHeader])
-	setMissing(&m.TraceParent, rest["traceparent"])
-	setMissing(&m.TraceState, rest["tracestate"])
-	encoded := strings.Split(rest[encodedHeader], ",")
-	var first error
-	for name, value := range rest {
-		if waybill.ReservedHeader(name) {
-			continue
+// rest is what the headers of a message hold that is no attribute.
+type rest struct {
+	contentType, traceParent, traceState string
+	encoded                              string      // names, see encodedHeader
+	own                                  [][2]string // names in lower case, and values
+}
+
+func (r *rest) add(name, value string) {
+	switch name {
+	case contentTypeHeader:
+		r.contentType = value
+	case "traceparent":
+		r.traceParent = value
+	case "tracestate":
+		r.traceState = value
+	case encodedHeader:
+		r.encoded = value
+	default:
+		if !waybill.ReservedHeader(name) {
+			r.own = append(r.own, [2]string{name, value})
 		}
+	}
+}
+
+// set puts headers where they belong. Those that repeat an attribute count only if that is missing.
+func (r *rest) set(m *waybill.Message) (first error) {
+	setMissing(&m.ContentType, r.contentType)
+	setMissing(&m.TraceParent, r.traceParent)
+	setMissing(&m.TraceState, r.traceState)
+	if len(r.own) == 0 {
+		return nil
+	}
+	if m.Headers == nil {
+		m.Headers = make(map[string]string, len(r.own))
+	}
+	encoded := strings.Split(r.encoded, ",")
+	for _, header := range r.own {
+		name, value := header[0], header[1]
 		if slices.Contains(encoded, name) {
 			value = cloudevents.Unpercent(value)
 		}
 		value, err := validUTF8(value)
 		if err != nil && first == nil {
 			first = fmt.Errorf("header %s %w", name, err)
-		}
-		if m.Headers == nil {
-			m.Headers = make(map[string]string)
 		}
 		m.Headers[name] = value
 	}

@@ -179,3 +179,21 @@ func TestDecode_Structured(t *testing.T) {
 		t.Errorf("decode() = %+v, %v, want the body as the payload beside attributes in headers", got, err)
 	}
 }
+
+// TestEnvelope_Allocations: what a message costs beside the client library.
+func TestEnvelope_Allocations(t *testing.T) {
+	m := &waybill.Message{ID: "1", Type: "t", Source: "s", Topic: "t", Key: "k", Tenant: "default", ContentType: "text/plain", Payload: []byte("x")}
+	in := &nats.Msg{Subject: "t", Header: encode(m), Data: m.Payload}
+	for _, tc := range []struct {
+		name string
+		most float64
+		do   func()
+	}{
+		{"encode", 6, func() { encode(m) }},
+		{"decode", 1, func() { decode("", in) }},
+	} {
+		if got := testing.AllocsPerRun(100, tc.do); got > tc.most {
+			t.Errorf("%s makes %v allocations, want %v at most", tc.name, got, tc.most)
+		}
+	}
+}

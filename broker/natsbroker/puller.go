@@ -84,8 +84,12 @@ func (p *puller) nc() *nats.Conn  { return p.run.broker.nc }
 
 // ask makes a request if it is time for one. The lock is held.
 func (p *puller) ask() {
-	room, now := p.share-p.held-p.asked, time.Now()
-	if p.stopped || p.broken || room <= 0 || p.asked > 0 && !p.ahead(room, now) {
+	room := p.share - p.held - p.asked
+	if p.stopped || p.broken || room <= 0 {
+		return
+	}
+	now := time.Now()
+	if p.asked > 0 && !p.ahead(room, now) {
 		return
 	}
 	p.request++
@@ -191,11 +195,9 @@ func (p *puller) take(m *nats.Msg) {
 	p.failures = 0
 	p.ask()
 	p.mu.Unlock()
-	d := &delivery{puller: p, msg: m, redelivered: true}
-	if meta, err := m.Metadata(); err == nil {
-		d.sequence = meta.Sequence.Stream
-		d.redelivered = meta.NumDelivered > 1
-	}
+	d := &delivery{puller: p, msg: m}
+	deliveries, sequence := ackFields(m.Reply)
+	d.sequence, d.redelivered = sequence, deliveries != 1
 	p.broker().opened(d)
 	p.run.queue.Push(d)
 	handover.Signal(p.arrived)
@@ -301,4 +303,33 @@ func (p *puller) sweep() {
 	}
 }
 
-func isDelivery(m *nats.Msg) bool { return strings.HasPrefix(m.Reply, "$JS.ACK.") }
+const ackPrefix = "$JS.ACK."
+
+func isDelivery(m *nats.Msg) bool { return strings.HasPrefix(m.Reply, ackPrefix) }
+
+// ackFields returns how often a message was delivered and its position in the stream, zeros if the
+// subject on which it is acknowledged does not tell. That is
+//
+//	$JS.ACK.stream.consumer.delivered.position.…
+//
+// with nine tokens, or with domain.account before the stream and eleven or more.
+//
+// Source: NATS architecture decision 15.
+func ackFields(subject string) (deliveries, sequence uint64) {
+	skip := 2 // after the prefix
+	switch n := strings.Count(subject, ".") + 1; {
+	case n >= 11:
+		skip = 4
+	case n != 9:
+		return 0, 0
+	}
+	rest := subject[len(ackPrefix):]
+	for range skip {
+		_, rest, _ = strings.Cut(rest, ".")
+	}
+	first, rest, _ := strings.Cut(rest, ".")
+	second, _, _ := strings.Cut(rest, ".")
+	deliveries, _ = strconv.ParseUint(first, 10, 64)
+	sequence, _ = strconv.ParseUint(second, 10, 64)
+	return deliveries, sequence
+}

@@ -27,3 +27,21 @@ func TestPuller_Ahead(t *testing.T) {
 		}
 	}
 }
+
+func TestAckFields(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		subject              string
+		deliveries, sequence uint64
+	}{
+		{"$JS.ACK.orders.billing.2.17.19.1700000000000000000.4", 2, 17},
+		{"$JS.ACK._.hash.orders.billing.2.17.19.1700000000000000000.4", 2, 17},
+		{"$JS.ACK.hub.hash.orders.billing.2.17.19.1700000000000000000.4.token", 2, 17},
+		{"$JS.ACK.orders.billing.2.17", 0, 0},
+		{"$JS.ACK.orders.billing.x.y.19.1700000000000000000.4", 0, 0},
+	} {
+		if deliveries, sequence := ackFields(tc.subject); deliveries != tc.deliveries || sequence != tc.sequence {
+			t.Errorf("ackFields(%s) = %d, %d, want %d, %d", tc.subject, deliveries, sequence, tc.deliveries, tc.sequence)
+		}
+	}
+}

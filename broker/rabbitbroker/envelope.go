@@ -66,7 +66,7 @@ func encode(m *waybill.Message) amqp.Publishing {
 	for name, value := range m.Headers {
 		headers[name] = value
 	}
-	cloudevents.Each(m, func(name, value string) { headers[cloudevents.AMQPPrefix+name] = value })
+	cloudevents.AMQP.Each(m, func(name, value string) { headers[name] = value })
 	p := amqp.Publishing{
 		Headers:       headers,
 		DeliveryMode:  amqp.Persistent,

@@ -16,6 +16,9 @@ import (
 // application property.
 const AMQPPrefix = "cloudEvents:"
 
+// AMQP is the binding of that prefix.
+var AMQP = NewBinding(AMQPPrefix)
+
 // amqpPrefixes mark attributes in the messages of others, the one that counts if an attribute is
 // there twice last. Case does not matter.
 var amqpPrefixes = [...]string{"ce-", "cloudevents_", "cloudevents:"}
