@@ -68,6 +68,12 @@ func newRabbit(t *testing.T) *rabbit {
 	return r
 }
 
+// version is that of the server, such as "4.0.5".
+func (r *rabbit) version() string {
+	version, _ := r.conn.Properties["version"].(string)
+	return version
+}
+
 // clean deletes what the test has made, retry queues included.
 func (r *rabbit) clean(t *testing.T) {
 	defer r.conn.Close()
