@@ -18,7 +18,8 @@ import (
 // owns; served by the indexes on due_at and on the unit.
 //
 // What is behind several heads of one key, up to one barrier, is what is behind the first of
-// them: that one is the leader, so that the rest of a key is read once and not by each head.
+// them: that one is the leader, so that the rest of a key is read once and not by each head. Its reach
+// is computed by itself: MySQL would look for the bound again with each row that it compares.
 const claimWaitingSQL = `
 WITH head AS (
     SELECT position, destination, topic, {key}, attempts, alone
@@ -35,16 +36,19 @@ WITH head AS (
           FROM head
          WHERE {key} <> '' AND attempts = 0 AND NOT alone) h
      GROUP BY topic, {key}, destination, barrier
+), reach AS (
+    SELECT topic, {key}, destination, position, least(barrier, coalesce((
+            SELECT n.position FROM {outbox_waiting} n
+             WHERE n.topic = leader.topic AND n.{key} = leader.{key} AND n.{key} <> '' AND NOT n.alone AND n.destination = leader.destination AND n.position > leader.position
+             ORDER BY n.position LIMIT 1 OFFSET $1), 9223372036854775807)) AS bound
+      FROM leader
 ), due AS (
     SELECT position, destination FROM head
     UNION
     SELECT f.position, f.destination
-      FROM leader l
-      STRAIGHT_JOIN {outbox_waiting} f FORCE INDEX (by_unit) ON f.topic = l.topic AND f.{key} = l.{key} AND f.{key} <> '' AND NOT f.alone AND f.destination = l.destination
-           AND f.position > l.position
-           AND f.position < least(l.barrier, coalesce((SELECT n.position FROM {outbox_waiting} n
-                WHERE n.topic = l.topic AND n.{key} = l.{key} AND n.{key} <> '' AND NOT n.alone AND n.destination = l.destination AND n.position > l.position
-                ORDER BY n.position LIMIT 1 OFFSET $1), 9223372036854775807))
+      FROM reach r
+      STRAIGHT_JOIN {outbox_waiting} f FORCE INDEX (by_unit) ON f.topic = r.topic AND f.{key} = r.{key} AND f.{key} <> '' AND NOT f.alone AND f.destination = r.destination
+           AND f.position > r.position AND f.position < r.bound
      WHERE f.due_at IS NULL AND (f.position IN ($3)) IS NOT TRUE
 )
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (w.expires_at - {now}) / 1000.0, {w.message}
