@@ -25,6 +25,7 @@ var experiments = []experiment{
 	{"wakeups", "What the wake-up costs the writer", "", runWakeups},
 	{"writers", "What an enqueue costs its transaction", "", runWriters},
 	{"inbox", "What it costs to handle a message once", "", runInbox},
+	{"records", "An inbox that holds many records", "", runRecords},
 	{"saga", "What a saga costs", "messages/s", runSaga},
 	{"flat", "What must not slow it down", "", runFlat},
 	{"explain", "Plans of the relay's statements", "", runExplain},

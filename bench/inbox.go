@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	wmessage "github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,22 +20,24 @@ import (
 
 // runInbox compares handling a message once with handling it, and with the same by hand.
 func runInbox(ctx context.Context, b *bench) (rows []row, _ error) {
-	for _, part := range []func(context.Context, *handling) ([]row, error){handleOnce, handleBatches, handleBesideRecords, deduplicate} {
-		err := b.inWorld(ctx, func(w *world) error {
-			h, err := w.handling(ctx)
-			if err != nil {
-				return err
-			}
-			defer h.pool.Close()
-			more, err := part(ctx, h)
-			rows = append(rows, more...)
-			return err
-		})
+	for _, part := range []func(context.Context, *handling) ([]row, error){handleOnce, handleBatches, deduplicate} {
+		more, err := b.handle(ctx, part)
+		rows = append(rows, more...)
 		if err != nil {
 			return rows, err
 		}
 	}
 	return rows, nil
+}
+
+// handle runs one part with a database of its own.
+func (b *bench) handle(ctx context.Context, part func(context.Context, *handling) ([]row, error)) ([]row, error) {
+	h, err := b.newHandling(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer h.close()
+	return part(ctx, h)
 }
 
 // handling is one consumer's handlers of several kinds on one pool. Each writes one business
@@ -59,6 +63,25 @@ func (w *world) handling(ctx context.Context) (*handling, error) {
 		return nil, err
 	}
 	return h, nil
+}
+
+// newHandling makes a world and the handlers in it, which close removes.
+func (b *bench) newHandling(ctx context.Context) (*handling, error) {
+	w, err := b.newWorld(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h, err := w.handling(ctx)
+	if err != nil {
+		w.close()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *handling) close() {
+	h.pool.Close()
+	h.world.close()
 }
 
 // arrival returns a message as a broker delivers it.
@@ -227,4 +250,26 @@ func handleBatches(ctx context.Context, h *handling) ([]row, error) {
 		}
 	}
 	return rows, nil
+}
+
+// deduplicate is the peer: it keeps what it has seen in the memory of one process.
+func deduplicate(ctx context.Context, h *handling) ([]row, error) {
+	handle := (&middleware.Deduplicator{KeyFactory: middleware.NewMessageHasherSHA256(middleware.MessageHasherReadLimitMinimum << 10)}).
+		Middleware(func(m *wmessage.Message) ([]*wmessage.Message, error) { return nil, h.bare(m.Context()) })
+	do := func(ctx context.Context) error {
+		m := h.arrival()
+		payload := append([]byte(m.ID), m.Payload...) // it hashes the payload, and knows of no id
+		msg := wmessage.NewMessage(m.ID, payload)
+		msg.SetContext(ctx)
+		_, err := handle(msg)
+		return err
+	}
+	list := []measured{h.flooding("watermill Deduplicator", "github.com/ThreeDotsLabs/watermill v1.5.1, SHA-256 of the payload, 8 connections. "+
+		"In the memory of one process, for a minute: a restart, another replica or a handler that fails after the look let the message through or lose it", do)}
+	rates, err := h.turns(ctx, list, h.emptyInbox)
+	if err != nil {
+		return nil, err
+	}
+	return []row{{table: "A peer, with the business transaction of no inbox", name: list[0].name, note: list[0].note,
+		figures: []figure{{name: "messages/s", values: rates[0]}}}}, nil
 }

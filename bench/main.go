@@ -81,7 +81,7 @@ func parse(args []string, stderr io.Writer) (settings, []experiment, error) {
 	flags.IntVar(&s.messages, "n", 0, "`messages` in the backlog (default 200000, with -quick 5000)")
 	flags.IntVar(&s.payload, "payload", 512, "`bytes` of each payload")
 	flags.IntVar(&s.keys, "keys", 10_000, "`number` of keys")
-	flags.IntVar(&s.records, "records", 0, "`records` that the inbox holds in one part of its experiment (default 1000000, with -quick 20000); the target is for 50000000, which take 20 GB")
+	flags.IntVar(&s.records, "records", 0, "`records` that the inboxes of the experiment records hold (default 1000000, with -quick 20000); the target is for 50000000, which take 20 GB twice")
 	flags.IntVar(&s.repeats, "repeats", 0, "`runs` of each contender (default 3, with -quick 1)")
 	flags.BoolVar(&s.quick, "quick", false, "small sizes, to see that everything runs; the figures mean nothing")
 	flags.StringVar(&s.out, "out", "", "write the tables into performance.md of this `directory`, and the pictures beside it")
