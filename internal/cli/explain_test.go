@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,7 +59,8 @@ func TestExplain(t *testing.T) {
 			}
 		}
 	}
-	if e := explainOn(t, file, rabbitURL(), exchange...); len(e.Untold) != 1 || e.Untold[0].Setting != "nodes of the cluster" {
+	e := explainOn(t, file, rabbitURL(), exchange...)
+	if !slices.ContainsFunc(e.Untold, func(f factRow) bool { return f.Setting == "nodes of the cluster" }) {
 		t.Errorf("untold is %+v, want how many nodes RabbitMQ has", e.Untold)
 	}
 	r := runProgram(t.Context(), nil, "explain", "orders", "--store", file, "--broker", "mem:")
