@@ -14,7 +14,7 @@ type StoredRecord struct {
 
 // Recorder writes and reads the records of an inbox in the caller's own transaction, for those
 // who bring a flow of their own. Stores may implement it; it is safe for concurrent use as far
-// as tx is.
+// as tx is. If tx is nil the error is an [*waybill.InvalidError] about the field tx.
 type Recorder[Tx any] interface {
 	// AddRecord inserts rec in tx. It returns false if there is a record with its key: what
 	// the caller has done in tx must be rolled back then. If another transaction holds an

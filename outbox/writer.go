@@ -67,7 +67,8 @@ func (r Result) Duplicates() int {
 }
 
 // Enqueue stores msgs in tx, in their order, with one statement. They are published after
-// tx has committed, and vanish if it rolls back.
+// tx has committed, and vanish if it rolls back. Without a tx, which is nil, nothing is stored and
+// the error is an [*waybill.InvalidError] that names it.
 //
 // All messages are checked before any is stored; the error is then an
 // [*waybill.InvalidError]. A message whose id is on its way already, or, with Config.Unique,

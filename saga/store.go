@@ -10,7 +10,8 @@ import (
 )
 
 // Store keeps instances in transactions of type Tx, beside the messages that they send and
-// schedule. Stores implement it.
+// schedule. Stores implement it. If tx is nil the error is an [*waybill.InvalidError] about the field
+// tx.
 type Store[Tx any] interface {
 	schedule.Store[Tx]
 

@@ -25,7 +25,8 @@ type Config struct {
 	Observer waybill.Observer
 }
 
-// Scheduler keeps messages for later. It is safe for concurrent use.
+// Scheduler keeps messages for later. It is safe for concurrent use. A method whose tx is nil stores
+// nothing, and returns an [*waybill.InvalidError] that names it.
 type Scheduler[Tx any] struct {
 	store  Store[Tx]
 	writer *outbox.Writer[Tx]

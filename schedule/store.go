@@ -9,7 +9,8 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// Store keeps what is to be enqueued later in transactions of type Tx. Stores implement it.
+// Store keeps what is to be enqueued later in transactions of type Tx. Stores implement it. If tx
+// is nil the error is an [*waybill.InvalidError] about the field tx.
 type Store[Tx any] interface {
 	outbox.Store[Tx]
 

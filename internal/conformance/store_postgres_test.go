@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/faultproxy"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/store/pgstore"
 	"github.com/waybill-go/waybill/store/storetest"
 )
@@ -282,5 +284,24 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestPostgresStore_NilPoolTx: a variable of the pool's own type that holds no transaction is told
+// like none at all. No statement runs, so that there need be no server.
+func TestPostgresStore_NilPoolTx(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/none")
+	must(t, err)
+	t.Cleanup(pool.Close)
+	store, err := pgstore.New(pool, pgstore.Config{})
+	must(t, err)
+	w, err := outbox.NewWriter(store, outbox.Config{Source: "shop"})
+	must(t, err)
+	var tx *pgxpool.Tx
+	_, err = w.Enqueue(t.Context(), tx, waybill.Message{Topic: "orders"})
+	var invalid *waybill.InvalidError
+	if !errors.As(err, &invalid) || invalid.Field != "tx" {
+		t.Errorf("Enqueue() = %v, want an InvalidError about tx", err)
 	}
 }

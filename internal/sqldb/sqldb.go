@@ -45,7 +45,7 @@ type Driver[Tx any] interface {
 	// connection.
 	Rollback(tx Tx) error
 
-	// On returns the Conn that runs statements in tx.
+	// On returns the Conn that runs statements in tx, and [NoTx] if tx is nil.
 	On(tx Tx) Conn
 }
 
@@ -196,7 +196,12 @@ func (d *DB) Query(ctx context.Context, query string, args ...any) (Rows, error)
 	return d.conn(d.DB).Query(ctx, query, args...)
 }
 
-func (d *DB) On(tx *sql.Tx) Conn { return d.conn(tx) }
+func (d *DB) On(tx *sql.Tx) Conn {
+	if tx == nil {
+		return NoTx{}
+	}
+	return d.conn(tx)
+}
 
 func (d *DB) Begin(ctx context.Context) (*sql.Tx, error) {
 	return d.BeginTx(ctx, &sql.TxOptions{Isolation: d.Isolation})

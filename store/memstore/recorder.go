@@ -10,6 +10,9 @@ import (
 
 // AddRecord implements [inbox.Recorder].
 func (s *Store) AddRecord(_ context.Context, tx *Tx, rec inbox.Record) (bool, error) {
+	if err := tx.given(); err != nil {
+		return false, err
+	}
 	if _, ok := s.data.inbox[rec.Key]; ok {
 		return false, nil
 	}
@@ -21,7 +24,10 @@ func (s *Store) AddRecord(_ context.Context, tx *Tx, rec inbox.Record) (bool, er
 }
 
 // FindRecord implements [inbox.Recorder].
-func (s *Store) FindRecord(_ context.Context, _ *Tx, key inbox.Key) (inbox.StoredRecord, bool, error) {
+func (s *Store) FindRecord(_ context.Context, tx *Tx, key inbox.Key) (inbox.StoredRecord, bool, error) {
+	if err := tx.given(); err != nil {
+		return inbox.StoredRecord{}, false, err
+	}
 	r, ok := s.data.inbox[key]
 	if !ok {
 		return inbox.StoredRecord{}, false, nil
@@ -32,6 +38,9 @@ func (s *Store) FindRecord(_ context.Context, _ *Tx, key inbox.Key) (inbox.Store
 
 // RemoveRecords implements [inbox.Recorder].
 func (s *Store) RemoveRecords(_ context.Context, tx *Tx, tenant string, age time.Duration, limit int) (int, error) {
+	if err := tx.given(); err != nil {
+		return 0, err
+	}
 	if tenant == "" {
 		return 0, &waybill.InvalidError{Field: "tenant", Reason: "is required"}
 	}

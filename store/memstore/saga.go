@@ -26,7 +26,10 @@ func cloneSaga(in saga.Instance) saga.Instance {
 }
 
 // ReadSaga implements [saga.Store]. Transactions are one at a time, so each locks.
-func (s *Store) ReadSaga(_ context.Context, _ *Tx, id saga.ID, _ bool) (saga.Instance, error) {
+func (s *Store) ReadSaga(_ context.Context, tx *Tx, id saga.ID, _ bool) (saga.Instance, error) {
+	if err := tx.given(); err != nil {
+		return saga.Instance{}, err
+	}
 	in, found := s.data.sagas[id]
 	if !found {
 		return saga.Instance{}, waybill.ErrNotFound

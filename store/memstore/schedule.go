@@ -11,7 +11,7 @@ import (
 )
 
 // Now implements [schedule.Store].
-func (s *Store) Now(context.Context, *Tx) (time.Time, error) { return s.now().UTC(), nil }
+func (s *Store) Now(_ context.Context, tx *Tx) (time.Time, error) { return s.now().UTC(), tx.given() }
 
 // AddScheduled implements [schedule.Store].
 func (s *Store) AddScheduled(_ context.Context, tx *Tx, m *waybill.Message) (bool, error) {
@@ -76,7 +76,10 @@ func (s *Store) Scheduled(ctx context.Context, id string) (m waybill.Message, er
 }
 
 // ReadSchedule implements [schedule.Store].
-func (s *Store) ReadSchedule(_ context.Context, _ *Tx, name string) (schedule.State, error) {
+func (s *Store) ReadSchedule(_ context.Context, tx *Tx, name string) (schedule.State, error) {
+	if err := tx.given(); err != nil {
+		return schedule.State{}, err
+	}
 	state, found := s.data.schedules[name]
 	if !found {
 		return state, waybill.ErrNotFound
@@ -95,6 +98,9 @@ func (s *Store) Schedule(ctx context.Context, name string) (state schedule.State
 
 // WriteSchedule implements [schedule.Store].
 func (s *Store) WriteSchedule(_ context.Context, tx *Tx, state schedule.State) (bool, error) {
+	if err := tx.given(); err != nil {
+		return false, err
+	}
 	if s.data.schedules[state.Name].Version != state.Version {
 		return false, nil
 	}
@@ -108,6 +114,9 @@ func (s *Store) WriteSchedule(_ context.Context, tx *Tx, state schedule.State) (
 
 // RemoveSchedule implements [schedule.Store].
 func (s *Store) RemoveSchedule(_ context.Context, tx *Tx, name string) (bool, error) {
+	if err := tx.given(); err != nil {
+		return false, err
+	}
 	_, found := s.data.schedules[name]
 	drop(tx, s.data.schedules, name)
 	return found, nil

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/wakeup"
@@ -178,8 +179,21 @@ const (
 	stepAnswer = "answer to commit"
 )
 
+var errNoTx = &waybill.InvalidError{Field: "tx", Reason: "is required"}
+
+// given refuses a transaction that is nil.
+func (tx *Tx) given() error {
+	if tx == nil {
+		return errNoTx
+	}
+	return nil
+}
+
 // step says what tx does next. After the first error all others fail too.
 func (tx *Tx) step(name string) error {
+	if err := tx.given(); err != nil {
+		return err
+	}
 	if tx.lost == nil && tx.store.step != nil {
 		tx.lost = tx.store.step(name)
 	}

@@ -22,11 +22,14 @@ func (s *Store) EnqueueMessages(ctx context.Context, session *mongo.Session, msg
 	if len(msgs) == 0 {
 		return []bool{}, nil
 	}
+	ctx, err := within(ctx, session)
+	if err != nil {
+		return nil, err
+	}
 	first, now, err := s.draw(ctx, counterPosition, len(msgs))
 	if err != nil {
 		return nil, wrap("draw positions", err)
 	}
-	ctx = mongo.NewSessionContext(ctx, session)
 	isNew, err := s.newAmong(ctx, msgs, unique, now)
 	if err != nil {
 		return nil, wrap("look for ids", err)

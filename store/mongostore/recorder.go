@@ -15,11 +15,14 @@ import (
 // another: if another one holds an uncommitted record with the key, this one is over and the
 // error a conflict.
 func (s *Store) AddRecord(ctx context.Context, session *mongo.Session, rec inbox.Record) (bool, error) {
+	ctx, err := within(ctx, session)
+	if err != nil {
+		return false, err
+	}
 	now, err := serverTime(ctx, s.db, &s.cfg)
 	if err != nil {
 		return false, wrap("read the server's clock", err)
 	}
-	ctx = mongo.NewSessionContext(ctx, session)
 	there, err := exists(ctx, s.inbox, bson.M{"_id": keyDoc(rec.Key)})
 	if err != nil || there {
 		return false, wrap("look for an inbox record", err)
@@ -35,7 +38,11 @@ func (s *Store) AddRecord(ctx context.Context, session *mongo.Session, rec inbox
 
 // FindRecord implements [inbox.Recorder].
 func (s *Store) FindRecord(ctx context.Context, session *mongo.Session, key inbox.Key) (inbox.StoredRecord, bool, error) {
-	d, found, err := findOne[recordDoc](mongo.NewSessionContext(ctx, session), s.inbox, bson.M{"_id": keyDoc(key)})
+	ctx, err := within(ctx, session)
+	if err != nil {
+		return inbox.StoredRecord{}, false, err
+	}
+	d, found, err := findOne[recordDoc](ctx, s.inbox, bson.M{"_id": keyDoc(key)})
 	if err != nil || !found {
 		return inbox.StoredRecord{}, false, wrap("look for an inbox record", err)
 	}
@@ -44,7 +51,11 @@ func (s *Store) FindRecord(ctx context.Context, session *mongo.Session, key inbo
 
 // RemoveRecords implements [inbox.Recorder].
 func (s *Store) RemoveRecords(ctx context.Context, session *mongo.Session, tenant string, age time.Duration, limit int) (int, error) {
-	if tenant == "" {
+	ctx, err := within(ctx, session)
+	switch {
+	case err != nil:
+		return 0, err
+	case tenant == "":
 		return 0, &waybill.InvalidError{Field: "tenant", Reason: "is required"}
 	}
 	if limit <= 0 {
@@ -54,7 +65,6 @@ func (s *Store) RemoveRecords(ctx context.Context, session *mongo.Session, tenan
 	if err != nil {
 		return 0, wrap("read the server's clock", err)
 	}
-	ctx = mongo.NewSessionContext(ctx, session)
 	ids, err := idsOf(ctx, s.inbox, ofTenant("_id.tenant", tenant, expiredRecord(now.Add(-age))), limit)
 	if err != nil || len(ids) == 0 {
 		return 0, wrap("look for old inbox records", err)

@@ -12,6 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/waybill-go/waybill"
 )
 
 // tx is what happens in one transaction. The context of its methods is that of the session.
@@ -72,6 +74,17 @@ func (s *Store) once(ctx context.Context, fn func(ctx context.Context, t *tx) er
 
 func transactionOptions() *options.TransactionOptionsBuilder {
 	return options.Transaction().SetReadConcern(readconcern.Snapshot()).SetWriteConcern(writeconcern.Majority()).SetReadPreference(readpref.Primary())
+}
+
+var errNoTx = &waybill.InvalidError{Field: "tx", Reason: "is required"}
+
+// within returns a context whose commands are in the caller's transaction. Those of a nil session
+// would be in none.
+func within(ctx context.Context, session *mongo.Session) (context.Context, error) {
+	if session == nil {
+		return nil, errNoTx
+	}
+	return mongo.NewSessionContext(ctx, session), nil
 }
 
 const maxCommits = 3

@@ -47,7 +47,15 @@ func (d pgxDriver) Query(ctx context.Context, sql string, args ...any) (sqldb.Ro
 	return pgxConn{d.pool}.Query(ctx, sql, args...)
 }
 
-func (d pgxDriver) On(tx pgx.Tx) sqldb.Conn { return pgxConn{tx} }
+func (d pgxDriver) On(tx pgx.Tx) sqldb.Conn {
+	if tx == nil || tx == noPoolTx {
+		return sqldb.NoTx{}
+	}
+	return pgxConn{tx}
+}
+
+// noPoolTx is what a variable of the pool's type holds before a transaction has begun.
+var noPoolTx pgx.Tx = (*pgxpool.Tx)(nil)
 
 // Begin takes a connection of its own, so that the transaction can be ended by a COMMIT in a
 // batch, which a transaction of the pool would not learn of.

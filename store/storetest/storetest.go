@@ -137,6 +137,7 @@ func runGroups[Tx any](t *testing.T, h Harness[Tx], chosen func(group string) bo
 		tests []test[Tx]
 	}{
 		{"enqueue", enqueueTests[Tx]()},
+		{"no transaction", noTxTests[Tx]()},
 		{"duplicate ids", duplicateTests[Tx]()},
 		{"fields", fieldTests[Tx]()},
 		{"claim", claimTests[Tx]()},
