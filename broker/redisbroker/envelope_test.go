@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/waybill-go/waybill"
 )
 
 // received returns the entry of the sample as the client library hands it over.
@@ -31,5 +33,27 @@ func TestDecode_Allocations(t *testing.T) {
 	entry := received()
 	if got := testing.AllocsPerRun(100, func() { _, _ = decode(source{topic: "orders"}, entry) }); got > 4 {
 		t.Errorf("%.0f allocations, want 4 at most", got)
+	}
+}
+
+func TestDecode_Structured(t *testing.T) {
+	t.Parallel()
+	body := `{"specversion":"1.0","id":"1","type":"a","source":"/x","data":{"n": 1.50}}`
+	values := map[string]any{dataField: body, contentTypeField: "application/cloudevents+json; charset=utf-8", "x-user": "ann"}
+	m, err := decode(source{topic: "orders"}, redis.XMessage{Values: values})
+	want := &waybill.Message{Topic: "orders", ID: "1", Type: "a", Source: "/x", ContentType: "application/json", Payload: []byte(`{"n": 1.50}`),
+		Headers: map[string]string{"x-user": "ann"}}
+	if err != nil || !reflect.DeepEqual(m, want) {
+		t.Errorf("decode() = %+v, %v, want %+v", m, err, want)
+	}
+	values[attributePrefix+"id"] = "2" // binary, with a payload that is an event
+	if m, err := decode(source{topic: "orders"}, redis.XMessage{Values: values}); err != nil || m.ID != "2" || string(m.Payload) != body {
+		t.Errorf("decode() = %+v, %v, want the body as the payload beside attributes in fields", m, err)
+	}
+	for _, bad := range []string{`{`, `{"id":"1"}`} {
+		values := map[string]any{dataField: bad, contentTypeField: "application/cloudevents+json"}
+		if m, err := decode(source{topic: "orders"}, redis.XMessage{Values: values}); !waybill.IsPermanent(err) || string(m.Payload) != bad {
+			t.Errorf("decode() = %+v, %v of %s, want a permanent error, and the body", m, err, bad)
+		}
 	}
 }
