@@ -29,10 +29,15 @@ func asbSend(t *testing.T, b *asbbroker.Broker, m waybill.Message) error {
 // asbReceive subscribes until the test ends.
 func asbReceive(t *testing.T, b *asbbroker.Broker, s consumer.Subscription, prefetch int) <-chan consumer.Delivery {
 	t.Helper()
+	return asbReceiveFrom(t, b.Subscriber(s), prefetch)
+}
+
+func asbReceiveFrom(t *testing.T, s consumer.Subscriber, prefetch int) <-chan consumer.Delivery {
+	t.Helper()
 	got := make(chan consumer.Delivery, 1000)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- b.Subscriber(s).Subscribe(ctx, prefetch, func(d consumer.Delivery) { got <- d }) }()
+	go func() { ended <- s.Subscribe(ctx, prefetch, func(d consumer.Delivery) { got <- d }) }()
 	t.Cleanup(func() {
 		cancel()
 		<-ended
@@ -228,7 +233,7 @@ func TestASBBroker_Sessions(t *testing.T) {
 	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
 	publisher := a.open(t, asbbroker.Config{Sessions: true})
 	asbApply(t, publisher, s)
-	const keys, n = 4, 20
+	const keys, n = 12, 10 // more keys than both hold at a time
 	for i := range n {
 		for key := range keys {
 			m := waybill.Message{Topic: "t", Key: fmt.Sprint("k", key), Payload: []byte(fmt.Sprint(i))}
@@ -303,16 +308,16 @@ func TestASBBroker_ForeignMessage(t *testing.T) {
 	b := a.open(t, asbbroker.Config{})
 	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
 	asbApply(t, b, s)
-	id, subject, kind := "42", "OrderPlaced", "text/plain"
+	id, subject, kind, cause := "42", "OrderPlaced", "text/plain", "order-7"
 	a.publish(t, "t", &azservicebus.Message{
-		MessageID: &id, Subject: &subject, ContentType: &kind, Body: []byte("x"),
+		MessageID: &id, Subject: &subject, ContentType: &kind, CorrelationID: &cause, Body: []byte("x"),
 		ApplicationProperties: map[string]any{"Number": int64(7), "Flag": true},
 	})
 	got := asbReceive(t, b, s, 1)
 	for _, again := range []bool{false, true} {
 		d, _ := asbNext(t, got)
 		m, _ := d.Message()
-		if m.ID != id || m.Type != subject || m.ContentType != kind || m.Topic != "t" || m.Headers["number"] != "7" || m.Headers["flag"] != "true" || d.Redelivered() != again {
+		if m.ID != id || m.Type != subject || m.ContentType != kind || m.CorrelationID != cause || m.Topic != "t" || m.Headers["number"] != "7" || m.Headers["flag"] != "true" || d.Redelivered() != again {
 			t.Errorf("arrived: %+v, redelivered: %t", m, d.Redelivered())
 		}
 		if err := d.Retry(t.Context(), 20*time.Millisecond); err != nil {

@@ -3,18 +3,11 @@ package conformance
 import (
 	"context"
 	"errors"
-	"net/http"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"github.com/nats-io/nats.go/jetstream"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/broker/asbbroker"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/consumer"
@@ -103,79 +96,4 @@ func TestRedisBroker_RepliesExpire(t *testing.T) {
 		n, err := client.Exists(t.Context(), key(address)).Result()
 		return err == nil && n == 0
 	})
-}
-
-// TestASBBroker_RepliesExpire: the queue is made also by a client that declares nothing else, and
-// made anew if it is removed under it.
-func TestASBBroker_RepliesExpire(t *testing.T) {
-	t.Parallel()
-	a := newASB(t)
-	b := a.open(t, asbbroker.Config{DeclareNothing: true, Sessions: true, DuplicateWindow: time.Hour})
-	client := a.admin(t)
-	queue := func(address string) *admin.GetQueueResponse {
-		q, err := client.GetQueue(t.Context(), a.prefix+"to/"+address, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return q
-	}
-	expires := func(address string) bool {
-		q := queue(address)
-		return *q.AutoDeleteOnIdle == "PT300S" && !*q.RequiresSession && !*q.RequiresDuplicateDetection
-	}
-	gone := func(address string) bool { return queue(address) == nil }
-	receiveReplies(t, b, expires, gone)
-
-	address, replies, err := b.OpenReplies(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	got := make(chan string, 10)
-	go func() {
-		ended <- replies.Subscribe(ctx, 1, func(d consumer.Delivery) {
-			m, _ := d.Message()
-			_ = d.Ack(context.Background())
-			got <- string(m.Payload)
-		})
-	}()
-	a.publish(t, a.prefix+"to/"+address, &azservicebus.Message{Body: []byte("before")})
-	<-got
-	if _, err := client.DeleteQueue(t.Context(), a.prefix+"to/"+address, nil); err != nil {
-		t.Fatal(err)
-	}
-	for gone(address) {
-		if len(ended) > 0 {
-			t.Fatalf("Subscribe() = %v when its queue was removed, want that it makes it anew", <-ended)
-		}
-	}
-	a.publish(t, a.prefix+"to/"+address, &azservicebus.Message{Body: []byte("after")})
-	if text := <-got; text != "after" {
-		t.Errorf("got %q, want what was sent to the new queue", text)
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Errorf("Subscribe() = %v, want nil", err)
-	}
-}
-
-// refusal answers each request with 403.
-type refusal struct{}
-
-func (refusal) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: r, Header: http.Header{}}, nil
-}
-
-// TestASBBroker_RepliesWithoutRights: a key that may not manage is an error that waiting does not
-// mend.
-func TestASBBroker_RepliesWithoutRights(t *testing.T) {
-	t.Parallel()
-	a := newFakeASB(t)
-	a.http = &http.Client{Transport: refusal{}}
-	b := a.open(t, asbbroker.Config{})
-	_, _, err := b.OpenReplies(t.Context())
-	if !waybill.IsPermanent(err) || !strings.Contains(err.Error(), "right to manage") {
-		t.Errorf("OpenReplies() = %v, want a permanent error that names the right to manage", err)
-	}
 }

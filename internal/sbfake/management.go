@@ -141,6 +141,7 @@ func (r *request) renewLocks() {
 	expirations := []time.Time{}
 	for _, it := range r.items() {
 		it.until = r.now.Add(r.entity.settings.LockDuration)
+		r.link.session.conn.server.renewals++
 		expirations = append(expirations, it.until)
 	}
 	r.answer["expirations"] = expirations
@@ -153,6 +154,7 @@ func (r *request) renewSession() {
 		return
 	}
 	holder.hold.until = r.now.Add(r.entity.settings.LockDuration)
+	r.link.session.conn.server.renewals++
 	r.answer["expiration"] = holder.hold.until
 }
 

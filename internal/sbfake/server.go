@@ -41,6 +41,7 @@ type Server struct {
 	links    []*link       // the one that has waited longest for a message first
 	ahead    time.Duration // of the clock of this machine
 	cut      bool          // cut the connection of the next message, once it is stored
+	renewals int           // of locks, so far
 	refusals int           // so many messages are refused
 	refusal  described
 }
@@ -182,6 +183,13 @@ func (s *Server) Count(path string) (ready, locked, scheduled int) {
 		return len(e.ready), len(e.locked), len(e.scheduled)
 	}
 	return 0, 0, 0
+}
+
+// Renewals returns how many locks of messages and of sessions were renewed.
+func (s *Server) Renewals() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.renewals
 }
 
 func (s *Server) listen() {
