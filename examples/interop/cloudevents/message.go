@@ -1,8 +1,10 @@
-// Package cloudevents lets the Go SDK of CloudEvents read what Waybill publishes to RabbitMQ and NATS.
+// Package cloudevents lets the Go SDK of CloudEvents read what Waybill publishes to RabbitMQ, NATS,
+// Kafka, Redis and Service Bus. Its tests also send what the SDK writes to each of them, and to the
+// receiver of webhooks, for which the SDK has a binding of its own.
 //
 // It is a module of its own, so that programs that use Waybill depend on no SDK. The SDK has no
-// binding for AMQP 0.9.1, and this package needs of both brokers only what a binding is made of: a
-// prefix and a body.
+// binding for AMQP 0.9.1 and for Redis, those for the others bring a client library each, and this
+// package needs of all of them only what a binding is made of: a prefix and a body.
 package cloudevents
 
 import (
@@ -16,8 +18,11 @@ import (
 
 // The prefixes of attributes among a message's headers.
 const (
-	RabbitMQ = "cloudEvents:"
-	NATS     = "ce-"
+	RabbitMQ   = "cloudEvents:"
+	ServiceBus = "cloudEvents:"
+	NATS       = "ce-"
+	Kafka      = "ce_"
+	Redis      = "ce_"
 )
 
 // message is a message in the binary mode, as the SDK wants to see it.
