@@ -296,7 +296,9 @@ func TestASBBroker_Topology(t *testing.T) {
 	if steps, err = other.Plan(t.Context(), w); err != nil || steps[1].Action != broker.Conflict {
 		t.Errorf("Plan with sessions = %+v, %v, want a conflict about the subscription", steps, err)
 	}
-	if err := other.Subscriber(w.Subscriptions[0]).Subscribe(t.Context(), 1, func(consumer.Delivery) {}); !waybill.IsPermanent(err) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := other.Subscriber(w.Subscriptions[0]).Subscribe(ctx, 1, func(consumer.Delivery) {}); !waybill.IsPermanent(err) {
 		t.Errorf("Subscribe with sessions = %v, want a permanent error", err)
 	}
 }
