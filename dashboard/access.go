@@ -2,14 +2,13 @@ package dashboard
 
 import (
 	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/bearer"
 )
 
 // Role says what a person may do. Each role may do what those before it may.
@@ -74,27 +73,14 @@ type Token struct {
 	Grant  Grant
 }
 
-// minSecretLen is the least length of a secret. What is shorter could be guessed.
-const minSecretLen = 20
-
 // NewToken returns a token for a secret, which is "sha256:" and the SHA-256 of it in
 // hexadecimal digits, or the secret itself, of at least 20 bytes.
 func NewToken(name, secret string, grant Grant) (Token, error) {
-	t := Token{Name: name, Grant: grant}
-	digits, hashed := strings.CutPrefix(secret, "sha256:")
-	switch {
-	case hashed:
-		sum, err := hex.DecodeString(digits)
-		if err != nil || len(sum) != sha256.Size {
-			return Token{}, invalid("Token", fmt.Sprintf("of %q: what follows sha256: is not 64 hexadecimal digits", name))
-		}
-		t.SHA256 = [sha256.Size]byte(sum)
-	case len(secret) < minSecretLen:
-		return Token{}, invalid("Token", fmt.Sprintf("of %q has %d bytes, at least %d are required", name, len(secret), minSecretLen))
-	default:
-		t.SHA256 = sha256.Sum256([]byte(secret))
+	sum, err := bearer.ParseHash(secret)
+	if err != nil {
+		return Token{}, invalid("Token", fmt.Sprintf("of %q %v", name, err))
 	}
-	return t, nil
+	return Token{Name: name, SHA256: sum, Grant: grant}, nil
 }
 
 // Tokens lets those in who know a secret, sent as a bearer token or typed into the form for
@@ -129,26 +115,17 @@ func validName(name string) bool {
 
 // Authenticate implements [Authenticator].
 func (t *Tokens) Authenticate(r *http.Request) (User, bool) {
-	secret, ok := bearer(r)
+	secret, ok := bearer.Of(r)
 	if !ok {
 		return User{}, false
 	}
 	return t.checkSecret(secret)
 }
 
-// checkSecret compares with every token, so that the time it takes says nothing.
-func (t *Tokens) checkSecret(secret string) (user User, ok bool) {
-	sum := sha256.Sum256([]byte(secret))
-	for i := range t.tokens {
-		if subtle.ConstantTimeCompare(sum[:], t.tokens[i].SHA256[:]) == 1 {
-			user, ok = User{Name: t.tokens[i].Name, Grant: t.tokens[i].Grant}, true
-		}
+func (t *Tokens) checkSecret(secret string) (User, bool) {
+	found := bearer.Find(t.tokens, func(t *Token) *bearer.Hash { return &t.SHA256 }, secret)
+	if found == nil {
+		return User{}, false
 	}
-	return user, ok
-}
-
-// bearer returns the bearer token of a request.
-func bearer(r *http.Request) (string, bool) {
-	scheme, secret, found := strings.Cut(r.Header.Get("Authorization"), " ")
-	return secret, found && strings.EqualFold(scheme, "Bearer")
+	return User{Name: found.Name, Grant: found.Grant}, true
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/waybill-go/waybill/internal/bearer"
 )
 
 const (
@@ -85,7 +87,7 @@ func (c *call) identify() (bool, error) {
 		c.who = identity{User: user, session: id}
 		return true, nil
 	}
-	_, sentToken := bearer(c.r)
+	_, sentToken := bearer.Of(c.r)
 	sentToken = sentToken && c.d.signIn != nil
 	if sentToken {
 		if err := c.mayTry(); err != nil {

@@ -2,13 +2,12 @@ package inboxhttp
 
 import (
 	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/hex"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/bearer"
 )
 
 // Token lets a program in that knows a secret, to the keys that it may ask for.
@@ -22,24 +21,14 @@ type Token struct {
 	Tenants, Buses, Groups []string
 }
 
-// minSecretLen is the least length of a secret. What is shorter could be guessed.
-const minSecretLen = 20
-
 // NewToken returns a token without limits for a secret, which is "sha256:" and the SHA-256 of
 // it in hexadecimal digits, or the secret itself, of at least 20 bytes.
 func NewToken(name, secret string) (Token, error) {
-	digits, hashed := strings.CutPrefix(secret, "sha256:")
-	if !hashed {
-		if len(secret) < minSecretLen {
-			return Token{}, invalid("Token", "of %q has %d bytes, the minimum is %d", name, len(secret), minSecretLen)
-		}
-		return Token{Name: name, SHA256: sha256.Sum256([]byte(secret))}, nil
+	sum, err := bearer.ParseHash(secret)
+	if err != nil {
+		return Token{}, invalid("Token", "of %q %v", name, err)
 	}
-	sum, err := hex.DecodeString(digits)
-	if err != nil || len(sum) != sha256.Size {
-		return Token{}, invalid("Token", "of %q: what follows sha256: is not 64 hexadecimal digits", name)
-	}
-	return Token{Name: name, SHA256: [sha256.Size]byte(sum)}, nil
+	return Token{Name: name, SHA256: sum}, nil
 }
 
 // mayAsk reports whether the program may ask for a key.
@@ -88,22 +77,14 @@ func newCallers(cfg Config) (callers, error) {
 	return all, nil
 }
 
-// of returns who has sent r, nil if r does not prove it. The secret is compared with every
-// token, by its hash, so that the time it takes says nothing.
+// of returns who has sent r, nil if r does not prove it.
 func (c callers) of(r *http.Request) *caller {
 	if c.anonymous != nil {
 		return c.anonymous
 	}
-	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
+	secret, ok := bearer.Of(r)
+	if !ok {
 		return nil
 	}
-	sum := sha256.Sum256([]byte(secret))
-	var found *caller
-	for i := range c.known {
-		if subtle.ConstantTimeCompare(sum[:], c.known[i].SHA256[:]) == 1 {
-			found = &c.known[i]
-		}
-	}
-	return found
+	return bearer.Find(c.known, func(c *caller) *bearer.Hash { return &c.SHA256 }, secret)
 }

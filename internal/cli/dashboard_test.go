@@ -68,7 +68,7 @@ func TestDashboard_Refuses(t *testing.T) {
 		{"no such file", []string{"--tokens-file", filepath.Join(dir, "none")}, "", "no such file"},
 		{"no role", nil, "ann S3CR3T-0123456789abcdef", "line 1 of the tokens has 2 words"},
 		{"an unknown role", nil, "ann S3CR3T-0123456789abcdef root", "the second word is not a role"},
-		{"a short token", nil, "ann admin S3CR3T", "at least 20"},
+		{"a short token", nil, "ann admin S3CR3T", "the minimum is 20"},
 		{"half of TLS", []string{"--tls-cert", "c"}, "", "go together"},
 		{"no port", []string{"--listen", "localhost"}, "", "host:port"},
 		{"a header of anybody", []string{"--user-header", "X-User", "--grant", "*=reader"}, "", "anybody could claim"},
