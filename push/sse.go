@@ -45,7 +45,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the method must be GET", http.StatusMethodNotAllowed)
 		return
 	}
-	out := &stream{w: w, rc: http.NewResponseController(w), retry: h.cfg.Retry, timeout: h.cfg.WriteTimeout}
+	out := &stream{w: w, rc: http.NewResponseController(w), retry: h.cfg.Retry, timeout: h.cfg.WriteTimeout, http2: r.ProtoMajor >= 2}
 	err := h.Serve(r.Context(), Connection{Grant: g, LastEventID: LastEventID(r), Send: out.send})
 	if !out.begun && (errors.Is(err, ErrFull) || errors.Is(err, ErrClosed)) {
 		w.Header().Set("Retry-After", fmt.Sprint(max(1, int(h.cfg.Retry.Seconds()))))
@@ -59,12 +59,13 @@ type stream struct {
 	rc      *http.ResponseController
 	retry   time.Duration
 	timeout time.Duration
+	http2   bool
 	begun   bool
 }
 
 // send writes one event and waits until the client's socket has taken it.
 func (s *stream) send(ctx context.Context, e Event) error {
-	if err := s.rc.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := s.limit(time.Now().Add(s.timeout)); err != nil {
 		return err
 	}
 	// A client that is disconnected may be the reason that the write does not return.
@@ -78,7 +79,20 @@ func (s *stream) send(ctx context.Context, e Event) error {
 	if _, err := s.w.Write(frame); err != nil {
 		return waybill.UnavailableError(fmt.Errorf("push: write an event: %w", err))
 	}
-	return s.rc.Flush()
+	if err := s.rc.Flush(); err != nil || !s.http2 {
+		return err
+	}
+	// HTTP/2 would end the stream at the deadline, although nothing is being written then.
+	return s.limit(time.Time{})
+}
+
+// limit sets until when writes may take, where that can be done.
+func (s *stream) limit(deadline time.Time) error {
+	err := s.rc.SetWriteDeadline(deadline)
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
 }
 
 func (s *stream) begin() {

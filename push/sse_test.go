@@ -190,6 +190,31 @@ func TestEvents_Heartbeat(t *testing.T) {
 	}
 }
 
+// HTTP/2 ends a stream when a write deadline passes, whether or not something is being written.
+func TestEvents_IdleOnHTTP2(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, Config{WriteTimeout: 200 * time.Millisecond, Heartbeat: 500 * time.Millisecond})
+	server := httptest.NewUnstartedServer(h)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	defer h.Close() // first
+	res, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	heartbeats, lines := 0, bufio.NewScanner(res.Body)
+	for heartbeats < 2 && lines.Scan() {
+		if lines.Text() == ":" {
+			heartbeats++
+		}
+	}
+	if heartbeats < 2 || res.ProtoMajor != 2 {
+		t.Errorf("the stream ended after %d heartbeats over %s: %v", heartbeats, res.Proto, lines.Err())
+	}
+}
+
 // A client that is gone leaves nothing behind, and neither does one that reads nothing, on a real
 // connection.
 func TestEvents_ClientGone(t *testing.T) {
