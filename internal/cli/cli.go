@@ -26,9 +26,9 @@ const (
 )
 
 // Run runs the program with its arguments and returns its exit code. It ends early, in good
-// order, when ctx does.
-func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return run(ctx, args, os.Environ(), stdout, stderr)
+// order, when ctx does. "waybill push" speaks these protocols beside Server-Sent Events.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer, protocols ...PushProtocol) int {
+	return run(ctx, args, os.Environ(), stdout, stderr, protocols...)
 }
 
 // program is one run of the program.
@@ -41,10 +41,11 @@ type program struct {
 	progress       bool   // a person sees on stderr how far it is
 	configFile     string // --config
 	json           bool   // --json
+	protocols      []PushProtocol
 }
 
-func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
-	p := &program{env: env, stdin: os.Stdin, stdout: stdout, stderr: stderr, open: opener.OpenStore}
+func run(ctx context.Context, args, env []string, stdout, stderr io.Writer, protocols ...PushProtocol) int {
+	p := &program{env: env, stdin: os.Stdin, stdout: stdout, stderr: stderr, open: opener.OpenStore, protocols: protocols}
 	p.progress = isTerminal(stderr)
 	p.asks = p.progress && isTerminal(os.Stdin)
 	return p.run(ctx, args)
@@ -136,7 +137,7 @@ batch_size: 100); a flag counts before the environment, the environment before t
 	addOptions(flags)
 	shortenHelp(root)
 	root.AddCommand(p.demoCommand(), p.migrateCommand(), p.rolesCommand(), p.relayCommand(), p.outboxCommand(),
-		p.inboxCommand(), p.deadCommand(), p.scheduleCommand(), p.sagaCommand(), p.dashboardCommand(), p.janitorCommand(), p.doctorCommand(), p.topologyCommand(), p.explainCommand(),
+		p.inboxCommand(), p.pushCommand(flags), p.deadCommand(), p.scheduleCommand(), p.sagaCommand(), p.dashboardCommand(), p.janitorCommand(), p.doctorCommand(), p.topologyCommand(), p.explainCommand(),
 		p.configCommand(), p.versionCommand())
 	return root
 }

@@ -37,6 +37,18 @@ func addOptions(flags *pflag.FlagSet) {
 	}
 }
 
+// addShort adds the flags of a section of the options to a command under their names in it: --to,
+// for --push-to. Both set the same value.
+func addShort(cmd *cobra.Command, all *pflag.FlagSet, section string) {
+	all.VisitAll(func(f *pflag.Flag) {
+		if name, found := strings.CutPrefix(f.Name, section+"-"); found {
+			short := *f
+			short.Name = name
+			cmd.Flags().AddFlag(&short)
+		}
+	})
+}
+
 // everywhere are the flags that the help of each command shows.
 var everywhere = []string{"store", "broker", "config", "json", "help"}
 
@@ -59,7 +71,7 @@ func (p *program) settings(cmd *cobra.Command) (*config.Config, error) {
 	flags := make(map[string]string)
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if o, ok := f.Value.(*optionFlag); ok {
-			flags[f.Name] = o.text
+			flags[o.option.Flag()] = o.text
 		}
 	})
 	cfg, err := config.Load(flags, p.env, config.File(p.configFile, p.env))

@@ -111,6 +111,7 @@ func TestLoad_Limits(t *testing.T) {
 		{"redis.prefix", strings.Repeat("p", 100), strings.Repeat("p", 101), "100"},
 		{"redis.replicas", "0", "-1", "0"},
 		{"redis.keep_for", "0", "-1s", "0"},
+		{"push.allow_anonymous", "true", "sure", "false"},
 		{"retry.base_delay", "1ms", "0", "1ms"},
 		{"retry.base_delay", "60s", "61s", "retry.max_delay"},
 		{"retry.max_delay", "1s", "0", "1ms"},

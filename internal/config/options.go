@@ -149,6 +149,30 @@ var options = []Option{
 		Help: "how long to finish what is on its way when stopped; 0: relay.publish_timeout plus 2s",
 	},
 	{
+		Key: "push.to", Kind: String,
+		Help: "URL that clients are pushed to at: sse://host:port/path, or signalr://host:port/path",
+	},
+	{
+		Key: "push.topics", Kind: String,
+		Help: "topics that are pushed, with commas",
+	},
+	{
+		Key: "push.group", Kind: String,
+		Help: "consumer group, of this process alone and the same after a restart",
+	},
+	{
+		Key: "push.tokens_file", Kind: String,
+		Help: "file of tokens, with what each of them may see",
+	},
+	{
+		Key: "push.allow_anonymous", Kind: Bool, Default: "false",
+		Help: "let everybody on this machine see every topic, instead of tokens",
+	},
+	{
+		Key: "push.allowed_origins", Kind: String,
+		Help: "origins with commas, such as https://app.example.com, whose pages may connect beside those of the same host",
+	},
+	{
 		Key: "retry.base_delay", Kind: Duration, Default: "1s", Min: "1ms",
 		Help: "delay before the first retry, doubled for each further one",
 	},

@@ -135,6 +135,10 @@ func openBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
 	case Memory:
 		return membroker.New(), nil
 	}
+	if scheme := schemeOf(cfg.URL); scheme == "sse" || scheme == "signalr" {
+		return nil, fmt.Errorf("%w: %s:// is where clients are pushed to, and no broker; run: waybill push --broker … --to %s://…",
+			ErrURL, scheme, scheme)
+	}
 	return nil, fmt.Errorf("%w: broker %s: amqp://…, nats://…, kafka://…, redis://…, servicebus://…, Endpoint=sb://…, https://… and mem: are known",
 		ErrURL, config.Redact(cfg.URL))
 }

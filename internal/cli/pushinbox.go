@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// unrecorded is an inbox for a consumer that pushes: it remembers nothing, because clients tell by
+// the id what they have had, and nobody wants late what failed.
+type unrecorded struct{}
+
+var _ inbox.Inbox[struct{}] = unrecorded{}
+
+func (unrecorded) ProcessOnce(ctx context.Context, _ inbox.Record, fn func(context.Context, struct{}) error) (inbox.Outcome, error) {
+	return inbox.Processed, fn(ctx, struct{}{})
+}
+
+func (unrecorded) FailedAttempts(context.Context, inbox.Key) (inbox.Attempts, error) {
+	return inbox.Attempts{}, nil
+}
+
+func (unrecorded) SaveAttempt(context.Context, inbox.Key, inbox.FailedAttempt) error { return nil }
+
+func (unrecorded) SaveStarts(context.Context, inbox.Key, int) error { return nil }
+
+// BuryMessage drops a message that cannot be pushed; the log tells of it.
+func (unrecorded) BuryMessage(context.Context, inbox.Letter) (bool, error) { return true, nil }
+
+func (unrecorded) TakeRequeued(context.Context, string, time.Duration) (inbox.Requeued, bool, error) {
+	return inbox.Requeued{}, false, nil
+}
+
+func (unrecorded) RunRequeued(context.Context, inbox.Requeued, string, func(context.Context, struct{}) error) (bool, error) {
+	return false, nil
+}

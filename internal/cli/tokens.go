@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// tokenEntry is what every token in a file of tokens has.
+type tokenEntry struct{ Name, Token, SHA256 string }
+
+// secret returns the token, or its hash with "sha256:" before it.
+func (e tokenEntry) secret() (string, error) {
+	switch {
+	case (e.Token == "") == (e.SHA256 == ""):
+		return "", fmt.Errorf("token %q: give it a token or a sha256", e.Name)
+	case e.SHA256 != "":
+		return "sha256:" + e.SHA256, nil
+	}
+	return e.Token, nil
+}
+
+// tokensIn reads a file of tokens, YAML or JSON, and makes a token of each entry; none if no file
+// is named. fields are what an entry has beside those of a [tokenEntry], for people.
+func tokensIn[E, T any](file, fields string, token func(E) (T, error)) ([]T, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := readTokensFile(file)
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	tokens, err := parseTokens(text, fields, token)
+	if err != nil {
+		return nil, usagef("--tokens-file %s: %v", file, err)
+	}
+	return tokens, nil
+}
+
+var yamlLine = regexp.MustCompile(`line \d+`)
+
+// parseTokens never quotes what may be a secret, as the errors of the parser do.
+func parseTokens[E, T any](text, fields string, token func(E) (T, error)) ([]T, error) {
+	var file struct{ Tokens []E }
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: it must be a list \"tokens\" of name, token or sha256, %s", yamlLine.FindString(err.Error()), fields)
+	}
+	if len(file.Tokens) == 0 {
+		return nil, errors.New("there are no tokens in it")
+	}
+	tokens := make([]T, len(file.Tokens))
+	for i, e := range file.Tokens {
+		var err error
+		if tokens[i], err = token(e); err != nil {
+			return nil, err
+		}
+	}
+	return tokens, nil
+}
