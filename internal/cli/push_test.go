@@ -29,6 +29,7 @@ const tokensOfPush = `tokens:
   - {name: ann, token: token-of-ann-0123456789, user: ann, groups: [admins], topics: [orders, invoices]}
   - {name: bob, sha256: 52334763091e1317dab599b0ae187d3eef5d6a7bd1ad6ecf5f5379ce9f177ddd, user: bob, topics: [orders]}
   - {name: probe, token: token-of-probe-0123456789, user: probe, topics: [orders]}
+  - {name: empty, sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855, topics: [orders]}
   - {name: acme, token: token-of-acme-0123456789, tenant: acme, topics: [orders]}
 `
 
