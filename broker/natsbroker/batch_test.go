@@ -46,7 +46,7 @@ func TestAcks_ConnectionLost(t *testing.T) {
 
 func TestAcks_Answer(t *testing.T) {
 	t.Parallel()
-	a := &acks{stream: "s"}
+	a := &acks{stream: "s", stored: storedPrefix("s")}
 	noResponders := &nats.Msg{Header: nats.Header{"Status": {"503"}}}
 	if err := a.answer(noResponders, false); err != errNoResponders {
 		t.Errorf("no responders: %v", err)
@@ -59,6 +59,8 @@ func TestAcks_Answer(t *testing.T) {
 		ok         bool
 	}{
 		{"stored", `{"stream":"s","seq":1}`, false, 0, "", true},
+		{"stored, in a domain", `{"stream":"s", "domain":"hub", "seq":1}`, false, 0, "", true},
+		{"refused, with the stream's name first", `{"stream":"s", "seq":0, "error":{"code":400,"err_code":10000,"description":"x"}}`, false, waybill.Transient, "", false},
 		{"duplicate of an earlier attempt", `{"stream":"s","seq":1,"duplicate":true}`, true, 0, "", true},
 		{"duplicate on the first attempt", `{"stream":"s","seq":1,"duplicate":true}`, false, waybill.Transient, "", false},
 		{"stored in another stream", `{"stream":"x","seq":1}`, false, waybill.Permanent, waybill.ReasonUnroutable, false},

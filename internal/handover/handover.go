@@ -55,31 +55,32 @@ func (q *Queue[D]) Fail(err error) {
 // closed is closed, when it returns errClosed, or Fail was called, whose error it returns.
 func (q *Queue[D]) Serve(ctx context.Context, closed <-chan struct{}, errClosed error, deliver func(D)) error {
 	for {
-		var slots chan struct{}
-		if q.waits() {
-			slots = q.slots
+		if ctx.Err() != nil {
+			return nil
 		}
 		select { // first of all, because the select below picks any of several that are ready
-		case <-ctx.Done():
-			return nil
-		case <-closed:
-			return errClosed
-		default:
-		}
-		select {
-		case <-ctx.Done():
-			return nil
 		case <-closed:
 			return errClosed
 		case err := <-q.failed:
 			return err
+		default:
+		}
+		if d, ok := q.next(); ok {
+			deliver(d)
+			continue
+		}
+		var slots chan struct{}
+		if q.waits() {
+			slots = q.slots
+		}
+		select {
+		case <-ctx.Done():
+		case <-closed:
+		case err := <-q.failed:
+			return err
 		case <-q.more:
 		case slots <- struct{}{}:
-			if d, ok := q.pop(); ok {
-				deliver(d)
-			} else {
-				q.Free()
-			}
+			q.Free() // next takes it
 		}
 	}
 }
@@ -90,17 +91,25 @@ func (q *Queue[D]) waits() bool {
 	return len(q.list) > 0
 }
 
-// pop takes the first delivery, for which the caller has a slot.
-func (q *Queue[D]) pop() (d D, ok bool) {
+// next takes the first delivery and a slot for it, if there are both.
+func (q *Queue[D]) next() (d D, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.list) == 0 {
-		return d, false
-	}
 	var none D
-	d, q.list[0] = q.list[0], none
-	q.list = q.list[1:]
-	return d, q.take(d)
+	for len(q.list) > 0 {
+		select {
+		case q.slots <- struct{}{}:
+		default:
+			return none, false
+		}
+		d, q.list[0] = q.list[0], none
+		q.list = q.list[1:]
+		if q.take(d) {
+			return d, true
+		}
+		q.Free()
+	}
+	return none, false
 }
 
 // Waiting returns a copy of what waits.
