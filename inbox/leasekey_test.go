@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-func TestLeaseKey_String(t *testing.T) {
+// TestAS57LeaseKeys: what keys look like is a contract with programs in other languages.
+func TestAS57LeaseKeys(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		key  LeaseKey

@@ -29,7 +29,7 @@ func memoryLeases() storetest.LeaseHarness {
 	}
 }
 
-func TestAS41AS42AS43AS44AS45AS47Leases_Memory(t *testing.T) {
+func TestAS40AS41AS42AS43AS44AS45AS47Leases_Memory(t *testing.T) {
 	storetest.RunLeases(t, memoryLeases())
 }
 
@@ -47,7 +47,7 @@ func leasesOf[Tx any](h storetest.Harness[Tx]) storetest.LeaseHarness {
 	}
 }
 
-func TestAS41AS42AS43AS44AS45AS47Leases_Postgres(t *testing.T) {
+func TestAS40AS41AS42AS43AS44AS45AS47Leases_Postgres(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		params map[string]string // of each session
@@ -72,7 +72,7 @@ func TestAS41AS42AS43AS44AS45AS47Leases_Postgres(t *testing.T) {
 	}
 }
 
-func TestAS41AS42AS43AS44AS45AS47Leases_SQLite(t *testing.T) {
+func TestAS40AS41AS42AS43AS44AS45AS47Leases_SQLite(t *testing.T) {
 	h := leasesOf(sqliteHarness("_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_txlock=immediate",
 		sqlitestore.Config{TablePrefix: `My "pre'fix $1 ?2 %`}))
 	h.Features.OneWriter = true
@@ -80,7 +80,7 @@ func TestAS41AS42AS43AS44AS45AS47Leases_SQLite(t *testing.T) {
 	storetest.RunLeases(t, h)
 }
 
-func TestAS41AS42AS43AS44AS45AS47Leases_MySQL(t *testing.T) {
+func TestAS40AS41AS42AS43AS44AS45AS47Leases_MySQL(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		params url.Values // of each session

@@ -114,12 +114,12 @@ func (s *redisLeases) ReadLease(ctx context.Context, key string) (inbox.LeaseRec
 	return r, err
 }
 
-func TestAS41AS42AS43AS44AS45AS47Leases_Redis(t *testing.T) {
+func TestAS40AS41AS42AS43AS44AS45AS47Leases_Redis(t *testing.T) {
 	t.Parallel()
 	storetest.RunLeases(t, redisLeaseHarness(newRedis(t)))
 }
 
-func TestAS41AS42AS43AS44AS45AS47Leases_RedisCluster(t *testing.T) {
+func TestAS40AS41AS42AS43AS44AS45AS47Leases_RedisCluster(t *testing.T) {
 	t.Parallel()
 	storetest.RunLeases(t, redisLeaseHarness(newRedisCluster(t)))
 }

@@ -100,9 +100,9 @@ func TestLeastPrivilegeWriter(t *testing.T) {
 	}
 }
 
-// TestLaneIsFrozen holds the hash that spreads keys over lanes: rows of one version of the
+// TestAS57LaneIsFrozen holds the hash that spreads keys over lanes: rows of one version of the
 // library must find their lane in every other.
-func TestLaneIsFrozen(t *testing.T) {
+func TestAS57LaneIsFrozen(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	for key, want := range map[string]int{"customer-1": 40, "customer-2": 33, `back\slash`: 20, "ü": 32, " ": 54} {

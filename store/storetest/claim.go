@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -22,6 +23,7 @@ func claimTests[Tx any]() []test[Tx] {
 		{"only the lanes given", claimOnlyLanes[Tx], []need{severalLanes}},
 		{"waiting messages of other lanes", claimWaitingLanes[Tx], []need{severalLanes}},
 		{"a key stays in its lane", claimKeyLane[Tx], []need{severalLanes}},
+		{"the lanes of known keys", claimKnownLanes[Tx], []need{severalLanes}},
 		{"committed after later ones were published", claimLateCommit[Tx], []need{concurrentWriters}},
 		{"committed after thousands of later ones were published", claimVeryLateCommit[Tx], []need{concurrentWriters}},
 		{"what is under way is left out", claimHeld[Tx], nil},
@@ -186,6 +188,25 @@ func claimKeyLane[Tx any](e *env[Tx]) {
 	for _, c := range claims {
 		if c.Lane != claims[0].Lane {
 			e.Errorf("one key is in the lanes %v and %v", claims[0].Lane, c.Lane)
+		}
+	}
+}
+
+// claimKnownLanes: rows of one version of a program are claimed by another one.
+func claimKnownLanes[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	want := map[string]int{"customer-1": 40, "customer-2": 33, `back\slash`: 20, "ü": 32, " ": 54}
+	for key := range want {
+		e.enqueue(msg("id of "+key, key), msg(key, "")) // without a key the id counts
+	}
+	claims := n.claim()
+	if len(claims) != 2*len(want) {
+		e.Errorf("claimed %d messages, want %d", len(claims), 2*len(want))
+	}
+	for _, c := range claims {
+		key := strings.TrimPrefix(c.Message.ID, "id of ")
+		if c.Lane.Number != want[key] {
+			e.Errorf("message %q with the key %q is in lane %d, want %d", c.Message.ID, c.Message.Key, c.Lane.Number, want[key])
 		}
 	}
 }
