@@ -22,7 +22,7 @@ cd "$(dirname "$0")/.."
 
 home=${CURRENT_HOME:-/var/lib/waybill-current}
 root=$home/root
-packages=mysql-server-core,postgresql,rabbitmq-server,nats-server,redis-server,valkey-server
+packages="mysql-server-core postgresql rabbitmq-server nats-server redis-server valkey-server"
 all="postgres mysql redis valkey rabbitmq nats"
 
 say() { echo "current: $*"; }
@@ -56,7 +56,7 @@ installed() {
     chmod +x "$root/usr/sbin/policy-rc.d"
     # A mirror may lag behind.
     inside root:root sh -c "apt-get -o Acquire::Check-Valid-Until=false update -qq &&
-      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ${packages//,/ }" >>"$home/install.log" 2>&1
+      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages" >>"$home/install.log" 2>&1
     inside root:root sh -c 'id mysql >/dev/null 2>&1 || useradd --system mysql'
     touch "$home/complete"
   fi
@@ -94,8 +94,7 @@ start() {
     mysql)
       data mysql mysql
       [ -e "$root/srv/mysql/data" ] || inside mysql mysqld --no-defaults --secure-file-priv= --initialize-insecure --datadir=/srv/mysql/data 2>"$home/init.log"
-      echo "CREATE USER IF NOT EXISTS root@'127.0.0.1'; GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION; CREATE DATABASE IF NOT EXISTS test;" |
-        tr '\n' ' ' >"$root/srv/mysql/init.sql"
+      echo "CREATE USER IF NOT EXISTS root@'127.0.0.1'; GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION; CREATE DATABASE IF NOT EXISTS test;" >"$root/srv/mysql/init.sql"
       started mysql mysql mysqld --no-defaults --secure-file-priv= --datadir=/srv/mysql/data --init-file=/srv/mysql/init.sql \
         --port=3307 --bind-address=127.0.0.1 --mysqlx=OFF --socket=/srv/mysql/socket --pid-file=/srv/mysql/pid
       ;;

@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -43,22 +42,7 @@ type pushed struct {
 	url        string
 	stop       context.CancelFunc
 	ended      chan int
-
-	mu  sync.Mutex
-	log strings.Builder
-}
-
-// Write keeps what the program says.
-func (p *pushed) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.Write(b)
-}
-
-func (p *pushed) said() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
+	log        lockedBuffer // what the program says
 }
 
 var runningURL = regexp.MustCompile(`push is running.* url=(\S+)`)
@@ -80,15 +64,15 @@ func startPush(t *testing.T, env []string, args ...string) *pushed {
 	p.stop = stop
 	p.brokerArgs = []string{"--broker", url, "--nats-stream", name, "--nats-subject-prefix", name + "."}
 	args = slices.Concat([]string{"push", "--topics", "orders, invoices", "--group", "push-1"}, p.brokerArgs, args)
-	go func() { p.ended <- run(ctx, args, env, io.Discard, p) }()
+	go func() { p.ended <- run(ctx, args, env, io.Discard, &p.log) }()
 	waitFor(t, "the program runs", func() bool {
-		if found := runningURL.FindStringSubmatch(p.said()); found != nil {
+		if found := runningURL.FindStringSubmatch(p.log.String()); found != nil {
 			p.url = found[1]
 		}
 		return p.url != "" || len(p.ended) > 0
 	})
 	if p.url == "" {
-		t.Fatalf("it has ended with %d: %s", <-p.ended, p.said())
+		t.Fatalf("it has ended with %d: %s", <-p.ended, p.log.String())
 	}
 	t.Cleanup(p.end)
 	return p
@@ -116,7 +100,7 @@ func (p *pushed) end() {
 	p.stop()
 	code, open := <-p.ended
 	if open && code != exitOK {
-		p.Errorf("exit code %d, %s", code, p.said())
+		p.Errorf("exit code %d, %s", code, p.log.String())
 	}
 	if open {
 		close(p.ended)
@@ -284,13 +268,13 @@ func TestPush_Tokens(t *testing.T) {
 		}
 	}
 	for _, secret := range []string{"token-of-", "52334763", "access_token"} {
-		if strings.Contains(p.said(), secret) {
-			t.Errorf("the log holds %q: %s", secret, p.said())
+		if strings.Contains(p.log.String(), secret) {
+			t.Errorf("the log holds %q: %s", secret, p.log.String())
 		}
 	}
 	for _, want := range []string{"push is best effort", "push has stopped"} {
-		if !strings.Contains(p.said(), want) {
-			t.Errorf("the log lacks %q: %s", want, p.said())
+		if !strings.Contains(p.log.String(), want) {
+			t.Errorf("the log lacks %q: %s", want, p.log.String())
 		}
 	}
 }
@@ -313,9 +297,9 @@ func TestPush_Receives(t *testing.T) {
 	ann := p.connect("", bearerOf("ann"))
 	p.publish(waybill.Message{Topic: "orders", Payload: []byte("next")})
 	ann.until("next")
-	waitFor(t, "the log tells", func() bool { return strings.Contains(p.said(), "no_id") })
-	if strings.Contains(p.said(), "S3CR3T") {
-		t.Errorf("the log holds a payload: %s", p.said())
+	waitFor(t, "the log tells", func() bool { return strings.Contains(p.log.String(), "no_id") })
+	if strings.Contains(p.log.String(), "S3CR3T") {
+		t.Errorf("the log holds a payload: %s", p.log.String())
 	}
 }
 

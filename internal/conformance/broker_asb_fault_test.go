@@ -67,14 +67,21 @@ func asbApply(t *testing.T, b *asbbroker.Broker, s ...consumer.Subscription) {
 	}
 }
 
+// asbSubscribed opens a broker on a fake of its own, and declares the subscription of group g to topic t.
+func asbSubscribed(t *testing.T, cfg asbbroker.Config) (*asb, *asbbroker.Broker, consumer.Subscription) {
+	t.Helper()
+	a := newFakeASB(t)
+	b := a.open(t, cfg)
+	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
+	asbApply(t, b, s)
+	return a, b, s
+}
+
 // The message is stored and the connection cut before the confirm: the outcome is unknown, and
 // the relay must be told that the connection ended under it.
 func TestASBBroker_CutBeforeConfirm(t *testing.T) {
 	t.Parallel()
-	a := newFakeASB(t)
-	b := a.open(t, asbbroker.Config{})
-	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
-	asbApply(t, b, s)
+	a, b, s := asbSubscribed(t, asbbroker.Config{})
 	a.fake.CutBeforeConfirm()
 	err := asbSend(t, b, waybill.Message{Topic: "t", Payload: []byte("1")})
 	if !waybill.IsUnavailable(err) || !errors.Is(err, waybill.ErrConnectionLost) {
@@ -114,9 +121,7 @@ func TestASBBroker_ConnectionLost(t *testing.T) {
 	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
 	got := asbReceive(t, b, s, 10)
 	asbApply(t, b, s)
-	if err := asbSend(t, b, waybill.Message{Topic: "t", Payload: []byte("1")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, asbSend(t, b, waybill.Message{Topic: "t", Payload: []byte("1")}))
 	held, _ := asbNext(t, got)
 	a.fake.DropConnections()
 	if err := held.Ack(t.Context()); err != nil {
@@ -135,14 +140,9 @@ func TestASBBroker_ConnectionLost(t *testing.T) {
 // its lock to expire.
 func TestASBBroker_StoppedGivesBack(t *testing.T) {
 	t.Parallel()
-	a := newFakeASB(t)
-	b := a.open(t, asbbroker.Config{})
-	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
-	asbApply(t, b, s)
+	a, b, s := asbSubscribed(t, asbbroker.Config{})
 	for range 5 {
-		if err := asbSend(t, b, waybill.Message{Topic: "t"}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, asbSend(t, b, waybill.Message{Topic: "t"}))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := b.Subscriber(s).Subscribe(ctx, 5, func(consumer.Delivery) { cancel() }); err != nil {
@@ -166,14 +166,9 @@ func asbEventually(t *testing.T, done func() bool) {
 
 func TestASBBroker_LockLost(t *testing.T) {
 	t.Parallel()
-	a := newFakeASB(t)
-	b := a.open(t, asbbroker.Config{})
-	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
-	asbApply(t, b, s)
+	a, b, s := asbSubscribed(t, asbbroker.Config{})
 	got := asbReceive(t, b, s, 10)
-	if err := asbSend(t, b, waybill.Message{Topic: "t", Payload: []byte("1")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, asbSend(t, b, waybill.Message{Topic: "t", Payload: []byte("1")}))
 	held, _ := asbNext(t, got)
 	a.fake.ExpireLocks("t/subscriptions/g")
 	if err := held.Extend(t.Context()); err == nil {
@@ -203,9 +198,7 @@ func TestASBBroker_DuplicateDetection(t *testing.T) {
 	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
 	asbApply(t, b, s)
 	for _, source := range []string{"a", "a", "b"} {
-		if err := asbSend(t, b, waybill.Message{ID: "1", Source: source, Topic: "t", Payload: []byte(source)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, asbSend(t, b, waybill.Message{ID: "1", Source: source, Topic: "t", Payload: []byte(source)}))
 	}
 	got := asbReceive(t, b, s, 1)
 	d, _ := asbNext(t, got)
@@ -306,10 +299,7 @@ func TestASBBroker_Topology(t *testing.T) {
 // A producer that knows nothing of CloudEvents.
 func TestASBBroker_ForeignMessage(t *testing.T) {
 	t.Parallel()
-	a := newFakeASB(t)
-	b := a.open(t, asbbroker.Config{})
-	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
-	asbApply(t, b, s)
+	a, b, s := asbSubscribed(t, asbbroker.Config{})
 	id, subject, kind, cause := "42", "OrderPlaced", "text/plain", "order-7"
 	a.publish(t, "t", &azservicebus.Message{
 		MessageID: &id, Subject: &subject, ContentType: &kind, CorrelationID: &cause, Body: []byte("x"),

@@ -24,15 +24,10 @@ func (a *asb) renewed(t *testing.T) {
 // TestASBBroker_WaitingKeepsLock: what has come in and waits for a slot is not redelivered meanwhile.
 func TestASBBroker_WaitingKeepsLock(t *testing.T) {
 	t.Parallel()
-	a := newFakeASB(t)
-	b := a.open(t, asbbroker.Config{})
-	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
-	asbApply(t, b, s)
+	a, b, s := asbSubscribed(t, asbbroker.Config{})
 	got := asbReceive(t, b, s, 1)
 	for _, text := range []string{"1", "2"} {
-		if err := asbSend(t, b, waybill.Message{Topic: "t", Payload: []byte(text)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, asbSend(t, b, waybill.Message{Topic: "t", Payload: []byte(text)}))
 	}
 	first, _ := asbNext(t, got)
 	if err := first.Retry(t.Context(), time.Millisecond); err != nil {
@@ -64,13 +59,8 @@ func TestASBBroker_WaitingKeepsLock(t *testing.T) {
 // the subscription has stopped too.
 func TestASBBroker_SessionKeepsLock(t *testing.T) {
 	t.Parallel()
-	a := newFakeASB(t)
-	b := a.open(t, asbbroker.Config{Sessions: true})
-	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
-	asbApply(t, b, s)
-	if err := asbSend(t, b, waybill.Message{Topic: "t", Key: "k"}); err != nil {
-		t.Fatal(err)
-	}
+	a, b, s := asbSubscribed(t, asbbroker.Config{Sessions: true})
+	must(t, asbSend(t, b, waybill.Message{Topic: "t", Key: "k"}))
 	ctx, stop := context.WithCancel(t.Context())
 	got, ended := make(chan consumer.Delivery, 1), make(chan error, 1)
 	go func() { ended <- b.Subscriber(s).Subscribe(ctx, 1, func(d consumer.Delivery) { got <- d }) }()
@@ -94,14 +84,9 @@ func TestASBBroker_SessionKeepsLock(t *testing.T) {
 // TestASBBroker_SessionRetried: what waits for its next attempt is in no session.
 func TestASBBroker_SessionRetried(t *testing.T) {
 	t.Parallel()
-	a := newFakeASB(t)
-	b := a.open(t, asbbroker.Config{Sessions: true})
-	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
-	asbApply(t, b, s)
+	_, b, s := asbSubscribed(t, asbbroker.Config{Sessions: true})
 	got := asbReceive(t, b, s, 1)
-	if err := asbSend(t, b, waybill.Message{Topic: "t", Key: "k"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, asbSend(t, b, waybill.Message{Topic: "t", Key: "k"}))
 	for range 2 {
 		d, _ := asbNext(t, got)
 		if err := d.Retry(t.Context(), time.Millisecond); err != nil {
@@ -117,14 +102,9 @@ func TestASBBroker_SessionRetried(t *testing.T) {
 // TestASBBroker_RetryRefused: the original is not acknowledged before its copy is stored.
 func TestASBBroker_RetryRefused(t *testing.T) {
 	t.Parallel()
-	a := newFakeASB(t)
-	b := a.open(t, asbbroker.Config{})
-	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
-	asbApply(t, b, s)
+	a, b, s := asbSubscribed(t, asbbroker.Config{})
 	got := asbReceive(t, b, s, 1)
-	if err := asbSend(t, b, waybill.Message{Topic: "t", Payload: []byte("1")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, asbSend(t, b, waybill.Message{Topic: "t", Payload: []byte("1")}))
 	d, _ := asbNext(t, got)
 	a.fake.Refuse(1, "com.microsoft:server-busy")
 	if err := d.Retry(t.Context(), time.Minute); !waybill.IsUnavailable(err) {
@@ -147,9 +127,7 @@ func TestASBBroker_RetryInDeduplicatingQueue(t *testing.T) {
 	a.fake.Subscription("t", "g", sbfake.Settings{})
 	a.fake.Queue("to/waybill-retry/g", sbfake.Settings{DuplicateWindow: time.Hour})
 	got := asbReceive(t, b, consumer.Subscription{Group: "g", Topics: []string{"t"}}, 1)
-	if err := asbSend(t, b, waybill.Message{Topic: "t"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, asbSend(t, b, waybill.Message{Topic: "t"}))
 	for range 3 {
 		d, _ := asbNext(t, got)
 		if err := d.Retry(t.Context(), time.Millisecond); err != nil {
@@ -162,15 +140,10 @@ func TestASBBroker_RetryInDeduplicatingQueue(t *testing.T) {
 // TestASBBroker_SettledOnce: a second settlement is an error, and takes no slot from others.
 func TestASBBroker_SettledOnce(t *testing.T) {
 	t.Parallel()
-	a := newFakeASB(t)
-	b := a.open(t, asbbroker.Config{})
-	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
-	asbApply(t, b, s)
+	_, b, s := asbSubscribed(t, asbbroker.Config{})
 	got := asbReceive(t, b, s, 2)
 	for range 2 {
-		if err := asbSend(t, b, waybill.Message{Topic: "t"}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, asbSend(t, b, waybill.Message{Topic: "t"}))
 	}
 	d, _ := asbNext(t, got)
 	asbNext(t, got)
@@ -235,14 +208,9 @@ func TestASBBroker_NothingDeclared(t *testing.T) {
 // blame the message.
 func TestASBBroker_SubscriptionRemoved(t *testing.T) {
 	t.Parallel()
-	a := newFakeASB(t)
-	b := a.open(t, asbbroker.Config{})
-	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
-	asbApply(t, b, s)
+	a, b, s := asbSubscribed(t, asbbroker.Config{})
 	got := asbReceive(t, b, s, 10)
-	if err := asbSend(t, b, waybill.Message{Topic: "t", Payload: []byte("before")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, asbSend(t, b, waybill.Message{Topic: "t", Payload: []byte("before")}))
 	held, _ := asbNext(t, got)
 	a.fake.Remove("t/subscriptions/g")
 	if err := held.Ack(t.Context()); !waybill.IsUnavailable(err) {
@@ -280,9 +248,7 @@ func TestASBBroker_SubscriptionReplaced(t *testing.T) {
 	asbApply(t, b, s)
 	got, ended := make(chan consumer.Delivery, 10), make(chan error, 1)
 	go func() { ended <- b.Subscriber(s).Subscribe(t.Context(), 1, func(d consumer.Delivery) { got <- d }) }()
-	if err := asbSend(t, b, waybill.Message{Topic: "t"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, asbSend(t, b, waybill.Message{Topic: "t"}))
 	asbNext(t, got)
 	g.Lock()
 	a.fake.Remove("t/subscriptions/g")

@@ -107,9 +107,7 @@ func TestASBBroker_ReadWithoutCloudEvents(t *testing.T) {
 	a := newFakeASB(t)
 	b := a.open(t, asbbroker.Config{})
 	asbApply(t, b, consumer.Subscription{Group: "g", Topics: []string{"t"}})
-	if err := asbSend(t, b, waybill.Message{Topic: "t", Type: "order.created", CorrelationID: "order-7", ContentType: "text/plain"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, asbSend(t, b, waybill.Message{Topic: "t", Type: "order.created", CorrelationID: "order-7", ContentType: "text/plain"}))
 	client, err := azservicebus.NewClientFromConnectionString(a.connection, nil)
 	if err != nil {
 		t.Fatal(err)

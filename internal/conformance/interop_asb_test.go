@@ -25,9 +25,7 @@ func TestInteropASB(t *testing.T) {
 		ID: "o-17", Type: "order.created", Source: "shop", Topic: "orders", Key: "customer-1",
 		ContentType: "application/json", Payload: []byte(`{"total":12}`), Headers: map[string]string{"x-user": "ann"},
 	}
-	if err := asbSend(t, b, sent); err != nil {
-		t.Fatal(err)
-	}
+	must(t, asbSend(t, b, sent))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	script := exec.CommandContext(ctx, "node", "servicebus/roundtrip.mjs", a.connection, "orders", "js", "to/answers")

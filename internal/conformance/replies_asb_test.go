@@ -86,9 +86,7 @@ func TestASBBroker_RepliesRetried(t *testing.T) {
 	a := newASB(t)
 	b := a.open(t, asbbroker.Config{Sessions: true, DuplicateWindow: time.Minute})
 	address, got := asbReplies(t, b)
-	if err := asbSend(t, b, waybill.Message{To: address, Payload: []byte("reply"), CausationID: "asked"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, asbSend(t, b, waybill.Message{To: address, Payload: []byte("reply"), CausationID: "asked"}))
 	for range 2 {
 		d, text := asbNext(t, got)
 		if m, _ := d.Message(); text != "reply" || m.To != address || m.CausationID != "asked" {

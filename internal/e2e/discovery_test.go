@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
@@ -356,7 +355,7 @@ func body(name string, priority int, id string, more ...string) string {
 // TestAS55NobodyAnswers: one warning, no error unless a service is required.
 func TestAS55NobodyAnswers(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
-		var log safeBuffer
+		var log lockedBuffer
 		cfg := brief()
 		cfg.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		f := m.finder(t, cfg)
@@ -370,24 +369,6 @@ func TestAS55NobodyAnswers(t *testing.T) {
 			t.Errorf("Find() = %v, want ErrNoInbox", err)
 		}
 	})
-}
-
-// safeBuffer is a log that several goroutines write.
-type safeBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // TestAS55CacheAndInvalidation: what was found is used until it does not answer.
@@ -458,7 +439,7 @@ func TestAS56RogueAnnouncer(t *testing.T) {
 		for _, say := range rogues {
 			m.impersonate(t, say)
 		}
-		var log safeBuffer
+		var log lockedBuffer
 		cfg := patient()
 		cfg.Timeout = 2 * time.Second
 		cfg.Log = slog.New(slog.NewTextHandler(&log, nil))

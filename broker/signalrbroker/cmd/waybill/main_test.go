@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,22 +26,14 @@ const tokens = `tokens:
   - {name: bob, token: token-of-bob-0123456789, user: bob, topics: [orders]}
 `
 
-// output keeps what the program says.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
+// said is what the program has written to its log.
+func said(t *testing.T, log *os.File) string {
+	t.Helper()
+	text, err := os.ReadFile(log.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // receiver is a client; the library calls its methods.
@@ -155,21 +146,25 @@ func TestPush_SignalR(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var said output
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(ctx, []string{"push", "--broker", natsURL(), "--nats-stream", stream, "--nats-subject-prefix", stream + ".",
-			"--topics", "orders", "--group", "push-1", "--to", "signalr://127.0.0.1:0/push", "--tokens-file", file}, io.Discard, &said)
+			"--topics", "orders", "--group", "push-1", "--to", "signalr://127.0.0.1:0/push", "--tokens-file", file}, io.Discard, log)
 	}()
 	url := ""
 	waitFor(t, "the program runs", func() bool {
-		if found := runningURL.FindStringSubmatch(said.String()); found != nil {
+		if found := runningURL.FindStringSubmatch(said(t, log)); found != nil {
 			url = found[1]
 		}
 		return url != "" || len(ended) > 0
 	})
 	if url == "" {
-		t.Fatalf("it has ended with %d: %s", <-ended, said.String())
+		t.Fatalf("it has ended with %d: %s", <-ended, said(t, log))
 	}
 
 	if _, err := connect(t, url, "eve"); err == nil || !strings.Contains(err.Error(), "401") {
@@ -193,7 +188,7 @@ func TestPush_SignalR(t *testing.T) {
 	}
 
 	stop()
-	if code := <-ended; code != 0 || strings.Contains(said.String(), "token-of-") {
-		t.Errorf("exit code %d: %s", code, said.String())
+	if code := <-ended; code != 0 || strings.Contains(said(t, log), "token-of-") {
+		t.Errorf("exit code %d: %s", code, said(t, log))
 	}
 }
