@@ -105,9 +105,9 @@ type pubAck struct {
 
 func storedPrefix(stream string) []byte { return fmt.Appendf(nil, `{"stream":%q,`, stream) }
 
-// plain reports whether a confirmation says no more than that the stream has stored the message, as
+// saysStored reports whether a confirmation says no more than that the stream has stored the message, as
 // nearly all do: {"stream":"orders", "seq":42}. These need not be decoded.
-func (a *acks) plain(data []byte) bool {
+func (a *acks) saysStored(data []byte) bool {
 	return bytes.HasPrefix(data, a.stored) && !bytes.Contains(data, []byte(`"error"`)) && !bytes.Contains(data, []byte(`"duplicate"`))
 }
 
@@ -116,7 +116,7 @@ func (a *acks) answer(m *nats.Msg, resent bool) error {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return errNoResponders
 	}
-	if a.plain(m.Data) {
+	if a.saysStored(m.Data) {
 		return nil
 	}
 	var ack pubAck
