@@ -54,10 +54,9 @@ type session struct {
 
 var sessions = []session{
 	{name: "plain"},
-	{name: "time zone Asia/Tokyo", params: map[string]string{"timezone": "Asia/Tokyo"}},
+	{name: "time zone and hostile schema name", params: map[string]string{"timezone": "Asia/Tokyo"}, schema: `way-bill"x`},
 	{name: "repeatable read", params: map[string]string{"default_transaction_isolation": "repeatable read"}},
 	{name: "serializable", params: map[string]string{"default_transaction_isolation": "serializable"}},
-	{name: "hostile schema name", schema: `way-bill"x`},
 	{name: "a transaction stays open", holdsTx: true},
 }
 
