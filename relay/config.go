@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 // Mode says how many messages of one key may be on the wire.
@@ -26,7 +27,7 @@ const (
 // KeepNothing as [Config.Retention] removes messages when they are published.
 const KeepNothing time.Duration = -1
 
-// Config is what a relay may be told. The zero value stands for the defaults.
+// Config configures a [Relay]. The zero value stands for the defaults.
 type Config struct {
 	// Node names the relay in leases and logs. It must be unique among live relays.
 	// Optional; the default is made from the host's name, the process id and a random number.
@@ -111,7 +112,8 @@ type Config struct {
 	// destination that it is parked for. Optional; the default is 10,000.
 	MaxParkedKeys int
 
-	// Observer is told what happens. Optional; the default logs to slog.Default.
+	// Observer receives events. A panic of it is logged to slog.Default and changes nothing
+	// about messages. Optional; the default logs to slog.Default.
 	Observer waybill.Observer
 }
 
@@ -146,6 +148,7 @@ func (c *Config) fillDefaults() {
 	if c.Observer == nil {
 		c.Observer = waybill.LogTo(slog.Default())
 	}
+	c.Observer = loop.Guard(c.Observer)
 }
 
 func fill[T comparable](field *T, value T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 // Destination is a publisher with a name of its own among several.
@@ -19,7 +20,8 @@ type Destination struct {
 	// Publisher takes the messages. Required.
 	Publisher Publisher
 
-	// Match says which messages are for this destination. Optional; nil takes all.
+	// Match says which messages are for this destination. It is asked for each attempt of a
+	// message; if it panics, that attempt for this destination has failed. Optional; nil takes all.
 	Match func(*waybill.Message) bool
 
 	// Rate is how many messages per second the destination takes, from all relays of the
@@ -164,7 +166,21 @@ func (o *outlet) call(ctx context.Context, out []Outgoing) (errs []error) {
 		err := waybill.UnavailableError(fmt.Errorf("publisher returned %d results for %d messages", len(errs), len(out)))
 		return fillErrors(len(out), err)
 	}
+	for i, err := range errs {
+		errs[i] = readable(err)
+	}
 	return errs
+}
+
+// readable returns err, or, if looking at it panics, an error that says so.
+func readable(err error) error {
+	if err == nil {
+		return nil
+	}
+	if p := loop.Protect(func() error { _, _ = waybill.ErrorText(err), waybill.KindOf(err); return nil }); p != nil {
+		return fmt.Errorf("publisher returned an error that cannot be read: %w", p)
+	}
+	return err
 }
 
 func fillErrors(n int, err error) []error {

@@ -129,8 +129,12 @@ func (s *fakeSource) SettleMessages(_ context.Context, req SettleRequest) (lost 
 		}
 		row := s.rows[c.Position]
 		switch st.Outcome {
-		case Published:
+		case Published, Fanout:
 			delete(s.rows, c.Position)
+			for _, d := range st.Destinations {
+				s.position++
+				s.rows[s.position] = &fakeRow{Claim: Claim{Message: c.Message, Position: s.position, Lane: row.Lane, Waiting: true, Destination: d}}
+			}
 		case Dead, Failed:
 			delete(s.rows, c.Position)
 			s.dead = append(s.dead, c.Message.ID)

@@ -53,15 +53,11 @@ func (c *Claim) expired() bool {
 // route decides where a message goes. It returns nil if that was an outcome to write down.
 func (r *Relay) route(c *Claim) *outlet {
 	if !c.Waiting {
-		names, err := r.mainFor(&c.Message)
-		switch {
-		case err != nil:
-			r.conclude(result{claim: c, err: err})
-			return nil
-		case len(names) == 0:
+		switch names := r.mainFor(&c.Message); len(names) {
+		case 0:
 			r.conclude(result{claim: c, err: waybill.PermanentError(waybill.ReasonUnroutable, errors.New("no destination matches the message"))})
 			return nil
-		case len(names) == 1:
+		case 1:
 			c.Destination = names[0]
 		default:
 			r.settleLater(Settlement{Claim: c, Outcome: Fanout, Destinations: names})
@@ -71,25 +67,40 @@ func (r *Relay) route(c *Claim) *outlet {
 	o := r.outlets[c.Destination]
 	if o == nil {
 		r.conclude(result{claim: c, err: waybill.RetryAfter(time.Minute, fmt.Errorf("destination %q is not configured", c.Destination))})
+		return nil
+	}
+	if _, err := o.matches(&c.Message); err != nil {
+		r.conclude(result{claim: c, err: err})
+		return nil
 	}
 	return o
 }
 
-// mainFor returns the destinations that match a message. A panic of a user's function is
-// the failure of that message.
-func (r *Relay) mainFor(m *waybill.Message) (names []string, err error) {
+// mainFor returns the destinations that match a message.
+func (r *Relay) mainFor(m *waybill.Message) (names []string) {
 	if r.undivided != nil {
-		return r.undivided, nil
+		return r.undivided
+	}
+	for _, o := range r.main {
+		if yes, _ := o.matches(m); yes {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
+// matches reports whether a message is for the destination. One whose Match panics is taken for
+// a match, so that the message has a row for it: the panic is the failure of that row, which is
+// asked about again at each of its attempts.
+func (o *outlet) matches(m *waybill.Message) (yes bool, err error) {
+	if o.Match == nil {
+		return true, nil
 	}
 	err = loop.Protect(func() error {
-		for _, o := range r.main {
-			if o.Match == nil || o.Match(m) {
-				names = append(names, o.Name)
-			}
-		}
+		yes = o.Match(m)
 		return nil
 	})
-	return names, err
+	return yes || err != nil, err
 }
 
 // place adds a message to the line of its unit, or sends it to the waiting rows: behind an

@@ -134,8 +134,8 @@ func (r *Relay) addOutlets(destinations []Destination) error {
 }
 
 func (r *Relay) matches(name string, m *waybill.Message) bool {
-	o := r.outlets[name]
-	return o.Match == nil || o.Match(m)
+	yes, _ := r.outlets[name].matches(m)
+	return yes
 }
 
 // Run moves messages until ctx is done. It then stops claiming, lets batches that are under

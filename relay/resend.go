@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 // Deduplicator is a [Publisher] whose broker drops what is published again under a
@@ -60,9 +61,13 @@ func unanswered(err error) bool {
 		(errors.Is(err, waybill.ErrConnectionLost) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
-func (o *outlet) dedupWindow() time.Duration {
+// dedupWindow is 0, not known, if the publisher panics: the messages were sent.
+func (o *outlet) dedupWindow() (window time.Duration) {
 	if d, ok := o.Publisher.(Deduplicator); ok {
-		return d.DedupWindow()
+		_ = loop.Protect(func() error {
+			window = d.DedupWindow()
+			return nil
+		})
 	}
-	return 0
+	return window
 }

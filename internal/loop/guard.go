@@ -1,0 +1,45 @@
+package loop
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// guardInterval is how often a panic of one observer is logged, at most.
+const guardInterval = time.Minute
+
+// Guard returns an observer that passes everything on to o and survives what panics there.
+func Guard(o waybill.Observer) waybill.Observer { return &guard{observer: o} }
+
+type guard struct {
+	observer waybill.Observer
+	logged   atomic.Int64 // when a panic was last logged, Unix seconds
+}
+
+func (g *guard) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
+	started, end := ctx, func(error) {}
+	g.protect(ctx, func() { started, end = g.observer.Start(ctx, op, msgs...) })
+	return started, func(err error) { g.protect(ctx, func() { end(err) }) }
+}
+
+func (g *guard) Observe(ctx context.Context, e waybill.Event) {
+	g.protect(ctx, func() { g.observer.Observe(ctx, e) })
+}
+
+func (g *guard) protect(ctx context.Context, call func()) {
+	err := Protect(func() error {
+		call()
+		return nil
+	})
+	if err == nil {
+		return
+	}
+	now, last := time.Now().Unix(), g.logged.Load()
+	if now-last >= int64(guardInterval.Seconds()) && g.logged.CompareAndSwap(last, now) {
+		slog.ErrorContext(ctx, "observer panicked", "error", err)
+	}
+}
