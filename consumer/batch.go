@@ -196,7 +196,7 @@ func (c *Consumer[Tx]) callAll(ctx context.Context, tx Tx, members []member, pla
 	return nil
 }
 
-// callBatch runs the handler of batches; a panic becomes an error. Each message is said to
+// callBatch runs the handler of batches; a panic and runtime.Goexit become errors. Each message is said to
 // have taken its share of the time.
 func (c *Consumer[Tx]) callBatch(ctx context.Context, tx Tx, members []member, places []int) error {
 	msgs := make([]*waybill.Message, len(places))
@@ -207,7 +207,7 @@ func (c *Consumer[Tx]) callBatch(ctx context.Context, tx Tx, members []member, p
 	defer cancel()
 	ctx, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.cfg.Name), waybill.OpHandle, msgs...)
 	began := time.Now()
-	err := loop.Protect(func() error { return c.batchHandler(ctx, tx, msgs) })
+	err := loop.Isolate(func() error { return c.batchHandler(ctx, tx, msgs) })
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(err, ctx.Err())
 	}

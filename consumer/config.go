@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 // Order says which deliveries may overtake each other.
@@ -108,8 +109,8 @@ type Config struct {
 
 	// MessageKey makes the inbox key of a message that has neither an id nor an idempotency
 	// key, as foreign producers may send. It must give the same key for each delivery of a
-	// message and different keys for different messages. Optional; without it such a message
-	// becomes a dead letter.
+	// message and different keys for different messages. Optional; without it, and if it fails
+	// or panics, such a message becomes a dead letter.
 	MessageKey func(m *waybill.Message) (string, error)
 
 	// InboxRetention is how long the inbox remembers what was handled, as the janitor that
@@ -135,8 +136,9 @@ type Config struct {
 	// letter. It is repeated after a transient error, with the delays of Retry, and after an
 	// unavailable one or a conflict, however often; a permanent one makes the dead letter.
 	// Messages that do not decode, have no id, or have the key of another message, have no last
-	// word, and requeued letters have none: they are dead again. It is called side by side, may
-	// not be set under leases, and must give the same answer for each delivery of a message.
+	// word, and requeued letters have none: they are dead again. It is called concurrently, may
+	// not be set under leases, and must give the same answer for each delivery of a message; if it
+	// panics there is no last word, and the dead letter says so.
 	// Optional; the default is none.
 	GiveUp func(m *waybill.Message) bool
 
@@ -164,6 +166,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Observer == nil {
 		c.Observer = waybill.LogTo(slog.Default())
 	}
+	c.Observer = loop.Shield(c.Observer)
 	var err error
 	if c.Retry, err = c.Retry.WithDefaults(); err != nil {
 		return c, err

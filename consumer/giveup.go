@@ -3,10 +3,12 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 // GivenUp says why a message has its last word, see [Config.GiveUp].
@@ -32,20 +34,33 @@ func GivenUpFrom(ctx context.Context) (GivenUp, bool) {
 	return g, ok
 }
 
-// hasLastWord reports whether the handler is run once more for a message that is given up.
-func (c *receiver) hasLastWord(m *waybill.Message) bool {
-	return c.cfg.GiveUp != nil && c.cfg.GiveUp(m)
+// hasLastWord reports whether the handler is run once more for a message that is given up. If
+// that cannot be told it is not, and the returned failure says so.
+func (c *receiver) hasLastWord(m *waybill.Message, f failure) (bool, failure) {
+	if c.cfg.GiveUp == nil {
+		return false, f
+	}
+	has, err := loop.IsolateValue(func() (bool, error) { return c.cfg.GiveUp(m), nil })
+	if err != nil {
+		f.cause = errors.Join(f.cause, fmt.Errorf("consumer.Config.GiveUp: %w", err))
+	}
+	return has, f
 }
 
 // lastWordDue reports whether a message that comes again has nothing left but its last word.
 func (c *receiver) lastWordDue(m *waybill.Message, past *inbox.Attempts) bool {
-	return past != nil && c.cfg.Retry.Exhausted(past.Count) && c.hasLastWord(m)
+	if past == nil || !c.cfg.Retry.Exhausted(past.Count) {
+		return false
+	}
+	has, _ := c.hasLastWord(m, failure{}) // if it cannot be told the usual attempt is made, and tells
+	return has
 }
 
 // giveUp lets a message have its last word, or makes it a dead letter. That its attempts are
 // used up is written down first: when it comes again it has its last word again.
 func (c *Consumer[Tx]) giveUp(ctx context.Context, rec inbox.Record, m *waybill.Message, f failure, attempts int) verdict {
-	if f.conflict || !c.hasLastWord(m) {
+	has, f := c.hasLastWord(m, f)
+	if f.conflict || !has {
 		return c.bury(ctx, rec, m, f, attempts)
 	}
 	given := GivenUp{Reason: reasonOf(f.cause), Err: waybill.ErrorText(f.cause), Attempts: attempts}
@@ -92,7 +107,8 @@ func (c *Consumer[Tx]) lastWord(ctx context.Context, rec inbox.Record, m *waybil
 // while nothing else runs; if that is what has ended the process there is no other.
 func (c *Consumer[Tx]) poisoned(ctx, work context.Context, rec inbox.Record, m *waybill.Message, past *inbox.Attempts) verdict {
 	f, attempts := failure{cause: poisonous(past.Starts)}, past.Count+past.Starts
-	if c.cfg.Retry.Exhausted(past.Count) || !c.hasLastWord(m) {
+	has, f := c.hasLastWord(m, f)
+	if c.cfg.Retry.Exhausted(past.Count) || !has {
 		return c.bury(work, rec, m, f, attempts)
 	}
 	leave, alone := c.alone(ctx)

@@ -227,3 +227,8 @@ func TestGiveUp_NotUnderLeases(t *testing.T) {
 		t.Errorf("NewLeased() = %v, want an InvalidError of GiveUp", err)
 	}
 }
+
+// TakeRequeued finds nothing.
+func (b *boxStub) TakeRequeued(context.Context, string, time.Duration) (inbox.Requeued, bool, error) {
+	return inbox.Requeued{}, false, nil
+}

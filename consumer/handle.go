@@ -130,7 +130,7 @@ func (c *receiver) identify(m *waybill.Message) error {
 	if c.cfg.MessageKey == nil {
 		return waybill.PermanentError(waybill.ReasonNoID, errors.New("the message has neither an id nor an idempotency key"))
 	}
-	key, err := c.cfg.MessageKey(m)
+	key, err := loop.IsolateValue(func() (string, error) { return c.cfg.MessageKey(m) })
 	if err != nil || key == "" {
 		return waybill.PermanentError(waybill.ReasonNoID, errors.Join(errors.New("no key could be made for a message without id"), err))
 	}
@@ -209,12 +209,12 @@ func (c *Consumer[Tx]) callOne(ctx context.Context, tx Tx, m *waybill.Message) e
 	return c.call(ctx, m, func(ctx context.Context) error { return c.handler(ctx, tx, m) })
 }
 
-// call runs the handler itself; a panic becomes an error.
+// call runs the handler itself; a panic and runtime.Goexit become errors.
 func (c *receiver) call(ctx context.Context, m *waybill.Message, handler func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(waybill.WithMessage(ctx, m), c.cfg.HandlerTimeout)
 	defer cancel()
 	ctx, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.cfg.Name), waybill.OpHandle, m)
-	err := loop.Protect(func() error { return handler(ctx) })
+	err := loop.Isolate(func() error { return handler(ctx) })
 	if err != nil && ctx.Err() != nil { // whatever the handler makes of it
 		err = errors.Join(err, context.Cause(ctx))
 	}

@@ -15,7 +15,8 @@ import (
 // nil commits. An error rolls everything back, and its kind says what happens then: a
 // permanent one makes the message a dead letter at once; an unavailable one and a conflict
 // are tried again without counting; any other is tried again as the retry policy says. A
-// panic is such an error too.
+// panic and [runtime.Goexit], which the FailNow of tests calls, are such errors, too: the handler
+// runs in a goroutine of its own.
 type Handler[Tx any] func(ctx context.Context, tx Tx, m *waybill.Message) error
 
 // Mux is a handler that passes messages on by their type. A message of a type that is

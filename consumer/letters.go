@@ -5,6 +5,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 // Letters is where a [Leased] consumer puts the messages that it gives up. The letter is
@@ -40,7 +41,7 @@ func LettersTo(keep func(ctx context.Context, l inbox.Letter) error) Letters {
 		return Letters{}
 	}
 	return Letters{bury: func(ctx context.Context, l inbox.Letter) (bool, error) {
-		err := keep(ctx, l)
+		err := loop.Isolate(func() error { return keep(ctx, l) })
 		return err == nil, err
 	}}
 }
