@@ -117,7 +117,9 @@ func withKind(e *kindError) error {
 
 // KindOf returns the kind of err, looking through wrapped errors; the outermost mark
 // counts. An [*InvalidError] is permanent; a cancelled context is unavailable, because it
-// is our own shutdown; everything unmarked, a passed deadline included, is transient.
+// is our own shutdown; everything unmarked, a passed deadline included, is transient. A
+// consumer knows which contexts are its own: it takes a cancellation for its shutdown only if
+// the handler's context was cancelled.
 func KindOf(err error) Kind {
 	var k *kindError
 	if errors.As(err, &k) {

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -207,10 +206,7 @@ func (c *Consumer[Tx]) callBatch(ctx context.Context, tx Tx, members []member, p
 	defer cancel()
 	ctx, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.cfg.Name), waybill.OpHandle, msgs...)
 	began := time.Now()
-	err := loop.Isolate(func() error { return c.batchHandler(ctx, tx, msgs) })
-	if err != nil && ctx.Err() != nil {
-		err = errors.Join(err, ctx.Err())
-	}
+	err := judged(ctx, loop.Isolate(func() error { return c.batchHandler(ctx, tx, msgs) }))
 	end(err)
 	for _, i := range places {
 		members[i].took = time.Since(began) / time.Duration(len(places))

@@ -214,10 +214,7 @@ func (c *receiver) call(ctx context.Context, m *waybill.Message, handler func(ct
 	ctx, cancel := context.WithTimeout(waybill.WithMessage(ctx, m), c.cfg.HandlerTimeout)
 	defer cancel()
 	ctx, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.cfg.Name), waybill.OpHandle, m)
-	err := loop.Isolate(func() error { return handler(ctx) })
-	if err != nil && ctx.Err() != nil { // whatever the handler makes of it
-		err = errors.Join(err, context.Cause(ctx))
-	}
+	err := judged(ctx, loop.Isolate(func() error { return handler(ctx) }))
 	end(err)
 	return err
 }
