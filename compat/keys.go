@@ -13,8 +13,7 @@ import (
 const markTTL = 30 * time.Second
 
 // Keys is an inbox that is asked for a key before its message is handled and told afterwards.
-// [inbox.LeaseKey] builds keys: for the default tenant, no source and parts without colons and
-// percent signs they read {bus}:{group}:{alias}:{id}. It is safe for concurrent use.
+// [inbox.LeaseKeyOf] builds keys: {bus}:{group}:{alias}:{idKey}, with escapes. It is safe for concurrent use.
 //
 // The handler runs before anything is leased: two callers can run it at once for one key. Use
 // the [inbox.LeaseStore] itself, or a consumer on it, where that matters.

@@ -122,11 +122,13 @@ func (c *Leased) begun(work context.Context, m *waybill.Message, answer inbox.Le
 	return c.unavailable(work, m, fmt.Errorf("lease store answers %q", answer.Status))
 }
 
+// key is the one that programs in other languages build.
 func (c *Leased) key(rec inbox.Record) string {
-	return inbox.LeaseKey{
-		Tenant: rec.Tenant, Bus: c.leases.Bus, Group: rec.Consumer,
-		Source: rec.Source, Alias: rec.Alias, Message: rec.Message,
-	}.String()
+	k := inbox.LeaseKey{Tenant: rec.Tenant, Bus: c.leases.Bus, Group: rec.Consumer, Alias: rec.Alias, Message: rec.Message}
+	if c.leases.SourceInKey {
+		k.Source = rec.Source
+	}
+	return k.String()
 }
 
 // begin asks for a key of a payload, and says when it asked. Without an answer it asks once more

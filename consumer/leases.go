@@ -11,8 +11,14 @@ import (
 // Leases says how a [Leased] consumer leases messages, and where those go that it gives up.
 type Leases struct {
 	// Bus names the broker, or the virtual host, that the consumer receives from. It is part of
-	// the key, so a new name handles everything again. Required.
+	// the key, as Config.Name is, so a new name handles everything again. Required.
 	Bus string
+
+	// SourceInKey makes the message's Source part of the key, for producers whose ids are unique per
+	// source only. Programs in other languages share this consumer's keys only if theirs have it too.
+	// Without it two messages of one type and id are copies of each other, whoever produced them; if
+	// their payloads differ, Config.OnConflict says what becomes of the second. Optional.
+	SourceInKey bool
 
 	// TTL is how long a lease lasts unless it is renewed, and so how long a message waits whose
 	// process was killed. It is renewed each third of that for as long as the handler runs; a

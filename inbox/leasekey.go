@@ -4,27 +4,27 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/waybill-go/waybill"
 )
 
-// LeaseKey is what identifies a message to one consumer where a single string is needed: in
-// lease stores and in the HTTP inbox service.
+// LeaseKey identifies a message to one consumer where a single string is needed: in lease stores
+// and in the HTTP inbox service, which programs in other languages share.
 type LeaseKey struct {
 	Tenant  string // "" means the default tenant
 	Bus     string // the name of the broker or of the virtual host
 	Group   string // the consumer's stable name
-	Source  string // the producing service; "" if ids are unique for all of them
+	Source  string // the producing service; "" if ids are unique across all of them
 	Alias   string // the logical type without its version
 	Message string // the idempotency key, else the message id
 }
 
-// LeaseKeyOf returns the key of m for the given group on the given bus.
+// LeaseKeyOf returns the key of m for the given group on the given bus, without a source, which is
+// the key that programs in all languages build. Set Source if ids are unique per source only.
 func LeaseKeyOf(bus, group string, m *waybill.Message) LeaseKey {
 	k := KeyOf(group, m)
-	return LeaseKey{Tenant: k.Tenant, Bus: bus, Group: group, Source: k.Source, Alias: k.Alias, Message: k.Message}
+	return LeaseKey{Tenant: k.Tenant, Bus: bus, Group: group, Alias: k.Alias, Message: k.Message}
 }
 
 // String joins the parts with colons. Different keys give different strings, and the number
@@ -32,39 +32,46 @@ func LeaseKeyOf(bus, group string, m *waybill.Message) LeaseKey {
 //
 //	bus:group:alias:message                 default tenant, no source
 //	bus:group:source:alias:message          default tenant
-//	tenant:bus:group:source:alias:message
+//	tenant:bus:group:source:alias:message   source may be empty
 //
-// Within a part a colon is written %3A and a percent sign %25. A string that would be longer
-// than [MaxLeaseKeyLen] ends in %sha256= and a hash of source, alias and message instead of
-// these three; [LeaseKey.Raw] is the whole of it, for people. If it is too long even then,
-// because bus and group are, the stores refuse it.
+// Within a part a percent sign is written %25 and a colon %3A. If that is longer than
+// [MaxLeaseKeyLen] bytes, %sha256= and the SHA-256, in lower-case hex, of everything after the
+// group and its colon take that text's place; [LeaseKey.Raw] is the whole of it, for people. If it is
+// too long even then, because of tenant, bus and group, the stores refuse it.
+//
+// The file testdata/leasekeys.json has keys for the tests of other programs.
 func (k LeaseKey) String() string {
 	full := k.Raw()
 	if len(full) <= MaxLeaseKeyLen {
 		return full
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{k.Source, k.Alias, k.Message}))
+	sum := sha256.Sum256([]byte(joinKey(k.message())))
 	return joinKey(append(k.owner(), hashMark+hex.EncodeToString(sum[:])))
 }
 
 // Raw is the string without the limit of its length.
-func (k LeaseKey) Raw() string {
-	parts := k.owner()
-	if len(parts) == 3 || k.Source != "" {
-		parts = append(parts, escapePart(k.Source))
-	}
-	return joinKey(append(parts, escapePart(k.Alias), escapePart(k.Message)))
-}
+func (k LeaseKey) Raw() string { return joinKey(append(k.owner(), k.message()...)) }
 
 // owner returns the parts that say whose key it is, escaped: tenant unless it is the default
 // one, bus, group.
 func (k LeaseKey) owner() []string {
 	parts := []string{escapePart(k.Bus), escapePart(k.Group)}
-	if k.Tenant == "" || k.Tenant == waybill.DefaultTenant {
+	if k.defaultTenant() {
 		return parts
 	}
 	return append([]string{escapePart(k.Tenant)}, parts...)
 }
+
+// message returns the parts that say which message it is, escaped.
+func (k LeaseKey) message() []string {
+	parts := []string{escapePart(k.Alias), escapePart(k.Message)}
+	if k.defaultTenant() && k.Source == "" {
+		return parts
+	}
+	return append([]string{escapePart(k.Source)}, parts...)
+}
+
+func (k LeaseKey) defaultTenant() bool { return k.Tenant == "" || k.Tenant == waybill.DefaultTenant }
 
 func joinKey(parts []string) string { return strings.Join(parts, ":") }
 

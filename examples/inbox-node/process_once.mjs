@@ -7,6 +7,9 @@
 // mark-processed says that it is done. What fails is released, so that the next delivery can try
 // again. The work may still happen twice: if the process dies after the work and before the mark.
 
+import { createHash } from 'node:crypto';
+import { pathToFileURL } from 'node:url';
+
 const url = process.env.INBOX_URL ?? 'http://127.0.0.1:8080';
 const token = process.env.INBOX_TOKEN;
 const leaseSeconds = 60;
@@ -34,13 +37,27 @@ function renewing(lease, lost) {
   }, leaseSeconds * 1000 / 3);
 }
 
-// processOnce runs work(token, signal) once for each message, and returns what became of it. work
+// leaseKey is the key of an event, which consumers in all languages build alike
+// (inbox/testdata/leasekeys.json). event has the attributes of the CloudEvent: type, id, and
+// idempotencykey and tenant if it has them.
+export function leaseKey(bus, group, event, sourceInKey = false) {
+  const tenant = event.tenant ?? 'default';
+  const versioned = /^(.+)@v([0-9]+)$/s.exec(event.type);
+  const alias = versioned && Number(versioned[2]) > 1 ? versioned[1] : event.type;
+  const owner = tenant === 'default' ? [bus, group] : [tenant, bus, group];
+  const message = [alias, event.idempotencykey || event.id];
+  if (sourceInKey || tenant !== 'default') message.unshift(sourceInKey ? event.source : '');
+  const join = (parts) => parts.map((part) => part.replaceAll('%', '%25').replaceAll(':', '%3A')).join(':');
+  const key = join([...owner, ...message]);
+  if (Buffer.byteLength(key) <= 512) return key;
+  return `${join(owner)}:%sha256=${createHash('sha256').update(join(message)).digest('hex')}`;
+}
+
+// processOnce runs work(token, signal) once for each key, and returns what became of it. work
 // should stop when the signal aborts: somebody else has the message then. The token rises each
 // time that the key changes hands; what work writes elsewhere can carry it, so that a writer that
 // was taken for dead is refused there.
-async function processOnce({ bus, group, alias, id }, work) {
-  const escape = (part) => part.replaceAll('%', '%25').replaceAll(':', '%3A');
-  const key = [bus, group, alias, id].map(escape).join(':');
+export async function processOnce(key, work) {
   const begun = await ask('try-begin', { key, owner: `node ${process.pid}`, leaseSeconds, maxAttempts: 5 });
   // Processed: acknowledge. Busy: have it again later. Exhausted: set it aside.
   if (begun.status !== 'Acquired') return begun.status;
@@ -58,16 +75,20 @@ async function processOnce({ bus, group, alias, id }, work) {
   return (await ask('mark-processed', lease)).status;
 }
 
-const message = { bus: 'orders', group: 'billing', alias: 'order-placed', id: process.env.MESSAGE_ID ?? 'order-1' };
-const charge = async (fencing) => console.log(`charged, with token ${fencing}`);
-try {
-  await processOnce(message, async () => { throw new Error('the card is declined'); });
-} catch (error) {
-  console.log(`released: ${error.message}`);
-}
-console.log(await processOnce(message, charge));
-console.log(await processOnce(message, charge)); // the same message once more
+async function main() {
+  const key = leaseKey('orders', 'billing', { type: 'order-placed', id: 'order-1' });
+  const charge = async (fencing) => console.log(`charged, with token ${fencing}`);
+  try {
+    await processOnce(key, async () => { throw new Error('the card is declined'); });
+  } catch (error) {
+    console.log(`released: ${error.message}`);
+  }
+  console.log(await processOnce(key, charge));
+  console.log(await processOnce(key, charge)); // the same message once more
 
-const { leaseId } = await ask('try-begin', { key: 'by:hand' });
-console.log((await ask('renew', { key: 'by:hand', leaseId, leaseSeconds: 90 })).status);
-console.log((await ask('release', { key: 'by:hand', leaseId, uncounted: true })).status);
+  const { leaseId } = await ask('try-begin', { key: 'by:hand' });
+  console.log((await ask('renew', { key: 'by:hand', leaseId, leaseSeconds: 90 })).status);
+  console.log((await ask('release', { key: 'by:hand', leaseId, uncounted: true })).status);
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1]).href) await main();

@@ -8,8 +8,10 @@ mark-processed says that it is done. What fails is released, so that the next de
 again. The work may still happen twice: if the process dies after the work and before the mark.
 """
 
+import hashlib
 import json
 import os
+import re
 import threading
 import urllib.request
 
@@ -43,14 +45,35 @@ def renew_until(done, lost, key, lease_id):
             return
 
 
-def process(bus, group, alias, message_id, work):
-    """Runs work(token, lost) once for each message, and returns what became of it.
+def lease_key(bus, group, event, source_in_key=False):
+    """The key of an event, which consumers in all languages build alike (inbox/testdata/leasekeys.json).
+
+    event has the attributes of the CloudEvent: type, id, and idempotencykey and tenant if it has them.
+    """
+    tenant = event.get("tenant", "default")
+    versioned = re.fullmatch("(.+)@v([0-9]+)", event["type"], re.DOTALL)
+    alias = versioned[1] if versioned and int(versioned[2]) > 1 else event["type"]
+    owner = [bus, group] if tenant == "default" else [tenant, bus, group]
+    message = [alias, event.get("idempotencykey") or event["id"]]
+    if source_in_key or tenant != "default":
+        message.insert(0, event["source"] if source_in_key else "")
+
+    def join(parts):
+        return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
+
+    key = join(owner + message)
+    if len(key.encode()) > 512:
+        key = join(owner) + ":%sha256=" + hashlib.sha256(join(message).encode()).hexdigest()
+    return key
+
+
+def process(key, work):
+    """Runs work(token, lost) once for each key, and returns what became of it.
 
     work should stop when lost is set: somebody else has the message then. The token rises each
     time that the key changes hands; what work writes elsewhere can carry it, so that a writer
     that was taken for dead is refused there.
     """
-    key = ":".join(part.replace("%", "%25").replace(":", "%3A") for part in (bus, group, alias, message_id))
     begun = ask("try-begin", key=key, owner=f"python {os.getpid()}", leaseSeconds=LEASE_SECONDS, maxAttempts=5)
     if begun["status"] != "Acquired":
         return begun["status"]  # Processed: acknowledge. Busy: have it again later. Exhausted: set it aside.
@@ -76,13 +99,13 @@ def main():
     def fail(token, lost):
         raise RuntimeError("the card is declined")
 
-    message = ("orders", "billing", "order-placed", os.environ.get("MESSAGE_ID", "order-1"))
+    key = lease_key("orders", "billing", {"type": "order-placed", "id": "order-1"})
     try:
-        process(*message, fail)
+        process(key, fail)
     except RuntimeError as error:
         print(f"released: {error}")
-    print(process(*message, charge))
-    print(process(*message, charge))  # the same message once more
+    print(process(key, charge))
+    print(process(key, charge))  # the same message once more
 
     lease = ask("try-begin", key="by:hand")
     print(ask("renew", key="by:hand", leaseId=lease["leaseId"], leaseSeconds=90)["status"])

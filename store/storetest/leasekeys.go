@@ -66,7 +66,9 @@ func leaseSources(e *leaseEnv) {
 		m := msg("1", "k")
 		m.IdempotencyKey = "payment-7"
 		change(&m)
-		return inbox.LeaseKeyOf("main", "billing", &m).String()
+		k := inbox.LeaseKeyOf("main", "billing", &m)
+		k.Source = m.Source
+		return k.String()
 	}
 	e.lifeOfEach([]string{
 		key(func(*waybill.Message) {}),
