@@ -55,8 +55,21 @@ func (c *Context[Tx, D]) Send(to string, msg waybill.Message) {
 
 // Schedule keeps msg, which names its Topic or To, until a time; see schedule.Scheduler.At. Key and
 // Tenant are filled in as by [Context.Publish]. It returns the id by which a scheduler can cancel
-// it. The end of the instance does not cancel it, as it does a timeout.
+// or move it. The end of the instance cancels it, as it does a timeout; what [Saga.OnEnd] schedules
+// comes after the end and stays.
+//
+// An instance remembers what it has scheduled until the end, but of more than a hundred messages
+// only those whose time was less than a day before its latest change.
 func (c *Context[Tx, D]) Schedule(ctx context.Context, msg waybill.Message, at time.Time) (id string, err error) {
+	id, err = c.ScheduleDetached(ctx, msg, at)
+	if err == nil && !c.in.Status.Ended() {
+		c.in.Progress.remember(id, at, c.in.ChangedAt)
+	}
+	return id, err
+}
+
+// ScheduleDetached is [Context.Schedule] for a message that the end of the instance does not cancel.
+func (c *Context[Tx, D]) ScheduleDetached(ctx context.Context, msg waybill.Message, at time.Time) (id string, err error) {
 	return c.saga.scheduler.At(ctx, c.Tx, c.own(msg), at)
 }
 

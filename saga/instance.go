@@ -2,6 +2,7 @@ package saga
 
 import (
 	"encoding/json"
+	"maps"
 	"time"
 )
 
@@ -54,6 +55,28 @@ type Progress struct {
 	Waiting  bool              `json:"waiting,omitempty"`  // the step after those that are done was begun, and a message will tell how it ended
 	Turn     int64             `json:"turn,omitempty"`     // number of the latest message for a step; others are stale
 	Timeouts map[string]string `json:"timeouts,omitempty"` // name: id of the scheduled message; others are stale
+
+	// Scheduled are the messages that the end cancels if they are kept until then, by id, with the
+	// time for which they were scheduled.
+	Scheduled map[string]time.Time `json:"scheduled,omitempty"`
+}
+
+// Up to maxScheduled messages are remembered in any case, and more of them for scheduledGrace after
+// their time: relays may be late.
+const (
+	maxScheduled   = 100
+	scheduledGrace = 24 * time.Hour
+)
+
+// remember adds a scheduled message. last is when the instance was changed before.
+func (p *Progress) remember(id string, at, last time.Time) {
+	if p.Scheduled == nil {
+		p.Scheduled = make(map[string]time.Time)
+	}
+	if len(p.Scheduled) >= maxScheduled {
+		maps.DeleteFunc(p.Scheduled, func(_ string, due time.Time) bool { return due.Add(scheduledGrace).Before(last) })
+	}
+	p.Scheduled[id] = at.UTC()
 }
 
 // Entry is a change of an instance, as its log keeps it.

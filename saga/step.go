@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
@@ -148,8 +150,14 @@ func (c *Context[Tx, D]) next() error {
 	return err
 }
 
-// end runs OnEnd, and cancels the timeouts that stand.
+// end cancels what the instance has scheduled, runs OnEnd, and cancels the timeouts that stand.
 func (c *Context[Tx, D]) end(ctx context.Context) error {
+	for _, id := range slices.Sorted(maps.Keys(c.in.Progress.Scheduled)) { // in one order: they are locked
+		if _, err := c.saga.store.CancelScheduled(ctx, c.Tx, id); err != nil {
+			return err
+		}
+	}
+	c.in.Progress.Scheduled = nil
 	if c.saga.onEnd != nil {
 		if err := c.saga.onEnd(ctx, c); err != nil {
 			return err

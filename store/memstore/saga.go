@@ -22,6 +22,7 @@ var (
 func cloneSaga(in saga.Instance) saga.Instance {
 	in.Data = slices.Clone(in.Data)
 	in.Progress.Timeouts = maps.Clone(in.Progress.Timeouts)
+	in.Progress.Scheduled = maps.Clone(in.Progress.Scheduled)
 	return in
 }
 

@@ -45,7 +45,10 @@ func sagaID(key string) saga.ID {
 func newSaga(key string) saga.Instance {
 	return saga.Instance{
 		ID: sagaID(key), Definition: 2, Status: saga.Running, State: "reserving", Data: json.RawMessage(`{"total":12}`),
-		Progress: saga.Progress{Topic: "orders", Done: 1, Turn: 3, Timeouts: map[string]string{"payment": "t1"}},
+		Progress: saga.Progress{
+			Topic: "orders", Done: 1, Turn: 3, Timeouts: map[string]string{"payment": "t1"},
+			Scheduled: map[string]time.Time{"reminder": time.Date(2030, 1, 2, 3, 4, 5, 6000, time.UTC)},
+		},
 	}
 }
 
