@@ -166,7 +166,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Observer == nil {
 		c.Observer = waybill.LogTo(slog.Default())
 	}
-	c.Observer = loop.Shield(c.Observer)
+	c.Observer = loop.Guard(c.Observer)
 	var err error
 	if c.Retry, err = c.Retry.WithDefaults(); err != nil {
 		return c, err
