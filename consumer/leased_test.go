@@ -214,7 +214,7 @@ func TestLeased_Renews(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTrial(t, func(ctx context.Context, m *waybill.Message) error {
-			if l, ok := inbox.LeaseFrom(ctx); !ok || l.Token != 1 || l.Key != "mem:billing:shop:orders:m" {
+			if l, ok := inbox.LeaseFrom(ctx); !ok || l.Token != 1 || l.Key != "mem:billing:orders:m" {
 				t.Errorf("the handler runs under %+v, want the first lease of its message", l)
 			}
 			select {
