@@ -88,12 +88,14 @@ func (r *Relay) weigh(claims []Claim) {
 
 // claim reads up to limit messages into the backlog.
 func (r *Relay) claim(ctx context.Context, limit int) (claims []Claim, err error) {
+	r.claims.begin()
 	look, moreDue := r.lookForDue(), false
 	req := ClaimRequest{Limit: limit, Due: look || !r.busy, Paused: r.pausedNames()}
 	defer func() {
 		if r.busy = len(claims) >= limit; err != nil && look || moreDue {
 			r.due.in(0) // look again at once
 		}
+		r.claims.end(err)
 	}()
 	if look {
 		released, err := r.src.ReleaseScheduled(ctx, r.cfg.BatchSize)

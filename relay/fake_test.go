@@ -291,12 +291,18 @@ var quiet = waybill.LogTo(slog.New(slog.DiscardHandler))
 // inBubble runs a relay with virtual time until test returns.
 func inBubble(t *testing.T, src *fakeSource, destinations []Destination, cfg Config, test func(t *testing.T, r *Relay)) {
 	t.Helper()
+	inBubbleWith(t, src, src, destinations, cfg, test)
+}
+
+// inBubbleWith is inBubble for a source that is made of a fake one.
+func inBubbleWith(t *testing.T, whole Source, src *fakeSource, destinations []Destination, cfg Config, test func(t *testing.T, r *Relay)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		if cfg.Observer == nil {
 			cfg.Observer = quiet
 		}
 		src.commits = make(chan struct{}, 1) // of this bubble
-		r, err := NewFanout(src, destinations, cfg)
+		r, err := NewFanout(whole, destinations, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

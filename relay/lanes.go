@@ -19,7 +19,8 @@ type laneSet struct {
 	lanes  map[int]*laneState
 	until  time.Time // the lease holds until then, on the monotonic clock
 	joined bool
-	total  int // lanes that there are
+	total  int  // lanes that there are
+	others bool // there are other relays
 }
 
 type laneState struct {
@@ -136,6 +137,13 @@ func (s *laneSet) remaining() time.Duration {
 	return time.Until(s.until)
 }
 
+// shared reports whether there were other relays at the latest renewal.
+func (s *laneSet) shared() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.others
+}
+
 // leaving returns the lanes that are to be given up.
 func (s *laneSet) leaving() (numbers []int) {
 	s.mu.Lock()
@@ -171,7 +179,7 @@ func (s *laneSet) hasJoined() bool {
 func (s *laneSet) renewed(lease Lease, asked time.Time, ttl time.Duration) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.joined, s.until, s.total = true, asked.Add(ttl), lease.Total
+	s.joined, s.until, s.total, s.others = true, asked.Add(ttl), lease.Total, lease.Share < lease.Total
 	owned := make(map[int]*laneState, len(lease.Lanes))
 	for _, l := range lease.Lanes {
 		st := s.lanes[l.Number]
@@ -215,11 +223,12 @@ func (s *laneSet) count() (owned int, part float64) {
 
 // renewRound extends the lease and, while lanes are on the move, comes back soon.
 func (r *Relay) renewRound(ctx context.Context) error {
+	if r.stepsAside(ctx) {
+		loop.Sleep(ctx, r.cfg.RenewInterval/2)
+		return nil
+	}
 	asked := time.Now()
-	// A renewal that outlasts the interval is of no use, and must not keep the next one back.
-	call, cancel := context.WithTimeout(ctx, r.cfg.LeaseTTL-r.cfg.PublishTimeout)
-	lease, err := r.src.RenewLanes(call, r.leaseRequest())
-	cancel()
+	lease, err := r.src.RenewLanes(ctx, r.leaseRequest())
 	if errors.Is(err, waybill.ErrLeaseLost) {
 		r.lanes.reset()
 		r.lanesChanged()

@@ -42,6 +42,9 @@ type Relay struct {
 	claiming *loop.Loop
 	renewing *loop.Loop
 	settler  *loop.Loop
+	claims   tries
+	settles  tries
+	aside    aside
 	totals   totals
 	parked   parkedWatch
 
@@ -73,7 +76,7 @@ func NewFanout(src Source, destinations []Destination, cfg Config) (*Relay, erro
 		return nil, err
 	}
 	r := &Relay{
-		src:       src,
+		src:       newBounded(src, &cfg),
 		cfg:       cfg,
 		outlets:   make(map[string]*outlet),
 		lanes:     newLaneSet(),
@@ -152,6 +155,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	r.work, r.stopping = work, false
+	r.claims.end(nil)
+	r.settles.end(nil)
+	r.aside = aside{}
 	var background sync.WaitGroup
 	background.Go(func() { r.renewing.Run(work, r.renewRound) })
 	background.Go(func() { r.settler.Run(work, r.settleRound) })
@@ -197,8 +203,6 @@ func (r *Relay) letGo() {
 
 // leave gives the lanes back. Failing to is no failure of Run: the lease ends by itself.
 func (r *Relay) leave(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.PublishTimeout)
-	defer cancel()
 	if err := r.src.LeaveLanes(ctx, r.cfg.Node); err != nil {
 		r.observe(ctx, waybill.Event{Op: waybill.OpLoop, Loop: "relay leave", Err: fmt.Errorf("give lanes back: %w", err)})
 	}
@@ -271,12 +275,13 @@ func (r *Relay) destinations() (all, paused []string) {
 }
 
 // Health returns nil while the relay does its work, and why not if its last successful
-// look for messages, or renewal of its lease, is too old (three intervals, or the lease): a
-// [*waybill.StalledError] for each, joined.
+// look for messages, or renewal of its lease, is too old (three intervals, or the lease), or if
+// settlements have failed for as long as a lease holds: a [*waybill.StalledError] for each, joined.
 // A destination that does not answer is not the relay's illness; Status tells of it.
 func (r *Relay) Health() error {
-	return errors.Join(
-		r.claiming.Health(max(3*r.cfg.PollInterval, r.cfg.LeaseTTL)),
-		r.renewing.Health(r.cfg.LeaseTTL),
-	)
+	claiming := r.claiming.Health(max(3*r.cfg.PollInterval, r.cfg.LeaseTTL))
+	if claiming == nil {
+		claiming = r.stuck() // aside it claims nothing, which is no success
+	}
+	return errors.Join(claiming, r.renewing.Health(r.cfg.LeaseTTL), r.settlesFailing())
 }

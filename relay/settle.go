@@ -114,9 +114,12 @@ func (r *Relay) leaveUnsettled(list []Settlement) {
 // not be published again because a mark could not be made.
 func (r *Relay) settle(ctx context.Context, list []Settlement) (lost map[Lane]bool, err error) {
 	req := SettleRequest{Node: r.cfg.Node, Archive: r.cfg.Retention != KeepNothing, Settlements: list}
+	minutes := 0 // of failures that were told
+	r.settles.begin()
 	for failures := 0; ; failures++ {
 		began := time.Now()
 		numbers, err := r.src.SettleMessages(ctx, req)
+		r.settles.end(err)
 		if err == nil {
 			r.observe(ctx, waybill.Event{Op: waybill.OpSettle, Count: len(list), Duration: time.Since(began)})
 			return r.dropLost(ctx, list, numbers), nil
@@ -126,8 +129,21 @@ func (r *Relay) settle(ctx context.Context, list []Settlement) (lost map[Lane]bo
 		}
 		r.failed(err)
 		r.observe(ctx, waybill.Event{Op: waybill.OpSettle, Count: len(list), Err: err})
+		if age, _ := r.settles.failing(); int(age.Minutes()) > minutes {
+			minutes = int(age.Minutes())
+			r.observe(ctx, waybill.Event{Op: waybill.OpLoop, Name: r.settler.Name, Loop: r.settler.Kind,
+				Err: fmt.Errorf("settling %d messages has failed for %v: %w", len(list), age.Truncate(time.Second), err)})
+		}
 		loop.Sleep(ctx, min(10*time.Millisecond<<min(failures, 8), 2*time.Second))
 	}
+}
+
+// settlesFailing returns a [*waybill.StalledError] if settlements have failed for too long.
+func (r *Relay) settlesFailing() error {
+	if age, err := r.settles.failing(); err != nil && age > r.cfg.callTimeout() {
+		return &waybill.StalledError{Loop: r.settler.Name, Age: age, Err: err}
+	}
+	return nil
 }
 
 // dropLost forgets lanes that a settlement has found to have changed hands.

@@ -21,7 +21,7 @@ type stall struct {
 }
 
 func (s *stall) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	if strings.HasPrefix(q.SQL, s.statement) {
+	if len(q.SQL) >= len(s.statement) && strings.EqualFold(q.SQL[:len(s.statement)], s.statement) {
 		close(s.stalled)
 		<-s.released
 	}
@@ -64,6 +64,51 @@ func TestPostgresStore_StalledRenewal(t *testing.T) {
 	if err := <-result; err == nil {
 		t.Error("the stopped renewal has succeeded although its transaction was ended")
 	}
+}
+
+// TestPostgresStore_StalledSettlement: where a settlement is a transaction of several round trips, a
+// relay that is cut off within it keeps its rows locked for no longer than the server's two seconds.
+func TestPostgresStore_StalledSettlement(t *testing.T) {
+	t.Parallel()
+	p := newPostgres(t, nil, pgstore.Config{})
+	schema := p.schema(t)
+	s := &stall{statement: "commit", stalled: make(chan struct{}), released: make(chan struct{})}
+	cfg, err := pgxpool.ParseConfig(postgresURL())
+	must(t, err)
+	cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "repeatable read"
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	must(t, err)
+	t.Cleanup(pool.Close)
+	store, err := pgstore.New(pool, schema)
+	must(t, err)
+	lease, err := store.RenewLanes(t.Context(), relay.LeaseRequest{Node: "r", Join: true, TTL: time.Minute})
+	must(t, err)
+	_, err = p.pool.Exec(t.Context(), "INSERT INTO "+tableOf(schema, "outbox")+" (topic, payload) VALUES ('orders', '1')")
+	must(t, err)
+	claims, err := store.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
+	must(t, err)
+	settle := func(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
+		_, err := store.SettleMessages(ctx, relay.SettleRequest{Node: "r", Settlements: []relay.Settlement{{Claim: &claims[0], Outcome: relay.Published}}})
+		return err
+	}
+
+	cfg.ConnConfig.Tracer = s
+	cut, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	must(t, err)
+	t.Cleanup(cut.Close)
+	stopped, err := pgstore.New(cut, schema)
+	must(t, err)
+	result := make(chan error)
+	go func() { result <- settle(context.Background(), stopped) }()
+	<-s.stalled
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	err = settle(ctx, store)
+	close(s.released)
+	if err != nil {
+		t.Errorf("SettleMessages() over another connection = %v, want the rows free", err)
+	}
+	<-result
 }
 
 // TestPostgresStore_SettlementWaitsForTakeover: a settlement that meets the transaction which

@@ -66,6 +66,16 @@ func (p *Proxy) Stall(stall bool) {
 	p.replies.set(stall)
 }
 
+// Swallow makes the connections that are open now silent for good: they stay open, and what
+// either side sends is dropped. New ones can be made at once.
+func (p *Proxy) Swallow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for pr := range p.pairs {
+		pr.silent.Store(true)
+	}
+}
+
 // StallReplies is Stall for what the server sends; what the client sends still arrives.
 func (p *Proxy) StallReplies(stall bool) { p.replies.set(stall) }
 
@@ -136,9 +146,9 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 	go func() {
 		defer pr.end(hangUp)
-		p.requests.pass(server, &watched{conn: client, trap: &p.trap}, pr.cut)
+		p.requests.pass(server, &watched{conn: client, trap: &p.trap}, pr)
 	}()
-	p.replies.pass(client, server, pr.cut)
+	p.replies.pass(client, server, pr)
 	pr.end(hangUp)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,6 +170,7 @@ type pair struct {
 	client, server net.Conn
 	once           sync.Once
 	cut            chan struct{}
+	silent         atomic.Bool
 }
 
 func (p *pair) end(how func(net.Conn)) {

@@ -101,6 +101,20 @@ func TestProxy_Stall(t *testing.T) {
 	expect(t, c, "injected")
 }
 
+func TestProxy_Swallow(t *testing.T) {
+	t.Parallel()
+	p := echo(t)
+	old := dial(t, p)
+	write(t, old, "x")
+	expect(t, old, "x")
+	p.Swallow()
+	write(t, old, "lost")
+	fresh := dial(t, p)
+	write(t, fresh, "y")
+	expect(t, fresh, "y")
+	expectNothing(t, old)
+}
+
 func TestProxy_Cut(t *testing.T) {
 	t.Parallel()
 	p := echo(t)

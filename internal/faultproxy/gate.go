@@ -40,17 +40,20 @@ func (g *gate) wait(cut <-chan struct{}) bool {
 	}
 }
 
-// pass copies from src to dst, as far as the gate lets it, until either fails.
-func (g *gate) pass(dst net.Conn, src io.Reader, cut <-chan struct{}) {
+// pass copies from src to dst, as far as the gate lets it, until either fails. What a silent pair
+// sends is dropped.
+func (g *gate) pass(dst net.Conn, src io.Reader, pr *pair) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := src.Read(buf)
 		if n > 0 {
-			if !g.wait(cut) {
+			if !g.wait(pr.cut) {
 				return
 			}
-			if _, err := dst.Write(buf[:n]); err != nil {
-				return
+			if !pr.silent.Load() {
+				if _, err := dst.Write(buf[:n]); err != nil {
+					return
+				}
 			}
 		}
 		if err != nil {

@@ -38,7 +38,8 @@ func (d *readCommitted[Tx]) isPlain(ctx context.Context) (bool, error) {
 	return d.plain.Load(), nil
 }
 
-// run runs fn with statements that belong together.
+// run runs fn with statements that belong together. In a transaction they may not stand still for
+// long: its session may have gone without a word to the server.
 func (d *readCommitted[Tx]) run(ctx context.Context, fn func(conn sqldb.Conn) error) error {
 	plain, err := d.isPlain(ctx)
 	if err != nil {
@@ -47,7 +48,12 @@ func (d *readCommitted[Tx]) run(ctx context.Context, fn func(conn sqldb.Conn) er
 	if plain {
 		return fn(d.database)
 	}
-	return sqldb.InTx(ctx, d.database, func(tx Tx) error { return fn(d.On(tx)) })
+	first := func(conn sqldb.Conn) error {
+		_, err := conn.Exec(ctx, brieflySQL)
+		return err
+	}
+	none := func(sqldb.Conn) error { return nil }
+	return sqldb.InTxBetween(ctx, d.database, first, func(tx Tx) error { return fn(d.On(tx)) }, none)
 }
 
 func (d *readCommitted[Tx]) Exec(ctx context.Context, query string, args ...any) (n int64, err error) {

@@ -15,6 +15,8 @@ import (
 // statement of a relay's transaction, and true.
 const briefly = `set_config('idle_in_transaction_session_timeout', '2s', true) <> ''`
 
+const brieflySQL = `SELECT ` + briefly
+
 // lockLanesSQL makes the renewals of one schema that change lanes run one after the other.
 func lockLanesSQL(n names) string {
 	return `SELECT ` + briefly + `, pg_advisory_xact_lock(hashtext(` + quoteText("waybill lanes "+n.render("{relay_lanes}")) + `))`
