@@ -202,6 +202,7 @@ type verdict struct {
 	lateness   time.Duration      // the longest of those
 	unanswered []int              // places in the batch
 	err        error              // of the last one unanswered
+	unroutable map[string]error   // by topic: nobody would get its messages
 }
 
 // concludeBatch writes down what sending each message came to. One of a lane that is not
@@ -210,10 +211,11 @@ func (r *Relay) concludeBatch(b *batch, errs []error, took time.Duration) *verdi
 	v := &verdict{}
 	for i, c := range b.claims {
 		l, err := b.lines[i], errs[i]
+		res := result{claim: c, err: err, took: took, sent: true}
 		switch {
 		case !r.lanes.owns(c.Lane):
 			r.abandon(l, c)
-		case !r.conclude(result{c, err, took}):
+		case !r.conclude(res):
 			v.unanswered, v.err = append(v.unanswered, i), err
 		case err == nil:
 			v.published = append(v.published, &c.Message)
@@ -223,6 +225,11 @@ func (r *Relay) concludeBatch(b *batch, errs []error, took time.Duration) *verdi
 			if l.closed > 0 && l.waits > 0 {
 				v.overtaken = append(v.overtaken, c)
 			}
+		case res.unroutable():
+			if v.unroutable == nil {
+				v.unroutable = make(map[string]error)
+			}
+			v.unroutable[l.topic] = err
 		}
 	}
 	return v
@@ -281,8 +288,12 @@ func (r *Relay) judge(b *batch, v *verdict, took time.Duration) []waybill.Event 
 	if r.work.Err() != nil {
 		return nil
 	}
+	events := r.isolate(o, v.unroutable)
+	if len(v.unanswered) == 0 && g.side && len(v.unroutable) > 0 {
+		return append(events, r.judgeWell(o.main, took)...)
+	}
 	if len(v.unanswered) == 0 {
-		return r.judgeWell(g, took)
+		return append(events, r.judgeWell(g, took)...)
 	}
 	pause := waybill.Event{Op: waybill.OpPause, Destination: o.Name, Topic: g.topic, Err: v.err}
 	alive := len(v.unanswered) < len(b.claims) || o.taken() > b.accepted
@@ -302,7 +313,18 @@ func (r *Relay) judge(b *batch, v *verdict, took time.Duration) []waybill.Event 
 	}
 	r.alarm.in(pause.Delay)
 	r.failed(v.err)
-	return []waybill.Event{pause}
+	return append(events, pause)
+}
+
+// isolate holds back topics whose messages would reach nobody, each by itself: what has been sent of
+// them waits for its next attempt, and the rest is not to use its attempts up meanwhile.
+func (r *Relay) isolate(o *outlet, topics map[string]error) (events []waybill.Event) {
+	for topic, err := range topics {
+		delay := o.divert(topic).trip()
+		r.alarm.in(delay)
+		events = append(events, waybill.Event{Op: waybill.OpPause, Destination: o.Name, Topic: topic, Delay: delay, Err: err})
+	}
+	return events
 }
 
 // judgeWell lets a topic that is well again leave by the main gate, and the destination go on.

@@ -22,6 +22,14 @@ type result struct {
 	claim *Claim
 	err   error
 	took  time.Duration
+	sent  bool // the error is that of the destination
+}
+
+// unroutable reports whether the destination has said that the message would reach nobody. That
+// is more often the state of the topology, in which the consumer is yet to be declared, than a fault
+// of the message.
+func (r result) unroutable() bool {
+	return r.sent && waybill.IsPermanent(r.err) && waybill.ReasonOf(r.err) == waybill.ReasonUnroutable
 }
 
 // settle returns the settlement of a result, or false if the message stays where it is
@@ -42,12 +50,15 @@ func (p *policy) settle(r result) (Settlement, bool) {
 		return p.wait(st, after), ok
 	case kind == waybill.Conflict:
 		return p.wait(st, p.retry.Delay(1)), true
-	case kind == waybill.Permanent:
+	case kind == waybill.Permanent && !r.unroutable():
 		st.Attempts++
 		return p.giveUp(st, waybill.ReasonOf(r.err)), true
 	}
 	st.Attempts++
-	if p.retry.Exhausted(st.Attempts) {
+	switch exhausted := p.retry.Exhausted(st.Attempts); {
+	case exhausted && r.unroutable():
+		return p.giveUp(st, waybill.ReasonUnroutable), true
+	case exhausted:
 		return p.giveUp(st, waybill.ReasonExhausted), true
 	}
 	return p.wait(st, p.retry.Delay(st.Attempts)), true

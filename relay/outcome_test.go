@@ -33,6 +33,8 @@ func TestPolicy(t *testing.T) {
 		{name: "fifth failure", attempts: 4, err: base, want: Settlement{Outcome: Wait, Attempts: 5, After: 16 * time.Second}},
 		{name: "sixth failure", attempts: 5, err: base, want: Settlement{Outcome: Dead, Attempts: 6, Reason: waybill.ReasonExhausted}},
 		{name: "permanent", err: waybill.PermanentError(waybill.ReasonTooLarge, base), want: Settlement{Outcome: Dead, Attempts: 1, Reason: waybill.ReasonTooLarge}},
+		{name: "reaches nobody", err: waybill.PermanentError(waybill.ReasonUnroutable, base), want: Settlement{Outcome: Wait, Attempts: 1, After: time.Second}},
+		{name: "reaches nobody in the end", attempts: 5, err: waybill.PermanentError(waybill.ReasonUnroutable, base), want: Settlement{Outcome: Dead, Attempts: 6, Reason: waybill.ReasonUnroutable}},
 		{name: "unavailable counts nothing", attempts: 3, err: waybill.UnavailableError(base), stays: true},
 		{name: "retry after counts nothing", attempts: 3, err: waybill.RetryAfter(7*time.Second, base), want: Settlement{Outcome: Wait, Attempts: 3, After: 7 * time.Second}},
 		{name: "conflict counts nothing", attempts: 3, err: waybill.ConflictError(base), want: Settlement{Outcome: Wait, Attempts: 3, After: time.Second}},
@@ -40,7 +42,7 @@ func TestPolicy(t *testing.T) {
 	} {
 		p := testPolicy(t)
 		c := &Claim{Message: waybill.Message{ID: "m"}, Attempts: tt.attempts}
-		got, settled := p.settle(result{claim: c, err: tt.err, took: time.Second})
+		got, settled := p.settle(result{claim: c, err: tt.err, took: time.Second, sent: true})
 		if settled == tt.stays {
 			t.Errorf("%s: settled = %v", tt.name, settled)
 			continue

@@ -14,7 +14,8 @@ import (
 //     anything is written, and give that message a permanent error.
 //  2. Write the rest in call order and return from Send; collect the confirmations in wait.
 //  3. Report nil only for what the broker has durably accepted and routed.
-//  4. Mark failures: permanent with a reason where the broker says never, unavailable where
+//  4. Mark failures: permanent with a reason where the broker says never (unroutable where nobody
+//     would get the message now: that is tried again), unavailable where
 //     the broker as a whole does not answer, wrapping [waybill.ErrConnectionLost] where the
 //     connection ended under the messages. Leave the rest unmarked (transient).
 //  5. Where the broker deduplicates, use DedupID; an answer "duplicate" to a message with

@@ -96,14 +96,16 @@ func (b *Broker) streamInfo(ctx context.Context) (*jetstream.StreamConfig, error
 	return &s.CachedInfo().Config, nil
 }
 
-// whyNoAnswer finds out why no stream answered on subjects: nothing holds them, which is
-// permanent, or what holds them does not answer now. It returns a verdict for each subject.
+// whyNoAnswer finds out why no stream answered on subjects: the stream does not hold them, which
+// is their matter, or it is missing or does not answer now, which is an outage. A missing stream is
+// created as [Open] would. It returns a verdict for each subject.
 func (b *Broker) whyNoAnswer(ctx context.Context) (verdict func(subject string) error) {
 	info, err := b.streamInfo(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = b.replaceStream(ctx, err)
+	}
 	return func(subject string) error {
 		switch {
-		case errors.Is(err, jetstream.ErrStreamNotFound):
-			return waybill.PermanentError(waybill.ReasonUnroutable, err)
 		case err != nil:
 			return err
 		case !slices.ContainsFunc(info.Subjects, func(s string) bool { return covers(s, subject) }):
@@ -112,4 +114,16 @@ func (b *Broker) whyNoAnswer(ctx context.Context) (verdict func(subject string) 
 		}
 		return waybill.UnavailableError(fmt.Errorf("natsbroker: stream %q does not answer", b.cfg.Stream))
 	}
+}
+
+// replaceStream creates a stream that has gone, unless others declare. The error, of the messages that
+// did not find it, is unavailable in any case.
+func (b *Broker) replaceStream(ctx context.Context, missing error) error {
+	if b.cfg.DeclareNothing {
+		return waybill.UnavailableError(missing)
+	}
+	if err := b.ensureStream(ctx); err != nil {
+		return waybill.UnavailableError(fmt.Errorf("%w; and it cannot be created: %w", missing, err))
+	}
+	return waybill.UnavailableError(fmt.Errorf("%w: it was created again", missing))
 }

@@ -171,8 +171,11 @@ func (c *channel) result(ctx context.Context, f *flight) error {
 		return waybill.PermanentError(waybill.ReasonTooLarge,
 			fmt.Errorf("payload has %d bytes, the server's limit is %d", f.size, limit))
 	}
-	if c.cause != nil && c.cause.Code == amqp.AccessRefused { // no message is to blame for it
+	switch { // no message is to blame for these
+	case c.cause != nil && c.cause.Code == amqp.AccessRefused:
 		return waybill.UnavailableError(fmt.Errorf("RabbitMQ refuses to let this user publish: %w", c.cause))
+	case c.cause != nil && c.cause.Code == amqp.NotFound:
+		return waybill.UnavailableError(fmt.Errorf("the exchange is missing: %w", c.cause))
 	}
 	return c.conn.lost(errorOrNil(c.cause))
 }

@@ -9,8 +9,7 @@
 //
 // The envelope is a CloudEvents 1.0 event in the binary mode of the AMQP binding; see
 // docs/envelope.md. The publishing side declares the exchange only: a topic that no group
-// has bound, or a queue that nobody has declared, makes a message unroutable, which is a
-// permanent error. The consuming side declares exchange, queue and bindings, each time it
+// has bound, or a queue that nobody has declared, makes a message unroutable. The consuming side declares exchange, queue and bindings, each time it
 // connects. A topic that is taken out of a subscription stays bound until somebody unbinds
 // it, because AMQP cannot list bindings. A topic in a subscription may be a pattern of AMQP:
 // '*' stands for one word between dots, '#' for any number of them. A group and a

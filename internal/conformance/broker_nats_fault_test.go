@@ -211,12 +211,14 @@ func TestNATSBroker_SubscribedWhileDown(t *testing.T) {
 	natsExpect(t, got, "1")
 }
 
-// TestNATSBroker_StreamDeleted removes the stream under a publisher and a subscriber.
+// TestNATSBroker_StreamDeleted removes the stream under a publisher and a subscriber, where somebody
+// else declares: that is an outage.
 func TestNATSBroker_StreamDeleted(t *testing.T) {
 	t.Parallel()
 	cfg := natsConfig(t, natsURL(t))
+	natsOpen(t, cfg)
+	cfg.DeclareNothing = true
 	b := natsOpen(t, cfg)
-	_, ended := natsSubscribe(t, b, consumer.Subscription{Group: "g", Topics: []string{"t"}})
 	natsMustSend(t, b, natsMessages("t", 1, 1))
 	nc, js := natsClient(t, cfg.URL)
 	defer nc.Close()
@@ -224,12 +226,11 @@ func TestNATSBroker_StreamDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	results := natsSend(t, b, 30*time.Second, false, natsMessages("t", 2, 4))()
-	natsWantAll(t, results, 3, "permanent, unroutable", func(err error) bool {
-		return waybill.IsPermanent(err) && waybill.ReasonOf(err) == waybill.ReasonUnroutable
-	})
+	natsWantAll(t, results, 3, "unavailable", waybill.IsUnavailable)
 	if err := b.Ping(t.Context()); !waybill.IsUnavailable(err) {
 		t.Errorf("Ping() = %v, want unavailable", err)
 	}
+	_, ended := natsSubscribe(t, b, consumer.Subscription{Group: "g", Topics: []string{"t"}})
 	select {
 	case err := <-ended:
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -238,6 +239,24 @@ func TestNATSBroker_StreamDeleted(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Error("Subscribe() goes on without a stream")
 	}
+}
+
+// TestNATSBroker_StreamIsReplaced removes the stream under a publisher that declares: what did not
+// find it is to be sent again, and then it is there.
+func TestNATSBroker_StreamIsReplaced(t *testing.T) {
+	t.Parallel()
+	cfg := natsConfig(t, natsURL(t))
+	b := natsOpen(t, cfg)
+	natsMustSend(t, b, natsMessages("t", 1, 1))
+	nc, js := natsClient(t, cfg.URL)
+	defer nc.Close()
+	if err := js.DeleteStream(t.Context(), cfg.Stream); err != nil {
+		t.Fatal(err)
+	}
+	natsWantAll(t, natsSend(t, b, 30*time.Second, false, natsMessages("t", 2, 4))(), 3, "unavailable", waybill.IsUnavailable)
+	natsMustSend(t, b, natsMessages("t", 2, 4))
+	got, _ := natsSubscribe(t, b, consumer.Subscription{Group: "g", Topics: []string{"t"}})
+	natsExpect(t, got, "2", "3", "4")
 }
 
 // TestNATSBroker_StreamFull fills a stream with a limit; nothing that it holds may go.

@@ -250,15 +250,15 @@ func TestRabbitPublisher_EnvelopeTooLarge(t *testing.T) {
 	}
 }
 
-// Without its exchange a message kills the channel. The next attempt declares the exchange
-// and finds that nobody is bound to it.
+// Without its exchange a message kills the channel, which is no message's fault. The next attempt
+// declares the exchange and finds that nobody is bound to it.
 func TestRabbitPublisher_ExchangeDeleted(t *testing.T) {
 	t.Parallel()
 	f := newRabbitFault(t, rabbitbroker.Config{})
 	if err := f.channel(t).ExchangeDelete(f.exchange, false, false); err != nil {
 		t.Fatal(err)
 	}
-	f.all("connection lost", f.send(rabbitPatience, 3)(), connectionLost)
+	f.all("unavailable", f.send(rabbitPatience, 3)(), func(err error) bool { return waybill.IsUnavailable(err) && !connectionLost(err) })
 	f.all("unroutable", f.send(rabbitPatience, 3)(), unroutable)
 }
 
