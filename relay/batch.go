@@ -21,6 +21,8 @@ type batch struct {
 	slow     bool     // it does not count at its gate any more
 	done     bool
 	cut      func() // ends the wait for answers
+	began    time.Time
+	late     bool // PublishTimeout has passed, and the answer is still waited for
 }
 
 // add takes n messages of a line into the batch, or one that has expired out of its way.
@@ -94,7 +96,7 @@ func (r *Relay) dispatchFrom(g *gate) {
 		if g.side {
 			r.leaveAside(b, 1)
 		}
-		b.accepted = g.outlet.taken()
+		b.accepted, b.began = g.outlet.taken(), time.Now()
 		ctx, cancel := context.WithCancel(r.work)
 		b.cut = cancel
 		r.batches.Go(func() { r.deliver(ctx, b) })
@@ -107,7 +109,10 @@ func (r *Relay) deliver(ctx context.Context, b *batch) {
 	defer b.cut()
 	slow := time.AfterFunc(r.setAsideAfter(), func() { r.setAside(b) })
 	defer slow.Stop()
-	began := time.Now()
+	if b.patient() {
+		late := time.AfterFunc(r.cfg.PublishTimeout, func() { r.lateBatch(b) })
+		defer late.Stop()
+	}
 	var errs []error
 	err := loop.Protect(func() error {
 		errs = r.send(ctx, b)
@@ -118,7 +123,7 @@ func (r *Relay) deliver(ctx context.Context, b *batch) {
 		loop.Sleep(r.work, pauseBase) // no hot loop on the same messages
 		errs = fillErrors(len(b.claims), waybill.UnavailableError(err))
 	}
-	r.finish(b, errs, time.Since(began))
+	r.finish(b, errs, time.Since(b.began))
 	r.dispatch()
 }
 
@@ -148,7 +153,7 @@ func (r *Relay) setAside(b *batch) {
 		for topic := range topics {
 			b.gate.outlet.divert(topic)
 		}
-		if len(topics) > 1 { // what is behind it should not wait for the one that is slow
+		if len(topics) > 1 && !b.patient() { // what is behind it should not wait for the one that is slow
 			b.gate.outlet.mixed = append(b.gate.outlet.mixed, b)
 			time.AfterFunc(r.setAsideAfter(), b.cut)
 		}
@@ -295,14 +300,23 @@ func (r *Relay) judge(b *batch, v *verdict, took time.Duration) []waybill.Event 
 	if len(v.unanswered) == 0 {
 		return append(events, r.judgeWell(g, took)...)
 	}
-	pause := waybill.Event{Op: waybill.OpPause, Destination: o.Name, Topic: g.topic, Err: v.err}
 	alive := len(v.unanswered) < len(b.claims) || o.taken() > b.accepted
+	topics := make(map[string]bool)
+	for _, i := range v.unanswered {
+		topics[b.lines[i].topic] = true
+	}
+	return append(events, r.holdBack(g, topics, alive, v.err))
+}
+
+// holdBack pauses what has not answered: topics, if the destination is alive, else all of it.
+func (r *Relay) holdBack(g *gate, topics map[string]bool, alive bool, err error) waybill.Event {
+	o := g.outlet
+	pause := waybill.Event{Op: waybill.OpPause, Destination: o.Name, Topic: g.topic, Err: err}
 	switch {
 	case g.side:
 		pause.Delay = g.trip()
 	case alive:
-		for _, i := range v.unanswered {
-			pause.Topic = b.lines[i].topic
+		for pause.Topic = range topics {
 			pause.Delay = o.divert(pause.Topic).trip()
 		}
 	default:
@@ -312,8 +326,8 @@ func (r *Relay) judge(b *batch, v *verdict, took time.Duration) []waybill.Event 
 		}
 	}
 	r.alarm.in(pause.Delay)
-	r.failed(v.err)
-	return append(events, pause)
+	r.failed(err)
+	return pause
 }
 
 // isolate holds back topics whose messages would reach nobody, each by itself: what has been sent of

@@ -59,6 +59,7 @@ type outlet struct {
 	accepted int64           // messages that the destination has taken
 	sends    int64           // begun so far, which numbers them
 	answered int64           // the latest of them of which a message was taken
+	heard    time.Time       // when the latest of those began
 	cut      int64           // sends when a connection was last lost
 	losses   map[int64]loss  // by position
 	doubts   map[int64]doubt // by position
@@ -115,7 +116,11 @@ func (o *outlet) well() bool { return o.answered > o.cut }
 func (o *outlet) send(ctx context.Context, claims []*Claim, alone bool) []error {
 	o.passage.enter(alone)
 	defer o.passage.leave(alone)
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	limit := o.timeout
+	if !alone && o.confirmsLate() {
+		limit *= lateLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	began := time.Now()
 	out, number := o.outgoing(claims)
@@ -123,6 +128,9 @@ func (o *outlet) send(ctx context.Context, claims []*Claim, alone bool) []error 
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, c := range claims {
+		if errs[i] == nil && began.After(o.heard) {
+			o.heard = began
+		}
 		errs[i] = o.learn(c, errs[i], number, alone)
 		o.learnDoubt(c, errs[i], began)
 	}

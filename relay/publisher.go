@@ -20,7 +20,8 @@ import (
 //     connection ended under the messages. Leave the rest unmarked (transient).
 //  5. Where the broker deduplicates, use DedupID; an answer "duplicate" to a message with
 //     Resent false is [waybill.ErrSwallowed], with Resent true it is success. Implement
-//     [Deduplicator], so that the relay tells of what is resent too late for it.
+//     [Deduplicator], so that the relay tells of what is resent too late for it; and [LateConfirmer]
+//     where confirms come over a connection whose loss is noticed without them.
 //  6. Run the suite in broker/brokertest.
 type Publisher interface {
 	// Send writes msgs in call order and returns without waiting for the broker's answers.

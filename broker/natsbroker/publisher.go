@@ -21,12 +21,18 @@ const (
 	maxHeaders = 64<<10 - 1
 )
 
-var _ relay.Deduplicator = publisher{}
+var (
+	_ relay.Deduplicator  = publisher{}
+	_ relay.LateConfirmer = publisher{}
+)
 
 type publisher struct{ broker *Broker }
 
 // DedupWindow implements [relay.Deduplicator].
 func (p publisher) DedupWindow() time.Duration { return p.broker.Redelivery().DuplicateWindow }
+
+// ConfirmsLate implements [relay.LateConfirmer]: pings find a connection that is lost.
+func (publisher) ConfirmsLate() bool { return true }
 
 // Send encodes and checks all of msgs, then writes those that passed.
 func (p publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {

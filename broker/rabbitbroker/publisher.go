@@ -9,7 +9,10 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-var _ relay.Publisher = (*publisher)(nil)
+var (
+	_ relay.Publisher     = (*publisher)(nil)
+	_ relay.LateConfirmer = (*publisher)(nil)
+)
 
 // publisher owns the connection that is published on, with one channel for messages, so
 // that they arrive in the order in which they were written, and one for declaring retry
@@ -24,6 +27,9 @@ type publisher struct {
 func newPublisher(b *Broker) *publisher {
 	return &publisher{link: newLink(b, "waybill publisher")}
 }
+
+// ConfirmsLate implements [relay.LateConfirmer]: heartbeats find a connection that is lost.
+func (*publisher) ConfirmsLate() bool { return true }
 
 // Send implements [relay.Publisher].
 func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {

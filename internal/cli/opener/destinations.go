@@ -158,6 +158,16 @@ func (p *patient) DedupWindow() time.Duration {
 	return 0
 }
 
+// ConfirmsLate implements [relay.LateConfirmer]. It is false until the broker was opened.
+func (p *patient) ConfirmsLate() bool {
+	broker := p.broker.Load()
+	if broker == nil {
+		return false
+	}
+	l, ok := (*broker).Publisher().(relay.LateConfirmer)
+	return ok && l.ConfirmsLate()
+}
+
 // opened returns the broker, after it has opened it if need be. Who comes meanwhile is not kept
 // waiting.
 func (p *patient) opened(ctx context.Context) (Broker, error) {
