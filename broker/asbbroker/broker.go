@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/opening"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -33,9 +34,10 @@ type Broker struct {
 	work   sync.WaitGroup // what Close waits for
 }
 
-// Open connects to a namespace. The error is an [*waybill.InvalidError] if cfg is wrong, and
-// unavailable if the service cannot be reached or refuses the key. A connection that is lost later
-// is made again when it is needed. The caller must call [Broker.Close] in the end.
+// Open connects to a namespace. The error is an [*waybill.InvalidError] if cfg is wrong. A service
+// that does not answer, or refuses the key, is no error: it is logged, and each use of the broker is
+// unavailable until the service takes it. A connection that is lost later is likewise made again when
+// it is needed. The caller must call [Broker.Close] in the end.
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	cfg, connection, host, err := cfg.withDefaults()
 	if err != nil {
@@ -50,7 +52,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	if b.consumers, err = b.newClient(receiveRetries); err != nil {
 		return nil, err
 	}
-	if err := b.Ping(ctx); err != nil {
+	if err := opening.Tolerate(cfg.Log, "Azure Service Bus", host, b.Ping(ctx)); err != nil {
 		_ = b.Close() // always nil
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package asbbroker
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -69,6 +70,10 @@ type Config struct {
 
 	// HTTPClient declares entities. Optional; the default is that of the client library.
 	HTTPClient *http.Client
+
+	// Log takes a record if the server does not answer [Open]. Optional; the default is
+	// [slog.Default].
+	Log *slog.Logger
 }
 
 // withDefaults returns c with its empty fields filled in and checked, the connection string, and
@@ -81,6 +86,7 @@ func (c Config) withDefaults() (_ Config, connection, host string, _ error) {
 	setDefault(&c.LockDuration, defaultLockDuration)
 	setDefault(&c.ReceiveBatch, 1)
 	setDefault(&c.ConnectTimeout, defaultConnectTimeout)
+	setDefault(&c.Log, slog.Default())
 	return c, connection, host, c.validate()
 }
 

@@ -122,7 +122,7 @@ func (h *held) receive(ctx context.Context) error {
 		h.feed.release(1 - len(messages))
 		for _, m := range messages {
 			h.count(1)
-			h.feed.run.queue.Push(&delivery{run: h.feed.run, from: h, raw: m, address: h.feed.address})
+			h.feed.run.push(&delivery{run: h.feed.run, from: h, raw: m, address: h.feed.address})
 		}
 		switch {
 		case len(messages) > 0:

@@ -79,18 +79,20 @@ func (p *pool) release(n int) {
 }
 
 // mend sees to what made receiving fail: an entity that somebody has removed is made again. It
-// ends the run if waiting will not help.
+// ends the run if waiting will not help, and if the service does not answer at first.
 func (p *pool) mend(ctx context.Context, err error) {
-	if !notFound(err) || ctx.Err() != nil {
-		return
-	}
 	b := p.run.broker
-	if !b.declares(p.run.sub) {
+	switch {
+	case ctx.Err() != nil:
+	case lost(err) && p.run.begins():
 		p.run.queue.Fail(b.errorOf("receive", err))
-		return
-	}
-	if err := b.ensure(ctx, p.run.sub); waybill.IsPermanent(err) {
-		p.run.queue.Fail(err)
+	case !notFound(err):
+	case !b.declares(p.run.sub):
+		p.run.queue.Fail(b.errorOf("receive", err))
+	default:
+		if err := b.ensure(ctx, p.run.sub); waybill.IsPermanent(err) {
+			p.run.queue.Fail(err)
+		}
 	}
 }
 
@@ -142,7 +144,7 @@ func (s *source) receive(ctx context.Context, n int) (got int, err error) {
 	}
 	messages, err := r.ReceiveMessages(ctx, n, nil)
 	for _, m := range messages {
-		s.run.queue.Push(&delivery{run: s.run, from: s, receiver: r, raw: m, address: s.address})
+		s.run.push(&delivery{run: s.run, from: s, receiver: r, raw: m, address: s.address})
 	}
 	return len(messages), err
 }

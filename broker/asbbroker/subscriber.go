@@ -3,6 +3,7 @@ package asbbroker
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -23,7 +24,7 @@ type subscriber struct {
 }
 
 // Subscribe implements [consumer.Subscriber]. The prefetch is divided among the subscription's
-// addresses. It returns an error if the entities cannot be declared at first, if one is such that
+// addresses. It returns an error if the service does not answer at first, if an entity is such that
 // it cannot be used, or if the broker is closed; a connection that is lost later is made again
 // for as long as it takes.
 func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
@@ -71,13 +72,15 @@ type run struct {
 	sub    consumer.Subscription
 	feeds  []feed
 	queue  *handover.Queue[*delivery]
+	began  time.Time
+	works  atomic.Bool // something was received
 
 	cancel  context.CancelFunc
 	working sync.WaitGroup
 }
 
 func newRun(b *Broker, sub consumer.Subscription, prefetch int) *run {
-	r := &run{broker: b, sub: sub, queue: handover.New(prefetch, (*delivery).hand)}
+	r := &run{broker: b, sub: sub, queue: handover.New(prefetch, (*delivery).hand), began: time.Now()}
 	addresses := b.names.addresses(sub)
 	for i, a := range addresses {
 		r.add(a, handover.Share(prefetch, i, len(addresses)), b.cfg.Sessions && !request.IsAddress(a.to))
@@ -95,6 +98,17 @@ func (r *run) add(a address, share int, sessions bool) {
 	} else {
 		r.feeds = append(r.feeds, &source{pool: p})
 	}
+}
+
+// push queues what was received.
+func (r *run) push(d *delivery) {
+	r.works.Store(true)
+	r.queue.Push(d)
+}
+
+// begins reports whether it is not known yet that anything can be received.
+func (r *run) begins() bool {
+	return !r.works.Load() && time.Since(r.began) < r.broker.cfg.ConnectTimeout
 }
 
 // start begins to receive, until ctx ends.

@@ -68,10 +68,10 @@ type Harness struct {
 	// Open returns a fresh connection to the same server. The suite closes it. Required.
 	Open func(t *testing.T) broker.Broker
 
-	// Faulty returns a fresh connection to the same server through a network that the suite can
-	// let fail. The suite closes the connection. Optional; without it nothing of that is tested,
-	// as is right for a broker that has no network.
-	Faulty func(t *testing.T) (broker.Broker, Faults)
+	// Faulty returns a network to the same server that the suite can let fail, and what opens a
+	// fresh connection through it. The suite closes the connection. Optional; without it nothing of
+	// that is tested, as is right for a broker that has no network.
+	Faulty func(t *testing.T) (Faults, func() broker.Broker)
 
 	// Unroutable is a topic that the broker refuses as unroutable. Optional; by default the
 	// suite makes up a name that nobody has subscribed to.
@@ -164,6 +164,7 @@ func tests(h Harness) []test {
 		{"half-open connection", testHalfOpen, steady},
 		{"slow confirms", testSlowConfirms, steady},
 		{"server away, and back", testServerAway, steady},
+		{"opened while the server is away", testOpenedAway, steady},
 		{"one message in a hundred that ends its connection", testPoison, steady},
 		{"every connection ends for a while", testOutage, steady},
 		{"consumer cut with messages in flight", testConsumerCut, steady || f.Partitioned},

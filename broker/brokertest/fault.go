@@ -30,16 +30,21 @@ type faulty struct {
 // newFaulty returns a connection over which a message has been published.
 func newFaulty(e *env) *faulty {
 	topic, g := e.one(100)
-	b, faults := e.h.Faulty(e.T)
-	e.Cleanup(func() {
-		faults.Refuse(false)
-		faults.Stall(false)
-		faults.CutOn("")
-		b.Close()
-	})
-	f := &faulty{env: e, broker: b, faults: faults, topic: topic, group: g}
+	faults, open := e.h.Faulty(e.T)
+	f := &faulty{env: e, broker: open(), faults: faults, topic: topic, group: g}
+	f.restoreAfter()
 	f.resend(messages(topic, "k", 1))
 	return f
+}
+
+// restoreAfter lets the network work again when the test ends, and closes the connection.
+func (f *faulty) restoreAfter() {
+	f.Cleanup(func() {
+		f.faults.Refuse(false)
+		f.faults.Stall(false)
+		f.faults.CutOn("")
+		f.broker.Close()
+	})
 }
 
 // send publishes over the connection that can fail.
@@ -157,10 +162,36 @@ func testServerAway(e *env) {
 	f.resend(msgs)
 }
 
+// testOpenedAway: a broker that is opened while its server refuses connections is unavailable, and
+// says so to whoever publishes and receives. Both work once the server is back.
+func testOpenedAway(e *env) {
+	topic, g := e.one(100)
+	faults, open := e.h.Faulty(e.T)
+	faults.Refuse(true)
+	f := &faulty{env: e, broker: open(), faults: faults, topic: topic, group: g}
+	f.restoreAfter()
+	if err := f.broker.Ping(e.context()); !waybill.IsUnavailable(err) {
+		e.Errorf("Ping() = %v of kind %v, want unavailable", err, waybill.KindOf(err))
+	}
+	msgs := messages(topic, "k", 3)
+	if n := f.unavailable(f.send(patience, msgs)()); n != len(msgs) {
+		e.Errorf("%d of %d messages are unavailable, want all", n, len(msgs))
+	}
+	sub := consumer.Subscription{Group: e.name("h"), Topics: []string{topic}}
+	err := f.broker.Subscriber(sub).Subscribe(e.context(), 10, func(consumer.Delivery) {})
+	if !waybill.IsUnavailable(err) {
+		e.Errorf("Subscribe() = %v of kind %v, want unavailable", err, waybill.KindOf(err))
+	}
+	faults.Refuse(false)
+	f.resend(msgs)
+	e.subscribeOn(f.broker, sub, 10).stop()
+}
+
 // testConsumerCut: what a consumer held when its connection was cut comes back to it, over a new
 // one that it makes by itself.
 func testConsumerCut(e *env) {
-	b, faults := e.h.Faulty(e.T)
+	faults, open := e.h.Faulty(e.T)
+	b := open()
 	e.Cleanup(func() { b.Close() })
 	topic := e.name("t")
 	g := e.subscribeOn(b, consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}, 10)

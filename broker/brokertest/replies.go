@@ -86,7 +86,8 @@ func testRepliesUnavailable(e *env) {
 // testRepliesCut cuts the connection of a reply destination. What is sent to it meanwhile arrives
 // when it is back.
 func testRepliesCut(e *env) {
-	b, faults := e.h.Faulty(e.T)
+	faults, open := e.h.Faulty(e.T)
+	b := open()
 	e.Cleanup(func() { b.Close() })
 	address, replies := e.openReplies(b)
 	g := e.start(replies, 5)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/opening"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -29,9 +30,10 @@ type Broker struct {
 	mu        sync.Mutex // guards that no run begins once done is closed
 }
 
-// Open reaches the cluster. What is wrong with cfg is an [*waybill.InvalidError]; a cluster that
-// does not answer before ctx ends is unavailable. Connections are then made again for as long as
-// the broker is not closed.
+// Open reaches the cluster. What is wrong with cfg is an [*waybill.InvalidError]. A cluster that
+// does not answer within ten seconds, or refuses the user, is no error: it is logged, and each use
+// of the broker is unavailable until the cluster takes it. Connections are made when they are needed,
+// for as long as the broker is not closed.
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -47,7 +49,9 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	if cfg.TransactionalID != "" {
 		b.outbox = newOutbox(cfg, client, b.topics)
 	}
-	if err := b.Ping(ctx); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if err := opening.Tolerate(cfg.Log, "Kafka", cfg.hosts(), b.Ping(ctx)); err != nil {
 		b.Close()
 		return nil, err
 	}
@@ -117,6 +121,9 @@ func (b *Broker) begin() bool {
 	b.runs.Add(1)
 	return true
 }
+
+// lookTimeout bounds a first look at the cluster: whether it answers, and which topics it has.
+const lookTimeout = 10 * time.Second
 
 // minMetadataAge is how long the client believes that a topic is missing.
 const minMetadataAge = 100 * time.Millisecond

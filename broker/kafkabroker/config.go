@@ -3,6 +3,7 @@ package kafkabroker
 import (
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -87,12 +88,17 @@ type Config struct {
 	// settings that have no field here. Those that this package relies on (acks, idempotence,
 	// transactions, commits, group callbacks, hooks that replace others) must not be changed. Optional.
 	Options []kgo.Opt
+
+	// Log takes a record if the server does not answer [Open]. Optional; the default is
+	// [slog.Default].
+	Log *slog.Logger
 }
 
 func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Window, defaultWindow)
 	setDefault(&c.CommitInterval, defaultCommitInterval)
 	setDefault(&c.DrainTimeout, defaultDrainTimeout)
+	setDefault(&c.Log, slog.Default())
 	if _, err := parseURL(c.URL); err != nil {
 		return c, err
 	}

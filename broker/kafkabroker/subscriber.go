@@ -17,7 +17,7 @@ type subscriber struct {
 
 // Subscribe joins the group and receives. It returns an error if the subscription or prefetch is
 // wrong, a topic is missing and not to be created, or the cluster refuses the member; and,
-// unavailable, once the broker is closed.
+// unavailable, if the cluster does not answer at first, and once the broker is closed.
 func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
 	return s.subscribe(ctx, prefetch, nil, func(d *delivery) { deliver(d) })
 }
@@ -36,7 +36,10 @@ func (s *subscriber) subscribe(ctx context.Context, prefetch int, take takeFunc,
 		return waybill.UnavailableError(errClosed)
 	}
 	defer s.broker.runs.Done()
-	if err := s.prepare(ctx, memberships); err != nil || ctx.Err() != nil {
+	switch err := s.prepare(ctx, memberships); {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
 		return err
 	}
 	r := newRun(s.broker, prefetch, take)
@@ -50,25 +53,19 @@ func (s *subscriber) subscribe(ctx context.Context, prefetch int, take takeFunc,
 	return r.serve(ctx, deliver)
 }
 
-// prepare makes sure that the topics are there. It repeats until the cluster has answered or ctx
-// is done, which is no error.
+// prepare makes sure that the topics are there.
 func (s *subscriber) prepare(ctx context.Context, memberships []membership) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	var names []string
 	for _, m := range memberships {
 		names = append(names, m.topics...)
 	}
-	for n := 1; ; n++ {
-		wrong, err := s.broker.topics.look(ctx, names)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err == nil {
-			return missingTopic(names, wrong)
-		}
-		if !s.broker.pause(ctx, n) {
-			return waybill.UnavailableError(errClosed)
-		}
+	wrong, err := s.broker.topics.look(ctx, names)
+	if err != nil {
+		return err
 	}
+	return missingTopic(names, wrong)
 }
 
 // missingTopic returns the first of what is wrong, in the order of names.

@@ -102,6 +102,12 @@ func mechanismOf(user, query string) (sasl.Mechanism, error) {
 	return nil, invalidf("URL", "has a parameter sasl that is not plain, scram-sha-256 or scram-sha-512")
 }
 
+// hosts are the first brokers to ask, for the log.
+func (c Config) hosts() string {
+	a, _ := parseURL(c.URL) // checked by withDefaults
+	return strings.Join(a.seeds, ",")
+}
+
 // options are what every client of the cluster is made with.
 func (c Config) options(extra ...kgo.Opt) []kgo.Opt {
 	a, _ := parseURL(c.URL) // checked by withDefaults

@@ -17,6 +17,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/handover"
+	"github.com/waybill-go/waybill/internal/opening"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -43,6 +45,10 @@ type Broker struct {
 	js   jetstream.JetStream
 	acks *acks
 
+	failure   atomic.Pointer[error] // of the latest attempt to connect
+	preparing sync.Mutex
+	prepared  atomic.Bool // the stream was seen
+
 	redelivery atomic.Pointer[consumer.Redelivery] // of the stream when it was last looked at
 
 	done    chan struct{} // closed when the connection has ended for good
@@ -56,10 +62,10 @@ type Broker struct {
 }
 
 // Open connects to NATS and makes sure that the stream is there, unless cfg.DeclareNothing is
-// set. What is wrong with cfg, or
-// with a stream that exists, is an [*waybill.InvalidError]; a server that cannot be reached
-// or has no JetStream is unavailable. The connection is then re-established for as long as
-// the broker is not closed.
+// set. What is wrong with cfg, or with a stream that exists, is an [*waybill.InvalidError]. A server
+// that does not answer, refuses the user or has no JetStream is no error: it is logged, and each use
+// of the broker is unavailable until the server takes it. The connection is established again and
+// again for as long as the broker is not closed.
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	set := cfg
 	cfg, err := cfg.withDefaults()
@@ -75,44 +81,48 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 		open:    make(map[*delivery]struct{}),
 	}
 	if b.nc == nil {
-		if b.nc, err = connect(ctx, cfg); err != nil {
-			return nil, err
+		if b.nc, err = b.connect(); err != nil {
+			return nil, invalidf("Options", "are refused by the client library: %v", err)
 		}
 	}
-	if err := b.prepare(ctx); err != nil {
+	err = b.start()
+	if err == nil {
+		err = opening.Tolerate(cfg.Log, "NATS", cfg.hosts(), b.prepare(ctx))
+	}
+	if err != nil {
 		b.Close()
 		return nil, err
 	}
 	return b, nil
 }
 
-// connect dials the servers. The library knows no context, only a time limit.
-func connect(ctx context.Context, cfg Config) (*nats.Conn, error) {
-	timeout := connectTimeout
-	if deadline, ok := ctx.Deadline(); ok {
-		timeout = min(timeout, time.Until(deadline))
-	}
-	if err := ctx.Err(); err != nil || timeout <= 0 {
-		return nil, unreachable(cfg, errors.Join(err, context.DeadlineExceeded))
-	}
-	nc, err := nats.Connect(cfg.URL, append([]nats.Option{
+// connect dials the servers. If none takes the connection, it goes on in the background.
+func (b *Broker) connect() (*nats.Conn, error) {
+	failed := make(chan struct{}, 1)
+	nc, err := nats.Connect(b.cfg.URL, append([]nats.Option{
 		nats.Name("waybill"),
-		nats.Timeout(timeout),
+		nats.Timeout(connectTimeout),
+		nats.RetryOnFailedConnect(true),
+		nats.IgnoreAuthErrorAbort(), // a password may be set right, here or there
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			b.failure.Store(&err)
+			handover.Signal(failed)
+		}),
 		nats.MaxReconnects(-1),
 		nats.ReconnectBufSize(-1), // publishing while disconnected fails, it does not queue up
 		nats.CustomReconnectDelay(reconnectDelay),
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(2),
 		nats.FlusherTimeout(writeTimeout),
-	}, cfg.Options...)...)
-	if err != nil {
-		return nil, unreachable(cfg, err)
+	}, b.cfg.Options...)...)
+	if err != nil || nc.IsConnected() {
+		return nc, err
+	}
+	select { // the library tells in a goroutine of its own what went wrong
+	case <-failed:
+	case <-time.After(time.Second):
 	}
 	return nc, nil
-}
-
-func unreachable(cfg Config, err error) error {
-	return waybill.UnavailableError(fmt.Errorf("natsbroker: connect to %s: %w", cfg.hosts(), err))
 }
 
 // reconnectDelay grows from 50 ms, ±20 %, and is taken each time all servers have been tried.
@@ -121,7 +131,8 @@ func reconnectDelay(round int) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }
 
-func (b *Broker) prepare(ctx context.Context) error {
+// start makes what needs no server.
+func (b *Broker) start() error {
 	var err error
 	if b.js, err = jetstream.New(b.nc); err != nil {
 		return classify("use JetStream", err)
@@ -130,13 +141,33 @@ func (b *Broker) prepare(ctx context.Context) error {
 		return classify("receive confirmations", err)
 	}
 	b.watch()
-	if b.cfg.DeclareNothing {
-		if err := b.checkStream(ctx); waybill.IsUnavailable(err) {
-			return err
-		}
+	return nil
+}
+
+// prepare makes sure that the stream is there, until that has succeeded once. With DeclareNothing it
+// is only looked at. The error is unavailable as long as there is no answer.
+func (b *Broker) prepare(ctx context.Context) error {
+	if err := b.connected(); err != nil || b.prepared.Load() {
+		return err
+	}
+	b.preparing.Lock()
+	defer b.preparing.Unlock()
+	if b.prepared.Load() {
 		return nil
 	}
-	return b.ensureStream(ctx)
+	err := b.look(ctx)
+	b.prepared.Store(err == nil)
+	return err
+}
+
+func (b *Broker) look(ctx context.Context) error {
+	if !b.cfg.DeclareNothing {
+		return b.ensureStream(ctx)
+	}
+	if err := b.checkStream(ctx); waybill.IsUnavailable(err) {
+		return err
+	}
+	return nil
 }
 
 // watch adds to the connection's handlers. The library's channels of status changes are of
@@ -251,10 +282,13 @@ func (b *Broker) connected() error {
 	if b.ended() {
 		return waybill.UnavailableError(errClosed)
 	}
-	if !b.nc.IsConnected() {
-		return waybill.UnavailableError(errNotConnected)
+	if b.nc.IsConnected() {
+		return nil
 	}
-	return nil
+	if why := b.failure.Load(); why != nil {
+		return waybill.UnavailableError(fmt.Errorf("%w: %w", errNotConnected, *why))
+	}
+	return waybill.UnavailableError(errNotConnected)
 }
 
 // running returns the pullers that run.

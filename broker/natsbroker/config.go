@@ -2,6 +2,7 @@ package natsbroker
 
 import (
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 	"time"
@@ -64,6 +65,10 @@ type Config struct {
 	// DeliverNew lets a group that the stream does not know yet start with what is published
 	// after its first Subscribe, instead of with all that the stream holds. Optional.
 	DeliverNew bool
+
+	// Log takes a record if the server does not answer [Open]. Optional; the default is
+	// [slog.Default].
+	Log *slog.Logger
 }
 
 // KeepForever as [Config.MaxAge] keeps messages without limit of time.
@@ -100,6 +105,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.AckWait == 0 {
 		c.AckWait = defaultAckWait
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
 	}
 	for _, check := range []func() error{c.checkServer, c.checkNames, c.checkStream, c.checkAckWait} {
 		if err := check(); err != nil {
@@ -174,8 +182,11 @@ func (c Config) checkAckWait() error {
 	return nil
 }
 
-// hosts is URL without what must not be shown.
+// hosts is where the servers are, without what must not be shown.
 func (c Config) hosts() string {
+	if c.Conn != nil {
+		return c.Conn.ConnectedAddr()
+	}
 	var list []string
 	for _, part := range strings.Split(c.URL, ",") {
 		if u, err := url.Parse(strings.TrimSpace(part)); err == nil {

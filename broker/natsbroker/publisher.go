@@ -52,7 +52,10 @@ func (p publisher) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return waybill.UnavailableError(fmt.Errorf("natsbroker: publish: %w", err))
 	}
-	return p.broker.connected()
+	if err := p.broker.prepare(ctx); err != nil {
+		return waybill.UnavailableError(err) // no message is to blame for a stream that does not serve
+	}
+	return nil
 }
 
 // encode returns what is to be sent; what is refused is nil and has its result.

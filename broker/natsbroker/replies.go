@@ -16,7 +16,7 @@ var _ request.ReplyOpener = (*Broker)(nil)
 // not only in an inbox subject: so they outlast a lost connection. What the stream holds of them
 // is purged when the client ends; what one leaves that has died goes after MaxAge.
 func (b *Broker) OpenReplies(ctx context.Context) (address string, _ consumer.Subscriber, err error) {
-	if err := b.connected(); err != nil {
+	if err := b.prepare(ctx); err != nil {
 		return "", nil, err
 	}
 	address = request.NewAddress()

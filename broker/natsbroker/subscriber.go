@@ -18,11 +18,10 @@ type subscriber struct {
 	subscription consumer.Subscription
 }
 
-// Subscribe declares the group's durable consumers, for as long as the server does not
-// answer again and again, and receives from them. The prefetch is divided among the
-// subscription's addresses. It returns an error if the subscription or prefetch is wrong,
-// the stream is gone, or the server refuses a consumer; and, unavailable, once the broker
-// is closed.
+// Subscribe declares the group's durable consumers and receives from them. The prefetch is
+// divided among the subscription's addresses. It returns an error if the subscription or prefetch is
+// wrong, the stream is gone, or the server refuses a consumer; and, unavailable, if the server does
+// not answer at first, and once the broker is closed.
 func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
 	durables, err := durablesOf(s.broker.cfg.SubjectPrefix, s.subscription)
 	if err != nil {
@@ -32,10 +31,11 @@ func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(c
 		return invalidf("prefetch", "is %d; it must be at least 1", prefetch)
 	}
 	r := newRun(s.broker, prefetch)
-	for _, d := range durables {
-		if err := r.declare(ctx, d); err != nil || ctx.Err() != nil {
-			return err
-		}
+	switch err := r.declare(ctx, durables); {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return err
 	}
 	defer r.stop()
 	if err := r.start(durables, prefetch); err != nil {
@@ -63,24 +63,17 @@ func newRun(b *Broker, prefetch int) *run {
 	}
 }
 
-// declare repeats until the server has answered or ctx is done, which is no error.
-func (r *run) declare(ctx context.Context, d durable) error {
-	for n := 1; ; n++ {
-		err := r.broker.declare(ctx, d)
-		switch {
-		case err == nil, ctx.Err() != nil:
-			return nil
-		case !waybill.IsUnavailable(err):
+// declare makes what is missing on the server.
+func (r *run) declare(ctx context.Context, durables []durable) error {
+	if err := r.broker.prepare(ctx); err != nil {
+		return err
+	}
+	for _, d := range durables {
+		if err := r.broker.declare(ctx, d); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.broker.done:
-			return waybill.UnavailableError(errClosed)
-		case <-time.After(backoff(n)):
-		}
 	}
+	return nil
 }
 
 // start makes the pullers and their first requests.

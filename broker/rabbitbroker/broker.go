@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/opening"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/request"
 )
@@ -32,9 +33,10 @@ type Broker struct {
 }
 
 // Open connects to a server and declares the exchange, unless cfg.DeclareNothing is set. The error is an
-// [*waybill.InvalidError] if cfg is wrong, and unavailable if the server cannot be reached
-// or refuses. A connection that is lost later is made again when it is needed. The caller
-// must call [Broker.Close] in the end.
+// [*waybill.InvalidError] if cfg is wrong, and permanent if the exchange exists with other settings.
+// A server that does not answer, or refuses the user, is no error: it is logged, and each use of the
+// broker is unavailable until the server takes it. A connection that is lost later is likewise made
+// again when it is needed. The caller must call [Broker.Close] in the end.
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	cfg, address, err := cfg.withDefaults()
 	if err != nil {
@@ -51,7 +53,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	}
 	b.publisher = newPublisher(b)
 	b.consumers = newLink(b, "waybill consumer")
-	if err := b.start(ctx); err != nil {
+	if err := opening.Tolerate(cfg.Log, "RabbitMQ", address, b.start(ctx)); err != nil {
 		_ = b.Close() // always nil
 		return nil, err
 	}
@@ -64,6 +66,9 @@ func (b *Broker) start(ctx context.Context) error {
 	}
 	defer b.publisher.release()
 	_, err := b.publisher.channel(ctx)
+	if refusedWith(err, amqp.PreconditionFailed) != nil {
+		return waybill.PermanentError(waybill.ReasonRejected, err)
+	}
 	return err
 }
 

@@ -82,7 +82,7 @@ type Config struct {
 	TLS *tls.Config
 
 	// Log takes a record for each queue that is used although it was made otherwise than new ones
-	// are. Optional; the default is [slog.Default].
+	// are, and one if the server does not answer [Open]. Optional; the default is [slog.Default].
 	Log *slog.Logger
 }
 

@@ -13,11 +13,17 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/opening"
 	"github.com/waybill-go/waybill/relay"
 )
 
-// closeTimeout bounds each step of Close.
-const closeTimeout = 2 * time.Second
+const (
+	// openTimeout bounds the first attempt to reach Redis.
+	openTimeout = 10 * time.Second
+
+	// closeTimeout bounds each step of Close.
+	closeTimeout = 2 * time.Second
+)
 
 // Broker is a connection to Redis. It is safe for concurrent use.
 type Broker struct {
@@ -36,8 +42,9 @@ type Broker struct {
 }
 
 // Open connects to Redis and makes sure that it takes writes. What is wrong with cfg is an
-// [*waybill.InvalidError]; a server that does not answer, or refuses, is unavailable. Connections
-// are then made anew for as long as the broker is not closed.
+// [*waybill.InvalidError]. A server that does not answer, or refuses, is no error: it is logged, and
+// each use of the broker is unavailable until the server takes it. Connections are made when they are
+// needed, for as long as the broker is not closed.
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -52,7 +59,9 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	}
 	b.publisher = &publisher{broker: b}
 	b.acker = newAcker(b)
-	if err := b.Ping(ctx); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if err := opening.Tolerate(cfg.Log, "Redis", cfg.hosts(), b.Ping(ctx)); err != nil {
 		_ = b.Close() // it was never in use
 		return nil, err
 	}

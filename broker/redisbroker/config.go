@@ -2,6 +2,8 @@ package redisbroker
 
 import (
 	"fmt"
+	"log/slog"
+	"net/url"
 	"strings"
 	"time"
 
@@ -44,6 +46,10 @@ type Config struct {
 	// for groups that come later, and for other readers. It is at least a millisecond.
 	// Optional; the default is no longer than needed.
 	KeepFor time.Duration
+
+	// Log takes a record if the server does not answer [Open]. Optional; the default is
+	// [slog.Default].
+	Log *slog.Logger
 }
 
 const (
@@ -67,6 +73,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.ClaimAfter == 0 {
 		c.ClaimAfter = defaultClaimAfter
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
 	}
 	switch least := 3 * consumer.ExtendInterval; {
 	case c.URL == "" && c.Options == nil:
@@ -120,6 +129,18 @@ func (c Config) client(poolSize int) (redis.UniversalClient, error) {
 		o.PoolSize = poolSize
 	}
 	return redis.NewClient(o), nil
+}
+
+// hosts is where Redis is, for the log.
+func (c Config) hosts() string {
+	if c.Options != nil {
+		return strings.Join(c.Options.Addrs, ",")
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil { // refused by client
+		return ""
+	}
+	return u.Host
 }
 
 // errURL does not tell what the client library found wrong, which may quote a password.

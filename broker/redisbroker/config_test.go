@@ -3,6 +3,7 @@ package redisbroker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +46,7 @@ func TestConfig_Refused(t *testing.T) {
 func TestConfig_Defaults(t *testing.T) {
 	t.Parallel()
 	got, err := Config{URL: "redis://a"}.withDefaults()
-	want := Config{URL: "redis://a", Prefix: "waybill:", MaxPayload: waybill.MaxPayloadLen, ClaimAfter: 30 * time.Second}
+	want := Config{URL: "redis://a", Prefix: "waybill:", MaxPayload: waybill.MaxPayloadLen, ClaimAfter: 30 * time.Second, Log: slog.Default()}
 	if err != nil || got != want {
 		t.Errorf("withDefaults() = %+v, %v, want %+v", got, err, want)
 	}

@@ -18,10 +18,10 @@ type subscriber struct {
 	subscription consumer.Subscription
 }
 
-// Subscribe makes streams and groups that are missing, for as long as Redis does not answer again
-// and again, and receives from them. The prefetch is divided among the subscription's addresses. It
-// returns an error if the subscription or prefetch is wrong or a key is no stream; and, unavailable,
-// once the broker is closed. It returns up to half a second after ctx is done.
+// Subscribe makes streams and groups that are missing, and receives from them. The prefetch is
+// divided among the subscription's addresses. It returns an error if the subscription or prefetch is
+// wrong or a key is no stream; and, unavailable, if Redis does not answer at first, and once the
+// broker is closed. It returns up to half a second after ctx is done.
 func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
 	sources, err := sourcesOf(s.broker.cfg.Prefix, s.subscription)
 	if err != nil {
@@ -32,7 +32,10 @@ func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(c
 	}
 	r := newRun(s.broker, prefetch)
 	for _, src := range sources {
-		if err := r.declare(ctx, src); err != nil || ctx.Err() != nil {
+		switch err := r.declare(ctx, src); {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
 			return err
 		}
 	}
@@ -54,26 +57,14 @@ func newRun(b *Broker, prefetch int) *run {
 	return &run{broker: b, queue: handover.New(prefetch, (*delivery).hand)}
 }
 
-// declare repeats until Redis has answered or ctx is done, which is no error.
+// declare makes what is missing of a source.
 func (r *run) declare(ctx context.Context, s source) error {
-	for n := 1; ; n++ {
-		err := r.broker.ready(context.Background())
-		if err == nil {
-			err = r.broker.declare(ctx, s)
-		}
-		switch {
-		case err == nil, ctx.Err() != nil:
-			return nil
-		case r.broker.closed(), !waybill.IsUnavailable(err):
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.broker.done:
-		case <-time.After(backoff(n)):
-		}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	if err := r.broker.ready(ctx); err != nil {
+		return err
 	}
+	return r.broker.declare(ctx, s)
 }
 
 // start makes a reader for each source, all under one new name.

@@ -54,6 +54,7 @@ func (f announceFlags) prepare(ctx context.Context, cfg *config.Config, tokens b
 	if err != nil {
 		return nil, err
 	}
+	c.Log = logger
 	a := &announcing{logger: logger, cancel: func() {}}
 	if a.broker, err = opener.OpenBroker(ctx, c); err != nil {
 		return nil, err

@@ -78,7 +78,8 @@ func (p *program) push(cmd *cobra.Command, tls listenFlags) error {
 	if err != nil {
 		return err
 	}
-	broker, err := openPushBroker(ctx, cfg)
+	logger := p.logger(cfg)
+	broker, err := openPushBroker(ctx, cfg, logger)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,6 @@ func (p *program) push(cmd *cobra.Command, tls listenFlags) error {
 	}
 	defer closeStore()
 
-	logger := p.logger(cfg)
 	hub, err := push.New(push.Config{Authorize: s.authorize, Archive: archive, AllowedOrigins: s.origins, Log: logger})
 	if err != nil {
 		return usagef("%v", err)
@@ -140,7 +140,7 @@ func servePush(ctx context.Context, s pushSettings, hub *push.Hub, receiver *con
 
 // openPushBroker opens the broker that messages are received from. Groups that it does not know yet
 // begin with what is published from now on, where it can do so: nobody was connected before.
-func openPushBroker(ctx context.Context, cfg *config.Config) (opener.Broker, error) {
+func openPushBroker(ctx context.Context, cfg *config.Config, log *slog.Logger) (opener.Broker, error) {
 	c, err := brokerConfig(cfg)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func openPushBroker(ctx context.Context, cfg *config.Config) (opener.Broker, err
 	case opener.Webhook:
 		return nil, usagef("messages are received from a broker; %s is where webhooks are posted to", config.Redact(c.URL))
 	}
-	c.NATS.DeliverNew, c.Kafka.DeliverNew = true, true
+	c.NATS.DeliverNew, c.Kafka.DeliverNew, c.Log = true, true, log
 	return opener.OpenBroker(ctx, c)
 }
 

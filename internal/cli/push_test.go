@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -441,7 +442,7 @@ func TestOpenTarget_Push(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = openTarget(t.Context(), cfg)
+		_, err = openTarget(t.Context(), cfg, slog.Default())
 		if want := fmt.Sprintf("run: waybill push --broker … --to %s://…", scheme); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("openTarget(%s) = %v, want %q", scheme, err, want)
 		}

@@ -49,7 +49,8 @@ func (p *program) relay(cmd *cobra.Command) error {
 	if err := checkSchema(cmd.Context(), store); err != nil {
 		return err
 	}
-	to, err := openTarget(cmd.Context(), cfg)
+	logger := p.logger(cfg)
+	to, err := openTarget(cmd.Context(), cfg, logger)
 	if err != nil {
 		return err
 	}
@@ -58,7 +59,6 @@ func (p *program) relay(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	logger := p.logger(cfg)
 	count := &outcomes{}
 	observer := promobserve.New(promobserve.Config{})
 	svc, err := store.Service(to.broker, service.Config{

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"log/slog"
 	"net/netip"
 	"strings"
 
@@ -24,9 +25,9 @@ type target struct {
 }
 
 // openTarget opens the broker that the configuration names, or all of its routes and webhooks.
-func openTarget(ctx context.Context, cfg *config.Config) (target, error) {
+func openTarget(ctx context.Context, cfg *config.Config, log *slog.Logger) (target, error) {
 	if len(cfg.Routes()) > 0 || len(cfg.Webhooks()) > 0 {
-		c, err := destinationsConfig(cfg)
+		c, err := destinationsConfig(cfg, log)
 		if err != nil {
 			return target{}, err
 		}
@@ -43,6 +44,7 @@ func openTarget(ctx context.Context, cfg *config.Config) (target, error) {
 	if err := refuseMemory(c.URL); err != nil {
 		return target{}, err
 	}
+	c.Log = log
 	broker, err := opener.OpenBroker(ctx, c)
 	if err != nil {
 		return target{}, err
@@ -67,7 +69,7 @@ func refuseMemory(url string) error {
 }
 
 // destinationsConfig turns the lists of the configuration file into destinations.
-func destinationsConfig(cfg *config.Config) (opener.DestinationsConfig, error) {
+func destinationsConfig(cfg *config.Config, log *slog.Logger) (opener.DestinationsConfig, error) {
 	hooks, err := webhooksConfig(cfg)
 	if err != nil {
 		return opener.DestinationsConfig{}, err
@@ -81,6 +83,10 @@ func destinationsConfig(cfg *config.Config) (opener.DestinationsConfig, error) {
 			Name: w.Name, URL: w.URL, Secrets: secrets(w.Secrets), Topics: patterns(w.Topics), Types: patterns(w.Types),
 			Headers: w.Headers, Rate: w.Rate, Disabled: w.Disabled,
 		})
+	}
+	c.Rest.Log = log
+	for i := range c.Routes {
+		c.Routes[i].Broker.Log = log
 	}
 	for _, b := range append([]opener.TopicRoute{{Broker: c.Rest}}, c.Routes...) {
 		if err := refuseMemory(b.Broker.URL); err != nil {
@@ -178,6 +184,6 @@ func openBrokerAsIs(ctx context.Context, cfg *config.Config) (_ opener.Broker, a
 		return nil, "", err
 	}
 	c.DeclareNothing = true
-	open, err := opener.OpenBroker(ctx, c)
+	open, err := opener.ReachBroker(ctx, c)
 	return open, config.Redact(c.URL), err
 }

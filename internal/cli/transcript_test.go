@@ -93,9 +93,6 @@ Run 'waybill outbox stats --help' to see how it is used.
 	{name: "store does not answer", args: "outbox stats --store postgres://app:S3CR3T@{closed}/x", code: exitFailed, stderr: `
 waybill: cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused
 `},
-	{name: "broker does not answer", args: "relay {used} --broker nats://app:S3CR3T@{closed}", code: exitFailed, stderr: `
-waybill: cannot reach the broker nats://app:xxxxx@{closed}: …
-`},
 	{name: "nothing answers the doctor", args: "doctor --store postgres://app:S3CR3T@{closed}/x --broker amqp://app:S3CR3T@{closed}/", code: exitFailed, stdout: `
          SUBJECT    FOUND
 problem  store      cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused → start it, or correct --store

@@ -117,13 +117,13 @@ func (a *asb) open(t *testing.T, cfg asbbroker.Config) *asbbroker.Broker {
 
 // asbFaulty returns how to reach the namespace of a test through a proxy, nil if it is a real one, of
 // which no proxy can read what passes.
-func asbFaulty(of func(*testing.T) *asb) func(*testing.T) (broker.Broker, brokertest.Faults) {
+func asbFaulty(of func(*testing.T) *asb) func(*testing.T) (brokertest.Faults, func() broker.Broker) {
 	if os.Getenv("SERVICEBUS_CONNECTION") != "" {
 		return nil
 	}
-	return func(t *testing.T) (broker.Broker, brokertest.Faults) {
+	return func(t *testing.T) (brokertest.Faults, func() broker.Broker) {
 		through, proxy := of(t).throughProxy(t)
-		return through.open(t, asbbroker.Config{MaxPayload: waybill.MaxPayloadLen}), proxy
+		return proxy, func() broker.Broker { return through.open(t, asbbroker.Config{MaxPayload: waybill.MaxPayloadLen}) }
 	}
 }
 

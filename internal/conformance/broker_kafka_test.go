@@ -37,13 +37,13 @@ func TestKafkaBroker(t *testing.T) {
 
 // kafkaFaulty returns how to reach a cluster of one broker through a proxy, nil if there are more:
 // the proxy stands before one.
-func kafkaFaulty(cfg kafkabroker.Config) func(*testing.T) (broker.Broker, brokertest.Faults) {
+func kafkaFaulty(cfg kafkabroker.Config) func(*testing.T) (brokertest.Faults, func() broker.Broker) {
 	if strings.Contains(cfg.URL, ",") {
 		return nil
 	}
-	return func(t *testing.T) (broker.Broker, brokertest.Faults) {
+	return func(t *testing.T) (brokertest.Faults, func() broker.Broker) {
 		through, proxy := kafkaThroughProxy(t, cfg)
-		return kafkaOpen(t, through), proxy
+		return proxy, func() broker.Broker { return kafkaOpen(t, through) }
 	}
 }
 

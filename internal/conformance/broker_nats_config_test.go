@@ -122,8 +122,13 @@ func TestNATSBroker_NoJetStream(t *testing.T) {
 	if !s.ReadyForConnections(30 * time.Second) {
 		t.Fatal("the embedded NATS server does not start")
 	}
-	if _, err := natsbroker.Open(t.Context(), natsbroker.Config{URL: s.ClientURL()}); !waybill.IsUnavailable(err) {
-		t.Errorf("Open() = %v, want unavailable", err)
+	b, err := natsbroker.Open(t.Context(), natsbroker.Config{URL: s.ClientURL()})
+	if err != nil {
+		t.Fatalf("Open() = %v", err)
+	}
+	defer b.Close()
+	if err := b.Ping(t.Context()); !waybill.IsUnavailable(err) {
+		t.Errorf("Ping() = %v, want unavailable", err)
 	}
 }
 
@@ -166,9 +171,13 @@ func TestNATSBroker_Options(t *testing.T) {
 	}
 	b.Close()
 	cfg.Options = []nats.Option{nats.UserInfo("u", "wrong-secret")}
-	_, err = natsbroker.Open(t.Context(), cfg)
-	if !waybill.IsUnavailable(err) || strings.Contains(err.Error(), "secret") {
-		t.Errorf("Open() = %v with a wrong password, want unavailable, without the password", err)
+	if b, err = natsbroker.Open(t.Context(), cfg); err != nil {
+		t.Fatalf("Open() = %v with a wrong password", err)
+	}
+	defer b.Close()
+	err = b.Ping(t.Context())
+	if !waybill.IsUnavailable(err) || !errors.Is(err, nats.ErrAuthorization) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("Ping() = %v with a wrong password, want unavailable, with the reason and without the password", err)
 	}
 }
 

@@ -198,6 +198,22 @@ func TestNATSBroker_ServerSilent(t *testing.T) {
 	natsExpect(t, got, "1", "2", "3", "4", "5", "6", "7", "8", "9", "10")
 }
 
+// natsUntilPing waits for a server that comes back.
+func natsUntilPing(t *testing.T, b *natsbroker.Broker) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for err := b.Ping(ctx); err != nil; err = b.Ping(ctx) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("Ping() = %v after 30 s", err)
+		}
+	}
+}
+
 // TestNATSBroker_SubscribedWhileDown starts a subscription without a server.
 func TestNATSBroker_SubscribedWhileDown(t *testing.T) {
 	t.Parallel()
@@ -206,8 +222,13 @@ func TestNATSBroker_SubscribedWhileDown(t *testing.T) {
 	b := natsOpen(t, natsConfig(t, child.url()))
 	natsMustSend(t, b, natsMessages("t", 1, 1))
 	child.kill()
-	got, _ := natsSubscribe(t, b, consumer.Subscription{Group: "g", Topics: []string{"t"}})
+	sub := consumer.Subscription{Group: "g", Topics: []string{"t"}}
+	if err := b.Subscriber(sub).Subscribe(t.Context(), 10, func(consumer.Delivery) {}); !waybill.IsUnavailable(err) {
+		t.Errorf("Subscribe() = %v without a server, want unavailable", err)
+	}
 	child.start()
+	natsUntilPing(t, b)
+	got, _ := natsSubscribe(t, b, sub)
 	natsExpect(t, got, "1")
 }
 

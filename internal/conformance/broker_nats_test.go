@@ -76,11 +76,11 @@ func runNATS(t *testing.T, url string) {
 		},
 		Unroutable: "no such topic",
 		Open:       func(t *testing.T) broker.Broker { return natsOpen(t, cfg) },
-		Faulty: func(t *testing.T) (broker.Broker, brokertest.Faults) {
+		Faulty: func(t *testing.T) (brokertest.Faults, func() broker.Broker) {
 			through := cfg
 			var proxy *faultproxy.Proxy
 			through.URL, proxy = behindProxy(t, url)
-			return natsOpen(t, through), proxy
+			return proxy, func() broker.Broker { return natsOpen(t, through) }
 		},
 		PublishRaw: func(t *testing.T, topic string, payload []byte, attributes map[string]string) {
 			t.Helper()

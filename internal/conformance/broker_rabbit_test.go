@@ -30,9 +30,9 @@ func TestRabbitBroker(t *testing.T) {
 				Open: func(t *testing.T) broker.Broker {
 					return r.open(t, rabbitbroker.Config{QueueType: queueType, MaxPayload: waybill.MaxPayloadLen})
 				},
-				Faulty: func(t *testing.T) (broker.Broker, brokertest.Faults) {
+				Faulty: func(t *testing.T) (brokertest.Faults, func() broker.Broker) {
 					url, proxy := behindProxy(t, rabbitURL())
-					return r.open(t, rabbitbroker.Config{URL: url, QueueType: queueType}), proxy
+					return proxy, func() broker.Broker { return r.open(t, rabbitbroker.Config{URL: url, QueueType: queueType}) }
 				},
 				PublishRaw: r.publishRaw,
 				Goroutines: []string{"github.com/rabbitmq/amqp091-go"},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -318,9 +319,17 @@ func TestRedisBroker_LeastRights(t *testing.T) {
 func TestRedisBroker_OpenUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"redis://127.0.0.1:1", "redis://app:S3CR3T@127.0.0.1:1/3"} {
-		_, err := redisbroker.Open(t.Context(), redisbroker.Config{URL: url})
-		if !waybill.IsUnavailable(err) || errors.Is(err, waybill.ErrConnectionLost) || strings.Contains(err.Error(), "S3CR") {
-			t.Errorf("Open(%s) = %v, want unavailable", url, err)
+		var log strings.Builder
+		b, err := redisbroker.Open(t.Context(), redisbroker.Config{URL: url, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatalf("Open(%s) = %v", url, err)
+		}
+		defer b.Close()
+		if err := b.Ping(t.Context()); !waybill.IsUnavailable(err) || errors.Is(err, waybill.ErrConnectionLost) || strings.Contains(err.Error(), "S3CR") {
+			t.Errorf("Ping() = %v at %s, want unavailable", err, url)
+		}
+		if text := log.String(); !strings.Contains(text, "127.0.0.1:1") || strings.Contains(text, "S3CR") {
+			t.Errorf("Open(%s) logged %q, want the address without the password", url, text)
 		}
 	}
 }

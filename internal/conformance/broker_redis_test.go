@@ -25,9 +25,9 @@ const redisClaimAfter = 16 * time.Second
 func TestRedisBroker(t *testing.T) {
 	client := newRedis(t)
 	cfg := redisbroker.Config{URL: redisURL(), Prefix: redisPrefix(t, client), ClaimAfter: redisClaimAfter}
-	runRedisBroker(t, client, cfg, func(t *testing.T) (broker.Broker, brokertest.Faults) {
+	runRedisBroker(t, client, cfg, func(t *testing.T) (brokertest.Faults, func() broker.Broker) {
 		through, proxy := redisThroughProxy(t, cfg)
-		return openRedisBroker(t, through), proxy
+		return proxy, func() broker.Broker { return openRedisBroker(t, through) }
 	})
 }
 
@@ -37,7 +37,7 @@ func TestRedisBroker_Cluster(t *testing.T) {
 }
 
 // runRedisBroker runs the suite. faulty may be nil: no proxy stands before a whole cluster.
-func runRedisBroker(t *testing.T, client redis.UniversalClient, cfg redisbroker.Config, faulty func(*testing.T) (broker.Broker, brokertest.Faults)) {
+func runRedisBroker(t *testing.T, client redis.UniversalClient, cfg redisbroker.Config, faulty func(*testing.T) (brokertest.Faults, func() broker.Broker)) {
 	brokertest.Run(t, brokertest.Harness{
 		Name: "redis",
 		Features: brokertest.Features{

@@ -104,6 +104,9 @@ func (s brokerSettings) open(ctx context.Context) (broker, error) {
 func (s brokerSettings) connect(t *testing.T) broker {
 	t.Helper()
 	b, err := s.open(t.Context())
+	if err == nil {
+		err = b.Ping(t.Context())
+	}
 	if err != nil {
 		t.Fatalf("open broker (start the servers with `make services`): %v", err)
 	}

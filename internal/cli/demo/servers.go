@@ -30,7 +30,7 @@ type site struct {
 
 // broker opens the broker of the show.
 func (s site) broker(ctx context.Context) (opener.Broker, error) {
-	return opener.OpenBroker(ctx, opener.BrokerConfig{
+	return opener.ReachBroker(ctx, opener.BrokerConfig{
 		URL:      s.Broker,
 		RabbitMQ: rabbitbroker.Config{Exchange: s.Name},
 		NATS:     natsbroker.Config{Stream: s.Name, SubjectPrefix: s.Name + "."},

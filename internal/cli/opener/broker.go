@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/asbbroker"
@@ -42,6 +45,10 @@ type BrokerConfig struct {
 	// DeclareNothing leaves the server as it is, where the broker would make what it needs as
 	// soon as it is opened, or as a message needs it.
 	DeclareNothing bool
+
+	// Log takes a record if the server does not answer when the broker is opened. Optional; the
+	// default is [slog.Default].
+	Log *slog.Logger
 }
 
 // Broker is an opened broker.
@@ -90,43 +97,56 @@ func BrokerKind(url string) string {
 	return ""
 }
 
-// OpenBroker opens a broker and makes sure that it answers, under the same errors as
-// [OpenStore].
+// ReachBroker opens a broker and makes sure that it answers, under the same errors as [OpenStore].
+// That what it needs is declared there is not looked at.
+func ReachBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
+	cfg.Log = slog.New(slog.DiscardHandler) // the error tells
+	broker, err := OpenBroker(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	if err := broker.Ping(ctx); waybill.IsUnavailable(err) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		_ = broker.Close() // nothing was done with it
+		return nil, &UnreachableError{What: "broker", Address: config.Redact(cfg.URL), Err: err}
+	}
+	return broker, nil
+}
+
+// OpenBroker opens a broker. One that does not answer is unavailable until it does. The error is
+// about the configuration, or about what the server has under the names in it.
 func OpenBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	broker, err := openBroker(ctx, cfg)
-	var invalid *waybill.InvalidError
-	switch {
-	case err == nil:
-		return broker, nil
-	case errors.Is(err, ErrURL) || errors.As(err, &invalid):
+	if err != nil { // never a nil pointer in a Broker that is not nil
 		return nil, err
 	}
-	return nil, &UnreachableError{What: "broker", Address: config.Redact(cfg.URL), Err: err}
+	return broker, nil
 }
 
 func openBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
 	switch BrokerKind(cfg.URL) {
 	case RabbitMQ:
 		c := cfg.RabbitMQ
-		c.URL, c.DeclareNothing, c.ConnectTimeout = cfg.URL, cfg.DeclareNothing, Timeout/2
+		c.URL, c.DeclareNothing, c.ConnectTimeout, c.Log = cfg.URL, cfg.DeclareNothing, Timeout/2, cfg.Log
 		return rabbitbroker.Open(ctx, c)
 	case NATS:
 		c := cfg.NATS
-		c.URL, c.DeclareNothing = cfg.URL, cfg.DeclareNothing
+		c.URL, c.DeclareNothing, c.Log = cfg.URL, cfg.DeclareNothing, cfg.Log
 		return natsbroker.Open(ctx, c)
 	case Kafka:
 		c := cfg.Kafka
-		c.URL, c.CreateTopics = cfg.URL, c.CreateTopics && !cfg.DeclareNothing
+		c.URL, c.CreateTopics, c.Log = cfg.URL, c.CreateTopics && !cfg.DeclareNothing, cfg.Log
 		return kafkabroker.Open(ctx, c)
 	case Redis:
 		c := cfg.Redis
-		c.URL = cfg.URL
+		c.URL, c.Log = cfg.URL, cfg.Log
 		return redisbroker.Open(ctx, c)
 	case ServiceBus:
 		c := cfg.ServiceBus
-		c.URL, c.DeclareNothing = cfg.URL, cfg.DeclareNothing
+		c.URL, c.DeclareNothing, c.Log = cfg.URL, cfg.DeclareNothing, cfg.Log
 		return asbbroker.Open(ctx, c)
 	case Webhook:
 		c := cfg.Webhooks

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/httpbroker"
@@ -37,14 +34,14 @@ type DestinationsConfig struct {
 // Destinations are opened brokers, each with the messages that it takes.
 type Destinations struct {
 	List     []relay.Destination
-	brokers  map[string]*patient // by URL
-	webhooks *httpbroker.Broker  // nil if there are none
+	brokers  map[string]Broker  // by URL
+	webhooks *httpbroker.Broker // nil if there are none
 }
 
-// OpenDestinations opens brokers. One that does not answer is opened later, and counts as
-// unavailable until then, so that the others go on. The error is about the configuration.
+// OpenDestinations opens brokers. One that does not answer is unavailable until it does, and the
+// others go on. The errors are those of [OpenBroker].
 func OpenDestinations(ctx context.Context, cfg DestinationsConfig) (*Destinations, error) {
-	d := &Destinations{brokers: make(map[string]*patient)}
+	d := &Destinations{brokers: make(map[string]Broker)}
 	if err := d.open(ctx, cfg); err != nil {
 		d.Close()
 		return nil, err
@@ -100,99 +97,26 @@ func (r TopicRoute) takes(m *waybill.Message) bool {
 
 // add adds a destination. Those at one URL share a connection.
 func (d *Destinations) add(ctx context.Context, name string, cfg BrokerConfig, match func(*waybill.Message) bool) error {
-	p := d.brokers[cfg.URL]
-	if p == nil {
-		p = &patient{cfg: cfg}
-		_, err := p.opened(ctx)
-		var unreachable *UnreachableError
-		if err != nil && !errors.As(err, &unreachable) {
+	b := d.brokers[cfg.URL]
+	if b == nil {
+		var err error
+		if b, err = OpenBroker(ctx, cfg); err != nil {
 			return fmt.Errorf("destination %s: %w", name, err)
 		}
-		d.brokers[cfg.URL] = p
+		d.brokers[cfg.URL] = b
 	}
-	d.List = append(d.List, relay.Destination{Name: name, Publisher: p, Match: match})
+	d.List = append(d.List, relay.Destination{Name: name, Publisher: b.Publisher(), Match: match})
 	return nil
 }
 
 // Close ends the connections.
 func (d *Destinations) Close() error {
 	var errs []error
-	for _, p := range d.brokers {
-		errs = append(errs, p.close())
+	for _, b := range d.brokers {
+		errs = append(errs, b.Close())
 	}
 	if d.webhooks != nil {
 		errs = append(errs, d.webhooks.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// patient publishes to a broker that may be away when it is opened first.
-type patient struct {
-	cfg BrokerConfig
-
-	broker  atomic.Pointer[Broker] // nil until it was opened
-	opening sync.Mutex
-}
-
-var errOpening = waybill.UnavailableError(errors.New("the broker is being opened"))
-
-// Send implements [relay.Publisher].
-func (p *patient) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
-	broker, err := p.opened(ctx)
-	if err == nil {
-		return broker.Publisher().Send(ctx, msgs)
-	}
-	results := slices.Repeat([]error{waybill.UnavailableError(err)}, len(msgs))
-	return func() []error { return results }
-}
-
-// DedupWindow implements [relay.Deduplicator]. It is 0 until the broker was opened.
-func (p *patient) DedupWindow() time.Duration {
-	broker := p.broker.Load()
-	if broker == nil {
-		return 0
-	}
-	if d, ok := (*broker).Publisher().(relay.Deduplicator); ok {
-		return d.DedupWindow()
-	}
-	return 0
-}
-
-// ConfirmsLate implements [relay.LateConfirmer]. It is false until the broker was opened.
-func (p *patient) ConfirmsLate() bool {
-	broker := p.broker.Load()
-	if broker == nil {
-		return false
-	}
-	l, ok := (*broker).Publisher().(relay.LateConfirmer)
-	return ok && l.ConfirmsLate()
-}
-
-// opened returns the broker, after it has opened it if need be. Who comes meanwhile is not kept
-// waiting.
-func (p *patient) opened(ctx context.Context) (Broker, error) {
-	if broker := p.broker.Load(); broker != nil {
-		return *broker, nil
-	}
-	if !p.opening.TryLock() {
-		return nil, errOpening
-	}
-	defer p.opening.Unlock()
-	if broker := p.broker.Load(); broker != nil { // opened by another meanwhile
-		return *broker, nil
-	}
-	broker, err := OpenBroker(ctx, p.cfg)
-	if err != nil {
-		return nil, err
-	}
-	p.broker.Store(&broker)
-	return broker, nil
-}
-
-// close ends the connection. Nobody sends any more.
-func (p *patient) close() error {
-	if broker := p.broker.Load(); broker != nil {
-		return (*broker).Close()
-	}
-	return nil
 }

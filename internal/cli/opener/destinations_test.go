@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/httpbroker"
@@ -80,37 +79,5 @@ func TestOpenDestinations_Refused(t *testing.T) {
 		if !errors.Is(err, ErrURL) && !waybill.IsPermanent(err) {
 			t.Errorf("%s: OpenDestinations() = %v, want it refused", name, err)
 		}
-	}
-}
-
-// remembering is a broker with a deduplication window.
-type remembering struct{ Broker }
-
-func (remembering) Publisher() relay.Publisher { return rememberer{} }
-
-type rememberer struct{ relay.Publisher }
-
-func (rememberer) DedupWindow() time.Duration { return time.Minute }
-
-// TestPatient_DedupWindow: the window of the broker reaches the relay once the broker was opened.
-func TestPatient_DedupWindow(t *testing.T) {
-	t.Parallel()
-	p := &patient{}
-	if got := p.DedupWindow(); got != 0 {
-		t.Errorf("DedupWindow() = %v before the broker was opened, want 0", got)
-	}
-	var b Broker = remembering{}
-	p.broker.Store(&b)
-	if got := p.DedupWindow(); got != time.Minute {
-		t.Errorf("DedupWindow() = %v, want that of the broker", got)
-	}
-	b, err := OpenBroker(t.Context(), BrokerConfig{URL: "mem:"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	p.broker.Store(&b)
-	if got := p.DedupWindow(); got != 0 {
-		t.Errorf("DedupWindow() = %v of a broker without, want 0", got)
 	}
 }

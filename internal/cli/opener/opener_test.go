@@ -242,7 +242,7 @@ func TestUnreachable(t *testing.T) {
 }
 
 func openBrokerErr(ctx context.Context, url string) error {
-	_, err := OpenBroker(ctx, BrokerConfig{URL: url})
+	_, err := ReachBroker(ctx, BrokerConfig{URL: url})
 	return err
 }
 
