@@ -116,7 +116,8 @@ type Inbox[Tx any] interface {
 	// commits. If another transaction holds an uncommitted record with the same key it waits
 	// for the outcome. An error or panic of fn rolls everything back and comes back as it
 	// is; clashes with other transactions come back as conflicts, an unreachable database as
-	// unavailable. fn must not commit or roll back tx. With rec.Retried what was stored of
+	// unavailable. An error of fn whose session ended while the database is there keeps its kind,
+	// and is transient if fn returned none. fn must not commit or roll back tx. With rec.Retried what was stored of
 	// attempts goes, unless fn fails.
 	ProcessOnce(ctx context.Context, rec Record, fn func(ctx context.Context, tx Tx) error) (Outcome, error)
 

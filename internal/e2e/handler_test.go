@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -128,27 +127,6 @@ func TestHandlerTimeoutCounts(t *testing.T) {
 	if l := w.waitLetters(t, deadletter.Filter{}, 1)[0]; l.Attempts != 2 {
 		t.Errorf("dead letter = %+v, want it exhausted after 2 attempts", l)
 	}
-}
-
-// TestLostConnectionDoesNotCount kills the handler's database session.
-func TestLostConnectionDoesNotCount(t *testing.T) {
-	t.Parallel()
-	w, b := plainWorld(t), membroker.New()
-	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
-	var kills atomic.Int64
-	w.startConsumer(t, sub, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
-		if kills.Add(1) > 1 {
-			return w.addEffect(ctx, tx, "billing", m.ID)
-		}
-		if _, err := w.pool.Exec(ctx, "SELECT pg_terminate_backend($1)", tx.Conn().PgConn().PID()); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, "SELECT 1")
-		return fmt.Errorf("business rule: %v", err) // the cause is not wrapped
-	}, consumer.Config{Name: "billing", Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}})
-	publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")
-	w.waitEffects(t, "billing", "m", 1)
-	w.waitLetters(t, deadletter.Filter{}, 0)
 }
 
 // TestUnfitMessagesAreKeptApart: ids that are equal as far as they can be stored are not one.

@@ -127,7 +127,21 @@ func Lost(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return waybill.UnavailableError(fmt.Errorf("connection lost: %w", err))
+	return waybill.UnavailableError(&lostError{err})
+}
+
+type lostError struct{ cause error }
+
+func (e *lostError) Error() string { return "connection lost: " + e.cause.Error() }
+func (e *lostError) Unwrap() error { return e.cause }
+
+// Found returns the error that [Lost] was given, and true; err itself if it is none of Lost's.
+func Found(err error) (cause error, lost bool) {
+	var l *lostError
+	if !errors.As(err, &l) {
+		return err, false
+	}
+	return l.cause, true
 }
 
 // Collect reads all rows with scan and closes them.

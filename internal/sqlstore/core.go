@@ -7,6 +7,8 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -166,6 +168,32 @@ func (c *Core[Tx]) Kind(err error) error {
 		return err
 	}
 	return c.Classify(err)
+}
+
+// answerTimeout is for a statement that asks whether the database is there.
+const answerTimeout = 5 * time.Second
+
+// kindAfter is [Core.Kind] for an error of a transaction in which the caller's function may have
+// run. If it has, the connection was lost, and the database answers on another one, then the
+// function has made it end the session, or has ended it itself: its error keeps its kind.
+func (c *Core[Tx]) kindAfter(ctx context.Context, ran bool, err error) error {
+	var own callerError
+	cause, lost := sqldb.Found(err)
+	callers, kind := errors.As(cause, &own), c.Kind(err)
+	switch {
+	case !ran, !waybill.IsUnavailable(kind), callers && !lost, !c.answers(ctx):
+		return kind
+	case callers:
+		return own.error
+	}
+	return fmt.Errorf("the database has ended the session of the transaction: %w", cause)
+}
+
+func (c *Core[Tx]) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	_, err := c.DB.Exec(ctx, "SELECT 1")
+	return err == nil
 }
 
 // InTx runs fn in a transaction of the store. Errors have their kind.

@@ -67,7 +67,7 @@ func (c *Core[Tx]) lookFirst(ctx context.Context, rec inbox.Record) (outcome inb
 
 // enter is ProcessOnce for a message that may be new.
 func (c *Core[Tx]) enter(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx Tx) error) (outcome inbox.Outcome, err error) {
-	e := entry[Tx]{core: c, rec: rec}
+	e, ran := entry[Tx]{core: c, rec: rec}, false
 	handle := func(tx Tx) error {
 		conn := c.DB.On(tx)
 		if err := e.afterFirst(ctx, conn); err != nil {
@@ -76,6 +76,7 @@ func (c *Core[Tx]) enter(ctx context.Context, rec inbox.Record, fn func(ctx cont
 		if err := c.clearRetried(ctx, conn, rec); err != nil || !e.fresh {
 			return err
 		}
+		ran = true
 		return FromCaller(fn(ctx, tx))
 	}
 	look := func(conn sqldb.Conn) (err error) {
@@ -90,7 +91,7 @@ func (c *Core[Tx]) enter(ctx context.Context, rec inbox.Record, fn func(ctx cont
 	if errors.Is(err, errNotPassed) {
 		return inbox.Conflict, nil
 	}
-	if err = c.Kind(err); err != nil {
+	if err = c.kindAfter(ctx, ran, err); err != nil {
 		return 0, err
 	}
 	if e.fresh {

@@ -30,7 +30,7 @@ func (c *Core[Tx]) ProcessBatch(ctx context.Context, recs []inbox.Record, fn fun
 	if err := inbox.ValidateBatch(recs); err != nil || len(recs) == 0 {
 		return nil, err
 	}
-	b := newBatch(recs)
+	b, ran := newBatch(recs), false
 	gate := func(conn sqldb.Conn) error {
 		if err := c.insertAll(ctx, conn, b); err != nil {
 			return fmt.Errorf("insert %d inbox records: %w", len(recs), err)
@@ -51,13 +51,14 @@ func (c *Core[Tx]) ProcessBatch(ctx context.Context, recs []inbox.Record, fn fun
 		if len(fresh) == 0 {
 			return nil
 		}
+		ran = true
 		return FromCaller(fn(ctx, tx, fresh))
 	}
 	nothing := func(sqldb.Conn) error { return nil }
 	if err := c.beforeGate(ctx, recs...); err != nil {
 		return nil, err
 	}
-	if err := c.Kind(sqldb.InTxBetween(ctx, c.DB, gate, handle, nothing)); err != nil {
+	if err := c.kindAfter(ctx, ran, sqldb.InTxBetween(ctx, c.DB, gate, handle, nothing)); err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(b.seen, func(v Seen) bool { return v.IsNew }) {

@@ -57,8 +57,9 @@ func (c *Core[Tx]) RunRequeued(ctx context.Context, letter inbox.Requeued, node 
 	if err := c.beforeGate(ctx, rec); err != nil {
 		return false, err
 	}
-	began := time.Now()
-	err := c.InTx(ctx, func(tx Tx, conn sqldb.Conn) (err error) {
+	began, ran := time.Now(), false
+	err := sqldb.InTx(ctx, c.DB, func(tx Tx) (err error) {
+		conn := c.DB.On(tx)
 		rows, err := conn.Query(ctx, c.SQL.HoldRequeued, letter.Number)
 		if _, found, err = sqldb.One(rows, err, sqldb.Scan[int64]); err != nil || !found {
 			return err
@@ -72,8 +73,10 @@ func (c *Core[Tx]) RunRequeued(ctx context.Context, letter inbox.Requeued, node 
 		if _, err := conn.Exec(ctx, c.SQL.RemoveLetter, letter.Number); err != nil {
 			return err
 		}
+		ran = true
 		return FromCaller(fn(ctx, tx))
 	})
+	err = c.kindAfter(ctx, ran, err)
 	switch {
 	case err == nil && found:
 		c.WakeRelay()

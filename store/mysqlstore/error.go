@@ -24,17 +24,17 @@ var (
 	// changed since the snapshot was taken, and a commit that another server has overtaken.
 	clashes = []string{"1213", "1205", "3572", "1020", "3101"}
 
-	// outages are about the server: too many connections, host blocked, shutdown, session or
-	// statement ended by an operator or for its idleness, out of memory, locks or disk, and the
+	// outages are about the server: too many connections, host blocked, shutdown, session ended
+	// by an operator or for its idleness, out of memory, locks or disk, and the
 	// network between us.
 	outages = []string{
-		"1040", "1203", "1226", "1129", "1130", "1053", "1927", "1317", "4031", "1037", "1038", "1041", "1206", "1021", "1114",
+		"1040", "1203", "1226", "1129", "1130", "1053", "1927", "4031", "1037", "1038", "1041", "1206", "1021", "1114",
 		"1158", "1159", "1160", "1161", "2002", "2003", "2006", "2013", "2055",
 	}
 
-	// refusals are of the store's own user: no access, no right, and a server or transaction
-	// that may only be read.
-	refusals = []string{"1044", "1045", "1142", "1143", "1370", "1290", "1792", "1836"}
+	// refusals are of the store's own statements: no access, no right, a server or transaction
+	// that may only be read, and a statement ended by an operator.
+	refusals = []string{"1317", "1044", "1045", "1142", "1143", "1370", "1290", "1792", "1836"}
 
 	// absences are a table or column of ours that is not there.
 	absences = []string{"1146", "1054"}
