@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/waybill-go/waybill/internal/httpserve"
 )
 
 const (
@@ -73,7 +75,7 @@ func (f *failures) makeRoom() {
 // one that the proxies have not vouched for. Of IPv6 it is the network, in which one machine
 // has as many addresses as it likes.
 func (d *Dashboard) failing(r *http.Request) netip.Prefix {
-	from := sender(r)
+	from := httpserve.Sender(r)
 	var passed []string
 	if forwarded := r.Header.Values("X-Forwarded-For"); len(forwarded) > 0 {
 		passed = strings.Split(strings.Join(forwarded, ","), ",")

@@ -1,11 +1,12 @@
 package dashboard
 
 import (
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/waybill-go/waybill/internal/httpserve"
 )
 
 // ProxyConfig describes a proxy that signs people in, such as one for OpenID Connect.
@@ -71,16 +72,7 @@ func (p *ProxyAccess) Authenticate(r *http.Request) (User, bool) {
 	return user, user.Role > Nobody
 }
 
-// sender returns the address that a request came from, without an IPv6 zone.
-func sender(r *http.Request) netip.Addr {
-	a, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return a.Addr().Unmap().WithZone("")
-}
-
-func fromAny(r *http.Request, trusted []netip.Prefix) bool { return isIn(sender(r), trusted) }
+func fromAny(r *http.Request, trusted []netip.Prefix) bool { return isIn(httpserve.Sender(r), trusted) }
 
 func isIn(from netip.Addr, trusted []netip.Prefix) bool {
 	return from.IsValid() && slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(from) })
@@ -91,31 +83,10 @@ func (d *Dashboard) isSecure(r *http.Request) bool {
 	return r.TLS != nil || fromAny(r, d.cfg.TrustedProxies) && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-// loopback lets in who asks from this machine for this machine. The Host is checked because
-// a name of somebody else's may lead here, and with it the pages of that somebody.
+// loopback lets in who asks from this machine for this machine.
 type loopback struct{}
 
 // Authenticate implements [Authenticator].
 func (loopback) Authenticate(r *http.Request) (User, bool) {
-	ok := sender(r).IsLoopback() && isLoopbackHost(r.Host) && !isForwarded(r)
-	return User{Name: "loopback", Grant: Grant{Role: Admin, Reveal: true}}, ok
-}
-
-func isLoopbackHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.Trim(host, "[]")
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
-}
-
-// isForwarded reports whether a request came through a proxy, which may serve anybody.
-func isForwarded(r *http.Request) bool {
-	for name := range r.Header {
-		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") || name == "X-Real-Ip" {
-			return true
-		}
-	}
-	return false
+	return User{Name: "loopback", Grant: Grant{Role: Admin, Reveal: true}}, httpserve.IsLocal(r)
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,12 +28,13 @@ type call struct {
 type route struct {
 	pattern string
 	role    Role
-	reveal  bool // the right to see payloads is needed as well
-	body    int64
+	reveal  bool  // the right to see payloads is needed as well
+	body    int64 // 0: smallBody
 	do      func(*call) error
 }
 
 const (
+	loginBody = 4 << 10 // what may be read of somebody of whom nothing is known yet
 	smallBody = 64 << 10
 	// An edited payload arrives in the encoding of forms, or as hexadecimal digits.
 	largeBody = 4 * waybill.MaxPayloadLen
@@ -42,7 +44,7 @@ func (d *Dashboard) routing() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range append(d.scheduleRoutes(), []route{
 		{pattern: "GET /login", do: d.loginPage},
-		{pattern: "POST /login", do: d.logIn},
+		{pattern: "POST /login", body: loginBody, do: d.logIn},
 		{pattern: "POST /logout", role: Reader, do: d.logOut},
 		{pattern: "GET /{$}", role: Reader, do: d.overview},
 		{pattern: "GET /messages", role: Reader, do: d.messages},
@@ -113,22 +115,17 @@ func setHeaders(h http.Header) {
 func (d *Dashboard) answer(w http.ResponseWriter, r *http.Request, to route) {
 	c := &call{d: d, w: w, r: r, root: "./" + strings.Repeat("../", strings.Count(r.URL.Path, "/")-1)}
 	defer c.recover()
-	r.Body = http.MaxBytesReader(w, r.Body, max(to.body, smallBody))
+	r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(to.body, smallBody))
 	if err := c.enter(to); err != nil {
 		c.fail(err)
 	}
 }
 
-// enter checks in this order: where the request comes from, who sends it, whether the form
-// is ours, whether the person may.
+// enter checks in this order: where the request comes from, who sends it, whether the person may,
+// whether the form is ours. The form is read last: nobody makes us hold one.
 func (c *call) enter(to route) error {
 	if err := c.d.sameSite.Check(c.r); err != nil {
 		return errCrossSite
-	}
-	if c.isChange() {
-		if err := c.r.ParseForm(); err != nil {
-			return &problem{http.StatusBadRequest, "The form could not be read", "It is too large, or malformed."}
-		}
 	}
 	if c.d.cfg.AllowLoopback || to.role > Nobody {
 		known, err := c.identify()
@@ -140,13 +137,18 @@ func (c *call) enter(to route) error {
 		}
 	}
 	switch {
-	case to.role == Nobody:
-	case c.isChange() && !c.d.hasFormToken(c.r, c.who):
-		return errStaleForm
 	case c.who.Role < to.role:
 		return &problem{http.StatusForbidden, "Not allowed", fmt.Sprintf("This needs the role %s; yours is %s.", to.role, c.who.Role)}
 	case to.reveal && !c.canReveal():
 		return &problem{http.StatusForbidden, "Not allowed", "This needs the right to see payloads."}
+	}
+	if c.isChange() {
+		if err := c.r.ParseForm(); err != nil {
+			return &problem{http.StatusBadRequest, "The form could not be read", "It is too large, or malformed."}
+		}
+		if to.role > Nobody && !c.d.hasFormToken(c.r, c.who) {
+			return errStaleForm
+		}
 	}
 	return to.do(c)
 }

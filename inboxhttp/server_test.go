@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -382,5 +383,30 @@ func TestConfig_Refuses(t *testing.T) {
 	}
 	if _, err := NewServer(&stub{}, Config{MinLease: 2 * time.Minute, MaxLease: time.Minute}); err == nil {
 		t.Error("a least lease above the longest is taken")
+	}
+}
+
+// unread is a body that must not be read.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the body is read")
+	return 0, io.EOF
+}
+
+// TestUnreadBodies: nothing is read of what nobody sends.
+func TestUnreadBodies(t *testing.T) {
+	t.Parallel()
+	token, err := NewToken("a", "s3cr3t-0123456789abcdef")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, &stub{}, Config{Tokens: []Token{token}})
+	for op := range posts {
+		r := httptest.NewRequest(http.MethodPost, inboxPath+op, unread{t})
+		r.Header.Set("Content-Type", jsonType)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		wantProblem(t, w.Result(), http.StatusUnauthorized, "token")
 	}
 }

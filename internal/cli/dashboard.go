@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/dashboard"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/httpserve"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -234,7 +235,7 @@ func (p *program) serveDashboard(ctx context.Context, cfg dashboard.Config, f da
 	if err != nil {
 		return err
 	}
-	return serveUntil(ctx, newServer(handler, cfg.Logger), f.listenFlags, func(url string) {
+	return serveUntil(ctx, httpserve.New(handler, cfg.Logger), f.listenFlags, func(url string) {
 		fmt.Fprintf(p.stderr, "The dashboard is at %s\n", url)
 	})
 }

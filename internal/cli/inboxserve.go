@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/httpserve"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/observe/promobserve"
@@ -91,6 +92,10 @@ func (p *program) serveInbox(cmd *cobra.Command, f inboxFlags) error {
 	if err != nil {
 		return usagef("%v", err)
 	}
+	var handler http.Handler = server
+	if len(tokens) == 0 {
+		handler = httpserve.LocalOnly(server)
+	}
 	announcing, err := f.announce.prepare(cmd.Context(), cfg, len(tokens) > 0, defaultInboxLease, logger)
 	if err != nil {
 		return err
@@ -105,7 +110,7 @@ func (p *program) serveInbox(cmd *cobra.Command, f inboxFlags) error {
 	}
 	warnOfInbox(logger, store, cfg.Duration("inbox.retention"), !local && !f.speaksTLS())
 	defer cleanLeases(cmd.Context(), store, cfg, observer)()
-	err = serveUntil(cmd.Context(), newServer(server, logger), f.listenFlags, func(url string) {
+	err = serveUntil(cmd.Context(), httpserve.New(handler, logger), f.listenFlags, func(url string) {
 		logger.Info("inbox service is running", "url", url, "store", store.Address, "tokens", len(tokens), "retention", cfg.Duration("inbox.retention"))
 		announcing.start(cmd.Context())
 	})

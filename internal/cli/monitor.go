@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/httpserve"
 	"github.com/waybill-go/waybill/observe/health"
 	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/schedule"
@@ -82,11 +83,11 @@ func serve(ctx context.Context, address string, h http.Handler, logger *slog.Log
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+	server := httpserve.New(h, logger)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(httpserve.Limit(listener, httpserve.MaxConns)); !errors.Is(err, http.ErrServerClosed) {
 			logger.Error("metrics are not served any more", "error", err)
 		}
 	}()

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/httpserve"
 	"github.com/waybill-go/waybill/observe/health"
 	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/push"
@@ -129,7 +130,7 @@ func servePush(ctx context.Context, s pushSettings, hub *push.Hub, receiver *con
 	if s.inTheClear() {
 		logger.Warn("tokens travel in the clear unless something in front of this service speaks TLS; give --tls-cert and --tls-key")
 	}
-	server := newServer(s.routes(clients, receiver.Health), logger)
+	server := httpserve.New(s.routes(clients, receiver.Health), logger)
 	server.RegisterOnShutdown(func() { _ = hub.Close() })
 	return serveUntil(ctx, server, s.listenFlags, func(url string) {
 		logger.Info("push is running", "protocol", s.protocol.Scheme, "url", strings.TrimSuffix(url, "/")+s.path,
@@ -184,5 +185,8 @@ func (s pushSettings) routes(clients http.Handler, check func() error) http.Hand
 	mux.Handle("GET /health/ready", health.Ready(check))
 	mux.Handle(s.path, clients)
 	mux.Handle(s.path+"/", clients)
+	if s.tokens == 0 {
+		return httpserve.LocalOnly(mux, s.origins...)
+	}
 	return mux
 }

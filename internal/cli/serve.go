@@ -2,11 +2,11 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
-	"log/slog"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/waybill-go/waybill/internal/httpserve"
 )
 
 // listenFlags say where to serve.
@@ -28,20 +28,6 @@ func (f listenFlags) speaksTLS() bool { return f.cert != "" && f.key != "" }
 
 const serverGrace = 5 * time.Second
 
-// newServer returns a server that no slow client holds up.
-func newServer(handler http.Handler, logger *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      60 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12},
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
-	}
-}
-
 // serveUntil serves until ctx is done, and then lets what is under way finish. It calls say with
 // the URL once it listens.
 func serveUntil(ctx context.Context, server *http.Server, f listenFlags, say func(url string)) error {
@@ -49,6 +35,7 @@ func serveUntil(ctx context.Context, server *http.Server, f listenFlags, say fun
 	if err != nil {
 		return err
 	}
+	listener = httpserve.Limit(listener, httpserve.MaxConns)
 	scheme, serve := "http", func() error { return server.Serve(listener) }
 	if f.speaksTLS() {
 		scheme, serve = "https", func() error { return server.ServeTLS(listener, f.cert, f.key) }

@@ -117,7 +117,7 @@ func dialEvents(t *testing.T, url, last string) *eventClient {
 		t.Fatal(err)
 	}
 	// HTTP 1.0 has no chunks between the lines.
-	fmt.Fprintf(conn, "GET / HTTP/1.0\r\nHost: x\r\nLast-Event-ID: %s\r\n\r\n", last)
+	fmt.Fprintf(conn, "GET / HTTP/1.0\r\nHost: 127.0.0.1\r\nLast-Event-ID: %s\r\n\r\n", last)
 	c := &eventClient{T: t, lines: bufio.NewScanner(conn), ids: make(map[string]bool)}
 	c.lines.Buffer(nil, 1<<20)
 	c.readUntil(0)

@@ -122,7 +122,7 @@ func TestInboxServiceDrains(t *testing.T) {
 	}
 	defer conn.Close()
 	const body = `{"key":"k"}`
-	fmt.Fprintf(conn, "POST /v1/inbox/try-begin HTTP/1.1\r\nHost: inbox\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+	fmt.Fprintf(conn, "POST /v1/inbox/try-begin HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
 	answers := bufio.NewReader(conn)
 	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
 		t.Fatalf("the service answers %q, %v", line, err)
