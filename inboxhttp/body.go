@@ -57,7 +57,10 @@ func decode[T any](body []byte) (v T, err error) {
 	err = json.Unmarshal(body, &v)
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
+	var refused *refusal
 	switch {
+	case errors.As(err, &refused):
+		return v, refused
 	case errors.As(err, &kind) && kind.Field != "":
 		return v, refusef(http.StatusBadRequest, "%s is not of the type that it must be", kind.Field)
 	case errors.As(err, &syntax):

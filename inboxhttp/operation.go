@@ -221,9 +221,6 @@ func items[B, T any](c *call, one func(*B) (T, string, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(body.Items) > inbox.MaxLeaseBatch {
-		return nil, refusef(http.StatusRequestEntityTooLarge, "the batch has %d items, the limit is %d", len(body.Items), inbox.MaxLeaseBatch)
-	}
 	list, keys := make([]T, len(body.Items)), make([]string, len(body.Items))
 	for i := range body.Items {
 		if list[i], keys[i], err = one(&body.Items[i]); err != nil {

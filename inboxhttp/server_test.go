@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,7 +196,7 @@ func TestAS48Malformed(t *testing.T) {
 	wantProblem(t, send(h, "GET", "/v2/inbox/k", ""), 404, "openapi.json")
 	wantProblem(t, send(h, "POST", "/health/live", "{}"), 405, "GET")
 	many := `{"items":[` + strings.Repeat(`{},`, 1000) + `{}]}`
-	wantProblem(t, send(h, "POST", "/v1/inbox/try-begin/batch", many), 413, "1001 items, the limit is 1000")
+	wantProblem(t, send(h, "POST", "/v1/inbox/try-begin/batch", many), 413, "more than 1000 items")
 }
 
 func TestServer_TakesContentTypes(t *testing.T) {
@@ -408,5 +409,26 @@ func TestUnreadBodies(t *testing.T) {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		wantProblem(t, w.Result(), http.StatusUnauthorized, "token")
+	}
+}
+
+// countedItem counts how many of it are decoded.
+type countedItem struct{}
+
+var decodedItems atomic.Int64
+
+func (countedItem) UnmarshalJSON([]byte) error {
+	decodedItems.Add(1)
+	return nil
+}
+
+// TestBatch_CountedWhileDecoded: a batch of too many items is refused when one too many is read, not when
+// all of them are.
+func TestBatch_CountedWhileDecoded(t *testing.T) {
+	t.Parallel()
+	body := `{"items":[{}` + strings.Repeat(",{}", 300_000) + `]}`
+	_, err := decode[batchBody[countedItem]]([]byte(body))
+	if n := decodedItems.Load(); n > inbox.MaxLeaseBatch || err == nil || refusalOf(err).code != http.StatusRequestEntityTooLarge {
+		t.Errorf("decode() = %v with %d items decoded, want 413 and at most %d", err, n, inbox.MaxLeaseBatch)
 	}
 }

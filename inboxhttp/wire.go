@@ -1,7 +1,10 @@
 package inboxhttp
 
 import (
+	"bytes"
+	"encoding/json"
 	"math"
+	"net/http"
 	"time"
 
 	"github.com/waybill-go/waybill/inbox"
@@ -38,7 +41,34 @@ type releaseBody struct {
 }
 
 type batchBody[T any] struct {
-	Items []T `json:"items"`
+	Items batchItems[T] `json:"items"`
+}
+
+// batchItems are read one by one, so that a body of many empty ones takes no more memory than the
+// limit of a batch.
+type batchItems[T any] []T
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (b *batchItems[T]) UnmarshalJSON(text []byte) error {
+	*b = nil
+	if string(text) == "null" {
+		return nil
+	}
+	items := json.NewDecoder(bytes.NewReader(text))
+	if start, err := items.Token(); err != nil || start != json.Delim('[') {
+		return refusef(http.StatusBadRequest, "items is not of the type that it must be")
+	}
+	for items.More() {
+		if len(*b) == inbox.MaxLeaseBatch {
+			return refusef(http.StatusRequestEntityTooLarge, "the batch has more than %d items", inbox.MaxLeaseBatch)
+		}
+		var item T
+		if err := items.Decode(&item); err != nil {
+			return err
+		}
+		*b = append(*b, item)
+	}
+	return nil
 }
 
 // leaseAnswer is the answer to try-begin and renew.
