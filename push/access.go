@@ -18,6 +18,7 @@ type Grant struct {
 	Tenant  string    // whose messages it sees. Optional; the default is [waybill.DefaultTenant]
 	Topics  []string  // what it may see: topics, and destinations of messages that are sent. Required
 	Groups  []string  // the groups it belongs to, for messages to groups. Optional
+	Account string    // whose clients catch up a few at a time, such as the name of a token. Optional: no limit
 	Expires time.Time // when it is disconnected, such as the end of its token. Optional: never
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -24,9 +25,12 @@ type Archive interface {
 }
 
 const (
-	archiveReaders = 4               // clients that read the archive at a time
-	archiveTimeout = 5 * time.Second // for one of them
-	catchUpBytes   = 8 << 20         // payloads that a client may catch up
+	archiveReaders = 4                // clients that read the archive at a time
+	archiveTimeout = 5 * time.Second  // for one of them
+	catchUpBytes   = 8 << 20          // payloads that a client may catch up
+	pageBytes      = 256 << 10        // of them held for one client, or one event
+	eventOverhead  = 512              // of an event without its payload
+	catchUpWait    = 30 * time.Second // for others of the same account
 
 	// overlap is how much earlier than the last event a client begins to catch up: settlements
 	// that run at a time, and consumers that handle several messages at a time, change places.
@@ -49,60 +53,93 @@ func (s *session) catchUp(ctx context.Context) error {
 	if s.LastEventID == "" {
 		return nil
 	}
-	var events []Event
 	err := s.hub.readArchive(ctx, func(ctx context.Context, a Archive) (err error) {
-		if s.missed.since, err = s.hub.start(ctx, a, s.LastEventID); err == nil {
-			events, err = s.read(ctx, a)
-		}
+		s.missed.since, err = s.hub.start(ctx, a, s.LastEventID)
 		return err
 	})
 	if err != nil {
 		return s.reset(ctx, err)
 	}
 	s.missed.begin()
-	return s.sendMissed(ctx, events)
+	return s.sendMissed(ctx)
 }
 
 // catchUpAgain sends what the archive did not have yet the first time.
 func (s *session) catchUpAgain(ctx context.Context) error {
-	var events []Event
-	err := s.hub.readArchive(ctx, func(ctx context.Context, a Archive) (err error) {
-		events, err = s.read(ctx, a)
-		return err
-	})
-	if err == nil {
-		err = s.sendMissed(ctx, events)
-	} else {
-		err = s.reset(ctx, err)
-	}
+	err := s.sendMissed(ctx)
 	s.missed.stop()
 	return err
 }
 
-func (s *session) sendMissed(ctx context.Context, events []Event) error {
-	for _, e := range events {
-		if err := s.missed.once(e, func() error { return s.Send(ctx, e) }); err != nil {
-			return err
-		}
+// sendMissed sends what the archive has and the client has not had yet, page by page: a slow client
+// holds one page. If it is too much, or cannot be read, the client is told to reset.
+func (s *session) sendMissed(ctx context.Context) error {
+	leave, err := s.hub.catching.enter(ctx, s.Grant.Account, s.hub.cfg.MaxCatchUps)
+	if err != nil {
+		return s.reset(ctx, err)
 	}
-	return nil
-}
-
-// read returns what the archive has for the client.
-func (s *session) read(ctx context.Context, a Archive) ([]Event, error) {
-	var events []Event
-	size := 0
-	err := a.PublishedSince(ctx, s.Grant.Topics, s.missed.since, func(m *waybill.Message) error {
-		if !s.Grant.sees(m) || !s.hub.cfg.Target(m).includes(s.ID, s.Grant) {
+	defer leave()
+	p := page{since: s.missed.since, first: true}
+	for {
+		err := s.hub.readArchive(ctx, func(ctx context.Context, a Archive) error { return s.read(ctx, a, &p) })
+		if err != nil {
+			return s.reset(ctx, err)
+		}
+		for _, e := range p.events {
+			if err := s.missed.once(e, func() error { return s.Send(ctx, e) }); err != nil {
+				return err
+			}
+		}
+		if !p.more {
 			return nil
 		}
-		if size += len(m.Payload); len(events) == s.hub.cfg.CatchUpLimit || size > catchUpBytes {
+	}
+}
+
+// page is a part of what a client has missed.
+type page struct {
+	first  bool      // it counts all that follows, too
+	since  time.Time // where it begins
+	events []Event
+	more   bool // there are events after these
+}
+
+var errPageFull = errors.New("the page is full")
+
+// read replaces the page by the next one of what the client has not been sent.
+func (s *session) read(ctx context.Context, a Archive, p *page) error {
+	if len(p.events) > 0 { // everything before the last of them was sent
+		if at, err := a.PublishedAt(ctx, p.events[len(p.events)-1].ID, 2*s.hub.cfg.CatchUpAge); err == nil && at.After(p.since) {
+			p.since = at
+		}
+	}
+	p.events, p.more = nil, false
+	number, held, total := 0, 0, 0
+	err := a.PublishedSince(ctx, s.Grant.Topics, p.since, func(m *waybill.Message) error {
+		if !s.Grant.sees(m) || !s.hub.cfg.Target(m).includes(s.ID, s.Grant) || s.missed.had(m) {
+			return nil
+		}
+		number++
+		if total += len(m.Payload); p.first && (number > s.hub.cfg.CatchUpLimit || total > catchUpBytes) {
 			return errTooMuch
 		}
-		events = append(events, messageEvent(m))
+		size := len(m.Payload) + eventOverhead
+		if p.more || len(p.events) > 0 && held+size > pageBytes {
+			p.more = true
+			if p.first {
+				return nil
+			}
+			return errPageFull
+		}
+		held += size
+		p.events = append(p.events, messageEvent(m))
 		return nil
 	})
-	return events, err
+	p.first = false
+	if errors.Is(err, errPageFull) {
+		err = nil
+	}
+	return err
 }
 
 // start returns from where on the archive is read for a client whose last event had this id.
@@ -191,10 +228,66 @@ func (b *backlog) once(e Event, send func() error) error {
 	return send()
 }
 
+// had reports whether the client has been sent a message since it began to catch up.
+func (b *backlog) had(m *waybill.Message) bool { return b.sent[messageKey{m.Source, m.ID}] }
+
 // stop ends it.
 func (b *backlog) stop() {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
 	*b = backlog{}
+}
+
+// turns lets few clients of each account catch up at a time. The zero value is ready for use.
+type turns struct {
+	mu sync.Mutex
+	of map[string]*turn
+}
+
+type turn struct {
+	free chan struct{}
+	used int // who is in, or waits
+}
+
+var errNoTurn = errors.New("push: others of the same account are catching up")
+
+// enter waits until fewer than limit clients of an account are in, but not for ever.
+func (t *turns) enter(ctx context.Context, account string, limit int) (leave func(), err error) {
+	if account == "" {
+		return func() {}, nil
+	}
+	one := t.take(account, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, catchUpWait, errNoTurn)
+	defer cancel()
+	select {
+	case one.free <- struct{}{}:
+		return func() { <-one.free; t.drop(account) }, nil
+	case <-ctx.Done():
+		t.drop(account)
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (t *turns) take(account string, limit int) *turn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of == nil {
+		t.of = make(map[string]*turn)
+	}
+	if t.of[account] == nil {
+		t.of[account] = &turn{free: make(chan struct{}, limit)}
+	}
+	t.of[account].used++
+	return t.of[account]
+}
+
+func (t *turns) drop(account string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one := t.of[account]; one.used > 1 {
+		one.used--
+	} else {
+		delete(t.of, account)
+	}
 }

@@ -297,6 +297,71 @@ func TestCatchUp_FewAtATime(t *testing.T) {
 	})
 }
 
+// TestCatchUp_Streams: a client that takes nothing holds one page of what it has missed, and one that takes
+// everything gets all of it once and in order.
+func TestCatchUp_Streams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &archive{}
+		h := newHub(t, Config{Archive: a})
+		var want []string
+		for i := range 100 {
+			m := message(fmt.Sprint(i))
+			m.Payload = make([]byte, 64<<10)
+			a.add(m)
+			want = append(want, m.ID)
+			pass(time.Millisecond)
+		}
+		s := &session{Connection: Connection{Grant: Grant{Topics: []string{"orders"}}}, hub: h, missed: backlog{}}
+		p := page{first: true}
+		if err := s.read(t.Context(), a, &p); err != nil || len(p.events)*64<<10 > pageBytes || !p.more {
+			t.Errorf("the first page has %d events of 64 KiB, more %v, %v", len(p.events), p.more, err)
+		}
+		c := connect(t, h, Connection{LastEventID: "0"})
+		c.want("+ " + strings.Join(want, " "))
+		c.leave()
+	})
+}
+
+// TestCatchUp_AccountTakesTurns: few clients of one account catch up at a time, and they hold up no
+// other's.
+func TestCatchUp_AccountTakesTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &archive{}
+		h := newHub(t, Config{Archive: a, MaxCatchUps: 2})
+		a.add(message("1"))
+		catchUp := func(account string) *client {
+			return connect(t, h, Connection{LastEventID: "1", Grant: Grant{Account: account, Topics: []string{"orders"}}})
+		}
+		enter := func() func() {
+			leave, err := h.catching.enter(t.Context(), "one", 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return leave
+		}
+		first, second := enter(), enter()
+		waits, other := catchUp("one"), catchUp("other")
+		waits.want("+")
+		other.want("+ 1")
+		first()
+		waits.want("+ 1")
+		third := enter()
+		refused := catchUp("one")
+		pass(catchUpWait)
+		refused.want("+ !unavailable")
+		second()
+		third()
+		for _, c := range []*client{waits, other, refused} {
+			c.leave()
+		}
+		if len(h.catching.of) != 0 {
+			t.Errorf("%d accounts are still known", len(h.catching.of))
+		}
+	})
+}
+
 // countingArchive holds one message, and each of its readers for a second.
 type countingArchive struct {
 	mu        sync.Mutex

@@ -34,6 +34,10 @@ type Config struct {
 	// reset. 1 to 100,000. Optional; the default is 1,000. Beside it there is a limit of 8 MiB.
 	CatchUpLimit int
 
+	// MaxCatchUps is how many clients of one [Grant].Account catch up at a time; more of them wait up
+	// to 30 seconds, and are told to reset then. At least 1. Optional; the default is 16.
+	MaxCatchUps int
+
 	// AllowedOrigins are the origins, such as "https://app.example.com", whose pages may connect
 	// beside those of the server's own host. Optional; the default is none.
 	AllowedOrigins []string
@@ -73,6 +77,7 @@ const (
 func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.CatchUpAge, time.Hour)
 	setDefault(&c.CatchUpLimit, 1000)
+	setDefault(&c.MaxCatchUps, 16)
 	setDefault(&c.Buffer, 128)
 	setDefault(&c.MaxClients, 10_000)
 	setDefault(&c.WriteTimeout, 10*time.Second)
@@ -93,6 +98,8 @@ func (c Config) validate() error {
 		return invalidf("Authorize", "is required: nothing is granted by default")
 	case c.CatchUpLimit < 1 || c.CatchUpLimit > maxCatchUpLimit:
 		return invalidf("CatchUpLimit", "is %d; the range is 1 to %d", c.CatchUpLimit, maxCatchUpLimit)
+	case c.MaxCatchUps < 1:
+		return invalidf("MaxCatchUps", "is %d; it must be at least 1", c.MaxCatchUps)
 	case c.Buffer < 1 || c.Buffer > maxBuffer:
 		return invalidf("Buffer", "is %d; the range is 1 to %d", c.Buffer, maxBuffer)
 	case c.MaxClients < 1:

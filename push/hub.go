@@ -33,8 +33,9 @@ var (
 // Hub knows the clients that are connected to this process. It is safe for concurrent use. As a
 // [relay.Publisher] it is best effort: see the package.
 type Hub struct {
-	cfg     Config
-	reading chan struct{} // holds a value for each client that reads the archive
+	cfg      Config
+	reading  chan struct{} // holds a value for each client that reads the archive
+	catching turns
 
 	mu      sync.Mutex
 	clients map[*session]struct{}

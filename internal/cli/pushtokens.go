@@ -51,7 +51,7 @@ func (e pushEntry) token(topics []string) (pushToken, error) {
 	if err != nil {
 		return pushToken{}, err
 	}
-	t := pushToken{name: e.Name, grant: push.Grant{User: e.User, Tenant: e.Tenant, Topics: e.Topics, Groups: e.Groups}}
+	t := pushToken{name: e.Name, grant: push.Grant{Account: e.Name, User: e.User, Tenant: e.Tenant, Topics: e.Topics, Groups: e.Groups}}
 	if t.hash, err = bearer.ParseHash(secret); err != nil {
 		return t, fmt.Errorf("token %q %w", e.Name, err)
 	}
@@ -98,5 +98,5 @@ func secretOf(r *http.Request) string {
 
 // authorizeAll lets everybody see every topic.
 func authorizeAll(topics []string) func(*http.Request) (push.Grant, error) {
-	return func(*http.Request) (push.Grant, error) { return push.Grant{Topics: topics}, nil }
+	return func(*http.Request) (push.Grant, error) { return push.Grant{Account: "anonymous", Topics: topics}, nil }
 }
