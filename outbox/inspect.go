@@ -46,10 +46,16 @@ type State struct {
 
 // Stats counts the messages of one topic and status.
 type Stats struct {
-	Topic  string        `json:"topic"`
-	Status Status        `json:"status"`
-	Count  int64         `json:"count"`
-	Oldest time.Duration `json:"oldest_ns"` // age of the oldest by the store's clock, since it came due if it was scheduled
+	Topic  string `json:"topic"`
+	Status Status `json:"status"`
+	Count  int64  `json:"count"`
+
+	// Consumer is whose dead letters these are; "" for everything that is the outbox's own.
+	Consumer string `json:"consumer,omitempty"`
+
+	// Oldest is the age of the oldest by the store's clock: since it was enqueued, or came due if
+	// it was scheduled. It is negative as long as none is due: the time until the first is.
+	Oldest time.Duration `json:"oldest_ns"`
 }
 
 // Filter narrows a list of messages. Empty fields match everything, but for Status.
@@ -90,7 +96,8 @@ type Inspector interface {
 	// [Filter.Check] refuses is an error. It may read all that has the status asked for.
 	OutboxMessages(ctx context.Context, f Filter) ([]State, error)
 
-	// OutboxStats returns a row per topic and status, ordered by topic and status.
+	// OutboxStats returns a row per topic, status and consumer, in this order. Of dead letters it
+	// counts those of consumers too, as Dead or Failed; not those that are resolved or requeued.
 	OutboxStats(ctx context.Context) ([]Stats, error)
 
 	// OutboxBacklog is OutboxStats for Pending and Waiting only, which are few while relays

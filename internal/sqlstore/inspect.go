@@ -61,13 +61,23 @@ const SinceSQL = `CASE WHEN deliver_at > enqueued_at THEN deliver_at ELSE enqueu
 
 // OnItsWaySQL lists what is pending and what is waiting.
 const OnItsWaySQL = `
-        SELECT topic, 'Pending' AS status, ` + SinceSQL + ` FROM {outbox} WHERE deliver_at IS NULL OR deliver_at <= {now}
+        SELECT topic, 'Pending' AS status, '' AS consumer, ` + SinceSQL + ` FROM {outbox} WHERE deliver_at IS NULL OR deliver_at <= {now}
         UNION ALL
-        SELECT topic, 'Waiting', ` + SinceSQL + ` FROM {outbox_waiting}`
+        SELECT topic, 'Waiting', '', ` + SinceSQL + ` FROM {outbox_waiting}`
 
-// ElsewhereSQL lists the other messages, for stores with a view of all.
+// ElsewhereSQL lists the messages that are scheduled or published, for stores with a view of all.
 const ElsewhereSQL = `
-        SELECT topic, status, enqueued_at FROM {messages} WHERE status NOT IN ('Pending', 'Waiting')`
+        SELECT topic, status, '', ` + ElsewhereSinceSQL + ` FROM {messages} WHERE status IN ('Scheduled', 'Published')`
+
+// ElsewhereSinceSQL is what their age counts from.
+const ElsewhereSinceSQL = `CASE WHEN status = 'Scheduled' THEN due_at ELSE enqueued_at END`
+
+// GivenUpSQL lists the dead letters of which something is to be decided, whosever they are, and
+// those of the relay that were discarded.
+const GivenUpSQL = `
+        SELECT topic, CASE WHEN failed THEN 'Failed' ELSE 'Dead' END, consumer, enqueued_at FROM {dead_letters} WHERE state = 'open' AND requeued_at IS NULL
+        UNION ALL
+        SELECT topic, 'Discarded', '', enqueued_at FROM {dead_letters} WHERE state = 'discarded' AND origin = 'relay'`
 
 // OutboxStats implements [outbox.Inspector]. The statement returns ages in seconds. It reads
 // whole tables: not for every second.
@@ -84,7 +94,7 @@ func (c *Core[Tx]) outboxStats(ctx context.Context, query string) ([]outbox.Stat
 	rows, err := c.DB.Query(ctx, query)
 	stats, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (v outbox.Stats, err error) {
 		var age float64
-		err = r.Scan(&v.Topic, &v.Status, &v.Count, &age)
+		err = r.Scan(&v.Topic, &v.Status, &v.Consumer, &v.Count, &age)
 		v.Oldest = time.Duration(age * float64(time.Second))
 		return v, err
 	})

@@ -69,24 +69,28 @@ func (s *Store) OutboxBacklog(ctx context.Context) ([]outbox.Stats, error) {
 
 func (s *Store) count(ctx context.Context, counts func(outbox.Status) bool) ([]outbox.Stats, error) {
 	type group struct {
-		topic  string
-		status outbox.Status
+		topic    string
+		status   outbox.Status
+		consumer string
 	}
 	groups := make(map[group]outbox.Stats)
 	err := s.inTx(ctx, func(*Tx) error {
-		for _, st := range s.listed() {
+		for _, st := range s.counted() {
 			if !counts(st.Status) {
 				continue
 			}
-			g := groups[group{st.Topic, st.Status}]
-			g.Topic, g.Status = st.Topic, st.Status
+			key, age := group{st.Topic, st.Status, st.consumer}, s.now().Sub(st.since)
+			g, others := groups[key]
+			if !others {
+				g = outbox.Stats{Topic: st.Topic, Status: st.Status, Consumer: st.consumer, Oldest: age}
+			}
 			g.Count++
-			g.Oldest = max(g.Oldest, s.now().Sub(st.since))
-			groups[group{st.Topic, st.Status}] = g
+			g.Oldest = max(g.Oldest, age)
+			groups[key] = g
 		}
 		return nil
 	})
-	stats := sorted(groups, func(outbox.Stats) bool { return true }, func(g outbox.Stats) string { return g.Topic + "\x00" + string(g.Status) })
+	stats := sorted(groups, func(outbox.Stats) bool { return true }, func(g outbox.Stats) string { return g.Topic + "\x00" + string(g.Status) + "\x00" + g.Consumer })
 	if stats == nil {
 		stats = []outbox.Stats{}
 	}
@@ -97,11 +101,38 @@ func (s *Store) count(ctx context.Context, counts func(outbox.Status) bool) ([]o
 type listedState struct {
 	outbox.State
 	correlation string
+	consumer    string    // whose letter it is
 	since       time.Time // its age counts from then
+}
+
+// counted is what statistics count: of letters, those of which something is to be decided, and
+// those of the relay that were discarded.
+func (s *Store) counted() []listedState {
+	list := s.undead()
+	for _, l := range s.data.letters {
+		discarded := l.State == deadletter.Discarded && l.Origin == deadletter.FromRelay
+		if l.open() || discarded {
+			st := l.state()
+			st.consumer = l.Consumer
+			list = append(list, st)
+		}
+	}
+	return list
 }
 
 // listed is that view.
 func (s *Store) listed() []listedState {
+	list := s.undead()
+	for _, l := range s.data.letters {
+		if l.Origin == deadletter.FromRelay {
+			list = append(list, l.state())
+		}
+	}
+	return list
+}
+
+// undead is everything that is no dead letter.
+func (s *Store) undead() []listedState {
 	var list []listedState
 	for _, r := range s.data.outbox {
 		st := r.state(outbox.Pending)
@@ -126,18 +157,13 @@ func (s *Store) listed() []listedState {
 		st.PublishedAt, st.DueAt, st.Error = &at, nil, ""
 		list = append(list, st)
 	}
-	for _, l := range s.data.letters {
-		if l.Origin == "relay" {
-			list = append(list, l.state())
-		}
-	}
 	return list
 }
 
 func (r *row) state(status outbox.Status) listedState {
 	m, since := &r.message, r.enqueuedAt
-	if onItsWay := status == outbox.Pending || status == outbox.Waiting; onItsWay && m.DeliverAt.After(since) {
-		since = m.DeliverAt // it was scheduled until then
+	if unpublished := status == outbox.Pending || status == outbox.Waiting || status == outbox.Scheduled; unpublished && m.DeliverAt.After(since) {
+		since = m.DeliverAt
 	}
 	return listedState{correlation: m.CorrelationID, since: since, State: outbox.State{
 		ID: m.ID, Status: status, Topic: m.Address(), Type: m.Type, Source: m.Source, Tenant: m.Tenant, Key: m.Key,

@@ -23,20 +23,37 @@ type place struct {
 
 // places are what the view "messages" of the SQL stores is made of.
 func (t *tx) places() []place {
-	now := micros(t.now)
 	letter := func(state, failed any) bson.M {
 		return bson.M{"origin": deadletter.FromRelay, "state": state, "failed": failed}
 	}
 	kept := bson.M{"$ne": deadletter.Discarded}
+	return append(t.undead(),
+		place{t.letters, outbox.Dead, letter(kept, false)},
+		place{t.letters, outbox.Failed, letter(kept, true)},
+		place{t.letters, outbox.Discarded, letter(deadletter.Discarded, in([]bool{false, true}))},
+	)
+}
+
+// counted are the places that statistics count: of dead letters those of which something is to be
+// decided, whosever they are, and those of the relay that were discarded.
+func (t *tx) counted() []place {
+	open := func(failed bool) bson.M { return bson.M{"state": deadletter.Open, "requeued": false, "failed": failed} }
+	return append(t.undead(),
+		place{t.letters, outbox.Dead, open(false)},
+		place{t.letters, outbox.Failed, open(true)},
+		place{t.letters, outbox.Discarded, bson.M{"origin": deadletter.FromRelay, "state": deadletter.Discarded}},
+	)
+}
+
+// undead are the places of what is no dead letter.
+func (t *tx) undead() []place {
+	now := micros(t.now)
 	return []place{
 		{t.outbox, outbox.Pending, bson.M{"row.message.deliver_at": bson.M{"$lte": now}}},
 		{t.outbox, outbox.Scheduled, bson.M{"row.message.deliver_at": bson.M{"$gt": now}}},
 		{t.waiting, outbox.Waiting, bson.M{}},
 		{t.scheduled, outbox.Scheduled, bson.M{}},
 		{t.archive, outbox.Published, bson.M{}},
-		{t.letters, outbox.Dead, letter(kept, false)},
-		{t.letters, outbox.Failed, letter(kept, true)},
-		{t.letters, outbox.Discarded, letter(deadletter.Discarded, in([]bool{false, true}))},
 	}
 }
 
@@ -142,7 +159,7 @@ func (s *Store) count(ctx context.Context, counts func(outbox.Status) bool) ([]o
 	var stats []outbox.Stats
 	err := s.inTx(ctx, func(ctx context.Context, t *tx) error {
 		stats = []outbox.Stats{}
-		for _, p := range t.places() {
+		for _, p := range t.counted() {
 			if !counts(p.status) {
 				continue
 			}
@@ -151,7 +168,7 @@ func (s *Store) count(ctx context.Context, counts func(outbox.Status) bool) ([]o
 				return err
 			}
 			for _, g := range topics {
-				stats = append(stats, outbox.Stats{Topic: g.Topic, Status: p.status, Count: g.Count, Oldest: max(0, t.now.Sub(g.Oldest))})
+				stats = append(stats, outbox.Stats{Topic: g.Of.Topic, Status: p.status, Consumer: g.Of.Consumer, Count: g.Count, Oldest: t.now.Sub(g.Oldest)})
 			}
 		}
 		return nil
@@ -160,16 +177,19 @@ func (s *Store) count(ctx context.Context, counts func(outbox.Status) bool) ([]o
 }
 
 type topicCount struct {
-	Topic  string    `bson:"_id"`
+	Of struct {
+		Topic    string `bson:"topic"`
+		Consumer string `bson:"consumer"`
+	} `bson:"_id"`
 	Count  int64     `bson:"count"`
 	Oldest time.Time `bson:"oldest"`
 }
 
-// since is what the age of a message counts from: that of a scheduled one, once it is on its way,
-// from when it came due.
+// since is what the age of a message counts from: that of a scheduled one, until it is published,
+// from when it comes due.
 func (p place) since() any {
 	enqueued := "$row.enqueued_at"
-	if p.status != outbox.Pending && p.status != outbox.Waiting {
+	if p.status != outbox.Pending && p.status != outbox.Waiting && p.status != outbox.Scheduled {
 		return enqueued
 	}
 	due := bson.M{"$add": bson.A{time.UnixMilli(0), bson.M{"$multiply": bson.A{"$row.message.deliver_at", 0.001}}}}
@@ -179,7 +199,7 @@ func (p place) since() any {
 func countTopics(ctx context.Context, p place) ([]topicCount, error) {
 	cursor, err := p.of.Aggregate(ctx, mongo.Pipeline{
 		{{Key: "$match", Value: p.filter}},
-		{{Key: "$group", Value: bson.M{"_id": "$row.topic", "count": bson.M{"$sum": int64(1)}, "oldest": bson.M{"$min": p.since()}}}},
+		{{Key: "$group", Value: bson.M{"_id": bson.M{"topic": "$row.topic", "consumer": "$consumer"}, "count": bson.M{"$sum": int64(1)}, "oldest": bson.M{"$min": p.since()}}}},
 	})
 	if err != nil {
 		return nil, err
@@ -189,14 +209,14 @@ func countTopics(ctx context.Context, p place) ([]topicCount, error) {
 	return topics, err
 }
 
-// merged sorts stats by topic and status, and adds up those of one status in two places.
+// merged sorts stats by topic, status and consumer, and adds up those of one status in two places.
 func merged(stats []outbox.Stats) []outbox.Stats {
 	slices.SortFunc(stats, func(a, b outbox.Stats) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Status, b.Status))
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Status, b.Status), cmp.Compare(a.Consumer, b.Consumer))
 	})
 	list := []outbox.Stats{}
 	for _, st := range stats {
-		if n := len(list); n > 0 && list[n-1].Topic == st.Topic && list[n-1].Status == st.Status {
+		if n := len(list); n > 0 && list[n-1].Topic == st.Topic && list[n-1].Status == st.Status && list[n-1].Consumer == st.Consumer {
 			list[n-1].Count += st.Count
 			list[n-1].Oldest = max(list[n-1].Oldest, st.Oldest)
 			continue

@@ -41,8 +41,8 @@ func statesSQL(condition string) string {
 }
 
 const (
-	countedSQL = `SELECT topic, status, count(*), ({now} - min(since)) / 1000000.0 FROM `
-	byTopicSQL = ` GROUP BY topic, status ORDER BY topic, status`
+	countedSQL = `SELECT topic, status, consumer, count(*), ({now} - min(since)) / 1000000.0 FROM `
+	byTopicSQL = ` GROUP BY topic, status, consumer ORDER BY topic, status, consumer`
 )
 
 var (
@@ -53,6 +53,7 @@ SELECT ` + sqlstore.StateColumns + `
   FROM (` + statesSQL(`($1 = '' AND {status} IN ('Pending', 'Waiting', 'Scheduled') OR {status} = $1) AND `+sqlstore.MessageFilter) + `) s
  ORDER BY enqueued_at, id, destination LIMIT $7`
 
-	outboxStatsSQL   = countedSQL + `(` + sqlstore.OnItsWaySQL + ` UNION ALL SELECT topic, status, enqueued_at FROM (` + statesSQL(`{status} NOT IN ('Pending', 'Waiting')`) + `) s) m` + byTopicSQL
+	outboxStatsSQL = countedSQL + `(` + sqlstore.OnItsWaySQL + ` UNION ALL SELECT topic, status, '', ` + sqlstore.ElsewhereSinceSQL + `
+  FROM (` + statesSQL(`{status} IN ('Scheduled', 'Published')`) + `) s UNION ALL ` + sqlstore.GivenUpSQL + `) m` + byTopicSQL
 	outboxBacklogSQL = countedSQL + `(` + sqlstore.OnItsWaySQL + `) m` + byTopicSQL
 )

@@ -2,6 +2,7 @@ package mysqlstore
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/waybill-go/waybill"
@@ -107,4 +108,11 @@ func (s *Store) RolesSQL(prefix string) (string, error) {
 		b.WriteString("\n")
 	}
 	return b.String(), nil
+}
+
+// Reads reports whether the rights of a role include reading a whole table.
+func (r Role) Reads(table string) bool {
+	return slices.ContainsFunc(append([]grant{everyone}, grants[r]...), func(g grant) bool {
+		return slices.Contains(strings.Split(g.rights, ", "), "SELECT") && slices.Contains(g.on, table)
+	})
 }

@@ -25,11 +25,11 @@ SELECT id, 'Published', topic, destination, type, source, tenant, key, attempts,
  WHERE $1::text <> '' AND ` + messageFilter + `
  ORDER BY published_at DESC LIMIT $7`
 
-	outboxStatsSQL   = countedSQL + `(` + sqlstore.OnItsWaySQL + ` UNION ALL ` + sqlstore.ElsewhereSQL + `) m` + byTopicSQL
+	outboxStatsSQL   = countedSQL + `(` + sqlstore.OnItsWaySQL + ` UNION ALL ` + sqlstore.ElsewhereSQL + ` UNION ALL ` + sqlstore.GivenUpSQL + `) m` + byTopicSQL
 	outboxBacklogSQL = countedSQL + `(` + sqlstore.OnItsWaySQL + `) m` + byTopicSQL
 
-	countedSQL = `SELECT topic, status, count(*), extract(epoch FROM {clock}() - min(since))::float8 FROM `
-	byTopicSQL = ` GROUP BY topic, status ORDER BY topic, status`
+	countedSQL = `SELECT topic, status, consumer, count(*), extract(epoch FROM {clock}() - min(since))::float8 FROM `
+	byTopicSQL = ` GROUP BY topic, status, consumer ORDER BY topic, status, consumer`
 )
 
 // relayStatesSQL names a lane's owner only while the relay is there: the others are free.

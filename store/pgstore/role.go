@@ -240,3 +240,8 @@ func (s *Store[Tx]) MissingRights(ctx context.Context, role Role) ([]string, err
 	numbers, err := sqldb.Collect(rows, err, sqldb.Scan[int])
 	return column(numbers, func(n int) string { return rights[n-1].String() }), s.core.Kind(err)
 }
+
+// Reads reports whether the rights of a role include reading a whole table.
+func (r Role) Reads(table string) bool {
+	return slices.Contains(rightsOf(r), right{table, "", "SELECT"})
+}

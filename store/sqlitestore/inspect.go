@@ -15,9 +15,9 @@ SELECT ` + sqlstore.StateColumns + `
  WHERE ($1 = '' AND status IN ('Pending', 'Waiting', 'Scheduled') OR status = $1) AND ` + sqlstore.MessageFilter + `
  ORDER BY enqueued_at, id, destination LIMIT $7`
 
-	outboxStatsSQL   = countedSQL + `(` + sqlstore.OnItsWaySQL + ` UNION ALL ` + sqlstore.ElsewhereSQL + `) m` + byTopicSQL
+	outboxStatsSQL   = countedSQL + `(` + sqlstore.OnItsWaySQL + ` UNION ALL ` + sqlstore.ElsewhereSQL + ` UNION ALL ` + sqlstore.GivenUpSQL + `) m` + byTopicSQL
 	outboxBacklogSQL = countedSQL + `(` + sqlstore.OnItsWaySQL + `) m` + byTopicSQL
 
-	countedSQL = `SELECT topic, status, count(*), ({now} - min(since)) / 1000000.0 FROM `
-	byTopicSQL = ` GROUP BY topic, status ORDER BY topic, status`
+	countedSQL = `SELECT topic, status, consumer, count(*), ({now} - min(since)) / 1000000.0 FROM `
+	byTopicSQL = ` GROUP BY topic, status, consumer ORDER BY topic, status, consumer`
 )

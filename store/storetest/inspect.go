@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -15,6 +16,7 @@ func inspectTests[Tx any]() []test[Tx] {
 		{"counts by topic and status", statsCounts[Tx], nil},
 		{"age of the oldest", statsAge[Tx], nil},
 		{"age of a scheduled message", statsAgeScheduled[Tx], nil},
+		{"age of one that is not due", statsAgeNotDue[Tx], nil},
 	}
 }
 
@@ -83,10 +85,15 @@ func statsCounts[Tx any](e *env[Tx]) {
 	claims := n.claim()
 	n.settle(published(find(claims, "a1"), find(claims, "a2"))...)
 	n.settle(failed(find(claims, "a3"), time.Hour), dead(find(claims, "a5")))
-	e.bury("billing", msg("b", "k")) // a consumer's letter is not the outbox's
+	e.bury("billing", msg("b", "k"))
+	e.bury("shipping", msg("c", "k"))
+	for _, l := range e.letters(deadletter.Filter{Consumer: "shipping"}) {
+		e.resolve(l.Number, true) // nothing is left to decide about it
+	}
 	want := []outbox.Stats{
 		{Topic: "Invoices", Status: outbox.Dead, Count: 1},
 		{Topic: "Invoices", Status: outbox.Pending, Count: 1},
+		{Topic: "orders", Status: outbox.Dead, Consumer: "billing", Count: 1},
 		{Topic: "orders", Status: outbox.Pending, Count: 1},
 		{Topic: "orders", Status: outbox.Published, Count: 2},
 		{Topic: "orders", Status: outbox.Waiting, Count: 1},
@@ -95,7 +102,7 @@ func statsCounts[Tx any](e *env[Tx]) {
 	wantCounts(e, got, want)
 	backlog, err := e.s.OutboxBacklog(e.ctx)
 	e.must(err, "OutboxBacklog")
-	wantCounts(e, backlog, []outbox.Stats{want[1], want[2], want[4]})
+	wantCounts(e, backlog, []outbox.Stats{want[1], want[3], want[5]})
 }
 
 func wantCounts[Tx any](e *env[Tx], got, want []outbox.Stats) {
@@ -104,7 +111,7 @@ func wantCounts[Tx any](e *env[Tx], got, want []outbox.Stats) {
 		e.Fatalf("stats = %+v, want %+v", got, want)
 	}
 	for i := range want {
-		if got[i].Topic != want[i].Topic || got[i].Status != want[i].Status || got[i].Count != want[i].Count {
+		if got[i].Topic != want[i].Topic || got[i].Status != want[i].Status || got[i].Consumer != want[i].Consumer || got[i].Count != want[i].Count {
 			e.Errorf("row %d = %+v, want %+v", i, got[i], want[i])
 		}
 	}
@@ -133,6 +140,25 @@ func statsAgeScheduled[Tx any](e *env[Tx]) {
 	n.settle(failed(n.claimOne("a"), time.Hour))
 	wantAge(outbox.Waiting, e.stats())
 	wantAge(outbox.Waiting, backlog())
+}
+
+// statsAgeNotDue: before it comes due, its age is negative: how long that will take.
+func statsAgeNotDue[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	m := msg("a", "k")
+	m.DeliverAt = time.Now().Add(3 * time.Hour)
+	e.enqueue(m)
+	wantDue := func(left time.Duration) {
+		e.Helper()
+		stats := e.stats()
+		if len(stats) != 1 || stats[0].Status != outbox.Scheduled || (stats[0].Oldest+left).Abs() > time.Minute {
+			e.Errorf("OutboxStats() = %+v, want one message, due in %v", stats, left)
+		}
+	}
+	wantDue(3 * time.Hour)
+	n.settle(settlement(n.claimOne("a"), relay.Schedule))
+	e.advance(time.Hour)
+	wantDue(2 * time.Hour)
 }
 
 func statsAge[Tx any](e *env[Tx]) {
