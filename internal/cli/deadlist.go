@@ -109,7 +109,7 @@ func (p *program) hintAfterList(letters []deadletter.Letter, f *letterFilter) {
 func letterColumns(l deadletter.Letter) []string {
 	return []string{
 		strconv.FormatInt(l.Number, 10), fromWhom(l), l.Message.Address(), l.Message.ID, strings.Join(conditions(l), ", "),
-		strconv.Itoa(l.Attempts), moment(&l.LastFailed), short(l.Error, 60),
+		thousands(l.Attempts), moment(&l.LastFailed), short(l.Error, 60),
 	}
 }
 

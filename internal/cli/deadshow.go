@@ -138,7 +138,7 @@ func letterFields(l deadletter.Letter) [][2]string {
 		{"reason", string(l.Reason)},
 		{"error", short(l.Error, waybill.MaxErrorLen)},
 		{"group", l.Fingerprint},
-		{"failed attempts", strconv.Itoa(l.Attempts)},
+		{"failed attempts", thousands(l.Attempts)},
 		{"requeued", times(l.Requeues)},
 		{"last replay", numberOrNone(l.Replay)},
 		{"first failed", moment(&l.FirstFailed)},

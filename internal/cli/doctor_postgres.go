@@ -39,32 +39,40 @@ func checkRoute(ctx context.Context, pg postgres) []finding {
 }
 
 // checkRights looks at what the role may do: everything for one job, if it is known which, or
-// else which jobs it is fit for.
-func checkRights(ctx context.Context, pg postgres, facts opener.Facts, as pgstore.Role) []finding {
+// else which jobs it is fit for. It returns these jobs too.
+func checkRights(ctx context.Context, pg postgres, facts opener.Facts, as pgstore.Role) ([]finding, []pgstore.Role) {
 	const advice = "grant it the role that the script makes: waybill roles"
 	if facts.Superuser {
-		return []finding{noting("permissions", facts.User+" is a superuser", "programs need far less: waybill roles")}
+		return []finding{noting("permissions", facts.User+" is a superuser", "programs need far less: waybill roles")}, nil
 	}
-	var fit []string
+	var fit []pgstore.Role
 	var findings []finding
 	for _, role := range pgstore.Roles() {
 		missing, err := pg.MissingRights(ctx, role)
 		switch {
 		case err != nil:
-			return []finding{failing("permissions", err.Error(), advice)}
+			return []finding{failing("permissions", err.Error(), advice)}, nil
 		case len(missing) == 0:
-			fit = append(fit, string(role))
+			fit = append(fit, role)
 		case role == as:
 			findings = append(findings, failing("permissions", fmt.Sprintf("for a %s, %s lacks %s", role, facts.User, strings.Join(missing, ", ")), advice))
 		}
 	}
 	switch {
 	case len(fit) == 0:
-		return append(findings, failing("permissions", facts.User+" has the rights of no role", advice))
+		return append(findings, failing("permissions", facts.User+" has the rights of no role", advice)), nil
 	case len(findings) == 0:
-		findings = append(findings, passing("permissions", fmt.Sprintf("%s is fit to be %s", facts.User, strings.Join(fit, ", "))))
+		findings = append(findings, passing("permissions", fmt.Sprintf("%s is fit to be %s", facts.User, roleList(fit))))
 	}
-	return findings
+	return findings, fit
+}
+
+func roleList(roles []pgstore.Role) string {
+	names := make([]string, len(roles))
+	for i, role := range roles {
+		names[i] = string(role)
+	}
+	return strings.Join(names, ", ")
 }
 
 // checkParts compares the schema with what the migrations have made.

@@ -29,15 +29,21 @@ func retentionOf(ctx context.Context, cfg *config.Config) (consumer.Retention, b
 
 func checkRetention(ctx context.Context, cfg *config.Config) finding {
 	r, known := retentionOf(ctx, cfg)
+	return judgeRetention(r, known, cfg.Bool("inbox.allow_short_retention"))
+}
+
+// judgeRetention makes a note of a bound that nobody can know: that of a broker that keeps messages
+// for as long as their consumer is away.
+func judgeRetention(r consumer.Retention, known, allowShort bool) finding {
 	switch err := r.Check(); {
-	case err != nil && cfg.Bool("inbox.allow_short_retention"):
+	case err != nil && allowShort:
 		return warning("retention", r.String(), "inbox.allow_short_retention takes it; raise inbox.retention")
 	case err != nil:
 		return failing("retention", r.String(), "raise inbox.retention")
 	case !known:
-		return warning("retention", r.String(), "give --broker that answers, to learn how long it keeps messages")
+		return noting("retention", r.String(), "give --broker that answers, to learn how long it keeps messages")
 	case r.Redelivery.Unbounded:
-		return warning("retention", r.String(), "let no consumer be away for longer than inbox.retention")
+		return noting("retention", r.String(), "let no consumer be away for longer than inbox.retention")
 	}
 	return passing("retention", r.String())
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -15,14 +14,14 @@ const scheduleLimit = 2 * time.Minute
 
 // checkSchedules looks for what is due and nobody takes up. It says nothing where nothing is
 // scheduled.
-func checkSchedules(ctx context.Context, store opener.Store) []finding {
-	schedules, keeps := store.(schedule.Inspector)
+func (t *tables) checkSchedules(ctx context.Context) []finding {
+	schedules, keeps := t.store.(schedule.Inspector)
 	if !keeps {
 		return nil
 	}
 	stats, err := schedules.ScheduleStats(ctx)
 	if err != nil {
-		return []finding{failing("schedules", err.Error(), "give the role the rights of a reader: waybill roles")}
+		return t.unread("schedules", err)
 	}
 	var findings []finding
 	if stats.Active+stats.Paused+stats.Ended > 0 {
@@ -35,9 +34,9 @@ func checkSchedules(ctx context.Context, store opener.Store) []finding {
 }
 
 func checkDueSchedules(stats schedule.Stats) finding {
-	found := fmt.Sprintf("%d active, %d paused, %d ended", stats.Active, stats.Paused, stats.Ended)
+	found := fmt.Sprintf("%s active, %s paused, %s ended", thousands(stats.Active), thousands(stats.Paused), thousands(stats.Ended))
 	if stats.Due > 0 {
-		found += fmt.Sprintf("; %d due, the first since %s", stats.Due, age(stats.Late))
+		found += fmt.Sprintf("; %s due, the first since %s", thousands(stats.Due), age(stats.Late))
 	}
 	if stats.Late > scheduleLimit {
 		return warning("schedules", found, "does a runner run (waybill relay with schedule.enabled)? see: waybill schedule list")

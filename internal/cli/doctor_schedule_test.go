@@ -10,7 +10,7 @@ import (
 func TestCheckSchedules(t *testing.T) {
 	t.Parallel()
 	m := newMemory(t)
-	if got := checkSchedules(t.Context(), m); got != nil {
+	if got := (&tables{store: m}).checkSchedules(t.Context()); got != nil {
 		t.Errorf("of nothing: %+v, want nothing", got)
 	}
 	m.plan(t)
@@ -28,7 +28,7 @@ func TestCheckSchedules(t *testing.T) {
 		}},
 	} {
 		m.later(tt.later)
-		if got := checkSchedules(t.Context(), m); !slices.Equal(got, tt.want) {
+		if got := (&tables{store: m}).checkSchedules(t.Context()); !slices.Equal(got, tt.want) {
 			t.Errorf("%v later: %+v, want %+v", tt.later, got, tt.want)
 		}
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/cli/opener"
-	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/saga"
+	"github.com/waybill-go/waybill/store/pgstore"
 )
 
 // limits of what is ok.
@@ -42,11 +41,23 @@ func (e examination) checkStore(ctx context.Context) ([]finding, error) {
 		return []finding{failing("store", err.Error(), "see the database's log")}, nil
 	}
 	findings := append([]finding{passing("store", facts.Version+" at "+store.Address())}, checkFacts(facts, began, time.Now())...)
+	jobs := e.jobs()
 	if pg, is := store.(postgres); is {
-		findings = append(findings, checkRoute(ctx, pg)...)
-		findings = append(findings, checkRights(ctx, pg, facts, e.as)...)
+		rights, fit := checkRights(ctx, pg, facts, e.as)
+		findings = slices.Concat(findings, checkRoute(ctx, pg), rights)
+		if e.as == "" {
+			jobs = fit
+		}
 	}
-	return append(findings, checkTables(ctx, store)...), nil
+	return append(findings, tables{store: store, jobs: jobs, url: e.store.URL}.check(ctx)...), nil
+}
+
+// jobs are those of --as; nil if nobody says.
+func (e examination) jobs() []pgstore.Role {
+	if e.as == "" {
+		return nil
+	}
+	return []pgstore.Role{e.as}
 }
 
 // checkFacts looks at what the database says of itself, between two moments of ours.
@@ -102,84 +113,15 @@ func checkConnections(f opener.Facts) finding {
 	return passing("connections", found)
 }
 
-// checkTables runs the checks that need the tables.
-func checkTables(ctx context.Context, store opener.Store) []finding {
-	version, err := store.SchemaVersion(ctx)
-	switch {
-	case err != nil:
-		return []finding{failing("schema", err.Error(), "give the role its rights (waybill roles), or use the release that fits")}
-	case version == 0:
-		return []finding{failing("schema", "there are no tables", "run: waybill migrate")}
-	}
-	findings := []finding{checkVersion(version, len(store.Migrations()))}
-	pg, isPostgres := store.(postgres)
-	if isPostgres {
-		findings = append(findings, checkParts(ctx, pg, version)...)
-	}
-	stats, err := store.OutboxStats(ctx)
-	if err != nil {
-		return append(findings, failing("outbox", err.Error(), "give the role the rights of a reader: waybill roles"))
-	}
-	findings = append(findings, checkPending(stats), checkDead(stats))
-	findings = append(findings, checkUnroutable(ctx, store)...)
-	findings = append(findings, checkSchedules(ctx, store)...)
-	if sagas, keeps := store.(saga.Inspector); keeps && version == len(store.Migrations()) {
-		findings = append(findings, checkSagas(ctx, sagas)...)
-	}
-	if isPostgres {
-		findings = append(findings, checkCondition(ctx, pg, usualPatience)...)
-	}
-	return findings
-}
-
-func checkVersion(version, newest int) finding {
-	if version < newest {
-		return warning("schema", fmt.Sprintf("version %d, the newest is %d", version, newest), "run: waybill migrate; relays may go on meanwhile")
-	}
-	return passing("schema", fmt.Sprintf("version %d, the newest", version))
-}
-
-func checkPending(stats []outbox.Stats) finding {
-	var count int64
-	var oldest time.Duration
-	for _, s := range stats {
-		if s.Status == outbox.Pending {
-			count += s.Count
-			oldest = max(oldest, s.Oldest)
-		}
-	}
-	if count == 0 {
-		return passing("pending", "no message waits for the relay")
-	}
-	found := fmt.Sprintf("%s, the oldest is %s old", plural(int(count), "message"), age(oldest))
-	if oldest > pendingLimit {
-		return warning("pending", found, "is a relay running, and does the broker take what it publishes?")
-	}
-	return passing("pending", found)
-}
-
-func checkDead(stats []outbox.Stats) finding {
-	var count int64
-	for _, s := range stats {
-		if s.Status == outbox.Dead || s.Status == outbox.Failed {
-			count += s.Count
-		}
-	}
-	if count == 0 {
-		return passing("dead letters", "the relay has given up on no message")
-	}
-	return warning("dead letters", fmt.Sprintf("the relay has given up on %s", plural(int(count), "message")), "see: waybill dead list")
-}
-
 // lettersLooked is how many of the newest letters are looked through for unroutable ones.
 const lettersLooked = 1000
 
 // checkUnroutable names the topics that nobody is bound to, as the broker has said. It says
 // so of a message only when that is published; so there is nothing to say of other topics.
-func checkUnroutable(ctx context.Context, store opener.Store) []finding {
-	letters, err := store.DeadLetters(ctx, deadletter.Filter{Origin: deadletter.FromRelay, Newest: true, Limit: lettersLooked})
+func (t *tables) checkUnroutable(ctx context.Context) []finding {
+	letters, err := t.store.DeadLetters(ctx, deadletter.Filter{Origin: deadletter.FromRelay, Newest: true, Limit: lettersLooked})
 	if err != nil {
-		return []finding{failing("unroutable", err.Error(), "give the role the rights of a reader: waybill roles")}
+		return t.unread("unroutable", err)
 	}
 	topics := make(map[string]int)
 	for i := range letters {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/store/pgstore"
 )
 
 // patient is a database of its own that the doctor looks at.
@@ -157,6 +160,22 @@ func TestDoctor_Permissions(t *testing.T) {
 	})
 	as := func(role string) string { return withQuery(t, p.url, "role", prefix+role) }
 
+	for _, role := range pgstore.Roles() {
+		for _, args := range [][]string{{"--as", string(role)}, nil} {
+			findings, code := p.examine(t, as(string(role)), args...)
+			for _, f := range findings {
+				if f.Severity == problem {
+					t.Errorf("doctor %v as a %s: %s: %s → %s", args, role, f.Subject, f.Found, f.Advice)
+				}
+			}
+			if code != exitOK {
+				t.Errorf("doctor %v as a %s: exit code %d", args, role, code)
+			}
+		}
+	}
+	findings, _ := p.examine(t, as("writer"), "--as", "writer")
+	wants(t, findings, note, "tables", "not looked at, because a writer does not read them: …pending…", "run doctor as a reader for these")
+
 	findings, code := p.examine(t, as("reader"))
 	wants(t, findings, ok, "permissions", prefix+"reader is fit to be reader", "")
 	if code != exitOK {
@@ -190,11 +209,88 @@ func TestDoctor_Relays(t *testing.T) {
 	                 origin, reason, error, attempts, first_failed_at, last_failed_at)
 	          SELECT lane, position, id, 'nowhere', direct, key, type, source, tenant, subject, payload, content_type, data_schema,
 	                 correlation_id, causation_id, idempotency_key, trace_parent, trace_state, enqueued_at,
-	                 'relay', 'unroutable', 'came back', 1, now(), now() FROM s.outbox`)
+	                 'relay', 'unroutable', 'came back', 1, now(), now() FROM s.outbox`) // next to those of a consumer that the store is filled with
 	findings, _ := p.examine(t, p.url)
 	wants(t, findings, note, "relays", "1 relay alive, 64 of 64 lanes have an owner; 1 relay began before the newest migration", "start them anew…")
 	wants(t, findings, warn, "unroutable", "topic nowhere: 3 messages came back", "…waybill dead requeue")
-	wants(t, findings, warn, "dead letters", "the relay has given up on 3 messages", "see: waybill dead list")
+	wants(t, findings, warn, "dead letters", "6 open letters: 3 of the relay, 3 of consumer billing", "see: waybill dead groups")
+
+	p.sql(t, `UPDATE s.dead_letters SET state = 'resolved', resolved_at = now()`)
+	findings, _ = p.examine(t, p.url)
+	wants(t, findings, ok, "dead letters", "none is open", "")
+
+	p.sql(t, `UPDATE s.outbox SET enqueued_at = now() - interval '2 minutes'`)
+	findings, _ = p.examine(t, p.url)
+	wants(t, findings, warn, "pending", "3 messages, the oldest is 2m… old", "a relay is alive: its log and /health/ready say…")
+}
+
+// TestDoctor_OldSchema: what an old schema needs is a migration, not rights.
+func TestDoctor_OldSchema(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string][]string{
+		"sqlite":   {"--store", "sqlite:" + filepath.Join(t.TempDir(), "w.db")},
+		"postgres": {"--store", newDatabase(t)},
+	} {
+		if r := runProgram(t.Context(), nil, append([]string{"migrate", "--to", "1"}, at...)...); r.code != exitOK {
+			t.Fatal(r.stderr)
+		}
+		for command, want := range map[string]string{
+			"doctor": "schema … version 1, this release works with … → run: waybill migrate",
+			"relay":  "schema version is 1, this release works with …; run: waybill migrate",
+		} {
+			r := runProgram(t.Context(), nil, append([]string{command, "--broker", "nats://127.0.0.1:1"}, at...)...)
+			if r.code != exitFailed || !matches(r.stdout+r.stderr, "…"+want+"…") {
+				t.Errorf("%s on %s: exit code %d, %s%s, want %s", command, name, r.code, r.stdout, r.stderr, want)
+			}
+		}
+	}
+}
+
+// TestDoctor_Healthy: on defaults, with everything as it should be, nothing is left to be done.
+func TestDoctor_Healthy(t *testing.T) {
+	t.Parallel()
+	at := []string{"--json", "--store", "sqlite:" + filepath.Join(t.TempDir(), "w.db")}
+	if r := runProgram(t.Context(), nil, append([]string{"migrate"}, at...)...); r.code != exitOK {
+		t.Fatal(r.stderr)
+	}
+	for _, broker := range []string{"", "mem:", brokerURL("RABBITMQ_URL", "amqp://guest:guest@127.0.0.1:5672/")} {
+		r := runProgram(t.Context(), nil, append([]string{"doctor", "--broker", broker}, at...)...)
+		var findings []finding
+		if err := json.Unmarshal([]byte(r.stdout), &findings); err != nil {
+			t.Fatalf("%v: %s%s", err, r.stdout, r.stderr)
+		}
+		for _, f := range findings {
+			if f.Severity != ok && f.Severity != note {
+				t.Errorf("with the broker %q: %s %s: %s → %s", broker, f.Severity, f.Subject, f.Found, f.Advice)
+			}
+		}
+	}
+}
+
+func TestCheckPending(t *testing.T) {
+	t.Parallel()
+	late := []outbox.Stats{{Status: outbox.Pending, Count: 1, Oldest: time.Hour}, {Status: outbox.Scheduled, Count: 9, Oldest: -time.Hour}}
+	if got := checkPending(late, false); got.Severity != warn || !strings.Contains(got.Advice, "is a relay running?") {
+		t.Errorf("late without a relay: %+v", got)
+	}
+	if got := checkPending(late, true); got.Severity != warn || !strings.Contains(got.Advice, "a relay is alive") {
+		t.Errorf("late with a relay: %+v", got)
+	}
+	if got := checkPending(late[1:], true); got.Severity != ok {
+		t.Errorf("with what is not due only: %+v", got)
+	}
+}
+
+func TestCheckDead(t *testing.T) {
+	t.Parallel()
+	stats := []outbox.Stats{{Status: outbox.Dead, Count: 120}, {Status: outbox.Failed, Consumer: "billing", Count: 4500}}
+	for i := range 6 {
+		stats = append(stats, outbox.Stats{Status: outbox.Dead, Consumer: fmt.Sprint("c", i), Count: 1})
+	}
+	want := "4,626 open letters: 4,500 of consumer billing, 120 of the relay, 1 of consumer c0, 1 of consumer c1, 1 of consumer c2, others of 3 consumers"
+	if got := checkDead(stats); got.Severity != warn || got.Found != want {
+		t.Errorf("found %q, want %q", got.Found, want)
+	}
 }
 
 // TestDoctor_Probe publishes to a topic that nobody knows.

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -88,7 +87,7 @@ func (p *program) inboxShow(ctx context.Context, store opener.Store, id, consume
 }
 
 func inboxColumns(s inbox.State) []string {
-	state, at, attempts := "failed so far", "", strconv.Itoa(s.Attempts)
+	state, at, attempts := "failed so far", "", thousands(s.Attempts)
 	switch {
 	case s.ProcessedAt != nil:
 		state, at, attempts = "processed", moment(s.ProcessedAt), ""

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"log/slog"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -115,7 +114,7 @@ func (p *program) printExpired(reports []janitor.Report) error {
 	}
 	rows := make([][]string, len(reports))
 	for i, r := range reports {
-		rows[i] = []string{string(r.Rows), age(r.OlderThan), strconv.FormatInt(r.Candidates, 10)}
+		rows[i] = []string{string(r.Rows), age(r.OlderThan), thousands(r.Candidates)}
 	}
 	return p.printTable([]string{"ROWS", "OLDER THAN", "WOULD BE REMOVED"}, rows)
 }
@@ -126,14 +125,14 @@ func (p *program) printReports(reports []janitor.Report) error {
 	}
 	rows := make([][]string, len(reports))
 	for i, r := range reports {
-		removed := strconv.FormatInt(r.Deleted, 10)
+		removed := thousands(r.Deleted)
 		if r.Days > 0 {
 			removed += " and " + plural(r.Days, "day")
 		}
 		if r.Busy {
 			removed += ", another janitor does the rest"
 		}
-		rows[i] = []string{string(r.Rows), age(r.OlderThan), strconv.FormatInt(r.Candidates, 10), strconv.Itoa(r.Batches), removed}
+		rows[i] = []string{string(r.Rows), age(r.OlderThan), thousands(r.Candidates), thousands(r.Batches), removed}
 	}
 	return p.printTable([]string{"ROWS", "OLDER THAN", "FOUND", "BATCHES", "REMOVED"}, rows)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -82,7 +81,7 @@ func (p *program) outboxShow(cmd *cobra.Command, store opener.Store, args []stri
 func (p *program) printState(s outbox.State) error {
 	attempts := ""
 	if s.Attempts > 0 {
-		attempts = strconv.Itoa(s.Attempts)
+		attempts = thousands(s.Attempts)
 	}
 	return p.printFields([][2]string{
 		{"id", s.ID},

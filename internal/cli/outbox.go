@@ -3,9 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +22,10 @@ func (p *program) outboxCommand() *cobra.Command {
 		&cobra.Command{
 			Use:   "stats",
 			Short: "Count messages by topic and status",
-			Args:  cobra.NoArgs,
-			RunE:  does(p.withTables(p.outboxStats)),
+			Long: `Count messages by topic and status, and the open dead letters of consumers. OLDEST is how long ago
+the oldest was enqueued or, if it was scheduled, came due.`,
+			Args: cobra.NoArgs,
+			RunE: does(p.withTables(p.outboxStats)),
 		},
 		p.outboxListCommand(),
 		&cobra.Command{
@@ -114,7 +114,7 @@ func (p *program) outboxList(ctx context.Context, store opener.Store, f outbox.F
 	}
 	rows := make([][]string, len(states))
 	for i, s := range states {
-		rows[i] = []string{s.ID, string(s.Status), s.Topic, s.Destination, s.Key, moment(&s.EnqueuedAt), movesAt(s), strconv.Itoa(s.Attempts), short(s.Error, 60)}
+		rows[i] = []string{s.ID, string(s.Status), s.Topic, s.Destination, s.Key, moment(&s.EnqueuedAt), movesAt(s), thousands(s.Attempts), short(s.Error, 60)}
 	}
 	if err := p.printTable([]string{"ID", "STATUS", "TOPIC", "DESTINATION", "KEY", "ENQUEUED", "DUE/PUBLISHED", "ATTEMPTS", "ERROR"}, rows); err != nil {
 		return err
@@ -151,7 +151,15 @@ func (p *program) outboxStats(cmd *cobra.Command, store opener.Store, _ []string
 func (p *program) printStats(stats []outbox.Stats) error {
 	rows := make([][]string, len(stats))
 	for i, s := range stats {
-		rows[i] = []string{s.Topic, string(s.Status), strconv.FormatInt(s.Count, 10), age(max(0, s.Oldest.Round(time.Millisecond)))}
+		rows[i] = []string{s.Topic, string(s.Status), s.Consumer, thousands(s.Count), oldest(s)}
 	}
-	return p.printTable([]string{"TOPIC", "STATUS", "COUNT", "OLDEST"}, rows)
+	return p.printTable([]string{"TOPIC", "STATUS", "CONSUMER", "COUNT", "OLDEST"}, rows)
+}
+
+// oldest is the age of the oldest message, or when the first one comes due.
+func oldest(s outbox.Stats) string {
+	if s.Status == outbox.Scheduled && s.Oldest < 0 {
+		return "due in " + age(-s.Oldest)
+	}
+	return age(s.Oldest)
 }

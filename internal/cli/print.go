@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // printJSON prints v for programs.
@@ -25,23 +25,30 @@ func (p *program) printTable(headings []string, rows [][]string) error {
 	return writeTable(p.stdout, headings, rows)
 }
 
-// writeTable leaves columns out in which no row has anything.
+// writeTable leaves columns out in which no row has anything. No line ends with blanks.
 func writeTable(out io.Writer, headings []string, rows [][]string) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for i, row := range append([][]string{headings}, rows...) {
-		var cells []string
-		for column, cell := range row {
-			if !slices.ContainsFunc(rows, func(r []string) bool { return r[column] != "" }) {
-				continue
-			}
-			if i > 0 {
-				cell = clean(cell)
-			}
-			cells = append(cells, cell)
+	lines := make([]strings.Builder, len(rows)+1)
+	for column, heading := range headings {
+		cells := make([]string, len(lines))
+		width := 0
+		for i, row := range rows {
+			cells[i+1] = clean(row[column])
+			width = max(width, utf8.RuneCountInString(cells[i+1]))
 		}
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+		if width == 0 {
+			continue
+		}
+		cells[0], width = heading, max(width, utf8.RuneCountInString(heading))
+		for i, cell := range cells {
+			fmt.Fprintf(&lines[i], "%-*s  ", width, cell)
+		}
 	}
-	return w.Flush()
+	var text strings.Builder
+	for i := range lines {
+		text.WriteString(strings.TrimRight(lines[i].String(), " ") + "\n")
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
 }
 
 // printFields prints names and values, one pair per line; those without a value are left
@@ -113,9 +120,10 @@ func plural(n int, noun string) string {
 	return thousands(n) + " " + noun + "s"
 }
 
-// thousands writes a number so that a person sees how large it is.
-func thousands(n int) string {
-	text := strconv.Itoa(n)
+// thousands writes a count so that a person sees how large it is. Numbers that identify something are
+// written as they are typed.
+func thousands[N int | int64](n N) string {
+	text := strconv.FormatInt(int64(n), 10)
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]
 	}

@@ -97,7 +97,7 @@ func (p *program) printOutcomes(count *outcomes) error {
 	if p.json {
 		return p.printJSON(map[string]int64{"published": published, "dead": dead})
 	}
-	_, err := fmt.Fprintf(p.stdout, "Published %s, gave up on %d.\n", plural(int(published), "message"), dead)
+	_, err := fmt.Fprintf(p.stdout, "Published %s, gave up on %s.\n", plural(int(published), "message"), thousands(dead))
 	return err
 }
 

@@ -77,7 +77,7 @@ func (p *program) printRelays(relays []relay.NodeState) error {
 		case !n.Alive:
 			state = "dead"
 		}
-		rows[i] = []string{name, state, strconv.Itoa(len(n.Lanes)), ranges(n.Lanes), moment(&n.Since), moment(&n.StartedAt), moment(&n.ExpiresAt)}
+		rows[i] = []string{name, state, thousands(len(n.Lanes)), ranges(n.Lanes), moment(&n.Since), moment(&n.StartedAt), moment(&n.ExpiresAt)}
 	}
 	return p.printTable([]string{"RELAY", "STATE", "LANES", "WHICH", "SINCE", "STARTED", "LEASE UNTIL"}, rows)
 }

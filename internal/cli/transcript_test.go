@@ -32,7 +32,7 @@ note     permissions    … is a superuser → programs need far less: waybill r
 ok       schema         version …, the newest
 ok       parts          tables, indexes, triggers and functions are those of version …
 ok       pending        3 messages, the oldest is … old
-ok       dead letters   the relay has given up on no message
+warning  dead letters   3 open letters: 3 of consumer billing → see: waybill dead groups
 warning  relays         0 relays alive, 0 of 64 lanes have an owner → nothing is published; run: waybill relay
 ok       archive        9 of 9 days, from today on, have a partition
 ok       vacuum         about … dead rows in the outbox, never vacuumed
@@ -97,7 +97,7 @@ waybill: cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {close
          SUBJECT    FOUND
 problem  store      cannot reach the store postgres://app:xxxxx@{closed}/x: dial tcp {closed}: connect: connection refused → start it, or correct --store
 problem  broker     cannot reach the broker amqp://app:xxxxx@{closed}/: …connection refused → start it, or correct --broker
-warning  retention  inbox retention is 7d; … → give --broker that answers, to learn how long it keeps messages
+note     retention  inbox retention is 7d; … → give --broker that answers, to learn how long it keeps messages
 ok       practices  the options are within the ranges of docs/good-practices.md
 `},
 	{name: "a broker that is only in memory", args: "relay {used} --broker mem:", code: exitUsage, stderr: `
@@ -121,7 +121,7 @@ ok       notifications  arrive where relays listen
 note     permissions    … is a superuser → programs need far less: waybill roles
 problem  schema         there are no tables → run: waybill migrate
 note     broker         not checked, none is set → give --broker
-warning  retention      inbox retention is 7d; … → give --broker that answers, to learn how long it keeps messages
+note     retention      inbox retention is 7d; … → give --broker that answers, to learn how long it keeps messages
 ok       practices      the options are within the ranges of docs/good-practices.md
 `},
 	{name: "migrate to a version that is none", args: "migrate {empty} --to 99", code: exitUsage, stderr: `
@@ -156,7 +156,7 @@ waybill: cannot reach the store sqlite:{dir}/none/shop.db: …
 ok  store         SQLite … at sqlite:{dir}/a#b?c%20.db
 ok  schema        version …, the newest
 ok  pending       no message waits for the relay
-ok  dead letters  the relay has given up on no message
+ok  dead letters  none is open
 ok  broker        mem: answers and confirms
 ok  retention     inbox retention is 7d; a message may be delivered again up to 1m14.4s after it was handled (the relay retries for 37.2s, the consumer for 37.2s, the broker keeps nothing when the program ends)
 ok  practices     the options are within the ranges of docs/good-practices.md
@@ -164,9 +164,10 @@ ok  practices     the options are within the ranges of docs/good-practices.md
 
 	// What is there.
 	{name: "stats", args: "outbox stats {used}", stdout: `
-TOPIC   STATUS   COUNT  OLDEST
-mails   Pending  1      …
-orders  Pending  2      …
+TOPIC   STATUS   CONSUMER  COUNT  OLDEST
+mails   Pending            1      …
+orders  Dead     billing   3      …
+orders  Pending            2      …
 `},
 	{name: "doctor", args: "doctor {used} --broker mem:", stdout: doctorUsed + `ok       retention      inbox retention is 7d; …
 ok       practices      the options are within the ranges of docs/good-practices.md

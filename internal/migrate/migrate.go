@@ -73,11 +73,26 @@ func load(files fs.FS, path string, render func(string) string) (Migration, erro
 	return m, nil
 }
 
-// CheckVersion returns an error if a schema of the given version is older than oldest, or newer
-// than the last of list.
+// VersionError reports a schema that this release can't work with.
+type VersionError struct{ Version, Oldest, Newest int }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("schema version is %d, this release works with %d to %d; %s", e.Version, e.Oldest, e.Newest, e.Advice())
+}
+
+// Advice says what to do.
+func (e *VersionError) Advice() string {
+	if e.Version > e.Newest {
+		return "use a release that knows it"
+	}
+	return "run: waybill migrate"
+}
+
+// CheckVersion returns a [*VersionError] if a schema of the given version is older than oldest, or
+// newer than the last of list.
 func CheckVersion(list []Migration, version, oldest int) error {
 	if version < oldest || version > len(list) {
-		return fmt.Errorf("schema version is %d, this release works with %d to %d", version, oldest, len(list))
+		return &VersionError{version, oldest, len(list)}
 	}
 	return nil
 }

@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/saga"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// tables is what the doctor looks at in a store.
+type tables struct {
+	store opener.Store
+	url   string
+
+	// jobs are those of the role that looks; nil if they are not known, or if it may read
+	// everything.
+	jobs []pgstore.Role
+
+	version int // of the schema, 0 if it is not known
+}
+
+// tableCheck is one check of the tables, and which of them it reads.
+type tableCheck struct {
+	subject string
+	reads   []string
+	run     func(ctx context.Context) []finding
+}
+
+// check makes every check for which the role has the right to read, as its grants have it. What
+// rights are missing for a job is found before.
+func (t tables) check(ctx context.Context) (findings []finding) {
+	var skipped []string
+	for _, c := range t.checks() {
+		if !t.mayRead(c.reads) {
+			skipped = append(skipped, c.subject)
+			continue
+		}
+		found := c.run(ctx)
+		findings = append(findings, found...)
+		if c.subject == schemaSubject && found[0].Severity == problem {
+			return findings
+		}
+	}
+	if skipped != nil {
+		findings = append(findings, noting("tables", fmt.Sprintf("not looked at, because a %s does not read them: %s",
+			strings.ReplaceAll(roleList(t.jobs), ", ", " and "), strings.Join(skipped, ", ")), "run doctor as a reader for these"))
+	}
+	return findings
+}
+
+func (t tables) mayRead(names []string) bool {
+	allowed := func(name string) bool {
+		return slices.ContainsFunc(t.jobs, func(job pgstore.Role) bool { return opener.RoleReads(t.url, string(job), name) })
+	}
+	return t.jobs == nil || !slices.ContainsFunc(names, func(name string) bool { return !allowed(name) })
+}
+
+const schemaSubject = "schema"
+
+// checks are all, in their order. That of the schema sets the version.
+func (t *tables) checks() []tableCheck {
+	checks := []tableCheck{{schemaSubject, []string{"schema_versions"}, func(ctx context.Context) []finding { return []finding{t.checkSchema(ctx)} }}}
+	pg, isPostgres := t.store.(postgres)
+	if isPostgres {
+		checks = append(checks, tableCheck{"parts", []string{"schema_versions"}, func(ctx context.Context) []finding { return checkParts(ctx, pg, t.version) }})
+	}
+	checks = append(checks,
+		tableCheck{"pending", []string{"outbox", "outbox_waiting", "scheduled", "dead_letters"}, t.checkOutbox},
+		tableCheck{"unroutable", []string{"dead_letters"}, t.checkUnroutable},
+		tableCheck{"schedules", []string{"schedules", "scheduled"}, t.checkSchedules},
+		tableCheck{"sagas", []string{"sagas"}, t.checkSagas})
+	if isPostgres {
+		checks = append(checks, tableCheck{"relays", []string{"relays", "relay_lanes", "schema_versions"}, func(ctx context.Context) []finding {
+			return checkCondition(ctx, pg, usualPatience)
+		}})
+	}
+	return checks
+}
+
+func (t *tables) checkSchema(ctx context.Context) finding {
+	version, err := t.store.SchemaVersion(ctx)
+	var unfit *migrate.VersionError
+	switch {
+	case errors.As(err, &unfit):
+		return failing(schemaSubject, fmt.Sprintf("version %d, this release works with %d to %d", unfit.Version, unfit.Oldest, unfit.Newest), unfit.Advice())
+	case err != nil:
+		return failing(schemaSubject, err.Error(), "give the role its rights: waybill roles")
+	case version == 0:
+		return failing(schemaSubject, "there are no tables", "run: waybill migrate")
+	}
+	t.version = version
+	return checkVersion(version, t.newest())
+}
+
+func (t *tables) newest() int { return len(t.store.Migrations()) }
+
+func checkVersion(version, newest int) finding {
+	if version < newest {
+		return warning(schemaSubject, fmt.Sprintf("version %d, the newest is %d", version, newest), "run: waybill migrate; relays may go on meanwhile")
+	}
+	return passing(schemaSubject, fmt.Sprintf("version %d, the newest", version))
+}
+
+// unread is what to say of what could not be read: an older schema may lack what this release
+// reads.
+func (t *tables) unread(subject string, err error) []finding {
+	if t.version != 0 && t.version < t.newest() {
+		return []finding{failing(subject, err.Error(), "run: waybill migrate")}
+	}
+	return []finding{failing(subject, err.Error(), "give the role the rights of a reader: waybill roles")}
+}
+
+func (t *tables) checkOutbox(ctx context.Context) []finding {
+	stats, err := t.store.OutboxStats(ctx)
+	if err != nil {
+		return t.unread("outbox", err)
+	}
+	relays, err := t.store.RelayStates(ctx)
+	alive := err == nil && !noneAlive(relays)
+	return []finding{checkPending(stats, alive), checkDead(stats)}
+}
+
+func (t *tables) checkSagas(ctx context.Context) []finding {
+	if sagas, keeps := t.store.(saga.Inspector); keeps && (t.version == 0 || t.version == t.newest()) {
+		return checkSagas(ctx, sagas)
+	}
+	return nil
+}
+
+// adviceOnStandstill is what to do if messages do not move.
+func adviceOnStandstill(alive bool) string {
+	if alive {
+		return "a relay is alive: its log and /health/ready say whether the broker takes what it publishes, or what it stores of that fails"
+	}
+	return "is a relay running? see: waybill relay status"
+}
+
+func checkPending(stats []outbox.Stats, alive bool) finding {
+	var count int64
+	var oldest time.Duration
+	for _, s := range stats {
+		if s.Status == outbox.Pending {
+			count += s.Count
+			oldest = max(oldest, s.Oldest)
+		}
+	}
+	if count == 0 {
+		return passing("pending", "no message waits for the relay")
+	}
+	found := fmt.Sprintf("%s, the oldest is %s old", plural(int(count), "message"), age(oldest))
+	if oldest > pendingLimit {
+		return warning("pending", found, adviceOnStandstill(alive))
+	}
+	return passing("pending", found)
+}
+
+// ownersNamed is how many owners of dead letters the doctor names.
+const ownersNamed = 5
+
+// checkDead counts the dead letters that wait for a decision, by who gave up.
+func checkDead(stats []outbox.Stats) finding {
+	counts := make(map[string]int)
+	total := 0
+	for _, s := range stats {
+		if s.Status == outbox.Dead || s.Status == outbox.Failed {
+			counts[s.Consumer] += int(s.Count)
+			total += int(s.Count)
+		}
+	}
+	if total == 0 {
+		return passing("dead letters", "none is open")
+	}
+	owners := make([]string, 0, len(counts))
+	for owner := range counts {
+		owners = append(owners, owner)
+	}
+	slices.SortFunc(owners, func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
+	var parts []string
+	for _, owner := range owners[:min(len(owners), ownersNamed)] {
+		name := "the relay"
+		if owner != "" {
+			name = "consumer " + clean(owner)
+		}
+		parts = append(parts, fmt.Sprintf("%s of %s", thousands(counts[owner]), name))
+	}
+	if more := len(owners) - len(parts); more > 0 {
+		parts = append(parts, "others of "+plural(more, "consumer"))
+	}
+	return warning("dead letters", fmt.Sprintf("%s: %s", plural(total, "open letter"), strings.Join(parts, ", ")), "see: waybill dead groups")
+}

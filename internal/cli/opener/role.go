@@ -1,0 +1,18 @@
+package opener
+
+import (
+	"github.com/waybill-go/waybill/store/mysqlstore"
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// RoleReads reports whether a role, with the rights that RolesSQL of the store at url grants, may
+// read a table. Where stores have no roles, everybody may.
+func RoleReads(url, role, table string) bool {
+	switch {
+	case IsPostgres(url):
+		return pgstore.Role(role).Reads(table)
+	case isMySQL(url):
+		return mysqlstore.Role(role).Reads(table)
+	}
+	return true
+}
