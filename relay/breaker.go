@@ -10,6 +10,7 @@ const (
 // breaker holds back what does not answer, for a while that doubles from failure to failure.
 type breaker struct {
 	failures int // in a row
+	since    time.Time
 	until    time.Time
 }
 
@@ -26,7 +27,9 @@ func (b *breaker) trip() time.Duration {
 		return wait
 	}
 	wait := min(pauseBase<<min(b.failures, 10), pauseMax)
-	b.failures++
+	if b.failures++; b.failures == 1 {
+		b.since = time.Now()
+	}
 	b.until = time.Now().Add(wait)
 	return wait
 }
