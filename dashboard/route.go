@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"path"
 	"runtime/debug"
 	"strconv"
@@ -150,7 +151,22 @@ func (c *call) enter(to route) error {
 			return errStaleForm
 		}
 	}
+	if err := c.checkText(); err != nil {
+		return err
+	}
 	return to.do(c)
+}
+
+// checkText refuses what no store can keep, in the URL and in the form.
+func (c *call) checkText() error {
+	for _, values := range []url.Values{c.r.URL.Query(), c.r.PostForm} {
+		for name, list := range values {
+			if name != "payload" && !isStorable(name+strings.Join(list, "")) { // a payload may be any bytes
+				return invalidField(strings.ReplaceAll(strings.ToValidUTF8(name, "?"), "\x00", "?"), "is not UTF-8 text, or holds a NUL")
+			}
+		}
+	}
+	return nil
 }
 
 func (c *call) isChange() bool { return c.r.Method != http.MethodGet && c.r.Method != http.MethodHead }

@@ -29,7 +29,7 @@ func TestSagas_Filter(t *testing.T) {
 		t.Errorf("status %d, filter %+v, want %+v", w.Code, f.sagaFilter, want)
 	}
 	checkHTML(t, "/sagas", w.Body.String())
-	for _, query := range []string{"status=lost", "before=x", "key=%00", "saga=%ff"} {
+	for _, query := range []string{"status=lost", "before=x"} {
 		w := asked{path: "/sagas?" + query, token: secrets["reader"]}.send(d)
 		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "can&#39;t be answered") && !strings.Contains(w.Body.String(), "can't be answered") {
 			t.Errorf("%s: status %d", query, w.Code)
@@ -157,7 +157,7 @@ func TestInstance_Changes(t *testing.T) {
 		{"/sagas/compensate", "17", http.StatusConflict, ""},
 		{"/sagas/compensate", "19", http.StatusConflict, ""},
 		{"/sagas/resume", "20", http.StatusNotFound, ""},
-		{"/sagas/compensate", "\x00", http.StatusNotFound, ""},
+		{"/sagas/compensate", "\x00", http.StatusBadRequest, ""},
 	} {
 		before := len(f.changes)
 		w := asked{method: http.MethodPost, path: tt.path, token: secrets["admin"], form: namesOf(tt.key)}.send(d)

@@ -41,11 +41,6 @@ func isSearch(q url.Values) bool { return slices.ContainsFunc(searchFields, q.Ha
 // readSearch reads a filter, and the statuses to go through, from a URL.
 func readSearch(q url.Values) (outbox.Filter, []outbox.Status, error) {
 	f := outbox.Filter{Topic: q.Get("topic"), Key: q.Get("key"), CorrelationID: q.Get("correlation")}
-	for _, name := range searchFields {
-		if !isStorable(q.Get(name)) {
-			return f, nil, invalidField(name, "is not UTF-8 text, or holds a NUL")
-		}
-	}
 	if q.Get("status") == anywhere {
 		if f.Key == "" && f.CorrelationID == "" {
 			return f, nil, invalidField("status", "is “anywhere”, which goes with a key or a correlation id")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/waybill-go/waybill/inbox"
 )
@@ -122,6 +123,9 @@ func (c *call) lease(key, id string) (inbox.Lease, error) {
 	}
 	if id == "" || len(id) > maxLeaseIDLen {
 		return inbox.Lease{}, invalid("leaseId", "has %d bytes, the range is 1 to %d", len(id), maxLeaseIDLen)
+	}
+	if strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return inbox.Lease{}, invalid("leaseId", "holds something else than visible ASCII characters")
 	}
 	return inbox.Lease{Key: key, ID: id}, c.mayAsk(key)
 }

@@ -168,6 +168,8 @@ func TestAS48Malformed(t *testing.T) {
 		{"no lease", "POST", "mark-processed", `{"key":"k"}`, 400, "leaseId has 0 bytes"},
 		{"a long lease", "POST", "release", `{"key":"k","leaseId":"` + long + `"}`, 400, "leaseId has 513 bytes"},
 		{"large", "POST", "try-begin", `{"key":"k","x":"` + strings.Repeat("x", 3000) + `"}`, 413, "more than 2048 bytes"},
+		{"a lease id with a NUL", "POST", "release", `{"key":"k","leaseId":"a\u0000"}`, 400, "leaseId"},
+		{"a lease id with a NUL in a batch", "POST", "mark-processed/batch", `{"items":[{"key":"k","leaseId":"\u0000"}]}`, 400, "leaseId"},
 		{"a bad item", "POST", "try-begin/batch", `{"items":[{"key":"k"},{}]}`, 400, "items[1]: key is required"},
 		{"a key twice", "POST", "try-begin/batch", `{"items":[{"key":"k"},{"key":"k"}]}`, 400, "items[1].key is in the batch twice"},
 		{"no such operation", "POST", "steal", `{"key":"k"}`, 404, "no such operation"},

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
 )
@@ -150,7 +152,7 @@ func (h *Hub) start(ctx context.Context, a Archive, id string) (time.Time, error
 		}
 		return at.Add(-overlapOfTime), nil
 	}
-	if len(id) > waybill.MaxIDLen {
+	if len(id) > waybill.MaxIDLen || !utf8.ValidString(id) || strings.ContainsRune(id, 0) {
 		return time.Time{}, waybill.ErrNotFound
 	}
 	at, err := a.PublishedAt(ctx, id, h.cfg.CatchUpAge)

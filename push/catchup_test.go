@@ -297,6 +297,26 @@ func TestCatchUp_FewAtATime(t *testing.T) {
 	})
 }
 
+// strict is an archive that refuses what is no text, as databases do.
+type strict struct{ *archive }
+
+func (strict) PublishedAt(context.Context, string, time.Duration) (time.Time, error) {
+	return time.Time{}, errors.New("invalid byte sequence")
+}
+
+// TestServeHTTP_NoText: an id that no store can keep is unknown, and asks no store.
+func TestServeHTTP_NoText(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, id := range []string{"\x00", "a\x00", "\xed\xa0\x80", "\xff"} {
+			h := newHub(t, Config{Archive: strict{&archive{}}})
+			c := connect(t, h, Connection{LastEventID: id})
+			c.want("+ !unknown")
+			c.leave()
+		}
+	})
+}
+
 // TestCatchUp_Streams: a client that takes nothing holds one page of what it has missed, and one that takes
 // everything gets all of it once and in order.
 func TestCatchUp_Streams(t *testing.T) {
