@@ -53,7 +53,14 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		malformed(err).write(w)
 		return
 	}
-	req, err := g.read(w, r, key)
+	tenant := ""
+	if !g.cfg.Shared {
+		if tenant = g.cfg.Tenant(r); tenant == "" {
+			g.next.ServeHTTP(w, r)
+			return
+		}
+	}
+	req, err := g.read(w, r, tenant, key)
 	if err != nil {
 		refuseBody(w, err)
 		return
@@ -67,7 +74,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // read takes the body into memory and hashes the payload.
-func (g *guard) read(w http.ResponseWriter, r *http.Request, key string) (request, error) {
+func (g *guard) read(w http.ResponseWriter, r *http.Request, tenant, key string) (request, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.cfg.MaxBody)))
 	if err != nil {
 		return request{}, err
@@ -77,7 +84,7 @@ func (g *guard) read(w http.ResponseWriter, r *http.Request, key string) (reques
 	payload.Write(body)
 	r = r.WithContext(r.Context()) // a copy: the caller's keeps its body
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	name := inbox.LeaseKey{Tenant: g.cfg.Tenant(r), Bus: bus, Group: r.Method, Source: r.URL.EscapedPath(), Message: key}
+	name := inbox.LeaseKey{Tenant: tenant, Bus: bus, Group: r.Method, Source: r.URL.EscapedPath(), Message: key}
 	return request{Request: r, key: name.String(), payload: hex.EncodeToString(payload.Sum(nil))}, nil
 }
 
@@ -170,7 +177,7 @@ func (g *guard) run(w http.ResponseWriter, r request, h hold) {
 	h.keep(r.Context(), func(ctx context.Context) { g.next.ServeHTTP(rec, r.WithContext(ctx)) })
 	returned = true
 	rec.WriteHeader(http.StatusOK)
-	if rec.final() {
+	if rec.whole() && g.cfg.Keep(rec.status) {
 		g.save(r, rec)
 	} else {
 		h.release(r.Context())

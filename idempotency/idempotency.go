@@ -63,9 +63,18 @@ type Config struct {
 
 	// Tenant returns whose keys a request uses: two tenants may use one key, and neither is
 	// ever sent the other's response. It should be whoever the request was authenticated as, so
-	// authentication goes before this middleware. It must be text of up to 100 bytes. Optional;
-	// without it all clients share their keys.
+	// authentication goes before this middleware. It must be text of up to 100 bytes; "" is nobody,
+	// whose requests run as often as they arrive. Required unless Shared is set.
 	Tenant func(r *http.Request) string
+
+	// Shared lets all clients share their keys: whoever sends the request of another one is sent that
+	// one's response. For servers with one client, or whose responses everybody may see. Not together
+	// with Tenant.
+	Shared bool
+
+	// Keep reports whether a response with this status is stored, so that repetitions are answered
+	// with it. Optional; the default is [Keep].
+	Keep func(status int) bool
 
 	// ConflictStatus answers a key that comes with another payload: 422 or 409. Optional; the
 	// default is 422.
@@ -117,8 +126,8 @@ func (c *Config) complete() error {
 	if c.Headers == nil {
 		c.Headers = defaultHeaders
 	}
-	if c.Tenant == nil {
-		c.Tenant = func(*http.Request) string { return "" }
+	if c.Keep == nil {
+		c.Keep = Keep
 	}
 	c.ConflictStatus = cmp.Or(c.ConflictStatus, http.StatusUnprocessableEntity)
 	c.TTL = cmp.Or(c.TTL, 24*time.Hour)
@@ -131,6 +140,10 @@ func (c *Config) complete() error {
 
 func (c *Config) check() error {
 	switch {
+	case c.Tenant == nil && !c.Shared:
+		return invalid("Tenant", "is required; without it a client could be sent another one's response (Shared is for servers where that does no harm)")
+	case c.Tenant != nil && c.Shared:
+		return invalid("Shared", "is set, which does not go with Tenant")
 	case slices.ContainsFunc(c.Methods, func(m string) bool { return m == "" || m != strings.ToUpper(m) }):
 		return invalid("Methods", "holds one that is empty or not in capitals")
 	case c.ConflictStatus != http.StatusUnprocessableEntity && c.ConflictStatus != http.StatusConflict:
@@ -149,6 +162,18 @@ func (c *Config) check() error {
 	return nil
 }
 
+// Keep reports whether a response with this status is stored by default: not if it asks to try again
+// (5xx, 408, 425, 429) or to authenticate, or refuses who has asked (401, 403, 407), since the same
+// request may be let through later.
+func Keep(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
+		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return status < http.StatusInternalServerError
+}
+
 func invalid(field, format string, args ...any) error {
 	return &waybill.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
@@ -157,8 +182,7 @@ func invalid(field, format string, args ...any) error {
 // error names the field of cfg that is wrong.
 //
 // Requests are the same if tenant, key, method and path are. If the query or the body differs by a
-// byte the payload is another one. A response is stored unless its status asks to try again (5xx,
-// 408, 425, 429) or it is too long; then, and after a panic, the key is free again. A stored one is
+// byte the payload is another one. A response is stored if [Config].Keep says so and it is not too long; else, and after a panic, the key is free again. A stored one is
 // replayed with the header Idempotency-Replayed, and X-Idempotent-Replay for older clients.
 //
 // Each problem is answered as application/problem+json with a code: IDEMPOTENCY_KEY_MISSING,

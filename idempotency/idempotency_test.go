@@ -142,6 +142,7 @@ func newAPI(t *testing.T, cfg Config, h http.HandlerFunc) *api {
 	t.Helper()
 	a := &api{T: t, store: newFakeStore()}
 	cfg.Logger = slog.New(slog.NewTextHandler(&a.log, nil))
+	cfg.Shared = cfg.Tenant == nil
 	guarded, err := New(a.store, a.store, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -191,6 +192,7 @@ func TestNew(t *testing.T) {
 		wrong string // the field
 	}{
 		{Config{}, ""},
+		{Config{Shared: true, Tenant: func(*http.Request) string { return "t" }}, "Shared"},
 		{Config{Methods: []string{"post"}}, "Methods"},
 		{Config{ConflictStatus: 409}, ""},
 		{Config{ConflictStatus: 400}, "ConflictStatus"},
@@ -208,11 +210,16 @@ func TestNew(t *testing.T) {
 		{Config{MaxResponse: -1}, "MaxResponse"},
 		{Config{MaxResponse: MaxSize + 1}, "MaxResponse"},
 	} {
+		tc.cfg.Shared = tc.cfg.Shared || tc.cfg.Tenant == nil
 		_, err := New(store, store, tc.cfg)
 		var invalid *waybill.InvalidError
 		if errors.As(err, &invalid) != (tc.wrong != "") || invalid != nil && invalid.Field != tc.wrong {
 			t.Errorf("New(%+v) = %v, want an error of %q", tc.cfg, err, tc.wrong)
 		}
+	}
+	var invalid *waybill.InvalidError
+	if _, err := New(store, store, Config{}); !errors.As(err, &invalid) || invalid.Field != "Tenant" {
+		t.Errorf("New() = %v, want an error of Tenant: a client could be sent another one's response", err)
 	}
 	if _, err := New(nil, store, Config{}); err == nil {
 		t.Error("New() without a lease store = nil")
@@ -278,6 +285,39 @@ func TestIdentity(t *testing.T) {
 			r.Header.Set("Idempotency-Key", id.key)
 			a.want(a.send(r), 201, "paid", i+1)
 		}
+	}
+}
+
+// TestNobody: what nobody sends runs as often as it arrives, so that nobody takes, or is sent, what somebody's
+// key stands for.
+func TestNobody(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, Config{Tenant: func(*http.Request) string { return "" }}, created)
+	a.want(a.post("k", "x"), 201, "paid", 1)
+	a.want(a.post("k", "x"), 201, "paid", 2)
+	a.want(a.post("", "x"), 400, "IDEMPOTENCY_KEY_MISSING", 2)
+}
+
+// TestKeep: who was refused is not told so for ever, unless that is asked for.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		status int
+		keep   func(int) bool
+		stored bool
+	}{
+		{200, nil, true}, {303, nil, true}, {404, nil, true}, {409, nil, true},
+		{401, nil, false}, {403, nil, false}, {407, nil, false}, {408, nil, false}, {425, nil, false}, {429, nil, false}, {500, nil, false}, {503, nil, false},
+		{403, func(status int) bool { return status < 500 }, true},
+		{200, func(status int) bool { return status == 201 }, false},
+	} {
+		a := newAPI(t, Config{Keep: tc.keep}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(tc.status) })
+		want := 2
+		if tc.stored {
+			want = 1
+		}
+		a.post("k", "x")
+		a.want(a.post("k", "x"), tc.status, "", want)
 	}
 }
 

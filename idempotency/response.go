@@ -99,15 +99,8 @@ func (r *recorder) send() {
 	_, _ = r.w.Write(r.body) // the client has gone
 }
 
-// final reports whether the response may be stored: all of it is here, and its status does not
-// ask to try again.
-func (r *recorder) final() bool {
-	switch r.status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return false
-	}
-	return !r.sent && r.status < 500
-}
+// whole reports whether all of the response is here.
+func (r *recorder) whole() bool { return !r.sent }
 
 // response returns what may be stored, with only the named headers.
 func (r *recorder) response(payload string, headers []string) response {

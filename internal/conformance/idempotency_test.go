@@ -87,7 +87,7 @@ type payments struct {
 func newPayments(t *testing.T, s responseStore) *payments {
 	t.Helper()
 	p := &payments{T: t, gate: make(chan struct{})}
-	guard, err := idempotency.New(s, s, idempotency.Config{})
+	guard, err := idempotency.New(s, s, idempotency.Config{Shared: true})
 	must(t, err)
 	server := httptest.NewServer(guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.runs.Add(1)
