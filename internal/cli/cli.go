@@ -42,6 +42,7 @@ type program struct {
 	configFile     string // --config
 	json           bool   // --json
 	protocols      []PushProtocol
+	warned         bool // of the configuration
 }
 
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer, protocols ...PushProtocol) int {

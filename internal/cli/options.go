@@ -78,6 +78,12 @@ func (p *program) settings(cmd *cobra.Command) (*config.Config, error) {
 	if err != nil {
 		return nil, usagef("%v", err)
 	}
+	if !p.warned {
+		p.warned = true
+		for _, text := range cfg.Warnings() {
+			p.logger(cfg).Warn(text)
+		}
+	}
 	return cfg, nil
 }
 

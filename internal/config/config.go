@@ -16,8 +16,9 @@ import (
 
 // Config is a complete, valid set of values. It does not change after [Load].
 type Config struct {
-	values map[string]value
-	lists  lists
+	values   map[string]value
+	lists    lists
+	warnings []string
 }
 
 // value is what an option was set to and by whom.
@@ -53,6 +54,7 @@ func Load(flags map[string]string, env []string, file string) (*Config, error) {
 	}
 	errs = append(errs, c.checkPairs()...)
 	errs = append(errs, c.checkLists()...)
+	errs = append(errs, c.checkMode(file, fromFile))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}

@@ -79,6 +79,43 @@ func TestParseFile_HidesSecrets(t *testing.T) {
 	}
 }
 
+// TestLoad_Mode: nobody else may change the file, and a file with secrets that others can read is warned of.
+func TestLoad_Mode(t *testing.T) {
+	t.Parallel()
+	const secret, plain = "store: postgres://u:s3cr3t@db/x\n", "store: postgres://u@db/x\n"
+	for _, tc := range []struct {
+		text          string
+		mode          os.FileMode
+		wrong, warned bool
+	}{
+		{secret, 0o600, false, false}, {secret, 0o640, false, false}, {secret, 0o644, false, true}, {secret, 0o666, true, false}, {secret, 0o602, true, false},
+		{plain, 0o644, false, false}, {plain, 0o646, true, false},
+		{"webhook.secret: whsec_s3cr3t\n", 0o644, false, true},
+		{"routes: [{name: a, broker: \"nats://u:s3cr3t@h\", topics: [x]}]\n", 0o644, false, true},
+		{"webhooks: [{name: a, url: \"https://a.example\", secrets: [whsec_s3cr3t], topics: [x]}]\n", 0o644, false, true},
+	} {
+		path := filepath.Join(t.TempDir(), "w.yaml")
+		if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, tc.mode); err != nil {
+			t.Fatal(err)
+		}
+		// What the environment sets instead is still in the file.
+		c, err := Load(nil, []string{"WAYBILL_STORE=sqlite:x.db"}, path)
+		if (err != nil) != tc.wrong || err != nil && !strings.Contains(err.Error(), "chmod") {
+			t.Errorf("Load() of %q with %v = %v", tc.text, tc.mode, err)
+		}
+		if c == nil {
+			continue
+		}
+		warnings := strings.Join(c.Warnings(), " ")
+		if (warnings != "") != tc.warned || strings.Contains(warnings, "s3cr3t") {
+			t.Errorf("Load() of %q with %v warns %q", tc.text, tc.mode, warnings)
+		}
+	}
+}
+
 func TestLoad_ListNames(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

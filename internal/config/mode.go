@@ -1,0 +1,52 @@
+package config
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// checkMode says what is wrong with the rights on the configuration file: nobody else may change where
+// messages go, and should read passwords.
+func (c *Config) checkMode(path string, fromFile map[string]value) error {
+	if path == "" || runtime.GOOS == "windows" {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil // reading it has failed, too
+	}
+	switch mode := info.Mode().Perm(); {
+	case mode&0o002 != 0:
+		return fmt.Errorf("%s can be changed by everybody on this machine (%v); chmod o-w it", path, fs.FileMode(mode))
+	case mode&0o004 != 0 && c.fileHasSecrets(fromFile):
+		c.warnings = append(c.warnings, fmt.Sprintf("%s holds secrets and can be read by everybody on this machine (%v); chmod 600 it", path, fs.FileMode(mode)))
+	}
+	return nil
+}
+
+// fileHasSecrets reports whether something in the file is secret.
+func (c *Config) fileHasSecrets(fromFile map[string]value) bool {
+	for _, o := range options {
+		v, ok := fromFile[o.Key]
+		if o.Secret && ok && (Redact(v.raw) != v.raw || !strings.Contains(v.raw, ":")) {
+			return true
+		}
+	}
+	for _, r := range c.lists.routes {
+		if Redact(r.Broker) != r.Broker {
+			return true
+		}
+	}
+	for _, w := range c.lists.webhooks {
+		if len(w.Secrets)+len(w.Headers) > 0 || Redact(w.URL) != w.URL {
+			return true
+		}
+	}
+	return false
+}
+
+// Warnings are what the configuration was loaded in spite of.
+func (c *Config) Warnings() []string { return c.warnings }
