@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -8,33 +9,41 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
+// maxYear is that of the latest planned time: later ones have no form in messages.
+const maxYear = 9999
+
 // calendar knows the planned times of a schedule.
 type calendar struct {
-	cron       cron.Schedule // nil with an interval
-	zone       *time.Location
+	cron       *crontab // nil with an interval
 	every      time.Duration
 	start, end time.Time // end is zero for none
 }
 
 // calendarOf returns the calendar of a complete schedule. The error names the field.
-func calendarOf(r *Recurring) (c calendar, err error) {
-	c = calendar{every: r.Every, start: r.Start, end: r.End}
-	if c.zone, err = time.LoadLocation(r.TimeZone); err != nil || r.TimeZone == "Local" {
+func calendarOf(r *Recurring) (calendar, error) {
+	c := calendar{every: r.Every, start: r.Start, end: r.End}
+	zone, err := time.LoadLocation(r.TimeZone)
+	if err != nil || r.TimeZone == "Local" {
 		return c, invalid("TimeZone", "is none that is known here; it must be an IANA name such as Europe/Berlin")
 	}
 	switch {
 	case (r.Cron == "") == (r.Every == 0):
 		return c, invalid("Cron", "either Cron or Every is required, and not both")
 	case r.Cron != "":
-		c.cron, err = parse(r.Cron)
+		spec, err := parse(r.Cron)
+		if err != nil {
+			return c, err
+		}
+		tab := newCrontab(spec, zone, cmp.Or(r.ClockChange, EachOnce))
+		c.cron = &tab
 	case r.Every < MinEvery || r.Every%time.Second != 0:
-		err = invalid("Every", fmt.Sprintf("is %v, it must be at least %v, in whole seconds", r.Every, MinEvery))
+		return c, invalid("Every", fmt.Sprintf("is %v, it must be at least %v, in whole seconds", r.Every, MinEvery))
 	}
-	return c, err
+	return c, nil
 }
 
 // parse reads an expression without what has a field of its own here.
-func parse(expression string) (cron.Schedule, error) {
+func parse(expression string) (*cron.SpecSchedule, error) {
 	switch {
 	case len(expression) > MaxCronLen:
 		return nil, invalid("Cron", fmt.Sprintf("has %d bytes, the limit is %d", len(expression), MaxCronLen))
@@ -47,25 +56,37 @@ func parse(expression string) (cron.Schedule, error) {
 	if err != nil {
 		return nil, invalid("Cron", err.Error())
 	}
-	return s, nil
+	spec, ok := s.(*cron.SpecSchedule)
+	if !ok {
+		return nil, invalid("Cron", "is not made of the five usual fields")
+	}
+	return spec, nil
 }
 
-// after returns the first planned time after t, in UTC, or the zero time if there is none.
+// after returns the first planned time after t, in UTC, or the zero time if there is none before the
+// year 10000.
 func (c *calendar) after(t time.Time) time.Time {
-	var next time.Time
-	switch {
-	case c.cron != nil:
-		if t.Before(c.start) {
-			t = c.start.Add(-time.Second)
-		}
-		next = c.cron.Next(t.In(c.zone)) // zero if there is none within five years
-	case t.Before(c.start):
-		next = c.start
-	default:
-		next = c.start.Add((t.Sub(c.start)/c.every + 1) * c.every)
+	if t.Before(c.start) {
+		t = c.start.Add(-time.Second)
 	}
-	if !c.end.IsZero() && next.After(c.end) {
+	var next time.Time
+	if c.cron != nil {
+		next = c.cron.after(t)
+	} else {
+		next = c.interval(t)
+	}
+	if next.Year() > maxYear || !c.end.IsZero() && next.After(c.end) {
 		return time.Time{}
 	}
 	return next.UTC()
+}
+
+// interval counts in seconds: a Duration ends after 292 years.
+func (c *calendar) interval(t time.Time) time.Time {
+	start, every := c.start.Unix(), int64(c.every/time.Second)
+	passed := (t.Unix() - start) / every
+	if t.Before(c.start) {
+		passed = -1
+	}
+	return time.Unix(start+(passed+1)*every, 0)
 }

@@ -12,7 +12,8 @@ import (
 
 // Overlap says what becomes of an occurrence that is due while the message of the one before it
 // is still on its way to the broker: in the outbox, or waiting for another attempt. What
-// consumers do with a message that is published is not known here.
+// consumers do with a message that is published is not known here: a handler that still runs is no
+// overlap.
 type Overlap string
 
 // The kinds of [Overlap].
@@ -39,9 +40,6 @@ type Recurring struct {
 
 	// Cron says when: the five usual fields (minute, hour, day of the month, month, day of the
 	// week) or @hourly, @daily, @weekly, @monthly or @yearly. Either Cron or Every is required.
-	//
-	// In the hour that a clock repeats in autumn an occurrence comes twice, and in the hour that
-	// it leaves out in spring not at all; in the time zone UTC there is neither.
 	Cron string `json:"cron,omitempty"`
 
 	// Every is the time from one occurrence to the next, in whole seconds, counted from Start.
@@ -50,6 +48,10 @@ type Recurring struct {
 	// TimeZone is the IANA name of the time zone that Cron is meant in, such as Europe/Berlin.
 	// Optional; the default is UTC.
 	TimeZone string `json:"time_zone,omitempty"`
+
+	// ClockChange is the policy about the times of Cron that the clocks of the time zone leave out
+	// or repeat when they are put forward or back. Optional; the default is [EachOnce].
+	ClockChange ClockChange `json:"clock_change,omitempty"`
 
 	// Message is what each occurrence enqueues. ID, IdempotencyKey, Time, DeliverAt and ExpiresAt
 	// must be empty: the id is made of the name and the planned time, which is also the
@@ -83,6 +85,7 @@ type Recurring struct {
 // complete returns the schedule with its defaults, but for Start.
 func (r Recurring) complete() Recurring {
 	r.TimeZone = cmp.Or(r.TimeZone, "UTC")
+	r.ClockChange = cmp.Or(r.ClockChange, EachOnce)
 	r.Overlap = cmp.Or(r.Overlap, Allow)
 	r.CatchUp = cmp.Or(r.CatchUp, DefaultCatchUp)
 	r.Start, r.End = toSecond(r.Start), toSecond(r.End)
@@ -104,13 +107,15 @@ func (r *Recurring) check() error {
 		return invalid("MaxExecutions", "is negative")
 	case r.Overlap != Allow && r.Overlap != Skip && r.Overlap != BufferOne:
 		return invalid("Overlap", fmt.Sprintf("must be %q, %q or %q", Allow, Skip, BufferOne))
+	case r.ClockChange != EachOnce && r.ClockChange != SkipMissing && r.ClockChange != AsShown:
+		return invalid("ClockChange", fmt.Sprintf("must be %q, %q or %q", EachOnce, SkipMissing, AsShown))
 	case r.CatchUp < MinCatchUp:
 		return invalid("CatchUp", fmt.Sprintf("is %v, it must be at least %v", r.CatchUp, MinCatchUp))
 	case !r.End.IsZero() && !r.End.After(r.Start):
 		return invalid("End", "is not after Start")
-	case !r.Start.IsZero() && (r.Start.Year() < 1970 || r.Start.Year() > 9999):
+	case !r.Start.IsZero() && (r.Start.Year() < 1970 || r.Start.Year() > maxYear):
 		return invalid("Start", "must be in the years 1970 to 9999")
-	case r.End.Year() > 9999:
+	case r.End.Year() > maxYear:
 		return invalid("End", "must be before the year 10000")
 	}
 	if err := r.checkMessage(); err != nil {
@@ -141,6 +146,7 @@ func (r *Recurring) checkMessage() error {
 // newer one stands for that of the older one.
 func sameTimes(older, newer *Recurring) bool {
 	return older.Cron == newer.Cron && older.Every == newer.Every && older.TimeZone == newer.TimeZone &&
+		cmp.Or(older.ClockChange, EachOnce) == newer.ClockChange &&
 		older.End.Equal(newer.End) && older.MaxExecutions == newer.MaxExecutions &&
 		(newer.Start.IsZero() || older.Start.Equal(newer.Start))
 }

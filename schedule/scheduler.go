@@ -123,7 +123,7 @@ func (s *Scheduler[Tx]) Reschedule(ctx context.Context, tx Tx, id string, at tim
 	if err := future(at, now); err != nil {
 		return false, err
 	}
-	if at.Year() > 9999 {
+	if at.Year() > maxYear {
 		return false, invalid("at", "must be before the year 10000")
 	}
 	return s.store.MoveScheduled(ctx, tx, id, at.Round(time.Microsecond))

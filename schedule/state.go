@@ -103,6 +103,9 @@ type step struct {
 	skipped int
 }
 
+// maxSkips bounds the occurrences that one step leaves out. The next step goes on.
+const maxSkips = 10_000
+
 // advance returns what is to be done about a schedule at a time: at most one occurrence, the
 // oldest within the window, is enqueued. busy says that the message of the latest one is still
 // on its way.
@@ -113,6 +116,9 @@ func advance(s State, now time.Time, busy bool) (step, error) {
 	}
 	st := step{state: s}
 	for oldest := now.Add(-s.CatchUp); st.due(now) && st.state.NextAt.Before(oldest); {
+		if st.skipped == maxSkips {
+			return st, nil
+		}
 		st.skip(&c)
 	}
 	if !st.due(now) {
@@ -144,7 +150,7 @@ func (st *step) skip(c *calendar) {
 func (st *step) keepLatest(c *calendar, now time.Time) {
 	for {
 		next := st.state.next(c, st.state.NextAt)
-		if next.IsZero() || next.After(now) {
+		if next.IsZero() || next.After(now) || st.skipped == maxSkips {
 			return
 		}
 		st.skip(c)

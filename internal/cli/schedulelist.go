@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -40,24 +41,25 @@ enqueued yet; RUNS counts those that were.`,
 
 // scheduleRow is a schedule as programs get it, without its payload.
 type scheduleRow struct {
-	Name           string           `json:"name"`
-	Status         schedule.Status  `json:"status"`
-	Cron           string           `json:"cron,omitempty"`
-	TimeZone       string           `json:"time_zone,omitempty"`
-	EverySeconds   float64          `json:"every_seconds,omitempty"`
-	Topic          string           `json:"topic"`
-	Type           string           `json:"type"`
-	Start          time.Time        `json:"start"`
-	End            time.Time        `json:"end,omitzero"`
-	MaxExecutions  int              `json:"max_executions,omitempty"`
-	Overlap        schedule.Overlap `json:"overlap"`
-	CatchUpSeconds float64          `json:"catch_up_seconds"`
-	NextAt         time.Time        `json:"next_at,omitzero"`
-	LateSeconds    float64          `json:"late_seconds"`
-	LastAt         time.Time        `json:"last_at,omitzero"`
-	LastID         string           `json:"last_id,omitempty"`
-	Executions     int              `json:"executions"`
-	Skipped        int              `json:"skipped"`
+	Name           string               `json:"name"`
+	Status         schedule.Status      `json:"status"`
+	Cron           string               `json:"cron,omitempty"`
+	TimeZone       string               `json:"time_zone,omitempty"`
+	ClockChange    schedule.ClockChange `json:"clock_change,omitempty"`
+	EverySeconds   float64              `json:"every_seconds,omitempty"`
+	Topic          string               `json:"topic"`
+	Type           string               `json:"type"`
+	Start          time.Time            `json:"start"`
+	End            time.Time            `json:"end,omitzero"`
+	MaxExecutions  int                  `json:"max_executions,omitempty"`
+	Overlap        schedule.Overlap     `json:"overlap"`
+	CatchUpSeconds float64              `json:"catch_up_seconds"`
+	NextAt         time.Time            `json:"next_at,omitzero"`
+	LateSeconds    float64              `json:"late_seconds"`
+	LastAt         time.Time            `json:"last_at,omitzero"`
+	LastID         string               `json:"last_id,omitempty"`
+	Executions     int                  `json:"executions"`
+	Skipped        int                  `json:"skipped"`
 }
 
 func scheduleRowOf(s schedule.State, now time.Time) scheduleRow {
@@ -67,7 +69,7 @@ func scheduleRowOf(s schedule.State, now time.Time) scheduleRow {
 		NextAt: s.NextAt, LateSeconds: lateness(&s, now).Seconds(), LastAt: s.LastAt, LastID: s.LastID, Executions: s.Executions, Skipped: s.Skipped,
 	}
 	if s.Cron != "" {
-		r.TimeZone = s.TimeZone
+		r.TimeZone, r.ClockChange = s.TimeZone, cmp.Or(s.ClockChange, schedule.EachOnce)
 	}
 	return r
 }

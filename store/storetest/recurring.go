@@ -308,8 +308,7 @@ func (e *env[Tx]) clockChange(zone *time.Location, forward bool) time.Time {
 }
 
 // recurringClockChanges plans half past the hour that is left out, or repeated, and lets the
-// store's clock pass: it comes the day before, not in an hour that there is not, and twice in an
-// hour that there is twice.
+// store's clock pass: it comes the day before, and once on the day of the change.
 func recurringClockChanges[Tx any](e *env[Tx]) {
 	type planned struct {
 		name string
@@ -323,9 +322,9 @@ func recurringClockChanges[Tx any](e *env[Tx]) {
 		for _, forward := range []bool{true, false} {
 			change := e.clockChange(zone, forward)
 			hour := change.Add(-time.Second).In(zone).Hour()
-			want := []time.Time{change.Add(-24*time.Hour - 30*time.Minute), change.Add(-30 * time.Minute), change.Add(30 * time.Minute)}
+			want := []time.Time{change.Add(-24*time.Hour - 30*time.Minute), change.Add(-30 * time.Minute)}
 			if forward {
-				hour, want = hour+1, []time.Time{change.Add(-24*time.Hour + 30*time.Minute)}
+				hour, want = hour+1, []time.Time{change.Add(-24*time.Hour + 30*time.Minute), change.Add(30 * time.Minute)}
 			}
 			p := planned{fmt.Sprintf("%s %v", name, forward), want}
 			e.put(schedule.Recurring{
