@@ -126,10 +126,11 @@ type Group struct {
 // requeued.
 type Store interface {
 	// DeadLetters returns the letters that match f, by rising number unless f says otherwise,
-	// and an empty slice if there are none. A filter that [Filter.Check] refuses is an error.
+	// and an empty slice if there are none. They come without histories, and their messages without
+	// payloads. A filter that [Filter.Check] refuses is an error.
 	DeadLetters(ctx context.Context, f Filter) ([]Letter, error)
 
-	// DeadLetter returns one letter with its history.
+	// DeadLetter returns one letter with its history and the payload of its message.
 	DeadLetter(ctx context.Context, number int64) (Letter, error)
 
 	// DeadLetterGroups returns the groups with open letters, the largest first, at most so

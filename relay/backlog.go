@@ -61,7 +61,13 @@ func (b *backlog) reset() {
 // emptyWeight is about what a message without payload takes in memory.
 const emptyWeight = 640
 
-func weight(c *Claim) int { return emptyWeight + len(c.Message.Payload) }
+func weight(c *Claim) int {
+	w := emptyWeight + len(c.Message.Payload)
+	for name, value := range c.Message.Headers {
+		w += len(name) + len(value)
+	}
+	return w
+}
 
 // hold counts a message in until it is released.
 func (b *backlog) hold(c *Claim) {

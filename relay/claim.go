@@ -27,19 +27,19 @@ func (r *Relay) claimRound(ctx context.Context) error {
 		r.sleep(ctx, r.cfg.RenewInterval/8)
 		return nil
 	}
-	limit := r.space()
+	limit, bytes := r.space()
 	if limit == 0 {
 		r.awaitRoom(ctx)
 		return nil
 	}
 	r.fullSince = time.Time{}
 	began := time.Now()
-	claims, err := r.claim(ctx, limit)
+	full, err := r.claim(ctx, limit, bytes)
 	if err != nil {
 		return err
 	}
 	r.dispatch()
-	if len(claims) >= limit {
+	if full {
 		return nil
 	}
 	r.pacing.spend(ctx, began)
@@ -62,16 +62,16 @@ func (r *Relay) awaitRoom(ctx context.Context) {
 	}
 }
 
-// space returns how many messages a claim may add: a quarter of what may be held, so that
-// claims are large, and the next is made while others are published and settled; none if
-// there is no room for that.
-func (r *Relay) space() int {
-	count, bytes := r.backlog.load()
+// space returns how many messages, and bytes of payload, a claim may add: a quarter of what may be
+// held, so that claims are large, and the next is made while others are published and settled; none
+// if there is no room for that.
+func (r *Relay) space() (limit, bytes int) {
+	count, held := r.backlog.load()
 	quarter := max(1, r.readAhead/4)
-	if count+quarter > r.readAhead || bytes > maxHeldBytes*3/4 {
-		return 0
+	if count+quarter > r.readAhead || held > maxHeldBytes*3/4 {
+		return 0, 0
 	}
-	return max(1, min(quarter, (maxHeldBytes-bytes)/r.weight))
+	return max(1, min(quarter, (maxHeldBytes-held)/r.weight)), maxHeldBytes - held
 }
 
 // weigh keeps about what a message takes in memory. Large ones are remembered for a while.
@@ -86,13 +86,13 @@ func (r *Relay) weigh(claims []Claim) {
 	r.weight = max(sum/len(claims), r.weight/2)
 }
 
-// claim reads up to limit messages into the backlog.
-func (r *Relay) claim(ctx context.Context, limit int) (claims []Claim, err error) {
+// claim reads messages into the backlog up to a limit, and reports whether it was reached.
+func (r *Relay) claim(ctx context.Context, limit, bytes int) (full bool, err error) {
 	r.claims.begin()
 	look, moreDue := r.lookForDue(), false
-	req := ClaimRequest{Limit: limit, Due: look || !r.busy, Paused: r.pausedNames()}
+	req := ClaimRequest{Limit: limit, Bytes: bytes, Due: look || !r.busy, Paused: r.pausedNames()}
 	defer func() {
-		if r.busy = len(claims) >= limit; err != nil && look || moreDue {
+		if r.busy = full; err != nil && look || moreDue {
 			r.due.in(0) // look again at once
 		}
 		r.claims.end(err)
@@ -100,30 +100,33 @@ func (r *Relay) claim(ctx context.Context, limit int) (claims []Claim, err error
 	if look {
 		released, err := r.src.ReleaseScheduled(ctx, r.cfg.BatchSize)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		moreDue = released >= r.cfg.BatchSize
 	}
 	if req.DueOnly, err = r.backPressure(ctx); err != nil {
-		return nil, err
+		return false, err
 	}
 	if req.Lanes, req.Again = r.claimable(); len(req.Lanes) == 0 {
-		return nil, nil
+		return false, nil
 	}
 	req.Held = r.backlog.startClaim(req.Lanes)
 	defer r.backlog.endClaim()
 	began := time.Now()
-	if claims, err = r.src.ClaimMessages(ctx, req); err != nil {
+	claims, err := r.src.ClaimMessages(ctx, req)
+	if err != nil {
 		r.lanes.readAgain(req.Again...)
-		return nil, err
+		r.weight = min(2*r.weight, maxHeldBytes) // it may have been too much
+		return false, err
 	}
 	if len(claims) > 0 {
 		r.observe(ctx, waybill.Event{Op: waybill.OpClaim, Count: len(claims), Duration: time.Since(began)})
 	}
-	moreDue = moreDue || len(claims) >= limit && allWaited(claims)
+	full = req.Full(claims)
+	moreDue = moreDue || full && allWaited(claims)
 	r.weigh(claims) // while nobody else has them
 	r.takeIn(claims)
-	return claims, nil
+	return full, nil
 }
 
 // allWaited reports whether a claim has found nothing but messages that waited, which come first.

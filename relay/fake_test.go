@@ -91,7 +91,7 @@ func (s *fakeSource) ClaimMessages(_ context.Context, req ClaimRequest) ([]Claim
 		}
 		c := row.Claim
 		c.Lane, c.Blocked = req.Lanes[i], !row.Waiting && blocked
-		if claims = append(claims, c); len(claims) == req.Limit {
+		if claims = append(claims, c); req.Full(claims) {
 			break
 		}
 	}

@@ -30,8 +30,8 @@ type Source interface {
 	// an empty slice if there are none. It changes nothing in the database: the caller must
 	// own the lanes. Every visible row is found, also one that was committed after rows with
 	// higher positions. What a claim has returned may be left out of later ones until the
-	// caller names the lane in req.Again. Fewer than req.Limit means that there is no more
-	// now. One claim at a time for a lane.
+	// caller names the lane in req.Again. A claim that is not full (see [ClaimRequest.Full]) means
+	// that there is no more now. One claim at a time for a lane.
 	ClaimMessages(ctx context.Context, req ClaimRequest) ([]Claim, error)
 
 	// SettleMessages writes down outcomes, all or none, for lanes whose epoch still holds. It
@@ -96,11 +96,26 @@ type Lease struct {
 type ClaimRequest struct {
 	Lanes   []Lane   // waiting messages come first, by position, then the others
 	Limit   int      // most messages to return
+	Bytes   int      // no further message is returned once payloads have so many bytes; 0 means no limit
 	Due     bool     // look for waiting messages that are due, too
 	DueOnly bool     // look for no others: messages that never waited stay where they are
 	Held    []int64  // ascending: positions that the caller has claimed and not settled; not returned
 	Again   []int    // lanes to be read from their beginning: the caller may have let go of what it claimed
 	Paused  []string // destinations whose waiting messages stay where they are
+}
+
+// Full reports whether claims are as many, or as large, as the request allows.
+func (r *ClaimRequest) Full(claims []Claim) bool {
+	return len(claims) >= r.Limit || r.Bytes > 0 && r.Left(claims) == 0
+}
+
+// Left returns how many of the request's Bytes claims have left, 0 if none or if there is no limit.
+func (r *ClaimRequest) Left(claims []Claim) int {
+	left := r.Bytes
+	for i := range claims {
+		left -= len(claims[i].Message.Payload)
+	}
+	return max(0, left)
 }
 
 // MaintainRequest is what [Source.MaintainArchive] needs.

@@ -197,6 +197,10 @@ func (k *Kit) DeadLetters() []deadletter.Letter {
 	k.Wait()
 	letters, err := k.Store.DeadLetters(context.Background(), deadletter.Filter{})
 	k.must(err)
+	for i := range letters { // with their payloads, which lists leave out
+		letters[i], err = k.Store.DeadLetter(context.Background(), letters[i].Number)
+		k.must(err)
+	}
 	return letters
 }
 

@@ -1,6 +1,7 @@
 package mongofake
 
 import (
+	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -148,6 +149,12 @@ func runPipeline(doc bson.D, stages bson.A) (bson.D, error) {
 // true, those that it computes, and the _id unless it says otherwise.
 func project(doc, projection bson.D) (bson.D, error) {
 	if len(projection) == 0 || doc == nil {
+		return doc, nil
+	}
+	if !slices.ContainsFunc(projection, func(p bson.E) bool { return truth(p.Value) }) {
+		for _, p := range projection {
+			doc = without(doc, p.Key)
+		}
 		return doc, nil
 	}
 	kept := bson.D{}

@@ -44,8 +44,17 @@ func with(doc bson.D, path string, value any) bson.D {
 	return doc
 }
 
-// without returns a copy of doc without a field.
-func without(doc bson.D, name string) bson.D {
+// without returns a copy of doc without what is at a dotted path.
+func without(doc bson.D, path string) bson.D {
+	name, rest, nested := strings.Cut(path, ".")
+	if nested {
+		if inner, ok := lookup(doc, name); ok {
+			if d, ok := inner.(bson.D); ok {
+				return with(doc, name, without(d, rest))
+			}
+		}
+		return doc
+	}
 	return slices.DeleteFunc(slices.Clone(doc), func(e bson.E) bool { return e.Key == name })
 }
 

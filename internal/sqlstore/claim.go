@@ -33,6 +33,34 @@ func NewClaimScanner(lanes []relay.Lane, first ...any) *ClaimScanner {
 	return s
 }
 
+// Read appends the claims that a query returns to list, until the payloads of the list have as many bytes as
+// limit, unless that is 0. What the server would send beyond is then not waited for: stop, which ends
+// the query and may end its connection with it, is called first if it is not nil.
+func (s *ClaimScanner) Read(list []relay.Claim, limit int, stop func(), rows sqldb.Rows, err error) ([]relay.Claim, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	bytes := 0
+	for i := range list {
+		bytes += len(list[i].Message.Payload)
+	}
+	for rows.Next() {
+		c, err := s.Scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+		if bytes += len(c.Message.Payload); limit > 0 && bytes >= limit {
+			if stop != nil {
+				stop()
+			}
+			return list, nil
+		}
+	}
+	return list, rows.Err()
+}
+
 // Columns is how many columns [ClaimScanner.Scan] reads.
 func (s *ClaimScanner) Columns() int { return len(s.dest) }
 

@@ -23,11 +23,14 @@ SELECT number, origin, consumer, destination, reason, error, fingerprint, state,
        ELSE 0 END, {history}, {message}
   FROM {dead_letters} d`
 
-// The statements that read letters.
+// The statements that read letters. Those of a list come without payloads and histories: together
+// they may be more than fits into memory.
 var (
-	ListLettersSQL = strings.Replace(letterSQL, "{history}", "NULL", 1)
+	ListLettersSQL = strings.NewReplacer("{history}", "NULL", "{message}", listedColumns).Replace(letterSQL)
 	ShowLetterSQL  = strings.Replace(letterSQL, "{history}", "d.history", 1) + ` WHERE number = $1`
 )
+
+var listedColumns = strings.NewReplacer(" key,", " {key},", "payload, payload_bytes", "NULL, NULL").Replace(sqldb.MessageColumns)
 
 // DeadLetters implements [deadletter.Store]. Behind ListLetters come the conditions of the
 // filter, the order and the limit.
@@ -40,6 +43,9 @@ func (c *Core[Tx]) DeadLetters(ctx context.Context, f deadletter.Filter) ([]dead
 	err := c.plannedAfresh(ctx, func(conn sqldb.Conn) error {
 		rows, err := conn.Query(ctx, c.SQL.ListLetters+" "+c.Render(w.sql()), w.args...)
 		letters, err = sqldb.Collect(rows, err, scanLetter)
+		for i := range letters {
+			letters[i].Message.Payload = nil
+		}
 		return err
 	})
 	return letters, c.Kind(err)

@@ -24,7 +24,7 @@ func (s *Store) DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadlet
 		for _, l := range s.lettersOf(f) {
 			if len(list) < limit {
 				l := s.shown(l)
-				l.History = nil
+				l.History, l.Message.Payload = nil, nil
 				list = append(list, l)
 			}
 		}

@@ -81,7 +81,7 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 	claims := []relay.Claim{}
 	err := s.inTx(ctx, func(*Tx) error {
 		for _, w := range s.dueRows(req) {
-			if len(claims) < req.Limit {
+			if !req.Full(claims) {
 				claims = append(claims, s.claimWaiting(w, req.Lanes))
 			}
 		}
@@ -90,7 +90,7 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 		}
 		for _, l := range req.Lanes {
 			for _, r := range sorted(s.data.outbox, func(r row) bool { return r.lane == l.Number && !isHeld(req, r) }, func(r row) int64 { return r.position }) {
-				if len(claims) < req.Limit {
+				if !req.Full(claims) {
 					claims = append(claims, s.claimReady(r, l))
 				}
 			}

@@ -24,10 +24,11 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (clai
 				return err
 			}
 		}
-		if req.DueOnly || len(claims) >= req.Limit {
+		if req.DueOnly || req.Full(claims) {
 			return nil
 		}
-		ready, err := t.claimReady(ctx, req, req.Limit-len(claims))
+		req.Limit, req.Bytes = req.Limit-len(claims), req.Left(claims)
+		ready, err := t.claimReady(ctx, req)
 		claims = append(claims, ready...)
 		return err
 	})
@@ -37,7 +38,7 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (clai
 // claimWaiting returns the waiting rows that may go: those that are due, and behind one that
 // has not failed since it was let go the rest of its unit.
 func (t *tx) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
-	rows, err := find[waitingDoc](ctx, t.waiting, bson.M{
+	rows, err := findUntil(ctx, t.waiting, req.Bytes, waitingDoc.size, bson.M{
 		"row.lane": in(numbersOf(req.Lanes)), "due_at": bson.M{"$lte": t.now},
 		"row.position": bson.M{"$nin": orEmpty(req.Held)}, "row.destination": bson.M{"$nin": orEmpty(req.Paused)},
 	}, sorted("row.position").SetLimit(int64(req.Limit)))
@@ -61,7 +62,10 @@ func (t *tx) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.
 	})
 	rows = slices.CompactFunc(rows, func(a, b waitingDoc) bool { return a.ID == b.ID })
 	claims := []relay.Claim{}
-	for _, w := range rows[:min(req.Limit, len(rows))] {
+	for _, w := range rows {
+		if req.Full(claims) {
+			break
+		}
 		c := t.claim(&w.Row, req.Lanes)
 		c.Waiting, c.Destination, c.Attempts, c.Life = true, w.Row.Destination, w.Attempts, w.Life
 		claims = append(claims, c)
@@ -83,12 +87,12 @@ func (t *tx) followers(ctx context.Context, head waitingDoc, req relay.ClaimRequ
 	filter := queueOf(u)
 	filter["due_at"] = nil
 	filter["row.position"] = bson.M{"$gt": head.Row.Position, "$lte": end, "$nin": orEmpty(req.Held)}
-	behind, err = find[waitingDoc](ctx, t.waiting, filter, sorted("row.position").SetLimit(int64(req.Limit)))
+	behind, err = findUntil(ctx, t.waiting, req.Bytes, waitingDoc.size, filter, sorted("row.position").SetLimit(int64(req.Limit)))
 	return behind, end, err
 }
 
-func (t *tx) claimReady(ctx context.Context, req relay.ClaimRequest, limit int) ([]relay.Claim, error) {
-	rows, err := t.readyRows(ctx, req, limit)
+func (t *tx) claimReady(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+	rows, err := t.readyRows(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +111,13 @@ func (t *tx) claimReady(ctx context.Context, req relay.ClaimRequest, limit int) 
 }
 
 // readyRows returns rows of the outbox, lane by lane in the order given: with one command if
-// there are fewer than the limit, else with one for each lane until it is reached.
-func (t *tx) readyRows(ctx context.Context, req relay.ClaimRequest, limit int) ([]readyDoc, error) {
-	rows, err := t.rowsOf(ctx, numbersOf(req.Lanes), req.Held, limit)
+// that does not come to a limit, else with one for each lane until one is reached.
+func (t *tx) readyRows(ctx context.Context, req relay.ClaimRequest) ([]readyDoc, error) {
+	rows, full, err := t.rowsOf(ctx, numbersOf(req.Lanes), req, nil)
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) < limit {
+	if !full {
 		turn := make(map[int]int, len(req.Lanes))
 		for i, l := range req.Lanes {
 			turn[l.Number] = i
@@ -121,24 +125,32 @@ func (t *tx) readyRows(ctx context.Context, req relay.ClaimRequest, limit int) (
 		slices.SortStableFunc(rows, func(a, b readyDoc) int { return cmp.Compare(turn[a.Row.Lane], turn[b.Row.Lane]) })
 		return rows, nil
 	}
-	rows = nil
+	rows, full = nil, false
 	for _, l := range req.Lanes {
-		if len(rows) == limit {
+		if rows, full, err = t.rowsOf(ctx, []int{l.Number}, req, rows); err != nil || full {
 			break
 		}
-		more, err := t.rowsOf(ctx, []int{l.Number}, req.Held, limit-len(rows))
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, more...)
 	}
-	return rows, nil
+	return rows, err
 }
 
-func (t *tx) rowsOf(ctx context.Context, lanes []int, held []int64, limit int) ([]readyDoc, error) {
-	filter := bson.M{"row.lane": in(lanes), "_id": bson.M{"$nin": orEmpty(held)}}
-	return find[readyDoc](ctx, t.outbox, filter, sorted("_id").SetLimit(int64(limit)))
+// rowsOf appends rows of lanes to others, and reports whether they come to a limit of the request.
+func (t *tx) rowsOf(ctx context.Context, lanes []int, req relay.ClaimRequest, before []readyDoc) (rows []readyDoc, full bool, err error) {
+	bytes := req.Bytes
+	for _, r := range before {
+		bytes -= r.size()
+	}
+	filter := bson.M{"row.lane": in(lanes), "_id": bson.M{"$nin": orEmpty(req.Held)}}
+	rows, err = findUntil(ctx, t.outbox, bytes, readyDoc.size, filter, sorted("_id").SetLimit(int64(req.Limit-len(before))))
+	for _, r := range rows {
+		bytes -= r.size()
+	}
+	rows = append(before, rows...)
+	return rows, len(rows) >= req.Limit || req.Bytes > 0 && bytes <= 0, err
 }
+
+func (d readyDoc) size() int   { return len(d.Row.Message.Payload) }
+func (d waitingDoc) size() int { return len(d.Row.Message.Payload) }
 
 func (t *tx) claim(r *rowDoc, lanes []relay.Lane) relay.Claim {
 	i := slices.IndexFunc(lanes, func(l relay.Lane) bool { return l.Number == r.Lane })

@@ -42,6 +42,9 @@ func filterOf(f deadletter.Filter) bson.M {
 	return m
 }
 
+// withoutPayload leaves out what together may be more than fits into memory.
+var withoutPayload = bson.M{"row.message.payload": 0, "history": 0}
+
 // DeadLetters implements [deadletter.Store].
 func (s *Store) DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error) {
 	if err := f.Check(); err != nil {
@@ -60,7 +63,7 @@ func (s *Store) DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadlet
 	var list []deadletter.Letter
 	err := s.inTx(ctx, func(ctx context.Context, t *tx) error {
 		list = []deadletter.Letter{}
-		docs, err := find[letterDoc](ctx, s.letters, m, sorted(order).SetLimit(int64(cmp.Or(f.Limit, deadletter.DefaultLimit))))
+		docs, err := find[letterDoc](ctx, s.letters, m, sorted(order).SetProjection(withoutPayload).SetLimit(int64(cmp.Or(f.Limit, deadletter.DefaultLimit))))
 		if err != nil {
 			return err
 		}

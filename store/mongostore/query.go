@@ -23,6 +23,25 @@ func find[T any](ctx context.Context, c *mongo.Collection, filter bson.M, opts .
 	return docs, nil
 }
 
+// findUntil is find that stops once the documents have a size of limit, unless that is 0.
+func findUntil[T any](ctx context.Context, c *mongo.Collection, limit int, size func(T) int, filter bson.M, opts ...options.Lister[options.FindOptions]) ([]T, error) {
+	cursor, err := c.Find(ctx, filter, opts...)
+	if err != nil {
+		return nil, err
+	}
+	defer cursor.Close(context.WithoutCancel(ctx)) // what is left there ends by itself
+	docs, sum := []T{}, 0
+	for (limit <= 0 || sum < limit) && cursor.Next(ctx) {
+		var doc T
+		if err := cursor.Decode(&doc); err != nil {
+			return nil, err
+		}
+		docs = append(docs, doc)
+		sum += size(doc)
+	}
+	return docs, cursor.Err()
+}
+
 // findOne returns the first document that matches, and false if there is none.
 func findOne[T any](ctx context.Context, c *mongo.Collection, filter bson.M, sort ...string) (doc T, found bool, err error) {
 	err = c.FindOne(ctx, filter, options.FindOne().SetSort(by(sort...))).Decode(&doc)

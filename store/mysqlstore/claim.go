@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -94,49 +93,53 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 			return nil, s.core.Kind(fmt.Errorf("claim waiting messages: %w", err))
 		}
 	}
-	if len(claims) == req.Limit || req.DueOnly {
+	if req.Full(claims) || req.DueOnly {
 		return claims, nil
 	}
-	ready, err := s.claimReady(ctx, req, req.Limit-len(claims))
+	claims, err := s.claimReady(ctx, req, claims)
 	if err != nil {
 		return nil, s.core.Kind(fmt.Errorf("claim messages: %w", err))
 	}
-	return append(claims, ready...), nil
+	return claims, nil
 }
 
 func (s *Store) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	rows, err := s.core.DB.Query(ctx, s.sql.claimWaiting, req.Limit, req.Paused, req.Held, numbers(req.Lanes))
-	due, err := sqldb.Collect(rows, err, sqlstore.NewClaimScanner(req.Lanes).Scan)
+	due, err := sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
 	for i := range due {
 		due[i].Waiting = true
 	}
 	return due, err
 }
 
-// claimReady looks into a few lanes, and then into the others if there is room left.
-func (s *Store) claimReady(ctx context.Context, req relay.ClaimRequest, limit int) ([]relay.Claim, error) {
+// claimReady looks into a few lanes, and then into the others if there is room left. It appends what
+// it finds to claims.
+func (s *Store) claimReady(ctx context.Context, req relay.ClaimRequest, claims []relay.Claim) ([]relay.Claim, error) {
 	first := len(req.Lanes)
 	if s.full.Load() {
 		first = min(first, fewLanes)
 	}
-	claims, err := s.readLanes(ctx, req.Lanes[:first], req.Held, limit)
-	if rest := req.Lanes[first:]; err == nil && len(rest) > 0 && len(claims) < limit {
-		var more []relay.Claim
-		more, err = s.readLanes(ctx, rest, req.Held, limit-len(claims))
-		claims = append(claims, more...)
+	claims, err := s.readLanes(ctx, req.Lanes[:first], req, claims)
+	if rest := req.Lanes[first:]; err == nil && len(rest) > 0 && !req.Full(claims) {
+		claims, err = s.readLanes(ctx, rest, req, claims)
 	}
-	s.full.Store(err == nil && len(claims) == limit)
+	s.full.Store(err == nil && req.Full(claims))
 	return claims, err
 }
 
-func (s *Store) readLanes(ctx context.Context, lanes []relay.Lane, held []int64, limit int) ([]relay.Claim, error) {
+func (s *Store) readLanes(ctx context.Context, lanes []relay.Lane, req relay.ClaimRequest, claims []relay.Claim) ([]relay.Claim, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	selects := make([]string, len(lanes))
 	for i, l := range lanes {
 		selects[i] = strings.NewReplacer("{nth}", strconv.Itoa(i), "{lane}", strconv.Itoa(l.Number)).Replace(s.sql.lane)
 	}
 	query := strings.Replace(s.sql.claimReady, "{lanes}", strings.Join(selects, " UNION ALL "), 1)
-	rows, err := s.core.DB.Query(ctx, query, limit, held, limit+len(held))
-	return sqldb.Collect(rows, err, sqlstore.NewClaimScanner(lanes).Scan)
+	limit := req.Limit - len(claims)
+	rows, err := s.core.DB.Query(ctx, query, limit, req.Held, limit+len(req.Held))
+	return sqlstore.NewClaimScanner(lanes).Read(claims, req.Bytes, stop, rows, err)
 }
 
 func numbers(lanes []relay.Lane) []int {

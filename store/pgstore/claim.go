@@ -161,16 +161,16 @@ type claimer[Tx any] struct {
 func (c *claimer[Tx]) claim(ctx context.Context) (claims []relay.Claim, err error) {
 	c.cursors.begin(c.req.Lanes, c.req.Again)
 	if c.req.Due && (c.waited || c.req.DueOnly) {
-		if claims, err = c.claimDue(ctx, c.req.Limit); err != nil || len(claims) == c.req.Limit || c.req.DueOnly {
+		if claims, err = c.claimDue(ctx, c.req); err != nil || c.req.Full(claims) || c.req.DueOnly {
 			return claims, err
 		}
 	}
-	ready, err := c.claimReady(ctx, c.req.Limit-len(claims))
+	ready, err := c.claimReady(ctx, rest(c.req, claims))
 	if err == nil && c.waits {
 		err = c.markBlocked(ctx, ready)
 	}
-	if room := c.req.Limit - len(ready); err == nil && c.req.Due && !c.waited && c.waits && room > 0 {
-		claims, err = c.claimDue(ctx, room)
+	if err == nil && c.req.Due && !c.waited && c.waits && !c.req.Full(ready) {
+		claims, err = c.claimDue(ctx, rest(c.req, ready))
 	}
 	c.waited = c.waits
 	if err != nil || len(claims) == 0 {
@@ -179,10 +179,27 @@ func (c *claimer[Tx]) claim(ctx context.Context) (claims []relay.Claim, err erro
 	return append(claims, ready...), nil
 }
 
-func (c *claimer[Tx]) claimDue(ctx context.Context, limit int) ([]relay.Claim, error) {
-	numbers := column(c.req.Lanes, func(l relay.Lane) int { return l.Number })
-	rows, err := c.conn.Query(ctx, c.sql.claimDue, numbers, limit, append([]string{}, c.req.Paused...), append([]int64{}, c.req.Held...))
-	due, err := sqldb.Collect(rows, err, sqlstore.NewClaimScanner(c.req.Lanes).Scan)
+// rest is what a request, which is not full, leaves for another statement.
+func rest(req relay.ClaimRequest, claims []relay.Claim) relay.ClaimRequest {
+	req.Limit, req.Bytes = req.Limit-len(claims), req.Left(claims)
+	return req
+}
+
+// stoppable returns a context for a query that may be stopped before its end. That costs the
+// connection, and so is left out in a transaction.
+func (c *claimer[Tx]) stoppable(ctx context.Context) (context.Context, func()) {
+	if c.db.plain.Load() {
+		return context.WithCancel(ctx)
+	}
+	return ctx, func() {}
+}
+
+func (c *claimer[Tx]) claimDue(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+	ctx, stop := c.stoppable(ctx)
+	defer stop()
+	numbers := column(req.Lanes, func(l relay.Lane) int { return l.Number })
+	rows, err := c.conn.Query(ctx, c.sql.claimDue, numbers, req.Limit, append([]string{}, req.Paused...), append([]int64{}, req.Held...))
+	due, err := sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
 	for i := range due {
 		due[i].Waiting = true
 	}
@@ -190,13 +207,16 @@ func (c *claimer[Tx]) claimDue(ctx context.Context, limit int) ([]relay.Claim, e
 }
 
 // claimReady reads pages until there are enough rows, or no more.
-func (c *claimer[Tx]) claimReady(ctx context.Context, limit int) ([]relay.Claim, error) {
+func (c *claimer[Tx]) claimReady(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
 	claims, patience := []relay.Claim{}, youngWriter
 	for {
-		p := c.cursors.page(c.req.Lanes, limit-len(claims), patience, time.Now())
-		rows, seen, err := c.readPage(ctx, p, claims)
+		p := c.cursors.page(req.Lanes, req.Limit-len(claims), patience, time.Now())
+		rows, seen, err := c.readPage(ctx, p, claims, req.Left(claims))
 		if err != nil {
 			return nil, err
+		}
+		if left := rest(req, claims); left.Full(rows) {
+			p.limit = len(rows) // what is behind the last of them was not read
 		}
 		c.waits = seen.Waits
 		if !c.cursors.took(p, rows, seen, time.Now()) {
@@ -208,14 +228,16 @@ func (c *claimer[Tx]) claimReady(ctx context.Context, limit int) ([]relay.Claim,
 		} else {
 			claims = append(claims, rows...)
 		}
-		if len(claims) == limit || p.bound == toTheEnd {
+		if req.Full(claims) || p.bound == toTheEnd {
 			return claims, nil
 		}
 	}
 }
 
-// readPage reads a page without what was claimed before.
-func (c *claimer[Tx]) readPage(ctx context.Context, p page, before []relay.Claim) (claims []relay.Claim, seen look, err error) {
+// readPage reads a page without what was claimed before, up to a number of bytes.
+func (c *claimer[Tx]) readPage(ctx context.Context, p page, before []relay.Claim, bytes int) (claims []relay.Claim, seen look, err error) {
+	ctx, stop := c.stoppable(ctx)
+	defer stop()
 	held := append(column(before, func(c relay.Claim) int64 { return c.Position }), c.req.Held...)
 	held = p.within(held)
 	numbers := column(p.lanes, func(l relay.Lane) int { return l.Number })
@@ -228,7 +250,7 @@ func (c *claimer[Tx]) readPage(ctx context.Context, p page, before []relay.Claim
 		rows.Close()
 		return nil, seen, err
 	}
-	claims, err = sqldb.CollectInto(make([]relay.Claim, 0, c.expected(p.limit)), rows, nil, scanner.Scan)
+	claims, err = scanner.Read(make([]relay.Claim, 0, c.expected(p.limit)), bytes, stop, rows, nil)
 	c.found = len(claims)
 	return claims, seen, err
 }

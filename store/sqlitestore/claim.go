@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -73,20 +72,19 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 	scanner, held := sqlstore.NewClaimScanner(req.Lanes), append([]int64{}, req.Held...)
 	if req.Due {
 		rows, err := s.core.DB.Query(ctx, s.sql.claimWaiting, req.Limit, append([]string{}, req.Paused...), held)
-		if claims, err = sqldb.Collect(rows, err, scanner.Scan); err != nil {
+		if claims, err = scanner.Read(claims, req.Bytes, nil, rows, err); err != nil {
 			return nil, s.core.Kind(fmt.Errorf("claim waiting messages: %w", err))
 		}
 	}
 	for i := range claims {
 		claims[i].Waiting = true
 	}
-	if len(claims) == req.Limit || req.DueOnly {
+	if req.Full(claims) || req.DueOnly {
 		return claims, nil
 	}
 	rows, err := s.core.DB.Query(ctx, s.sql.claimReady, req.Limit-len(claims), held)
-	ready, err := sqldb.Collect(rows, err, scanner.Scan)
-	if err != nil {
+	if claims, err = scanner.Read(claims, req.Bytes, nil, rows, err); err != nil {
 		return nil, s.core.Kind(fmt.Errorf("claim messages: %w", err))
 	}
-	return append(claims, ready...), nil
+	return claims, nil
 }

@@ -106,7 +106,7 @@ func buryNoKey[Tx any](e *env[Tx]) {
 	if len(letters) != 2 {
 		e.Fatalf("%d letters, want 2", len(letters))
 	}
-	if got := letters[0]; got.Message.ID != "" || string(got.Message.Payload) != "\xff\x00" || got.Reason != waybill.ReasonNoID {
+	if got := e.show(letters[0].Number); got.Message.ID != "" || string(got.Message.Payload) != "\xff\x00" || got.Reason != waybill.ReasonNoID {
 		e.Errorf("letter = %+v with the id %q, want no id and the payload", got, got.Message.ID)
 	}
 	e.process("billing", msg("a", "k"), inbox.Processed)

@@ -18,6 +18,7 @@ func claimTests[Tx any]() []test[Tx] {
 		{"claims change nothing", claimTwice[Tx], nil},
 		{"limit", claimLimit[Tx], nil},
 		{"limit over waiting and new messages", claimLimitMixed[Tx], nil},
+		{"limit of bytes", claimBytes[Tx], nil},
 		{"batch by batch to the end", claimBatches[Tx], nil},
 		{"lanes in the order given", claimLanesInOrder[Tx], []need{severalLanes}},
 		{"only the lanes given", claimOnlyLanes[Tx], []need{severalLanes}},
@@ -82,6 +83,57 @@ func claimLimit[Tx any](e *env[Tx]) {
 	if got := claimedIDs(claims); !slices.Equal(got, []string{"a1", "a2"}) {
 		e.Errorf("claimed %v, want the first two", got)
 	}
+}
+
+// claimBytes: a claim ends with the message that comes to the limit of bytes, of what is new and of what
+// waits, and those that follow find the rest, in order.
+func claimBytes[Tx any](e *env[Tx]) {
+	const count, size, limit = 20, 1000, 2500 // three of them
+	n := e.join("r1")
+	enqueue := func(prefix string, key func(i int) string) {
+		var list []waybill.Message
+		for i := range count {
+			m := msg(fmt.Sprintf("%s%03d", prefix, i), key(i))
+			m.Payload = []byte(strings.Repeat("x", size))
+			list = append(list, m)
+		}
+		e.enqueue(list...)
+	}
+	// each claims all, and settles what it has claimed.
+	each := func(settle func(c relay.Claim)) {
+		for done := 0; done < count; done += 3 {
+			req := relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: count, Bytes: limit, Due: true}
+			claims := n.claimWith(req)
+			if want := min(3, count-done); len(claims) != want || req.Full(claims) != (want == 3) {
+				e.Fatalf("claimed %d messages of %d bytes with the limit %d, want %d", len(claims), size, limit, want)
+			}
+			for _, c := range claims {
+				settle(c)
+			}
+		}
+	}
+	enqueue("a", func(i int) string { return fmt.Sprint("k", i%3) })
+	last := make(map[string]string)
+	each(func(c relay.Claim) {
+		if c.Message.ID <= last[c.Message.Key] {
+			e.Errorf("%s after %s", c.Message.ID, last[c.Message.Key])
+		}
+		last[c.Message.Key] = c.Message.ID
+		n.settle(published(c)...)
+	})
+	n.claimOnly()
+
+	enqueue("b", func(int) string { return "" })
+	for _, c := range n.claim() {
+		n.settle(failed(c, 0))
+	}
+	each(func(c relay.Claim) {
+		if !c.Waiting {
+			e.Errorf("%s does not wait", c.Message.ID)
+		}
+		n.settle(published(c)...)
+	})
+	n.claimOnly()
 }
 
 func claimLimitMixed[Tx any](e *env[Tx]) {

@@ -30,14 +30,16 @@ func (e *env[Tx]) letters(f deadletter.Filter) []deadletter.Letter {
 	return letters
 }
 
-// letter returns the only letter there is.
+// letter returns the only letter there is, as a list has it but with its payload.
 func (e *env[Tx]) letter() deadletter.Letter {
 	e.Helper()
 	letters := e.letters(deadletter.Filter{})
 	if len(letters) != 1 {
 		e.Fatalf("%d dead letters, want 1", len(letters))
 	}
-	return letters[0]
+	l := letters[0]
+	l.Message.Payload = e.show(l.Number).Message.Payload
+	return l
 }
 
 func noLetters[Tx any](e *env[Tx]) {

@@ -21,6 +21,7 @@ func letterTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
 		{"shown", showLetter[Tx], nil},
 		{"shown, unknown number", showUnknown[Tx], nil},
+		{"a list has no payloads", listWithoutPayloads[Tx], nil},
 		{"found by what failed and when", filterLetters[Tx], nil},
 		{"filters that can't be answered", refusedFilters[Tx], nil},
 		{"the newest first", newestLetters[Tx], nil},
@@ -54,6 +55,19 @@ func (e *env[Tx]) show(number int64) deadletter.Letter {
 	l, err := e.s.DeadLetter(e.ctx, number)
 	e.must(err, "DeadLetter")
 	return l
+}
+
+// listWithoutPayloads: a list of letters must fit into memory, whatever their payloads.
+func listWithoutPayloads[Tx any](e *env[Tx]) {
+	m := full("a")
+	e.die(e.join("r1"), m, "broken")
+	letters := e.letters(deadletter.Filter{})
+	if len(letters) != 1 || letters[0].Message.ID != "a" || letters[0].Message.Payload != nil {
+		e.Fatalf("DeadLetters() = %+v, want one letter without a payload", letters)
+	}
+	if got := e.show(letters[0].Number).Message.Payload; !slices.Equal(got, m.Payload) {
+		e.Errorf("DeadLetter().Message.Payload = %q, want %q", got, m.Payload)
+	}
 }
 
 func showLetter[Tx any](e *env[Tx]) {

@@ -1,0 +1,45 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestRelay_LargeMessages: however many messages fit by their number, what the relay holds is bounded
+// by bytes, too, also when large messages follow small ones.
+func TestRelay_LargeMessages(t *testing.T) {
+	t.Parallel()
+	src, broker := newFakeSource(), &fakeBroker{answer: func(Outgoing) (time.Duration, error) { return 10 * time.Millisecond, nil }}
+	large := make([]byte, 4<<20)
+	var r atomic.Pointer[Relay]
+	most := 0
+	pub := publisherFunc(func(ctx context.Context, msgs []Outgoing) func() []error {
+		_, bytes := r.Load().backlog.size()
+		most = max(most, bytes)
+		return broker.Send(ctx, msgs)
+	})
+	inBubble(t, src, []Destination{{Publisher: pub}}, Config{Parallelism: 1}, func(t *testing.T, running *Relay) {
+		r.Store(running)
+		for n := range 3000 {
+			src.add(message("orders", fmt.Sprint("k", n%10), n/10+1))
+		}
+		pass(time.Minute)
+		for n := range 500 {
+			m := message("orders", fmt.Sprint("k", n%10), 300+n/10+1)
+			m.Payload = large
+			src.add(m)
+		}
+		pass(10 * time.Minute)
+		inOrder(t, broker.ids(), 3500)
+		if limit := maxHeldBytes + len(large) + 3500*emptyWeight; most > limit {
+			t.Errorf("%d bytes were held, want at most %d", most, limit)
+		}
+	})
+}
+
+type publisherFunc func(ctx context.Context, msgs []Outgoing) func() []error
+
+func (f publisherFunc) Send(ctx context.Context, msgs []Outgoing) func() []error { return f(ctx, msgs) }
