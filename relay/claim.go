@@ -18,6 +18,8 @@ const (
 	// Claims that find little are made at most so often: together they would cost the
 	// database more than the messages do.
 	claimInterval = 5 * time.Millisecond
+	// againInterval is how often every lane is read from its beginning.
+	againInterval = 10 * time.Minute
 	claimBurst    = 20
 )
 
@@ -107,6 +109,7 @@ func (r *Relay) claim(ctx context.Context, limit, bytes int) (full bool, err err
 	if req.DueOnly, err = r.backPressure(ctx); err != nil {
 		return false, err
 	}
+	r.readAllAgain()
 	if req.Lanes, req.Again = r.claimable(); len(req.Lanes) == 0 {
 		return false, nil
 	}
@@ -127,6 +130,19 @@ func (r *Relay) claim(ctx context.Context, limit, bytes int) (full bool, err err
 	r.weigh(claims) // while nobody else has them
 	r.takeIn(claims)
 	return full, nil
+}
+
+// readAllAgain makes the next claim read every lane from its beginning, from time to time: a net
+// below what stores conclude about rows that they need not look at again.
+func (r *Relay) readAllAgain() {
+	now := time.Now()
+	if now.Before(r.nextAgain) {
+		return
+	}
+	r.nextAgain = now.Add(againInterval)
+	for _, l := range r.lanes.staying() {
+		r.lanes.readAgain(l.Number)
+	}
 }
 
 // allWaited reports whether a claim has found nothing but messages that waited, which come first.

@@ -227,6 +227,7 @@ func (r *Relay) renewRound(ctx context.Context) error {
 		loop.Sleep(ctx, r.cfg.RenewInterval/2)
 		return nil
 	}
+	r.nameBefore(ctx)
 	asked := time.Now()
 	lease, err := r.src.RenewLanes(ctx, r.leaseRequest())
 	if errors.Is(err, waybill.ErrLeaseLost) {
@@ -239,6 +240,7 @@ func (r *Relay) renewRound(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.nameAfter(ctx)
 	if r.lanes.renewed(lease, asked, r.cfg.LeaseTTL) {
 		r.lanesChanged()
 		r.observe(ctx, waybill.Event{Op: waybill.OpLanes, Count: len(lease.Lanes)})

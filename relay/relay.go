@@ -45,11 +45,13 @@ type Relay struct {
 	claims   tries
 	settles  tries
 	aside    aside
+	name     nameWatch
 	totals   totals
 	parked   parkedWatch
 
 	// used by the claim loop only
 	nextLook  time.Time
+	nextAgain time.Time // when every lane is read from its beginning
 	fullSince time.Time // there is no room for a claim; zero if there is
 	busy      bool      // the latest claim was full
 	weight    int       // of a message, about
@@ -89,6 +91,7 @@ func NewFanout(src Source, destinations []Destination, cfg Config) (*Relay, erro
 		weight:    maxHeldBytes / cfg.BatchSize,
 	}
 	r.alarm.call = r.dispatch
+	r.name.inspector, _ = src.(Inspector)
 	r.claiming = &loop.Loop{Name: "relay " + cfg.Node + " claim", Kind: "relay claim", Observer: cfg.Observer}
 	r.renewing = &loop.Loop{Name: "relay " + cfg.Node + " lease", Kind: "relay lease", Observer: cfg.Observer}
 	r.settler = &loop.Loop{Name: "relay " + cfg.Node + " settle", Kind: "relay settle", Observer: cfg.Observer}
@@ -158,6 +161,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	r.claims.end(nil)
 	r.settles.end(nil)
 	r.aside = aside{}
+	r.name.due, r.name.expires = time.Time{}, time.Time{}
+	r.name.taken.Store(false)
 	var background sync.WaitGroup
 	background.Go(func() { r.renewing.Run(work, r.renewRound) })
 	background.Go(func() { r.settler.Run(work, r.settleRound) })
@@ -285,5 +290,5 @@ func (r *Relay) Health() error {
 	if claiming == nil {
 		claiming = r.stuck() // aside it claims nothing, which is no success
 	}
-	return errors.Join(claiming, r.renewing.Health(r.cfg.LeaseTTL), r.settlesFailing())
+	return errors.Join(claiming, r.renewing.Health(r.cfg.LeaseTTL), r.settlesFailing(), r.nameTaken())
 }

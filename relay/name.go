@@ -1,0 +1,71 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// nameInterval is how often a relay looks whether another one has its name.
+const nameInterval = time.Minute
+
+// nameWatch finds another relay of the same name: nobody but this relay may renew its lease between
+// two renewals of its own. The renewal loop uses it; taken is for everybody.
+type nameWatch struct {
+	inspector Inspector // nil if the source is none
+	due       time.Time
+	expires   time.Time // of the lease, as renewed last; zero if it was not looked at
+	taken     atomic.Bool
+}
+
+// nameBefore looks, before a renewal, whether somebody else has renewed the lease meanwhile.
+func (r *Relay) nameBefore(ctx context.Context) {
+	w := &r.name
+	if w.expires.IsZero() {
+		return
+	}
+	now, ok := r.ownExpiry(ctx)
+	if ok {
+		w.taken.Store(!now.Equal(w.expires))
+	}
+	if w.taken.Load() {
+		r.observe(ctx, waybill.Event{Op: waybill.OpLoop, Loop: "relay lease", Err: r.nameTaken()})
+	}
+	w.expires, w.due = time.Time{}, time.Now().Add(nameInterval)
+}
+
+// nameAfter notes, after a renewal, until when the lease holds.
+func (r *Relay) nameAfter(ctx context.Context) {
+	w := &r.name
+	if w.inspector == nil || time.Now().Before(w.due) {
+		return
+	}
+	w.expires, _ = r.ownExpiry(ctx)
+}
+
+// nameTaken returns an error if another relay has the same name.
+func (r *Relay) nameTaken() error {
+	if !r.name.taken.Load() {
+		return nil
+	}
+	return fmt.Errorf("another relay has the name %q, too: they own the same lanes, and messages are published twice; give each a Node of its own", r.cfg.Node)
+}
+
+// ownExpiry returns when the relay's lease ends by the store's clock, and false if that is not known.
+func (r *Relay) ownExpiry(ctx context.Context) (time.Time, bool) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.LeaseTTL-r.cfg.PublishTimeout)
+	defer cancel()
+	states, err := r.name.inspector.RelayStates(ctx)
+	if err != nil {
+		return time.Time{}, false // renewals tell of a store that does not answer
+	}
+	for _, s := range states {
+		if s.Node == r.cfg.Node {
+			return s.ExpiresAt, true
+		}
+	}
+	return time.Time{}, false
+}

@@ -1,0 +1,80 @@
+package relay
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// namedSource remembers until when leases hold, and answers as an Inspector.
+type namedSource struct {
+	*fakeSource
+	states  sync.Mutex
+	expires time.Time
+}
+
+func (s *namedSource) RenewLanes(ctx context.Context, req LeaseRequest) (Lease, error) {
+	s.states.Lock()
+	s.expires = time.Now().Add(req.TTL)
+	s.states.Unlock()
+	return s.fakeSource.RenewLanes(ctx, req)
+}
+
+func (s *namedSource) RelayStates(context.Context) ([]NodeState, error) {
+	s.states.Lock()
+	defer s.states.Unlock()
+	return []NodeState{{Node: "other"}, {Node: "mine", ExpiresAt: s.expires}}, nil
+}
+
+// TestRelay_NameIsTaken: a relay finds out that another one renews the lease of its name, says so and
+// is not well, until the other one has gone.
+func TestRelay_NameIsTaken(t *testing.T) {
+	t.Parallel()
+	src := newFakeSource()
+	s, seen := &namedSource{fakeSource: src}, &failures{Observer: quiet, loops: make(map[string]int)}
+	inBubbleWith(t, s, src, []Destination{{Publisher: &fakeBroker{}}}, Config{Node: "mine", Observer: seen}, func(t *testing.T, r *Relay) {
+		pass(5 * time.Minute)
+		if err := r.Health(); err != nil || len(seen.loops) > 0 {
+			t.Fatalf("Health() = %v and failures %v without another relay", err, seen.loops)
+		}
+		pass(700 * time.Millisecond)
+		for range 60 { // another relay
+			if _, err := s.RenewLanes(t.Context(), LeaseRequest{Node: "mine", TTL: r.cfg.LeaseTTL}); err != nil {
+				t.Fatal(err)
+			}
+			pass(2 * time.Second)
+		}
+		if err := r.Health(); err == nil || seen.loops["relay lease"] == 0 {
+			t.Errorf("Health() = %v and failures %v, want both to tell of the other relay", err, seen.loops)
+		}
+		pass(2 * time.Minute)
+		if err := r.Health(); err != nil {
+			t.Errorf("Health() = %v after the other relay has gone, want nil", err)
+		}
+	})
+}
+
+// forgetfulSource passes over a message until the lanes are read from their beginning.
+type forgetfulSource struct{ *fakeSource }
+
+func (s forgetfulSource) ClaimMessages(ctx context.Context, req ClaimRequest) ([]Claim, error) {
+	claims, err := s.fakeSource.ClaimMessages(ctx, req)
+	return slices.DeleteFunc(claims, func(c Claim) bool {
+		return c.Message.Topic == "forgotten" && !slices.Contains(req.Again, c.Lane.Number)
+	}), err
+}
+
+// TestRelay_ReadsAgain: lanes are read from their beginning from time to time, so that what a store has
+// passed over is found in the end.
+func TestRelay_ReadsAgain(t *testing.T) {
+	t.Parallel()
+	src, broker := newFakeSource(), &fakeBroker{}
+	inBubbleWith(t, forgetfulSource{src}, src, []Destination{{Publisher: broker}}, Config{}, func(t *testing.T, _ *Relay) {
+		pass(time.Minute)
+		src.add(message("forgotten", "k", 1))
+		pass(2 * againInterval)
+		inOrder(t, broker.ids(), 1)
+	})
+}
