@@ -1,0 +1,83 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+func TestPublishOneByOne(t *testing.T) {
+	t.Parallel()
+	src := newFakeSource()
+	var mu sync.Mutex
+	var arrived []string
+	tries, away := make(map[string]int), true
+	publish := func(_ context.Context, m Outgoing) error {
+		mu.Lock()
+		defer mu.Unlock()
+		tries[m.ID]++
+		switch {
+		case away:
+			return waybill.UnavailableError(errors.New("no connection"))
+		case m.ID == "orders/k/3" && tries[m.ID] < 4:
+			return errRefused
+		case m.ID == "orders/p/1":
+			panic("cannot be encoded")
+		case m.DedupID != m.ID:
+			return fmt.Errorf("DedupID = %q", m.DedupID)
+		}
+		arrived = append(arrived, m.ID)
+		return nil
+	}
+	for n := range 20 {
+		src.add(message("orders", "k", n+1))
+	}
+	src.add(message("orders", "p", 1))
+	inBubble(t, src, []Destination{{Publisher: PublishOneByOne(publish)}}, Config{Mode: Strict}, func(t *testing.T, _ *Relay) {
+		pass(10 * time.Minute)
+		if len(src.dead) > 0 || len(arrived) > 0 {
+			t.Fatalf("dead letters %v and arrived %v in an outage, want none", src.dead, arrived)
+		}
+		mu.Lock()
+		away = false
+		mu.Unlock()
+		pass(10 * time.Minute)
+		inOrder(t, arrived, 20)
+		if !slices.Equal(src.dead, []string{"orders/p/1"}) {
+			t.Errorf("dead letters: %v, want the one that panics", src.dead)
+		}
+	})
+}
+
+// TestPublishOneByOne_Results: one result for each message, also where the batch was not sent to its end.
+func TestPublishOneByOne_Results(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	msgs := make([]Outgoing, 5)
+	for i := range msgs {
+		m := message("orders", "k", i)
+		msgs[i] = Outgoing{Message: &m}
+	}
+	calls := 0
+	errs := PublishOneByOne(func(context.Context, Outgoing) error {
+		if calls++; calls == 3 {
+			cancel()
+			return context.Canceled
+		}
+		return nil
+	}).Send(ctx, msgs)()
+	if len(errs) != 5 || calls != 3 || errs[1] != nil {
+		t.Fatalf("%d calls and results %v, want three calls and five results", calls, errs)
+	}
+	for _, err := range errs[2:] {
+		if !waybill.IsUnavailable(err) {
+			t.Errorf("result %v, want unavailable", err)
+		}
+	}
+}
