@@ -29,7 +29,8 @@ const KeepNothing time.Duration = -1
 
 // Config configures a [Relay]. The zero value stands for the defaults.
 type Config struct {
-	// Node names the relay in leases and logs. It must be unique among live relays.
+	// Node names the relay in leases and logs. It must be unique among live relays; one that finds
+	// another of its name reports it, and is not well.
 	// Optional; the default is made from the host's name, the process id and a random number.
 	Node string
 

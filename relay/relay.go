@@ -282,6 +282,7 @@ func (r *Relay) destinations() (all, paused []string) {
 // Health returns nil while the relay does its work, and why not if its last successful
 // look for messages, or renewal of its lease, is too old (three intervals, or the lease), or if
 // settlements have failed for as long as a lease holds: a [*waybill.StalledError] for each, joined.
+// Another relay of the same name is an error, too.
 // A destination that does not answer is not the relay's illness; Status tells of it. But where
 // there are other relays, one of whose destinations none has answered for three times LeaseTTL lets
 // its lease run out from time to time, so that they take its lanes, and is not well.
