@@ -57,7 +57,11 @@ func otherPayload(t *testing.T, start func(t *testing.T, w *world, sub consumer.
 		publish(t, conn, waybill.Message{ID: "last", Topic: "orders"}, "3")
 		letters := map[string]deadletter.Letter{}
 		for _, l := range w.waitLetters(t, deadletter.Filter{}, 2) {
-			letters[l.Consumer] = l
+			shown, err := w.store.DeadLetter(t.Context(), l.Number)
+			if err != nil {
+				t.Fatal(err)
+			}
+			letters[l.Consumer] = shown
 		}
 		for name, p := range policies {
 			w.waitEffects(t, name, "last", 1)

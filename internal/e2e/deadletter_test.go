@@ -33,7 +33,10 @@ func TestAS23OneDeadLetterAfterTheLimit(t *testing.T) {
 		if err != nil || len(letters) != 1 {
 			t.Fatalf("DeadLetters() = %v, %v; want one", letters, err)
 		}
-		l := letters[0]
+		l, err := w.store.DeadLetter(t.Context(), letters[0].Number)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if l.Origin != deadletter.FromRelay || l.Reason != waybill.ReasonExhausted || l.Error != "still broken" || l.Attempts != 4 ||
 			l.Message.ID != "bad" || l.Message.Type != "order.placed" || string(l.Message.Payload) != `{"n":1}` ||
 			l.Message.CorrelationID != "flow" || l.Message.Source != "shop" || l.FirstFailed.IsZero() || !l.LastFailed.After(l.FirstFailed) {
