@@ -64,9 +64,13 @@ func (c *Consumer[Tx]) lineUp(ctx, work context.Context) (take func(*held)) {
 	waiting := newLines()
 	c.queues.spawn(func() { c.runBatches(ctx, work, waiting) })
 	return func(d *held) {
-		key, _ := c.orderKey(d)
+		key, ok := c.orderKey(d)
+		if ok {
+			d.key = key
+			c.stalls.change(key, 1)
+		}
 		if !waiting.add(key, d) {
-			c.held.remove(d) // shutting down: the broker redelivers it
+			c.drop(work, []*held{d})
 		}
 	}
 }
@@ -85,17 +89,25 @@ func (c *Consumer[Tx]) runBatches(ctx, work context.Context, waiting *lines) {
 			c.queues.spawn(func() {
 				defer c.releaseHandler()
 				c.handleBatch(work, groups)
-				c.drop(waiting.finish(groups))
+				c.drop(work, waiting.finish(groups))
 			})
 		}
 	}
-	c.drop(waiting.close())
+	c.drop(work, waiting.close())
 }
 
-// drop forgets deliveries that were not begun: the broker redelivers them.
-func (c *Consumer[Tx]) drop(list []*held) {
+// drop gives deliveries back that were not begun.
+func (c *Consumer[Tx]) drop(work context.Context, list []*held) {
 	for _, d := range list {
-		c.held.remove(d)
+		c.leaveKey(d)
+		c.giveBack(work, d)
+	}
+}
+
+// leaveKey notes that a delivery does not wait any more.
+func (c *receiver) leaveKey(d *held) {
+	if d.key != "" {
+		c.stalls.change(d.key, -1)
 	}
 }
 
@@ -109,7 +121,7 @@ func (c *Consumer[Tx]) handleOne(ctx, work context.Context, waiting *lines, g gr
 		c.releaseHandler()
 		c.handleInOrder(ctx, work, g.list[0]) // it takes a place for each attempt
 	}
-	c.drop(waiting.finish([]group{{line: g.line}}))
+	c.drop(work, waiting.finish([]group{{line: g.line}}))
 }
 
 // member is a delivery of a batch.
@@ -129,7 +141,7 @@ func (c *Consumer[Tx]) handleBatch(work context.Context, groups []group) {
 	for i := range members {
 		recs[i] = members[i].rec
 	}
-	outcomes, err := c.batcher.ProcessBatch(work, recs, func(ctx context.Context, tx Tx, fresh []int) error {
+	outcomes, err := c.processBatch(work, recs, func(ctx context.Context, tx Tx, fresh []int) error {
 		return c.callAll(ctx, tx, members, fresh)
 	})
 	if err != nil {
@@ -218,6 +230,7 @@ func (c *Consumer[Tx]) callBatch(ctx context.Context, tx Tx, members []member, p
 // is still something to do about it.
 func (c *Consumer[Tx]) settleMember(work context.Context, d *member, outcome inbox.Outcome) bool {
 	if outcome == inbox.Processed {
+		c.judge(d.m, outcome, nil)
 		c.observe(work, waybill.Event{Op: waybill.OpHandle, Topic: d.m.Address(), Type: d.m.Type, IDs: []string{d.m.ID}, Count: 1, Duration: d.took})
 	}
 	if outcome == inbox.Conflict || c.succeeded(work, d.rec, d.m, outcome, nil).again {
@@ -226,6 +239,7 @@ func (c *Consumer[Tx]) settleMember(work context.Context, d *member, outcome inb
 	settle, cancel := context.WithTimeout(context.WithoutCancel(work), settleTimeout)
 	defer cancel()
 	c.reportSettle(work, d.Ack(settle))
+	c.leaveKey(d.held)
 	c.held.remove(d.held)
 	return true
 }

@@ -95,12 +95,26 @@ type Config struct {
 	// HandlerTimeout is how long a handler may take. Optional; the default is 30 s.
 	HandlerTimeout time.Duration
 
+	// StoreTimeout is how long a call to the store may take: to begin a transaction and insert
+	// the inbox record, to commit, to read or write attempts, to store a dead letter. The time
+	// of the handler does not count. It must be more than the store's GateTimeout. If the store
+	// answers nothing for so long the consumer pauses: it gives back what it has received, its
+	// Health says why, and it goes on when the store answers. Optional; the default is 10 s.
+	StoreTimeout time.Duration
+
+	// PauseAfter is how many different messages may fail, with no success between them, before
+	// the consumer pauses: a second at first, doubled up to a minute. Then one message is tried
+	// at a time, until one succeeds. Only errors without a kind count, and panics and timeouts.
+	// Optional; the default is 10, and a negative number never pauses.
+	PauseAfter int
+
 	// RequeueInterval is how often the consumer looks for dead letters that were requeued.
 	// Optional; the default is 5 s.
 	RequeueInterval time.Duration
 
-	// ShutdownGrace is how long Run waits, after its context has ended, for handlers that are
-	// running. Optional; the default is HandlerTimeout.
+	// ShutdownGrace is how long Run takes at most, after its context has ended, for handlers that
+	// are running. Their contexts end when a tenth of it is left, or a second. Optional; the
+	// default is HandlerTimeout.
 	ShutdownGrace time.Duration
 
 	// OnConflict says what becomes of a message whose key was processed with another payload.
@@ -160,6 +174,8 @@ func (c Config) withDefaults() (Config, error) {
 	fill(&c.BatchSize, 1)
 	fill(&c.Prefetch, max(8*c.Concurrency, min(2*c.Concurrency*c.BatchSize, maxPrefetch)))
 	fill(&c.HandlerTimeout, 30*time.Second)
+	fill(&c.StoreTimeout, 10*time.Second)
+	fill(&c.PauseAfter, 10)
 	fill(&c.RequeueInterval, 5*time.Second)
 	fill(&c.ShutdownGrace, c.HandlerTimeout)
 	fill(&c.InboxRetention, inbox.DefaultRetention)
@@ -218,8 +234,9 @@ func (c *Config) validate() error {
 		return invalid("OnConflict", "is %d, neither ConflictBury nor ConflictSkip nor ConflictRetry", c.OnConflict)
 	case c.InboxRetention < 0:
 		return invalid("InboxRetention", "is %v; it must be positive", c.InboxRetention)
-	case c.HandlerTimeout < 0 || c.RequeueInterval < 0 || c.ShutdownGrace < 0:
-		return invalid("HandlerTimeout", "is %v, RequeueInterval %v, ShutdownGrace %v; none may be negative", c.HandlerTimeout, c.RequeueInterval, c.ShutdownGrace)
+	case c.HandlerTimeout < 0 || c.StoreTimeout < 0 || c.RequeueInterval < 0 || c.ShutdownGrace < 0:
+		return invalid("HandlerTimeout", "is %v, StoreTimeout %v, RequeueInterval %v, ShutdownGrace %v; none may be negative",
+			c.HandlerTimeout, c.StoreTimeout, c.RequeueInterval, c.ShutdownGrace)
 	}
 	return nil
 }

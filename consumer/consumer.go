@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"context"
+
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
 )
@@ -33,14 +35,18 @@ func New[Tx any](sub Subscriber, box inbox.Inbox[Tx], h Handler[Tx], cfg Config)
 	if err := r.keepOffsets(box); err != nil {
 		return nil, err
 	}
-	c := &Consumer[Tx]{receiver: r, box: box, handler: h}
+	c := &Consumer[Tx]{receiver: r, box: timedInbox[Tx]{box, r}, handler: h}
 	if c.batcher, err = batcherOf(box, &r.cfg); err != nil {
 		return nil, err
 	}
 	if c.batcher != nil {
 		r.lineUp = c.lineUp
 	}
-	r.buryLetter, r.try = box.BuryMessage, c.tryMessage
+	r.buryLetter, r.try = c.box.BuryMessage, c.tryMessage
 	r.requeues = newRequeuer(r, box, h)
+	r.ping = func(ctx context.Context) error {
+		_, err := box.FailedAttempts(ctx, inbox.Key{Tenant: waybill.DefaultTenant, Consumer: r.cfg.Name})
+		return err
+	}
 	return c, nil
 }

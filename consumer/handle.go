@@ -35,10 +35,11 @@ func again(after time.Duration) verdict { return verdict{again: true, after: aft
 
 // handle handles a delivery of no order: if it fails the broker delivers it again later.
 func (c *receiver) handle(ctx, work context.Context, d *held) {
-	defer c.held.remove(d)
 	if ctx.Err() != nil {
-		return // not begun: the broker redelivers it
+		c.giveBack(work, d)
+		return
 	}
+	defer c.held.remove(d)
 	v := c.attempt(ctx, work, d, d.Redelivered())
 	settle, cancel := context.WithTimeout(context.WithoutCancel(work), settleTimeout)
 	defer cancel()
@@ -52,18 +53,30 @@ func (c *receiver) handle(ctx, work context.Context, d *held) {
 // handleInOrder handles a delivery whose key has an order: if it fails it is tried again
 // here, and what follows it waits.
 func (c *receiver) handleInOrder(ctx, work context.Context, d *held) {
-	defer c.held.remove(d)
+	defer c.stalls.change(d.key, -1)
 	for redelivered := d.Redelivered(); c.acquire(ctx); redelivered = true {
 		v := c.attempt(ctx, work, d, redelivered)
 		c.releaseHandler()
+		c.stalls.hold(d.key, v.again)
 		if !v.again {
 			settle, cancel := context.WithTimeout(context.WithoutCancel(work), settleTimeout)
 			defer cancel()
 			c.reportSettle(work, d.Ack(settle))
+			c.held.remove(d)
 			return
 		}
 		loop.Sleep(ctx, v.after)
 	}
+	c.giveBack(work, d)
+}
+
+// giveBack has a delivery that is not begun, or not again, delivered again, to whichever member
+// of the group is there. Nothing is counted.
+func (c *receiver) giveBack(work context.Context, d *held) {
+	defer c.held.remove(d)
+	settle, cancel := context.WithTimeout(work, settleTimeout)
+	defer cancel()
+	c.reportSettle(work, d.Retry(settle, 0))
 }
 
 // reportSettle tells of an acknowledgement that failed. The broker delivers the message
@@ -192,6 +205,7 @@ func (c *receiver) repeat(ctx context.Context, m *waybill.Message, once func() (
 			break
 		}
 	}
+	c.judge(m, outcome, err)
 	if err != nil || outcome == inbox.Processed {
 		c.observe(ctx, waybill.Event{Op: waybill.OpHandle, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Duration: time.Since(began), Err: err})
 	}

@@ -52,7 +52,11 @@ func NewLeased(sub Subscriber, store inbox.LeaseStore, h LeasedHandler, leases L
 		return nil, err
 	}
 	c := &Leased{receiver: r, store: store, handler: h, leases: leases}
-	r.buryLetter, r.try = leases.Letters.bury, c.tryMessage
+	r.buryLetter, r.try = r.timedBury(leases.Letters.bury), c.tryMessage
+	r.ping = func(ctx context.Context) error {
+		_, err := store.ReadLease(ctx, c.key(inbox.Record{Key: inbox.Key{Consumer: r.cfg.Name}}))
+		return err
+	}
 	if leases.Letters.rerun != nil {
 		r.requeues = leases.Letters.rerun(r, h)
 	}
@@ -76,7 +80,11 @@ func (c *Leased) tryMessage(ctx, work context.Context, rec inbox.Record, m *wayb
 	if !redelivered {
 		return c.tryLease(work, rec, m, key, false)
 	}
-	past, err := c.store.ReadLease(work, key)
+	var past inbox.LeaseRecord
+	err := c.receiver.ask(work, func(ctx context.Context) (err error) {
+		past, err = c.store.ReadLease(ctx, key)
+		return err
+	})
 	if err != nil {
 		return c.unreachable(work, rec, m, err)
 	}
@@ -138,7 +146,7 @@ func (c *Leased) begin(ctx context.Context, key, payloadHash string) (answer inb
 	req := inbox.LeaseRequest{Key: key, Owner: c.cfg.Node, TTL: c.leases.TTL, RequestID: inbox.NewLeaseID(), PayloadHash: payloadHash}
 	for try := 1; ; try++ {
 		asked = time.Now()
-		answer, err = c.ask(ctx, req)
+		answer, err = c.tryBegin(ctx, req)
 		if err == nil || waybill.IsPermanent(err) || ctx.Err() != nil || try == beginTries {
 			return answer, asked, err
 		}
@@ -148,8 +156,8 @@ func (c *Leased) begin(ctx context.Context, key, payloadHash string) (answer inb
 
 const beginTries = 2
 
-// ask asks for a key. An answer that takes as long as the lease is of no use.
-func (c *Leased) ask(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+// tryBegin asks for a key. An answer that takes as long as the lease is of no use.
+func (c *Leased) tryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(req.TTL, settleTimeout))
 	defer cancel()
 	return c.store.TryBegin(ctx, req)

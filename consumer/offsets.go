@@ -103,7 +103,12 @@ func (c *receiver) keepOffsets(box any) error {
 // before can do nothing more then.
 func (c *receiver) takePartition(ctx context.Context, store inbox.OffsetStore, claim Claim) (inbox.Progress, error) {
 	for {
-		now, taken, err := tryTake(ctx, store, claim)
+		var now inbox.Progress
+		var taken bool
+		err := c.ask(ctx, func(ctx context.Context) (err error) {
+			now, taken, err = tryTake(ctx, store, claim)
+			return err
+		})
 		if (waybill.IsUnavailable(err) || waybill.IsConflict(err)) && ctx.Err() == nil {
 			c.observe(ctx, waybill.Event{Op: waybill.OpPause, Topic: claim.Topic, Delay: outageWait, Err: err})
 		}

@@ -65,8 +65,9 @@ type heldDeliveries struct {
 // held is a delivery with an identity: a broker's own type need not be comparable.
 type held struct {
 	Delivery
-	alone   bool // not to be handled in a batch
-	batches int  // that had it and have failed
+	key     string // that its order is kept by; "" without one
+	alone   bool   // not to be handled in a batch
+	batches int    // that had it and have failed
 }
 
 // single reports whether d is not to be handled in a batch.

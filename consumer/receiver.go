@@ -3,13 +3,13 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/internal/loop"
 )
 
 // receiver is what all consumers have in common: it takes deliveries from a subscriber, keeps
@@ -27,14 +27,22 @@ type receiver struct {
 	buryLetter func(ctx context.Context, l inbox.Letter) (bool, error)
 	requeues   rerunner // nil if letters are not run again
 
+	// ping asks the store for something that it need not have.
+	ping func(ctx context.Context) error
+
 	// lineUp returns what takes deliveries that are handled in batches; nil without batches.
 	lineUp func(ctx, work context.Context) (take func(*held))
 
 	running  atomic.Bool
 	receives reception
+	current  atomic.Pointer[period]
+	answered atomic.Int64  // when the store has answered last, in nanoseconds since 1970
+	inside   atomic.Int32  // handlers that run in a transaction of the store
 	handlers chan struct{} // one for each handler that runs
 	held     *heldDeliveries
 	queues   *keyQueues
+	stalls   stalls
+	breaker  breaker
 }
 
 // rerunner runs dead letters again that were requeued.
@@ -61,59 +69,68 @@ func newReceiver(sub Subscriber, cfg Config) (*receiver, error) {
 	}, nil
 }
 
-// Run handles messages until ctx is done. It then stops receiving, lets handlers that are
-// running finish for at most ShutdownGrace, and returns nil; what was received and not begun
-// is redelivered by the broker, and no attempt is counted. Lost connections and an
-// unreachable database are waited out. A consumer runs once at a time; a second Run returns
+// Run handles messages until ctx is done. It then stops receiving, gives back to the broker what
+// was received and not begun, which counts as no attempt, and lets handlers that are running
+// finish. It returns within ShutdownGrace: the handlers' contexts end a little before that, and if
+// some ignore it Run leaves them behind and returns an error; their messages are delivered again.
+// Otherwise it returns nil. Lost connections and an unreachable database are waited out. A
+// consumer runs once at a time; a second Run, also while a handler of the first is left, returns
 // an error.
 func (c *receiver) Run(ctx context.Context) error {
 	if !c.running.CompareAndSwap(false, true) {
 		return errors.New("consumer: is running already")
 	}
-	defer c.running.Store(false)
-
 	// What is being handled outlives ctx by the grace period.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer c.running.Store(false)
+		c.runAll(ctx, work, stop)
+	}()
+	<-ctx.Done()
 	defer stop()
+	grace := c.cfg.ShutdownGrace
+	defer time.AfterFunc(grace-min(grace/10, maxWindDown), stop).Stop()
+	left := time.NewTimer(grace)
+	defer left.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-left.C:
+		return fmt.Errorf("consumer %s: handlers, %d at most, still run after ShutdownGrace, %v, although their contexts have ended; their messages are delivered again", c.cfg.Name, len(c.handlers), grace)
+	}
+}
+
+// maxWindDown is how much of ShutdownGrace is at most for handlers whose context has ended.
+const maxWindDown = time.Second
+
+// runAll receives until ctx ends, and returns when all that was begun has ended, after which it
+// calls stop, which ends work.
+func (c *receiver) runAll(ctx, work context.Context, stop func()) {
 	var background sync.WaitGroup
 	background.Go(func() { c.held.extend(work) })
 	if c.requeues != nil {
 		c.queues.spawn(func() { c.requeues.run(ctx, work) })
 	}
-
-	take := func(d *held) { c.take(ctx, work, d) }
-	if c.lineUp != nil {
-		take = c.lineUp(ctx, work)
-	}
-
-	receive := &loop.Loop{Name: c.receiveLoop(), Observer: c.cfg.Observer}
-	receive.Run(ctx, func(ctx context.Context) (err error) {
-		c.receives.begin()
-		defer func() { c.receives.end(err) }()
-		return c.subscribe(ctx, c.cfg.Prefetch, func(d Delivery) {
-			c.receives.delivers()
-			take(c.held.add(d))
-		})
-	})
-
-	grace := time.AfterFunc(c.cfg.ShutdownGrace, stop)
+	c.receiveAll(ctx, work)
 	c.queues.wait()
-	grace.Stop()
 	stop()
 	background.Wait()
-	return nil
 }
 
 // take hands a delivery to the queue of its key, or, unordered, to one of its own, which
 // waits here for a free handler so that no more is received than can be handled.
 func (c *receiver) take(ctx, work context.Context, d *held) {
 	if key, ok := c.orderKey(d); ok {
+		d.key = key
+		c.stalls.change(key, 1)
 		c.queues.add(key, d, func(d *held) { c.handleInOrder(ctx, work, d) })
 		return
 	}
 	if !c.acquire(ctx) {
-		c.held.remove(d)
-		return // shutting down: the broker redelivers it
+		c.giveBack(work, d)
+		return
 	}
 	c.queues.spawn(func() {
 		defer c.releaseHandler()

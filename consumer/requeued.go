@@ -24,7 +24,7 @@ type requeuer[Tx any] struct {
 }
 
 func newRequeuer[Tx any](c *receiver, box inbox.Inbox[Tx], h Handler[Tx]) *requeuer[Tx] {
-	return &requeuer[Tx]{receiver: c, box: box, handler: h, rounds: &loop.Loop{Name: "consumer " + c.cfg.Name + " requeue", Observer: c.cfg.Observer}}
+	return &requeuer[Tx]{receiver: c, box: timedInbox[Tx]{box, c}, handler: h, rounds: &loop.Loop{Name: "consumer " + c.cfg.Name + " requeue", Observer: c.cfg.Observer}}
 }
 
 func (c *requeuer[Tx]) run(ctx, work context.Context) {
