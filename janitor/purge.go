@@ -24,7 +24,7 @@ func Purge(ctx context.Context, store Store, rows Rows, batchSize int) (Purged, 
 	done, err := Count(ctx, store, rows)
 	for err == nil && done.Candidates > 0 {
 		began := time.Now()
-		n, err := store.PurgeExpired(ctx, rows, batchSize)
+		n, err := purgeOnce(ctx, store, rows, batchSize)
 		switch {
 		case errors.Is(err, ErrBusy):
 			done.Busy = true
@@ -43,11 +43,23 @@ func Purge(ctx context.Context, store Store, rows Rows, batchSize int) (Purged, 
 	return done, err
 }
 
+// callTimeout is how long a call to the store may take: a store that does not answer by then is
+// silent, and is asked again over another connection.
+const callTimeout = 5 * time.Minute
+
+func purgeOnce(ctx context.Context, store Store, rows Rows, limit int) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return store.PurgeExpired(ctx, rows, limit)
+}
+
 // Count finds what [Purge] would remove, and removes nothing.
 func Count(ctx context.Context, store Store, rows Rows) (done Purged, err error) {
 	if rows.OlderThan <= 0 {
 		return done, &waybill.InvalidError{Field: "janitor.Rows.OlderThan", Reason: "must be positive"}
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	done.Candidates, err = store.CountExpired(ctx, rows)
 	return done, err
 }

@@ -3,6 +3,7 @@ package janitor
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,16 +20,31 @@ type shelf struct {
 	at      []time.Time // of each batch
 	folds   int
 	archive []relay.MaintainRequest
+	silent  atomic.Bool // answers nothing
 }
 
-func (s *shelf) CountExpired(_ context.Context, rows Rows) (int64, error) {
+// answer waits for the end of ctx if the store is silent.
+func (s *shelf) answer(ctx context.Context) error {
+	if s.silent.Load() {
+		<-ctx.Done()
+	}
+	return ctx.Err()
+}
+
+func (s *shelf) CountExpired(ctx context.Context, rows Rows) (int64, error) {
+	if err := s.answer(ctx); err != nil {
+		return 0, err
+	}
 	if err := s.fail[rows.Kind]; err != nil && !errors.Is(err, ErrBusy) {
 		return 0, err
 	}
 	return s.expired[rows.Kind], nil
 }
 
-func (s *shelf) PurgeExpired(_ context.Context, rows Rows, limit int) (int64, error) {
+func (s *shelf) PurgeExpired(ctx context.Context, rows Rows, limit int) (int64, error) {
+	if err := s.answer(ctx); err != nil {
+		return 0, err
+	}
 	if err := s.fail[rows.Kind]; err != nil {
 		return 0, err
 	}
@@ -39,12 +55,18 @@ func (s *shelf) PurgeExpired(_ context.Context, rows Rows, limit int) (int64, er
 	return n, nil
 }
 
-func (s *shelf) FoldDeadLetters(context.Context) error {
+func (s *shelf) FoldDeadLetters(ctx context.Context) error {
+	if err := s.answer(ctx); err != nil {
+		return err
+	}
 	s.folds++
 	return nil
 }
 
-func (s *shelf) MaintainArchive(_ context.Context, req relay.MaintainRequest) (relay.Maintained, error) {
+func (s *shelf) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (relay.Maintained, error) {
+	if err := s.answer(ctx); err != nil {
+		return relay.Maintained{}, err
+	}
 	s.archive = append(s.archive, req)
 	return relay.Maintained{Rows: 3, Dropped: 2}, nil
 }
@@ -253,4 +275,35 @@ func TestNew_Refuses(t *testing.T) {
 	if _, err := New(&shelf{}, Config{InboxRetention: 60 * day}); err != nil {
 		t.Errorf("New() = %v with a long inbox retention, want letters and sagas to be kept as long", err)
 	}
+}
+
+// TestJanitor_StoreGoesSilent: a store that answers nothing is told of, and asked again.
+func TestJanitor_StoreGoesSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{expired: map[Kind]int64{}}
+		j, seen := newTest(t, s, Config{OutboxRetention: day})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- j.Run(ctx) }()
+		synctest.Wait()
+		s.silent.Store(true)
+		time.Sleep(4 * time.Hour)
+		failed := map[string]bool{}
+		for _, e := range seen.list {
+			failed[e.Name] = failed[e.Name] || e.Op == waybill.OpLoop && e.Err != nil
+		}
+		if !failed["janitor"] || !failed["janitor fold"] || j.Health() == nil {
+			t.Errorf("while the store is silent these loops fail: %v, Health() = %v, want both and an error", failed, j.Health())
+		}
+		s.silent.Store(false)
+		time.Sleep(2 * time.Hour)
+		if err := j.Health(); err != nil {
+			t.Errorf("Health() = %v after the store is back", err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+	})
 }

@@ -102,7 +102,9 @@ func spread(d time.Duration) time.Duration {
 }
 
 func (j *Janitor) foldRound(ctx context.Context) error {
-	err := j.folder.FoldDeadLetters(ctx)
+	folding, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := j.folder.FoldDeadLetters(folding)
 	if err == nil {
 		loop.Sleep(ctx, foldInterval)
 	}
@@ -163,6 +165,8 @@ func (j *Janitor) rows() []Rows {
 }
 
 func (j *Janitor) maintainArchive(ctx context.Context) (Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	done, err := j.archiver.MaintainArchive(ctx, relay.MaintainRequest{Retention: j.cfg.OutboxRetention, BatchSize: j.cfg.CleanupBatchSize})
 	return Report{
 		Rows: Archive, OlderThan: j.cfg.OutboxRetention, Days: done.Dropped,
