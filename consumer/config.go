@@ -112,9 +112,9 @@ type Config struct {
 	// Optional; the default is 5 s.
 	RequeueInterval time.Duration
 
-	// ShutdownGrace is how long Run takes at most, after its context has ended, for handlers that
-	// are running. Their contexts end when a tenth of it is left, or a second. Optional; the
-	// default is HandlerTimeout.
+	// ShutdownGrace is how long Run waits, after its context has ended, for handlers that are
+	// running. Their contexts end when a tenth of it is left, or a second if that is less, and
+	// Run returns a second later at the latest. Optional; the default is HandlerTimeout.
 	ShutdownGrace time.Duration
 
 	// OnConflict says what becomes of a message whose key was processed with another payload.

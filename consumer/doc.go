@@ -14,4 +14,8 @@
 //
 // The effects that the handler writes in the transaction happen once, however often the
 // message is delivered. Effects elsewhere happen at least once.
+//
+// Consumers of one process share one thing, whatever their stores: of the messages that are suspected
+// of having ended the process, one is handled at a time. Another one waits for HandlerTimeout at
+// most, and is put back then.
 package consumer

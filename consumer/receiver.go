@@ -71,9 +71,9 @@ func newReceiver(sub Subscriber, cfg Config) (*receiver, error) {
 
 // Run handles messages until ctx is done. It then stops receiving, gives back to the broker what
 // was received and not begun, which counts as no attempt, and lets handlers that are running
-// finish. It returns within ShutdownGrace: the handlers' contexts end a little before that, and if
-// some ignore it Run leaves them behind and returns an error; their messages are delivered again.
-// Otherwise it returns nil. Lost connections and an unreachable database are waited out. A
+// finish. It returns within ShutdownGrace, or a second later if that is shorter than ten: the
+// handlers' contexts end before, and if some ignore it Run leaves them behind and returns an error;
+// their messages are delivered again. Otherwise it returns nil. Lost connections and an unreachable database are waited out. A
 // consumer runs once at a time; a second Run, also while a handler of the first is left, returns
 // an error.
 func (c *receiver) Run(ctx context.Context) error {
@@ -90,20 +90,21 @@ func (c *receiver) Run(ctx context.Context) error {
 	}()
 	<-ctx.Done()
 	defer stop()
-	grace := c.cfg.ShutdownGrace
-	defer time.AfterFunc(grace-min(grace/10, maxWindDown), stop).Stop()
-	left := time.NewTimer(grace)
+	grace := c.cfg.ShutdownGrace - min(c.cfg.ShutdownGrace/10, windDown)
+	defer time.AfterFunc(grace, stop).Stop()
+	left := time.NewTimer(grace + windDown)
 	defer left.Stop()
 	select {
 	case <-ended:
 		return nil
 	case <-left.C:
-		return fmt.Errorf("consumer %s: handlers, %d at most, still run after ShutdownGrace, %v, although their contexts have ended; their messages are delivered again", c.cfg.Name, len(c.handlers), grace)
+		return fmt.Errorf("consumer %s: handlers, %d at most, still run after ShutdownGrace, %v, although their contexts have ended; their messages are delivered again", c.cfg.Name, len(c.handlers), c.cfg.ShutdownGrace)
 	}
 }
 
-// maxWindDown is how much of ShutdownGrace is at most for handlers whose context has ended.
-const maxWindDown = time.Second
+// windDown is how long handlers whose context has ended have to return. It is taken from
+// ShutdownGrace, but for a tenth of that at most.
+const windDown = time.Second
 
 // runAll receives until ctx ends, and returns when all that was begun has ended, after which it
 // calls stop, which ends work.

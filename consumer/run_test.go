@@ -220,6 +220,7 @@ type memBox struct {
 	past    map[inbox.Key]inbox.Attempts
 	letters []inbox.Letter
 	silent  func(call string) bool
+	held    func(id string) bool // by somebody else's transaction
 }
 
 func newBox() *memBox {
@@ -243,13 +244,23 @@ func (b *memBox) beSilent(about func(call string) bool) {
 	b.silent = about
 }
 
+func (b *memBox) beHeld(held func(id string) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held = held
+}
+
 func (b *memBox) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx int) error) (inbox.Outcome, error) {
 	if err := b.answer(ctx, "begin"); err != nil {
 		return 0, err
 	}
 	b.mu.Lock()
-	seen := b.done[rec.Key]
+	seen, held := b.done[rec.Key], b.held != nil && b.held(rec.MessageID)
 	b.mu.Unlock()
+	if held {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
 	if seen {
 		return inbox.Duplicate, nil
 	}

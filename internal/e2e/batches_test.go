@@ -23,10 +23,12 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// script is a subscriber that delivers a list at once, and again what is to be retried.
+// script is a subscriber that delivers a list at once, and again what is to be retried. What is
+// not settled when a subscription ends stays with the consumer.
 type script struct {
 	list  []waybill.Message
 	onAck func(m *waybill.Message)
+	told  atomic.Bool // the list is delivered
 
 	mu    sync.Mutex
 	acked []string
@@ -34,9 +36,13 @@ type script struct {
 
 func (s *script) Subscribe(ctx context.Context, _ int, deliver func(consumer.Delivery)) error {
 	for i := range s.list {
+		if s.told.Load() {
+			break
+		}
 		m := s.list[i].Clone()
 		deliver(&scripted{script: s, ctx: ctx, m: &m, deliver: deliver})
 	}
+	s.told.Store(true)
 	<-ctx.Done()
 	return nil
 }

@@ -44,7 +44,8 @@ type Config struct {
 	// GateTimeout is how long a delivery waits while another transaction handles the same
 	// message. After that the inbox returns [inbox.ErrBusy], as a conflict, and a consumer has
 	// the message delivered again later. 1 ms to 1 h. Optional; the default is to wait until
-	// the other transaction has ended, or for the session's lock_timeout.
+	// the other transaction has ended, or for the session's lock_timeout; a consumer waits for
+	// its StoreTimeout at most.
 	GateTimeout time.Duration
 
 	// CompactInbox keeps a processed message in about 125 bytes, indexes included, instead of
