@@ -118,6 +118,7 @@ type tries struct {
 	mu    sync.Mutex
 	since time.Time // zero after a success
 	err   error     // of the last failure
+	told  int       // minutes of failures that overdue has reported
 }
 
 // begin notes a try.
@@ -134,7 +135,7 @@ func (t *tries) end(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.err = err; err == nil {
-		t.since = time.Time{}
+		t.since, t.told = time.Time{}, 0
 	}
 }
 
@@ -153,4 +154,24 @@ func (t *tries) failing() (time.Duration, error) {
 		return 0, nil
 	}
 	return time.Since(t.since), t.err
+}
+
+// overdue returns for how long there has been no success, and true once for each minute of that.
+func (t *tries) overdue() (age time.Duration, due bool) {
+	age, _ = t.failing()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	minutes := int(age.Minutes())
+	due = minutes > t.told
+	t.told = max(t.told, minutes)
+	return age, due
+}
+
+// stalled returns a [*waybill.StalledError] if tries have failed for longer than limit.
+func (t *tries) stalled(loop string, limit time.Duration) error {
+	age, err := t.failing()
+	if err == nil || age <= limit {
+		return nil
+	}
+	return &waybill.StalledError{Loop: loop, Age: age, Err: err}
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -100,11 +101,7 @@ func (r *Relay) claim(ctx context.Context, limit, bytes int) (full bool, err err
 		r.claims.end(err)
 	}()
 	if look {
-		released, err := r.src.ReleaseScheduled(ctx, r.cfg.BatchSize)
-		if err != nil {
-			return false, err
-		}
-		moreDue = released >= r.cfg.BatchSize
+		moreDue = r.release(ctx) >= r.cfg.BatchSize
 	}
 	if req.DueOnly, err = r.backPressure(ctx); err != nil {
 		return false, err
@@ -143,6 +140,19 @@ func (r *Relay) readAllAgain() {
 	for _, l := range r.lanes.staying() {
 		r.lanes.readAgain(l.Number)
 	}
+}
+
+// release lets scheduled messages go that are due. Where that fails the claim goes on without them:
+// the others must not wait for one that cannot be released.
+func (r *Relay) release(ctx context.Context) (released int) {
+	r.releasing.begin()
+	released, err := r.src.ReleaseScheduled(ctx, r.cfg.BatchSize)
+	r.releasing.end(err)
+	if err != nil && ctx.Err() == nil {
+		r.failed(err)
+		r.observe(ctx, waybill.Event{Op: waybill.OpLoop, Loop: "relay release", Err: fmt.Errorf("release scheduled messages: %w", err)})
+	}
+	return released
 }
 
 // allWaited reports whether a claim has found nothing but messages that waited, which come first.

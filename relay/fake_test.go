@@ -27,7 +27,11 @@ type fakeSource struct {
 	claims   int
 	lanes    []Lane
 	share    int
-	refuse   error // of settlements
+	refuse   error  // of settlements
+	refuseID string // of a message that no settlement may hold
+	settles  int
+
+	refuseRelease error
 
 	scheduled []fakeRow
 	looks     int // for scheduled messages
@@ -118,8 +122,12 @@ func (s *fakeSource) firstWaiting() map[unit]int64 {
 func (s *fakeSource) SettleMessages(_ context.Context, req SettleRequest) (lost []int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settles++
 	if s.refuse != nil {
 		return nil, s.refuse
+	}
+	if slices.ContainsFunc(req.Settlements, func(st Settlement) bool { return st.Claim.Message.ID == s.refuseID }) {
+		return nil, errRefused
 	}
 	for _, st := range req.Settlements {
 		c := st.Claim
@@ -170,6 +178,10 @@ func (s *fakeSource) schedule(m waybill.Message, due time.Time) {
 func (s *fakeSource) ReleaseScheduled(_ context.Context, limit int) (int, error) {
 	s.mu.Lock()
 	s.looks++
+	if s.refuseRelease != nil {
+		s.mu.Unlock()
+		return 0, s.refuseRelease
+	}
 	var due []waybill.Message
 	s.scheduled = slices.DeleteFunc(s.scheduled, func(row fakeRow) bool {
 		if len(due) == limit || time.Now().Before(row.due) {

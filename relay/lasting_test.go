@@ -63,7 +63,7 @@ func TestRelay_TellsOfLastingFailures(t *testing.T) {
 		src, seen := newFakeSource(), &failures{Observer: quiet, loops: make(map[string]int)}
 		inBubbleWith(t, failingRelease{src}, src, []Destination{{Publisher: &fakeBroker{}}}, Config{Observer: seen}, func(t *testing.T, r *Relay) {
 			pass(time.Minute)
-			if n := seen.loops["relay claim"]; n == 0 {
+			if n := seen.loops["relay release"]; n == 0 {
 				t.Error("no failure of the loop is reported")
 			}
 			for range 60 {

@@ -28,6 +28,8 @@ type Relay struct {
 	backlog   *backlog
 	unsettled []Settlement // guarded by the backlog's mutex, as is stopping
 	stopping  bool
+	refused   refusedSettlements
+	releasing tries
 	batches   sync.WaitGroup
 	readAhead int // messages
 
@@ -188,7 +190,7 @@ func (r *Relay) drain() {
 	defer cancel()
 	for grace.Err() == nil {
 		r.backlog.drop(func(Lane) bool { return true })
-		if count, _ := r.backlog.size(); count == 0 {
+		if count, _ := r.backlog.size(); count <= r.refused.count() {
 			return
 		}
 		r.room.wait(grace)
@@ -201,6 +203,7 @@ func (r *Relay) letGo() {
 	defer r.backlog.mu.Unlock()
 	r.backlog.reset()
 	r.unsettled = nil
+	r.refused.reset()
 	for _, o := range r.outlets {
 		o.reset()
 	}
@@ -280,9 +283,10 @@ func (r *Relay) destinations() (all, paused []string) {
 }
 
 // Health returns nil while the relay does its work, and why not if its last successful
-// look for messages, or renewal of its lease, is too old (three intervals, or the lease), or if
-// settlements have failed for as long as a lease holds: a [*waybill.StalledError] for each, joined.
-// Another relay of the same name is an error, too.
+// look for messages, or renewal of its lease, is too old (three intervals, or the lease), if
+// settlements have failed for as long as a lease holds, or if the store has refused to settle a
+// message, or to release what is due, for more than a minute: a [*waybill.StalledError] for each,
+// joined. Another relay of the same name is an error, too.
 // A destination that does not answer is not the relay's illness; Status tells of it. But where
 // there are other relays, one of whose destinations none has answered for three times LeaseTTL lets
 // its lease run out from time to time, so that they take its lanes, and is not well.
@@ -291,5 +295,12 @@ func (r *Relay) Health() error {
 	if claiming == nil {
 		claiming = r.stuck() // aside it claims nothing, which is no success
 	}
-	return errors.Join(claiming, r.renewing.Health(r.cfg.LeaseTTL), r.settlesFailing(), r.nameTaken())
+	return errors.Join(
+		claiming,
+		r.renewing.Health(r.cfg.LeaseTTL),
+		r.settles.stalled(r.settler.Name, r.cfg.callTimeout()),
+		r.refused.health(),
+		r.releasing.stalled("relay release", failingHealthy),
+		r.nameTaken(),
+	)
 }

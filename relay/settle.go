@@ -73,26 +73,24 @@ func (r *Relay) settleLater(st Settlement) {
 	r.settling.ring()
 }
 
-// settleRound writes down what has come together since the last round.
+// settleRound writes down what has come together since the last round, and what was refused
+// before and is to be tried again.
 func (r *Relay) settleRound(ctx context.Context) error {
-	r.settling.wait(ctx)
-	list := r.takeUnsettled()
-	if len(list) == 0 {
-		return nil
-	}
-	settled := false
-	defer func() {
-		if !settled { // a panic, or the end
-			r.leaveUnsettled(list)
-		}
-	}()
-	lost, err := r.settle(ctx, list)
-	if err != nil {
+	r.awaitOutcomes(ctx)
+	if err := r.settle(ctx, [][]Settlement{r.refused.sort(r.takeUnsettled())}); err != nil {
 		return err
 	}
-	settled = true
-	r.settled(ctx, list, lost)
-	return nil
+	return r.settle(ctx, r.refused.due())
+}
+
+// awaitOutcomes waits for outcomes, or until one that was refused is to be tried again.
+func (r *Relay) awaitOutcomes(ctx context.Context) {
+	if wait, some := r.refused.next(); some {
+		limit, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		ctx = limit
+	}
+	r.settling.wait(ctx)
 }
 
 func (r *Relay) takeUnsettled() []Settlement {
@@ -104,46 +102,86 @@ func (r *Relay) takeUnsettled() []Settlement {
 }
 
 func (r *Relay) leaveUnsettled(list []Settlement) {
+	if len(list) == 0 {
+		return
+	}
 	r.backlog.mu.Lock()
 	defer r.backlog.mu.Unlock()
 	r.unsettled = append(list, r.unsettled...)
 	r.settling.ring()
 }
 
-// settle repeats a settlement that fails for as long as ctx allows: what was published must
-// not be published again because a mark could not be made.
-func (r *Relay) settle(ctx context.Context, list []Settlement) (lost map[Lane]bool, err error) {
-	req := SettleRequest{Node: r.cfg.Node, Archive: r.cfg.Retention != KeepNothing, Settlements: list}
-	minutes := 0 // of failures that were told
-	r.settles.begin()
-	for failures := 0; ; failures++ {
-		began := time.Now()
-		numbers, err := r.src.SettleMessages(ctx, req)
-		r.settles.end(err)
-		if err == nil {
-			r.observe(ctx, waybill.Event{Op: waybill.OpSettle, Count: len(list), Duration: time.Since(began)})
-			return r.dropLost(ctx, list, numbers), nil
+// settle stores lists of settlements, all with one call if the store takes them. It repeats a call
+// for as long as ctx allows while the store cannot be asked: what was published must not be
+// published again because a mark could not be made. A call that the store refuses is made again
+// for each half of its groups, until the group that is refused by itself is found; that is put aside.
+func (r *Relay) settle(ctx context.Context, lists [][]Settlement) error {
+	work := [][][]Settlement{lists}
+	defer func() { // after a panic, or the end
+		for _, left := range slices.Backward(work) {
+			r.leaveUnsettled(slices.Concat(left...))
 		}
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("settle %d messages: %w", len(list), err)
+	}()
+	for failures := 0; len(work) > 0; {
+		batch := work[0]
+		list := slices.Concat(batch...)
+		lost, err := r.settleOnce(ctx, list)
+		switch {
+		case err == nil:
+			work, failures = work[1:], 0
+			r.refused.remove(list)
+			r.settled(ctx, list, lost)
+		case ctx.Err() != nil:
+			return err
+		case !refusesRows(err):
+			loop.Sleep(ctx, min(10*time.Millisecond<<min(failures, 8), 2*time.Second))
+			failures++
+		case len(groupsOf(list)) > 1:
+			groups := groupsOf(list)
+			half := len(groups) / 2
+			work = slices.Concat([][][]Settlement{groups[:half], groups[half:]}, work[1:])
+		default:
+			work = work[1:]
+			if age, due := r.refused.add(list, err); due {
+				r.settleFails(ctx, len(list), age, err)
+			}
 		}
-		r.failed(err)
-		r.observe(ctx, waybill.Event{Op: waybill.OpSettle, Count: len(list), Err: err})
-		if age, _ := r.settles.failing(); int(age.Minutes()) > minutes {
-			minutes = int(age.Minutes())
-			r.observe(ctx, waybill.Event{Op: waybill.OpLoop, Name: r.settler.Name, Loop: r.settler.Kind,
-				Err: fmt.Errorf("settling %d messages has failed for %v: %w", len(list), age.Truncate(time.Second), err)})
-		}
-		loop.Sleep(ctx, min(10*time.Millisecond<<min(failures, 8), 2*time.Second))
-	}
-}
-
-// settlesFailing returns a [*waybill.StalledError] if settlements have failed for too long.
-func (r *Relay) settlesFailing() error {
-	if age, err := r.settles.failing(); err != nil && age > r.cfg.callTimeout() {
-		return &waybill.StalledError{Loop: r.settler.Name, Age: age, Err: err}
 	}
 	return nil
+}
+
+// settleOnce makes one call, and returns the lanes that were lost.
+func (r *Relay) settleOnce(ctx context.Context, list []Settlement) (lost map[Lane]bool, err error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	req := SettleRequest{Node: r.cfg.Node, Archive: r.cfg.Retention != KeepNothing, Settlements: list}
+	r.settles.begin()
+	began := time.Now()
+	numbers, err := r.src.SettleMessages(ctx, req)
+	if err == nil || refusesRows(err) {
+		r.settles.end(nil) // the store could be asked
+	} else {
+		r.settles.end(err)
+	}
+	if err == nil {
+		r.observe(ctx, waybill.Event{Op: waybill.OpSettle, Count: len(list), Duration: time.Since(began)})
+		return r.dropLost(ctx, list, numbers), nil
+	}
+	if ctx.Err() == nil {
+		r.failed(err)
+		r.observe(ctx, waybill.Event{Op: waybill.OpSettle, Count: len(list), Err: err})
+		if age, due := r.settles.overdue(); due {
+			r.settleFails(ctx, len(list), age, err)
+		}
+	}
+	return nil, fmt.Errorf("settle %d messages: %w", len(list), err)
+}
+
+// settleFails says that what became of n messages could not be stored for long.
+func (r *Relay) settleFails(ctx context.Context, n int, age time.Duration, err error) {
+	r.observe(ctx, waybill.Event{Op: waybill.OpLoop, Name: r.settler.Name, Loop: r.settler.Kind,
+		Err: fmt.Errorf("settling %d messages has failed for %v: %w", n, age.Truncate(time.Second), err)})
 }
 
 // dropLost forgets lanes that a settlement has found to have changed hands.
@@ -166,6 +204,9 @@ func (r *Relay) dropLost(ctx context.Context, list []Settlement, numbers []int) 
 // settled releases what was written down, and reports the outcomes that hold: those of lanes
 // that were not lost.
 func (r *Relay) settled(ctx context.Context, list []Settlement, lost map[Lane]bool) {
+	if len(list) == 0 {
+		return
+	}
 	r.backlog.mu.Lock()
 	for i := range list {
 		r.backlog.release(list[i].Claim)

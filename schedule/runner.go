@@ -120,6 +120,9 @@ func (r *Runner) pause(due *Due) time.Duration {
 
 // fire moves a schedule on and enqueues what it has to, and reports whether it did.
 func (r *Runner) fire(ctx context.Context, due *DueState, now time.Time) (bool, error) {
+	if due.Malformed != nil {
+		return false, fmt.Errorf("schedule %s: %w", due.Name, due.Malformed)
+	}
 	st, err := advance(due.State, now, due.Busy)
 	if err != nil {
 		return false, fmt.Errorf("schedule %s: %w", due.Name, err)

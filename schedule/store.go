@@ -145,4 +145,7 @@ type Due struct {
 type DueState struct {
 	State
 	Busy bool // whether the message of the latest occurrence is in the outbox or waits
+
+	// Malformed is set if the plan cannot be read; only the name and the times are known then.
+	Malformed error
 }

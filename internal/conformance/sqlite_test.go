@@ -135,6 +135,8 @@ func TestSQLiteStore_Contract(t *testing.T) {
 		`INSERT INTO waybill_outbox (payload) VALUES ('a')`,
 		`INSERT INTO waybill_outbox (topic, deliver_at) VALUES ('orders', 'tomorrow')`,
 		`INSERT INTO waybill_outbox (topic, payload_bytes) VALUES ('orders', 'text')`,
+		`INSERT INTO waybill_outbox (topic, position) VALUES ('orders', 9223372036854775807)`, // after which there is none
+		`INSERT INTO waybill_outbox (topic, position) VALUES ('orders', -1)`,
 	} {
 		if s.exec(refused) == nil {
 			t.Errorf("%s: was taken, want it refused", refused)

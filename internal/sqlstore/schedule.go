@@ -2,8 +2,10 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
@@ -12,12 +14,15 @@ const (
 	// no lock.
 	AnyDueSQL = `SELECT EXISTS (SELECT 1 FROM {scheduled} WHERE due_at <= {now})`
 
-	// RefuseDueSQL makes a scheduled message whose id is on its way a dead letter: it must
-	// neither clog nor vanish. It is for a store without lanes.
+	// RefuseDueSQL makes a scheduled message that the outbox does not take a dead letter, with a
+	// reason and an error: it must neither clog nor vanish. It is for a store without lanes.
 	RefuseDueSQL = `
 INSERT INTO {dead_letters} (origin, position, {message}, reason, error, attempts, first_failed_at, last_failed_at)
-SELECT 'relay', s.position, {s.message}, 'duplicate_id', 'a message with this id was on its way when this one was due', 0, {now}, {now}
+SELECT 'relay', s.position, {s.message}, $2, $3, 0, {now}, {now}
   FROM {scheduled} s WHERE s.position = $1`
+
+	// duplicateError is what a letter says whose message has the id of another one.
+	duplicateError = "a message with this id was on its way when this one was due"
 
 	RemoveScheduledSQL = `DELETE FROM {scheduled} WHERE position = $1`
 )
@@ -28,19 +33,53 @@ type Due[M any] struct {
 	List string // takes a limit; keeps other relays from what it returns, for Scan
 	Scan func(r sqldb.Rows) (M, error)
 
-	// Release takes a message from the scheduled ones. It reports whether the outbox has taken
-	// it; else it is a dead letter.
+	Position       func(m M) int64
+	Refuse, Remove string // take a position; Refuse a reason and an error, too
+
+	// Release puts a message into the outbox, and reports whether it has taken it: its id may be
+	// another one's.
 	Release func(ctx context.Context, conn sqldb.Conn, m M) (taken bool, err error)
 }
 
-// ReleaseDue does what [relay.Source] says of ReleaseScheduled, in a transaction of c.
-func ReleaseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], limit int) (int, error) {
+// ReleaseDue does what [relay.Source] says of ReleaseScheduled, in a transaction of c, and in one
+// more for each message that the outbox refuses.
+func ReleaseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], limit int) (n int, err error) {
 	rows, err := c.DB.Query(ctx, due.Any)
 	if some, _, err := sqldb.One(rows, err, sqldb.Scan[bool]); err != nil || !some {
 		return 0, c.Kind(err)
 	}
+	for n < limit {
+		released, err := releaseDue(ctx, c, due, limit-n)
+		var refused *refusedRow
+		if !errors.As(err, &refused) || !RefusesRow(err) {
+			return n + released, err
+		}
+		if err := refuseDue(ctx, c, due, refused); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// refusedRow is the error of a scheduled message that could not be released.
+type refusedRow struct {
+	position int64
+	error
+}
+
+func (e *refusedRow) Unwrap() error { return e.error }
+
+// RefusesRow reports whether a statement has failed for what is in a row, and not because the
+// database could not be asked or somebody else was in the way.
+func RefusesRow(err error) bool {
+	kind := waybill.KindOf(err)
+	return err != nil && kind != waybill.Unavailable && kind != waybill.Conflict && !errors.Is(err, context.DeadlineExceeded)
+}
+
+func releaseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], limit int) (int, error) {
 	var list []M
-	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
+	err := c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
 		rows, err := conn.Query(ctx, due.List, limit)
 		if list, err = sqldb.Collect(rows, err, due.Scan); err != nil {
 			return err
@@ -48,11 +87,15 @@ func ReleaseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], limit i
 		refused := 0
 		for _, m := range list {
 			taken, err := due.Release(ctx, conn, m)
-			if err != nil {
-				return fmt.Errorf("release scheduled message: %w", err)
-			}
-			if !taken {
+			if err == nil && !taken {
 				refused++
+				_, err = conn.Exec(ctx, due.Refuse, due.Position(m), string(waybill.ReasonDuplicateID), duplicateError)
+			}
+			if err == nil {
+				_, err = conn.Exec(ctx, due.Remove, due.Position(m))
+			}
+			if err != nil {
+				return &refusedRow{due.Position(m), fmt.Errorf("release scheduled message: %w", err)}
 			}
 		}
 		if refused > 0 {
@@ -64,4 +107,22 @@ func ReleaseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], limit i
 		return 0, err
 	}
 	return len(list), nil
+}
+
+// refuseDue makes a message that cannot be released a dead letter, unless somebody else has.
+func refuseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], row *refusedRow) error {
+	return c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
+		_, err := conn.Exec(ctx, due.Refuse, row.position, string(waybill.ReasonMalformed), waybill.ErrorText(row.error))
+		if err != nil {
+			return err
+		}
+		n, err := conn.Exec(ctx, due.Remove, row.position)
+		if err == nil && n == 0 {
+			return waybill.ConflictError(errors.New("another relay has released the message"))
+		}
+		if err == nil {
+			err = c.NameLetters(ctx, conn)
+		}
+		return err
+	})
 }

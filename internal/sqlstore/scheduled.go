@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -10,15 +9,13 @@ import (
 )
 
 // ScheduledColumns and ScheduledValues are what AddScheduled inserts: the arguments are those of
-// [EnqueueArgs] and the position. Only a row that was added so has a token, which is unique.
+// [EnqueueArgs]. Only a row that was added so has a token, which is unique. Its position is the
+// database's to give, a random negative one: those of the outbox are positive.
 const (
-	ScheduledColumns = `position, token, due_at, enqueued_at, id, topic, direct, {key}, type, source, tenant, subject, payload_bytes,
+	ScheduledColumns = `token, due_at, enqueued_at, id, topic, direct, {key}, type, source, tenant, subject, payload_bytes,
     content_type, data_schema, headers, correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, deliver_at, expires_at`
-	ScheduledValues = `$21, $1, $19, {now}, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20`
+	ScheduledValues = `$1, $19, {now}, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20`
 )
-
-// AddScheduledSQL is for stores whose INSERT may end with ON CONFLICT and need no lane.
-const AddScheduledSQL = `INSERT INTO {scheduled} (` + ScheduledColumns + `) VALUES (` + ScheduledValues + `) ON CONFLICT (token) DO NOTHING`
 
 // The changes by token are compare-and-set: a relay takes the row away in the transaction that
 // moves it into the outbox.
@@ -30,10 +27,6 @@ const (
 	// MoveScheduledSQL counts rows that it finds, changed or not.
 	MoveScheduledSQL = `UPDATE {scheduled} SET due_at = $2, deliver_at = $2 WHERE token = $1`
 )
-
-// position returns a position for a message that was never in the outbox. Those of the outbox
-// are positive.
-func position() int64 { return -1 - rand.Int64() }
 
 // Now implements [schedule.Store].
 func (c *Core[Tx]) Now(ctx context.Context, tx Tx) (time.Time, error) {
@@ -53,7 +46,7 @@ func (c *Core[Tx]) time(ctx context.Context, conn sqldb.Conn) (time.Time, error)
 
 // AddScheduled implements [schedule.Store].
 func (c *Core[Tx]) AddScheduled(ctx context.Context, tx Tx, m *waybill.Message) (bool, error) {
-	return c.changed(ctx, c.DB.On(tx), c.SQL.Schedules.AddScheduled, append(EnqueueArgs(m), position())...)
+	return c.changed(ctx, c.DB.On(tx), c.SQL.Schedules.AddScheduled, EnqueueArgs(m)...)
 }
 
 // CancelScheduled implements [schedule.Store].

@@ -69,9 +69,12 @@ func scheduleDest(s *schedule.State) (dest []any, done func() error) {
 	dest = []any{&s.Name, &s.Version, &plan, &s.Paused, &next, &last, &s.LastID, &s.Executions, &s.Skipped}
 	return dest, func() error {
 		s.NextAt, s.LastAt = next.UTC(), last.UTC()
+		name := s.Name
 		if err := json.Unmarshal(plan, &s.Recurring); err != nil {
+			s.Recurring = schedule.Recurring{Name: name}
 			return fmt.Errorf("plan of a schedule: %w", err)
 		}
+		s.Name = name
 		return nil
 	}
 }
@@ -84,12 +87,21 @@ func scanSchedule(r sqldb.Rows) (s schedule.State, err error) {
 	return s, done()
 }
 
+// scanAnySchedule is for lists, which show also one whose plan cannot be read.
+func scanAnySchedule(r sqldb.Rows) (s schedule.State, err error) {
+	dest, done := scheduleDest(&s)
+	err = r.Scan(dest...)
+	_ = done() // then only the name is known
+	return s, err
+}
+
 func scanDueSchedule(r sqldb.Rows) (d schedule.DueState, err error) {
 	dest, done := scheduleDest(&d.State)
 	if err := r.Scan(append(dest, &d.Busy)...); err != nil {
 		return d, err
 	}
-	return d, done()
+	d.Malformed = done()
+	return d, nil
 }
 
 // ReadSchedule implements [schedule.Store].
@@ -136,7 +148,7 @@ func (c *Core[Tx]) RemoveSchedule(ctx context.Context, tx Tx, name string) (bool
 // Schedules implements [schedule.Inspector].
 func (c *Core[Tx]) Schedules(ctx context.Context, after string, limit int) ([]schedule.State, error) {
 	rows, err := c.DB.Query(ctx, c.SQL.Schedules.List, after, limit)
-	list, err := sqldb.Collect(rows, err, scanSchedule)
+	list, err := sqldb.Collect(rows, err, scanAnySchedule)
 	return list, c.Kind(err)
 }
 

@@ -50,7 +50,7 @@ WITH head AS (
            AND f.position > r.position AND f.position < r.bound
      WHERE f.due_at IS NULL AND (f.position IN ($3)) IS NOT TRUE
 )
-SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (w.expires_at - {now}) / 1000.0, {w.message}
+SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest(w.expires_at, 0) - {now}) / 1000.0, {w.message}
   FROM due JOIN {outbox_waiting} w USING (position, destination)
  ORDER BY w.position
  LIMIT $1`
@@ -64,7 +64,7 @@ const claimReadySQL = `
 SELECT o.lane, o.position, '', 0, 0,
        ` + blockedSQL + `,
        CASE WHEN o.deliver_at > {now} THEN (o.deliver_at - {now}) / 1000.0 END,
-       (o.expires_at - {now}) / 1000.0, {o.message}
+       (greatest(o.expires_at, 0) - {now}) / 1000.0, {o.message}
   FROM (SELECT l.nth, l.position FROM ({lanes}) l
          WHERE (l.position IN ($2)) IS NOT TRUE
          ORDER BY l.nth, l.position

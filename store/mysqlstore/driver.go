@@ -49,9 +49,16 @@ type binding struct{ sqldb.Conn }
 // count of rows that stay as they are; [binding] makes none of them.
 const unlessThere = `ON DUPLICATE KEY UPDATE repeats = repeats + 1`
 
+// orNone ends an INSERT of the same meaning that needs no right to change rows: it fails where
+// there is one, and [binding] makes that none. That row stays locked for others to read.
+const orNone = `/* or none, if there is one */`
+
 func (b binding) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	query, args = bind(query, args)
 	n, err := b.Conn.Exec(ctx, query, args...)
+	if isDuplicate(err) && strings.HasSuffix(query, orNone) {
+		return 0, nil
+	}
 	if n == 2 && strings.HasSuffix(query, unlessThere) {
 		n = 0
 	}

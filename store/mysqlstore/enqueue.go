@@ -3,6 +3,7 @@ package mysqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/waybill-go/waybill"
@@ -14,9 +15,9 @@ import (
 // their way, one stores the other messages. What was there before is left alone, because a
 // transaction that locks it would hold up the relay that settles it. Only two that enqueue one
 // id at the same time meet at the unique index: the second one waits for the first, and then
-// says once more what it wants to store, and changes the row that it has waited for, by which
-// it is known that this one is not new. To say so in the first place would lock the gap beside
-// each id in a transaction at REPEATABLE READ, and so the ids of others.
+// stores its messages by halves, until it has found those that are not new. So it needs no right
+// to change a row, which ON DUPLICATE KEY UPDATE would need for all columns, and locks no gap
+// next to an id, and so the ids of others.
 const (
 	// knownSQL returns which ids of $1 are on their way, or were enqueued within the retention
 	// if $2 is set.
@@ -31,11 +32,8 @@ INSERT INTO {outbox} (id, topic, direct, {key}, type, source, tenant, subject, p
     headers, correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, deliver_at, expires_at, enqueued_at)
 VALUES {rows}`
 
-	newMessagesSQL = `SELECT id FROM {outbox} WHERE id IN ($1) AND repeats = 0`
-
 	// The ids that must not come twice within the retention are stored first, and decide.
 	addUniqueSQL = `INSERT INTO {outbox_ids} (id, enqueued_at) VALUES {rows}`
-	newUniqueSQL = `SELECT id FROM {outbox_ids} WHERE id IN ($1) AND repeats = 0`
 )
 
 // maxRows is how many messages one statement stores: it takes 65,535 arguments at most.
@@ -70,12 +68,12 @@ type enqueuer struct {
 func (e *enqueuer) enqueue(unique bool) ([]int, error) {
 	fresh, err := e.unknown(unique)
 	if err == nil && unique {
-		fresh, err = e.store(e.sql.addUnique, e.sql.newUnique, fresh, func(m *waybill.Message) []any { return []any{m.ID} })
+		fresh, err = e.store(e.sql.addUnique, fresh, func(m *waybill.Message) []any { return []any{m.ID} })
 	}
 	if err != nil {
 		return nil, err
 	}
-	return e.store(e.sql.enqueue, e.sql.newMessages, fresh, sqlstore.EnqueueArgs)
+	return e.store(e.sql.enqueue, fresh, sqlstore.EnqueueArgs)
 }
 
 // unknown returns the messages whose ids nobody has seen.
@@ -96,34 +94,30 @@ func (e *enqueuer) unknown(unique bool) ([]int, error) {
 
 // store inserts rows, which end with the time, for some messages, and returns for which of
 // them there was none.
-func (e *enqueuer) store(insert, inserted string, some []int, values func(m *waybill.Message) []any) ([]int, error) {
+func (e *enqueuer) store(insert string, some []int, values func(m *waybill.Message) []any) ([]int, error) {
 	if len(some) == 0 {
 		return nil, nil
 	}
 	var args []any
-	ids := make([]string, len(some))
-	for i, n := range some {
-		ids[i] = e.msgs[n].ID
+	for _, n := range some {
 		args = append(args, values(&e.msgs[n])...)
 	}
 	row := "(" + placeholders(len(args)/len(some)) + ", " + e.sql.now + ")"
 	rows := row + strings.Repeat(", "+row, len(some)-1)
-	insert = strings.Replace(insert, "{rows}", rows, 1)
-	_, err := e.conn.Exec(e.ctx, insert, args...)
-	if !isDuplicate(err) {
+	_, err := e.conn.Exec(e.ctx, strings.Replace(insert, "{rows}", rows, 1), args...)
+	switch {
+	case !isDuplicate(err):
 		return some, err
+	case len(some) == 1:
+		return nil, nil
 	}
-	if _, err := e.conn.Exec(e.ctx, insert+" "+unlessThere, args...); err != nil {
+	half := len(some) / 2
+	first, err := e.store(insert, some[:half], values)
+	if err != nil {
 		return nil, err
 	}
-	added, err := e.ids(inserted, ids)
-	var fresh []int
-	for _, n := range some {
-		if added[e.msgs[n].ID] {
-			fresh = append(fresh, n)
-		}
-	}
-	return fresh, err
+	second, err := e.store(insert, some[half:], values)
+	return slices.Concat(first, second), err
 }
 
 // ids returns the ids that a statement returns.

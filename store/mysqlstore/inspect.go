@@ -41,7 +41,7 @@ func statesSQL(condition string) string {
 }
 
 const (
-	countedSQL = `SELECT topic, status, consumer, count(*), ({now} - min(since)) / 1000000.0 FROM `
+	countedSQL = `SELECT topic, status, consumer, count(*), ({now} - greatest(min(since), 0)) / 1000000.0 FROM `
 	byTopicSQL = ` GROUP BY topic, status, consumer ORDER BY topic, status, consumer`
 )
 

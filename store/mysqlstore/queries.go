@@ -7,8 +7,7 @@ import (
 
 // statements are the SQL texts that only this store runs, with its names rendered in.
 type statements struct {
-	now, known, enqueue, newMessages       string
-	addUnique, newUnique                   string
+	now, known, enqueue, addUnique         string
 	claimWaiting, claimReady, lane         string
 	settle                                 sqlstore.SettleStatements
 	anyDue, dueScheduled                   string
@@ -20,8 +19,7 @@ type statements struct {
 func newStatements(n names) statements {
 	r := n.render
 	return statements{
-		now: r("{now}"), known: r(knownSQL), enqueue: r(enqueueSQL), newMessages: r(newMessagesSQL),
-		addUnique: r(addUniqueSQL), newUnique: r(newUniqueSQL),
+		now: r("{now}"), known: r(knownSQL), enqueue: r(enqueueSQL), addUnique: r(addUniqueSQL),
 		claimWaiting: r(claimWaitingSQL), claimReady: r(claimReadySQL), lane: r(laneSQL),
 		settle: settleStatements(r),
 		anyDue: r(sqlstore.AnyDueSQL), dueScheduled: r(dueScheduledSQL),

@@ -25,13 +25,14 @@ SELECT position, id, {message} FROM {scheduled}
 	refuseDueSQL = `
 INSERT INTO {dead_letters} (origin, position, lane, {message}, reason, error, attempts, first_failed_at, last_failed_at)
 SELECT 'relay', s.position, ASCII(UNHEX(SHA2(CASE WHEN s.{key} = '' THEN s.id ELSE s.{key} END, 256))) & 63, {s.message},
-       'duplicate_id', 'a message with this id was on its way when this one was due', 0, {now}, {now}
+       $2, $3, 0, {now}, {now}
   FROM {scheduled} s WHERE s.position = $1`
 )
 
 // ReleaseScheduled implements [relay.Source].
 func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
-	due := sqlstore.Due[scheduled]{Any: s.sql.anyDue, List: s.sql.dueScheduled, Scan: scanScheduled, Release: s.release}
+	due := sqlstore.Due[scheduled]{Any: s.sql.anyDue, List: s.sql.dueScheduled, Scan: scanScheduled, Release: s.release,
+		Position: func(m scheduled) int64 { return m.position }, Refuse: s.sql.refuseDue, Remove: s.sql.removeScheduled}
 	return sqlstore.ReleaseDue(ctx, s.relays, due, limit)
 }
 
@@ -52,7 +53,7 @@ func scanScheduled(r sqldb.Rows) (m scheduled, err error) {
 	return m, err
 }
 
-// release reports whether the outbox has taken the message; else it is a dead letter.
+// release reports whether the outbox has taken the message.
 func (s *Store) release(ctx context.Context, conn sqldb.Conn, m scheduled) (taken bool, err error) {
 	rows, err := conn.Query(ctx, s.sql.known, []string{m.id}, false)
 	_, known, err := sqldb.One(rows, err, sqldb.Scan[string])
@@ -62,12 +63,6 @@ func (s *Store) release(ctx context.Context, conn sqldb.Conn, m scheduled) (take
 			known, err = true, nil
 		}
 	}
-	if err == nil && known {
-		_, err = conn.Exec(ctx, s.sql.refuseDue, m.position)
-	}
-	if err == nil {
-		_, err = conn.Exec(ctx, s.sql.removeScheduled, m.position)
-	}
 	return !known, err
 }
 
@@ -76,8 +71,8 @@ const moveScheduledSQL = `UPDATE {scheduled} SET due_at = $2, deliver_at = $2, r
 
 func scheduleStatements(r func(sql string) string) sqlstore.ScheduleStatements {
 	st := sqlstore.CommonScheduleStatements(r)
-	st.AddScheduled = r(`INSERT INTO {scheduled} (` + sqlstore.ScheduledColumns + `) VALUES (` + sqlstore.ScheduledValues + `) ` + unlessThere)
+	st.AddScheduled = r(`INSERT INTO {scheduled} (` + sqlstore.ScheduledColumns + `) VALUES (` + sqlstore.ScheduledValues + `) ` + orNone)
 	st.MoveScheduled = r(moveScheduledSQL)
-	st.Add = r(sqlstore.InsertScheduleSQL + unlessThere)
+	st.Add = r(sqlstore.InsertScheduleSQL + orNone)
 	return st
 }

@@ -45,7 +45,7 @@ UNION ALL
 SELECT 'check on ' || t.name || ' (' || (SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
                                           WHERE a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey)) || ')'
   FROM pg_catalog.pg_constraint k JOIN named t ON t.oid = k.conrelid
- WHERE k.contype = 'c' AND k.convalidated
+ WHERE k.contype = 'c'
 UNION ALL
 SELECT 'function ' || substr(f.proname, char_length($2) + 1)
   FROM pg_catalog.pg_proc f JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
@@ -17,6 +18,7 @@ type statements struct {
 	holdLetters, countParked                           string
 	extendLease, tryJanitor                            string
 	announce, withdraw, openEnqueuers, anyScheduled    string
+	dueScheduled, releaseOne, refuseScheduled          string
 }
 
 func newStatements(n names) statements {
@@ -27,8 +29,9 @@ func newStatements(n names) statements {
 		fence: r(fenceSQL), park: r(parkSQL), follow: r(followSQL),
 		archiveWaiting: r(archiveWaitingSQL), deleteWaiting: r(deleteWaitingSQL),
 		retry: r(retrySQL), bury: r(burySQL), schedule: r(scheduleSQL), promote: r(promoteSQL),
-		releaseScheduled: r(releaseScheduledSQL),
-		announce:         r(announceSQL), withdraw: r(withdrawSQL), openEnqueuers: r(openEnqueuersSQL),
+		releaseScheduled: r(releaseScheduledSQL), dueScheduled: r(dueScheduledSQL), releaseOne: r(releaseOneSQL),
+		refuseScheduled: r(refuseScheduledSQL),
+		announce:        r(announceSQL), withdraw: r(withdrawSQL), openEnqueuers: r(openEnqueuersSQL),
 		anyScheduled: r(anyScheduledSQL), extendLease: r(extendLeaseSQL),
 		holdLetters: r(holdLettersSQL), countParked: r(countParkedSQL),
 		tryJanitor: tryJanitorSQL(n, "archive"),
@@ -66,14 +69,15 @@ func coreStatements(n names, gate gateTexts) sqlstore.Statements {
 
 // renderer puts names into texts. Beside table names they may hold {now}, the clock, {key}, the
 // column, {message}, the columns of a message, {m.message} and so on, the same with a table's
-// alias, and {no.message}, a NULL for each.
+// alias, {m.movable}, the same in a form that the indexes of every table can hold, and {no.message}, a
+// NULL for each.
 func renderer(n names) func(sql string) string {
 	pairs := []string{
 		"{now}", "{clock}()", "{key}", "key", "{message}", sqldb.MessageColumns,
 		"{no.message}", "NULL" + strings.Repeat(", NULL", strings.Count(sqldb.MessageColumns, ",")),
 	}
 	for _, alias := range [...]string{"o", "w", "m", "s", "d"} {
-		pairs = append(pairs, "{"+alias+".message}", sqldb.MessageColumnsOf(alias))
+		pairs = append(pairs, "{"+alias+".message}", sqldb.MessageColumnsOf(alias), "{"+alias+".movable}", movableColumnsOf(alias))
 	}
 	message := strings.NewReplacer(pairs...)
 	return func(sql string) string { return n.render(message.Replace(strings.TrimSpace(sql))) }
@@ -98,4 +102,23 @@ func messageParams(first int) string {
 		params = append(params, fmt.Sprintf("$%d::%s", first+i, kind))
 	}
 	return strings.Join(params, ", ")
+}
+
+// movableColumnsOf are the columns of a message in a row that anybody may have written, as the dead
+// letters can keep them. What they index is cut where it is longer than a message may have it, one
+// character behind the limit, so that the message stays malformed; times that are infinite, which
+// no program can read, are left out.
+func movableColumnsOf(alias string) string {
+	columns := strings.Split(sqldb.MessageColumnsOf(alias), ", ")
+	for i, column := range columns {
+		switch name := strings.TrimPrefix(column, alias+"."); name {
+		case "id", "key", "type", "topic", "tenant":
+			columns[i] = fmt.Sprintf("left(%s, %d)", column, waybill.MaxIDLen+1)
+		case "time", "deliver_at", "expires_at":
+			columns[i] = fmt.Sprintf("CASE WHEN isfinite(%s) THEN %[1]s END", column)
+		case "enqueued_at":
+			columns[i] = fmt.Sprintf("CASE WHEN isfinite(%s) THEN %[1]s ELSE {clock}() END", column)
+		}
+	}
+	return strings.Join(columns, ", ")
 }

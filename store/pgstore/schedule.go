@@ -5,7 +5,7 @@ import "github.com/waybill-go/waybill/internal/sqlstore"
 // addScheduledSQL leaves the caller's transaction usable where the token is taken.
 const addScheduledSQL = `
 INSERT INTO {scheduled} (lane, ` + sqlstore.ScheduledColumns + `)
-VALUES ({lane}($4::text, $1::text), $21, $1::text, $19, {now}, $1::text, $2, $3, $4::text, $5, $6, $7, $8, $9, $10, $11, $12::text::jsonb,
+VALUES ({lane}($4::text, $1::text), $1::text, $19, {now}, $1::text, $2, $3, $4::text, $5, $6, $7, $8, $9, $10, $11, $12::text::jsonb,
         $13, $14, $15, $16, $17, $18, $19, $20)
 ON CONFLICT (token) DO NOTHING`
 

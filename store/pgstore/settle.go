@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -124,12 +126,12 @@ WITH m AS (
      USING unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::int[], $6::boolean[], $7::boolean[], $8::text[], $10::bigint[])
            AS i(position, destination, reason, error, attempts, failed, parks, fingerprint, took)
      WHERE w.position = i.position AND w.destination = i.destination
-    RETURNING w.lane, w.position, w.destination, w.life, w.replay, w.first_failed_at, {w.message},
+    RETURNING w.*,
               i.reason, i.error AS last_error, i.attempts AS tried, i.failed, i.parks, i.fingerprint,
-              CASE WHEN i.attempts > w.attempts THEN {with_attempt}(w.history, $9, i.took, i.error) ELSE w.history END AS history
+              CASE WHEN i.attempts > w.attempts THEN {with_attempt}(w.history, $9, i.took, i.error) ELSE w.history END AS told
 )
 INSERT INTO {dead_letters} (origin, lane, position, destination, life, replay, {message}, reason, error, attempts, failed, parks, fingerprint, history, first_failed_at, last_failed_at)
-SELECT 'relay', m.lane, m.position, m.destination, m.life, m.replay, {m.message}, m.reason, m.last_error, m.tried, m.failed, m.parks, m.fingerprint, m.history,
+SELECT 'relay', m.lane, m.position, m.destination, m.life, m.replay, {m.movable}, m.reason, m.last_error, m.tried, m.failed, m.parks, m.fingerprint, m.told,
        coalesce(m.first_failed_at, {clock}()), {clock}()
   FROM m ORDER BY m.position -- numbers rise with positions: bulk replays go by number`
 
@@ -150,12 +152,27 @@ const anyScheduledSQL = `SELECT coalesce((SELECT min(due_at) FROM {scheduled}) <
 //
 // The positions are an array, which the planner takes for short and looks up one by one: of an IN
 // with a LIMIT that it does not know it expects a tenth of all rows, and reads the whole table.
-const releaseScheduledSQL = `
+var releaseScheduledSQL = release(`ARRAY(SELECT position FROM {scheduled} WHERE due_at <= (SELECT {clock}())
+                                  ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED)`)
+
+// The statements for a batch in which there is a row that the outbox refuses: its rows are released
+// one by one, and the one that is refused becomes a dead letter.
+var (
+	dueScheduledSQL = `
+SELECT position FROM {scheduled} WHERE due_at <= (SELECT {clock}()) ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED`
+
+	releaseOneSQL = release(`ARRAY[$1::bigint]`)
+
+	refuseScheduledSQL = `
+WITH s AS (DELETE FROM {scheduled} WHERE position = $1 RETURNING *)
+INSERT INTO {dead_letters} (origin, lane, position, {message}, reason, error, attempts, first_failed_at, last_failed_at)
+SELECT 'relay', {lane}(s.key, s.id), s.position, {s.movable}, $2, $3, 0, {clock}(), {clock}() FROM s`
+)
+
+func release(positions string) string {
+	return `
 WITH gone AS (
-    DELETE FROM {scheduled}
-     WHERE position = ANY (ARRAY(SELECT position FROM {scheduled} WHERE due_at <= (SELECT {clock}())
-                                  ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED))
-    RETURNING *
+    DELETE FROM {scheduled} WHERE position = ANY (` + positions + `) RETURNING *
 ), s AS (
     SELECT *, row_number() OVER (PARTITION BY id ORDER BY due_at, position) AS nth FROM gone
 ), added AS (
@@ -167,10 +184,11 @@ WITH gone AS (
     RETURNING id
 ), refused AS (
     INSERT INTO {dead_letters} (origin, lane, position, {message}, reason, error, attempts, first_failed_at, last_failed_at)
-    SELECT 'relay', s.lane, s.position, {s.message}, 'duplicate_id', 'a message with this id was on its way when this one was due', 0, {clock}(), {clock}()
+    SELECT 'relay', {lane}(s.key, s.id), s.position, {s.movable}, 'duplicate_id', 'a message with this id was on its way when this one was due', 0, {clock}(), {clock}()
       FROM s WHERE s.nth > 1 OR s.id NOT IN (SELECT id FROM added)
 )
 SELECT count(*), count(*) FILTER (WHERE s.nth > 1 OR s.id NOT IN (SELECT id FROM added)) FROM s`
+}
 
 // SettleMessages implements [relay.Source]. A batch that was published as a whole takes one
 // statement, everything else a transaction.
@@ -251,20 +269,62 @@ func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req relay.
 }
 
 // ReleaseScheduled implements [relay.Source].
-func (s *Store[Tx]) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
-	n := 0
-	err := s.db.run(ctx, func(conn sqldb.Conn) (err error) {
+func (s *Store[Tx]) ReleaseScheduled(ctx context.Context, limit int) (n int, err error) {
+	err = s.db.run(ctx, func(conn sqldb.Conn) error {
 		rows, err := conn.Query(ctx, s.sql.anyScheduled)
 		if due, _, err := sqldb.One(rows, err, sqldb.Scan[bool]); err != nil || !due {
 			return err
 		}
-		rows, err = conn.Query(ctx, s.sql.releaseScheduled, limit)
-		refused := 0
-		_, _, err = sqldb.One(rows, err, func(r sqldb.Rows) (struct{}, error) { return struct{}{}, r.Scan(&n, &refused) })
-		if err == nil && refused > 0 {
+		n, err = s.release(ctx, conn, s.sql.releaseScheduled, limit)
+		return err
+	})
+	if err = s.core.Kind(err); sqlstore.RefusesRow(err) {
+		return s.releaseEach(ctx, limit)
+	}
+	return n, err
+}
+
+// release runs a statement that releases messages.
+func (s *Store[Tx]) release(ctx context.Context, conn sqldb.Conn, stmt string, arg any) (n int, err error) {
+	rows, err := conn.Query(ctx, stmt, arg)
+	refused := 0
+	_, _, err = sqldb.One(rows, err, func(r sqldb.Rows) (struct{}, error) { return struct{}{}, r.Scan(&n, &refused) })
+	if err == nil && refused > 0 {
+		err = s.core.NameLetters(ctx, conn)
+	}
+	return n, err
+}
+
+// releaseEach releases messages one by one. What the outbox refuses becomes a dead letter.
+func (s *Store[Tx]) releaseEach(ctx context.Context, limit int) (n int, err error) {
+	rows, err := s.core.DB.Query(ctx, s.sql.dueScheduled, limit)
+	positions, err := sqldb.Collect(rows, err, sqldb.Scan[int64])
+	if err != nil {
+		return 0, s.core.Kind(err)
+	}
+	for _, position := range positions {
+		err := s.db.run(ctx, func(conn sqldb.Conn) error {
+			_, err := s.release(ctx, conn, s.sql.releaseOne, position)
+			return err
+		})
+		if err = s.core.Kind(err); sqlstore.RefusesRow(err) {
+			err = s.refuseScheduled(ctx, position, err)
+		}
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+func (s *Store[Tx]) refuseScheduled(ctx context.Context, position int64, why error) error {
+	err := s.db.run(ctx, func(conn sqldb.Conn) error {
+		_, err := conn.Exec(ctx, s.sql.refuseScheduled, position, string(waybill.ReasonMalformed), waybill.ErrorText(why))
+		if err == nil {
 			err = s.core.NameLetters(ctx, conn)
 		}
 		return err
 	})
-	return n, s.core.Kind(err)
+	return s.core.Kind(err)
 }

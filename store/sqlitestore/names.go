@@ -14,7 +14,7 @@ const (
 
 // tables are the names that SQL texts put in braces, without prefix.
 var tables = [...]string{
-	"settings", "outbox", "outbox_source", "outbox_waiting", "outbox_waiting_due", "outbox_waiting_unit",
+	"settings", "outbox", "outbox_source", "outbox_position", "outbox_position_given", "outbox_waiting", "outbox_waiting_due", "outbox_waiting_unit",
 	"outbox_archive", "outbox_ids", "scheduled", "scheduled_due", "dead_letters", "dead_letters_requeued", "dead_letters_parks", "dead_letters_id",
 	"dead_letters_group", "dead_letters_state", "dead_letters_failed", "note_resolved",
 	"audit_log", "audit_log_action", "audit_log_actor", "audit_log_letter", "audit_log_message", "audit_log_replay",

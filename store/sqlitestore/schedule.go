@@ -20,25 +20,25 @@ ON CONFLICT (id) DO NOTHING`
 
 // ReleaseScheduled implements [relay.Source].
 func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
-	due := sqlstore.Due[int64]{Any: s.sql.anyDue, List: s.sql.dueScheduled, Scan: sqldb.Scan[int64], Release: s.release}
+	due := sqlstore.Due[int64]{Any: s.sql.anyDue, List: s.sql.dueScheduled, Scan: sqldb.Scan[int64], Release: s.release,
+		Position: func(position int64) int64 { return position }, Refuse: s.sql.refuseDue, Remove: s.sql.removeScheduled}
 	return sqlstore.ReleaseDue(ctx, s.core, due, limit)
 }
 
-// release reports whether the outbox has taken the message; else it is a dead letter.
+// release reports whether the outbox has taken the message.
 func (s *Store) release(ctx context.Context, conn sqldb.Conn, position int64) (taken bool, err error) {
 	n, err := conn.Exec(ctx, s.sql.releaseOne, position)
-	if err == nil && n == 0 {
-		_, err = conn.Exec(ctx, s.sql.refuseDue, position)
-	}
-	if err == nil {
-		_, err = conn.Exec(ctx, s.sql.removeScheduled, position)
-	}
 	return n > 0, err
 }
 
+// addScheduledSQL gives the position itself: here a default cannot be random.
+const addScheduledSQL = `
+INSERT INTO {scheduled} (position, ` + sqlstore.ScheduledColumns + `)
+VALUES (-1 - abs(random() % 9007199254740992), ` + sqlstore.ScheduledValues + `) ON CONFLICT (token) DO NOTHING`
+
 func scheduleStatements(r func(sql string) string) sqlstore.ScheduleStatements {
 	st := sqlstore.CommonScheduleStatements(r)
-	st.AddScheduled, st.MoveScheduled = r(sqlstore.AddScheduledSQL), r(sqlstore.MoveScheduledSQL)
+	st.AddScheduled, st.MoveScheduled = r(addScheduledSQL), r(sqlstore.MoveScheduledSQL)
 	st.Add = r(sqlstore.InsertScheduleSQL + `ON CONFLICT (name) DO NOTHING`)
 	return st
 }

@@ -1,0 +1,2 @@
+ALTER TABLE {scheduled} MODIFY position BIGINT NOT NULL;
+DELETE FROM {schema_versions} WHERE version = 6;
