@@ -14,7 +14,7 @@ func (p *program) rolesCommand() *cobra.Command {
 		Use:   "roles",
 		Short: "Print the SQL that makes roles with the least rights",
 		Long: `Print the SQL that makes a role of PostgreSQL, MariaDB or MySQL for each job: writer, relay,
-consumer, operator and reader, with the rights that it needs and no others. Nothing is changed,
+consumer, operator and reader, on PostgreSQL also scheduler, with the rights that it needs and no others. Nothing is changed,
 and the database is not asked. The owner of the tables runs it, after each migration:
 
   waybill roles | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"
@@ -22,11 +22,6 @@ and the database is not asked. The owner of the tables runs it, after each migra
 A program logs in with a role of its own that is a member of one or several:
 
   CREATE ROLE shop LOGIN PASSWORD '…' IN ROLE waybill_writer, waybill_consumer;
-
-What relays make, the days of the archive, must belong to their role; so theirs says:
-
-  CREATE ROLE shop_relay LOGIN PASSWORD '…' IN ROLE waybill_relay;
-  ALTER ROLE shop_relay SET role = 'waybill_relay';
 
 For MariaDB and MySQL the script is for the database in which it is run:
 

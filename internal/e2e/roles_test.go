@@ -193,10 +193,20 @@ func operateSchedules(t *testing.T, as func(pgstore.Role) *pgstore.Store[pgx.Tx]
 		if _, err := s.After(ctx, tx, waybill.Message{ID: "reminder", Topic: "orders"}, time.Hour); err != nil {
 			return nil, err
 		}
-		return nil, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
+		return nil, nil
 	}, false)
 	if err != nil {
 		t.Fatalf("schedule as a writer: %v", err)
+	}
+	scheduler := as(pgstore.RoleScheduler)
+	if s, err = schedule.NewScheduler(scheduler, schedule.Config{Source: "shop", Observer: quiet}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = scheduler.Transact(t.Context(), func(ctx context.Context, tx pgx.Tx) ([]waybill.Message, error) {
+		return nil, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
+	}, false)
+	if err != nil {
+		t.Fatalf("put a schedule as a scheduler: %v", err)
 	}
 	operator, ann := as(pgstore.RoleOperator), deadletter.Act{By: "ann"}
 	o, err := schedule.NewOperator(operator, schedule.OperatorConfig{Observer: quiet})

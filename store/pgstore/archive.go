@@ -29,9 +29,9 @@ DELETE FROM {outbox_ids} WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM {outbox_ids} WHERE enqueued_at <= (SELECT {clock}()) - $1 * interval '1 millisecond' LIMIT $2))`
 )
 
-// tryJanitorSQL is true for one transaction of the schema at a time that asks for the rows.
-func tryJanitorSQL(n names, rows string) string {
-	return `SELECT pg_try_advisory_xact_lock(hashtext(` + quoteText("waybill "+rows+" "+n.render("{outbox_archive}")) + `))`
+// tryLockSQL is true for one transaction of the schema at a time that asks for the job.
+func tryLockSQL(n names, job string) string {
+	return n.render(`SELECT count(*) > 0 FROM (SELECT 1 FROM {locks} WHERE name = ` + quoteText(job) + ` FOR UPDATE SKIP LOCKED) l`)
 }
 
 var errBusy = errors.New("another relay maintains the archive")
@@ -168,7 +168,7 @@ func (s *Store[Tx]) dropPartitions(ctx context.Context, req relay.MaintainReques
 		if !ok || !day.Before(first) {
 			continue // the default partition, somebody's own, or too young
 		}
-		err := s.asJanitor(ctx, func(conn sqldb.Conn) error { return s.names.dropPartition(ctx, conn, name) })
+		err := s.asJanitor(ctx, func(conn sqldb.Conn) error { return s.names.dropPartition(ctx, conn, day) })
 		if err != nil {
 			return err
 		}

@@ -58,11 +58,6 @@ const pruneSumsSQL = `
 DELETE FROM {dead_letter_sums}
  WHERE hour <> 'epoch' AND hour < {clock}() - interval '25 hours' OR hour = 'epoch' AND open = 0`
 
-// tryFoldSQL is true for one transaction of the schema at a time.
-func tryFoldSQL(n names) string {
-	return `SELECT pg_try_advisory_xact_lock(hashtext(` + quoteText("waybill fold "+n.render("{dead_letter_changes}")) + `))`
-}
-
 const (
 	namelessSQL = `
 SELECT number, origin, CASE origin WHEN 'relay' THEN topic ELSE consumer END, CASE WHEN type = '' THEN topic ELSE type END, error

@@ -97,7 +97,7 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 	r := renderer(n)
 	count := func(table, expired string) string { return r(`SELECT count(*) FROM ` + table + ` WHERE ` + expired) }
 	purge := func(table, expired string) string { return r(purgeSQL(table, expired)) }
-	lock := func(kind janitor.Kind) string { return tryJanitorSQL(n, string(kind)) }
+	lock := func(kind janitor.Kind) string { return tryLockSQL(n, string(kind)) }
 	return sqlstore.Cleanup{
 		Lock: map[janitor.Kind]string{
 			janitor.Inbox:    lock(janitor.Inbox),
@@ -119,7 +119,7 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 			janitor.Inbox:    r(purgeInboxSQL),
 			janitor.Attempts: purge("{consumer_attempts}", expiredAttempts),
 			janitor.Leases:   purge("{inbox_leases}", expiredLeases),
-			janitor.Audit:    purge("{audit_log}", expiredAudit),
+			janitor.Audit:    r(`SELECT {purge_audit}($1, $3) WHERE $2::text = ''`),
 		},
 		ExpiredLetters: r(lockExpiredLettersSQL), PurgeRecords: r(purgeRecordsSQL), PurgeLetters: r(purgeLettersSQL),
 		NoteCleanup: r(noteCleanupSQL), ExpiredSagas: r(expiredSagasSQL), PurgeSagaLog: r(purgeSagaLogSQL), PurgeSagas: r(purgeSagasSQL),

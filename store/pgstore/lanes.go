@@ -19,7 +19,7 @@ const brieflySQL = `SELECT ` + briefly
 
 // lockLanesSQL makes the renewals of one schema that change lanes run one after the other.
 func lockLanesSQL(n names) string {
-	return `SELECT ` + briefly + `, pg_advisory_xact_lock(hashtext(` + quoteText("waybill lanes "+n.render("{relay_lanes}")) + `))`
+	return n.render(`SELECT name FROM {locks} WHERE (SELECT ` + briefly + `) AND name = 'lanes' FOR UPDATE`)
 }
 
 // The statements of a renewal.

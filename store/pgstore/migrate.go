@@ -55,6 +55,9 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 	if err != nil {
 		return 0, s.core.Kind(fmt.Errorf("migrate schema %s: %w", s.names.schema, err))
 	}
+	if version < MinSchemaVersion {
+		return version, nil
+	}
 	if err := s.addPartitions(ctx, relay.MaintainRequest{}, &relay.Maintained{}); !errors.Is(err, errBusy) {
 		return version, s.core.Kind(err)
 	}

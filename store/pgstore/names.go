@@ -20,11 +20,11 @@ var tables = [...]string{
 	"outbox_position_seq", // the name that PostgreSQL gives to the sequence of an identity column
 	"clock", "lane", "storable", "schema_versions", "wakeups", "wake_relays",
 	"dead_letter_changes", "dead_letter_sums", "count_letters", "note_resolved", "with_attempt", "audit_log", "replays",
-	"inbox_compact", "inbox_scopes", "inbox_key",
+	"inbox_compact", "inbox_scopes", "inbox_key", "locks", "add_archive_day", "drop_archive_day", "purge_audit",
 }
 
 // names renders SQL texts: {schema} and {table} become quoted, qualified names, {channel}
-// the channel on which relays are notified, {wakeups_text} a literal with a sequence's name.
+// the channel on which relays are notified, {wakeups_text} and so on literals with a name.
 type names struct {
 	schema, prefix, channel string
 	replacer                *strings.Replacer
@@ -47,7 +47,9 @@ func newNames(schema, prefix string) (names, error) {
 	for _, t := range tables {
 		pairs = append(pairs, "{"+t+"}", quoteName(schema)+"."+quoteName(prefix+t))
 	}
-	pairs = append(pairs, "{wakeups_text}", quoteText(quoteName(schema)+"."+quoteName(prefix+"wakeups")))
+	for _, t := range [...]string{"wakeups", "outbox", "outbox_archive", "audit_log"} {
+		pairs = append(pairs, "{"+t+"_text}", quoteText(quoteName(schema)+"."+quoteName(prefix+t)))
+	}
 	return names{schema: schema, prefix: prefix, channel: channel, replacer: strings.NewReplacer(pairs...)}, nil
 }
 

@@ -12,8 +12,7 @@ import (
 
 const (
 	archiveDaysAhead = 8
-	dayLayout        = "20060102"               // at the end of a partition's name
-	boundLayout      = "2006-01-02 15:04:05+00" // of a day, in UTC
+	dayLayout        = "20060102" // at the end of a partition's name
 
 	checkViolation = "23514"
 )
@@ -23,14 +22,12 @@ const (
 	// While one waits for its lock, settlements wait behind it.
 	shortLockSQL = `SET LOCAL lock_timeout = '100ms'`
 
-	// newPartitionSQL and attachSQL make a partition without a lock that settlements would
-	// wait for, which CREATE TABLE … PARTITION OF has. Partitions inherit no storage
-	// parameters. Rows of a day are never changed and leave with their table: there is
-	// nothing to vacuum, but for the age of transaction ids, which the server watches anyway.
-	newPartitionSQL = `CREATE TABLE %s (LIKE {outbox_archive}) WITH (autovacuum_enabled = false)`
-	attachSQL       = `ALTER TABLE {outbox_archive} ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`
-
-	dropPartitionSQL = `DROP TABLE IF EXISTS %s`
+	// addDaySQL makes a partition without a lock that settlements would wait for, which CREATE TABLE …
+	// PARTITION OF has. Partitions inherit no storage parameters. Rows of a day are never changed and
+	// leave with their table: there is nothing to vacuum, but for the age of transaction ids, which the
+	// server watches anyway.
+	addDaySQL  = `SELECT {add_archive_day}('%s')`
+	dropDaySQL = `SELECT {drop_archive_day}('%s')`
 )
 
 // partition returns the name of a day's partition.
@@ -48,19 +45,13 @@ func (n names) dayOf(partition string) (day time.Time, ok bool) {
 // addPartition makes a day's partition. The error is a check violation if the default
 // partition has rows of that day.
 func (n names) addPartition(ctx context.Context, conn sqldb.Conn, day time.Time) error {
-	table := n.quoted(n.partition(day))
-	return runAll(ctx, conn, shortLockSQL,
-		n.render(fmt.Sprintf(newPartitionSQL, table)),
-		n.render(fmt.Sprintf(attachSQL, table, day.Format(boundLayout), day.AddDate(0, 0, 1).Format(boundLayout))))
+	return runAll(ctx, conn, shortLockSQL, n.render(fmt.Sprintf(addDaySQL, day.Format(time.DateOnly))))
 }
 
-// dropPartition removes a partition with all its rows.
-func (n names) dropPartition(ctx context.Context, conn sqldb.Conn, name string) error {
-	return runAll(ctx, conn, shortLockSQL, fmt.Sprintf(dropPartitionSQL, n.quoted(name)))
+// dropPartition removes a day's partition with all its rows.
+func (n names) dropPartition(ctx context.Context, conn sqldb.Conn, day time.Time) error {
+	return runAll(ctx, conn, shortLockSQL, n.render(fmt.Sprintf(dropDaySQL, day.Format(time.DateOnly))))
 }
-
-// quoted returns the qualified name of a table of the schema.
-func (n names) quoted(table string) string { return quoteName(n.schema) + "." + quoteName(table) }
 
 func runAll(ctx context.Context, conn sqldb.Conn, stmts ...string) error {
 	for _, stmt := range stmts {

@@ -34,7 +34,7 @@ func newStatements(n names) statements {
 		announce:        r(announceSQL), withdraw: r(withdrawSQL), openEnqueuers: r(openEnqueuersSQL),
 		anyScheduled: r(anyScheduledSQL), extendLease: r(extendLeaseSQL),
 		holdLetters: r(holdLettersSQL), countParked: r(countParkedSQL),
-		tryJanitor: tryJanitorSQL(n, "archive"),
+		tryJanitor: tryLockSQL(n, "archive"),
 	}
 }
 
@@ -51,7 +51,7 @@ func coreStatements(n names, gate gateTexts) sqlstore.Statements {
 		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(sqlstore.RequeueConsumerSQL),
 		SettleLetter: r(settleLetterSQL), ReleaseUnit: r(releaseSQL),
 		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(auditSQL), ListAudit: r(sqlstore.ListAuditSQL),
-		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryFoldSQL(n), Fold: []string{r(foldSQL), r(pruneSumsSQL)},
+		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryLockSQL(n, "fold"), Fold: []string{r(foldSQL), r(pruneSumsSQL)},
 		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),
 		LockLanes: lockLanesSQL(n), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL),
 		GiveLanes: r(giveLanesSQL), TakeLanes: r(takeLanesSQL), OwnLanes: r(lanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),

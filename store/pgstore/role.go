@@ -17,36 +17,45 @@ type Role string
 // The roles that [Store.RolesSQL] makes. A program that does several jobs is a member of
 // several.
 const (
-	RoleWriter   Role = "writer"   // enqueues
-	RoleRelay    Role = "relay"    // publishes, and keeps the archive
-	RoleConsumer Role = "consumer" // handles messages once
-	RoleOperator Role = "operator" // looks, and deals with dead letters and schedules
-	RoleReader   Role = "reader"   // looks
+	RoleWriter    Role = "writer"    // enqueues, also for later
+	RoleScheduler Role = "scheduler" // puts recurring schedules
+	RoleRelay     Role = "relay"     // publishes, and keeps the archive
+	RoleConsumer  Role = "consumer"  // handles messages once
+	RoleOperator  Role = "operator"  // looks, and deals with dead letters and schedules
+	RoleReader    Role = "reader"    // looks
 )
 
 // Roles returns every role, in the order in which they are made.
 func Roles() []Role {
-	return []Role{RoleWriter, RoleRelay, RoleConsumer, RoleOperator, RoleReader}
+	return []Role{RoleWriter, RoleScheduler, RoleRelay, RoleConsumer, RoleOperator, RoleReader}
 }
 
-// onSchema stands for the schema itself in a grant.
-const onSchema = "schema"
-
-// grant is rights on some objects. Columns narrow SELECT to themselves: ON CONFLICT (id)
-// reads the id, and nothing else has to be read by who enqueues.
+// grant is rights on some objects. Columns, comma-separated, narrow them to themselves: ON CONFLICT
+// (id) reads the id, and nothing else has to be read by who enqueues.
 type grant struct {
-	rights  string // separated by commas
+	rights  string // comma-separated
 	columns string
 	on      []string
 }
 
+// messageColumns are those of a message that whoever enqueues may give.
+var messageColumns = strings.TrimSuffix(sqldb.MessageColumns, ", enqueued_at")
+
+// letterColumns are what changes in a dead letter: never the message.
+const letterColumns = "requeued_at, error, reason, last_failed_at, attempts, fingerprint, history, life, replay, state, resolution, resolved_at, parks"
+
 // keeping is what a program needs that removes what is past its retention, as each service
 // does, and adds up the groups of dead letters.
 var keeping = []grant{
-	{"SELECT, UPDATE, DELETE", "", []string{"inbox", "inbox_compact", "inbox_leases", "consumer_attempts", "dead_letters", "sagas"}},
+	{"SELECT, UPDATE, DELETE", "", []string{"inbox", "inbox_compact", "inbox_leases", "consumer_attempts", "sagas"}},
+	{"SELECT, DELETE", "", []string{"dead_letters"}},
+	{"UPDATE", letterColumns, []string{"dead_letters"}},
+	{"SELECT, UPDATE", "", []string{"locks"}},
+	{"EXECUTE", "", []string{"purge_audit"}},
 	{"SELECT, DELETE", "", []string{"saga_log"}},
 	{"SELECT", "", []string{"inbox_scopes"}},
-	{"SELECT, INSERT, UPDATE, DELETE", "", []string{"audit_log", "dead_letter_changes", "dead_letter_sums"}},
+	{"SELECT, INSERT", "", []string{"audit_log"}},
+	{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}},
 	{"SELECT", "", []string{"outbox_waiting"}},
 }
 
@@ -54,15 +63,23 @@ var keeping = []grant{
 // run its functions. A row lock needs UPDATE, whatever is changed then.
 var grants = map[Role][]grant{
 	RoleWriter: {
-		{"INSERT", "", []string{"outbox", "outbox_ids"}},
+		{"INSERT", messageColumns, []string{"outbox"}}, // the position is the database's to give
+		{"INSERT", "id", []string{"outbox_ids"}},
 		{"SELECT", "id", []string{"outbox", "outbox_ids", "outbox_waiting"}},
-		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"scheduled", "schedules"}},
+		{"INSERT", "lane, token, due_at, enqueued_at, " + messageColumns, []string{"scheduled"}},
+		{"SELECT", "token", []string{"scheduled"}},
+		{"UPDATE", "due_at, deliver_at", []string{"scheduled"}},
+		{"DELETE", "", []string{"scheduled"}},
+	},
+	RoleScheduler: {
+		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"schedules"}},
 	},
 	RoleRelay: append([]grant{
-		{"CREATE", "", []string{onSchema}}, // the days of the archive, which it owns
+		{"EXECUTE", "", []string{"add_archive_day", "drop_archive_day"}},
+		{"SELECT, INSERT, DELETE", "", []string{"outbox_archive", "outbox_archive_rest"}},
 		{"SELECT, INSERT, DELETE", "", []string{"outbox", "relays"}},
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"outbox_waiting", "scheduled"}},
-		{"SELECT, INSERT, UPDATE", "", []string{"dead_letters"}},
+		{"INSERT", "", []string{"dead_letters"}},
 		{"SELECT, DELETE", "", []string{"outbox_ids"}},
 		{"SELECT, UPDATE", "", []string{"relay_lanes", "wakeups"}},
 		{"UPDATE", "", []string{"relays"}},
@@ -74,11 +91,14 @@ var grants = map[Role][]grant{
 		{"SELECT, INSERT", "", []string{"inbox_scopes"}},
 		{"SELECT, INSERT, UPDATE", "", []string{"consumer_offsets", "sagas"}},
 		{"INSERT", "", []string{"saga_log"}},
-		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"consumer_attempts", "dead_letters"}},
+		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"consumer_attempts"}},
+		{"INSERT", "", []string{"dead_letters"}},
 		{"SELECT", "", []string{"schema_versions"}},
 	}, keeping...),
 	RoleOperator: {
-		{"SELECT, UPDATE, DELETE", "", []string{"dead_letters"}},
+		{"SELECT, DELETE", "", []string{"dead_letters"}},
+		{"UPDATE", letterColumns, []string{"dead_letters"}},
+		{"SELECT, UPDATE", "", []string{"locks"}},
 		{"SELECT, INSERT, UPDATE", "", []string{"outbox_waiting"}},
 		{"SELECT, INSERT", "", []string{"audit_log"}},
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}}, // which it folds
@@ -99,46 +119,63 @@ var readable = []string{
 	"outbox_waiting", "relay_lanes", "relays", "replays", "schema_versions", "scheduled", "schedules", "sagas", "saga_log",
 }
 
-// owned are the tables of which relays make and drop parts, which only an owner may.
-var owned = []string{"outbox_archive", "outbox_archive_rest"}
-
 const (
 	// makeRoleSQL does nothing if there is such a role. Roles are the whole server's.
 	makeRoleSQL = `DO $body$ BEGIN CREATE ROLE %s NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $body$;`
 
-	// ownPartsSQL hands over the days that are there.
-	ownPartsSQL = `DO $body$
-DECLARE part regclass;
+	// ownArchiveSQL gives the archive, which belonged to the relay's role in earlier versions, to the
+	// owner of the other tables, with no policy or trigger that the role has left.
+	ownArchiveSQL = `DO $body$
+DECLARE
+    archive regclass := {outbox_archive_text}::regclass;
+    owner oid := (SELECT relowner FROM pg_class WHERE oid = {outbox_text}::regclass);
+    part regclass;
+    name name;
 BEGIN
-    FOR part IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = %s::regclass LOOP
-        EXECUTE format('ALTER TABLE %%s OWNER TO %%I', part, %s);
+    FOR part IN SELECT oid FROM pg_class
+                 WHERE relowner <> owner AND (oid = archive OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = archive)) LOOP
+        FOR name IN SELECT polname FROM pg_policy WHERE polrelid = part LOOP
+            EXECUTE format('DROP POLICY %I ON %s', name, part);
+        END LOOP;
+        FOR name IN SELECT tgname FROM pg_trigger WHERE tgrelid = part AND NOT tgisinternal LOOP
+            EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', name, part);
+        END LOOP;
+        EXECUTE format('ALTER TABLE %s DISABLE ROW LEVEL SECURITY', part);
+        EXECUTE format('ALTER TABLE %s OWNER TO %I', part, (SELECT rolname FROM pg_roles WHERE oid = owner));
     END LOOP;
-END $body$;`
+END $body$;
+`
 )
 
+// revocable are all objects on which a role may have rights from this version or an earlier one.
+var revocable = append(slices.Clone(readable), "outbox_archive_rest", "locks", "wakeups", "outbox_position_seq", "add_archive_day", "drop_archive_day", "purge_audit")
+
 // RolesSQL returns a script that makes the roles, each named after its job behind prefix, and
-// grants them what they need. It may be run again, and is to be after each migration, by the
-// owner of the tables; the owner becomes a member of the relay's role, which owns the archive.
-// The prefix follows the rules of [Config.TablePrefix].
+// grants them what they need, and takes from them what they do not, as one transaction. It may be run
+// again, and is to be after each migration, by the owner of the tables. The prefix follows the rules
+// of [Config.TablePrefix].
 func (s *Store[Tx]) RolesSQL(prefix string) (string, error) {
 	if err := validName("prefix", prefix); err != nil {
 		return "", err
 	}
 	var b strings.Builder
+	b.WriteString("BEGIN;\n" + s.names.render(ownArchiveSQL))
 	for _, role := range Roles() {
 		name := quoteName(prefix + string(role))
 		fmt.Fprintf(&b, makeRoleSQL+"\n", name)
+		fmt.Fprintf(&b, "REVOKE ALL ON SCHEMA %s FROM %s;\n", s.names.render("{schema}"), name)
+		for _, object := range revocable {
+			fmt.Fprintf(&b, "REVOKE ALL ON %s FROM %s;\n", s.names.object(object), name)
+		}
 		fmt.Fprintf(&b, "GRANT USAGE ON SCHEMA %s TO %s;\n", s.names.render("{schema}"), name)
 		for _, g := range grants[role] {
 			for _, object := range g.on {
 				fmt.Fprintf(&b, "GRANT %s ON %s TO %s;\n", g.text(), s.names.object(object), name)
 			}
 		}
-		if role == RoleRelay {
-			b.WriteString(s.names.ownArchive(prefix + string(role)))
-		}
 		b.WriteString("\n")
 	}
+	b.WriteString("COMMIT;\n")
 	return b.String(), nil
 }
 
@@ -147,33 +184,21 @@ func (g grant) text() string {
 	if g.columns == "" {
 		return g.rights
 	}
-	return g.rights + " (" + g.columns + ")"
+	return strings.ReplaceAll(g.rights, ", ", " ("+g.columns+"), ") + " (" + g.columns + ")"
 }
 
 // object returns what a grant is on.
 func (n names) object(object string) string {
 	switch object {
-	case onSchema:
-		return n.render("SCHEMA {schema}")
 	case "wakeups", "outbox_position_seq":
 		return n.render("SEQUENCE {" + object + "}")
+	case "add_archive_day", "drop_archive_day":
+		return n.render("FUNCTION {" + object + "}(date)")
+	case "purge_audit":
+		return n.render("FUNCTION {" + object + "}(double precision, integer)")
 	}
 	return n.render("{" + object + "}")
 }
-
-// ownArchive hands the archive over to a role. Only a member may do that.
-func (n names) ownArchive(role string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "GRANT %s TO CURRENT_USER;\n", quoteName(role))
-	for _, table := range owned {
-		fmt.Fprintf(&b, "ALTER TABLE %s OWNER TO %s;\n", n.render("{"+table+"}"), quoteName(role))
-	}
-	fmt.Fprintf(&b, ownPartsSQL+"\n", quoteText(n.render("{outbox_archive}")), quoteText(role))
-	return b.String()
-}
-
-// rightOwner is what has to be owned, among the rights that the server is asked for.
-const rightOwner = "OWNER"
 
 // missingRightsSQL returns the numbers of rights that the session's role has not. It reads the
 // catalogue by name, because without USAGE on the schema its names are errors; what does not
@@ -184,8 +209,9 @@ SELECT i.ord::int
   JOIN pg_catalog.pg_namespace n ON n.nspname = $4
   LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = $5 || i.object
  WHERE NOT CASE WHEN i.object = '' THEN has_schema_privilege(n.oid, i.asked)
+                WHEN i.asked = 'EXECUTE' THEN coalesce((SELECT bool_and(has_function_privilege(f.oid, i.asked)) FROM pg_catalog.pg_proc f
+                                                         WHERE f.pronamespace = n.oid AND f.proname = $5 || i.object), true)
                 WHEN c.oid IS NULL THEN true
-                WHEN i.asked = '` + rightOwner + `' THEN pg_has_role(c.relowner, 'USAGE')
                 WHEN c.relkind = 'S' THEN has_sequence_privilege(c.oid, i.asked)
                 WHEN i.col <> '' THEN has_column_privilege(c.oid, i.col, i.asked)
                 ELSE has_table_privilege(c.oid, i.asked) END
@@ -199,11 +225,8 @@ func (r right) String() string {
 	if r.column != "" {
 		what += " (" + r.column + ")"
 	}
-	switch {
-	case r.object == "":
+	if r.object == "" {
 		return what + " on the schema"
-	case r.asked == rightOwner:
-		return "ownership of " + r.object
 	}
 	return what + " on " + r.object
 }
@@ -214,13 +237,10 @@ func rightsOf(role Role) []right {
 	for _, g := range grants[role] {
 		for _, object := range g.on {
 			for _, asked := range strings.Split(g.rights, ", ") {
-				rights = append(rights, right{strings.TrimPrefix(object, onSchema), g.columns, asked})
+				for _, column := range strings.Split(g.columns, ", ") {
+					rights = append(rights, right{object, column, asked})
+				}
 			}
-		}
-	}
-	if role == RoleRelay {
-		for _, table := range owned {
-			rights = append(rights, right{table, "", rightOwner})
 		}
 	}
 	return rights
