@@ -297,10 +297,11 @@ func TestKafkaBroker_Credentials(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	b, err := kafkabroker.Open(ctx, cfg)
-	if err == nil {
-		b.Close()
+	if err != nil {
+		t.Fatalf("Open() = %v with a wrong password", err)
 	}
-	if !waybill.IsUnavailable(err) || strings.Contains(err.Error(), "S3CR3T") {
-		t.Errorf("Open() = %v with a wrong password, want unavailable, without the password", err)
+	defer b.Close()
+	if err := b.Ping(ctx); !waybill.IsUnavailable(err) || strings.Contains(err.Error(), "S3CR3T") {
+		t.Errorf("Ping() = %v with a wrong password, want unavailable, without the password", err)
 	}
 }

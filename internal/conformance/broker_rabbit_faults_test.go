@@ -328,12 +328,15 @@ func TestRabbitOpen_Refused(t *testing.T) {
 	} {
 		cfg.Exchange = r.exchange
 		b, err := rabbitbroker.Open(t.Context(), cfg)
-		if !waybill.IsUnavailable(err) || b != nil {
-			t.Errorf("%s: Open() = %v of kind %v, want unavailable", name, err, waybill.KindOf(err))
+		if err != nil {
+			t.Errorf("%s: Open() = %v", name, err)
 			continue
 		}
-		if strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: Open() = %v, which holds the password", name, err)
+		defer b.Close()
+		if err := b.Ping(t.Context()); !waybill.IsUnavailable(err) {
+			t.Errorf("%s: Ping() = %v of kind %v, want unavailable", name, err, waybill.KindOf(err))
+		} else if strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: Ping() = %v, which holds the password", name, err)
 		}
 	}
 }
