@@ -76,7 +76,11 @@ func (c *receiver) giveBack(work context.Context, d *held) {
 	defer c.held.remove(d)
 	settle, cancel := context.WithTimeout(work, settleTimeout)
 	defer cancel()
-	c.reportSettle(work, d.Retry(settle, 0))
+	if r, is := d.Delivery.(Returner); is {
+		c.reportSettle(work, r.Return(settle))
+	} else {
+		c.reportSettle(work, d.Retry(settle, 0))
+	}
 }
 
 // reportSettle tells of an acknowledgement that failed. The broker delivers the message

@@ -42,6 +42,14 @@ type Delivery interface {
 	Extend(ctx context.Context) error
 }
 
+// Returner is a [Delivery] that knows a better way back than a Retry without delay for a message
+// whose handler was not called.
+type Returner interface {
+	// Return gives the message back to where it was, for any consumer of the group. It settles the
+	// delivery, as Ack and Retry do.
+	Return(ctx context.Context) error
+}
+
 // ExtendInterval is how often a consumer calls [Delivery.Extend] on a message that it
 // holds. A broker adapter must not let a delivery lapse within three of them.
 const ExtendInterval = 5 * time.Second

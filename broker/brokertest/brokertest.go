@@ -176,6 +176,7 @@ func tests(h Harness) []test {
 
 		{"stopped with messages not passed on", testStopBacklog, false},
 		{"stopped while messages stream in", testStopInFlow, false},
+		{"consumer ended with messages not begun", testConsumerEnded, false},
 		{"subscriber used again", testSubscribeAgain, false},
 		{"subscription without a group", testInvalidSubscription, false},
 		{"broker reachable and closed", testPing, false},

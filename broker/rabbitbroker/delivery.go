@@ -12,7 +12,10 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 )
 
-var _ consumer.Delivery = (*delivery)(nil)
+var (
+	_ consumer.Delivery = (*delivery)(nil)
+	_ consumer.Returner = (*delivery)(nil)
+)
 
 // delivery is one message that the server has handed over.
 type delivery struct {
@@ -43,6 +46,17 @@ func (d *delivery) Ack(context.Context) error {
 // message comes back to the end of the queue.
 func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
 	return d.settle(func() error { return d.retry(ctx, delay, d.retries()+1) })
+}
+
+// Return implements [consumer.Returner]. The message keeps its place in the queue, where a copy
+// would not.
+func (d *delivery) Return(context.Context) error {
+	return d.settle(func() error {
+		if err := d.amqp.Nack(false, true); err != nil {
+			return d.session.conn.lost(err)
+		}
+		return nil
+	})
 }
 
 // wait sends the message on to the next of several waits.
