@@ -114,6 +114,7 @@ func decode(r *azservicebus.ReceivedMessage, topic, to string) (*waybill.Message
 	}
 	err = errors.Join(err, decodeProperties(m, r))
 	decodeHeaders(m, properties, names)
+	cloudevents.FillInKey(m)
 	if err != nil {
 		return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("decode envelope: %w", err))
 	}

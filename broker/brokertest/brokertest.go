@@ -125,6 +125,7 @@ func tests(h Harness) []test {
 		{"payloads of any bytes", testPayloads, false},
 		{"headers of any text", testHeaders, false},
 		{"message at the limits", testLimits, false},
+		{"idempotency key in a header", testKeyHeader, false},
 		{"message without an id", testNoID, false},
 		{"message with a broken attribute", testBrokenAttribute, false},
 

@@ -100,6 +100,25 @@ func testFewFields(e *env) {
 	e.roundTrip(topic, m)
 }
 
+// testKeyHeader: the header x-idempotency-key stands in for the attribute, which counts if both are there.
+func testKeyHeader(e *env) {
+	topic := e.name("t")
+	g := e.subscribe(consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}, 10)
+	for _, c := range []struct{ header, attribute, want string }{
+		{"key ü", "", "key ü"},
+		{"key ü", "other", "other"},
+	} {
+		m := message(topic, "x")
+		m.IdempotencyKey = c.attribute
+		m.Headers = map[string]string{"x-idempotency-key": c.header, "x-user": "ann"}
+		e.mustSend(m)
+		a := g.next()
+		m.IdempotencyKey, m.Headers = c.want, map[string]string{"x-user": "ann"}
+		e.same(a.message, &m)
+		ack(e.T, a)
+	}
+}
+
 func testPayloads(e *env) {
 	topic := e.name("t")
 	every := make([]byte, 256)

@@ -14,6 +14,7 @@ var synchronous = []string{
 	"payloads of any bytes",
 	"headers of any text",
 	"message at the limits",
+	"idempotency key in a header",
 	"message without an id",
 	"message with a broken attribute",
 	"empty batch",

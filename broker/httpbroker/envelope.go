@@ -113,6 +113,7 @@ func decode(h http.Header, body []byte) (*waybill.Message, error) {
 	default:
 		err = decodeBinary(m, h)
 	}
+	cloudevents.FillInKey(m)
 	if !isOwn(h) {
 		m.IdempotencyKey = h.Get(HeaderID) // it is signed, an attribute may not be
 	}

@@ -105,6 +105,7 @@ func decode(prefix string, r *kgo.Record) (*waybill.Message, error) {
 	if cloudevents.Structured(contentType) && !binary {
 		note(cloudevents.ParseStructured(m, contentType, r.Value))
 	}
+	cloudevents.FillInKey(m)
 	if m.Key == "" && !request.IsAddress(m.To) && len(r.Key) <= waybill.MaxKeyLen && cloudevents.Storable(string(r.Key)) {
 		m.Key = string(r.Key)
 	}

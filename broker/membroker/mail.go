@@ -60,5 +60,6 @@ func (m *mail) decode() (*waybill.Message, error) {
 	} else {
 		maps.Copy(out.Headers, m.headers)
 	}
+	cloudevents.FillInKey(out)
 	return out, waybill.PermanentError(waybill.ReasonMalformed, first)
 }

@@ -115,6 +115,7 @@ func decode(prefix string, in *nats.Msg) (*waybill.Message, error) {
 			first = err
 		}
 	}
+	cloudevents.FillInKey(m)
 	if first != nil {
 		return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("natsbroker: decode envelope: %w", first))
 	}

@@ -105,6 +105,7 @@ func decode(d *amqp.Delivery) (*waybill.Message, error) {
 		m.ContentType = contentType
 	}
 	decodeHeaders(m, d, names)
+	cloudevents.FillInKey(m)
 	if err != nil {
 		return m, waybill.PermanentError(waybill.ReasonMalformed, fmt.Errorf("decode envelope: %w", err))
 	}

@@ -69,6 +69,7 @@ func decode(s source, entry redis.XMessage) (*waybill.Message, error) {
 	if contentType := m.ContentType; cloudevents.Structured(contentType) && !event && first == nil {
 		first = cloudevents.ParseStructured(m, contentType, m.Payload)
 	}
+	cloudevents.FillInKey(m)
 	if first == nil {
 		return m, nil
 	}
