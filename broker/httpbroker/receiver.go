@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,8 +32,9 @@ type ReceiverConfig struct {
 	// the default is 1 MiB.
 	MaxBody int64
 
-	// MaxRequests is how many requests may be under way, their bodies in memory; more are
-	// answered with 503. Optional; the default is 256.
+	// MaxRequests is how many requests may be in flight, their bodies in memory; more are
+	// answered with 503, but a body that is still being read makes room for a newer request.
+	// Optional; the default is 256.
 	MaxRequests int
 
 	// SettleGrace is how long after the end of its subscription a request waits for the handler
@@ -45,6 +46,9 @@ const (
 	defaultMaxBody     = 1 << 20
 	defaultMaxRequests = 256
 	defaultSettleGrace = 10 * time.Second
+
+	// roomWait is how long a request waits for the place of one that was interrupted.
+	roomWait = time.Second
 
 	// awayDelay is what a sender is asked to wait when nobody can take its message.
 	awayDelay = time.Second
@@ -81,6 +85,8 @@ type Receiver struct {
 	cfg   ReceiverConfig
 	keys  [][]byte
 	slots chan struct{} // one for each request that is under way
+
+	readings readings
 
 	mu     sync.Mutex
 	queues map[string]*queue // of the subscriptions that run
@@ -151,19 +157,20 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) answer {
 	if req.Method != http.MethodPost {
 		return answer{code: http.StatusMethodNotAllowed}
 	}
-	select {
-	case <-r.closed:
-		return away
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	default:
+	if _, _, _, err := signed(req.Header); err != nil {
+		return answer{code: http.StatusUnauthorized} // whatever the body is
+	}
+	if !r.admit(req.Context()) {
 		return away
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.cfg.MaxBody))
+	defer func() { <-r.slots }()
+	body, err := r.readings.read(w, req, r.cfg.MaxBody)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
 		return answer{code: http.StatusRequestEntityTooLarge}
+	case errors.Is(err, os.ErrDeadlineExceeded): // interrupted
+		return away
 	case err != nil:
 		return answer{code: http.StatusBadRequest}
 	case verify(req.Header, body, time.Now(), r.cfg.Tolerance, r.keys) != nil || !authentic(req.Header):
@@ -176,6 +183,31 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) answer {
 		return answer{code: http.StatusBadRequest} // nobody could ever receive it
 	}
 	return r.deliver(req.Context(), webhook{m, err, req.Header.Get(attemptHeader) != firstAttempt})
+}
+
+// admit takes a place, and returns false if there is none to be had.
+func (r *Receiver) admit(ctx context.Context) bool {
+	if r.ended() {
+		return false
+	}
+	select {
+	case r.slots <- struct{}{}:
+		return true
+	default:
+	}
+	if !r.readings.interrupt() {
+		return false
+	}
+	wait := time.NewTimer(roomWait)
+	defer wait.Stop()
+	select {
+	case r.slots <- struct{}{}:
+		return true
+	case <-wait.C:
+	case <-ctx.Done():
+	case <-r.closed:
+	}
+	return false
 }
 
 // deliver hands a message to each group that it is for, and waits for all of them. A group that
