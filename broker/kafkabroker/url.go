@@ -4,12 +4,15 @@ import (
 	"crypto/tls"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/waybill-go/waybill/internal/redact"
 )
 
 // defaultPort is that of Kafka's own configuration.
@@ -32,6 +35,8 @@ func parseURL(s string) (address, error) {
 		return a, invalidf("URL", "is required")
 	case !ok || scheme != "kafka" && scheme != "kafkas":
 		return a, invalidf("URL", "does not start with kafka:// or kafkas://")
+	case redact.Misplaced(s): // else part of the password is taken for the port, and shown
+		return a, invalidf("URL", "has a '/', '?' or '#' in its password that is not percent-encoded")
 	}
 	a.encrypted = scheme == "kafkas"
 	rest, query, _ := strings.Cut(rest, "?")
@@ -63,7 +68,7 @@ func hostPort(s string) (string, error) {
 	if err != nil {
 		host, port, err = net.SplitHostPort(net.JoinHostPort(strings.Trim(s, "[]"), defaultPort))
 	}
-	if err != nil || host == "" || port == "" || strings.Contains(host, "/") {
+	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || host == "" || strings.Contains(host, "/") {
 		return "", invalidf("URL", "has a host that is not host or host:port")
 	}
 	return net.JoinHostPort(host, port), nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/redact"
 )
 
 // Config says how to reach JetStream and what the stream is like. The fields from Replicas
@@ -129,6 +130,9 @@ func (c Config) checkServer() error {
 		return nil
 	}
 	for i, part := range strings.Split(c.URL, ",") {
+		if redact.Misplaced(part) { // else part of the password is taken for the port, and shown
+			return invalidf("URL", "number %d has a '/', '?' or '#' in its password that is not percent-encoded", i+1)
+		}
 		u, err := url.Parse(strings.TrimSpace(part))
 		if err != nil || u.Host == "" {
 			return invalidf("URL", "number %d is no URL with scheme and host", i+1)

@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/redact"
 )
 
 // The values of [Config.QueueType].
@@ -95,6 +96,9 @@ func (c Config) withDefaults() (_ Config, address string, _ error) {
 	uri, err := amqp.ParseURI(c.URL)
 	if err != nil { // not wrapped: the text may quote the password
 		return c, "", invalid("URL", "is not an AMQP URL, such as amqp://user:password@host:5672/vhost")
+	}
+	if redact.Misplaced(c.URL) { // else part of the password is taken for the port, and shown
+		return c, "", invalid("URL", "has a '/', '?' or '#' in its password that is not percent-encoded")
 	}
 	setDefault(&c.Exchange, defaultExchange)
 	setDefault(&c.ConnectTimeout, defaultConnectTimeout)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/redact"
 )
 
 // Config says how to reach Redis and how streams are used.
@@ -80,6 +81,8 @@ func (c Config) withDefaults() (Config, error) {
 	switch least := 3 * consumer.ExtendInterval; {
 	case c.URL == "" && c.Options == nil:
 		return c, invalidf("URL", "either URL or Options is required")
+	case redact.Misplaced(c.URL): // else part of the password is taken for the port, and shown
+		return c, invalidf("URL", "has a '/', '?' or '#' in its password that is not percent-encoded")
 	case c.URL != "" && c.Options != nil:
 		return c, invalidf("Options", "URL is set as well; the broker uses one of them")
 	case len(c.Prefix) > maxPrefixLen:

@@ -79,7 +79,7 @@ var mayImport = map[group][]group{
 	shared:   {root, leaf, role, compound},
 	adapter:  {root, leaf, role, compound, shared},
 	suite:    {root, role, compound},
-	settings: {root},
+	settings: {root, leaf},
 	cli:      {root, leaf, role, compound, adapter, settings},
 	harness:  {root, leaf, role, compound, adapter, suite, settings, cli, harness},
 	checks:   {},

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/httpserve"
+	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/observe/health"
 	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/push"
@@ -150,7 +151,7 @@ func openPushBroker(ctx context.Context, cfg *config.Config, log *slog.Logger) (
 	case opener.Memory:
 		return nil, usagef("the broker mem: lives in one process, where nobody could publish what this one pushes")
 	case opener.Webhook:
-		return nil, usagef("messages are received from a broker; %s is where webhooks are posted to", config.Redact(c.URL))
+		return nil, usagef("messages are received from a broker; %s is where webhooks are posted to", redact.URL(c.URL))
 	}
 	c.NATS.DeliverNew, c.Kafka.DeliverNew, c.Log = true, true, log
 	return opener.OpenBroker(ctx, c)

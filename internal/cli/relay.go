@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/cli/opener"
-	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/service"
@@ -83,7 +83,7 @@ func (p *program) relay(cmd *cobra.Command) error {
 		}
 		defer stop()
 	}
-	logger.Info("relay is running", "store", store.Address(), "broker", config.Redact(cfg.String("broker")), "destinations", to.names())
+	logger.Info("relay is running", "store", store.Address(), "broker", redact.URL(cfg.String("broker")), "destinations", to.names())
 	err = svc.Run(cmd.Context())
 	logger.Info("relay has stopped", "published", count.published.Load(), "dead", count.dead.Load())
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
 )
@@ -185,5 +186,5 @@ func openBrokerAsIs(ctx context.Context, cfg *config.Config) (_ opener.Broker, a
 	}
 	c.DeclareNothing = true
 	open, err := opener.ReachBroker(ctx, c)
-	return open, config.Redact(c.URL), err
+	return open, redact.URL(c.URL), err
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/waybill-go/waybill/internal/redact"
 )
 
 // Kind is the type of an option's value.
@@ -57,9 +59,9 @@ func (o Option) Env() string {
 func (o Option) Redacted(raw string) string {
 	switch {
 	case raw != "" && strings.HasSuffix(o.Key, ".secret"): // all of it is one
-		return hidden
+		return redact.Hidden
 	case o.Secret:
-		return Redact(raw)
+		return redact.URL(raw)
 	}
 	return raw
 }

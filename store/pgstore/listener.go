@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/internal/redact"
 )
 
 const (
@@ -49,7 +50,7 @@ func poolConnector(pool *pgxpool.Pool) connector {
 // the string, which may hold a password.
 func urlConnector(url string) (connector, error) {
 	cfg, err := pgx.ParseConfig(url)
-	if err != nil {
+	if err != nil || redact.Misplaced(url) {
 		return nil, &waybill.InvalidError{Field: "ListenURL", Reason: "is no connection string of PostgreSQL"}
 	}
 	return func(ctx context.Context) (*pgx.Conn, error) { return connect(ctx, cfg.Copy()) }, nil

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/internal/cli/opener"
-	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/redact"
 )
 
 // The parts that [Config.Break] can take away.
@@ -60,7 +60,7 @@ const cleanupTimeout = 30 * time.Second
 // ledger that does not balance is none.
 func Run(ctx context.Context, cfg Config) (ledger *Ledger, err error) {
 	if kind := opener.BrokerKind(cfg.Broker); cfg.Broker != "" && kind != opener.RabbitMQ && kind != opener.NATS {
-		return nil, fmt.Errorf("%w: the broker %s is none that the demo shows, amqp://… or nats://…; without --broker it brings its own", opener.ErrURL, config.Redact(cfg.Broker))
+		return nil, fmt.Errorf("%w: the broker %s is none that the demo shows, amqp://… or nats://…; without --broker it brings its own", opener.ErrURL, redact.URL(cfg.Broker))
 	}
 	servers, err := openServers(ctx, cfg)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/internal/cli/opener"
-	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/redact"
 )
 
 // site says where the show takes place: in which store, on which broker, and under which
@@ -133,7 +133,7 @@ func openServers(ctx context.Context, cfg Config) (_ *servers, err error) {
 
 // embed puts a file and a server of our own where no URL is given.
 func (s *servers) embed() (err error) {
-	s.storeText, s.brokerText = config.Redact(s.site.Store.URL), config.Redact(s.site.Broker)
+	s.storeText, s.brokerText = redact.URL(s.site.Store.URL), redact.URL(s.site.Broker)
 	if s.site.Store.URL != "" && s.site.Broker != "" {
 		return nil
 	}

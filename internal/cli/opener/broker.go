@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/broker/redisbroker"
-	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/service"
 )
 
@@ -109,7 +109,7 @@ func ReachBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
 	defer cancel()
 	if err := broker.Ping(ctx); waybill.IsUnavailable(err) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		_ = broker.Close() // nothing was done with it
-		return nil, &UnreachableError{What: "broker", Address: config.Redact(cfg.URL), Err: err}
+		return nil, &UnreachableError{What: "broker", Address: redact.URL(cfg.URL), Err: err}
 	}
 	return broker, nil
 }
@@ -127,6 +127,9 @@ func OpenBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
 }
 
 func openBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
+	if err := checkPassword("broker", cfg.URL); err != nil {
+		return nil, err
+	}
 	switch BrokerKind(cfg.URL) {
 	case RabbitMQ:
 		c := cfg.RabbitMQ
@@ -160,5 +163,5 @@ func openBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
 			ErrURL, scheme, scheme)
 	}
 	return nil, fmt.Errorf("%w: broker %s: amqp://…, nats://…, kafka://…, redis://…, servicebus://…, Endpoint=sb://…, https://… and mem: are known",
-		ErrURL, config.Redact(cfg.URL))
+		ErrURL, redact.URL(cfg.URL))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/store/memstore"
 	"github.com/waybill-go/waybill/store/redisstore"
 )
@@ -50,6 +50,9 @@ func (l *Leases) Close() error { return l.close() }
 // OpenLeases opens a store of leases and makes sure that it answers, under the same errors as
 // [OpenStore].
 func OpenLeases(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
+	if err := checkPassword("store", cfg.URL); err != nil {
+		return nil, err
+	}
 	open := openTables
 	switch schemeOf(cfg.URL) {
 	case "redis", "rediss":
@@ -65,7 +68,7 @@ func OpenLeases(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.Address = config.Redact(cfg.URL)
+	l.Address = redact.URL(cfg.URL)
 	return l, nil
 }
 
@@ -114,7 +117,7 @@ func openRedis(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
 	policy, err := store.EvictionPolicy(ctx)
 	if err != nil {
 		_ = client.Close() // it does not answer
-		return nil, &UnreachableError{What: "store", Address: config.Redact(cfg.URL), Err: err}
+		return nil, &UnreachableError{What: "store", Address: redact.URL(cfg.URL), Err: err}
 	}
 	l := &Leases{BatchLeaseStore: store, Eviction: policy, close: client.Close}
 	if policy != "" && policy != redisstore.NoEviction {

@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/mongostore"
 )
@@ -44,7 +44,7 @@ func openMongo(cfg StoreConfig) (*mongoDB, error) {
 	if err != nil {
 		return nil, badURL("store", cfg.URL, err)
 	}
-	m := &mongoDB{db: client.Database(mongoDatabase(cfg.URL)), address: config.Redact(cfg.URL)}
+	m := &mongoDB{db: client.Database(mongoDatabase(cfg.URL)), address: redact.URL(cfg.URL)}
 	if err := m.use(mongostore.Config{CollectionPrefix: cfg.TablePrefix}); err != nil {
 		_ = m.Close() // it was never in use
 		return nil, err

@@ -13,7 +13,7 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 
-	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 )
@@ -41,7 +41,7 @@ func newMySQL(cfg StoreConfig) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mysql{Store: store, db: db, address: config.Redact(cfg.URL)}, nil
+	return &mysql{Store: store, db: db, address: redact.URL(cfg.URL)}, nil
 }
 
 func openMySQL(cfg StoreConfig) (*sql.DB, *mysqlstore.Store, error) {
@@ -80,7 +80,7 @@ func mysqlConfig(rawURL string) (*driver.Config, error) {
 	q.Set("interpolateParams", cmp.Or(q.Get("interpolateParams"), "true"))
 	c, err := driver.ParseDSN("/?" + q.Encode())
 	if err != nil {
-		return nil, fmt.Errorf("%w: store %s: a parameter is not one of the driver's", ErrURL, config.Redact(rawURL))
+		return nil, fmt.Errorf("%w: store %s: a parameter is not one of the driver's", ErrURL, redact.URL(rawURL))
 	}
 	c.Net, c.Addr, c.DBName = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306")), database
 	c.User = u.User.Username()
@@ -89,7 +89,7 @@ func mysqlConfig(rawURL string) (*driver.Config, error) {
 	return c, nil
 }
 
-var errNoDatabase = &url.Error{Op: "parse", Err: errors.New("the host or the name of the database is missing")}
+var errNoDatabase = errors.New("the host or the name of the database is missing")
 
 func (s *mysql) Migrate(ctx context.Context, source string, version int) (int, error) {
 	return s.Store.Migrate(ctx, mysqlstore.MigrateOptions{Source: source, Version: version})

@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/redact"
 )
 
 // Timeout bounds how long opening may take.
@@ -77,28 +76,31 @@ func schemeOf(rawURL string) string {
 	return strings.ToLower(scheme)
 }
 
-// badURL makes an error about a URL from what a parser said, without the URL in it, because
-// the parser may quote the password.
-func badURL(what, rawURL string, err error) error {
-	var parse *pgconn.ParseConfigError
-	var syntax *url.Error
-	reason := "is malformed"
-	switch {
-	case errors.As(err, &syntax):
-		reason = syntax.Err.Error()
-	case errors.As(err, &parse) && parse.Unwrap() != nil:
-		reason = parse.Unwrap().Error()
-	}
-	if password := passwordOf(rawURL); password != "" && strings.Contains(reason, password) {
-		reason = "is malformed"
-	}
-	return fmt.Errorf("%w: %s %s: %s", ErrURL, what, config.Redact(rawURL), reason)
+// reasons are what is passed on of what a parser found wrong with a URL. The rest of its text may quote
+// a password.
+var reasons = []string{
+	"invalid port", "invalid URL escape", "invalid userinfo", "invalid character in host name",
+	"sslmode is invalid", errNoDatabase.Error(), errMisplaced.Error(),
 }
 
-// passwordOf returns what redaction would hide of a URL's user, roughly.
-func passwordOf(rawURL string) string {
-	_, rest, _ := strings.Cut(rawURL, "://")
-	user := rest[:max(0, strings.LastIndexByte(rest, '@'))]
-	_, password, _ := strings.Cut(user, ":")
-	return password
+var errMisplaced = errors.New("a '/', '?' or '#' in the password must be percent-encoded: %2F, %3F, %23")
+
+// badURL makes an error about a URL from what a parser said.
+func badURL(what, rawURL string, err error) error {
+	reason := "is malformed"
+	for _, r := range reasons {
+		if strings.Contains(err.Error(), r) {
+			reason = r
+		}
+	}
+	return fmt.Errorf("%w: %s %s: %s", ErrURL, what, redact.URL(rawURL), reason)
+}
+
+// checkPassword refuses a URL of which a parser would take part of the password for host and port, which
+// errors show.
+func checkPassword(what, rawURL string) error {
+	if redact.Misplaced(rawURL) {
+		return badURL(what, rawURL, errMisplaced)
+	}
+	return nil
 }

@@ -191,6 +191,34 @@ func TestOpenStore_Refuses(t *testing.T) {
 	}
 }
 
+// TestErrorsWithoutSecrets: whatever character of a password is not escaped, and where the rest of the URL
+// is missing, no error shows any of it.
+func TestErrorsWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nothing is to be reached
+	open := func(url string) []error {
+		_, store := OpenStore(ctx, StoreConfig{URL: url, Schema: "s"})
+		_, _, sql := OpenSQL(ctx, StoreConfig{URL: url, Schema: "s"})
+		_, listen := OpenStore(ctx, StoreConfig{URL: "postgres://127.0.0.1:1/x", Schema: "s", ListenURL: url})
+		_, leases := OpenLeases(ctx, LeaseConfig{StoreConfig: StoreConfig{URL: url, Schema: "s"}})
+		return []error{store, sql, listen, leases, openBrokerErr(ctx, url)}
+	}
+	for _, scheme := range []string{"postgres", "postgresql", "mysql", "mariadb", "mongodb", "redis", "rediss", "amqp", "amqps", "nats", "kafka", "servicebus", "unknown"} {
+		for _, rest := range []string{
+			"app:S3CR3T", "app:S3CR3T/x", "app:S3CR3T#x@127.0.0.1:1/x", "app:S3CR3T?x@127.0.0.1:1/x", "app:S3CR3T/x@127.0.0.1:1/x",
+			"app:17#S3CR3T@127.0.0.1:1/x", "app:17?S3CR3T@127.0.0.1:1/x", "app:17/S3CR3T@127.0.0.1:1/x", "app:S3%CR3T@127.0.0.1:1/x",
+			"app:S3 CR3T@127.0.0.1:1/x", "app:S3CR3T@127.0.0.1:port/x", "app:S3CR3T@",
+		} {
+			for i, err := range open(scheme + "://" + rest) {
+				if text := fmt.Sprint(err); strings.Contains(text, "S3") || strings.Contains(text, "CR3T") || strings.Contains(text, ":17") {
+					t.Errorf("%s://%s: error %d is %q", scheme, rest, i, text)
+				}
+			}
+		}
+	}
+}
+
 // closedPort returns an address that nobody listens on.
 func closedPort(t *testing.T) string {
 	t.Helper()

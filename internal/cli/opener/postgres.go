@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -40,7 +40,7 @@ func newPostgres(cfg StoreConfig) (Store, error) {
 		pool.Close()
 		return nil, err
 	}
-	return &postgres{Store: store, pool: pool, address: config.Redact(cfg.URL), listenURL: cfg.ListenURL}, nil
+	return &postgres{Store: store, pool: pool, address: redact.URL(cfg.URL), listenURL: cfg.ListenURL}, nil
 }
 
 // newPool makes a pool that connects when it is used.

@@ -10,7 +10,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
-	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/sqlitestore"
 )
@@ -38,7 +38,7 @@ func newSQLite(cfg StoreConfig) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sqlite{Store: store, db: db, address: config.Redact(cfg.URL)}, nil
+	return &sqlite{Store: store, db: db, address: redact.URL(cfg.URL)}, nil
 }
 
 func openSQLite(cfg StoreConfig) (*sql.DB, *sqlitestore.Store, error) {

@@ -3,13 +3,14 @@ package opener
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -115,6 +116,9 @@ func OpenStore(ctx context.Context, cfg StoreConfig) (Store, error) {
 
 // NewStore is [OpenStore] without asking the database.
 func NewStore(cfg StoreConfig) (Store, error) {
+	if err := errors.Join(checkPassword("store", cfg.URL), checkPassword("postgres.listen_url", cfg.ListenURL)); err != nil {
+		return nil, err
+	}
 	switch {
 	case IsPostgres(cfg.URL):
 		return newPostgres(cfg)
@@ -141,6 +145,9 @@ type SQLStore interface {
 // OpenSQL opens a store for database/sql, and the database itself, which the caller closes in
 // the end. The errors are those of [OpenStore].
 func OpenSQL(ctx context.Context, cfg StoreConfig) (*sql.DB, SQLStore, error) {
+	if err := checkPassword("store", cfg.URL); err != nil {
+		return nil, nil, err
+	}
 	open := newSQLiteSQL
 	switch {
 	case IsPostgres(cfg.URL):
@@ -158,11 +165,11 @@ func OpenSQL(ctx context.Context, cfg StoreConfig) (*sql.DB, SQLStore, error) {
 	defer cancel()
 	if err := db.PingContext(ctx); err != nil {
 		_ = db.Close() // it was never in use
-		return nil, nil, &UnreachableError{What: "store", Address: config.Redact(cfg.URL), Err: err}
+		return nil, nil, &UnreachableError{What: "store", Address: redact.URL(cfg.URL), Err: err}
 	}
 	return db, store, nil
 }
 
 func unknownStore(url, known string) error {
-	return fmt.Errorf("%w: store %s: %s are known", ErrURL, config.Redact(url), known)
+	return fmt.Errorf("%w: store %s: %s are known", ErrURL, redact.URL(url), known)
 }

@@ -1,12 +1,14 @@
-package config
+// Package redact keeps passwords out of what is shown and logged, also those in connection URLs that
+// are malformed.
+package redact
 
 import (
 	"regexp"
 	"strings"
 )
 
-// hidden stands where a secret was.
-const hidden = "xxxxx"
+// Hidden stands where a secret was.
+const Hidden = "xxxxx"
 
 // secretName is the name of a parameter that holds a secret, up to its value.
 const secretName = `(?i)([\w.-]*(?:password|passwd|passphrase|pwd|secret|token|api_?key|access_?key|credential)[\w.-]*\s*=\s*)`
@@ -31,11 +33,11 @@ var (
 // signingSecret is a secret that webhooks are signed with.
 var signingSecret = regexp.MustCompile(`whsec_\S*`)
 
-// Redact returns a connection URL, a list of them, or another connection string with its
+// URL returns a connection URL, a list of them, or another connection string with its
 // passwords replaced by "xxxxx". It is made for text that may be malformed: where it can't
 // tell how far a password goes it hides too much.
-func Redact(s string) string {
-	s = signingSecret.ReplaceAllString(s, "whsec_"+hidden)
+func URL(s string) string {
+	s = signingSecret.ReplaceAllString(s, "whsec_"+Hidden)
 	if strings.HasPrefix(s, "sqlite:") {
 		return redactParameters(s) // a path, which may hold an '@' and has no user
 	}
@@ -53,12 +55,12 @@ func Redact(s string) string {
 
 func redactParameters(s string) string {
 	if serviceBus.MatchString(s) {
-		return secretField.ReplaceAllString(s, "${1}"+hidden)
+		return secretField.ReplaceAllString(s, "${1}"+Hidden)
 	}
 	if strings.Contains(s, "?") {
-		return secretQuery.ReplaceAllString(s, "${1}"+hidden)
+		return secretQuery.ReplaceAllString(s, "${1}"+Hidden)
 	}
-	return secretWord.ReplaceAllString(s, "${1}"+hidden)
+	return secretWord.ReplaceAllString(s, "${1}"+Hidden)
 }
 
 // redactUser hides what stands between a user's name and the last '@', because passwords
@@ -67,7 +69,7 @@ func redactParameters(s string) string {
 func redactUser(s string) string {
 	at := strings.LastIndexByte(s, '@')
 	if at < 0 {
-		return s
+		return redactPort(s)
 	}
 	scheme, user := "", s[:at]
 	if i := strings.Index(user, "://"); i >= 0 {
@@ -75,11 +77,47 @@ func redactUser(s string) string {
 	}
 	name, _, hasPassword := strings.Cut(user, ":")
 	if hasPassword {
-		return scheme + name + ":" + hidden + s[at:]
+		return scheme + name + ":" + Hidden + s[at:]
 	}
 	switch strings.TrimLeft(scheme, ", ") {
 	case "nats://", "tls://", "ws://", "wss://":
-		return scheme + hidden + s[at:]
+		return scheme + Hidden + s[at:]
 	}
 	return s
+}
+
+// schemePart is what a URL begins with, also one that lacks a slash.
+var schemePart = regexp.MustCompile(`^[,\s]*[A-Za-z][A-Za-z0-9+.-]*:/*`)
+
+// hostPorts are hosts with numbers for ports.
+var hostPorts = regexp.MustCompile(`^(?:\[[^\]]*\]|[^:,/?#]*)(?::[0-9]*)?(?:,|$|[/?#])`)
+
+// redactPort hides what stands where a port should be and is no number, and all that follows: it is
+// the password of a URL without a host.
+func redactPort(s string) string {
+	rest := s[len(schemePart.FindString(s)):]
+	for rest != "" {
+		found := hostPorts.FindString(rest)
+		if found == "" {
+			host, _, _ := strings.Cut(rest, ":")
+			return s[:len(s)-len(rest)+len(host)+1] + Hidden
+		}
+		rest = rest[len(found):]
+		if !strings.HasSuffix(found, ",") {
+			break
+		}
+	}
+	return s
+}
+
+// Misplaced reports whether the password in a URL seems to hold a '/', '?' or '#' that is not
+// percent-encoded. A parser would end the host there, and take what stands before for host and port.
+func Misplaced(s string) bool {
+	scheme, rest, found := strings.Cut(s, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if !found || end < 0 || strings.HasPrefix(strings.ToLower(scheme), "http") {
+		return false // a path may well hold an '@'
+	}
+	before, _, hasAt := strings.Cut(rest[end:], "@")
+	return hasAt && !strings.Contains(rest[:end], "@") && strings.Contains(rest[:end], ":") && !strings.Contains(before, "=")
 }
