@@ -20,7 +20,7 @@ import (
 
 // target is where a relay publishes: one broker, or several destinations.
 type target struct {
-	broker       service.Broker // nil if there are several
+	broker       service.Broker // nil if there are several destinations
 	destinations []relay.Destination
 	close        func() error
 }
@@ -50,7 +50,8 @@ func openTarget(ctx context.Context, cfg *config.Config, log *slog.Logger) (targ
 	if err != nil {
 		return target{}, err
 	}
-	return target{broker: broker, close: broker.Close}, nil
+	only := relay.Destination{Publisher: broker.Publisher(), Rate: float64(cfg.Int("broker_rate"))}
+	return target{broker: broker, destinations: []relay.Destination{only}, close: broker.Close}, nil
 }
 
 // names returns the names of several destinations, for the log.
@@ -75,9 +76,9 @@ func destinationsConfig(cfg *config.Config, log *slog.Logger) (opener.Destinatio
 	if err != nil {
 		return opener.DestinationsConfig{}, err
 	}
-	c := opener.DestinationsConfig{Webhooks: hooks, Rest: brokerAt(cfg, cfg.String("broker"), hooks)}
+	c := opener.DestinationsConfig{Webhooks: hooks, Rest: brokerAt(cfg, cfg.String("broker"), hooks), RestRate: float64(cfg.Int("broker_rate"))}
 	for _, r := range cfg.Routes() {
-		c.Routes = append(c.Routes, opener.TopicRoute{Name: r.Name, Broker: brokerAt(cfg, r.Broker, hooks), Topics: patterns(r.Topics)})
+		c.Routes = append(c.Routes, opener.TopicRoute{Name: r.Name, Broker: brokerAt(cfg, r.Broker, hooks), Topics: patterns(r.Topics), Rate: r.Rate})
 	}
 	for _, w := range cfg.Webhooks() {
 		c.Webhooks.Endpoints = append(c.Webhooks.Endpoints, httpbroker.Endpoint{

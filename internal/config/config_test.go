@@ -84,6 +84,8 @@ func TestLoad_Limits(t *testing.T) {
 		{"relay.node", strings.Repeat("n", 255), strings.Repeat("n", 256), "255"},
 		{"kafka.topic_prefix", strings.Repeat("p", 100), strings.Repeat("p", 101), "100"},
 		{"kafka.create_topics", "true", "perhaps", "false"},
+		{"broker_rate", "0", "-1", "0"},
+		{"broker_rate", "1000000", "1000001", "1000000"},
 		{"kafka.partitions", "0", "-1", "0"},
 		{"kafka.partitions", "1048576", "1048577", "1048576"},
 		{"kafka.replication_factor", "0", "-1", "0"},

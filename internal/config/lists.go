@@ -13,6 +13,7 @@ type Route struct {
 	Name   string   `yaml:"name"`
 	Broker string   `yaml:"broker"` // a connection URL
 	Topics []string `yaml:"topics"` // patterns
+	Rate   float64  `yaml:"rate"`
 }
 
 // Webhook is a subscriber that messages are posted to. The file has them in the list "webhooks".
@@ -43,7 +44,7 @@ func (c *Config) Webhooks() []Webhook { return slices.Clone(c.lists.webhooks) }
 func (p *fileParser) list(key string, name, content *yaml.Node) bool {
 	switch key {
 	case "routes":
-		p.lists.routes = entries[Route](p, key, name, content, "name", "broker", "topics")
+		p.lists.routes = entries[Route](p, key, name, content, "name", "broker", "topics", "rate")
 	case "webhooks":
 		p.lists.webhooks = entries[Webhook](p, key, name, content,
 			"name", "url", "secrets", "topics", "types", "headers", "rate", "disabled")

@@ -33,6 +33,10 @@ var options = []Option{
 		Help: "connection URL of the broker",
 	},
 	{
+		Key: "broker_rate", Kind: Int, Default: "0", Min: "0", Max: "1000000",
+		Help: "messages per second that the broker gets, from all relays together; 0: no limit",
+	},
+	{
 		Key: "rabbitmq.exchange", Kind: String, Default: "waybill",
 		Help: "RabbitMQ: exchange that topics are published to",
 	},

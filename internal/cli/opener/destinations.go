@@ -17,6 +17,7 @@ type TopicRoute struct {
 	Name   string
 	Broker BrokerConfig
 	Topics []relay.Pattern // of topics, and of what messages are sent to
+	Rate   float64         // messages per second; 0: no limit
 }
 
 // DestinationsConfig says where a relay publishes that has more than one broker. A message goes
@@ -26,7 +27,8 @@ type DestinationsConfig struct {
 
 	// Rest takes what no route takes and what is not sent to a webhook, under the name of
 	// config.DefaultRoute; nothing without a URL.
-	Rest BrokerConfig
+	Rest     BrokerConfig
+	RestRate float64
 
 	Webhooks httpbroker.Config
 }
@@ -58,12 +60,13 @@ func (d *Destinations) open(ctx context.Context, cfg DestinationsConfig) error {
 		if err := r.check(); err != nil {
 			return err
 		}
-		if err := d.add(ctx, r.Name, r.Broker, r.takes); err != nil {
+		if err := d.add(ctx, r.Broker, relay.Destination{Name: r.Name, Match: r.takes, Rate: r.Rate}); err != nil {
 			return err
 		}
 	}
 	if cfg.Rest.URL != "" {
-		if err := d.add(ctx, config.DefaultRoute, cfg.Rest, func(m *waybill.Message) bool { return !taken(m) }); err != nil {
+		rest := relay.Destination{Name: config.DefaultRoute, Match: func(m *waybill.Message) bool { return !taken(m) }, Rate: cfg.RestRate}
+		if err := d.add(ctx, cfg.Rest, rest); err != nil {
 			return err
 		}
 	}
@@ -95,17 +98,18 @@ func (r TopicRoute) takes(m *waybill.Message) bool {
 	return slices.ContainsFunc(r.Topics, func(p relay.Pattern) bool { return p.Match(m.Address()) })
 }
 
-// add adds a destination. Those at one URL share a connection.
-func (d *Destinations) add(ctx context.Context, name string, cfg BrokerConfig, match func(*waybill.Message) bool) error {
+// add adds a destination at a broker. Those at one URL share a connection.
+func (d *Destinations) add(ctx context.Context, cfg BrokerConfig, to relay.Destination) error {
 	b := d.brokers[cfg.URL]
 	if b == nil {
 		var err error
 		if b, err = OpenBroker(ctx, cfg); err != nil {
-			return fmt.Errorf("destination %s: %w", name, err)
+			return fmt.Errorf("destination %s: %w", to.Name, err)
 		}
 		d.brokers[cfg.URL] = b
 	}
-	d.List = append(d.List, relay.Destination{Name: name, Publisher: b.Publisher(), Match: match})
+	to.Publisher = b.Publisher()
+	d.List = append(d.List, to)
 	return nil
 }
 
