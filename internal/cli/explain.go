@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/guarantee"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/relay"
 )
 
 // storeExplainer is a store that can tell what its commits survive, from the live database.
@@ -46,22 +47,61 @@ func (p *program) explain(cmd *cobra.Command, topic string) error {
 		return err
 	}
 	defer store.Close()
-	open, _, err := openBrokerAsIs(cmd.Context(), cfg)
+	brokers, err := brokersOf(cfg, topic)
 	if err != nil {
 		return err
 	}
-	defer open.Close()
 	facts, err := storeFacts(cmd.Context(), store)
 	if err != nil {
 		return err
 	}
 	facts = append(facts, relayFacts(cfg)...)
-	more, err := brokerFacts(cmd.Context(), open, topic)
-	if err != nil {
-		return err
+	for _, b := range brokers {
+		more, err := factsOf(cmd.Context(), b, topic)
+		if err != nil {
+			return err
+		}
+		facts = append(facts, more...)
 	}
-	facts = append(append(facts, more...), consumerFacts(cfg)...)
-	return p.printFacts(topic, facts)
+	return p.printFacts(topic, append(facts, consumerFacts(cfg)...))
+}
+
+// namedBroker is a broker that a topic goes to.
+type namedBroker struct {
+	hop string
+	cfg opener.BrokerConfig
+}
+
+// brokersOf returns where the relay of a configuration publishes a topic: to one broker, or to each
+// route that takes it, or to what the routes leave to the broker. Webhooks are left out.
+func brokersOf(cfg *config.Config, topic string) ([]namedBroker, error) {
+	hooks, err := webhooksConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	var list []namedBroker
+	for _, r := range cfg.Routes() {
+		if slices.ContainsFunc(patterns(r.Topics), func(p relay.Pattern) bool { return p.Match(topic) }) {
+			list = append(list, namedBroker{"broker " + r.Name, brokerAt(cfg, r.Broker, hooks)})
+		}
+	}
+	if len(list) > 0 {
+		return list, nil
+	}
+	c, err := brokerConfig(cfg)
+	return []namedBroker{{"broker", c}}, err
+}
+
+// factsOf opens a broker as it is, and asks it.
+func factsOf(ctx context.Context, b namedBroker, topic string) ([]hopFact, error) {
+	b.cfg.DeclareNothing = true
+	open, err := opener.ReachBroker(ctx, b.cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer open.Close()
+	facts, err := brokerFacts(ctx, open, topic)
+	return about(b.hop, facts...), err
 }
 
 // about puts facts on a hop.
@@ -106,11 +146,14 @@ func relayFacts(cfg *config.Config) []hopFact {
 
 // brokerFacts are what the server tells, and for aspects that it tells nothing of, what the
 // adapter can do.
-func brokerFacts(ctx context.Context, open opener.Broker, topic string) ([]hopFact, error) {
+func brokerFacts(ctx context.Context, open opener.Broker, topic string) ([]guarantee.Fact, error) {
 	var facts []guarantee.Fact
 	if e, is := open.(broker.Explainer); is {
 		var err error
-		if facts, err = e.Explain(ctx, topic); err != nil {
+		if facts, err = e.Explain(ctx, topic); opener.Undeclared(err) {
+			facts = []guarantee.Fact{{About: guarantee.Durability, Setting: "stream", Value: "not there yet",
+				Means: "a relay makes it when it starts", Stronger: "waybill topology apply, then look again"}}
+		} else if err != nil {
 			return nil, err
 		}
 	}
@@ -121,7 +164,7 @@ func brokerFacts(ctx context.Context, open opener.Broker, topic string) ([]hopFa
 			}
 		}
 	}
-	return about("broker", facts...), nil
+	return facts, nil
 }
 
 func capabilityFacts(c broker.Capabilities) []guarantee.Fact {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -75,6 +76,35 @@ func (e explained) hops() string {
 		list = append(list, f.Hop)
 	}
 	return strings.Join(list, " ")
+}
+
+// TestExplain_Routes: what is told is of the broker that the topic goes to. One that has no stream yet is
+// told of as far as that goes.
+func TestExplain_Routes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store, file := "sqlite:"+dir+"/x.db", dir+"/waybill.yaml"
+	if r := runProgram(t.Context(), nil, "migrate", "--store", store); r.code != exitOK {
+		t.Fatal(r.stderr)
+	}
+	name := "cli-" + waybill.NewID()
+	text := "nats: {stream: " + name + ", subject_prefix: " + name + ".}\nroutes:\n" +
+		"  - {name: events, broker: \"" + natsURL() + "\", topics: [\"order*\"]}\n" +
+		"  - {name: other, broker: \"amqp://127.0.0.1:1/\", topics: [other]}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := runProgram(t.Context(), nil, "explain", "orders", "--json", "--store", store, "--config", file)
+	var e explained
+	if err := json.Unmarshal([]byte(r.stdout), &e); err != nil || r.code != exitOK {
+		t.Fatalf("exit code %d, %s%s", r.code, r.stdout, r.stderr)
+	}
+	if !strings.Contains(e.hops(), "broker events") || strings.Contains(e.hops(), "other") {
+		t.Errorf("hops are %s, want the route events and no other", e.hops())
+	}
+	if !slices.ContainsFunc(e.Untold, func(f factRow) bool { return f.Setting == "stream" }) {
+		t.Errorf("untold is %+v, want that the stream is not there yet", e.Untold)
+	}
 }
 
 func TestWeakLinks(t *testing.T) {

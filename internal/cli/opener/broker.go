@@ -107,12 +107,15 @@ func ReachBroker(ctx context.Context, cfg BrokerConfig) (Broker, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	if err := broker.Ping(ctx); waybill.IsUnavailable(err) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if err := broker.Ping(ctx); waybill.IsUnavailable(err) && !Undeclared(err) {
 		_ = broker.Close() // nothing was done with it
 		return nil, &UnreachableError{What: "broker", Address: redact.URL(cfg.URL), Err: err}
 	}
 	return broker, nil
 }
+
+// Undeclared reports whether err says that a broker answers and has not been prepared for messages yet.
+func Undeclared(err error) bool { return errors.Is(err, jetstream.ErrStreamNotFound) }
 
 // OpenBroker opens a broker. One that does not answer is unavailable until it does. The error is
 // about the configuration, or about what the server has under the names in it.
