@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
@@ -63,7 +65,7 @@ type Authenticator interface {
 
 // secretChecker is an [Authenticator] with secrets that a person can type into the form.
 type secretChecker interface {
-	checkSecret(secret string) (User, bool)
+	checkHash(secret bearer.Hash) (User, bool)
 }
 
 // Token lets the one in who knows a secret.
@@ -85,26 +87,38 @@ func NewToken(name, secret string, grant Grant) (Token, error) {
 
 // Tokens lets those in who know a secret, sent as a bearer token or typed into the form for
 // signing in. Only hashes of the secrets are kept.
-type Tokens struct{ tokens []Token }
+type Tokens struct{ tokens atomic.Pointer[[]Token] }
 
 // NewTokens returns an authenticator for tokens, at least one.
 func NewTokens(tokens ...Token) (*Tokens, error) {
+	t := &Tokens{}
+	if err := t.Set(tokens...); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Set replaces all tokens: sessions and programs whose token is not among them any more are let in no
+// longer, and others may do what theirs grants now. If it returns an error nothing has changed.
+func (t *Tokens) Set(tokens ...Token) error {
 	if len(tokens) == 0 {
-		return nil, invalid("Tokens", "are none; nobody could sign in")
+		return invalid("Tokens", "are none; nobody could sign in")
 	}
 	seen := make(map[[sha256.Size]byte]bool)
-	for _, t := range tokens {
+	for _, one := range tokens {
 		switch {
-		case !validName(t.Name):
-			return nil, invalid("Token.Name", fmt.Sprintf("%q is blank, too long, or no text", t.Name))
-		case t.Grant.Role < Reader || t.Grant.Role > Admin:
-			return nil, invalid("Token.Grant", fmt.Sprintf("of %q has no role", t.Name))
-		case seen[t.SHA256]:
-			return nil, invalid("Token", fmt.Sprintf("of %q is that of somebody else, too", t.Name))
+		case !validName(one.Name):
+			return invalid("Token.Name", fmt.Sprintf("%q is blank, too long, or no text", one.Name))
+		case one.Grant.Role < Reader || one.Grant.Role > Admin:
+			return invalid("Token.Grant", fmt.Sprintf("of %q has no role", one.Name))
+		case seen[one.SHA256]:
+			return invalid("Token", fmt.Sprintf("of %q is that of somebody else, too", one.Name))
 		}
-		seen[t.SHA256] = true
+		seen[one.SHA256] = true
 	}
-	return &Tokens{tokens: append([]Token{}, tokens...)}, nil
+	tokens = slices.Clone(tokens)
+	t.tokens.Store(&tokens)
+	return nil
 }
 
 // validName reports whether a name can stand in the audit log.
@@ -119,11 +133,11 @@ func (t *Tokens) Authenticate(r *http.Request) (User, bool) {
 	if !ok {
 		return User{}, false
 	}
-	return t.checkSecret(secret)
+	return t.checkHash(sha256.Sum256([]byte(secret)))
 }
 
-func (t *Tokens) checkSecret(secret string) (User, bool) {
-	found := bearer.Find(t.tokens, func(t *Token) *bearer.Hash { return &t.SHA256 }, secret)
+func (t *Tokens) checkHash(secret bearer.Hash) (User, bool) {
+	found := bearer.FindHash(*t.tokens.Load(), func(t *Token) *bearer.Hash { return &t.SHA256 }, secret)
 	if found == nil {
 		return User{}, false
 	}

@@ -52,11 +52,11 @@ func TestTokens_Hashed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	user, ok := access.checkSecret("a secret that nobody guesses")
+	user, ok := access.checkHash(sum)
 	if want := (User{"a", Grant{Operator, true}}); !ok || user != want {
-		t.Errorf("checkSecret() = %v, %v, want %v", user, ok, want)
+		t.Errorf("checkHash() = %v, %v, want %v", user, ok, want)
 	}
-	if _, ok := access.checkSecret(hex.EncodeToString(sum[:])); ok {
+	if _, ok := access.checkHash(sha256.Sum256([]byte(hex.EncodeToString(sum[:])))); ok {
 		t.Error("the hash itself was taken for the secret")
 	}
 }
@@ -195,7 +195,19 @@ func TestSecureCookie(t *testing.T) {
 		t.Error("the header of a proxy that is not trusted was believed")
 	}
 	cfg.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} // httptest sends from there
-	if c := post.send(newDashboard(t, cfg)).Result().Cookies()[0]; !c.Secure {
-		t.Error("the cookie is not Secure behind a proxy that speaks TLS")
+	d := newDashboard(t, cfg)
+	w := post.send(d)
+	if c := w.Result().Cookies()[0]; !c.Secure || c.Name != "__Host-waybill_session" || c.Path != "/" {
+		t.Errorf("behind a proxy that speaks TLS the cookie is %v", c)
+	}
+	if w.Header().Get("Strict-Transport-Security") == "" {
+		t.Error("over TLS there is no Strict-Transport-Security")
+	}
+	if w := (asked{path: "/"}).send(d); w.Header().Get("Strict-Transport-Security") != "" {
+		t.Error("without TLS there is a Strict-Transport-Security")
+	}
+	post.path = "/ops/login" // mounted there: its sessions are not those of a dashboard elsewhere
+	if c := post.send(http.StripPrefix("/ops", d)).Result().Cookies()[0]; c.Path != "/" || !strings.HasPrefix(c.Name, "__Host-waybill_session_") {
+		t.Errorf("mounted below a path the cookie is %v", c)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -187,6 +188,7 @@ type Dashboard struct {
 	flow             *cached[flow]
 	checks           *checks
 	failures         *failures
+	unknownProxy     sync.Once // says that there is one
 	replayed         *progress
 	scheduleOperator *schedule.Operator    // nil without schedules
 	sagaOperator     *saga.Operator        // nil without sagas

@@ -14,15 +14,23 @@ import (
 )
 
 const (
-	maxFailures   = 10          // of one address, in failureWindow
+	maxFailures   = 10          // of one client, in failureWindow
+	maxOfProxy    = 600         // of one address that names clients, but is no trusted proxy
 	failureWindow = time.Minute // from the first of them
 	maxFailing    = 10_000      // addresses that are remembered; the one whose window ends first goes
 )
 
-// failures counts wrong tokens by address, so that nobody tries them by the thousand.
+// failures counts wrong tokens by client, so that nobody tries them by the thousand.
 type failures struct {
 	mu sync.Mutex
-	by map[netip.Prefix]failure
+	by map[origin]failure
+}
+
+// origin is who sends wrong tokens: an address, and whom a proxy at that address names as its client,
+// which may be a lie unless the proxy is trusted.
+type origin struct {
+	from   netip.Prefix
+	client string
 }
 
 type failure struct {
@@ -30,19 +38,19 @@ type failure struct {
 	ends  time.Time
 }
 
-func newFailures() *failures { return &failures{by: make(map[netip.Prefix]failure)} }
+func newFailures() *failures { return &failures{by: make(map[origin]failure)} }
 
-// wait returns how long an address has to wait until it may try again, 0 if it may now.
-func (f *failures) wait(from netip.Prefix) time.Duration {
+// wait returns how long a client has to wait until it may try again, 0 if it may now.
+func (f *failures) wait(from origin, limit int) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if one := f.by[from]; one.count >= maxFailures {
+	if one := f.by[from]; one.count >= limit {
 		return max(0, time.Until(one.ends))
 	}
 	return 0
 }
 
-func (f *failures) add(from netip.Prefix) {
+func (f *failures) add(from origin) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	one, known := f.by[from]
@@ -57,7 +65,7 @@ func (f *failures) add(from netip.Prefix) {
 }
 
 func (f *failures) makeRoom() {
-	var first netip.Prefix
+	var first origin
 	earliest := time.Time{}
 	for from, one := range f.by {
 		if !time.Now().Before(one.ends) {
@@ -71,15 +79,11 @@ func (f *failures) makeRoom() {
 	}
 }
 
-// failing is the address that a wrong token counts for. Behind a trusted proxy it is the last
-// one that the proxies have not vouched for. Of IPv6 it is the network, in which one machine
-// has as many addresses as it likes.
-func (d *Dashboard) failing(r *http.Request) netip.Prefix {
+// client is the address that sends a request. Behind a trusted proxy it is the last one that the
+// proxies have not vouched for.
+func (d *Dashboard) client(r *http.Request) netip.Addr {
 	from := httpserve.Sender(r)
-	var passed []string
-	if forwarded := r.Header.Values("X-Forwarded-For"); len(forwarded) > 0 {
-		passed = strings.Split(strings.Join(forwarded, ","), ",")
-	}
+	passed := forwardedFor(r)
 	for i := len(passed) - 1; i >= 0 && isIn(from, d.cfg.TrustedProxies); i-- {
 		addr, err := netip.ParseAddr(strings.TrimSpace(passed[i]))
 		if err != nil {
@@ -87,16 +91,42 @@ func (d *Dashboard) failing(r *http.Request) netip.Prefix {
 		}
 		from = addr.Unmap().WithZone("")
 	}
+	return from
+}
+
+func forwardedFor(r *http.Request) []string {
+	if forwarded := r.Header.Values("X-Forwarded-For"); len(forwarded) > 0 {
+		return strings.Split(strings.Join(forwarded, ","), ",")
+	}
+	return nil
+}
+
+// failing is what a wrong token counts for. Of IPv6 it is the network, in which one machine has as many
+// addresses as it likes. An address that is no trusted proxy, but names clients, may be one that we
+// were not told of: its clients are told apart, so that one of them does not lock out all.
+func (d *Dashboard) failing(r *http.Request) origin {
+	from := d.client(r)
 	bits := from.BitLen()
 	if from.Is6() {
 		bits = 64
 	}
-	return netip.PrefixFrom(from, bits).Masked()
+	o := origin{from: netip.PrefixFrom(from, bits).Masked()}
+	if passed := forwardedFor(r); len(passed) > 0 && !fromAny(r, d.cfg.TrustedProxies) {
+		last := strings.TrimSpace(passed[len(passed)-1])
+		o.client = last[:min(len(last), maxClientName)]
+	}
+	return o
 }
+
+const maxClientName = 64
 
 // mayTry refuses a token, right or wrong, from where too many wrong ones came.
 func (c *call) mayTry() error {
-	wait := c.d.failures.wait(c.d.failing(c.r))
+	from := c.d.failing(c.r)
+	wait := c.d.failures.wait(from, maxFailures)
+	if from.client != "" {
+		wait = max(wait, c.d.failures.wait(origin{from: from.from}, maxOfProxy))
+	}
 	if wait == 0 {
 		return nil
 	}
@@ -109,5 +139,12 @@ func (c *call) mayTry() error {
 // failed counts a wrong token.
 func (c *call) failed() {
 	c.d.cfg.Logger.Warn("dashboard: somebody failed to sign in", "remote", c.r.RemoteAddr)
-	c.d.failures.add(c.d.failing(c.r))
+	from := c.d.failing(c.r)
+	c.d.failures.add(from)
+	if from.client != "" {
+		c.d.failures.add(origin{from: from.from})
+		c.d.unknownProxy.Do(func() {
+			c.d.cfg.Logger.Warn("dashboard: requests come through a proxy that is not among TrustedProxies (--proxy), so that what it says of its clients cannot be believed", "remote", c.r.RemoteAddr)
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -85,7 +86,7 @@ func TestFailing(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = tt.remote
 		r.Header["X-Forwarded-For"] = tt.passed
-		if got := d.failing(r); got != netip.MustParsePrefix(tt.want) {
+		if got := d.failing(r).from; got != netip.MustParsePrefix(tt.want) {
 			t.Errorf("from %s for %q: failing() = %v, want %s", tt.remote, tt.passed, got, tt.want)
 		}
 	}
@@ -95,8 +96,8 @@ func TestFailures_AreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFailures()
-		address := func(n int) netip.Prefix {
-			return netip.PrefixFrom(netip.AddrFrom4([4]byte{1, byte(n >> 16), byte(n >> 8), byte(n)}), 32)
+		address := func(n int) origin {
+			return origin{from: netip.PrefixFrom(netip.AddrFrom4([4]byte{1, byte(n >> 16), byte(n >> 8), byte(n)}), 32)}
 		}
 		for n := range maxFailing + 5 {
 			f.add(address(n))
@@ -116,4 +117,32 @@ func TestFailures_AreBounded(t *testing.T) {
 			t.Errorf("%d addresses are remembered after their window, want 1", len(f.by))
 		}
 	})
+}
+
+// TestFailures_UnknownProxy: one of many behind a proxy that we were not told of locks nobody else out, nor
+// does who makes up clients try tokens by the thousand.
+func TestFailures_UnknownProxy(t *testing.T) {
+	t.Parallel()
+	d := newDashboard(t, testConfig(t, full()))
+	from := func(client, token string) int {
+		return asked{path: "/", token: token, header: map[string]string{"X-Forwarded-For": client}}.send(d).Code
+	}
+	for range maxFailures {
+		from("198.51.100.1", "wrong")
+	}
+	if got := from("198.51.100.1", secrets["reader"]); got != http.StatusTooManyRequests {
+		t.Errorf("who has sent wrong tokens: status %d, want 429", got)
+	}
+	if got := from("198.51.100.2", secrets["reader"]); got != http.StatusOK {
+		t.Errorf("another one behind the same proxy: status %d, want 200", got)
+	}
+	refused := 0
+	for i := range maxOfProxy {
+		if from(fmt.Sprint("made up ", i), "wrong") == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("with clients made up nobody is refused")
+	}
 }

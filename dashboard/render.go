@@ -77,6 +77,7 @@ var sections = map[string]string{
 	"overview": "overview", "messages": "messages", "search": "messages", "groups": "dead", "letters": "dead", "letter": "dead", "edit": "dead",
 	"replays": "replays", "preview": "replays", "replay": "replays", "relays": "relays", "consumers": "consumers",
 	"checks": "checks", "audit": "audit", "schedules": "schedules", "schedule": "schedules", "sagas": "sagas", "instance": "sagas",
+	"sessions": "sessions",
 }
 
 // show renders a page before it sends the first byte, so that a failure is told as one.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/httpserve"
 )
 
 // call is one request on its way through the handler.
@@ -47,6 +48,8 @@ func (d *Dashboard) routing() *http.ServeMux {
 		{pattern: "GET /login", do: d.loginPage},
 		{pattern: "POST /login", body: loginBody, do: d.logIn},
 		{pattern: "POST /logout", role: Reader, do: d.logOut},
+		{pattern: "GET /sessions", role: Reader, do: d.sessionsPage},
+		{pattern: "POST /sessions/end", role: Reader, do: d.endSession},
 		{pattern: "GET /{$}", role: Reader, do: d.overview},
 		{pattern: "GET /messages", role: Reader, do: d.messages},
 		{pattern: "GET /dead", role: Reader, do: d.groups},
@@ -84,6 +87,9 @@ func (d *Dashboard) routing() *http.ServeMux {
 // ServeHTTP implements [http.Handler].
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setHeaders(w.Header())
+	if d.isSecure(r) && !httpserve.IsLocal(r) {
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+	}
 	switch {
 	case r.URL.Path == "":
 		// Mounted without the slash at the end, which relative links need.

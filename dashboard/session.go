@@ -14,10 +14,7 @@ import (
 	"github.com/waybill-go/waybill/internal/bearer"
 )
 
-const (
-	cookieName  = "waybill_session"
-	maxSessions = 10_000 // more are not kept; the one that ends first goes
-)
+const maxSessions = 10_000 // more are not kept; the one that ends first goes
 
 // sessions are those who have signed in with a secret. Only hashes of their ids are kept.
 type sessions struct {
@@ -27,8 +24,11 @@ type sessions struct {
 }
 
 type session struct {
-	user User
-	ends time.Time
+	name   string      // of the person
+	secret bearer.Hash // with which it signed in; what it may do is looked up anew each time
+	from   string      // address
+	begun  time.Time
+	ends   time.Time
 }
 
 func newSessions(ttl time.Duration) *sessions {
@@ -36,12 +36,14 @@ func newSessions(ttl time.Duration) *sessions {
 }
 
 // begin returns the id of a new session.
-func (s *sessions) begin(user User) string {
+func (s *sessions) begin(one session) string {
 	id := rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.makeRoom()
-	s.live[sha256.Sum256([]byte(id))] = session{user, time.Now().Add(s.ttl)}
+	one.begun = time.Now()
+	one.ends = one.begun.Add(s.ttl)
+	s.live[sha256.Sum256([]byte(id))] = one
 	return id
 }
 
@@ -60,11 +62,11 @@ func (s *sessions) makeRoom() {
 	}
 }
 
-func (s *sessions) find(id string) (User, bool) {
+func (s *sessions) find(id string) (session, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one, ok := s.live[sha256.Sum256([]byte(id))]
-	return one.user, ok && time.Now().Before(one.ends)
+	return one, ok && time.Now().Before(one.ends)
 }
 
 func (s *sessions) end(id string) {
@@ -105,17 +107,37 @@ func (c *call) identify() (bool, error) {
 	return true, nil
 }
 
-// inSession returns the person whose session the request's cookie belongs to, and its id.
+// inSession returns the person whose session one of the request's cookies belongs to, and its id.
+// A sibling of our domain may have set another one of that name. Who has no token any more is in
+// no session, and may do what its token grants now.
 func (d *Dashboard) inSession(r *http.Request) (user User, id string, ok bool) {
 	if d.signIn == nil {
 		return User{}, "", false
 	}
-	c, err := r.Cookie(cookieName)
-	if err != nil {
-		return User{}, "", false
+	for _, c := range r.CookiesNamed(d.cookieName(r)) {
+		if one, ok := d.sessions.find(c.Value); ok {
+			if user, ok := d.signIn.checkHash(one.secret); ok {
+				return user, c.Value, true
+			}
+		}
 	}
-	user, ok = d.sessions.find(c.Value)
-	return user, c.Value, ok
+	return User{}, "", false
+}
+
+// cookieName is the name of the session's cookie. Over TLS its prefix keeps other hosts of the domain
+// and plain HTTP from setting one, and wants the path /, so the name has where we are mounted.
+func (d *Dashboard) cookieName(r *http.Request) string {
+	const name = "waybill_session"
+	if !d.isSecure(r) {
+		return name
+	}
+	asked, _, _ := strings.Cut(r.RequestURI, "?")
+	mount := strings.TrimSuffix(asked, r.URL.EscapedPath())
+	if mount == "" || mount == asked {
+		return "__Host-" + name
+	}
+	sum := sha256.Sum256([]byte(mount))
+	return "__Host-" + name + "_" + hex.EncodeToString(sum[:6])
 }
 
 // formToken proves that a form was made here, for this person and session.
@@ -152,8 +174,7 @@ func (d *Dashboard) loginPage(c *call) error {
 	return c.show(http.StatusOK, "login", "Sign in", login{Form: d.signIn != nil})
 }
 
-// logIn checks the token of the form and begins a session. The cookie names no path: it
-// belongs to where the form for signing in is, and so to the place the handler is mounted at.
+// logIn checks the token of the form and begins a session.
 func (d *Dashboard) logIn(c *call) error {
 	if d.signIn == nil {
 		return errNoPage
@@ -161,12 +182,14 @@ func (d *Dashboard) logIn(c *call) error {
 	if err := c.mayTry(); err != nil {
 		return err
 	}
-	user, ok := d.signIn.checkSecret(strings.TrimSpace(c.r.PostFormValue("token")))
+	secret := sha256.Sum256([]byte(strings.TrimSpace(c.r.PostFormValue("token"))))
+	user, ok := d.signIn.checkHash(secret)
 	if !ok {
 		c.failed()
 		return c.show(http.StatusUnauthorized, "login", "Sign in", login{Next: c.r.PostFormValue("next"), Form: true, Wrong: true})
 	}
-	d.setCookie(c, d.sessions.begin(user), int(d.cfg.SessionTTL.Seconds()))
+	one := session{name: user.Name, secret: secret, from: d.client(c.r).String()}
+	d.setCookie(c, d.sessions.begin(one), int(d.cfg.SessionTTL.Seconds()))
 	return c.redirect(localPath(c.r.PostFormValue("next")))
 }
 
@@ -178,11 +201,17 @@ func (d *Dashboard) logOut(c *call) error {
 	return c.redirect("login")
 }
 
+// setCookie sets the session's cookie. Without TLS it names no path: it belongs to where the form for
+// signing in is, and so to the place the handler is mounted at.
 func (d *Dashboard) setCookie(c *call, value string, maxAge int) {
-	http.SetCookie(c.w, &http.Cookie{
-		Name: cookieName, Value: value, MaxAge: maxAge,
+	cookie := &http.Cookie{
+		Name: d.cookieName(c.r), Value: value, MaxAge: maxAge,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: d.isSecure(c.r),
-	})
+	}
+	if cookie.Secure {
+		cookie.Path = "/"
+	}
+	http.SetCookie(c.w, cookie)
 }
 
 // localPath returns a path below this handler without its first slash, "" for anything else.

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -26,7 +27,7 @@ type Server struct {
 	store   inbox.LeaseStore
 	batches inbox.BatchLeaseStore
 	cfg     Config
-	callers callers
+	callers atomic.Pointer[callers]
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -40,11 +41,28 @@ func NewServer(store inbox.LeaseStore, cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	all, err := newCallers(cfg)
+	all, err := newCallers(cfg, callers{})
 	if err != nil {
 		return nil, err
 	}
-	return &Server{store: store, batches: batchesOf(store), cfg: cfg, callers: all}, nil
+	s := &Server{store: store, batches: batchesOf(store), cfg: cfg}
+	s.callers.Store(&all)
+	return s, nil
+}
+
+// SetTokens replaces Config.Tokens, at least one by at least one: who has a token no more is refused from
+// now on. If it returns an error nothing has changed. Calls must follow each other.
+func (s *Server) SetTokens(tokens ...Token) error {
+	before, cfg := s.callers.Load(), s.cfg
+	if before.anonymous != nil || len(tokens) == 0 {
+		return invalid("Tokens", "cannot be replaced by none, nor replace none")
+	}
+	cfg.Tokens = tokens
+	all, err := newCallers(cfg, *before)
+	if err == nil {
+		s.callers.Store(&all)
+	}
+	return err
 }
 
 const inboxPath = "/v1/inbox/"
@@ -174,7 +192,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, op operation, c 
 
 // perform does what is asked for.
 func (s *Server) perform(r *http.Request, op operation, c *call, rest string, body *bytes.Buffer) (answer any, err error) {
-	if c.from = s.callers.of(r); c.from == nil {
+	if c.from = s.callers.Load().of(r); c.from == nil {
 		return nil, refusef(http.StatusUnauthorized, "a bearer token that this server knows is required")
 	}
 	if wait := c.from.bucket.take(); wait > 0 {

@@ -54,7 +54,7 @@ type callers struct {
 	anonymous *caller // nil if a token is needed
 }
 
-func newCallers(cfg Config) (callers, error) {
+func newCallers(cfg Config, before callers) (callers, error) {
 	if len(cfg.Tokens) == 0 {
 		return callers{anonymous: &caller{bucket: newBucket(cfg.RateLimit)}}, nil
 	}
@@ -72,7 +72,11 @@ func newCallers(cfg Config) (callers, error) {
 			return callers{}, invalid("Token.SHA256", "of %q is that of another token, too", t.Name)
 		}
 		names[t.Name], sums[t.SHA256] = true, true
-		all.known = append(all.known, caller{Token: t, bucket: newBucket(cfg.RateLimit)})
+		bucket := newBucket(cfg.RateLimit)
+		if old := bearer.FindHash(before.known, hashOf, t.SHA256); old != nil {
+			bucket = old.bucket // reading the tokens again gives nobody a new rate
+		}
+		all.known = append(all.known, caller{Token: t, bucket: bucket})
 	}
 	return all, nil
 }
@@ -86,5 +90,7 @@ func (c callers) of(r *http.Request) *caller {
 	if !ok {
 		return nil
 	}
-	return bearer.Find(c.known, func(c *caller) *bearer.Hash { return &c.SHA256 }, secret)
+	return bearer.Find(c.known, hashOf, secret)
 }
+
+func hashOf(c *caller) *bearer.Hash { return &c.SHA256 }

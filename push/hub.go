@@ -122,11 +122,17 @@ func Handler[Tx any](h *Hub) consumer.Handler[Tx] {
 // Disconnect disconnects the clients of a user, whose rights are looked at when they connect
 // again, and returns how many there were.
 func (h *Hub) Disconnect(user string) int {
+	return h.DisconnectIf(func(g Grant) bool { return g.User == user })
+}
+
+// DisconnectIf disconnects the clients whose grant is one for which revoked returns true, and returns how
+// many there were. revoked must return soon and call no method of the hub.
+func (h *Hub) DisconnectIf(revoked func(Grant) bool) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := 0
 	for s := range h.clients {
-		if s.Grant.User == user {
+		if revoked(s.Grant) {
 			h.remove(s, ErrRevoked)
 			n++
 		}

@@ -41,10 +41,14 @@ func Of(r *http.Request) (secret string, ok bool) {
 	return secret, found && strings.EqualFold(scheme, "Bearer")
 }
 
-// Find returns which of the tokens has this secret, nil if none has. The secret is compared with
-// every token, by its hash, so that the time it takes says nothing.
+// Find returns which of the tokens has this secret, nil if none has.
 func Find[T any](tokens []T, hash func(*T) *Hash, secret string) *T {
-	sum := sha256.Sum256([]byte(secret))
+	return FindHash(tokens, hash, sha256.Sum256([]byte(secret)))
+}
+
+// FindHash returns which of the tokens has the secret with this hash, nil if none has. It compares
+// every token, so that the time it takes says nothing.
+func FindHash[T any](tokens []T, hash func(*T) *Hash, sum Hash) *T {
 	var found *T
 	for i := range tokens {
 		if subtle.ConstantTimeCompare(sum[:], hash(&tokens[i])[:]) == 1 {

@@ -129,7 +129,7 @@ func (p *program) dashboardConfig(f dashboardFlags) (cfg dashboard.Config, err e
 	case text != "" && f.userHeader != "":
 		return cfg, errors.New("tokens and --user-header do not go together")
 	case text != "":
-		cfg.Access, err = readTokens(text)
+		cfg.Access, err = accessBy(text)
 	case f.userHeader != "":
 		cfg.Access, err = proxyAccess(f, cfg.TrustedProxies)
 	default:
@@ -168,7 +168,7 @@ func readTokensFile(file string) (string, error) {
 }
 
 // readTokens reads a line for each token. Errors never quote what may be a secret.
-func readTokens(text string) (dashboard.Authenticator, error) {
+func readTokens(text string) ([]dashboard.Token, error) {
 	var tokens []dashboard.Token
 	number := 0
 	for line := range strings.Lines(text) {
@@ -189,6 +189,14 @@ func readTokens(text string) (dashboard.Authenticator, error) {
 			return nil, fmt.Errorf("line %d of the tokens: %w", number, err)
 		}
 		tokens = append(tokens, token)
+	}
+	return tokens, nil
+}
+
+func accessBy(text string) (dashboard.Authenticator, error) {
+	tokens, err := readTokens(text)
+	if err != nil {
+		return nil, err
 	}
 	return dashboard.NewTokens(tokens...)
 }
@@ -235,7 +243,23 @@ func (p *program) serveDashboard(ctx context.Context, cfg dashboard.Config, f da
 	if err != nil {
 		return err
 	}
+	if access, ok := cfg.Access.(*dashboard.Tokens); ok {
+		defer watchTokens(ctx, f.tokensFile, cfg.Logger, func() error {
+			text, err := readTokensFile(f.tokensFile)
+			if err != nil {
+				return err
+			}
+			tokens, err := readTokens(text)
+			if err != nil {
+				return err
+			}
+			return access.Set(tokens...)
+		})()
+	}
 	return serveUntil(ctx, httpserve.New(handler, cfg.Logger), f.listenFlags, func(url string) {
 		fmt.Fprintf(p.stderr, "The dashboard is at %s\n", url)
+		if cfg.AllowLoopback {
+			fmt.Fprintf(p.stderr, "WARNING: no tokens were given, so everybody on this machine is admin and sees payloads; give --tokens-file\n")
+		}
 	})
 }

@@ -96,6 +96,13 @@ func (p *program) serveInbox(cmd *cobra.Command, f inboxFlags) error {
 	if len(tokens) == 0 {
 		handler = httpserve.LocalOnly(server)
 	}
+	defer watchTokens(cmd.Context(), f.tokensFile, logger, func() error {
+		tokens, err := inboxTokens(f.tokensFile)
+		if err != nil {
+			return err
+		}
+		return server.SetTokens(tokens...)
+	})()
 	announcing, err := f.announce.prepare(cmd.Context(), cfg, len(tokens) > 0, defaultInboxLease, logger)
 	if err != nil {
 		return err

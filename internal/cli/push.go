@@ -112,6 +112,15 @@ func (p *program) push(cmd *cobra.Command, tls listenFlags) error {
 		}
 		defer stop()
 	}
+	tokensFile := cfg.String("push.tokens_file")
+	stop := watchTokens(ctx, tokensFile, logger, func() error {
+		tokens, err := pushTokens(tokensFile, s.subscription.Topics)
+		if err == nil {
+			s.access.replace(tokens, hub)
+		}
+		return err
+	})
+	defer stop()
 	err = servePush(ctx, s, hub, receiver, logger)
 	stats := hub.Stats()
 	logger.Info("push has stopped", "pushed", stats.Pushed, "slow", stats.Slow, "resets", stats.Resets)

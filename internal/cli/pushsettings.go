@@ -43,6 +43,7 @@ type pushSettings struct {
 	origins      []string
 	tokens       int // 0: everybody is let in
 	authorize    func(*http.Request) (push.Grant, error)
+	access       *pushAccess // nil without tokens
 }
 
 func (s pushSettings) inTheClear() bool { return s.tokens > 0 && !s.local && !s.speaksTLS() }
@@ -102,7 +103,8 @@ func (s *pushSettings) readAccess(cfg *config.Config) error {
 	case len(tokens) > 0 && anonymous:
 		return usagef("push.tokens_file and push.allow_anonymous do not go together")
 	case len(tokens) > 0:
-		s.tokens, s.authorize = len(tokens), authorizeBy(tokens)
+		s.tokens, s.access = len(tokens), newPushAccess(tokens)
+		s.authorize = s.access.authorize
 		return nil
 	case !s.local:
 		return usagef("%s can be reached from other machines, and nobody would be asked who they are; "+

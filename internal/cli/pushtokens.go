@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/waybill-go/waybill/internal/bearer"
 	"github.com/waybill-go/waybill/push"
@@ -70,16 +72,34 @@ func (e pushEntry) token(topics []string) (pushToken, error) {
 // be sent: by the browser's EventSource, and by SignalR's clients for a WebSocket.
 const accessToken = "access_token"
 
-// authorizeBy lets those in who know a secret.
-func authorizeBy(tokens []pushToken) func(*http.Request) (push.Grant, error) {
-	return func(r *http.Request) (push.Grant, error) {
-		secret := secretOf(r)
-		t := bearer.Find(tokens, func(t *pushToken) *bearer.Hash { return &t.hash }, secret)
-		if secret == "" || t == nil {
-			return push.Grant{}, push.ErrUnauthenticated
-		}
-		return t.grant, nil
+// pushAccess is who is let in: those who know one of the tokens.
+type pushAccess struct{ tokens atomic.Pointer[[]pushToken] }
+
+func newPushAccess(tokens []pushToken) *pushAccess {
+	a := &pushAccess{}
+	a.tokens.Store(&tokens)
+	return a
+}
+
+func (a *pushAccess) authorize(r *http.Request) (push.Grant, error) {
+	secret := secretOf(r)
+	t := bearer.Find(*a.tokens.Load(), func(t *pushToken) *bearer.Hash { return &t.hash }, secret)
+	if secret == "" || t == nil {
+		return push.Grant{}, push.ErrUnauthenticated
 	}
+	return t.grant, nil
+}
+
+// replace lets others in, and disconnects those whose token has gone, or grants something else now.
+func (a *pushAccess) replace(tokens []pushToken, hub *push.Hub) {
+	before := *a.tokens.Swap(&tokens)
+	changed := make(map[string]bool)
+	for _, t := range before {
+		if !slices.ContainsFunc(tokens, func(now pushToken) bool { return reflect.DeepEqual(t, now) }) {
+			changed[t.name] = true
+		}
+	}
+	hub.DisconnectIf(func(g push.Grant) bool { return changed[g.Account] })
 }
 
 // secretOf returns the secret of a request, "" if it has none.

@@ -1,13 +1,20 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
 	"regexp"
 	"strings"
+	"sync"
+	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 // tokenEntry is what every token in a file of tokens has.
@@ -62,4 +69,46 @@ func parseTokens[E, T any](text, fields string, token func(E) (T, error)) ([]T, 
 		}
 	}
 	return tokens, nil
+}
+
+// tokensInterval is how often a file of tokens is looked at.
+const tokensInterval = time.Second
+
+// watchTokens calls apply, which reads a file of tokens, each time that the file has changed, until the
+// returned function is called. Tokens that cannot be read leave those of before as they are.
+func watchTokens(ctx context.Context, file string, logger *slog.Logger, apply func() error) (stop func()) {
+	if file == "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		last := stampOf(file)
+		_ = apply() // it may have changed since it was read
+		for ; ctx.Err() == nil; loop.Sleep(ctx, tokensInterval) {
+			now := stampOf(file)
+			if now == last {
+				continue
+			}
+			last = now
+			if err := apply(); err != nil {
+				logger.Error("the file of tokens has changed and cannot be used; the tokens of before still hold", "error", err)
+			} else {
+				logger.Info("the file of tokens has changed and was read again")
+			}
+		}
+	})
+	return func() {
+		cancel()
+		watching.Wait()
+	}
+}
+
+// stampOf tells whether a file has changed.
+func stampOf(file string) string {
+	info, err := os.Stat(file)
+	if err != nil {
+		return "missing"
+	}
+	return fmt.Sprint(info.ModTime().UnixNano(), info.Size(), info.Mode())
 }
