@@ -20,7 +20,7 @@ const (
 	Nobody   Role = iota // nothing
 	Reader               // look at everything but payloads
 	Operator             // requeue and resolve dead letters, start and cancel replays, resume sagas
-	Admin                // discard and edit dead letters, have sagas compensated
+	Admin                // discard, restore, delete and edit dead letters, have sagas compensated
 )
 
 var roleNames = [...]string{Nobody: "nobody", Reader: "reader", Operator: "operator", Admin: "admin"}

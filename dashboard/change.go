@@ -22,6 +22,8 @@ var notices = map[string]string{
 	"on-its-way": "Nothing was to be done: the letter is on its way already.",
 	"resolved":   "The letter was resolved.",
 	"discarded":  "The letter was discarded.",
+	"restored":   "The letter is open again.",
+	"deleted":    "The letter was removed with its payload.",
 	"settled":    "Nothing was to be done: that had been done before.",
 	"edited":     "The corrected copy is on its way, and the original is resolved.",
 	"cancelled":  "The replay was cancelled.",
@@ -92,13 +94,21 @@ func (d *Dashboard) discard(c *call) error {
 	return c.settle(d.cfg.Letters.DiscardDeadLetter, "discarded")
 }
 
+func (d *Dashboard) restore(c *call) error {
+	return c.settle(d.cfg.Letters.RestoreDeadLetter, "restored")
+}
+
+func (d *Dashboard) remove(c *call) error {
+	return c.settle(d.cfg.Letters.DeleteDeadLetter, "deleted")
+}
+
 func (c *call) settle(do change, outcome string) error {
 	number, err := c.number()
 	if err != nil {
 		return err
 	}
 	if c.act().Why == "" {
-		return invalidField("why", "is required: say how it was dealt with")
+		return invalidField("why", "is required: say why, or how it was dealt with")
 	}
 	done, err := do(c.r.Context(), number, c.act())
 	if err != nil {

@@ -120,7 +120,7 @@ func TestRoles(t *testing.T) {
 	allowed := map[string][]string{
 		"reader":   {},
 		"operator": {"/dead/selected", "/dead/1/requeue", "/dead/1/resolve", "/replays", "/replays/7/cancel", "/schedules/pause", "/schedules/resume", "/schedules/run", "/sagas/resume"},
-		"admin": {"/dead/selected", "/dead/1/requeue", "/dead/1/resolve", "/dead/1/discard", "/replays", "/replays/7/cancel",
+		"admin": {"/dead/selected", "/dead/1/requeue", "/dead/1/resolve", "/dead/1/discard", "/dead/1/restore", "/dead/1/delete", "/replays", "/replays/7/cancel",
 			"/schedules/pause", "/schedules/resume", "/schedules/run", "/schedules/remove", "/schedules/cancel", "/sagas/resume", "/sagas/compensate"},
 		"seer": changes,
 	}
@@ -389,11 +389,31 @@ func TestLetters_Pages(t *testing.T) {
 	}
 }
 
+// TestLetters_Text: a text needs nothing with it, and a replay of what it finds is not offered.
+func TestLetters_Text(t *testing.T) {
+	t.Parallel()
+	f := full()
+	cfg := testConfig(t, f)
+	for query, offered := range map[string]bool{"text=customer": false, "text=customer&fingerprint=f0": true} {
+		w := asked{path: "/dead/list?" + query, token: secrets["operator"]}.send(newDashboard(t, cfg))
+		if w.Code != http.StatusOK || f.filter.Text != "customer" {
+			t.Errorf("%s: status %d, the store was asked for %+v", query, w.Code, f.filter)
+		}
+		if got := strings.Contains(w.Body.String(), "Replay all that match"); got != offered {
+			t.Errorf("%s: replay offered = %v, want %v", query, got, offered)
+		}
+	}
+	asked{path: "/dead/list?key=ann&correlation=flow-1", token: secrets["reader"]}.send(newDashboard(t, cfg))
+	if f.filter.Key != "ann" || f.filter.CorrelationID != "flow-1" {
+		t.Errorf("the store was asked for %+v", f.filter)
+	}
+}
+
 func TestFilter_SurvivesTheURL(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
 	want := deadletter.Filter{
-		Origin: deadletter.FromConsumer, Consumer: "a&b", Topic: "t/1", Type: "x y", Tenant: "ü", Fingerprint: "f", MessageID: "<m>",
+		Origin: deadletter.FromConsumer, Consumer: "a&b", Topic: "t/1", Type: "x y", Tenant: "ü", Fingerprint: "f", MessageID: "<m>", Key: "k=1", CorrelationID: "c+1",
 		State: deadletter.Resolved, Since: since, Until: since.Add(time.Hour + time.Second), Text: `"q"`,
 	}
 	for _, newest := range []bool{true, false} {
@@ -407,7 +427,7 @@ func TestFilter_SurvivesTheURL(t *testing.T) {
 		}
 	}
 	d := newDashboard(t, testConfig(t, full()))
-	for _, query := range []string{"text=x", "since=yesterday", "state=gone", "after=x", "origin=me"} {
+	for _, query := range []string{"text=%00", "since=yesterday", "state=gone", "after=x", "origin=me"} {
 		w := asked{path: "/dead/list?" + query, token: secrets["reader"]}.send(d)
 		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "can&#39;t be answered") && !strings.Contains(w.Body.String(), "can't be answered") {
 			t.Errorf("%s: status %d", query, w.Code)

@@ -151,6 +151,14 @@ func (f *fake) DiscardDeadLetter(_ context.Context, number int64, act deadletter
 	return f.change("discard", number, act)
 }
 
+func (f *fake) RestoreDeadLetter(_ context.Context, number int64, act deadletter.Act) (bool, error) {
+	return f.change("restore", number, act)
+}
+
+func (f *fake) DeleteDeadLetter(_ context.Context, number int64, act deadletter.Act) (bool, error) {
+	return f.change("delete", number, act)
+}
+
 func (f *fake) EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (string, error) {
 	l, err := f.DeadLetter(ctx, number)
 	if err != nil {
@@ -338,7 +346,7 @@ var (
 	views = []string{"/", "/messages", "/messages?status=Pending", "/messages?key=k&status=any", "/consumers", "/checks", "/messages?id=m1", "/messages?id=m1&inbox=1", "/dead", "/dead/list", "/dead/list?fingerprint=f0&text=x",
 		"/dead/1", "/replays", "/replays/new?fingerprint=f0", "/replays/7", "/relays", "/audit", "/schedules", "/schedules?due=2026-03-01T13:00:00Z&position=49", "/schedules/one?name=nightly+%3Cb%3E", "/schedules/one?id=later-0",
 		"/sagas", "/sagas?status=stuck", stuckPath}
-	changes = []string{"/dead/selected", "/dead/1/reveal", "/dead/1/requeue", "/dead/1/resolve", "/dead/1/discard", "/dead/1/edit", "/dead/1/save",
+	changes = []string{"/dead/selected", "/dead/1/reveal", "/dead/1/requeue", "/dead/1/resolve", "/dead/1/discard", "/dead/1/restore", "/dead/1/delete", "/dead/1/edit", "/dead/1/save",
 		"/replays", "/replays/7/cancel", "/schedules/reveal", "/schedules/pause", "/schedules/resume", "/schedules/run", "/schedules/remove", "/schedules/cancel",
 		"/sagas/reveal", "/sagas/resume", "/sagas/compensate"}
 	anyForm = url.Values{"name": {"nightly <b>"}, "id": {"later-0"}, "why": {"because"}, "do": {"requeue"}, "number": {"1"}, "rate": {"5"}, "ratio": {"50"}, "filter": {"fingerprint=f0"},

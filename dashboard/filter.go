@@ -29,6 +29,7 @@ func readFilter(q url.Values) (deadletter.Filter, error) {
 	f := deadletter.Filter{
 		Origin: deadletter.Origin(q.Get("origin")), Consumer: q.Get("consumer"), Topic: q.Get("topic"), Type: q.Get("type"),
 		Tenant: q.Get("tenant"), Fingerprint: q.Get("fingerprint"), MessageID: q.Get("message"),
+		Key: q.Get("key"), CorrelationID: q.Get("correlation"),
 		State: deadletter.State(q.Get("state")), Text: q.Get("text"), Newest: q.Get("order") != "oldest",
 	}
 	var err error
@@ -74,6 +75,8 @@ func writeFilter(f deadletter.Filter) url.Values {
 	set("tenant", f.Tenant)
 	set("fingerprint", f.Fingerprint)
 	set("message", f.MessageID)
+	set("key", f.Key)
+	set("correlation", f.CorrelationID)
 	set("state", string(f.State))
 	set("since", writeTime(f.Since))
 	set("until", writeTime(f.Until))

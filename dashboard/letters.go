@@ -45,6 +45,9 @@ type letterList struct {
 	Wrong      string // why the filter can't be answered
 }
 
+// Reach is in how many letters a text alone is looked for.
+func (letterList) Reach() int { return deadletter.TextReach }
+
 // Given returns a field of the filter as it was given.
 func (l letterList) Given(name string) string { return l.Asked.Get(name) }
 
@@ -164,7 +167,7 @@ type auditPage struct {
 func (p auditPage) Given(name string) string { return p.Asked.Get(name) }
 
 var actions = append([]deadletter.Action{
-	deadletter.ActRequeue, deadletter.ActResolve, deadletter.ActDiscard, deadletter.ActEdit, deadletter.ActReplay,
+	deadletter.ActRequeue, deadletter.ActResolve, deadletter.ActDiscard, deadletter.ActRestore, deadletter.ActDelete, deadletter.ActEdit, deadletter.ActReplay,
 	deadletter.ActCancel, deadletter.ActReveal, deadletter.ActEffect, deadletter.ActCleanup,
 	saga.ActResume, saga.ActCompensate,
 }, schedule.Actions()...)

@@ -60,6 +60,8 @@ func (d *Dashboard) routing() *http.ServeMux {
 		{pattern: "POST /dead/{number}/requeue", role: Operator, do: d.requeue},
 		{pattern: "POST /dead/{number}/resolve", role: Operator, do: d.resolve},
 		{pattern: "POST /dead/{number}/discard", role: Admin, do: d.discard},
+		{pattern: "POST /dead/{number}/restore", role: Admin, do: d.restore},
+		{pattern: "POST /dead/{number}/delete", role: Admin, do: d.remove},
 		{pattern: "POST /dead/{number}/edit", role: Admin, reveal: true, do: d.editForm},
 		{pattern: "POST /dead/{number}/save", role: Admin, reveal: true, body: largeBody, do: d.saveEdit},
 		{pattern: "GET /replays", role: Reader, do: d.replays},

@@ -15,7 +15,7 @@ const (
 	messagesOnPage = 100
 
 	// anywhere stands for every status, in the URL. What is given up or published is found by
-	// key or correlation id only: without one, each place would show its own end of a list.
+	// key, correlation id or text only: without one, each place would show its own end of a list.
 	anywhere = "any"
 )
 
@@ -32,7 +32,7 @@ type search struct {
 func (s search) Given(name string) string { return s.Asked.Get(name) }
 
 // searchFields are those of the URL that ask for a list.
-var searchFields = []string{"status", "topic", "key", "correlation"}
+var searchFields = []string{"status", "topic", "key", "correlation", "text"}
 
 // isSearch reports whether a URL asks for a list of messages. The form sends every field, so
 // that one with nothing in them asks for what is on its way.
@@ -40,10 +40,10 @@ func isSearch(q url.Values) bool { return slices.ContainsFunc(searchFields, q.Ha
 
 // readSearch reads a filter, and the statuses to go through, from a URL.
 func readSearch(q url.Values) (outbox.Filter, []outbox.Status, error) {
-	f := outbox.Filter{Topic: q.Get("topic"), Key: q.Get("key"), CorrelationID: q.Get("correlation")}
+	f := outbox.Filter{Topic: q.Get("topic"), Key: q.Get("key"), CorrelationID: q.Get("correlation"), Text: q.Get("text")}
 	if q.Get("status") == anywhere {
-		if f.Key == "" && f.CorrelationID == "" {
-			return f, nil, invalidField("status", "is “anywhere”, which goes with a key or a correlation id")
+		if f.Key == "" && f.CorrelationID == "" && f.Text == "" {
+			return f, nil, invalidField("status", "is “anywhere”, which goes with a key, a correlation id or a text")
 		}
 		return f, []outbox.Status{"", outbox.Dead, outbox.Failed, outbox.Discarded, outbox.Published}, nil
 	}

@@ -23,6 +23,7 @@ func TestSearch(t *testing.T) {
 	}{
 		{"key=&correlation=&topic=&status=", []outbox.Filter{{}}, []string{"m1", "m2", "m3"}},
 		{"status=Waiting&topic=orders", []outbox.Filter{{Status: outbox.Waiting, Topic: "orders"}}, []string{"m2"}},
+		{"text=order-1", []outbox.Filter{{Text: "order-1"}}, []string{"m1", "m2", "m3"}},
 		{"key=a%26b&correlation=flow-1", []outbox.Filter{{Key: "a&b", CorrelationID: "flow-1"}}, []string{"m1", "m2", "m3"}},
 		{"correlation=flow-1&status=any", []outbox.Filter{
 			{CorrelationID: "flow-1"}, {Status: outbox.Dead, CorrelationID: "flow-1"}, {Status: outbox.Failed, CorrelationID: "flow-1"},
@@ -58,7 +59,7 @@ func TestSearch_Refuses(t *testing.T) {
 	f := full()
 	d := newDashboard(t, testConfig(t, f))
 	for query, want := range map[string]string{
-		"status=Lost": "status is", "status=any": "goes with a key or a correlation id", "status=any&topic=orders": "goes with a key",
+		"status=Lost": "status is", "text=%ff": "text is not UTF-8 text", "status=any": "goes with a key, a correlation id or a text", "status=any&topic=orders": "goes with a key",
 		"key=%ff": "key is not UTF-8 text", "correlation=a%00b": "correlation is not UTF-8 text",
 	} {
 		w := asked{path: "/messages?" + query, token: secrets["reader"]}.send(d)

@@ -18,6 +18,8 @@ const (
 	ActRequeue Action = "requeue" // a letter was put back
 	ActResolve Action = "resolve" // a letter was dealt with in another way
 	ActDiscard Action = "discard" // nobody will deal with a letter
+	ActRestore Action = "restore" // a letter that was resolved or discarded is open again
+	ActDelete  Action = "delete"  // a letter was removed with its message
 	ActEdit    Action = "edit"    // and requeue
 	ActReplay  Action = "replay"  // a bulk replay was started
 	ActCancel  Action = "cancel"  // a bulk replay was cancelled

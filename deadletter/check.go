@@ -15,8 +15,6 @@ func (f Filter) Check() error {
 		return invalid("state", fmt.Sprintf("is %q; it is %s, %s or %s", f.State, Open, Resolved, Discarded))
 	case f.Origin != "" && f.Origin != FromRelay && f.Origin != FromConsumer:
 		return invalid("origin", fmt.Sprintf("is %q; it is %s or %s", f.Origin, FromRelay, FromConsumer))
-	case f.Text != "" && f.Fingerprint == "" && f.Since.IsZero():
-		return invalid("text", "goes with a fingerprint, or with a time since when")
 	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):
 		return invalid("until", "is not later than since")
 	case f.Limit < 0:
@@ -29,7 +27,7 @@ func (f Filter) Check() error {
 func (f Filter) checkTexts() error {
 	for _, field := range []struct{ name, value string }{
 		{"consumer", f.Consumer}, {"topic", f.Topic}, {"type", f.Type}, {"tenant", f.Tenant},
-		{"fingerprint", f.Fingerprint}, {"message_id", f.MessageID}, {"text", f.Text},
+		{"fingerprint", f.Fingerprint}, {"message_id", f.MessageID}, {"key", f.Key}, {"correlation_id", f.CorrelationID}, {"text", f.Text},
 	} {
 		if !storable(field.value) {
 			return invalid(field.name, "is not UTF-8 text, or holds a NUL")

@@ -84,15 +84,18 @@ type Filter struct {
 	Tenant      string `json:"tenant,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"`
 	MessageID   string `json:"message_id,omitempty"`
+	Key         string `json:"key,omitempty"`   // the message's ordering key
 	State       State  `json:"state,omitempty"` // the default is Open
+
+	CorrelationID string `json:"correlation_id,omitempty"`
 
 	// Since and Until bound the last failure: Since ≤ LastFailed < Until.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 
-	// Text is looked for in the error and in the message's id and key, without regard to
-	// upper and lower case. It goes with Fingerprint or Since, so that it never reads
-	// everything there is.
+	// Text is looked for in the error and in the message's id, key and correlation id, without
+	// regard to upper and lower case. Without Fingerprint or Since, databases look for it no further than
+	// in the newest [TextReach] letters that the other fields match, instead of in all there are.
 	Text string `json:"text,omitempty"`
 
 	Newest bool  `json:"-"` // by falling number, instead of by rising number
@@ -102,6 +105,12 @@ type Filter struct {
 
 // DefaultLimit is the number of letters that a list returns if [Filter.Limit] is 0.
 const DefaultLimit = 100
+
+// TextReach is the number of letters that a [Filter.Text] alone is looked for in.
+const TextReach = 10_000
+
+// TextAlone reports whether the filter has a text that is looked for in the newest letters only.
+func (f Filter) TextAlone() bool { return f.Text != "" && f.Fingerprint == "" && f.Since.IsZero() }
 
 // Group is the open letters that fail alike.
 type Group struct {
@@ -155,6 +164,17 @@ type Store interface {
 	// DiscardDeadLetter is as ResolveDeadLetter, for a letter that nobody will deal with:
 	// its message counts as discarded.
 	DiscardDeadLetter(ctx context.Context, number int64, act Act) (bool, error)
+
+	// RestoreDeadLetter opens a letter that was resolved or discarded by mistake, so that it can
+	// be requeued. It parks its key no more. It returns false if the letter is open.
+	// [ErrRequeued] as above.
+	RestoreDeadLetter(ctx context.Context, number int64, act Act) (bool, error)
+
+	// DeleteDeadLetter removes a letter with its message, whatever its state; the audit log keeps
+	// its number and the message's id. What waits behind it, if it parks its key, goes on. A
+	// consumer's message counts as processed from then on, for as long as the inbox remembers it.
+	// [ErrRequeued] as above.
+	DeleteDeadLetter(ctx context.Context, number int64, act Act) (bool, error)
 
 	// EditDeadLetter requeues a corrected copy of a letter's message, atomically, and
 	// resolves the letter. The copy has an id of its own, the original's id as its causation

@@ -55,6 +55,8 @@ func (p Plan) Check() error {
 		return invalid("state", fmt.Sprintf("is %q; only open letters can be put back", f.State))
 	case f.Limit != 0 || f.After != 0:
 		return invalid("limit", "is for lists; a replay puts back everything that matches")
+	case f.TextAlone():
+		return invalid("text", "goes with a fingerprint, or with a time since when: it is looked for in the newest letters only")
 	case f.Newest:
 		return invalid("newest", "is for lists; a replay goes by rising number")
 	case !(p.Rate >= minReplayRate && p.Rate <= MaxReplayRate):

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
 )
@@ -65,6 +67,8 @@ type Filter struct {
 	Tenant        string
 	Key           string
 	CorrelationID string
+	MessageID     string
+	Text          string        // looked for in id, key and correlation id, without regard to upper and lower case
 	OlderThan     time.Duration // enqueued at least so long ago
 	Limit         int           // the default is 100
 }
@@ -77,12 +81,18 @@ func (f Filter) Check() error {
 	switch {
 	case f.Status != "" && !slices.Contains(Statuses(), f.Status):
 		return &waybill.InvalidError{Field: "status", Reason: fmt.Sprintf("is %q; it is one of %v", f.Status, Statuses())}
+	case !storable(f.Topic, f.Tenant, f.Key, f.CorrelationID, f.MessageID, f.Text):
+		return &waybill.InvalidError{Field: "filter", Reason: "is not UTF-8 text, or holds a NUL"}
 	case f.OlderThan < 0:
 		return &waybill.InvalidError{Field: "older than", Reason: "is negative"}
 	case f.Limit < 0:
 		return &waybill.InvalidError{Field: "limit", Reason: "is negative"}
 	}
 	return nil
+}
+
+func storable(texts ...string) bool {
+	return !slices.ContainsFunc(texts, func(s string) bool { return !utf8.ValidString(s) || strings.ContainsRune(s, 0) })
 }
 
 // Inspector shows what the outbox holds. Stores implement it.

@@ -102,6 +102,50 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestMigrate_Says: what was done, and whether anything was.
+func TestMigrate_Says(t *testing.T) {
+	t.Parallel()
+	at := []string{"--store", "sqlite:" + filepath.Join(t.TempDir(), "w.db")}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"migrate", "--to", "2"}, "Created the tables; the schema has version 2.\n"},
+		{[]string{"migrate", "--to", "2"}, "Nothing to migrate: the schema has version 2.\n"},
+		{[]string{"migrate"}, "Migrated the schema from version 2 to ….\n"},
+		{[]string{"migrate"}, "Nothing to migrate: the schema has version ….\n"},
+	} {
+		r := runProgram(t.Context(), nil, append(tt.args, at...)...)
+		if r.code != exitOK || !matches(r.stdout, tt.want) {
+			t.Errorf("%v: exit code %d, %q%s, want %q", tt.args, r.code, r.stdout, r.stderr, tt.want)
+		}
+	}
+}
+
+// TestMigratePrint_From: the steps behind a version, which are those that a pipeline has to run.
+func TestMigratePrint_From(t *testing.T) {
+	t.Parallel()
+	printed := func(args ...string) string {
+		r := runProgram(t.Context(), nil, append([]string{"migrate", "--print", "--store", "sqlite:none.db"}, args...)...)
+		if r.code != exitOK {
+			t.Fatalf("%v: %s", args, r.stderr)
+		}
+		return r.stdout
+	}
+	whole, first := printed(), printed("--to", "3")
+	if rest := printed("--from", "3"); first+rest != whole || rest == "" {
+		t.Error("what leads to version 3 and what leads from it are not what leads to the newest")
+	}
+	if got := printed("--from", "2", "--to", "3"); !strings.HasPrefix(got, "-- 003_") || !strings.HasSuffix(first, got) {
+		t.Errorf("from 2 to 3: %q", got)
+	}
+	for _, args := range [][]string{{"migrate", "--from", "3"}, {"migrate", "--print", "--from", "4", "--to", "3"}, {"migrate", "--print", "--from", "-1"}} {
+		if r := runProgram(t.Context(), nil, append(args, "--store", "sqlite:none.db")...); r.code != exitUsage || !strings.Contains(r.stderr, "--from is") {
+			t.Errorf("%v: exit code %d, %s", args, r.code, r.stderr)
+		}
+	}
+}
+
 // migrate --print asks no server.
 func TestMigratePrint(t *testing.T) {
 	t.Parallel()

@@ -19,12 +19,12 @@ func (p *program) deadCommand() *cobra.Command {
 		Long: `Look into dead letters: the messages that a relay could not publish, or a consumer could not
 handle. "groups" shows what fails alike, "list" and "show" the letters. When the cause is
 mended, "requeue" puts some back, "replay" many at a bearable pace, "edit" a corrected copy.
-"resolve" and "discard" note that a letter is not to be put back. "audit" shows who has
-changed what, and why.`,
+"resolve" and "discard" note that a letter is not to be put back; "restore" takes that back, and
+"delete" removes a letter with its payload. "audit" shows who has changed what, and why.`,
 		RunE: needsSubcommand,
 	}
 	cmd.AddCommand(p.deadGroupsCommand(), p.deadListCommand(), p.deadShowCommand(),
-		p.deadRequeueCommand(), p.deadResolveCommand(), p.deadDiscardCommand(), p.deadEditCommand(),
+		p.deadRequeueCommand(), p.deadResolveCommand(), p.deadDiscardCommand(), p.deadRestoreCommand(), p.deadDeleteCommand(), p.deadEditCommand(),
 		p.deadReplayCommand(), p.deadReplaysCommand(), p.deadReplayCancelCommand(), p.deadAuditCommand())
 	return cmd
 }

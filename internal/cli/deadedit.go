@@ -17,7 +17,7 @@ import (
 
 // letterEdit is what flags say about a corrected copy.
 type letterEdit struct {
-	payloadFile                             string
+	payload, payloadFile                    string
 	contentType, dataSchema, typ, topic, to string
 	headers, removed                        []string
 	edit                                    deadletter.Edit
@@ -32,7 +32,10 @@ func (p *program) deadEditCommand() *cobra.Command {
 		Short: "Put a corrected copy of a dead letter back",
 		Long: `Put a corrected copy of a dead letter's message back, and resolve the letter. The copy has an
 id of its own, which is printed, and the place of the original in the order of its key. What
-no flag changes stays as it was.`,
+no flag changes stays as it was.
+
+  waybill dead edit 7 --payload '{"customer": 42}'
+  waybill dead edit 7 --payload @corrected.json`,
 		Args: takes(1),
 		RunE: does(func(cmd *cobra.Command, args []string) error {
 			numbers, err := letterNumbers(args)
@@ -58,6 +61,7 @@ no flag changes stays as it was.`,
 
 func (e *letterEdit) addTo(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	flags.StringVar(&e.payload, "payload", "", "this payload, or @`text` to take it from the file with that name; @- is standard input")
 	flags.StringVar(&e.payloadFile, "payload-file", "", "take the payload from this `file`; - is standard input")
 	flags.StringVar(&e.contentType, "content-type", "", "another content type")
 	flags.StringVar(&e.dataSchema, "data-schema", "", "another URI of the payload's schema")
@@ -88,16 +92,36 @@ func (e *letterEdit) complete(cmd *cobra.Command, stdin io.Reader) error {
 		}
 	}
 	e.changesHeaders = len(e.headers)+len(e.removed) > 0
-	if changed("payload-file") {
-		payload, err := readPayload(e.payloadFile, stdin)
-		if err != nil {
-			return usagef("--payload-file: %v", err)
-		}
-		e.edit.Payload = &payload
+	if err := e.completePayload(changed, stdin); err != nil {
+		return err
 	}
 	if e.edit == (deadletter.Edit{}) && !e.changesHeaders {
 		return usagef("nothing is to be changed; to put the letter back as it is: waybill dead requeue")
 	}
+	return nil
+}
+
+// completePayload takes the payload from the command line or from a file.
+func (e *letterEdit) completePayload(changed func(string) bool, stdin io.Reader) error {
+	file, ofFile := strings.CutPrefix(e.payload, "@")
+	flag := "payload"
+	switch {
+	case changed("payload") && changed("payload-file"):
+		return usagef("give --payload or --payload-file, not both")
+	case changed("payload") && !ofFile:
+		payload := []byte(e.payload)
+		e.edit.Payload = &payload
+		return nil
+	case changed("payload-file"):
+		flag, file = "payload-file", e.payloadFile
+	case !ofFile:
+		return nil
+	}
+	payload, err := readPayload(file, stdin)
+	if err != nil {
+		return usagef("--%s: %v", flag, err)
+	}
+	e.edit.Payload = &payload
 	return nil
 }
 

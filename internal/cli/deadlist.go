@@ -67,6 +67,9 @@ func (p *program) deadList(ctx context.Context, store opener.Store, f *letterFil
 		}
 		return p.printJSON(rows)
 	}
+	if f.TextAlone() {
+		p.hintf("The text was looked for in the newest %s letters; --group or --since looks in all.", thousands(deadletter.TextReach))
+	}
 	if len(letters) == 0 {
 		return p.noLetters(f)
 	}

@@ -17,6 +17,7 @@ type letterAction struct {
 	done    string           // "requeued"
 	nothing string           // why nothing was to be done
 	ends    deadletter.State // a letter that was so before is as good as done
+	from    deadletter.State // of the letters that a filter matches, if --state may say another
 	advice  func(f *letterFilter) string
 	do      func(opener.Store, context.Context, int64, deadletter.Act) (bool, error)
 }
@@ -44,6 +45,21 @@ func (p *program) deadDiscardCommand() *cobra.Command {
 		verb: "discard", done: "discarded", nothing: "it was resolved in another way", ends: deadletter.Discarded, do: opener.Store.DiscardDeadLetter,
 	}, "Note that nobody will deal with dead letters", `Note that nobody will deal with dead letters: their messages count as discarded. They are
 kept, but listed with --state discarded only, and can't be put back any more. What is parked
+behind them is published.`)
+}
+
+func (p *program) deadRestoreCommand() *cobra.Command {
+	return p.settleCommand(letterAction{
+		verb: "restore", done: "restored", nothing: "it is open", ends: deadletter.Open, from: deadletter.Resolved, do: opener.Store.RestoreDeadLetter,
+	}, "Open dead letters again that were resolved or discarded by mistake", `Open dead letters again that were resolved or discarded by mistake, so that they can be requeued.
+What was parked behind them has gone on.`)
+}
+
+func (p *program) deadDeleteCommand() *cobra.Command {
+	return p.settleCommand(letterAction{
+		verb: "delete", done: "deleted", from: deadletter.Open, do: opener.Store.DeleteDeadLetter,
+	}, "Remove dead letters with their payloads", `Remove dead letters with their payloads, at once and for good; the audit log keeps their numbers
+and the ids of the messages. For its consumer a message counts as processed then. What is parked
 behind them is published.`)
 }
 
@@ -84,7 +100,10 @@ func (p *program) settleCommand(action letterAction, short, long string) *cobra.
 	}
 	c.addTo(cmd)
 	flags := cmd.Flags()
-	flags.BoolVar(&c.all, "all", false, "every open letter")
+	if action.from != "" {
+		flags.StringVar((*string)(&c.State), "state", string(action.from), "with a filter or --all: letters that are open, resolved or discarded")
+	}
+	flags.BoolVar(&c.all, "all", false, "every open letter, or with that --state")
 	flags.BoolVar(&c.yes, "yes", false, "do not ask")
 	flags.BoolVar(&c.dryRun, "dry-run", false, "count what matches, and change nothing")
 	addWhy(flags, &why)
@@ -104,7 +123,10 @@ func (c *letterChoice) complete(args []string) (err error) {
 	case c.given() && c.all:
 		return usagef("--all goes without a filter")
 	}
-	return c.letterFilter.complete()
+	if err := c.letterFilter.complete(); err != nil {
+		return err
+	}
+	return c.completeText()
 }
 
 // letterOutcome is what became of one letter.

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,27 +49,50 @@ its owner only, is YAML or JSON:
 
 func (p *program) inboxShowCommand() *cobra.Command {
 	var consumer string
+	var find messageSearch
 	cmd := &cobra.Command{
-		Use:   "show ID",
+		Use:   "show {ID | FILTER}",
 		Short: "Show what consumers have done with a message",
 		Long: `Show what consumers have done with the message that has this id or idempotency key: processed
-and when, dead, or failed so far and when the next attempt is due. It reads the whole inbox.`,
-		Args: takes(1),
-		RunE: does(p.withTables(func(cmd *cobra.Command, store opener.Store, args []string) error {
-			return p.inboxShow(cmd.Context(), store, args[0], consumer)
-		})),
+and when, dead, or failed so far and when the next attempt is due. It reads the whole inbox.
+
+An inbox knows neither keys nor correlation ids: with --key, --correlation-id or --text the
+messages are looked for in the outbox and the dead letters of the same store, as long as they are kept
+there, and each is then looked for in the inbox.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: does(func(cmd *cobra.Command, args []string) error {
+			if given := find.given(); given == (len(args) == 1) {
+				return usagef("give the id of a message, or --key, --correlation-id or --text")
+			}
+			return p.withTables(func(cmd *cobra.Command, store opener.Store, args []string) error {
+				return p.inboxShow(cmd.Context(), store, args, find, consumer)
+			})(cmd, args)
+		}),
 	}
 	cmd.Flags().StringVar(&consumer, "consumer", "", "only this consumer")
+	find.addTo(cmd.Flags())
 	return cmd
 }
 
-func (p *program) inboxShow(ctx context.Context, store opener.Store, id, consumer string) error {
-	states, err := store.InboxStates(ctx, id, consumer)
-	if err != nil {
-		return err
+func (p *program) inboxShow(ctx context.Context, store opener.Store, ids []string, find messageSearch, consumer string) (err error) {
+	if len(ids) == 0 {
+		if ids, err = find.ids(ctx, store); err != nil {
+			return err
+		}
+		if len(ids) == 0 {
+			return errors.New("no message matches; what was published is known as long as it is kept")
+		}
+	}
+	states := []inbox.State{}
+	for _, id := range ids {
+		list, err := store.InboxStates(ctx, id, consumer)
+		if err != nil {
+			return err
+		}
+		states = append(states, list...)
 	}
 	if len(states) == 0 {
-		return fmt.Errorf("no consumer has received the message %q, or it is longer ago than the inbox remembers", id)
+		return fmt.Errorf("no consumer has received the message %s, or it is longer ago than the inbox remembers", strings.Join(quotedAll(ids), ", "))
 	}
 	if p.json {
 		return p.printJSON(states)
@@ -77,11 +103,16 @@ func (p *program) inboxShow(ctx context.Context, store opener.Store, id, consume
 		rows[i] = inboxColumns(s)
 		dead = dead || s.DeadAt != nil
 	}
-	if err := p.printTable([]string{"CONSUMER", "STATE", "AT", "ATTEMPTS", "NEXT DUE", "TYPE", "SOURCE", "TENANT", "ERROR"}, rows); err != nil {
+	if len(ids) == 1 {
+		for _, row := range rows {
+			row[0] = "" // it was named
+		}
+	}
+	if err := p.printTable([]string{"MESSAGE", "CONSUMER", "STATE", "AT", "ATTEMPTS", "NEXT DUE", "TYPE", "SOURCE", "TENANT", "ERROR"}, rows); err != nil {
 		return err
 	}
 	if dead {
-		p.hintf("Why it is dead: waybill dead list --id %s", quoted(id))
+		p.hintf("Why it is dead: waybill dead list %s", find.typed(ids[0]))
 	}
 	return nil
 }
@@ -94,5 +125,5 @@ func inboxColumns(s inbox.State) []string {
 	case s.DeadAt != nil:
 		state, at, attempts = "dead", moment(s.DeadAt), ""
 	}
-	return []string{s.Consumer, state, at, attempts, moment(s.DueAt), s.Alias, s.Source, s.Tenant, short(s.Error, 60)}
+	return []string{cmp.Or(s.MessageID, s.Message), s.Consumer, state, at, attempts, moment(s.DueAt), s.Alias, s.Source, s.Tenant, short(s.Error, 60)}
 }

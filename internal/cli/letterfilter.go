@@ -28,9 +28,11 @@ func (f *letterFilter) addTo(cmd *cobra.Command) {
 	f.flags.StringVar(&f.Tenant, "tenant", "", "only messages of this tenant")
 	f.flags.StringVar(&f.Fingerprint, "group", "", "only letters of this `group`, as \"waybill dead groups\" names it")
 	f.flags.StringVar(&f.MessageID, "id", "", "only letters of the message with this `id`")
+	f.flags.StringVar(&f.Key, "key", "", "only messages with this key")
+	f.flags.StringVar(&f.CorrelationID, "correlation-id", "", "only messages of this flow")
 	f.flags.StringVar(&f.since, "since", "", "only letters that failed last at or after this `time`: 2h ago, or 2026-08-01T03:00:00Z")
 	f.flags.StringVar(&f.until, "until", "", "only letters that failed last before this `time`")
-	f.flags.StringVar(&f.Text, "text", "", "only letters with this text in error, id or key; with --group or --since")
+	f.flags.StringVar(&f.Text, "text", "", "only letters with this text in error, id, key or correlation id")
 	cmd.Flags().AddFlagSet(f.flags)
 }
 
@@ -42,10 +44,16 @@ func (f *letterFilter) complete() (err error) {
 	if f.Until, err = pointInTime("until", f.until); err != nil {
 		return err
 	}
-	if f.Text != "" && f.Fingerprint == "" && f.since == "" {
-		return usagef("--text goes with --group or --since, because it reads every letter there is else")
-	}
 	return flagError(f.Check())
+}
+
+// completeText refuses a text that is looked for in the newest letters only, where all that match
+// are meant.
+func (f *letterFilter) completeText() error {
+	if f.TextAlone() {
+		return usagef("--text goes with --group or --since here, because alone it is looked for in the newest %s letters only", thousands(deadletter.TextReach))
+	}
+	return nil
 }
 
 // given reports whether any flag of the filter was.

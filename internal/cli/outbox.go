@@ -74,6 +74,8 @@ with another --status. Published ones come with the latest first.`,
 	flags.StringVar(&f.Tenant, "tenant", "", "only messages of this tenant")
 	flags.StringVar(&f.Key, "key", "", "only messages with this key")
 	flags.StringVar(&f.CorrelationID, "correlation-id", "", "only messages of this flow")
+	flags.StringVar(&f.MessageID, "id", "", "only the message with this `id`")
+	flags.StringVar(&f.Text, "text", "", "only messages with this text in id, key or correlation id")
 	flags.StringVar(&olderThan, "older-than", "0s", "only messages enqueued longer ago than this `duration`")
 	addLimit(flags, &f.Limit, outbox.DefaultLimit, "messages")
 	return cmd

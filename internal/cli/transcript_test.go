@@ -132,8 +132,8 @@ Run 'waybill migrate --help' to see how it is used.
 waybill: --to is 0, the lowest version is 1
 Run 'waybill migrate --help' to see how it is used.
 `},
-	{name: "migrate", args: "migrate {empty} --source shop", stdout: "The schema has version ….\n"},
-	{name: "migrate again", args: "migrate {empty} --json", stdout: "{\n  \"schema_version\": …\n}\n"},
+	{name: "migrate", args: "migrate {empty} --source shop", stdout: "Created the tables; the schema has version ….\n"},
+	{name: "migrate again", args: "migrate {empty} --json", stdout: "{\n  \"previous_version\": …,\n  \"schema_version\": …\n}\n"},
 	{name: "nothing in the outbox", args: "outbox stats {empty}", stdout: "The outbox is empty.\n"},
 	{name: "nothing for programs", args: "outbox stats --json {empty}", stdout: "[]\n"},
 	{name: "no dead letters", args: "dead list {empty}", stdout: "There are no dead letters.\n"},
@@ -150,7 +150,7 @@ Run 'waybill migrate --help' to see how it is used.
 	{name: "no directory", args: "migrate --store sqlite:{dir}/none/shop.db", code: exitFailed, stderr: `
 waybill: cannot reach the store sqlite:{dir}/none/shop.db: …
 `},
-	{name: "new file", args: "migrate --store sqlite:{dir}/a#b?c%20.db", stdout: "The schema has version ….\n"},
+	{name: "new file", args: "migrate --store sqlite:{dir}/a#b?c%20.db", stdout: "Created the tables; the schema has version ….\n"},
 	{name: "file with a difficult name", args: "doctor --store sqlite:{dir}/a#b?c%20.db --broker mem:", stdout: `
     SUBJECT       FOUND
 ok  store         SQLite … at sqlite:{dir}/a#b?c%20.db

@@ -6,6 +6,8 @@ import (
 	"os"
 	"runtime"
 	"strings"
+
+	"github.com/waybill-go/waybill/internal/redact"
 )
 
 // checkMode says what is wrong with the rights on the configuration file: nobody else may change where
@@ -31,17 +33,17 @@ func (c *Config) checkMode(path string, fromFile map[string]value) error {
 func (c *Config) fileHasSecrets(fromFile map[string]value) bool {
 	for _, o := range options {
 		v, ok := fromFile[o.Key]
-		if o.Secret && ok && (Redact(v.raw) != v.raw || !strings.Contains(v.raw, ":")) {
+		if o.Secret && ok && (redact.URL(v.raw) != v.raw || !strings.Contains(v.raw, ":")) {
 			return true
 		}
 	}
 	for _, r := range c.lists.routes {
-		if Redact(r.Broker) != r.Broker {
+		if redact.URL(r.Broker) != r.Broker {
 			return true
 		}
 	}
 	for _, w := range c.lists.webhooks {
-		if len(w.Secrets)+len(w.Headers) > 0 || Redact(w.URL) != w.URL {
+		if len(w.Secrets)+len(w.Headers) > 0 || redact.URL(w.URL) != w.URL {
 			return true
 		}
 	}

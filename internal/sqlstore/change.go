@@ -20,6 +20,8 @@ const (
 
 	SettleLetterSQL = `
 UPDATE {dead_letters} SET state = $2, resolution = $3, resolved_at = {now}, requeued_at = NULL, parks = 0 WHERE number = $1`
+
+	RestoreLetterSQL = `UPDATE {dead_letters} SET state = 'open', resolution = '', resolved_at = NULL WHERE number = $1`
 )
 
 // lockedLetter is a letter that nobody else changes until the transaction ends.
@@ -146,6 +148,37 @@ func (c *Core[Tx]) settleLetter(ctx context.Context, number int64, state deadlet
 			return false, "", nil
 		}
 		return true, "", c.settleAs(ctx, conn, number, state, act.Why)
+	})
+}
+
+// RestoreDeadLetter implements [deadletter.Store].
+func (c *Core[Tx]) RestoreDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return c.change(ctx, number, deadletter.ActRestore, act, func(conn sqldb.Conn, l lockedLetter) (bool, string, error) {
+		switch {
+		case l.requeued:
+			return false, "", deadletter.ErrRequeued
+		case l.state == deadletter.Open:
+			return false, "", nil
+		}
+		_, err := conn.Exec(ctx, c.SQL.RestoreLetter, number)
+		return err == nil, "was " + string(l.state), err
+	})
+}
+
+// DeleteDeadLetter implements [deadletter.Store]. ReleaseRecord lets the inbox record of a consumer's
+// letter expire, which stays as long as the letter does.
+func (c *Core[Tx]) DeleteDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return c.change(ctx, number, deadletter.ActDelete, act, func(conn sqldb.Conn, l lockedLetter) (bool, string, error) {
+		if l.requeued {
+			return false, "", deadletter.ErrRequeued
+		}
+		err := c.settleAs(ctx, conn, number, deadletter.Discarded, "")
+		for _, stmt := range [...]string{c.SQL.ReleaseRecord, c.SQL.RemoveLetter} {
+			if err == nil {
+				_, err = conn.Exec(ctx, stmt, number)
+			}
+		}
+		return err == nil, "was " + string(l.state), err
 	})
 }
 

@@ -80,6 +80,8 @@ type Methods[Tx any] interface {
 	DeadLetter(ctx context.Context, number int64) (deadletter.Letter, error)
 	DeadLetterGroups(ctx context.Context, limit int) ([]deadletter.Group, error)
 	DiscardDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
+	RestoreDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
+	DeleteDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
 	EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (string, error)
 	AuditLog(ctx context.Context, f deadletter.AuditFilter) ([]deadletter.Entry, error)
 	deadletter.ReplayStore
@@ -113,6 +115,7 @@ type Statements struct {
 	HoldUnit                                 string // empty if writers are one at a time anyway
 	RequeueRelay, RequeueConsumer            string
 	SettleLetter, ReleaseUnit                string
+	RestoreLetter, ReleaseRecord             string
 	CopyToWaiting, CopyLetter                string
 	Audit, ListAudit                         string
 	ListGroups, FoldDue, TryFold             string

@@ -20,7 +20,7 @@ type where struct {
 
 // hasText serves databases that keep texts as such.
 const hasText = `(lower(error) LIKE lower(CAST(? AS text)) ESCAPE '!' OR lower(id) LIKE lower(CAST(? AS text)) ESCAPE '!'
-   OR lower(key) LIKE lower(CAST(? AS text)) ESCAPE '!')`
+   OR lower(key) LIKE lower(CAST(? AS text)) ESCAPE '!' OR lower(correlation_id) LIKE lower(CAST(? AS text)) ESCAPE '!')`
 
 // where returns an empty collection, whose arguments come behind those given.
 func (c *Core[Tx]) where(args ...any) *where {
@@ -66,14 +66,20 @@ func (w *where) match(f deadletter.Filter) {
 	equal(w, "tenant", f.Tenant)
 	equal(w, "fingerprint", f.Fingerprint)
 	equal(w, "id", f.MessageID)
+	equal(w, "{key}", f.Key)
+	equal(w, "correlation_id", f.CorrelationID)
 	if !f.Since.IsZero() {
 		w.add("last_failed_at >= ?", sqldb.Timestamp(f.Since))
 	}
 	if !f.Until.IsZero() {
 		w.add("last_failed_at < ?", sqldb.Timestamp(f.Until))
 	}
+	if f.TextAlone() {
+		w.conditions = append(w.conditions, fmt.Sprintf(`number >= (SELECT coalesce(min(number), 0) FROM (
+    SELECT number FROM {dead_letters} WHERE %s ORDER BY number DESC LIMIT %d) newest)`, strings.Join(w.conditions, " AND "), deadletter.TextReach))
+	}
 	if f.Text != "" {
-		w.add(w.hasText, "%"+wildcards.Replace(f.Text)+"%")
+		w.add(w.hasText, contains(f.Text))
 	}
 }
 
@@ -90,6 +96,14 @@ func (w *where) page(f deadletter.Filter) {
 		w.add("number > ?", f.After)
 	}
 	w.end = fmt.Sprintf("ORDER BY number%s LIMIT %d", order, cmp.Or(f.Limit, deadletter.DefaultLimit))
+}
+
+// contains is the pattern of what has a text in it, "" if there is none.
+func contains(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "%" + wildcards.Replace(text) + "%"
 }
 
 // wildcards escapes what LIKE would take for more than itself.

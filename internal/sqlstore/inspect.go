@@ -20,7 +20,11 @@ const StateColumns = `id, status, topic, destination, type, source, tenant, {key
 // MessageFilter is the condition of a filter but for its status. It is, with what is built on it,
 // for stores that keep times as microseconds.
 const MessageFilter = `($2 = '' OR topic = $2) AND ($3 = '' OR tenant = $3) AND ($4 = '' OR {key} = $4)
-   AND ($5 = '' OR correlation_id = $5) AND enqueued_at <= {now} - CAST($6 * 1000 AS {integer})`
+   AND ($5 = '' OR correlation_id = $5) AND enqueued_at <= {now} - CAST($6 * 1000 AS {integer}) AND ` + MessageText
+
+// MessageText is the rest of that condition, on every store.
+const MessageText = `($8 = '' OR id = $8)
+   AND ($9 = '' OR lower({text:id}) LIKE lower($9) ESCAPE '!' OR lower({text:key}) LIKE lower($9) ESCAPE '!' OR lower({text:correlation_id}) LIKE lower($9) ESCAPE '!')`
 
 // PublishedMessagesSQL goes back on the archive's primary key.
 const PublishedMessagesSQL = `
@@ -30,7 +34,8 @@ SELECT id, 'Published', topic, destination, CASE WHEN type = '' THEN topic ELSE 
  ORDER BY published_at DESC LIMIT $7`
 
 // OutboxMessages implements [outbox.Inspector]. Both statements take the filter's fields in
-// the order status, topic, tenant, key, correlation id, least age in milliseconds, and limit.
+// the order status, topic, tenant, key, correlation id, least age in milliseconds, limit, id, and a
+// pattern of the text.
 func (c *Core[Tx]) OutboxMessages(ctx context.Context, f outbox.Filter) ([]outbox.State, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
@@ -40,7 +45,7 @@ func (c *Core[Tx]) OutboxMessages(ctx context.Context, f outbox.Filter) ([]outbo
 		query = c.SQL.PublishedMessages
 	}
 	return c.messageStates(ctx, query, string(f.Status), f.Topic, f.Tenant, f.Key, f.CorrelationID,
-		Millis(f.OlderThan), cmp.Or(f.Limit, outbox.DefaultLimit))
+		Millis(f.OlderThan), cmp.Or(f.Limit, outbox.DefaultLimit), f.MessageID, contains(f.Text))
 }
 
 func (c *Core[Tx]) messageStates(ctx context.Context, query string, args ...any) ([]outbox.State, error) {

@@ -56,7 +56,8 @@ func (l *letter) matches(f deadletter.Filter) bool {
 	m := &l.row.message
 	equal := func(want, got string) bool { return want == "" || want == got }
 	return l.behind(f) && equal(string(f.Origin), string(l.Origin)) && equal(f.Consumer, l.Consumer) &&
-		equal(f.Topic, m.Address()) && equal(f.Type, m.Type) && equal(f.Tenant, m.Tenant) && equal(f.MessageID, m.ID) &&
+		equal(f.Topic, m.Address()) && equal(f.Type, m.Type) && equal(f.Tenant, m.Tenant) && equal(f.MessageID, m.ID) && equal(f.Key, m.Key) &&
+		equal(f.CorrelationID, m.CorrelationID) &&
 		equal(f.Fingerprint, l.Fingerprint) && l.State == cmp.Or(f.State, deadletter.Open) &&
 		(f.Since.IsZero() || !l.LastFailed.Before(f.Since)) && (f.Until.IsZero() || l.LastFailed.Before(f.Until)) && l.says(f.Text)
 }
@@ -67,10 +68,14 @@ func (l *letter) behind(f deadletter.Filter) bool {
 }
 
 func (l *letter) says(text string) bool {
+	m := &l.row.message
+	return hasText(text, l.Error, m.ID, m.Key, m.CorrelationID)
+}
+
+// hasText reports whether one of the fields has the text in it, whatever its case.
+func hasText(text string, fields ...string) bool {
 	text = strings.ToLower(text)
-	return slices.ContainsFunc([]string{l.Error, l.row.message.ID, l.row.message.Key}, func(s string) bool {
-		return strings.Contains(strings.ToLower(s), text)
-	})
+	return slices.ContainsFunc(fields, func(s string) bool { return strings.Contains(strings.ToLower(s), text) })
 }
 
 // DeadLetter implements [deadletter.Store].
@@ -158,24 +163,68 @@ func (s *Store) DiscardDeadLetter(ctx context.Context, number int64, act deadlet
 	return s.settleLetter(ctx, number, deadletter.Discarded, deadletter.ActDiscard, act)
 }
 
-func (s *Store) settleLetter(ctx context.Context, number int64, state deadletter.State, action deadletter.Action, act deadletter.Act) (settled bool, err error) {
+// RestoreDeadLetter implements [deadletter.Store].
+func (s *Store) RestoreDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return s.changeLetter(ctx, number, deadletter.ActRestore, act, func(tx *Tx, l letter) bool {
+		if l.State == deadletter.Open {
+			return false
+		}
+		l.State, l.Resolution, l.ResolvedAt = deadletter.Open, "", nil
+		put(tx, s.data.letters, number, l)
+		return true
+	})
+}
+
+// DeleteDeadLetter implements [deadletter.Store].
+func (s *Store) DeleteDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return s.changeLetter(ctx, number, deadletter.ActDelete, act, func(tx *Tx, l letter) bool {
+		s.settleAs(tx, l, deadletter.Discarded, "")
+		if r, ok := s.data.inbox[l.key]; ok && r.dead && l.Origin == deadletter.FromConsumer {
+			r.dead = false // so that it expires
+			put(tx, s.data.inbox, l.key, r)
+		}
+		drop(tx, s.data.letters, number)
+		return true
+	})
+}
+
+// changeLetter makes a change to a letter that is not on its way, and writes the audit log.
+func (s *Store) changeLetter(ctx context.Context, number int64, action deadletter.Action, act deadletter.Act, fn func(*Tx, letter) bool) (changed bool, err error) {
 	if err := act.Check(); err != nil {
 		return false, err
 	}
 	err = s.inTx(ctx, func(tx *Tx) error {
 		l, err := s.unsettled(number)
-		if err != nil || l.State != deadletter.Open {
+		if err != nil {
 			return err
 		}
-		s.settleAs(tx, l, state, act.Why)
-		s.audit(tx, action, act, deadletter.Entry{Letter: number, MessageID: l.row.message.ID})
-		settled = true
+		if changed = fn(tx, l); changed {
+			s.audit(tx, action, act, deadletter.Entry{Letter: number, MessageID: l.row.message.ID, Detail: detailOf(action, l)})
+		}
 		return nil
 	})
-	if settled {
+	if changed {
 		s.WakeRelay()
 	}
-	return settled, err
+	return changed, err
+}
+
+// detailOf says what a letter was, where it is not known from the letter any more.
+func detailOf(action deadletter.Action, l letter) string {
+	if action == deadletter.ActRestore || action == deadletter.ActDelete {
+		return "was " + string(l.State)
+	}
+	return ""
+}
+
+func (s *Store) settleLetter(ctx context.Context, number int64, state deadletter.State, action deadletter.Action, act deadletter.Act) (bool, error) {
+	return s.changeLetter(ctx, number, action, act, func(tx *Tx, l letter) bool {
+		if l.State != deadletter.Open {
+			return false
+		}
+		s.settleAs(tx, l, state, act.Why)
+		return true
+	})
 }
 
 // unsettled returns a letter that is not on its way.

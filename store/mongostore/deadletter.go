@@ -19,7 +19,7 @@ func filterOf(f deadletter.Filter) bson.M {
 	m := bson.M{"state": cmp.Or(f.State, deadletter.Open)}
 	for field, want := range map[string]string{
 		"origin": string(f.Origin), "consumer": f.Consumer, "row.topic": f.Topic, "row.message.type": f.Type,
-		"row.message.tenant": f.Tenant, "row.message_id": f.MessageID, "fingerprint": f.Fingerprint,
+		"row.message.tenant": f.Tenant, "row.message_id": f.MessageID, "row.key": f.Key, "row.message.correlation_id": f.CorrelationID, "fingerprint": f.Fingerprint,
 	} {
 		if want != "" {
 			m[field] = want
@@ -36,14 +36,23 @@ func filterOf(f deadletter.Filter) bson.M {
 		m["last_failed_at"] = last
 	}
 	if f.Text != "" {
-		pattern := bson.M{"$regex": regexp.QuoteMeta(f.Text), "$options": "i"}
-		m["$or"] = bson.A{bson.M{"error": pattern}, bson.M{"row.message_id": pattern}, bson.M{"row.key": pattern}}
+		m["$or"] = haveText(f.Text, "error", "row.message_id", "row.key", "row.message.correlation_id")
 	}
 	return m
 }
 
 // withoutPayload leaves out what together may be more than fits into memory.
 var withoutPayload = bson.M{"row.message.payload": 0, "history": 0}
+
+// haveText returns what matches where one of the fields has the text in it, whatever its case.
+func haveText(text string, fields ...string) bson.A {
+	pattern := bson.M{"$regex": regexp.QuoteMeta(text), "$options": "i"}
+	list := bson.A{}
+	for _, field := range fields {
+		list = append(list, bson.M{field: pattern})
+	}
+	return list
+}
 
 // DeadLetters implements [deadletter.Store].
 func (s *Store) DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error) {
@@ -161,23 +170,63 @@ func (s *Store) DiscardDeadLetter(ctx context.Context, number int64, act deadlet
 	return s.settleLetter(ctx, number, deadletter.Discarded, deadletter.ActDiscard, act)
 }
 
-func (s *Store) settleLetter(ctx context.Context, number int64, state deadletter.State, action deadletter.Action, act deadletter.Act) (settled bool, err error) {
+func (s *Store) settleLetter(ctx context.Context, number int64, state deadletter.State, action deadletter.Action, act deadletter.Act) (bool, error) {
+	return s.changeLetter(ctx, number, action, act, func(ctx context.Context, t *tx, l letterDoc) (bool, error) {
+		if l.State != deadletter.Open {
+			return false, nil
+		}
+		return true, t.settleAs(ctx, l, state, act.Why)
+	})
+}
+
+// RestoreDeadLetter implements [deadletter.Store].
+func (s *Store) RestoreDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return s.changeLetter(ctx, number, deadletter.ActRestore, act, func(ctx context.Context, t *tx, l letterDoc) (bool, error) {
+		if l.State == deadletter.Open {
+			return false, nil
+		}
+		l.State, l.Resolution, l.ResolvedAt = deadletter.Open, "", nil
+		return true, save(ctx, t.letters, l.ID, l)
+	})
+}
+
+// DeleteDeadLetter implements [deadletter.Store].
+func (s *Store) DeleteDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return s.changeLetter(ctx, number, deadletter.ActDelete, act, func(ctx context.Context, t *tx, l letterDoc) (bool, error) {
+		if err := t.settleAs(ctx, l, deadletter.Discarded, ""); err != nil {
+			return false, err
+		}
+		// The record expires now; before, it stayed as long as the letter.
+		if _, err := t.inbox.UpdateOne(ctx, bson.M{"_id": l.InboxKey, "dead": true}, bson.M{"$set": bson.M{"dead": false}}); err != nil {
+			return false, err
+		}
+		return true, remove(ctx, t.letters, l.ID)
+	})
+}
+
+// changeLetter makes a change to a letter that is not on its way, and writes the audit log.
+func (s *Store) changeLetter(ctx context.Context, number int64, action deadletter.Action, act deadletter.Act,
+	fn func(ctx context.Context, t *tx, l letterDoc) (bool, error),
+) (changed bool, err error) {
 	if err := act.Check(); err != nil {
 		return false, err
 	}
 	err = s.inTx(ctx, func(ctx context.Context, t *tx) error {
-		settled = false
+		changed = false
 		l, err := t.unsettled(ctx, number)
-		if err != nil || l.State != deadletter.Open {
+		if err != nil {
 			return err
 		}
-		settled = true
-		if err := t.settleAs(ctx, l, state, act.Why); err != nil {
+		if changed, err = fn(ctx, t, l); err != nil || !changed {
 			return err
 		}
-		return t.note(ctx, action, act, deadletter.Entry{Letter: number, MessageID: l.Row.MessageID})
+		entry := deadletter.Entry{Letter: number, MessageID: l.Row.MessageID}
+		if action == deadletter.ActRestore || action == deadletter.ActDelete {
+			entry.Detail = "was " + string(l.State)
+		}
+		return t.note(ctx, action, act, entry)
 	})
-	if err != nil || !settled {
+	if err != nil || !changed {
 		return false, err
 	}
 	s.WakeRelay()

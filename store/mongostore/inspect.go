@@ -142,6 +142,10 @@ func (t *tx) matching(f outbox.Filter) bson.M {
 	set(m, "row.key", f.Key)
 	set(m, "row.message.tenant", f.Tenant)
 	set(m, "row.message.correlation_id", f.CorrelationID)
+	set(m, "row.message_id", f.MessageID)
+	if f.Text != "" {
+		m["$or"] = haveText(f.Text, "row.message_id", "row.key", "row.message.correlation_id")
+	}
 	return m
 }
 

@@ -10,7 +10,7 @@ import (
 // hasText looks for a text in the columns that it is most often known from. What is kept as
 // bytes has no upper and lower case until it is made text.
 const hasText = "(lower(error) LIKE lower(?) ESCAPE '!' OR lower(CONVERT(id USING utf8mb4)) LIKE lower(?) ESCAPE '!'" +
-	" OR lower(CONVERT({key} USING utf8mb4)) LIKE lower(?) ESCAPE '!')"
+	" OR lower(CONVERT({key} USING utf8mb4)) LIKE lower(?) ESCAPE '!' OR lower(CONVERT(correlation_id USING utf8mb4)) LIKE lower(?) ESCAPE '!')"
 
 // A change to a letter locks it first, so that it is made once. It waits for a settlement
 // that is putting messages behind the letter, and for a consumer that runs it.

@@ -20,6 +20,14 @@ DELETE i FROM ` + listed + `
         ON i.tenant = d.tenant AND i.consumer = d.consumer AND i.source = d.source AND i.alias = d.alias AND i.message_key = d.message_key
  WHERE d.origin = 'consumer' AND d.message_key <> '' AND i.dead`
 
+	// releaseRecordSQL lets the record of a letter that is deleted expire.
+	releaseRecordSQL = `
+UPDATE {dead_letters} d
+  STRAIGHT_JOIN {inbox} i FORCE INDEX (PRIMARY)
+        ON i.tenant = d.tenant AND i.consumer = d.consumer AND i.source = d.source AND i.alias = d.alias AND i.message_key = d.message_key
+   SET i.dead = 0
+ WHERE d.number = $1 AND d.origin = 'consumer' AND d.message_key <> '' AND i.dead`
+
 	purgeLettersSQL = `
 DELETE d FROM ` + listed + ` STRAIGHT_JOIN {dead_letters} d FORCE INDEX (PRIMARY) ON d.number = n.number
  WHERE NOT ` + sqlstore.BehindLetter

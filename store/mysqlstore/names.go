@@ -52,7 +52,8 @@ func newNames(prefix string) (names, error) {
 	if err := validPrefix(prefix); err != nil {
 		return names{}, err
 	}
-	pairs := []string{"{key}", "`key`", "{integer}", "SIGNED", "{columns}", columnsSQL, "{table}", tableSQL, "{message}", quoteKey(sqldb.MessageColumns)}
+	pairs := []string{"{text:id}", "CONVERT(id USING utf8mb4)", "{text:key}", "CONVERT(`key` USING utf8mb4)", "{text:correlation_id}", "CONVERT(correlation_id USING utf8mb4)",
+		"{key}", "`key`", "{integer}", "SIGNED", "{columns}", columnsSQL, "{table}", tableSQL, "{message}", quoteKey(sqldb.MessageColumns)}
 	for _, t := range tables {
 		pairs = append(pairs, "{"+t+"}", quoteName(prefix+t))
 	}

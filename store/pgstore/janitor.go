@@ -53,6 +53,17 @@ DELETE FROM {inbox} i USING {dead_letters} d
  WHERE d.number = ANY ($1) AND d.origin = 'consumer' AND d.message_key <> '' AND i.dead
    AND i.tenant = d.tenant AND i.consumer = d.consumer AND i.source = d.source AND i.alias = d.alias AND i.message_key = d.message_key`
 
+	// releaseRecordSQL does for one letter that is deleted what lets its record expire.
+	releaseRecordSQL = `
+WITH compact AS (
+    UPDATE {inbox_compact} c SET dead = false FROM {dead_letters} d
+     WHERE d.number = $1 AND d.origin = 'consumer' AND d.message_key <> '' AND c.dead
+       AND c.key = {inbox_key}(d.tenant, d.consumer, d.source, d.alias, d.message_key)
+)
+UPDATE {inbox} i SET dead = false FROM {dead_letters} d
+ WHERE d.number = $1 AND d.origin = 'consumer' AND d.message_key <> '' AND i.dead
+   AND i.tenant = d.tenant AND i.consumer = d.consumer AND i.source = d.source AND i.alias = d.alias AND i.message_key = d.message_key`
+
 	purgeLettersSQL = `DELETE FROM {dead_letters} d WHERE d.number = ANY ($1) AND NOT ` + behindLetter
 
 	noteCleanupSQL = `INSERT INTO {audit_log} (action, actor, detail) VALUES ('cleanup', 'janitor', $1)`

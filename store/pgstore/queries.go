@@ -49,7 +49,7 @@ func coreStatements(n names, gate gateTexts) sqlstore.Statements {
 		ListLetters: r(sqlstore.ListLettersSQL), ShowLetter: r(sqlstore.ShowLetterSQL), PlanAfresh: planAfreshSQL,
 		LockLetter: r(lockLetterSQL), LetterWaits: r(letterWaitsSQL), HoldUnit: r(holdUnitSQL),
 		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(sqlstore.RequeueConsumerSQL),
-		SettleLetter: r(settleLetterSQL), ReleaseUnit: r(releaseSQL),
+		SettleLetter: r(settleLetterSQL), ReleaseUnit: r(releaseSQL), RestoreLetter: r(sqlstore.RestoreLetterSQL), ReleaseRecord: r(releaseRecordSQL),
 		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(auditSQL), ListAudit: r(sqlstore.ListAuditSQL),
 		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryLockSQL(n, "fold"), Fold: []string{r(foldSQL), r(pruneSumsSQL)},
 		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),
@@ -68,11 +68,12 @@ func coreStatements(n names, gate gateTexts) sqlstore.Statements {
 }
 
 // renderer puts names into texts. Beside table names they may hold {now}, the clock, {key}, the
-// column, {message}, the columns of a message, {m.message} and so on, the same with a table's
-// alias, {m.movable}, the same in a form that the indexes of every table can hold, and {no.message}, a
-// NULL for each.
+// column, {text:id} and so on, columns for LIKE, {message}, the columns of a message, {m.message} and
+// so on, the same with a table's alias, {m.movable}, the same in a form that the indexes of every
+// table can hold, and {no.message}, a NULL for each.
 func renderer(n names) func(sql string) string {
 	pairs := []string{
+		"{text:id}", "id", "{text:key}", "key", "{text:correlation_id}", "correlation_id",
 		"{now}", "{clock}()", "{key}", "key", "{message}", sqldb.MessageColumns,
 		"{no.message}", "NULL" + strings.Repeat(", NULL", strings.Count(sqldb.MessageColumns, ",")),
 	}

@@ -104,6 +104,7 @@ var grants = map[Role][]grant{
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}}, // which it folds
 		{"SELECT, INSERT, UPDATE", "", []string{"replays", "inbox"}},                                // an edited copy has a record
 		{"SELECT, INSERT", "", []string{"dead_letters"}},
+		{"UPDATE", "", []string{"inbox_compact"}}, // the record of a letter that is deleted
 		{"UPDATE", "", []string{"sagas"}},
 		{"INSERT", "", []string{"saga_log"}},
 		{"UPDATE, DELETE", "", []string{"schedules"}},

@@ -15,6 +15,12 @@ DELETE FROM {inbox}
     SELECT ` + sqlstore.KeyColumns + ` FROM {dead_letters}
      WHERE number IN (SELECT value FROM json_each($1)) AND origin = 'consumer' AND message_key <> '')`
 
+	// releaseRecordSQL lets the record of a letter that is deleted expire.
+	releaseRecordSQL = `
+UPDATE {inbox} SET dead = 0
+ WHERE dead AND (` + sqlstore.KeyColumns + `) IN (
+    SELECT ` + sqlstore.KeyColumns + ` FROM {dead_letters} WHERE number = $1 AND origin = 'consumer' AND message_key <> '')`
+
 	purgeLettersSQL = `DELETE FROM {dead_letters} WHERE number IN (SELECT value FROM json_each($1))`
 
 	expiredSagasSQL = `SELECT number FROM {sagas} WHERE ` + sqlstore.ExpiredSagas + ` LIMIT $3`

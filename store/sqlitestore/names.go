@@ -54,7 +54,7 @@ func newNames(prefix string) (names, error) {
 		tablePairs = append(tablePairs, "{"+t+"}", quoteName(prefix+t))
 	}
 	pairs := append(tablePairs,
-		"{now}", strings.NewReplacer(tablePairs...).Replace(nowSQL), "{columns}", columnsSQL, "{message}", sqldb.MessageColumns, "{key}", "key", "{integer}", "INTEGER")
+		"{now}", strings.NewReplacer(tablePairs...).Replace(nowSQL), "{columns}", columnsSQL, "{message}", sqldb.MessageColumns, "{key}", "key", "{text:id}", "id", "{text:key}", "key", "{text:correlation_id}", "correlation_id", "{integer}", "INTEGER")
 	for digit := '1'; digit <= '9'; digit++ { // but not the $ of a path within JSON
 		pairs = append(pairs, "$"+string(digit), "?"+string(digit))
 	}

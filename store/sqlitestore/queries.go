@@ -34,7 +34,7 @@ func coreStatements(n names) sqlstore.Statements {
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
 		ListLetters: r(sqlstore.ListLettersSQL), ShowLetter: r(sqlstore.ShowLetterSQL), LockLetter: r(lockLetterSQL), LetterWaits: r(sqlstore.LetterWaitsSQL),
 		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(sqlstore.RequeueConsumerSQL),
-		SettleLetter: r(sqlstore.SettleLetterSQL), ReleaseUnit: r(releaseSQL),
+		SettleLetter: r(sqlstore.SettleLetterSQL), ReleaseUnit: r(releaseSQL), RestoreLetter: r(sqlstore.RestoreLetterSQL), ReleaseRecord: r(releaseRecordSQL),
 		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(sqlstore.AuditSQL), ListAudit: r(sqlstore.ListAuditSQL),
 		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryFoldSQL,
 		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),

@@ -29,6 +29,10 @@ func letterTests[Tx any]() []test[Tx] {
 		{"groups follow every change", groupChanges[Tx], nil},
 		{"discard", discardLetter[Tx], nil},
 		{"discard a parking letter", discardParking[Tx], nil},
+		{"restore", restoreLetter[Tx], nil},
+		{"delete", deleteLetter[Tx], nil},
+		{"delete a parking letter", deleteParking[Tx], nil},
+		{"delete a consumer's letter", deleteConsumer[Tx], nil},
 		{"edit a relay's letter", editRelay[Tx], nil},
 		{"edit keeps the order of the key", editInOrder[Tx], nil},
 		{"edit a consumer's letter", editConsumer[Tx], nil},
@@ -105,7 +109,9 @@ func filterLetters[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.die(n, msg("a", "key-A"), "timeout after 300 ms")
 	e.advance(2 * time.Hour)
-	e.die(n, msg("b", "key-B"), "Timeout after 4 ms")
+	b := msg("b", "key-B")
+	b.CorrelationID = "Flow-7"
+	e.die(n, b, "Timeout after 4 ms")
 	e.die(n, msg("c", "100%_"), "no such queue")
 	var at []time.Time
 	prints := make(map[string]string)
@@ -126,6 +132,11 @@ func filterLetters[Tx any](e *env[Tx]) {
 		"until, exactly":        {deadletter.Filter{Until: at[1]}, []string{"a"}},
 		"between":               {deadletter.Filter{Since: at[0], Until: at[1]}, []string{"a"}},
 		"message":               {deadletter.Filter{MessageID: "b"}, []string{"b"}},
+		"key":                   {deadletter.Filter{Key: "key-A"}, []string{"a"}},
+		"correlation id":        {deadletter.Filter{CorrelationID: "Flow-7"}, []string{"b"}},
+		"text alone":            {deadletter.Filter{Text: "timeout"}, []string{"a", "b"}},
+		"text alone, newest":    {deadletter.Filter{Text: "timeout", Newest: true, Limit: 1}, []string{"b"}},
+		"text of the flow":      {deadletter.Filter{Text: "flow-7", Topic: "orders"}, []string{"b"}},
 		"text of the error":     {deadletter.Filter{Since: at[0], Text: "TIMEOUT after"}, []string{"a", "b"}},
 		"text of the key":       {deadletter.Filter{Since: at[0], Text: "KEY-b"}, []string{"b"}},
 		"text in a group":       {deadletter.Filter{Fingerprint: prints["b"], Text: "4 ms"}, []string{"b"}},
@@ -145,7 +156,7 @@ func refusedFilters[Tx any](e *env[Tx]) {
 	for field, f := range map[string]deadletter.Filter{
 		"state":  {State: "closed"},
 		"origin": {Origin: "broker"},
-		"text":   {Text: "timeout"},
+		"text":   {Text: "a\x00b"},
 		"until":  {Since: now, Until: now},
 		"limit":  {Limit: -1},
 	} {

@@ -90,6 +90,11 @@ func listByField[Tx any](e *env[Tx]) {
 		e.wantList(outbox.Filter{Status: status, Tenant: "acme"}, "tenant")
 		e.wantList(outbox.Filter{Status: status, Key: "ann"}, "key")
 		e.wantList(outbox.Filter{Status: status, CorrelationID: "flow-1"}, "correlation")
+		e.wantList(outbox.Filter{Status: status, MessageID: "tenant"}, "tenant")
+		e.wantList(outbox.Filter{Status: status, Text: "ENAN"}, "tenant")
+		e.wantList(outbox.Filter{Status: status, Text: "Ann"}, "key")
+		e.wantList(outbox.Filter{Status: status, Text: "low-1", Topic: "orders"}, "correlation")
+		e.wantList(outbox.Filter{Status: status, Text: "%"})
 		e.wantList(outbox.Filter{Status: status, Topic: "orders", Tenant: "acme", Key: "k"}, "tenant")
 		e.wantList(outbox.Filter{Status: status, Topic: "mails", Tenant: "acme"})
 	}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/outbox"
+)
+
+// messageSearch is how messages are found that are known by something else than their id.
+type messageSearch struct{ key, correlation, text string }
+
+// mostSearched is how many messages a search takes.
+const mostSearched = 20
+
+func (s *messageSearch) addTo(flags *pflag.FlagSet) {
+	flags.StringVar(&s.key, "key", "", "messages with this key")
+	flags.StringVar(&s.correlation, "correlation-id", "", "messages of this flow")
+	flags.StringVar(&s.text, "text", "", "messages with this text in id, key or correlation id")
+}
+
+func (s messageSearch) given() bool { return s != messageSearch{} }
+
+// typed returns the flags that find the same, or those that find the id if none was given.
+func (s messageSearch) typed(id string) string {
+	if !s.given() {
+		return "--id " + quoted(id)
+	}
+	words := ""
+	for _, f := range [][2]string{{"key", s.key}, {"correlation-id", s.correlation}, {"text", s.text}} {
+		if f[1] != "" {
+			words += " --" + f[0] + " " + quoted(f[1])
+		}
+	}
+	return words[1:]
+}
+
+// ids returns the ids of the messages that the outbox or a dead letter knows. More than a search
+// takes are an error.
+func (s messageSearch) ids(ctx context.Context, store opener.Store) ([]string, error) {
+	var ids []string
+	for _, status := range []outbox.Status{"", outbox.Published} { // what is dead is among the letters
+		states, err := store.OutboxMessages(ctx, outbox.Filter{
+			Status: status, Key: s.key, CorrelationID: s.correlation, Text: s.text, Limit: mostSearched + 1,
+		})
+		if err != nil {
+			return nil, flagError(err)
+		}
+		for _, st := range states {
+			ids = append(ids, st.ID)
+		}
+	}
+	for _, state := range []deadletter.State{deadletter.Open, deadletter.Resolved, deadletter.Discarded} {
+		letters, err := store.DeadLetters(ctx, deadletter.Filter{
+			State: state, Key: s.key, CorrelationID: s.correlation, Text: s.text, Newest: true, Limit: mostSearched + 1,
+		})
+		if err != nil {
+			return nil, flagError(err)
+		}
+		for _, l := range letters {
+			ids = append(ids, l.Message.ID)
+		}
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	if len(ids) > mostSearched {
+		return nil, fmt.Errorf("more than %d messages match; narrow the search, or find them with: waybill outbox list", mostSearched)
+	}
+	return ids, nil
+}
+
+func quotedAll(texts []string) []string {
+	list := make([]string, len(texts))
+	for i, text := range texts {
+		list[i] = fmt.Sprintf("%q", text)
+	}
+	return list
+}
