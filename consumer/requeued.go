@@ -46,9 +46,27 @@ func (c *requeuer[Tx]) requeueRound(ctx, work context.Context) error {
 	wait, err := c.runNext(ctx, work)
 	c.releaseHandler()
 	if err == nil && wait > 0 {
-		loop.Sleep(ctx, wait)
+		c.await(ctx, wait)
 	}
 	return err
+}
+
+// requeueWaiter is an inbox that can tell when a dead letter of a consumer may be run.
+type requeueWaiter interface {
+	// AwaitRequeued returns when there may be a letter to take, or when ctx is done.
+	AwaitRequeued(ctx context.Context, consumer string)
+}
+
+// await waits, no longer than until there is a letter if the inbox tells.
+func (c *requeuer[Tx]) await(ctx context.Context, wait time.Duration) {
+	box, ok := c.box.(requeueWaiter)
+	if !ok {
+		loop.Sleep(ctx, wait)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	box.AwaitRequeued(ctx, c.cfg.Name)
 }
 
 // runNext takes a requeued letter, if there is one, and runs it. It returns how long to wait before

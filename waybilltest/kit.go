@@ -24,6 +24,7 @@ const (
 	tick        = 10 * time.Millisecond // what Wait lets pass to see whether anything still happens
 	maxTicks    = 100_000               // of one Wait
 	maxActivity = 10_000                // messages published and handled during one Wait
+	day         = 24 * time.Hour
 )
 
 // Kit is a store and a broker in memory, a relay between them, and the consumers of one
@@ -70,7 +71,7 @@ func New(t *testing.T) *Kit {
 	k.must(err)
 	r, err := relay.New(k.Store, k.recorder, relay.Config{
 		Node: "waybilltest", Observer: k.observer,
-		PollInterval: time.Minute, LeaseTTL: time.Hour, RenewInterval: 10 * time.Minute, // a long Advance is quick
+		PollInterval: time.Minute, LeaseTTL: 30 * day, RenewInterval: 7 * day, // a long Advance is quick
 	})
 	k.must(err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -130,6 +131,9 @@ func (k *Kit) Consume(from consumer.Subscription, h consumer.Handler[*memstore.T
 	}
 	if cfg.Observer == nil {
 		cfg.Observer = k.observer
+	}
+	if cfg.RequeueInterval == 0 {
+		cfg.RequeueInterval = 7 * day
 	}
 	c := consumes{from, h, cfg}
 	k.consumers = append(k.consumers, c)

@@ -120,6 +120,9 @@ func (b *mortal) TakeRequeued(ctx context.Context, name string, lease time.Durat
 	return b.store.TakeRequeued(ctx, name, lease)
 }
 
+// AwaitRequeued lets a consumer hear of requeued letters at once, so that it need not look often.
+func (b *mortal) AwaitRequeued(ctx context.Context, name string) { b.store.AwaitRequeued(ctx, name) }
+
 // RunRequeued tells the faults of a delivery too.
 func (b *mortal) RunRequeued(ctx context.Context, r inbox.Requeued, node string, fn func(ctx context.Context, tx *memstore.Tx) error) (bool, error) {
 	if err := b.alive(); err != nil {

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -26,6 +27,39 @@ func (s *Store) TakeRequeued(ctx context.Context, consumer string, lease time.Du
 		return nil
 	})
 	return r, found && err == nil, err
+}
+
+// AwaitRequeued returns when a letter of a consumer may be taken by [Store.TakeRequeued], or when
+// ctx is done. Without one it looks again after each commit.
+func (s *Store) AwaitRequeued(ctx context.Context, consumer string) {
+	commits, _ := s.wake.Join("requeued " + consumer)
+	for {
+		next := time.NewTimer(s.untilRequeued(ctx, consumer))
+		select {
+		case <-ctx.Done():
+			next.Stop()
+			return
+		case <-next.C:
+			return
+		case <-commits:
+			next.Stop()
+		}
+	}
+}
+
+// untilRequeued returns how long it is until a letter of a consumer may be taken: long, if there is
+// none.
+func (s *Store) untilRequeued(ctx context.Context, consumer string) time.Duration {
+	wait := time.Duration(math.MaxInt64)
+	_ = s.inTx(ctx, func(*Tx) error { // fails if ctx is done only
+		for _, l := range s.data.letters {
+			if l.Consumer == consumer && l.Requeued {
+				wait = min(wait, l.requeuedAt.Sub(s.now()))
+			}
+		}
+		return nil
+	})
+	return max(0, wait)
 }
 
 // RunRequeued implements [inbox.Inbox].
