@@ -3,6 +3,8 @@ package inboxhttp
 import (
 	"sync"
 	"time"
+
+	"github.com/waybill-go/waybill/internal/span"
 )
 
 // bucket limits a rate. It fills by rate tokens per second up to a second's worth.
@@ -33,7 +35,7 @@ func (b *bucket) take() time.Duration {
 	b.level = min(b.rate, b.level+b.rate*now.Sub(b.at).Seconds())
 	b.at = now
 	if b.level < 1 {
-		return max(time.Millisecond, time.Duration((1-b.level)/b.rate*float64(time.Second)))
+		return max(time.Millisecond, span.Of((1-b.level)/b.rate, time.Second))
 	}
 	b.level--
 	return 0

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/span"
 )
 
 // What may be answered to each request. The texts are those of openapi.json.
@@ -105,10 +106,10 @@ func errorOf(answer *http.Response, body []byte) error {
 
 func retryAfter(answer *http.Response, p problem) time.Duration {
 	if p.RetryAfterMs > 0 {
-		return time.Duration(p.RetryAfterMs) * time.Millisecond
+		return span.Of(p.RetryAfterMs, time.Millisecond)
 	}
 	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		return time.Duration(seconds) * time.Second
+		return span.Of(seconds, time.Second)
 	}
 	return time.Second
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/span"
 )
 
 // What requests and answers look like as JSON. openapi.json describes the same; a test holds
@@ -120,7 +121,7 @@ func leaseAnswerOf(a inbox.LeaseAnswer) leaseAnswer {
 func (a *leaseAnswer) lease(passed time.Duration) inbox.LeaseAnswer {
 	return inbox.LeaseAnswer{
 		Status: a.Status, LeaseID: a.LeaseID, Token: a.Token, Attempts: a.Attempts,
-		ExpiresAt: timeOf(a.ExpiresAt), Remaining: max(0, time.Duration(a.RemainingMs)*time.Millisecond-passed),
+		ExpiresAt: timeOf(a.ExpiresAt), Remaining: max(0, span.Of(a.RemainingMs, time.Millisecond)-passed),
 		Conflict: a.Conflict,
 	}
 }
@@ -181,5 +182,5 @@ func (b *releaseBody) release() (inbox.Release, error) {
 }
 
 func durationOf(seconds float64) time.Duration {
-	return time.Duration(math.Round(seconds * float64(time.Second)))
+	return span.Of(math.Round(seconds*float64(time.Second)), 1)
 }

@@ -1,6 +1,10 @@
 package relay
 
-import "time"
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/internal/span"
+)
 
 // What a rate gives in so much time goes at once, and at most so much is saved up.
 const (
@@ -55,7 +59,7 @@ func (p *pace) wait() time.Duration {
 	if p.fill(); p.tokens >= p.portion() {
 		return 0
 	}
-	return time.Millisecond + time.Duration((p.portion()-p.tokens)/p.rate*float64(time.Second))
+	return span.Of((p.portion()-p.tokens)/p.rate+0.001, time.Second)
 }
 
 // slots hands out times to come back at to messages that are sent away, one after the other
@@ -75,7 +79,7 @@ func (s *slots) after(tenant string, least time.Duration, rate float64) time.Dur
 	if s.next == nil || len(s.next) > maxTenantSlots {
 		s.next = make(map[string]time.Time)
 	}
-	s.next[tenant] = at.Add(time.Duration(float64(time.Second) / rate))
+	s.next[tenant] = at.Add(span.Of(1/rate, time.Second))
 	return at.Truncate(slotStep).Add(slotStep).Sub(now) // several together: each look for them costs
 }
 

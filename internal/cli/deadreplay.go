@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/span"
 )
 
 // replayOrder is a bulk replay that somebody asks for.
@@ -137,7 +138,7 @@ func previewText(preview deadletter.Preview, o *replayOrder) string {
 
 // leastTime is how long a replay takes at its full rate, in whole seconds.
 func leastTime(letters int, rate float64) time.Duration {
-	return max(time.Second, time.Duration(float64(letters)/rate*float64(time.Second)).Round(time.Second))
+	return max(time.Second, span.Of(float64(letters)/rate, time.Second).Round(time.Second))
 }
 
 func (p *program) printStarted(number int64) error {

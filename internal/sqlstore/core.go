@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/span"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/wakeup"
 	"github.com/waybill-go/waybill/janitor"
@@ -217,4 +218,4 @@ func (c *Core[Tx]) alone(ctx context.Context, fn func(conn sqldb.Conn) error) er
 func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // fromMillis is the inverse of [Millis].
-func fromMillis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+func fromMillis(ms float64) time.Duration { return span.Of(ms, time.Millisecond) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/waybill-go/waybill/internal/span"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/outbox"
 )
@@ -100,7 +101,7 @@ func (c *Core[Tx]) outboxStats(ctx context.Context, query string) ([]outbox.Stat
 	stats, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (v outbox.Stats, err error) {
 		var age float64
 		err = r.Scan(&v.Topic, &v.Status, &v.Consumer, &v.Count, &age)
-		v.Oldest = time.Duration(age * float64(time.Second))
+		v.Oldest = span.Of(age, time.Second)
 		return v, err
 	})
 	return stats, c.Kind(err)

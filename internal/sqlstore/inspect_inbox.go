@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/span"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
@@ -45,7 +46,7 @@ func (c *Core[Tx]) InboxSize(ctx context.Context) (inbox.Size, error) {
 	size, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (v inbox.Size, err error) {
 		var age float64
 		err = r.Scan(&v.Records, &age)
-		v.Oldest = time.Duration(age * float64(time.Second))
+		v.Oldest = span.Of(age, time.Second)
 		return v, err
 	})
 	return size, c.Kind(err)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waybill-go/waybill/internal/span"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/saga"
 )
@@ -72,7 +73,7 @@ func (c *Core[Tx]) SagaCounts(ctx context.Context) ([]saga.Count, error) {
 	list, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (n saga.Count, err error) {
 		var idle float64
 		err = r.Scan(&n.Saga, &n.Status, &n.Count, &idle)
-		n.Idle = time.Duration(idle * float64(time.Second))
+		n.Idle = span.Of(idle, time.Second)
 		return n, err
 	})
 	return list, c.Kind(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/waybill-go/waybill/internal/span"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
@@ -47,6 +48,6 @@ func (s *Store[Tx]) Condition(ctx context.Context) (Condition, error) {
 func scanCondition(r sqldb.Rows) (c Condition, err error) {
 	var seconds float64
 	err = r.Scan(&c.Relays, &c.OldRelays, &c.Lanes, &c.FreeLanes, &c.DeadRows, &seconds)
-	c.LastVacuum = time.Duration(seconds * float64(time.Second))
+	c.LastVacuum = span.Of(seconds, time.Second)
 	return c, err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/waybill-go/waybill/internal/span"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
@@ -110,7 +111,7 @@ func scanHolder(r sqldb.Rows) (h Holder, err error) {
 	var kind, query string
 	var millis float64
 	err = r.Scan(&kind, &h.PID, &h.Name, &h.User, &h.State, &millis, &h.HoldsRows, &h.Transactions, &h.Enqueued, &h.CatalogOnly, &query)
-	h.Kind, h.Age, h.Query = HolderKind(kind), time.Duration(millis*float64(time.Millisecond)), withoutValues(query)
+	h.Kind, h.Age, h.Query = HolderKind(kind), span.Of(millis, time.Millisecond), withoutValues(query)
 	return h, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/span"
 )
 
 // A lease is a hash with the fields
@@ -189,7 +190,7 @@ func (r reply) answer(id string) inbox.LeaseAnswer {
 		Status:    r.status(),
 		Attempts:  int(r.number(2)),
 		ExpiresAt: moment(r.number(3)),
-		Remaining: time.Duration(r.number(4)) * time.Microsecond,
+		Remaining: span.Of(r.number(4), time.Microsecond),
 	}
 	if a.Status == inbox.LeaseAcquired {
 		a.LeaseID, a.Token = id, r.number(1)
