@@ -138,13 +138,13 @@ func (r *Runner) fire(ctx context.Context, due *DueState, now time.Time) (bool, 
 	end(err)
 	switch {
 	case waybill.IsConflict(err):
-		return true, nil // with another runner, or who changes the schedule: the next round looks again
+		return false, nil // somebody has the schedule or the message's id: a later round looks again
 	case err != nil:
 		return false, fmt.Errorf("schedule %s: %w", due.Name, err)
 	case done:
 		r.tell(ctx, &st, now)
 	}
-	return true, nil
+	return done, nil
 }
 
 // tell reports what a step has done.

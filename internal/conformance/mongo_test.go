@@ -115,7 +115,7 @@ func TestMongoStore(t *testing.T) {
 	client := mongoClient(t, mongoURL(t))
 	own := func(s storetest.Store[*mongo.Session]) *mongoStore { return s.(*mongoStore) }
 	storetest.Run(t, storetest.Harness[*mongo.Session]{
-		Features: storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, NoForeignRows: true, ClashesAtOnce: true, InboxBatches: true},
+		Features: storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, NoForeignRows: true, ClashesAtOnce: true, InboxBatches: true, EndsTransactions: true},
 		Open: func(t *testing.T) storetest.Store[*mongo.Session] {
 			return openMongo(t, mongoDatabase(t, client), &mongoClock{})
 		},
@@ -133,6 +133,10 @@ func TestMongoStore(t *testing.T) {
 		Rollback: func(t *testing.T, s *mongo.Session) { t.Helper(); endMongo(t, s, s.AbortTransaction) },
 		Effect: func(ctx context.Context, s storetest.Store[*mongo.Session], tx *mongo.Session, name string) error {
 			_, err := own(s).db.Collection("effects").InsertOne(mongo.NewSessionContext(ctx, tx), bson.M{"name": name})
+			return err
+		},
+		Break: func(ctx context.Context, s storetest.Store[*mongo.Session], tx *mongo.Session) error {
+			_, err := own(s).db.Collection("once").InsertMany(mongo.NewSessionContext(ctx, tx), []any{bson.M{"_id": 1}, bson.M{"_id": 1}})
 			return err
 		},
 		Effects: func(t *testing.T, s storetest.Store[*mongo.Session], name string) int {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"net/url"
 	"os"
 	"strings"
@@ -213,7 +214,8 @@ func (m *mysqlServer) reopen(t *testing.T, s *mysqlStore) *mysqlStore {
 }
 
 func (m *mysqlServer) harness() storetest.Harness[*sql.Tx] {
-	h := sqlHarness(storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true}, "`key`")
+	h := sqlHarness(storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true, EndsTransactions: true}, "`key`")
+	h.Break = breakMySQL
 	h.Open = func(t *testing.T) storetest.Store[*sql.Tx] { return m.migrated(t) }
 	h.Reopen = func(t *testing.T, s storetest.Store[*sql.Tx]) storetest.Store[*sql.Tx] {
 		next := m.open(t, s.(*mysqlStore).name)
@@ -221,4 +223,40 @@ func (m *mysqlServer) harness() storetest.Harness[*sql.Tx] {
 		return next
 	}
 	return h
+}
+
+// breakMySQL runs tx into a deadlock with a transaction that has changed more rows, and that the
+// server therefore spares.
+func breakMySQL(ctx context.Context, s storetest.Store[*sql.Tx], tx *sql.Tx) error {
+	db := s.(*mysqlStore).db
+	_, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS deadlock (id INT PRIMARY KEY, n INT NOT NULL)")
+	if err != nil {
+		panic(err)
+	}
+	var rows strings.Builder
+	for id := 2; id < 100; id++ {
+		fmt.Fprintf(&rows, ", (%d, 0)", id)
+	}
+	if _, err = db.ExecContext(ctx, "INSERT IGNORE INTO deadlock VALUES (0, 0), (1, 0)"+rows.String()); err != nil {
+		panic(err)
+	}
+	rival, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer rival.Rollback() // it has changed nothing that matters
+	if _, err = rival.ExecContext(ctx, "UPDATE deadlock SET n = n + 1 WHERE id > 0"); err != nil {
+		panic(err)
+	}
+	if _, err = tx.ExecContext(ctx, "UPDATE deadlock SET n = n + 1 WHERE id = 0"); err != nil {
+		panic(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = rival.ExecContext(ctx, "UPDATE deadlock SET n = n + 1 WHERE id = 0")
+	}()
+	_, err = tx.ExecContext(ctx, "UPDATE deadlock SET n = n + 1 WHERE id = 1")
+	<-ended
+	return err
 }

@@ -121,6 +121,9 @@ type postgresStore[Tx any] struct {
 
 func (s *postgresStore[Tx]) table(name string) string { return tableOf(s.cfg, name) }
 
+// breakSQL fails, and its transaction with it.
+const breakSQL = "SELECT 1 / 0"
+
 func (s *postgresStore[Tx]) effectSQL() string {
 	return "INSERT INTO " + s.table("effects") + " (name) VALUES ($1)"
 }
@@ -196,7 +199,7 @@ func clockSQL(cfg pgstore.Config, offset time.Duration) string {
 func postgresHarness[Tx any](p *postgres, open func(cfg pgstore.Config) (*pgstore.Store[Tx], error)) storetest.Harness[Tx] {
 	own := func(s storetest.Store[Tx]) *postgresStore[Tx] { return s.(*postgresStore[Tx]) }
 	return storetest.Harness[Tx]{
-		Features: storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, HearsCommits: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true, TerseInbox: p.cfg.CompactInbox},
+		Features: storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, HearsCommits: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true, EndsTransactions: true, TerseInbox: p.cfg.CompactInbox},
 		Open: func(t *testing.T) storetest.Store[Tx] {
 			cfg := p.schema(t)
 			store, err := open(cfg)
@@ -252,6 +255,10 @@ func (p *postgres) pgxHarness() storetest.Harness[pgx.Tx] {
 	}
 	h.Commit = func(t *testing.T, tx pgx.Tx) { t.Helper(); must(t, tx.Commit(context.Background())) }
 	h.Rollback = func(t *testing.T, tx pgx.Tx) { t.Helper(); must(t, tx.Rollback(context.Background())) }
+	h.Break = func(ctx context.Context, _ storetest.Store[pgx.Tx], tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, breakSQL)
+		return err
+	}
 	h.Effect = func(ctx context.Context, s storetest.Store[pgx.Tx], tx pgx.Tx, name string) error {
 		_, err := tx.Exec(ctx, s.(*postgresStore[pgx.Tx]).effectSQL(), name)
 		return err
@@ -265,6 +272,10 @@ func (p *postgres) sqlHarness() storetest.Harness[*sql.Tx] {
 	h.Begin = func(t *testing.T, _ storetest.Store[*sql.Tx]) *sql.Tx { t.Helper(); return beginSQL(t, p.db) }
 	h.Commit = func(t *testing.T, tx *sql.Tx) { t.Helper(); must(t, tx.Commit()) }
 	h.Rollback = func(t *testing.T, tx *sql.Tx) { t.Helper(); must(t, tx.Rollback()) }
+	h.Break = func(ctx context.Context, _ storetest.Store[*sql.Tx], tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, breakSQL)
+		return err
+	}
 	h.Effect = func(ctx context.Context, s storetest.Store[*sql.Tx], tx *sql.Tx, name string) error {
 		_, err := tx.ExecContext(ctx, s.(*postgresStore[*sql.Tx]).effectSQL(), name)
 		return err

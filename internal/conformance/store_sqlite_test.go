@@ -60,12 +60,17 @@ func openSQLite(t *testing.T, path, params string, cfg sqlitestore.Config) *sqli
 }
 
 func sqliteHarness(params string, cfg sqlitestore.Config) storetest.Harness[*sql.Tx] {
-	h := sqlHarness(storetest.Features{Lanes: 1, Persists: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true}, "key")
+	h := sqlHarness(storetest.Features{Lanes: 1, Persists: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true, EndsTransactions: true, KeepsAfterEnd: true}, "key")
+	h.Break = func(ctx context.Context, _ storetest.Store[*sql.Tx], tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT OR ROLLBACK INTO once (id) VALUES (1), (1)")
+		return err
+	}
 	h.Open = func(t *testing.T) storetest.Store[*sql.Tx] {
 		s := openSQLite(t, filepath.Join(t.TempDir(), "test.db"), params, cfg)
 		_, err := s.Migrate(context.Background(), sqlitestore.MigrateOptions{Source: "raw"})
 		must(t, err)
 		must(t, s.exec("CREATE TABLE effects (name TEXT)"))
+		must(t, s.exec("CREATE TABLE once (id INTEGER PRIMARY KEY)"))
 		return s
 	}
 	h.Reopen = func(t *testing.T, s storetest.Store[*sql.Tx]) storetest.Store[*sql.Tx] {

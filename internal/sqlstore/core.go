@@ -32,6 +32,10 @@ type Core[Tx any] struct {
 	// *string, *time.Time, []int, []int64 and []string; its Encode may turn them into others.
 	DB sqldb.Driver[Tx]
 
+	// Callers is DB for the transactions that run the caller's code, after which a transaction may
+	// be another one than was begun. Optional; the default is DB.
+	Callers sqldb.Driver[Tx]
+
 	// SQL are the statements, with names rendered in.
 	SQL Statements
 
@@ -41,8 +45,9 @@ type Core[Tx any] struct {
 	// Enqueue stores messages, as [outbox.Store] says of EnqueueMessages.
 	Enqueue func(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error)
 
-	// BeforeGate is called with records before the transaction that inserts them. Optional.
-	BeforeGate func(ctx context.Context, recs ...inbox.Record) error
+	// BeforeGate is called with records before they are inserted: before the transaction that does
+	// so, with DB, and in a transaction of the caller's with that one's Conn. Optional.
+	BeforeGate func(ctx context.Context, conn sqldb.Conn, recs ...inbox.Record) error
 
 	// Gates insert many inbox records at once. Optional.
 	Gates Gates
@@ -55,6 +60,10 @@ type Core[Tx any] struct {
 	// fn runs in a transaction that is begun and committed, two round trips more. Where it is
 	// set, the statements of [LeaseStatements] are one for each call.
 	Alone func(ctx context.Context, fn func(conn sqldb.Conn) error) error
+
+	// Briefly returns a Conn whose statements wait for a lock only briefly, and fail with a conflict
+	// then. Optional.
+	Briefly func(conn sqldb.Conn) sqldb.Conn
 
 	// Signals wake the relays that share the store object.
 	Signals wakeup.Signaller
@@ -124,6 +133,7 @@ type Statements struct {
 	Nameless, SetFingerprints                string
 	LockLanes                                string // empty if writers are one at a time anyway
 	Join, Renew, Reap, FreeLanes, GiveLanes  string
+	CutLeases                                string
 	TakeLanes, OwnLanes, LeaveLanes, Leave   string
 	MessageStates, OutboxStats               string
 	Replays                                  ReplayStatements
@@ -203,6 +213,14 @@ func (c *Core[Tx]) answers(ctx context.Context) bool {
 // InTx runs fn in a transaction of the store. Errors have their kind.
 func (c *Core[Tx]) InTx(ctx context.Context, fn func(tx Tx, conn sqldb.Conn) error) error {
 	return c.Kind(sqldb.InTx(ctx, c.DB, func(tx Tx) error { return fn(tx, c.DB.On(tx)) }))
+}
+
+// callers returns the database for a transaction that runs the caller's code.
+func (c *Core[Tx]) callers() sqldb.Driver[Tx] {
+	if c.Callers != nil {
+		return c.Callers
+	}
+	return c.DB
 }
 
 // alone is InTx for a function that runs one statement; where there is no Alone it may run

@@ -87,7 +87,7 @@ func (c *Core[Tx]) enter(ctx context.Context, rec inbox.Record, fn func(ctx cont
 		return 0, err
 	}
 	first := func(conn sqldb.Conn) error { return e.first(ctx, conn) }
-	err = sqldb.InTxBetween(ctx, c.DB, first, handle, look)
+	err = sqldb.InTxBetween(ctx, c.callers(), first, handle, look)
 	if errors.Is(err, errNotPassed) {
 		return inbox.Conflict, nil
 	}
@@ -167,7 +167,7 @@ func (c *Core[Tx]) beforeGate(ctx context.Context, recs ...inbox.Record) error {
 	if c.BeforeGate == nil {
 		return nil
 	}
-	return c.Kind(c.BeforeGate(ctx, recs...))
+	return c.Kind(c.BeforeGate(ctx, c.DB, recs...))
 }
 
 func (c *Core[Tx]) clearRetried(ctx context.Context, conn sqldb.Conn, rec inbox.Record) error {

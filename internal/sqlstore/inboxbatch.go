@@ -58,7 +58,7 @@ func (c *Core[Tx]) ProcessBatch(ctx context.Context, recs []inbox.Record, fn fun
 	if err := c.beforeGate(ctx, recs...); err != nil {
 		return nil, err
 	}
-	if err := c.kindAfter(ctx, ran, sqldb.InTxBetween(ctx, c.DB, gate, handle, nothing)); err != nil {
+	if err := c.kindAfter(ctx, ran, sqldb.InTxBetween(ctx, c.callers(), gate, handle, nothing)); err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(b.seen, func(v Seen) bool { return v.IsNew }) {

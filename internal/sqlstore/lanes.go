@@ -12,7 +12,10 @@ import (
 
 // RenewLanes implements [relay.Source]. Renewals run one after the other, so that none sees
 // another's half-done work. Join and Renew take the node and the milliseconds of the lease,
-// GiveLanes the node and the lanes, and the others the node, but for LockLanes and FreeLanes.
+// GiveLanes the node and the lanes, and the others the node, but for LockLanes, FreeLanes and CutLeases.
+//
+// CutLeases cuts a lease that ends later than it could if it were renewed now: the clock has been set
+// back. It then lasts as long as any other, so that its relay has the time to renew it.
 func (c *Core[Tx]) RenewLanes(ctx context.Context, req relay.LeaseRequest) (lease relay.Lease, err error) {
 	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 		if lease, err = c.renew(ctx, conn, req); err != nil {
@@ -48,6 +51,7 @@ func (c *Core[Tx]) renew(ctx context.Context, conn sqldb.Conn, req relay.LeaseRe
 		sql  string
 		args []any
 	}{
+		{c.SQL.CutLeases, nil},
 		{c.SQL.Reap, []any{req.Node}},
 		{c.SQL.FreeLanes, nil},
 		{c.SQL.GiveLanes, []any{req.Node, append([]int{}, req.Give...)}},

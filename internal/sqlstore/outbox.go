@@ -18,7 +18,7 @@ func (c *Core[Tx]) EnqueueMessages(ctx context.Context, tx Tx, msgs []waybill.Me
 func (c *Core[Tx]) Transact(ctx context.Context, fn func(ctx context.Context, tx Tx) ([]waybill.Message, error), unique bool) ([]bool, error) {
 	var msgs []waybill.Message
 	var isNew []bool
-	err := sqldb.InTxBefore(ctx, c.DB, func(tx Tx) (err error) {
+	err := sqldb.InTxBefore(ctx, c.callers(), func(tx Tx) (err error) {
 		msgs, err = fn(ctx, tx)
 		return FromCaller(err)
 	}, func(conn sqldb.Conn) (err error) {

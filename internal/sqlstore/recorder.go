@@ -14,10 +14,12 @@ import (
 
 // AddRecord implements [inbox.Recorder], by the gate that ProcessOnce goes through.
 func (c *Core[Tx]) AddRecord(ctx context.Context, tx Tx, rec inbox.Record) (bool, error) {
-	if err := c.beforeGate(ctx, rec); err != nil {
-		return false, err
-	}
 	conn := c.DB.On(tx)
+	if c.BeforeGate != nil {
+		if err := c.BeforeGate(ctx, conn, rec); err != nil { // another connection might wait for this one
+			return false, c.Kind(err)
+		}
+	}
 	n, err := conn.Exec(ctx, c.SQL.Gate, RecordArgs(rec)...)
 	if err != nil {
 		return false, c.Kind(fmt.Errorf("insert inbox record: %w", err))

@@ -58,7 +58,7 @@ func (c *Core[Tx]) RunRequeued(ctx context.Context, letter inbox.Requeued, node 
 		return false, err
 	}
 	began, ran := time.Now(), false
-	err := sqldb.InTx(ctx, c.DB, func(tx Tx) (err error) {
+	err := sqldb.InTx(ctx, c.callers(), func(tx Tx) (err error) {
 		conn := c.DB.On(tx)
 		rows, err := conn.Query(ctx, c.SQL.HoldRequeued, letter.Number)
 		if _, found, err = sqldb.One(rows, err, sqldb.Scan[int64]); err != nil || !found {

@@ -41,6 +41,39 @@ type Due[M any] struct {
 	Release func(ctx context.Context, conn sqldb.Conn, m M) (taken bool, err error)
 }
 
+// maxHeld is how many messages one call of [ReleaseAround] puts off: each costs a wait.
+const maxHeld = 3
+
+// ReleaseAround does what [relay.Source] says of ReleaseScheduled, around messages whose id an open
+// transaction is just enqueuing: nobody knows for how long. release moves up to limit of those that
+// are due first and waits for no lock for long; postpone puts the first one off for a while, so that
+// it neither holds up those behind it nor costs each call a wait.
+func ReleaseAround(limit int, release func(limit int) (int, error), postpone func() error) (released int, err error) {
+	size, held := limit, 0
+	for released < limit {
+		most := min(size, limit-released)
+		n, err := release(most)
+		switch {
+		case err == nil && n < most:
+			return released + n, nil
+		case err == nil:
+			released, size = released+n, 2*size
+		case !waybill.IsConflict(err):
+			return released, err
+		case most > 1:
+			size = 1 // to see which one it is
+		case held == maxHeld:
+			return released, nil
+		default:
+			held++
+			if err := postpone(); err != nil {
+				return released, err
+			}
+		}
+	}
+	return released, nil
+}
+
 // ReleaseDue does what [relay.Source] says of ReleaseScheduled, in a transaction of c, and in one
 // more for each message that the outbox refuses.
 func ReleaseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], limit int) (n int, err error) {

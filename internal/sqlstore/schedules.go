@@ -17,7 +17,14 @@ type ScheduleStatements struct {
 	AddScheduled, CancelScheduled, MoveScheduled, FindScheduled string
 	Add, Update, Remove, Read, List                             string
 	Due, Next                                                   string
-	Messages, Stats                                             string
+
+	// Hold takes a name and a version, and keeps others from the schedule until the transaction ends.
+	// It waits for nobody: there is no row if another transaction has it. What the transaction waits
+	// for afterwards it waits for only briefly, if the statement can bring that about. Empty if
+	// writers are one at a time anyway.
+	Hold string
+
+	Messages, Stats string
 }
 
 const scheduleColumns = `s.name, s.version, s.plan, s.paused, s.next_at, s.last_at, s.last_id, s.executions, s.skipped`
@@ -176,8 +183,14 @@ func (c *Core[Tx]) DueSchedules(ctx context.Context, after *schedule.State, limi
 // FireSchedule implements [schedule.Source].
 func (c *Core[Tx]) FireSchedule(ctx context.Context, s schedule.State, m *waybill.Message) (fired bool, err error) {
 	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
+		if held, err := c.holdSchedule(ctx, conn, &s); err != nil || !held {
+			return err
+		}
 		if fired, err = c.writeSchedule(ctx, conn, &s); err != nil || !fired || m == nil {
 			return err
+		}
+		if c.Briefly != nil {
+			conn = c.Briefly(conn)
 		}
 		_, err = c.Enqueue(ctx, conn, []waybill.Message{*m}, false)
 		return err
@@ -189,4 +202,15 @@ func (c *Core[Tx]) FireSchedule(ctx context.Context, s schedule.State, m *waybil
 		c.WakeRelay()
 	}
 	return fired, nil
+}
+
+// holdSchedule reports whether the schedule is there as s says and nobody else has it: a transaction
+// that changes one schedule and stays open does not hold up the others.
+func (c *Core[Tx]) holdSchedule(ctx context.Context, conn sqldb.Conn, s *schedule.State) (bool, error) {
+	if c.SQL.Schedules.Hold == "" {
+		return true, nil
+	}
+	rows, err := conn.Query(ctx, c.SQL.Schedules.Hold, s.Name, s.Version)
+	_, held, err := sqldb.One(rows, err, sqldb.Scan[string])
+	return held, err
 }

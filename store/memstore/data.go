@@ -125,7 +125,10 @@ type lane struct {
 }
 
 // relayNode is a relay that has joined, and until when its lease is.
-type relayNode struct{ started, until time.Time }
+type relayNode struct {
+	started, until time.Time
+	ttl            time.Duration
+}
 
 // laneOf is the same hash as the other stores use.
 func laneOf(m *waybill.Message) int {

@@ -18,8 +18,12 @@ func (s *Store) RenewLanes(ctx context.Context, req relay.LeaseRequest) (lease r
 		if !ok && !req.Join {
 			return waybill.ErrLeaseLost
 		}
-		put(tx, s.data.relays, req.Node, relayNode{started: orNow(known.started, now), until: now.Add(req.TTL)})
+		put(tx, s.data.relays, req.Node, relayNode{started: orNow(known.started, now), until: now.Add(req.TTL), ttl: req.TTL})
 		for node, other := range s.data.relays {
+			if longest := now.Add(other.ttl); other.until.After(longest) { // the clock was set back
+				other.until = longest
+				put(tx, s.data.relays, node, other)
+			}
 			if node != req.Node && !other.until.After(now) {
 				drop(tx, s.data.relays, node)
 			}

@@ -162,11 +162,30 @@ func (t *tx) claim(r *rowDoc, lanes []relay.Lane) relay.Claim {
 	return c
 }
 
-// ReleaseScheduled implements [relay.Source].
+// ReleaseScheduled implements [relay.Source]. A message whose id an open transaction is just
+// enqueuing fails with a conflict at once: then the messages go one by one, around such.
 func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (released int, err error) {
+	if released, err = s.releaseBehind(ctx, 0, limit); !waybill.IsConflict(err) {
+		return released, err
+	}
+	for held := 0; released+held < limit; {
+		n, err := s.releaseBehind(ctx, held, 1)
+		switch {
+		case waybill.IsConflict(err):
+			held++
+		case err != nil || n == 0:
+			return released, err
+		}
+		released += n
+	}
+	return released, nil
+}
+
+// releaseBehind moves up to limit messages that are due, but for the first ones.
+func (s *Store) releaseBehind(ctx context.Context, first, limit int) (released int, err error) {
 	err = s.inTx(ctx, func(ctx context.Context, t *tx) error {
 		due, err := find[readyDoc](ctx, s.scheduled, bson.M{"row.message.deliver_at": bson.M{"$lte": micros(t.now)}},
-			sorted("row.message.deliver_at", "_id").SetLimit(int64(limit)))
+			sorted("row.message.deliver_at", "_id").SetSkip(int64(first)).SetLimit(int64(limit)))
 		if err != nil || len(due) == 0 {
 			return err
 		}

@@ -27,6 +27,7 @@ type relayDoc struct {
 	Node    string    `bson:"_id"`
 	Started time.Time `bson:"started"`
 	Until   time.Time `bson:"until"`
+	Micros  int64     `bson:"lease_us"` // how long the lease is; 0 if an earlier version has written it
 }
 
 // RenewLanes implements [relay.Source].
@@ -55,7 +56,7 @@ func (t *tx) renew(ctx context.Context, req relay.LeaseRequest) ([]string, error
 	if err != nil {
 		return nil, err
 	}
-	own := relayDoc{Node: req.Node, Started: t.now, Until: t.now.Add(req.TTL)}
+	own := relayDoc{Node: req.Node, Started: t.now, Until: t.now.Add(req.TTL), Micros: req.TTL.Microseconds()}
 	alive := []string{req.Node}
 	registered := req.Join
 	for _, r := range known {
@@ -64,6 +65,12 @@ func (t *tx) renew(ctx context.Context, req relay.LeaseRequest) ([]string, error
 			own.Started, registered = r.Started, true
 		case r.Until.After(t.now):
 			alive = append(alive, r.Node)
+			if longest := t.now.Add(time.Duration(r.Micros) * time.Microsecond); r.Micros > 0 && r.Until.After(longest) { // the clock was set back
+				r.Until = longest
+				if err := save(ctx, t.relays, r.Node, r); err != nil {
+					return nil, err
+				}
+			}
 		default:
 			if err := remove(ctx, t.relays, r.Node); err != nil {
 				return nil, err

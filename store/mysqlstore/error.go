@@ -78,6 +78,11 @@ func classifyCaller(err error) error {
 // nothing then, and the transaction goes on.
 func isDuplicate(err error) bool { return err != nil && numberOf(err) == "1062" }
 
+const (
+	unknownVariable = "1193"
+	noSavepoint     = "1305"
+)
+
 // isColumnThere reports whether a table has a column already that was to be added.
 func isColumnThere(err error) bool { return err != nil && numberOf(err) == "1060" }
 

@@ -5,11 +5,15 @@ const lockLanesSQL = `SELECT 1 FROM {locks} WHERE name = 'lanes' FOR UPDATE`
 
 const (
 	joinSQL = `
-INSERT INTO {relays} (node, started_at, expires_at) VALUES ($1, {now}, {now} + CAST($2 * 1000 AS SIGNED))
+INSERT INTO {relays} (node, started_at, expires_at, lease_ms) VALUES ($1, {now}, {now} + CAST($2 * 1000 AS SIGNED), $2)
 ON DUPLICATE KEY UPDATE node = node`
 
 	// renewSQL changes no row if others have seen the lease expire.
-	renewSQL = `UPDATE {relays} SET expires_at = {now} + CAST($2 * 1000 AS SIGNED), renewals = renewals + 1 WHERE node = $1`
+	renewSQL = `UPDATE {relays} SET expires_at = {now} + CAST($2 * 1000 AS SIGNED), lease_ms = $2, renewals = renewals + 1 WHERE node = $1`
+
+	// possible is the latest time until which a lease may be now.
+	possible     = `{now} + CAST(lease_ms * 1000 AS SIGNED)`
+	cutLeasesSQL = `UPDATE {relays} SET expires_at = ` + possible + ` WHERE expires_at > ` + possible
 
 	reapSQL      = `DELETE FROM {relays} WHERE expires_at <= {now} AND node <> $1`
 	freeLanesSQL = `UPDATE {relay_lanes} SET owner = NULL, since = NULL WHERE owner NOT IN (SELECT node FROM {relays})`

@@ -10,7 +10,7 @@ type statements struct {
 	now, known, enqueue, addUnique         string
 	claimWaiting, claimReady, lane         string
 	settle                                 sqlstore.SettleStatements
-	anyDue, dueScheduled                   string
+	anyDue, dueScheduled, postpone         string
 	releaseOne, refuseDue, removeScheduled string
 	countParked, lockArchive               string
 	purgeArchive, purgeIDs                 string
@@ -22,7 +22,7 @@ func newStatements(n names) statements {
 		now: r("{now}"), known: r(knownSQL), enqueue: r(enqueueSQL), addUnique: r(addUniqueSQL),
 		claimWaiting: r(claimWaitingSQL), claimReady: r(claimReadySQL), lane: r(laneSQL),
 		settle: settleStatements(r),
-		anyDue: r(sqlstore.AnyDueSQL), dueScheduled: r(dueScheduledSQL),
+		anyDue: r(sqlstore.AnyDueSQL), dueScheduled: r(dueScheduledSQL), postpone: r(postponeSQL),
 		releaseOne: r(releaseOneSQL), refuseDue: r(refuseDueSQL), removeScheduled: r(sqlstore.RemoveScheduledSQL),
 		countParked: r(countParkedSQL), lockArchive: r(tryLockSQL(string(janitor.Archive))),
 		purgeArchive: r(purgeArchiveSQL), purgeIDs: r(purgeIDsSQL),
@@ -45,7 +45,7 @@ func coreStatements(n names) sqlstore.Statements {
 		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(sqlstore.AuditSQL), ListAudit: r(sqlstore.ListAuditSQL),
 		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: r(tryLockSQL("fold")),
 		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),
-		LockLanes: r(lockLanesSQL), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL),
+		LockLanes: r(lockLanesSQL), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), CutLeases: r(cutLeasesSQL), FreeLanes: r(freeLanesSQL),
 		GiveLanes: r(giveLanesSQL), TakeLanes: r(takeLanesSQL), OwnLanes: r(ownLanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
 		Replays:       replayStatements(r),
 		Schedules:     scheduleStatements(r),

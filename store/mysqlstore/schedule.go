@@ -20,6 +20,9 @@ SELECT position, id, {message} FROM {scheduled}
 	// those who enqueue would wait.
 	releaseOneSQL = `INSERT INTO {outbox} ({message}) VALUES ({values})`
 
+	// postponeSQL puts the message that would be moved first off.
+	postponeSQL = `UPDATE {scheduled} SET due_at = {now} + 5000000 WHERE due_at <= {now} ORDER BY due_at, position LIMIT 1`
+
 	// refuseDueSQL is [sqlstore.RefuseDueSQL] with the lane, which the letter needs to be put back
 	// and which the outbox would have computed in the same way.
 	refuseDueSQL = `
@@ -33,7 +36,11 @@ SELECT 'relay', s.position, ASCII(UNHEX(SHA2(CASE WHEN s.{key} = '' THEN s.id EL
 func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 	due := sqlstore.Due[scheduled]{Any: s.sql.anyDue, List: s.sql.dueScheduled, Scan: scanScheduled, Release: s.release,
 		Position: func(m scheduled) int64 { return m.position }, Refuse: s.sql.refuseDue, Remove: s.sql.removeScheduled}
-	return sqlstore.ReleaseDue(ctx, s.relays, due, limit)
+	release := func(limit int) (int, error) { return sqlstore.ReleaseDue(ctx, s.relays, due, limit) }
+	return sqlstore.ReleaseAround(limit, release, func() error {
+		_, err := briefly{s.core.DB}.Exec(ctx, s.sql.postpone)
+		return s.core.Kind(err)
+	})
 }
 
 // scheduled is a row of a message that is due.
@@ -55,6 +62,7 @@ func scanScheduled(r sqldb.Rows) (m scheduled, err error) {
 
 // release reports whether the outbox has taken the message.
 func (s *Store) release(ctx context.Context, conn sqldb.Conn, m scheduled) (taken bool, err error) {
+	conn = briefly{conn}
 	rows, err := conn.Query(ctx, s.sql.known, []string{m.id}, false)
 	_, known, err := sqldb.One(rows, err, sqldb.Scan[string])
 	if err == nil && !known {
@@ -73,6 +81,7 @@ func scheduleStatements(r func(sql string) string) sqlstore.ScheduleStatements {
 	st := sqlstore.CommonScheduleStatements(r)
 	st.AddScheduled = r(`INSERT INTO {scheduled} (` + sqlstore.ScheduledColumns + `) VALUES (` + sqlstore.ScheduledValues + `) ` + orNone)
 	st.MoveScheduled = r(moveScheduledSQL)
+	st.Hold = r(`SELECT name FROM {schedules} WHERE name = $1 AND version = $2 FOR UPDATE SKIP LOCKED`)
 	st.Add = r(sqlstore.InsertScheduleSQL + orNone)
 	return st
 }

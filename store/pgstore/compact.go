@@ -81,7 +81,8 @@ func gateTextsOf(compact bool) gateTexts {
 func compactGate(dead string) string { return strings.ReplaceAll(compactGateSQL, "{dead}", dead) }
 
 // scopes makes sure that there is a row for what the records of a message have in common. It
-// does so before the handler's transaction, in which others would have to wait for it.
+// does so before the handler's transaction, in which others would have to wait for it; in a
+// transaction of the caller's own they do so once.
 type scopes struct {
 	db  sqldb.Conn
 	sql string
@@ -101,16 +102,19 @@ func newScopes(n names, db sqldb.Conn) *scopes {
 	return &scopes{db: db, sql: n.render(addScopeSQL), known: make(map[scope]bool)}
 }
 
-func (s *scopes) add(ctx context.Context, recs ...inbox.Record) error {
+// add runs on conn. What a transaction adds is not noted: it may be rolled back.
+func (s *scopes) add(ctx context.Context, conn sqldb.Conn, recs ...inbox.Record) error {
 	for i := range recs {
 		v := scopeOf(&recs[i])
 		if s.knows(v) {
 			continue
 		}
-		if _, err := s.db.Exec(ctx, s.sql, v.tenant, v.consumer, v.source, v.alias, v.typ); err != nil {
+		if _, err := conn.Exec(ctx, s.sql, v.tenant, v.consumer, v.source, v.alias, v.typ); err != nil {
 			return err
 		}
-		s.note(v)
+		if conn == s.db {
+			s.note(v)
+		}
 	}
 	return nil
 }

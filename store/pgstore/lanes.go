@@ -25,12 +25,17 @@ func lockLanesSQL(n names) string {
 // The statements of a renewal.
 const (
 	joinSQL = `
-INSERT INTO {relays} (node, started_at, expires_at)
-VALUES ($1, {clock}(), {clock}() + $2 * interval '1 millisecond')
+INSERT INTO {relays} (node, started_at, expires_at, lease_ms)
+VALUES ($1, {clock}(), {clock}() + $2 * interval '1 millisecond', $2)
 ON CONFLICT (node) DO NOTHING`
 
 	// renewSQL changes no row if others have seen the lease expire.
-	renewSQL = `UPDATE {relays} SET expires_at = {clock}() + $2 * interval '1 millisecond' WHERE node = $1`
+	renewSQL = `UPDATE {relays} SET expires_at = {clock}() + $2 * interval '1 millisecond', lease_ms = $2 WHERE node = $1`
+
+	// possible is the latest time until which a lease may be now.
+	possible = `{clock}() + lease_ms * interval '1 millisecond'`
+
+	cutLeasesSQL = `UPDATE {relays} SET expires_at = ` + possible + ` WHERE expires_at > ` + possible
 
 	reapSQL = `DELETE FROM {relays} WHERE expires_at <= {clock}() AND node <> $1`
 
@@ -60,14 +65,14 @@ SELECT l.lane, l.epoch, s.share, s.total
 	// may read lanes as they were before it waited: while its row stands they are its own.
 	extendLeaseSQL = `
 WITH renewed AS (
-    UPDATE {relays} SET expires_at = {clock}() + $2 * interval '1 millisecond' WHERE node = $1 RETURNING node
+    UPDATE {relays} SET expires_at = {clock}() + $2 * interval '1 millisecond', lease_ms = $2 WHERE node = $1 RETURNING node
 ), s AS (
     SELECT ` + share + ` AS share, count(*)::int AS total, count(*) FILTER (WHERE owner = $1) AS own,
            coalesce(bool_or(owner IS NULL OR owner NOT IN (SELECT node FROM {relays})), false) AS free
       FROM {relay_lanes}
 )
 SELECT l.lane, l.epoch, s.share, s.total,
-       s.free AND s.own < s.share OR EXISTS (SELECT FROM {relays} r WHERE r.node <> $1 AND r.expires_at <= (SELECT {clock}()))
+       s.free AND s.own < s.share OR EXISTS (SELECT FROM {relays} r WHERE r.node <> $1 AND (r.expires_at <= (SELECT {clock}()) OR r.expires_at > ` + possible + `))
   FROM renewed CROSS JOIN s LEFT JOIN {relay_lanes} l ON l.owner = renewed.node
  ORDER BY l.lane`
 
@@ -77,6 +82,7 @@ SELECT l.lane, l.epoch, s.share, s.total,
 
 // RenewLanes implements [relay.Source]: with one statement if nothing is to change hands.
 func (s *Store[Tx]) RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error) {
+	s.sleeper.leased(req.TTL)
 	if !req.Join && len(req.Give) == 0 {
 		lease, changes, err := s.extendLease(ctx, req)
 		if err != nil || !changes {

@@ -107,13 +107,15 @@ func (closedTx) Query(context.Context, string, ...any) (pgx.Rows, error) {
 
 func (closedTx) QueryRow(context.Context, string, ...any) pgx.Row { return closedRows{} }
 
-// closedResults are those of a batch that a closedTx did not send.
-type closedResults struct{}
+// closedResults are those of a batch that a closedTx did not send. The interface is embedded because
+// it grows with versions of pgx: Tx came with 5.12.
+type closedResults struct{ pgx.BatchResults }
 
 func (closedResults) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, pgx.ErrTxClosed }
 func (closedResults) Query() (pgx.Rows, error)         { return closedRows{}, pgx.ErrTxClosed }
 func (closedResults) QueryRow() pgx.Row                { return closedRows{} }
 func (closedResults) Close() error                     { return pgx.ErrTxClosed }
+func (closedResults) Tx() pgx.Tx                       { return closedTx{} }
 
 // closedRows are those of a query that a closedTx did not run.
 type closedRows struct{ pgx.Rows }

@@ -16,8 +16,9 @@ type statements struct {
 	fence, park, follow, archiveWaiting, deleteWaiting string
 	retry, bury, schedule, promote, releaseScheduled   string
 	holdLetters, countParked                           string
-	extendLease, tryJanitor                            string
-	announce, withdraw, openEnqueuers, anyScheduled    string
+	extendLease, tryJanitor, postpone                  string
+	announce, openEnqueuers, anyScheduled              string
+	withdraw, withdrawLast                             string
 	dueScheduled, releaseOne, refuseScheduled          string
 }
 
@@ -30,8 +31,8 @@ func newStatements(n names) statements {
 		archiveWaiting: r(archiveWaitingSQL), deleteWaiting: r(deleteWaitingSQL),
 		retry: r(retrySQL), bury: r(burySQL), schedule: r(scheduleSQL), promote: r(promoteSQL),
 		releaseScheduled: r(releaseScheduledSQL), dueScheduled: r(dueScheduledSQL), releaseOne: r(releaseOneSQL),
-		refuseScheduled: r(refuseScheduledSQL),
-		announce:        r(announceSQL), withdraw: r(withdrawSQL), openEnqueuers: r(openEnqueuersSQL),
+		refuseScheduled: r(refuseScheduledSQL), postpone: r(postponeSQL),
+		announce: r(announceSQL), withdraw: r(withdrawSQL), withdrawLast: r(withdrawLastSQL), openEnqueuers: r(openEnqueuersSQL),
 		anyScheduled: r(anyScheduledSQL), extendLease: r(extendLeaseSQL),
 		holdLetters: r(holdLettersSQL), countParked: r(countParkedSQL),
 		tryJanitor: tryLockSQL(n, "archive"),
@@ -53,7 +54,7 @@ func coreStatements(n names, gate gateTexts) sqlstore.Statements {
 		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(auditSQL), ListAudit: r(sqlstore.ListAuditSQL),
 		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryLockSQL(n, "fold"), Fold: []string{r(foldSQL), r(pruneSumsSQL)},
 		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),
-		LockLanes: lockLanesSQL(n), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL),
+		LockLanes: lockLanesSQL(n), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), CutLeases: r(cutLeasesSQL), FreeLanes: r(freeLanesSQL),
 		GiveLanes: r(giveLanesSQL), TakeLanes: r(takeLanesSQL), OwnLanes: r(lanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
 		Replays:       replayStatements(r),
 		Schedules:     scheduleStatements(r),

@@ -172,7 +172,7 @@ SELECT 'relay', {lane}(s.key, s.id), s.position, {s.movable}, $2, $3, 0, {clock}
 func release(positions string) string {
 	return `
 WITH gone AS (
-    DELETE FROM {scheduled} WHERE position = ANY (` + positions + `) RETURNING *
+    DELETE FROM {scheduled} WHERE position = ANY (` + positions + `) AND (SELECT ` + atOnce + `) RETURNING *
 ), s AS (
     SELECT *, row_number() OVER (PARTITION BY id ORDER BY due_at, position) AS nth FROM gone
 ), added AS (
@@ -189,6 +189,11 @@ WITH gone AS (
 )
 SELECT count(*), count(*) FILTER (WHERE s.nth > 1 OR s.id NOT IN (SELECT id FROM added)) FROM s`
 }
+
+// postponeSQL puts the message that releaseScheduledSQL would move first off.
+const postponeSQL = `
+UPDATE {scheduled} SET due_at = {clock}() + interval '5 seconds'
+ WHERE position = (SELECT position FROM {scheduled} WHERE due_at <= (SELECT {clock}()) ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)`
 
 // SettleMessages implements [relay.Source]. A batch that was published as a whole takes one
 // statement, everything else a transaction.
@@ -269,7 +274,15 @@ func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req relay.
 }
 
 // ReleaseScheduled implements [relay.Source].
-func (s *Store[Tx]) ReleaseScheduled(ctx context.Context, limit int) (n int, err error) {
+func (s *Store[Tx]) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
+	return sqlstore.ReleaseAround(limit, func(limit int) (int, error) { return s.releaseFirst(ctx, limit) }, func() error {
+		_, err := s.core.DB.Exec(ctx, s.sql.postpone)
+		return s.core.Kind(err)
+	})
+}
+
+// releaseFirst releases what is due first.
+func (s *Store[Tx]) releaseFirst(ctx context.Context, limit int) (n int, err error) {
 	err = s.db.run(ctx, func(conn sqldb.Conn) error {
 		rows, err := conn.Query(ctx, s.sql.anyScheduled)
 		if due, _, err := sqldb.One(rows, err, sqldb.Scan[bool]); err != nil || !due {

@@ -20,6 +20,9 @@ SELECT setval($1::text::regclass, extract(epoch FROM clock_timestamp())::bigint 
 	withdrawSQL = `
 SELECT setval({wakeups_text}::regclass, 0), pg_notify('{channel}', '` + withdrawnPayload + `')`
 
+	// withdrawLastSQL does it for the last relay that leaves.
+	withdrawLastSQL = withdrawSQL + ` WHERE NOT EXISTS (SELECT FROM {relays} WHERE expires_at > {clock}())`
+
 	// openEnqueuersSQL lists the transactions that have enqueued and not yet ended. Each locks
 	// the sequence before it draws a position, until it ends; settlements do not. Read from
 	// shared memory, not from a table.
@@ -79,7 +82,7 @@ func (s *Store[Tx]) await(ctx context.Context, node string) error {
 // asked. The caller claims once more before it sleeps, for those that committed before.
 func (s *Store[Tx]) announce(ctx context.Context) error {
 	now, withdrawals := time.Now(), s.sleeper.withdrawals()
-	if _, err := s.core.DB.Exec(ctx, s.sql.announce, s.names.render("{wakeups}"), int(announcementTTL.Seconds())); err != nil {
+	if _, err := s.core.DB.Exec(ctx, s.sql.announce, s.names.render("{wakeups}"), int(s.sleeper.term().Seconds())); err != nil {
 		return err
 	}
 	open, err := s.openEnqueuers(ctx)
@@ -105,10 +108,18 @@ func (s *Store[Tx]) openEnqueuers(ctx context.Context) ([]string, error) {
 }
 
 // LeaveLanes implements [relay.Source]. The connection to listen on is closed when the last
-// node that waited on this store object has left.
+// node that waited on this store object has left. When no relay is left anywhere, writers are asked
+// to notify no more.
 func (s *Store[Tx]) LeaveLanes(ctx context.Context, node string) error {
 	if s.core.Signals.Leave(node) {
 		s.listener.remove()
 	}
-	return s.core.LeaveLanes(ctx, node)
+	if err := s.core.LeaveLanes(ctx, node); err != nil {
+		return err
+	}
+	n, err := s.core.DB.Exec(ctx, s.sql.withdrawLast)
+	if n > 0 {
+		s.sleeper.withdraw(time.Now())
+	}
+	return s.core.Kind(err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/internal/sqldb"
@@ -34,6 +35,26 @@ func (d *locked) Begin(ctx context.Context) (*sql.Tx, error) {
 		return nil, err
 	}
 	return tx, nil
+}
+
+// CommitAfter runs last only in the transaction that was begun: in none it would commit by itself.
+func (d *locked) CommitAfter(ctx context.Context, tx *sql.Tx, last func(conn sqldb.Conn) error) error {
+	_, err := tx.ExecContext(ctx, "BEGIN") // which fails within a transaction
+	if err == nil {
+		return errEnded
+	}
+	if !strings.Contains(err.Error(), withinText) {
+		return err
+	}
+	return d.DB.CommitAfter(ctx, tx, last)
+}
+
+// Rollback ends the transaction. A statement that failed may have done so itself.
+func (d *locked) Rollback(tx *sql.Tx) error {
+	if err := d.DB.Rollback(tx); err != nil && !strings.Contains(err.Error(), endedText) {
+		return err
+	}
+	return nil
 }
 
 // encode turns arguments into what SQLite stores: times into microseconds, lists into JSON.

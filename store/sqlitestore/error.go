@@ -27,9 +27,18 @@ var (
 	// absenceTexts are about a table or column of ours that is not there.
 	absenceTexts = []string{"no such table", "no such column", "has no column named"}
 
+	// endedText is said of COMMIT and ROLLBACK where a statement has ended its transaction: by a
+	// conflict clause or a trigger that says so, an interrupt, or a disk that is full or fails.
+	endedText = "no transaction is active"
+
+	// withinText is said of BEGIN in a transaction.
+	withinText = "within a transaction"
+
 	// closedTexts are database/sql's.
 	closedTexts = []string{"sql: database is closed", "sql: connection is already closed"}
 )
+
+var errEnded = errors.New("a statement whose error was not returned has ended the transaction")
 
 // classify gives a database error its kind.
 func classify(err error) error {

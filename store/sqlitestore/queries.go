@@ -38,7 +38,7 @@ func coreStatements(n names) sqlstore.Statements {
 		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(sqlstore.AuditSQL), ListAudit: r(sqlstore.ListAuditSQL),
 		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryFoldSQL,
 		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),
-		Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), FreeLanes: r(freeLanesSQL), GiveLanes: r(giveLanesSQL),
+		Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), CutLeases: r(cutLeasesSQL), FreeLanes: r(freeLanesSQL), GiveLanes: r(giveLanesSQL),
 		TakeLanes: r(takeLanesSQL), OwnLanes: r(ownLanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
 		Replays:       replayStatements(r),
 		Schedules:     scheduleStatements(r),
@@ -114,10 +114,14 @@ UPDATE {dead_letters}
  WHERE number = $1`
 
 const (
-	joinSQL = `INSERT INTO {relays} (node, started_at, expires_at) VALUES ($1, {now}, {now} + CAST($2 * 1000 AS INTEGER)) ON CONFLICT DO NOTHING`
+	joinSQL = `INSERT INTO {relays} (node, started_at, expires_at, lease_ms) VALUES ($1, {now}, {now} + CAST($2 * 1000 AS INTEGER), $2) ON CONFLICT DO NOTHING`
 
 	// renewSQL changes no row if others have seen the lease expire.
-	renewSQL = `UPDATE {relays} SET expires_at = {now} + CAST($2 * 1000 AS INTEGER) WHERE node = $1`
+	renewSQL = `UPDATE {relays} SET expires_at = {now} + CAST($2 * 1000 AS INTEGER), lease_ms = $2 WHERE node = $1`
+
+	// possible is the latest time until which a lease may be now.
+	possible     = `{now} + CAST(lease_ms * 1000 AS INTEGER)`
+	cutLeasesSQL = `UPDATE {relays} SET expires_at = ` + possible + ` WHERE expires_at > ` + possible
 
 	reapSQL      = `DELETE FROM {relays} WHERE expires_at <= {now} AND node <> $1`
 	freeLanesSQL = `UPDATE {relay_lanes} SET owner = NULL, since = NULL WHERE owner NOT IN (SELECT node FROM {relays})`

@@ -19,6 +19,7 @@ func laneTests[Tx any]() []test[Tx] {
 		{"a late comer is told its share", laneLateComer[Tx], nil},
 		{"renewals keep lanes and epochs", laneRenew[Tx], nil},
 		{"an expired lease is taken over", laneExpiry[Tx], nil},
+		{"the clock is set back", laneClockSetBack[Tx], nil},
 		{"an expired lease that nobody wants is extended", laneUnwanted[Tx], nil},
 		{"leaving frees at once", laneLeave[Tx], nil},
 		{"giving frees only what is one's own", laneGive[Tx], nil},
@@ -260,4 +261,29 @@ func laneHandOver[Tx any](e *env[Tx]) {
 	a.wantLost(settlement(c, relay.Published))
 	b.settle(published(b.claimOne("a"))...)
 	e.want(outbox.Published, "a")
+}
+
+// laneClockSetBack: the lease of a relay that was killed was written by a clock that is set back by
+// hours then. It lasts as long as any other from then on, and so does that of a relay that lives.
+func laneClockSetBack[Tx any](e *env[Tx]) {
+	lease := func(n *node[Tx], req relay.LeaseRequest) {
+		req.TTL = time.Minute
+		e.must(n.renew(req), "renew the lease of "+n.name)
+	}
+	e.advance(5 * time.Hour)
+	killed, other := &node[Tx]{env: e, name: "killed"}, &node[Tx]{env: e, name: "other"}
+	lease(killed, relay.LeaseRequest{Join: true})
+	e.advance(-5 * time.Hour)
+	lease(other, relay.LeaseRequest{Join: true})
+	if len(other.lease.Lanes) != 0 {
+		e.Errorf("lanes of another relay = %d, want none while the first one may believe in its lease", len(other.lease.Lanes))
+	}
+	lease(killed, relay.LeaseRequest{}) // it lives
+	e.advance(45 * time.Second)
+	lease(other, relay.LeaseRequest{})
+	e.advance(30 * time.Second)
+	lease(other, relay.LeaseRequest{})
+	if len(other.lease.Lanes) != e.h.Features.Lanes {
+		e.Errorf("lanes = %d a lease after the clock was set back, want all %d", len(other.lease.Lanes), e.h.Features.Lanes)
+	}
 }

@@ -29,6 +29,8 @@ func recurringTests[Tx any]() []test[Tx] {
 		{"over the changes of clocks", recurringClockChanges[Tx], needs},
 		{"on a leap day", recurringLeapDay[Tx], needs},
 		{"listed by page", recurringList[Tx], needs},
+		{"one is held by an open transaction", recurringLocked[Tx], []need{schedules, concurrentWriters}},
+		{"the id of an occurrence is held", recurringIDTaken[Tx], []need{schedules, concurrentWriters}},
 		{"goes on after a restart", recurringRestart[Tx], []need{schedules, persists}},
 	}
 }
@@ -399,4 +401,39 @@ func recurringRestart[Tx any](e *env[Tx]) {
 	e.release(1)
 	e.fire()
 	e.fired("sweep", base, 0, 1)
+}
+
+// recurringLocked: somebody pauses one schedule in a transaction that stays open.
+func recurringLocked[Tx any](e *env[Tx]) {
+	base := start()
+	e.put(hourly("held", base))
+	e.put(hourly("sweep", base))
+	e.advance(time.Hour)
+	s := e.schedule("held")
+	s.Paused = true
+	tx := e.begin()
+	_, err := e.s.(schedule.Store[Tx]).WriteSchedule(e.ctx, tx, s)
+	e.must(err, "WriteSchedule")
+	e.fire()
+	e.fired("sweep", base, 0)
+	e.fired("held", base)
+	e.rollback(tx)
+	e.fire()
+	e.fired("held", base, 0)
+}
+
+// recurringIDTaken: somebody enqueues a message with the id of an occurrence in a transaction that
+// stays open.
+func recurringIDTaken[Tx any](e *env[Tx]) {
+	base := start()
+	e.put(hourly("held", base))
+	e.put(hourly("sweep", base))
+	e.advance(time.Hour)
+	tx := e.begin()
+	e.enqueueIn(tx, false, msg("held@"+base.Format(time.RFC3339), ""))
+	e.fire()
+	e.fired("sweep", base, 0)
+	e.rollback(tx)
+	e.fire()
+	e.fired("held", base, 0)
 }

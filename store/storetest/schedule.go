@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
 )
 
 func scheduleTests[Tx any]() []test[Tx] {
@@ -22,6 +23,8 @@ func scheduleTests[Tx any]() []test[Tx] {
 		{"its id waits when it is due", scheduleDuplicateWaiting[Tx], nil},
 		{"two with one id are due at once", scheduleTwins[Tx], nil},
 		{"dead when it was due, and requeued", scheduleRequeued[Tx], nil},
+		{"its id is held by an open transaction", scheduleIDHeld[Tx], []need{concurrentWriters}},
+		{"in centuries", scheduleCenturies[Tx], nil},
 	}
 }
 
@@ -184,4 +187,48 @@ func scheduleRequeued[Tx any](e *env[Tx]) {
 		e.Errorf("DelayFor = %v, want 0", c.DelayFor)
 	}
 	n.settle(published(c)...)
+}
+
+// scheduleCenturies: the last time that a message may have is further ahead than a
+// [time.Duration] reaches.
+func scheduleCenturies[Tx any](e *env[Tx]) {
+	last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	n := e.join("r1")
+	later, lasting := msg("later", "k"), msg("lasting", "j")
+	later.DeliverAt, lasting.ExpiresAt = last, last
+	n.enqueue(later, lasting)
+	claims := n.claimOnly("later", "lasting")
+	if c := find(claims, "later"); c.DelayFor < 200*365*24*time.Hour {
+		e.Errorf("DelayFor of a message for the year 9999 = %v, want centuries", c.DelayFor)
+	}
+	if c := find(claims, "lasting"); c.Expired || c.ExpiresIn < 200*365*24*time.Hour {
+		e.Errorf("ExpiresIn of a message until the year 9999 = %v, expired %v, want centuries", c.ExpiresIn, c.Expired)
+	}
+	n.settle(settlement(find(claims, "later"), relay.Schedule))
+	e.release(0)
+	e.want(outbox.Scheduled, "later")
+}
+
+// scheduleIDHeld: somebody enqueues messages with the ids of two that are due in a transaction that
+// stays open.
+func scheduleIDHeld[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	for i, id := range []string{"a", "held1", "held2", "b", "c"} {
+		m, after := msg(id, ""), time.Duration(i+1)*time.Minute
+		if !e.h.Features.Schedules {
+			n.scheduled(m, after)
+			continue
+		}
+		m.DeliverAt = time.Now().Add(after) // not by way of the outbox: InnoDB locks around a row just deleted there
+		e.tx(func(tx Tx) error { _, err := e.s.(schedule.Store[Tx]).AddScheduled(e.ctx, tx, &m); return err })
+	}
+	e.advance(time.Hour)
+	tx := e.begin()
+	e.enqueueIn(tx, false, msg("held1", ""), msg("held2", ""))
+	e.release(3)
+	n.claimOnly("a", "b", "c")
+	e.rollback(tx)
+	e.advance(time.Minute)
+	e.release(2)
+	n.claimOnly("a", "b", "c", "held1", "held2")
 }

@@ -79,6 +79,12 @@ type Features struct {
 
 	// Sagas says that the store is a [saga.Store] and a [saga.OperatorStore].
 	Sagas bool
+
+	// EndsTransactions says that a statement which fails may end its transaction.
+	EndsTransactions bool
+
+	// KeepsAfterEnd says that what a transaction does after the database has ended it is kept.
+	KeepsAfterEnd bool
 }
 
 // Raw is a message as a program in another language writes it, with a plain INSERT.
@@ -110,6 +116,10 @@ type Harness[Tx any] struct {
 	Effect  func(ctx context.Context, s Store[Tx], tx Tx, name string) error
 	Effects func(t *testing.T, s Store[Tx], name string) int
 
+	// Break runs a statement in tx that fails, and with which the database rolls all of tx back or
+	// will. Required if Features.EndsTransactions is set.
+	Break func(ctx context.Context, s Store[Tx], tx Tx) error
+
 	// Advance moves the clock of s, which decides what is due, leased or expired.
 	Advance func(t *testing.T, s Store[Tx], d time.Duration)
 
@@ -138,6 +148,7 @@ func runGroups[Tx any](t *testing.T, h Harness[Tx], chosen func(group string) bo
 	}{
 		{"enqueue", enqueueTests[Tx]()},
 		{"no transaction", noTxTests[Tx]()},
+		{"ended transactions", endedTests[Tx]()},
 		{"duplicate ids", duplicateTests[Tx]()},
 		{"fields", fieldTests[Tx]()},
 		{"claim", claimTests[Tx]()},
@@ -217,6 +228,7 @@ func inboxBatches(f Features) bool      { return f.InboxBatches }
 func keepsOffsets(f Features) bool      { return f.Offsets }
 func schedules(f Features) bool         { return f.Schedules }
 func keepsSagas(f Features) bool        { return f.Sagas }
+func endsTransactions(f Features) bool  { return f.EndsTransactions }
 
 func wordyInbox(f Features) bool { return !f.TerseInbox }
 

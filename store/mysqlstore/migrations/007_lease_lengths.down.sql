@@ -1,0 +1,2 @@
+ALTER TABLE {relays} DROP COLUMN lease_ms;
+DELETE FROM {schema_versions} WHERE version = 7;

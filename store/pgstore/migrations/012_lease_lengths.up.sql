@@ -1,0 +1,5 @@
+-- How long the leases of relays are. One that ends later than so long from now was written by a clock
+-- that has been set back since. Programs of earlier versions go on, and leave it NULL.
+INSERT INTO {schema_versions} (version, name) VALUES (12, '012_lease_lengths');
+
+ALTER TABLE {relays} ADD COLUMN lease_ms double precision;
