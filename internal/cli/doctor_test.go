@@ -154,7 +154,7 @@ func TestDoctor_Permissions(t *testing.T) {
 	}
 	p.sql(t, r.stdout)
 	t.Cleanup(func() {
-		for _, role := range []string{"writer", "relay", "consumer", "operator", "reader"} {
+		for _, role := range []string{"writer", "scheduler", "relay", "consumer", "operator", "reader"} {
 			runSQL(t, p.url, fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, prefix+role))
 		}
 	})
@@ -188,9 +188,9 @@ func TestDoctor_Permissions(t *testing.T) {
 	if code != exitFailed {
 		t.Errorf("exit code %d with a problem", code)
 	}
-	p.sql(t, fmt.Sprintf(`REVOKE DELETE ON s.outbox FROM %srelay; ALTER TABLE s.outbox_archive OWNER TO CURRENT_USER`, prefix))
+	p.sql(t, fmt.Sprintf(`REVOKE DELETE ON s.outbox FROM %[1]srelay; REVOKE EXECUTE ON FUNCTION s.add_archive_day FROM %[1]srelay`, prefix))
 	findings, _ = p.examine(t, as("relay"), "--as", "relay")
-	wants(t, findings, problem, "permissions", "for a relay, "+prefix+"relay lacks DELETE on outbox, ownership of outbox_archive", "…")
+	wants(t, findings, problem, "permissions", "for a relay, "+prefix+"relay lacks EXECUTE on add_archive_day, DELETE on outbox", "…")
 	p.sql(t, fmt.Sprintf(`REVOKE USAGE ON SCHEMA s FROM %swriter`, prefix))
 	findings, _ = p.examine(t, as("writer"), "--as", "writer")
 	wants(t, findings, problem, "permissions", "for a writer, "+prefix+"writer lacks USAGE on the schema", "…")
