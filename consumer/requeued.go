@@ -18,7 +18,7 @@ func Requeued(ctx context.Context) bool { return ctx.Value(requeuedKey{}) != nil
 // requeuer runs dead letters of a consumer again that were requeued in box.
 type requeuer[Tx any] struct {
 	*receiver
-	box     inbox.Inbox[Tx]
+	box     timedInbox[Tx]
 	handler Handler[Tx]
 	rounds  *loop.Loop
 }
@@ -59,7 +59,7 @@ type requeueWaiter interface {
 
 // await waits, no longer than until there is a letter if the inbox tells.
 func (c *requeuer[Tx]) await(ctx context.Context, wait time.Duration) {
-	box, ok := c.box.(requeueWaiter)
+	box, ok := c.box.box.(requeueWaiter)
 	if !ok {
 		loop.Sleep(ctx, wait)
 		return

@@ -69,6 +69,8 @@ func (cfg *Config) consumer(c consumer.Config) consumer.Config {
 	c.Retry = orElse(c.Retry, d.Retry)
 	c.ImmediateRetries = orElse(c.ImmediateRetries, d.ImmediateRetries)
 	c.HandlerTimeout = orElse(c.HandlerTimeout, d.HandlerTimeout)
+	c.StoreTimeout = orElse(c.StoreTimeout, d.StoreTimeout)
+	c.PauseAfter = orElse(c.PauseAfter, d.PauseAfter)
 	c.RequeueInterval = orElse(c.RequeueInterval, d.RequeueInterval)
 	c.ShutdownGrace = orElse(c.ShutdownGrace, d.ShutdownGrace)
 	c.InboxRetention = orElse(c.InboxRetention, cfg.Janitor.InboxRetention)
