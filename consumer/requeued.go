@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -36,17 +37,21 @@ func (c *requeuer[Tx]) health() error {
 	return c.rounds.Health(max(3*c.cfg.RequeueInterval, 3*c.cfg.HandlerTimeout+c.cfg.RequeueInterval))
 }
 
-// requeueRound runs one dead letter of this consumer that was requeued, and waits if there is
-// none, or if it met an outage: the next one would meet it, too. A letter that is under way
-// outlives ctx until work ends.
+// requeueRound runs one dead letter of this consumer that was requeued, and waits for one if there
+// is none. It also waits if the letter met an outage: the next one would meet it, too. A letter in
+// flight outlives ctx until work ends.
 func (c *requeuer[Tx]) requeueRound(ctx, work context.Context) error {
 	if !c.acquire(ctx) {
 		return nil
 	}
 	wait, err := c.runNext(ctx, work)
 	c.releaseHandler()
-	if err == nil && wait > 0 {
-		c.await(ctx, wait)
+	switch {
+	case errors.Is(err, errNoneRequeued):
+		c.await(ctx)
+		return nil
+	case err == nil && wait > 0:
+		loop.Sleep(ctx, wait)
 	}
 	return err
 }
@@ -57,8 +62,9 @@ type requeueWaiter interface {
 	AwaitRequeued(ctx context.Context, consumer string)
 }
 
-// await waits, no longer than until there is a letter if the inbox tells.
-func (c *requeuer[Tx]) await(ctx context.Context, wait time.Duration) {
+// await waits for the next round, no longer than until there is a letter if the inbox tells.
+func (c *requeuer[Tx]) await(ctx context.Context) {
+	wait := c.cfg.RequeueInterval
 	box, ok := c.box.box.(requeueWaiter)
 	if !ok {
 		loop.Sleep(ctx, wait)
@@ -69,14 +75,19 @@ func (c *requeuer[Tx]) await(ctx context.Context, wait time.Duration) {
 	box.AwaitRequeued(ctx, c.cfg.Name)
 }
 
-// runNext takes a requeued letter, if there is one, and runs it. It returns how long to wait before
-// the next one. Its start is written down, as with a delivery that comes again: the letter may have
+var errNoneRequeued = errors.New("no dead letter is requeued")
+
+// runNext takes a requeued letter and runs it. It returns how long to wait before the next one, or
+// errNoneRequeued. Its start is written down, as with a delivery that comes again: the letter may have
 // ended the process before it was dead.
 func (c *requeuer[Tx]) runNext(ctx, work context.Context) (wait time.Duration, err error) {
 	lease := 2 * c.cfg.HandlerTimeout // to be alone, and to begin
 	r, found, err := c.box.TakeRequeued(ctx, c.cfg.Name, lease)
-	if err != nil || !found {
-		return c.cfg.RequeueInterval, err
+	switch {
+	case err != nil:
+		return 0, err
+	case !found:
+		return 0, errNoneRequeued
 	}
 	past, err := c.box.FailedAttempts(work, r.Key)
 	switch {

@@ -40,7 +40,11 @@ func (r *Relay) nameBefore(ctx context.Context) {
 // nameAfter notes, after a renewal, until when the lease holds.
 func (r *Relay) nameAfter(ctx context.Context) {
 	w := &r.name
-	if w.inspector == nil || time.Now().Before(w.due) {
+	switch {
+	case w.inspector == nil || time.Now().Before(w.due):
+		return
+	case w.due.IsZero(): // the first look is an interval after the start
+		w.due = time.Now().Add(nameInterval)
 		return
 	}
 	w.expires, _ = r.ownExpiry(ctx)

@@ -17,7 +17,7 @@ var migrationFiles embed.FS
 
 // MinSchemaVersion is the oldest schema version that this release works with; the newest is
 // the number of its last migration.
-const MinSchemaVersion = 5
+const MinSchemaVersion = 7
 
 // Migration is one step of the schema.
 type Migration = migrate.Migration

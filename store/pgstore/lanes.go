@@ -82,7 +82,6 @@ SELECT l.lane, l.epoch, s.share, s.total,
 
 // RenewLanes implements [relay.Source]: with one statement if nothing is to change hands.
 func (s *Store[Tx]) RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error) {
-	s.sleeper.leased(req.TTL)
 	if !req.Join && len(req.Give) == 0 {
 		lease, changes, err := s.extendLease(ctx, req)
 		if err != nil || !changes {

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// An announcement is renewed long before it ends, and ends with the lease of the relay at the
-	// latest, so that writers stop notifying relays that were killed.
-	maxAnnouncement = time.Minute
-	minAnnouncement = 2 * time.Second // the writers count in seconds
+	// An announcement is renewed long before it ends; it ends so that writers stop notifying
+	// relays that were killed.
+	announcementTTL     = time.Minute
+	announcementRenewal = announcementTTL / 2
 
 	// Notifications are too many if so many come within rushWindow: each keeps other commits
 	// of the database waiting. They are asked for again when no more messages than that were
@@ -50,7 +50,6 @@ type sleeper struct {
 	withdrawn   int             // how often the announcement was withdrawn
 	withdrawnAt time.Time
 	patience    time.Duration // pause after a withdrawal
-	lasts       time.Duration // how long an announcement does
 	notified    rate          // notifications
 	claimed     rate          // messages
 	claimedAt   time.Time     // when the last was found
@@ -59,21 +58,7 @@ type sleeper struct {
 }
 
 func newSleeper(signals *wakeup.Signaller) *sleeper {
-	return &sleeper{signals: signals, patience: minPatience, lasts: maxAnnouncement}
-}
-
-// leased takes in how long the lease of a relay is.
-func (s *sleeper) leased(ttl time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lasts = min(max(ttl.Truncate(time.Second), minAnnouncement), maxAnnouncement)
-}
-
-// term returns how long an announcement lasts.
-func (s *sleeper) term() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lasts
+	return &sleeper{signals: signals, patience: minPatience}
 }
 
 // step is what a relay that has found nothing does.
@@ -86,18 +71,18 @@ type step struct {
 func (s *sleeper) next(now time.Time) step {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	age, renewal := now.Sub(s.announcedAt), s.lasts/2
+	age := now.Sub(s.announcedAt)
 	switch {
 	case !s.hearing:
 		return step{wait: forever}
 	case s.announcedAt.IsZero() && !s.calm(now):
 		return step{wait: min(max(now.Sub(s.claimedAt)/2, minWait), maxRushWait)}
-	case s.announcedAt.IsZero() || age >= renewal:
+	case s.announcedAt.IsZero() || age >= announcementRenewal:
 		return step{announce: true}
 	case len(s.early) > 0:
 		return step{wait: min(max(age/10, minWait), maxEarlyWait), look: true}
 	}
-	return step{wait: renewal - age}
+	return step{wait: announcementRenewal - age}
 }
 
 // calm reports whether notifications would be few again.

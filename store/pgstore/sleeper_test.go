@@ -35,10 +35,10 @@ func TestSleeper_Announces(t *testing.T) {
 		t.Fatalf("next() = %+v, want to announce first", got)
 	}
 	announce(s, now)
-	if got := s.next(now.Add(time.Second)); got != (step{wait: maxAnnouncement/2 - time.Second}) {
+	if got := s.next(now.Add(time.Second)); got != (step{wait: announcementRenewal - time.Second}) {
 		t.Errorf("next() = %+v, want to sleep until the renewal", got)
 	}
-	if got := s.next(now.Add(maxAnnouncement / 2)); got != (step{announce: true}) {
+	if got := s.next(now.Add(announcementRenewal)); got != (step{announce: true}) {
 		t.Errorf("next() = %+v, want to renew", got)
 	}
 	s.lost(nil)

@@ -82,7 +82,7 @@ func (s *Store[Tx]) await(ctx context.Context, node string) error {
 // asked. The caller claims once more before it sleeps, for those that committed before.
 func (s *Store[Tx]) announce(ctx context.Context) error {
 	now, withdrawals := time.Now(), s.sleeper.withdrawals()
-	if _, err := s.core.DB.Exec(ctx, s.sql.announce, s.names.render("{wakeups}"), int(s.sleeper.term().Seconds())); err != nil {
+	if _, err := s.core.DB.Exec(ctx, s.sql.announce, s.names.render("{wakeups}"), int(announcementTTL.Seconds())); err != nil {
 		return err
 	}
 	open, err := s.openEnqueuers(ctx)
