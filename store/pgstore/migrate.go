@@ -58,10 +58,14 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 	if version < MinSchemaVersion {
 		return version, nil
 	}
-	if err := s.addPartitions(ctx, relay.MaintainRequest{}, &relay.Maintained{}); !errors.Is(err, errBusy) {
-		return version, s.core.Kind(err)
-	}
-	return version, nil
+	err = migrate.Repeat(ctx, func() error {
+		err := s.addPartitions(ctx, relay.MaintainRequest{}, &relay.Maintained{})
+		if errors.Is(err, errBusy) { // who maintains the archive adds them
+			return nil
+		}
+		return s.core.Kind(err)
+	})
+	return version, err
 }
 
 // migrateTo does all of it, or nothing.
