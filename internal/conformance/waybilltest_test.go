@@ -135,7 +135,7 @@ func TestWaybilltest_SQLiteFinds(t *testing.T) {
 				}
 				return err
 			}
-		}, []string{"CRASH before: COMMIT", "delivery 2, by a new process", "the effect is [1 1 2], want [1 1 1]"}},
+		}, []string{"CRASH before: BEGIN /* fails within", "delivery 2, by a new process", "the effect is [1 1 2], want [1 1 1]"}},
 
 		{"an error that is swallowed", func(s *shop) func(context.Context, *sql.Tx, *waybill.Message) error {
 			return func(ctx context.Context, tx *sql.Tx, m *waybill.Message) error {

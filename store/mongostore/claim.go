@@ -181,9 +181,11 @@ func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (released int, 
 	return released, nil
 }
 
-// releaseBehind moves up to limit messages that are due, but for the first ones.
+// releaseBehind moves up to limit messages that are due, but for the first ones. It waits for no
+// other transaction.
 func (s *Store) releaseBehind(ctx context.Context, first, limit int) (released int, err error) {
-	err = s.inTx(ctx, func(ctx context.Context, t *tx) error {
+	once := func(error) bool { return false }
+	err = s.repeat(ctx, once, func(ctx context.Context, t *tx) error {
 		due, err := find[readyDoc](ctx, s.scheduled, bson.M{"row.message.deliver_at": bson.M{"$lte": micros(t.now)}},
 			sorted("row.message.deliver_at", "_id").SetSkip(int64(first)).SetLimit(int64(limit)))
 		if err != nil || len(due) == 0 {

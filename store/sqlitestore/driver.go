@@ -39,7 +39,7 @@ func (d *locked) Begin(ctx context.Context) (*sql.Tx, error) {
 
 // CommitAfter runs last only in the transaction that was begun: in none it would commit by itself.
 func (d *locked) CommitAfter(ctx context.Context, tx *sql.Tx, last func(conn sqldb.Conn) error) error {
-	_, err := tx.ExecContext(ctx, "BEGIN") // which fails within a transaction
+	_, err := tx.ExecContext(ctx, "BEGIN /* fails within a transaction */")
 	if err == nil {
 		return errEnded
 	}
