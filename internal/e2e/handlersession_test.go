@@ -52,11 +52,15 @@ func TestHandlerThatEndsItsSession(t *testing.T) {
 			return fmt.Errorf("no stock: %v", kill(w, ctx, tx))
 		}, waybill.ReasonExhausted, 2},
 		"killed, with the server's error": {kill, waybill.ReasonExhausted, 2},
-		"idle for too long": {func(_ *world, ctx context.Context, tx pgx.Tx) error {
+		"idle for too long": {func(w *world, ctx context.Context, tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = '1ms'"); err != nil {
 				return err
 			}
-			for tx.Conn().PgConn().CheckConn() == nil && ctx.Err() == nil {
+			for alive := true; alive; {
+				row := w.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", tx.Conn().PgConn().PID())
+				if err := row.Scan(&alive); err != nil {
+					return err
+				}
 			}
 			return nil
 		}, waybill.ReasonExhausted, 2},
