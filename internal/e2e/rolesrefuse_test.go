@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -34,7 +35,7 @@ func TestRolesRefuse(t *testing.T) {
 	} {
 		before, rest, _ := strings.Cut(tc.stmt, "{")
 		table, after, _ := strings.Cut(rest, "}")
-		_, err := w.pool.Exec(t.Context(), `SET ROLE "`+w.schema+"_"+string(tc.role)+`"; `+before+w.table(table)+after+"; RESET ROLE")
+		_, err := w.pool.Exec(t.Context(), "SET ROLE "+pgx.Identifier{w.schema + "_" + string(tc.role)}.Sanitize()+"; "+before+w.table(table)+after+"; RESET ROLE")
 		var refused *pgconn.PgError
 		if !errors.As(err, &refused) || refused.Code != "42501" {
 			t.Errorf("%s: %s: %v, want that it is denied", tc.role, tc.stmt, err)
