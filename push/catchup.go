@@ -118,7 +118,7 @@ func (s *session) read(ctx context.Context, a Archive, p *page) error {
 	p.events, p.more = nil, false
 	number, held, total := 0, 0, 0
 	err := a.PublishedSince(ctx, s.Grant.Topics, p.since, func(m *waybill.Message) error {
-		if !s.Grant.sees(m) || !s.hub.cfg.Target(m).includes(s.ID, s.Grant) || s.missed.had(m) {
+		if !s.Grant.sees(m) || s.missed.had(m) || !s.isTarget(m) {
 			return nil
 		}
 		number++
@@ -142,6 +142,17 @@ func (s *session) read(ctx context.Context, a Archive, p *page) error {
 		err = nil
 	}
 	return err
+}
+
+// isTarget reports whether a message is for the client. One for which [Config.Target] panics is for
+// nobody, as it was when it was new.
+func (s *session) isTarget(m *waybill.Message) bool {
+	target, err := s.hub.target(m)
+	if err != nil {
+		s.hub.cfg.Log.Warn("push: message is left out of what a client catches up with", slog.Any("error", err))
+		return false
+	}
+	return target.includes(s.ID, s.Grant)
 }
 
 // start returns from where on the archive is read for a client whose last event had this id.

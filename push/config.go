@@ -19,7 +19,8 @@ type Config struct {
 	Authorize func(r *http.Request) (Grant, error)
 
 	// Target says whom a message is for. It is called concurrently and must not change the
-	// message. Optional; the default is [TargetOf], which reads the message's headers.
+	// message. A message for which it panics is for nobody: its push is a permanent error. Optional;
+	// the default is [TargetOf], which reads the message's headers.
 	Target func(m *waybill.Message) Target
 
 	// Archive is where clients catch up from that connect again. It must hold what is pushed: the

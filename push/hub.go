@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -68,15 +69,31 @@ func New(cfg Config) (*Hub, error) {
 
 // Push puts a copy of m into the buffer of each connected client that may see it and that is its
 // target, and waits for nothing. A client whose buffer is full is disconnected. It returns nil
-// when there is no such client, and an unavailable error when the hub is closed.
+// when there is no such client, a permanent error when [Config.Target] panics, and an unavailable
+// error when the hub is closed.
 func (h *Hub) Push(m *waybill.Message) error {
-	target, e := h.cfg.Target(m), messageEvent(m)
-	slow, err := h.spread(e, target)
+	target, err := h.target(m)
+	if err != nil {
+		return err
+	}
+	slow, err := h.spread(messageEvent(m), target)
 	for _, s := range slow {
 		h.cfg.Log.Warn("push: client is too slow and was disconnected", slog.String("connection", s.ID),
 			slog.String("topic", m.Address()), slog.Int("buffer", h.cfg.Buffer))
 	}
 	return err
+}
+
+// target returns whom a message is for, or a permanent error when the user's function panics.
+func (h *Hub) target(m *waybill.Message) (target Target, err error) {
+	err = loop.Protect(func() error {
+		target = h.cfg.Target(m)
+		return nil
+	})
+	if err != nil {
+		return Target{}, waybill.PermanentError(waybill.ReasonRejected, fmt.Errorf("push: Target of message %q: %w", m.ID, err))
+	}
+	return target, nil
 }
 
 // spread puts an event into buffers and returns the clients that had no room. No later event

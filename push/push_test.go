@@ -228,6 +228,33 @@ func TestPush_TargetOfConfig(t *testing.T) {
 	})
 }
 
+// One message that Target cannot judge takes no other with it, when it is pushed and when it is caught
+// up with.
+func TestPush_TargetPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &archive{}
+		h := newHub(t, Config{Archive: a, Target: func(m *waybill.Message) Target {
+			if m.ID == "bad" {
+				panic("no idea")
+			}
+			return Target{Everyone: true}
+		}})
+		live := connect(t, h, Connection{})
+		results := h.Send(t.Context(), []relay.Outgoing{{Message: message("1")}, {Message: message("bad")}, {Message: message("2")}})()
+		if results[0] != nil || !waybill.IsPermanent(results[1]) || results[2] != nil {
+			t.Errorf("Send() = %v, want one permanent error for the second message", results)
+		}
+		live.want("+ 1 2")
+		live.leave()
+
+		a.add(message("1"), message("bad"), message("2"))
+		late := connect(t, h, Connection{LastEventID: "1"})
+		late.want("+ 1 2") // 1 is within the overlap
+		late.leave()
+	})
+}
+
 // What is pushed belongs to whom it came from, who may use it again.
 func TestPush_Copies(t *testing.T) {
 	t.Parallel()

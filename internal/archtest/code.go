@@ -3,11 +3,12 @@ package archtest
 import (
 	"go/ast"
 	"go/token"
+	"slices"
 	"strings"
 )
 
 // CheckCode reports what code may not do: sleep or skip in tests, register things in init,
-// and panic without saying so.
+// panic without saying so, and serve HTTP without the limits of internal/httpserve.
 func CheckCode(files []*File) []Finding {
 	var found []Finding
 	for _, f := range files {
@@ -21,10 +22,41 @@ func CheckCode(files []*File) []Finding {
 			found = append(found, checkTestCalls(f)...)
 		} else {
 			found = append(found, checkPanics(f)...)
+			found = append(found, checkServers(f)...)
 		}
 	}
 	return found
 }
+
+// checkServers finds HTTP servers that a slow client could hold up, or that hold as many
+// connections as are opened.
+func checkServers(f *File) []Finding {
+	name := f.importName("net/http")
+	if name == "" || f.Dir() == "internal/httpserve" || strings.HasPrefix(f.Dir(), "examples/") {
+		return nil
+	}
+	var found []Finding
+	ast.Inspect(f.Tree, func(n ast.Node) bool {
+		made := n
+		switch n := n.(type) {
+		case *ast.CompositeLit:
+			made = n.Type
+		case *ast.CallExpr:
+			made = n.Fun
+		}
+		if selector, ok := made.(*ast.SelectorExpr); ok && made != n {
+			x, ok := selector.X.(*ast.Ident)
+			if ok && x.Name == name && slices.Contains(servers, selector.Sel.Name) {
+				found = append(found, f.finding(n.Pos(), "http.%s has no limits; use internal/httpserve", selector.Sel.Name))
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// servers are what of net/http serves.
+var servers = []string{"Server", "ListenAndServe", "ListenAndServeTLS", "Serve", "ServeTLS"}
 
 // checkTestCalls finds sleeps, which make a test slow or unreliable or both, and skips,
 // which make a green run mean less than it says. A sleep in a bubble of testing/synctest is

@@ -74,3 +74,30 @@ func TestCheckCode_Panic(t *testing.T) {
 		})
 	}
 }
+
+func TestCheckCode_Servers(t *testing.T) {
+	t.Parallel()
+	const imports = "package relay\n\nimport web \"net/http\"\n\n"
+	finding := func(name string) string {
+		return "relay/x.go:5: http." + name + " has no limits; use internal/httpserve"
+	}
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"a server", "var s = &web.Server{Handler: nil}", []string{finding("Server")}},
+		{"served at once", "func f() { web.ListenAndServe(\"\", nil) }", []string{finding("ListenAndServe")}},
+		{"on a listener", "func f() { web.Serve(nil, nil) }", []string{finding("Serve")}},
+		{"a server of somebody else", "func f(s *web.Server) { s.Close() }", nil},
+		{"a handler", "var h = web.NotFoundHandler()", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			text := imports + tt.text + "\n"
+			wantFindings(t, run(t, CheckCode, source{"relay/x.go", text}), tt.want...)
+			wantFindings(t, run(t, CheckCode, source{"relay/x_test.go", text}))
+			wantFindings(t, run(t, CheckCode, source{"internal/httpserve/x.go", text}))
+		})
+	}
+}
