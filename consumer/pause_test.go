@@ -111,9 +111,10 @@ func TestBreak_DependencyDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 500
 		box, sub := newBox(), newQueue(orders("m", "", n)...)
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		handler := func(context.Context, int, *waybill.Message) error {
-			if down {
+			if down.Load() {
 				return errors.New("the price service answers 503")
 			}
 			return nil
@@ -127,7 +128,7 @@ func TestBreak_DependencyDown(t *testing.T) {
 		if c.Health() == nil {
 			t.Error("Health() = nil while the consumer pauses")
 		}
-		down = false
+		down.Store(false)
 		time.Sleep(2 * time.Minute)
 		if acked, _ := sub.settled(); len(acked) != n || box.dead() > 20 {
 			t.Errorf("%d of %d are acknowledged, %d dead, want all and 20 at most", len(acked), n, box.dead())
@@ -183,9 +184,10 @@ func TestOrderByKey_HeldUp(t *testing.T) {
 		const followers = 1000
 		box := newBox()
 		sub := newQueue(append(orders("held", "k", 1+followers), orders("other", "", 10)...)...)
-		held := true
+		var held atomic.Bool
+		held.Store(true)
 		handler := func(_ context.Context, _ int, m *waybill.Message) error {
-			if held && m.Key == "k" {
+			if held.Load() && m.Key == "k" {
 				return waybill.UnavailableError(errors.New("not now"))
 			}
 			return nil
@@ -196,7 +198,7 @@ func TestOrderByKey_HeldUp(t *testing.T) {
 		if acked, _ := sub.settled(); len(acked) != 10 {
 			t.Errorf("%d messages of other keys are done with while one is held up, want 10", len(acked))
 		}
-		held = false
+		held.Store(false)
 		time.Sleep(time.Minute)
 		acked, unsettled := sub.settled()
 		if len(acked) != 10+1+followers || unsettled != 0 {

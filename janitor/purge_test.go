@@ -3,6 +3,8 @@ package janitor
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -74,10 +76,22 @@ func (s *shelf) MaintainArchive(ctx context.Context, req relay.MaintainRequest) 
 // events collects what is observed.
 type events struct {
 	waybill.Observer
-	list []waybill.Event
+	mu   sync.Mutex
+	seen []waybill.Event
 }
 
-func (e *events) Observe(_ context.Context, event waybill.Event) { e.list = append(e.list, event) }
+func (e *events) Observe(_ context.Context, event waybill.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen = append(e.seen, event)
+}
+
+// list returns what was observed so far.
+func (e *events) list() []waybill.Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.seen)
+}
 
 func newTest(t *testing.T, s *shelf, cfg Config) (*Janitor, *events) {
 	t.Helper()
@@ -138,11 +152,11 @@ func TestJanitor_Clean(t *testing.T) {
 			{Op: waybill.OpCleanup, Name: "sagas", Count: 6}, {Op: waybill.OpCleanup, Name: "audit_log", Count: 2},
 			{Op: waybill.OpCleanup, Name: "outbox_archive", Count: 3}, {Op: waybill.OpDropPartitions, Name: "outbox_archive", Count: 2},
 		}
-		if len(seen.list) != len(want) {
-			t.Fatalf("observed %+v, want %d events", seen.list, len(want))
+		if len(seen.list()) != len(want) {
+			t.Fatalf("observed %+v, want %d events", seen.list(), len(want))
 		}
 		for i, w := range want {
-			if e := seen.list[i]; e.Op != w.Op || e.Name != w.Name || e.Count != w.Count {
+			if e := seen.list()[i]; e.Op != w.Op || e.Name != w.Name || e.Count != w.Count {
 				t.Errorf("observed %+v, want %+v", e, w)
 			}
 		}
@@ -196,8 +210,8 @@ func TestJanitor_Run(t *testing.T) {
 				if s.folds < 7190 || s.folds > 7201 {
 					t.Errorf("counted %d times in ten hours, want every 5 s", s.folds)
 				}
-				if conflicts := tt.fail != nil; conflicts != (len(seen.list) > 0 && seen.list[0].Err != nil) {
-					t.Errorf("first observed %+v", seen.list[:1])
+				if conflicts := tt.fail != nil; conflicts != (len(seen.list()) > 0 && seen.list()[0].Err != nil) {
+					t.Errorf("first observed %+v", seen.list()[:1])
 				}
 			})
 		})
@@ -290,7 +304,7 @@ func TestJanitor_StoreGoesSilent(t *testing.T) {
 		s.silent.Store(true)
 		time.Sleep(4 * time.Hour)
 		failed := map[string]bool{}
-		for _, e := range seen.list {
+		for _, e := range seen.list() {
 			failed[e.Name] = failed[e.Name] || e.Op == waybill.OpLoop && e.Err != nil
 		}
 		if !failed["janitor"] || !failed["janitor fold"] || j.Health() == nil {

@@ -220,6 +220,13 @@ func (s *fakeSource) list() []fakeRow {
 	return rows
 }
 
+// buried returns the ids of the dead letters.
+func (s *fakeSource) buried() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.dead)
+}
+
 func (s *fakeSource) left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -93,8 +93,8 @@ func TestRelay_DeadLetterLetsTheKeyGoOn(t *testing.T) {
 		if want := []string{"orders/k/1", "orders/k/3"}; !slices.Equal(broker.ids(), want) {
 			t.Errorf("arrived: %v, want %v", broker.ids(), want)
 		}
-		if want := []string{"orders/k/2"}; !slices.Equal(src.dead, want) {
-			t.Errorf("dead: %v, want %v", src.dead, want)
+		if want := []string{"orders/k/2"}; !slices.Equal(src.buried(), want) {
+			t.Errorf("dead: %v, want %v", src.buried(), want)
 		}
 	})
 }

@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"errors"
+	"maps"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,12 +14,29 @@ import (
 // failures counts the failed rounds of loops that are reported, by the loop.
 type failures struct {
 	waybill.Observer
+	mu    sync.Mutex
 	loops map[string]int
+}
+
+// of returns the failures of one loop.
+func (f *failures) of(loop string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.loops[loop]
+}
+
+// all returns the failures of each loop that failed.
+func (f *failures) all() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.loops)
 }
 
 func (f *failures) Observe(ctx context.Context, e waybill.Event) {
 	if e.Op == waybill.OpLoop && e.Err != nil {
+		f.mu.Lock()
 		f.loops[e.Loop]++
+		f.mu.Unlock()
 	}
 	f.Observer.Observe(ctx, e)
 }
@@ -38,11 +57,11 @@ func TestRelay_TellsOfLastingFailures(t *testing.T) {
 		src.add(message("orders", "k", 1))
 		inBubble(t, src, []Destination{{Publisher: broker}}, Config{Observer: seen}, func(t *testing.T, r *Relay) {
 			pass(59 * time.Second)
-			if n := seen.loops["relay settle"]; n != 0 {
+			if n := seen.of("relay settle"); n != 0 {
 				t.Errorf("%d failures of the loop are reported within the first minute, want none", n)
 			}
 			pass(10 * time.Minute)
-			if n := seen.loops["relay settle"]; n < 5 || n > 15 {
+			if n := seen.of("relay settle"); n < 5 || n > 15 {
 				t.Errorf("%d failures of the loop are reported in eleven minutes, want about one a minute", n)
 			}
 			var stalled *waybill.StalledError
@@ -63,7 +82,7 @@ func TestRelay_TellsOfLastingFailures(t *testing.T) {
 		src, seen := newFakeSource(), &failures{Observer: quiet, loops: make(map[string]int)}
 		inBubbleWith(t, failingRelease{src}, src, []Destination{{Publisher: &fakeBroker{}}}, Config{Observer: seen}, func(t *testing.T, r *Relay) {
 			pass(time.Minute)
-			if n := seen.loops["relay release"]; n == 0 {
+			if n := seen.of("relay release"); n == 0 {
 				t.Error("no failure of the loop is reported")
 			}
 			for range 60 {

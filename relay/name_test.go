@@ -36,8 +36,8 @@ func TestRelay_NameIsTaken(t *testing.T) {
 	s, seen := &namedSource{fakeSource: src}, &failures{Observer: quiet, loops: make(map[string]int)}
 	inBubbleWith(t, s, src, []Destination{{Publisher: &fakeBroker{}}}, Config{Node: "mine", Observer: seen}, func(t *testing.T, r *Relay) {
 		pass(5 * time.Minute)
-		if err := r.Health(); err != nil || len(seen.loops) > 0 {
-			t.Fatalf("Health() = %v and failures %v without another relay", err, seen.loops)
+		if err := r.Health(); err != nil || len(seen.all()) > 0 {
+			t.Fatalf("Health() = %v and failures %v without another relay", err, seen.all())
 		}
 		pass(700 * time.Millisecond)
 		for range 60 { // another relay
@@ -46,8 +46,8 @@ func TestRelay_NameIsTaken(t *testing.T) {
 			}
 			pass(2 * time.Second)
 		}
-		if err := r.Health(); err == nil || seen.loops["relay lease"] == 0 {
-			t.Errorf("Health() = %v and failures %v, want both to tell of the other relay", err, seen.loops)
+		if err := r.Health(); err == nil || seen.of("relay lease") == 0 {
+			t.Errorf("Health() = %v and failures %v, want both to tell of the other relay", err, seen.all())
 		}
 		pass(2 * time.Minute)
 		if err := r.Health(); err != nil {

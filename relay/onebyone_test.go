@@ -41,16 +41,16 @@ func TestPublishOneByOne(t *testing.T) {
 	src.add(message("orders", "p", 1))
 	inBubble(t, src, []Destination{{Publisher: PublishOneByOne(publish)}}, Config{Mode: Strict}, func(t *testing.T, _ *Relay) {
 		pass(10 * time.Minute)
-		if len(src.dead) > 0 || len(arrived) > 0 {
-			t.Fatalf("dead letters %v and arrived %v in an outage, want none", src.dead, arrived)
+		if len(src.buried()) > 0 || len(arrived) > 0 {
+			t.Fatalf("dead letters %v and arrived %v in an outage, want none", src.buried(), arrived)
 		}
 		mu.Lock()
 		away = false
 		mu.Unlock()
 		pass(10 * time.Minute)
 		inOrder(t, arrived, 20)
-		if !slices.Equal(src.dead, []string{"orders/p/1"}) {
-			t.Errorf("dead letters: %v, want the one that panics", src.dead)
+		if !slices.Equal(src.buried(), []string{"orders/p/1"}) {
+			t.Errorf("dead letters: %v, want the one that panics", src.buried())
 		}
 	})
 }

@@ -33,8 +33,8 @@ func TestRelay_MatchFails(t *testing.T) {
 		if want := []string{"good/k/1", "good/k/2"}; !slices.Equal(follower.ids(), want) {
 			t.Errorf("the follower got %v, want %v", follower.ids(), want)
 		}
-		if !slices.Equal(src.dead, []string{"bad/k/1"}) || src.left() != 0 {
-			t.Errorf("dead: %v and %d left, want the one of which the follower could not be asked", src.dead, src.left())
+		if !slices.Equal(src.buried(), []string{"bad/k/1"}) || src.left() != 0 {
+			t.Errorf("dead: %v and %d left, want the one of which the follower could not be asked", src.buried(), src.left())
 		}
 	})
 }
@@ -126,8 +126,8 @@ func TestRelay_PublisherPanicsBeside(t *testing.T) {
 	cfg := Config{Retry: waybill.RetryPolicy{MaxRetries: 1}}
 	inBubble(t, src, []Destination{{Publisher: fragile{broker}}}, cfg, func(t *testing.T, _ *Relay) {
 		pass(10 * time.Minute)
-		if !slices.Equal(broker.ids(), []string{"orders/k/1"}) || !slices.Equal(src.dead, []string{"unreadable/k/1"}) {
-			t.Errorf("arrived: %v, dead: %v; want one each", broker.ids(), src.dead)
+		if !slices.Equal(broker.ids(), []string{"orders/k/1"}) || !slices.Equal(src.buried(), []string{"unreadable/k/1"}) {
+			t.Errorf("arrived: %v, dead: %v; want one each", broker.ids(), src.buried())
 		}
 	})
 }

@@ -121,7 +121,7 @@ func TestRelay_PoisonIsFound(t *testing.T) {
 						src.add(message("orders", "more", n+1))
 						pass(time.Second)
 					}
-					dead := slices.Sorted(slices.Values(src.dead))
+					dead := slices.Sorted(slices.Values(src.buried()))
 					if !slices.Equal(dead, slices.Sorted(slices.Values(bad))) {
 						t.Errorf("dead letters: %v, want %v", dead, bad)
 					}
@@ -160,8 +160,8 @@ func TestRelay_OutageIsNoPoison(t *testing.T) {
 		}
 		up.Store(true)
 		pass(time.Minute)
-		if len(src.dead) != 0 {
-			t.Errorf("dead letters: %v, want none", src.dead)
+		if len(src.buried()) != 0 {
+			t.Errorf("dead letters: %v, want none", src.buried())
 		}
 		inOrder(t, w.ids(), 600)
 	})
@@ -181,8 +181,8 @@ func TestRelay_FlappingBrokerIsNoPoison(t *testing.T) {
 			}
 			healed.Store(true)
 			pass(time.Minute)
-			if len(src.dead) != 0 || w.lost < 10 {
-				t.Errorf("dead letters: %v, want none after %d lost connections", src.dead, w.lost)
+			if len(src.buried()) != 0 || w.lost < 10 {
+				t.Errorf("dead letters: %v, want none after %d lost connections", src.buried(), w.lost)
 			}
 			inOrder(t, w.ids(), 500)
 		})
@@ -197,16 +197,16 @@ func TestRelay_PoisonOnItsOwn(t *testing.T) {
 	src.add(message("orders", "k", 1), message("orders", "k", 2))
 	inBubble(t, src, []Destination{{Publisher: w}}, Config{}, func(t *testing.T, _ *Relay) {
 		pass(10 * time.Minute)
-		if len(src.dead)+len(w.ids()) != 0 {
-			t.Errorf("dead: %v, arrived: %v, want neither yet", src.dead, w.ids())
+		if len(src.buried())+len(w.ids()) != 0 {
+			t.Errorf("dead: %v, arrived: %v, want neither yet", src.buried(), w.ids())
 		}
 		src.add(message("orders", "a", 1), message("orders", "a", 2)) // one for each time
 		pass(3 * pauseMax)
 		if n := len(w.ids()); n != 3 {
 			t.Errorf("%d messages have arrived within %v, want 3", n, 3*pauseMax)
 		}
-		if !slices.Equal(src.dead, []string{"orders/k/1"}) || !slices.Contains(w.ids(), "orders/k/2") {
-			t.Errorf("dead: %v, arrived: %v, want the first dead and the one behind it published", src.dead, w.ids())
+		if !slices.Equal(src.buried(), []string{"orders/k/1"}) || !slices.Contains(w.ids(), "orders/k/2") {
+			t.Errorf("dead: %v, arrived: %v, want the first dead and the one behind it published", src.buried(), w.ids())
 		}
 	})
 }

@@ -120,8 +120,8 @@ func TestOutlet_GivenUpLeavesNoDoubt(t *testing.T) {
 	cfg := Config{Retry: waybill.RetryPolicy{MaxRetries: 1}}
 	inBubble(t, src, []Destination{{Publisher: broker}}, cfg, func(t *testing.T, r *Relay) {
 		pass(time.Hour)
-		if len(src.dead) != 1 || len(r.outlets[""].doubts) != 0 {
-			t.Errorf("%d dead letters and %d messages in doubt, want 1 and none", len(src.dead), len(r.outlets[""].doubts))
+		if len(src.buried()) != 1 || len(r.outlets[""].doubts) != 0 {
+			t.Errorf("%d dead letters and %d messages in doubt, want 1 and none", len(src.buried()), len(r.outlets[""].doubts))
 		}
 	})
 }

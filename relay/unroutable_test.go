@@ -62,8 +62,8 @@ func TestRelay_BeforeTheFirstConsumer(t *testing.T) {
 		}
 		declared.Store(true)
 		pass(2 * time.Minute)
-		if len(src.dead) > 0 {
-			t.Errorf("%d dead letters, want none", len(src.dead))
+		if len(src.buried()) > 0 {
+			t.Errorf("%d dead letters, want none", len(src.buried()))
 		}
 		inOrder(t, slices.DeleteFunc(broker.ids(), func(id string) bool { return strings.HasPrefix(id, "old") }), keys*each)
 	})
@@ -79,12 +79,12 @@ func TestRelay_NeverRoutable(t *testing.T) {
 	src.add(message("orders", "k", 1))
 	inBubble(t, src, []Destination{{Publisher: broker}}, Config{}, func(t *testing.T, r *Relay) {
 		pass(15 * time.Second)
-		if len(src.dead) > 0 {
-			t.Errorf("dead letters: %v before the retries are used up", src.dead)
+		if len(src.buried()) > 0 {
+			t.Errorf("dead letters: %v before the retries are used up", src.buried())
 		}
 		pass(2 * time.Minute)
-		if !slices.Equal(src.dead, []string{"orders/k/1"}) {
-			t.Errorf("dead letters: %v, want the message", src.dead)
+		if !slices.Equal(src.buried(), []string{"orders/k/1"}) {
+			t.Errorf("dead letters: %v, want the message", src.buried())
 		}
 	})
 }

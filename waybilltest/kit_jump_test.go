@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,10 +38,12 @@ func TestKit_Requeue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := waybilltest.New(t)
-		broken := waybill.PermanentError(waybill.ReasonRejected, errors.New("no such customer"))
+		var broken atomic.Pointer[error]
+		fail := func(err error) { broken.Store(&err) }
+		fail(waybill.PermanentError(waybill.ReasonRejected, errors.New("no such customer")))
 		k.Consume(orders, func(_ context.Context, tx *memstore.Tx, _ *waybill.Message) error {
-			if broken != nil {
-				return broken
+			if err := broken.Load(); err != nil {
+				return *err
 			}
 			addInvoice(tx)
 			return nil
@@ -50,12 +53,12 @@ func TestKit_Requeue(t *testing.T) {
 		if len(letters) != 1 {
 			t.Fatalf("DeadLetters() = %v, want one", letters)
 		}
-		broken = waybill.UnavailableError(errors.New("the bank is closed"))
+		fail(waybill.UnavailableError(errors.New("the bank is closed")))
 		if _, err := k.Store.RequeueDeadLetter(t.Context(), letters[0].Number, deadletter.Act{By: "test", Why: "mended"}); err != nil {
 			t.Fatal(err)
 		}
 		k.Wait()
-		broken = nil
+		broken.Store(nil)
 		k.Advance(10 * time.Second)
 		if got := k.Store.Value("invoices"); got != 1 {
 			t.Errorf("there are %v invoices 10 s after the requeue, want 1", got)
