@@ -17,13 +17,14 @@ RACE = -race -gcflags='modernc.org/...=-race=false'
 PACKAGES_AT_ONCE ?= 2
 
 # The kinds of database session in which every whole-system story runs once more.
-SESSIONS = "time zone and hostile schema name" "repeatable read" "serializable" "a transaction stays open"
+SESSIONS = "time zone, hostile schema name, repeatable read" "serializable" "a transaction stays open"
 
 # The stories that run once more through PgBouncer.
 POOLED = ^(TestAS0|TestAS1|TestAS2|TestAS3|TestOutbox|TestRoundTrip|TestSQLContract|TestObjectMapper)
 
-# The stories that are about time, processes or options: they run once, in sessions as they come.
-SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage|TestRollingUpgrade|TestIncident|TestReplaySurvivesKill|TestBatches|TestLeased|TestLeaseRoundTrips|TestAS43|TestAS47|TestAS49|TestAS5[0-6]|TestConsumerLag|TestInbox|TestAS6[015]|TestRoutes|TestWebhookOrder|TestOtherBrokers|TestAS63)
+# The stories that are about time, processes, brokers or options, and those that choose their session:
+# they run once, in sessions as they come.
+SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage|TestRollingUpgrade|TestIncident|TestReplaySurvivesKill|TestBatches|TestLeased|TestLeaseRoundTrips|TestAS43|TestAS47|TestAS49|TestAS5[0-6]|TestConsumerLag|TestInbox|TestAS6[015]|TestRoutes|TestWebhookOrder|TestOtherBrokers|TestAS63|TestRequest[A-Z]|TestSlip|TestCommitTravels|TestStatementBudget|TestAS14|TestAS16|TestRelayCutOff|TestStreamDeleted|TestOption_|TestAS28Settings|TestListenURLIsChecked|TestHealthBeforeRun|TestRelayProgram|TestServiceWithout|TestServiceOnANewServer)
 
 # The ways to set up a server that a store or broker passes its suite with beside the first one of
 # each. They run without the race detector, which watches the first.

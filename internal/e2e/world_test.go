@@ -54,8 +54,8 @@ type session struct {
 
 var sessions = []session{
 	{name: "plain"},
-	{name: "time zone and hostile schema name", params: map[string]string{"timezone": "Asia/Tokyo"}, schema: `way-bill"x`},
-	{name: "repeatable read", params: map[string]string{"default_transaction_isolation": "repeatable read"}},
+	{name: "time zone, hostile schema name, repeatable read", schema: `way-bill"x`,
+		params: map[string]string{"timezone": "Asia/Tokyo", "default_transaction_isolation": "repeatable read"}},
 	{name: "serializable", params: map[string]string{"default_transaction_isolation": "serializable"}},
 	{name: "a transaction stays open", holdsTx: true},
 }
