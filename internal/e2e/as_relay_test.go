@@ -18,8 +18,8 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// TestAS10BacklogDrainsWithoutPolls: a full batch is followed by the next at once, with no poll
-// between them.
+// TestAS10BacklogDrainsWithoutPolls: a full batch is followed by the next at once. One batch
+// for each poll would take more than twenty minutes with four batches at a time.
 func TestAS10BacklogDrainsWithoutPolls(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		const backlog = 10_000
@@ -28,11 +28,7 @@ func TestAS10BacklogDrainsWithoutPolls(t *testing.T) {
 		}
 		var sent atomic.Int64
 		pub := &recorder{before: func(_ context.Context, msgs []relay.Outgoing) { sent.Add(int64(len(msgs))) }}
-		r, err := relay.New(unpolled{w.store}, pub, quick(relay.Config{}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		run(t, t.Context(), r.Run)
+		w.startRelay(t, pub, sleepyConfig())
 		within(t, 2*patience, "the backlog is published", func() bool { return sent.Load() >= backlog })
 		eventually(t, "the backlog is settled", func() bool { return w.number(t, "SELECT count(*) FROM "+w.table("outbox")) == 0 })
 		if n := len(pub.ids()); n != backlog {
@@ -100,7 +96,7 @@ func TestAS19WakeUp(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	pub := &recorder{}
-	r, err := relay.New(unpolled{w.elsewhere(t)}, pub, quick(relay.Config{}))
+	r, err := relay.New(w.elsewhere(t), pub, quick(sleepyConfig()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,33 +20,11 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// unpolled is a source without polls: a relay that waits for messages goes on waiting until it is
-// woken.
-type unpolled struct{ relay.Source }
+// sleepyConfig is a relay that polls so rarely that only a wake-up brings one message after another.
+func sleepyConfig() relay.Config { return relay.Config{PollInterval: time.Minute} }
 
-func (s unpolled) AwaitMessages(ctx context.Context, node string) error {
-	waiting, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	defer context.AfterFunc(ctx, func() {
-		if errors.Is(ctx.Err(), context.Canceled) { // there is news in the relay, or it stops
-			end()
-		}
-	})()
-	return s.Source.AwaitMessages(waiting, node)
-}
-
-// startUnpolled runs a relay without polls until the story ends or the returned function is called.
-func (w *world) startUnpolled(t *testing.T, pub relay.Publisher) (stop func()) {
-	t.Helper()
-	r, err := relay.New(unpolled{w.store}, pub, quick(relay.Config{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return run(t, t.Context(), r.Run)
-}
-
-// wantWoken waits until the commit of a message has woken a sleeping relay. What wakes it otherwise
-// is that it says again, twice a minute, that it sleeps; then another message is committed.
+// wantWoken waits until the commit of a message has woken a sleeping relay. If that said meanwhile that
+// it sleeps, which it does twice a minute, it may have looked by itself, and another message is committed.
 func (w *world) wantWoken(t *testing.T, pub *recorder, id string, commit func(id string)) {
 	t.Helper()
 	try := 0
@@ -112,7 +90,7 @@ func (w *world) announced(t *testing.T) bool {
 func TestPlainInsertWakesRelay(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		pub := &recorder{}
-		stop := w.startUnpolled(t, pub)
+		_, stop := w.startRelay(t, pub, sleepyConfig())
 		w.asleep(t)
 		for i := range 3 {
 			w.wantWoken(t, pub, fmt.Sprint("m", i), func(id string) {
@@ -142,7 +120,7 @@ func TestEarlyTransactionsWakeRelay(t *testing.T) {
 			txs = append(txs, tx)
 		}
 		pub := &recorder{}
-		w.startUnpolled(t, pub)
+		w.startRelay(t, pub, sleepyConfig())
 		w.asleep(t)
 		woken := 0
 		for i := open - 1; i >= 0; i-- { // positions become visible from the last to the first
@@ -166,11 +144,11 @@ func TestRushIsNotNotified(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	pub := &recorder{}
-	w.startUnpolled(t, pub)
+	w.startRelay(t, pub, sleepyConfig())
 	second := &world{dsn: w.dsn, schema: w.schema}
 	second.open(t)
 	t.Cleanup(second.pool.Close)
-	second.startUnpolled(t, pub) // has half of the lanes
+	second.startRelay(t, pub, sleepyConfig()) // has half of the lanes
 	w.asleep(t)
 	heard := w.listen(t)
 
@@ -242,7 +220,7 @@ func TestLostListenConnection(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	pub := &recorder{}
-	w.startUnpolled(t, pub)
+	w.startRelay(t, pub, sleepyConfig())
 	for i := range 3 {
 		w.asleep(t)
 		eventually(t, "one session listens", func() bool { return w.listeners(t) == 1 })
@@ -310,7 +288,7 @@ func TestListenURL(t *testing.T) {
 			t.Fatal(err)
 		}
 		pub := &recorder{}
-		r, err := relay.New(unpolled{store}, pub, quick(relay.Config{}))
+		r, err := relay.New(store, pub, quick(sleepyConfig()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,14 +296,21 @@ func TestListenURL(t *testing.T) {
 	}
 
 	writer, pub, stop := start(pgstore.Config{})
-	_, err = writer.InTx(t.Context(), func(_ context.Context, _ *sql.Tx, rec *outbox.Recorder) error {
-		rec.Record(waybill.Message{ID: "own", Topic: "orders"})
-		return nil
+	committed := 0
+	eventually(t, "each of three commits of its own store wakes the relay, which would take two minutes by polls", func() bool {
+		if len(pub.ids()) < committed {
+			return false
+		}
+		committed++
+		_, err := writer.InTx(t.Context(), func(_ context.Context, _ *sql.Tx, rec *outbox.Recorder) error {
+			rec.Record(waybill.Message{Topic: "orders"})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return committed > 3
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the relay is woken by a commit of its own store", func() bool { return pub.count("own") == 1 })
 	if w.announced(t) || w.listeners(t) > 0 {
 		t.Error("writers are asked to notify, but nobody can hear them")
 	}
