@@ -17,16 +17,14 @@ RACE = -race -gcflags='modernc.org/...=-race=false'
 PACKAGES_AT_ONCE ?= 2
 
 # The kinds of database session in which every whole-system story runs once more.
-SESSIONS = "time zone and hostile schema name" "repeatable read" "serializable" "a transaction stays open"
+SESSIONS = "time zone, hostile schema name, repeatable read" "serializable" "a transaction stays open"
 
 # The stories that run once more through PgBouncer.
 POOLED = ^(TestAS0|TestAS1|TestAS2|TestAS3|TestOutbox|TestRoundTrip|TestSQLContract|TestObjectMapper)
 
-# The stories that are about time, processes or options: they run once, in sessions as they come.
-SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage|TestRollingUpgrade|TestIncident|TestReplaySurvivesKill|TestBatches|TestLeased|TestLeaseRoundTrips|TestAS43|TestAS47|TestAS49|TestAS5[0-6]|TestConsumerLag|TestInbox|TestAS6[015]|TestRoutes|TestWebhookOrder|TestOtherBrokers|TestAS63)
-
-# The stories with a bound in time, which nothing else may run beside.
-ALONE = ^TestAS21
+# The stories that are about time, processes, brokers or options, and those that choose their session:
+# they run once, in sessions as they come.
+SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage|TestRollingUpgrade|TestIncident|TestReplaySurvivesKill|TestBatches|TestLeased|TestLeaseRoundTrips|TestAS43|TestAS47|TestAS49|TestAS5[0-6]|TestConsumerLag|TestInbox|TestAS6[015]|TestRoutes|TestWebhookOrder|TestOtherBrokers|TestAS63|TestRequest[A-Z]|TestSlip|TestCommitTravels|TestStatementBudget|TestAS14|TestAS16|TestRelayCutOff|TestStreamDeleted|TestOption_|TestAS28Settings|TestListenURLIsChecked|TestHealthBeforeRun|TestRelayProgram|TestServiceWithout|TestServiceOnANewServer)
 
 # The ways to set up a server that a store or broker passes its suite with beside the first one of
 # each. They run without the race detector, which watches the first.
@@ -55,14 +53,13 @@ SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS60Killed|TestAS69Soak)$$
 SOAK_MEMORY ?= ^TestInboxServiceSoak$$
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-sessions test-setups test-alone test-suites test-rest test-modules check fuzz soak bench screenshots services services-down demo
+.PHONY: help test test-sessions test-setups test-suites test-rest test-modules check fuzz soak bench screenshots services services-down demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 test: services ## start the servers and run every test with the race detector
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-sessions test-setups
-	@$(MAKE) --no-print-directory test-alone
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-suites test-rest
 	@$(MAKE) --no-print-directory test-modules
 
@@ -78,10 +75,6 @@ test-setups:
 	@echo "the other set-ups of stores and brokers"
 	@$(TEST) --packages ./internal/conformance -- -timeout 20m -parallel $(TESTS_AT_ONCE) -run '$(SETUPS)'
 
-test-alone:
-	@echo "what nothing else may run beside"
-	@$(TEST) --packages ./internal/e2e -- $(RACE) -timeout 10m -parallel 1 -run '$(ALONE)'
-
 test-suites:
 	@echo "stores and brokers, with the race detector"
 	@$(TEST) --packages ./internal/conformance -- $(RACE) -timeout 30m -parallel $(SUITES_AT_ONCE) -skip '$(SETUPS)|$(LONG)'
@@ -89,7 +82,7 @@ test-suites:
 test-rest:
 	@echo "everything else, with the race detector"
 	@E2E_SESSION=plain $(TEST) --packages "$$(go list ./... | grep -v /internal/conformance | tr '\n' ' ')" -- \
-		$(RACE) -timeout 30m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -skip '$(ALONE)'
+		$(RACE) -timeout 30m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE)
 
 test-modules:
 	@cd bench && go test ./...

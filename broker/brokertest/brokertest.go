@@ -68,6 +68,10 @@ type Harness struct {
 	// Open returns a fresh connection to the same server. The suite closes it. Required.
 	Open func(t *testing.T) broker.Broker
 
+	// Patient is Open for a broker that waits an hour for the settlement of a delivery. Required
+	// with Features.LapseAfter, unless the test's own clock decides, see Elapse.
+	Patient func(t *testing.T) broker.Broker
+
 	// Faulty returns a network to the same server that the suite can let fail, and what opens a
 	// fresh connection through it. The suite closes the connection. Optional; without it nothing of
 	// that is tested, as is right for a broker that has no network.

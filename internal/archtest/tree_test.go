@@ -18,6 +18,7 @@ func TestModule(t *testing.T) {
 		{"imports", CheckImports},
 		{"comments", CheckComments},
 		{"code", CheckCode},
+		{"bounds", CheckBounds},
 		{"sizes", CheckSizes},
 	} {
 		t.Run(rule.name, func(t *testing.T) {

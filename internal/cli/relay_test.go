@@ -57,7 +57,7 @@ func published(t *testing.T, cfg opener.StoreConfig) {
 	defer store.Close()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		stats, err := store.OutboxStats(t.Context())
 		if err != nil {

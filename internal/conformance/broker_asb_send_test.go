@@ -17,7 +17,7 @@ import (
 // asbSendAll publishes in one call, and returns the results.
 func asbSendAll(t *testing.T, b *asbbroker.Broker, msgs []waybill.Message) []error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	list := make([]relay.Outgoing, len(msgs))
 	for i := range msgs {

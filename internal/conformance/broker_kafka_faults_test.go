@@ -22,7 +22,7 @@ import (
 )
 
 // kafkaPatience bounds the wait for a condition.
-const kafkaPatience = 30 * time.Second
+const kafkaPatience = time.Minute
 
 // kafkaMessages returns n messages; the key of message i is key(i), its payload i, from 1 on.
 func kafkaMessages(topic string, n int, key func(i int) string) []relay.Outgoing {

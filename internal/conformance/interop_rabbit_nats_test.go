@@ -172,7 +172,7 @@ func readsFromForeign(t *testing.T, b broker.Broker, topic, script string, args 
 func awaitGroup(t *testing.T, b broker.Broker, topic string, got <-chan consumer.Delivery) {
 	t.Helper()
 	waitFor(t, "the group receives", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		m := waybill.Message{Topic: topic, Type: "probe", Source: "test"}
 		m.Complete()

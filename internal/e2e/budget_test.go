@@ -104,10 +104,7 @@ func (s *countingSource) SettleMessages(ctx context.Context, req relay.SettleReq
 // the poll. The relay is not woken by itself.
 func TestIdleBudget(t *testing.T) {
 	t.Parallel()
-	const (
-		window = 10 * time.Second
-		limit  = 10
-	)
+	const window = 10 * time.Second
 	w := newWorld(t, sessions[0])
 	counter := &idleCounter{}
 	cfg, err := pgxpool.ParseConfig(w.dsn)
@@ -131,10 +128,13 @@ func TestIdleBudget(t *testing.T) {
 	run(t, t.Context(), r.Run)
 	w.asleep(t)
 	eventually(t, "the start is over", func() bool { return counter.quietFor(time.Second) })
-	before := len(counter.list())
+	before, began := len(counter.list()), time.Now()
 	<-time.After(window) // what is measured
-	if ran := counter.list()[before:]; len(ran) > limit {
-		t.Errorf("an idle relay ran %d statements in %v, want at most %d:\n%s", len(ran), window, limit, strings.Join(ran, "\n"))
+	ran, took := counter.list()[before:], time.Since(began)
+	// How often something can begin in the time that it really took: the timer of a busy machine is late.
+	begin := func(every time.Duration) int { return int(took/every) + 1 }
+	if limit := begin(2*time.Second) + 2*begin(5*time.Second); len(ran) > limit {
+		t.Errorf("an idle relay ran %d statements in %v, want at most %d:\n%s", len(ran), took, limit, strings.Join(ran, "\n"))
 	}
 }
 

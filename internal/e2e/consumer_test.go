@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -131,19 +132,25 @@ func TestAS22DelaysAreKeptAndPersisted(t *testing.T) {
 		return errors.New("still broken")
 	}
 	attempts := func() int { mu.Lock(); defer mu.Unlock(); return len(at) }
-	cfg := consumer.Config{Name: "billing", Retry: waybill.RetryPolicy{BaseDelay: base, MaxDelay: 8 * base, DisableJitter: true}}
+	told := &delayRecorder{}
+	cfg := consumer.Config{Name: "billing", Observer: told, Retry: waybill.RetryPolicy{BaseDelay: base, MaxDelay: 8 * base, DisableJitter: true}}
 	_, stop := w.startConsumer(t, sub, handler, cfg)
 	publish(t, conn, waybill.Message{ID: "m", Topic: "orders"}, "m")
 	eventually(t, "three attempts are made", func() bool { return attempts() == 3 })
 	stop() // in the middle: nothing is reset, nothing skipped
-	w.startConsumer(t, b.subscribe(t, b.connect(t), "billing", "orders"), handler, cfg)
+	_, stop = w.startConsumer(t, b.subscribe(t, b.connect(t), "billing", "orders"), handler, cfg)
 	letters := w.waitLetters(t, deadletter.Filter{}, 1)
+	stop()
 	if letters[0].Attempts != 6 || attempts() != 6 {
 		t.Errorf("%d attempts counted and %d made, want 6", letters[0].Attempts, attempts())
 	}
-	for i, want := range []time.Duration{1, 2, 4, 8, 8} { // the last is capped
-		if got := at[i+1].Sub(at[i]); got < want*base-5*time.Millisecond || got > want*base+2*time.Second {
-			t.Errorf("delay %d was %v, want %v", i+1, got, want*base)
+	want := []time.Duration{base, 2 * base, 4 * base, 8 * base, 8 * base} // the last is capped
+	if !slices.Equal(told.seen, want) {
+		t.Errorf("the delays were to be %v, want %v", told.seen, want)
+	}
+	for i := range want {
+		if got := at[i+1].Sub(at[i]); got < want[i]-5*time.Millisecond {
+			t.Errorf("delay %d was %v, want at least %v", i+1, got, want[i])
 		}
 	}
 }

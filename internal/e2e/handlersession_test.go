@@ -27,10 +27,19 @@ func TestHandlerThatEndsItsSession(t *testing.T) {
 		_, err := tx.Exec(ctx, "SELECT 1")
 		return err
 	}
-	tooLong := func(ctx context.Context, tx pgx.Tx) error {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	tooLong := func(w *world, ctx context.Context, tx pgx.Tx) error {
+		const statement = "SELECT pg_sleep(3600)"
+		own, cancel := context.WithCancel(ctx)
 		defer cancel()
-		_, err := tx.Exec(ctx, "SELECT pg_sleep(60)")
+		pid := tx.Conn().PgConn().PID()
+		go func() { // its time is up as soon as it runs
+			for running := false; !running && own.Err() == nil; {
+				row := w.pool.QueryRow(own, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND state = 'active' AND query = $2)", pid, statement)
+				_ = row.Scan(&running)
+			}
+			cancel()
+		}()
+		_, err := tx.Exec(own, statement)
 		return err
 	}
 	for name, tc := range map[string]struct {
@@ -38,14 +47,14 @@ func TestHandlerThatEndsItsSession(t *testing.T) {
 		reason   waybill.Reason
 		attempts int
 	}{
-		"a statement's own timeout": {func(_ *world, ctx context.Context, tx pgx.Tx) error {
-			return fmt.Errorf("no stock: %v", tooLong(ctx, tx))
+		"a statement's own timeout": {func(w *world, ctx context.Context, tx pgx.Tx) error {
+			return fmt.Errorf("no stock: %v", tooLong(w, ctx, tx))
 		}, waybill.ReasonExhausted, 2},
-		"a statement's own timeout, permanent": {func(_ *world, ctx context.Context, tx pgx.Tx) error {
-			return waybill.PermanentError(waybill.ReasonRejected, fmt.Errorf("no stock: %v", tooLong(ctx, tx)))
+		"a statement's own timeout, permanent": {func(w *world, ctx context.Context, tx pgx.Tx) error {
+			return waybill.PermanentError(waybill.ReasonRejected, fmt.Errorf("no stock: %v", tooLong(w, ctx, tx)))
 		}, waybill.ReasonRejected, 1},
-		"a statement's own timeout, ignored": {func(_ *world, ctx context.Context, tx pgx.Tx) error {
-			_ = tooLong(ctx, tx)
+		"a statement's own timeout, ignored": {func(w *world, ctx context.Context, tx pgx.Tx) error {
+			_ = tooLong(w, ctx, tx)
 			return nil
 		}, waybill.ReasonExhausted, 2},
 		"killed": {func(w *world, ctx context.Context, tx pgx.Tx) error {

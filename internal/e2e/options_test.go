@@ -132,12 +132,20 @@ func TestOption_Lease(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
+	w.countRenewals(t)
 	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
-	pub := &recorder{}
-	w.startRelay(t, pub, relay.Config{})
+	renewals := 0
+	pub := &recorder{before: func(context.Context, []relay.Outgoing) { renewals = max(renewals, w.renewals(t)) }}
+	cfg := quick(relay.Config{})
+	w.startRelay(t, pub, cfg)
 	eventually(t, "the lanes are taken over", func() bool { return pub.count("m") == 1 })
-	if took := time.Since(began); took < lease-50*time.Millisecond || took > lease+5*time.Second {
+	if took := time.Since(began); took < lease-50*time.Millisecond {
 		t.Errorf("taken over after %v, want after the lease of %v", took, lease)
+	}
+	// It renews its own lease eight times as often while it has no lanes, and takes them when the
+	// lease of the other one has ended.
+	if most := int(8*lease/cfg.RenewInterval) + 16; renewals > most {
+		t.Errorf("taken over after %d renewals, want at most %d", renewals, most)
 	}
 }
 

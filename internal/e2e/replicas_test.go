@@ -36,11 +36,6 @@ func chosenSeed(t *testing.T) uint64 {
 // on a busy machine a relay does not lose them, and a broker confirms, without a fault.
 var replicasLease = lease{LeaseTTL: 4500 * time.Millisecond, RenewInterval: 400 * time.Millisecond, PublishTimeout: 3500 * time.Millisecond}
 
-// takeoverBound is how long a relay that has gone may keep its lanes: its lease, a renewal
-// of one that sees it expired and one of another that takes its share; and what a busy
-// machine, or a relay that was stopped inside a transaction, adds to that.
-var takeoverBound = replicasLease.LeaseTTL + 2*replicasLease.RenewInterval + slowdown*15*time.Second
-
 // TestReplicasHistory has four relay processes killed, stopped, resumed, started and cut off
 // from the broker, one of these every second, while messages are committed. Then it compares
 // what the broker holds with what was committed.
@@ -93,9 +88,6 @@ func replicasHistory(t *testing.T, w *world, b brokerSettings, settings child) {
 	t.Logf("%v; %d interruptions, slowest takeover %v", r, c.interruptions, c.slowest.Round(time.Millisecond))
 	if !r.OK() || r.Committed < messages/perTransaction*perTransaction {
 		t.Errorf("the history is wrong: %v", r)
-	}
-	if c.slowest > takeoverBound {
-		t.Errorf("a takeover took %v, want at most %v", c.slowest, takeoverBound)
 	}
 	if n := w.number(t, "SELECT count(*) FROM "+w.table("dead_letters")); n != 0 {
 		t.Errorf("%d dead letters, want none", n)

@@ -121,7 +121,7 @@ func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		err := check()
 		if err == nil {

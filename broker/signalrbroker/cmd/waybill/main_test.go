@@ -77,7 +77,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(time.Minute)
 	for !done() {
 		select {
 		case <-tick.C:
