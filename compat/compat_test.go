@@ -63,6 +63,38 @@ func TestRecords_MarkAndGet(t *testing.T) {
 	}
 }
 
+// TestRecords_Extra: extra data is stored as the caller gave it, wrapped only where it must be, and always
+// comes back as it was given.
+func TestRecords_Extra(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ source, extra, want string }{
+		{"", `{"by":"me"}`, `{"by":"me"}`},
+		{"", ` {"by":"me","source":"x"}`, ` {"by":"me","source":"x"}`},
+		{"", `{}`, `{}`},
+		{"", "", ""},
+		{"shop", "", `{"source":"shop"}`},
+		{"shop", `{"by":"me"}`, `{"source":"shop","extra":{"by":"me"}}`},
+		{"", `{"source":"x"}`, `{"extra":{"source":"x"}}`},
+		{"", `{"extra":[1],"source":7}`, `{"extra":{"extra":[1],"source":7}}`},
+		{"", `[1]`, `{"extra":[1]}`},
+		{"", `null`, `{"extra":null}`},
+	} {
+		tab := newTable()
+		r := newRecords(t, tab, "")
+		d := Details{Source: tt.source}
+		if tt.extra != "" {
+			d.Extra = json.RawMessage(tt.extra)
+		}
+		rec, err := r.MarkProcessed(t.Context(), noTx{}, "m", "t", d)
+		if err != nil || rec.Source != tt.source || string(rec.Extra) != tt.extra {
+			t.Errorf("MarkProcessed() of %q, %q = %+v, %v", tt.source, tt.extra, rec, err)
+		}
+		if got := string(tab.rows[r.key("m")].Extra); got != tt.want {
+			t.Errorf("stored of %q, %q is %s, want %s", tt.source, tt.extra, got, tt.want)
+		}
+	}
+}
+
 func TestRecords_SecondMark(t *testing.T) {
 	t.Parallel()
 	r := newRecords(t, newTable(), "")

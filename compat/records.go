@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -49,7 +50,8 @@ func NewRecords[Tx any](recorder inbox.Recorder[Tx], tenant, consumer string) (*
 }
 
 // Details is what a record may hold beside the message's id and type. All of it is optional.
-// A store whose inbox is compact keeps neither Source nor Extra.
+// A store whose inbox is compact keeps neither Source nor Extra. An Extra that is a JSON object is
+// stored as it is; with a Source both are: {"source": …, "extra": …}.
 type Details struct {
 	Payload []byte          // only its hash is kept
 	Source  string          // the producing service
@@ -79,7 +81,7 @@ func (r *Records[Tx]) MarkProcessed(ctx context.Context, tx Tx, id, eventType st
 	if id == "" {
 		return Record{}, required("id")
 	}
-	extra, err := d.envelope()
+	extra, err := d.extraData()
 	if err != nil {
 		return Record{}, err
 	}
@@ -130,21 +132,41 @@ func (r *Records[Tx]) key(id string) inbox.Key {
 	return inbox.Key{Tenant: r.tenant, Consumer: r.consumer, Message: id}
 }
 
-// stored is the JSON in which source and extra data are stored: the source is no part of the
-// key here, and so not in the key's column.
+// stored is the JSON of source and extra data where extra data alone can't stand for both. The source
+// has no column of its own: the inbox's column is part of the key, and messages are told apart by
+// their id alone here.
 type stored struct {
 	Source string          `json:"source,omitempty"`
 	Extra  json.RawMessage `json:"extra,omitempty"`
 }
 
-func (d Details) envelope() (json.RawMessage, error) {
-	if d.Source == "" && d.Extra == nil {
+// extraData returns what is stored as extra data: Extra itself, or a [stored] if there is a source
+// too, if Extra is no object, or if it looks like a stored one.
+func (d Details) extraData() (json.RawMessage, error) {
+	switch {
+	case d.Source == "" && d.Extra == nil:
 		return nil, nil
-	}
-	if d.Extra != nil && !json.Valid(d.Extra) {
+	case d.Extra != nil && !json.Valid(d.Extra):
 		return nil, &waybill.InvalidError{Field: "Details.Extra", Reason: "is not JSON"}
+	case d.Source == "" && isObject(d.Extra) && !isStored(d.Extra):
+		return d.Extra, nil
 	}
 	return json.Marshal(stored{Source: d.Source, Extra: d.Extra})
+}
+
+func isObject(text json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) }
+
+// isStored reports whether text is an object with members of a [stored] and no others. Only their
+// names count, which a database keeps.
+func isStored(text json.RawMessage) bool {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(text, &members) != nil {
+		return false
+	}
+	n := len(members)
+	delete(members, "source")
+	delete(members, "extra")
+	return n > 0 && len(members) == 0
 }
 
 func (d Details) hash() string {
@@ -156,8 +178,9 @@ func (d Details) hash() string {
 }
 
 func recordOf(s inbox.StoredRecord) (Record, error) {
-	var d stored
-	if s.Extra != nil {
+	d := stored{Extra: s.Extra}
+	if isStored(s.Extra) {
+		d.Extra = nil
 		if err := json.Unmarshal(s.Extra, &d); err != nil {
 			return Record{}, fmt.Errorf("extra data of record %q: %w", s.MessageID, err)
 		}

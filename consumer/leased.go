@@ -88,7 +88,8 @@ func (c *Leased) tryMessage(ctx, work context.Context, rec inbox.Record, m *wayb
 	if err != nil {
 		return c.unreachable(work, rec, m, err)
 	}
-	suspect := past.Status == inbox.LeaseReleased && !past.LeaseUntil.IsZero()
+	// Inbox services of older versions answer Released with the end of the lease.
+	suspect := past.Status == inbox.LeaseExpired || past.Status == inbox.LeaseReleased && !past.LeaseUntil.IsZero()
 	if suspect {
 		leave, alone := c.alone(ctx)
 		defer leave()

@@ -121,7 +121,7 @@ func (s *leaseStub) ReadLease(context.Context, string) (inbox.LeaseRecord, error
 	}
 	rec := s.rec
 	if rec.Status == inbox.LeaseBusy && time.Now().After(rec.LeaseUntil) {
-		rec.Status = inbox.LeaseReleased
+		rec.Status = inbox.LeaseExpired
 	}
 	return rec, nil
 }

@@ -24,7 +24,7 @@ type Leases struct {
 	// process was killed. It is renewed each third of that for as long as the handler runs; a
 	// handler that can't be sure of its lease any more is told to end a sixth of that before the
 	// lease does. At least 100 ms, at most [inbox.MaxLeaseTTL], and less than InboxRetention.
-	// Optional; the default is 30 s.
+	// Optional; the default is 60 s.
 	TTL time.Duration
 
 	// Letters is where messages go that are given up: [LettersIn] a store, or [LettersTo]
@@ -38,7 +38,7 @@ type Leases struct {
 }
 
 const (
-	defaultLeaseTTL = 30 * time.Second
+	defaultLeaseTTL = 60 * time.Second
 	minLeaseTTL     = 100 * time.Millisecond
 )
 

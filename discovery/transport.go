@@ -34,8 +34,8 @@ const (
 
 // The defaults of Bus and Group.
 const (
-	DefaultBus   = "default"
-	DefaultGroup = "default"
+	DefaultBus   = "rabbit"
+	DefaultGroup = "workers"
 )
 
 // word returns the name of a bus or a group as one word of a routing key or a subject, with

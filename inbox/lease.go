@@ -30,7 +30,8 @@ const (
 	LeaseBusy      LeaseStatus = "Busy"      // somebody else has it
 	LeaseExhausted LeaseStatus = "Exhausted" // it was begun as often as the caller allows; nobody has it
 	LeaseProcessed LeaseStatus = "Processed" // it is done, for the retention of the store
-	LeaseReleased  LeaseStatus = "Released"  // nobody has it; it can be begun again
+	LeaseReleased  LeaseStatus = "Released"  // its holder has given it back; it can be begun again
+	LeaseExpired   LeaseStatus = "Expired"   // its lease has ended, nobody has released it; it can be begun again
 	LeaseLost      LeaseStatus = "LeaseLost" // somebody else has begun it since
 	LeaseUnknown   LeaseStatus = "Unknown"   // the store knows nothing of the key
 )
@@ -200,16 +201,19 @@ type LeaseAnswer struct {
 
 // LeaseRecord is what a store knows of a key.
 type LeaseRecord struct {
-	// Status is [LeaseBusy] while somebody has the key, [LeaseReleased] while nobody has,
-	// a lease that has run out included, [LeaseProcessed], or [LeaseUnknown] if nothing is
-	// stored; the other fields are zero then.
+	// Status is [LeaseBusy] while somebody has the key, [LeaseExpired] once that lease has ended,
+	// until somebody begins the key, [LeaseReleased] if its holder has given it back,
+	// [LeaseProcessed], or [LeaseUnknown] if nothing is stored; the other fields are zero then.
 	Status LeaseStatus
 
 	Owner     string // who had it last, as it said
 	Token     int64  // of the last lease
 	Attempts  int    // that count
 	FirstSeen time.Time
-	LastSeen  time.Time // when it was last acquired, renewed, released or processed
+	// LastSeen is when the key was last acquired, renewed, released or processed. A request that
+	// changes nothing, answered Busy, Processed or Exhausted, does not move it: such answers write
+	// nothing, and the retention of a processed key counts from LastSeen.
+	LastSeen time.Time
 	// LeaseUntil is when the lease ends or has ended. It is zero once the key is released or
 	// processed.
 	LeaseUntil time.Time

@@ -3,6 +3,7 @@ package inboxhttp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -156,7 +157,11 @@ func (c *Client) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseS
 		return "", err
 	}
 	answer, err := ask[statusAnswer](ctx, c, http.MethodPost, "mark-processed", markBody{Key: l.Key, LeaseID: l.ID})
-	if err != nil {
+	var unmarked *unmarkedError
+	switch {
+	case errors.As(err, &unmarked):
+		answer.Status = unmarked.status
+	case err != nil:
 		return "", err
 	}
 	return answer.Status, known(answer.Status, endStatuses)

@@ -22,7 +22,7 @@ var (
 	beginStatuses  = []inbox.LeaseStatus{inbox.LeaseAcquired, inbox.LeaseBusy, inbox.LeaseProcessed, inbox.LeaseExhausted}
 	renewStatuses  = []inbox.LeaseStatus{inbox.LeaseAcquired, inbox.LeaseLost, inbox.LeaseReleased, inbox.LeaseProcessed, inbox.LeaseUnknown}
 	endStatuses    = []inbox.LeaseStatus{inbox.LeaseProcessed, inbox.LeaseReleased, inbox.LeaseLost, inbox.LeaseUnknown}
-	recordStatuses = []inbox.LeaseStatus{inbox.LeaseBusy, inbox.LeaseReleased, inbox.LeaseProcessed, inbox.LeaseUnknown}
+	recordStatuses = []inbox.LeaseStatus{inbox.LeaseBusy, inbox.LeaseReleased, inbox.LeaseExpired, inbox.LeaseProcessed, inbox.LeaseUnknown}
 )
 
 // known makes sure that an answer is one that the caller knows what to do with.
@@ -96,6 +96,10 @@ func errorOf(answer *http.Response, body []byte) error {
 		p.Detail = http.StatusText(answer.StatusCode)
 	}
 	switch answer.StatusCode {
+	case http.StatusNotFound, http.StatusConflict:
+		if p.KeyStatus != "" {
+			return &unmarkedError{p.KeyStatus}
+		}
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
 		return &waybill.InvalidError{Field: "request", Reason: "is refused by the inbox service: " + p.Detail}
 	case http.StatusTooManyRequests:
@@ -103,6 +107,11 @@ func errorOf(answer *http.Response, body []byte) error {
 	}
 	return waybill.UnavailableError(fmt.Errorf("inbox service: %d: %s", answer.StatusCode, p.Detail))
 }
+
+// unmarkedError is the answer to mark-processed that the key was not marked, and what it is instead.
+type unmarkedError struct{ status inbox.LeaseStatus }
+
+func (e *unmarkedError) Error() string { return "inbox service: the key is " + string(e.status) }
 
 func retryAfter(answer *http.Response, p problem) time.Duration {
 	if p.RetryAfterMs > 0 {

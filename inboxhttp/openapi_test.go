@@ -48,7 +48,7 @@ type property struct {
 // documented are the types of bodies by the names of their schemas.
 var documented = map[string]any{
 	"TryBegin": beginBody{}, "TryBeginAnswer": leaseAnswer{}, "Renew": renewBody{}, "RenewAnswer": leaseAnswer{},
-	"MarkProcessed": markBody{}, "Release": releaseBody{}, "EndAnswer": statusAnswer{}, "Record": recordAnswer{}, "Problem": problem{},
+	"MarkProcessed": markBody{}, "Release": releaseBody{}, "EndAnswer": statusAnswer{}, "MarkAnswer": statusAnswer{}, "Record": recordAnswer{}, "Problem": problem{},
 	"TryBeginBatch": batchBody[beginBody]{}, "TryBeginBatchAnswer": batchBody[leaseAnswer]{},
 	"MarkProcessedBatch": batchBody[markBody]{}, "MarkProcessedBatchAnswer": batchBody[statusAnswer]{},
 	"Health": struct {
@@ -153,7 +153,7 @@ func TestOpenAPI_Statuses(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t)
 	for name, want := range map[string][]inbox.LeaseStatus{
-		"TryBeginAnswer": beginStatuses, "RenewAnswer": renewStatuses, "EndAnswer": endStatuses, "Record": recordStatuses, "Health": {"ok"},
+		"TryBeginAnswer": beginStatuses, "RenewAnswer": renewStatuses, "EndAnswer": endStatuses, "MarkAnswer": {inbox.LeaseProcessed}, "Record": recordStatuses, "Health": {"ok"},
 	} {
 		var got []inbox.LeaseStatus
 		for _, status := range d.Components.Schemas[name].Properties["status"].Enum {
@@ -205,7 +205,7 @@ func TestOpenAPI_Bodies(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t)
 	want := map[string][2]string{
-		"try-begin": {"TryBegin", "TryBeginAnswer"}, "renew": {"Renew", "RenewAnswer"}, "mark-processed": {"MarkProcessed", "EndAnswer"},
+		"try-begin": {"TryBegin", "TryBeginAnswer"}, "renew": {"Renew", "RenewAnswer"}, "mark-processed": {"MarkProcessed", "MarkAnswer"},
 		"release": {"Release", "EndAnswer"}, "try-begin/batch": {"TryBeginBatch", "TryBeginBatchAnswer"},
 		"mark-processed/batch": {"MarkProcessedBatch", "MarkProcessedBatchAnswer"},
 	}
@@ -215,8 +215,11 @@ func TestOpenAPI_Bodies(t *testing.T) {
 		if got != want[path] {
 			t.Errorf("%s has %v, want %v", path, got, want[path])
 		}
-		codes := slices.Sorted(maps.Keys(op.Responses))
-		if !slices.Equal(codes, []string{"200", "400", "401", "403", "413", "415", "429", "500", "503"}) {
+		codes, want := slices.Sorted(maps.Keys(op.Responses)), []string{"200", "400", "401", "403", "413", "415", "429", "500", "503"}
+		if path == "mark-processed" {
+			want = slices.Insert(want, 4, "404", "409")
+		}
+		if !slices.Equal(codes, want) {
 			t.Errorf("%s may be answered with %v", path, codes)
 		}
 		for code, r := range op.Responses {

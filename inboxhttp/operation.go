@@ -143,8 +143,25 @@ func (s *Server) markProcessed(c *call) (any, error) {
 		return nil, err
 	}
 	status, err := s.store.MarkProcessed(c.ctx, l)
+	if err != nil {
+		return nil, err
+	}
 	c.answered(status)
-	return statusAnswer{status}, err
+	return statusAnswer{status}, unmarked(status)
+}
+
+// unmarked refuses a mark without effect. A client that looks at the code alone would otherwise
+// take it for done.
+func unmarked(status inbox.LeaseStatus) error {
+	switch status {
+	case inbox.LeaseProcessed:
+		return nil
+	case inbox.LeaseUnknown:
+		return &refusal{code: http.StatusNotFound, detail: "the key is unknown; it was not marked", keyStatus: status}
+	case inbox.LeaseReleased:
+		return &refusal{code: http.StatusConflict, detail: "the lease has been released; the key was not marked", keyStatus: status}
+	}
+	return &refusal{code: http.StatusConflict, detail: "somebody else has begun the key since; it was not marked", keyStatus: status}
 }
 
 func (s *Server) release(c *call) (any, error) {

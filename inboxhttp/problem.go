@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
 )
 
 // problem is the body of an answer with a code other than 200, as RFC 9457 has it.
@@ -20,6 +21,8 @@ type problem struct {
 	Status       int    `json:"status"`
 	Detail       string `json:"detail,omitempty"`
 	RetryAfterMs int64  `json:"retryAfterMs,omitempty"`
+
+	KeyStatus inbox.LeaseStatus `json:"keyStatus,omitempty"` // of a key that was not marked
 }
 
 // refusal is a request that is refused, and how.
@@ -27,6 +30,8 @@ type refusal struct {
 	code   int
 	detail string
 	after  time.Duration // until it may be repeated; 0 for no advice
+
+	keyStatus inbox.LeaseStatus // of a key that was not marked
 }
 
 func (r *refusal) Error() string { return r.detail }
@@ -67,6 +72,6 @@ func (r *refusal) write(w http.ResponseWriter) {
 	}
 	w.WriteHeader(r.code)
 	_ = json.NewEncoder(w).Encode(problem{ // a client that is gone needs no answer
-		Title: http.StatusText(r.code), Status: r.code, Detail: r.detail, RetryAfterMs: r.after.Milliseconds(),
+		Title: http.StatusText(r.code), Status: r.code, Detail: r.detail, RetryAfterMs: r.after.Milliseconds(), KeyStatus: r.keyStatus,
 	})
 }

@@ -182,7 +182,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, op operation, c 
 	})
 	if err != nil {
 		refused := refusalOf(err)
-		c.status = strconv.Itoa(refused.code)
+		if refused.keyStatus == "" {
+			c.status = strconv.Itoa(refused.code)
+		}
 		refused.write(w)
 		return err
 	}

@@ -434,3 +434,31 @@ func TestBatch_CountedWhileDecoded(t *testing.T) {
 		t.Errorf("decode() = %v with %d items decoded, want 413 and at most %d", err, n, inbox.MaxLeaseBatch)
 	}
 }
+
+// TestServer_NotMarked: a mark without effect is no success, also for a client that looks at the
+// code alone; our own client still returns the status.
+func TestServer_NotMarked(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[inbox.LeaseStatus]int{
+		inbox.LeaseUnknown: http.StatusNotFound, inbox.LeaseLost: http.StatusConflict, inbox.LeaseReleased: http.StatusConflict,
+	} {
+		w := &witness{}
+		h := newServer(t, &stub{status: status}, Config{Observer: w})
+		r := send(h, "POST", "/v1/inbox/mark-processed", `{"key":"k","leaseId":"L1"}`)
+		if text := bodyOf(t, r); r.StatusCode != want || r.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(text, `"keyStatus":"`+string(status)+`"`) {
+			t.Errorf("a mark that is answered with %s is %d %s, want %d", status, r.StatusCode, text, want)
+		}
+		if len(w.events) != 1 || w.events[0].Err != nil || w.events[0].Status != string(status) {
+			t.Errorf("observed is %+v, want the status %s", w.events, status)
+		}
+		server := httptest.NewServer(h)
+		t.Cleanup(server.Close)
+		c, err := NewClient(ClientConfig{URL: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.MarkProcessed(t.Context(), inbox.Lease{Key: "k", ID: "L1"}); err != nil || got != status {
+			t.Errorf("MarkProcessed() = %v, %v, want %v", got, err, status)
+		}
+	}
+}

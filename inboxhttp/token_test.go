@@ -91,7 +91,7 @@ func TestToken_Limits(t *testing.T) {
 		{Token{Groups: []string{"g"}}, inbox.LeaseKey{Bus: "b", Group: "g", Message: strings.Repeat("m", 600)}.String(), true},
 	} {
 		tt.token.Name, tt.token.SHA256 = "a", sha256.Sum256([]byte(secret))
-		h := newServer(t, &stub{}, Config{Tokens: []Token{tt.token}})
+		h := newServer(t, &stub{status: inbox.LeaseProcessed}, Config{Tokens: []Token{tt.token}})
 		for path, body := range map[string]string{
 			"try-begin": `{"key":%q}`, "renew": `{"key":%q,"leaseId":"l"}`, "mark-processed": `{"key":%q,"leaseId":"l"}`,
 			"release": `{"key":%q,"leaseId":"l"}`, "try-begin/batch": `{"items":[{"key":%q}]}`,

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
@@ -57,7 +58,7 @@ type examination struct {
 	inbox inboxQuestion
 }
 
-func (p *program) doctorCommand() *cobra.Command {
+func (p *program) doctorCommand(options *pflag.FlagSet) *cobra.Command {
 	var e examination
 	var as string
 	cmd := &cobra.Command{
@@ -86,7 +87,7 @@ sessions of other roles it needs pg_monitor.`,
 		}),
 	}
 	cmd.Flags().StringVar(&as, "as", "", "what the role of --store must be able to do: "+roleNames())
-	e.inbox.add(cmd)
+	e.inbox.add(cmd, options)
 	cmd.Flags().BoolVar(&e.probe, "probe", false, "publish a message that nobody waits for, and see it come back")
 	return cmd
 }

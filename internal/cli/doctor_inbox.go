@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/discovery"
@@ -17,19 +18,18 @@ import (
 
 // inboxQuestion is how the programs that the doctor asks for find their inbox service.
 type inboxQuestion struct {
-	url        string
-	discovery  bool
-	bus, group string
-	hosts      []string
-	http       bool
+	url       string
+	discovery bool
+	hosts     []string
+	http      bool
 }
 
-func (q *inboxQuestion) add(cmd *cobra.Command) {
+func (q *inboxQuestion) add(cmd *cobra.Command, all *pflag.FlagSet) {
 	flags := cmd.Flags()
 	flags.StringVar(&q.url, "inbox-url", "", "look at the inbox service at this `URL`")
 	flags.BoolVar(&q.discovery, "inbox-discovery", false, "look for an inbox service over --broker, which publishes a ping")
-	flags.StringVar(&q.bus, "inbox-bus", discovery.DefaultBus, "with --inbox-discovery: `name` that it is announced under")
-	flags.StringVar(&q.group, "inbox-group", discovery.DefaultGroup, "with --inbox-discovery: consumer `group` that it is announced for")
+	addAlias(cmd, all, "discovery-bus", "inbox-bus")
+	addAlias(cmd, all, "discovery-group", "inbox-group")
 	flags.StringSliceVar(&q.hosts, "inbox-hosts", nil, "with --inbox-discovery: `hosts` that it may be at")
 	flags.BoolVar(&q.http, "inbox-allow-http", false, "with --inbox-discovery: it may do without TLS")
 }
@@ -54,10 +54,13 @@ func (e examination) checkInbox(ctx context.Context) ([]finding, error) {
 		return nil, err
 	}
 	defer done()
-	finder, err := discovery.NewFinder(transport, discovery.Config{
-		Endpoint: e.inbox.url, Enabled: e.inbox.discovery, Bus: e.inbox.bus, Group: e.inbox.group, Name: "waybill doctor",
+	cfg := discovery.Config{
+		Endpoint: e.inbox.url, Enabled: e.inbox.discovery, Name: "waybill doctor",
+		Bus: e.cfg.String("discovery.bus"), Group: e.cfg.String("discovery.group"),
+		Timeout: e.cfg.Duration("discovery.timeout"), SelectionWindow: e.cfg.Duration("discovery.selection_wait"),
 		AllowedHosts: e.inbox.hosts, AllowHTTP: e.inbox.http, Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	finder, err := discovery.NewFinder(transport, cfg)
 	if err != nil {
 		return nil, usagef("%v", err)
 	}
@@ -65,7 +68,7 @@ func (e examination) checkInbox(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []finding{e.inbox.judge(ctx, decision)}, nil
+	return []finding{judgeInbox(ctx, cfg, decision)}, nil
 }
 
 // inboxTransport opens the broker if it has to be asked.
@@ -81,9 +84,9 @@ func (e examination) inboxTransport(ctx context.Context) (_ discovery.Transport,
 	return transport, func() { _ = broker.Close() }, err
 }
 
-func (q inboxQuestion) judge(ctx context.Context, d discovery.Decision) finding {
+func judgeInbox(ctx context.Context, cfg discovery.Config, d discovery.Decision) finding {
 	if d.Endpoint.URL == "" {
-		return failing(inboxSubject, fmt.Sprintf("%s for bus %s, group %s; %d announcements refused", d.Reason, q.bus, q.group, d.Refused),
+		return failing(inboxSubject, fmt.Sprintf("%s for bus %s, group %s; %d announcements refused", d.Reason, cfg.Bus, cfg.Group, d.Refused),
 			"start one with --announce, and see that --inbox-hosts names its host")
 	}
 	found := fmt.Sprintf("%s: %s", d.Reason, d.Endpoint.URL)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/guarantee"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
@@ -34,7 +35,8 @@ func (p *program) explainCommand() *cobra.Command {
 		Short: "Show what is guaranteed on the way of a topic, and by which settings",
 		Long: `Show what is guaranteed on the way of a topic from the store over the relay and the broker to a
 consumer: durability, order, duplicates, size and delay, with the settings that each hangs on and
-what would strengthen it. Settings are read from the live servers where they tell. Nothing is
+what would strengthen it. Settings are read from the live servers where they tell; which relays run,
+and which consumers have dead letters of the topic, from the store. Nothing is
 stored, published or declared.`,
 		Args: takes(1),
 		RunE: does(func(cmd *cobra.Command, args []string) error { return p.explain(cmd, args[0]) }),
@@ -55,6 +57,11 @@ func (p *program) explain(cmd *cobra.Command, topic string) error {
 	if err != nil {
 		return err
 	}
+	seen, err := seenOn(cmd.Context(), store, topic)
+	if err != nil {
+		return err
+	}
+	facts = append(facts, seen.relays()...)
 	facts = append(facts, relayFacts(cfg)...)
 	for _, b := range brokers {
 		more, err := factsOf(cmd.Context(), b, topic)
@@ -63,7 +70,68 @@ func (p *program) explain(cmd *cobra.Command, topic string) error {
 		}
 		facts = append(facts, more...)
 	}
+	facts = append(facts, seen.consumers()...)
 	return p.printFacts(topic, append(facts, consumerFacts(cfg)...))
+}
+
+// running is what a store knows of who works on a topic.
+type running struct {
+	schema bool // there is one; nothing is known otherwise
+	nodes  []relay.NodeState
+	groups []deadletter.Group // of the topic
+}
+
+// seenGroups bounds the groups of dead letters in which consumers are looked for.
+const seenGroups = 1000
+
+func seenOn(ctx context.Context, store opener.Store, topic string) (seen running, err error) {
+	version, err := store.SchemaVersion(ctx)
+	if seen.schema = version > 0; err != nil || !seen.schema {
+		return seen, err
+	}
+	if seen.nodes, err = store.RelayStates(ctx); err != nil {
+		return seen, err
+	}
+	seen.groups, err = store.DeadLetterGroups(ctx, seenGroups)
+	seen.groups = slices.DeleteFunc(seen.groups, func(g deadletter.Group) bool {
+		return g.Origin != deadletter.FromConsumer || g.Topic != topic
+	})
+	return seen, err
+}
+
+// relays returns who publishes. Running relays register their names and leases, not their settings.
+func (r running) relays() []hopFact {
+	var alive []string
+	for _, n := range r.nodes {
+		if n.Alive {
+			alive = append(alive, n.Node)
+		}
+	}
+	f := guarantee.Fact{About: guarantee.Delay, Setting: "relays", Value: strings.Join(alive, ", "),
+		Means: "running now; relay.… is what this configuration says, a relay does not register its settings"}
+	switch {
+	case !r.schema:
+		f.Value, f.Means, f.Stronger = "none", "the store has no schema yet, so nothing runs", "waybill migrate"
+	case len(alive) == 0:
+		f.Value, f.Means, f.Stronger = "none", "no relay runs, so nothing is published; relay.… is what one with this configuration would do", "waybill relay"
+	}
+	return about("relay", f)
+}
+
+// consumers returns who is known to receive the topic. Consumers do not register; their open dead letters
+// are what the store can tell without reading the inbox.
+func (r running) consumers() []hopFact {
+	var names []string
+	for _, g := range r.groups {
+		names = append(names, g.Consumer)
+	}
+	slices.Sort(names)
+	f := guarantee.Fact{About: guarantee.Delay, Setting: "consumers", Value: strings.Join(slices.Compact(names), ", "),
+		Means: "have open dead letters of the topic; consumers do not register, so the store does not tell whether they run"}
+	if len(names) == 0 {
+		f.Value, f.Means = "none seen", "consumers do not register, and no open dead letter of the topic names one; the settings below are defaults"
+	}
+	return about("consumer", f)
 }
 
 // namedBroker is a broker that a topic goes to.

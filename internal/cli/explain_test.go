@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"slices"
@@ -8,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/guarantee"
+	"github.com/waybill-go/waybill/relay"
 )
 
 // explainOn runs explain on a store and a broker.
@@ -117,5 +120,58 @@ func TestWeakLinks(t *testing.T) {
 	})
 	if len(weakest) != 1 || weakest[0].Setting != "a" || len(untold) != 1 || untold[0].Setting != "e" {
 		t.Errorf("weakLinks() = %+v, %+v, want a and e", weakest, untold)
+	}
+}
+
+// TestRunning: what runs is told from the store, and plainly if nothing does.
+func TestRunning(t *testing.T) {
+	t.Parallel()
+	letter := deadletter.Group{Origin: deadletter.FromConsumer, Topic: "orders", Consumer: "billing"}
+	for _, tt := range []struct {
+		name              string
+		seen              running
+		relays, consumers string
+	}{
+		{"no schema", running{}, "none → waybill migrate", "none seen"},
+		{"nothing", running{schema: true}, "none → waybill relay", "none seen"},
+		{"dead, and no owner", running{schema: true, nodes: []relay.NodeState{{}, {Node: "a"}}}, "none → waybill relay", "none seen"},
+		{"two", running{schema: true, nodes: []relay.NodeState{{Node: "a", Alive: true}, {Node: "b", Alive: true}}, groups: []deadletter.Group{letter, letter}}, "a, b", "billing"},
+	} {
+		for i, f := range append(tt.seen.relays(), tt.seen.consumers()...) {
+			if got, want := f.Value+advice(f), []string{tt.relays, tt.consumers}[i]; got != want {
+				t.Errorf("%s: the %s is %q, want %q", tt.name, f.hop, got, want)
+			}
+		}
+	}
+}
+
+// TestExplain_Running: a relay that runs is named, and one that does not is missed.
+func TestExplain_Running(t *testing.T) {
+	t.Parallel()
+	store := "sqlite:" + t.TempDir() + "/x.db"
+	relays := func() string {
+		for _, f := range explainOn(t, store, "mem:").Facts {
+			if f.Setting == "relays" {
+				return f.Value
+			}
+		}
+		return ""
+	}
+	if r := runProgram(t.Context(), nil, "migrate", "--store", store); r.code != exitOK {
+		t.Fatal(r.stderr)
+	}
+	if got := relays(); got != "none" {
+		t.Errorf("relays are %q before one runs, want none", got)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan result, 1)
+	go func() {
+		ended <- runProgram(ctx, nil, "relay", "--store", store, "--broker", "amqp://127.0.0.1:1/", "--relay-node", "relay-a") // a broker that is away is waited for
+	}()
+	waitFor(t, "the relay is named", func() bool { return relays() == "relay-a" })
+	stop()
+	<-ended
+	if got := relays(); got != "none" {
+		t.Errorf("relays are %q after it has ended, want none", got)
 	}
 }

@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 )
 
-func (p *program) inboxCommand() *cobra.Command {
+func (p *program) inboxCommand(options *pflag.FlagSet) *cobra.Command {
 	var f inboxFlags
 	cmd := &cobra.Command{
 		Use:   "inbox",
@@ -42,7 +43,7 @@ its owner only, is YAML or JSON:
 		Args: cobra.NoArgs,
 		RunE: does(func(cmd *cobra.Command, _ []string) error { return p.serveInbox(cmd, f) }),
 	}
-	f.add(cmd)
+	f.add(cmd, options)
 	cmd.AddCommand(p.inboxShowCommand())
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/discovery"
@@ -18,17 +19,17 @@ import (
 
 // announceFlags say what clients hear of an inbox service.
 type announceFlags struct {
-	on              bool
-	bus, group, url string
-	priority        int
+	on       bool
+	url      string
+	priority int
 }
 
-func (f *announceFlags) add(cmd *cobra.Command) {
+func (f *announceFlags) add(cmd *cobra.Command, all *pflag.FlagSet) {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.on, "announce", false, "let clients find the service over --broker")
 	flags.StringVar(&f.url, "advertise-url", "", "with --announce: `URL` that clients are to use")
-	flags.StringVar(&f.bus, "bus", discovery.DefaultBus, "with --announce: `name` that clients give to the broker")
-	flags.StringVar(&f.group, "group", discovery.DefaultGroup, "with --announce: consumer `group` that the service is for")
+	addAlias(cmd, all, "discovery-bus", "bus")
+	addAlias(cmd, all, "discovery-group", "group")
 	flags.IntVar(&f.priority, "priority", 0, "with --announce: of several services, the one of the highest is chosen")
 }
 
@@ -41,9 +42,8 @@ type announcing struct {
 	cancel    context.CancelFunc
 }
 
-// prepare opens the broker, if the service is to be announced, with or without tokens, and
-// with these defaults. What it returns must be stopped.
-func (f announceFlags) prepare(ctx context.Context, cfg *config.Config, tokens bool, lease time.Duration, logger *slog.Logger) (*announcing, error) {
+// prepare opens the broker, if the service is to be announced, with or without tokens. What it returns must be stopped.
+func (f announceFlags) prepare(ctx context.Context, cfg *config.Config, tokens bool, logger *slog.Logger) (*announcing, error) {
 	if !f.on {
 		return nil, nil
 	}
@@ -59,14 +59,14 @@ func (f announceFlags) prepare(ctx context.Context, cfg *config.Config, tokens b
 	if a.broker, err = opener.OpenBroker(ctx, c); err != nil {
 		return nil, err
 	}
-	if err := a.tell(f, cfg, tokens, lease); err != nil {
+	if err := a.tell(f, cfg, tokens); err != nil {
 		a.stop()
 		return nil, usagef("%v", err)
 	}
 	return a, nil
 }
 
-func (a *announcing) tell(f announceFlags, cfg *config.Config, tokens bool, lease time.Duration) error {
+func (a *announcing) tell(f announceFlags, cfg *config.Config, tokens bool) error {
 	transport, err := opener.Discovery(a.broker)
 	if err != nil {
 		return err
@@ -80,9 +80,9 @@ func (a *announcing) tell(f announceFlags, cfg *config.Config, tokens bool, leas
 		auth = discovery.AuthBearer
 	}
 	a.announcer, err = discovery.NewAnnouncer(transport, discovery.AnnouncerConfig{
-		Bus: f.bus, Group: f.group, Log: a.logger,
+		Bus: cfg.String("discovery.bus"), Group: cfg.String("discovery.group"), Log: a.logger,
 		Endpoint: discovery.Endpoint{
-			Name: host, URL: f.url, Auth: auth, LeaseDefault: lease, Priority: f.priority,
+			Name: host, URL: f.url, Auth: auth, LeaseDefault: cfg.Duration("inbox.lease"), Priority: f.priority,
 			RetentionDays: int(cfg.Duration("inbox.retention") / (24 * time.Hour)),
 		},
 	})

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -9,8 +10,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/discovery"
+	"github.com/waybill-go/waybill/inboxhttp"
+	"github.com/waybill-go/waybill/internal/config"
 )
 
 func TestInbox_AnnounceRefused(t *testing.T) {
@@ -79,7 +84,7 @@ func TestInbox_Announced(t *testing.T) {
 	if !matches(found.Found, "discovered: "+ready.URL+", … of 1 is ready") {
 		t.Errorf("found %+v", found)
 	}
-	if f := lookFor(t, question...); f.Severity != problem || !matches(f.Found, "none-found for bus default, group "+group+"; 1 announcements refused") {
+	if f := lookFor(t, question...); f.Severity != problem || !matches(f.Found, "none-found for bus rabbit, group "+group+"; 1 announcements refused") {
 		t.Errorf("without TLS being allowed: found %+v", f)
 	}
 	cancel()
@@ -110,5 +115,43 @@ func TestDoctor_InboxURL(t *testing.T) {
 	r := runProgram(t.Context(), nil, "doctor", "--store", "sqlite:x", "--inbox-url", "https://u:S3CR3T@a")
 	if r.code != exitUsage || strings.Contains(r.stderr+r.stdout, "S3CR3T") {
 		t.Errorf("exit code %d, %s", r.code, r.stderr)
+	}
+}
+
+// TestOptions_InboxAndDiscovery: the options of the inbox service and of discovery have the defaults of
+// the library, and an effect.
+func TestOptions_InboxAndDiscovery(t *testing.T) {
+	t.Parallel()
+	for env, want := range map[string]time.Duration{"": time.Minute, "90s": 90 * time.Second} {
+		_, url := startInbox(t, "--store", "memory:", "--inbox-lease="+cmp.Or(env, "60s"))
+		c, err := inboxhttp.NewClient(inboxhttp.ClientConfig{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.Post(url+"v1/inbox/try-begin", "application/json", strings.NewReader(`{"key":"k"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		rec, err := c.ReadLease(t.Context(), "k")
+		if got := rec.LeaseUntil.Sub(rec.FirstSeen).Round(time.Second); err != nil || got != want {
+			t.Errorf("with --inbox-lease %q a lease lasts %v, %v, want %v", env, got, err, want)
+		}
+	}
+	for _, args := range [][]string{
+		{"--discovery-timeout", "1s", "--discovery-selection-wait", "2s"},
+		{"--discovery-group", strings.Repeat("g", 91)},
+		{"--discovery-bus", strings.Repeat("b", 91)},
+	} {
+		r := runProgram(t.Context(), nil, append([]string{"doctor", "--store", "sqlite:x", "--broker", "mem:", "--inbox-discovery", "--inbox-hosts", "a"}, args...)...)
+		if r.code != exitUsage {
+			t.Errorf("doctor %v: exit code %d, %s%s, want %d", args, r.code, r.stdout, r.stderr, exitUsage)
+		}
+	}
+	defaults := map[string]string{"discovery.bus": discovery.DefaultBus, "discovery.group": discovery.DefaultGroup}
+	for _, o := range config.Options() {
+		if want, ok := defaults[o.Key]; ok && o.Default != want {
+			t.Errorf("%s is %q by default, want %q, as in package discovery", o.Key, o.Default, want)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
@@ -27,9 +28,6 @@ import (
 
 // defaultInboxStore is the store of an inbox service that is told of none.
 const defaultInboxStore = "sqlite:inbox.db"
-
-// defaultInboxLease is how long a lease lasts if the client names no time.
-const defaultInboxLease = time.Minute
 
 // The retention of processed keys should be in this range: below it messages that are delivered
 // again late are processed again, and above it keys only take room.
@@ -46,14 +44,14 @@ type inboxFlags struct {
 	announce   announceFlags
 }
 
-func (f *inboxFlags) add(cmd *cobra.Command) {
+func (f *inboxFlags) add(cmd *cobra.Command, all *pflag.FlagSet) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "`address` to listen on")
 	flags.StringVar(&f.tokensFile, "tokens-file", "", "`file` of tokens")
 	flags.IntVar(&f.rateLimit, "rate-limit", 0, "keys per second that each token may ask for; 0: any")
 	flags.StringVar(&f.cert, "tls-cert", "", "`file` of the certificate, to speak TLS")
 	flags.StringVar(&f.key, "tls-key", "", "`file` of its key")
-	f.announce.add(cmd)
+	f.announce.add(cmd, all)
 }
 
 // serveInbox runs the inbox service until it is told to stop.
@@ -87,7 +85,7 @@ func (p *program) serveInbox(cmd *cobra.Command, f inboxFlags) error {
 	counts := promobserve.New(promobserve.Config{})
 	observer := waybill.Observers(waybill.LogTo(logger), counts)
 	server, err := inboxhttp.NewServer(store, inboxhttp.Config{
-		Tokens: tokens, RateLimit: f.rateLimit, Observer: observer, DefaultLease: defaultInboxLease,
+		Tokens: tokens, RateLimit: f.rateLimit, Observer: observer, DefaultLease: cfg.Duration("inbox.lease"),
 	})
 	if err != nil {
 		return usagef("%v", err)
@@ -103,7 +101,7 @@ func (p *program) serveInbox(cmd *cobra.Command, f inboxFlags) error {
 		}
 		return server.SetTokens(tokens...)
 	})()
-	announcing, err := f.announce.prepare(cmd.Context(), cfg, len(tokens) > 0, defaultInboxLease, logger)
+	announcing, err := f.announce.prepare(cmd.Context(), cfg, len(tokens) > 0, logger)
 	if err != nil {
 		return err
 	}

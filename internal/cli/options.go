@@ -49,6 +49,13 @@ func addShort(cmd *cobra.Command, all *pflag.FlagSet, section string) {
 	})
 }
 
+// addAlias adds the flag of an option to a command under another name as well.
+func addAlias(cmd *cobra.Command, all *pflag.FlagSet, flag, name string) {
+	alias := *all.Lookup(flag)
+	alias.Name = name
+	cmd.Flags().AddFlag(&alias)
+}
+
 // everywhere are the flags that the help of each command shows.
 var everywhere = []string{"store", "broker", "config", "json", "help"}
 

@@ -67,7 +67,7 @@ func (p *program) relay(cmd *cobra.Command) error {
 		Relay:            relayConfig(cfg),
 		DisableReplays:   !cfg.Bool("dead_letter.replays"),
 		DisableSchedules: !cfg.Bool("schedule.enabled"),
-		Schedules:        schedule.RunnerConfig{PollInterval: cfg.Duration("schedule.poll_interval")},
+		Schedules:        schedule.RunnerConfig{PollInterval: cfg.Duration("schedule.poll_interval"), BatchSize: cfg.Int("schedule.batch_size")},
 		Janitor:          janitorConfig(cfg),
 		Consumer:         consumer.Config{AllowShortRetention: cfg.Bool("inbox.allow_short_retention")},
 		Observer:         waybill.Observers(waybill.LogTo(logger), count, observer),

@@ -193,6 +193,10 @@ var options = []Option{
 		Help: "how long the inbox remembers processed messages; refused where a message may be delivered again later",
 	},
 	{
+		Key: "inbox.lease", Kind: Duration, Default: "60s", Min: "30s", Max: "120s",
+		Help: "how long a lease of the inbox service lasts if the client names no time",
+	},
+	{
 		Key: "inbox.allow_short_retention", Kind: Bool, Default: "false",
 		Help: "take an inbox.retention that is too short: what is delivered again later is handled again",
 	},
@@ -235,6 +239,26 @@ var options = []Option{
 	{
 		Key: "schedule.poll_interval", Kind: Duration, Default: "2s", Min: "10ms", Max: "60s",
 		Help: "how long to wait before looking for schedules that others have put or changed",
+	},
+	{
+		Key: "schedule.batch_size", Kind: Int, Default: "100", Min: "1", Max: "10000",
+		Help: "schedules that are read together",
+	},
+	{
+		Key: "discovery.bus", Kind: String, Default: "rabbit", Min: "1", Max: "255",
+		Help: "name that clients give to the broker, when an inbox service is announced or looked for",
+	},
+	{
+		Key: "discovery.group", Kind: String, Default: "workers", Min: "1", Max: "255",
+		Help: "consumer group that an inbox service is announced for, or looked for",
+	},
+	{
+		Key: "discovery.timeout", Kind: Duration, Default: "3s", Min: "10ms", Max: "60s",
+		Help: "how long doctor waits for an inbox service to answer",
+	},
+	{
+		Key: "discovery.selection_wait", Kind: Duration, Default: "150ms", Min: "1ms", Max: "60s",
+		Help: "how long doctor waits for others after the first answer; at most discovery.timeout",
 	},
 	{
 		Key: "by", Kind: String, Max: "255",

@@ -48,6 +48,7 @@ func onInboxStores(t *testing.T, story func(s *inboxService)) {
 
 // reply is any answer of the service.
 type reply struct {
+	Code        int `json:"-"`
 	Status      string
 	LeaseID     string
 	Token       int
@@ -59,7 +60,8 @@ type reply struct {
 	LeaseUntil  *time.Time
 }
 
-// ask sends a request, which must be answered with code 200 and the status that is wanted.
+// ask sends a request, which must be answered with the status that is wanted, and with code 200 unless
+// it is a mark without effect.
 func (s *inboxService) ask(want inbox.LeaseStatus, operation string, body map[string]any) reply {
 	s.Helper()
 	r := s.post(operation, body)
@@ -89,10 +91,16 @@ func (s *inboxService) decoded(answer *http.Response, err error) (r reply) {
 		return r
 	}
 	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusNotFound || answer.StatusCode == http.StatusConflict {
+		var problem struct{ KeyStatus string }
+		s.check(json.NewDecoder(answer.Body).Decode(&problem))
+		return reply{Code: answer.StatusCode, Status: problem.KeyStatus}
+	}
 	if answer.StatusCode != http.StatusOK {
 		s.Errorf("the code is %d, want 200", answer.StatusCode)
 	}
 	s.check(json.NewDecoder(answer.Body).Decode(&r))
+	r.Code = answer.StatusCode
 	return r
 }
 
@@ -158,7 +166,9 @@ func TestAS43InboxService(t *testing.T) {
 			s.Errorf("the next lease is %+v after %+v", next, old)
 		}
 		before := s.get("k")
-		s.ask(inbox.LeaseLost, "mark-processed", under("k", old))
+		if r := s.ask(inbox.LeaseLost, "mark-processed", under("k", old)); r.Code != http.StatusConflict {
+			s.Errorf("a mark under a lost lease is answered with %d, want 409", r.Code)
+		}
 		s.ask(inbox.LeaseLost, "renew", under("k", old))
 		s.ask(inbox.LeaseLost, "release", under("k", old))
 		if after := s.get("k"); !after.LastSeen.Equal(before.LastSeen) || !after.LeaseUntil.Equal(*before.LeaseUntil) || after.Attempts != 2 {
@@ -190,6 +200,9 @@ func TestAS44InboxService(t *testing.T) {
 		s.ask(inbox.LeaseProcessed, "release", under("k", third))
 		s.ask(inbox.LeaseProcessed, "try-begin", of("k"))
 		s.ask(inbox.LeaseUnknown, "release", map[string]any{"key": "never seen", "leaseId": "x"})
+		if r := s.ask(inbox.LeaseUnknown, "mark-processed", map[string]any{"key": "never seen", "leaseId": "x"}); r.Code != http.StatusNotFound {
+			s.Errorf("a mark of what was never begun is answered with %d, want 404", r.Code)
+		}
 	})
 }
 

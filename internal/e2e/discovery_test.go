@@ -255,7 +255,7 @@ func TestAS52ReplyGoesToTheAsker(t *testing.T) {
 		findAmong(t, m.finder(t, patient()), 1, 0) // it listens
 		ping := []byte(`{"kind":"inbox","name":"a script","version":"v1"}`)
 		if m.Kind == "nats" {
-			msg := &nats.Msg{Subject: m.prefix() + ".ping.default.default", Data: ping, Header: nats.Header{"Correlation-Id": {"question-1"}}}
+			msg := &nats.Msg{Subject: m.prefix() + ".ping.rabbit.workers", Data: ping, Header: nats.Header{"Correlation-Id": {"question-1"}}}
 			reply, err := dialNATS(t).RequestMsg(msg, patience)
 			if err != nil || reply.Header.Get("Correlation-Id") != "question-1" || !strings.Contains(string(reply.Data), `"correlationId":"question-1"`) {
 				t.Errorf("reply = %+v, %v", reply, err)
@@ -271,7 +271,7 @@ func TestAS52ReplyGoesToTheAsker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = ch.Publish(m.exchange(), m.prefix()+".ping.default.default", true, false,
+		err = ch.Publish(m.exchange(), m.prefix()+".ping.rabbit.workers", true, false,
 			amqp.Publishing{ReplyTo: queue.Name, CorrelationId: "question-1", Expiration: "2000", Body: ping})
 		if err != nil {
 			t.Fatal(err)

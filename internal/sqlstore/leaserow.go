@@ -81,6 +81,8 @@ func (r leaseRow) record() inbox.LeaseRecord {
 		rec.Status = inbox.LeaseProcessed
 	case r.taken && !r.until.IsZero():
 		rec.Status = inbox.LeaseBusy
+	case !r.until.IsZero():
+		rec.Status = inbox.LeaseExpired
 	}
 	return rec
 }

@@ -217,6 +217,8 @@ func (s *Store) ReadLease(ctx context.Context, key string) (rec inbox.LeaseRecor
 			rec.Status = inbox.LeaseProcessed
 		case row.heldAt(now):
 			rec.Status = inbox.LeaseBusy
+		case !row.until.IsZero():
+			rec.Status = inbox.LeaseExpired
 		}
 	})
 	return rec, err

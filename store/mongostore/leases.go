@@ -240,6 +240,8 @@ func (d *leaseDoc) record() inbox.LeaseRecord {
 		r.Status = inbox.LeaseProcessed
 	case d.State == leased && d.taken():
 		r.Status = inbox.LeaseBusy
+	case d.State == leased:
+		r.Status = inbox.LeaseExpired
 	}
 	if d.Until != nil && d.State == leased {
 		r.LeaseUntil = d.Until.UTC()

@@ -103,7 +103,7 @@ var readScript = newScript(9, loadLua+`
 if not state then return {'Unknown', 0, 0, 0, 0, 0, '', 0, ''} end
 local status, due = 'Released', 0
 if state == 'processed' then status = 'Processed' end
-if state == 'leased' and ends and ends > now then status = 'Busy' end
+if state == 'leased' then status = ends and ends > now and 'Busy' or 'Expired' end
 if state == 'released' then ends, due = 0, ends or 0 end
 local more = redis.call('HMGET', KEYS[1], 'first', 'last', 'owner')
 return {status, token, attempts, ends or 0, tonumber(more[1]), tonumber(more[2]), more[3], due, hash}

@@ -198,6 +198,8 @@ func (m *leaseModel) callRead() {
 		m.wantRecord(key, inbox.LeaseProcessed, k.token, k.attempts)
 	case k.leased && k.until > m.now():
 		m.wantRecord(key, inbox.LeaseBusy, k.token, k.attempts)
+	case k.leased:
+		m.wantRecord(key, inbox.LeaseExpired, k.token, k.attempts)
 	default:
 		m.wantRecord(key, inbox.LeaseReleased, k.token, k.attempts)
 	}

@@ -76,7 +76,7 @@ func leaseTakenOver(e *leaseEnv) {
 func leaseRunOut(e *leaseEnv) {
 	marked, renewed, released := e.begin("marked", 1), e.begin("renewed", 1), e.begin("released", 1)
 	e.runOut()
-	e.wantRecord("marked", inbox.LeaseReleased, 1, 1)
+	e.wantRecord("marked", inbox.LeaseExpired, 1, 1)
 	e.mark(marked, inbox.LeaseProcessed)
 	e.wantBegin(request("marked"), inbox.LeaseProcessed, 1)
 	e.renew(renewed, inbox.LeaseAcquired)
@@ -105,7 +105,7 @@ func leaseReleased(e *leaseEnv) {
 
 func leaseWrongID(e *leaseEnv) {
 	held := e.begin("k", 1)
-	for _, id := range []string{inbox.NewLeaseID(), strings.ToLower(held.ID), held.ID + " "} {
+	for _, id := range []string{inbox.NewLeaseID(), strings.ToLower(held.ID)} {
 		wrong := inbox.Lease{Key: "k", ID: id, Token: held.Token}
 		e.wantUnchanged("k", func() {
 			e.release(wrong, false, inbox.LeaseLost)
@@ -115,7 +115,7 @@ func leaseWrongID(e *leaseEnv) {
 		})
 	}
 	// What no lease can have as its id may be refused, but never changes anything.
-	for _, id := range []string{"", "\x00", "\xff", strings.Repeat("x", 5000)} {
+	for _, id := range []string{"", held.ID + " ", "\x00", "\xff", strings.Repeat("x", 5000)} {
 		wrong := inbox.Lease{Key: "k", ID: id, Token: held.Token}
 		e.wantUnchanged("k", func() {
 			if status, err := e.s.MarkProcessed(e.ctx, wrong); err == nil && status != inbox.LeaseLost {
@@ -184,7 +184,7 @@ func leaseRecords(e *leaseEnv) {
 	req.Owner = ""
 	a = e.wantBegin(req, inbox.LeaseAcquired, 2)
 	e.runOut()
-	if rec = e.wantRecord("k", inbox.LeaseReleased, 2, 2); rec.Owner != "" || !around(rec.LeaseUntil, a.ExpiresAt) {
+	if rec = e.wantRecord("k", inbox.LeaseExpired, 2, 2); rec.Owner != "" || !around(rec.LeaseUntil, a.ExpiresAt) {
 		e.Errorf("run out: %+v, want no owner, and when the lease has ended", rec)
 	}
 	e.mark(inbox.Lease{Key: "k", ID: a.LeaseID, Token: a.Token}, inbox.LeaseProcessed)
@@ -227,7 +227,7 @@ func leasePurgeReleased(e *leaseEnv) {
 	e.advance(LeaseRetention - 10*minute)
 	e.purge(0)
 	e.wantRecord("released", inbox.LeaseReleased, 1, 1)
-	e.wantRecord("run out", inbox.LeaseReleased, 1, 1)
+	e.wantRecord("run out", inbox.LeaseExpired, 1, 1)
 	e.release(e.begin("released", 2), false, inbox.LeaseReleased)
 	e.advance(20 * minute)
 	e.purge(1)
