@@ -76,7 +76,7 @@ func logLevel(e Event) slog.Level {
 		return slog.LevelWarn
 	case OpBackPressure, OpCleanup, OpRequeue:
 		return either(bad, slog.LevelWarn, slog.LevelInfo)
-	case OpSettle, OpServe:
+	case OpSettle, OpServe, OpBusy:
 		return either(bad, slog.LevelWarn, slog.LevelDebug)
 	case OpDuplicate, OpIgnore, OpLateReply, OpResume, OpLanes, OpAddPartitions, OpDropPartitions:
 		return slog.LevelInfo

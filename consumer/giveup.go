@@ -87,9 +87,6 @@ func (c *Consumer[Tx]) lastWord(ctx context.Context, rec inbox.Record, m *waybil
 	if err == nil {
 		return c.succeeded(ctx, rec, m, outcome, nil)
 	}
-	if errors.Is(err, inbox.ErrBusy) {
-		return c.busy(ctx, m, err)
-	}
 	switch waybill.KindOf(err) {
 	case waybill.Unavailable, waybill.Conflict:
 		return c.unavailable(ctx, m, err)

@@ -135,7 +135,11 @@ func (c *Consumer[Tx]) run(ctx context.Context, rec inbox.Record, m *waybill.Mes
 
 // putBack lets a delivery wait that is not to be handled now.
 func (c *receiver) putBack(ctx context.Context, m *waybill.Message, wait time.Duration) verdict {
-	c.observe(ctx, waybill.Event{Op: waybill.OpBusy, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Delay: wait})
+	return c.tellBusy(ctx, m, wait, nil)
+}
+
+func (c *receiver) tellBusy(ctx context.Context, m *waybill.Message, wait time.Duration, err error) verdict {
+	c.observe(ctx, waybill.Event{Op: waybill.OpBusy, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Delay: wait, Err: err})
 	return again(wait)
 }
 
@@ -238,6 +242,7 @@ func (c *receiver) call(ctx context.Context, m *waybill.Message, handler func(ct
 }
 
 func (c *Consumer[Tx]) succeeded(ctx context.Context, rec inbox.Record, m *waybill.Message, outcome inbox.Outcome, past *inbox.Attempts) verdict {
+	c.busyKeys.free(rec.Key)
 	switch outcome {
 	case inbox.Duplicate, inbox.Dead:
 		c.observe(ctx, waybill.Event{Op: waybill.OpDuplicate, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1})
@@ -275,13 +280,11 @@ type failure struct {
 
 // failed decides what becomes of a message whose handler, or transaction, failed.
 func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.Message, f failure, past *inbox.Attempts) verdict {
-	if errors.Is(f.cause, inbox.ErrBusy) {
-		return c.busy(ctx, m, f.cause)
-	}
 	kind := waybill.KindOf(f.cause)
 	if kind == waybill.Unavailable || kind == waybill.Conflict {
 		return c.unavailable(ctx, m, f.cause)
 	}
+	c.busyKeys.free(rec.Key)
 	if past == nil {
 		stored, err := c.box.FailedAttempts(ctx, rec.Key)
 		if err != nil {
@@ -307,19 +310,11 @@ func (c *receiver) retry(ctx context.Context, m *waybill.Message, attempts int, 
 	return again(delay)
 }
 
-// busy lets a delivery wait whose message is being handled elsewhere.
-func (c *receiver) busy(ctx context.Context, m *waybill.Message, cause error) verdict {
-	wait, ok := waybill.AfterOf(cause)
-	if !ok {
-		wait = outageWait
-	}
-	v := c.putBack(ctx, m, wait)
-	v.uncounted = true
-	return v
-}
-
 // unavailable lets a delivery wait without counting an attempt.
 func (c *receiver) unavailable(ctx context.Context, m *waybill.Message, cause error) verdict {
+	if errors.Is(cause, inbox.ErrBusy) {
+		return c.busy(ctx, m, cause)
+	}
 	wait, ok := waybill.AfterOf(cause)
 	if !ok {
 		wait = outageWait

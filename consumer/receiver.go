@@ -43,6 +43,7 @@ type receiver struct {
 	queues   *keyQueues
 	stalls   stalls
 	breaker  breaker
+	busyKeys busyKeys
 }
 
 // rerunner runs dead letters again that were requeued.
@@ -170,9 +171,10 @@ func (c *receiver) releaseHandler() { <-c.handlers }
 
 // Health returns nil while the consumer receives and looks for requeued dead letters, and
 // otherwise a [*waybill.StalledError] for each that it does not. After a failure receiving
-// counts as well again with the first delivery, or when nothing has failed for 30 s.
+// counts as well again with the first delivery, or when nothing has failed for 30 s. Health is also an
+// error while other transactions hold the inbox rows of messages for longer than a handler may take.
 func (c *receiver) Health() error {
-	err := c.receives.health(c.receiveLoop())
+	err := errors.Join(c.receives.health(c.receiveLoop()), c.busyKeys.health(c.receiveLoop(), time.Now(), c.holdLimit()))
 	if c.requeues == nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/waybill-go/waybill"
@@ -41,8 +42,12 @@ func (c *Consumer[Tx]) attemptAgain(ctx, work context.Context, rec inbox.Record,
 		}
 	}
 	rec.Retried = true
+	err = c.box.SaveStarts(work, rec.Key, past.Starts+1)
+	if errors.Is(err, inbox.ErrBusy) {
+		return c.busy(work, m, err) // nothing was written, and its row is locked
+	}
 	var v verdict
-	if err = c.box.SaveStarts(work, rec.Key, past.Starts+1); err != nil {
+	if err != nil {
 		v = c.unavailable(work, m, err)
 	} else {
 		v = c.run(work, rec, m, &past)

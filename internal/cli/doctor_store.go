@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +43,7 @@ func (e examination) checkStore(ctx context.Context) ([]finding, error) {
 		return []finding{failing("store", err.Error(), "see the database's log")}, nil
 	}
 	findings := append([]finding{passing("store", facts.Version+" at "+store.Address())}, checkFacts(facts, began, time.Now())...)
+	findings = append(findings, checkFile(opener.SQLiteFile(e.store.URL))...)
 	jobs := e.jobs()
 	if pg, is := store.(postgres); is {
 		rights, fit := checkRights(ctx, pg, facts, e.as)
@@ -79,6 +82,16 @@ func checkFacts(facts opener.Facts, before, after time.Time) []finding {
 }
 
 // checkClock compares the store's clock with ours, which was read before and after.
+// checkFile looks at who may read the file of an SQLite store; path is "" for other stores.
+func checkFile(path string) []finding {
+	info, err := os.Stat(path)
+	if path == "" || err != nil || runtime.GOOS == "windows" || info.Mode().Perm()&0o007 == 0 {
+		return nil
+	}
+	return []finding{warning("file", fmt.Sprintf("%s has mode %04o: every user of the machine may read or change it, payloads included", path, info.Mode().Perm()),
+		"chmod o-rwx it, and its -wal and -shm if they are there")}
+}
+
 func checkClock(facts opener.Facts, before, after time.Time) finding {
 	trip := after.Sub(before)
 	offset := facts.Clock.Sub(before.Add(trip / 2))

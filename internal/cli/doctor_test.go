@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -263,6 +265,46 @@ func TestDoctor_Healthy(t *testing.T) {
 			if f.Severity != ok && f.Severity != note {
 				t.Errorf("with the broker %q: %s %s: %s → %s", broker, f.Severity, f.Subject, f.Found, f.Advice)
 			}
+		}
+	}
+}
+
+// TestDoctor_File: a file that Waybill makes is its owner's alone, whatever the umask, and so are those
+// that SQLite puts next to it; one that was there stays as it is, and doctor tells who may read it.
+func TestDoctor_File(t *testing.T) {
+	t.Parallel()
+	for _, there := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "w.db")
+		if there {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, 0o644); err != nil { // whatever the umask
+				t.Fatal(err)
+			}
+		}
+		at := []string{"--json", "--store", "sqlite:" + path}
+		if r := runProgram(t.Context(), nil, append([]string{"migrate"}, at...)...); r.code != exitOK {
+			t.Fatal(r.stderr)
+		}
+		db, err := sql.Open("sqlite", "file:"+path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.Exec("BEGIN IMMEDIATE"); err != nil { // brings -wal and -shm back
+			t.Fatal(err)
+		}
+		want := map[bool]fs.FileMode{false: 0o600, true: 0o644}[there]
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			info, err := os.Stat(path + suffix)
+			if err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s has the mode %v, %v, want %v", path+suffix, info.Mode(), err, want)
+			}
+		}
+		r := runProgram(t.Context(), nil, append([]string{"doctor", "--broker", "mem:"}, at...)...)
+		if told := strings.Contains(r.stdout, "every user of the machine may read"); told != there {
+			t.Errorf("doctor tells that others may read the file: %v, want %v: %s", told, there, r.stdout)
 		}
 	}
 }

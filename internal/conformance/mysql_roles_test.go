@@ -28,7 +28,7 @@ type mysqlRoles struct {
 	ctx   context.Context
 	owner *mysqlStore
 
-	writer, relay, consumer, operator, reader *mysqlStore
+	writer, scheduler, relay, consumer, operator, reader *mysqlStore
 }
 
 func newMySQLRoles(t *testing.T) *mysqlRoles {
@@ -38,7 +38,8 @@ func newMySQLRoles(t *testing.T) *mysqlRoles {
 	prefix := "r" + owner.name[len(owner.name)-12:] + "_"
 	script, err := owner.RolesSQL(prefix)
 	must(t, err)
-	for range 2 { // again does no harm
+	earlier := "CREATE ROLE `" + prefix + "writer`;\nGRANT INSERT, UPDATE ON " + owner.table("outbox") + " TO `" + prefix + "writer`;\n"
+	for _, script := range []string{earlier, script, script} { // again does no harm
 		for stmt := range strings.SplitSeq(script, ";\n") {
 			if strings.TrimSpace(stmt) != "" {
 				must(t, owner.exec(stmt))
@@ -47,7 +48,7 @@ func newMySQLRoles(t *testing.T) *mysqlRoles {
 	}
 	return &mysqlRoles{
 		T: t, ctx: context.Background(), owner: owner,
-		writer: m.as(t, owner, prefix, mysqlstore.RoleWriter), relay: m.as(t, owner, prefix, mysqlstore.RoleRelay),
+		writer: m.as(t, owner, prefix, mysqlstore.RoleWriter), scheduler: m.as(t, owner, prefix, mysqlstore.RoleScheduler), relay: m.as(t, owner, prefix, mysqlstore.RoleRelay),
 		consumer: m.as(t, owner, prefix, mysqlstore.RoleConsumer), operator: m.as(t, owner, prefix, mysqlstore.RoleOperator),
 		reader: m.as(t, owner, prefix, mysqlstore.RoleReader),
 	}
@@ -301,6 +302,17 @@ func (r *mysqlRoles) schedule() {
 	_, err = r.writer.Transact(r.ctx, func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error) {
 		_, err := s.After(ctx, tx, waybill.Message{ID: "reminder", Topic: "orders"}, time.Hour)
 		must(r.T, err)
+		id, err := s.After(ctx, tx, waybill.Message{ID: "moved", Topic: "orders"}, time.Hour)
+		must(r.T, err)
+		_, err = s.Reschedule(ctx, tx, id, time.Now().Add(48*time.Hour))
+		must(r.T, err)
+		_, err = s.Cancel(ctx, tx, id)
+		return nil, err
+	}, false)
+	must(r.T, err)
+	s, err = schedule.NewScheduler(r.scheduler, schedule.Config{Source: "shop"})
+	must(r.T, err)
+	_, err = r.scheduler.Transact(r.ctx, func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error) {
 		return nil, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
 	}, false)
 	must(r.T, err)
@@ -366,6 +378,19 @@ func TestMySQLStore_RolesRefuse(t *testing.T) {
 		{r.writer, "SELECT id FROM {dead_letters}"},
 		{r.writer, "UPDATE {outbox_waiting} SET topic = 'a'"},
 		{r.writer, "DELETE FROM {outbox}"},
+		{r.writer, "UPDATE {outbox} SET topic = 'a'"},
+		{r.writer, "UPDATE {outbox_ids} SET id = 'a'"},
+		{r.writer, "INSERT INTO {outbox} (topic, position) VALUES ('a', 1)"},
+		{r.writer, "SELECT payload FROM {scheduled}"},
+		{r.writer, "UPDATE {scheduled} SET topic = 'a'"},
+		{r.writer, "INSERT INTO {scheduled} (position) VALUES (1)"},
+		{r.writer, "SELECT plan FROM {schedules}"},
+		{r.scheduler, "SELECT payload FROM {scheduled}"},
+		{r.scheduler, "INSERT INTO {outbox} (topic) VALUES ('a')"},
+		{r.relay, "UPDATE {dead_letters} SET payload = 'a'"},
+		{r.consumer, "UPDATE {dead_letters} SET payload = 'a'"},
+		{r.consumer, "UPDATE {audit_log} SET actor = 'a'"},
+		{r.operator, "UPDATE {dead_letters} SET payload = 'a'"},
 		{r.writer, "DELETE FROM {outbox_ids}"},
 		{r.writer, "INSERT INTO {outbox_waiting} (id) VALUES ('a')"},
 		{r.relay, "INSERT INTO {inbox} (message_key) VALUES ('a')"},

@@ -6,9 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/broker/membroker"
+	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/store/pgstore"
 )
 
 // TestSilentDatabaseConnections: the connections of a relay go silent without a word, as in the
@@ -38,6 +43,54 @@ func TestSilentDatabaseConnections(t *testing.T) {
 		w.waitStatus(t, last, outbox.Published)
 		eventually(t, "the relay is well", func() bool { return r.Health() == nil })
 	})
+}
+
+// TestSilentDatabaseOfOneConsumer: the database answers nothing to one of two replicas. What it has
+// received is given back and handled by the other one, its Health says so, and it works on afterwards.
+func TestSilentDatabaseOfOneConsumer(t *testing.T) {
+	t.Parallel()
+	w, b := plainWorld(t), membroker.New()
+	proxied, proxy := w.throughProxy(t)
+	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	start := func(store *pgstore.Store[pgx.Tx], name string) (*consumer.Consumer[pgx.Tx], func()) {
+		c, err := consumer.New(sub, store, w.effectHandler(name), quickConsumer(consumer.Config{
+			Name: "billing", Node: name, Concurrency: 4, HandlerTimeout: time.Second, StoreTimeout: 2 * time.Second,
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, run(t, t.Context(), c.Run)
+	}
+	sent := 0
+	send := func(n int) {
+		for range n {
+			id := fmt.Sprint("m", sent)
+			publish(t, b, waybill.Message{ID: id, Topic: "orders"}, id)
+			sent++
+		}
+	}
+	handled := func() int { return w.number(t, "SELECT count(*) FROM "+w.table("inbox")) }
+
+	cut, stopCut := start(proxied, "cut")
+	defer stopCut()
+	eventually(t, "the first receives", func() bool { return cut.Health() == nil })
+	send(10)
+	eventually(t, "the first handles", func() bool { return handled() == sent })
+	proxy.Stall(true)
+	well, stopWell := start(w.store, "well")
+	send(80)
+	eventually(t, "the silent one says so", func() bool { return cut.Health() != nil })
+	eventually(t, "all are handled", func() bool { return handled() == sent })
+	if err := well.Health(); err != nil {
+		t.Errorf("Health() of the other one = %v, want nil", err)
+	}
+	proxy.Stall(false)
+	stopWell()
+	send(10)
+	within(t, 2*patience, "the first works on", func() bool { return handled() == sent && cut.Health() == nil })
+	if n := w.number(t, "SELECT count(*) FROM "+w.table("consumer_attempts")+" WHERE attempts > 0"); n != 0 {
+		t.Errorf("%d messages have failed attempts, want none", n)
+	}
 }
 
 // TestRelayCutOffFromItsBroker: one of two relays cannot reach the broker, from the start. It gives its

@@ -8,6 +8,9 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
+// LockWait is how long a migration waits for another one unless it is told otherwise.
+const LockWait = time.Minute
+
 const (
 	repeatTries = 10
 	repeatPause = time.Second

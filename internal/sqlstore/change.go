@@ -233,7 +233,7 @@ func (c *Core[Tx]) requeueCopy(ctx context.Context, conn sqldb.Conn, l deadlette
 		return err
 	}
 	rec := inbox.RecordOf(l.Consumer, &m)
-	if _, err := conn.Exec(ctx, c.SQL.GateDead, RecordArgs(rec)...); err != nil {
+	if _, err := c.brief(conn).Exec(ctx, c.SQL.GateDead, RecordArgs(rec)...); err != nil {
 		return err
 	}
 	args := []any{l.Number, rec.Alias, rec.Message, fingerprint(l.Origin, l.Consumer, &m, l.Error)}

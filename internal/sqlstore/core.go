@@ -65,6 +65,9 @@ type Core[Tx any] struct {
 	// then. Optional.
 	Briefly func(conn sqldb.Conn) sqldb.Conn
 
+	// LockTimedOut reports whether err says that a statement has waited for a lock in vain.
+	LockTimedOut func(err error) bool
+
 	// Signals wake the relays that share the store object.
 	Signals wakeup.Signaller
 
@@ -191,16 +194,37 @@ const answerTimeout = 5 * time.Second
 // run. If it has, the connection was lost, and the database answers on another one, then the
 // function has made it end the session, or has ended it itself: its error keeps its kind.
 func (c *Core[Tx]) kindAfter(ctx context.Context, ran bool, err error) error {
+	if !ran {
+		return c.kindBefore(err)
+	}
 	var own callerError
 	cause, lost := sqldb.Found(err)
 	callers, kind := errors.As(cause, &own), c.Kind(err)
 	switch {
-	case !ran, !waybill.IsUnavailable(kind), callers && !lost, !c.answers(ctx):
+	case !waybill.IsUnavailable(kind), callers && !lost, !c.answers(ctx):
 		return kind
 	case callers:
 		return own.error
 	}
 	return fmt.Errorf("the database has ended the session of the transaction: %w", cause)
+}
+
+// kindBefore is [Core.Kind] for an error of a statement about an inbox key that comes before the
+// caller's function. One that has waited for a lock in vain has met a transaction that handles the
+// message.
+func (c *Core[Tx]) kindBefore(err error) error {
+	if err == nil || c.LockTimedOut == nil || !c.LockTimedOut(err) {
+		return c.Kind(err)
+	}
+	return waybill.ConflictError(fmt.Errorf("%w: %w", inbox.ErrBusy, err))
+}
+
+// brief returns conn, or one that waits for locks only briefly if the database needs one for that.
+func (c *Core[Tx]) brief(conn sqldb.Conn) sqldb.Conn {
+	if c.Briefly == nil {
+		return conn
+	}
+	return c.Briefly(conn)
 }
 
 func (c *Core[Tx]) answers(ctx context.Context) bool {

@@ -119,7 +119,7 @@ func (e *entry[Tx]) first(ctx context.Context, conn sqldb.Conn) (err error) {
 	if e.rec.At == nil {
 		return e.gate(ctx, conn)
 	}
-	e.moved, err = e.core.moveBehind(ctx, conn, e.rec.At)
+	e.moved, err = e.core.moveBehind(ctx, e.core.brief(conn), e.rec.At)
 	return err
 }
 
@@ -145,7 +145,7 @@ func (e *entry[Tx]) afterFirst(ctx context.Context, conn sqldb.Conn) (err error)
 }
 
 func (e *entry[Tx]) gate(ctx context.Context, conn sqldb.Conn) error {
-	n, err := conn.Exec(ctx, e.core.SQL.Gate, RecordArgs(e.rec)...)
+	n, err := e.core.brief(conn).Exec(ctx, e.core.SQL.Gate, RecordArgs(e.rec)...)
 	e.fresh = n > 0
 	if err != nil {
 		return fmt.Errorf("insert inbox record: %w", err)
@@ -246,12 +246,13 @@ func (c *Core[Tx]) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool
 	if err := c.beforeGate(ctx, l.Record); err != nil {
 		return false, err
 	}
-	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
+	err = sqldb.InTx(ctx, c.DB, func(tx Tx) error {
+		conn := c.DB.On(tx)
 		if done, err := c.doneWith(ctx, conn, l.Record.At); err != nil || done {
 			return err
 		}
 		if l.Record.Message != "" {
-			n, err := conn.Exec(ctx, c.SQL.GateDead, RecordArgs(l.Record)...)
+			n, err := c.brief(conn).Exec(ctx, c.SQL.GateDead, RecordArgs(l.Record)...)
 			if err != nil || n == 0 {
 				return err
 			}
@@ -263,7 +264,7 @@ func (c *Core[Tx]) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool
 		_, err := conn.Exec(ctx, c.SQL.ClearAttempts, keyArgs(l.Record.Key)...)
 		return err
 	})
-	return buried && err == nil, err
+	return buried && err == nil, c.kindBefore(err)
 }
 
 // letterArgs are the arguments of AddLetter: the letter's own, then the message's.

@@ -120,14 +120,14 @@ func (b *batch) outcomes() []inbox.Outcome {
 // all are.
 func (c *Core[Tx]) insertAll(ctx context.Context, conn sqldb.Conn, b *batch) error {
 	if c.Gates.Insert != nil {
-		allNew, err := c.Gates.Insert(ctx, conn, b.sorted)
+		allNew, err := c.Gates.Insert(ctx, c.brief(conn), b.sorted)
 		for i := range b.seen {
 			b.seen[i].IsNew = allNew
 		}
 		return err
 	}
 	for i, rec := range b.sorted {
-		n, err := conn.Exec(ctx, c.SQL.Gate, RecordArgs(rec)...)
+		n, err := c.brief(conn).Exec(ctx, c.SQL.Gate, RecordArgs(rec)...)
 		if err != nil {
 			return err
 		}

@@ -189,10 +189,7 @@ func (c *Core[Tx]) FireSchedule(ctx context.Context, s schedule.State, m *waybil
 		if fired, err = c.writeSchedule(ctx, conn, &s); err != nil || !fired || m == nil {
 			return err
 		}
-		if c.Briefly != nil {
-			conn = c.Briefly(conn)
-		}
-		_, err = c.Enqueue(ctx, conn, []waybill.Message{*m}, false)
+		_, err = c.Enqueue(ctx, c.brief(conn), []waybill.Message{*m}, false)
 		return err
 	})
 	if err != nil {

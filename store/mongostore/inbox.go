@@ -2,21 +2,40 @@ package mongostore
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 )
+
+// gateTimeout is how long a delivery waits while another transaction handles the same message.
+const gateTimeout = time.Second
+
+// patientUntil returns which errors a transaction is repeated after: clashes, until a time.
+func patientUntil(end time.Time) func(error) bool {
+	return func(err error) bool { return isClash(err) && time.Now().Before(end) }
+}
+
+// busy says of a clash with a transaction, over an inbox key, that this one handles the message.
+func busy(err error) error {
+	if !waybill.IsConflict(err) {
+		return err
+	}
+	return waybill.ConflictError(fmt.Errorf("%w: %w", inbox.ErrBusy, err))
+}
 
 // ProcessOnce implements [inbox.Inbox]. The context that fn gets carries the session: what fn
 // does with it is in the transaction. fn runs after the record is written, so one that clashes
 // with another transaction is not run again here; it comes back as a conflict.
 func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, session *mongo.Session) error) (inbox.Outcome, error) {
 	for {
-		began := false
-		err := s.repeat(ctx, func(err error) bool { return !began && isClash(err) }, func(ctx context.Context, t *tx) error {
+		began, patient := false, patientUntil(time.Now().Add(gateTimeout))
+		err := s.repeat(ctx, func(err error) bool { return !began && patient(err) }, func(ctx context.Context, t *tx) error {
 			if rec.Retried {
 				if err := remove(ctx, s.attempts, keyDoc(rec.Key)); err != nil {
 					return err
@@ -32,8 +51,11 @@ func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx c
 			s.WakeRelay() // the handler may have enqueued
 			return inbox.Processed, nil
 		}
-		if began || !mongo.IsDuplicateKeyError(err) {
+		if began {
 			return 0, err
+		}
+		if !mongo.IsDuplicateKeyError(err) {
+			return 0, busy(err)
 		}
 		outcome, found, err := s.seen(ctx, rec)
 		if found || err != nil {
@@ -98,7 +120,9 @@ func (s *Store) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAt
 
 // SaveStarts implements [inbox.Inbox].
 func (s *Store) SaveStarts(ctx context.Context, key inbox.Key, starts int) error {
-	return s.inTx(ctx, func(ctx context.Context, t *tx) error { return t.saveStarts(ctx, key, starts) })
+	return busy(s.repeat(ctx, patientUntil(time.Now().Add(gateTimeout)), func(ctx context.Context, t *tx) error {
+		return t.saveStarts(ctx, key, starts)
+	}))
 }
 
 func (t *tx) saveStarts(ctx context.Context, key inbox.Key, starts int) error {
@@ -115,7 +139,7 @@ func (t *tx) saveStarts(ctx context.Context, key inbox.Key, starts int) error {
 
 // BuryMessage implements [inbox.Inbox].
 func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, err error) {
-	err = s.inTx(ctx, func(ctx context.Context, t *tx) error {
+	err = s.repeat(ctx, patientUntil(time.Now().Add(gateTimeout)), func(ctx context.Context, t *tx) error {
 		buried = false
 		key := keyDoc(l.Record.Key)
 		if key.Message != "" {
@@ -139,7 +163,7 @@ func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, e
 		}
 		return remove(ctx, s.attempts, key)
 	})
-	return buried && err == nil, err
+	return buried && err == nil, busy(err)
 }
 
 // letterOf returns a consumer's letter, with what is known of the attempts before.

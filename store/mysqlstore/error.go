@@ -74,6 +74,9 @@ func classifyCaller(err error) error {
 	return err
 }
 
+// lockTimedOut reports whether err is that of a statement that has waited for a lock in vain.
+func lockTimedOut(err error) bool { return numberOf(err) == "1205" }
+
 // isDuplicate reports whether a row has the key of another one. The statement has changed
 // nothing then, and the transaction goes on.
 func isDuplicate(err error) bool { return err != nil && numberOf(err) == "1062" }

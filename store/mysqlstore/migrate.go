@@ -1,12 +1,13 @@
 package mysqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
-	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/migrate"
@@ -34,13 +35,22 @@ type MigrateOptions struct {
 
 	// Version is the version to stop at. Optional; the default is the newest.
 	Version int
+
+	// LockWait is how long to wait for another migration on the server, in whole seconds. Optional; the default is a minute.
+	LockWait time.Duration
 }
 
 const (
-	// migrateLockSQL waits up to a minute for those who migrate on the same server: the lock
+	// migrateLockSQL waits for those who migrate on the same server: the lock
 	// is the session's, because each CREATE ends its transaction.
-	migrateLockSQL   = `SELECT coalesce(GET_LOCK('waybill migrate', 60), 0)`
+	migrateLockSQL   = `SELECT coalesce(GET_LOCK('waybill migrate', ?), 0)`
 	migrateUnlockSQL = `DO RELEASE_LOCK('waybill migrate')`
+
+	// migrateHolderSQL tells of the session that has the lock as much as the user may see.
+	migrateHolderSQL = `
+SELECT u.id, coalesce(p.user, 'unknown'), coalesce(p.host, 'unknown')
+  FROM (SELECT IS_USED_LOCK('waybill migrate') AS id) u LEFT JOIN information_schema.processlist p ON p.id = u.id
+ WHERE u.id IS NOT NULL`
 
 	readVersionSQL   = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
 	versionsExistSQL = `SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?`
@@ -49,7 +59,8 @@ const (
 )
 
 // Migrate brings the schema up to date, one process at a time. It returns the version that
-// the schema has now. If it is interrupted it goes on where it was when it is called again.
+// the schema has now. If it is interrupted it goes on where it was when it is called again. The error
+// is a conflict, and names the session, if another one holds the lock of migrations for LockWait.
 func (s *Store) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 	target, err := migrate.Target(s.migrations, opts.Version)
 	if err != nil {
@@ -59,7 +70,7 @@ func (s *Store) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 		return 0, err
 	}
 	version := 0
-	err = s.locked(ctx, func(conn *sql.Conn) (err error) {
+	err = s.locked(ctx, cmp.Or(opts.LockWait, migrate.LockWait), func(conn *sql.Conn) (err error) {
 		version, err = s.migrate(ctx, conn, target, opts.Source)
 		return err
 	})
@@ -70,23 +81,33 @@ func (s *Store) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 }
 
 // locked runs fn on a session that has the lock of those who migrate.
-func (s *Store) locked(ctx context.Context, fn func(conn *sql.Conn) error) error {
+func (s *Store) locked(ctx context.Context, wait time.Duration, fn func(conn *sql.Conn) error) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	var mine bool
-	if err := conn.QueryRowContext(ctx, migrateLockSQL).Scan(&mine); err != nil {
+	if err := conn.QueryRowContext(ctx, migrateLockSQL, max(1, int(wait.Seconds()))).Scan(&mine); err != nil {
 		return err
 	}
 	if !mine {
-		return waybill.ConflictError(errors.New("another process has been migrating for a minute"))
+		return waybill.ConflictError(fmt.Errorf("another session holds the lock of migrations, after %v: %s", wait, migrateHolder(ctx, conn)))
 	}
 	defer func() {
 		_, _ = conn.ExecContext(context.WithoutCancel(ctx), migrateUnlockSQL) // a lost session has no lock
 	}()
 	return fn(conn)
+}
+
+// migrateHolder says who holds the lock of migrations.
+func migrateHolder(ctx context.Context, conn *sql.Conn) string {
+	var id int64
+	var user, host string
+	if err := conn.QueryRowContext(ctx, migrateHolderSQL).Scan(&id, &user, &host); err != nil {
+		return "it has let go meanwhile, or cannot be seen; try again"
+	}
+	return fmt.Sprintf("connection %d, user %s, host %s; if it does not migrate, end it with KILL %d", id, user, host, id)
 }
 
 func (s *Store) migrate(ctx context.Context, conn *sql.Conn, target int, source string) (int, error) {

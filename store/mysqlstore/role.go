@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
 // Role is a job for which a role of the server may be made, with no more rights than the job
@@ -15,16 +16,17 @@ type Role string
 // The roles that [Store.RolesSQL] makes. A program that does several jobs has a role to which
 // those of its jobs are granted.
 const (
-	RoleWriter   Role = "writer"   // enqueues
-	RoleRelay    Role = "relay"    // publishes, and keeps the archive
-	RoleConsumer Role = "consumer" // handles messages once
-	RoleOperator Role = "operator" // looks, and deals with dead letters and schedules
-	RoleReader   Role = "reader"   // looks
+	RoleWriter    Role = "writer"    // enqueues, also for later
+	RoleScheduler Role = "scheduler" // puts recurring schedules
+	RoleRelay     Role = "relay"     // publishes, and keeps the archive
+	RoleConsumer  Role = "consumer"  // handles messages once
+	RoleOperator  Role = "operator"  // looks, and deals with dead letters and schedules
+	RoleReader    Role = "reader"    // looks
 )
 
 // Roles returns every role, in the order in which they are made.
 func Roles() []Role {
-	return []Role{RoleWriter, RoleRelay, RoleConsumer, RoleOperator, RoleReader}
+	return []Role{RoleWriter, RoleScheduler, RoleRelay, RoleConsumer, RoleOperator, RoleReader}
 }
 
 // grant is rights on some tables, as GRANT has them.
@@ -36,29 +38,37 @@ type grant struct {
 // everyone is what each job needs: the clock is in settings.
 var everyone = grant{"SELECT", []string{"settings", "schema_versions"}}
 
+// messageColumns are those of a message that whoever enqueues may give.
+var messageColumns = strings.Replace(sqldb.MessageColumns, " key,", " `key`,", 1)
+
+// changeLetters is the right to change in a dead letter what changes there: never the message.
+const changeLetters = "UPDATE (requeued_at, error, reason, last_failed_at, attempts, fingerprint, history, life, replay, state, resolution, resolved_at, parks)"
+
 // keeping is what a program needs that removes what is past its retention, as each service does.
 var keeping = []grant{
 	{"SELECT, DELETE", []string{"inbox", "inbox_leases", "consumer_attempts"}},
-	{"SELECT, UPDATE, DELETE", []string{"dead_letters", "sagas"}},
+	{"SELECT, DELETE, " + changeLetters, []string{"dead_letters"}},
+	{"SELECT, UPDATE, DELETE", []string{"sagas"}},
 	{"SELECT, DELETE", []string{"saga_log"}},
 	{"SELECT, INSERT, DELETE", []string{"audit_log"}},
 	{"SELECT", []string{"outbox_waiting"}},
 	{"SELECT, UPDATE", []string{"locks"}},
 }
 
-// grants is what each role needs beside that. A row lock needs UPDATE or DELETE on the table. An
-// INSERT that counts how often an id was repeated needs UPDATE on every column that it inserts:
-// MariaDB asks for all of them.
+// grants is what each role needs beside that. A row lock needs UPDATE or DELETE on the table, and the
+// removal of old entries of the audit log DELETE, since the server has no rights by row.
 var grants = map[Role][]grant{
 	RoleWriter: {
-		{"INSERT, UPDATE, SELECT (id, repeats)", []string{"outbox", "outbox_ids"}},
-		{"SELECT (id)", []string{"outbox_waiting"}},
-		{"SELECT, INSERT, UPDATE, DELETE", []string{"scheduled", "schedules"}},
+		{"INSERT (" + messageColumns + ")", []string{"outbox"}}, // the position is the database's to give
+		{"INSERT (id, enqueued_at)", []string{"outbox_ids"}},
+		{"SELECT (id)", []string{"outbox", "outbox_ids", "outbox_waiting"}},
+		{"INSERT (token, due_at, " + messageColumns + "), SELECT (token, repeats), UPDATE (due_at, deliver_at, repeats), DELETE", []string{"scheduled"}},
 	},
+	RoleScheduler: {{"SELECT, INSERT, UPDATE, DELETE", []string{"schedules"}}},
 	RoleRelay: append([]grant{
 		{"SELECT, INSERT, DELETE", []string{"outbox", "outbox_archive"}},
 		{"SELECT, INSERT, UPDATE, DELETE", []string{"outbox_waiting", "scheduled", "relays"}},
-		{"SELECT, INSERT, UPDATE", []string{"dead_letters"}},
+		{"INSERT", []string{"dead_letters"}},
 		{"SELECT, DELETE", []string{"outbox_ids"}},
 		{"SELECT, UPDATE", []string{"relay_lanes", "replays", "schedules"}}, // it drives replays and schedules
 	}, keeping...),
@@ -69,7 +79,7 @@ var grants = map[Role][]grant{
 		{"INSERT", []string{"saga_log"}},
 	}, keeping...),
 	RoleOperator: {
-		{"INSERT, UPDATE, DELETE", []string{"dead_letters"}},
+		{"INSERT, DELETE, " + changeLetters, []string{"dead_letters"}},
 		{"INSERT, UPDATE", []string{"outbox_waiting", "replays", "inbox"}}, // an edited copy has a record
 		{"INSERT", []string{"audit_log"}},
 		{"SELECT, UPDATE", []string{"locks"}},
@@ -80,6 +90,18 @@ var grants = map[Role][]grant{
 		{"SELECT", readable},
 	},
 	RoleReader: {{"SELECT", readable}},
+}
+
+// revoked is what earlier versions granted and a role no longer has for the whole table.
+var revoked = map[Role][]grant{
+	RoleWriter: {
+		{"INSERT, UPDATE", []string{"outbox", "outbox_ids"}},
+		{"SELECT, INSERT, UPDATE", []string{"scheduled"}},
+		{"SELECT, INSERT, UPDATE, DELETE", []string{"schedules"}},
+	},
+	RoleRelay:    {{"UPDATE", []string{"dead_letters"}}},
+	RoleConsumer: {{"UPDATE", []string{"dead_letters"}}},
+	RoleOperator: {{"UPDATE", []string{"dead_letters"}}},
 }
 
 // readable is what a person may look at.
@@ -100,6 +122,12 @@ func (s *Store) RolesSQL(prefix string) (string, error) {
 	for _, role := range Roles() {
 		name := quoteName(prefix + string(role))
 		fmt.Fprintf(&b, "CREATE ROLE IF NOT EXISTS %s;\n", name)
+		for _, g := range revoked[role] {
+			for _, table := range g.on { // of a right that is not there REVOKE would fail
+				table = s.names.render("{" + table + "}")
+				fmt.Fprintf(&b, "GRANT %[1]s ON %[2]s TO %[3]s;\nREVOKE %[1]s ON %[2]s FROM %[3]s;\n", g.rights, table, name)
+			}
+		}
 		for _, g := range append([]grant{everyone}, grants[role]...) {
 			for _, table := range g.on {
 				fmt.Fprintf(&b, "GRANT %s ON %s TO %s;\n", g.rights, s.names.render("{"+table+"}"), name)

@@ -70,7 +70,8 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	driver, statements := newDatabase(db), coreStatements(n)
 	core := &sqlstore.Core[*sql.Tx]{
 		DB: driver, Callers: &guarded{database: driver}, SQL: statements, Render: n.render, Gates: gates(n.render),
-		Briefly: func(conn sqldb.Conn) sqldb.Conn { return briefly{conn} }, Classify: classify, ClassifyCaller: classifyCaller,
+		Briefly: func(conn sqldb.Conn) sqldb.Conn { return briefly{conn} }, LockTimedOut: lockTimedOut,
+		Classify: classify, ClassifyCaller: classifyCaller,
 	}
 	relays := &sqlstore.Core[*sql.Tx]{DB: relaying{driver}, SQL: statements, Render: n.render, Classify: classify, ClassifyCaller: classifyCaller}
 	s := &Store{methods: core, db: db, core: core, relays: relays, names: n, sql: newStatements(n), migrations: migrations}

@@ -75,7 +75,7 @@ func gateTextsOf(compact bool) gateTexts {
 	if !compact {
 		return gateTexts{gateSQL, gateDeadSQL, gateOutcomeSQL, gateAllSQL, gateOutcomesSQL, findRecordSQL}
 	}
-	return gateTexts{compactGate("false"), compactGate("true"), compactOutcomeSQL, compactGateAllSQL, compactOutcomesSQL, compactFindSQL}
+	return gateTexts{compactGate("false"), compactGate(lockSoon), compactOutcomeSQL, compactGateAllSQL, compactOutcomesSQL, compactFindSQL}
 }
 
 func compactGate(dead string) string { return strings.ReplaceAll(compactGateSQL, "{dead}", dead) }

@@ -9,18 +9,27 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-const maxGateTimeout = time.Hour
+const (
+	defaultGateTimeout = time.Second
+	maxGateTimeout     = time.Hour
+)
+
+// lockSoon is part of a statement that may meet the transaction of a handler, outside of such a
+// transaction. It is true, and holds until the transaction ends.
+const lockSoon = `set_config('lock_timeout', '1s', true) <> ''`
 
 // patience is how long the first statement of a handler's transaction, the gate, waits for
-// another transaction that holds the record; 0 for as long as the session lets it.
+// another transaction that holds the record.
 type patience time.Duration
 
 func newPatience(d time.Duration) (patience, error) {
-	if d != 0 && (d < time.Millisecond || d > maxGateTimeout) {
+	if d == 0 {
+		d = defaultGateTimeout
+	}
+	if d < time.Millisecond || d > maxGateTimeout {
 		return 0, &waybill.InvalidError{Field: "GateTimeout", Reason: fmt.Sprintf("is %v, the range is 1ms to %v", d, maxGateTimeout)}
 	}
 	return patience(d), nil
@@ -40,20 +49,14 @@ type statement struct {
 
 // statements are those to run before and after the gate.
 func (p patience) statements() (before, after []statement) {
-	if p == 0 {
-		return nil, nil
-	}
 	millis := strconv.FormatInt(time.Duration(p).Milliseconds(), 10)
 	return []statement{{shortenWaitSQL, []any{millis}}}, []statement{{restoreWaitSQL, nil}}
 }
 
-// kind makes a gate that has waited for too long a busy message.
-func (p patience) kind(err error) error {
+// lockTimedOut reports whether err is that of a statement that has waited for lock_timeout.
+func lockTimedOut(err error) bool {
 	var s sqlStater
-	if p == 0 || !errors.As(err, &s) || s.SQLState() != "55P03" {
-		return err
-	}
-	return waybill.ConflictError(fmt.Errorf("%w: gave up waiting after %v: %w", inbox.ErrBusy, time.Duration(p), err))
+	return errors.As(err, &s) && s.SQLState() == "55P03"
 }
 
 // sqlDriver is the driver for database/sql, with a gate that may be impatient.
@@ -79,7 +82,7 @@ func (d *sqlDriver) BeginWith(ctx context.Context, first func(conn sqldb.Conn) e
 	if d.Rollback(tx) != nil {
 		err = sqldb.Lost(err)
 	}
-	return nil, d.gate.kind(err)
+	return nil, err
 }
 
 func (d *sqlDriver) open(ctx context.Context, conn sqldb.Conn, first func(conn sqldb.Conn) error) error {

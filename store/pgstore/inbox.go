@@ -32,7 +32,7 @@ ON CONFLICT (tenant, consumer, source, alias, message_key) DO UPDATE
 const (
 	gateDeadSQL = `
 INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, type, payload_hash, extra_data, dead)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::jsonb, true)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::jsonb, ` + lockSoon + `)
 ON CONFLICT (tenant, consumer, source, alias, message_key) DO NOTHING`
 )
 

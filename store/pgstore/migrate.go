@@ -1,11 +1,14 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/relay"
@@ -33,6 +36,9 @@ type MigrateOptions struct {
 
 	// Version is the version to stop at. Optional; the default is the newest.
 	Version int
+
+	// LockWait is how long to wait for another migration of the database. Optional; the default is a minute.
+	LockWait time.Duration
 }
 
 // Migrate brings the schema up to date, in one transaction under a lock, so that several
@@ -42,6 +48,7 @@ type MigrateOptions struct {
 // A step that meets a deadlock, or waits for longer than two seconds for a lock that somebody else
 // has, is undone with the whole transaction, so that those who wait behind it go on, and begun again
 // a second later. After ten times Migrate gives up, and has changed nothing; the error is a conflict.
+// So it is if another session holds the lock of migrations for longer than LockWait; the error names it.
 func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 	target, err := migrate.Target(s.migrations, opts.Version)
 	if err != nil {
@@ -49,9 +56,12 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 	}
 	version := 0
 	err = migrate.Repeat(ctx, func() error {
-		version, err = s.migrateTo(ctx, target, opts.Source)
+		version, err = s.migrateTo(ctx, target, opts)
 		return err
 	})
+	if errors.Is(err, errMigrationLock) {
+		err = waybill.ConflictError(fmt.Errorf("%w: %s", err, s.migrationHolder(ctx)))
+	}
 	if err != nil {
 		return 0, s.core.Kind(fmt.Errorf("migrate schema %s: %w", s.names.schema, err))
 	}
@@ -69,9 +79,9 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 }
 
 // migrateTo does all of it, or nothing.
-func (s *Store[Tx]) migrateTo(ctx context.Context, target int, source string) (version int, err error) {
+func (s *Store[Tx]) migrateTo(ctx context.Context, target int, opts MigrateOptions) (version int, err error) {
 	err = s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
-		if version, err = s.lockVersion(ctx, conn); err != nil {
+		if version, err = s.lockVersion(ctx, conn, cmp.Or(opts.LockWait, migrate.LockWait)); err != nil {
 			return err
 		}
 		if _, err = conn.Exec(ctx, migrationWaitSQL); err != nil {
@@ -84,7 +94,7 @@ func (s *Store[Tx]) migrateTo(ctx context.Context, target int, source string) (v
 		if err != nil {
 			return err
 		}
-		return s.setSource(ctx, conn, source)
+		return s.setSource(ctx, conn, opts.Source)
 	})
 	return version, err
 }
@@ -97,15 +107,45 @@ const (
 	// lockMigrationSQL keeps other migrations of the database out until the transaction ends.
 	lockMigrationSQL = `SELECT pg_advisory_xact_lock(hashtext('waybill migrate'))`
 
+	// migrationHolderSQL tells of the session that has the lock as much as the role may see.
+	migrationHolderSQL = `
+SELECT l.pid, coalesce(a.usename, 'unknown'), coalesce(a.application_name, '')
+  FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid)
+ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+   AND (l.classid::bigint << 32) | l.objid::bigint = hashtext('waybill migrate')`
+
 	versionsExistSQL = `SELECT to_regclass($1) IS NOT NULL`
 	readVersionSQL   = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
 )
 
-func (s *Store[Tx]) lockVersion(ctx context.Context, conn sqldb.Conn) (int, error) {
-	if _, err := conn.Exec(ctx, lockMigrationSQL); err != nil {
+var errMigrationLock = errors.New("another session holds the lock of migrations")
+
+func (s *Store[Tx]) lockVersion(ctx context.Context, conn sqldb.Conn, wait time.Duration) (int, error) {
+	if _, err := conn.Exec(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d`, wait.Milliseconds())); err != nil {
+		return 0, err
+	}
+	if _, err := conn.Exec(ctx, lockMigrationSQL); lockTimedOut(err) {
+		return 0, fmt.Errorf("%w, after %v", errMigrationLock, wait)
+	} else if err != nil {
 		return 0, err
 	}
 	return s.version(ctx, conn)
+}
+
+// migrationHolder says who holds the lock of migrations.
+func (s *Store[Tx]) migrationHolder(ctx context.Context) string {
+	rows, err := s.core.DB.Query(ctx, migrationHolderSQL)
+	who, found, err := sqldb.One(rows, err, func(r sqldb.Rows) (string, error) {
+		var pid int
+		var user, application string
+		err := r.Scan(&pid, &user, &application)
+		return fmt.Sprintf("pid %d, user %s, application %q; if it does not migrate, end it with pg_terminate_backend(%d)", pid, user, application, pid), err
+	})
+	if err != nil || !found {
+		return "it has let go meanwhile, or cannot be seen; try again"
+	}
+	return who
 }
 
 // version returns the version in the database, 0 if there is no schema.

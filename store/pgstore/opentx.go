@@ -21,7 +21,7 @@ func (d pgxDriver) BeginWith(ctx context.Context, first func(conn sqldb.Conn) er
 	}
 	o := &opener{conn: conn.Conn(), patience: d.gate}
 	if err := o.end(first(o)); err != nil {
-		return nil, d.abandon(conn, d.gate.kind(err))
+		return nil, d.abandon(conn, err)
 	}
 	return &poolTx{Tx: openTx{conn.Conn()}, conn: conn}, nil
 }

@@ -65,6 +65,9 @@ func classifyCaller(err error) error {
 	return err
 }
 
+// lockTimedOut reports whether err is that of a writer that waited for others in vain.
+func lockTimedOut(err error) bool { return containsAny(err, clashTexts) }
+
 func containsAny(err error, texts []string) bool {
 	message := err.Error()
 	for _, text := range texts {

@@ -46,6 +46,9 @@ func openSQLite(cfg StoreConfig) (*sql.DB, *sqlitestore.Store, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if cfg.Create {
+		createPrivately(SQLiteFile(cfg.URL))
+	}
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
 		return nil, nil, err
@@ -58,6 +61,28 @@ func openSQLite(cfg StoreConfig) (*sql.DB, *sqlitestore.Store, error) {
 		return nil, nil, err
 	}
 	return db, store, nil
+}
+
+// SQLiteFile returns the path of a store sqlite:path, and "" for that of another store or a database
+// in memory.
+func SQLiteFile(url string) string {
+	path, is := strings.CutPrefix(url, "sqlite:")
+	if !is || path == ":memory:" {
+		return ""
+	}
+	return path
+}
+
+// createPrivately makes the file, unless there is one, readable to its owner alone, since it will hold
+// payloads. SQLite gives its -wal and -shm the same mode. What fails here fails again, with a better
+// error, when the file is opened.
+func createPrivately(path string) {
+	if path == "" {
+		return
+	}
+	if f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+		_ = f.Close() // it is empty
+	}
 }
 
 // sqliteDSN turns sqlite:path into the driver's own form.
