@@ -85,13 +85,13 @@ func (s *servers) countBusiness(ctx context.Context, f *figures) error {
 		return err
 	}
 	f.effects = make(map[string]effects)
-	for name, text := range map[string]string{billing: sumInvoicesSQL, shipping: sumParcelsSQL} {
+	for name, text := range map[string]string{Billing: sumInvoicesSQL, Shipping: sumParcelsSQL} {
 		var e effects
 		if err := s.place.db.QueryRowContext(ctx, text).Scan(&e.rows, &e.orders, &e.cents); err != nil {
 			return err
 		}
 		var err error
-		if e.undelivered, err = s.look.backlog(ctx, name); err != nil {
+		if e.undelivered, err = s.look.Backlog(ctx, name); err != nil {
 			return err
 		}
 		f.effects[name] = e
@@ -123,7 +123,7 @@ func (s *servers) countOutbox(ctx context.Context, f *figures) error {
 }
 
 func (s *servers) countBroker(ctx context.Context, f *figures) (err error) {
-	if f.held, err = s.look.held(ctx); err != nil {
+	if f.held, err = s.look.Held(ctx); err != nil {
 		return err
 	}
 	broker, err := s.site.broker(ctx)
@@ -160,7 +160,7 @@ func (f *figures) lines(cfg Config) []Line {
 		must("different messages on the broker", f.different, f.orders, "the broker, read back"),
 		may("extra copies on the broker", f.held-f.different, fmt.Sprintf("the broker holds %d in all", f.held)),
 	)
-	for _, name := range []string{billing, shipping} {
+	for _, name := range []string{Billing, Shipping} {
 		lines = append(lines, f.effectLines(name, must, may)...)
 	}
 	return append(lines, must("dead letters", f.letters, 0, "table dead_letters"))
@@ -171,7 +171,7 @@ type makeLine func(name string, count, want int, from string) Line
 func (f *figures) effectLines(name string, must makeLine, may func(string, int, string) Line) []Line {
 	e := f.effects[name]
 	noun, table := "invoices", "table invoices"
-	if name == shipping {
+	if name == Shipping {
 		noun, table = "parcels", "table parcels"
 	}
 	delivered := f.held - e.undelivered
@@ -181,7 +181,7 @@ func (f *figures) effectLines(name string, must makeLine, may func(string, int, 
 		must(name+": "+noun, e.rows, f.orders, table),
 		must(name+": orders with "+noun, e.orders, f.orders, table+", different orders"),
 	}
-	if name == billing {
+	if name == Billing {
 		lines = append(lines, must(name+": cents invoiced", e.cents, f.cents, table+"; must be those of the orders"))
 	}
 	return lines

@@ -36,8 +36,8 @@ func (s *servers) progress(ctx context.Context) (progress, error) {
 			p.Waiting += int(st.Count)
 		}
 	}
-	for _, name := range []string{billing, shipping} {
-		n, err := s.look.backlog(ctx, name)
+	for _, name := range []string{Billing, Shipping} {
+		n, err := s.look.Backlog(ctx, name)
 		if err != nil {
 			return p, err
 		}
