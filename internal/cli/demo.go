@@ -51,7 +51,7 @@ func (p *program) demo(cmd *cobra.Command, cfg demo.Config) error {
 	if p.json {
 		cfg.Output = p.stderr
 	}
-	cfg.Live = isTerminal(cfg.Output)
+	cfg.Live = demo.IsTerminal(cfg.Output)
 	ledger, err := demo.Run(cmd.Context(), cfg)
 	if err != nil {
 		return err

@@ -187,14 +187,30 @@ func (f *figures) effectLines(name string, must makeLine, may func(string, int, 
 	return lines
 }
 
-// Print shows the ledger to a person.
+// Print shows the ledger to a person, what it means, and what to do next.
 func (l *Ledger) Print(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "LEDGER\t%9s\t\tCOUNTED IN\n", "COUNT")
 	for _, line := range l.Lines {
 		fmt.Fprintf(table, "%s\t%9d\t%s\t%s\n", line.Name, line.Count, line.verdict(), line.From)
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n%s", l.Verdict(), l.next())
+	return err
+}
+
+// next says what to do after the demo. A ledger that fails has said what it is about.
+func (l *Ledger) next() string {
+	if !l.Balances {
+		return ""
+	}
+	return `
+Next: run it with --break inbox, or --break outbox, and see the ledger fail.
+      Write your first program: README.md, and examples/first/main.go. All pages are in docs/.
+      Watch your own messages in a browser: waybill dashboard --help
+`
 }
 
 func (l Line) verdict() string {
