@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -237,13 +236,4 @@ func (l *Ledger) Verdict() string {
 		text += "\nWithout the outbox a shop that dies after its commit has saved and never told: those orders are lost to everybody else."
 	}
 	return text
-}
-
-// named returns the line with a name, for tests.
-func (l *Ledger) named(name string) (Line, bool) {
-	i := slices.IndexFunc(l.Lines, func(line Line) bool { return line.Name == name })
-	if i < 0 {
-		return Line{}, false
-	}
-	return l.Lines[i], true
 }
