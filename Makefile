@@ -126,4 +126,4 @@ services-down: ## stop the servers that "services" started
 	@scripts/services.sh down
 
 demo: ## show a message on its way from transaction to handler
-	@go run ./cmd/waybill demo
+	@go run ./cmd/demo

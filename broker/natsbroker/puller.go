@@ -24,7 +24,7 @@ const (
 	// sweepExpires is how long a stop waits for the server to forget the open request.
 	sweepExpires = 50 * time.Millisecond
 	// stopQuiet is how long nothing has come when nothing more is taken to be on its way.
-	stopQuiet = 20 * time.Millisecond
+	stopQuiet = 100 * time.Millisecond
 )
 
 // puller receives the messages of one durable consumer. What it holds and what it has requested

@@ -16,6 +16,7 @@ func TestModule(t *testing.T) {
 		check func([]*File) []Finding
 	}{
 		{"imports", CheckImports},
+		{"linked", CheckLinked},
 		{"comments", CheckComments},
 		{"code", CheckCode},
 		{"bounds", CheckBounds},

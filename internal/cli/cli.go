@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/internal/cli/demo"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 )
@@ -47,8 +48,8 @@ type program struct {
 
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer, protocols ...PushProtocol) int {
 	p := &program{env: env, stdin: os.Stdin, stdout: stdout, stderr: stderr, open: opener.OpenStore, protocols: protocols}
-	p.progress = isTerminal(stderr)
-	p.asks = p.progress && isTerminal(os.Stdin)
+	p.progress = demo.IsTerminal(stderr)
+	p.asks = p.progress && demo.IsTerminal(os.Stdin)
 	return p.run(ctx, args)
 }
 

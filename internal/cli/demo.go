@@ -1,21 +1,16 @@
 package cli
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/internal/cli/demo"
-)
-
-const (
-	defaultOrders = 500
-	maxOrders     = 1_000_000
+	"github.com/waybill-go/waybill/internal/cli/demo/servers"
 )
 
 func (p *program) demoCommand() *cobra.Command {
-	cfg := demo.Config{}
+	cfg := demo.Config{Servers: servers.All{}}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See it at work, with no server to install",
@@ -31,7 +26,7 @@ flags count, not the environment and the configuration file.`,
 		RunE: does(func(cmd *cobra.Command, _ []string) error { return p.demo(cmd, cfg) }),
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&cfg.Orders, "orders", defaultOrders, "how many orders the shop commits")
+	flags.IntVar(&cfg.Orders, "orders", demo.DefaultOrders, "how many orders the shop commits")
 	flags.StringVar(&cfg.Break, "break", "", "take the `inbox` or the outbox away, and see the ledger fail")
 	for _, role := range []string{"shop", "relay"} {
 		cmd.AddCommand(&cobra.Command{
@@ -40,7 +35,7 @@ flags count, not the environment and the configuration file.`,
 			Hidden: true,
 			Args:   cobra.NoArgs,
 			RunE: does(func(cmd *cobra.Command, _ []string) error {
-				return demo.Child(cmd.Context(), role, os.Stdin)
+				return demo.Child(cmd.Context(), role, os.Stdin, servers.All{})
 			}),
 		})
 	}
@@ -48,18 +43,15 @@ flags count, not the environment and the configuration file.`,
 }
 
 func (p *program) demo(cmd *cobra.Command, cfg demo.Config) error {
-	switch {
-	case cfg.Orders < 1 || cfg.Orders > maxOrders:
-		return usagef("--orders is %d, the range is 1 to %d", cfg.Orders, maxOrders)
-	case cfg.Break != demo.BreakNothing && cfg.Break != demo.BreakInbox && cfg.Break != demo.BreakOutbox:
-		return usagef("--break is %q; it is %s or %s", cfg.Break, demo.BreakInbox, demo.BreakOutbox)
+	if err := cfg.Check(); err != nil {
+		return usagef("%v", err)
 	}
 	cfg.Store, cfg.Broker = p.given(cmd, "store"), p.given(cmd, "broker")
 	cfg.Output = p.stdout
 	if p.json {
 		cfg.Output = p.stderr
 	}
-	cfg.Live = isTerminal(cfg.Output)
+	cfg.Live = demo.IsTerminal(cfg.Output)
 	ledger, err := demo.Run(cmd.Context(), cfg)
 	if err != nil {
 		return err
@@ -80,11 +72,8 @@ func (p *program) printLedger(l *demo.Ledger) error {
 		if err := p.printJSON(l); err != nil {
 			return err
 		}
-	} else {
-		if err := l.Print(p.stdout); err != nil {
-			return err
-		}
-		fmt.Fprintf(p.stdout, "\n%s\n", l.Verdict())
+	} else if err := l.Print(p.stdout); err != nil {
+		return err
 	}
 	if !l.Balances {
 		return silent

@@ -5,24 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 )
-
-// isTerminal reports whether a person sits behind a stream. Of the other devices that look
-// like a terminal the null device is the one that programs are given.
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
-}
 
 // clearLine goes to the beginning of a terminal's line and empties it.
 const clearLine = "\r\x1b[K"

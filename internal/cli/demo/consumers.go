@@ -7,25 +7,24 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/service"
 )
 
 // The consumers, and what each does once per order.
 const (
-	billing  = "billing"
-	shipping = "shipping"
+	Billing  = "billing"
+	Shipping = "shipping"
 )
 
 // handlers returns the handler of each consumer. They write in the transaction that they are
 // given, which records the message as processed too.
 func handlers(p *place) map[string]consumer.Handler[*sql.Tx] {
 	return map[string]consumer.Handler[*sql.Tx]{
-		billing: onOrder(func(ctx context.Context, tx *sql.Tx, o Order) error {
+		Billing: onOrder(func(ctx context.Context, tx *sql.Tx, o Order) error {
 			_, err := tx.ExecContext(ctx, p.sql(`INSERT INTO invoices (number, cents) VALUES (?, ?)`), o.Number, o.Cents)
 			return err
 		}),
-		shipping: onOrder(func(ctx context.Context, tx *sql.Tx, o Order) error {
+		Shipping: onOrder(func(ctx context.Context, tx *sql.Tx, o Order) error {
 			_, err := tx.ExecContext(ctx, p.sql(`INSERT INTO parcels (number, customer) VALUES (?, ?)`), o.Number, o.Customer)
 			return err
 		}),
@@ -47,7 +46,7 @@ func onOrder(act func(ctx context.Context, tx *sql.Tx, o Order) error) consumer.
 
 // consumers are billing and shipping at work.
 type consumers struct {
-	broker opener.Broker
+	broker Broker
 	cancel context.CancelFunc
 	done   chan error
 }
@@ -66,7 +65,7 @@ func startConsumers(ctx context.Context, s *servers, broken string) (*consumers,
 	run, cancel := context.WithCancel(ctx)
 	c := &consumers{broker: broker, cancel: cancel, done: make(chan error, 1)}
 	go func() { c.done <- svc.Run(run) }()
-	if err := s.look.ready(ctx, broker); err != nil {
+	if err := s.look.Ready(ctx, broker); err != nil {
 		_ = c.stop() // the first error counts
 		return nil, err
 	}
@@ -91,7 +90,7 @@ func newConsumers(s *servers, broker service.Broker, broken string) (*service.Se
 		return nil, err
 	}
 	for name, handler := range handlers(s.place) {
-		sub := consumer.Subscription{Group: s.site.group(name), Topics: []string{topic}}
+		sub := consumer.Subscription{Group: s.site.Group(name), Topics: []string{Topic}}
 		if err := svc.Consume(sub, handler, consumer.Config{Name: name}); err != nil {
 			return nil, err
 		}

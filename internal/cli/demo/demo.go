@@ -15,9 +15,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/waybill-go/waybill/internal/cli/opener"
-	"github.com/waybill-go/waybill/internal/redact"
 )
 
 // The parts that [Config.Break] can take away.
@@ -32,7 +29,10 @@ type Config struct {
 	// Store and Broker are URLs of real servers; an empty one stands for an embedded one.
 	Store, Broker string
 
-	// Orders is how many orders the shop commits.
+	// Servers opens Store and Broker; nil if both are empty.
+	Servers Servers
+
+	// Orders is how many orders the shop commits, 1 to 1,000,000.
 	Orders int
 
 	// Break is the part to take away, to see what it is good for.
@@ -43,6 +43,22 @@ type Config struct {
 	Live   bool
 
 	name string // of the site; a random one if empty
+}
+
+// DefaultOrders is a number of orders that shows everything in a few seconds.
+const DefaultOrders = 500
+
+const maxOrders = 1_000_000
+
+// Check returns what is wrong with the numbers and names in cfg, by the flags that set them.
+func (c Config) Check() error {
+	switch {
+	case c.Orders < 1 || c.Orders > maxOrders:
+		return fmt.Errorf("--orders is %d, the range is 1 to %d", c.Orders, maxOrders)
+	case c.Break != BreakNothing && c.Break != BreakInbox && c.Break != BreakOutbox:
+		return fmt.Errorf("--break is %q; it is %s or %s", c.Break, BreakInbox, BreakOutbox)
+	}
+	return nil
 }
 
 // The numbers of the faults.
@@ -59,8 +75,10 @@ const cleanupTimeout = 30 * time.Second
 // Run shows the demo and returns its ledger. The error says why it could not be shown; a
 // ledger that does not balance is none.
 func Run(ctx context.Context, cfg Config) (ledger *Ledger, err error) {
-	if kind := opener.BrokerKind(cfg.Broker); cfg.Broker != "" && kind != opener.RabbitMQ && kind != opener.NATS {
-		return nil, fmt.Errorf("%w: the broker %s is none that the demo shows, amqp://… or nats://…; without --broker it brings its own", opener.ErrURL, redact.URL(cfg.Broker))
+	if cfg.Broker != "" {
+		if err := cfg.Servers.Check(cfg.Broker); err != nil {
+			return nil, err
+		}
 	}
 	servers, err := openServers(ctx, cfg)
 	if err != nil {

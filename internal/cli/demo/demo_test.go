@@ -1,4 +1,4 @@
-package demo
+package demo_test
 
 import (
 	"bytes"
@@ -11,13 +11,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/waybill-go/waybill/internal/cli/demo"
+	"github.com/waybill-go/waybill/internal/cli/demo/servers"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 )
 
 // TestMain plays the parts that the demo starts as processes of their own.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "demo" {
-		if err := Child(context.Background(), os.Args[2], os.Stdin); err != nil {
+		if err := demo.Child(context.Background(), os.Args[2], os.Stdin, servers.All{}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -44,10 +46,10 @@ func postgresURL() string {
 	return env("POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/test?sslmode=disable")
 }
 
-func show60(t *testing.T, store, broker, broken string) (*Ledger, string) {
+func show60(t *testing.T, store, broker, broken string) (*demo.Ledger, string) {
 	t.Helper()
 	var output bytes.Buffer
-	l, err := Run(t.Context(), Config{Store: store, Broker: broker, Orders: 60, Break: broken, Output: &output})
+	l, err := demo.Run(t.Context(), demo.Config{Servers: servers.All{}, Store: store, Broker: broker, Orders: 60, Break: broken, Output: &output})
 	if err != nil {
 		t.Fatalf("Run() = %v\n%s", err, output.String())
 	}
@@ -60,20 +62,21 @@ func TestDemo_Balances(t *testing.T) {
 	for _, p := range places {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			l, output := show60(t, p.store, p.broker, BreakNothing)
+			l, output := show60(t, p.store, p.broker, demo.BreakNothing)
 			if !l.Balances || len(l.Off) != 0 {
 				t.Errorf("off: %v", l.Off)
 			}
-			if l.Killed != (Deaths{Shop: shopDeaths, Relay: relayDeaths}) {
+			if l.Killed != (demo.Deaths{Shop: 2, Relay: 2}) {
 				t.Errorf("killed: %+v", l.Killed)
 			}
-			copies, ok := l.named("extra copies on the broker")
-			if least := 60 / twiceEvery; !ok || copies.Count < least {
+			copies, ok := named(l, "extra copies on the broker")
+			if least := 60 / 10; !ok || copies.Count < least {
 				t.Errorf("extra copies: %d, want %d at least", copies.Count, least)
 			}
 			if !strings.Contains(output, "The relay was killed after the broker had confirmed") {
 				t.Error("the output does not tell of the relay's death")
 			}
+			checkProgress(t, output)
 			if strings.Contains(output, "guest:guest") {
 				t.Error("the output has a password in it")
 			}
@@ -88,8 +91,8 @@ func TestDemo_Broken(t *testing.T) {
 		broken  string
 		off, on []string
 	}{
-		{BreakInbox, []string{"billing: invoices", "billing: cents invoiced", "shipping: parcels"}, []string{"orders committed", "messages published", "billing: orders with invoices"}},
-		{BreakOutbox, []string{"different messages on the broker", "billing: invoices", "shipping: orders with parcels"}, []string{"orders committed", "billing: duplicates absorbed"}},
+		{demo.BreakInbox, []string{"billing: invoices", "billing: cents invoiced", "shipping: parcels"}, []string{"orders committed", "messages published", "billing: orders with invoices"}},
+		{demo.BreakOutbox, []string{"different messages on the broker", "billing: invoices", "shipping: orders with parcels"}, []string{"orders committed", "billing: duplicates absorbed"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.broken, func(t *testing.T) {
@@ -104,7 +107,7 @@ func TestDemo_Broken(t *testing.T) {
 				}
 			}
 			for _, name := range tt.on {
-				if line, ok := l.named(name); !ok || !line.OK() {
+				if line, ok := named(l, name); !ok || !line.OK() {
 					t.Errorf("%s is off: %+v", name, line)
 				}
 			}
@@ -118,7 +121,7 @@ func TestDemo_Interrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	output := &interrupter{after: "shop was killed", cancel: cancel}
 	name := "waybill-demo-" + strings.ToLower(rand.Text()[:8])
-	l, err := Run(ctx, Config{Store: postgresURL(), Orders: 5000, Output: output, name: name})
+	l, err := demo.Run(ctx, demo.Named(demo.Config{Servers: servers.All{}, Store: postgresURL(), Orders: 5000, Output: output}, name))
 	if l != nil || err == nil || strings.Contains(err.Error(), "clean up") {
 		t.Fatalf("Run() = %v, %v, want an error that is not about the clean-up", l, err)
 	}
@@ -148,8 +151,9 @@ func (w *interrupter) Write(p []byte) (int, error) {
 
 func TestRun_Refuses(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range []Config{{Broker: "mem:"}, {Store: "mysql://x"}, {Broker: "kafka://x"}} {
-		if _, err := Run(t.Context(), cfg); !errors.Is(err, opener.ErrURL) {
+	for _, cfg := range []demo.Config{{Broker: "mem:"}, {Store: "mysql://x"}, {Broker: "kafka://x"}} {
+		cfg.Servers = servers.All{}
+		if _, err := demo.Run(t.Context(), cfg); !errors.Is(err, opener.ErrURL) {
 			t.Errorf("Run(%+v) = %v, want ErrURL", cfg, err)
 		}
 	}
@@ -157,21 +161,38 @@ func TestRun_Refuses(t *testing.T) {
 
 func TestChild_Refuses(t *testing.T) {
 	t.Parallel()
-	if err := Child(t.Context(), "bank", strings.NewReader("{}")); err == nil {
+	if err := demo.Child(t.Context(), "bank", strings.NewReader("{}"), nil); err == nil {
 		t.Error("a role that is none is no error")
 	}
-	if err := Child(t.Context(), "shop", strings.NewReader("")); err == nil || !strings.Contains(err.Error(), "waybill demo") {
+	if err := demo.Child(t.Context(), "shop", strings.NewReader(""), nil); err == nil || !strings.Contains(err.Error(), "waybill demo") {
 		t.Errorf("Child() = %v, want a hint", err)
 	}
 }
 
-func TestPlace_SQL(t *testing.T) {
-	t.Parallel()
-	const text = "INSERT INTO t VALUES (?, ?)"
-	if got, want := (&place{numbers: true}).sql(text), "INSERT INTO t VALUES ($1, $2)"; got != want {
-		t.Errorf("sql() = %q, want %q", got, want)
+// named returns the line of a ledger with a name.
+func named(l *demo.Ledger, name string) (demo.Line, bool) {
+	i := slices.IndexFunc(l.Lines, func(line demo.Line) bool { return line.Name == name })
+	if i < 0 {
+		return demo.Line{}, false
 	}
-	if got := (&place{}).sql(text); got != text {
-		t.Errorf("sql() = %q, want it unchanged", got)
+	return l.Lines[i], true
+}
+
+// checkProgress holds what a reader expects of each line: what was invoiced or packed was
+// ordered before, and is on the broker.
+func checkProgress(t *testing.T, output string) {
+	t.Helper()
+	lines := 0
+	for line := range strings.Lines(output) {
+		var orders, all, broker, invoices, parcels int
+		if _, err := fmt.Sscanf(line, "orders %d of %d → on the broker %d, copies included → invoices %d, parcels %d", &orders, &all, &broker, &invoices, &parcels); err != nil {
+			continue
+		}
+		if lines++; max(invoices, parcels) > min(orders, broker) || orders > all {
+			t.Errorf("impossible progress: %s", line)
+		}
+	}
+	if lines == 0 {
+		t.Error("the output has no progress")
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
 )
@@ -23,7 +22,7 @@ var quiet = waybill.LogTo(slog.New(slog.DiscardHandler))
 // faulty is a broker with a publisher that sends every tenth message twice, and then kills
 // its own process at the worst moment.
 type faulty struct {
-	opener.Broker
+	Broker
 	dieAfter int
 }
 

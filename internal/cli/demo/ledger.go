@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -85,13 +84,13 @@ func (s *servers) countBusiness(ctx context.Context, f *figures) error {
 		return err
 	}
 	f.effects = make(map[string]effects)
-	for name, text := range map[string]string{billing: sumInvoicesSQL, shipping: sumParcelsSQL} {
+	for name, text := range map[string]string{Billing: sumInvoicesSQL, Shipping: sumParcelsSQL} {
 		var e effects
 		if err := s.place.db.QueryRowContext(ctx, text).Scan(&e.rows, &e.orders, &e.cents); err != nil {
 			return err
 		}
 		var err error
-		if e.undelivered, err = s.look.backlog(ctx, name); err != nil {
+		if e.undelivered, err = s.look.Backlog(ctx, name); err != nil {
 			return err
 		}
 		f.effects[name] = e
@@ -123,7 +122,7 @@ func (s *servers) countOutbox(ctx context.Context, f *figures) error {
 }
 
 func (s *servers) countBroker(ctx context.Context, f *figures) (err error) {
-	if f.held, err = s.look.held(ctx); err != nil {
+	if f.held, err = s.look.Held(ctx); err != nil {
 		return err
 	}
 	broker, err := s.site.broker(ctx)
@@ -160,7 +159,7 @@ func (f *figures) lines(cfg Config) []Line {
 		must("different messages on the broker", f.different, f.orders, "the broker, read back"),
 		may("extra copies on the broker", f.held-f.different, fmt.Sprintf("the broker holds %d in all", f.held)),
 	)
-	for _, name := range []string{billing, shipping} {
+	for _, name := range []string{Billing, Shipping} {
 		lines = append(lines, f.effectLines(name, must, may)...)
 	}
 	return append(lines, must("dead letters", f.letters, 0, "table dead_letters"))
@@ -171,7 +170,7 @@ type makeLine func(name string, count, want int, from string) Line
 func (f *figures) effectLines(name string, must makeLine, may func(string, int, string) Line) []Line {
 	e := f.effects[name]
 	noun, table := "invoices", "table invoices"
-	if name == shipping {
+	if name == Shipping {
 		noun, table = "parcels", "table parcels"
 	}
 	delivered := f.held - e.undelivered
@@ -181,20 +180,36 @@ func (f *figures) effectLines(name string, must makeLine, may func(string, int, 
 		must(name+": "+noun, e.rows, f.orders, table),
 		must(name+": orders with "+noun, e.orders, f.orders, table+", different orders"),
 	}
-	if name == billing {
+	if name == Billing {
 		lines = append(lines, must(name+": cents invoiced", e.cents, f.cents, table+"; must be those of the orders"))
 	}
 	return lines
 }
 
-// Print shows the ledger to a person.
+// Print shows the ledger to a person, what it means, and what to do next.
 func (l *Ledger) Print(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "LEDGER\t%9s\t\tCOUNTED IN\n", "COUNT")
 	for _, line := range l.Lines {
 		fmt.Fprintf(table, "%s\t%9d\t%s\t%s\n", line.Name, line.Count, line.verdict(), line.From)
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n%s", l.Verdict(), l.next())
+	return err
+}
+
+// next says what to do after the demo. A ledger that fails has said what it is about.
+func (l *Ledger) next() string {
+	if !l.Balances {
+		return ""
+	}
+	return `
+Next: run it with --break inbox, or --break outbox, and see the ledger fail.
+      Write your first program: README.md, and examples/first/main.go. All pages are in docs/.
+      Watch your own messages in a browser: waybill dashboard --help
+`
 }
 
 func (l Line) verdict() string {
@@ -221,13 +236,4 @@ func (l *Ledger) Verdict() string {
 		text += "\nWithout the outbox a shop that dies after its commit has saved and never told: those orders are lost to everybody else."
 	}
 	return text
-}
-
-// named returns the line with a name, for tests.
-func (l *Ledger) named(name string) (Line, bool) {
-	i := slices.IndexFunc(l.Lines, func(line Line) bool { return line.Name == name })
-	if i < 0 {
-		return Line{}, false
-	}
-	return l.Lines[i], true
 }

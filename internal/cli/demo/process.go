@@ -15,7 +15,7 @@ import (
 
 // task is what a child process is told, on its standard input.
 type task struct {
-	Site     site
+	Site     Site
 	Orders   int
 	Break    string
 	DieAfter int // 0 for never
@@ -27,10 +27,10 @@ var roles = map[string]func(context.Context, task) error{
 	"relay": runRelay,
 }
 
-// Child is the main function of a child process: "waybill demo shop" and "waybill demo
-// relay", which only the demo itself calls. It ends when its standard input does, so that it
-// never outlives its parent.
-func Child(ctx context.Context, role string, stdin io.Reader) error {
+// Child is the main function of a child process, which only the demo itself starts: its own
+// program with the arguments "demo shop" or "demo relay". It ends when its standard input does, so that it
+// never outlives its parent. The servers are those of the parent's [Config].
+func Child(ctx context.Context, role string, stdin io.Reader, servers Servers) error {
 	run := roles[role]
 	if run == nil {
 		return fmt.Errorf("there is no role %q", role)
@@ -40,6 +40,7 @@ func Child(ctx context.Context, role string, stdin io.Reader) error {
 	if err := decoder.Decode(&t); err != nil {
 		return errors.New("this is a part of the demo; run: waybill demo")
 	}
+	t.Site.others = servers
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,45 +16,110 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
 	"github.com/waybill-go/waybill/broker/natsbroker"
-	"github.com/waybill-go/waybill/broker/rabbitbroker"
-	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/cli/opener/sqlitefile"
 	"github.com/waybill-go/waybill/internal/redact"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/service"
 )
 
-// site says where the show takes place: in which store, on which broker, and under which
+// Servers opens servers other than the demo's own.
+type Servers interface {
+	// Check returns why the demo can't be shown on the broker with a URL.
+	Check(broker string) error
+
+	// OpenStore opens the store of a site and its database, which the caller closes in the end.
+	OpenStore(ctx context.Context, s Site) (*sql.DB, Store, error)
+
+	// OpenBroker opens the broker of a site.
+	OpenBroker(ctx context.Context, s Site) (Broker, error)
+
+	// OpenLook connects to the broker of a site in its own language. The broker has been
+	// opened before.
+	OpenLook(ctx context.Context, s Site) (Look, error)
+}
+
+// Store is an opened store.
+type Store interface {
+	service.Store[*sql.Tx]
+	outbox.Inspector
+	deadletter.Store
+
+	// Migrate migrates the schema to a version, 0 for the newest, and returns the version.
+	Migrate(ctx context.Context, source string, version int) (int, error)
+}
+
+// Site says where the demo takes place: in which store, on which broker, and under which
 // name. Schema, stream, exchange and queues have that name, so that nothing else is touched.
-type site struct {
-	Name   string
-	Store  opener.StoreConfig
-	Broker string // its URL
+type Site struct {
+	Name          string
+	Store, Broker string // URLs
+	File          string // of SQLite, if the store is the demo's own
+	OwnBroker     bool   // it is the embedded one
+
+	others Servers // opens those that are not
 }
 
-// broker opens the broker of the show.
-func (s site) broker(ctx context.Context) (opener.Broker, error) {
-	return opener.ReachBroker(ctx, opener.BrokerConfig{
-		URL:      s.Broker,
-		RabbitMQ: rabbitbroker.Config{Exchange: s.Name},
-		NATS:     natsbroker.Config{Stream: s.Name, SubjectPrefix: s.Name + "."},
-	})
+// Group returns the name of a consumer group on the broker.
+func (s Site) Group(consumer string) string { return s.Name + "-" + consumer }
+
+// NATS returns the settings of a site on NATS.
+func (s Site) NATS() natsbroker.Config {
+	return natsbroker.Config{Stream: s.Name, SubjectPrefix: s.Name + "."}
 }
 
-// group returns the name of a consumer group on the broker.
-func (s site) group(consumer string) string { return s.Name + "-" + consumer }
+func (s Site) broker(ctx context.Context) (Broker, error) {
+	if !s.OwnBroker {
+		return s.others.OpenBroker(ctx, s)
+	}
+	cfg := s.NATS()
+	cfg.URL, cfg.Log = s.Broker, slog.New(slog.DiscardHandler) // a failure is an error, or part of the demo
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	broker, err := natsbroker.Open(ctx, cfg)
+	if err != nil { // never a nil pointer in a Broker that is not nil
+		return nil, err
+	}
+	return broker, nil
+}
+
+func (s Site) store(ctx context.Context) (*sql.DB, Store, error) {
+	if s.File == "" {
+		return s.others.OpenStore(ctx, s)
+	}
+	return sqlitefile.Open(s.File, "", true)
+}
+
+func (s Site) look(ctx context.Context) (Look, error) {
+	broker, err := s.broker(ctx) // makes the stream, or the exchange
+	if err != nil {
+		return nil, err
+	}
+	defer broker.Close()
+	if s.OwnBroker {
+		return OpenNATSLook(ctx, s)
+	}
+	return s.others.OpenLook(ctx, s)
+}
+
+const openTimeout = 10 * time.Second
 
 // place is an opened store with the tables of the business beside waybill's own.
 type place struct {
 	db      *sql.DB
-	store   opener.SQLStore
+	store   Store
 	numbers bool // parameters are written $1, not ?
 }
 
-func openPlace(ctx context.Context, s site) (*place, error) {
-	db, store, err := opener.OpenSQL(ctx, s.Store)
+func openPlace(ctx context.Context, s Site) (*place, error) {
+	db, store, err := s.store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &place{db: db, store: store, numbers: opener.IsPostgres(s.Store.URL)}, nil
+	return &place{db: db, store: store, numbers: s.onPostgres()}, nil
 }
+
+func (s Site) onPostgres() bool { return strings.HasPrefix(strings.ToLower(s.Store), "postgres") }
 
 // sql puts the parameters of a statement, written as question marks, in the database's form.
 func (p *place) sql(text string) string {
@@ -84,9 +150,9 @@ func (p *place) close() { _ = p.db.Close() } // nothing is left to be written
 
 // servers are the store and the broker of one show.
 type servers struct {
-	site       site
+	site       Site
 	place      *place
-	look       look // at the broker, past our own code
+	look       Look // at the broker, past our own code
 	dir        string
 	nats       *natsserver.Server // the embedded one, or nil
 	storeText  string
@@ -99,11 +165,7 @@ func openServers(ctx context.Context, cfg Config) (_ *servers, err error) {
 	if name == "" {
 		name = "waybill-demo-" + strings.ToLower(rand.Text()[:8])
 	}
-	s := &servers{site: site{
-		Name:   name,
-		Store:  opener.StoreConfig{URL: cfg.Store, Schema: name, Create: true},
-		Broker: cfg.Broker,
-	}}
+	s := &servers{site: Site{Name: name, Store: cfg.Store, Broker: cfg.Broker, others: cfg.Servers}}
 	defer func() {
 		if err != nil {
 			clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
@@ -125,7 +187,7 @@ func openServers(ctx context.Context, cfg Config) (_ *servers, err error) {
 			return nil, fmt.Errorf("make the tables of the business: %w", err)
 		}
 	}
-	if s.look, err = openLook(ctx, s.site); err != nil {
+	if s.look, err = s.site.look(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -133,15 +195,15 @@ func openServers(ctx context.Context, cfg Config) (_ *servers, err error) {
 
 // embed puts a file and a server of our own where no URL is given.
 func (s *servers) embed() (err error) {
-	s.storeText, s.brokerText = redact.URL(s.site.Store.URL), redact.URL(s.site.Broker)
-	if s.site.Store.URL != "" && s.site.Broker != "" {
+	s.storeText, s.brokerText = redact.URL(s.site.Store), redact.URL(s.site.Broker)
+	if s.site.Store != "" && s.site.Broker != "" {
 		return nil
 	}
 	if s.dir, err = os.MkdirTemp("", "waybill-demo-"); err != nil {
 		return err
 	}
-	if s.site.Store.URL == "" {
-		s.site.Store.URL = "sqlite:" + filepath.Join(s.dir, "shop.db")
+	if s.site.Store == "" {
+		s.site.File = filepath.Join(s.dir, "shop.db")
 		s.storeText = "a SQLite file in a temporary directory"
 	}
 	if s.site.Broker == "" {
@@ -172,7 +234,7 @@ func (s *servers) startNATS() error {
 	if !server.ReadyForConnections(natsStartTimeout) {
 		return fmt.Errorf("the embedded NATS server was not ready within %v", natsStartTimeout)
 	}
-	s.site.Broker = server.ClientURL()
+	s.site.Broker, s.site.OwnBroker = server.ClientURL(), true
 	return nil
 }
 
@@ -180,10 +242,10 @@ func (s *servers) startNATS() error {
 func (s *servers) remove(ctx context.Context) error {
 	var errs []error
 	if s.look != nil {
-		errs = append(errs, s.look.remove(ctx))
+		errs = append(errs, s.look.Remove(ctx))
 	}
 	if s.place != nil {
-		if opener.IsPostgres(s.site.Store.URL) {
+		if s.site.onPostgres() {
 			_, err := s.place.db.ExecContext(ctx, `DROP SCHEMA IF EXISTS "`+s.site.Name+`" CASCADE`)
 			errs = append(errs, err)
 		}

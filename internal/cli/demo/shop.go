@@ -25,9 +25,11 @@ var orderPlaced = waybill.NewEventType[Order]("order.placed", 1)
 
 const (
 	shopSource = "shop"
-	topic      = "orders"
 	customers  = 50
 )
+
+// Topic is where the shop tells of orders.
+const Topic = "orders"
 
 // The tables of the business. Those of effects have no unique key, on purpose: a doubled
 // effect must show.
@@ -39,7 +41,7 @@ var businessTables = []string{
 
 // message returns the event of an order. Events of one customer keep their order.
 func (o Order) message() (waybill.Message, error) {
-	m, err := orderPlaced.New(topic, o)
+	m, err := orderPlaced.New(Topic, o)
 	m.Key, m.Subject = o.Customer, strconv.Itoa(o.Number)
 	return m, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -12,12 +13,14 @@ import (
 
 // progress is how far things have come.
 type progress struct {
-	Orders, Published, Waiting, Invoices, Parcels, Backlog int
+	Orders, Waiting, Held, Invoices, Parcels, Backlog int
 }
 
 const progressSQL = `SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM invoices), (SELECT count(*) FROM parcels)`
 
-// progress counts in the tables and on the broker.
+// progress counts in the tables first and on the broker then: what has been invoiced was
+// ordered, and is on the broker. The outbox notes later than the broker confirms, and after a
+// relay's death much later, so it does not say what was published so far.
 func (s *servers) progress(ctx context.Context) (progress, error) {
 	var p progress
 	if err := s.place.db.QueryRowContext(ctx, progressSQL).Scan(&p.Orders, &p.Invoices, &p.Parcels); err != nil {
@@ -29,21 +32,27 @@ func (s *servers) progress(ctx context.Context) (progress, error) {
 	}
 	for _, st := range stats {
 		switch st.Status {
-		case outbox.Published:
-			p.Published += int(st.Count)
-		case outbox.Dead, outbox.Failed:
+		case outbox.Published, outbox.Dead, outbox.Failed:
 		default:
 			p.Waiting += int(st.Count)
 		}
 	}
-	for _, name := range []string{billing, shipping} {
-		n, err := s.look.backlog(ctx, name)
+	if p.Held, err = s.look.Held(ctx); err != nil {
+		return p, err
+	}
+	for _, name := range []string{Billing, Shipping} {
+		n, err := s.look.Backlog(ctx, name)
 		if err != nil {
 			return p, err
 		}
 		p.Backlog += n
 	}
 	return p, nil
+}
+
+// line tells a person how far things have come, in the order in which they happen.
+func (p progress) line(orders int) string {
+	return fmt.Sprintf("orders %d of %d → on the broker %d, copies included → invoices %d, parcels %d", p.Orders, orders, p.Held, p.Invoices, p.Parcels)
 }
 
 // telling writes the story: lines for what happens, and progress, on a terminal in one line
@@ -80,7 +89,7 @@ func (t *telling) say(format string, args ...any) {
 func (t *telling) show(p progress, orders int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	line := fmt.Sprintf("orders %d of %d · published %d · invoices %d · parcels %d", p.Orders, orders, p.Published, p.Invoices, p.Parcels)
+	line := p.line(orders)
 	if t.live {
 		fmt.Fprint(t.w, "\r\033[K", line)
 		t.dirty, t.line = true, line
@@ -101,4 +110,19 @@ func (t *telling) end() {
 	}
 	t.dirty = false
 	fmt.Fprintln(t.w)
+}
+
+// IsTerminal reports whether a person sits behind a stream. Of the other devices that look
+// like a terminal the null device is the one that programs are given.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }
