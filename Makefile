@@ -1,6 +1,7 @@
 # Tool versions are pinned here and nowhere else; tools run through "go run" and leave no
 # trace in go.mod.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 
 # Runs tests. With RERUNS, as in CI, a test that has failed runs again by itself, and the end of
@@ -55,7 +56,7 @@ SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS60Killed|TestAS69Soak)$$
 SOAK_MEMORY ?= ^TestInboxServiceSoak$$
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-sessions test-setups test-alone test-suites test-rest test-modules check fuzz soak bench screenshots services services-down demo
+.PHONY: help test test-sessions test-setups test-alone test-suites test-rest test-modules check vulnerabilities fuzz soak bench screenshots services services-down demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -110,6 +111,10 @@ check: fuzz ## formatting, vet, staticcheck, build, a tidy go.mod, and each fuzz
 	@for module in $(MODULES); do \
 		(cd $$module && go vet ./... && go run $(STATICCHECK) ./... && go mod tidy -diff) || exit 1; \
 	done
+
+# Not part of check: the database is not reachable from everywhere.
+vulnerabilities: ## look for known vulnerabilities in what is called, by the database of vuln.go.dev
+	go run $(GOVULNCHECK) ./...
 
 fuzz: ## try each fuzz target $FUZZ_TIME, half a million times
 	@for target in $(FUZZ); do \
