@@ -33,6 +33,14 @@ ALONE = ^TestAS21
 # each. They run without the race detector, which watches the first.
 SETUPS = ^TestPostgresStore$$/^(sql|sql_that_listens|time_zone|serializable|repeatable_read|odd_names)$$|^TestSQLiteStore$$/^(transactions_begin_deferred|nobody_waits)$$|^TestMySQLStore$$/^hostile$$|^TestNATSBroker_EmbeddedServer$$|^TestRabbitBroker$$/^classic$$
 
+# The newest Go release. go.mod names the older of the two that are supported, which runs everything else.
+NEWEST_GO = go1.27.4
+
+# The packages whose tests need no server, and the suites of one store and one broker: they run with
+# the newest Go, and with the newest versions of what go.mod requires.
+SERVERLESS = $$(go list ./... | grep -vE '/internal/(archtest|browser|cli|conformance|e2e)(/|$$)')
+NEWEST_SUITES = ^(TestSQLiteStore|TestNATSBroker)$$
+
 # The modules beside the main one, whose users need none of what these bring.
 MODULES = bench broker/signalrbroker examples/interop/cloudevents
 
@@ -56,7 +64,7 @@ SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS60Killed|TestAS69Soak)$$
 SOAK_MEMORY ?= ^TestInboxServiceSoak$$
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-sessions test-setups test-alone test-suites test-rest test-modules check vulnerabilities fuzz soak bench screenshots services services-down demo
+.PHONY: help test newest newest-versions newest-go test-sessions test-setups test-alone test-suites test-rest test-modules check vulnerabilities fuzz soak bench screenshots services services-down demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -96,6 +104,22 @@ test-modules:
 	@cd bench && go test ./...
 	@cd broker/signalrbroker && go test $(RACE) -timeout 5m ./...
 	@cd examples/interop/cloudevents && go test ./...
+
+newest: newest-versions newest-go ## test with the newest versions of dependencies, and with the newest Go
+
+# go.mod and go.sum are updated in a copy. What dependencies require stays as they require it.
+newest-versions:
+	@scripts/services.sh up nats
+	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp go.mod go.sum $$copy && \
+	at="-modfile=$$copy/go.mod" && \
+	go get $$at $$(go list -m -f '{{if not (or .Main .Indirect)}}{{.Path}}@upgrade{{end}}' all) && \
+	go mod tidy $$at && \
+	go build $$at ./... && go vet $$at ./... && \
+	go test $$at -timeout 10m -p $(PACKAGES_AT_ONCE) $(SERVERLESS) && \
+	go test $$at -timeout 10m -parallel $(SUITES_AT_ONCE) -run '$(NEWEST_SUITES)' ./internal/conformance
+
+newest-go:
+	@GOTOOLCHAIN=$(NEWEST_GO) go test -timeout 10m -p $(PACKAGES_AT_ONCE) $(SERVERLESS)
 
 soak: services ## run the long stories in full, with the race detector
 	@E2E_SOAK=1 go test -count 1 -v -timeout 60m -run '$(SOAK_MEMORY)' ./internal/e2e
