@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -85,7 +86,7 @@ func readByHand(ctx context.Context, pool *pgxpool.Pool, after int64) ([]int64, 
 		var position int64
 		m := &waybill.Message{}
 		err := r.Scan(&position, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Source, &m.Tenant, &m.Payload, &m.ContentType, &m.Time)
-		m.Time = m.Time.UTC()
+		m.Type, m.Time = cmp.Or(m.Type, m.Topic), m.Time.UTC()
 		positions = append(positions, position)
 		return relay.Outgoing{Message: m, DedupID: m.ID}, err
 	})
