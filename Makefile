@@ -1,6 +1,7 @@
 # Tool versions are pinned here and nowhere else; tools run through "go run" and leave no
 # trace in go.mod.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 
 # Runs tests. With RERUNS, as in CI, a test that has failed runs again by itself, and the end of
@@ -30,6 +31,14 @@ SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|
 # each. They run without the race detector, which watches the first.
 SETUPS = ^TestPostgresStore$$/^(sql|sql_that_listens|time_zone|serializable|repeatable_read|odd_names)$$|^TestSQLiteStore$$/^(transactions_begin_deferred|nobody_waits)$$|^TestMySQLStore$$/^hostile$$|^TestNATSBroker_EmbeddedServer$$|^TestRabbitBroker$$/^classic$$
 
+# The newest Go release. go.mod names the older of the two that are supported, which runs everything else.
+NEWEST_GO = go1.27.4
+
+# The packages whose tests need no server, and the suites of one store and one broker: they run with
+# the newest Go, and with the newest versions of what go.mod requires.
+SERVERLESS = $$(go list ./... | grep -vE '/internal/(archtest|browser|cli|conformance|e2e)(/|$$)')
+NEWEST_SUITES = ^(TestSQLiteStore|TestNATSBroker)$$
+
 # The modules beside the main one, whose users need none of what these bring.
 MODULES = bench broker/signalrbroker examples/interop/cloudevents
 
@@ -53,7 +62,7 @@ SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS60Killed|TestAS69Soak)$$
 SOAK_MEMORY ?= ^TestInboxServiceSoak$$
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-sessions test-setups test-suites test-rest test-modules check fuzz soak bench screenshots services services-down demo
+.PHONY: help test newest newest-versions newest-go test-sessions test-setups test-suites test-rest test-modules check vulnerabilities fuzz soak bench screenshots services services-down demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -89,6 +98,22 @@ test-modules:
 	@cd broker/signalrbroker && go test $(RACE) -timeout 5m ./...
 	@cd examples/interop/cloudevents && go test ./...
 
+newest: newest-versions newest-go ## test with the newest versions of dependencies, and with the newest Go
+
+# go.mod and go.sum are updated in a copy. What dependencies require stays as they require it.
+newest-versions:
+	@scripts/services.sh up nats
+	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp go.mod go.sum $$copy && \
+	at="-modfile=$$copy/go.mod" && \
+	go get $$at $$(go list -m -f '{{if not (or .Main .Indirect)}}{{.Path}}@upgrade{{end}}' all) && \
+	go mod tidy $$at && \
+	go build $$at ./... && go vet $$at ./... && \
+	go test $$at -timeout 10m -p $(PACKAGES_AT_ONCE) $(SERVERLESS) && \
+	go test $$at -timeout 10m -parallel $(SUITES_AT_ONCE) -run '$(NEWEST_SUITES)' ./internal/conformance
+
+newest-go:
+	@GOTOOLCHAIN=$(NEWEST_GO) go test -timeout 10m -p $(PACKAGES_AT_ONCE) $(SERVERLESS)
+
 soak: services ## run the long stories in full, with the race detector
 	@E2E_SOAK=1 go test -count 1 -v -timeout 60m -run '$(SOAK_MEMORY)' ./internal/e2e
 	@E2E_SOAK=1 go test $(RACE) -count 1 -v -timeout 60m -run '$(SOAK)' ./internal/e2e
@@ -103,6 +128,10 @@ check: fuzz ## formatting, vet, staticcheck, build, a tidy go.mod, and each fuzz
 	@for module in $(MODULES); do \
 		(cd $$module && go vet ./... && go run $(STATICCHECK) ./... && go mod tidy -diff) || exit 1; \
 	done
+
+# Not part of check: the database is not reachable from everywhere.
+vulnerabilities: ## look for known vulnerabilities in what is called, by the database of vuln.go.dev
+	go run $(GOVULNCHECK) ./...
 
 fuzz: ## try each fuzz target $FUZZ_TIME, half a million times
 	@for target in $(FUZZ); do \

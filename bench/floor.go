@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -15,14 +16,14 @@ import (
 const floorIndexSQL = "CREATE INDEX ON waybill.outbox (position)"
 
 const floorReadSQL = `
-SELECT position, id, topic, key, type, source, tenant, payload_bytes, content_type
+SELECT position, id, topic, key, type, source, tenant, payload_bytes, content_type, enqueued_at
   FROM waybill.outbox WHERE position > $1 ORDER BY position LIMIT 500`
 
 const floorDeleteSQL = `DELETE FROM waybill.outbox WHERE position = ANY ($1)`
 
 // floorJob is the least that anybody must do who writes a relay by hand: one reader, rows by
 // position in batches of 500, published with asynchronous confirms while the next batch is
-// read, deleted in one statement. It knows no retries, no leases and no other relays.
+// read, deleted in one statement. It sends what a relay sends, byte for byte. It knows no retries, no leases and no other relays.
 func floorJob(ctx context.Context, c *client) error {
 	pool, pub, err := c.open(ctx)
 	if err != nil {
@@ -84,7 +85,8 @@ func readByHand(ctx context.Context, pool *pgxpool.Pool, after int64) ([]int64, 
 	out, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (relay.Outgoing, error) {
 		var position int64
 		m := &waybill.Message{}
-		err := r.Scan(&position, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Source, &m.Tenant, &m.Payload, &m.ContentType)
+		err := r.Scan(&position, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Source, &m.Tenant, &m.Payload, &m.ContentType, &m.Time)
+		m.Type, m.Time = cmp.Or(m.Type, m.Topic), m.Time.UTC()
 		positions = append(positions, position)
 		return relay.Outgoing{Message: m, DedupID: m.ID}, err
 	})

@@ -37,15 +37,6 @@ func TestRelayConfig_EveryField(t *testing.T) {
 	}
 }
 
-// TestRelayConfig_Defaults: the binary and the library have the same ones.
-func TestRelayConfig_Defaults(t *testing.T) {
-	t.Parallel()
-	cfg := relayConfigOf(t, nil).Interface().(relay.Config)
-	if cfg.BatchSize != 100 || cfg.CleanupBatchSize != 1000 || cfg.DisableCleanup || cfg.DisableDeadLetters || cfg.ShutdownGrace != 0 {
-		t.Errorf("the options' defaults are %+v, not the library's", cfg)
-	}
-}
-
 func relayConfigOf(t *testing.T, flags map[string]string) reflect.Value {
 	t.Helper()
 	cfg, err := config.Load(flags, nil, "")

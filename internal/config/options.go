@@ -5,8 +5,8 @@ import "slices"
 // Options returns all options in the order in which they are printed.
 func Options() []Option { return slices.Clone(options) }
 
-// options is the table of all settings. docs and tests read it, so that a default or a
-// limit stands here alone.
+// options is the table of all settings. Tests compare it with docs/configuration.md, and the defaults
+// and limits with those that the library has again.
 var options = []Option{
 	{
 		Key: "store", Kind: String, Secret: true,

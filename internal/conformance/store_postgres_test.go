@@ -268,7 +268,6 @@ func (p *postgres) pgxHarness() storetest.Harness[pgx.Tx] {
 
 func (p *postgres) sqlHarness() storetest.Harness[*sql.Tx] {
 	h := postgresHarness(p, func(cfg pgstore.Config) (*pgstore.Store[*sql.Tx], error) { return pgstore.NewSQL(p.db, cfg) })
-	h.Features.HearsCommits = p.cfg.ListenURL != ""
 	h.Begin = func(t *testing.T, _ storetest.Store[*sql.Tx]) *sql.Tx { t.Helper(); return beginSQL(t, p.db) }
 	h.Commit = func(t *testing.T, tx *sql.Tx) { t.Helper(); must(t, tx.Commit()) }
 	h.Rollback = func(t *testing.T, tx *sql.Tx) { t.Helper(); must(t, tx.Rollback()) }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/faultproxy"
@@ -268,16 +270,32 @@ func TestListenRefused(t *testing.T) {
 	}
 }
 
-// TestListenURL: through database/sql there is nothing to listen on unless it is given.
+// opaque is a driver whose connections say nothing about their server, as lib/pq's or a wrapper's.
+type opaque struct{ driver.Connector }
+
+func (o opaque) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := o.Connector.Connect(ctx)
+	return struct {
+		driver.Conn
+		driver.ConnBeginTx
+		driver.ExecerContext
+		driver.QueryerContext
+		driver.NamedValueChecker
+	}{conn, conn.(driver.ConnBeginTx), conn.(driver.ExecerContext), conn.(driver.QueryerContext), conn.(driver.NamedValueChecker)}, err
+}
+
+// TestListenURL: through database/sql relays listen where db is connected, if the driver is pgx's.
+// With others they do if ListenURL is given, and report once if it is not.
 func TestListenURL(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
-	db, err := sql.Open("pgx", w.dsn)
+	conn, err := pgx.ParseConfig(w.dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	start := func(cfg pgstore.Config) (*outbox.Writer[*sql.Tx], *recorder, func()) {
+	start := func(via driver.Connector, cfg pgstore.Config) (*outbox.Writer[*sql.Tx], *recorder, *loopErrors, func()) {
+		db := sql.OpenDB(via)
+		t.Cleanup(func() { db.Close() })
 		cfg.Schema = w.schema
 		store, err := pgstore.NewSQL(db, cfg)
 		if err != nil {
@@ -287,15 +305,17 @@ func TestListenURL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pub := &recorder{}
-		r, err := relay.New(store, pub, quick(sleepyConfig()))
+		pub, failures := &recorder{}, &loopErrors{Observer: quiet}
+		r, err := relay.New(store, pub, quick(relay.Config{Observer: failures, PollInterval: time.Minute}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return writer, pub, run(t, t.Context(), r.Run)
+		return writer, pub, failures, run(t, t.Context(), r.Run)
 	}
+	pgxDriver := stdlib.GetConnector(*conn)
 
-	writer, pub, stop := start(pgstore.Config{})
+	writer, pub, failures, stop := start(opaque{pgxDriver}, pgstore.Config{})
+	eventually(t, "that nothing can be heard is reported", func() bool { return failures.n.Load() == 1 })
 	committed := 0
 	eventually(t, "each of three commits of its own store wakes the relay, which would take two minutes by polls", func() bool {
 		if len(pub.ids()) < committed {
@@ -315,10 +335,22 @@ func TestListenURL(t *testing.T) {
 		t.Error("writers are asked to notify, but nobody can hear them")
 	}
 	stop()
+	if n := failures.n.Load(); n != 1 {
+		t.Errorf("%d failures were reported, want 1", n)
+	}
 
-	_, pub, _ = start(pgstore.Config{ListenURL: w.dsn})
-	w.asleep(t)
-	w.wantWoken(t, pub, "foreign", w.insert(t))
+	hears := func(id string, via driver.Connector, cfg pgstore.Config) {
+		t.Helper()
+		_, pub, failures, stop := start(via, cfg)
+		defer stop()
+		w.asleep(t)
+		w.wantWoken(t, pub, id, w.insert(t))
+		if n := failures.n.Load(); n > 0 {
+			t.Errorf("%s: %d failures were reported", id, n)
+		}
+	}
+	hears("settings of the driver", pgxDriver, pgstore.Config{})
+	hears("settings of ListenURL", opaque{pgxDriver}, pgstore.Config{ListenURL: w.dsn})
 }
 
 func TestListenURLIsChecked(t *testing.T) {

@@ -2,6 +2,8 @@ package pgstore
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -46,6 +48,37 @@ func poolConnector(pool *pgxpool.Pool) connector {
 	}
 }
 
+// errNoServer is reported once where the relays of a store have no connection to listen on.
+var errNoServer = errors.New("the driver does not say where its server is; without Config.ListenURL the commits of others are found at the next poll")
+
+// sqlConnector opens connections with the settings of those of db, if they are of pgx's stdlib
+// package. It takes one of them for a moment to read the settings.
+func sqlConnector(db *sql.DB) connector {
+	return func(ctx context.Context) (*pgx.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, listenTimeout)
+		defer cancel()
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = conn.Close() }()
+		var cfg *pgx.ConnConfig
+		err = conn.Raw(func(driverConn any) error {
+			of, ok := driverConn.(interface{ Conn() *pgx.Conn })
+			if !ok {
+				return errNoServer
+			}
+			cfg = of.Conn().Config()
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		_ = conn.Close() // db may have no other
+		return connect(ctx, cfg)
+	}
+}
+
 // urlConnector opens connections to a server of its own choice. The error does not repeat
 // the string, which may hold a password.
 func urlConnector(url string) (connector, error) {
@@ -71,7 +104,7 @@ func closeConn(conn *pgx.Conn) {
 // listener hears notifications on a connection of its own, for as long as it has users. It
 // tells the sleeper.
 type listener struct {
-	connect connector // nil if there is nothing to connect to
+	connect connector
 	sql     statements
 	channel string
 	sleeper *sleeper
@@ -86,7 +119,7 @@ func (l *listener) add() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.users++
-	if l.users > 1 || l.connect == nil {
+	if l.users > 1 {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -113,7 +146,7 @@ func (l *listener) remove() {
 }
 
 // run listens until ctx is done, with pauses that double up to 5 s between connections that
-// did not last.
+// did not last. It ends if there is nothing to connect to.
 func (l *listener) run(ctx context.Context) {
 	for pause := minListenPause; ; pause = min(2*pause, maxListenPause) {
 		began := time.Now()
@@ -123,6 +156,9 @@ func (l *listener) run(ctx context.Context) {
 			return
 		}
 		l.sleeper.lost(fmt.Errorf("listen for commits: %w", err))
+		if errors.Is(err, errNoServer) {
+			return
+		}
 		if time.Since(began) > maxListenPause {
 			pause = minListenPause
 		}

@@ -37,8 +37,9 @@ type Config struct {
 	// ListenURL is a connection string, for a connection of its own on which running relays
 	// are notified of commits. It must reach the server itself: LISTEN does not work through
 	// a pooler that hands out connections per transaction, such as PgBouncer's mode
-	// "transaction". Optional; the default is, for [New], the settings of the pool, and for
-	// [NewSQL] none: its relays then learn of the commits of others at their next poll.
+	// "transaction". Optional; the default is the settings of the pool, for [NewSQL] only if the
+	// driver is pgx's stdlib package, unwrapped. With any other driver set it: else relays learn
+	// of the commits of others at their next poll, and report that once.
 	ListenURL string
 
 	// GateTimeout is how long a delivery waits while another transaction handles the same
@@ -98,7 +99,11 @@ func New(pool *pgxpool.Pool, cfg Config) (*Store[pgx.Tx], error) {
 }
 
 // NewSQL returns a store that uses db and takes *sql.Tx. The driver is the caller's; pgx's
-// stdlib package and lib/pq work. The caller closes db after the last use of the store.
+// stdlib package and lib/pq work; with any but the first, set Config.ListenURL:
+//
+//	store, err := pgstore.NewSQL(db, pgstore.Config{ListenURL: "postgres://user:password@host/database"})
+//
+// The caller closes db after the last use of the store.
 func NewSQL(db *sql.DB, cfg Config) (*Store[*sql.Tx], error) {
 	if db == nil {
 		return nil, &waybill.InvalidError{Field: "db", Reason: "is required"}
@@ -107,7 +112,7 @@ func NewSQL(db *sql.DB, cfg Config) (*Store[*sql.Tx], error) {
 	if err != nil {
 		return nil, err
 	}
-	return newStore[*sql.Tx](&sqlDriver{sqldb.DB{DB: db, Isolation: sql.LevelReadCommitted, Encode: encodeArray}, gate}, cfg, nil)
+	return newStore[*sql.Tx](&sqlDriver{sqldb.DB{DB: db, Isolation: sql.LevelReadCommitted, Encode: encodeArray}, gate}, cfg, sqlConnector(db))
 }
 
 // newStore makes a store that listens through connect unless cfg names a server to listen to.

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"reflect"
+	"testing"
+
+	"github.com/waybill-go/waybill/relay"
+)
+
+// sentOnce keeps what it is sent, and then ends the run.
+type sentOnce struct {
+	sent chan relay.Outgoing
+}
+
+func (s sentOnce) Send(_ context.Context, out []relay.Outgoing) func() []error {
+	for _, m := range out {
+		s.sent <- m
+	}
+	return func() []error { return make([]error, len(out)) }
+}
+
+// TestFloor_SameMessage: the loop by hand sends what a relay does, so that a broker gets as many bytes.
+func TestFloor_SameMessage(t *testing.T) {
+	t.Parallel()
+	err := openTestBench(t).inWorld(t.Context(), func(w *world) error {
+		if err := w.fill(t.Context(), 1); err != nil {
+			return err
+		}
+		_, byHand, err := readByHand(t.Context(), w.pool, 0)
+		if err != nil {
+			return err
+		}
+		to := sentOnce{make(chan relay.Outgoing, 1)}
+		r, err := relay.New(w.store, to, relay.Config{Observer: quiet})
+		if err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		sent := <-to.sent
+		stop()
+		if err := <-ended; err != nil {
+			return err
+		}
+		if len(byHand) != 1 || byHand[0].DedupID != sent.DedupID {
+			t.Fatalf("by hand %d messages, want 1 with the id for deduplication %q", len(byHand), sent.DedupID)
+		}
+		got, want := reflect.ValueOf(*byHand[0].Message), reflect.ValueOf(*sent.Message)
+		for i := range want.NumField() {
+			if g, w := got.Field(i).Interface(), want.Field(i).Interface(); !reflect.DeepEqual(g, w) {
+				t.Errorf("%s by hand = %#v, want %#v", want.Type().Field(i).Name, g, w)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
