@@ -13,8 +13,9 @@ import (
 
 // Config is what a writer may be told.
 type Config struct {
-	// Source names the service in messages that name no source themselves. Ids are unique
-	// per source. At most [waybill.MaxSourceLen] bytes. Required.
+	// Source names the service in messages that name no source themselves. It does not make
+	// ids apart: those in an outbox are unique whatever their source and tenant, so services
+	// that share one must not give the same id. At most [waybill.MaxSourceLen] bytes. Required.
 	Source string
 
 	// Unique remembers the ids of enqueued messages for the outbox retention, so that an id
