@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -210,8 +211,9 @@ func (c child) consume(ctx context.Context, store *pgstore.Store[pgx.Tx]) error 
 
 // process is a running child.
 type process struct {
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when the child has said its last line
+	cmd    *exec.Cmd
+	errors bytes.Buffer  // what it has written to standard error, once it has ended
+	ended  chan struct{} // closed when the child has said its last line
 
 	mu    sync.Mutex
 	lines []string
@@ -233,7 +235,7 @@ func startChild(t *testing.T, c child) *process {
 	}
 	p := &process{cmd: exec.Command(os.Args[0]), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), childEnv+"="+string(settings))
-	p.cmd.Stderr = os.Stderr
+	p.cmd.Stderr = &p.errors // a panic among it is none of the test's
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +251,12 @@ func startChild(t *testing.T, c child) *process {
 			p.mu.Unlock()
 		}
 	}()
-	t.Cleanup(func() { p.kill() })
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() && p.errors.Len() > 0 {
+			t.Logf("child's standard error: %s", p.errors.String())
+		}
+	})
 	return p
 }
 
