@@ -16,6 +16,8 @@ import (
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/broker/redisbroker"
+	"github.com/waybill-go/waybill/discovery"
+	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/relay"
@@ -55,10 +57,31 @@ var parts = map[string]part{
 	},
 	"schedules": {
 		func(c *config.Config) any {
-			return schedule.RunnerConfig{PollInterval: c.Duration("schedule.poll_interval")}
+			return schedule.RunnerConfig{PollInterval: c.Duration("schedule.poll_interval"), BatchSize: c.Int("schedule.batch_size")}
 		},
 		func(_ *testing.T, cfg any) (any, error) {
 			return schedule.NewRunner(memstore.New(), cfg.(schedule.RunnerConfig))
+		},
+		[]string{"cfg"},
+	},
+	"inbox service": {
+		func(c *config.Config) any { return inboxhttp.Config{DefaultLease: c.Duration("inbox.lease")} },
+		func(_ *testing.T, cfg any) (any, error) {
+			return inboxhttp.NewServer(memstore.New(), cfg.(inboxhttp.Config))
+		},
+		[]string{"cfg"},
+	},
+	"discovery": {
+		func(c *config.Config) any {
+			return discovery.Config{
+				Bus: c.String("discovery.bus"), Group: c.String("discovery.group"),
+				Timeout: c.Duration("discovery.timeout"), SelectionWindow: c.Duration("discovery.selection_wait"),
+			}
+		},
+		func(_ *testing.T, cfg any) (any, error) {
+			c := cfg.(discovery.Config)
+			c.Endpoint = "http://" + nowhere
+			return discovery.NewFinder(nil, c)
 		},
 		[]string{"cfg"},
 	},
@@ -161,6 +184,12 @@ var librarySettings = map[string]setting{
 	"dead_letter.retention":     {part: "janitor", field: "DeadLetterRetention", ownLimits: perProgram},
 	"saga.retention":            {part: "janitor", field: "SagaRetention"},
 	"audit.retention":           {part: "janitor", field: "AuditRetention", ownLimits: perProgram},
+	"inbox.lease":               {part: "inbox service", field: "DefaultLease"},
+	"schedule.batch_size":       {part: "schedules", field: "BatchSize", ownLimits: perProgram},
+	"discovery.bus":             {part: "discovery", field: "Bus", ownLimits: perProgram},
+	"discovery.group":           {part: "discovery", field: "Group", ownLimits: perProgram},
+	"discovery.timeout":         {part: "discovery", field: "Timeout", ownLimits: perProgram},
+	"discovery.selection_wait":  {part: "discovery", field: "SelectionWindow", ownLimits: perProgram},
 	"cleanup.enabled":           {part: "relay", field: "DisableCleanup"},
 	"cleanup.interval":          {part: "relay", field: "CleanupInterval"},
 	"cleanup.batch_size":        {part: "relay", field: "CleanupBatchSize"},
