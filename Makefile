@@ -86,12 +86,12 @@ test-setups:
 
 test-suites:
 	@echo "stores and brokers, with the race detector"
-	@$(TEST) --packages ./internal/conformance -- $(RACE) -timeout 30m -parallel $(SUITES_AT_ONCE) -skip '$(SETUPS)|$(LONG)'
+	@$(TEST) --packages ./internal/conformance -- $(RACE) -timeout 60m -parallel $(SUITES_AT_ONCE) -skip '$(SETUPS)|$(LONG)'
 
 test-rest:
 	@echo "everything else, with the race detector"
 	@E2E_SESSION=plain $(TEST) --packages "$$(go list ./... | grep -v /internal/conformance | tr '\n' ' ')" -- \
-		$(RACE) -timeout 30m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE)
+		$(RACE) -timeout 60m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE)
 
 test-modules:
 	@cd bench && go test ./...

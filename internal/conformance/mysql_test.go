@@ -259,7 +259,7 @@ func TestMySQLStore_PurgeSkips(t *testing.T) {
 		t.Errorf("PurgeLeases() = %d, %v, want the two that nobody has locked", n, err)
 	}
 	must(t, holder.Rollback())
-	if rec, err := s.ReadLease(ctx, "b"); err != nil || rec.Status != inbox.LeaseReleased {
+	if rec, err := s.ReadLease(ctx, "b"); err != nil || rec.Status != inbox.LeaseExpired {
 		t.Errorf("ReadLease() = %+v, %v, want the key that was locked", rec, err)
 	}
 }
