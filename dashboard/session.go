@@ -25,7 +25,7 @@ type sessions struct {
 
 type session struct {
 	name   string      // of the person
-	secret bearer.Hash // with which it signed in; what it may do is looked up anew each time
+	secret bearer.Hash // with which it signed in; what it may do is looked up again each time
 	from   string      // address
 	begun  time.Time
 	ends   time.Time

@@ -14,7 +14,7 @@ import (
 
 // How often a relay renews its lease at most until lanes are evenly shared again. It does so four times
 // a second while it lacks lanes. Another one gives them up when it renews its own lease, which may be in
-// 2 s, and when what is under way with them has ended, which is allowed 4 s. The lanes of one that was
+// 2 s, and when what is in progress with them has ended, which is allowed 4 s. The lanes of one that was
 // killed are free when its lease has ended, of 8 s.
 const (
 	evenAfterStart = 4 * (2 + 4 + 2)
