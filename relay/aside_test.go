@@ -72,31 +72,6 @@ func TestRelay_StepsAside(t *testing.T) {
 	}
 }
 
-func TestAside_Take(t *testing.T) {
-	t.Parallel()
-	const rest, grace = 12 * time.Second, 8 * time.Second
-	start := time.Now()
-	var a aside
-	for _, step := range []struct {
-		at            time.Duration
-		stuck         bool
-		stays, begins bool
-	}{
-		{0, false, false, false},
-		{time.Second, true, true, true},
-		{2 * time.Second, true, true, false},
-		{time.Second + rest, true, false, false},
-		{time.Second + rest + grace - 1, true, false, false},
-		{time.Second + rest + grace, true, true, true},
-		{2*time.Second + rest + grace, false, false, false},
-		{3*time.Second + rest + grace, true, true, true},
-	} {
-		if stays, begins := a.take(step.stuck, start.Add(step.at), rest, grace); stays != step.stays || begins != step.begins {
-			t.Errorf("at %v: take(%v) = %v, %v; want %v, %v", step.at, step.stuck, stays, begins, step.stays, step.begins)
-		}
-	}
-}
-
 // TestRelay_NothingToProbeWith: a relay that stood aside and has nothing to send in its grace period
 // counts as well again: nothing speaks against its destination.
 func TestRelay_NothingToProbeWith(t *testing.T) {

@@ -2,13 +2,11 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
 // Destination is a publisher with a name of its own among several.
@@ -32,127 +30,41 @@ type Destination struct {
 
 const maxRate = 1e6
 
-const (
-	lossLimit = 2 // lost connections after which a message is sent alone
-
-	// A message is poison if this many connections ended with it alone on them, each just after the
-	// destination had taken another message: else it may be the broker that is failing.
-	aloneLimit = 2
-)
-
-// outlet is a destination with what the relay remembers about it. The backlog's mutex guards
-// gates and pace.
+// outlet is a destination as the relay calls it.
 type outlet struct {
 	Destination
-	timeout time.Duration
-
-	main  *gate
-	sides map[string]*gate // by topic
-	aside int              // batches that have left by side gates
-	mixed []*batch         // of several topics, set aside and not answered
-	pace  pace
-	alone bool // a message that may end the connection is under way: no other leaves
-
-	passage *passage // alone for a message that may kill the connection it is on
-
-	mu       sync.Mutex
-	accepted int64           // messages that the destination has taken
-	sends    int64           // begun so far, which numbers them
-	answered int64           // the latest of them of which a message was taken
-	heard    time.Time       // when the latest of those began
-	cut      int64           // sends when a connection was last lost
-	losses   map[int64]loss  // by position
-	doubts   map[int64]doubt // by position
+	follower bool
+	late     bool          // it is a LateConfirmer
+	sent     chan struct{} // closed when the latest batch was handed over; the relay's mutex guards it
 }
 
-// loss counts the connections that ended while a message was unconfirmed on them.
-type loss struct {
-	inBatch, alone int
-	blamed         int // of those alone, the ones that speak against the message
-}
-
-func newOutlet(d Destination, timeout time.Duration) *outlet {
-	o := &outlet{Destination: d, timeout: timeout, passage: newPassage(), losses: make(map[int64]loss), doubts: make(map[int64]doubt)}
-	o.reset()
-	return o
-}
-
-// reset gives the outlet new gates.
-func (o *outlet) reset() {
-	o.main = &gate{outlet: o}
-	o.sides = make(map[string]*gate)
-	o.aside, o.mixed, o.alone = 0, nil, false
-	o.pace = pace{rate: o.Rate}
-}
-
-// taken returns how many messages the destination has accepted.
-func (o *outlet) taken() int64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.accepted
-}
-
-// suspicious reports whether the message at a position must be sent alone.
-func (o *outlet) suspicious(position int64) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.losses[position].inBatch >= lossLimit
-}
-
-// accused reports whether a connection ended with the message at a position alone on it, and
-// nothing has shown since that the destination is well.
-func (o *outlet) accused(position int64) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.losses[position].alone > 0 && !o.well()
-}
-
-// well reports whether the destination has taken something that was sent after a connection to it
-// was last lost. The lock is held.
-func (o *outlet) well() bool { return o.answered > o.cut }
-
-// send publishes claims and returns one error per claim. A panic of the publisher counts as
-// a lost connection: the message that causes it is found in the same way.
-func (o *outlet) send(ctx context.Context, claims []*Claim, alone bool) []error {
-	o.passage.enter(alone)
-	defer o.passage.leave(alone)
-	limit := o.timeout
-	if !alone && o.confirmsLate() {
-		limit *= lateLimit
+// matches reports whether a message is for the destination. One whose Match panics is taken for
+// a match, so that the message has a row for it: the panic is the failure of that row, which is
+// asked about again at each of its attempts.
+func (o *outlet) matches(m *waybill.Message) (yes bool, err error) {
+	if o.Match == nil {
+		return true, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	began := time.Now()
-	out, number := o.outgoing(claims)
-	errs := o.call(ctx, out)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for i, c := range claims {
-		if errs[i] == nil && began.After(o.heard) {
-			o.heard = began
-		}
-		errs[i] = o.learn(c, errs[i], number, alone)
-		o.learnDoubt(c, errs[i], began)
-	}
-	return errs
+	err = loop.Protect(func() error {
+		yes = o.Match(m)
+		return nil
+	})
+	return yes || err != nil, err
 }
 
-// outgoing returns what a publisher needs of claims, and the number of the send.
-func (o *outlet) outgoing(claims []*Claim) (out []Outgoing, number int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.sends++
-	out = make([]Outgoing, len(claims))
-	for i, c := range claims {
-		_, doubted := o.doubtOf(c)
+// outgoing returns what a publisher needs of a batch.
+func outgoing(b *relaycore.Batch) []Outgoing {
+	out := make([]Outgoing, len(b.Messages))
+	for i, m := range b.Messages {
+		c := claimOf(m)
 		out[i] = Outgoing{
 			Message: &c.Message,
-			Row:     Row{Lane: c.Lane.Number, Position: c.Position, Destination: c.Destination},
-			DedupID: dedupID(c.Message.ID, c.Life),
-			Resent:  c.Attempts > 0 || doubted,
+			Row:     Row{Lane: m.Lane.Number, Position: m.Position, Destination: m.Dest},
+			DedupID: dedupID(c.Message.ID, m.Life),
+			Resent:  m.Resent,
 		}
 	}
-	return out, o.sends
+	return out
 }
 
 func dedupID(id string, life int) string {
@@ -162,14 +74,19 @@ func dedupID(id string, life int) string {
 	return fmt.Sprintf("%s#r%d", id, life)
 }
 
-func (o *outlet) call(ctx context.Context, out []Outgoing) (errs []error) {
+// send publishes messages and returns one error for each. handedOver is called when the next batch may
+// be handed over, too. A panic of the publisher counts as a lost connection: the message that causes it
+// is found in the same way.
+func (o *outlet) send(ctx context.Context, out []Outgoing, handedOver func()) (errs []error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err := waybill.UnavailableError(fmt.Errorf("publisher panicked: %v: %w", p, waybill.ErrConnectionLost))
 			errs = fillErrors(len(out), err)
 		}
 	}()
-	errs = o.Publisher.Send(ctx, out)()
+	wait := o.Publisher.Send(ctx, out)
+	handedOver()
+	errs = wait()
 	if len(errs) != len(out) {
 		err := waybill.UnavailableError(fmt.Errorf("publisher returned %d results for %d messages", len(errs), len(out)))
 		return fillErrors(len(out), err)
@@ -197,47 +114,4 @@ func fillErrors(n int, err error) []error {
 		errs[i] = err
 	}
 	return errs
-}
-
-// learn keeps what the result of a send says about a message and returns the result, made
-// permanent if the message has proved to be poison.
-func (o *outlet) learn(c *Claim, err error, send int64, alone bool) error {
-	if err == nil {
-		o.accepted++
-		o.answered = max(o.answered, send)
-	}
-	if !waybill.IsUnavailable(err) {
-		delete(o.losses, c.Position)
-		return err
-	}
-	if !errors.Is(err, waybill.ErrConnectionLost) || !o.blame(c, alone) {
-		return err
-	}
-	delete(o.losses, c.Position)
-	return waybill.PermanentError(waybill.ReasonPoison,
-		fmt.Errorf("the connection ended %d times with this message alone on it, while others were accepted: %w", aloneLimit, err))
-}
-
-// blame counts a lost connection, and reports whether the message is the cause. One that it was
-// alone on speaks against it only if the destination has taken something that was sent after the
-// connection before was lost: an outage ends every connection, and must not turn messages into
-// poison one by one.
-func (o *outlet) blame(c *Claim, alone bool) bool {
-	l := o.losses[c.Position]
-	if !alone {
-		l.inBatch++
-	} else if l.alone++; o.well() {
-		l.blamed++
-	}
-	o.losses[c.Position] = l
-	o.cut = o.sends
-	return l.blamed >= aloneLimit
-}
-
-// forget drops what is remembered about messages of lanes that others own now.
-func (o *outlet) forget() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	clear(o.losses)
-	clear(o.doubts)
 }

@@ -88,7 +88,7 @@ func (s *fakeSource) ClaimMessages(_ context.Context, req ClaimRequest) ([]Claim
 	for _, row := range s.sorted() {
 		i := slices.IndexFunc(req.Lanes, func(l Lane) bool { return l.Number == row.Lane.Number })
 		_, held := slices.BinarySearch(req.Held, row.Position)
-		ahead, waits := first[unit{"", row.Message.Topic, row.Message.Key}]
+		ahead, waits := first[unit{row.Message.Topic, row.Message.Key}]
 		blocked := waits && ahead < row.Position && row.Message.Key != ""
 		if i < 0 || held || row.Waiting && (!req.Due || time.Now().Before(row.due) || blocked) {
 			continue
@@ -106,12 +106,14 @@ func (s *fakeSource) sorted() []*fakeRow {
 	return slices.SortedFunc(maps.Values(s.rows), func(a, b *fakeRow) int { return cmp.Compare(a.Position, b.Position) })
 }
 
+// unit is what order is kept by; there is one destination each in these tests.
+type unit struct{ topic, key string }
+
 // firstWaiting returns the position of the first waiting message of each unit.
 func (s *fakeSource) firstWaiting() map[unit]int64 {
 	first := make(map[unit]int64)
 	for position, row := range s.rows {
-		u := unitOf(&row.Claim)
-		u.destination = "" // one destination each in these tests
+		u := unit{row.Message.Topic, row.Message.Key}
 		if other, ok := first[u]; row.Waiting && (!ok || position < other) {
 			first[u] = position
 		}

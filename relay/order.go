@@ -34,24 +34,6 @@ func (p OrderPolicy) String() string {
 
 func (p OrderPolicy) valid() bool { return p >= Block && p <= Skip }
 
-// orderOf returns the policy for a topic.
-func (c *Config) orderOf(topic string) OrderPolicy {
-	if p, ok := c.TopicOrder[topic]; ok {
-		return p
-	}
-	return c.Order
-}
-
-// parks reports whether any topic may have parked keys.
-func (c *Config) parks() bool {
-	for _, p := range c.TopicOrder {
-		if p == Park {
-			return true
-		}
-	}
-	return c.Order == Park
-}
-
 func (c *Config) validateOrder() error {
 	if !c.Order.valid() {
 		return invalid("Order", "is %d, none of Block, Park and Skip", c.Order)

@@ -5,59 +5,51 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// Relay moves messages from one source to one or several destinations.
+// Relay moves messages from one source to one or several destinations. What it does is decided by its
+// core, package relaycore; the rest of the relay carries that out.
 type Relay struct {
 	src     Source
 	cfg     Config
-	policy  policy
 	main    []*outlet          // those that messages are routed to
 	outlets map[string]*outlet // by name, the followers too
 	// undivided are the names of main, if every message goes to each of them; else nil.
 	undivided []string
+	name      nameWatch
+	last      last
 
-	lanes     *laneSet
-	backlog   *backlog
-	unsettled []Settlement // guarded by the backlog's mutex, as is stopping
-	stopping  bool
-	refused   refusedSettlements
-	releasing tries
-	batches   sync.WaitGroup
-	readAhead int // messages
+	running atomic.Bool
+	workers sync.WaitGroup
+	reading context.Context // of Run: of what ends at once when the relay stops
+	work    context.Context // of what outlives it by the grace period
 
-	due      *dueTimes
-	news     bell // a reason to look for messages again
-	room     bell // there may be room for another claim
-	settling bell // there are outcomes to write down
-	alarm    alarm
+	mu       sync.Mutex // guards what follows
+	core     *relaycore.Core
+	began    time.Time
+	timer    *time.Timer
+	closed   bool // no event is handled any more
+	isDone   bool
+	done     chan struct{} // closed when everything is settled after the stop
+	endAwait context.CancelFunc
+	cuts     map[*relaycore.Batch]context.CancelFunc
+	earlier  relaycore.Stats // of earlier runs
+}
 
-	work     context.Context // of what outlives the context of Run by the grace period
-	running  atomic.Bool
-	claiming *loop.Loop
-	renewing *loop.Loop
-	settler  *loop.Loop
-	claims   tries
-	settles  tries
-	aside    aside
-	name     nameWatch
-	totals   totals
-	parked   parkedWatch
-
-	// used by the claim loop only
-	nextLook  time.Time
-	nextAgain time.Time // when every lane is read from its beginning
-	fullSince time.Time // there is no room for a claim; zero if there is
-	busy      bool      // the latest claim was full
-	weight    int       // of a message, about
-	pacing    pacing
+// last is what Status tells of last.
+type last struct {
+	mu        sync.Mutex
+	published time.Time
+	failed    time.Time
+	err       string
 }
 
 // New returns a relay that publishes every message of src to pub. The error is an
@@ -79,30 +71,10 @@ func NewFanout(src Source, destinations []Destination, cfg Config) (*Relay, erro
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{
-		src:       newBounded(src, &cfg),
-		cfg:       cfg,
-		outlets:   make(map[string]*outlet),
-		lanes:     newLaneSet(),
-		backlog:   newBacklog(),
-		readAhead: max(cfg.BatchSize, min(heldBatches*cfg.BatchSize, maxHeld)),
-		due:       newDueTimes(),
-		news:      newBell(),
-		room:      newBell(),
-		settling:  newBell(),
-		weight:    maxHeldBytes / cfg.BatchSize,
-	}
-	r.alarm.call = r.dispatch
+	r := &Relay{src: newBounded(src, &cfg), cfg: cfg, outlets: make(map[string]*outlet)}
 	r.name.inspector, _ = src.(Inspector)
-	r.claiming = &loop.Loop{Name: "relay " + cfg.Node + " claim", Kind: "relay claim", Observer: cfg.Observer}
-	r.renewing = &loop.Loop{Name: "relay " + cfg.Node + " lease", Kind: "relay lease", Observer: cfg.Observer}
-	r.settler = &loop.Loop{Name: "relay " + cfg.Node + " settle", Kind: "relay settle", Observer: cfg.Observer}
 	if err := r.addOutlets(destinations); err != nil {
 		return nil, err
-	}
-	r.policy = policy{retry: cfg.Retry, failed: cfg.DisableDeadLetters, order: r.cfg.orderOf, follows: r.matches}
-	for _, f := range cfg.Followers {
-		r.policy.followers = append(r.policy.followers, f.Name)
 	}
 	return r, nil
 }
@@ -111,7 +83,7 @@ func (r *Relay) addOutlets(destinations []Destination) error {
 	if len(destinations) == 0 {
 		return &waybill.InvalidError{Field: "destinations", Reason: "at least one is required"}
 	}
-	for _, d := range slices.Concat(destinations, r.cfg.Followers) {
+	for i, d := range slices.Concat(destinations, r.cfg.Followers) {
 		if d.Publisher == nil {
 			return &waybill.InvalidError{Field: "Destination.Publisher", Reason: fmt.Sprintf("destination %q has none", d.Name)}
 		}
@@ -124,7 +96,7 @@ func (r *Relay) addOutlets(destinations []Destination) error {
 		if len(d.Name) > waybill.MaxTopicLen {
 			return &waybill.InvalidError{Field: "Destination.Name", Reason: fmt.Sprintf("has %d bytes, the limit is %d", len(d.Name), waybill.MaxTopicLen)}
 		}
-		r.outlets[d.Name] = newOutlet(d, r.cfg.PublishTimeout)
+		r.outlets[d.Name] = &outlet{Destination: d, follower: i >= len(destinations), late: confirmsLate(d.Publisher)}
 	}
 	divided := false
 	for _, d := range destinations {
@@ -141,13 +113,8 @@ func (r *Relay) addOutlets(destinations []Destination) error {
 	return nil
 }
 
-func (r *Relay) matches(name string, m *waybill.Message) bool {
-	yes, _ := r.outlets[name].matches(m)
-	return yes
-}
-
-// Run moves messages until ctx is done. It then stops claiming, lets batches that are under
-// way finish for at most ShutdownGrace, gives its lanes back and returns nil: a shutdown
+// Run moves messages until ctx is done. It then stops claiming, lets batches that are in
+// flight finish for at most ShutdownGrace, gives its lanes back and returns nil: a shutdown
 // counts no attempt. Errors of the source and of destinations are observed, waited out and
 // survived. A relay runs once at a time; a second Run returns an error.
 func (r *Relay) Run(ctx context.Context) error {
@@ -156,57 +123,76 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	defer r.running.Store(false)
 
-	// What is under way outlives ctx by the grace period.
+	// What is in flight outlives ctx by the grace period.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	r.work, r.stopping = work, false
-	r.claims.end(nil)
-	r.settles.end(nil)
-	r.aside = aside{}
-	r.name.due, r.name.expires = time.Time{}, time.Time{}
-	r.name.taken.Store(false)
-	var background sync.WaitGroup
-	background.Go(func() { r.renewing.Run(work, r.renewRound) })
-	background.Go(func() { r.settler.Run(work, r.settleRound) })
-	background.Go(func() { r.maintainArchive(ctx) })
-	r.claiming.Run(ctx, r.claimRound)
+	r.begin(ctx, work)
+	defer r.timer.Stop()
+	r.handle(relaycore.Tick{})
+	var archive sync.WaitGroup
+	archive.Go(func() { r.maintainArchive(ctx) })
+	<-ctx.Done()
 
-	r.drain()
+	r.handle(relaycore.Stop{})
+	grace := time.NewTimer(r.cfg.ShutdownGrace)
+	defer grace.Stop()
+	select {
+	case <-r.done:
+	case <-grace.C:
+	}
+	r.close()
 	stop()
-	r.batches.Wait()
-	background.Wait()
-	r.letGo()
+	r.workers.Wait()
+	archive.Wait()
 	return r.leave(context.WithoutCancel(ctx))
 }
 
-// drain lets go of what is not under way and waits, for at most the grace period, until the
-// rest is published and written down.
-func (r *Relay) drain() {
-	r.backlog.mu.Lock()
-	r.stopping = true
-	r.backlog.mu.Unlock()
-	r.alarm.stop()
-	grace, cancel := context.WithTimeout(context.Background(), r.cfg.ShutdownGrace)
-	defer cancel()
-	for grace.Err() == nil {
-		r.backlog.drop(func(Lane) bool { return true })
-		if count, _ := r.backlog.size(); count <= r.refused.count() {
-			return
-		}
-		r.room.wait(grace)
+// begin makes a new core: a relay that begins knows nothing.
+func (r *Relay) begin(reading, work context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reading, r.work = reading, work
+	r.name.due, r.name.expires = time.Time{}, time.Time{}
+	r.name.taken.Store(false)
+	r.core, r.began = relaycore.New(r.coreConfig()), time.Now()
+	r.closed, r.isDone, r.done = false, false, make(chan struct{})
+	r.cuts = make(map[*relaycore.Batch]context.CancelFunc)
+	for _, o := range r.outlets {
+		o.sent = nil
 	}
+	r.timer = time.AfterFunc(time.Hour, func() { r.handle(relaycore.Tick{}) })
 }
 
-// letGo forgets everything claimed: it is still in the store.
-func (r *Relay) letGo() {
-	r.backlog.mu.Lock()
-	defer r.backlog.mu.Unlock()
-	r.backlog.reset()
-	r.unsettled = nil
-	r.refused.reset()
-	for _, o := range r.outlets {
-		o.reset()
+func (r *Relay) coreConfig() relaycore.Config {
+	c := r.cfg
+	core := relaycore.Config{
+		BatchSize: c.BatchSize, Parallel: c.Parallelism, Strict: c.Mode == Strict,
+		Retry: c.Retry, NoDeadLetters: c.DisableDeadLetters, Order: relaycore.Order(c.Order), TopicOrder: make(map[string]relaycore.Order),
+		MaxParked: c.MaxParkedMessages, MaxParkedKeys: c.MaxParkedKeys,
+		LeaseTTL: c.LeaseTTL, RenewInterval: c.RenewInterval, PublishTimeout: c.PublishTimeout, PollInterval: c.PollInterval,
+		CallTimeout: c.callTimeout(), Seed: rand.Uint64(),
 	}
+	for topic, order := range c.TopicOrder {
+		core.TopicOrder[topic] = relaycore.Order(order)
+	}
+	for _, o := range r.main {
+		core.Dests = append(core.Dests, relaycore.Dest{Name: o.Name, Rate: o.Rate, Late: o.late})
+	}
+	for _, f := range c.Followers {
+		core.Followers = append(core.Followers, relaycore.Dest{Name: f.Name, Rate: f.Rate, Late: r.outlets[f.Name].late})
+	}
+	return core
+}
+
+// close ends the handling of events. What is claimed is still in the store.
+func (r *Relay) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	now := r.core.Stats()
+	r.earlier.Published += now.Published
+	r.earlier.Retried += now.Retried
+	r.earlier.Dead += now.Dead
 }
 
 // leave gives the lanes back. Failing to is no failure of Run: the lease ends by itself.
@@ -214,15 +200,7 @@ func (r *Relay) leave(ctx context.Context) error {
 	if err := r.src.LeaveLanes(ctx, r.cfg.Node); err != nil {
 		r.observe(ctx, waybill.Event{Op: waybill.OpLoop, Loop: "relay leave", Err: fmt.Errorf("give lanes back: %w", err)})
 	}
-	r.lanes.reset()
 	return nil
-}
-
-func (r *Relay) observe(ctx context.Context, e waybill.Event) {
-	if e.Name == "" {
-		e.Name = r.cfg.Node
-	}
-	r.cfg.Observer.Observe(ctx, e)
 }
 
 // Status is a snapshot of a relay.
@@ -245,62 +223,22 @@ type Status struct {
 	LastErrorAt     time.Time
 }
 
-// totals are the running figures of Status.
-type totals struct {
-	mu sync.Mutex
-	Status
-}
-
-func (t *totals) add(f func(*Status)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f(&t.Status)
-}
-
 // Status returns a snapshot. It is safe for concurrent use and asks nobody.
 func (r *Relay) Status() Status {
-	var s Status
-	r.totals.add(func(now *Status) { s = *now })
-	s.Node, s.Running = r.cfg.Node, r.running.Load()
-	s.Lanes, _ = r.lanes.count()
-	s.Held, _ = r.backlog.size()
-	s.Lease = r.lanes.remaining()
-	s.Destinations, s.Paused = r.destinations()
+	s := Status{Node: r.cfg.Node, Running: r.running.Load(), Destinations: slices.Sorted(maps.Keys(r.outlets))}
+	r.last.mu.Lock()
+	s.LastPublishedAt, s.LastError, s.LastErrorAt = r.last.published, r.last.err, r.last.failed
+	r.last.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.earlier
+	if r.core != nil && !r.closed {
+		core := r.core.Stats()
+		now.Published, now.Retried, now.Dead = now.Published+core.Published, now.Retried+core.Retried, now.Dead+core.Dead
+		s.Lanes, s.Held, s.Lease = core.Lanes, core.Held, core.LeaseUntil-time.Since(r.began)
+		s.Parked, s.ParkedKeys, s.BackPressure = core.Parked, core.ParkedKeys, core.BackPressure
+		s.Paused = slices.Sorted(slices.Values(r.core.PausedDests()))
+	}
+	s.Published, s.Retried, s.Dead = now.Published, now.Retried, now.Dead
 	return s
-}
-
-// destinations returns the names of all destinations, and of those that are paused.
-func (r *Relay) destinations() (all, paused []string) {
-	r.backlog.mu.Lock()
-	defer r.backlog.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(r.outlets)) {
-		all = append(all, name)
-		if r.outlets[name].main.probing() {
-			paused = append(paused, name)
-		}
-	}
-	return all, paused
-}
-
-// Health returns nil while the relay does its work, and why not if its last successful
-// look for messages, or renewal of its lease, is too old (three intervals, or the lease), if
-// settlements have failed for as long as a lease holds, or if the store has refused to settle a
-// message, or to release what is due, for more than a minute: a [*waybill.StalledError] for each,
-// joined. Another relay of the same name is an error, too.
-// A destination that does not answer is not the relay's illness; Status tells of it. But where
-// there are other relays, one of whose destinations none has answered for three times LeaseTTL lets
-// its lease run out from time to time, so that they take its lanes, and is not well.
-func (r *Relay) Health() error {
-	claiming := r.claiming.Health(max(3*r.cfg.PollInterval, r.cfg.LeaseTTL))
-	if claiming == nil {
-		claiming = r.stuck() // aside it claims nothing, which is no success
-	}
-	return errors.Join(
-		claiming,
-		r.renewing.Health(r.cfg.LeaseTTL),
-		r.settles.stalled(r.settler.Name, r.cfg.callTimeout()),
-		r.refused.health(),
-		r.releasing.stalled("relay release", failingHealthy),
-		r.nameTaken(),
-	)
 }

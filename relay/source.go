@@ -158,14 +158,6 @@ type Claim struct {
 	// if the message does not expire.
 	ExpiresIn time.Duration
 
-	expiresAt time.Time // by the relay's clock
-	weight    int       // in the relay's memory
-	away      bool      // on its way to the waiting rows
-
-	// late is, of a message that was accepted, the time since its earliest attempt that may
-	// have arrived; 0 if that is within the destination's deduplication window.
-	late time.Duration
-
 	// Malformed is set if the row can't be decoded; Message then holds what could be read.
 	Malformed error
 }
@@ -211,8 +203,6 @@ type Settlement struct {
 	// Destinations are, for Fanout, those that get a row each; for Published, those that get
 	// a waiting row now that the message is published.
 	Destinations []string
-
-	cause error // Error with its kind
 }
 
 // SettleRequest is what [Source.SettleMessages] needs.

@@ -1,0 +1,451 @@
+package relaycore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+const (
+	// Claims that find little are made at most so often: together they would cost the database more
+	// than the messages do.
+	claimInterval = 5 * time.Millisecond
+	claimBurst    = 20
+	// againInterval is how often every lane is read from its beginning: a net below what stores
+	// conclude about rows that they need not look at again.
+	againInterval = 10 * time.Minute
+	// dueTick is how finely due times are told apart, which bounds how many are kept.
+	dueTick = 10 * time.Millisecond
+	// parkedInterval is how often what is parked is counted, at most. Where counting is slow it takes
+	// no more than a twentieth of the time.
+	parkedInterval = time.Second
+	parkedShare    = 20
+)
+
+// phase says what reading is waiting for.
+type phase int
+
+const (
+	reading   phase = iota // nothing: the next claim may begin
+	releasing              // due scheduled messages go into the outbox
+	counting               // parked messages are counted
+	claiming
+	resting // everything was read; the claim interval passes
+	awaiting
+)
+
+// read is the state of reading from the store: release, count, claim and, if everything was read, wait
+// until there may be more.
+type read struct {
+	phase  phase
+	news   bool // a reason to read again
+	ended  bool // the wait was told to end
+	ok     Time // of the latest success
+	tries  attempts
+	fails  int // in a row
+	after  Time
+	credit float64 // of claims that find little
+	began  Time    // of the latest claim
+	last   Time    // of the one before that found little
+
+	cmd      Claim // the latest
+	look     bool  // it looks for what has come due
+	moreDue  bool  // more than was read has come due
+	busy     bool  // the latest claim was full
+	due      []int64
+	nextLook Time
+	again    Time // when every lane is read from its beginning
+	reopen   []*line
+
+	full      bool // there is no room for a claim
+	fullSince Time
+	weight    int // of a message, about
+
+	release  attempts
+	parkedAt Time // the next count
+	parked   bool // a limit of what may be parked is reached
+}
+
+// reads reports whether a lane is being read.
+func (r *read) reads(lane int) bool {
+	return r.phase == claiming && slices.ContainsFunc(r.cmd.Lanes, func(l Lane) bool { return l.Number == lane })
+}
+
+// readAhead is how many messages are held at most.
+func (c *Core) readAhead() int {
+	return max(c.cfg.BatchSize, min(heldBatches*c.cfg.BatchSize, maxHeld))
+}
+
+// claim reads on, if nothing is being read and there is room.
+func (c *Core) claim() {
+	r := &c.read
+	switch {
+	case r.phase == resting && (r.news || c.passed()):
+		r.phase = reading
+	case r.phase == resting && c.now >= r.after:
+		c.await()
+	case r.phase == awaiting && (r.news || c.passed()):
+		c.endAwait()
+	}
+	if r.phase != reading || c.now < r.after || c.stopping {
+		return
+	}
+	if !c.safe() {
+		r.ok = c.now
+		return
+	}
+	limit, bytes := c.space()
+	if limit == 0 {
+		if r.ok = c.now; !r.full {
+			r.full, r.fullSince = true, c.now
+		}
+		return
+	}
+	r.full, r.news, r.began = false, false, c.now
+	r.tries.begin(c.now)
+	r.look, r.moreDue = c.looksForDue(), false
+	r.cmd = Claim{Limit: limit, Bytes: bytes, Due: r.look || !r.busy, Paused: c.pausedNow()}
+	if r.look {
+		r.phase = releasing
+		r.release.begin(c.now)
+		c.do(Release{c.cfg.BatchSize})
+		return
+	}
+	c.count()
+}
+
+// space returns how many messages, and bytes of payload, a claim may add: a quarter of what may be
+// held, so that claims are large, and the next is made while others are sent and settled; none if
+// there is no room for that.
+func (c *Core) space() (limit, bytes int) {
+	others := c.held.away + c.held.deferred
+	count, size, most := c.held.count-others, c.held.bytes, c.readAhead()
+	quarter := max(1, most/4)
+	if count+quarter > most || size > maxHeldBytes*3/4 {
+		return 0, 0
+	}
+	return max(1, min(quarter, (maxHeldBytes-size)/c.read.weight)), maxHeldBytes - size
+}
+
+// looksForDue reports whether to look for scheduled and waiting messages: at each poll, and when one
+// that is known of has come due.
+func (c *Core) looksForDue() bool {
+	r := &c.read
+	if c.now < r.nextLook && !c.passed() {
+		return false
+	}
+	r.due = slices.DeleteFunc(r.due, func(t int64) bool { return Time(t)*dueTick <= c.now })
+	r.nextLook = c.now + c.cfg.PollInterval
+	return true
+}
+
+// passed reports whether a message that is known of has come due.
+func (c *Core) passed() bool {
+	return c.now >= c.read.nextLook || len(c.read.due) > 0 && Time(c.read.due[0])*dueTick <= c.now
+}
+
+// expect notes that a message is due after a time from now.
+func (c *Core) expect(after time.Duration) {
+	tick := int64((c.now+after)/dueTick) + 1
+	if at, known := slices.BinarySearch(c.read.due, tick); !known {
+		c.read.due = slices.Insert(c.read.due, at, tick)
+	}
+}
+
+// pausedNow returns the destinations whose waiting messages stay where they are.
+func (c *Core) pausedNow() (names []string) {
+	for _, d := range c.dests {
+		if d.main.paused(c.now) > 0 {
+			names = append(names, d.name)
+		}
+	}
+	return names
+}
+
+// apply goes on to claim. Where a release fails the claim goes on without it: the others must not wait
+// for one message that cannot be released.
+func (e Released) apply(c *Core) {
+	c.read.release.end(e.Err)
+	if e.Err != nil {
+		c.report(Report{What: ReleaseFails, Err: fmt.Errorf("release scheduled messages: %w", e.Err)})
+	}
+	c.read.moreDue = e.Count >= c.cfg.BatchSize
+	c.count()
+}
+
+// count counts what is parked, if a policy parks and it is time to.
+func (c *Core) count() {
+	if c.parks() && c.now >= c.read.parkedAt {
+		c.read.phase = counting
+		c.do(Count{c.lease.list()})
+		return
+	}
+	c.readLanes()
+}
+
+// parks reports whether any topic may have parked keys.
+func (c *Core) parks() bool {
+	if c.cfg.Order == Park {
+		return true
+	}
+	for _, o := range c.cfg.TopicOrder {
+		if o == Park {
+			return true
+		}
+	}
+	return false
+}
+
+func (e Counted) apply(c *Core) {
+	r := &c.read
+	if e.Err != nil {
+		c.readFailed(fmt.Errorf("count parked messages: %w", e.Err))
+		return
+	}
+	r.parkedAt = c.now + max(parkedInterval, parkedShare*e.Took)
+	over := c.cfg.overParked(e.Keys, e.Messages)
+	changed := (over != nil) != r.parked
+	r.parked = over != nil
+	c.stats.ParkedKeys, c.stats.Parked, c.stats.BackPressure = e.Keys, e.Messages, r.parked
+	if changed {
+		c.report(Report{What: BackPressure, Count: e.Messages, Err: over})
+	}
+	c.readLanes()
+}
+
+// overParked returns which limit is reached, nil if none is.
+func (c *Config) overParked(keys, messages int) error {
+	switch {
+	case messages >= c.MaxParked:
+		return fmt.Errorf("%d messages are parked behind dead letters, the limit is %d; nothing new is claimed", messages, c.MaxParked)
+	case keys >= c.MaxParkedKeys:
+		return fmt.Errorf("%d keys are parked behind dead letters, the limit is %d; nothing new is claimed", keys, c.MaxParkedKeys)
+	}
+	return nil
+}
+
+// readLanes claims from the lanes that stay. One that has come back under a new epoch is left out while
+// messages of the old one are in flight: a claim would leave those out, and find what is behind them.
+func (c *Core) readLanes() {
+	r := &c.read
+	all := c.now >= r.again
+	if all {
+		r.again = c.now + againInterval
+	}
+	for _, st := range c.lease.lanes {
+		if _, older := c.held.of(st.Lane); st.leaving || older {
+			continue
+		}
+		r.cmd.Lanes = append(r.cmd.Lanes, st.Lane)
+		if st.again || all {
+			r.cmd.Again = append(r.cmd.Again, st.Number)
+			st.again = false
+		}
+	}
+	if len(r.cmd.Lanes) == 0 {
+		c.readDone(false)
+		return
+	}
+	r.phase = claiming
+	r.cmd.DueOnly, r.cmd.Held = r.parked, c.held.sorted()
+	c.do(r.cmd)
+}
+
+func (e Claimed) apply(c *Core) {
+	r := &c.read
+	if len(e.Messages) > 0 {
+		c.report(Report{What: Claims, Count: len(e.Messages), Took: c.now - r.began})
+		c.weigh(e.Messages)
+	}
+	waited := true
+	for _, m := range byPosition(e.Messages) {
+		waited = waited && m.Waiting
+		c.takeIn(m)
+	}
+	for _, d := range c.dests {
+		for _, q := range d.queues() {
+			c.trim(q)
+		}
+	}
+	c.endClaim()
+	r.moreDue = r.moreDue || e.Full && waited
+	c.readDone(e.Full)
+}
+
+// byPosition returns the messages in the order in which they were enqueued.
+func byPosition(messages []Message) []*Message {
+	list := make([]*Message, len(messages))
+	for i := range messages {
+		list[i] = &messages[i]
+	}
+	order := func(a, b *Message) int { return cmp.Compare(a.Position, b.Position) }
+	if !slices.IsSortedFunc(list, order) {
+		slices.SortStableFunc(list, order)
+	}
+	return list
+}
+
+// weigh keeps about what a message takes in memory. Large ones are remembered for a while.
+func (c *Core) weigh(messages []Message) {
+	sum := 0
+	for i := range messages {
+		sum += messages[i].Size
+	}
+	c.read.weight = max(sum/len(messages), c.read.weight/2)
+}
+
+// endClaim opens lines of which an outcome was stored while the claim was running, and may not have
+// been seen by it.
+func (c *Core) endClaim() {
+	c.read.phase = reading
+	for _, l := range c.read.reopen {
+		l.behind--
+		c.tidy(l)
+	}
+	c.read.reopen = c.read.reopen[:0]
+}
+
+func (e ClaimFailed) apply(c *Core) {
+	for _, n := range c.read.cmd.Again {
+		c.lease.readAgain(n)
+	}
+	c.read.weight = min(2*c.read.weight, maxHeldBytes) // it may have been too much
+	c.endClaim()
+	c.readFailed(e.Err)
+}
+
+// readDone ends a claim that has succeeded. If it was full the next one follows at once; else everything
+// was read, and the relay waits.
+func (c *Core) readDone(full bool) {
+	r := &c.read
+	r.tries.end(nil)
+	r.ok, r.fails, r.busy, r.phase = c.now, 0, full, reading
+	if r.moreDue {
+		r.nextLook = 0
+	}
+	if full {
+		return
+	}
+	r.phase = resting
+	r.credit = min(claimBurst, r.credit+float64(r.began-r.last)/float64(claimInterval)) - 1
+	r.last, r.after = r.began, c.now
+	if r.credit < 0 {
+		r.after = max(c.now, r.began+claimInterval)
+	}
+}
+
+func (c *Core) readFailed(err error) {
+	r := &c.read
+	r.tries.end(err)
+	if r.look {
+		r.nextLook = 0 // look again at once
+	}
+	r.phase = reading
+	r.after = c.now + backoff(retryBase, r.fails, retryMax)
+	r.fails++
+	c.report(Report{What: LoopFails, Topic: "claim", Err: err})
+}
+
+// await waits until there may be something to claim, or it is time to look for what has come due.
+func (c *Core) await() {
+	r := &c.read
+	until := r.nextLook
+	if r.parked {
+		until = min(until, r.parkedAt)
+	}
+	r.phase, r.ended = awaiting, false
+	c.do(Await{until})
+}
+
+func (c *Core) endAwait() {
+	if !c.read.ended {
+		c.read.ended = true
+		c.do(EndAwait{})
+	}
+}
+
+func (e Woken) apply(c *Core) {
+	r := &c.read
+	if r.phase = reading; e.Err != nil {
+		c.readFailed(e.Err)
+		return
+	}
+	r.ok, r.fails = c.now, 0
+}
+
+// next returns when reading goes on by itself.
+func (r *read) next(c *Core) Time {
+	next := never
+	switch {
+	case r.phase == resting:
+		next = r.after
+	case r.phase == reading && r.after > c.now:
+		next = r.after
+	case r.phase == reading && r.full:
+		return r.fullSince + c.slowAfter()/2
+	}
+	if r.phase == resting || r.phase == awaiting && !r.ended {
+		next = min(next, max(r.nextLook, c.now))
+		if len(r.due) > 0 {
+			next = min(next, Time(r.due[0])*dueTick)
+		}
+	}
+	return next
+}
+
+var errNoDestination = errors.New("no destination matches the message")
+
+// takeIn gives a claimed message its place: in a line if it is to be sent, else among the outcomes to
+// be stored.
+func (c *Core) takeIn(m *Message) {
+	if !c.lease.readsOn(m.Lane) {
+		return // another claim reads it from its beginning
+	}
+	m.expiresAt = c.now + m.ExpiresIn
+	c.held.add(m)
+	switch {
+	case m.Malformed != nil:
+		c.conclude(m, permanent(waybill.ReasonMalformed, fmt.Errorf("row does not decode: %w", m.Malformed)), 0)
+	case m.expired(c.now):
+		c.conclude(m, permanent(waybill.ReasonExpired, errExpired), 0)
+	case m.DelayFor > 0:
+		c.settleLater(Settlement{Message: m, Outcome: Schedule})
+	case m.Waiting:
+		c.place(m)
+	case len(m.Routes) == 0:
+		r := permanent(waybill.ReasonUnroutable, errNoDestination)
+		r.Final = true
+		c.conclude(m, r, 0)
+	case len(m.Routes) > 1:
+		c.settleLater(Settlement{Message: m, Outcome: Fanout, To: m.Routes})
+	default:
+		m.Dest = m.Routes[0]
+		c.place(m)
+	}
+}
+
+// place adds a message to the line of its unit, or puts it into the waiting rows behind an earlier one
+// of its key that waits there.
+func (c *Core) place(m *Message) {
+	d := c.byName[m.Dest]
+	switch {
+	case d == nil:
+		err := fmt.Errorf("destination %q is not configured", m.Dest)
+		c.conclude(m, Result{Err: waybill.RetryAfter(time.Minute, err), Kind: waybill.Unavailable, After: time.Minute}, 0)
+		return
+	case m.RouteErr != nil:
+		c.conclude(m, Result{Err: m.RouteErr, Kind: waybill.KindOf(m.RouteErr)}, 0)
+		return
+	}
+	l := c.line(unitOf(m), d)
+	if m.Blocked || l.behind > 0 {
+		c.settleBehind(m)
+		c.tidy(l)
+		return
+	}
+	l.insert(m)
+}

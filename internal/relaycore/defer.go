@@ -1,0 +1,101 @@
+package relaycore
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/waybill-go/waybill"
+)
+
+// Deferral. A message that cannot be sent now stays in memory for as long as there is room for it.
+// Beyond that it is put into the waiting rows, its attempts unchanged, so that others can be read; it
+// comes back at a limited rate. Of a unit with a key all messages go together, in order, and only
+// while none is in flight: whoever takes over the lane takes what waits for the earlier messages.
+
+var (
+	errPaused = waybill.UnavailableError(errors.New("the destination is paused"))
+	errSlow   = waybill.UnavailableError(errors.New("the destination is slow"))
+	errRate   = waybill.UnavailableError(errors.New("the destination takes no more for now"))
+)
+
+// room returns how many messages a queue may hold in memory, and how many of one tenant. There is a
+// limit for a queue that is paused while there are other destinations, for one that is slow while memory
+// is short, and for one with a rate, which tenants share.
+func (c *Core) room(q *queue) (total, each int, why error) {
+	total, each = maxHeld+c.cfg.BatchSize, maxHeld+c.cfg.BatchSize
+	if rate := q.dest.pace.rate; rate > 0 {
+		each, why = max(c.cfg.BatchSize, int(rate))/(1+len(q.tenants)), errRate
+	}
+	switch {
+	case len(c.dests) > 1 && q.paused(c.now) > 0: // the rows of one message for other destinations wait for this one's
+		total, why = 0, errPaused
+	case q.slow:
+		total, why = c.share(), errSlow
+	}
+	return total, each, why
+}
+
+// share is how much of the memory a slow queue may take: all of them together half of it.
+func (c *Core) share() int {
+	queues := 0
+	for _, d := range c.dests {
+		queues += 1 + len(d.isolated)
+	}
+	return c.readAhead() / (2 * queues)
+}
+
+// trim defers what a queue holds beyond its room, the latest messages first.
+func (c *Core) trim(q *queue) {
+	total, each, why := c.room(q)
+	if why == nil {
+		return
+	}
+	for _, l := range slices.Backward(q.readyLines()) {
+		over, t := q.total-total, l.of
+		if t.ready[0] != l { // the first of each tenant stays, so that something can be sent
+			over = max(over, t.total-each)
+		}
+		if over <= 0 {
+			continue
+		}
+		if l.key != "" {
+			over = len(l.waiting)
+		}
+		c.deferLine(l, min(over, len(l.waiting)), why)
+	}
+}
+
+// deferLine defers the last n messages of a line: all of them if it has a key. The first one takes the
+// others along.
+func (c *Core) deferLine(l *line, n int, why error) {
+	from := l.waiting[len(l.waiting)-n].Position
+	least := c.now + returnLeast
+	least = max(least, l.in.until, l.in.dest.main.until)
+	for i, m := range l.remove(func(m *Message) bool { return m.Position >= from }) {
+		if i > 0 && l.key != "" {
+			c.settleBehind(m)
+			continue
+		}
+		c.settleLater(Settlement{
+			Message: m, Outcome: Wait, After: l.in.dest.rests(m.Tenant, least) - c.now, Attempts: m.Attempts, Life: m.Life, Err: why,
+		})
+	}
+	c.tidy(l)
+}
+
+// relieve makes room in a memory that has been full for long, because some queues are slow.
+func (c *Core) relieve() {
+	if !c.read.full || c.now < c.read.fullSince+c.slowAfter()/2 {
+		return
+	}
+	c.read.fullSince = c.now
+	share := c.share()
+	for _, d := range c.dests {
+		for _, q := range d.queues() {
+			if q.total > share && (q.isolated || len(c.dests) > 1 || len(d.isolated) > 0) {
+				q.slow = true
+				c.trim(q)
+			}
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package relaycore
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// lease is what is known of the lanes that the relay leases. A lane is leaving while the relay owns
+// more than its share; it is given up when nothing of it is in flight.
+type lease struct {
+	lanes    []*laneState // by number
+	until    Time         // the lease holds until then
+	joined   bool
+	total    int  // lanes that there are
+	shared   bool // there are other relays
+	renewing bool
+	asked    Time // the renewal that is running
+	renewAt  Time // the next one
+	failures int
+	ok       Time // of the latest success
+	err      error
+}
+
+type laneState struct {
+	Lane
+	leaving bool
+	again   bool // to be read from its beginning
+}
+
+func (s *lease) state(number int) *laneState {
+	i, ok := slices.BinarySearchFunc(s.lanes, number, func(l *laneState, n int) int { return cmp.Compare(l.Number, n) })
+	if !ok {
+		return nil
+	}
+	return s.lanes[i]
+}
+
+// owns reports whether a lane is owned in the same lease of it.
+func (s *lease) owns(l Lane) bool {
+	st := s.state(l.Number)
+	return st != nil && st.Lane == l
+}
+
+// stays reports whether a lane is owned and not leaving.
+func (s *lease) stays(l Lane) bool {
+	st := s.state(l.Number)
+	return st != nil && st.Lane == l && !st.leaving
+}
+
+// readsOn reports whether what a claim has found in a lane goes on from what is held of it. It does
+// not if the lane was lost, leaves, or was to leave since the claim began: what was held of it was
+// let go of, and must not be passed.
+func (s *lease) readsOn(l Lane) bool {
+	st := s.state(l.Number)
+	return st != nil && st.Lane == l && !st.leaving && !st.again
+}
+
+// readAgain makes the next claim read a lane from its beginning.
+func (s *lease) readAgain(number int) {
+	if st := s.state(number); st != nil {
+		st.again = true
+	}
+}
+
+// list returns the lanes.
+func (s *lease) list() []Lane {
+	list := make([]Lane, len(s.lanes))
+	for i, st := range s.lanes {
+		list[i] = st.Lane
+	}
+	return list
+}
+
+// take takes in the lanes that the relay owns now, and reports whether they have changed or others
+// than before have to leave.
+func (s *lease) take(lanes []Lane, share int) (changed bool) {
+	owned := make([]*laneState, 0, len(lanes))
+	for _, l := range lanes {
+		st := s.state(l.Number)
+		if st == nil || st.Lane != l {
+			st, changed = &laneState{Lane: l, again: true}, true
+		}
+		owned = append(owned, st)
+	}
+	slices.SortFunc(owned, func(a, b *laneState) int { return cmp.Compare(a.Number, b.Number) })
+	changed = changed || len(owned) != len(s.lanes)
+	s.lanes = owned
+	return s.markLeaving(len(owned)-share) || changed
+}
+
+// markLeaving chooses the lanes to give up, those that are leaving already first, and reports whether
+// others than before have to leave.
+func (s *lease) markLeaving(surplus int) (changed bool) {
+	order := slices.Clone(s.lanes)
+	slices.SortStableFunc(order, func(a, b *laneState) int {
+		if a.leaving != b.leaving {
+			if a.leaving {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.Number, a.Number)
+	})
+	for i, st := range order {
+		leaving := i < surplus
+		changed = changed || leaving != st.leaving
+		st.leaving = leaving
+		st.again = st.again || leaving // what was claimed of it is let go of
+	}
+	return changed
+}
+
+// leaving reports whether a lane is to be given up.
+func (s *lease) leaving() bool {
+	return slices.ContainsFunc(s.lanes, func(st *laneState) bool { return st.leaving })
+}
+
+// renew extends the lease when it is time to, unless the relay steps aside.
+func (c *Core) renew() {
+	s := &c.lease
+	if s.renewing || c.now < s.renewAt {
+		return
+	}
+	if c.stepsAside() {
+		s.ok = c.now // it is what it wants to do
+		s.renewAt = c.now + c.cfg.RenewInterval/2
+		return
+	}
+	cmd := Renew{Join: !s.joined}
+	for _, st := range s.lanes {
+		if some, _ := c.held.of(st.Lane); st.leaving && !some && !c.read.reads(st.Number) {
+			cmd.Give = append(cmd.Give, st.Number)
+		}
+	}
+	s.renewing, s.asked, s.renewAt = true, c.now, never
+	c.do(cmd)
+}
+
+func (e Leased) apply(c *Core) {
+	s := &c.lease
+	s.renewing, s.joined, s.failures, s.ok, s.err = false, true, 0, c.now, nil
+	s.until, s.total, s.shared = s.asked+c.cfg.LeaseTTL, e.Total, e.Share < e.Total
+	if s.take(e.Lanes, e.Share) {
+		c.lanesChanged()
+		c.report(Report{What: LanesChanged, Count: len(s.lanes)})
+	}
+	wait := c.cfg.RenewInterval
+	if s.leaving() || len(s.lanes) < e.Share {
+		wait = min(wait, max(wait/8, 50*time.Millisecond))
+	}
+	s.renewAt = s.asked + wait
+}
+
+func (e LeaseFailed) apply(c *Core) {
+	s := &c.lease
+	s.renewing = false
+	if e.Lost {
+		s.lanes, s.joined, s.until, s.ok, s.renewAt = nil, false, 0, c.now, c.now // join again at once
+		c.lanesChanged()
+		c.report(Report{What: LeaseLost, Err: e.Err})
+		return
+	}
+	s.err = e.Err
+	s.renewAt = c.now + backoff(retryBase, s.failures, retryMax)
+	s.failures++
+	c.report(Report{What: LoopFails, Topic: "lease", Err: e.Err})
+}
+
+const (
+	retryBase = 50 * time.Millisecond
+	retryMax  = 5 * time.Second
+)
+
+// lanesChanged lets go of what belongs to lanes that are not to be worked on any more, and looks for
+// what the new ones hold.
+func (c *Core) lanesChanged() {
+	c.drop(func(l Lane) bool { return !c.lease.stays(l) })
+	part := float64(max(1, len(c.lease.lanes))) / float64(max(1, c.lease.total))
+	for _, d := range c.dests {
+		d.pace.set(d.rate*part, c.now)
+	}
+	c.read.nextLook = 0
+	c.read.news = true
+}
+
+// aside decides when a relay that gets nothing done lets its lease run out, so that others take its
+// lanes, and when it tries again.
+type aside struct {
+	on       bool
+	until    Time // the lease is not renewed before
+	failures int  // of destinations when the grace period began; -1 before
+}
+
+// cutOffLeases is for how many times LeaseTTL no destination may answer before others are to try.
+const cutOffLeases = 3
+
+// stepsAside reports whether the lease is to run out. A relay that is the only one keeps its lease.
+// The rest lasts until others have had the time to see that the lease has ended; after it the relay has
+// a grace period to get something done.
+func (c *Core) stepsAside() bool {
+	a, why := &c.aside, c.stuck(c.now)
+	rest, grace := c.cfg.LeaseTTL+2*c.cfg.RenewInterval, c.cfg.CallTimeout
+	switch {
+	case why == nil || !c.lease.shared:
+		*a = aside{}
+		return false
+	case a.on && c.now < a.until:
+		return true
+	case a.on && c.now < a.until+grace:
+		c.probe()
+		return false
+	case a.on && !c.read.tries.trying && a.failures == c.failures(): // it had nothing to send
+		for _, d := range c.dests {
+			if !d.follower {
+				d.main.reset()
+			}
+		}
+		*a = aside{}
+		return false
+	}
+	*a = aside{on: true, until: c.now + rest, failures: -1}
+	c.report(Report{What: StepsAside, Err: fmt.Errorf("let the lease run out, for other relays to take the lanes: %w", why)})
+	return true
+}
+
+// stuck returns why the relay gets nothing done, if that has lasted for too long.
+func (c *Core) stuck(now Time) error {
+	if age := c.read.tries.age(now); age > c.cfg.CallTimeout {
+		return &Stalled{Loop: "claim", Age: age, Err: c.read.tries.err}
+	}
+	if age := c.cutOff(now); age > cutOffLeases*c.cfg.LeaseTTL && c.lease.shared {
+		return fmt.Errorf("none of its destinations has answered for %v", age.Truncate(time.Second))
+	}
+	return nil
+}
+
+// cutOff returns for how long every destination has been paused, 0 if one of them is not.
+func (c *Core) cutOff(now Time) time.Duration {
+	var latest Time
+	for _, d := range c.dests {
+		if d.follower {
+			continue
+		}
+		if !d.main.probing() {
+			return 0
+		}
+		latest = max(latest, d.main.since)
+	}
+	return now - latest
+}
+
+// failures returns how often destinations have been paused since their last answers.
+func (c *Core) failures() (n int) {
+	for _, d := range c.dests {
+		if !d.follower {
+			n += d.main.failures
+		}
+	}
+	return n
+}
+
+// probe ends the pauses of destinations, so that they are tried in the grace period.
+func (c *Core) probe() {
+	if c.aside.failures < 0 {
+		c.aside.failures = c.failures()
+	}
+	for _, d := range c.dests {
+		if !d.follower {
+			d.main.until = 0
+		}
+	}
+}

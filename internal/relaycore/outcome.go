@@ -1,0 +1,173 @@
+package relaycore
+
+import (
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// jitterShare spreads delays, as [waybill.RetryPolicy] says.
+const jitterShare = 0.2
+
+// delay returns how long a message waits after a number of failed attempts.
+func (c *Core) delay(failed int) time.Duration {
+	exact := c.cfg.Retry
+	exact.DisableJitter = true
+	d := exact.Delay(failed)
+	if c.cfg.Retry.DisableJitter {
+		return d
+	}
+	return time.Duration(float64(d) * (1 - jitterShare + 2*jitterShare*c.random()))
+}
+
+// unroutable reports whether the destination has said that the message would reach nobody. That is
+// more often the state of the topology, in which the consumer is yet to be declared, than a fault of
+// the message.
+func (r Result) unroutable() bool {
+	return r.Kind == waybill.Permanent && r.Reason == waybill.ReasonUnroutable && !r.Final
+}
+
+// conclude turns a result into an outcome to be stored. It returns false if the message stays where
+// it is because the destination is unavailable.
+func (c *Core) conclude(m *Message, r Result, took time.Duration) bool {
+	st := Settlement{Message: m, Attempts: m.Attempts, Life: m.Life, Took: took, Err: r.Err}
+	switch {
+	case r.Err == nil:
+		st.Outcome, st.To = Published, r.Followers
+	case r.Swallowed:
+		st.Life++
+		c.wait(&st, 0)
+	case r.Kind == waybill.Unavailable && r.After == 0:
+		return false
+	case r.Kind == waybill.Unavailable:
+		c.wait(&st, r.After)
+	case r.Kind == waybill.Conflict:
+		c.wait(&st, c.delay(1))
+	default:
+		st.Attempts++
+		c.concludeFailure(&st, r)
+	}
+	c.settleLater(st)
+	return true
+}
+
+// concludeFailure decides whether a message that failed is tried again.
+func (c *Core) concludeFailure(st *Settlement, r Result) {
+	exhausted := c.cfg.Retry.Exhausted(st.Attempts)
+	switch {
+	case r.Kind == waybill.Permanent && !r.unroutable():
+		c.giveUp(st, r.Reason)
+	case exhausted && r.unroutable():
+		c.giveUp(st, waybill.ReasonUnroutable)
+	case exhausted:
+		c.giveUp(st, waybill.ReasonExhausted)
+	default:
+		c.wait(st, c.delay(st.Attempts))
+	}
+}
+
+// wait lets a message wait for its next attempt.
+func (c *Core) wait(st *Settlement, after time.Duration) {
+	st.Outcome, st.After = Wait, after
+	st.Alone = c.orderOf(st.Message) == Skip
+}
+
+func (c *Core) giveUp(st *Settlement, reason waybill.Reason) {
+	st.Outcome, st.Reason = DeadLetter, reason
+	if c.cfg.NoDeadLetters {
+		st.Outcome = FailedLetter
+	}
+	st.Park = c.orderOf(st.Message) == Park
+}
+
+// orderOf returns the order policy for a message. One without a key has no order: it waits alone and
+// parks nothing as it is.
+func (c *Core) orderOf(m *Message) Order {
+	if m.Key == "" {
+		return Block
+	}
+	if o, ok := c.cfg.TopicOrder[m.Topic]; ok {
+		return o
+	}
+	return c.cfg.Order
+}
+
+// closes returns the units of which nothing may be sent before the outcome is stored.
+func (st *Settlement) closes(each func(unit)) {
+	m := st.Message
+	if m.Key == "" || st.Alone {
+		return
+	}
+	switch st.Outcome {
+	case Wait, DeadLetter, FailedLetter:
+		each(unitOf(m))
+	case Fanout:
+		for _, d := range st.To {
+			each(unit{d, m.Topic, m.Key, ""})
+		}
+	}
+}
+
+// blocks reports whether later messages of those units follow this one to the waiting rows.
+func (st *Settlement) blocks() bool {
+	return st.Message.Key != "" && (st.Outcome == Wait && !st.Alone || st.Outcome == Fanout || st.Park)
+}
+
+// settleLater keeps an outcome until it is stored, and closes the lines concerned.
+func (c *Core) settleLater(st Settlement) {
+	if st.Outcome == Wait {
+		c.held.lighten(st.Message)
+	}
+	c.settler.waiting = append(c.settler.waiting, st)
+	st.closes(func(u unit) {
+		d := c.byName[u.dest]
+		if d == nil {
+			return // it waits for a configuration that knows its destination
+		}
+		l := c.line(u, d)
+		if st.blocks() {
+			l.behind++
+		}
+		if !st.Behind { // else what is before it may go
+			l.closed++
+			if st.blocks() {
+				c.moveBehind(l)
+			}
+		}
+		l.in.place(l)
+	})
+}
+
+// moveBehind puts all messages of a line into the waiting rows, behind an earlier one of its key.
+func (c *Core) moveBehind(l *line) {
+	for _, m := range l.remove(func(*Message) bool { return true }) {
+		c.settleBehind(m)
+	}
+}
+
+func (c *Core) settleBehind(m *Message) {
+	c.settleLater(Settlement{Message: m, Outcome: Wait, Behind: true, Attempts: m.Attempts, Life: m.Life})
+}
+
+// openAfter opens the lines that an outcome had closed. Behind one that waits they open only when no
+// claim is running any more that may not have seen it.
+func (c *Core) openAfter(st *Settlement) {
+	st.closes(func(u unit) {
+		l := c.lines[u]
+		if l == nil {
+			return
+		}
+		if !st.Behind {
+			l.closed--
+		}
+		switch {
+		case !st.blocks():
+		case c.read.phase == claiming:
+			c.read.reopen = append(c.read.reopen, l)
+		default:
+			l.behind--
+		}
+		l.in.place(l)
+		c.tidy(l)
+	})
+}

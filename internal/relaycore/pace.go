@@ -1,0 +1,50 @@
+package relaycore
+
+import "time"
+
+// A rate is given out in portions, and at most a burst is saved up.
+const (
+	portion = 50 * time.Millisecond
+	burst   = 100 * time.Millisecond
+)
+
+// pace limits a rate: a bucket of tokens that fills up to what the rate gives in a burst.
+type pace struct {
+	rate   float64 // per second; 0 means no limit
+	tokens float64
+	filled Time
+}
+
+func (p *pace) size() float64    { return max(1, p.rate*burst.Seconds()) }
+func (p *pace) portion() float64 { return max(1, p.rate*portion.Seconds()) }
+
+// set changes the rate from now on.
+func (p *pace) set(rate float64, now Time) {
+	p.fill(now)
+	p.rate = rate
+	p.tokens = min(p.tokens, p.size())
+}
+
+func (p *pace) fill(now Time) {
+	p.tokens = min(p.size(), p.tokens+p.rate*(now-p.filled).Seconds())
+	p.filled = now
+}
+
+// allowed returns how many messages may be sent now, at most limit.
+func (p *pace) allowed(limit int, now Time) int {
+	if p.rate == 0 {
+		return limit
+	}
+	if p.fill(now); p.tokens < p.portion() {
+		return 0
+	}
+	return min(limit, int(p.tokens))
+}
+
+// next returns when some may be sent.
+func (p *pace) next(now Time) Time {
+	if p.fill(now); p.rate == 0 || p.tokens >= p.portion() {
+		return now
+	}
+	return now + time.Duration((p.portion()-p.tokens)/p.rate*float64(time.Second)) + time.Millisecond
+}

@@ -1,0 +1,124 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/relaycore"
+	"github.com/waybill-go/waybill/internal/report"
+)
+
+// report tells the observer what the core reports. It runs outside the lock.
+func (r *Relay) report(p relaycore.Report) {
+	r.note(p)
+	for _, e := range r.events(p) {
+		r.observe(r.work, e)
+	}
+}
+
+// note keeps what Status tells of last.
+func (r *Relay) note(p relaycore.Report) {
+	r.last.mu.Lock()
+	defer r.last.mu.Unlock()
+	switch p.What {
+	case relaycore.PublishedNow:
+		r.last.published = time.Now()
+	case relaycore.Paused, relaycore.Retried, relaycore.Dead, relaycore.Failed, relaycore.SettleFails, relaycore.ReleaseFails:
+		r.last.err, r.last.failed = waybill.ErrorText(p.Err), time.Now()
+	}
+}
+
+// ops are the operations that reports are told as.
+var ops = map[relaycore.What]waybill.Op{
+	relaycore.Claims: waybill.OpClaim, relaycore.LanesChanged: waybill.OpLanes, relaycore.LeaseLost: waybill.OpLeaseLost,
+	relaycore.BackPressure: waybill.OpBackPressure, relaycore.PublishedNow: waybill.OpPublish, relaycore.Overtaken: waybill.OpOvertaken,
+	relaycore.DedupExpired: waybill.OpDedupExpired, relaycore.Paused: waybill.OpPause, relaycore.Resumed: waybill.OpResume,
+	relaycore.SettledNow: waybill.OpSettle, relaycore.SettleFails: waybill.OpSettle, relaycore.Retried: waybill.OpRetry,
+	relaycore.Dead: waybill.OpDead, relaycore.Failed: waybill.OpFailed,
+}
+
+// events returns the events of a report.
+func (r *Relay) events(p relaycore.Report) []waybill.Event {
+	e := waybill.Event{Op: ops[p.What], Destination: p.Dest, Topic: p.Topic, Count: p.Count, Delay: p.Delay, Duration: p.Took, Err: p.Err}
+	switch p.What {
+	case relaycore.PublishedNow:
+		return report.ByType(e, messagesOf(p.Messages))
+	case relaycore.DedupExpired:
+		e.Delay, e.Duration = 0, p.Delay
+		return report.ByType(e, messagesOf(p.Messages))
+	case relaycore.Overtaken:
+		var list []waybill.Event
+		for _, m := range p.Messages {
+			e.Topic, e.IDs, e.Count = m.Topic, []string{claimOf(m).Message.ID}, 1
+			list = append(list, e)
+		}
+		return list
+	case relaycore.Retried, relaycore.Dead, relaycore.Failed:
+		st := p.Settlement
+		m := &claimOf(st.Message).Message
+		e.Type, e.IDs, e.Count, e.Attempt, e.Delay, e.Reason = m.Type, []string{m.ID}, 1, st.Attempts, st.After, st.Reason
+	case relaycore.SettleFails:
+		e.Err = fmt.Errorf("settle %d messages: %w", p.Count, p.Err)
+	case relaycore.SettleStalls:
+		return r.failedLoop("settle", fmt.Errorf("settling %d messages has failed for %v: %w", p.Count, p.Delay.Truncate(time.Second), p.Err))
+	case relaycore.LoopFails:
+		return r.failedLoop(p.Topic, p.Err)
+	case relaycore.StepsAside:
+		return r.failedLoop("lease", p.Err)
+	case relaycore.ReleaseFails:
+		return r.failedLoop("release", p.Err)
+	}
+	return []waybill.Event{e}
+}
+
+func (r *Relay) failedLoop(name string, err error) []waybill.Event {
+	return []waybill.Event{{Op: waybill.OpLoop, Name: r.loopName(name), Loop: "relay " + name, Err: err}}
+}
+
+func (r *Relay) loopName(name string) string { return "relay " + r.cfg.Node + " " + name }
+
+func messagesOf(list []*relaycore.Message) []*waybill.Message {
+	msgs := make([]*waybill.Message, len(list))
+	for i, m := range list {
+		msgs[i] = &claimOf(m).Message
+	}
+	return msgs
+}
+
+func (r *Relay) observe(ctx context.Context, e waybill.Event) {
+	if e.Name == "" {
+		e.Name = r.cfg.Node
+	}
+	r.cfg.Observer.Observe(ctx, e)
+}
+
+// Health returns nil while the relay does its work, and why not if its last successful
+// look for messages, or renewal of its lease, is too old (three intervals, or the lease), if
+// settlements have failed for as long as a lease holds, or if the store has refused to settle a
+// message, or to release what is due, for more than a minute: a [*waybill.StalledError] for each,
+// joined. Another relay of the same name is an error, too.
+// A destination that does not answer is not the relay's illness; Status tells of it. But where
+// there are other relays, one of whose destinations none has answered for three times LeaseTTL lets
+// its lease run out from time to time, so that they take its lanes, and is not well.
+func (r *Relay) Health() error {
+	r.mu.Lock()
+	core, now := r.core, time.Since(r.began)
+	if core == nil {
+		r.mu.Unlock()
+		return errors.Join(&waybill.StalledError{Loop: r.loopName("claim")}, &waybill.StalledError{Loop: r.loopName("lease")})
+	}
+	errs := core.Health(now)
+	r.mu.Unlock()
+	for i, err := range errs {
+		var stalled *relaycore.Stalled
+		if errors.As(err, &stalled) {
+			errs[i] = &waybill.StalledError{Loop: r.loopName(stalled.Loop), Age: stalled.Age, Err: stalled.Err}
+		} else {
+			errs[i] = fmt.Errorf("relay %s: %w", r.cfg.Node, err)
+		}
+	}
+	return errors.Join(append(errs, r.nameTaken())...)
+}
