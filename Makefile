@@ -118,6 +118,7 @@ soak: services ## run the long stories in full, with the race detector
 	@E2E_SOAK=1 go test -count 1 -v -timeout 60m -run '$(SOAK_MEMORY)' ./internal/e2e
 	@E2E_SOAK=1 go test $(RACE) -count 1 -v -timeout 60m -run '$(SOAK)' ./internal/e2e
 	@go test $(RACE) -count 1 -run '$(LONG)' ./internal/conformance
+	@go run ./internal/sim -seeds 1000000
 
 check: fuzz ## formatting, vet, staticcheck, build, a tidy go.mod, and each fuzz target
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi

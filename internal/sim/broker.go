@@ -1,0 +1,167 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/relaycore"
+)
+
+// broker is a model of a broker: it stores what is sent to it in order, confirms after a while, loses
+// connections, refuses messages, and is silent about a topic in trouble.
+type broker struct {
+	w         *world
+	away      bool
+	slowTopic string         // it is not answered
+	poison    string         // the message that ends connections, while there are faults
+	accepted  map[string]int // by id and destination
+	failures  map[string]int // that count as attempts
+}
+
+func newBroker(w *world) *broker {
+	b := &broker{w: w, accepted: make(map[string]int), failures: make(map[string]int)}
+	if w.plan.faults > 0 && w.rand.IntN(4) == 0 {
+		b.poison = fmt.Sprint("m", w.rand.IntN(w.plan.messages))
+	}
+	return b
+}
+
+// fail makes the broker go away.
+func (b *broker) fail() {
+	b.away = true
+	b.w.say("the broker is away")
+}
+
+// heal ends all trouble but for the poison message.
+func (b *broker) heal() {
+	b.away, b.slowTopic = false, ""
+	b.w.say("the broker is well")
+}
+
+// send takes a batch. Its messages are stored one after the other some time later, and answered later
+// still.
+func (b *broker) send(n *node, batch *relaycore.Batch) {
+	w := b.w
+	w.sends++
+	results := make([]relaycore.Result, len(batch.Messages))
+	done := false
+	answer := func() {
+		if !done {
+			done = true
+			delete(n.flights, batch)
+			n.handle(relaycore.Answered{Batch: batch, Results: results, Window: time.Minute})
+		}
+	}
+	taken, late := false, true
+	silent := func() { // what is not answered when the wait ends may have arrived, or may yet arrive
+		for i := range results {
+			if results[i].Err == nil && (late || !taken) {
+				results[i] = unsure
+			}
+		}
+		answer()
+	}
+	n.flights[batch] = func() { w.after(0, silent) }
+	w.after(w.between(0, 30*time.Millisecond), func() {
+		if n.gone && w.chance(0.5) {
+			return
+		}
+		if done {
+			b.take(batch, make([]relaycore.Result, len(results)))
+			return
+		}
+		slow := b.take(batch, results)
+		taken = true
+		wait := w.between(0, 50*time.Millisecond)
+		if w.chance(w.plan.faults / 4) {
+			wait = w.between(0, 10*time.Second) // confirmed late
+		}
+		late = wait > batch.Limit
+		if slow || late {
+			w.after(batch.Limit, silent)
+			return
+		}
+		late = true // until the confirm is there
+		w.after(wait, func() {
+			late = false
+			answer()
+		})
+	})
+}
+
+// unsure is the result of a message that was not answered.
+var unsure = relaycore.Result{Err: errAway, Kind: waybill.Unavailable, Unsure: true}
+
+// take stores the messages of a batch in order, until the connection is lost.
+func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result) (slow bool) {
+	w, lost := b.w, b.away
+	for i, m := range batch.Messages {
+		id := m.Tag.(*row).id
+		if !lost && (id == b.poison && !w.calm || w.chance(w.plan.faults/20)) {
+			lost = true
+			w.say("the connection is lost at %s", id)
+			for j := range batch.Messages[:i] { // none of the batch is confirmed
+				results[j] = relaycore.Result{Err: errAway, Kind: waybill.Unavailable, Lost: true, Unsure: true}
+			}
+		}
+		name := id + "@" + m.Dest
+		switch {
+		case lost:
+			results[i] = relaycore.Result{Err: errAway, Kind: waybill.Unavailable, Lost: true, Unsure: true}
+			if b.away {
+				results[i] = relaycore.Result{Err: errAway, Kind: waybill.Unavailable}
+			}
+		case m.Topic == b.slowTopic:
+			slow = true
+			results[i] = unsure
+			if w.chance(0.5) {
+				b.store(batch, i)
+			}
+		case w.chance(w.plan.faults / 5):
+			b.failures[name]++
+			w.say("%s is refused", name)
+			results[i] = failure(waybill.Transient, "")
+		case w.chance(w.plan.faults / 20):
+			b.failures[name]++
+			results[i] = failure(waybill.Permanent, waybill.ReasonTooLarge)
+		case w.chance(w.plan.faults / 20):
+			b.failures[name]++
+			results[i] = failure(waybill.Permanent, waybill.ReasonUnroutable)
+		default:
+			b.store(batch, i)
+		}
+		if results[i].Lost {
+			b.failures[name]++ // it may prove to be poison
+		}
+	}
+	return slow
+}
+
+// store accepts a message. One that is accepted for the first time must not have been passed by a later
+// one of its key, unless that was sent with it, before it was refused.
+func (b *broker) store(batch *relaycore.Batch, i int) {
+	m := batch.Messages[i]
+	r := m.Tag.(*row)
+	name := r.id + "@" + m.Dest
+	b.accepted[name]++
+	b.w.say("%s is stored", name)
+	if r.key == "" || b.accepted[name] > 1 {
+		return
+	}
+	for _, o := range b.w.store.rows {
+		earlier := o.position < m.Position && o.topic == r.topic && o.key == r.key && (!o.waits || o.dest == m.Dest) && !o.alone && !r.alone
+		if earlier && o.life == 0 && b.accepted[o.id+"@"+m.Dest] == 0 && !inBatch(batch, o.position) {
+			b.w.fail("%s is stored before %s, an earlier message of its key", name, o.id)
+		}
+	}
+}
+
+func inBatch(b *relaycore.Batch, position int64) bool {
+	for _, m := range b.Messages {
+		if m.Position == position {
+			return true
+		}
+	}
+	return false
+}

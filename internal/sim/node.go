@@ -1,0 +1,199 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/relaycore"
+)
+
+// node is one relay: a core, and what carries out its commands.
+type node struct {
+	w       *world
+	name    string
+	core    *relaycore.Core
+	began   relaycore.Time
+	gone    bool
+	resume  relaycore.Time // the process stands still until then
+	ticks   int
+	waiting bool // an Await is running
+	news    bool // something was committed since the claim began
+	flights map[*relaycore.Batch]func()
+	ends    bool
+}
+
+func (w *world) startRelay(name string) {
+	cfg := w.cfg
+	n := &node{w: w, name: name, core: relaycore.New(cfg), began: w.now, flights: make(map[*relaycore.Batch]func())}
+	w.relays = append(w.relays, n)
+	w.say("%s starts", name)
+	n.handle(relaycore.Tick{})
+}
+
+// handle gives an event to the core and starts what it wants done.
+func (n *node) handle(e relaycore.Event) {
+	if n.gone {
+		return
+	}
+	if n.w.now < n.resume {
+		n.w.after(n.resume-n.w.now, func() { n.handle(e) })
+		return
+	}
+	now := n.w.now - n.began
+	for _, cmd := range n.core.Step(now, e) {
+		n.start(cmd)
+	}
+	if s := n.core.Stats(); s.Held > 10_000 {
+		n.w.fail("%s holds %d messages", n.name, s.Held)
+	}
+	if n.core.Done() && !n.ends {
+		n.ends = true
+		n.w.say("%s has stopped", n.name)
+		n.gone = true
+		n.w.store.leave(n.name)
+		n.w.relays = slices.DeleteFunc(n.w.relays, func(o *node) bool { return o == n })
+		n.w.after(n.w.between(0, 20*time.Second), func() { n.w.startRelay(n.name + "'") })
+		return
+	}
+	n.ticks++
+	tick := n.ticks
+	if next := n.core.Next(); next < never/2 {
+		n.w.after(next-now, func() {
+			if tick == n.ticks {
+				n.handle(relaycore.Tick{})
+			}
+		})
+	}
+}
+
+// stop ends the relay gracefully, or by force where that takes long.
+func (n *node) stop() {
+	n.handle(relaycore.Stop{})
+	n.w.after(6*time.Second, func() {
+		if !n.gone {
+			n.gone = true
+			n.w.store.leave(n.name)
+			n.w.relays = slices.DeleteFunc(n.w.relays, func(o *node) bool { return o == n })
+			n.w.after(n.w.between(0, 20*time.Second), func() { n.w.startRelay(n.name + "'") })
+		}
+	})
+}
+
+// wake tells a relay that waits of a commit.
+func (n *node) wake() {
+	if n.news = true; n.waiting && n.w.rand.IntN(4) > 0 {
+		n.w.after(n.w.between(0, 10*time.Millisecond), n.endWait)
+	}
+}
+
+func (n *node) endWait() {
+	if n.waiting {
+		n.news = false
+		n.waiting = false
+		n.handle(relaycore.Woken{})
+	}
+}
+
+// call carries out a call to the store: it takes effect after a while, or not, and is answered after
+// another.
+func (n *node) call(effect func() relaycore.Event, failed func(error) relaycore.Event) {
+	w := n.w
+	w.after(w.between(0, 20*time.Millisecond), func() {
+		if n.gone && w.chance(0.5) {
+			return // it crashed before the call was made
+		}
+		var answer relaycore.Event
+		if w.chance(w.plan.faults / 2) { // before it took effect
+			answer = failed(errAway)
+		} else if answer = effect(); w.chance(w.plan.faults / 2) { // the answer is lost
+			answer = failed(errAway)
+		}
+		w.after(w.between(0, 20*time.Millisecond), func() { n.handle(answer) })
+	})
+}
+
+func (n *node) start(cmd relaycore.Command) {
+	w := n.w
+	if r, ok := cmd.(relaycore.Report); ok {
+		w.say("%s reports %d %s %s %v %v", n.name, r.What, r.Dest, r.Topic, r.Delay, r.Err)
+	} else {
+		w.say("%s wants %T", n.name, cmd)
+	}
+	switch cmd := cmd.(type) {
+	case relaycore.Renew:
+		n.call(func() relaycore.Event { return w.store.renew(n.name, cmd, leaseTTL, w.now) },
+			func(err error) relaycore.Event { return relaycore.LeaseFailed{Err: err} })
+	case relaycore.Release:
+		n.call(func() relaycore.Event { return relaycore.Released{} },
+			func(err error) relaycore.Event { return relaycore.Released{Err: err} })
+	case relaycore.Count:
+		n.call(func() relaycore.Event { return relaycore.Counted{} },
+			func(err error) relaycore.Event { return relaycore.Counted{Err: err} })
+	case relaycore.Claim:
+		n.news = false
+		n.call(func() relaycore.Event { return w.store.claim(cmd, w.now, n.describe) },
+			func(err error) relaycore.Event { return relaycore.ClaimFailed{Err: err} })
+	case relaycore.Await:
+		n.waiting = true
+		if n.news {
+			w.after(0, n.endWait)
+		} else {
+			w.after(cmd.Until-(w.now-n.began), n.endWait)
+		}
+	case relaycore.EndAwait:
+		w.after(0, n.endWait)
+	case relaycore.Publish:
+		w.say("%s sends %s", n.name, ids(cmd.Batch))
+		w.broker.send(n, cmd.Batch)
+	case relaycore.Cut:
+		if cut := n.flights[cmd.Batch]; cut != nil {
+			cut()
+		}
+	case relaycore.Settle:
+		list := slices.Clone(cmd.Settlements)
+		n.call(func() relaycore.Event { return n.settle(list) },
+			func(err error) relaycore.Event { return relaycore.SettleFailed{Err: err} })
+	}
+}
+
+func (n *node) settle(list []relaycore.Settlement) relaycore.Event {
+	for i := range list {
+		st := &list[i]
+		m := st.Message
+		n.w.say("%s settles %s@%s: %d after %v behind %v attempts %d", n.name, m.Tag.(*row).id, m.Dest, st.Outcome, st.After, st.Behind, st.Attempts)
+		if st.Outcome == relaycore.Published && n.w.broker.accepted[m.Tag.(*row).id+"@"+m.Dest] == 0 {
+			n.w.fail("%s settles %s, which was never accepted, as published", n.name, m.Tag.(*row).id)
+		}
+		if failures := n.w.broker.failures[m.Tag.(*row).id+"@"+m.Dest]; st.Attempts > failures {
+			n.w.fail("%s counts %d attempts of %s, which has failed %d times", n.name, st.Attempts, m.Tag.(*row).id, failures)
+		}
+	}
+	lost := n.w.store.settle(list, n.w.now)
+	n.w.takeovers += len(lost)
+	return relaycore.Settled{Lost: lost}
+}
+
+func (n *node) describe(r *row) relaycore.Message {
+	tag := *r
+	m := relaycore.Message{
+		Position: r.position, Dest: r.dest, Topic: r.topic, Key: r.key, Tenant: r.tenant, Attempts: r.attempts, Life: r.life,
+		Size: relaycore.EmptySize + 100, Waiting: r.waits, Tag: &tag,
+	}
+	if !r.waits {
+		m.Routes = n.w.plan.dests
+	}
+	return m
+}
+
+func ids(b *relaycore.Batch) (list []string) {
+	for _, m := range b.Messages {
+		list = append(list, m.Tag.(*row).id+"@"+m.Dest)
+	}
+	return list
+}
+
+// failure returns the result of a message that was not accepted.
+func failure(kind waybill.Kind, reason waybill.Reason) relaycore.Result {
+	return relaycore.Result{Err: errRefused, Kind: kind, Reason: reason}
+}
