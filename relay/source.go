@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -102,6 +103,26 @@ type ClaimRequest struct {
 	Held    []int64  // ascending: positions that the caller has claimed and not settled; not returned
 	Again   []int    // lanes to be read from their beginning: the caller may have let go of what it claimed
 	Paused  []string // destinations whose waiting messages stay where they are
+
+	// HeldFor are the destinations, by position, of those of Held of which the caller has the waiting
+	// rows for these destinations only: those for others may be returned.
+	HeldFor map[int64][]string
+}
+
+// HeldWaiting returns which waiting rows the caller holds: all of some positions, ascending, and single
+// rows, each as its position, a slash and its destination.
+func (r *ClaimRequest) HeldWaiting() (positions []int64, rows []string) {
+	positions, rows = make([]int64, 0, len(r.Held)), []string{}
+	for _, p := range r.Held {
+		destinations := r.HeldFor[p]
+		if len(destinations) == 0 {
+			positions = append(positions, p)
+		}
+		for _, d := range destinations {
+			rows = append(rows, fmt.Sprint(p, "/", d))
+		}
+	}
+	return positions, rows
 }
 
 // Full reports whether claims are as many, or as large, as the request allows.

@@ -114,7 +114,7 @@ func (r *Relay) unlessStopping(err error) error {
 func (r *Relay) claim(cmd relaycore.Claim) {
 	req := ClaimRequest{
 		Lanes: lanesOf(cmd.Lanes), Limit: cmd.Limit, Bytes: cmd.Bytes, Due: cmd.Due, DueOnly: cmd.DueOnly,
-		Held: cmd.Held, Again: cmd.Again, Paused: cmd.Paused,
+		Held: cmd.Held, HeldFor: cmd.HeldFor, Again: cmd.Again, Paused: cmd.Paused,
 	}
 	claims, err := r.src.ClaimMessages(r.reading, req)
 	if err != nil && r.reading.Err() == nil {

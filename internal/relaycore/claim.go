@@ -251,7 +251,7 @@ func (c *Core) readLanes() {
 		return
 	}
 	r.phase = claiming
-	r.cmd.DueOnly, r.cmd.Held = r.parked, c.held.sorted()
+	r.cmd.DueOnly, r.cmd.Held, r.cmd.HeldFor = r.parked, c.held.sorted(), c.held.partly()
 	c.do(r.cmd)
 }
 

@@ -108,13 +108,14 @@ type Count struct{ Lanes []Lane }
 // Claim reads messages; the answer is [Claimed] or [ClaimFailed].
 type Claim struct {
 	Lanes   []Lane
-	Limit   int      // most messages
-	Bytes   int      // no further message once payloads have so many bytes
-	Due     bool     // look for waiting messages that are due, too
-	DueOnly bool     // look for no others
-	Held    []int64  // ascending: what is claimed already
-	Again   []int    // lanes to be read from their beginning
-	Paused  []string // destinations whose waiting messages stay where they are
+	Limit   int                // most messages
+	Bytes   int                // no further message once payloads have so many bytes
+	Due     bool               // look for waiting messages that are due, too
+	DueOnly bool               // look for no others
+	Held    []int64            // ascending: what is claimed already
+	HeldFor map[int64][]string // of which only the waiting rows for some destinations are
+	Again   []int              // lanes to be read from their beginning
+	Paused  []string           // destinations whose waiting messages stay where they are
 }
 
 // Await waits until there may be something new to claim, at most until a time; the answer is [Woken].

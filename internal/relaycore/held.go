@@ -13,7 +13,8 @@ const (
 
 // held counts what was claimed and is not settled.
 type held struct {
-	positions map[int64]int // messages: several if they go to several destinations
+	positions map[int64]int      // messages: several if they go to several destinations
+	dests     map[int64][]string // of waiting rows for one of several destinations
 	lanes     map[Lane]int
 	count     int
 	bytes     int
@@ -22,12 +23,15 @@ type held struct {
 }
 
 func (h *held) reset() {
-	*h = held{positions: make(map[int64]int), lanes: make(map[Lane]int)}
+	*h = held{positions: make(map[int64]int), dests: make(map[int64][]string), lanes: make(map[Lane]int)}
 }
 
 // add counts a message in until it is released.
 func (h *held) add(m *Message) {
 	h.positions[m.Position]++
+	if m.Waiting && m.Dest != "" {
+		h.dests[m.Position] = append(h.dests[m.Position], m.Dest)
+	}
 	h.lanes[m.Lane]++
 	h.count++
 	h.bytes += m.Size
@@ -49,6 +53,12 @@ func (h *held) release(m *Message) {
 	if h.positions[m.Position]--; h.positions[m.Position] == 0 {
 		delete(h.positions, m.Position)
 	}
+	if m.Waiting && m.Dest != "" {
+		left := slices.DeleteFunc(h.dests[m.Position], func(d string) bool { return d == m.Dest })
+		if h.dests[m.Position] = left; len(left) == 0 {
+			delete(h.dests, m.Position)
+		}
+	}
 	if h.lanes[m.Lane]--; h.lanes[m.Lane] == 0 {
 		delete(h.lanes, m.Lane)
 	}
@@ -61,6 +71,17 @@ func (h *held) release(m *Message) {
 
 // sorted returns the positions of what is held.
 func (h *held) sorted() []int64 { return slices.Sorted(maps.Keys(h.positions)) }
+
+// partly returns the destinations of what is held as waiting rows for some destinations only.
+func (h *held) partly() map[int64][]string {
+	partly := make(map[int64][]string, len(h.dests))
+	for p, dests := range h.dests {
+		if len(dests) == h.positions[p] {
+			partly[p] = slices.Clone(dests)
+		}
+	}
+	return partly
+}
 
 // of reports whether messages of a lane are held, and whether some of another epoch.
 func (h *held) of(lane Lane) (some, older bool) {

@@ -128,6 +128,9 @@ func (s *store) claim(cmd relaycore.Claim, now relaycore.Time, describe func(*ro
 	free := func(r *row) bool {
 		_, mine := epoch(r)
 		_, held := slices.BinarySearch(cmd.Held, r.position)
+		if dests, partly := cmd.HeldFor[r.position]; partly && r.waits {
+			held = slices.Contains(dests, r.dest)
+		}
 		return mine && !held
 	}
 	if cmd.Due {
@@ -163,22 +166,15 @@ func (s *store) isDue(r *row, now relaycore.Time, free func(*row) bool) bool {
 	if r.alone || r.key == "" || r.due <= now {
 		return r.due <= now
 	}
-	var head *row
 	for _, o := range s.rows {
-		if !o.waits || o.alone || !sameUnit(o, r) || o.position > r.position {
-			continue
-		}
-		if !free(o) {
-			return false // what is behind one that is held is behind it
-		}
-		if head == nil {
-			head = o
+		if o.waits && !o.alone && sameUnit(o, r) { // the first one is the head
+			parked := slices.ContainsFunc(s.dead, func(d *row) bool {
+				return d.parks && sameUnit(d, r) && d.position < r.position && d.position > o.position
+			})
+			return o.due <= now && free(o) && o.attempts == 0 && !parked
 		}
 	}
-	parked := slices.ContainsFunc(s.dead, func(d *row) bool {
-		return d.parks && sameUnit(d, r) && d.position < r.position && d.position > head.position
-	})
-	return head.due <= now && head.attempts == 0 && !parked
+	return false
 }
 
 // settle is the rule of outcomes. It returns the lanes whose epoch does not hold any more.

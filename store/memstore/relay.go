@@ -117,12 +117,12 @@ func (s *Store) dueRows(req relay.ClaimRequest) []waitingRow {
 	}
 	due := make(map[place]bool)
 	for _, w := range s.data.waiting {
-		if !mine[w.lane] || w.due.IsZero() || w.due.After(now) || isHeld(req, w.row) || slices.Contains(req.Paused, w.destination) {
+		if !mine[w.lane] || w.due.IsZero() || w.due.After(now) || isHeldRow(req, w) || slices.Contains(req.Paused, w.destination) {
 			continue
 		}
 		due[w.place()] = true
 		for _, f := range s.followers(w) {
-			if !isHeld(req, f.row) {
+			if !isHeldRow(req, f) {
 				due[f.place()] = true
 			}
 		}
@@ -134,6 +134,12 @@ func (s *Store) dueRows(req relay.ClaimRequest) []waitingRow {
 func isHeld(req relay.ClaimRequest, r row) bool {
 	_, held := slices.BinarySearch(req.Held, r.position)
 	return held
+}
+
+// isHeldRow is isHeld for a waiting row.
+func isHeldRow(req relay.ClaimRequest, w waitingRow) bool {
+	destinations, partly := req.HeldFor[w.position]
+	return isHeld(req, w.row) && (!partly || slices.Contains(destinations, w.destination))
 }
 
 // followers returns the rows that go along with one that is due: the rest of its unit, up to

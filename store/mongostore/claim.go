@@ -38,9 +38,10 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (clai
 // claimWaiting returns the waiting rows that may go: those that are due, and behind one that
 // has not failed since it was let go the rest of its unit.
 func (t *tx) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+	positions, places := heldWaiting(req)
 	rows, err := findUntil(ctx, t.waiting, req.Bytes, waitingDoc.size, bson.M{
-		"row.lane": in(numbersOf(req.Lanes)), "due_at": bson.M{"$lte": t.now},
-		"row.position": bson.M{"$nin": orEmpty(req.Held)}, "row.destination": bson.M{"$nin": orEmpty(req.Paused)},
+		"row.lane": in(numbersOf(req.Lanes)), "due_at": bson.M{"$lte": t.now}, "_id": places,
+		"row.position": positions, "row.destination": bson.M{"$nin": orEmpty(req.Paused)},
 	}, sorted("row.position").SetLimit(int64(req.Limit)))
 	if err != nil {
 		return nil, err
@@ -73,6 +74,12 @@ func (t *tx) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.
 	return claims, nil
 }
 
+// heldWaiting returns the conditions that keep out waiting rows that the caller holds.
+func heldWaiting(req relay.ClaimRequest) (positions, ids bson.M) {
+	held, rows := req.HeldWaiting() // rows as placeOf names them
+	return bson.M{"$nin": held}, bson.M{"$nin": rows}
+}
+
 // followers returns the rows that go along with one that is due: the rest of its unit, up to
 // a letter that parks it, unless the row has failed or is alone. end is the position of that
 // letter, the highest there is if there is none, and 0 if the unit was not read.
@@ -86,7 +93,8 @@ func (t *tx) followers(ctx context.Context, head waitingDoc, req relay.ClaimRequ
 	}
 	filter := queueOf(u)
 	filter["due_at"] = nil
-	filter["row.position"] = bson.M{"$gt": head.Row.Position, "$lte": end, "$nin": orEmpty(req.Held)}
+	filter["row.position"], filter["_id"] = heldWaiting(req)
+	filter["row.position"].(bson.M)["$gt"], filter["row.position"].(bson.M)["$lte"] = head.Row.Position, end
 	behind, err = findUntil(ctx, t.waiting, req.Bytes, waitingDoc.size, filter, sorted("row.position").SetLimit(int64(req.Limit)))
 	return behind, end, err
 }

@@ -13,7 +13,7 @@ import (
 // claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind a
 // head that has not failed since it was let go the rest of its key, in order, up to a dead
 // letter that parks the rest. A head that has failed is tried alone. $3 are the positions
-// under way, $4 the lanes. Safe with several relays because each reads only lanes that it
+// that the caller holds, $5 single rows that it holds, $4 the lanes. Safe with several relays because each reads only lanes that it
 // owns; served by the indexes on due_at and on the unit.
 //
 // What is behind several heads of one key, up to one barrier, is what is behind the first of
@@ -24,6 +24,7 @@ WITH head AS (
     SELECT position, destination, topic, {key}, attempts, alone
       FROM {outbox_waiting}
      WHERE due_at <= {now} AND lane IN ($4) AND (destination IN ($2)) IS NOT TRUE AND (position IN ($3)) IS NOT TRUE
+       AND (concat(position, '/', destination) IN ($5)) IS NOT TRUE
      ORDER BY due_at, position
      LIMIT $1
 ), leader AS (
@@ -48,7 +49,7 @@ WITH head AS (
       FROM reach r
       STRAIGHT_JOIN {outbox_waiting} f FORCE INDEX (by_unit) ON f.topic = r.topic AND f.{key} = r.{key} AND f.{key} <> '' AND NOT f.alone AND f.destination = r.destination
            AND f.position > r.position AND f.position < r.bound
-     WHERE f.due_at IS NULL AND (f.position IN ($3)) IS NOT TRUE
+     WHERE f.due_at IS NULL AND (f.position IN ($3)) IS NOT TRUE AND (concat(f.position, '/', f.destination) IN ($5)) IS NOT TRUE
 )
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest(w.expires_at, 0) - {now}) / 1000.0, {w.message}
   FROM due JOIN {outbox_waiting} w USING (position, destination)
@@ -106,7 +107,8 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 func (s *Store) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	rows, err := s.core.DB.Query(ctx, s.sql.claimWaiting, req.Limit, req.Paused, req.Held, numbers(req.Lanes))
+	positions, held := req.HeldWaiting()
+	rows, err := s.core.DB.Query(ctx, s.sql.claimWaiting, req.Limit, req.Paused, positions, numbers(req.Lanes), held)
 	due, err := sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
 	for i := range due {
 		due[i].Waiting = true

@@ -17,6 +17,9 @@ import (
 // result hashed.
 const notHeld = `position NOT IN (SELECT unnest($4::bigint[]))`
 
+// rowNotHeld keeps out waiting rows of which the caller has those for some destinations only ($5).
+const rowNotHeld = ` AND (w.position || '/' || w.destination) NOT IN (SELECT unnest($5::text[]))`
+
 // claimDueSQL reads waiting messages that are due: the heads of their keys, and behind a head
 // that has not failed since it was let go the rest of its key, in order, up to a dead letter
 // that parks the rest. A head that has failed is tried alone. Safe with several relays
@@ -36,7 +39,7 @@ WITH head AS (
      CROSS JOIN LATERAL (
         SELECT w.position, w.destination, w.topic, w.key, w.attempts, w.alone
           FROM {outbox_waiting} w
-         WHERE w.lane = l.lane AND w.due_at <= (SELECT {clock}()) AND w.destination NOT IN (SELECT unnest($3::text[])) AND w.` + notHeld + `
+         WHERE w.lane = l.lane AND w.due_at <= (SELECT {clock}()) AND w.destination NOT IN (SELECT unnest($3::text[])) AND w.` + notHeld + rowNotHeld + `
          ORDER BY w.due_at, w.position
          LIMIT (SELECT $2::bigint)) h
      LIMIT $2
@@ -59,7 +62,7 @@ WITH head AS (
           FROM {outbox_waiting} w
          WHERE w.key <> '' AND NOT w.alone AND w.due_at IS NULL
            AND w.topic = l.topic AND w.key = l.key AND w.destination = l.destination AND w.position > l.position AND w.position < l.barrier
-           AND w.` + notHeld + `
+           AND w.` + notHeld + rowNotHeld + `
          ORDER BY w.position
          LIMIT $2) f
 )
@@ -198,7 +201,8 @@ func (c *claimer[Tx]) claimDue(ctx context.Context, req relay.ClaimRequest) ([]r
 	ctx, stop := c.stoppable(ctx)
 	defer stop()
 	numbers := column(req.Lanes, func(l relay.Lane) int { return l.Number })
-	rows, err := c.conn.Query(ctx, c.sql.claimDue, numbers, req.Limit, append([]string{}, req.Paused...), append([]int64{}, req.Held...))
+	positions, held := req.HeldWaiting()
+	rows, err := c.conn.Query(ctx, c.sql.claimDue, numbers, req.Limit, append([]string{}, req.Paused...), positions, held)
 	due, err := sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
 	for i := range due {
 		due[i].Waiting = true

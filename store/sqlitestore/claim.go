@@ -12,7 +12,7 @@ import (
 // claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind a
 // head that has not failed since it was let go the rest of its key, in order, up to a dead
 // letter that parks the rest. A head that has failed is tried alone. $3 are the positions
-// under way. Served by the partial indexes on due_at and on the unit.
+// that the caller holds, $4 single rows that it holds. Served by the partial indexes on due_at and on the unit.
 //
 // What is behind several heads of one key, up to one barrier, is what is behind the first of
 // them: that one is the leader, so that the rest of a key is read once and not by each head.
@@ -22,7 +22,7 @@ WITH head AS (
     SELECT position, destination, topic, key, attempts, alone
       FROM {outbox_waiting}
      WHERE due_at <= {now} AND destination NOT IN (SELECT value FROM json_each($2))
-       AND position NOT IN (SELECT value FROM json_each($3))
+       AND position NOT IN (SELECT value FROM json_each($3)) AND position || '/' || destination NOT IN (SELECT value FROM json_each($4))
      ORDER BY due_at, position
      LIMIT $1
 ), leader AS (
@@ -45,6 +45,7 @@ WITH head AS (
                 WHERE n.topic = l.topic AND n.key = l.key AND n.key <> '' AND NOT n.alone AND n.destination = l.destination AND n.position > l.position
                 ORDER BY n.position LIMIT 1 OFFSET $1), 9223372036854775807))
      WHERE f.due_at IS NULL AND f.position NOT IN (SELECT value FROM json_each($3))
+       AND f.position || '/' || f.destination NOT IN (SELECT value FROM json_each($4))
 )
 SELECT 0, w.position, w.destination, w.attempts, w.life, 0, NULL, (w.expires_at - {now}) / 1000.0, {w.message}
   FROM due JOIN {outbox_waiting} w USING (position, destination)
@@ -71,7 +72,8 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 	}
 	scanner, held := sqlstore.NewClaimScanner(req.Lanes), append([]int64{}, req.Held...)
 	if req.Due {
-		rows, err := s.core.DB.Query(ctx, s.sql.claimWaiting, req.Limit, append([]string{}, req.Paused...), held)
+		positions, single := req.HeldWaiting()
+		rows, err := s.core.DB.Query(ctx, s.sql.claimWaiting, req.Limit, append([]string{}, req.Paused...), positions, single)
 		if claims, err = scanner.Read(claims, req.Bytes, nil, rows, err); err != nil {
 			return nil, s.core.Kind(fmt.Errorf("claim waiting messages: %w", err))
 		}

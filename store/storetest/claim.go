@@ -29,6 +29,7 @@ func claimTests[Tx any]() []test[Tx] {
 		{"committed after thousands of later ones were published", claimVeryLateCommit[Tx], []need{concurrentWriters}},
 		{"what is under way is left out", claimHeld[Tx], nil},
 		{"what is under way is left out of what is due", claimHeldWaiting[Tx], nil},
+		{"a row is held for one of two destinations", claimHeldFor[Tx], nil},
 		{"what was let go, again from the beginning", claimAgain[Tx], nil},
 		{"what was let go, also after a claim that due ones have filled", claimAgainAfterDue[Tx], nil},
 		{"waiting messages only when asked for", claimNotDue[Tx], nil},
@@ -347,6 +348,28 @@ func claimHeldWaiting[Tx any](e *env[Tx]) {
 	n.wantNext("all that are due are under way", n.claimWith(req), "b")
 	req.Held, req.Again = req.Held[1:2], numbers(n.lease.Lanes)
 	n.wantNext("one of them is", n.claimWith(req), "a2", "a4", "a5", "b")
+}
+
+// claimHeldFor: of a message for two destinations, of which the caller holds one row, the other is
+// returned, and so is what is behind it, in order.
+func claimHeldFor[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msgs("a", "k", 3)...)
+	for _, c := range n.claimOnly("a1", "a2", "a3") {
+		n.settle(fanout(c, "x", "y"))
+		e.exempt[c.Message.ID] = true // it is in two places
+	}
+	rows := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Again: numbers(n.lease.Lanes)})
+	first := find(rows, "a1").Position
+	got := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Held: []int64{first}, HeldFor: map[int64][]string{first: {"x"}}})
+	var places []string
+	for _, c := range got {
+		places = append(places, c.Message.ID+" "+c.Destination)
+	}
+	slices.Sort(places)
+	if want := []string{"a1 y", "a2 y", "a3 y"}; len(rows) != 6 || !slices.Equal(places, want) {
+		e.Errorf("claimed %d rows, then %v with one held, want 6, then %v", len(rows), places, want)
+	}
 }
 
 // claimAgainAfterDue: the caller names lanes to read again once, whatever the claim finds.
