@@ -48,7 +48,7 @@ func ParseGrant(text string) (Grant, error) {
 			return Grant{Role: role, Reveal: reveal}, nil
 		}
 	}
-	return Grant{}, fmt.Errorf("%q is not a role; it is reader, operator or admin, with +payloads behind it for who may see payloads", text)
+	return Grant{}, fmt.Errorf("%q is not a role; it is reader, operator or admin, followed by +payloads for who may see payloads", text)
 }
 
 // User is a person, or a program, who has proved who it is.

@@ -18,14 +18,14 @@ type change func(ctx context.Context, number int64, act deadletter.Act) (bool, e
 // notices are what a page says after a change, by what the URL says of it. The URL never
 // carries a text to be shown.
 var notices = map[string]string{
-	"requeued":   "The letter was requeued and is on its way.",
-	"on-its-way": "Nothing was to be done: the letter is on its way already.",
+	"requeued":   "The letter was requeued and is pending.",
+	"on-its-way": "Nothing was to be done: the letter is pending already.",
 	"resolved":   "The letter was resolved.",
 	"discarded":  "The letter was discarded.",
 	"restored":   "The letter is open again.",
 	"deleted":    "The letter was removed with its payload.",
 	"settled":    "Nothing was to be done: that had been done before.",
-	"edited":     "The corrected copy is on its way, and the original is resolved.",
+	"edited":     "The corrected copy is pending, and the original is resolved.",
 	"cancelled":  "The replay was cancelled.",
 	"ended":      "Nothing was to be done: the replay had ended.",
 	"started":    "The replay was started.",

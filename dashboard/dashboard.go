@@ -160,7 +160,7 @@ func (c *Config) check() error {
 	case c.Access == nil && !c.AllowLoopback:
 		return invalid("Access", "is required; without it everybody could read and change everything (AllowLoopback is for development)")
 	case c.Access != nil && c.AllowLoopback:
-		return invalid("AllowLoopback", "is set beside Access, which it would make void")
+		return invalid("AllowLoopback", "is set together with Access, which it would make void")
 	case c.SessionTTL < 0:
 		return invalid("SessionTTL", "is negative")
 	case c.InboxRetention < 0:

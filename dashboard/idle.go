@@ -38,9 +38,9 @@ func (d *Dashboard) idle(r deadletter.Replay, noRelay bool) string {
 	case r.State != deadletter.Running || still < patience:
 		return ""
 	case noRelay:
-		return fmt.Sprintf("Nothing was put back for %s: no relay is alive, and nothing else drives it. It goes on by itself when a relay starts.", span(still))
+		return fmt.Sprintf("Nothing was requeued for %s: no relay is alive, and nothing else drives it. It goes on by itself when a relay starts.", span(still))
 	}
-	return fmt.Sprintf("Nothing was put back for %s. Relays drive replays unless dead_letter.replays is false; their logs say what keeps them.", span(still))
+	return fmt.Sprintf("Nothing was requeued for %s. Relays drive replays unless dead_letter.replays is false; their logs say what keeps them.", span(still))
 }
 
 // progress remembers when the replays that somebody looks at got on last: the store keeps

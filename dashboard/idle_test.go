@@ -28,7 +28,7 @@ func TestReplay_Idle(t *testing.T) {
 				}
 			}
 		}
-		const nothing = "Nothing was put back"
+		const nothing = "Nothing was requeued"
 		see("at its start", "", nothing)
 		time.Sleep(idleAfter)
 		see("without a relay", nothing+" for 15 seconds: no relay is alive", "")

@@ -109,7 +109,7 @@ func lifeOf(states []outbox.State, letters []deadletter.Letter, entries []deadle
 		for _, a := range l.History {
 			life = append(life, happening{At: a.At, What: "attempt failed", By: a.Node, Detail: a.Error, Letter: l.Number})
 		}
-		life = append(life, happening{At: l.LastFailed, What: "given up", By: giver(l), Detail: l.Error, Letter: l.Number})
+		life = append(life, happening{At: l.LastFailed, What: "dead-lettered", By: giver(l), Detail: l.Error, Letter: l.Number})
 	}
 	for _, e := range entries {
 		life = append(life, happening{At: e.At, What: string(e.Action), By: e.By, Detail: strings.TrimSpace(e.Why + " " + e.Detail), Letter: e.Letter})

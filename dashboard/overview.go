@@ -182,8 +182,8 @@ func (o *overview) findings() []Finding {
 		}
 	}
 	if o.Open > 0 {
-		list = append(list, Finding{Warn, "dead letters", plural(o.Open, "message") + " given up",
-			"Look at the groups, mend the cause, then replay them."})
+		list = append(list, Finding{Warn, "dead letters", plural(o.Open, "dead letter") + " open",
+			"Look at the groups, fix the cause, then replay them."})
 	}
 	return list
 }

@@ -41,7 +41,7 @@ func NewProxyAccess(cfg ProxyConfig) (*ProxyAccess, error) {
 	case cfg.UserHeader == "":
 		return nil, invalid("ProxyConfig.UserHeader", "is required")
 	case len(cfg.Groups) > 0 && cfg.GroupsHeader == "":
-		return nil, invalid("ProxyConfig.GroupsHeader", "is required beside Groups")
+		return nil, invalid("ProxyConfig.GroupsHeader", "is required with Groups")
 	case len(cfg.Groups) == 0 && cfg.Default.Role == Nobody:
 		return nil, invalid("ProxyConfig.Groups", "is required, or Default; nobody could do anything")
 	}

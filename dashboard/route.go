@@ -229,7 +229,7 @@ func (c *call) explain(err error) *problem {
 	case errors.Is(err, deadletter.ErrResolved):
 		return &problem{http.StatusConflict, "Resolved already", "The letter was resolved or discarded in the meantime. Nothing was changed."}
 	case errors.Is(err, deadletter.ErrRequeued):
-		return &problem{http.StatusConflict, "On its way", "The letter was requeued and is on its way. Nothing was changed."}
+		return &problem{http.StatusConflict, "Pending", "The letter was requeued and is pending. Nothing was changed."}
 	case waybill.KindOf(err) == waybill.Conflict:
 		return &problem{http.StatusConflict, "Changed at the same time", "Somebody, or a program, has changed it in the meantime. Nothing was changed here; look at it again."}
 	case errors.As(err, &refused):

@@ -182,7 +182,7 @@ func TestDashboard_Search(t *testing.T) {
 	p.sees("stock.changed-0004")
 	p.click("//td/a[text()='order.created-0004']")
 	p.sees("What happened")
-	p.sees("given up")
+	p.sees("dead-lettered")
 	p.goTo("")
 	p.sees("made") // the checks are, in the background
 	p.click("//section[@id='health-part']//a[contains(@href, 'checks')]")
@@ -310,7 +310,7 @@ func TestDashboard_WithoutScript(t *testing.T) {
 	p.stage.Mend()
 	p.click("//summary[text()='Requeue']")
 	p.click("//details[@open]//button[contains(., 'Requeue')]")
-	p.sees("The letter was requeued and is on its way.")
+	p.sees("The letter was requeued and is pending.")
 	eventually(t, "it is published", func() bool { return p.stage.Published() == 41 })
 	p.goTo("dead/list")
 	p.click("(//input[@name='number'])[1]")

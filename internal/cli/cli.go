@@ -150,7 +150,7 @@ func takes(n int) cobra.PositionalArgs {
 		_, named, _ := strings.Cut(cmd.Use, " ")
 		switch {
 		case len(args) < n:
-			return usagef("%q needs %s behind it", cmd.CommandPath(), named)
+			return usagef("%q requires argument %s", cmd.CommandPath(), named)
 		case len(args) > n:
 			return usagef("%q takes %s, and nothing more", cmd.CommandPath(), named)
 		}
@@ -163,5 +163,5 @@ func needsSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usagef("unknown command %q for %q", args[0], cmd.CommandPath())
 	}
-	return usagef("%q needs a command behind it", cmd.CommandPath())
+	return usagef("%q requires a command", cmd.CommandPath())
 }

@@ -49,7 +49,7 @@ func checkLanes(c pgstore.Condition) finding {
 		return warning("relays", detail, "if that lasts longer than relay.lease, see the relays' logs")
 	case c.OldRelays > 0:
 		return noting("relays", fmt.Sprintf("%s; %s began before the newest migration", detail, plural(c.OldRelays, "relay")),
-			"start them anew with this release when it suits: they may be of an older one")
+			"restart them with this release when it suits: they may be of an older one")
 	}
 	return passing("relays", detail)
 }

@@ -31,7 +31,7 @@ func (p *program) dashboardCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Show everything in a browser, until stopped",
-		Long: `Show in a browser what is on its way, what is stuck and why, and mend it there. Without
+		Long: `Show in a browser what is pending, what is stuck and why, and fix it there. Without
 tokens it serves this machine only, and everybody on it as admin.
 
 Tokens are in a file (--tokens-file, readable by its owner only) or in ` + config.TokensEnv + `, a
@@ -182,7 +182,7 @@ func readTokens(text string) ([]dashboard.Token, error) {
 		}
 		grant, err := dashboard.ParseGrant(fields[1])
 		if err != nil {
-			return nil, fmt.Errorf("line %d of the tokens: the second word is not a role; it is reader, operator or admin, with +payloads behind it for who may see payloads", number)
+			return nil, fmt.Errorf("line %d of the tokens: the second word is not a role; it is reader, operator or admin, followed by +payloads for who may see payloads", number)
 		}
 		token, err := dashboard.NewToken(fields[0], fields[2], grant)
 		if err != nil {

@@ -19,7 +19,7 @@ func (p *program) deadCommand() *cobra.Command {
 		Long: `Look into dead letters: the messages that a relay could not publish, or a consumer could not
 handle. "groups" shows what fails alike, "list" and "show" the letters. When the cause is
 mended, "requeue" puts some back, "replay" many at a bearable pace, "edit" a corrected copy.
-"resolve" and "discard" note that a letter is not to be put back; "restore" takes that back, and
+"resolve" and "discard" note that a letter is not to be requeued; "restore" takes that back, and
 "delete" removes a letter with its payload. "audit" shows who has changed what, and why.`,
 		RunE: needsSubcommand,
 	}
@@ -50,7 +50,7 @@ func letterProblem(err error) (text string, overtaken bool) {
 	case errors.Is(err, deadletter.ErrResolved):
 		return "it was resolved or discarded", true
 	case errors.Is(err, deadletter.ErrRequeued):
-		return "it was requeued and is on its way", true
+		return "it was requeued and is pending", true
 	}
 	var invalid *waybill.InvalidError
 	if errors.As(err, &invalid) {

@@ -31,7 +31,7 @@ func (p *program) deadReplayCommand() *cobra.Command {
 		Use:   "replay {FILTER | --all}",
 		Short: "Put many dead letters back at a bearable pace",
 		Long: `Put every open letter that a filter matches back: one per second at first, then 2, 5, 10 … every
-ten seconds, up to --rate. It stops by itself when too much of what was put back is dead again.
+ten seconds, up to --rate. It stops by itself when too much of what was requeued is dead again.
 What it would do is counted first, and you are asked; --yes answers that, --dry-run stops
 there.
 
@@ -58,7 +58,7 @@ dead replay" on the store goes on with it. "waybill dead replay-cancel" ends it.
 	flags := cmd.Flags()
 	flags.BoolVar(&o.all, "all", false, "every open letter")
 	flags.Float64Var(&o.plan.Rate, "rate", deadletter.DefaultReplayRate, "the most letters per second")
-	flags.Float64Var(&o.plan.MaxFailureRatio, "max-failure-ratio", deadletter.DefaultMaxFailureRatio, "stop when more than this `share` of what was put back is dead again; 1: never")
+	flags.Float64Var(&o.plan.MaxFailureRatio, "max-failure-ratio", deadletter.DefaultMaxFailureRatio, "stop when more than this `share` of what was requeued is dead again; 1: never")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "count what matches, and start nothing")
 	flags.BoolVar(&o.detach, "detach", false, "leave the replay to the relays at once")
@@ -200,7 +200,7 @@ func (p *program) watchReplay(ctx context.Context, store opener.Store, number in
 }
 
 func progressOf(r deadletter.Replay) string {
-	return fmt.Sprintf("put back %s of %s, passed over %s, dead again %s",
+	return fmt.Sprintf("requeued %s of %s, passed over %s, dead again %s",
 		thousands(r.Requeued), thousands(r.Letters), thousands(r.Skipped), thousands(r.Failed))
 }
 

@@ -24,7 +24,7 @@ type letterAction struct {
 
 func (p *program) deadRequeueCommand() *cobra.Command {
 	return p.settleCommand(letterAction{
-		verb: "requeue", done: "requeued", nothing: "it is on its way already", do: opener.Store.RequeueDeadLetter,
+		verb: "requeue", done: "requeued", nothing: "it is pending already", do: opener.Store.RequeueDeadLetter,
 		advice: func(f *letterFilter) string {
 			return "To put many back at a bearable pace: " + f.typed("waybill dead replay")
 		},
@@ -36,7 +36,7 @@ func (p *program) deadResolveCommand() *cobra.Command {
 	return p.settleCommand(letterAction{
 		verb: "resolve", done: "resolved", nothing: "it was discarded", ends: deadletter.Resolved, do: opener.Store.ResolveDeadLetter,
 	}, "Note that dead letters were dealt with in another way", `Note that dead letters were dealt with in another way; --why says how. They are kept, but
-listed with --state resolved only, and can't be put back any more. What is parked behind them
+listed with --state resolved only, and can't be requeued any more. What is parked behind them
 is published.`)
 }
 
@@ -44,7 +44,7 @@ func (p *program) deadDiscardCommand() *cobra.Command {
 	return p.settleCommand(letterAction{
 		verb: "discard", done: "discarded", nothing: "it was resolved in another way", ends: deadletter.Discarded, do: opener.Store.DiscardDeadLetter,
 	}, "Note that nobody will deal with dead letters", `Note that nobody will deal with dead letters: their messages count as discarded. They are
-kept, but listed with --state discarded only, and can't be put back any more. What is parked
+kept, but listed with --state discarded only, and can't be requeued any more. What is parked
 behind them is published.`)
 }
 

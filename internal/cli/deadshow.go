@@ -134,7 +134,7 @@ func letterFields(l deadletter.Letter) [][2]string {
 	return [][2]string{
 		{"number", strconv.FormatInt(l.Number, 10)},
 		{"state", stateOf(l)},
-		{"given up by", fromWhom(l)},
+		{"failed in", fromWhom(l)},
 		{"reason", string(l.Reason)},
 		{"error", short(l.Error, waybill.MaxErrorLen)},
 		{"group", l.Fingerprint},

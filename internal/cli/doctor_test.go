@@ -213,7 +213,7 @@ func TestDoctor_Relays(t *testing.T) {
 	                 correlation_id, causation_id, idempotency_key, trace_parent, trace_state, enqueued_at,
 	                 'relay', 'unroutable', 'came back', 1, now(), now() FROM s.outbox`) // next to those of a consumer that the store is filled with
 	findings, _ := p.examine(t, p.url)
-	wants(t, findings, note, "relays", "1 relay alive, 64 of 64 lanes have an owner; 1 relay began before the newest migration", "start them anew…")
+	wants(t, findings, note, "relays", "1 relay alive, 64 of 64 lanes have an owner; 1 relay began before the newest migration", "restart them…")
 	wants(t, findings, warn, "unroutable", "topic nowhere: 3 messages came back", "…waybill dead requeue")
 	wants(t, findings, warn, "dead letters", "6 open letters: 3 of the relay, 3 of consumer billing", "see: waybill dead groups")
 

@@ -74,7 +74,7 @@ func (p *program) janitor(cmd *cobra.Command, once, dryRun bool) error {
 		return p.printExpired(reports)
 	}
 	if r, _ := retentionOf(cmd.Context(), cfg); r.Check() != nil && !cfg.Bool("inbox.allow_short_retention") {
-		return usagef("inbox.retention %v; --inbox-allow-short-retention takes it all the same", r.Check())
+		return usagef("inbox.retention %v; --inbox-allow-short-retention accepts it anyway", r.Check())
 	}
 	if once {
 		reports, err := j.Clean(cmd.Context())

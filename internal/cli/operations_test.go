@@ -90,7 +90,7 @@ NUMBER  FROM              TOPIC   ID      REASON    ATTEMPTS  LAST FAILED       
 	{name: "dead show with its payload", args: "dead show 1 --payload {used}", stdout: `
 number           1
 state            open
-given up by      consumer billing
+failed in        consumer billing
 reason           rejected
 error            no such customer
 group            …
@@ -118,7 +118,7 @@ Payload
 `},
 	{name: "a replay that relays are to drive", args: "dead replay --id lost-3 --rate 5 --yes --detach --json {used}", stdout: "{\n  \"number\": 1\n}\n"},
 	{name: "the replay", args: "dead replays {used}", stdout: `
-NUMBER  STATE    LETTERS  PUT BACK  PASSED OVER  DEAD AGAIN  RATE  STARTED               BY
+NUMBER  STATE    LETTERS  REQUEUED  PASSED OVER  DEAD AGAIN  RATE  STARTED               BY
 1       running  1        0         0            0           5     …Z  ann@desk
 `},
 	{name: "its end", args: "dead replay-cancel 1 {used}", stdout: "Cancelled replay 1.\n"},
@@ -127,9 +127,9 @@ NUMBER  STATE    LETTERS  PUT BACK  PASSED OVER  DEAD AGAIN  RATE  STARTED      
 		stdout: "Requeued dead letter 1.\n",
 		stderr: "waybill: dead letter 77 was not requeued: there is no such dead letter\n"},
 	{name: "requeue again", args: "dead requeue 1 {used}", code: exitFailed,
-		stderr: "waybill: dead letter 1 was not requeued: it is on its way already\n"},
+		stderr: "waybill: dead letter 1 was not requeued: it is pending already\n"},
 	{name: "resolve what was requeued", args: "dead resolve 1 {used}", code: exitFailed,
-		stderr: "waybill: dead letter 1 was not resolved: it was requeued and is on its way\n"},
+		stderr: "waybill: dead letter 1 was not resolved: it was requeued and is pending\n"},
 	{name: "resolve", args: "dead resolve 3 77 --why refunded {used}", code: exitFailed,
 		stdout: "Resolved dead letter 3.\n",
 		stderr: "waybill: dead letter 77 was not resolved: there is no such dead letter\n"},

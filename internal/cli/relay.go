@@ -24,7 +24,7 @@ func (p *program) relayCommand() *cobra.Command {
 		Use:   "relay",
 		Short: "Publish committed messages until stopped",
 		Long: `Publish the messages that are committed in --store to --broker until SIGINT or SIGTERM.
-The relay then takes up nothing new, finishes what is on its way, and gives its share back
+The relay then takes up nothing new, finishes what is in flight, and gives its share back
 to other relays. Any number of relays may run on one store. Unless schedule.enabled is false it
 also enqueues what recurring schedules plan.
 

@@ -54,7 +54,7 @@ func (p *program) deadReplays(ctx context.Context, store opener.Store, limit int
 			fmt.Sprint(r.Plan.Rate), moment(&r.StartedAt), moment(r.EndedAt), r.Act.By, short(strings.TrimSpace(r.Act.Why+" "+r.Problem), 80),
 		}
 	}
-	return p.printTable([]string{"NUMBER", "STATE", "LETTERS", "PUT BACK", "PASSED OVER", "DEAD AGAIN", "RATE", "STARTED", "ENDED", "BY", "WHY"}, rows)
+	return p.printTable([]string{"NUMBER", "STATE", "LETTERS", "REQUEUED", "PASSED OVER", "DEAD AGAIN", "RATE", "STARTED", "ENDED", "BY", "WHY"}, rows)
 }
 
 func (p *program) deadReplayCancelCommand() *cobra.Command {
@@ -62,7 +62,7 @@ func (p *program) deadReplayCancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay-cancel NUMBER",
 		Short: "End a bulk replay that runs",
-		Long:  `End a bulk replay that runs. What it has put back goes on; the rest stays dead.`,
+		Long:  `End a bulk replay that runs. What it has requeued goes on; the rest stays dead.`,
 		Args:  takes(1),
 		RunE: does(func(cmd *cobra.Command, args []string) error {
 			number, err := strconv.ParseInt(args[0], 10, 64)

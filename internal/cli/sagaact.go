@@ -93,7 +93,7 @@ func (a sagaAct) problem(id saga.ID, err error) error {
 	case errors.Is(err, saga.ErrNotStuck):
 		reason = "it is not stuck"
 	case errors.Is(err, saga.ErrNotRunning):
-		reason = "it is not running: it is on its way back, stuck, or has ended"
+		reason = "it is not running: it is compensating, stuck, or has ended"
 	case errors.Is(err, saga.ErrNoSteps):
 		reason = "it has no steps, so there is nothing that could be undone by itself"
 	case waybill.IsConflict(err):

@@ -15,7 +15,7 @@ import (
 func (p *program) schedulePauseCommand() *cobra.Command {
 	return p.scheduleActCommand(scheduleAction{
 		use: "pause NAME", short: "Stop a recurring schedule until it is resumed",
-		long: "Stop a recurring schedule until it is resumed. What it has enqueued goes on. It stays paused when its\nprogram starts anew.",
+		long: "Stop a recurring schedule until it is resumed. What it has enqueued goes on. It stays paused when its\nprogram restarts.",
 		do: func(ctx context.Context, o *schedule.Operator, name string, act deadletter.Act) (scheduleOutcome, error) {
 			done, err := o.Pause(ctx, name, act)
 			return toldOf(done, "Paused schedule "+name+".", "Schedule "+name+" is paused already, or has ended."), err
@@ -67,7 +67,7 @@ func (p *program) scheduleCancelCommand() *cobra.Command {
 		long: "Remove a single message that waits for its time. It must have been scheduled under its id; what was\nenqueued with a delivery time cannot be cancelled.",
 		do: func(ctx context.Context, o *schedule.Operator, id string, act deadletter.Act) (scheduleOutcome, error) {
 			done, err := o.Cancel(ctx, id, act)
-			out := toldOf(done, "Cancelled message "+id+".", "no message is scheduled under the id "+id+": it is on its way already, was cancelled, or never was")
+			out := toldOf(done, "Cancelled message "+id+".", "no message is scheduled under the id "+id+": it is pending already, was cancelled, or never was")
 			out.missing = !done
 			return out, err
 		},

@@ -51,7 +51,7 @@ waybill: unknown command "lists" for "waybill outbox"
 Run 'waybill outbox --help' to see how it is used.
 `},
 	{name: "half a command", args: "dead", code: exitUsage, stderr: `
-waybill: "waybill dead" needs a command behind it
+waybill: "waybill dead" requires a command
 Run 'waybill dead --help' to see how it is used.
 `},
 	{name: "unknown flag", args: "relay --fast", code: exitUsage, stderr: `
@@ -59,7 +59,7 @@ waybill: unknown flag: --fast
 Run 'waybill relay --help' to see how it is used.
 `},
 	{name: "argument missing", args: "outbox show {used}", code: exitUsage, stderr: `
-waybill: "waybill outbox show" needs ID behind it
+waybill: "waybill outbox show" requires argument ID
 Run 'waybill outbox show --help' to see how it is used.
 `},
 	{name: "an argument too many", args: "dead show 1 2 {used}", code: exitUsage, stderr: `
@@ -253,7 +253,7 @@ waybill: inbox.retention (--inbox-retention): 40d must not be more than dead_let
 Run 'waybill janitor --help' to see how it is used.
 `},
 	{name: "janitor, an inbox that forgets too soon", args: "janitor --once {used} --inbox-retention 10s", code: exitUsage, stderr: `
-waybill: inbox.retention is 10s, but a message may be delivered again 1m14.4s after it was handled (…), and would be handled again; --inbox-allow-short-retention takes it all the same
+waybill: inbox.retention is 10s, but a message may be delivered again 1m14.4s after it was handled (…), and would be handled again; --inbox-allow-short-retention accepts it anyway
 Run 'waybill janitor --help' to see how it is used.
 `},
 	{name: "janitor, forced", args: "janitor --once {empty} --inbox-retention 10s --inbox-allow-short-retention", stdout: `

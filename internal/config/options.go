@@ -66,7 +66,7 @@ var options = []Option{
 	},
 	{
 		Key: "webhook.allow_networks", Kind: String,
-		Help: "webhooks: networks with commas, such as 10.1.0.0/16, that are posted to although they are not public",
+		Help: "webhooks: comma-separated networks, such as 10.1.0.0/16, that are posted to although they are not public",
 	},
 	{
 		Key: "kafka.topic_prefix", Kind: String, Max: "100",
@@ -150,7 +150,7 @@ var options = []Option{
 	},
 	{
 		Key: "relay.shutdown_grace", Kind: Duration, Default: "0", Min: "0",
-		Help: "how long to finish what is on its way when stopped; 0: relay.publish_timeout plus 2s",
+		Help: "how long to finish what is in flight when stopped; 0: relay.publish_timeout plus 2s",
 	},
 	{
 		Key: "push.to", Kind: String,
@@ -158,7 +158,7 @@ var options = []Option{
 	},
 	{
 		Key: "push.topics", Kind: String,
-		Help: "topics that are pushed, with commas",
+		Help: "topics that are pushed, comma-separated",
 	},
 	{
 		Key: "push.group", Kind: String,
@@ -174,7 +174,7 @@ var options = []Option{
 	},
 	{
 		Key: "push.allowed_origins", Kind: String,
-		Help: "origins with commas, such as https://app.example.com, whose pages may connect beside those of the same host",
+		Help: "comma-separated origins, such as https://app.example.com, whose pages may connect in addition to those of the same host",
 	},
 	{
 		Key: "retry.base_delay", Kind: Duration, Default: "1s", Min: "1ms",
@@ -226,7 +226,7 @@ var options = []Option{
 	},
 	{
 		Key: "dead_letter.enabled", Kind: Bool, Default: "true",
-		Help: "keep messages that were given up as dead letters; else they are marked as failed",
+		Help: "keep messages whose attempts are used up as dead letters; otherwise mark them as failed",
 	},
 	{
 		Key: "dead_letter.replays", Kind: Bool, Default: "true",
@@ -274,11 +274,11 @@ var options = []Option{
 	},
 	{
 		Key: "log.level", Kind: String, Default: "info", OneOf: []string{"debug", "info", "warn", "error"},
-		Help: "least level that is logged",
+		Help: "minimum log level",
 	},
 	{
 		Key: "log.format", Kind: String, Default: "text", OneOf: []string{"text", "json"},
-		Help: "form of the log",
+		Help: "log format",
 	},
 }
 
