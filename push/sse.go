@@ -63,13 +63,17 @@ type stream struct {
 	begun   bool
 }
 
+// lastWrite is how long a write may still take when its client is disconnected.
+const lastWrite = time.Second
+
 // send writes one event and waits until the client's socket has taken it.
 func (s *stream) send(ctx context.Context, e Event) error {
 	if err := s.limit(time.Now().Add(s.timeout)); err != nil {
 		return err
 	}
-	// A client that is disconnected may be the reason that the write does not return.
-	stop := context.AfterFunc(ctx, func() { _ = s.rc.SetWriteDeadline(time.Now()) })
+	// A client that is disconnected may be the reason that the write does not return. One that is well
+	// takes the event, and the end of the stream, at once.
+	stop := context.AfterFunc(ctx, func() { _ = s.limit(time.Now().Add(lastWrite)) })
 	defer stop()
 	frame := frameOf(e)
 	if !s.begun {

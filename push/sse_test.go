@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -353,4 +354,40 @@ func TestServeHTTP_Full(t *testing.T) {
 	if res := request(t, http.MethodGet, url); res.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("after Close: %s", res.Status)
 	}
+}
+
+// endsWhileWritten is a response during whose writes the client's session ends.
+type endsWhileWritten struct {
+	*httptest.ResponseRecorder
+	end       func()
+	deadlines chan time.Time
+}
+
+func (w endsWhileWritten) SetWriteDeadline(t time.Time) error {
+	w.deadlines <- t
+	return nil
+}
+
+func (w endsWhileWritten) Write(p []byte) (int, error) {
+	w.end()
+	return w.ResponseRecorder.Write(p)
+}
+
+// TestStream_EndsWhileWritten: a client whose session ends while an event is written to it has a moment
+// left to take the event and the end of the stream.
+func TestStream_EndsWhileWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := endsWhileWritten{httptest.NewRecorder(), cancel, make(chan time.Time, 2)}
+		s := stream{w: w, rc: http.NewResponseController(w), timeout: time.Minute}
+		if err := s.send(ctx, Event{Kind: MessageEvent, Message: &waybill.Message{ID: "1", Payload: []byte("x")}}); err != nil {
+			t.Fatal(err)
+		}
+		<-w.deadlines // of the write
+		synctest.Wait()
+		if left := time.Until(<-w.deadlines); left != lastWrite {
+			t.Errorf("%v are left for the write, want %v", left, lastWrite)
+		}
+	})
 }
