@@ -139,8 +139,8 @@ fuzz: ## try each fuzz target $FUZZ_TIME, half a million times
 		go test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZ_TIME) -fuzzminimizetime 1000x ./$${target%%:*} || exit 1; \
 	done
 
-bench: services ## measure everything beside the floor and other libraries, into docs/performance.md
-	@cd bench && go run . -out ../docs
+bench: services ## measure everything next to the floor and other libraries, into bench/results
+	@cd bench && go run . -out results
 
 screenshots: ## take the pictures of the dashboard in docs/img
 	@scripts/services.sh browser

@@ -10,7 +10,7 @@ import (
 
 // experiment is one question, answered by rows of figures.
 type experiment struct {
-	name  string // of the -only flag, and of its section in performance.md
+	name  string // of the -only flag, and of its section in the results
 	title string
 	chart string // the figure that is drawn as bars; "" draws nothing
 	run   func(ctx context.Context, b *bench) ([]row, error)

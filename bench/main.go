@@ -1,7 +1,7 @@
 // Command bench measures what waybill costs: how fast a relay drains a backlog beside a loop
 // written by hand and beside other libraries, how long a message takes, what an enqueue
 // costs its transaction, and whether any of it gets worse with time. It prints each figure
-// beside its target and, with -out, writes the tables into docs/performance.md.
+// next to its target and, with -out, writes the tables into results/README.md.
 package main
 
 import (
@@ -25,7 +25,7 @@ type settings struct {
 	records                       int // in the inbox beside which handlers are measured
 	repeats                       int
 	quick                         bool
-	out                           string // the directory of performance.md; "" writes nothing
+	out                           string // the directory of the results; "" writes nothing
 }
 
 func main() {
@@ -84,7 +84,7 @@ func parse(args []string, stderr io.Writer) (settings, []experiment, error) {
 	flags.IntVar(&s.records, "records", 0, "`records` that the inboxes of the experiment records hold (default 1000000, with -quick 20000); the target is for 50000000, which take 20 GB twice")
 	flags.IntVar(&s.repeats, "repeats", 0, "`runs` of each contender (default 3, with -quick 1)")
 	flags.BoolVar(&s.quick, "quick", false, "small sizes, to see that everything runs; the figures mean nothing")
-	flags.StringVar(&s.out, "out", "", "write the tables into performance.md of this `directory`, and the pictures beside it")
+	flags.StringVar(&s.out, "out", "", "write the tables into README.md of this `directory`, and the pictures next to it")
 	if err := flags.Parse(args); err != nil {
 		return s, nil, err
 	}

@@ -18,17 +18,17 @@ func (e experiment) print(w io.Writer, rows []row) {
 	}
 }
 
-// write writes the section of an experiment into performance.md, and its picture beside it.
+// write writes the section of an experiment into the results, and its picture next to them.
 func (b *bench) write(e experiment, rows []row) error {
 	section := markdown(e, rows, b.surroundings)
 	if e.chart != "" {
-		picture := "performance-" + e.name + ".svg"
+		picture := e.name + ".svg"
 		if err := os.WriteFile(filepath.Join(b.out, picture), []byte(chart(e.title, e.chart, rows)), 0o644); err != nil {
 			return err
 		}
 		section = fmt.Sprintf("![%s](%s)\n\n%s", e.title, picture, section)
 	}
-	return replaceSection(filepath.Join(b.out, "performance.md"), e.name, section)
+	return replaceSection(filepath.Join(b.out, "README.md"), e.name, section)
 }
 
 // table holds the rows of one heading.

@@ -57,7 +57,7 @@ func TestMarkdown(t *testing.T) {
 
 func TestReplaceSection(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "performance.md")
+	file := filepath.Join(t.TempDir(), "README.md")
 	text := "before\n<!-- bench:drain -->\nold\n<!-- end:drain -->\nafter\n"
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -74,17 +74,17 @@ func TestReplaceSection(t *testing.T) {
 	}
 }
 
-// The document that is shipped has a place for every experiment.
-func TestPerformanceDocument(t *testing.T) {
+// The results that are shipped have a place for every experiment.
+func TestResults(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/performance.md")
+	text, err := os.ReadFile("results/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range experimentNames() {
 		for _, mark := range []string{"<!-- bench:" + name + " -->\n", "<!-- end:" + name + " -->"} {
 			if strings.Count(string(text), mark) != 1 {
-				t.Errorf("docs/performance.md has not exactly one %q", mark)
+				t.Errorf("results/README.md has not exactly one %q", mark)
 			}
 		}
 	}
