@@ -31,8 +31,8 @@ var modules = []struct {
 	{path: "go.mongodb.org/mongo-driver/v2", units: []string{"store/mongostore", "internal/mongofake"}, tools: true},
 	{path: "github.com/uptrace/bun", units: []string{"internal/e2e"}}, // its transactions, handed in
 	{path: "modernc.org/sqlite", units: []string{"cmd/*", "examples/*"}, tools: true},
-	{path: "go.opentelemetry.io/otel/sdk", units: []string{"internal/e2e"}},
-	{path: "go.opentelemetry.io/otel", units: []string{"observe/otelobserve", "internal/e2e"}},
+	{path: "go.opentelemetry.io/otel/sdk", units: []string{"internal/otlp", "internal/e2e"}},
+	{path: "go.opentelemetry.io/otel", units: []string{"observe/otelobserve", "internal/otlp", "internal/e2e"}},
 	{path: "github.com/prometheus/client_golang", units: []string{"observe/promobserve"}, tools: true},
 	{path: "github.com/prometheus/client_model", units: []string{"internal/e2e"}},
 	{path: "github.com/robfig/cron/v3", units: []string{"schedule"}}, // reads cron expressions

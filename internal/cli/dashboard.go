@@ -141,12 +141,7 @@ func (p *program) dashboardConfig(f dashboardFlags) (cfg dashboard.Config, err e
 // tokens returns the lines of the file of tokens, or of the environment.
 func (p *program) tokens(file string) (string, error) {
 	if file == "" {
-		for _, entry := range p.env {
-			if text, ok := strings.CutPrefix(entry, config.TokensEnv+"="); ok {
-				return strings.ReplaceAll(text, ";", "\n"), nil
-			}
-		}
-		return "", nil
+		return strings.ReplaceAll(p.getenv(config.TokensEnv), ";", "\n"), nil
 	}
 	return readTokensFile(file)
 }

@@ -83,7 +83,8 @@ func (p *program) serveInbox(cmd *cobra.Command, f inboxFlags) error {
 	}
 	defer store.Close()
 	counts := promobserve.New(promobserve.Config{})
-	observer := waybill.Observers(waybill.LogTo(logger), counts)
+	observer, stopTraces := p.observer(logger, "waybill-inbox", "", counts)
+	defer stopTraces()
 	server, err := inboxhttp.NewServer(store, inboxhttp.Config{
 		Tokens: tokens, RateLimit: f.rateLimit, Observer: observer, DefaultLease: cfg.Duration("inbox.lease"),
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
@@ -98,9 +97,11 @@ func (p *program) push(cmd *cobra.Command, tls listenFlags) error {
 	}
 	defer hub.Close()
 	counts := promobserve.New(promobserve.Config{})
+	observer, stopTraces := p.observer(logger, "waybill-push", cfg.String("broker"), counts)
+	defer stopTraces()
 	receiver, err := consumer.New(broker.Subscriber(s.subscription), unrecorded{}, push.Handler[struct{}](hub), consumer.Config{
 		Name: s.subscription.Group, Order: consumer.OrderByKey, AllowShortRetention: true,
-		Observer: waybill.Observers(waybill.LogTo(logger), counts),
+		Observer: observer,
 	})
 	if err != nil {
 		return usagef("%v", err)

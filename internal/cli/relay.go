@@ -60,7 +60,9 @@ func (p *program) relay(cmd *cobra.Command) error {
 		return err
 	}
 	count := &outcomes{}
-	observer := promobserve.New(promobserve.Config{})
+	metrics := promobserve.New(promobserve.Config{})
+	observer, stopTraces := p.observer(logger, relaySource, cfg.String("broker"), count, metrics)
+	defer stopTraces()
 	svc, err := store.Service(to.broker, service.Config{
 		Source:           relaySource,
 		Destinations:     to.destinations,
@@ -70,13 +72,13 @@ func (p *program) relay(cmd *cobra.Command) error {
 		Schedules:        schedule.RunnerConfig{PollInterval: cfg.Duration("schedule.poll_interval"), BatchSize: cfg.Int("schedule.batch_size")},
 		Janitor:          janitorConfig(cfg),
 		Consumer:         consumer.Config{AllowShortRetention: cfg.Bool("inbox.allow_short_retention")},
-		Observer:         waybill.Observers(waybill.LogTo(logger), count, observer),
+		Observer:         observer,
 	})
 	if err != nil {
 		return err
 	}
 	if address != "" {
-		m := monitored{observer: observer, store: store, runner: svc, clock: opener.IsPostgres(cfg.String("store"))}
+		m := monitored{observer: metrics, store: store, runner: svc, clock: opener.IsPostgres(cfg.String("store"))}
 		stop, err := serve(cmd.Context(), address, m.handler(), logger)
 		if err != nil {
 			return fmt.Errorf("serve metrics: %w", err)
