@@ -1,4 +1,4 @@
-# Tool versions are pinned here and nowhere else; tools run through "go run" and leave no
+# Tool versions are pinned here, and that of gosec in scripts/gosec; tools run through "go run" and leave no
 # trace in go.mod.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
@@ -40,7 +40,7 @@ SERVERLESS = $$(go list ./... | grep -vE '/internal/(archtest|browser|cli|confor
 NEWEST_SUITES = ^(TestSQLiteStore|TestNATSBroker)$$
 
 # The modules beside the main one, whose users need none of what these bring.
-MODULES = bench broker/signalrbroker examples/interop/cloudevents
+MODULES = bench broker/signalrbroker examples/interop/cloudevents scripts/gosec
 
 # A set-up that takes as long as its first one does, and waits most of that: make soak runs it.
 LONG = ^TestRedisBroker_Cluster$$
@@ -120,11 +120,12 @@ soak: services ## run the long stories in full, with the race detector
 	@go test $(RACE) -count 1 -run '$(LONG)' ./internal/conformance
 	@go run ./internal/sim -seeds 1000000
 
-check: fuzz ## formatting, vet, staticcheck, build, a tidy go.mod, and each fuzz target
+check: fuzz ## formatting, vet, staticcheck, gosec, build, a tidy go.mod, and each fuzz target
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi
 	go build ./...
 	go vet ./...
 	go run $(STATICCHECK) ./...
+	go run -C scripts/gosec . $(CURDIR) $(CURDIR)/broker/signalrbroker
 	go mod tidy -diff
 	@for module in $(MODULES); do \
 		(cd $$module && go vet ./... && go run $(STATICCHECK) ./... && go mod tidy -diff) || exit 1; \
