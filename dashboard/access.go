@@ -37,18 +37,50 @@ func (r Role) String() string {
 type Grant struct {
 	Role   Role
 	Reveal bool // may look at payloads and header values, which is audited
+
+	// Tenant limits what the person sees and changes to the messages of one tenant. What is stored for
+	// all tenants together is refused: groups, statistics, replays, relays, consumers, checks and the audit log.
+	// Optional: without it all tenants.
+	Tenant string
 }
 
-// ParseGrant reads "reader", "operator" or "admin", with "+payloads" behind it for those who
-// may look at payloads.
+// ParseGrant reads "reader", "operator" or "admin", followed by "+payloads" for those who may look at payloads, and
+// by "@" and the name of a tenant for those who are limited to it.
 func ParseGrant(text string) (Grant, error) {
-	name, reveal := strings.CutSuffix(text, "+payloads")
+	name, tenant, limited := strings.Cut(text, "@")
+	name, reveal := strings.CutSuffix(name, "+payloads")
 	for role := Reader; role <= Admin; role++ {
 		if roleNames[role] == name {
-			return Grant{Role: role, Reveal: reveal}, nil
+			g := Grant{Role: role, Reveal: reveal, Tenant: tenant}
+			if limited && tenant == "" || strings.HasSuffix(tenant, "+payloads") {
+				return Grant{}, fmt.Errorf("%q names no tenant; it is the last part, as in operator+payloads@acme", text)
+			}
+			return g, g.check()
 		}
 	}
-	return Grant{}, fmt.Errorf("%q is not a role; it is reader, operator or admin, followed by +payloads for who may see payloads", text)
+	return Grant{}, fmt.Errorf("%q is not a role; it is reader, operator or admin, followed by +payloads for who may see payloads, and by @ and a tenant for who is limited to it", text)
+}
+
+// check returns an error if no message can be of the grant's tenant.
+func (g Grant) check() error {
+	if len(g.Tenant) > waybill.MaxTenantLen || !isStorable(g.Tenant) {
+		return invalid("Grant.Tenant", fmt.Sprintf("is longer than %d bytes, or no text", waybill.MaxTenantLen))
+	}
+	return nil
+}
+
+// join returns what somebody may do who has two grants. Those for different tenants do not add up: the higher role
+// counts, and of equal ones that for all tenants, or else the first.
+func (g Grant) join(other Grant) Grant {
+	switch {
+	case other.Role <= Nobody && !other.Reveal:
+		return g
+	case g.Tenant == other.Tenant:
+		return Grant{Role: max(g.Role, other.Role), Reveal: g.Reveal || other.Reveal, Tenant: g.Tenant}
+	case other.Role > g.Role || other.Role == g.Role && other.Tenant == "":
+		return other
+	}
+	return g
 }
 
 // User is a person, or a program, who has proved who it is.
@@ -111,6 +143,8 @@ func (t *Tokens) Set(tokens ...Token) error {
 			return invalid("Token.Name", fmt.Sprintf("%q is blank, too long, or no text", one.Name))
 		case one.Grant.Role < Reader || one.Grant.Role > Admin:
 			return invalid("Token.Grant", fmt.Sprintf("of %q has no role", one.Name))
+		case one.Grant.check() != nil:
+			return one.Grant.check()
 		case seen[one.SHA256]:
 			return invalid("Token", fmt.Sprintf("of %q is that of somebody else, too", one.Name))
 		}

@@ -53,7 +53,7 @@ func TestTokens_Hashed(t *testing.T) {
 		t.Fatal(err)
 	}
 	user, ok := access.checkHash(sum)
-	if want := (User{"a", Grant{Operator, true}}); !ok || user != want {
+	if want := (User{"a", Grant{Role: Operator, Reveal: true}}); !ok || user != want {
 		t.Errorf("checkHash() = %v, %v, want %v", user, ok, want)
 	}
 	if _, ok := access.checkHash(sha256.Sum256([]byte(hex.EncodeToString(sum[:])))); ok {
@@ -63,7 +63,7 @@ func TestTokens_Hashed(t *testing.T) {
 
 func TestParseGrant(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]Grant{"reader": {Reader, false}, "admin+payloads": {Admin, true}} {
+	for text, want := range map[string]Grant{"reader": {Role: Reader}, "admin+payloads": {Role: Admin, Reveal: true}} {
 		if got, err := ParseGrant(text); err != nil || got != want {
 			t.Errorf("ParseGrant(%q) = %v, %v", text, got, err)
 		}
@@ -120,7 +120,7 @@ func TestProxyAccess(t *testing.T) {
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	access, err := NewProxyAccess(ProxyConfig{
 		Trusted: trusted, UserHeader: "X-User", GroupsHeader: "X-Groups",
-		Groups: map[string]Grant{"sre": {Operator, true}, "boss": {Admin, false}, "all": {Reader, false}},
+		Groups: map[string]Grant{"sre": {Role: Operator, Reveal: true}, "boss": {Role: Admin}, "all": {Role: Reader}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +130,8 @@ func TestProxyAccess(t *testing.T) {
 		users, groups []string
 		want          User
 	}{
-		{"an operator", "10.1.2.3:1", []string{"ann"}, []string{"sre"}, User{"ann", Grant{Operator, true}}},
-		{"the highest counts", "10.1.2.3:1", []string{"ann"}, []string{"all, sre ,boss"}, User{"ann", Grant{Admin, true}}},
+		{"an operator", "10.1.2.3:1", []string{"ann"}, []string{"sre"}, User{"ann", Grant{Role: Operator, Reveal: true}}},
+		{"the highest counts", "10.1.2.3:1", []string{"ann"}, []string{"all, sre ,boss"}, User{"ann", Grant{Role: Admin, Reveal: true}}},
 		{"not through the proxy", "192.0.2.7:1", []string{"ann"}, []string{"boss"}, User{}},
 		{"nobody", "10.1.2.3:1", nil, []string{"boss"}, User{}},
 		{"two names", "10.1.2.3:1", []string{"ann", "bob"}, []string{"boss"}, User{}},

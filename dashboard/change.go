@@ -67,11 +67,11 @@ func (d *Dashboard) requeue(c *call) error {
 	if err != nil {
 		return err
 	}
-	before, err := d.cfg.Letters.DeadLetter(c.r.Context(), number)
+	before, err := c.letters.DeadLetter(c.r.Context(), number)
 	if err != nil && !errors.Is(err, waybill.ErrNotFound) {
 		return err
 	}
-	done, err := d.cfg.Letters.RequeueDeadLetter(c.r.Context(), number, c.act())
+	done, err := c.letters.RequeueDeadLetter(c.r.Context(), number, c.act())
 	if err != nil {
 		return err
 	}
@@ -87,19 +87,19 @@ func (d *Dashboard) requeue(c *call) error {
 }
 
 func (d *Dashboard) resolve(c *call) error {
-	return c.settle(d.cfg.Letters.ResolveDeadLetter, "resolved")
+	return c.settle(c.letters.ResolveDeadLetter, "resolved")
 }
 
 func (d *Dashboard) discard(c *call) error {
-	return c.settle(d.cfg.Letters.DiscardDeadLetter, "discarded")
+	return c.settle(c.letters.DiscardDeadLetter, "discarded")
 }
 
 func (d *Dashboard) restore(c *call) error {
-	return c.settle(d.cfg.Letters.RestoreDeadLetter, "restored")
+	return c.settle(c.letters.RestoreDeadLetter, "restored")
 }
 
 func (d *Dashboard) remove(c *call) error {
-	return c.settle(d.cfg.Letters.DeleteDeadLetter, "deleted")
+	return c.settle(c.letters.DeleteDeadLetter, "deleted")
 }
 
 func (c *call) settle(do change, outcome string) error {
@@ -168,12 +168,12 @@ func (d *Dashboard) selectedChange(c *call) (change, error) {
 	}
 	switch c.r.PostFormValue("do") {
 	case "requeue":
-		return d.cfg.Letters.RequeueDeadLetter, nil
+		return c.letters.RequeueDeadLetter, nil
 	case "resolve":
 		if c.act().Why == "" {
 			return nil, invalidField("why", "is required: say how they were dealt with")
 		}
-		return d.cfg.Letters.ResolveDeadLetter, nil
+		return c.letters.ResolveDeadLetter, nil
 	}
 	return nil, invalidField("do", "is not requeue or resolve")
 }
@@ -223,7 +223,7 @@ func (d *Dashboard) saveEdit(c *call) error {
 	if err != nil {
 		return err
 	}
-	l, err := d.cfg.Letters.DeadLetter(c.r.Context(), number)
+	l, err := c.letters.DeadLetter(c.r.Context(), number)
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (d *Dashboard) saveEdit(c *call) error {
 	id := ""
 	change, err := now.changes(was, &l.Message)
 	if err == nil {
-		id, err = d.cfg.Letters.EditDeadLetter(c.r.Context(), number, change, c.act())
+		id, err = c.letters.EditDeadLetter(c.r.Context(), number, change, c.act())
 	}
 	var refused *waybill.InvalidError
 	if errors.As(err, &refused) {

@@ -29,12 +29,12 @@ type consumerList struct {
 // consumers shows what dead letters tell of consumers: the groups are kept rolled up, so that
 // it costs the same however many letters and inbox records there are.
 func (d *Dashboard) consumers(c *call) error {
-	groups, err := d.cfg.Letters.DeadLetterGroups(c.r.Context(), groupsShown)
+	groups, err := c.letters.DeadLetterGroups(c.r.Context(), groupsShown)
 	if err != nil {
 		return err
 	}
 	return c.show(http.StatusOK, "consumers", "Consumers", consumerList{
-		Consumers: consumersOf(groups), Full: len(groups) == groupsShown, CanAskInbox: d.cfg.Inbox != nil,
+		Consumers: consumersOf(groups), Full: len(groups) == groupsShown, CanAskInbox: c.inbox != nil,
 	})
 }
 

@@ -176,24 +176,24 @@ func invalid(field, reason string) error {
 // Dashboard is the handler. Mount it below any path with [http.StripPrefix]; it is safe for
 // concurrent use.
 type Dashboard struct {
-	cfg              Config
-	access           Authenticator
-	signIn           secretChecker // nil if nobody signs in here
-	sessions         *sessions
-	formKey          [32]byte
-	pages            pages
-	assets           map[string]asset
-	routes           *http.ServeMux
-	stats            *cached[[]outbox.Stats]
-	flow             *cached[flow]
-	checks           *checks
-	failures         *failures
-	unknownProxy     sync.Once // says that there is one
-	replayed         *progress
-	scheduleOperator *schedule.Operator    // nil without schedules
-	sagaOperator     *saga.Operator        // nil without sagas
-	counts           *cached[[]saga.Count] // likewise
-	sameSite         *http.CrossOriginProtection
+	cfg          Config
+	access       Authenticator
+	signIn       secretChecker // nil if nobody signs in here
+	sessions     *sessions
+	formKey      [32]byte
+	pages        pages
+	assets       map[string]asset
+	routes       *http.ServeMux
+	stats        *cached[[]outbox.Stats]
+	flow         *cached[flow]
+	checks       *checks
+	failures     *failures
+	unknownProxy sync.Once // says that there is one
+	replayed     *progress
+	all          stores
+	observer     waybill.Observer      // of what operators do
+	counts       *cached[[]saga.Count] // nil without sagas
+	sameSite     *http.CrossOriginProtection
 }
 
 // New returns a dashboard, or an error that names the field of cfg that is wrong.
@@ -217,8 +217,10 @@ func New(cfg Config) (*Dashboard, error) {
 	if d.pages, err = parsePages(d.assets); err != nil {
 		return nil, err
 	}
-	if err = d.addOperators(); err != nil {
-		return nil, err
+	d.all = stores{outbox: cfg.Outbox, letters: cfg.Letters, inbox: cfg.Inbox, sagas: cfg.Sagas, schedules: cfg.Schedules}
+	d.observer = waybill.LogTo(cfg.Logger)
+	if cfg.Sagas != nil {
+		d.counts = newCached(cfg.Sagas.SagaCounts)
 	}
 	d.stats = newCached(cfg.Outbox.OutboxStats)
 	d.flow = newCached(d.readFlow)
@@ -227,19 +229,4 @@ func New(cfg Config) (*Dashboard, error) {
 	d.replayed = newProgress()
 	d.routes = d.routing()
 	return d, nil
-}
-
-// addOperators makes those through which pages change schedules and sagas.
-func (d *Dashboard) addOperators() (err error) {
-	observer := waybill.LogTo(d.cfg.Logger)
-	if d.cfg.Schedules != nil {
-		if d.scheduleOperator, err = schedule.NewOperator(d.cfg.Schedules, schedule.OperatorConfig{Observer: observer}); err != nil {
-			return err
-		}
-	}
-	if d.cfg.Sagas != nil {
-		d.counts = newCached(d.cfg.Sagas.SagaCounts)
-		d.sagaOperator, err = saga.NewOperator(d.cfg.Sagas, saga.OperatorConfig{Source: operatorSource, Observer: observer})
-	}
-	return err
 }

@@ -63,7 +63,9 @@ func (f *fake) ScheduledMessages(_ context.Context, after *schedule.ScheduledMes
 func (f *fake) Scheduled(_ context.Context, id string) (waybill.Message, error) {
 	for _, m := range f.scheduled {
 		if m.ID == id && m.Cancellable {
-			return secretive(id), f.fail
+			found := secretive(id)
+			found.Tenant = m.Tenant
+			return found, f.fail
 		}
 	}
 	return waybill.Message{}, waybill.ErrNotFound

@@ -44,6 +44,8 @@ type fake struct {
 	searches []outbox.Filter // but for those of the flow
 	relays   []relay.NodeState
 
+	inboxes []inbox.State // beside that of the mailer
+
 	recurring []schedule.State
 	scheduled []schedule.ScheduledMessage
 
@@ -60,7 +62,7 @@ func (f *fake) MessageStates(_ context.Context, id string) ([]outbox.State, erro
 	var list []outbox.State
 	for _, l := range f.letters {
 		if l.Message.ID == id {
-			list = append(list, outbox.State{ID: id, Status: outbox.Dead, Topic: l.Message.Topic, Type: l.Message.Type, Key: l.Message.Key, Error: l.Error, EnqueuedAt: l.FirstFailed})
+			list = append(list, outbox.State{ID: id, Tenant: l.Message.Tenant, Status: outbox.Dead, Topic: l.Message.Topic, Type: l.Message.Type, Key: l.Message.Key, Error: l.Error, EnqueuedAt: l.FirstFailed})
 		}
 	}
 	return list, f.fail
@@ -237,7 +239,7 @@ func (f *fake) RelayStates(context.Context) ([]relay.NodeState, error) {
 
 func (f *fake) InboxStates(context.Context, string, string) ([]inbox.State, error) {
 	at := time.Now()
-	return []inbox.State{{Consumer: "mailer", ProcessedAt: &at}}, f.fail
+	return append([]inbox.State{{Consumer: "mailer", ProcessedAt: &at}}, f.inboxes...), f.fail
 }
 
 // secrets of the people in tests, by role.

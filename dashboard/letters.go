@@ -27,7 +27,7 @@ type groupList struct {
 }
 
 func (d *Dashboard) groups(c *call) error {
-	groups, err := d.cfg.Letters.DeadLetterGroups(c.r.Context(), groupsShown)
+	groups, err := c.letters.DeadLetterGroups(c.r.Context(), groupsShown)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (d *Dashboard) letters(c *call) error {
 		return c.show(http.StatusBadRequest, "letters", "Dead letters", l)
 	}
 	f.Limit = lettersOnPage + 1 // one more tells whether there is another page
-	if l.Letters, err = d.cfg.Letters.DeadLetters(c.r.Context(), f); err != nil {
+	if l.Letters, err = c.letters.DeadLetters(c.r.Context(), f); err != nil {
 		return err
 	}
 	if len(l.Letters) > lettersOnPage {
@@ -109,7 +109,7 @@ func (d *Dashboard) readLetter(c *call) (letterPage, error) {
 		return letterPage{}, err
 	}
 	page := letterPage{Number: number}
-	letter, err := d.cfg.Letters.DeadLetter(c.r.Context(), number)
+	letter, err := c.letters.DeadLetter(c.r.Context(), number)
 	switch {
 	case err == nil:
 		page.Letter, page.Giver, page.Message = &letter, giver(letter), letter.Message.ID
@@ -125,7 +125,7 @@ func (d *Dashboard) readLetter(c *call) (letterPage, error) {
 }
 
 func (c *call) entriesOf(letter int64) ([]deadletter.Entry, error) {
-	return c.d.cfg.Letters.AuditLog(c.r.Context(), deadletter.AuditFilter{Letter: letter, Limit: entriesOnPage})
+	return c.letters.AuditLog(c.r.Context(), deadletter.AuditFilter{Letter: letter, Limit: entriesOnPage})
 }
 
 // reveal shows the payload, after it was written down who looks at it.
@@ -186,7 +186,7 @@ func (d *Dashboard) audit(c *call) error {
 		}
 	}
 	var err error
-	if page.Entries, err = d.cfg.Letters.AuditLog(c.r.Context(), f); err != nil {
+	if page.Entries, err = c.letters.AuditLog(c.r.Context(), f); err != nil {
 		return err
 	}
 	if len(page.Entries) == entriesOnPage {

@@ -41,7 +41,7 @@ type happening struct {
 
 // messages shows one message, or the list that the URL asks for.
 func (d *Dashboard) messages(c *call) error {
-	m := message{ID: strings.TrimSpace(c.r.URL.Query().Get("id")), CanAskInbox: d.cfg.Inbox != nil}
+	m := message{ID: strings.TrimSpace(c.r.URL.Query().Get("id")), CanAskInbox: c.inbox != nil}
 	switch {
 	case m.ID == "" && isSearch(c.r.URL.Query()):
 		return d.searchMessages(c)
@@ -67,16 +67,16 @@ func (d *Dashboard) messages(c *call) error {
 // readLife reads everything that is known of a message.
 func (d *Dashboard) readLife(c *call, m *message) (entries []deadletter.Entry, err error) {
 	ctx := c.r.Context()
-	if m.States, err = d.cfg.Outbox.MessageStates(ctx, m.ID); err != nil {
+	if m.States, err = c.outbox.MessageStates(ctx, m.ID); err != nil {
 		return nil, err
 	}
 	for _, state := range []deadletter.State{deadletter.Open, deadletter.Resolved, deadletter.Discarded} {
-		list, err := d.cfg.Letters.DeadLetters(ctx, deadletter.Filter{MessageID: m.ID, State: state, Newest: true, Limit: lettersOfMessage})
+		list, err := c.letters.DeadLetters(ctx, deadletter.Filter{MessageID: m.ID, State: state, Newest: true, Limit: lettersOfMessage})
 		if err != nil {
 			return nil, err
 		}
 		for _, l := range list {
-			full, err := d.cfg.Letters.DeadLetter(ctx, l.Number)
+			full, err := c.letters.DeadLetter(ctx, l.Number)
 			if err != nil {
 				full = l // it has gone in the meantime
 			}
@@ -85,11 +85,11 @@ func (d *Dashboard) readLife(c *call, m *message) (entries []deadletter.Entry, e
 	}
 	// Asking the inbox may read all of it: only on demand.
 	if m.AskedInbox = m.CanAskInbox && c.r.URL.Query().Has("inbox"); m.AskedInbox {
-		if m.Inbox, err = d.cfg.Inbox.InboxStates(ctx, m.ID, ""); err != nil {
+		if m.Inbox, err = c.inbox.InboxStates(ctx, m.ID, ""); err != nil {
 			return nil, err
 		}
 	}
-	return d.cfg.Letters.AuditLog(ctx, deadletter.AuditFilter{MessageID: m.ID, Limit: entriesOfMessage})
+	return c.letters.AuditLog(ctx, deadletter.AuditFilter{MessageID: m.ID, Limit: entriesOfMessage})
 }
 
 // lifeOf is what happened to a message outside of inboxes.

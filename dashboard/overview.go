@@ -61,6 +61,9 @@ type topicRow struct {
 }
 
 func (d *Dashboard) overview(c *call) error {
+	if c.who.Tenant != "" {
+		return c.redirect("messages") // all of the overview is counted for all tenants together
+	}
 	var o overview
 	ctx := c.r.Context()
 	stats, at, err := d.stats.get(ctx)
@@ -68,7 +71,7 @@ func (d *Dashboard) overview(c *call) error {
 	o.count(stats)
 	o.Flow, _, err = d.flow.get(ctx)
 	c.partial(err)
-	groups, err := d.cfg.Letters.DeadLetterGroups(ctx, groupsShown)
+	groups, err := c.letters.DeadLetterGroups(ctx, groupsShown)
 	o.GroupsError = c.partial(err)
 	for _, g := range groups {
 		o.Open += g.Open

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -23,7 +24,8 @@ type ProxyConfig struct {
 	// them. The proxy must remove it from what it is sent. Optional.
 	GroupsHeader string
 
-	// Groups says what the members of each group may do. The highest role counts. Optional.
+	// Groups says what the members of each group may do. The highest role counts; grants for
+	// different tenants do not add up. Optional.
 	Groups map[string]Grant
 
 	// Default is what everybody may do whom the proxy lets through. Optional: nothing.
@@ -45,6 +47,11 @@ func NewProxyAccess(cfg ProxyConfig) (*ProxyAccess, error) {
 	case len(cfg.Groups) == 0 && cfg.Default.Role == Nobody:
 		return nil, invalid("ProxyConfig.Groups", "is required, or Default; nobody could do anything")
 	}
+	for _, g := range append(slices.Collect(maps.Values(cfg.Groups)), cfg.Default) {
+		if err := g.check(); err != nil {
+			return nil, err
+		}
+	}
 	return &ProxyAccess{cfg}, nil
 }
 
@@ -64,9 +71,7 @@ func (p *ProxyAccess) Authenticate(r *http.Request) (User, bool) {
 	}
 	if groups := r.Header.Values(p.cfg.GroupsHeader); len(groups) == 1 {
 		for group := range strings.SplitSeq(groups[0], ",") {
-			g := p.cfg.Groups[strings.TrimSpace(group)]
-			user.Role = max(user.Role, g.Role)
-			user.Reveal = user.Reveal || g.Reveal
+			user.Grant = user.Grant.join(p.cfg.Groups[strings.TrimSpace(group)])
 		}
 	}
 	return user, user.Role > Nobody

@@ -31,6 +31,7 @@ type view struct {
 	Environment  string
 	User         string
 	Role         string
+	Tenant       string // that the person is limited to, "" for all
 	Form         string // token of forms
 	Notice       string
 	CanOperate   bool
@@ -84,9 +85,11 @@ var sections = map[string]string{
 func (c *call) show(status int, name, title string, data any) error {
 	v := view{
 		Root: c.root, Title: title, Section: sections[name], Environment: c.d.cfg.Environment,
-		Notice: notice(c.r.URL.Query()), HasReplays: c.d.cfg.Replays != nil, HasRelays: c.d.cfg.Relays != nil,
-		HasSchedules: c.d.scheduleOperator != nil, HasSagas: c.d.sagaOperator != nil,
-		HasChecks: c.d.cfg.Checks != nil, At: time.Now().UTC(), Page: data,
+		Tenant: c.who.Tenant, Notice: notice(c.r.URL.Query()), HasSchedules: c.d.cfg.Schedules != nil, HasSagas: c.d.cfg.Sagas != nil,
+		At: time.Now().UTC(), Page: data,
+	}
+	if v.Tenant == "" { // these are about all tenants
+		v.HasReplays, v.HasRelays, v.HasChecks = c.d.cfg.Replays != nil, c.d.cfg.Relays != nil, c.d.cfg.Checks != nil
 	}
 	if c.who.Name != "" {
 		v.User, v.Role, v.Form = c.who.Name, c.who.Role.String(), c.d.formToken(c.who)

@@ -19,11 +19,12 @@ import (
 
 // call is one request on its way through the handler.
 type call struct {
-	d    *Dashboard
-	w    http.ResponseWriter
-	r    *http.Request
-	who  identity
-	root string // relative URL of where the dashboard is mounted, with a slash at its end
+	d      *Dashboard
+	w      http.ResponseWriter
+	r      *http.Request
+	who    identity
+	root   string // relative URL of where the dashboard is mounted, with a slash at its end
+	stores        // what the person may reach by this route
 }
 
 // route says who may have a page, or do something, and what then happens.
@@ -31,6 +32,7 @@ type route struct {
 	pattern string
 	role    Role
 	reveal  bool  // the right to see payloads is needed as well
+	of      reach // whose messages it is about
 	body    int64 // 0: smallBody
 	do      func(*call) error
 }
@@ -44,46 +46,51 @@ const (
 
 func (d *Dashboard) routing() *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, r := range append(d.scheduleRoutes(), []route{
-		{pattern: "GET /login", do: d.loginPage},
-		{pattern: "POST /login", body: loginBody, do: d.logIn},
-		{pattern: "POST /logout", role: Reader, do: d.logOut},
-		{pattern: "GET /sessions", role: Reader, do: d.sessionsPage},
-		{pattern: "POST /sessions/end", role: Reader, do: d.endSession},
-		{pattern: "GET /{$}", role: Reader, do: d.overview},
-		{pattern: "GET /messages", role: Reader, do: d.messages},
+	for _, r := range d.list() {
+		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) { d.answer(w, req, r) })
+	}
+	mux.HandleFunc("GET /assets/{name}", d.serveAsset)
+	return mux
+}
+
+// list returns every route but that of assets, which everybody may have.
+func (d *Dashboard) list() []route {
+	return append(d.scheduleRoutes(), []route{
+		{pattern: "GET /login", of: ofNoTenant, do: d.loginPage},
+		{pattern: "POST /login", body: loginBody, of: ofNoTenant, do: d.logIn},
+		{pattern: "POST /logout", role: Reader, of: ofNoTenant, do: d.logOut},
+		{pattern: "GET /sessions", role: Reader, of: ofNoTenant, do: d.sessionsPage},
+		{pattern: "POST /sessions/end", role: Reader, of: ofNoTenant, do: d.endSession},
+		{pattern: "GET /{$}", role: Reader, of: ofOneTenant, do: d.overview},
+		{pattern: "GET /messages", role: Reader, of: ofOneTenant, do: d.messages},
 		{pattern: "GET /dead", role: Reader, do: d.groups},
-		{pattern: "GET /dead/list", role: Reader, do: d.letters},
-		{pattern: "POST /dead/selected", role: Operator, do: d.changeSelected},
-		{pattern: "GET /dead/{number}", role: Reader, do: d.letter},
-		{pattern: "POST /dead/{number}/reveal", role: Reader, reveal: true, do: d.reveal},
-		{pattern: "POST /dead/{number}/requeue", role: Operator, do: d.requeue},
-		{pattern: "POST /dead/{number}/resolve", role: Operator, do: d.resolve},
-		{pattern: "POST /dead/{number}/discard", role: Admin, do: d.discard},
-		{pattern: "POST /dead/{number}/restore", role: Admin, do: d.restore},
-		{pattern: "POST /dead/{number}/delete", role: Admin, do: d.remove},
-		{pattern: "POST /dead/{number}/edit", role: Admin, reveal: true, do: d.editForm},
-		{pattern: "POST /dead/{number}/save", role: Admin, reveal: true, body: largeBody, do: d.saveEdit},
+		{pattern: "GET /dead/list", role: Reader, of: ofOneTenant, do: d.letters},
+		{pattern: "POST /dead/selected", role: Operator, of: ofOneTenant, do: d.changeSelected},
+		{pattern: "GET /dead/{number}", role: Reader, of: ofOneTenant, do: d.letter},
+		{pattern: "POST /dead/{number}/reveal", role: Reader, reveal: true, of: ofOneTenant, do: d.reveal},
+		{pattern: "POST /dead/{number}/requeue", role: Operator, of: ofOneTenant, do: d.requeue},
+		{pattern: "POST /dead/{number}/resolve", role: Operator, of: ofOneTenant, do: d.resolve},
+		{pattern: "POST /dead/{number}/discard", role: Admin, of: ofOneTenant, do: d.discard},
+		{pattern: "POST /dead/{number}/restore", role: Admin, of: ofOneTenant, do: d.restore},
+		{pattern: "POST /dead/{number}/delete", role: Admin, of: ofOneTenant, do: d.remove},
+		{pattern: "POST /dead/{number}/edit", role: Admin, reveal: true, of: ofOneTenant, do: d.editForm},
+		{pattern: "POST /dead/{number}/save", role: Admin, reveal: true, body: largeBody, of: ofOneTenant, do: d.saveEdit},
 		{pattern: "GET /replays", role: Reader, do: d.replays},
 		{pattern: "GET /replays/new", role: Operator, do: d.previewReplay},
 		{pattern: "POST /replays", role: Operator, do: d.startReplay},
 		{pattern: "GET /replays/{number}", role: Reader, do: d.replay},
 		{pattern: "POST /replays/{number}/cancel", role: Operator, do: d.cancelReplay},
-		{pattern: "GET /sagas", role: Reader, do: d.sagas},
-		{pattern: "GET /sagas/instance", role: Reader, do: d.instance},
-		{pattern: "POST /sagas/reveal", role: Reader, reveal: true, do: d.revealInstance},
-		{pattern: "POST /sagas/resume", role: Operator, do: d.resumeInstance},
-		{pattern: "POST /sagas/compensate", role: Admin, do: d.compensateInstance},
+		{pattern: "GET /sagas", role: Reader, of: ofOneTenant, do: d.sagas},
+		{pattern: "GET /sagas/instance", role: Reader, of: ofOneTenant, do: d.instance},
+		{pattern: "POST /sagas/reveal", role: Reader, reveal: true, of: ofOneTenant, do: d.revealInstance},
+		{pattern: "POST /sagas/resume", role: Operator, of: ofOneTenant, do: d.resumeInstance},
+		{pattern: "POST /sagas/compensate", role: Admin, of: ofOneTenant, do: d.compensateInstance},
 		{pattern: "GET /relays", role: Reader, do: d.relays},
 		{pattern: "GET /consumers", role: Reader, do: d.consumers},
 		{pattern: "GET /checks", role: Reader, do: d.checksPage},
 		{pattern: "GET /audit", role: Reader, do: d.audit},
-		{pattern: "/", role: Reader, do: func(*call) error { return errNoPage }},
-	}...) {
-		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) { d.answer(w, req, r) })
-	}
-	mux.HandleFunc("GET /assets/{name}", d.serveAsset)
-	return mux
+		{pattern: "/", role: Reader, of: ofNoTenant, do: func(*call) error { return errNoPage }},
+	}...)
 }
 
 // ServeHTTP implements [http.Handler].
@@ -130,7 +137,7 @@ func (d *Dashboard) answer(w http.ResponseWriter, r *http.Request, to route) {
 	}
 }
 
-// enter checks in this order: where the request comes from, who sends it, whether the person may,
+// enter checks in this order: where the request comes from, who sends it, whether the person may, of which tenants,
 // whether the form is ours. The form is read last: nobody makes us hold one.
 func (c *call) enter(to route) error {
 	if err := c.d.sameSite.Check(c.r); err != nil {
@@ -150,6 +157,10 @@ func (c *call) enter(to route) error {
 		return &problem{http.StatusForbidden, "Not allowed", fmt.Sprintf("This needs the role %s; yours is %s.", to.role, c.who.Role)}
 	case to.reveal && !c.canReveal():
 		return &problem{http.StatusForbidden, "Not allowed", "This needs the right to see payloads."}
+	}
+	var err error
+	if c.stores, err = c.d.storesFor(c.who.Grant, to.of); err != nil {
+		return err
 	}
 	if c.isChange() {
 		if err := c.r.ParseForm(); err != nil {

@@ -39,15 +39,17 @@ type instanceList struct {
 func (l instanceList) Given(name string) string { return l.Asked.Get(name) }
 
 func (d *Dashboard) sagas(c *call) error {
-	if d.cfg.Sagas == nil {
+	if c.sagas == nil {
 		return errNoPage
 	}
 	asked := c.r.URL.Query()
-	counts, _, err := d.counts.get(c.r.Context())
-	if err != nil {
-		return err
+	l := instanceList{Asked: asked, Statuses: saga.Statuses}
+	if c.who.Tenant == "" {
+		var err error
+		if l.Counts, _, err = d.counts.get(c.r.Context()); err != nil {
+			return err
+		}
 	}
-	l := instanceList{Counts: counts, Asked: asked, Statuses: saga.Statuses}
 	f, err := readInstanceFilter(asked)
 	var refused *waybill.InvalidError
 	if errors.As(err, &refused) {
@@ -56,7 +58,7 @@ func (d *Dashboard) sagas(c *call) error {
 	}
 	l.Filtered = f != saga.Filter{Before: f.Before}
 	f.Limit = instancesOnPage + 1 // one more tells whether there is another page
-	if l.Instances, err = d.cfg.Sagas.Sagas(c.r.Context(), f); err != nil {
+	if l.Instances, err = c.sagas.Sagas(c.r.Context(), f); err != nil {
 		return err
 	}
 	if len(l.Instances) > instancesOnPage {
@@ -129,7 +131,7 @@ func queryOfInstance(id saga.ID) template.URL {
 }
 
 func (d *Dashboard) readInstance(c *call, q url.Values) (page instancePage, err error) {
-	if d.cfg.Sagas == nil {
+	if c.sagas == nil {
 		return page, errNoPage
 	}
 	id, err := instanceID(q)
@@ -142,12 +144,12 @@ func (d *Dashboard) readInstance(c *call, q url.Values) (page instancePage, err 
 			return page, invalidField("after", "is not a number")
 		}
 	}
-	if page.Instance, err = d.cfg.Sagas.Saga(c.r.Context(), id); err != nil {
+	if page.Instance, err = c.sagas.Saga(c.r.Context(), id); err != nil {
 		return page, err
 	}
 	page.Query = queryOfInstance(id)
 	page.Timeouts = slices.Sorted(maps.Keys(page.Instance.Progress.Timeouts))
-	if page.Log, err = d.cfg.Sagas.SagaLog(c.r.Context(), id, after, changesOnPage+1); err != nil {
+	if page.Log, err = c.sagas.SagaLog(c.r.Context(), id, after, changesOnPage+1); err != nil {
 		return page, err
 	}
 	if len(page.Log) > changesOnPage {
@@ -182,14 +184,18 @@ func (d *Dashboard) compensateInstance(c *call) error {
 
 // changeInstance lets an operator act on the instance that the form names.
 func (c *call) changeInstance(do func(*saga.Operator, context.Context, saga.ID, deadletter.Act) error, outcome string) error {
-	if c.d.sagaOperator == nil {
+	if c.sagas == nil {
 		return errNoPage
 	}
 	id, err := instanceID(c.r.PostForm)
 	if err != nil {
 		return err
 	}
-	err = do(c.d.sagaOperator, c.r.Context(), id, c.act())
+	operator, err := saga.NewOperator(c.sagas, saga.OperatorConfig{Source: operatorSource, Observer: c.d.observer})
+	if err != nil {
+		return err
+	}
+	err = do(operator, c.r.Context(), id, c.act())
 	switch {
 	case errors.Is(err, saga.ErrNotStuck), errors.Is(err, saga.ErrNotRunning), waybill.IsConflict(err):
 		return &problem{http.StatusConflict, "Changed already", "The instance has changed in the meantime. Nothing was done; look at it again."}

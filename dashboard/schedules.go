@@ -54,14 +54,16 @@ func (v scheduleView) When() string {
 func (d *Dashboard) schedules(c *call) (err error) {
 	q, ctx := c.r.URL.Query(), c.r.Context()
 	page := schedulesPage{}
-	if page.Stats, err = d.cfg.Schedules.ScheduleStats(ctx); err != nil {
-		return err
+	if c.who.Tenant == "" {
+		if page.Stats, err = c.schedules.ScheduleStats(ctx); err != nil {
+			return err
+		}
 	}
-	now, err := d.cfg.Schedules.ScheduleTime(ctx)
+	now, err := c.schedules.ScheduleTime(ctx)
 	if err != nil {
 		return err
 	}
-	list, err := d.cfg.Schedules.Schedules(ctx, q.Get("after"), schedulesOnPage+1) // one more tells whether there is another page
+	list, err := c.schedules.Schedules(ctx, q.Get("after"), schedulesOnPage+1) // one more tells whether there is another page
 	if err != nil {
 		return err
 	}
@@ -82,7 +84,7 @@ func (d *Dashboard) addScheduledMessages(c *call, page *schedulesPage) error {
 	if err != nil {
 		return err
 	}
-	list, err := d.cfg.Schedules.ScheduledMessages(c.r.Context(), after, schedulesOnPage+1)
+	list, err := c.schedules.ScheduledMessages(c.r.Context(), after, schedulesOnPage+1)
 	if err != nil {
 		return err
 	}
@@ -143,11 +145,11 @@ func (c *call) showSchedule(p schedulePage) error {
 // readSchedule reads the schedule with a name, or the message with an id.
 func (d *Dashboard) readSchedule(c *call, q url.Values) (page schedulePage, err error) {
 	if name := q.Get("name"); name != "" {
-		s, err := d.cfg.Schedules.Schedule(c.r.Context(), name)
+		s, err := c.schedules.Schedule(c.r.Context(), name)
 		if err != nil {
 			return page, err
 		}
-		now, err := d.cfg.Schedules.ScheduleTime(c.r.Context())
+		now, err := c.schedules.ScheduleTime(c.r.Context())
 		if err != nil {
 			return page, err
 		}
@@ -155,12 +157,12 @@ func (d *Dashboard) readSchedule(c *call, q url.Values) (page schedulePage, err 
 		page.Schedule, page.Message = &v, &v.Message
 	} else {
 		id := q.Get("id")
-		m, err := d.cfg.Schedules.Scheduled(c.r.Context(), id)
+		m, err := c.schedules.Scheduled(c.r.Context(), id)
 		if err != nil {
 			return page, err
 		}
 		page.Message = &m
-		if page.Entries, err = d.cfg.Letters.AuditLog(c.r.Context(), deadletter.AuditFilter{MessageID: id, Limit: entriesOnPage}); err != nil {
+		if page.Entries, err = c.letters.AuditLog(c.r.Context(), deadletter.AuditFilter{MessageID: id, Limit: entriesOnPage}); err != nil {
 			return page, err
 		}
 	}
@@ -188,10 +190,14 @@ func (d *Dashboard) revealSchedule(c *call) error {
 
 // changeSchedule returns what does something to the schedule that the form names. to is where it
 // leads, done what the page says then, and nothing if nothing was to be done.
-func (d *Dashboard) changeSchedule(do func(ctx context.Context, name string, act deadletter.Act) (bool, error), to, done, nothing string) func(*call) error {
+func changeSchedule(do func(o *schedule.Operator, ctx context.Context, name string, act deadletter.Act) (bool, error), to, done, nothing string) func(*call) error {
 	return func(c *call) error {
 		name := c.r.PostFormValue("name")
-		changed, err := do(c.r.Context(), name, c.act())
+		operator, err := c.scheduleOperator()
+		if err != nil {
+			return err
+		}
+		changed, err := do(operator, c.r.Context(), name, c.act())
 		if err != nil {
 			return err
 		}
@@ -206,9 +212,18 @@ func (d *Dashboard) changeSchedule(do func(ctx context.Context, name string, act
 	}
 }
 
+// scheduleOperator changes what the request may.
+func (c *call) scheduleOperator() (*schedule.Operator, error) {
+	return schedule.NewOperator(c.schedules, schedule.OperatorConfig{Observer: c.d.observer})
+}
+
 // runSchedule leads to the message of the run.
 func (d *Dashboard) runSchedule(c *call) error {
-	id, err := d.scheduleOperator.RunNow(c.r.Context(), c.r.PostFormValue("name"), c.act())
+	operator, err := c.scheduleOperator()
+	if err != nil {
+		return err
+	}
+	id, err := operator.RunNow(c.r.Context(), c.r.PostFormValue("name"), c.act())
 	if err != nil {
 		return err
 	}
@@ -216,8 +231,12 @@ func (d *Dashboard) runSchedule(c *call) error {
 }
 
 func (d *Dashboard) cancelScheduled(c *call) error {
+	operator, err := c.scheduleOperator()
+	if err != nil {
+		return err
+	}
 	id := c.r.PostFormValue("id")
-	cancelled, err := d.scheduleOperator.Cancel(c.r.Context(), id, c.act())
+	cancelled, err := operator.Cancel(c.r.Context(), id, c.act())
 	if err != nil {
 		return err
 	}
@@ -229,17 +248,17 @@ func (d *Dashboard) cancelScheduled(c *call) error {
 
 // scheduleRoutes are there for a store that keeps schedules.
 func (d *Dashboard) scheduleRoutes() []route {
-	if d.scheduleOperator == nil {
+	if d.cfg.Schedules == nil {
 		return nil
 	}
 	return []route{
-		{pattern: "GET /schedules", role: Reader, do: d.schedules},
-		{pattern: "GET /schedules/one", role: Reader, do: d.schedule},
-		{pattern: "POST /schedules/reveal", role: Reader, reveal: true, do: d.revealSchedule},
-		{pattern: "POST /schedules/pause", role: Operator, do: d.changeSchedule(d.scheduleOperator.Pause, "schedules/one", "paused", "not-active")},
-		{pattern: "POST /schedules/resume", role: Operator, do: d.changeSchedule(d.scheduleOperator.Resume, "schedules/one", "resumed", "not-paused")},
-		{pattern: "POST /schedules/run", role: Operator, do: d.runSchedule},
-		{pattern: "POST /schedules/remove", role: Admin, do: d.changeSchedule(d.scheduleOperator.Remove, "schedules", "removed", "not-there")},
-		{pattern: "POST /schedules/cancel", role: Admin, do: d.cancelScheduled},
+		{pattern: "GET /schedules", role: Reader, of: ofOneTenant, do: d.schedules},
+		{pattern: "GET /schedules/one", role: Reader, of: ofOneTenant, do: d.schedule},
+		{pattern: "POST /schedules/reveal", role: Reader, reveal: true, of: ofOneTenant, do: d.revealSchedule},
+		{pattern: "POST /schedules/pause", role: Operator, of: ofOneTenant, do: changeSchedule((*schedule.Operator).Pause, "schedules/one", "paused", "not-active")},
+		{pattern: "POST /schedules/resume", role: Operator, of: ofOneTenant, do: changeSchedule((*schedule.Operator).Resume, "schedules/one", "resumed", "not-paused")},
+		{pattern: "POST /schedules/run", role: Operator, of: ofOneTenant, do: d.runSchedule},
+		{pattern: "POST /schedules/remove", role: Admin, of: ofOneTenant, do: changeSchedule((*schedule.Operator).Remove, "schedules", "removed", "not-there")},
+		{pattern: "POST /schedules/cancel", role: Admin, of: ofOneTenant, do: d.cancelScheduled},
 	}
 }

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -61,7 +60,7 @@ func (d *Dashboard) searchMessages(c *call) error {
 		s.Wrong = refused.Field + " " + refused.Reason
 		return c.show(http.StatusBadRequest, "search", "Messages", s)
 	}
-	if s.Found, err = d.find(c.r.Context(), f, statuses); err != nil {
+	if s.Found, err = c.find(f, statuses); err != nil {
 		if c.r.Context().Err() != nil {
 			return errSlowSearch
 		}
@@ -74,14 +73,14 @@ func (d *Dashboard) searchMessages(c *call) error {
 }
 
 // find returns up to one message more than a page holds, status by status.
-func (d *Dashboard) find(ctx context.Context, f outbox.Filter, statuses []outbox.Status) ([]outbox.State, error) {
+func (c *call) find(f outbox.Filter, statuses []outbox.Status) ([]outbox.State, error) {
 	var found []outbox.State
 	for _, f.Status = range statuses {
 		f.Limit = messagesOnPage + 1 - len(found)
 		if f.Limit == 0 {
 			break
 		}
-		list, err := d.cfg.Outbox.OutboxMessages(ctx, f)
+		list, err := c.outbox.OutboxMessages(c.r.Context(), f)
 		if err != nil {
 			return nil, err
 		}

@@ -53,9 +53,9 @@ func (s *sessions) endOne(name, wanted string) bool {
 	return false
 }
 
-// whose is the person whose sessions somebody sees and ends: an admin everybody's.
+// whose is the person whose sessions somebody sees and ends: an admin of all tenants everybody's.
 func (c *call) whose() string {
-	if c.who.Role >= Admin {
+	if c.who.Role >= Admin && c.who.Tenant == "" {
 		return ""
 	}
 	return c.who.Name

@@ -38,9 +38,11 @@ Tokens are in a file (--tokens-file, readable by its owner only) or in ` + confi
 line for each: name, role, token, such as
 
     alice operator+payloads sha256:5e88…
+    kim   reader@acme       sha256:9f86…
 
 The roles are reader (looks), operator (requeues, resolves, replays, resumes sagas) and admin
-(discards, edits, has sagas compensated); +payloads is for those who may see payloads. A token is given as it is, of at least
+(discards, edits, has sagas compensated); +payloads is for those who may see payloads, @acme for those
+who are limited to the tenant acme. A token is given as it is, of at least
 20 bytes, or as sha256: and its SHA-256.
 
 Behind a proxy that signs people in, give --proxy, --user-header and --grant instead.
@@ -59,7 +61,7 @@ the broker looked at as well. What drives the replays that are started here is t
 	flags.StringSliceVar(&f.proxies, "proxy", nil, "`addresses` of trusted proxies, such as 10.0.0.0/8")
 	flags.StringVar(&f.userHeader, "user-header", "", "`header` in which the proxies name the person; they must remove it from what they are sent")
 	flags.StringVar(&f.groupsHeader, "groups-header", "", "`header` in which they name the person's groups")
-	flags.StringSliceVar(&f.grants, "grant", nil, "what a group may do, `group=role`; *=role for everybody")
+	flags.StringSliceVar(&f.grants, "grant", nil, "what a group may do, `group=role` or group=role@tenant; *=role for everybody")
 	return cmd
 }
 
@@ -177,7 +179,7 @@ func readTokens(text string) ([]dashboard.Token, error) {
 		}
 		grant, err := dashboard.ParseGrant(fields[1])
 		if err != nil {
-			return nil, fmt.Errorf("line %d of the tokens: the second word is not a role; it is reader, operator or admin, followed by +payloads for who may see payloads", number)
+			return nil, fmt.Errorf("line %d of the tokens: the second word is not a role; it is reader, operator or admin, followed by +payloads for who may see payloads, and by @ and a tenant for who is limited to it", number)
 		}
 		token, err := dashboard.NewToken(fields[0], fields[2], grant)
 		if err != nil {

@@ -13,9 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/dashboard"
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/outbox"
 )
 
 // httpClient keeps no connections: httptest closes idle ones of the default client, also those that
@@ -68,6 +71,7 @@ func TestDashboard_Refuses(t *testing.T) {
 		{"no such file", []string{"--tokens-file", filepath.Join(dir, "none")}, "", "no such file"},
 		{"no role", nil, "ann S3CR3T-0123456789abcdef", "line 1 of the tokens has 2 words"},
 		{"an unknown role", nil, "ann S3CR3T-0123456789abcdef root", "the second word is not a role"},
+		{"no tenant", nil, "ann reader@ S3CR3T-0123456789abcdef", "by @ and a tenant"},
 		{"a short token", nil, "ann admin S3CR3T", "the minimum is 20"},
 		{"half of TLS", []string{"--tls-cert", "c"}, "", "go together"},
 		{"no port", []string{"--listen", "localhost"}, "", "host:port"},
@@ -110,6 +114,57 @@ func TestDashboard_Serves(t *testing.T) {
 			}
 		}
 		stop()
+	}
+}
+
+// A token that is limited to a tenant shows what a store has of that tenant.
+func TestDashboard_Tenant(t *testing.T) {
+	t.Parallel()
+	cfg := opener.StoreConfig{URL: "sqlite:" + filepath.Join(t.TempDir(), "w.db")}
+	if r := runProgram(t.Context(), nil, "migrate", "--store", cfg.URL); r.code != exitOK {
+		t.Fatal(r.stderr)
+	}
+	db, store, err := opener.OpenSQL(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	w, err := outbox.NewWriter(store, outbox.Config{Source: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	for _, tenant := range []string{"acme", "globex"} {
+		_, err = w.Enqueue(t.Context(), tx, waybill.Message{ID: tenant + "-1", Topic: "orders", Tenant: tenant})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tenant := range []string{"acme", "globex"} { // letters 1 and 2
+		m := waybill.Message{ID: tenant + "-lost", Topic: "orders", Source: "shop", Tenant: tenant}
+		m.Complete()
+		if _, err := store.BuryMessage(t.Context(), inbox.Letter{Record: inbox.RecordOf("billing", &m), Message: m, Reason: waybill.ReasonRejected, Error: "no", Attempts: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret := "0123456789abcdef0123"
+	url, stop := startDashboard(t, cfg.URL, "kim operator@acme "+secret)
+	defer stop()
+	for path, want := range map[string]int{
+		"messages?status=Pending": http.StatusOK, "messages?id=acme-1": http.StatusOK, "messages?id=acme-lost&inbox=1": http.StatusOK, "dead/list": http.StatusOK, "dead/1": http.StatusOK,
+		"dead/2": http.StatusNotFound, "dead": http.StatusForbidden, "audit": http.StatusForbidden,
+	} {
+		status, page := getAs(t, url+path, secret)
+		if status != want || strings.Contains(page, "globex") || want == http.StatusOK && !strings.Contains(page, "acme-") {
+			t.Errorf("%s: status %d, want %d, and acme's messages only:\n%s", path, status, want, page)
+		}
 	}
 }
 
