@@ -40,7 +40,7 @@ SERVERLESS = $$(go list ./... | grep -vE '/internal/(archtest|browser|cli|confor
 NEWEST_SUITES = ^(TestSQLiteStore|TestNATSBroker)$$
 
 # The modules beside the main one, whose users need none of what these bring.
-MODULES = bench broker/signalrbroker examples/interop/cloudevents scripts/gosec
+MODULES = bench broker/signalrbroker examples/interop/cloudevents examples/interop/otlp scripts/gosec
 
 # A set-up that takes as long as its first one does, and waits most of that: make soak runs it.
 LONG = ^TestRedisBroker_Cluster$$
@@ -97,6 +97,7 @@ test-modules:
 	@cd bench && go test ./...
 	@cd broker/signalrbroker && go test $(RACE) -timeout 5m ./...
 	@cd examples/interop/cloudevents && go test ./...
+	@cd examples/interop/otlp && go test ./...
 
 newest: newest-versions newest-go ## test with the newest versions of dependencies, and with the newest Go
 
