@@ -23,21 +23,23 @@ const (
 // connection has gone without a word, then ends, and the next one takes another connection.
 type bounded struct {
 	src                                           Source
+	ahead                                         AheadSource // src, nil if it is none
 	renew, leave, claim, settle, release, counted patience
-	maintain                                      patience
+	looked, maintain                              patience
 }
 
-var _ Source = (*bounded)(nil)
+var _ AheadSource = (*bounded)(nil)
 
 func newBounded(src Source, cfg *Config) *bounded {
 	long := cfg.callTimeout()
+	ahead, _ := src.(AheadSource)
 	return &bounded{
-		src: src,
+		src: src, ahead: ahead,
 		// A renewal that outlasts the interval is of no use, and must not keep the next one back.
 		renew: patience{limit: cfg.LeaseTTL - cfg.PublishTimeout}, leave: patience{limit: cfg.PublishTimeout},
 		claim: patience{limit: long, grows: true}, settle: patience{limit: long, grows: true},
 		release: patience{limit: long, grows: true}, counted: patience{limit: long, grows: true},
-		maintain: patience{limit: maintainTimeout},
+		looked: patience{limit: long}, maintain: patience{limit: maintainTimeout},
 	}
 }
 

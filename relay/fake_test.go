@@ -102,6 +102,32 @@ func (s *fakeSource) ClaimMessages(_ context.Context, req ClaimRequest) ([]Claim
 	return claims, nil
 }
 
+func (s *fakeSource) ClaimAhead(_ context.Context, req AheadRequest) (claims []Claim, reached int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stays, limits := make(map[unit]bool), ClaimRequest{Limit: req.Limit, Bytes: req.Bytes}
+	for _, row := range s.sorted() {
+		i := slices.IndexFunc(req.Lanes, func(l Lane) bool { return l.Number == row.Lane.Number })
+		_, held := slices.BinarySearch(req.Held, row.Position)
+		if i < 0 || held || row.Waiting {
+			continue
+		}
+		u := unit{row.Message.Topic, row.Message.Key}
+		if row.Position <= req.Above || slices.Contains(req.Without, row.Message.Tenant) || u.key != "" && stays[u] {
+			stays[u] = true
+			continue
+		}
+		c := row.Claim
+		c.Lane = req.Lanes[i]
+		first, waits := s.firstWaiting()[u]
+		c.Blocked = waits && first < row.Position && u.key != ""
+		if claims = append(claims, c); limits.Full(claims) {
+			break
+		}
+	}
+	return claims, req.Reached(claims, s.position), nil
+}
+
 func (s *fakeSource) sorted() []*fakeRow {
 	return slices.SortedFunc(maps.Values(s.rows), func(a, b *fakeRow) int { return cmp.Compare(a.Position, b.Position) })
 }

@@ -19,6 +19,7 @@ import (
 // core, package relaycore; the rest of the relay carries that out.
 type Relay struct {
 	src     Source
+	ahead   AheadSource // src, nil if it is none
 	cfg     Config
 	main    []*outlet          // those that messages are routed to
 	outlets map[string]*outlet // by name, the followers too
@@ -71,7 +72,11 @@ func NewFanout(src Source, destinations []Destination, cfg Config) (*Relay, erro
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{src: newBounded(src, &cfg), cfg: cfg, outlets: make(map[string]*outlet)}
+	bounded := newBounded(src, &cfg)
+	r := &Relay{src: bounded, cfg: cfg, outlets: make(map[string]*outlet)}
+	if bounded.ahead != nil {
+		r.ahead = bounded
+	}
 	r.name.inspector, _ = src.(Inspector)
 	if err := r.addOutlets(destinations); err != nil {
 		return nil, err
@@ -170,7 +175,7 @@ func (r *Relay) coreConfig() relaycore.Config {
 		Retry: c.Retry, NoDeadLetters: c.DisableDeadLetters, Order: relaycore.Order(c.Order), TopicOrder: make(map[string]relaycore.Order),
 		MaxParked: c.MaxParkedMessages, MaxParkedKeys: c.MaxParkedKeys,
 		LeaseTTL: c.LeaseTTL, RenewInterval: c.RenewInterval, PublishTimeout: c.PublishTimeout, PollInterval: c.PollInterval,
-		CallTimeout: c.callTimeout(), Seed: rand.Uint64(),
+		CallTimeout: c.callTimeout(), Seed: rand.Uint64(), Ahead: r.ahead != nil,
 	}
 	for topic, order := range c.TopicOrder {
 		core.TopicOrder[topic] = relaycore.Order(order)

@@ -49,6 +49,8 @@ func (r *Relay) start(cmd relaycore.Command) {
 		r.workers.Go(func() { r.count(cmd) })
 	case relaycore.Claim:
 		r.workers.Go(func() { r.claim(cmd) })
+	case relaycore.ClaimAhead:
+		r.workers.Go(func() { r.claimAhead(cmd) })
 	case relaycore.Await:
 		ctx, cancel := context.WithDeadline(r.reading, r.began.Add(cmd.Until))
 		r.endAwait = cancel
@@ -121,11 +123,15 @@ func (r *Relay) claim(cmd relaycore.Claim) {
 		r.handle(relaycore.ClaimFailed{Err: err})
 		return
 	}
+	r.handle(relaycore.Claimed{Messages: r.described(claims), Full: req.Full(claims)})
+}
+
+func (r *Relay) described(claims []Claim) []relaycore.Message {
 	messages := make([]relaycore.Message, len(claims))
 	for i := range claims {
 		r.describe(&messages[i], &claims[i])
 	}
-	r.handle(relaycore.Claimed{Messages: messages, Full: req.Full(claims)})
+	return messages
 }
 
 // describe says of a claimed row what the core needs to know, and asks which destinations match it.

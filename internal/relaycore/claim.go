@@ -64,6 +64,7 @@ type read struct {
 	full      bool // there is no room for a claim
 	fullSince Time
 	weight    int // of a message, about
+	ahead     ahead
 
 	release  attempts
 	parkedAt Time // the next count
@@ -98,12 +99,18 @@ func (c *Core) claim() {
 		r.ok = c.now
 		return
 	}
-	limit, bytes := c.space()
+	if c.lookAhead() {
+		return
+	}
+	limit, bytes := c.space(c.readAhead(), maxHeldBytes)
 	if limit == 0 {
 		if r.ok = c.now; !r.full {
 			r.full, r.fullSince = true, c.now
 		}
 		return
+	}
+	if !r.busy {
+		limit = max(1, limit/2) // what is behind a backlog is looked for before much of it is read
 	}
 	r.full, r.news, r.began = false, false, c.now
 	r.tries.begin(c.now)
@@ -118,17 +125,18 @@ func (c *Core) claim() {
 	c.count()
 }
 
-// space returns how many messages, and bytes of payload, a claim may add: a quarter of what may be
-// held, so that claims are large, and the next is made while others are sent and settled; none if
-// there is no room for that.
-func (c *Core) space() (limit, bytes int) {
-	others := c.held.away + c.held.deferred
-	count, size, most := c.held.count-others, c.held.bytes, c.readAhead()
-	quarter := max(1, most/4)
-	if count+quarter > most || size > maxHeldBytes*3/4 {
+// quarter is how many messages a claim adds: a quarter of what may be held, so that claims are large,
+// and the next is made while others are sent and settled.
+func (c *Core) quarter() int { return max(1, c.readAhead()/4) }
+
+// space returns how many messages, and bytes of payload, a claim may add where so many may be held;
+// none if there is no room for a whole one.
+func (c *Core) space(most, mostBytes int) (limit, bytes int) {
+	count, size := c.held.count-c.held.away-c.held.deferred, c.held.bytes
+	if count+c.quarter() > most || size+maxHeldBytes/4 > mostBytes {
 		return 0, 0
 	}
-	return max(1, min(quarter, (maxHeldBytes-size)/c.read.weight)), maxHeldBytes - size
+	return max(1, min(c.quarter(), (mostBytes-size)/c.read.weight)), mostBytes - size
 }
 
 // looksForDue reports whether to look for scheduled and waiting messages: at each poll, and when one
@@ -228,24 +236,32 @@ func (c *Config) overParked(keys, messages int) error {
 	return nil
 }
 
-// readLanes claims from the lanes that stay. One that has come back under a new epoch is left out while
-// messages of the old one are in flight: a claim would leave those out, and find what is behind them.
+// readable returns the lanes to read that a function accepts: those that stay. One that has come back
+// under a new epoch is left out while messages of the old one are in flight: a claim would leave those
+// out, and find what is behind them.
+func (c *Core) readable(accept func(*laneState) bool) (lanes []Lane) {
+	for _, st := range c.lease.lanes {
+		if _, older := c.held.of(st.Lane); !st.leaving && !older && accept(st) {
+			lanes = append(lanes, st.Lane)
+		}
+	}
+	return lanes
+}
+
+// readLanes claims from the lanes.
 func (c *Core) readLanes() {
 	r := &c.read
 	all := c.now >= r.again
 	if all {
 		r.again = c.now + againInterval
 	}
-	for _, st := range c.lease.lanes {
-		if _, older := c.held.of(st.Lane); st.leaving || older {
-			continue
-		}
-		r.cmd.Lanes = append(r.cmd.Lanes, st.Lane)
+	r.cmd.Lanes = c.readable(func(st *laneState) bool {
 		if st.again || all {
 			r.cmd.Again = append(r.cmd.Again, st.Number)
 			st.again = false
 		}
-	}
+		return true
+	})
 	if len(r.cmd.Lanes) == 0 {
 		c.readDone(false)
 		return
@@ -257,13 +273,20 @@ func (c *Core) readLanes() {
 
 func (e Claimed) apply(c *Core) {
 	r := &c.read
-	if len(e.Messages) > 0 {
-		c.report(Report{What: Claims, Count: len(e.Messages), Took: c.now - r.began})
-		c.weigh(e.Messages)
+	ready := c.takeAll(e.Messages, c.now-r.began)
+	c.endClaim()
+	r.moreDue = r.moreDue || e.Full && !ready
+	c.readDone(e.Full)
+}
+
+// takeAll takes in what a claim has found, and reports whether any of it never waited.
+func (c *Core) takeAll(messages []Message, took time.Duration) (ready bool) {
+	if len(messages) > 0 {
+		c.report(Report{What: Claims, Count: len(messages), Took: took})
+		c.weigh(messages)
 	}
-	waited := true
-	for _, m := range byPosition(e.Messages) {
-		waited = waited && m.Waiting
+	for _, m := range byPosition(messages) {
+		ready = ready || !m.Waiting
 		c.takeIn(m)
 	}
 	for _, d := range c.dests {
@@ -271,9 +294,7 @@ func (e Claimed) apply(c *Core) {
 			c.trim(q)
 		}
 	}
-	c.endClaim()
-	r.moreDue = r.moreDue || e.Full && waited
-	c.readDone(e.Full)
+	return ready
 }
 
 // byPosition returns the messages in the order in which they were enqueued.
@@ -386,7 +407,11 @@ func (r *read) next(c *Core) Time {
 	case r.phase == reading && r.after > c.now:
 		next = r.after
 	case r.phase == reading && r.full:
-		return r.fullSince + c.slowAfter()/2
+		next = r.fullSince + c.slowAfter()/2
+		if r.busy && c.cfg.Ahead {
+			next = min(next, max(r.ahead.next, c.now))
+		}
+		return next
 	}
 	if r.phase == resting || r.phase == awaiting && !r.ended {
 		next = min(next, max(r.nextLook, c.now))

@@ -28,6 +28,7 @@ type Config struct {
 	PollInterval   time.Duration
 	CallTimeout    time.Duration // of a call to the store
 	Seed           uint64        // of the jitter of delays
+	Ahead          bool          // the store can look ahead
 }
 
 // Dest is a destination.

@@ -311,6 +311,71 @@ func TestTenants(t *testing.T) {
 	}
 }
 
+// TestLookAhead: a relay that is behind looks past the tenants of which it holds a batch, before it
+// reads on; what it finds takes turns with them. The next look goes on where this one ended, but begins
+// anew when a tenant has little again.
+func TestLookAhead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Ahead, c.BatchSize, c.Parallel, c.LeaseTTL, c.PollInterval = true, 4, 1, time.Minute, time.Minute })
+	r.read.weight = EmptySize
+	r.own(Lane{0, 1}, Lane{1, 1})
+	take[Release](r)
+	r.step(Released{})
+	if c := take[Claim](r); c.Limit != r.quarter()/2 {
+		t.Errorf("the first claim reads %d messages, want half of %d", c.Limit, r.quarter())
+	}
+	backlog := func(tenant string, from, to int64) (list []Message) {
+		for p := from; p <= to; p++ {
+			m := msg(p, "")
+			m.Tenant = tenant
+			list = append(list, m)
+		}
+		return list
+	}
+	r.step(Claimed{Messages: backlog("large", 1, 12), Full: true})
+	none[Claim](r)
+	look := take[ClaimAhead](r)
+	if len(look.Lanes) != 2 || !slices.Equal(look.Without, []string{"large"}) || look.Above != 0 || len(look.Held) != 12 {
+		t.Errorf("look %+v, want past the large tenant, from the beginning", look)
+	}
+	b := take[Publish](r).Batch
+	r.step(ClaimedAhead{Messages: backlog("small", 900, 905), Reached: 1000})
+	take[Claim](r)
+	r.step(Answered{Batch: b})
+	b = take[Publish](r).Batch
+	if got, want := positions(b.Messages), []int64{5, 900, 6, 901}; !slices.Equal(got, want) {
+		t.Errorf("sent: %v, want %v", got, want)
+	}
+	r.step(Claimed{Messages: backlog("large", 13, 20), Full: true})
+	none[ClaimAhead](r) // too soon
+	r.pass(aheadInterval)
+	take[Claim](r)
+	r.step(Claimed{Messages: backlog("large", 29, 30), Full: true})
+	if look = take[ClaimAhead](r); look.Above != 1000 || !slices.Equal(look.Without, []string{"large", "small"}) {
+		t.Errorf("look %+v, want past both, from where the last one ended", look)
+	}
+	const took = 100 * time.Millisecond
+	r.pass(took)
+	r.step(ClaimedAhead{Err: errTest})
+	if rep := r.reports[len(r.reports)-1]; rep.What != LoopFails || !errors.Is(rep.Err, errTest) {
+		t.Errorf("reported %+v, want the failed look", rep)
+	}
+	r.step(Answered{Batch: b})
+	for range 2 { // nothing of the small tenant is left
+		r.step(Answered{Batch: take[Publish](r).Batch})
+	}
+	r.pass(aheadShare*took - time.Millisecond)
+	take[Claim](r)
+	r.step(Claimed{Messages: backlog("large", 21, 24), Full: true})
+	none[ClaimAhead](r) // looks take a part of the time only
+	r.pass(time.Millisecond)
+	take[Claim](r)
+	r.step(Claimed{Messages: backlog("large", 25, 28), Full: true})
+	if look = take[ClaimAhead](r); look.Above != 0 || !slices.Equal(look.Without, []string{"large"}) {
+		t.Errorf("look %+v, want from the beginning, where more of the small tenant may be", look)
+	}
+}
+
 // TestReopen: a message without an answer goes behind what waits in the store of its key meanwhile, and
 // so does what is between the two.
 func TestReopen(t *testing.T) {

@@ -15,24 +15,18 @@ import (
 var (
 	errPaused = waybill.UnavailableError(errors.New("the destination is paused"))
 	errSlow   = waybill.UnavailableError(errors.New("the destination is slow"))
-	errRate   = waybill.UnavailableError(errors.New("the destination takes no more for now"))
 )
 
-// room returns how many messages a queue may hold in memory, and how many of one tenant. There is a
-// limit for a queue that is paused while there are other destinations, for one that is slow while memory
-// is short, and for one with a rate, which tenants share.
-func (c *Core) room(q *queue) (total, each int, why error) {
-	total, each = maxHeld+c.cfg.BatchSize, maxHeld+c.cfg.BatchSize
-	if rate := q.dest.pace.rate; rate > 0 {
-		each, why = max(c.cfg.BatchSize, int(rate))/(1+len(q.tenants)), errRate
-	}
+// room returns how many messages a queue may hold in memory, and why there is a limit: for a queue that
+// is paused while there are other destinations, and for one that is slow while memory is short.
+func (c *Core) room(q *queue) (total int, why error) {
 	switch {
 	case len(c.dests) > 1 && q.paused(c.now) > 0: // the rows of one message for other destinations wait for this one's
-		total, why = 0, errPaused
+		return 0, errPaused
 	case q.slow:
-		total, why = c.share(), errSlow
+		return c.share(), errSlow
 	}
-	return total, each, why
+	return 0, nil
 }
 
 // share is how much of the memory a slow queue may take: all of them together half of it.
@@ -46,17 +40,14 @@ func (c *Core) share() int {
 
 // trim defers what a queue holds beyond its room, the latest messages first.
 func (c *Core) trim(q *queue) {
-	total, each, why := c.room(q)
+	total, why := c.room(q)
 	if why == nil {
 		return
 	}
 	for _, l := range slices.Backward(q.readyLines()) {
-		over, t := q.total-total, l.of
-		if t.ready[0] != l { // the first of each tenant stays, so that something can be sent
-			over = max(over, t.total-each)
-		}
+		over := q.total - total
 		if over <= 0 {
-			continue
+			return
 		}
 		if l.key != "" {
 			over = len(l.waiting)

@@ -32,6 +32,7 @@
 //
 //   - lease.go: lanes, epochs, leaving, and when a relay lets its lease run out on purpose
 //   - claim.go: when, how much and from which lanes to read; where a claimed message goes
+//   - ahead.go: how a relay that is behind finds the messages of tenants with little
 //   - line.go, queue.go: what is next: tenants by turns, positions in order
 //   - batch.go, answer.go: what is sent together, what the answers mean, what is paused
 //   - dest.go: isolated topics; which message ends connections (suspects)

@@ -34,6 +34,13 @@ type Claimed struct {
 // ClaimFailed answers a [Claim] that failed.
 type ClaimFailed struct{ Err error }
 
+// ClaimedAhead answers a [ClaimAhead].
+type ClaimedAhead struct {
+	Messages []Message
+	Reached  int64 // the position up to which everything was read
+	Err      error
+}
+
 // Released answers a [Release]: Count messages that were scheduled are in the outbox now.
 type Released struct {
 	Count int
@@ -118,6 +125,18 @@ type Claim struct {
 	Paused  []string           // destinations whose waiting messages stay where they are
 }
 
+// ClaimAhead reads messages that never waited of other tenants than some, wherever they are, but none
+// that has an earlier one of its key before it that stays unread; the answer is [ClaimedAhead].
+type ClaimAhead struct {
+	Lanes   []Lane
+	Without []string // tenants
+	Above   int64    // only positions above
+	Span    int64    // positions to read
+	Limit   int
+	Bytes   int
+	Held    []int64 // as in Claim
+}
+
 // Await waits until there may be something new to claim, at most until a time; the answer is [Woken].
 type Await struct{ Until Time }
 
@@ -173,13 +192,14 @@ const (
 	LoopFails                // a claim, a renewal or a wait failed: Topic names which
 )
 
-func (Renew) command()    {}
-func (Release) command()  {}
-func (Count) command()    {}
-func (Claim) command()    {}
-func (Await) command()    {}
-func (EndAwait) command() {}
-func (Publish) command()  {}
-func (Cut) command()      {}
-func (Settle) command()   {}
-func (Report) command()   {}
+func (Renew) command()      {}
+func (Release) command()    {}
+func (Count) command()      {}
+func (Claim) command()      {}
+func (ClaimAhead) command() {}
+func (Await) command()      {}
+func (EndAwait) command()   {}
+func (Publish) command()    {}
+func (Cut) command()        {}
+func (Settle) command()     {}
+func (Report) command()     {}

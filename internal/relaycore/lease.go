@@ -181,7 +181,7 @@ func (c *Core) lanesChanged() {
 	for _, d := range c.dests {
 		d.pace.set(d.rate*part, c.now)
 	}
-	c.read.nextLook = 0
+	c.read.nextLook, c.read.ahead.above = 0, 0
 	c.read.news = true
 }
 

@@ -134,6 +134,9 @@ func (n *node) start(cmd relaycore.Command) {
 		n.news = false
 		n.call(func() relaycore.Event { return w.store.claim(cmd, w.now, n.describe) },
 			func(err error) relaycore.Event { return relaycore.ClaimFailed{Err: err} })
+	case relaycore.ClaimAhead:
+		n.call(func() relaycore.Event { return w.store.claimAhead(cmd, n.describe) },
+			func(err error) relaycore.Event { return relaycore.ClaimedAhead{Err: err} })
 	case relaycore.Await:
 		n.waiting = true
 		if n.news {

@@ -160,6 +160,32 @@ func (s *store) claim(cmd relaycore.Claim, now relaycore.Time, describe func(*ro
 	return relaycore.Claimed{Messages: messages, Full: full}
 }
 
+// claimAhead is the rule of reading past the backlog of some tenants: what was never tried of the others,
+// but nothing that has an earlier one of its key which stays behind.
+func (s *store) claimAhead(cmd relaycore.ClaimAhead, describe func(*row) relaycore.Message) relaycore.ClaimedAhead {
+	found := relaycore.ClaimedAhead{Reached: cmd.Above}
+	stays := make(map[[2]string]bool) // topics and keys
+	for _, r := range s.rows {
+		lane := slices.IndexFunc(cmd.Lanes, func(l relaycore.Lane) bool { return l.Number == r.lane })
+		_, held := slices.BinarySearch(cmd.Held, r.position)
+		unit, left := [2]string{r.topic, r.key}, r.position <= cmd.Above || slices.Contains(cmd.Without, r.tenant)
+		switch {
+		case r.waits || held || lane < 0:
+		case left || r.key != "" && stays[unit]:
+			stays[unit] = true
+		default:
+			m := describe(r)
+			m.Lane, m.Blocked = cmd.Lanes[lane], s.ahead(r)
+			found.Messages = append(found.Messages, m)
+		}
+		found.Reached = max(found.Reached, r.position)
+		if len(found.Messages) == cmd.Limit {
+			break
+		}
+	}
+	return found
+}
+
 // isDue reports whether a waiting row may be read: the head of its unit, and behind one that has not
 // failed the rest of it.
 func (s *store) isDue(r *row, now relaycore.Time, free func(*row) bool) bool {

@@ -94,7 +94,7 @@ func newWorld(seed uint64, log io.Writer) *world {
 		Order:     relaycore.Order(w.rand.IntN(2)), // the order of what is skipped is not promised
 		MaxParked: 1000, MaxParkedKeys: 1000,
 		LeaseTTL: leaseTTL, RenewInterval: 2 * time.Second, PublishTimeout: 4 * time.Second, PollInterval: 5 * time.Second,
-		CallTimeout: leaseTTL, Seed: seed,
+		CallTimeout: leaseTTL, Seed: seed, Ahead: true,
 	}
 	for _, d := range w.plan.dests {
 		w.cfg.Dests = append(w.cfg.Dests, relaycore.Dest{Name: d, Late: w.rand.IntN(2) == 0, Rate: float64(pick(0, 0, 0, 50))})

@@ -76,3 +76,14 @@ func (s *ClaimScanner) Scan(r sqldb.Rows) (relay.Claim, error) {
 	c.Message, c.Malformed = s.row.Message()
 	return c, nil
 }
+
+// AheadEnd returns up to which position a look ahead reads. The rows of the query are one: the first
+// position above that of the request and the last one there is, NULL if there is none.
+func AheadEnd(req relay.AheadRequest, rows sqldb.Rows, err error) (upTo int64, _ error) {
+	upTo, _, err = sqldb.One(rows, err, func(rows sqldb.Rows) (int64, error) {
+		var first, last sql.NullInt64
+		err := rows.Scan(&first, &last)
+		return min(first.Int64+req.Span-1, last.Int64), err
+	})
+	return upTo, err
+}

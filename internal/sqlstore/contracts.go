@@ -14,7 +14,7 @@ import (
 type Contracts[Tx any] interface {
 	outbox.Store[Tx]
 	outbox.Inspector
-	relay.Source
+	relay.AheadSource
 	relay.Inspector
 	inbox.Inbox[Tx]
 	inbox.Recorder[Tx]

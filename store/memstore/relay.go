@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -102,6 +103,40 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 		return nil
 	})
 	return claims, err
+}
+
+// ClaimAhead implements [relay.AheadSource].
+func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims []relay.Claim, reached int64, err error) {
+	claims = []relay.Claim{}
+	limits, kept := relay.ClaimRequest{Limit: req.Limit, Bytes: req.Bytes, Held: req.Held}, make(map[[2]string]bool)
+	err = s.inTx(ctx, func(*Tx) error {
+		rows := sorted(s.data.outbox, func(r row) bool { return !isHeld(limits, r) }, func(r row) int64 { return r.position })
+		upTo := int64(math.MaxInt64)
+		for _, r := range rows {
+			if r.position > req.Above && upTo == math.MaxInt64 {
+				upTo = r.position - 1 + req.Span
+			}
+			if r.position > upTo || limits.Full(claims) {
+				break
+			}
+			unit := [2]string{r.message.Address(), r.message.Key}
+			lane := slices.IndexFunc(req.Lanes, func(l relay.Lane) bool { return l.Number == r.lane })
+			stays := r.position <= req.Above || slices.Contains(req.Without, r.message.Tenant)
+			switch {
+			case lane < 0:
+			case r.message.Key != "" && (stays || kept[unit]):
+				kept[unit] = true
+			case !stays:
+				claims = append(claims, s.claimReady(r, req.Lanes[lane]))
+			}
+		}
+		if len(rows) > 0 {
+			upTo = min(upTo, rows[len(rows)-1].position)
+		}
+		reached = req.Reached(claims, upTo)
+		return nil
+	})
+	return claims, reached, err
 }
 
 // dueRows returns the waiting rows that may go: those that are due, and behind one that has

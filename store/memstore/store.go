@@ -35,7 +35,7 @@ type Store struct {
 var (
 	_ outbox.Store[*Tx]      = (*Store)(nil)
 	_ outbox.Inspector       = (*Store)(nil)
-	_ relay.Source           = (*Store)(nil)
+	_ relay.AheadSource      = (*Store)(nil)
 	_ relay.Inspector        = (*Store)(nil)
 	_ inbox.Inspector        = (*Store)(nil)
 	_ inbox.Sizer            = (*Store)(nil)

@@ -104,13 +104,17 @@ func (t *tx) claimReady(ctx context.Context, req relay.ClaimRequest) ([]relay.Cl
 	if err != nil {
 		return nil, err
 	}
+	return t.readyClaims(ctx, rows, req.Lanes)
+}
+
+func (t *tx) readyClaims(ctx context.Context, rows []readyDoc, lanes []relay.Lane) ([]relay.Claim, error) {
 	blocked, err := t.blockedKeys(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
 	claims := make([]relay.Claim, len(rows))
 	for i, r := range rows {
-		c := t.claim(&r.Row, req.Lanes)
+		c := t.claim(&r.Row, lanes)
 		c.Blocked = blocked[[2]string{r.Row.Topic, r.Row.Key}]
 		c.DelayFor = max(0, c.Message.DeliverAt.Sub(t.now))
 		claims[i] = c

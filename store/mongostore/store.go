@@ -31,7 +31,7 @@ type Store struct {
 var (
 	_ outbox.Store[*mongo.Session]   = (*Store)(nil)
 	_ outbox.Inspector               = (*Store)(nil)
-	_ relay.Source                   = (*Store)(nil)
+	_ relay.AheadSource              = (*Store)(nil)
 	_ relay.Inspector                = (*Store)(nil)
 	_ inbox.Inbox[*mongo.Session]    = (*Store)(nil)
 	_ inbox.Batcher[*mongo.Session]  = (*Store)(nil)

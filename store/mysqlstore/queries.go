@@ -9,6 +9,7 @@ import (
 type statements struct {
 	now, known, enqueue, addUnique         string
 	claimWaiting, claimReady, lane         string
+	aheadRange, claimAhead                 string
 	settle                                 sqlstore.SettleStatements
 	anyDue, dueScheduled, postpone         string
 	releaseOne, refuseDue, removeScheduled string
@@ -21,6 +22,7 @@ func newStatements(n names) statements {
 	return statements{
 		now: r("{now}"), known: r(knownSQL), enqueue: r(enqueueSQL), addUnique: r(addUniqueSQL),
 		claimWaiting: r(claimWaitingSQL), claimReady: r(claimReadySQL), lane: r(laneSQL),
+		aheadRange: r(aheadRangeSQL), claimAhead: r(claimAheadSQL),
 		settle: settleStatements(r),
 		anyDue: r(sqlstore.AnyDueSQL), dueScheduled: r(dueScheduledSQL), postpone: r(postponeSQL),
 		releaseOne: r(releaseOneSQL), refuseDue: r(refuseDueSQL), removeScheduled: r(sqlstore.RemoveScheduledSQL),

@@ -8,6 +8,7 @@ import (
 type statements struct {
 	enqueue, addUnique                                   string
 	claimWaiting, claimReady, anyDue                     string
+	aheadRange, claimAhead                               string
 	settle                                               sqlstore.SettleStatements
 	dueScheduled, releaseOne, refuseDue, removeScheduled string
 	countParked                                          string
@@ -18,6 +19,7 @@ func newStatements(n names) statements {
 	return statements{
 		enqueue: r(enqueueSQL), addUnique: r(addUniqueSQL),
 		claimWaiting: r(claimWaitingSQL), claimReady: r(claimReadySQL), anyDue: r(sqlstore.AnyDueSQL),
+		aheadRange: r(aheadRangeSQL), claimAhead: r(claimAheadSQL),
 		settle:       settleStatements(r),
 		dueScheduled: r(dueScheduledSQL), releaseOne: r(releaseOneSQL), refuseDue: r(sqlstore.RefuseDueSQL), removeScheduled: r(sqlstore.RemoveScheduledSQL),
 		countParked: r(countParkedSQL),

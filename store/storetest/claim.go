@@ -38,6 +38,10 @@ func claimTests[Tx any]() []test[Tx] {
 		{"by another store object", claimElsewhere[Tx], []need{persists}},
 		{"deliver at and expire at by the store's clock", claimClock[Tx], nil},
 		{"paused destinations", claimPaused[Tx], nil},
+		{"ahead of a tenant's backlog", claimAhead[Tx], nil},
+		{"ahead of a backlog, never past a key", claimAheadKeys[Tx], nil},
+		{"ahead of a backlog, in parts", claimAheadParts[Tx], nil},
+		{"tenants share a relay that is behind", claimShared[Tx], nil},
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 type Store[Tx any] interface {
 	outbox.Store[Tx]
 	outbox.Inspector
-	relay.Source
+	relay.AheadSource
 	relay.Inspector
 	inbox.Inbox[Tx]
 	inbox.Inspector

@@ -1,0 +1,86 @@
+package relaycore
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Looking ahead. Claims read in the order of positions. Where one tenant has a large backlog its messages
+// fill the memory, and those that others have enqueued behind them are not known of, so that tenants
+// cannot take turns. A relay that is behind therefore reads past the tenants of which it holds enough,
+// from where it came to last. It spends little time on that, and a part of the memory is kept for it.
+
+const (
+	aheadSpan     = 50_000 // positions that one look reads
+	aheadInterval = 100 * time.Millisecond
+	aheadShare    = 50 // looks take no more than this part of the time
+)
+
+// ahead is the state of looking ahead.
+type ahead struct {
+	next    Time // no look before
+	began   Time
+	above   int64    // what is up to here was looked at
+	without []string // tenants that the latest look left out
+}
+
+// lookAhead reads past the tenants of which enough is held, and reports whether it does.
+func (c *Core) lookAhead() bool {
+	r, a := &c.read, &c.read.ahead
+	if !c.cfg.Ahead || !r.busy || r.parked || c.now < a.next {
+		return false
+	}
+	a.next = c.now + claimInterval
+	without := c.plenty()
+	lanes := c.readable(func(st *laneState) bool { return !st.again })
+	limit, bytes := c.space(c.readAhead()+c.quarter(), maxHeldBytes*5/4)
+	if len(without) == 0 || len(lanes) == 0 || limit == 0 {
+		return false
+	}
+	if slices.ContainsFunc(a.without, func(t string) bool { return !slices.Contains(without, t) }) {
+		a.above = 0 // there may be more of that tenant where it was left out
+	}
+	a.without, a.began = without, c.now
+	r.phase, r.cmd = claiming, Claim{Lanes: lanes}
+	c.do(ClaimAhead{Lanes: lanes, Without: without, Above: a.above, Span: aheadSpan, Limit: limit, Bytes: bytes, Held: c.held.sorted()})
+	return true
+}
+
+// plenty returns the tenants of which at least a batch of messages is to be sent or in flight.
+func (c *Core) plenty() (names []string) {
+	count := make(map[string]int)
+	for _, d := range c.dests {
+		for _, q := range d.queues() {
+			for _, t := range q.tenants {
+				count[t.name] += t.total
+			}
+		}
+		for _, b := range d.batches {
+			for _, m := range b.Messages {
+				count[m.Tenant]++
+			}
+		}
+	}
+	for name, n := range count {
+		if n >= c.cfg.BatchSize {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// apply takes in what a look has found. A look that fails is made again much later: claims go on.
+func (e ClaimedAhead) apply(c *Core) {
+	a := &c.read.ahead
+	took := c.now - a.began
+	a.next = c.now + max(aheadInterval, aheadShare*took)
+	if e.Err != nil {
+		c.report(Report{What: LoopFails, Topic: "claim", Err: fmt.Errorf("look ahead: %w", e.Err)})
+	} else {
+		a.above = e.Reached
+	}
+	c.takeAll(e.Messages, took)
+	c.endClaim()
+}

@@ -1,0 +1,60 @@
+package relay
+
+import (
+	"context"
+
+	"github.com/waybill-go/waybill/internal/relaycore"
+)
+
+// AheadSource is a [Source] that can read past the backlog of some tenants, so that the others need not
+// wait until it is published. The stores of this module are. A relay whose source is none publishes in
+// the order of positions while it is behind, whoever enqueued them.
+type AheadSource interface {
+	Source
+
+	// ClaimAhead returns messages that never waited, as ClaimMessages does, but in the order of
+	// positions, and only of other tenants than req.Without. It leaves out a message if an earlier one
+	// of its topic and key stays behind: one that the caller has not claimed and that this call does
+	// not return. All that is read is one snapshot of the database, but for Blocked.
+	//
+	// It reads req.Span positions from the first row above req.Above on, and returns the position up to
+	// which it has read everything, where a following call goes on. What it returns is left out of
+	// claims only while req.Held names it. It is not called while ClaimMessages is running.
+	ClaimAhead(ctx context.Context, req AheadRequest) (claims []Claim, reached int64, err error)
+}
+
+// AheadRequest is what [AheadSource.ClaimAhead] needs.
+type AheadRequest struct {
+	Lanes   []Lane
+	Without []string // tenants; never empty
+	Above   int64    // only positions above this one
+	Span    int64    // how many positions to look at
+	Limit   int      // most messages to return
+	Bytes   int      // as in [ClaimRequest]
+	Held    []int64  // ascending: positions that the caller has claimed and not settled; not returned
+}
+
+// Reached returns what ClaimAhead returns beside claims, which it found up to a position: that of the
+// last of them if they are as many, or as large, as the request allows.
+func (r *AheadRequest) Reached(claims []Claim, upTo int64) int64 {
+	if limits := (ClaimRequest{Limit: r.Limit, Bytes: r.Bytes}); limits.Full(claims) {
+		return claims[len(claims)-1].Position
+	}
+	return max(upTo, r.Above)
+}
+
+// ClaimAhead implements [AheadSource] for a source that is one.
+func (b *bounded) ClaimAhead(ctx context.Context, req AheadRequest) (claims []Claim, reached int64, err error) {
+	err = b.looked.call(ctx, func(ctx context.Context) (err error) {
+		claims, reached, err = b.ahead.ClaimAhead(ctx, req)
+		return err
+	})
+	return claims, reached, err
+}
+
+func (r *Relay) claimAhead(cmd relaycore.ClaimAhead) {
+	claims, reached, err := r.ahead.ClaimAhead(r.reading, AheadRequest{
+		Lanes: lanesOf(cmd.Lanes), Without: cmd.Without, Above: cmd.Above, Span: cmd.Span, Limit: cmd.Limit, Bytes: cmd.Bytes, Held: cmd.Held,
+	})
+	r.handle(relaycore.ClaimedAhead{Messages: r.described(claims), Reached: reached, Err: r.unlessStopping(err)})
+}
