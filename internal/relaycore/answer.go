@@ -171,8 +171,8 @@ func (c *Core) judge(b *Batch, v *verdict, took time.Duration) {
 		c.pause(q, topics, len(v.unanswered) < len(b.Messages) || d.accepted > b.before, v.err)
 		return
 	}
-	if !q.isolated || len(v.unroutable) == 0 {
-		if q.isolated && d.topics[q.topic] == q && took < c.slowAfter() {
+	if q.isolated && len(v.unroutable) == 0 {
+		if d.topics[q.topic] == q && took < c.slowAfter() {
 			c.rejoin(q)
 		}
 		q.reset()

@@ -87,14 +87,7 @@ func (r *rig) own(lanes ...Lane) {
 // claimed answers the release and the claim that are wanted with messages.
 func (r *rig) claimed(messages ...Message) {
 	r.t.Helper()
-	for i, cmd := range r.pending {
-		if _, ok := cmd.(Release); ok {
-			r.pending = slices.Delete(r.pending, i, i+1)
-			r.step(Released{})
-			break
-		}
-	}
-	take[Claim](r)
+	r.reads()
 	r.step(Claimed{Messages: messages})
 }
 
@@ -316,7 +309,9 @@ func TestTenants(t *testing.T) {
 // anew when a tenant has little again.
 func TestLookAhead(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(c *Config) { c.Ahead, c.BatchSize, c.Parallel, c.LeaseTTL, c.PollInterval = true, 4, 1, time.Minute, time.Minute })
+	r := newRig(t, func(c *Config) {
+		c.Ahead, c.BatchSize, c.Parallel, c.LeaseTTL, c.PollInterval = true, 4, 1, time.Minute, time.Minute
+	})
 	r.read.weight = EmptySize
 	r.own(Lane{0, 1}, Lane{1, 1})
 	take[Release](r)

@@ -1,0 +1,490 @@
+package relaycore
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// TestClaimed: where a claimed message goes.
+func TestClaimed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		change func(*Message)
+		want   string // "" if it is sent
+	}{
+		{"for one destination", func(*Message) {}, ""},
+		{"malformed", func(m *Message) { m.Malformed = errTest }, "1 dead malformed failed 1"},
+		{"expired", func(m *Message) { m.Expired = true }, "1 dead expired failed 1"},
+		{"before its time", func(m *Message) { m.DelayFor = time.Hour }, "1 scheduled"},
+		{"for nobody", func(m *Message) { m.Routes = nil }, "1 dead unroutable failed 1"},
+		{"for two", func(m *Message) { m.Routes = []string{"a", "b"} }, "1 fans out [a b]"},
+		{"waited", func(m *Message) { m.Waiting, m.Dest = true, "b" }, ""},
+		{"waited for a destination that is gone", func(m *Message) { m.Waiting, m.Dest = true, "gone" }, "1 waits 1m0s"},
+		{"its destination cannot be asked", func(m *Message) { m.RouteErr = errTest }, "1 waits 1s failed 1"},
+		{"behind one that waits", func(m *Message) { m.Blocked = true }, "1 waits behind"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(c *Config) { c.Dests = []Dest{{Name: "a"}, {Name: "b"}} })
+			r.own(Lane{0, 1})
+			m := msg(1, "k")
+			m.Routes = []string{"a"}
+			tt.change(&m)
+			r.claimed(m)
+			if tt.want == "" {
+				r.answer(r.sent(1))
+				tt.want = "1 published"
+			}
+			r.stores(tt.want)
+			if r.held.count != 0 || r.held.bytes != 0 || len(r.held.positions)+len(r.held.dests)+len(r.held.lanes)+len(r.lines) != 0 {
+				t.Errorf("after it is stored something is held: %+v, %d lines", r.held, len(r.lines))
+			}
+		})
+	}
+}
+
+// TestKey: what becomes of the messages of a key when the first one is refused.
+func TestKey(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		change func(*Config)
+		first  Result
+		want   string
+	}{
+		{"waits, and the rest behind it", func(*Config) {}, notTaken, "1 waits 1s failed 1, 2 waits behind, 3 waits behind"},
+		{"skipped", func(c *Config) { c.Order = Skip }, notTaken, "1 waits 1s alone failed 1"},
+		{"dead", func(*Config) {}, Result{Err: errTest, Kind: waybill.Permanent, Reason: waybill.ReasonTooLarge}, "1 dead too_large failed 1"},
+		{"dead and parked", func(c *Config) { c.Order = Park }, Result{Err: errTest, Kind: waybill.Permanent, Reason: waybill.ReasonTooLarge}, "1 dead too_large failed 1, 2 waits behind, 3 waits behind"},
+		{"given up", func(c *Config) { c.NoDeadLetters = true }, Result{Err: errTest, Kind: waybill.Permanent, Reason: waybill.ReasonTooLarge}, "1 failed too_large failed 1"},
+		{"followed", func(*Config) {}, Result{Followers: []string{"f"}}, "1 published [f]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(c *Config) { c.Strict, c.Followers = true, []Dest{{Name: "f"}}; tt.change(c) })
+			r.own(Lane{0, 1})
+			r.claimed(msg(1, "k"), msg(2, "k"), msg(3, "k"))
+			b := r.sent(1)
+			r.answer(b, tt.first)
+			behind := strings.Contains(tt.want, "behind")
+			if goes := tt.first.Err == nil || r.cfg.Order == Skip; goes {
+				r.sent(2)
+			} else {
+				none[Publish](r) // before the outcome is stored
+			}
+			first, rest, _ := strings.Cut(tt.want, ", ")
+			if !behind {
+				r.stores(first)
+			} else {
+				r.stores(tt.want)
+				none[Publish](r)
+			}
+			if rest == "" && (tt.first.Err == nil || r.cfg.Order == Skip) {
+				return
+			}
+			if !behind {
+				r.sent(2)
+			}
+		})
+	}
+}
+
+// TestKey_Pipelined: messages of a key go together; one that was accepted after a refused one is
+// reported, and what comes later waits behind that.
+func TestKey_Pipelined(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.BatchSize = 3 })
+	r.own(Lane{0, 1})
+	r.claimed(msg(1, "k"), msg(2, "k"), msg(3, "k"), msg(4, "k"), msg(5, "l"))
+	b := r.sent(1, 2, 3)
+	r.sent(5)
+	r.answer(b, accepted, notTaken, accepted)
+	if n, rep := r.reported(Overtaken); n != 1 || !slices.Equal(positions(rep.Messages), []int64{3}) {
+		t.Errorf("reported %+v, want that 3 has passed 2", rep)
+	}
+	r.stores("1 published, 2 waits 1s failed 1, 4 waits behind, 3 published")
+	if n, rep := r.reported(Retried); n != 1 || rep.Settlement.Message.Position != 2 {
+		t.Errorf("%d reports of retries, %+v", n, rep)
+	}
+	none[Publish](r)
+}
+
+// TestExpires: one that expires while it is held is not sent.
+func TestExpires(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Parallel, c.BatchSize = 1, 3 })
+	r.own(Lane{0, 1})
+	soon := msg(4, "k")
+	soon.ExpiresIn = time.Millisecond
+	r.claimed(msg(1, "k"), msg(2, "k"), msg(3, ""), soon, msg(5, "k"))
+	b := r.sent(1, 2, 3)
+	r.pass(time.Second / 2)
+	r.answer(b)
+	r.stores("1 published, 2 published, 3 published, 4 dead expired failed 1")
+	if n, _ := r.reported(Dead); n != 1 {
+		t.Errorf("%d reports of dead letters, want 1", n)
+	}
+	r.answer(r.sent(5))
+}
+
+// TestExpires_InTheMiddle: one of a key that has expired does not go in a batch, and what follows it
+// waits until that is stored.
+func TestExpires_InTheMiddle(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Parallel = 1 })
+	r.own(Lane{0, 1})
+	soon := msg(3, "k")
+	soon.ExpiresIn = time.Millisecond
+	r.claimed(to("first", msg(1, "")))
+	b := r.sent(1)
+	r.reads()
+	r.step(Claimed{Messages: []Message{msg(2, "k"), soon, msg(4, "k")}})
+	r.pass(time.Millisecond)
+	r.answer(b)
+	r.stores("1 published")
+	r.answer(r.sent(2))
+	r.stores("2 published, 3 dead expired failed 1")
+	r.sent(4)
+}
+
+// TestPaused: a destination that does not answer is paused for longer and longer, then tried with one
+// batch; it goes on when it answers.
+func TestPaused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.BatchSize = 1 })
+	r.own(Lane{0, 1})
+	r.claimed(msg(1, ""), msg(2, ""), msg(3, ""))
+	one, two := r.sent(1), r.sent(2)
+	r.rests()
+	r.answer(one, unavailable)
+	r.answer(two, unavailable)
+	if names := r.PausedDests(); len(names) != 1 {
+		t.Errorf("PausedDests() = %v", names)
+	}
+	for _, pause := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond} {
+		if _, rep := r.reported(Paused); rep.Delay != pause || rep.Topic != "" {
+			t.Errorf("reported %+v, want a pause of %v", rep, pause)
+		}
+		if next := r.Next(); next != r.at+pause {
+			t.Errorf("Next() = %v, want the end of the pause, %v", next, r.at+pause)
+		}
+		r.pass(pause - 1)
+		none[Publish](r)
+		r.pass(1)
+		one = r.sent(1)
+		none[Publish](r)
+		r.answer(one, unavailable)
+	}
+	r.pass(400 * time.Millisecond)
+	r.answer(r.sent(1))
+	if n, _ := r.reported(Resumed); n != 1 || len(r.PausedDests()) != 0 {
+		t.Errorf("%d reports that it goes on", n)
+	}
+	r.sent(2)
+	r.sent(3)
+	r.stores("1 published")
+}
+
+// TestPaused_Several: where there are other destinations, what a paused one holds up is deferred, in
+// order, and comes back when the pause has ended; what is due for it meanwhile stays where it is.
+func TestPaused_Several(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Dests, c.Parallel, c.BatchSize = []Dest{{Name: "a"}, {Name: "b"}}, 1, 1 })
+	r.own(Lane{0, 1})
+	var list []Message
+	for p, key := range []string{"", "k", "k", "", ""} {
+		m := msg(int64(p+1), key)
+		m.Routes = []string{"a"}
+		list = append(list, m)
+	}
+	list[4].Routes = []string{"b"}
+	r.claimed(list...)
+	b := r.sent(1)
+	r.sent(5)
+	r.answer(b, unavailable)
+	r.stores("2 waits 1.5s, 3 waits behind, 1 waits 1.5s, 4 waits 1.5s")
+	r.pass(time.Millisecond)
+	r.read.news = true
+	r.step(Tick{})
+	if c := r.reads(); !slices.Equal(c.Paused, []string{"a"}) {
+		t.Errorf("paused %v, want a", c.Paused)
+	}
+}
+
+// TestTopic: a topic that is not answered while others are gets a queue of its own, which holds up
+// nobody, and comes back when it is answered quickly.
+func TestTopic(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		result Result
+	}{{"unavailable", unavailable}, {"reaches nobody", nobody}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, nil)
+			r.own(Lane{0, 1})
+			r.claimed(to("bad", msg(1, "")), to("good", msg(2, "")), to("bad", msg(3, "k")))
+			r.answer(r.sent(1, 2, 3), tt.result, accepted, unavailable)
+			if _, rep := r.reported(Paused); rep.Topic != "bad" || rep.Delay != 100*time.Millisecond {
+				t.Errorf("reported %+v, want a pause of the bad topic", rep)
+			}
+			r.step(Tick{})
+			if len(r.PausedDests()) != 0 || len(r.dests[0].isolated) != 1 {
+				t.Errorf("paused %v, isolated %d, want the topic only", r.PausedDests(), len(r.dests[0].isolated))
+			}
+			r.pass(100 * time.Millisecond)
+			b := take[Publish](r).Batch
+			r.answer(b, slices.Repeat([]Result{unavailable}, len(b.Messages))...) // again
+			if n, rep := r.reported(Paused); n < 2 || rep.Topic != "bad" || rep.Delay != 200*time.Millisecond {
+				t.Errorf("reported %+v, want another pause of the topic", rep)
+			}
+			r.pass(200 * time.Millisecond)
+			r.answer(take[Publish](r).Batch)
+			if len(r.dests[0].isolated) != 0 || len(r.dests[0].topics) != 0 {
+				t.Error("the topic is still isolated")
+			}
+		})
+	}
+}
+
+// TestSlow: others pass a batch that is not answered for a while. One of several topics is given up so
+// that the messages of those that are well can go.
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Parallel, c.BatchSize = 1, 2 })
+	r.own(Lane{0, 1})
+	r.claimed(to("s", msg(1, "")), to("u", msg(2, "")), to("v", msg(3, "")))
+	b := r.sent(1, 2)
+	none[Publish](r)
+	r.rests()
+	if next := r.Next(); next != time.Second {
+		t.Errorf("Next() = %v, want when the batch is slow", next)
+	}
+	r.pass(time.Second - r.at)
+	r.answer(r.sent(3))
+	none[Cut](r)
+	r.pass(time.Second)
+	if cut := take[Cut](r); cut.Batch != b {
+		t.Error("another batch is cut")
+	}
+	r.pass(time.Millisecond)
+	none[Cut](r) // once
+	r.answer(b, Result{Err: errTest, Kind: waybill.Unavailable, Unsure: true}, accepted)
+	if q := r.dests[0].topics["s"]; q == nil || q.paused(r.at) == 0 {
+		t.Error("the topic that was not answered is not paused")
+	}
+}
+
+// TestLate: where late confirms count, what is not answered in time is paused and still waited for,
+// until the lease ends, or it is shown that only this batch is not answered.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		renew bool // the lease
+		other bool // something that was sent later is confirmed
+		cut   bool
+	}{{"waits", true, false, false}, {"the lease ends", false, false, true}, {"others are confirmed", true, true, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(c *Config) {
+				c.Dests = []Dest{{Late: true}}
+				c.Parallel, c.BatchSize, c.LeaseTTL = 1, 2, 20*time.Second
+			})
+			r.own(Lane{0, 1})
+			r.claimed(to("s", msg(1, "")), to("u", msg(2, "")))
+			b := r.sent(1, 2)
+			if b.Limit != lateLimit*4*time.Second {
+				t.Errorf("limit %v", b.Limit)
+			}
+			lease := func() {
+				take[Renew](r)
+				if tt.renew {
+					r.step(Leased{Lanes: []Lane{{0, 1}}, Share: 1, Total: 1})
+				} else {
+					r.step(LeaseFailed{Err: errTest})
+				}
+			}
+			r.pass(3 * time.Second)
+			lease()
+			r.reads()
+			r.step(Claimed{Messages: []Message{to("v", msg(3, ""))}})
+			later := r.sent(3)
+			r.pass(time.Second)
+			if _, rep := r.reported(Paused); rep.Err == nil || !strings.Contains(rep.Err.Error(), "no answer within 4s") {
+				t.Errorf("reported %+v, want that it is late", rep)
+			}
+			if tt.other {
+				r.answer(later)
+			} else if !tt.renew {
+				r.pass(20 * time.Second)
+			}
+			r.pass(time.Second)
+			if tt.cut {
+				take[Cut](r)
+			} else {
+				none[Cut](r)
+				r.answer(b)
+				r.stores("1 published, 2 published")
+			}
+		})
+	}
+}
+
+// TestPoison: of messages under which connections end, each is sent alone, when another one has shown
+// that the destination is well; the one that ends it twice is a dead letter.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Parallel = 2 })
+	r.own(Lane{0, 1})
+	r.claimed(to("t", msg(1, "")), to("t", msg(2, "k")), to("t", msg(3, "k")))
+	r.answer(r.sent(1, 2, 3), lost, lost, lost)
+	r.pass(100 * time.Millisecond)
+	r.answer(r.sent(1, 2, 3), lost, lost, lost)
+	fresh := msg(4, "n")
+	r.pass(200 * time.Millisecond)
+	alone := r.sent(1) // the first suspect, nothing else is known
+	if !alone.Alone || !alone.Messages[0].Resent {
+		t.Error("the suspect is not sent alone, or not as sent before")
+	}
+	r.reads()
+	r.step(Claimed{Messages: []Message{fresh}})
+	none[Publish](r) // while the suspect is alone
+	r.answer(alone, lost)
+	r.pass(400 * time.Millisecond)
+	r.answer(r.sent(4)) // shows that the destination is well
+	for range 20 {
+		if len(r.settler.running) > 0 {
+			take[Settle](r)
+			r.step(Settled{})
+		}
+		for i, cmd := range r.pending {
+			if p, ok := cmd.(Publish); ok {
+				r.pending = slices.Delete(r.pending, i, i+1)
+				if p.Batch.Messages[0].Position == 2 {
+					r.answer(p.Batch, lost)
+				} else {
+					r.answer(p.Batch)
+				}
+				break
+			}
+		}
+		r.pass(200 * time.Millisecond)
+		if r.reads(); true {
+			r.step(Claimed{Messages: []Message{msg(100+int64(r.at/time.Millisecond), "")}})
+		}
+		if n, rep := r.reported(Dead); n == 1 {
+			if rep.Settlement.Message.Position != 2 || rep.Settlement.Reason != waybill.ReasonPoison {
+				t.Errorf("dead: %+v", rep.Settlement)
+			}
+			return
+		}
+	}
+	t.Error("the poison message was not found")
+}
+
+// TestCopies: one that may have arrived and is sent again later than the broker remembers is reported.
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.LeaseTTL = time.Hour })
+	r.own(Lane{0, 1})
+	r.claimed(msg(1, ""))
+	r.answer(r.sent(1), Result{Err: errTest, Kind: waybill.Unavailable, Unsure: true})
+	r.pass(2 * time.Minute)
+	b := r.sent(1)
+	if !b.Messages[0].Resent {
+		t.Error("it does not say that it is sent again")
+	}
+	r.answer(b)
+	if n, rep := r.reported(DedupExpired); n != 1 || rep.Delay != 2*time.Minute {
+		t.Errorf("reported %+v", rep)
+	}
+	take[Settle](r)
+	r.step(Settled{})
+	if len(r.dests[0].past) != 0 {
+		t.Error("what was sent is still remembered")
+	}
+}
+
+// TestRate: a destination gets what its rate allows, in portions.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Dests = []Dest{{Rate: 100}} })
+	r.own(Lane{0, 1})
+	var list []Message
+	for p := range int64(40) {
+		list = append(list, msg(p+1, ""))
+	}
+	r.claimed(list...)
+	none[Publish](r)
+	r.rests()
+	sent := 0
+	for range 30 {
+		next := r.Next()
+		if next <= r.at || next > r.at+60*time.Millisecond {
+			t.Fatalf("Next() = %v at %v, want when the rate allows more", next, r.at)
+		}
+		r.pass(next - r.at)
+		b := take[Publish](r).Batch
+		sent += len(b.Messages)
+		r.answer(b)
+		if most := 100*r.at.Seconds() + 1; float64(sent) > most || float64(sent) < most-8 {
+			t.Fatalf("%d sent in %v", sent, r.at)
+		}
+		if sent >= 30 {
+			return
+		}
+	}
+}
+
+// TestReadFails: a claim that fails is made again, of all that it was to read again, for fewer bytes.
+func TestReadFails(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.own(Lane{0, 1})
+	take[Release](r)
+	r.step(Released{Err: errTest})
+	if _, rep := r.reported(ReleaseFails); !errors.Is(rep.Err, errTest) {
+		t.Errorf("reported %+v", rep)
+	}
+	c := take[Claim](r)
+	r.step(ClaimFailed{Err: errTest})
+	if _, rep := r.reported(LoopFails); rep.Topic != "claim" {
+		t.Errorf("reported %+v", rep)
+	}
+	if next := r.Next(); next != retryBase {
+		t.Errorf("Next() = %v, want %v", next, retryBase)
+	}
+	r.pass(retryBase)
+	if again := r.reads(); !slices.Equal(again.Again, c.Again) || again.Limit >= c.Limit && c.Limit > 1 {
+		t.Errorf("claim %+v after %+v, want the same lanes from the beginning, and less", again, c)
+	}
+	r.step(Claimed{})
+	take[Await](r)
+	r.step(Woken{Err: errTest})
+	if n, _ := r.reported(LoopFails); n != 2 {
+		t.Errorf("%d reports of failures, want 2", n)
+	}
+}
+
+// TestStop_Waiting: a relay that waits for something to do ends at once.
+func TestStop_Waiting(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.own(Lane{0, 1})
+	r.claimed()
+	r.rests()
+	r.step(Stop{})
+	take[EndAwait](r)
+	r.step(Woken{})
+	if !r.Done() {
+		t.Error("Done() = false with nothing in flight")
+	}
+	none[Claim](r)
+}
