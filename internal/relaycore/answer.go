@@ -106,7 +106,7 @@ func (c *Core) concludeSent(v *verdict, l *line, m *Message, r Result, took time
 	l.sent--
 	switch {
 	case !c.lease.owns(m.Lane):
-		c.abandon(l, m)
+		c.abandon(m)
 	case r.Err == nil:
 		v.accepted = append(v.accepted, m)
 		if l.closed > 0 && l.behind > 0 {
@@ -120,14 +120,11 @@ func (c *Core) concludeSent(v *verdict, l *line, m *Message, r Result, took time
 	}
 }
 
-// abandon leaves a message, and what is behind it, to a later claim.
-func (c *Core) abandon(l *line, m *Message) {
+// abandon leaves a message to a later claim. What was behind it was dropped with the lane.
+func (c *Core) abandon(m *Message) {
 	c.lease.readAgain(m.Lane.Number)
 	c.read.news = true
 	c.held.release(m)
-	for _, other := range l.remove(func(o *Message) bool { return o.Lane.Number == m.Lane.Number }) {
-		c.held.release(other)
-	}
 }
 
 // reopen puts messages that were not answered back into their lines, which go on. If something of

@@ -39,9 +39,6 @@ func (h *held) add(m *Message) {
 
 // lighten notes that a message will not be sent: the shell drops its payload.
 func (h *held) lighten(m *Message) {
-	if m.Deferred {
-		return
-	}
 	m.Deferred = true
 	h.bytes -= m.Size - EmptySize
 	m.Size = EmptySize
