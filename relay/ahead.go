@@ -15,7 +15,7 @@ type AheadSource interface {
 	// ClaimAhead returns messages that never waited, as ClaimMessages does, but in the order of
 	// positions, and only of other tenants than req.Without. It leaves out a message if an earlier one
 	// of its topic and key stays behind: one that the caller has not claimed and that this call does
-	// not return. All that is read is one snapshot of the database, but for Blocked.
+	// not return. It must see that one if it was visible when the later one was read.
 	//
 	// It reads req.Span positions from the first row above req.Above on, and returns the position up to
 	// which it has read everything, where a following call goes on. What it returns is left out of

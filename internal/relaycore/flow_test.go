@@ -488,3 +488,22 @@ func TestStop_Waiting(t *testing.T) {
 	}
 	none[Claim](r)
 }
+
+// TestReadsAgain: from time to time every lane is read from its beginning, whatever the store concludes.
+func TestReadsAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.LeaseTTL, c.PollInterval = time.Hour, time.Hour })
+	r.own(Lane{0, 1}, Lane{1, 1})
+	r.claimed() // from the beginning, since the lanes are new
+	r.read.news = true
+	if c := r.reads(); c.Again != nil {
+		t.Errorf("lanes %v are read from the beginning at once", c.Again)
+	}
+	r.step(Claimed{})
+	r.rests()
+	r.pass(againInterval - r.at)
+	r.step(Woken{})
+	if c := r.reads(); !slices.Equal(c.Again, []int{0, 1}) {
+		t.Errorf("lanes %v are read from the beginning, want all", c.Again)
+	}
+}

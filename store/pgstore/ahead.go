@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill/internal/sqldb"
@@ -18,32 +19,33 @@ SELECT min((SELECT o.position FROM {outbox} o WHERE o.lane = l.lane AND o.positi
   FROM unnest($1::int[]) AS l(lane)`
 
 // claimAheadSQL reads what was never tried of other tenants than some ($5), between two positions ($2
-// and $3), but not what has an earlier row of its key that stays behind. That is looked for from the
-// beginning of the lane, in the same snapshot: whoever had to wait for a transaction that committed
-// late is not visible without it. Served by the primary key.
+// and $3). Served by the primary key; the limit of a lane comes through a sub-select, as in claimPageSQL.
 const claimAheadSQL = `
-WITH rows AS (
-    SELECT o.*
-      FROM unnest($1::int[]) AS l(lane)
-     CROSS JOIN LATERAL (
-        SELECT * FROM {outbox} o
-         WHERE o.lane = l.lane AND o.position > $2 AND o.position <= $3 AND o.tenant NOT IN (SELECT unnest($5::text[])) AND o.` + notHeld + `
-           AND (o.key = '' OR NOT EXISTS (
-                SELECT 1 FROM {outbox} e
-                 WHERE e.lane = o.lane AND e.position < o.position AND e.topic = o.topic AND e.key = o.key
-                   AND (e.position <= $2 OR e.tenant IN (SELECT unnest($5::text[]))) AND e.` + notHeld + `))
-         ORDER BY o.position LIMIT (SELECT $6::bigint)) o
-     ORDER BY o.position
-     LIMIT $6
-)
 SELECT o.lane, o.position, '', 0, 0, false,
        CASE WHEN o.deliver_at > (SELECT {clock}()) THEN extract(epoch FROM o.deliver_at - (SELECT {clock}())) * 1000 END::float8,
        extract(epoch FROM o.expires_at - (SELECT {clock}()))::float8 * 1000, {o.message}
-  FROM rows o
- ORDER BY o.position`
+  FROM unnest($1::int[]) AS l(lane)
+ CROSS JOIN LATERAL (
+    SELECT * FROM {outbox} o
+     WHERE o.lane = l.lane AND o.position > $2 AND o.position <= $3 AND o.tenant NOT IN (SELECT unnest($5::text[])) AND o.` + notHeld + `
+     ORDER BY o.position LIMIT (SELECT $6::bigint)) o
+ ORDER BY o.position
+ LIMIT $6`
 
-// ClaimAhead implements [relay.AheadSource] with two statements, and one more if there are keys of which
-// the store does not know that nothing of them waits. The cursors of claims stay where they are.
+// staysAheadSQL returns, of some units ($6, $7), the first row before a position ($3) that stays behind
+// when what was read above another position ($2) is claimed. It looks from the beginning of the lanes ($1):
+// whoever had to wait for a transaction that committed late is not visible without it, and a row leaves
+// the outbox through its lane's owner only, so that a later snapshot than that of the claim will do. By
+// itself, because the planner would take it for dear enough to compile, which takes longer than to run it.
+const staysAheadSQL = `
+SELECT o.topic, o.key, min(o.position)
+  FROM {outbox} o
+ WHERE o.lane = ANY($1::int[]) AND o.position < $3 AND (o.position <= $2 OR o.tenant IN (SELECT unnest($5::text[]))) AND o.` + notHeld + `
+   AND (o.topic, o.key) IN (SELECT * FROM unnest($6::text[], $7::text[]))
+ GROUP BY o.topic, o.key`
+
+// ClaimAhead implements [relay.AheadSource] with two statements, one more if there are keys, and one more if
+// the store does not know of each of them that nothing of it waits. The cursors of claims stay where they are.
 func (s *Store[Tx]) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims []relay.Claim, reached int64, err error) {
 	select {
 	case s.claiming <- struct{}{}:
@@ -71,10 +73,36 @@ func (c *claimer[Tx]) claimAhead(ctx context.Context, req relay.AheadRequest) ([
 		return []relay.Claim{}, req.Above, err
 	}
 	claims, err := c.readAhead(ctx, req, numbers, upTo)
-	if err == nil {
+	if err != nil {
+		return nil, 0, err
+	}
+	reached := req.Reached(claims, upTo)
+	if claims, err = c.withoutPassing(ctx, req, claims); err == nil {
 		err = c.markBlocked(ctx, claims)
 	}
-	return claims, req.Reached(claims, upTo), err
+	return claims, reached, err
+}
+
+// withoutPassing leaves out the claims that have an earlier row of their key which stays behind.
+func (c *claimer[Tx]) withoutPassing(ctx context.Context, req relay.AheadRequest, claims []relay.Claim) ([]relay.Claim, error) {
+	keyed := slices.DeleteFunc(slices.Clone(claims), func(c relay.Claim) bool { return c.Message.Key == "" })
+	if len(keyed) == 0 {
+		return claims, nil
+	}
+	lanes := slices.Compact(slices.Sorted(slices.Values(column(keyed, func(c relay.Claim) int { return c.Lane.Number }))))
+	rows, err := c.conn.Query(ctx, c.sql.staysAhead, lanes, req.Above, keyed[len(keyed)-1].Position, append([]int64{}, req.Held...), req.Without,
+		column(keyed, func(c relay.Claim) string { return c.Message.Address() }), column(keyed, func(c relay.Claim) string { return c.Message.Key }))
+	first := make(map[[2]string]int64)
+	_, err = sqldb.Collect(rows, err, func(rows sqldb.Rows) (unit [2]string, err error) {
+		var position int64
+		err = rows.Scan(&unit[0], &unit[1], &position)
+		first[unit] = position
+		return unit, err
+	})
+	return slices.DeleteFunc(claims, func(c relay.Claim) bool {
+		position, stays := first[[2]string{c.Message.Address(), c.Message.Key}]
+		return stays && position < c.Position
+	}), err
 }
 
 func (c *claimer[Tx]) readAhead(ctx context.Context, req relay.AheadRequest, numbers []int, upTo int64) ([]relay.Claim, error) {

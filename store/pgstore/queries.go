@@ -12,7 +12,7 @@ import (
 // statements are the SQL texts that only this store runs, with its names rendered in.
 type statements struct {
 	claimDue, claimPage, claimBlocked                  string
-	aheadRange, claimAhead                             string
+	aheadRange, claimAhead, staysAhead                 string
 	settleDelete, settleArchive                        string
 	fence, park, follow, archiveWaiting, deleteWaiting string
 	retry, bury, schedule, promote, releaseScheduled   string
@@ -27,7 +27,7 @@ func newStatements(n names) statements {
 	r := renderer(n)
 	return statements{
 		claimDue: r(claimDueSQL), claimPage: r(claimPageSQL), claimBlocked: r(claimBlockedSQL),
-		aheadRange: r(aheadRangeSQL), claimAhead: r(claimAheadSQL),
+		aheadRange: r(aheadRangeSQL), claimAhead: r(claimAheadSQL), staysAhead: r(staysAheadSQL),
 		settleDelete: r(settleDeleteSQL), settleArchive: r(settleArchiveSQL),
 		fence: r(fenceSQL), park: r(parkSQL), follow: r(followSQL),
 		archiveWaiting: r(archiveWaitingSQL), deleteWaiting: r(deleteWaitingSQL),
