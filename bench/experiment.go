@@ -19,6 +19,7 @@ type experiment struct {
 // experiments are all that there are, in the order in which they run.
 var experiments = []experiment{
 	{"drain", "Draining a backlog", "messages/s", runDrain},
+	{"recorder", "What a recording costs", "", runRecorder},
 	{"network", "The same, with a network of 1 ms", "messages/s", runNetwork},
 	{"replicas", "Replicas", "", runReplicas},
 	{"latency", "From commit to confirmation", "", runLatency},

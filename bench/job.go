@@ -28,6 +28,7 @@ type job struct {
 	Batch   int // 0 for the default
 	Strict  bool
 	Archive bool
+	Record  bool          // in a file
 	Poll    time.Duration // 0 for the default
 
 	// Of peers.

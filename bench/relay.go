@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/relay"
@@ -36,6 +38,23 @@ func (c *client) config() relay.Config {
 	return cfg
 }
 
+// record lets a relay be recorded in a file that stop removes.
+func record(cfg *relay.Config) (stop func(), err error) {
+	dir, err := os.MkdirTemp("", prefix)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := relay.OpenRecorder(filepath.Join(dir, "relay.rec"), relay.RecorderConfig{})
+	if err != nil {
+		return nil, err
+	}
+	cfg.Recorder = rec
+	return func() {
+		_ = rec.Close()
+		_ = os.RemoveAll(dir)
+	}, nil
+}
+
 // relayJob runs a relay until the parent wants it to stop.
 func relayJob(ctx context.Context, c *client) error {
 	pool, pub, err := c.open(ctx)
@@ -53,7 +72,15 @@ func relayJob(ctx context.Context, c *client) error {
 	if c.Notes {
 		to = times
 	}
-	r, err := relay.New(store, to, c.config())
+	cfg := c.config()
+	if c.Record {
+		stop, err := record(&cfg)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	r, err := relay.New(store, to, cfg)
 	if err != nil {
 		return err
 	}

@@ -53,8 +53,13 @@ func (b *bounded) ClaimAhead(ctx context.Context, req AheadRequest) (claims []Cl
 }
 
 func (r *Relay) claimAhead(cmd relaycore.ClaimAhead) {
+	without, known := r.cfg.Recorder.reveal(cmd.Without)
+	if !known {
+		r.handle(relaycore.ClaimedAhead{Reached: cmd.Above})
+		return
+	}
 	claims, reached, err := r.ahead.ClaimAhead(r.reading, AheadRequest{
-		Lanes: lanesOf(cmd.Lanes), Without: cmd.Without, Above: cmd.Above, Span: cmd.Span, Limit: cmd.Limit, Bytes: cmd.Bytes, Held: cmd.Held,
+		Lanes: lanesOf(cmd.Lanes), Without: without, Above: cmd.Above, Span: cmd.Span, Limit: cmd.Limit, Bytes: cmd.Bytes, Held: cmd.Held,
 	})
 	r.handle(relaycore.ClaimedAhead{Messages: r.described(claims), Reached: reached, Err: r.unlessStopping(err)})
 }

@@ -118,6 +118,9 @@ type Config struct {
 	// Observer receives events. A panic of it is logged to slog.Default and changes nothing
 	// about messages. Optional; the default logs to slog.Default.
 	Observer waybill.Observer
+
+	// Recorder records what the relay's decisions are made of. Optional.
+	Recorder *Recorder
 }
 
 const defaultRetention = 7 * 24 * time.Hour

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/recording"
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
@@ -42,7 +43,8 @@ type Relay struct {
 	done     chan struct{} // closed when everything is settled after the stop
 	endAwait context.CancelFunc
 	cuts     map[*relaycore.Batch]context.CancelFunc
-	earlier  relaycore.Stats // of earlier runs
+	recorder *recording.Writer // nil if the run is not recorded
+	earlier  relaycore.Stats   // of earlier runs
 }
 
 // last is what Status tells of last.
@@ -166,6 +168,7 @@ func (r *Relay) begin(reading, work context.Context) {
 		o.sent = nil
 	}
 	r.timer = time.AfterFunc(time.Hour, func() { r.handle(relaycore.Tick{}) })
+	r.beginRecording()
 }
 
 func (r *Relay) coreConfig() relaycore.Config {
@@ -194,6 +197,7 @@ func (r *Relay) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
+	r.endRecording()
 	now := r.core.Stats()
 	r.earlier.Published += now.Published
 	r.earlier.Retried += now.Retried

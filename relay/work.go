@@ -20,14 +20,18 @@ func (r *Relay) handle(e relaycore.Event) {
 	}
 	now := time.Since(r.began)
 	var reports []relaycore.Report
-	for _, cmd := range r.core.Step(now, e) {
+	r.recorder.Before(now, e)
+	commands := r.core.Step(now, e)
+	for _, cmd := range commands {
 		if report, ok := cmd.(relaycore.Report); ok {
 			reports = append(reports, report)
 		} else {
 			r.start(cmd)
 		}
 	}
-	r.timer.Reset(max(0, r.core.Next()-now))
+	next := r.core.Next()
+	r.recorder.After(now, commands, next)
+	r.timer.Reset(max(0, next-now))
 	if r.core.Done() && !r.isDone {
 		r.isDone = true
 		close(r.done)
@@ -131,13 +135,14 @@ func (r *Relay) described(claims []Claim) []relaycore.Message {
 	for i := range claims {
 		r.describe(&messages[i], &claims[i])
 	}
+	r.cfg.Recorder.conceal(messages)
 	return messages
 }
 
 // describe says of a claimed row what the core needs to know, and asks which destinations match it.
 func (r *Relay) describe(m *relaycore.Message, c *Claim) {
 	*m = relaycore.Message{
-		Position: c.Position, Lane: relaycore.Lane(c.Lane), Dest: c.Destination, Topic: c.Message.Address(), Key: c.Message.Key,
+		ID: c.Message.ID, Position: c.Position, Lane: relaycore.Lane(c.Lane), Dest: c.Destination, Topic: c.Message.Address(), Key: c.Message.Key,
 		Tenant: c.Message.Tenant, Attempts: c.Attempts, Life: c.Life, Size: weight(c), Waiting: c.Waiting, Blocked: c.Blocked,
 		Malformed: c.Malformed, Expired: c.Expired, ExpiresIn: c.ExpiresIn, DelayFor: c.DelayFor, Tag: c,
 	}

@@ -90,12 +90,13 @@ var mayImport = map[group][]group{
 
 // siblings are the imports allowed between packages of one group.
 var siblings = map[string][]string{
-	"consumer":          {"inbox"},
-	"deadletter":        {"outbox"},
-	"janitor":           {"inbox", "relay"},
-	"schedule":          {"outbox", "deadletter"}, // what is scheduled is completed and checked as what is enqueued; what operators do to it is audited
-	"internal/sqlstore": {"internal/settleplan"},
-	"waybilltest":       {"broker/membroker", "store/memstore"}, // a whole system in memory
+	"consumer":           {"inbox"},
+	"deadletter":         {"outbox"},
+	"janitor":            {"inbox", "relay"},
+	"schedule":           {"outbox", "deadletter"}, // what is scheduled is completed and checked as what is enqueued; what operators do to it is audited
+	"internal/sqlstore":  {"internal/settleplan"},
+	"internal/recording": {"internal/loop", "internal/relaycore"},
+	"waybilltest":        {"broker/membroker", "store/memstore"}, // a whole system in memory
 }
 
 // nested are the directories whose children are units of their own.

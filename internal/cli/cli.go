@@ -138,7 +138,7 @@ batch_size: 100); a flag counts before the environment, the environment before t
 	flags.BoolVar(&p.json, "json", false, "print results as JSON, for programs")
 	addOptions(flags)
 	shortenHelp(root)
-	root.AddCommand(p.demoCommand(), p.migrateCommand(), p.rolesCommand(), p.relayCommand(), p.outboxCommand(),
+	root.AddCommand(p.demoCommand(), p.migrateCommand(), p.rolesCommand(), p.relayCommand(flags), p.outboxCommand(),
 		p.inboxCommand(flags), p.pushCommand(flags), p.deadCommand(), p.scheduleCommand(), p.sagaCommand(), p.dashboardCommand(), p.janitorCommand(), p.doctorCommand(flags), p.topologyCommand(), p.explainCommand(),
 		p.configCommand(), p.versionCommand())
 	return root

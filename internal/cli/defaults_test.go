@@ -208,6 +208,8 @@ var notLibrary = map[string]string{
 	"kafka.replication_factor":      "0 leaves it to the cluster",
 	"kafka.instance_id":             "none by default",
 	"kafka.transactional_id":        "none by default",
+	"relay.record_size":             "in MiB; the library counts bytes (TestRelay_Record)",
+	"relay.record_keys":             "off by default, as any bool",
 	"push.allow_anonymous":          "only the binary has it",
 	"inbox.allow_short_retention":   "off by default, as any bool",
 	"dead_letter.replays":           "on by default: DisableReplays",

@@ -16,6 +16,7 @@ var notOptions = map[string]string{
 	"Followers":     "are consumers inside a process",
 	"TopicOrder":    "is by topic; relay.order says it for all",
 	"Observer":      "is the log",
+	"Recorder":      "is opened by the command",
 }
 
 // TestRelayConfig_EveryField: what a relay may be told in code, its user may set as an option.

@@ -3,15 +3,19 @@ package cli
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/observe/promobserve"
+	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/service"
 )
@@ -19,7 +23,7 @@ import (
 // relaySource names the relay's service. It enqueues nothing, so no message has it.
 const relaySource = "waybill-relay"
 
-func (p *program) relayCommand() *cobra.Command {
+func (p *program) relayCommand(options *pflag.FlagSet) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "relay",
 		Short: "Publish committed messages until stopped",
@@ -32,11 +36,18 @@ The configuration file may name several brokers, each with its topics, in the li
 and subscribers that messages are posted to in the list "webhooks".
 
 With --metrics-listen it serves /metrics for Prometheus, and /health/live and /health/ready
-for an orchestrator.`,
+for an orchestrator.
+
+With --record it records what its decisions are made of in a file of limited size, which may stay on:
+"waybill relay replay" shows from it why a message went where it went. The file has no payloads, headers or
+texts of errors, and keys and tenants as hashes.`,
 		Args: cobra.NoArgs,
 		RunE: does(func(cmd *cobra.Command, _ []string) error { return p.relay(cmd) }),
 	}
-	cmd.AddCommand(p.relayStatusCommand())
+	for _, name := range []string{"record", "record-size", "record-keys"} {
+		addAlias(cmd, options, "relay-"+name, name)
+	}
+	cmd.AddCommand(p.relayStatusCommand(), p.relayReplayCommand())
 	return cmd
 }
 
@@ -59,6 +70,12 @@ func (p *program) relay(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	relaySettings := relayConfig(cfg)
+	stopRecording, err := record(cfg, &relaySettings, logger)
+	if err != nil {
+		return err
+	}
+	defer stopRecording()
 	count := &outcomes{}
 	metrics := promobserve.New(promobserve.Config{})
 	observer, stopTraces := p.observer(logger, relaySource, cfg.String("broker"), count, metrics)
@@ -66,7 +83,7 @@ func (p *program) relay(cmd *cobra.Command) error {
 	svc, err := store.Service(to.broker, service.Config{
 		Source:           relaySource,
 		Destinations:     to.destinations,
-		Relay:            relayConfig(cfg),
+		Relay:            relaySettings,
 		DisableReplays:   !cfg.Bool("dead_letter.replays"),
 		DisableSchedules: !cfg.Bool("schedule.enabled"),
 		Schedules:        schedule.RunnerConfig{PollInterval: cfg.Duration("schedule.poll_interval"), BatchSize: cfg.Int("schedule.batch_size")},
@@ -92,6 +109,23 @@ func (p *program) relay(cmd *cobra.Command) error {
 		return err
 	}
 	return p.printOutcomes(count)
+}
+
+// record lets a relay be recorded, if the configuration names a file.
+func record(cfg *config.Config, to *relay.Config, logger *slog.Logger) (stop func(), err error) {
+	path := cfg.String("relay.record")
+	if path == "" {
+		return func() {}, nil
+	}
+	to.Recorder, err = relay.OpenRecorder(path, relay.RecorderConfig{Size: int64(cfg.Int("relay.record_size")) << 20, PlainKeys: cfg.Bool("relay.record_keys")})
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		if err := to.Recorder.Close(); err != nil {
+			logger.Warn("the end of the relay's recording was not written", "error", err)
+		}
+	}, nil
 }
 
 func (p *program) printOutcomes(count *outcomes) error {

@@ -153,6 +153,18 @@ var options = []Option{
 		Help: "how long to finish what is in flight when stopped; 0: relay.publish_timeout plus 2s",
 	},
 	{
+		Key: "relay.record", Kind: String,
+		Help: "file that what the relay does is recorded in, for waybill relay replay; not recorded if empty",
+	},
+	{
+		Key: "relay.record_size", Kind: Int, Default: "64", Min: "1", Max: "1024",
+		Help: "most MiB of relay.record: what is newer takes the place of what is older",
+	},
+	{
+		Key: "relay.record_keys", Kind: Bool, Default: "false",
+		Help: "record keys and tenants as they are, instead of hashes",
+	},
+	{
 		Key: "push.to", Kind: String,
 		Help: "URL that clients are pushed to at: sse://host:port/path, or signalr://host:port/path",
 	},

@@ -49,7 +49,8 @@ type child struct {
 	Lease  lease    // replica
 	Node   string
 	Strict bool
-	Refuse bool // replica: the publisher refuses some messages
+	Refuse bool   // replica: the publisher refuses some messages
+	Record string // replica: the directory that its relay is recorded in; "" for none
 
 	Retry     waybill.RetryPolicy // refuser, failer
 	NoLetters bool                // refuser, failer: dead letters are disabled

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -34,7 +35,16 @@ func (c child) replica(ctx context.Context, store *pgstore.Store[pgx.Tx]) error 
 	if c.Refuse {
 		pub = refusingPublisher{pub}
 	}
-	r, err := relay.New(store, pub, c.relayConfig())
+	cfg := c.relayConfig()
+	if c.Record != "" {
+		rec, err := relay.OpenRecorder(filepath.Join(c.Record, c.Node), relay.RecorderConfig{})
+		if err != nil {
+			return err
+		}
+		defer rec.Close()
+		cfg.Recorder = rec
+	}
+	r, err := relay.New(store, pub, cfg)
 	if err != nil {
 		return err
 	}

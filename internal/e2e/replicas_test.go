@@ -1,14 +1,18 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/waybill-go/waybill/internal/history"
+	"github.com/waybill-go/waybill/internal/recording"
+	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
 // soakEnv makes the long stories run in full: make soak.
@@ -38,7 +42,8 @@ var replicasLease = lease{LeaseTTL: 4500 * time.Millisecond, RenewInterval: 400 
 
 // TestReplicasHistory has four relay processes killed, stopped, resumed, started and cut off
 // from the broker, one of these every second, while messages are committed. Then it compares
-// what the broker holds with what was committed.
+// what the broker holds with what was committed, and runs what each relay has recorded through the
+// relay's core, which the simulator runs: it decides the same.
 func TestReplicasHistory(t *testing.T) {
 	t.Parallel()
 	for _, v := range []struct {
@@ -66,6 +71,7 @@ func replicasHistory(t *testing.T, w *world, b brokerSettings, settings child) {
 	}
 	transactions := messages / perTransaction
 	writers := w.startWriters(t, keys, transactions)
+	settings.Record = t.TempDir()
 	c := newChaos(t, w, b, settings)
 	for n := range interruptions {
 		for range transactions*(n+1)/interruptions - transactions*n/interruptions {
@@ -91,6 +97,41 @@ func replicasHistory(t *testing.T, w *world, b brokerSettings, settings child) {
 	}
 	if n := w.number(t, "SELECT count(*) FROM "+w.table("dead_letters")); n != 0 {
 		t.Errorf("%d dead letters, want none", n)
+	}
+	replayAll(t, settings.Record)
+}
+
+// replayAll replays every recording of a directory. A relay that was killed may leave the end of its own
+// unfinished.
+func replayAll(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) < 4 {
+		t.Fatalf("%d relays were recorded, want those of the story (%v)", len(entries), err)
+	}
+	steps, accepted := 0, 0
+	for _, entry := range entries {
+		f, err := os.Open(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		totals, err := recording.Replay(f, func(s *recording.Step) error {
+			for _, cmd := range s.Commands {
+				if report, ok := cmd.(relaycore.Report); ok && report.What == relaycore.PublishedNow {
+					accepted += len(report.Messages)
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, recording.ErrTruncated) {
+			t.Errorf("%s, after %d steps: %v", entry.Name(), totals.Steps, err)
+		}
+		steps += totals.Steps
+	}
+	t.Logf("%d relays were replayed: %d steps, %d messages accepted", len(entries), steps, accepted)
+	if accepted == 0 {
+		t.Error("no recording holds a message")
 	}
 }
 

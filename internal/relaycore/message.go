@@ -15,7 +15,8 @@ type Lane struct {
 // Message is what the core knows of one claimed row. The shell fills in the exported fields and
 // changes none of them after a [Claimed].
 type Message struct {
-	Position int64 // order of the enqueue
+	ID       string // names the message where its way is shown
+	Position int64  // order of the enqueue
 	Lane     Lane
 	Dest     string // the destination of the row; "" for one that is not routed yet, or if there is only one
 	Topic    string

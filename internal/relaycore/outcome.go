@@ -17,7 +17,7 @@ func (c *Core) delay(failed int) time.Duration {
 	if c.cfg.Retry.DisableJitter {
 		return d
 	}
-	return time.Duration(float64(d) * (1 - jitterShare + 2*jitterShare*c.random()))
+	return time.Duration(float64(d) * (1 - jitterShare + float64(2*jitterShare*c.random())))
 }
 
 // unroutable reports whether the destination has said that the message would reach nobody. That is

@@ -15,8 +15,11 @@ type pace struct {
 	filled Time
 }
 
-func (p *pace) size() float64    { return max(1, p.rate*burst.Seconds()) }
-func (p *pace) portion() float64 { return max(1, p.rate*portion.Seconds()) }
+// Products are converted to float64 before they are added to: a processor that multiplies and adds at once
+// would round once only, and decide otherwise than others.
+
+func (p *pace) size() float64    { return max(1, float64(p.rate*burst.Seconds())) }
+func (p *pace) portion() float64 { return max(1, float64(p.rate*portion.Seconds())) }
 
 // set changes the rate from now on.
 func (p *pace) set(rate float64, now Time) {
@@ -26,7 +29,7 @@ func (p *pace) set(rate float64, now Time) {
 }
 
 func (p *pace) fill(now Time) {
-	p.tokens = min(p.size(), p.tokens+p.rate*(now-p.filled).Seconds())
+	p.tokens = min(p.size(), p.tokens+float64(p.rate*(now-p.filled).Seconds()))
 	p.filled = now
 }
 
