@@ -75,14 +75,14 @@ test: services ## start the servers and run every test with the race detector
 test-sessions:
 	@for session in $(SESSIONS); do \
 		echo "every story, session: $$session"; \
-		E2E_SESSION="$$session" $(TEST) --packages ./internal/e2e -- -timeout 10m -parallel $(TESTS_AT_ONCE) -skip '$(SESSIONLESS)' || exit 1; \
+		E2E_SESSION="$$session" $(TEST) --packages ./internal/e2e -- -timeout 60m -parallel $(TESTS_AT_ONCE) -skip '$(SESSIONLESS)' || exit 1; \
 	done
 	@echo "the main stories, session: through PgBouncer"
-	@E2E_SESSION="through PgBouncer" $(TEST) --packages ./internal/e2e -- -timeout 10m -parallel $(TESTS_AT_ONCE) -run '$(POOLED)' -skip '$(SESSIONLESS)'
+	@E2E_SESSION="through PgBouncer" $(TEST) --packages ./internal/e2e -- -timeout 60m -parallel $(TESTS_AT_ONCE) -run '$(POOLED)' -skip '$(SESSIONLESS)'
 
 test-setups:
 	@echo "the other set-ups of stores and brokers"
-	@$(TEST) --packages ./internal/conformance -- -timeout 20m -parallel $(TESTS_AT_ONCE) -run '$(SETUPS)'
+	@$(TEST) --packages ./internal/conformance -- -timeout 60m -parallel $(TESTS_AT_ONCE) -run '$(SETUPS)'
 
 test-suites:
 	@echo "stores and brokers, with the race detector"

@@ -104,6 +104,13 @@ prepare_postgres() {
     "${psql[@]}" 'CREATE DATABASE test'
 }
 
+# check_postgres looks whether a server that somebody else has started takes what the tests need.
+check_postgres() {
+  local connections
+  connections=$(psql -h 127.0.0.1 -p "$(port postgres)" -U postgres -d postgres -qAt -c 'SHOW max_connections' 2>/dev/null) || return 0
+  [ "$connections" -ge 200 ] || complain "postgres has max_connections = $connections; the tests need 200, or fail for want of one"
+}
+
 # Every program gets to the server as postgres, by few sessions of the server. A start-up
 # parameter that is not listed here is refused.
 start_pgbouncer() {
@@ -266,6 +273,7 @@ up() {
   for service; do
     if answers "$service"; then
       say "$service already answers on port $(port "$service")"
+      [ "$service" != postgres ] || check_postgres
       continue
     fi
     down+=("$service")

@@ -15,7 +15,7 @@ const (
 	// patience ends a test that hangs: no wait is longer, and each ends as soon as its condition
 	// holds. What must be soon comes before something else: before the broker waits no longer for a
 	// settlement, or before the deadline of who publishes.
-	patience = time.Minute
+	patience = 5 * time.Minute
 
 	// moment is how long a test watches that something does not happen.
 	moment = 300 * time.Millisecond

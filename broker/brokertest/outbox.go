@@ -12,6 +12,8 @@ import (
 // outbox is a [relay.Source] in memory with one lane and one relay. It is no more than a relay needs
 // whose messages are either published or given up.
 type outbox struct {
+	more func() waybill.Message // makes those that come while all that is not settled is claimed; nil if none do
+
 	mu       sync.Mutex
 	messages []waybill.Message          // at position i+1
 	outcomes map[int64]relay.Settlement // by position
@@ -46,7 +48,16 @@ func (o *outbox) LeaveLanes(context.Context, string) error { return nil }
 func (o *outbox) ClaimMessages(_ context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var claims []relay.Claim
+	claims := o.unclaimed(req)
+	if len(claims) == 0 && len(o.outcomes) < len(o.messages) && o.more != nil {
+		o.messages = append(o.messages, o.more())
+		claims = o.unclaimed(req)
+	}
+	return claims, nil
+}
+
+// unclaimed returns what may be claimed. The lock is held.
+func (o *outbox) unclaimed(req relay.ClaimRequest) (claims []relay.Claim) {
 	for i := range o.messages {
 		position := int64(i + 1)
 		_, held := slices.BinarySearch(req.Held, position)
@@ -55,7 +66,7 @@ func (o *outbox) ClaimMessages(_ context.Context, req relay.ClaimRequest) ([]rel
 			claims = append(claims, relay.Claim{Message: o.messages[i].Clone(), Lane: req.Lanes[0], Position: position})
 		}
 	}
-	return claims, nil
+	return claims
 }
 
 func (o *outbox) SettleMessages(_ context.Context, req relay.SettleRequest) (lost []int, err error) {

@@ -30,6 +30,7 @@ type delivery struct {
 	redelivered bool
 	handed      bool // it was passed to deliver and has a slot; set before it is passed
 	settled     atomic.Bool
+	left        atomic.Bool // settled, but for giveBack
 
 	once    sync.Once
 	message *waybill.Message
@@ -56,12 +57,17 @@ func (d *delivery) Ack(context.Context) error {
 }
 
 // Retry waits for the server's answer. If there is none the message comes back after
-// AckWait, be that before or after delay.
+// AckWait, be that before or after delay. Without delay, a subscription that is stopping gives the message
+// back with the others that it holds, in their order.
 func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
-	body := nak
-	if delay > 0 {
-		body = fmt.Appendf(nil, `-NAK {"delay": %d}`, delay.Nanoseconds())
+	if delay <= 0 {
+		return d.puller.run.refuse(ctx, d)
 	}
+	return d.refuse(ctx, fmt.Appendf(nil, `-NAK {"delay": %d}`, delay.Nanoseconds()))
+}
+
+// refuse has the message delivered again, as body says.
+func (d *delivery) refuse(ctx context.Context, body []byte) error {
 	return d.settle("retry", func() error {
 		ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 		defer cancel()
@@ -77,11 +83,8 @@ func (d *delivery) Extend(context.Context) error {
 // settle tells the server what became of the message, once, and makes room for another
 // whatever the outcome: if the server was not told, it will redeliver.
 func (d *delivery) settle(doing string, tell func() error) error {
-	if d.puller.broker().ended() {
-		return waybill.UnavailableError(fmt.Errorf("%s a delivery: %w", doing, errClosed))
-	}
-	if d.settled.Swap(true) {
-		return fmt.Errorf("natsbroker: %s: delivery was settled before", doing)
+	if err := d.close(doing); err != nil {
+		return err
 	}
 	err := tell()
 	d.puller.settled(d)
@@ -91,10 +94,21 @@ func (d *delivery) settle(doing string, tell func() error) error {
 	return nil
 }
 
+// close refuses what is settled already, or too late.
+func (d *delivery) close(doing string) error {
+	if d.puller.broker().ended() {
+		return waybill.UnavailableError(fmt.Errorf("%s a delivery: %w", doing, errClosed))
+	}
+	if d.settled.Swap(true) {
+		return fmt.Errorf("natsbroker: %s: delivery was settled before", doing)
+	}
+	return nil
+}
+
 // giveBack makes the server redeliver the message at once, unless it is settled. With wait it returns
 // when the server has seen to that, and to all that was given back before, or for a moment has not.
 func (d *delivery) giveBack(wait bool) {
-	if d.settled.Swap(true) {
+	if !d.left.Swap(false) && d.settled.Swap(true) {
 		return
 	}
 	if wait {

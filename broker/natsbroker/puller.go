@@ -1,6 +1,7 @@
 package natsbroker
 
 import (
+	"context"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-go/waybill/internal/handover"
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 const (
@@ -21,10 +23,10 @@ const (
 	// pullSilence is how long a request may hear nothing before it counts as lost.
 	pullSilence = 3 * pullHeartbeat
 
-	// sweepExpires is how long a stop waits for the server to forget the open request.
+	// sweepExpires is how long the server keeps a request that makes it forget the dead ones.
 	sweepExpires = 50 * time.Millisecond
-	// stopQuiet is how long nothing has come when nothing more is taken to be on its way.
-	stopQuiet = 100 * time.Millisecond
+	// probePause is how long a stop waits before it asks again whether all is sent.
+	probePause = 10 * time.Millisecond
 )
 
 // puller receives the messages of one durable consumer. What it holds and what it has requested
@@ -43,17 +45,18 @@ type puller struct {
 	subject string // where requests go
 	sub     *nats.Subscription
 	drained chan struct{} // closed when nothing more can arrive
-	arrived chan struct{} // has a value if a message has arrived since it was looked at
+	arrived chan struct{} // has a value if something has arrived since it was looked at
 
 	stopOnce sync.Once
 
 	mu       sync.Mutex
 	stopped  bool
+	sent     bool      // the server has sent all that it had
 	broken   bool      // the request was refused; see to the consumer before the next one
 	held     int       // received and not settled
 	asked    int       // requested and not received
 	certain  time.Time // when asked was last zero
-	request  uint64    // number of the last request
+	requests uint64    // number of the last request
 	valid    uint64    // number of the first request that was not given up
 	heard    time.Time // when a request was last heard of
 	failures int       // refusals and silences since then
@@ -92,17 +95,25 @@ func (p *puller) ask() {
 	if p.asked > 0 && !p.ahead(room, now) {
 		return
 	}
-	p.request++
-	reply := p.inbox + strconv.FormatUint(p.request, 10) + "." + strconv.Itoa(room)
-	err := p.nc().PublishRequest(p.subject, reply, pullRequest(room, pullExpires, pullHeartbeat))
-	if err != nil {
+	first := p.asked == 0
+	if !p.request(pullRequest{Batch: room, Expires: pullExpires, Heartbeat: pullHeartbeat}) {
 		return // there is no connection; reconnected will ask
 	}
-	if p.asked == 0 {
+	if first {
 		p.certain = now
 	}
-	p.asked += room
 	p.heard = now
+}
+
+// request makes a request, and reports whether it could be sent. The lock is held.
+func (p *puller) request(r pullRequest) bool {
+	p.requests++
+	reply := p.inbox + strconv.FormatUint(p.requests, 10) + "." + strconv.Itoa(r.Batch)
+	if p.nc().PublishRequest(p.subject, reply, r.body()) != nil {
+		return false
+	}
+	p.asked += r.Batch
+	return true
 }
 
 // ahead reports whether to ask while something is asked for. The lock is held.
@@ -110,18 +121,23 @@ func (p *puller) ahead(room int, now time.Time) bool {
 	return 2*room >= p.share && now.Sub(p.certain) < pullExpires
 }
 
-// pullRequest returns the body of a request for messages.
-func pullRequest(batch int, expires, heartbeat time.Duration) []byte {
-	body, _ := json.Marshal(struct {
-		Batch     int           `json:"batch"`
-		Expires   time.Duration `json:"expires"`
-		Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
-	}{batch, expires, heartbeat})
+// pullRequest is a request for messages. With NoWait and no expiry the server answers at once if it has
+// none.
+type pullRequest struct {
+	Batch     int           `json:"batch"`
+	Expires   time.Duration `json:"expires,omitempty"`
+	Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
+	NoWait    bool          `json:"no_wait,omitempty"`
+}
+
+func (r pullRequest) body() []byte {
+	body, _ := json.Marshal(r)
 	return body
 }
 
 // receive takes one message, or the server's word on a request.
 func (p *puller) receive(m *nats.Msg) {
+	defer handover.Signal(p.arrived)
 	if isDelivery(m) {
 		p.take(m)
 		return
@@ -150,6 +166,9 @@ func (p *puller) status(h nats.Header, batch int) {
 	switch {
 	case code == "100": // heartbeat
 		p.failures = 0
+	case code == "404", code == "408" && description == "Requests Pending": // to a probe
+		p.asked = max(p.asked-batch, 0)
+		p.sent = code == "404"
 	case code == "408", code == "409" && strings.EqualFold(description, "Batch Completed"):
 		left, _ := strconv.Atoi(h.Get("Nats-Pending-Messages"))
 		p.failures = 0
@@ -167,7 +186,7 @@ func (p *puller) status(h nats.Header, batch int) {
 // giveUp counts all requests as ended. The lock is held.
 func (p *puller) giveUp() {
 	p.asked = 0
-	p.valid = p.request + 1
+	p.valid = p.requests + 1
 }
 
 // fail stops asking until mend. The first time it is mended at once. The lock is held.
@@ -200,7 +219,6 @@ func (p *puller) take(m *nats.Msg) {
 	d.sequence, d.redelivered = sequence, deliveries != 1
 	p.broker().opened(d)
 	p.run.queue.Push(d)
-	handover.Signal(p.arrived)
 }
 
 // settled makes room for another delivery.
@@ -251,14 +269,14 @@ func (p *puller) postpone() {
 	p.fail()
 }
 
-// stop ends receiving and waits, for a moment at most, until what is on its way has
-// arrived. It may be repeated.
+// stop ends receiving and waits, for closeTimeout at most for each of its steps, until what is on its way
+// has arrived. It may be repeated.
 func (p *puller) stop() {
 	p.stopOnce.Do(func() {
 		p.mu.Lock()
 		p.stopped = true
 		p.mu.Unlock()
-		p.awaitQuiet()
+		p.awaitSent()
 		if !p.nc().IsConnected() || p.sub.Drain() != nil {
 			p.sub.Unsubscribe()
 			return
@@ -272,35 +290,77 @@ func (p *puller) stop() {
 	})
 }
 
-// awaitQuiet waits, for a moment at most, until all that was requested has arrived, or nothing more
-// comes. What the server sends just when nobody listens any more would wait for AckWait.
-func (p *puller) awaitQuiet() {
-	for end := time.Now().Add(closeTimeout); time.Now().Before(end) && p.nc().IsConnected(); {
-		p.mu.Lock()
-		asked := p.asked
-		p.mu.Unlock()
-		if asked == 0 {
-			return
-		}
-		timer := time.NewTimer(stopQuiet)
+// awaitSent waits until all that was requested has arrived, or the server has nothing more to send: it
+// says so in the queue by which messages leave it, so after them. What it sends to nobody it redelivers
+// late, or in another order.
+func (p *puller) awaitSent() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	for p.probe() {
 		select {
 		case <-p.arrived:
-			timer.Stop()
-		case <-timer.C:
+		case <-ctx.Done():
 			return
+		}
+		if p.sending() {
+			loop.Sleep(ctx, probePause)
 		}
 	}
 }
 
-// sweep makes the server forget the request that nobody listens to any more, by making a
-// short one. As long as such a dead request is the only one, servers before 2.10 do not
-// redeliver what is given back to them: they deliver, as new, the message before the next,
+// probe asks whether the server has sent all, unless that is known. It may get a message, which is as good.
+func (p *puller) probe() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unsent() && p.request(pullRequest{Batch: 1, NoWait: true})
+}
+
+func (p *puller) sending() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unsent()
+}
+
+// unsent reports whether the server may have to send something still. The lock is held.
+func (p *puller) unsent() bool { return p.asked > 0 && !p.sent && !p.broken && p.nc().IsConnected() }
+
+// sweep makes the server forget the requests that nobody listens to any more, and fetches what it has
+// sent to them since it was asked. As long as such a dead request is the only one, servers before 2.10
+// do not redeliver what is given back to them: they deliver, as new, the message before the next,
 // and redeliver after AckWait only.
 func (p *puller) sweep() {
-	m, err := p.nc().Request(p.subject, pullRequest(1, sweepExpires, 0), closeTimeout)
-	if err == nil && isDelivery(m) {
-		p.take(m)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	for p.fetch(ctx) && p.awaits() {
 	}
+}
+
+// fetch takes one message if there is one, or comes within sweepExpires. The subscription is its own: the
+// one that all requests of a connection share does not know whose a message is, because messages come
+// under their own subjects, and drops it when there are several.
+func (p *puller) fetch(ctx context.Context) bool {
+	inbox := p.nc().NewInbox()
+	sub, err := p.nc().SubscribeSync(inbox)
+	if err != nil {
+		return false
+	}
+	defer sub.Unsubscribe()
+	if p.nc().PublishRequest(p.subject, inbox, pullRequest{Batch: 1, Expires: sweepExpires}.body()) != nil {
+		return false
+	}
+	m, err := sub.NextMsgWithContext(ctx)
+	if err != nil || !isDelivery(m) {
+		return false
+	}
+	p.take(m)
+	return true
+}
+
+// awaits reports whether something is requested that has not arrived.
+func (p *puller) awaits() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked > 0
 }
 
 const ackPrefix = "$JS.ACK."

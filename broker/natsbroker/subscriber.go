@@ -1,7 +1,9 @@
 package natsbroker
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +54,9 @@ type run struct {
 	kicked  chan struct{} // has a value if a puller needs mending
 	quit    context.CancelFunc
 	tending sync.WaitGroup
+
+	stops    sync.RWMutex
+	stopping bool // what is refused is left to stop
 }
 
 func newRun(b *Broker, prefetch int) *run {
@@ -141,16 +146,40 @@ func (r *run) extendQueue() {
 	}
 }
 
-// stop ends the pullers and gives back what was not passed on. It waits until the server has taken it
-// back: whoever subscribes then would get later messages before.
+// refuse has the server redeliver a message at once. A stop waits until that is answered; what is refused
+// while it lasts, it gives back.
+func (r *run) refuse(ctx context.Context, d *delivery) error {
+	r.stops.RLock()
+	defer r.stops.RUnlock()
+	if !r.stopping {
+		return d.refuse(ctx, nak)
+	}
+	err := d.close("retry")
+	if err == nil {
+		d.left.Store(true)
+		r.queue.Push(d)
+	}
+	return err
+}
+
+// stop ends the pullers and gives back what was not passed on, or refused meanwhile, in the order of the
+// stream, in which it is redelivered. It waits until the server has taken it back: whoever subscribes then
+// would get later messages before.
 func (r *run) stop() {
 	r.quit()
 	r.tending.Wait()
+	r.stops.Lock()
+	r.stopping = true
+	r.stops.Unlock()
 	for _, p := range r.pullers {
 		p.stop()
 		r.broker.stopped(p)
 	}
+	r.stops.Lock()
+	defer r.stops.Unlock()
+	r.stopping = false
 	left := r.queue.Drain()
+	slices.SortStableFunc(left, func(a, b *delivery) int { return cmp.Compare(a.sequence, b.sequence) })
 	last := make(map[*puller]*delivery)
 	for _, d := range left {
 		last[d.puller] = d

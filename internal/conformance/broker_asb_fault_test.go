@@ -54,7 +54,7 @@ func asbNext(t *testing.T, got <-chan consumer.Delivery) (consumer.Delivery, str
 			t.Fatalf("Message() = %v", err)
 		}
 		return d, string(m.Payload)
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no message arrived")
 		return nil, ""
 	}
@@ -243,7 +243,7 @@ func TestASBBroker_Sessions(t *testing.T) {
 		select {
 		case d = <-one:
 		case d = <-two:
-		case <-time.After(30 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("arrived: %v, want %d of each key", next, n)
 		}
 		m, err := d.Message()

@@ -105,7 +105,7 @@ func (a *asb) open(t *testing.T, cfg asbbroker.Config) *asbbroker.Broker {
 	if cfg.LockDuration == 0 {
 		cfg.LockDuration = asbLock
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	b, err := asbbroker.Open(ctx, cfg)
 	if err != nil {

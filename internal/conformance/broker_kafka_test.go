@@ -85,7 +85,7 @@ func kafkaConfig(url string) kafkabroker.Config {
 
 func kafkaOpen(t *testing.T, cfg kafkabroker.Config) *kafkabroker.Broker {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	b, err := kafkabroker.Open(ctx, cfg)
 	if err != nil {

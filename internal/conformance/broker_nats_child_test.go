@@ -41,7 +41,7 @@ func (c *natsChild) start() {
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatalf("no nats-server to start, run \"make services\": %v", err)
 	}
-	deadline := time.NewTimer(30 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -123,7 +123,7 @@ func TestNATSBroker_NoJetStream(t *testing.T) {
 	}
 	s.Start()
 	defer s.Shutdown()
-	if !s.ReadyForConnections(30 * time.Second) {
+	if !s.ReadyForConnections(patience) {
 		t.Fatal("the embedded NATS server does not start")
 	}
 	b, err := natsbroker.Open(t.Context(), natsbroker.Config{URL: s.ClientURL()})
@@ -165,7 +165,7 @@ func TestNATSBroker_Options(t *testing.T) {
 	}
 	s.Start()
 	defer s.Shutdown()
-	if !s.ReadyForConnections(30 * time.Second) {
+	if !s.ReadyForConnections(patience) {
 		t.Fatal("the embedded NATS server does not start")
 	}
 	cfg := natsbroker.Config{URL: s.ClientURL(), Options: []nats.Option{nats.UserInfo("u", "secret")}}
@@ -207,12 +207,12 @@ func natsEventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(patience)
 	for !done() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited 30s for %s", what)
+			t.Fatalf("waited in vain for %s", what)
 		}
 	}
 }

@@ -196,7 +196,7 @@ func TestNATSBroker_AtomicBatchAndDuplicates(t *testing.T) {
 	if !strings.Contains(refused, `"err_code":10201`) || natsLastSequence(t, js, cfg) != 1 {
 		t.Errorf("the batch is answered %s, the stream holds %d messages, want it refused and 1", refused, natsLastSequence(t, js, cfg))
 	}
-	if err := errors.Join(natsSend(t, b, 30*time.Second, true, msgs)()...); err != nil || natsLastSequence(t, js, cfg) != 3 {
+	if err := errors.Join(natsSend(t, b, patience, true, msgs)()...); err != nil || natsLastSequence(t, js, cfg) != 3 {
 		t.Errorf("Send() = %v, the stream holds %d messages, want all accepted and 3", err, natsLastSequence(t, js, cfg))
 	}
 }

@@ -59,7 +59,7 @@ func natsEmbedded(t *testing.T) string {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if !s.ReadyForConnections(30 * time.Second) {
+	if !s.ReadyForConnections(patience) {
 		t.Fatal("the embedded NATS server does not start")
 	}
 	return s.ClientURL()
@@ -121,7 +121,7 @@ func natsConfig(t *testing.T, url string) natsbroker.Config {
 
 func natsOpen(t *testing.T, cfg natsbroker.Config) *natsbroker.Broker {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	b, err := natsbroker.Open(ctx, cfg)
 	if err != nil {

@@ -43,7 +43,7 @@ func redisSend(t *testing.T, b *redisbroker.Broker, within time.Duration, msgs [
 
 func redisMustSend(t *testing.T, b *redisbroker.Broker, msgs ...waybill.Message) {
 	t.Helper()
-	must(t, errors.Join(redisSend(t, b, 30*time.Second, msgs)()...))
+	must(t, errors.Join(redisSend(t, b, patience, msgs)()...))
 }
 
 // redisSendUntil repeats msgs until they are accepted.
@@ -87,7 +87,7 @@ func redisNext(t *testing.T, got <-chan consumer.Delivery) (string, consumer.Del
 		m, err := d.Message()
 		must(t, err)
 		return string(m.Payload), d
-	case <-time.After(60 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no message within a minute")
 	}
 	panic("unreachable")
@@ -153,20 +153,20 @@ func TestRedisBroker_CutBeforeConfirmation(t *testing.T) {
 	redisDeclare(t, b, consumer.Subscription{Group: "g", Topics: []string{"t"}})
 	proxy.StallReplies(true)
 	first, second := redisMessages("t", 1, 20), redisMessages("t", 21, 40)
-	wait := redisSend(t, b, 30*time.Second, first)
+	wait := redisSend(t, b, patience, first)
 	waitFor(t, "Redis has the first batch", func() bool {
 		n, err := newRedis(t).XLen(t.Context(), redisTopic(cfg, "t")).Result()
 		return err == nil && n == 20
 	})
-	waitSecond := redisSend(t, b, 30*time.Second, second)
+	waitSecond := redisSend(t, b, patience, second)
 	proxy.Refuse(true)
 	proxy.Cut()
 	proxy.StallReplies(false)
 	lost := func(err error) bool { return waybill.IsUnavailable(err) && errors.Is(err, waybill.ErrConnectionLost) }
 	redisWantAll(t, waitSecond(), "unavailable, connection lost", lost)
-	redisWantAll(t, redisSend(t, b, 30*time.Second, second)(), "connection lost, while the sender of the first batch does not know", lost)
+	redisWantAll(t, redisSend(t, b, patience, second)(), "connection lost, while the sender of the first batch does not know", lost)
 	redisWantAll(t, wait(), "unavailable, connection lost", lost)
-	redisWantAll(t, redisSend(t, b, 30*time.Second, second)(), "unavailable while nothing connects", waybill.IsUnavailable)
+	redisWantAll(t, redisSend(t, b, patience, second)(), "unavailable while nothing connects", waybill.IsUnavailable)
 
 	proxy.Refuse(false)
 	redisSendUntil(t, b, append(first, second...)...)
@@ -308,7 +308,7 @@ func TestRedisBroker_ServerKilled(t *testing.T) {
 	redisDeclare(t, b, consumer.Subscription{Group: "late", Topics: []string{"t"}})
 	redisMustSend(t, b, redisMessages("t", 4, 103)...)
 	server.kill()
-	redisWantAll(t, redisSend(t, b, 30*time.Second, redisMessages("t", 104, 113))(), "unavailable", waybill.IsUnavailable)
+	redisWantAll(t, redisSend(t, b, patience, redisMessages("t", 104, 113))(), "unavailable", waybill.IsUnavailable)
 	if err := b.Ping(t.Context()); !waybill.IsUnavailable(err) {
 		t.Errorf("Ping() = %v, want unavailable", err)
 	}

@@ -145,7 +145,7 @@ func TestRedisBroker_RetriesTakeTurns(t *testing.T) {
 	redisMustSend(t, b, fresh...)
 	select {
 	case <-seen:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Error("what is new does not get through beside retries that are due")
 	}
 	cancel()

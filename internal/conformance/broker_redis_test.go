@@ -74,7 +74,7 @@ func redisTopic(cfg redisbroker.Config, topic string) string {
 
 func openRedisBroker(t *testing.T, cfg redisbroker.Config) *redisbroker.Broker {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	b, err := redisbroker.Open(ctx, cfg)
 	if err != nil {

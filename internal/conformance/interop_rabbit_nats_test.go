@@ -111,7 +111,7 @@ func publishesToForeign(t *testing.T, b broker.Broker, topic, script string, arg
 		wait()
 		t.Fatalf("%s printed %q, want ready", script, lines.Text())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out []relay.Outgoing
 	for _, e := range oddEvents() {
@@ -199,7 +199,7 @@ func nextForeign(t *testing.T, got <-chan consumer.Delivery) *waybill.Message {
 			if m.Type != "probe" {
 				return m
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("no message within 30s")
 		}
 	}

@@ -244,8 +244,7 @@ func TestMySQLStore_OpenWriter(t *testing.T) {
 // not waited for.
 func TestMySQLStore_PurgeSkips(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
+	ctx := t.Context()
 	s := newMySQLStore(t, nil)
 	for _, key := range []string{"a", "b", "c"} {
 		_, err := s.TryBegin(ctx, inbox.LeaseRequest{Key: key, TTL: time.Minute})

@@ -259,12 +259,15 @@ func (a *archive) maintainMeanwhile(req relay.MaintainRequest) (stop func()) {
 	return func() { cancel(); <-stopped }
 }
 
+// patience ends a test that hangs: each wait ends as soon as its condition holds.
+const patience = 5 * time.Minute
+
 // waitFor waits until condition holds.
 func waitFor(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for limit := time.After(time.Minute); !condition(); {
+	for limit := time.After(patience); !condition(); {
 		select {
 		case <-tick.C:
 		case <-limit:

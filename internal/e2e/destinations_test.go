@@ -20,7 +20,7 @@ var (
 	errQueueFull = errors.New("the queue is full")
 	errNoLeader  = waybill.UnavailableError(errors.New("the topic has no leader"))
 	errNoAnswer  = waybill.UnavailableError(context.DeadlineExceeded)
-	slowTimeout  = 10 * patience // how long the broker does not answer: the others are done before that
+	slowTimeout  = 10 * unreached // how long the broker does not answer: the others are done before that
 	slowLease    = relay.Config{LeaseTTL: 2 * slowTimeout, RenewInterval: 500 * time.Millisecond, PublishTimeout: slowTimeout}
 )
 

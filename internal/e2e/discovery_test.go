@@ -114,7 +114,7 @@ func inBackground(t *testing.T, run func(context.Context) error) (stop func()) {
 // patient is a finder's settings with which a slow machine changes no outcome.
 func patient() discovery.Config {
 	return discovery.Config{
-		Enabled: true, AllowedHosts: []string{"*.example.com"}, Timeout: patience, Log: slog.New(slog.DiscardHandler),
+		Enabled: true, AllowedHosts: []string{"*.example.com"}, Timeout: unreached, Log: slog.New(slog.DiscardHandler),
 	}
 }
 

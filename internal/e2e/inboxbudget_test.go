@@ -22,7 +22,7 @@ func TestInboxBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	impatient, err := pgstore.New(pool, pgstore.Config{Schema: w.schema, GateTimeout: patience})
+	impatient, err := pgstore.New(pool, pgstore.Config{Schema: w.schema, GateTimeout: unreached})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func startInbox(t *testing.T, dir string, args ...string) *inboxProgram {
 
 func (p *inboxProgram) client(t *testing.T, token string) *inboxhttp.Client {
 	t.Helper()
-	c, err := inboxhttp.NewClient(inboxhttp.ClientConfig{URL: p.url, Token: token, Timeout: patience})
+	c, err := inboxhttp.NewClient(inboxhttp.ClientConfig{URL: p.url, Token: token, Timeout: unreached})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,13 +336,13 @@ func TestInboxServiceTLS(t *testing.T) {
 		}
 	}
 	p := startInbox(t, dir, "--store", "memory:", "--tls-cert", "cert.pem", "--tls-key", "key.pem")
-	c, err := inboxhttp.NewClient(inboxhttp.ClientConfig{URL: p.url, HTTPClient: model.Client(), Timeout: patience})
+	c, err := inboxhttp.NewClient(inboxhttp.ClientConfig{URL: p.url, HTTPClient: model.Client(), Timeout: unreached})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustBegin(t, c, "k")
 	for name, address := range map[string]string{"a certificate that is not trusted": p.url, "plain HTTP": strings.Replace(p.url, "https:", "http:", 1)} {
-		c, err := inboxhttp.NewClient(inboxhttp.ClientConfig{URL: address, MaxRetries: waybill.NoRetries, Timeout: patience})
+		c, err := inboxhttp.NewClient(inboxhttp.ClientConfig{URL: address, MaxRetries: waybill.NoRetries, Timeout: unreached})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,7 @@ func TestInboxAnswerLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := inboxhttp.NewClient(inboxhttp.ClientConfig{URL: "http://" + proxy.Addr(), Timeout: patience})
+	client, err := inboxhttp.NewClient(inboxhttp.ClientConfig{URL: "http://" + proxy.Addr(), Timeout: unreached})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func onReplyBrokers(t *testing.T, h func(a *asked) consumer.Handler[pgx.Tx], sto
 			a.startRelay(t, near.Publisher(), relay.Config{})
 			a.startConsumer(t, near.Subscriber(sub), h(a), consumer.Config{Name: "prices"})
 			var err error
-			a.client, err = request.NewClient(far, request.Config{Source: "shop", Timeout: patience, Observer: a.seen})
+			a.client, err = request.NewClient(far, request.Config{Source: "shop", Timeout: unreached, Observer: a.seen})
 			if err != nil {
 				t.Fatal(err)
 			}

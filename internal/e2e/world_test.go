@@ -409,7 +409,10 @@ func run(t *testing.T, ctx context.Context, part func(context.Context) error) (s
 
 // patience ends a story that hangs: no wait is longer, and each ends as soon as its condition holds.
 // How fast something is, bench measures; a story says what happens before what, or how often.
-const patience = time.Minute
+const patience = 5 * time.Minute
+
+// unreached is a limit in a setting that nothing but a hang reaches.
+const unreached = time.Minute
 
 // eventually waits until condition holds.
 func eventually(t *testing.T, what string, condition func() bool) {

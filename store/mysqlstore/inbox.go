@@ -56,7 +56,9 @@ SELECT number, alias, message_key, {message} FROM {dead_letters}
 
 	leaseRequeuedSQL = `UPDATE {dead_letters} SET requeued_at = {now} + CAST($2 * 1000 AS SIGNED) WHERE number = $1`
 
-	holdRequeuedSQL = `SELECT number FROM {dead_letters} WHERE number = $1 AND requeued_at IS NOT NULL FOR UPDATE SKIP LOCKED`
+	// holdRequeuedSQL waits for the row: a replica that looks for a letter locks, for a moment, those that
+	// it passes over.
+	holdRequeuedSQL = `SELECT number FROM {dead_letters} WHERE number = $1 AND requeued_at IS NOT NULL FOR UPDATE`
 
 	removeLetterSQL = `DELETE FROM {dead_letters} WHERE number = $1`
 

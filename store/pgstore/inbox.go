@@ -56,7 +56,9 @@ UPDATE {dead_letters} SET requeued_at = {clock}() + $2 * interval '1 millisecond
                   ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING number, alias, message_key, {message}`
 
-	holdRequeuedSQL = `SELECT number FROM {dead_letters} WHERE number = $1 AND requeued_at IS NOT NULL FOR UPDATE SKIP LOCKED`
+	// holdRequeuedSQL waits for the row: a replica that looks for a letter locks, for a moment, those that
+	// it passes over.
+	holdRequeuedSQL = `SELECT number FROM {dead_letters} WHERE number = $1 AND requeued_at IS NOT NULL FOR UPDATE`
 
 	removeLetterSQL = `DELETE FROM {dead_letters} WHERE number = $1`
 

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	testLimit = 3 * time.Minute // for one test, on a machine that does much else
-	allRows   = 10_000          // a limit of claims and lists that no test reaches
-	fewRows   = 100             // of so few, each is asked for by itself
+	testLimit = 15 * time.Minute // for one test, on a machine that does much else
+	allRows   = 10_000           // a limit of claims and lists that no test reaches
+	fewRows   = 100              // of so few, each is asked for by itself
 	longTTL   = 24 * time.Hour
 )
 
