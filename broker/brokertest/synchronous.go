@@ -38,7 +38,7 @@ func (e *env) keepSending(msgs []waybill.Message) {
 		for len(msgs) > 0 {
 			var left []waybill.Message
 			var longest time.Duration
-			for i, err := range e.broker.Publisher().Send(ctx, outgoing(msgs))() {
+			for i, err := range e.broker.Publisher().Send(ctx, e.outgoing(msgs))() {
 				wait, asked := waybill.AfterOf(err)
 				switch {
 				case asked:
