@@ -185,7 +185,7 @@ inbox_leases           7d          0
 dead_letters           30d         0
 sagas                  7d          0
 audit_log              365d        0
-idempotency_responses  1m          0
+idempotency_responses  1m0s        0
 `},
 	{name: "janitor, once", args: "janitor --once --cleanup-enabled=false {used} --dead-letter-retention 60d --saga-retention 8d --outbox-retention 36h", stdout: `
 ROWS                   OLDER THAN  FOUND  BATCHES  REMOVED
@@ -195,7 +195,7 @@ inbox_leases           7d          0      0        0
 dead_letters           60d         0      0        0
 sagas                  8d          0      0        0
 audit_log              365d        0      0        0
-idempotency_responses  1m          0      0        0
+idempotency_responses  1m0s        0      0        0
 outbox_archive         1d12h       0      0        0
 `},
 	{name: "janitor for programs", args: "janitor --once --json {empty} --outbox-retention 0", stdout: `
@@ -244,7 +244,7 @@ outbox_archive         1d12h       0      0        0
   },
   {
     "rows": "idempotency_responses",
-    "older_than": "1m",
+    "older_than": "1m0s",
     "candidates": 0,
     "deleted": 0,
     "batches": 0
