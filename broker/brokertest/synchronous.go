@@ -11,6 +11,7 @@ import (
 var synchronous = []string{
 	"message with every field",
 	"message with few fields",
+	"structured content mode",
 	"payloads of any bytes",
 	"headers of any text",
 	"message at the limits",
