@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/waybill-go/waybill"
@@ -15,8 +16,11 @@ import (
 // a webhook-id of its own, the same for each attempt.
 func TestSender_Structured(t *testing.T) {
 	t.Parallel()
+	var mu sync.Mutex
 	var ids, bodies []string
 	url := serving(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		body, _ := io.ReadAll(r.Body)
 		ids, bodies = append(ids, r.Header.Get(HeaderID)), append(bodies, string(body))
 		for name := range r.Header {
@@ -32,7 +36,6 @@ func TestSender_Structured(t *testing.T) {
 		opened(t, url, func(c *Config) { c.Endpoints[0].Structured = true }),
 		opened(t, url, nil), // the relay's destination asks for it
 	} {
-		ids, bodies = nil, nil
 		a := waybill.Message{ID: "1", Source: "shop", Topic: "t", Payload: []byte(`{"total": 12}`)}
 		other := waybill.Message{ID: "2", Source: "shop", Topic: "t", Payload: a.Payload}
 		for _, list := range [][]relay.Outgoing{out(a), out(a), out(other)} {
@@ -41,12 +44,15 @@ func TestSender_Structured(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		mu.Lock()
 		if want := `"data":{"total": 12}}`; !strings.HasSuffix(bodies[0], want) {
 			t.Errorf("body %s, want it with %s", bodies[0], want)
 		}
 		if ids[0] != ids[1] || ids[0] == ids[2] || slices.ContainsFunc(ids, func(id string) bool { return !validID(id) }) {
 			t.Errorf("ids %v, want one for each message", ids)
 		}
+		ids, bodies = nil, nil
+		mu.Unlock()
 	}
 }
 
