@@ -48,7 +48,7 @@ LONG = ^TestRedisBroker_Cluster$$
 # How often each fuzz target runs, and which there are: package and name. By a number, because a
 # duration ends in a false failure now and then (golang/go issue 75804).
 FUZZ_TIME ?= 500000x
-FUZZ = internal/span:FuzzOf internal/redact:FuzzURL internal/recording:FuzzReplay inbox:FuzzLeaseKey inboxhttp:FuzzBody inboxhttp:FuzzPath idempotency:FuzzParseKey discovery:FuzzDecode broker/httpbroker:FuzzVerify broker/httpbroker:FuzzDecode
+FUZZ = internal/span:FuzzOf internal/redact:FuzzURL internal/recording:FuzzReplay inbox:FuzzLeaseKey inboxhttp:FuzzBody inboxhttp:FuzzPath idempotency:FuzzParseKey discovery:FuzzDecode broker/httpbroker:FuzzVerify broker/httpbroker:FuzzDecode internal/cloudevents:FuzzContent
 
 # Tests of a package that run at a time: most of them wait for servers.
 TESTS_AT_ONCE ?= 4

@@ -19,9 +19,9 @@ import (
 // bus stands for HTTP in the keys of leases, where messages have the name of their broker.
 const bus = "http"
 
-// settleTimeout is how long storing a response or giving a key back may take. The client may have
-// gone by then, which must not keep us from it.
-const settleTimeout = 10 * time.Second
+// callTimeout is how long the stores may take: to say what is known of a key, to store a response, or
+// to release a key. For the last two it does not matter that the client has gone.
+const callTimeout = 10 * time.Second
 
 // guard is a handler that runs another one once per key.
 type guard struct {
@@ -99,20 +99,22 @@ func refuseBody(w http.ResponseWriter, err error) {
 
 // serve answers a request. After an error nothing was answered and the handler has not run.
 func (g *guard) serve(w http.ResponseWriter, r request) error {
-	if answered, err := g.answered(w, r); answered || err != nil {
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	if answered, err := g.answered(ctx, w, r); answered || err != nil {
 		return err
 	}
 	asked := time.Now()
 	ask := inbox.LeaseRequest{Key: r.key, Owner: r.owner(), TTL: g.cfg.LeaseTTL, RequestID: inbox.NewLeaseID()}
-	lease, err := g.leases.TryBegin(r.Context(), ask)
+	lease, err := g.leases.TryBegin(ctx, ask)
 	switch {
 	case err != nil:
-		if r.Context().Err() != nil { // the client has gone, maybe after the store has leased the key
+		if ctx.Err() != nil { // maybe after the store has leased the key
 			hold{guard: g, lease: inbox.Lease{Key: r.key, ID: ask.RequestID}}.release(r.Context())
 		}
 		return err
 	case lease.Status == inbox.LeaseBusy:
-		g.busy(w, r)
+		g.busy(ctx, w, r)
 		return nil
 	case lease.Status != inbox.LeaseAcquired:
 		return fmt.Errorf("idempotency: the lease store answered %s; others use the same keys", lease.Status)
@@ -120,7 +122,7 @@ func (g *guard) serve(w http.ResponseWriter, r request) error {
 	h := hold{guard: g, lease: inbox.Lease{Key: r.key, ID: lease.LeaseID, Token: lease.Token}, asked: asked}
 
 	// Who had the lease before may have stored its response after the first look.
-	if answered, err := g.answered(w, r); answered || err != nil {
+	if answered, err := g.answered(ctx, w, r); answered || err != nil {
 		h.release(r.Context())
 		return err
 	}
@@ -136,8 +138,8 @@ const ownerPrefix = bus + " payload "
 
 // busy answers a request whose key somebody has. Who has it may be done by the time of the look,
 // or be of a release that does not tell the payload; then it is as if the payload were the same.
-func (g *guard) busy(w http.ResponseWriter, r request) {
-	holder, err := g.leases.ReadLease(r.Context(), r.key)
+func (g *guard) busy(ctx context.Context, w http.ResponseWriter, r request) {
+	holder, err := g.leases.ReadLease(ctx, r.key)
 	if err == nil && holder.Status == inbox.LeaseBusy && strings.HasPrefix(holder.Owner, ownerPrefix) && holder.Owner != r.owner() {
 		conflict(g.cfg.ConflictStatus).write(w)
 		return
@@ -146,8 +148,8 @@ func (g *guard) busy(w http.ResponseWriter, r request) {
 }
 
 // answered replays the response to the request if one is stored.
-func (g *guard) answered(w http.ResponseWriter, r request) (bool, error) {
-	data, found, err := g.responses.FindResponse(r.Context(), r.key)
+func (g *guard) answered(ctx context.Context, w http.ResponseWriter, r request) (bool, error) {
+	data, found, err := g.responses.FindResponse(ctx, r.key)
 	if err != nil || !found {
 		return false, err
 	}
@@ -201,5 +203,5 @@ func (g *guard) save(r request, rec *recorder) {
 
 // settling returns a context for what must be done although the client may have gone.
 func settling(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	return context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 }

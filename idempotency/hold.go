@@ -49,7 +49,7 @@ func (h hold) renew(ctx context.Context, expiry *time.Timer, cancel context.Canc
 		case <-tick.C:
 		}
 		asked := time.Now()
-		answer, err := h.leases.RenewLease(ctx, h.lease, h.cfg.LeaseTTL)
+		answer, err := h.renewOnce(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -62,6 +62,13 @@ func (h hold) renew(ctx context.Context, expiry *time.Timer, cancel context.Canc
 			expiry.Reset(h.left(asked))
 		}
 	}
+}
+
+// renewOnce gives up when the next renewal is due, so that that one may find another connection.
+func (h hold) renewOnce(ctx context.Context) (inbox.LeaseAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.LeaseTTL/3)
+	defer cancel()
+	return h.leases.RenewLease(ctx, h.lease, h.cfg.LeaseTTL)
 }
 
 // release gives the key back. If that fails it is free when the lease ends.

@@ -15,6 +15,10 @@ const (
 	defaultLetterRetention = 30 * day
 	defaultAuditRetention  = 365 * day
 	defaultBatchSize       = 1000
+
+	// expiredFor is how long a response has expired when it is removed: nobody is answered with it
+	// any more.
+	expiredFor = time.Minute
 )
 
 // Config is what a janitor may be told. The zero value stands for the defaults.

@@ -1,6 +1,6 @@
 // Package janitor removes what a store need not keep any longer: inbox records, the attempts
-// of messages that never came back, keys of the lease contract, dead letters, sagas that have ended
-// and the audit log.
+// of messages that never came back, keys of the lease contract, dead letters, sagas that have ended,
+// the audit log and stored responses to HTTP requests.
 //
 // Only what has come to its end is removed, and only when it is past its retention: never a
 // message that is pending, waiting or scheduled, never a key that somebody has leased, never a
@@ -20,13 +20,14 @@ import (
 type Kind string
 
 const (
-	Inbox    Kind = "inbox"             // records of processed messages; those of dead letters go with the letter
-	Attempts Kind = "consumer_attempts" // failed attempts at messages that did not come back
-	Leases   Kind = "inbox_leases"      // keys of the lease contract that are processed, or that nobody has
-	Letters  Kind = "dead_letters"      // and the inbox records that say so
-	Sagas    Kind = "sagas"             // instances that have ended, and their logs; none where the store keeps no sagas
-	Audit    Kind = "audit_log"         // entries
-	Archive  Kind = "outbox_archive"    // not a store's to remove by [Store]: see [Archiver]
+	Inbox     Kind = "inbox"                 // records of processed messages; those of dead letters go with the letter
+	Attempts  Kind = "consumer_attempts"     // failed attempts at messages that did not come back
+	Leases    Kind = "inbox_leases"          // keys of the lease contract that are processed, or that nobody has
+	Letters   Kind = "dead_letters"          // and the inbox records that say so
+	Sagas     Kind = "sagas"                 // instances that have ended, and their logs; none where the store keeps no sagas
+	Audit     Kind = "audit_log"             // entries
+	Responses Kind = "idempotency_responses" // stored responses to HTTP requests that have expired
+	Archive   Kind = "outbox_archive"        // not a store's to remove by [Store]: see [Archiver]
 )
 
 // Rows says which rows are past their retention.
@@ -35,12 +36,12 @@ type Rows struct {
 
 	// OlderThan is how long ago, by the store's clock, a message was processed, its next
 	// attempt was due, its letter failed for the last time or was settled, a key was leased,
-	// renewed, released or processed for the last time, a saga has ended, or an entry was
-	// written. It must be positive.
+	// renewed, released or processed for the last time, a saga has ended, an entry was written,
+	// or a response has expired. It must be positive.
 	OlderThan time.Duration
 
 	// Tenant limits it to the rows of one tenant. Optional; without it all tenants' are
-	// meant. The audit log and leases belong to no tenant.
+	// meant. The audit log, leases and responses belong to no tenant.
 	Tenant string
 }
 

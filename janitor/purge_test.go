@@ -132,7 +132,7 @@ func TestPurge_LeavesTheRestToAnother(t *testing.T) {
 func TestJanitor_Clean(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &shelf{expired: map[Kind]int64{Inbox: 5, Leases: 4, Sagas: 6, Audit: 2}, fail: map[Kind]error{Letters: errors.New("no permission")}}
+		s := &shelf{expired: map[Kind]int64{Inbox: 5, Leases: 4, Sagas: 6, Audit: 2, Responses: 7}, fail: map[Kind]error{Letters: errors.New("no permission")}}
 		j, seen := newTest(t, s, Config{OutboxRetention: time.Hour})
 		reports, err := j.Clean(t.Context())
 		if err == nil || waybill.IsConflict(err) {
@@ -142,7 +142,7 @@ func TestJanitor_Clean(t *testing.T) {
 		for _, r := range reports {
 			got[r.Rows] = r.Deleted
 		}
-		for kind, want := range map[Kind]int64{Inbox: 5, Attempts: 0, Leases: 4, Letters: 0, Sagas: 6, Audit: 2, Archive: 3} {
+		for kind, want := range map[Kind]int64{Inbox: 5, Attempts: 0, Leases: 4, Letters: 0, Sagas: 6, Audit: 2, Responses: 7, Archive: 3} {
 			if n, ok := got[kind]; n != want || !ok {
 				t.Errorf("%s: %d removed, want %d", kind, n, want)
 			}
@@ -150,6 +150,7 @@ func TestJanitor_Clean(t *testing.T) {
 		want := []waybill.Event{
 			{Op: waybill.OpCleanup, Name: "inbox", Count: 5}, {Op: waybill.OpCleanup, Name: "inbox_leases", Count: 4},
 			{Op: waybill.OpCleanup, Name: "sagas", Count: 6}, {Op: waybill.OpCleanup, Name: "audit_log", Count: 2},
+			{Op: waybill.OpCleanup, Name: "idempotency_responses", Count: 7},
 			{Op: waybill.OpCleanup, Name: "outbox_archive", Count: 3}, {Op: waybill.OpDropPartitions, Name: "outbox_archive", Count: 2},
 		}
 		if len(seen.list()) != len(want) {
@@ -168,7 +169,7 @@ func TestJanitor_Preview(t *testing.T) {
 	s := &shelf{expired: map[Kind]int64{Inbox: 5}}
 	j, _ := newTest(t, s, Config{OutboxRetention: time.Hour})
 	reports, err := j.Preview(t.Context())
-	if err != nil || len(reports) != 6 || reports[0].Candidates != 5 || s.expired[Inbox] != 5 || s.limits != nil || s.archive != nil {
+	if err != nil || len(reports) != 7 || reports[0].Candidates != 5 || s.expired[Inbox] != 5 || s.limits != nil || s.archive != nil {
 		t.Errorf("Preview() = %+v, %v, want 5 records found and nothing touched", reports, err)
 	}
 }

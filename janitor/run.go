@@ -161,6 +161,7 @@ func (j *Janitor) rows() []Rows {
 		{Kind: Letters, OlderThan: j.cfg.DeadLetterRetention},
 		{Kind: Sagas, OlderThan: j.cfg.SagaRetention},
 		{Kind: Audit, OlderThan: j.cfg.AuditRetention},
+		{Kind: Responses, OlderThan: expiredFor},
 	}
 }
 

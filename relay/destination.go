@@ -26,6 +26,11 @@ type Destination struct {
 	// store together; each relay uses the part of its lanes. Tenants take turns. Up to a
 	// million. Optional; 0 means no limit.
 	Rate float64
+
+	// Structured writes messages in the structured content mode of CloudEvents: the body is an event in
+	// the JSON format, with the attributes and the payload. Optional; the default is the binary mode, in
+	// which the body is the payload and the attributes stand beside it.
+	Structured bool
 }
 
 const maxRate = 1e6
@@ -53,15 +58,16 @@ func (o *outlet) matches(m *waybill.Message) (yes bool, err error) {
 }
 
 // outgoing returns what a publisher needs of a batch.
-func outgoing(b *relaycore.Batch) []Outgoing {
+func outgoing(b *relaycore.Batch, structured bool) []Outgoing {
 	out := make([]Outgoing, len(b.Messages))
 	for i, m := range b.Messages {
 		c := claimOf(m)
 		out[i] = Outgoing{
-			Message: &c.Message,
-			Row:     Row{Lane: m.Lane.Number, Position: m.Position, Destination: m.Dest},
-			DedupID: dedupID(c.Message.ID, m.Life),
-			Resent:  m.Resent,
+			Message:    &c.Message,
+			Row:        Row{Lane: m.Lane.Number, Position: m.Position, Destination: m.Dest},
+			DedupID:    dedupID(c.Message.ID, m.Life),
+			Resent:     m.Resent,
+			Structured: structured,
 		}
 	}
 	return out

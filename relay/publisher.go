@@ -46,6 +46,10 @@ type Outgoing struct {
 	// Resent says that an earlier attempt of this life may have reached the broker.
 	Resent bool
 
+	// Structured asks for the structured content mode of CloudEvents instead of the binary one, see
+	// [Destination]. Brokers that have no content modes write what they always do.
+	Structured bool
+
 	// Row says where the message lies in the store. A relay sets it for all messages; those of
 	// other senders have the zero value.
 	Row Row

@@ -196,7 +196,7 @@ func (r *Relay) publish(ctx context.Context, b *relaycore.Batch, o *outlet, befo
 	r.awaitTurn(ctx, before)
 	limited, cancel := context.WithTimeout(ctx, b.Limit)
 	defer cancel()
-	out := outgoing(b)
+	out := outgoing(b, o.Structured)
 	msgs := make([]*waybill.Message, len(out))
 	for i := range out {
 		msgs[i] = out[i].Message

@@ -12,7 +12,7 @@
 // and lower case are the same. Groups may have any name: one that is not a legal name of a
 // subscription gets one that ends with a hash.
 //
-// The envelope is a CloudEvents 1.0 event in the binary mode of the AMQP binding; see
+// The envelope is a CloudEvents 1.0 event in a content mode of the AMQP binding; see
 // docs/envelope.md. Accepted means: the service has confirmed it. A topic that does not exist is
 // unroutable; one without subscriptions takes messages and drops them, and nobody is told.
 //

@@ -41,7 +41,7 @@ func check(m *waybill.Message, maxPayload int) error {
 	return nil
 }
 
-// encode returns m in the binary mode of the AMQP binding of CloudEvents, with a copy of its
+// encode returns m in a content mode of the AMQP binding of CloudEvents, with a copy of its
 // payload. What has a property of its own in Service Bus stands there as well, for consumers that
 // know no CloudEvents.
 func encode(m relay.Outgoing, sessions bool) *azservicebus.Message {
@@ -49,13 +49,13 @@ func encode(m relay.Outgoing, sessions bool) *azservicebus.Message {
 	for name, value := range m.Headers {
 		properties[name] = value
 	}
-	cloudevents.AMQP.Each(m.Message, func(name, value string) { properties[name] = value })
+	contentType, body := cloudevents.AMQP.Content(m.Message, m.Structured, func(name, value string) { properties[name] = value })
 	id := messageID(m)
 	out := &azservicebus.Message{
 		ApplicationProperties: properties,
-		Body:                  bytes.Clone(m.Payload),
+		Body:                  bytes.Clone(body),
 		MessageID:             &id,
-		ContentType:           optional(m.ContentType),
+		ContentType:           optional(contentType),
 		Subject:               optional(m.Type),
 		CorrelationID:         optional(m.CorrelationID),
 	}

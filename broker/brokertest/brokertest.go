@@ -126,6 +126,7 @@ func tests(h Harness) []test {
 	return []test{
 		{"message with every field", testEveryField, false},
 		{"message with few fields", testFewFields, false},
+		{"structured content mode", testStructured, false},
 		{"payloads of any bytes", testPayloads, false},
 		{"headers of any text", testHeaders, false},
 		{"message at the limits", testLimits, false},

@@ -27,6 +27,8 @@ type env struct {
 	h      Harness
 	id     string
 	broker broker.Broker
+
+	structured bool // the content mode in which messages are sent
 }
 
 func newEnv(t *testing.T, h Harness) *env {
@@ -74,7 +76,7 @@ func (e *env) context() context.Context {
 // send publishes msgs in one batch, each as the first attempt of its first life.
 func (e *env) send(msgs ...waybill.Message) []error {
 	e.Helper()
-	results := e.broker.Publisher().Send(e.context(), outgoing(msgs))()
+	results := e.broker.Publisher().Send(e.context(), e.outgoing(msgs))()
 	if len(results) != len(msgs) {
 		e.Fatalf("wait() returned %d results for %d messages", len(results), len(msgs))
 	}
@@ -93,6 +95,15 @@ func (e *env) mustSend(msgs ...waybill.Message) {
 			e.Fatalf("message %d of %d: %v, want it accepted", i+1, len(msgs), err)
 		}
 	}
+}
+
+// outgoing is that of all messages in the content mode of the test.
+func (e *env) outgoing(msgs []waybill.Message) []relay.Outgoing {
+	out := outgoing(msgs)
+	for i := range out {
+		out[i].Structured = e.structured
+	}
+	return out
 }
 
 func outgoing(msgs []waybill.Message) []relay.Outgoing {

@@ -70,8 +70,41 @@ func (e *env) sameTime(field string, got, want time.Time) {
 
 func testEveryField(e *env) {
 	topic := e.name("t")
+	e.roundTrip(topic, e.full(topic))
+}
+
+// testStructured sends what is easily damaged where a whole event is the body.
+func testStructured(e *env) {
+	topic := e.name("t")
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	var msgs []waybill.Message
+	for _, c := range []struct{ contentType, payload string }{
+		{"application/json", `{"b": 12.10,  "a":[1e400, "<ü>"]}`},
+		{"application/json", "{}\n"},
+		{"application/json", "no JSON"},
+		{"application/vnd.shop+json", "null"},
+		{"text/plain", "a\x00\"b\" 注文 😀\r\n"},
+		{"application/xml", "<a>ü</a>"},
+		{"image/png", string(every)},
+		{"image/png", ""},
+		{"application/cloudevents+json", `{"specversion":"1.0","id":"inner"}`},
+		{"application/octet-stream", strings.Repeat(string(every), 600<<10/256)},
+	} {
+		m := e.full(topic)
+		m.ID, m.ContentType, m.Payload = waybill.NewID(), c.contentType, []byte(c.payload)
+		msgs = append(msgs, m)
+	}
+	e.structured = true
+	e.roundTrip(topic, append(msgs, message(topic, "few fields"))...)
+}
+
+// full returns a message with every field.
+func (e *env) full(topic string) waybill.Message {
 	tokyo := time.FixedZone("Tokyo", 9*60*60)
-	e.roundTrip(topic, waybill.Message{
+	return waybill.Message{
 		ID:             e.name("Größe 1/2 %41 \"x\""),
 		Type:           "order.created@v2",
 		Source:         "https://shop.example/a b?c=d&e=ü",
@@ -91,7 +124,7 @@ func testEveryField(e *env) {
 		Time:           time.Date(2026, 2, 3, 4, 5, 6, 789_012_000, tokyo),
 		DeliverAt:      time.Date(2026, 2, 3, 4, 5, 7, 0, time.UTC),
 		ExpiresAt:      time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
-	})
+	}
 }
 
 func testFewFields(e *env) {

@@ -11,6 +11,7 @@ import (
 var synchronous = []string{
 	"message with every field",
 	"message with few fields",
+	"structured content mode",
 	"payloads of any bytes",
 	"headers of any text",
 	"message at the limits",
@@ -38,7 +39,7 @@ func (e *env) keepSending(msgs []waybill.Message) {
 		for len(msgs) > 0 {
 			var left []waybill.Message
 			var longest time.Duration
-			for i, err := range e.broker.Publisher().Send(ctx, outgoing(msgs))() {
+			for i, err := range e.broker.Publisher().Send(ctx, e.outgoing(msgs))() {
 				wait, asked := waybill.AfterOf(err)
 				switch {
 				case asked:

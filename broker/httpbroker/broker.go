@@ -80,7 +80,7 @@ func newTransport(cfg Config) *http.Transport {
 func (b *Broker) Destinations() []relay.Destination {
 	list := make([]relay.Destination, len(b.senders))
 	for i, s := range b.senders {
-		list[i] = relay.Destination{Name: s.endpoint.Name, Publisher: s, Match: s.endpoint.match, Rate: s.endpoint.Rate}
+		list[i] = relay.Destination{Name: s.endpoint.Name, Publisher: s, Match: s.endpoint.match, Rate: s.endpoint.Rate, Structured: s.endpoint.Structured}
 	}
 	return list
 }

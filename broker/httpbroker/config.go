@@ -63,6 +63,10 @@ type Endpoint struct {
 	// Optional; 0 means no limit.
 	Rate float64
 
+	// Structured posts messages in the structured content mode of CloudEvents; see
+	// [relay.Destination]. Optional; the default is the binary mode.
+	Structured bool
+
 	// Disabled takes nothing new up for the endpoint. What waits for it goes on waiting.
 	Disabled bool
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/cloudevents"
+	"github.com/waybill-go/waybill/relay"
 )
 
 // Headers in the form that package http keeps them in.
@@ -34,13 +36,18 @@ const firstAttempt = "first"
 // whole event.
 const opaque = "application/octet-stream"
 
-// encode returns the headers that carry all of m but its payload.
-func encode(m *waybill.Message) http.Header {
+var attributes = cloudevents.NewBinding(attributePrefix)
+
+// encode returns the headers and the body that carry m in a content mode of the HTTP binding of
+// CloudEvents.
+func encode(m *waybill.Message, structured bool) (http.Header, []byte) {
 	h := make(http.Header, 16+len(m.Headers))
-	cloudevents.Each(m, func(name, value string) { set(h, attributePrefix+name, value) })
+	mode, body := attributes.Content(m, structured, func(name, value string) { set(h, name, value) })
 	set(h, topicHeader, m.Topic)
 	set(h, toHeader, m.To)
 	switch {
+	case structured:
+		h.Set(contentType, mode)
 	case m.ContentType == "":
 	case plain(m.ContentType) && !cloudevents.Structured(m.ContentType):
 		h.Set(contentType, m.ContentType)
@@ -51,7 +58,7 @@ func encode(m *waybill.Message) http.Header {
 	for name, value := range m.Headers {
 		h.Set(headerPrefix+name, cloudevents.Escape(value))
 	}
-	return h
+	return h, body
 }
 
 func set(h http.Header, name, value string) {
@@ -68,11 +75,15 @@ func plain(s string) bool {
 // ownPrefix begins the webhook-id of messages that this package has sent.
 const ownPrefix = "waybill_"
 
-// idFor returns the webhook-id of a message: a digest of the headers that carry it, and which of
-// its lives this is, so that a receiver that remembers ids takes a requeued message.
-func idFor(h http.Header, m *waybill.Message, dedupID string) string {
-	life := strings.TrimPrefix(dedupID, m.ID)
-	return ownPrefix + digest(h) + strings.ReplaceAll(life, "#", "_")
+// idFor returns the webhook-id of a message: a digest of the headers that carry it, and of the body if
+// that carries more than the payload, and which of its lives this is, so that a receiver that remembers
+// ids takes a requeued message.
+func idFor(h http.Header, body []byte, m relay.Outgoing) string {
+	id := ownPrefix + digest(h)
+	if m.Structured {
+		id += fmt.Sprintf("_%x", sha256.Sum256(body))
+	}
+	return id + strings.ReplaceAll(strings.TrimPrefix(m.DedupID, m.ID), "#", "_")
 }
 
 // digest is a hash of the headers that carry a message.
@@ -107,7 +118,7 @@ func decode(h http.Header, body []byte) (*waybill.Message, error) {
 	var err error
 	switch {
 	case cloudevents.Structured(h.Get(contentType)):
-		err = cloudevents.ParseStructured(m, h.Get(contentType), body)
+		err = decodeStructured(m, h, body)
 	case h.Get(attributePrefix+"Specversion") == "" && h.Get(topicHeader)+h.Get(toHeader) == "":
 		m.ContentType, m.Type = h.Get(contentType), plainType(body)
 	default:
@@ -124,6 +135,17 @@ func decode(h http.Header, body []byte) (*waybill.Message, error) {
 		err = fmt.Errorf("httpbroker: decode envelope: %w", err)
 	}
 	return m, waybill.PermanentError(waybill.ReasonMalformed, err)
+}
+
+// decodeStructured reads an event, and beside it the headers that only this package writes.
+func decodeStructured(m *waybill.Message, h http.Header, body []byte) error {
+	err := cloudevents.ParseStructured(m, h.Get(contentType), body)
+	for name, values := range h {
+		if isOwn(h) && strings.HasPrefix(name, waybillPrefix) {
+			err = errors.Join(err, decodeHeader(m, name, strings.Join(values, ",")))
+		}
+	}
+	return err
 }
 
 func isOwn(h http.Header) bool { return strings.HasPrefix(h.Get(HeaderID), ownPrefix) }

@@ -171,9 +171,10 @@ func (s *sender) postOne(ctx context.Context, m relay.Outgoing) error {
 
 // request builds one attempt at a message.
 func (s *sender) request(ctx context.Context, m relay.Outgoing) (*http.Request, string) {
-	h := encode(m.Message)
-	id := idFor(h, m.Message, m.DedupID)
-	sign(h, id, time.Now(), m.Payload, s.keys)
+	m.Structured = m.Structured || s.endpoint.Structured
+	h, body := encode(m.Message, m.Structured)
+	id := idFor(h, body, m)
+	sign(h, id, time.Now(), body, s.keys)
 	if !m.Resent && !s.doubts(id) {
 		h.Set(attemptHeader, firstAttempt)
 	} else {
@@ -193,7 +194,7 @@ func (s *sender) request(ctx context.Context, m relay.Outgoing) (*http.Request, 
 	}
 	// Not sent, it lets package http repeat what met a connection that was closed while idle.
 	h["Idempotency-Key"] = []string{}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.endpoint.URL, bytes.NewReader(m.Payload))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.endpoint.URL, bytes.NewReader(body))
 	if err != nil { // the URL was parsed before
 		req = &http.Request{URL: &url.URL{}}
 	}

@@ -9,10 +9,10 @@
 // All reply destinations (package request) share the topic TopicPrefix+"_replies", with the address as
 // the record's key. Each client reads all of it, without a group, and keeps its own.
 //
-// A message travels in the binary mode of the CloudEvents binding for Kafka: its payload is the
+// A message travels in the binary mode of the CloudEvents binding for Kafka, unless
+// [relay.Outgoing] asks for the structured one: its payload is the
 // value, each attribute a header "ce_"+name, the content type the header content-type. Its key is
-// the record's key, so that messages of one key share a partition and keep their order. The
-// structured mode is read as well.
+// the record's key, so that messages of one key share a partition and keep their order.
 //
 // Published means confirmed by all replicas that are in sync (acks=all). The producer is
 // idempotent: what it repeats after a lost connection is stored once. If the outcome of a message

@@ -22,16 +22,12 @@ const (
 
 var attributes = cloudevents.NewBinding(attributePrefix)
 
-// encode returns m in the binary mode of the Kafka binding of CloudEvents. The payload is copied,
+// encode returns m in a content mode of the Kafka binding of CloudEvents. The payload is copied,
 // because the client library may read it after the sender has given up. It is never null: that
 // would be a deletion to a compacted topic. The record's key is that of the message, or of a reply
 // its address.
-func encode(m *waybill.Message, topic string) *kgo.Record {
-	r := &kgo.Record{
-		Topic:   topic,
-		Value:   append([]byte{}, m.Payload...),
-		Headers: make([]kgo.RecordHeader, 0, 10+len(m.Headers)),
-	}
+func encode(m *waybill.Message, topic string, structured bool) *kgo.Record {
+	r := &kgo.Record{Topic: topic, Headers: make([]kgo.RecordHeader, 0, 10+len(m.Headers))}
 	switch {
 	case request.IsAddress(m.To):
 		r.Key = []byte(m.To)
@@ -41,13 +37,14 @@ func encode(m *waybill.Message, topic string) *kgo.Record {
 	set := func(name, value string) {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 	}
-	attributes.Each(m, set)
+	contentType, body := attributes.Content(m, structured, set)
+	r.Value = append([]byte{}, body...)
 	switch {
-	case m.ContentType == "":
-	case cloudevents.Structured(m.ContentType): // a reader would take the payload for the event
-		set(attributePrefix+cloudevents.ContentType, m.ContentType)
+	case contentType == "":
+	case cloudevents.Structured(contentType) && !structured: // a reader would take the payload for the event
+		set(attributePrefix+cloudevents.ContentType, contentType)
 	default:
-		set(contentTypeHeader, m.ContentType)
+		set(contentTypeHeader, contentType)
 	}
 	if m.TraceParent != "" {
 		set(traceParentHeader, m.TraceParent)

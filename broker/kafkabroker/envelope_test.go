@@ -1,6 +1,7 @@
 package kafkabroker
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ func TestEncode_OfTheBinding(t *testing.T) {
 		ID: "1", Type: "order.created", Source: "shop", Topic: "orders", Key: "k", Tenant: "größe",
 		ContentType: "application/json", TraceParent: "00-1", Headers: map[string]string{"id": "app"},
 	}
-	r := encode(m, "p.orders")
+	r := encode(m, "p.orders", false)
 	got := make(map[string]string)
 	for _, h := range r.Headers {
 		got[h.Key] = string(h.Value)
@@ -45,7 +46,7 @@ func TestEncode_OfTheBinding(t *testing.T) {
 func TestEncode_EventAsPayload(t *testing.T) {
 	t.Parallel()
 	m := &waybill.Message{ID: "outer", Topic: "t", ContentType: "application/cloudevents+json", Payload: []byte(`{"specversion":"1.0","id":"inner"}`)}
-	r := encode(m, "t")
+	r := encode(m, "t", false)
 	for _, h := range r.Headers {
 		if h.Key == contentTypeHeader {
 			t.Errorf("header content-type = %q, want none", h.Value)
@@ -54,6 +55,23 @@ func TestEncode_EventAsPayload(t *testing.T) {
 	back, err := decode("", r)
 	if err != nil || back.ID != "outer" || back.ContentType != m.ContentType || string(back.Payload) != string(m.Payload) {
 		t.Errorf("decode() = %+v, %v, want what was sent", back, err)
+	}
+}
+
+func TestEncode_Structured(t *testing.T) {
+	t.Parallel()
+	m := &waybill.Message{ID: "1", Type: "t", Source: "s", Key: "k", ContentType: "text/plain", Payload: []byte("ü"), TraceParent: "00-a-b-01", Headers: map[string]string{"x-user": "ann"}}
+	r := encode(m, "t", true)
+	headers := make(map[string]string)
+	for _, h := range r.Headers {
+		headers[h.Key] = string(h.Value)
+	}
+	if want := map[string]string{"content-type": "application/cloudevents+json", "traceparent": "00-a-b-01", "x-user": "ann"}; !maps.Equal(headers, want) {
+		t.Errorf("headers %q, want %q", headers, want)
+	}
+	want := `{"specversion":"1.0","id":"1","source":"s","type":"t","partitionkey":"k","traceparent":"00-a-b-01","datacontenttype":"text/plain","data":"ü"}`
+	if string(r.Value) != want || string(r.Key) != "k" {
+		t.Errorf("key %q, value %s, want k, %s", r.Key, r.Value, want)
 	}
 }
 

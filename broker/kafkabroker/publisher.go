@@ -63,7 +63,7 @@ func (t *topics) encode(ctx context.Context, b *batch) ([]*kgo.Record, error) {
 		case wrong[name] != nil:
 			b.Resolve(i, wrong[name])
 		default:
-			r := encode(m.Message, name)
+			r := encode(m.Message, name, m.Structured)
 			if err := checkSize(r, t.maxBytes(name)); err != nil {
 				b.Resolve(i, err)
 				continue

@@ -6,7 +6,8 @@
 // tokens), or is a topic that starts with "_to.", is refused as unroutable, message by
 // message, before anything is written.
 //
-// A message travels in the binary mode of the CloudEvents binding for NATS: its payload is
+// A message travels in the binary mode of the CloudEvents binding for NATS, unless [relay.Outgoing]
+// asks for the structured one: its payload is
 // the body, each attribute a header "ce-"+name. The content type also stands in the header
 // content-type, the trace context in traceparent and tracestate, for readers that know no
 // CloudEvents. Application headers are plain headers; those whose value a NATS header

@@ -45,12 +45,16 @@ func (h *headers) setPlain(name, value string) {
 	}
 }
 
-// encode returns the headers that carry all of m but its payload and address.
-func encode(m *waybill.Message) nats.Header {
+// encode returns the headers and the data that carry all of m but its address, in a content mode of the
+// NATS binding of CloudEvents.
+func encode(m *waybill.Message, structured bool) (nats.Header, []byte) {
 	size := usualHeaders + len(m.Headers)
 	h := headers{make(nats.Header, size), make([]string, 0, size)}
-	attributes.Each(m, func(name, value string) { h.set(name, cloudevents.Escape(value)) })
-	if m.ContentType != "" {
+	contentType, data := attributes.Content(m, structured, func(name, value string) { h.set(name, cloudevents.Escape(value)) })
+	switch {
+	case structured:
+		h.set(contentTypeHeader, contentType)
+	case m.ContentType != "":
 		h.set(contentTypeAttribute, cloudevents.Escape(m.ContentType))
 		if !cloudevents.Structured(m.ContentType) {
 			h.setPlain(contentTypeHeader, m.ContentType)
@@ -71,7 +75,7 @@ func encode(m *waybill.Message) nats.Header {
 		slices.Sort(encoded)
 		h.set(encodedHeader, strings.Join(encoded, ","))
 	}
-	return h.Header
+	return h.Header, data
 }
 
 // plain reports whether a NATS header can carry s unchanged: printable ASCII, no space at

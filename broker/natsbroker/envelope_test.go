@@ -2,6 +2,7 @@ package natsbroker
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,8 @@ func TestEncode_Headers(t *testing.T) {
 		"waybill-encoded":    "edge,uni",
 	}
 	got := make(map[string]string)
-	for name, values := range encode(m) {
+	header, _ := encode(m, false)
+	for name, values := range header {
 		got[name] = strings.Join(values, "|")
 	}
 	if !maps.Equal(got, want) {
@@ -145,7 +147,7 @@ func FuzzRoundTrip(f *testing.F) {
 			return
 		}
 		msg := nats.NewMsg("waybill.t")
-		msg.Header = encode(&m)
+		msg.Header, _ = encode(&m, false)
 		block := "NATS/1.0\r\n"
 		for name, values := range msg.Header {
 			block += name + ": " + values[0] + "\r\n"
@@ -160,6 +162,19 @@ func FuzzRoundTrip(f *testing.F) {
 		}
 		same(t, got, &m)
 	})
+}
+
+func TestEncode_Structured(t *testing.T) {
+	t.Parallel()
+	m := &waybill.Message{ID: "1", Type: "t", Source: "s", ContentType: "text/plain", Payload: []byte("ü"), TraceParent: "00-a-b-01", Headers: map[string]string{"x-user": "ü"}}
+	header, data := encode(m, true)
+	want := nats.Header{"content-type": {"application/cloudevents+json"}, "traceparent": {"00-a-b-01"}, "x-user": {"%C3%BC"}, "waybill-encoded": {"x-user"}}
+	if !maps.EqualFunc(header, want, slices.Equal) {
+		t.Errorf("header %q, want %q", header, want)
+	}
+	if want := `{"specversion":"1.0","id":"1","source":"s","type":"t","traceparent":"00-a-b-01","datacontenttype":"text/plain","data":"ü"}`; string(data) != want {
+		t.Errorf("data %s, want %s", data, want)
+	}
 }
 
 func TestDecode_Structured(t *testing.T) {
@@ -183,13 +198,14 @@ func TestDecode_Structured(t *testing.T) {
 // TestEnvelope_Allocations: what a message costs beside the client library.
 func TestEnvelope_Allocations(t *testing.T) {
 	m := &waybill.Message{ID: "1", Type: "t", Source: "s", Topic: "t", Key: "k", Tenant: "default", ContentType: "text/plain", Payload: []byte("x")}
-	in := &nats.Msg{Subject: "t", Header: encode(m), Data: m.Payload}
+	header, data := encode(m, false)
+	in := &nats.Msg{Subject: "t", Header: header, Data: data}
 	for _, tc := range []struct {
 		name string
 		most float64
 		do   func()
 	}{
-		{"encode", 6, func() { encode(m) }},
+		{"encode", 6, func() { encode(m, false) }},
 		{"decode", 1, func() { decode("", in) }},
 	} {
 		if got := testing.AllocsPerRun(100, tc.do); got > tc.most {

@@ -69,7 +69,8 @@ func (p publisher) encode(b *batch) []*nats.Msg {
 				fmt.Errorf("natsbroker: %q makes no subject to publish to", m.Address())))
 			continue
 		}
-		msg := &nats.Msg{Subject: subject, Header: encode(m.Message), Data: m.Payload}
+		msg := &nats.Msg{Subject: subject}
+		msg.Header, msg.Data = encode(m.Message, m.Structured)
 		if m.DedupID != "" {
 			msg.Header[msgIDHeader] = []string{dedupID(m, subject)}
 		}

@@ -7,7 +7,7 @@
 //	Subscription.To  durable queue of that name
 //	Retry(delay)     durable queue <queue>.retry.<milliseconds>, which gives back to <queue>
 //
-// The envelope is a CloudEvents 1.0 event in the binary mode of the AMQP binding; see
+// The envelope is a CloudEvents 1.0 event in a content mode of the AMQP binding; see
 // docs/envelope.md. The publishing side declares the exchange only: a topic that no group
 // has bound, or a queue that nobody has declared, makes a message unroutable. The consuming side declares exchange, queue and bindings, each time it
 // connects. A topic that is taken out of a subscription stays bound until somebody unbinds

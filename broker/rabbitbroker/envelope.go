@@ -40,9 +40,12 @@ func check(m *waybill.Message, maxPayload int) error {
 			return err
 		}
 	}
-	if len(m.Payload) > maxPayload {
-		return waybill.PermanentError(waybill.ReasonTooLarge,
-			fmt.Errorf("payload has %d bytes, the limit is %d", len(m.Payload), maxPayload))
+	return checkSize(m.Payload, maxPayload)
+}
+
+func checkSize(body []byte, limit int) error {
+	if len(body) > limit {
+		return waybill.PermanentError(waybill.ReasonTooLarge, fmt.Errorf("payload has %d bytes, the limit is %d", len(body), limit))
 	}
 	return nil
 }
@@ -59,14 +62,14 @@ func checkHeaderName(name string) error {
 	return nil
 }
 
-// encode returns m in the binary mode of the AMQP binding of CloudEvents. What has a
+// encode returns m in a content mode of the AMQP binding of CloudEvents. What has a
 // property of its own in AMQP stands there as well, for consumers that know no CloudEvents.
-func encode(m *waybill.Message) amqp.Publishing {
+func encode(m *waybill.Message, structured bool) amqp.Publishing {
 	headers := make(amqp.Table, len(m.Headers)+10)
 	for name, value := range m.Headers {
 		headers[name] = value
 	}
-	cloudevents.AMQP.Each(m, func(name, value string) { headers[name] = value })
+	contentType, body := cloudevents.AMQP.Content(m, structured, func(name, value string) { headers[name] = value })
 	p := amqp.Publishing{
 		Headers:       headers,
 		DeliveryMode:  amqp.Persistent,
@@ -74,15 +77,15 @@ func encode(m *waybill.Message) amqp.Publishing {
 		Type:          m.Type,
 		AppId:         m.Source,
 		CorrelationId: m.CorrelationID,
-		Body:          m.Payload,
+		Body:          body,
 	}
 	if m.Time.Unix() > 0 {
 		p.Timestamp = m.Time
 	}
-	if len(m.ContentType) <= maxShortString {
-		p.ContentType = m.ContentType
+	if len(contentType) <= maxShortString {
+		p.ContentType = contentType
 	} else {
-		headers[cloudevents.AMQPPrefix+cloudevents.ContentType] = m.ContentType // the property is too short for it
+		headers[cloudevents.AMQPPrefix+cloudevents.ContentType] = contentType // the property is too short for it
 	}
 	return p
 }

@@ -150,7 +150,7 @@ func TestFieldText(t *testing.T) {
 
 func TestHeaderFrameSize(t *testing.T) {
 	t.Parallel()
-	p := encode(&waybill.Message{ID: strings.Repeat("x", 255), Headers: map[string]string{"h": strings.Repeat("x", 5000)}})
+	p := encode(&waybill.Message{ID: strings.Repeat("x", 255), Headers: map[string]string{"h": strings.Repeat("x", 5000)}}, false)
 	p.Headers["table"] = amqp.Table{"bytes": make([]byte, 3000), "list": []any{strings.Repeat("x", 2000), int64(1)}}
 	if got := headerFrameSize(&p); got < 10_600 || got > 11_200 {
 		t.Errorf("headerFrameSize() = %d, want about 10,800", got)
@@ -210,6 +210,19 @@ func FuzzDecode(f *testing.F) {
 		}
 		x.copy(x.retries(), 0)
 	})
+}
+
+func TestEncode_Structured(t *testing.T) {
+	t.Parallel()
+	m := &waybill.Message{ID: "1", Type: "t", Source: "s", ContentType: strings.Repeat("x", 300), Payload: []byte("ü"), Headers: map[string]string{"x-user": "ann"}}
+	p := encode(m, true)
+	want := amqp.Publishing{
+		ContentType: "application/cloudevents+json", MessageId: "1", Type: "t", AppId: "s", DeliveryMode: amqp.Persistent, Headers: amqp.Table{"x-user": "ann"},
+		Body: []byte(`{"specversion":"1.0","id":"1","source":"s","type":"t","datacontenttype":"` + m.ContentType + `","data_base64":"w7w="}`),
+	}
+	if !reflect.DeepEqual(p, want) {
+		t.Errorf("encode() = %+v, want %+v", p, want)
+	}
 }
 
 func TestDecode_Structured(t *testing.T) {

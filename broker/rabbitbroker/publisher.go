@@ -40,8 +40,13 @@ func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func(
 			b.results[i] = err
 			continue
 		}
+		item := encode(m, msgs[i].Structured)
+		if err := checkSize(item.Body, p.broker.cfg.MaxPayload); err != nil {
+			b.results[i] = err
+			continue
+		}
 		exchange, key := p.broker.topology.address(m)
-		b.items[i] = &publishing{exchange: exchange, key: key, Publishing: encode(m)}
+		b.items[i] = &publishing{exchange: exchange, key: key, Publishing: item}
 	}
 	p.write(ctx, b)
 	return func() []error { return b.wait(ctx) }

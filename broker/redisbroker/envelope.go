@@ -23,20 +23,20 @@ var attributes = cloudevents.NewBinding(attributePrefix)
 
 // encode returns the fields of an entry and their values in turn, and how many bytes they have. It
 // copies the payload, which belongs to the caller again before the entry may be written.
-func encode(m *waybill.Message) (fields []string, size int) {
+func encode(m *waybill.Message, structured bool) (fields []string, size int) {
 	fields = make([]string, 0, 2*(12+len(m.Headers))) // most messages have no more
 	put := func(name, value string) {
 		fields = append(fields, name, value)
 		size += len(name) + len(value)
 	}
-	attributes.Each(m, put)
-	if m.ContentType != "" {
-		put(contentTypeField, m.ContentType)
+	contentType, body := attributes.Content(m, structured, put)
+	if contentType != "" {
+		put(contentTypeField, contentType)
 	}
 	for name, value := range m.Headers {
 		put(headerPrefix+name, value)
 	}
-	put(dataField, string(m.Payload))
+	put(dataField, string(body))
 	return fields, size
 }
 

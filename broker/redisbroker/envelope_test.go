@@ -2,6 +2,7 @@ package redisbroker
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -11,7 +12,7 @@ import (
 
 // received returns the entry of the sample as the client library hands it over.
 func received() redis.XMessage {
-	fields, _ := encode(sample())
+	fields, _ := encode(sample(), false)
 	values := make(map[string]any)
 	for i := 0; i < len(fields); i += 2 {
 		values[fields[i]] = fields[i+1]
@@ -33,6 +34,18 @@ func TestDecode_Allocations(t *testing.T) {
 	entry := received()
 	if got := testing.AllocsPerRun(100, func() { _, _ = decode(source{topic: "orders"}, entry) }); got > 4 {
 		t.Errorf("%.0f allocations, want 4 at most", got)
+	}
+}
+
+func TestEncode_Structured(t *testing.T) {
+	t.Parallel()
+	m := &waybill.Message{ID: "1", Type: "t", Source: "s", ContentType: "text/plain", Payload: []byte("ü"), Headers: map[string]string{"x-user": "ann"}}
+	want := []string{
+		"content-type", "application/cloudevents+json", "header_x-user", "ann",
+		"data", `{"specversion":"1.0","id":"1","source":"s","type":"t","datacontenttype":"text/plain","data":"ü"}`,
+	}
+	if got, _ := encode(m, true); !slices.Equal(got, want) {
+		t.Errorf("encode() = %q, want %q", got, want)
 	}
 }
 

@@ -59,7 +59,7 @@ func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func(
 				fmt.Errorf("redisbroker: payload has %d bytes, the limit is %d", n, p.broker.cfg.MaxPayload)))
 			continue
 		}
-		list = append(list, p.newOutgoing(b, i, m.Message))
+		list = append(list, p.newOutgoing(b, i, m))
 	}
 	p.add(b, list)
 	return func() []error {
@@ -69,9 +69,9 @@ func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func(
 	}
 }
 
-func (p *publisher) newOutgoing(b *batch, i int, m *waybill.Message) *outgoing {
+func (p *publisher) newOutgoing(b *batch, i int, m relay.Outgoing) *outgoing {
 	o := &outgoing{batch: b, index: i, stream: streamOf(p.broker.cfg.Prefix, m.Topic, m.To), reply: request.IsAddress(m.To)}
-	fields, size := encode(m)
+	fields, size := encode(m.Message, m.Structured)
 	o.size = size
 	o.cmd = *redis.NewStringCmd(b.ctx, xadd(&o.stream, fields)...)
 	return o

@@ -199,6 +199,7 @@ var librarySettings = map[string]setting{
 
 var notLibrary = map[string]string{
 	"broker_rate":                   "0 is no limit there as here",
+	"broker_structured":             "the binary mode is the default there as here",
 	"source":                        "is set on each message",
 	"rabbitmq.queue_type":           "auto stands for no type",
 	"rabbitmq.dead_letter_exchange": "none by default; the server judges the name",

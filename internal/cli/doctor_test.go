@@ -156,7 +156,7 @@ func TestDoctor_Permissions(t *testing.T) {
 	}
 	p.sql(t, r.stdout)
 	t.Cleanup(func() {
-		for _, role := range []string{"writer", "scheduler", "relay", "consumer", "operator", "reader"} {
+		for _, role := range []string{"writer", "scheduler", "relay", "consumer", "operator", "reader", "api"} {
 			runSQL(t, p.url, fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, prefix+role))
 		}
 	})

@@ -50,7 +50,7 @@ func openTarget(ctx context.Context, cfg *config.Config, log *slog.Logger) (targ
 	if err != nil {
 		return target{}, err
 	}
-	only := relay.Destination{Publisher: broker.Publisher(), Rate: float64(cfg.Int("broker_rate"))}
+	only := relay.Destination{Publisher: broker.Publisher(), Rate: float64(cfg.Int("broker_rate")), Structured: cfg.Bool("broker_structured")}
 	return target{broker: broker, destinations: []relay.Destination{only}, close: broker.Close}, nil
 }
 
@@ -76,14 +76,16 @@ func destinationsConfig(cfg *config.Config, log *slog.Logger) (opener.Destinatio
 	if err != nil {
 		return opener.DestinationsConfig{}, err
 	}
-	c := opener.DestinationsConfig{Webhooks: hooks, Rest: brokerAt(cfg, cfg.String("broker"), hooks), RestRate: float64(cfg.Int("broker_rate"))}
+	c := opener.DestinationsConfig{
+		Webhooks: hooks, Rest: brokerAt(cfg, cfg.String("broker"), hooks), RestRate: float64(cfg.Int("broker_rate")), RestStructured: cfg.Bool("broker_structured"),
+	}
 	for _, r := range cfg.Routes() {
-		c.Routes = append(c.Routes, opener.TopicRoute{Name: r.Name, Broker: brokerAt(cfg, r.Broker, hooks), Topics: patterns(r.Topics), Rate: r.Rate})
+		c.Routes = append(c.Routes, opener.TopicRoute{Name: r.Name, Broker: brokerAt(cfg, r.Broker, hooks), Topics: patterns(r.Topics), Rate: r.Rate, Structured: r.Structured})
 	}
 	for _, w := range cfg.Webhooks() {
 		c.Webhooks.Endpoints = append(c.Webhooks.Endpoints, httpbroker.Endpoint{
 			Name: w.Name, URL: w.URL, Secrets: secrets(w.Secrets), Topics: patterns(w.Topics), Types: patterns(w.Types),
-			Headers: w.Headers, Rate: w.Rate, Disabled: w.Disabled,
+			Headers: w.Headers, Rate: w.Rate, Disabled: w.Disabled, Structured: w.Structured,
 		})
 	}
 	c.Rest.Log = log

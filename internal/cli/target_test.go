@@ -10,19 +10,23 @@ import (
 	"github.com/waybill-go/waybill/internal/config"
 )
 
-// TestOpenTarget_Rate: the broker and each route have a rate of their own.
-func TestOpenTarget_Rate(t *testing.T) {
+// TestOpenTarget: the broker, each route and each webhook have a rate and a content mode of their own.
+func TestOpenTarget(t *testing.T) {
 	t.Parallel()
 	// Opening a webhook asks no server.
 	webhook := "https://shop.example/hook"
 	secret := "webhook.secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n"
 	for name, c := range map[string]struct {
 		file string
-		want map[string]float64
+		want map[string]float64 // below 0: structured
 	}{
 		"one broker": {"broker_rate: 50", map[string]float64{"": 50}},
-		"routes": {"broker_rate: 50\nroutes:\n  - {name: a, broker: \"" + webhook + "/a\", topics: [a], rate: 0.5}\n  - {name: b, broker: \"" + webhook + "/b\", topics: [b]}",
-			map[string]float64{"a": 0.5, "b": 0, config.DefaultRoute: 50}},
+		"routes": {"broker_rate: 50\nroutes:\n  - {name: a, broker: \"" + webhook + "/a\", topics: [a], rate: 0.5}\n" +
+			"  - {name: b, broker: \"" + webhook + "/b\", topics: [b]}\n  - {name: c, broker: \"" + webhook + "/a\", topics: [c], rate: 1, structured: true}",
+			map[string]float64{"a": 0.5, "b": 0, "c": -1, config.DefaultRoute: 50}},
+		"one broker, structured": {"broker_rate: 50\nbroker_structured: true", map[string]float64{"": -50}},
+		"webhooks": {"broker_rate: 50\nbroker_structured: true\nwebhooks:\n  - {name: a, url: \"" + webhook + "\", rate: 2, structured: true, secrets: [whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw]}",
+			map[string]float64{"a": -2, config.DefaultRoute: -50}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,10 +45,12 @@ func TestOpenTarget_Rate(t *testing.T) {
 			defer to.close()
 			got := make(map[string]float64)
 			for _, d := range to.destinations {
-				got[d.Name] = d.Rate
+				if got[d.Name] = d.Rate; d.Structured {
+					got[d.Name] = -d.Rate
+				}
 			}
 			if !maps.Equal(got, c.want) {
-				t.Errorf("rates are %v, want %v", got, c.want)
+				t.Errorf("rates are %v, want %v, below 0 where structured", got, c.want)
 			}
 		})
 	}

@@ -178,23 +178,25 @@ ok       practices      the options are within the ranges of docs/good-practices
 
 	// The janitor.
 	{name: "janitor, dry run", args: "janitor --dry-run {used}", stdout: `
-ROWS               OLDER THAN  WOULD BE REMOVED
-inbox              7d          0
-consumer_attempts  7d          0
-inbox_leases       7d          0
-dead_letters       30d         0
-sagas              7d          0
-audit_log          365d        0
+ROWS                   OLDER THAN  WOULD BE REMOVED
+inbox                  7d          0
+consumer_attempts      7d          0
+inbox_leases           7d          0
+dead_letters           30d         0
+sagas                  7d          0
+audit_log              365d        0
+idempotency_responses  1m0s        0
 `},
 	{name: "janitor, once", args: "janitor --once --cleanup-enabled=false {used} --dead-letter-retention 60d --saga-retention 8d --outbox-retention 36h", stdout: `
-ROWS               OLDER THAN  FOUND  BATCHES  REMOVED
-inbox              7d          0      0        0
-consumer_attempts  7d          0      0        0
-inbox_leases       7d          0      0        0
-dead_letters       60d         0      0        0
-sagas              8d          0      0        0
-audit_log          365d        0      0        0
-outbox_archive     1d12h       0      0        0
+ROWS                   OLDER THAN  FOUND  BATCHES  REMOVED
+inbox                  7d          0      0        0
+consumer_attempts      7d          0      0        0
+inbox_leases           7d          0      0        0
+dead_letters           60d         0      0        0
+sagas                  8d          0      0        0
+audit_log              365d        0      0        0
+idempotency_responses  1m0s        0      0        0
+outbox_archive         1d12h       0      0        0
 `},
 	{name: "janitor for programs", args: "janitor --once --json {empty} --outbox-retention 0", stdout: `
 [
@@ -239,6 +241,13 @@ outbox_archive     1d12h       0      0        0
     "candidates": 0,
     "deleted": 0,
     "batches": 0
+  },
+  {
+    "rows": "idempotency_responses",
+    "older_than": "1m0s",
+    "candidates": 0,
+    "deleted": 0,
+    "batches": 0
   }
 ]
 `},
@@ -258,12 +267,13 @@ Run 'waybill janitor --help' to see how it is used.
 `},
 	{name: "janitor, forced", args: "janitor --once {empty} --inbox-retention 10s --inbox-allow-short-retention", stdout: `
 ROWS …
-inbox              10s …
-consumer_attempts  10s …
-inbox_leases       10s …
+inbox                  10s …
+consumer_attempts      10s …
+inbox_leases           10s …
 dead_letters …
-sagas              10s …
+sagas                  10s …
 audit_log …
+idempotency_responses …
 outbox_archive …
 `},
 

@@ -1,5 +1,5 @@
 // Package cloudevents maps a message to the attributes of CloudEvents 1.0 and back. Each
-// broker writes the attributes in the binary content mode of its protocol.
+// broker writes messages in the content modes of its protocol.
 //
 // Source: the CloudEvents specification 1.0.2 and its documented extensions partitioning,
 // distributed tracing, expiry time and correlation.

@@ -14,6 +14,7 @@ import (
 const (
 	structuredMark = "application/cloudevents"
 	structuredJSON = structuredMark + "+json"
+	batchJSON      = structuredMark + "-batch+json"
 )
 
 // Structured reports whether a content type marks the structured mode of CloudEvents, whatever its
@@ -32,6 +33,8 @@ func ParseStructured(m *waybill.Message, contentType string, body []byte) error 
 	switch media, _, err := mime.ParseMediaType(contentType); {
 	case err != nil:
 		return errors.New("the content type of the structured mode is malformed")
+	case media == batchJSON:
+		return errors.New("a batch of events is no message: they could not be acknowledged one by one")
 	case media != structuredJSON:
 		return errors.New("of the structured mode of CloudEvents, only " + structuredJSON + " is known")
 	}

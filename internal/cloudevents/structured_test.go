@@ -55,7 +55,7 @@ func TestParseStructured_Refuses(t *testing.T) {
 	t.Parallel()
 	const known = "application/cloudevents+json"
 	for _, c := range []struct{ contentType, body, want string }{
-		{"application/cloudevents-batch+json", `[]`, "only application/cloudevents+json"},
+		{"application/cloudevents-batch+json", `[]`, "a batch of events is no message"},
 		{"application/cloudevents+avro", `x`, "only application/cloudevents+json"},
 		{known + `; charset`, `{}`, "malformed"},
 		{known, `S3CR3T`, "no JSON object"},

@@ -86,6 +86,7 @@ func TestLoad_Limits(t *testing.T) {
 		{"kafka.create_topics", "true", "perhaps", "false"},
 		{"broker_rate", "0", "-1", "0"},
 		{"broker_rate", "1000000", "1000001", "1000000"},
+		{"broker_structured", "true", "perhaps", "false"},
 		{"kafka.partitions", "0", "-1", "0"},
 		{"kafka.partitions", "1048576", "1048577", "1048576"},
 		{"kafka.replication_factor", "0", "-1", "0"},

@@ -14,6 +14,8 @@ type Route struct {
 	Broker string   `yaml:"broker"` // a connection URL
 	Topics []string `yaml:"topics"` // patterns
 	Rate   float64  `yaml:"rate"`
+
+	Structured bool `yaml:"structured"` // content mode of CloudEvents
 }
 
 // Webhook is a subscriber that messages are posted to. The file has them in the list "webhooks".
@@ -26,6 +28,8 @@ type Webhook struct {
 	Headers  map[string]string `yaml:"headers"`
 	Rate     float64           `yaml:"rate"`
 	Disabled bool              `yaml:"disabled"`
+
+	Structured bool `yaml:"structured"` // content mode of CloudEvents
 }
 
 // lists are what the file has beside options.
@@ -44,10 +48,10 @@ func (c *Config) Webhooks() []Webhook { return slices.Clone(c.lists.webhooks) }
 func (p *fileParser) list(key string, name, content *yaml.Node) bool {
 	switch key {
 	case "routes":
-		p.lists.routes = entries[Route](p, key, name, content, "name", "broker", "topics", "rate")
+		p.lists.routes = entries[Route](p, key, name, content, "name", "broker", "topics", "rate", "structured")
 	case "webhooks":
 		p.lists.webhooks = entries[Webhook](p, key, name, content,
-			"name", "url", "secrets", "topics", "types", "headers", "rate", "disabled")
+			"name", "url", "secrets", "topics", "types", "headers", "rate", "disabled", "structured")
 	default:
 		return false
 	}

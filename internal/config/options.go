@@ -37,6 +37,10 @@ var options = []Option{
 		Help: "messages per second that the broker gets, from all relays together; 0: no limit",
 	},
 	{
+		Key: "broker_structured", Kind: Bool, Default: "false",
+		Help: "write messages to the broker in the structured content mode of CloudEvents",
+	},
+	{
 		Key: "rabbitmq.exchange", Kind: String, Default: "waybill",
 		Help: "RabbitMQ: exchange that topics are published to",
 	},

@@ -3,6 +3,8 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,15 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/idempotency"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/store/memstore"
-	"github.com/waybill-go/waybill/store/redisstore"
-)
-
-var (
-	_ idempotency.Responses = (*memstore.Store)(nil)
-	_ idempotency.Responses = (*redisstore.Store)(nil)
+	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/store/mysqlstore"
+	"github.com/waybill-go/waybill/store/pgstore"
+	"github.com/waybill-go/waybill/store/sqlitestore"
+	"github.com/waybill-go/waybill/store/storetest"
 )
 
 // responseStore is what package idempotency needs, with a clock that can be moved.
@@ -32,18 +33,28 @@ type responseStore struct {
 
 // eachResponseStore runs a test with every store that keeps responses.
 func eachResponseStore(t *testing.T, test func(t *testing.T, s responseStore)) {
-	t.Run("memory", func(t *testing.T) {
-		t.Parallel()
-		s := &memStore{}
-		s.Store = memstore.New(memstore.WithClock(s.now))
-		test(t, responseStore{s, s, func(_ *testing.T, d time.Duration) { s.move(d) }})
-	})
-	t.Run("Redis", func(t *testing.T) {
-		t.Parallel()
-		h := redisLeaseHarness(newRedis(t))
-		s := h.Open(t)
-		test(t, responseStore{s, s.(*redisLeases), func(t *testing.T, d time.Duration) { h.Advance(t, s, d) }})
-	})
+	serializable := map[string]string{"default_transaction_isolation": "serializable"}
+	for name, h := range map[string]storetest.LeaseHarness{
+		"memory":                   memoryLeases(),
+		"Redis":                    redisLeaseHarness(newRedis(t)),
+		"PostgreSQL":               leasesOf(newPostgres(t, nil, pgstore.Config{}).pgxHarness()),
+		"PostgreSQL, sql":          leasesOf(newPostgres(t, nil, pgstore.Config{TablePrefix: `My "pre'fix %`}).sqlHarness()),
+		"PostgreSQL, serializable": leasesOf(newPostgres(t, serializable, pgstore.Config{}).pgxHarness()),
+		"SQLite":                   leasesOf(sqliteHarness("_pragma=busy_timeout(60000)&_pragma=journal_mode(wal)&_txlock=immediate", sqlitestore.Config{})),
+		"MySQL":                    leasesOf(newMySQL(t, nil, mysqlstore.Config{}).harness()),
+		"MySQL, hostile":           leasesOf(newMySQL(t, hostileMySQL(), mysqlstore.Config{TablePrefix: oddMySQLPrefix}).harness()),
+		"MongoDB":                  mongoLeaseHarness(mongoClient(t, mongoURL(t))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := h.Open(t)
+			responses, ok := s.(idempotency.Responses)
+			if !ok {
+				t.Fatalf("%T keeps no responses", s)
+			}
+			test(t, responseStore{s, responses, func(t *testing.T, d time.Duration) { h.Advance(t, s, d) }})
+		})
+	}
 }
 
 func TestResponses(t *testing.T) {
@@ -73,6 +84,106 @@ func TestResponses(t *testing.T) {
 		find("k", nil)
 		must(t, s.SaveResponse(ctx, "k", []byte("anew"), time.Hour))
 		find("k", []byte("anew"))
+	})
+}
+
+// TestResponses_AtOnce: of several that store a response under a key at once, in the place of none or
+// of one that has expired, one does, and everybody finds that one.
+func TestResponses_AtOnce(t *testing.T) {
+	t.Parallel()
+	eachResponseStore(t, func(t *testing.T, s responseStore) {
+		ctx := context.Background()
+		for range 2 {
+			const writers = 16
+			var found [writers][]byte
+			var all sync.WaitGroup
+			for i := range writers {
+				all.Go(func() {
+					err := repeatUnlessDone(func() error { return s.SaveResponse(ctx, "k", []byte{byte(i)}, time.Hour) })
+					if err == nil {
+						found[i], _, err = s.FindResponse(ctx, "k")
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			for i := range found {
+				if len(found[i]) != 1 || !bytes.Equal(found[i], found[0]) {
+					t.Fatalf("found %v, want one response", found)
+				}
+			}
+			s.advance(t, time.Hour)
+		}
+	})
+}
+
+// repeatUnlessDone repeats what clashes with others, as SQLite tells of writers that wait for too long.
+func repeatUnlessDone(fn func() error) (err error) {
+	for range 100 {
+		if err = fn(); !waybill.IsConflict(err) {
+			break
+		}
+	}
+	return err
+}
+
+// TestResponses_Wrong: what cannot be stored is refused before the store is asked, and says why.
+func TestResponses_Wrong(t *testing.T) {
+	t.Parallel()
+	eachResponseStore(t, func(t *testing.T, s responseStore) {
+		for field, save := range map[string]func(ctx context.Context) error{
+			"ttl":               func(ctx context.Context) error { return s.SaveResponse(ctx, "k", nil, 0) },
+			"LeaseRequest.Key":  func(ctx context.Context) error { return s.SaveResponse(ctx, "a\x00b", nil, time.Hour) },
+			"LeaseRequest.Key ": func(ctx context.Context) error { return s.SaveResponse(ctx, "", nil, time.Hour) },
+		} {
+			var invalid *waybill.InvalidError
+			if err := save(t.Context()); !errors.As(err, &invalid) || invalid.Field != strings.TrimSpace(field) {
+				t.Errorf("SaveResponse() = %v, want it refused for its %s", err, field)
+			}
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.SaveResponse(ended, "k", nil, time.Hour); !errors.Is(err, context.Canceled) {
+			t.Errorf("SaveResponse() with a context that has ended = %v", err)
+		}
+	})
+}
+
+// TestResponses_Janitor: what has expired is removed, and nothing else.
+func TestResponses_Janitor(t *testing.T) {
+	t.Parallel()
+	eachResponseStore(t, func(t *testing.T, s responseStore) {
+		store, ok := s.LeaseStore.(janitor.Store)
+		if !ok {
+			return // the server removes what has expired
+		}
+		ctx := t.Context()
+		for i := range 5 {
+			must(t, s.SaveResponse(ctx, fmt.Sprint("old", i), []byte("old"), time.Hour))
+		}
+		must(t, s.SaveResponse(ctx, "old4 again", []byte("old"), time.Hour))
+		must(t, s.SaveResponse(ctx, "young", []byte("young"), 2*time.Hour))
+		s.advance(t, time.Hour+time.Minute)
+		must(t, s.SaveResponse(ctx, "old4 again", []byte("again"), time.Hour))
+		rows := janitor.Rows{Kind: janitor.Responses, OlderThan: time.Minute}
+		other := rows
+		other.Tenant = "north"
+		for _, tc := range []struct {
+			rows janitor.Rows
+			want int64
+		}{{other, 0}, {rows, 5}, {rows, 0}} {
+			done, err := janitor.Purge(ctx, store, tc.rows, 2)
+			if err != nil || done.Deleted != tc.want || done.Candidates != tc.want {
+				t.Errorf("Purge(%+v) = %+v, %v, want %d removed", tc.rows, done, err, tc.want)
+			}
+		}
+		for key, want := range map[string]string{"young": "young", "old4 again": "again"} {
+			if got, found, err := s.FindResponse(ctx, key); !found || string(got) != want || err != nil {
+				t.Errorf("FindResponse(%q) = %q, %v, %v, want %q", key, got, found, err, want)
+			}
+		}
 	})
 }
 

@@ -28,7 +28,7 @@ type mysqlRoles struct {
 	ctx   context.Context
 	owner *mysqlStore
 
-	writer, scheduler, relay, consumer, operator, reader *mysqlStore
+	writer, scheduler, relay, consumer, operator, reader, api *mysqlStore
 }
 
 func newMySQLRoles(t *testing.T) *mysqlRoles {
@@ -50,7 +50,7 @@ func newMySQLRoles(t *testing.T) *mysqlRoles {
 		T: t, ctx: context.Background(), owner: owner,
 		writer: m.as(t, owner, prefix, mysqlstore.RoleWriter), scheduler: m.as(t, owner, prefix, mysqlstore.RoleScheduler), relay: m.as(t, owner, prefix, mysqlstore.RoleRelay),
 		consumer: m.as(t, owner, prefix, mysqlstore.RoleConsumer), operator: m.as(t, owner, prefix, mysqlstore.RoleOperator),
-		reader: m.as(t, owner, prefix, mysqlstore.RoleReader),
+		reader: m.as(t, owner, prefix, mysqlstore.RoleReader), api: m.as(t, owner, prefix, mysqlstore.RoleAPI),
 	}
 }
 
@@ -89,7 +89,20 @@ func TestMySQLStore_Roles(t *testing.T) {
 	r.operate()
 	r.schedule()
 	r.look()
+	r.answer()
 	r.keep()
+}
+
+// answer does what package idempotency does for a request, twice for an expired one.
+func (r *mysqlRoles) answer() {
+	begin(r.T, r.api, "http:POST:/payments::k", time.Minute)
+	for range 2 {
+		must(r.T, r.api.SaveResponse(r.ctx, "k", []byte("paid"), time.Minute))
+		if got, found, err := r.api.FindResponse(r.ctx, "k"); !found || string(got) != "paid" || err != nil {
+			r.Errorf("FindResponse() as an API = %q, %v, %v", got, found, err)
+		}
+		must(r.T, r.owner.exec("UPDATE "+r.owner.table("settings")+" SET clock_offset_us = clock_offset_us + 7200000000"))
+	}
 }
 
 func (r *mysqlRoles) enqueue() {
@@ -353,7 +366,7 @@ func (r *mysqlRoles) look() {
 // keep removes what is past its retention, as relay and as consumer.
 func (r *mysqlRoles) keep() {
 	for _, s := range []*mysqlStore{r.relay, r.consumer} {
-		for _, kind := range []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Sagas, janitor.Audit} {
+		for _, kind := range []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Sagas, janitor.Audit, janitor.Responses} {
 			rows := janitor.Rows{Kind: kind, OlderThan: time.Hour}
 			_, err := s.CountExpired(r.ctx, rows)
 			must(r.T, err)
@@ -390,6 +403,13 @@ func TestMySQLStore_RolesRefuse(t *testing.T) {
 		{r.relay, "UPDATE {dead_letters} SET payload = 'a'"},
 		{r.consumer, "UPDATE {dead_letters} SET payload = 'a'"},
 		{r.consumer, "UPDATE {audit_log} SET actor = 'a'"},
+		{r.consumer, "SELECT response FROM {idempotency_responses}"},
+		{r.consumer, "INSERT INTO {idempotency_responses} (expires_at) VALUES (1)"},
+		{r.relay, "UPDATE {idempotency_responses} SET response = 'a'"},
+		{r.reader, "SELECT response FROM {idempotency_responses}"},
+		{r.api, "DELETE FROM {idempotency_responses}"},
+		{r.api, "SELECT message_key FROM {inbox}"},
+		{r.api, "INSERT INTO {outbox} (topic) VALUES ('a')"},
 		{r.operator, "UPDATE {dead_letters} SET payload = 'a'"},
 		{r.writer, "DELETE FROM {outbox_ids}"},
 		{r.writer, "INSERT INTO {outbox_waiting} (id) VALUES ('a')"},

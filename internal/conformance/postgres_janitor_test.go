@@ -47,6 +47,7 @@ func newCleaning(t *testing.T) *cleaning {
 		must(t, err)
 		must(t, c.store.RecordAudit(ctx, deadletter.Entry{Action: deadletter.ActReveal, By: "ann"}))
 		c.endSaga(fmt.Sprint("order", i))
+		must(t, c.store.SaveResponse(ctx, fmt.Sprint("key", i), nil, time.Minute))
 	}
 	c.exec(clockSQL(c.cfg, month+time.Hour))
 	return c
@@ -132,7 +133,7 @@ func (c *cleaning) begin(kind janitor.Kind, statement string) (end func() int64)
 func TestPostgresJanitor_LockedRows(t *testing.T) {
 	t.Parallel()
 	c := newCleaning(t)
-	for _, kind := range []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Sagas, janitor.Audit} {
+	for _, kind := range []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Sagas, janitor.Audit, janitor.Responses} {
 		unlock := c.lockOne(kind)
 		c.wantPurged(kind, 2)
 		unlock()

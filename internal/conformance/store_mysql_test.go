@@ -194,7 +194,7 @@ func (s *mysqlStore) wipe() error {
 	}
 	for _, name := range []string{
 		"outbox_waiting", "outbox_archive", "scheduled", "schedules", "sagas", "saga_log", "dead_letters",
-		"audit_log", "inbox_leases", "consumer_attempts", "consumer_offsets", "relays", "replays",
+		"audit_log", "inbox_leases", "idempotency_responses", "consumer_attempts", "consumer_offsets", "relays", "replays",
 	} {
 		statements = append(statements, "DELETE FROM "+s.table(name))
 	}

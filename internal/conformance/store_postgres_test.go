@@ -182,7 +182,7 @@ func wipeSQL(cfg pgstore.Config) string {
 	var b strings.Builder
 	for _, name := range []string{
 		"outbox", "outbox_waiting", "outbox_archive", "outbox_ids", "scheduled", "schedules", "sagas", "saga_log", "dead_letters",
-		"dead_letter_changes", "dead_letter_sums", "audit_log", "inbox", "inbox_compact", "inbox_scopes", "inbox_leases", "consumer_attempts", "consumer_offsets", "relays", "replays", "effects",
+		"dead_letter_changes", "dead_letter_sums", "audit_log", "inbox", "inbox_compact", "inbox_scopes", "inbox_leases", "idempotency_responses", "consumer_attempts", "consumer_offsets", "relays", "replays", "effects",
 	} {
 		fmt.Fprintf(&b, "DELETE FROM %s;\n", tableOf(cfg, name))
 	}

@@ -129,6 +129,16 @@ func TestRoles(t *testing.T) {
 	if rec, err := reader.ReadLease(t.Context(), "k"); err != nil || rec.Status != inbox.LeaseProcessed {
 		t.Errorf("ReadLease as a reader = %+v, %v", rec, err)
 	}
+	api := as(pgstore.RoleAPI)
+	if _, err := api.TryBegin(t.Context(), inbox.LeaseRequest{Key: "http:POST:/payments::k", TTL: time.Minute}); err != nil {
+		t.Errorf("lease a key as an API: %v", err)
+	}
+	if err := api.SaveResponse(t.Context(), "k", []byte("paid"), time.Minute); err != nil {
+		t.Errorf("SaveResponse as an API: %v", err)
+	}
+	if got, found, err := api.FindResponse(t.Context(), "k"); !found || string(got) != "paid" || err != nil {
+		t.Errorf("FindResponse as an API = %q, %v, %v", got, found, err)
+	}
 	runSagaAsRoles(t, as)
 	replay, err := operator.StartReplay(t.Context(), deadletter.Plan{}.Complete(), deadletter.Act{By: "ann"})
 	if err == nil {

@@ -32,6 +32,13 @@ func TestRolesRefuse(t *testing.T) {
 		{pgstore.RoleRelay, "ALTER TABLE {outbox_archive} ENABLE ROW LEVEL SECURITY"},
 		{pgstore.RoleConsumer, "DELETE FROM {audit_log}"},
 		{pgstore.RoleConsumer, "UPDATE {dead_letters} SET payload = 'a'"},
+		{pgstore.RoleConsumer, "SELECT response FROM {idempotency_responses}"},
+		{pgstore.RoleConsumer, "INSERT INTO {idempotency_responses} (key) VALUES ('a')"},
+		{pgstore.RoleRelay, "UPDATE {idempotency_responses} SET response = 'a'"},
+		{pgstore.RoleReader, "SELECT response FROM {idempotency_responses}"},
+		{pgstore.RoleAPI, "DELETE FROM {idempotency_responses}"},
+		{pgstore.RoleAPI, "SELECT message_key FROM {inbox}"},
+		{pgstore.RoleAPI, "INSERT INTO {outbox} (topic) VALUES ('a')"},
 	} {
 		before, rest, _ := strings.Cut(tc.stmt, "{")
 		table, after, _ := strings.Cut(rest, "}")

@@ -246,7 +246,7 @@ func (s *Server) count(c *collection, _ bson.D, t *transaction) (bson.D, error) 
 func (s *Server) createIndexes(c *collection, body bson.D, _ *transaction) (bson.D, error) {
 	for _, item := range option[bson.A](body, "indexes") {
 		spec, _ := item.(bson.D)
-		if err := knows(spec, "an index", []string{"key", "name", "unique"}); err != nil {
+		if err := knows(spec, "an index", []string{"key", "name", "unique", "expireAfterSeconds"}); err != nil {
 			return nil, err
 		}
 		x := &index{name: option[string](spec, "name"), unique: option[bool](spec, "unique"), holders: make(map[string]map[*entry]bool)}

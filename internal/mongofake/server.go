@@ -8,6 +8,8 @@
 // index is error 11000 and ends the transaction, and a repeated retryable write is answered
 // again and not done again. Everything is kept in memory.
 //
+// What an index lets expire stays: stores must not count on when the server removes it.
+//
 // What it does not know it refuses, by command, option, operator and expression, so that no
 // test passes because of something that was ignored.
 package mongofake

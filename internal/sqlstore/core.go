@@ -86,6 +86,8 @@ type Methods[Tx any] interface {
 	inbox.Sizer
 	inbox.OffsetStore
 	inbox.BatchLeaseStore
+	FindResponse(ctx context.Context, key string) ([]byte, bool, error)
+	SaveResponse(ctx context.Context, key string, response []byte, ttl time.Duration) error
 	relay.Inspector
 	DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
 	RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error)
@@ -147,6 +149,7 @@ type Statements struct {
 	InboxStates, InboxSize                   string
 	Leases                                   LeaseStatements
 	Offsets                                  OffsetStatements
+	Responses                                ResponseStatements
 	Cleanup                                  Cleanup
 }
 

@@ -48,6 +48,9 @@ const (
 
 	ExpiredAudit = `at` + PastRetention + ` AND $2 = ''`
 
+	// Served by the index on expires_at.
+	ExpiredResponses = `expires_at` + PastRetention + ` AND $2 = ''`
+
 	// BehindLetter is true for a letter that messages wait behind. Served by the index on the
 	// units.
 	BehindLetter = `(d.parks AND EXISTS (SELECT 1 FROM {outbox_waiting} w
@@ -70,12 +73,13 @@ const NoteCleanupSQL = `INSERT INTO {audit_log} (at, action, actor, detail) VALU
 func CountStatements(r func(sql string) string) map[janitor.Kind]string {
 	count := func(table, expired string) string { return r(`SELECT count(*) FROM ` + table + ` WHERE ` + expired) }
 	return map[janitor.Kind]string{
-		janitor.Inbox:    count("{inbox}", ExpiredInbox),
-		janitor.Attempts: count("{consumer_attempts}", ExpiredAttempts),
-		janitor.Leases:   count("{inbox_leases}", ExpiredLeases),
-		janitor.Letters:  r(`SELECT count(*)` + ExpiredLetters),
-		janitor.Sagas:    count("{sagas}", ExpiredSagas),
-		janitor.Audit:    count("{audit_log}", ExpiredAudit),
+		janitor.Inbox:     count("{inbox}", ExpiredInbox),
+		janitor.Attempts:  count("{consumer_attempts}", ExpiredAttempts),
+		janitor.Leases:    count("{inbox_leases}", ExpiredLeases),
+		janitor.Letters:   r(`SELECT count(*)` + ExpiredLetters),
+		janitor.Sagas:     count("{sagas}", ExpiredSagas),
+		janitor.Audit:     count("{audit_log}", ExpiredAudit),
+		janitor.Responses: count("{idempotency_responses}", ExpiredResponses),
 	}
 }
 

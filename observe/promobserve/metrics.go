@@ -38,7 +38,7 @@ type metrics struct {
 }
 
 // cleaned are the kinds of rows that are cleaned up.
-var cleaned = []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Sagas, janitor.Audit, janitor.Archive}
+var cleaned = []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Sagas, janitor.Audit, janitor.Responses, janitor.Archive}
 
 var (
 	// quick are the bounds of operations, in seconds.

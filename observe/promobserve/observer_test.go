@@ -102,7 +102,7 @@ func TestCleanedRows(t *testing.T) {
 	for _, m := range families[0].GetMetric() {
 		got[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
 	}
-	want := map[string]float64{"inbox": 1, "audit_log": 1, "outbox_archive": 3, "dead_letters": 0, "sagas": 0, "consumer_attempts": 0, "inbox_leases": 0}
+	want := map[string]float64{"inbox": 1, "audit_log": 1, "outbox_archive": 3, "dead_letters": 0, "sagas": 0, "consumer_attempts": 0, "inbox_leases": 0, "idempotency_responses": 0}
 	if !maps.Equal(got, want) {
 		t.Errorf("removed rows = %v, want %v", got, want)
 	}

@@ -63,6 +63,8 @@ func (s *Store) expired(rows janitor.Rows) ([]func(tx *Tx), error) {
 		return s.expiredSagas(limit, mine), nil
 	case janitor.Audit:
 		return s.expiredEntries(limit, rows.Tenant), nil
+	case janitor.Responses:
+		return removals(s.data.responses, func(_ string, r savedResponse) bool { return rows.Tenant == "" && !r.until.After(limit) }), nil
 	}
 	return nil, fmt.Errorf("there are no rows of the kind %q to remove", rows.Kind)
 }

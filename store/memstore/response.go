@@ -2,8 +2,12 @@ package memstore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
 )
 
 // savedResponse is what a handler has answered, until its time has passed.
@@ -25,8 +29,16 @@ func (s *Store) FindResponse(ctx context.Context, key string) (response []byte, 
 	return response, found, err
 }
 
-// SaveResponse stores a response under key for the given time, unless one is stored there already.
+// SaveResponse stores a response under key for the given time, which is at least a millisecond,
+// unless one is stored there already that has not expired. The key follows the rules of
+// [inbox.ValidateLeaseKey].
 func (s *Store) SaveResponse(ctx context.Context, key string, response []byte, ttl time.Duration) error {
+	if ttl < time.Millisecond {
+		return &waybill.InvalidError{Field: "ttl", Reason: fmt.Sprintf("is %v; it must be at least a millisecond", ttl)}
+	}
+	if err := inbox.ValidateLeaseKey(key); err != nil {
+		return err
+	}
 	return s.inTx(ctx, func(tx *Tx) error {
 		now := s.now()
 		if saved, ok := s.data.responses[key]; !ok || !saved.until.After(now) {

@@ -71,7 +71,7 @@ func (t *tx) expired(rows janitor.Rows) (*mongo.Collection, bson.M, error) {
 			return t.leases, bson.M{"_id": in[string](nil)}, nil
 		}
 		return t.leases, expiredKey(t.now, limit), nil
-	case janitor.Sagas: // it keeps none
+	case janitor.Sagas, janitor.Responses: // it keeps none; the server removes responses
 		return t.audit, bson.M{"_id": in[int64](nil)}, nil
 	case janitor.Audit:
 		if rows.Tenant != "" { // it belongs to none

@@ -20,8 +20,8 @@ import (
 // for every key, and one that reads what became of it. Leases are not part of any transaction,
 // also if the caller's context carries one. It is safe for concurrent use.
 type Leases struct {
-	cfg  Config
-	keys *mongo.Collection
+	cfg             Config
+	keys, responses *mongo.Collection
 }
 
 var _ inbox.BatchLeaseStore = (*Leases)(nil)
@@ -33,14 +33,17 @@ func NewLeases(db *mongo.Database, cfg Config) (*Leases, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Leases{cfg: cfg, keys: cfg.collection(db, leaseKeys)}, nil
+	return &Leases{cfg: cfg, keys: cfg.collection(db, leaseKeys), responses: cfg.collection(db, responseKeys)}, nil
 }
 
-// EnsureIndexes makes the index that PurgeLeases reads by, unless it is there. The other
-// calls need none but that of the _id.
+// EnsureIndexes makes the index that PurgeLeases reads by, and the one by which the server removes
+// expired responses, unless they are there. The other calls need none but that of the _id.
 func (l *Leases) EnsureIndexes(ctx context.Context) error {
-	_, err := l.keys.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: by("last_seen")})
-	return wrap("make the index of the leases", err)
+	if _, err := l.keys.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: by("last_seen")}); err != nil {
+		return wrap("make the index of the leases", err)
+	}
+	_, err := l.responses.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: by("expires_at"), Options: options.Index().SetExpireAfterSeconds(0)})
+	return wrap("make the index of the responses", err)
 }
 
 const leaseKeys = "inbox_leases" // the collection

@@ -54,30 +54,32 @@ DELETE d FROM (SELECT ` + key + ` FROM ` + table + ` FORCE INDEX (by_time) WHERE
   STRAIGHT_JOIN ` + table + ` d FORCE INDEX (PRIMARY) ON ` + strings.Join(same, " AND ")
 }
 
-// purgeLeasesSQL leaves out what others have locked, and so waits for nobody who waits for it.
-const purgeLeasesSQL = `
-DELETE d FROM (
-    SELECT {key} FROM {inbox_leases} FORCE INDEX (by_time) WHERE ` + sqlstore.ExpiredLeases + ` LIMIT $3 FOR UPDATE SKIP LOCKED) k
-  STRAIGHT_JOIN {inbox_leases} d FORCE INDEX (PRIMARY) ON d.{key} = k.{key}`
+// purgeKeysSQL is purgeSQL for rows that others change: it leaves out what they have locked, and so
+// waits for nobody who waits for it.
+func purgeKeysSQL(table, expired string) string {
+	return purgeSQL(table, "{key}", expired+` LIMIT $3 FOR UPDATE SKIP LOCKED`)
+}
 
 func cleanupStatements(n names) sqlstore.Cleanup {
 	r := n.render
 	lock := func(kind janitor.Kind) string { return r(tryLockSQL(string(kind))) }
 	return sqlstore.Cleanup{
 		Lock: map[janitor.Kind]string{
-			janitor.Inbox:    lock(janitor.Inbox),
-			janitor.Attempts: lock(janitor.Attempts),
-			janitor.Leases:   lock(janitor.Leases),
-			janitor.Letters:  lock(janitor.Letters),
-			janitor.Sagas:    lock(janitor.Sagas),
-			janitor.Audit:    lock(janitor.Audit),
+			janitor.Inbox:     lock(janitor.Inbox),
+			janitor.Attempts:  lock(janitor.Attempts),
+			janitor.Leases:    lock(janitor.Leases),
+			janitor.Letters:   lock(janitor.Letters),
+			janitor.Sagas:     lock(janitor.Sagas),
+			janitor.Audit:     lock(janitor.Audit),
+			janitor.Responses: lock(janitor.Responses),
 		},
 		Count: sqlstore.CountStatements(r),
 		Purge: map[janitor.Kind]string{
-			janitor.Inbox:    r(purgeSQL("{inbox}", sqlstore.KeyColumns, sqlstore.ExpiredInbox+` LIMIT $3`)),
-			janitor.Attempts: r(purgeSQL("{consumer_attempts}", sqlstore.KeyColumns, sqlstore.ExpiredAttempts+` LIMIT $3`)),
-			janitor.Leases:   r(purgeLeasesSQL),
-			janitor.Audit:    r(purgeSQL("{audit_log}", "number", sqlstore.ExpiredAudit+` LIMIT $3`)),
+			janitor.Inbox:     r(purgeSQL("{inbox}", sqlstore.KeyColumns, sqlstore.ExpiredInbox+` LIMIT $3`)),
+			janitor.Attempts:  r(purgeSQL("{consumer_attempts}", sqlstore.KeyColumns, sqlstore.ExpiredAttempts+` LIMIT $3`)),
+			janitor.Leases:    r(purgeKeysSQL("{inbox_leases}", sqlstore.ExpiredLeases)),
+			janitor.Responses: r(purgeKeysSQL("{idempotency_responses}", sqlstore.ExpiredResponses)),
+			janitor.Audit:     r(purgeSQL("{audit_log}", "number", sqlstore.ExpiredAudit+` LIMIT $3`)),
 		},
 		ExpiredLetters: r(lockExpiredLettersSQL), PurgeRecords: r(purgeRecordsSQL), PurgeLetters: r(purgeLettersSQL),
 		NoteCleanup: r(sqlstore.NoteCleanupSQL), ExpiredSagas: r(expiredSagasSQL), PurgeSagaLog: r(purgeSagaLogSQL), PurgeSagas: r(purgeSagasSQL),

@@ -55,11 +55,17 @@ func coreStatements(n names) sqlstore.Statements {
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(sqlstore.PublishedMessagesSQL),
 		RelayStates: r(sqlstore.RelayStatesSQL), InboxStates: r(sqlstore.InboxStatesSQL), InboxSize: r(sqlstore.InboxSizeSQL),
-		Leases:  leaseStatements(r),
-		Offsets: sqlstore.OffsetStatementsOf(r, unlessThere),
-		Cleanup: cleanupStatements(n),
+		Leases:    leaseStatements(r),
+		Offsets:   sqlstore.OffsetStatementsOf(r, unlessThere),
+		Responses: sqlstore.ResponseStatementsOf(r, "CAST($3 * 1000 AS SIGNED)", replaceResponse),
+		Cleanup:   cleanupStatements(n),
 	}
 }
+
+// replaceResponse is [sqlstore.ReplaceResponse]. The column that decides is assigned last.
+const replaceResponse = `
+ON DUPLICATE KEY UPDATE response = CASE WHEN expires_at <= {now} THEN VALUES(response) ELSE response END,
+       expires_at = CASE WHEN expires_at <= {now} THEN VALUES(expires_at) ELSE expires_at END`
 
 // listed is a table n of the numbers $1.
 const listed = `JSON_TABLE('[$1]', '$[*]' COLUMNS (number BIGINT PATH '$')) n`

@@ -22,11 +22,12 @@ const (
 	RoleConsumer  Role = "consumer"  // handles messages once
 	RoleOperator  Role = "operator"  // looks, and deals with dead letters and schedules
 	RoleReader    Role = "reader"    // looks
+	RoleAPI       Role = "api"       // answers repeated HTTP requests, by package idempotency
 )
 
 // Roles returns every role, in the order in which they are made.
 func Roles() []Role {
-	return []Role{RoleWriter, RoleScheduler, RoleRelay, RoleConsumer, RoleOperator, RoleReader}
+	return []Role{RoleWriter, RoleScheduler, RoleRelay, RoleConsumer, RoleOperator, RoleReader, RoleAPI}
 }
 
 // grant is rights on some tables, as GRANT has them.
@@ -44,6 +45,9 @@ var messageColumns = strings.Replace(sqldb.MessageColumns, " key,", " `key`,", 1
 // changeLetters is the right to change in a dead letter what changes there: never the message.
 const changeLetters = "UPDATE (requeued_at, error, reason, last_failed_at, attempts, fingerprint, history, life, replay, state, resolution, resolved_at, parks)"
 
+// seeResponses is the right to see whether stored responses have expired: never what they say.
+const seeResponses = "SELECT (`key`, expires_at)"
+
 // keeping is what a program needs that removes what is past its retention, as each service does.
 var keeping = []grant{
 	{"SELECT, DELETE", []string{"inbox", "inbox_leases", "consumer_attempts"}},
@@ -53,6 +57,7 @@ var keeping = []grant{
 	{"SELECT, INSERT, DELETE", []string{"audit_log"}},
 	{"SELECT", []string{"outbox_waiting"}},
 	{"SELECT, UPDATE", []string{"locks"}},
+	{"DELETE, " + seeResponses, []string{"idempotency_responses"}},
 }
 
 // grants is what each role needs beside that. A row lock needs UPDATE or DELETE on the table, and the
@@ -88,8 +93,10 @@ var grants = map[Role][]grant{
 		{"UPDATE, DELETE", []string{"schedules"}},
 		{"INSERT, UPDATE, DELETE", []string{"scheduled"}}, // what is run by hand is scheduled for now
 		{"SELECT", readable},
+		{seeResponses, []string{"idempotency_responses"}},
 	},
-	RoleReader: {{"SELECT", readable}},
+	RoleReader: {{"SELECT", readable}, {seeResponses, []string{"idempotency_responses"}}},
+	RoleAPI:    {{"SELECT, INSERT, UPDATE", []string{"idempotency_responses", "inbox_leases"}}},
 }
 
 // revoked is what earlier versions granted and a role no longer has for the whole table.

@@ -25,6 +25,9 @@ const (
 
 	expiredAudit = `at` + pastRetention + ` AND $2::text = ''`
 
+	// Served by the index on expires_at.
+	expiredResponses = `expires_at` + pastRetention + ` AND $2::text = ''`
+
 	// behindLetter is true for a letter that messages wait behind. Served by the index on the
 	// units.
 	behindLetter = `(d.parks AND EXISTS (SELECT 1 FROM {outbox_waiting} w
@@ -83,6 +86,10 @@ func purgeSQL(table, expired string) string {
     SELECT ctid FROM ` + table + ` WHERE ` + expired + ` LIMIT $3 FOR UPDATE SKIP LOCKED))`
 }
 
+// purgeResponsesSQL finds rows by their key, so that no right to read a response is needed.
+const purgeResponsesSQL = `DELETE FROM {idempotency_responses} WHERE key = ANY (ARRAY(
+    SELECT key FROM {idempotency_responses} WHERE ` + expiredResponses + ` LIMIT $3 FOR UPDATE SKIP LOCKED))`
+
 // The statements for the inbox are about both of its forms. The number of rows that the second
 // returns is that of the records it has removed.
 const (
@@ -111,26 +118,29 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 	lock := func(kind janitor.Kind) string { return tryLockSQL(n, string(kind)) }
 	return sqlstore.Cleanup{
 		Lock: map[janitor.Kind]string{
-			janitor.Inbox:    lock(janitor.Inbox),
-			janitor.Attempts: lock(janitor.Attempts),
-			janitor.Leases:   lock(janitor.Leases),
-			janitor.Letters:  lock(janitor.Letters),
-			janitor.Sagas:    lock(janitor.Sagas),
-			janitor.Audit:    lock(janitor.Audit),
+			janitor.Inbox:     lock(janitor.Inbox),
+			janitor.Attempts:  lock(janitor.Attempts),
+			janitor.Leases:    lock(janitor.Leases),
+			janitor.Letters:   lock(janitor.Letters),
+			janitor.Sagas:     lock(janitor.Sagas),
+			janitor.Audit:     lock(janitor.Audit),
+			janitor.Responses: lock(janitor.Responses),
 		},
 		Count: map[janitor.Kind]string{
-			janitor.Inbox:    r(countInboxSQL),
-			janitor.Attempts: count("{consumer_attempts}", expiredAttempts),
-			janitor.Leases:   count("{inbox_leases}", expiredLeases),
-			janitor.Letters:  r(`SELECT count(*)` + expiredLetters),
-			janitor.Sagas:    count("{sagas}", expiredSagas),
-			janitor.Audit:    count("{audit_log}", expiredAudit),
+			janitor.Inbox:     r(countInboxSQL),
+			janitor.Attempts:  count("{consumer_attempts}", expiredAttempts),
+			janitor.Leases:    count("{inbox_leases}", expiredLeases),
+			janitor.Letters:   r(`SELECT count(*)` + expiredLetters),
+			janitor.Sagas:     count("{sagas}", expiredSagas),
+			janitor.Audit:     count("{audit_log}", expiredAudit),
+			janitor.Responses: count("{idempotency_responses}", expiredResponses),
 		},
 		Purge: map[janitor.Kind]string{
-			janitor.Inbox:    r(purgeInboxSQL),
-			janitor.Attempts: purge("{consumer_attempts}", expiredAttempts),
-			janitor.Leases:   purge("{inbox_leases}", expiredLeases),
-			janitor.Audit:    r(`SELECT {purge_audit}($1, $3) WHERE $2::text = ''`),
+			janitor.Inbox:     r(purgeInboxSQL),
+			janitor.Attempts:  purge("{consumer_attempts}", expiredAttempts),
+			janitor.Leases:    purge("{inbox_leases}", expiredLeases),
+			janitor.Responses: r(purgeResponsesSQL),
+			janitor.Audit:     r(`SELECT {purge_audit}($1, $3) WHERE $2::text = ''`),
 		},
 		ExpiredLetters: r(lockExpiredLettersSQL), PurgeRecords: r(purgeRecordsSQL), PurgeLetters: r(purgeLettersSQL),
 		NoteCleanup: r(noteCleanupSQL), ExpiredSagas: r(expiredSagasSQL), PurgeSagaLog: r(purgeSagaLogSQL), PurgeSagas: r(purgeSagasSQL),

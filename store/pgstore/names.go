@@ -16,7 +16,7 @@ const (
 // tables are the names that SQL texts put in braces, without prefix.
 var tables = [...]string{
 	"outbox", "outbox_waiting", "outbox_archive", "outbox_archive_rest", "outbox_ids", "scheduled", "schedules", "sagas", "saga_log",
-	"dead_letters", "inbox", "inbox_leases", "consumer_attempts", "consumer_offsets", "relays", "relay_lanes", "messages", "enqueue",
+	"dead_letters", "inbox", "inbox_leases", "idempotency_responses", "consumer_attempts", "consumer_offsets", "relays", "relay_lanes", "messages", "enqueue",
 	"outbox_position_seq", // the name that PostgreSQL gives to the sequence of an identity column
 	"clock", "lane", "storable", "schema_versions", "wakeups", "wake_relays",
 	"dead_letter_changes", "dead_letter_sums", "count_letters", "note_resolved", "with_attempt", "audit_log", "replays",

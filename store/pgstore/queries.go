@@ -64,9 +64,10 @@ func coreStatements(n names, gate gateTexts) sqlstore.Statements {
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
 		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL), InboxSize: r(inboxSizeSQL),
-		Leases:  leaseStatements(r),
-		Offsets: sqlstore.OffsetStatementsOf(r, "ON CONFLICT DO NOTHING"),
-		Cleanup: cleanupStatements(n),
+		Leases:    leaseStatements(r),
+		Offsets:   sqlstore.OffsetStatementsOf(r, "ON CONFLICT DO NOTHING"),
+		Responses: sqlstore.ResponseStatementsOf(r, "$3 * interval '1 millisecond'", sqlstore.ReplaceResponse),
+		Cleanup:   cleanupStatements(n),
 	}
 }
 

@@ -23,11 +23,12 @@ const (
 	RoleConsumer  Role = "consumer"  // handles messages once
 	RoleOperator  Role = "operator"  // looks, and deals with dead letters and schedules
 	RoleReader    Role = "reader"    // looks
+	RoleAPI       Role = "api"       // answers repeated HTTP requests, by package idempotency
 )
 
 // Roles returns every role, in the order in which they are made.
 func Roles() []Role {
-	return []Role{RoleWriter, RoleScheduler, RoleRelay, RoleConsumer, RoleOperator, RoleReader}
+	return []Role{RoleWriter, RoleScheduler, RoleRelay, RoleConsumer, RoleOperator, RoleReader, RoleAPI}
 }
 
 // grant is rights on some objects. Columns, comma-separated, narrow them to themselves: ON CONFLICT
@@ -44,6 +45,9 @@ var messageColumns = strings.TrimSuffix(sqldb.MessageColumns, ", enqueued_at")
 // letterColumns are what changes in a dead letter: never the message.
 const letterColumns = "requeued_at, error, reason, last_failed_at, attempts, fingerprint, history, life, replay, state, resolution, resolved_at, parks"
 
+// responseColumns are those of a stored response that say whether it has expired: never what it says.
+const responseColumns = "key, expires_at"
+
 // keeping is what a program needs that removes what is past its retention, as each service
 // does, and adds up the groups of dead letters.
 var keeping = []grant{
@@ -57,6 +61,9 @@ var keeping = []grant{
 	{"SELECT, INSERT", "", []string{"audit_log"}},
 	{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}},
 	{"SELECT", "", []string{"outbox_waiting"}},
+	{"SELECT", responseColumns, []string{"idempotency_responses"}},
+	{"UPDATE", "expires_at", []string{"idempotency_responses"}}, // to lock rows
+	{"DELETE", "", []string{"idempotency_responses"}},
 }
 
 // grants is what each role needs, beside what PUBLIC has: USAGE on the schema, and the right to
@@ -110,8 +117,10 @@ var grants = map[Role][]grant{
 		{"UPDATE, DELETE", "", []string{"schedules"}},
 		{"INSERT, DELETE", "", []string{"scheduled"}}, // what is run by hand is scheduled for now
 		{"SELECT", "", readable},
+		{"SELECT", responseColumns, []string{"idempotency_responses"}},
 	},
-	RoleReader: {{"SELECT", "", readable}},
+	RoleReader: {{"SELECT", "", readable}, {"SELECT", responseColumns, []string{"idempotency_responses"}}},
+	RoleAPI:    {{"SELECT, INSERT, UPDATE", "", []string{"idempotency_responses", "inbox_leases"}}, {"SELECT", "", []string{"schema_versions"}}},
 }
 
 // readable is what a person may look at.
@@ -149,7 +158,7 @@ END $body$;
 )
 
 // revocable are all objects on which a role may have rights from this version or an earlier one.
-var revocable = append(slices.Clone(readable), "outbox_archive_rest", "locks", "wakeups", "outbox_position_seq", "add_archive_day", "drop_archive_day", "purge_audit")
+var revocable = append(slices.Clone(readable), "outbox_archive_rest", "idempotency_responses", "locks", "wakeups", "outbox_position_seq", "add_archive_day", "drop_archive_day", "purge_audit")
 
 // RolesSQL returns a script that makes the roles, each named after its job behind prefix, and
 // grants them what they need, and takes from them what they do not, as one transaction. It may be run

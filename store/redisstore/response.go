@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/waybill-go/waybill/inbox"
 )
 
 // FindResponse returns the response that is stored under key, and false if there is none or its
@@ -23,10 +25,13 @@ func (s *Store) FindResponse(ctx context.Context, key string) ([]byte, bool, err
 }
 
 // SaveResponse stores a response under key for the given time, which is at least a millisecond,
-// unless one is stored there already.
+// unless one is stored there already. The key follows the rules of [inbox.ValidateLeaseKey].
 func (s *Store) SaveResponse(ctx context.Context, key string, response []byte, ttl time.Duration) error {
 	if ttl < time.Millisecond {
 		return invalid("ttl", "is %v; it must be at least a millisecond", ttl)
+	}
+	if err := inbox.ValidateLeaseKey(key); err != nil {
+		return err
 	}
 	if err := s.client.SetNX(ctx, s.responses+key, response, ttl).Err(); err != nil {
 		return fmt.Errorf("save a response: %w", classify(err))

@@ -36,10 +36,11 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 	return sqlstore.Cleanup{
 		Count: sqlstore.CountStatements(r),
 		Purge: map[janitor.Kind]string{
-			janitor.Inbox:    purge("{inbox}", sqlstore.KeyColumns, sqlstore.ExpiredInbox),
-			janitor.Attempts: purge("{consumer_attempts}", sqlstore.KeyColumns, sqlstore.ExpiredAttempts),
-			janitor.Leases:   purge("{inbox_leases}", "key", sqlstore.ExpiredLeases),
-			janitor.Audit:    purge("{audit_log}", "number", sqlstore.ExpiredAudit),
+			janitor.Inbox:     purge("{inbox}", sqlstore.KeyColumns, sqlstore.ExpiredInbox),
+			janitor.Attempts:  purge("{consumer_attempts}", sqlstore.KeyColumns, sqlstore.ExpiredAttempts),
+			janitor.Leases:    purge("{inbox_leases}", "key", sqlstore.ExpiredLeases),
+			janitor.Audit:     purge("{audit_log}", "number", sqlstore.ExpiredAudit),
+			janitor.Responses: purge("{idempotency_responses}", "key", sqlstore.ExpiredResponses),
 		},
 		ExpiredLetters: r(expiredLettersSQL), PurgeRecords: r(purgeRecordsSQL), PurgeLetters: r(purgeLettersSQL),
 		NoteCleanup: r(sqlstore.NoteCleanupSQL), ExpiredSagas: r(expiredSagasSQL), PurgeSagaLog: r(purgeSagaLogSQL), PurgeSagas: r(purgeSagasSQL),

@@ -48,9 +48,10 @@ func coreStatements(n names) sqlstore.Statements {
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(sqlstore.PublishedMessagesSQL),
 		RelayStates: r(sqlstore.RelayStatesSQL), InboxStates: r(sqlstore.InboxStatesSQL), InboxSize: r(sqlstore.InboxSizeSQL),
-		Leases:  leaseStatements(r),
-		Offsets: sqlstore.OffsetStatementsOf(r, "ON CONFLICT DO NOTHING"),
-		Cleanup: cleanupStatements(n),
+		Leases:    leaseStatements(r),
+		Offsets:   sqlstore.OffsetStatementsOf(r, "ON CONFLICT DO NOTHING"),
+		Responses: sqlstore.ResponseStatementsOf(r, "CAST($3 * 1000 AS INTEGER)", sqlstore.ReplaceResponse),
+		Cleanup:   cleanupStatements(n),
 	}
 }
 

@@ -37,7 +37,7 @@ const (
 	minute = time.Minute
 )
 
-var allKinds = []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Sagas, janitor.Audit}
+var allKinds = []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Sagas, janitor.Audit, janitor.Responses}
 
 // purge removes rows in batches of 100 and expects so many to go.
 func (e *env[Tx]) purge(rows janitor.Rows, want int64) {

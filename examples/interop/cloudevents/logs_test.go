@@ -36,18 +36,20 @@ func TestKafka(t *testing.T) {
 	})
 	must(t, err)
 	t.Cleanup(func() { b.Close() })
-	publish(t, b)
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(prefix+odd().Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	must(t, err)
 	t.Cleanup(client.Close)
-	records := client.PollRecords(t.Context(), 1)
-	must(t, records.Err())
-	record := records.Records()[0]
-	headers := make(map[string]string)
-	for _, h := range record.Headers {
-		headers[h.Key] = string(h.Value)
+	for _, structured := range []bool{false, true} {
+		publish(t, b, structured)
+		records := client.PollRecords(t.Context(), 1)
+		must(t, records.Err())
+		record := records.Records()[0]
+		headers := make(map[string]string)
+		for _, h := range record.Headers {
+			headers[h.Key] = string(h.Value)
+		}
+		expect(t, NewMessage(Kafka, headers, headers["content-type"], record.Value), structured)
 	}
-	expect(t, NewMessage(Kafka, headers, headers["content-type"], record.Value))
 
 	expectStructured(t, b, "reader", func(contentType string, body []byte) {
 		must(t, client.ProduceSync(t.Context(), &kgo.Record{
@@ -69,14 +71,16 @@ func TestRedis(t *testing.T) {
 	stream := prefix + "{topic:" + odd().Topic + "}"
 	t.Cleanup(func() { client.Del(context.Background(), stream) })
 	must(t, client.XGroupCreateMkStream(t.Context(), stream, "sdk", "0").Err())
-	publish(t, b)
-	entries, err := client.XRange(t.Context(), stream, "-", "+").Result()
-	must(t, err)
-	headers := make(map[string]string)
-	for name, value := range entries[0].Values {
-		headers[name] = fmt.Sprint(value)
+	for i, structured := range []bool{false, true} {
+		publish(t, b, structured)
+		entries, err := client.XRange(t.Context(), stream, "-", "+").Result()
+		must(t, err)
+		headers := make(map[string]string)
+		for name, value := range entries[i].Values {
+			headers[name] = fmt.Sprint(value)
+		}
+		expect(t, NewMessage(Redis, headers, headers["content-type"], []byte(headers["data"])), structured)
 	}
-	expect(t, NewMessage(Redis, headers, headers["content-type"], []byte(headers["data"])))
 	expectStructured(t, b, "reader", func(contentType string, body []byte) {
 		must(t, client.XAdd(t.Context(), &redis.XAddArgs{Stream: stream, Values: []any{"content-type", contentType, "data", body}}).Err())
 	})

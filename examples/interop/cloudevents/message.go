@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/cloudevents/sdk-go/v2/binding"
+	"github.com/cloudevents/sdk-go/v2/binding/format"
 	"github.com/cloudevents/sdk-go/v2/binding/spec"
 )
 
@@ -25,7 +26,7 @@ const (
 	Redis      = "ce_"
 )
 
-// message is a message in the binary mode, as the SDK wants to see it.
+// message is a message in either content mode, as the SDK wants to see it.
 type message struct {
 	headers     map[string]string
 	contentType string
@@ -39,25 +40,31 @@ var (
 	_ binding.MessageMetadataReader = (*message)(nil)
 )
 
-// NewMessage returns a message whose attributes are the headers with a prefix. It is read with
-// binding.ToEvent.
+// NewMessage returns a message whose attributes are the headers with a prefix, or stand in the body if the
+// content type is that of a whole event. It is read with binding.ToEvent.
 func NewMessage(prefix string, headers map[string]string, contentType string, body []byte) binding.Message {
 	return &message{headers: headers, contentType: contentType, body: body, prefix: prefix, versions: spec.WithPrefix(prefix)}
 }
 
 func (m *message) ReadEncoding() binding.Encoding {
-	if m.version() == nil {
-		return binding.EncodingUnknown
+	switch {
+	case m.version() != nil:
+		return binding.EncodingBinary
+	case format.Lookup(m.contentType) != nil:
+		return binding.EncodingStructured
 	}
-	return binding.EncodingBinary
+	return binding.EncodingUnknown
 }
 
 func (m *message) version() spec.Version {
 	return m.versions.Version(m.headers[m.versions.PrefixedSpecVersionName()])
 }
 
-func (m *message) ReadStructured(context.Context, binding.StructuredWriter) error {
-	return binding.ErrNotStructured
+func (m *message) ReadStructured(ctx context.Context, w binding.StructuredWriter) error {
+	if m.ReadEncoding() != binding.EncodingStructured {
+		return binding.ErrNotStructured
+	}
+	return w.SetStructuredEvent(ctx, format.Lookup(m.contentType), bytes.NewReader(m.body))
 }
 
 func (m *message) ReadBinary(ctx context.Context, w binding.BinaryWriter) error {

@@ -49,17 +49,22 @@ func odd() waybill.Message {
 	}
 }
 
-func publish(t *testing.T, b broker.Broker) {
+// publish sends the odd message in a content mode.
+func publish(t *testing.T, b broker.Broker, structured bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	m := odd()
-	must(t, errors.Join(b.Publisher().Send(ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()...))
+	out := relay.Outgoing{Message: &m, DedupID: fmt.Sprint(m.ID, structured), Structured: structured}
+	must(t, errors.Join(b.Publisher().Send(ctx, []relay.Outgoing{out})()...))
 }
 
-// expect reads a message with the SDK and compares it with what was published.
-func expect(t *testing.T, m binding.Message) {
+// expect reads a message with the SDK and compares it with what was published in a content mode.
+func expect(t *testing.T, m binding.Message, structured bool) {
 	t.Helper()
+	if got := m.ReadEncoding(); got == binding.EncodingStructured != structured {
+		t.Errorf("encoding %v, want it structured: %v", got, structured)
+	}
 	event, err := binding.ToEvent(t.Context(), m)
 	must(t, err)
 	must(t, event.Validate())
@@ -166,16 +171,18 @@ func TestRabbitMQ(t *testing.T) {
 	must(t, channel.QueueBind(queue.Name, odd().Topic, exchange, false, nil))
 	deliveries, err := channel.Consume(queue.Name, "", true, true, false, false, nil)
 	must(t, err)
-	publish(t, b)
-	select {
-	case d := <-deliveries:
-		headers := make(map[string]string)
-		for name, value := range d.Headers {
-			headers[name] = fmt.Sprint(value)
+	for _, structured := range []bool{false, true} {
+		publish(t, b, structured)
+		select {
+		case d := <-deliveries:
+			headers := make(map[string]string)
+			for name, value := range d.Headers {
+				headers[name] = fmt.Sprint(value)
+			}
+			expect(t, NewMessage(RabbitMQ, headers, d.ContentType, d.Body), structured)
+		case <-time.After(30 * time.Second):
+			t.Fatal("no message within 30s")
 		}
-		expect(t, NewMessage(RabbitMQ, headers, d.ContentType, d.Body))
-	case <-time.After(30 * time.Second):
-		t.Fatal("no message within 30s")
 	}
 	t.Cleanup(func() { channel.QueueDelete(exchange, false, false, false) })
 	expectStructured(t, b, exchange, func(contentType string, body []byte) {
@@ -199,16 +206,18 @@ func TestNATS(t *testing.T) {
 	sub, err := conn.SubscribeSync(name + "." + odd().Topic)
 	must(t, err)
 	must(t, conn.Flush())
-	publish(t, b)
-	m, err := sub.NextMsg(30 * time.Second)
-	must(t, err)
-	headers := make(map[string]string)
-	for name, values := range m.Header {
-		value, err := url.PathUnescape(values[0]) // as the binding for NATS has it
+	for _, structured := range []bool{false, true} {
+		publish(t, b, structured)
+		m, err := sub.NextMsg(30 * time.Second)
 		must(t, err)
-		headers[name] = value
+		headers := make(map[string]string)
+		for name, values := range m.Header {
+			value, err := url.PathUnescape(values[0]) // as the binding for NATS has it
+			must(t, err)
+			headers[name] = value
+		}
+		expect(t, NewMessage(NATS, headers, m.Header.Get("content-type"), m.Data), structured)
 	}
-	expect(t, NewMessage(NATS, headers, m.Header.Get("content-type"), m.Data))
 	expectStructured(t, b, name, func(contentType string, body []byte) {
 		must(t, conn.PublishMsg(&nats.Msg{Subject: name + "." + odd().Topic, Data: body, Header: nats.Header{"content-type": {contentType}}}))
 	})

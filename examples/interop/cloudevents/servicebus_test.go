@@ -25,20 +25,21 @@ func TestServiceBus(t *testing.T) {
 	topic := odd().Topic
 	_, err = b.Apply(t.Context(), broker.Wanted{Subscriptions: []consumer.Subscription{{Group: "sdk", Topics: []string{topic}}}})
 	must(t, err)
-	publish(t, b)
-
 	client, err := azservicebus.NewClientFromConnectionString(fake.ConnectionString(), nil)
 	must(t, err)
 	t.Cleanup(func() { client.Close(context.Background()) })
 	receiver, err := client.NewReceiverForSubscription(topic, "sdk", nil)
 	must(t, err)
-	list, err := receiver.ReceiveMessages(t.Context(), 1, nil)
-	must(t, err)
-	headers := make(map[string]string)
-	for name, value := range list[0].ApplicationProperties {
-		headers[name] = fmt.Sprint(value)
+	for _, structured := range []bool{false, true} {
+		publish(t, b, structured)
+		list, err := receiver.ReceiveMessages(t.Context(), 1, nil)
+		must(t, err)
+		headers := make(map[string]string)
+		for name, value := range list[0].ApplicationProperties {
+			headers[name] = fmt.Sprint(value)
+		}
+		expect(t, NewMessage(ServiceBus, headers, *list[0].ContentType, list[0].Body), structured)
 	}
-	expect(t, NewMessage(ServiceBus, headers, *list[0].ContentType, list[0].Body))
 
 	sender, err := client.NewSender(topic, nil)
 	must(t, err)

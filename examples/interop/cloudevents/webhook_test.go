@@ -37,15 +37,17 @@ func TestWebhookOut(t *testing.T) {
 	})
 	must(t, err)
 	t.Cleanup(func() { b.Close() })
-	publish(t, b)
-	r := <-requests
-	for name, values := range r.Header {
-		if strings.HasPrefix(name, "Ce-") {
-			values[0], err = url.PathUnescape(values[0])
-			must(t, err)
+	for _, structured := range []bool{false, true} {
+		publish(t, b, structured)
+		r := <-requests
+		for name, values := range r.Header {
+			if strings.HasPrefix(name, "Ce-") {
+				values[0], err = url.PathUnescape(values[0])
+				must(t, err)
+			}
 		}
+		expect(t, cehttp.NewMessageFromHttpRequest(r), structured)
 	}
-	expect(t, cehttp.NewMessageFromHttpRequest(r))
 }
 
 // TestWebhookIn posts what the SDK writes in both modes, signed, to a receiver.

@@ -18,6 +18,8 @@ type TopicRoute struct {
 	Broker BrokerConfig
 	Topics []relay.Pattern // of topics, and of what messages are sent to
 	Rate   float64         // messages per second; 0: no limit
+
+	Structured bool // content mode of CloudEvents
 }
 
 // DestinationsConfig says where a relay publishes that has more than one broker. A message goes
@@ -27,8 +29,9 @@ type DestinationsConfig struct {
 
 	// Rest takes what no route takes and what is not sent to a webhook, under the name of
 	// config.DefaultRoute; nothing without a URL.
-	Rest     BrokerConfig
-	RestRate float64
+	Rest           BrokerConfig
+	RestRate       float64
+	RestStructured bool
 
 	Webhooks httpbroker.Config
 }
@@ -60,12 +63,13 @@ func (d *Destinations) open(ctx context.Context, cfg DestinationsConfig) error {
 		if err := r.check(); err != nil {
 			return err
 		}
-		if err := d.add(ctx, r.Broker, relay.Destination{Name: r.Name, Match: r.takes, Rate: r.Rate}); err != nil {
+		if err := d.add(ctx, r.Broker, relay.Destination{Name: r.Name, Match: r.takes, Rate: r.Rate, Structured: r.Structured}); err != nil {
 			return err
 		}
 	}
 	if cfg.Rest.URL != "" {
-		rest := relay.Destination{Name: config.DefaultRoute, Match: func(m *waybill.Message) bool { return !taken(m) }, Rate: cfg.RestRate}
+		rest := relay.Destination{Name: config.DefaultRoute, Rate: cfg.RestRate, Structured: cfg.RestStructured}
+		rest.Match = func(m *waybill.Message) bool { return !taken(m) }
 		if err := d.add(ctx, cfg.Rest, rest); err != nil {
 			return err
 		}

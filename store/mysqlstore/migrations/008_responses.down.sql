@@ -1,0 +1,3 @@
+DROP TABLE IF EXISTS {idempotency_responses};
+DELETE FROM {locks} WHERE name = 'idempotency_responses';
+DELETE FROM {schema_versions} WHERE version = 8;

@@ -1,0 +1,2 @@
+DROP TABLE {idempotency_responses};
+DELETE FROM {schema_versions} WHERE version = 12;
