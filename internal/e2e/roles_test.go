@@ -129,6 +129,7 @@ func TestRoles(t *testing.T) {
 	if rec, err := reader.ReadLease(t.Context(), "k"); err != nil || rec.Status != inbox.LeaseProcessed {
 		t.Errorf("ReadLease as a reader = %+v, %v", rec, err)
 	}
+	w.psql(t, "SET ROLE "+pgx.Identifier{w.schema + "_" + string(pgstore.RoleInbox)}.Sanitize()+"; SELECT "+w.table("inbox_record")+"('billing', 'by sql', 't')")
 	runSagaAsRoles(t, as)
 	replay, err := operator.StartReplay(t.Context(), deadletter.Plan{}.Complete(), deadletter.Act{By: "ann"})
 	if err == nil {
