@@ -23,7 +23,7 @@ const (
 
 // Letter is one dead letter.
 type Letter struct {
-	Number      int64          `json:"number"` // identifies the letter within its store
+	Number      int64          `json:"number"` // identifies the letter within its store, also when it is dead again after a requeue
 	Origin      Origin         `json:"origin"`
 	Consumer    string         `json:"consumer,omitempty"`
 	Destination string         `json:"destination,omitempty"`
@@ -31,7 +31,7 @@ type Letter struct {
 	Error       string         `json:"error"`
 	Fingerprint string         `json:"fingerprint"` // of its group, see [Fingerprint]
 	Attempts    int            `json:"attempts"`
-	Requeues    int            `json:"requeues"`
+	Requeues    int            `json:"requeues"` // so it has died once more than that
 	Failed      bool           `json:"failed"`   // stored while dead letters were disabled
 	Requeued    bool           `json:"requeued"` // about to be run again by its consumer
 	FirstFailed time.Time      `json:"first_failed_at"`

@@ -48,7 +48,8 @@ func TestDoctor_RolesOfMySQL(t *testing.T) {
 		t.Fatal(r.stderr)
 	}
 	script := runProgram(t.Context(), nil, "roles", "--store", mysqlAt("root", name), "--prefix", name+"_").stdout
-	for stmt := range strings.SplitSeq(strings.ReplaceAll(script, " ON `", " ON "+name+".`"), ";\n") {
+	qualified := strings.NewReplacer(" ON `", " ON "+name+".`", " ON PROCEDURE `", " ON PROCEDURE "+name+".`").Replace(script)
+	for stmt := range strings.SplitSeq(qualified, ";\n") {
 		if strings.TrimSpace(stmt) != "" {
 			must(stmt)
 		}

@@ -156,8 +156,8 @@ func TestDoctor_Permissions(t *testing.T) {
 	}
 	p.sql(t, r.stdout)
 	t.Cleanup(func() {
-		for _, role := range []string{"writer", "scheduler", "relay", "consumer", "operator", "reader", "api"} {
-			runSQL(t, p.url, fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, prefix+role))
+		for _, role := range pgstore.Roles() {
+			runSQL(t, p.url, fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, prefix+string(role)))
 		}
 	})
 	as := func(role string) string { return withQuery(t, p.url, "role", prefix+role) }

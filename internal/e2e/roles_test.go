@@ -139,6 +139,7 @@ func TestRoles(t *testing.T) {
 	if got, found, err := api.FindResponse(t.Context(), "k"); !found || string(got) != "paid" || err != nil {
 		t.Errorf("FindResponse as an API = %q, %v, %v", got, found, err)
 	}
+	w.psql(t, "SET ROLE "+pgx.Identifier{w.schema + "_" + string(pgstore.RoleInbox)}.Sanitize()+"; SELECT "+w.table("inbox_record")+"('billing', 'by sql', 't')")
 	runSagaAsRoles(t, as)
 	replay, err := operator.StartReplay(t.Context(), deadletter.Plan{}.Complete(), deadletter.Act{By: "ann"})
 	if err == nil {

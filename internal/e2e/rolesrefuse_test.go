@@ -39,6 +39,15 @@ func TestRolesRefuse(t *testing.T) {
 		{pgstore.RoleAPI, "DELETE FROM {idempotency_responses}"},
 		{pgstore.RoleAPI, "SELECT message_key FROM {inbox}"},
 		{pgstore.RoleAPI, "INSERT INTO {outbox} (topic) VALUES ('a')"},
+		{pgstore.RoleInbox, "SELECT message_key FROM {inbox}"},
+		{pgstore.RoleInbox, "INSERT INTO {inbox} (message_key) VALUES ('a')"},
+		{pgstore.RoleInbox, "UPDATE {inbox} SET dead = true"},
+		{pgstore.RoleInbox, "DELETE FROM {inbox}"},
+		{pgstore.RoleInbox, "SELECT key FROM {inbox_compact}"},
+		{pgstore.RoleInbox, "INSERT INTO {outbox} (topic) VALUES ('a')"},
+		{pgstore.RoleInbox, "CREATE TABLE {other} (a int)"},
+		{pgstore.RoleWriter, "SELECT {inbox_record}('c', 'i', 't')"},
+		{pgstore.RoleReader, "SELECT {inbox_record}('c', 'i', 't')"},
 	} {
 		before, rest, _ := strings.Cut(tc.stmt, "{")
 		table, after, _ := strings.Cut(rest, "}")

@@ -127,20 +127,25 @@ func Up(list []Migration, from, to int, exec func(stmt string) error) (int, erro
 }
 
 // Split cuts SQL text into statements: each ends with a semicolon at the end of a line, a
-// comment aside, outside a body quoted by $body$. Text without a statement, such as a trailing comment, is
-// dropped.
+// comment aside, outside a body quoted by $body$. After a line such as "DELIMITER //", which is for
+// the mysql client only, it ends with that instead. Text without a statement, such as a trailing
+// comment, is dropped.
 func Split(text string) []string {
 	var list []string
 	var current strings.Builder
-	inBody := false
+	inBody, delimiter := false, ";"
 	for line := range strings.Lines(text) {
+		if next, ok := strings.CutPrefix(line, "DELIMITER "); ok {
+			delimiter = strings.TrimSpace(next)
+			continue
+		}
 		current.WriteString(line)
 		if strings.Count(line, "$body$")%2 == 1 {
 			inBody = !inBody
 		}
 		code, _, _ := strings.Cut(line, "--")
-		if !inBody && strings.HasSuffix(strings.TrimSpace(code), ";") {
-			list = append(list, strings.TrimSpace(current.String()))
+		if !inBody && strings.HasSuffix(strings.TrimSpace(code), delimiter) {
+			list = append(list, strings.TrimSuffix(strings.TrimSpace(current.String()), strings.TrimPrefix(delimiter, ";")))
 			current.Reset()
 		}
 	}

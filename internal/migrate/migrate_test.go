@@ -28,6 +28,14 @@ $body$;
 	}
 }
 
+func TestSplit_Delimiter(t *testing.T) {
+	t.Parallel()
+	got := Split("a;\nDELIMITER //\nCREATE PROCEDURE p() BEGIN\n    b;\nEND//\nDELIMITER ;\nc;\n")
+	if want := []string{"a;", "CREATE PROCEDURE p() BEGIN\n    b;\nEND", "c;"}; !slices.Equal(got, want) {
+		t.Errorf("Split() = %q, want %q", got, want)
+	}
+}
+
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }

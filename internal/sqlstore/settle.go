@@ -33,6 +33,10 @@ SELECT {now}, w.position, w.destination, w.attempts, w.life, {w.message}
 INSERT INTO {scheduled} (position, {message}, due_at)
 SELECT w.position, {w.message}, w.deliver_at FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
 
+	// LetterAgain is the number of the dead letter that a waiting row, w, is to be: the one it had before
+	// it was requeued, or NULL for the next.
+	LetterAgain = `CASE WHEN NOT EXISTS (SELECT 1 FROM {dead_letters} d WHERE d.number = w.letter) THEN w.letter END`
+
 	DeleteWaitingSQL = `DELETE FROM {outbox_waiting} WHERE position = $1 AND destination = $2`
 )
 

@@ -157,11 +157,15 @@ func (s *Store) tried(history []deadletter.Attempt, node string, took time.Durat
 	return append(history, deadletter.Attempt{At: s.now().UTC(), Node: node, Took: took, Error: errText})
 }
 
-// bury makes a row a dead letter.
+// bury makes a row a dead letter, with the number that it had if it was one before.
 func (s *Store) bury(tx *Tx, w waitingRow, r settleplan.Row) {
-	s.data.number++
+	number := w.letter
+	if number == 0 {
+		s.data.number++
+		number = s.data.number
+	}
 	l := letter{row: w.row, Letter: deadletter.Letter{
-		Number: s.data.number, Origin: deadletter.FromRelay, Destination: w.destination, Reason: r.Reason, Error: r.Error,
+		Number: number, Origin: deadletter.FromRelay, Destination: w.destination, Reason: r.Reason, Error: r.Error,
 		Attempts: r.Attempts, Requeues: w.life, Failed: r.Failed, Parks: r.Parks, State: deadletter.Open, Replay: w.replay,
 		Fingerprint: deadletter.Fingerprint(deadletter.FromRelay, w.message.Address(), w.message.Type, r.Error),
 		FirstFailed: orNow(w.firstFailed, s.now()), LastFailed: s.now(), Message: w.message, History: w.history,

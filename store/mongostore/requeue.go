@@ -141,7 +141,7 @@ func (t *tx) requeueCopy(ctx context.Context, l letterDoc, copied waybill.Messag
 		return t.waitInPlace(ctx, w)
 	}
 	key := inbox.KeyOf(l.Consumer, &copied)
-	l.Row, l.InboxKey = r, keyDoc(key)
+	l.ID, l.Row, l.InboxKey = 0, r, keyDoc(key)
 	l.Requeues, l.Requeued, l.RequeuedAt = 1, true, &t.now
 	l.Fingerprint = deadletter.Fingerprint(deadletter.FromConsumer, l.Consumer, copied.Type, l.Error)
 	if err := t.addLetter(ctx, l); err != nil {

@@ -243,7 +243,7 @@ func (t *tx) buryWaiting(ctx context.Context, r settleplan.Row, w waitingDoc, no
 
 // bury makes a row a dead letter.
 func (t *tx) bury(ctx context.Context, w waitingDoc, r settleplan.Row) error {
-	return t.addLetter(ctx, letterDoc{Row: w.Row, Letter: deadletter.Letter{
+	return t.addLetter(ctx, letterDoc{ID: w.Letter, Row: w.Row, Letter: deadletter.Letter{
 		Origin: deadletter.FromRelay, Destination: w.Row.Destination, Reason: r.Reason, Error: r.Error,
 		Attempts: r.Attempts, Requeues: w.Life, Failed: r.Failed, Parks: r.Parks, State: deadletter.Open, Replay: w.Replay,
 		Fingerprint: deadletter.Fingerprint(deadletter.FromRelay, w.Row.Topic, w.Row.Message.Type, r.Error),
@@ -251,10 +251,12 @@ func (t *tx) bury(ctx context.Context, w waitingDoc, r settleplan.Row) error {
 	}})
 }
 
-// addLetter stores a new letter under a number of its own.
+// addLetter stores a letter under the number that it had, or, if that is 0, under the next.
 func (t *tx) addLetter(ctx context.Context, l letterDoc) (err error) {
-	if l.ID, _, err = t.draw(ctx, counterLetter, 1); err != nil {
-		return err
+	if l.ID == 0 {
+		if l.ID, _, err = t.draw(ctx, counterLetter, 1); err != nil {
+			return err
+		}
 	}
 	l.Number = l.ID
 	return save(ctx, t.letters, l.ID, l)

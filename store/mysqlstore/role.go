@@ -20,6 +20,7 @@ const (
 	RoleScheduler Role = "scheduler" // puts recurring schedules
 	RoleRelay     Role = "relay"     // publishes, and keeps the archive
 	RoleConsumer  Role = "consumer"  // handles messages once
+	RoleInbox     Role = "inbox"     // handles messages once, in another language
 	RoleOperator  Role = "operator"  // looks, and deals with dead letters and schedules
 	RoleReader    Role = "reader"    // looks
 	RoleAPI       Role = "api"       // answers repeated HTTP requests, by package idempotency
@@ -27,10 +28,10 @@ const (
 
 // Roles returns every role, in the order in which they are made.
 func Roles() []Role {
-	return []Role{RoleWriter, RoleScheduler, RoleRelay, RoleConsumer, RoleOperator, RoleReader, RoleAPI}
+	return []Role{RoleWriter, RoleScheduler, RoleRelay, RoleConsumer, RoleInbox, RoleOperator, RoleReader, RoleAPI}
 }
 
-// grant is rights on some tables, as GRANT has them.
+// grant is rights on some tables, or on a procedure, as GRANT has them.
 type grant struct {
 	rights string
 	on     []string
@@ -83,6 +84,7 @@ var grants = map[Role][]grant{
 		{"SELECT, INSERT, UPDATE", []string{"consumer_offsets", "sagas"}},
 		{"INSERT", []string{"saga_log"}},
 	}, keeping...),
+	RoleInbox: {{"EXECUTE", []string{"inbox_record"}}},
 	RoleOperator: {
 		{"INSERT, DELETE, " + changeLetters, []string{"dead_letters"}},
 		{"INSERT, UPDATE", []string{"outbox_waiting", "replays", "inbox"}}, // an edited copy has a record
@@ -137,12 +139,20 @@ func (s *Store) RolesSQL(prefix string) (string, error) {
 		}
 		for _, g := range append([]grant{everyone}, grants[role]...) {
 			for _, table := range g.on {
-				fmt.Fprintf(&b, "GRANT %s ON %s TO %s;\n", g.rights, s.names.render("{"+table+"}"), name)
+				fmt.Fprintf(&b, "GRANT %s ON %s TO %s;\n", g.rights, s.names.object(table), name)
 			}
 		}
 		b.WriteString("\n")
 	}
 	return b.String(), nil
+}
+
+// object returns what a grant is on.
+func (n names) object(object string) string {
+	if object == "inbox_record" {
+		return n.render("PROCEDURE {inbox_record}")
+	}
+	return n.render("{" + object + "}")
 }
 
 // Reads reports whether the rights of a role include reading a whole table.

@@ -60,8 +60,8 @@ UPDATE (SELECT e.position, e.destination, e.attempts, e.error, e.first_failed_at
              WHERE p.parks = 1 AND p.topic = e.topic AND p.{key} = e.{key} AND p.destination = e.destination AND p.position < e.position)))`
 
 	burySQL = `
-INSERT INTO {dead_letters} (origin, position, lane, destination, life, replay, {message}, reason, error, attempts, failed, parks, fingerprint, history, first_failed_at, last_failed_at)
-SELECT 'relay', w.position, w.lane, w.destination, w.life, w.replay, {w.message}, $3, $4, $5, $6, $7, $8,
+INSERT INTO {dead_letters} (number, origin, position, lane, destination, life, replay, {message}, reason, error, attempts, failed, parks, fingerprint, history, first_failed_at, last_failed_at)
+SELECT ` + sqlstore.LetterAgain + `, 'relay', w.position, w.lane, w.destination, w.life, w.replay, {w.message}, $3, $4, $5, $6, $7, $8,
        CASE WHEN $5 > w.attempts THEN ` + withAttempt("coalesce(w.history, '[]')", "$9", "$10", "$4") + ` ELSE w.history END, coalesce(w.first_failed_at, {now}), {now}
   FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
 )

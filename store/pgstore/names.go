@@ -20,7 +20,7 @@ var tables = [...]string{
 	"outbox_position_seq", // the name that PostgreSQL gives to the sequence of an identity column
 	"clock", "lane", "storable", "schema_versions", "wakeups", "wake_relays",
 	"dead_letter_changes", "dead_letter_sums", "count_letters", "note_resolved", "with_attempt", "audit_log", "replays",
-	"inbox_compact", "inbox_scopes", "inbox_key", "locks", "add_archive_day", "drop_archive_day", "purge_audit",
+	"inbox_compact", "inbox_scopes", "inbox_key", "inbox_record", "locks", "add_archive_day", "drop_archive_day", "purge_audit",
 }
 
 // names renders SQL texts: {schema} and {table} become quoted, qualified names, {channel}

@@ -21,6 +21,7 @@ const (
 	RoleScheduler Role = "scheduler" // puts recurring schedules
 	RoleRelay     Role = "relay"     // publishes, and keeps the archive
 	RoleConsumer  Role = "consumer"  // handles messages once
+	RoleInbox     Role = "inbox"     // handles messages once, in another language
 	RoleOperator  Role = "operator"  // looks, and deals with dead letters and schedules
 	RoleReader    Role = "reader"    // looks
 	RoleAPI       Role = "api"       // answers repeated HTTP requests, by package idempotency
@@ -28,7 +29,7 @@ const (
 
 // Roles returns every role, in the order in which they are made.
 func Roles() []Role {
-	return []Role{RoleWriter, RoleScheduler, RoleRelay, RoleConsumer, RoleOperator, RoleReader, RoleAPI}
+	return []Role{RoleWriter, RoleScheduler, RoleRelay, RoleConsumer, RoleInbox, RoleOperator, RoleReader, RoleAPI}
 }
 
 // grant is rights on some objects. Columns, comma-separated, narrow them to themselves: ON CONFLICT
@@ -102,6 +103,7 @@ var grants = map[Role][]grant{
 		{"INSERT", "", []string{"dead_letters"}},
 		{"SELECT", "", []string{"schema_versions"}},
 	}, keeping...),
+	RoleInbox: {{"EXECUTE", "", []string{"inbox_record"}}},
 	RoleOperator: {
 		{"SELECT, DELETE", "", []string{"dead_letters"}},
 		{"UPDATE", letterColumns, []string{"dead_letters"}},
@@ -158,7 +160,7 @@ END $body$;
 )
 
 // revocable are all objects on which a role may have rights from this version or an earlier one.
-var revocable = append(slices.Clone(readable), "outbox_archive_rest", "idempotency_responses", "locks", "wakeups", "outbox_position_seq", "add_archive_day", "drop_archive_day", "purge_audit")
+var revocable = append(slices.Clone(readable), "outbox_archive_rest", "idempotency_responses", "locks", "wakeups", "outbox_position_seq", "add_archive_day", "drop_archive_day", "purge_audit", "inbox_record")
 
 // RolesSQL returns a script that makes the roles, each named after its job behind prefix, and
 // grants them what they need, and takes from them what they do not, as one transaction. It may be run
@@ -202,10 +204,8 @@ func (n names) object(object string) string {
 	switch object {
 	case "wakeups", "outbox_position_seq":
 		return n.render("SEQUENCE {" + object + "}")
-	case "add_archive_day", "drop_archive_day":
-		return n.render("FUNCTION {" + object + "}(date)")
-	case "purge_audit":
-		return n.render("FUNCTION {" + object + "}(double precision, integer)")
+	case "add_archive_day", "drop_archive_day", "purge_audit", "inbox_record":
+		return n.render("FUNCTION {" + object + "}")
 	}
 	return n.render("{" + object + "}")
 }

@@ -120,6 +120,8 @@ UPDATE {outbox_waiting} w
  WHERE w.position = i.position AND w.destination = i.destination
    AND NOT (i.behind AND i.error = '' AND w.due_at IS NULL) -- is behind already`
 
+	// burySQL gives a letter that was requeued the number that it had. Others are numbered by rising
+	// positions: bulk replays go by number.
 	burySQL = `
 WITH m AS (
     DELETE FROM {outbox_waiting} w
@@ -128,18 +130,26 @@ WITH m AS (
      WHERE w.position = i.position AND w.destination = i.destination
     RETURNING w.*,
               i.reason, i.error AS last_error, i.attempts AS tried, i.failed, i.parks, i.fingerprint,
-              CASE WHEN i.attempts > w.attempts THEN {with_attempt}(w.history, $9, i.took, i.error) ELSE w.history END AS told
-)
-INSERT INTO {dead_letters} (origin, lane, position, destination, life, replay, {message}, reason, error, attempts, failed, parks, fingerprint, history, first_failed_at, last_failed_at)
-SELECT 'relay', m.lane, m.position, m.destination, m.life, m.replay, {m.movable}, m.reason, m.last_error, m.tried, m.failed, m.parks, m.fingerprint, m.told,
-       coalesce(m.first_failed_at, {clock}()), {clock}()
-  FROM m ORDER BY m.position -- numbers rise with positions: bulk replays go by number`
+              CASE WHEN i.attempts > w.attempts THEN {with_attempt}(w.history, $9, i.took, i.error) ELSE w.history END AS told,
+              CASE WHEN NOT EXISTS (SELECT FROM {dead_letters} d WHERE d.number = w.letter) THEN w.letter END AS number
+), again AS (` + buryAs("number, ", "OVERRIDING SYSTEM VALUE", "m.number, ", "IS NOT NULL") + `
+)` + buryAs("", "", "", "IS NULL")
 
 	scheduleSQL = `
 WITH m AS (` + deleteWaitingSQL + ` RETURNING w.*)
 INSERT INTO {scheduled} (lane, position, {message}, due_at)
 SELECT m.lane, m.position, {m.message}, m.deliver_at FROM m`
 )
+
+// buryAs inserts the letters of burySQL whose number is given, or is not.
+func buryAs(column, overriding, number, given string) string {
+	return `
+INSERT INTO {dead_letters} (` + column + `origin, lane, position, destination, life, replay, {message}, reason, error, attempts, failed, parks, fingerprint, history, first_failed_at, last_failed_at)
+` + overriding + `
+SELECT ` + number + `'relay', m.lane, m.position, m.destination, m.life, m.replay, {m.movable}, m.reason, m.last_error, m.tried, m.failed, m.parks, m.fingerprint, m.told,
+       coalesce(m.first_failed_at, {clock}()), {clock}()
+  FROM m WHERE m.number ` + given + ` ORDER BY m.position`
+}
 
 // anyScheduledSQL looks whether there is work for releaseScheduledSQL, which would wake the
 // relays also with nothing: a statement trigger runs for no rows, too. Served by the index on

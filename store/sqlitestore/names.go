@@ -18,7 +18,7 @@ var tables = [...]string{
 	"outbox_archive", "outbox_ids", "scheduled", "scheduled_due", "dead_letters", "dead_letters_requeued", "dead_letters_parks", "dead_letters_id",
 	"dead_letters_group", "dead_letters_state", "dead_letters_failed", "note_resolved",
 	"audit_log", "audit_log_action", "audit_log_actor", "audit_log_letter", "audit_log_message", "audit_log_replay",
-	"inbox", "inbox_type", "inbox_processed", "inbox_leases", "idempotency_responses", "idempotency_responses_expiry", "inbox_leases_seen", "consumer_attempts", "consumer_offsets", "relays", "relay_lanes", "messages", "schema_versions",
+	"inbox", "inbox_type", "inbox_processed", "inbox_record", "inbox_record_check", "inbox_record_answer", "inbox_leases", "idempotency_responses", "idempotency_responses_expiry", "inbox_leases_seen", "consumer_attempts", "consumer_offsets", "relays", "relay_lanes", "messages", "schema_versions",
 	"replays", "dead_letters_replay", "scheduled_token", "schedules", "schedules_next",
 	"sagas", "sagas_status", "sagas_ended", "saga_log",
 }

@@ -43,8 +43,8 @@ UPDATE {outbox_waiting} AS w
 )
 
 var burySQL = `
-INSERT INTO {dead_letters} (origin, position, destination, life, replay, {message}, reason, error, attempts, failed, parks, fingerprint, history, first_failed_at, last_failed_at)
-SELECT 'relay', w.position, w.destination, w.life, w.replay, {w.message}, $3, $4, $5, $6, $7, $8,
+INSERT INTO {dead_letters} (number, origin, position, destination, life, replay, {message}, reason, error, attempts, failed, parks, fingerprint, history, first_failed_at, last_failed_at)
+SELECT ` + sqlstore.LetterAgain + `, 'relay', w.position, w.destination, w.life, w.replay, {w.message}, $3, $4, $5, $6, $7, $8,
        CASE WHEN $5 > w.attempts THEN ` + withAttempt("w.history", "$9", "$10", "$4") + ` ELSE w.history END, coalesce(w.first_failed_at, {now}), {now}
   FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
 

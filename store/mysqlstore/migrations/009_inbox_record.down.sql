@@ -1,0 +1,2 @@
+DROP PROCEDURE {inbox_record};
+DELETE FROM {schema_versions} WHERE version = 9;

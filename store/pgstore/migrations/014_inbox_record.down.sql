@@ -1,0 +1,2 @@
+DROP FUNCTION {inbox_record};
+DELETE FROM {schema_versions} WHERE version = 14;

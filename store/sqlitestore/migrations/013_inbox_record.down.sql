@@ -1,0 +1,2 @@
+DROP TABLE {inbox_record};
+DELETE FROM {schema_versions} WHERE version = 13;
