@@ -21,6 +21,10 @@ import (
 //     lane only when nothing of it is left to settle.
 //   - Lanes that it had before, under an older epoch, do not match.
 //
+// The id keeps apart what has one position: a server that lost its latest commits, in a crash or
+// because a standby that had not received them took over, may draw the position of a message again
+// that a relay has claimed and not settled.
+//
 // Renewals do not wait: they change no key. Served by the primary keys, whatever the number
 // of rows: the planner cannot see how long an array is that comes through a sub-select, and
 // takes it for short.
@@ -29,7 +33,7 @@ const (
 WITH` + settleFence + `
 gone AS (
     DELETE FROM {outbox} o USING input i JOIN fence f ON f.lane = i.lane
-     WHERE o.lane = i.lane AND o.position = i.position
+     WHERE o.lane = i.lane AND o.position = i.position AND o.id = i.id
 )
 SELECT lane FROM fence`
 
@@ -37,7 +41,7 @@ SELECT lane FROM fence`
 WITH` + settleFence + `
 gone AS (
     DELETE FROM {outbox} o USING input i JOIN fence f ON f.lane = i.lane
-     WHERE o.lane = i.lane AND o.position = i.position
+     WHERE o.lane = i.lane AND o.position = i.position AND o.id = i.id
     RETURNING o.*, i.destination
 ), archived AS (
     INSERT INTO {outbox_archive} (published_at, lane, position, destination, {message})
@@ -47,7 +51,7 @@ SELECT lane FROM fence`
 
 	settleFence = `
 input AS (
-    SELECT * FROM unnest((SELECT $4::int[]), (SELECT $5::bigint[]), (SELECT $6::text[])) AS i(lane, position, destination)
+    SELECT * FROM unnest((SELECT $4::int[]), (SELECT $5::bigint[]), (SELECT $6::text[]), (SELECT $7::text[])) AS i(lane, position, destination, id)
 ), alive AS MATERIALIZED (
     SELECT node FROM {relays} WHERE node = $1 FOR KEY SHARE
 ), fence AS MATERIALIZED (
@@ -63,16 +67,16 @@ SELECT l.lane FROM {relay_lanes} l
  WHERE (SELECT ` + briefly + `) AND l.owner = $1 AND (l.lane, l.epoch) IN (SELECT * FROM unnest($2::int[], $3::bigint[]))
    FOR SHARE`
 
-// parkSQL moves rows from the outbox to the waiting rows, one for each destination. A row
+// parkSQL moves rows from the outbox to the waiting rows, one for each destination; the id as above. A row
 // of a unit that waits already follows it. A second row with an id that waits is dropped:
 // it is the same message.
 var parkSQL = `
 WITH input AS (
-    SELECT * FROM unnest($1::int[], $2::bigint[], $3::text[], $4::boolean[], $5::boolean[], $6::float8[], $7::int[], $8::int[], $9::text[], $11::bigint[])
-        AS i(lane, position, destination, behind, alone, after_ms, attempts, life, error, took)
+    SELECT * FROM unnest($1::int[], $2::bigint[], $3::text[], $4::boolean[], $5::boolean[], $6::float8[], $7::int[], $8::int[], $9::text[], $11::bigint[], $12::text[])
+        AS i(lane, position, destination, behind, alone, after_ms, attempts, life, error, took, id)
 ), m AS (
-    DELETE FROM {outbox} o USING (SELECT DISTINCT lane, position FROM input) i
-     WHERE o.lane = i.lane AND o.position = i.position
+    DELETE FROM {outbox} o USING (SELECT DISTINCT lane, position, id FROM input) i
+     WHERE o.lane = i.lane AND o.position = i.position AND o.id = i.id
     RETURNING o.*
 )
 INSERT INTO {outbox_waiting} (lane, position, {message}, destination, alone, due_at, attempts, life, error, first_failed_at, history)
@@ -224,11 +228,12 @@ func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req re
 	numbers := column(list, func(st relay.Settlement) int { return st.Claim.Lane.Number })
 	positions := column(list, func(st relay.Settlement) int64 { return st.Claim.Position })
 	destinations := column(list, func(st relay.Settlement) string { return st.Claim.Destination })
+	ids := column(list, func(st relay.Settlement) string { return st.Claim.Message.ID })
 	stmt := s.sql.settleDelete
 	if req.Archive {
 		stmt = s.sql.settleArchive
 	}
-	rows, err := conn.Query(ctx, stmt, req.Node, lanes, epochs, numbers, positions, destinations)
+	rows, err := conn.Query(ctx, stmt, req.Node, lanes, epochs, numbers, positions, destinations, ids)
 	held, err := sqldb.Collect(rows, err, sqldb.Scan[int])
 	if err != nil {
 		return nil, fmt.Errorf("settle %d published messages: %w", len(list), err)
