@@ -68,7 +68,7 @@ SELECT l.lane FROM {relay_lanes} l
    FOR SHARE`
 
 // parkSQL moves rows from the outbox to the waiting rows, one for each destination; the id as above. A row
-// of a unit that waits already follows it. A second row with an id that waits is dropped:
+// of a unit that waits already follows it. A second row with an identity that waits is dropped:
 // it is the same message.
 var parkSQL = `
 WITH input AS (
@@ -150,7 +150,7 @@ SELECT m.lane, m.position, {m.message}, m.deliver_at FROM m`
 // due_at, of which it reads the first entry: an EXISTS would read every row to find that none is due.
 const anyScheduledSQL = `SELECT coalesce((SELECT min(due_at) FROM {scheduled}) <= {clock}(), false)`
 
-// releaseScheduledSQL moves due rows into the outbox, id kept. One whose id is on its way
+// releaseScheduledSQL moves due rows into the outbox, id kept. One whose identity is on its way
 // already, or is released by this statement too, becomes a dead letter: it must neither clog
 // nor vanish. Several relays share the work by skipping each other's rows.
 //
@@ -178,20 +178,22 @@ func release(positions string) string {
 WITH gone AS (
     DELETE FROM {scheduled} WHERE position = ANY (` + positions + `) AND (SELECT ` + atOnce + `) RETURNING *
 ), s AS (
-    SELECT *, row_number() OVER (PARTITION BY id ORDER BY due_at, position) AS nth FROM gone
+    SELECT *, row_number() OVER (PARTITION BY id, source, tenant ORDER BY due_at, position) AS nth FROM gone
 ), added AS (
     INSERT INTO {outbox} ({message})
     SELECT {s.message} FROM s
-     WHERE s.nth = 1 AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.id)
+     WHERE s.nth = 1 AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.id AND w.source = s.source AND w.tenant = s.tenant)
      ORDER BY s.due_at, s.position
-    ON CONFLICT (id) DO NOTHING
-    RETURNING id
+    ON CONFLICT (id, source, tenant) DO NOTHING
+    RETURNING id, source, tenant
+), left_over AS (
+    SELECT * FROM s WHERE s.nth > 1 OR (s.id, s.source, s.tenant) NOT IN (SELECT id, source, tenant FROM added)
 ), refused AS (
     INSERT INTO {dead_letters} (origin, lane, position, {message}, reason, error, attempts, first_failed_at, last_failed_at)
     SELECT 'relay', {lane}(s.key, s.id), s.position, {s.movable}, 'duplicate_id', 'a message with this id was on its way when this one was due', 0, {clock}(), {clock}()
-      FROM s WHERE s.nth > 1 OR s.id NOT IN (SELECT id FROM added)
+      FROM left_over s
 )
-SELECT count(*), count(*) FILTER (WHERE s.nth > 1 OR s.id NOT IN (SELECT id FROM added)) FROM s`
+SELECT (SELECT count(*) FROM s), (SELECT count(*) FROM left_over)`
 }
 
 // postponeSQL puts the message that releaseScheduledSQL would move first off.
