@@ -6,13 +6,19 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
+// Identity is what tells messages on their way apart: ids are unique for each source and tenant.
+type Identity struct{ Source, Tenant, ID string }
+
+// IdentityOf returns the identity of a message.
+func IdentityOf(m *waybill.Message) Identity { return Identity{m.Source, m.Tenant, m.ID} }
+
 // Store writes messages in a transaction of type Tx. Stores implement it.
 type Store[Tx any] interface {
 	// EnqueueMessages stores msgs, which are complete and valid, in tx, with one statement
 	// and one round trip where the database allows it, in the order of the slice. It reports
-	// for each message whether it is new: false means that its id is on its way already (in
-	// the outbox or waiting) or, with unique set, was enqueued with unique set within the
-	// outbox retention. A message that is not new changes nothing and tx stays usable. If tx is
+	// for each message whether it is new: false means that one with its [Identity] is on its way
+	// already (in the outbox or waiting) or, with unique set, was enqueued with unique set within
+	// the outbox retention. A message that is not new changes nothing and tx stays usable. If tx is
 	// nil, a nil pointer included, nothing is stored, and the error is an
 	// [*waybill.InvalidError] about the field tx.
 	EnqueueMessages(ctx context.Context, tx Tx, msgs []waybill.Message, unique bool) ([]bool, error)

@@ -13,13 +13,12 @@ import (
 
 // Config is what a writer may be told.
 type Config struct {
-	// Source names the service in messages that name no source themselves. It does not make
-	// ids apart: those in an outbox are unique whatever their source and tenant, so services
-	// that share one must not give the same id. At most [waybill.MaxSourceLen] bytes. Required.
+	// Source names the service in messages that name no source themselves. Ids are unique for each
+	// source and tenant. At most [waybill.MaxSourceLen] bytes. Required.
 	Source string
 
-	// Unique remembers the ids of enqueued messages for the outbox retention, so that an id
-	// that was published already stores nothing either. It costs a row per message. Optional.
+	// Unique remembers the ids of enqueued messages, with source and tenant, for the outbox
+	// retention, so that an id that was published already stores nothing either. It costs a row per message. Optional.
 	Unique bool
 
 	// Observer is told of enqueued messages. Optional; the default logs to slog.Default.
@@ -72,7 +71,7 @@ func (r Result) Duplicates() int {
 // the error is an [*waybill.InvalidError] that names it.
 //
 // All messages are checked before any is stored; the error is then an
-// [*waybill.InvalidError]. A message whose id is on its way already, or, with Config.Unique,
+// [*waybill.InvalidError]. A message whose [Identity] is on its way already, or, with Config.Unique,
 // was enqueued within the outbox retention, stores nothing, breaks nothing, and is told
 // apart in the result. Missing fields are filled in: from the message that is being handled
 // under ctx (see [waybill.WithMessage]), from Config, and with defaults. msgs themselves are

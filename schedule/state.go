@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
 )
 
 // Status says whether a schedule goes on.
@@ -56,6 +57,11 @@ func (s *State) occurrence(planned time.Time) waybill.Message {
 	m := s.Message.Clone()
 	m.ID, m.Time = occurrenceID(s.Name, planned), planned
 	return m
+}
+
+// LastIdentity returns what the message of the latest occurrence is known by in the outbox.
+func (s *State) LastIdentity() outbox.Identity {
+	return outbox.Identity{Source: s.Message.Source, Tenant: s.Message.Tenant, ID: s.LastID}
 }
 
 // byHand returns the message of a run by hand at a time. Its id is never that of a planned time.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/cli/opener"
@@ -132,7 +133,11 @@ func compareBool(a, b bool) int {
 
 func stateEvents(states []outbox.State) (events []event) {
 	for _, s := range states {
-		events = append(events, event{s.EnqueuedAt, "enqueued", "by " + s.Source})
+		by := "by " + s.Source
+		if s.Tenant != waybill.DefaultTenant {
+			by += " for tenant " + s.Tenant
+		}
+		events = append(events, event{s.EnqueuedAt, "enqueued", by})
 		if s.PublishedAt != nil {
 			events = append(events, event{*s.PublishedAt, "published", strings.TrimSpace("to " + s.Topic + " " + s.Destination)})
 		}

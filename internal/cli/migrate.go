@@ -76,8 +76,13 @@ func (p *program) migrate(cmd *cobra.Command, to int) error {
 	if p.json {
 		return p.printJSON(map[string]int{"schema_version": version, "previous_version": before})
 	}
-	_, err = fmt.Fprintln(p.stdout, migrated(before, version))
-	return err
+	if _, err = fmt.Fprintln(p.stdout, migrated(before, version)); err != nil {
+		return err
+	}
+	if newest := len(store.Migrations()); to == 0 && version < newest {
+		p.hintf("Version %d is left for when the relays of earlier versions have ended. Replace every program, then run: waybill migrate", newest)
+	}
+	return nil
 }
 
 // versionNow returns the version of the schema, whether this release works with it or not.

@@ -28,6 +28,7 @@ var commands = map[string]struct {
 	"find":          {[]string{"filter", "sort", "skip", "limit", "projection", "singleBatch", "batchSize"}, (*Server).find},
 	"aggregate":     {[]string{"pipeline", "cursor"}, (*Server).aggregate},
 	"createIndexes": {[]string{"indexes"}, (*Server).createIndexes},
+	"dropIndexes":   {[]string{"index"}, (*Server).dropIndexes},
 	"count":         {nil, (*Server).count},
 	"dropDatabase":  {nil, (*Server).dropDatabase},
 }
@@ -256,11 +257,24 @@ func (s *Server) createIndexes(c *collection, body bson.D, _ *transaction) (bson
 		for _, f := range option[bson.D](spec, "key") {
 			x.fields = append(x.fields, f.Key)
 		}
-		if len(c.entries) > 0 {
-			return nil, unknown("index on a collection that is not empty", x.name)
+		for _, e := range c.entries {
+			if doc := e.last().doc; doc != nil {
+				x.add(e, doc)
+			}
 		}
 		c.indexes = append(c.indexes, x)
 	}
+	return bson.D{}, nil
+}
+
+// dropIndexes drops the index with a name.
+func (s *Server) dropIndexes(c *collection, body bson.D, _ *transaction) (bson.D, error) {
+	name := option[string](body, "index")
+	i := slices.IndexFunc(c.indexes, func(x *index) bool { return x.name == name })
+	if i < 0 {
+		return nil, &commandError{code: 27, name: "IndexNotFound", text: "index not found with name " + name}
+	}
+	c.indexes = slices.Delete(c.indexes, i, i+1)
 	return bson.D{}, nil
 }
 

@@ -19,6 +19,7 @@ import (
 type Row struct {
 	Lane        int
 	Position    int64
+	ID          string // of the message
 	Destination string // of the waiting row
 	Follower    string // Follow: the destination of the new row
 
@@ -104,7 +105,7 @@ type builder struct {
 func row(st *relay.Settlement) Row {
 	c := st.Claim
 	r := Row{
-		Lane: c.Lane.Number, Position: c.Position, Destination: c.Destination,
+		Lane: c.Lane.Number, Position: c.Position, ID: c.Message.ID, Destination: c.Destination,
 		Behind: st.Behind, Alone: st.Alone, After: st.After, Attempts: st.Attempts, Life: st.Life,
 		Error: st.Error, Took: st.Took, Reason: st.Reason, Failed: st.Outcome == relay.Failed, Parks: st.Park && c.Message.Key != "",
 	}

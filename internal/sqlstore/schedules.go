@@ -16,7 +16,7 @@ type ScheduleStatements struct {
 	Time                                                        string
 	AddScheduled, CancelScheduled, MoveScheduled, FindScheduled string
 	Add, Update, Remove, Read, List                             string
-	Due, Next                                                   string
+	Due, Busy, Next                                             string
 
 	// Hold takes a name and a version, and keeps others from the schedule until the transaction ends.
 	// It waits for nobody: there is no row if another transaction has it. What the transaction waits
@@ -47,13 +47,17 @@ UPDATE {schedules} SET plan = $2, paused = $3, next_at = $4, last_at = $5, last_
 	listSchedulesSQL  = `SELECT ` + scheduleColumns + ` FROM {schedules} s WHERE s.name > $1 ORDER BY s.name LIMIT $2`
 
 	// dueSchedulesSQL goes along the index on next_at and name, and looks for each message by the
-	// indexes on its id.
+	// indexes that begin with its id. Of whom a message with the id is, busyScheduleSQL tells.
 	dueSchedulesSQL = `
 SELECT ` + scheduleColumns + `,
        EXISTS (SELECT 1 FROM {outbox} o WHERE o.id = s.last_id) OR EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.last_id)
   FROM {schedules} s
  WHERE s.next_at <= (SELECT {now}) AND s.next_at >= $1 AND (s.next_at > $1 OR s.name > $2)
  ORDER BY s.next_at, s.name LIMIT $3`
+
+	busyScheduleSQL = `
+SELECT EXISTS (SELECT 1 FROM {outbox} o WHERE o.id = $1 AND o.source = $2 AND o.tenant = $3)
+    OR EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = $1 AND w.source = $2 AND w.tenant = $3)`
 
 	nextScheduleSQL = `SELECT {now}, (SELECT min(s.next_at) FROM {schedules} s WHERE s.next_at > (SELECT {now}))`
 )
@@ -64,7 +68,7 @@ func CommonScheduleStatements(r func(sql string) string) ScheduleStatements {
 	return ScheduleStatements{
 		Time: r(timeSQL), CancelScheduled: r(cancelScheduledSQL), FindScheduled: r(findScheduledSQL),
 		Update: r(updateScheduleSQL), Remove: r(removeScheduleSQL), Read: r(readScheduleSQL), List: r(listSchedulesSQL),
-		Due: r(dueSchedulesSQL), Next: r(nextScheduleSQL),
+		Due: r(dueSchedulesSQL), Busy: r(busyScheduleSQL), Next: r(nextScheduleSQL),
 		Messages: r(scheduledMessagesSQL), Stats: r(scheduleStatsSQL),
 	}
 }
@@ -177,7 +181,22 @@ func (c *Core[Tx]) DueSchedules(ctx context.Context, after *schedule.State, limi
 	}
 	rows, err = c.DB.Query(ctx, c.SQL.Schedules.Due, sqldb.Timestamp(from), name, limit)
 	due.List, err = sqldb.Collect(rows, err, scanDueSchedule)
+	for i := 0; i < len(due.List) && err == nil; i++ {
+		err = c.confirmBusy(ctx, &due.List[i])
+	}
 	return due, c.Kind(err)
+}
+
+// confirmBusy looks whether the message on its way that has the id of the latest occurrence is the
+// schedule's own.
+func (c *Core[Tx]) confirmBusy(ctx context.Context, d *schedule.DueState) error {
+	if !d.Busy || d.Malformed != nil {
+		return nil
+	}
+	id := d.LastIdentity()
+	rows, err := c.DB.Query(ctx, c.SQL.Schedules.Busy, id.ID, id.Source, id.Tenant)
+	d.Busy, _, err = sqldb.One(rows, err, sqldb.Scan[bool])
+	return err
 }
 
 // FireSchedule implements [schedule.Source].

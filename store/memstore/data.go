@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -21,9 +22,9 @@ type data struct {
 	position  int64 // the last one drawn; never taken back
 	outbox    map[int64]row
 	waiting   map[place]waitingRow
-	archive   map[int64]archivedRow // by order of publishing
-	published int64                 // the last key of archive
-	ids       map[string]time.Time  // enqueued with Unique
+	archive   map[int64]archivedRow         // by order of publishing
+	published int64                         // the last key of archive
+	ids       map[outbox.Identity]time.Time // enqueued with Unique
 	scheduled map[int64]row
 	tokens    map[string]int64 // positions in scheduled, by id, of what was scheduled by itself
 	schedules map[string]schedule.State
@@ -48,7 +49,7 @@ type data struct {
 func newData() data {
 	d := data{
 		outbox: make(map[int64]row), waiting: make(map[place]waitingRow), archive: make(map[int64]archivedRow),
-		ids: make(map[string]time.Time), scheduled: make(map[int64]row), letters: make(map[int64]letter), replays: make(map[int64]replay),
+		ids: make(map[outbox.Identity]time.Time), scheduled: make(map[int64]row), letters: make(map[int64]letter), replays: make(map[int64]replay),
 		inbox: make(map[inbox.Key]record), attempts: make(map[inbox.Key]attempt), offsets: make(map[inbox.Partition]inbox.Progress), leases: make(map[string]leaseRow),
 		sagas: make(map[saga.ID]saga.Instance), sagaLog: make(map[saga.ID][]saga.Entry),
 		responses: make(map[string]savedResponse), tokens: make(map[string]int64), schedules: make(map[string]schedule.State),
@@ -140,6 +141,8 @@ func laneOf(m *waybill.Message) int {
 	return int(sum[0]) % laneCount
 }
 
+func (r *row) identity() outbox.Identity { return outbox.IdentityOf(&r.message) }
+
 func (r *row) inUnit(topic, key string) bool {
 	return key != "" && r.message.Key == key && r.message.Address() == topic
 }
@@ -157,18 +160,20 @@ func (d *data) messageOf(number int64) string {
 	return ""
 }
 
-func (d *data) idWaits(id string) bool {
+// waits reports whether a message with the given identity waits.
+func (d *data) waits(id outbox.Identity) bool {
 	for _, w := range d.waiting {
-		if w.message.ID == id {
+		if w.identity() == id {
 			return true
 		}
 	}
 	return false
 }
 
-func (d *data) idPending(id string) bool {
+// pending reports whether a message with the given identity is in the outbox.
+func (d *data) pending(id outbox.Identity) bool {
 	for _, r := range d.outbox {
-		if r.message.ID == id {
+		if r.identity() == id {
 			return true
 		}
 	}

@@ -341,8 +341,8 @@ func notFound(number int64) error {
 }
 
 func (s *Store) requeueToRelay(tx *Tx, l letter) bool {
-	m := &l.row.message
-	if s.data.idPending(m.ID) || s.idWaitsFor(m.ID, l.Destination) {
+	id := l.identity()
+	if s.data.pending(id) || s.waitsFor(id, l.Destination) {
 		return false
 	}
 	w := waitingRow{row: l.row, destination: l.Destination, life: l.Requeues + 1, letter: l.Number, replay: l.Replay, history: l.History}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
 )
 
 // EnqueueMessages implements [outbox.Store].
@@ -24,13 +25,14 @@ func (s *Store) EnqueueMessages(_ context.Context, tx *Tx, msgs []waybill.Messag
 }
 
 func (s *Store) enqueue(tx *Tx, m *waybill.Message, unique bool) bool {
+	id := outbox.IdentityOf(m)
 	if unique {
-		if _, taken := s.data.ids[m.ID]; taken {
+		if _, taken := s.data.ids[id]; taken {
 			return false
 		}
-		put(tx, s.data.ids, m.ID, s.now())
+		put(tx, s.data.ids, id, s.now())
 	}
-	if s.data.idPending(m.ID) || s.data.idWaits(m.ID) {
+	if s.data.pending(id) || s.data.waits(id) {
 		return false
 	}
 	s.add(tx, m.Clone(), nil)

@@ -249,7 +249,7 @@ func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 		for _, r := range due[:min(limit, len(due))] {
 			released++
 			s.unschedule(tx, r)
-			if s.data.idPending(r.message.ID) || s.data.idWaits(r.message.ID) {
+			if id := r.identity(); s.data.pending(id) || s.data.waits(id) {
 				s.bury(tx, waitingRow{row: r}, settleplan.Row{
 					Reason: waybill.ReasonDuplicateID, Error: "a message with this id was on its way when this one was due"})
 				continue

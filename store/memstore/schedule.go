@@ -140,7 +140,8 @@ func (s *Store) DueSchedules(ctx context.Context, after *schedule.State, limit i
 			case state.NextAt.IsZero():
 			case !state.NextAt.After(due.Now):
 				if after == nil || inOrder(after, &state) < 0 {
-					due.List = append(due.List, schedule.DueState{State: state, Busy: s.data.idPending(state.LastID) || s.data.idWaits(state.LastID)})
+					id := state.LastIdentity()
+					due.List = append(due.List, schedule.DueState{State: state, Busy: s.data.pending(id) || s.data.waits(id)})
 				}
 			case due.Next.IsZero() || state.NextAt.Before(due.Next):
 				due.Next = state.NextAt

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/settleplan"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -88,7 +89,7 @@ func (s *Store) park(tx *Tx, rows []settleplan.Row, node string) {
 		} else if o, ok = from[r.Position]; !ok {
 			continue
 		}
-		if s.idWaitsFor(o.message.ID, r.Destination) {
+		if s.waitsFor(o.identity(), r.Destination) {
 			continue
 		}
 		w := waitingRow{row: o, destination: r.Destination, alone: r.Alone, attempts: r.Attempts, life: r.Life, errText: r.Error}
@@ -109,9 +110,9 @@ func (s *Store) dueAfter(r settleplan.Row, w waitingRow) time.Time {
 	return s.now().Add(r.After)
 }
 
-func (s *Store) idWaitsFor(id, destination string) bool {
+func (s *Store) waitsFor(id outbox.Identity, destination string) bool {
 	for _, w := range s.data.waiting {
-		if w.message.ID == id && w.destination == destination {
+		if w.identity() == id && w.destination == destination {
 			return true
 		}
 	}
@@ -120,7 +121,7 @@ func (s *Store) idWaitsFor(id, destination string) bool {
 
 func (s *Store) follow(tx *Tx, r settleplan.Row) {
 	w, ok := s.data.waiting[place{r.Position, r.Destination}]
-	if !ok || s.idWaitsFor(w.message.ID, r.Follower) {
+	if !ok || s.waitsFor(w.identity(), r.Follower) {
 		return
 	}
 	f := waitingRow{row: w.row, destination: r.Follower}

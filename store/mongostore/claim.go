@@ -221,17 +221,20 @@ func (s *Store) releaseBehind(ctx context.Context, first, limit int) (released i
 	return released, nil
 }
 
-// release puts a scheduled row back into the outbox at a new position, unless its id is on its
-// way: then it becomes a dead letter.
+// release puts a scheduled row back into the outbox at a new position, unless its identity is on
+// its way: then it becomes a dead letter.
 func (t *tx) release(ctx context.Context, d readyDoc, position int64) error {
 	if err := remove(ctx, t.scheduled, d.ID); err != nil {
 		return err
 	}
-	taken, err := t.onTheirWay(ctx, []string{d.Row.MessageID})
+	taken, err := exists(ctx, t.outbox, ofMessage(&d.Row.Message))
+	if err == nil && !taken {
+		taken, err = exists(ctx, t.waiting, ofMessage(&d.Row.Message))
+	}
 	if err != nil {
 		return err
 	}
-	if taken[d.Row.MessageID] {
+	if taken {
 		return t.bury(ctx, waitingDoc{Row: d.Row}, settleplan.Row{
 			Reason: waybill.ReasonDuplicateID, Error: "a message with this id was on its way when this one was due"})
 	}

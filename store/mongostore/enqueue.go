@@ -44,29 +44,27 @@ func (s *Store) EnqueueMessages(ctx context.Context, session *mongo.Session, msg
 	return isNew, wrap(fmt.Sprintf("enqueue %d messages", len(rows)), insertAll(ctx, s.outbox, rows))
 }
 
-// newAmong says which messages are new, and remembers their ids if they are to be unique. It
-// asks before it writes, because a duplicate key would end the transaction.
+// newAmong says which messages are new, and remembers them if they are to be unique. It asks
+// before it writes, because a duplicate key would end the transaction.
 func (s *Store) newAmong(ctx context.Context, msgs []waybill.Message, unique bool, now time.Time) ([]bool, error) {
-	ids := make([]string, len(msgs))
-	for i := range msgs {
-		ids[i] = msgs[i].ID
-	}
-	taken, err := s.onTheirWay(ctx, ids)
+	taken, err := s.onTheirWay(ctx, msgs)
 	if err != nil {
 		return nil, err
 	}
-	remembered := map[string]bool{}
+	remembered := map[any]bool{}
 	if unique {
-		if remembered, err = idSet(ctx, s.ids, "_id", ids); err != nil {
+		if remembered, err = s.remembered(ctx, msgs); err != nil {
 			return nil, err
 		}
 	}
 	var added []bson.M
 	isNew := make([]bool, len(msgs))
-	for i, id := range ids {
-		isNew[i] = !taken[id] && !remembered[id]
+	for i := range msgs {
+		id := identityOf(&msgs[i])
+		known := remembered[id] || remembered[id.ID]
+		isNew[i] = !taken[id] && !known
 		taken[id] = true
-		if unique && !remembered[id] {
+		if unique && !known {
 			remembered[id] = true
 			added = append(added, bson.M{"_id": id, "at": now})
 		}
@@ -74,29 +72,61 @@ func (s *Store) newAmong(ctx context.Context, msgs []waybill.Message, unique boo
 	return isNew, insertAll(ctx, s.ids, added)
 }
 
-// onTheirWay returns those of the ids that are in the outbox or wait.
-func (s *Store) onTheirWay(ctx context.Context, ids []string) (map[string]bool, error) {
-	ready, err := idSet(ctx, s.outbox, "row.message_id", ids)
-	if err != nil {
-		return nil, err
-	}
-	waiting, err := idSet(ctx, s.waiting, "row.message_id", ids)
-	for id := range waiting {
-		ready[id] = true
-	}
-	return ready, err
+// identityDoc is an [outbox.Identity]. MongoDB compares such _ids field by field, in this order.
+type identityDoc struct {
+	ID     string `bson:"id"`
+	Source string `bson:"source"`
+	Tenant string `bson:"tenant"`
 }
 
-// idSet returns those of the ids that a field has.
-func idSet(ctx context.Context, c *mongo.Collection, field string, ids []string) (map[string]bool, error) {
+func identityOf(m *waybill.Message) identityDoc { return identityDoc{m.ID, m.Source, m.Tenant} }
+
+// remembered returns which messages were enqueued within the retention: their identities, and ids
+// alone, from earlier versions.
+func (s *Store) remembered(ctx context.Context, msgs []waybill.Message) (map[any]bool, error) {
+	keys := make([]any, 0, 2*len(msgs))
+	for i := range msgs {
+		keys = append(keys, identityOf(&msgs[i]), msgs[i].ID)
+	}
 	docs, err := find[struct {
-		ID string `bson:"id"`
-	}](ctx, c, bson.M{field: in(ids)}, options.Find().SetProjection(bson.D{{Key: "_id", Value: 0}, {Key: "id", Value: "$" + field}}))
-	set := make(map[string]bool, len(docs))
+		ID bson.RawValue `bson:"_id"`
+	}](ctx, s.ids, bson.M{"_id": in(keys)}, options.Find().SetProjection(only("_id")))
+	set := make(map[any]bool, len(docs))
 	for _, d := range docs {
-		set[d.ID] = true
+		var id identityDoc
+		if text, ok := d.ID.StringValueOK(); ok {
+			set[text] = true
+		} else if err := d.ID.Unmarshal(&id); err != nil {
+			return nil, err
+		}
+		set[id] = true
 	}
 	return set, err
+}
+
+// onTheirWay returns which identities with the ids of msgs are in the outbox or wait.
+func (s *Store) onTheirWay(ctx context.Context, msgs []waybill.Message) (map[identityDoc]bool, error) {
+	ids := make([]string, len(msgs))
+	for i := range msgs {
+		ids[i] = msgs[i].ID
+	}
+	set := make(map[identityDoc]bool)
+	for _, c := range []*mongo.Collection{s.outbox, s.waiting} {
+		docs, err := find[identityDoc](ctx, c, bson.M{"row.message_id": in(ids)}, options.Find().SetProjection(
+			bson.D{{Key: "_id", Value: 0}, {Key: "id", Value: "$row.message_id"}, {Key: "source", Value: "$row.message.source"}, {Key: "tenant", Value: "$row.message.tenant"}}))
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range docs {
+			set[id] = true
+		}
+	}
+	return set, nil
+}
+
+// ofMessage matches what has the identity of a message.
+func ofMessage(m *messageDoc) bson.M {
+	return bson.M{"row.message_id": m.ID, "row.message.source": m.Source, "row.message.tenant": m.Tenant}
 }
 
 // Transact implements [outbox.Store]. The context that fn gets carries the session.

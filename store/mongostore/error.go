@@ -16,6 +16,7 @@ const (
 	labelUnknown   = "UnknownTransactionCommitResult"
 	labelRetryable = "RetryableWriteError"
 
+	codeNoIndex       = 27
 	codeWriteConflict = 112
 	codeNoTransaction = 251 // the server has given it up
 )

@@ -53,11 +53,11 @@ func (t *tx) requeueToRelay(ctx context.Context, l letterDoc) (bool, error) {
 	if err := t.lockLanes(ctx, l.Row.Lane); err != nil {
 		return false, err
 	}
-	pending, err := idSet(ctx, t.outbox, "row.message_id", []string{l.Row.MessageID})
-	if err != nil || len(pending) > 0 {
+	pending, err := exists(ctx, t.outbox, ofMessage(&l.Row.Message))
+	if err != nil || pending {
 		return false, err
 	}
-	waits, err := t.idWaitsFor(ctx, l.Row.MessageID, l.Row.Destination)
+	waits, err := t.waitsFor(ctx, &l.Row.Message, l.Row.Destination)
 	if err != nil || waits {
 		return false, err
 	}

@@ -38,6 +38,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 			return wrap("make indexes of "+c.of.Name(), err)
 		}
 	}
+	if err := s.dropOldIndexes(ctx); err != nil {
+		return wrap("drop indexes of an earlier version", err)
+	}
 	lanes := make([]laneDoc, laneCount)
 	for n := range lanes {
 		lanes[n].ID = n
@@ -50,6 +53,21 @@ func (s *Store) Migrate(ctx context.Context) error {
 		counters = append(counters, bson.M{"_id": name, "n": int64(0)})
 	}
 	return wrap("make the counters", insertMissing(ctx, s.counters, counters))
+}
+
+// dropOldIndexes drops those by which ids were unique whatever their source and tenant.
+func (s *Store) dropOldIndexes(ctx context.Context) error {
+	for _, old := range []struct {
+		of   *mongo.Collection
+		name string
+	}{{s.outbox, "row.message_id_1"}, {s.waiting, "row.message_id_1_row.destination_1"}} {
+		err := old.of.Indexes().DropOne(ctx, old.name)
+		var server mongo.ServerError
+		if err != nil && !(errors.As(err, &server) && server.HasErrorCode(codeNoIndex)) {
+			return err
+		}
+	}
+	return nil
 }
 
 // insertMissing inserts those documents whose _ids are not there yet.
@@ -70,10 +88,11 @@ func insertMissing[T any](ctx context.Context, c *mongo.Collection, docs []T) er
 // indexes are those that commands are served by, beside that of the _id. A collection without
 // one is named too, because transactions need one that is there.
 func (s *Store) indexes() []collectionIndexes {
+	identity := []string{"row.message_id", "row.message.source", "row.message.tenant"}
 	unit := []string{"row.topic", "row.key", "row.destination", "row.position"}
 	return []collectionIndexes{
-		{s.outbox, indexes(unique("row.message_id"), index("row.lane", "_id"))},
-		{s.waiting, indexes(unique("row.message_id", "row.destination"), index("row.lane", "due_at"), index(unit...), index("letter"))},
+		{s.outbox, indexes(unique(identity...), index("row.lane", "_id"))},
+		{s.waiting, indexes(unique(append(identity, "row.destination")...), index("row.lane", "due_at"), index(unit...), index("letter"))},
 		{s.archive, indexes(index("published_at"), index("row.message_id"))},
 		{s.ids, indexes(index("at"))},
 		{s.scheduled, indexes(index("row.message.deliver_at"), index("row.message_id"))},

@@ -153,7 +153,7 @@ func (t *tx) park(ctx context.Context, rows []settleplan.Row, node string) error
 }
 
 func (t *tx) parkOne(ctx context.Context, r settleplan.Row, row rowDoc, node string) error {
-	waits, err := t.idWaitsFor(ctx, row.MessageID, r.Destination)
+	waits, err := t.waitsFor(ctx, &row.Message, r.Destination)
 	if waits || err != nil {
 		return err
 	}
@@ -184,8 +184,10 @@ func (t *tx) dueAfter(ctx context.Context, r settleplan.Row, w *waitingDoc) (*ti
 	return &due, nil
 }
 
-func (t *tx) idWaitsFor(ctx context.Context, id, destination string) (bool, error) {
-	return exists(ctx, t.waiting, bson.M{"row.message_id": id, "row.destination": destination})
+func (t *tx) waitsFor(ctx context.Context, m *messageDoc, destination string) (bool, error) {
+	filter := ofMessage(m)
+	filter["row.destination"] = destination
+	return exists(ctx, t.waiting, filter)
 }
 
 func (t *tx) follow(ctx context.Context, r settleplan.Row) error {
@@ -193,7 +195,7 @@ func (t *tx) follow(ctx context.Context, r settleplan.Row) error {
 	if err != nil || !found {
 		return err
 	}
-	waits, err := t.idWaitsFor(ctx, w.Row.MessageID, r.Follower)
+	waits, err := t.waitsFor(ctx, &w.Row.Message, r.Follower)
 	if waits || err != nil {
 		return err
 	}

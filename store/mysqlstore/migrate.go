@@ -18,7 +18,7 @@ var migrationFiles embed.FS
 
 // MinSchemaVersion is the oldest schema version that this release works with; the newest is
 // the number of its last migration.
-const MinSchemaVersion = 8
+const MinSchemaVersion = 10
 
 // Migration is one step of the schema.
 type Migration = migrate.Migration

@@ -66,8 +66,8 @@ var keeping = []grant{
 var grants = map[Role][]grant{
 	RoleWriter: {
 		{"INSERT (" + messageColumns + ")", []string{"outbox"}}, // the position is the database's to give
-		{"INSERT (id, enqueued_at)", []string{"outbox_ids"}},
-		{"SELECT (id)", []string{"outbox", "outbox_ids", "outbox_waiting"}},
+		{"INSERT (id, source, tenant, enqueued_at)", []string{"outbox_ids"}},
+		{"SELECT (id, source, tenant)", []string{"outbox", "outbox_ids", "outbox_waiting"}},
 		{"INSERT (token, due_at, " + messageColumns + "), SELECT (token, repeats), UPDATE (due_at, deliver_at, repeats), DELETE", []string{"scheduled"}},
 	},
 	RoleScheduler: {{"SELECT, INSERT, UPDATE, DELETE", []string{"schedules"}}},

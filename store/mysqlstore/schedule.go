@@ -6,12 +6,13 @@ import (
 
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/outbox"
 )
 
 const (
 	// dueScheduledSQL lets several relays share the work by skipping each other's rows.
 	dueScheduledSQL = `
-SELECT position, id, {message} FROM {scheduled}
+SELECT position, id, source, tenant, {message} FROM {scheduled}
  WHERE due_at <= {now} ORDER BY due_at, position LIMIT $1
    FOR UPDATE SKIP LOCKED`
 
@@ -46,13 +47,13 @@ func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 // scheduled is a row of a message that is due.
 type scheduled struct {
 	position int64
-	id       string
+	identity outbox.Identity
 	message  []any // its columns as they are
 }
 
 func scanScheduled(r sqldb.Rows) (m scheduled, err error) {
 	m.message = make([]any, strings.Count(sqldb.MessageColumns, ",")+1)
-	dest := []any{&m.position, &m.id}
+	dest := []any{&m.position, &m.identity.ID, &m.identity.Source, &m.identity.Tenant}
 	for i := range m.message {
 		dest = append(dest, &m.message[i])
 	}
@@ -63,15 +64,15 @@ func scanScheduled(r sqldb.Rows) (m scheduled, err error) {
 // release reports whether the outbox has taken the message.
 func (s *Store) release(ctx context.Context, conn sqldb.Conn, m scheduled) (taken bool, err error) {
 	conn = briefly{conn}
-	rows, err := conn.Query(ctx, s.sql.known, []string{m.id}, false)
-	_, known, err := sqldb.One(rows, err, sqldb.Scan[string])
-	if err == nil && !known {
-		_, err = conn.Exec(ctx, strings.Replace(s.sql.releaseOne, "{values}", placeholders(len(m.message)), 1), m.message...)
-		if isDuplicate(err) { // somebody has enqueued it meanwhile
-			known, err = true, nil
-		}
+	known, err := s.known(ctx, conn, []string{m.identity.ID}, false)
+	if err != nil || known.has(m.identity) {
+		return false, err
 	}
-	return !known, err
+	_, err = conn.Exec(ctx, strings.Replace(s.sql.releaseOne, "{values}", placeholders(len(m.message)), 1), m.message...)
+	if isDuplicate(err) { // somebody has enqueued it meanwhile
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // moveScheduledSQL changes the row in any case, because rows that stay as they are do not count.

@@ -33,7 +33,7 @@ SELECT {now}, o.position, $2, {o.message}
 // The statements about waiting rows take one row at a time: $1 is its position, $2 its
 // destination. See settleplan.Plan for what each is to do.
 var (
-	// parkSQL drops a second row with an id that waits: it is the same message.
+	// parkSQL drops a second row with an identity that waits: it is the same message.
 	parkSQL = `
 INSERT INTO {outbox_waiting} (position, lane, {message}, destination, due_at, attempts, life, error, first_failed_at, alone, history)
 SELECT o.position, o.lane, {o.message}, $2,

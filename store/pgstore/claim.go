@@ -91,6 +91,7 @@ WITH drawn AS MATERIALIZED (
 ), look AS MATERIALIZED (
     SELECT json_build_object(
                'server', extract(epoch FROM pg_postmaster_start_time())::text,
+               'session', pg_backend_pid(),
                'last', d.last,
                'waits', (SELECT position FROM {outbox_waiting} ORDER BY position LIMIT 1) IS NOT NULL
                          OR (SELECT number FROM {dead_letters} WHERE parks ORDER BY topic, key, destination, position LIMIT 1) IS NOT NULL,

@@ -38,14 +38,22 @@ const (
 //     may have been claimed before its own, and the page has to be read anew.
 //
 // A server that was started anew, or whose sequence went back, may draw positions for a
-// second time: then every lane is read from its beginning.
+// second time: then every lane is read from its beginning. So may one that has recovered from a
+// crash, which loses what was not flushed (commits with synchronous_commit off, and the positions that
+// they drew), keeps the time of its start, and may have drawn beyond the last position known when it
+// is asked again. But no session outlives a crash: what a session that was not met before shows
+// counts as that of another server.
 type cursors struct {
-	lanes   map[int]*laneCursor
-	writers map[string]writer
-	server  string
-	last    int64   // last position drawn, as of the latest look
-	spacing float64 // positions of one lane for each row found in it
+	lanes    map[int]*laneCursor
+	writers  map[string]writer
+	server   string
+	sessions map[int]bool // that have answered, by the process that serves them
+	last     int64        // last position drawn, as of the latest look
+	spacing  float64      // positions of one lane for each row found in it
 }
+
+// maxSessions is how many are remembered: more than any pool has.
+const maxSessions = 1000
 
 // laneCursor is how far a lane has been read. Every row between low and high that a claim
 // could see was returned; a row that came later may be there. Below low nothing will come
@@ -63,6 +71,7 @@ type writer struct {
 // look is what a claim learns beside its rows.
 type look struct {
 	Server  string   `json:"server"`  // which start of which server answered
+	Session int      `json:"session"` // in which process
 	Last    int64    `json:"last"`    // last position drawn, read before the writers were listed
 	Writers []string `json:"writers"` // virtual ids of transactions that have drawn positions
 	Waits   bool     `json:"waits"`   // whether anything waits
@@ -78,7 +87,7 @@ type page struct {
 }
 
 func newCursors() *cursors {
-	return &cursors{lanes: make(map[int]*laneCursor), writers: make(map[string]writer), spacing: 64}
+	return &cursors{lanes: make(map[int]*laneCursor), writers: make(map[string]writer), sessions: make(map[int]bool), spacing: 64}
 }
 
 // begin prepares for a claim of lanes: those that have changed hands, or are named in again,
@@ -133,8 +142,8 @@ func (p page) within(positions []int64) []int64 {
 // took takes in what a page has shown, rows being in the order of its lanes, at the time of
 // its look. If it reports false the rows are not to be used: read a page again.
 func (c *cursors) took(p page, rows []relay.Claim, seen look, now time.Time) bool {
-	if seen.Server != c.server || seen.Last < c.last {
-		c.startOver(seen.Server)
+	if seen.Server != c.server || seen.Last < c.last || !c.sessions[seen.Session] {
+		c.startOver(seen)
 	}
 	ended, valid := c.ended(p, seen)
 	if valid {
@@ -145,13 +154,17 @@ func (c *cursors) took(p page, rows []relay.Claim, seen look, now time.Time) boo
 	return valid
 }
 
-// startOver puts every lane back to its beginning, for a server that is not the one we knew.
-func (c *cursors) startOver(server string) {
+// startOver puts every lane back to its beginning, for a server that may not be the one we knew.
+func (c *cursors) startOver(seen look) {
 	for _, lc := range c.lanes {
 		lc.low, lc.high = 0, 0
 	}
 	clear(c.writers)
-	c.server, c.last = server, 0
+	if seen.Server != c.server || len(c.sessions) == maxSessions {
+		clear(c.sessions)
+	}
+	c.sessions[seen.Session] = true
+	c.server, c.last = seen.Server, 0
 }
 
 // ended drops the writers that are open no more and returns the lowest position above which

@@ -22,6 +22,7 @@ type sea struct {
 	open    map[string][]int64
 	held    []int64
 	server  string
+	session int
 	during  func() // runs between a page's snapshot and its look
 }
 
@@ -68,7 +69,7 @@ func (s *sea) read(p page) []relay.Claim {
 }
 
 func (s *sea) look() look {
-	seen := look{Server: s.server, Last: s.last}
+	seen := look{Server: s.server, Session: s.session, Last: s.last}
 	for id := range s.open {
 		seen.Writers = append(seen.Writers, id)
 	}
@@ -339,5 +340,42 @@ func (s *sea) checkOrder(seed int64, order []int64) {
 	}
 	if len(order) != int(s.last) || len(s.visible) > 0 {
 		s.t.Fatalf("seed %d: %d of %d were claimed, %d are left", seed, len(order), s.last, len(s.visible))
+	}
+}
+
+// TestCursors_Crash: a server that recovers from a crash keeps the time of its start, and may draw again
+// the positions that it had not flushed, and more, before it is asked again.
+func TestCursors_Crash(t *testing.T) {
+	t.Parallel()
+	s := newSea(t, 1)
+	s.write(10)
+	s.claim(100)
+	s.write(5)
+	s.claim(100) // 11 to 15, which are lost then
+	s.claim(100) // from here on the look before says that all of it was drawn
+	s.last, s.session = 10, 1
+	s.write(10)
+	found, _ := s.claim(100)
+	s.want("behind the crash", found, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)
+}
+
+// TestCursors_Sessions: each session of a pool is new once.
+func TestCursors_Sessions(t *testing.T) {
+	t.Parallel()
+	s := newSea(t, 1)
+	s.write(10)
+	for session := range 2 * maxSessions {
+		for _, s.session = range []int{0, session % 3} {
+			s.claim(100)
+		}
+	}
+	if _, from := s.claim(100); from != 10 {
+		t.Errorf("a claim by a session that is known reads above %d, want 10", from)
+	}
+	for s.session = range 2 * maxSessions {
+		s.claim(100)
+	}
+	if n := len(s.c.sessions); n > maxSessions {
+		t.Errorf("%d sessions are remembered, want %d at most", n, maxSessions)
 	}
 }

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,42 +10,48 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/outbox"
 )
 
-// enqueueOneSQL stores one message in the caller's transaction. The unique index on id makes
-// a repeated id store nothing without aborting the transaction; the look into the waiting
-// rows, by their unique index, does the same for a message that has left the outbox for a
-// while. The number of rows tells whether it is new.
+// enqueueOneSQL stores one message in the caller's transaction. The unique index on what messages
+// are known by makes a repeated one store nothing without aborting the transaction; the look into
+// the waiting rows, by their unique index, does the same for a message that has left the outbox for
+// a while. The number of rows tells whether it is new.
 const enqueueOneSQL = `
 INSERT INTO {outbox} ({columns})
 SELECT {values}
-WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = $1)
-ON CONFLICT (id) DO NOTHING`
+WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = {id} AND w.source = {source} AND w.tenant = {tenant})
+ON CONFLICT (id, source, tenant) DO NOTHING`
 
 // enqueueManySQL does the same for several. Positions follow the order of the arrays.
 const enqueueManySQL = `
 INSERT INTO {outbox} ({columns})
 SELECT {values}
 FROM unnest({arrays}) WITH ORDINALITY AS i({columns}, ord)
-WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = i.id)
+WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = {id} AND w.source = {source} AND w.tenant = {tenant})
 ORDER BY i.ord
-ON CONFLICT (id) DO NOTHING
-RETURNING id`
+ON CONFLICT (id, source, tenant) DO NOTHING
+RETURNING id, source, tenant`
 
-// enqueueUniqueSQL does the same for ids that must not come twice within the retention: the
-// primary key of outbox_ids decides first.
+// enqueueUniqueSQL does the same for messages that must not come twice within the retention: the
+// primary key of outbox_ids decides first. An id without a tenant was noted by a program of a
+// version that knew no more of it.
 const enqueueUniqueSQL = `
 WITH added AS (
-    INSERT INTO {outbox_ids} (id) SELECT DISTINCT unnest($1::text[]) ON CONFLICT (id) DO NOTHING RETURNING id
+    INSERT INTO {outbox_ids} (id, source, tenant)
+    SELECT DISTINCT {id}, {source}, {tenant} FROM unnest({identity_arrays}) AS i({identity_columns})
+     WHERE NOT EXISTS (SELECT 1 FROM {outbox_ids} u WHERE u.id = {id} AND u.source = '' AND u.tenant = '')
+    ON CONFLICT (id, source, tenant) DO NOTHING
+    RETURNING id, source, tenant
 )
 INSERT INTO {outbox} ({columns})
 SELECT {values}
 FROM unnest({arrays}) WITH ORDINALITY AS i({columns}, ord)
-JOIN added USING (id)
-WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = i.id)
+JOIN added a ON a.id = {id} AND a.source = {source} AND a.tenant = {tenant}
+WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = {id} AND w.source = {source} AND w.tenant = {tenant})
 ORDER BY i.ord
-ON CONFLICT (id) DO NOTHING
-RETURNING id`
+ON CONFLICT (id, source, tenant) DO NOTHING
+RETURNING id, source, tenant`
 
 // enqueueShape is what the text of an enqueue depends on. An application has as many shapes
 // as it has ways to fill in a message, and each is prepared once per connection.
@@ -65,10 +72,13 @@ func (e enqueueShape) sql() string {
 	if e.many {
 		value = func(_ int, f *field) string { return "i." + f.name + f.cast }
 	}
+	array := func(n int, f *field) string { return fmt.Sprintf("$%d::%s[]", n, f.kind) }
+	name := func(_ int, f *field) string { return f.name }
 	return strings.NewReplacer(
-		"{columns}", e.fields.list(func(_ int, f *field) string { return f.name }),
-		"{values}", e.fields.list(value),
-		"{arrays}", e.fields.list(func(n int, f *field) string { return fmt.Sprintf("$%d::%s[]", n, f.kind) }),
+		"{columns}", e.fields.list(name), "{values}", e.fields.list(value), "{arrays}", e.fields.list(array),
+		"{identity_columns}", e.fields.some(identifies, name), "{identity_arrays}", e.fields.some(identifies, array),
+		"{id}", e.fields.one("id", value), "{source}", e.fields.one("source", value),
+		"{tenant}", cmp.Or(e.fields.one("tenant", value), quoteText(waybill.DefaultTenant)+"::text"),
 	).Replace(text)
 }
 
@@ -114,24 +124,28 @@ func (s *Store[Tx]) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill
 	return isNew, nil
 }
 
-// readNew reports for each message whether its id is among rows; of several messages with
-// one id the first counts.
+// readNew reports for each message whether its identity is among rows; of several messages with
+// one identity the first counts.
 func readNew(msgs []waybill.Message, rows sqldb.Rows, err error) ([]bool, error) {
-	added, err := sqldb.Collect(rows, err, sqldb.Scan[string])
+	added, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (id outbox.Identity, err error) {
+		err = r.Scan(&id.ID, &id.Source, &id.Tenant)
+		return id, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	if len(added) == len(msgs) { // no id was added twice
+	if len(added) == len(msgs) { // none was added twice
 		return slices.Repeat([]bool{true}, len(msgs)), nil
 	}
-	set := make(map[string]bool, len(added))
+	set := make(map[outbox.Identity]bool, len(added))
 	for _, id := range added {
 		set[id] = true
 	}
 	isNew := make([]bool, len(msgs))
 	for i := range msgs {
-		isNew[i] = set[msgs[i].ID]
-		delete(set, msgs[i].ID)
+		id := outbox.IdentityOf(&msgs[i])
+		isNew[i] = set[id]
+		delete(set, id)
 	}
 	return isNew, nil
 }

@@ -103,14 +103,31 @@ func fieldsOf(msgs []waybill.Message) fieldSet {
 
 // list renders every field of the set with render, whose n counts from 1.
 func (set fieldSet) list(render func(n int, f *field) string) string {
+	return set.some(func(*field) bool { return true }, render)
+}
+
+// some renders those fields of the set that pick is true for, as list does.
+func (set fieldSet) some(pick func(f *field) bool, render func(n int, f *field) string) string {
 	var parts []string
+	n := 0
 	for i := range enqueueFields {
-		if set&(1<<i) != 0 {
-			parts = append(parts, render(len(parts)+1, &enqueueFields[i]))
+		if set&(1<<i) == 0 {
+			continue
+		}
+		if n++; pick(&enqueueFields[i]) {
+			parts = append(parts, render(n, &enqueueFields[i]))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
+
+// one renders the field with a name; the empty text if it is not in the set.
+func (set fieldSet) one(name string, render func(n int, f *field) string) string {
+	return set.some(func(f *field) bool { return f.name == name }, render)
+}
+
+// identifies reports whether messages are known by the field.
+func identifies(f *field) bool { return f.name == "id" || f.name == "source" || f.name == "tenant" }
 
 // args are the arguments of the set's fields: values of one message, or slices.
 func (set fieldSet) args(msgs []waybill.Message, many bool) []any {

@@ -19,7 +19,7 @@ var migrationFiles embed.FS
 
 // MinSchemaVersion is the oldest schema version that this release works with; the newest is
 // the number of its last migration.
-const MinSchemaVersion = 13
+const MinSchemaVersion = 15
 
 // Migration is one step of the schema.
 type Migration = migrate.Migration
@@ -43,7 +43,7 @@ type MigrateOptions struct {
 
 // Migrate brings the schema up to date, in one transaction under a lock, so that several
 // processes may call it at once, and while others work with the schema. It returns the version that
-// the schema has now.
+// the schema has now. Step 16 is left for a later call while a relay of a version before 15 is alive.
 //
 // A step that meets a deadlock, or waits for longer than two seconds for a lock that somebody else
 // has, is undone with the whole transaction, so that those who wait behind it go on, and begun again
@@ -87,11 +87,14 @@ func (s *Store[Tx]) migrateTo(ctx context.Context, target int, opts MigrateOptio
 		if _, err = conn.Exec(ctx, migrationWaitSQL); err != nil {
 			return err
 		}
-		version, err = migrate.Up(s.migrations, version, target, func(stmt string) error {
+		_, err = migrate.Up(s.migrations, version, target, func(stmt string) error {
 			_, err := conn.Exec(ctx, stmt)
 			return err
 		})
 		if err != nil {
+			return err
+		}
+		if version, err = s.version(ctx, conn); err != nil { // the last step may have been left for later
 			return err
 		}
 		return s.setSource(ctx, conn, opts.Source)
@@ -114,6 +117,9 @@ SELECT l.pid, coalesce(a.usename, 'unknown'), coalesce(a.application_name, '')
  WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
    AND (l.classid::bigint << 32) | l.objid::bigint = hashtext('waybill migrate')`
+
+	// defaultSourceSQL is for whoever has to know the column's default without an INSERT.
+	defaultSourceSQL = `CREATE OR REPLACE FUNCTION {default_source}() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS `
 
 	versionsExistSQL = `SELECT to_regclass($1) IS NOT NULL`
 	readVersionSQL   = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
@@ -168,6 +174,9 @@ func (s *Store[Tx]) setSource(ctx context.Context, conn sqldb.Conn, source strin
 		return err
 	}
 	_, err := conn.Exec(ctx, s.names.render(`ALTER TABLE {outbox} ALTER COLUMN source SET DEFAULT `)+quoteText(source))
+	if err == nil {
+		_, err = conn.Exec(ctx, s.names.render(defaultSourceSQL)+quoteText("SELECT "+quoteText(source)))
+	}
 	return err
 }
 

@@ -21,6 +21,7 @@ var tables = [...]string{
 	"clock", "lane", "storable", "schema_versions", "wakeups", "wake_relays",
 	"dead_letter_changes", "dead_letter_sums", "count_letters", "note_resolved", "with_attempt", "audit_log", "replays",
 	"inbox_compact", "inbox_scopes", "inbox_key", "inbox_record", "locks", "add_archive_day", "drop_archive_day", "purge_audit",
+	"default_source",
 }
 
 // names renders SQL texts: {schema} and {table} become quoted, qualified names, {channel}
@@ -47,7 +48,7 @@ func newNames(schema, prefix string) (names, error) {
 	for _, t := range tables {
 		pairs = append(pairs, "{"+t+"}", quoteName(schema)+"."+quoteName(prefix+t))
 	}
-	for _, t := range [...]string{"wakeups", "outbox", "outbox_archive", "audit_log"} {
+	for _, t := range [...]string{"wakeups", "outbox", "outbox_waiting", "outbox_ids", "outbox_archive", "audit_log", "default_source"} {
 		pairs = append(pairs, "{"+t+"_text}", quoteText(quoteName(schema)+"."+quoteName(prefix+t)))
 	}
 	return names{schema: schema, prefix: prefix, channel: channel, replacer: strings.NewReplacer(pairs...)}, nil

@@ -32,8 +32,8 @@ func Roles() []Role {
 	return []Role{RoleWriter, RoleScheduler, RoleRelay, RoleConsumer, RoleInbox, RoleOperator, RoleReader, RoleAPI}
 }
 
-// grant is rights on some objects. Columns, comma-separated, narrow them to themselves: ON CONFLICT
-// (id) reads the id, and nothing else has to be read by who enqueues.
+// grant is rights on some objects. Columns, comma-separated, narrow them to themselves: who enqueues
+// reads what messages are known by, and nothing else.
 type grant struct {
 	rights  string // comma-separated
 	columns string
@@ -42,6 +42,9 @@ type grant struct {
 
 // messageColumns are those of a message that whoever enqueues may give.
 var messageColumns = strings.TrimSuffix(sqldb.MessageColumns, ", enqueued_at")
+
+// identityColumns are what messages on their way are told apart by.
+const identityColumns = "id, source, tenant"
 
 // letterColumns are what changes in a dead letter: never the message.
 const letterColumns = "requeued_at, error, reason, last_failed_at, attempts, fingerprint, history, life, replay, state, resolution, resolved_at, parks"
@@ -72,8 +75,8 @@ var keeping = []grant{
 var grants = map[Role][]grant{
 	RoleWriter: {
 		{"INSERT", messageColumns, []string{"outbox"}}, // the position is the database's to give
-		{"INSERT", "id", []string{"outbox_ids"}},
-		{"SELECT", "id", []string{"outbox", "outbox_ids", "outbox_waiting"}},
+		{"INSERT", identityColumns, []string{"outbox_ids"}},
+		{"SELECT", identityColumns, []string{"outbox", "outbox_ids", "outbox_waiting"}},
 		{"INSERT", "lane, token, due_at, enqueued_at, " + messageColumns, []string{"scheduled"}},
 		{"SELECT", "token", []string{"scheduled"}},
 		{"UPDATE", "due_at, deliver_at", []string{"scheduled"}},
@@ -223,7 +226,8 @@ SELECT i.ord::int
                                                          WHERE f.pronamespace = n.oid AND f.proname = $5 || i.object), true)
                 WHEN c.oid IS NULL THEN true
                 WHEN c.relkind = 'S' THEN has_sequence_privilege(c.oid, i.asked)
-                WHEN i.col <> '' THEN has_column_privilege(c.oid, i.col, i.asked)
+                WHEN i.col <> '' THEN coalesce((SELECT has_column_privilege(c.oid, a.attnum, i.asked) FROM pg_catalog.pg_attribute a
+                                                WHERE a.attrelid = c.oid AND a.attname = i.col), true)
                 ELSE has_table_privilege(c.oid, i.asked) END
  ORDER BY i.ord`
 

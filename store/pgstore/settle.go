@@ -21,6 +21,10 @@ import (
 //     lane only when nothing of it is left to settle.
 //   - Lanes that it had before, under an older epoch, do not match.
 //
+// The id keeps apart what has one position: a server that lost its latest commits, in a crash or
+// because a standby that had not received them took over, may draw the position of a message again
+// that a relay has claimed and not settled.
+//
 // Renewals do not wait: they change no key. Served by the primary keys, whatever the number
 // of rows: the planner cannot see how long an array is that comes through a sub-select, and
 // takes it for short.
@@ -29,7 +33,7 @@ const (
 WITH` + settleFence + `
 gone AS (
     DELETE FROM {outbox} o USING input i JOIN fence f ON f.lane = i.lane
-     WHERE o.lane = i.lane AND o.position = i.position
+     WHERE o.lane = i.lane AND o.position = i.position AND o.id = i.id
 )
 SELECT lane FROM fence`
 
@@ -37,7 +41,7 @@ SELECT lane FROM fence`
 WITH` + settleFence + `
 gone AS (
     DELETE FROM {outbox} o USING input i JOIN fence f ON f.lane = i.lane
-     WHERE o.lane = i.lane AND o.position = i.position
+     WHERE o.lane = i.lane AND o.position = i.position AND o.id = i.id
     RETURNING o.*, i.destination
 ), archived AS (
     INSERT INTO {outbox_archive} (published_at, lane, position, destination, {message})
@@ -47,7 +51,7 @@ SELECT lane FROM fence`
 
 	settleFence = `
 input AS (
-    SELECT * FROM unnest((SELECT $4::int[]), (SELECT $5::bigint[]), (SELECT $6::text[])) AS i(lane, position, destination)
+    SELECT * FROM unnest((SELECT $4::int[]), (SELECT $5::bigint[]), (SELECT $6::text[]), (SELECT $7::text[])) AS i(lane, position, destination, id)
 ), alive AS MATERIALIZED (
     SELECT node FROM {relays} WHERE node = $1 FOR KEY SHARE
 ), fence AS MATERIALIZED (
@@ -63,16 +67,16 @@ SELECT l.lane FROM {relay_lanes} l
  WHERE (SELECT ` + briefly + `) AND l.owner = $1 AND (l.lane, l.epoch) IN (SELECT * FROM unnest($2::int[], $3::bigint[]))
    FOR SHARE`
 
-// parkSQL moves rows from the outbox to the waiting rows, one for each destination. A row
-// of a unit that waits already follows it. A second row with an id that waits is dropped:
+// parkSQL moves rows from the outbox to the waiting rows, one for each destination; the id as above. A row
+// of a unit that waits already follows it. A second row with an identity that waits is dropped:
 // it is the same message.
 var parkSQL = `
 WITH input AS (
-    SELECT * FROM unnest($1::int[], $2::bigint[], $3::text[], $4::boolean[], $5::boolean[], $6::float8[], $7::int[], $8::int[], $9::text[], $11::bigint[])
-        AS i(lane, position, destination, behind, alone, after_ms, attempts, life, error, took)
+    SELECT * FROM unnest($1::int[], $2::bigint[], $3::text[], $4::boolean[], $5::boolean[], $6::float8[], $7::int[], $8::int[], $9::text[], $11::bigint[], $12::text[])
+        AS i(lane, position, destination, behind, alone, after_ms, attempts, life, error, took, id)
 ), m AS (
-    DELETE FROM {outbox} o USING (SELECT DISTINCT lane, position FROM input) i
-     WHERE o.lane = i.lane AND o.position = i.position
+    DELETE FROM {outbox} o USING (SELECT DISTINCT lane, position, id FROM input) i
+     WHERE o.lane = i.lane AND o.position = i.position AND o.id = i.id
     RETURNING o.*
 )
 INSERT INTO {outbox_waiting} (lane, position, {message}, destination, alone, due_at, attempts, life, error, first_failed_at, history)
@@ -156,7 +160,7 @@ SELECT ` + number + `'relay', m.lane, m.position, m.destination, m.life, m.repla
 // due_at, of which it reads the first entry: an EXISTS would read every row to find that none is due.
 const anyScheduledSQL = `SELECT coalesce((SELECT min(due_at) FROM {scheduled}) <= {clock}(), false)`
 
-// releaseScheduledSQL moves due rows into the outbox, id kept. One whose id is on its way
+// releaseScheduledSQL moves due rows into the outbox, id kept. One whose identity is on its way
 // already, or is released by this statement too, becomes a dead letter: it must neither clog
 // nor vanish. Several relays share the work by skipping each other's rows.
 //
@@ -184,20 +188,22 @@ func release(positions string) string {
 WITH gone AS (
     DELETE FROM {scheduled} WHERE position = ANY (` + positions + `) AND (SELECT ` + atOnce + `) RETURNING *
 ), s AS (
-    SELECT *, row_number() OVER (PARTITION BY id ORDER BY due_at, position) AS nth FROM gone
+    SELECT *, row_number() OVER (PARTITION BY id, source, tenant ORDER BY due_at, position) AS nth FROM gone
 ), added AS (
     INSERT INTO {outbox} ({message})
     SELECT {s.message} FROM s
-     WHERE s.nth = 1 AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.id)
+     WHERE s.nth = 1 AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.id AND w.source = s.source AND w.tenant = s.tenant)
      ORDER BY s.due_at, s.position
-    ON CONFLICT (id) DO NOTHING
-    RETURNING id
+    ON CONFLICT (id, source, tenant) DO NOTHING
+    RETURNING id, source, tenant
+), left_over AS (
+    SELECT * FROM s WHERE s.nth > 1 OR (s.id, s.source, s.tenant) NOT IN (SELECT id, source, tenant FROM added)
 ), refused AS (
     INSERT INTO {dead_letters} (origin, lane, position, {message}, reason, error, attempts, first_failed_at, last_failed_at)
     SELECT 'relay', {lane}(s.key, s.id), s.position, {s.movable}, 'duplicate_id', 'a message with this id was on its way when this one was due', 0, {clock}(), {clock}()
-      FROM s WHERE s.nth > 1 OR s.id NOT IN (SELECT id FROM added)
+      FROM left_over s
 )
-SELECT count(*), count(*) FILTER (WHERE s.nth > 1 OR s.id NOT IN (SELECT id FROM added)) FROM s`
+SELECT (SELECT count(*) FROM s), (SELECT count(*) FROM left_over)`
 }
 
 // postponeSQL puts the message that releaseScheduledSQL would move first off.
@@ -234,11 +240,12 @@ func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req re
 	numbers := column(list, func(st relay.Settlement) int { return st.Claim.Lane.Number })
 	positions := column(list, func(st relay.Settlement) int64 { return st.Claim.Position })
 	destinations := column(list, func(st relay.Settlement) string { return st.Claim.Destination })
+	ids := column(list, func(st relay.Settlement) string { return st.Claim.Message.ID })
 	stmt := s.sql.settleDelete
 	if req.Archive {
 		stmt = s.sql.settleArchive
 	}
-	rows, err := conn.Query(ctx, stmt, req.Node, lanes, epochs, numbers, positions, destinations)
+	rows, err := conn.Query(ctx, stmt, req.Node, lanes, epochs, numbers, positions, destinations, ids)
 	held, err := sqldb.Collect(rows, err, sqldb.Scan[int])
 	if err != nil {
 		return nil, fmt.Errorf("settle %d published messages: %w", len(list), err)

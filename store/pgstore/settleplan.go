@@ -23,7 +23,8 @@ func (s *statements) steps(p *settleplan.Plan, req relay.SettleRequest) []settle
 		{"hold letters", s.holdLetters, len(p.Promote), units(p.Promote)},
 		{"park", s.park, len(p.Park), []any{
 			column(p.Park, func(r settleplan.Row) int { return r.Lane }), positions(p.Park), destinations(p.Park),
-			behind(p.Park), alone(p.Park), after(p.Park), attempts(p.Park), lives(p.Park), errorTexts(p.Park), req.Node, tooks(p.Park)}},
+			behind(p.Park), alone(p.Park), after(p.Park), attempts(p.Park), lives(p.Park), errorTexts(p.Park), req.Node, tooks(p.Park),
+			column(p.Park, func(r settleplan.Row) string { return r.ID })}},
 		{"follow", s.follow, len(p.Follow), []any{
 			positions(p.Follow), destinations(p.Follow), column(p.Follow, func(r settleplan.Row) string { return r.Follower })}},
 		{"published", done, len(p.Done), []any{positions(p.Done), destinations(p.Done)}},

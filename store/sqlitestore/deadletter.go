@@ -21,8 +21,8 @@ SELECT d.position, {d.message}, d.destination, d.life + 1, d.number, $2, d.histo
        CASE WHEN ` + behindSQL("d", "d.destination") + ` THEN NULL ELSE {now} END
   FROM {dead_letters} d
  WHERE d.number = $1
-   AND NOT EXISTS (SELECT 1 FROM {outbox} o WHERE o.id = d.id)
-   AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = d.id AND w.destination = d.destination)`
+   AND NOT EXISTS (SELECT 1 FROM {outbox} o WHERE o.id = d.id AND o.source = d.source AND o.tenant = d.tenant)
+   AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = d.id AND w.source = d.source AND w.tenant = d.tenant AND w.destination = d.destination)`
 
 	copyToWaitingSQL = `
 INSERT INTO {outbox_waiting} (position, destination, deliver_at, enqueued_at, life, due_at, ` + sqlstore.MessageFields + `)

@@ -15,7 +15,7 @@ var migrationFiles embed.FS
 
 // MinSchemaVersion is the oldest schema version that this release works with; the newest is
 // the number of its last migration.
-const MinSchemaVersion = 12
+const MinSchemaVersion = 14
 
 // Migration is one step of the schema.
 type Migration = migrate.Migration

@@ -21,6 +21,7 @@ var tables = [...]string{
 	"inbox", "inbox_type", "inbox_processed", "inbox_record", "inbox_record_check", "inbox_record_answer", "inbox_leases", "idempotency_responses", "idempotency_responses_expiry", "inbox_leases_seen", "consumer_attempts", "consumer_offsets", "relays", "relay_lanes", "messages", "schema_versions",
 	"replays", "dead_letters_replay", "scheduled_token", "schedules", "schedules_next",
 	"sagas", "sagas_status", "sagas_ended", "saga_log",
+	"outbox_new", "outbox_waiting_new", "outbox_ids_new", "outbox_id", "outbox_waiting_id", "outbox_ids_id",
 }
 
 // columnsSQL are the columns of a message without defaults, for tables behind the outbox.
@@ -34,7 +35,7 @@ const columnsSQL = `id TEXT NOT NULL, topic TEXT NOT NULL, direct INTEGER NOT NU
 // statement.
 const nowSQL = `(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + (SELECT clock_offset_us FROM {settings}))`
 
-// names renders SQL texts. {table} becomes a quoted name; {now}, {columns}, {key}, {integer},
+// names renders SQL texts. {table} becomes a quoted name, {outbox_text} a literal with a name; {now}, {columns}, {key}, {integer},
 // {message} (the columns of a message) and {o.message} (the same with an alias) what they stand
 // for; and $1 becomes ?1, which every driver takes.
 type names struct {
@@ -52,6 +53,9 @@ func newNames(prefix string) (names, error) {
 	var tablePairs []string
 	for _, t := range tables {
 		tablePairs = append(tablePairs, "{"+t+"}", quoteName(prefix+t))
+	}
+	for _, t := range [...]string{"outbox", "outbox_new"} {
+		tablePairs = append(tablePairs, "{"+t+"_text}", "'"+strings.ReplaceAll(prefix+t, "'", "''")+"'")
 	}
 	pairs := append(tablePairs,
 		"{now}", strings.NewReplacer(tablePairs...).Replace(nowSQL), "{columns}", columnsSQL, "{message}", sqldb.MessageColumns, "{key}", "key", "{text:id}", "id", "{text:key}", "key", "{text:correlation_id}", "correlation_id", "{integer}", "INTEGER")

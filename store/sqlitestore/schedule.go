@@ -10,12 +10,12 @@ import (
 const (
 	dueScheduledSQL = `SELECT position FROM {scheduled} WHERE due_at <= {now} ORDER BY due_at, position LIMIT $1`
 
-	// releaseOneSQL moves a message into the outbox, id kept, unless its id is on its way.
+	// releaseOneSQL moves a message into the outbox, id kept, unless its identity is on its way.
 	releaseOneSQL = `
 INSERT INTO {outbox} ({message})
 SELECT {s.message} FROM {scheduled} s
- WHERE s.position = $1 AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.id)
-ON CONFLICT (id) DO NOTHING`
+ WHERE s.position = $1 AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.id AND w.source = s.source AND w.tenant = s.tenant)
+ON CONFLICT (id, source, tenant) DO NOTHING`
 )
 
 // ReleaseScheduled implements [relay.Source].

@@ -150,6 +150,7 @@ func runGroups[Tx any](t *testing.T, h Harness[Tx], chosen func(group string) bo
 		{"no transaction", noTxTests[Tx]()},
 		{"ended transactions", endedTests[Tx]()},
 		{"duplicate ids", duplicateTests[Tx]()},
+		{"the same id of another source or tenant", identityTests[Tx]()},
 		{"fields", fieldTests[Tx]()},
 		{"claim", claimTests[Tx]()},
 		{"settle", settleTests[Tx]()},
