@@ -61,6 +61,7 @@ var groups = []struct {
 	{"internal/conformance", harness},
 	{"internal/e2e", harness},
 	{"internal/browser", harness},
+	{"internal/interleave", harness},
 	{"internal/sim", harness},
 	{"internal/sagatest", harness},
 	{"internal/settleplan", shared},

@@ -1,0 +1,251 @@
+package interleave_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/interleave"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/schedule"
+	"github.com/waybill-go/waybill/store/storetest"
+)
+
+// store is what scenarios ask of a store.
+type store[Tx any] interface {
+	storetest.Store[Tx]
+	schedule.Store[Tx]
+	inbox.LeaseStore
+}
+
+// party is a program: a store of its own on a connection of its own.
+type party[Tx any] struct {
+	store[Tx] // made anew for each run
+	open      func() (store[Tx], error)
+	gate      *interleave.Gate // nil for the one that prepares and judges
+	begin     func(ctx context.Context) (Tx, error)
+	commit    func(ctx context.Context, tx Tx) error
+	rollback  func(ctx context.Context, tx Tx) error
+	effect    func(ctx context.Context, tx Tx, name string) error
+
+	// Of one run.
+	notes     []string // what came of it, for the list of outcomes
+	sent      []string // ids that it has published
+	lanes     []relay.Lane
+	committed []string // ids that it has enqueued
+}
+
+// say notes what came of a session.
+func (p *party[Tx]) say(format string, args ...any) {
+	p.notes = append(p.notes, fmt.Sprintf(format, args...))
+}
+
+// env is a database with the programs that share it.
+type env[Tx any] struct {
+	board   *interleave.Board
+	parties []*party[Tx]
+	admin   *party[Tx]
+	wipe    func(ctx context.Context) error
+	waits   func(ctx context.Context) (map[int][]int, error)
+	effects func(ctx context.Context) ([]string, error)
+	advance func(ctx context.Context, d time.Duration) error // the clock; wipe sets it right
+
+	// Of one run.
+	lease  relay.Lease
+	node   string
+	letter int64 // the dead letter that there is
+	held   inbox.Lease
+}
+
+// session is what a party does.
+type session[Tx any] func(ctx context.Context, e *env[Tx], p *party[Tx]) error
+
+// scenario is a situation with the promises that hold in it, whatever the order.
+type scenario[Tx any] struct {
+	name     string
+	begin    func(ctx context.Context, e *env[Tx]) error // may be nil
+	sessions []session[Tx]
+	end      func(ctx context.Context, e *env[Tx]) error
+}
+
+// explore runs all orders of a scenario and reports what was visited.
+func explore[Tx any](t *testing.T, e *env[Tx], s scenario[Tx], limit int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	r, err := e.board.Explore(ctx, interleave.Scenario{
+		Begin: func(ctx context.Context) ([]interleave.Session, error) { return e.start(ctx, s) },
+		Waits: e.waits,
+		End: func(ctx context.Context, errs []error) (string, error) {
+			for i, err := range errs {
+				if tooSlow(err) {
+					return "", interleave.ErrAgain
+				}
+				if err != nil && waybill.KindOf(err) != waybill.Conflict {
+					return "", fmt.Errorf("session %c: %w", 'A'+i, err)
+				}
+			}
+			var outcome []string
+			for _, p := range e.parties[:len(s.sessions)] {
+				outcome = append(outcome, strings.Join(p.notes, ", "))
+			}
+			if s.end == nil {
+				return strings.Join(outcome, "; "), nil
+			}
+			if err := s.end(ctx, e); err != nil {
+				return "", fmt.Errorf("%w, after %s", err, strings.Join(outcome, "; "))
+			}
+			return strings.Join(outcome, "; "), nil
+		},
+	}, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d orders, complete: %v", r.Orders, r.Complete)
+	for _, outcome := range slices.Sorted(keys(r.Outcomes)) {
+		t.Logf("%5d times %s", r.Outcomes[outcome], outcome)
+	}
+	orders.Add(int64(r.Orders))
+	if !r.Complete && limit == all {
+		t.Errorf("%d orders were run, and not all", r.Orders)
+	}
+}
+
+func (e *env[Tx]) start(ctx context.Context, s scenario[Tx]) ([]interleave.Session, error) {
+	if err := e.wipe(ctx); err != nil {
+		return nil, err
+	}
+	e.lease, e.letter = relay.Lease{}, 0
+	for _, p := range append([]*party[Tx]{e.admin}, e.parties...) {
+		var err error
+		if p.store, err = p.open(); err != nil {
+			return nil, err
+		}
+		p.notes, p.sent, p.committed, p.lanes = nil, nil, nil, nil
+	}
+	if s.begin != nil {
+		if err := s.begin(ctx, e); err != nil {
+			return nil, err
+		}
+	}
+	sessions := make([]interleave.Session, len(s.sessions))
+	for i, run := range s.sessions {
+		p := e.parties[i]
+		sessions[i] = interleave.Session{Name: string(rune('A' + i)), Gate: p.gate, Run: func(ctx context.Context) error {
+			err := run(ctx, e, p)
+			if err != nil {
+				p.say("%s", waybill.KindOf(err))
+			}
+			return err
+		}}
+	}
+	return sessions, nil
+}
+
+// msg returns a complete message of a key.
+func msg(id, key string) waybill.Message {
+	m := waybill.Message{ID: id, Topic: "orders", Key: key, Type: "order.created", Source: "shop", Payload: []byte(id)}
+	m.Complete()
+	return m
+}
+
+// enqueue stores messages in a transaction of the caller.
+func (p *party[Tx]) enqueue(ctx context.Context, tx Tx, msgs ...waybill.Message) ([]bool, error) {
+	return p.EnqueueMessages(ctx, tx, msgs, false)
+}
+
+// inTx runs fn between begin and commit, or rollback.
+func (p *party[Tx]) inTx(ctx context.Context, fn func(tx Tx) error) error {
+	tx, err := p.begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := fn(tx); err != nil {
+		return errors.Join(err, p.rollback(ctx, tx))
+	}
+	return p.commit(ctx, tx)
+}
+
+// join makes the admin's store a relay of a name that owns every lane.
+func (e *env[Tx]) join(ctx context.Context, node string) (err error) {
+	e.node = node
+	e.lease, err = e.admin.RenewLanes(ctx, relay.LeaseRequest{Node: node, Join: true, TTL: time.Hour})
+	return err
+}
+
+// claim reads what may go now, as a relay that has just got its lanes.
+func (e *env[Tx]) claim(ctx context.Context, p *party[Tx], lease relay.Lease) ([]relay.Claim, error) {
+	req := relay.ClaimRequest{Lanes: lease.Lanes, Limit: 100, Due: true}
+	for _, l := range lease.Lanes {
+		req.Again = append(req.Again, l.Number)
+	}
+	return p.ClaimMessages(ctx, req)
+}
+
+func settled(outcome relay.Outcome, claims ...relay.Claim) []relay.Settlement {
+	list := make([]relay.Settlement, len(claims))
+	for i := range claims {
+		list[i] = relay.Settlement{Claim: &claims[i], Outcome: outcome, Attempts: claims[i].Attempts, Life: claims[i].Life}
+	}
+	return list
+}
+
+func idsOf(claims []relay.Claim) (ids []string) {
+	for _, c := range claims {
+		ids = append(ids, c.Message.ID)
+	}
+	return ids
+}
+
+// drain publishes what is left, as the next owner of all lanes would, and returns the order.
+func (e *env[Tx]) drain(ctx context.Context) ([]string, error) {
+	var published []string
+	for {
+		claims, err := e.claim(ctx, e.admin, e.lease)
+		if err != nil || len(claims) == 0 {
+			return published, err
+		}
+		published = append(published, idsOf(claims)...)
+		lost, err := e.admin.SettleMessages(ctx, relay.SettleRequest{Node: e.node, Archive: true, Settlements: settled(relay.Published, claims...)})
+		if err != nil || len(lost) > 0 {
+			return published, cmp.Or(err, fmt.Errorf("lanes %v are lost", lost))
+		}
+	}
+}
+
+// places returns where a message is.
+func (e *env[Tx]) places(ctx context.Context, id string) (list []outbox.Status, err error) {
+	states, err := e.admin.MessageStates(ctx, id)
+	for _, s := range states {
+		list = append(list, s.Status)
+	}
+	slices.Sort(list)
+	return list, err
+}
+
+// wantPlaces expects a message in these places, in this order.
+func (e *env[Tx]) wantPlaces(ctx context.Context, id string, want ...outbox.Status) error {
+	got, err := e.places(ctx, id)
+	if err == nil && !slices.Equal(got, want) {
+		err = fmt.Errorf("message %s is %v, want %v", id, got, want)
+	}
+	return err
+}
+
+func keys[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}

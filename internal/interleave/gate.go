@@ -1,0 +1,128 @@
+package interleave
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+// Board is what the gates of one exploration share.
+type Board struct {
+	mu      sync.Mutex
+	changed *sync.Cond // a gate has changed its state
+}
+
+// NewBoard returns a board without gates.
+func NewBoard() *Board {
+	b := new(Board)
+	b.changed = sync.NewCond(&b.mu)
+	return b
+}
+
+// Gate passes the connections of one session on to a server, and holds each request until the session
+// has its turn. While no run is explored everything passes.
+type Gate struct {
+	*Board
+	listener net.Listener
+	target   string
+	protocol Protocol
+
+	state    state
+	held     bool // requests need a turn
+	answered bool // the server has sent something since the latest request
+}
+
+// Protocol tells of what a client sends whether it is a step: a request that is not, as one that only
+// prepares a statement, passes at once.
+type Protocol func(request []byte) bool
+
+type state int
+
+const (
+	idle    state = iota // no code of the session runs
+	running              // it runs, or the server does its request
+	pending              // a request waits for its turn
+)
+
+const dialTimeout = 5 * time.Second
+
+// Gate makes a gate to target, a host and port. It listens on a free port of the loopback interface until
+// ctx ends.
+func (b *Board) Gate(ctx context.Context, target string, p Protocol) (*Gate, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	g := &Gate{Board: b, listener: l, target: target, protocol: p, answered: true}
+	context.AfterFunc(ctx, func() { l.Close() })
+	go g.accept()
+	return g, nil
+}
+
+// Addr is the host and port that the session connects to.
+func (g *Gate) Addr() string { return g.listener.Addr().String() }
+
+func (g *Gate) accept() {
+	for {
+		client, err := g.listener.Accept()
+		if err != nil {
+			return
+		}
+		go g.serve(client)
+	}
+}
+
+func (g *Gate) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.DialTimeout("tcp", g.target, dialTimeout)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		defer client.Close()
+		pass(client, server, func([]byte) { g.answer() })
+	}()
+	pass(server, client, g.request)
+}
+
+// pass copies from one connection to another. It calls before with what it has read.
+func pass(to, from net.Conn, before func([]byte)) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			before(buf[:n])
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// request waits for the session's turn, if data begins a step.
+func (g *Gate) request(data []byte) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.answered || !g.protocol(data) {
+		return
+	}
+	if g.held {
+		g.state = pending
+		g.changed.Broadcast()
+		for g.held && g.state == pending {
+			g.changed.Wait()
+		}
+	}
+	g.answered = false
+}
+
+func (g *Gate) answer() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.answered = true
+}
