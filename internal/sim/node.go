@@ -20,12 +20,13 @@ type node struct {
 	waiting bool // an Await is running
 	news    bool // something was committed since the claim began
 	flights map[*relaycore.Batch]func()
+	read    cursors
 	ends    bool
 }
 
 func (w *world) startRelay(name string) {
 	cfg := w.cfg
-	n := &node{w: w, name: name, core: relaycore.New(cfg), began: w.now, flights: make(map[*relaycore.Batch]func())}
+	n := &node{w: w, name: name, core: relaycore.New(cfg), began: w.now, flights: make(map[*relaycore.Batch]func()), read: make(cursors)}
 	w.relays = append(w.relays, n)
 	w.say("%s starts", name)
 	n.handle(relaycore.Tick{})
@@ -132,8 +133,11 @@ func (n *node) start(cmd relaycore.Command) {
 			func(err error) relaycore.Event { return relaycore.Counted{Err: err} })
 	case relaycore.Claim:
 		n.news = false
-		n.call(func() relaycore.Event { return w.store.claim(cmd, w.now, n.describe) },
-			func(err error) relaycore.Event { return relaycore.ClaimFailed{Err: err} })
+		n.call(func() relaycore.Event { return w.store.claim(cmd, n.read, w.now, w.plan.dests) },
+			func(err error) relaycore.Event {
+				clear(n.read) // what was read and not returned must be read again
+				return relaycore.ClaimFailed{Err: err}
+			})
 	case relaycore.Await:
 		n.waiting = true
 		if n.news {
@@ -172,18 +176,6 @@ func (n *node) settle(list []relaycore.Settlement) relaycore.Event {
 	lost := n.w.store.settle(list, n.w.now)
 	n.w.takeovers += len(lost)
 	return relaycore.Settled{Lost: lost}
-}
-
-func (n *node) describe(r *row) relaycore.Message {
-	tag := *r
-	m := relaycore.Message{
-		Position: r.position, Dest: r.dest, Topic: r.topic, Key: r.key, Tenant: r.tenant, Attempts: r.attempts, Life: r.life,
-		Size: relaycore.EmptySize + 100, Waiting: r.waits, Tag: &tag,
-	}
-	if !r.waits {
-		m.Routes = n.w.plan.dests
-	}
-	return m
 }
 
 func ids(b *relaycore.Batch) (list []string) {

@@ -11,6 +11,7 @@ import (
 // store is what a store's tables hold, and the rules of its rows.
 type store struct {
 	rows      []*row // by position, and by destination among equal ones
+	open      []*row // of transactions that have not committed
 	dead      []*row
 	position  int64
 	lanes     []laneRow
@@ -47,11 +48,44 @@ func newStore(lanes int) *store {
 	return &store{lanes: make([]laneRow, lanes), nodes: make(map[string]relaycore.Time), published: make(map[string]int)}
 }
 
-// enqueue adds a message.
-func (s *store) enqueue(r row) {
+// begin draws the position of a message whose transaction has yet to commit.
+func (s *store) begin(r row) *row {
 	s.position++
 	r.position = s.position
-	s.rows = append(s.rows, &r)
+	s.open = append(s.open, &r)
+	return &r
+}
+
+// commit shows a message to claims.
+func (s *store) commit(r *row) {
+	s.open = slices.DeleteFunc(s.open, func(o *row) bool { return o == r })
+	s.rows = append(s.rows, r)
+	s.sort()
+}
+
+func (s *store) sort() {
+	slices.SortStableFunc(s.rows, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.dest, b.dest))
+	})
+}
+
+// cursors is how far one relay has read its lanes. It reads forward: what it has let go of is found
+// again only if it asks for a lane from its beginning.
+type cursors map[relaycore.Lane]int64
+
+// moveOn takes in what a claim has read: up to the last row that it returned, or all that there is, but
+// not past the position of an open transaction.
+func (c cursors) moveOn(s *store, lanes []relaycore.Lane, full bool, last int64) {
+	to := s.position
+	if full {
+		to = last
+	}
+	for _, o := range s.open {
+		to = min(to, o.position-1)
+	}
+	for _, l := range lanes {
+		c[l] = max(c[l], to)
+	}
 }
 
 // renew is the rule of leases: free the lanes of those whose lease has expired, give and take.
@@ -116,7 +150,12 @@ func (s *store) ahead(r *row) bool {
 }
 
 // claim is the rule of reading: waiting messages that are due first, then those that were never tried.
-func (s *store) claim(cmd relaycore.Claim, now relaycore.Time, describe func(*row) relaycore.Message) relaycore.Claimed {
+func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, dests []string) relaycore.Claimed {
+	for lane := range read {
+		if slices.Contains(cmd.Again, lane.Number) || !slices.Contains(cmd.Lanes, lane) {
+			delete(read, lane)
+		}
+	}
 	epoch := func(r *row) (relaycore.Lane, bool) {
 		i := slices.IndexFunc(cmd.Lanes, func(l relaycore.Lane) bool { return l.Number == r.lane })
 		if i < 0 {
@@ -142,7 +181,7 @@ func (s *store) claim(cmd relaycore.Claim, now relaycore.Time, describe func(*ro
 	}
 	if !cmd.DueOnly {
 		for _, r := range s.rows {
-			if !r.waits && free(r) {
+			if lane, _ := epoch(r); !r.waits && free(r) && r.position > read[lane] {
 				list = append(list, r)
 			}
 		}
@@ -151,13 +190,33 @@ func (s *store) claim(cmd relaycore.Claim, now relaycore.Time, describe func(*ro
 	if full {
 		list = list[:cmd.Limit]
 	}
+	if !cmd.DueOnly && !(full && list[len(list)-1].waits) {
+		last := int64(0)
+		if full {
+			last = list[len(list)-1].position
+		}
+		read.moveOn(s, cmd.Lanes, full, last)
+	}
 	messages := make([]relaycore.Message, len(list))
 	for i, r := range list {
-		messages[i] = describe(r)
+		messages[i] = describe(r, dests)
 		messages[i].Lane, _ = epoch(r)
 		messages[i].Blocked = !r.waits && s.ahead(r)
 	}
 	return relaycore.Claimed{Messages: messages, Full: full}
+}
+
+// describe returns what a claim tells of a row.
+func describe(r *row, dests []string) relaycore.Message {
+	tag := *r
+	m := relaycore.Message{
+		Position: r.position, Dest: r.dest, Topic: r.topic, Key: r.key, Tenant: r.tenant, Attempts: r.attempts, Life: r.life,
+		Size: relaycore.EmptySize + 100, Waiting: r.waits, Tag: &tag,
+	}
+	if !r.waits {
+		m.Routes = dests
+	}
+	return m
 }
 
 // isDue reports whether a waiting row may be read: the head of its unit, and behind one that has not
@@ -234,9 +293,7 @@ func (s *store) put(r row, now relaycore.Time) {
 		r.due = never
 	}
 	s.rows = append(s.rows, &r)
-	slices.SortStableFunc(s.rows, func(a, b *row) int {
-		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.dest, b.dest))
-	})
+	s.sort()
 }
 
 // follow makes the first waiting message of a unit due if nothing holds it up any more.
@@ -268,7 +325,7 @@ func (s *store) resolve(i int, requeue bool, now relaycore.Time) {
 	s.follow(r, r.dest, now)
 }
 
-// left returns what is in the outbox and the waiting rows.
-func (s *store) left() int { return len(s.rows) }
+// left returns what is in the outbox and the waiting rows, or will be.
+func (s *store) left() int { return len(s.rows) + len(s.open) }
 
 var leaseTTL = 8 * time.Second

@@ -158,7 +158,9 @@ func (w *world) run() error {
 		w.figures.events++
 		s.do()
 		if w.calm && w.store.left() == 0 && w.now > troubleFor {
-			return w.judge()
+			if w.messages == w.plan.messages {
+				return w.judge()
+			}
 		}
 		if w.now > troubleFor+drainFor {
 			w.fail("%d messages are left %v after the faults ended: %s", w.store.left(), drainFor, w.leftovers())
@@ -187,8 +189,8 @@ func (w *world) leftovers() string {
 	return strings.Join(list, "; ")
 }
 
+// produce enqueues message n. Enqueues of one key wait for each other, as order requires.
 func (w *world) produce(n int) {
-	w.messages++
 	r := row{id: fmt.Sprint("m", n), topic: fmt.Sprint("t", w.rand.IntN(w.plan.topics)), tenant: fmt.Sprint("x", w.rand.IntN(2))}
 	if k := w.rand.IntN(w.plan.keys + 1); k > 0 {
 		r.key = fmt.Sprint("k", k)
@@ -196,11 +198,28 @@ func (w *world) produce(n int) {
 	} else {
 		r.lane = w.rand.IntN(w.plan.lanes)
 	}
-	w.store.enqueue(r)
-	w.say("enqueued %s %s/%s in lane %d", r.id, r.topic, r.key, r.lane)
-	for _, n := range w.relays {
-		n.wake()
+	w.enqueue(r)
+}
+
+func (w *world) enqueue(r row) {
+	if r.key != "" && slices.ContainsFunc(w.store.open, func(o *row) bool { return o.key == r.key }) {
+		w.after(100*time.Millisecond, func() { w.enqueue(r) })
+		return
 	}
+	w.messages++
+	made := w.store.begin(r)
+	commit := func() {
+		w.store.commit(made)
+		w.say("enqueued %s %s/%s in lane %d", r.id, r.topic, r.key, r.lane)
+		for _, n := range w.relays {
+			n.wake()
+		}
+	}
+	if w.rand.IntN(4) > 0 {
+		commit()
+		return
+	}
+	w.after(w.between(0, 2*time.Second), commit) // the transaction stays open
 }
 
 // trouble plans faults of the whole system.
