@@ -13,14 +13,13 @@ import (
 type broker struct {
 	w         *world
 	away      bool
-	slowTopic string         // it is not answered
-	poison    string         // the message that ends connections, while there are faults
-	accepted  map[string]int // by id and destination
-	failures  map[string]int // that count as attempts
+	slowTopic string // it is not answered
+	poison    string // the message that ends connections, while there are faults
+	ledger    *ledger
 }
 
 func newBroker(w *world) *broker {
-	b := &broker{w: w, accepted: make(map[string]int), failures: make(map[string]int)}
+	b := &broker{w: w, ledger: newLedger()}
 	if w.plan.faults > 0 && w.rand.IntN(4) == 0 {
 		b.poison = fmt.Sprint("m", w.rand.IntN(w.plan.messages))
 	}
@@ -97,7 +96,7 @@ var unsure = relaycore.Result{Err: errAway, Kind: waybill.Unavailable, Unsure: t
 func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result) (slow bool) {
 	w, lost := b.w, b.away
 	for i, m := range batch.Messages {
-		id := m.Tag.(*row).id
+		id := rowOf(m).id
 		if !lost && (id == b.poison && !w.calm || w.chance(w.plan.faults/20)) {
 			lost = true
 			w.say("the connection is lost at %s", id)
@@ -105,7 +104,7 @@ func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result) (slow 
 				results[j] = relaycore.Result{Err: errAway, Kind: waybill.Unavailable, Lost: true, Unsure: true}
 			}
 		}
-		name := id + "@" + m.Dest
+		name := copyOf(m)
 		switch {
 		case lost:
 			results[i] = relaycore.Result{Err: errAway, Kind: waybill.Unavailable, Lost: true, Unsure: true}
@@ -119,49 +118,28 @@ func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result) (slow 
 				b.store(batch, i)
 			}
 		case w.chance(w.plan.faults / 5):
-			b.failures[name]++
+			b.ledger.failures[name]++
 			w.say("%s is refused", name)
 			results[i] = failure(waybill.Transient, "")
 		case w.chance(w.plan.faults / 20):
-			b.failures[name]++
+			b.ledger.failures[name]++
 			results[i] = failure(waybill.Permanent, waybill.ReasonTooLarge)
 		case w.chance(w.plan.faults / 20):
-			b.failures[name]++
+			b.ledger.failures[name]++
 			results[i] = failure(waybill.Permanent, waybill.ReasonUnroutable)
 		default:
 			b.store(batch, i)
 		}
 		if results[i].Lost {
-			b.failures[name]++ // it may prove to be poison
+			b.ledger.failures[name]++ // it may prove to be poison
 		}
 	}
 	return slow
 }
 
-// store accepts a message. One that is accepted for the first time must not have been passed by a later
-// one of its key, unless that was sent with it, before it was refused.
+// store accepts a message.
 func (b *broker) store(batch *relaycore.Batch, i int) {
-	m := batch.Messages[i]
-	r := m.Tag.(*row)
-	name := r.id + "@" + m.Dest
-	b.accepted[name]++
-	b.w.say("%s is stored", name)
-	if r.key == "" || b.accepted[name] > 1 {
-		return
-	}
-	for _, o := range b.w.store.rows {
-		earlier := o.position < m.Position && o.topic == r.topic && o.key == r.key && (!o.waits || o.dest == m.Dest) && !o.alone && !r.alone
-		if earlier && o.life == 0 && b.accepted[o.id+"@"+m.Dest] == 0 && !inBatch(batch, o.position) {
-			b.w.fail("%s is stored before %s, an earlier message of its key", name, o.id)
-		}
-	}
-}
-
-func inBatch(b *relaycore.Batch, position int64) bool {
-	for _, m := range b.Messages {
-		if m.Position == position {
-			return true
-		}
-	}
-	return false
+	err := b.ledger.store(b.w.store, batch, i)
+	b.w.say("%s is stored", copyOf(batch.Messages[i]))
+	b.w.check(err)
 }

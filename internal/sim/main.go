@@ -15,7 +15,14 @@ func main() {
 	seeds := flag.Uint64("seeds", 10_000, "how many seeds are run")
 	first := flag.Uint64("seed", 0, "the first seed; with -v it is the only one")
 	verbose := flag.Bool("v", false, "print what happens")
+	search := flag.Bool("explore", false, "visit every state of small systems instead")
+	faults := flag.Int("faults", 2, "with -explore, the most faults of a system")
+	limit := flag.Int("limit", 5_000_000, "with -explore, the most states of a system")
 	flag.Parse()
+	if *search {
+		exploreAll(*faults, *limit)
+		return
+	}
 	if *verbose {
 		if err := newWorld(*first, os.Stdout).run(); err != nil {
 			fmt.Println(err)
@@ -34,4 +41,8 @@ func main() {
 	}
 	fmt.Printf("%d seeds: %d messages, %d sends, %d dead letters, %d crashes, %d take-overs, %d events; no promise broken\n",
 		*seeds, total.messages, total.sends, total.dead, total.crashes, total.takeovers, total.events)
+}
+
+// exploreAll explores the small systems with no fault, one, and so on.
+func exploreAll(faults, limit int) {
 }

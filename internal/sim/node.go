@@ -165,14 +165,9 @@ func (n *node) settle(list []relaycore.Settlement) relaycore.Event {
 	for i := range list {
 		st := &list[i]
 		m := st.Message
-		n.w.say("%s settles %s@%s: %d after %v behind %v attempts %d", n.name, m.Tag.(*row).id, m.Dest, st.Outcome, st.After, st.Behind, st.Attempts)
-		if st.Outcome == relaycore.Published && n.w.broker.accepted[m.Tag.(*row).id+"@"+m.Dest] == 0 {
-			n.w.fail("%s settles %s, which was never accepted, as published", n.name, m.Tag.(*row).id)
-		}
-		if failures := n.w.broker.failures[m.Tag.(*row).id+"@"+m.Dest]; st.Attempts > failures {
-			n.w.fail("%s counts %d attempts of %s, which has failed %d times", n.name, st.Attempts, m.Tag.(*row).id, failures)
-		}
+		n.w.say("%s settles %s@%s: %d after %v behind %v attempts %d", n.name, rowOf(m).id, m.Dest, st.Outcome, st.After, st.Behind, st.Attempts)
 	}
+	n.w.check(n.w.broker.ledger.settle(list))
 	lost := n.w.store.settle(list, n.w.now)
 	n.w.takeovers += len(lost)
 	return relaycore.Settled{Lost: lost}
@@ -180,7 +175,7 @@ func (n *node) settle(list []relaycore.Settlement) relaycore.Event {
 
 func ids(b *relaycore.Batch) (list []string) {
 	for _, m := range b.Messages {
-		list = append(list, m.Tag.(*row).id+"@"+m.Dest)
+		list = append(list, copyOf(m))
 	}
 	return list
 }

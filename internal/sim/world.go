@@ -129,6 +129,13 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
+// check fails the run if a promise was broken.
+func (w *world) check(err error) {
+	if err != nil {
+		w.fail("%v", err)
+	}
+}
+
 const (
 	troubleFor = 2 * time.Minute
 	drainFor   = 20 * time.Minute // at most, after the faults have ended
@@ -275,19 +282,7 @@ func (w *world) crash() {
 
 // judge looks at what has become of every message.
 func (w *world) judge() error {
-	for n := range w.messages {
-		id := fmt.Sprint("m", n)
-		for _, d := range w.plan.dests {
-			accepted := w.broker.accepted[id+"@"+d] > 0
-			dead := slices.ContainsFunc(w.store.dead, func(r *row) bool { return r.id == id && (r.dest == d || r.dest == "") })
-			if !accepted && !dead {
-				w.fail("%s is lost: neither accepted by %q nor a dead letter", id, d)
-			}
-			if w.store.published[id+"@"+d] > 0 && !accepted {
-				w.fail("%s was settled as published and never accepted by %q", id, d)
-			}
-		}
-	}
+	w.check(w.broker.ledger.end(w.store, w.messages, w.plan.dests))
 	w.dead += len(w.store.dead)
 	return w.failed
 }
