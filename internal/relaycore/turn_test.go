@@ -1,0 +1,47 @@
+package relaycore
+
+import (
+	"testing"
+
+	"github.com/waybill-go/waybill"
+)
+
+// TestTakeIn_InTurn: nothing becomes of a message that is not to be sent while an earlier one of its key
+// is held: that one may yet have to wait, and what follows a dead letter must not pass it. One that
+// nothing precedes, or without a key, has its outcome at once.
+func TestTakeIn_InTurn(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*Message){
+		"expired":   func(m *Message) { m.Expired = true },
+		"malformed": func(m *Message) { m.Malformed = errTest },
+		"unrouted":  func(m *Message) { m.Routes = nil },
+		"route":     func(m *Message) { m.RouteErr = errTest },
+	} {
+		r := newRig(t, func(c *Config) { c.Order = Park })
+		r.own(Lane{0, 1})
+		take[Release](r)
+		r.step(Released{})
+		take[Count](r)
+		r.step(Counted{})
+		take[Claim](r)
+		r.step(Claimed{Messages: []Message{msg(1, "k")}, Full: true})
+		b := take[Publish](r).Batch
+		later, other, free := msg(2, "k"), msg(3, "l"), msg(4, "")
+		spoil(&later)
+		spoil(&other)
+		spoil(&free)
+		take[Claim](r)
+		r.step(Claimed{Messages: []Message{later, other, free}})
+		st := take[Settle](r)
+		if len(st.Settlements) != 2 || st.Settlements[0].Message.Position != 3 || st.Settlements[1].Message.Position != 4 {
+			t.Errorf("%s: settled %+v while an earlier one is in flight, want those at 3 and 4", name, st.Settlements)
+		}
+		r.step(Settled{})
+		none[Settle](r)
+		r.step(Answered{Batch: b, Results: []Result{{Err: errTest, Kind: waybill.Transient}}})
+		st = take[Settle](r)
+		if len(st.Settlements) != 2 || st.Settlements[0].Message.Position != 1 || !st.Settlements[1].Behind {
+			t.Errorf("%s: settled %+v, want the second behind the first", name, st.Settlements)
+		}
+	}
+}
