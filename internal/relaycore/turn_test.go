@@ -2,6 +2,7 @@ package relaycore
 
 import (
 	"testing"
+	"time"
 
 	"github.com/waybill-go/waybill"
 )
@@ -44,4 +45,24 @@ func TestTakeIn_InTurn(t *testing.T) {
 			t.Errorf("%s: settled %+v, want the second behind the first", name, st.Settlements)
 		}
 	}
+}
+
+// TestReopen_WaitTheirTurn: a message that was refused waits behind an earlier one of its batch that was
+// not answered and goes back to the store with it. By itself it would be due while that one waits.
+func TestReopen_WaitTheirTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.own(Lane{0, 1})
+	r.claimed(msg(1, "k"), msg(2, "k"), msg(3, "k"))
+	b := take[Publish](r).Batch
+	r.step(Answered{Batch: b, Results: []Result{{Err: errTest, Kind: waybill.Unavailable}, {Err: errTest}, {}}})
+	st := take[Settle](r).Settlements
+	if len(st) != 3 || st[0].Message.Position != 2 || !st[0].Behind || st[0].Attempts != 1 || st[2].Message.Position != 1 || !st[2].Behind {
+		t.Errorf("settled %+v, want the second behind, the third published and the first behind", st)
+	}
+	r.step(Settled{})
+	if len(r.lines) != 0 {
+		t.Errorf("%d lines are left, want none: something stays closed", len(r.lines))
+	}
+	r.pass(5 * time.Second)
 }
