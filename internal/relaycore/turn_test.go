@@ -66,3 +66,23 @@ func TestReopen_WaitTheirTurn(t *testing.T) {
 	}
 	r.pass(5 * time.Second)
 }
+
+// TestResent: a message is said to be sent again if an attempt of this life may have arrived, or has failed.
+func TestResent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.own(Lane{0, 1})
+	failed := msg(2, "")
+	failed.Attempts = 1
+	r.claimed(msg(1, ""), failed)
+	b := take[Publish](r).Batch
+	if b.Messages[0].Resent || !b.Messages[1].Resent {
+		t.Errorf("resent %v and %v, want the one that has failed before", b.Messages[0].Resent, b.Messages[1].Resent)
+	}
+	unsure := Result{Err: errTest, Kind: waybill.Unavailable, Unsure: true}
+	r.step(Answered{Batch: b, Results: []Result{unsure, {}}})
+	r.pass(time.Second)
+	if b = take[Publish](r).Batch; len(b.Messages) != 1 || !b.Messages[0].Resent {
+		t.Errorf("sent %+v, want the first as sent before", b.Messages)
+	}
+}
