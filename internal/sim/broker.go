@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -16,13 +15,12 @@ type broker struct {
 	slowTopic string // it is not answered
 	poison    string // the message that ends connections, while there are faults
 	ledger    *ledger
+	known     map[string]relaycore.Time // when what is recognised as a copy was stored, by life
 }
 
 func newBroker(w *world) *broker {
-	b := &broker{w: w, ledger: newLedger()}
-	if w.plan.faults > 0 && w.rand.IntN(4) == 0 {
-		b.poison = fmt.Sprint("m", w.rand.IntN(w.plan.messages))
-	}
+	b := &broker{w: w, ledger: newLedger(w.cfg.Order, w.cfg.Retry.MaxRetries), known: make(map[string]relaycore.Time)}
+	b.ledger.follows = len(w.plan.Dests) == 1 && w.plan.Strict
 	return b
 }
 
@@ -49,7 +47,7 @@ func (b *broker) send(n *node, batch *relaycore.Batch) {
 		if !done {
 			done = true
 			delete(n.flights, batch)
-			n.handle(relaycore.Answered{Batch: batch, Results: results, Window: time.Minute})
+			n.answered(relaycore.Answered{Batch: batch, Results: results, Window: b.window()})
 		}
 	}
 	taken, late := false, true
@@ -62,7 +60,7 @@ func (b *broker) send(n *node, batch *relaycore.Batch) {
 		answer()
 	}
 	n.flights[batch] = func() { w.after(0, silent) }
-	w.after(w.between(0, 30*time.Millisecond), func() {
+	w.after(w.latency(30*time.Millisecond), func() {
 		if n.gone && w.chance(0.5) {
 			return
 		}
@@ -72,8 +70,8 @@ func (b *broker) send(n *node, batch *relaycore.Batch) {
 		}
 		slow := b.take(batch, results)
 		taken = true
-		wait := w.between(0, 50*time.Millisecond)
-		if w.chance(w.plan.faults / 4) {
+		wait := w.latency(50 * time.Millisecond)
+		if w.chance(w.plan.Faults / 4) {
 			wait = w.between(0, 10*time.Second) // confirmed late
 		}
 		late = wait > batch.Limit
@@ -97,7 +95,7 @@ func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result) (slow 
 	w, lost := b.w, b.away
 	for i, m := range batch.Messages {
 		id := rowOf(m).id
-		if !lost && (id == b.poison && !w.calm || w.chance(w.plan.faults/20)) {
+		if !lost && (id == b.poison && !w.calm || w.chance(w.plan.Faults/20)) {
 			lost = true
 			w.say("the connection is lost at %s", id)
 			for j := range batch.Messages[:i] { // none of the batch is confirmed
@@ -115,20 +113,27 @@ func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result) (slow 
 			slow = true
 			results[i] = unsure
 			if w.chance(0.5) {
-				b.store(batch, i)
+				b.accept(batch, i)
 			}
-		case w.chance(w.plan.faults / 5):
+		case w.chance(w.plan.Faults / 5):
 			b.ledger.failures[name]++
 			w.say("%s is refused", name)
 			results[i] = failure(waybill.Transient, "")
-		case w.chance(w.plan.faults / 20):
+		case w.chance(w.plan.Faults / 20):
 			b.ledger.failures[name]++
 			results[i] = failure(waybill.Permanent, waybill.ReasonTooLarge)
-		case w.chance(w.plan.faults / 20):
+		case w.chance(w.plan.Faults / 20):
 			b.ledger.failures[name]++
 			results[i] = failure(waybill.Permanent, waybill.ReasonUnroutable)
+		case w.chance(w.plan.Faults / 20):
+			results[i] = failure(waybill.Conflict, "")
+		case w.chance(w.plan.Faults / 20): // it is not answered, and the others are
+			results[i] = failure(waybill.Unavailable, "")
+		case w.chance(w.plan.Faults / 20): // its queue is full
+			results[i] = failure(waybill.Unavailable, "")
+			results[i].After = w.between(0, 5*time.Second)
 		default:
-			b.store(batch, i)
+			results[i] = b.accept(batch, i)
 		}
 		if results[i].Lost {
 			b.ledger.failures[name]++ // it may prove to be poison
@@ -137,8 +142,34 @@ func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result) (slow 
 	return slow
 }
 
+// window is for how long copies are recognised.
+func (b *broker) window() time.Duration {
+	if b.w.plan.Dedup {
+		return time.Minute
+	}
+	return 0
+}
+
+// accept stores a message, unless it is recognised as a copy. One that is said to be sent for the first
+// time and is recognised is swallowed.
+func (b *broker) accept(batch *relaycore.Batch, i int) (r relaycore.Result) {
+	m := batch.Messages[i]
+	stored, copied := b.known[lifeOf(m)]
+	if copied = copied && b.w.now-stored < b.window(); copied && !m.Resent {
+		return relaycore.Result{Err: errRefused, Swallowed: true}
+	}
+	if !copied {
+		b.store(batch, i)
+	}
+	if b.w.plan.Follower && m.Dest != follower {
+		r.Followers = []string{follower}
+	}
+	return r
+}
+
 // store accepts a message.
 func (b *broker) store(batch *relaycore.Batch, i int) {
+	b.known[lifeOf(batch.Messages[i])] = b.w.now
 	err := b.ledger.store(b.w.store, batch, i)
 	b.w.say("%s is stored", copyOf(batch.Messages[i]))
 	b.w.check(err)

@@ -128,7 +128,7 @@ func (s *system) ofBatch(what string, b *relaycore.Batch, on func(func(*system, 
 				results[i] = result(i)
 				if results[i].Err != nil && results[i].Kind != waybill.Unavailable {
 					s.ledger.failures[copyOf(b.Messages[i])]++
-				} else if i < stored {
+				} else if i < stored && (results[i].Err == nil || results[i].Unsure) {
 					s.check(s.ledger.store(s.store, b, i))
 				}
 			}
@@ -153,6 +153,17 @@ func (s *system) ofBatch(what string, b *relaycore.Batch, on func(func(*system, 
 			}
 		}
 		id := rowOf(b.Messages[n]).id
+		if n > 0 {
+			add(true, what+"has "+id+" refused, and the one before it not answered", answer(len(b.Messages), func(i int) relaycore.Result {
+				switch i {
+				case n - 1:
+					return relaycore.Result{Err: errAway, Kind: waybill.Unavailable}
+				case n:
+					return failure(waybill.Transient, "")
+				}
+				return relaycore.Result{}
+			}, 0))
+		}
 		add(true, what+"has "+id+" refused", answer(len(b.Messages), only(failure(waybill.Transient, "")), 0))
 		add(true, what+"has "+id+" refused for good", answer(len(b.Messages), only(failure(waybill.Permanent, waybill.ReasonTooLarge)), 0))
 	}

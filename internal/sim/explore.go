@@ -134,6 +134,7 @@ func (e *explorer) print(s *system, relay, before int) print128 {
 func smalls(faults int) (list []*small) {
 	for _, p := range []small{
 		{name: "one lane, batches", lanes: 1, keys: []string{"a", "b", "a"}, batch: 3},
+		{name: "one key", lanes: 1, keys: []string{"a", "a", "a"}, batch: 3},
 		{name: "one lane, strict", lanes: 1, keys: []string{"a", "b", "a"}, batch: 3, strict: true},
 		{name: "two lanes, batches", lanes: 2, keys: []string{"a", "b", "a"}, batch: 3},
 		{name: "one lane, park", lanes: 1, keys: []string{"a", "b", "a"}, batch: 1, order: 1},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,13 +21,16 @@ type node struct {
 	waiting bool // an Await is running
 	news    bool // something was committed since the claim began
 	flights map[*relaycore.Batch]func()
+	sending flight
+	results map[*relaycore.Message]relaycore.Result // the latest of each message that was sent
 	read    cursors
 	ends    bool
 }
 
 func (w *world) startRelay(name string) {
 	cfg := w.cfg
-	n := &node{w: w, name: name, core: relaycore.New(cfg), began: w.now, flights: make(map[*relaycore.Batch]func()), read: make(cursors)}
+	n := &node{w: w, name: name, core: relaycore.New(cfg), began: w.now, flights: make(map[*relaycore.Batch]func()), read: make(cursors),
+		sending: make(flight), results: make(map[*relaycore.Message]relaycore.Result)}
 	w.relays = append(w.relays, n)
 	w.say("%s starts", name)
 	n.handle(relaycore.Tick{})
@@ -45,16 +49,13 @@ func (n *node) handle(e relaycore.Event) {
 	for _, cmd := range n.core.Step(now, e) {
 		n.start(cmd)
 	}
-	if s := n.core.Stats(); s.Held > 10_000 {
-		n.w.fail("%s holds %d messages", n.name, s.Held)
+	if s, most := n.core.Stats(), n.w.plan.mostHeld(); s.Held > most {
+		n.w.fail("%s holds %d messages, more than %d", n.name, s.Held, most)
 	}
 	if n.core.Done() && !n.ends {
 		n.ends = true
 		n.w.say("%s has stopped", n.name)
-		n.gone = true
-		n.w.store.leave(n.name)
-		n.w.relays = slices.DeleteFunc(n.w.relays, func(o *node) bool { return o == n })
-		n.w.after(n.w.between(0, 20*time.Second), func() { n.w.startRelay(n.name + "'") })
+		n.leave()
 		return
 	}
 	n.ticks++
@@ -73,12 +74,40 @@ func (n *node) stop() {
 	n.handle(relaycore.Stop{})
 	n.w.after(6*time.Second, func() {
 		if !n.gone {
-			n.gone = true
-			n.w.store.leave(n.name)
-			n.w.relays = slices.DeleteFunc(n.w.relays, func(o *node) bool { return o == n })
-			n.w.after(n.w.between(0, 20*time.Second), func() { n.w.startRelay(n.name + "'") })
+			n.leave()
 		}
 	})
+}
+
+// leave ends a relay in good order, and starts another in its place.
+func (n *node) leave() {
+	n.gone = true
+	n.w.store.leave(n.name)
+	n.replace()
+}
+
+// replace starts another relay some time later.
+func (n *node) replace() {
+	w := n.w
+	w.relays = slices.DeleteFunc(w.relays, func(o *node) bool { return o == n })
+	w.after(w.latency(time.Second)+w.pause(), func() { w.startRelay(n.name + "'") })
+}
+
+// pause is how long it takes until a relay is started again, beyond a moment.
+func (w *world) pause() time.Duration {
+	if w.plan.Churn {
+		return 0
+	}
+	return w.between(0, 19*time.Second)
+}
+
+// answered takes in what became of a batch.
+func (n *node) answered(e relaycore.Answered) {
+	n.sending.end(e.Batch)
+	for i, m := range e.Batch.Messages {
+		n.results[m] = e.Results[i]
+	}
+	n.handle(e)
 }
 
 // wake tells a relay that waits of a commit.
@@ -100,17 +129,17 @@ func (n *node) endWait() {
 // another.
 func (n *node) call(effect func() relaycore.Event, failed func(error) relaycore.Event) {
 	w := n.w
-	w.after(w.between(0, 20*time.Millisecond), func() {
+	w.after(w.latency(20*time.Millisecond), func() {
 		if n.gone && w.chance(0.5) {
 			return // it crashed before the call was made
 		}
 		var answer relaycore.Event
-		if w.chance(w.plan.faults / 2) { // before it took effect
+		if w.chance(w.plan.Faults / 2) { // before it took effect
 			answer = failed(errAway)
-		} else if answer = effect(); w.chance(w.plan.faults / 2) { // the answer is lost
+		} else if answer = effect(); w.chance(w.plan.Faults / 2) { // the answer is lost
 			answer = failed(errAway)
 		}
-		w.after(w.between(0, 20*time.Millisecond), func() { n.handle(answer) })
+		w.after(w.latency(20*time.Millisecond), func() { n.handle(answer) })
 	})
 }
 
@@ -123,17 +152,17 @@ func (n *node) start(cmd relaycore.Command) {
 	}
 	switch cmd := cmd.(type) {
 	case relaycore.Renew:
-		n.call(func() relaycore.Event { return w.store.renew(n.name, cmd, leaseTTL, w.now) },
+		n.call(func() relaycore.Event { return w.store.renew(n.name, cmd, leaseTTL, w.clock()) },
 			func(err error) relaycore.Event { return relaycore.LeaseFailed{Err: err} })
 	case relaycore.Release:
-		n.call(func() relaycore.Event { return relaycore.Released{} },
+		n.call(func() relaycore.Event { return w.store.release(cmd.Limit, w.clock()) },
 			func(err error) relaycore.Event { return relaycore.Released{Err: err} })
 	case relaycore.Count:
-		n.call(func() relaycore.Event { return relaycore.Counted{} },
+		n.call(func() relaycore.Event { return w.store.count() },
 			func(err error) relaycore.Event { return relaycore.Counted{Err: err} })
 	case relaycore.Claim:
 		n.news = false
-		n.call(func() relaycore.Event { return w.store.claim(cmd, n.read, w.now, w.plan.dests) },
+		n.call(func() relaycore.Event { return w.store.claim(cmd, n.read, w.clock(), w.plan.Dests) },
 			func(err error) relaycore.Event {
 				clear(n.read) // what was read and not returned must be read again
 				return relaycore.ClaimFailed{Err: err}
@@ -149,6 +178,8 @@ func (n *node) start(cmd relaycore.Command) {
 		w.after(0, n.endWait)
 	case relaycore.Publish:
 		w.say("%s sends %s", n.name, ids(cmd.Batch))
+		w.check(n.sending.send(cmd.Batch, w.cfg.Strict))
+		w.check(n.dated(cmd.Batch))
 		w.broker.send(n, cmd.Batch)
 	case relaycore.Cut:
 		if cut := n.flights[cmd.Batch]; cut != nil {
@@ -161,6 +192,28 @@ func (n *node) start(cmd relaycore.Command) {
 	}
 }
 
+// tolerance is how much later than the store a relay may find that a message has expired: by the time
+// that the answer to its claim took.
+func (w *world) tolerance() time.Duration {
+	if w.plan.Churn {
+		return time.Second
+	}
+	return 100 * time.Millisecond
+}
+
+// dated checks that what is sent may be sent now. A relay that has stood still knows less of the time.
+func (n *node) dated(b *relaycore.Batch) error {
+	for _, m := range b.Messages {
+		switch r := rowOf(m); {
+		case r.deliver > 0 && r.deliver > n.w.clock():
+			return fmt.Errorf("%s is sent %v before its time", r.id, r.deliver-n.w.clock())
+		case r.expires > 0 && n.resume == 0 && n.w.clock()-r.expires > n.w.tolerance():
+			return fmt.Errorf("%s is sent %v after it has expired", r.id, n.w.clock()-r.expires)
+		}
+	}
+	return nil
+}
+
 func (n *node) settle(list []relaycore.Settlement) relaycore.Event {
 	for i := range list {
 		st := &list[i]
@@ -168,7 +221,14 @@ func (n *node) settle(list []relaycore.Settlement) relaycore.Event {
 		n.w.say("%s settles %s@%s: %d after %v behind %v attempts %d", n.name, rowOf(m).id, m.Dest, st.Outcome, st.After, st.Behind, st.Attempts)
 	}
 	n.w.check(n.w.broker.ledger.settle(list))
-	lost := n.w.store.settle(list, n.w.now)
+	n.w.check(n.w.broker.ledger.answered(list, n.results))
+	for i := range list {
+		delete(n.results, list[i].Message)
+		if rowOf(list[i].Message).id == n.w.stubborn {
+			return relaycore.SettleFailed{Refused: true, Err: errRefused}
+		}
+	}
+	lost := n.w.store.settle(list, n.w.clock())
 	n.w.takeovers += len(lost)
 	return relaycore.Settled{Lost: lost}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
@@ -12,6 +11,7 @@ import (
 type store struct {
 	rows      []*row // by position, and by destination among equal ones
 	open      []*row // of transactions that have not committed
+	scheduled []*row // not in the outbox before their time
 	dead      []*row
 	position  int64
 	lanes     []laneRow
@@ -40,6 +40,9 @@ type row struct {
 	alone    bool
 	due      relaycore.Time // of a waiting row; never if it is behind another one
 	parks    bool           // of a dead letter
+	resolved bool           // of a dead letter
+	expires  relaycore.Time // 0 if it does not
+	deliver  relaycore.Time // not to be sent before; 0 if it may
 }
 
 const never = relaycore.Time(1<<63 - 1)
@@ -54,6 +57,35 @@ func (s *store) begin(r row) *row {
 	r.position = s.position
 	s.open = append(s.open, &r)
 	return &r
+}
+
+// release moves messages that have come due into the outbox, where they get a new place. Like any
+// enqueue they wait for an open transaction that writes their key.
+func (s *store) release(limit int, now relaycore.Time) relaycore.Event {
+	moved := 0
+	s.scheduled = slices.DeleteFunc(s.scheduled, func(r *row) bool {
+		writes := func(o *row) bool { return o.key != "" && o.key == r.key }
+		due := r.deliver <= now && moved < limit && !slices.ContainsFunc(s.open, writes)
+		if due {
+			moved++
+			r.deliver = 0
+			s.commit(s.begin(*r))
+		}
+		return due
+	})
+	return relaycore.Released{Count: moved}
+}
+
+// count counts what is parked behind dead letters.
+func (s *store) count() relaycore.Event {
+	keys, messages := make(map[string]bool), 0
+	for _, r := range s.rows {
+		if r.waits && slices.ContainsFunc(s.dead, func(d *row) bool { return d.parks && sameUnit(d, r) && d.position < r.position }) {
+			keys[r.topic+"/"+r.key] = true
+			messages++
+		}
+	}
+	return relaycore.Counted{Keys: len(keys), Messages: messages}
 }
 
 // commit shows a message to claims.
@@ -95,7 +127,8 @@ func (s *store) renew(node string, cmd relaycore.Renew, ttl, now relaycore.Time)
 	}
 	s.nodes[node] = now + ttl
 	for other, until := range s.nodes {
-		if until <= now {
+		if until <= now || until > now+ttl { // the second is of a clock that has gone back since
+
 			delete(s.nodes, other)
 		}
 	}
@@ -199,7 +232,7 @@ func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, des
 	}
 	messages := make([]relaycore.Message, len(list))
 	for i, r := range list {
-		messages[i] = describe(r, dests)
+		messages[i] = describe(r, dests, now)
 		messages[i].Lane, _ = epoch(r)
 		messages[i].Blocked = !r.waits && s.ahead(r)
 	}
@@ -207,14 +240,20 @@ func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, des
 }
 
 // describe returns what a claim tells of a row.
-func describe(r *row, dests []string) relaycore.Message {
+func describe(r *row, dests []string, now relaycore.Time) relaycore.Message {
 	tag := *r
 	m := relaycore.Message{
 		Position: r.position, Dest: r.dest, Topic: r.topic, Key: r.key, Tenant: r.tenant, Attempts: r.attempts, Life: r.life,
 		Size: relaycore.EmptySize + 100, Waiting: r.waits, Tag: &tag,
 	}
+	if r.expires > 0 {
+		m.Expired, m.ExpiresIn = r.expires <= now, max(0, r.expires-now)
+	}
 	if !r.waits {
 		m.Routes = dests
+	}
+	if !r.waits && r.deliver > 0 {
+		m.DelayFor = max(0, r.deliver-now)
 	}
 	return m
 }
@@ -238,6 +277,8 @@ func (s *store) isDue(r *row, now relaycore.Time, free func(*row) bool) bool {
 
 // settle is the rule of outcomes. It returns the lanes whose epoch does not hold any more.
 func (s *store) settle(list []relaycore.Settlement, now relaycore.Time) (lost []int) {
+	var done []*row
+	var dests []string
 	for i := range list {
 		st := &list[i]
 		m := st.Message
@@ -253,8 +294,12 @@ func (s *store) settle(list []relaycore.Settlement, now relaycore.Time) (lost []
 		}
 		r := s.rows[at]
 		s.rows = slices.Delete(s.rows, at, at+1)
+		dests = append(dests, m.Dest)
 		s.apply(st, r, now)
-		s.follow(r, m.Dest, now)
+		done = append(done, r)
+	}
+	for i, r := range done {
+		s.follow(r, dests[i], now)
 	}
 	return lost
 }
@@ -274,11 +319,14 @@ func (s *store) apply(st *relaycore.Settlement, r *row, now relaycore.Time) {
 			next.dest, next.due = d, now
 			s.put(next, now)
 		}
+	case relaycore.Schedule:
+		next.waits = false
+		s.scheduled = append(s.scheduled, &next)
 	case relaycore.Wait:
-		next.attempts, next.life, next.alone = st.Attempts, st.Life, r.alone || st.Alone
+		next.attempts, next.life, next.alone = st.Attempts, st.Life, st.Alone
 		next.due = now + st.After
 		if st.Behind {
-			next.due = now
+			next.due = never
 		}
 		s.put(next, now)
 	case relaycore.DeadLetter, relaycore.FailedLetter:
@@ -287,8 +335,11 @@ func (s *store) apply(st *relaycore.Settlement, r *row, now relaycore.Time) {
 	}
 }
 
-// put adds a waiting row: without a due time if it is behind another one.
+// put adds a waiting row, unless it is there already: without a due time if it is behind another one.
 func (s *store) put(r row, now relaycore.Time) {
+	if slices.ContainsFunc(s.rows, func(o *row) bool { return o.waits && o.position == r.position && o.dest == r.dest }) {
+		return
+	}
 	if !r.alone && s.ahead(&r) {
 		r.due = never
 	}
@@ -321,11 +372,9 @@ func (s *store) resolve(i int, requeue bool, now relaycore.Time) {
 		s.put(back, now)
 		return
 	}
-	r.parks = false
+	r.parks, r.resolved = false, true
 	s.follow(r, r.dest, now)
 }
 
 // left returns what is in the outbox and the waiting rows, or will be.
-func (s *store) left() int { return len(s.rows) + len(s.open) }
-
-var leaseTTL = 8 * time.Second
+func (s *store) left() int { return len(s.rows) + len(s.open) + len(s.scheduled) }

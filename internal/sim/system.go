@@ -76,7 +76,7 @@ const (
 
 // newSystem returns the first state of a small system.
 func newSystem(p *small) *system {
-	s := &system{store: newStore(p.lanes), ledger: newLedger(), faults: p.faults, small: p}
+	s := &system{store: newStore(p.lanes), ledger: newLedger(p.order, p.attempts), faults: p.faults, small: p}
 	for i, key := range p.keys {
 		r := row{id: fmt.Sprint("m", i), topic: "t", tenant: "x", key: key}
 		if key != "" {
