@@ -223,7 +223,6 @@ func (n *node) settle(list []relaycore.Settlement) relaycore.Event {
 	n.w.check(n.w.broker.ledger.settle(list))
 	n.w.check(n.w.broker.ledger.answered(list, n.results))
 	for i := range list {
-		delete(n.results, list[i].Message)
 		if rowOf(list[i].Message).id == n.w.stubborn {
 			return relaycore.SettleFailed{Refused: true, Err: errRefused}
 		}
