@@ -38,3 +38,19 @@ func TestStop_LeavesWhatIsNotInFlight(t *testing.T) {
 		}
 	}
 }
+
+// TestStop_TakesNothingIn: what a claim finds after the stop has no outcome: an earlier message of its key
+// may have been left to other claims.
+func TestStop_TakesNothingIn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.own(Lane{0, 1})
+	take[Release](r)
+	r.step(Released{})
+	take[Claim](r)
+	r.step(Stop{})
+	m := msg(1, "k")
+	m.Expired = true
+	r.step(Claimed{Messages: []Message{m}})
+	none[Settle](r)
+}
