@@ -62,7 +62,7 @@ SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS60Killed|TestAS69Soak)$$
 SOAK_MEMORY ?= ^TestInboxServiceSoak$$
 
 .DEFAULT_GOAL := help
-.PHONY: help test newest newest-versions newest-go test-sessions test-setups test-suites test-rest test-modules check vulnerabilities fuzz soak bench screenshots services services-down demo
+.PHONY: help test newest newest-versions newest-go test-sessions test-setups test-suites test-rest test-sim test-modules check vulnerabilities fuzz soak bench screenshots services services-down demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -70,7 +70,7 @@ help: ## list the targets
 test: services ## start the servers and run every test with the race detector
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-sessions test-setups
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-suites test-rest
-	@$(MAKE) --no-print-directory test-modules
+	@$(MAKE) --no-print-directory test-sim test-modules
 
 test-sessions:
 	@for session in $(SESSIONS); do \
@@ -88,9 +88,14 @@ test-suites:
 	@echo "stores and brokers, with the race detector"
 	@$(TEST) --packages ./internal/conformance -- $(RACE) -timeout 60m -parallel $(SUITES_AT_ONCE) -skip '$(SETUPS)|$(LONG)'
 
+# One goroutine runs each simulated system, and the bugs are built beside it: the race detector has nothing to watch.
+test-sim:
+	@echo "the simulator, the explorer and the bugs that they find"
+	@$(TEST) --packages "./internal/sim/..." -- -timeout 60m
+
 test-rest:
 	@echo "everything else, with the race detector"
-	@E2E_SESSION=plain $(TEST) --packages "$$(go list ./... | grep -v /internal/conformance | tr '\n' ' ')" -- \
+	@E2E_SESSION=plain $(TEST) --packages "$$(go list ./... | grep -vE '/internal/(conformance|sim)(/|$$)' | tr '\n' ' ')" -- \
 		$(RACE) -timeout 60m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE)
 
 test-modules:
@@ -120,6 +125,8 @@ soak: services ## run the long stories in full, with the race detector
 	@E2E_SOAK=1 go test $(RACE) -count 1 -v -timeout 60m -run '$(SOAK)' ./internal/e2e
 	@go test $(RACE) -count 1 -run '$(LONG)' ./internal/conformance
 	@go run ./internal/sim -seeds 1000000
+	@go run ./internal/sim -explore -faults 2
+	@go run ./internal/sim/bugs
 
 check: fuzz ## formatting, vet, staticcheck, gosec, build, a tidy go.mod, and each fuzz target
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi

@@ -139,6 +139,7 @@ func (c *Core) reopen(b *Batch, unanswered []*Message) {
 			l.insert(m)
 		}
 		if l.behind > 0 {
+			c.waitTheirTurn(l, m.Position)
 			c.moveBehind(l)
 		}
 	}
@@ -146,6 +147,19 @@ func (c *Core) reopen(b *Batch, unanswered []*Message) {
 		if c.lines[l.unit] == l {
 			l.in.place(l)
 			c.tidy(l)
+		}
+	}
+}
+
+// waitTheirTurn lets messages after a position that are about to wait for a retry wait behind the earlier
+// one, too: if they became due by themselves they could be sent while that waits for longer.
+func (c *Core) waitTheirTurn(l *line, position int64) {
+	for i := range c.settler.waiting {
+		st := &c.settler.waiting[i]
+		if st.Outcome == Wait && !st.Alone && !st.Behind && st.Message.Position > position && unitOf(st.Message) == l.unit {
+			st.Behind = true
+			l.closed--
+			c.expect(st.After)
 		}
 	}
 }

@@ -118,19 +118,21 @@ func (c *Core) fill(q *queue, room int) (b *Batch, drain bool) {
 	return b, false
 }
 
-// takeNext takes the first message of a line into the batch, or out of its way if it has expired. What
+// takeNext takes the first message of a line into the batch, or out of its way if it is not to be sent. What
 // cannot be sent with the earlier messages of its key in the batch ends the line's turn.
 func (c *Core) takeNext(b *Batch, l *line) {
 	m, q := l.waiting[0], b.queue
-	expired := m.expired(c.now)
-	if l.filling && (expired || c.cfg.Strict || q.dest.suspect(m)) {
+	if m.fate.Err == nil && m.expired(c.now) {
+		m.fate = permanent(waybill.ReasonExpired, errExpired)
+	}
+	if l.filling && (m.fate.Err != nil || c.cfg.Strict || q.dest.suspect(m)) {
 		l.filling = false // it is in flight from now on
 		q.place(l)
 		return
 	}
 	l.take()
-	if expired {
-		c.conclude(m, permanent(waybill.ReasonExpired, errExpired), 0)
+	if m.fate.Err != nil {
+		c.conclude(m, m.fate, 0)
 	} else {
 		_, m.Resent = q.dest.unsure(m)
 		m.Resent = m.Resent || m.Attempts > 0

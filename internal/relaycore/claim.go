@@ -427,50 +427,59 @@ var errNoDestination = errors.New("no destination matches the message")
 // takeIn gives a claimed message its place: in a line if it is to be sent, else among the outcomes to
 // be stored.
 func (c *Core) takeIn(m *Message) {
-	if !c.lease.readsOn(m.Lane) {
+	if c.stopping || !c.lease.readsOn(m.Lane) {
 		return // another claim reads it from its beginning
 	}
 	m.expiresAt = c.now + m.ExpiresIn
 	c.held.add(m)
 	switch {
 	case m.Malformed != nil:
-		c.conclude(m, permanent(waybill.ReasonMalformed, fmt.Errorf("row does not decode: %w", m.Malformed)), 0)
+		m.fate = permanent(waybill.ReasonMalformed, fmt.Errorf("row does not decode: %w", m.Malformed))
 	case m.expired(c.now):
-		c.conclude(m, permanent(waybill.ReasonExpired, errExpired), 0)
+		m.fate = permanent(waybill.ReasonExpired, errExpired)
 	case m.DelayFor > 0:
 		c.settleLater(Settlement{Message: m, Outcome: Schedule})
+		return
 	case m.Waiting:
-		c.place(m)
 	case len(m.Routes) == 0:
-		r := permanent(waybill.ReasonUnroutable, errNoDestination)
-		r.Final = true
-		c.conclude(m, r, 0)
+		m.fate = permanent(waybill.ReasonUnroutable, errNoDestination)
+		m.fate.Final = true
 	case len(m.Routes) > 1:
 		c.settleLater(Settlement{Message: m, Outcome: Fanout, To: m.Routes})
-	default:
-		m.Dest = m.Routes[0]
-		c.place(m)
+		return
 	}
+	if !m.Waiting && len(m.Routes) == 1 {
+		m.Dest = m.Routes[0]
+	}
+	c.place(m)
 }
 
 // place adds a message to the line of its unit, or puts it into the waiting rows behind an earlier one
-// of its key that waits there.
+// of its key that waits there. One that is not to be sent has its outcome at once if nothing that is
+// held comes before it, else in its turn: while an earlier one of its unit may yet have to wait, nothing
+// is to become of a later one in the store.
 func (c *Core) place(m *Message) {
 	d := c.byName[m.Dest]
 	switch {
+	case m.fate.Err != nil:
 	case d == nil:
 		err := fmt.Errorf("destination %q is not configured", m.Dest)
-		c.conclude(m, Result{Err: waybill.RetryAfter(time.Minute, err), Kind: waybill.Unavailable, After: time.Minute}, 0)
-		return
+		m.fate = Result{Err: waybill.RetryAfter(time.Minute, err), Kind: waybill.Unavailable, After: time.Minute}
 	case m.RouteErr != nil:
-		c.conclude(m, Result{Err: m.RouteErr, Kind: waybill.KindOf(m.RouteErr)}, 0)
+		m.fate = Result{Err: m.RouteErr, Kind: waybill.KindOf(m.RouteErr)}
+	}
+	if d == nil {
+		c.conclude(m, m.fate, 0)
 		return
 	}
 	l := c.line(unitOf(m), d)
-	if m.Blocked || l.behind > 0 {
+	switch {
+	case m.fate.Err != nil && (m.Key == "" || l.precedes(m)):
+		c.conclude(m, m.fate, 0)
+	case m.Blocked || l.behind > 0:
 		c.settleBehind(m)
-		c.tidy(l)
-		return
+	default:
+		l.insert(m)
 	}
-	l.insert(m)
+	c.tidy(l)
 }

@@ -89,6 +89,9 @@ func (c *Core) Step(now Time, e Event) []Command {
 	c.now = max(now, c.now)
 	c.out = c.out[:0]
 	e.apply(c)
+	if c.stopping {
+		c.drop(func(Lane) bool { return true })
+	}
 	c.watchBatches()
 	c.renew()
 	c.relieve()
@@ -124,10 +127,9 @@ func (c *Core) random() float64 {
 	return float64((z^z>>31)>>11) / (1 << 53)
 }
 
-// apply begins a graceful stop: what is not in flight is left to other claims.
+// apply begins a graceful stop: what is not in flight, now or later, is left to other claims.
 func (Stop) apply(c *Core) {
 	c.stopping = true
-	c.drop(func(Lane) bool { return true })
 	if c.read.phase == awaiting {
 		c.endAwait()
 	}

@@ -45,6 +45,11 @@ func (l *line) idle() bool {
 	return len(l.waiting) == 0 && l.sent == 0 && l.closed == 0 && l.behind == 0
 }
 
+// precedes reports whether a message comes before everything that is known of the unit.
+func (l *line) precedes(m *Message) bool {
+	return l.sent == 0 && l.closed == 0 && (len(l.waiting) == 0 || m.Position < l.waiting[0].Position)
+}
+
 // insert adds a message where its position belongs.
 func (l *line) insert(m *Message) {
 	at := len(l.waiting)

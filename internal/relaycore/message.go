@@ -46,6 +46,7 @@ type Message struct {
 	Deferred bool
 
 	expiresAt Time
+	fate      Result // of one that is not to be sent; else its Err is nil
 }
 
 // EmptySize is about what a message without payload takes in memory.

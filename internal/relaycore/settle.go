@@ -217,7 +217,7 @@ func (c *Core) expectAfter(st *Settlement) {
 func (c *Core) reportOutcome(st *Settlement) {
 	r := Report{Dest: st.Message.Dest, Topic: st.Message.Topic, Err: st.Err, Settlement: st}
 	switch {
-	case st.Outcome == Wait && !st.Behind && st.Err != nil:
+	case st.Outcome == Wait && st.Err != nil:
 		r.What = Retried
 		c.stats.Retried++
 	case st.Outcome == DeadLetter:

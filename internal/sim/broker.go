@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -13,17 +12,15 @@ import (
 type broker struct {
 	w         *world
 	away      bool
-	slowTopic string         // it is not answered
-	poison    string         // the message that ends connections, while there are faults
-	accepted  map[string]int // by id and destination
-	failures  map[string]int // that count as attempts
+	slowTopic string // it is not answered
+	poison    string // the message that ends connections, while there are faults
+	ledger    *ledger
+	known     map[string]relaycore.Time // when what is recognised as a copy was stored, by life
 }
 
 func newBroker(w *world) *broker {
-	b := &broker{w: w, accepted: make(map[string]int), failures: make(map[string]int)}
-	if w.plan.faults > 0 && w.rand.IntN(4) == 0 {
-		b.poison = fmt.Sprint("m", w.rand.IntN(w.plan.messages))
-	}
+	b := &broker{w: w, ledger: newLedger(w.cfg.Order, w.cfg.Retry.MaxRetries), known: make(map[string]relaycore.Time)}
+	b.ledger.follows = len(w.plan.Dests) == 1 && w.plan.Strict
 	return b
 }
 
@@ -50,7 +47,7 @@ func (b *broker) send(n *node, batch *relaycore.Batch) {
 		if !done {
 			done = true
 			delete(n.flights, batch)
-			n.handle(relaycore.Answered{Batch: batch, Results: results, Window: time.Minute})
+			n.answered(relaycore.Answered{Batch: batch, Results: results, Window: b.window()})
 		}
 	}
 	taken, late := false, true
@@ -63,7 +60,7 @@ func (b *broker) send(n *node, batch *relaycore.Batch) {
 		answer()
 	}
 	n.flights[batch] = func() { w.after(0, silent) }
-	w.after(w.between(0, 30*time.Millisecond), func() {
+	w.after(w.latency(30*time.Millisecond), func() {
 		if n.gone && w.chance(0.5) {
 			return
 		}
@@ -73,8 +70,8 @@ func (b *broker) send(n *node, batch *relaycore.Batch) {
 		}
 		slow := b.take(batch, results)
 		taken = true
-		wait := w.between(0, 50*time.Millisecond)
-		if w.chance(w.plan.faults / 4) {
+		wait := w.latency(50 * time.Millisecond)
+		if w.chance(w.plan.Faults / 4) {
 			wait = w.between(0, 10*time.Second) // confirmed late
 		}
 		late = wait > batch.Limit
@@ -97,15 +94,15 @@ var unsure = relaycore.Result{Err: errAway, Kind: waybill.Unavailable, Unsure: t
 func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result) (slow bool) {
 	w, lost := b.w, b.away
 	for i, m := range batch.Messages {
-		id := m.Tag.(*row).id
-		if !lost && (id == b.poison && !w.calm || w.chance(w.plan.faults/20)) {
+		id := rowOf(m).id
+		if !lost && (id == b.poison && !w.calm || w.chance(w.plan.Faults/20)) {
 			lost = true
 			w.say("the connection is lost at %s", id)
 			for j := range batch.Messages[:i] { // none of the batch is confirmed
 				results[j] = relaycore.Result{Err: errAway, Kind: waybill.Unavailable, Lost: true, Unsure: true}
 			}
 		}
-		name := id + "@" + m.Dest
+		name := copyOf(m)
 		switch {
 		case lost:
 			results[i] = relaycore.Result{Err: errAway, Kind: waybill.Unavailable, Lost: true, Unsure: true}
@@ -116,52 +113,64 @@ func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result) (slow 
 			slow = true
 			results[i] = unsure
 			if w.chance(0.5) {
-				b.store(batch, i)
+				b.accept(batch, i)
 			}
-		case w.chance(w.plan.faults / 5):
-			b.failures[name]++
+		case w.chance(w.plan.Faults / 5):
+			b.ledger.failures[name]++
 			w.say("%s is refused", name)
 			results[i] = failure(waybill.Transient, "")
-		case w.chance(w.plan.faults / 20):
-			b.failures[name]++
+		case w.chance(w.plan.Faults / 20):
+			b.ledger.failures[name]++
 			results[i] = failure(waybill.Permanent, waybill.ReasonTooLarge)
-		case w.chance(w.plan.faults / 20):
-			b.failures[name]++
+		case w.chance(w.plan.Faults / 20):
+			b.ledger.failures[name]++
 			results[i] = failure(waybill.Permanent, waybill.ReasonUnroutable)
+		case w.chance(w.plan.Faults / 20):
+			results[i] = failure(waybill.Conflict, "")
+		case w.chance(w.plan.Faults / 20): // it is not answered, and the others are
+			results[i] = failure(waybill.Unavailable, "")
+		case w.chance(w.plan.Faults / 20): // its queue is full
+			results[i] = failure(waybill.Unavailable, "")
+			results[i].After = w.between(0, 5*time.Second)
 		default:
-			b.store(batch, i)
+			results[i] = b.accept(batch, i)
 		}
 		if results[i].Lost {
-			b.failures[name]++ // it may prove to be poison
+			b.ledger.failures[name]++ // it may prove to be poison
 		}
 	}
 	return slow
 }
 
-// store accepts a message. One that is accepted for the first time must not have been passed by a later
-// one of its key, unless that was sent with it, before it was refused.
-func (b *broker) store(batch *relaycore.Batch, i int) {
-	m := batch.Messages[i]
-	r := m.Tag.(*row)
-	name := r.id + "@" + m.Dest
-	b.accepted[name]++
-	b.w.say("%s is stored", name)
-	if r.key == "" || b.accepted[name] > 1 {
-		return
+// window is for how long copies are recognised.
+func (b *broker) window() time.Duration {
+	if b.w.plan.Dedup {
+		return time.Minute
 	}
-	for _, o := range b.w.store.rows {
-		earlier := o.position < m.Position && o.topic == r.topic && o.key == r.key && (!o.waits || o.dest == m.Dest) && !o.alone && !r.alone
-		if earlier && o.life == 0 && b.accepted[o.id+"@"+m.Dest] == 0 && !inBatch(batch, o.position) {
-			b.w.fail("%s is stored before %s, an earlier message of its key", name, o.id)
-		}
-	}
+	return 0
 }
 
-func inBatch(b *relaycore.Batch, position int64) bool {
-	for _, m := range b.Messages {
-		if m.Position == position {
-			return true
-		}
+// accept stores a message, unless it is recognised as a copy. One that is said to be sent for the first
+// time and is recognised is swallowed.
+func (b *broker) accept(batch *relaycore.Batch, i int) (r relaycore.Result) {
+	m := batch.Messages[i]
+	stored, copied := b.known[lifeOf(m)]
+	if copied = copied && b.w.now-stored < b.window(); copied && !m.Resent {
+		return relaycore.Result{Err: errRefused, Swallowed: true}
 	}
-	return false
+	if !copied {
+		b.store(batch, i)
+	}
+	if b.w.plan.Follower && m.Dest != follower {
+		r.Followers = []string{follower}
+	}
+	return r
+}
+
+// store accepts a message.
+func (b *broker) store(batch *relaycore.Batch, i int) {
+	b.known[lifeOf(batch.Messages[i])] = b.w.now
+	err := b.ledger.store(b.w.store, batch, i)
+	b.w.say("%s is stored", copyOf(batch.Messages[i]))
+	b.w.check(err)
 }

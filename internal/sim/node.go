@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,12 +22,16 @@ type node struct {
 	waiting bool // an Await is running
 	news    bool // something was committed since the claim began
 	flights map[*relaycore.Batch]func()
+	sending flight
+	results map[*relaycore.Message]relaycore.Result // the latest of each message that was sent
+	read    cursors
 	ends    bool
 }
 
 func (w *world) startRelay(name string) {
 	cfg := w.cfg
-	n := &node{w: w, name: name, core: relaycore.New(cfg), began: w.now, flights: make(map[*relaycore.Batch]func())}
+	n := &node{w: w, name: name, core: relaycore.New(cfg), began: w.now, flights: make(map[*relaycore.Batch]func()), read: make(cursors),
+		sending: make(flight), results: make(map[*relaycore.Message]relaycore.Result)}
 	w.relays = append(w.relays, n)
 	w.say("%s starts", name)
 	n.handle(relaycore.Tick{})
@@ -44,16 +50,13 @@ func (n *node) handle(e relaycore.Event) {
 	for _, cmd := range n.core.Step(now, e) {
 		n.start(cmd)
 	}
-	if s := n.core.Stats(); s.Held > 10_000 {
-		n.w.fail("%s holds %d messages", n.name, s.Held)
+	if s, most := n.core.Stats(), n.w.plan.mostHeld(); s.Held > most {
+		n.w.fail("%s holds %d messages, more than %d", n.name, s.Held, most)
 	}
 	if n.core.Done() && !n.ends {
 		n.ends = true
 		n.w.say("%s has stopped", n.name)
-		n.gone = true
-		n.w.store.leave(n.name)
-		n.w.relays = slices.DeleteFunc(n.w.relays, func(o *node) bool { return o == n })
-		n.w.after(n.w.between(0, 20*time.Second), func() { n.w.startRelay(n.name + "'") })
+		n.leave()
 		return
 	}
 	n.ticks++
@@ -72,12 +75,40 @@ func (n *node) stop() {
 	n.handle(relaycore.Stop{})
 	n.w.after(6*time.Second, func() {
 		if !n.gone {
-			n.gone = true
-			n.w.store.leave(n.name)
-			n.w.relays = slices.DeleteFunc(n.w.relays, func(o *node) bool { return o == n })
-			n.w.after(n.w.between(0, 20*time.Second), func() { n.w.startRelay(n.name + "'") })
+			n.leave()
 		}
 	})
+}
+
+// leave ends a relay in good order, and starts another in its place.
+func (n *node) leave() {
+	n.gone = true
+	n.w.store.leave(n.name)
+	n.replace()
+}
+
+// replace starts another relay some time later.
+func (n *node) replace() {
+	w := n.w
+	w.relays = slices.DeleteFunc(w.relays, func(o *node) bool { return o == n })
+	w.after(w.latency(time.Second)+w.pause(), func() { w.startRelay(n.name + "'") })
+}
+
+// pause is how long it takes until a relay is started again, beyond a moment.
+func (w *world) pause() time.Duration {
+	if w.plan.Churn {
+		return 0
+	}
+	return w.between(0, 19*time.Second)
+}
+
+// answered takes in what became of a batch.
+func (n *node) answered(e relaycore.Answered) {
+	n.sending.end(e.Batch)
+	for i, m := range e.Batch.Messages {
+		n.results[m] = e.Results[i]
+	}
+	n.handle(e)
 }
 
 // wake tells a relay that waits of a commit.
@@ -99,17 +130,17 @@ func (n *node) endWait() {
 // another.
 func (n *node) call(effect func() relaycore.Event, failed func(error) relaycore.Event) {
 	w := n.w
-	w.after(w.between(0, 20*time.Millisecond), func() {
+	w.after(w.latency(20*time.Millisecond), func() {
 		if n.gone && w.chance(0.5) {
 			return // it crashed before the call was made
 		}
 		var answer relaycore.Event
-		if w.chance(w.plan.faults / 2) { // before it took effect
+		if w.chance(w.plan.Faults / 2) { // before it took effect
 			answer = failed(errAway)
-		} else if answer = effect(); w.chance(w.plan.faults / 2) { // the answer is lost
+		} else if answer = effect(); w.chance(w.plan.Faults / 2) { // the answer is lost
 			answer = failed(errAway)
 		}
-		w.after(w.between(0, 20*time.Millisecond), func() { n.handle(answer) })
+		w.after(w.latency(20*time.Millisecond), func() { n.handle(answer) })
 	})
 }
 
@@ -122,20 +153,23 @@ func (n *node) start(cmd relaycore.Command) {
 	}
 	switch cmd := cmd.(type) {
 	case relaycore.Renew:
-		n.call(func() relaycore.Event { return w.store.renew(n.name, cmd, leaseTTL, w.now) },
+		n.call(func() relaycore.Event { return n.renew(cmd) },
 			func(err error) relaycore.Event { return relaycore.LeaseFailed{Err: err} })
 	case relaycore.Release:
-		n.call(func() relaycore.Event { return relaycore.Released{} },
+		n.call(func() relaycore.Event { return w.store.release(cmd.Limit, w.clock()) },
 			func(err error) relaycore.Event { return relaycore.Released{Err: err} })
 	case relaycore.Count:
-		n.call(func() relaycore.Event { return relaycore.Counted{} },
+		n.call(func() relaycore.Event { return w.store.count() },
 			func(err error) relaycore.Event { return relaycore.Counted{Err: err} })
 	case relaycore.Claim:
 		n.news = false
-		n.call(func() relaycore.Event { return w.store.claim(cmd, w.now, n.describe) },
-			func(err error) relaycore.Event { return relaycore.ClaimFailed{Err: err} })
+		n.call(func() relaycore.Event { return w.store.claim(cmd, n.read, w.clock(), w.plan.Dests) },
+			func(err error) relaycore.Event {
+				clear(n.read) // what was read and not returned must be read again
+				return relaycore.ClaimFailed{Err: err}
+			})
 	case relaycore.ClaimAhead:
-		n.call(func() relaycore.Event { return w.store.claimAhead(cmd, n.describe) },
+		n.call(func() relaycore.Event { return w.store.claimAhead(cmd, w.clock(), w.plan.Dests) },
 			func(err error) relaycore.Event { return relaycore.ClaimedAhead{Err: err} })
 	case relaycore.Await:
 		n.waiting = true
@@ -148,6 +182,8 @@ func (n *node) start(cmd relaycore.Command) {
 		w.after(0, n.endWait)
 	case relaycore.Publish:
 		w.say("%s sends %s", n.name, ids(cmd.Batch))
+		w.check(n.sending.send(cmd.Batch, w.cfg.Strict))
+		w.check(n.dated(cmd.Batch))
 		w.broker.send(n, cmd.Batch)
 	case relaycore.Cut:
 		if cut := n.flights[cmd.Batch]; cut != nil {
@@ -160,38 +196,59 @@ func (n *node) start(cmd relaycore.Command) {
 	}
 }
 
+// tolerance is how much later than the store a relay may find that a message has expired: by the time
+// that the answer to its claim took.
+func (w *world) tolerance() time.Duration {
+	if w.plan.Churn {
+		return time.Second
+	}
+	return 100 * time.Millisecond
+}
+
+// dated checks that what is sent may be sent now. A relay that has stood still knows less of the time.
+func (n *node) dated(b *relaycore.Batch) error {
+	for _, m := range b.Messages {
+		switch r := rowOf(m); {
+		case r.deliver > 0 && r.deliver > n.w.clock():
+			return fmt.Errorf("%s is sent %v before its time", r.id, r.deliver-n.w.clock())
+		case r.expires > 0 && n.resume == 0 && n.w.clock()-r.expires > n.w.tolerance():
+			return fmt.Errorf("%s is sent %v after it has expired", r.id, n.w.clock()-r.expires)
+		}
+	}
+	return nil
+}
+
+func (n *node) renew(cmd relaycore.Renew) relaycore.Event {
+	s, now := n.w.store, n.w.clock()
+	lanes, leases := slices.Clone(s.lanes), maps.Clone(s.nodes)
+	answer := s.renew(n.name, cmd, leaseTTL, now)
+	n.w.check(s.handedOver(lanes, leases, leaseTTL, now))
+	return answer
+}
+
 func (n *node) settle(list []relaycore.Settlement) relaycore.Event {
 	for i := range list {
 		st := &list[i]
 		m := st.Message
-		n.w.say("%s settles %s@%s: %d after %v behind %v attempts %d", n.name, m.Tag.(*row).id, m.Dest, st.Outcome, st.After, st.Behind, st.Attempts)
-		if st.Outcome == relaycore.Published && n.w.broker.accepted[m.Tag.(*row).id+"@"+m.Dest] == 0 {
-			n.w.fail("%s settles %s, which was never accepted, as published", n.name, m.Tag.(*row).id)
-		}
-		if failures := n.w.broker.failures[m.Tag.(*row).id+"@"+m.Dest]; st.Attempts > failures {
-			n.w.fail("%s counts %d attempts of %s, which has failed %d times", n.name, st.Attempts, m.Tag.(*row).id, failures)
+		n.w.say("%s settles %s@%s: %d after %v behind %v attempts %d", n.name, rowOf(m).id, m.Dest, st.Outcome, st.After, st.Behind, st.Attempts)
+	}
+	n.w.check(n.w.broker.ledger.settle(list))
+	n.w.check(n.w.broker.ledger.answered(list, n.results))
+	for i := range list {
+		if rowOf(list[i].Message).id == n.w.stubborn {
+			return relaycore.SettleFailed{Refused: true, Err: errRefused}
 		}
 	}
-	lost := n.w.store.settle(list, n.w.now)
+	others := n.w.store.ofOthers(list)
+	lost := n.w.store.settle(list, n.w.clock())
+	n.w.check(n.w.store.untouched(others))
 	n.w.takeovers += len(lost)
 	return relaycore.Settled{Lost: lost}
 }
 
-func (n *node) describe(r *row) relaycore.Message {
-	tag := *r
-	m := relaycore.Message{
-		Position: r.position, Dest: r.dest, Topic: r.topic, Key: r.key, Tenant: r.tenant, Attempts: r.attempts, Life: r.life,
-		Size: relaycore.EmptySize + 100, Waiting: r.waits, Tag: &tag,
-	}
-	if !r.waits {
-		m.Routes = n.w.plan.dests
-	}
-	return m
-}
-
 func ids(b *relaycore.Batch) (list []string) {
 	for _, m := range b.Messages {
-		list = append(list, m.Tag.(*row).id+"@"+m.Dest)
+		list = append(list, copyOf(m))
 	}
 	return list
 }

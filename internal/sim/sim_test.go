@@ -6,17 +6,12 @@ import "testing"
 // with the command that shows how.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
-	const seeds = 2000
-	var total figures
-	for seed := range uint64(seeds) {
-		w := newWorld(seed, nil)
-		if err := w.run(); err != nil {
-			t.Fatalf("seed %d: %v\nsee it with: go run ./internal/sim -seed %d -v", seed, err, seed)
-		}
-		total.add(w.figures)
+	total, seen, failed, err := runSeeds(0, 10_000)
+	if err != nil {
+		t.Fatalf("seed %d: %v\nsee it with: go run ./internal/sim -seed %d", failed, err, failed)
 	}
-	if total.dead == 0 || total.crashes == 0 || total.takeovers == 0 || total.sends <= total.messages {
-		t.Errorf("%+v: faults of some kind do not happen", total)
+	if total.dead == 0 || total.crashes == 0 || total.takeovers == 0 || total.sends <= total.messages || seen.count() < 100_000 {
+		t.Errorf("%+v, %d states: faults of some kind do not happen", total, seen.count())
 	}
 }
 
@@ -26,7 +21,7 @@ func TestSeeds_Repeat(t *testing.T) {
 	for seed := range uint64(50) {
 		var runs [2]figures
 		for i := range runs {
-			w := newWorld(seed, nil)
+			w := newWorld(planOf(seed), nil)
 			if err := w.run(); err != nil {
 				t.Fatal(err)
 			}
@@ -34,6 +29,38 @@ func TestSeeds_Repeat(t *testing.T) {
 		}
 		if runs[0] != runs[1] {
 			t.Fatalf("seed %d: %+v, then %+v", seed, runs[0], runs[1])
+		}
+	}
+}
+
+// TestShrink: a failing plan is made smaller, and still fails. The broken promise is a bound that no run
+// keeps.
+func TestShrink(t *testing.T) {
+	t.Parallel()
+	p := planOf(5)
+	fails := func(p plan) error {
+		if p.Messages > 2 && p.Lanes > 1 {
+			return errLost
+		}
+		return nil
+	}
+	p.Lanes, p.Messages = 4, 40
+	got, err := shrink(p, fails)
+	if err == nil || got.Messages != 3 || got.Lanes != 2 || got.Relays != 1 || got.Faults != 0 || got.Batch != 1 {
+		t.Errorf("shrink() = %+v, %v, want three messages in two lanes and nothing else", got, err)
+	}
+}
+
+// TestSketch: the number of different states is estimated to within a few percent.
+func TestSketch(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 10, 1000, 50_000, 1_000_000} {
+		s := newSketch()
+		for i := range 2 * n {
+			s.add(mix(uint64(i%n) + 0x9e3779b97f4a7c15))
+		}
+		if got := s.count(); got < n*94/100 || got > n*106/100 {
+			t.Errorf("count() = %d of %d", got, n)
 		}
 	}
 }

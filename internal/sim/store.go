@@ -2,8 +2,8 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
-	"time"
 
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
@@ -11,6 +11,8 @@ import (
 // store is what a store's tables hold, and the rules of its rows.
 type store struct {
 	rows      []*row // by position, and by destination among equal ones
+	open      []*row // of transactions that have not committed
+	scheduled []*row // not in the outbox before their time
 	dead      []*row
 	position  int64
 	lanes     []laneRow
@@ -39,6 +41,9 @@ type row struct {
 	alone    bool
 	due      relaycore.Time // of a waiting row; never if it is behind another one
 	parks    bool           // of a dead letter
+	resolved bool           // of a dead letter
+	expires  relaycore.Time // 0 if it does not
+	deliver  relaycore.Time // not to be sent before; 0 if it may
 }
 
 const never = relaycore.Time(1<<63 - 1)
@@ -47,11 +52,73 @@ func newStore(lanes int) *store {
 	return &store{lanes: make([]laneRow, lanes), nodes: make(map[string]relaycore.Time), published: make(map[string]int)}
 }
 
-// enqueue adds a message.
-func (s *store) enqueue(r row) {
+// begin draws the position of a message whose transaction has yet to commit.
+func (s *store) begin(r row) *row {
 	s.position++
 	r.position = s.position
-	s.rows = append(s.rows, &r)
+	s.open = append(s.open, &r)
+	return &r
+}
+
+// release moves messages that have come due into the outbox, where they get a new place. Like any
+// enqueue they wait for an open transaction that writes their key.
+func (s *store) release(limit int, now relaycore.Time) relaycore.Event {
+	moved := 0
+	s.scheduled = slices.DeleteFunc(s.scheduled, func(r *row) bool {
+		writes := func(o *row) bool { return o.key != "" && o.key == r.key }
+		due := r.deliver <= now && moved < limit && !slices.ContainsFunc(s.open, writes)
+		if due {
+			moved++
+			r.deliver = 0
+			s.commit(s.begin(*r))
+		}
+		return due
+	})
+	return relaycore.Released{Count: moved}
+}
+
+// count counts what is parked behind dead letters.
+func (s *store) count() relaycore.Event {
+	keys, messages := make(map[string]bool), 0
+	for _, r := range s.rows {
+		if r.waits && slices.ContainsFunc(s.dead, func(d *row) bool { return d.parks && sameUnit(d, r) && d.position < r.position }) {
+			keys[r.topic+"/"+r.key] = true
+			messages++
+		}
+	}
+	return relaycore.Counted{Keys: len(keys), Messages: messages}
+}
+
+// commit shows a message to claims.
+func (s *store) commit(r *row) {
+	s.open = slices.DeleteFunc(s.open, func(o *row) bool { return o == r })
+	s.rows = append(s.rows, r)
+	s.sort()
+}
+
+func (s *store) sort() {
+	slices.SortStableFunc(s.rows, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.dest, b.dest))
+	})
+}
+
+// cursors is how far one relay has read its lanes. It reads forward: what it has let go of is found
+// again only if it asks for a lane from its beginning.
+type cursors map[relaycore.Lane]int64
+
+// moveOn takes in what a claim has read: up to the last row that it returned, or all that there is, but
+// not past the position of an open transaction.
+func (c cursors) moveOn(s *store, lanes []relaycore.Lane, full bool, last int64) {
+	to := s.position
+	if full {
+		to = last
+	}
+	for _, o := range s.open {
+		to = min(to, o.position-1)
+	}
+	for _, l := range lanes {
+		c[l] = max(c[l], to)
+	}
 }
 
 // renew is the rule of leases: free the lanes of those whose lease has expired, give and take.
@@ -61,7 +128,8 @@ func (s *store) renew(node string, cmd relaycore.Renew, ttl, now relaycore.Time)
 	}
 	s.nodes[node] = now + ttl
 	for other, until := range s.nodes {
-		if until <= now {
+		if until <= now || until > now+ttl { // the second is of a clock that has gone back since
+
 			delete(s.nodes, other)
 		}
 	}
@@ -93,6 +161,51 @@ func (s *store) renew(node string, cmd relaycore.Renew, ttl, now relaycore.Time)
 	return lease
 }
 
+// handedOver checks what a renewal has done to lanes and leases that were as given: a lane leaves a relay
+// only when its lease has ended, and each new owner has an epoch of its own.
+func (s *store) handedOver(lanes []laneRow, leases map[string]relaycore.Time, ttl, now relaycore.Time) error {
+	for i, before := range lanes {
+		after := s.lanes[i]
+		if after.owner == before.owner || after.owner == "" {
+			continue
+		}
+		until, leased := leases[before.owner]
+		switch {
+		case leased && until > now && until <= now+ttl:
+			return fmt.Errorf("lane %d goes from %s to %s, whose lease lasts", i, before.owner, after.owner)
+		case after.epoch <= before.epoch:
+			return fmt.Errorf("lane %d goes to %s without a new epoch", i, after.owner)
+		}
+	}
+	return nil
+}
+
+// ofOthers returns the rows that settlements are about in lanes that have changed hands.
+func (s *store) ofOthers(list []relaycore.Settlement) (rows []*row) {
+	for i := range list {
+		m := list[i].Message
+		if s.lanes[m.Lane.Number].epoch == m.Lane.Epoch {
+			continue
+		}
+		for _, r := range s.rows {
+			if r.position == m.Position && r.waits == m.Waiting && (!r.waits || r.dest == m.Dest) {
+				rows = append(rows, r)
+			}
+		}
+	}
+	return rows
+}
+
+// untouched checks that rows are still there.
+func (s *store) untouched(rows []*row) error {
+	for _, r := range rows {
+		if !slices.Contains(s.rows, r) {
+			return fmt.Errorf("a superseded relay settles %s", r.id)
+		}
+	}
+	return nil
+}
+
 // leave frees the lanes of a relay.
 func (s *store) leave(node string) {
 	delete(s.nodes, node)
@@ -116,7 +229,12 @@ func (s *store) ahead(r *row) bool {
 }
 
 // claim is the rule of reading: waiting messages that are due first, then those that were never tried.
-func (s *store) claim(cmd relaycore.Claim, now relaycore.Time, describe func(*row) relaycore.Message) relaycore.Claimed {
+func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, dests []string) relaycore.Claimed {
+	for lane := range read {
+		if slices.Contains(cmd.Again, lane.Number) || !slices.Contains(cmd.Lanes, lane) {
+			delete(read, lane)
+		}
+	}
 	epoch := func(r *row) (relaycore.Lane, bool) {
 		i := slices.IndexFunc(cmd.Lanes, func(l relaycore.Lane) bool { return l.Number == r.lane })
 		if i < 0 {
@@ -142,7 +260,7 @@ func (s *store) claim(cmd relaycore.Claim, now relaycore.Time, describe func(*ro
 	}
 	if !cmd.DueOnly {
 		for _, r := range s.rows {
-			if !r.waits && free(r) {
+			if lane, _ := epoch(r); !r.waits && free(r) && r.position > read[lane] {
 				list = append(list, r)
 			}
 		}
@@ -151,9 +269,16 @@ func (s *store) claim(cmd relaycore.Claim, now relaycore.Time, describe func(*ro
 	if full {
 		list = list[:cmd.Limit]
 	}
+	if !cmd.DueOnly && !(full && list[len(list)-1].waits) {
+		last := int64(0)
+		if full {
+			last = list[len(list)-1].position
+		}
+		read.moveOn(s, cmd.Lanes, full, last)
+	}
 	messages := make([]relaycore.Message, len(list))
 	for i, r := range list {
-		messages[i] = describe(r)
+		messages[i] = describe(r, dests, now)
 		messages[i].Lane, _ = epoch(r)
 		messages[i].Blocked = !r.waits && s.ahead(r)
 	}
@@ -162,7 +287,7 @@ func (s *store) claim(cmd relaycore.Claim, now relaycore.Time, describe func(*ro
 
 // claimAhead is the rule of reading past the backlog of some tenants: what was never tried of the others,
 // but nothing that has an earlier one of its key which stays behind.
-func (s *store) claimAhead(cmd relaycore.ClaimAhead, describe func(*row) relaycore.Message) relaycore.ClaimedAhead {
+func (s *store) claimAhead(cmd relaycore.ClaimAhead, now relaycore.Time, dests []string) relaycore.ClaimedAhead {
 	found := relaycore.ClaimedAhead{Reached: cmd.Above}
 	stays := make(map[[2]string]bool) // topics and keys
 	for _, r := range s.rows {
@@ -174,7 +299,7 @@ func (s *store) claimAhead(cmd relaycore.ClaimAhead, describe func(*row) relayco
 		case left || r.key != "" && stays[unit]:
 			stays[unit] = true
 		default:
-			m := describe(r)
+			m := describe(r, dests, now)
 			m.Lane, m.Blocked = cmd.Lanes[lane], s.ahead(r)
 			found.Messages = append(found.Messages, m)
 		}
@@ -184,6 +309,25 @@ func (s *store) claimAhead(cmd relaycore.ClaimAhead, describe func(*row) relayco
 		}
 	}
 	return found
+}
+
+// describe returns what a claim tells of a row.
+func describe(r *row, dests []string, now relaycore.Time) relaycore.Message {
+	tag := *r
+	m := relaycore.Message{
+		Position: r.position, Dest: r.dest, Topic: r.topic, Key: r.key, Tenant: r.tenant, Attempts: r.attempts, Life: r.life,
+		Size: relaycore.EmptySize + 100, Waiting: r.waits, Tag: &tag,
+	}
+	if r.expires > 0 {
+		m.Expired, m.ExpiresIn = r.expires <= now, max(0, r.expires-now)
+	}
+	if !r.waits {
+		m.Routes = dests
+	}
+	if !r.waits && r.deliver > 0 {
+		m.DelayFor = max(0, r.deliver-now)
+	}
+	return m
 }
 
 // isDue reports whether a waiting row may be read: the head of its unit, and behind one that has not
@@ -205,6 +349,8 @@ func (s *store) isDue(r *row, now relaycore.Time, free func(*row) bool) bool {
 
 // settle is the rule of outcomes. It returns the lanes whose epoch does not hold any more.
 func (s *store) settle(list []relaycore.Settlement, now relaycore.Time) (lost []int) {
+	var done []*row
+	var dests []string
 	for i := range list {
 		st := &list[i]
 		m := st.Message
@@ -220,8 +366,12 @@ func (s *store) settle(list []relaycore.Settlement, now relaycore.Time) (lost []
 		}
 		r := s.rows[at]
 		s.rows = slices.Delete(s.rows, at, at+1)
+		dests = append(dests, m.Dest)
 		s.apply(st, r, now)
-		s.follow(r, m.Dest, now)
+		done = append(done, r)
+	}
+	for i, r := range done {
+		s.follow(r, dests[i], now)
 	}
 	return lost
 }
@@ -241,11 +391,14 @@ func (s *store) apply(st *relaycore.Settlement, r *row, now relaycore.Time) {
 			next.dest, next.due = d, now
 			s.put(next, now)
 		}
+	case relaycore.Schedule:
+		next.waits = false
+		s.scheduled = append(s.scheduled, &next)
 	case relaycore.Wait:
-		next.attempts, next.life, next.alone = st.Attempts, st.Life, r.alone || st.Alone
+		next.attempts, next.life, next.alone = st.Attempts, st.Life, st.Alone
 		next.due = now + st.After
 		if st.Behind {
-			next.due = now
+			next.due = never
 		}
 		s.put(next, now)
 	case relaycore.DeadLetter, relaycore.FailedLetter:
@@ -254,15 +407,16 @@ func (s *store) apply(st *relaycore.Settlement, r *row, now relaycore.Time) {
 	}
 }
 
-// put adds a waiting row: without a due time if it is behind another one.
+// put adds a waiting row, unless it is there already: without a due time if it is behind another one.
 func (s *store) put(r row, now relaycore.Time) {
+	if slices.ContainsFunc(s.rows, func(o *row) bool { return o.waits && o.position == r.position && o.dest == r.dest }) {
+		return
+	}
 	if !r.alone && s.ahead(&r) {
 		r.due = never
 	}
 	s.rows = append(s.rows, &r)
-	slices.SortStableFunc(s.rows, func(a, b *row) int {
-		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.dest, b.dest))
-	})
+	s.sort()
 }
 
 // follow makes the first waiting message of a unit due if nothing holds it up any more.
@@ -290,11 +444,9 @@ func (s *store) resolve(i int, requeue bool, now relaycore.Time) {
 		s.put(back, now)
 		return
 	}
-	r.parks = false
+	r.parks, r.resolved = false, true
 	s.follow(r, r.dest, now)
 }
 
-// left returns what is in the outbox and the waiting rows.
-func (s *store) left() int { return len(s.rows) }
-
-var leaseTTL = 8 * time.Second
+// left returns what is in the outbox and the waiting rows, or will be.
+func (s *store) left() int { return len(s.rows) + len(s.open) + len(s.scheduled) }

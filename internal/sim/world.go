@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
@@ -21,33 +20,32 @@ var (
 )
 
 // world is one simulated system: a store, a broker and relays. One clock and one source of chance
-// decide everything, so that a seed always gives the same run.
+// decide everything, so that a plan always gives the same run.
 type world struct {
 	rand  *rand.Rand
 	log   io.Writer
 	now   relaycore.Time
+	skew  time.Duration // of the store's clock
 	steps queue
 	seq   int
 
-	store  *store
-	broker *broker
-	relays []*node
-	cfg    relaycore.Config
-	plan   plan
-	calm   bool  // no faults any more
-	failed error // the first broken promise
+	store    *store
+	stubborn string // the message of which the store refuses settlements
+	broker   *broker
+	relays   []*node
+	cfg      relaycore.Config
+	plan     plan
+	calm     bool  // no faults any more
+	failed   error // the first broken promise
+	seen     *sketch
 	figures
 }
 
-// plan says what a run is made of.
-type plan struct {
-	lanes, messages, keys, topics, relays int
-	dests                                 []string
-	faults                                float64 // chance that a call fails, and rate of the others
-}
-
 // figures count what has happened.
-type figures struct{ messages, sends, dead, crashes, takeovers, events int }
+type figures struct {
+	messages, sends, dead, crashes, takeovers, events int
+	drained                                           time.Duration // by then, after the faults ended
+}
 
 func (f *figures) add(o figures) {
 	f.messages += o.messages
@@ -56,6 +54,7 @@ func (f *figures) add(o figures) {
 	f.crashes += o.crashes
 	f.takeovers += o.takeovers
 	f.events += o.events
+	f.drained = max(f.drained, o.drained)
 }
 
 // step is something that happens at a time.
@@ -81,25 +80,9 @@ func (q *queue) Pop() any {
 	return s
 }
 
-func newWorld(seed uint64, log io.Writer) *world {
-	w := &world{rand: rand.New(rand.NewPCG(seed, 1)), log: log}
-	pick := func(list ...int) int { return list[w.rand.IntN(len(list))] }
-	w.plan = plan{
-		lanes: pick(1, 2, 4), messages: pick(3, 10, 40), keys: pick(1, 2, 5), topics: pick(1, 1, 2, 3), relays: pick(1, 2, 2, 3),
-		dests: [][]string{{""}, {""}, {"a", "b"}}[w.rand.IntN(3)], faults: []float64{0, 0.02, 0.1, 0.3}[w.rand.IntN(4)],
-	}
-	retry, _ := waybill.RetryPolicy{MaxRetries: pick(1, 3)}.WithDefaults()
-	w.cfg = relaycore.Config{
-		BatchSize: pick(1, 3, 10), Parallel: pick(1, 2, 4), Strict: w.rand.IntN(2) == 0, Retry: retry,
-		Order:     relaycore.Order(w.rand.IntN(2)), // the order of what is skipped is not promised
-		MaxParked: 1000, MaxParkedKeys: 1000,
-		LeaseTTL: leaseTTL, RenewInterval: 2 * time.Second, PublishTimeout: 4 * time.Second, PollInterval: 5 * time.Second,
-		CallTimeout: leaseTTL, Seed: seed, Ahead: true,
-	}
-	for _, d := range w.plan.dests {
-		w.cfg.Dests = append(w.cfg.Dests, relaycore.Dest{Name: d, Late: w.rand.IntN(2) == 0, Rate: float64(pick(0, 0, 0, 50))})
-	}
-	w.store = newStore(w.plan.lanes)
+func newWorld(p plan, log io.Writer) *world {
+	w := &world{rand: rand.New(rand.NewPCG(p.Seed, 1)), log: log, plan: p, cfg: p.config(), seen: newSketch()}
+	w.store = newStore(p.Lanes)
 	w.broker = newBroker(w)
 	return w
 }
@@ -110,11 +93,22 @@ func (w *world) after(d time.Duration, do func()) {
 	heap.Push(&w.steps, step{w.now + max(0, d), w.seq, do})
 }
 
+// clock is the store's.
+func (w *world) clock() relaycore.Time { return w.now + w.skew }
+
 // chance reports true with a probability, never when the faults have ended.
 func (w *world) chance(p float64) bool { return w.rand.Float64() < p && !w.calm }
 
 func (w *world) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(w.rand.Int64N(int64(high-low)))
+}
+
+// latency is how long something takes, up to a time.
+func (w *world) latency(most time.Duration) time.Duration {
+	if w.plan.Churn {
+		most *= 20
+	}
+	return w.between(0, most)
 }
 
 func (w *world) say(format string, args ...any) {
@@ -129,39 +123,40 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-const (
-	troubleFor = 2 * time.Minute
-	drainFor   = 20 * time.Minute // at most, after the faults have ended
-)
+// check fails the run if a promise was broken.
+func (w *world) check(err error) {
+	if err != nil {
+		w.fail("%v", err)
+	}
+}
 
-// run runs the system: two minutes with faults, then without any until everything is drained.
+// run runs the system: for a time with faults, then without any until everything is drained.
 func (w *world) run() error {
-	w.say("%+v %+v", w.plan, w.cfg)
-	for i := range w.plan.relays {
+	w.say("%+v", w.plan)
+	for i := range w.plan.Relays {
 		w.after(w.between(0, 10*time.Second), func() { w.startRelay(fmt.Sprint("r", i)) })
 	}
-	for i := range w.plan.messages {
-		w.after(w.between(0, troubleFor), func() { w.produce(i) })
+	for i := range w.plan.Messages {
+		at := w.between(0, w.plan.For)
+		if w.plan.Bursts {
+			at = at.Truncate(w.plan.For/4) + at%(100*time.Millisecond)
+		}
+		w.after(at, func() { w.produce(i) })
 	}
 	w.trouble()
-	w.after(troubleFor, func() {
-		w.say("no faults from now on")
-		w.calm = true
-		w.broker.heal()
-		for i := len(w.store.dead) - 1; i >= 0; i-- {
-			w.store.resolve(i, false, w.now)
-		}
-	})
+	w.after(w.plan.For, w.endTrouble)
 	for w.steps.Len() > 0 && w.failed == nil {
 		s := heap.Pop(&w.steps).(step)
 		w.now = s.at
 		w.figures.events++
 		s.do()
-		if w.calm && w.store.left() == 0 && w.now > troubleFor {
+		w.seen.add(w.state())
+		if w.calm && w.store.left() == 0 && w.messages == w.plan.Messages {
+			w.drained = w.now - w.plan.For
 			return w.judge()
 		}
-		if w.now > troubleFor+drainFor {
-			w.fail("%d messages are left %v after the faults ended: %s", w.store.left(), drainFor, w.leftovers())
+		if w.now > w.plan.For+w.plan.bound() {
+			w.fail("%d messages are left %v after the faults ended: %s", w.store.left(), w.plan.bound(), w.leftovers())
 		}
 		if w.calm {
 			w.freeParked()
@@ -174,7 +169,7 @@ func (w *world) run() error {
 func (w *world) freeParked() {
 	for i := range w.store.dead {
 		if w.store.dead[i].parks {
-			w.store.resolve(i, false, w.now)
+			w.store.resolve(i, false, w.clock())
 		}
 	}
 }
@@ -187,88 +182,50 @@ func (w *world) leftovers() string {
 	return strings.Join(list, "; ")
 }
 
+// produce enqueues message n. Enqueues of one key wait for each other, as order requires.
 func (w *world) produce(n int) {
-	w.messages++
-	r := row{id: fmt.Sprint("m", n), topic: fmt.Sprint("t", w.rand.IntN(w.plan.topics)), tenant: fmt.Sprint("x", w.rand.IntN(2))}
-	if k := w.rand.IntN(w.plan.keys + 1); k > 0 {
+	r := row{id: fmt.Sprint("m", n), topic: fmt.Sprint("t", w.rand.IntN(w.plan.Topics)), tenant: fmt.Sprint("x", w.rand.IntN(2))}
+	if k := w.rand.IntN(w.plan.Keys + 1); k > 0 {
 		r.key = fmt.Sprint("k", k)
-		r.lane = k % w.plan.lanes
+		r.lane = k % w.plan.Lanes
 	} else {
-		r.lane = w.rand.IntN(w.plan.lanes)
+		r.lane = w.rand.IntN(w.plan.Lanes)
 	}
-	w.store.enqueue(r)
-	w.say("enqueued %s %s/%s in lane %d", r.id, r.topic, r.key, r.lane)
-	for _, n := range w.relays {
-		n.wake()
+	if w.plan.Dated {
+		switch w.rand.IntN(6) {
+		case 0:
+			r.expires = w.now + w.between(time.Millisecond, 20*time.Second)
+		case 1:
+			r.deliver = w.now + w.between(time.Millisecond, 20*time.Second)
+		}
 	}
+	w.enqueue(r)
 }
 
-// trouble plans faults of the whole system.
-func (w *world) trouble() {
-	if w.plan.faults == 0 {
+func (w *world) enqueue(r row) {
+	if r.key != "" && slices.ContainsFunc(w.store.open, func(o *row) bool { return o.key == r.key }) {
+		w.after(100*time.Millisecond, func() { w.enqueue(r) })
 		return
 	}
-	for at := time.Duration(0); at < troubleFor; at += w.between(time.Second, min(40*time.Second, time.Duration(float64(2*time.Second)/w.plan.faults))) {
-		w.after(at, func() {
-			switch w.rand.IntN(6) {
-			case 0:
-				w.broker.fail()
-			case 1:
-				w.broker.slowTopic = fmt.Sprint("t", w.rand.IntN(w.plan.topics))
-				w.say("topic %s is slow", w.broker.slowTopic)
-			case 2:
-				w.broker.heal()
-			case 3, 4:
-				w.crash()
-			case 5:
-				if n := len(w.store.dead); n > 0 {
-					w.say("a dead letter is requeued")
-					w.store.resolve(w.rand.IntN(n), true, w.now)
-				}
-			}
-		})
+	w.messages++
+	made := w.store.begin(r)
+	commit := func() {
+		w.store.commit(made)
+		w.say("enqueued %s %s/%s in lane %d", r.id, r.topic, r.key, r.lane)
+		for _, n := range w.relays {
+			n.wake()
+		}
 	}
-}
-
-func (w *world) crash() {
-	if len(w.relays) == 0 {
+	if w.rand.IntN(4) > 0 {
+		commit()
 		return
 	}
-	n := w.relays[w.rand.IntN(len(w.relays))]
-	switch w.rand.IntN(3) {
-	case 0:
-		w.say("%s crashes", n.name)
-		n.gone = true
-	case 1:
-		pause := w.between(time.Second, 40*time.Second)
-		w.say("%s is paused for %v", n.name, pause)
-		n.resume = w.now + pause
-		return
-	case 2:
-		w.say("%s stops", n.name)
-		n.stop()
-		return
-	}
-	w.crashes++
-	w.relays = slices.DeleteFunc(w.relays, func(o *node) bool { return o == n })
-	w.after(w.between(0, 20*time.Second), func() { w.startRelay(n.name + "'") })
+	w.after(w.between(0, 2*time.Second), commit) // the transaction stays open
 }
 
 // judge looks at what has become of every message.
 func (w *world) judge() error {
-	for n := range w.messages {
-		id := fmt.Sprint("m", n)
-		for _, d := range w.plan.dests {
-			accepted := w.broker.accepted[id+"@"+d] > 0
-			dead := slices.ContainsFunc(w.store.dead, func(r *row) bool { return r.id == id && (r.dest == d || r.dest == "") })
-			if !accepted && !dead {
-				w.fail("%s is lost: neither accepted by %q nor a dead letter", id, d)
-			}
-			if w.store.published[id+"@"+d] > 0 && !accepted {
-				w.fail("%s was settled as published and never accepted by %q", id, d)
-			}
-		}
-	}
+	w.check(w.broker.ledger.end(w.store, w.messages, w.plan.all()))
 	w.dead += len(w.store.dead)
 	return w.failed
 }

@@ -3,6 +3,11 @@
 -- tenant is refused with a unique violation.
 INSERT INTO {schema_versions} (version, name) VALUES (15, '015_identities');
 
+-- No index can hold what was let in before version 11. It stays longer than it may be, and becomes a dead
+-- letter, which keeps no more of it either.
+UPDATE {outbox} SET source = left(source, 256), tenant = left(tenant, 65) WHERE length(source) > 256 OR length(tenant) > 65;
+UPDATE {outbox_waiting} SET source = left(source, 256), tenant = left(tenant, 65) WHERE length(source) > 256 OR length(tenant) > 65;
+
 CREATE UNIQUE INDEX ON {outbox} (id, source, tenant);
 CREATE UNIQUE INDEX ON {outbox_waiting} (id, source, tenant, destination);
 DO $body$

@@ -1,0 +1,88 @@
+package relaycore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill"
+)
+
+// TestTakeIn_InTurn: nothing becomes of a message that is not to be sent while an earlier one of its key
+// is held: that one may yet have to wait, and what follows a dead letter must not pass it. One that
+// nothing precedes, or without a key, has its outcome at once.
+func TestTakeIn_InTurn(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*Message){
+		"expired":   func(m *Message) { m.Expired = true },
+		"malformed": func(m *Message) { m.Malformed = errTest },
+		"unrouted":  func(m *Message) { m.Routes = nil },
+		"route":     func(m *Message) { m.RouteErr = errTest },
+	} {
+		r := newRig(t, func(c *Config) { c.Order = Park })
+		r.own(Lane{0, 1})
+		take[Release](r)
+		r.step(Released{})
+		take[Count](r)
+		r.step(Counted{})
+		take[Claim](r)
+		r.step(Claimed{Messages: []Message{msg(1, "k")}, Full: true})
+		b := take[Publish](r).Batch
+		later, other, free := msg(2, "k"), msg(3, "l"), msg(4, "")
+		spoil(&later)
+		spoil(&other)
+		spoil(&free)
+		take[Claim](r)
+		r.step(Claimed{Messages: []Message{later, other, free}})
+		st := take[Settle](r)
+		if len(st.Settlements) != 2 || st.Settlements[0].Message.Position != 3 || st.Settlements[1].Message.Position != 4 {
+			t.Errorf("%s: settled %+v while an earlier one is in flight, want those at 3 and 4", name, st.Settlements)
+		}
+		r.step(Settled{})
+		none[Settle](r)
+		r.step(Answered{Batch: b, Results: []Result{{Err: errTest, Kind: waybill.Transient}}})
+		st = take[Settle](r)
+		if len(st.Settlements) != 2 || st.Settlements[0].Message.Position != 1 || !st.Settlements[1].Behind {
+			t.Errorf("%s: settled %+v, want the second behind the first", name, st.Settlements)
+		}
+	}
+}
+
+// TestReopen_WaitTheirTurn: a message that was refused waits behind an earlier one of its batch that was
+// not answered and goes back to the store with it. By itself it would be due while that one waits.
+func TestReopen_WaitTheirTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.own(Lane{0, 1})
+	r.claimed(msg(1, "k"), msg(2, "k"), msg(3, "k"))
+	b := take[Publish](r).Batch
+	r.step(Answered{Batch: b, Results: []Result{{Err: errTest, Kind: waybill.Unavailable}, {Err: errTest}, {}}})
+	st := take[Settle](r).Settlements
+	if len(st) != 3 || st[0].Message.Position != 2 || !st[0].Behind || st[0].Attempts != 1 || st[2].Message.Position != 1 || !st[2].Behind {
+		t.Errorf("settled %+v, want the second behind, the third published and the first behind", st)
+	}
+	r.step(Settled{})
+	if len(r.lines) != 0 {
+		t.Errorf("%d lines are left, want none: something stays closed", len(r.lines))
+	}
+	r.pass(5 * time.Second)
+}
+
+// TestResent: a message is said to be sent again if an attempt of this life may have arrived, or has failed.
+func TestResent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.own(Lane{0, 1})
+	failed := msg(2, "")
+	failed.Attempts = 1
+	r.claimed(msg(1, ""), failed)
+	b := take[Publish](r).Batch
+	if b.Messages[0].Resent || !b.Messages[1].Resent {
+		t.Errorf("resent %v and %v, want the one that has failed before", b.Messages[0].Resent, b.Messages[1].Resent)
+	}
+	unsure := Result{Err: errTest, Kind: waybill.Unavailable, Unsure: true}
+	r.step(Answered{Batch: b, Results: []Result{unsure, {}}})
+	r.pass(time.Second)
+	if b = take[Publish](r).Batch; len(b.Messages) != 1 || !b.Messages[0].Resent {
+		t.Errorf("sent %+v, want the first as sent before", b.Messages)
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"hash/fnv"
+	"math"
+	"math/bits"
+)
+
+// sketch estimates how many different numbers were added to it (HyperLogLog, Flajolet et al. 2007), to
+// within two percent.
+type sketch struct{ most [4096]uint8 }
+
+func newSketch() *sketch { return &sketch{} }
+
+func (s *sketch) add(hash uint64) {
+	zeros := uint8(bits.LeadingZeros64(hash<<12|1<<11)) + 1
+	at := hash >> 52
+	s.most[at] = max(s.most[at], zeros)
+}
+
+func (s *sketch) join(o *sketch) {
+	for i, n := range o.most {
+		s.most[i] = max(s.most[i], n)
+	}
+}
+
+// count returns the estimate.
+func (s *sketch) count() int {
+	sum, empty := 0.0, 0
+	for _, n := range s.most {
+		sum += math.Pow(2, -float64(n))
+		if n == 0 {
+			empty++
+		}
+	}
+	m := float64(len(s.most))
+	if estimate := 0.7213 / (1 + 1.079/m) * m * m / sum; estimate > 2.5*m || empty == 0 {
+		return int(estimate)
+	}
+	return int(m * math.Log(m/float64(empty)))
+}
+
+// state returns a number for what the system is doing, whatever the time and the names of messages are:
+// what lies where in the store, and what each relay owns and holds.
+func (w *world) state() uint64 {
+	h := fnv.New64a()
+	put := func(list ...int) {
+		for _, n := range list {
+			h.Write([]byte{byte(n), byte(n >> 8)})
+		}
+	}
+	flag := func(b bool) int {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	for _, r := range w.store.rows {
+		put(r.lane, flag(r.waits)|flag(r.due == never)<<1|flag(r.alone)<<2|flag(r.key != "")<<3, r.attempts, r.life)
+	}
+	put(-1, len(w.store.dead), len(w.store.open), len(w.store.scheduled), flag(w.broker.away))
+	for _, l := range w.store.lanes {
+		put(len(l.owner), flag(l.owner == ""))
+	}
+	for _, n := range w.relays {
+		s := n.core.Stats()
+		put(-2, s.Lanes, s.Held, len(n.flights), flag(n.waiting), flag(w.now < n.resume))
+	}
+	return mix(h.Sum64())
+}
+
+// mix spreads a number over all its bits.
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}

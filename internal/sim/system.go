@@ -1,0 +1,256 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/relaycore"
+)
+
+// system is a small system of which every interleaving is explored: plain data, in which a choice leads
+// to the next state.
+type system struct {
+	now    relaycore.Time
+	store  *store
+	ledger *ledger
+	relays []*relay
+	news   []bool // by relay: something was committed since its latest claim
+	coming []row  // messages that are not enqueued yet
+	moves  int    // of the clock before the last message is committed
+	faults int    // that may still happen
+	small  *small
+	broken error // a promise
+}
+
+// small says what a system is made of, and counts nothing.
+type small struct {
+	name     string
+	relays   int
+	lanes    int
+	keys     []string // of the messages, in the order in which they are enqueued
+	later    int      // how many of them are enqueued in the course of the run
+	dests    []string
+	strict   bool
+	batch    int
+	order    relaycore.Order
+	faults   int
+	moves    int // of the clock before the last message is committed
+	attempts int // retries of a message
+	stops    bool
+}
+
+// relay is one relay: a core, and what it has asked for.
+type relay struct {
+	at     int // its place among the relays
+	name   string
+	print  print128 // of everything here
+	core   *relaycore.Core
+	began  relaycore.Time
+	read   cursors
+	gone   bool           // it has crashed or stopped: what was on its way may still arrive
+	paused bool           // it stands still
+	since  relaycore.Time // it is gone, or stands still
+	again  bool           // it is yet to be started again
+	calls  []*call
+
+	awaits bool // it waits for something new,
+	until  relaycore.Time
+	ended  bool // and is to end that
+}
+
+// call is a call to the store or the broker.
+type call struct {
+	cmd    relaycore.Command
+	answer relaycore.Event // nil until it has arrived and taken effect
+	at     relaycore.Time  // of an answer that takes its time
+}
+
+const (
+	exploredTTL   = 4 * time.Second
+	exploredRenew = 2 * time.Second
+	exploredWait  = time.Second // for an answer of the broker
+	drainedBy     = 2 * time.Minute
+)
+
+// newSystem returns the first state of a small system.
+func newSystem(p *small) *system {
+	s := &system{store: newStore(p.lanes), ledger: newLedger(p.order, p.attempts), faults: p.faults, small: p}
+	for i, key := range p.keys {
+		r := row{id: fmt.Sprint("m", i), topic: "t", tenant: "x", key: key}
+		if key != "" {
+			r.lane = int(key[0]) % p.lanes
+		}
+		s.coming = append(s.coming, r)
+	}
+	for len(s.coming) > p.later {
+		s.enqueue(false)
+	}
+	s.begin("r0")
+	s.effect(s.relays[0], s.relays[0].calls[0]) // one of them is the first to join
+	for i := range p.relays - 1 {
+		s.begin(fmt.Sprint("r", i+1))
+	}
+	return s
+}
+
+// begin starts a relay.
+func (s *system) begin(name string) {
+	p := s.small
+	retry, _ := waybill.RetryPolicy{MaxRetries: p.attempts, DisableJitter: true}.WithDefaults()
+	cfg := relaycore.Config{
+		BatchSize: p.batch, Parallel: 2, Strict: p.strict, Retry: retry, Order: p.order, MaxParked: 100, MaxParkedKeys: 100,
+		LeaseTTL: exploredTTL, RenewInterval: exploredRenew, PublishTimeout: exploredWait, PollInterval: 5 * time.Second,
+		CallTimeout: exploredTTL,
+	}
+	for _, d := range p.dests {
+		cfg.Dests = append(cfg.Dests, relaycore.Dest{Name: d})
+	}
+	r := &relay{at: len(s.relays), name: name, core: relaycore.New(cfg), began: s.now, read: make(cursors)}
+	s.relays, s.news = append(s.relays, r), append(s.news, false)
+	s.step(r, relaycore.Tick{})
+}
+
+// step gives an event to a relay and takes its commands.
+func (s *system) step(r *relay, e relaycore.Event) {
+	if r.gone {
+		return
+	}
+	for _, cmd := range slices.Clone(r.core.Step(s.now-r.began, e)) {
+		switch cmd := cmd.(type) {
+		case relaycore.Report:
+		case relaycore.Release: // nothing is scheduled
+			s.step(r, relaycore.Released{})
+		case relaycore.Count:
+			s.step(r, relaycore.Counted{})
+		case relaycore.Await:
+			r.awaits, r.ended, r.until = true, false, r.began+cmd.Until
+		case relaycore.EndAwait:
+			r.ended = true
+		case relaycore.Cut:
+			s.cut(r, cmd.Batch)
+		case relaycore.Settle:
+			cmd.Settlements = slices.Clone(cmd.Settlements)
+			r.calls = append(r.calls, &call{cmd: cmd})
+		default:
+			r.calls = append(r.calls, &call{cmd: cmd})
+		}
+	}
+}
+
+// leave ends a relay that has stopped; another is started in its place.
+func (s *system) leave(r *relay) {
+	r.gone, r.again, r.calls, r.since = true, true, nil, s.now
+	s.store.leave(r.name)
+}
+
+// cut ends the wait for a batch.
+func (s *system) cut(r *relay, b *relaycore.Batch) {
+	for _, c := range r.calls {
+		if p, ok := c.cmd.(relaycore.Publish); ok && p.Batch == b {
+			c.answer, c.at = relaycore.Answered{Batch: b, Results: all(b, unsure)}, s.now
+		}
+	}
+}
+
+// all returns one result for all messages of a batch.
+func all(b *relaycore.Batch, r relaycore.Result) []relaycore.Result {
+	return slices.Repeat([]relaycore.Result{r}, len(b.Messages))
+}
+
+// waits reports whether a relay that has nothing in flight waits for time to pass.
+func (s *system) waits(r *relay) bool {
+	if r.gone || r.paused {
+		return !s.over(r) || r.gone && !r.again
+	}
+	for _, c := range r.calls {
+		if c.answer == nil || c.at <= s.now {
+			return false
+		}
+	}
+	return !r.core.Done() && !s.woken(r) && s.next(r) > s.now
+}
+
+// over reports whether the lease of a relay that is gone or stands still has ended.
+func (s *system) over(r *relay) bool { return s.now >= r.since+exploredTTL }
+
+// woken reports whether the wait of a relay ends.
+func (s *system) woken(r *relay) bool {
+	return r.awaits && (r.ended || s.news[r.at] || r.until <= s.now)
+}
+
+// next returns when something happens at a relay by itself.
+func (s *system) next(r *relay) relaycore.Time {
+	if r.gone && !r.again {
+		return never
+	}
+	if r.gone || r.paused {
+		return r.since + exploredTTL
+	}
+	next := never
+	if n := r.core.Next(); n < never/2 {
+		next = r.began + n
+	}
+	if r.awaits {
+		next = min(next, r.until)
+	}
+	for _, c := range r.calls {
+		if c.answer != nil && c.at > s.now {
+			next = min(next, c.at)
+		}
+	}
+	return next
+}
+
+// drained reports whether everything is done.
+func (s *system) drained() bool { return len(s.coming) == 0 && s.store.left() == 0 }
+
+// effect lets a call take effect, and answers it.
+func (s *system) effect(r *relay, c *call) {
+	switch cmd := c.cmd.(type) {
+	case relaycore.Renew:
+		c.answer = s.store.renew(r.name, cmd, exploredTTL, s.now)
+	case relaycore.Claim:
+		s.news[r.at] = false
+		c.answer = s.store.claim(cmd, r.read, s.now, s.small.dests)
+	case relaycore.Settle:
+		s.check(s.ledger.settle(cmd.Settlements))
+		c.answer = relaycore.Settled{Lost: s.store.settle(cmd.Settlements, s.now)}
+	case relaycore.Publish:
+		s.arrive(cmd.Batch, len(cmd.Batch.Messages))
+		c.answer = relaycore.Answered{Batch: cmd.Batch, Window: time.Minute}
+	}
+}
+
+// arrive stores the first n messages of a batch at the broker.
+func (s *system) arrive(b *relaycore.Batch, n int) {
+	for i := range n {
+		s.check(s.ledger.store(s.store, b, i))
+	}
+}
+
+func (s *system) check(err error) {
+	if s.broken == nil {
+		s.broken = err
+	}
+}
+
+// failed returns what a call is answered if it has failed.
+func (s *system) failed(r *relay, c *call) relaycore.Event {
+	switch cmd := c.cmd.(type) {
+	case relaycore.Renew:
+		return relaycore.LeaseFailed{Err: errAway}
+	case relaycore.Claim:
+		clear(r.read)
+		return relaycore.ClaimFailed{Err: errAway}
+	case relaycore.Settle:
+		return relaycore.SettleFailed{Err: errAway}
+	case relaycore.Publish:
+		return relaycore.Answered{Batch: cmd.Batch, Results: all(cmd.Batch, lostUnsure)}
+	}
+	return nil
+}
+
+// lostUnsure is the result of a message on a connection that has ended.
+var lostUnsure = relaycore.Result{Err: errAway, Kind: waybill.Unavailable, Lost: true, Unsure: true}
