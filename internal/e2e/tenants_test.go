@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/waybill-go/waybill/relay"
@@ -19,8 +21,8 @@ func TestTenantsShareABacklog(t *testing.T) {
 			w.exec(t, "INSERT INTO "+w.table("outbox")+" (id, topic, tenant, key, payload)"+
 				" SELECT tenant || i, 'orders', tenant, "+key+", '{}'"+
 				" FROM (SELECT 'large' AS tenant, i FROM generate_series(1, 20000) i UNION ALL SELECT 'small', i FROM generate_series(1, 10) i) m")
-			pub := &recorder{}
-			r, err := relay.New(w.store, pub, quick(relay.Config{}))
+			pub := &ahead{looked: make(chan struct{})}
+			r, err := relay.New(&looking{AheadSource: w.store, pub: pub}, pub, quick(relay.Config{}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -37,4 +39,31 @@ func TestTenantsShareABacklog(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ahead is a recorder that answers when the relay has looked past the backlog, however long that takes
+// here: what is published meanwhile is a matter of speed.
+type ahead struct {
+	recorder
+	once   sync.Once
+	looked chan struct{}
+}
+
+func (p *ahead) Send(ctx context.Context, msgs []relay.Outgoing) func() []error {
+	wait := p.recorder.Send(ctx, msgs)
+	return func() []error {
+		<-p.looked
+		return wait()
+	}
+}
+
+// looking tells its publisher of looks.
+type looking struct {
+	relay.AheadSource
+	pub *ahead
+}
+
+func (l *looking) ClaimAhead(ctx context.Context, req relay.AheadRequest) ([]relay.Claim, int64, error) {
+	defer l.pub.once.Do(func() { close(l.pub.looked) })
+	return l.AheadSource.ClaimAhead(ctx, req)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/relay"
@@ -123,19 +124,35 @@ func claimShared[Tx any](e *env[Tx]) {
 	e.enqueue(list...)
 	ctx, stop := context.WithCancel(e.ctx)
 	defer stop()
-	pub := &arrivals{want: len(list), all: stop}
-	r, err := relay.New(e.s, pub, relay.Config{BatchSize: batch, Parallelism: 1, Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
+	src := &looked{AheadSource: e.s.(relay.AheadSource), done: make(chan struct{})}
+	pub := &arrivals{want: len(list), all: stop, after: src.done}
+	r, err := relay.New(src, pub, relay.Config{BatchSize: batch, Parallelism: 1, Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
 	e.must(err, "relay.New")
 	e.must(r.Run(ctx), "Run")
 	e.gone(ids(list)...)
 	pub.check(e.T, 15*batch)
 }
 
-// arrivals is a publisher that remembers in which order messages came.
+// looked is a source that says when it has been asked for what is behind a backlog.
+type looked struct {
+	relay.AheadSource
+	once sync.Once
+	done chan struct{}
+}
+
+// ClaimAhead implements [relay.AheadSource].
+func (l *looked) ClaimAhead(ctx context.Context, req relay.AheadRequest) ([]relay.Claim, int64, error) {
+	defer l.once.Do(func() { close(l.done) })
+	return l.AheadSource.ClaimAhead(ctx, req)
+}
+
+// arrivals is a publisher that remembers in which order messages came. It answers from the moment on at
+// which the relay has looked past the backlog, which takes as long as it takes.
 type arrivals struct {
-	ids  []string
-	want int
-	all  func()
+	ids   []string
+	want  int
+	all   func()
+	after <-chan struct{}
 }
 
 // Send implements [relay.Publisher].
@@ -146,7 +163,10 @@ func (p *arrivals) Send(_ context.Context, msgs []relay.Outgoing) func() []error
 	if len(p.ids) >= p.want {
 		p.all()
 	}
-	return func() []error { return make([]error, len(msgs)) }
+	return func() []error {
+		<-p.after
+		return make([]error, len(msgs))
+	}
 }
 
 // check fails if a message of the small tenants came behind a place, or one of a key before an earlier
