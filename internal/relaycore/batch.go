@@ -38,7 +38,7 @@ func (c *Core) safe() bool { return c.lease.until-c.now > c.cfg.PublishTimeout }
 
 // dispatch sends batches for as long as queues are open and have something to send.
 func (c *Core) dispatch() {
-	if c.stopping || !c.safe() {
+	if !c.safe() {
 		return
 	}
 	for _, d := range c.dests {

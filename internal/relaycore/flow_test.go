@@ -507,3 +507,16 @@ func TestReadsAgain(t *testing.T) {
 		t.Errorf("lanes %v are read from the beginning, want all", c.Again)
 	}
 }
+
+// TestFanout_Closes: while a message is being given a row for each destination, what follows it in its key
+// is not sent to any of them.
+func TestFanout_Closes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Dests = []Dest{{Name: "a"}, {Name: "b"}} })
+	r.own(Lane{0, 1})
+	first, second := msg(1, "k"), msg(2, "k")
+	first.Routes = []string{"a", "b"}
+	second.Waiting, second.Dest, second.Routes = true, "b", nil
+	r.claimed(first, second)
+	none[Publish](r)
+}

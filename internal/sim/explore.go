@@ -133,6 +133,7 @@ func (e *explorer) print(s *system, relay, before int) print128 {
 // smalls are the systems that are explored.
 func smalls(faults int) (list []*small) {
 	for _, p := range []small{
+		{name: "two messages of a key", lanes: 1, keys: []string{"a", "a"}, batch: 3},
 		{name: "one lane, batches", lanes: 1, keys: []string{"a", "b", "a"}, batch: 3},
 		{name: "one key", lanes: 1, keys: []string{"a", "a", "a"}, batch: 3},
 		{name: "one lane, strict", lanes: 1, keys: []string{"a", "b", "a"}, batch: 3, strict: true},

@@ -83,4 +83,14 @@ func runSeeds(first, count uint64) (total figures, seen *sketch, failed uint64, 
 
 // exploreAll explores the small systems with no fault, one, and so on.
 func exploreAll(faults, limit int) {
+	kept := true
+	for n := range faults + 1 {
+		for _, p := range smalls(n) {
+			found := explore(p, limit)
+			kept = found.report(os.Stdout, p) && kept
+		}
+	}
+	if !kept {
+		os.Exit(1)
+	}
 }

@@ -187,10 +187,8 @@ func (s *store) ofOthers(list []relaycore.Settlement) (rows []*row) {
 		if s.lanes[m.Lane.Number].epoch == m.Lane.Epoch {
 			continue
 		}
-		for _, r := range s.rows {
-			if r.position == m.Position && r.waits == m.Waiting && (!r.waits || r.dest == m.Dest) {
-				rows = append(rows, r)
-			}
+		if at := slices.IndexFunc(s.rows, func(r *row) bool { return r.is(m) }); at >= 0 {
+			rows = append(rows, s.rows[at])
 		}
 	}
 	return rows
@@ -214,6 +212,11 @@ func (s *store) leave(node string) {
 			s.lanes[i].owner = ""
 		}
 	}
+}
+
+// is reports whether a message was read from the row.
+func (r *row) is(m *relaycore.Message) bool {
+	return r.position == m.Position && r.waits == m.Waiting && (!r.waits || r.dest == m.Dest)
 }
 
 func sameUnit(a, b *row) bool { return a.dest == b.dest && a.topic == b.topic && a.key == b.key }
@@ -358,9 +361,7 @@ func (s *store) settle(list []relaycore.Settlement, now relaycore.Time) (lost []
 			lost = append(lost, m.Lane.Number)
 			continue
 		}
-		at := slices.IndexFunc(s.rows, func(r *row) bool {
-			return r.position == m.Position && r.waits == m.Waiting && (!r.waits || r.dest == m.Dest)
-		})
+		at := slices.IndexFunc(s.rows, func(r *row) bool { return r.is(m) })
 		if at < 0 {
 			continue // it is done
 		}
