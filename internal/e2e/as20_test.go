@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"sync"
@@ -41,6 +42,7 @@ var relayOptions = map[string]func(*testing.T){
 	"MaxParkedKeys":       optionMaxParked,
 	"Followers":           optionFollowers,
 	"Observer":            optionObserver,
+	"Recorder":            optionRecorder,
 }
 
 // TestAS20RelayOptions shows the effect of each option of a relay. A new one without a story
@@ -370,5 +372,25 @@ func optionObserver(t *testing.T) {
 	w.startRelay(t, &recorder{}, relay.Config{Observer: ops})
 	for _, op := range []waybill.Op{waybill.OpLanes, waybill.OpClaim, waybill.OpPublish, waybill.OpSettle} {
 		eventually(t, "the observer is told of "+string(op), func() bool { return ops.count(op) >= 1 })
+	}
+}
+
+func optionRecorder(t *testing.T) {
+	t.Parallel()
+	w, file := plainWorld(t), filepath.Join(t.TempDir(), "relay.rec")
+	rec, err := relay.OpenRecorder(file, relay.RecorderConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
+	ops := newOpCounter()
+	_, stop := w.startRelay(t, &recorder{}, relay.Config{Recorder: rec, Observer: ops})
+	eventually(t, "the message is settled", func() bool { return ops.count(waybill.OpSettle) >= 1 })
+	stop()
+	if err := rec.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if accepted, _, err := replay(t, file); err != nil || accepted != 1 {
+		t.Errorf("%d messages were accepted by the recording, %v, want one", accepted, err)
 	}
 }

@@ -111,28 +111,35 @@ func replayAll(t *testing.T, dir string) {
 	}
 	steps, accepted := 0, 0
 	for _, entry := range entries {
-		f, err := os.Open(filepath.Join(dir, entry.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		totals, err := recording.Replay(f, func(s *recording.Step) error {
-			for _, cmd := range s.Commands {
-				if report, ok := cmd.(relaycore.Report); ok && report.What == relaycore.PublishedNow {
-					accepted += len(report.Messages)
-				}
-			}
-			return nil
-		})
+		n, totals, err := replay(t, filepath.Join(dir, entry.Name()))
 		if err != nil && !errors.Is(err, recording.ErrTruncated) {
 			t.Errorf("%s, after %d steps: %v", entry.Name(), totals.Steps, err)
 		}
-		steps += totals.Steps
+		steps, accepted = steps+totals.Steps, accepted+n
 	}
 	t.Logf("%d relays were replayed: %d steps, %d messages accepted", len(entries), steps, accepted)
 	if accepted == 0 {
 		t.Error("no recording holds a message")
 	}
+}
+
+// replay runs a recording through the decisions of relays, and counts the messages that were accepted.
+func replay(t *testing.T, file string) (accepted int, _ recording.Totals, _ error) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	totals, err := recording.Replay(f, func(s *recording.Step) error {
+		for _, cmd := range s.Commands {
+			if report, ok := cmd.(relaycore.Report); ok && report.What == relaycore.PublishedNow {
+				accepted += len(report.Messages)
+			}
+		}
+		return nil
+	})
+	return accepted, totals, err
 }
 
 // chaos interrupts relay processes and sees to it that one is always running.

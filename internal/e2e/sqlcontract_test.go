@@ -21,7 +21,7 @@ func TestSQLContract(t *testing.T) {
 		quoted := strings.ReplaceAll(escapes, "'", "''")
 		w.psql(t, "INSERT INTO "+w.table("outbox")+" (topic, payload) VALUES ('plain', '"+quoted+"')")
 		w.psql(t, "SELECT "+w.table("enqueue")+"('called', '"+quoted+`', type => 'order.placed', key => 'k', id => 'given', tenant => 'acme', headers => '{"a":"b"}')`)
-		w.psql(t, "SELECT "+w.table("enqueue")+"('called', '{}', id => 'given')") // a duplicate stores nothing
+		w.psql(t, "SELECT "+w.table("enqueue")+"('called', '{}', id => 'given', tenant => 'acme')") // a duplicate stores nothing
 		w.psql(t, "INSERT INTO "+w.table("outbox")+` (topic, payload_bytes) VALUES ('bytes', '\x00ff')`)
 		pub := &recorder{}
 		w.startRelay(t, pub, relay.Config{})
