@@ -113,8 +113,8 @@ func TestDoctor_Parts(t *testing.T) {
 	for _, tt := range []struct{ name, stmt, found, advice string }{
 		{"index", `DROP INDEX s.outbox_waiting_lane_due_at_idx`,
 			"missing, or switched off: index outbox_waiting (lane, due_at) WHERE (due_at IS NOT NULL)", "make it…CREATE INDEX CONCURRENTLY…"},
-		{"unique index", `ALTER TABLE s.outbox DROP CONSTRAINT outbox_id_key`,
-			"missing, or switched off: unique index outbox (id)", "make it…CREATE INDEX CONCURRENTLY…"},
+		{"unique index", `DROP INDEX s.outbox_id_source_tenant_idx`,
+			"missing, or switched off: unique index outbox (id, source, tenant)", "make it…CREATE INDEX CONCURRENTLY…"},
 		{"trigger disabled", `ALTER TABLE s.outbox DISABLE TRIGGER wake_relays`,
 			"missing, or switched off: trigger wake_relays on outbox", "…ENABLE TRIGGER;…until their next poll"},
 		{"trigger dropped", `DROP TRIGGER wake_relays ON s.outbox`,
