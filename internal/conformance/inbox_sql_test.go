@@ -142,7 +142,7 @@ func sampleMessage(id string) *waybill.Message {
 	return m
 }
 
-// outcomes are what a program is told of a message, with what is left to its default.
+// outcomes are the answers about a message, with what is left to its default.
 func (s *inboxSQL) outcomes() {
 	m := sampleMessage("outcomes")
 	args := argsOf("billing", m)

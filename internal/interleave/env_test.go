@@ -28,7 +28,7 @@ type store[Tx any] interface {
 
 // party is a program: a store of its own on a connection of its own.
 type party[Tx any] struct {
-	store[Tx] // made anew for each run
+	store[Tx] // one for each run
 	open      func() (store[Tx], error)
 	gate      *interleave.Gate // nil for the one that prepares and judges
 	begin     func(ctx context.Context) (Tx, error)

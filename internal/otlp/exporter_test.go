@@ -206,7 +206,7 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// A collector that is away is told of once, and once more when it is back; neither tells secrets.
+// An outage of the collector is logged once, and its end once; neither has secrets.
 func TestExportSpans_Logs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestExportSpans_Logs(t *testing.T) {
 	})
 }
 
-// A connection whose failure quotes the URL is told of without it.
+// The error of a connection that quotes the URL is logged without it.
 func TestSend_ErrorsWithoutURL(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"http://user:s3cret@127.0.0.1:1/?key=s3cret", "http://s3cret.invalid:1/s3cret"} {

@@ -102,7 +102,7 @@ func readEndpoint(getenv func(string) string) (*url.URL, error) {
 	return endpoint, nil
 }
 
-// readHeaders reads headers, which are written as key=value with commas between them, percent-encoded.
+// readHeaders reads headers: comma-separated key=value, percent-encoded.
 func readHeaders(text string) (http.Header, error) {
 	pairs, err := readPairs(text)
 	if err != nil {
@@ -127,7 +127,7 @@ func readPairs(text string) ([]pair, error) {
 		key, value, found := strings.Cut(part, "=")
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		if key = strings.TrimSpace(key); !found || key == "" || err != nil {
-			return nil, errors.New("is not key=value with commas between them, percent-encoded")
+			return nil, errors.New("is not comma-separated key=value, percent-encoded")
 		}
 		pairs = append(pairs, pair{key, value})
 	}

@@ -80,7 +80,7 @@ func (n *node) stop() {
 	})
 }
 
-// leave ends a relay in good order, and starts another in its place.
+// leave shuts a relay down gracefully, and starts another in its place.
 func (n *node) leave() {
 	n.gone = true
 	n.w.store.leave(n.name)

@@ -47,7 +47,7 @@ func claimAhead[Tx any](e *env[Tx]) {
 		e.Errorf("claimed %v up to %d, want the order of positions, beyond %d", claimedIDs(claims), end, reached)
 	}
 	again, _ := n.claimAhead(relay.AheadRequest{Held: []int64{claims[0].Position}})
-	n.wantNext("one of them is under way", again, "o1", "s2")
+	n.wantNext("one of them is claimed", again, "o1", "s2")
 	n.settle(published(find(claims, "s1"))...)
 	rest := n.next(allRows, claims[1:]...)
 	if len(rest) != 21 {
@@ -71,7 +71,7 @@ func claimAheadKeys[Tx any](e *env[Tx]) {
 	n.wantNext("what passes nothing", claims, "s2", "s4", "s5", "s6")
 	all := n.claim()
 	claims, _ = n.claimAhead(relay.AheadRequest{Held: []int64{find(all, "l1").Position, find(all, "s2").Position}})
-	n.wantNext("what follows one under way", claims, "s1", "s4", "s5", "s6")
+	n.wantNext("what follows a claimed one", claims, "s1", "s4", "s5", "s6")
 	claims, _ = n.claimAhead(relay.AheadRequest{Above: find(all, "s4").Position})
 	n.wantNext("behind one that an earlier look has passed", claims, "s6")
 }

@@ -68,7 +68,7 @@ func TestTable(t *testing.T) {
 	rows := strings.Split(rest, "\n")
 	for i, b := range bank {
 		if i >= len(rows) || !strings.HasPrefix(rows[i], "| "+b.name+" |") {
-			t.Fatalf("docs/proof.md has another row %d than %q; write the table anew with: go run ./internal/sim/bugs", i, b.name)
+			t.Fatalf("docs/proof.md has another row %d than %q; make the table with: go run ./internal/sim/bugs", i, b.name)
 		}
 		if strings.Contains(rows[i], "**nothing**") {
 			t.Errorf("nothing finds %q", b.name)
