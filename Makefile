@@ -124,6 +124,7 @@ soak: services ## run the long stories in full, with the race detector
 	@E2E_SOAK=1 go test -count 1 -v -timeout 60m -run '$(SOAK_MEMORY)' ./internal/e2e
 	@E2E_SOAK=1 go test $(RACE) -count 1 -v -timeout 60m -run '$(SOAK)' ./internal/e2e
 	@go test $(RACE) -count 1 -run '$(LONG)' ./internal/conformance
+	@E2E_SOAK=1 go test -count 1 -timeout 120m ./internal/interleave
 	@go run ./internal/sim -seeds 1000000
 	@go run ./internal/sim -explore -faults 1 -limit 1000000
 	@go run ./internal/sim/bugs

@@ -141,7 +141,7 @@ func TestDashboard_BackToBed(t *testing.T) {
 	p.click("//section[@id='dead-part']//a[contains(@aria-label, '12 letters of order.created')]")
 	p.sees("no queue is bound")
 	p.click("(//tbody//td[@class='number']/a)[1]")
-	p.sees("Given up by relay after 1 attempt")
+	p.sees("Failed in relay after 1 attempt")
 	p.click("//button[contains(., 'Show payload')]")
 	p.sees("Ann Example")
 	p.stage.Mend()
