@@ -304,9 +304,9 @@ func outcome(st *relaycore.Settlement) string {
 	case st.Outcome == relaycore.Fanout:
 		return "a row for each of " + strings.Join(st.To, ", ")
 	case st.Park:
-		return fmt.Sprintf("given up, %s, after %d failed attempts; its key is parked behind it", st.Reason, st.Attempts)
+		return fmt.Sprintf("dead-lettered, %s, after %d failed attempts; its key is parked behind it", st.Reason, st.Attempts)
 	}
-	return fmt.Sprintf("given up, %s, after %d failed attempts", st.Reason, st.Attempts)
+	return fmt.Sprintf("dead-lettered, %s, after %d failed attempts", st.Reason, st.Attempts)
 }
 
 // report tells of pauses and lanes; what else is reported follows from events and commands.

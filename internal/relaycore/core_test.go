@@ -305,8 +305,8 @@ func TestTenants(t *testing.T) {
 }
 
 // TestLookAhead: a relay that is behind looks past the tenants of which it holds a batch, before it
-// reads on; what it finds takes turns with them. The next look goes on where this one ended, but begins
-// anew when a tenant has little again.
+// reads on; what it finds takes turns with them. The next look goes on where this one ended, but starts
+// over when a tenant has little again.
 func TestLookAhead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) {
