@@ -186,9 +186,9 @@ func (c *Core) judge(b *Batch, v *verdict, took time.Duration) {
 		if d.topics[q.topic] == q && took < c.slowAfter() {
 			c.rejoin(q)
 		}
-		q.reset()
+		q.succeed(c.now)
 	}
-	if d.main.reset() {
+	if d.main.succeed(c.now) {
 		c.report(Report{What: Resumed, Dest: d.name})
 	}
 }

@@ -44,10 +44,7 @@ type read struct {
 	phase  phase
 	news   bool // a reason to read again
 	ended  bool // the wait was told to end
-	ok     Time // of the latest success
 	tries  attempts
-	fails  int // in a row
-	after  Time
 	credit float64 // of claims that find little
 	began  Time    // of the latest claim
 	last   Time    // of the one before that found little
@@ -87,16 +84,16 @@ func (c *Core) claim() {
 	switch {
 	case r.phase == resting && (r.news || c.passed()):
 		r.phase = reading
-	case r.phase == resting && c.now >= r.after:
+	case r.phase == resting && c.now >= r.tries.until:
 		c.await()
 	case r.phase == awaiting && (r.news || c.passed()):
 		c.endAwait()
 	}
-	if r.phase != reading || c.now < r.after || c.stopping {
+	if r.phase != reading || c.now < r.tries.until || c.stopping {
 		return
 	}
 	if !c.safe() {
-		r.ok = c.now
+		r.tries.ok = c.now
 		return
 	}
 	if c.lookAhead() {
@@ -104,7 +101,7 @@ func (c *Core) claim() {
 	}
 	limit, bytes := c.space(c.readAhead(), maxHeldBytes)
 	if limit == 0 {
-		if r.ok = c.now; !r.full {
+		if r.tries.ok = c.now; !r.full {
 			r.full, r.fullSince = true, c.now
 		}
 		return
@@ -177,8 +174,10 @@ func (c *Core) pausedNow() (names []string) {
 // apply goes on to claim. Where a release fails the claim goes on without it: the others must not wait
 // for one message that cannot be released.
 func (e Released) apply(c *Core) {
-	c.read.release.end(e.Err)
-	if e.Err != nil {
+	if e.Err == nil {
+		c.read.release.succeed(c.now)
+	} else {
+		c.read.release.fail(c.now, e.Err, 0, 0)
 		c.report(Report{What: ReleaseFails, Err: fmt.Errorf("release scheduled messages: %w", e.Err)})
 	}
 	c.read.moreDue = e.Count >= c.cfg.BatchSize
@@ -343,8 +342,8 @@ func (e ClaimFailed) apply(c *Core) {
 // was read, and the relay waits.
 func (c *Core) readDone(full bool) {
 	r := &c.read
-	r.tries.end(nil)
-	r.ok, r.fails, r.busy, r.phase = c.now, 0, full, reading
+	r.tries.succeed(c.now)
+	r.busy, r.phase = full, reading
 	if r.moreDue {
 		r.nextLook = 0
 	}
@@ -353,21 +352,19 @@ func (c *Core) readDone(full bool) {
 	}
 	r.phase = resting
 	r.credit = min(claimBurst, r.credit+float64(r.began-r.last)/float64(claimInterval)) - 1
-	r.last, r.after = r.began, c.now
+	r.last = r.began
 	if r.credit < 0 {
-		r.after = max(c.now, r.began+claimInterval)
+		r.tries.until = r.began + claimInterval
 	}
 }
 
 func (c *Core) readFailed(err error) {
 	r := &c.read
-	r.tries.end(err)
+	r.tries.fail(c.now, err, retryBase, retryMax)
 	if r.look {
 		r.nextLook = 0 // look again at once
 	}
 	r.phase = reading
-	r.after = c.now + backoff(retryBase, r.fails, retryMax)
-	r.fails++
 	c.report(Report{What: LoopFails, Topic: "claim", Err: err})
 }
 
@@ -395,7 +392,7 @@ func (e Woken) apply(c *Core) {
 		c.readFailed(e.Err)
 		return
 	}
-	r.ok, r.fails = c.now, 0
+	r.tries.succeed(c.now)
 }
 
 // next returns when reading goes on by itself.
@@ -403,9 +400,9 @@ func (r *read) next(c *Core) Time {
 	next := never
 	switch {
 	case r.phase == resting:
-		next = r.after
-	case r.phase == reading && r.after > c.now:
-		next = r.after
+		next = r.tries.until
+	case r.phase == reading && r.tries.until > c.now:
+		next = r.tries.until
 	case r.phase == reading && r.full:
 		next = r.fullSince + c.slowAfter()/2
 		if r.busy && c.cfg.Ahead {

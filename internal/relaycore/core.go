@@ -105,7 +105,7 @@ func (Tick) apply(*Core) {}
 
 // Next returns when the core wants a [Tick] if nothing else happens before.
 func (c *Core) Next() Time {
-	next := c.lease.renewAt
+	next := c.lease.next()
 	for _, t := range []Time{c.read.next(c), c.settler.next(c.now), c.nextBatch(), c.nextDispatch()} {
 		next = min(next, t)
 	}

@@ -187,7 +187,7 @@ func TestDelay_Jitter(t *testing.T) {
 // TestBreaker: pauses double, and what fails during a pause does not make it longer.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
-	var b breaker
+	var b attempts
 	now := Time(0)
 	for _, want := range []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000} {
 		if got := b.trip(now); got != want*time.Millisecond {
@@ -198,7 +198,7 @@ func TestBreaker(t *testing.T) {
 		}
 		now = b.until
 	}
-	if b.since != 0 || !b.reset() || b.paused(now) > 0 || b.reset() {
+	if b.since != 0 || !b.succeed(now) || b.paused(now) > 0 || b.succeed(now) {
 		t.Errorf("reset() did not end the pauses: %+v", b)
 	}
 }

@@ -37,12 +37,12 @@ func (c *Core) Health(now Time) (errs []error) {
 		errs = append(errs, &Stalled{Loop: loop, Age: age, Err: err})
 		return true
 	}
-	if !stalled("claim", now-c.read.ok, max(3*c.cfg.PollInterval, c.cfg.LeaseTTL), c.read.tries.err) {
+	if !stalled("claim", now-c.read.tries.ok, max(3*c.cfg.PollInterval, c.cfg.LeaseTTL), c.read.tries.err) {
 		if err := c.stuck(now); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	stalled("lease", now-c.lease.ok, c.cfg.LeaseTTL, c.lease.err)
+	stalled("lease", now-c.lease.tries.ok, c.cfg.LeaseTTL, c.lease.tries.err)
 	if err := c.settler.tries.err; err != nil {
 		stalled("settle", c.settler.tries.age(now), c.cfg.CallTimeout, err)
 	}

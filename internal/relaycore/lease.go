@@ -17,10 +17,7 @@ type lease struct {
 	shared   bool // there are other relays
 	renewing bool
 	asked    Time // the renewal that is running
-	renewAt  Time // the next one
-	failures int
-	ok       Time // of the latest success
-	err      error
+	tries    attempts
 }
 
 type laneState struct {
@@ -120,12 +117,12 @@ func (s *lease) leaving() bool {
 // renew extends the lease when it is time to, unless the relay steps aside.
 func (c *Core) renew() {
 	s := &c.lease
-	if s.renewing || c.now < s.renewAt {
+	if s.renewing || c.now < s.tries.until {
 		return
 	}
 	if c.stepsAside() {
-		s.ok = c.now // it is what it wants to do
-		s.renewAt = c.now + c.cfg.RenewInterval/2
+		s.tries.ok = c.now // it is what it wants to do
+		s.tries.until = c.now + c.cfg.RenewInterval/2
 		return
 	}
 	cmd := Renew{Join: !s.joined}
@@ -134,13 +131,22 @@ func (c *Core) renew() {
 			cmd.Give = append(cmd.Give, st.Number)
 		}
 	}
-	s.renewing, s.asked, s.renewAt = true, c.now, never
+	s.renewing, s.asked = true, c.now
 	c.do(cmd)
+}
+
+// next returns when a renewal follows by itself.
+func (s *lease) next() Time {
+	if s.renewing {
+		return never
+	}
+	return s.tries.until
 }
 
 func (e Leased) apply(c *Core) {
 	s := &c.lease
-	s.renewing, s.joined, s.failures, s.ok, s.err = false, true, 0, c.now, nil
+	s.renewing, s.joined = false, true
+	s.tries.succeed(c.now)
 	s.until, s.total, s.shared = s.asked+c.cfg.LeaseTTL, e.Total, e.Share < e.Total
 	if s.take(e.Lanes, e.Share) {
 		c.lanesChanged()
@@ -150,21 +156,20 @@ func (e Leased) apply(c *Core) {
 	if s.leaving() || len(s.lanes) < e.Share {
 		wait = min(wait, max(wait/8, 50*time.Millisecond))
 	}
-	s.renewAt = s.asked + wait
+	s.tries.until = s.asked + wait
 }
 
 func (e LeaseFailed) apply(c *Core) {
 	s := &c.lease
 	s.renewing = false
 	if e.Lost {
-		s.lanes, s.joined, s.until, s.ok, s.renewAt = nil, false, 0, c.now, c.now // join again at once
+		s.lanes, s.joined, s.until = nil, false, 0
+		s.tries.succeed(c.now) // join again at once
 		c.lanesChanged()
 		c.report(Report{What: LeaseLost, Err: e.Err})
 		return
 	}
-	s.err = e.Err
-	s.renewAt = c.now + backoff(retryBase, s.failures, retryMax)
-	s.failures++
+	s.tries.fail(c.now, e.Err, retryBase, retryMax)
 	c.report(Report{What: LoopFails, Topic: "lease", Err: e.Err})
 }
 
@@ -214,7 +219,7 @@ func (c *Core) stepsAside() bool {
 	case a.on && !c.read.tries.trying && a.failures == c.failures(): // it had nothing to send
 		for _, d := range c.dests {
 			if !d.follower {
-				d.main.reset()
+				d.main.succeed(c.now)
 			}
 		}
 		*a = aside{}

@@ -294,7 +294,7 @@ func TestHealth(t *testing.T) {
 
 // wellUntil lets claims and renewals succeed until a time.
 func (r *rig) wellUntil(until time.Duration) {
-	r.read.ok, r.lease.ok = until, until
+	r.read.tries.ok, r.lease.tries.ok = until, until
 }
 
 // TestLease_GiveUp: a lane that leaves is given up when nothing of it is in flight and it is not being

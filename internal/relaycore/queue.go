@@ -13,7 +13,7 @@ type queue struct {
 	dest     *dest
 	topic    string // of an isolated topic
 	isolated bool
-	breaker
+	attempts
 
 	turns   []*tenant // those with lines that are ready, the next one first
 	tenants map[string]*tenant

@@ -23,8 +23,6 @@ type settler struct {
 	work    [][]Settlement
 	running []Settlement // the call that is running
 	busy    bool
-	after   Time // no call before
-	fails   int  // in a row
 	tries   attempts
 	refused []*refused // in the order in which they came
 	groups  map[group]*refused
@@ -36,8 +34,6 @@ type refused struct {
 	group group
 	list  []Settlement // empty while they are tried
 	first *Message
-	delay time.Duration
-	again Time
 	tries attempts
 }
 
@@ -73,7 +69,7 @@ func groupsOf(list []Settlement) [][]Settlement {
 // settle begins the next call, if none is running and there is something to store.
 func (c *Core) settle() {
 	s := &c.settler
-	if s.busy || c.now < s.after {
+	if s.busy || c.now < s.tries.until {
 		return
 	}
 	if len(s.work) == 0 {
@@ -104,9 +100,9 @@ func (s *settler) gather(now Time) {
 	}
 	var again []Settlement
 	for _, r := range s.refused {
-		if len(r.list) > 0 && now >= r.again {
+		if len(r.list) > 0 && now >= r.tries.until {
 			again = append(again, r.list...)
-			r.list, r.again = nil, now+r.delay
+			r.list = nil
 		}
 	}
 	for _, list := range [][]Settlement{free, again} {
@@ -131,11 +127,11 @@ func (s *settler) next(now Time) Time {
 		return next
 	}
 	if len(s.work) > 0 || len(s.waiting) > 0 {
-		return max(s.after, now)
+		return max(s.tries.until, now)
 	}
 	for _, r := range s.refused {
 		if len(r.list) > 0 {
-			next = min(next, max(r.again, s.after))
+			next = min(next, max(r.tries.until, s.tries.until))
 		}
 	}
 	return next
@@ -144,8 +140,8 @@ func (s *settler) next(now Time) Time {
 func (e Settled) apply(c *Core) {
 	s := &c.settler
 	list := s.running
-	s.busy, s.running, s.fails = false, nil, 0
-	s.tries.end(nil)
+	s.busy, s.running = false, nil
+	s.tries.succeed(c.now)
 	s.accept(list)
 	c.report(Report{What: SettledNow, Count: len(list), Took: e.Took})
 	lost := c.lose(list, e.Lost)
@@ -238,16 +234,14 @@ func (e SettleFailed) apply(c *Core) {
 	s.busy, s.running = false, nil
 	c.report(Report{What: SettleFails, Count: len(list), Err: e.Err})
 	if !e.Refused {
-		s.tries.end(e.Err)
+		s.tries.fail(c.now, e.Err, settleBase, settleMax)
 		if age, due := s.tries.overdue(c.now); due {
 			c.report(Report{What: SettleStalls, Count: len(list), Delay: age, Err: e.Err})
 		}
 		s.work = slices.Insert(s.work, 0, list)
-		s.after = c.now + backoff(settleBase, s.fails, settleMax)
-		s.fails++
 		return
 	}
-	s.tries.end(nil) // the store could be asked
+	s.tries.succeed(c.now) // the store could be asked
 	if groups := groupsOf(list); len(groups) > 1 {
 		half := len(groups) / 2
 		s.work = slices.Insert(s.work, 0, slices.Concat(groups[:half]...), slices.Concat(groups[half:]...))
@@ -264,13 +258,11 @@ func (s *settler) refuse(list []Settlement, err error, now Time) (age time.Durat
 	g := groupOf(list[0].Message)
 	r := s.groups[g]
 	if r == nil {
-		r = &refused{group: g, first: list[0].Message, delay: refusedDelay}
+		r = &refused{group: g, first: list[0].Message}
 		s.groups[g] = r
 		s.refused = append(s.refused, r)
 	}
-	r.tries.begin(now)
-	r.tries.end(err)
-	r.list, r.again = append(list, r.list...), now+r.delay
-	r.delay = min(2*r.delay, refusedMax)
+	r.list = append(list, r.list...)
+	r.tries.fail(now, err, refusedDelay, refusedMax)
 	return r.tries.overdue(now)
 }

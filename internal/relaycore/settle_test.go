@@ -123,7 +123,7 @@ func TestExpected(t *testing.T) {
 			if got := take[Await](r).Until; got != time.Hour {
 				t.Errorf("waits until %v", got)
 			}
-			r.lease.renewAt = never
+			r.lease.tries.until = never
 			if next := r.Next(); next != want {
 				t.Errorf("Next() = %v, want %v", next, want)
 			}
