@@ -51,7 +51,7 @@ func (c *Core) lookAhead() bool {
 func (c *Core) plenty() (names []string) {
 	count := make(map[string]int)
 	for _, d := range c.dests {
-		for _, q := range d.queues() {
+		for _, q := range d.queues {
 			for _, t := range q.tenants {
 				count[t.name] += t.total
 			}

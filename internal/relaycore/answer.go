@@ -25,15 +25,6 @@ type verdict struct {
 func (e Answered) apply(c *Core) {
 	b, d := e.Batch, e.Batch.queue.dest
 	d.batches = slices.DeleteFunc(d.batches, func(o *Batch) bool { return o == b })
-	if d.alone == b {
-		d.alone = nil
-	}
-	if !b.slow {
-		b.queue.running--
-	}
-	if b.slow || b.queue.isolated {
-		c.countAway(b, -1)
-	}
 	v := verdict{accepted: make([]*Message, 0, len(b.Messages))}
 	took := c.now - b.sent
 	for i, m := range b.Messages {
@@ -170,7 +161,7 @@ func (c *Core) judge(b *Batch, v *verdict, took time.Duration) {
 	q, d := b.queue, b.queue.dest
 	for _, topic := range v.unroutable {
 		delay := c.isolate(d, topic).trip(c.now)
-		c.report(Report{What: Paused, Dest: d.name, Topic: topic, Delay: delay, Err: v.routeErr})
+		c.report(Report{What: Paused, Dest: d.Name, Topic: topic, Delay: delay, Err: v.routeErr})
 	}
 	if len(v.unanswered) > 0 {
 		var topics []string
@@ -182,23 +173,23 @@ func (c *Core) judge(b *Batch, v *verdict, took time.Duration) {
 		c.pause(q, topics, len(v.unanswered) < len(b.Messages) || d.accepted > b.before, v.err)
 		return
 	}
-	if q.isolated && len(v.unroutable) == 0 {
-		if d.topics[q.topic] == q && took < c.slowAfter() {
+	if q.isolated() && len(v.unroutable) == 0 {
+		if d.queueFor(q.topic) == q && took < c.slowAfter() {
 			c.rejoin(q)
 		}
 		q.succeed(c.now)
 	}
 	if d.main.succeed(c.now) {
-		c.report(Report{What: Resumed, Dest: d.name})
+		c.report(Report{What: Resumed, Dest: d.Name})
 	}
 }
 
 // pause pauses what has not answered: topics, if the destination is alive, else all of it.
 func (c *Core) pause(q *queue, topics []string, alive bool, err error) {
 	d := q.dest
-	r := Report{What: Paused, Dest: d.name, Err: err}
+	r := Report{What: Paused, Dest: d.Name, Err: err}
 	switch {
-	case q.isolated:
+	case q.isolated():
 		r.Topic, r.Delay = q.topic, q.trip(c.now)
 	case alive:
 		for _, topic := range topics {
@@ -214,12 +205,12 @@ func (c *Core) pause(q *queue, topics []string, alive bool, err error) {
 func (c *Core) reportAccepted(d *dest, v *verdict, took time.Duration) {
 	c.stats.Published += int64(len(v.accepted))
 	if len(v.accepted) > 0 {
-		c.report(Report{What: PublishedNow, Dest: d.name, Messages: v.accepted, Took: took})
+		c.report(Report{What: PublishedNow, Dest: d.Name, Messages: v.accepted, Took: took})
 	}
 	if len(v.overtaken) > 0 {
-		c.report(Report{What: Overtaken, Dest: d.name, Messages: v.overtaken})
+		c.report(Report{What: Overtaken, Dest: d.Name, Messages: v.overtaken})
 	}
 	if len(v.copies) > 0 {
-		c.report(Report{What: DedupExpired, Dest: d.name, Messages: v.copies, Delay: v.lateness})
+		c.report(Report{What: DedupExpired, Dest: d.Name, Messages: v.copies, Delay: v.lateness})
 	}
 }

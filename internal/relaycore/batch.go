@@ -45,7 +45,7 @@ func (c *Core) dispatch() {
 		if d.draining != nil && !c.dispatchFrom(d.draining) {
 			continue
 		}
-		for _, q := range d.queues() {
+		for _, q := range d.queues {
 			if !c.dispatchFrom(q) {
 				break
 			}
@@ -70,7 +70,7 @@ func (c *Core) dispatchFrom(q *queue) bool {
 		}
 		c.send(b)
 	}
-	return d.draining == nil && d.alone == nil
+	return d.draining == nil && !d.alone()
 }
 
 // open returns how many messages a queue may send now.
@@ -79,8 +79,9 @@ func (c *Core) open(q *queue) int {
 	if q.probing() {
 		width = 1
 	}
+	running, aside := d.inFlight(q)
 	switch {
-	case !q.some(), d.alone != nil, q.running >= width, q.isolated && d.away >= isolatedBatches:
+	case !q.some(), d.alone(), running >= width, q.isolated() && aside >= isolatedBatches:
 		return 0
 	case d.main.paused(c.now) > 0, q.paused(c.now) > 0:
 		return 0
@@ -92,7 +93,7 @@ func (c *Core) open(q *queue) int {
 // whether that is because a message must be sent alone while others are in flight.
 func (c *Core) fill(q *queue, room int) (b *Batch, drain bool) {
 	d := q.dest
-	b = &Batch{Dest: d.name, queue: q, Messages: make([]*Message, 0, min(room, q.total)), lines: make([]*line, 0, min(room, q.total))}
+	b = &Batch{Dest: d.Name, queue: q, Messages: make([]*Message, 0, min(room, q.total)), lines: make([]*line, 0, min(room, q.total))}
 	l := q.next()
 	if l != nil && d.suspect(l.waiting[0]) {
 		l, room = c.chooseSuspect(q), 1
@@ -167,16 +168,11 @@ func (c *Core) send(b *Batch) {
 	q, d := b.queue, b.queue.dest
 	d.sends++
 	b.number, b.before, b.sent, b.Limit = d.sends, d.accepted, c.now, c.cfg.PublishTimeout
-	if b.patient = d.late && !b.Alone; b.patient {
+	if b.patient = d.Late && !b.Alone; b.patient {
 		b.Limit *= lateLimit
 	}
 	if b.Alone {
-		d.alone = b
 		d.pastOf(b.Messages[0]).tried = c.now
-	}
-	q.running++
-	if q.isolated {
-		c.countAway(b, 1)
 	}
 	d.pace.tokens -= float64(len(b.Messages))
 	q.slow = q.slow && q.total > c.cfg.BatchSize
@@ -184,10 +180,19 @@ func (c *Core) send(b *Batch) {
 	c.do(Publish{b})
 }
 
-// countAway counts a batch that others need not wait for, and its messages.
-func (c *Core) countAway(b *Batch, n int) {
-	b.queue.dest.away += n
-	c.held.away += n * len(b.Messages)
+// aside reports whether others need not wait for the batch.
+func (b *Batch) aside() bool { return b.slow || b.queue.isolated() }
+
+// asideMessages counts the messages of such batches.
+func (c *Core) asideMessages() (n int) {
+	for _, d := range c.dests {
+		for _, b := range d.batches {
+			if b.aside() {
+				n += len(b.Messages)
+			}
+		}
+	}
+	return n
 }
 
 // watchBatches looks after batches that are not answered: others pass one that is slow, and a wait that
@@ -196,7 +201,7 @@ func (c *Core) watchBatches() {
 	for _, d := range c.dests {
 		for _, b := range d.batches {
 			age := c.now - b.sent
-			if !b.slow && !b.queue.isolated && age >= c.slowAfter() {
+			if !b.aside() && age >= c.slowAfter() {
 				c.setAside(b)
 			}
 			if b.patient && !b.late && age >= c.cfg.PublishTimeout {
@@ -214,8 +219,6 @@ func (c *Core) watchBatches() {
 // until they have shown that they are well.
 func (c *Core) setAside(b *Batch) {
 	b.slow = true
-	b.queue.running--
-	c.countAway(b, 1)
 	for _, topic := range b.topics() {
 		c.isolate(b.queue.dest, topic)
 	}
@@ -275,7 +278,7 @@ func (c *Core) nextBatch() Time {
 func (c *Core) nextDispatch() Time {
 	next := never
 	for _, d := range c.dests {
-		for _, q := range d.queues() {
+		for _, q := range d.queues {
 			if !q.some() {
 				continue
 			}

@@ -129,7 +129,7 @@ func (c *Core) quarter() int { return max(1, c.readAhead()/4) }
 // space returns how many messages, and bytes of payload, a claim may add where so many may be held;
 // none if there is no room for a whole one.
 func (c *Core) space(most, mostBytes int) (limit, bytes int) {
-	count, size := c.held.count-c.held.away-c.held.deferred, c.held.bytes
+	count, size := c.held.count-c.held.deferred-c.asideMessages(), c.held.bytes
 	if count+c.quarter() > most || size+maxHeldBytes/4 > mostBytes {
 		return 0, 0
 	}
@@ -165,7 +165,7 @@ func (c *Core) expect(after time.Duration) {
 func (c *Core) pausedNow() (names []string) {
 	for _, d := range c.dests {
 		if d.main.paused(c.now) > 0 {
-			names = append(names, d.name)
+			names = append(names, d.Name)
 		}
 	}
 	return names
@@ -289,7 +289,7 @@ func (c *Core) takeAll(messages []Message, took time.Duration) (ready bool) {
 		c.takeIn(m)
 	}
 	for _, d := range c.dests {
-		for _, q := range d.queues() {
+		for _, q := range d.queues {
 			c.trim(q)
 		}
 	}

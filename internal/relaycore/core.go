@@ -72,8 +72,8 @@ type Core struct {
 // New returns the state of a relay that owns nothing yet.
 func New(cfg Config) *Core {
 	c := &Core{cfg: cfg, byName: make(map[string]*dest), lines: make(map[unit]*line), jitter: cfg.Seed}
-	for i, d := range slices.Concat(cfg.Dests, cfg.Followers) {
-		made := newDest(d, i >= len(cfg.Dests))
+	for _, d := range slices.Concat(cfg.Dests, cfg.Followers) {
+		made := newDest(d)
 		c.dests = append(c.dests, made)
 		c.byName[d.Name] = made
 	}
@@ -163,7 +163,7 @@ func (c *Core) Stats() Stats {
 func (c *Core) PausedDests() (names []string) {
 	for _, d := range c.dests {
 		if d.main.probing() {
-			names = append(names, d.name)
+			names = append(names, d.Name)
 		}
 	}
 	return names

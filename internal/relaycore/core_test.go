@@ -423,7 +423,7 @@ func TestDefer_NothingPassesWhatIsInFlight(t *testing.T) {
 // one had been accepted.
 func TestSuspects(t *testing.T) {
 	t.Parallel()
-	d := newDest(Dest{}, false)
+	d := newDest(Dest{})
 	good, bad := msg(1, ""), msg(2, "")
 	lost := Result{Err: errTest, Kind: waybill.Unavailable, Lost: true}
 	send := func(r Result, alone bool, list ...*Message) (results []Result) {
@@ -462,7 +462,7 @@ func TestSuspects(t *testing.T) {
 // only afterwards, does not show that the destination is well.
 func TestSuspects_LateAnswers(t *testing.T) {
 	t.Parallel()
-	d := newDest(Dest{}, false)
+	d := newDest(Dest{})
 	m, other := msg(1, ""), msg(2, "")
 	d.sends = 2
 	d.learn(&Batch{number: 2}, &m, Result{Err: errTest, Kind: waybill.Unavailable, Lost: true}, 0, 0)

@@ -33,7 +33,7 @@ func (c *Core) room(q *queue) (total int, why error) {
 func (c *Core) share() int {
 	queues := 0
 	for _, d := range c.dests {
-		queues += 1 + len(d.isolated)
+		queues += len(d.queues)
 	}
 	return c.readAhead() / (2 * queues)
 }
@@ -82,8 +82,8 @@ func (c *Core) relieve() {
 	c.read.fullSince = c.now
 	share := c.share()
 	for _, d := range c.dests {
-		for _, q := range d.queues() {
-			if q.total > share && (q.isolated || len(c.dests) > 1 || len(d.isolated) > 0) {
+		for _, q := range d.queues {
+			if q.total > share && (len(c.dests) > 1 || len(d.queues) > 1) {
 				q.slow = true
 				c.trim(q)
 			}

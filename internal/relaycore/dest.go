@@ -9,20 +9,13 @@ const isolatedBatches = 16 // of one destination's isolated topics in flight
 
 // dest is a destination with what is known about it.
 type dest struct {
-	name     string
-	follower bool
-	late     bool
-	rate     float64
-
-	main     *queue
-	isolated []*queue // topics in trouble, in the order in which they came
-	topics   map[string]*queue
-	pace     pace
-	returns  map[string]Time // of deferred messages, by tenant
+	Dest
+	main    *queue
+	queues  []*queue // main, and those of isolated topics in the order in which they came
+	pace    pace
+	returns map[string]Time // of deferred messages, by tenant
 
 	batches  []*Batch // in flight
-	away     int      // those of isolated topics, and those that are slow
-	alone    *Batch   // in flight, with no other beside it
 	draining *queue   // it waits to send a message alone
 	sends    int64    // batches so far, which numbers them
 	accepted int64    // messages
@@ -32,48 +25,60 @@ type dest struct {
 	past     map[int64]*past
 }
 
-func newDest(d Dest, follower bool) *dest {
-	made := &dest{name: d.Name, follower: follower, late: d.Late, rate: d.Rate, topics: make(map[string]*queue),
-		returns: make(map[string]Time), past: make(map[int64]*past)}
-	made.main = newQueue(made, "", false)
-	made.pace.rate = d.Rate
+func newDest(d Dest) *dest {
+	made := &dest{Dest: d, pace: pace{rate: d.Rate}, returns: make(map[string]Time), past: make(map[int64]*past)}
+	made.main = newQueue(made, "")
+	made.queues = []*queue{made.main}
 	return made
 }
 
 // queueFor returns the queue of a topic's messages.
 func (d *dest) queueFor(topic string) *queue {
-	if q := d.topics[topic]; q != nil {
-		return q
+	for _, q := range d.queues[1:] {
+		if q.topic == topic {
+			return q
+		}
 	}
 	return d.main
 }
 
-// queues returns all queues, those of isolated topics last.
-func (d *dest) queues() []*queue { return append([]*queue{d.main}, d.isolated...) }
-
-// isolate gives a topic a queue of its own.
+// isolate gives a topic a queue of its own, if it has none.
 func (c *Core) isolate(d *dest, topic string) *queue {
-	if q := d.topics[topic]; q != nil {
-		return q
+	q := d.queueFor(topic)
+	if !q.isolated() {
+		q = newQueue(d, topic)
+		d.queues = append(d.queues, q)
+		c.moveLines(d, topic)
 	}
-	q := newQueue(d, topic, true)
-	d.topics[topic] = q
-	d.isolated = append(d.isolated, q)
-	c.moveLines(d, topic)
 	return q
 }
 
 // rejoin ends the isolation of a topic.
 func (c *Core) rejoin(q *queue) {
-	d := q.dest
-	delete(d.topics, q.topic)
-	d.isolated = slices.DeleteFunc(d.isolated, func(o *queue) bool { return o == q })
-	c.moveLines(d, q.topic)
+	q.dest.queues = slices.DeleteFunc(q.dest.queues, func(o *queue) bool { return o == q })
+	c.moveLines(q.dest, q.topic)
 }
+
+// inFlight counts batches: those that take up the width of a queue, and those of the destination that others
+// need not wait for.
+func (d *dest) inFlight(q *queue) (running, aside int) {
+	for _, b := range d.batches {
+		if b.queue == q && !b.slow {
+			running++
+		}
+		if b.aside() {
+			aside++
+		}
+	}
+	return running, aside
+}
+
+// alone reports whether a message is in flight with no other beside it.
+func (d *dest) alone() bool { return len(d.batches) == 1 && d.batches[0].Alone }
 
 // moveLines puts the lines of a topic into the queue that is now theirs.
 func (c *Core) moveLines(d *dest, topic string) {
-	for _, l := range c.linesWhere(func(l *line) bool { return l.topic == topic && l.dest == d.name }) {
+	for _, l := range c.linesWhere(func(l *line) bool { return l.topic == topic && l.dest == d.Name }) {
 		l.enter(d.queueFor(topic))
 	}
 }
@@ -153,7 +158,7 @@ func (d *dest) blame(m *Message, alone bool) bool {
 // behind those of its tenant that were deferred before, at the destination's rate.
 func (d *dest) rests(tenant string, least Time) Time {
 	at := max(least, d.returns[tenant])
-	rate := d.rate
+	rate := d.Rate
 	if rate == 0 {
 		rate = returnRate
 	}

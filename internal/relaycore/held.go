@@ -18,7 +18,6 @@ type held struct {
 	lanes     map[Lane]int
 	count     int
 	bytes     int
-	away      int // messages in batches that others need not wait for
 	deferred  int // messages that are only moved
 }
 

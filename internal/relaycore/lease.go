@@ -184,7 +184,7 @@ func (c *Core) lanesChanged() {
 	c.drop(func(l Lane) bool { return !c.lease.stays(l) })
 	part := float64(max(1, len(c.lease.lanes))) / float64(max(1, c.lease.total))
 	for _, d := range c.dests {
-		d.pace.set(d.rate*part, c.now)
+		d.pace.set(d.Rate*part, c.now)
 	}
 	c.read.nextLook, c.read.ahead.above = 0, 0
 	c.read.news = true
@@ -217,10 +217,8 @@ func (c *Core) stepsAside() bool {
 		c.probe()
 		return false
 	case a.on && !c.read.tries.trying && a.failures == c.failures(): // it had nothing to send
-		for _, d := range c.dests {
-			if !d.follower {
-				d.main.succeed(c.now)
-			}
+		for _, d := range c.routed() {
+			d.main.succeed(c.now)
 		}
 		*a = aside{}
 		return false
@@ -241,13 +239,13 @@ func (c *Core) stuck(now Time) error {
 	return nil
 }
 
+// routed returns the destinations without the followers.
+func (c *Core) routed() []*dest { return c.dests[:len(c.cfg.Dests)] }
+
 // cutOff returns for how long every destination has been paused, 0 if one of them is not.
 func (c *Core) cutOff(now Time) time.Duration {
 	var latest Time
-	for _, d := range c.dests {
-		if d.follower {
-			continue
-		}
+	for _, d := range c.routed() {
 		if !d.main.probing() {
 			return 0
 		}
@@ -258,10 +256,8 @@ func (c *Core) cutOff(now Time) time.Duration {
 
 // failures returns how often destinations have been paused since their last answers.
 func (c *Core) failures() (n int) {
-	for _, d := range c.dests {
-		if !d.follower {
-			n += d.main.failures
-		}
+	for _, d := range c.routed() {
+		n += d.main.failures
 	}
 	return n
 }
@@ -271,9 +267,7 @@ func (c *Core) probe() {
 	if c.aside.failures < 0 {
 		c.aside.failures = c.failures()
 	}
-	for _, d := range c.dests {
-		if !d.follower {
-			d.main.until = 0
-		}
+	for _, d := range c.routed() {
+		d.main.until = 0
 	}
 }

@@ -10,15 +10,13 @@ import (
 // isolated because it is in trouble, so that it holds up nobody else. Tenants take turns; of each
 // tenant the message with the lowest position is next.
 type queue struct {
-	dest     *dest
-	topic    string // of an isolated topic
-	isolated bool
+	dest  *dest
+	topic string // of an isolated topic
 	attempts
 
 	turns   []*tenant // those with lines that are ready, the next one first
 	tenants map[string]*tenant
 	total   int // messages in all lines
-	running int // batches in flight that take up its width
 	slow    bool
 }
 
@@ -30,9 +28,12 @@ type tenant struct {
 	queued bool  // among the turns
 }
 
-func newQueue(d *dest, topic string, isolated bool) *queue {
-	return &queue{dest: d, topic: topic, isolated: isolated, tenants: make(map[string]*tenant)}
+func newQueue(d *dest, topic string) *queue {
+	return &queue{dest: d, topic: topic, tenants: make(map[string]*tenant)}
 }
+
+// isolated reports whether the queue is, or was, that of an isolated topic.
+func (q *queue) isolated() bool { return q != q.dest.main }
 
 // count adds n messages of m's tenant.
 func (q *queue) count(m *Message, n int) {

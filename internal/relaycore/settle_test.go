@@ -191,7 +191,7 @@ func TestFull(t *testing.T) {
 // TestRests: deferred messages come back at a limited rate, each tenant's by itself.
 func TestRests(t *testing.T) {
 	t.Parallel()
-	d := newDest(Dest{Rate: 10}, false)
+	d := newDest(Dest{Rate: 10})
 	for i := range 20 {
 		if at, want := d.rests("large", time.Second), time.Second+time.Duration(i/5+1)*returnStep; at != want {
 			t.Errorf("message %d rests until %v, want %v", i, at, want)

@@ -129,7 +129,7 @@ var bank = []bug{
 	{name: "an answer of an earlier epoch is settled", file: core + "answer.go",
 		old: "case !c.lease.owns(m.Lane):", new: "case c.lease.state(m.Lane.Number) == nil:"},
 	{name: "an answered batch keeps its place among those in flight", file: core + "answer.go",
-		old: "if !b.slow {\n\t\tb.queue.running--", new: "if b.slow {\n\t\tb.queue.running--"},
+		old: "func(o *Batch) bool { return o == b })", new: "func(o *Batch) bool { return o == b && b.slow })"},
 	{name: "an attempt that may have arrived is not remembered", file: core + "batch.go",
 		old: "_, m.Resent = q.dest.unsure(m)\n\t\tm.Resent = m.Resent || m.Attempts > 0", new: "m.Resent = m.Attempts > 0", test: "internal/relaycore TestResent"},
 	{name: "one lost connection too many is no proof of poison", file: core + "dest.go",
