@@ -43,7 +43,8 @@ func (c *Core) lookAhead() bool {
 	}
 	a.without, a.began = without, c.now
 	r.phase, r.cmd = claiming, Claim{Lanes: lanes}
-	c.do(ClaimAhead{Lanes: lanes, Without: without, Above: a.above, Span: aheadSpan, Limit: limit, Bytes: bytes, Held: c.held.sorted()})
+	held, _ := c.claimed()
+	c.do(ClaimAhead{Lanes: lanes, Without: without, Above: a.above, Span: aheadSpan, Limit: limit, Bytes: bytes, Held: held})
 	return true
 }
 

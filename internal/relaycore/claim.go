@@ -239,8 +239,9 @@ func (c *Config) overParked(keys, messages int) error {
 // under a new epoch is left out while messages of the old one are in flight: a claim would leave those
 // out, and find what is behind them.
 func (c *Core) readable(accept func(*laneState) bool) (lanes []Lane) {
+	older := c.lanesHeld()
 	for _, st := range c.lease.lanes {
-		if _, older := c.held.of(st.Lane); !st.leaving && !older && accept(st) {
+		if !st.leaving && !older[st.Number] && accept(st) {
 			lanes = append(lanes, st.Lane)
 		}
 	}
@@ -266,7 +267,8 @@ func (c *Core) readLanes() {
 		return
 	}
 	r.phase = claiming
-	r.cmd.DueOnly, r.cmd.Held, r.cmd.HeldFor = r.parked, c.held.sorted(), c.held.partly()
+	r.cmd.DueOnly = r.parked
+	r.cmd.Held, r.cmd.HeldFor = c.claimed()
 	c.do(r.cmd)
 }
 

@@ -42,7 +42,7 @@ func TestClaimed(t *testing.T) {
 				tt.want = "1 published"
 			}
 			r.stores(tt.want)
-			if r.held.count != 0 || r.held.bytes != 0 || len(r.held.positions)+len(r.held.dests)+len(r.held.lanes)+len(r.lines) != 0 {
+			if r.held != (held{}) || len(r.lanesHeld())+len(r.lines) != 0 {
 				t.Errorf("after it is stored something is held: %+v, %d lines", r.held, len(r.lines))
 			}
 		})

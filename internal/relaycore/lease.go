@@ -126,8 +126,9 @@ func (c *Core) renew() {
 		return
 	}
 	cmd := Renew{Join: !s.joined}
+	held := c.lanesHeld()
 	for _, st := range s.lanes {
-		if some, _ := c.held.of(st.Lane); st.leaving && !some && !c.read.reads(st.Number) {
+		if _, some := held[st.Number]; st.leaving && !some && !c.read.reads(st.Number) {
 			cmd.Give = append(cmd.Give, st.Number)
 		}
 	}

@@ -112,6 +112,19 @@ func (s *settler) gather(now Time) {
 	}
 }
 
+// each calls do for the message of each outcome that is not stored.
+func (s *settler) each(do func(*Message)) {
+	lists := append(s.work, s.waiting, s.running)
+	for _, r := range s.refused {
+		lists = append(lists, r.list)
+	}
+	for _, list := range lists {
+		for i := range list {
+			do(list[i].Message)
+		}
+	}
+}
+
 // refusedCount returns how many settlements the store refuses.
 func (s *settler) refusedCount() (n int) {
 	for _, r := range s.refused {
