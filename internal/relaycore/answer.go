@@ -36,9 +36,14 @@ func (e Answered) apply(c *Core) {
 		if copied > 0 {
 			v.copies, v.lateness = append(v.copies, m), max(v.lateness, copied)
 		}
-		c.concludeSent(&v, b.lines[i], m, r, took)
+		c.concludeSent(&v, b, m, r, took)
 	}
-	c.reopen(b, v.unanswered)
+	for _, m := range b.Messages {
+		if l := m.line; c.lines[l.unit] == l {
+			l.in.place(l)
+			c.tidy(l)
+		}
+	}
 	c.judge(b, &v, took)
 	c.reportAccepted(d, &v, took)
 }
@@ -93,7 +98,8 @@ var errExpired = errors.New("the message expired before it was published")
 
 // concludeSent turns the result of one message into an outcome. One of a lane that is not ours any
 // more, or not in the same lease, is left to another claim, with all that is behind it.
-func (c *Core) concludeSent(v *verdict, l *line, m *Message, r Result, took time.Duration) {
+func (c *Core) concludeSent(v *verdict, b *Batch, m *Message, r Result, took time.Duration) {
+	l := m.line
 	l.sent--
 	switch {
 	case !c.lease.owns(m.Lane):
@@ -106,6 +112,7 @@ func (c *Core) concludeSent(v *verdict, l *line, m *Message, r Result, took time
 		c.conclude(m, r, took)
 	case !c.conclude(m, r, took):
 		v.unanswered, v.err = append(v.unanswered, m), r.Err
+		c.putBack(m, b.Alone)
 	case r.unroutable() && !slices.Contains(v.unroutable, m.Topic):
 		v.unroutable, v.routeErr = append(v.unroutable, m.Topic), r.Err
 	}
@@ -118,40 +125,17 @@ func (c *Core) abandon(m *Message) {
 	c.held.release(m)
 }
 
-// reopen puts messages that were not answered back into their lines, which go on. If something of
-// their key waits in the store, which may be an earlier one, they go there, and what is behind them
-// goes with them.
-func (c *Core) reopen(b *Batch, unanswered []*Message) {
-	for _, m := range unanswered {
-		l := c.lines[unitOf(m)]
-		if b.Alone && m.Key == "" {
-			l.insertSecond(m) // a suspect must not keep others from showing that the destination is well
-		} else {
-			l.insert(m)
-		}
-		if l.behind > 0 {
-			c.waitTheirTurn(l, m.Position)
-			c.moveBehind(l)
-		}
+// putBack puts a message that was not answered back into its line, which goes on. If something of its
+// key waits in the store, which may be an earlier one, it goes there, and what is behind it goes with it.
+func (c *Core) putBack(m *Message, alone bool) {
+	l := m.line
+	if alone && m.Key == "" {
+		l.insertSecond(m) // a suspect must not keep others from showing that the destination is well
+	} else {
+		l.insert(m)
 	}
-	for _, l := range b.lines {
-		if c.lines[l.unit] == l {
-			l.in.place(l)
-			c.tidy(l)
-		}
-	}
-}
-
-// waitTheirTurn lets messages after a position that are about to wait for a retry wait behind the earlier
-// one, too: if they became due by themselves they could be sent while that waits for longer.
-func (c *Core) waitTheirTurn(l *line, position int64) {
-	for i := range c.settler.waiting {
-		st := &c.settler.waiting[i]
-		if st.Outcome == Wait && !st.Alone && !st.Behind && st.Message.Position > position && unitOf(st.Message) == l.unit {
-			st.Behind = true
-			l.closed--
-			c.expect(st.After)
-		}
+	if l.behind > 0 {
+		c.moveBehind(l)
 	}
 }
 

@@ -16,9 +16,8 @@ type Batch struct {
 	Limit    time.Duration // how long the answers may take
 
 	queue   *queue
-	lines   []*line // of each message
-	number  int64   // among those of the destination
-	before  int64   // messages that the destination had accepted
+	number  int64 // among those of the destination
+	before  int64 // messages that the destination had accepted
 	sent    Time
 	slow    bool // it takes up no width of its queue any more
 	patient bool // late confirms count
@@ -93,7 +92,7 @@ func (c *Core) open(q *queue) int {
 // whether that is because a message must be sent alone while others are in flight.
 func (c *Core) fill(q *queue, room int) (b *Batch, drain bool) {
 	d := q.dest
-	b = &Batch{Dest: d.Name, queue: q, Messages: make([]*Message, 0, min(room, q.total)), lines: make([]*line, 0, min(room, q.total))}
+	b = &Batch{Dest: d.Name, queue: q, Messages: make([]*Message, 0, min(room, q.total))}
 	l := q.next()
 	if l != nil && d.suspect(l.waiting[0]) {
 		l, room = c.chooseSuspect(q), 1
@@ -107,10 +106,10 @@ func (c *Core) fill(q *queue, room int) (b *Batch, drain bool) {
 		}
 		c.takeNext(b, l)
 	}
-	for _, l := range b.lines {
-		if l.filling {
-			l.filling = false
-			q.place(l)
+	for _, m := range b.Messages {
+		if m.line.filling {
+			m.line.filling = false
+			q.place(m.line)
 		}
 	}
 	if len(b.Messages) == 0 {
@@ -137,7 +136,7 @@ func (c *Core) takeNext(b *Batch, l *line) {
 	} else {
 		_, m.Resent = q.dest.unsure(m)
 		m.Resent = m.Resent || m.Attempts > 0
-		b.Messages, b.lines = append(b.Messages, m), append(b.lines, l)
+		b.Messages = append(b.Messages, m)
 		l.sent++
 		l.filling = l.key != "" && !c.cfg.Strict && !b.Alone
 	}

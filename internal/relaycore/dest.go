@@ -78,7 +78,18 @@ func (d *dest) alone() bool { return len(d.batches) == 1 && d.batches[0].Alone }
 
 // moveLines puts the lines of a topic into the queue that is now theirs.
 func (c *Core) moveLines(d *dest, topic string) {
-	for _, l := range c.linesWhere(func(l *line) bool { return l.topic == topic && l.dest == d.Name }) {
+	var filled []*line
+	for _, l := range c.lines {
+		if l.topic != topic || l.dest != d.Name {
+			continue
+		}
+		if len(l.waiting) > 0 {
+			filled = append(filled, l)
+		} else {
+			l.enter(d.queueFor(topic))
+		}
+	}
+	for _, l := range byFirst(filled) { // they enter in a fixed order
 		l.enter(d.queueFor(topic))
 	}
 }

@@ -83,7 +83,7 @@ func (c *Core) lanesHeld() (older map[int]bool) {
 
 // drop forgets the messages of some lanes that are not in flight: other claims find them.
 func (c *Core) drop(gone func(Lane) bool) {
-	for _, l := range c.linesWhere(func(l *line) bool { return len(l.waiting) > 0 }) {
+	for _, l := range c.lines {
 		for _, m := range l.remove(func(m *Message) bool { return gone(m.Lane) }) {
 			c.held.release(m)
 		}

@@ -47,7 +47,12 @@ func (l *line) idle() bool {
 
 // precedes reports whether a message comes before everything that is known of the unit.
 func (l *line) precedes(m *Message) bool {
-	return l.sent == 0 && l.closed == 0 && (len(l.waiting) == 0 || m.Position < l.waiting[0].Position)
+	return l.sent == 0 && l.closed == 0 && !l.holdsBefore(m)
+}
+
+// holdsBefore reports whether a message before m waits in the line.
+func (l *line) holdsBefore(m *Message) bool {
+	return len(l.waiting) > 0 && l.waiting[0].Position < m.Position
 }
 
 // insert adds a message where its position belongs.
@@ -63,6 +68,7 @@ func (l *line) insert(m *Message) {
 func (l *line) insertSecond(m *Message) { l.insertAt(min(1, len(l.waiting)), m) }
 
 func (l *line) insertAt(at int, m *Message) {
+	m.line = l
 	l.waiting = slices.Insert(l.waiting, at, m)
 	l.in.count(m, 1)
 	l.in.place(l)
@@ -133,16 +139,8 @@ func (c *Core) tidy(l *line) {
 	}
 }
 
-// linesWhere returns the lines for which match returns true, in a fixed order.
-func (c *Core) linesWhere(match func(*line) bool) []*line {
-	var found []*line
-	for _, l := range c.lines {
-		if match(l) {
-			found = append(found, l)
-		}
-	}
-	slices.SortFunc(found, func(a, b *line) int {
-		return cmp.Or(cmp.Compare(a.dest, b.dest), cmp.Compare(a.topic, b.topic), cmp.Compare(a.key, b.key), cmp.Compare(a.tenant, b.tenant))
-	})
-	return found
+// byFirst sorts lines by the positions of their first messages.
+func byFirst(lines []*line) []*line {
+	slices.SortFunc(lines, func(a, b *line) int { return cmp.Compare(a.waiting[0].Position, b.waiting[0].Position) })
+	return lines
 }

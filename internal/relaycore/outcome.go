@@ -48,6 +48,10 @@ func (c *Core) conclude(m *Message, r Result, took time.Duration) bool {
 		c.concludeFailure(&st, r)
 	}
 	c.settleLater(st)
+	if st.Behind {
+		c.expect(st.After)
+		c.moveBehind(m.line)
+	}
 	return true
 }
 
@@ -66,10 +70,13 @@ func (c *Core) concludeFailure(st *Settlement, r Result) {
 	}
 }
 
-// wait lets a message wait for its next attempt.
+// wait lets a message wait for its next attempt. If an earlier one of its key was not answered, both wait in
+// the store in their order: due by itself the later one could be sent while the earlier one waits.
 func (c *Core) wait(st *Settlement, after time.Duration) {
+	m := st.Message
 	st.Outcome, st.After = Wait, after
-	st.Alone = c.orderOf(st.Message) == Skip
+	st.Alone = c.orderOf(m) == Skip
+	st.Behind = m.Key != "" && !st.Alone && m.line != nil && m.line.holdsBefore(m)
 }
 
 func (c *Core) giveUp(st *Settlement, reason waybill.Reason) {

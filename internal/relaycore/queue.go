@@ -1,9 +1,7 @@
 package relaycore
 
 import (
-	"cmp"
 	"container/heap"
-	"slices"
 )
 
 // queue is where messages wait for a destination: its own queue, or that of one of its topics that is
@@ -117,8 +115,7 @@ func (q *queue) readyLines() []*line {
 	for _, t := range q.turns {
 		all = append(all, t.ready...)
 	}
-	slices.SortFunc(all, func(a, b *line) int { return cmp.Compare(a.waiting[0].Position, b.waiting[0].Position) })
-	return all
+	return byFirst(all)
 }
 
 // lines is a heap of lines by the positions of their first messages.
