@@ -34,8 +34,8 @@ const (
 	releasing              // due scheduled messages go into the outbox
 	counting               // parked messages are counted
 	claiming
-	resting // everything was read; the claim interval passes
-	awaiting
+	awaiting // everything was read
+	waking   // the wait was told to end
 )
 
 // read is the state of reading from the store: release, count, claim and, if everything was read, wait
@@ -43,19 +43,15 @@ const (
 type read struct {
 	phase  phase
 	news   bool // a reason to read again
-	ended  bool // the wait was told to end
 	tries  attempts
-	credit float64 // of claims that find little
-	began  Time    // of the latest claim
-	last   Time    // of the one before that found little
+	began  Time // of the latest claim
+	little Time // when the claims that found little would be over if there was one in each claimInterval
 
-	cmd      Claim // the latest
-	look     bool  // it looks for what has come due
-	moreDue  bool  // more than was read has come due
-	busy     bool  // the latest claim was full
-	due      []int64
-	nextLook Time
-	again    Time // when every lane is read from its beginning
+	cmd      Claim   // the latest
+	busy     bool    // the latest claim was full
+	due      []int64 // when messages that are known of come due, by dueTick, ascending
+	nextLook Time    // for what has come due
+	again    Time    // when every lane is read from its beginning
 	reopen   []*line
 
 	full      bool // there is no room for a claim
@@ -81,12 +77,7 @@ func (c *Core) readAhead() int {
 // claim reads on, if nothing is being read and there is room.
 func (c *Core) claim() {
 	r := &c.read
-	switch {
-	case r.phase == resting && (r.news || c.passed()):
-		r.phase = reading
-	case r.phase == resting && c.now >= r.tries.until:
-		c.await()
-	case r.phase == awaiting && (r.news || c.passed()):
+	if r.news || c.passed() {
 		c.endAwait()
 	}
 	if r.phase != reading || c.now < r.tries.until || c.stopping {
@@ -111,9 +102,9 @@ func (c *Core) claim() {
 	}
 	r.full, r.news, r.began = false, false, c.now
 	r.tries.begin(c.now)
-	r.look, r.moreDue = c.looksForDue(), false
-	r.cmd = Claim{Limit: limit, Bytes: bytes, Due: r.look || !r.busy, Paused: c.pausedNow()}
-	if r.look {
+	look := c.looksForDue()
+	r.cmd = Claim{Limit: limit, Bytes: bytes, Due: look || !r.busy, Paused: c.pausedNow()}
+	if look {
 		r.phase = releasing
 		r.release.begin(c.now)
 		c.do(Release{c.cfg.BatchSize})
@@ -180,7 +171,9 @@ func (e Released) apply(c *Core) {
 		c.read.release.fail(c.now, e.Err, 0, 0)
 		c.report(Report{What: ReleaseFails, Err: fmt.Errorf("release scheduled messages: %w", e.Err)})
 	}
-	c.read.moreDue = e.Count >= c.cfg.BatchSize
+	if e.Count >= c.cfg.BatchSize {
+		c.read.nextLook = 0 // there may be more
+	}
 	c.count()
 }
 
@@ -273,10 +266,10 @@ func (c *Core) readLanes() {
 }
 
 func (e Claimed) apply(c *Core) {
-	r := &c.read
-	ready := c.takeAll(e.Messages, c.now-r.began)
+	if ready := c.takeAll(e.Messages, c.now-c.read.began); e.Full && !ready {
+		c.read.nextLook = 0 // more than was read has come due
+	}
 	c.endClaim()
-	r.moreDue = r.moreDue || e.Full && !ready
 	c.readDone(e.Full)
 }
 
@@ -333,7 +326,9 @@ func (c *Core) endClaim() {
 
 func (e ClaimFailed) apply(c *Core) {
 	for _, n := range c.read.cmd.Again {
-		c.lease.readAgain(n)
+		if st := c.lease.state(n); st != nil {
+			st.again = true
+		}
 	}
 	c.read.weight = min(2*c.read.weight, maxHeldBytes) // it may have been too much
 	c.endClaim()
@@ -341,49 +336,42 @@ func (e ClaimFailed) apply(c *Core) {
 }
 
 // readDone ends a claim that has succeeded. If it was full the next one follows at once; else everything
-// was read, and the relay waits.
+// was read, and the relay waits until there may be something to claim, or it is time to look for what has
+// come due.
 func (c *Core) readDone(full bool) {
 	r := &c.read
 	r.tries.succeed(c.now)
 	r.busy, r.phase = full, reading
-	if r.moreDue {
-		r.nextLook = 0
-	}
 	if full {
 		return
 	}
-	r.phase = resting
-	r.credit = min(claimBurst, r.credit+float64(r.began-r.last)/float64(claimInterval)) - 1
-	r.last = r.began
-	if r.credit < 0 {
-		r.tries.until = r.began + claimInterval
+	r.little = max(r.little, r.began-claimBurst*claimInterval) + claimInterval
+	r.tries.until = r.little
+	if r.news || c.passed() || c.stopping {
+		return
 	}
+	until := r.nextLook
+	if r.parked {
+		until = min(until, r.parkedAt)
+	}
+	r.phase = awaiting
+	c.do(Await{until})
 }
 
 func (c *Core) readFailed(err error) {
 	r := &c.read
 	r.tries.fail(c.now, err, retryBase, retryMax)
-	if r.look {
+	if r.cmd.Due {
 		r.nextLook = 0 // look again at once
 	}
 	r.phase = reading
 	c.report(Report{What: LoopFails, Topic: "claim", Err: err})
 }
 
-// await waits until there may be something to claim, or it is time to look for what has come due.
-func (c *Core) await() {
-	r := &c.read
-	until := r.nextLook
-	if r.parked {
-		until = min(until, r.parkedAt)
-	}
-	r.phase, r.ended = awaiting, false
-	c.do(Await{until})
-}
-
+// endAwait ends the wait, if there is one.
 func (c *Core) endAwait() {
-	if !c.read.ended {
-		c.read.ended = true
+	if c.read.phase == awaiting {
+		c.read.phase = waking
 		c.do(EndAwait{})
 	}
 }
@@ -394,15 +382,13 @@ func (e Woken) apply(c *Core) {
 		c.readFailed(e.Err)
 		return
 	}
-	r.tries.succeed(c.now)
+	r.tries.ok = c.now
 }
 
 // next returns when reading goes on by itself.
 func (r *read) next(c *Core) Time {
 	next := never
 	switch {
-	case r.phase == resting:
-		next = r.tries.until
 	case r.phase == reading && r.tries.until > c.now:
 		next = r.tries.until
 	case r.phase == reading && r.full:
@@ -410,10 +396,8 @@ func (r *read) next(c *Core) Time {
 		if r.busy && c.cfg.Ahead {
 			next = min(next, max(r.ahead.next, c.now))
 		}
-		return next
-	}
-	if r.phase == resting || r.phase == awaiting && !r.ended {
-		next = min(next, max(r.nextLook, c.now))
+	case r.phase == awaiting:
+		next = max(r.nextLook, c.now)
 		if len(r.due) > 0 {
 			next = min(next, Time(r.due[0])*dueTick)
 		}

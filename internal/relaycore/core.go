@@ -129,9 +129,7 @@ func (c *Core) random() float64 {
 // apply begins a graceful stop: what is not in flight, now or later, is left to other claims.
 func (Stop) apply(c *Core) {
 	c.stopping = true
-	if c.read.phase == awaiting {
-		c.endAwait()
-	}
+	c.endAwait()
 }
 
 // Done reports, after a [Stop], whether nothing is in flight any more, but for what the store refuses.

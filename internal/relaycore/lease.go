@@ -54,13 +54,6 @@ func (s *lease) readsOn(l Lane) bool {
 	return st != nil && st.Lane == l && !st.leaving && !st.again
 }
 
-// readAgain makes the next claim read a lane from its beginning.
-func (s *lease) readAgain(number int) {
-	if st := s.state(number); st != nil {
-		st.again = true
-	}
-}
-
 // list returns the lanes.
 func (s *lease) list() []Lane {
 	list := make([]Lane, len(s.lanes))

@@ -59,7 +59,7 @@ var bank = []bug{
 	{name: "a message for several destinations goes to the first only", file: core + "claim.go",
 		old: "Outcome: Fanout, To: m.Routes})", new: "Outcome: Fanout, To: m.Routes[:1]})"},
 	{name: "waiting messages are never looked for", file: core + "claim.go",
-		old: "Due: r.look || !r.busy", new: "Due: false"},
+		old: "Due: look || !r.busy", new: "Due: false"},
 	{name: "scheduled messages are sent before their time", file: core + "claim.go",
 		old: "case m.DelayFor > 0:", new: "case m.DelayFor < 0:"},
 	{name: "scheduled messages are not released", file: core + "claim.go",
