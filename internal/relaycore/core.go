@@ -77,7 +77,7 @@ func New(cfg Config) *Core {
 		c.dests = append(c.dests, made)
 		c.byName[d.Name] = made
 	}
-	c.settler.groups = make(map[group]*refused)
+	c.settler.refused = make(map[group]*refused)
 	c.read.weight = maxHeldBytes / cfg.BatchSize
 	return c
 }

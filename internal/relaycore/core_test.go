@@ -564,7 +564,7 @@ func TestRefused(t *testing.T) {
 	r.pass(refusedDelay)
 	take[Settle](r)
 	r.step(Settled{})
-	if r.settler.refusedCount() != 0 || r.held.count != 0 || len(r.settler.groups) != 0 {
+	if r.settler.refusedCount() != 0 || r.held.count != 0 || len(r.settler.refused) != 0 {
 		t.Error("what was refused is still held")
 	}
 }

@@ -1,7 +1,9 @@
 package relaycore
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -46,23 +48,14 @@ func (c *Core) Health(now Time) (errs []error) {
 	if err := c.settler.tries.err; err != nil {
 		stalled("settle", c.settler.tries.age(now), c.cfg.CallTimeout, err)
 	}
-	if r := c.settler.oldest(); r != nil {
+	if list := c.settler.refusals(); len(list) > 0 {
+		r := slices.MinFunc(list, func(a, b *refused) int { return cmp.Compare(a.tries.since, b.tries.since) })
 		err := fmt.Errorf("the store refuses what became of %d keys or messages, the first of them at position %d: %w",
-			len(c.settler.refused), r.first.Position, r.tries.err)
+			len(list), r.first.Position, r.tries.err)
 		stalled("settle", r.tries.age(now), refusedHealthy-1, err)
 	}
 	if err := c.read.release.err; err != nil {
 		stalled("release", c.read.release.age(now), refusedHealthy, err)
 	}
 	return errs
-}
-
-// oldest returns the refusal that has lasted for longest, nil if there is none.
-func (s *settler) oldest() (oldest *refused) {
-	for _, r := range s.refused {
-		if oldest == nil || r.tries.since < oldest.tries.since {
-			oldest = r
-		}
-	}
-	return oldest
 }

@@ -1,6 +1,8 @@
 package relaycore
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,19 +21,16 @@ const (
 // a mark could not be made. A call that the store refuses is made again for each half of it, until what
 // it refuses is found; that is kept apart and tried again from time to time, and the others go on.
 type settler struct {
-	waiting []Settlement // for the next call
-	work    [][]Settlement
-	running []Settlement // the call that is running
-	busy    bool
+	waiting []Settlement   // for the next call
+	work    [][]Settlement // the next calls
+	running []Settlement   // the call that is running; nil if none is
 	tries   attempts
-	refused []*refused // in the order in which they came
-	groups  map[group]*refused
+	refused map[group]*refused
 }
 
 // refused are settlements of one group that the store has refused. What comes for the group waits with
 // them.
 type refused struct {
-	group group
 	list  []Settlement // empty while they are tried
 	first *Message
 	tries attempts
@@ -69,7 +68,7 @@ func groupsOf(list []Settlement) [][]Settlement {
 // settle begins the next call, if none is running and there is something to store.
 func (c *Core) settle() {
 	s := &c.settler
-	if s.busy || c.now < s.tries.until {
+	if len(s.running) > 0 || c.now < s.tries.until {
 		return
 	}
 	if len(s.work) == 0 {
@@ -79,7 +78,6 @@ func (c *Core) settle() {
 		return
 	}
 	s.running, s.work = s.work[0], s.work[1:]
-	s.busy = true
 	s.tries.begin(c.now)
 	c.do(Settle{s.running})
 }
@@ -89,9 +87,9 @@ func (c *Core) settle() {
 func (s *settler) gather(now Time) {
 	free := s.waiting
 	s.waiting = nil
-	if len(s.groups) > 0 {
+	if len(s.refused) > 0 {
 		free = slices.DeleteFunc(free, func(st Settlement) bool {
-			r := s.groups[groupOf(st.Message)]
+			r := s.refused[groupOf(st.Message)]
 			if r != nil {
 				r.list = append(r.list, st)
 			}
@@ -99,7 +97,7 @@ func (s *settler) gather(now Time) {
 		})
 	}
 	var again []Settlement
-	for _, r := range s.refused {
+	for _, r := range s.refusals() {
 		if len(r.list) > 0 && now >= r.tries.until {
 			again = append(again, r.list...)
 			r.list = nil
@@ -125,6 +123,11 @@ func (s *settler) each(do func(*Message)) {
 	}
 }
 
+// refusals returns what the store refuses, by position.
+func (s *settler) refusals() []*refused {
+	return slices.SortedFunc(maps.Values(s.refused), func(a, b *refused) int { return cmp.Compare(a.first.Position, b.first.Position) })
+}
+
 // refusedCount returns how many settlements the store refuses.
 func (s *settler) refusedCount() (n int) {
 	for _, r := range s.refused {
@@ -136,7 +139,7 @@ func (s *settler) refusedCount() (n int) {
 // next returns when a call may follow by itself.
 func (s *settler) next(now Time) Time {
 	next := never
-	if s.busy {
+	if len(s.running) > 0 {
 		return next
 	}
 	if len(s.work) > 0 || len(s.waiting) > 0 {
@@ -153,7 +156,7 @@ func (s *settler) next(now Time) Time {
 func (e Settled) apply(c *Core) {
 	s := &c.settler
 	list := s.running
-	s.busy, s.running = false, nil
+	s.running = nil
 	s.tries.succeed(c.now)
 	s.accept(list)
 	c.report(Report{What: SettledNow, Count: len(list), Took: e.Took})
@@ -177,19 +180,13 @@ func (e Settled) apply(c *Core) {
 
 // accept ends the refusal of groups that were settled. What has come for them meanwhile is free.
 func (s *settler) accept(list []Settlement) {
-	if len(s.groups) == 0 {
-		return
-	}
-	for i := range list {
-		delete(s.groups, groupOf(list[i].Message))
-	}
-	s.refused = slices.DeleteFunc(s.refused, func(r *refused) bool {
-		gone := s.groups[r.group] == nil
-		if gone {
+	for i := 0; i < len(list) && len(s.refused) > 0; i++ {
+		g := groupOf(list[i].Message)
+		if r := s.refused[g]; r != nil {
 			s.waiting = append(s.waiting, r.list...)
+			delete(s.refused, g)
 		}
-		return gone
-	})
+	}
 }
 
 // lose forgets lanes that a settlement has found to belong to others, and returns them.
@@ -244,7 +241,7 @@ func (c *Core) reportOutcome(st *Settlement) {
 func (e SettleFailed) apply(c *Core) {
 	s := &c.settler
 	list := s.running
-	s.busy, s.running = false, nil
+	s.running = nil
 	c.report(Report{What: SettleFails, Count: len(list), Err: e.Err})
 	if !e.Refused {
 		s.tries.fail(c.now, e.Err, settleBase, settleMax)
@@ -269,11 +266,10 @@ func (e SettleFailed) apply(c *Core) {
 // been so, and whether it is time to say it.
 func (s *settler) refuse(list []Settlement, err error, now Time) (age time.Duration, due bool) {
 	g := groupOf(list[0].Message)
-	r := s.groups[g]
+	r := s.refused[g]
 	if r == nil {
-		r = &refused{group: g, first: list[0].Message}
-		s.groups[g] = r
-		s.refused = append(s.refused, r)
+		r = &refused{first: list[0].Message}
+		s.refused[g] = r
 	}
 	r.list = append(list, r.list...)
 	r.tries.fail(now, err, refusedDelay, refusedMax)
