@@ -410,7 +410,7 @@ var errNoDestination = errors.New("no destination matches the message")
 // takeIn gives a claimed message its place: in a line if it is to be sent, else among the outcomes to
 // be stored.
 func (c *Core) takeIn(m *Message) {
-	if c.stopping || !c.lease.readsOn(m.Lane) {
+	if c.stopping || !c.lease.keeps(m.Lane) {
 		return // another claim reads it from its beginning
 	}
 	m.expiresAt = c.now + m.ExpiresIn

@@ -223,14 +223,14 @@ func TestLease_Lanes(t *testing.T) {
 	if s.take(all, 4) || again() != nil {
 		t.Error("the same lanes are a change, or read from their beginning again")
 	}
-	if !s.take(all, 2) || !s.stays(all[1]) || s.stays(all[2]) || !s.owns(all[2]) {
+	if !s.take(all, 2) || !s.keeps(all[1]) || s.keeps(all[2]) || !s.owns(all[2]) {
 		t.Errorf("with a share of two: %+v", s.lanes)
 	}
-	if s.readsOn(all[3]) {
+	if s.keeps(all[3]) {
 		t.Error("what is found in a leaving lane is taken in")
 	}
 	s.take(all[:3], 3)
-	if s.readsOn(all[2]) || !slices.Equal(again(), []int{2}) || !s.readsOn(all[2]) {
+	if s.keeps(all[2]) || !slices.Equal(again(), []int{2}) || !s.keeps(all[2]) {
 		t.Error("the lane that was to leave and stays is not read from its beginning")
 	}
 	if !s.take([]Lane{{0, 1}, {1, 2}, {2, 1}}, 3) || s.owns(all[1]) || !slices.Equal(again(), []int{1}) {

@@ -40,16 +40,10 @@ func (s *lease) owns(l Lane) bool {
 	return st != nil && st.Lane == l
 }
 
-// stays reports whether a lane is owned and not leaving.
-func (s *lease) stays(l Lane) bool {
-	st := s.state(l.Number)
-	return st != nil && st.Lane == l && !st.leaving
-}
-
-// readsOn reports whether what a claim has found in a lane goes on from what is held of it. It does
-// not if the lane was lost, leaves, or was to leave since the claim began: what was held of it was
-// let go of, and must not be passed.
-func (s *lease) readsOn(l Lane) bool {
+// keeps reports whether what was claimed of a lane may be kept, and added to. It may not if the lane was lost,
+// leaves, or was to leave since it was last read from its beginning: what was held of it was let go of, and must
+// not be passed.
+func (s *lease) keeps(l Lane) bool {
 	st := s.state(l.Number)
 	return st != nil && st.Lane == l && !st.leaving && !st.again
 }
@@ -63,42 +57,24 @@ func (s *lease) list() []Lane {
 	return list
 }
 
-// take takes in the lanes that the relay owns now, and reports whether they have changed or others
-// than before have to leave.
+// take takes in the lanes that the relay owns now. Those above its share leave, the highest numbers first. It
+// reports whether the lanes have changed or others than before have to leave.
 func (s *lease) take(lanes []Lane, share int) (changed bool) {
-	owned := make([]*laneState, 0, len(lanes))
-	for _, l := range lanes {
+	lanes = slices.SortedFunc(slices.Values(lanes), func(a, b Lane) int { return cmp.Compare(a.Number, b.Number) })
+	owned := make([]*laneState, len(lanes))
+	changed = len(lanes) != len(s.lanes)
+	for i, l := range lanes {
 		st := s.state(l.Number)
 		if st == nil || st.Lane != l {
 			st, changed = &laneState{Lane: l, again: true}, true
 		}
-		owned = append(owned, st)
-	}
-	slices.SortFunc(owned, func(a, b *laneState) int { return cmp.Compare(a.Number, b.Number) })
-	changed = changed || len(owned) != len(s.lanes)
-	s.lanes = owned
-	return s.markLeaving(len(owned)-share) || changed
-}
-
-// markLeaving chooses the lanes to give up, those that are leaving already first, and reports whether
-// others than before have to leave.
-func (s *lease) markLeaving(surplus int) (changed bool) {
-	order := slices.Clone(s.lanes)
-	slices.SortStableFunc(order, func(a, b *laneState) int {
-		if a.leaving != b.leaving {
-			if a.leaving {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(b.Number, a.Number)
-	})
-	for i, st := range order {
-		leaving := i < surplus
+		leaving := i >= share
 		changed = changed || leaving != st.leaving
 		st.leaving = leaving
 		st.again = st.again || leaving // what was claimed of it is let go of
+		owned[i] = st
 	}
+	s.lanes = owned
 	return changed
 }
 
@@ -175,7 +151,7 @@ const (
 // lanesChanged lets go of what belongs to lanes that are not to be worked on any more, and looks for
 // what the new ones hold.
 func (c *Core) lanesChanged() {
-	c.drop(func(l Lane) bool { return !c.lease.stays(l) })
+	c.drop(func(l Lane) bool { return !c.lease.keeps(l) })
 	part := float64(max(1, len(c.lease.lanes))) / float64(max(1, c.lease.total))
 	for _, d := range c.dests {
 		d.pace.set(d.Rate*part, c.now)

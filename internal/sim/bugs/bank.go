@@ -37,7 +37,7 @@ var bank = []bug{
 	{name: "a renewal that has failed is not repeated", file: core + "lease.go",
 		old: "s.tries.fail(c.now, e.Err, retryBase, retryMax)", new: "s.tries.until = never", test: "internal/relaycore TestLease_Failed"},
 	{name: "lanes that leave keep what was claimed of them", file: core + "lease.go",
-		old: "c.drop(func(l Lane) bool { return !c.lease.stays(l) })", new: "", test: "internal/relaycore TestLease_GiveUp"},
+		old: "c.drop(func(l Lane) bool { return !c.lease.keeps(l) })", new: "", test: "internal/relaycore TestLease_GiveUp"},
 	{name: "messages are sent although the lease may end before the answer", file: core + "batch.go",
 		old: "return c.lease.until-c.now > c.cfg.PublishTimeout }", new: "return true }", test: "internal/relaycore TestLease_TooShort"},
 
