@@ -56,32 +56,26 @@ func (d *dest) learn(b *Batch, m *Message, r Result, now Time, window time.Durat
 		d.accepted++
 		d.answered = max(d.answered, b.number)
 		d.heard = max(d.heard, b.sent)
-		if since, unsure := d.unsure(m); unsure && window > 0 && now-since > window {
-			copied = now - since
+		if p := d.recall(m); p.unsure && window > 0 && now-p.since > window {
+			copied = now - p.since
 		}
 		return r, copied
 	}
-	if p := d.past[m.Position]; r.Unsure && (p == nil || !p.unsure) {
-		p = d.pastOf(m)
+	if r.Unsure && !d.recall(m).unsure {
+		p := d.pastOf(m)
 		p.unsure, p.since = true, b.sent
 	}
 	switch {
 	case r.Lost && d.blame(m, b.Alone):
 		r = poisonResult(r.Err)
-	case r.Kind != waybill.Unavailable:
-		d.clear(m)
+	case r.Kind != waybill.Unavailable && d.recall(m).inBatch > 0: // nothing speaks against it any more
+		p := d.pastOf(m)
+		p.inBatch, p.alone = 0, 0
 	}
 	if r.Lost {
 		d.cut = d.sends
 	}
 	return r, 0
-}
-
-// clear drops what speaks against a message.
-func (d *dest) clear(m *Message) {
-	if p := d.past[m.Position]; p != nil {
-		p.inBatch, p.alone = 0, 0
-	}
 }
 
 func poisonResult(err error) Result {

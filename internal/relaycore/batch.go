@@ -134,8 +134,7 @@ func (c *Core) takeNext(b *Batch, l *line) {
 	if m.fate.Err != nil {
 		c.conclude(m, m.fate, 0)
 	} else {
-		_, m.Resent = q.dest.unsure(m)
-		m.Resent = m.Resent || m.Attempts > 0
+		m.Resent = m.Attempts > 0 || q.dest.recall(m).unsure
 		b.Messages = append(b.Messages, m)
 		l.sent++
 		l.filling = l.key != "" && !c.cfg.Strict && !b.Alone
@@ -155,7 +154,7 @@ func (c *Core) chooseSuspect(q *queue) *line {
 		switch suspect := q.dest.suspect(m); {
 		case !suspect && !q.dest.well():
 			return l
-		case suspect && (chosen == nil || q.dest.pastOf(m).tried < q.dest.pastOf(chosen.waiting[0]).tried):
+		case suspect && (chosen == nil || q.dest.recall(m).tried < q.dest.recall(chosen.waiting[0]).tried):
 			chosen = l
 		}
 	}

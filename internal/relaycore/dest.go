@@ -105,7 +105,7 @@ type past struct {
 	tried   Time // when it was sent alone last
 }
 
-// pastOf returns what is remembered of a message, and makes it if there is nothing.
+// pastOf returns what is remembered of this life of a message, to be changed.
 func (d *dest) pastOf(m *Message) *past {
 	p := d.past[m.Position]
 	if p == nil || p.life != m.Life {
@@ -115,13 +115,12 @@ func (d *dest) pastOf(m *Message) *past {
 	return p
 }
 
-// unsure returns since when an attempt of the message's life may have arrived.
-func (d *dest) unsure(m *Message) (since Time, yes bool) {
-	p := d.past[m.Position]
-	if p == nil || !p.unsure || p.life != m.Life {
-		return 0, false
+// recall returns what is remembered of this life of a message, if there is anything.
+func (d *dest) recall(m *Message) past {
+	if p := d.past[m.Position]; p != nil && p.life == m.Life {
+		return *p
 	}
-	return p.since, true
+	return past{}
 }
 
 // forget drops what is remembered of messages in some lanes.
@@ -144,10 +143,7 @@ const (
 )
 
 // suspect reports whether the message must be sent alone.
-func (d *dest) suspect(m *Message) bool {
-	p := d.past[m.Position]
-	return p != nil && p.inBatch >= suspectLosses
-}
+func (d *dest) suspect(m *Message) bool { return d.recall(m).inBatch >= suspectLosses }
 
 // well reports whether the destination has accepted something that was sent after a connection to it
 // was last lost.
