@@ -28,7 +28,7 @@ type ahead struct {
 // lookAhead reads past the tenants of which enough is held, and reports whether it does.
 func (c *Core) lookAhead() bool {
 	r, a := &c.read, &c.read.ahead
-	if !c.cfg.Ahead || !r.busy || r.parked || c.now < a.next {
+	if !c.cfg.Ahead || !r.busy || r.parked || c.before(a.next) {
 		return false
 	}
 	a.next = c.now + claimInterval
@@ -36,6 +36,7 @@ func (c *Core) lookAhead() bool {
 	lanes := c.readable(func(st *laneState) bool { return !st.again })
 	limit, bytes := c.space(c.readAhead()+c.quarter(), maxHeldBytes*5/4)
 	if len(without) == 0 || len(lanes) == 0 || limit == 0 {
+		c.before(a.next)
 		return false
 	}
 	if slices.ContainsFunc(a.without, func(t string) bool { return !slices.Contains(without, t) }) {

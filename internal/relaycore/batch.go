@@ -82,10 +82,10 @@ func (c *Core) open(q *queue) int {
 	switch {
 	case !q.some(), d.alone(), running >= width, q.isolated() && aside >= isolatedBatches:
 		return 0
-	case d.main.paused(c.now) > 0, q.paused(c.now) > 0:
+	case c.before(max(d.main.until, q.until)), c.before(d.pace.next(c.now)):
 		return 0
 	}
-	return d.pace.allowed(c.cfg.BatchSize, c.now)
+	return d.pace.allowed(c.cfg.BatchSize)
 }
 
 // fill takes messages out of a queue into a batch, which is nil if none may be sent. It reports
@@ -175,6 +175,7 @@ func (c *Core) send(b *Batch) {
 	d.pace.tokens -= float64(len(b.Messages))
 	q.slow = q.slow && q.total > c.cfg.BatchSize
 	d.batches = append(d.batches, b)
+	c.before(c.now + c.slowAfter())
 	c.do(Publish{b})
 }
 
@@ -198,11 +199,10 @@ func (c *Core) asideMessages() (n int) {
 func (c *Core) watchBatches() {
 	for _, d := range c.dests {
 		for _, b := range d.batches {
-			age := c.now - b.sent
-			if !b.aside() && age >= c.slowAfter() {
+			if !b.aside() && !c.before(b.sent+c.slowAfter()) {
 				c.setAside(b)
 			}
-			if b.patient && !b.late && age >= c.cfg.PublishTimeout {
+			if b.patient && !b.late && !c.before(b.sent+c.cfg.PublishTimeout) {
 				c.late(b)
 			}
 			if !b.cut && c.holdsUp(b) {
@@ -234,12 +234,12 @@ func (c *Core) late(b *Batch) {
 // several topics is slow, or, where late confirms count, if what was sent much later is confirmed.
 func (c *Core) holdsUp(b *Batch) bool {
 	switch {
-	case b.late && c.lease.until <= c.now:
+	case b.late && !c.before(c.lease.until):
 		return true
 	case b.late:
 		return b.queue.dest.heard > b.sent+c.cfg.PublishTimeout/2 && len(b.topics()) > 1
 	case b.slow && !b.patient:
-		return c.now >= b.sent+2*c.slowAfter() && len(b.topics()) > 1
+		return len(b.topics()) > 1 && !c.before(b.sent+2*c.slowAfter())
 	}
 	return false
 }
@@ -252,40 +252,4 @@ func (b *Batch) topics() (topics []string) {
 		}
 	}
 	return topics
-}
-
-// nextBatch returns when a batch in flight is to be looked at.
-func (c *Core) nextBatch() Time {
-	next := never
-	for _, d := range c.dests {
-		for _, b := range d.batches {
-			for _, age := range []time.Duration{c.slowAfter(), 2 * c.slowAfter(), c.cfg.PublishTimeout} {
-				if at := b.sent + age; at > c.now {
-					next = min(next, at)
-				}
-			}
-			if b.late && !b.cut {
-				next = min(next, c.now+c.slowAfter())
-			}
-		}
-	}
-	return next
-}
-
-// nextDispatch returns when a pause ends, or a rate allows more, of a queue with something to send.
-func (c *Core) nextDispatch() Time {
-	next := never
-	for _, d := range c.dests {
-		for _, q := range d.queues {
-			if !q.some() {
-				continue
-			}
-			if until := max(q.until, d.main.until); until > c.now {
-				next = min(next, until)
-			} else if at := d.pace.next(c.now); at > c.now {
-				next = min(next, at)
-			}
-		}
-	}
-	return next
 }

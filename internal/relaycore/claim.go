@@ -77,10 +77,10 @@ func (c *Core) readAhead() int {
 // claim reads on, if nothing is being read and there is room.
 func (c *Core) claim() {
 	r := &c.read
-	if r.news || c.passed() {
+	if r.phase == awaiting && (r.news || c.passed()) {
 		c.endAwait()
 	}
-	if r.phase != reading || c.now < r.tries.until || c.stopping {
+	if r.phase != reading || c.before(r.tries.until) || c.stopping {
 		return
 	}
 	if !c.safe() {
@@ -92,9 +92,8 @@ func (c *Core) claim() {
 	}
 	limit, bytes := c.space(c.readAhead(), maxHeldBytes)
 	if limit == 0 {
-		if r.tries.ok = c.now; !r.full {
-			r.full, r.fullSince = true, c.now
-		}
+		r.tries.ok = c.now
+		c.relieve()
 		return
 	}
 	if !r.busy {
@@ -131,7 +130,7 @@ func (c *Core) space(most, mostBytes int) (limit, bytes int) {
 // that is known of has come due.
 func (c *Core) looksForDue() bool {
 	r := &c.read
-	if c.now < r.nextLook && !c.passed() {
+	if !c.passed() {
 		return false
 	}
 	r.due = slices.DeleteFunc(r.due, func(t int64) bool { return Time(t)*dueTick <= c.now })
@@ -141,7 +140,8 @@ func (c *Core) looksForDue() bool {
 
 // passed reports whether a message that is known of has come due.
 func (c *Core) passed() bool {
-	return c.now >= c.read.nextLook || len(c.read.due) > 0 && Time(c.read.due[0])*dueTick <= c.now
+	r := &c.read
+	return !c.before(r.nextLook) || len(r.due) > 0 && !c.before(Time(r.due[0])*dueTick)
 }
 
 // expect notes that a message is due after a time from now.
@@ -383,26 +383,6 @@ func (e Woken) apply(c *Core) {
 		return
 	}
 	r.tries.ok = c.now
-}
-
-// next returns when reading goes on by itself.
-func (r *read) next(c *Core) Time {
-	next := never
-	switch {
-	case r.phase == reading && r.tries.until > c.now:
-		next = r.tries.until
-	case r.phase == reading && r.full:
-		next = r.fullSince + c.slowAfter()/2
-		if r.busy && c.cfg.Ahead {
-			next = min(next, max(r.ahead.next, c.now))
-		}
-	case r.phase == awaiting:
-		next = max(r.nextLook, c.now)
-		if len(r.due) > 0 {
-			next = min(next, Time(r.due[0])*dueTick)
-		}
-	}
-	return next
 }
 
 var errNoDestination = errors.New("no destination matches the message")

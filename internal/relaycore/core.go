@@ -50,9 +50,10 @@ const (
 
 // Core is the state of a relay. [New] makes one. It is plain data, for one goroutine at a time.
 type Core struct {
-	cfg Config
-	now Time
-	out []Command
+	cfg  Config
+	now  Time
+	out  []Command
+	next Time
 
 	lease   lease
 	dests   []*dest
@@ -86,32 +87,35 @@ func New(cfg Config) *Core {
 // slice is valid until the next call; what it points to is read-only.
 func (c *Core) Step(now Time, e Event) []Command {
 	c.now = max(now, c.now)
-	c.out = c.out[:0]
+	c.out, c.next = c.out[:0], never
 	e.apply(c)
 	if c.stopping {
 		c.drop(func(Lane) bool { return true })
 	}
 	c.watchBatches()
 	c.renew()
-	c.relieve()
 	c.dispatch()
-	c.settle()
 	c.claim()
+	c.settle()
 	return c.out
 }
 
 func (Tick) apply(*Core) {}
 
 // Next returns when the core wants a [Tick] if nothing else happens before.
-func (c *Core) Next() Time {
-	next := c.lease.next()
-	for _, t := range []Time{c.read.next(c), c.settler.next(c.now), c.nextBatch(), c.nextDispatch()} {
-		next = min(next, t)
-	}
-	return next
-}
+func (c *Core) Next() Time { return c.next }
 
 const never = Time(1<<63 - 1)
+
+// before reports whether a time has yet to come, and wants a [Tick] then: what is not done now for this
+// reason is done in that step.
+func (c *Core) before(t Time) bool {
+	if t <= c.now {
+		return false
+	}
+	c.next = min(c.next, t)
+	return true
+}
 
 func (c *Core) do(cmd Command) { c.out = append(c.out, cmd) }
 

@@ -76,10 +76,14 @@ func (c *Core) deferLine(l *line, n int, why error) {
 
 // relieve makes room in a memory that has been full for long, because some queues are slow.
 func (c *Core) relieve() {
-	if !c.read.full || c.now < c.read.fullSince+c.slowAfter()/2 {
+	r := &c.read
+	if !r.full {
+		r.full, r.fullSince = true, c.now
+	}
+	if c.before(r.fullSince + c.slowAfter()/2) {
 		return
 	}
-	c.read.fullSince = c.now
+	r.fullSince = c.now
 	share := c.share()
 	for _, d := range c.dests {
 		for _, q := range d.queues {

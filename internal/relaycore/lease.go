@@ -86,12 +86,13 @@ func (s *lease) leaving() bool {
 // renew extends the lease when it is time to, unless the relay steps aside.
 func (c *Core) renew() {
 	s := &c.lease
-	if s.renewing || c.now < s.tries.until {
+	if s.renewing || c.before(s.tries.until) {
 		return
 	}
 	if c.stepsAside() {
 		s.tries.ok = c.now // it is what it wants to do
 		s.tries.until = c.now + c.cfg.RenewInterval/2
+		c.before(s.tries.until)
 		return
 	}
 	cmd := Renew{Join: !s.joined}
@@ -103,14 +104,6 @@ func (c *Core) renew() {
 	}
 	s.renewing, s.asked = true, c.now
 	c.do(cmd)
-}
-
-// next returns when a renewal follows by itself.
-func (s *lease) next() Time {
-	if s.renewing {
-		return never
-	}
-	return s.tries.until
 }
 
 func (e Leased) apply(c *Core) {

@@ -68,11 +68,11 @@ func groupsOf(list []Settlement) [][]Settlement {
 // settle begins the next call, if none is running and there is something to store.
 func (c *Core) settle() {
 	s := &c.settler
-	if len(s.running) > 0 || c.now < s.tries.until {
+	if len(s.running) > 0 || c.before(s.tries.until) {
 		return
 	}
 	if len(s.work) == 0 {
-		s.gather(c.now)
+		c.gather()
 	}
 	if len(s.work) == 0 {
 		return
@@ -84,7 +84,8 @@ func (c *Core) settle() {
 
 // gather makes a call of what has come together, without what belongs to groups that were refused, and
 // one of what was refused before and is to be tried again.
-func (s *settler) gather(now Time) {
+func (c *Core) gather() {
+	s := &c.settler
 	free := s.waiting
 	s.waiting = nil
 	if len(s.refused) > 0 {
@@ -98,7 +99,7 @@ func (s *settler) gather(now Time) {
 	}
 	var again []Settlement
 	for _, r := range s.refusals() {
-		if len(r.list) > 0 && now >= r.tries.until {
+		if len(r.list) > 0 && !c.before(r.tries.until) {
 			again = append(again, r.list...)
 			r.list = nil
 		}
@@ -134,23 +135,6 @@ func (s *settler) refusedCount() (n int) {
 		n += len(r.list)
 	}
 	return n
-}
-
-// next returns when a call may follow by itself.
-func (s *settler) next(now Time) Time {
-	next := never
-	if len(s.running) > 0 {
-		return next
-	}
-	if len(s.work) > 0 || len(s.waiting) > 0 {
-		return max(s.tries.until, now)
-	}
-	for _, r := range s.refused {
-		if len(r.list) > 0 {
-			next = min(next, max(r.tries.until, s.tries.until))
-		}
-	}
-	return next
 }
 
 func (e Settled) apply(c *Core) {

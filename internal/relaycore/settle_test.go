@@ -124,6 +124,7 @@ func TestExpected(t *testing.T) {
 				t.Errorf("waits until %v", got)
 			}
 			r.lease.tries.until = never
+			r.step(Tick{})
 			if next := r.Next(); next != want {
 				t.Errorf("Next() = %v, want %v", next, want)
 			}

@@ -151,7 +151,7 @@ var bank = []bug{
 	{name: "what comes for a key of which the store refuses an outcome is forgotten", file: core + "settle.go",
 		old: "r.list = append(r.list, st)", new: "_ = st"},
 	{name: "what the store refuses is never tried again", file: core + "settle.go",
-		old: "len(r.list) > 0 && now >= r.tries.until", new: "len(r.list) > 0 && now < 0", test: "internal/relaycore TestRefused"},
+		old: "len(r.list) > 0 && !c.before(r.tries.until)", new: "len(r.list) > 0 && c.now < 0", test: "internal/relaycore TestRefused"},
 	{name: "a settled message stays held", file: core + "settle.go",
 		old: "c.held.release(st.Message)\n", new: ""},
 
