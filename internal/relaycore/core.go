@@ -78,7 +78,7 @@ func New(cfg Config) *Core {
 		c.dests = append(c.dests, made)
 		c.byName[d.Name] = made
 	}
-	c.settler.refused = make(map[group]*refused)
+	c.settler.apart = make(map[group]*apart)
 	c.read.weight = maxHeldBytes / cfg.BatchSize
 	return c
 }
@@ -137,7 +137,7 @@ func (Stop) apply(c *Core) {
 }
 
 // Done reports, after a [Stop], whether nothing is in flight any more, but for what the store refuses.
-func (c *Core) Done() bool { return c.stopping && c.held.count <= c.settler.refusedCount() }
+func (c *Core) Done() bool { return c.stopping && c.held.count <= c.settler.apartCount() }
 
 // Stats are figures of a relay.
 type Stats struct {

@@ -555,8 +555,8 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	none[Settle](r)
-	if r.settler.refusedCount() != 1 || r.held.count != 1 {
-		t.Fatalf("%d refused and %d held, want one", r.settler.refusedCount(), r.held.count)
+	if r.settler.apartCount() != 1 || r.held.count != 1 {
+		t.Fatalf("%d refused and %d held, want one", r.settler.apartCount(), r.held.count)
 	}
 	if errs := r.Health(r.at + time.Minute); len(errs) == 0 {
 		t.Error("Health() = nil after a minute")
@@ -564,7 +564,7 @@ func TestRefused(t *testing.T) {
 	r.pass(refusedDelay)
 	take[Settle](r)
 	r.step(Settled{})
-	if r.settler.refusedCount() != 0 || r.held.count != 0 || len(r.settler.refused) != 0 {
+	if r.settler.apartCount() != 0 || r.held.count != 0 || len(r.settler.apart) != 0 {
 		t.Error("what was refused is still held")
 	}
 }

@@ -123,13 +123,19 @@ func (d *dest) recall(m *Message) past {
 	return past{}
 }
 
-// forget drops what is remembered of messages in some lanes.
+// forget drops what is remembered of messages in some lanes, but for those in flight: of a lane that leaves
+// they may be sent again.
 func (d *dest) forget(gone func(Lane) bool) {
 	for position, p := range d.past {
-		if gone(p.lane) {
+		if gone(p.lane) && !d.flies(func(m *Message) bool { return m.Position == position }) {
 			delete(d.past, position)
 		}
 	}
+}
+
+// flies reports whether a message of some kind is in flight.
+func (d *dest) flies(kind func(*Message) bool) bool {
+	return slices.ContainsFunc(d.batches, func(b *Batch) bool { return slices.ContainsFunc(b.Messages, kind) })
 }
 
 // Suspects. A message that ends each connection it is sent on is found as follows. It is suspect once

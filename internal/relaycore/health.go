@@ -48,8 +48,9 @@ func (c *Core) Health(now Time) (errs []error) {
 	if err := c.settler.tries.err; err != nil {
 		stalled("settle", c.settler.tries.age(now), c.cfg.CallTimeout, err)
 	}
-	if list := c.settler.refusals(); len(list) > 0 {
-		r := slices.MinFunc(list, func(a, b *refused) int { return cmp.Compare(a.tries.since, b.tries.since) })
+	list := slices.DeleteFunc(c.settler.allApart(), func(r *apart) bool { return r.tries.err == nil })
+	if len(list) > 0 {
+		r := slices.MinFunc(list, func(a, b *apart) int { return cmp.Compare(a.tries.since, b.tries.since) })
 		err := fmt.Errorf("the store refuses what became of %d keys or messages, the first of them at position %d: %w",
 			len(list), r.first.Position, r.tries.err)
 		stalled("settle", r.tries.age(now), refusedHealthy-1, err)

@@ -25,12 +25,12 @@ type settler struct {
 	work    [][]Settlement // the next calls
 	running []Settlement   // the call that is running; nil if none is
 	tries   attempts
-	refused map[group]*refused
+	apart   map[group]*apart
 }
 
-// refused are settlements of one group that the store has refused. What comes for the group waits with
-// them.
-type refused struct {
+// apart are settlements of one group that wait: the store has refused one of them, or an earlier message is in
+// flight. What comes for the group waits with them.
+type apart struct {
 	list  []Settlement // empty while they are tried
 	first *Message
 	tries attempts
@@ -82,15 +82,33 @@ func (c *Core) settle() {
 	c.do(Settle{s.running})
 }
 
-// gather makes a call of what has come together, without what belongs to groups that were refused, and
-// one of what was refused before and is to be tried again.
+// keepApart keeps what comes for the group of a message apart.
+func (s *settler) keepApart(m *Message) *apart {
+	g := groupOf(m)
+	if s.apart[g] == nil {
+		s.apart[g] = &apart{first: m}
+	}
+	return s.apart[g]
+}
+
+// fansOutEarly reports whether a message gets a row for each destination while an earlier one of its key, which
+// never waited, is in flight to one of them. That one has no waiting row yet: if another relay took the lane over,
+// the rows of the later one would be due before it.
+func (c *Core) fansOutEarly(st Settlement) bool {
+	return st.Outcome == Fanout && slices.ContainsFunc(st.closes(), func(u unit) bool {
+		return c.byName[u.dest].flies(func(m *Message) bool { return !m.Waiting && unitOf(m) == u })
+	})
+}
+
+// gather makes a call of what has come together, without what belongs to groups that are kept apart, and
+// one of what is and may be tried now.
 func (c *Core) gather() {
 	s := &c.settler
 	free := s.waiting
 	s.waiting = nil
-	if len(s.refused) > 0 {
+	if len(s.apart) > 0 {
 		free = slices.DeleteFunc(free, func(st Settlement) bool {
-			r := s.refused[groupOf(st.Message)]
+			r := s.apart[groupOf(st.Message)]
 			if r != nil {
 				r.list = append(r.list, st)
 			}
@@ -98,8 +116,8 @@ func (c *Core) gather() {
 		})
 	}
 	var again []Settlement
-	for _, r := range s.refusals() {
-		if len(r.list) > 0 && !c.before(r.tries.until) {
+	for _, r := range s.allApart() {
+		if len(r.list) > 0 && !c.before(r.tries.until) && !slices.ContainsFunc(r.list, c.fansOutEarly) {
 			again = append(again, r.list...)
 			r.list = nil
 		}
@@ -114,7 +132,7 @@ func (c *Core) gather() {
 // each calls do for the message of each outcome that is not stored.
 func (s *settler) each(do func(*Message)) {
 	lists := append(s.work, s.waiting, s.running)
-	for _, r := range s.refused {
+	for _, r := range s.apart {
 		lists = append(lists, r.list)
 	}
 	for _, list := range lists {
@@ -124,14 +142,14 @@ func (s *settler) each(do func(*Message)) {
 	}
 }
 
-// refusals returns what the store refuses, by position.
-func (s *settler) refusals() []*refused {
-	return slices.SortedFunc(maps.Values(s.refused), func(a, b *refused) int { return cmp.Compare(a.first.Position, b.first.Position) })
+// allApart returns what is kept apart, by position.
+func (s *settler) allApart() []*apart {
+	return slices.SortedFunc(maps.Values(s.apart), func(a, b *apart) int { return cmp.Compare(a.first.Position, b.first.Position) })
 }
 
-// refusedCount returns how many settlements the store refuses.
-func (s *settler) refusedCount() (n int) {
-	for _, r := range s.refused {
+// apartCount returns how many settlements are kept apart.
+func (s *settler) apartCount() (n int) {
+	for _, r := range s.apart {
 		n += len(r.list)
 	}
 	return n
@@ -162,13 +180,13 @@ func (e Settled) apply(c *Core) {
 	}
 }
 
-// accept ends the refusal of groups that were settled. What has come for them meanwhile is free.
+// accept ends that groups are kept apart that were settled. What has come for them meanwhile is free.
 func (s *settler) accept(list []Settlement) {
-	for i := 0; i < len(list) && len(s.refused) > 0; i++ {
+	for i := 0; i < len(list) && len(s.apart) > 0; i++ {
 		g := groupOf(list[i].Message)
-		if r := s.refused[g]; r != nil {
+		if r := s.apart[g]; r != nil {
 			s.waiting = append(s.waiting, r.list...)
-			delete(s.refused, g)
+			delete(s.apart, g)
 		}
 	}
 }
@@ -249,12 +267,7 @@ func (e SettleFailed) apply(c *Core) {
 // refuse keeps a group that was refused until it is to be tried again. It returns for how long that has
 // been so, and whether it is time to say it.
 func (s *settler) refuse(list []Settlement, err error, now Time) (age time.Duration, due bool) {
-	g := groupOf(list[0].Message)
-	r := s.refused[g]
-	if r == nil {
-		r = &refused{first: list[0].Message}
-		s.refused[g] = r
-	}
+	r := s.keepApart(list[0].Message)
 	r.list = append(list, r.list...)
 	r.tries.fail(now, err, refusedDelay, refusedMax)
 	return r.tries.overdue(now)

@@ -86,3 +86,24 @@ func TestResent(t *testing.T) {
 		t.Errorf("sent %+v, want the first as sent before", b.Messages)
 	}
 }
+
+// TestResent_Leaving: what is known of a message outlasts that its lane is to be given up while it is in
+// flight: it may be sent again before the lane goes.
+func TestResent_Leaving(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	lanes := []Lane{{0, 1}, {1, 1}}
+	r.own(lanes...)
+	m := msg(1, "k")
+	m.Lane = lanes[1]
+	r.claimed(m)
+	r.answer(r.sent(1), Result{Err: errTest, Kind: waybill.Unavailable, Unsure: true})
+	r.pass(2*time.Second - r.at)
+	b := r.sent(1)
+	r.renewed(Leased{Lanes: lanes, Share: 1, Total: 2})
+	r.answer(b, unavailable)
+	r.pass(time.Second)
+	if b = r.sent(1); !b.Messages[0].Resent {
+		t.Error("the message is sent as for the first time, and may have arrived")
+	}
+}

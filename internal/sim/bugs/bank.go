@@ -151,7 +151,7 @@ var bank = []bug{
 	{name: "what comes for a key of which the store refuses an outcome is forgotten", file: core + "settle.go",
 		old: "r.list = append(r.list, st)", new: "_ = st"},
 	{name: "what the store refuses is never tried again", file: core + "settle.go",
-		old: "len(r.list) > 0 && !c.before(r.tries.until)", new: "len(r.list) > 0 && c.now < 0", test: "internal/relaycore TestRefused"},
+		old: "len(r.list) > 0 && !c.before(r.tries.until)", new: "len(r.list) > 0 && r.tries.err == nil", test: "internal/relaycore TestRefused"},
 	{name: "a settled message stays held", file: core + "settle.go",
 		old: "c.held.release(st.Message)\n", new: ""},
 
@@ -171,7 +171,7 @@ var bank = []bug{
 	{name: "a relay that stops keeps what comes back", file: core + "core.go",
 		old: "if c.stopping {\n\t\tc.drop", new: "if c.stopping && c.held.count < 0 {\n\t\tc.drop", test: "internal/relaycore TestStop_LeavesWhatIsNotInFlight"},
 	{name: "a relay ends its stop while messages are in flight", file: core + "core.go",
-		old: "return c.stopping && c.held.count <= c.settler.refusedCount()", new: "return c.stopping", test: "internal/relaycore TestStop"},
+		old: "return c.stopping && c.held.count <= c.settler.apartCount()", new: "return c.stopping", test: "internal/relaycore TestStop"},
 
 	// The rules of stores.
 	{name: "a settlement does not match the epoch", file: model + "store.go",
