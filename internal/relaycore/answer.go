@@ -16,9 +16,9 @@ type verdict struct {
 	copies     []*Message // accepted, perhaps twice, the first time longer ago than the broker remembers
 	lateness   time.Duration
 	unanswered []*Message
-	err        error    // of the last one unanswered
-	unroutable []string // topics of which nobody would get the messages
-	routeErr   error
+	err        error      // of the last one unanswered
+	unroutable []*Message // nobody would get them
+	routeErr   error      // of the last one unroutable
 }
 
 // apply takes in what became of a batch.
@@ -96,8 +96,9 @@ func (c *Core) concludeSent(v *verdict, b *Batch, m *Message, r Result, took tim
 	l := m.line
 	l.sent--
 	switch {
-	case !c.lease.owns(m.Lane):
-		c.abandon(m)
+	case !c.lease.owns(m.Lane): // once nothing of its earlier epoch is held, the lane is read from its beginning
+		c.read.news = true
+		c.held.release(m)
 	case r.Err == nil:
 		v.accepted = append(v.accepted, m)
 		if l.closed > 0 && l.behind > 0 {
@@ -107,16 +108,9 @@ func (c *Core) concludeSent(v *verdict, b *Batch, m *Message, r Result, took tim
 	case !c.conclude(m, r, took):
 		v.unanswered, v.err = append(v.unanswered, m), r.Err
 		c.putBack(m, b.Alone)
-	case r.unroutable() && !slices.Contains(v.unroutable, m.Topic):
-		v.unroutable, v.routeErr = append(v.unroutable, m.Topic), r.Err
+	case r.unroutable():
+		v.unroutable, v.routeErr = append(v.unroutable, m), r.Err
 	}
-}
-
-// abandon leaves a message to a later claim: a lane that has come back is read from its beginning, once
-// nothing of its earlier epoch is held. What was behind the message was dropped with the lane.
-func (c *Core) abandon(m *Message) {
-	c.read.news = true
-	c.held.release(m)
 }
 
 // putBack puts a message that was not answered back into its line, which goes on. If something of its
@@ -137,47 +131,40 @@ func (c *Core) putBack(m *Message, alone bool) {
 // meanwhile, else the destination. What answers again goes on.
 func (c *Core) judge(b *Batch, v *verdict, took time.Duration) {
 	q, d := b.queue, b.queue.dest
-	for _, topic := range v.unroutable {
-		delay := c.isolate(d, topic).trip(c.now)
-		c.report(Report{What: Paused, Dest: d.Name, Topic: topic, Delay: delay, Err: v.routeErr})
-	}
-	if len(v.unanswered) > 0 {
-		var topics []string
-		for _, m := range v.unanswered {
-			if !slices.Contains(topics, m.Topic) {
-				topics = append(topics, m.Topic)
+	c.pauseTopics(d, v.unroutable, v.routeErr)
+	switch {
+	case len(v.unanswered) > 0 && (len(v.unanswered) < len(b.Messages) || d.accepted > b.before):
+		c.pauseTopics(d, v.unanswered, v.err)
+	case len(v.unanswered) > 0:
+		c.pause(q, v.unanswered, v.err)
+	default:
+		if q.isolated() && len(v.unroutable) == 0 {
+			if d.queueFor(q.topic) == q && took < c.slowAfter() {
+				c.rejoin(q)
 			}
+			q.succeed(c.now)
 		}
-		c.pause(q, topics, len(v.unanswered) < len(b.Messages) || d.accepted > b.before, v.err)
-		return
-	}
-	if q.isolated() && len(v.unroutable) == 0 {
-		if d.queueFor(q.topic) == q && took < c.slowAfter() {
-			c.rejoin(q)
+		if d.main.succeed(c.now) {
+			c.report(Report{What: Resumed, Dest: d.Name})
 		}
-		q.succeed(c.now)
-	}
-	if d.main.succeed(c.now) {
-		c.report(Report{What: Resumed, Dest: d.Name})
 	}
 }
 
-// pause pauses what has not answered: topics, if the destination is alive, else all of it.
-func (c *Core) pause(q *queue, topics []string, alive bool, err error) {
-	d := q.dest
-	r := Report{What: Paused, Dest: d.Name, Err: err}
-	switch {
-	case q.isolated():
-		r.Topic, r.Delay = q.topic, q.trip(c.now)
-	case alive:
-		for _, topic := range topics {
-			r.Topic, r.Delay = topic, c.isolate(d, topic).trip(c.now)
-		}
-	default:
-		r.Delay = d.main.trip(c.now)
-		c.trim(d.main)
+// pause pauses what messages were sent from: their topic, if it is isolated, else the destination.
+func (c *Core) pause(q *queue, messages []*Message, err error) {
+	if q.isolated() {
+		c.pauseTopics(q.dest, messages, err)
+		return
 	}
-	c.report(r)
+	c.report(Report{What: Paused, Dest: q.dest.Name, Delay: q.trip(c.now), Err: err})
+	c.trim(q)
+}
+
+// pauseTopics isolates the topics of messages, and pauses each.
+func (c *Core) pauseTopics(d *dest, messages []*Message, err error) {
+	for _, topic := range topicsOf(messages) {
+		c.report(Report{What: Paused, Dest: d.Name, Topic: topic, Delay: c.isolate(d, topic).trip(c.now), Err: err})
+	}
 }
 
 func (c *Core) reportAccepted(d *dest, v *verdict, took time.Duration) {

@@ -80,7 +80,7 @@ func (c *Core) open(q *queue) int {
 	}
 	running, aside := d.inFlight(q)
 	switch {
-	case !q.some(), d.alone(), running >= width, q.isolated() && aside >= isolatedBatches:
+	case q.next() == nil, d.alone(), running >= width, q.isolated() && aside >= isolatedBatches:
 		return 0
 	case c.before(max(d.main.until, q.until)), c.before(d.pace.next(c.now)):
 		return 0
@@ -217,7 +217,7 @@ func (c *Core) watchBatches() {
 // until they have shown that they are well.
 func (c *Core) setAside(b *Batch) {
 	b.slow = true
-	for _, topic := range b.topics() {
+	for _, topic := range topicsOf(b.Messages) {
 		c.isolate(b.queue.dest, topic)
 	}
 }
@@ -226,7 +226,11 @@ func (c *Core) setAside(b *Batch) {
 func (c *Core) late(b *Batch) {
 	b.late = true
 	err := waybill.UnavailableError(fmt.Errorf("no answer within %v; it is still waited for", c.cfg.PublishTimeout))
-	c.pause(b.queue, b.topics(), b.queue.dest.accepted > b.before, err)
+	if b.queue.dest.accepted > b.before {
+		c.pauseTopics(b.queue.dest, b.Messages, err)
+	} else {
+		c.pause(b.queue, b.Messages, err)
+	}
 }
 
 // holdsUp reports whether a batch must not be waited for any longer: others may own the lanes by now,
@@ -237,16 +241,16 @@ func (c *Core) holdsUp(b *Batch) bool {
 	case b.late && !c.before(c.lease.until):
 		return true
 	case b.late:
-		return b.queue.dest.heard > b.sent+c.cfg.PublishTimeout/2 && len(b.topics()) > 1
+		return b.queue.dest.heard > b.sent+c.cfg.PublishTimeout/2 && len(topicsOf(b.Messages)) > 1
 	case b.slow && !b.patient:
-		return len(b.topics()) > 1 && !c.before(b.sent+2*c.slowAfter())
+		return len(topicsOf(b.Messages)) > 1 && !c.before(b.sent+2*c.slowAfter())
 	}
 	return false
 }
 
-// topics returns the topics of the batch, in the order of its messages.
-func (b *Batch) topics() (topics []string) {
-	for _, m := range b.Messages {
+// topicsOf returns the topics of messages, in their order.
+func topicsOf(messages []*Message) (topics []string) {
+	for _, m := range messages {
 		if !slices.Contains(topics, m.Topic) {
 			topics = append(topics, m.Topic)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -47,11 +48,11 @@ type read struct {
 	began  Time // of the latest claim
 	little Time // when the claims that found little would be over if there was one in each claimInterval
 
-	cmd      Claim   // the latest
-	busy     bool    // the latest claim was full
-	due      []int64 // when messages that are known of come due, by dueTick, ascending
-	nextLook Time    // for what has come due
-	again    Time    // when every lane is read from its beginning
+	cmd      Claim  // the latest
+	busy     bool   // the latest claim was full
+	due      []Time // when messages that are known of come due, ascending
+	nextLook Time   // for what has come due
+	again    Time   // when every lane is read from its beginning
 	reopen   []*line
 
 	full      bool // there is no room for a claim
@@ -133,7 +134,7 @@ func (c *Core) looksForDue() bool {
 	if !c.passed() {
 		return false
 	}
-	r.due = slices.DeleteFunc(r.due, func(t int64) bool { return Time(t)*dueTick <= c.now })
+	r.due = slices.DeleteFunc(r.due, func(t Time) bool { return t <= c.now })
 	r.nextLook = c.now + c.cfg.PollInterval
 	return true
 }
@@ -141,14 +142,14 @@ func (c *Core) looksForDue() bool {
 // passed reports whether a message that is known of has come due.
 func (c *Core) passed() bool {
 	r := &c.read
-	return !c.before(r.nextLook) || len(r.due) > 0 && !c.before(Time(r.due[0])*dueTick)
+	return !c.before(r.nextLook) || len(r.due) > 0 && !c.before(r.due[0])
 }
 
 // expect notes that a message is due after a time from now.
 func (c *Core) expect(after time.Duration) {
-	tick := int64((c.now+after)/dueTick) + 1
-	if at, known := slices.BinarySearch(c.read.due, tick); !known {
-		c.read.due = slices.Insert(c.read.due, at, tick)
+	t := (c.now + after).Truncate(dueTick) + dueTick
+	if at, known := slices.BinarySearch(c.read.due, t); !known {
+		c.read.due = slices.Insert(c.read.due, at, t)
 	}
 }
 
@@ -179,7 +180,7 @@ func (e Released) apply(c *Core) {
 
 // count counts what is parked, if a policy parks and it is time to.
 func (c *Core) count() {
-	if c.parks() && c.now >= c.read.parkedAt {
+	if c.cfg.parks() && c.now >= c.read.parkedAt {
 		c.read.phase = counting
 		c.do(Count{c.lease.list()})
 		return
@@ -188,16 +189,8 @@ func (c *Core) count() {
 }
 
 // parks reports whether any topic may have parked keys.
-func (c *Core) parks() bool {
-	if c.cfg.Order == Park {
-		return true
-	}
-	for _, o := range c.cfg.TopicOrder {
-		if o == Park {
-			return true
-		}
-	}
-	return false
+func (c *Config) parks() bool {
+	return c.Order == Park || slices.Contains(slices.Collect(maps.Values(c.TopicOrder)), Park)
 }
 
 func (e Counted) apply(c *Core) {

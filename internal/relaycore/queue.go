@@ -106,9 +106,6 @@ func (q *queue) pass() {
 	}
 }
 
-// some reports whether a message could be sent if nothing held the queue up.
-func (q *queue) some() bool { return q.next() != nil }
-
 // readyLines returns the lines that are ready, by position.
 func (q *queue) readyLines() []*line {
 	var all []*line
