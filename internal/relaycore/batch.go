@@ -14,6 +14,7 @@ type Batch struct {
 	Messages []*Message
 	Alone    bool          // no other batch is in flight to the destination
 	Limit    time.Duration // how long the answers may take
+	Tag      any           // the shell's own
 
 	queue   *queue
 	number  int64 // among those of the destination
