@@ -118,7 +118,7 @@ func (c *Core) concludeSent(v *verdict, b *Batch, m *Message, r Result, took tim
 func (c *Core) putBack(m *Message, alone bool) {
 	l := m.line
 	if alone && m.Key == "" {
-		l.insertSecond(m) // a suspect must not keep others from showing that the destination is well
+		l.insertAt(min(1, len(l.waiting)), m) // a suspect must not keep others from showing that the destination is well
 	} else {
 		l.insert(m)
 	}

@@ -203,7 +203,7 @@ func (e Counted) apply(c *Core) {
 	over := c.cfg.overParked(e.Keys, e.Messages)
 	changed := (over != nil) != r.parked
 	r.parked = over != nil
-	c.stats.ParkedKeys, c.stats.Parked, c.stats.BackPressure = e.Keys, e.Messages, r.parked
+	c.stats.ParkedKeys, c.stats.Parked = e.Keys, e.Messages
 	if changed {
 		c.report(Report{What: BackPressure, Count: e.Messages, Err: over})
 	}

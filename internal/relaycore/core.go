@@ -157,6 +157,7 @@ type Stats struct {
 func (c *Core) Stats() Stats {
 	s := c.stats
 	s.Lanes, s.LeaseUntil, s.Held, s.Bytes = len(c.lease.lanes), c.lease.until, c.held.count, c.held.bytes
+	s.BackPressure = c.read.parked
 	return s
 }
 

@@ -17,18 +17,6 @@ var (
 	errSlow   = waybill.UnavailableError(errors.New("the destination is slow"))
 )
 
-// room returns how many messages a queue may hold in memory, and why there is a limit: for a queue that
-// is paused while there are other destinations, and for one that is slow while memory is short.
-func (c *Core) room(q *queue) (total int, why error) {
-	switch {
-	case len(c.dests) > 1 && q.paused(c.now) > 0: // the rows of one message for other destinations wait for this one's
-		return 0, errPaused
-	case q.slow:
-		return c.share(), errSlow
-	}
-	return 0, nil
-}
-
 // share is how much of the memory a slow queue may take: all of them together half of it.
 func (c *Core) share() int {
 	queues := 0
@@ -38,10 +26,15 @@ func (c *Core) share() int {
 	return c.readAhead() / (2 * queues)
 }
 
-// trim defers what a queue holds beyond its room, the latest messages first.
+// trim defers what a queue holds beyond its room, the latest messages first. There is a limit for a queue that is
+// paused while there are other destinations, whose rows of the same messages would wait for this one's, and for one
+// that is slow while memory is short.
 func (c *Core) trim(q *queue) {
-	total, why := c.room(q)
-	if why == nil {
+	total, why := c.share(), errSlow
+	switch {
+	case len(c.dests) > 1 && q.paused(c.now) > 0:
+		total, why = 0, errPaused
+	case !q.slow:
 		return
 	}
 	for _, l := range slices.Backward(q.readyLines()) {

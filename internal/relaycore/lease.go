@@ -78,11 +78,6 @@ func (s *lease) take(lanes []Lane, share int) (changed bool) {
 	return changed
 }
 
-// leaving reports whether a lane is to be given up.
-func (s *lease) leaving() bool {
-	return slices.ContainsFunc(s.lanes, func(st *laneState) bool { return st.leaving })
-}
-
 // renew extends the lease when it is time to, unless the relay steps aside.
 func (c *Core) renew() {
 	s := &c.lease
@@ -116,7 +111,7 @@ func (e Leased) apply(c *Core) {
 		c.report(Report{What: LanesChanged, Count: len(s.lanes)})
 	}
 	wait := c.cfg.RenewInterval
-	if s.leaving() || len(s.lanes) < e.Share {
+	if len(s.lanes) != e.Share { // some leave, or others may become free
 		wait = min(wait, max(wait/8, 50*time.Millisecond))
 	}
 	s.tries.until = s.asked + wait

@@ -64,9 +64,6 @@ func (l *line) insert(m *Message) {
 	l.insertAt(at, m)
 }
 
-// insertSecond adds a message that keeps no order behind the first one.
-func (l *line) insertSecond(m *Message) { l.insertAt(min(1, len(l.waiting)), m) }
-
 func (l *line) insertAt(at int, m *Message) {
 	m.line = l
 	l.waiting = slices.Insert(l.waiting, at, m)
