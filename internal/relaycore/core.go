@@ -83,6 +83,9 @@ func New(cfg Config) *Core {
 	return c
 }
 
+// Config returns what the core goes by.
+func (c *Core) Config() Config { return c.cfg }
+
 // Step takes in what has happened and returns what is to be done, in order. now must not go back. The
 // slice is valid until the next call; what it points to is read-only.
 func (c *Core) Step(now Time, e Event) []Command {

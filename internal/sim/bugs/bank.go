@@ -80,13 +80,13 @@ var bank = []bug{
 		old: "c.do(r.cmd)\n}", new: "if r.parked {\n\t\tc.endClaim()\n\t\tc.readDone(false)\n\t\treturn\n\t}\n\tc.do(r.cmd)\n}", test: "internal/relaycore TestParked"},
 
 	// Order.
-	{name: "a message is sent before the outcome of an earlier one is stored", file: core + "line.go",
+	{name: "a message is sent before the outcome of an earlier one is stored", file: core + "queue.go",
 		old: "return l.closed > 0 || l.key", new: "return l.key"},
-	{name: "two batches of a key are in flight", file: core + "line.go",
+	{name: "two batches of a key are in flight", file: core + "queue.go",
 		old: "return l.closed > 0 || l.key != \"\" && l.sent > 0 && !l.filling", new: "return l.closed > 0"},
 	{name: "strict sends several messages of a key together", file: core + "core.go",
 		old: "c := &Core{cfg: cfg, byName", new: "cfg.Strict = false\n\tc := &Core{cfg: cfg, byName"},
-	{name: "a message that comes back goes behind later ones", file: core + "line.go",
+	{name: "a message that comes back goes behind later ones", file: core + "queue.go",
 		old: "l.waiting[at-1].Position > m.Position", new: "l.waiting[at-1].Position > 1<<40"},
 	{name: "what was not answered is sent again although an earlier one waits in the store", file: core + "answer.go",
 		old: "if l.behind > 0 {\n\t\tc.moveBehind(l)\n\t}", new: "", test: "internal/relaycore TestReopen"},
