@@ -162,3 +162,14 @@ func unanswered(err error) bool {
 	return waybill.IsUnavailable(err) &&
 		(errors.Is(err, waybill.ErrConnectionLost) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
+
+// dedupWindow is 0, not known, if the publisher panics: the messages were sent.
+func dedupWindow(p Publisher) (window time.Duration) {
+	if d, ok := p.(Deduplicator); ok {
+		_ = loop.Protect(func() error {
+			window = d.DedupWindow()
+			return nil
+		})
+	}
+	return window
+}

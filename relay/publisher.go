@@ -74,17 +74,6 @@ type Deduplicator interface {
 	DedupWindow() time.Duration
 }
 
-// dedupWindow is 0, not known, if the publisher panics: the messages were sent.
-func dedupWindow(p Publisher) (window time.Duration) {
-	if d, ok := p.(Deduplicator); ok {
-		_ = loop.Protect(func() error {
-			window = d.DedupWindow()
-			return nil
-		})
-	}
-	return window
-}
-
 // LateConfirmer is a [Publisher] whose broker confirms in its own time, over the connection that it
 // received the messages on. Its ctx then ends long after PublishTimeout: until the connection is lost,
 // which the publisher notices by itself, or the relay's lease, a late confirm settles what it

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -149,4 +150,97 @@ func weight(c *Claim) int {
 		w += len(name) + len(value)
 	}
 	return w
+}
+
+func (r *run) settle(cmd relaycore.Settle) {
+	req := SettleRequest{Node: r.cfg.Node, Archive: r.cfg.Retention != KeepNothing, Settlements: make([]Settlement, len(cmd.Settlements))}
+	for i := range cmd.Settlements {
+		req.Settlements[i] = settlementOf(&cmd.Settlements[i])
+	}
+	began := time.Now()
+	lost, err := call(r.work, &r.limits.settle, func(ctx context.Context) ([]int, error) {
+		return r.src.SettleMessages(ctx, req)
+	})
+	switch {
+	case err == nil:
+		r.handle(relaycore.Settled{Lost: lost, Took: time.Since(began)})
+	case r.work.Err() == nil:
+		r.handle(relaycore.SettleFailed{Refused: refusesRows(err), Err: err})
+	}
+}
+
+func claimOf(m *relaycore.Message) *Claim { return m.Tag.(*Claim) }
+
+// settlementOf returns what the store is told of an outcome. The payload of a message that is not going
+// to be sent is dropped: the store has it.
+func settlementOf(st *relaycore.Settlement) Settlement {
+	c := claimOf(st.Message)
+	c.Destination = st.Message.Dest
+	if st.Message.Deferred {
+		c.Message.Payload = nil
+	}
+	return Settlement{
+		Claim: c, Outcome: Outcome(st.Outcome), After: st.After, Behind: st.Behind, Alone: st.Alone, Park: st.Park,
+		Attempts: st.Attempts, Life: st.Life, Reason: st.Reason, Error: waybill.ErrorText(st.Err), Took: st.Took, Destinations: st.To,
+	}
+}
+
+// refusesRows reports whether a settlement failed for what is in it, and not because the store
+// could not be asked or met somebody else.
+func refusesRows(err error) bool {
+	kind := waybill.KindOf(err)
+	return kind != waybill.Unavailable && kind != waybill.Conflict && !errors.Is(err, context.DeadlineExceeded)
+}
+
+const (
+	// leastTimeout is how long a call to the store may take where leases are shorter.
+	leastTimeout = 2 * time.Second
+	// maxTimeouts is how often that is doubled while calls of one kind end at their deadline: the
+	// store may be slow, not silent.
+	maxTimeouts = 3
+	// maintainTimeout is longer than a clean-up takes; the next one goes on where it was ended.
+	maintainTimeout = time.Hour
+)
+
+// limits are how long the repeated calls to the store may take. One that is not answered, because its
+// connection has gone without a word, then ends, and the next one takes another connection.
+type limits struct {
+	renew, claim, settle, release, count, look patience
+}
+
+func newLimits(cfg *Config) *limits {
+	long := patience{limit: cfg.callTimeout(), grows: true}
+	return &limits{
+		// A renewal that outlasts the interval is of no use, and must not keep the next one back.
+		renew: patience{limit: cfg.LeaseTTL - cfg.PublishTimeout},
+		claim: long, settle: long, release: long, count: long,
+		look: patience{limit: cfg.callTimeout()},
+	}
+}
+
+// callTimeout is how long a call to the store may take: as long as a lease holds.
+func (c *Config) callTimeout() time.Duration { return max(leastTimeout, c.LeaseTTL) }
+
+// patience is how long calls of one kind may take, of which one is made at a time.
+type patience struct {
+	limit time.Duration
+	grows bool
+	late  int // calls in a row that ended at their deadline
+}
+
+// call makes a call to the store that ends at its deadline.
+func call[T any](ctx context.Context, p *patience, do func(ctx context.Context) (T, error)) (T, error) {
+	limit := p.limit
+	if p.grows {
+		limit <<= min(p.late, maxTimeouts)
+	}
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	result, err := do(bounded)
+	if err == nil || bounded.Err() == nil || ctx.Err() != nil {
+		p.late = 0
+		return result, err
+	}
+	p.late++
+	return result, waybill.UnavailableError(fmt.Errorf("no answer within %v: %w", limit, err))
 }
