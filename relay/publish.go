@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -26,7 +25,13 @@ func (r *run) publish(ctx context.Context, cut func(), b *relaycore.Batch, befor
 		msgs[i] = out[i].Message
 	}
 	limited, end := r.cfg.Observer.Start(waybill.WithName(limited, r.cfg.Node), waybill.OpPublish, msgs...)
-	next := sync.OnceFunc(func() { close(sent) })
+	handedOver := false
+	next := func() {
+		if !handedOver {
+			handedOver = true
+			close(sent)
+		}
+	}
 	errs := d.send(limited, out, next)
 	next()
 	end(waybill.BatchError(errs).Err())

@@ -156,9 +156,10 @@ func (r *run) ask(question func(*relaycore.Core)) (live bool) {
 
 // tell tells the observer what the core reports, in order. An observer that takes long holds nothing else up.
 func (r *run) tell() {
+	ctx := context.WithoutCancel(r.work)
 	for list := range r.reports {
 		for _, p := range list {
-			r.report(context.WithoutCancel(r.work), p)
+			r.report(ctx, p)
 		}
 	}
 }

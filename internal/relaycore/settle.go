@@ -144,6 +144,9 @@ func (s *settler) each(do func(*Message)) {
 
 // allApart returns what is kept apart, by position.
 func (s *settler) allApart() []*apart {
+	if len(s.apart) == 0 {
+		return nil // almost always
+	}
 	return slices.SortedFunc(maps.Values(s.apart), func(a, b *apart) int { return cmp.Compare(a.first.Position, b.first.Position) })
 }
 
