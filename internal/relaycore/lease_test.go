@@ -369,3 +369,21 @@ func TestLease_Failed(t *testing.T) {
 		t.Errorf("after a loss %+v with %+v, want a join, and nothing held but what is in flight", c, r.Stats())
 	}
 }
+
+// TestLease_OthersAreRead: a lane that is not being read is given up while others are.
+func TestLease_OthersAreRead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	lanes := []Lane{{0, 1}, {1, 1}}
+	r.own(lanes...)
+	r.claimed()
+	r.rests()
+	r.pass(2*time.Second - r.at)
+	r.renewed(Leased{Lanes: lanes, Share: 1, Total: 2})
+	r.step(Woken{})
+	r.reads() // the other lane only, which goes on
+	r.pass(time.Second)
+	if got := r.renewed(Leased{Lanes: lanes[:1], Share: 1, Total: 2}); !slices.Equal(got.Give, []int{1}) {
+		t.Errorf("gives up %v while the other lane is read, want 1", got.Give)
+	}
+}
