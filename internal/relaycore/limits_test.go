@@ -68,7 +68,7 @@ func TestClaim_Little(t *testing.T) {
 	r.at = time.Second
 	r.step(Woken{})
 	claims := 0
-	for ; slices.ContainsFunc(r.pending, func(c Command) bool { _, ok := c.(Claim); return ok }); claims++ {
+	for ; claims < 100 && slices.ContainsFunc(r.pending, func(c Command) bool { _, ok := c.(Claim); return ok }); claims++ {
 		take[Claim](r)
 		r.step(Claimed{})
 		take[Await](r)
@@ -87,5 +87,64 @@ func TestClaim_Little(t *testing.T) {
 		take[Await](r)
 		r.step(Woken{})
 		none[Claim](r)
+	}
+}
+
+// TestTenants_Forgotten: a queue keeps nothing of a tenant whose messages are gone.
+func TestTenants_Forgotten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.BatchSize = 4 })
+	r.own(Lane{0, 1})
+	var list []Message
+	for p := range int64(12) {
+		m := msg(p+1, []string{"", "k"}[p%2])
+		m.Tenant = fmt.Sprint(p % 5)
+		list = append(list, m)
+	}
+	r.claimed(list...)
+	for range 10 {
+		left := 0
+		for _, tenant := range r.dests[0].main.tenants {
+			left += tenant.total
+		}
+		if left != r.dests[0].main.total {
+			t.Fatalf("tenants have %d messages, the queue %d", left, r.dests[0].main.total)
+		}
+		if left == 0 {
+			break
+		}
+		r.answer(take[Publish](r).Batch)
+	}
+	r.step(Tick{})
+	if q := r.dests[0].main; q.total != 0 || len(q.tenants) != 0 || len(q.turns) != 0 {
+		t.Errorf("%d messages, %d tenants, %d turns are left", q.total, len(q.tenants), len(q.turns))
+	}
+}
+
+// TestIsolate_Repeats: the messages of a topic that is isolated leave in the same order each time.
+func TestIsolate_Repeats(t *testing.T) {
+	t.Parallel()
+	run := func() []int64 {
+		r := newRig(t, func(c *Config) { c.BatchSize, c.Parallel = 31, 1 })
+		r.own(Lane{0, 1})
+		list := []Message{to("good", msg(100, ""))}
+		for p := range int64(60) {
+			m := to("bad", msg(p+1, ""))
+			m.Tenant = fmt.Sprint(p % 30)
+			list = append(list, m)
+		}
+		r.claimed(list...)
+		b := take[Publish](r).Batch
+		results := slices.Repeat([]Result{unavailable}, len(b.Messages))
+		results[slices.IndexFunc(b.Messages, func(m *Message) bool { return m.Topic == "good" })] = accepted
+		r.answer(b, results...)
+		r.pass(100 * time.Millisecond)
+		return positions(take[Publish](r).Batch.Messages)
+	}
+	first := run()
+	for range 10 {
+		if again := run(); !slices.Equal(again, first) {
+			t.Fatalf("sent %v, then %v", first, again)
+		}
 	}
 }
