@@ -97,6 +97,7 @@ func (c *Core) concludeSent(v *verdict, b *Batch, m *Message, r Result, took tim
 	l.sent--
 	switch {
 	case !c.lease.owns(m.Lane): // once nothing of its earlier epoch is held, the lane is read from its beginning
+		delete(b.queue.dest.past, m.Position)
 		c.read.news = true
 		c.held.release(m)
 	case r.Err == nil:

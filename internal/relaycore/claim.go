@@ -432,7 +432,7 @@ func (c *Core) place(m *Message) {
 	switch {
 	case m.fate.Err != nil && (m.Key == "" || l.precedes(m)):
 		c.conclude(m, m.fate, 0)
-	case m.Blocked || l.behind > 0:
+	case l.behind > 0, m.Blocked && !l.joinedBy(m):
 		c.settleBehind(m)
 	default:
 		l.insert(m)

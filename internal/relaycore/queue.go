@@ -56,6 +56,18 @@ func (l *line) holdsBefore(m *Message) bool {
 	return len(l.waiting) > 0 && l.waiting[0].Position < m.Position
 }
 
+// triesFirst reports whether a message of the unit is in flight that never waited.
+func (l *line) triesFirst() bool {
+	return l.sent > 0 && l.in.dest.flies(func(m *Message) bool { return m.line == l && !m.Waiting })
+}
+
+// joinedBy reports whether a message whose key is blocked, which may be at another destination, stays in memory: an
+// earlier one of its unit that never waited is there, so that nothing of the unit waits. In the store it would be due
+// before that one if that has to wait, too.
+func (l *line) joinedBy(m *Message) bool {
+	return l.triesFirst() || slices.ContainsFunc(l.waiting, func(o *Message) bool { return !o.Waiting && o.Position < m.Position })
+}
+
 // insert adds a message where its position belongs.
 func (l *line) insert(m *Message) {
 	at := len(l.waiting)

@@ -96,7 +96,8 @@ func (s *settler) keepApart(m *Message) *apart {
 // the rows of the later one would be due before it.
 func (c *Core) fansOutEarly(st Settlement) bool {
 	return st.Outcome == Fanout && slices.ContainsFunc(st.closes(), func(u unit) bool {
-		return c.byName[u.dest].flies(func(m *Message) bool { return !m.Waiting && unitOf(m) == u })
+		l := c.lines[u]
+		return l != nil && l.triesFirst()
 	})
 }
 
