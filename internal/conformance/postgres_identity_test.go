@@ -19,7 +19,7 @@ import (
 func TestPostgres_PositionDrawnAgain(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	s := newOldSchema(t, nil)
+	s := newOldSchema(t)
 	store, p := s.store, s.p
 	_, err := store.Migrate(ctx, pgstore.MigrateOptions{})
 	must(t, err)
@@ -71,7 +71,7 @@ func enqueueAs(t *testing.T, store *pgstore.Store[pgx.Tx], m waybill.Message) {
 func TestPostgres_IdentitiesOneByOne(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	s := newOldSchema(t, nil)
+	s := newOldSchema(t)
 	exec := func(stmt string) {
 		t.Helper()
 		_, err := s.p.pool.Exec(ctx, stmt)
