@@ -404,7 +404,7 @@ func (h *hostile) drain() *watched {
 	w := &watched{Source: h.store, settled: make(chan struct{}, 1)}
 	r, err := relay.New(w, w, relay.Config{Node: "r1", PollInterval: 100 * time.Millisecond, Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
 	must(h.T, err)
-	ctx, cancel := context.WithTimeout(h.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(h.Context(), patience)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
