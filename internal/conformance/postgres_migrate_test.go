@@ -26,7 +26,7 @@ func newOldSchema(t *testing.T) *oldSchema {
 	store, err := pgstore.New(p.pool, cfg)
 	must(t, err)
 	t.Cleanup(func() { p.drop(t, cfg) })
-	_, err = store.Migrate(t.Context(), pgstore.MigrateOptions{Version: 1})
+	_, err = store.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: patience, Version: 1})
 	must(t, err)
 	return &oldSchema{t: t, p: p, cfg: cfg, store: store}
 }
@@ -50,7 +50,7 @@ func (s *oldSchema) lock(tx pgx.Tx, table string) error {
 func (s *oldSchema) migrate() chan error {
 	done := make(chan error, 1)
 	go func() {
-		version, err := s.store.Migrate(s.t.Context(), pgstore.MigrateOptions{})
+		version, err := s.store.Migrate(s.t.Context(), pgstore.MigrateOptions{LockWait: patience})
 		if err == nil && version != len(s.store.Migrations()) {
 			s.t.Errorf("Migrate() = %d, want %d", version, len(s.store.Migrations()))
 		}
