@@ -408,7 +408,7 @@ func (r *read) next(c *Core) Time {
 		next = r.after
 	case r.phase == reading && r.full:
 		next = r.fullSince + c.slowAfter()/2
-		if r.busy && c.cfg.Ahead {
+		if c.looksAhead() && c.safe() && !c.stopping {
 			next = min(next, max(r.ahead.next, c.now))
 		}
 		return next
