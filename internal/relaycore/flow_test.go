@@ -520,3 +520,45 @@ func TestFanout_Closes(t *testing.T) {
 	r.claimed(first, second)
 	none[Publish](r)
 }
+
+// TestFanout_KeptBack: a message for several destinations is given its rows only when an earlier one of its
+// key, which goes to one of them, has been answered: whoever took the lane over would find those rows due, and
+// the earlier message behind them.
+func TestFanout_KeptBack(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		waiting bool
+		answer  Result
+		want    string
+	}{
+		"accepted":      {answer: accepted, want: "2 fans out [a b], 3 waits behind, 1 published"},
+		"refused":       {answer: notTaken, want: "2 fans out [a b], 3 waits behind, 1 waits 1s failed 1"},
+		"not answered":  {answer: unavailable, want: "2 fans out [a b], 3 waits behind, 1 waits behind"},
+		"it has waited": {waiting: true, want: "2 fans out [a b], 3 waits behind"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(c *Config) { c.Dests = []Dest{{Name: "a"}, {Name: "b"}} })
+			r.own(Lane{0, 1})
+			first, second, third := msg(1, "k"), msg(2, "k"), msg(3, "k")
+			first.Routes, second.Routes, third.Routes = []string{"b"}, []string{"a", "b"}, []string{"b"}
+			if test.waiting {
+				first.Waiting, first.Dest = true, "b"
+			}
+			r.claimed(first)
+			b := r.sent(1)
+			r.reads()
+			r.step(Claimed{Messages: []Message{second, third}})
+			if test.waiting {
+				r.stores(test.want)
+				return
+			}
+			none[Settle](r)
+			if next := r.Next(); next <= r.now {
+				t.Errorf("Next() = %v at %v: there is nothing to do before the answer", next, r.now)
+			}
+			r.answer(b, test.answer)
+			r.stores(test.want)
+		})
+	}
+}
