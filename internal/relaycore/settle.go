@@ -117,15 +117,19 @@ func (c *Core) keepBack() {
 // followsUntried reports whether a message of the same key that never waited is in flight to one of the
 // destinations.
 func (c *Core) followsUntried(st *Settlement) (yes bool) {
-	st.closes(func(u unit) {
-		if l := c.lines[u]; yes || l == nil || l.sent == 0 {
-			return
-		}
-		for _, b := range c.byName[u.dest].batches {
-			yes = yes || slices.ContainsFunc(b.Messages, func(m *Message) bool { return !m.Waiting && unitOf(m) == u })
-		}
-	})
+	st.closes(func(u unit) { yes = yes || c.untriedFlies(u) })
 	return yes
+}
+
+// untriedFlies reports whether a message of a unit is in flight that never waited.
+func (c *Core) untriedFlies(u unit) bool {
+	l := c.lines[u]
+	if l == nil || l.sent == 0 {
+		return false
+	}
+	return slices.ContainsFunc(l.in.dest.batches, func(b *Batch) bool {
+		return slices.ContainsFunc(b.Messages, func(m *Message) bool { return !m.Waiting && unitOf(m) == u })
+	})
 }
 
 // gather makes a call of what has come together, without what belongs to groups that were refused, and
