@@ -598,3 +598,23 @@ func TestBlocked_Elsewhere(t *testing.T) {
 		})
 	}
 }
+
+// TestSuspects_BehindExpired: a suspect that comes next because the message before it has expired is sent with no
+// others.
+func TestSuspects_BehindExpired(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Dests[0].Rate = 100 })
+	r.own(Lane{0, 1})
+	expires := msg(1, "")
+	expires.ExpiresIn = time.Millisecond
+	suspect := msg(2, "a")
+	r.dests[0].pastOf(&suspect).inBatch = suspectLosses
+	r.claimed(expires, suspect, msg(3, "b"))
+	none[Publish](r)
+	r.pass(time.Second)
+	r.answer(r.sent(3)) // it shows that the destination is well
+	r.pass(time.Second)
+	if b := r.sent(2); !b.Alone {
+		t.Error("the suspect is not sent alone")
+	}
+}
