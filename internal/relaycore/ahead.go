@@ -25,10 +25,13 @@ type ahead struct {
 	without []string // tenants that the latest look left out
 }
 
+// looksAhead reports whether there is reason to look ahead.
+func (c *Core) looksAhead() bool { return c.cfg.Ahead && c.read.busy && !c.read.parked }
+
 // lookAhead reads past the tenants of which enough is held, and reports whether it does.
 func (c *Core) lookAhead() bool {
 	r, a := &c.read, &c.read.ahead
-	if !c.cfg.Ahead || !r.busy || r.parked || c.now < a.next {
+	if !c.looksAhead() || c.now < a.next {
 		return false
 	}
 	a.next = c.now + claimInterval

@@ -123,6 +123,7 @@ func (c *Core) concludeSent(v *verdict, l *line, m *Message, r Result, took time
 // abandon leaves a message to a later claim: a lane that has come back is read from its beginning, once
 // nothing of its earlier epoch is held. What was behind the message was dropped with the lane.
 func (c *Core) abandon(m *Message) {
+	delete(c.byName[m.Dest].past, m.Position)
 	c.read.news = true
 	c.held.release(m)
 }

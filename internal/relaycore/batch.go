@@ -101,7 +101,10 @@ func (c *Core) fill(q *queue, room int) (b *Batch, drain bool) {
 		}
 	}
 	for ; l != nil && len(b.Messages) < room; l = q.next() {
-		if !b.Alone && len(b.Messages) > 0 && d.suspect(l.waiting[0]) && !l.filling {
+		if !b.Alone && d.suspect(l.waiting[0]) && !l.filling {
+			if len(b.Messages) == 0 { // what came before it is not sent
+				return c.fill(q, room)
+			}
 			break
 		}
 		c.takeNext(b, l)

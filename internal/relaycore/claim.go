@@ -408,7 +408,7 @@ func (r *read) next(c *Core) Time {
 		next = r.after
 	case r.phase == reading && r.full:
 		next = r.fullSince + c.slowAfter()/2
-		if r.busy && c.cfg.Ahead {
+		if c.looksAhead() && c.safe() && !c.stopping {
 			next = min(next, max(r.ahead.next, c.now))
 		}
 		return next
@@ -476,10 +476,18 @@ func (c *Core) place(m *Message) {
 	switch {
 	case m.fate.Err != nil && (m.Key == "" || l.precedes(m)):
 		c.conclude(m, m.fate, 0)
-	case m.Blocked || l.behind > 0:
+	case l.behind > 0, m.Blocked && !c.joins(l, m):
 		c.settleBehind(m)
 	default:
 		l.insert(m)
 	}
 	c.tidy(l)
+}
+
+// joins reports whether a message whose key is blocked, be it at another destination, stays in memory: an earlier
+// one of its unit that never waited is there, so that nothing of the unit waits. In the store it would be due before
+// that one if that has to wait, too.
+func (c *Core) joins(l *line, m *Message) bool {
+	untried := func(o *Message) bool { return !o.Waiting && o.Position < m.Position }
+	return c.untriedFlies(l.unit) || slices.ContainsFunc(l.waiting, untried)
 }

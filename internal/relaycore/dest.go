@@ -108,13 +108,21 @@ func (d *dest) unsure(m *Message) (since Time, yes bool) {
 	return p.since, true
 }
 
-// forget drops what is remembered of messages in some lanes.
+// forget drops what is remembered of messages in some lanes, but for those in flight: of a lane that leaves they
+// may be sent again.
 func (d *dest) forget(gone func(Lane) bool) {
 	for position, p := range d.past {
-		if gone(p.lane) {
+		if gone(p.lane) && !d.flies(position) {
 			delete(d.past, position)
 		}
 	}
+}
+
+// flies reports whether the message at a position is in flight.
+func (d *dest) flies(position int64) bool {
+	return slices.ContainsFunc(d.batches, func(b *Batch) bool {
+		return slices.ContainsFunc(b.Messages, func(m *Message) bool { return m.Position == position })
+	})
 }
 
 // Suspects. A message that ends each connection it is sent on is found as follows. It is suspect once

@@ -20,6 +20,7 @@ const (
 // it refuses is found; that is kept apart and tried again from time to time, and the others go on.
 type settler struct {
 	waiting []Settlement // for the next call
+	kept    []Settlement // until what is in flight before them is answered
 	work    [][]Settlement
 	running []Settlement // the call that is running
 	busy    bool
@@ -77,6 +78,7 @@ func (c *Core) settle() {
 		return
 	}
 	if len(s.work) == 0 {
+		c.keepBack()
 		s.gather(c.now)
 	}
 	if len(s.work) == 0 {
@@ -86,6 +88,48 @@ func (c *Core) settle() {
 	s.busy = true
 	s.tries.begin(c.now)
 	c.do(Settle{s.running})
+}
+
+// keepBack keeps what comes of a key that fans out while an earlier message of it, which goes to one
+// destination only, is in flight: that has no waiting row yet, so that the rows for several destinations
+// would be due before it if another relay took over.
+func (c *Core) keepBack() {
+	s := &c.settler
+	s.waiting, s.kept = append(s.kept, s.waiting...), nil
+	var kept []group
+	for i := range s.waiting {
+		if st := &s.waiting[i]; st.Outcome == Fanout && st.Message.Key != "" && c.followsUntried(st) {
+			kept = append(kept, groupOf(st.Message))
+		}
+	}
+	if len(kept) == 0 {
+		return
+	}
+	s.waiting = slices.DeleteFunc(s.waiting, func(st Settlement) bool {
+		keeps := slices.Contains(kept, groupOf(st.Message))
+		if keeps {
+			s.kept = append(s.kept, st)
+		}
+		return keeps
+	})
+}
+
+// followsUntried reports whether a message of the same key that never waited is in flight to one of the
+// destinations.
+func (c *Core) followsUntried(st *Settlement) (yes bool) {
+	st.closes(func(u unit) { yes = yes || c.untriedFlies(u) })
+	return yes
+}
+
+// untriedFlies reports whether a message of a unit is in flight that never waited.
+func (c *Core) untriedFlies(u unit) bool {
+	l := c.lines[u]
+	if l == nil || l.sent == 0 {
+		return false
+	}
+	return slices.ContainsFunc(l.in.dest.batches, func(b *Batch) bool {
+		return slices.ContainsFunc(b.Messages, func(m *Message) bool { return !m.Waiting && unitOf(m) == u })
+	})
 }
 
 // gather makes a call of what has come together, without what belongs to groups that were refused, and

@@ -188,6 +188,46 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// TestFull_Rests: a relay whose memory is full, and that may not look ahead, waits for what happens next: it
+// does not ask to be called at once, again and again.
+func TestFull_Rests(t *testing.T) {
+	t.Parallel()
+	for name, then := range map[string]func(*rig){
+		"the lease runs out": func(r *rig) {
+			r.pass(5 * time.Second)
+			take[Renew](r)
+		},
+		"it stops":               func(r *rig) { r.step(Stop{}) },
+		"too much is parked":     func(r *rig) { r.read.parked = true },
+		"it may look ahead soon": func(*rig) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(c *Config) { c.BatchSize, c.Parallel, c.Ahead = 1, 1, true })
+			r.read.weight = EmptySize
+			r.own(Lane{0, 1})
+			for position := int64(1); !r.read.full && position < 100; {
+				c := r.reads()
+				list := make([]Message, c.Limit)
+				for i := range list {
+					list[i] = msg(position, "")
+					position++
+				}
+				r.step(Claimed{Messages: list, Full: true})
+				if position == int64(1+c.Limit) {
+					take[ClaimAhead](r)
+					r.step(ClaimedAhead{})
+				}
+			}
+			then(r)
+			r.pass(200 * time.Millisecond)
+			if next := r.Next(); next <= r.at {
+				t.Errorf("Next() = %v at %v, and nothing is to be done", next, r.at)
+			}
+		})
+	}
+}
+
 // TestRests: deferred messages come back at a limited rate, each tenant's by itself.
 func TestRests(t *testing.T) {
 	t.Parallel()
