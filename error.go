@@ -54,6 +54,7 @@ const (
 	ReasonExpired     Reason = "expired"      // ExpiresAt had passed
 	ReasonPoison      Reason = "poison"       // it kills the connection it is sent on
 	ReasonDuplicateID Reason = "duplicate_id" // scheduled under an id that was taken when it was due
+	ReasonCancelled   Reason = "cancelled"    // somebody has cancelled the message before it was published
 	ReasonConflict    Reason = "conflict"     // same id as a processed message, other payload
 )
 

@@ -168,7 +168,7 @@ func (p auditPage) Given(name string) string { return p.Asked.Get(name) }
 
 var actions = append([]deadletter.Action{
 	deadletter.ActRequeue, deadletter.ActResolve, deadletter.ActDiscard, deadletter.ActRestore, deadletter.ActDelete, deadletter.ActEdit, deadletter.ActReplay,
-	deadletter.ActCancel, deadletter.ActReveal, deadletter.ActEffect, deadletter.ActCleanup,
+	deadletter.ActCancel, deadletter.ActReveal, deadletter.ActEffect, deadletter.ActCleanup, deadletter.ActCancelMessage,
 	saga.ActResume, saga.ActCompensate,
 }, schedule.Actions()...)
 

@@ -26,6 +26,8 @@ const (
 	ActReveal  Action = "reveal"  // a payload was looked at
 	ActEffect  Action = "effect"  // a requeued letter's message had been processed in the meantime
 	ActCleanup Action = "cleanup" // the janitor has removed letters past their retention
+
+	ActCancelMessage Action = "message_cancel" // a message was cancelled before it was published; it is a letter now
 )
 
 // Entry is a line of the audit log.

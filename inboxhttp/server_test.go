@@ -429,8 +429,9 @@ func (countedItem) UnmarshalJSON([]byte) error {
 func TestBatch_CountedWhileDecoded(t *testing.T) {
 	t.Parallel()
 	body := `{"items":[{}` + strings.Repeat(",{}", 300_000) + `]}`
+	before := decodedItems.Load()
 	_, err := decode[batchBody[countedItem]]([]byte(body))
-	if n := decodedItems.Load(); n > inbox.MaxLeaseBatch || err == nil || refusalOf(err).code != http.StatusRequestEntityTooLarge {
+	if n := decodedItems.Load() - before; n > inbox.MaxLeaseBatch || err == nil || refusalOf(err).code != http.StatusRequestEntityTooLarge {
 		t.Errorf("decode() = %v with %d items decoded, want 413 and at most %d", err, n, inbox.MaxLeaseBatch)
 	}
 }

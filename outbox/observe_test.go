@@ -31,6 +31,7 @@ func (tr *tracer) Observe(_ context.Context, e waybill.Event) { tr.events = appe
 // listStore stores messages in a list and knows one id already.
 type listStore struct {
 	stored    []waybill.Message
+	cancelled []Identity
 	conflicts int
 	traced    bool
 }
@@ -55,6 +56,11 @@ func (s *listStore) Transact(ctx context.Context, fn func(context.Context, int) 
 		return nil, waybill.ConflictError(errors.New("deadlock"))
 	}
 	return s.EnqueueMessages(ctx, 0, msgs, unique)
+}
+
+func (s *listStore) CancelEnqueued(_ context.Context, _ int, id Identity) (Cancellation, error) {
+	s.cancelled = append(s.cancelled, id)
+	return Cancellation{Removed: 1}, nil
 }
 
 func (s *listStore) WakeRelay() {}

@@ -29,6 +29,10 @@ type Store[Tx any] interface {
 	// that share this store object.
 	Transact(ctx context.Context, fn func(ctx context.Context, tx Tx) ([]waybill.Message, error), unique bool) ([]bool, error)
 
+	// CancelEnqueued removes the message with an identity in tx, as [Writer.Cancel] says, and keeps it
+	// as a dead letter that is discarded, one for each place. The error for a tx that is nil is as above.
+	CancelEnqueued(ctx context.Context, tx Tx, id Identity) (Cancellation, error)
+
 	// WakeRelay tells relays that share this store object that messages were committed.
 	WakeRelay()
 }

@@ -22,7 +22,7 @@ import (
 // another test is about to use.
 var httpClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // receiving returns a receiver of the vector's secret and the URL that it is served at.
 func receiving(t *testing.T, change func(*ReceiverConfig)) (*Receiver, string) {

@@ -11,11 +11,14 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
+// patience ends a test that hangs.
+const patience = 5 * time.Minute
+
 func send(t *testing.T, b *Broker, topic, text string) {
 	t.Helper()
 	m := waybill.Message{Topic: topic, Payload: []byte(text)}
 	m.Complete()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := b.Publisher().Send(ctx, []relay.Outgoing{{Message: &m}})()[0]; err != nil {
 		t.Fatal(err)
@@ -59,7 +62,7 @@ func TestBroker_DeclaredBeforeSubscribe(t *testing.T) {
 	defer b.Close()
 	sub := b.Subscriber(consumer.Subscription{Group: "g", Topics: []string{"t"}})
 	send(t, b, "t", "x")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	got := ""
 	err := sub.Subscribe(ctx, 1, func(d consumer.Delivery) {
@@ -78,7 +81,7 @@ func TestDelivery_SettledTwice(t *testing.T) {
 	defer b.Close()
 	sub := b.Subscriber(consumer.Subscription{Group: "g", Topics: []string{"t"}})
 	send(t, b, "t", "x")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	sub.Subscribe(ctx, 1, func(d consumer.Delivery) {
 		defer cancel()

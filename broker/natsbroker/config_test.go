@@ -65,7 +65,7 @@ func TestConfig_Validate(t *testing.T) {
 
 func TestOpen_Unreachable(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var log strings.Builder
 	b, err := Open(ctx, Config{URL: "nats://user:secret@127.0.0.1:1", Log: slog.New(slog.NewTextHandler(&log, nil))})

@@ -107,16 +107,19 @@ func (w *world) push(id, payload string, headers map[string]string) {
 	}
 }
 
+// patience ends a test that hangs: each wait ends as soon as its condition holds.
+const patience = 5 * time.Minute
+
 func (w *world) until(what string, ok func() bool) {
 	w.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(time.Minute)
+	limit := time.After(patience)
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-limit:
-			w.Fatalf("waiting until %s took more than a minute", what)
+			w.Fatalf("waited %v until %s", patience, what)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func boundsAbove(cond ast.Expr, timeName string, elapsed map[string]bool) (above
 }
 
 // fails reports whether a block calls Error, Fatal or the like.
-func fails(block *ast.BlockStmt) (yes bool) {
+func fails(block ast.Node) (yes bool) {
 	ast.Inspect(block, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
 			_, name := selected(call)

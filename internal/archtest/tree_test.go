@@ -20,6 +20,7 @@ func TestModule(t *testing.T) {
 		{"comments", CheckComments},
 		{"code", CheckCode},
 		{"bounds", CheckBounds},
+		{"patience", CheckPatience},
 		{"sizes", CheckSizes},
 	} {
 		t.Run(rule.name, func(t *testing.T) {

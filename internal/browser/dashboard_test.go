@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-const patience = 3 * time.Minute // a browser on a busy machine is slow
+const patience = 5 * time.Minute // a browser on a busy machine is slow
 
 // eventually waits until condition is true.
 func eventually(t *testing.T, what string, condition func() bool) {

@@ -27,7 +27,7 @@ func (p *program) deadAuditCommand() *cobra.Command {
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar((*string)(&f.Action), "action", "", "only this one: requeue, resolve, discard, edit, replay, cancel, reveal, effect, cleanup, schedule_pause, schedule_resume, schedule_run, schedule_remove, schedule_cancel, saga_resume, saga_compensate")
+	flags.StringVar((*string)(&f.Action), "action", "", "only this one: requeue, resolve, discard, edit, replay, cancel, reveal, effect, cleanup, message_cancel, schedule_pause, schedule_resume, schedule_run, schedule_remove, schedule_cancel, saga_resume, saga_compensate")
 	flags.StringVar(&f.By, "actor", "", "only what this one has done")
 	flags.Int64Var(&f.Letter, "letter", 0, "only entries about the dead letter with this `number`")
 	flags.StringVar(&f.MessageID, "id", "", "only entries about the message with this `id`")

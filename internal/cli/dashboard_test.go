@@ -220,9 +220,9 @@ func TestDashboard_Checks(t *testing.T) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	page := ""
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(page, "<table>"); <-tick.C {
+	for deadline := time.Now().Add(testPatience); !strings.Contains(page, "<table>"); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("the checks are not made within a minute:\n%s", page)
+			t.Fatalf("the checks are not made within %v:\n%s", testPatience, page)
 		}
 		_, page = getAs(t, url+"checks", "")
 	}
@@ -253,7 +253,7 @@ func awaitURL(t *testing.T, out *lockedBuffer) string {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(testPatience); time.Now().Before(deadline); <-tick.C {
 		if url := announced.FindString(out.String()); url != "" {
 			return url
 		}

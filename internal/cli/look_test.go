@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -61,7 +60,7 @@ func TestLook_NATS(t *testing.T) {
 	}
 	server.Start()
 	defer server.Shutdown()
-	if !server.ReadyForConnections(10 * time.Second) {
+	if !server.ReadyForConnections(testPatience) {
 		t.Fatal("the NATS server of this test does not start")
 	}
 	look(t, map[string]string{"broker": server.ClientURL()})

@@ -157,6 +157,7 @@ var everyCommand = []string{
 	"dead edit 1 --type x", "dead replay --all", "dead replays", "dead replay-cancel 1", "dead audit",
 	"schedule list", "schedule messages", "schedule show x", "schedule show --message x", "schedule pause x", "schedule resume x",
 	"schedule run-now x", "schedule remove x", "schedule cancel x",
+	"outbox cancel x",
 }
 
 // TestStoreErrors has one line for what is wrong with the store, whichever the command.

@@ -15,7 +15,7 @@ import (
 func (p *program) outboxCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbox",
-		Short: "Show what the outbox holds",
+		Short: "Show what the outbox holds, and cancel messages",
 		RunE:  needsSubcommand,
 	}
 	cmd.AddCommand(
@@ -37,6 +37,7 @@ what about that.`,
 			Args: takes(1),
 			RunE: does(p.withTables(p.outboxShow)),
 		},
+		p.outboxCancelCommand(),
 	)
 	return cmd
 }

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -132,7 +131,7 @@ type reader struct {
 // get asks for events and returns the status of the answer.
 func (p *pushed) get(query string, header http.Header) (*reader, int) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(p.Context(), testPatience)
 	p.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+query, nil)
 	if err != nil {
@@ -424,7 +423,7 @@ func TestPush_Refuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), testPatience)
 			defer cancel()
 			r := runProgram(ctx, nil, append(append([]string{"push"}, good...), tt.args...)...)
 			if r.code != exitUsage || !strings.Contains(r.stderr, tt.want) || strings.Contains(r.stderr, "S3CR3T") {

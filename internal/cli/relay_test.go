@@ -58,7 +58,7 @@ func published(t *testing.T, cfg opener.StoreConfig) {
 	defer store.Close()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	timeout := time.After(time.Minute)
+	timeout := time.After(testPatience)
 	for {
 		stats, err := store.OutboxStats(t.Context())
 		if err != nil {
@@ -74,7 +74,7 @@ func published(t *testing.T, cfg opener.StoreConfig) {
 		select {
 		case <-tick.C:
 		case <-timeout:
-			t.Fatalf("not published within 30 s: %+v", stats)
+			t.Fatalf("not published within %v: %+v", testPatience, stats)
 		}
 	}
 }

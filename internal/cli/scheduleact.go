@@ -64,7 +64,7 @@ func (p *program) scheduleRemoveCommand() *cobra.Command {
 func (p *program) scheduleCancelCommand() *cobra.Command {
 	return p.scheduleActCommand(scheduleAction{
 		use: "cancel ID", short: "Remove a single message that waits for its time",
-		long: "Remove a single message that waits for its time. It must have been scheduled under its id; what was\nenqueued with a delivery time cannot be cancelled.",
+		long: "Remove a single message that waits for its time. It must have been scheduled under its id; for what\nwas enqueued with a delivery time there is \"waybill outbox cancel\".",
 		do: func(ctx context.Context, o *schedule.Operator, id string, act deadletter.Act) (scheduleOutcome, error) {
 			done, err := o.Cancel(ctx, id, act)
 			out := toldOf(done, "Cancelled message "+id+".", "no message is scheduled under the id "+id+": it is pending already, was cancelled, or never was")

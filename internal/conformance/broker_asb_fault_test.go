@@ -20,7 +20,7 @@ import (
 // asbSend publishes one message as the first attempt of its first life.
 func asbSend(t *testing.T, b *asbbroker.Broker, m waybill.Message) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	m.Complete()
 	return b.Publisher().Send(ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
@@ -157,9 +157,9 @@ func asbEventually(t *testing.T, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); !done(); <-tick.C {
+	for deadline := time.Now().Add(patience); !done(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatal("waited too long")
+			t.Fatalf("waited %v in vain", patience)
 		}
 	}
 }
@@ -289,7 +289,7 @@ func TestASBBroker_Topology(t *testing.T) {
 	if steps, err = other.Plan(t.Context(), w); err != nil || steps[1].Action != broker.Conflict {
 		t.Errorf("Plan with sessions = %+v, %v, want a conflict about the subscription", steps, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := other.Subscriber(w.Subscriptions[0]).Subscribe(ctx, 1, func(consumer.Delivery) {}); !waybill.IsPermanent(err) {
 		t.Errorf("Subscribe with sessions = %v, want a permanent error", err)

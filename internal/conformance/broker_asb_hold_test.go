@@ -181,7 +181,7 @@ func TestASBBroker_UnusableEntities(t *testing.T) {
 			a := newFakeASB(t)
 			tc.make(a.fake)
 			b := a.open(t, asbbroker.Config{})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			err := b.Subscriber(consumer.Subscription{Group: "g", Topics: []string{"t"}}).Subscribe(ctx, 1, func(consumer.Delivery) {})
 			if !waybill.IsPermanent(err) || !strings.Contains(err.Error(), tc.want) {
@@ -196,7 +196,7 @@ func TestASBBroker_NothingDeclared(t *testing.T) {
 	t.Parallel()
 	a := newFakeASB(t)
 	b := a.open(t, asbbroker.Config{DeclareNothing: true})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err := b.Subscriber(consumer.Subscription{Group: "g", Topics: []string{"t"}}).Subscribe(ctx, 1, func(consumer.Delivery) {})
 	if waybill.ReasonOf(err) != waybill.ReasonUnroutable || !waybill.IsPermanent(err) {
@@ -260,7 +260,7 @@ func TestASBBroker_SubscriptionReplaced(t *testing.T) {
 		if !waybill.IsPermanent(err) {
 			t.Errorf("Subscribe() = %v, want a permanent error", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Error("Subscribe goes on with a subscription that it cannot use")
 	}
 }

@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
@@ -17,7 +16,7 @@ import (
 // asbSendAll publishes in one call, and returns the results.
 func asbSendAll(t *testing.T, b *asbbroker.Broker, msgs []waybill.Message) []error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	list := make([]relay.Outgoing, len(msgs))
 	for i := range msgs {

@@ -182,7 +182,7 @@ func (a *asb) admin(t *testing.T) *admin.Client {
 
 // clean deletes what the test has made in a real namespace.
 func (a *asb) clean(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	client := a.admin(t)
 	topics, queues := client.NewListTopicsPager(nil), client.NewListQueuesPager(nil)

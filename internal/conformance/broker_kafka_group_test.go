@@ -133,7 +133,7 @@ func (k *kafkaTally) takeFrom(first, second *kafkaGroup) {
 	case d := <-second.got:
 		k.bySecond++
 		k.take(d)
-	case <-time.After(kafkaPatience):
+	case <-time.After(patience):
 		k.t.Fatal("no message arrived")
 	}
 }
@@ -243,7 +243,7 @@ func kafkaTakeAll(t *testing.T, a, b *kafkaGroup, n int) (ofFirst map[string]boo
 		case d := <-b.got:
 			kafkaAck(t, d)
 			second++
-		case <-time.After(kafkaPatience):
+		case <-time.After(patience):
 			t.Fatal("no message arrived")
 		}
 	}

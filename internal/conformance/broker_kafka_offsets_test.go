@@ -152,7 +152,7 @@ func TestKafkaSubscribeAt_TakeFails(t *testing.T) {
 		if !errors.Is(err, lost) {
 			t.Errorf("SubscribeAt() = %v, want %v", err, lost)
 		}
-	case <-time.After(kafkaPatience):
+	case <-time.After(patience):
 		t.Fatal("SubscribeAt goes on")
 	}
 }
@@ -204,7 +204,7 @@ func (o offsetConsumer) effects(payload string) int {
 // last, and returns it.
 func (o offsetConsumer) waitNext(topic string, next int64, last inbox.Holder) inbox.Progress {
 	o.t.Helper()
-	for end := time.Now().Add(kafkaPatience); ; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
 		p, _, err := o.store.ReadProgress(context.Background(), inbox.Partition{Group: "g-t", Topic: topic})
 		must(o.t, err)
 		if p.Next == next && p.Holder != last {
@@ -269,7 +269,7 @@ func TestKafkaOffsets_TopicMadeAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
-	for end := time.Now().Add(kafkaPatience); ; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
 		if err := c.Health(); err != nil && strings.Contains(err.Error(), "made again") {
 			break
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -95,7 +94,7 @@ func kafkaZombie(t *testing.T, cluster *kfake.Cluster) (zombie *kafkabroker.Brok
 func TestKafkaTransaction_Zombie(t *testing.T) {
 	t.Parallel()
 	zombie, proxy, cfg, first := kafkaZombie(t, kafkaCluster(t))
-	ctx, cancel := context.WithTimeout(t.Context(), kafkaPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	msgs := kafkaRowMessages(2, 4)
 	proxy.StallReplies(true)
@@ -128,7 +127,7 @@ func TestKafkaTransaction_Fenced(t *testing.T) {
 	first, msgs := kafkaRowMessages(1, 1), kafkaRowMessages(2, 4)
 	kafkaSend(t, zombie, first)
 	kafkaSend(t, kafkaOpen(t, cfg), msgs)
-	ctx, cancel := context.WithTimeout(t.Context(), kafkaPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for i, err := range zombie.Publisher().Send(ctx, msgs)() {
 		if !waybill.IsUnavailable(err) {
@@ -147,15 +146,15 @@ func TestKafkaTransaction_UnknownCommit(t *testing.T) {
 	t.Parallel()
 	cluster := kafkaCluster(t)
 	b, proxy, cfg, first := kafkaZombie(t, cluster)
+	ctx, pass := newOwnDeadline(t.Context())
 	cluster.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
 		proxy.StallReplies(true)
 		cluster.DropControl()
+		pass()
 		return nil, nil, false // it is carried out
 	})
-	short, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
 	msgs := kafkaRowMessages(2, 4)
-	for i, err := range b.Publisher().Send(short, msgs)() {
+	for i, err := range b.Publisher().Send(ctx, msgs)() {
 		if !waybill.IsUnavailable(err) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("message %d: %v, want unavailable, deadline exceeded", i+1, err)
 		}
@@ -177,19 +176,22 @@ func TestKafkaTransaction_UnknownCommit(t *testing.T) {
 func TestKafkaTransaction_NothingOvertakes(t *testing.T) {
 	t.Parallel()
 	b, proxy, cfg, first := kafkaZombie(t, kafkaCluster(t))
-	long, cancelLong := context.WithTimeout(t.Context(), kafkaPatience)
+	long, cancelLong := context.WithTimeout(t.Context(), patience)
 	defer cancelLong()
-	short, cancelShort := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancelShort()
-	proxy.Stall(true)
+	short, pass := newOwnDeadline(t.Context())
+	proxy.StallReplies(true)
+	before := kafkaStored(t, cfg, "t")
 	one := b.Publisher().Send(short, kafkaRowMessages(2, 2))
+	for kafkaStored(t, cfg, "t") == before { // until they are in an open transaction
+	}
 	two := b.Publisher().Send(long, kafkaRowMessages(4, 2))
+	pass()
 	for _, err := range one() {
 		if !waybill.IsUnavailable(err) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("first batch: %v, want unavailable, deadline exceeded", err)
 		}
 	}
-	proxy.Stall(false)
+	proxy.StallReplies(false)
 	for _, err := range two() {
 		if !waybill.IsUnavailable(err) || !errors.Is(err, waybill.ErrConnectionLost) {
 			t.Errorf("batch behind the first: %v, want unavailable, connection lost", err)
@@ -221,7 +223,7 @@ func TestKafkaTransaction_OneRefused(t *testing.T) {
 		return resp, nil, refused
 	})
 	msgs := kafkaRowMessages(2, 4)
-	ctx, cancel := context.WithTimeout(t.Context(), kafkaPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for i, err := range b.Publisher().Send(ctx, slices.Concat(other, msgs))() {
 		if i > 0 && err != nil || i == 0 && waybill.ReasonOf(err) != waybill.ReasonRejected {
@@ -319,7 +321,7 @@ func TestKafkaTransaction_ProgressTopic(t *testing.T) {
 	kafkaSend(t, kafkaOpen(t, cfg), kafkaMessages("t", 1, oneKey)) // makes topic t alone
 	cfg.CreateTopics = false
 	b := kafkaOpen(t, cfg)
-	ctx, cancel := context.WithTimeout(t.Context(), kafkaPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	refused := func(want string) {
 		t.Helper()

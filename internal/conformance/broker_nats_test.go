@@ -107,7 +107,7 @@ func natsConfig(t *testing.T, url string) natsbroker.Config {
 		AckWait:       natsAckWait,
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if nc, err := nats.Connect(url); err == nil {
 			defer nc.Close()

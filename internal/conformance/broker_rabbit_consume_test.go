@@ -64,7 +64,7 @@ func TestRabbitSubscriber_QueueDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.eventually("the group's queue again", bound)
-	f.all("accepted", f.send(rabbitPatience, 1)(), accepted)
+	f.all("accepted", f.send(patience, 1)(), accepted)
 	f.next(got)
 }
 
@@ -204,7 +204,7 @@ func TestRabbitSubscriber_Closed(t *testing.T) {
 		if !waybill.IsUnavailable(err) {
 			t.Errorf("Subscribe() = %v after Close, want unavailable", err)
 		}
-	case <-time.After(rabbitPatience):
+	case <-time.After(patience):
 		t.Error("Subscribe() runs on after Close")
 	}
 }
@@ -221,7 +221,7 @@ func TestRabbitSubscriber_Patterns(t *testing.T) {
 	for _, name := range []string{".a.b", ".a"} {
 		m := waybill.Message{Topic: f.topic + name, Payload: []byte(name)}
 		m.Complete()
-		f.all("accepted", f.sendAll(rabbitPatience, []waybill.Message{m})(), accepted)
+		f.all("accepted", f.sendAll(patience, []waybill.Message{m})(), accepted)
 	}
 	for _, got := range []received{f.next(all), f.next(all), f.next(one)} {
 		if m, err := got.Message(); err != nil || m.Topic != f.topic+got.text {
@@ -243,7 +243,7 @@ func TestRabbitConfig_SingleActiveConsumer(t *testing.T) {
 		got[i], _ = f.subscribe(f.broker, s, 1)
 		f.eventually("the subscriber", f.consumed(s.Group, i+1))
 	}
-	f.all("accepted", f.send(rabbitPatience, 10)(), accepted)
+	f.all("accepted", f.send(patience, 10)(), accepted)
 	for range 10 {
 		if err := f.next(got[0]).Ack(t.Context()); err != nil {
 			t.Error(err)

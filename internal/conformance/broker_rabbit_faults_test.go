@@ -18,8 +18,6 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-const rabbitPatience = time.Minute
-
 // rabbitFault is one broker behind a proxy, and one queue of its that topic is bound to.
 type rabbitFault struct {
 	*testing.T
@@ -88,12 +86,12 @@ func (f *rabbitFault) eventually(what string, done func() bool) {
 	f.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(rabbitPatience)
+	deadline := time.After(patience)
 	for !done() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			f.Fatalf("waited %v for %s", rabbitPatience, what)
+			f.Fatalf("waited %v for %s", patience, what)
 		}
 	}
 }
@@ -145,16 +143,16 @@ func unroutable(err error) bool {
 func TestRabbitPublisher_CutBeforeConfirm(t *testing.T) {
 	t.Parallel()
 	f := newRabbitFault(t, rabbitbroker.Config{})
-	first := f.send(rabbitPatience, 10)
-	f.all("accepted", f.send(rabbitPatience, 10)(), accepted) // so first is confirmed as well
+	first := f.send(patience, 10)
+	f.all("accepted", f.send(patience, 10)(), accepted) // so first is confirmed as well
 	f.proxy.StallReplies(true)
-	second := f.send(rabbitPatience, 10)
+	second := f.send(patience, 10)
 	f.eventually("the messages to arrive", func() bool { return f.depth(f.queue) == 30 })
 	f.proxy.Cut()
 	f.all("connection lost", second(), connectionLost)
 	f.all("accepted", first(), accepted)
 	f.proxy.StallReplies(false)
-	f.all("accepted by a new connection", f.send(rabbitPatience, 10)(), accepted)
+	f.all("accepted by a new connection", f.send(patience, 10)(), accepted)
 }
 
 func TestRabbitPublisher_ConfirmsStalled(t *testing.T) {
@@ -163,7 +161,7 @@ func TestRabbitPublisher_ConfirmsStalled(t *testing.T) {
 	f.proxy.StallReplies(true)
 	f.all("unavailable", f.send(300*time.Millisecond, 10)(), unconfirmed)
 	f.proxy.StallReplies(false)
-	f.all("accepted", f.send(rabbitPatience, 10)(), accepted)
+	f.all("accepted", f.send(patience, 10)(), accepted)
 }
 
 // A server that does not read must hold up neither Send nor the batches after it, and no
@@ -183,7 +181,7 @@ func TestRabbitPublisher_WritesStalled(t *testing.T) {
 	f.all("unavailable", big(), unconfirmed)
 	f.all("unavailable", small(), unconfirmed)
 	f.proxy.Stall(false)
-	f.all("accepted by a new connection", f.send(rabbitPatience, 10)(), accepted)
+	f.all("accepted by a new connection", f.send(patience, 10)(), accepted)
 }
 
 // Ids repeat, so a return must find its message by something else.
@@ -202,7 +200,7 @@ func TestRabbitPublisher_ReturnsAmongEqualIDs(t *testing.T) {
 		m.Complete()
 		msgs = append(msgs, m)
 	}
-	for i, err := range f.sendAll(rabbitPatience, msgs)() {
+	for i, err := range f.sendAll(patience, msgs)() {
 		if refuse := i%10 == 3 || i%10 == 7; refuse != unroutable(err) || !refuse && err != nil {
 			t.Errorf("message %d: %v, want unroutable: %v", i, err, refuse)
 		}
@@ -216,8 +214,8 @@ func TestRabbitPublisher_Nack(t *testing.T) {
 	t.Parallel()
 	f := newRabbitFault(t, rabbitbroker.Config{})
 	f.bind("full-"+f.queue, f.topic, amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
-	f.all("accepted", f.send(rabbitPatience, 1)(), accepted)
-	f.all("refused", f.send(rabbitPatience, 10)(), func(err error) bool { return err != nil && waybill.IsTransient(err) })
+	f.all("accepted", f.send(patience, 1)(), accepted)
+	f.all("refused", f.send(patience, 10)(), func(err error) bool { return err != nil && waybill.IsTransient(err) })
 }
 
 // An envelope that fits no frame would cost the connection. Around the limit each one is
@@ -231,7 +229,7 @@ func TestRabbitPublisher_EnvelopeTooLarge(t *testing.T) {
 		m.Complete()
 		msgs = append(msgs, m)
 	}
-	results := f.sendAll(rabbitPatience, msgs)()
+	results := f.sendAll(patience, msgs)()
 	for i, err := range results {
 		if err != nil && (!waybill.IsPermanent(err) || waybill.ReasonOf(err) != waybill.ReasonTooLarge) {
 			t.Errorf("message %d: %v, want accepted or too large", i, err)
@@ -250,8 +248,8 @@ func TestRabbitPublisher_ExchangeDeleted(t *testing.T) {
 	if err := f.channel(t).ExchangeDelete(f.exchange, false, false); err != nil {
 		t.Fatal(err)
 	}
-	f.all("unavailable", f.send(rabbitPatience, 3)(), func(err error) bool { return waybill.IsUnavailable(err) && !connectionLost(err) })
-	f.all("unroutable", f.send(rabbitPatience, 3)(), unroutable)
+	f.all("unavailable", f.send(patience, 3)(), func(err error) bool { return waybill.IsUnavailable(err) && !connectionLost(err) })
+	f.all("unroutable", f.send(patience, 3)(), unroutable)
 }
 
 func TestRabbitPublisher_Blocked(t *testing.T) {
@@ -263,7 +261,7 @@ func TestRabbitPublisher_Blocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.eventually("Ping to fail", func() bool { return waybill.IsUnavailable(f.broker.Ping(t.Context())) })
-	f.all("unavailable", f.send(rabbitPatience, 3)(), unconfirmed)
+	f.all("unavailable", f.send(patience, 3)(), unconfirmed)
 	if n := f.depth(f.queue); n != 0 {
 		t.Errorf("%d messages were sent on a blocked connection", n)
 	}
@@ -271,7 +269,7 @@ func TestRabbitPublisher_Blocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.eventually("Ping to work", func() bool { return f.broker.Ping(t.Context()) == nil })
-	f.all("accepted", f.send(rabbitPatience, 3)(), accepted)
+	f.all("accepted", f.send(patience, 3)(), accepted)
 }
 
 // TestRabbitPublisher_NotPermitted closes the channel as a server does on a user without
@@ -279,9 +277,9 @@ func TestRabbitPublisher_Blocked(t *testing.T) {
 func TestRabbitPublisher_NotPermitted(t *testing.T) {
 	t.Parallel()
 	f := newRabbitFault(t, rabbitbroker.Config{})
-	f.all("accepted", f.send(rabbitPatience, 1)(), accepted)
+	f.all("accepted", f.send(patience, 1)(), accepted)
 	f.proxy.StallReplies(true)
-	wait := f.send(rabbitPatience, 3)
+	wait := f.send(patience, 3)
 	const channelClose = "\x01\x00\x01\x00\x00\x00\x11\x00\x14\x00\x28\x01\x93\x06denied\x00\x3c\x00\x28\xce" // 403
 	if err := f.proxy.Inject([]byte(channelClose)); err != nil {
 		t.Fatal(err)
@@ -294,7 +292,7 @@ func TestRabbitPublisher_OwnClose(t *testing.T) {
 	t.Parallel()
 	f := newRabbitFault(t, rabbitbroker.Config{})
 	f.proxy.StallReplies(true)
-	wait := f.send(rabbitPatience, 3)
+	wait := f.send(patience, 3)
 	f.broker.Close()
 	f.all("unavailable, and no message blamed", wait(), unconfirmed)
 }
@@ -366,8 +364,8 @@ func (f *rabbitFault) next(got <-chan received) received {
 	select {
 	case d := <-got:
 		return d
-	case <-time.After(rabbitPatience):
-		f.Fatalf("no delivery within %v", rabbitPatience)
+	case <-time.After(patience):
+		f.Fatalf("no delivery within %v", patience)
 		panic("unreachable")
 	}
 }

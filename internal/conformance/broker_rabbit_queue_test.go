@@ -205,7 +205,7 @@ func TestRabbitQueueType_Insisted(t *testing.T) {
 
 // subscribed returns the error of a subscription that should be refused.
 func subscribed(t *testing.T, b rabbitBroker, s consumer.Subscription) error {
-	ctx, cancel := context.WithTimeout(t.Context(), rabbitPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	return b.Subscriber(s).Subscribe(ctx, 1, func(consumer.Delivery) {})
 }
@@ -271,7 +271,7 @@ func TestRabbitDeadLetterExchange(t *testing.T) {
 		f := newRabbitFault(t, rabbitbroker.Config{QueueType: queueType, DeadLetterExchange: dead})
 		f.note(dead)
 		t.Cleanup(func() { _ = f.channel(t).ExchangeDelete(dead, false, false) }) // only a test's leftovers
-		f.all("accepted", f.send(rabbitPatience, 1)(), accepted)
+		f.all("accepted", f.send(patience, 1)(), accepted)
 		d, ok, err := f.channel(t).Get(f.queue, false)
 		if err != nil || !ok {
 			t.Fatalf("Get() = %v, %v, want the message", ok, err)

@@ -39,7 +39,7 @@ func TestRabbitPublisher_OnTheWire(t *testing.T) {
 	m.Complete()
 	classic := "classic-" + f.queue // which adds nothing to what was published
 	f.bind(classic, f.topic, nil)
-	f.all("accepted", f.sendAll(rabbitPatience, []waybill.Message{m})(), accepted)
+	f.all("accepted", f.sendAll(patience, []waybill.Message{m})(), accepted)
 	d := f.get(classic)
 	if d.DeliveryMode != amqp.Persistent {
 		t.Error("the message is not persistent")

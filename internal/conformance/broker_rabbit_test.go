@@ -163,7 +163,7 @@ func (r *rabbit) publish(t *testing.T, exchange, key string, p amqp.Publishing) 
 	}
 	select {
 	case <-confirm.Done():
-	case <-time.After(rabbitPatience):
+	case <-time.After(patience):
 	}
 	if !confirm.Acked() {
 		t.Fatalf("the server did not confirm a message to %q", key)

@@ -88,7 +88,7 @@ func redisNext(t *testing.T, got <-chan consumer.Delivery) (string, consumer.Del
 		must(t, err)
 		return string(m.Payload), d
 	case <-time.After(patience):
-		t.Fatal("no message within a minute")
+		t.Fatalf("no message within %v", patience)
 	}
 	panic("unreachable")
 }

@@ -159,7 +159,7 @@ func TestRabbitTopology_DeclareNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := f.subscribe(b, s, 1)
-	f.all("accepted", f.send(rabbitPatience, 1)(), accepted)
+	f.all("accepted", f.send(patience, 1)(), accepted)
 	f.next(got)
 }
 

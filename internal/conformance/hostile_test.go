@@ -75,7 +75,7 @@ func postgresHostile(t *testing.T, version int) *hostile {
 	store, err := pgstore.New(p.pool, cfg)
 	must(t, err)
 	t.Cleanup(func() { p.drop(t, cfg) })
-	_, err = store.Migrate(t.Context(), pgstore.MigrateOptions{Version: version})
+	_, err = store.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: patience, Version: version})
 	must(t, err)
 	role := "w" + randomName()
 	for _, stmt := range []string{
@@ -107,7 +107,7 @@ func postgresHostile(t *testing.T, version int) *hostile {
 		},
 		extra: map[string]func(*rand.Rand) any{"lane": func(rng *rand.Rand) any { return rng.IntN(1000) }},
 		migrate: func() error {
-			_, err := store.Migrate(context.Background(), pgstore.MigrateOptions{})
+			_, err := store.Migrate(context.Background(), pgstore.MigrateOptions{LockWait: patience})
 			return err
 		},
 	}
@@ -117,7 +117,7 @@ func mysqlHostile(t *testing.T, version int) *hostile {
 	m := newMySQL(t, nil, mysqlstore.Config{})
 	s := m.create(t)
 	t.Cleanup(func() { m.drop(t, s) })
-	_, err := s.Migrate(t.Context(), mysqlstore.MigrateOptions{Version: version})
+	_, err := s.Migrate(t.Context(), mysqlstore.MigrateOptions{LockWait: patience, Version: version})
 	must(t, err)
 	role := "w" + randomName()
 	must(t, s.exec("CREATE USER "+role+" IDENTIFIED BY 'pw'"))
@@ -148,7 +148,7 @@ func mysqlHostile(t *testing.T, version int) *hostile {
 			return errors.As(err, &refused)
 		},
 		migrate: func() error {
-			_, err := s.Migrate(context.Background(), mysqlstore.MigrateOptions{})
+			_, err := s.Migrate(context.Background(), mysqlstore.MigrateOptions{LockWait: patience})
 			return err
 		},
 	}
@@ -404,7 +404,7 @@ func (h *hostile) drain() *watched {
 	w := &watched{Source: h.store, settled: make(chan struct{}, 1)}
 	r, err := relay.New(w, w, relay.Config{Node: "r1", PollInterval: 100 * time.Millisecond, Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
 	must(h.T, err)
-	ctx, cancel := context.WithTimeout(h.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(h.Context(), patience)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/asbbroker"
@@ -26,7 +25,7 @@ func TestInteropASB(t *testing.T) {
 		ContentType: "application/json", Payload: []byte(`{"total":12}`), Headers: map[string]string{"x-user": "ann"},
 	}
 	must(t, asbSend(t, b, sent))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	script := exec.CommandContext(ctx, "node", "servicebus/roundtrip.mjs", a.connection, "orders", "js", "to/answers")
 	script.Dir = "../../examples/interop"

@@ -19,7 +19,7 @@ const kafkaScripts = "../../examples/interop/kafka/"
 // runKafkaScript runs a program of another client and returns what it prints.
 func runKafkaScript(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkaPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if strings.HasSuffix(name, ".mjs") {
 		args = append([]string{"node", kafkaScripts + name}, args...)

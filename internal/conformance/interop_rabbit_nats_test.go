@@ -81,7 +81,7 @@ func (e foreignEvent) equal(other foreignEvent) bool {
 // foreignProgram starts a program of examples/interop.
 func foreignProgram(t *testing.T, script string, input io.Reader, args ...string) (lines *bufio.Scanner, wait func()) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	path, err := filepath.Abs(filepath.Join("../../examples/interop", script))
 	must(t, err)
@@ -172,7 +172,7 @@ func readsFromForeign(t *testing.T, b broker.Broker, topic, script string, args 
 func awaitGroup(t *testing.T, b broker.Broker, topic string, got <-chan consumer.Delivery) {
 	t.Helper()
 	waitFor(t, "the group receives", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		m := waybill.Message{Topic: topic, Type: "probe", Source: "test"}
 		m.Complete()
@@ -200,7 +200,7 @@ func nextForeign(t *testing.T, got <-chan consumer.Delivery) *waybill.Message {
 				return m
 			}
 		case <-time.After(patience):
-			t.Fatal("no message within 30s")
+			t.Fatalf("no message within %v", patience)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
@@ -108,7 +107,7 @@ func TestMySQLStore_IdleSessionsEnded(t *testing.T) {
 		must(t, s.server.admin.QueryRow("SELECT count(*) FROM information_schema.processlist WHERE id IN ("+strings.Join(ids, ",")+")").Scan(&left))
 		return left == 0
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	_, err := s.Transact(ctx, func(context.Context, *sql.Tx) ([]waybill.Message, error) { return nil, nil }, false)
 	must(t, err)

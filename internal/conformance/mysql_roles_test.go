@@ -92,6 +92,7 @@ func TestMySQLStore_Roles(t *testing.T) {
 	r.look()
 	r.answer()
 	r.keep()
+	r.cancel()
 }
 
 // answer does what package idempotency does for a request, twice for an expired one.
@@ -333,6 +334,43 @@ func (r *mysqlRoles) schedule() {
 	operateSchedules(r.T, r.operator, r.relay)
 }
 
+// cancel cancels whatever is left as an operator, which nobody else may but the relay.
+func (r *mysqlRoles) cancel() {
+	m := waybill.Message{ID: "left", Topic: "orders", Source: "shop"}
+	m.Complete()
+	later, waits, act := m, m, deadletter.Act{By: "ann"}
+	later.ID, later.DeliverAt, waits.ID = "in a year", time.Now().AddDate(1, 0, 0), "waits"
+	_, err := r.writer.Transact(r.ctx, func(context.Context, *sql.Tx) ([]waybill.Message, error) { return []waybill.Message{later, waits}, nil }, false)
+	must(r.T, err)
+	for _, c := range r.claim(r.lease()) {
+		st := relay.Settlement{Claim: &c, Outcome: relay.Wait, After: time.Hour}
+		if c.DelayFor > 0 {
+			st.Outcome = relay.Schedule
+		}
+		_, err = r.relay.SettleMessages(r.ctx, relay.SettleRequest{Node: "n1", Settlements: []relay.Settlement{st}})
+		must(r.T, err)
+	}
+	_, err = r.writer.Transact(r.ctx, func(context.Context, *sql.Tx) ([]waybill.Message, error) { return []waybill.Message{m}, nil }, false)
+	must(r.T, err)
+	left, err := r.operator.OutboxMessages(r.ctx, outbox.Filter{})
+	must(r.T, err)
+	seen := make(map[outbox.Status]bool)
+	for _, s := range left {
+		id := outbox.Identity{Source: s.Source, Tenant: s.Tenant, ID: s.ID}
+		for role, other := range map[string]*mysqlStore{"writer": r.writer, "scheduler": r.scheduler, "consumer": r.consumer, "reader": r.reader, "api": r.api, "inbox": r.inbox} {
+			if done, err := other.CancelMessage(r.ctx, id, act); err == nil {
+				r.Errorf("CancelMessage(%s) as a %s = %+v, want an error", s.ID, role, done)
+			}
+		}
+		done, err := r.operator.CancelMessage(r.ctx, id, act)
+		must(r.T, err)
+		seen[s.Status] = seen[s.Status] || done.Removed > 0
+	}
+	if !seen[outbox.Pending] || !seen[outbox.Waiting] || !seen[outbox.Scheduled] {
+		r.Errorf("cancelled what was %v, want some of each status", seen)
+	}
+}
+
 // look reads everything.
 func (r *mysqlRoles) look() {
 	s := r.reader
@@ -430,7 +468,8 @@ func TestMySQLStore_RolesRefuse(t *testing.T) {
 		{r.reader, "CALL {inbox_record}('c', 'i', 't', NULL, NULL, NULL, NULL)"},
 		{r.operator, "DELETE FROM {audit_log}"},
 		{r.operator, "UPDATE {audit_log} SET actor = 'a'"},
-		{r.operator, "DELETE FROM {outbox}"},
+		{r.operator, "UPDATE {outbox} SET topic = 'a'"},
+		{r.operator, "UPDATE {relay_lanes} SET owner = 'a'"},
 		{r.operator, "INSERT INTO {outbox} (topic) VALUES ('a')"},
 		{r.operator, "INSERT INTO {sagas} (saga) VALUES ('a')"},
 		{r.operator, "DELETE FROM {sagas}"},

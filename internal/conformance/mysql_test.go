@@ -40,7 +40,7 @@ func TestMySQLStore_MigrateAtOnce(t *testing.T) {
 		s := m.open(t, first.name)
 		t.Cleanup(func() { s.db.Close() })
 		all.Go(func() {
-			if version, err := s.Migrate(context.Background(), mysqlstore.MigrateOptions{}); err != nil || version != len(s.Migrations()) {
+			if version, err := s.Migrate(context.Background(), mysqlstore.MigrateOptions{LockWait: patience}); err != nil || version != len(s.Migrations()) {
 				t.Errorf("Migrate() = %d, %v", version, err)
 			}
 		})
@@ -68,7 +68,7 @@ func TestMySQLStore_Down(t *testing.T) {
 	for _, stmt := range s.Migrations()[0].Statements()[:7] { // as by somebody who was interrupted
 		must(t, s.exec(stmt))
 	}
-	_, err := s.Migrate(context.Background(), mysqlstore.MigrateOptions{})
+	_, err := s.Migrate(context.Background(), mysqlstore.MigrateOptions{LockWait: patience})
 	must(t, err)
 }
 
@@ -80,7 +80,7 @@ func TestMySQLStore_Session(t *testing.T) {
 	s := m.create(t)
 	t.Cleanup(func() { m.drop(t, s) })
 	_, versionErr := s.SchemaVersion(context.Background())
-	_, migrateErr := s.Migrate(context.Background(), mysqlstore.MigrateOptions{})
+	_, migrateErr := s.Migrate(context.Background(), mysqlstore.MigrateOptions{LockWait: patience})
 	for _, err := range []error{versionErr, migrateErr} {
 		var invalid *waybill.InvalidError
 		if !errors.As(err, &invalid) || invalid.Field != "db" {
@@ -94,7 +94,7 @@ func TestMySQLStore_Contract(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	s := newMySQLStore(t, nil)
-	_, err := s.Migrate(ctx, mysqlstore.MigrateOptions{Source: `o'brien\`})
+	_, err := s.Migrate(ctx, mysqlstore.MigrateOptions{LockWait: patience, Source: `o'brien\`})
 	must(t, err)
 	must(t, s.exec(`INSERT INTO waybill_outbox (topic, payload, `+"`key`"+`) VALUES ('orders', '{"s":"\\u0000 \\n"}', 'k')`))
 	must(t, s.exec(`INSERT INTO waybill_outbox (topic, payload_bytes, `+"`key`"+`, source) VALUES ('images', x'00ff', 'k', 'camera')`))

@@ -97,7 +97,7 @@ func inSQL(db *sql.DB) func(ctx context.Context, fn func(*sql.Tx) error) error {
 
 func onOneConnection[Tx any](t *testing.T, s transactional[Tx], begin func(ctx context.Context, fn func(Tx) error) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it is reached by whoever waits for itself
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // it is reached by whoever waits for itself
 	defer cancel()
 	message := func(id string) waybill.Message {
 		m := waybill.Message{ID: id, Topic: "orders", Type: "order." + id, Source: "shop", DeliverAt: time.Now().Add(time.Hour)}

@@ -116,7 +116,7 @@ func TestArchive_OneJanitor(t *testing.T) {
 	})
 	other, err := pgstore.New(a.p.pool, a.cfg)
 	must(t, err)
-	atOnce, cancel := context.WithTimeout(t.Context(), time.Minute)
+	atOnce, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	done, err := other.MaintainArchive(atOnce, aWeek)
 	if want := (relay.Maintained{Busy: true}); err != nil || done != want {
@@ -199,7 +199,7 @@ func TestArchive_ReaderHoldsALock(t *testing.T) {
 		return a.number("SELECT count(*) FROM pg_locks WHERE relation = $1::text::regclass AND mode = 'AccessExclusiveLock' AND NOT granted",
 			a.table("outbox_archive")) == 1
 	})
-	limited, cancel := context.WithTimeout(t.Context(), time.Minute) // for the reader, it would be waited longer
+	limited, cancel := context.WithTimeout(t.Context(), patience) // for the reader, it would be waited longer
 	defer cancel()
 	lost, err := a.store.SettleMessages(limited, relay.SettleRequest{Node: "r", Archive: true,
 		Settlements: []relay.Settlement{{Claim: &claims[0], Outcome: relay.Published}}})

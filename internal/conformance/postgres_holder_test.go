@@ -68,7 +68,7 @@ func newHolders(t *testing.T) *holders {
 	t.Cleanup(pool.Close)
 	store, err := pgstore.New(pool, pgstore.Config{})
 	must(t, err)
-	_, err = store.Migrate(t.Context(), pgstore.MigrateOptions{})
+	_, err = store.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: patience})
 	must(t, err)
 	h.pool, h.store = pool, store
 	return h

@@ -19,9 +19,9 @@ import (
 func TestPostgres_PositionDrawnAgain(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	s := newOldSchema(t, nil)
+	s := newOldSchema(t)
 	store, p := s.store, s.p
-	_, err := store.Migrate(ctx, pgstore.MigrateOptions{})
+	_, err := store.Migrate(ctx, pgstore.MigrateOptions{LockWait: patience})
 	must(t, err)
 	lease, err := store.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Hour})
 	must(t, err)
@@ -71,7 +71,7 @@ func enqueueAs(t *testing.T, store *pgstore.Store[pgx.Tx], m waybill.Message) {
 func TestPostgres_IdentitiesOneByOne(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	s := newOldSchema(t, nil)
+	s := newOldSchema(t)
 	exec := func(stmt string) {
 		t.Helper()
 		_, err := s.p.pool.Exec(ctx, stmt)
@@ -81,7 +81,7 @@ func TestPostgres_IdentitiesOneByOne(t *testing.T) {
 	exec("INSERT INTO " + tableOf(s.cfg, "relays") + " (node, started_at, expires_at) VALUES ('old', now(), now() + interval '1 hour')")
 	migrate := func(want int) {
 		t.Helper()
-		if version, err := s.store.Migrate(ctx, pgstore.MigrateOptions{Source: "it's"}); err != nil || version != want {
+		if version, err := s.store.Migrate(ctx, pgstore.MigrateOptions{LockWait: patience, Source: "it's"}); err != nil || version != want {
 			t.Fatalf("Migrate() = %d, %v, want %d", version, err, want)
 		}
 	}

@@ -32,7 +32,7 @@ type cleaning struct {
 func newCleaning(t *testing.T) *cleaning {
 	t.Helper()
 	p := newPostgres(t, nil, pgstore.Config{})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	c := &cleaning{T: t, ctx: ctx, pool: p.pool, cfg: p.schema(t)}
 	c.store = c.open(p.pool)

@@ -20,7 +20,7 @@ func TestPostgres_PartsOfEachVersion(t *testing.T) {
 		s, err := pgstore.New(p.pool, cfg)
 		must(t, err)
 		t.Cleanup(func() { p.drop(t, cfg) })
-		_, err = s.Migrate(t.Context(), pgstore.MigrateOptions{Version: m.Version})
+		_, err = s.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: patience, Version: m.Version})
 		must(t, err)
 		parts, err := s.MissingParts(t.Context(), m.Version)
 		must(t, err)

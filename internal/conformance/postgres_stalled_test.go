@@ -54,7 +54,7 @@ func TestPostgresStore_StalledRenewal(t *testing.T) {
 		result <- err
 	}()
 	<-s.stalled
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	lease, err := other.RenewLanes(ctx, relay.LeaseRequest{Node: "other", Join: true, TTL: time.Minute})
 	close(s.released)
@@ -101,7 +101,7 @@ func TestPostgresStore_StalledSettlement(t *testing.T) {
 	result := make(chan error)
 	go func() { result <- settle(context.Background(), stopped) }()
 	<-s.stalled
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err = settle(ctx, store)
 	close(s.released)

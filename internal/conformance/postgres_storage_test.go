@@ -20,7 +20,7 @@ func TestStorageParameters(t *testing.T) {
 	t.Cleanup(pool.Close)
 	store, err := pgstore.New(pool, pgstore.Config{})
 	must(t, err)
-	_, err = store.Migrate(t.Context(), pgstore.MigrateOptions{})
+	_, err = store.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: patience})
 	must(t, err)
 	exec := func(stmt string) {
 		t.Helper()

@@ -42,7 +42,7 @@ func TestPostgresStore_OlderRelays(t *testing.T) {
 	store, err := pgstore.New(p.pool, cfg)
 	must(t, err)
 	t.Cleanup(func() { p.drop(t, cfg) })
-	_, err = store.Migrate(ctx, pgstore.MigrateOptions{Version: 1})
+	_, err = store.Migrate(ctx, pgstore.MigrateOptions{LockWait: patience, Version: 1})
 	must(t, err)
 	if _, err := store.SchemaVersion(ctx); err == nil {
 		t.Error("SchemaVersion() has no error, want one: this release does not work with version 1")
@@ -57,7 +57,7 @@ func TestPostgresStore_OlderRelays(t *testing.T) {
 	}
 	old(v1Letter, 1, 3)
 	old(v1Resolve)
-	_, err = store.Migrate(ctx, pgstore.MigrateOptions{})
+	_, err = store.Migrate(ctx, pgstore.MigrateOptions{LockWait: patience})
 	must(t, err)
 	old(v1Letter, 4, 5)
 	old(v1Resolve) // nothing: it is resolved

@@ -63,7 +63,7 @@ func (k *kafkaReplies) send(t *testing.T, address, text string) error {
 	t.Helper()
 	m := waybill.Message{To: address, Type: "reply", Source: "test", Payload: []byte(text)}
 	m.Complete()
-	ctx, cancel := context.WithTimeout(t.Context(), kafkaPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	return k.broker.Publisher().Send(ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
 }
@@ -77,7 +77,7 @@ func (k *kafkaReplies) expect(t *testing.T, text string) {
 		}
 	case err := <-k.ended:
 		t.Fatalf("Subscribe() = %v, want it to wait for %q", err, text)
-	case <-time.After(kafkaPatience):
+	case <-time.After(patience):
 		t.Fatalf("%q has not come", text)
 	}
 }
@@ -157,7 +157,7 @@ func TestKafkaBroker_RepliesTopicRemoved(t *testing.T) {
 	if _, err := admin.DeleteTopic(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), kafkaPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for anew := false; !anew; {
 		details, err := admin.ListTopics(kadm.WithAuthorizedOps(ctx), name)

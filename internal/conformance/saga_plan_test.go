@@ -33,7 +33,7 @@ func TestPostgres_SagasByIndex(t *testing.T) {
 	store, err := pgstore.New(p.pool, cfg)
 	must(t, err)
 	t.Cleanup(func() { p.drop(t, cfg) })
-	_, err = store.Migrate(ctx, pgstore.MigrateOptions{})
+	_, err = store.Migrate(ctx, pgstore.MigrateOptions{LockWait: patience})
 	must(t, err)
 	p.fill(t, cfg, []string{manySagas, manyEntries, "VACUUM ANALYZE {sagas}", "VACUUM ANALYZE {saga_log}"}, "sagas", "saga_log")
 	p.readsByIndex(t, cfg, func() { workOnSagas(t, store) }, "sagas", "saga_log")

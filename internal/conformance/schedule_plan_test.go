@@ -50,7 +50,7 @@ func farFutureIsNotRead(t *testing.T, mode string, statistics bool) {
 	store, err := pgstore.New(p.pool, cfg)
 	must(t, err)
 	t.Cleanup(func() { p.drop(t, cfg) })
-	_, err = store.Migrate(ctx, pgstore.MigrateOptions{})
+	_, err = store.Migrate(ctx, pgstore.MigrateOptions{LockWait: patience})
 	must(t, err)
 	stmts := []string{"ALTER TABLE {scheduled} SET (autovacuum_enabled = false)", "ALTER TABLE {schedules} SET (autovacuum_enabled = false)", farScheduled, farSchedules}
 	if statistics {

@@ -166,7 +166,7 @@ func (m *mysqlServer) migrated(t *testing.T) *mysqlStore {
 	})
 	if version, err := s.SchemaVersion(context.Background()); version == 0 {
 		must(t, err)
-		_, err = s.Migrate(context.Background(), mysqlstore.MigrateOptions{Source: "raw"})
+		_, err = s.Migrate(context.Background(), mysqlstore.MigrateOptions{LockWait: patience, Source: "raw"})
 		must(t, err)
 		must(t, s.exec("CREATE TABLE effects (name VARCHAR(255))"))
 	}

@@ -81,7 +81,7 @@ type keyWorld struct {
 
 func newKeyWorld(t *testing.T, p *postgres) *keyWorld {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	cfg := p.newSchema(t)
 	t.Cleanup(func() { p.drop(t, cfg) })

@@ -159,7 +159,7 @@ func (p *postgres) newSchema(t *testing.T) pgstore.Config {
 	cfg.Schema += "_" + strings.ReplaceAll(waybill.NewID(), "-", "")[12:]
 	store, err := pgstore.New(p.pool, cfg)
 	must(t, err)
-	_, err = store.Migrate(context.Background(), pgstore.MigrateOptions{Source: "raw"})
+	_, err = store.Migrate(context.Background(), pgstore.MigrateOptions{LockWait: patience, Source: "raw"})
 	must(t, err)
 	_, err = p.pool.Exec(context.Background(), "CREATE TABLE "+tableOf(cfg, "effects")+" (name text)")
 	must(t, err)

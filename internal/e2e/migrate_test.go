@@ -30,11 +30,11 @@ func TestAS71Upgrade(t *testing.T) {
 			}
 			defer w.exec(t, "DROP SCHEMA "+pgx.Identifier{cfg.Schema}.Sanitize()+" CASCADE")
 			for target := 1; target <= newest; target++ { // every version from the first on
-				if v, err := s.Migrate(t.Context(), pgstore.MigrateOptions{Version: target}); err != nil || v != target {
+				if v, err := s.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: patience, Version: target}); err != nil || v != target {
 					t.Fatalf("Migrate to %d = %d, %v", target, v, err)
 				}
 			}
-			if v, err := s.Migrate(t.Context(), pgstore.MigrateOptions{Source: `o'brien\`}); err != nil || v != newest {
+			if v, err := s.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: patience, Source: `o'brien\`}); err != nil || v != newest {
 				t.Fatalf("Migrate again = %d, %v; want nothing to do", v, err)
 			}
 			if v, err := s.SchemaVersion(t.Context()); err != nil || v != newest {
@@ -80,7 +80,7 @@ func TestMigrateByHand(t *testing.T) {
 		w.psql(t, m.Up)
 	}
 	defer w.exec(t, "DROP SCHEMA "+pgx.Identifier{w.schema + "_h"}.Sanitize()+" CASCADE")
-	if v, err := s.Migrate(t.Context(), pgstore.MigrateOptions{Source: "psql"}); err != nil || v != len(s.Migrations()) {
+	if v, err := s.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: patience, Source: "psql"}); err != nil || v != len(s.Migrations()) {
 		t.Errorf("Migrate after migrations by hand = %d, %v; want nothing left to do", v, err)
 	}
 }
@@ -93,7 +93,7 @@ func TestDownMigrations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Migrate(t.Context(), pgstore.MigrateOptions{}); err != nil {
+	if _, err := s.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: patience}); err != nil {
 		t.Fatal(err)
 	}
 	list := s.Migrations()

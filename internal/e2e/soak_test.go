@@ -149,8 +149,8 @@ func (s *soak) finish(t *testing.T) {
 
 // TestAS69Soak interrupts producers, relays and consumers at random: processes are killed and
 // paused, and their connections to broker and database cut and refused. It does so for ten
-// minutes, or, unless it soaks, for twelve seconds (1:50). Every order that was committed has
-// its effect once, nothing else has, and every message is in one place.
+// minutes, or, unless it soaks, for twelve seconds (1:50), and until there are orders. Every order
+// that was committed has its effect once, nothing else has, and every message is in one place.
 func TestAS69Soak(t *testing.T) {
 	t.Parallel()
 	brokers, lasts, every := []string{"rabbit"}, 12*time.Second, 300*time.Millisecond
@@ -163,7 +163,7 @@ func TestAS69Soak(t *testing.T) {
 			w, b := plainWorld(t), newBroker(t, kind)
 			b.subscribe(t, b.connect(t), "billing", "orders")
 			s := newSoak(t, w, b)
-			for began := time.Now(); time.Since(began) < lasts; {
+			for began := time.Now(); time.Since(began) < lasts || w.number(t, "SELECT count(*) FROM "+w.table("orders")) == 0; {
 				<-time.After(time.Duration(s.rng.Int64N(int64(2 * every))))
 				s.interrupt(t)
 			}
@@ -185,9 +185,6 @@ func (w *world) checkSoak(t *testing.T, s *soak) {
 	}
 	committed := w.number(t, "SELECT count(*) FROM "+orders)
 	t.Logf("%d orders, %d processes, interruptions: %v", committed, s.starts, s.done)
-	if committed == 0 {
-		t.Error("no order was committed")
-	}
 	w.everyIDOnce(t, committed)
 	for what, sql := range map[string]string{
 		"effects that came twice":      "SELECT count(*) FROM (SELECT 1 FROM " + effects + " GROUP BY message_id HAVING count(*) > 1) d",

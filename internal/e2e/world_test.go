@@ -143,7 +143,7 @@ func newWorld(t *testing.T, s session) *world {
 		w.dsn, w.listenURL = through, postgresURL()
 	}
 	w.open(t)
-	if _, err := w.store.Migrate(t.Context(), pgstore.MigrateOptions{Source: "psql"}); err != nil {
+	if _, err := w.store.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: patience, Source: "psql"}); err != nil {
 		t.Fatalf("migrate (start the servers with `make services`): %v", err)
 	}
 	t.Cleanup(func() {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // echo starts a server that sends everything back, and a proxy in front of it.
 func echo(t *testing.T) *Proxy {

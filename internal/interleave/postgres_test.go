@@ -93,7 +93,7 @@ func newPostgres(t *testing.T, level string) *env[pgx.Tx] {
 	admin, _ := poolAt(t, "", "read committed")
 	store, err := pgstore.New(control, cfg)
 	must(t, err)
-	_, err = store.Migrate(t.Context(), pgstore.MigrateOptions{})
+	_, err = store.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: 5 * time.Minute})
 	must(t, err)
 	t.Cleanup(func() {
 		_, err := control.Exec(context.Background(), "DROP SCHEMA "+cfg.Schema+" CASCADE")

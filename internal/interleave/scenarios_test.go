@@ -32,7 +32,7 @@ func tooSlow(err error) bool {
 }
 
 func scenarios[Tx any]() []scenario[Tx] {
-	return []scenario[Tx]{
+	return append(cancelScenarios[Tx](), []scenario[Tx]{
 		{"two writers of one id", ready[Tx](), []session[Tx]{writer[Tx]("a"), writer[Tx]("a")}, wantDrained[Tx]()},
 		{"two writers of two ids in opposite order", ready[Tx](), []session[Tx]{writer[Tx]("a", "b"), writer[Tx]("b", "a")}, wantDrained[Tx]()},
 		{"a writer commits while a relay works", ready[Tx]("a"), []session[Tx]{relays[Tx](2), writer[Tx]("b")}, wantDrained[Tx]("a")},
@@ -60,7 +60,7 @@ func scenarios[Tx any]() []scenario[Tx] {
 		{"three copies of a message", nil, []session[Tx]{handles[Tx](nil), handles[Tx](nil), handles[Tx](nil)}, wantEffects[Tx](1)},
 		{"two copies, of which one fails", nil, []session[Tx]{handles[Tx](errHandler), handles[Tx](nil)}, wantEffects[Tx](1)},
 		{"a copy while its message is dead-lettered", nil, []session[Tx]{buries[Tx], handles[Tx](nil)}, wantBuriedOrDone[Tx]},
-	}
+	}...)
 }
 
 // wantDrained expects that what was enqueued, before and by writers, is published once.

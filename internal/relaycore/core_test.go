@@ -377,9 +377,12 @@ func TestReopen(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Strict = true })
 	r.own(Lane{0, 1})
-	blocked := msg(4, "k")
-	blocked.Blocked = true // behind what waited in the store when it was read
-	r.claimed(msg(1, "k"), msg(2, "k"), msg(3, "k"), blocked)
+	list := []Message{msg(1, "k"), msg(2, "k"), msg(3, "k"), msg(4, "k")}
+	for i := range 3 {
+		list[i].Waiting = true
+	}
+	list[3].Blocked = true // behind what waited in the store when it was read
+	r.claimed(list...)
 	b := take[Publish](r).Batch
 	if got := positions(b.Messages); !slices.Equal(got, []int64{1}) {
 		t.Fatalf("sent: %v, want the first alone", got)

@@ -562,3 +562,59 @@ func TestFanout_KeptBack(t *testing.T) {
 		})
 	}
 }
+
+// TestBlocked_Elsewhere: a message whose key is blocked at another destination, but has an earlier message in
+// memory at its own that never waited, follows that: in the store it would be due before it.
+func TestBlocked_Elsewhere(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before  []Message
+		waiting bool
+		want    string
+	}{
+		"behind one in flight":          {want: "2 waits 1s failed 1, 3 waits behind"},
+		"behind one that is to be sent": {before: []Message{msg(1, "other")}, want: "2 waits 1s failed 1, 3 waits behind"},
+		"behind one that has waited":    {waiting: true, want: "3 waits behind"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(c *Config) { c.BatchSize, c.Parallel = 1, 1 })
+			r.own(Lane{0, 1})
+			first, second := msg(2, "k"), msg(3, "k")
+			first.Waiting, second.Blocked = test.waiting, true
+			r.claimed(append(test.before, first, second)...)
+			if len(test.before) > 0 {
+				r.answer(r.sent(1))
+				r.stores("1 published")
+			}
+			b := r.sent(2)
+			if test.waiting {
+				r.stores(test.want)
+				return
+			}
+			none[Settle](r)
+			r.answer(b, notTaken)
+			r.stores(test.want)
+		})
+	}
+}
+
+// TestSuspects_BehindExpired: a suspect that comes next because the message before it has expired is sent with no
+// others.
+func TestSuspects_BehindExpired(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Dests[0].Rate = 100 })
+	r.own(Lane{0, 1})
+	expires := msg(1, "")
+	expires.ExpiresIn = time.Millisecond
+	suspect := msg(2, "a")
+	r.dests[0].pastOf(&suspect).inBatch = suspectLosses
+	r.claimed(expires, suspect, msg(3, "b"))
+	none[Publish](r)
+	r.pass(time.Second)
+	r.answer(r.sent(3)) // it shows that the destination is well
+	r.pass(time.Second)
+	if b := r.sent(2); !b.Alone {
+		t.Error("the suspect is not sent alone")
+	}
+}

@@ -107,3 +107,34 @@ func TestResent_Leaving(t *testing.T) {
 		t.Error("the message is sent as for the first time, and may have arrived")
 	}
 }
+
+// TestResent_Lost: what is known of a message in flight ends with the lease of its lane; of what is known of it
+// under the next one nothing is lost.
+func TestResent_Lost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.own(Lane{0, 1})
+	unsure := Result{Err: errTest, Kind: waybill.Unavailable, Unsure: true}
+	r.claimed(msg(1, "k"))
+	r.answer(r.sent(1), unsure)
+	r.pass(2*time.Second - r.at)
+	b := r.sent(1)
+	r.renewed(Leased{Lanes: []Lane{{0, 2}, {1, 1}}, Share: 2, Total: 2})
+	r.answer(b, unsure)
+	r.rests()
+	r.step(Woken{})
+	m := msg(1, "k")
+	m.Lane = Lane{0, 2}
+	r.claimed(m)
+	r.pass(time.Second)
+	if b = r.sent(1); b.Messages[0].Resent {
+		t.Error("what was known under the earlier lease is known")
+	}
+	r.answer(b, unsure)
+	r.pass(2*time.Second - (r.at-4*time.Second)%(2*time.Second))
+	r.renewed(Leased{Lanes: []Lane{{0, 2}}, Share: 1, Total: 2})
+	r.pass(time.Second)
+	if b = r.sent(1); !b.Messages[0].Resent {
+		t.Error("the message is sent as for the first time, and may have arrived")
+	}
+}

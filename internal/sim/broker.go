@@ -15,25 +15,49 @@ type broker struct {
 	slowTopic string // it is not answered
 	poison    string // the message that ends connections, while there are faults
 	ledger    *ledger
+	order     []string                  // messages, as they were stored
 	known     map[string]relaycore.Time // when what is recognised as a copy was stored, by life
+	consumers []*consumer
 }
 
 func newBroker(w *world) *broker {
-	b := &broker{w: w, ledger: newLedger(w.cfg.Order, w.cfg.Retry.MaxRetries), known: make(map[string]relaycore.Time)}
-	b.ledger.follows = len(w.plan.Dests) == 1 && w.plan.Strict
+	b := &broker{w: w, ledger: newLedger(&w.cfg), known: make(map[string]relaycore.Time)}
+	if w.plan.Readers > 0 {
+		for _, d := range w.plan.all() {
+			b.consumers = append(b.consumers, newConsumer(w, d))
+		}
+	}
 	return b
 }
 
-// fail makes the broker go away.
+// consumer returns the consumer of a destination, nil if it has none.
+func (b *broker) consumer(dest string) *consumer {
+	for _, c := range b.consumers {
+		if c.dest == dest {
+			return c
+		}
+	}
+	return nil
+}
+
+// fail makes the broker go away, with every connection to it.
 func (b *broker) fail() {
 	b.away = true
 	b.w.say("the broker is away")
+	for _, c := range b.consumers {
+		for _, r := range c.readers {
+			c.cut(r)
+		}
+	}
 }
 
 // heal ends all trouble but for the poison message.
 func (b *broker) heal() {
 	b.away, b.slowTopic = false, ""
 	b.w.say("the broker is well")
+	for _, c := range b.consumers {
+		c.deliver()
+	}
 }
 
 // send takes a batch. Its messages are stored one after the other some time later, and answered later
@@ -115,23 +139,7 @@ func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result) (slow 
 			if w.chance(0.5) {
 				b.accept(batch, i)
 			}
-		case w.chance(w.plan.Faults / 5):
-			b.ledger.failures[name]++
-			w.say("%s is refused", name)
-			results[i] = failure(waybill.Transient, "")
-		case w.chance(w.plan.Faults / 20):
-			b.ledger.failures[name]++
-			results[i] = failure(waybill.Permanent, waybill.ReasonTooLarge)
-		case w.chance(w.plan.Faults / 20):
-			b.ledger.failures[name]++
-			results[i] = failure(waybill.Permanent, waybill.ReasonUnroutable)
-		case w.chance(w.plan.Faults / 20):
-			results[i] = failure(waybill.Conflict, "")
-		case w.chance(w.plan.Faults / 20): // it is not answered, and the others are
-			results[i] = failure(waybill.Unavailable, "")
-		case w.chance(w.plan.Faults / 20): // its queue is full
-			results[i] = failure(waybill.Unavailable, "")
-			results[i].After = w.between(0, 5*time.Second)
+		case b.refuses(m, &results[i]):
 		default:
 			results[i] = b.accept(batch, i)
 		}
@@ -140,6 +148,38 @@ func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result) (slow 
 		}
 	}
 	return slow
+}
+
+// refuses reports whether the broker does not take a message.
+func (b *broker) refuses(m *relaycore.Message, r *relaycore.Result) bool {
+	w := b.w
+	rare, silent := w.plan.Faults/20, w.plan.Faults/20
+	if w.plan.Rough {
+		rare, silent = 0.04, 0.3
+	}
+	c := b.consumer(m.Dest)
+	switch {
+	case w.chance(4 * rare):
+		*r = failure(waybill.Transient, "")
+	case w.chance(rare):
+		*r = failure(waybill.Permanent, waybill.ReasonTooLarge)
+	case w.chance(rare):
+		*r = failure(waybill.Permanent, waybill.ReasonUnroutable)
+	case w.chance(rare):
+		*r = failure(waybill.Conflict, "")
+	case w.chance(silent): // it is not answered, and the others are
+		*r = failure(waybill.Unavailable, "")
+	case w.chance(rare), c != nil && c.full(): // its queue is full
+		*r = failure(waybill.Unavailable, "")
+		r.After = w.between(0, 5*time.Second)
+	default:
+		return false
+	}
+	if counts(*r) {
+		b.ledger.failures[copyOf(m)]++
+		w.say("%s is refused: %s %s", copyOf(m), r.Kind, r.Reason)
+	}
+	return true
 }
 
 // window is for how long copies are recognised.
@@ -170,7 +210,11 @@ func (b *broker) accept(batch *relaycore.Batch, i int) (r relaycore.Result) {
 // store accepts a message.
 func (b *broker) store(batch *relaycore.Batch, i int) {
 	b.known[lifeOf(batch.Messages[i])] = b.w.now
-	err := b.ledger.store(b.w.store, batch, i)
+	b.order = append(b.order, rowOf(batch.Messages[i]).id)
+	err := b.ledger.store(b.w.store, batch, i, b.w.clock())
 	b.w.say("%s is stored", copyOf(batch.Messages[i]))
 	b.w.check(err)
+	if c := b.consumer(batch.Messages[i].Dest); c != nil {
+		c.arrive(rowOf(batch.Messages[i]).id)
+	}
 }

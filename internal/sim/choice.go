@@ -129,7 +129,7 @@ func (s *system) ofBatch(what string, b *relaycore.Batch, on func(func(*system, 
 				if results[i].Err != nil && results[i].Kind != waybill.Unavailable {
 					s.ledger.failures[copyOf(b.Messages[i])]++
 				} else if i < stored && (results[i].Err == nil || results[i].Unsure) {
-					s.check(s.ledger.store(s.store, b, i))
+					s.check(s.ledger.store(s.store, b, i, s.now))
 				}
 			}
 			c.answer, c.at = relaycore.Answered{Batch: b, Results: results, Window: time.Minute}, s.now+wait
@@ -182,13 +182,9 @@ func (s *system) ofRelay(i int, r *relay, add adder) {
 		add(false, r.name+" goes on", func(s *system) { s.relays[i].paused = false })
 	default:
 		if r.awaits && s.woken(r) {
-			add(false, r.name+" is woken", func(s *system) {
-				r := s.relays[i]
-				r.awaits, s.news[i] = false, false
-				s.step(r, relaycore.Woken{})
-			})
+			add(false, r.name+" is woken", func(s *system) { s.wakeUp(i) })
 		}
-		if n := r.core.Next(); n < never/2 && r.began+n <= s.now {
+		if s.ticks(r) {
 			add(false, r.name+" ticks", func(s *system) { s.step(s.relays[i], relaycore.Tick{}) })
 		}
 		add(true, r.name+" crashes", func(s *system) { s.crash(s.relays[i]) })

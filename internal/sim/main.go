@@ -23,6 +23,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -67,18 +71,49 @@ func main() {
 		*seeds, total.messages, total.sends, total.dead, total.crashes, total.takeovers, total.events, seen.count(), total.drained.Round(time.Second))
 }
 
-// runSeeds runs seeds until one fails.
-func runSeeds(first, count uint64) (total figures, seen *sketch, failed uint64, err error) {
-	seen = newSketch()
-	for seed := first; seed < first+count; seed++ {
-		w := newWorld(planOf(seed), nil)
-		if err := w.run(); err != nil {
-			return total, seen, seed, err
-		}
-		total.add(w.figures)
-		seen.join(w.seen)
+// tally is what runs have come to.
+type tally struct {
+	total  figures
+	seen   *sketch
+	failed uint64 // the first seed that breaks a promise
+	err    error
+}
+
+// runSeeds runs seeds until one fails, several at a time. Which of them is reported does not depend on that:
+// each takes the next one, and the first that fails is it.
+func runSeeds(first, count uint64) (figures, *sketch, uint64, error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // runs leave much behind, and hold little
+	var next, end atomic.Uint64
+	next.Store(first)
+	end.Store(first + count)
+	tallies := make([]tally, runtime.GOMAXPROCS(0))
+	var group sync.WaitGroup
+	for i := range tallies {
+		t := &tallies[i]
+		t.seen = newSketch()
+		group.Go(func() {
+			for seed := next.Add(1) - 1; seed < end.Load() && t.err == nil; seed = next.Add(1) - 1 {
+				w := newWorld(planOf(seed), nil)
+				if t.err = w.run(); t.err != nil {
+					t.failed = seed
+					end.Store(min(end.Load(), seed))
+					return
+				}
+				t.total.add(w.figures)
+				t.seen.join(w.seen)
+			}
+		})
 	}
-	return total, seen, 0, nil
+	group.Wait()
+	all := tallies[0]
+	for _, t := range tallies[1:] {
+		all.total.add(t.total)
+		all.seen.join(t.seen)
+		if t.err != nil && (all.err == nil || t.failed < all.failed) {
+			all.failed, all.err = t.failed, t.err
+		}
+	}
+	return all.total, all.seen, all.failed, all.err
 }
 
 // exploreAll explores the small systems with no fault, one, and so on.

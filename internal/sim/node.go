@@ -16,26 +16,34 @@ type node struct {
 	name    string
 	core    *relaycore.Core
 	began   relaycore.Time
+	jump    time.Duration  // of its clock
+	frozen  relaycore.Time // its clock, which went back, shows nothing new until then
 	gone    bool
 	resume  relaycore.Time // the process stands still until then
+	visits  bool           // nothing takes its place
+	stops   bool
+	touched relaycore.Time // when something was last sent, answered or settled
+	monitor *monitor
 	ticks   int
 	waiting bool // an Await is running
 	news    bool // something was committed since the claim began
 	flights map[*relaycore.Batch]func()
-	sending flight
 	results map[*relaycore.Message]relaycore.Result // the latest of each message that was sent
 	read    cursors
-	ends    bool
 }
 
-func (w *world) startRelay(name string) {
-	cfg := w.cfg
-	n := &node{w: w, name: name, core: relaycore.New(cfg), began: w.now, flights: make(map[*relaycore.Batch]func()), read: make(cursors),
-		sending: make(flight), results: make(map[*relaycore.Message]relaycore.Result)}
+func (w *world) startRelay(name string) *node {
+	n := &node{w: w, name: name, core: relaycore.New(w.cfg), began: w.now, flights: make(map[*relaycore.Batch]func()), read: make(cursors),
+		monitor: newMonitor(&w.cfg, w.now), results: make(map[*relaycore.Message]relaycore.Result)}
 	w.relays = append(w.relays, n)
 	w.say("%s starts", name)
 	n.handle(relaycore.Tick{})
+	n.audit()
+	return n
 }
+
+// clock is the relay's own.
+func (n *node) clock() relaycore.Time { return max(0, n.w.now-n.began+n.jump) }
 
 // handle gives an event to the core and starts what it wants done.
 func (n *node) handle(e relaycore.Event) {
@@ -46,16 +54,13 @@ func (n *node) handle(e relaycore.Event) {
 		n.w.after(n.resume-n.w.now, func() { n.handle(e) })
 		return
 	}
-	now := n.w.now - n.began
+	now := n.clock()
+	n.monitor.told(e, n.w.now)
 	for _, cmd := range n.core.Step(now, e) {
+		n.w.check(n.monitor.asks(cmd, n.w.now))
 		n.start(cmd)
 	}
-	if s, most := n.core.Stats(), n.w.plan.mostHeld(); s.Held > most {
-		n.w.fail("%s holds %d messages, more than %d", n.name, s.Held, most)
-	}
-	if n.core.Done() && !n.ends {
-		n.ends = true
-		n.w.say("%s has stopped", n.name)
+	if n.holdsTooMuch(); n.ends() {
 		n.leave()
 		return
 	}
@@ -70,13 +75,66 @@ func (n *node) handle(e relaycore.Event) {
 	}
 }
 
-// stop ends the relay gracefully, or by force where that takes long.
+// holdsTooMuch checks that what is held is bounded.
+func (n *node) holdsTooMuch() {
+	s := n.core.Stats()
+	if most := n.w.plan.mostHeld(); s.Held > most {
+		n.w.fail("%s holds %d messages, more than %d", n.name, s.Held, most)
+	}
+	if s.Bytes > mostBytes {
+		n.w.fail("%s holds %d bytes, more than %d", n.name, s.Bytes, mostBytes)
+	}
+}
+
+// ends reports whether the relay has stopped, which it has not while anything is in flight.
+func (n *node) ends() bool {
+	if !n.core.Done() {
+		return false
+	}
+	n.w.say("%s has stopped", n.name)
+	if len(n.flights) > 0 {
+		n.w.fail("%s has stopped while messages are in flight", n.name)
+	}
+	return true
+}
+
+const (
+	auditEvery = 5 * time.Second
+	stopsFor   = 6 * time.Second // then it is ended by force
+	settlesFor = 3 * time.Second // at most between two calls
+)
+
+// audit checks from time to time that the relay gets something done.
+func (n *node) audit() {
+	if n.gone || n.stops {
+		return
+	}
+	w, s := n.w, n.core.Stats()
+	ahead := max(w.cfg.BatchSize, 50*w.cfg.BatchSize)
+	free := s.Held <= ahead/2 && s.Bytes <= 8<<20 && s.LeaseUntil-n.clock() > w.cfg.PublishTimeout
+	if w.now < n.resume || w.now < n.frozen || w.refuses {
+		n.monitor.excuse(w.now)
+	}
+	if err := n.monitor.idle(s, free, w.now); err != nil {
+		w.fail("%s: %v", n.name, err)
+	}
+	w.after(auditEvery, n.audit)
+}
+
+// stop ends the relay gracefully, or by force where that takes long: it must not take longer than what is
+// in flight.
 func (n *node) stop() {
+	n.stops, n.touched = true, n.w.now
 	n.handle(relaycore.Stop{})
-	n.w.after(6*time.Second, func() {
-		if !n.gone {
-			n.leave()
+	n.w.after(stopsFor, func() {
+		if n.gone {
+			return
 		}
+		rests := len(n.flights) == 0 && n.monitor.settling == nil && n.w.now-n.touched > settlesFor
+		if rests && n.w.now-n.resume > stopsFor && n.w.now > n.frozen+stopsFor && !n.w.refuses {
+			n.w.fail("%s has nothing in flight, and does not end", n.name)
+		}
+		n.leave()
 	})
 }
 
@@ -91,6 +149,9 @@ func (n *node) leave() {
 func (n *node) replace() {
 	w := n.w
 	w.relays = slices.DeleteFunc(w.relays, func(o *node) bool { return o == n })
+	if n.visits {
+		return
+	}
 	w.after(w.latency(time.Second)+w.pause(), func() { w.startRelay(n.name + "'") })
 }
 
@@ -104,7 +165,7 @@ func (w *world) pause() time.Duration {
 
 // answered takes in what became of a batch.
 func (n *node) answered(e relaycore.Answered) {
-	n.sending.end(e.Batch)
+	n.touched = n.w.now
 	for i, m := range e.Batch.Messages {
 		n.results[m] = e.Results[i]
 	}
@@ -129,6 +190,11 @@ func (n *node) endWait() {
 // call carries out a call to the store: it takes effect after a while, or not, and is answered after
 // another.
 func (n *node) call(effect func() relaycore.Event, failed func(error) relaycore.Event) {
+	n.callFor(n.w.latency(20*time.Millisecond), effect, failed)
+}
+
+// callFor is a call whose answer takes a time to arrive.
+func (n *node) callFor(answered time.Duration, effect func() relaycore.Event, failed func(error) relaycore.Event) {
 	w := n.w
 	w.after(w.latency(20*time.Millisecond), func() {
 		if n.gone && w.chance(0.5) {
@@ -140,8 +206,16 @@ func (n *node) call(effect func() relaycore.Event, failed func(error) relaycore.
 		} else if answer = effect(); w.chance(w.plan.Faults / 2) { // the answer is lost
 			answer = failed(errAway)
 		}
-		w.after(w.latency(20*time.Millisecond), func() { n.handle(answer) })
+		w.after(answered, func() { n.handle(answer) })
 	})
+}
+
+// claimLatency is how long the answer to a claim takes to arrive.
+func (w *world) claimLatency() time.Duration {
+	if w.plan.Slow {
+		return w.between(0, 2*time.Second)
+	}
+	return w.latency(20 * time.Millisecond)
 }
 
 func (n *node) start(cmd relaycore.Command) {
@@ -163,7 +237,11 @@ func (n *node) start(cmd relaycore.Command) {
 			func(err error) relaycore.Event { return relaycore.Counted{Err: err} })
 	case relaycore.Claim:
 		n.news = false
-		n.call(func() relaycore.Event { return w.store.claim(cmd, n.read, w.clock(), w.plan.Dests) },
+		n.callFor(w.claimLatency(), func() relaycore.Event {
+			claimed := w.store.claim(cmd, n.read, w.clock(), w.plan.Dests)
+			w.routeFails(claimed.Messages)
+			return claimed
+		},
 			func(err error) relaycore.Event {
 				clear(n.read) // what was read and not returned must be read again
 				return relaycore.ClaimFailed{Err: err}
@@ -176,20 +254,22 @@ func (n *node) start(cmd relaycore.Command) {
 		if n.news {
 			w.after(0, n.endWait)
 		} else {
-			w.after(cmd.Until-(w.now-n.began), n.endWait)
+			w.after(cmd.Until-n.clock(), n.endWait)
 		}
 	case relaycore.EndAwait:
 		w.after(0, n.endWait)
 	case relaycore.Publish:
 		w.say("%s sends %s", n.name, ids(cmd.Batch))
-		w.check(n.sending.send(cmd.Batch, w.cfg.Strict))
+		n.touched = w.now
 		w.check(n.dated(cmd.Batch))
+		w.check(n.leased())
 		w.broker.send(n, cmd.Batch)
 	case relaycore.Cut:
 		if cut := n.flights[cmd.Batch]; cut != nil {
 			cut()
 		}
 	case relaycore.Settle:
+		n.touched = w.now
 		list := slices.Clone(cmd.Settlements)
 		n.call(func() relaycore.Event { return n.settle(list) },
 			func(err error) relaycore.Event { return relaycore.SettleFailed{Err: err} })
@@ -200,7 +280,7 @@ func (n *node) start(cmd relaycore.Command) {
 // that the answer to its claim took.
 func (w *world) tolerance() time.Duration {
 	if w.plan.Churn {
-		return time.Second
+		return 3 * time.Second
 	}
 	return 100 * time.Millisecond
 }
@@ -211,18 +291,28 @@ func (n *node) dated(b *relaycore.Batch) error {
 		switch r := rowOf(m); {
 		case r.deliver > 0 && r.deliver > n.w.clock():
 			return fmt.Errorf("%s is sent %v before its time", r.id, r.deliver-n.w.clock())
-		case r.expires > 0 && n.resume == 0 && n.w.clock()-r.expires > n.w.tolerance():
+		case r.expires > 0 && n.resume == 0 && n.jump == 0 && n.w.clock()-r.expires > n.w.tolerance():
 			return fmt.Errorf("%s is sent %v after it has expired", r.id, n.w.clock()-r.expires)
 		}
 	}
 	return nil
 }
 
+// leased checks that the relay's lease outlasts the wait for the answers to what it sends. Where a clock goes
+// back, nobody can know.
+func (n *node) leased() error {
+	left := n.w.store.nodes[n.name] - n.w.clock()
+	if left > n.w.cfg.PublishTimeout || n.w.plan.Skewed || n.w.now < n.frozen+n.w.plan.TTL {
+		return nil
+	}
+	return fmt.Errorf("%s sends something, and its lease lasts for %v", n.name, left)
+}
+
 func (n *node) renew(cmd relaycore.Renew) relaycore.Event {
 	s, now := n.w.store, n.w.clock()
 	lanes, leases := slices.Clone(s.lanes), maps.Clone(s.nodes)
-	answer := s.renew(n.name, cmd, leaseTTL, now)
-	n.w.check(s.handedOver(lanes, leases, leaseTTL, now))
+	answer := s.renew(n.name, cmd, n.w.plan.TTL, now)
+	n.w.check(s.handedOver(lanes, leases, n.w.plan.TTL, now))
 	return answer
 }
 
@@ -232,6 +322,7 @@ func (n *node) settle(list []relaycore.Settlement) relaycore.Event {
 		m := st.Message
 		n.w.say("%s settles %s@%s: %d after %v behind %v attempts %d", n.name, rowOf(m).id, m.Dest, st.Outcome, st.After, st.Behind, st.Attempts)
 	}
+	n.touched = n.w.now
 	n.w.check(n.w.broker.ledger.settle(list))
 	n.w.check(n.w.broker.ledger.answered(list, n.results))
 	for i := range list {

@@ -2,7 +2,10 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
 // shrinkSeeds is how many seeds a smaller plan is tried with.
@@ -15,10 +18,14 @@ func runPlan(p plan) error { return newWorld(p, nil).run() }
 // the other, for as long as some seed still fails.
 func shrink(p plan, run func(plan) error) (plan, error) {
 	err := run(p)
+	if err == nil {
+		return p, nil
+	}
+	same := promiseOf(err)
 	for smaller := true; smaller; {
 		smaller = false
 		for _, try := range p.smaller() {
-			if found, broken := failing(try, run); broken != nil {
+			if found, broken := failing(try, run, same); broken != nil {
 				p, err, smaller = found, broken, true
 				break
 			}
@@ -27,14 +34,21 @@ func shrink(p plan, run func(plan) error) (plan, error) {
 	return p, err
 }
 
-// failing returns the plan with the first seed with which it fails.
-func failing(p plan, run func(plan) error) (plan, error) {
+// promiseOf returns what an error says, without the names and numbers in it.
+func promiseOf(err error) string {
+	_, text, _ := strings.Cut(err.Error(), ": ")
+	words := slices.DeleteFunc(strings.Fields(text), func(word string) bool { return strings.ContainsAny(word, "0123456789") })
+	return strings.Join(words, " ")
+}
+
+// failing returns the plan with the first seed with which the same promise is broken.
+func failing(p plan, run func(plan) error, promise string) (plan, error) {
 	own := p.Seed
 	for seed := range uint64(shrinkSeeds) {
 		if p.Seed = seed; seed == 0 {
 			p.Seed = own
 		}
-		if err := run(p); err != nil {
+		if err := run(p); err != nil && promiseOf(err) == promise {
 			return p, err
 		}
 	}
@@ -50,8 +64,8 @@ func (p *plan) smaller() (list []plan) {
 			list = append(list, next)
 		}
 	}
-	add(p.Messages > 1, func(p *plan) { p.Messages = max(1, p.Messages/3) })
-	add(p.Messages > 1, func(p *plan) { p.Messages-- })
+	add(p.Messages > 1 && !p.Backlog, func(p *plan) { p.Messages = max(1, p.Messages/3) })
+	add(p.Messages > 1 && !p.Backlog, func(p *plan) { p.Messages-- })
 	add(p.Relays > 1, func(p *plan) { p.Relays-- })
 	add(len(p.Dests) > 1, func(p *plan) { p.Dests = []string{""} })
 	add(p.Lanes > 1, func(p *plan) { p.Lanes /= 2 })
@@ -69,7 +83,18 @@ func (p *plan) smaller() (list []plan) {
 	add(p.Bursts, func(p *plan) { p.Bursts = false })
 	add(p.Dedup, func(p *plan) { p.Dedup = false })
 	add(p.Late, func(p *plan) { p.Late = false })
-	add(p.Park, func(p *plan) { p.Park = false })
+	add(p.Order > 0, func(p *plan) { p.Order = relaycore.Block })
+	add(p.Mixed, func(p *plan) { p.Mixed = false })
+	add(p.Readers > 0, func(p *plan) { p.Readers, p.Limit = 0, 0 })
+	add(p.Limit > 0, func(p *plan) { p.Limit = 0 })
+	add(p.Tenants > 1, func(p *plan) { p.Tenants = 1 })
+	add(p.Slow, func(p *plan) { p.Slow = false })
+	add(p.Rough, func(p *plan) { p.Rough = false })
+	add(p.Large, func(p *plan) { p.Large = false })
+	add(p.Odd, func(p *plan) { p.Odd = false })
+	add(p.Routed, func(p *plan) { p.Routed = false })
+	add(p.Unkept, func(p *plan) { p.Unkept = false })
+	add(p.Ahead, func(p *plan) { p.Ahead = false })
 	add(p.Batch > 1, func(p *plan) { p.Batch = max(1, p.Batch/3) })
 	add(p.Parallel > 1, func(p *plan) { p.Parallel = 1 })
 	return list

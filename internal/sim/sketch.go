@@ -1,7 +1,6 @@
 package main
 
 import (
-	"hash/fnv"
 	"math"
 	"math/bits"
 )
@@ -43,30 +42,29 @@ func (s *sketch) count() int {
 // state returns a number for what the system is doing, whatever the time and the names of messages are:
 // what lies where in the store, and what each relay owns and holds.
 func (w *world) state() uint64 {
-	h := fnv.New64a()
-	put := func(list ...int) {
-		for _, n := range list {
-			h.Write([]byte{byte(n), byte(n >> 8)})
-		}
-	}
-	flag := func(b bool) int {
-		if b {
-			return 1
-		}
-		return 0
-	}
+	h := uint64(len(w.store.dead))<<40 | uint64(len(w.store.open))<<20 | uint64(len(w.store.scheduled))<<1 | bit(w.broker.away)
 	for _, r := range w.store.rows {
-		put(r.lane, flag(r.waits)|flag(r.due == never)<<1|flag(r.alone)<<2|flag(r.key != "")<<3, r.attempts, r.life)
+		flags := bit(r.waits) | bit(r.due == never)<<1 | bit(r.alone)<<2 | bit(r.key != "")<<3
+		h = mix(h ^ uint64(r.lane)<<32 ^ uint64(r.attempts)<<16 ^ uint64(r.life)<<8 ^ flags)
 	}
-	put(-1, len(w.store.dead), len(w.store.open), len(w.store.scheduled), flag(w.broker.away))
 	for _, l := range w.store.lanes {
-		put(len(l.owner), flag(l.owner == ""))
+		h = mix(h ^ uint64(len(l.owner)))
 	}
 	for _, n := range w.relays {
 		s := n.core.Stats()
-		put(-2, s.Lanes, s.Held, len(n.flights), flag(n.waiting), flag(w.now < n.resume))
+		h = mix(h ^ uint64(s.Lanes)<<48 ^ uint64(s.Held)<<24 ^ uint64(len(n.flights))<<8 ^ bit(n.waiting)<<1 ^ bit(w.now < n.resume))
 	}
-	return mix(h.Sum64())
+	for _, c := range w.broker.consumers {
+		h = mix(h ^ uint64(len(c.queue))<<32 ^ uint64(len(c.out))<<16 ^ uint64(len(c.open)))
+	}
+	return mix(h)
+}
+
+func bit(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // mix spreads a number over all its bits.

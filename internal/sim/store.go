@@ -44,6 +44,35 @@ type row struct {
 	resolved bool           // of a dead letter
 	expires  relaycore.Time // 0 if it does not
 	deliver  relaycore.Time // not to be sent before; 0 if it may
+	routes   []string       // the destinations that it goes to; nil if it goes to all
+	size     int            // of its payload
+	odd      oddity
+	requeued bool // by an operator
+}
+
+// oddity says what is wrong with a message.
+type oddity int
+
+const (
+	malformed oddity = iota + 1 // it does not decode
+	unrouted                    // no destination matches it
+	unasked                     // its destination cannot always be asked whether it matches
+)
+
+// routesOf returns the destinations of the row, of those that there are.
+func (r *row) routesOf(dests []string) []string {
+	switch {
+	case r.odd == unrouted:
+		return nil
+	case r.routes != nil:
+		return r.routes
+	}
+	return dests
+}
+
+// goesTo reports whether the row is for a destination that is no follower.
+func (r *row) goesTo(dest string) bool {
+	return dest != follower && r.odd != unrouted && (r.routes == nil || slices.Contains(r.routes, dest))
 }
 
 const never = relaycore.Time(1<<63 - 1)
@@ -231,6 +260,14 @@ func (s *store) ahead(r *row) bool {
 		slices.ContainsFunc(s.dead, func(o *row) bool { return o.parks && before(o) })
 }
 
+// blocked reports whether a message that was never tried must follow its key to the waiting rows, whatever its
+// destinations will be.
+func (s *store) blocked(r *row) bool {
+	follows := func(o *row) bool { return r.key != "" && o.topic == r.topic && o.key == r.key }
+	return slices.ContainsFunc(s.rows, func(o *row) bool { return o.waits && !o.alone && follows(o) }) ||
+		slices.ContainsFunc(s.dead, func(o *row) bool { return o.parks && follows(o) })
+}
+
 // claim is the rule of reading: waiting messages that are due first, then those that were never tried.
 func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, dests []string) relaycore.Claimed {
 	for lane := range read {
@@ -268,10 +305,9 @@ func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, des
 			}
 		}
 	}
-	full := len(list) >= cmd.Limit
-	if full {
-		list = list[:cmd.Limit]
-	}
+	limit := upTo(list, cmd.Limit, cmd.Bytes)
+	full := len(list) >= limit
+	list = list[:min(limit, len(list))]
 	if !cmd.DueOnly && !(full && list[len(list)-1].waits) {
 		last := int64(0)
 		if full {
@@ -283,9 +319,19 @@ func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, des
 	for i, r := range list {
 		messages[i] = describe(r, dests, now)
 		messages[i].Lane, _ = epoch(r)
-		messages[i].Blocked = !r.waits && s.ahead(r)
+		messages[i].Blocked = !r.waits && s.blocked(r)
 	}
 	return relaycore.Claimed{Messages: messages, Full: full}
+}
+
+// upTo returns how many rows a claim returns at most: no further one once their payloads have so many bytes.
+func upTo(list []*row, limit, bytes int) int {
+	for i, r := range list {
+		if bytes -= r.size; bytes <= 0 {
+			return min(limit, i+1)
+		}
+	}
+	return limit
 }
 
 // claimAhead is the rule of reading past the backlog of some tenants: what was never tried of the others,
@@ -293,6 +339,7 @@ func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, des
 func (s *store) claimAhead(cmd relaycore.ClaimAhead, now relaycore.Time, dests []string) relaycore.ClaimedAhead {
 	found := relaycore.ClaimedAhead{Reached: cmd.Above}
 	stays := make(map[[2]string]bool) // topics and keys
+	var read []*row
 	for _, r := range s.rows {
 		lane := slices.IndexFunc(cmd.Lanes, func(l relaycore.Lane) bool { return l.Number == r.lane })
 		_, held := slices.BinarySearch(cmd.Held, r.position)
@@ -303,11 +350,11 @@ func (s *store) claimAhead(cmd relaycore.ClaimAhead, now relaycore.Time, dests [
 			stays[unit] = true
 		default:
 			m := describe(r, dests, now)
-			m.Lane, m.Blocked = cmd.Lanes[lane], s.ahead(r)
-			found.Messages = append(found.Messages, m)
+			m.Lane, m.Blocked = cmd.Lanes[lane], s.blocked(r)
+			found.Messages, read = append(found.Messages, m), append(read, r)
 		}
 		found.Reached = max(found.Reached, r.position)
-		if len(found.Messages) == cmd.Limit {
+		if len(found.Messages) == upTo(read, cmd.Limit, cmd.Bytes) {
 			break
 		}
 	}
@@ -319,13 +366,17 @@ func describe(r *row, dests []string, now relaycore.Time) relaycore.Message {
 	tag := *r
 	m := relaycore.Message{
 		Position: r.position, Dest: r.dest, Topic: r.topic, Key: r.key, Tenant: r.tenant, Attempts: r.attempts, Life: r.life,
-		Size: relaycore.EmptySize + 100, Waiting: r.waits, Tag: &tag,
+		Size: relaycore.EmptySize + 100 + r.size, Waiting: r.waits, Tag: &tag,
+	}
+	if r.odd == malformed {
+		m.Malformed = errRefused
+		return m
 	}
 	if r.expires > 0 {
 		m.Expired, m.ExpiresIn = r.expires <= now, max(0, r.expires-now)
 	}
 	if !r.waits {
-		m.Routes = dests
+		m.Routes = r.routesOf(dests)
 	}
 	if !r.waits && r.deliver > 0 {
 		m.DelayFor = max(0, r.deliver-now)
@@ -353,7 +404,7 @@ func (s *store) isDue(r *row, now relaycore.Time, free func(*row) bool) bool {
 // settle is the rule of outcomes. It returns the lanes whose epoch does not hold any more.
 func (s *store) settle(list []relaycore.Settlement, now relaycore.Time) (lost []int) {
 	var done []*row
-	var dests []string
+	var dests [][]string
 	for i := range list {
 		st := &list[i]
 		m := st.Message
@@ -367,12 +418,14 @@ func (s *store) settle(list []relaycore.Settlement, now relaycore.Time) (lost []
 		}
 		r := s.rows[at]
 		s.rows = slices.Delete(s.rows, at, at+1)
-		dests = append(dests, m.Dest)
+		dests = append(dests, append([]string{m.Dest}, st.To...))
 		s.apply(st, r, now)
 		done = append(done, r)
 	}
 	for i, r := range done {
-		s.follow(r, dests[i], now)
+		for _, d := range dests[i] {
+			s.follow(r, d, now)
+		}
 	}
 	return lost
 }
@@ -383,15 +436,10 @@ func (s *store) apply(st *relaycore.Settlement, r *row, now relaycore.Time) {
 	switch st.Outcome {
 	case relaycore.Published:
 		s.published[r.id+"@"+next.dest]++
-		for _, d := range st.To {
-			next.dest, next.attempts, next.due = d, 0, now
-			s.put(next, now)
-		}
+		next.attempts, next.life, next.alone = 0, 0, false
+		s.divide(next, st.To, now)
 	case relaycore.Fanout:
-		for _, d := range st.To {
-			next.dest, next.due = d, now
-			s.put(next, now)
-		}
+		s.divide(next, st.To, now)
 	case relaycore.Schedule:
 		next.waits = false
 		s.scheduled = append(s.scheduled, &next)
@@ -405,6 +453,17 @@ func (s *store) apply(st *relaycore.Settlement, r *row, now relaycore.Time) {
 	case relaycore.DeadLetter, relaycore.FailedLetter:
 		next.parks = st.Park
 		s.dead = append(s.dead, &next)
+	}
+}
+
+// divide adds a waiting row for each of some destinations. With a key the first of its unit becomes due when
+// everything else is done.
+func (s *store) divide(r row, dests []string, now relaycore.Time) {
+	for _, d := range dests {
+		if r.dest, r.due = d, now; r.key != "" {
+			r.due = never
+		}
+		s.put(r, now)
 	}
 }
 
@@ -440,7 +499,7 @@ func (s *store) resolve(i int, requeue bool, now relaycore.Time) {
 	if requeue {
 		s.dead = slices.Delete(s.dead, i, i+1)
 		back := *r
-		back.waits, back.parks, back.attempts, back.life, back.due = true, false, 0, r.life+1, now
+		back.waits, back.parks, back.attempts, back.life, back.due, back.requeued = true, false, 0, r.life+1, now, true
 		back.alone = !r.parks
 		s.put(back, now)
 		return

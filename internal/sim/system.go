@@ -74,30 +74,8 @@ const (
 	drainedBy     = 2 * time.Minute
 )
 
-// newSystem returns the first state of a small system.
-func newSystem(p *small) *system {
-	s := &system{store: newStore(p.lanes), ledger: newLedger(p.order, p.attempts), faults: p.faults, small: p}
-	for i, key := range p.keys {
-		r := row{id: fmt.Sprint("m", i), topic: "t", tenant: "x", key: key}
-		if key != "" {
-			r.lane = int(key[0]) % p.lanes
-		}
-		s.coming = append(s.coming, r)
-	}
-	for len(s.coming) > p.later {
-		s.enqueue(false)
-	}
-	s.begin("r0")
-	s.effect(s.relays[0], s.relays[0].calls[0]) // one of them is the first to join
-	for i := range p.relays - 1 {
-		s.begin(fmt.Sprint("r", i+1))
-	}
-	return s
-}
-
-// begin starts a relay.
-func (s *system) begin(name string) {
-	p := s.small
+// config returns the settings of the relays.
+func (p *small) config() relaycore.Config {
 	retry, _ := waybill.RetryPolicy{MaxRetries: p.attempts, DisableJitter: true}.WithDefaults()
 	cfg := relaycore.Config{
 		BatchSize: p.batch, Parallel: 2, Strict: p.strict, Retry: retry, Order: p.order, MaxParked: 100, MaxParkedKeys: 100,
@@ -107,7 +85,93 @@ func (s *system) begin(name string) {
 	for _, d := range p.dests {
 		cfg.Dests = append(cfg.Dests, relaycore.Dest{Name: d})
 	}
-	r := &relay{at: len(s.relays), name: name, core: relaycore.New(cfg), began: s.now, read: make(cursors)}
+	return cfg
+}
+
+// newSystem returns the first state of a small system.
+func newSystem(p *small) *system {
+	cfg := p.config()
+	s := &system{store: newStore(p.lanes), ledger: newLedger(&cfg), faults: p.faults, small: p}
+	for i, key := range p.keys {
+		r := row{id: fmt.Sprint("m", i), topic: "t", tenant: "x", key: key}
+		if key != "" {
+			r.lane = int(key[0]) % p.lanes
+		}
+		s.coming = append(s.coming, r)
+	}
+	if p.lanes == 1 { // what there is lies there before anybody begins
+		s.enqueueFirst()
+	}
+	s.begin("r0")
+	s.effect(s.relays[0], s.relays[0].calls[0]) // one of them is the first to join
+	for i := range p.relays - 1 {
+		s.begin(fmt.Sprint("r", i+1))
+	}
+	for !s.shared() {
+		s.goOn()
+	}
+	if s.moves = 0; p.lanes > 1 {
+		s.enqueueFirst()
+	}
+	return s
+}
+
+// enqueueFirst enqueues the messages that do not come in the course of the run.
+func (s *system) enqueueFirst() {
+	for len(s.coming) > s.small.later {
+		s.enqueue(false)
+	}
+}
+
+// shared reports whether the lanes are shared out, if there are several, and all relays wait for messages.
+func (s *system) shared() bool {
+	if s.small.lanes == 1 {
+		return true
+	}
+	owners := make(map[string]bool)
+	for _, l := range s.store.lanes {
+		owners[l.owner] = true
+	}
+	busy := func(r *relay) bool { return !r.awaits || len(r.calls) > 0 }
+	return !owners[""] && len(owners) == min(len(s.relays), s.small.lanes) && !slices.ContainsFunc(s.relays, busy)
+}
+
+// goOn lets everything happen that can, in one order, and then time pass.
+func (s *system) goOn() {
+	for i, r := range s.relays {
+		for len(r.calls) > 0 {
+			c := r.calls[0]
+			s.effect(r, c)
+			s.answer(r, c, c.answer)
+		}
+		if r.awaits && s.woken(r) {
+			s.wakeUp(i)
+			return
+		}
+		if s.ticks(r) {
+			s.step(r, relaycore.Tick{})
+			return
+		}
+	}
+	s.pass()
+}
+
+// wakeUp ends the wait of a relay.
+func (s *system) wakeUp(i int) {
+	r := s.relays[i]
+	r.awaits, s.news[i] = false, false
+	s.step(r, relaycore.Woken{})
+}
+
+// ticks reports whether a relay wants to know that time has passed.
+func (s *system) ticks(r *relay) bool {
+	n := r.core.Next()
+	return n < never/2 && r.began+n <= s.now
+}
+
+// begin starts a relay.
+func (s *system) begin(name string) {
+	r := &relay{at: len(s.relays), name: name, core: relaycore.New(s.small.config()), began: s.now, read: make(cursors)}
 	s.relays, s.news = append(s.relays, r), append(s.news, false)
 	s.step(r, relaycore.Tick{})
 }
@@ -226,7 +290,7 @@ func (s *system) effect(r *relay, c *call) {
 // arrive stores the first n messages of a batch at the broker.
 func (s *system) arrive(b *relaycore.Batch, n int) {
 	for i := range n {
-		s.check(s.ledger.store(s.store, b, i))
+		s.check(s.ledger.store(s.store, b, i, s.now))
 	}
 }
 

@@ -21,7 +21,10 @@ func (w *world) trouble() {
 	for at := time.Duration(0); at < w.plan.For; at += w.between(time.Second, most) {
 		w.after(at, func() {
 			list := kinds
-			if w.plan.Churn {
+			switch {
+			case w.plan.Slow:
+				list = slowKinds
+			case w.plan.Churn:
 				list = churnKinds
 			}
 			if kind := list[w.rand.IntN(len(list))]; slices.Contains(w.plan.Kinds, kind) {
@@ -43,10 +46,25 @@ func (w *world) strike(kind string) {
 		w.broker.heal()
 	case "requeue", "resolve":
 		if n := len(w.store.dead); n > 0 {
-			w.say("an operator: %s a dead letter", kind)
-			w.store.resolve(w.rand.IntN(n), kind == "requeue", w.clock())
+			w.operate(w.rand.IntN(n), kind == "requeue")
+		}
+		for _, c := range w.broker.consumers {
+			if n := len(c.letters); n > 0 && kind == "requeue" {
+				c.requeue(w.rand.IntN(n))
+			}
+		}
+	case "replay":
+		w.replay()
+	case "reader":
+		for _, c := range w.broker.consumers {
+			if i := w.rand.IntN(len(c.readers)); w.rand.IntN(2) == 0 {
+				c.crash(i)
+			} else {
+				c.readers[i].resume = w.now + w.between(time.Second, 20*time.Second)
+			}
 		}
 	case "stubborn":
+		w.refuses = true
 		w.stubborn = fmt.Sprint("m", w.rand.IntN(w.plan.Messages))
 		w.say("the store refuses what becomes of %s", w.stubborn)
 	case "skew":
@@ -59,8 +77,35 @@ func (w *world) strike(kind string) {
 	}
 }
 
+// operate requeues or resolves a dead letter. One that was never routed cannot be requeued where there are
+// several destinations.
+func (w *world) operate(i int, requeue bool) {
+	r := w.store.dead[i]
+	requeue = requeue && slices.Contains(w.plan.all(), r.dest)
+	w.say("an operator: the letter of %s is requeued: %v", r.id, requeue)
+	w.store.resolve(i, requeue, w.clock())
+	for _, n := range w.relays {
+		n.wake()
+	}
+}
+
+// replay requeues the letters that there are, one after the other.
+func (w *world) replay() {
+	for n, r := range w.store.dead {
+		w.after(time.Duration(n)*time.Second, func() {
+			if i := slices.Index(w.store.dead, r); i >= 0 && !w.calm {
+				w.operate(i, true)
+			}
+		})
+	}
+}
+
 // strikeRelay lets a fault happen to a relay.
 func (w *world) strikeRelay(kind string) {
+	if kind == "visit" {
+		w.visit()
+		return
+	}
 	if len(w.relays) == 0 {
 		return
 	}
@@ -77,11 +122,30 @@ func (w *world) strikeRelay(kind string) {
 			pause = w.between(time.Second, 12*time.Second)
 		}
 		w.say("%s is paused for %v", n.name, pause)
-		n.resume = w.now + pause
+		n.resume = max(n.resume, w.now+pause)
+	case "jump":
+		by := w.between(time.Second, 20*time.Second)
+		if w.rand.IntN(2) == 0 {
+			n.frozen, by = max(n.frozen, w.now)+by, -by
+		}
+		n.jump += by
+		w.say("the clock of %s jumps by %v", n.name, by)
 	case "stop":
 		w.say("%s stops", n.name)
 		n.stop()
 	}
+}
+
+// visit starts a relay that stops soon.
+func (w *world) visit() {
+	w.visits++
+	n := w.startRelay(fmt.Sprint("v", w.visits))
+	n.visits = true
+	w.after(w.between(10*time.Millisecond, 4*time.Second), func() {
+		if !n.gone && !n.stops {
+			n.stop()
+		}
+	})
 }
 
 // endTrouble ends all faults.

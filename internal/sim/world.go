@@ -30,7 +30,10 @@ type world struct {
 	seq   int
 
 	store    *store
-	stubborn string // the message of which the store refuses settlements
+	made     map[string]row // messages, as they were enqueued
+	stubborn string         // the message of which the store refuses settlements
+	refuses  bool           // there has been such a one
+	visits   int            // relays that were started to stop soon
 	broker   *broker
 	relays   []*node
 	cfg      relaycore.Config
@@ -81,7 +84,7 @@ func (q *queue) Pop() any {
 }
 
 func newWorld(p plan, log io.Writer) *world {
-	w := &world{rand: rand.New(rand.NewPCG(p.Seed, 1)), log: log, plan: p, cfg: p.config(), seen: newSketch()}
+	w := &world{rand: rand.New(rand.NewPCG(p.Seed, 1)), log: log, plan: p, cfg: p.config(), seen: newSketch(), made: make(map[string]row)}
 	w.store = newStore(p.Lanes)
 	w.broker = newBroker(w)
 	return w
@@ -130,6 +133,9 @@ func (w *world) check(err error) {
 	}
 }
 
+// mostEvents is far more than any run has.
+const mostEvents = 2_000_000
+
 // run runs the system: for a time with faults, then without any until everything is drained.
 func (w *world) run() error {
 	w.say("%+v", w.plan)
@@ -138,7 +144,10 @@ func (w *world) run() error {
 	}
 	for i := range w.plan.Messages {
 		at := w.between(0, w.plan.For)
-		if w.plan.Bursts {
+		switch {
+		case w.plan.Backlog:
+			at = 12*time.Second + time.Duration(i)*time.Microsecond
+		case w.plan.Bursts:
 			at = at.Truncate(w.plan.For/4) + at%(100*time.Millisecond)
 		}
 		w.after(at, func() { w.produce(i) })
@@ -150,8 +159,11 @@ func (w *world) run() error {
 		w.now = s.at
 		w.figures.events++
 		s.do()
+		if w.figures.events > mostEvents {
+			w.fail("there is no end of it: %d events", w.figures.events)
+		}
 		w.seen.add(w.state())
-		if w.calm && w.store.left() == 0 && w.messages == w.plan.Messages {
+		if w.calm && w.drainedNow() {
 			w.drained = w.now - w.plan.For
 			return w.judge()
 		}
@@ -163,6 +175,12 @@ func (w *world) run() error {
 		}
 	}
 	return w.failed
+}
+
+// drainedNow reports whether nothing is left to do.
+func (w *world) drainedNow() bool {
+	return w.store.left() == 0 && w.messages == w.plan.Messages &&
+		!slices.ContainsFunc(w.broker.consumers, func(c *consumer) bool { return !c.idle() })
 }
 
 // freeParked resolves what parks after the faults have ended, as an operator would.
@@ -184,7 +202,7 @@ func (w *world) leftovers() string {
 
 // produce enqueues message n. Enqueues of one key wait for each other, as order requires.
 func (w *world) produce(n int) {
-	r := row{id: fmt.Sprint("m", n), topic: fmt.Sprint("t", w.rand.IntN(w.plan.Topics)), tenant: fmt.Sprint("x", w.rand.IntN(2))}
+	r := row{id: fmt.Sprint("m", n), topic: fmt.Sprint("t", w.rand.IntN(w.plan.Topics)), tenant: w.plan.tenant(n, w.rand)}
 	if k := w.rand.IntN(w.plan.Keys + 1); k > 0 {
 		r.key = fmt.Sprint("k", k)
 		r.lane = k % w.plan.Lanes
@@ -199,7 +217,32 @@ func (w *world) produce(n int) {
 			r.deliver = w.now + w.between(time.Millisecond, 20*time.Second)
 		}
 	}
+	if w.plan.Large && w.rand.IntN(3) == 0 {
+		r.size = 1 + w.rand.IntN(largest)
+	}
+	if w.plan.Odd && w.rand.IntN(4) == 0 {
+		r.odd = oddity(1 + w.rand.IntN(3))
+	}
+	if d := w.plan.Dests; w.plan.Routed && len(d) > 1 && w.rand.IntN(2) == 0 {
+		i := w.rand.IntN(len(d))
+		r.routes = d[i : i+1]
+	}
 	w.enqueue(r)
+}
+
+// routeFails lets the destination of some messages not be asked whether it matches them, which counts as a
+// failed attempt.
+func (w *world) routeFails(list []relaycore.Message) {
+	for i := range list {
+		if m := &list[i]; rowOf(m).odd == unasked && len(m.Routes) < 2 && w.chance(0.5) {
+			m.RouteErr = errRefused
+			dest := m.Dest
+			if !m.Waiting && len(m.Routes) == 1 {
+				dest = m.Routes[0]
+			}
+			w.broker.ledger.failures[rowOf(m).id+"@"+dest]++
+		}
+	}
 }
 
 func (w *world) enqueue(r row) {
@@ -208,6 +251,7 @@ func (w *world) enqueue(r row) {
 		return
 	}
 	w.messages++
+	w.made[r.id] = r
 	made := w.store.begin(r)
 	commit := func() {
 		w.store.commit(made)
@@ -216,7 +260,7 @@ func (w *world) enqueue(r row) {
 			n.wake()
 		}
 	}
-	if w.rand.IntN(4) > 0 {
+	if w.plan.Backlog || w.rand.IntN(4) > 0 {
 		commit()
 		return
 	}
@@ -225,7 +269,32 @@ func (w *world) enqueue(r row) {
 
 // judge looks at what has become of every message.
 func (w *world) judge() error {
-	w.check(w.broker.ledger.end(w.store, w.messages, w.plan.all()))
+	w.check(w.broker.ledger.end(w.store, w.messages, w.routesOf))
+	for _, c := range w.broker.consumers {
+		w.check(c.judge(w.messages))
+	}
+	w.check(w.fair())
 	w.dead += len(w.store.dead)
 	return w.failed
+}
+
+// fair checks, where a small tenant has enqueued behind a large one, that its messages do not wait for all of
+// the other's.
+func (w *world) fair() error {
+	if !w.plan.Backlog {
+		return nil
+	}
+	last := slices.Index(w.broker.order, fmt.Sprint("m", w.plan.Messages-1))
+	if last > w.plan.Messages*7/8 {
+		return fmt.Errorf("the last of %d messages of a small tenant is sent after %d others of a large one", smallTenant, last)
+	}
+	return nil
+}
+
+// routesOf returns the destinations that a message goes to.
+func (w *world) routesOf(id string) []string {
+	if r := w.made[id]; r.routes != nil {
+		return append(slices.Clone(r.routes), w.plan.all()[len(w.plan.Dests):]...)
+	}
+	return w.plan.all()
 }

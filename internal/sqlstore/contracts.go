@@ -26,6 +26,7 @@ type Contracts[Tx any] interface {
 	deadletter.Store
 	deadletter.ReplayStore
 	deadletter.Auditor
+	deadletter.Canceller
 	janitor.Store
 	schedule.Store[Tx]
 	schedule.Source

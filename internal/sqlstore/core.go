@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/span"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/wakeup"
@@ -44,6 +45,9 @@ type Core[Tx any] struct {
 
 	// Enqueue stores messages, as [outbox.Store] says of EnqueueMessages.
 	Enqueue func(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error)
+
+	// Settle does the steps of a plan, in the caller's transaction if conn is of one. Nothing is archived.
+	Settle func(ctx context.Context, conn sqldb.Conn, p *settleplan.Plan) error
 
 	// BeforeGate is called with records before they are inserted: before the transaction that does
 	// so, with DB, and in a transaction of the caller's with that one's Conn. Optional.
@@ -101,6 +105,7 @@ type Methods[Tx any] interface {
 	AuditLog(ctx context.Context, f deadletter.AuditFilter) ([]deadletter.Entry, error)
 	deadletter.ReplayStore
 	deadletter.Auditor
+	deadletter.Canceller
 	FoldDeadLetters(ctx context.Context) error
 	RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error)
 	LeaveLanes(ctx context.Context, node string) error
@@ -141,6 +146,7 @@ type Statements struct {
 	CutLeases                                string
 	TakeLanes, OwnLanes, LeaveLanes, Leave   string
 	MessageStates, OutboxStats               string
+	Cancel                                   CancelStatements
 	Replays                                  ReplayStatements
 	Schedules                                ScheduleStatements
 	Sagas                                    SagaStatements

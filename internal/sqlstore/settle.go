@@ -61,6 +61,15 @@ func (c *Core[Tx]) SettleByRow(ctx context.Context, sql SettleStatements, req re
 	return settleplan.Lost(req.Settlements, held), nil
 }
 
+// SettlePlan returns [Core.Settle] for a store that settles by row.
+func SettlePlan(sql SettleStatements) func(ctx context.Context, conn sqldb.Conn, p *settleplan.Plan) error {
+	return func(ctx context.Context, conn sqldb.Conn, p *settleplan.Plan) error {
+		s := &settler{ctx: ctx, conn: conn, sql: sql}
+		s.settle(p)
+		return s.err
+	}
+}
+
 // heldLanes returns the lanes of the settlements that the node still owns at their epochs.
 func heldLanes(ctx context.Context, conn sqldb.Conn, fence string, req relay.SettleRequest) ([]int, error) {
 	rows, err := conn.Query(ctx, fence, req.Node)

@@ -30,6 +30,10 @@ func (q *queue) Transact(context.Context, func(context.Context, int) ([]waybill.
 	return nil, errors.ErrUnsupported
 }
 
+func (q *queue) CancelEnqueued(context.Context, int, outbox.Identity) (outbox.Cancellation, error) {
+	return outbox.Cancellation{}, errors.ErrUnsupported
+}
+
 func (q *queue) WakeRelay() {}
 
 // take returns the next message, or nil.

@@ -47,6 +47,7 @@ var (
 	_ inbox.Recorder[*Tx]    = (*Store)(nil)
 	_ deadletter.Store       = (*Store)(nil)
 	_ deadletter.Auditor     = (*Store)(nil)
+	_ deadletter.Canceller   = (*Store)(nil)
 	_ janitor.Store          = (*Store)(nil)
 	_ schedule.Store[*Tx]    = (*Store)(nil)
 	_ schedule.Source        = (*Store)(nil)

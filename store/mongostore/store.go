@@ -41,6 +41,7 @@ var (
 	_ deadletter.Store               = (*Store)(nil)
 	_ deadletter.ReplayStore         = (*Store)(nil)
 	_ deadletter.Auditor             = (*Store)(nil)
+	_ deadletter.Canceller           = (*Store)(nil)
 	_ janitor.Store                  = (*Store)(nil)
 )
 

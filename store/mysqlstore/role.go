@@ -21,7 +21,7 @@ const (
 	RoleRelay     Role = "relay"     // publishes, and keeps the archive
 	RoleConsumer  Role = "consumer"  // handles messages once
 	RoleInbox     Role = "inbox"     // handles messages once, in another language
-	RoleOperator  Role = "operator"  // looks, and deals with dead letters and schedules
+	RoleOperator  Role = "operator"  // looks, deals with dead letters and schedules, and cancels messages
 	RoleReader    Role = "reader"    // looks
 	RoleAPI       Role = "api"       // answers repeated HTTP requests, by package idempotency
 )
@@ -88,6 +88,8 @@ var grants = map[Role][]grant{
 	RoleOperator: {
 		{"INSERT, DELETE, " + changeLetters, []string{"dead_letters"}},
 		{"INSERT, UPDATE", []string{"outbox_waiting", "replays", "inbox"}}, // an edited copy has a record
+		{"DELETE", []string{"outbox", "outbox_waiting"}},                   // messages that are cancelled
+		{"UPDATE (since)", []string{"relay_lanes"}},                        // to lock rows
 		{"INSERT", []string{"audit_log"}},
 		{"SELECT, UPDATE", []string{"locks"}},
 		{"UPDATE", []string{"sagas"}},

@@ -75,7 +75,7 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	}
 	relays := &sqlstore.Core[*sql.Tx]{DB: relaying{driver}, SQL: statements, Render: n.render, Classify: classify, ClassifyCaller: classifyCaller}
 	s := &Store{methods: core, db: db, core: core, relays: relays, names: n, sql: newStatements(n), migrations: migrations}
-	core.Enqueue = s.enqueue
+	core.Enqueue, core.Settle = s.enqueue, sqlstore.SettlePlan(s.sql.settle)
 	return s, nil
 }
 

@@ -45,10 +45,12 @@ type MigrateOptions struct {
 // processes may call it at once, and while others work with the schema. It returns the version that
 // the schema has now. Step 16 is left for a later call while a relay of a version before 15 is alive.
 //
-// A step that meets a deadlock, or waits for longer than two seconds for a lock that somebody else
-// has, is undone with the whole transaction, so that those who wait behind it go on, and begun again
-// a second later. After ten times Migrate gives up, and has changed nothing; the error is a conflict.
-// So it is if another session holds the lock of migrations for longer than LockWait; the error names it.
+// It locks the tables that it changes before it begins: the outbox first, for which it waits two
+// seconds, and the others for half a second each, less than PostgreSQL takes to see a deadlock and to
+// end somebody else's transaction. If it waits in vain everything is undone, so that those who wait
+// behind it go on, and begun again a second later. After ten times Migrate gives up, and has changed
+// nothing; the error is a conflict. So it is if another session holds the lock of migrations for longer
+// than LockWait; the error names it.
 func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 	target, err := migrate.Target(s.migrations, opts.Version)
 	if err != nil {
@@ -84,8 +86,13 @@ func (s *Store[Tx]) migrateTo(ctx context.Context, target int, opts MigrateOptio
 		if version, err = s.lockVersion(ctx, conn, cmp.Or(opts.LockWait, migrate.LockWait)); err != nil {
 			return err
 		}
-		if _, err = conn.Exec(ctx, migrationWaitSQL); err != nil {
+		if err = limitLockWait(ctx, conn, outboxWait); err != nil {
 			return err
+		}
+		if version < min(target, MinSchemaVersion) { // later steps may have nothing to do yet, and lock the outbox first
+			if err = s.lockTables(ctx, conn); err != nil {
+				return err
+			}
 		}
 		_, err = migrate.Up(s.migrations, version, target, func(stmt string) error {
 			_, err := conn.Exec(ctx, stmt)
@@ -103,10 +110,6 @@ func (s *Store[Tx]) migrateTo(ctx context.Context, target int, opts MigrateOptio
 }
 
 const (
-	// migrationWaitSQL comes behind the lock of migrations, which may take as long as another one.
-	// While a statement waits for a table, everybody else who comes for that table waits behind it.
-	migrationWaitSQL = `SET LOCAL lock_timeout = '2s'`
-
 	// lockMigrationSQL keeps other migrations of the database out until the transaction ends.
 	lockMigrationSQL = `SELECT pg_advisory_xact_lock(hashtext('waybill migrate'))`
 
@@ -121,14 +124,55 @@ SELECT l.pid, coalesce(a.usename, 'unknown'), coalesce(a.application_name, '')
 	// defaultSourceSQL is for whoever has to know the column's default without an INSERT.
 	defaultSourceSQL = `CREATE OR REPLACE FUNCTION {default_source}() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS `
 
-	versionsExistSQL = `SELECT to_regclass($1) IS NOT NULL`
-	readVersionSQL   = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
+	tableExistsSQL = `SELECT to_regclass($1) IS NOT NULL`
+	readVersionSQL = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
+)
+
+// How long a migration waits for the outbox, while it holds nothing, and for another table.
+const (
+	outboxWait = 2 * time.Second
+	tableWait  = 500 * time.Millisecond
 )
 
 var errMigrationLock = errors.New("another session holds the lock of migrations")
 
+// changedTables are the tables that steps change, in the order in which lockTables takes them.
+var changedTables = [...]string{"{outbox}", "{outbox_waiting}", "{outbox_ids}", "{scheduled}", "{schedules}", "{relays}",
+	"{dead_letters}", "{consumer_attempts}", "{inbox_leases}"}
+
+// lockTables takes every lock that the steps need. The outbox comes first, because business transactions
+// hold it for as long as they run: whoever waits while he holds nothing is part of no deadlock. While
+// a session waits for a table, everybody else who comes for that table waits behind it.
+func (s *Store[Tx]) lockTables(ctx context.Context, conn sqldb.Conn) error {
+	for _, table := range changedTables {
+		table = s.names.render(table)
+		exists, err := tableExists(ctx, conn, table)
+		if err == nil && exists {
+			_, err = conn.Exec(ctx, "LOCK TABLE "+table)
+		}
+		if err == nil {
+			err = limitLockWait(ctx, conn, tableWait)
+		}
+		if err != nil {
+			return fmt.Errorf("lock %s: %w", table, err)
+		}
+	}
+	return nil
+}
+
+func limitLockWait(ctx context.Context, conn sqldb.Conn, wait time.Duration) error {
+	_, err := conn.Exec(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d`, wait.Milliseconds()))
+	return err
+}
+
+func tableExists(ctx context.Context, conn sqldb.Conn, table string) (bool, error) {
+	rows, err := conn.Query(ctx, tableExistsSQL, table)
+	exists, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
+	return exists, err
+}
+
 func (s *Store[Tx]) lockVersion(ctx context.Context, conn sqldb.Conn, wait time.Duration) (int, error) {
-	if _, err := conn.Exec(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d`, wait.Milliseconds())); err != nil {
+	if err := limitLockWait(ctx, conn, wait); err != nil {
 		return 0, err
 	}
 	if _, err := conn.Exec(ctx, lockMigrationSQL); lockTimedOut(err) {
@@ -156,12 +200,11 @@ func (s *Store[Tx]) migrationHolder(ctx context.Context) string {
 
 // version returns the version in the database, 0 if there is no schema.
 func (s *Store[Tx]) version(ctx context.Context, conn sqldb.Conn) (int, error) {
-	rows, err := conn.Query(ctx, versionsExistSQL, s.names.render("{schema_versions}"))
-	exists, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
+	exists, err := tableExists(ctx, conn, s.names.render("{schema_versions}"))
 	if err != nil || !exists {
 		return 0, err
 	}
-	rows, err = conn.Query(ctx, s.names.render(readVersionSQL))
+	rows, err := conn.Query(ctx, s.names.render(readVersionSQL))
 	version, _, err := sqldb.One(rows, err, sqldb.Scan[int])
 	return version, err
 }

@@ -61,6 +61,7 @@ func coreStatements(n names, gate gateTexts) sqlstore.Statements {
 		Replays:       replayStatements(r),
 		Schedules:     scheduleStatements(r),
 		Sagas:         sagaStatements(r),
+		Cancel:        cancelStatements(r),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
 		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL), InboxSize: r(inboxSizeSQL),

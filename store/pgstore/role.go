@@ -22,7 +22,7 @@ const (
 	RoleRelay     Role = "relay"     // publishes, and keeps the archive
 	RoleConsumer  Role = "consumer"  // handles messages once
 	RoleInbox     Role = "inbox"     // handles messages once, in another language
-	RoleOperator  Role = "operator"  // looks, and deals with dead letters and schedules
+	RoleOperator  Role = "operator"  // looks, deals with dead letters and schedules, and cancels messages
 	RoleReader    Role = "reader"    // looks
 	RoleAPI       Role = "api"       // answers repeated HTTP requests, by package idempotency
 )
@@ -111,7 +111,9 @@ var grants = map[Role][]grant{
 		{"SELECT, DELETE", "", []string{"dead_letters"}},
 		{"UPDATE", letterColumns, []string{"dead_letters"}},
 		{"SELECT, UPDATE", "", []string{"locks"}},
-		{"SELECT, INSERT, UPDATE", "", []string{"outbox_waiting"}},
+		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"outbox_waiting"}},
+		{"DELETE", "", []string{"outbox"}},           // messages that are cancelled
+		{"UPDATE", "since", []string{"relay_lanes"}}, // to lock rows
 		{"SELECT, INSERT", "", []string{"audit_log"}},
 		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}}, // which it folds
 		{"SELECT, INSERT, UPDATE", "", []string{"replays", "inbox"}},                                // an edited copy has a record

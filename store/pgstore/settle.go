@@ -279,15 +279,24 @@ func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req relay.
 			return nil, err
 		}
 	}
-	for _, step := range s.sql.steps(p, req) {
+	return held, settleSteps(ctx, conn, s.sql.steps(p, req))
+}
+
+// settlePlan is the core's Settle.
+func (s *Store[Tx]) settlePlan(ctx context.Context, conn sqldb.Conn, p *settleplan.Plan) error {
+	return settleSteps(ctx, conn, s.sql.steps(p, relay.SettleRequest{}))
+}
+
+func settleSteps(ctx context.Context, conn sqldb.Conn, steps []settleStep) error {
+	for _, step := range steps {
 		if step.rows == 0 {
 			continue
 		}
 		if _, err := conn.Exec(ctx, step.sql, step.args...); err != nil {
-			return nil, fmt.Errorf("%s: %w", step.name, err)
+			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	return held, nil
+	return nil
 }
 
 // ReleaseScheduled implements [relay.Source].

@@ -151,7 +151,7 @@ func newStore[Tx any](db database[Tx], cfg Config, connect connector) (*Store[Tx
 		cursors:    newCursors(),
 		clean:      newCleanSet(),
 	}
-	core.Enqueue = s.enqueue
+	core.Enqueue, core.Settle = s.enqueue, s.settlePlan
 	s.sleeper = newSleeper(&core.Signals)
 	s.listener = &listener{connect: connect, sql: s.sql, channel: n.channel, sleeper: s.sleeper}
 	return s, nil

@@ -45,6 +45,7 @@ func coreStatements(n names) sqlstore.Statements {
 		Replays:       replayStatements(r),
 		Schedules:     scheduleStatements(r),
 		Sagas:         sagaStatements(r),
+		Cancel:        cancelStatements(r),
 		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
 		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(sqlstore.PublishedMessagesSQL),
 		RelayStates: r(sqlstore.RelayStatesSQL), InboxStates: r(sqlstore.InboxStatesSQL), InboxSize: r(sqlstore.InboxSizeSQL),

@@ -67,7 +67,7 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 		SQL: coreStatements(n), Render: n.render, Classify: classify, ClassifyCaller: classifyCaller, LockTimedOut: lockTimedOut,
 	}
 	s := &Store{methods: core, core: core, names: n, sql: newStatements(n), migrations: migrations}
-	core.Enqueue = s.enqueue
+	core.Enqueue, core.Settle = s.enqueue, sqlstore.SettlePlan(s.sql.settle)
 	return s, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
@@ -279,9 +278,7 @@ func batchOpposite[Tx any](e *env[Tx]) {
 			recs := [][]inbox.Record{forth, back}[n]
 			begin.Done()
 			begin.Wait()
-			ctx, cancel := context.WithTimeout(e.ctx, 30*time.Second)
-			defer cancel()
-			_, err := e.batcher().ProcessBatch(ctx, recs, func(ctx context.Context, tx Tx, fresh []int) error {
+			_, err := e.batcher().ProcessBatch(e.ctx, recs, func(ctx context.Context, tx Tx, fresh []int) error {
 				return e.effectsOf(ctx, tx, recs, fresh[:1])
 			})
 			return err

@@ -35,6 +35,7 @@ type Store[Tx any] interface {
 	deadletter.Store
 	deadletter.ReplayStore
 	deadletter.Auditor
+	deadletter.Canceller
 	janitor.Store
 
 	// FoldDeadLetters is what keeps reading groups fast. It changes no answer.
@@ -166,6 +167,7 @@ func runGroups[Tx any](t *testing.T, h Harness[Tx], chosen func(group string) bo
 		{"resolve", resolveTests[Tx]()},
 		{"replay", replayTests[Tx]()},
 		{"schedule", scheduleTests[Tx]()},
+		{"cancel", cancelTests[Tx]()},
 		{"scheduler", schedulerTests[Tx]()},
 		{"recurring", recurringTests[Tx]()},
 		{"sagas", sagaTests[Tx]()},

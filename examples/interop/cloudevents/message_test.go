@@ -49,10 +49,13 @@ func odd() waybill.Message {
 	}
 }
 
+// patience ends a test that hangs.
+const patience = 5 * time.Minute
+
 // publish sends the odd message in a content mode.
 func publish(t *testing.T, b broker.Broker, structured bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	m := odd()
 	out := relay.Outgoing{Message: &m, DedupID: fmt.Sprint(m.ID, structured), Structured: structured}
@@ -112,7 +115,7 @@ func structured(t *testing.T) (contentType string, body []byte) {
 // adapter reads for a consumer group.
 func expectStructured(t *testing.T, b broker.Broker, group string, send func(contentType string, body []byte)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	got, ended := make(chan *waybill.Message, 10), make(chan error, 1)
 	go func() {
@@ -180,8 +183,8 @@ func TestRabbitMQ(t *testing.T) {
 				headers[name] = fmt.Sprint(value)
 			}
 			expect(t, NewMessage(RabbitMQ, headers, d.ContentType, d.Body), structured)
-		case <-time.After(30 * time.Second):
-			t.Fatal("no message within 30s")
+		case <-time.After(patience):
+			t.Fatalf("no message within %v", patience)
 		}
 	}
 	t.Cleanup(func() { channel.QueueDelete(exchange, false, false, false) })
@@ -208,7 +211,7 @@ func TestNATS(t *testing.T) {
 	must(t, conn.Flush())
 	for _, structured := range []bool{false, true} {
 		publish(t, b, structured)
-		m, err := sub.NextMsg(30 * time.Second)
+		m, err := sub.NextMsg(patience)
 		must(t, err)
 		headers := make(map[string]string)
 		for name, values := range m.Header {

@@ -81,7 +81,7 @@ func TestWebhookIn(t *testing.T) {
 		accepted := false
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
-		for deadline := time.Now().Add(30 * time.Second); !accepted && time.Now().Before(deadline); <-tick.C {
+		for deadline := time.Now().Add(patience); !accepted && time.Now().Before(deadline); <-tick.C {
 			r := request() // anew each time: until the subscription is there, the answer is "later"
 			body, err := io.ReadAll(r.Body)
 			must(t, err)

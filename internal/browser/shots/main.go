@@ -1,9 +1,10 @@
-// Command shots takes a picture of each page of the dashboard, light and dark, as a desktop
-// and as a phone show it.
+// Command shots takes the pictures of the dashboard that the documentation shows anew, or, into another
+// directory, one of each page, light and dark, as a desktop and as a phone show it.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http/httptest"
@@ -49,7 +50,7 @@ var looks = []struct {
 }{{"desktop-light", 1280, false}, {"desktop-dark", 1280, true}, {"phone-light", 390, false}, {"phone-dark", 390, true}}
 
 func main() {
-	out := flag.String("out", "docs/img", "directory for the pictures")
+	out := flag.String("out", "docs/img", "directory with the pictures to take anew; all of them if it is not there")
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
@@ -75,20 +76,42 @@ func run(ctx context.Context, out string) error {
 		return err
 	}
 	defer b.Close()
-	if err := os.MkdirAll(out, 0o755); err != nil {
+	album, err := openAlbum(out)
+	if err != nil {
 		return err
 	}
-	return takeAll(ctx, b, stage, server.URL+"/waybill/", out)
+	return takeAll(ctx, b, stage, server.URL+"/waybill/", album)
 }
 
-func takeAll(ctx context.Context, b *browser.Browser, stage *browser.Stage, url, out string) error {
+// album is a directory of pictures.
+type album struct {
+	dir string
+	all bool // it was not there: every picture belongs into it
+}
+
+func openAlbum(dir string) (album, error) {
+	_, err := os.Stat(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return album{dir, true}, os.MkdirAll(dir, 0o755)
+	}
+	return album{dir, false}, err
+}
+
+// place returns where the picture of a page in a look belongs, and whether it does.
+func (a album) place(page, look string) (string, bool) {
+	file := filepath.Join(a.dir, "dashboard-"+page+"-"+look+".png")
+	_, err := os.Stat(file)
+	return file, a.all || err == nil
+}
+
+func takeAll(ctx context.Context, b *browser.Browser, stage *browser.Stage, url string, a album) error {
 	if err := stage.AwaitTrouble(ctx); err != nil {
 		return err
 	}
 	if err := stage.GiveUp(ctx); err != nil {
 		return err
 	}
-	if err := take(ctx, b, url+"login", nil, filepath.Join(out, "dashboard-login-")); err != nil {
+	if err := take(ctx, b, url+"login", nil, a, "login"); err != nil {
 		return err
 	}
 	if err := signIn(ctx, b, url); err != nil {
@@ -100,7 +123,7 @@ func takeAll(ctx context.Context, b *browser.Browser, stage *browser.Stage, url,
 				return err
 			}
 		}
-		if err := take(ctx, b, url+p.path, p.prepare, filepath.Join(out, "dashboard-"+p.name+"-")); err != nil {
+		if err := take(ctx, b, url+p.path, p.prepare, a, p.name); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
@@ -128,8 +151,12 @@ func replay(ctx context.Context, b *browser.Browser, url string) error {
 	return b.Click(ctx, "//button[contains(., 'Replay 12 letters')]")
 }
 
-func take(ctx context.Context, b *browser.Browser, url string, prepare []string, file string) error {
+func take(ctx context.Context, b *browser.Browser, url string, prepare []string, a album, page string) error {
 	for _, look := range looks {
+		file, wanted := a.place(page, look.name)
+		if !wanted {
+			continue
+		}
 		if err := b.Look(ctx, look.width, look.dark); err != nil {
 			return err
 		}
@@ -145,7 +172,7 @@ func take(ctx context.Context, b *browser.Browser, url string, prepare []string,
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(file+look.name+".png", picture, 0o644); err != nil {
+		if err := os.WriteFile(file, picture, 0o644); err != nil {
 			return err
 		}
 	}

@@ -43,6 +43,7 @@ type Store interface {
 	deadletter.Store
 	deadletter.ReplayStore
 	deadletter.Auditor
+	deadletter.Canceller
 	janitor.Store
 
 	// Ping reports whether the database answers.

@@ -73,16 +73,19 @@ type nothing struct{}
 
 func (nothing) Log(...any) error { return nil }
 
+// patience ends a test that hangs: each wait ends as soon as its condition holds.
+const patience = 5 * time.Minute
+
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	timeout := time.After(time.Minute)
+	timeout := time.After(patience)
 	for !done() {
 		select {
 		case <-tick.C:
 		case <-timeout:
-			t.Fatalf("%s: not within 30 s", what)
+			t.Fatalf("%s: not within %v", what, patience)
 		}
 	}
 }

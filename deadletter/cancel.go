@@ -1,0 +1,16 @@
+package deadletter
+
+import (
+	"context"
+
+	"github.com/waybill-go/waybill/outbox"
+)
+
+// Canceller cancels messages of the outbox for operators. Stores implement it.
+type Canceller interface {
+	// CancelMessage removes a message that is not published yet, as [outbox.Writer] says of Cancel,
+	// in a transaction of its own, and wakes relays that share the store object. Each dead letter
+	// that the message becomes has an entry in the audit log. Source and Tenant of id are required.
+	// An act that [Act.Check] refuses, and an id that [outbox.Identity.Check] does, is an error.
+	CancelMessage(ctx context.Context, id outbox.Identity, act Act) (outbox.Cancellation, error)
+}

@@ -1,0 +1,25 @@
+package settleplan
+
+import (
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/relay"
+)
+
+// What the dead letter of a cancelled message says, and how the one whose program has cancelled it is
+// resolved.
+const (
+	CancelledError    = "cancelled before it was published"
+	CancelledByWriter = "cancelled in a transaction of its program"
+)
+
+// Cancel returns the plan that makes pending and waiting rows dead letters. A claim needs what a row
+// is found by, and its attempts.
+func Cancel(claims []relay.Claim) *Plan {
+	list := make([]relay.Settlement, len(claims))
+	for i := range claims {
+		list[i] = relay.Settlement{
+			Claim: &claims[i], Outcome: relay.Dead, Attempts: claims[i].Attempts, Reason: waybill.ReasonCancelled, Error: CancelledError,
+		}
+	}
+	return New(list)
+}
