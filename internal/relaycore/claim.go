@@ -35,7 +35,8 @@ const (
 	releasing              // due scheduled messages go into the outbox
 	counting               // parked messages are counted
 	claiming
-	awaiting // everything was read
+	resting  // everything was read; the claim interval passes
+	awaiting // until there may be more
 	waking   // the wait was told to end
 )
 
@@ -78,7 +79,12 @@ func (c *Core) readAhead() int {
 // claim reads on, if nothing is being read and there is room.
 func (c *Core) claim() {
 	r := &c.read
-	if r.phase == awaiting && (r.news || c.passed()) {
+	switch more := r.news || c.passed(); {
+	case r.phase == resting && (more || c.stopping):
+		r.phase = reading
+	case r.phase == resting && !c.before(r.tries.until):
+		c.await()
+	case more:
 		c.endAwait()
 	}
 	if r.phase != reading || c.before(r.tries.until) || c.stopping {
@@ -338,11 +344,14 @@ func (c *Core) readDone(full bool) {
 	if full {
 		return
 	}
+	r.phase = resting
 	r.little = max(r.little, r.began-claimBurst*claimInterval) + claimInterval
 	r.tries.until = r.little
-	if r.news || c.passed() || c.stopping {
-		return
-	}
+}
+
+// await waits until there may be something to claim, or it is time to look for what has come due.
+func (c *Core) await() {
+	r := &c.read
 	until := r.nextLook
 	if r.parked {
 		until = min(until, r.parkedAt)
