@@ -18,10 +18,7 @@ import (
 // comes after it in its key is.
 func TestCancelled(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
-		b := newSickBroker(map[string]int{"sick1": 1 << 30})
-		w.startRelay(t, b, relay.Config{Retry: waybill.RetryPolicy{MaxRetries: 10, BaseDelay: time.Hour}})
 		due := time.Now().Add(time.Second)
-		w.enqueue(t, ofKey("orders", "sick")...)
 		w.enqueue(t,
 			waybill.Message{ID: "reminder", Topic: "orders", Key: "17", DeliverAt: due},
 			waybill.Message{ID: "kept", Topic: "orders", Key: "17", DeliverAt: due},
@@ -31,13 +28,16 @@ func TestCancelled(t *testing.T) {
 			rec.Record(waybill.Message{ID: "paid", Topic: "orders", Key: "17"})
 			done, err := w.writer.Cancel(ctx, tx, outbox.Identity{ID: "reminder"})
 			if err == nil && done != (outbox.Cancellation{Removed: 1}) {
-				t.Errorf("Cancel() = %+v, want it removed before it was due", done)
+				t.Errorf("Cancel() = %+v, want it removed before a relay could claim it", done)
 			}
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
+		b := newSickBroker(map[string]int{"sick1": 1 << 30})
+		w.startRelay(t, b, relay.Config{Retry: waybill.RetryPolicy{MaxRetries: 10, BaseDelay: time.Hour}})
+		w.enqueue(t, ofKey("orders", "sick")...)
 		w.waitStatus(t, "sick1", outbox.Waiting)
 		for _, id := range []string{"sick1", "next year"} {
 			done, err := w.store.CancelMessage(t.Context(), outbox.Identity{ID: id, Source: w.state(t, id).Source, Tenant: waybill.DefaultTenant}, deadletter.Act{By: "ann"})
@@ -97,6 +97,11 @@ func settleInPart(t *testing.T, source relay.Source) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := source.LeaveLanes(context.Background(), "r"); err != nil {
+			t.Errorf("LeaveLanes() = %v", err)
+		}
+	})
 	claims, err := source.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
 	if err != nil || len(claims) != 4 {
 		t.Fatalf("claimed %d messages, %v, want 4", len(claims), err)
