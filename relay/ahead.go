@@ -1,10 +1,6 @@
 package relay
 
-import (
-	"context"
-
-	"github.com/waybill-go/waybill/internal/relaycore"
-)
+import "context"
 
 // AheadSource is a [Source] that can read past the backlog of some tenants, so that the others need not
 // wait until it is published. The stores of this module are. A relay whose source is none publishes in
@@ -41,25 +37,4 @@ func (r *AheadRequest) Reached(claims []Claim, upTo int64) int64 {
 		return claims[len(claims)-1].Position
 	}
 	return max(upTo, r.Above)
-}
-
-// ClaimAhead implements [AheadSource] for a source that is one.
-func (b *bounded) ClaimAhead(ctx context.Context, req AheadRequest) (claims []Claim, reached int64, err error) {
-	err = b.looked.call(ctx, func(ctx context.Context) (err error) {
-		claims, reached, err = b.ahead.ClaimAhead(ctx, req)
-		return err
-	})
-	return claims, reached, err
-}
-
-func (r *Relay) claimAhead(cmd relaycore.ClaimAhead) {
-	without, known := r.cfg.Recorder.reveal(cmd.Without)
-	if !known {
-		r.handle(relaycore.ClaimedAhead{Reached: cmd.Above})
-		return
-	}
-	claims, reached, err := r.ahead.ClaimAhead(r.reading, AheadRequest{
-		Lanes: lanesOf(cmd.Lanes), Without: without, Above: cmd.Above, Span: cmd.Span, Limit: cmd.Limit, Bytes: cmd.Bytes, Held: cmd.Held,
-	})
-	r.handle(relaycore.ClaimedAhead{Messages: r.described(claims), Reached: reached, Err: r.unlessStopping(err)})
 }

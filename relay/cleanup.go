@@ -20,7 +20,9 @@ func (r *Relay) maintainArchive(ctx context.Context) {
 
 func (r *Relay) maintainRound(ctx context.Context) error {
 	began := time.Now()
-	done, err := r.src.MaintainArchive(ctx, r.cfg.maintenance())
+	done, err := call(ctx, &patience{limit: maintainTimeout}, func(ctx context.Context) (Maintained, error) {
+		return r.src.MaintainArchive(ctx, r.cfg.maintenance())
+	})
 	wait := r.cfg.CleanupInterval
 	var locked error
 	if waybill.KindOf(err) == waybill.Conflict {

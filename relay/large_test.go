@@ -45,8 +45,7 @@ type publisherFunc func(ctx context.Context, msgs []Outgoing) func() []error
 
 func (f publisherFunc) Send(ctx context.Context, msgs []Outgoing) func() []error { return f(ctx, msgs) }
 
-func heldBytes(r *Relay) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.core.Stats().Bytes
+func heldBytes(r *Relay) (n int) {
+	r.latest.Load().ask(func(c *relaycore.Core) { n = c.Stats().Bytes })
+	return n
 }

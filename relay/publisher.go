@@ -2,8 +2,10 @@ package relay
 
 import (
 	"context"
+	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/loop"
 )
 
 // Publisher hands messages to a broker. Brokers implement it; a relay calls it.
@@ -61,4 +63,33 @@ type Row struct {
 	Lane        int    // one relay at a time owns it; all messages of a key have the same
 	Position    int64  // above 0, and never drawn twice by the same store
 	Destination string // its name; "" if the relay has only one
+}
+
+// Deduplicator is a [Publisher] whose broker drops what is published again under a
+// [Outgoing.DedupID] that it remembers. A publisher that wraps another one passes it on.
+type Deduplicator interface {
+	// DedupWindow returns for how long after it has stored a message the broker remembers its
+	// DedupID, as far as is known without asking the server; 0 if it does not, or if that is
+	// not known. It is safe for concurrent use.
+	DedupWindow() time.Duration
+}
+
+// LateConfirmer is a [Publisher] whose broker confirms in its own time, over the connection that it
+// received the messages on. Its ctx then ends long after PublishTimeout: until the connection is lost,
+// which the publisher notices by itself, or the relay's lease, a late confirm settles what it
+// confirms, and nothing is sent again before. A publisher that wraps another one passes it on.
+type LateConfirmer interface {
+	// ConfirmsLate reports whether it is so. It is safe for concurrent use.
+	ConfirmsLate() bool
+}
+
+// confirmsLate reports whether a publisher is a LateConfirmer; a panic says that it is not.
+func confirmsLate(p Publisher) (yes bool) {
+	if l, ok := p.(LateConfirmer); ok {
+		_ = loop.Protect(func() error {
+			yes = l.ConfirmsLate()
+			return nil
+		})
+	}
+	return yes
 }

@@ -19,7 +19,7 @@ func TestDedupID(t *testing.T) {
 
 func TestSend_PublisherWithTooFewResults(t *testing.T) {
 	t.Parallel()
-	o := &outlet{Destination: Destination{Publisher: short{}}}
+	o := &destination{Destination: Destination{Publisher: short{}}}
 	errs := o.send(t.Context(), make([]Outgoing, 2), func() {})
 	if len(errs) != 2 || !waybill.IsUnavailable(errors.Join(errs...)) {
 		t.Errorf("send() = %v, want every message unavailable", errs)

@@ -68,8 +68,8 @@ func (r *Recorder) reveal(tenants []string) (names []string, known bool) {
 	return r.w.Reveal(tenants)
 }
 
-// beginRecording begins to record a run. The caller holds the lock.
-func (r *Relay) beginRecording() {
+// beginRecording begins to record a run.
+func (r *run) beginRecording() {
 	if r.cfg.Recorder == nil {
 		return
 	}
@@ -88,10 +88,9 @@ func (r *Relay) beginRecording() {
 
 var errRecorderTaken = errors.New("nothing is recorded: the recorder is another relay's")
 
-// endRecording ends that. The caller holds the lock.
-func (r *Relay) endRecording() {
+// endRecording ends that.
+func (r *run) endRecording() {
 	if r.recorder != nil {
 		r.recorder.End()
-		r.recorder = nil
 	}
 }

@@ -12,39 +12,25 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/internal/recording"
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
 // Relay moves messages from one source to one or several destinations. What it does is decided by its
 // core, package relaycore; the rest of the relay carries that out.
 type Relay struct {
-	src     Source
-	ahead   AheadSource // src, nil if it is none
-	cfg     Config
-	main    []*outlet          // those that messages are routed to
-	outlets map[string]*outlet // by name, the followers too
+	src    Source
+	ahead  AheadSource // src, nil if it is none
+	limits *limits
+	cfg    Config
+	main   []*destination          // those that messages are routed to
+	dests  map[string]*destination // by name, the followers too
 	// undivided are the names of main, if every message goes to each of them; else nil.
 	undivided []string
 	name      nameWatch
 	last      last
 
 	running atomic.Bool
-	workers sync.WaitGroup
-	reading context.Context // of Run: of what ends at once when the relay stops
-	work    context.Context // of what outlives it by the grace period
-
-	mu       sync.Mutex // guards what follows
-	core     *relaycore.Core
-	began    time.Time
-	timer    *time.Timer
-	closed   bool // no event is handled any more
-	isDone   bool
-	done     chan struct{} // closed when everything is settled after the stop
-	endAwait context.CancelFunc
-	cuts     map[*relaycore.Batch]context.CancelFunc
-	recorder *recording.Writer // nil if the run is not recorded
-	earlier  relaycore.Stats   // of earlier runs
+	latest  atomic.Pointer[run] // nil before the first
 }
 
 // last is what Status tells of last.
@@ -74,19 +60,16 @@ func NewFanout(src Source, destinations []Destination, cfg Config) (*Relay, erro
 	if err != nil {
 		return nil, err
 	}
-	bounded := newBounded(src, &cfg)
-	r := &Relay{src: bounded, cfg: cfg, outlets: make(map[string]*outlet)}
-	if bounded.ahead != nil {
-		r.ahead = bounded
-	}
+	r := &Relay{src: src, limits: newLimits(&cfg), cfg: cfg, dests: make(map[string]*destination)}
+	r.ahead, _ = src.(AheadSource)
 	r.name.inspector, _ = src.(Inspector)
-	if err := r.addOutlets(destinations); err != nil {
+	if err := r.addDestinations(destinations); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *Relay) addOutlets(destinations []Destination) error {
+func (r *Relay) addDestinations(destinations []Destination) error {
 	if len(destinations) == 0 {
 		return &waybill.InvalidError{Field: "destinations", Reason: "at least one is required"}
 	}
@@ -94,7 +77,7 @@ func (r *Relay) addOutlets(destinations []Destination) error {
 		if d.Publisher == nil {
 			return &waybill.InvalidError{Field: "Destination.Publisher", Reason: fmt.Sprintf("destination %q has none", d.Name)}
 		}
-		if r.outlets[d.Name] != nil {
+		if r.dests[d.Name] != nil {
 			return &waybill.InvalidError{Field: "Destination.Name", Reason: fmt.Sprintf("%q is used twice", d.Name)}
 		}
 		if !(d.Rate >= 0 && d.Rate <= maxRate) {
@@ -103,18 +86,18 @@ func (r *Relay) addOutlets(destinations []Destination) error {
 		if len(d.Name) > waybill.MaxTopicLen {
 			return &waybill.InvalidError{Field: "Destination.Name", Reason: fmt.Sprintf("has %d bytes, the limit is %d", len(d.Name), waybill.MaxTopicLen)}
 		}
-		r.outlets[d.Name] = &outlet{Destination: d, follower: i >= len(destinations), late: confirmsLate(d.Publisher)}
+		r.dests[d.Name] = &destination{Destination: d, follower: i >= len(destinations), late: confirmsLate(d.Publisher)}
 	}
 	divided := false
 	for _, d := range destinations {
-		r.main = append(r.main, r.outlets[d.Name])
+		r.main = append(r.main, r.dests[d.Name])
 		r.undivided = append(r.undivided, d.Name)
 		divided = divided || d.Match != nil
 	}
 	if divided {
 		r.undivided = nil
 	}
-	if len(r.outlets) > 1 && r.outlets[""] != nil && len(r.main) > 1 {
+	if len(r.dests) > 1 && r.dests[""] != nil && len(r.main) > 1 {
 		return &waybill.InvalidError{Field: "Destination.Name", Reason: "is empty; each of several destinations needs a name"}
 	}
 	return nil
@@ -133,42 +116,23 @@ func (r *Relay) Run(ctx context.Context) error {
 	// What is in flight outlives ctx by the grace period.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	r.begin(ctx, work)
-	defer r.timer.Stop()
-	r.handle(relaycore.Tick{})
-	var archive sync.WaitGroup
-	archive.Go(func() { r.maintainArchive(ctx) })
-	<-ctx.Done()
-
-	r.handle(relaycore.Stop{})
-	grace := time.NewTimer(r.cfg.ShutdownGrace)
-	defer grace.Stop()
-	select {
-	case <-r.done:
-	case <-grace.C:
-	}
-	r.close()
-	stop()
-	r.workers.Wait()
-	archive.Wait()
-	return r.leave(context.WithoutCancel(ctx))
-}
-
-// begin makes a new core: a relay that begins knows nothing.
-func (r *Relay) begin(reading, work context.Context) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.reading, r.work = reading, work
+	current := r.newRun(ctx, work)
+	r.latest.Store(current)
 	r.name.due, r.name.expires = time.Time{}, time.Time{}
 	r.name.taken.Store(false)
-	r.core, r.began = relaycore.New(r.coreConfig()), time.Now()
-	r.closed, r.isDone, r.done = false, false, make(chan struct{})
-	r.cuts = make(map[*relaycore.Batch]context.CancelFunc)
-	for _, o := range r.outlets {
-		o.sent = nil
-	}
-	r.timer = time.AfterFunc(time.Hour, func() { r.handle(relaycore.Tick{}) })
-	r.beginRecording()
+
+	var told sync.WaitGroup
+	told.Go(current.tell)
+	current.workers.Go(func() { r.maintainArchive(ctx) })
+	current.beginRecording()
+	current.own(ctx.Done())
+	current.endRecording()
+	stop()
+	current.workers.Wait()
+	current.reports <- current.untold
+	close(current.reports)
+	told.Wait()
+	return r.leave(context.WithoutCancel(ctx))
 }
 
 func (r *Relay) coreConfig() relaycore.Config {
@@ -187,26 +151,17 @@ func (r *Relay) coreConfig() relaycore.Config {
 		core.Dests = append(core.Dests, relaycore.Dest{Name: o.Name, Rate: o.Rate, Late: o.late})
 	}
 	for _, f := range c.Followers {
-		core.Followers = append(core.Followers, relaycore.Dest{Name: f.Name, Rate: f.Rate, Late: r.outlets[f.Name].late})
+		core.Followers = append(core.Followers, relaycore.Dest{Name: f.Name, Rate: f.Rate, Late: r.dests[f.Name].late})
 	}
 	return core
 }
 
-// close ends the handling of events. What is claimed is still in the store.
-func (r *Relay) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = true
-	r.endRecording()
-	now := r.core.Stats()
-	r.earlier.Published += now.Published
-	r.earlier.Retried += now.Retried
-	r.earlier.Dead += now.Dead
-}
-
 // leave gives the lanes back. Failing to is no failure of Run: the lease ends by itself.
 func (r *Relay) leave(ctx context.Context) error {
-	if err := r.src.LeaveLanes(ctx, r.cfg.Node); err != nil {
+	_, err := call(ctx, &patience{limit: r.cfg.PublishTimeout}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, r.src.LeaveLanes(ctx, r.cfg.Node)
+	})
+	if err != nil {
 		r.observe(ctx, waybill.Event{Op: waybill.OpLoop, Loop: "relay leave", Err: fmt.Errorf("give lanes back: %w", err)})
 	}
 	return nil
@@ -234,20 +189,23 @@ type Status struct {
 
 // Status returns a snapshot. It is safe for concurrent use and asks nobody.
 func (r *Relay) Status() Status {
-	s := Status{Node: r.cfg.Node, Running: r.running.Load(), Destinations: slices.Sorted(maps.Keys(r.outlets))}
+	s := Status{Node: r.cfg.Node, Running: r.running.Load(), Destinations: slices.Sorted(maps.Keys(r.dests))}
 	r.last.mu.Lock()
 	s.LastPublishedAt, s.LastError, s.LastErrorAt = r.last.published, r.last.err, r.last.failed
 	r.last.mu.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.earlier
-	if r.core != nil && !r.closed {
-		core := r.core.Stats()
-		now.Published, now.Retried, now.Dead = now.Published+core.Published, now.Retried+core.Retried, now.Dead+core.Dead
-		s.Lanes, s.Held, s.Lease = core.Lanes, core.Held, core.LeaseUntil-time.Since(r.began)
-		s.Parked, s.ParkedKeys, s.BackPressure = core.Parked, core.ParkedKeys, core.BackPressure
-		s.Paused = slices.Sorted(slices.Values(r.core.PausedDests()))
+	current := r.latest.Load()
+	if current == nil {
+		return s
 	}
-	s.Published, s.Retried, s.Dead = now.Published, now.Retried, now.Dead
+	var core relaycore.Stats
+	var paused []string
+	live := current.ask(func(c *relaycore.Core) { core, paused = c.Stats(), c.PausedDests() })
+	core = current.totals(core)
+	s.Published, s.Retried, s.Dead = core.Published, core.Retried, core.Dead
+	if live {
+		s.Lanes, s.Held, s.Lease = core.Lanes, core.Held, core.LeaseUntil-time.Since(current.began)
+		s.Parked, s.ParkedKeys, s.BackPressure = core.Parked, core.ParkedKeys, core.BackPressure
+		s.Paused = slices.Sorted(slices.Values(paused))
+	}
 	return s
 }

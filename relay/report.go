@@ -11,11 +11,11 @@ import (
 	"github.com/waybill-go/waybill/internal/report"
 )
 
-// report tells the observer what the core reports. It runs outside the lock.
-func (r *Relay) report(p relaycore.Report) {
+// report tells the observer what the core reports.
+func (r *Relay) report(ctx context.Context, p relaycore.Report) {
 	r.note(p)
-	for _, e := range r.events(p) {
-		r.observe(r.work, e)
+	for _, e := range r.eventsOf(p) {
+		r.observe(ctx, e)
 	}
 }
 
@@ -40,8 +40,8 @@ var ops = map[relaycore.What]waybill.Op{
 	relaycore.Dead: waybill.OpDead, relaycore.Failed: waybill.OpFailed,
 }
 
-// events returns the events of a report.
-func (r *Relay) events(p relaycore.Report) []waybill.Event {
+// eventsOf returns the events of a report.
+func (r *Relay) eventsOf(p relaycore.Report) []waybill.Event {
 	e := waybill.Event{Op: ops[p.What], Destination: p.Dest, Topic: p.Topic, Count: p.Count, Delay: p.Delay, Duration: p.Took, Err: p.Err}
 	switch p.What {
 	case relaycore.PublishedNow:
@@ -104,14 +104,12 @@ func (r *Relay) observe(ctx context.Context, e waybill.Event) {
 // there are other relays, one of whose destinations none has answered for three times LeaseTTL lets
 // its lease run out from time to time, so that they take its lanes, and is not well.
 func (r *Relay) Health() error {
-	r.mu.Lock()
-	core, now := r.core, time.Since(r.began)
-	if core == nil {
-		r.mu.Unlock()
+	current := r.latest.Load()
+	if current == nil {
 		return errors.Join(&waybill.StalledError{Loop: r.loopName("claim")}, &waybill.StalledError{Loop: r.loopName("lease")})
 	}
-	errs := core.Health(now)
-	r.mu.Unlock()
+	var errs []error
+	current.ask(func(c *relaycore.Core) { errs = c.Health(time.Since(current.began)) })
 	for i, err := range errs {
 		var stalled *relaycore.Stalled
 		if errors.As(err, &stalled) {

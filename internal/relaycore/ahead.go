@@ -25,13 +25,10 @@ type ahead struct {
 	without []string // tenants that the latest look left out
 }
 
-// looksAhead reports whether there is reason to look ahead.
-func (c *Core) looksAhead() bool { return c.cfg.Ahead && c.read.busy && !c.read.parked }
-
 // lookAhead reads past the tenants of which enough is held, and reports whether it does.
 func (c *Core) lookAhead() bool {
 	r, a := &c.read, &c.read.ahead
-	if !c.looksAhead() || c.now < a.next {
+	if !c.cfg.Ahead || !r.busy || r.parked || c.before(a.next) {
 		return false
 	}
 	a.next = c.now + claimInterval
@@ -39,6 +36,7 @@ func (c *Core) lookAhead() bool {
 	lanes := c.readable(func(st *laneState) bool { return !st.again })
 	limit, bytes := c.space(c.readAhead()+c.quarter(), maxHeldBytes*5/4)
 	if len(without) == 0 || len(lanes) == 0 || limit == 0 {
+		c.before(a.next)
 		return false
 	}
 	if slices.ContainsFunc(a.without, func(t string) bool { return !slices.Contains(without, t) }) {
@@ -46,7 +44,8 @@ func (c *Core) lookAhead() bool {
 	}
 	a.without, a.began = without, c.now
 	r.phase, r.cmd = claiming, Claim{Lanes: lanes}
-	c.do(ClaimAhead{Lanes: lanes, Without: without, Above: a.above, Span: aheadSpan, Limit: limit, Bytes: bytes, Held: c.held.sorted()})
+	held, _ := c.claimed()
+	c.do(ClaimAhead{Lanes: lanes, Without: without, Above: a.above, Span: aheadSpan, Limit: limit, Bytes: bytes, Held: held})
 	return true
 }
 
@@ -54,7 +53,7 @@ func (c *Core) lookAhead() bool {
 func (c *Core) plenty() (names []string) {
 	count := make(map[string]int)
 	for _, d := range c.dests {
-		for _, q := range d.queues() {
+		for _, q := range d.queues {
 			for _, t := range q.tenants {
 				count[t.name] += t.total
 			}

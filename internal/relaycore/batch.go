@@ -14,11 +14,11 @@ type Batch struct {
 	Messages []*Message
 	Alone    bool          // no other batch is in flight to the destination
 	Limit    time.Duration // how long the answers may take
+	Tag      any           // the shell's own
 
 	queue   *queue
-	lines   []*line // of each message
-	number  int64   // among those of the destination
-	before  int64   // messages that the destination had accepted
+	number  int64 // among those of the destination
+	before  int64 // messages that the destination had accepted
 	sent    Time
 	slow    bool // it takes up no width of its queue any more
 	patient bool // late confirms count
@@ -45,7 +45,7 @@ func (c *Core) dispatch() {
 		if d.draining != nil && !c.dispatchFrom(d.draining) {
 			continue
 		}
-		for _, q := range d.queues() {
+		for _, q := range d.queues {
 			if !c.dispatchFrom(q) {
 				break
 			}
@@ -70,7 +70,7 @@ func (c *Core) dispatchFrom(q *queue) bool {
 		}
 		c.send(b)
 	}
-	return d.draining == nil && d.alone == nil
+	return d.draining == nil && !d.alone()
 }
 
 // open returns how many messages a queue may send now.
@@ -79,20 +79,21 @@ func (c *Core) open(q *queue) int {
 	if q.probing() {
 		width = 1
 	}
+	running, aside := d.inFlight(q)
 	switch {
-	case !q.some(), d.alone != nil, q.running >= width, q.isolated && d.away >= isolatedBatches:
+	case q.next() == nil, d.alone(), running >= width, q.isolated() && aside >= isolatedBatches:
 		return 0
-	case d.main.paused(c.now) > 0, q.paused(c.now) > 0:
+	case c.before(max(d.main.until, q.until)), c.before(d.pace.next(c.now)):
 		return 0
 	}
-	return d.pace.allowed(c.cfg.BatchSize, c.now)
+	return d.pace.allowed(c.cfg.BatchSize)
 }
 
 // fill takes messages out of a queue into a batch, which is nil if none may be sent. It reports
 // whether that is because a message must be sent alone while others are in flight.
 func (c *Core) fill(q *queue, room int) (b *Batch, drain bool) {
 	d := q.dest
-	b = &Batch{Dest: d.name, queue: q, Messages: make([]*Message, 0, min(room, q.total)), lines: make([]*line, 0, min(room, q.total))}
+	b = &Batch{Dest: d.Name, queue: q, Messages: make([]*Message, 0, min(room, q.total))}
 	l := q.next()
 	if l != nil && d.suspect(l.waiting[0]) {
 		l, room = c.chooseSuspect(q), 1
@@ -109,10 +110,10 @@ func (c *Core) fill(q *queue, room int) (b *Batch, drain bool) {
 		}
 		c.takeNext(b, l)
 	}
-	for _, l := range b.lines {
-		if l.filling {
-			l.filling = false
-			q.place(l)
+	for _, m := range b.Messages {
+		if m.line.filling {
+			m.line.filling = false
+			q.place(m.line)
 		}
 	}
 	if len(b.Messages) == 0 {
@@ -137,9 +138,8 @@ func (c *Core) takeNext(b *Batch, l *line) {
 	if m.fate.Err != nil {
 		c.conclude(m, m.fate, 0)
 	} else {
-		_, m.Resent = q.dest.unsure(m)
-		m.Resent = m.Resent || m.Attempts > 0
-		b.Messages, b.lines = append(b.Messages, m), append(b.lines, l)
+		m.Resent = m.Attempts > 0 || q.dest.recall(m).unsure
+		b.Messages = append(b.Messages, m)
 		l.sent++
 		l.filling = l.key != "" && !c.cfg.Strict && !b.Alone
 	}
@@ -158,7 +158,7 @@ func (c *Core) chooseSuspect(q *queue) *line {
 		switch suspect := q.dest.suspect(m); {
 		case !suspect && !q.dest.well():
 			return l
-		case suspect && (chosen == nil || q.dest.pastOf(m).tried < q.dest.pastOf(chosen.waiting[0]).tried):
+		case suspect && (chosen == nil || q.dest.recall(m).tried < q.dest.recall(chosen.waiting[0]).tried):
 			chosen = l
 		}
 	}
@@ -170,27 +170,32 @@ func (c *Core) send(b *Batch) {
 	q, d := b.queue, b.queue.dest
 	d.sends++
 	b.number, b.before, b.sent, b.Limit = d.sends, d.accepted, c.now, c.cfg.PublishTimeout
-	if b.patient = d.late && !b.Alone; b.patient {
+	if b.patient = d.Late && !b.Alone; b.patient {
 		b.Limit *= lateLimit
 	}
 	if b.Alone {
-		d.alone = b
 		d.pastOf(b.Messages[0]).tried = c.now
-	}
-	q.running++
-	if q.isolated {
-		c.countAway(b, 1)
 	}
 	d.pace.tokens -= float64(len(b.Messages))
 	q.slow = q.slow && q.total > c.cfg.BatchSize
 	d.batches = append(d.batches, b)
+	c.before(c.now + c.slowAfter())
 	c.do(Publish{b})
 }
 
-// countAway counts a batch that others need not wait for, and its messages.
-func (c *Core) countAway(b *Batch, n int) {
-	b.queue.dest.away += n
-	c.held.away += n * len(b.Messages)
+// aside reports whether others need not wait for the batch.
+func (b *Batch) aside() bool { return b.slow || b.queue.isolated() }
+
+// asideMessages counts the messages of such batches.
+func (c *Core) asideMessages() (n int) {
+	for _, d := range c.dests {
+		for _, b := range d.batches {
+			if b.aside() {
+				n += len(b.Messages)
+			}
+		}
+	}
+	return n
 }
 
 // watchBatches looks after batches that are not answered: others pass one that is slow, and a wait that
@@ -198,11 +203,10 @@ func (c *Core) countAway(b *Batch, n int) {
 func (c *Core) watchBatches() {
 	for _, d := range c.dests {
 		for _, b := range d.batches {
-			age := c.now - b.sent
-			if !b.slow && !b.queue.isolated && age >= c.slowAfter() {
+			if !b.aside() && !c.before(b.sent+c.slowAfter()) {
 				c.setAside(b)
 			}
-			if b.patient && !b.late && age >= c.cfg.PublishTimeout {
+			if b.patient && !b.late && !c.before(b.sent+c.cfg.PublishTimeout) {
 				c.late(b)
 			}
 			if !b.cut && c.holdsUp(b) {
@@ -217,9 +221,7 @@ func (c *Core) watchBatches() {
 // until they have shown that they are well.
 func (c *Core) setAside(b *Batch) {
 	b.slow = true
-	b.queue.running--
-	c.countAway(b, 1)
-	for _, topic := range b.topics() {
+	for _, topic := range topicsOf(b.Messages) {
 		c.isolate(b.queue.dest, topic)
 	}
 }
@@ -228,7 +230,11 @@ func (c *Core) setAside(b *Batch) {
 func (c *Core) late(b *Batch) {
 	b.late = true
 	err := waybill.UnavailableError(fmt.Errorf("no answer within %v; it is still waited for", c.cfg.PublishTimeout))
-	c.pause(b.queue, b.topics(), b.queue.dest.accepted > b.before, err)
+	if b.queue.dest.accepted > b.before {
+		c.pauseTopics(b.queue.dest, b.Messages, err)
+	} else {
+		c.pause(b.queue, b.Messages, err)
+	}
 }
 
 // holdsUp reports whether a batch must not be waited for any longer: others may own the lanes by now,
@@ -236,58 +242,22 @@ func (c *Core) late(b *Batch) {
 // several topics is slow, or, where late confirms count, if what was sent much later is confirmed.
 func (c *Core) holdsUp(b *Batch) bool {
 	switch {
-	case b.late && c.lease.until <= c.now:
+	case b.late && !c.before(c.lease.until):
 		return true
 	case b.late:
-		return b.queue.dest.heard > b.sent+c.cfg.PublishTimeout/2 && len(b.topics()) > 1
+		return b.queue.dest.heard > b.sent+c.cfg.PublishTimeout/2 && len(topicsOf(b.Messages)) > 1
 	case b.slow && !b.patient:
-		return c.now >= b.sent+2*c.slowAfter() && len(b.topics()) > 1
+		return len(topicsOf(b.Messages)) > 1 && !c.before(b.sent+2*c.slowAfter())
 	}
 	return false
 }
 
-// topics returns the topics of the batch, in the order of its messages.
-func (b *Batch) topics() (topics []string) {
-	for _, m := range b.Messages {
+// topicsOf returns the topics of messages, in their order.
+func topicsOf(messages []*Message) (topics []string) {
+	for _, m := range messages {
 		if !slices.Contains(topics, m.Topic) {
 			topics = append(topics, m.Topic)
 		}
 	}
 	return topics
-}
-
-// nextBatch returns when a batch in flight is to be looked at.
-func (c *Core) nextBatch() Time {
-	next := never
-	for _, d := range c.dests {
-		for _, b := range d.batches {
-			for _, age := range []time.Duration{c.slowAfter(), 2 * c.slowAfter(), c.cfg.PublishTimeout} {
-				if at := b.sent + age; at > c.now {
-					next = min(next, at)
-				}
-			}
-			if b.late && !b.cut {
-				next = min(next, c.now+c.slowAfter())
-			}
-		}
-	}
-	return next
-}
-
-// nextDispatch returns when a pause ends, or a rate allows more, of a queue with something to send.
-func (c *Core) nextDispatch() Time {
-	next := never
-	for _, d := range c.dests {
-		for _, q := range d.queues() {
-			if !q.some() {
-				continue
-			}
-			if until := max(q.until, d.main.until); until > c.now {
-				next = min(next, until)
-			} else if at := d.pace.next(c.now); at > c.now {
-				next = min(next, at)
-			}
-		}
-	}
-	return next
 }

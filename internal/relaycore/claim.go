@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -34,8 +35,9 @@ const (
 	releasing              // due scheduled messages go into the outbox
 	counting               // parked messages are counted
 	claiming
-	resting // everything was read; the claim interval passes
-	awaiting
+	resting  // everything was read; the claim interval passes
+	awaiting // until there may be more
+	waking   // the wait was told to end
 )
 
 // read is the state of reading from the store: release, count, claim and, if everything was read, wait
@@ -43,22 +45,15 @@ const (
 type read struct {
 	phase  phase
 	news   bool // a reason to read again
-	ended  bool // the wait was told to end
-	ok     Time // of the latest success
 	tries  attempts
-	fails  int // in a row
-	after  Time
-	credit float64 // of claims that find little
-	began  Time    // of the latest claim
-	last   Time    // of the one before that found little
+	began  Time // of the latest claim
+	little Time // when the claims that found little would be over if there was one in each claimInterval
 
-	cmd      Claim // the latest
-	look     bool  // it looks for what has come due
-	moreDue  bool  // more than was read has come due
-	busy     bool  // the latest claim was full
-	due      []int64
-	nextLook Time
-	again    Time // when every lane is read from its beginning
+	cmd      Claim  // the latest
+	busy     bool   // the latest claim was full
+	due      []Time // when messages that are known of come due, ascending
+	nextLook Time   // for what has come due
+	again    Time   // when every lane is read from its beginning
 	reopen   []*line
 
 	full      bool // there is no room for a claim
@@ -84,19 +79,19 @@ func (c *Core) readAhead() int {
 // claim reads on, if nothing is being read and there is room.
 func (c *Core) claim() {
 	r := &c.read
-	switch {
-	case r.phase == resting && (r.news || c.passed()):
+	switch more := r.news || c.passed(); {
+	case r.phase == resting && (more || c.stopping):
 		r.phase = reading
-	case r.phase == resting && c.now >= r.after:
+	case r.phase == resting && !c.before(r.tries.until):
 		c.await()
-	case r.phase == awaiting && (r.news || c.passed()):
+	case more:
 		c.endAwait()
 	}
-	if r.phase != reading || c.now < r.after || c.stopping {
+	if r.phase != reading || c.before(r.tries.until) || c.stopping {
 		return
 	}
 	if !c.safe() {
-		r.ok = c.now
+		r.tries.ok = c.now
 		return
 	}
 	if c.lookAhead() {
@@ -104,9 +99,8 @@ func (c *Core) claim() {
 	}
 	limit, bytes := c.space(c.readAhead(), maxHeldBytes)
 	if limit == 0 {
-		if r.ok = c.now; !r.full {
-			r.full, r.fullSince = true, c.now
-		}
+		r.tries.ok = c.now
+		c.relieve()
 		return
 	}
 	if !r.busy {
@@ -114,9 +108,9 @@ func (c *Core) claim() {
 	}
 	r.full, r.news, r.began = false, false, c.now
 	r.tries.begin(c.now)
-	r.look, r.moreDue = c.looksForDue(), false
-	r.cmd = Claim{Limit: limit, Bytes: bytes, Due: r.look || !r.busy, Paused: c.pausedNow()}
-	if r.look {
+	look := c.looksForDue()
+	r.cmd = Claim{Limit: limit, Bytes: bytes, Due: look || !r.busy, Paused: c.pausedNow()}
+	if look {
 		r.phase = releasing
 		r.release.begin(c.now)
 		c.do(Release{c.cfg.BatchSize})
@@ -132,7 +126,7 @@ func (c *Core) quarter() int { return max(1, c.readAhead()/4) }
 // space returns how many messages, and bytes of payload, a claim may add where so many may be held;
 // none if there is no room for a whole one.
 func (c *Core) space(most, mostBytes int) (limit, bytes int) {
-	count, size := c.held.count-c.held.away-c.held.deferred, c.held.bytes
+	count, size := c.held.count-c.held.deferred-c.asideMessages(), c.held.bytes
 	if count+c.quarter() > most || size+maxHeldBytes/4 > mostBytes {
 		return 0, 0
 	}
@@ -143,24 +137,25 @@ func (c *Core) space(most, mostBytes int) (limit, bytes int) {
 // that is known of has come due.
 func (c *Core) looksForDue() bool {
 	r := &c.read
-	if c.now < r.nextLook && !c.passed() {
+	if !c.passed() {
 		return false
 	}
-	r.due = slices.DeleteFunc(r.due, func(t int64) bool { return Time(t)*dueTick <= c.now })
+	r.due = slices.DeleteFunc(r.due, func(t Time) bool { return t <= c.now })
 	r.nextLook = c.now + c.cfg.PollInterval
 	return true
 }
 
 // passed reports whether a message that is known of has come due.
 func (c *Core) passed() bool {
-	return c.now >= c.read.nextLook || len(c.read.due) > 0 && Time(c.read.due[0])*dueTick <= c.now
+	r := &c.read
+	return !c.before(r.nextLook) || len(r.due) > 0 && !c.before(r.due[0])
 }
 
 // expect notes that a message is due after a time from now.
 func (c *Core) expect(after time.Duration) {
-	tick := int64((c.now+after)/dueTick) + 1
-	if at, known := slices.BinarySearch(c.read.due, tick); !known {
-		c.read.due = slices.Insert(c.read.due, at, tick)
+	t := (c.now + after).Truncate(dueTick) + dueTick
+	if at, known := slices.BinarySearch(c.read.due, t); !known {
+		c.read.due = slices.Insert(c.read.due, at, t)
 	}
 }
 
@@ -168,7 +163,7 @@ func (c *Core) expect(after time.Duration) {
 func (c *Core) pausedNow() (names []string) {
 	for _, d := range c.dests {
 		if d.main.paused(c.now) > 0 {
-			names = append(names, d.name)
+			names = append(names, d.Name)
 		}
 	}
 	return names
@@ -177,17 +172,21 @@ func (c *Core) pausedNow() (names []string) {
 // apply goes on to claim. Where a release fails the claim goes on without it: the others must not wait
 // for one message that cannot be released.
 func (e Released) apply(c *Core) {
-	c.read.release.end(e.Err)
-	if e.Err != nil {
+	if e.Err == nil {
+		c.read.release.succeed(c.now)
+	} else {
+		c.read.release.fail(c.now, e.Err, 0, 0)
 		c.report(Report{What: ReleaseFails, Err: fmt.Errorf("release scheduled messages: %w", e.Err)})
 	}
-	c.read.moreDue = e.Count >= c.cfg.BatchSize
+	if e.Count >= c.cfg.BatchSize {
+		c.read.nextLook = 0 // there may be more
+	}
 	c.count()
 }
 
 // count counts what is parked, if a policy parks and it is time to.
 func (c *Core) count() {
-	if c.parks() && c.now >= c.read.parkedAt {
+	if c.cfg.parks() && c.now >= c.read.parkedAt {
 		c.read.phase = counting
 		c.do(Count{c.lease.list()})
 		return
@@ -196,16 +195,8 @@ func (c *Core) count() {
 }
 
 // parks reports whether any topic may have parked keys.
-func (c *Core) parks() bool {
-	if c.cfg.Order == Park {
-		return true
-	}
-	for _, o := range c.cfg.TopicOrder {
-		if o == Park {
-			return true
-		}
-	}
-	return false
+func (c *Config) parks() bool {
+	return c.Order == Park || slices.Contains(slices.Collect(maps.Values(c.TopicOrder)), Park)
 }
 
 func (e Counted) apply(c *Core) {
@@ -218,7 +209,7 @@ func (e Counted) apply(c *Core) {
 	over := c.cfg.overParked(e.Keys, e.Messages)
 	changed := (over != nil) != r.parked
 	r.parked = over != nil
-	c.stats.ParkedKeys, c.stats.Parked, c.stats.BackPressure = e.Keys, e.Messages, r.parked
+	c.stats.ParkedKeys, c.stats.Parked = e.Keys, e.Messages
 	if changed {
 		c.report(Report{What: BackPressure, Count: e.Messages, Err: over})
 	}
@@ -240,8 +231,9 @@ func (c *Config) overParked(keys, messages int) error {
 // under a new epoch is left out while messages of the old one are in flight: a claim would leave those
 // out, and find what is behind them.
 func (c *Core) readable(accept func(*laneState) bool) (lanes []Lane) {
+	older := c.lanesHeld()
 	for _, st := range c.lease.lanes {
-		if _, older := c.held.of(st.Lane); !st.leaving && !older && accept(st) {
+		if !st.leaving && !older[st.Number] && accept(st) {
 			lanes = append(lanes, st.Lane)
 		}
 	}
@@ -267,15 +259,16 @@ func (c *Core) readLanes() {
 		return
 	}
 	r.phase = claiming
-	r.cmd.DueOnly, r.cmd.Held, r.cmd.HeldFor = r.parked, c.held.sorted(), c.held.partly()
+	r.cmd.DueOnly = r.parked
+	r.cmd.Held, r.cmd.HeldFor = c.claimed()
 	c.do(r.cmd)
 }
 
 func (e Claimed) apply(c *Core) {
-	r := &c.read
-	ready := c.takeAll(e.Messages, c.now-r.began)
+	if ready := c.takeAll(e.Messages, c.now-c.read.began); e.Full && !ready {
+		c.read.nextLook = 0 // more than was read has come due
+	}
 	c.endClaim()
-	r.moreDue = r.moreDue || e.Full && !ready
 	c.readDone(e.Full)
 }
 
@@ -290,7 +283,7 @@ func (c *Core) takeAll(messages []Message, took time.Duration) (ready bool) {
 		c.takeIn(m)
 	}
 	for _, d := range c.dests {
-		for _, q := range d.queues() {
+		for _, q := range d.queues {
 			c.trim(q)
 		}
 	}
@@ -332,7 +325,9 @@ func (c *Core) endClaim() {
 
 func (e ClaimFailed) apply(c *Core) {
 	for _, n := range c.read.cmd.Again {
-		c.lease.readAgain(n)
+		if st := c.lease.state(n); st != nil {
+			st.again = true
+		}
 	}
 	c.read.weight = min(2*c.read.weight, maxHeldBytes) // it may have been too much
 	c.endClaim()
@@ -340,35 +335,18 @@ func (e ClaimFailed) apply(c *Core) {
 }
 
 // readDone ends a claim that has succeeded. If it was full the next one follows at once; else everything
-// was read, and the relay waits.
+// was read, and the relay waits until there may be something to claim, or it is time to look for what has
+// come due.
 func (c *Core) readDone(full bool) {
 	r := &c.read
-	r.tries.end(nil)
-	r.ok, r.fails, r.busy, r.phase = c.now, 0, full, reading
-	if r.moreDue {
-		r.nextLook = 0
-	}
+	r.tries.succeed(c.now)
+	r.busy, r.phase = full, reading
 	if full {
 		return
 	}
 	r.phase = resting
-	r.credit = min(claimBurst, r.credit+float64(r.began-r.last)/float64(claimInterval)) - 1
-	r.last, r.after = r.began, c.now
-	if r.credit < 0 {
-		r.after = max(c.now, r.began+claimInterval)
-	}
-}
-
-func (c *Core) readFailed(err error) {
-	r := &c.read
-	r.tries.end(err)
-	if r.look {
-		r.nextLook = 0 // look again at once
-	}
-	r.phase = reading
-	r.after = c.now + backoff(retryBase, r.fails, retryMax)
-	r.fails++
-	c.report(Report{What: LoopFails, Topic: "claim", Err: err})
+	r.little = max(r.little, r.began-claimBurst*claimInterval) + claimInterval
+	r.tries.until = r.little
 }
 
 // await waits until there may be something to claim, or it is time to look for what has come due.
@@ -378,13 +356,24 @@ func (c *Core) await() {
 	if r.parked {
 		until = min(until, r.parkedAt)
 	}
-	r.phase, r.ended = awaiting, false
+	r.phase = awaiting
 	c.do(Await{until})
 }
 
+func (c *Core) readFailed(err error) {
+	r := &c.read
+	r.tries.fail(c.now, err, retryBase, retryMax)
+	if r.cmd.Due {
+		r.nextLook = 0 // look again at once
+	}
+	r.phase = reading
+	c.report(Report{What: LoopFails, Topic: "claim", Err: err})
+}
+
+// endAwait ends the wait, if there is one.
 func (c *Core) endAwait() {
-	if !c.read.ended {
-		c.read.ended = true
+	if c.read.phase == awaiting {
+		c.read.phase = waking
 		c.do(EndAwait{})
 	}
 }
@@ -395,31 +384,7 @@ func (e Woken) apply(c *Core) {
 		c.readFailed(e.Err)
 		return
 	}
-	r.ok, r.fails = c.now, 0
-}
-
-// next returns when reading goes on by itself.
-func (r *read) next(c *Core) Time {
-	next := never
-	switch {
-	case r.phase == resting:
-		next = r.after
-	case r.phase == reading && r.after > c.now:
-		next = r.after
-	case r.phase == reading && r.full:
-		next = r.fullSince + c.slowAfter()/2
-		if c.looksAhead() && c.safe() && !c.stopping {
-			next = min(next, max(r.ahead.next, c.now))
-		}
-		return next
-	}
-	if r.phase == resting || r.phase == awaiting && !r.ended {
-		next = min(next, max(r.nextLook, c.now))
-		if len(r.due) > 0 {
-			next = min(next, Time(r.due[0])*dueTick)
-		}
-	}
-	return next
+	r.tries.ok = c.now
 }
 
 var errNoDestination = errors.New("no destination matches the message")
@@ -427,7 +392,7 @@ var errNoDestination = errors.New("no destination matches the message")
 // takeIn gives a claimed message its place: in a line if it is to be sent, else among the outcomes to
 // be stored.
 func (c *Core) takeIn(m *Message) {
-	if c.stopping || !c.lease.readsOn(m.Lane) {
+	if c.stopping || !c.lease.keeps(m.Lane) {
 		return // another claim reads it from its beginning
 	}
 	m.expiresAt = c.now + m.ExpiresIn
@@ -476,18 +441,10 @@ func (c *Core) place(m *Message) {
 	switch {
 	case m.fate.Err != nil && (m.Key == "" || l.precedes(m)):
 		c.conclude(m, m.fate, 0)
-	case l.behind > 0, m.Blocked && !c.joins(l, m):
+	case l.behind > 0, m.Blocked && !l.joinedBy(m):
 		c.settleBehind(m)
 	default:
 		l.insert(m)
 	}
 	c.tidy(l)
-}
-
-// joins reports whether a message whose key is blocked, be it at another destination, stays in memory: an earlier
-// one of its unit that never waited is there, so that nothing of the unit waits. In the store it would be due before
-// that one if that has to wait, too.
-func (c *Core) joins(l *line, m *Message) bool {
-	untried := func(o *Message) bool { return !o.Waiting && o.Position < m.Position }
-	return c.untriedFlies(l.unit) || slices.ContainsFunc(l.waiting, untried)
 }

@@ -50,9 +50,10 @@ const (
 
 // Core is the state of a relay. [New] makes one. It is plain data, for one goroutine at a time.
 type Core struct {
-	cfg Config
-	now Time
-	out []Command
+	cfg  Config
+	now  Time
+	out  []Command
+	next Time
 
 	lease   lease
 	dests   []*dest
@@ -72,47 +73,52 @@ type Core struct {
 // New returns the state of a relay that owns nothing yet.
 func New(cfg Config) *Core {
 	c := &Core{cfg: cfg, byName: make(map[string]*dest), lines: make(map[unit]*line), jitter: cfg.Seed}
-	for i, d := range slices.Concat(cfg.Dests, cfg.Followers) {
-		made := newDest(d, i >= len(cfg.Dests))
+	for _, d := range slices.Concat(cfg.Dests, cfg.Followers) {
+		made := newDest(d)
 		c.dests = append(c.dests, made)
 		c.byName[d.Name] = made
 	}
-	c.held.reset()
-	c.settler.groups = make(map[group]*refused)
+	c.settler.apart = make(map[group]*apart)
 	c.read.weight = maxHeldBytes / cfg.BatchSize
 	return c
 }
+
+// Config returns what the core goes by.
+func (c *Core) Config() Config { return c.cfg }
 
 // Step takes in what has happened and returns what is to be done, in order. now must not go back. The
 // slice is valid until the next call; what it points to is read-only.
 func (c *Core) Step(now Time, e Event) []Command {
 	c.now = max(now, c.now)
-	c.out = c.out[:0]
+	c.out, c.next = c.out[:0], never
 	e.apply(c)
 	if c.stopping {
 		c.drop(func(Lane) bool { return true })
 	}
 	c.watchBatches()
 	c.renew()
-	c.relieve()
 	c.dispatch()
-	c.settle()
 	c.claim()
+	c.settle()
 	return c.out
 }
 
 func (Tick) apply(*Core) {}
 
 // Next returns when the core wants a [Tick] if nothing else happens before.
-func (c *Core) Next() Time {
-	next := c.lease.renewAt
-	for _, t := range []Time{c.read.next(c), c.settler.next(c.now), c.nextBatch(), c.nextDispatch()} {
-		next = min(next, t)
-	}
-	return next
-}
+func (c *Core) Next() Time { return c.next }
 
 const never = Time(1<<63 - 1)
+
+// before reports whether a time has yet to come, and wants a [Tick] then: what is not done now for this
+// reason is done in that step.
+func (c *Core) before(t Time) bool {
+	if t <= c.now {
+		return false
+	}
+	c.next = min(c.next, t)
+	return true
+}
 
 func (c *Core) do(cmd Command) { c.out = append(c.out, cmd) }
 
@@ -130,13 +136,11 @@ func (c *Core) random() float64 {
 // apply begins a graceful stop: what is not in flight, now or later, is left to other claims.
 func (Stop) apply(c *Core) {
 	c.stopping = true
-	if c.read.phase == awaiting {
-		c.endAwait()
-	}
+	c.endAwait()
 }
 
 // Done reports, after a [Stop], whether nothing is in flight any more, but for what the store refuses.
-func (c *Core) Done() bool { return c.stopping && c.held.count <= c.settler.refusedCount() }
+func (c *Core) Done() bool { return c.stopping && c.held.count <= c.settler.apartCount() }
 
 // Stats are figures of a relay.
 type Stats struct {
@@ -156,6 +160,7 @@ type Stats struct {
 func (c *Core) Stats() Stats {
 	s := c.stats
 	s.Lanes, s.LeaseUntil, s.Held, s.Bytes = len(c.lease.lanes), c.lease.until, c.held.count, c.held.bytes
+	s.BackPressure = c.read.parked
 	return s
 }
 
@@ -163,7 +168,7 @@ func (c *Core) Stats() Stats {
 func (c *Core) PausedDests() (names []string) {
 	for _, d := range c.dests {
 		if d.main.probing() {
-			names = append(names, d.name)
+			names = append(names, d.Name)
 		}
 	}
 	return names

@@ -187,7 +187,7 @@ func TestDelay_Jitter(t *testing.T) {
 // TestBreaker: pauses double, and what fails during a pause does not make it longer.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
-	var b breaker
+	var b attempts
 	now := Time(0)
 	for _, want := range []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000} {
 		if got := b.trip(now); got != want*time.Millisecond {
@@ -198,7 +198,7 @@ func TestBreaker(t *testing.T) {
 		}
 		now = b.until
 	}
-	if b.since != 0 || !b.reset() || b.paused(now) > 0 || b.reset() {
+	if b.since != 0 || !b.succeed(now) || b.paused(now) > 0 || b.succeed(now) {
 		t.Errorf("reset() did not end the pauses: %+v", b)
 	}
 }
@@ -223,14 +223,14 @@ func TestLease_Lanes(t *testing.T) {
 	if s.take(all, 4) || again() != nil {
 		t.Error("the same lanes are a change, or read from their beginning again")
 	}
-	if !s.take(all, 2) || !s.stays(all[1]) || s.stays(all[2]) || !s.owns(all[2]) {
+	if !s.take(all, 2) || !s.keeps(all[1]) || s.keeps(all[2]) || !s.owns(all[2]) {
 		t.Errorf("with a share of two: %+v", s.lanes)
 	}
-	if s.readsOn(all[3]) {
+	if s.keeps(all[3]) {
 		t.Error("what is found in a leaving lane is taken in")
 	}
 	s.take(all[:3], 3)
-	if s.readsOn(all[2]) || !slices.Equal(again(), []int{2}) || !s.readsOn(all[2]) {
+	if s.keeps(all[2]) || !slices.Equal(again(), []int{2}) || !s.keeps(all[2]) {
 		t.Error("the lane that was to leave and stays is not read from its beginning")
 	}
 	if !s.take([]Lane{{0, 1}, {1, 2}, {2, 1}}, 3) || s.owns(all[1]) || !slices.Equal(again(), []int{1}) {
@@ -426,7 +426,7 @@ func TestDefer_NothingPassesWhatIsInFlight(t *testing.T) {
 // one had been accepted.
 func TestSuspects(t *testing.T) {
 	t.Parallel()
-	d := newDest(Dest{}, false)
+	d := newDest(Dest{})
 	good, bad := msg(1, ""), msg(2, "")
 	lost := Result{Err: errTest, Kind: waybill.Unavailable, Lost: true}
 	send := func(r Result, alone bool, list ...*Message) (results []Result) {
@@ -465,7 +465,7 @@ func TestSuspects(t *testing.T) {
 // only afterwards, does not show that the destination is well.
 func TestSuspects_LateAnswers(t *testing.T) {
 	t.Parallel()
-	d := newDest(Dest{}, false)
+	d := newDest(Dest{})
 	m, other := msg(1, ""), msg(2, "")
 	d.sends = 2
 	d.learn(&Batch{number: 2}, &m, Result{Err: errTest, Kind: waybill.Unavailable, Lost: true}, 0, 0)
@@ -558,8 +558,8 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	none[Settle](r)
-	if r.settler.refusedCount() != 1 || r.held.count != 1 {
-		t.Fatalf("%d refused and %d held, want one", r.settler.refusedCount(), r.held.count)
+	if r.settler.apartCount() != 1 || r.held.count != 1 {
+		t.Fatalf("%d refused and %d held, want one", r.settler.apartCount(), r.held.count)
 	}
 	if errs := r.Health(r.at + time.Minute); len(errs) == 0 {
 		t.Error("Health() = nil after a minute")
@@ -567,7 +567,7 @@ func TestRefused(t *testing.T) {
 	r.pass(refusedDelay)
 	take[Settle](r)
 	r.step(Settled{})
-	if r.settler.refusedCount() != 0 || r.held.count != 0 || len(r.settler.groups) != 0 {
+	if r.settler.apartCount() != 0 || r.held.count != 0 || len(r.settler.apart) != 0 {
 		t.Error("what was refused is still held")
 	}
 }

@@ -17,31 +17,24 @@ var (
 	errSlow   = waybill.UnavailableError(errors.New("the destination is slow"))
 )
 
-// room returns how many messages a queue may hold in memory, and why there is a limit: for a queue that
-// is paused while there are other destinations, and for one that is slow while memory is short.
-func (c *Core) room(q *queue) (total int, why error) {
-	switch {
-	case len(c.dests) > 1 && q.paused(c.now) > 0: // the rows of one message for other destinations wait for this one's
-		return 0, errPaused
-	case q.slow:
-		return c.share(), errSlow
-	}
-	return 0, nil
-}
-
 // share is how much of the memory a slow queue may take: all of them together half of it.
 func (c *Core) share() int {
 	queues := 0
 	for _, d := range c.dests {
-		queues += 1 + len(d.isolated)
+		queues += len(d.queues)
 	}
 	return c.readAhead() / (2 * queues)
 }
 
-// trim defers what a queue holds beyond its room, the latest messages first.
+// trim defers what a queue holds beyond its room, the latest messages first. There is a limit for a queue that is
+// paused while there are other destinations, whose rows of the same messages would wait for this one's, and for one
+// that is slow while memory is short.
 func (c *Core) trim(q *queue) {
-	total, why := c.room(q)
-	if why == nil {
+	total, why := c.share(), errSlow
+	switch {
+	case len(c.dests) > 1 && q.paused(c.now) > 0:
+		total, why = 0, errPaused
+	case !q.slow:
 		return
 	}
 	for _, l := range slices.Backward(q.readyLines()) {
@@ -76,14 +69,18 @@ func (c *Core) deferLine(l *line, n int, why error) {
 
 // relieve makes room in a memory that has been full for long, because some queues are slow.
 func (c *Core) relieve() {
-	if !c.read.full || c.now < c.read.fullSince+c.slowAfter()/2 {
+	r := &c.read
+	if !r.full {
+		r.full, r.fullSince = true, c.now
+	}
+	if c.before(r.fullSince + c.slowAfter()/2) {
 		return
 	}
-	c.read.fullSince = c.now
+	r.fullSince = c.now
 	share := c.share()
 	for _, d := range c.dests {
-		for _, q := range d.queues() {
-			if q.total > share && (q.isolated || len(c.dests) > 1 || len(d.isolated) > 0) {
+		for _, q := range d.queues {
+			if q.total > share && (len(c.dests) > 1 || len(d.queues) > 1) {
 				q.slow = true
 				c.trim(q)
 			}

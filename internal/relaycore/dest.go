@@ -9,20 +9,13 @@ const isolatedBatches = 16 // of one destination's isolated topics in flight
 
 // dest is a destination with what is known about it.
 type dest struct {
-	name     string
-	follower bool
-	late     bool
-	rate     float64
-
-	main     *queue
-	isolated []*queue // topics in trouble, in the order in which they came
-	topics   map[string]*queue
-	pace     pace
-	returns  map[string]Time // of deferred messages, by tenant
+	Dest
+	main    *queue
+	queues  []*queue // main, and those of isolated topics in the order in which they came
+	pace    pace
+	returns map[string]Time // of deferred messages, by tenant
 
 	batches  []*Batch // in flight
-	away     int      // those of isolated topics, and those that are slow
-	alone    *Batch   // in flight, with no other beside it
 	draining *queue   // it waits to send a message alone
 	sends    int64    // batches so far, which numbers them
 	accepted int64    // messages
@@ -32,48 +25,71 @@ type dest struct {
 	past     map[int64]*past
 }
 
-func newDest(d Dest, follower bool) *dest {
-	made := &dest{name: d.Name, follower: follower, late: d.Late, rate: d.Rate, topics: make(map[string]*queue),
-		returns: make(map[string]Time), past: make(map[int64]*past)}
-	made.main = newQueue(made, "", false)
-	made.pace.rate = d.Rate
+func newDest(d Dest) *dest {
+	made := &dest{Dest: d, pace: pace{rate: d.Rate}, returns: make(map[string]Time), past: make(map[int64]*past)}
+	made.main = newQueue(made, "")
+	made.queues = []*queue{made.main}
 	return made
 }
 
 // queueFor returns the queue of a topic's messages.
 func (d *dest) queueFor(topic string) *queue {
-	if q := d.topics[topic]; q != nil {
-		return q
+	for _, q := range d.queues[1:] {
+		if q.topic == topic {
+			return q
+		}
 	}
 	return d.main
 }
 
-// queues returns all queues, those of isolated topics last.
-func (d *dest) queues() []*queue { return append([]*queue{d.main}, d.isolated...) }
-
-// isolate gives a topic a queue of its own.
+// isolate gives a topic a queue of its own, if it has none.
 func (c *Core) isolate(d *dest, topic string) *queue {
-	if q := d.topics[topic]; q != nil {
-		return q
+	q := d.queueFor(topic)
+	if !q.isolated() {
+		q = newQueue(d, topic)
+		d.queues = append(d.queues, q)
+		c.moveLines(d, topic)
 	}
-	q := newQueue(d, topic, true)
-	d.topics[topic] = q
-	d.isolated = append(d.isolated, q)
-	c.moveLines(d, topic)
 	return q
 }
 
 // rejoin ends the isolation of a topic.
 func (c *Core) rejoin(q *queue) {
-	d := q.dest
-	delete(d.topics, q.topic)
-	d.isolated = slices.DeleteFunc(d.isolated, func(o *queue) bool { return o == q })
-	c.moveLines(d, q.topic)
+	q.dest.queues = slices.DeleteFunc(q.dest.queues, func(o *queue) bool { return o == q })
+	c.moveLines(q.dest, q.topic)
 }
+
+// inFlight counts batches: those that take up the width of a queue, and those of the destination that others
+// need not wait for.
+func (d *dest) inFlight(q *queue) (running, aside int) {
+	for _, b := range d.batches {
+		if b.queue == q && !b.slow {
+			running++
+		}
+		if b.aside() {
+			aside++
+		}
+	}
+	return running, aside
+}
+
+// alone reports whether a message is in flight with no other beside it.
+func (d *dest) alone() bool { return len(d.batches) == 1 && d.batches[0].Alone }
 
 // moveLines puts the lines of a topic into the queue that is now theirs.
 func (c *Core) moveLines(d *dest, topic string) {
-	for _, l := range c.linesWhere(func(l *line) bool { return l.topic == topic && l.dest == d.name }) {
+	var filled []*line
+	for _, l := range c.lines {
+		if l.topic != topic || l.dest != d.Name {
+			continue
+		}
+		if len(l.waiting) > 0 {
+			filled = append(filled, l)
+		} else {
+			l.enter(d.queueFor(topic))
+		}
+	}
+	for _, l := range byFirst(filled) { // they enter in a fixed order
 		l.enter(d.queueFor(topic))
 	}
 }
@@ -89,7 +105,7 @@ type past struct {
 	tried   Time // when it was sent alone last
 }
 
-// pastOf returns what is remembered of a message, and makes it if there is nothing.
+// pastOf returns what is remembered of this life of a message, to be changed.
 func (d *dest) pastOf(m *Message) *past {
 	p := d.past[m.Position]
 	if p == nil || p.life != m.Life {
@@ -99,30 +115,27 @@ func (d *dest) pastOf(m *Message) *past {
 	return p
 }
 
-// unsure returns since when an attempt of the message's life may have arrived.
-func (d *dest) unsure(m *Message) (since Time, yes bool) {
-	p := d.past[m.Position]
-	if p == nil || !p.unsure || p.life != m.Life {
-		return 0, false
+// recall returns what is remembered of this life of a message, if there is anything.
+func (d *dest) recall(m *Message) past {
+	if p := d.past[m.Position]; p != nil && p.life == m.Life {
+		return *p
 	}
-	return p.since, true
+	return past{}
 }
 
-// forget drops what is remembered of messages in some lanes, but for those in flight: of a lane that leaves they
-// may be sent again.
+// forget drops what is remembered of messages in some lanes, but for those in flight: of a lane that leaves
+// they may be sent again.
 func (d *dest) forget(gone func(Lane) bool) {
 	for position, p := range d.past {
-		if gone(p.lane) && !d.flies(position) {
+		if gone(p.lane) && !d.flies(func(m *Message) bool { return m.Position == position }) {
 			delete(d.past, position)
 		}
 	}
 }
 
-// flies reports whether the message at a position is in flight.
-func (d *dest) flies(position int64) bool {
-	return slices.ContainsFunc(d.batches, func(b *Batch) bool {
-		return slices.ContainsFunc(b.Messages, func(m *Message) bool { return m.Position == position })
-	})
+// flies reports whether a message of some kind is in flight.
+func (d *dest) flies(kind func(*Message) bool) bool {
+	return slices.ContainsFunc(d.batches, func(b *Batch) bool { return slices.ContainsFunc(b.Messages, kind) })
 }
 
 // Suspects. A message that ends each connection it is sent on is found as follows. It is suspect once
@@ -136,10 +149,7 @@ const (
 )
 
 // suspect reports whether the message must be sent alone.
-func (d *dest) suspect(m *Message) bool {
-	p := d.past[m.Position]
-	return p != nil && p.inBatch >= suspectLosses
-}
+func (d *dest) suspect(m *Message) bool { return d.recall(m).inBatch >= suspectLosses }
 
 // well reports whether the destination has accepted something that was sent after a connection to it
 // was last lost.
@@ -161,7 +171,7 @@ func (d *dest) blame(m *Message, alone bool) bool {
 // behind those of its tenant that were deferred before, at the destination's rate.
 func (d *dest) rests(tenant string, least Time) Time {
 	at := max(least, d.returns[tenant])
-	rate := d.rate
+	rate := d.Rate
 	if rate == 0 {
 		rate = returnRate
 	}

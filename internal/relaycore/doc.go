@@ -4,7 +4,8 @@
 // (internal/sim) relies on. Package relay carries the commands out and sends back what came of them.
 //
 // After each event a step does whatever can be done, in this order: look after batches in flight, renew
-// the lease, make room in memory, send, settle, claim.
+// the lease, send, claim, settle. What is put off because its time has not come wants a [Tick] then
+// ([Core.Next]).
 //
 // A message in the relay:
 //
@@ -33,9 +34,12 @@
 //   - lease.go: lanes, epochs, leaving, and when a relay lets its lease run out on purpose
 //   - claim.go: when, how much and from which lanes to read; where a claimed message goes
 //   - ahead.go: how a relay that is behind finds the messages of tenants with little
-//   - line.go, queue.go: what is next: tenants by turns, positions in order
+//   - held.go: what is held, and where
+//   - queue.go: what is next: tenants by turns, positions in order
 //   - batch.go, answer.go: what is sent together, what the answers mean, what is paused
 //   - dest.go: isolated topics; which message ends connections (suspects)
 //   - defer.go: what has no room in memory is put into the waiting rows
 //   - outcome.go, settle.go: what becomes of a message; storing it, also where the store refuses
+//   - attempts.go, pace.go: what fails again and again, and is put off; rates
+//   - health.go: when the relay is not well
 package relaycore

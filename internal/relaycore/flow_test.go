@@ -42,7 +42,7 @@ func TestClaimed(t *testing.T) {
 				tt.want = "1 published"
 			}
 			r.stores(tt.want)
-			if r.held.count != 0 || r.held.bytes != 0 || len(r.held.positions)+len(r.held.dests)+len(r.held.lanes)+len(r.lines) != 0 {
+			if r.held != (held{}) || len(r.lanesHeld())+len(r.lines) != 0 {
 				t.Errorf("after it is stored something is held: %+v, %d lines", r.held, len(r.lines))
 			}
 		})
@@ -235,8 +235,8 @@ func TestTopic(t *testing.T) {
 				t.Errorf("reported %+v, want a pause of the bad topic", rep)
 			}
 			r.step(Tick{})
-			if len(r.PausedDests()) != 0 || len(r.dests[0].isolated) != 1 {
-				t.Errorf("paused %v, isolated %d, want the topic only", r.PausedDests(), len(r.dests[0].isolated))
+			if len(r.PausedDests()) != 0 || len(r.dests[0].queues) != 2 {
+				t.Errorf("paused %v, isolated %d, want the topic only", r.PausedDests(), len(r.dests[0].queues)-1)
 			}
 			r.pass(100 * time.Millisecond)
 			b := take[Publish](r).Batch
@@ -246,7 +246,7 @@ func TestTopic(t *testing.T) {
 			}
 			r.pass(200 * time.Millisecond)
 			r.answer(take[Publish](r).Batch)
-			if len(r.dests[0].isolated) != 0 || len(r.dests[0].topics) != 0 {
+			if len(r.dests[0].queues) != 1 {
 				t.Error("the topic is still isolated")
 			}
 		})
@@ -276,7 +276,7 @@ func TestSlow(t *testing.T) {
 	r.pass(time.Millisecond)
 	none[Cut](r) // once
 	r.answer(b, Result{Err: errTest, Kind: waybill.Unavailable, Unsure: true}, accepted)
-	if q := r.dests[0].topics["s"]; q == nil || q.paused(r.at) == 0 {
+	if q := r.dests[0].queueFor("s"); !q.isolated() || q.paused(r.at) == 0 {
 		t.Error("the topic that was not answered is not paused")
 	}
 }

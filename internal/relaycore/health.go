@@ -1,7 +1,9 @@
 package relaycore
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -37,32 +39,24 @@ func (c *Core) Health(now Time) (errs []error) {
 		errs = append(errs, &Stalled{Loop: loop, Age: age, Err: err})
 		return true
 	}
-	if !stalled("claim", now-c.read.ok, max(3*c.cfg.PollInterval, c.cfg.LeaseTTL), c.read.tries.err) {
+	if !stalled("claim", now-c.read.tries.ok, max(3*c.cfg.PollInterval, c.cfg.LeaseTTL), c.read.tries.err) {
 		if err := c.stuck(now); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	stalled("lease", now-c.lease.ok, c.cfg.LeaseTTL, c.lease.err)
+	stalled("lease", now-c.lease.tries.ok, c.cfg.LeaseTTL, c.lease.tries.err)
 	if err := c.settler.tries.err; err != nil {
 		stalled("settle", c.settler.tries.age(now), c.cfg.CallTimeout, err)
 	}
-	if r := c.settler.oldest(); r != nil {
+	list := slices.DeleteFunc(c.settler.allApart(), func(r *apart) bool { return r.tries.err == nil })
+	if len(list) > 0 {
+		r := slices.MinFunc(list, func(a, b *apart) int { return cmp.Compare(a.tries.since, b.tries.since) })
 		err := fmt.Errorf("the store refuses what became of %d keys or messages, the first of them at position %d: %w",
-			len(c.settler.refused), r.first.Position, r.tries.err)
+			len(list), r.first.Position, r.tries.err)
 		stalled("settle", r.tries.age(now), refusedHealthy-1, err)
 	}
 	if err := c.read.release.err; err != nil {
 		stalled("release", c.read.release.age(now), refusedHealthy, err)
 	}
 	return errs
-}
-
-// oldest returns the refusal that has lasted for longest, nil if there is none.
-func (s *settler) oldest() (oldest *refused) {
-	for _, r := range s.refused {
-		if oldest == nil || r.tries.since < oldest.tries.since {
-			oldest = r
-		}
-	}
-	return oldest
 }

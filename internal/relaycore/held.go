@@ -1,9 +1,6 @@
 package relaycore
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 const (
 	heldBatches  = 50   // read ahead, so that publishing does not wait for reading
@@ -11,28 +8,16 @@ const (
 	maxHeldBytes = 16 << 20
 )
 
-// held counts what was claimed and is not settled.
+// held counts what was claimed and is not settled. Each such message lies in a line, is in a batch in flight,
+// or has an outcome that is not stored yet.
 type held struct {
-	positions map[int64]int      // messages: several if they go to several destinations
-	dests     map[int64][]string // of waiting rows for one of several destinations
-	lanes     map[Lane]int
-	count     int
-	bytes     int
-	away      int // messages in batches that others need not wait for
-	deferred  int // messages that are only moved
-}
-
-func (h *held) reset() {
-	*h = held{positions: make(map[int64]int), dests: make(map[int64][]string), lanes: make(map[Lane]int)}
+	count    int
+	bytes    int
+	deferred int // messages that are only moved
 }
 
 // add counts a message in until it is released.
 func (h *held) add(m *Message) {
-	h.positions[m.Position]++
-	if m.Waiting && m.Dest != "" {
-		h.dests[m.Position] = append(h.dests[m.Position], m.Dest)
-	}
-	h.lanes[m.Lane]++
 	h.count++
 	h.bytes += m.Size
 }
@@ -47,18 +32,6 @@ func (h *held) lighten(m *Message) {
 
 // release forgets a message: it is settled, or left for another claim.
 func (h *held) release(m *Message) {
-	if h.positions[m.Position]--; h.positions[m.Position] == 0 {
-		delete(h.positions, m.Position)
-	}
-	if m.Waiting && m.Dest != "" {
-		left := slices.DeleteFunc(h.dests[m.Position], func(d string) bool { return d == m.Dest })
-		if h.dests[m.Position] = left; len(left) == 0 {
-			delete(h.dests, m.Position)
-		}
-	}
-	if h.lanes[m.Lane]--; h.lanes[m.Lane] == 0 {
-		delete(h.lanes, m.Lane)
-	}
 	h.count--
 	h.bytes -= m.Size
 	if m.Deferred {
@@ -66,33 +39,51 @@ func (h *held) release(m *Message) {
 	}
 }
 
-// sorted returns the positions of what is held.
-func (h *held) sorted() []int64 { return slices.Sorted(maps.Keys(h.positions)) }
-
-// partly returns the destinations of what is held as waiting rows for some destinations only.
-func (h *held) partly() map[int64][]string {
-	partly := make(map[int64][]string, len(h.dests))
-	for p, dests := range h.dests {
-		if len(dests) == h.positions[p] {
-			partly[p] = slices.Clone(dests)
+// eachHeld calls do for every message that is held, in no order.
+func (c *Core) eachHeld(do func(*Message)) {
+	for _, l := range c.lines {
+		for _, m := range l.waiting {
+			do(m)
 		}
 	}
-	return partly
+	for _, d := range c.dests {
+		for _, b := range d.batches {
+			for _, m := range b.Messages {
+				do(m)
+			}
+		}
+	}
+	c.settler.each(do)
 }
 
-// of reports whether messages of a lane are held, and whether some of another epoch.
-func (h *held) of(lane Lane) (some, older bool) {
-	for l := range h.lanes {
-		if l.Number == lane.Number {
-			some, older = true, older || l.Epoch != lane.Epoch
+// claimed returns the positions of what is held, ascending, and of those of which only the waiting rows for
+// some destinations are held, these destinations.
+func (c *Core) claimed() (positions []int64, partly map[int64][]string) {
+	positions, partly = make([]int64, 0, c.held.count), make(map[int64][]string)
+	c.eachHeld(func(m *Message) {
+		positions = append(positions, m.Position)
+		if m.Waiting && m.Dest != "" {
+			partly[m.Position] = append(partly[m.Position], m.Dest)
 		}
+	})
+	slices.Sort(positions)
+	for _, dests := range partly {
+		slices.Sort(dests)
 	}
-	return some, older
+	return slices.Compact(positions), partly
+}
+
+// lanesHeld says of each lane of which messages are held whether some are of an earlier epoch.
+func (c *Core) lanesHeld() (older map[int]bool) {
+	if older = make(map[int]bool); c.held.count > 0 {
+		c.eachHeld(func(m *Message) { older[m.Lane.Number] = older[m.Lane.Number] || !c.lease.owns(m.Lane) })
+	}
+	return older
 }
 
 // drop forgets the messages of some lanes that are not in flight: other claims find them.
 func (c *Core) drop(gone func(Lane) bool) {
-	for _, l := range c.linesWhere(func(l *line) bool { return len(l.waiting) > 0 }) {
+	for _, l := range c.lines {
 		for _, m := range l.remove(func(m *Message) bool { return gone(m.Lane) }) {
 			c.held.release(m)
 		}

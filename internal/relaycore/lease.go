@@ -17,10 +17,7 @@ type lease struct {
 	shared   bool // there are other relays
 	renewing bool
 	asked    Time // the renewal that is running
-	renewAt  Time // the next one
-	failures int
-	ok       Time // of the latest success
-	err      error
+	tries    attempts
 }
 
 type laneState struct {
@@ -43,25 +40,12 @@ func (s *lease) owns(l Lane) bool {
 	return st != nil && st.Lane == l
 }
 
-// stays reports whether a lane is owned and not leaving.
-func (s *lease) stays(l Lane) bool {
-	st := s.state(l.Number)
-	return st != nil && st.Lane == l && !st.leaving
-}
-
-// readsOn reports whether what a claim has found in a lane goes on from what is held of it. It does
-// not if the lane was lost, leaves, or was to leave since the claim began: what was held of it was
-// let go of, and must not be passed.
-func (s *lease) readsOn(l Lane) bool {
+// keeps reports whether what was claimed of a lane may be kept, and added to. It may not if the lane was lost,
+// leaves, or was to leave since it was last read from its beginning: what was held of it was let go of, and must
+// not be passed.
+func (s *lease) keeps(l Lane) bool {
 	st := s.state(l.Number)
 	return st != nil && st.Lane == l && !st.leaving && !st.again
-}
-
-// readAgain makes the next claim read a lane from its beginning.
-func (s *lease) readAgain(number int) {
-	if st := s.state(number); st != nil {
-		st.again = true
-	}
 }
 
 // list returns the lanes.
@@ -73,98 +57,77 @@ func (s *lease) list() []Lane {
 	return list
 }
 
-// take takes in the lanes that the relay owns now, and reports whether they have changed or others
-// than before have to leave.
+// take takes in the lanes that the relay owns now. Those above its share leave, the highest numbers first. It
+// reports whether the lanes have changed or others than before have to leave.
 func (s *lease) take(lanes []Lane, share int) (changed bool) {
-	owned := make([]*laneState, 0, len(lanes))
-	for _, l := range lanes {
+	lanes = slices.SortedFunc(slices.Values(lanes), func(a, b Lane) int { return cmp.Compare(a.Number, b.Number) })
+	owned := make([]*laneState, len(lanes))
+	changed = len(lanes) != len(s.lanes)
+	for i, l := range lanes {
 		st := s.state(l.Number)
 		if st == nil || st.Lane != l {
 			st, changed = &laneState{Lane: l, again: true}, true
 		}
-		owned = append(owned, st)
-	}
-	slices.SortFunc(owned, func(a, b *laneState) int { return cmp.Compare(a.Number, b.Number) })
-	changed = changed || len(owned) != len(s.lanes)
-	s.lanes = owned
-	return s.markLeaving(len(owned)-share) || changed
-}
-
-// markLeaving chooses the lanes to give up, those that are leaving already first, and reports whether
-// others than before have to leave.
-func (s *lease) markLeaving(surplus int) (changed bool) {
-	order := slices.Clone(s.lanes)
-	slices.SortStableFunc(order, func(a, b *laneState) int {
-		if a.leaving != b.leaving {
-			if a.leaving {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(b.Number, a.Number)
-	})
-	for i, st := range order {
-		leaving := i < surplus
+		leaving := i >= share
 		changed = changed || leaving != st.leaving
 		st.leaving = leaving
 		st.again = st.again || leaving // what was claimed of it is let go of
+		owned[i] = st
 	}
+	s.lanes = owned
 	return changed
-}
-
-// leaving reports whether a lane is to be given up.
-func (s *lease) leaving() bool {
-	return slices.ContainsFunc(s.lanes, func(st *laneState) bool { return st.leaving })
 }
 
 // renew extends the lease when it is time to, unless the relay steps aside.
 func (c *Core) renew() {
 	s := &c.lease
-	if s.renewing || c.now < s.renewAt {
+	if s.renewing || c.before(s.tries.until) {
 		return
 	}
 	if c.stepsAside() {
-		s.ok = c.now // it is what it wants to do
-		s.renewAt = c.now + c.cfg.RenewInterval/2
+		s.tries.ok = c.now // it is what it wants to do
+		s.tries.until = c.now + c.cfg.RenewInterval/2
+		c.before(s.tries.until)
 		return
 	}
 	cmd := Renew{Join: !s.joined}
+	held := c.lanesHeld()
 	for _, st := range s.lanes {
-		if some, _ := c.held.of(st.Lane); st.leaving && !some && !c.read.reads(st.Number) {
+		if _, some := held[st.Number]; st.leaving && !some && !c.read.reads(st.Number) {
 			cmd.Give = append(cmd.Give, st.Number)
 		}
 	}
-	s.renewing, s.asked, s.renewAt = true, c.now, never
+	s.renewing, s.asked = true, c.now
 	c.do(cmd)
 }
 
 func (e Leased) apply(c *Core) {
 	s := &c.lease
-	s.renewing, s.joined, s.failures, s.ok, s.err = false, true, 0, c.now, nil
+	s.renewing, s.joined = false, true
+	s.tries.succeed(c.now)
 	s.until, s.total, s.shared = s.asked+c.cfg.LeaseTTL, e.Total, e.Share < e.Total
 	if s.take(e.Lanes, e.Share) {
 		c.lanesChanged()
 		c.report(Report{What: LanesChanged, Count: len(s.lanes)})
 	}
 	wait := c.cfg.RenewInterval
-	if s.leaving() || len(s.lanes) < e.Share {
+	if len(s.lanes) != e.Share { // some leave, or others may become free
 		wait = min(wait, max(wait/8, 50*time.Millisecond))
 	}
-	s.renewAt = s.asked + wait
+	s.tries.until = s.asked + wait
 }
 
 func (e LeaseFailed) apply(c *Core) {
 	s := &c.lease
 	s.renewing = false
 	if e.Lost {
-		s.lanes, s.joined, s.until, s.ok, s.renewAt = nil, false, 0, c.now, c.now // join again at once
+		s.lanes, s.joined, s.until = nil, false, 0
+		s.tries.succeed(c.now) // join again at once
 		c.lanesChanged()
 		c.report(Report{What: LeaseLost, Err: e.Err})
 		return
 	}
-	s.err = e.Err
-	s.renewAt = c.now + backoff(retryBase, s.failures, retryMax)
-	s.failures++
+	s.tries.fail(c.now, e.Err, retryBase, retryMax)
 	c.report(Report{What: LoopFails, Topic: "lease", Err: e.Err})
 }
 
@@ -176,10 +139,10 @@ const (
 // lanesChanged lets go of what belongs to lanes that are not to be worked on any more, and looks for
 // what the new ones hold.
 func (c *Core) lanesChanged() {
-	c.drop(func(l Lane) bool { return !c.lease.stays(l) })
+	c.drop(func(l Lane) bool { return !c.lease.keeps(l) })
 	part := float64(max(1, len(c.lease.lanes))) / float64(max(1, c.lease.total))
 	for _, d := range c.dests {
-		d.pace.set(d.rate*part, c.now)
+		d.pace.set(d.Rate*part, c.now)
 	}
 	c.read.nextLook, c.read.ahead.above = 0, 0
 	c.read.news = true
@@ -212,10 +175,8 @@ func (c *Core) stepsAside() bool {
 		c.probe()
 		return false
 	case a.on && !c.read.tries.trying && a.failures == c.failures(): // it had nothing to send
-		for _, d := range c.dests {
-			if !d.follower {
-				d.main.reset()
-			}
+		for _, d := range c.routed() {
+			d.main.succeed(c.now)
 		}
 		*a = aside{}
 		return false
@@ -236,13 +197,13 @@ func (c *Core) stuck(now Time) error {
 	return nil
 }
 
+// routed returns the destinations without the followers.
+func (c *Core) routed() []*dest { return c.dests[:len(c.cfg.Dests)] }
+
 // cutOff returns for how long every destination has been paused, 0 if one of them is not.
 func (c *Core) cutOff(now Time) time.Duration {
 	var latest Time
-	for _, d := range c.dests {
-		if d.follower {
-			continue
-		}
+	for _, d := range c.routed() {
 		if !d.main.probing() {
 			return 0
 		}
@@ -253,10 +214,8 @@ func (c *Core) cutOff(now Time) time.Duration {
 
 // failures returns how often destinations have been paused since their last answers.
 func (c *Core) failures() (n int) {
-	for _, d := range c.dests {
-		if !d.follower {
-			n += d.main.failures
-		}
+	for _, d := range c.routed() {
+		n += d.main.failures
 	}
 	return n
 }
@@ -266,9 +225,7 @@ func (c *Core) probe() {
 	if c.aside.failures < 0 {
 		c.aside.failures = c.failures()
 	}
-	for _, d := range c.dests {
-		if !d.follower {
-			d.main.until = 0
-		}
+	for _, d := range c.routed() {
+		d.main.until = 0
 	}
 }

@@ -294,7 +294,7 @@ func TestHealth(t *testing.T) {
 
 // wellUntil lets claims and renewals succeed until a time.
 func (r *rig) wellUntil(until time.Duration) {
-	r.read.ok, r.lease.ok = until, until
+	r.read.tries.ok, r.lease.tries.ok = until, until
 }
 
 // TestLease_GiveUp: a lane that leaves is given up when nothing of it is in flight and it is not being
@@ -367,5 +367,23 @@ func TestLease_Failed(t *testing.T) {
 	r.step(LeaseFailed{Lost: true, Err: errTest})
 	if c := take[Renew](r); !c.Join || r.Stats().Held != 1 || r.Stats().Lanes != 0 {
 		t.Errorf("after a loss %+v with %+v, want a join, and nothing held but what is in flight", c, r.Stats())
+	}
+}
+
+// TestLease_OthersAreRead: a lane that is not being read is given up while others are.
+func TestLease_OthersAreRead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	lanes := []Lane{{0, 1}, {1, 1}}
+	r.own(lanes...)
+	r.claimed()
+	r.rests()
+	r.pass(2*time.Second - r.at)
+	r.renewed(Leased{Lanes: lanes, Share: 1, Total: 2})
+	r.step(Woken{})
+	r.reads() // the other lane only, which goes on
+	r.pass(time.Second)
+	if got := r.renewed(Leased{Lanes: lanes[:1], Share: 1, Total: 2}); !slices.Equal(got.Give, []int{1}) {
+		t.Errorf("gives up %v while the other lane is read, want 1", got.Give)
 	}
 }

@@ -45,6 +45,7 @@ type Message struct {
 	// Deferred says that the message will not be sent by this claim: its payload is not needed.
 	Deferred bool
 
+	line      *line // of its unit; nil before it has one
 	expiresAt Time
 	fate      Result // of one that is not to be sent; else its Err is nil
 }

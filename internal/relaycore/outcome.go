@@ -48,6 +48,10 @@ func (c *Core) conclude(m *Message, r Result, took time.Duration) bool {
 		c.concludeFailure(&st, r)
 	}
 	c.settleLater(st)
+	if st.Behind {
+		c.expect(st.After)
+		c.moveBehind(m.line)
+	}
 	return true
 }
 
@@ -66,10 +70,13 @@ func (c *Core) concludeFailure(st *Settlement, r Result) {
 	}
 }
 
-// wait lets a message wait for its next attempt.
+// wait lets a message wait for its next attempt. If an earlier one of its key was not answered, both wait in
+// the store in their order: due by itself the later one could be sent while the earlier one waits.
 func (c *Core) wait(st *Settlement, after time.Duration) {
+	m := st.Message
 	st.Outcome, st.After = Wait, after
-	st.Alone = c.orderOf(st.Message) == Skip
+	st.Alone = c.orderOf(m) == Skip
+	st.Behind = m.Key != "" && !st.Alone && m.line != nil && m.line.holdsBefore(m)
 }
 
 func (c *Core) giveUp(st *Settlement, reason waybill.Reason) {
@@ -93,19 +100,18 @@ func (c *Core) orderOf(m *Message) Order {
 }
 
 // closes returns the units of which nothing may be sent before the outcome is stored.
-func (st *Settlement) closes(each func(unit)) {
+func (st *Settlement) closes() (units []unit) {
 	m := st.Message
-	if m.Key == "" || st.Alone {
-		return
-	}
-	switch st.Outcome {
-	case Wait, DeadLetter, FailedLetter:
-		each(unitOf(m))
-	case Fanout:
+	switch {
+	case m.Key == "", st.Alone, st.Outcome == Published, st.Outcome == Schedule:
+	case st.Outcome == Fanout:
 		for _, d := range st.To {
-			each(unit{d, m.Topic, m.Key, ""})
+			units = append(units, unit{d, m.Topic, m.Key, ""})
 		}
+	default:
+		units = []unit{unitOf(m)}
 	}
+	return units
 }
 
 // blocks reports whether later messages of those units follow this one to the waiting rows.
@@ -118,11 +124,14 @@ func (c *Core) settleLater(st Settlement) {
 	if st.Outcome == Wait {
 		c.held.lighten(st.Message)
 	}
+	if c.fansOutEarly(st) {
+		c.settler.keepApart(st.Message)
+	}
 	c.settler.waiting = append(c.settler.waiting, st)
-	st.closes(func(u unit) {
+	for _, u := range st.closes() {
 		d := c.byName[u.dest]
 		if d == nil {
-			return // it waits for a configuration that knows its destination
+			continue // it waits for a configuration that knows its destination
 		}
 		l := c.line(u, d)
 		if st.blocks() {
@@ -135,7 +144,7 @@ func (c *Core) settleLater(st Settlement) {
 			}
 		}
 		l.in.place(l)
-	})
+	}
 }
 
 // moveBehind puts all messages of a line into the waiting rows, behind an earlier one of its key.
@@ -152,10 +161,10 @@ func (c *Core) settleBehind(m *Message) {
 // openAfter opens the lines that an outcome had closed. Behind one that waits they open only when no
 // claim is running any more that may not have seen it.
 func (c *Core) openAfter(st *Settlement) {
-	st.closes(func(u unit) {
+	for _, u := range st.closes() {
 		l := c.lines[u]
 		if l == nil {
-			return
+			continue
 		}
 		if !st.Behind {
 			l.closed--
@@ -169,5 +178,5 @@ func (c *Core) openAfter(st *Settlement) {
 		}
 		l.in.place(l)
 		c.tidy(l)
-	})
+	}
 }

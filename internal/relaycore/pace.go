@@ -33,13 +33,10 @@ func (p *pace) fill(now Time) {
 	p.filled = now
 }
 
-// allowed returns how many messages may be sent now, at most limit.
-func (p *pace) allowed(limit int, now Time) int {
+// allowed returns how many messages may be sent once some may be, at most limit.
+func (p *pace) allowed(limit int) int {
 	if p.rate == 0 {
 		return limit
-	}
-	if p.fill(now); p.tokens < p.portion() {
-		return 0
 	}
 	return min(limit, int(p.tokens))
 }

@@ -1,6 +1,8 @@
 package relaycore
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,26 +21,18 @@ const (
 // a mark could not be made. A call that the store refuses is made again for each half of it, until what
 // it refuses is found; that is kept apart and tried again from time to time, and the others go on.
 type settler struct {
-	waiting []Settlement // for the next call
-	kept    []Settlement // until what is in flight before them is answered
-	work    [][]Settlement
-	running []Settlement // the call that is running
-	busy    bool
-	after   Time // no call before
-	fails   int  // in a row
+	waiting []Settlement   // for the next call
+	work    [][]Settlement // the next calls
+	running []Settlement   // the call that is running; nil if none is
 	tries   attempts
-	refused []*refused // in the order in which they came
-	groups  map[group]*refused
+	apart   map[group]*apart
 }
 
-// refused are settlements of one group that the store has refused. What comes for the group waits with
-// them.
-type refused struct {
-	group group
+// apart are settlements of one group that wait: the store has refused one of them, or an earlier message is in
+// flight. What comes for the group waits with them.
+type apart struct {
 	list  []Settlement // empty while they are tried
 	first *Message
-	delay time.Duration
-	again Time
 	tries attempts
 }
 
@@ -74,72 +68,48 @@ func groupsOf(list []Settlement) [][]Settlement {
 // settle begins the next call, if none is running and there is something to store.
 func (c *Core) settle() {
 	s := &c.settler
-	if s.busy || c.now < s.after {
+	if len(s.running) > 0 || c.before(s.tries.until) {
 		return
 	}
 	if len(s.work) == 0 {
-		c.keepBack()
-		s.gather(c.now)
+		c.gather()
 	}
 	if len(s.work) == 0 {
 		return
 	}
 	s.running, s.work = s.work[0], s.work[1:]
-	s.busy = true
 	s.tries.begin(c.now)
 	c.do(Settle{s.running})
 }
 
-// keepBack keeps what comes of a key that fans out while an earlier message of it, which goes to one
-// destination only, is in flight: that has no waiting row yet, so that the rows for several destinations
-// would be due before it if another relay took over.
-func (c *Core) keepBack() {
+// keepApart keeps what comes for the group of a message apart.
+func (s *settler) keepApart(m *Message) *apart {
+	g := groupOf(m)
+	if s.apart[g] == nil {
+		s.apart[g] = &apart{first: m}
+	}
+	return s.apart[g]
+}
+
+// fansOutEarly reports whether a message gets a row for each destination while an earlier one of its key, which
+// never waited, is in flight to one of them. That one has no waiting row yet: if another relay took the lane over,
+// the rows of the later one would be due before it.
+func (c *Core) fansOutEarly(st Settlement) bool {
+	return st.Outcome == Fanout && slices.ContainsFunc(st.closes(), func(u unit) bool {
+		l := c.lines[u]
+		return l != nil && l.triesFirst()
+	})
+}
+
+// gather makes a call of what has come together, without what belongs to groups that are kept apart, and
+// one of what is and may be tried now.
+func (c *Core) gather() {
 	s := &c.settler
-	s.waiting, s.kept = append(s.kept, s.waiting...), nil
-	var kept []group
-	for i := range s.waiting {
-		if st := &s.waiting[i]; st.Outcome == Fanout && st.Message.Key != "" && c.followsUntried(st) {
-			kept = append(kept, groupOf(st.Message))
-		}
-	}
-	if len(kept) == 0 {
-		return
-	}
-	s.waiting = slices.DeleteFunc(s.waiting, func(st Settlement) bool {
-		keeps := slices.Contains(kept, groupOf(st.Message))
-		if keeps {
-			s.kept = append(s.kept, st)
-		}
-		return keeps
-	})
-}
-
-// followsUntried reports whether a message of the same key that never waited is in flight to one of the
-// destinations.
-func (c *Core) followsUntried(st *Settlement) (yes bool) {
-	st.closes(func(u unit) { yes = yes || c.untriedFlies(u) })
-	return yes
-}
-
-// untriedFlies reports whether a message of a unit is in flight that never waited.
-func (c *Core) untriedFlies(u unit) bool {
-	l := c.lines[u]
-	if l == nil || l.sent == 0 {
-		return false
-	}
-	return slices.ContainsFunc(l.in.dest.batches, func(b *Batch) bool {
-		return slices.ContainsFunc(b.Messages, func(m *Message) bool { return !m.Waiting && unitOf(m) == u })
-	})
-}
-
-// gather makes a call of what has come together, without what belongs to groups that were refused, and
-// one of what was refused before and is to be tried again.
-func (s *settler) gather(now Time) {
 	free := s.waiting
 	s.waiting = nil
-	if len(s.groups) > 0 {
+	if len(s.apart) > 0 {
 		free = slices.DeleteFunc(free, func(st Settlement) bool {
-			r := s.groups[groupOf(st.Message)]
+			r := s.apart[groupOf(st.Message)]
 			if r != nil {
 				r.list = append(r.list, st)
 			}
@@ -147,10 +117,10 @@ func (s *settler) gather(now Time) {
 		})
 	}
 	var again []Settlement
-	for _, r := range s.refused {
-		if len(r.list) > 0 && now >= r.again {
+	for _, r := range s.allApart() {
+		if len(r.list) > 0 && !c.before(r.tries.until) && !slices.ContainsFunc(r.list, c.fansOutEarly) {
 			again = append(again, r.list...)
-			r.list, r.again = nil, now+r.delay
+			r.list = nil
 		}
 	}
 	for _, list := range [][]Settlement{free, again} {
@@ -160,36 +130,40 @@ func (s *settler) gather(now Time) {
 	}
 }
 
-// refusedCount returns how many settlements the store refuses.
-func (s *settler) refusedCount() (n int) {
-	for _, r := range s.refused {
+// each calls do for the message of each outcome that is not stored.
+func (s *settler) each(do func(*Message)) {
+	lists := append(s.work, s.waiting, s.running)
+	for _, r := range s.apart {
+		lists = append(lists, r.list)
+	}
+	for _, list := range lists {
+		for i := range list {
+			do(list[i].Message)
+		}
+	}
+}
+
+// allApart returns what is kept apart, by position.
+func (s *settler) allApart() []*apart {
+	if len(s.apart) == 0 {
+		return nil // almost always
+	}
+	return slices.SortedFunc(maps.Values(s.apart), func(a, b *apart) int { return cmp.Compare(a.first.Position, b.first.Position) })
+}
+
+// apartCount returns how many settlements are kept apart.
+func (s *settler) apartCount() (n int) {
+	for _, r := range s.apart {
 		n += len(r.list)
 	}
 	return n
 }
 
-// next returns when a call may follow by itself.
-func (s *settler) next(now Time) Time {
-	next := never
-	if s.busy {
-		return next
-	}
-	if len(s.work) > 0 || len(s.waiting) > 0 {
-		return max(s.after, now)
-	}
-	for _, r := range s.refused {
-		if len(r.list) > 0 {
-			next = min(next, max(r.again, s.after))
-		}
-	}
-	return next
-}
-
 func (e Settled) apply(c *Core) {
 	s := &c.settler
 	list := s.running
-	s.busy, s.running, s.fails = false, nil, 0
-	s.tries.end(nil)
+	s.running = nil
+	s.tries.succeed(c.now)
 	s.accept(list)
 	c.report(Report{What: SettledNow, Count: len(list), Took: e.Took})
 	lost := c.lose(list, e.Lost)
@@ -210,21 +184,15 @@ func (e Settled) apply(c *Core) {
 	}
 }
 
-// accept ends the refusal of groups that were settled. What has come for them meanwhile is free.
+// accept ends that groups are kept apart that were settled. What has come for them meanwhile is free.
 func (s *settler) accept(list []Settlement) {
-	if len(s.groups) == 0 {
-		return
-	}
-	for i := range list {
-		delete(s.groups, groupOf(list[i].Message))
-	}
-	s.refused = slices.DeleteFunc(s.refused, func(r *refused) bool {
-		gone := s.groups[r.group] == nil
-		if gone {
+	for i := 0; i < len(list) && len(s.apart) > 0; i++ {
+		g := groupOf(list[i].Message)
+		if r := s.apart[g]; r != nil {
 			s.waiting = append(s.waiting, r.list...)
+			delete(s.apart, g)
 		}
-		return gone
-	})
+	}
 }
 
 // lose forgets lanes that a settlement has found to belong to others, and returns them.
@@ -279,19 +247,17 @@ func (c *Core) reportOutcome(st *Settlement) {
 func (e SettleFailed) apply(c *Core) {
 	s := &c.settler
 	list := s.running
-	s.busy, s.running = false, nil
+	s.running = nil
 	c.report(Report{What: SettleFails, Count: len(list), Err: e.Err})
 	if !e.Refused {
-		s.tries.end(e.Err)
+		s.tries.fail(c.now, e.Err, settleBase, settleMax)
 		if age, due := s.tries.overdue(c.now); due {
 			c.report(Report{What: SettleStalls, Count: len(list), Delay: age, Err: e.Err})
 		}
 		s.work = slices.Insert(s.work, 0, list)
-		s.after = c.now + backoff(settleBase, s.fails, settleMax)
-		s.fails++
 		return
 	}
-	s.tries.end(nil) // the store could be asked
+	s.tries.succeed(c.now) // the store could be asked
 	if groups := groupsOf(list); len(groups) > 1 {
 		half := len(groups) / 2
 		s.work = slices.Insert(s.work, 0, slices.Concat(groups[:half]...), slices.Concat(groups[half:]...))
@@ -305,16 +271,8 @@ func (e SettleFailed) apply(c *Core) {
 // refuse keeps a group that was refused until it is to be tried again. It returns for how long that has
 // been so, and whether it is time to say it.
 func (s *settler) refuse(list []Settlement, err error, now Time) (age time.Duration, due bool) {
-	g := groupOf(list[0].Message)
-	r := s.groups[g]
-	if r == nil {
-		r = &refused{group: g, first: list[0].Message, delay: refusedDelay}
-		s.groups[g] = r
-		s.refused = append(s.refused, r)
-	}
-	r.tries.begin(now)
-	r.tries.end(err)
-	r.list, r.again = append(list, r.list...), now+r.delay
-	r.delay = min(2*r.delay, refusedMax)
+	r := s.keepApart(list[0].Message)
+	r.list = append(list, r.list...)
+	r.tries.fail(now, err, refusedDelay, refusedMax)
 	return r.tries.overdue(now)
 }

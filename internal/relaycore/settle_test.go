@@ -123,7 +123,8 @@ func TestExpected(t *testing.T) {
 			if got := take[Await](r).Until; got != time.Hour {
 				t.Errorf("waits until %v", got)
 			}
-			r.lease.renewAt = never
+			r.lease.tries.until = never
+			r.step(Tick{})
 			if next := r.Next(); next != want {
 				t.Errorf("Next() = %v, want %v", next, want)
 			}
@@ -231,7 +232,7 @@ func TestFull_Rests(t *testing.T) {
 // TestRests: deferred messages come back at a limited rate, each tenant's by itself.
 func TestRests(t *testing.T) {
 	t.Parallel()
-	d := newDest(Dest{Rate: 10}, false)
+	d := newDest(Dest{Rate: 10})
 	for i := range 20 {
 		if at, want := d.rests("large", time.Second), time.Second+time.Duration(i/5+1)*returnStep; at != want {
 			t.Errorf("message %d rests until %v, want %v", i, at, want)

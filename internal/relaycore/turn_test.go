@@ -57,8 +57,8 @@ func TestReopen_WaitTheirTurn(t *testing.T) {
 	b := take[Publish](r).Batch
 	r.step(Answered{Batch: b, Results: []Result{{Err: errTest, Kind: waybill.Unavailable}, {Err: errTest}, {}}})
 	st := take[Settle](r).Settlements
-	if len(st) != 3 || st[0].Message.Position != 2 || !st[0].Behind || st[0].Attempts != 1 || st[2].Message.Position != 1 || !st[2].Behind {
-		t.Errorf("settled %+v, want the second behind, the third published and the first behind", st)
+	if len(st) != 3 || st[0].Message.Position != 2 || !st[0].Behind || st[0].Attempts != 1 || st[1].Message.Position != 1 || !st[1].Behind {
+		t.Errorf("settled %+v, want the second behind, the first behind and the third published", st)
 	}
 	r.step(Settled{})
 	if len(r.lines) != 0 {

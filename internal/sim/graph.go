@@ -26,7 +26,7 @@ type shapes map[reflect.Type]*shape
 
 // unprinted are fields that say nothing about what will happen.
 var unprinted = map[string]bool{
-	"Core.cfg": true, "Core.out": true, "Core.spare": true, "Core.stats": true, "relay.print": true,
+	"Core.cfg": true, "Core.out": true, "Core.next": true, "attempts.ok": true, "Core.spare": true, "Core.stats": true, "relay.print": true,
 }
 
 // copier copies a graph; made has the copies of what pointers point to.

@@ -1,0 +1,180 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/internal/relaycore"
+)
+
+// publish sends a batch, and ends by cut. Batches are handed to the publisher in order, but for one that takes
+// long: sent is closed when this one was, before when the one before was.
+func (r *run) publish(ctx context.Context, cut func(), b *relaycore.Batch, before <-chan struct{}, sent chan struct{}) {
+	defer cut()
+	r.awaitTurn(ctx, before)
+	d := r.dests[b.Dest]
+	limited, cancel := context.WithTimeout(ctx, b.Limit)
+	defer cancel()
+	out := outgoing(b, d.Structured)
+	msgs := make([]*waybill.Message, len(out))
+	for i := range out {
+		msgs[i] = out[i].Message
+	}
+	limited, end := r.cfg.Observer.Start(waybill.WithName(limited, r.cfg.Node), waybill.OpPublish, msgs...)
+	handedOver := false
+	next := func() {
+		if !handedOver {
+			handedOver = true
+			close(sent)
+		}
+	}
+	errs := d.send(limited, out, next)
+	next()
+	end(waybill.BatchError(errs).Err())
+	r.handle(relaycore.Answered{Batch: b, Results: r.results(d, msgs, errs), Window: dedupWindow(d.Publisher)})
+}
+
+// awaitTurn waits until the batch before was handed over, or takes long.
+func (r *run) awaitTurn(ctx context.Context, before <-chan struct{}) {
+	if before == nil {
+		return
+	}
+	select {
+	case <-before:
+		return
+	default:
+	}
+	limit := time.NewTimer(min(r.cfg.PublishTimeout/4, time.Second))
+	defer limit.Stop()
+	select {
+	case <-before:
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+}
+
+// outgoing returns what a publisher needs of a batch.
+func outgoing(b *relaycore.Batch, structured bool) []Outgoing {
+	out := make([]Outgoing, len(b.Messages))
+	for i, m := range b.Messages {
+		c := claimOf(m)
+		out[i] = Outgoing{
+			Message:    &c.Message,
+			Row:        Row{Lane: m.Lane.Number, Position: m.Position, Destination: m.Dest},
+			DedupID:    dedupID(c.Message.ID, m.Life),
+			Resent:     m.Resent,
+			Structured: structured,
+		}
+	}
+	return out
+}
+
+func dedupID(id string, life int) string {
+	if life == 0 {
+		return id
+	}
+	return fmt.Sprintf("%s#r%d", id, life)
+}
+
+// send publishes messages and returns one error for each. handedOver is called when the next batch may
+// be handed over, too. A panic of the publisher counts as a lost connection: the message that causes it
+// is found in the same way.
+func (d *destination) send(ctx context.Context, out []Outgoing, handedOver func()) (errs []error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err := waybill.UnavailableError(fmt.Errorf("publisher panicked: %v: %w", p, waybill.ErrConnectionLost))
+			errs = fillErrors(len(out), err)
+		}
+	}()
+	wait := d.Publisher.Send(ctx, out)
+	handedOver()
+	errs = wait()
+	if len(errs) != len(out) {
+		err := waybill.UnavailableError(fmt.Errorf("publisher returned %d results for %d messages", len(errs), len(out)))
+		return fillErrors(len(out), err)
+	}
+	for i, err := range errs {
+		errs[i] = readable(err)
+	}
+	return errs
+}
+
+// readable returns err, or, if looking at it panics, an error that says so.
+func readable(err error) error {
+	if err == nil {
+		return nil
+	}
+	if p := loop.Protect(func() error { _, _ = waybill.ErrorText(err), waybill.KindOf(err); return nil }); p != nil {
+		return fmt.Errorf("publisher returned an error that cannot be read: %w", p)
+	}
+	return err
+}
+
+func fillErrors(n int, err error) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// results says what errors of a publisher mean, and which followers get what was accepted. They are nil
+// if all is well and nobody follows.
+func (r *Relay) results(d *destination, msgs []*waybill.Message, errs []error) []relaycore.Result {
+	follows := len(r.cfg.Followers) > 0 && !d.follower
+	if !follows && waybill.BatchError(errs).Err() == nil {
+		return nil
+	}
+	results := make([]relaycore.Result, len(errs))
+	for i, err := range errs {
+		if err != nil {
+			results[i] = resultOf(err)
+		} else if follows {
+			results[i].Followers = r.followersOf(msgs[i])
+		}
+	}
+	return results
+}
+
+// resultOf says what an error of a publisher means.
+func resultOf(err error) relaycore.Result {
+	after, _ := waybill.AfterOf(err)
+	res := relaycore.Result{Err: err, Kind: waybill.KindOf(err), After: after, Swallowed: errors.Is(err, waybill.ErrSwallowed), Unsure: unanswered(err)}
+	switch res.Kind {
+	case waybill.Permanent:
+		res.Reason = waybill.ReasonOf(err)
+	case waybill.Unavailable:
+		res.Lost = errors.Is(err, waybill.ErrConnectionLost)
+	}
+	return res
+}
+
+func (r *Relay) followersOf(m *waybill.Message) (names []string) {
+	for _, f := range r.cfg.Followers {
+		if yes, _ := r.dests[f.Name].matches(m); yes {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// unanswered reports whether a message may have reached the broker in spite of err.
+func unanswered(err error) bool {
+	return waybill.IsUnavailable(err) &&
+		(errors.Is(err, waybill.ErrConnectionLost) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
+}
+
+// dedupWindow is 0, not known, if the publisher panics: the messages were sent.
+func dedupWindow(p Publisher) (window time.Duration) {
+	if d, ok := p.(Deduplicator); ok {
+		_ = loop.Protect(func() error {
+			window = d.DedupWindow()
+			return nil
+		})
+	}
+	return window
+}

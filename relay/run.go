@@ -1,0 +1,165 @@
+package relay
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/waybill-go/waybill/internal/recording"
+	"github.com/waybill-go/waybill/internal/relaycore"
+)
+
+// run is one run of a relay. Its core decides all; it belongs to the goroutine that calls own, and so does
+// what is below it. Workers do what the core wants, each in a goroutine of its own, and send back events.
+// Nothing that a user has written is called by the owner.
+type run struct {
+	*Relay
+	reading context.Context // of what ends at once when the relay is to stop
+	work    context.Context // of what outlives that by the grace period
+	began   time.Time
+	before  relaycore.Stats // of earlier runs
+	workers sync.WaitGroup
+
+	events  chan relaycore.Event
+	asked   chan func()
+	reports chan []relaycore.Report
+	over    chan struct{} // closed when the core is left alone
+
+	core     *relaycore.Core
+	timer    *time.Timer
+	untold   []relaycore.Report
+	endAwait context.CancelFunc
+	sent     map[string]chan struct{} // by destination: closed when the latest batch was handed over
+	recorder *recording.Writer        // nil if the run is not recorded
+}
+
+func (r *Relay) newRun(reading, work context.Context) *run {
+	made := &run{
+		Relay: r, reading: reading, work: work, began: time.Now(), core: relaycore.New(r.coreConfig()),
+		events: make(chan relaycore.Event), asked: make(chan func()), reports: make(chan []relaycore.Report), over: make(chan struct{}),
+		sent: make(map[string]chan struct{}),
+	}
+	if last := r.latest.Load(); last != nil {
+		made.before = last.totals(last.core.Stats())
+	}
+	return made
+}
+
+// totals adds what earlier runs have done.
+func (r *run) totals(s relaycore.Stats) relaycore.Stats {
+	s.Published += r.before.Published
+	s.Retried += r.before.Retried
+	s.Dead += r.before.Dead
+	return s
+}
+
+// own gives events to the core, one after the other, until nothing is in flight after the stop, or the grace
+// period has ended. What is claimed then is still in the store.
+func (r *run) own(stop <-chan struct{}) {
+	r.timer = time.NewTimer(0) // the first step is a tick
+	defer r.timer.Stop()
+	var grace <-chan time.Time
+	for over := false; !over && !r.core.Done(); {
+		var reports chan []relaycore.Report
+		if len(r.untold) > 0 {
+			reports = r.reports
+		}
+		select {
+		case e := <-r.events:
+			r.step(e)
+		case <-r.timer.C:
+			r.step(relaycore.Tick{})
+		case answer := <-r.asked:
+			answer()
+		case reports <- r.untold:
+			r.untold = nil
+		case <-stop:
+			stop, grace = nil, time.After(r.cfg.ShutdownGrace)
+			r.step(relaycore.Stop{})
+		case <-grace:
+			over = true
+		}
+	}
+	close(r.over)
+}
+
+// step tells the core what has happened, starts what it wants done, and keeps what it reports.
+func (r *run) step(e relaycore.Event) {
+	now := time.Since(r.began)
+	r.recorder.Before(now, e)
+	commands := r.core.Step(now, e)
+	for _, cmd := range commands {
+		if report, ok := cmd.(relaycore.Report); ok {
+			r.untold = append(r.untold, report)
+		} else {
+			r.start(cmd)
+		}
+	}
+	next := r.core.Next()
+	r.recorder.After(now, commands, next)
+	r.timer.Reset(max(0, next-now))
+}
+
+// start begins to carry out a command.
+func (r *run) start(cmd relaycore.Command) {
+	switch cmd := cmd.(type) {
+	case relaycore.Renew:
+		r.workers.Go(func() { r.renew(cmd) })
+	case relaycore.Release:
+		r.workers.Go(func() { r.release(cmd) })
+	case relaycore.Count:
+		r.workers.Go(func() { r.count(cmd) })
+	case relaycore.Claim:
+		r.workers.Go(func() { r.claim(cmd) })
+	case relaycore.ClaimAhead:
+		r.workers.Go(func() { r.claimAhead(cmd) })
+	case relaycore.Await:
+		ctx, cancel := context.WithDeadline(r.reading, r.began.Add(cmd.Until))
+		r.endAwait = cancel
+		r.workers.Go(func() { r.await(ctx, cancel) })
+	case relaycore.EndAwait:
+		r.endAwait()
+	case relaycore.Publish:
+		ctx, cut := context.WithCancel(r.work)
+		cmd.Batch.Tag = cut
+		before, sent := r.sent[cmd.Batch.Dest], make(chan struct{})
+		r.sent[cmd.Batch.Dest] = sent
+		r.workers.Go(func() { r.publish(ctx, cut, cmd.Batch, before, sent) })
+	case relaycore.Cut:
+		cmd.Batch.Tag.(context.CancelFunc)()
+	case relaycore.Settle:
+		r.workers.Go(func() { r.settle(cmd) })
+	}
+}
+
+// handle sends an event to the owner.
+func (r *run) handle(e relaycore.Event) {
+	select {
+	case r.events <- e:
+	case <-r.over:
+	}
+}
+
+// ask lets the owner answer a question, and reports whether the run goes on. The core of one that is over
+// stays as it is, and anybody may ask it.
+func (r *run) ask(question func(*relaycore.Core)) (live bool) {
+	answered := make(chan struct{})
+	select {
+	case r.asked <- func() { question(r.core); close(answered) }:
+		<-answered
+		return true
+	case <-r.over:
+		question(r.core)
+		return false
+	}
+}
+
+// tell tells the observer what the core reports, in order. An observer that takes long holds nothing else up.
+func (r *run) tell() {
+	ctx := context.WithoutCancel(r.work)
+	for list := range r.reports {
+		for _, p := range list {
+			r.report(ctx, p)
+		}
+	}
+}
