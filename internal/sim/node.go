@@ -20,6 +20,8 @@ type node struct {
 	frozen  relaycore.Time // its clock, which went back, shows nothing new until then
 	gone    bool
 	resume  relaycore.Time // the process stands still until then
+	cutOff  bool           // from the broker, until the faults end
+	blind   bool           // it cannot read from the store until then
 	visits  bool           // nothing takes its place
 	stops   bool
 	touched relaycore.Time // when something was last sent, answered or settled
@@ -35,6 +37,9 @@ type node struct {
 func (w *world) startRelay(name string) *node {
 	n := &node{w: w, name: name, core: relaycore.New(w.cfg), began: w.now, flights: make(map[*relaycore.Batch]func()), read: make(cursors),
 		monitor: newMonitor(&w.cfg, w.now), results: make(map[*relaycore.Message]relaycore.Result)}
+	if w.plan.Backlog {
+		n.monitor.latest = make(map[string]int64)
+	}
 	w.relays = append(w.relays, n)
 	w.say("%s starts", name)
 	n.handle(relaycore.Tick{})
@@ -115,8 +120,14 @@ func (n *node) audit() {
 	if w.now < n.resume || w.now < n.frozen || w.refuses {
 		n.monitor.excuse(w.now)
 	}
+	if n.blind {
+		n.monitor.claimed = w.now
+	}
 	if err := n.monitor.idle(s, free, w.now); err != nil {
 		w.fail("%s: %v", n.name, err)
+	}
+	if n.cutOff || n.blind {
+		w.check(n.monitor.stuck(w.now))
 	}
 	w.after(auditEvery, n.audit)
 }
@@ -238,6 +249,10 @@ func (n *node) start(cmd relaycore.Command) {
 	case relaycore.Claim:
 		n.news = false
 		n.callFor(w.claimLatency(), func() relaycore.Event {
+			if n.blind && !w.calm {
+				clear(n.read)
+				return relaycore.ClaimFailed{Err: errAway}
+			}
 			claimed := w.store.claim(cmd, n.read, w.clock(), w.plan.Dests)
 			w.routeFails(claimed.Messages)
 			return claimed
@@ -263,6 +278,7 @@ func (n *node) start(cmd relaycore.Command) {
 		n.touched = w.now
 		w.check(n.dated(cmd.Batch))
 		w.check(n.leased())
+		w.check(w.paced(cmd.Batch))
 		w.broker.send(n, cmd.Batch)
 	case relaycore.Cut:
 		if cut := n.flights[cmd.Batch]; cut != nil {
@@ -306,6 +322,21 @@ func (n *node) leased() error {
 		return nil
 	}
 	return fmt.Errorf("%s sends something, and its lease lasts for %v", n.name, left)
+}
+
+// paced checks that all relays together send no more in a second than the rate allows, and what each of them may
+// have saved up.
+func (w *world) paced(b *relaycore.Batch) error {
+	if w.plan.Rate == 0 || w.jumps || b.Dest == follower {
+		return nil
+	}
+	sent := slices.DeleteFunc(w.sent[b.Dest], func(t relaycore.Time) bool { return t <= w.now-time.Second })
+	w.sent[b.Dest] = append(sent, slices.Repeat([]relaycore.Time{w.now}, len(b.Messages))...)
+	relays, rate := float64(len(w.relays)+1), float64(w.plan.Rate)
+	if most := rate + relays*(rate/10+1); float64(len(w.sent[b.Dest])) > most {
+		return fmt.Errorf("%d messages are sent to %q in a second, the rate is %v", len(w.sent[b.Dest]), b.Dest, rate)
+	}
+	return nil
 }
 
 func (n *node) renew(cmd relaycore.Renew) relaycore.Event {

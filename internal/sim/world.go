@@ -30,10 +30,12 @@ type world struct {
 	seq   int
 
 	store    *store
-	made     map[string]row // messages, as they were enqueued
-	stubborn string         // the message of which the store refuses settlements
-	refuses  bool           // there has been such a one
-	visits   int            // relays that were started to stop soon
+	made     map[string]row              // messages, as they were enqueued
+	stubborn string                      // the message of which the store refuses settlements
+	refuses  bool                        // there has been such a one
+	jumps    bool                        // a relay's clock has jumped
+	sent     map[string][]relaycore.Time // of the last second, by destination
+	visits   int                         // relays that were started to stop soon
 	broker   *broker
 	relays   []*node
 	cfg      relaycore.Config
@@ -84,7 +86,7 @@ func (q *queue) Pop() any {
 }
 
 func newWorld(p plan, log io.Writer) *world {
-	w := &world{rand: rand.New(rand.NewPCG(p.Seed, 1)), log: log, plan: p, cfg: p.config(), seen: newSketch(), made: make(map[string]row)}
+	w := &world{rand: rand.New(rand.NewPCG(p.Seed, 1)), log: log, plan: p, cfg: p.config(), seen: newSketch(), made: make(map[string]row), sent: make(map[string][]relaycore.Time)}
 	w.store = newStore(p.Lanes)
 	w.broker = newBroker(w)
 	return w
