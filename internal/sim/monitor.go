@@ -89,16 +89,17 @@ func (m *monitor) jumped(until relaycore.Time) {
 func (m *monitor) told(e relaycore.Event, now relaycore.Time) {
 	switch e := e.(type) {
 	case relaycore.Leased:
-		if m.renewed = now; e.Share >= e.Total {
-			m.rested = now // there is nobody else to take the lanes
+		if now-m.renewed >= m.cfg.LeaseTTL || e.Share >= e.Total { // or there is nobody else to take the lanes
+			m.rested = now
 		}
+		m.renewed = now
 		m.owned = make(map[int]int64, len(e.Lanes))
 		for _, l := range e.Lanes {
 			m.owned[l.Number] = l.Epoch
 		}
 	case relaycore.LeaseFailed:
 		if e.Lost {
-			m.owned = nil
+			m.owned, m.rested = nil, now
 		}
 	case relaycore.Settled:
 		for _, st := range m.settling {

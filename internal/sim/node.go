@@ -159,6 +159,7 @@ func (n *node) leave() {
 // replace starts another relay some time later.
 func (n *node) replace() {
 	w := n.w
+	w.gone[n.name] = w.now
 	w.relays = slices.DeleteFunc(w.relays, func(o *node) bool { return o == n })
 	if n.visits {
 		return
@@ -221,6 +222,18 @@ func (n *node) callFor(answered time.Duration, effect func() relaycore.Event, fa
 	})
 }
 
+// claim reads from the store.
+func (n *node) claim(cmd relaycore.Claim) relaycore.Event {
+	w := n.w
+	if n.blind && !w.calm {
+		clear(n.read)
+		return relaycore.ClaimFailed{Err: errAway}
+	}
+	claimed := w.store.claim(cmd, n.read, w.clock(), w.plan.Dests)
+	w.routeFails(claimed.Messages)
+	return claimed
+}
+
 // claimLatency is how long the answer to a claim takes to arrive.
 func (w *world) claimLatency() time.Duration {
 	if w.plan.Slow {
@@ -248,15 +261,7 @@ func (n *node) start(cmd relaycore.Command) {
 			func(err error) relaycore.Event { return relaycore.Counted{Err: err} })
 	case relaycore.Claim:
 		n.news = false
-		n.callFor(w.claimLatency(), func() relaycore.Event {
-			if n.blind && !w.calm {
-				clear(n.read)
-				return relaycore.ClaimFailed{Err: errAway}
-			}
-			claimed := w.store.claim(cmd, n.read, w.clock(), w.plan.Dests)
-			w.routeFails(claimed.Messages)
-			return claimed
-		},
+		n.callFor(w.claimLatency(), func() relaycore.Event { return n.claim(cmd) },
 			func(err error) relaycore.Event {
 				clear(n.read) // what was read and not returned must be read again
 				return relaycore.ClaimFailed{Err: err}
@@ -344,7 +349,21 @@ func (n *node) renew(cmd relaycore.Renew) relaycore.Event {
 	lanes, leases := slices.Clone(s.lanes), maps.Clone(s.nodes)
 	answer := s.renew(n.name, cmd, n.w.plan.TTL, now)
 	n.w.check(s.handedOver(lanes, leases, n.w.plan.TTL, now))
+	if _, leased := answer.(relaycore.Leased); leased {
+		n.w.check(n.w.orphaned())
+	}
 	return answer
+}
+
+// orphaned checks, after a renewal, that no lane is still that of a relay that has ended long ago. When the store's
+// clock goes back a lease may last for its whole length again.
+func (w *world) orphaned() error {
+	for i, l := range w.store.lanes {
+		if at, gone := w.gone[l.owner]; gone && w.now-max(at, w.skewed) > 3*w.plan.TTL {
+			return fmt.Errorf("lane %d is still that of %s, which ended %v ago", i, l.owner, w.now-at)
+		}
+	}
+	return nil
 }
 
 func (n *node) settle(list []relaycore.Settlement) relaycore.Event {

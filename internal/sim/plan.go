@@ -105,7 +105,7 @@ func planOf(seed uint64) plan {
 // quiet makes a plan without faults, in which a small tenant enqueues behind a large one.
 func (p *plan) quiet() {
 	*p = plan{
-		Seed: p.Seed, Lanes: p.Lanes, Messages: 200, Topics: 2, Tenants: 2, Relays: 1, Dests: []string{""}, For: 20 * time.Second,
+		Seed: p.Seed, Lanes: p.Lanes, Messages: 400, Topics: 2, Tenants: 2, Relays: 1, Dests: []string{""}, For: 20 * time.Second,
 		TTL: p.TTL, Poll: p.Poll, Batch: min(p.Batch, 3), Parallel: p.Parallel, Strict: p.Strict, Parked: 1000, ParkedKeys: 1000, Retries: 1,
 		Ahead: true, Backlog: true,
 	}

@@ -70,6 +70,7 @@ func (w *world) strike(kind string) {
 	case "skew":
 		if w.plan.Skewed {
 			w.skew -= w.between(time.Second, time.Minute)
+			w.skewed = w.now
 			w.say("the store's clock goes back to %v", w.clock())
 		}
 	default:

@@ -73,7 +73,7 @@ var bank = []bug{
 	{name: "a refused message does not wait for an unanswered one before it", file: core + "answer.go",
 		old: "c.waitTheirTurn(l, m.Position)\n\t\t\tc", new: "c", test: "internal/relaycore TestReopen_WaitTheirTurn"},
 	{name: "there is no bound on what is held", file: core + "claim.go",
-		old: "return 0, 0", new: "return quarter, maxHeldBytes"},
+		old: "return 0, 0", new: "return c.quarter(), maxHeldBytes"},
 	{name: "the limit of parked messages does not hold", file: core + "claim.go",
 		old: "r.cmd.DueOnly, r.cmd.Held", new: "_, r.cmd.Held", test: "internal/relaycore TestParked"},
 	{name: "the limit of parked messages holds up what is parked, too", file: core + "claim.go",
@@ -247,7 +247,7 @@ var bank = []bug{
 	{name: "what is parked stays when its letter is resolved", file: model + "store.go",
 		old: "r.parks, r.resolved = false, true\n\ts.follow(r, r.dest, now)", new: "r.parks, r.resolved = false, true"},
 	{name: "a claim finds what waits behind another message", file: model + "store.go",
-		old: "return o.due <= now && free(o) && o.attempts == 0 && !parked", new: "return true"},
+		old: "return o.due <= now && free(o) && o.attempts == 0 && !parked", new: "return !parked || o.due <= now"},
 	{name: "a requeued letter goes behind what waits", file: model + "store.go",
 		old: "back := *r\n", new: "back := *r\n\t\ts.position++\n\t\tback.position = s.position\n"},
 
