@@ -83,16 +83,17 @@ func (b *broker) send(n *node, batch *relaycore.Batch) {
 		}
 		answer()
 	}
+	away := func() bool { return b.away || n.cutOff && !w.calm }
 	n.flights[batch] = func() { w.after(0, silent) }
 	w.after(w.latency(30*time.Millisecond), func() {
 		if n.gone && w.chance(0.5) {
 			return
 		}
 		if done {
-			b.take(batch, make([]relaycore.Result, len(results)))
+			b.take(batch, make([]relaycore.Result, len(results)), away())
 			return
 		}
-		slow := b.take(batch, results)
+		slow := b.take(batch, results, away())
 		taken = true
 		wait := w.latency(50 * time.Millisecond)
 		if w.chance(w.plan.Faults / 4) {
@@ -114,9 +115,9 @@ func (b *broker) send(n *node, batch *relaycore.Batch) {
 // unsure is the result of a message that was not answered.
 var unsure = relaycore.Result{Err: errAway, Kind: waybill.Unavailable, Unsure: true}
 
-// take stores the messages of a batch in order, until the connection is lost.
-func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result) (slow bool) {
-	w, lost := b.w, b.away
+// take stores the messages of a batch in order, until the connection is lost; none if it is away.
+func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result, away bool) (slow bool) {
+	w, lost := b.w, away
 	for i, m := range batch.Messages {
 		id := rowOf(m).id
 		if !lost && (id == b.poison && !w.calm || w.chance(w.plan.Faults/20)) {
@@ -130,7 +131,7 @@ func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result) (slow 
 		switch {
 		case lost:
 			results[i] = relaycore.Result{Err: errAway, Kind: waybill.Unavailable, Lost: true, Unsure: true}
-			if b.away {
+			if away {
 				results[i] = relaycore.Result{Err: errAway, Kind: waybill.Unavailable}
 			}
 		case m.Topic == b.slowTopic:

@@ -110,8 +110,9 @@ func (c *consumer) later(d *delivery, after time.Duration, do func(*delivery)) {
 // begin inserts the record. A copy waits for the transaction that has inserted it, but not for long.
 func (c *consumer) begin(d *delivery) {
 	switch {
-	case c.records[d.id] != 0:
-		c.acknowledge(d) // it was handled, or refused
+	case c.records[d.id] != 0: // it was handled, or refused
+		c.w.skipped++
+		c.acknowledge(d)
 	case c.w.chance(c.w.plan.Faults / 4):
 		c.again(d, outageWait)
 	case c.open[d.id] != nil:
@@ -132,8 +133,6 @@ func (c *consumer) begin(d *delivery) {
 // run ends the handler and its transaction.
 func (c *consumer) run(d *delivery) {
 	switch w := c.w; {
-	case c.open[d.id] != d: // the database has ended the session
-		c.again(d, outageWait)
 	case w.chance(w.plan.Faults / 3):
 		c.rollBack(d)
 		c.refuse(d)
@@ -156,6 +155,7 @@ func (c *consumer) commit(id string, as record) {
 	c.records[id] = as
 	if as == handled {
 		c.effects[id]++
+		c.w.figures.effects++
 		c.w.say("%s has its effect at %q", id, c.dest)
 	}
 	if n := c.effects[id]; n > 1 {

@@ -117,6 +117,8 @@ func (l *ledger) settle(list []relaycore.Settlement) error {
 			return fmt.Errorf("%s is tried again after %d failures, the limit is %d", name, st.Attempts, retries)
 		case st.Reason == waybill.ReasonExhausted && st.Attempts <= retries:
 			return fmt.Errorf("%s is given up after %d failures, before it was tried %d times", name, st.Attempts, retries)
+		case st.Reason == waybill.ReasonUnroutable && st.Attempts <= retries && !unsent(st):
+			return fmt.Errorf("%s is given up as unroutable after %d failures, before it was tried %d times", name, st.Attempts, retries)
 		case gone && (st.Outcome == relaycore.FailedLetter) != l.unkept:
 			return fmt.Errorf("%s is given up with outcome %d, and dead letters are off: %v", name, st.Outcome, l.unkept)
 		case gone && st.Park != (order == relaycore.Park):
@@ -158,6 +160,9 @@ func (l *ledger) answered(list []relaycore.Settlement, results map[*relaycore.Me
 		}
 		if final := r.Kind == waybill.Permanent && r.Reason != waybill.ReasonUnroutable; final && st.Outcome == relaycore.Wait {
 			return fmt.Errorf("%s was refused for good, and is no dead letter", copyOf(st.Message))
+		}
+		if r.Swallowed && st.Outcome != relaycore.Wait {
+			return fmt.Errorf("%s was swallowed as a copy, and does not wait for another life", copyOf(st.Message))
 		}
 		if r.Err == nil && st.Outcome != relaycore.Published {
 			return fmt.Errorf("%s was accepted, and is not published", copyOf(st.Message))

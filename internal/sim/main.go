@@ -1,6 +1,6 @@
 // Command sim runs simulated systems of relays, one for each seed, and stops at the first that breaks a
 // promise, which it makes smaller for as long as it still fails. The decisions are those of real relays
-// (internal/relaycore); store and broker are models, with one clock and one source of chance.
+// (internal/relaycore); store, broker and consumers are models, with one clock and one source of chance.
 //
 //	go run ./internal/sim -seeds 1000000
 //	go run ./internal/sim -seed 42 -v
@@ -8,11 +8,11 @@
 //
 // When the faults have ended everything must drain within
 //
-//	2 min + 16 s × lanes + 1 s × messages + 1 min × rate of faults
+//	1 min + (8 + 2 × lanes) × lease + 1 s × messages + 1 min × rate of faults
 //
-// of simulated time: a relay may stand still or be away for 40 s more, and a confirm be waited for for a
-// minute; a lease ends after 8 s and each lane may change hands once more; each message may have last
-// attempts, one after the other of its key; the more faults, the longer what waits for a retry waits.
+// of simulated time: a relay may stand still or be away for 40 s more, and a confirm be waited for for 15 times
+// half a lease; a lease ends, and each lane may change hands once more; each message may have last attempts, one
+// after the other of its key, and so may its consumers; the more faults, the longer what waits for a retry waits.
 //
 // With -explore every state of small systems is visited once; docs/proof.md says what that covers.
 package main
@@ -67,8 +67,8 @@ func main() {
 		}
 		os.Exit(1)
 	}
-	fmt.Printf("%d seeds: %d messages, %d sends, %d dead letters, %d crashes, %d take-overs, %d events, about %d different states, drained within %v; no promise broken\n",
-		*seeds, total.messages, total.sends, total.dead, total.crashes, total.takeovers, total.events, seen.count(), total.drained.Round(time.Second))
+	fmt.Printf("%d seeds: %d messages, %d sends, %d dead letters, %d crashes, %d take-overs, %d effects, %d copies skipped, %d events, about %d different states, drained within %v; no promise broken\n",
+		*seeds, total.messages, total.sends, total.dead, total.crashes, total.takeovers, total.effects, total.skipped, total.events, seen.count(), total.drained.Round(time.Second))
 }
 
 // tally is what runs have come to.

@@ -23,7 +23,11 @@ type monitor struct {
 	parked   bool                   // more is parked than may be, by the latest count
 	renewed  relaycore.Time         // the latest success, or when it could not be expected
 	claimed  relaycore.Time         // the latest claim, or when it could not be expected
+	unread   relaycore.Time         // since when claims have failed; 0 if the latest has not
 	landed   relaycore.Time         // when lanes were last owned
+	latest   map[string]int64       // positions sent last, by tenant, where the order of positions is promised; else nil
+	probes   relaycore.Time         // pauses may end early until then
+	rested   relaycore.Time         // when the lease was last let run out
 }
 
 // unit is a key of a topic at a destination.
@@ -35,8 +39,13 @@ type evidence struct {
 	numbers  map[*relaycore.Batch]int
 	answered int                        // the latest batch of which a message was accepted
 	cut      int                        // sends when a connection was last lost
+	among    map[*relaycore.Message]int // connections lost with one claim of a message among others
 	alone    map[string]int             // connections lost with a message alone while others were accepted
 	ended    map[*relaycore.Message]int // the same, by one claim of a message
+	paused   relaycore.Time             // it is not to be sent to before
+	failing  relaycore.Time             // since when it has been paused again and again; 0 if it accepts something
+	failed   relaycore.Time             // the latest of those pauses
+	follows  bool                       // it is a follower
 	rate     float64
 	sent     []relaycore.Time // of the last second
 }
@@ -44,6 +53,7 @@ type evidence struct {
 const (
 	longestPause = 10 * time.Second
 	poisonProof  = 2
+	suspectAfter = 2
 	// mostIdle is for how long a relay that could renew its lease, or claim, may do neither: calls fail at
 	// random for much shorter.
 	mostIdle = time.Minute
@@ -54,23 +64,34 @@ const (
 func newMonitor(cfg *relaycore.Config, now relaycore.Time) *monitor {
 	m := &monitor{
 		cfg: cfg, flying: make(map[*relaycore.Batch]bool), units: make(map[unit]*relaycore.Batch), unsure: make(map[*relaycore.Message]bool),
-		dests: make(map[string]*evidence), renewed: now, claimed: now, landed: now,
+		dests: make(map[string]*evidence), renewed: now, claimed: now, landed: now, rested: now,
 	}
-	for _, d := range slices.Concat(cfg.Dests, cfg.Followers) {
-		m.dests[d.Name] = &evidence{numbers: make(map[*relaycore.Batch]int), alone: make(map[string]int), ended: make(map[*relaycore.Message]int), rate: d.Rate}
+	for i, d := range slices.Concat(cfg.Dests, cfg.Followers) {
+		m.dests[d.Name] = &evidence{among: make(map[*relaycore.Message]int), numbers: make(map[*relaycore.Batch]int), alone: make(map[string]int), ended: make(map[*relaycore.Message]int), rate: d.Rate, failed: -never, follows: i >= len(cfg.Dests)}
 	}
 	return m
 }
 
 // excuse notes that the relay could do nothing until a time.
 func (m *monitor) excuse(until relaycore.Time) {
-	m.renewed, m.claimed, m.landed = max(m.renewed, until), max(m.claimed, until), max(m.landed, until)
+	m.renewed, m.claimed, m.landed, m.rested = max(m.renewed, until), max(m.claimed, until), max(m.landed, until), max(m.rested, until)
+}
+
+// jumped forgets what was measured by the clock of the relay, which shows nothing new until a time.
+func (m *monitor) jumped(until relaycore.Time) {
+	m.probes = max(m.probes, until+4*m.cfg.LeaseTTL)
+	for _, d := range m.dests {
+		d.paused, d.sent = 0, nil
+	}
 }
 
 // told takes in an event before the relay does.
 func (m *monitor) told(e relaycore.Event, now relaycore.Time) {
 	switch e := e.(type) {
 	case relaycore.Leased:
+		if now-m.renewed >= m.cfg.LeaseTTL || e.Share >= e.Total { // or there is nobody else to take the lanes
+			m.rested = now
+		}
 		m.renewed = now
 		m.owned = make(map[int]int64, len(e.Lanes))
 		for _, l := range e.Lanes {
@@ -78,7 +99,7 @@ func (m *monitor) told(e relaycore.Event, now relaycore.Time) {
 		}
 	case relaycore.LeaseFailed:
 		if e.Lost {
-			m.owned = nil
+			m.owned, m.rested = nil, now
 		}
 	case relaycore.Settled:
 		for _, st := range m.settling {
@@ -93,10 +114,16 @@ func (m *monitor) told(e relaycore.Event, now relaycore.Time) {
 		if e.Err == nil {
 			m.parked = e.Messages >= m.cfg.MaxParked || e.Keys >= m.cfg.MaxParkedKeys
 		}
-	case relaycore.Claimed, relaycore.ClaimFailed, relaycore.ClaimedAhead:
+	case relaycore.Claimed:
+		m.reading, m.unread = nil, 0
+	case relaycore.ClaimedAhead:
 		m.reading = nil
+	case relaycore.ClaimFailed:
+		if m.reading = nil; m.unread == 0 {
+			m.unread = now
+		}
 	case relaycore.Answered:
-		m.answered(e)
+		m.answered(e, now)
 	}
 }
 
@@ -106,7 +133,7 @@ func (m *monitor) owns(l relaycore.Lane) bool {
 }
 
 // answered takes in what became of a batch.
-func (m *monitor) answered(e relaycore.Answered) {
+func (m *monitor) answered(e relaycore.Answered, now relaycore.Time) {
 	b, d := e.Batch, m.dests[e.Batch.Dest]
 	delete(m.flying, b)
 	for i, msg := range b.Messages {
@@ -116,11 +143,14 @@ func (m *monitor) answered(e relaycore.Answered) {
 		r := e.Results[i]
 		switch {
 		case r.Err == nil:
-			d.answered = max(d.answered, d.numbers[b])
+			d.answered, d.failing, d.failed = max(d.answered, d.numbers[b]), 0, -never
 		case r.Lost:
 			if b.Alone && d.answered > d.cut {
 				d.alone[copyOf(msg)]++
 				d.ended[msg]++
+			}
+			if !b.Alone {
+				d.among[msg]++
 			}
 			d.cut = d.sends
 		}
@@ -153,9 +183,32 @@ func (m *monitor) asks(cmd relaycore.Command, now relaycore.Time) error {
 		m.settling = cmd.Settlements
 		return m.settles(cmd.Settlements)
 	case relaycore.Report:
-		if cmd.What == relaycore.Paused && cmd.Delay > longestPause {
-			return fmt.Errorf("%s is paused for %v", cmd.Dest, cmd.Delay)
+		return m.reports(cmd, now)
+	}
+	return nil
+}
+
+// reports takes in pauses, and checks that they are bounded.
+func (m *monitor) reports(r relaycore.Report, now relaycore.Time) error {
+	switch r.What {
+	case relaycore.Paused:
+		if r.Delay > longestPause {
+			return fmt.Errorf("%q is paused for %v", r.Dest, r.Delay)
 		}
+		if r.Topic == "" {
+			d := m.dests[r.Dest]
+			if now-2*longestPause > d.failed { // isolated topics have pauses of their own
+				d.failing = now
+			}
+			d.paused, d.failed = now+r.Delay, now
+		}
+	case relaycore.Resumed:
+		m.dests[r.Dest].paused = 0
+	case relaycore.StepsAside: // after its rest it tries everything at once
+		for _, d := range m.dests {
+			d.paused, d.failing, d.failed = 0, 0, -never
+		}
+		m.probes = now + 4*m.cfg.LeaseTTL
 	}
 	return nil
 }
@@ -192,15 +245,27 @@ func (m *monitor) sends(b *relaycore.Batch, now relaycore.Time) error {
 	d := m.dests[b.Dest]
 	d.sends++
 	d.numbers[b], m.flying[b] = d.sends, true
+	if now < d.paused && now > m.probes {
+		return fmt.Errorf("a batch is sent to %q %v before its pause ends", b.Dest, d.paused-now)
+	}
 	for _, msg := range b.Messages {
 		if !m.owns(msg.Lane) {
 			return fmt.Errorf("%s is sent in epoch %d of lane %d, which is owned in epoch %d", copyOf(msg), msg.Lane.Epoch, msg.Lane.Number, m.owned[msg.Lane.Number])
+		}
+		if n := d.among[msg]; n >= suspectAfter && !b.Alone {
+			return fmt.Errorf("%s is sent with others although %d connections have ended under it", copyOf(msg), n)
 		}
 		if n := d.ended[msg]; n >= poisonProof {
 			return fmt.Errorf("%s is sent although it has ended %d connections alone", copyOf(msg), n)
 		}
 		if m.unsure[msg] && !msg.Resent {
 			return fmt.Errorf("%s is sent as for the first time, and may have arrived before", copyOf(msg))
+		}
+		if m.latest != nil && msg.Position < m.latest[msg.Tenant] {
+			return fmt.Errorf("%s is sent after a later one of its tenant, and nothing has failed", copyOf(msg))
+		}
+		if m.latest != nil {
+			m.latest[msg.Tenant] = msg.Position
 		}
 		if msg.Key == "" {
 			continue
@@ -246,6 +311,9 @@ func (m *monitor) idle(s relaycore.Stats, free bool, now relaycore.Time) error {
 	if s.Lanes > 0 || len(m.flying) > 0 || s.Held == 0 {
 		m.landed = max(m.landed, now)
 	}
+	if now-m.renewed >= m.cfg.LeaseTTL || s.Lanes == 0 {
+		m.rested = now
+	}
 	switch {
 	case now-m.renewed > mostIdle:
 		return fmt.Errorf("the lease was not renewed for %v", now-m.renewed)
@@ -253,6 +321,28 @@ func (m *monitor) idle(s relaycore.Stats, free bool, now relaycore.Time) error {
 		return fmt.Errorf("nothing was claimed for %v", now-m.claimed)
 	case now-m.landed > landless:
 		return fmt.Errorf("%d messages are held %v after the last lane was lost", s.Held, now-m.landed)
+	}
+	return nil
+}
+
+// stuck checks that a relay that can send or read nothing, while others may, lets its lanes go to them: within
+// three leases, which it may have begun to wait for late, a rest and a renewal.
+func (m *monitor) stuck(now relaycore.Time) error {
+	since := relaycore.Time(0)
+	for _, d := range m.dests {
+		switch {
+		case d.follows:
+		case d.failing == 0 || now-2*longestPause > d.failed:
+			since = never
+		default:
+			since = max(since, d.failing)
+		}
+	}
+	if m.unread > 0 {
+		since = min(since, m.unread)
+	}
+	if since = max(since, m.rested); now > since && now-since > 6*m.cfg.LeaseTTL {
+		return fmt.Errorf("lanes are kept although nothing gets done for %v", now-since)
 	}
 	return nil
 }

@@ -20,6 +20,8 @@ type node struct {
 	frozen  relaycore.Time // its clock, which went back, shows nothing new until then
 	gone    bool
 	resume  relaycore.Time // the process stands still until then
+	cutOff  bool           // from the broker, until the faults end
+	blind   bool           // it cannot read from the store until then
 	visits  bool           // nothing takes its place
 	stops   bool
 	touched relaycore.Time // when something was last sent, answered or settled
@@ -35,6 +37,9 @@ type node struct {
 func (w *world) startRelay(name string) *node {
 	n := &node{w: w, name: name, core: relaycore.New(w.cfg), began: w.now, flights: make(map[*relaycore.Batch]func()), read: make(cursors),
 		monitor: newMonitor(&w.cfg, w.now), results: make(map[*relaycore.Message]relaycore.Result)}
+	if w.plan.Backlog {
+		n.monitor.latest = make(map[string]int64)
+	}
 	w.relays = append(w.relays, n)
 	w.say("%s starts", name)
 	n.handle(relaycore.Tick{})
@@ -115,8 +120,14 @@ func (n *node) audit() {
 	if w.now < n.resume || w.now < n.frozen || w.refuses {
 		n.monitor.excuse(w.now)
 	}
+	if n.blind {
+		n.monitor.claimed = w.now
+	}
 	if err := n.monitor.idle(s, free, w.now); err != nil {
 		w.fail("%s: %v", n.name, err)
+	}
+	if n.cutOff || n.blind {
+		w.check(n.monitor.stuck(w.now))
 	}
 	w.after(auditEvery, n.audit)
 }
@@ -148,6 +159,7 @@ func (n *node) leave() {
 // replace starts another relay some time later.
 func (n *node) replace() {
 	w := n.w
+	w.gone[n.name] = w.now
 	w.relays = slices.DeleteFunc(w.relays, func(o *node) bool { return o == n })
 	if n.visits {
 		return
@@ -210,6 +222,18 @@ func (n *node) callFor(answered time.Duration, effect func() relaycore.Event, fa
 	})
 }
 
+// claim reads from the store.
+func (n *node) claim(cmd relaycore.Claim) relaycore.Event {
+	w := n.w
+	if n.blind && !w.calm {
+		clear(n.read)
+		return relaycore.ClaimFailed{Err: errAway}
+	}
+	claimed := w.store.claim(cmd, n.read, w.clock(), w.plan.Dests)
+	w.routeFails(claimed.Messages)
+	return claimed
+}
+
 // claimLatency is how long the answer to a claim takes to arrive.
 func (w *world) claimLatency() time.Duration {
 	if w.plan.Slow {
@@ -237,11 +261,7 @@ func (n *node) start(cmd relaycore.Command) {
 			func(err error) relaycore.Event { return relaycore.Counted{Err: err} })
 	case relaycore.Claim:
 		n.news = false
-		n.callFor(w.claimLatency(), func() relaycore.Event {
-			claimed := w.store.claim(cmd, n.read, w.clock(), w.plan.Dests)
-			w.routeFails(claimed.Messages)
-			return claimed
-		},
+		n.callFor(w.claimLatency(), func() relaycore.Event { return n.claim(cmd) },
 			func(err error) relaycore.Event {
 				clear(n.read) // what was read and not returned must be read again
 				return relaycore.ClaimFailed{Err: err}
@@ -263,6 +283,7 @@ func (n *node) start(cmd relaycore.Command) {
 		n.touched = w.now
 		w.check(n.dated(cmd.Batch))
 		w.check(n.leased())
+		w.check(w.paced(cmd.Batch))
 		w.broker.send(n, cmd.Batch)
 	case relaycore.Cut:
 		if cut := n.flights[cmd.Batch]; cut != nil {
@@ -308,12 +329,41 @@ func (n *node) leased() error {
 	return fmt.Errorf("%s sends something, and its lease lasts for %v", n.name, left)
 }
 
+// paced checks that all relays together send no more in a second than the rate allows, and what each of them may
+// have saved up.
+func (w *world) paced(b *relaycore.Batch) error {
+	if w.plan.Rate == 0 || w.jumps || b.Dest == follower {
+		return nil
+	}
+	sent := slices.DeleteFunc(w.sent[b.Dest], func(t relaycore.Time) bool { return t <= w.now-time.Second })
+	w.sent[b.Dest] = append(sent, slices.Repeat([]relaycore.Time{w.now}, len(b.Messages))...)
+	relays, rate := float64(len(w.relays)+1), float64(w.plan.Rate)
+	if most := rate + relays*(rate/10+1); float64(len(w.sent[b.Dest])) > most {
+		return fmt.Errorf("%d messages are sent to %q in a second, the rate is %v", len(w.sent[b.Dest]), b.Dest, rate)
+	}
+	return nil
+}
+
 func (n *node) renew(cmd relaycore.Renew) relaycore.Event {
 	s, now := n.w.store, n.w.clock()
 	lanes, leases := slices.Clone(s.lanes), maps.Clone(s.nodes)
 	answer := s.renew(n.name, cmd, n.w.plan.TTL, now)
 	n.w.check(s.handedOver(lanes, leases, n.w.plan.TTL, now))
+	if _, leased := answer.(relaycore.Leased); leased {
+		n.w.check(n.w.orphaned())
+	}
 	return answer
+}
+
+// orphaned checks, after a renewal, that no lane is still that of a relay that has ended long ago. When the store's
+// clock goes back a lease may last for its whole length again.
+func (w *world) orphaned() error {
+	for i, l := range w.store.lanes {
+		if at, gone := w.gone[l.owner]; gone && w.now-max(at, w.skewed) > 3*w.plan.TTL {
+			return fmt.Errorf("lane %d is still that of %s, which ended %v ago", i, l.owner, w.now-at)
+		}
+	}
+	return nil
 }
 
 func (n *node) settle(list []relaycore.Settlement) relaycore.Event {

@@ -54,7 +54,7 @@ type plan struct {
 
 // kinds are the faults of the whole system.
 var kinds = []string{
-	"away", "slow", "heal", "crash", "pause", "stop", "visit", "jump", "requeue", "resolve", "replay", "stubborn", "poison", "skew", "reader",
+	"away", "slow", "heal", "crash", "pause", "stop", "visit", "jump", "requeue", "resolve", "replay", "stubborn", "poison", "skew", "reader", "cut", "blind",
 }
 
 // churnKinds are those that let lanes change hands.
@@ -76,7 +76,7 @@ func planOf(seed uint64) plan {
 		TTL: time.Duration(pick(6, 8, 8, 12)) * time.Second, Poll: time.Duration(pick(1, 5, 5)) * time.Second,
 		Batch: pick(1, 3, 10), Parallel: pick(1, 2, 4), Strict: yes(), Order: relaycore.Order(pick(0, 0, 1, 1, 2)), Mixed: one(6),
 		Parked: pick(3, 1000), ParkedKeys: pick(2, 1000, 1000), Retries: pick(waybill.NoRetries, 1, 3, 3), Unkept: one(10), Ahead: yes(),
-		Late: yes(), Rate: pick(0, 0, 0, 50), Dedup: yes(), Rough: one(6), Bursts: yes(),
+		Late: yes(), Rate: pick(0, 0, 0, 10, 50), Dedup: yes(), Rough: one(6), Bursts: yes(),
 		Dated: one(3), Large: one(8), Odd: one(6), Routed: one(2), Skewed: one(4),
 	}
 	if p.Readers > 0 {
@@ -105,7 +105,7 @@ func planOf(seed uint64) plan {
 // quiet makes a plan without faults, in which a small tenant enqueues behind a large one.
 func (p *plan) quiet() {
 	*p = plan{
-		Seed: p.Seed, Lanes: p.Lanes, Messages: 200, Topics: 1, Tenants: 2, Relays: 1, Dests: []string{""}, For: 20 * time.Second,
+		Seed: p.Seed, Lanes: p.Lanes, Messages: 400, Topics: 2, Tenants: 2, Relays: 1, Dests: []string{""}, For: 20 * time.Second,
 		TTL: p.TTL, Poll: p.Poll, Batch: min(p.Batch, 3), Parallel: p.Parallel, Strict: p.Strict, Parked: 1000, ParkedKeys: 1000, Retries: 1,
 		Ahead: true, Backlog: true,
 	}

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 // TestSeeds: no promise is broken in simulated systems of many kinds. Which seed breaks one is printed,
 // with the command that shows how.
@@ -10,7 +13,7 @@ func TestSeeds(t *testing.T) {
 	if err != nil {
 		t.Fatalf("seed %d: %v\nsee it with: go run ./internal/sim -seed %d", failed, err, failed)
 	}
-	if total.dead == 0 || total.crashes == 0 || total.takeovers == 0 || total.sends <= total.messages || seen.count() < 100_000 {
+	if total.dead == 0 || total.crashes == 0 || total.takeovers == 0 || total.sends <= total.messages || total.effects == 0 || total.skipped == 0 || seen.count() < 100_000 {
 		t.Errorf("%+v, %d states: faults of some kind do not happen", total, seen.count())
 	}
 }
@@ -48,6 +51,26 @@ func TestShrink(t *testing.T) {
 	got, err := shrink(p, fails)
 	if err == nil || got.Messages != 3 || got.Lanes != 2 || got.Relays != 1 || got.Faults != 0 || got.Batch != 1 {
 		t.Errorf("shrink() = %+v, %v, want three messages in two lanes and nothing else", got, err)
+	}
+}
+
+// TestShrink_SamePromise: a smaller plan that breaks another promise explains nothing.
+func TestShrink_SamePromise(t *testing.T) {
+	t.Parallel()
+	first := errors.New("at 1s: m7@ is sent before m3")
+	run := func(p plan) error {
+		switch {
+		case p.Messages < 20:
+			return errors.New("at 3s: m7@ is lost")
+		case p.Lanes < 2:
+			return nil
+		}
+		return first
+	}
+	p := plan{Seed: 5, Lanes: 4, Messages: 40, Relays: 1, Batch: 1}
+	got, err := shrink(p, run)
+	if !errors.Is(err, first) || got.Messages != 20 || got.Lanes != 2 {
+		t.Errorf("shrink() = %+v, %v, want twenty messages in two lanes", got, err)
 	}
 }
 

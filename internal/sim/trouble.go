@@ -70,6 +70,7 @@ func (w *world) strike(kind string) {
 	case "skew":
 		if w.plan.Skewed {
 			w.skew -= w.between(time.Second, time.Minute)
+			w.skewed = w.now
 			w.say("the store's clock goes back to %v", w.clock())
 		}
 	default:
@@ -123,12 +124,20 @@ func (w *world) strikeRelay(kind string) {
 		}
 		w.say("%s is paused for %v", n.name, pause)
 		n.resume = max(n.resume, w.now+pause)
+	case "cut":
+		w.say("%s is cut off from the broker", n.name)
+		n.cutOff = true
+	case "blind":
+		w.say("%s can read nothing from the store", n.name)
+		n.blind = true
 	case "jump":
 		by := w.between(time.Second, 20*time.Second)
 		if w.rand.IntN(2) == 0 {
 			n.frozen, by = max(n.frozen, w.now)+by, -by
 		}
 		n.jump += by
+		w.jumps = true
+		n.monitor.jumped(max(w.now, n.frozen))
 		w.say("the clock of %s jumps by %v", n.name, by)
 	case "stop":
 		w.say("%s stops", n.name)
