@@ -242,7 +242,7 @@ func (c *Core) late(b *Batch) {
 // several topics is slow, or, where late confirms count, if what was sent much later is confirmed.
 func (c *Core) holdsUp(b *Batch) bool {
 	switch {
-	case b.late && !c.before(c.lease.until):
+	case b.late && (!c.before(c.lease.until) || slices.ContainsFunc(b.Messages, c.strays)):
 		return true
 	case b.late:
 		return b.queue.dest.heard > b.sent+c.cfg.PublishTimeout/2 && len(topicsOf(b.Messages)) > 1
@@ -251,6 +251,9 @@ func (c *Core) holdsUp(b *Batch) bool {
 	}
 	return false
 }
+
+// strays reports whether the lane of a message is not the relay's any more, or is so under a later epoch.
+func (c *Core) strays(m *Message) bool { return !c.lease.keeps(m.Lane) }
 
 // topicsOf returns the topics of messages, in their order.
 func topicsOf(messages []*Message) (topics []string) {

@@ -337,6 +337,22 @@ func TestLate(t *testing.T) {
 	}
 }
 
+// TestLate_NewEpoch: what was sent under a lease that was lost is not waited for once it is late: the lane,
+// which has come back under a new epoch, is not read before.
+func TestLate_NewEpoch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Dests = []Dest{{Late: true}} })
+	r.own(Lane{0, 1})
+	r.claimed(msg(1, "k"))
+	r.sent(1)
+	r.pass(2*time.Second - r.at) // the next renewal
+	r.renewed(LeaseFailed{Lost: true, Err: errTest})
+	r.renewed(Leased{Lanes: []Lane{{0, 2}}, Share: 1, Total: 1})
+	none[Cut](r)
+	r.pass(4*time.Second - r.at)
+	take[Cut](r)
+}
+
 // TestPoison: of messages under which connections end, each is sent alone, when another one has shown
 // that the destination is well; the one that ends it twice is a dead letter.
 func TestPoison(t *testing.T) {
@@ -561,6 +577,25 @@ func TestFanout_KeptBack(t *testing.T) {
 			r.stores(test.want)
 		})
 	}
+}
+
+// TestFanout_KeptBackLonger: that another message of the key is being settled meanwhile changes nothing.
+func TestFanout_KeptBackLonger(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Dests = []Dest{{Name: "a"}, {Name: "b"}} })
+	r.own(Lane{0, 1})
+	first, second, third := msg(1, "k"), msg(2, "k"), msg(3, "k")
+	first.Routes, second.Routes, third.Routes = []string{"a"}, []string{"b"}, []string{"a", "b"}
+	r.claimed(first, second)
+	atA, atB := r.sent(1), r.sent(2)
+	r.reads()
+	r.answer(atB)
+	take[Settle](r)
+	r.step(Claimed{Messages: []Message{third}})
+	r.step(Settled{})
+	none[Settle](r)
+	r.answer(atA, notTaken)
+	r.stores("3 fans out [a b], 1 waits 1s failed 1")
 }
 
 // TestBlocked_Elsewhere: a message whose key is blocked at another destination, but has an earlier message in

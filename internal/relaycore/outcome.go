@@ -124,9 +124,6 @@ func (c *Core) settleLater(st Settlement) {
 	if st.Outcome == Wait {
 		c.held.lighten(st.Message)
 	}
-	if c.fansOutEarly(st) {
-		c.settler.keepApart(st.Message)
-	}
 	c.settler.waiting = append(c.settler.waiting, st)
 	for _, u := range st.closes() {
 		d := c.byName[u.dest]

@@ -107,6 +107,11 @@ func (c *Core) gather() {
 	s := &c.settler
 	free := s.waiting
 	s.waiting = nil
+	for i := range free {
+		if c.fansOutEarly(free[i]) {
+			s.keepApart(free[i].Message)
+		}
+	}
 	if len(s.apart) > 0 {
 		free = slices.DeleteFunc(free, func(st Settlement) bool {
 			r := s.apart[groupOf(st.Message)]

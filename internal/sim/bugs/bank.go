@@ -166,6 +166,8 @@ var bank = []bug{
 		old: "func(o *Batch) bool { return o == b })", new: "func(o *Batch) bool { return o == b && b.slow })"},
 	{name: "an attempt that may have arrived is not remembered", file: core + "batch.go",
 		old: "m.Resent = m.Attempts > 0 || q.dest.recall(m).unsure", new: "m.Resent = m.Attempts > 0", test: "internal/relaycore TestResent"},
+	{name: "a late answer under a lease that was lost is waited for", file: core + "batch.go",
+		old: "return !c.lease.keeps(m.Lane)", new: "return c.cfg.Strict && !c.cfg.Strict && !c.lease.keeps(m.Lane)", test: "internal/relaycore TestLate_NewEpoch"},
 	{name: "what may have arrived is forgotten when its lane has to leave", file: core + "dest.go",
 		old: "if gone(p.lane) && !d.flies(func(m *Message) bool { return m.Position == position }) {", new: "if gone(p.lane) {"},
 	{name: "a suspect is sent with others", file: core + "dest.go",
