@@ -190,7 +190,7 @@ const (
 	Published Outcome = iota // accepted by the broker: to the archive, or gone
 	Wait                     // may not go now: to, or back to, the waiting rows
 	Schedule                 // not due yet: to the scheduled rows
-	Fanout                   // several destinations: one waiting row, due now, for each
+	Fanout                   // one waiting row, due now, for each destination, instead of the one for none that it may have
 	Dead                     // given up: to the dead letters
 	Failed                   // given up with dead letters disabled: kept, marked as failed
 )

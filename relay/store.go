@@ -119,10 +119,10 @@ func (r *Relay) describe(m *relaycore.Message, c *Claim) {
 	if c.Malformed != nil {
 		return
 	}
-	if !c.Waiting {
-		m.Routes, m.RouteErr = r.route(&c.Message)
-	} else if d := r.dests[c.Destination]; d != nil {
+	if d := r.dests[c.Destination]; c.Waiting && d != nil {
 		_, m.RouteErr = d.matches(&c.Message)
+	} else if !c.Waiting || c.Destination == "" {
+		m.Routes, m.RouteErr = r.route(&c.Message)
 	}
 }
 

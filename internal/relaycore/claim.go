@@ -405,11 +405,11 @@ func (c *Core) takeIn(m *Message) {
 	case m.DelayFor > 0:
 		c.settleLater(Settlement{Message: m, Outcome: Schedule})
 		return
-	case m.Waiting:
+	case m.Waiting && !c.unrouted(m):
 	case len(m.Routes) == 0:
 		m.fate = permanent(waybill.ReasonUnroutable, errNoDestination)
 		m.fate.Final = true
-	case len(m.Routes) > 1:
+	case len(m.Routes) > 1, m.Waiting:
 		c.settleLater(Settlement{Message: m, Outcome: Fanout, To: m.Routes})
 		return
 	}
@@ -418,6 +418,10 @@ func (c *Core) takeIn(m *Message) {
 	}
 	c.place(m)
 }
+
+// unrouted reports whether a waiting row is for no destination yet: its message died before it was routed, and
+// somebody has requeued it.
+func (c *Core) unrouted(m *Message) bool { return m.Dest == "" && c.byName[""] == nil }
 
 // place adds a message to the line of its unit, or puts it into the waiting rows behind an earlier one
 // of its key that waits there. One that is not to be sent has its outcome at once if nothing that is

@@ -579,6 +579,22 @@ func TestFanout_KeptBack(t *testing.T) {
 	}
 }
 
+// TestFanout_Requeued: a message that died before it was routed, and was requeued, is routed now; one that still
+// matches no destination is a dead letter again.
+func TestFanout_Requeued(t *testing.T) {
+	t.Parallel()
+	for want, routes := range map[string][]string{
+		"1 fans out [a]": {"a"}, "1 fans out [a b]": {"a", "b"}, "1 dead unroutable failed 1": nil,
+	} {
+		r := newRig(t, func(c *Config) { c.Dests = []Dest{{Name: "a"}, {Name: "b"}} })
+		r.own(Lane{0, 1})
+		m := msg(1, "k")
+		m.Waiting, m.Routes = true, routes
+		r.claimed(m)
+		r.stores(want)
+	}
+}
+
 // TestFanout_KeptBackLonger: that another message of the key is being settled meanwhile changes nothing.
 func TestFanout_KeptBackLonger(t *testing.T) {
 	t.Parallel()

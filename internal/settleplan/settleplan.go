@@ -54,6 +54,7 @@ type Plan struct {
 	Follow []Row
 
 	Done     []Row // waiting rows that are published
+	Routed   []Row // waiting rows whose message has one for each of its destinations now
 	Bury     []Row // waiting rows that become dead letters
 	Schedule []Row // waiting rows that become scheduled
 
@@ -87,7 +88,7 @@ func New(list []relay.Settlement) *Plan {
 
 // OnlyPublished reports whether nothing goes through the waiting rows.
 func (p *Plan) OnlyPublished() bool {
-	return len(p.Park)+len(p.Follow)+len(p.Done)+len(p.Bury)+len(p.Schedule)+len(p.Retry)+len(p.Promote) == 0
+	return len(p.Park)+len(p.Follow)+len(p.Done)+len(p.Routed)+len(p.Bury)+len(p.Schedule)+len(p.Retry)+len(p.Promote) == 0
 }
 
 // straight reports whether a message was published from the outbox and needs no waiting row.
@@ -148,6 +149,11 @@ func (b *builder) add(st *relay.Settlement) {
 	case relay.Published:
 		b.follow(st, r)
 		b.Done = append(b.Done, r)
+	case relay.Fanout:
+		if c.Waiting {
+			b.follow(st, r)
+			b.Routed = append(b.Routed, r)
+		}
 	case relay.Wait:
 		if c.Waiting {
 			b.Retry = append(b.Retry, r)

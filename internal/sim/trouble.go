@@ -78,11 +78,9 @@ func (w *world) strike(kind string) {
 	}
 }
 
-// operate requeues or resolves a dead letter. One that was never routed cannot be requeued where there are
-// several destinations.
+// operate requeues or resolves a dead letter.
 func (w *world) operate(i int, requeue bool) {
 	r := w.store.dead[i]
-	requeue = requeue && slices.Contains(w.plan.all(), r.dest)
 	w.say("an operator: the letter of %s is requeued: %v", r.id, requeue)
 	w.store.resolve(i, requeue, w.clock())
 	for _, n := range w.relays {

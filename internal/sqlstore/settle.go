@@ -111,6 +111,9 @@ func (s *settler) settle(p *settleplan.Plan) {
 		}
 		s.exec(s.sql.DeleteWaiting, r.Position, r.Destination)
 	}
+	for _, r := range p.Routed {
+		s.exec(s.sql.DeleteWaiting, r.Position, r.Destination)
+	}
 	for _, r := range p.Bury {
 		s.exec(s.sql.Bury, r.Position, r.Destination, string(r.Reason), r.Error, r.Attempts, r.Failed, r.Parks, r.Fingerprint, s.node, int64(r.Took))
 		s.exec(s.sql.DeleteWaiting, r.Position, r.Destination)

@@ -44,6 +44,7 @@ func (s *Store) settle(tx *Tx, p *settleplan.Plan, req relay.SettleRequest) {
 		drop(tx, s.data.waiting, w.place())
 		s.archive(tx, w, req.Archive)
 	})
+	s.eachWaiting(p.Routed, func(_ settleplan.Row, w waitingRow) { drop(tx, s.data.waiting, w.place()) })
 	s.eachWaiting(p.Bury, func(r settleplan.Row, w waitingRow) {
 		drop(tx, s.data.waiting, w.place())
 		if r.Attempts > w.attempts {

@@ -51,6 +51,9 @@ func (t *tx) settle(ctx context.Context, p *settleplan.Plan, req relay.SettleReq
 			return t.eachWaiting(ctx, p.Done, func(_ settleplan.Row, w waitingDoc) error { return t.done(ctx, w, req.Archive) })
 		},
 		func() error {
+			return t.eachWaiting(ctx, p.Routed, func(_ settleplan.Row, w waitingDoc) error { return remove(ctx, t.waiting, w.ID) })
+		},
+		func() error {
 			return t.eachWaiting(ctx, p.Bury, func(r settleplan.Row, w waitingDoc) error { return t.buryWaiting(ctx, r, w, req.Node) })
 		},
 		func() error {

@@ -28,6 +28,7 @@ func (s *statements) steps(p *settleplan.Plan, req relay.SettleRequest) []settle
 		{"follow", s.follow, len(p.Follow), []any{
 			positions(p.Follow), destinations(p.Follow), column(p.Follow, func(r settleplan.Row) string { return r.Follower })}},
 		{"published", done, len(p.Done), []any{positions(p.Done), destinations(p.Done)}},
+		{"routed", s.deleteWaiting, len(p.Routed), []any{positions(p.Routed), destinations(p.Routed)}},
 		{"dead", s.bury, len(p.Bury), []any{
 			positions(p.Bury), destinations(p.Bury), column(p.Bury, func(r settleplan.Row) string { return string(r.Reason) }),
 			errorTexts(p.Bury), attempts(p.Bury), column(p.Bury, func(r settleplan.Row) bool { return r.Failed }),

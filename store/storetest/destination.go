@@ -12,6 +12,7 @@ func destinationTests[Tx any]() []test[Tx] {
 	return []test[Tx]{
 		{"one of several is all, straight from the outbox", destinationStraight[Tx], nil},
 		{"one row for each", fanOut[Tx], nil},
+		{"one row for each, after a requeue", fanOutRequeued[Tx], nil},
 		{"what follows a failed one of its destination waits", fanOutOrder[Tx], nil},
 		{"the first of its destination fails in a batch of its own", fanOutOrderAlone[Tx], nil},
 		{"followers fail in a batch of their own", followersOrderAlone[Tx], nil},
@@ -55,6 +56,36 @@ func fanOut[Tx any](e *env[Tx]) {
 		}
 		if state.Status != outbox.Published || state.Attempts != want {
 			e.Errorf("state = %+v, want published after %d attempts", state, want)
+		}
+	}
+	e.wantCount("a", 2)
+}
+
+// fanOutRequeued: a message that died before it was routed, and was requeued, has a row for each destination
+// instead of the one that it had, and what follows it in its key waits behind them.
+func fanOutRequeued[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	n.settle(dead(n.claimOne("a")))
+	e.requeue(e.numbers()[""], true)
+	c := n.claimOne("a")
+	if !c.Waiting || c.Destination != "" {
+		e.Fatalf("claim = %+v, want a waiting row for no destination", c)
+	}
+	n.settle(fanout(c, "x", "y"))
+	e.several("a")
+	x, y := n.bothOf("a")
+	if x.Position != c.Position || y.Position != c.Position || x.Blocked || y.Blocked || x.Attempts+y.Attempts != 0 {
+		e.Errorf("claims = %+v and %+v, want the position %d, neither blocked nor tried", x, y, c.Position)
+	}
+	e.enqueue(msg("b", "k"))
+	if b := find(n.claim(), "b"); !b.Blocked {
+		e.Errorf("claim = %+v, want it blocked", b)
+	}
+	n.settle(append(published(x), published(y)...)...)
+	for _, state := range e.states("a") {
+		if state.Status != outbox.Published || state.Destination == "" {
+			e.Errorf("state = %+v, want it published to a destination", state)
 		}
 	}
 	e.wantCount("a", 2)
