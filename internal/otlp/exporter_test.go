@@ -89,8 +89,9 @@ func TestNewRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := strings.ReplaceAll(fullJSON, "\n", ""); string(got) != want {
-		t.Errorf("newRequest() =\n%s\nwant\n%s", got, want)
+	text := strings.ReplaceAll(string(got), "\ufffd", `\ufffd`) // Go 1.27 writes the character itself
+	if want := strings.ReplaceAll(fullJSON, "\n", ""); text != want {
+		t.Errorf("newRequest() =\n%s\nwant\n%s", text, want)
 	}
 }
 
