@@ -152,7 +152,7 @@ fuzz: ## try each fuzz target $FUZZ_TIME, half a million times
 bench: services ## measure everything next to the floor and other libraries, into bench/results
 	@cd bench && go run . -out results
 
-screenshots: ## take the pictures of the dashboard in docs/img anew
+screenshots: ## retake the pictures of the dashboard in docs/img
 	@scripts/services.sh browser
 	@go run ./internal/browser/shots
 

@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/deadline"
 	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -210,30 +211,6 @@ func TestKafkaPublisher_CutBeforeConfirm(t *testing.T) {
 	}
 }
 
-// ownDeadline is a context whose deadline has passed when the test says so.
-type ownDeadline struct {
-	context.Context
-	passed chan struct{}
-}
-
-func newOwnDeadline(parent context.Context) (ctx context.Context, pass func()) {
-	d := ownDeadline{parent, make(chan struct{})}
-	return d, func() { close(d.passed) }
-}
-
-func (ownDeadline) Deadline() (time.Time, bool) { return time.Now().Add(time.Hour), true }
-
-func (d ownDeadline) Done() <-chan struct{} { return d.passed }
-
-func (d ownDeadline) Err() error {
-	select {
-	case <-d.passed:
-		return context.DeadlineExceeded
-	default:
-		return nil
-	}
-}
-
 // TestKafkaPublisher_NothingOvertakes lets the deadline of one batch pass while another is on the
 // way: both fail, a third is refused until both senders know, and only then is it taken.
 func TestKafkaPublisher_NothingOvertakes(t *testing.T) {
@@ -243,7 +220,7 @@ func TestKafkaPublisher_NothingOvertakes(t *testing.T) {
 	kafkaSend(t, b, kafkaMessages("t", 1, oneKey))
 	long, cancelLong := context.WithTimeout(t.Context(), patience)
 	defer cancelLong()
-	short, pass := newOwnDeadline(t.Context())
+	short, pass := deadline.ByHand(t.Context())
 	proxy.Stall(true)
 	first := b.Publisher().Send(short, kafkaMessages("t", 2, oneKey))
 	second := b.Publisher().Send(long, kafkaMessages("t", 2, oneKey))

@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
+	"github.com/waybill-go/waybill/internal/deadline"
 	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -146,7 +147,7 @@ func TestKafkaTransaction_UnknownCommit(t *testing.T) {
 	t.Parallel()
 	cluster := kafkaCluster(t)
 	b, proxy, cfg, first := kafkaZombie(t, cluster)
-	ctx, pass := newOwnDeadline(t.Context())
+	ctx, pass := deadline.ByHand(t.Context())
 	cluster.ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
 		proxy.StallReplies(true)
 		cluster.DropControl()
@@ -178,7 +179,7 @@ func TestKafkaTransaction_NothingOvertakes(t *testing.T) {
 	b, proxy, cfg, first := kafkaZombie(t, kafkaCluster(t))
 	long, cancelLong := context.WithTimeout(t.Context(), patience)
 	defer cancelLong()
-	short, pass := newOwnDeadline(t.Context())
+	short, pass := deadline.ByHand(t.Context())
 	proxy.StallReplies(true)
 	before := kafkaStored(t, cfg, "t")
 	one := b.Publisher().Send(short, kafkaRowMessages(2, 2))

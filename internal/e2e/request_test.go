@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,6 +14,7 @@ import (
 	brokers "github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/internal/deadline"
 	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -146,7 +146,7 @@ func TestRequestTimeout(t *testing.T) {
 		if got, err := a.ask("first"); err != nil || got != "to first" {
 			t.Fatalf("Request(first) = %q, %v", got, err)
 		}
-		ctx, end := newOwnDeadline(t.Context())
+		ctx, end := deadline.ByHand(t.Context())
 		go func() { <-a.held; end() }()
 		if _, err := a.client.Request(ctx, waybill.Message{ID: "slow", To: a.to, Type: "price"}); !errors.Is(err, request.ErrTimeout) {
 			t.Fatalf("Request(slow) = %v, want ErrTimeout", err)
@@ -157,30 +157,6 @@ func TestRequestTimeout(t *testing.T) {
 			t.Errorf("Request(next) = %q, %v", got, err)
 		}
 	})
-}
-
-// ownDeadline is a context whose deadline has passed when the test says so.
-type ownDeadline struct {
-	context.Context
-	passed chan struct{}
-}
-
-func newOwnDeadline(parent context.Context) (ctx context.Context, end func()) {
-	d := ownDeadline{parent, make(chan struct{})}
-	return d, func() { close(d.passed) }
-}
-
-func (ownDeadline) Deadline() (time.Time, bool) { return time.Now().Add(time.Hour), true }
-
-func (d ownDeadline) Done() <-chan struct{} { return d.passed }
-
-func (d ownDeadline) Err() error {
-	select {
-	case <-d.passed:
-		return context.DeadlineExceeded
-	default:
-		return nil
-	}
 }
 
 // TestRequestRolledBack: of a handler that replies and then fails, nothing is sent; the attempt that

@@ -51,7 +51,7 @@ func TestRollingUpgrade(t *testing.T) {
 	eventually(t, "the new release goes on alone", func() bool { return u.handledBy(t, "new") >= alone+50 })
 	stopNew()
 	stopNew = u.start(t, newer, "drain") // what was in flight when they stopped
-	eventually(t, "every order is handled or given up", func() bool { return u.open(t) == 0 })
+	eventually(t, "every order is handled or dead-lettered", func() bool { return u.open(t) == 0 })
 	stopNew()
 	u.balance(t)
 }

@@ -73,7 +73,7 @@ func (d *dest) inFlight(q *queue) (running, aside int) {
 	return running, aside
 }
 
-// alone reports whether a message is in flight with no other beside it.
+// alone reports whether a message is in flight with no other next to it.
 func (d *dest) alone() bool { return len(d.batches) == 1 && d.batches[0].Alone }
 
 // moveLines puts the lines of a topic into the queue that is now theirs.

@@ -41,7 +41,7 @@ func (s *lease) owns(l Lane) bool {
 }
 
 // keeps reports whether what was claimed of a lane may be kept, and added to. It may not if the lane was lost,
-// leaves, or was to leave since it was last read from its beginning: what was held of it was let go of, and must
+// leaves, or was to leave since it was last read from its beginning: what was held of it was released, and must
 // not be passed.
 func (s *lease) keeps(l Lane) bool {
 	st := s.state(l.Number)

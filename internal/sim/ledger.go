@@ -19,7 +19,7 @@ type ledger struct {
 	order    relaycore.Order
 	topics   map[string]relaycore.Order // that have an order of their own
 	unkept   bool                       // there are no dead letters
-	several  bool                       // destinations, so that a message may be given up before it has one
+	several  bool                       // destinations, so that a message may be dead-lettered before it has one
 	follows  bool                       // messages become due for the follower in their order: one destination sends them, one by one
 }
 
@@ -59,7 +59,7 @@ func (l *ledger) orderOf(m *relaycore.Message) relaycore.Order {
 
 // store notes that the broker has stored message i of a batch. The first copy of a message must not be
 // stored while an earlier message of its key is neither stored nor resolved, unless that was sent with
-// it, before it was refused. One that is given up before it has a destination holds up nothing.
+// it, before it was refused. One that is dead-lettered before it has a destination holds up nothing.
 func (l *ledger) store(s *store, b *relaycore.Batch, i int, now relaycore.Time) error {
 	m := b.Messages[i]
 	r, name := rowOf(m), copyOf(m)
@@ -94,13 +94,13 @@ func inBatch(b *relaycore.Batch, position int64) bool {
 	return slices.ContainsFunc(b.Messages, func(m *relaycore.Message) bool { return m.Position == position })
 }
 
-// unsent reports whether a message was given up without being sent.
+// unsent reports whether a message was dead-lettered without being sent.
 func unsent(st *relaycore.Settlement) bool {
 	return st.Reason == waybill.ReasonExpired || rowOf(st.Message).odd == malformed || rowOf(st.Message).odd == unrouted
 }
 
 // settle checks outcomes: nothing is published without a confirm, no attempt is counted that did not
-// fail, none is made too often, and what waits for another attempt, or is given up, does it as the
+// fail, none is made too often, and what waits for another attempt, or is dead-lettered, does it as the
 // policies say.
 func (l *ledger) settle(list []relaycore.Settlement) error {
 	for i := range list {
@@ -116,11 +116,11 @@ func (l *ledger) settle(list []relaycore.Settlement) error {
 		case st.Outcome == relaycore.Wait && st.Attempts > retries:
 			return fmt.Errorf("%s is tried again after %d failures, the limit is %d", name, st.Attempts, retries)
 		case st.Reason == waybill.ReasonExhausted && st.Attempts <= retries:
-			return fmt.Errorf("%s is given up after %d failures, before it was tried %d times", name, st.Attempts, retries)
+			return fmt.Errorf("%s is dead-lettered after %d failures, before it was tried %d times", name, st.Attempts, retries)
 		case st.Reason == waybill.ReasonUnroutable && st.Attempts <= retries && !unsent(st):
-			return fmt.Errorf("%s is given up as unroutable after %d failures, before it was tried %d times", name, st.Attempts, retries)
+			return fmt.Errorf("%s is dead-lettered as unroutable after %d failures, before it was tried %d times", name, st.Attempts, retries)
 		case gone && (st.Outcome == relaycore.FailedLetter) != l.unkept:
-			return fmt.Errorf("%s is given up with outcome %d, and dead letters are off: %v", name, st.Outcome, l.unkept)
+			return fmt.Errorf("%s is dead-lettered with outcome %d, and dead letters are off: %v", name, st.Outcome, l.unkept)
 		case gone && st.Park != (order == relaycore.Park):
 			return fmt.Errorf("%s parks its key: %v, under order %d", name, st.Park, order)
 		}
@@ -174,7 +174,7 @@ func (l *ledger) answered(list []relaycore.Settlement, results map[*relaycore.Me
 	return nil
 }
 
-// reasonOf checks why a message is given up. Poison is the monitor's.
+// reasonOf checks why a message is dead-lettered. Poison is the monitor's.
 func reasonOf(st *relaycore.Settlement, r relaycore.Result, sent bool) error {
 	row, want := rowOf(st.Message), waybill.ReasonExhausted
 	switch {
@@ -190,7 +190,7 @@ func reasonOf(st *relaycore.Settlement, r relaycore.Result, sent bool) error {
 		want = r.Reason
 	}
 	if st.Reason != want {
-		return fmt.Errorf("%s is given up with reason %q, want %q", copyOf(st.Message), st.Reason, want)
+		return fmt.Errorf("%s is dead-lettered with reason %q, want %q", copyOf(st.Message), st.Reason, want)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// Command shots takes the pictures of the dashboard that the documentation shows anew, or, into another
+// Command shots retakes the pictures of the dashboard that the documentation shows, or, into another
 // directory, one of each page, light and dark, as a desktop and as a phone show it.
 package main
 
@@ -50,7 +50,7 @@ var looks = []struct {
 }{{"desktop-light", 1280, false}, {"desktop-dark", 1280, true}, {"phone-light", 390, false}, {"phone-dark", 390, true}}
 
 func main() {
-	out := flag.String("out", "docs/img", "directory with the pictures to take anew; all of them if it is not there")
+	out := flag.String("out", "docs/img", "directory with the pictures to retake; all of them if it is not there")
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()

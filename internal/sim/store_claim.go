@@ -1,0 +1,159 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/waybill-go/waybill/internal/relaycore"
+)
+
+// cursors is how far one relay has read its lanes. It reads forward: what it has let go of is found
+// again only if it asks for a lane from its beginning.
+type cursors map[relaycore.Lane]int64
+
+// moveOn takes in what a claim has read: up to the last row that it returned, or all that there is, but
+// not past the position of an open transaction.
+func (c cursors) moveOn(s *store, lanes []relaycore.Lane, full bool, last int64) {
+	to := s.position
+	if full {
+		to = last
+	}
+	for _, o := range s.open {
+		to = min(to, o.position-1)
+	}
+	for _, l := range lanes {
+		c[l] = max(c[l], to)
+	}
+}
+
+// claim is the rule of reading: waiting messages that are due first, then those that were never tried.
+func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, dests []string) relaycore.Claimed {
+	for lane := range read {
+		if slices.Contains(cmd.Again, lane.Number) || !slices.Contains(cmd.Lanes, lane) {
+			delete(read, lane)
+		}
+	}
+	epoch := func(r *row) (relaycore.Lane, bool) {
+		i := slices.IndexFunc(cmd.Lanes, func(l relaycore.Lane) bool { return l.Number == r.lane })
+		if i < 0 {
+			return relaycore.Lane{}, false
+		}
+		return cmd.Lanes[i], true
+	}
+	var list []*row
+	free := func(r *row) bool {
+		_, mine := epoch(r)
+		_, held := slices.BinarySearch(cmd.Held, r.position)
+		if dests, partly := cmd.HeldFor[r.position]; partly && r.waits {
+			held = slices.Contains(dests, r.dest)
+		}
+		return mine && !held
+	}
+	if cmd.Due {
+		for _, r := range s.rows {
+			if r.waits && free(r) && s.isDue(r, now, free) && !slices.Contains(cmd.Paused, r.dest) {
+				list = append(list, r)
+			}
+		}
+	}
+	if !cmd.DueOnly {
+		for _, r := range s.rows {
+			if lane, _ := epoch(r); !r.waits && free(r) && r.position > read[lane] {
+				list = append(list, r)
+			}
+		}
+	}
+	limit := upTo(list, cmd.Limit, cmd.Bytes)
+	full := len(list) >= limit
+	list = list[:min(limit, len(list))]
+	if !cmd.DueOnly && !(full && list[len(list)-1].waits) {
+		last := int64(0)
+		if full {
+			last = list[len(list)-1].position
+		}
+		read.moveOn(s, cmd.Lanes, full, last)
+	}
+	messages := make([]relaycore.Message, len(list))
+	for i, r := range list {
+		messages[i] = describe(r, dests, now)
+		messages[i].Lane, _ = epoch(r)
+		messages[i].Blocked = !r.waits && s.blocked(r)
+	}
+	return relaycore.Claimed{Messages: messages, Full: full}
+}
+
+// upTo returns how many rows a claim returns at most: no further one once their payloads have so many bytes.
+func upTo(list []*row, limit, bytes int) int {
+	for i, r := range list {
+		if bytes -= r.size; bytes <= 0 {
+			return min(limit, i+1)
+		}
+	}
+	return limit
+}
+
+// claimAhead is the rule of reading past the backlog of some tenants: what was never tried of the others,
+// but nothing that has an earlier one of its key which stays behind.
+func (s *store) claimAhead(cmd relaycore.ClaimAhead, now relaycore.Time, dests []string) relaycore.ClaimedAhead {
+	found := relaycore.ClaimedAhead{Reached: cmd.Above}
+	stays := make(map[[2]string]bool) // topics and keys
+	var read []*row
+	for _, r := range s.rows {
+		lane := slices.IndexFunc(cmd.Lanes, func(l relaycore.Lane) bool { return l.Number == r.lane })
+		_, held := slices.BinarySearch(cmd.Held, r.position)
+		unit, left := [2]string{r.topic, r.key}, r.position <= cmd.Above || slices.Contains(cmd.Without, r.tenant)
+		switch {
+		case r.waits || held || lane < 0:
+		case left || r.key != "" && stays[unit]:
+			stays[unit] = true
+		default:
+			m := describe(r, dests, now)
+			m.Lane, m.Blocked = cmd.Lanes[lane], s.blocked(r)
+			found.Messages, read = append(found.Messages, m), append(read, r)
+		}
+		found.Reached = max(found.Reached, r.position)
+		if len(found.Messages) == upTo(read, cmd.Limit, cmd.Bytes) {
+			break
+		}
+	}
+	return found
+}
+
+// describe returns what a claim tells of a row.
+func describe(r *row, dests []string, now relaycore.Time) relaycore.Message {
+	tag := *r
+	m := relaycore.Message{
+		Position: r.position, Dest: r.dest, Topic: r.topic, Key: r.key, Tenant: r.tenant, Attempts: r.attempts, Life: r.life,
+		Size: relaycore.EmptySize + 100 + r.size, Waiting: r.waits, Tag: &tag,
+	}
+	if r.odd == malformed {
+		m.Malformed = errRefused
+		return m
+	}
+	if r.expires > 0 {
+		m.Expired, m.ExpiresIn = r.expires <= now, max(0, r.expires-now)
+	}
+	if !r.waits {
+		m.Routes = r.routesOf(dests)
+	}
+	if !r.waits && r.deliver > 0 {
+		m.DelayFor = max(0, r.deliver-now)
+	}
+	return m
+}
+
+// isDue reports whether a waiting row may be read: the head of its unit, and behind one that has not
+// failed the rest of it.
+func (s *store) isDue(r *row, now relaycore.Time, free func(*row) bool) bool {
+	if r.alone || r.key == "" || r.due <= now {
+		return r.due <= now
+	}
+	for _, o := range s.rows {
+		if o.waits && !o.alone && sameUnit(o, r) { // the first one is the head
+			parked := slices.ContainsFunc(s.dead, func(d *row) bool {
+				return d.parks && sameUnit(d, r) && d.position < r.position && d.position > o.position
+			})
+			return o.due <= now && free(o) && o.attempts == 0 && !parked
+		}
+	}
+	return false
+}
