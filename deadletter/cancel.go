@@ -10,7 +10,7 @@ import (
 type Canceller interface {
 	// CancelMessage removes a message that is not published yet, as [outbox.Writer] says of Cancel,
 	// in a transaction of its own, and wakes relays that share the store object. Each dead letter
-	// that the message becomes has an entry in the audit log. Source and Tenant of id are required.
+	// that the message becomes has an entry in the audit log. Tenant of id is required, and Source is taken as it is.
 	// An act that [Act.Check] refuses, and an id that [outbox.Identity.Check] does, is an error.
 	CancelMessage(ctx context.Context, id outbox.Identity, act Act) (outbox.Cancellation, error)
 }

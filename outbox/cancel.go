@@ -48,11 +48,14 @@ func (w *Writer[Tx]) Cancel(ctx context.Context, tx Tx, id Identity) (Cancellati
 	return w.store.CancelEnqueued(ctx, tx, id)
 }
 
-// Check returns an error that names the field of id that no message can have.
+// Check returns an error that names the field of id that no message can have. An empty Source is that of messages
+// whose program names none.
 func (id Identity) Check() error {
 	switch {
 	case id.ID == "":
 		return &waybill.InvalidError{Field: "id", Reason: "is required"}
+	case id.Tenant == "":
+		return &waybill.InvalidError{Field: "tenant", Reason: "is required"}
 	case !storable(id.ID, id.Source, id.Tenant):
 		return &waybill.InvalidError{Field: "id", Reason: "is not UTF-8 text, or holds a NUL"}
 	}

@@ -32,3 +32,16 @@ func TestCancel_Identity(t *testing.T) {
 		}
 	}
 }
+
+// TestIdentity_Check: what no message can have is refused, and the field is named.
+func TestIdentity_Check(t *testing.T) {
+	t.Parallel()
+	for field, id := range map[string]Identity{
+		"": {ID: "a", Tenant: "acme"}, "id": {Tenant: "acme"}, "tenant": {ID: "a", Source: "shop"},
+	} {
+		var invalid *waybill.InvalidError
+		if err := id.Check(); (err != nil) != (field != "") || errors.As(err, &invalid) && invalid.Field != field {
+			t.Errorf("Check() of %+v = %v, want it to name %q", id, err, field)
+		}
+	}
+}
