@@ -20,7 +20,8 @@ type run struct {
 	before  relaycore.Stats // of earlier runs
 	workers sync.WaitGroup
 
-	events  chan relaycore.Event
+	leases  chan relaycore.Event // what came of renewals
+	events  chan relaycore.Event // everything else
 	asked   chan func()
 	reports chan []relaycore.Report
 	over    chan struct{} // closed when the core is left alone
@@ -36,7 +37,7 @@ type run struct {
 func (r *Relay) newRun(reading, work context.Context) *run {
 	made := &run{
 		Relay: r, reading: reading, work: work, began: time.Now(), core: relaycore.New(r.coreConfig()),
-		events: make(chan relaycore.Event), asked: make(chan func()), reports: make(chan []relaycore.Report), over: make(chan struct{}),
+		leases: make(chan relaycore.Event), events: make(chan relaycore.Event), asked: make(chan func()), reports: make(chan []relaycore.Report), over: make(chan struct{}),
 		sent: make(map[string]chan struct{}),
 	}
 	if last := r.latest.Load(); last != nil {
@@ -53,19 +54,27 @@ func (r *run) totals(s relaycore.Stats) relaycore.Stats {
 	return s
 }
 
+// maxUntold is the number of reports that may wait for the observer. Each may hold a batch.
+const maxUntold = 100
+
 // own gives events to the core, one after the other, until nothing is in flight after the stop, or the grace
-// period has ended. What is claimed then is still in the store.
+// period has ended. What is claimed then is still in the store. While too many reports wait for the observer only
+// the lease is kept: what is in flight cannot grow, and so memory is bounded.
 func (r *run) own(stop <-chan struct{}) {
 	r.timer = time.NewTimer(0) // the first step is a tick
 	defer r.timer.Stop()
 	var grace <-chan time.Time
 	for over := false; !over && !r.core.Done(); {
-		var reports chan []relaycore.Report
-		if len(r.untold) > 0 {
-			reports = r.reports
+		events, reports := r.events, r.reports
+		if len(r.untold) == 0 {
+			reports = nil
+		} else if len(r.untold) >= maxUntold {
+			events = nil
 		}
 		select {
-		case e := <-r.events:
+		case e := <-r.leases:
+			r.step(e)
+		case e := <-events:
 			r.step(e)
 		case <-r.timer.C:
 			r.step(relaycore.Tick{})
@@ -134,8 +143,13 @@ func (r *run) start(cmd relaycore.Command) {
 
 // handle sends an event to the owner.
 func (r *run) handle(e relaycore.Event) {
+	events := r.events
+	switch e.(type) {
+	case relaycore.Leased, relaycore.LeaseFailed:
+		events = r.leases
+	}
 	select {
-	case r.events <- e:
+	case events <- e:
 	case <-r.over:
 	}
 }

@@ -60,3 +60,41 @@ func TestRun_StuckObserver(t *testing.T) {
 		}
 	})
 }
+
+// TestRun_BusyObserver: what an observer has yet to receive is bounded. Until it goes on the relay keeps its lanes, takes
+// in no more, and says so.
+func TestRun_BusyObserver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		src, broker := newFakeSource(), &fakeBroker{}
+		src.commits = make(chan struct{}, 1)
+		o := &stuckObserver{release: make(chan struct{}), told: make(chan struct{}, 1)}
+		r, err := New(src, broker, Config{Observer: o, BatchSize: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		const all = 1000
+		for n := range all {
+			src.add(message("orders", "", n+1))
+		}
+		pass(5 * time.Minute)
+		if n, s := len(broker.ids()), r.Status(); n < 10 || n > all/2 || s.Lease <= 0 || s.Lanes == 0 {
+			t.Errorf("%d of %d messages arrived, %+v: want some, and the lease kept", n, all, s)
+		}
+		if r.Health() == nil {
+			t.Error("Health() = nil, and nothing is claimed")
+		}
+		close(o.release)
+		pass(5 * time.Minute)
+		if n := len(broker.ids()); n != all || src.left() != 0 || r.Health() != nil {
+			t.Errorf("%d of %d messages arrived, %d are left, %v", n, all, src.left(), r.Health())
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
