@@ -60,7 +60,8 @@ type Plan struct {
 
 	// Retry changes waiting rows: when they are due, unless something waits before them in
 	// their unit, and what the last attempt has left. A row that is Behind and brings no
-	// error keeps the one it has.
+	// error keeps the one it has. Those that are Alone come first: nothing of their unit waits
+	// for them any more when the others are looked at.
 	Retry []Row
 
 	// Promote lets the first waiting row of each unit go if it has no due time and is behind
@@ -83,6 +84,7 @@ func New(list []relay.Settlement) *Plan {
 		b.add(&list[i])
 	}
 	b.Park = append(b.Park, b.leaving...)
+	b.Retry = append(b.alone, b.Retry...)
 	return &b.Plan
 }
 
@@ -101,6 +103,7 @@ type builder struct {
 	promoted map[Unit]bool
 	first    map[Unit]int64 // position of the first row of the unit that others are to wait behind
 	leaving  []Row          // parked only to be taken away
+	alone    []Row          // retried outside of their unit
 }
 
 func row(st *relay.Settlement) Row {
@@ -156,7 +159,7 @@ func (b *builder) add(st *relay.Settlement) {
 		}
 	case relay.Wait:
 		if c.Waiting {
-			b.Retry = append(b.Retry, r)
+			b.retry(c, r)
 		}
 	case relay.Dead, relay.Failed:
 		b.Bury = append(b.Bury, r)
@@ -182,6 +185,15 @@ func (b *builder) park(st *relay.Settlement, r Row) {
 	default:
 		b.leaving = append(b.leaving, r)
 	}
+}
+
+func (b *builder) retry(c *relay.Claim, r Row) {
+	if r.Alone {
+		b.alone = append(b.alone, r)
+		return
+	}
+	r.Behind = r.Behind || b.waitsBefore(c)
+	b.Retry = append(b.Retry, r)
 }
 
 // waitsBefore reports whether an earlier one of the settlements is to be waited for.

@@ -1,6 +1,8 @@
 package pgstore
 
 import (
+	"slices"
+
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/sqlstore"
 	"github.com/waybill-go/waybill/relay"
@@ -19,6 +21,10 @@ func (s *statements) steps(p *settleplan.Plan, req relay.SettleRequest) []settle
 	if req.Archive {
 		done = s.archiveWaiting
 	}
+	together := slices.IndexFunc(p.Retry, func(r settleplan.Row) bool { return !r.Alone })
+	if together < 0 {
+		together = len(p.Retry)
+	}
 	return []settleStep{
 		{"hold letters", s.holdLetters, len(p.Promote), units(p.Promote)},
 		{"park", s.park, len(p.Park), []any{
@@ -35,11 +41,15 @@ func (s *statements) steps(p *settleplan.Plan, req relay.SettleRequest) []settle
 			column(p.Bury, func(r settleplan.Row) bool { return r.Parks }),
 			column(p.Bury, func(r settleplan.Row) string { return r.Fingerprint }), req.Node, tooks(p.Bury)}},
 		{"schedule", s.schedule, len(p.Schedule), []any{positions(p.Schedule), destinations(p.Schedule)}},
-		{"retry", s.retry, len(p.Retry), []any{
-			positions(p.Retry), destinations(p.Retry), behind(p.Retry), alone(p.Retry), after(p.Retry), attempts(p.Retry), lives(p.Retry), errorTexts(p.Retry),
-			req.Node, tooks(p.Retry)}},
+		s.retryStep(p.Retry[:together], req.Node), // a statement does not see what it changes itself
+		s.retryStep(p.Retry[together:], req.Node),
 		{"promote", s.promote, len(p.Promote), units(p.Promote)},
 	}
+}
+
+func (s *statements) retryStep(rows []settleplan.Row, node string) settleStep {
+	return settleStep{"retry", s.retry, len(rows), []any{
+		positions(rows), destinations(rows), behind(rows), alone(rows), after(rows), attempts(rows), lives(rows), errorTexts(rows), node, tooks(rows)}}
 }
 
 // units returns units as unitInput takes them.

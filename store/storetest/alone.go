@@ -12,6 +12,8 @@ func aloneTests[Tx any]() []test[Tx] {
 		{"what waits behind is let go", aloneLetsGo[Tx], nil},
 		{"it waits behind nothing", aloneBehindNothing[Tx], nil},
 		{"in one batch with others of its key", aloneInBatch[Tx], nil},
+		{"in one batch with others of its key that have waited", aloneInWaitingBatch[Tx], nil},
+		{"one that returns is waited for in its batch", aloneReturnsInBatch[Tx], nil},
 		{"it takes nothing along", aloneTakesNothing[Tx], nil},
 		{"it returns to its key", aloneReturns[Tx], nil},
 	}
@@ -74,6 +76,36 @@ func aloneInBatch[Tx any](e *env[Tx]) {
 	n.settle(alone(claims[0], time.Hour), failed(claims[1], 0), alone(claims[2], 0), behind(claims[3]))
 	n.settle(published(n.claimOnly("a2", "a3")...)...)
 	n.claimOne("a4")
+}
+
+// aloneInWaitingBatch: the first of each key leaves the order that the second returns to, in a batch
+// that has the one or the other first. Only its own delay is before the second.
+func aloneInWaitingBatch[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(append(msgs("a", "k", 2), msgs("b", "l", 2)...)...)
+	claims := n.claimOnly("a1", "a2", "b1", "b2")
+	n.settle(failed(find(claims, "a1"), 0), alone(find(claims, "a2"), 0), failed(find(claims, "b1"), 0), alone(find(claims, "b2"), 0))
+	claims = n.claimOnly("a1", "a2", "b1", "b2")
+	n.settle(alone(find(claims, "a1"), time.Hour), failed(find(claims, "a2"), time.Hour),
+		failed(find(claims, "b2"), time.Hour), alone(find(claims, "b1"), time.Hour))
+	n.claimOnly()
+	e.advance(2 * time.Hour)
+	n.claimOnly("a1", "a2", "b1", "b2")
+}
+
+// aloneReturnsInBatch: a1 returns to the order in the batch in which a2 fails, and is before it.
+func aloneReturnsInBatch[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msgs("a", "k", 2)...)
+	claims := n.claimOnly("a1", "a2")
+	n.settle(alone(claims[0], 0), failed(claims[1], 0))
+	claims = n.claimOnly("a1", "a2")
+	n.settle(failed(claims[1], time.Minute), failed(claims[0], time.Hour))
+	e.advance(2 * time.Minute)
+	n.claimOnly()
+	e.advance(2 * time.Hour)
+	n.settle(published(n.claimOne("a1"))...)
+	n.claimOne("a2")
 }
 
 // aloneTakesNothing: a1 was not at fault, so a head of its key would take the rest along.
