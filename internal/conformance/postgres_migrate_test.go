@@ -69,27 +69,71 @@ func (s *oldSchema) untilWaiting(table, mode string) {
 	})
 }
 
-// TestPostgresStore_MigrateUnderTraffic: a transaction has one table and comes for another while the
-// schema migrates. Whatever the order, it does not end in a deadlock, and the migration is done.
-func TestPostgresStore_MigrateUnderTraffic(t *testing.T) {
-	t.Parallel()
-	for _, order := range [][2]string{
-		{"outbox", "outbox_waiting"}, {"outbox_waiting", "outbox"}, {"outbox", "dead_letters"}, {"dead_letters", "outbox"},
-		{"consumer_attempts", "dead_letters"}, {"outbox_ids", "outbox"}, {"relays", "outbox"},
-	} {
+// trafficOrders are pairs of tables that a transaction comes for, one after the other, while the schema migrates.
+var trafficOrders = [...][2]string{
+	{"outbox", "outbox_waiting"}, {"outbox_waiting", "outbox"}, {"outbox", "dead_letters"}, {"dead_letters", "outbox"},
+	{"consumer_attempts", "dead_letters"}, {"outbox_ids", "outbox"}, {"relays", "outbox"},
+}
+
+// eachTrafficOrder runs a test for each of trafficOrders.
+func eachTrafficOrder(t *testing.T, test func(t *testing.T, s *oldSchema, first, second string)) {
+	t.Helper()
+	for _, order := range trafficOrders {
 		t.Run(order[0]+" first, then "+order[1], func(t *testing.T) {
 			t.Parallel()
-			s := newOldSchema(t)
-			traffic := s.hold(order[0])
-			migrated := s.migrate()
-			s.untilWaiting(order[0], "AccessExclusiveLock")
-			must(t, s.lock(traffic, order[1]))
-			must(t, traffic.Commit(t.Context()))
-			if err := <-migrated; err != nil {
-				t.Errorf("Migrate() = %v, want it done after the transaction", err)
-			}
+			test(t, newOldSchema(t), order[0], order[1])
 		})
 	}
+}
+
+// anyWaiting reports whether the migration waits for a table.
+func (s *oldSchema) anyWaiting() (waits bool) {
+	s.t.Helper()
+	must(s.t, s.p.pool.QueryRow(s.t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+		WHERE c.relnamespace = to_regnamespace($1) AND l.mode = 'AccessExclusiveLock' AND NOT l.granted)`, s.cfg.Schema).Scan(&waits))
+	return waits
+}
+
+// TestPostgresStore_MigrateUnderTraffic: whatever the order, it does not end in a deadlock, and the
+// migration is done.
+func TestPostgresStore_MigrateUnderTraffic(t *testing.T) {
+	t.Parallel()
+	eachTrafficOrder(t, func(t *testing.T, s *oldSchema, first, second string) {
+		traffic := s.hold(first)
+		migrated := s.migrate()
+		s.untilWaiting(first, "AccessExclusiveLock")
+		must(t, s.lock(traffic, second))
+		must(t, traffic.Commit(t.Context()))
+		if err := <-migrated; err != nil {
+			t.Errorf("Migrate() = %v, want it done after the transaction", err)
+		}
+	})
+}
+
+// TestPostgresStore_MigrateUnderSteadyTraffic: one transaction follows the other, and each has its first
+// table whenever the migration comes.
+func TestPostgresStore_MigrateUnderSteadyTraffic(t *testing.T) {
+	t.Parallel()
+	eachTrafficOrder(t, func(t *testing.T, s *oldSchema, first, second string) {
+		traffic := s.hold(first)
+		migrated := s.migrate()
+		for {
+			select {
+			case err := <-migrated:
+				if err != nil {
+					t.Errorf("Migrate() = %v, want it done between the transactions", err)
+				}
+				must(t, traffic.Commit(t.Context()))
+				return
+			default:
+			}
+			if s.anyWaiting() {
+				must(t, s.lock(traffic, second))
+				must(t, traffic.Commit(t.Context()))
+				traffic = s.hold(first)
+			}
+		}
+	})
 }
 
 // TestPostgresStore_MigrateWaits: while a migration waits for a long transaction, others do not wait

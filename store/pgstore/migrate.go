@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -45,20 +46,20 @@ type MigrateOptions struct {
 // processes may call it at once, and while others work with the schema. It returns the version that
 // the schema has now. Step 16 is left for a later call while a relay of a version before 15 is alive.
 //
-// It locks the tables that it changes before it begins: the outbox first, for which it waits two
-// seconds, and the others for half a second each, less than PostgreSQL takes to see a deadlock and to
-// end somebody else's transaction. If it waits in vain everything is undone, so that those who wait
-// behind it go on, and begun again a second later. After ten times Migrate gives up, and has changed
-// nothing; the error is a conflict. So it is if another session holds the lock of migrations for longer
+// It locks the tables that it changes before it begins: for the first it waits two seconds, for the
+// others half a second each, less than PostgreSQL takes to see a deadlock and to end somebody else's
+// transaction. The outbox is the first; if it waits in vain for a table everything is undone, so that
+// those who wait behind it go on, and begun again a second later with that table. After ten times
+// Migrate gives up, and has changed nothing; the error is a conflict. So it is if another session holds the lock of migrations for longer
 // than LockWait; the error names it.
 func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 	target, err := migrate.Target(s.migrations, opts.Version)
 	if err != nil {
 		return 0, err
 	}
-	version := 0
+	version, order := 0, slices.Clone(changedTables)
 	err = migrate.Repeat(ctx, func() error {
-		version, err = s.migrateTo(ctx, target, opts)
+		version, err = s.migrateTo(ctx, target, opts, order)
 		return err
 	})
 	if errors.Is(err, errMigrationLock) {
@@ -80,17 +81,18 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 	return version, err
 }
 
-// migrateTo does all of it, or nothing.
-func (s *Store[Tx]) migrateTo(ctx context.Context, target int, opts MigrateOptions) (version int, err error) {
+// migrateTo does all of it, or nothing. The tables are locked in the given order, of which it makes that
+// of the next try.
+func (s *Store[Tx]) migrateTo(ctx context.Context, target int, opts MigrateOptions, order []string) (version int, err error) {
 	err = s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 		if version, err = s.lockVersion(ctx, conn, cmp.Or(opts.LockWait, migrate.LockWait)); err != nil {
 			return err
 		}
-		if err = limitLockWait(ctx, conn, outboxWait); err != nil {
+		if err = limitLockWait(ctx, conn, firstWait); err != nil {
 			return err
 		}
 		if version < min(target, MinSchemaVersion) { // later steps may have nothing to do yet, and lock the outbox first
-			if err = s.lockTables(ctx, conn); err != nil {
+			if err = s.lockTables(ctx, conn, order); err != nil {
 				return err
 			}
 		}
@@ -128,27 +130,32 @@ SELECT l.pid, coalesce(a.usename, 'unknown'), coalesce(a.application_name, '')
 	readVersionSQL = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
 )
 
-// How long a migration waits for the outbox, while it holds nothing, and for another table.
+// How long a migration waits for the first table, while it holds nothing, and for another.
 const (
-	outboxWait = 2 * time.Second
-	tableWait  = 500 * time.Millisecond
+	firstWait = 2 * time.Second
+	tableWait = 500 * time.Millisecond
 )
 
 var errMigrationLock = errors.New("another session holds the lock of migrations")
 
-// changedTables are the tables that steps change, in the order in which lockTables takes them.
-var changedTables = [...]string{"{outbox}", "{outbox_waiting}", "{outbox_ids}", "{scheduled}", "{schedules}", "{relays}",
+// changedTables are the tables that steps change. The outbox comes first, because business transactions
+// hold it for as long as they run: whoever waits while he holds nothing is part of no deadlock.
+var changedTables = []string{"{outbox}", "{outbox_waiting}", "{outbox_ids}", "{scheduled}", "{schedules}", "{relays}",
 	"{dead_letters}", "{consumer_attempts}", "{inbox_leases}"}
 
-// lockTables takes every lock that the steps need. The outbox comes first, because business transactions
-// hold it for as long as they run: whoever waits while he holds nothing is part of no deadlock. While
-// a session waits for a table, everybody else who comes for that table waits behind it.
-func (s *Store[Tx]) lockTables(ctx context.Context, conn sqldb.Conn) error {
-	for _, table := range changedTables {
-		table = s.names.render(table)
+// lockTables takes every lock that the steps need, in the given order. While a session waits for a table,
+// everybody else who comes for that table waits behind it. A table that it waits for in vain comes first
+// the next time: whoever has it may be waiting for one that was locked here, and would be again.
+func (s *Store[Tx]) lockTables(ctx context.Context, conn sqldb.Conn, order []string) error {
+	for i, name := range order {
+		table := s.names.render(name)
 		exists, err := tableExists(ctx, conn, table)
 		if err == nil && exists {
 			_, err = conn.Exec(ctx, "LOCK TABLE "+table)
+		}
+		if lockTimedOut(err) {
+			copy(order[1:], order[:i])
+			order[0] = name
 		}
 		if err == nil {
 			err = limitLockWait(ctx, conn, tableWait)
