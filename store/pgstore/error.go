@@ -46,6 +46,8 @@ func classifyState(state string, err error) error {
 		return waybill.UnavailableError(err)
 	case hasClass(state, "08", "28", "53", "57P", "58"): // connection, login, resources, shutdown, system
 		return waybill.UnavailableError(err)
+	case state == "25P03", state == "25P04": // the server has ended a transaction that was idle or open for too long
+		return waybill.UnavailableError(err)
 	case slices.Contains(absences, state):
 		return sqldb.MissingTable(err)
 	}

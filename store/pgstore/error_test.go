@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/waybill-go/waybill"
 )
 
 // TestClassify_MissingTable says once, and of the store's own statements only, what to do.
@@ -19,6 +21,21 @@ func TestClassify_MissingTable(t *testing.T) {
 		}
 		if got := classifyCaller(err); got != err {
 			t.Errorf("classifyCaller(%s) = %v, want the error of the caller's own table as it is", code, got)
+		}
+	}
+}
+
+// TestClassify_Ended: a transaction of the store's own that the server has ended is as one whose connection
+// is lost. In a handler's it is the handler that took too long.
+func TestClassify_Ended(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"25P03", "25P04"} {
+		err := error(&pgconn.PgError{Code: code})
+		if got := classify(err); !waybill.IsUnavailable(got) {
+			t.Errorf("classify(%s) = %v, want it unavailable", code, got)
+		}
+		if got := classifyCaller(err); got != err {
+			t.Errorf("classifyCaller(%s) = %v, want it as it is", code, got)
 		}
 	}
 }

@@ -15,6 +15,16 @@ type node[Tx any] struct {
 	lease relay.Lease
 }
 
+// patiently repeats a call of a relay for as long as the store is not there, as relays do: PostgreSQL
+// ends a transaction of theirs when the machine has made it wait for two seconds.
+func patiently(call func() error) error {
+	for {
+		if err := call(); !waybill.IsUnavailable(err) {
+			return err
+		}
+	}
+}
+
 // join registers a relay for longer than any test advances the clock, unless it means to.
 func (e *env[Tx]) join(name string) *node[Tx] {
 	e.Helper()
@@ -29,11 +39,13 @@ func (n *node[Tx]) renew(req relay.LeaseRequest) error {
 	if req.TTL == 0 {
 		req.TTL = longTTL
 	}
-	lease, err := n.s.RenewLanes(n.ctx, req)
-	if err == nil {
-		n.lease = lease
-	}
-	return err
+	return patiently(func() error {
+		lease, err := n.s.RenewLanes(n.ctx, req)
+		if err == nil {
+			n.lease = lease
+		}
+		return err
+	})
 }
 
 // claim returns everything that may go now, also what was claimed before.
@@ -44,8 +56,11 @@ func (n *node[Tx]) claim() []relay.Claim {
 
 func (n *node[Tx]) claimWith(req relay.ClaimRequest) []relay.Claim {
 	n.Helper()
-	claims, err := n.s.ClaimMessages(n.ctx, req)
-	n.must(err, "ClaimMessages")
+	var claims []relay.Claim
+	n.must(patiently(func() (err error) {
+		claims, err = n.s.ClaimMessages(n.ctx, req)
+		return err
+	}), "ClaimMessages")
 	if claims == nil {
 		n.Fatal("ClaimMessages returned nil, want an empty slice")
 	}
@@ -90,8 +105,11 @@ func (n *node[Tx]) settle(list ...relay.Settlement) {
 
 func (n *node[Tx]) settleWith(archive bool, list ...relay.Settlement) []int {
 	n.Helper()
-	lost, err := n.s.SettleMessages(n.ctx, relay.SettleRequest{Node: n.name, Archive: archive, Settlements: list})
-	n.must(err, "SettleMessages")
+	var lost []int
+	n.must(patiently(func() (err error) {
+		lost, err = n.s.SettleMessages(n.ctx, relay.SettleRequest{Node: n.name, Archive: archive, Settlements: list})
+		return err
+	}), "SettleMessages")
 	return lost
 }
 
