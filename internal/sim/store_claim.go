@@ -27,6 +27,7 @@ func (c cursors) moveOn(s *store, lanes []relaycore.Lane, full bool, last int64)
 
 // claim is the rule of reading: waiting messages that are due first, then those that were never tried.
 func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, dests []string) relaycore.Claimed {
+	cmd.Lanes = s.current(cmd.Lanes)
 	for lane := range read {
 		if slices.Contains(cmd.Again, lane.Number) || !slices.Contains(cmd.Lanes, lane) {
 			delete(read, lane)
@@ -81,6 +82,11 @@ func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, des
 	return relaycore.Claimed{Messages: messages, Full: full}
 }
 
+// current returns the lanes that still have their epoch.
+func (s *store) current(lanes []relaycore.Lane) []relaycore.Lane {
+	return slices.DeleteFunc(slices.Clone(lanes), func(l relaycore.Lane) bool { return s.lanes[l.Number].epoch != l.Epoch })
+}
+
 // upTo returns how many rows a claim returns at most: no further one once their payloads have so many bytes.
 func upTo(list []*row, limit, bytes int) int {
 	for i, r := range list {
@@ -94,6 +100,7 @@ func upTo(list []*row, limit, bytes int) int {
 // claimAhead is the rule of reading past the backlog of some tenants: what was never tried of the others,
 // but nothing that has an earlier one of its key which stays behind.
 func (s *store) claimAhead(cmd relaycore.ClaimAhead, now relaycore.Time, dests []string) relaycore.ClaimedAhead {
+	cmd.Lanes = s.current(cmd.Lanes)
 	found := relaycore.ClaimedAhead{Reached: cmd.Above}
 	stays := make(map[[2]string]bool) // topics and keys
 	var read []*row

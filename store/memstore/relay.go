@@ -85,6 +85,7 @@ func (s *Store) LeaveLanes(ctx context.Context, node string) error {
 func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
 	claims := []relay.Claim{}
 	err := s.inTx(ctx, func(*Tx) error {
+		req.Lanes = s.current(req.Lanes)
 		for _, w := range s.dueRows(req) {
 			if !req.Full(claims) {
 				claims = append(claims, s.claimWaiting(w, req.Lanes))
@@ -110,6 +111,7 @@ func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims 
 	claims = []relay.Claim{}
 	limits, kept := relay.ClaimRequest{Limit: req.Limit, Bytes: req.Bytes, Held: req.Held}, make(map[[2]string]bool)
 	err = s.inTx(ctx, func(*Tx) error {
+		req.Lanes = s.current(req.Lanes)
 		rows := sorted(s.data.outbox, func(r row) bool { return !isHeld(limits, r) }, func(r row) int64 { return r.position })
 		upTo := int64(math.MaxInt64)
 		for _, r := range rows {
@@ -137,6 +139,11 @@ func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims 
 		return nil
 	})
 	return claims, reached, err
+}
+
+// current returns the lanes that still have their epoch.
+func (s *Store) current(lanes []relay.Lane) []relay.Lane {
+	return slices.DeleteFunc(slices.Clone(lanes), func(l relay.Lane) bool { return s.data.lanes[l.Number].epoch != l.Epoch })
 }
 
 // dueRows returns the waiting rows that may go: those that are due, and behind one that has

@@ -13,6 +13,9 @@ import (
 func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims []relay.Claim, reached int64, err error) {
 	err = s.inTx(ctx, func(ctx context.Context, t *tx) error {
 		claims, reached = []relay.Claim{}, req.Above
+		if req.Lanes, err = t.current(ctx, req.Lanes); err != nil {
+			return err
+		}
 		first, some, err := findOne[readyDoc](ctx, t.outbox, bson.M{"_id": bson.M{"$gt": req.Above}}, "_id")
 		if err != nil || !some {
 			return err

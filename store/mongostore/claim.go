@@ -19,6 +19,9 @@ import (
 func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (claims []relay.Claim, err error) {
 	err = s.inTx(ctx, func(ctx context.Context, t *tx) error {
 		claims = []relay.Claim{}
+		if req.Lanes, err = t.current(ctx, req.Lanes); err != nil {
+			return err
+		}
 		if req.Due {
 			if claims, err = t.claimWaiting(ctx, req); err != nil {
 				return err

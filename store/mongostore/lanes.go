@@ -128,6 +128,14 @@ func (t *tx) saveLanes(ctx context.Context, before, after []laneDoc) error {
 	return nil
 }
 
+// current returns the lanes that still have their epoch.
+func (t *tx) current(ctx context.Context, lanes []relay.Lane) ([]relay.Lane, error) {
+	stored, err := find[laneDoc](ctx, t.lanes, bson.M{"_id": in(numbersOf(lanes))})
+	return slices.DeleteFunc(slices.Clone(lanes), func(l relay.Lane) bool {
+		return !slices.ContainsFunc(stored, func(d laneDoc) bool { return d.ID == l.Number && d.Epoch == l.Epoch })
+	}), err
+}
+
 // LeaveLanes implements [relay.Source].
 func (s *Store) LeaveLanes(ctx context.Context, node string) error {
 	s.wake.Leave(node)

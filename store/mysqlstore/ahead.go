@@ -23,7 +23,7 @@ SELECT o.lane, o.position, '', 0, 0,
        (greatest(o.expires_at, 0) - {now}) / 1000.0, {o.message}
   FROM (SELECT l.position
           FROM {outbox} l
-         WHERE l.position > $2 AND l.position <= $3 AND l.lane IN ($1) AND l.tenant NOT IN ($5) AND (l.position IN ($4)) IS NOT TRUE
+         WHERE l.position > $2 AND l.position <= $3 AND ` + ownsLaneOf + `l.lane) IN ($1) AND l.tenant NOT IN ($5) AND (l.position IN ($4)) IS NOT TRUE
            AND (l.{key} = '' OR NOT EXISTS (
                 SELECT 1 FROM {outbox} e
                  WHERE e.lane = l.lane AND e.position < l.position AND e.topic = l.topic AND e.{key} = l.{key}
@@ -49,6 +49,6 @@ func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims 
 func (s *Store) readAhead(ctx context.Context, req relay.AheadRequest, upTo int64) ([]relay.Claim, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	rows, err := s.core.DB.Query(ctx, s.sql.claimAhead, numbers(req.Lanes), req.Above, upTo, req.Held, req.Without, req.Limit)
+	rows, err := s.core.DB.Query(ctx, s.sql.claimAhead, laneNames(req.Lanes), req.Above, upTo, req.Held, req.Without, req.Limit)
 	return sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
 }

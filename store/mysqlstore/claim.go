@@ -10,11 +10,16 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
+// ownsLaneOf begins a condition that holds in lanes which still have the epoch that the caller knows: it
+// is followed by the lane and by laneNames of the caller's. A sub-select of one value, because as a join the
+// planner could begin with it.
+const ownsLaneOf = `(SELECT concat(r.lane, '/', r.epoch) FROM {relay_lanes} r WHERE r.lane = `
+
 // claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind a
 // head that has not failed since it was let go the rest of its key, in order, up to a dead
 // letter that parks the rest. A head that has failed is tried alone. $3 are the positions
-// that the caller holds, $5 single rows that it holds, $4 the lanes. Safe with several relays because each reads only lanes that it
-// owns; served by the indexes on due_at and on the unit.
+// that the caller holds, $5 single rows that it holds, $4 the lanes. Safe with several relays because each reads
+// only lanes that it owns; served by the indexes on due_at and on the unit.
 //
 // What is behind several heads of one key, up to one barrier, is what is behind the first of
 // them: that one is the leader, so that the rest of a key is read once and not by each head. Its reach
@@ -22,8 +27,8 @@ import (
 const claimWaitingSQL = `
 WITH head AS (
     SELECT position, destination, topic, {key}, attempts, alone
-      FROM {outbox_waiting}
-     WHERE due_at <= {now} AND lane IN ($4) AND (destination IN ($2)) IS NOT TRUE AND (position IN ($3)) IS NOT TRUE
+      FROM {outbox_waiting} w
+     WHERE due_at <= {now} AND ` + ownsLaneOf + `w.lane) IN ($4) AND (destination IN ($2)) IS NOT TRUE AND (position IN ($3)) IS NOT TRUE
        AND (concat(position, '/', destination) IN ($5)) IS NOT TRUE
      ORDER BY due_at, position
      LIMIT $1
@@ -74,8 +79,10 @@ SELECT o.lane, o.position, '', 0, 0,
  ORDER BY l.nth, o.position`
 
 // laneSQL reads the first positions of the lane that comes as the nth. $3 leaves room for those
-// under way. Served by the index alone.
-const laneSQL = `(SELECT {nth} AS nth, position FROM {outbox} WHERE lane = {lane} ORDER BY position LIMIT $3)`
+// under way. Nothing is read if the lane has another epoch by now. Served by the index alone.
+const laneSQL = `(SELECT {nth} AS nth, position FROM {outbox}
+                   WHERE lane = {lane_number} AND EXISTS (SELECT 1 FROM {relay_lanes} WHERE lane = {lane_number} AND epoch = {lane_epoch})
+                   ORDER BY position LIMIT $3)`
 
 // fewLanes is how many lanes a claim looks into first if the one before was full: most often
 // they fill this one, too.
@@ -108,7 +115,7 @@ func (s *Store) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]rel
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	positions, held := req.HeldWaiting()
-	rows, err := s.core.DB.Query(ctx, s.sql.claimWaiting, req.Limit, req.Paused, positions, numbers(req.Lanes), held)
+	rows, err := s.core.DB.Query(ctx, s.sql.claimWaiting, req.Limit, req.Paused, positions, laneNames(req.Lanes), held)
 	due, err := sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
 	for i := range due {
 		due[i].Waiting = true
@@ -136,12 +143,22 @@ func (s *Store) readLanes(ctx context.Context, lanes []relay.Lane, req relay.Cla
 	defer stop()
 	selects := make([]string, len(lanes))
 	for i, l := range lanes {
-		selects[i] = strings.NewReplacer("{nth}", strconv.Itoa(i), "{lane}", strconv.Itoa(l.Number)).Replace(s.sql.lane)
+		selects[i] = strings.NewReplacer("{nth}", strconv.Itoa(i), "{lane_number}", strconv.Itoa(l.Number),
+			"{lane_epoch}", strconv.FormatInt(l.Epoch, 10)).Replace(s.sql.lane)
 	}
 	query := strings.Replace(s.sql.claimReady, "{lanes}", strings.Join(selects, " UNION ALL "), 1)
 	limit := req.Limit - len(claims)
 	rows, err := s.core.DB.Query(ctx, query, limit, req.Held, limit+len(req.Held))
 	return sqlstore.NewClaimScanner(lanes).Read(claims, req.Bytes, stop, rows, err)
+}
+
+// laneNames returns lanes as ownsLaneOf names them.
+func laneNames(lanes []relay.Lane) []string {
+	list := make([]string, len(lanes))
+	for i, l := range lanes {
+		list[i] = fmt.Sprint(l.Number, "/", l.Epoch)
+	}
+	return list
 }
 
 func numbers(lanes []relay.Lane) []int {

@@ -24,10 +24,10 @@ const claimAheadSQL = `
 SELECT o.lane, o.position, '', 0, 0, false,
        CASE WHEN o.deliver_at > (SELECT {clock}()) THEN extract(epoch FROM o.deliver_at - (SELECT {clock}())) * 1000 END::float8,
        extract(epoch FROM o.expires_at - (SELECT {clock}()))::float8 * 1000, {o.message}
-  FROM unnest($1::int[]) AS l(lane)
+  FROM unnest($1::int[], $7::bigint[]) AS l(lane, epoch)
  CROSS JOIN LATERAL (
     SELECT * FROM {outbox} o
-     WHERE o.lane = l.lane AND o.position > $2 AND o.position <= $3 AND o.tenant NOT IN (SELECT unnest($5::text[])) AND o.` + notHeld + `
+     WHERE o.lane = l.lane` + ownsLane + ` AND o.position > $2 AND o.position <= $3 AND o.tenant NOT IN (SELECT unnest($5::text[])) AND o.` + notHeld + `
      ORDER BY o.position LIMIT (SELECT $6::bigint)) o
  ORDER BY o.position
  LIMIT $6`
@@ -66,13 +66,13 @@ func (s *Store[Tx]) ClaimAhead(ctx context.Context, req relay.AheadRequest) (cla
 }
 
 func (c *claimer[Tx]) claimAhead(ctx context.Context, req relay.AheadRequest) ([]relay.Claim, int64, error) {
-	numbers := column(req.Lanes, func(l relay.Lane) int { return l.Number })
+	numbers, epochs := numbersAndEpochs(req.Lanes)
 	rows, err := c.conn.Query(ctx, c.sql.aheadRange, numbers, req.Above)
 	upTo, err := sqlstore.AheadEnd(req, rows, err)
 	if err != nil || upTo <= req.Above {
 		return []relay.Claim{}, req.Above, err
 	}
-	claims, err := c.readAhead(ctx, req, numbers, upTo)
+	claims, err := c.readAhead(ctx, req, numbers, epochs, upTo)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -105,9 +105,9 @@ func (c *claimer[Tx]) withoutPassing(ctx context.Context, req relay.AheadRequest
 	}), err
 }
 
-func (c *claimer[Tx]) readAhead(ctx context.Context, req relay.AheadRequest, numbers []int, upTo int64) ([]relay.Claim, error) {
+func (c *claimer[Tx]) readAhead(ctx context.Context, req relay.AheadRequest, numbers []int, epochs []int64, upTo int64) ([]relay.Claim, error) {
 	ctx, stop := c.stoppable(ctx)
 	defer stop()
-	rows, err := c.conn.Query(ctx, c.sql.claimAhead, numbers, req.Above, upTo, append([]int64{}, req.Held...), req.Without, req.Limit)
+	rows, err := c.conn.Query(ctx, c.sql.claimAhead, numbers, req.Above, upTo, append([]int64{}, req.Held...), req.Without, req.Limit, epochs)
 	return sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
 }

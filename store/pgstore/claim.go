@@ -20,6 +20,10 @@ const notHeld = `position NOT IN (SELECT unnest($4::bigint[]))`
 // rowNotHeld keeps out waiting rows of which the caller has those for some destinations only ($5).
 const rowNotHeld = ` AND (w.position || '/' || w.destination) NOT IN (SELECT unnest($5::text[]))`
 
+// ownsLane keeps out what is in a lane l that has another epoch by now. The sub-select is run once and its
+// result hashed; the condition is looked at once for each lane.
+const ownsLane = ` AND (l.lane, l.epoch) IN (SELECT r.lane::int, r.epoch FROM {relay_lanes} r)`
+
 // claimDueSQL reads waiting messages that are due: the heads of their keys, and behind a head
 // that has not failed since it was let go the rest of its key, in order, up to a dead letter
 // that parks the rest. A head that has failed is tried alone. Safe with several relays
@@ -35,11 +39,11 @@ const rowNotHeld = ` AND (w.position || '/' || w.destination) NOT IN (SELECT unn
 const claimDueSQL = `
 WITH head AS (
     SELECT h.*
-      FROM unnest($1::int[]) AS l(lane)
+      FROM unnest($1::int[], $6::bigint[]) AS l(lane, epoch)
      CROSS JOIN LATERAL (
         SELECT w.position, w.destination, w.topic, w.key, w.attempts, w.alone
           FROM {outbox_waiting} w
-         WHERE w.lane = l.lane AND w.due_at <= (SELECT {clock}()) AND w.destination NOT IN (SELECT unnest($3::text[])) AND w.` + notHeld + rowNotHeld + `
+         WHERE w.lane = l.lane` + ownsLane + ` AND w.due_at <= (SELECT {clock}()) AND w.destination NOT IN (SELECT unnest($3::text[])) AND w.` + notHeld + rowNotHeld + `
          ORDER BY w.due_at, w.position
          LIMIT (SELECT $2::bigint)) h
      LIMIT $2
@@ -103,10 +107,10 @@ WITH drawn AS MATERIALIZED (
       FROM drawn d
 ), rows AS (
     SELECT o.*
-      FROM unnest($1::int[], $2::bigint[]) AS l(lane, above)
+      FROM unnest($1::int[], $2::bigint[], $6::bigint[]) AS l(lane, above, epoch)
      CROSS JOIN LATERAL (
         SELECT * FROM {outbox} o
-         WHERE o.lane = l.lane AND o.position > l.above AND o.position <= $5 AND o.` + notHeld + `
+         WHERE o.lane = l.lane` + ownsLane + ` AND o.position > l.above AND o.position <= $5 AND o.` + notHeld + `
          ORDER BY o.position LIMIT (SELECT $3::bigint)) o
      LIMIT $3
 )
@@ -198,12 +202,16 @@ func (c *claimer[Tx]) stoppable(ctx context.Context) (context.Context, func()) {
 	return ctx, func() {}
 }
 
+func numbersAndEpochs(lanes []relay.Lane) ([]int, []int64) {
+	return column(lanes, func(l relay.Lane) int { return l.Number }), column(lanes, func(l relay.Lane) int64 { return l.Epoch })
+}
+
 func (c *claimer[Tx]) claimDue(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
 	ctx, stop := c.stoppable(ctx)
 	defer stop()
-	numbers := column(req.Lanes, func(l relay.Lane) int { return l.Number })
+	numbers, epochs := numbersAndEpochs(req.Lanes)
 	positions, held := req.HeldWaiting()
-	rows, err := c.conn.Query(ctx, c.sql.claimDue, numbers, req.Limit, append([]string{}, req.Paused...), positions, held)
+	rows, err := c.conn.Query(ctx, c.sql.claimDue, numbers, req.Limit, append([]string{}, req.Paused...), positions, held, epochs)
 	due, err := sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
 	for i := range due {
 		due[i].Waiting = true
@@ -245,8 +253,8 @@ func (c *claimer[Tx]) readPage(ctx context.Context, p page, before []relay.Claim
 	defer stop()
 	held := append(column(before, func(c relay.Claim) int64 { return c.Position }), c.req.Held...)
 	held = p.within(held)
-	numbers := column(p.lanes, func(l relay.Lane) int { return l.Number })
-	rows, err := c.conn.Query(ctx, c.sql.claimPage, numbers, p.from, p.limit, held, p.bound)
+	numbers, epochs := numbersAndEpochs(p.lanes)
+	rows, err := c.conn.Query(ctx, c.sql.claimPage, numbers, p.from, p.limit, held, p.bound, epochs)
 	if err != nil {
 		return nil, seen, err
 	}

@@ -13,14 +13,14 @@ const aheadRangeSQL = `
 SELECT (SELECT min(position) FROM {outbox} WHERE position > $1), (SELECT max(position) FROM {outbox})`
 
 // claimAheadSQL reads what was never tried of other tenants than some ($4), between two positions ($1
-// and $2), but not what has an earlier row of its key that stays behind. Served by the primary key.
+// and $2), but not what has an earlier row of its key that stays behind, in a lane of the given epoch ($6). Served by the primary key.
 const claimAheadSQL = `
 SELECT 0, o.position, '', 0, 0,
        ` + blockedSQL + `,
        CASE WHEN o.deliver_at > {now} THEN (o.deliver_at - {now}) / 1000.0 END,
        (o.expires_at - {now}) / 1000.0, {o.message}
   FROM {outbox} o
- WHERE o.position > $1 AND o.position <= $2 AND o.position NOT IN (SELECT value FROM json_each($3))
+ WHERE o.position > $1 AND o.position <= $2 AND o.position NOT IN (SELECT value FROM json_each($3))` + ownsLane + `$6
    AND o.tenant NOT IN (SELECT value FROM json_each($4))
    AND (o.key = '' OR NOT EXISTS (
         SELECT 1 FROM {outbox} e
@@ -34,7 +34,7 @@ func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims 
 	rows, err := s.core.DB.Query(ctx, s.sql.aheadRange, req.Above)
 	upTo, err := sqlstore.AheadEnd(req, rows, err)
 	if err == nil && upTo > req.Above {
-		rows, err = s.core.DB.Query(ctx, s.sql.claimAhead, req.Above, upTo, append([]int64{}, req.Held...), req.Without, req.Limit)
+		rows, err = s.core.DB.Query(ctx, s.sql.claimAhead, req.Above, upTo, append([]int64{}, req.Held...), req.Without, req.Limit, req.Lanes[0].Epoch)
 		claims, err = sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, nil, rows, err)
 	}
 	if err != nil {

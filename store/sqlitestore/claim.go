@@ -9,10 +9,13 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
+// ownsLane follows a condition: the one lane still has the epoch that is given next.
+const ownsLane = ` AND (SELECT epoch FROM {relay_lanes} WHERE lane = 0) = `
+
 // claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind a
 // head that has not failed since it was let go the rest of its key, in order, up to a dead
 // letter that parks the rest. A head that has failed is tried alone. $3 are the positions
-// that the caller holds, $4 single rows that it holds. Served by the partial indexes on due_at and on the unit.
+// that the caller holds, $4 single rows that it holds, $5 the epoch of the lane. Served by the partial indexes on due_at and on the unit.
 //
 // What is behind several heads of one key, up to one barrier, is what is behind the first of
 // them: that one is the leader, so that the rest of a key is read once and not by each head.
@@ -21,7 +24,7 @@ const claimWaitingSQL = `
 WITH head AS (
     SELECT position, destination, topic, key, attempts, alone
       FROM {outbox_waiting}
-     WHERE due_at <= {now} AND destination NOT IN (SELECT value FROM json_each($2))
+     WHERE due_at <= {now}` + ownsLane + `$5 AND destination NOT IN (SELECT value FROM json_each($2))
        AND position NOT IN (SELECT value FROM json_each($3)) AND position || '/' || destination NOT IN (SELECT value FROM json_each($4))
      ORDER BY due_at, position
      LIMIT $1
@@ -53,27 +56,29 @@ SELECT 0, w.position, w.destination, w.attempts, w.life, 0, NULL, (w.expires_at 
  LIMIT $1`
 
 // claimReadySQL reads what was never tried, from the lowest position on: writers are one at
-// a time, so no row appears below one that is visible. $2 are the positions under way.
+// a time, so no row appears below one that is visible. $2 are the positions under way, $3 is the epoch of the lane.
 const claimReadySQL = `
 SELECT 0, o.position, '', 0, 0,
        ` + blockedSQL + `,
        CASE WHEN o.deliver_at > {now} THEN (o.deliver_at - {now}) / 1000.0 END,
        (o.expires_at - {now}) / 1000.0, {o.message}
   FROM {outbox} o
- WHERE o.position NOT IN (SELECT value FROM json_each($2))
+ WHERE o.position NOT IN (SELECT value FROM json_each($2))` + ownsLane + `$3
  ORDER BY o.position
  LIMIT $1`
 
 // ClaimMessages implements [relay.Source] with a statement, and one more if req.Due is set.
 func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
 	claims := []relay.Claim{}
-	if !slices.ContainsFunc(req.Lanes, func(l relay.Lane) bool { return l.Number == 0 }) {
+	lane := slices.IndexFunc(req.Lanes, func(l relay.Lane) bool { return l.Number == 0 })
+	if lane < 0 {
 		return claims, nil
 	}
+	epoch := req.Lanes[lane].Epoch
 	scanner, held := sqlstore.NewClaimScanner(req.Lanes), append([]int64{}, req.Held...)
 	if req.Due {
 		positions, single := req.HeldWaiting()
-		rows, err := s.core.DB.Query(ctx, s.sql.claimWaiting, req.Limit, append([]string{}, req.Paused...), positions, single)
+		rows, err := s.core.DB.Query(ctx, s.sql.claimWaiting, req.Limit, append([]string{}, req.Paused...), positions, single, epoch)
 		if claims, err = scanner.Read(claims, req.Bytes, nil, rows, err); err != nil {
 			return nil, s.core.Kind(fmt.Errorf("claim waiting messages: %w", err))
 		}
@@ -84,7 +89,7 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 	if req.Full(claims) || req.DueOnly {
 		return claims, nil
 	}
-	rows, err := s.core.DB.Query(ctx, s.sql.claimReady, req.Limit-len(claims), held)
+	rows, err := s.core.DB.Query(ctx, s.sql.claimReady, req.Limit-len(claims), held, epoch)
 	if claims, err = scanner.Read(claims, req.Bytes, nil, rows, err); err != nil {
 		return nil, s.core.Kind(fmt.Errorf("claim messages: %w", err))
 	}

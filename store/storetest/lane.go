@@ -26,6 +26,7 @@ func laneTests[Tx any]() []test[Tx] {
 		{"joining twice", laneJoinTwice[Tx], nil},
 		{"never joined", laneNeverJoined[Tx], nil},
 		{"many relays join at once", laneRush[Tx], nil},
+		{"what others own is not read", laneReadByOwner[Tx], nil},
 		{"a taken lane is settled by its new owner only", laneHandOver[Tx], nil},
 	}
 }
@@ -53,6 +54,23 @@ func laneFirst[Tx any](e *env[Tx]) {
 			e.Errorf("epoch of lane %d = %d, want at least 1", l.Number, l.Epoch)
 		}
 	}
+}
+
+// laneReadByOwner: a relay that does not know yet that it was superseded finds nothing in the lanes that it
+// had, whether waiting, new, or of another tenant.
+func laneReadByOwner[Tx any](e *env[Tx]) {
+	old := &node[Tx]{env: e, name: "r1"}
+	e.must(old.renew(relay.LeaseRequest{Join: true, TTL: time.Minute}), "join")
+	e.enqueue(msg("a1", "k"), msg("b1", ""))
+	old.settle(failed(find(old.claimOnly("a1", "b1"), "a1"), 0))
+	e.enqueue(msg("a2", "k"), of("small", msg("c1", "c")))
+	e.advance(2 * time.Minute)
+	n := e.join("r2")
+	old.claimOnly()
+	if claims, _ := old.claimAhead(relay.AheadRequest{}); len(claims) > 0 {
+		e.Errorf("a claim ahead by the owner before found %v, want nothing", claimedIDs(claims))
+	}
+	n.settle(published(n.claimOnly("a1", "b1", "a2", "c1")...)...)
 }
 
 // giveSurplus gives up what is more than the share and renews.
