@@ -42,8 +42,13 @@ type Result struct {
 // for longer than the session itself allows. The same order is run again.
 var ErrAgain = errors.New("the run took too long")
 
-// ErrNotTheSame says that the same choices have led elsewhere, so that orders would be left out.
-var ErrNotTheSame = errors.New("the sessions did not repeat what they did before")
+// errElsewhere says that the same choices have led elsewhere, so that orders would be left out.
+var errElsewhere = errors.New("the sessions did not repeat what they did before")
+
+// sameTries is how often an order that has led elsewhere is run again: the server has work of its own, which
+// may hold a lock for a moment. If it leads elsewhere each time it was the run before that was disturbed, and
+// the search goes on from where it was.
+const sameTries = 20
 
 // pollPause is how long to wait before the server is asked again what it is waiting for.
 const pollPause = 300 * time.Microsecond
@@ -59,14 +64,22 @@ type choice struct {
 func (b *Board) Explore(ctx context.Context, s Scenario, limit int) (Result, error) {
 	r := Result{Outcomes: make(map[string]int)}
 	var path []choice
+	elsewhere := 0 // tries of path
 	for {
 		taken, outcome, err := s.run(ctx, b, path)
 		if errors.Is(err, ErrAgain) && ctx.Err() == nil {
 			continue
 		}
+		if errors.Is(err, errElsewhere) && ctx.Err() == nil {
+			if elsewhere++; elsewhere == sameTries {
+				path, elsewhere = taken, 0
+			}
+			continue
+		}
 		if err != nil {
 			return r, err
 		}
+		elsewhere = 0
 		r.Orders++
 		r.Outcomes[outcome]++
 		var more bool
@@ -91,38 +104,22 @@ func next(path []choice) ([]choice, bool) {
 }
 
 // run runs the scenario once, with the choices of path and from there on with the first session that can
-// go on. It returns all choices.
+// go on. It returns all choices, when all sessions have ended.
 func (s Scenario) run(ctx context.Context, b *Board, path []choice) (taken []choice, outcome string, err error) {
 	sessions, err := s.Begin(ctx)
 	if err != nil {
 		return nil, "", fmt.Errorf("begin: %w", err)
 	}
 	w := newWorld(b, sessions)
-	story := func() string { return w.story(taken) }
-	errs := w.start(ctx)
-	for {
-		open, err := w.rest(ctx, s.Waits)
-		if err != nil {
-			w.release()
-			return nil, "", fmt.Errorf("after %s: %w", story(), err)
-		}
-		if len(open) == 0 {
-			break
-		}
-		c := choice{open: open}
-		if at := len(taken); at < len(path) {
-			if !slices.Equal(path[at].open, open) {
-				w.release()
-				return nil, "", fmt.Errorf("after %s: %w: %v could go on, were %v", story(), ErrNotTheSame, open, path[at].open)
-			}
-			c = path[at]
-		}
-		taken = append(taken, c)
-		w.turn(c.open[c.taken])
-	}
+	ended := w.start(ctx)
+	taken, err = w.steps(ctx, s.Waits, path)
 	w.release()
-	if outcome, err = s.End(ctx, errs()); err != nil {
-		return nil, "", fmt.Errorf("after %s: %w", story(), err)
+	errs := ended()
+	if err == nil {
+		outcome, err = s.End(ctx, errs)
+	}
+	if err != nil {
+		return taken, "", fmt.Errorf("after %s: %w", w.story(taken), err)
 	}
 	return taken, outcome, nil
 }
@@ -158,6 +155,25 @@ func (w *world) start(ctx context.Context) func() []error {
 	return func() []error {
 		w.ended.Wait()
 		return w.errs
+	}
+}
+
+// steps lets the sessions make their requests until all have ended, and returns the choices that it has made.
+func (w *world) steps(ctx context.Context, waits func(context.Context) (map[int][]int, error), path []choice) (taken []choice, err error) {
+	for {
+		open, err := w.rest(ctx, waits)
+		if err != nil || len(open) == 0 {
+			return taken, err
+		}
+		c := choice{open: open}
+		if at := len(taken); at < len(path) {
+			if !slices.Equal(path[at].open, open) {
+				return taken, fmt.Errorf("%w: %v could go on, were %v", errElsewhere, open, path[at].open)
+			}
+			c = path[at]
+		}
+		taken = append(taken, c)
+		w.turn(c.open[c.taken])
 	}
 }
 

@@ -1,9 +1,77 @@
 package interleave
 
 import (
+	"context"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 )
+
+// stepper makes sessions that have no server: each step is a request to nobody.
+type stepper struct {
+	*Board
+	runs, running atomic.Int32
+}
+
+func (s *stepper) session(name string, steps func() int) Session {
+	g := &Gate{Board: s.Board, protocol: func([]byte) bool { return true }, answered: true}
+	return Session{Name: name, Gate: g, Run: func(context.Context) error {
+		defer s.running.Add(-1)
+		for range steps() {
+			g.request(nil)
+			g.answer()
+		}
+		for range 1000 { // who does not wait for the end is first
+			runtime.Gosched()
+		}
+		return nil
+	}}
+}
+
+// explore runs two sessions of two steps each, but that the first has another number in some runs.
+func (s *stepper) explore(t *testing.T, elsewhere map[int32]int) (Result, error) {
+	t.Helper()
+	steps := func() int {
+		if n, other := elsewhere[s.runs.Load()]; other {
+			return n
+		}
+		return 2
+	}
+	sessions := []Session{s.session("A", steps), s.session("B", func() int { return 2 })}
+	return s.Explore(t.Context(), Scenario{
+		Begin: func(context.Context) ([]Session, error) {
+			if n := s.running.Swap(2); n != 0 {
+				t.Errorf("%d sessions of the run before are still at work", n)
+			}
+			s.runs.Add(1)
+			return sessions, nil
+		},
+		Waits: func(context.Context) (map[int][]int, error) { return nil, nil },
+		End:   func(context.Context, []error) (string, error) { return "", nil },
+	}, 100)
+}
+
+// TestExplore: two sessions of two steps have six orders, also if one leads elsewhere now and then; all sessions
+// of a run end before the next one begins.
+func TestExplore(t *testing.T) {
+	t.Parallel()
+	s := &stepper{Board: NewBoard()}
+	r, err := s.explore(t, map[int32]int{3: 0, 4: 1})
+	if err != nil || r.Orders != 6 || !r.Complete {
+		t.Errorf("Explore() = %+v, %v, want 6 orders, complete", r, err)
+	}
+}
+
+// TestExplore_Disturbed: the run that went another way was the first, and none of the six orders is left out.
+func TestExplore_Disturbed(t *testing.T) {
+	t.Parallel()
+	s := &stepper{Board: NewBoard()}
+	r, err := s.explore(t, map[int32]int{1: 3})
+	if err != nil || r.Orders != 7 || !r.Complete {
+		t.Errorf("Explore() = %+v, %v, want the 6 orders and the first run", r, err)
+	}
+}
 
 func TestNext(t *testing.T) {
 	t.Parallel()
