@@ -39,7 +39,9 @@ type member struct {
 	// lock, and never within a callback of the client.
 	regulating sync.Mutex
 
-	partitions map[place]*partition // guarded by the run
+	// Guarded by the run.
+	partitions map[place]*partition
+	joined     *kgo.Client // client, once the group has given partitions out, which may be before NewClient has returned
 }
 
 // join starts a member.
@@ -190,9 +192,9 @@ func (m *member) flows() (pause, resume map[string][]int32) {
 // mark tells the client what may be committed.
 func (m *member) mark(p *partition) {
 	m.run.mu.Lock()
-	next := p.next
+	next, client := p.next, m.joined
 	m.run.mu.Unlock()
-	m.client.MarkCommitOffsets(map[string]map[int32]kgo.EpochOffset{p.topic: {p.partition: next}})
+	client.MarkCommitOffsets(map[string]map[int32]kgo.EpochOffset{p.topic: {p.partition: next}})
 }
 
 // leave commits, leaves the group and ends the member.

@@ -28,6 +28,21 @@ func TestPartition_CommitsThePrefix(t *testing.T) {
 	}
 }
 
+// TestMember_BeforeNewClientReturns: the client library gives partitions out in a goroutine of its own, which
+// may be ahead of the one that makes the client.
+func TestMember_BeforeNewClientReturns(t *testing.T) {
+	t.Parallel()
+	client, err := kgo.NewClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	m := &member{run: &run{broker: new(Broker)}, partitions: make(map[place]*partition)}
+	m.assigned(t.Context(), client, nil)
+	m.claim(place{}, kgo.NewOffset(), 0)
+	m.mark(new(partition))
+}
+
 func TestPartition_StandsStillAtAFullWindow(t *testing.T) {
 	t.Parallel()
 	p := &partition{}

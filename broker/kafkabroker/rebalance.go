@@ -11,10 +11,11 @@ import (
 
 // assigned takes partitions over. It asks where they end, because what is in them already may
 // have been delivered to another consumer of the group.
-func (m *member) assigned(ctx context.Context, _ *kgo.Client, added map[string][]int32) {
+func (m *member) assigned(ctx context.Context, client *kgo.Client, added map[string][]int32) {
 	ends := m.ends(ctx, added)
 	m.run.mu.Lock()
 	defer m.run.mu.Unlock()
+	m.joined = client
 	for topic, numbers := range added {
 		for _, n := range numbers {
 			at := place{topic, n}

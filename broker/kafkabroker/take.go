@@ -71,7 +71,10 @@ func (m *member) take(ctx context.Context, committed map[string]map[int32]kgo.Of
 
 // claim is what is known of a partition when it is taken.
 func (m *member) claim(at place, committed kgo.Offset, end int64) consumer.Claim {
-	id, generation := m.client.GroupMetadata()
+	m.run.mu.Lock()
+	client := m.joined
+	m.run.mu.Unlock()
+	id, generation := client.GroupMetadata()
 	c := consumer.Claim{
 		Partition: m.named(at),
 		Holder:    inbox.Holder{Generation: generation, Member: id},
