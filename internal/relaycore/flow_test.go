@@ -266,8 +266,14 @@ func TestSlow(t *testing.T) {
 	if next := r.Next(); next != time.Second {
 		t.Errorf("Next() = %v, want when the batch is slow", next)
 	}
+	if n := r.asideMessages(); n != 0 {
+		t.Errorf("%d messages need not be waited for before the batch is slow", n)
+	}
 	r.pass(time.Second - r.at)
 	r.answer(r.sent(3))
+	if n := r.asideMessages(); n != 2 {
+		t.Errorf("%d messages need not be waited for, want those of the slow batch", n)
+	}
 	none[Cut](r)
 	r.pass(time.Second)
 	if cut := take[Cut](r); cut.Batch != b {
@@ -281,16 +287,32 @@ func TestSlow(t *testing.T) {
 	}
 }
 
+// TestSlow_OneTopic: a slow batch of one topic holds up no other, and is waited for until the timeout.
+func TestSlow_OneTopic(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.own(Lane{0, 1})
+	r.claimed(msg(1, ""), msg(2, ""))
+	r.sent(1, 2)
+	r.pass(time.Second - r.at)
+	r.pass(2 * time.Second)
+	none[Cut](r)
+}
+
 // TestLate: where late confirms count, what is not answered in time is paused and still waited for,
 // until the lease ends, or it is shown that only this batch is not answered.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		renew bool // the lease
-		other bool // something that was sent later is confirmed
+		renew bool   // the lease
+		other bool   // something that was sent later is confirmed
+		topic string // of the second message
 		cut   bool
-	}{{"waits", true, false, false}, {"the lease ends", false, false, true}, {"others are confirmed", true, true, true}} {
+	}{
+		{"waits", true, false, "u", false}, {"the lease ends", false, false, "u", true}, {"others are confirmed", true, true, "u", true},
+		{"others are confirmed, and it has one topic", true, true, "s", false},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, func(c *Config) {
@@ -298,7 +320,7 @@ func TestLate(t *testing.T) {
 				c.Parallel, c.BatchSize, c.LeaseTTL = 1, 2, 20*time.Second
 			})
 			r.own(Lane{0, 1})
-			r.claimed(to("s", msg(1, "")), to("u", msg(2, "")))
+			r.claimed(to("s", msg(1, "")), to(tt.topic, msg(2, "")))
 			b := r.sent(1, 2)
 			if b.Limit != lateLimit*4*time.Second {
 				t.Errorf("limit %v", b.Limit)
@@ -330,6 +352,9 @@ func TestLate(t *testing.T) {
 				take[Cut](r)
 			} else {
 				none[Cut](r)
+				if tt.other {
+					r.stores("3 published")
+				}
 				r.answer(b)
 				r.stores("1 published, 2 published")
 			}
@@ -455,6 +480,38 @@ func TestRate(t *testing.T) {
 		}
 		if sent >= 30 {
 			return
+		}
+	}
+}
+
+// TestPace: messages may be sent when pace says so, and not long before.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []float64{0.1, 1, 7, 100, 12345} {
+		p := pace{rate: rate}
+		next := p.next(0)
+		if early := next - 2*time.Millisecond; p.next(early) <= early {
+			t.Errorf("rate %v: some may be sent at %v, and next() = %v", rate, early, next)
+		}
+		if at := p.next(next); at != next || p.allowed(1) != 1 {
+			t.Errorf("rate %v: nothing may be sent at %v, next() = %v", rate, next, at)
+		}
+	}
+}
+
+// TestReleased_Full: a release that has moved as many as it may is made again at once.
+func TestReleased_Full(t *testing.T) {
+	t.Parallel()
+	for count, again := range map[int]bool{9: false, 10: true} {
+		r := newRig(t, nil)
+		r.own(Lane{0, 1})
+		take[Release](r)
+		r.step(Released{Count: count})
+		take[Claim](r)
+		r.step(Claimed{})
+		r.pass(claimInterval)
+		if got := slices.ContainsFunc(r.pending, func(cmd Command) bool { _, is := cmd.(Release); return is }); got != again {
+			t.Errorf("%d were released: another release %v, want %v", count, got, again)
 		}
 	}
 }

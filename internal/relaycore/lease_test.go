@@ -256,6 +256,14 @@ func TestHealth(t *testing.T) {
 		want string
 	}{
 		{"well", func(*rig) {}, time.Second, ""},
+		{"just well", func(*rig) {}, 8 * time.Second, ""},
+		{"a message that the store refuses", func(r *rig) {
+			r.claimed(msg(1, ""))
+			r.answer(r.sent(1))
+			take[Settle](r)
+			r.step(SettleFailed{Refused: true, Err: errTest})
+			r.wellUntil(61 * time.Second)
+		}, 61 * time.Second, "settle has not succeeded for 1m1s: the store refuses what became of 1 keys or messages, the first of them at position 1: test"},
 		{"no claim", func(*rig) {}, 16 * time.Second, "claim has not succeeded for 16s; lease has not succeeded for 16s"},
 		{"a claim that is not answered", func(r *rig) { r.reads() }, 9 * time.Second, "claim has not succeeded for 9s; lease has not succeeded for 9s"},
 		{"a release that fails", func(r *rig) {

@@ -95,6 +95,35 @@ func TestClaim_Little(t *testing.T) {
 	}
 }
 
+// TestSpace: a claim is made for as many bytes as may still be held, if those are a quarter of all.
+func TestSpace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	for held, want := range map[int]int{0: maxHeldBytes, maxHeldBytes * 3 / 4: maxHeldBytes / 4, maxHeldBytes*3/4 + 1: 0} {
+		r.held.bytes = held
+		if limit, bytes := r.space(1000, maxHeldBytes); bytes != want || (limit == 0) != (want == 0) {
+			t.Errorf("%d bytes are held: space() = %d, %d, want %d bytes", held, limit, bytes, want)
+		}
+	}
+}
+
+// TestTenants_Share: a key that tenants share waits with the tenant of its first message, also when an
+// earlier one comes.
+func TestTenants_Share(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Dests = []Dest{{Rate: 1}} }) // nothing is sent yet
+	r.own(Lane{0, 1})
+	second := msg(2, "k")
+	second.Tenant = "y"
+	r.claimed(second)
+	r.reads()
+	r.step(Claimed{Messages: []Message{msg(1, "k")}})
+	tenants := r.dests[0].main.tenants
+	if x, y := tenants["x"], tenants["y"]; x == nil || len(x.ready) != 1 || y != nil && len(y.ready) != 0 {
+		t.Errorf("the key is not with the tenant of its first message: %+v, %+v", x, y)
+	}
+}
+
 // TestTenants_Forgotten: a queue keeps nothing of a tenant whose messages are gone.
 func TestTenants_Forgotten(t *testing.T) {
 	t.Parallel()

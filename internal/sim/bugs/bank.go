@@ -5,6 +5,7 @@ type bug struct {
 	name     string
 	file     string // below the root of the module
 	old, new string
+	whole    string // of a mutant: the changed file
 	test     string // the test that finds it where neither simulator nor explorer does: package and name
 }
 

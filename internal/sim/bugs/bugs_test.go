@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -73,5 +74,28 @@ func TestTable(t *testing.T) {
 		if strings.Contains(rows[i], "**nothing**") {
 			t.Errorf("nothing finds %q", b.name)
 		}
+	}
+}
+
+// TestMutantsOf: one operator or condition is another one in each.
+func TestMutantsOf(t *testing.T) {
+	t.Parallel()
+	list, err := mutantsOf("core/x.go", "package x\n\nfunc f(a, b int) int {\n\tif !(a < b) {\n\t\treturn a + b\n\t}\n\treturn 0\n}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range list {
+		names = append(names, m.name)
+	}
+	want := []string{
+		"x.go:4: !(a < b) becomes !(!(a < b))", "x.go:4: !(a < b) becomes (a < b)",
+		"x.go:4: a < b becomes a <= b", "x.go:4: a < b becomes a >= b", "x.go:5: a + b becomes a - b",
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("mutants %q, want %q", names, want)
+	}
+	if !strings.Contains(list[4].whole, "return a - b") || strings.Contains(list[4].whole, "a + b") {
+		t.Errorf("the last one is %q", list[4].whole)
 	}
 }

@@ -1,10 +1,13 @@
 // Command bugs breaks the relay on purpose, in one way after the other, and prints what finds each of
-// them: the simulator, the explorer or a test.
+// them: the simulator, the explorer or a test. With -mutants it changes single operators and conditions of
+// the core instead, drawn at random, and prints those that nothing notices.
 //
 //	go run ./internal/sim/bugs
+//	go run ./internal/sim/bugs -mutants 50
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -24,7 +27,13 @@ func main() {
 	seeds := flag.Int("seeds", 10_000, "most seeds that are run for a bug; 0 for its test only")
 	states := flag.Int("states", 60_000, "most states that are explored of a system for a bug that the simulator misses")
 	only := flag.String("only", "", "run those bugs only whose names match")
+	changed := flag.Int("mutants", 0, "try as many mutants of the core instead of the bugs")
+	draw := flag.Uint64("draw", 1, "with -mutants, the seed by which they are drawn")
 	flag.Parse()
+	if *changed > 0 {
+		tryMutants(*changed, *draw, *seeds)
+		return
+	}
 	match, err := regexp.Compile(*only)
 	if err != nil {
 		fmt.Println(err)
@@ -43,6 +52,29 @@ func main() {
 			os.Exit(1)
 		}
 	}
+}
+
+// tryMutants prints the mutants that nothing notices.
+func tryMutants(n int, draw uint64, seeds int) {
+	at, err := root()
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(2)
+	}
+	all, err := mutants(at)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(2)
+	}
+	total := len(all)
+	list := sample(all, n, draw)
+	found := findAll(context.Background(), list, seeds, 0)
+	for i, f := range found {
+		if f.by == "" {
+			fmt.Println(list[i].name)
+		}
+	}
+	fmt.Printf("of %d in all, %s", total, score(found))
 }
 
 // finding says what has found a bug.
@@ -102,6 +134,9 @@ func find(ctx context.Context, b bug, seeds, states int) finding {
 	overlay, err := b.overlay(root, dir)
 	if err != nil {
 		return finding{err: err}
+	}
+	if b.whole != "" {
+		return kill(ctx, root, dir, overlay, seeds)
 	}
 	if seeds > 0 {
 		if f := simulate(ctx, root, dir, overlay, seeds, states); f.by != "" || f.err != nil {
@@ -178,19 +213,20 @@ func (b *bug) overlay(root, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if n := strings.Count(string(code), b.old); n != 1 {
+	if n := strings.Count(string(code), b.old); b.whole == "" && n != 1 {
 		return "", fmt.Errorf("%s has %q %d times, want once", b.file, b.old, n)
 	}
 	broken := filepath.Join(dir, "broken.go")
-	if err := os.WriteFile(broken, []byte(strings.Replace(string(code), b.old, b.new, 1)), 0o600); err != nil {
+	text := cmp.Or(b.whole, strings.Replace(string(code), b.old, b.new, 1))
+	if err := os.WriteFile(broken, []byte(text), 0o600); err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(map[string]map[string]string{"Replace": {at: broken}})
+	replaced, err := json.Marshal(map[string]map[string]string{"Replace": {at: broken}})
 	if err != nil {
 		return "", err
 	}
 	overlay := filepath.Join(dir, "overlay.json")
-	return overlay, os.WriteFile(overlay, text, 0o600)
+	return overlay, os.WriteFile(overlay, replaced, 0o600)
 }
 
 const patience = 20 * time.Minute // ends what hangs
