@@ -48,17 +48,22 @@ func (p *party[Tx]) say(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
+// clashed reports whether the session has ended with a conflict.
+func (p *party[Tx]) clashed() bool { return slices.Contains(p.notes, fmt.Sprint(waybill.Conflict)) }
+
 // env is a database with the programs that share it.
 type env[Tx any] struct {
 	board   *interleave.Board
 	parties []*party[Tx]
 	admin   *party[Tx]
 	wipe    func(ctx context.Context) error
+	connect func(ctx context.Context) error // sees to it that each party has a connection; may be nil
 	waits   func(ctx context.Context) (map[int][]int, error)
 	effects func(ctx context.Context) ([]string, error)
 	advance func(ctx context.Context, d time.Duration) error // the clock; wipe sets it right
 
 	// Of one run.
+	active int // parties with a session
 	lease  relay.Lease
 	node   string
 	letter int64 // the dead letter that there is
@@ -123,7 +128,12 @@ func (e *env[Tx]) start(ctx context.Context, s scenario[Tx]) ([]interleave.Sessi
 	if err := e.wipe(ctx); err != nil {
 		return nil, err
 	}
-	e.lease, e.letter = relay.Lease{}, 0
+	if e.connect != nil {
+		if err := e.connect(ctx); err != nil {
+			return nil, err
+		}
+	}
+	e.active, e.lease, e.letter = len(s.sessions), relay.Lease{}, 0
 	for _, p := range append([]*party[Tx]{e.admin}, e.parties...) {
 		var err error
 		if p.store, err = p.open(); err != nil {

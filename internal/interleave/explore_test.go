@@ -15,12 +15,11 @@ type stepper struct {
 }
 
 func (s *stepper) session(name string, steps func() int) Session {
-	g := &Gate{Board: s.Board, protocol: func([]byte) bool { return true }, answered: true}
+	g := s.Local()
 	return Session{Name: name, Gate: g, Run: func(context.Context) error {
 		defer s.running.Add(-1)
 		for range steps() {
-			g.request(nil)
-			g.answer()
+			g.Step()
 		}
 		for range 1000 { // who does not wait for the end is first
 			runtime.Gosched()
@@ -107,6 +106,25 @@ func TestStandStill(t *testing.T) {
 	} {
 		if got := standStill(tt.run, 3, tt.waits); got != tt.want {
 			t.Errorf("%s: standStill() = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestMySQL(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		request []byte
+		want    bool
+	}{
+		{"a query", []byte{9, 0, 0, 0, 3, 'S', 'E', 'L'}, true},
+		{"executed", []byte{10, 0, 0, 0, 0x17, 1, 0, 0, 0}, true},
+		{"prepared only", []byte{9, 0, 0, 0, 0x16, 'S'}, false},
+		{"an answer to the server", []byte{9, 0, 0, 1, 3, 0}, false},
+		{"nothing", nil, false},
+	} {
+		if got := MySQL(tt.request); got != tt.want {
+			t.Errorf("%s: MySQL() = %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }

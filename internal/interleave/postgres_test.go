@@ -40,6 +40,7 @@ const maxParties = 3
 
 // TestPostgres explores every scenario at each isolation level that sessions may have by default.
 func TestPostgres(t *testing.T) {
+	t.Parallel()
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			e := newPostgres(t, level)
@@ -48,7 +49,7 @@ func TestPostgres(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d orders in all", orders.Load())
+	t.Logf("%d orders so far", orders.Load())
 }
 
 func postgresURL() string {

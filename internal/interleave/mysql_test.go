@@ -1,0 +1,172 @@
+package interleave_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/interleave"
+	"github.com/waybill-go/waybill/store/mysqlstore"
+)
+
+// TestMySQL_Orders explores every scenario at each isolation level that sessions may have by default.
+func TestMySQL_Orders(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"REPEATABLE-READ", "READ-COMMITTED", "SERIALIZABLE"} {
+		t.Run(level, func(t *testing.T) {
+			e := newMySQL(t, level)
+			for _, s := range scenarios[*sql.Tx]() {
+				t.Run(s.name, func(t *testing.T) { explore(t, e, s, mysqlLimit(level)) })
+			}
+		})
+	}
+}
+
+func mysqlLimit(level string) int {
+	switch {
+	case os.Getenv("E2E_SOAK") != "":
+		return all
+	case level == "REPEATABLE-READ": // what sessions have unless somebody has changed it
+		return 20
+	}
+	return 8
+}
+
+func mysqlURL() string {
+	if u := os.Getenv("MYSQL_URL"); u != "" {
+		return u
+	}
+	return "root@tcp(127.0.0.1:3306)/"
+}
+
+// mysqlAt opens a pool with one connection to a database. Empty parameters stand for none.
+func mysqlAt(t *testing.T, database, at, level string) *sql.DB {
+	t.Helper()
+	cfg, err := mysql.ParseDSN(mysqlURL())
+	must(t, err)
+	cfg.DBName, cfg.InterpolateParams, cfg.MultiStatements = database, true, true
+	if at != "" {
+		cfg.Addr = at
+	}
+	cfg.Params = map[string]string{}
+	if level != "" {
+		cfg.Params["tx_isolation"] = "'" + level + "'"
+	}
+	db, err := sql.Open("mysql", cfg.FormatDSN())
+	must(t, err)
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func newMySQL(t *testing.T, level string) *env[*sql.Tx] {
+	t.Helper()
+	root := mysqlAt(t, "", "", "")
+	name := "i_" + strings.ReplaceAll(waybill.NewID(), "-", "")
+	if _, err := root.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatalf("MariaDB does not answer (%v); start it with: make services", err)
+	}
+	t.Cleanup(func() {
+		_, err := root.ExecContext(context.Background(), "DROP DATABASE "+name)
+		must(t, err)
+	})
+	control, admin := mysqlAt(t, name, "", ""), mysqlAt(t, name, "", "")
+	store, err := mysqlstore.New(control, mysqlstore.Config{})
+	must(t, err)
+	_, err = store.Migrate(t.Context(), mysqlstore.MigrateOptions{LockWait: 5 * time.Minute})
+	must(t, err)
+	_, err = control.ExecContext(t.Context(), "CREATE TABLE effects (name VARCHAR(255))")
+	must(t, err)
+
+	// What business transactions insert into is made anew: InnoDB keeps deleted rows for a while, and an insert of
+	// the same id under repeatable read locks what comes behind such a row.
+	e := sqlEnv(interleave.NewBoard(), control, "waybill_", "TRUNCATE TABLE waybill_outbox", "TRUNCATE TABLE waybill_outbox_ids", "TRUNCATE TABLE waybill_inbox")
+	e.admin = sqlParty(admin, nil, openMySQL, mysqlConflict)
+	cfg, err := mysql.ParseDSN(mysqlURL())
+	must(t, err)
+	var sessions []*sql.DB
+	for range maxParties {
+		gate, err := e.board.Gate(t.Context(), cfg.Addr, interleave.MySQL)
+		must(t, err)
+		db := mysqlAt(t, name, gate.Addr(), level)
+		sessions = append(sessions, db)
+		e.parties = append(e.parties, sqlParty(db, gate, openMySQL, mysqlConflict))
+	}
+	var threads []int
+	e.connect = func(ctx context.Context) error {
+		threads = threads[:0]
+		for _, db := range sessions {
+			var id int
+			if err := db.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+				return err
+			}
+			threads = append(threads, id)
+		}
+		return nil
+	}
+	e.waits = func(ctx context.Context) (map[int][]int, error) { return mysqlWaits(ctx, control, threads[:e.active]) }
+	return e
+}
+
+func openMySQL(db *sql.DB) (store[*sql.Tx], error) { return mysqlstore.New(db, mysqlstore.Config{}) }
+
+// mysqlConflict marks a deadlock, and a lock that was not to be had, in the caller's own transaction.
+func mysqlConflict(err error) error {
+	var e *mysql.MySQLError
+	if errors.As(err, &e) && (e.Number == 1213 || e.Number == 1205) {
+		return waybill.ConflictError(err)
+	}
+	return err
+}
+
+var (
+	transaction = regexp.MustCompile(`(?m)^---TRANSACTION `)
+	thread      = regexp.MustCompile(`MariaDB thread id (\d+)|MySQL thread id (\d+)`)
+)
+
+// mysqlWaits asks which sessions wait for a lock. The tables of information_schema would be a tenth of a second old.
+// For whom they wait is not asked: the server ends a circle at once, so that it is for one that does not.
+func mysqlWaits(ctx context.Context, control *sql.DB, threads []int) (map[int][]int, error) {
+	var kind, name, status string
+	if err := control.QueryRowContext(ctx, "SHOW ENGINE INNODB STATUS").Scan(&kind, &name, &status); err != nil {
+		return nil, err
+	}
+	_, status, found := strings.Cut(status, "\nLIST OF TRANSACTIONS FOR EACH SESSION:\n")
+	if !found {
+		return nil, errors.New("the server's status has no transactions")
+	}
+	waiting := make(map[int]bool)
+	for _, tx := range transaction.Split(status, -1) {
+		m := thread.FindStringSubmatch(tx)
+		if m == nil || !strings.Contains(tx, "TRX HAS BEEN WAITING") {
+			continue
+		}
+		id, err := strconv.Atoi(m[1] + m[2])
+		if err != nil {
+			return nil, fmt.Errorf("thread of a transaction: %w", err)
+		}
+		if of := slices.Index(threads, id); of >= 0 {
+			waiting[of] = true
+		}
+	}
+	waits := make(map[int][]int)
+	for of := range waiting {
+		for other := range threads {
+			if !waiting[other] {
+				waits[of] = append(waits[of], other)
+			}
+		}
+	}
+	return waits, nil
+}

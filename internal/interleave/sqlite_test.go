@@ -1,0 +1,134 @@
+package interleave_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"modernc.org/sqlite"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/interleave"
+	"github.com/waybill-go/waybill/store/sqlitestore"
+)
+
+// TestSQLite_Orders explores every scenario on a file. A session that meets a lock does not wait: it is a conflict.
+func TestSQLite_Orders(t *testing.T) {
+	t.Parallel()
+	e := newSQLite(t)
+	for _, s := range scenarios[*sql.Tx]() {
+		t.Run(s.name, func(t *testing.T) { explore(t, e, s, sqliteLimit()) })
+	}
+}
+
+func sqliteLimit() int {
+	if os.Getenv("E2E_SOAK") != "" {
+		return all
+	}
+	return 100
+}
+
+func newSQLite(t *testing.T) *env[*sql.Tx] {
+	t.Helper()
+	file := "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=synchronous(off)&_pragma=journal_mode(wal)"
+	open := func(gate *interleave.Gate) *sql.DB {
+		db := sql.OpenDB(gated{file: file, gate: gate})
+		db.SetMaxOpenConns(1)
+		t.Cleanup(func() { db.Close() })
+		return db
+	}
+	control := open(nil)
+	store, err := sqlitestore.New(control, sqlitestore.Config{})
+	must(t, err)
+	_, err = store.Migrate(t.Context(), sqlitestore.MigrateOptions{})
+	must(t, err)
+	_, err = control.ExecContext(t.Context(), "CREATE TABLE effects (name TEXT)")
+	must(t, err)
+	e := sqlEnv(interleave.NewBoard(), control, "waybill_", "DELETE FROM waybill_outbox", "DELETE FROM waybill_outbox_ids", "DELETE FROM waybill_inbox")
+	e.admin = sqlParty(open(nil), nil, openSQLite, sqliteConflict)
+	for range maxParties {
+		gate := e.board.Local()
+		e.parties = append(e.parties, sqlParty(open(gate), gate, openSQLite, sqliteConflict))
+	}
+	e.waits = func(context.Context) (map[int][]int, error) { return nil, nil }
+	return e
+}
+
+func openSQLite(db *sql.DB) (store[*sql.Tx], error) {
+	return sqlitestore.New(db, sqlitestore.Config{})
+}
+
+// sqliteConflict marks a lock that was not to be had in the caller's own transaction.
+func sqliteConflict(err error) error {
+	const busy = 5 // SQLITE_BUSY, in the low byte
+	var e *sqlite.Error
+	if errors.As(err, &e) && e.Code()&0xff == busy {
+		return waybill.ConflictError(err)
+	}
+	return err
+}
+
+// gated connects to a file, and takes each statement for a step; without a gate none is one.
+type gated struct {
+	file string
+	gate *interleave.Gate
+}
+
+// sqliteConn is what the driver's connections offer.
+type sqliteConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+// Connect implements [driver.Connector].
+func (g gated) Connect(context.Context) (driver.Conn, error) {
+	conn, err := g.Driver().Open(g.file)
+	if err != nil || g.gate == nil {
+		return conn, err
+	}
+	return gatedConn{conn.(sqliteConn), g.gate}, nil
+}
+
+// Driver implements [driver.Connector].
+func (gated) Driver() driver.Driver { return new(sqlite.Driver) }
+
+type gatedConn struct {
+	sqliteConn
+	gate *interleave.Gate
+}
+
+// BeginTx implements [driver.ConnBeginTx].
+func (c gatedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.gate.Step()
+	tx, err := c.sqliteConn.BeginTx(ctx, opts)
+	return gatedTx{tx, c.gate}, err
+}
+
+// ExecContext implements [driver.ExecerContext].
+func (c gatedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.gate.Step()
+	return c.sqliteConn.ExecContext(ctx, query, args)
+}
+
+// QueryContext implements [driver.QueryerContext].
+func (c gatedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.gate.Step()
+	return c.sqliteConn.QueryContext(ctx, query, args)
+}
+
+type gatedTx struct {
+	driver.Tx
+	gate *interleave.Gate
+}
+
+// Commit implements [driver.Tx].
+func (t gatedTx) Commit() error {
+	t.gate.Step()
+	return t.Tx.Commit()
+}
