@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +63,8 @@ type env[Tx any] struct {
 	effects func(ctx context.Context) ([]string, error)
 	advance func(ctx context.Context, d time.Duration) error // the clock; wipe sets it right
 
+	orders int // that were run, of all scenarios
+
 	// Of one run.
 	active int // parties with a session
 	lease  relay.Lease
@@ -79,6 +82,40 @@ type scenario[Tx any] struct {
 	begin    func(ctx context.Context, e *env[Tx]) error // may be nil
 	sessions []session[Tx]
 	end      func(ctx context.Context, e *env[Tx]) error
+}
+
+// all is more orders than any scenario has.
+const all = 1 << 30
+
+// atMost is how many orders of a scenario are run: all in make soak.
+func atMost(orders int) int {
+	if os.Getenv("E2E_SOAK") != "" {
+		return all
+	}
+	return orders
+}
+
+// levels are isolation levels, and how many orders of a scenario are run at each.
+type levels []struct {
+	name   string
+	orders int
+}
+
+// atEachLevel explores every scenario at each level that sessions may have by default.
+func atEachLevel[Tx any](t *testing.T, open func(t *testing.T, level string) *env[Tx], list levels) {
+	t.Helper()
+	for _, level := range list {
+		t.Run(level.name, func(t *testing.T) { exploreAll(t, open(t, level.name), atMost(level.orders)) })
+	}
+}
+
+// exploreAll explores every scenario.
+func exploreAll[Tx any](t *testing.T, e *env[Tx], limit int) {
+	t.Helper()
+	for _, s := range scenarios[Tx]() {
+		t.Run(s.name, func(t *testing.T) { explore(t, e, s, limit) })
+	}
+	t.Logf("%d orders", e.orders)
 }
 
 // explore runs all orders of a scenario and reports what was visited.
@@ -118,7 +155,7 @@ func explore[Tx any](t *testing.T, e *env[Tx], s scenario[Tx], limit int) {
 	for _, outcome := range slices.Sorted(keys(r.Outcomes)) {
 		t.Logf("%5d times %s", r.Outcomes[outcome], outcome)
 	}
-	orders.Add(int64(r.Orders))
+	e.orders += r.Orders
 	if !r.Complete && limit == all {
 		t.Errorf("%d orders were run, and not all", r.Orders)
 	}

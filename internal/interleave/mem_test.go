@@ -20,10 +20,7 @@ import (
 // TestMem explores every order of every scenario: a step is a call.
 func TestMem(t *testing.T) {
 	t.Parallel()
-	e := newMem()
-	for _, s := range scenarios[*memstore.Tx]() {
-		t.Run(s.name, func(t *testing.T) { explore(t, e, s, all) })
-	}
+	exploreAll(t, newMem(), all)
 }
 
 // memory is the store that the parties share, and what is known of who waits in it.

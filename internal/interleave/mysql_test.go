@@ -23,24 +23,7 @@ import (
 // TestMySQL_Orders explores every scenario at each isolation level that sessions may have by default.
 func TestMySQL_Orders(t *testing.T) {
 	t.Parallel()
-	for _, level := range []string{"REPEATABLE-READ", "READ-COMMITTED", "SERIALIZABLE"} {
-		t.Run(level, func(t *testing.T) {
-			e := newMySQL(t, level)
-			for _, s := range scenarios[*sql.Tx]() {
-				t.Run(s.name, func(t *testing.T) { explore(t, e, s, mysqlLimit(level)) })
-			}
-		})
-	}
-}
-
-func mysqlLimit(level string) int {
-	switch {
-	case os.Getenv("E2E_SOAK") != "":
-		return all
-	case level == "REPEATABLE-READ": // what sessions have unless somebody has changed it
-		return 20
-	}
-	return 8
+	atEachLevel(t, newMySQL, levels{{"REPEATABLE-READ", 20}, {"READ-COMMITTED", 8}, {"SERIALIZABLE", 8}})
 }
 
 func mysqlURL() string {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,37 +18,13 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// all is more orders than any scenario has.
-const all = 1 << 30
-
-// limit is how many orders of a scenario are run at an isolation level: all in make soak.
-func limit(level string) int {
-	switch {
-	case os.Getenv("E2E_SOAK") != "":
-		return all
-	case level == "read committed": // what sessions have unless somebody has changed it
-		return 60
-	}
-	return 20
-}
-
-// orders counts what all scenarios together have visited.
-var orders atomic.Int64
-
 const maxParties = 3
 
 // TestPostgres explores every scenario at each isolation level that sessions may have by default.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
-		t.Run(level, func(t *testing.T) {
-			e := newPostgres(t, level)
-			for _, s := range scenarios[pgx.Tx]() {
-				t.Run(s.name, func(t *testing.T) { explore(t, e, s, limit(level)) })
-			}
-		})
-	}
-	t.Logf("%d orders so far", orders.Load())
+	// The first is what sessions have unless somebody has changed it.
+	atEachLevel(t, newPostgres, levels{{"read committed", 60}, {"repeatable read", 20}, {"serializable", 20}})
 }
 
 func postgresURL() string {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -19,17 +18,7 @@ import (
 // TestSQLite_Orders explores every scenario on a file. A session that meets a lock does not wait: it is a conflict.
 func TestSQLite_Orders(t *testing.T) {
 	t.Parallel()
-	e := newSQLite(t)
-	for _, s := range scenarios[*sql.Tx]() {
-		t.Run(s.name, func(t *testing.T) { explore(t, e, s, sqliteLimit()) })
-	}
-}
-
-func sqliteLimit() int {
-	if os.Getenv("E2E_SOAK") != "" {
-		return all
-	}
-	return 100
+	exploreAll(t, newSQLite(t), atMost(100))
 }
 
 func newSQLite(t *testing.T) *env[*sql.Tx] {
