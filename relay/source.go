@@ -28,12 +28,12 @@ type Source interface {
 
 	// ClaimMessages returns up to req.Limit messages of req.Lanes that are committed, may go
 	// now, and are not under way with the caller, in the order of positions within each key;
-	// an empty slice if there are none. It changes nothing in the database. Every visible row is found, also one that was committed after rows with
-	// higher positions. Nothing is returned of a lane whose epoch is another by now, in the snapshot
-	// of what is read: a relay that was superseded without knowing must not meet what the new
-	// owner has made of the lane. What a claim has returned may be left out of later ones until the
-	// caller names the lane in req.Again. A claim that is not full (see [ClaimRequest.Full]) means
-	// that there is no more now. One claim at a time for a lane.
+	// an empty slice if there are none. It changes nothing in the database. Every visible row is
+	// found, also one that was committed after rows with higher positions. Nothing is returned of a
+	// lane whose epoch is another by now, in the snapshot of what is read: a relay that was superseded
+	// without knowing must not meet what the new owner has made of the lane. What a claim has returned
+	// may be left out of later ones until the caller names the lane in req.Again. A claim that is not
+	// full (see [ClaimRequest.Full]) means that there is no more now. One claim at a time for a lane.
 	ClaimMessages(ctx context.Context, req ClaimRequest) ([]Claim, error)
 
 	// SettleMessages writes down outcomes, all or none, for lanes whose epoch still holds. It

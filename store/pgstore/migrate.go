@@ -50,8 +50,8 @@ type MigrateOptions struct {
 // others half a second each, less than PostgreSQL takes to see a deadlock and to end somebody else's
 // transaction. The outbox is the first; if it waits in vain for a table everything is undone, so that
 // those who wait behind it go on, and begun again a second later with that table. After ten times
-// Migrate gives up, and has changed nothing; the error is a conflict. So it is if another session holds the lock of migrations for longer
-// than LockWait; the error names it.
+// Migrate gives up, and has changed nothing; the error is a conflict. So it is if another session holds
+// the lock of migrations for longer than LockWait; the error names it.
 func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 	target, err := migrate.Target(s.migrations, opts.Version)
 	if err != nil {

@@ -13,7 +13,8 @@ const aheadRangeSQL = `
 SELECT (SELECT min(position) FROM {outbox} WHERE position > $1), (SELECT max(position) FROM {outbox})`
 
 // claimAheadSQL reads what was never tried of other tenants than some ($4), between two positions ($1
-// and $2), but not what has an earlier row of its key that stays behind, in a lane of the given epoch ($6). Served by the primary key.
+// and $2), but not what has an earlier row of its key that stays behind. $6 is the epoch of the lane. Served by
+// the primary key.
 const claimAheadSQL = `
 SELECT 0, o.position, '', 0, 0,
        ` + blockedSQL + `,
@@ -31,10 +32,14 @@ SELECT 0, o.position, '', 0, 0,
 
 // ClaimAhead implements [relay.AheadSource] with two statements.
 func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims []relay.Claim, reached int64, err error) {
+	epoch, mine := epochIn(req.Lanes)
+	if !mine {
+		return []relay.Claim{}, req.Above, nil
+	}
 	rows, err := s.core.DB.Query(ctx, s.sql.aheadRange, req.Above)
 	upTo, err := sqlstore.AheadEnd(req, rows, err)
 	if err == nil && upTo > req.Above {
-		rows, err = s.core.DB.Query(ctx, s.sql.claimAhead, req.Above, upTo, append([]int64{}, req.Held...), req.Without, req.Limit, req.Lanes[0].Epoch)
+		rows, err = s.core.DB.Query(ctx, s.sql.claimAhead, req.Above, upTo, append([]int64{}, req.Held...), req.Without, req.Limit, epoch)
 		claims, err = sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, nil, rows, err)
 	}
 	if err != nil {

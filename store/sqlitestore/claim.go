@@ -15,7 +15,8 @@ const ownsLane = ` AND (SELECT epoch FROM {relay_lanes} WHERE lane = 0) = `
 // claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind a
 // head that has not failed since it was let go the rest of its key, in order, up to a dead
 // letter that parks the rest. A head that has failed is tried alone. $3 are the positions
-// that the caller holds, $4 single rows that it holds, $5 the epoch of the lane. Served by the partial indexes on due_at and on the unit.
+// that the caller holds, $4 single rows that it holds, $5 the epoch of the lane. Served by the partial indexes
+// on due_at and on the unit.
 //
 // What is behind several heads of one key, up to one barrier, is what is behind the first of
 // them: that one is the leader, so that the rest of a key is read once and not by each head.
@@ -70,11 +71,10 @@ SELECT 0, o.position, '', 0, 0,
 // ClaimMessages implements [relay.Source] with a statement, and one more if req.Due is set.
 func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
 	claims := []relay.Claim{}
-	lane := slices.IndexFunc(req.Lanes, func(l relay.Lane) bool { return l.Number == 0 })
-	if lane < 0 {
+	epoch, mine := epochIn(req.Lanes)
+	if !mine {
 		return claims, nil
 	}
-	epoch := req.Lanes[lane].Epoch
 	scanner, held := sqlstore.NewClaimScanner(req.Lanes), append([]int64{}, req.Held...)
 	if req.Due {
 		positions, single := req.HeldWaiting()
@@ -94,4 +94,13 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 		return nil, s.core.Kind(fmt.Errorf("claim messages: %w", err))
 	}
 	return claims, nil
+}
+
+// epochIn returns the epoch of the one lane, if it is among some.
+func epochIn(lanes []relay.Lane) (epoch int64, found bool) {
+	i := slices.IndexFunc(lanes, func(l relay.Lane) bool { return l.Number == 0 })
+	if i < 0 {
+		return 0, false
+	}
+	return lanes[i].Epoch, true
 }

@@ -17,9 +17,9 @@ type node[Tx any] struct {
 
 // patiently repeats a call of a relay for as long as the store is not there, as relays do: PostgreSQL
 // ends a transaction of theirs when the machine has made it wait for two seconds.
-func patiently(call func() error) error {
+func (e *env[Tx]) patiently(call func() error) error {
 	for {
-		if err := call(); !waybill.IsUnavailable(err) {
+		if err := call(); !waybill.IsUnavailable(err) || e.ctx.Err() != nil {
 			return err
 		}
 	}
@@ -39,7 +39,7 @@ func (n *node[Tx]) renew(req relay.LeaseRequest) error {
 	if req.TTL == 0 {
 		req.TTL = longTTL
 	}
-	return patiently(func() error {
+	return n.patiently(func() error {
 		lease, err := n.s.RenewLanes(n.ctx, req)
 		if err == nil {
 			n.lease = lease
@@ -57,7 +57,7 @@ func (n *node[Tx]) claim() []relay.Claim {
 func (n *node[Tx]) claimWith(req relay.ClaimRequest) []relay.Claim {
 	n.Helper()
 	var claims []relay.Claim
-	n.must(patiently(func() (err error) {
+	n.must(n.patiently(func() (err error) {
 		claims, err = n.s.ClaimMessages(n.ctx, req)
 		return err
 	}), "ClaimMessages")
@@ -106,7 +106,7 @@ func (n *node[Tx]) settle(list ...relay.Settlement) {
 func (n *node[Tx]) settleWith(archive bool, list ...relay.Settlement) []int {
 	n.Helper()
 	var lost []int
-	n.must(patiently(func() (err error) {
+	n.must(n.patiently(func() (err error) {
 		lost, err = n.s.SettleMessages(n.ctx, relay.SettleRequest{Node: n.name, Archive: archive, Settlements: list})
 		return err
 	}), "SettleMessages")
