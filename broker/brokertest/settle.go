@@ -18,11 +18,11 @@ func (e *env) one(prefetch int) (topic string, g *group) {
 	return topic, e.subscribe(consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}, prefetch)
 }
 
-// successor opens a new connection, subscribes the same group, and waits until the broker
+// successor opens a new connection, subscribes the same group until it receives, and waits until the broker
 // would have redelivered what it takes for unsettled.
 func (e *env) successor(topic string) {
 	e.Helper()
-	g := e.start(e.open().Subscriber(consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}), 10)
+	g := e.subscribeOn(e.open(), consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}, 10)
 	e.quiet(e.h.Features.LapseAfter+moment, "new subscriber of the group", g.got)
 	e.mustSend(message(topic, "new"))
 	g.expect("new")

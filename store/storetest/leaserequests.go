@@ -144,7 +144,7 @@ func leaseReleasedUnanswered(e *leaseEnv) {
 func (e *leaseEnv) raceRepeated(copies int, req inbox.LeaseRequest, attempt int) {
 	e.Helper()
 	answers := make([]inbox.LeaseAnswer, copies)
-	together(copies, func(i int) { answers[i] = e.try(req) })
+	together(copies, func(i int) { answers[i] = e.try(lasting(req)) })
 	for _, a := range answers {
 		if a.Status != inbox.LeaseAcquired || a.LeaseID != req.RequestID || a.Token != int64(attempt) || a.Attempts != attempt {
 			e.Fatalf("TryBegin() = %+v, want the one lease, attempt %d", a, attempt)
