@@ -205,6 +205,7 @@ func TestSlowDestination(t *testing.T) {
 		return func(m *waybill.Message) bool { return m.Subject == name || m.Subject == "both" }
 	}
 	cfg := quick(slowLease)
+	cfg.PublishTimeout = 2 * time.Second // a key waits that long if a later message of it is for both
 	cfg.ShutdownGrace = time.Millisecond
 	r, err := relay.NewFanout(w.store, []relay.Destination{
 		{Name: "slow", Publisher: slow, Match: to("slow")},

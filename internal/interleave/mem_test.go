@@ -57,7 +57,7 @@ func newMem() *env[*memstore.Tx] {
 	return e
 }
 
-// waits: who is in a call while another one's transaction is under way waits for its end.
+// waits: who is in a call while another one's transaction is open waits for its end.
 func (m *memory) waits() map[int][]int {
 	waits := make(map[int][]int)
 	holder := int(m.holder.Load())

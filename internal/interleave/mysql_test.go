@@ -72,7 +72,7 @@ func newMySQL(t *testing.T, level string) *env[*sql.Tx] {
 	_, err = control.ExecContext(t.Context(), "CREATE TABLE effects (name VARCHAR(255))")
 	must(t, err)
 
-	// What business transactions insert into is made anew: InnoDB keeps deleted rows for a while, and an insert of
+	// The tables that business transactions insert into are emptied at once: InnoDB keeps deleted rows for a while, and an insert of
 	// the same id under repeatable read locks what comes behind such a row.
 	e := sqlEnv(interleave.NewBoard(), control, "waybill_", "TRUNCATE TABLE waybill_outbox", "TRUNCATE TABLE waybill_outbox_ids", "TRUNCATE TABLE waybill_inbox")
 	e.admin = sqlParty(admin, nil, openMySQL, mysqlConflict)

@@ -38,7 +38,7 @@ func scenarios[Tx any]() []scenario[Tx] {
 		{"a writer commits while a relay works", ready[Tx]("a"), []session[Tx]{relays[Tx](2), writer[Tx]("b")}, wantDrained[Tx]("a")},
 		{"two writers and a relay", ready[Tx](), []session[Tx]{relays[Tx](1), writer[Tx]("a"), writer[Tx]("b")}, wantDrained[Tx]()},
 		{"messages are settled twice", ready[Tx]("a", "b"), []session[Tx]{relays[Tx](1), relays[Tx](1)}, wantPlaces[Tx]("a", outbox.Published)},
-		{"a message is given up twice", ready[Tx]("a"), []session[Tx]{parks[Tx], parks[Tx]}, wantPlaces[Tx]("a", outbox.Dead)},
+		{"a message is dead-lettered twice", ready[Tx]("a"), []session[Tx]{parks[Tx], parks[Tx]}, wantPlaces[Tx]("a", outbox.Dead)},
 		{"a letter is requeued twice", dead[Tx]("a"), []session[Tx]{requeues[Tx], requeues[Tx]}, wantOneOf[Tx]("requeued")},
 		{"a letter is requeued and resolved", dead[Tx]("a"), []session[Tx]{requeues[Tx], resolves[Tx]}, wantOneOf[Tx]("requeued", "resolved")},
 		{"a letter is requeued and discarded", dead[Tx]("a"), []session[Tx]{requeues[Tx], discards[Tx]}, wantOneOf[Tx]("requeued", "discarded")},
@@ -510,7 +510,7 @@ func follows[Tx any](ctx context.Context, e *env[Tx], p *party[Tx]) error {
 // wantReleased expects that the follower can go.
 func wantReleased[Tx any](ctx context.Context, e *env[Tx]) error {
 	if e.parties[1].clashed() {
-		return nil // the letter is there
+		return nil // the dead letter is there
 	}
 	rest, err := e.finish(ctx)
 	if err == nil && !slices.Contains(rest, "b") {

@@ -9,8 +9,8 @@ import (
 
 // fenceSQL keeps the relay's own row, and those of its lanes, until the transaction ends: who
 // takes it for dead deletes that row before it frees the lanes, and so waits, or has left
-// nothing to be found here. A settlement that is made once more, because the answer to the first was lost, waits
-// for that one, which may still be under way: the statements below read rows before they delete them.
+// nothing to be found here. A settlement that is repeated because the answer to the first was lost waits for
+// that one, which may still be running: the statements below read rows before they delete them.
 const fenceSQL = `
 SELECT l.lane, l.epoch FROM {relays} r JOIN {relay_lanes} l FORCE INDEX (by_owner) ON l.owner = r.node
  WHERE r.node = $1

@@ -57,7 +57,7 @@ SELECT 0, w.position, w.destination, w.attempts, w.life, 0, NULL, (w.expires_at 
  LIMIT $1`
 
 // claimReadySQL reads what was never tried, from the lowest position on: writers are one at
-// a time, so no row appears below one that is visible. $2 are the positions under way, $3 is the epoch of the lane.
+// a time, so no row appears below one that is visible. $2 are the positions in flight, $3 is the epoch of the lane.
 const claimReadySQL = `
 SELECT 0, o.position, '', 0, 0,
        ` + blockedSQL + `,
