@@ -3,6 +3,8 @@ package brokertest
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
@@ -79,10 +81,39 @@ func testShare(e *env) {
 	s := consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}
 	groups := [2]*group{e.subscribe(s, 1), e.subscribeOn(e.open(), s, 1)}
 	e.mustSend(message(topic, "first"), message(topic, "second"))
-	for _, g := range groups {
-		defer ack(e.T, g.next())
-	}
+	held := []arrival{groups[0].next(), groups[1].next()}
+	release := e.keep(held)
+	defer release()
 	e.shareOut(topic, groups, n)
+	release()
+	for _, a := range held {
+		ack(e.T, a)
+	}
+}
+
+// keep extends what is held, as a consumer does, until the function that it returns is called.
+func (e *env) keep(held []arrival) (release func()) {
+	ctx, cancel := context.WithCancel(e.context())
+	var extending sync.WaitGroup
+	extending.Go(func() {
+		for tick := time.NewTicker(consumer.ExtendInterval); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+			for _, a := range held {
+				if err := a.Extend(ctx); err != nil && ctx.Err() == nil {
+					e.Errorf("Extend() = %v", err)
+				}
+			}
+		}
+	})
+	return func() {
+		cancel()
+		extending.Wait()
+	}
 }
 
 // shareOut adds two free subscribers to groups, which hold all they may, and counts n
