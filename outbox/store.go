@@ -18,9 +18,9 @@ type Store[Tx any] interface {
 	// and one round trip where the database allows it, in the order of the slice. It reports
 	// for each message whether it is new: false means that one with its [Identity] is on its way
 	// already (in the outbox or waiting) or, with unique set, was enqueued with unique set within
-	// the outbox retention. A message that is not new changes nothing and tx stays usable. If tx is
-	// nil, a nil pointer included, nothing is stored, and the error is an
-	// [*waybill.InvalidError] about the field tx.
+	// the outbox retention. A message that is not new changes nothing, except that with unique set
+	// its identity is remembered, and tx stays usable. If tx is nil, a nil pointer included, nothing is
+	// stored, and the error is an [*waybill.InvalidError] about the field tx.
 	EnqueueMessages(ctx context.Context, tx Tx, msgs []waybill.Message, unique bool) ([]bool, error)
 
 	// Transact runs fn in a transaction of its own, enqueues what fn returns in it, and

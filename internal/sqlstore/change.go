@@ -93,8 +93,8 @@ func (c *Core[Tx]) RequeueDeadLetter(ctx context.Context, number int64, act dead
 }
 
 // requeue puts a letter back, with the number of the replay that does it, 0 if none does.
-// RequeueRelay makes a waiting row of a relay's letter, unless another message with its id is
-// on its way.
+// RequeueRelay makes a waiting row of a relay's letter, unless another message with its id, or in its
+// place, is on its way.
 func (c *Core[Tx]) requeue(ctx context.Context, conn sqldb.Conn, l lockedLetter, replay int64) (bool, error) {
 	switch {
 	case l.state != deadletter.Open:
@@ -221,15 +221,18 @@ func (c *Core[Tx]) EditDeadLetter(ctx context.Context, number int64, edit deadle
 	return id, nil
 }
 
-// requeueCopy lets the corrected copy of a letter's message take its place. CopyToWaiting
-// takes the letter's number and the message; CopyLetter, between them, alias, message key
+// requeueCopy lets the corrected copy of a letter's message take its place, unless another one has it.
+// CopyToWaiting takes the letter's number and the message; CopyLetter, between them, alias, message key
 // and fingerprint.
 func (c *Core[Tx]) requeueCopy(ctx context.Context, conn sqldb.Conn, l deadletter.Letter, m waybill.Message) error {
 	if l.Origin == deadletter.FromRelay {
 		if err := c.holdUnit(ctx, conn, l.Number, m.Address()); err != nil {
 			return err
 		}
-		_, err := conn.Exec(ctx, c.SQL.CopyToWaiting, append([]any{l.Number}, messageArgs(&m)...)...)
+		n, err := conn.Exec(ctx, c.SQL.CopyToWaiting, append([]any{l.Number}, messageArgs(&m)...)...)
+		if err == nil && n == 0 {
+			err = deadletter.ErrRequeued
+		}
 		return err
 	}
 	rec := inbox.RecordOf(l.Consumer, &m)

@@ -266,7 +266,9 @@ func (s *Store) EditDeadLetter(ctx context.Context, number int64, edit deadlette
 			return err
 		}
 		id = copied.ID
-		s.requeueCopy(tx, l, copied)
+		if !s.requeueCopy(tx, l, copied) {
+			return fmt.Errorf("dead letter %d: %w", number, deadletter.ErrRequeued)
+		}
 		s.settleAs(tx, l, deadletter.Resolved, "edited and requeued as "+id)
 		s.audit(tx, deadletter.ActEdit, act, deadletter.Entry{Letter: number, MessageID: l.row.message.ID, Detail: id})
 		return nil
@@ -278,17 +280,20 @@ func (s *Store) EditDeadLetter(ctx context.Context, number int64, edit deadlette
 	return id, nil
 }
 
-// requeueCopy lets the corrected copy of a letter's message take its place.
-func (s *Store) requeueCopy(tx *Tx, l letter, copied waybill.Message) {
+// requeueCopy lets the corrected copy of a letter's message take its place, unless another one has it.
+func (s *Store) requeueCopy(tx *Tx, l letter, copied waybill.Message) bool {
 	r := l.row
 	r.message = copied
 	if l.Origin == deadletter.FromRelay {
 		w := waitingRow{row: r, destination: l.Destination, life: 1}
+		if _, taken := s.data.waiting[w.place()]; taken {
+			return false
+		}
 		if !s.data.waitsBefore(unitOf(&r, l.Destination), w.position) {
 			w.due = s.now()
 		}
 		put(tx, s.data.waiting, w.place(), w)
-		return
+		return true
 	}
 	s.data.number++
 	l.row, l.Number, l.key = r, s.data.number, inbox.KeyOf(l.Consumer, &copied)
@@ -296,6 +301,7 @@ func (s *Store) requeueCopy(tx *Tx, l letter, copied waybill.Message) {
 	l.Fingerprint = deadletter.Fingerprint(deadletter.FromConsumer, l.Consumer, copied.Type, l.Error)
 	put(tx, s.data.letters, l.Number, l)
 	put(tx, s.data.inbox, l.key, record{Record: inbox.RecordOf(l.Consumer, &copied), dead: true, processedAt: s.now()})
+	return true
 }
 
 // AuditLog implements [deadletter.Store].
@@ -346,6 +352,9 @@ func (s *Store) requeueToRelay(tx *Tx, l letter) bool {
 		return false
 	}
 	w := waitingRow{row: l.row, destination: l.Destination, life: l.Requeues + 1, letter: l.Number, replay: l.Replay, history: l.History}
+	if _, taken := s.data.waiting[w.place()]; taken {
+		return false // by a copy of it
+	}
 	drop(tx, s.data.letters, l.Number)
 	if !s.data.waitsBefore(unitOf(&l.row, l.Destination), w.position) {
 		w.due = s.now()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
@@ -61,24 +63,29 @@ func (t *tx) requeueToRelay(ctx context.Context, l letterDoc) (bool, error) {
 	if err != nil || waits {
 		return false, err
 	}
-	if err := remove(ctx, t.letters, l.ID); err != nil {
-		return false, err
-	}
 	w := waitingOf(l.Row, l.Row.Destination)
 	w.Life, w.Letter, w.Replay, w.History = l.Requeues+1, l.ID, l.Replay, l.History
-	return true, t.waitInPlace(ctx, w)
+	if waits, err := t.waitInPlace(ctx, w); err != nil || !waits {
+		return false, err
+	}
+	return true, remove(ctx, t.letters, l.ID)
 }
 
-// waitInPlace adds a waiting row at the position that its message had before.
-func (t *tx) waitInPlace(ctx context.Context, w waitingDoc) error {
+// waitInPlace adds a waiting row at the position that its message had before. It reports false if a copy of the message,
+// or the message that this is a copy of, has that place.
+func (t *tx) waitInPlace(ctx context.Context, w waitingDoc) (bool, error) {
+	taken, err := exists(ctx, t.waiting, bson.M{"_id": w.ID})
+	if err != nil || taken {
+		return false, err
+	}
 	behind, err := t.waitsBefore(ctx, w.Row.unit(), w.Row.Position)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !behind {
 		w.DueAt = &t.now
 	}
-	return save(ctx, t.waiting, w.ID, w)
+	return true, save(ctx, t.waiting, w.ID, w)
 }
 
 func (t *tx) requeueToConsumer(ctx context.Context, l letterDoc) (bool, error) {
@@ -128,7 +135,7 @@ func (s *Store) EditDeadLetter(ctx context.Context, number int64, edit deadlette
 	return id, nil
 }
 
-// requeueCopy lets the corrected copy of a letter's message take its place.
+// requeueCopy lets the corrected copy of a letter's message take its place, unless another one has it.
 func (t *tx) requeueCopy(ctx context.Context, l letterDoc, copied waybill.Message) error {
 	r := l.Row
 	r.Message, r.MessageID, r.Topic, r.Key = docOf(&copied), copied.ID, copied.Address(), copied.Key
@@ -138,7 +145,11 @@ func (t *tx) requeueCopy(ctx context.Context, l letterDoc, copied waybill.Messag
 		}
 		w := waitingOf(r, r.Destination)
 		w.Life = 1
-		return t.waitInPlace(ctx, w)
+		waits, err := t.waitInPlace(ctx, w)
+		if err == nil && !waits {
+			err = fmt.Errorf("dead letter %d: %w", l.ID, deadletter.ErrRequeued)
+		}
+		return err
 	}
 	key := inbox.KeyOf(l.Consumer, &copied)
 	l.ID, l.Row, l.InboxKey = 0, r, keyDoc(key)

@@ -32,7 +32,8 @@ SELECT e.position
 
 // A relay's letter keeps id, key and position and starts its next life in the waiting rows,
 // where it is due now unless it is behind something in its unit. So does the corrected copy
-// of a message, in the unit that it now belongs to.
+// of a message, in the unit that it now belongs to. A message and its copy have one place, and so one of them waits
+// there at a time.
 var (
 	requeueRelaySQL = `
 INSERT INTO {outbox_waiting} (position, lane, {message}, destination, life, letter, replay, history, due_at)
@@ -41,13 +42,13 @@ SELECT d.position, d.lane, {d.message}, d.destination, d.life + 1, d.number, $2,
   FROM {dead_letters} d
  WHERE d.number = $1
    AND NOT EXISTS (SELECT 1 FROM {outbox} o WHERE o.id = d.id AND o.source = d.source AND o.tenant = d.tenant)
-   AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = d.id AND w.source = d.source AND w.tenant = d.tenant AND w.destination = d.destination)`
+   AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = d.id AND w.source = d.source AND w.tenant = d.tenant AND w.destination = d.destination) ` + orNone
 
 	copyToWaitingSQL = `
 INSERT INTO {outbox_waiting} (position, lane, destination, deliver_at, enqueued_at, life, due_at, ` + messageFields + `)
 SELECT m.position, m.lane, m.destination, m.deliver_at, m.enqueued_at, 1,
        CASE WHEN ` + behindSQL("m", "m.destination") + ` THEN NULL ELSE {now} END, ` + sqlstore.MessageParams(2) + `
-  FROM (SELECT position, lane, destination, deliver_at, enqueued_at, $3 AS topic, $5 AS {key} FROM {dead_letters} WHERE number = $1) m`
+  FROM (SELECT position, lane, destination, deliver_at, enqueued_at, $3 AS topic, $5 AS {key} FROM {dead_letters} WHERE number = $1) m ` + orNone
 
 	copyLetterSQL = `
 INSERT INTO {dead_letters} (origin, consumer, reason, error, attempts, failed, first_failed_at, last_failed_at, history, deliver_at, enqueued_at,

@@ -20,13 +20,13 @@ import (
 // to change a row, which ON DUPLICATE KEY UPDATE would need for all columns, and locks no gap
 // next to an id, and so the ids of others.
 const (
-	// knownSQL returns which messages with ids of $1 are on their way, or were enqueued within the
-	// retention if $2 is set. Of an id that was noted without a tenant, by a program of an earlier
-	// version, nothing else is known.
+	// knownSQL returns which messages with ids of $1 are on their way, and, if $2 is set, which ids are
+	// remembered. Of one that was noted without a tenant, by a program of an earlier version, nothing
+	// else is known.
 	knownSQL = `
 SELECT id, source, tenant, 0 FROM {outbox} WHERE id IN ($1)
 UNION ALL SELECT id, source, tenant, 0 FROM {outbox_waiting} WHERE id IN ($1)
-UNION ALL SELECT id, source, tenant, source = '' AND tenant = '' FROM {outbox_ids} WHERE $2 AND id IN ($1)`
+UNION ALL SELECT id, source, tenant, 1 FROM {outbox_ids} WHERE $2 AND id IN ($1)`
 
 	// enqueueSQL stores messages; {rows} are their values. Positions follow their order.
 	enqueueSQL = `
@@ -66,33 +66,38 @@ type enqueuer struct {
 	msgs []waybill.Message
 }
 
-// enqueue returns which messages are new.
+// enqueue returns which messages are new. An id that is to be unique is remembered also if its message is on its way.
 func (e *enqueuer) enqueue(unique bool) ([]int, error) {
-	fresh, err := e.unknown(unique)
-	if err == nil && unique {
-		fresh, err = e.store(e.sql.addUnique, fresh, func(m *waybill.Message) []any { return []any{m.ID, m.Source, m.Tenant} })
-	}
-	if err != nil {
-		return nil, err
-	}
-	return e.store(e.sql.enqueue, fresh, sqlstore.EnqueueArgs)
-}
-
-// unknown returns the messages that nobody has seen.
-func (e *enqueuer) unknown(unique bool) ([]int, error) {
 	ids := make([]string, len(e.msgs))
 	for i := range e.msgs {
 		ids[i] = e.msgs[i].ID
 	}
 	seen, err := e.known(e.ctx, e.conn, ids, unique)
-	var fresh []int
-	for i := range e.msgs {
-		if id := outbox.IdentityOf(&e.msgs[i]); !seen.has(id) {
-			seen.these[id] = true
-			fresh = append(fresh, i)
+	if err != nil {
+		return nil, err
+	}
+	fresh := e.first()
+	if unique {
+		fresh = slices.DeleteFunc(fresh, func(n int) bool { return seen.remembers(outbox.IdentityOf(&e.msgs[n])) })
+		fresh, err = e.store(e.sql.addUnique, fresh, func(m *waybill.Message) []any { return []any{m.ID, m.Source, m.Tenant} })
+		if err != nil {
+			return nil, err
 		}
 	}
-	return fresh, err
+	fresh = slices.DeleteFunc(fresh, func(n int) bool { return seen.pending[outbox.IdentityOf(&e.msgs[n])] })
+	return e.store(e.sql.enqueue, fresh, sqlstore.EnqueueArgs)
+}
+
+// first returns the messages without those that have the identity of an earlier one.
+func (e *enqueuer) first() (some []int) {
+	met := make(map[outbox.Identity]bool, len(e.msgs))
+	for i := range e.msgs {
+		if id := outbox.IdentityOf(&e.msgs[i]); !met[id] {
+			met[id] = true
+			some = append(some, i)
+		}
+	}
+	return some
 }
 
 // store inserts rows, which end with the time, for some messages, and returns for which of
@@ -123,24 +128,28 @@ func (e *enqueuer) store(insert string, some []int, values func(m *waybill.Messa
 	return slices.Concat(first, second), err
 }
 
-// known are messages that are on their way, or were enqueued before.
+// known is what is known of some ids.
 type known struct {
-	these map[outbox.Identity]bool
-	any   map[string]bool // ids, whatever the source and tenant
+	pending    map[outbox.Identity]bool // on their way
+	remembered map[outbox.Identity]bool
 }
 
-func (k *known) has(id outbox.Identity) bool { return k.these[id] || k.any[id.ID] }
+// remembers reports whether an id was enqueued before, by the same source and tenant or by nobody knows whom.
+func (k *known) remembers(id outbox.Identity) bool {
+	return k.remembered[id] || k.remembered[outbox.Identity{ID: id.ID}]
+}
 
-// known returns what is known of messages with some ids.
 func (s *Store) known(ctx context.Context, conn sqldb.Conn, ids []string, unique bool) (known, error) {
-	k := known{make(map[outbox.Identity]bool), make(map[string]bool)}
+	k := known{make(map[outbox.Identity]bool), make(map[outbox.Identity]bool)}
 	rows, err := conn.Query(ctx, s.sql.known, ids, unique)
 	_, err = sqldb.Collect(rows, err, func(r sqldb.Rows) (id outbox.Identity, err error) {
-		whosever := false
-		if err = r.Scan(&id.ID, &id.Source, &id.Tenant, &whosever); err == nil && whosever {
-			k.any[id.ID] = true
+		remembered := false
+		err = r.Scan(&id.ID, &id.Source, &id.Tenant, &remembered)
+		if remembered {
+			k.remembered[id] = true
+		} else {
+			k.pending[id] = true
 		}
-		k.these[id] = true
 		return id, err
 	})
 	return k, err

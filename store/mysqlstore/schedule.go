@@ -65,7 +65,7 @@ func scanScheduled(r sqldb.Rows) (m scheduled, err error) {
 func (s *Store) release(ctx context.Context, conn sqldb.Conn, m scheduled) (taken bool, err error) {
 	conn = briefly{conn}
 	known, err := s.known(ctx, conn, []string{m.identity.ID}, false)
-	if err != nil || known.has(m.identity) {
+	if err != nil || known.pending[m.identity] {
 		return false, err
 	}
 	_, err = conn.Exec(ctx, strings.Replace(s.sql.releaseOne, "{values}", placeholders(len(m.message)), 1), m.message...)

@@ -13,7 +13,8 @@ SELECT origin, state, requeued_at IS NOT NULL, origin = 'consumer' AND message_k
 
 // A relay's letter keeps id, key and position and starts its next life in the waiting rows,
 // where it is due now unless it is behind something in its unit. So does the corrected copy
-// of a message, in the unit that it now belongs to.
+// of a message, in the unit that it now belongs to. A message and its copy have one place, and so one of them waits
+// there at a time.
 var (
 	requeueRelaySQL = `
 INSERT INTO {outbox_waiting} (position, {message}, destination, life, letter, replay, history, due_at)
@@ -22,13 +23,16 @@ SELECT d.position, {d.message}, d.destination, d.life + 1, d.number, $2, d.histo
   FROM {dead_letters} d
  WHERE d.number = $1
    AND NOT EXISTS (SELECT 1 FROM {outbox} o WHERE o.id = d.id AND o.source = d.source AND o.tenant = d.tenant)
-   AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = d.id AND w.source = d.source AND w.tenant = d.tenant AND w.destination = d.destination)`
+   AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = d.id AND w.source = d.source AND w.tenant = d.tenant AND w.destination = d.destination)
+ON CONFLICT DO NOTHING`
 
 	copyToWaitingSQL = `
 INSERT INTO {outbox_waiting} (position, destination, deliver_at, enqueued_at, life, due_at, ` + sqlstore.MessageFields + `)
 SELECT m.position, m.destination, m.deliver_at, m.enqueued_at, 1,
        CASE WHEN ` + behindSQL("m", "m.destination") + ` THEN NULL ELSE {now} END, ` + sqlstore.MessageParams(2) + `
-  FROM (SELECT position, destination, deliver_at, enqueued_at, $3 AS topic, $5 AS key FROM {dead_letters} WHERE number = $1) m`
+  FROM (SELECT position, destination, deliver_at, enqueued_at, $3 AS topic, $5 AS key FROM {dead_letters} WHERE number = $1) m
+ WHERE true
+ON CONFLICT DO NOTHING`
 
 	copyLetterSQL = `
 INSERT INTO {dead_letters} (origin, consumer, reason, error, attempts, failed, first_failed_at, last_failed_at, history, deliver_at, enqueued_at,

@@ -28,6 +28,7 @@ func duplicateTests[Tx any]() []test[Tx] {
 		{"published and not archived, unique", afterPublication[Tx](true, false, false), nil},
 		{"dead", duplicateDead[Tx](false, true), nil},
 		{"dead, unique", duplicateDead[Tx](true, false), nil},
+		{"on its way when it was to be unique", duplicateRemembered[Tx], nil},
 		{"rolled back before, unique", duplicateRolledBack[Tx], nil},
 		{"in two transactions at once", duplicateAtOnce[Tx](false), nil},
 		{"in two transactions at once, unique", duplicateAtOnce[Tx](true), nil},
@@ -130,6 +131,18 @@ func duplicateDead[Tx any](unique, want bool) func(*env[Tx]) {
 			e.Errorf("%d dead letters, want the one from before", len(letters))
 		}
 	}
+}
+
+// duplicateRemembered enqueues ids that are on their way, with Unique: they are remembered.
+func duplicateRemembered[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	n.settle(failed(n.claimOne("a"), time.Hour))
+	e.enqueue(msg("b", "other"))
+	e.wantNew(e.transact(true, msg("a", "k"), msg("b", "other")), false, false)
+	e.advance(2 * time.Hour)
+	n.settle(published(n.claimOnly("a", "b")...)...)
+	e.wantNew(e.transact(true, msg("a", "k"), msg("b", "other")), false, false)
 }
 
 func duplicateRolledBack[Tx any](e *env[Tx]) {

@@ -21,6 +21,7 @@ func requeueTests[Tx any]() []test[Tx] {
 		{"before others of its key that wait", requeueFirst[Tx], nil},
 		{"behind others of its key that wait", requeueBehind[Tx], nil},
 		{"its id is on its way again", requeueIDTaken[Tx], nil},
+		{"its copy has its place", requeueCopied[Tx], nil},
 		{"others with its id are refused", requeueRefusesDuplicates[Tx], nil},
 		{"a consumer's letter", requeueConsumer[Tx], nil},
 		{"a consumer's letter without a key", requeueWithoutKey[Tx], nil},
@@ -53,6 +54,30 @@ func requeueRelay[Tx any](e *env[Tx]) {
 	}
 	n.settle(published(c)...)
 	e.want(outbox.Published, "a")
+}
+
+// requeueCopied opens a letter again whose corrected copy waits in its place: neither the one nor another copy may
+// take it before the first has gone.
+func requeueCopied[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a", "k"))
+	n.settle(dead(n.claimOne("a")))
+	number := e.letter().Number
+	by := deadletter.Act{By: "test"}
+	first, err := e.s.EditDeadLetter(e.ctx, number, deadletter.Edit{}, by)
+	e.must(err, "EditDeadLetter")
+	if done, err := e.s.RestoreDeadLetter(e.ctx, number, by); !done || err != nil {
+		e.Fatalf("RestoreDeadLetter() = %v, %v, want true", done, err)
+	}
+	e.requeue(number, false)
+	if id, err := e.s.EditDeadLetter(e.ctx, number, deadletter.Edit{}, by); id != "" || !errors.Is(err, deadletter.ErrRequeued) {
+		e.Errorf("EditDeadLetter() = %q, %v, want ErrRequeued", id, err)
+	}
+	e.want(outbox.Waiting, first)
+	e.want(outbox.Dead, "a")
+	n.settle(published(n.claimOne(first))...)
+	e.requeue(number, true)
+	n.settle(published(n.claimOne("a"))...)
 }
 
 func requeueTwice[Tx any](e *env[Tx]) {
