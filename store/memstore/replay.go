@@ -60,10 +60,13 @@ func (s *Store) StartReplay(ctx context.Context, p deadletter.Plan, act deadlett
 	var number int64
 	err := s.inTx(ctx, func(tx *Tx) error {
 		number = int64(len(s.data.replays)) + 1
-		r := replay{upto: s.data.number, Replay: deadletter.Replay{
-			Number: number, Plan: p.Complete(), Act: act, State: deadletter.Running,
-			Letters: len(s.replayable(p.Filter)), StartedAt: s.now(),
+		matching := s.replayable(p.Filter)
+		r := replay{Replay: deadletter.Replay{
+			Number: number, Plan: p.Complete(), Act: act, State: deadletter.Running, Letters: len(matching), StartedAt: s.now(),
 		}}
+		for i := range matching {
+			r.upto = max(r.upto, matching[i].Number)
+		}
 		put(tx, s.data.replays, number, r)
 		s.audit(tx, deadletter.ActReplay, act, deadletter.Entry{Replay: number})
 		return nil

@@ -69,7 +69,7 @@ func (s *Store) StartReplay(ctx context.Context, p deadletter.Plan, act deadlett
 		if err != nil {
 			return err
 		}
-		last, _, err := findOne[letterDoc](ctx, s.letters, bson.M{}, "-_id")
+		last, _, err := findOne[letterDoc](ctx, s.letters, replayable(p.Filter), "-_id")
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ func replayTests[Tx any]() []test[Tx] {
 		{"nothing that matches", replayNothing[Tx], nil},
 		{"by two at once", replayAtOnce[Tx], nil},
 		{"by its filter", replayFilters[Tx], nil},
+		{"nothing that was settled when it began", replaySettled[Tx], nil},
 		{"nothing newer than the start", replayOld[Tx], nil},
 		{"a call that is broken off", replayBrokenOff[Tx], nil},
 		{"passes what can't be put back", replaySkips[Tx], nil},
@@ -186,6 +187,18 @@ func replayInOrder[Tx any](e *env[Tx]) {
 			e.Errorf("claim = %+v, want life 1 and no attempts", c)
 		}
 	}
+}
+
+// replaySettled opens the only dead letter again once a replay has begun without it.
+func replaySettled[Tx any](e *env[Tx]) {
+	e.join("r1").dieAll("m", 1)
+	number := e.letter().Number
+	_, err := e.s.DiscardDeadLetter(e.ctx, number, by)
+	e.must(err, "DiscardDeadLetter")
+	replay := e.startReplay(deadletter.Plan{})
+	_, err = e.s.RestoreDeadLetter(e.ctx, number, by)
+	e.must(err, "RestoreDeadLetter")
+	e.wantReplay(e.advanceReplay(replay, 10), deadletter.Done, 0, 0, 0)
 }
 
 func replayNothing[Tx any](e *env[Tx]) {
