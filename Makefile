@@ -88,14 +88,15 @@ test-suites:
 	@echo "stores and brokers, with the race detector"
 	@$(TEST) --packages ./internal/conformance -- $(RACE) -timeout 60m -parallel $(SUITES_AT_ONCE) -skip '$(SETUPS)|$(LONG)'
 
-# One goroutine runs each simulated system, and the bugs are built beside it: the race detector has nothing to watch.
+# One goroutine runs each simulated system, and of the sessions that are interleaved one goes on at a time: the race detector
+# has nothing to watch.
 test-sim:
-	@echo "the simulator, the explorer and the bugs that they find"
-	@$(TEST) --packages "./internal/sim/..." -- -timeout 60m
+	@echo "the simulator, the explorer and the bugs that they find; the orders of sessions"
+	@$(TEST) --packages "./internal/sim/... ./internal/interleave" -- -timeout 60m
 
 test-rest:
 	@echo "everything else, with the race detector"
-	@E2E_SESSION=plain $(TEST) --packages "$$(go list ./... | grep -vE '/internal/(conformance|sim)(/|$$)' | tr '\n' ' ')" -- \
+	@E2E_SESSION=plain $(TEST) --packages "$$(go list ./... | grep -vE '/internal/(conformance|interleave|sim)(/|$$)' | tr '\n' ' ')" -- \
 		$(RACE) -timeout 60m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE)
 
 test-modules:

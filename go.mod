@@ -32,6 +32,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.35.0
 	go.yaml.in/yaml/v3 v3.0.4
 	modernc.org/sqlite v1.60.1
+	pgregory.net/rapid v1.1.0
 )
 
 require (

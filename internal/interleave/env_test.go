@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/internal/interleave"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/storetest"
 )
@@ -23,8 +24,10 @@ import (
 // store is what scenarios ask of a store.
 type store[Tx any] interface {
 	storetest.Store[Tx]
-	schedule.Store[Tx]
-	inbox.LeaseStore
+	saga.Store[Tx]
+	schedule.Source
+	inbox.Batcher[Tx]
+	inbox.BatchLeaseStore
 }
 
 // party is a program: a store of its own on a connection of its own.
@@ -36,12 +39,14 @@ type party[Tx any] struct {
 	commit    func(ctx context.Context, tx Tx) error
 	rollback  func(ctx context.Context, tx Tx) error
 	effect    func(ctx context.Context, tx Tx, name string) error
+	exec      func(ctx context.Context, tx Tx, sql string) error // nil if it is not SQL
 
 	// Of one run.
 	notes     []string // what came of it, for the list of outcomes
 	sent      []string // ids that it has published
 	lanes     []relay.Lane
 	committed []string // ids that it has enqueued
+	reads     bool     // it is a relay that is to find what comes later
 }
 
 // say notes what came of a session.
@@ -71,6 +76,8 @@ type env[Tx any] struct {
 	node   string
 	letter int64 // the dead letter that there is
 	held   inbox.Lease
+	replay int64
+	lane   int
 }
 
 // session is what a party does.
@@ -112,7 +119,11 @@ func atEachLevel[Tx any](t *testing.T, open func(t *testing.T, level string) *en
 // exploreAll explores every scenario.
 func exploreAll[Tx any](t *testing.T, e *env[Tx], limit int) {
 	t.Helper()
-	for _, s := range scenarios[Tx]() {
+	list := scenarios[Tx]()
+	if e.admin.exec != nil {
+		list = append(list, savepointScenarios[Tx]()...)
+	}
+	for _, s := range list {
 		t.Run(s.name, func(t *testing.T) { explore(t, e, s, limit) })
 	}
 	t.Logf("%d orders", e.orders)
@@ -171,12 +182,14 @@ func (e *env[Tx]) start(ctx context.Context, s scenario[Tx]) ([]interleave.Sessi
 		}
 	}
 	e.active, e.lease, e.letter = len(s.sessions), relay.Lease{}, 0
-	for _, p := range append([]*party[Tx]{e.admin}, e.parties...) {
-		var err error
-		if p.store, err = p.open(); err != nil {
-			return nil, err
+	for i, p := range append([]*party[Tx]{e.admin}, e.parties...) {
+		if i <= e.active {
+			var err error
+			if p.store, err = p.open(); err != nil {
+				return nil, err
+			}
 		}
-		p.notes, p.sent, p.committed, p.lanes = nil, nil, nil, nil
+		p.notes, p.sent, p.committed, p.lanes, p.reads = nil, nil, nil, nil, false
 	}
 	if s.begin != nil {
 		if err := s.begin(ctx, e); err != nil {
@@ -253,15 +266,23 @@ func idsOf(claims []relay.Claim) (ids []string) {
 }
 
 // drain publishes what is left, as the next owner of all lanes would, and returns the order.
-func (e *env[Tx]) drain(ctx context.Context) ([]string, error) {
-	var published []string
+func (e *env[Tx]) drain(ctx context.Context) ([]string, error) { return e.drainBy(ctx, e.admin, true) }
+
+// drainBy publishes what a party finds in its lanes: from their beginning, or from where it has got to.
+func (e *env[Tx]) drainBy(ctx context.Context, p *party[Tx], again bool) (published []string, err error) {
+	req := relay.ClaimRequest{Lanes: e.lease.Lanes, Limit: 100, Due: true}
+	for _, l := range e.lease.Lanes {
+		if again {
+			req.Again = append(req.Again, l.Number)
+		}
+	}
 	for {
-		claims, err := e.claim(ctx, e.admin, e.lease)
+		claims, err := p.ClaimMessages(ctx, req)
 		if err != nil || len(claims) == 0 {
 			return published, err
 		}
 		published = append(published, idsOf(claims)...)
-		lost, err := e.admin.SettleMessages(ctx, relay.SettleRequest{Node: e.node, Archive: true, Settlements: settled(relay.Published, claims...)})
+		lost, err := p.SettleMessages(ctx, relay.SettleRequest{Node: e.node, Archive: true, Settlements: settled(relay.Published, claims...)})
 		if err != nil || len(lost) > 0 {
 			return published, cmp.Or(err, fmt.Errorf("lanes %v are lost", lost))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -45,74 +46,109 @@ var ErrAgain = errors.New("the run took too long")
 // errElsewhere says that the same choices have led elsewhere, so that orders would be left out.
 var errElsewhere = errors.New("the sessions did not repeat what they did before")
 
-// sameTries is how often an order that has led elsewhere is run again: the server has work of its own, which
-// may hold a lock for a moment. If it leads elsewhere each time it was the run before that was disturbed, and
-// the search goes on from where it was.
+// sameTries is how often a point that was reached otherwise than before is tried again: the server has work of its
+// own, which may hold a lock for a moment. If it differs each time it was the run before that was disturbed, and the
+// point is taken as it is now.
 const sameTries = 20
 
-// pollPause is how long to wait before the server is asked again what it is waiting for.
-const pollPause = 300 * time.Microsecond
+// pollPause is how long sessions may run before the server is asked what they are waiting for.
+const pollPause = 500 * time.Microsecond
 
-// choice is a point of a run at which one of several sessions could go on.
-type choice struct {
-	open  []int // sessions whose requests were pending
-	taken int   // which of open
+// point is a point of a run at which one of several sessions can go on.
+type point struct {
+	open  []int // sessions whose requests are pending
+	left  []int // those of open below which there are orders that were not run
+	next  map[int]*point
+	other int // how often in a row the choices that led here have led elsewhere
 }
 
-// Explore runs a scenario in every order of the steps of its sessions, in limit orders at most. It stops
-// at the first that breaks a promise; the error names the order. One exploration of a board at a time.
+func newPoint(open []int) *point {
+	return &point{open: open, left: slices.Clone(open), next: make(map[int]*point)}
+}
+
+// choice is what was chosen at a point.
+type choice struct {
+	at    *point
+	taken int // session
+}
+
+// tree holds the orders that were run, as far as others branch off from them.
+type tree struct {
+	root *point
+	draw *rand.Rand
+}
+
+// at returns the point behind the choices of a run, where open are pending; at its end nobody is.
+func (t *tree) at(taken []choice, open []int) (*point, error) {
+	p := t.root
+	if len(taken) > 0 {
+		last := taken[len(taken)-1]
+		p = last.at.next[last.taken]
+	}
+	switch {
+	case p == nil:
+	case slices.Equal(p.open, open):
+		p.other = 0
+		return p, nil
+	case p.other+1 < sameTries:
+		p.other++
+		return nil, fmt.Errorf("%w: %v could go on, were %v", errElsewhere, open, p.open)
+	}
+	p = newPoint(open)
+	if len(taken) == 0 {
+		t.root = p
+	} else {
+		last := taken[len(taken)-1]
+		last.at.next[last.taken] = p
+	}
+	return p, nil
+}
+
+// ran notes that the order of a run need not be run again. It reports whether another is left.
+func (t *tree) ran(taken []choice) bool {
+	for _, c := range slices.Backward(taken) {
+		delete(c.at.next, c.taken)
+		c.at.left = slices.DeleteFunc(c.at.left, func(s int) bool { return s == c.taken })
+		if len(c.at.left) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Explore runs a scenario in every order of the steps of its sessions, in limit orders at most; which these are is
+// drawn, the same ones each time. It stops at the first that breaks a promise; the error names the order. One
+// exploration of a board at a time.
 func (b *Board) Explore(ctx context.Context, s Scenario, limit int) (Result, error) {
 	r := Result{Outcomes: make(map[string]int)}
-	var path []choice
-	elsewhere := 0 // tries of path
-	for {
-		taken, outcome, err := s.run(ctx, b, path)
-		if errors.Is(err, ErrAgain) && ctx.Err() == nil {
-			continue
-		}
-		if errors.Is(err, errElsewhere) && ctx.Err() == nil {
-			if elsewhere++; elsewhere == sameTries {
-				path, elsewhere = taken, 0
-			}
+	orders := &tree{draw: rand.New(rand.NewPCG(1, 1))}
+	for r.Orders < limit {
+		taken, outcome, err := s.run(ctx, b, orders)
+		if (errors.Is(err, ErrAgain) || errors.Is(err, errElsewhere)) && ctx.Err() == nil {
 			continue
 		}
 		if err != nil {
 			return r, err
 		}
-		elsewhere = 0
 		r.Orders++
 		r.Outcomes[outcome]++
-		var more bool
-		if path, more = next(taken); !more {
+		if !orders.ran(taken) {
 			r.Complete = true
-			return r, nil
-		}
-		if r.Orders >= limit {
-			return r, nil
+			break
 		}
 	}
+	return r, nil
 }
 
-// next returns the choices of the order after path: the last one that can be made otherwise is.
-func next(path []choice) ([]choice, bool) {
-	for i := len(path) - 1; i >= 0; i-- {
-		if c := path[i]; c.taken+1 < len(c.open) {
-			return append(path[:i:i], choice{c.open, c.taken + 1}), true
-		}
-	}
-	return nil, false
-}
-
-// run runs the scenario once, with the choices of path and from there on with the first session that can
-// go on. It returns all choices, when all sessions have ended.
-func (s Scenario) run(ctx context.Context, b *Board, path []choice) (taken []choice, outcome string, err error) {
+// run runs the scenario once, in an order that was not run yet. It returns its choices when all sessions have ended.
+func (s Scenario) run(ctx context.Context, b *Board, orders *tree) (taken []choice, outcome string, err error) {
 	sessions, err := s.Begin(ctx)
 	if err != nil {
 		return nil, "", fmt.Errorf("begin: %w", err)
 	}
 	w := newWorld(b, sessions)
 	ended := w.start(ctx)
-	taken, err = w.steps(ctx, s.Waits, path)
+	taken, err = w.steps(ctx, s.Waits, orders)
 	w.release()
 	errs := ended()
 	if err == nil {
@@ -159,21 +195,19 @@ func (w *world) start(ctx context.Context) func() []error {
 }
 
 // steps lets the sessions make their requests until all have ended, and returns the choices that it has made.
-func (w *world) steps(ctx context.Context, waits func(context.Context) (map[int][]int, error), path []choice) (taken []choice, err error) {
+func (w *world) steps(ctx context.Context, waits func(context.Context) (map[int][]int, error), orders *tree) (taken []choice, err error) {
 	for {
 		open, err := w.rest(ctx, waits)
+		if err != nil {
+			return taken, err
+		}
+		at, err := orders.at(taken, open)
 		if err != nil || len(open) == 0 {
 			return taken, err
 		}
-		c := choice{open: open}
-		if at := len(taken); at < len(path) {
-			if !slices.Equal(path[at].open, open) {
-				return taken, fmt.Errorf("%w: %v could go on, were %v", errElsewhere, open, path[at].open)
-			}
-			c = path[at]
-		}
+		c := choice{at, at.left[orders.draw.IntN(len(at.left))]}
 		taken = append(taken, c)
-		w.turn(c.open[c.taken])
+		w.turn(c.taken)
 	}
 }
 
@@ -196,9 +230,14 @@ func (w *world) release() {
 }
 
 // inState returns the sessions in a state.
-func (w *world) inState(of state) (list []int) {
+func (w *world) inState(of state) []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.found(of)
+}
+
+// found is inState for one who has the lock.
+func (w *world) found(of state) (list []int) {
 	for i, s := range w.sessions {
 		if s.Gate.state == of {
 			list = append(list, i)
@@ -210,23 +249,23 @@ func (w *world) inState(of state) (list []int) {
 // rest waits until each session has ended, has a request pending, or waits in the server for one of
 // those that have. It returns those with a request.
 func (w *world) rest(ctx context.Context, waits func(context.Context) (map[int][]int, error)) ([]int, error) {
-	for {
-		before := w.inState(running)
-		if len(before) == 0 {
+	for ctx.Err() == nil {
+		run := w.inState(running)
+		if len(run) == 0 {
 			return w.inState(pending), nil
+		}
+		if w.pause(run) { // most requests are answered at once
+			continue
 		}
 		waiting, err := waits(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if open := w.inState(pending); slices.Equal(before, w.inState(running)) && len(open) > 0 && standStill(before, len(w.sessions), waiting) {
+		if open := w.inState(pending); slices.Equal(run, w.inState(running)) && len(open) > 0 && standStill(run, len(w.sessions), waiting) {
 			return open, nil
 		}
-		w.pause()
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 	}
+	return nil, ctx.Err()
 }
 
 // standStill reports whether all of those that run wait, directly or not, for a session that does not:
@@ -249,24 +288,29 @@ func standStill(run []int, sessions int, waiting map[int][]int) bool {
 	return len(still) == sessions
 }
 
-// pause waits a moment, or until a session has changed its state.
-func (w *world) pause() {
+// pause waits a moment, or until others than those of run are running, which it reports.
+func (w *world) pause(run []int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	over := false
 	timer := time.AfterFunc(pollPause, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		over = true
 		w.changed.Broadcast()
 	})
 	defer timer.Stop()
-	w.changed.Wait()
+	for !over && slices.Equal(run, w.found(running)) {
+		w.changed.Wait()
+	}
+	return !slices.Equal(run, w.found(running))
 }
 
 // story says in which order the sessions made their requests.
 func (w *world) story(taken []choice) string {
 	names := make([]string, len(taken))
 	for i, c := range taken {
-		names[i] = w.sessions[c.open[c.taken]].Name
+		names[i] = w.sessions[c.taken].Name
 	}
 	if len(names) == 0 {
 		return "the beginning"

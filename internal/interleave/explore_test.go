@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -72,19 +73,31 @@ func TestExplore_Disturbed(t *testing.T) {
 	}
 }
 
-func TestNext(t *testing.T) {
+// TestExplore_Limit: the orders that are run are not those that begin in the same way.
+func TestExplore_Limit(t *testing.T) {
 	t.Parallel()
-	path := []choice{{[]int{0, 1}, 0}}
-	var taken []int
-	for more := true; more; {
-		for len(path) < 2 { // a run makes the first choice where none is given
-			path = append(path, choice{[]int{0, 1}, 0})
-		}
-		taken = append(taken, 10*path[0].taken+path[1].taken)
-		path, more = next(path)
-	}
-	if want := []int{0, 1, 10, 11}; !slices.Equal(taken, want) {
-		t.Errorf("orders %v, want %v", taken, want)
+	b := NewBoard()
+	first := make(map[string]int)
+	_, err := b.Explore(t.Context(), Scenario{
+		Begin: func(context.Context) (sessions []Session, _ error) {
+			var once sync.Once
+			for _, name := range []string{"A", "B"} {
+				g := b.Local()
+				sessions = append(sessions, Session{Name: name, Gate: g, Run: func(context.Context) error {
+					for range 5 {
+						g.Step()
+						once.Do(func() { first[name]++ })
+					}
+					return nil
+				}})
+			}
+			return sessions, nil
+		},
+		Waits: func(context.Context) (map[int][]int, error) { return nil, nil },
+		End:   func(context.Context, []error) (string, error) { return "", nil },
+	}, 20)
+	if err != nil || first["A"]+first["B"] != 20 || min(first["A"], first["B"]) < 5 {
+		t.Errorf("Explore() = %v, who was first: %v, want 20 orders, at least 5 with each", err, first)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/saga"
+	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/memstore"
 )
 
@@ -94,19 +96,20 @@ func (m *memory) party(gate *interleave.Gate, open func() store[*memstore.Tx]) *
 func (m *memory) gateTransactions(p *party[*memstore.Tx], gate *interleave.Gate, at int) {
 	s := memStore{nil, m, gate, at}
 	begin, commit, rollback, effect := p.begin, p.commit, p.rollback, p.effect
-	p.begin = func(ctx context.Context) (tx *memstore.Tx, err error) {
-		s.call(func() {
-			if tx, err = begin(ctx); err == nil {
+	p.begin = func(ctx context.Context) (*memstore.Tx, error) {
+		return alone(s, func() (*memstore.Tx, error) {
+			tx, err := begin(ctx)
+			if err == nil {
 				m.holder.Store(int32(at))
 			}
+			return tx, err
 		})
-		return tx, err
 	}
 	end := func(how func(context.Context, *memstore.Tx) error) func(context.Context, *memstore.Tx) error {
-		return func(ctx context.Context, tx *memstore.Tx) (err error) {
-			s.call(func() {
+		return func(ctx context.Context, tx *memstore.Tx) error {
+			_, err := alone(s, func() (any, error) {
 				m.holder.Store(-1)
-				err = how(ctx, tx)
+				return nil, how(ctx, tx)
 			})
 			return err
 		}
@@ -126,26 +129,39 @@ type memStore struct {
 	at     int
 }
 
-func (s memStore) call(do func()) {
+// alone makes a step of a call that has a transaction of its own.
+func alone[R any](s memStore, call func() (R, error)) (R, error) {
 	s.gate.Step()
 	s.memory.inside[s.at].Store(true)
 	defer s.memory.inside[s.at].Store(false)
-	do()
+	return call()
 }
 
-func (s memStore) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (claims []relay.Claim, err error) {
-	s.call(func() { claims, err = s.Store.ClaimMessages(ctx, req) })
-	return claims, err
+// holding runs what a store calls in its transaction.
+func (s memStore) holding(do func() error) error {
+	s.memory.holder.Store(int32(s.at))
+	defer s.memory.holder.Store(-1)
+	return do()
 }
 
-func (s memStore) SettleMessages(ctx context.Context, req relay.SettleRequest) (lost []int, err error) {
-	s.call(func() { lost, err = s.Store.SettleMessages(ctx, req) })
-	return lost, err
+func (s memStore) RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error) {
+	return alone(s, func() (relay.Lease, error) { return s.Store.RenewLanes(ctx, req) })
 }
 
-func (s memStore) RenewLanes(ctx context.Context, req relay.LeaseRequest) (lease relay.Lease, err error) {
-	s.call(func() { lease, err = s.Store.RenewLanes(ctx, req) })
-	return lease, err
+func (s memStore) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+	return alone(s, func() ([]relay.Claim, error) { return s.Store.ClaimMessages(ctx, req) })
+}
+
+func (s memStore) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
+	return alone(s, func() ([]int, error) { return s.Store.SettleMessages(ctx, req) })
+}
+
+func (s memStore) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (relay.Maintained, error) {
+	return alone(s, func() (relay.Maintained, error) { return s.Store.MaintainArchive(ctx, req) })
+}
+
+func (s memStore) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
+	return alone(s, func() (int, error) { return s.Store.ReleaseScheduled(ctx, limit) })
 }
 
 func (s memStore) EnqueueMessages(ctx context.Context, tx *memstore.Tx, msgs []waybill.Message, unique bool) ([]bool, error) {
@@ -153,68 +169,145 @@ func (s memStore) EnqueueMessages(ctx context.Context, tx *memstore.Tx, msgs []w
 	return s.Store.EnqueueMessages(ctx, tx, msgs, unique)
 }
 
+func (s memStore) CancelEnqueued(ctx context.Context, tx *memstore.Tx, id outbox.Identity) (outbox.Cancellation, error) {
+	s.gate.Step()
+	return s.Store.CancelEnqueued(ctx, tx, id)
+}
+
+func (s memStore) AddScheduled(ctx context.Context, tx *memstore.Tx, m *waybill.Message) (bool, error) {
+	s.gate.Step()
+	return s.Store.AddScheduled(ctx, tx, m)
+}
+
 func (s memStore) CancelScheduled(ctx context.Context, tx *memstore.Tx, id string) (bool, error) {
 	s.gate.Step()
 	return s.Store.CancelScheduled(ctx, tx, id)
 }
 
-func (s memStore) RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (done bool, err error) {
-	s.call(func() { done, err = s.Store.RequeueDeadLetter(ctx, number, act) })
-	return done, err
+func (s memStore) MoveScheduled(ctx context.Context, tx *memstore.Tx, id string, at time.Time) (bool, error) {
+	s.gate.Step()
+	return s.Store.MoveScheduled(ctx, tx, id, at)
 }
 
-func (s memStore) ResolveDeadLetter(ctx context.Context, number int64, act deadletter.Act) (done bool, err error) {
-	s.call(func() { done, err = s.Store.ResolveDeadLetter(ctx, number, act) })
-	return done, err
+func (s memStore) ReadSchedule(ctx context.Context, tx *memstore.Tx, name string) (schedule.State, error) {
+	s.gate.Step()
+	return s.Store.ReadSchedule(ctx, tx, name)
 }
 
-func (s memStore) DiscardDeadLetter(ctx context.Context, number int64, act deadletter.Act) (done bool, err error) {
-	s.call(func() { done, err = s.Store.DiscardDeadLetter(ctx, number, act) })
-	return done, err
+func (s memStore) WriteSchedule(ctx context.Context, tx *memstore.Tx, state schedule.State) (bool, error) {
+	s.gate.Step()
+	return s.Store.WriteSchedule(ctx, tx, state)
 }
 
-func (s memStore) DeleteDeadLetter(ctx context.Context, number int64, act deadletter.Act) (done bool, err error) {
-	s.call(func() { done, err = s.Store.DeleteDeadLetter(ctx, number, act) })
-	return done, err
+func (s memStore) DueSchedules(ctx context.Context, after *schedule.State, limit int) (schedule.Due, error) {
+	return alone(s, func() (schedule.Due, error) { return s.Store.DueSchedules(ctx, after, limit) })
 }
 
-func (s memStore) ReleaseScheduled(ctx context.Context, limit int) (n int, err error) {
-	s.call(func() { n, err = s.Store.ReleaseScheduled(ctx, limit) })
-	return n, err
+func (s memStore) FireSchedule(ctx context.Context, state schedule.State, m *waybill.Message) (bool, error) {
+	return alone(s, func() (bool, error) { return s.Store.FireSchedule(ctx, state, m) })
 }
 
-func (s memStore) CancelMessage(ctx context.Context, id outbox.Identity, act deadletter.Act) (out outbox.Cancellation, err error) {
-	s.call(func() { out, err = s.Store.CancelMessage(ctx, id, act) })
-	return out, err
+func (s memStore) ReadSaga(ctx context.Context, tx *memstore.Tx, id saga.ID, lock bool) (saga.Instance, error) {
+	s.gate.Step()
+	return s.Store.ReadSaga(ctx, tx, id, lock)
 }
 
-func (s memStore) TryBegin(ctx context.Context, req inbox.LeaseRequest) (a inbox.LeaseAnswer, err error) {
-	s.call(func() { a, err = s.Store.TryBegin(ctx, req) })
-	return a, err
+func (s memStore) WriteSaga(ctx context.Context, tx *memstore.Tx, in *saga.Instance, e saga.Entry) (bool, error) {
+	s.gate.Step()
+	return s.Store.WriteSaga(ctx, tx, in, e)
 }
 
-func (s memStore) MarkProcessed(ctx context.Context, l inbox.Lease) (status inbox.LeaseStatus, err error) {
-	s.call(func() { status, err = s.Store.MarkProcessed(ctx, l) })
-	return status, err
+func (s memStore) AddRecord(ctx context.Context, tx *memstore.Tx, r inbox.Record) (bool, error) {
+	s.gate.Step()
+	return s.Store.AddRecord(ctx, tx, r)
 }
 
-func (s memStore) ProcessOnce(ctx context.Context, r inbox.Record, fn func(context.Context, *memstore.Tx) error) (out inbox.Outcome, err error) {
-	s.call(func() {
-		out, err = s.Store.ProcessOnce(ctx, r, func(ctx context.Context, tx *memstore.Tx) error {
-			s.memory.holder.Store(int32(s.at))
-			defer s.memory.holder.Store(-1)
-			return fn(ctx, tx)
+func (s memStore) RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return alone(s, func() (bool, error) { return s.Store.RequeueDeadLetter(ctx, number, act) })
+}
+
+func (s memStore) ResolveDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return alone(s, func() (bool, error) { return s.Store.ResolveDeadLetter(ctx, number, act) })
+}
+
+func (s memStore) DiscardDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return alone(s, func() (bool, error) { return s.Store.DiscardDeadLetter(ctx, number, act) })
+}
+
+func (s memStore) RestoreDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return alone(s, func() (bool, error) { return s.Store.RestoreDeadLetter(ctx, number, act) })
+}
+
+func (s memStore) DeleteDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return alone(s, func() (bool, error) { return s.Store.DeleteDeadLetter(ctx, number, act) })
+}
+
+func (s memStore) EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (string, error) {
+	return alone(s, func() (string, error) { return s.Store.EditDeadLetter(ctx, number, edit, act) })
+}
+
+func (s memStore) AdvanceReplay(ctx context.Context, number int64, n int) (deadletter.Replay, error) {
+	return alone(s, func() (deadletter.Replay, error) { return s.Store.AdvanceReplay(ctx, number, n) })
+}
+
+func (s memStore) CancelReplay(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return alone(s, func() (bool, error) { return s.Store.CancelReplay(ctx, number, act) })
+}
+
+func (s memStore) CancelMessage(ctx context.Context, id outbox.Identity, act deadletter.Act) (outbox.Cancellation, error) {
+	return alone(s, func() (outbox.Cancellation, error) { return s.Store.CancelMessage(ctx, id, act) })
+}
+
+func (s memStore) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+	return alone(s, func() (inbox.LeaseAnswer, error) { return s.Store.TryBegin(ctx, req) })
+}
+
+func (s memStore) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]inbox.LeaseAnswer, error) {
+	return alone(s, func() ([]inbox.LeaseAnswer, error) { return s.Store.TryBeginAll(ctx, reqs) })
+}
+
+func (s memStore) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
+	return alone(s, func() (inbox.LeaseAnswer, error) { return s.Store.RenewLease(ctx, l, ttl) })
+}
+
+func (s memStore) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
+	return alone(s, func() (inbox.LeaseStatus, error) { return s.Store.MarkProcessed(ctx, l) })
+}
+
+func (s memStore) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
+	return alone(s, func() (inbox.LeaseStatus, error) { return s.Store.ReleaseLease(ctx, l, r) })
+}
+
+func (s memStore) BuryMessage(ctx context.Context, l inbox.Letter) (bool, error) {
+	return alone(s, func() (bool, error) { return s.Store.BuryMessage(ctx, l) })
+}
+
+func (s memStore) PurgeExpired(ctx context.Context, rows janitor.Rows, limit int) (int64, error) {
+	return alone(s, func() (int64, error) { return s.Store.PurgeExpired(ctx, rows, limit) })
+}
+
+func (s memStore) LeaveLanes(ctx context.Context, node string) error {
+	_, err := alone(s, func() (any, error) { return nil, s.Store.LeaveLanes(ctx, node) })
+	return err
+}
+
+func (s memStore) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAttempt) error {
+	_, err := alone(s, func() (any, error) { return nil, s.Store.SaveAttempt(ctx, key, a) })
+	return err
+}
+
+func (s memStore) ProcessOnce(ctx context.Context, r inbox.Record, fn func(context.Context, *memstore.Tx) error) (inbox.Outcome, error) {
+	return alone(s, func() (inbox.Outcome, error) {
+		return s.Store.ProcessOnce(ctx, r, func(ctx context.Context, tx *memstore.Tx) error {
+			return s.holding(func() error { return fn(ctx, tx) })
 		})
 	})
-	return out, err
 }
 
-func (s memStore) BuryMessage(ctx context.Context, l inbox.Letter) (done bool, err error) {
-	s.call(func() { done, err = s.Store.BuryMessage(ctx, l) })
-	return done, err
-}
-
-func (s memStore) PurgeExpired(ctx context.Context, rows janitor.Rows, limit int) (n int64, err error) {
-	s.call(func() { n, err = s.Store.PurgeExpired(ctx, rows, limit) })
-	return n, err
+func (s memStore) ProcessBatch(ctx context.Context, list []inbox.Record, fn func(context.Context, *memstore.Tx, []int) error) ([]inbox.Outcome, error) {
+	return alone(s, func() ([]inbox.Outcome, error) {
+		return s.Store.ProcessBatch(ctx, list, func(ctx context.Context, tx *memstore.Tx, fresh []int) error {
+			return s.holding(func() error { return fn(ctx, tx, fresh) })
+		})
+	})
 }

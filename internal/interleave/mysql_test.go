@@ -23,7 +23,7 @@ import (
 // TestMySQL_Orders explores every scenario at each isolation level that sessions may have by default.
 func TestMySQL_Orders(t *testing.T) {
 	t.Parallel()
-	atEachLevel(t, newMySQL, levels{{"REPEATABLE-READ", 20}, {"READ-COMMITTED", 8}, {"SERIALIZABLE", 8}})
+	atEachLevel(t, newMySQL, levels{{"REPEATABLE-READ", 12}, {"READ-COMMITTED", 5}, {"SERIALIZABLE", 5}})
 }
 
 func mysqlURL() string {

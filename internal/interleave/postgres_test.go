@@ -24,7 +24,7 @@ const maxParties = 3
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	// The first is what sessions have unless somebody has changed it.
-	atEachLevel(t, newPostgres, levels{{"read committed", 60}, {"repeatable read", 20}, {"serializable", 20}})
+	atEachLevel(t, newPostgres, levels{{"read committed", 40}, {"repeatable read", 12}, {"serializable", 12}})
 }
 
 func postgresURL() string {
@@ -90,19 +90,19 @@ func newPostgres(t *testing.T, level string) *env[pgx.Tx] {
 		e.parties = append(e.parties, postgresParty(pool, cfg, gate))
 	}
 	e.waits = func(ctx context.Context) (map[int][]int, error) { return postgresWaits(ctx, control, pids) }
-	moved := false // a new clock costs every session its plans
+	moved := time.Duration(0) // a new clock costs every session its plans
 	e.wipe = func(ctx context.Context) error {
 		sql := wipeSQL(cfg)
-		if moved {
+		if moved > 0 {
 			sql += clockSQL(cfg, 0)
 		}
-		moved = false
+		moved = 0
 		_, err := control.Exec(ctx, sql)
 		return err
 	}
 	e.advance = func(ctx context.Context, d time.Duration) error {
-		moved = true
-		_, err := control.Exec(ctx, clockSQL(cfg, d))
+		moved += d
+		_, err := control.Exec(ctx, clockSQL(cfg, moved))
 		return err
 	}
 	e.effects = func(ctx context.Context) ([]string, error) {
@@ -125,6 +125,10 @@ func postgresParty(pool *pgxpool.Pool, cfg pgstore.Config, gate *interleave.Gate
 		effect: func(ctx context.Context, tx pgx.Tx, name string) error {
 			_, err := tx.Exec(ctx, "INSERT INTO "+cfg.Schema+".effects VALUES ($1)", name)
 			return err
+		},
+		exec: func(ctx context.Context, tx pgx.Tx, sql string) error {
+			_, err := tx.Exec(ctx, sql)
+			return conflicts(err)
 		},
 	}
 }

@@ -32,7 +32,7 @@ func tooSlow(err error) bool {
 }
 
 func scenarios[Tx any]() []scenario[Tx] {
-	return append(cancelScenarios[Tx](), []scenario[Tx]{
+	return slices.Concat(cancelScenarios[Tx](), writerScenarios[Tx](), laneScenarios[Tx](), letterScenarios[Tx](), inboxScenarios[Tx](), scheduleScenarios[Tx](), []scenario[Tx]{
 		{"two writers of one id", ready[Tx](), []session[Tx]{writer[Tx]("a"), writer[Tx]("a")}, wantDrained[Tx]()},
 		{"two writers of two ids in opposite order", ready[Tx](), []session[Tx]{writer[Tx]("a", "b"), writer[Tx]("b", "a")}, wantDrained[Tx]()},
 		{"a writer commits while a relay works", ready[Tx]("a"), []session[Tx]{relays[Tx](2), writer[Tx]("b")}, wantDrained[Tx]("a")},
@@ -53,28 +53,40 @@ func scenarios[Tx any]() []scenario[Tx] {
 		{"a parked key is requeued while a follower is put behind", parked[Tx], []session[Tx]{follows[Tx], requeues[Tx]}, wantReleased[Tx]},
 		{"a scheduled message is cancelled while it is released", scheduled[Tx], []session[Tx]{releases[Tx], cancels[Tx]}, wantCancelledOrPending[Tx]},
 		{"two relays release a scheduled message", scheduled[Tx], []session[Tx]{releases[Tx], releases[Tx]}, wantOnePending[Tx]},
-		{"an id is enqueued while its scheduled message is released", scheduled[Tx], []session[Tx]{releases[Tx], writer[Tx]("a")}, nil},
+		{"an id is enqueued while its scheduled message is released", scheduled[Tx], []session[Tx]{releases[Tx], writer[Tx]("a")}, wantPending[Tx]},
 		{"a key is leased three times", nil, []session[Tx]{leases[Tx], leases[Tx], leases[Tx]}, wantOneLease[Tx]},
 		{"a lease that has run out is marked and taken over", leased[Tx], []session[Tx]{marks[Tx], leases[Tx]}, wantMarkedOrTaken[Tx]},
-		{"a letter is purged while it is requeued", dead[Tx]("a"), []session[Tx]{purges[Tx](janitor.Letters), requeues[Tx]}, nil},
+		{"a letter is purged while it is requeued", dead[Tx]("a"), []session[Tx]{purges[Tx](janitor.Letters), requeues[Tx]}, wantPurgedOrRequeued[Tx]},
 		{"two copies of a message", nil, []session[Tx]{handles[Tx](nil), handles[Tx](nil)}, wantOneEffect[Tx]},
 		{"three copies of a message", nil, []session[Tx]{handles[Tx](nil), handles[Tx](nil), handles[Tx](nil)}, wantOneEffect[Tx]},
 		{"two copies, of which one fails", nil, []session[Tx]{handles[Tx](errHandler), handles[Tx](nil)}, wantOneEffect[Tx]},
 		{"a copy while its message is dead-lettered", nil, []session[Tx]{buries[Tx], handles[Tx](nil)}, wantBuriedOrDone[Tx]},
-	}...)
+	})
 }
 
-// wantDrained expects that what was enqueued, before and by writers, is published once.
+// wantDrained expects that what was enqueued, before and by writers, is published once. A relay that goes on reading
+// finds what the others have committed behind its back.
 func wantDrained[Tx any](before ...string) func(context.Context, *env[Tx]) error {
 	return func(ctx context.Context, e *env[Tx]) error {
+		want, got, found := slices.Clone(before), []string(nil), false
+		for _, p := range e.parties[:e.active] {
+			want, got = append(want, p.committed...), append(got, p.sent...)
+			if p.reads {
+				more, err := e.drainBy(ctx, p, p.clashed())
+				if err != nil {
+					return err
+				}
+				got, found = append(got, more...), true
+			}
+		}
 		rest, err := e.drain(ctx)
 		if err != nil {
 			return err
 		}
-		want, got := slices.Clone(before), rest
-		for _, p := range e.parties {
-			want, got = append(want, p.committed...), append(got, p.sent...)
+		if found && len(rest) > 0 {
+			return fmt.Errorf("the relay does not find %v", rest)
 		}
+		got = append(got, rest...)
 		slices.Sort(want)
 		slices.Sort(got)
 		if want = slices.Compact(want); !slices.Equal(got, want) {
@@ -241,6 +253,7 @@ func relays[Tx any](rounds int) session[Tx] {
 		for _, l := range e.lease.Lanes {
 			again = append(again, l.Number)
 		}
+		p.reads = true
 		for range rounds {
 			claims, err := p.ClaimMessages(ctx, relay.ClaimRequest{Lanes: e.lease.Lanes, Limit: 100, Due: true, Again: again})
 			if err != nil {
@@ -274,7 +287,9 @@ func handles[Tx any](fails error) session[Tx] {
 			p.say("failed")
 			return nil
 		}
-		p.say("%v", got)
+		if err == nil {
+			p.say("%v", got)
+		}
 		return err
 	}
 }
@@ -392,9 +407,13 @@ func joins[Tx any](node string) session[Tx] {
 
 // wantLanesApart expects that no lane was given to two relays under one epoch.
 func wantLanesApart[Tx any](_ context.Context, e *env[Tx]) error {
-	for _, l := range e.parties[0].lanes {
-		if slices.Contains(e.parties[1].lanes, l) {
-			return fmt.Errorf("both relays own lane %d in epoch %d", l.Number, l.Epoch)
+	given := make(map[relay.Lane]bool)
+	for _, p := range e.parties {
+		for _, l := range p.lanes {
+			if given[l] {
+				return fmt.Errorf("two relays own lane %d in epoch %d", l.Number, l.Epoch)
+			}
+			given[l] = true
 		}
 	}
 	return nil
@@ -567,18 +586,22 @@ func leases[Tx any](ctx context.Context, _ *env[Tx], p *party[Tx]) error {
 	return err
 }
 
-// wantOneLease expects that one of the sessions has the lease.
+// wantOneLease expects that one of the sessions has the lease, or none if one has clashed.
 func wantOneLease[Tx any](_ context.Context, e *env[Tx]) error {
-	n := 0
-	for _, p := range e.parties {
-		if slices.Contains(p.notes, fmt.Sprint(inbox.LeaseAcquired)) {
-			n++
-		}
-	}
-	if n != 1 {
-		return fmt.Errorf("%d have the lease", n)
+	return e.wantOne(fmt.Sprint(inbox.LeaseAcquired))
+}
+
+// wantOne expects that one of the sessions has noted something, or none if one has clashed.
+func (e *env[Tx]) wantOne(note string) error {
+	n := len(e.said(note))
+	if n > 1 || n == 0 && !e.anyClashed() {
+		return fmt.Errorf("%d sessions have noted %q", n, note)
 	}
 	return nil
+}
+
+func (e *env[Tx]) anyClashed() bool {
+	return slices.ContainsFunc(e.parties[:e.active], (*party[Tx]).clashed)
 }
 
 // leased has a lease that has run out.
@@ -617,4 +640,17 @@ func purges[Tx any](kind janitor.Kind) session[Tx] {
 		p.say("purges %d", n)
 		return err
 	}
+}
+
+// wantPurgedOrRequeued expects that the letter was purged, or that its message is pending again.
+func wantPurgedOrRequeued[Tx any](ctx context.Context, e *env[Tx]) error {
+	switch done := e.said("purges 1", "requeued"); {
+	case len(done) > 1:
+		return errors.New("the letter was purged and requeued")
+	case len(done) == 0:
+		return e.wantPlaces(ctx, "a", outbox.Dead)
+	case done[0] == "requeued":
+		return e.wantPlaces(ctx, "a", outbox.Waiting)
+	}
+	return e.wantPlaces(ctx, "a")
 }

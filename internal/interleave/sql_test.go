@@ -30,6 +30,10 @@ func sqlParty(db *sql.DB, gate *interleave.Gate, open func(*sql.DB) (store[*sql.
 			_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", name)
 			return err
 		},
+		exec: func(ctx context.Context, tx *sql.Tx, statement string) error {
+			_, err := tx.ExecContext(ctx, statement)
+			return conflict(err)
+		},
 	}
 }
 

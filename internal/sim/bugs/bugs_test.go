@@ -15,7 +15,7 @@ func TestBank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range bank {
+	for _, b := range slices.Concat(bank, breaks) {
 		if _, err := b.overlay(at, t.TempDir()); err != nil {
 			t.Errorf("%s: %v", b.name, err)
 		}

@@ -1,9 +1,11 @@
 // Command bugs breaks the relay on purpose, in one way after the other, and prints what finds each of
 // them: the simulator, the explorer or a test. With -mutants it changes single operators and conditions of
-// the core instead, drawn at random, and prints those that nothing notices.
+// the core instead, drawn at random, and prints those that nothing notices. With -orders it breaks the
+// stores instead, and prints which scenarios of internal/interleave find it; it needs PostgreSQL.
 //
 //	go run ./internal/sim/bugs
 //	go run ./internal/sim/bugs -mutants 50
+//	go run ./internal/sim/bugs -orders
 package main
 
 import (
@@ -29,6 +31,7 @@ func main() {
 	only := flag.String("only", "", "run those bugs only whose names match")
 	changed := flag.Int("mutants", 0, "try as many mutants of the core instead of the bugs")
 	draw := flag.Uint64("draw", 1, "with -mutants, the seed by which they are drawn")
+	orders := flag.Bool("orders", false, "break the stores")
 	flag.Parse()
 	if *changed > 0 {
 		tryMutants(*changed, *draw, *seeds)
@@ -38,6 +41,10 @@ func main() {
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(2)
+	}
+	if *orders {
+		tryOrders(context.Background(), match)
+		return
 	}
 	var list []bug
 	for _, b := range bank {
