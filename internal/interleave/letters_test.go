@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
 )
 
 func letterScenarios[Tx any]() []scenario[Tx] {
@@ -17,6 +18,7 @@ func letterScenarios[Tx any]() []scenario[Tx] {
 		{"a letter is edited and requeued", dead[Tx]("a"), []session[Tx]{edits[Tx], requeues[Tx]}, wantEdited[Tx]},
 		{"a letter is edited and deleted", dead[Tx]("a"), []session[Tx]{edits[Tx], deletes[Tx]}, wantEdited[Tx]},
 		{"a letter is edited and resolved", dead[Tx]("a"), []session[Tx]{edits[Tx], resolves[Tx]}, wantEdited[Tx]},
+		{"a letter is requeued behind a message that is published", overtaken[Tx], []session[Tx]{settles[Tx](relay.Published), requeues[Tx]}, wantRequeuedSent[Tx]},
 		{"a resolved letter is restored and deleted", resolved[Tx], []session[Tx]{restores[Tx], deletes[Tx]}, wantDeletedOrDead[Tx]},
 		{"a resolved letter is restored and requeued", resolved[Tx], []session[Tx]{restores[Tx], requeues[Tx]}, wantRequeuedOrDead[Tx]},
 		{"a replay is advanced twice", replayed[Tx], []session[Tx]{advances[Tx], advances[Tx]}, wantReplayed[Tx]},
@@ -147,4 +149,37 @@ func wantReplayed[Tx any](ctx context.Context, e *env[Tx]) error {
 		return fmt.Errorf("%d letters were requeued or deleted, want 2; the replay is %s", left, r.State)
 	}
 	return nil
+}
+
+// overtaken has a message that is tried again, and the dead letter of a later one of its key.
+func overtaken[Tx any](ctx context.Context, e *env[Tx]) error {
+	if err := ready[Tx]("a", "b")(ctx, e); err != nil {
+		return err
+	}
+	claims, err := e.claim(ctx, e.admin, e.lease)
+	if err != nil {
+		return err
+	}
+	list := append(settled(relay.Wait, claims[0]), settled(relay.Dead, claims[1])...)
+	list[0].Attempts, list[1].Attempts, list[1].Reason = 1, 1, waybill.ReasonExhausted
+	if _, err = e.admin.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Settlements: list}); err != nil {
+		return err
+	}
+	letters, err := e.admin.DeadLetters(ctx, deadletter.Filter{})
+	if err == nil {
+		e.letter = letters[0].Number
+	}
+	return err
+}
+
+// wantRequeuedSent expects that b is published in the end, if it was requeued.
+func wantRequeuedSent[Tx any](ctx context.Context, e *env[Tx]) error {
+	if _, err := e.finish(ctx); err != nil {
+		return err
+	}
+	want := outbox.Published
+	if len(e.said("requeued")) == 0 {
+		want = outbox.Dead
+	}
+	return e.wantPlaces(ctx, "b", want)
 }

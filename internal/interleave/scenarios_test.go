@@ -43,7 +43,7 @@ func scenarios[Tx any]() []scenario[Tx] {
 		{"a letter is requeued and resolved", dead[Tx]("a"), []session[Tx]{requeues[Tx], resolves[Tx]}, wantOneOf[Tx]("requeued", "resolved")},
 		{"a letter is requeued and discarded", dead[Tx]("a"), []session[Tx]{requeues[Tx], discards[Tx]}, wantOneOf[Tx]("requeued", "discarded")},
 		{"a letter is requeued and deleted", dead[Tx]("a"), []session[Tx]{requeues[Tx], deletes[Tx]}, wantOneOf[Tx]("requeued", "deleted")},
-		{"a letter is requeued and its id is enqueued", dead[Tx]("a"), []session[Tx]{requeues[Tx], writer[Tx]("a")}, wantPending[Tx]},
+		{"a letter is requeued and its id is enqueued", dead[Tx]("a"), []session[Tx]{requeues[Tx], writer[Tx]("a")}, wantEach[Tx]},
 		{"a writer repeats an id while it is put off", ready[Tx]("a"), []session[Tx]{settles[Tx](relay.Wait), writer[Tx]("a")}, wantPending[Tx]},
 		{"a relay is superseded", expiring[Tx]("a", "b"), []session[Tx]{settles[Tx](relay.Published), takesOver[Tx]}, wantPublished[Tx]("a", "b")},
 		{"a relay is superseded while a message fails", expiring[Tx]("a", "b"), []session[Tx]{settles[Tx](relay.Wait), takesOver[Tx]}, wantOrder[Tx]("a", "b")},
@@ -640,6 +640,20 @@ func purges[Tx any](kind janitor.Kind) session[Tx] {
 		p.say("purges %d", n)
 		return err
 	}
+}
+
+// wantEach expects what the sessions were told: a is waiting if it was requeued, and pending if it was new; docs/guarantees.md,
+// "The same id again".
+func wantEach[Tx any](ctx context.Context, e *env[Tx]) error {
+	want := []outbox.Status{outbox.Dead}
+	if len(e.said("requeued")) > 0 {
+		want[0] = outbox.Waiting
+	}
+	if len(e.parties[1].committed) > 0 && len(e.said("a new true")) > 0 {
+		want = append(want, outbox.Pending)
+	}
+	slices.Sort(want)
+	return e.wantPlaces(ctx, "a", want...)
 }
 
 // wantPurgedOrRequeued expects that the letter was purged, or that its message is pending again.
