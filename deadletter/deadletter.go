@@ -150,9 +150,9 @@ type Store interface {
 	// outbox with its id, key and position, its attempts counted anew. A consumer's letter
 	// is run again by that consumer only, from the store. If the letter parks its key, what
 	// waits behind it follows it. It returns false if it is on its way already, or if another
-	// message with its id, or its corrected copy, is. [ErrResolved] stands for a letter that was resolved or
-	// discarded. A consumer's letter without an inbox key can't be recognised if it is
-	// run twice: that is a permanent error, reason no_id.
+	// message with its id, or its corrected copy, is. [ErrResolved] stands for a letter that was
+	// resolved or discarded. A consumer's letter without an inbox key can't be recognised if it
+	// is run twice: that is a permanent error, reason no_id.
 	RequeueDeadLetter(ctx context.Context, number int64, act Act) (bool, error)
 
 	// ResolveDeadLetter notes that a letter was dealt with in another way; act.Why is the

@@ -33,10 +33,7 @@ func cancelsMessage[Tx any](ctx context.Context, _ *env[Tx], p *party[Tx]) error
 
 // waits has a message that waits for a retry, and one of its key in the outbox.
 func waits[Tx any](ctx context.Context, e *env[Tx]) error {
-	if err := ready[Tx]("a")(ctx, e); err != nil {
-		return err
-	}
-	claims, err := e.claim(ctx, e.admin, e.lease)
+	claims, err := e.claimed(ctx, "a")
 	if err != nil {
 		return err
 	}

@@ -241,6 +241,14 @@ func (e *env[Tx]) join(ctx context.Context, node string) (err error) {
 	return err
 }
 
+// claimed makes messages ready and claims them.
+func (e *env[Tx]) claimed(ctx context.Context, ids ...string) ([]relay.Claim, error) {
+	if err := ready[Tx](ids...)(ctx, e); err != nil {
+		return nil, err
+	}
+	return e.claim(ctx, e.admin, e.lease)
+}
+
 // claim reads what may go now, as a relay that has just got its lanes.
 func (e *env[Tx]) claim(ctx context.Context, p *party[Tx], lease relay.Lease) ([]relay.Claim, error) {
 	req := relay.ClaimRequest{Lanes: lease.Lanes, Limit: 100, Due: true}

@@ -25,10 +25,7 @@ func laneScenarios[Tx any]() []scenario[Tx] {
 
 // shared is ready, where the lane of the messages is known.
 func shared[Tx any](ctx context.Context, e *env[Tx]) error {
-	if err := ready[Tx]("a", "b")(ctx, e); err != nil {
-		return err
-	}
-	claims, err := e.claim(ctx, e.admin, e.lease)
+	claims, err := e.claimed(ctx, "a", "b")
 	if err == nil {
 		e.lane = claims[0].Lane.Number
 	}

@@ -153,10 +153,7 @@ func wantReplayed[Tx any](ctx context.Context, e *env[Tx]) error {
 
 // overtaken has a message that is tried again, and the dead letter of a later one of its key.
 func overtaken[Tx any](ctx context.Context, e *env[Tx]) error {
-	if err := ready[Tx]("a", "b")(ctx, e); err != nil {
-		return err
-	}
-	claims, err := e.claim(ctx, e.admin, e.lease)
+	claims, err := e.claimed(ctx, "a", "b")
 	if err != nil {
 		return err
 	}

@@ -204,10 +204,7 @@ func ready[Tx any](ids ...string) func(context.Context, *env[Tx]) error {
 // dead makes dead letters.
 func dead[Tx any](ids ...string) func(context.Context, *env[Tx]) error {
 	return func(ctx context.Context, e *env[Tx]) error {
-		if err := ready[Tx](ids...)(ctx, e); err != nil {
-			return err
-		}
-		claims, err := e.claim(ctx, e.admin, e.lease)
+		claims, err := e.claimed(ctx, ids...)
 		if err != nil {
 			return err
 		}

@@ -131,8 +131,7 @@ func repeatable(t *testing.T) {
 // runner does operations on a store.
 type runner[Tx any] struct {
 	*env[Tx]
-	moved  time.Duration
-	replay int64
+	moved time.Duration
 }
 
 func subjectOf[Tx any](name string, e *env[Tx]) subject {

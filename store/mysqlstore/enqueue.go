@@ -139,6 +139,7 @@ func (k *known) remembers(id outbox.Identity) bool {
 	return k.remembered[id] || k.remembered[outbox.Identity{ID: id.ID}]
 }
 
+// known looks for ids; whether they are remembered it tells only if unique is set.
 func (s *Store) known(ctx context.Context, conn sqldb.Conn, ids []string, unique bool) (known, error) {
 	k := known{make(map[outbox.Identity]bool), make(map[outbox.Identity]bool)}
 	rows, err := conn.Query(ctx, s.sql.known, ids, unique)

@@ -13,8 +13,8 @@ SELECT origin, state, requeued_at IS NOT NULL, origin = 'consumer' AND message_k
 
 // A relay's letter keeps id, key and position and starts its next life in the waiting rows,
 // where it is due now unless it is behind something in its unit. So does the corrected copy
-// of a message, in the unit that it now belongs to. A message and its copy have one place, and so one of them waits
-// there at a time.
+// of a message, in the unit that it now belongs to. A message and its copy have one place: one of them
+// waits there at a time.
 var (
 	requeueRelaySQL = `
 INSERT INTO {outbox_waiting} (position, {message}, destination, life, letter, replay, history, due_at)
