@@ -27,6 +27,9 @@ func inboxScenarios[Tx any]() []scenario[Tx] {
 		{"a lease that has run out is released and taken over twice", leased[Tx], []session[Tx]{releasesLease[Tx], leases[Tx], leases[Tx]}, wantOneLease[Tx]},
 		{"a lease is renewed while it is marked", leased[Tx], []session[Tx]{renewsLease[Tx], marks[Tx]}, wantMarked[Tx]},
 		{"a lease is marked twice", leased[Tx], []session[Tx]{marks[Tx], marks[Tx]}, wantMarked[Tx]},
+		{"a request with no attempts left comes again while its lease is released", asked[Tx], []session[Tx]{asks[Tx], givesBack[Tx](false)}, wantAnswers[Tx](inbox.LeaseAcquired, inbox.LeaseExhausted, inbox.LeaseReleased)},
+		{"a request with no attempts left comes again while its attempt is taken back", asked[Tx], []session[Tx]{asks[Tx], givesBack[Tx](true)}, wantAnswers[Tx](inbox.LeaseAcquired, inbox.LeaseReleased)},
+		{"a request comes again twice while its attempt is taken back", asked[Tx], []session[Tx]{asks[Tx], asks[Tx], givesBack[Tx](true)}, wantAnswers[Tx](inbox.LeaseAcquired, inbox.LeaseReleased)},
 		{"two keys are leased in opposite order", nil, []session[Tx]{leasesAll[Tx]("k1", "k2"), leasesAll[Tx]("k2", "k1")}, wantLeasedOnce[Tx]},
 	}
 }
@@ -146,6 +149,47 @@ func wantMarked[Tx any](ctx context.Context, e *env[Tx]) error {
 		err = fmt.Errorf("marked: %v, the key is %v", marked, r.Status)
 	}
 	return err
+}
+
+func onlyRequest() inbox.LeaseRequest {
+	return inbox.LeaseRequest{Key: "key", TTL: time.Hour, MaxAttempts: 1, RequestID: "the-only-request"}
+}
+
+// asked has a lease whose request has no more attempts.
+func asked[Tx any](ctx context.Context, e *env[Tx]) error {
+	a, err := e.admin.TryBegin(ctx, onlyRequest())
+	e.held = inbox.Lease{Key: "key", ID: a.LeaseID, Token: a.Token}
+	return err
+}
+
+func asks[Tx any](ctx context.Context, _ *env[Tx], p *party[Tx]) error {
+	a, err := p.TryBegin(ctx, onlyRequest())
+	p.say("%v", a.Status)
+	return err
+}
+
+func givesBack[Tx any](uncounted bool) session[Tx] {
+	return func(ctx context.Context, e *env[Tx], p *party[Tx]) error {
+		status, err := p.ReleaseLease(ctx, e.held, inbox.Release{Uncounted: uncounted})
+		p.say("%v", status)
+		return err
+	}
+}
+
+// wantAnswers expects that each session has one of the answers, unless it has clashed, and that no request exceeds its attempts.
+func wantAnswers[Tx any](list ...inbox.LeaseStatus) func(context.Context, *env[Tx]) error {
+	return func(ctx context.Context, e *env[Tx]) error {
+		for _, p := range e.parties[:e.active] {
+			if !p.clashed() && !slices.ContainsFunc(list, func(s inbox.LeaseStatus) bool { return slices.Contains(p.notes, string(s)) }) {
+				return fmt.Errorf("a session is told %q, want one of %v", p.notes, list)
+			}
+		}
+		r, err := e.admin.ReadLease(ctx, "key")
+		if err == nil && r.Attempts > onlyRequest().MaxAttempts {
+			err = fmt.Errorf("%d attempts, want one at most", r.Attempts)
+		}
+		return err
+	}
 }
 
 // leasesAll leases several keys in one call.

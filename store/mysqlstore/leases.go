@@ -27,9 +27,9 @@ func setIf(condition string, columns ...[2]string) string {
 // due_at: there it may begin since that is past, and NULL says the same.
 const mayBegin = `NOT processed AND coalesce(coalesce(lease_until, due_at) <= {now}, 1) AND ($5 = 0 OR attempts < $5 OR lease_id = $2)`
 
-// usedUp is the condition under which mayBegin would be wrong: a row that had the id before,
-// from the same request, and has no attempts left.
-const usedUp = `{key} = $1 AND lease_id = $2 AND $5 > 0 AND attempts >= $5`
+// usedUp is the condition under which mayBegin would be wrong: the row had the id before, from the
+// same request, and has no attempts left. It locks the row, which stays as it is until the answer is read.
+const usedUp = `coalesce((SELECT lease_id = $2 AND $5 > 0 AND attempts >= $5 FROM {inbox_leases} WHERE {key} = $1 FOR UPDATE), 0)`
 
 // holds is the condition that $2 is the id of a lease that is neither released nor processed,
 // until lease_until is assigned.
@@ -41,8 +41,7 @@ const holds = `lease_id = $2 AND lease_until IS NOT NULL`
 var (
 	beginLeaseSQL = `
 INSERT INTO {inbox_leases} ({key}, lease_id, owner, token, attempts, max_attempts, payload_hash, first_seen, last_seen, lease_until)
-SELECT $1, $2, $3, 1, 1, $5, $6, {now}, {now}, {now} + CAST($4 * 1000 AS SIGNED) FROM DUAL
- WHERE NOT EXISTS (SELECT 1 FROM {inbox_leases} WHERE ` + usedUp + `)
+SELECT $1, $2, $3, 1, 1, $5, $6, {now}, {now}, {now} + CAST($4 * 1000 AS SIGNED) FROM DUAL WHERE NOT ` + usedUp + `
 ON DUPLICATE KEY UPDATE
        ` + setIf(mayBegin, [2]string{"lease_id", "$2"}, [2]string{"owner", "$3"}, [2]string{"token", "token + 1"},
 		[2]string{"attempts", "attempts + 1"}, [2]string{"max_attempts", "$5"},
