@@ -22,6 +22,7 @@ func inboxTests[Tx any]() []test[Tx] {
 		{"handler panics", processPanics[Tx], nil},
 		{"context ends in the handler", processCancelled[Tx], nil},
 		{"fifty deliveries of one message at once", processAtOnce[Tx], nil},
+		{"random deliveries at once, in one order", processHistory[Tx], nil},
 		{"a concurrent delivery waits for the outcome", processWaits[Tx], nil},
 		{"a concurrent delivery of a handler that fails", processWaitsFailed[Tx], nil},
 		{"two messages at once", processTwoAtOnce[Tx], []need{concurrentWriters}},

@@ -21,30 +21,20 @@ const (
 	modelSlack = 5 * time.Second
 )
 
-// leaseModel is the state machine of the contract, in a few lines and one goroutine.
+// leaseModel holds a store against a state machine for each key, in one goroutine.
 type leaseModel struct {
 	*leaseEnv
 	rng     *rand.Rand
 	began   time.Time
 	moved   time.Duration // by advance
-	keys    map[string]*modelKey
+	keys    map[string]modelKey
 	granted []inbox.Lease // every lease there has been
-}
-
-// modelKey is what a store should know of a key.
-type modelKey struct {
-	id                string
-	token             int64
-	attempts          int
-	last, until, due  time.Duration // of the model's clock
-	leased, processed bool          // leased also after the lease has ended
-	hash              string
 }
 
 func leaseModelled(e *leaseEnv) {
 	seed := rand.Uint64()
 	e.Logf("seed %d", seed)
-	m := &leaseModel{leaseEnv: e, rng: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), keys: make(map[string]*modelKey)}
+	m := &leaseModel{leaseEnv: e, rng: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), keys: make(map[string]modelKey)}
 	calls := []func(){m.callBegin, m.callBegin, m.callBegin, m.callMark, m.callRelease, m.callRenew, m.callRead, m.callAdvance, m.callPurge, m.callBatch}
 	for range modelCalls {
 		calls[m.rng.IntN(len(calls))]()
@@ -86,58 +76,6 @@ func (m *leaseModel) expect(call string, got, want any) {
 	}
 }
 
-// begin does what TryBegin should, but for the id, which may be the store's to draw.
-func (m *leaseModel) begin(req inbox.LeaseRequest, id string) (inbox.LeaseStatus, int) {
-	k := m.keys[req.Key]
-	if k == nil {
-		k = &modelKey{}
-	}
-	switch {
-	case k.processed:
-		return inbox.LeaseProcessed, k.attempts
-	case k.leased && k.until > m.now() && k.id == req.RequestID:
-		return inbox.LeaseAcquired, k.attempts
-	case k.takenAt(m.now()):
-		return inbox.LeaseBusy, k.attempts
-	case req.MaxAttempts > 0 && k.attempts >= req.MaxAttempts:
-		return inbox.LeaseExhausted, k.attempts
-	}
-	m.keys[req.Key] = &modelKey{id: id, token: k.token + 1, attempts: k.attempts + 1, last: m.now(), until: m.now() + req.TTL, leased: true, hash: req.PayloadHash}
-	m.granted = slices.DeleteFunc(m.granted, func(l inbox.Lease) bool { return l.ID == id }) // an earlier one of the request
-	m.granted = append(m.granted, inbox.Lease{Key: req.Key, ID: id, Token: k.token + 1})
-	return inbox.LeaseAcquired, k.attempts + 1
-}
-
-// takenAt reports whether nobody may begin a key: somebody has it, or it waits.
-func (k *modelKey) takenAt(now time.Duration) bool {
-	return k.leased && k.until > now || k.due > now
-}
-
-// holder returns the key that a lease may settle, or what is said of one that may not.
-func (m *leaseModel) holder(l inbox.Lease) (*modelKey, inbox.LeaseStatus) {
-	k := m.keys[l.Key]
-	switch {
-	case k == nil:
-		return nil, inbox.LeaseUnknown
-	case k.id != l.ID:
-		return nil, inbox.LeaseLost
-	case k.processed:
-		return nil, inbox.LeaseProcessed
-	case !k.leased:
-		return nil, inbox.LeaseReleased
-	}
-	return k, ""
-}
-
-func (m *leaseModel) mark(l inbox.Lease) inbox.LeaseStatus {
-	k, status := m.holder(l)
-	if k == nil {
-		return status
-	}
-	k.processed, k.leased, k.last = true, false, m.now()
-	return inbox.LeaseProcessed
-}
-
 func (m *leaseModel) callBegin() {
 	req := m.anyRequest()
 	m.expectBegun(req, m.try(req))
@@ -146,63 +84,58 @@ func (m *leaseModel) callBegin() {
 func (m *leaseModel) expectBegun(req inbox.LeaseRequest, a inbox.LeaseAnswer) {
 	m.Helper()
 	m.checkAnswer(a)
-	status, attempts := m.begin(req, a.LeaseID)
-	m.expect("TryBegin of "+req.Key, fmt.Sprint(a.Status, a.Attempts), fmt.Sprint(status, attempts))
-	k := m.keys[req.Key]
-	m.expect("conflict of "+req.Key, a.Conflict, status == inbox.LeaseProcessed && req.PayloadHash != "" && k.hash != "" && k.hash != req.PayloadHash)
+	before := m.keys[req.Key]
+	k, status := before.begin(req, a.LeaseID, m.now())
+	m.expect("TryBegin of "+req.Key, fmt.Sprint(a.Status, a.Attempts), fmt.Sprint(status, k.attempts))
+	m.expect("conflict of "+req.Key, a.Conflict, status == inbox.LeaseProcessed && req.Conflicts(k.hash))
 	if status == inbox.LeaseAcquired {
 		m.expect("token of "+req.Key, a.Token, k.token)
 	}
+	if k.token > before.token {
+		m.granted = slices.DeleteFunc(m.granted, func(l inbox.Lease) bool { return l.ID == k.id }) // an earlier one of the request
+		m.granted = append(m.granted, inbox.Lease{Key: req.Key, ID: k.id, Token: k.token})
+		m.keys[req.Key] = k
+	}
+}
+
+// expectSettled expects what the model says of a call that settles or renews a lease, and keeps what it makes of the key.
+func (m *leaseModel) expectSettled(call string, l inbox.Lease, got inbox.LeaseStatus, k modelKey, want inbox.LeaseStatus) {
+	m.Helper()
+	m.expect(fmt.Sprintf("%s of %+v", call, l), got, want)
+	if want != inbox.LeaseUnknown {
+		m.keys[l.Key] = k
+	}
+}
+
+func (m *leaseModel) expectMarked(call string, l inbox.Lease, got inbox.LeaseStatus) {
+	m.Helper()
+	k, want := m.keys[l.Key].mark(l.ID, m.now())
+	m.expectSettled(call, l, got, k, want)
 }
 
 func (m *leaseModel) callMark() {
 	l := m.anyLease()
-	m.expect(fmt.Sprintf("MarkProcessed of %+v", l), m.tryMark(l), m.mark(l))
+	m.expectMarked("MarkProcessed", l, m.tryMark(l))
 }
 
 func (m *leaseModel) callRelease() {
 	l := m.anyLease()
 	r := inbox.Release{Uncounted: m.rng.IntN(2) == 0, Wait: []time.Duration{0, 0, leaseTTL / 2, 2 * leaseTTL}[m.rng.IntN(4)]}
 	got := m.tryRelease(l, r)
-	k, want := m.holder(l)
-	if k != nil {
-		want = inbox.LeaseReleased
-		k.leased, k.last = false, m.now()
-		if r.Wait > 0 {
-			k.due = m.now() + r.Wait
-		}
-		if r.Uncounted {
-			k.attempts--
-		}
-	}
-	m.expect(fmt.Sprintf("ReleaseLease of %+v, %+v", l, r), got, want)
+	k, want := m.keys[l.Key].release(l.ID, r, m.now())
+	m.expectSettled(fmt.Sprintf("ReleaseLease with %+v", r), l, got, k, want)
 }
 
 func (m *leaseModel) callRenew() {
 	l := m.anyLease()
-	k, want := m.holder(l)
-	if k != nil {
-		want = inbox.LeaseAcquired
-		k.last, k.until = m.now(), m.now()+leaseTTL
-	}
-	m.renew(l, want)
+	k, want := m.keys[l.Key].renew(l.ID, leaseTTL, m.now())
+	m.expectSettled("RenewLease", l, m.renew(l, want).Status, k, want)
 }
 
 func (m *leaseModel) callRead() {
 	key := m.anyKey()
 	k := m.keys[key]
-	switch {
-	case k == nil:
-		m.wantRecord(key, inbox.LeaseUnknown, 0, 0)
-	case k.processed:
-		m.wantRecord(key, inbox.LeaseProcessed, k.token, k.attempts)
-	case k.leased && k.until > m.now():
-		m.wantRecord(key, inbox.LeaseBusy, k.token, k.attempts)
-	case k.leased:
-		m.wantRecord(key, inbox.LeaseExpired, k.token, k.attempts)
-	default:
-		m.wantRecord(key, inbox.LeaseReleased, k.token, k.attempts)
-	}
+	m.wantRecord(key, k.status(m.now()), k.token, k.attempts)
 }
 
 // callAdvance moves the clock a little, past leases, or now and then by days.
@@ -234,7 +167,7 @@ func (m *leaseModel) nearEdge(then time.Duration) bool {
 // expired forgets what is past the retention, and returns how many keys.
 func (m *leaseModel) expired() (n int) {
 	for key, k := range m.keys {
-		if k.last+LeaseRetention < m.now() && !k.takenAt(m.now()) {
+		if k.last+LeaseRetention < m.now() && !k.taken(m.now()) {
 			delete(m.keys, key)
 			n++
 		}
@@ -253,7 +186,7 @@ func (m *leaseModel) callBatch() {
 			}
 		}
 		for i, status := range m.tryMarkAll(leases) {
-			m.expect(fmt.Sprintf("MarkAllProcessed of %+v", leases[i]), status, m.mark(leases[i]))
+			m.expectMarked("MarkAllProcessed", leases[i], status)
 		}
 		return
 	}

@@ -1,0 +1,103 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/waybill-go/waybill/inbox"
+)
+
+// modelKey is what a store should know of a key. Its methods are the contract in a few lines: what each call
+// answers, and what the key is then. The zero value is a key of which nothing is stored. Times are those of the
+// store's clock, since any beginning.
+type modelKey struct {
+	id                string // of the latest lease
+	token             int64
+	attempts          int
+	last, until, due  time.Duration
+	leased, processed bool // leased also after the lease has ended
+	hash              string
+}
+
+// begin is TryBegin. id is that of the lease, should there be a new one: the store may draw it.
+func (k modelKey) begin(req inbox.LeaseRequest, id string, now time.Duration) (modelKey, inbox.LeaseStatus) {
+	switch {
+	case k.processed:
+		return k, inbox.LeaseProcessed
+	case k.leased && k.until > now && k.id == req.RequestID:
+		return k, inbox.LeaseAcquired
+	case k.taken(now):
+		return k, inbox.LeaseBusy
+	case req.MaxAttempts > 0 && k.attempts >= req.MaxAttempts:
+		return k, inbox.LeaseExhausted
+	}
+	k = modelKey{id: id, token: k.token + 1, attempts: k.attempts + 1, last: now, until: now + req.TTL, leased: true, hash: req.PayloadHash}
+	return k, inbox.LeaseAcquired
+}
+
+// taken reports whether nobody may begin the key: somebody has it, or it waits.
+func (k modelKey) taken(now time.Duration) bool {
+	return k.leased && k.until > now || k.due > now
+}
+
+// refused returns what the holder of a lease is told who may not settle it, or "" if it may.
+func (k modelKey) refused(id string) inbox.LeaseStatus {
+	switch {
+	case k.token == 0:
+		return inbox.LeaseUnknown
+	case k.id != id:
+		return inbox.LeaseLost
+	case k.processed:
+		return inbox.LeaseProcessed
+	case !k.leased:
+		return inbox.LeaseReleased
+	}
+	return ""
+}
+
+// mark is MarkProcessed.
+func (k modelKey) mark(id string, now time.Duration) (modelKey, inbox.LeaseStatus) {
+	if status := k.refused(id); status != "" {
+		return k, status
+	}
+	k.processed, k.leased, k.last = true, false, now
+	return k, inbox.LeaseProcessed
+}
+
+// release is ReleaseLease.
+func (k modelKey) release(id string, r inbox.Release, now time.Duration) (modelKey, inbox.LeaseStatus) {
+	if status := k.refused(id); status != "" {
+		return k, status
+	}
+	k.leased, k.last = false, now
+	if r.Wait > 0 {
+		k.due = now + r.Wait
+	}
+	if r.Uncounted {
+		k.attempts--
+	}
+	return k, inbox.LeaseReleased
+}
+
+// renew is RenewLease.
+func (k modelKey) renew(id string, ttl, now time.Duration) (modelKey, inbox.LeaseStatus) {
+	if status := k.refused(id); status != "" {
+		return k, status
+	}
+	k.last, k.until = now, now+ttl
+	return k, inbox.LeaseAcquired
+}
+
+// status is that of ReadLease.
+func (k modelKey) status(now time.Duration) inbox.LeaseStatus {
+	switch {
+	case k.token == 0:
+		return inbox.LeaseUnknown
+	case k.processed:
+		return inbox.LeaseProcessed
+	case k.leased && k.until > now:
+		return inbox.LeaseBusy
+	case k.leased:
+		return inbox.LeaseExpired
+	}
+	return inbox.LeaseReleased
+}
