@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/ownserver"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -36,7 +37,7 @@ func migratesBehind(t *testing.T, migrate func(wait time.Duration) error, names 
 
 func TestPostgresStore_MigrateLockHeld(t *testing.T) {
 	t.Parallel()
-	url := ownPostgres(t) // the lock is one for all migrations of a database
+	url := ownserver.Postgres(t) // the lock is one for all migrations of a database
 	p := newPostgresAt(t, url, nil, pgstore.Config{})
 	_, err := p.pool.Exec(t.Context(), "CREATE ROLE stranger LOGIN")
 	must(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/waybill-go/waybill/internal/ownserver"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -62,7 +63,7 @@ type holders struct {
 
 func newHolders(t *testing.T) *holders {
 	t.Helper()
-	h := &holders{T: t, url: ownPostgres(t, "max_prepared_transactions=2", "wal_level=logical", "autovacuum=off")}
+	h := &holders{T: t, url: ownserver.Postgres(t, "max_prepared_transactions=2", "wal_level=logical", "autovacuum=off")}
 	pool, err := pgxpool.New(context.Background(), h.url)
 	must(t, err)
 	t.Cleanup(pool.Close)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/waybill-go/waybill/internal/ownserver"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -15,7 +16,7 @@ import (
 // vacuum and where it looks around every second.
 func TestStorageParameters(t *testing.T) {
 	t.Parallel()
-	pool, err := pgxpool.New(context.Background(), ownPostgres(t, "autovacuum_naptime=1s"))
+	pool, err := pgxpool.New(context.Background(), ownserver.Postgres(t, "autovacuum_naptime=1s"))
 	must(t, err)
 	t.Cleanup(pool.Close)
 	store, err := pgstore.New(pool, pgstore.Config{})

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/ownserver"
 )
 
 // redisChild is a redis-server of the test's own, so that it may be killed and misconfigured.
@@ -30,14 +31,16 @@ func newRedisChild(t *testing.T) *redisChild {
 // newRedisNode starts a node that belongs to no Cluster yet.
 func newRedisNode(t *testing.T) *redisChild {
 	t.Helper()
-	return tryRedisChildren(t, func() []string { return []string{"--cluster-enabled", "yes", "--cluster-port", freePort(t)} })
+	return tryRedisChildren(t, func() []string {
+		return []string{"--cluster-enabled", "yes", "--cluster-port", ownserver.FreePorts(t, 1)[0]}
+	})
 }
 
 // tryRedisChildren starts servers until one has a port that nobody took before it did.
 func tryRedisChildren(t *testing.T, args func() []string) *redisChild {
 	t.Helper()
 	for range 5 {
-		c := &redisChild{t: t, port: freePort(t), dir: t.TempDir(), args: args()}
+		c := &redisChild{t: t, port: ownserver.FreePorts(t, 1)[0], dir: t.TempDir(), args: args()}
 		if c.start() {
 			return c
 		}

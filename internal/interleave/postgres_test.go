@@ -34,11 +34,11 @@ func postgresURL() string {
 	return "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
 }
 
-// poolAt opens a pool with one connection. Without a look whether it is still there, which takes a round
-// trip after a second of rest.
-func poolAt(t *testing.T, at, level string) (*pgxpool.Pool, int) {
+// poolAt opens a pool with one connection to a server, at another address if one is given. Without a look whether it is
+// still there, which takes a round trip after a second of rest.
+func poolAt(t *testing.T, server, at, level string) (*pgxpool.Pool, int) {
 	t.Helper()
-	u, err := url.Parse(postgresURL())
+	u, err := url.Parse(server)
 	must(t, err)
 	if at != "" {
 		u.Host = at
@@ -64,9 +64,14 @@ func poolAt(t *testing.T, at, level string) (*pgxpool.Pool, int) {
 
 func newPostgres(t *testing.T, level string) *env[pgx.Tx] {
 	t.Helper()
+	return newPostgresOn(t, postgresURL(), level)
+}
+
+func newPostgresOn(t *testing.T, server, level string) *env[pgx.Tx] {
+	t.Helper()
 	cfg := pgstore.Config{Schema: "i_" + strings.ReplaceAll(waybill.NewID(), "-", "")[12:], GateTimeout: time.Minute}
-	control, _ := poolAt(t, "", "read committed")
-	admin, _ := poolAt(t, "", "read committed")
+	control, _ := poolAt(t, server, "", "read committed")
+	admin, _ := poolAt(t, server, "", "read committed")
 	store, err := pgstore.New(control, cfg)
 	must(t, err)
 	_, err = store.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: 5 * time.Minute})
@@ -81,11 +86,11 @@ func newPostgres(t *testing.T, level string) *env[pgx.Tx] {
 	e := &env[pgx.Tx]{board: interleave.NewBoard(), admin: postgresParty(admin, cfg, nil)}
 	var pids []int
 	for range maxParties {
-		u, err := url.Parse(postgresURL())
+		u, err := url.Parse(server)
 		must(t, err)
 		gate, err := e.board.Gate(t.Context(), u.Host, interleave.PostgreSQL)
 		must(t, err)
-		pool, pid := poolAt(t, gate.Addr(), level)
+		pool, pid := poolAt(t, server, gate.Addr(), level)
 		pids = append(pids, pid)
 		e.parties = append(e.parties, postgresParty(pool, cfg, gate))
 	}
@@ -134,9 +139,13 @@ func postgresParty(pool *pgxpool.Pool, cfg pgstore.Config, gate *interleave.Gate
 }
 
 // postgresWaits asks who waits for whom. A lock is handed over by the transaction that ends, so that
-// nobody seems to wait who does not.
+// nobody seems to wait who does not. Of who waits for a prepared transaction the server says no more than that: it waits
+// for each party that has one.
 func postgresWaits(ctx context.Context, control *pgxpool.Pool, pids []int) (map[int][]int, error) {
-	rows, err := control.Query(ctx, "SELECT pid, pg_blocking_pids(pid) FROM pg_locks WHERE NOT granted AND pid = ANY($1)", pids)
+	rows, err := control.Query(ctx, `
+SELECT pid, pg_blocking_pids(pid),
+       (SELECT coalesce(array_agg(substring(gid FROM '^waybill ([0-9]+) ')::int), '{}') FROM pg_prepared_xacts WHERE gid LIKE 'waybill %')
+  FROM pg_locks WHERE NOT granted AND pid = ANY($1)`, pids)
 	if err != nil {
 		return nil, err
 	}
@@ -144,12 +153,16 @@ func postgresWaits(ctx context.Context, control *pgxpool.Pool, pids []int) (map[
 	waits := make(map[int][]int)
 	for rows.Next() {
 		var pid int
-		var on []int
-		if err := rows.Scan(&pid, &on); err != nil {
+		var on, prepared []int
+		if err := rows.Scan(&pid, &on, &prepared); err != nil {
 			return nil, err
 		}
 		of := slices.Index(pids, pid)
 		for _, p := range on {
+			if p == 0 {
+				waits[of] = append(waits[of], prepared...)
+				continue
+			}
 			waits[of] = append(waits[of], slices.Index(pids, p))
 		}
 	}

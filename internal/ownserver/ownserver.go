@@ -1,0 +1,151 @@
+// Package ownserver runs servers that belong to one test, which may give them other settings, kill them and pause
+// them. "make services" installs the programs.
+package ownserver
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// Server is a server of one test. It is not safe for concurrent use.
+type Server struct {
+	Dir string // its own, with its output in the file log
+
+	t       *testing.T
+	user    *syscall.Credential // who it runs as; nil for who we are
+	command func() *exec.Cmd
+	running *exec.Cmd
+	paused  bool
+}
+
+// New returns a server that is not started yet. If we are root, it runs as the user of that name, "" for root, who
+// owns its directory. It ends with the test, and its directory goes.
+func New(t *testing.T, name string, command func(dir string) *exec.Cmd) *Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "waybill-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Dir: dir, t: t, user: credential(t, name), command: func() *exec.Cmd { return command(dir) }}
+	t.Cleanup(func() {
+		s.Kill()
+		os.RemoveAll(dir)
+	})
+	if s.user != nil {
+		if err := os.Chown(dir, int(s.user.Uid), int(s.user.Gid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func credential(t *testing.T, name string) *syscall.Credential {
+	t.Helper()
+	if os.Geteuid() != 0 || name == "" {
+		return nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		t.Fatalf("no user %s, run \"make services\": %v", name, err)
+	}
+	uid, _ := strconv.ParseUint(u.Uid, 10, 32) // a number on these systems
+	gid, _ := strconv.ParseUint(u.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}
+
+// as lets a command run as the server's user, in its directory, with what it starts in one process group.
+func (s *Server) as(cmd *exec.Cmd) *exec.Cmd {
+	cmd.Dir, cmd.SysProcAttr = s.Dir, &syscall.SysProcAttr{Setpgid: true, Credential: s.user}
+	return cmd
+}
+
+// Run runs another program as the server's user, to its end.
+func (s *Server) Run(program string, args ...string) {
+	s.t.Helper()
+	if out, err := s.as(exec.Command(program, args...)).CombinedOutput(); err != nil {
+		s.t.Fatalf("%s: %v\n%s", program, err, out)
+	}
+}
+
+// Start starts the server, and does not wait until it answers.
+func (s *Server) Start() {
+	s.t.Helper()
+	log, err := os.OpenFile(filepath.Join(s.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := s.as(s.command())
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		s.t.Fatalf("start a server, which \"make services\" installs: %v", err)
+	}
+	s.running = cmd
+}
+
+// Kill ends the server without a chance to say so. It may be repeated.
+func (s *Server) Kill() {
+	if s.running == nil {
+		return
+	}
+	_ = syscall.Kill(-s.running.Process.Pid, syscall.SIGKILL) // it may have ended
+	_ = s.running.Wait()                                      // by that signal
+	s.running, s.paused = nil, false
+}
+
+// interrupt ends the server with a chance to clean up.
+func (s *Server) interrupt() {
+	if s.running == nil {
+		return
+	}
+	_ = s.running.Process.Signal(syscall.SIGINT) // it may have ended
+	_ = s.running.Wait()                         // by that signal
+	s.running = nil
+}
+
+// Pause suspends the server.
+func (s *Server) Pause() {
+	s.t.Helper()
+	s.signal(syscall.SIGSTOP)
+	s.paused = true
+}
+
+// Back starts the server again that was killed, or resumes it.
+func (s *Server) Back() {
+	s.t.Helper()
+	switch {
+	case s.running == nil:
+		s.Start()
+	case s.paused:
+		s.signal(syscall.SIGCONT)
+		s.paused = false
+	}
+}
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := syscall.Kill(-s.running.Process.Pid, sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// FreePorts returns ports that nobody listens on.
+func FreePorts(t *testing.T, n int) []string {
+	t.Helper()
+	list := make([]string, n)
+	for i := range list {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // all at the end, so that they differ
+		_, list[i], _ = net.SplitHostPort(l.Addr().String())
+	}
+	return list
+}
