@@ -3,8 +3,11 @@ package rabbitbroker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -20,8 +23,10 @@ import (
 // use.
 type Broker struct {
 	cfg       Config
-	address   string   // host and port, for error texts
-	topology  topology // without the server's version; see current
+	nodes     []node
+	address   string        // of all nodes, for error texts
+	turn      atomic.Uint32 // which node the next connection is made to
+	topology  topology      // without the server's version; see current
 	publisher *publisher
 	consumers link
 
@@ -38,22 +43,24 @@ type Broker struct {
 // broker is unavailable until the server takes it. A connection that is lost later is likewise made
 // again when it is needed. The caller must call [Broker.Close] in the end.
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
-	cfg, address, err := cfg.withDefaults()
+	cfg, nodes, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	b := &Broker{
 		cfg:     cfg,
-		address: address,
+		nodes:   nodes,
+		address: addresses(nodes),
 		conns:   make(map[*conn]struct{}),
 		told:    make(map[string]bool),
 	}
+	b.turn.Store(rand.Uint32()) // programs spread over the nodes
 	b.topology = topology{
 		exchange: cfg.Exchange, queueType: cfg.QueueType, singleActive: cfg.SingleActiveConsumer, deadLetters: cfg.DeadLetterExchange,
 	}
 	b.publisher = newPublisher(b)
 	b.consumers = newLink(b, "waybill consumer")
-	if err := opening.Tolerate(cfg.Log, "RabbitMQ", address, b.start(ctx)); err != nil {
+	if err := opening.Tolerate(cfg.Log, "RabbitMQ", b.address, b.start(ctx)); err != nil {
 		_ = b.Close() // always nil
 		return nil, err
 	}
@@ -178,7 +185,7 @@ func (b *Broker) dial(ctx context.Context, name string) (*conn, error) {
 	if b.isClosed() {
 		return nil, waybill.UnavailableError(errClosed)
 	}
-	c, err := dial(ctx, &b.cfg, b.address, name)
+	c, err := b.dialNode(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +198,26 @@ func (b *Broker) dial(ctx context.Context, name string) (*conn, error) {
 	b.conns[c] = struct{}{}
 	b.server = versionOf(c.Properties)
 	return c, nil
+}
+
+// dialNode connects to the node whose turn it is, or to the first after it that answers.
+func (b *Broker) dialNode(ctx context.Context, name string) (*conn, error) {
+	var failed error
+	for range b.nodes {
+		c, err := dial(ctx, &b.cfg, b.nodes[b.turn.Add(1)%uint32(len(b.nodes))], name)
+		switch {
+		case err == nil:
+			return c, nil
+		case failed == nil:
+			failed = err
+		default:
+			failed = fmt.Errorf("%w; %w", failed, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, failed
 }
 
 func (b *Broker) forget(c *conn) {

@@ -4,15 +4,10 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"net"
-	"strconv"
 	"strings"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/internal/redact"
 )
 
 // The values of [Config.QueueType].
@@ -31,9 +26,11 @@ const (
 
 // Config says how to reach a RabbitMQ server and what to declare there.
 type Config struct {
-	// URL is the server's address, "amqp://user:password@host:port/vhost" or "amqps://…".
-	// Its query may set heartbeat, connection_timeout, channel_max and the paths of TLS
-	// files, as RabbitMQ's URI specification has them. Required.
+	// URL is the server's address, "amqp://user:password@host:port/vhost" or "amqps://…", or
+	// those of several nodes of one cluster, separated by commas: each connection is made to
+	// another node, and to the next one if that fails. A query may set heartbeat,
+	// connection_timeout, channel_max and the paths of TLS files, as RabbitMQ's URI
+	// specification has them. Required.
 	URL string
 
 	// Exchange is the durable topic exchange that topics are routing keys of. It is declared
@@ -64,7 +61,7 @@ type Config struct {
 	// Optional.
 	DeclareNothing bool
 
-	// ConnectTimeout bounds how long making a connection may take, handshake included.
+	// ConnectTimeout bounds how long making a connection to a node may take, handshake included.
 	// Optional; the default is 10 seconds.
 	ConnectTimeout time.Duration
 
@@ -87,25 +84,18 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// withDefaults returns c with its empty fields filled in and checked, and the address for
-// error texts, without user and password.
-func (c Config) withDefaults() (_ Config, address string, _ error) {
-	if c.URL == "" {
-		return c, "", invalid("URL", "is required")
-	}
-	uri, err := amqp.ParseURI(c.URL)
-	if err != nil { // not wrapped: the text may quote the password
-		return c, "", invalid("URL", "is not an AMQP URL, such as amqp://user:password@host:5672/vhost")
-	}
-	if redact.Misplaced(c.URL) { // else part of the password is taken for the port, and shown
-		return c, "", invalid("URL", "has a '/', '?' or '#' in its password that is not percent-encoded")
+// withDefaults returns c with its empty fields filled in and checked, and the nodes of its URL.
+func (c Config) withDefaults() (Config, []node, error) {
+	nodes, err := nodesOf(c.URL)
+	if err != nil {
+		return c, nil, err
 	}
 	setDefault(&c.Exchange, defaultExchange)
 	setDefault(&c.ConnectTimeout, defaultConnectTimeout)
 	setDefault(&c.Heartbeat, defaultHeartbeat)
 	setDefault(&c.MaxPayload, defaultMaxPayload)
 	setDefault(&c.Log, slog.Default())
-	return c, net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)), c.validate()
+	return c, nodes, c.validate()
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -21,6 +21,7 @@ func TestConfig_Refused(t *testing.T) {
 		{"no URL", "URL", Config{}},
 		{"other scheme", "URL", Config{URL: "http://user:s3cret@localhost"}},
 		{"broken URL", "URL", Config{URL: "amqp://user:s3cret@local\x7fhost"}},
+		{"broken second URL", "URL", Config{URL: url + ",amqp://user:s3cret@local\x7fhost"}},
 		{"broken port", "URL", Config{URL: "amqp://user:s3cret@localhost:s3cret"}},
 		{"reserved exchange", "Exchange", Config{URL: url, Exchange: "amq.direct"}},
 		{"long exchange", "Exchange", Config{URL: url, Exchange: strings.Repeat("x", 256)}},
@@ -55,11 +56,31 @@ func TestConfig_Accepted(t *testing.T) {
 			t.Errorf("withDefaults(%+v) = %v", cfg, err)
 		}
 	}
-	got, address, err := Config{URL: "amqp://user:pass@host"}.withDefaults()
+	got, nodes, err := Config{URL: "amqp://user:pass@host"}.withDefaults()
 	want := Config{URL: got.URL, Exchange: "waybill", ConnectTimeout: 10 * time.Second,
 		Heartbeat: 10 * time.Second, MaxPayload: 128 << 20, Log: slog.Default()}
-	if err != nil || got != want || address != "host:5672" {
-		t.Errorf("withDefaults() = %+v, %q, %v, want %+v and host:5672", got, address, err, want)
+	if err != nil || got != want || addresses(nodes) != "host:5672" {
+		t.Errorf("withDefaults() = %+v, %q, %v, want %+v and host:5672", got, addresses(nodes), err, want)
+	}
+}
+
+func TestNodesOf(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ urls, want string }{
+		{"amqp://", "localhost:5672"},
+		{"amqp://a,amqp://b:1/vhost,amqps://u:p@c/?heartbeat=5", "a:5672, b:1, c:5671"},
+		{" amqp://a , amqp://b ", "a:5672, b:5672"},
+		{"amqp://user:pass,word@a,amqp://user:pass,word@b", "a:5672, b:5672"},
+	} {
+		nodes, err := nodesOf(test.urls)
+		if err != nil || addresses(nodes) != test.want {
+			t.Errorf("nodesOf(%q) = %v, %v, want %s", test.urls, nodes, err, test.want)
+		}
+	}
+	for _, urls := range []string{"amqp://a,", "amqp://a,b", "amqp://a,http://b", ",amqp://a"} {
+		if nodes, err := nodesOf(urls); err == nil {
+			t.Errorf("nodesOf(%q) = %v, want an error", urls, nodes)
+		}
 	}
 }
 

@@ -27,12 +27,12 @@ type conn struct {
 
 // dial connects within cfg.ConnectTimeout, and not beyond the end of ctx. The error is
 // unavailable and holds no password.
-func dial(ctx context.Context, cfg *Config, address, name string) (*conn, error) {
+func dial(ctx context.Context, cfg *Config, n node, name string) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
 	defer cancel()
 	c := &conn{timeout: cfg.ConnectTimeout}
 	var err error
-	c.Connection, err = amqp.DialConfig(cfg.URL, amqp.Config{
+	c.Connection, err = amqp.DialConfig(n.url, amqp.Config{
 		Heartbeat:       cfg.Heartbeat,
 		Locale:          "en_US",
 		Properties:      properties(name),
@@ -46,7 +46,7 @@ func dial(ctx context.Context, cfg *Config, address, name string) (*conn, error)
 		if c.wire != nil {
 			c.wire.Close()
 		}
-		return nil, waybill.UnavailableError(fmt.Errorf("connect to RabbitMQ at %s: %w", address, err))
+		return nil, waybill.UnavailableError(fmt.Errorf("connect to RabbitMQ at %s: %w", n.address, err))
 	}
 	go c.watchBlocked(c.NotifyBlocked(make(chan amqp.Blocking, 1)))
 	return c, nil

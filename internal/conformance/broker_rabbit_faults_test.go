@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -41,6 +42,40 @@ func newRabbitFault(t *testing.T, cfg rabbitbroker.Config) *rabbitFault {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// TestRabbitBroker_SeveralNodes: while one of the nodes answers, the broker does, whether the others are away or silent.
+func TestRabbitBroker_SeveralNodes(t *testing.T) {
+	t.Parallel()
+	r := newRabbit(t)
+	first, a := behindProxy(t, rabbitURL())
+	second, b := behindProxy(t, rabbitURL())
+	broker := r.open(t, rabbitbroker.Config{URL: first + "," + second, ConnectTimeout: 500 * time.Millisecond})
+	defer broker.Close()
+	answers := func() bool { return broker.Ping(t.Context()) == nil }
+	waitFor(t, "both nodes are there", answers)
+	for _, away := range []*faultproxy.Proxy{a, b} {
+		away.Refuse(true)
+		away.Cut()
+		waitFor(t, "one node is away", answers)
+		away.Refuse(false)
+		away.Stall(true)
+		a.Cut()
+		b.Cut()
+		waitFor(t, "one node is silent", answers)
+		away.Stall(false)
+	}
+	a.Refuse(true)
+	b.Refuse(true)
+	a.Cut()
+	b.Cut()
+	err := broker.Ping(t.Context())
+	for strings.Contains(fmt.Sprint(err), "lost") { // the connection of before
+		err = broker.Ping(t.Context())
+	}
+	if !waybill.IsUnavailable(err) || !strings.Contains(err.Error(), a.Addr()) || !strings.Contains(err.Error(), b.Addr()) {
+		t.Errorf("Ping() = %v with no node, want it unavailable, and both addresses", err)
+	}
 }
 
 // behindProxy returns a proxy for the server of a URL, and the URL by which to go through it.
