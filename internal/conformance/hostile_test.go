@@ -388,32 +388,39 @@ func (w *watched) SettleMessages(ctx context.Context, req relay.SettleRequest) (
 	lost, err := w.Source.SettleMessages(ctx, req)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.steps++; err == nil && slices.ContainsFunc(req.Settlements, func(st relay.Settlement) bool { return st.Claim.Message.Topic != "good" }) {
+	if w.steps++; err != nil {
+		return lost, err
+	}
+	if slices.ContainsFunc(req.Settlements, func(st relay.Settlement) bool { return st.Claim.Message.Topic != "good" }) {
 		w.badAt = w.steps
 	}
 	select {
 	case w.settled <- struct{}{}:
 	default:
 	}
-	return lost, err
+	return lost, nil
 }
 
-// drain runs a relay until nothing waits to be published.
+// drain runs a relay until nothing waits to be published, or nothing has been settled for long.
 func (h *hostile) drain() *watched {
 	h.Helper()
 	w := &watched{Source: h.store, settled: make(chan struct{}, 1)}
 	r, err := relay.New(w, w, relay.Config{Node: "r1", PollInterval: 100 * time.Millisecond, Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
 	must(h.T, err)
-	ctx, cancel := context.WithTimeout(h.Context(), patience)
+	ctx, cancel := context.WithCancel(h.Context())
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	for ctx.Err() == nil && h.count("outbox")+h.count("outbox_waiting")+h.count("scheduled") > 0 {
+	standstill := time.NewTimer(patience)
+	defer standstill.Stop()
+	for moves := true; moves && h.count("outbox")+h.count("outbox_waiting")+h.count("scheduled") > 0; {
 		select {
 		case <-w.settled:
+			standstill.Reset(patience)
 		case <-time.After(100 * time.Millisecond): // what is scheduled is released without a settlement
-		case <-ctx.Done():
-			h.Errorf("the relay has not come to an end: %v", r.Status().LastError)
+		case <-standstill.C:
+			moves = false
+			h.Errorf("the relay settles nothing more: %v", r.Status().LastError)
 		}
 	}
 	cancel()
