@@ -25,7 +25,7 @@ POOLED = ^(TestAS0|TestAS1|TestAS2|TestAS3|TestOutbox|TestRoundTrip|TestSQLContr
 
 # The stories that are about time, processes, brokers or options, and those that choose their session:
 # they run once, in sessions as they come.
-SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage|TestRollingUpgrade|TestIncident|TestReplaySurvivesKill|TestBatches|TestLeased|TestLeaseRoundTrips|TestAS43|TestAS47|TestAS49|TestAS5[0-6]|TestConsumerLag|TestInbox|TestAS6[015]|TestRoutes|TestWebhookOrder|TestOtherBrokers|TestAS63|TestRequest[A-Z]|TestSlip|TestCommitTravels|TestStatementBudget|TestAS14|TestAS16|TestRelayCutOff|TestStreamDeleted|TestOption_|TestAS28Settings|TestListenURLIsChecked|TestHealthBeforeRun|TestRelayProgram|TestServiceWithout|TestServiceOnANewServer)
+SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage|TestRollingUpgrade|TestIncident|TestReplaySurvivesKill|TestBatches|TestLeased|TestLeaseRoundTrips|TestAS43|TestAS47|TestAS49|TestAS5[0-6]|TestConsumerLag|TestInbox|TestAS6[015]|TestRoutes|TestWebhookOrder|TestOtherBrokers|TestAS63|TestRequest[A-Z]|TestSlip|TestCommitTravels|TestStatementBudget|TestAS14|TestAS16|TestRelayCutOff|TestStreamDeleted|TestOption_|TestAS28Settings|TestListenURLIsChecked|TestHealthBeforeRun|TestRelayProgram|TestServiceWithout|TestServiceOnANewServer|TestCluster_)
 
 # The ways to set up a server that a store or broker passes its suite with beside the first one of
 # each. They run without the race detector, which watches the first.
@@ -45,6 +45,9 @@ MODULES = bench broker/signalrbroker examples/interop/cloudevents examples/inter
 # A set-up that takes as long as its first one does, and waits most of that: make soak runs it.
 LONG = ^TestRedisBroker_Cluster$$
 
+# The stories in which servers of clusters are taken away: make clusters runs them.
+CLUSTERS = ^TestCluster_
+
 # How often each fuzz target runs, and which there are: package and name. By a number, because a
 # duration ends in a false failure now and then (golang/go issue 75804).
 FUZZ_TIME ?= 500000x
@@ -62,7 +65,7 @@ SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS60Killed|TestAS69Soak)$$
 SOAK_MEMORY ?= ^TestInboxServiceSoak$$
 
 .DEFAULT_GOAL := help
-.PHONY: help test newest newest-versions newest-go test-sessions test-setups test-suites test-rest test-sim test-modules check vulnerabilities fuzz soak bench screenshots services services-down demo
+.PHONY: help test newest newest-versions newest-go test-sessions test-setups test-suites test-rest test-sim test-modules clusters check vulnerabilities fuzz soak bench screenshots services services-down demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -97,7 +100,7 @@ test-sim:
 test-rest:
 	@echo "everything else, with the race detector"
 	@E2E_SESSION=plain $(TEST) --packages "$$(go list ./... | grep -vE '/internal/(conformance|interleave|sim)(/|$$)' | tr '\n' ' ')" -- \
-		$(RACE) -timeout 60m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE)
+		$(RACE) -timeout 60m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -skip '$(CLUSTERS)'
 
 test-modules:
 	@cd bench && go test ./...
@@ -129,6 +132,9 @@ soak: services ## run the long stories in full, with the race detector
 	@go run ./internal/sim -seeds 1000000
 	@go run ./internal/sim -explore -faults 1 -limit 1000000
 	@go run ./internal/sim/bugs
+
+clusters: services ## take servers of clusters away while everything is at work
+	@go test -count 1 -v -timeout 60m -run '$(CLUSTERS)' ./internal/e2e
 
 check: fuzz ## formatting, vet, staticcheck, gosec, build, a tidy go.mod, and each fuzz target
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi

@@ -63,6 +63,7 @@ var groups = []struct {
 	{"internal/browser", harness},
 	{"internal/interleave", harness},
 	{"internal/sim", harness},
+	{"internal/ownserver", harness},
 	{"internal/sagatest", harness},
 	{"internal/settleplan", shared},
 	{"internal/sqlstore", shared},

@@ -39,6 +39,7 @@ type brokerSettings struct {
 	URL  string
 	Name string // stream or exchange
 
+	Replicas        int    // NATS
 	TransactionalID string // Kafka: the exactly-once relay
 
 	declare *http.Client // Service Bus: declares entities
@@ -89,7 +90,7 @@ func newBroker(t *testing.T, kind string) brokerSettings {
 func (s brokerSettings) open(ctx context.Context) (broker, error) {
 	switch s.Kind {
 	case "nats":
-		return natsbroker.Open(ctx, natsbroker.Config{URL: s.URL, Stream: s.Name, SubjectPrefix: s.Name + "."})
+		return natsbroker.Open(ctx, natsbroker.Config{URL: s.URL, Stream: s.Name, SubjectPrefix: s.Name + ".", Replicas: s.Replicas})
 	case "redis":
 		return redisbroker.Open(ctx, s.redis())
 	case "kafka":
@@ -147,7 +148,8 @@ func (s brokerSettings) declareQueue(t *testing.T, name string, topics ...string
 
 func (s brokerSettings) onChannel(t *testing.T, fn func(*amqp.Channel) error) {
 	t.Helper()
-	conn, err := amqp.Dial(s.URL)
+	first, _, _ := strings.Cut(s.URL, ",") // of a cluster's nodes
+	conn, err := amqp.Dial(first)
 	if err != nil {
 		t.Fatalf("dial RabbitMQ (start the servers with `make services`): %v", err)
 	}

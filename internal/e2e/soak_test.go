@@ -69,15 +69,18 @@ type soak struct {
 	done   map[string]int // interruptions by name
 }
 
-func newSoak(t *testing.T, w *world, b brokerSettings) *soak {
+// newSoak starts two processes of each kind, with ways to broker and database that can be cut if it is proxied.
+func newSoak(t *testing.T, w *world, b brokerSettings, proxied bool) *soak {
 	t.Helper()
 	s := &soak{rng: rand.New(rand.NewPCG(chosenSeed(t), 69)), done: make(map[string]int)}
 	for _, role := range []string{"producer", "replica", "billing"} {
 		for range 2 {
-			p := &soakPart{}
-			p.settings = child{Role: role, Lease: replicasLease}
-			p.settings.Broker, p.proxy = b.throughProxy(t)
-			p.world, p.db = w.behindProxy(t)
+			p := &soakPart{world: w}
+			p.settings = child{Role: role, Broker: b, Lease: replicasLease}
+			if proxied {
+				p.settings.Broker, p.proxy = b.throughProxy(t)
+				p.world, p.db = w.behindProxy(t)
+			}
 			s.parts = append(s.parts, p)
 			s.start(t, p)
 		}
@@ -96,21 +99,25 @@ func (s *soak) interrupt(t *testing.T) {
 	t.Helper()
 	p := s.parts[s.rng.IntN(len(s.parts))]
 	s.recover(t, p)
-	ways := []struct {
+	type way struct {
 		name string
 		do   func()
-	}{
+	}
+	ways := []way{
 		{"kill", func() { p.kill() }},
 		{"kill", func() { p.kill() }}, // twice as often as the others
 		{"pause", func() { p.process.stop(t); p.stopped = 1 }},
-		{"cut broker", p.proxy.Cut},
-		{"cut database", p.db.Cut},
-		{"broker away", func() { p.refuse(p.proxy) }},
-		{"database away", func() { p.refuse(p.db) }},
 	}
-	way := ways[s.rng.IntN(len(ways))]
-	s.done[way.name]++
-	way.do()
+	if p.proxy != nil {
+		ways = append(ways,
+			way{"cut broker", p.proxy.Cut},
+			way{"cut database", p.db.Cut},
+			way{"broker away", func() { p.refuse(p.proxy) }},
+			way{"database away", func() { p.refuse(p.db) }})
+	}
+	chosen := ways[s.rng.IntN(len(ways))]
+	s.done[chosen.name]++
+	chosen.do()
 }
 
 // refuse takes a server away from a process.
@@ -136,11 +143,18 @@ func (s *soak) recover(t *testing.T, p *soakPart) {
 	}
 }
 
-// finish ends the producers and brings everybody else back.
-func (s *soak) finish(t *testing.T) {
+func (s *soak) recoverAll(t *testing.T) {
 	t.Helper()
 	for _, p := range s.parts {
 		s.recover(t, p)
+	}
+}
+
+// finish ends the producers and brings everybody else back.
+func (s *soak) finish(t *testing.T) {
+	t.Helper()
+	s.recoverAll(t)
+	for _, p := range s.parts {
 		if p.settings.Role == "producer" {
 			p.kill()
 		}
@@ -162,7 +176,7 @@ func TestAS69Soak(t *testing.T) {
 			t.Parallel()
 			w, b := plainWorld(t), newBroker(t, kind)
 			b.subscribe(t, b.connect(t), "billing", "orders")
-			s := newSoak(t, w, b)
+			s := newSoak(t, w, b, true)
 			for began := time.Now(); time.Since(began) < lasts || w.number(t, "SELECT count(*) FROM "+w.table("orders")) == 0; {
 				<-time.After(time.Duration(s.rng.Int64N(int64(2 * every))))
 				s.interrupt(t)

@@ -130,11 +130,17 @@ func (w *world) dropSchema() error {
 
 func newWorld(t *testing.T, s session) *world {
 	t.Helper()
+	return newWorldAt(t, postgresURL(), s)
+}
+
+// newWorldAt makes the world in the database of a URL.
+func newWorldAt(t *testing.T, url string, s session) *world {
+	t.Helper()
 	name := s.schema
 	if name == "" {
 		name = "e2e"
 	}
-	w := &world{dsn: withParams(t, postgresURL(), s.params), schema: fmt.Sprintf("%s_%08x", name, rand.Uint32())}
+	w := &world{dsn: withParams(t, url, s.params), schema: fmt.Sprintf("%s_%08x", name, rand.Uint32())}
 	if s.pooled {
 		through, err := faultproxy.PgBouncerURL()
 		if err != nil {

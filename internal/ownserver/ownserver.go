@@ -3,6 +3,8 @@
 package ownserver
 
 import (
+	"bytes"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -89,14 +91,44 @@ func (s *Server) Start() {
 	s.running = cmd
 }
 
-// Kill ends the server without a chance to say so. It may be repeated.
+// Kill ends the server and all that it has started at once, as when its machine loses power: none of its processes
+// sees another one end. It may be repeated.
 func (s *Server) Kill() {
 	if s.running == nil {
 		return
 	}
-	_ = syscall.Kill(-s.running.Process.Pid, syscall.SIGKILL) // it may have ended
-	_ = s.running.Wait()                                      // by that signal
+	main := s.running.Process.Pid
+	_ = syscall.Kill(main, syscall.SIGSTOP) // it starts nothing more; it may have ended
+	for _, pid := range descendants(main) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	_ = syscall.Kill(-main, syscall.SIGKILL)
+	_ = s.running.Wait() // reports the signal
 	s.running, s.paused = nil, false
+}
+
+// descendants returns the processes that a process has started, and those that they have, where the system has /proc.
+func descendants(pid int) (list []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is right
+	children := make(map[int][]int)
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		rest := string(text[bytes.LastIndex(text, []byte(")"))+1:]) // what is before may hold anything
+		var state string
+		var parent int
+		if _, err := fmt.Sscan(rest, &state, &parent); err == nil {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			children[parent] = append(children[parent], child)
+		}
+	}
+	for next := []int{pid}; len(next) > 0; next = next[1:] {
+		list = append(list, children[next[0]]...)
+		next = append(next, children[next[0]]...)
+	}
+	return list
 }
 
 // interrupt ends the server with a chance to clean up.

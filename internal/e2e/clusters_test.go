@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waybill-go/waybill/internal/ownserver"
+)
+
+// The stories of clusters take servers away, one at a time, while producers, relays and consumers are at work, of which some
+// are killed and paused, too. "make clusters" runs them, on servers of their own.
+
+// clusterRounds is how many servers are taken away.
+const clusterRounds = 20
+
+// cluster is a few servers that are one to their clients.
+type cluster struct {
+	hurt  func(rng *rand.Rand) string // takes a server away and says how
+	mend  func()                      // brings it back and returns when it has all that the others have
+	waits bool                        // nothing goes on until it is mended
+}
+
+// tellOf runs a whole system while its cluster is hurt and mended. In the end every order has its effect, once, and
+// nothing else has one.
+func (c cluster) tellOf(t *testing.T, w *world, b brokerSettings) {
+	t.Helper()
+	w.checkSoak(t, c.run(t, w, b))
+}
+
+// run lets the system go on while a server is away, unless it is to wait, and ends the producers.
+func (c cluster) run(t *testing.T, w *world, b brokerSettings) *soak {
+	t.Helper()
+	b.subscribe(t, b.connect(t), "billing", "orders")
+	s := newSoak(t, w, b, false)
+	began := time.Now()
+	for range clusterRounds {
+		w.goesOn(t)
+		what := c.hurt(s.rng)
+		t.Logf("%v: %s", time.Since(began).Round(time.Second), what)
+		s.done[what]++
+		s.interrupt(t)
+		s.interrupt(t)
+		s.recoverAll(t)
+		if !c.waits {
+			w.goesOn(t)
+		}
+		c.mend()
+	}
+	w.goesOn(t)
+	s.finish(t)
+	return s
+}
+
+// goesOn waits until an order that is enqueued from now on has its effect.
+func (w *world) goesOn(t *testing.T) {
+	t.Helper()
+	orders := "SELECT count(*) FROM " + w.table("orders")
+	before := w.patientNumber(t, orders)
+	eventually(t, "orders are taken", func() bool { return w.patientNumber(t, orders) > before })
+	newest := "SELECT count(*) FROM " + w.table("effects")
+	eventually(t, "orders have their effects", func() bool { return w.patientNumber(t, newest) > before })
+}
+
+// patientNumber is number while the database may be away.
+func (w *world) patientNumber(t *testing.T, sql string) (n int) {
+	t.Helper()
+	eventually(t, "the database answers", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), unreached)
+		defer cancel()
+		return w.pool.QueryRow(ctx, sql).Scan(&n) == nil
+	})
+	return n
+}
+
+// hurtAny kills or pauses one of several servers.
+func hurtAny(nodes []*ownserver.Server) func(*rand.Rand) string {
+	return func(rng *rand.Rand) string {
+		n := nodes[rng.IntN(len(nodes))]
+		if rng.IntN(2) == 0 {
+			n.Kill()
+			return "server killed"
+		}
+		n.Pause()
+		return "server paused"
+	}
+}
+
+// mendAll brings servers back until each of them is whole.
+func mendAll(t *testing.T, nodes []*ownserver.Server, whole func() error) func() {
+	return func() {
+		t.Helper()
+		for _, n := range nodes {
+			n.Back()
+		}
+		var err error
+		defer func() {
+			if t.Failed() {
+				t.Logf("the cluster is not whole: %v", err)
+			}
+		}()
+		eventually(t, "the cluster is whole", func() bool {
+			<-time.After(100 * time.Millisecond) // each look takes the servers some work
+			err = whole()
+			return err == nil
+		})
+	}
+}
+
+// eachPort returns a format filled in with each port, with commas between.
+func eachPort(format string, ports []string) string {
+	list := make([]string, len(ports))
+	for i, p := range ports {
+		list[i] = fmt.Sprintf(format, p)
+	}
+	return strings.Join(list, ",")
+}
