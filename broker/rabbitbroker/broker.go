@@ -24,9 +24,9 @@ import (
 type Broker struct {
 	cfg       Config
 	nodes     []node
-	address   string        // of all nodes, for error texts
-	turn      atomic.Uint32 // which node the next connection is made to
-	topology  topology      // without the server's version; see current
+	address   string       // of all nodes, for error texts
+	turn      atomic.Int64 // which node the next connection is made to
+	topology  topology     // without the server's version; see current
 	publisher *publisher
 	consumers link
 
@@ -54,7 +54,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 		conns:   make(map[*conn]struct{}),
 		told:    make(map[string]bool),
 	}
-	b.turn.Store(rand.Uint32()) // programs spread over the nodes
+	b.turn.Store(rand.Int64N(int64(len(nodes)))) // programs spread over the nodes
 	b.topology = topology{
 		exchange: cfg.Exchange, queueType: cfg.QueueType, singleActive: cfg.SingleActiveConsumer, deadLetters: cfg.DeadLetterExchange,
 	}
@@ -204,7 +204,7 @@ func (b *Broker) dial(ctx context.Context, name string) (*conn, error) {
 func (b *Broker) dialNode(ctx context.Context, name string) (*conn, error) {
 	var failed error
 	for range b.nodes {
-		c, err := dial(ctx, &b.cfg, b.nodes[b.turn.Add(1)%uint32(len(b.nodes))], name)
+		c, err := dial(ctx, &b.cfg, b.nodes[b.turn.Add(1)%int64(len(b.nodes))], name)
 		switch {
 		case err == nil:
 			return c, nil
