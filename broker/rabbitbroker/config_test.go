@@ -68,7 +68,7 @@ func TestNodesOf(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ urls, want string }{
 		{"amqp://", "localhost:5672"},
-		{"amqp://a,amqp://b:1/vhost,amqps://u:p@c/?heartbeat=5", "a:5672, b:1, c:5671"},
+		{"amqp://a/v,amqp://b:1/v,amqps://u:p@c/v?heartbeat=5", "a:5672, b:1, c:5671"},
 		{" amqp://a , amqp://b ", "a:5672, b:5672"},
 		{"amqp://user:pass,word@a,amqp://user:pass,word@b", "a:5672, b:5672"},
 	} {
@@ -77,7 +77,7 @@ func TestNodesOf(t *testing.T) {
 			t.Errorf("nodesOf(%q) = %v, %v, want %s", test.urls, nodes, err, test.want)
 		}
 	}
-	for _, urls := range []string{"amqp://a,", "amqp://a,b", "amqp://a,http://b", ",amqp://a"} {
+	for _, urls := range []string{"amqp://a/v,amqp://b/w", "amqp://a,", "amqp://a,b", "amqp://a,http://b", ",amqp://a"} {
 		if nodes, err := nodesOf(urls); err == nil {
 			t.Errorf("nodesOf(%q) = %v, want an error", urls, nodes)
 		}

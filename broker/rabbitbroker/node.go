@@ -23,6 +23,7 @@ func nodesOf(urls string) ([]node, error) {
 		return nil, invalid("URL", "is required")
 	}
 	var nodes []node
+	var vhost string
 	for _, u := range splitURLs(urls) {
 		uri, err := amqp.ParseURI(u)
 		if err != nil || strings.Contains(uri.Host, ",") { // not wrapped: the text may quote the password
@@ -31,6 +32,10 @@ func nodesOf(urls string) ([]node, error) {
 		if redact.Misplaced(u) { // else part of the password is taken for the port, and shown
 			return nil, invalid("URL", "has a '/', '?' or '#' in its password that is not percent-encoded")
 		}
+		if len(nodes) > 0 && uri.Vhost != vhost {
+			return nil, invalid("URL", "has the vhosts %q and %q; the nodes of a cluster share one", vhost, uri.Vhost)
+		}
+		vhost = uri.Vhost
 		nodes = append(nodes, node{u, net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))})
 	}
 	return nodes, nil
