@@ -27,7 +27,7 @@ const (
 // Config says how to reach a RabbitMQ server and what to declare there.
 type Config struct {
 	// URL is the server's address, "amqp://user:password@host:port/vhost" or "amqps://…", or
-	// those of several nodes of one cluster, separated by commas: each connection is made to
+	// those of several nodes of one cluster, comma-separated: each connection is made to
 	// another node, and to the next one if that fails. A query may set heartbeat,
 	// connection_timeout, channel_max and the paths of TLS files, as RabbitMQ's URI
 	// specification has them. Required.

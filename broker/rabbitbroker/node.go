@@ -27,7 +27,7 @@ func nodesOf(urls string) ([]node, error) {
 	for _, u := range splitURLs(urls) {
 		uri, err := amqp.ParseURI(u)
 		if err != nil || strings.Contains(uri.Host, ",") { // not wrapped: the text may quote the password
-			return nil, invalid("URL", "is not an AMQP URL, such as amqp://user:password@host:5672/vhost, or several with commas between them")
+			return nil, invalid("URL", "is not an AMQP URL, such as amqp://user:password@host:5672/vhost, or several, comma-separated")
 		}
 		if redact.Misplaced(u) { // else part of the password is taken for the port, and shown
 			return nil, invalid("URL", "has a '/', '?' or '#' in its password that is not percent-encoded")

@@ -34,12 +34,12 @@ func TestCluster_PostgresAsynchronous(t *testing.T) {
 	w.checkLosses(t, c.run(t, w, b), b)
 }
 
-// checkLosses waits until nothing is on its way and counts what is missing, which must be something.
+// checkLosses waits until nothing is in flight and counts what is missing, which must be something.
 func (w *world) checkLosses(t *testing.T, s *soak, b brokerSettings) {
 	t.Helper()
 	orders, effects, messages := w.table("orders"), w.table("effects"), w.table("messages")
 	last, same := -1, 0
-	within(t, 6*patience, "every message is published, and none is on its way", func() bool {
+	within(t, 6*patience, "every message is published, and none is in flight", func() bool {
 		if w.number(t, "SELECT count(*) FROM "+messages+" WHERE status <> 'Published'") > 0 || b.stored(t, "billing") > 0 {
 			return false
 		}

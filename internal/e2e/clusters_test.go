@@ -110,7 +110,7 @@ func mendAll(t *testing.T, nodes []*ownserver.Server, whole func() error) func()
 	}
 }
 
-// eachPort returns a format filled in with each port, with commas between.
+// eachPort returns a format filled in with each port, comma-separated.
 func eachPort(format string, ports []string) string {
 	list := make([]string, len(ports))
 	for i, p := range ports {

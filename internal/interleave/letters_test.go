@@ -127,7 +127,7 @@ func cancelsReplay[Tx any](ctx context.Context, e *env[Tx], p *party[Tx]) error 
 	return err
 }
 
-// wantReplayed expects that each letter is requeued once, by the replay or beside it, or is left as it was. The
+// wantReplayed expects that each letter is requeued once, by the replay or next to it, or is left as it was. The
 // replay counts those that it has requeued.
 func wantReplayed[Tx any](ctx context.Context, e *env[Tx]) error {
 	r, err := e.admin.AdvanceReplay(ctx, e.replay, 10)

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package ownserver runs servers that belong to one test, which may give them other settings, kill them and pause
 // them. "make services" installs the programs.
 package ownserver
@@ -131,11 +133,12 @@ func descendants(pid int) (list []int) {
 	return list
 }
 
-// interrupt ends the server with a chance to clean up.
+// interrupt ends the server with a chance to clean up, also one that is paused.
 func (s *Server) interrupt() {
 	if s.running == nil {
 		return
 	}
+	s.Back()
 	_ = s.running.Process.Signal(syscall.SIGINT) // it may have ended
 	_ = s.running.Wait()                         // by that signal
 	s.running = nil

@@ -94,7 +94,7 @@ func (c *Core[Tx]) RequeueDeadLetter(ctx context.Context, number int64, act dead
 
 // requeue puts a letter back, with the number of the replay that does it, 0 if none does.
 // RequeueRelay makes a waiting row of a relay's letter, unless another message with its id, or in its
-// place, is on its way.
+// place, is pending.
 func (c *Core[Tx]) requeue(ctx context.Context, conn sqldb.Conn, l lockedLetter, replay int64) (bool, error) {
 	switch {
 	case l.state != deadletter.Open:

@@ -66,7 +66,7 @@ type enqueuer struct {
 	msgs []waybill.Message
 }
 
-// enqueue returns which messages are new. An id that is to be unique is remembered also if its message is on its way.
+// enqueue returns which messages are new. An id that is to be unique is remembered also if its message is pending.
 func (e *enqueuer) enqueue(unique bool) ([]int, error) {
 	ids := make([]string, len(e.msgs))
 	for i := range e.msgs {

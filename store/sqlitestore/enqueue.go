@@ -31,7 +31,7 @@ func (s *Store) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill.Mes
 	isNew := make([]bool, len(msgs))
 	for i := range msgs {
 		n, err := conn.Exec(ctx, s.sql.enqueue, append(sqlstore.EnqueueArgs(&msgs[i]), unique)...)
-		if err == nil && unique { // also that of one which is on its way
+		if err == nil && unique { // also that of one which is pending
 			_, err = conn.Exec(ctx, s.sql.addUnique, msgs[i].ID, msgs[i].Source, msgs[i].Tenant)
 		}
 		if err != nil {

@@ -54,8 +54,8 @@ func (h *callHistory) inOneOrder(m porcupine.Model) error {
 	return nil
 }
 
-// patience returns the context of a call: now and then one that ends before most are answered.
-func patience(ctx context.Context, rng *rand.Rand) (_ context.Context, cancel context.CancelFunc, short bool) {
+// callContext returns the context of a call: now and then one that ends before most are answered.
+func callContext(ctx context.Context, rng *rand.Rand) (_ context.Context, cancel context.CancelFunc, short bool) {
 	if rng.IntN(12) > 0 {
 		return ctx, func() {}, false
 	}

@@ -28,7 +28,7 @@ func duplicateTests[Tx any]() []test[Tx] {
 		{"published and not archived, unique", afterPublication[Tx](true, false, false), nil},
 		{"dead", duplicateDead[Tx](false, true), nil},
 		{"dead, unique", duplicateDead[Tx](true, false), nil},
-		{"on its way when it was to be unique", duplicateRemembered[Tx], nil},
+		{"pending when it was to be unique", duplicateRemembered[Tx], nil},
 		{"rolled back before, unique", duplicateRolledBack[Tx], nil},
 		{"in two transactions at once", duplicateAtOnce[Tx](false), nil},
 		{"in two transactions at once, unique", duplicateAtOnce[Tx](true), nil},

@@ -76,7 +76,7 @@ func processHistory[Tx any](e *env[Tx]) {
 		rng := rand.New(rand.NewPCG(seed, uint64(caller)))
 		for i := range deliveryCalls {
 			d := delivery{fails: rng.IntN(2) == 0}
-			ctx, cancel, short := patience(e.ctx, rng)
+			ctx, cancel, short := callContext(e.ctx, rng)
 			h.add(caller, name(i), func() (any, any, bool) {
 				told, err := e.deliver(ctx, name(i), d)
 				if err != nil && !short {

@@ -81,7 +81,7 @@ func leaseHistory(e *leaseEnv) {
 		for i := range historyCalls {
 			key := fmt.Sprintf("key %d", i/historyKey)
 			c := anyLeaseCall(rng, key, shared.recent(rng, key))
-			ctx, cancel, short := patience(e.ctx, rng)
+			ctx, cancel, short := callContext(e.ctx, rng)
 			h.add(caller, key, func() (any, any, bool) {
 				told, err := e.call(ctx, &c)
 				if err != nil && !short {
