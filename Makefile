@@ -72,8 +72,8 @@ help: ## list the targets
 
 test: services ## start the servers and run every test with the race detector
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-sessions test-setups
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-suites test-rest
-	@$(MAKE) --no-print-directory test-sim test-modules
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-suites test-rest test-sim
+	@$(MAKE) --no-print-directory test-modules
 
 test-sessions:
 	@for session in $(SESSIONS); do \
