@@ -60,16 +60,19 @@ func TestLongSlipComesBack(t *testing.T) {
 		Activity: strings.Repeat("\x01", waybill.MaxTypeLen), Reason: waybill.ReasonUnknownType,
 		Error: strings.Repeat("\x01", waybill.MaxErrorLen), Attempts: 1 << 40,
 	}
-	for name, step := range map[string]func(Fault) ([]waybill.Message, error){"turn back": s.turnBack, "halt": s.halt} {
-		msgs, err := step(worst)
+	for _, step := range []struct { // in the order of a slip
+		name string
+		do   func(Fault) ([]waybill.Message, error)
+	}{{"turn back", s.turnBack}, {"halt", s.halt}} {
+		msgs, err := step.do(worst)
 		if err != nil || len(msgs) != 1 {
-			t.Fatalf("%s: %d messages, %v", name, len(msgs), err)
+			t.Fatalf("%s: %d messages, %v", step.name, len(msgs), err)
 		}
 		m := msgs[0]
 		m.Source = "host"
 		m.Complete()
 		if err := m.Validate(); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v", step.name, err)
 		}
 	}
 	s.Vars["fill"] = json.RawMessage(`"` + strings.Repeat("x", MaxLen) + `"`)
