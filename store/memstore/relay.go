@@ -184,17 +184,25 @@ func isHeldRow(req relay.ClaimRequest, w waitingRow) bool {
 	return isHeld(req, w.row) && (!partly || slices.Contains(destinations, w.destination))
 }
 
-// followers returns the rows that go along with one that is due: the rest of its unit, up to
-// a letter that parks it, unless the row has failed or is alone.
+// followers returns the rows that go along with one that is due: the rest of its unit, up to a letter that parks
+// it or a row that waits for its own time, unless the row has failed or is alone.
 func (s *Store) followers(w waitingRow) []waitingRow {
 	if w.attempts > 0 || w.alone {
 		return nil
 	}
 	u := unitOf(&w.row, w.destination)
 	end := s.data.parkedAfter(u, w.position)
-	return slices.DeleteFunc(s.data.queue(u), func(f waitingRow) bool {
-		return !f.due.IsZero() || f.position <= w.position || f.position > end
-	})
+	var list []waitingRow
+	for _, f := range s.data.queue(u) {
+		switch {
+		case f.position <= w.position, f.position > end:
+		case f.due.IsZero():
+			list = append(list, f)
+		case f.attempts > 0, f.due.After(s.now()):
+			return list
+		}
+	}
+	return list
 }
 
 func (s *Store) claimWaiting(w waitingRow, lanes []relay.Lane) relay.Claim {

@@ -83,9 +83,9 @@ func heldWaiting(req relay.ClaimRequest) (positions, ids bson.M) {
 	return bson.M{"$nin": held}, bson.M{"$nin": rows}
 }
 
-// followers returns the rows that go along with one that is due: the rest of its unit, up to
-// a letter that parks it, unless the row has failed or is alone. end is the position of that
-// letter, the highest there is if there is none, and 0 if the unit was not read.
+// followers returns the rows that go along with one that is due: the rest of its unit, up to a letter that parks
+// it or a row that waits for its own time, unless the row has failed or is alone. end is the position of that one,
+// the highest there is if there is none, and 0 if the unit was not read.
 func (t *tx) followers(ctx context.Context, head waitingDoc, req relay.ClaimRequest) (behind []waitingDoc, end int64, err error) {
 	u := head.Row.unit()
 	if head.Attempts > 0 || head.Alone || u.Key == "" {
@@ -94,11 +94,19 @@ func (t *tx) followers(ctx context.Context, head waitingDoc, req relay.ClaimRequ
 	if end, err = t.parkedAfter(ctx, u, head.Row.Position); err != nil {
 		return nil, 0, err
 	}
+	positions, places := heldWaiting(req)
 	filter := queueOf(u)
-	filter["due_at"] = nil
-	filter["row.position"], filter["_id"] = heldWaiting(req)
-	filter["row.position"].(bson.M)["$gt"], filter["row.position"].(bson.M)["$lte"] = head.Row.Position, end
-	behind, err = findUntil(ctx, t.waiting, req.Bytes, waitingDoc.size, filter, sorted("row.position").SetLimit(int64(req.Limit)))
+	filter["row.position"] = bson.M{"$gt": head.Row.Position, "$lte": end}
+	filter["$or"] = bson.A{bson.M{"due_at": bson.M{"$ne": nil}}, bson.M{"row.position": positions, "_id": places}}
+	rest, err := findUntil(ctx, t.waiting, req.Bytes, waitingDoc.size, filter, sorted("row.position").SetLimit(int64(req.Limit)))
+	for _, f := range rest {
+		switch {
+		case f.DueAt == nil:
+			behind = append(behind, f)
+		case f.Attempts > 0, f.DueAt.After(t.now):
+			return behind, f.Row.Position, nil
+		}
+	}
 	return behind, end, err
 }
 

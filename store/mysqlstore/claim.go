@@ -17,8 +17,8 @@ const ownsLaneOf = `(SELECT concat(r.lane, '/', r.epoch) FROM {relay_lanes} r WH
 
 // claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind a
 // head that has not failed since it was let go the rest of its key, in order, up to a dead
-// letter that parks the rest. A head that has failed is tried alone. $3 are the positions
-// that the caller holds, $5 single rows that it holds, $4 the lanes. Safe with several relays because each reads
+// letter that parks the rest, or a message that waits for its own time: one that was requeued may come before it.
+// A head that has failed is tried alone. $3 are the positions that the caller holds, $5 single rows that it holds, $4 the lanes. Safe with several relays because each reads
 // only lanes that it owns; served by the indexes on due_at and on the unit.
 //
 // What is behind several heads of one key, up to one barrier, is what is behind the first of
@@ -50,11 +50,14 @@ WITH head AS (
 ), due AS (
     SELECT position, destination FROM head
     UNION
-    SELECT f.position, f.destination
-      FROM reach r
-      STRAIGHT_JOIN {outbox_waiting} f FORCE INDEX (by_unit) ON f.topic = r.topic AND f.{key} = r.{key} AND f.{key} <> '' AND NOT f.alone AND f.destination = r.destination
-           AND f.position > r.position AND f.position < r.bound
-     WHERE f.due_at IS NULL AND (f.position IN ($3)) IS NOT TRUE AND (concat(f.position, '/', f.destination) IN ($5)) IS NOT TRUE
+    SELECT position, destination
+      FROM (
+        SELECT f.position, f.destination, f.due_at, max(f.due_at IS NOT NULL AND (f.due_at > {now} OR f.attempts > 0))
+                   OVER (PARTITION BY r.topic, r.{key}, r.destination, r.position ORDER BY f.position) AS behind
+          FROM reach r
+          STRAIGHT_JOIN {outbox_waiting} f FORCE INDEX (by_unit) ON f.topic = r.topic AND f.{key} = r.{key} AND f.{key} <> '' AND NOT f.alone AND f.destination = r.destination
+               AND f.position > r.position AND f.position < r.bound) rest
+     WHERE due_at IS NULL AND NOT behind AND (position IN ($3)) IS NOT TRUE AND (concat(position, '/', destination) IN ($5)) IS NOT TRUE
 )
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest(w.expires_at, 0) - {now}) / 1000.0, {w.message}
   FROM due JOIN {outbox_waiting} w USING (position, destination)

@@ -26,8 +26,8 @@ const ownsLane = ` AND (l.lane, l.epoch) IN (SELECT r.lane::int, r.epoch FROM {r
 
 // claimDueSQL reads waiting messages that are due: the heads of their keys, and behind a head
 // that has not failed since it was let go the rest of its key, in order, up to a dead letter
-// that parks the rest. A head that has failed is tried alone. Safe with several relays
-// because each reads only lanes that it
+// that parks the rest, or a message that waits for its own time: one that was requeued may come before it.
+// A head that has failed is tried alone. Safe with several relays because each reads only lanes that it
 // owns; served by the partial index on (lane, due_at) and the one on (topic, key, …).
 //
 // As in claimPageSQL, the limit of a lane comes through a sub-select, so that what is due is read in
@@ -62,13 +62,16 @@ WITH head AS (
     SELECT f.position, f.destination
       FROM leader l
      CROSS JOIN LATERAL (
-        SELECT w.position, w.destination
-          FROM {outbox_waiting} w
-         WHERE w.key <> '' AND NOT w.alone AND w.due_at IS NULL
-           AND w.topic = l.topic AND w.key = l.key AND w.destination = l.destination AND w.position > l.position AND w.position < l.barrier
-           AND w.` + notHeld + rowNotHeld + `
-         ORDER BY w.position
-         LIMIT $2) f
+        SELECT n.*, bool_or(n.due_at > (SELECT {clock}()) OR n.due_at IS NOT NULL AND n.attempts > 0) OVER (ORDER BY n.position) AS behind
+          FROM (
+            SELECT w.position, w.destination, w.due_at, w.attempts
+              FROM {outbox_waiting} w
+             WHERE w.key <> '' AND NOT w.alone
+               AND w.topic = l.topic AND w.key = l.key AND w.destination = l.destination AND w.position > l.position AND w.position < l.barrier
+               AND (w.due_at IS NOT NULL OR w.` + notHeld + rowNotHeld + `)
+             ORDER BY w.position
+             LIMIT $2) n) f
+     WHERE f.due_at IS NULL AND f.behind IS NOT TRUE
 )
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, false AS blocked, NULL::float8 AS delay_ms,
        extract(epoch FROM w.expires_at - (SELECT {clock}()))::float8 * 1000 AS expires_ms, {w.message}

@@ -14,8 +14,8 @@ const ownsLane = ` AND (SELECT epoch FROM {relay_lanes} WHERE lane = 0) = `
 
 // claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind a
 // head that has not failed since it was let go the rest of its key, in order, up to a dead
-// letter that parks the rest. A head that has failed is tried alone. $3 are the positions
-// that the caller holds, $4 single rows that it holds, $5 the epoch of the lane. Served by the partial indexes
+// letter that parks the rest, or a message that waits for its own time: one that was requeued may come before it.
+// A head that has failed is tried alone. $3 are the positions that the caller holds, $4 single rows that it holds, $5 the epoch of the lane. Served by the partial indexes
 // on due_at and on the unit.
 //
 // What is behind several heads of one key, up to one barrier, is what is behind the first of
@@ -41,15 +41,18 @@ WITH head AS (
 ), due AS (
     SELECT position, destination FROM head
     UNION
-    SELECT f.position, f.destination
-      FROM leader l
-     CROSS JOIN {outbox_waiting} f ON f.topic = l.topic AND f.key = l.key AND f.key <> '' AND NOT f.alone AND f.destination = l.destination
-           AND f.position > l.position
-           AND f.position < min(l.barrier, coalesce((SELECT n.position FROM {outbox_waiting} n
-                WHERE n.topic = l.topic AND n.key = l.key AND n.key <> '' AND NOT n.alone AND n.destination = l.destination AND n.position > l.position
-                ORDER BY n.position LIMIT 1 OFFSET $1), 9223372036854775807))
-     WHERE f.due_at IS NULL AND f.position NOT IN (SELECT value FROM json_each($3))
-       AND f.position || '/' || f.destination NOT IN (SELECT value FROM json_each($4))
+    SELECT position, destination
+      FROM (
+        SELECT f.position, f.destination, f.due_at, max(f.due_at IS NOT NULL AND (f.due_at > {now} OR f.attempts > 0))
+                   OVER (PARTITION BY l.topic, l.key, l.destination, l.position ORDER BY f.position) AS behind
+          FROM leader l
+         CROSS JOIN {outbox_waiting} f ON f.topic = l.topic AND f.key = l.key AND f.key <> '' AND NOT f.alone AND f.destination = l.destination
+               AND f.position > l.position
+               AND f.position < min(l.barrier, coalesce((SELECT n.position FROM {outbox_waiting} n
+                    WHERE n.topic = l.topic AND n.key = l.key AND n.key <> '' AND NOT n.alone AND n.destination = l.destination AND n.position > l.position
+                    ORDER BY n.position LIMIT 1 OFFSET $1), 9223372036854775807)))
+     WHERE due_at IS NULL AND NOT behind AND position NOT IN (SELECT value FROM json_each($3))
+       AND position || '/' || destination NOT IN (SELECT value FROM json_each($4))
 )
 SELECT 0, w.position, w.destination, w.attempts, w.life, 0, NULL, (w.expires_at - {now}) / 1000.0, {w.message}
   FROM due JOIN {outbox_waiting} w USING (position, destination)
