@@ -32,6 +32,7 @@ type node struct {
 	flights map[*relaycore.Batch]func()
 	results map[*relaycore.Message]relaycore.Result // the latest of each message that was sent
 	read    cursors
+	forgot  bool // how far it had read, since its latest claim
 }
 
 func (w *world) startRelay(name string) *node {
@@ -153,6 +154,7 @@ func (n *node) stop() {
 func (n *node) leave() {
 	n.gone = true
 	n.w.store.leave(n.name)
+	n.w.alike(func(t twin) error { return t.left(n) })
 	n.replace()
 }
 
@@ -167,12 +169,15 @@ func (n *node) replace() {
 	w.after(w.latency(time.Second)+w.pause(), func() { w.startRelay(n.name + "'") })
 }
 
+// absence is about the longest time until a relay is started again.
+const absence = 20 * time.Second
+
 // pause is how long it takes until a relay is started again, beyond a moment.
 func (w *world) pause() time.Duration {
 	if w.plan.Churn {
 		return 0
 	}
-	return w.between(0, 19*time.Second)
+	return w.between(0, absence-time.Second)
 }
 
 // answered takes in what became of a batch.
@@ -201,12 +206,12 @@ func (n *node) endWait() {
 
 // call carries out a call to the store: it takes effect after a while, or not, and is answered after
 // another.
-func (n *node) call(effect func() relaycore.Event, failed func(error) relaycore.Event) {
-	n.callFor(n.w.latency(20*time.Millisecond), effect, failed)
+func (n *node) call(cmd relaycore.Command, effect func() relaycore.Event, failed func(error) relaycore.Event) {
+	n.callFor(n.w.latency(20*time.Millisecond), cmd, effect, failed)
 }
 
 // callFor is a call whose answer takes a time to arrive.
-func (n *node) callFor(answered time.Duration, effect func() relaycore.Event, failed func(error) relaycore.Event) {
+func (n *node) callFor(answered time.Duration, cmd relaycore.Command, effect func() relaycore.Event, failed func(error) relaycore.Event) {
 	w := n.w
 	w.after(w.latency(20*time.Millisecond), func() {
 		if n.gone && w.chance(0.5) {
@@ -215,21 +220,36 @@ func (n *node) callFor(answered time.Duration, effect func() relaycore.Event, fa
 		var answer relaycore.Event
 		if w.chance(w.plan.Faults / 2) { // before it took effect
 			answer = failed(errAway)
-		} else if answer = effect(); w.chance(w.plan.Faults / 2) { // the answer is lost
-			answer = failed(errAway)
+		} else {
+			answer = effect()
+			w.alike(func(t twin) error { return t.called(n, cmd, answer) })
+			if w.chance(w.plan.Faults / 2) { // the answer is lost
+				answer = failed(errAway)
+			}
 		}
 		w.after(answered, func() { n.handle(answer) })
 	})
+}
+
+// forget lets what was read and not returned be read again.
+func (n *node) forget() {
+	clear(n.read)
+	n.forgot = true
 }
 
 // claim reads from the store.
 func (n *node) claim(cmd relaycore.Claim) relaycore.Event {
 	w := n.w
 	if n.blind && !w.calm {
-		clear(n.read)
+		n.forget()
 		return relaycore.ClaimFailed{Err: errAway}
 	}
-	claimed := w.store.claim(cmd, n.read, w.clock(), w.plan.Dests)
+	var first func(*row) bool
+	w.alike(func(t twin) (err error) {
+		first, err = t.claim(n, cmd)
+		return err
+	})
+	claimed := w.store.claim(cmd, n.read, w.clock(), w.plan.Dests, first)
 	w.routeFails(claimed.Messages)
 	return claimed
 }
@@ -251,23 +271,23 @@ func (n *node) start(cmd relaycore.Command) {
 	}
 	switch cmd := cmd.(type) {
 	case relaycore.Renew:
-		n.call(func() relaycore.Event { return n.renew(cmd) },
+		n.call(cmd, func() relaycore.Event { return n.renew(cmd) },
 			func(err error) relaycore.Event { return relaycore.LeaseFailed{Err: err} })
 	case relaycore.Release:
-		n.call(func() relaycore.Event { return w.store.release(cmd.Limit, w.clock()) },
+		n.call(cmd, func() relaycore.Event { return w.store.release(cmd.Limit, w.clock()) },
 			func(err error) relaycore.Event { return relaycore.Released{Err: err} })
 	case relaycore.Count:
-		n.call(func() relaycore.Event { return w.store.count() },
+		n.call(cmd, func() relaycore.Event { return w.store.count(cmd.Lanes) },
 			func(err error) relaycore.Event { return relaycore.Counted{Err: err} })
 	case relaycore.Claim:
 		n.news = false
-		n.callFor(w.claimLatency(), func() relaycore.Event { return n.claim(cmd) },
+		n.callFor(w.claimLatency(), cmd, func() relaycore.Event { return n.claim(cmd) },
 			func(err error) relaycore.Event {
-				clear(n.read) // what was read and not returned must be read again
+				n.forget()
 				return relaycore.ClaimFailed{Err: err}
 			})
 	case relaycore.ClaimAhead:
-		n.call(func() relaycore.Event { return w.store.claimAhead(cmd, w.clock(), w.plan.Dests) },
+		n.call(cmd, func() relaycore.Event { return w.store.claimAhead(cmd, w.clock(), w.plan.Dests) },
 			func(err error) relaycore.Event { return relaycore.ClaimedAhead{Err: err} })
 	case relaycore.Await:
 		n.waiting = true
@@ -291,8 +311,11 @@ func (n *node) start(cmd relaycore.Command) {
 		}
 	case relaycore.Settle:
 		n.touched = w.now
-		list := slices.Clone(cmd.Settlements)
-		n.call(func() relaycore.Event { return n.settle(list) },
+		cmd.Settlements = slices.Clone(cmd.Settlements)
+		for i := range cmd.Settlements {
+			cmd.Settlements[i].After = w.offTick(cmd.Settlements[i].After)
+		}
+		n.call(cmd, func() relaycore.Event { return n.settle(cmd.Settlements) },
 			func(err error) relaycore.Event { return relaycore.SettleFailed{Err: err} })
 	}
 }
@@ -347,8 +370,9 @@ func (w *world) paced(b *relaycore.Batch) error {
 func (n *node) renew(cmd relaycore.Renew) relaycore.Event {
 	s, now := n.w.store, n.w.clock()
 	lanes, leases := slices.Clone(s.lanes), maps.Clone(s.nodes)
-	answer := s.renew(n.name, cmd, n.w.plan.TTL, now)
-	n.w.check(s.handedOver(lanes, leases, n.w.plan.TTL, now))
+	ttl := n.w.plan.TTL + 3*n.w.tick/2
+	answer := s.renew(n.name, cmd, ttl, now)
+	n.w.check(s.handedOver(lanes, leases, now))
 	if _, leased := answer.(relaycore.Leased); leased {
 		n.w.check(n.w.orphaned())
 	}
@@ -356,10 +380,14 @@ func (n *node) renew(cmd relaycore.Renew) relaycore.Event {
 }
 
 // orphaned checks, after a renewal, that no lane is still that of a relay that has ended long ago. When the store's
-// clock goes back a lease may last for its whole length again.
+// clock goes back a lease may last for its whole length again, from the next renewal of another relay on.
 func (w *world) orphaned() error {
+	limit := 3 * w.plan.TTL
+	if w.skewed > 0 {
+		limit += absence
+	}
 	for i, l := range w.store.lanes {
-		if at, gone := w.gone[l.owner]; gone && w.now-max(at, w.skewed) > 3*w.plan.TTL {
+		if at, gone := w.gone[l.owner]; gone && w.now-max(at, w.skewed) > limit {
 			return fmt.Errorf("lane %d is still that of %s, which ended %v ago", i, l.owner, w.now-at)
 		}
 	}
@@ -380,8 +408,8 @@ func (n *node) settle(list []relaycore.Settlement) relaycore.Event {
 			return relaycore.SettleFailed{Refused: true, Err: errRefused}
 		}
 	}
-	others := n.w.store.ofOthers(list)
-	lost := n.w.store.settle(list, n.w.clock())
+	others := n.w.store.ofOthers(n.name, list)
+	lost := n.w.store.settle(n.name, list, n.w.clock())
 	n.w.check(n.w.store.untouched(others))
 	n.w.takeovers += len(lost)
 	return relaycore.Settled{Lost: lost}

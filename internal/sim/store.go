@@ -88,9 +88,12 @@ func (s *store) begin(r row) *row {
 	return &r
 }
 
-// release moves messages that have come due into the outbox, where they get a new place. Like any
+// release moves messages that have come due into the outbox, where they get new places in that order. Like any
 // enqueue they wait for an open transaction that writes their key.
 func (s *store) release(limit int, now relaycore.Time) relaycore.Event {
+	slices.SortFunc(s.scheduled, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.deliver, b.deliver), cmp.Compare(a.position, b.position))
+	})
 	moved := 0
 	s.scheduled = slices.DeleteFunc(s.scheduled, func(r *row) bool {
 		writes := func(o *row) bool { return o.key != "" && o.key == r.key }
@@ -105,16 +108,26 @@ func (s *store) release(limit int, now relaycore.Time) relaycore.Event {
 	return relaycore.Released{Count: moved}
 }
 
-// count counts what is parked behind dead letters.
-func (s *store) count() relaycore.Event {
-	keys, messages := make(map[string]bool), 0
+// count counts which keys are parked in lanes, once for every destination, and what waits behind them.
+func (s *store) count(lanes []relaycore.Lane) relaycore.Event {
+	var parking []*row
+	for _, d := range s.dead {
+		if d.parks && slices.ContainsFunc(lanes, func(l relaycore.Lane) bool { return l.Number == d.lane }) {
+			parking = append(parking, d)
+		}
+	}
+	keys, messages := 0, 0
+	for i, d := range parking {
+		if !slices.ContainsFunc(parking[:i], func(o *row) bool { return sameUnit(o, d) }) {
+			keys++
+		}
+	}
 	for _, r := range s.rows {
-		if r.waits && slices.ContainsFunc(s.dead, func(d *row) bool { return d.parks && sameUnit(d, r) && d.position < r.position }) {
-			keys[r.topic+"/"+r.key] = true
+		if r.waits && slices.ContainsFunc(parking, func(d *row) bool { return sameUnit(d, r) && d.position < r.position }) {
 			messages++
 		}
 	}
-	return relaycore.Counted{Keys: len(keys), Messages: messages}
+	return relaycore.Counted{Keys: keys, Messages: messages}
 }
 
 // commit shows a message to claims.

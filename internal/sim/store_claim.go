@@ -10,23 +10,30 @@ import (
 // again only if it asks for a lane from its beginning.
 type cursors map[relaycore.Lane]int64
 
-// moveOn takes in what a claim has read: up to the last row that it returned, or all that there is, but
+// moveOn takes in what a claim has read of lanes: all that there is, or up to the last row that it returned, but
 // not past the position of an open transaction.
-func (c cursors) moveOn(s *store, lanes []relaycore.Lane, full bool, last int64) {
-	to := s.position
-	if full {
-		to = last
-	}
-	for _, o := range s.open {
-		to = min(to, o.position-1)
-	}
+func (c cursors) moveOn(s *store, lanes []relaycore.Lane, returned, more []*row) {
 	for _, l := range lanes {
+		of := func(r *row) bool { return !r.waits && r.lane == l.Number }
+		to := s.position
+		if slices.ContainsFunc(more, of) {
+			to = 0
+			for _, r := range returned {
+				if of(r) {
+					to = max(to, r.position)
+				}
+			}
+		}
+		for _, o := range s.open {
+			to = min(to, o.position-1)
+		}
 		c[l] = max(c[l], to)
 	}
 }
 
-// claim is the rule of reading: waiting messages that are due first, then those that were never tried.
-func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, dests []string) relaycore.Claimed {
+// claim is the rule of reading: waiting messages that are due first, then those that were never tried. Which of
+// more than fit is a store's own: those that first names, if it is given.
+func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, dests []string, first func(*row) bool) relaycore.Claimed {
 	cmd.Lanes = s.current(cmd.Lanes)
 	for lane := range read {
 		if slices.Contains(cmd.Again, lane.Number) || !slices.Contains(cmd.Lanes, lane) {
@@ -63,15 +70,14 @@ func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, des
 			}
 		}
 	}
+	if first != nil {
+		slices.SortStableFunc(list, func(a, b *row) int { return compare(first(b), first(a)) })
+	}
 	limit := upTo(list, cmd.Limit, cmd.Bytes)
 	full := len(list) >= limit
-	list = list[:min(limit, len(list))]
-	if !cmd.DueOnly && !(full && list[len(list)-1].waits) {
-		last := int64(0)
-		if full {
-			last = list[len(list)-1].position
-		}
-		read.moveOn(s, cmd.Lanes, full, last)
+	list, more := list[:min(limit, len(list))], list[min(limit, len(list)):]
+	if !cmd.DueOnly {
+		read.moveOn(s, cmd.Lanes, list, more)
 	}
 	messages := make([]relaycore.Message, len(list))
 	for i, r := range list {
@@ -80,6 +86,17 @@ func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, des
 		messages[i].Blocked = !r.waits && s.blocked(r)
 	}
 	return relaycore.Claimed{Messages: messages, Full: full}
+}
+
+// compare sorts false before true.
+func compare(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // current returns the lanes that still have their epoch.
@@ -148,19 +165,26 @@ func describe(r *row, dests []string, now relaycore.Time) relaycore.Message {
 	return m
 }
 
-// isDue reports whether a waiting row may be read: the head of its unit, and behind one that has not
-// failed the rest of it.
+// isDue reports whether a waiting row may be read: it is due by itself, or behind one of its unit that is and has
+// not failed, with nothing between that parks or waits for its own time.
 func (s *store) isDue(r *row, now relaycore.Time, free func(*row) bool) bool {
 	if r.alone || r.key == "" || r.due <= now {
 		return r.due <= now
 	}
+	if r.due < never {
+		return false
+	}
+	var leader *row
 	for _, o := range s.rows {
-		if o.waits && !o.alone && sameUnit(o, r) { // the first one is the head
-			parked := slices.ContainsFunc(s.dead, func(d *row) bool {
-				return d.parks && sameUnit(d, r) && d.position < r.position && d.position > o.position
-			})
-			return o.due <= now && free(o) && o.attempts == 0 && !parked
+		switch {
+		case !o.waits || o.alone || !sameUnit(o, r) || o.position >= r.position || o.due == never:
+		case o.due > now || o.attempts > 0:
+			leader = nil
+		case free(o):
+			leader = o
 		}
 	}
-	return false
+	return leader != nil && !slices.ContainsFunc(s.dead, func(d *row) bool {
+		return d.parks && sameUnit(d, r) && d.position < r.position && d.position > leader.position
+	})
 }

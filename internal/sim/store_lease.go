@@ -14,8 +14,7 @@ func (s *store) renew(node string, cmd relaycore.Renew, ttl, now relaycore.Time)
 	}
 	s.nodes[node] = now + ttl
 	for other, until := range s.nodes {
-		if until <= now || until > now+ttl { // the second is of a clock that has gone back since
-
+		if s.nodes[other] = min(until, now+ttl); until <= now { // it is later if the clock has gone back since
 			delete(s.nodes, other)
 		}
 	}
@@ -49,7 +48,7 @@ func (s *store) renew(node string, cmd relaycore.Renew, ttl, now relaycore.Time)
 
 // handedOver checks what a renewal has done to lanes and leases that were as given: a lane leaves a relay
 // only when its lease has ended, and each new owner has an epoch of its own.
-func (s *store) handedOver(lanes []laneRow, leases map[string]relaycore.Time, ttl, now relaycore.Time) error {
+func (s *store) handedOver(lanes []laneRow, leases map[string]relaycore.Time, now relaycore.Time) error {
 	for i, before := range lanes {
 		after := s.lanes[i]
 		if after.owner == before.owner || after.owner == "" {
@@ -57,7 +56,7 @@ func (s *store) handedOver(lanes []laneRow, leases map[string]relaycore.Time, tt
 		}
 		until, leased := leases[before.owner]
 		switch {
-		case leased && until > now && until <= now+ttl:
+		case leased && until > now:
 			return fmt.Errorf("lane %d goes from %s to %s, whose lease lasts", i, before.owner, after.owner)
 		case after.epoch <= before.epoch:
 			return fmt.Errorf("lane %d goes to %s without a new epoch", i, after.owner)
@@ -66,14 +65,14 @@ func (s *store) handedOver(lanes []laneRow, leases map[string]relaycore.Time, tt
 	return nil
 }
 
-// ofOthers returns the rows that settlements are about in lanes that have changed hands.
-func (s *store) ofOthers(list []relaycore.Settlement) (rows []*row) {
+// ofOthers returns the rows that settlements of a relay are about in lanes that are not its own.
+func (s *store) ofOthers(node string, list []relaycore.Settlement) (rows []*row) {
 	for i := range list {
 		m := list[i].Message
-		if s.lanes[m.Lane.Number].epoch == m.Lane.Epoch {
+		if s.owns(node, m.Lane) {
 			continue
 		}
-		if at := slices.IndexFunc(s.rows, func(r *row) bool { return r.is(m) }); at >= 0 {
+		if at := s.find(m); at >= 0 {
 			rows = append(rows, s.rows[at])
 		}
 	}

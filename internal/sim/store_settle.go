@@ -6,18 +6,27 @@ import (
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// settle is the rule of outcomes. It returns the lanes whose epoch does not hold any more.
-func (s *store) settle(list []relaycore.Settlement, now relaycore.Time) (lost []int) {
+// settle is the rule of outcomes. It returns the lanes that are not the relay's any more. The rows of followers come
+// first: there is none for one that has the message already, also where that is settled with it.
+func (s *store) settle(node string, list []relaycore.Settlement, now relaycore.Time) (lost []int) {
 	var done []*row
 	var dests [][]string
 	for i := range list {
 		st := &list[i]
+		if at := s.find(st.Message); at >= 0 && s.owns(node, st.Message.Lane) && st.Outcome == relaycore.Published {
+			next := *s.rows[at]
+			next.waits, next.attempts, next.life, next.alone = true, 0, 0, false
+			s.divide(next, st.To, now)
+		}
+	}
+	for i := range list {
+		st := &list[i]
 		m := st.Message
-		if l := s.lanes[m.Lane.Number]; l.epoch != m.Lane.Epoch {
+		if !s.owns(node, m.Lane) {
 			lost = append(lost, m.Lane.Number)
 			continue
 		}
-		at := slices.IndexFunc(s.rows, func(r *row) bool { return r.is(m) })
+		at := s.find(m)
 		if at < 0 {
 			continue // it is done
 		}
@@ -35,14 +44,22 @@ func (s *store) settle(list []relaycore.Settlement, now relaycore.Time) (lost []
 	return lost
 }
 
+// find returns where the row is that a message was read from, below 0 if it is gone.
+func (s *store) find(m *relaycore.Message) int {
+	return slices.IndexFunc(s.rows, func(r *row) bool { return r.is(m) })
+}
+
+// owns reports whether a lane is a relay's, as it knows it.
+func (s *store) owns(node string, l relaycore.Lane) bool {
+	return s.lanes[l.Number] == laneRow{node, l.Epoch}
+}
+
 func (s *store) apply(st *relaycore.Settlement, r *row, now relaycore.Time) {
 	next := *r
 	next.dest, next.waits = st.Message.Dest, true
 	switch st.Outcome {
 	case relaycore.Published:
 		s.published[r.id+"@"+next.dest]++
-		next.attempts, next.life, next.alone = 0, 0, false
-		s.divide(next, st.To, now)
 	case relaycore.Fanout:
 		s.divide(next, st.To, now)
 	case relaycore.Schedule:
@@ -104,8 +121,8 @@ func (s *store) resolve(i int, requeue bool, now relaycore.Time) {
 	if requeue {
 		s.dead = slices.Delete(s.dead, i, i+1)
 		back := *r
-		back.waits, back.parks, back.attempts, back.life, back.due, back.requeued = true, false, 0, r.life+1, now, true
-		back.alone = !r.parks
+		back.waits, back.parks, back.resolved, back.alone, back.requeued = true, false, false, false, true
+		back.attempts, back.life, back.due = 0, r.life+1, now
 		s.put(back, now)
 		return
 	}

@@ -277,10 +277,10 @@ func (s *system) effect(r *relay, c *call) {
 		c.answer = s.store.renew(r.name, cmd, exploredTTL, s.now)
 	case relaycore.Claim:
 		s.news[r.at] = false
-		c.answer = s.store.claim(cmd, r.read, s.now, s.small.dests)
+		c.answer = s.store.claim(cmd, r.read, s.now, s.small.dests, nil)
 	case relaycore.Settle:
 		s.check(s.ledger.settle(cmd.Settlements))
-		c.answer = relaycore.Settled{Lost: s.store.settle(cmd.Settlements, s.now)}
+		c.answer = relaycore.Settled{Lost: s.store.settle(r.name, cmd.Settlements, s.now)}
 	case relaycore.Publish:
 		s.arrive(cmd.Batch, len(cmd.Batch.Messages))
 		c.answer = relaycore.Answered{Batch: cmd.Batch, Window: time.Minute}

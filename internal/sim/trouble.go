@@ -82,10 +82,17 @@ func (w *world) strike(kind string) {
 func (w *world) operate(i int, requeue bool) {
 	r := w.store.dead[i]
 	w.say("an operator: the letter of %s is requeued: %v", r.id, requeue)
-	w.store.resolve(i, requeue, w.clock())
+	w.resolve(i, requeue)
 	for _, n := range w.relays {
 		n.wake()
 	}
+}
+
+// resolve resolves or requeues a dead letter.
+func (w *world) resolve(i int, requeue bool) {
+	r := *w.store.dead[i]
+	w.store.resolve(i, requeue, w.clock())
+	w.alike(func(t twin) error { return t.resolved(&r, requeue) })
 }
 
 // replay requeues the letters that there are, one after the other.
@@ -161,6 +168,6 @@ func (w *world) endTrouble() {
 	w.calm, w.stubborn = true, ""
 	w.broker.heal()
 	for i := len(w.store.dead) - 1; i >= 0; i-- {
-		w.store.resolve(i, false, w.clock())
+		w.resolve(i, false)
 	}
 }

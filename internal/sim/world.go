@@ -30,6 +30,8 @@ type world struct {
 	seq   int
 
 	store    *store
+	twin     twin                        // nil where there is the model alone
+	tick     time.Duration               // what the store's clock goes by; 0 means any
 	made     map[string]row              // messages, as they were enqueued
 	stubborn string                      // the message of which the store refuses settlements
 	refuses  bool                        // there has been such a one
@@ -104,7 +106,15 @@ func (w *world) after(d time.Duration, do func()) {
 }
 
 // clock is the store's.
-func (w *world) clock() relaycore.Time { return w.now + w.skew }
+func (w *world) clock() relaycore.Time { return (w.now + w.skew).Truncate(w.tick) }
+
+// offTick returns a time, or how long something takes, that is not a whole number of ticks: a little less.
+func (w *world) offTick(t time.Duration) time.Duration {
+	if w.tick == 0 {
+		return t
+	}
+	return max(0, t.Truncate(w.tick)-w.tick/2)
+}
 
 // chance reports true with a probability, never when the faults have ended.
 func (w *world) chance(p float64) bool { return w.rand.Float64() < p && !w.calm }
@@ -194,7 +204,7 @@ func (w *world) drainedNow() bool {
 func (w *world) freeParked() {
 	for i := range w.store.dead {
 		if w.store.dead[i].parks {
-			w.store.resolve(i, false, w.clock())
+			w.resolve(i, false)
 		}
 	}
 }
@@ -234,6 +244,9 @@ func (w *world) produce(n int) {
 		i := w.rand.IntN(len(d))
 		r.routes = d[i : i+1]
 	}
+	if w.twin != nil {
+		r.lane, r.expires, r.deliver = w.twin.lane(r.id, r.key), w.offTick(r.expires), w.offTick(r.deliver)
+	}
 	w.enqueue(r)
 }
 
@@ -262,12 +275,13 @@ func (w *world) enqueue(r row) {
 	made := w.store.begin(r)
 	commit := func() {
 		w.store.commit(made)
+		w.alike(func(t twin) error { return t.enqueued(made) })
 		w.say("enqueued %s %s/%s in lane %d", r.id, r.topic, r.key, r.lane)
 		for _, n := range w.relays {
 			n.wake()
 		}
 	}
-	if w.plan.Backlog || w.rand.IntN(4) > 0 {
+	if w.plan.Backlog || w.rand.IntN(4) > 0 || w.twin != nil {
 		commit()
 		return
 	}

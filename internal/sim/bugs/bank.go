@@ -230,11 +230,11 @@ var bank = []bug{
 
 	// The rules of stores.
 	{name: "a settlement does not match the epoch", file: model + "store_settle.go",
-		old: "l.epoch != m.Lane.Epoch {", new: "l.epoch < 0 {"},
+		old: "if !s.owns(node, m.Lane) {", new: "if node == \"\" {"},
 	{name: "a lane gets no new epoch when it changes hands", file: model + "store_lease.go",
 		old: "l.owner, l.epoch = node, l.epoch+1", new: "l.owner, l.epoch = node, 1"},
 	{name: "a lease is taken before it has ended", file: model + "store_lease.go",
-		old: "if until <= now || until > now+ttl {", new: "if until <= now+ttl/2 || until > now+ttl {"},
+		old: "; until <= now {", new: "; until <= now+ttl/2 {"},
 	{name: "what commits late is skipped", file: model + "store_claim.go",
 		old: "to = min(to, o.position-1)", new: "_ = o"},
 	{name: "a claim does not say that a key is blocked", file: model + "store_claim.go",
@@ -246,11 +246,11 @@ var bank = []bug{
 	{name: "a waiting row of one destination removes those of others", file: model + "store.go",
 		old: "r.waits == m.Waiting && (!r.waits || r.dest == m.Dest)", new: "r.waits == m.Waiting"},
 	{name: "a lease of a clock that has gone back since lasts", file: model + "store_lease.go",
-		old: "if until <= now || until > now+ttl {", new: "if until <= now {"},
+		old: "min(until, now+ttl);", new: "until;"},
 	{name: "what is parked stays when its letter is resolved", file: model + "store_settle.go",
 		old: "r.parks, r.resolved = false, true\n\ts.follow(r, r.dest, now)", new: "r.parks, r.resolved = false, true"},
 	{name: "a claim finds what waits behind another message", file: model + "store_claim.go",
-		old: "return o.due <= now && free(o) && o.attempts == 0 && !parked", new: "return !parked || o.due <= now"},
+		old: "return leader != nil && !", new: "if leader == nil {\n\t\tleader = r\n\t}\n\treturn !"},
 	{name: "a requeued letter goes behind what waits", file: model + "store_settle.go",
 		old: "back := *r\n", new: "back := *r\n\t\ts.position++\n\t\tback.position = s.position\n"},
 

@@ -1,0 +1,24 @@
+package main
+
+import "github.com/waybill-go/waybill/internal/relaycore"
+
+// twin is a real store. What is done on the model's is done on it, too, at once and by the same clock; a method
+// returns an error if it has answered otherwise.
+type twin interface {
+	// lane returns the lane of a message.
+	lane(id, key string) int
+	enqueued(r *row) error
+	// claim returns which waiting rows the store has chosen.
+	claim(n *node, cmd relaycore.Claim) (func(*row) bool, error)
+	// called compares the answer to a call. A claim was made already.
+	called(n *node, cmd relaycore.Command, answer relaycore.Event) error
+	left(n *node) error
+	resolved(letter *row, requeue bool) error
+}
+
+// alike does something on the twin, if there is one.
+func (w *world) alike(do func(t twin) error) {
+	if w.twin != nil && w.failed == nil {
+		w.check(do(w.twin))
+	}
+}
