@@ -275,13 +275,16 @@ type opaque struct{ driver.Connector }
 
 func (o opaque) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := o.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return struct {
 		driver.Conn
 		driver.ConnBeginTx
 		driver.ExecerContext
 		driver.QueryerContext
 		driver.NamedValueChecker
-	}{conn, conn.(driver.ConnBeginTx), conn.(driver.ExecerContext), conn.(driver.QueryerContext), conn.(driver.NamedValueChecker)}, err
+	}{conn, conn.(driver.ConnBeginTx), conn.(driver.ExecerContext), conn.(driver.QueryerContext), conn.(driver.NamedValueChecker)}, nil
 }
 
 // TestListenURL: through database/sql relays listen where db is connected, if the driver is pgx's.
