@@ -36,8 +36,8 @@ type Source interface {
 	// full (see [ClaimRequest.Full]) means that there is no more now. One claim at a time for a lane.
 	ClaimMessages(ctx context.Context, req ClaimRequest) ([]Claim, error)
 
-	// SettleMessages writes down outcomes, all or none, for lanes whose epoch still holds. It
-	// returns the numbers of the lanes that have changed hands; for those nothing changed. A
+	// SettleMessages writes down outcomes, all or none, for lanes that the relay still owns under the
+	// epoch it knows. It returns the numbers of the others; for those nothing changed. A
 	// row that is gone already is no error. It may be repeated after an error.
 	SettleMessages(ctx context.Context, req SettleRequest) (lost []int, err error)
 
@@ -96,8 +96,8 @@ type Lease struct {
 
 // ClaimRequest is what [Source.ClaimMessages] needs.
 type ClaimRequest struct {
-	Lanes   []Lane   // waiting messages come first, by position, then the others
-	Limit   int      // most messages to return
+	Lanes   []Lane
+	Limit   int      // most messages to return; which of more is up to the store, but for the order of each key
 	Bytes   int      // no further message is returned once payloads have so many bytes; 0 means no limit
 	Due     bool     // look for waiting messages that are due, too
 	DueOnly bool     // look for no others: messages that never waited stay where they are

@@ -60,7 +60,7 @@ func main() {
 	if err != nil {
 		fmt.Printf("seed %d: %v\nsee it with: go run ./internal/sim -seed %d -v\n", failed, err, failed)
 		if *shrunk {
-			p, err := shrink(planOf(failed), runPlan)
+			p, err := shrink(planOf(failed), runPlan, shrinkSeeds)
 			text, _ := json.Marshal(p)
 			fmt.Printf("the smallest that fails, too: %v\nsee it with: go run ./internal/sim -plan '%s'\n", err, text)
 			_ = newWorld(p, os.Stdout).run() // the same error

@@ -15,8 +15,8 @@ const shrinkSeeds = 200
 func runPlan(p plan) error { return newWorld(p, nil).run() }
 
 // shrink returns the smallest plan found that fails, and how: it makes a plan smaller in one way after
-// the other, for as long as some seed still fails.
-func shrink(p plan, run func(plan) error) (plan, error) {
+// the other, for as long as one of some seeds still fails.
+func shrink(p plan, run func(plan) error, seeds uint64) (plan, error) {
 	err := run(p)
 	if err == nil {
 		return p, nil
@@ -25,7 +25,7 @@ func shrink(p plan, run func(plan) error) (plan, error) {
 	for smaller := true; smaller; {
 		smaller = false
 		for _, try := range p.smaller() {
-			if found, broken := failing(try, run, same); broken != nil {
+			if found, broken := failing(try, run, same, seeds); broken != nil {
 				p, err, smaller = found, broken, true
 				break
 			}
@@ -34,17 +34,18 @@ func shrink(p plan, run func(plan) error) (plan, error) {
 	return p, err
 }
 
-// promiseOf returns what an error says, without the names and numbers in it.
+// promiseOf returns what the first line of an error says, without the names and numbers in it.
 func promiseOf(err error) string {
-	_, text, _ := strings.Cut(err.Error(), ": ")
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	_, text, _ := strings.Cut(line, ": ")
 	words := slices.DeleteFunc(strings.Fields(text), func(word string) bool { return strings.ContainsAny(word, "0123456789") })
 	return strings.Join(words, " ")
 }
 
 // failing returns the plan with the first seed with which the same promise is broken.
-func failing(p plan, run func(plan) error, promise string) (plan, error) {
+func failing(p plan, run func(plan) error, promise string, seeds uint64) (plan, error) {
 	own := p.Seed
-	for seed := range uint64(shrinkSeeds) {
+	for seed := range seeds {
 		if p.Seed = seed; seed == 0 {
 			p.Seed = own
 		}

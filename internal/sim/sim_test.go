@@ -48,7 +48,7 @@ func TestShrink(t *testing.T) {
 		return nil
 	}
 	p.Lanes, p.Messages = 4, 40
-	got, err := shrink(p, fails)
+	got, err := shrink(p, fails, shrinkSeeds)
 	if err == nil || got.Messages != 3 || got.Lanes != 2 || got.Relays != 1 || got.Faults != 0 || got.Batch != 1 {
 		t.Errorf("shrink() = %+v, %v, want three messages in two lanes and nothing else", got, err)
 	}
@@ -68,7 +68,7 @@ func TestShrink_SamePromise(t *testing.T) {
 		return first
 	}
 	p := plan{Seed: 5, Lanes: 4, Messages: 40, Relays: 1, Batch: 1}
-	got, err := shrink(p, run)
+	got, err := shrink(p, run, shrinkSeeds)
 	if !errors.Is(err, first) || got.Messages != 20 || got.Lanes != 2 {
 		t.Errorf("shrink() = %+v, %v, want twenty messages in two lanes", got, err)
 	}

@@ -15,10 +15,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	_ "modernc.org/sqlite"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/mongofake"
 	"github.com/waybill-go/waybill/store/memstore"
+	"github.com/waybill-go/waybill/store/mongostore"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/pgstore"
 	"github.com/waybill-go/waybill/store/sqlitestore"
@@ -139,6 +143,41 @@ CREATE OR REPLACE FUNCTION {schema}.clock() RETURNS timestamptz LANGUAGE sql VOL
 				_, err := pool.Exec(context.Background(), "DROP SCHEMA "+cfg.Schema+" CASCADE")
 				return err
 			},
+		}, err
+	}})
+}
+
+// TestTwin_Mongo: MongoDB answers as the model does: a server of ours, or the one that MONGODB_URL names.
+func TestTwin_Mongo(t *testing.T) {
+	server := os.Getenv("MONGODB_URL")
+	if server == "" {
+		own, err := mongofake.Listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(own.Close)
+		server = own.URL()
+	}
+	client, err := mongo.Connect(options.Client().ApplyURI(server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Disconnect(context.Background()) })
+	testTwin(t, kind[*mongo.Session]{seeds: 25, lanes: 64, begin: func(ctx context.Context) (database[*mongo.Session], error) {
+		db := client.Database("sim_" + strings.ReplaceAll(waybill.NewID(), "-", ""))
+		offset := time.Duration(0)
+		cfg := mongostore.Config{ClockOffset: func() time.Duration { return offset }}
+		s, err := mongostore.New(db, cfg)
+		if err == nil {
+			err = s.Migrate(ctx)
+		}
+		return database[*mongo.Session]{
+			open: func() (source[*mongo.Session], error) { return mongostore.New(db, cfg) },
+			set: func(_ context.Context, d time.Duration) error {
+				offset = d
+				return nil
+			},
+			end: func() error { return db.Drop(context.Background()) },
 		}, err
 	}})
 }

@@ -325,7 +325,7 @@ type kind[Tx any] struct {
 // planFor returns the plan of a seed for a store: without what the store has no part in.
 func (k *kind[Tx]) planFor(seed uint64) plan {
 	p := planOf(seed)
-	p.Lanes, p.Large, p.Odd, p.Ahead, p.Readers, p.Limit = k.lanes, false, false, false, 0, 0
+	p.Large, p.Odd, p.Ahead, p.Readers, p.Limit = false, false, false, 0, 0
 	if p.Backlog {
 		p.Backlog, p.Messages, p.Keys = false, 40, 2
 	}
@@ -339,6 +339,7 @@ func (k *kind[Tx]) run(ctx context.Context, p plan, log io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.end()) }()
+	p.Lanes = k.lanes // also of a plan that was made smaller
 	w := newWorld(p, log)
 	s, err := twinOf(ctx, w, k.lanes, db)
 	if err != nil {
@@ -359,9 +360,12 @@ func testTwin[Tx any](t *testing.T, k kind[Tx]) {
 		k.seeds *= 20
 	}
 	for seed := range uint64(k.seeds) {
-		var story strings.Builder
-		if err := k.run(t.Context(), k.planFor(seed), &story); err != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, err, story.String())
+		p := k.planFor(seed)
+		if err := k.run(t.Context(), p, nil); err != nil {
+			small, smallest := shrink(p, func(p plan) error { return k.run(t.Context(), p, nil) }, 5)
+			var story strings.Builder
+			_ = k.run(t.Context(), small, &story) // the same error
+			t.Fatalf("seed %d: %v\nthe smallest that fails, too: %v\n%s", seed, err, smallest, story.String())
 		}
 	}
 }
