@@ -70,7 +70,7 @@ func (l *ledger) store(s *store, b *relaycore.Batch, i int, now relaycore.Time) 
 		return nil
 	}
 	holds := func(o *row) bool {
-		return o.position < m.Position && o.topic == r.topic && o.key == r.key && !o.alone && o.life == 0 && !o.requeued && o.deliver == 0 &&
+		return o.position < m.Position && o.passed < m.Position && o.topic == r.topic && o.key == r.key && !o.alone && o.life == 0 && !o.requeued && o.deliver == 0 &&
 			l.accepted[o.id+"@"+m.Dest] == 0 && !inBatch(b, o.position)
 	}
 	for _, o := range s.rows {

@@ -46,7 +46,8 @@ type row struct {
 	routes   []string       // the destinations that it goes to; nil if it goes to all
 	size     int            // of its payload
 	odd      oddity
-	requeued bool // by an operator
+	requeued bool  // by an operator
+	passed   int64 // up to here what was scheduled got its place while the transaction was open: it may go first
 }
 
 // oddity says what is wrong with a message.
@@ -88,19 +89,20 @@ func (s *store) begin(r row) *row {
 	return &r
 }
 
-// release moves messages that have come due into the outbox, where they get new places in that order. Like any
-// enqueue they wait for an open transaction that writes their key.
+// release moves messages that have come due into the outbox, where they get new places in that order.
 func (s *store) release(limit int, now relaycore.Time) relaycore.Event {
 	slices.SortFunc(s.scheduled, func(a, b *row) int {
 		return cmp.Or(cmp.Compare(a.deliver, b.deliver), cmp.Compare(a.position, b.position))
 	})
 	moved := 0
 	s.scheduled = slices.DeleteFunc(s.scheduled, func(r *row) bool {
-		writes := func(o *row) bool { return o.key != "" && o.key == r.key }
-		due := r.deliver <= now && moved < limit && !slices.ContainsFunc(s.open, writes)
+		due := r.deliver <= now && moved < limit
 		if due {
 			moved++
 			r.deliver = 0
+			for _, o := range s.open {
+				o.passed = s.position + 1
+			}
 			s.commit(s.begin(*r))
 		}
 		return due

@@ -7,7 +7,10 @@ import "github.com/waybill-go/waybill/internal/relaycore"
 type twin interface {
 	// lane returns the lane of a message.
 	lane(id, key string) int
-	enqueued(r *row) error
+	// late reports whether transactions of producers may stay open.
+	late() bool
+	begin(r *row) error
+	commit(r *row) error
 	// claim returns which waiting rows the store has chosen.
 	claim(n *node, cmd relaycore.Claim) (func(*row) bool, error)
 	// called compares the answer to a call. A claim was made already.

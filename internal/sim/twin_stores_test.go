@@ -115,7 +115,7 @@ func TestTwin_Postgres(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.MaxConns = 2
+	cfg.MaxConns = 30
 	cfg.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
@@ -142,6 +142,15 @@ CREATE OR REPLACE FUNCTION {schema}.clock() RETURNS timestamptz LANGUAGE sql VOL
 			end: func() error {
 				_, err := pool.Exec(context.Background(), "DROP SCHEMA "+cfg.Schema+" CASCADE")
 				return err
+			},
+			begin: func(ctx context.Context) (pgx.Tx, func(bool) error, error) {
+				tx, err := pool.Begin(ctx)
+				return tx, func(commit bool) error {
+					if commit {
+						return tx.Commit(ctx)
+					}
+					return tx.Rollback(context.Background())
+				}, err
 			},
 		}, err
 	}})

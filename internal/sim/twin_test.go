@@ -43,7 +43,8 @@ type realStore[Tx any] struct {
 	lanes int
 
 	store     source[Tx]
-	relays    map[*node]source[Tx] // each has what is in memory to itself
+	relays    map[*node]source[Tx]             // each has what is in memory to itself
+	open      map[*row]func(commit bool) error // transactions of producers
 	claims    map[*row]*contract.Claim
 	found     []contract.Claim // by the latest claim
 	positions map[int64]int64  // by those of the model
@@ -56,7 +57,7 @@ type realStore[Tx any] struct {
 func twinOf[Tx any](ctx context.Context, w *world, lanes int, db database[Tx]) (*realStore[Tx], error) {
 	s, err := db.open()
 	return &realStore[Tx]{
-		ctx: ctx, w: w, db: db, lanes: lanes, store: s, relays: make(map[*node]source[Tx]), claims: make(map[*row]*contract.Claim),
+		ctx: ctx, w: w, db: db, lanes: lanes, store: s, relays: make(map[*node]source[Tx]), open: make(map[*row]func(bool) error), claims: make(map[*row]*contract.Claim),
 		positions: make(map[int64]int64), epochs: make(map[int]int64), began: time.Now(), at: -1,
 	}, err
 }
@@ -93,16 +94,52 @@ func (s *realStore[Tx]) of(n *node) (source[Tx], error) {
 	return own, err
 }
 
-func (s *realStore[Tx]) enqueued(r *row) error {
+func (s *realStore[Tx]) late() bool { return s.db.begin != nil }
+
+func (s *realStore[Tx]) begin(r *row) error {
+	if !s.late() {
+		return nil
+	}
+	err := s.tell()
+	if err != nil {
+		return err
+	}
+	tx, end, err := s.db.begin(s.ctx)
+	if err != nil {
+		return err
+	}
+	s.open[r] = end
+	isNew, err := s.store.EnqueueMessages(s.ctx, tx, []waybill.Message{s.message(r)}, false)
+	return differs("enqueue "+r.id, err, isNew, []bool{true})
+}
+
+func (s *realStore[Tx]) commit(r *row) error {
+	if s.late() {
+		end := s.open[r]
+		delete(s.open, r)
+		return end(true)
+	}
+	isNew, err := []bool(nil), s.tell()
+	if err == nil {
+		isNew, err = s.store.Transact(s.ctx, func(context.Context, Tx) ([]waybill.Message, error) { return []waybill.Message{s.message(r)}, nil }, false)
+	}
+	return differs("enqueue "+r.id, err, isNew, []bool{true})
+}
+
+// rollBack ends the transactions that are open.
+func (s *realStore[Tx]) rollBack() (err error) {
+	for _, end := range s.open {
+		err = errors.Join(err, end(false))
+	}
+	return err
+}
+
+func (s *realStore[Tx]) message(r *row) waybill.Message {
 	m := waybill.Message{
 		ID: r.id, Topic: r.topic, Key: r.key, Tenant: r.tenant, Type: "t", Source: "sim", DeliverAt: s.time(r.deliver), ExpiresAt: s.time(r.expires),
 	}
 	m.Complete()
-	isNew, err := []bool(nil), s.tell()
-	if err == nil {
-		isNew, err = s.store.Transact(s.ctx, func(context.Context, Tx) ([]waybill.Message, error) { return []waybill.Message{m}, nil }, false)
-	}
-	return differs("enqueue "+r.id, err, isNew, []bool{true})
+	return m
 }
 
 func (s *realStore[Tx]) left(n *node) error {
@@ -313,6 +350,8 @@ type database[Tx any] struct {
 	open func() (source[Tx], error)                            // a store on it
 	set  func(ctx context.Context, offset time.Duration) error // its clock from the true time
 	end  func() error
+	// begin begins a transaction that may stay open while others are at work; nil where none may.
+	begin func(ctx context.Context) (Tx, func(commit bool) error, error)
 }
 
 // kind is a kind of store.
@@ -345,6 +384,7 @@ func (k *kind[Tx]) run(ctx context.Context, p plan, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, s.rollBack()) }()
 	w.twin, w.tick = s, tick
 	if err := w.run(); err != nil {
 		return err

@@ -273,15 +273,16 @@ func (w *world) enqueue(r row) {
 	w.messages++
 	w.made[r.id] = r
 	made := w.store.begin(r)
+	w.alike(func(t twin) error { return t.begin(made) })
 	commit := func() {
 		w.store.commit(made)
-		w.alike(func(t twin) error { return t.enqueued(made) })
+		w.alike(func(t twin) error { return t.commit(made) })
 		w.say("enqueued %s %s/%s in lane %d", r.id, r.topic, r.key, r.lane)
 		for _, n := range w.relays {
 			n.wake()
 		}
 	}
-	if w.plan.Backlog || w.rand.IntN(4) > 0 || w.twin != nil {
+	if w.plan.Backlog || w.rand.IntN(4) > 0 || w.twin != nil && !w.twin.late() {
 		commit()
 		return
 	}
