@@ -100,8 +100,7 @@ func (s *realStore[Tx]) begin(r *row) error {
 	if !s.late() {
 		return nil
 	}
-	err := s.tell()
-	if err != nil {
+	if err := s.tell(); err != nil {
 		return err
 	}
 	tx, end, err := s.db.begin(s.ctx)
@@ -155,11 +154,11 @@ func (s *realStore[Tx]) resolved(letter *row, requeue bool) error {
 	if err := s.tell(); err != nil {
 		return err
 	}
-	act := deadletter.Act{By: "sim"}
-	list, err := s.store.DeadLetters(s.ctx, deadletter.Filter{MessageID: letter.id, State: deadletter.Open})
+	act, state := deadletter.Act{By: "sim"}, deadletter.Open
 	if letter.resolved {
-		list, err = s.store.DeadLetters(s.ctx, deadletter.Filter{MessageID: letter.id, State: deadletter.Resolved})
+		state = deadletter.Resolved
 	}
+	list, err := s.store.DeadLetters(s.ctx, deadletter.Filter{MessageID: letter.id, State: state})
 	if err != nil {
 		return err
 	}
@@ -308,7 +307,11 @@ func (s *realStore[Tx]) settled(own source[Tx], n *node, cmd relaycore.Settle, a
 	req := contract.SettleRequest{Node: n.name, Archive: true}
 	for i := range cmd.Settlements {
 		st := &cmd.Settlements[i]
-		c := *s.claims[rowOf(st.Message)]
+		claim := s.claims[rowOf(st.Message)]
+		if claim == nil {
+			return fmt.Errorf("%s settles %s, which the store has not returned to it", n.name, copyOf(st.Message))
+		}
+		c := *claim
 		c.Destination = st.Message.Dest
 		req.Settlements = append(req.Settlements, contract.Settlement{
 			Claim: &c, Outcome: contract.Outcome(st.Outcome), After: st.After * scale, Behind: st.Behind, Alone: st.Alone, Park: st.Park,
