@@ -22,8 +22,9 @@ const ownsLaneOf = `(SELECT concat(r.lane, '/', r.epoch) FROM {relay_lanes} r WH
 // only lanes that it owns; served by the indexes on due_at and on the unit.
 //
 // What is behind several heads of one key, up to one barrier, is what is behind the first of
-// them: that one is the leader, so that the rest of a key is read once and not by each head. Its reach
-// is computed by itself: MySQL would look for the bound again with each row that it compares.
+// them: that one is the leader, so that the rest of a key is read once and not by each head. Its reach, and
+// how much of that is free, are computed by themselves: MySQL would look for a bound again with each row that it
+// compares, and a window would store every row once more.
 const claimWaitingSQL = `
 WITH head AS (
     SELECT position, destination, topic, {key}, attempts, alone
@@ -47,17 +48,21 @@ WITH head AS (
              WHERE n.topic = leader.topic AND n.{key} = leader.{key} AND n.{key} <> '' AND NOT n.alone AND n.destination = leader.destination AND n.position > leader.position
              ORDER BY n.position LIMIT 1 OFFSET $1), 9223372036854775807)) AS bound
       FROM leader
+), free AS (
+    SELECT topic, {key}, destination, position, least(bound, coalesce((
+            SELECT n.position FROM {outbox_waiting} n FORCE INDEX (by_unit)
+             WHERE n.topic = reach.topic AND n.{key} = reach.{key} AND n.{key} <> '' AND NOT n.alone AND n.destination = reach.destination
+               AND n.position > reach.position AND n.position < reach.bound AND n.due_at IS NOT NULL AND (n.attempts > 0 OR n.due_at > {now})
+             ORDER BY n.position LIMIT 1), 9223372036854775807)) AS bound
+      FROM reach
 ), due AS (
     SELECT position, destination FROM head
     UNION
-    SELECT position, destination
-      FROM (
-        SELECT f.position, f.destination, f.due_at, max(f.due_at IS NOT NULL AND (f.due_at > {now} OR f.attempts > 0))
-                   OVER (PARTITION BY r.topic, r.{key}, r.destination, r.position ORDER BY f.position) AS behind
-          FROM reach r
-          STRAIGHT_JOIN {outbox_waiting} f FORCE INDEX (by_unit) ON f.topic = r.topic AND f.{key} = r.{key} AND f.{key} <> '' AND NOT f.alone AND f.destination = r.destination
-               AND f.position > r.position AND f.position < r.bound) rest
-     WHERE due_at IS NULL AND NOT behind AND (position IN ($3)) IS NOT TRUE AND (concat(position, '/', destination) IN ($5)) IS NOT TRUE
+    SELECT f.position, f.destination
+      FROM free r
+      STRAIGHT_JOIN {outbox_waiting} f FORCE INDEX (by_unit) ON f.topic = r.topic AND f.{key} = r.{key} AND f.{key} <> '' AND NOT f.alone AND f.destination = r.destination
+           AND f.position > r.position AND f.position < r.bound
+     WHERE f.due_at IS NULL AND (f.position IN ($3)) IS NOT TRUE AND (concat(f.position, '/', f.destination) IN ($5)) IS NOT TRUE
 )
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest(w.expires_at, 0) - {now}) / 1000.0, {w.message}
   FROM due JOIN {outbox_waiting} w USING (position, destination)
