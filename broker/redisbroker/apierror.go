@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -71,7 +72,10 @@ func connectionEnded(err error) bool {
 // noAnswer reports whether err says that the time was up on an established connection.
 func noAnswer(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op != "dial" && op.Timeout()
+	if errors.As(err, &op) {
+		return op.Op != "dial" && op.Timeout()
+	}
+	return errors.Is(err, os.ErrDeadlineExceeded) // the client's look whether a connection still lasts names no operation
 }
 
 // failed reports whether err ends a pipeline: no answer of Redis, but of the way to it.
