@@ -251,6 +251,8 @@ var bank = []bug{
 		old: "r.parks, r.resolved = false, true\n\ts.follow(r, r.dest, now)", new: "r.parks, r.resolved = false, true"},
 	{name: "a claim finds what waits behind another message", file: model + "store_claim.go",
 		old: "return leader != nil && !", new: "if leader == nil {\n\t\tleader = r\n\t}\n\treturn !"},
+	{name: "a message that waits for its retry holds up nothing behind one that is due", file: model + "store_claim.go",
+		old: "case o.due > now || o.attempts > 0:\n\t\t\tleader = nil\n", new: "case o.due > now || o.attempts > 0:\n"},
 	{name: "a requeued letter goes behind what waits", file: model + "store_settle.go",
 		old: "back := *r\n", new: "back := *r\n\t\ts.position++\n\t\tback.position = s.position\n"},
 
