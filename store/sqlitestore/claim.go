@@ -15,8 +15,8 @@ const ownsLane = ` AND (SELECT epoch FROM {relay_lanes} WHERE lane = 0) = `
 // claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind a
 // head that has not failed since it was let go the rest of its key, in order, up to a dead
 // letter that parks the rest, or a message that waits for its own time: one that was requeued may come before it.
-// A head that has failed is tried alone. $3 are the positions that the caller holds, $4 single rows that it holds, $5 the epoch of the lane. Served by the partial indexes
-// on due_at and on the unit.
+// A head that has failed is tried alone. $3 are the positions that the caller holds, $4 single rows that it holds,
+// $5 the epoch of the lane. Served by the partial indexes on due_at and on the unit.
 //
 // What is behind several heads of one key, up to one barrier, is what is behind the first of
 // them: that one is the leader, so that the rest of a key is read once and not by each head.
