@@ -30,7 +30,7 @@ import (
 
 // TestTwin_Mem: the store in memory answers as the model does.
 func TestTwin_Mem(t *testing.T) {
-	testTwin(t, kind[*memstore.Tx]{seeds: 300, lanes: 64, begin: func(context.Context) (database[*memstore.Tx], error) {
+	testTwin(t, kind[*memstore.Tx]{seeds: 1500, lanes: 64, begin: func(context.Context) (database[*memstore.Tx], error) {
 		offset := time.Duration(0)
 		store := memstore.New(memstore.WithClock(func() time.Time { return time.Now().Add(offset) }))
 		return database[*memstore.Tx]{
