@@ -312,9 +312,6 @@ func (n *node) start(cmd relaycore.Command) {
 	case relaycore.Settle:
 		n.touched = w.now
 		cmd.Settlements = slices.Clone(cmd.Settlements)
-		for i := range cmd.Settlements {
-			cmd.Settlements[i].After = w.offTick(cmd.Settlements[i].After)
-		}
 		n.call(cmd, func() relaycore.Event { return n.settle(cmd.Settlements) },
 			func(err error) relaycore.Event { return relaycore.SettleFailed{Err: err} })
 	}
@@ -407,6 +404,9 @@ func (n *node) settle(list []relaycore.Settlement) relaycore.Event {
 		if rowOf(list[i].Message).id == n.w.stubborn {
 			return relaycore.SettleFailed{Refused: true, Err: errRefused}
 		}
+	}
+	for i := range list {
+		list[i].After = n.w.offTick(list[i].After)
 	}
 	others := n.w.store.ofOthers(n.name, list)
 	lost := n.w.store.settle(n.name, list, n.w.clock())
