@@ -367,8 +367,7 @@ func (w *world) paced(b *relaycore.Batch) error {
 func (n *node) renew(cmd relaycore.Renew) relaycore.Event {
 	s, now := n.w.store, n.w.clock()
 	lanes, leases := slices.Clone(s.lanes), maps.Clone(s.nodes)
-	ttl := n.w.plan.TTL + 3*n.w.tick/2
-	answer := s.renew(n.name, cmd, ttl, now)
+	answer := s.renew(n.name, cmd, n.w.leaseTTL(), now)
 	n.w.check(s.handedOver(lanes, leases, now))
 	if _, leased := answer.(relaycore.Leased); leased {
 		n.w.check(n.w.orphaned())

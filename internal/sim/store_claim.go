@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/waybill-go/waybill/internal/relaycore"
@@ -71,7 +72,13 @@ func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, des
 		}
 	}
 	if first != nil {
-		slices.SortStableFunc(list, func(a, b *row) int { return compare(first(b), first(a)) })
+		rank := func(r *row) int {
+			if first(r) {
+				return 0
+			}
+			return 1
+		}
+		slices.SortStableFunc(list, func(a, b *row) int { return cmp.Compare(rank(a), rank(b)) })
 	}
 	limit := upTo(list, cmd.Limit, cmd.Bytes)
 	full := len(list) >= limit
@@ -86,17 +93,6 @@ func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, des
 		messages[i].Blocked = !r.waits && s.blocked(r)
 	}
 	return relaycore.Claimed{Messages: messages, Full: full}
-}
-
-// compare sorts false before true.
-func compare(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }
 
 // current returns the lanes that still have their epoch.

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/relaycore"
 	"github.com/waybill-go/waybill/outbox"
-	contract "github.com/waybill-go/waybill/relay"
+	contract "github.com/waybill-go/waybill/relay" // a type here has its name
 )
 
 // A simulated millisecond takes ten seconds of the store's clock, and the simulated clock moves by ticks of ten: how long
@@ -212,8 +212,7 @@ func (s *realStore[Tx]) called(n *node, cmd relaycore.Command, answer relaycore.
 }
 
 func (s *realStore[Tx]) renewed(own source[Tx], n *node, cmd relaycore.Renew, answer relaycore.Event) error {
-	ttl := s.w.plan.TTL + 3*s.w.tick/2
-	lease, err := own.RenewLanes(s.ctx, contract.LeaseRequest{Node: n.name, Join: cmd.Join, TTL: ttl * scale, Give: cmd.Give})
+	lease, err := own.RenewLanes(s.ctx, contract.LeaseRequest{Node: n.name, Join: cmd.Join, TTL: s.w.leaseTTL() * scale, Give: cmd.Give})
 	want, leased := answer.(relaycore.Leased)
 	if lost := errors.Is(err, waybill.ErrLeaseLost); lost || !leased {
 		return differs("whether the lease of "+n.name+" is lost", nil, lost, !leased)

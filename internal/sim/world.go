@@ -108,6 +108,9 @@ func (w *world) after(d time.Duration, do func()) {
 // clock is the store's.
 func (w *world) clock() relaycore.Time { return (w.now + w.skew).Truncate(w.tick) }
 
+// leaseTTL is how long the store lets leases hold: not a whole number of ticks, and no less than relays count on.
+func (w *world) leaseTTL() time.Duration { return w.plan.TTL + 3*w.tick/2 }
+
 // offTick returns a time, or how long something takes, that is not a whole number of ticks: a little less.
 func (w *world) offTick(t time.Duration) time.Duration {
 	if w.tick == 0 {
