@@ -46,7 +46,7 @@ func TestInboxSQL_Postgres(t *testing.T) {
 				return outcome, err
 			}
 			s.waits = func() {
-				s.waitFor("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%inbox%' AND query LIKE $1", "%"+strings.ReplaceAll(cfg.Schema, `"`, `""`)+"%")
+				s.waitFor(p.db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%inbox%' AND query LIKE $1", "%"+strings.ReplaceAll(cfg.Schema, `"`, `""`)+"%")
 			}
 			s.run()
 		})
@@ -67,7 +67,7 @@ func TestInboxSQL_MySQL(t *testing.T) {
 				return outcome, err
 			}
 			s.waits = func() {
-				s.waitFor("SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_mysql_thread_id IN (SELECT id FROM information_schema.processlist WHERE db = ?)", store.name)
+				s.waitFor(innodbTrx{store.db}, "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_mysql_thread_id IN (SELECT id FROM information_schema.processlist WHERE db = ?)", store.name)
 			}
 			s.run()
 		})
@@ -105,11 +105,11 @@ func (s *inboxSQL) run() {
 	s.limits()
 }
 
-func (s *inboxSQL) waitFor(stmt string, args ...any) {
+func (s *inboxSQL) waitFor(db rowQuerier, stmt string, args ...any) {
 	s.Helper()
 	waitFor(s.T, "the second one waits", func() bool {
 		var n int
-		must(s.T, s.db.QueryRow(stmt, args...).Scan(&n))
+		must(s.T, db.QueryRow(stmt, args...).Scan(&n))
 		return n > 0
 	})
 }

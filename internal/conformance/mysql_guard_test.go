@@ -31,8 +31,7 @@ func TestMySQLStore_HandlersSession(t *testing.T) {
 			if _, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES ('a')"); err != nil {
 				return err
 			}
-			return tx.QueryRowContext(ctx,
-				"SELECT trx_isolation_level FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = connection_id()").Scan(&level)
+			return innodbTrx{tx}.QueryRow("SELECT trx_isolation_level FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = connection_id()").Scan(&level)
 		},
 		"fails":     func(context.Context, func(), *sql.Tx) error { return errors.New("no") },
 		"panics":    func(context.Context, func(), *sql.Tx) error { panic("no") },

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -128,6 +129,26 @@ func (m *mysqlServer) openAt(t *testing.T, name, address string) *mysqlStore {
 	store, err := mysqlstore.New(db, m.cfg)
 	must(t, err)
 	return &mysqlStore{Store: store, server: m, db: db, name: name}
+}
+
+// rowQuerier is a database or a transaction.
+type rowQuerier interface {
+	QueryRow(stmt string, args ...any) *sql.Row
+}
+
+// innodbTrx queries information_schema.innodb_trx. InnoDB fills that table again only if it was not read
+// for 0.1 s, so readers who come more often than that see no change, ever.
+//
+// Source: MariaDB, storage/innobase/trx/trx0i_s.cc.
+type innodbTrx struct{ rowQuerier }
+
+var innodbTrxRead sync.Mutex
+
+func (q innodbTrx) QueryRow(stmt string, args ...any) *sql.Row {
+	innodbTrxRead.Lock()
+	defer innodbTrxRead.Unlock()
+	<-time.After(200 * time.Millisecond)
+	return q.rowQuerier.QueryRow(stmt, args...)
 }
 
 func (m *mysqlServer) drop(t *testing.T, s *mysqlStore) {
