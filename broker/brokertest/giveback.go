@@ -52,16 +52,18 @@ func testStopBacklog(e *env) {
 }
 
 // testStopInFlow stops subscriptions one after the other while messages stream in. What one has
-// not begun goes to the next at once and in order, so that all are handled in order.
+// not begun goes to the next at once and in order, so that all are handled in order, also where the
+// next has room for fewer, and stops while others still wait to be redelivered.
 func testStopInFlow(e *env) {
 	e.patiently()
-	const rounds, each, prefetch = 8, 25, 50
+	const each = 25
+	prefetches := []int{50, 50, 100, 5, 50, 1, 20, 50}
 	topic := e.name("t")
 	s := consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}
 	e.subscribe(s, 1).stop() // declares the group
-	e.mustSend(messages(topic, "k", rounds*each)...)
-	want := texts(rounds * each)
-	for range rounds {
+	e.mustSend(messages(topic, "k", len(prefetches)*each)...)
+	want := texts(len(prefetches) * each)
+	for _, prefetch := range prefetches {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		handled := 0
 		err := e.broker.Subscriber(s).Subscribe(ctx, prefetch, withoutProbes(func(d consumer.Delivery) {

@@ -325,35 +325,43 @@ func (p *puller) sending() bool {
 func (p *puller) unsent() bool { return p.asked > 0 && !p.sent && !p.broken && p.nc().IsConnected() }
 
 // sweep makes the server forget the requests that nobody listens to any more, and fetches what it has
-// sent to them since it was asked. As long as such a dead request is the only one, servers before 2.10
-// do not redeliver what is given back to them: they deliver, as new, the message before the next,
-// and redeliver after AckWait only.
+// sent to them since it was asked, and what it still has to redeliver: that is earlier in the stream than
+// what it has never delivered, but it would come before what is given back now. As long as a dead request
+// is the only one, servers before 2.10 do not redeliver what is given back to them: they deliver, as new,
+// the message before the next, and redeliver after AckWait only.
 func (p *puller) sweep() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	for p.fetch(ctx) && p.awaits() {
+	for {
+		m := p.fetch(ctx)
+		if m == nil {
+			return
+		}
+		p.take(m)
+		if deliveries, _ := ackFields(m.Reply); deliveries == 1 && !p.awaits() {
+			return
+		}
 	}
 }
 
-// fetch takes one message if there is one, or comes within sweepExpires. The subscription is its own: the
-// one that all requests of a connection share does not know whose a message is, because messages come
-// under their own subjects, and drops it when there are several.
-func (p *puller) fetch(ctx context.Context) bool {
+// fetch returns one message if there is one, or comes within sweepExpires, and nil if not. The subscription
+// is its own: the one that all requests of a connection share does not know whose a message is, because
+// messages come under their own subjects, and drops it when there are several.
+func (p *puller) fetch(ctx context.Context) *nats.Msg {
 	inbox := p.nc().NewInbox()
 	sub, err := p.nc().SubscribeSync(inbox)
 	if err != nil {
-		return false
+		return nil
 	}
 	defer sub.Unsubscribe()
 	if p.nc().PublishRequest(p.subject, inbox, pullRequest{Batch: 1, Expires: sweepExpires}.body()) != nil {
-		return false
+		return nil
 	}
 	m, err := sub.NextMsgWithContext(ctx)
 	if err != nil || !isDelivery(m) {
-		return false
+		return nil
 	}
-	p.take(m)
-	return true
+	return m
 }
 
 // awaits reports whether something is requested that has not arrived.

@@ -43,6 +43,10 @@ type reader struct {
 	share    int           // of the prefetch
 	freed    chan struct{} // has a value if there may be room again
 
+	// Used while receiving only.
+	claimed bool // has claimed once
+	owed    int  // given back before that, and still to come
+
 	mu    sync.Mutex
 	held  int       // deliveries that are not settled
 	due   time.Time // when to ask for what waits and what lapsed
@@ -91,11 +95,12 @@ func (r *reader) untilDue() time.Duration {
 	return time.Until(r.due)
 }
 
-// receive reads until ctx is done. What is due or lapsed and what is new take turns.
+// receive reads until ctx is done. What was given back before goes before what is new; after that, what is
+// due or lapsed and what is new take turns.
 func (r *reader) receive(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
 		err := r.claim(ctx)
-		if err == nil {
+		if err == nil && r.owed == 0 {
 			err = r.read(ctx)
 		}
 		if err == nil {
@@ -156,10 +161,14 @@ func (r *reader) claim(ctx context.Context) error {
 		r.dueIn(0)
 		return classify("claim deliveries", err)
 	}
-	next, entries, err := parseClaim(reply)
+	next, left, entries, err := parseClaim(reply)
 	if err != nil {
 		return err
 	}
+	if r.claimed {
+		left = min(left, max(r.owed-len(entries), 0))
+	}
+	r.claimed, r.owed = true, left
 	if next >= 0 {
 		r.dueIn(next)
 	}
@@ -227,23 +236,24 @@ func (r *reader) trim(ctx context.Context) error {
 }
 
 // parseClaim reads the reply of the claim script.
-func parseClaim(reply []any) (next time.Duration, entries []redis.XMessage, err error) {
-	if len(reply) != 2 {
-		return 0, nil, errReply
+func parseClaim(reply []any) (next time.Duration, left int, entries []redis.XMessage, err error) {
+	if len(reply) != 3 {
+		return 0, 0, nil, errReply
 	}
 	ms, ok := reply[0].(int64)
-	list, ok2 := reply[1].([]any)
-	if !ok || !ok2 {
-		return 0, nil, errReply
+	n, ok2 := reply[1].(int64)
+	list, ok3 := reply[2].([]any)
+	if !ok || !ok2 || !ok3 {
+		return 0, 0, nil, errReply
 	}
 	for _, item := range list {
 		e, err := parseEntry(item)
 		if err != nil {
-			return 0, nil, err
+			return 0, 0, nil, err
 		}
 		entries = append(entries, e)
 	}
-	return time.Duration(ms) * time.Millisecond, entries, nil
+	return time.Duration(ms) * time.Millisecond, int(n), entries, nil
 }
 
 // parseEntry reads an id and a list of fields and values in turn.

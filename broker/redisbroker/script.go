@@ -14,11 +14,26 @@ local function fields(reply)
 end
 `
 
+// beforeLua tells which of two entries is first in its stream.
+const beforeLua = `
+local function split(id) return string.match(id, '^(%d+)-(%d+)$') end
+local function less(a, b) -- numbers of up to 20 digits, which Lua's cannot hold
+  if #a ~= #b then return #a < #b end
+  return a < b
+end
+local function before(a, b)
+  local at, as = split(a)
+  local bt, bs = split(b)
+  if at ~= bt then return less(at, bt) end
+  return less(as, bs)
+end
+`
+
 // claimScript gives entries to the consumer ARGV[2], ARGV[4] at most: first what waited under the
 // name ARGV[3] and is due, by due time, then what others have neither settled nor extended for
 // ARGV[5] milliseconds. What waits is left alone unless the set of due times is lost. Consumers that
 // hold nothing and have not been seen for an hour are removed. It returns in how many milliseconds
-// the next entry is due, -1 for none, and the entries.
+// the next entry is due, -1 for none, how many that were given back are left, and the entries.
 var claimScript = redis.NewScript(fieldsLua + `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -47,22 +62,34 @@ for _, reply in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   end
 end
 local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-return {first[2] and math.max(0, math.ceil(first[2] - now)) or -1, entries}
+local next = first[2] and math.max(0, math.ceil(first[2] - now)) or -1
+local left = 0
+if next == 0 then left = #redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(1000000000000') end
+return {next, left, entries}
 `)
 
 // waitScript lets the entries ARGV[5] and so on wait for ARGV[4] milliseconds, if they still belong
-// to the consumer ARGV[2]; 0: until they are claimed, in this order. They then belong to ARGV[3]. It
-// returns how many there were.
-var waitScript = redis.NewScript(`
+// to the consumer ARGV[2]. They then belong to ARGV[3]. Without a delay they are given back: instead of
+// a due time they get their rank, in the order of the stream, among all that are. It returns how many
+// there were.
+var waitScript = redis.NewScript(beforeLua + `
 local time = redis.call('TIME')
-local delay, n = tonumber(ARGV[4]), 0
+local delay, ids = tonumber(ARGV[4]), {}
 for i = 5, #ARGV do
   if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1, ARGV[2]) == 1 then
     redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, ARGV[i], 'JUSTID')
-    redis.call('ZADD', KEYS[2], delay > 0 and time[1] * 1000 + math.ceil(time[2] / 1000) + delay or i, ARGV[i])
-    n = n + 1
+    ids[#ids + 1] = ARGV[i]
   end
 end
+local n = #ids
+if delay > 0 then
+  local due = time[1] * 1000 + math.ceil(time[2] / 1000) + delay
+  for _, id in ipairs(ids) do redis.call('ZADD', KEYS[2], due, id) end
+  return n
+end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(1000000000000')) do ids[#ids + 1] = id end
+table.sort(ids, before)
+for rank, id in ipairs(ids) do redis.call('ZADD', KEYS[2], rank, id) end
 return n
 `)
 
@@ -83,18 +110,7 @@ return n
 // ARGV[1] milliseconds excepted. For each group the first entry to keep is the oldest that is
 // pending, which what waits is too, or else the one behind the last that it received. It returns
 // how many were removed.
-var trimScript = redis.NewScript(fieldsLua + `
-local function split(id) return string.match(id, '^(%d+)-(%d+)$') end
-local function less(a, b) -- numbers of up to 20 digits, which Lua's cannot hold
-  if #a ~= #b then return #a < #b end
-  return a < b
-end
-local function before(a, b)
-  local at, as = split(a)
-  local bt, bs = split(b)
-  if at ~= bt then return less(at, bt) end
-  return less(as, bs)
-end
+var trimScript = redis.NewScript(fieldsLua + beforeLua + `
 local function behind(id)
   local time, seq = split(id)
   if #seq > 15 then return id end
