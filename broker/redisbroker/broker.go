@@ -123,8 +123,7 @@ func (b *Broker) giveBackAll() {
 	b.giveBack(list)
 }
 
-// giveBack lets other subscribers have what is not settled, in the order of its stream. A reply
-// destination has no others.
+// giveBack lets other subscribers have what is not settled. A reply destination has no others.
 func (b *Broker) giveBack(list []*delivery) {
 	type owner struct {
 		source
@@ -140,7 +139,6 @@ func (b *Broker) giveBack(list []*delivery) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	for o, list := range ids {
-		sortIDs(list)
 		_, _ = b.wait(ctx, o.source, o.consumer, 0, list...) // else it is taken over after ClaimAfter
 	}
 }

@@ -14,21 +14,6 @@ local function fields(reply)
 end
 `
 
-// beforeLua tells which of two entries is first in its stream.
-const beforeLua = `
-local function split(id) return string.match(id, '^(%d+)-(%d+)$') end
-local function less(a, b) -- numbers of up to 20 digits, which Lua's cannot hold
-  if #a ~= #b then return #a < #b end
-  return a < b
-end
-local function before(a, b)
-  local at, as = split(a)
-  local bt, bs = split(b)
-  if at ~= bt then return less(at, bt) end
-  return less(as, bs)
-end
-`
-
 // claimScript gives entries to the consumer ARGV[2], ARGV[4] at most: first what waited under the
 // name ARGV[3] and is due, by due time, then what others have neither settled nor extended for
 // ARGV[5] milliseconds. What waits is left alone unless the set of due times is lost. Consumers that
@@ -62,34 +47,31 @@ for _, reply in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   end
 end
 local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-local next = first[2] and math.max(0, math.ceil(first[2] - now)) or -1
-local left = 0
-if next == 0 then left = #redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(1000000000000') end
+local next, left = -1, 0
+if first[2] then next = math.max(0, math.ceil(first[2] - now)) end
+if next == 0 then left = #redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', 0) end
 return {next, left, entries}
 `)
 
 // waitScript lets the entries ARGV[5] and so on wait for ARGV[4] milliseconds, if they still belong
-// to the consumer ARGV[2]. They then belong to ARGV[3]. Without a delay they are given back: instead of
-// a due time they get their rank, in the order of the stream, among all that are. It returns how many
-// there were.
-var waitScript = redis.NewScript(beforeLua + `
+// to the consumer ARGV[2]. They then belong to ARGV[3]. Without a delay they are given back: they have a
+// turn instead of a due time, below zero, by their place in the stream; of entries that were added in one
+// millisecond that is exact for the first 1024. It returns how many there were.
+var waitScript = redis.NewScript(`
 local time = redis.call('TIME')
-local delay, ids = tonumber(ARGV[4]), {}
+local delay, n = tonumber(ARGV[4]), 0
+local function turn(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return math.min(tonumber(ms), 7e12) - 8e12 + math.min(tonumber(seq), 1023) / 1024
+end
 for i = 5, #ARGV do
   if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1, ARGV[2]) == 1 then
     redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, ARGV[i], 'JUSTID')
-    ids[#ids + 1] = ARGV[i]
+    local score = delay > 0 and time[1] * 1000 + math.ceil(time[2] / 1000) + delay or turn(ARGV[i])
+    redis.call('ZADD', KEYS[2], string.format('%.17g', score), ARGV[i])
+    n = n + 1
   end
 end
-local n = #ids
-if delay > 0 then
-  local due = time[1] * 1000 + math.ceil(time[2] / 1000) + delay
-  for _, id in ipairs(ids) do redis.call('ZADD', KEYS[2], due, id) end
-  return n
-end
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(1000000000000')) do ids[#ids + 1] = id end
-table.sort(ids, before)
-for rank, id in ipairs(ids) do redis.call('ZADD', KEYS[2], rank, id) end
 return n
 `)
 
@@ -110,7 +92,18 @@ return n
 // ARGV[1] milliseconds excepted. For each group the first entry to keep is the oldest that is
 // pending, which what waits is too, or else the one behind the last that it received. It returns
 // how many were removed.
-var trimScript = redis.NewScript(fieldsLua + beforeLua + `
+var trimScript = redis.NewScript(fieldsLua + `
+local function split(id) return string.match(id, '^(%d+)-(%d+)$') end
+local function less(a, b) -- numbers of up to 20 digits, which Lua's cannot hold
+  if #a ~= #b then return #a < #b end
+  return a < b
+end
+local function before(a, b)
+  local at, as = split(a)
+  local bt, bs = split(b)
+  if at ~= bt then return less(at, bt) end
+  return less(as, bs)
+end
 local function behind(id)
   local time, seq = split(id)
   if #seq > 15 then return id end

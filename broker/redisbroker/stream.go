@@ -1,10 +1,6 @@
 package redisbroker
 
 import (
-	"cmp"
-	"slices"
-	"strings"
-
 	"github.com/waybill-go/waybill/consumer"
 )
 
@@ -55,18 +51,3 @@ func sourcesOf(prefix string, s consumer.Subscription) ([]source, error) {
 	}
 	return list, nil
 }
-
-// compareIDs orders the ids of entries, two numbers with a dash between them.
-func compareIDs(a, b string) int {
-	aTime, aSeq, _ := strings.Cut(a, "-")
-	bTime, bSeq, _ := strings.Cut(b, "-")
-	return cmp.Or(compareNumbers(aTime, bTime), compareNumbers(aSeq, bSeq))
-}
-
-// compareNumbers orders decimal numbers of any size without leading zeros.
-func compareNumbers(a, b string) int {
-	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
-}
-
-// sortIDs sorts ids in the order of the stream.
-func sortIDs(ids []string) { slices.SortFunc(ids, compareIDs) }

@@ -58,13 +58,3 @@ func TestSourcesOf_IsFrozen(t *testing.T) {
 		t.Errorf("keys %q, want %q", got, want)
 	}
 }
-
-func TestSortIDs(t *testing.T) {
-	t.Parallel()
-	want := []string{"0-1", "9-9", "10-0", "10-2", "10-10", "10-18446744073709551615", "18446744073709551615-1"}
-	got := slices.Clone(want)
-	slices.Reverse(got)
-	if sortIDs(got); !slices.Equal(got, want) {
-		t.Errorf("sortIDs() = %q, want %q", got, want)
-	}
-}
