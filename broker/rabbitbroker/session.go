@@ -163,14 +163,18 @@ const stopGrace = time.Second
 // included. A quorum queue would put that before what has arrived, if the subscription were
 // cancelled first. Otherwise the channel stays for as long as something is unsettled.
 func (s *session) stop() {
-	if !s.settledWithin(stopGrace) {
+	settled := s.settledWithin(stopGrace)
+	if !settled {
 		s.giveBack()
 	}
 	s.mu.Lock()
 	s.stopped = true
 	idle := len(s.slots) == 0
 	s.mu.Unlock()
-	if idle || s.channel.IsClosed() {
+	switch {
+	case settled:
+		s.giveBackInOrder()
+	case idle, s.channel.IsClosed():
 		s.end()
 	}
 }
