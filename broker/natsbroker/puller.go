@@ -333,7 +333,10 @@ func (p *puller) sweep() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	for {
-		m := p.fetch(ctx)
+		m := p.fetch(ctx, pullRequest{Batch: 1, Expires: sweepExpires})
+		if m == nil { // a slow server may have something nevertheless
+			m = p.fetch(ctx, pullRequest{Batch: 1, NoWait: true})
+		}
 		if m == nil {
 			return
 		}
@@ -344,17 +347,17 @@ func (p *puller) sweep() {
 	}
 }
 
-// fetch returns one message if there is one, or comes within sweepExpires, and nil if not. The subscription
-// is its own: the one that all requests of a connection share does not know whose a message is, because
-// messages come under their own subjects, and drops it when there are several.
-func (p *puller) fetch(ctx context.Context) *nats.Msg {
+// fetch returns the answer to a request for one message, nil if that is no message. The subscription is its
+// own: the one that all requests of a connection share does not know whose a message is, because messages
+// come under their own subjects, and drops it when there are several.
+func (p *puller) fetch(ctx context.Context, r pullRequest) *nats.Msg {
 	inbox := p.nc().NewInbox()
 	sub, err := p.nc().SubscribeSync(inbox)
 	if err != nil {
 		return nil
 	}
 	defer sub.Unsubscribe()
-	if p.nc().PublishRequest(p.subject, inbox, pullRequest{Batch: 1, Expires: sweepExpires}.body()) != nil {
+	if p.nc().PublishRequest(p.subject, inbox, r.body()) != nil {
 		return nil
 	}
 	m, err := sub.NextMsgWithContext(ctx)
