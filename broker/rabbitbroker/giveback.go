@@ -59,7 +59,7 @@ func (s *session) holders(control *amqp.Channel) []holder {
 		if has+got > 0 {
 			own.queues = append(own.queues, src.queue)
 		}
-		for n := cap(s.slots); more; n *= 2 {
+		for n := cap(s.slots); more && time.Now().Before(until); n *= 2 {
 			channel, err := s.openChannel()
 			if err != nil {
 				break
@@ -98,7 +98,7 @@ func (s *session) fill(control *amqp.Channel, src source, n int, until time.Time
 				return got, false
 			}
 			got++
-			if !d.Redelivered {
+			if !d.Redelivered || time.Now().After(until) {
 				return got, false
 			}
 		case <-time.After(readyPause):
