@@ -132,13 +132,11 @@ func (d *delivery) free() {
 }
 
 // giveBack makes the service redeliver the message at once, unless it is settled.
-func (d *delivery) giveBack() {
+func (d *delivery) giveBack(ctx context.Context) {
 	if d.done.Swap(true) {
 		return
 	}
 	if !d.run.broker.closed() {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
 		_ = d.from.settle(ctx, d, abandon) // it is redelivered when its lock expires
 	}
 	d.free()

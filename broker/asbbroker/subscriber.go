@@ -139,12 +139,15 @@ func (r *run) tend(ctx context.Context) {
 	}
 }
 
-// stop ends receiving and gives back what was not passed on.
+// stop ends receiving and gives back what was not passed on. All of it together has settleTimeout: the first
+// may have to wait for a link, and a service that does not answer is not waited for again and again.
 func (r *run) stop() {
 	r.cancel()
 	r.working.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
 	for _, d := range r.queue.Drain() {
-		d.giveBack()
+		d.giveBack(ctx)
 	}
 	for _, f := range r.feeds {
 		f.close()
