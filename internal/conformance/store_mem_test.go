@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -64,4 +65,17 @@ func TestMemStore(t *testing.T) {
 			return s.(*memStore).InsertRaw(raw.Topic, raw.Key, raw.Headers, raw.Payload)
 		},
 	})
+}
+
+// TestMemStore_EndedContext: who has given up begins nothing, although the store is free.
+func TestMemStore_EndedContext(t *testing.T) {
+	t.Parallel()
+	store := memstore.New()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // it was a matter of luck once
+		if tx, err := store.Begin(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatalf("Begin() = %v, %v, want the error of the context", tx, err)
+		}
+	}
 }

@@ -32,6 +32,8 @@ type operation struct {
 	N         int
 	Hours     int
 	Yes, Also bool
+	Again     bool // it is done twice, as by somebody who was not told that it has been done
+	Ended     bool // by somebody who has given up already: it has no effect
 }
 
 // draw makes an operation of a number: of 0, to which rapid shrinks what does not matter, none.
@@ -42,7 +44,7 @@ func draw(names []string, number uint64) operation {
 	r := rand.New(rand.NewPCG(number, number))
 	return operation{
 		Do: names[r.IntN(len(names))], ID: r.IntN(ids), Key: r.IntN(3), N: r.IntN(256), Hours: 1 + r.IntN(3),
-		Yes: r.IntN(2) == 0, Also: r.IntN(4) == 0,
+		Yes: r.IntN(2) == 0, Also: r.IntN(4) == 0, Again: r.IntN(6) == 0, Ended: r.IntN(12) == 0,
 	}
 }
 
@@ -65,8 +67,8 @@ type subject struct {
 	state func(ctx context.Context) string
 }
 
-// TestSequences does random sequences of operations on every store. Each answers as the memory store does, and
-// is in the same state in the end.
+// TestSequences does random sequences of operations on every store, some of them twice, some by callers that have given
+// up or that own nothing any more. Each answers as the memory store does, and is in the same state in the end.
 func TestSequences(t *testing.T) {
 	t.Parallel()
 	repeatable(t)
@@ -89,9 +91,9 @@ func TestSequences(t *testing.T) {
 			if o.Do == "" {
 				continue
 			}
-			want := model.do(ctx, o)
+			want := model.answers(ctx, o)
 			for _, s := range others {
-				if got := s.do(ctx, o); got != want {
+				if got := s.answers(ctx, o); got != want {
 					t.Fatalf("%s after%s: %s\nin memory: %s", s.name, storyOf(sequence[:i+1]), got, want)
 				}
 			}
@@ -103,6 +105,20 @@ func TestSequences(t *testing.T) {
 			}
 		}
 	})
+}
+
+// answers does an operation, and returns what came of it each time.
+func (s subject) answers(ctx context.Context, o operation) string {
+	if o.Ended && o.Do != "advance" { // the clock is nobody's
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		ctx = ended
+	}
+	answer := s.do(ctx, o)
+	if o.Again {
+		answer += ", and again " + s.do(ctx, o)
+	}
+	return answer
 }
 
 // storyOf tells of operations, a line each.
@@ -132,6 +148,7 @@ func repeatable(t *testing.T) {
 type runner[Tx any] struct {
 	*env[Tx]
 	moved time.Duration
+	late  []relay.Claim // of a relay that has lost its lanes since
 }
 
 func subjectOf[Tx any](name string, e *env[Tx]) subject {
@@ -140,14 +157,12 @@ func subjectOf[Tx any](name string, e *env[Tx]) subject {
 	return subject{
 		name: name,
 		begin: func(ctx context.Context) error {
-			r.moved, r.replay = 0, 0
+			r.moved, r.replay, r.late = 0, 0, nil
 			if _, err := e.start(ctx, scenario[Tx]{}); err != nil {
 				return err
 			}
 			e.node = "r1"
-			var err error
-			e.lease, err = e.admin.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: 1000 * time.Hour})
-			return err
+			return r.rejoin(ctx)
 		},
 		do: func(ctx context.Context, o operation) string {
 			got, err := kinds[o.Do](ctx, r, o)
@@ -159,7 +174,7 @@ func subjectOf[Tx any](name string, e *env[Tx]) subject {
 
 // said is what came of an operation. Errors that callers tell apart have names.
 func said(got any, err error) string {
-	for _, known := range []error{waybill.ErrNotFound, deadletter.ErrRequeued, deadletter.ErrResolved, janitor.ErrBusy, errGivesUp, errHandler} {
+	for _, known := range []error{waybill.ErrNotFound, deadletter.ErrRequeued, deadletter.ErrResolved, janitor.ErrBusy, errGivesUp, errHandler, context.Canceled} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -168,6 +183,11 @@ func said(got any, err error) string {
 		return fmt.Sprintf("%v error: %v", waybill.KindOf(err), err)
 	}
 	return fmt.Sprint(got)
+}
+
+func (r *runner[Tx]) rejoin(ctx context.Context) (err error) {
+	r.lease, err = r.admin.RenewLanes(ctx, relay.LeaseRequest{Node: r.node, Join: true, TTL: 1000 * time.Hour})
+	return err
 }
 
 func (r *runner[Tx]) now() time.Time { return time.Now().Add(r.moved) }
@@ -196,6 +216,21 @@ func operations[Tx any]() map[string]func(ctx context.Context, r *runner[Tx], o 
 			})
 		},
 		"relay": func(ctx context.Context, r *runner[Tx], o operation) (any, error) { return r.relay(ctx, o.N) },
+		"claim, and lose all lanes": func(ctx context.Context, r *runner[Tx], _ operation) (any, error) {
+			late, err := r.claim(ctx, r.admin, r.lease)
+			if err != nil {
+				return nil, err
+			}
+			r.late = late
+			if err := r.admin.LeaveLanes(ctx, r.node); err != nil {
+				return nil, err
+			}
+			return len(late), r.rejoin(ctx)
+		},
+		"settle too late": func(ctx context.Context, r *runner[Tx], _ operation) (any, error) {
+			lost, err := r.admin.SettleMessages(ctx, relay.SettleRequest{Node: r.node, Archive: true, Settlements: settled(relay.Published, r.late...)})
+			return len(lost), err
+		},
 		"advance": func(ctx context.Context, r *runner[Tx], o operation) (any, error) {
 			d := time.Duration(o.Hours) * time.Hour
 			r.moved += d

@@ -94,6 +94,9 @@ type Tx struct {
 
 // Begin waits until no other transaction is under way and starts one. The error is ctx's.
 func (s *Store) Begin(ctx context.Context) (*Tx, error) {
+	if ctx.Err() != nil { // of two that are ready select takes any
+		return nil, context.Cause(ctx)
+	}
 	select {
 	case s.turn <- struct{}{}:
 		return &Tx{store: s}, nil
