@@ -58,6 +58,9 @@ type crowd struct {
 	placed    int
 }
 
+// crowdLease lets the lanes of a killed process go before the timeout of the saga, most of the time.
+var crowdLease = lease{LeaseTTL: 1500 * time.Millisecond, RenewInterval: 300 * time.Millisecond, PublishTimeout: time.Second}
+
 func newCrowd(t *testing.T, o *office, b brokerSettings) *crowd {
 	t.Helper()
 	c := &crowd{office: o, shop: o.openShop(t), rng: rand.New(rand.NewPCG(chosenSeed(t), 60))}
@@ -67,7 +70,7 @@ func newCrowd(t *testing.T, o *office, b brokerSettings) *crowd {
 	}
 	for role, topics := range shopTopics {
 		b.declareQueue(t, role, topics...)
-		s := child{Role: role, Broker: b, Shop: c.shop, Lease: lease{childLease.LeaseTTL, childLease.RenewInterval, childLease.PublishTimeout}}
+		s := child{Role: role, Broker: b, Shop: c.shop, Lease: crowdLease}
 		c.settings = append(c.settings, s)
 		c.processes = append(c.processes, startChild(t, s))
 	}

@@ -309,4 +309,4 @@ func (p *process) resume(t *testing.T) {
 }
 
 // childLease lets a killed relay's lanes go soon.
-var childLease = relay.Config{LeaseTTL: 1500 * time.Millisecond, RenewInterval: 300 * time.Millisecond, PublishTimeout: time.Second}
+var childLease = relay.Config{LeaseTTL: replicasLease.LeaseTTL, RenewInterval: replicasLease.RenewInterval, PublishTimeout: replicasLease.PublishTimeout}

@@ -8,7 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 
 	brokers "github.com/waybill-go/waybill/broker"
 )
@@ -49,7 +48,7 @@ func TestExactlyOnceRelayKilled(t *testing.T) {
 	if n := w.number(t, "SELECT count(*) FROM "+w.table("outbox")); n != exactOrders {
 		t.Fatalf("%d messages are not settled, want all %d", n, exactOrders)
 	}
-	w.startRelay(t, s.connect(t).Publisher(), relay.Config{})
+	w.startRelay(t, s.connect(t).Publisher(), childLease)
 	w.waitPublishedOnce(t, s)
 }
 
@@ -61,7 +60,7 @@ func TestExactlyOnceRelayStopped(t *testing.T) {
 	stopped := w.startChild(t, child{Role: "relay", Broker: s, Halt: atSettle})
 	stopped.wait(t, atSettle)
 	stopped.stop(t)
-	w.startRelay(t, s.connect(t).Publisher(), relay.Config{})
+	w.startRelay(t, s.connect(t).Publisher(), childLease)
 	w.waitPublishedOnce(t, s)
 	stopped.resume(t)
 	stopped.wait(t, "lease_lost")

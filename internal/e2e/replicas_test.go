@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/history"
 	"github.com/waybill-go/waybill/internal/recording"
 	"github.com/waybill-go/waybill/internal/relaycore"
@@ -73,6 +74,9 @@ func replicasHistory(t *testing.T, w *world, b brokerSettings, settings child) {
 	writers := w.startWriters(t, keys, transactions)
 	settings.Record = t.TempDir()
 	c := newChaos(t, w, b, settings)
+	for _, r := range c.replicas { // each is recorded before the first of them is killed
+		r.process.wait(t, string(waybill.OpLanes))
+	}
 	for n := range interruptions {
 		for range transactions*(n+1)/interruptions - transactions*n/interruptions {
 			writers.turns <- struct{}{}
