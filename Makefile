@@ -48,6 +48,11 @@ LONG = ^TestRedisBroker_Cluster$$
 # The stories in which servers of clusters are taken away: make clusters runs them.
 CLUSTERS = ^TestCluster_
 
+# Two systems that run for hours: make long-soak runs them.
+LONG_SOAK = ^TestLongSoak$$
+DIR ?= /tmp/waybill-soak
+MESSAGES ?= 2000000
+
 # How often each fuzz target runs, and which there are: package and name. By a number, because a
 # duration ends in a false failure now and then (golang/go issue 75804).
 FUZZ_TIME ?= 500000x
@@ -65,7 +70,7 @@ SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS60Killed|TestAS69Soak)$$
 SOAK_MEMORY ?= ^TestInboxServiceSoak$$
 
 .DEFAULT_GOAL := help
-.PHONY: help test newest newest-versions newest-go test-sessions test-setups test-suites test-rest test-sim test-modules clusters check vulnerabilities fuzz soak bench screenshots services services-down demo
+.PHONY: help test newest newest-versions newest-go test-sessions test-setups test-suites test-rest test-sim test-modules clusters long-soak check vulnerabilities fuzz soak bench screenshots services services-down demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -100,7 +105,7 @@ test-sim:
 test-rest:
 	@echo "everything else, with the race detector"
 	@E2E_SESSION=plain $(TEST) --packages "$$(go list ./... | grep -vE '/internal/(conformance|interleave|sim)(/|$$)' | tr '\n' ' ')" -- \
-		$(RACE) -timeout 60m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -skip '$(CLUSTERS)'
+		$(RACE) -timeout 60m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -skip '$(CLUSTERS)|$(LONG_SOAK)'
 
 test-modules:
 	@cd bench && go test ./...
@@ -132,6 +137,9 @@ soak: services ## run the long stories in full, with the race detector
 	@go run ./internal/sim -seeds 1000000
 	@go run ./internal/sim -explore -faults 1 -limit 1000000
 	@go run ./internal/sim/bugs
+
+long-soak: services ## run two whole systems until MESSAGES are committed, and interrupt everything; goes on in DIR
+	@SOAK_DIR=$(DIR) SOAK_MESSAGES=$(MESSAGES) go test -count 1 -v -timeout 0 -run '$(LONG_SOAK)' ./internal/soak
 
 clusters: services ## take servers of clusters away while everything is at work
 	@go test -count 1 -v -timeout 60m -run '$(CLUSTERS)' ./internal/e2e

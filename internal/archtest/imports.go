@@ -64,6 +64,7 @@ var groups = []struct {
 	{"internal/interleave", harness},
 	{"internal/sim", harness},
 	{"internal/ownserver", harness},
+	{"internal/soak", harness},
 	{"internal/sagatest", harness},
 	{"internal/settleplan", shared},
 	{"internal/sqlstore", shared},

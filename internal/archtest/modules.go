@@ -7,7 +7,7 @@ import (
 
 // tools are the units that end users do not import, so that drivers and servers in them
 // reach nobody's program.
-var tools = []string{"internal/cli", "internal/conformance", "internal/e2e", "internal/interleave", "internal/sim"}
+var tools = []string{"internal/cli", "internal/conformance", "internal/e2e", "internal/interleave", "internal/sim", "internal/soak"}
 
 // modules says which units may import a module of others. What is not in the table may be
 // imported by nobody.

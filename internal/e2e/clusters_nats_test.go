@@ -21,7 +21,7 @@ func TestCluster_NATS(t *testing.T) {
 	clients, routes := ports[:3], ports[3:]
 	var nodes []*ownserver.Server
 	for i, port := range clients {
-		nodes = append(nodes, ownserver.New(t, "", func(dir string) *exec.Cmd {
+		nodes = append(nodes, ownserver.New(t, "", "", func(dir string) *exec.Cmd {
 			return exec.Command("nats-server", "-a", "127.0.0.1", "-p", port, "-js", "-sd", filepath.Join(dir, "data"), "-n", "n"+port,
 				"--cluster_name", "waybill", "--cluster", "nats://127.0.0.1:"+routes[i], "--routes", eachPort("nats://127.0.0.1:%s", routes))
 		}))

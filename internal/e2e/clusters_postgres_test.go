@@ -78,10 +78,10 @@ func newPostgresPair(t *testing.T, names string) *postgresPair {
 	t.Helper()
 	p := &postgresPair{t: t, ports: ownserver.FreePorts(t, 2)}
 	for _, port := range p.ports {
-		p.nodes = append(p.nodes, ownserver.NewPostgres(t, port, "synchronous_standby_names="+names, "wal_keep_size=1GB"))
+		p.nodes = append(p.nodes, ownserver.NewPostgres(t, "", port, "synchronous_standby_names="+names, "wal_keep_size=1GB"))
 	}
 	first := p.nodes[0]
-	first.Run(ownserver.PostgresProgram(t, "initdb"), "-D", filepath.Join(first.Dir, "data"), "-U", "postgres", "-A", "trust", "--no-sync")
+	first.InitPostgres()
 	first.Start()
 	p.mend()
 	return p

@@ -28,25 +28,32 @@ type Server struct {
 	paused  bool
 }
 
-// New returns a server that is not started yet. If we are root, it runs as the user of that name, "" for root, who
-// owns its directory. It ends with the test, and its directory goes.
-func New(t *testing.T, name string, command func(dir string) *exec.Cmd) *Server {
+// New returns a server that is not started yet. Its directory is there already, or, if dir is "", is made and goes with
+// the test. If we are root, the server runs as the user of that name, "" for root, who becomes the owner of the
+// directory. It ends with the test.
+func New(t *testing.T, dir, name string, command func(dir string) *exec.Cmd) *Server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "waybill-test")
-	if err != nil {
-		t.Fatal(err)
+	if dir == "" {
+		dir = tempDir(t)
 	}
 	s := &Server{Dir: dir, t: t, user: credential(t, name), command: func() *exec.Cmd { return command(dir) }}
-	t.Cleanup(func() {
-		s.Kill()
-		os.RemoveAll(dir)
-	})
+	t.Cleanup(s.Kill)
 	if s.user != nil {
 		if err := os.Chown(dir, int(s.user.Uid), int(s.user.Gid)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return s
+}
+
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "waybill-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 func credential(t *testing.T, name string) *syscall.Credential {

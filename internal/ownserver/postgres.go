@@ -15,8 +15,8 @@ import (
 func Postgres(t *testing.T, settings ...string) (url string) {
 	t.Helper()
 	port := FreePorts(t, 1)[0]
-	s := NewPostgres(t, port, append(settings, "fsync=off")...)
-	s.Run(PostgresProgram(t, "initdb"), "-D", filepath.Join(s.Dir, "data"), "-U", "postgres", "-A", "trust", "--no-sync")
+	s := NewPostgres(t, "", port, append(settings, "fsync=off")...)
+	s.InitPostgres()
 	s.Start()
 	ready := PostgresProgram(t, "pg_isready")
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -31,11 +31,11 @@ func Postgres(t *testing.T, settings ...string) (url string) {
 	return "postgres://postgres@127.0.0.1:" + port + "/postgres?sslmode=disable"
 }
 
-// NewPostgres returns a PostgreSQL server for the directory data in its own, which is not there yet.
-func NewPostgres(t *testing.T, port string, settings ...string) *Server {
+// NewPostgres returns a PostgreSQL server, whose database system [Server.InitPostgres] makes. dir is that of [New].
+func NewPostgres(t *testing.T, dir, port string, settings ...string) *Server {
 	t.Helper()
 	program := PostgresProgram(t, "postgres")
-	s := New(t, "postgres", func(dir string) *exec.Cmd {
+	s := New(t, dir, "postgres", func(dir string) *exec.Cmd {
 		cmd := exec.Command(program, "-D", filepath.Join(dir, "data"), "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=")
 		for _, s := range settings {
 			cmd.Args = append(cmd.Args, "-c", s)
@@ -44,6 +44,12 @@ func NewPostgres(t *testing.T, port string, settings ...string) *Server {
 	})
 	t.Cleanup(s.interrupt) // who is killed leaves a shared memory segment
 	return s
+}
+
+// InitPostgres makes an empty database system for the user postgres, who needs no password.
+func (s *Server) InitPostgres() {
+	s.t.Helper()
+	s.Run(PostgresProgram(s.t, "initdb"), "-D", filepath.Join(s.Dir, "data"), "-U", "postgres", "-A", "trust", "--no-sync")
 }
 
 // PostgresProgram finds a program of the server where the packages of systems put it, or else in the PATH.
