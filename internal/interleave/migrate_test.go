@@ -1,0 +1,82 @@
+package interleave_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/waybill-go/waybill/store/pgstore"
+)
+
+// TestPostgres_Migrate explores how a schema is brought up to date while programs of this release are at work: its last
+// step, because they work with the version before that.
+func TestPostgres_Migrate(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"read committed", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			e := newPostgres(t, level)
+			beforeTheLastStep(t, e)
+			for _, s := range migrateScenarios() {
+				t.Run(s.name, func(t *testing.T) { explore(t, e, s, atMost(20)) })
+			}
+			t.Logf("%d orders", e.orders)
+		})
+	}
+}
+
+func migrateScenarios() []scenario[pgx.Tx] {
+	return []scenario[pgx.Tx]{
+		{"while a writer commits", ready[pgx.Tx](), []session[pgx.Tx]{migrates, writer[pgx.Tx]("a", "b")}, wantMigrated(wantDrained[pgx.Tx]())},
+		{"while a relay works", ready[pgx.Tx]("a", "b"), []session[pgx.Tx]{migrates, relays[pgx.Tx](2)}, wantMigrated(wantDrained[pgx.Tx]("a", "b"))},
+		{"while both are at work", ready[pgx.Tx]("a"), []session[pgx.Tx]{migrates, relays[pgx.Tx](1), writer[pgx.Tx]("b")}, wantMigrated(wantDrained[pgx.Tx]("a"))},
+		{"while a letter is requeued", dead[pgx.Tx]("a"), []session[pgx.Tx]{requeues[pgx.Tx], migrates}, wantMigrated(wantOneOf[pgx.Tx]("requeued"))},
+		{"while copies of a message are handled", nil, []session[pgx.Tx]{handles[pgx.Tx](nil), handles[pgx.Tx](nil), migrates}, wantMigrated(wantOneEffect[pgx.Tx])},
+		{"twice, while a writer commits", ready[pgx.Tx](), []session[pgx.Tx]{migrates, migrates, writer[pgx.Tx]("a")}, wantMigrated(wantDrained[pgx.Tx]())},
+	}
+}
+
+// beforeTheLastStep lets each run begin with the schema of the version before the newest.
+func beforeTheLastStep(t *testing.T, e *env[pgx.Tx]) {
+	t.Helper()
+	opened, err := e.admin.open()
+	must(t, err)
+	store := opened.(*pgstore.Store[pgx.Tx])
+	steps := store.Migrations()
+	last := steps[len(steps)-1]
+	if last.Version-1 < pgstore.MinSchemaVersion {
+		t.Fatalf("this release works with schema version %d alone: there is nothing to explore", last.Version)
+	}
+	wipe := e.wipe
+	e.wipe = func(ctx context.Context) error {
+		if err := wipe(ctx); err != nil {
+			return err
+		}
+		if version, err := store.SchemaVersion(ctx); err != nil || version < last.Version {
+			return err
+		}
+		return e.admin.inTx(ctx, func(tx pgx.Tx) error { return e.admin.exec(ctx, tx, last.Down) })
+	}
+}
+
+func migrates(ctx context.Context, _ *env[pgx.Tx], p *party[pgx.Tx]) error {
+	version, err := p.store.(*pgstore.Store[pgx.Tx]).Migrate(ctx, pgstore.MigrateOptions{})
+	p.say("has version %d", version)
+	return err
+}
+
+// wantMigrated expects the newest version, and what else holds.
+func wantMigrated(end func(context.Context, *env[pgx.Tx]) error) func(context.Context, *env[pgx.Tx]) error {
+	return func(ctx context.Context, e *env[pgx.Tx]) error {
+		store := e.admin.store.(*pgstore.Store[pgx.Tx])
+		version, err := store.SchemaVersion(ctx)
+		if newest := len(store.Migrations()); err == nil && version != newest {
+			err = fmt.Errorf("the schema has version %d, want %d", version, newest)
+		}
+		if err != nil {
+			return err
+		}
+		return end(ctx, e)
+	}
+}
