@@ -70,12 +70,15 @@ SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS60Killed|TestAS69Soak)$$
 SOAK_MEMORY ?= ^TestInboxServiceSoak$$
 
 .DEFAULT_GOAL := help
-.PHONY: help test newest newest-versions newest-go test-sessions test-setups test-suites test-rest test-sim test-modules clusters long-soak check vulnerabilities fuzz soak bench screenshots services services-down demo
+.PHONY: help test newest newest-versions newest-go test-all test-sessions test-setups test-suites test-rest test-sim test-modules clusters long-soak check vulnerabilities fuzz soak bench screenshots services services-down demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 test: services ## start the servers and run every test with the race detector
+	@scripts/services.sh tended $(MAKE) --no-print-directory test-all
+
+test-all:
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-sessions test-setups
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-suites test-rest test-sim
 	@$(MAKE) --no-print-directory test-modules
