@@ -20,7 +20,7 @@
 # browser   installs Chromium and its driver, for the tests of the dashboard, unless they are there.
 # languages installs Python and Node.js, for the examples in these languages, unless they are there.
 # interop   installs the other projects' clients that examples/interop runs, unless they are there.
-# tended    runs a command, and vacuums PostgreSQL's catalogs meanwhile if the server does not do that by itself.
+# tended    runs a command, and vacuums PostgreSQL meanwhile if the server does not do that by itself.
 #
 # On systems other than Debian and its relatives use `docker compose up -d` instead.
 set -euo pipefail
@@ -330,11 +330,11 @@ status() {
 # tended COMMAND... runs a command. Each test makes tables and drops them, which leaves a few thousand dead rows in the
 # catalogs. Where nobody removes them, they are millions within an hour, and every statement is slow.
 tended() {
-  local psql=(psql -qAt "${POSTGRES_URL:-postgres://postgres@127.0.0.1:$(port postgres)/test}" -c) catalogs
-  if [ "$("${psql[@]}" 'SHOW autovacuum' 2>/dev/null)" = off ]; then
-    catalogs="pg_attribute, pg_depend, pg_class, pg_index, pg_type, pg_attrdef, pg_constraint, pg_rewrite, pg_proc, pg_inherits, pg_trigger, pg_sequence, pg_namespace"
-    say "postgres has autovacuum = off; its catalogs are vacuumed while the tests run"
-    while "${psql[@]}" "VACUUM $catalogs" || true; do sleep 20; done >/dev/null 2>&1 &
+  local psql=(psql -qAt "${POSTGRES_URL:-postgres://postgres@127.0.0.1:$(port postgres)/test}") tables
+  tables="SELECT format('VACUUM (SKIP_LOCKED) %I.%I;', schemaname, relname) FROM pg_stat_all_tables WHERE n_dead_tup > 1000"
+  if [ "$("${psql[@]}" -c 'SHOW autovacuum' 2>/dev/null)" = off ]; then
+    say "postgres has autovacuum = off; it is vacuumed while the tests run"
+    while sleep 20; do "${psql[@]}" -c "$tables" | "${psql[@]}" || true; done >/dev/null 2>&1 &
     trap "kill $!" EXIT
   fi
   "$@"
