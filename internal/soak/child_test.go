@@ -93,7 +93,7 @@ func (c child) run(ctx context.Context) error {
 	var db *sql.DB
 	var store opener.SQLStore
 	if err := patiently(ctx, func() (err error) {
-		db, store, err = opener.OpenSQL(ctx, opener.StoreConfig{URL: c.Store})
+		db, store, err = opener.OpenSQL(ctx, opener.StoreConfig{URL: c.Store, Schema: "waybill"})
 		return err
 	}); err != nil {
 		return err

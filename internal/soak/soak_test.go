@@ -268,8 +268,8 @@ func (r *run) finish(ctx context.Context) {
 		loop.Sleep(ctx, 100*time.Millisecond)
 	}
 	loop.Sleep(ctx, afterwards)
-	r.killAll()
 	r.report(ctx)
+	r.killAll()
 	must(r.t, r.lookAtStream(ctx))
 	v, err := l.judge(ctx)
 	must(r.t, err)

@@ -153,7 +153,7 @@ func (s *system) startServers() {
 func (s *system) prepare() {
 	ctx := s.t.Context()
 	must(s.t, patiently(ctx, func() (err error) {
-		s.db, s.store, err = opener.OpenSQL(ctx, opener.StoreConfig{URL: s.storeURL()})
+		s.db, s.store, err = opener.OpenSQL(ctx, opener.StoreConfig{URL: s.storeURL(), Schema: "waybill"})
 		return err
 	}))
 	s.t.Cleanup(func() { s.db.Close() })
@@ -164,7 +164,7 @@ func (s *system) prepare() {
 	b, err := c.open(ctx)
 	must(s.t, err)
 	if rabbit, ok := b.(*rabbitbroker.Broker); ok {
-		must(s.t, rabbit.Declare(ctx, billing))
+		must(s.t, patiently(ctx, func() error { return rabbit.Declare(ctx, billing) }))
 	}
 	must(s.t, b.(io.Closer).Close())
 }
