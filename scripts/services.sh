@@ -330,7 +330,7 @@ status() {
 # tended COMMAND... runs a command. Each test makes tables and drops them, which leaves a few thousand dead rows in the
 # catalogs. Where nobody removes them, they are millions within an hour, and every statement is slow.
 tended() {
-  local psql=(psql -qAt "${POSTGRES_URL:-postgres://postgres@127.0.0.1:$(port postgres)/test}") tables
+  local psql=(env PGCONNECT_TIMEOUT=10 psql -qAt "${POSTGRES_URL:-postgres://postgres@127.0.0.1:$(port postgres)/test}") tables
   tables="SELECT format('VACUUM (SKIP_LOCKED) %I.%I;', schemaname, relname) FROM pg_stat_all_tables WHERE n_dead_tup > 1000"
   if [ "$("${psql[@]}" -c 'SHOW autovacuum' 2>/dev/null)" = off ]; then
     say "postgres has autovacuum = off; it is vacuumed while the tests run"

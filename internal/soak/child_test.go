@@ -90,15 +90,20 @@ func patiently(ctx context.Context, open func() error) error {
 }
 
 func (c child) run(ctx context.Context) error {
-	var db *sql.DB
-	var store opener.SQLStore
-	if err := patiently(ctx, func() (err error) {
-		db, store, err = opener.OpenSQL(ctx, opener.StoreConfig{URL: c.Store, Schema: "waybill"})
-		return err
-	}); err != nil {
+	db, store, err := openStore(ctx, c.Store)
+	if err != nil {
 		return err
 	}
 	return roles[c.Role](c, ctx, db, store)
+}
+
+// openStore opens the store of a URL as soon as it is there.
+func openStore(ctx context.Context, url string) (db *sql.DB, store opener.SQLStore, err error) {
+	err = patiently(ctx, func() (err error) {
+		db, store, err = opener.OpenSQL(ctx, opener.StoreConfig{URL: url, Schema: "waybill"})
+		return err
+	})
+	return db, store, err
 }
 
 // open opens the broker as soon as it is there.

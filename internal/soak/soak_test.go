@@ -55,17 +55,18 @@ func TestLongSoak(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { logFile.Close() })
 	out := io.MultiWriter(os.Stdout, logFile)
-	for name, postgres := range map[string]bool{"PostgreSQL and RabbitMQ": true, "MariaDB and NATS": false} {
-		t.Run(name, func(t *testing.T) {
+	for _, of := range []struct {
+		name, dir string
+		postgres  bool
+	}{{"PostgreSQL and RabbitMQ", "postgres-rabbitmq", true}, {"MariaDB and NATS", "mariadb-nats", false}} {
+		t.Run(of.name, func(t *testing.T) {
 			t.Parallel()
-			say := log.New(out, name+": ", log.LstdFlags|log.LUTC|log.Lmsgprefix)
-			s := newSystem(t, filepath.Join(dir, map[bool]string{true: "postgres-rabbitmq", false: "mariadb-nats"}[postgres]), postgres)
-			r := run{system: s, log: say}
-			if r.until(ctx, messages/2) {
-				r.finish(ctx)
-			} else {
+			say := log.New(out, of.name+": ", log.LstdFlags|log.LUTC|log.Lmsgprefix)
+			r := run{system: newSystem(t, filepath.Join(dir, of.dir), of.postgres), log: say}
+			if !r.until(ctx, messages/2) || !r.finish(ctx) {
 				say.Print("stopped; the same command goes on")
 			}
+			r.save()
 		})
 	}
 }
@@ -239,8 +240,8 @@ func (r *run) lookAtStream(ctx context.Context) error {
 	return r.state.Audit.catchUp(ctx, r.brokerURL())
 }
 
-// finish ends the producers, waits until every order has its effect, and judges.
-func (r *run) finish(ctx context.Context) {
+// finish ends the producers, waits until every order has its effect, and judges. It reports false if ctx has ended before.
+func (r *run) finish(ctx context.Context) bool {
 	for _, p := range r.parts {
 		r.endedByItself(p)
 		if p.settings.Role == "producer" {
@@ -252,8 +253,7 @@ func (r *run) finish(ctx context.Context) {
 	for {
 		orders, effects, err := l.patientTotals(ctx)
 		if err != nil {
-			r.log.Print("stopped; the same command goes on")
-			return
+			return false
 		}
 		if effects >= orders {
 			break
@@ -267,7 +267,9 @@ func (r *run) finish(ctx context.Context) {
 		}
 		loop.Sleep(ctx, 100*time.Millisecond)
 	}
-	loop.Sleep(ctx, afterwards)
+	if loop.Sleep(ctx, afterwards); ctx.Err() != nil {
+		return false
+	}
 	r.report(ctx)
 	r.killAll()
 	must(r.t, r.lookAtStream(ctx))
@@ -285,5 +287,5 @@ func (r *run) finish(ctx context.Context) {
 	if v != (verdict{}) || letters > 0 {
 		r.t.Error("the ledger does not balance")
 	}
-	r.save()
+	return true
 }

@@ -152,12 +152,11 @@ func (s *system) startServers() {
 // prepare makes what is not there yet: our tables, those of the ledger, and the queue that billing receives from.
 func (s *system) prepare() {
 	ctx := s.t.Context()
-	must(s.t, patiently(ctx, func() (err error) {
-		s.db, s.store, err = opener.OpenSQL(ctx, opener.StoreConfig{URL: s.storeURL(), Schema: "waybill"})
-		return err
-	}))
+	var err error
+	s.db, s.store, err = openStore(ctx, s.storeURL())
+	must(s.t, err)
 	s.t.Cleanup(func() { s.db.Close() })
-	_, err := s.store.Migrate(ctx, "soak", 0)
+	_, err = s.store.Migrate(ctx, "soak", 0)
 	must(s.t, err)
 	must(s.t, ledger{s.db}.create(ctx, "CREATE TABLE IF NOT EXISTS", s.postgres))
 	c := child{Broker: s.brokerURL(), Rabbit: s.postgres}
