@@ -36,7 +36,7 @@ NEWEST_GO = go1.27.4
 
 # The packages whose tests need no server, and the suites of one store and one broker: they run with
 # the newest Go, and with the newest versions of what go.mod requires.
-SERVERLESS = $$(go list ./... | grep -vE '/internal/(archtest|browser|cli|conformance|e2e|interleave)(/|$$)')
+SERVERLESS = $$(go list ./... | grep -vE '/internal/(archtest|browser|cli|conformance|e2e|interleave|soak)(/|$$)')
 NEWEST_SUITES = ^(TestSQLiteStore|TestNATSBroker)$$
 
 # The modules beside the main one, whose users need none of what these bring.

@@ -29,13 +29,13 @@ type ledger struct{ *sql.DB }
 
 // create makes the tables by the given words, unless they are there.
 func (l ledger) create(ctx context.Context, words string, postgres bool) error {
-	id := "BIGINT AUTO_INCREMENT PRIMARY KEY"
+	id, at := "BIGINT AUTO_INCREMENT PRIMARY KEY", "DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6)"
 	if postgres {
-		id = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+		id, at = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "TIMESTAMPTZ DEFAULT CLOCK_TIMESTAMP()"
 	}
 	for _, table := range []string{
 		"orders (k INT, n BIGINT, PRIMARY KEY (k, n))",
-		"effects (id " + id + ", k INT, n BIGINT)",
+		"effects (id " + id + ", k INT, n BIGINT, at " + at + ")",
 		"sent (k INT PRIMARY KEY, n BIGINT)", // how many orders a key has
 		"done (k INT PRIMARY KEY, n BIGINT)", // how many effects
 	} {

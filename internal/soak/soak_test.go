@@ -61,7 +61,7 @@ func TestLongSoak(t *testing.T) {
 	}{{"PostgreSQL and RabbitMQ", "postgres-rabbitmq", true}, {"MariaDB and NATS", "mariadb-nats", false}} {
 		t.Run(of.name, func(t *testing.T) {
 			t.Parallel()
-			say := log.New(out, of.name+": ", log.LstdFlags|log.LUTC|log.Lmsgprefix)
+			say := log.New(out, of.name+": ", log.LstdFlags|log.Lmicroseconds|log.LUTC|log.Lmsgprefix)
 			r := run{system: newSystem(t, filepath.Join(dir, of.dir), of.postgres), log: say}
 			if !r.until(ctx, messages/2) || !r.finish(ctx) {
 				say.Print("stopped; the same command goes on")
@@ -137,11 +137,13 @@ func (r *run) interrupt() {
 	}
 	w := ways[rand.IntN(len(ways))]
 	r.state.Interruptions[what+" "+w.name]++
-	end := w.do()
+	end, lasts := w.do(), min(time.Duration(rand.ExpFloat64()*float64(away)), maxAway)
 	if end == nil {
+		r.log.Printf("%s %s", what, w.name)
 		return
 	}
-	r.hurts = append(r.hurts, hurt{of, time.Now().Add(min(time.Duration(rand.ExpFloat64()*float64(away)), maxAway)), end})
+	r.log.Printf("%s %s, for %v", what, w.name, lasts.Round(100*time.Millisecond))
+	r.hurts = append(r.hurts, hurt{of, time.Now().Add(lasts), end})
 }
 
 func (r *run) waysOf(p *part) []way {
