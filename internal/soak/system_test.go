@@ -211,7 +211,7 @@ func (p *part) memory() (mib int) {
 func (s *system) tables(ctx context.Context) (mib, dead int, err error) {
 	query := "SELECT COALESCE(SUM(data_length + index_length), 0) DIV 1048576, 0 FROM information_schema.tables WHERE table_schema = 'soak' AND table_name LIKE 'waybill%'"
 	if s.postgres {
-		query = "SELECT COALESCE(SUM(pg_total_relation_size(relid)), 0)::bigint >> 20, COALESCE(SUM(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE schemaname = 'waybill'"
+		query = "SELECT COALESCE(SUM(pg_total_relation_size(relid)), 0)::bigint >> 20, COALESCE(SUM(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE relname NOT IN ('orders', 'effects', 'sent', 'done')" // which are in the same schema
 	}
 	err = s.db.QueryRowContext(ctx, query).Scan(&mib, &dead)
 	return mib, dead, err
