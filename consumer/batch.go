@@ -59,17 +59,17 @@ func batcherOf[Tx any](box inbox.Inbox[Tx], cfg *Config) (inbox.Batcher[Tx], err
 	return b, nil
 }
 
-// lineUp begins to handle batches, and returns what takes deliveries for them.
+// lineUp begins to handle batches until ctx ends, and returns what takes deliveries for them.
 func (c *Consumer[Tx]) lineUp(ctx, work context.Context) (take func(*held)) {
-	waiting := newLines()
-	c.queues.spawn(func() { c.runBatches(ctx, work, waiting) })
+	c.waiting.open(ctx)
+	c.queues.spawn(func() { c.runBatches(ctx, work) })
 	return func(d *held) {
 		key, ok := c.orderKey(d)
 		if ok {
 			d.key = key
 			c.stalls.change(key, 1)
 		}
-		if !waiting.add(key, d) {
+		if !c.waiting.add(key, d) {
 			c.drop(work, []*held{d})
 		}
 	}
@@ -77,51 +77,46 @@ func (c *Consumer[Tx]) lineUp(ctx, work context.Context) (take func(*held)) {
 
 // runBatches handles what waits in the lines until ctx is done. A batch takes what is there
 // when a handler is free, be it one delivery; it never waits for more.
-func (c *Consumer[Tx]) runBatches(ctx, work context.Context, waiting *lines) {
-	for waiting.wait(ctx) && c.acquire(ctx) {
-		groups := waiting.take(c.cfg.BatchSize)
+func (c *Consumer[Tx]) runBatches(ctx, work context.Context) {
+	for c.waiting.wait(ctx) && c.acquire(ctx) {
+		groups := c.waiting.take(c.cfg.BatchSize)
 		switch {
 		case len(groups) == 0:
 			c.releaseHandler()
 		case len(groups) == 1 && len(groups[0].list) == 1:
-			c.queues.spawn(func() { c.handleOne(ctx, work, waiting, groups[0]) })
+			c.queues.spawn(func() { c.handleOne(ctx, work, groups[0]) })
 		default:
 			c.queues.spawn(func() {
 				defer c.releaseHandler()
 				c.handleBatch(work, groups)
-				c.drop(work, waiting.finish(groups))
+				c.finish(work, groups)
 			})
 		}
 	}
-	c.drop(work, waiting.close())
+	c.periods.RLock()
+	defer c.periods.RUnlock()
+	c.drop(work, c.waiting.close(ctx))
 }
 
-// drop gives deliveries back that were not begun.
-func (c *Consumer[Tx]) drop(work context.Context, list []*held) {
-	for _, d := range list {
-		c.leaveKey(d)
-		c.giveBack(work, d)
-	}
-}
-
-// leaveKey notes that a delivery does not wait any more.
-func (c *receiver) leaveKey(d *held) {
-	if d.key != "" {
-		c.stalls.change(d.key, -1)
-	}
+// finish frees the lines of groups; it gives back what is left in them if no more is begun.
+func (c *Consumer[Tx]) finish(work context.Context, groups []group) {
+	c.periods.RLock()
+	defer c.periods.RUnlock()
+	c.drop(work, c.waiting.finish(groups))
 }
 
 // handleOne handles a single delivery as without batches. The caller has a place among the
 // handlers, which is given up.
-func (c *Consumer[Tx]) handleOne(ctx, work context.Context, waiting *lines, g group) {
+func (c *Consumer[Tx]) handleOne(ctx, work context.Context, g group) {
 	if g.line.key == "" {
 		c.handle(ctx, work, g.list[0])
 		c.releaseHandler()
 	} else {
 		c.releaseHandler()
-		c.handleInOrder(ctx, work, g.list[0]) // it takes a place for each attempt
+		behind := func() []*held { return c.waiting.leave(g.line) }
+		c.handleInOrder(work, g.list[0], behind) // it takes a place for each attempt
 	}
-	c.drop(work, waiting.finish([]group{{line: g.line}}))
+	c.finish(work, []group{{line: g.line}})
 }
 
 // member is a delivery of a batch.

@@ -15,6 +15,7 @@ type Consumer[Tx any] struct {
 
 	batcher      inbox.Batcher[Tx] // nil without batches
 	batchHandler BatchHandler[Tx]  // nil for one message at a time
+	waiting      *lines            // for a batch; nil without batches
 }
 
 // New returns a consumer that receives from sub, records in box and handles with h. The
@@ -40,7 +41,7 @@ func New[Tx any](sub Subscriber, box inbox.Inbox[Tx], h Handler[Tx], cfg Config)
 		return nil, err
 	}
 	if c.batcher != nil {
-		r.lineUp = c.lineUp
+		r.lineUp, c.waiting = c.lineUp, newLines()
 	}
 	r.buryLetter, r.try = c.box.BuryMessage, c.tryMessage
 	r.requeues = newRequeuer(r, box, h)

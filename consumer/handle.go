@@ -51,23 +51,63 @@ func (c *receiver) handle(ctx, work context.Context, d *held) {
 }
 
 // handleInOrder handles a delivery whose key has an order: if it fails it is tried again
-// here, and what follows it waits.
-func (c *receiver) handleInOrder(ctx, work context.Context, d *held) {
-	defer c.stalls.change(d.key, -1)
-	for redelivered := d.Redelivered(); c.acquire(ctx); redelivered = true {
+// here, and what follows it waits. That outlives a pause which is over before the attempt: what comes then
+// is behind it. Otherwise all of the key is given back, of which behind takes the rest, and handleInOrder
+// returns false.
+func (c *receiver) handleInOrder(work context.Context, d *held, behind func() []*held) bool {
+	for redelivered := d.Redelivered(); ; {
+		ctx := c.current.Load().ctx
+		if !c.acquire(ctx) {
+			if c.leave(work, d, behind) {
+				return false
+			}
+			continue
+		}
 		v := c.attempt(ctx, work, d, redelivered)
 		c.releaseHandler()
 		c.stalls.hold(d.key, v.again)
 		if !v.again {
-			settle, cancel := context.WithTimeout(context.WithoutCancel(work), settleTimeout)
-			defer cancel()
-			c.reportSettle(work, d.Ack(settle))
-			c.held.remove(d)
-			return
+			c.acknowledge(work, d)
+			return true
 		}
+		redelivered = true
 		loop.Sleep(ctx, v.after)
 	}
-	c.giveBack(work, d)
+}
+
+// acknowledge settles a delivery of a key.
+func (c *receiver) acknowledge(work context.Context, d *held) {
+	settle, cancel := context.WithTimeout(context.WithoutCancel(work), settleTimeout)
+	defer cancel()
+	c.reportSettle(work, d.Ack(settle))
+	c.held.remove(d)
+	c.leaveKey(d)
+}
+
+// leave gives back a delivery, and what behind takes, unless another period has begun. It reports whether it has.
+func (c *receiver) leave(work context.Context, d *held, behind func() []*held) bool {
+	c.periods.RLock()
+	defer c.periods.RUnlock()
+	if c.current.Load().ctx.Err() == nil {
+		return false
+	}
+	c.drop(work, append([]*held{d}, behind()...))
+	return true
+}
+
+// drop gives deliveries back that were not begun.
+func (c *receiver) drop(work context.Context, list []*held) {
+	for _, d := range list {
+		c.leaveKey(d)
+		c.giveBack(work, d)
+	}
+}
+
+// leaveKey notes that a delivery does not wait any more.
+func (c *receiver) leaveKey(d *held) {
+	if d.key != "" {
+		c.stalls.change(d.key, -1)
+	}
 }
 
 // giveBack has a delivery that is not begun, or not again, delivered again, to whichever member

@@ -11,9 +11,9 @@ import (
 type lines struct {
 	mu     sync.Mutex
 	byKey  map[string]*line
-	ready  []*line       // that have somebody waiting and nobody taken, first come first served
-	wake   chan struct{} // has room for one: there may be a ready line
-	closed bool
+	ready  []*line         // that have somebody waiting and nobody taken, first come first served
+	wake   chan struct{}   // has room for one: there may be a ready line
+	period context.Context // no more is begun once it has ended
 }
 
 type line struct {
@@ -28,17 +28,26 @@ type group struct {
 	list []*held
 }
 
-func newLines() *lines { return &lines{byKey: make(map[string]*line), wake: make(chan struct{}, 1)} }
+func newLines() *lines {
+	return &lines{byKey: make(map[string]*line), wake: make(chan struct{}, 1), period: context.Background()}
+}
+
+// open lets deliveries be begun until ctx ends. Of those that were begun before, the lines go on.
+func (q *lines) open(ctx context.Context) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.period = ctx
+}
 
 // add puts d at the end of the line of key, or, without a key, into a line of its own. It
-// returns false if the lines are closed.
+// returns false if no more is begun and there is no line yet.
 func (q *lines) add(key string, d *held) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
+	l := q.byKey[key]
+	if l == nil && q.period.Err() != nil {
 		return false
 	}
-	l := q.byKey[key]
 	if l == nil {
 		l = &line{key: key}
 		if key != "" {
@@ -101,7 +110,7 @@ func (q *lines) take(n int) []group {
 }
 
 // finish gives lines free again. What is left in the groups, because their batch has failed,
-// goes back to the front of its line. If the lines are closed, finish returns what waits in these.
+// goes back to the front of its line. If no more is begun, finish takes away all of these lines and returns it.
 func (q *lines) finish(groups []group) (left []*held) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,12 +121,12 @@ func (q *lines) finish(groups []group) (left []*held) {
 		l := g.line
 		l.waiting, l.taken = append(g.list, l.waiting...), false
 		switch {
-		case q.closed:
-			left = append(left, l.waiting...)
-		case len(l.waiting) > 0:
-			q.ready = append(q.ready, l)
+		case len(l.waiting) == 0:
+			q.remove(l)
+		case q.period.Err() != nil:
+			left = append(left, q.remove(l)...)
 		default:
-			delete(q.byKey, l.key)
+			q.ready = append(q.ready, l)
 		}
 	}
 	if len(q.ready) > 0 {
@@ -126,13 +135,34 @@ func (q *lines) finish(groups []group) (left []*held) {
 	return left
 }
 
-// close returns the deliveries that wait and takes no more.
-func (q *lines) close() (left []*held) {
+// leave takes a line away from who handles some of it, and returns what waits there.
+func (q *lines) leave(l *line) []*held {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.closed = true
+	return q.remove(l)
+}
+
+// remove removes a line and returns what waits in it. The lock is held.
+func (q *lines) remove(l *line) []*held {
+	if q.byKey[l.key] == l {
+		delete(q.byKey, l.key)
+	}
+	list := l.waiting
+	l.waiting = nil
+	return list
+}
+
+// close takes away the lines of which nothing is being handled, and returns what waits in them, if they are still
+// open for ctx. Otherwise they are those of the next period.
+func (q *lines) close(ctx context.Context) (left []*held) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.period != ctx {
+		q.signal() // it may have been taken from who waits now
+		return nil
+	}
 	for _, l := range q.ready {
-		left = append(left, l.waiting...)
+		left = append(left, q.remove(l)...)
 	}
 	q.ready = nil
 	return left

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -67,8 +68,43 @@ func TestLines(t *testing.T) {
 		g[0].list = nil
 		q.finish(g)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	q.open(ctx)
 	q.add("c", &held{Delivery: named{id: "c1"}})
-	if left := q.close(); len(left) != 1 || q.add("c", left[0]) {
+	if left := q.close(t.Context()); len(left) != 0 {
+		t.Errorf("close() = %d deliveries at the end of an earlier period, want none", len(left))
+	}
+	cancel()
+	if left := q.close(ctx); len(left) != 1 || q.add("c", left[0]) {
 		t.Errorf("close() = %d deliveries, want the one that waits, and no more are taken", len(left))
+	}
+}
+
+// TestLines_Pause: a line of which something is being handled goes on in the next period; without one it ends.
+func TestLines_Pause(t *testing.T) {
+	t.Parallel()
+	for _, resumed := range []bool{false, true} {
+		q := newLines()
+		ctx, cancel := context.WithCancel(t.Context())
+		q.open(ctx)
+		deliver := func(id string) bool { return q.add("a", &held{Delivery: named{id: id}}) }
+		deliver("a1")
+		groups := q.take(1)
+		cancel()
+		if left := q.close(ctx); len(left) != 0 || !deliver("a2") {
+			t.Errorf("close() = %d deliveries, want none, and a2 waits behind a1", len(left))
+		}
+		if resumed {
+			q.open(t.Context())
+		}
+		groups[0].list = nil
+		want := []string{"a2"}
+		left := q.finish(groups)
+		if next := idsOf(q.take(1)); resumed && (len(left) != 0 || !slices.Equal(next, want)) {
+			t.Errorf("resumed: finish() = %d deliveries, next is %v, want a2", len(left), next)
+		}
+		if got := idsOf([]group{{list: left}}); !resumed && (!slices.Equal(got, want) || deliver("a3")) {
+			t.Errorf("not resumed: finish() = %v, want a2, and no more are taken", got)
+		}
 	}
 }

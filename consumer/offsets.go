@@ -70,6 +70,11 @@ type Claim struct {
 
 	// Current asks the broker whether the member is one of the group's now.
 	Current func(ctx context.Context) (bool, error)
+
+	// HasMessages asks the broker whether the partition holds messages from offset from up to, and without,
+	// offset to: the group's offset may be ahead because of entries that are none, as the ends of
+	// transactions. True if the broker cannot tell.
+	HasMessages func(ctx context.Context, from, to int64) (bool, error)
 }
 
 // keepOffsets makes a receiver keep offsets in box, if its configuration says so.
@@ -103,12 +108,7 @@ func (c *receiver) keepOffsets(box any) error {
 // before can do nothing more then.
 func (c *receiver) takePartition(ctx context.Context, store inbox.OffsetStore, claim Claim) (inbox.Progress, error) {
 	for {
-		var now inbox.Progress
-		var taken bool
-		err := c.ask(ctx, func(ctx context.Context) (err error) {
-			now, taken, err = tryTake(ctx, store, claim)
-			return err
-		})
+		now, taken, err := c.tryTake(ctx, store, claim)
 		if (waybill.IsUnavailable(err) || waybill.IsConflict(err)) && ctx.Err() == nil {
 			c.observe(ctx, waybill.Event{Op: waybill.OpPause, Topic: claim.Topic, Delay: outageWait, Err: err})
 		}
@@ -119,25 +119,31 @@ func (c *receiver) takePartition(ctx context.Context, store inbox.OffsetStore, c
 }
 
 // tryTake returns false if the progress has changed meanwhile.
-func tryTake(ctx context.Context, store inbox.OffsetStore, claim Claim) (now inbox.Progress, taken bool, err error) {
-	stored, found, err := store.ReadProgress(ctx, claim.Partition)
+func (c *receiver) tryTake(ctx context.Context, store inbox.OffsetStore, claim Claim) (now inbox.Progress, taken bool, err error) {
+	var was *inbox.Progress
+	err = c.ask(ctx, func(ctx context.Context) error {
+		stored, found, err := store.ReadProgress(ctx, claim.Partition)
+		if found {
+			was = &stored
+		}
+		return err
+	})
 	if err != nil {
 		return now, false, err
 	}
-	was := &stored
-	if !found {
-		was = nil
-	}
-	if now, err = takeOver(ctx, was, claim); err != nil {
+	if now, err = takeOver(ctx, was, claim); err != nil { // it may ask the broker, which the store's time is not for
 		return now, false, err
 	}
-	taken, err = store.TakePartition(ctx, claim.Partition, was, now)
+	err = c.ask(ctx, func(ctx context.Context) (err error) {
+		taken, err = store.TakePartition(ctx, claim.Partition, was, now)
+		return err
+	})
 	return now, taken, err
 }
 
 // takeOver returns the progress with which the claim's holder goes on from was, nil if nothing
-// is stored. Where the group has committed more than is stored, others have gone on without the
-// store, and so they may have with what the partition holds now.
+// is stored. Where the group has committed messages that are not stored, others have gone on without
+// the store, and so they may have with what the partition holds now.
 func takeOver(ctx context.Context, was *inbox.Progress, claim Claim) (inbox.Progress, error) {
 	now := inbox.Progress{Next: claim.Committed, RecordedBelow: claim.End, Holder: claim.Holder}
 	switch {
@@ -157,6 +163,14 @@ func takeOver(ctx context.Context, was *inbox.Progress, claim Claim) (inbox.Prog
 	}
 	if claim.Committed <= was.Next {
 		now.Next, now.RecordedBelow = was.Next, was.RecordedBelow
+		return now, nil
+	}
+	others, err := claim.HasMessages(ctx, was.Next, claim.Committed)
+	if err != nil {
+		return now, waybill.UnavailableError(fmt.Errorf("ask for messages of topic %q: %w", claim.Topic, err))
+	}
+	if !others {
+		now.RecordedBelow = was.RecordedBelow
 	}
 	return now, nil
 }

@@ -14,6 +14,7 @@ import (
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	const member, away = true, false
+	const messages, none = true, false
 	holder := inbox.Holder{Generation: 4, Member: "b"}
 	stored := func(next, recordedBelow int64, generation int32) *inbox.Progress {
 		return &inbox.Progress{Next: next, RecordedBelow: recordedBelow, Holder: inbox.Holder{Generation: generation, Member: "a"}}
@@ -22,28 +23,36 @@ func TestTakeOver(t *testing.T) {
 		was                   *inbox.Progress
 		committed, start, end int64
 		current               bool
+		between               bool // the broker has messages between what is stored and the group's offset
 		next, recordedBelow   int64
 		fails                 string
 	}{
-		"new partition":                     {nil, -1, 0, 9, member, 0, 9, ""},
-		"new partition, what is new only":   {nil, -1, 9, 9, member, 9, 9, ""},
-		"kept by Kafka alone until now":     {nil, 5, 0, 9, member, 5, 9, ""},
-		"the group's offset is behind":      {stored(7, 3, 3), 5, 0, 9, member, 7, 3, ""},
-		"the group has no offset":           {stored(7, 3, 3), -1, 9, 9, member, 7, 3, ""},
-		"the group's offset is the same":    {stored(7, 3, 3), 7, 0, 9, member, 7, 3, ""},
-		"others went on without the store":  {stored(7, 3, 3), 8, 0, 9, member, 8, 9, ""},
-		"all is done":                       {stored(9, 3, 3), 9, 0, 9, member, 9, 3, ""},
-		"taken again in one generation":     {stored(7, 3, 4), 7, 0, 9, away, 7, 3, ""},
-		"the topic was made again":          {stored(10, 3, 3), -1, 0, 9, member, 0, 0, "made again"},
-		"a later generation, not a member":  {stored(7, 3, 5), 7, 0, 9, away, 0, 0, inbox.ErrFenced.Error()},
-		"the group was removed meanwhile":   {stored(7, 3, 5), -1, 0, 9, member, 7, 3, ""},
-		"removed, and others went on since": {stored(7, 3, 5), 8, 0, 9, member, 8, 9, ""},
+		"new partition":                     {nil, -1, 0, 9, member, messages, 0, 9, ""},
+		"new partition, what is new only":   {nil, -1, 9, 9, member, messages, 9, 9, ""},
+		"kept by Kafka alone until now":     {nil, 5, 0, 9, member, messages, 5, 9, ""},
+		"the group's offset is behind":      {stored(7, 3, 3), 5, 0, 9, member, messages, 7, 3, ""},
+		"the group has no offset":           {stored(7, 3, 3), -1, 9, 9, member, messages, 7, 3, ""},
+		"the group's offset is the same":    {stored(7, 3, 3), 7, 0, 9, member, messages, 7, 3, ""},
+		"others went on without the store":  {stored(7, 3, 3), 8, 0, 9, member, messages, 8, 9, ""},
+		"transactions ended, and no more":   {stored(7, 3, 3), 8, 0, 9, member, none, 8, 3, ""},
+		"all is done":                       {stored(9, 3, 3), 9, 0, 9, member, messages, 9, 3, ""},
+		"taken again in one generation":     {stored(7, 3, 4), 7, 0, 9, away, messages, 7, 3, ""},
+		"the topic was made again":          {stored(10, 3, 3), -1, 0, 9, member, messages, 0, 0, "made again"},
+		"a later generation, not a member":  {stored(7, 3, 5), 7, 0, 9, away, messages, 0, 0, inbox.ErrFenced.Error()},
+		"the group was removed meanwhile":   {stored(7, 3, 5), -1, 0, 9, member, messages, 7, 3, ""},
+		"removed, and others went on since": {stored(7, 3, 5), 8, 0, 9, member, messages, 8, 9, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			claim := Claim{
 				Holder: holder, Committed: tc.committed, Start: tc.start, End: tc.end,
 				Current: func(context.Context) (bool, error) { return tc.current, nil },
+				HasMessages: func(_ context.Context, from, to int64) (bool, error) {
+					if from != tc.was.Next || to != tc.committed {
+						t.Errorf("asked for messages from %d to %d", from, to)
+					}
+					return tc.between, nil
+				},
 			}
 			got, err := takeOver(t.Context(), tc.was, claim)
 			if tc.fails != "" {

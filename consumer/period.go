@@ -19,6 +19,8 @@ func (c *receiver) newPeriod(ctx, work context.Context) *period {
 	p := &period{}
 	p.ctx, p.end = context.WithCancelCause(ctx)
 	p.take = func(d *held) { c.take(p.ctx, work, d) }
+	c.periods.Lock()
+	defer c.periods.Unlock()
 	if c.lineUp != nil {
 		p.take = c.lineUp(p.ctx, work)
 	}
@@ -57,6 +59,12 @@ func (c *receiver) receiveAll(ctx, work context.Context) {
 	p.end(nil)
 }
 
+// singleActive reports whether another member takes over when a subscription ends.
+func (c *receiver) singleActive() bool {
+	s, is := c.sub.(SingleActive)
+	return is && s.SingleActive()
+}
+
 // receiveIn receives in a period, until it or the subscription ends. A subscription that is full
 // of deliveries behind keys that are held up is followed by one with room for others.
 func (c *receiver) receiveIn(p *period) (err error) {
@@ -64,7 +72,10 @@ func (c *receiver) receiveIn(p *period) (err error) {
 	defer func() { c.receives.end(err) }()
 	for {
 		sub, end := context.WithCancel(p.ctx)
-		prefetch := c.stalls.open(c.cfg.Prefetch, end)
+		prefetch := c.cfg.Prefetch
+		if !c.singleActive() {
+			prefetch = c.stalls.open(prefetch, end)
+		}
 		err = c.subscribe(sub, prefetch, func(d Delivery) {
 			c.receives.delivers()
 			p.take(c.held.add(d))

@@ -15,25 +15,38 @@ type keyQueues struct {
 
 func newKeyQueues() *keyQueues { return &keyQueues{queues: make(map[string][]*held)} }
 
-// add appends d to the queue of key and, if nobody works on it, starts to.
-func (q *keyQueues) add(key string, d *held, handle func(*held)) {
+// add appends d to the queue of key and, if nobody works on it, starts to: until handle returns false, when it has
+// taken the queue away. If nobody does and ctx has ended, add does nothing and returns false.
+func (q *keyQueues) add(ctx context.Context, key string, d *held, handle func(*held) bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	waiting, working := q.queues[key]
+	if !working && ctx.Err() != nil {
+		return false
+	}
 	q.queues[key] = append(waiting, d)
 	if !working {
 		q.busy.Go(func() { q.drain(key, handle) })
 	}
+	return true
 }
 
-func (q *keyQueues) drain(key string, handle func(*held)) {
+func (q *keyQueues) drain(key string, handle func(*held) bool) {
 	for {
 		d, ok := q.next(key)
-		if !ok {
+		if !ok || !handle(d) {
 			return
 		}
-		handle(d)
 	}
+}
+
+// leave takes a queue away from whoever works on it, and returns what waits there.
+func (q *keyQueues) leave(key string) []*held {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := q.queues[key]
+	delete(q.queues, key)
+	return list
 }
 
 // next takes the first delivery off a queue; an empty queue is removed.

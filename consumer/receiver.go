@@ -35,8 +35,10 @@ type receiver struct {
 
 	running  atomic.Bool
 	receives reception
+	periods  sync.RWMutex // held by who begins a period; for reading by who gives back because it is over
 	current  atomic.Pointer[period]
-	answered atomic.Int64  // when the store has answered last, in nanoseconds since 1970
+	made     time.Time     // by the monotonic clock, as all that is counted from it
+	answered atomic.Int64  // how long after that the store has answered last
 	inside   atomic.Int32  // handlers that run in a transaction of the store
 	handlers chan struct{} // one for each handler that runs
 	held     *heldDeliveries
@@ -64,6 +66,7 @@ func newReceiver(sub Subscriber, cfg Config) (*receiver, error) {
 		sub:       sub,
 		cfg:       cfg,
 		subscribe: sub.Subscribe,
+		made:      time.Now(),
 		handlers:  make(chan struct{}, cfg.Concurrency),
 		held:      newHeldDeliveries(),
 		queues:    newKeyQueues(),
@@ -127,7 +130,10 @@ func (c *receiver) take(ctx, work context.Context, d *held) {
 	if key, ok := c.orderKey(d); ok {
 		d.key = key
 		c.stalls.change(key, 1)
-		c.queues.add(key, d, func(d *held) { c.handleInOrder(ctx, work, d) })
+		behind := func() []*held { return c.queues.leave(key) }
+		if !c.queues.add(ctx, key, d, func(d *held) bool { return c.handleInOrder(work, d, behind) }) {
+			c.drop(work, []*held{d})
+		}
 		return
 	}
 	if !c.acquire(ctx) {

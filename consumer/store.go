@@ -42,12 +42,12 @@ func (c *receiver) askAround(ctx context.Context, call func(ctx context.Context,
 }
 
 // hear notes that the store has answered.
-func (c *receiver) hear() { c.answered.Store(time.Now().UnixNano()) }
+func (c *receiver) hear() { c.answered.Store(int64(time.Since(c.made))) }
 
 // heard reports whether the store has answered somebody lately, or handlers are running: a call may
 // have waited for a connection that they use. If the store is silent they end without an answer.
 func (c *receiver) heard() bool {
-	return c.inside.Load() > 0 || time.Since(time.Unix(0, c.answered.Load())) < c.cfg.StoreTimeout
+	return c.inside.Load() > 0 || time.Since(c.made)-time.Duration(c.answered.Load()) < c.cfg.StoreTimeout
 }
 
 // stopwatch ends a call to the store that takes too long.

@@ -50,6 +50,14 @@ type Returner interface {
 	Return(ctx context.Context) error
 }
 
+// SingleActive is a [Subscriber] whose broker may deliver to one member of the group at a time, for the sake of order,
+// and to another one when a subscription ends, whatever the first has not settled.
+type SingleActive interface {
+	// SingleActive reports whether the broker does. A consumer then keeps a subscription that is full of deliveries
+	// behind keys that are held up, where it would begin a larger one otherwise.
+	SingleActive() bool
+}
+
 // ExtendInterval is how often a consumer calls [Delivery.Extend] on a message that it
 // holds. A broker adapter must not let a delivery lapse within three of them.
 const ExtendInterval = 5 * time.Second

@@ -81,6 +81,9 @@ func (m *member) claim(at place, committed kgo.Offset, end int64) consumer.Claim
 		Committed: committed.EpochOffset().Offset,
 		End:       end,
 		Current:   func(ctx context.Context) (bool, error) { return m.current(ctx, id) },
+		HasMessages: func(ctx context.Context, from, to int64) (bool, error) {
+			return m.run.broker.hasMessages(ctx, at, from, to)
+		},
 	}
 	if m.run.broker.cfg.DeliverNew {
 		c.Start = end

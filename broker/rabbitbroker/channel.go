@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -36,6 +37,7 @@ type channel struct {
 
 	mu       sync.Mutex
 	inFlight map[int64]*flight
+	silent   time.Time // since when nothing that was published has been answered; zero where all was
 
 	barrier chan struct{} // receivable whenever all returns that arrived are recorded
 	done    chan struct{} // closed when the channel is
@@ -117,6 +119,9 @@ func (c *channel) publish(p *publishing) (*flight, error) {
 	p.Headers[sequenceHeader] = f.sequence
 	c.mu.Lock()
 	c.inFlight[f.sequence] = f
+	if c.silent.IsZero() {
+		c.silent = time.Now()
+	}
 	c.mu.Unlock()
 	var err error
 	if f.confirm, err = c.PublishWithDeferredConfirm(p.exchange, p.key, p.mandatory(), false, p.Publishing); err != nil {
@@ -139,10 +144,39 @@ func (c *channel) results(ctx context.Context, flights []*flight, results []erro
 	case <-c.barrier:
 	case <-c.done:
 	}
+	answered, missing := false, false
 	for i, f := range flights {
 		if f != nil {
 			results[i] = c.result(ctx, f)
+			answered, missing = answered || f.answered(), missing || !f.answered()
 		}
+	}
+	c.heard(answered, missing)
+}
+
+// heard takes in that a wait has ended. It gives the connection up if nothing on the channel has been answered for
+// long, though heartbeats are: a channel may wait for the leader of a quorum queue that stands still for as long as it
+// does so, while others are led by the next one. A server that takes nothing for now has said so, and goes on by itself.
+func (c *channel) heard(answered, missing bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case answered && len(c.inFlight) == 0:
+		c.silent = time.Time{}
+	case answered:
+		c.silent = time.Now()
+	case missing && !c.silent.IsZero() && !c.conn.blocked.Load() && time.Since(c.silent) >= c.conn.timeout:
+		c.conn.giveUp(errSilent)
+	}
+}
+
+// answered reports whether there is a confirm.
+func (f *flight) answered() bool {
+	select {
+	case <-f.confirm.Done():
+		return true
+	default:
+		return false
 	}
 }
 
@@ -150,16 +184,10 @@ func (c *channel) result(ctx context.Context, f *flight) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.inFlight, f.sequence)
-	answered := false
-	select {
-	case <-f.confirm.Done():
-		answered = true
-	default:
-	}
 	switch {
 	case f.returned:
 		return waybill.PermanentError(waybill.ReasonUnroutable, errUnroutable)
-	case !answered:
+	case !f.answered():
 		return waybill.UnavailableError(fmt.Errorf("no confirm from RabbitMQ: %w", context.Cause(ctx)))
 	case f.confirm.Acked():
 		return nil
@@ -183,6 +211,7 @@ func (c *channel) result(ctx context.Context, f *flight) error {
 var (
 	errUnroutable = errors.New("RabbitMQ returned the message: no queue is bound where it should go")
 	errNacked     = errors.New("RabbitMQ refused the message (nack)")
+	errSilent     = errors.New("RabbitMQ confirms nothing that is published")
 )
 
 func errorOrNil(err *amqp.Error) error {

@@ -22,6 +22,7 @@ type delivery struct {
 	amqp    amqp.Delivery
 	queue   string
 	session *session
+	again   bool        // it was delivered before, and given back
 	settled atomic.Bool // or being settled
 }
 
@@ -33,7 +34,7 @@ func (d *delivery) Message() (*waybill.Message, error) { return decode(&d.amqp) 
 // Redelivered implements [consumer.Delivery].
 func (d *delivery) Redelivered() bool {
 	_, retried := d.amqp.Headers[retryHeader]
-	return d.amqp.Redelivered || retried
+	return d.again || d.amqp.Redelivered || retried
 }
 
 // Ack implements [consumer.Delivery]. RabbitMQ does not answer: the message is redelivered
@@ -49,9 +50,13 @@ func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
 }
 
 // Return implements [consumer.Returner]. The message keeps its place in the queue, where a copy
-// would not.
+// would not: what is given back while the session receives goes back at its end, with all else that it has, or is
+// delivered again.
 func (d *delivery) Return(context.Context) error {
 	return d.settle(func() error {
+		if d.session.keep(&delivery{amqp: d.amqp, queue: d.queue, session: d.session, again: true}) {
+			return nil
+		}
 		if err := d.amqp.Nack(false, true); err != nil {
 			return d.session.conn.lost(err)
 		}

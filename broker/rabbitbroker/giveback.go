@@ -30,8 +30,13 @@ type holder struct {
 	queues  []string
 }
 
-// giveBackInOrder closes the session's channel, on which nothing is worked on any more.
+// giveBackInOrder closes the session's channel, on which nothing is worked on any more. The single active consumer of
+// a queue has all that was given back, and nobody else would get it.
 func (s *session) giveBackInOrder() {
+	if s.singleActive() {
+		s.end()
+		return
+	}
 	control, err := s.openChannel()
 	if err != nil {
 		s.end()
@@ -50,8 +55,8 @@ func (s *session) holders(control *amqp.Channel) []holder {
 	own, rest := holder{channel: s.channel}, []holder(nil)
 	for _, src := range s.sources {
 		has := 0
-		for _, d := range s.left {
-			if d.ConsumerTag == src.queue {
+		for _, d := range s.kept {
+			if d.queue == src.queue {
 				has++
 			}
 		}

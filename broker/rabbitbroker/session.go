@@ -1,8 +1,10 @@
 package rabbitbroker
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,13 +24,25 @@ type session struct {
 	closed  <-chan *amqp.Error
 	sources []source // one or two
 
-	slots   chan struct{}   // one value for each unsettled delivery; guarded by mu for removal
-	freed   chan struct{}   // has a value if slots may have been freed
-	left    []amqp.Delivery // taken from a source and not delivered
-	mu      sync.Mutex
-	stopped bool              // nothing is delivered any more
-	types   map[string]string // of each queue, and then of the latest of its retry queues
+	slots chan struct{} // one value for each unsettled delivery; guarded by mu for removal
+	freed chan struct{} // has a value if slots may have been freed
+	back  chan struct{} // has a value if something may have come to kept
+
+	mu    sync.Mutex
+	state state
+	kept  []*delivery       // taken from a source and not delivered, or given back
+	types map[string]string // of each queue, and then of the latest of its retry queues
 }
+
+// state is what a session still does.
+type state int
+
+const (
+	receiving state = iota // what is given back stays with the session, which delivers it again or gives it back at its end, in order
+	paused                 // the same, but nothing is delivered; the session ends when all is settled
+	cancelled              // the server sends no more, and what is given back goes there; the session ends when all is settled
+	ending
+)
 
 // source is one queue that is received from.
 type source struct {
@@ -39,7 +53,7 @@ type source struct {
 func newSession(b *Broker, c *conn, prefetch int) *session {
 	return &session{
 		broker: b, conn: c,
-		slots: make(chan struct{}, prefetch), freed: make(chan struct{}, 1),
+		slots: make(chan struct{}, prefetch), freed: make(chan struct{}, 1), back: make(chan struct{}, 1),
 		types: make(map[string]string),
 	}
 }
@@ -110,8 +124,7 @@ func (s *session) receive(ctx context.Context, deliver func(consumer.Delivery)) 
 		}
 		if left := d.left(); left > 0 {
 			if err := d.wait(ctx, left); err != nil {
-				_ = d.amqp.Nack(false, true) // if it fails the server requeues as well
-				s.release()
+				_ = d.Return(ctx)
 				return err
 			}
 			continue
@@ -126,24 +139,57 @@ func (s *session) next(ctx context.Context) (*delivery, error) {
 	if len(s.sources) == 2 {
 		second = s.sources[1]
 	}
-	d := &delivery{session: s}
-	var ok bool
-	select {
-	case d.amqp, ok = <-first.deliveries:
-		d.queue = first.queue
-	case d.amqp, ok = <-second.deliveries:
-		d.queue = second.queue
-	case <-ctx.Done():
-		return nil, nil
+	for ctx.Err() == nil {
+		if d := s.takeKept(); d != nil {
+			return d, nil
+		}
+		d := &delivery{session: s}
+		var ok bool
+		select {
+		case d.amqp, ok = <-first.deliveries:
+			d.queue = first.queue
+		case d.amqp, ok = <-second.deliveries:
+			d.queue = second.queue
+		case <-s.back:
+			continue
+		case <-ctx.Done():
+			return nil, nil
+		}
+		if !ok {
+			return nil, s.ended()
+		}
+		if ctx.Err() == nil {
+			return d, nil
+		}
+		s.keep(d)
 	}
-	if !ok {
-		return nil, s.ended()
+	return nil, nil
+}
+
+// keep keeps a delivery that is not settled until it is delivered or given back. It reports whether the session
+// still does.
+func (s *session) keep(d *delivery) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state >= cancelled {
+		return false
 	}
-	if ctx.Err() != nil {
-		s.left = append(s.left, d.amqp)
-		return nil, nil
+	at, _ := slices.BinarySearchFunc(s.kept, d, func(a, b *delivery) int { return cmp.Compare(a.amqp.DeliveryTag, b.amqp.DeliveryTag) })
+	s.kept = slices.Insert(s.kept, at, d)
+	handover.Signal(s.back)
+	return true
+}
+
+// takeKept returns the first delivery that is kept, nil if there is none.
+func (s *session) takeKept() *delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.kept) == 0 {
+		return nil
 	}
-	return d, nil
+	d := s.kept[0]
+	s.kept = s.kept[1:]
+	return d
 }
 
 var errCancelled = errors.New("RabbitMQ ended the subscription; was the queue deleted?")
@@ -161,22 +207,46 @@ const stopGrace = time.Second
 // stop gives back what has arrived and was not delivered. If all that was delivered is settled
 // soon, the channel is closed: so all goes back in one step and in order, what is on its way
 // included. A quorum queue would put that before what has arrived, if the subscription were
-// cancelled first. Otherwise the channel stays for as long as something is unsettled.
+// cancelled first. Otherwise the channel stays for as long as something is unsettled; if the queue has a single
+// active consumer the subscription stays as well, because the next one would get what comes behind that.
 func (s *session) stop() {
 	settled := s.settledWithin(stopGrace)
-	if !settled {
+	if !settled && !s.singleActive() {
 		s.giveBack()
 	}
-	s.mu.Lock()
-	s.stopped = true
-	idle := len(s.slots) == 0
-	s.mu.Unlock()
-	switch {
-	case settled:
+	switch idle := s.pause(); {
+	case idle && settled:
 		s.giveBackInOrder()
 	case idle, s.channel.IsClosed():
 		s.end()
 	}
+}
+
+func (s *session) singleActive() bool { return s.broker.cfg.SingleActiveConsumer }
+
+// pause ends delivering. It reports whether all that was delivered is settled, so that the session ends.
+func (s *session) pause() (idle bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	idle = len(s.slots) == 0
+	switch {
+	case idle:
+		s.state = ending
+	case s.state == receiving:
+		s.state = paused
+	}
+	return idle
+}
+
+// resume lets a session that is paused receive again, and reports whether it is one.
+func (s *session) resume() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != paused || s.channel.IsClosed() {
+		return false
+	}
+	s.state = receiving
+	return true
 }
 
 // settledWithin waits until all that was delivered is settled, or the channel is closed.
@@ -196,15 +266,19 @@ func (s *session) settledWithin(d time.Duration) bool {
 // giveBack tells the server to deliver no more and gives back what was not delivered.
 func (s *session) giveBack() {
 	for _, src := range s.sources {
-		err := s.conn.call(func() error { return s.channel.Cancel(src.queue, false) })
-		for _, d := range s.left {
-			_ = d.Nack(false, true) // if it fails the server requeues as well
-		}
-		s.left = nil
+		_ = s.conn.call(func() error { return s.channel.Cancel(src.queue, false) }) // if it fails the server requeues as well
+	}
+	s.mu.Lock()
+	s.state = cancelled
+	list := s.kept
+	s.kept = nil
+	s.mu.Unlock()
+	for _, d := range list {
+		_ = d.amqp.Nack(false, true)
+	}
+	for _, src := range s.sources {
 		for d := range src.deliveries {
-			if err == nil {
-				err = d.Nack(false, true)
-			}
+			_ = d.Nack(false, true)
 		}
 	}
 }
@@ -213,7 +287,10 @@ func (s *session) giveBack() {
 func (s *session) release() {
 	s.mu.Lock()
 	<-s.slots
-	last := s.stopped && len(s.slots) == 0
+	last := s.state > receiving && s.state < ending && len(s.slots) == 0
+	if last {
+		s.state = ending
+	}
 	s.mu.Unlock()
 	handover.Signal(s.freed)
 	if last {

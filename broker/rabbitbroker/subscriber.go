@@ -13,7 +13,10 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-var _ consumer.Subscriber = (*subscriber)(nil)
+var (
+	_ consumer.Subscriber   = (*subscriber)(nil)
+	_ consumer.SingleActive = (*subscriber)(nil)
+)
 
 const maxPrefetch = 65535 // AMQP has 16 bits for it
 
@@ -24,7 +27,11 @@ var reconnect = waybill.RetryPolicy{BaseDelay: 100 * time.Millisecond, MaxDelay:
 type subscriber struct {
 	broker *Broker
 	sub    consumer.Subscription
+	last   *session // of the Subscribe before, nil if there was none
 }
+
+// SingleActive implements [consumer.SingleActive].
+func (s *subscriber) SingleActive() bool { return s.broker.cfg.SingleActiveConsumer }
 
 // Subscribe implements [consumer.Subscriber]. It returns an error if the first connection
 // cannot be made, if the server refuses the topology for good, such as a queue that exists
@@ -37,11 +44,14 @@ func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(c
 	connected, failures := false, 0
 	for {
 		started := time.Now()
-		ses, err := s.open(ctx, prefetch)
+		ses, err := s.session(ctx, prefetch)
 		if err == nil {
 			connected = true
 			err = ses.receive(ctx, deliver)
 			ses.stop()
+			if err == nil {
+				s.last = ses
+			}
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -73,6 +83,16 @@ func (s *subscriber) validate(prefetch int) error {
 		return invalid("Subscription", "receives from queue %q, which is for the dead letters of others: Config.DeadLetterExchange", dead)
 	}
 	return nil
+}
+
+// session returns that of the Subscribe before if it is paused, else a new one.
+func (s *subscriber) session(ctx context.Context, prefetch int) (*session, error) {
+	last := s.last
+	s.last = nil
+	if last != nil && cap(last.slots) == prefetch && last.resume() {
+		return last, nil
+	}
+	return s.open(ctx, prefetch)
 }
 
 // open connects, declares what s receives from, and starts to receive. The error is

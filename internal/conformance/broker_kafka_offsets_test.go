@@ -337,3 +337,49 @@ func TestKafkaOffsets_Records(t *testing.T) {
 		}
 	}
 }
+
+// TestKafkaOffsets_CommittedBeyond: the group's offset is behind the end of a transaction, which is no message, so that
+// nobody has gone on without the store.
+func TestKafkaOffsets_CommittedBeyond(t *testing.T) {
+	t.Parallel()
+	cfg := kafkaConfig(kafkaClusterURL(kafkaCluster(t)))
+	b := kafkaOpen(t, cfg)
+	kafkaSend(t, b, kafkaMessages("t", 1, oneKey)) // at offset 0
+	topic := cfg.TopicPrefix + "t"
+	producer := kafkaClient(t, cfg, kgo.TransactionalID("relay-"+cfg.TopicPrefix))
+	for _, end := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort, kgo.TryCommit} { // at 1, 3 and 5, a marker behind each
+		must(t, producer.BeginTransaction())
+		must(t, producer.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr())
+		must(t, producer.EndTransaction(t.Context(), end))
+	}
+	claims := make(chan consumer.Claim, 1)
+	g := kafkaSubscribeAt(t, b, func(_ context.Context, c consumer.Claim) (inbox.Progress, error) {
+		claims <- c
+		return inbox.Progress{Next: 7, Holder: c.Holder}, nil
+	})
+	claim := <-claims
+	has := func(from, to int64, want bool) {
+		t.Helper()
+		if got, err := claim.HasMessages(t.Context(), from, to); got != want || err != nil {
+			t.Errorf("HasMessages(%d, %d) = %v, %v, want %v", from, to, got, err, want)
+		}
+	}
+	has(0, 1, true)
+	has(1, 3, true)
+	has(2, 3, false)
+	has(3, 5, false) // aborted
+	has(2, 6, true)
+	has(6, 7, false)
+	admin := kadm.NewClient(kafkaClient(t, cfg))
+	var before kadm.Offsets
+	before.AddOffset(topic, 0, 5, -1)
+	_, err := admin.DeleteRecords(t.Context(), before)
+	must(t, err)
+	has(2, 3, true) // nobody can tell any more
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := claim.HasMessages(ended, 6, 7); !errors.Is(err, context.Canceled) {
+		t.Errorf("HasMessages() of a caller that has given up: %v, want its reason", err)
+	}
+	must(t, g.stop())
+}

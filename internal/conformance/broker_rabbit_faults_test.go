@@ -199,6 +199,17 @@ func TestRabbitPublisher_ConfirmsStalled(t *testing.T) {
 	f.all("accepted", f.send(patience, 10)(), accepted)
 }
 
+// A node that has not confirmed anything for long is left, before its heartbeats are missed.
+func TestRabbitPublisher_NothingConfirmed(t *testing.T) {
+	t.Parallel()
+	f := newRabbitFault(t, rabbitbroker.Config{Heartbeat: time.Hour, ConnectTimeout: 500 * time.Millisecond})
+	f.all("accepted", f.send(patience, 10)(), accepted)
+	f.proxy.Swallow()
+	f.all("unavailable", f.send(100*time.Millisecond, 10)(), unconfirmed)
+	f.all("unavailable", f.send(600*time.Millisecond, 10)(), unconfirmed)
+	f.all("accepted by a new connection", f.send(30*time.Second, 10)(), accepted)
+}
+
 // A server that does not read must hold up neither Send nor the batches after it, and no
 // message may be blamed for it.
 func TestRabbitPublisher_WritesStalled(t *testing.T) {
@@ -375,10 +386,15 @@ type received struct {
 
 // subscribe receives until the test ends, or stop is called.
 func (f *rabbitFault) subscribe(b rabbitBroker, s consumer.Subscription, prefetch int) (got <-chan received, stop func()) {
+	return f.receive(b.Subscriber(s), prefetch)
+}
+
+// receive is subscribe by a subscriber that there is.
+func (f *rabbitFault) receive(sub consumer.Subscriber, prefetch int) (got <-chan received, stop func()) {
 	deliveries, ended := make(chan received, 1000), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		ended <- b.Subscriber(s).Subscribe(ctx, prefetch, func(d consumer.Delivery) {
+		ended <- sub.Subscribe(ctx, prefetch, func(d consumer.Delivery) {
 			m, _ := d.Message()
 			deliveries <- received{d, string(m.Payload), time.Now()}
 		})

@@ -39,8 +39,10 @@ type brokerSettings struct {
 	URL  string
 	Name string // stream or exchange
 
-	Replicas        int    // NATS
+	Replicas        int    // NATS, Redis
 	TransactionalID string // Kafka: the exactly-once relay
+
+	Topics []string // of the soak, "orders" unless set
 
 	declare *http.Client // Service Bus: declares entities
 	dial    string       // Kafka: a proxy before its only broker
@@ -70,6 +72,14 @@ func onBrokers(t *testing.T, story func(t *testing.T, w *world, b brokerSettings
 			story(t, plainWorld(t), newBroker(t, kind))
 		})
 	}
+}
+
+// topics are those of the soak.
+func (s brokerSettings) topics() []string {
+	if len(s.Topics) == 0 {
+		return []string{"orders"}
+	}
+	return s.Topics
 }
 
 // newBroker reserves names on a broker, removed when the story ends.

@@ -44,7 +44,7 @@ func redisStreams(t *testing.T) (brokerSettings, brokers.Broker) {
 }
 
 func (s brokerSettings) redis() redisbroker.Config {
-	return redisbroker.Config{URL: s.URL, Prefix: s.Name + ":", ClaimAfter: lapse}
+	return redisbroker.Config{URL: s.URL, Prefix: s.Name + ":", ClaimAfter: lapse, Replicas: s.Replicas}
 }
 
 func forgetKeys(t *testing.T, url, pattern string) {
