@@ -2,6 +2,8 @@ package redisbroker
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +24,8 @@ type ack struct {
 }
 
 // acker sends acknowledgements, in pipelines one after the other that take all that has come in
-// meanwhile, and again until Redis has answered: to acknowledge twice changes nothing.
+// meanwhile, and again until Redis has answered: to acknowledge twice changes nothing. What has no answer goes behind
+// what has not been sent, because another node of a Cluster may answer while one is away.
 type acker struct {
 	broker *Broker
 
@@ -55,12 +58,13 @@ func (a *acker) send() {
 		if len(list) == 0 {
 			return
 		}
-		if a.acknowledge(list) == nil {
+		left := a.acknowledge(list)
+		if len(left) == 0 {
 			failures = 0
 			continue
 		}
 		failures++
-		a.again(list)
+		a.again(left)
 		select {
 		case <-a.broker.done:
 			a.giveUp()
@@ -86,7 +90,7 @@ func (a *acker) next() []ack {
 func (a *acker) again(list []ack) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.queue = append(list, a.queue...)
+	a.queue = append(a.queue, list...)
 }
 
 func (a *acker) giveUp() {
@@ -100,26 +104,34 @@ func (a *acker) end() {
 	a.idle.Broadcast()
 }
 
-// acknowledge sends one XACK for each group.
-func (a *acker) acknowledge(list []ack) error {
+// acknowledge sends one XACK for each group, and returns what has no answer.
+func (a *acker) acknowledge(list []ack) (left []ack) {
 	ids := make(map[*reader][]string)
 	for _, one := range list {
 		ids[one.reader] = append(ids[one.reader], one.id)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()
-	_, err := a.broker.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+	sent := make(map[*reader]*redis.IntCmd)
+	_, failure := a.broker.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for r, list := range ids {
-			pipe.XAck(ctx, r.stream, r.group, list...)
+			sent[r] = pipe.XAck(ctx, r.stream, r.group, list...)
 		}
 		return nil
 	})
-	if err == nil {
-		for r := range ids {
+	answered := make(map[*reader]bool)
+	for r, cmd := range sent {
+		answered[r] = cmd.Err() == nil
+	}
+	if failure != nil && !slices.Contains(slices.Collect(maps.Values(answered)), false) {
+		return list // no connection was made; the commands do not tell
+	}
+	for r, yes := range answered {
+		if yes {
 			r.progressed()
 		}
 	}
-	return err
+	return slices.DeleteFunc(list, func(one ack) bool { return answered[one.reader] })
 }
 
 // drain waits until all is sent, given up, or the time is over.

@@ -12,15 +12,18 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/redact"
+	"github.com/waybill-go/waybill/internal/redisurl"
 )
 
 // Config says how to reach Redis and how streams are used.
 type Config struct {
 	// URL is redis://user:password@host:port/number, or rediss:// for TLS. A Cluster names its
-	// further nodes as parameters addr=host:port. Required unless Options is set.
+	// further nodes as parameters addr=host:port. With the parameter master_name all hosts are
+	// Sentinels, and user, password and number are for the master of that name that they watch;
+	// sentinel_username and sentinel_password are for the Sentinels. Required unless Options is set.
 	URL string
 
-	// Options is used instead of URL, for Sentinel, TLS of one's own and so on. MaxRetries and
+	// Options is used instead of URL, for TLS of one's own and so on. MaxRetries and
 	// ContextTimeoutEnabled are set by the broker, which repeats nothing whose outcome is not
 	// known. Optional.
 	Options *redis.UniversalOptions
@@ -104,9 +107,12 @@ func (c Config) withDefaults() (Config, error) {
 // client returns a client that opens connections when it needs them, poolSize at most; 0 leaves the
 // number to the client library, or to URL or Options.
 func (c Config) client(poolSize int) (redis.UniversalClient, error) {
+	options, err := c.universal()
 	switch {
-	case c.Options != nil:
-		o := *c.Options
+	case err != nil:
+		return nil, errURL
+	case options != nil:
+		o := *options
 		o.MaxRetries, o.ContextTimeoutEnabled = -1, true
 		if poolSize > 0 {
 			o.PoolSize = poolSize
@@ -132,6 +138,14 @@ func (c Config) client(poolSize int) (redis.UniversalClient, error) {
 		o.PoolSize = poolSize
 	}
 	return redis.NewClient(o), nil
+}
+
+// universal returns Options, or those of a URL of Sentinels, or nil.
+func (c Config) universal() (*redis.UniversalOptions, error) {
+	if c.Options != nil {
+		return c.Options, nil
+	}
+	return redisurl.Sentinels(c.URL)
 }
 
 // hosts is where Redis is, for the log.

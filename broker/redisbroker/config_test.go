@@ -24,6 +24,7 @@ func TestConfig_Refused(t *testing.T) {
 		{"other scheme", "URL", Config{URL: "http://user:s3cret@localhost"}},
 		{"broken port", "URL", Config{URL: "redis://user:s3cret@localhost:s3cret"}},
 		{"broken Cluster", "URL", Config{URL: "redis://user:s3cret@a:1?addr=b:s3cret:s3cret&x=y"}},
+		{"broken Sentinels", "URL", Config{URL: "redis://a:1?master_name=shop&sentinel_password=s3cret&x=y"}},
 		{"URL and Options", "Options", Config{URL: url, Options: &redis.UniversalOptions{}}},
 		{"brace in the prefix", "Prefix", Config{URL: url, Prefix: "a{b"}},
 		{"long prefix", "Prefix", Config{URL: url, Prefix: strings.Repeat("x", 101)}},
@@ -52,6 +53,7 @@ func TestConfig_Defaults(t *testing.T) {
 	}
 	for _, cfg := range []Config{
 		{URL: "redis://a?addr=b:2&addr=c:3"},
+		{URL: "redis://a?addr=b:2&master_name=shop&max_retries=5"},
 		{Options: &redis.UniversalOptions{Addrs: []string{"a:1", "b:2"}, MaxRetries: 5}},
 		{URL: "rediss://u:p@a:1/3", Prefix: strings.Repeat("x", 100), ClaimAfter: 15*time.Second + 1, KeepFor: time.Millisecond},
 	} {

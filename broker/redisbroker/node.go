@@ -38,10 +38,11 @@ func (b *Broker) byNode(ctx context.Context, list []*outgoing) []nodePart {
 	return parts
 }
 
-// moved looks again at which node has which slots, after one has said that it has not.
-func (b *Broker) moved(ctx context.Context, err error) {
+// lookAgain asks which node has which slots, after one has not answered, or has said that it has them no longer: the client
+// library would send to it for ten seconds more.
+func (b *Broker) lookAgain(ctx context.Context, err error) {
 	cluster, ok := b.client.(*redis.ClusterClient)
-	if ok && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
+	if ok && (failed(err) || redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
 		cluster.ReloadState(ctx)
 	}
 }

@@ -159,6 +159,7 @@ func (p *publisher) publish(list []*outgoing) error {
 	defer cancel()
 	for _, part := range p.broker.byNode(ctx, list) {
 		if err := p.pipeline(ctx, part); err != nil {
+			p.broker.lookAgain(ctx, err)
 			return err
 		}
 	}
@@ -208,7 +209,7 @@ func (p *publisher) pipeline(ctx context.Context, n nodePart) error {
 		case o.reply && errors.Is(err, redis.Nil):
 			o.batch.Resolve(o.index, nil)
 		case err != nil:
-			p.broker.moved(ctx, err)
+			p.broker.lookAgain(ctx, err)
 			o.batch.Resolve(o.index, publishError(err))
 		default:
 			o.batch.Resolve(o.index, copied)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/redact"
+	"github.com/waybill-go/waybill/internal/redisurl"
 	"github.com/waybill-go/waybill/store/memstore"
 	"github.com/waybill-go/waybill/store/redisstore"
 )
@@ -103,7 +104,8 @@ func openTables(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
 	return &Leases{BatchLeaseStore: store, Tables: store, close: store.Close}, nil
 }
 
-// openRedis opens one server, or a Cluster if the URL names further nodes as addr=host:port.
+// openRedis opens one server; a Cluster if the URL names further nodes as addr=host:port; the master that Sentinels watch
+// if it has a master_name.
 func openRedis(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
 	client, err := newRedis(cfg.URL)
 	if err != nil {
@@ -128,6 +130,13 @@ func openRedis(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
 
 // newRedis returns a client whose calls end when their contexts do.
 func newRedis(url string) (redis.UniversalClient, error) {
+	switch watched, err := redisurl.Sentinels(url); {
+	case err != nil:
+		return nil, err
+	case watched != nil:
+		watched.ContextTimeoutEnabled = true
+		return redis.NewUniversalClient(watched), nil
+	}
 	if strings.Contains(url, "addr=") {
 		cluster, err := redis.ParseClusterURL(url)
 		if err != nil {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -80,11 +82,27 @@ func TestOpenLeases_Refuses(t *testing.T) {
 		"mongodb://app:S3CR3T@host:port/x":    "malformed",
 		"postgres://app:S3CR3T@host:port/x":   "invalid port",
 		"redis://app:S3CR3T@host:1?addr=host": "malformed",
+
+		"redis://app:S3CR3T@host?master_name=shop&sentinel_password=S3CR3T&x=y": "malformed",
 	} {
 		l, err := OpenLeases(t.Context(), LeaseConfig{StoreConfig: StoreConfig{URL: url, Schema: "s"}, Retention: time.Hour})
 		if !errors.Is(err, ErrURL) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "S3CR") || l != nil {
 			t.Errorf("OpenLeases(%s) = %v, want ErrURL with %q and without the password", url, err, want)
 		}
+	}
+}
+
+// TestNewRedis_Sentinels: a URL with a master_name leads to the master that Sentinels watch.
+func TestNewRedis_Sentinels(t *testing.T) {
+	t.Parallel()
+	client, err := newRedis("redis://app:s3cret@a?master_name=shop&addr=b:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	one, ok := client.(*redis.Client)
+	if !ok || one.Options().Addr != "FailoverClient" || !one.Options().ContextTimeoutEnabled {
+		t.Errorf("newRedis() = %v, want a client that asks Sentinels, and heeds contexts", client)
 	}
 }
 
