@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"strings"
@@ -93,6 +94,7 @@ type mysqlStore struct {
 	server *mysqlServer
 	db     *sql.DB
 	name   string
+	spent  []string // tables whose counters are near their end
 }
 
 func (s *mysqlStore) pool() *sql.DB { return s.db }
@@ -195,10 +197,10 @@ func (m *mysqlServer) migrated(t *testing.T) *mysqlStore {
 }
 
 // wipe empties the tables, and puts clock and lanes back. The tables that business transactions
-// insert into are made anew: InnoDB keeps deleted rows for a while, and an insert of the same id
+// insert into, and those whose counters are near their end, are made again: InnoDB keeps deleted rows for a while, and an insert of the same id
 // under repeatable read locks what comes behind such a row, against everybody else's inserts.
 func (s *mysqlStore) wipe() error {
-	for _, name := range []string{"outbox", "outbox_ids", "inbox"} {
+	for _, name := range append([]string{"outbox", "outbox_ids", "inbox"}, s.spent...) {
 		if _, err := s.db.Exec("TRUNCATE TABLE " + s.table(name)); err != nil {
 			return err
 		}
@@ -237,6 +239,12 @@ func (m *mysqlServer) reopen(t *testing.T, s *mysqlStore) *mysqlStore {
 func (m *mysqlServer) harness() storetest.Harness[*sql.Tx] {
 	h := sqlHarness(storetest.Features{Lanes: 64, ConcurrentWriters: true, Persists: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true, EndsTransactions: true}, "`key`")
 	h.Break = breakMySQL
+	h.Exhaust = func(t *testing.T, s storetest.Store[*sql.Tx], c storetest.Counter, left int) {
+		t.Helper()
+		table := s.(*mysqlStore).table(string(c))
+		must(t, s.(*mysqlStore).exec(fmt.Sprintf("ALTER TABLE %s AUTO_INCREMENT = %d", table, math.MaxInt64-left+1)))
+		s.(*mysqlStore).spent = append(s.(*mysqlStore).spent, string(c))
+	}
 	h.Open = func(t *testing.T) storetest.Store[*sql.Tx] { return m.migrated(t) }
 	h.Reopen = func(t *testing.T, s storetest.Store[*sql.Tx]) storetest.Store[*sql.Tx] {
 		next := m.open(t, s.(*mysqlStore).name)

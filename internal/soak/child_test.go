@@ -41,7 +41,7 @@ const (
 	// retention is how long published messages and inbox records are kept: longer than anything is away, and short
 	// enough that the tables stop growing.
 	retention = 10 * time.Minute
-	// maxBacklog is how many orders may wait for their effect before producers rest.
+	// maxBacklog is how many orders may wait for their effect in a long soak before producers rest.
 	maxBacklog = 5_000
 	// txTimeout bounds a transaction of a producer.
 	txTimeout = 30 * time.Second
@@ -53,6 +53,7 @@ type child struct {
 	Slot          int    // of producers: which half of the keys is theirs
 	Store, Broker string // URLs
 	Rabbit        bool   // or NATS
+	Backlog       int    // producers rest while more orders wait for their effect
 }
 
 var roles = map[string]func(child, context.Context, *sql.DB, opener.SQLStore) error{
@@ -129,7 +130,7 @@ func (c child) produce(ctx context.Context, db *sql.DB, store opener.SQLStore) e
 	l := ledger{db}
 	for n := 0; ctx.Err() == nil; n++ {
 		if n%20 == 0 {
-			for orders, effects, err := l.patientTotals(ctx); err == nil && orders-effects > maxBacklog; orders, effects, err = l.patientTotals(ctx) {
+			for orders, effects, err := l.patientTotals(ctx); err == nil && orders-effects > c.Backlog; orders, effects, err = l.patientTotals(ctx) {
 				loop.Sleep(ctx, 50*time.Millisecond)
 			}
 		}

@@ -5,4 +5,6 @@
 //
 // "make long-soak DIR=… MESSAGES=…" runs it, on servers of its own. It may be stopped at any time; the same command
 // goes on where it has stopped. Without it, tests run the judgement only.
+//
+// The stories of a Galera cluster of MariaDB are here, too: "make clusters" runs them.
 package soak

@@ -62,7 +62,8 @@ func TestLongSoak(t *testing.T) {
 		t.Run(of.name, func(t *testing.T) {
 			t.Parallel()
 			say := log.New(out, of.name+": ", log.LstdFlags|log.Lmicroseconds|log.LUTC|log.Lmsgprefix)
-			r := run{system: newSystem(t, filepath.Join(dir, of.dir), of.postgres), log: say}
+			r := run{system: &system{t: t, dir: filepath.Join(dir, of.dir), postgres: of.postgres}, log: say}
+			r.begin(maxBacklog)
 			if !r.until(ctx, messages/2) || !r.finish(ctx) {
 				say.Print("stopped; the same command goes on")
 			}
@@ -119,19 +120,24 @@ type way struct {
 
 // interrupt lets one thing happen to something that is not hurt: of twelve times one to a server.
 func (r *run) interrupt() {
-	var of any
-	var what string
-	var ways []way
-	if rand.IntN(12) == 0 {
-		server, name := r.database, "database"
-		if rand.IntN(2) == 0 {
-			server, name = r.broker, "broker"
-		}
-		of, what, ways = server, name, waysOf(server)
-	} else {
-		p := r.parts[rand.IntN(len(r.parts))]
-		of, what, ways = p, p.settings.Role, r.waysOf(p)
+	if rand.IntN(12) > 0 {
+		r.interruptProcess()
+		return
 	}
+	server, name := r.database, "database"
+	if rand.IntN(2) == 0 {
+		server, name = r.broker, "broker"
+	}
+	r.hurt(server, name, waysOf(server))
+}
+
+// interruptProcess is interrupt for processes alone.
+func (r *run) interruptProcess() {
+	p := r.parts[rand.IntN(len(r.parts))]
+	r.hurt(p, p.settings.Role, r.waysOf(p))
+}
+
+func (r *run) hurt(of any, what string, ways []way) {
 	if slices.ContainsFunc(r.hurts, func(h hurt) bool { return h.of == of }) {
 		return
 	}

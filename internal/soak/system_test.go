@@ -27,7 +27,8 @@ import (
 type system struct {
 	t        *testing.T
 	dir      string
-	postgres bool // with RabbitMQ; else MariaDB with NATS
+	postgres bool    // with RabbitMQ; else MariaDB with NATS
+	galera   *galera // several MariaDB, of which database is the proxy; nil for one
 	state    state
 
 	database, broker *ownserver.Server
@@ -53,30 +54,30 @@ type part struct {
 	stdin      io.Closer
 }
 
-func newSystem(t *testing.T, dir string, postgres bool) *system {
-	t.Helper()
-	s := &system{t: t, dir: dir, postgres: postgres}
+// begin starts servers and processes; backlog is how many orders may wait for their effect before producers rest.
+func (s *system) begin(backlog int) {
+	s.t.Helper()
 	for _, d := range []string{"database", "broker"} {
-		must(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
+		must(s.t, os.MkdirAll(filepath.Join(s.dir, d), 0o755))
 	}
 	s.load()
 	var err error
-	s.errors, err = os.OpenFile(filepath.Join(dir, "errors"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	must(t, err)
-	t.Cleanup(func() { s.errors.Close() })
-	s.startServers()
+	s.errors, err = os.OpenFile(filepath.Join(s.dir, "errors"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	must(s.t, err)
+	s.t.Cleanup(func() { s.errors.Close() })
+	s.startDatabase()
+	s.startBroker()
 	s.prepare()
 	for _, role := range []string{"producer", "relay", "consumer"} {
 		for slot := range 2 {
-			p := &part{settings: child{Role: role, Slot: slot, Rabbit: postgres}}
-			p.db, p.settings.Store = through(t, s.storeURL(), s.state.Ports[0])
-			p.broker, p.settings.Broker = through(t, s.brokerURL(), s.state.Ports[1])
+			p := &part{settings: child{Role: role, Slot: slot, Rabbit: s.postgres, Backlog: backlog}}
+			p.db, p.settings.Store = through(s.t, s.storeURL(), s.state.Ports[0])
+			p.broker, p.settings.Broker = through(s.t, s.brokerURL(), s.state.Ports[1])
 			s.parts = append(s.parts, p)
 			s.start(p)
 		}
 	}
-	t.Cleanup(s.killAll)
-	return s
+	s.t.Cleanup(s.killAll)
 }
 
 // through returns a proxy for a server, and the URL that leads through it.
@@ -92,7 +93,11 @@ func (s *system) storeURL() string {
 	if s.postgres {
 		return "postgres://postgres@127.0.0.1:" + s.state.Ports[0] + "/postgres?sslmode=disable"
 	}
-	return "mysql://root@127.0.0.1:" + s.state.Ports[0] + "/soak"
+	url := "mysql://root@127.0.0.1:" + s.state.Ports[0] + "/soak"
+	if s.galera != nil {
+		url += "?wsrep_sync_wait=1" // docs/clusters.md says why
+	}
+	return url
 }
 
 func (s *system) brokerURL() string {
@@ -122,30 +127,41 @@ func (s *system) save() {
 	must(s.t, os.Rename(next, filepath.Join(s.dir, "state.json")))
 }
 
-// startServers starts database and broker where they have stopped, or on nothing.
-func (s *system) startServers() {
-	dbDir, brokerDir := filepath.Join(s.dir, "database"), filepath.Join(s.dir, "broker")
-	_, err := os.Stat(filepath.Join(dbDir, "data"))
+// startDatabase starts it where it has stopped, or on nothing.
+func (s *system) startDatabase() {
+	dir, port := filepath.Join(s.dir, "database"), s.state.Ports[0]
+	_, err := os.Stat(filepath.Join(dir, "data"))
 	isNew := os.IsNotExist(err)
-	ports := s.state.Ports
-	if s.postgres {
-		s.database = ownserver.NewPostgres(s.t, dbDir, ports[0])
-		s.broker = ownserver.NewRabbitMQ(s.t, []string{brokerDir}, []ownserver.RabbitPorts{{Clients: ports[1], Nodes: ports[2]}})[0]
+	switch {
+	case s.galera != nil:
+		s.galera.start()
+		s.database = s.galera.proxy(port)
+	case s.postgres:
+		s.database = ownserver.NewPostgres(s.t, dir, port)
 		if isNew {
 			s.database.InitPostgres()
 		}
-	} else {
-		first := filepath.Join(dbDir, "first.sql")
+	default:
+		first := filepath.Join(dir, "first.sql")
 		must(s.t, os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS soak;\n"), 0o644))
-		s.database = ownserver.NewMariaDB(s.t, dbDir, ports[0], "--init-file="+first)
-		s.broker = ownserver.New(s.t, brokerDir, "", func(dir string) *exec.Cmd {
-			return exec.Command("nats-server", "-a", "127.0.0.1", "-p", ports[1], "-js", "-sd", filepath.Join(dir, "data"))
-		})
+		s.database = ownserver.NewMariaDB(s.t, dir, port, "--init-file="+first)
 		if isNew {
 			s.database.InitMariaDB()
 		}
 	}
 	s.database.Start()
+}
+
+// startBroker does the same for the broker.
+func (s *system) startBroker() {
+	dir, ports := filepath.Join(s.dir, "broker"), s.state.Ports
+	if s.postgres {
+		s.broker = ownserver.NewRabbitMQ(s.t, []string{dir}, []ownserver.RabbitPorts{{Clients: ports[1], Nodes: ports[2]}})[0]
+	} else {
+		s.broker = ownserver.New(s.t, dir, "", func(dir string) *exec.Cmd {
+			return exec.Command("nats-server", "-a", "127.0.0.1", "-p", ports[1], "-js", "-sd", filepath.Join(dir, "data"))
+		})
+	}
 	s.broker.Start()
 }
 

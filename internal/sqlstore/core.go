@@ -196,7 +196,7 @@ func (c *Core[Tx]) Kind(err error) error {
 	return c.Classify(err)
 }
 
-// answerTimeout is for a statement that asks whether the database is there.
+// answerTimeout is for the question whether the database is there.
 const answerTimeout = 5 * time.Second
 
 // kindAfter is [Core.Kind] for an error of a transaction in which the caller's function may have
@@ -239,8 +239,17 @@ func (c *Core[Tx]) brief(conn sqldb.Conn) sqldb.Conn {
 func (c *Core[Tx]) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	_, err := c.DB.Exec(ctx, "SELECT 1")
-	return err == nil
+	return c.Answer(ctx) == nil
+}
+
+// Answer begins a transaction, and ends it: a node of a cluster that has lost the others may answer SELECT 1, and does
+// nothing else.
+func (c *Core[Tx]) Answer(ctx context.Context) error {
+	tx, err := c.DB.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	return c.DB.Rollback(tx)
 }
 
 // InTx runs fn in a transaction of the store. Errors have their kind.

@@ -25,10 +25,10 @@ var (
 	clashes = []string{"1213", "1205", "3572", "1020", "3101"}
 
 	// outages are about the server: too many connections, host blocked, shutdown, session ended
-	// by an operator or for its idleness, out of memory, locks or disk, and the
-	// network between us.
+	// by an operator or for its idleness, out of memory, locks or disk, a node of Galera that is
+	// not one of its cluster, and the network between us.
 	outages = []string{
-		"1040", "1203", "1226", "1129", "1130", "1053", "1927", "4031", "1037", "1038", "1041", "1206", "1021", "1114",
+		"1040", "1203", "1226", "1129", "1130", "1053", "1927", "4031", "1037", "1038", "1041", "1206", "1021", "1114", "1047",
 		"1158", "1159", "1160", "1161", "2002", "2003", "2006", "2013", "2055",
 	}
 
@@ -38,6 +38,10 @@ var (
 
 	// absences are a table or column of ours that is not there.
 	absences = []string{"1146", "1054"}
+
+	// failedCommit is a commit that Galera could not make, and detached what it says if the node has lost the
+	// others meanwhile. The transaction may be in force there.
+	failedCommit, detached = "1180", "Not connected to Primary Component"
 
 	// closedTexts are the driver's and database/sql's.
 	closedTexts = []string{"invalid connection", "bad connection", "sql: database is closed", "sql: connection is already closed", "unexpected EOF"}
@@ -68,7 +72,7 @@ func classifyCaller(err error) error {
 	switch number := numberOf(err); {
 	case slices.Contains(clashes, number):
 		return waybill.ConflictError(err)
-	case slices.Contains(outages, number):
+	case slices.Contains(outages, number), number == failedCommit && strings.Contains(err.Error(), detached):
 		return waybill.UnavailableError(err)
 	}
 	return err

@@ -16,18 +16,21 @@ import (
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]waybill.Kind{
-		"Error 1213 (40001): Deadlock found when trying to get lock; try restarting transaction":    waybill.Conflict,
-		"Error 1205 (HY000): Lock wait timeout exceeded; try restarting transaction":                waybill.Conflict,
-		"ERROR 1205 (HY000): Lock wait timeout exceeded; try restarting transaction":                waybill.Conflict,
-		"Error 1213: Deadlock found when trying to get lock; try restarting transaction":            waybill.Conflict,
-		"Error 1040 (08004): Too many connections":                                                  waybill.Unavailable,
-		"Error 1927 (70100): Connection was killed":                                                 waybill.Unavailable,
-		"Error 1290 (HY000): The server is running with the --read-only option":                     waybill.Unavailable,
-		"Error 1792 (25006): Cannot execute statement in a READ ONLY transaction":                   waybill.Unavailable,
-		"Error 1053 (08S01): Server shutdown in progress":                                           waybill.Unavailable,
-		"Error 2006 (HY000): MySQL server has gone away":                                            waybill.Unavailable,
-		"Error 2013 (HY000): Lost connection to MySQL server during query":                          waybill.Unavailable,
-		"Error 1142 (42000): INSERT command denied to user 'shop'@'%' for table `shop`.`waybill_…`": waybill.Unavailable,
+		"Error 1213 (40001): Deadlock found when trying to get lock; try restarting transaction":                                        waybill.Conflict,
+		"Error 1205 (HY000): Lock wait timeout exceeded; try restarting transaction":                                                    waybill.Conflict,
+		"ERROR 1205 (HY000): Lock wait timeout exceeded; try restarting transaction":                                                    waybill.Conflict,
+		"Error 1213: Deadlock found when trying to get lock; try restarting transaction":                                                waybill.Conflict,
+		"Error 1040 (08004): Too many connections":                                                                                      waybill.Unavailable,
+		"Error 1927 (70100): Connection was killed":                                                                                     waybill.Unavailable,
+		"Error 1290 (HY000): The server is running with the --read-only option":                                                         waybill.Unavailable,
+		"Error 1792 (25006): Cannot execute statement in a READ ONLY transaction":                                                       waybill.Unavailable,
+		"Error 1053 (08S01): Server shutdown in progress":                                                                               waybill.Unavailable,
+		"Error 2006 (HY000): MySQL server has gone away":                                                                                waybill.Unavailable,
+		"Error 2013 (HY000): Lost connection to MySQL server during query":                                                              waybill.Unavailable,
+		"Error 1047 (08S01): WSREP has not yet prepared node for application use":                                                       waybill.Unavailable,
+		"Error 1180 (HY000): Error while appending streaming replication fragment(provider status: Not connected to Primary Component)": waybill.Unavailable,
+		"Error 1180 (HY000): Got error 90 \"Message too long\" during COMMIT":                                                           waybill.Transient,
+		"Error 1142 (42000): INSERT command denied to user 'shop'@'%' for table `shop`.`waybill_…`":                                     waybill.Unavailable,
 		"invalid connection":     waybill.Unavailable,
 		"driver: bad connection": waybill.Unavailable,
 		"Error 1062 (23000): Duplicate entry 'a' for key 'by_id'":   waybill.Transient,
@@ -51,6 +54,10 @@ func TestClassify(t *testing.T) {
 	denied := errors.New("Error 1142 (42000): SELECT command denied to user 'shop'@'%' for table `bank`.`accounts`")
 	if got := waybill.KindOf(classifyCaller(denied)); got != waybill.Transient {
 		t.Errorf("a caller's %v is %v, want transient: it is about a table of the caller's", denied, got)
+	}
+	detached := errors.New("Error 1047 (08S01): WSREP has not yet prepared node for application use")
+	if got := waybill.KindOf(classifyCaller(detached)); got != waybill.Unavailable {
+		t.Errorf("a caller's %v is %v, want unavailable", detached, got)
 	}
 	late := fmt.Errorf("Error 1205 (HY000): %w", context.DeadlineExceeded)
 	if got := waybill.KindOf(classify(late)); got != waybill.Transient {

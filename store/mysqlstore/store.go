@@ -92,6 +92,5 @@ func (s *Store) LeaveLanes(ctx context.Context, node string) error {
 
 // Ping reports whether the database answers. The error is unavailable if it does not.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.core.DB.Exec(ctx, "SELECT 1")
-	return s.core.Kind(err)
+	return s.core.Kind(s.core.Answer(ctx))
 }
