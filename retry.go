@@ -16,7 +16,7 @@ type RetryPolicy struct {
 	// Optional; the default is 1 second.
 	BaseDelay time.Duration
 
-	// MaxDelay caps the delay. Optional; the default is 60 seconds.
+	// MaxDelay caps the delay. Optional; the default is 60 seconds, the limit 100 years.
 	MaxDelay time.Duration
 
 	// DisableJitter switches off the spread of ±20 % around each delay.
@@ -30,6 +30,7 @@ const (
 	defaultMaxRetries = 5
 	defaultBaseDelay  = time.Second
 	defaultMaxDelay   = 60 * time.Second
+	maxMaxDelay       = 100 * 365 * 24 * time.Hour // with its spread, and from any moment on, a Duration
 	jitter            = 0.2
 )
 
@@ -50,6 +51,9 @@ func (p RetryPolicy) WithDefaults() (RetryPolicy, error) {
 	}
 	if p.BaseDelay < 0 {
 		return p, invalidf("Retry.BaseDelay", "is %v; it must be positive", p.BaseDelay)
+	}
+	if p.MaxDelay > maxMaxDelay {
+		return p, invalidf("Retry.MaxDelay", "is %v, the limit is %v", p.MaxDelay, maxMaxDelay)
 	}
 	if p.BaseDelay > p.MaxDelay {
 		return p, invalidf("Retry.BaseDelay", "is %v, more than Retry.MaxDelay, which is %v", p.BaseDelay, p.MaxDelay)

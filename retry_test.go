@@ -1,6 +1,8 @@
 package waybill
 
 import (
+	"errors"
+	"math"
 	"testing"
 	"time"
 )
@@ -39,6 +41,27 @@ func TestRetryPolicy_Jitter(t *testing.T) {
 	}
 	if low > 850*time.Millisecond || high < 1150*time.Millisecond {
 		t.Errorf("delays between %v and %v, want them spread", low, high)
+	}
+}
+
+// TestRetryPolicy_Longest: a delay is a Duration whatever its spread, and one that would not be is refused by the name of
+// its field.
+func TestRetryPolicy_Longest(t *testing.T) {
+	t.Parallel()
+	p, err := RetryPolicy{BaseDelay: maxMaxDelay, MaxDelay: maxMaxDelay}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		if d := p.Delay(1); d < maxMaxDelay/2 || time.Now().Add(d).Before(time.Now()) {
+			t.Fatalf("Delay() = %v, want about %v", d, maxMaxDelay)
+		}
+	}
+	var invalid *InvalidError
+	for _, p := range []RetryPolicy{{MaxDelay: math.MaxInt64}, {BaseDelay: math.MaxInt64}} {
+		if _, err := p.WithDefaults(); !errors.As(err, &invalid) || invalid.Field != "Retry.MaxDelay" {
+			t.Errorf("WithDefaults() of %+v = %v, want an error that names Retry.MaxDelay", p, err)
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ type Config struct {
 	Retry waybill.RetryPolicy
 
 	// LeaseTTL is how long a relay that has gone silent keeps its lanes. It must be at least
-	// RenewInterval plus PublishTimeout. Optional; the default is 8 s.
+	// RenewInterval plus PublishTimeout, and at most 30 days. Optional; the default is 8 s.
 	LeaseTTL time.Duration
 
 	// RenewInterval is how often the lease is renewed. Optional; the default is 2 s.
@@ -164,6 +164,9 @@ func fill[T comparable](field *T, value T) {
 	}
 }
 
+// maxLeaseTTL is the longest lease of lanes: a relay that dies keeps them for so long.
+const maxLeaseTTL = 30 * 24 * time.Hour
+
 func (c *Config) validate() error {
 	switch {
 	case len(c.Node) > waybill.MaxIDLen:
@@ -178,8 +181,10 @@ func (c *Config) validate() error {
 		return invalid("Mode", "is %d, neither Pipelined nor Strict", c.Mode)
 	case c.RenewInterval <= 0 || c.PublishTimeout <= 0:
 		return invalid("RenewInterval", "is %v and PublishTimeout is %v; both must be positive", c.RenewInterval, c.PublishTimeout)
-	case c.LeaseTTL < c.RenewInterval+c.PublishTimeout:
-		return invalid("LeaseTTL", "is %v, less than RenewInterval plus PublishTimeout, which is %v", c.LeaseTTL, c.RenewInterval+c.PublishTimeout)
+	case c.LeaseTTL > maxLeaseTTL:
+		return invalid("LeaseTTL", "is %v, the limit is %v", c.LeaseTTL, maxLeaseTTL)
+	case c.LeaseTTL-c.PublishTimeout < c.RenewInterval: // not their sum, which may be too large
+		return invalid("LeaseTTL", "is %v, less than RenewInterval plus PublishTimeout, which are %v and %v", c.LeaseTTL, c.RenewInterval, c.PublishTimeout)
 	case c.ShutdownGrace < 0:
 		return invalid("ShutdownGrace", "is %v; it must not be negative", c.ShutdownGrace)
 	case c.Retention < 0 && c.Retention != KeepNothing:

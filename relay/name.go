@@ -29,7 +29,7 @@ func (r *Relay) nameBefore(ctx context.Context) {
 	}
 	now, ok := r.ownExpiry(ctx)
 	if ok {
-		w.taken.Store(!now.Equal(w.expires))
+		w.taken.Store(now.After(w.expires)) // it is earlier where others have cut it, because the store's clock was set back
 	}
 	if w.taken.Load() {
 		r.observe(ctx, waybill.Event{Op: waybill.OpLoop, Loop: "relay lease", Err: r.nameTaken()})

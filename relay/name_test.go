@@ -56,6 +56,26 @@ func TestRelay_NameIsTaken(t *testing.T) {
 	})
 }
 
+// TestRelay_NameAfterClockSetBack: the store's clock is set back, and another relay cuts the lease of this one, as stores
+// do. That is nobody of the same name.
+func TestRelay_NameAfterClockSetBack(t *testing.T) {
+	t.Parallel()
+	src := newFakeSource()
+	s, seen := &namedSource{fakeSource: src}, &failures{Observer: quiet, loops: make(map[string]int)}
+	inBubbleWith(t, s, src, []Destination{{Publisher: &fakeBroker{}}}, Config{Node: "mine", Observer: seen}, func(t *testing.T, r *Relay) {
+		pass(700 * time.Millisecond)
+		for range 180 { // a cut between any two renewals
+			s.states.Lock()
+			s.expires = s.expires.Add(-time.Hour)
+			s.states.Unlock()
+			pass(time.Second)
+			if err := r.Health(); err != nil || len(seen.all()) > 0 {
+				t.Fatalf("Health() = %v and failures %v after the clock was set back, want none", err, seen.all())
+			}
+		}
+	})
+}
+
 // forgetfulSource passes over a message until the lanes are read from their beginning.
 type forgetfulSource struct{ *fakeSource }
 

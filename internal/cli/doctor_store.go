@@ -81,7 +81,6 @@ func checkFacts(facts opener.Facts, before, after time.Time) []finding {
 	return findings
 }
 
-// checkClock compares the store's clock with ours, which was read before and after.
 // checkFile looks at who may read the file of an SQLite store; path is "" for other stores.
 func checkFile(path string) []finding {
 	info, err := os.Stat(path)
@@ -92,6 +91,7 @@ func checkFile(path string) []finding {
 		"chmod o-rwx it, and its -wal and -shm if they are there")}
 }
 
+// checkClock compares the store's clock with ours, which was read before and after.
 func checkClock(facts opener.Facts, before, after time.Time) finding {
 	trip := after.Sub(before)
 	offset := facts.Clock.Sub(before.Add(trip / 2))

@@ -75,6 +75,7 @@ func (t *tables) checks() []tableCheck {
 	}
 	checks = append(checks,
 		tableCheck{"pending", []string{"outbox", "outbox_waiting", "scheduled", "dead_letters"}, t.checkOutbox},
+		tableCheck{"archive clock", []string{"outbox_archive"}, t.checkArchiveClock},
 		tableCheck{"unroutable", []string{"dead_letters"}, t.checkUnroutable},
 		tableCheck{"schedules", []string{"schedules", "scheduled"}, t.checkSchedules},
 		tableCheck{"sagas", []string{"sagas"}, t.checkSagas})
@@ -126,7 +127,7 @@ func (t *tables) checkOutbox(ctx context.Context) []finding {
 	}
 	relays, err := t.store.RelayStates(ctx)
 	alive := err == nil && !noneAlive(relays)
-	return []finding{checkPending(stats, alive), checkDead(stats)}
+	return append(checkPendingClock(stats), checkPending(stats, alive), checkDead(stats))
 }
 
 func (t *tables) checkSagas(ctx context.Context) []finding {

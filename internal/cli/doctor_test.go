@@ -226,6 +226,27 @@ func TestDoctor_Relays(t *testing.T) {
 	wants(t, findings, warn, "pending", "3 messages, the oldest is 2m… old", "a relay is alive: its log and /health/ready say…")
 }
 
+// TestDoctor_ClockSetBack: rows of a time that is yet to come show that the database's clock was set back.
+func TestDoctor_ClockSetBack(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	findings, _ := p.examine(t, p.url)
+	if n := slices.IndexFunc(findings, func(f finding) bool { return f.Subject == "clock" && f.Advice == adviceOnSetBack }); n >= 0 {
+		t.Errorf("the doctor finds %+v, want nothing of a clock that was set back", findings[n])
+	}
+	p.sql(t, `UPDATE s.outbox SET enqueued_at = now() + interval '1 hour'`)
+	findings, _ = p.examine(t, p.url)
+	wants(t, findings, warn, "clock", "the store's was set back: a message was enqueued … from now", adviceOnSetBack)
+
+	p.sql(t, `INSERT INTO s.outbox_archive (published_at, lane, position, id, topic, direct, key, type, source, tenant, subject, content_type, data_schema,
+	                 correlation_id, causation_id, idempotency_key, trace_parent, trace_state, enqueued_at)
+	          SELECT now() + interval '1 minute', lane, position, id, topic, direct, key, type, source, tenant, subject, content_type, data_schema,
+	                 correlation_id, causation_id, idempotency_key, trace_parent, trace_state, now() FROM s.outbox;
+	          DELETE FROM s.outbox`)
+	findings, _ = p.examine(t, p.url)
+	wants(t, findings, warn, "clock", "the store's was set back: a message was published … from now", adviceOnSetBack)
+}
+
 // TestDoctor_OldSchema: what an old schema needs is a migration, not rights.
 func TestDoctor_OldSchema(t *testing.T) {
 	t.Parallel()

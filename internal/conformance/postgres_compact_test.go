@@ -98,3 +98,40 @@ func TestPostgresCompactLater(t *testing.T) {
 		t.Errorf("ProcessBatch() = %v", outcomes)
 	}
 }
+
+// TestPostgresCompactInbox_LastScope: a scope that is there draws no id, neither in a transaction of the caller nor by a
+// program that does not know it yet. So the ids, which are integers, last for as many scopes as there are of them.
+func TestPostgresCompactInbox_LastScope(t *testing.T) {
+	t.Parallel()
+	p := newPostgres(t, nil, pgstore.Config{CompactInbox: true})
+	cfg := p.schema(t)
+	process := func(id, consumer string) error {
+		t.Helper()
+		store, err := pgstore.New(p.pool, cfg) // which knows no scope
+		must(t, err)
+		m := waybill.Message{ID: id, Type: "order", Topic: "orders", Source: "shop"}
+		outcome, err := store.ProcessOnce(t.Context(), inbox.RecordOf(consumer, &m), func(context.Context, pgx.Tx) error { return nil })
+		if err == nil && outcome != inbox.Processed {
+			t.Errorf("ProcessOnce(%s) = %v, want it processed", id, outcome)
+		}
+		return err
+	}
+	must(t, process("first", "billing"))
+	alter := "ALTER TABLE " + tableOf(cfg, "inbox_scopes") + " ALTER COLUMN id RESTART"
+	_, err := p.pool.Exec(t.Context(), alter+" WITH 2147483647")
+	must(t, err)
+	t.Cleanup(func() { // before the schema is used again
+		_, err := p.pool.Exec(context.Background(), alter)
+		must(t, err)
+	})
+	for n := range 5 {
+		must(t, process(fmt.Sprint("again", n), "billing"))
+	}
+	must(t, process("the last scope", "shipping"))
+	if err := process("no scope is left", "audit"); err == nil {
+		t.Error("ProcessOnce() without a scope = nil, want an error")
+	} else {
+		t.Log(err)
+	}
+	must(t, process("known", "billing"))
+}

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"strings"
@@ -195,6 +196,9 @@ func clockSQL(cfg pgstore.Config, offset time.Duration) string {
 		AS 'SELECT clock_timestamp() + interval ''%d microseconds'''`, tableOf(cfg, "clock"), offset.Microseconds())
 }
 
+// identities are the columns of counters.
+var identities = map[storetest.Counter]string{storetest.Positions: "position", storetest.DeadLetters: "number"}
+
 // postgresHarness holds what does not depend on the kind of transaction.
 func postgresHarness[Tx any](p *postgres, open func(cfg pgstore.Config) (*pgstore.Store[Tx], error)) storetest.Harness[Tx] {
 	own := func(s storetest.Store[Tx]) *postgresStore[Tx] { return s.(*postgresStore[Tx]) }
@@ -222,6 +226,16 @@ func postgresHarness[Tx any](p *postgres, open func(cfg pgstore.Config) (*pgstor
 			own(s).advance += d
 			_, err := p.pool.Exec(context.Background(), clockSQL(own(s).cfg, own(s).advance))
 			must(t, err)
+		},
+		Exhaust: func(t *testing.T, s storetest.Store[Tx], c storetest.Counter, left int) {
+			t.Helper()
+			alter := "ALTER TABLE " + own(s).table(string(c)) + " ALTER COLUMN " + identities[c] + " RESTART"
+			_, err := p.pool.Exec(context.Background(), fmt.Sprintf("%s WITH %d", alter, math.MaxInt64-left+1))
+			must(t, err)
+			t.Cleanup(func() { // before the schema is used again
+				_, err := p.pool.Exec(context.Background(), alter)
+				must(t, err)
+			})
 		},
 		Forget: func(t *testing.T, s storetest.Store[Tx], k inbox.Key) {
 			t.Helper()

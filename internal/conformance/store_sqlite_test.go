@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"math"
 	"path/filepath"
 	"testing"
 
@@ -64,6 +65,12 @@ func sqliteHarness(params string, cfg sqlitestore.Config) storetest.Harness[*sql
 	h.Break = func(ctx context.Context, _ storetest.Store[*sql.Tx], tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT OR ROLLBACK INTO once (id) VALUES (1), (1)")
 		return err
+	}
+	h.Exhaust = func(t *testing.T, s storetest.Store[*sql.Tx], c storetest.Counter, left int) {
+		t.Helper()
+		table := cmp.Or(cfg.TablePrefix, "waybill_") + string(c)
+		must(t, s.(*sqliteStore).exec("DELETE FROM sqlite_sequence WHERE name = ?", table))
+		must(t, s.(*sqliteStore).exec("INSERT INTO sqlite_sequence VALUES (?, ?)", table, math.MaxInt64-left))
 	}
 	h.Open = func(t *testing.T) storetest.Store[*sql.Tx] {
 		s := openSQLite(t, filepath.Join(t.TempDir(), "test.db"), params, cfg)

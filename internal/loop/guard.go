@@ -17,7 +17,7 @@ func Guard(o waybill.Observer) waybill.Observer { return &guard{observer: o} }
 
 type guard struct {
 	observer waybill.Observer
-	logged   atomic.Int64 // when a panic was last logged, Unix seconds
+	logged   atomic.Pointer[time.Time] // when a panic was last logged; nil if none was
 }
 
 func (g *guard) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
@@ -38,8 +38,8 @@ func (g *guard) protect(ctx context.Context, call func()) {
 	if err == nil {
 		return
 	}
-	now, last := time.Now().Unix(), g.logged.Load()
-	if now-last >= int64(guardInterval.Seconds()) && g.logged.CompareAndSwap(last, now) {
+	now, last := time.Now(), g.logged.Load()
+	if (last == nil || now.Sub(*last) >= guardInterval) && g.logged.CompareAndSwap(last, &now) {
 		slog.ErrorContext(ctx, "observer panicked", "error", err)
 	}
 }

@@ -21,7 +21,7 @@ const StateColumns = `id, status, topic, destination, type, source, tenant, {key
 // MessageFilter is the condition of a filter but for its status. It is, with what is built on it,
 // for stores that keep times as microseconds.
 const MessageFilter = `($2 = '' OR topic = $2) AND ($3 = '' OR tenant = $3) AND ($4 = '' OR {key} = $4)
-   AND ($5 = '' OR correlation_id = $5) AND enqueued_at <= {now} - CAST($6 * 1000 AS {integer}) AND ` + MessageText
+   AND ($5 = '' OR correlation_id = $5) AND ($6 = 0 OR enqueued_at <= {now} - CAST($6 * 1000 AS {integer})) AND ` + MessageText
 
 // MessageText is the rest of that condition, on every store.
 const MessageText = `($8 = '' OR id = $8)

@@ -54,7 +54,8 @@ func (s *Store) matches(l listedState, f outbox.Filter) bool {
 	equal := func(want, got string) bool { return want == "" || want == got }
 	onItsWay := l.Status == outbox.Pending || l.Status == outbox.Waiting || l.Status == outbox.Scheduled
 	return (l.Status == f.Status || f.Status == "" && onItsWay) && equal(f.Topic, l.Topic) && equal(f.Tenant, l.Tenant) &&
-		equal(f.Key, l.Key) && equal(f.CorrelationID, l.correlation) && equal(f.MessageID, l.ID) && hasText(f.Text, l.ID, l.Key, l.correlation) && s.now().Sub(l.EnqueuedAt) >= f.OlderThan
+		equal(f.Key, l.Key) && equal(f.CorrelationID, l.correlation) && equal(f.MessageID, l.ID) && hasText(f.Text, l.ID, l.Key, l.correlation) &&
+		(f.OlderThan == 0 || s.now().Sub(l.EnqueuedAt) >= f.OlderThan)
 }
 
 // OutboxStats implements [outbox.Inspector].

@@ -137,7 +137,10 @@ func (s *Store) OutboxMessages(ctx context.Context, f outbox.Filter) ([]outbox.S
 }
 
 func (t *tx) matching(f outbox.Filter) bson.M {
-	m := bson.M{"row.enqueued_at": bson.M{"$lte": t.now.Add(-f.OlderThan)}}
+	m := bson.M{}
+	if f.OlderThan > 0 {
+		m["row.enqueued_at"] = bson.M{"$lte": t.now.Add(-f.OlderThan)}
+	}
 	set(m, "row.topic", f.Topic)
 	set(m, "row.key", f.Key)
 	set(m, "row.message.tenant", f.Tenant)

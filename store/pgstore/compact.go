@@ -65,7 +65,13 @@ SELECT '', coalesce(s.type, ''), ` + compactHash + `, NULL::text, c.processed_at
   FROM {inbox_compact} c LEFT JOIN {inbox_scopes} s ON s.id = c.scope WHERE c.key = {inbox_key}($1, $2, $3, $4, $5)
 UNION ALL ` + findRecordSQL
 
-	addScopeSQL = `INSERT INTO {inbox_scopes} (tenant, consumer, source, alias, type) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`
+	// addScopeSQL draws an id only where there is no row yet: ids are integers, and it runs again for a scope that is
+	// there already, in the transaction of a caller once for each record.
+	addScopeSQL = `
+INSERT INTO {inbox_scopes} (tenant, consumer, source, alias, type)
+SELECT $1, $2, $3, $4, $5
+ WHERE NOT EXISTS (SELECT 1 FROM {inbox_scopes} s WHERE s.tenant = $1 AND s.consumer = $2 AND s.source = $3 AND s.alias = $4 AND s.type = $5)
+ON CONFLICT DO NOTHING`
 )
 
 // gateTexts are the statements of the gate.

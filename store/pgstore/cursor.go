@@ -119,18 +119,29 @@ func (c *cursors) page(lanes []relay.Lane, limit int, patience time.Duration, no
 			floor = min(floor, w.above)
 		}
 	}
-	mean := 0.0
 	for i, l := range lanes {
-		lc := c.lanes[l.Number]
-		p.from[i] = min(lc.low, floor)
-		mean += float64(lc.high) / float64(len(lanes))
+		p.from[i] = min(c.lanes[l.Number].low, floor)
 	}
 	width := 1.25 * float64(limit) * c.spacing / float64(len(lanes))
 	p.bound = toTheEnd
-	if b := mean + max(width, minPageWidth); b < float64(c.last) {
-		p.bound = int64(b)
+	mean := c.mean(lanes)
+	if width = max(width, minPageWidth); width < float64(c.last-mean) {
+		p.bound = mean + int64(width)
 	}
 	return p
+}
+
+// mean returns how far the lanes have been read on the average. A float64 is exact for the distances between lanes, but
+// not for positions near their end.
+func (c *cursors) mean(lanes []relay.Lane) int64 {
+	least, above := int64(math.MaxInt64), 0.0
+	for _, l := range lanes {
+		least = min(least, c.lanes[l.Number].high)
+	}
+	for _, l := range lanes {
+		above += float64(c.lanes[l.Number].high-least) / float64(len(lanes))
+	}
+	return least + int64(above)
 }
 
 // within removes from a list of positions those that the page does not read.

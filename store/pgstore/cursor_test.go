@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"fmt"
+	"math"
 	"math/rand"
 	"slices"
 	"testing"
@@ -377,5 +378,29 @@ func TestCursors_Sessions(t *testing.T) {
 	}
 	if n := len(s.c.sessions); n > maxSessions {
 		t.Errorf("%d sessions are remembered, want %d at most", n, maxSessions)
+	}
+}
+
+// TestCursors_LastPositions reads what is near the largest position there is: each page goes on where the one before has
+// ended.
+func TestCursors_LastPositions(t *testing.T) {
+	t.Parallel()
+	const lanes, backlog, limit = 48, 20_000, 100
+	s := newSea(t, lanes)
+	s.last = math.MaxInt64 - 1 - backlog
+	s.c.begin(s.lanes, nil)
+	for n, l := range s.lanes { // all of them have been read, as by a relay that has run for long
+		s.c.lanes[l.Number].low, s.c.lanes[l.Number].high = s.last-int64(n), s.last-int64(n)
+	}
+	s.c.spacing, s.c.last = 1, s.last
+	s.c.server, s.c.sessions[0] = s.server, true
+	s.write(backlog)
+	s.c.last = s.last
+	for read := 0; read < backlog; {
+		found, _ := s.claim(limit)
+		if len(found) == 0 {
+			t.Fatalf("%d rows were read, want all %d", read, backlog)
+		}
+		read += len(found)
 	}
 }

@@ -3,7 +3,7 @@ package pgstore
 import "github.com/waybill-go/waybill/internal/sqlstore"
 
 const messageFilter = `($2 = '' OR topic = $2) AND ($3 = '' OR tenant = $3) AND ($4 = '' OR key = $4)
-   AND ($5 = '' OR correlation_id = $5) AND enqueued_at <= {clock}() - $6 * interval '1 millisecond' AND ` + sqlstore.MessageText
+   AND ($5 = '' OR correlation_id = $5) AND ($6 = 0::float8 OR enqueued_at <= {clock}() - $6 * interval '1 millisecond') AND ` + sqlstore.MessageText
 
 const (
 	messageStatesSQL = `

@@ -16,6 +16,7 @@ func outboxListTests[Tx any]() []test[Tx] {
 		{"what is on its way", listOnItsWay[Tx], nil},
 		{"by every field", listByField[Tx], nil},
 		{"by age", listByAge[Tx], nil},
+		{"after the clock was set back", listClockSetBack[Tx], nil},
 		{"at most so many", listLimit[Tx], nil},
 		{"the latest published first", listPublished[Tx], nil},
 		{"a filter that can't be answered", listBadFilter[Tx], nil},
@@ -69,6 +70,19 @@ func listOnItsWay[Tx any](e *env[Tx]) {
 		e.Errorf("the published one is %+v", l[0])
 	}
 	e.wantList(outbox.Filter{Status: outbox.Dead}, "dead")
+}
+
+// listClockSetBack: what was enqueued and published by a clock that was an hour ahead is not hidden until that time comes.
+func listClockSetBack[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.advance(time.Hour)
+	e.enqueue(msg("published", ""))
+	n.settle(published(n.claimOne("published"))...)
+	e.enqueue(msg("pending", ""))
+	e.advance(-time.Hour)
+	e.wantList(outbox.Filter{}, "pending")
+	e.wantList(outbox.Filter{Status: outbox.Published}, "published")
+	e.wantList(outbox.Filter{OlderThan: time.Minute})
 }
 
 func listByField[Tx any](e *env[Tx]) {

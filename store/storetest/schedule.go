@@ -25,6 +25,7 @@ func scheduleTests[Tx any]() []test[Tx] {
 		{"dead when it was due, and requeued", scheduleRequeued[Tx], nil},
 		{"its id is held by an open transaction", scheduleIDHeld[Tx], []need{concurrentWriters}},
 		{"in centuries", scheduleCenturies[Tx], nil},
+		{"past the year 2038", schedulePast2038[Tx], nil},
 	}
 }
 
@@ -207,6 +208,31 @@ func scheduleCenturies[Tx any](e *env[Tx]) {
 	n.settle(settlement(find(claims, "later"), relay.Schedule))
 	e.release(0)
 	e.want(outbox.Scheduled, "later")
+}
+
+// schedulePast2038: seconds since 1970 need more than 31 bits by the store's clock.
+func schedulePast2038[Tx any](e *env[Tx]) {
+	const years = 14 * 365 * 24 * time.Hour
+	e.advance(years)
+	n := e.join("r1")
+	later := msg("later", "k")
+	later.DeliverAt = time.Now().Add(years + time.Hour)
+	n.enqueue(later)
+	c := n.claimOne("later")
+	if c.DelayFor < 50*time.Minute || c.DelayFor > time.Hour {
+		e.Errorf("DelayFor = %v, want about an hour", c.DelayFor)
+	}
+	n.settle(settlement(c, relay.Schedule))
+	e.release(0)
+	e.advance(2 * time.Hour)
+	e.release(1)
+	n.settle(failed(n.claimOne("later"), time.Hour))
+	n.claimOnly()
+	e.advance(2 * time.Hour)
+	n.settle(published(n.claimOne("later"))...)
+	if at := e.want(outbox.Published, "later").PublishedAt; at.Year() < 2039 {
+		e.Errorf("published at %v, want it after 2038", at)
+	}
 }
 
 // scheduleIDHeld: somebody enqueues messages with the ids of two that are due in a transaction that

@@ -81,6 +81,9 @@ type Features struct {
 	// Sagas says that the store is a [saga.Store] and a [saga.OperatorStore].
 	Sagas bool
 
+	// Endless says that nobody can bring the counters of the store near their end.
+	Endless bool
+
 	// EndsTransactions says that a statement which fails may end its transaction.
 	EndsTransactions bool
 
@@ -123,6 +126,9 @@ type Harness[Tx any] struct {
 
 	// Advance moves the clock of s, which decides what is due, leased or expired.
 	Advance func(t *testing.T, s Store[Tx], d time.Duration)
+
+	// Exhaust sets a counter of s so that it can be drawn from a number of times more. Required unless Features.Endless is set.
+	Exhaust func(t *testing.T, s Store[Tx], c Counter, left int)
 
 	// Forget removes an inbox record, as its retention does.
 	Forget func(t *testing.T, s Store[Tx], key inbox.Key)
@@ -174,6 +180,7 @@ func runGroups[Tx any](t *testing.T, h Harness[Tx], chosen func(group string) bo
 		{"saga lists", sagaListTests[Tx]()},
 		{"saga operator", sagaOperatorTests[Tx]()},
 		{"schedules, operated", scheduleOperatorTests[Tx]()},
+		{"counters", counterTests[Tx]()},
 		{"foreign rows", foreignTests[Tx]()},
 		{"lanes", laneTests[Tx]()},
 		{"wake", wakeTests[Tx]()},
@@ -231,6 +238,7 @@ func inboxBatches(f Features) bool      { return f.InboxBatches }
 func keepsOffsets(f Features) bool      { return f.Offsets }
 func schedules(f Features) bool         { return f.Schedules }
 func keepsSagas(f Features) bool        { return f.Sagas }
+func counts(f Features) bool            { return !f.Endless }
 func endsTransactions(f Features) bool  { return f.EndsTransactions }
 
 func wordyInbox(f Features) bool { return !f.TerseInbox }

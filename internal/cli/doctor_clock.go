@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill/outbox"
+)
+
+// adviceOnSetBack is what to know when the store's clock was set back.
+const adviceOnSetBack = "what the store had set a time for before waits until then: retries, delayed messages, leases of consumers; see docs/guarantees.md#clocks"
+
+// checkArchiveClock looks whether the newest published message is of a time that is yet to come by the store's clock,
+// which was set back then. It says nothing otherwise.
+func (t *tables) checkArchiveClock(ctx context.Context) []finding {
+	newest, err := t.store.OutboxMessages(ctx, outbox.Filter{Status: outbox.Published, Limit: 1})
+	if err != nil {
+		return t.unread("clock", err)
+	}
+	facts, err := t.store.Facts(ctx) // read behind the message: its clock has gone on since
+	if err != nil {
+		return t.unread("clock", err)
+	}
+	if len(newest) == 0 || newest[0].PublishedAt == nil || facts.Clock.IsZero() {
+		return nil
+	}
+	return checkSetBack("published", newest[0].PublishedAt.Sub(facts.Clock))
+}
+
+// checkPendingClock does the same for messages that wait for a relay.
+func checkPendingClock(stats []outbox.Stats) []finding {
+	var ahead time.Duration
+	for _, s := range stats {
+		if s.Status == outbox.Pending {
+			ahead = max(ahead, -s.Oldest)
+		}
+	}
+	return checkSetBack("enqueued", ahead)
+}
+
+func checkSetBack(what string, ahead time.Duration) []finding {
+	if ahead <= clockLimit {
+		return nil
+	}
+	return []finding{warning("clock", fmt.Sprintf("the store's was set back: a message was %s %s from now", what, age(ahead)), adviceOnSetBack)}
+}
