@@ -3,6 +3,7 @@ package interleave
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -28,6 +29,7 @@ type Gate struct {
 	target   string
 	protocol Protocol
 
+	ports    []int // of the open connections to the server
 	state    state
 	held     bool // requests need a turn
 	answered bool // the server has sent something since the latest request
@@ -74,6 +76,14 @@ func (g *Gate) Step() {
 // Addr is the host and port that the session connects to.
 func (g *Gate) Addr() string { return g.listener.Addr().String() }
 
+// Ports are the local ports of the session's open connections to the server. A pool replaces a connection that broke
+// off, so that they may change in the middle of a run.
+func (g *Gate) Ports() []int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.ports)
+}
+
 func (g *Gate) accept() {
 	for {
 		client, err := g.listener.Accept()
@@ -91,11 +101,26 @@ func (g *Gate) serve(client net.Conn) {
 		return
 	}
 	defer server.Close()
+	port := server.LocalAddr().(*net.TCPAddr).Port
+	g.opened(port)
+	defer g.closed(port)
 	go func() {
 		defer client.Close()
 		pass(client, server, func([]byte) { g.answer() })
 	}()
 	pass(server, client, g.request)
+}
+
+func (g *Gate) opened(port int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ports = append(g.ports, port)
+}
+
+func (g *Gate) closed(port int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ports = slices.DeleteFunc(g.ports, func(p int) bool { return p == port })
 }
 
 // pass copies from one connection to another. It calls before with what it has read.

@@ -2,11 +2,16 @@ package interleave_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/url"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +32,58 @@ func TestPostgres(t *testing.T) {
 	atEachLevel(t, newPostgres, levels{{"read committed", 40}, {"repeatable read", 12}, {"serializable", 12}})
 }
 
+// TestPostgres_ConnectionReplaced explores a session whose connection breaks off before it waits for a lock: it is the
+// same session on the next one.
+func TestPostgres_ConnectionReplaced(t *testing.T) {
+	t.Parallel()
+	lock := fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", rand.Int64())
+	locks := func(ctx context.Context, _ *env[pgx.Tx], p *party[pgx.Tx]) error {
+		return p.inTx(ctx, func(tx pgx.Tx) error { return p.exec(ctx, tx, lock) })
+	}
+	replaced := func(ctx context.Context, e *env[pgx.Tx], p *party[pgx.Tx]) error {
+		err := p.inTx(ctx, func(tx pgx.Tx) error { return p.exec(ctx, tx, "SELECT pg_terminate_backend(pg_backend_pid())") })
+		if err == nil {
+			return errors.New("the connection has not broken off")
+		}
+		return locks(ctx, e, p)
+	}
+	e := newPostgres(t, "read committed")
+	explore(t, e, scenario[pgx.Tx]{"a connection is replaced", nil, []session[pgx.Tx]{locks, replaced}, nil}, all)
+}
+
+// TestPostgres_StrangerBetween explores two sessions that want a lock while somebody else waits for it between them, as
+// migrations of other schemas do.
+func TestPostgres_StrangerBetween(t *testing.T) {
+	t.Parallel()
+	e := newPostgres(t, "read committed")
+	stranger := poolAt(t, postgresURL(), "", "read committed")
+	key := rand.Int32()
+	lock := fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", key)
+	var strangers sync.WaitGroup
+	defer strangers.Wait()
+	first := func(ctx context.Context, e *env[pgx.Tx], p *party[pgx.Tx]) error {
+		return p.inTx(ctx, func(tx pgx.Tx) error {
+			if err := p.exec(ctx, tx, lock); err != nil {
+				return err
+			}
+			strangers.Go(func() {
+				if _, err := stranger.Exec(ctx, lock); err != nil {
+					t.Error(err)
+				}
+			})
+			asked := fmt.Sprintf("SELECT 1 / count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = %d AND NOT granted", key)
+			for e.admin.inTx(ctx, func(tx pgx.Tx) error { return e.admin.exec(ctx, tx, asked) }) != nil && ctx.Err() == nil {
+				runtime.Gosched()
+			}
+			return p.exec(ctx, tx, "SELECT 1")
+		})
+	}
+	second := func(ctx context.Context, _ *env[pgx.Tx], p *party[pgx.Tx]) error {
+		return p.inTx(ctx, func(tx pgx.Tx) error { return p.exec(ctx, tx, lock) })
+	}
+	explore(t, e, scenario[pgx.Tx]{"a stranger waits between two sessions", nil, []session[pgx.Tx]{first, second}, nil}, all)
+}
+
 func postgresURL() string {
 	if u := os.Getenv("POSTGRES_URL"); u != "" {
 		return u
@@ -36,7 +93,7 @@ func postgresURL() string {
 
 // poolAt opens a pool with one connection to a server, at another address if one is given. Without a look whether it is
 // still there, which takes a round trip after a second of rest.
-func poolAt(t *testing.T, server, at, level string) (*pgxpool.Pool, int) {
+func poolAt(t *testing.T, server, at, level string) *pgxpool.Pool {
 	t.Helper()
 	u, err := url.Parse(server)
 	must(t, err)
@@ -55,11 +112,10 @@ func poolAt(t *testing.T, server, at, level string) (*pgxpool.Pool, int) {
 	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
 	must(t, err)
 	t.Cleanup(pool.Close)
-	var pid int
-	if err := pool.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+	if err := pool.Ping(t.Context()); err != nil {
 		t.Fatalf("PostgreSQL does not answer (%v); start it with: make services", err)
 	}
-	return pool, pid
+	return pool
 }
 
 func newPostgres(t *testing.T, level string) *env[pgx.Tx] {
@@ -70,8 +126,8 @@ func newPostgres(t *testing.T, level string) *env[pgx.Tx] {
 func newPostgresOn(t *testing.T, server, level string) *env[pgx.Tx] {
 	t.Helper()
 	cfg := pgstore.Config{Schema: "i_" + strings.ReplaceAll(waybill.NewID(), "-", "")[12:], GateTimeout: time.Minute}
-	control, _ := poolAt(t, server, "", "read committed")
-	admin, _ := poolAt(t, server, "", "read committed")
+	control := poolAt(t, server, "", "read committed")
+	admin := poolAt(t, server, "", "read committed")
 	store, err := pgstore.New(control, cfg)
 	must(t, err)
 	_, err = store.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: 5 * time.Minute})
@@ -84,17 +140,16 @@ func newPostgresOn(t *testing.T, server, level string) *env[pgx.Tx] {
 	must(t, err)
 
 	e := &env[pgx.Tx]{board: interleave.NewBoard(), admin: postgresParty(admin, cfg, nil)}
-	var pids []int
 	for range maxParties {
 		u, err := url.Parse(server)
 		must(t, err)
 		gate, err := e.board.Gate(t.Context(), u.Host, interleave.PostgreSQL)
 		must(t, err)
-		pool, pid := poolAt(t, server, gate.Addr(), level)
-		pids = append(pids, pid)
-		e.parties = append(e.parties, postgresParty(pool, cfg, gate))
+		e.parties = append(e.parties, postgresParty(poolAt(t, server, gate.Addr(), level), cfg, gate))
 	}
-	e.waits = func(ctx context.Context) (map[int][]int, error) { return postgresWaits(ctx, control, pids) }
+	e.waits = func(ctx context.Context) (map[int][]int, error) {
+		return postgresWaits(ctx, control, e.sessionsByPort())
+	}
 	moved := time.Duration(0) // a new clock costs every session its plans
 	e.wipe = func(ctx context.Context) error {
 		sql := wipeSQL(cfg)
@@ -138,32 +193,59 @@ func postgresParty(pool *pgxpool.Pool, cfg pgstore.Config, gate *interleave.Gate
 	}
 }
 
-// postgresWaits asks who waits for whom. A lock is handed over by the transaction that ends, so that
-// nobody seems to wait who does not. Of who waits for a prepared transaction the server says no more than that: it waits
-// for each party that has one.
-func postgresWaits(ctx context.Context, control *pgxpool.Pool, pids []int) (map[int][]int, error) {
+// sessionsByPort says whose each open connection is.
+func (e *env[Tx]) sessionsByPort() map[int]int {
+	of := make(map[int]int)
+	for i, p := range e.parties {
+		for _, port := range p.gate.Ports() {
+			of[port] = i
+		}
+	}
+	return of
+}
+
+// postgresWaits asks who waits for whom; sessions are known by the ports that they come from. A lock is handed over by
+// the transaction that ends, so that nobody seems to wait who does not. Who waits behind a stranger waits for those whom
+// the stranger waits for: a lock is granted in the order in which it was asked for. Of who waits for a prepared transaction
+// the server says no more than that: it waits for each party that has one.
+func postgresWaits(ctx context.Context, control *pgxpool.Pool, sessions map[int]int) (map[int][]int, error) {
 	rows, err := control.Query(ctx, `
-SELECT pid, pg_blocking_pids(pid),
-       (SELECT coalesce(array_agg(substring(gid FROM '^waybill ([0-9]+) ')::int), '{}') FROM pg_prepared_xacts WHERE gid LIKE 'waybill %')
-  FROM pg_locks WHERE NOT granted AND pid = ANY($1)`, pids)
+WITH RECURSIVE session AS (
+  SELECT pid, client_port AS port FROM pg_stat_activity WHERE client_port = ANY($1)
+), waits AS (
+  SELECT s.port, b.pid FROM session s, unnest(pg_blocking_pids(s.pid)) AS b(pid)
+   WHERE s.pid IN (SELECT pid FROM pg_locks WHERE NOT granted)
+  UNION
+  SELECT w.port, b.pid FROM waits w, unnest(pg_blocking_pids(w.pid)) AS b(pid)
+   WHERE w.pid <> 0 AND w.pid NOT IN (SELECT pid FROM session)
+)
+SELECT w.port, array_agg(CASE WHEN w.pid = 0 THEN 0 ELSE coalesce(s.port, -1) END),
+       (SELECT array_agg(substring(gid FROM '^waybill ([0-9]+) ')::int) FROM pg_prepared_xacts WHERE gid LIKE 'waybill %')
+  FROM waits w LEFT JOIN session s USING (pid)
+ WHERE w.pid = 0 OR s.port IS NOT NULL OR cardinality(pg_blocking_pids(w.pid)) = 0
+ GROUP BY w.port`, slices.Collect(maps.Keys(sessions)))
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	waits := make(map[int][]int)
 	for rows.Next() {
-		var pid int
+		var port int
 		var on, prepared []int
-		if err := rows.Scan(&pid, &on, &prepared); err != nil {
+		if err := rows.Scan(&port, &on, &prepared); err != nil {
 			return nil, err
 		}
-		of := slices.Index(pids, pid)
+		of := sessions[port]
 		for _, p := range on {
-			if p == 0 {
+			other, known := sessions[p]
+			switch {
+			case p == 0:
 				waits[of] = append(waits[of], prepared...)
-				continue
+			case known:
+				waits[of] = append(waits[of], other)
+			default:
+				waits[of] = append(waits[of], -1)
 			}
-			waits[of] = append(waits[of], slices.Index(pids, p))
 		}
 	}
 	return waits, rows.Err()

@@ -18,7 +18,7 @@ import (
 // TestSQLite_Orders explores every scenario on a file. A session that meets a lock does not wait: it is a conflict.
 func TestSQLite_Orders(t *testing.T) {
 	t.Parallel()
-	exploreAll(t, newSQLite(t), atMost(80))
+	exploreAll(t, newSQLite(t), atMost(260))
 }
 
 func newSQLite(t *testing.T) *env[*sql.Tx] {
