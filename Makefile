@@ -25,7 +25,7 @@ POOLED = ^(TestAS0|TestAS1|TestAS2|TestAS3|TestOutbox|TestRoundTrip|TestSQLContr
 
 # The stories that are about time, processes, brokers or options, and those that choose their session:
 # they run once, in sessions as they come.
-SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage|TestRollingUpgrade|TestIncident|TestReplaySurvivesKill|TestBatches|TestLeased|TestLeaseRoundTrips|TestAS43|TestAS47|TestAS49|TestAS5[0-6]|TestConsumerLag|TestInbox|TestAS6[015]|TestRoutes|TestWebhookOrder|TestOtherBrokers|TestAS63|TestRequest[A-Z]|TestSlip|TestCommitTravels|TestStatementBudget|TestAS14|TestAS16|TestRelayCutOff|TestStreamDeleted|TestOption_|TestAS28Settings|TestListenURLIsChecked|TestHealthBeforeRun|TestRelayProgram|TestServiceWithout|TestServiceOnANewServer|TestCluster_)
+SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage|TestRollingUpgrade|TestIncident|TestReplaySurvivesKill|TestBatches|TestLeased|TestLeaseRoundTrips|TestAS43|TestAS47|TestAS49|TestAS5[0-6]|TestConsumerLag|TestInbox|TestAS6[015]|TestRoutes|TestWebhookOrder|TestOtherBrokers|TestAS63|TestRequest[A-Z]|TestSlip|TestCommitTravels|TestStatementBudget|TestAS14|TestAS16|TestRelayCutOff|TestStreamDeleted|TestOption_|TestAS28Settings|TestListenURLIsChecked|TestHealthBeforeRun|TestRelayProgram|TestServiceWithout|TestServiceOnANewServer|TestCluster_|TestClock_|TestWraparound)
 
 # The ways to set up a server that a store or broker passes its suite with beside the first one of
 # each. They run without the race detector, which watches the first.
@@ -48,9 +48,15 @@ LONG = ^TestRedisBroker_Cluster$$
 # The stories in which servers of clusters are taken away: make clusters runs them.
 CLUSTERS = ^TestCluster_
 
+# The stories in which a clock is moved or transaction numbers wrap around, with servers of their own: make soak runs them.
+CLOCKS = ^(TestClock_|TestWraparound$$)
+
 # Two systems that run for hours: make long-soak runs them.
 LONG_SOAK = ^TestLongSoak$$
 DIR ?= /tmp/waybill-soak
+
+# The servers that the tests need are known to what it runs.
+RUN = scripts/services.sh run
 MESSAGES ?= 2000000
 
 # How often each fuzz target runs, and which there are: package and name. By a number, because a
@@ -76,7 +82,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 test: services ## start the servers and run every test with the race detector
-	@scripts/services.sh tended $(MAKE) --no-print-directory test-all
+	@$(RUN) $(MAKE) --no-print-directory test-all
 
 test-all:
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-sessions test-setups
@@ -108,7 +114,7 @@ test-sim:
 test-rest:
 	@echo "everything else, with the race detector"
 	@E2E_SESSION=plain $(TEST) --packages "$$(go list ./... | grep -vE '/internal/(conformance|interleave|sim)(/|$$)' | tr '\n' ' ')" -- \
-		$(RACE) -timeout 60m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -skip '$(CLUSTERS)|$(LONG_SOAK)'
+		$(RACE) -timeout 60m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -skip '$(CLUSTERS)|$(LONG_SOAK)|$(CLOCKS)'
 
 test-modules:
 	@cd bench && go test ./...
@@ -133,19 +139,22 @@ newest-go:
 	@GOTOOLCHAIN=$(NEWEST_GO) go test -timeout 10m -p $(PACKAGES_AT_ONCE) $(SERVERLESS)
 
 soak: services ## run the long stories in full, with the race detector
-	@E2E_SOAK=1 go test -count 1 -v -timeout 60m -run '$(SOAK_MEMORY)' ./internal/e2e
-	@E2E_SOAK=1 go test $(RACE) -count 1 -v -timeout 60m -run '$(SOAK)' ./internal/e2e
-	@go test $(RACE) -count 1 -run '$(LONG)' ./internal/conformance
-	@E2E_SOAK=1 go test -count 1 -timeout 120m ./internal/interleave
+	@scripts/services.sh clocks
+	@E2E_SOAK=1 $(RUN) go test -count 1 -v -timeout 60m -run '$(SOAK_MEMORY)' ./internal/e2e
+	@E2E_SOAK=1 $(RUN) go test $(RACE) -count 1 -v -timeout 60m -run '$(SOAK)' ./internal/e2e
+	@$(RUN) go test -count 1 -v -timeout 60m -run '$(CLOCKS)' ./internal/e2e
+	@$(RUN) go test $(RACE) -count 1 -run '$(LONG)' ./internal/conformance
+	@E2E_SOAK=1 $(RUN) go test -count 1 -timeout 120m ./internal/interleave
 	@go run ./internal/sim -seeds 1000000
 	@go run ./internal/sim -explore -faults 1 -limit 1000000
-	@go run ./internal/sim/bugs
+	@$(RUN) go run ./internal/sim/bugs
 
 long-soak: services ## run two whole systems until MESSAGES are committed, and interrupt everything; goes on in DIR
 	@SOAK_DIR=$(DIR) SOAK_MESSAGES=$(MESSAGES) go test -count 1 -v -timeout 0 -run '$(LONG_SOAK)' ./internal/soak
 
 clusters: services ## take servers of clusters away while everything is at work
-	@go test -count 1 -v -timeout 60m -run '$(CLUSTERS)' ./internal/e2e
+	@scripts/services.sh clusters
+	@$(RUN) go test -count 1 -v -timeout 120m -p 1 -run '$(CLUSTERS)' ./internal/e2e ./internal/soak
 
 check: fuzz ## formatting, vet, staticcheck, gosec, build, a tidy go.mod, and each fuzz target
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Usage: scripts/services.sh up|down|status [postgres|pgbouncer|mariadb|redis|rabbitmq|nats ...]
-#        scripts/services.sh browser|languages|interop
-#        scripts/services.sh tended COMMAND...
+#        scripts/services.sh browser|languages|interop|clusters|clocks
+#        scripts/services.sh run COMMAND...
 #
 # Makes the servers that the tests need answer on 127.0.0.1:
 #
-#   postgres   5432  user postgres, no password, database test
+#   postgres   5432  user postgres, no password, database test; 5442 next to a server that the tests are too much for
 #   pgbouncer  6432  before it, pool mode transaction
 #   mariadb    3306  user root, no password, database test
 #   redis      6379
@@ -20,7 +20,9 @@
 # browser   installs Chromium and its driver, for the tests of the dashboard, unless they are there.
 # languages installs Python and Node.js, for the examples in these languages, unless they are there.
 # interop   installs the other projects' clients that examples/interop runs, unless they are there.
-# tended    runs a command, and vacuums PostgreSQL meanwhile if the server does not do that by itself.
+# clusters  installs what a Galera cluster of MariaDB needs, and HAProxy before it, unless they are there.
+# clocks    installs libfaketime, for the tests that set a server's clock, unless it is there.
+# run       runs a command, and tells it by POSTGRES_URL where PostgreSQL is, unless that is set.
 #
 # On systems other than Debian and its relatives use `docker compose up -d` instead.
 set -euo pipefail
@@ -31,9 +33,24 @@ all="postgres pgbouncer mariadb redis rabbitmq nats"
 say() { echo "services: $*"; }
 complain() { echo "services: $*" >&2; }
 
+# unfit says why the tests are too much for the server on PostgreSQL's own port; it fails if they are not, or nothing
+# answers. Each test makes tables and drops them: where nobody vacuums, the catalogs have millions of dead rows within
+# an hour.
+unfit() {
+  local psql=(env PGCONNECT_TIMEOUT=10 psql -h 127.0.0.1 -p 5432 -U postgres -d postgres -qAt -c) connections autovacuum
+  connections=$("${psql[@]}" 'SHOW max_connections' 2>/dev/null) && autovacuum=$("${psql[@]}" 'SHOW autovacuum') || return 1
+  [ "$connections" -lt 200 ] || [ "$autovacuum" = off ] || return 1
+  echo "max_connections = $connections and autovacuum = $autovacuum"
+}
+
+postgres_port=5432 trouble=""
+if [ -z "${POSTGRES_URL:-}" ] && trouble=$(unfit) && [ "$(id -u)" = 0 ]; then
+  postgres_port=5442
+fi
+
 port() {
   case $1 in
-    postgres) echo 5432 ;;
+    postgres) echo "$postgres_port" ;;
     pgbouncer) echo 6432 ;;
     mariadb) echo 3306 ;;
     redis) echo 6379 ;;
@@ -96,7 +113,7 @@ start_postgres() {
   fi
   launch postgres "$bin/postgres" -D "$dir/data" -p "$(port postgres)" \
     -c listen_addresses=127.0.0.1 -c unix_socket_directories="$dir" \
-    -c external_pid_file="$dir/pid" -c max_connections=200 -c wal_level=logical
+    -c external_pid_file="$dir/pid" -c max_connections=300 -c wal_level=logical
 }
 
 prepare_postgres() {
@@ -104,13 +121,6 @@ prepare_postgres() {
   retry "${psql[@]}" 'SELECT 1' >/dev/null
   [ -n "$("${psql[@]}" "SELECT 1 FROM pg_database WHERE datname = 'test'")" ] ||
     "${psql[@]}" 'CREATE DATABASE test'
-}
-
-# check_postgres looks whether a server that somebody else has started takes what the tests need.
-check_postgres() {
-  local connections
-  connections=$(psql -h 127.0.0.1 -p "$(port postgres)" -U postgres -d postgres -qAt -c 'SHOW max_connections' 2>/dev/null) || return 0
-  [ "$connections" -ge 200 ] || complain "postgres has max_connections = $connections; the tests need 200, or fail for want of one"
 }
 
 # Every program gets to the server as postgres, by few sessions of the server. A start-up
@@ -134,6 +144,12 @@ start_pgbouncer() {
 	pidfile = $dir/pid
 	END
   launch pgbouncer "$(binary pgbouncer)" "$dir/pgbouncer.ini"
+}
+
+# leads_there fails if our PgBouncer is one to another server.
+leads_there() {
+  local ini=$home/pgbouncer/pgbouncer.ini
+  [ ! -e "$ini" ] || grep -q "port=$postgres_port " "$ini"
 }
 
 prepare_pgbouncer() { retry psql -h 127.0.0.1 -p "$(port pgbouncer)" -U postgres -d postgres -qAt -c 'SELECT 1'; }
@@ -252,6 +268,16 @@ languages() {
   install_packages "${missing[@]}"
 }
 
+clocks() {
+  if compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null; then
+    say "libfaketime is there"
+    return
+  fi
+  require_root "not installed: libfaketime"
+  install -d "$home"
+  install_packages libfaketime
+}
+
 interop() {
   local missing=() dir
   dir=$(dirname "$0")/../examples/interop
@@ -270,12 +296,31 @@ interop() {
   (cd "$dir" && npm ci --no-audit --no-fund --loglevel=error)
 }
 
+clusters() {
+  local missing=()
+  [ -e /usr/lib/galera/libgalera_smm.so ] || missing+=(galera-4)
+  command -v rsync >/dev/null || missing+=(rsync)
+  command -v haproxy >/dev/null || missing+=(haproxy)
+  if [ ${#missing[@]} -eq 0 ]; then
+    say "galera-4, rsync and haproxy are there"
+    return
+  fi
+  require_root "not installed: ${missing[*]}"
+  install -d "$home"
+  install_packages "${missing[@]}"
+}
+
 up() {
   local service down=() missing=() waits=() rc=0 pid
+  if [ "$postgres_port" != 5432 ]; then
+    say "postgres on port 5432 has $trouble; the tests get a server of their own"
+  elif [ -n "$trouble" ]; then
+    complain "postgres has $trouble; the tests need 200 and on, or fail now and then"
+  fi
   for service; do
+    [ "$service" != pgbouncer ] || leads_there || down pgbouncer
     if answers "$service"; then
       say "$service already answers on port $(port "$service")"
-      [ "$service" != postgres ] || check_postgres
       continue
     fi
     down+=("$service")
@@ -327,30 +372,21 @@ status() {
   return $rc
 }
 
-# tended COMMAND... runs a command. Each test makes tables and drops them, which leaves a few thousand dead rows in the
-# catalogs. Where nobody removes them, they are millions within an hour, and every statement is slow.
-tended() {
-  local psql=(env PGCONNECT_TIMEOUT=10 psql -qAt "${POSTGRES_URL:-postgres://postgres@127.0.0.1:$(port postgres)/test}") tables
-  tables="SELECT format('VACUUM (SKIP_LOCKED) %I.%I;', schemaname, relname) FROM pg_stat_all_tables WHERE n_dead_tup > 1000"
-  if [ "$("${psql[@]}" -c 'SHOW autovacuum' 2>/dev/null)" = off ]; then
-    say "postgres has autovacuum = off; it is vacuumed while the tests run"
-    while sleep 20; do "${psql[@]}" -c "$tables" | "${psql[@]}" || true; done >/dev/null 2>&1 &
-    trap "kill $!" EXIT
-  fi
-  "$@"
+# run COMMAND... runs a command.
+run() {
+  POSTGRES_URL=${POSTGRES_URL:-postgres://postgres@127.0.0.1:$postgres_port/test?sslmode=disable} exec "$@"
 }
 
 command=${1:-}
 [ $# -eq 0 ] || shift
-if [ "$command" = tended ]; then
-  tended "$@"
-  exit
+if [ "$command" = run ]; then
+  run "$@"
 fi
 # shellcheck disable=SC2086 # the list is meant to be split
 [ $# -gt 0 ] || set -- $all
 for service; do port "$service" >/dev/null; done
 case $command in
-  browser | languages | interop) "$command" ;;
+  browser | languages | interop | clusters | clocks) "$command" ;;
   up | down | status) "$command" "$@" ;;
   *)
     sed -n '2s/^# //p' "$0" >&2

@@ -237,6 +237,13 @@ func startChild(t *testing.T, c child) *process {
 	p := &process{cmd: exec.Command(os.Args[0]), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), childEnv+"="+string(settings))
 	p.cmd.Stderr = &p.errors // a panic among it is none of the test's
+	p.launch(t)
+	return p
+}
+
+// launch starts the process and reads what it says.
+func (p *process) launch(t *testing.T) {
+	t.Helper()
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +265,6 @@ func startChild(t *testing.T, c child) *process {
 			t.Logf("child's standard error: %s", p.errors.String())
 		}
 	})
-	return p
 }
 
 // wait waits until the child has said a line.

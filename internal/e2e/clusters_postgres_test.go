@@ -27,7 +27,7 @@ func TestCluster_PostgresAsynchronous(t *testing.T) {
 	w, b := newWorldAt(t, p.url(), session{}), newBroker(t, "rabbit")
 	c := cluster{mend: p.mend, hurt: func(*rand.Rand) string {
 		p.nodes[1-p.primary].Pause()
-		w.goesOn(t)
+		w.goesOn(t, 1)
 		p.failOver()
 		return "failover"
 	}}
@@ -49,9 +49,7 @@ func (w *world) checkLosses(t *testing.T, s *soak, b brokerSettings) {
 		}
 		return same == 500
 	})
-	for _, p := range s.parts {
-		p.kill()
-	}
+	s.killAll()
 	committed := w.number(t, "SELECT count(*) FROM "+orders)
 	w.everyIDOnce(t, committed)
 	if n := w.number(t, "SELECT count(*) FROM (SELECT 1 FROM "+effects+" GROUP BY message_id HAVING count(*) > 1) d"); n != 0 {

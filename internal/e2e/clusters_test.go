@@ -38,7 +38,7 @@ func (c cluster) run(t *testing.T, w *world, b brokerSettings) *soak {
 	s := newSoak(t, w, b, false)
 	began := time.Now()
 	for range clusterRounds {
-		w.goesOn(t)
+		w.goesOn(t, len(b.topics()))
 		what := c.hurt(s.rng)
 		t.Logf("%v: %s", time.Since(began).Round(time.Second), what)
 		s.done[what]++
@@ -46,34 +46,33 @@ func (c cluster) run(t *testing.T, w *world, b brokerSettings) *soak {
 		s.interrupt(t)
 		s.recoverAll(t)
 		if !c.waits {
-			w.goesOn(t)
+			w.goesOn(t, len(b.topics()))
 		}
 		c.mend()
 	}
-	w.goesOn(t)
+	w.goesOn(t, len(b.topics()))
 	s.finish(t)
 	return s
 }
 
-// goesOn waits until an order that is enqueued from now on has its effect.
-func (w *world) goesOn(t *testing.T) {
+// goesOn waits until orders of so many topics that are enqueued from now on are published and have their effects.
+func (w *world) goesOn(t *testing.T, topics int) {
 	t.Helper()
-	orders := "SELECT count(*) FROM " + w.table("orders")
-	before := w.patientNumber(t, orders)
-	eventually(t, "orders are taken", func() bool { return w.patientNumber(t, orders) > before })
-	newest := "SELECT count(*) FROM " + w.table("effects")
-	eventually(t, "orders have their effects", func() bool { return w.patientNumber(t, newest) > before })
+	since := patiently[time.Time](t, w, "SELECT clock_timestamp()")
+	done := "SELECT count(DISTINCT topic) FROM " + w.table("outbox_archive") + " a WHERE published_at > $1 AND enqueued_at > $1" +
+		" AND EXISTS (SELECT 1 FROM " + w.table("effects") + " e WHERE e.message_id = a.id)"
+	eventually(t, "orders are taken, published, and have their effects", func() bool { return patiently[int](t, w, done, since) == topics })
 }
 
-// patientNumber is number while the database may be away.
-func (w *world) patientNumber(t *testing.T, sql string) (n int) {
+// patiently queries a value while the database may be away.
+func patiently[T any](t *testing.T, w *world, sql string, args ...any) (v T) {
 	t.Helper()
 	eventually(t, "the database answers", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), unreached)
 		defer cancel()
-		return w.pool.QueryRow(ctx, sql).Scan(&n) == nil
+		return w.pool.QueryRow(ctx, sql, args...).Scan(&v) == nil
 	})
-	return n
+	return v
 }
 
 // hurtAny kills or pauses one of several servers.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,9 +110,10 @@ func TestFirstProgram(t *testing.T) {
 		b.deleteExchange(t)
 	})
 	program := filepath.Join(t.TempDir(), "first")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, filepath.Join(root, "examples", "first")).CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	goBuild(t, root, program, withAddresses(t, string(source), map[string]string{
+		"postgres://postgres@127.0.0.1:5432/test": postgresURL(),
+		"amqp://guest:guest@127.0.0.1:5672/":      rabbitURL(),
+	}))
 	cmd := exec.CommandContext(t.Context(), program)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -127,6 +129,22 @@ func TestFirstProgram(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the program ended with %v, want a clean end", err)
 	}
+}
+
+// withAddresses writes a program's source to a file, with the addresses of servers replaced.
+func withAddresses(t *testing.T, source string, addresses map[string]string) string {
+	t.Helper()
+	for from, to := range addresses {
+		if n := strings.Count(source, strconv.Quote(from)); n != 1 {
+			t.Fatalf("the program has %q %d times, want once", from, n)
+		}
+		source = strings.Replace(source, strconv.Quote(from), strconv.Quote(to), 1)
+	}
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // TestConsumerLag asks a service how much waits for its consumers: what the broker has beyond

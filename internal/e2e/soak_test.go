@@ -24,10 +24,11 @@ func (c child) produce(ctx context.Context, store *pgstore.Store[pgx.Tx]) error 
 	if err != nil {
 		return err
 	}
+	topics := c.Broker.topics()
 	for n := 0; ; n++ {
 		id := fmt.Sprintf("%s-%d", c.Node, n)
 		_, err := writer.InTx(ctx, func(ctx context.Context, tx pgx.Tx, rec *outbox.Recorder) error {
-			rec.Record(waybill.Message{ID: id, Topic: "orders", Key: fmt.Sprint(n % 20), Payload: []byte(`{}`)})
+			rec.Record(waybill.Message{ID: id, Topic: topics[n%len(topics)], Key: fmt.Sprint(n % 20), Payload: []byte(`{}`)})
 			_, err := tx.Exec(ctx, "INSERT INTO "+w.table("orders")+" VALUES ($1)", id)
 			return err
 		})
@@ -45,7 +46,7 @@ func (c child) bill(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 		return err
 	}
 	w := &world{schema: c.Schema}
-	sub := b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}})
+	sub := b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: c.Broker.topics()})
 	cons, err := consumer.New(sub, store, w.effectHandler("billing"), quickConsumer(consumer.Config{Name: "billing", Observer: announcer{}}))
 	if err != nil {
 		return err
@@ -189,17 +190,39 @@ func TestAS69Soak(t *testing.T) {
 
 func (w *world) checkSoak(t *testing.T, s *soak) {
 	t.Helper()
-	orders, effects, messages := w.table("orders"), w.table("effects"), w.table("messages")
-	within(t, 6*patience, "every message is published and every order has its effect", func() bool {
-		return w.number(t, "SELECT count(*) FROM "+messages+" WHERE status <> 'Published'") == 0 &&
-			w.number(t, "SELECT count(*) FROM "+orders+" o WHERE NOT EXISTS (SELECT 1 FROM "+effects+" e WHERE e.message_id = o.id)") == 0
+	w.awaitPublished(t)
+	w.awaitEffects(t)
+	s.killAll()
+	committed := w.number(t, "SELECT count(*) FROM "+w.table("orders"))
+	t.Logf("%d orders, %d processes, interruptions: %v", committed, s.starts, s.done)
+	w.everyIDOnce(t, committed)
+	w.checkNothingElse(t)
+}
+
+func (w *world) awaitPublished(t *testing.T) {
+	t.Helper()
+	within(t, 6*patience, "every message is published", func() bool {
+		return w.number(t, "SELECT count(*) FROM "+w.table("messages")+" WHERE status <> 'Published'") == 0
 	})
+}
+
+func (w *world) awaitEffects(t *testing.T) {
+	t.Helper()
+	within(t, 6*patience, "every order has its effect", func() bool {
+		return w.number(t, "SELECT count(*) FROM "+w.table("orders")+" o WHERE NOT EXISTS (SELECT 1 FROM "+w.table("effects")+" e WHERE e.message_id = o.id)") == 0
+	})
+}
+
+func (s *soak) killAll() {
 	for _, p := range s.parts {
 		p.kill()
 	}
-	committed := w.number(t, "SELECT count(*) FROM "+orders)
-	t.Logf("%d orders, %d processes, interruptions: %v", committed, s.starts, s.done)
-	w.everyIDOnce(t, committed)
+}
+
+// checkNothingElse fails if an effect came twice, or of what was no order, or a message is dead.
+func (w *world) checkNothingElse(t *testing.T) {
+	t.Helper()
+	orders, effects := w.table("orders"), w.table("effects")
 	for what, sql := range map[string]string{
 		"effects that came twice":      "SELECT count(*) FROM (SELECT 1 FROM " + effects + " GROUP BY message_id HAVING count(*) > 1) d",
 		"effects of what was no order": "SELECT count(*) FROM " + effects + " e WHERE NOT EXISTS (SELECT 1 FROM " + orders + " o WHERE o.id = e.message_id)",

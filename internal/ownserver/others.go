@@ -3,23 +3,28 @@
 package ownserver
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // NewMariaDB returns a MariaDB server, whose data [Server.InitMariaDB] makes. dir is that of [New].
 func NewMariaDB(t *testing.T, dir, port string, settings ...string) *Server {
 	t.Helper()
-	return New(t, dir, "mysql", func(dir string) *exec.Cmd {
-		args := []string{"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--bind-address=127.0.0.1", "--port=" + port,
-			"--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid")}
-		return exec.Command("mariadbd", append(args, settings...)...)
-	})
+	return New(t, dir, "mysql", func(dir string) *exec.Cmd { return mariadb(dir, port, settings) })
+}
+
+func mariadb(dir, port string, settings []string) *exec.Cmd {
+	args := []string{"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--bind-address=127.0.0.1", "--port=" + port,
+		"--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid")}
+	return exec.Command("mariadbd", append(args, settings...)...)
 }
 
 // InitMariaDB makes an empty database system for the user root, who needs no password.
@@ -44,7 +49,7 @@ func NewRabbitMQ(t *testing.T, dirs []string, ports []RabbitPorts) []*Server {
 	for i, p := range ports {
 		nodes[i] = New(t, dirs[i], "rabbitmq", func(dir string) *exec.Cmd {
 			cmd := exec.Command("/usr/lib/rabbitmq/bin/rabbitmq-server")
-			cmd.Env = append(os.Environ(), "HOME="+dir, "ERL_EPMD_ADDRESS=127.0.0.1",
+			cmd.Env = append(os.Environ(), "HOME="+dir, "ERL_EPMD_ADDRESS=127.0.0.1", "RABBITMQ_ERLANG_COOKIE="+cookie,
 				"RABBITMQ_NODENAME=waybill"+p.Clients+"@localhost", "RABBITMQ_NODE_IP_ADDRESS=127.0.0.1", "RABBITMQ_NODE_PORT="+p.Clients, "RABBITMQ_DIST_PORT="+p.Nodes,
 				"RABBITMQ_MNESIA_BASE="+filepath.Join(dir, "data"), "RABBITMQ_LOG_BASE="+dir, "RABBITMQ_PID_FILE="+filepath.Join(dir, "pid"),
 				"RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(dir, "plugins"), "RABBITMQ_CONFIG_FILE="+filepath.Join(dir, "rabbitmq.conf"),
@@ -56,4 +61,17 @@ func NewRabbitMQ(t *testing.T, dirs []string, ports []RabbitPorts) []*Server {
 		}
 	}
 	return nodes
+}
+
+// RabbitMembers returns how many nodes of its cluster a node of RabbitMQ works with, itself among them.
+func RabbitMembers(node *Server) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	cmd := node.as(exec.CommandContext(ctx, "/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "eval", "length(rabbit_mnesia:cluster_nodes(running))."))
+	cmd.Env = node.command().Env // its name and cookie
+	out, err := cmd.Output()
+	if err != nil {
+		return 0, fmt.Errorf("rabbitmqctl: %w", err)
+	}
+	return strconv.Atoi(strings.TrimSpace(string(out)))
 }

@@ -24,6 +24,7 @@ type Server struct {
 	t       *testing.T
 	user    *syscall.Credential // who it runs as; nil for who we are
 	command func() *exec.Cmd
+	env     []string // more of its environment
 	running *exec.Cmd
 	paused  bool
 }
@@ -93,6 +94,7 @@ func (s *Server) Start() {
 	}
 	defer log.Close()
 	cmd := s.as(s.command())
+	cmd.Env = append(cmd.Environ(), s.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		s.t.Fatalf("start a server, which \"make services\" installs: %v", err)
@@ -114,6 +116,18 @@ func (s *Server) Kill() {
 	_ = syscall.Kill(-main, syscall.SIGKILL)
 	_ = s.running.Wait() // reports the signal
 	s.running, s.paused = nil, false
+}
+
+// Ended reports whether the server has ended by itself. [Server.Back] starts it again.
+func (s *Server) Ended() bool {
+	if s.running == nil {
+		return true
+	}
+	if pid, err := syscall.Wait4(s.running.Process.Pid, nil, syscall.WNOHANG, nil); err == nil && pid == 0 {
+		return false
+	}
+	s.Kill() // what it has left
+	return true
 }
 
 // descendants returns the processes that a process has started, and those that they have, where the system has /proc.
@@ -140,8 +154,8 @@ func descendants(pid int) (list []int) {
 	return list
 }
 
-// interrupt ends the server with a chance to clean up, also one that is paused.
-func (s *Server) interrupt() {
+// Stop ends the server with a chance to clean up, also one that is paused.
+func (s *Server) Stop() {
 	if s.running == nil {
 		return
 	}

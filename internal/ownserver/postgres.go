@@ -18,6 +18,12 @@ func Postgres(t *testing.T, settings ...string) (url string) {
 	s := NewPostgres(t, "", port, append(settings, "fsync=off")...)
 	s.InitPostgres()
 	s.Start()
+	return AwaitPostgres(t, port)
+}
+
+// AwaitPostgres waits until the server of a port answers, and returns its URL.
+func AwaitPostgres(t *testing.T, port string) (url string) {
+	t.Helper()
 	ready := PostgresProgram(t, "pg_isready")
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -42,7 +48,7 @@ func NewPostgres(t *testing.T, dir, port string, settings ...string) *Server {
 		}
 		return cmd
 	})
-	t.Cleanup(s.interrupt) // who is killed leaves a shared memory segment
+	t.Cleanup(s.Stop) // who is killed leaves a shared memory segment
 	return s
 }
 
