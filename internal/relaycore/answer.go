@@ -65,15 +65,16 @@ func (d *dest) learn(b *Batch, m *Message, r Result, now Time, window time.Durat
 		p := d.pastOf(m)
 		p.unsure, p.since = true, b.sent
 	}
+	blamed := r.Lost && d.blame(m, b.Alone)
+	if r.Lost {
+		d.cut = d.sends
+	}
 	switch {
-	case r.Lost && d.blame(m, b.Alone):
+	case blamed:
 		r = poisonResult(r.Err)
 	case r.Kind != waybill.Unavailable && d.recall(m).inBatch > 0: // nothing speaks against it any more
 		p := d.pastOf(m)
 		p.inBatch, p.alone = 0, 0
-	}
-	if r.Lost {
-		d.cut = d.sends
 	}
 	return r, 0
 }

@@ -459,6 +459,9 @@ func TestSuspects(t *testing.T) {
 	if r := send(lost, true, &bad); r[0].Reason != waybill.ReasonPoison {
 		t.Errorf("%+v, want poison", r[0])
 	}
+	if d.well() {
+		t.Error("well() = true although the connection was just lost under a poison message")
+	}
 }
 
 // TestSuspects_LateAnswers: what was sent before the connection was lost, and is known to be accepted

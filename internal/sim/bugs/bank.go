@@ -181,6 +181,8 @@ var bank = []bug{
 		old: "case d.well():", new: "default:", test: "internal/relaycore TestSuspects"},
 	{name: "an answer to what was sent earlier shows that the destination is well", file: core + "dest.go",
 		old: "return d.answered > d.cut }", new: "return d.accepted > 0 }", test: "internal/relaycore TestSuspects_LateAnswers"},
+	{name: "a connection that poison has ended was not lost", file: core + "answer.go",
+		old: "if r.Lost {", new: "if r.Lost && !blamed {", test: "internal/relaycore TestSuspects"},
 
 	// Settlement.
 	{name: "a settlement whose outcome is unknown is not repeated", file: core + "settle.go",
