@@ -162,7 +162,7 @@ func describe(r *row, dests []string, now relaycore.Time) relaycore.Message {
 }
 
 // isDue reports whether a waiting row may be read: it is due by itself, or behind one of its unit that is and has
-// not failed, with nothing between that parks or waits for its own time.
+// not failed, with nothing between that waits for its own time, and nothing before it that parks.
 func (s *store) isDue(r *row, now relaycore.Time, free func(*row) bool) bool {
 	if r.alone || r.key == "" || r.due <= now {
 		return r.due <= now
@@ -181,6 +181,6 @@ func (s *store) isDue(r *row, now relaycore.Time, free func(*row) bool) bool {
 		}
 	}
 	return leader != nil && !slices.ContainsFunc(s.dead, func(d *row) bool {
-		return d.parks && sameUnit(d, r) && d.position < r.position && d.position > leader.position
+		return d.parks && sameUnit(d, r) && d.position < r.position
 	})
 }

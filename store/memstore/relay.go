@@ -191,7 +191,7 @@ func (s *Store) followers(w waitingRow) []waitingRow {
 		return nil
 	}
 	u := unitOf(&w.row, w.destination)
-	end := s.data.parkedAfter(u, w.position)
+	end := s.data.parkedFrom(u)
 	var list []waitingRow
 	for _, f := range s.data.queue(u) {
 		switch {

@@ -23,12 +23,11 @@ func (d *data) queue(u settleplan.Unit) []waitingRow {
 		func(w waitingRow) int64 { return w.position })
 }
 
-// parkedAfter returns the lowest position above the given one at which a letter parks a
-// unit, the highest position there is if none does.
-func (d *data) parkedAfter(u settleplan.Unit, position int64) int64 {
+// parkedFrom returns the lowest position at which a letter parks a unit, the highest there is if none does.
+func (d *data) parkedFrom(u settleplan.Unit) int64 {
 	first := int64(math.MaxInt64)
 	for _, l := range d.letters {
-		if l.Parks && l.position > position && unitOf(&l.row, l.Destination) == u {
+		if l.Parks && unitOf(&l.row, l.Destination) == u {
 			first = min(first, l.position)
 		}
 	}
@@ -38,7 +37,7 @@ func (d *data) parkedAfter(u settleplan.Unit, position int64) int64 {
 // waitsBefore reports whether a row at a position of a unit is behind something in it.
 func (d *data) waitsBefore(u settleplan.Unit, position int64) bool {
 	queue := d.queue(u)
-	return len(queue) > 0 && queue[0].position < position || d.parkedAfter(u, 0) < position
+	return len(queue) > 0 && queue[0].position < position || d.parkedFrom(u) < position
 }
 
 // blocked reports whether a row of the outbox must follow its key to the waiting rows,
@@ -65,7 +64,7 @@ func (s *Store) promote(tx *Tx, u settleplan.Unit) {
 		return
 	}
 	first := queue[0]
-	if first.due.IsZero() && s.data.parkedAfter(u, 0) > first.position {
+	if first.due.IsZero() && s.data.parkedFrom(u) > first.position {
 		first.due = s.now()
 		put(tx, s.data.waiting, first.place(), first)
 	}
@@ -81,7 +80,7 @@ func (s *Store) CountParked(ctx context.Context, lanes []relay.Lane) (keys, mess
 			}
 		}
 		for u := range units {
-			messages += s.data.behind(u, s.data.parkedAfter(u, 0))
+			messages += s.data.behind(u, s.data.parkedFrom(u))
 		}
 		keys = len(units)
 		return nil

@@ -91,7 +91,7 @@ func (t *tx) followers(ctx context.Context, head waitingDoc, req relay.ClaimRequ
 	if head.Attempts > 0 || head.Alone || u.Key == "" {
 		return nil, 0, nil
 	}
-	if end, err = t.parkedAfter(ctx, u, head.Row.Position); err != nil {
+	if end, err = t.parkedFrom(ctx, u); err != nil {
 		return nil, 0, err
 	}
 	positions, places := heldWaiting(req)

@@ -23,11 +23,10 @@ func queueOf(u settleplan.Unit) bson.M {
 	return filter
 }
 
-// parkedAfter returns the lowest position above the given one at which a letter parks a unit,
-// the highest position there is if none does.
-func (t *tx) parkedAfter(ctx context.Context, u settleplan.Unit, position int64) (int64, error) {
+// parkedFrom returns the lowest position at which a letter parks a unit, the highest there is if none does.
+func (t *tx) parkedFrom(ctx context.Context, u settleplan.Unit) (int64, error) {
 	filter := ofUnit(u)
-	filter["parks"], filter["row.position"] = true, bson.M{"$gt": position}
+	filter["parks"] = true
 	l, found, err := findOne[letterDoc](ctx, t.letters, filter, "row.position")
 	if err != nil || !found {
 		return math.MaxInt64, err
@@ -46,7 +45,7 @@ func (t *tx) waitsBefore(ctx context.Context, u settleplan.Unit, position int64)
 	if waits || err != nil {
 		return waits, err
 	}
-	first, err := t.parkedAfter(ctx, u, 0)
+	first, err := t.parkedFrom(ctx, u)
 	return first < position, err
 }
 
@@ -59,7 +58,7 @@ func (t *tx) promote(ctx context.Context, u settleplan.Unit) error {
 	if err != nil || !found || first.DueAt != nil {
 		return err
 	}
-	parked, err := t.parkedAfter(ctx, u, 0)
+	parked, err := t.parkedFrom(ctx, u)
 	if err != nil || parked < first.Row.Position {
 		return err
 	}

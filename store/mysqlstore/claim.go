@@ -22,7 +22,7 @@ const ownsLaneOf = `(SELECT concat(r.lane, '/', r.epoch) FROM {relay_lanes} r WH
 // $4 the lanes. Safe with several relays because each reads only lanes that it owns; served by the indexes on due_at
 // and on the unit.
 //
-// What is behind several heads of one key, up to one barrier, is what is behind the first of
+// What is behind several heads of one key, up to a letter that parks it, is what is behind the first of
 // them: that one is the leader, so that the rest of a key is read once and not by each head. Its reach, and
 // how much of that is free, are computed by themselves: MySQL would look for a bound again with each row that it
 // compares, and a window would store every row once more.
@@ -39,7 +39,7 @@ WITH head AS (
       FROM (
         SELECT position, topic, {key}, destination, coalesce((
                 SELECT min(p.position) FROM {dead_letters} p
-                 WHERE p.parks = 1 AND p.topic = head.topic AND p.{key} = head.{key} AND p.destination = head.destination AND p.position > head.position), 9223372036854775807) AS barrier
+                 WHERE p.parks = 1 AND p.topic = head.topic AND p.{key} = head.{key} AND p.destination = head.destination), 9223372036854775807) AS barrier
           FROM head
          WHERE {key} <> '' AND attempts = 0 AND NOT alone) h
      GROUP BY topic, {key}, destination, barrier

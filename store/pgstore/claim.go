@@ -34,7 +34,7 @@ const ownsLane = ` AND (l.lane, l.epoch) IN (SELECT r.lane::int, r.epoch FROM {r
 // the order of the index and not as a whole. Its rows are then looked up one by one: a join would
 // read the whole table where the planner expects many.
 //
-// What is behind several heads of one key, up to one barrier, is what is behind the first of
+// What is behind several heads of one key, up to a letter that parks it, is what is behind the first of
 // them: that one is the leader, so that the rest of a key is read once and not by each head.
 const claimDueSQL = `
 WITH head AS (
@@ -48,14 +48,14 @@ WITH head AS (
          LIMIT (SELECT $2::bigint)) h
      LIMIT $2
 ), leader AS (
-    SELECT DISTINCT ON (h.topic, h.key, h.destination, h.barrier) h.*
+    SELECT DISTINCT ON (h.topic, h.key, h.destination) h.*
       FROM (
         SELECT position, topic, key, destination, coalesce((
                 SELECT min(p.position) FROM {dead_letters} p
-                 WHERE p.topic = head.topic AND p.key = head.key AND p.destination = head.destination AND p.parks AND p.position > head.position), 9223372036854775807) AS barrier
+                 WHERE p.topic = head.topic AND p.key = head.key AND p.destination = head.destination AND p.parks), 9223372036854775807) AS barrier
           FROM head
          WHERE key <> '' AND attempts = 0 AND NOT alone) h
-     ORDER BY h.topic, h.key, h.destination, h.barrier, h.position
+     ORDER BY h.topic, h.key, h.destination, h.position
 ), due AS (
     SELECT position, destination FROM head
     UNION

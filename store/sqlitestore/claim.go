@@ -18,7 +18,7 @@ const ownsLane = ` AND (SELECT epoch FROM {relay_lanes} WHERE lane = 0) = `
 // A head that has failed is tried alone. $3 are the positions that the caller holds, $4 single rows that it holds,
 // $5 the epoch of the lane. Served by the partial indexes on due_at and on the unit.
 //
-// What is behind several heads of one key, up to one barrier, is what is behind the first of
+// What is behind several heads of one key, up to a letter that parks it, is what is behind the first of
 // them: that one is the leader, so that the rest of a key is read once and not by each head.
 // CROSS JOIN keeps the planner from reading the leaders for each row that waits.
 const claimWaitingSQL = `
@@ -34,7 +34,7 @@ WITH head AS (
       FROM (
         SELECT position, topic, key, destination, coalesce((
                 SELECT min(p.position) FROM {dead_letters} p
-                 WHERE p.topic = head.topic AND p.key = head.key AND p.destination = head.destination AND p.parks AND p.position > head.position), 9223372036854775807) AS barrier
+                 WHERE p.topic = head.topic AND p.key = head.key AND p.destination = head.destination AND p.parks), 9223372036854775807) AS barrier
           FROM head
          WHERE key <> '' AND attempts = 0 AND NOT alone)
      GROUP BY topic, key, destination, barrier

@@ -22,6 +22,7 @@ func parkTests[Tx any]() []test[Tx] {
 		{"one that waits fails behind one that parks", parkFailBehindWaiting[Tx], nil},
 		{"one fails before one that parks", parkFailBefore[Tx], nil},
 		{"committed late before the letter", parkLateBefore[Tx], []need{concurrentWriters}},
+		{"committed late before one that waits", parkLateBeforeWaiting[Tx], []need{concurrentWriters}},
 		{"stored as failed", parkFailed[Tx], nil},
 		{"a message without a key parks nothing", parkWithoutKey[Tx], nil},
 		{"other destinations of the key go on", parkDestination[Tx], nil},
@@ -231,6 +232,28 @@ func parkLateBefore[Tx any](e *env[Tx]) {
 	n.settle(behind(claims[0]), behind(claims[1])) // blocked, as the relay sees them
 	n.settle(published(n.claimOne("a1"))...)
 	n.claimOnly()
+}
+
+// parkLateBeforeWaiting: a message that waits by itself takes nothing along past a letter that came before it.
+func parkLateBeforeWaiting[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	late := e.begin()
+	a1 := msgs("a", "k", 1)
+	isNew := e.enqueueIn(late, false, a1...)
+	e.enqueue(msg("a2", "k"))
+	waits := settlement(n.claimOne("a2"), relay.Wait)
+	waits.After = time.Hour
+	n.settle(waits)
+	e.commit(late)
+	e.took(a1, isNew)
+	n.settle(parking(n.claimOne("a1")))
+	e.enqueue(msg("a3", "k"))
+	n.settle(behind(n.claimOne("a3")))
+	e.advance(2 * time.Hour)
+	n.settle(published(n.claimOne("a2"))...)
+	n.claimOnly()
+	e.resolve(e.letter().Number, true)
+	n.claimOne("a3")
 }
 
 func parkFailed[Tx any](e *env[Tx]) {
