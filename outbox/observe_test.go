@@ -34,20 +34,21 @@ type listStore struct {
 	cancelled []Identity
 	conflicts int
 	traced    bool
+	fresh     bool // of the latest batch
 }
 
-func (s *listStore) EnqueueMessages(ctx context.Context, _ int, msgs []waybill.Message, _ bool) ([]bool, error) {
+func (s *listStore) EnqueueMessages(ctx context.Context, _ int, b Batch) ([]bool, error) {
 	s.traced = ctx.Value(tracer{}.key()) != nil
-	isNew := make([]bool, len(msgs))
-	for i, m := range msgs {
+	isNew := make([]bool, len(b.Messages))
+	for i, m := range b.Messages {
 		isNew[i] = m.ID != "known"
 	}
-	s.stored = append(s.stored, msgs...)
+	s.stored, s.fresh = append(s.stored, b.Messages...), b.Fresh
 	return isNew, nil
 }
 
-func (s *listStore) Transact(ctx context.Context, fn func(context.Context, int) ([]waybill.Message, error), unique bool) ([]bool, error) {
-	msgs, err := fn(ctx, 0)
+func (s *listStore) Transact(ctx context.Context, fn func(context.Context, int) (Batch, error)) ([]bool, error) {
+	b, err := fn(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,7 @@ func (s *listStore) Transact(ctx context.Context, fn func(context.Context, int) 
 		s.conflicts--
 		return nil, waybill.ConflictError(errors.New("deadlock"))
 	}
-	return s.EnqueueMessages(ctx, 0, msgs, unique)
+	return s.EnqueueMessages(ctx, 0, b)
 }
 
 func (s *listStore) CancelEnqueued(_ context.Context, _ int, id Identity) (Cancellation, error) {
@@ -133,5 +134,30 @@ func TestObserve_ByTypeAndDuplicates(t *testing.T) {
 	}
 	if len(tr.ended) != 2 || !waybill.IsConflict(tr.ended[0]) || tr.ended[1] != nil {
 		t.Errorf("the tries ended with %v", tr.ended)
+	}
+}
+
+// TestWriter_Fresh: a store need not look for ids if the writer has made all of them.
+func TestWriter_Fresh(t *testing.T) {
+	t.Parallel()
+	w, s, _ := newTraced(t)
+	for _, tt := range []struct {
+		ids  []string
+		want bool
+	}{{[]string{"", ""}, true}, {[]string{"", "mine"}, false}, {[]string{"mine", ""}, false}} {
+		msgs := make([]waybill.Message, len(tt.ids))
+		for i, id := range tt.ids {
+			msgs[i] = waybill.Message{ID: id, Topic: "orders"}
+		}
+		if _, err := w.Enqueue(t.Context(), 0, msgs...); err != nil || s.fresh != tt.want {
+			t.Errorf("ids %q: Enqueue() = %v, fresh %v, want %v", tt.ids, err, s.fresh, tt.want)
+		}
+		_, err := w.InTx(t.Context(), func(_ context.Context, _ int, rec *Recorder) error {
+			rec.Record(msgs...)
+			return nil
+		})
+		if err != nil || s.fresh != tt.want {
+			t.Errorf("ids %q: InTx() = %v, fresh %v, want %v", tt.ids, err, s.fresh, tt.want)
+		}
 	}
 }

@@ -87,17 +87,17 @@ func (w *Writer[Tx]) InTx(ctx context.Context, fn func(ctx context.Context, tx T
 	began := time.Now()
 	for try := 1; ; try++ {
 		rec := &Recorder{}
-		var ready []waybill.Message
+		var ready Batch
 		end := func(error) {}
-		isNew, err := w.store.Transact(ctx, func(ctx context.Context, tx Tx) (_ []waybill.Message, err error) {
+		isNew, err := w.store.Transact(ctx, func(ctx context.Context, tx Tx) (_ Batch, err error) {
 			if err = fn(ctx, tx, rec); err != nil {
-				return nil, err
+				return Batch{}, err
 			}
 			if msgs := rec.messages(); len(msgs) > 0 {
 				_, ready, end, err = w.prepare(ctx, msgs)
 			}
 			return ready, err
-		}, w.cfg.Unique)
+		})
 		end(err)
 		if waybill.IsConflict(err) && try < maxTransactTries && sleep(ctx, conflictDelay(try)) {
 			w.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpRepeat, Attempt: try, Err: err})
@@ -106,7 +106,7 @@ func (w *Writer[Tx]) InTx(ctx context.Context, fn func(ctx context.Context, tx T
 		if err == nil {
 			rec.committed()
 		}
-		return w.result(ctx, ready, isNew, err, time.Since(began))
+		return w.result(ctx, ready.Messages, isNew, err, time.Since(began))
 	}
 }
 

@@ -84,10 +84,10 @@ func (w *Writer[Tx]) Enqueue(ctx context.Context, tx Tx, msgs ...waybill.Message
 	var isNew []bool
 	inner, ready, end, err := w.prepare(ctx, msgs)
 	if err == nil {
-		isNew, err = w.store.EnqueueMessages(inner, tx, ready, w.cfg.Unique)
+		isNew, err = w.store.EnqueueMessages(inner, tx, ready)
 	}
 	end(err)
-	return w.result(ctx, ready, isNew, err, time.Since(began))
+	return w.result(ctx, ready.Messages, isNew, err, time.Since(began))
 }
 
 // Prepare completes and checks msgs as [Writer.Enqueue] does, and stores nothing: a store
@@ -99,15 +99,14 @@ func (w *Writer[Tx]) Prepare(ctx context.Context, msgs ...waybill.Message) (Prep
 	if err != nil {
 		return Prepared{}, err
 	}
-	stored := func(isNew []bool) Result { return w.stored(ctx, ready, isNew, 0) }
-	return Prepared{Messages: ready, Unique: w.cfg.Unique, Stored: stored}, nil
+	stored := func(isNew []bool) Result { return w.stored(ctx, ready.Messages, isNew, 0) }
+	return Prepared{Batch: ready, Stored: stored}, nil
 }
 
 // Prepared are messages that [Writer.Prepare] has completed and checked, for code that stores
 // them. Each value is to be stored once.
 type Prepared struct {
-	Messages []waybill.Message // not to be changed
-	Unique   bool              // as in Config
+	Batch // not to be changed
 
 	// Stored is called once they are stored, with what [Store] says of EnqueueMessages. It
 	// tells the writer's observer, and returns the result.
@@ -119,13 +118,14 @@ func (w *Writer[Tx]) Wake() { w.store.WakeRelay() }
 
 // prepare returns complete copies of msgs, which are valid if there is no error, with the
 // observer's context for storing them. The caller calls end after that.
-func (w *Writer[Tx]) prepare(ctx context.Context, msgs []waybill.Message) (_ context.Context, ready []waybill.Message, end func(error), err error) {
+func (w *Writer[Tx]) prepare(ctx context.Context, msgs []waybill.Message) (_ context.Context, ready Batch, end func(error), err error) {
 	cause := waybill.MessageFrom(ctx)
-	ready = slices.Clone(msgs)
-	list := make([]*waybill.Message, len(ready))
-	for i := range ready {
-		m := &ready[i]
+	ready = Batch{Messages: slices.Clone(msgs), Remember: w.cfg.Unique, Fresh: true}
+	list := make([]*waybill.Message, len(msgs))
+	for i := range ready.Messages {
+		m := &ready.Messages[i]
 		list[i] = m
+		ready.Fresh = ready.Fresh && m.ID == ""
 		if cause != nil {
 			inherit(m, cause)
 		}

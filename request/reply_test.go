@@ -15,9 +15,9 @@ type fakeStore struct {
 	outbox.Store[*[]waybill.Message]
 }
 
-func (fakeStore) EnqueueMessages(_ context.Context, tx *[]waybill.Message, msgs []waybill.Message, _ bool) ([]bool, error) {
-	*tx = append(*tx, msgs...)
-	return make([]bool, len(msgs)), nil
+func (fakeStore) EnqueueMessages(_ context.Context, tx *[]waybill.Message, b outbox.Batch) ([]bool, error) {
+	*tx = append(*tx, b.Messages...)
+	return make([]bool, len(b.Messages)), nil
 }
 
 func requested(headers map[string]string) *waybill.Message {

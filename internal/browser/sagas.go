@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/store/memstore"
 )
@@ -60,10 +61,10 @@ func (s *Stage) addInstance(ctx context.Context, key string, pr saga.Progress, w
 		if c.status == saga.Stuck {
 			in.Error = "warehouse: release R-" + key + ": 502 Bad Gateway"
 		}
-		_, err := s.Store.Transact(ctx, func(ctx context.Context, tx *memstore.Tx) ([]waybill.Message, error) {
+		_, err := s.Store.Transact(ctx, func(ctx context.Context, tx *memstore.Tx) (outbox.Batch, error) {
 			_, err := s.Store.WriteSaga(ctx, tx, &in, e)
-			return nil, err
-		}, false)
+			return outbox.Batch{}, err
+		})
 		if err != nil {
 			return err
 		}

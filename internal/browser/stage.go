@@ -97,10 +97,10 @@ func (s *Stage) Fill(ctx context.Context) error {
 	add(12, "order.created", `{"order":4711,"customer":{"name":"Ann Example","city":"Bern"},"lines":[{"sku":"A-1","quantity":2}],"total":"129.90"}`)
 	add(1, "invoice.sent", Hostile)
 	add(40, "stock.changed", `{"sku":"A-1","left":7}`)
-	_, err = s.Store.Transact(ctx, func(ctx context.Context, tx *memstore.Tx) ([]waybill.Message, error) {
+	_, err = s.Store.Transact(ctx, func(ctx context.Context, tx *memstore.Tx) (outbox.Batch, error) {
 		_, err := w.Enqueue(ctx, tx, msgs...)
-		return nil, err
-	}, false)
+		return outbox.Batch{}, err
+	})
 	return errors.Join(err, s.plan(ctx), s.fillSagas(ctx))
 }
 
@@ -110,7 +110,7 @@ func (s *Stage) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Store.Transact(ctx, func(ctx context.Context, tx *memstore.Tx) ([]waybill.Message, error) {
+	_, err = s.Store.Transact(ctx, func(ctx context.Context, tx *memstore.Tx) (outbox.Batch, error) {
 		var errs []error
 		for _, r := range []schedule.Recurring{
 			{Name: "nightly-invoices", Cron: "30 4 * * *", TimeZone: "Europe/Berlin", Overlap: schedule.Skip, Message: waybill.Message{To: "billing", Type: "invoices.run", Payload: []byte(`{"all":true}`)}},
@@ -124,8 +124,8 @@ func (s *Stage) plan(ctx context.Context) error {
 			_, err := scheduler.After(ctx, tx, m, time.Duration(i+1)*24*time.Hour)
 			errs = append(errs, err)
 		}
-		return nil, errors.Join(errs...)
-	}, false)
+		return outbox.Batch{}, errors.Join(errs...)
+	})
 	return err
 }
 

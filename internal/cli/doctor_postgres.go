@@ -98,7 +98,7 @@ func adviceOnPart(part string) string {
 	const again = "make it as waybill migrate --print has it"
 	switch kind, _, _ := strings.Cut(part, " "); kind {
 	case "trigger":
-		return again + ", or: ALTER TABLE … ENABLE TRIGGER; without it relays sleep until their next poll"
+		return again + ", or: ALTER TABLE … ENABLE TRIGGER; without it no program can enqueue by SQL"
 	case "index", "unique":
 		return again + ", with CREATE INDEX CONCURRENTLY; without it claims or clean-ups read whole tables"
 	}

@@ -115,12 +115,12 @@ func TestDoctor_Parts(t *testing.T) {
 			"missing, or switched off: index outbox_waiting (lane, due_at) WHERE (due_at IS NOT NULL)", "make it…CREATE INDEX CONCURRENTLY…"},
 		{"unique index", `DROP INDEX s.outbox_id_source_tenant_idx`,
 			"missing, or switched off: unique index outbox (id, source, tenant)", "make it…CREATE INDEX CONCURRENTLY…"},
-		{"trigger disabled", `ALTER TABLE s.outbox DISABLE TRIGGER wake_relays`,
-			"missing, or switched off: trigger wake_relays on outbox", "…ENABLE TRIGGER;…until their next poll"},
-		{"trigger dropped", `DROP TRIGGER wake_relays ON s.outbox`,
-			"missing, or switched off: trigger wake_relays on outbox", "…ENABLE TRIGGER;…until their next poll"},
-		{"check", `ALTER TABLE s.outbox DROP CONSTRAINT outbox_storable`,
-			"missing, or switched off: check on outbox (…)", "make it as waybill migrate --print has it, or restore it"},
+		{"trigger disabled", `ALTER TABLE s.outbox DISABLE TRIGGER complete_message`,
+			"missing, or switched off: trigger complete_message on outbox", "…ENABLE TRIGGER;…enqueue by SQL"},
+		{"trigger dropped", `DROP TRIGGER complete_message ON s.outbox`,
+			"missing, or switched off: trigger complete_message on outbox", "…ENABLE TRIGGER;…enqueue by SQL"},
+		{"check", `ALTER TABLE s.scheduled DROP CONSTRAINT scheduled_storable`,
+			"missing, or switched off: check on scheduled (…)", "make it as waybill migrate --print has it, or restore it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/service"
@@ -55,7 +56,7 @@ func (m *memory) enqueue(t *testing.T, msgs ...waybill.Message) {
 		msgs[i].Source = "shop"
 		msgs[i].Complete()
 	}
-	_, err := m.Transact(t.Context(), func(context.Context, *memstore.Tx) ([]waybill.Message, error) { return msgs, nil }, false)
+	_, err := m.Transact(t.Context(), func(context.Context, *memstore.Tx) (outbox.Batch, error) { return outbox.Batch{Messages: msgs}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,10 +179,10 @@ func (m *memory) plan(t *testing.T) {
 		Message: waybill.Message{To: "billing", Type: "invoices.run", Payload: []byte(`{"all":true}`), Headers: map[string]string{"x-user": "cron"}},
 	}
 	sweep := schedule.Recurring{Name: "sweep", Every: 30 * time.Second, Message: waybill.Message{Topic: "carts", Type: "carts.sweep"}}
-	_, err = m.Transact(t.Context(), func(ctx context.Context, tx *memstore.Tx) ([]waybill.Message, error) {
+	_, err = m.Transact(t.Context(), func(ctx context.Context, tx *memstore.Tx) (outbox.Batch, error) {
 		_, err := s.After(ctx, tx, waybill.Message{ID: "reminder-17", To: "mailer", Type: "order.remind", Key: "order-17", Payload: []byte(`{"order":17}`)}, 48*time.Hour)
-		return nil, errors.Join(err, s.Put(ctx, tx, invoices), s.Put(ctx, tx, sweep))
-	}, false)
+		return outbox.Batch{}, errors.Join(err, s.Put(ctx, tx, invoices), s.Put(ctx, tx, sweep))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/store/memstore"
 )
@@ -17,13 +18,13 @@ import (
 func (m *memory) change(t *testing.T, in *saga.Instance, e saga.Entry) {
 	t.Helper()
 	e.Status, e.Definition, e.To = in.Status, in.Definition, in.State
-	_, err := m.Transact(t.Context(), func(ctx context.Context, tx *memstore.Tx) ([]waybill.Message, error) {
+	_, err := m.Transact(t.Context(), func(ctx context.Context, tx *memstore.Tx) (outbox.Batch, error) {
 		stored, err := m.WriteSaga(ctx, tx, in, e)
 		if err == nil && !stored {
 			t.Error("the instance has another version")
 		}
-		return nil, err
-	}, false)
+		return outbox.Batch{}, err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/storetest"
 )
@@ -28,14 +29,14 @@ const keyMessages = 200
 func claimReads[Tx any](t *testing.T, s storetest.Store[Tx], counter func() int) int {
 	t.Helper()
 	ctx := t.Context()
-	_, err := s.Transact(ctx, func(context.Context, Tx) (msgs []waybill.Message, _ error) {
+	_, err := s.Transact(ctx, func(context.Context, Tx) (b outbox.Batch, _ error) {
 		for i := range keyMessages {
 			m := waybill.Message{ID: fmt.Sprint(i), Topic: "orders", Key: "k", Source: "shop"}
 			m.Complete()
-			msgs = append(msgs, m)
+			b.Messages = append(b.Messages, m)
 		}
-		return msgs, nil
-	}, false)
+		return b, nil
+	})
 	must(t, err)
 	lease, err := s.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Hour})
 	must(t, err)

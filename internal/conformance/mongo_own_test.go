@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/guarantee"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/mongofake"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/mongostore"
 )
@@ -70,12 +71,12 @@ func TestMongoStore_Conflict(t *testing.T) {
 	s := openMongo(t, mongoDatabase(t, client), &mongoClock{})
 	m := mongoMessage("a", "k")
 	first, second := beginMongo(t, client), beginMongo(t, client)
-	if _, err := s.EnqueueMessages(t.Context(), second, nil, false); err != nil {
+	if _, err := s.EnqueueMessages(t.Context(), second, outbox.Batch{}); err != nil {
 		t.Errorf("EnqueueMessages() of nothing = %v", err)
 	}
-	_, err := s.EnqueueMessages(t.Context(), first, []waybill.Message{m}, false)
+	_, err := s.EnqueueMessages(t.Context(), first, outbox.Batch{Messages: []waybill.Message{m}})
 	must(t, err)
-	if _, err = s.EnqueueMessages(t.Context(), second, []waybill.Message{m}, false); !waybill.IsConflict(err) {
+	if _, err = s.EnqueueMessages(t.Context(), second, outbox.Batch{Messages: []waybill.Message{m}}); !waybill.IsConflict(err) {
 		t.Errorf("EnqueueMessages() of an id that another transaction enqueues = %v, want a conflict", err)
 	}
 	must(t, first.CommitTransaction(t.Context()))
@@ -178,7 +179,7 @@ func TestMongoStore_NotMigrated(t *testing.T) {
 	client := mongoClient(t, mongoURL(t))
 	s, err := mongostore.New(mongoDatabase(t, client), mongostore.Config{})
 	must(t, err)
-	_, err = s.EnqueueMessages(t.Context(), beginMongo(t, client), []waybill.Message{mongoMessage("a", "k")}, false)
+	_, err = s.EnqueueMessages(t.Context(), beginMongo(t, client), outbox.Batch{Messages: []waybill.Message{mongoMessage("a", "k")}})
 	if err == nil || !strings.Contains(err.Error(), "Migrate") {
 		t.Errorf("EnqueueMessages() before Migrate = %v, want that it names Migrate", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 )
 
@@ -69,11 +70,11 @@ func TestMySQLStore_GuardTrips(t *testing.T) {
 		must(t, s.db.QueryRow("SHOW SESSION STATUS LIKE 'Questions'").Scan(&name, &n))
 		return n
 	}
-	nothing := func(context.Context, *sql.Tx) ([]waybill.Message, error) { return nil, nil }
-	_, err := s.Transact(t.Context(), nothing, false) // the first one learns the variable's name
+	nothing := func(context.Context, *sql.Tx) (outbox.Batch, error) { return outbox.Batch{}, nil }
+	_, err := s.Transact(t.Context(), nothing) // the first one learns the variable's name
 	must(t, err)
 	before := questions()
-	_, err = s.Transact(t.Context(), nothing, false)
+	_, err = s.Transact(t.Context(), nothing)
 	must(t, err)
 	if n := questions() - before - 1; n != 6 {
 		t.Errorf("a transaction takes %d statements next to its own, want 6", n)
@@ -108,6 +109,6 @@ func TestMySQLStore_IdleSessionsEnded(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	_, err := s.Transact(ctx, func(context.Context, *sql.Tx) ([]waybill.Message, error) { return nil, nil }, false)
+	_, err := s.Transact(ctx, func(context.Context, *sql.Tx) (outbox.Batch, error) { return outbox.Batch{}, nil })
 	must(t, err)
 }

@@ -118,7 +118,9 @@ func (r *mysqlRoles) enqueue() {
 	}
 	for _, unique := range []bool{false, true} {
 		for range 2 {
-			_, err := r.writer.Transact(r.ctx, func(context.Context, *sql.Tx) ([]waybill.Message, error) { return msgs, nil }, unique)
+			_, err := r.writer.Transact(r.ctx, func(context.Context, *sql.Tx) (outbox.Batch, error) {
+				return outbox.Batch{Messages: msgs, Remember: unique}, nil
+			})
 			must(r.T, err)
 		}
 		for i := range msgs {
@@ -133,11 +135,13 @@ func (r *mysqlRoles) enqueue() {
 func (r *mysqlRoles) enqueueAtOnce(m waybill.Message) {
 	first := beginSQL(r.T, r.writer.db)
 	m.ID = "twice"
-	_, err := r.writer.EnqueueMessages(r.ctx, first, []waybill.Message{m}, true)
+	_, err := r.writer.EnqueueMessages(r.ctx, first, outbox.Batch{Messages: []waybill.Message{m}, Remember: true})
 	must(r.T, err)
 	ended := make(chan error, 1)
 	go func() {
-		isNew, err := r.writer.Transact(r.ctx, func(context.Context, *sql.Tx) ([]waybill.Message, error) { return []waybill.Message{m}, nil }, true)
+		isNew, err := r.writer.Transact(r.ctx, func(context.Context, *sql.Tx) (outbox.Batch, error) {
+			return outbox.Batch{Messages: []waybill.Message{m}, Remember: true}, nil
+		})
 		if err == nil && isNew[0] {
 			err = errors.New("the id was enqueued twice")
 		}
@@ -255,7 +259,7 @@ func (r *mysqlRoles) consume() {
 // runSaga starts a saga and changes it, as a consumer and then as an operator.
 func (r *mysqlRoles) runSaga() {
 	in := saga.Instance{ID: saga.ID{Tenant: "t", Saga: "order", Key: "o1"}, Status: saga.Running}
-	_, err := r.consumer.Transact(r.ctx, func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error) {
+	_, err := r.consumer.Transact(r.ctx, func(ctx context.Context, tx *sql.Tx) (outbox.Batch, error) {
 		for range 2 {
 			_, err := r.consumer.WriteSaga(ctx, tx, &in, saga.Entry{Status: in.Status})
 			must(r.T, err)
@@ -264,8 +268,8 @@ func (r *mysqlRoles) runSaga() {
 		_, err := r.consumer.WriteSaga(ctx, tx, &again, saga.Entry{Status: in.Status})
 		must(r.T, err)
 		_, err = r.consumer.ReadSaga(ctx, tx, in.ID, true)
-		return nil, err
-	}, false)
+		return outbox.Batch{}, err
+	})
 	must(r.T, err)
 	m := waybill.Message{ID: "saga", Topic: "orders", Source: "s", Type: "t"}
 	m.Complete()
@@ -314,7 +318,7 @@ func (r *mysqlRoles) operate() {
 func (r *mysqlRoles) schedule() {
 	s, err := schedule.NewScheduler(r.writer, schedule.Config{Source: "shop"})
 	must(r.T, err)
-	_, err = r.writer.Transact(r.ctx, func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error) {
+	_, err = r.writer.Transact(r.ctx, func(ctx context.Context, tx *sql.Tx) (outbox.Batch, error) {
 		_, err := s.After(ctx, tx, waybill.Message{ID: "reminder", Topic: "orders"}, time.Hour)
 		must(r.T, err)
 		id, err := s.After(ctx, tx, waybill.Message{ID: "moved", Topic: "orders"}, time.Hour)
@@ -322,14 +326,14 @@ func (r *mysqlRoles) schedule() {
 		_, err = s.Reschedule(ctx, tx, id, time.Now().Add(48*time.Hour))
 		must(r.T, err)
 		_, err = s.Cancel(ctx, tx, id)
-		return nil, err
-	}, false)
+		return outbox.Batch{}, err
+	})
 	must(r.T, err)
 	s, err = schedule.NewScheduler(r.scheduler, schedule.Config{Source: "shop"})
 	must(r.T, err)
-	_, err = r.scheduler.Transact(r.ctx, func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error) {
-		return nil, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
-	}, false)
+	_, err = r.scheduler.Transact(r.ctx, func(ctx context.Context, tx *sql.Tx) (outbox.Batch, error) {
+		return outbox.Batch{}, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
+	})
 	must(r.T, err)
 	operateSchedules(r.T, r.operator, r.relay)
 }
@@ -340,7 +344,9 @@ func (r *mysqlRoles) cancel() {
 	m.Complete()
 	later, waits, act := m, m, deadletter.Act{By: "ann"}
 	later.ID, later.DeliverAt, waits.ID = "in a year", time.Now().AddDate(1, 0, 0), "waits"
-	_, err := r.writer.Transact(r.ctx, func(context.Context, *sql.Tx) ([]waybill.Message, error) { return []waybill.Message{later, waits}, nil }, false)
+	_, err := r.writer.Transact(r.ctx, func(context.Context, *sql.Tx) (outbox.Batch, error) {
+		return outbox.Batch{Messages: []waybill.Message{later, waits}}, nil
+	})
 	must(r.T, err)
 	for _, c := range r.claim(r.lease()) {
 		st := relay.Settlement{Claim: &c, Outcome: relay.Wait, After: time.Hour}
@@ -350,7 +356,9 @@ func (r *mysqlRoles) cancel() {
 		_, err = r.relay.SettleMessages(r.ctx, relay.SettleRequest{Node: "n1", Settlements: []relay.Settlement{st}})
 		must(r.T, err)
 	}
-	_, err = r.writer.Transact(r.ctx, func(context.Context, *sql.Tx) ([]waybill.Message, error) { return []waybill.Message{m}, nil }, false)
+	_, err = r.writer.Transact(r.ctx, func(context.Context, *sql.Tx) (outbox.Batch, error) {
+		return outbox.Batch{Messages: []waybill.Message{m}}, nil
+	})
 	must(r.T, err)
 	left, err := r.operator.OutboxMessages(r.ctx, outbox.Filter{})
 	must(r.T, err)

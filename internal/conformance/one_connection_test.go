@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/mysqlstore"
@@ -111,7 +112,7 @@ func onOneConnection[Tx any](t *testing.T, s transactional[Tx], begin func(ctx c
 	later := message("later")
 	steps := map[string]func(tx Tx) error{
 		"EnqueueMessages": func(tx Tx) error {
-			_, err := s.EnqueueMessages(ctx, tx, []waybill.Message{message("a"), message("a")}, true)
+			_, err := s.EnqueueMessages(ctx, tx, outbox.Batch{Messages: []waybill.Message{message("a"), message("a")}, Remember: true})
 			return err
 		},
 		"AddRecord":     func(tx Tx) error { _, err := s.AddRecord(ctx, tx, record("a")); return err },
@@ -135,9 +136,9 @@ func onOneConnection[Tx any](t *testing.T, s transactional[Tx], begin func(ctx c
 	if _, err := s.ProcessOnce(ctx, record("b"), within); err != nil {
 		t.Errorf("ProcessOnce = %v", err)
 	}
-	_, err := s.Transact(ctx, func(ctx context.Context, tx Tx) ([]waybill.Message, error) {
-		return []waybill.Message{message("c")}, within(ctx, tx)
-	}, false)
+	_, err := s.Transact(ctx, func(ctx context.Context, tx Tx) (outbox.Batch, error) {
+		return outbox.Batch{Messages: []waybill.Message{message("c")}}, within(ctx, tx)
+	})
 	if err != nil {
 		t.Errorf("Transact = %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -59,7 +60,9 @@ func TestPostgres_PositionDrawnAgain(t *testing.T) {
 func enqueueAs(t *testing.T, store *pgstore.Store[pgx.Tx], m waybill.Message) {
 	t.Helper()
 	m.Complete()
-	isNew, err := store.Transact(t.Context(), func(context.Context, pgx.Tx) ([]waybill.Message, error) { return []waybill.Message{m}, nil }, false)
+	isNew, err := store.Transact(t.Context(), func(context.Context, pgx.Tx) (outbox.Batch, error) {
+		return outbox.Batch{Messages: []waybill.Message{m}}, nil
+	})
 	if err != nil || !isNew[0] {
 		t.Fatalf("Transact() = %v, %v", isNew, err)
 	}
@@ -85,23 +88,27 @@ func TestPostgres_IdentitiesOneByOne(t *testing.T) {
 			t.Fatalf("Migrate() = %d, %v, want %d", version, err, want)
 		}
 	}
-	migrate(15)
+	migrate(16)
 	enqueueAs(t, s.store, waybill.Message{ID: "a", Topic: "orders", Source: "shop"})
 	m := waybill.Message{ID: "a", Topic: "orders", Source: "till"}
 	m.Complete()
-	_, err := s.store.Transact(ctx, func(context.Context, pgx.Tx) ([]waybill.Message, error) { return []waybill.Message{m}, nil }, false)
+	_, err := s.store.Transact(ctx, func(context.Context, pgx.Tx) (outbox.Batch, error) {
+		return outbox.Batch{Messages: []waybill.Message{m}}, nil
+	})
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || refused.Code != "23505" {
 		t.Errorf("Transact() of the same id of another source = %v, want a unique violation", err)
 	}
 	exec("UPDATE " + tableOf(s.cfg, "relays") + " SET expires_at = now() - interval '1 second'")
-	migrate(16)
-	migrate(16)
+	migrate(17)
+	migrate(17)
 	enqueueAs(t, s.store, m)
 	for _, id := range []string{"noted", "new"} {
 		m := waybill.Message{ID: id, Topic: "orders", Source: "till"}
 		m.Complete()
-		isNew, err := s.store.Transact(ctx, func(context.Context, pgx.Tx) ([]waybill.Message, error) { return []waybill.Message{m}, nil }, true)
+		isNew, err := s.store.Transact(ctx, func(context.Context, pgx.Tx) (outbox.Batch, error) {
+			return outbox.Batch{Messages: []waybill.Message{m}, Remember: true}, nil
+		})
 		if err != nil || isNew[0] != (id == "new") {
 			t.Errorf("Transact(%s, unique) = %v, %v", id, isNew, err)
 		}

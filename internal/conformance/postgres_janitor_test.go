@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -57,13 +58,13 @@ func newCleaning(t *testing.T) *cleaning {
 func (c *cleaning) endSaga(key string) {
 	c.Helper()
 	in := saga.Instance{ID: saga.ID{Tenant: "default", Saga: "orders", Key: key}, Status: saga.Completed}
-	_, err := c.store.Transact(c.ctx, func(ctx context.Context, tx pgx.Tx) ([]waybill.Message, error) {
+	_, err := c.store.Transact(c.ctx, func(ctx context.Context, tx pgx.Tx) (outbox.Batch, error) {
 		written, err := c.store.WriteSaga(ctx, tx, &in, saga.Entry{Status: in.Status})
 		if err == nil && !written {
 			err = errors.New("the instance was not written")
 		}
-		return nil, err
-	}, false)
+		return outbox.Batch{}, err
+	})
 	must(c.T, err)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -20,7 +21,7 @@ func TestPostgres_BlockedKeyCostsOthersNothing(t *testing.T) {
 	t.Parallel()
 	const behind, others = 20_000, 200
 	w := newKeyWorld(t, newPostgres(t, nil, pgstore.Config{}))
-	outbox := pgx.Identifier{w.cfg.Schema, w.cfg.TablePrefix + "outbox"}.Sanitize()
+	ready := pgx.Identifier{w.cfg.Schema, w.cfg.TablePrefix + "outbox"}.Sanitize()
 	waiting := pgx.Identifier{w.cfg.Schema, w.cfg.TablePrefix + "outbox_waiting"}.Sanitize()
 	_, err := w.pool.Exec(w.ctx, fmt.Sprintf(`
 INSERT INTO %s (lane, position, id, topic, direct, key, type, source, tenant, subject, payload, content_type, data_schema,
@@ -31,19 +32,19 @@ SELECT 0, i, 'w' || i, 'orders', false, 'blocked', '', '', 'default', '', '', ''
 	must(t, err)
 	_, err = w.pool.Exec(w.ctx, "ANALYZE "+waiting)
 	must(t, err)
-	_, err = w.s.Transact(w.ctx, func(context.Context, pgx.Tx) (msgs []waybill.Message, _ error) {
+	_, err = w.s.Transact(w.ctx, func(context.Context, pgx.Tx) (b outbox.Batch, _ error) {
 		for i := range others {
 			m := waybill.Message{Topic: "orders", Key: fmt.Sprint("key", i)}
 			m.Complete()
-			msgs = append(msgs, m)
+			b.Messages = append(b.Messages, m)
 		}
-		return msgs, nil
-	}, false)
+		return b, nil
+	})
 	must(t, err)
 
 	// Sessions report what they have read, all of it at once, at the latest when they end.
 	w.pool.Reset()
-	waitFor(t, "what was prepared has been counted", func() bool { return w.inserted(waiting) == behind && w.inserted(outbox) == others })
+	waitFor(t, "what was prepared has been counted", func() bool { return w.inserted(waiting) == behind && w.inserted(ready) == others })
 	before := w.scanned(waiting)
 	pool, err := pgxpool.NewWithConfig(w.ctx, w.pool.Config())
 	must(t, err)

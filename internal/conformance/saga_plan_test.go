@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -52,15 +53,15 @@ func workOnSagas(t *testing.T, store *pgstore.Store[pgx.Tx]) {
 	id := saga.ID{Tenant: waybill.DefaultTenant, Saga: "order", Key: "new"}
 	in := saga.Instance{ID: id, Status: saga.Running, Data: []byte(`{}`)}
 	for range 12 {
-		_, err := store.Transact(ctx, func(ctx context.Context, tx pgx.Tx) ([]waybill.Message, error) {
+		_, err := store.Transact(ctx, func(ctx context.Context, tx pgx.Tx) (outbox.Batch, error) {
 			ok, err := store.WriteSaga(ctx, tx, &in, saga.Entry{Status: saga.Running})
 			must(t, err)
 			if !ok {
 				t.Error("WriteSaga() = false, want true")
 			}
 			_, err = store.ReadSaga(ctx, tx, id, true)
-			return nil, err
-		}, false)
+			return outbox.Batch{}, err
+		})
 		must(t, err)
 		for f, want := range map[saga.Filter]int{
 			{}: 100, {Saga: "order"}: 100, {Saga: "none"}: 0, {Key: "o7"}: 1, {Status: saga.Stuck}: 10, {Status: saga.Running, Saga: "order"}: 11,

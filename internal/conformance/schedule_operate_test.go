@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -51,11 +52,11 @@ func TestPostgres_ScheduleChangeIsAudited(t *testing.T) {
 	t.Cleanup(func() { p.drop(t, cfg) })
 	s, err := schedule.NewScheduler(store, schedule.Config{Source: "shop"})
 	must(t, err)
-	_, err = store.Transact(t.Context(), func(ctx context.Context, tx pgx.Tx) ([]waybill.Message, error) {
+	_, err = store.Transact(t.Context(), func(ctx context.Context, tx pgx.Tx) (outbox.Batch, error) {
 		_, err := s.After(ctx, tx, waybill.Message{ID: "reminder", Topic: "orders"}, time.Hour)
 		must(t, err)
-		return nil, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
-	}, false)
+		return outbox.Batch{}, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
+	})
 	must(t, err)
 	o, err := schedule.NewOperator(store, schedule.OperatorConfig{})
 	must(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -102,7 +103,7 @@ func workOnSchedules(t *testing.T, store *pgstore.Store[pgx.Tx]) {
 	runner, err := schedule.NewRunner(store, schedule.RunnerConfig{})
 	must(t, err)
 	for range 5 {
-		_, err := store.Transact(ctx, func(ctx context.Context, tx pgx.Tx) ([]waybill.Message, error) {
+		_, err := store.Transact(ctx, func(ctx context.Context, tx pgx.Tx) (outbox.Batch, error) {
 			must(t, s.Put(ctx, tx, schedule.Recurring{Name: "often", Every: time.Second, Message: waybill.Message{Topic: "orders"}}))
 			id, err := s.After(ctx, tx, waybill.Message{Topic: "orders"}, time.Hour)
 			must(t, err)
@@ -111,8 +112,8 @@ func workOnSchedules(t *testing.T, store *pgstore.Store[pgx.Tx]) {
 			_, err = s.Cancel(ctx, tx, id)
 			must(t, err)
 			_, err = s.After(ctx, tx, waybill.Message{Topic: "orders"}, time.Microsecond)
-			return nil, err
-		}, false)
+			return outbox.Batch{}, err
+		})
 		must(t, err)
 		_, err = store.Scheduled(ctx, "far-1")
 		must(t, err)
@@ -143,10 +144,10 @@ func TestMySQL_FarFutureIsNotRead(t *testing.T) {
 	must(t, err)
 	add := func(after time.Duration) {
 		t.Helper()
-		_, err := store.Transact(ctx, func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error) {
+		_, err := store.Transact(ctx, func(ctx context.Context, tx *sql.Tx) (outbox.Batch, error) {
 			_, err := s.After(ctx, tx, waybill.Message{Topic: "orders"}, after)
-			return nil, err
-		}, false)
+			return outbox.Batch{}, err
+		})
 		must(t, err)
 	}
 	add(30 * 24 * time.Hour)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/sqlitestore"
 )
@@ -32,7 +33,9 @@ func TestSQLiteStore_WritersWait(t *testing.T) {
 		for i := range messages {
 			m := waybill.Message{ID: fmt.Sprint(i), Topic: "orders", Source: "shop"}
 			m.Complete()
-			_, err := writer.Transact(ctx, func(context.Context, *sql.Tx) ([]waybill.Message, error) { return []waybill.Message{m}, nil }, false)
+			_, err := writer.Transact(ctx, func(context.Context, *sql.Tx) (outbox.Batch, error) {
+				return outbox.Batch{Messages: []waybill.Message{m}}, nil
+			})
 			if err != nil {
 				t.Errorf("Transact: %v", err)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -94,14 +95,14 @@ func newKeyWorld(t *testing.T, p *postgres) *keyWorld {
 
 func (w *keyWorld) enqueue(ids ...string) {
 	w.t.Helper()
-	_, err := w.s.Transact(w.ctx, func(context.Context, pgx.Tx) (msgs []waybill.Message, _ error) {
+	_, err := w.s.Transact(w.ctx, func(context.Context, pgx.Tx) (b outbox.Batch, _ error) {
 		for _, id := range ids {
 			m := waybill.Message{ID: id, Topic: "orders", Key: "k", Source: "shop"}
 			m.Complete()
-			msgs = append(msgs, m)
+			b.Messages = append(b.Messages, m)
 		}
-		return msgs, nil
-	}, false)
+		return b, nil
+	})
 	must(w.t, err)
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -96,7 +97,7 @@ func (a *agenda) serial() bool { return strings.HasPrefix(a.cfg.URL, "sqlite:") 
 func (a *agenda) tx(t *testing.T, fn func(ctx context.Context, tx *sql.Tx) error) {
 	t.Helper()
 	for {
-		_, err := a.store.Transact(t.Context(), func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error) { return nil, fn(ctx, tx) }, false)
+		_, err := a.store.Transact(t.Context(), func(ctx context.Context, tx *sql.Tx) (outbox.Batch, error) { return outbox.Batch{}, fn(ctx, tx) })
 		if err == nil {
 			return
 		}
@@ -199,19 +200,19 @@ func TestAS59RolledBack(t *testing.T) {
 		pub := &recorder{}
 		a.start(t, pub)
 		undo := errors.New("undo")
-		_, err := a.store.Transact(t.Context(), func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error) {
+		_, err := a.store.Transact(t.Context(), func(ctx context.Context, tx *sql.Tx) (outbox.Batch, error) {
 			if _, err := a.After(ctx, tx, waybill.Message{ID: "m", Topic: "orders"}, time.Millisecond); err != nil {
-				return nil, err
+				return outbox.Batch{}, err
 			}
 			var invalid *waybill.InvalidError
 			if _, err := a.At(ctx, tx, waybill.Message{ID: "past", Topic: "orders"}, time.Now().Add(-time.Hour)); !errors.As(err, &invalid) {
 				t.Errorf("At() in the past: %v, want an InvalidError", err)
 			}
 			if err := a.Put(ctx, tx, schedule.Recurring{Name: "tick", Every: time.Second, Message: waybill.Message{Topic: "orders"}}); err != nil {
-				return nil, err
+				return outbox.Batch{}, err
 			}
-			return nil, undo
-		}, false)
+			return outbox.Batch{}, undo
+		})
 		if !errors.Is(err, undo) {
 			t.Fatal(err)
 		}

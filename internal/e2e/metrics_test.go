@@ -490,9 +490,9 @@ func (tr *trial) schedules() {
 	if err != nil {
 		tr.Fatal(err)
 	}
-	if _, err := store.Transact(tr.ctx, func(ctx context.Context, tx *memstore.Tx) ([]waybill.Message, error) {
-		return nil, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
-	}, false); err != nil {
+	if _, err := store.Transact(tr.ctx, func(ctx context.Context, tx *memstore.Tx) (outbox.Batch, error) {
+		return outbox.Batch{}, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
+	}); err != nil {
 		tr.Fatal(err)
 	}
 	store.ahead.Store(int64(24 * time.Hour))

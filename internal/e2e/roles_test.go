@@ -200,12 +200,12 @@ func operateSchedules(t *testing.T, as func(pgstore.Role) *pgstore.Store[pgx.Tx]
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = writer.Transact(t.Context(), func(ctx context.Context, tx pgx.Tx) ([]waybill.Message, error) {
+	_, err = writer.Transact(t.Context(), func(ctx context.Context, tx pgx.Tx) (outbox.Batch, error) {
 		if _, err := s.After(ctx, tx, waybill.Message{ID: "reminder", Topic: "orders"}, time.Hour); err != nil {
-			return nil, err
+			return outbox.Batch{}, err
 		}
-		return nil, nil
-	}, false)
+		return outbox.Batch{}, nil
+	})
 	if err != nil {
 		t.Fatalf("schedule as a writer: %v", err)
 	}
@@ -213,9 +213,9 @@ func operateSchedules(t *testing.T, as func(pgstore.Role) *pgstore.Store[pgx.Tx]
 	if s, err = schedule.NewScheduler(scheduler, schedule.Config{Source: "shop", Observer: quiet}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = scheduler.Transact(t.Context(), func(ctx context.Context, tx pgx.Tx) ([]waybill.Message, error) {
-		return nil, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
-	}, false)
+	_, err = scheduler.Transact(t.Context(), func(ctx context.Context, tx pgx.Tx) (outbox.Batch, error) {
+		return outbox.Batch{}, s.Put(ctx, tx, schedule.Recurring{Name: "sweep", Every: time.Hour, Message: waybill.Message{Topic: "orders"}})
+	})
 	if err != nil {
 		t.Fatalf("put a schedule as a scheduler: %v", err)
 	}

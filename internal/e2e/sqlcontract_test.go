@@ -11,6 +11,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/lanehash"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -109,6 +110,11 @@ func TestAS57LaneIsFrozen(t *testing.T) {
 		if got := w.number(t, "INSERT INTO "+w.table("outbox")+" (topic, key) VALUES ('t', $1) RETURNING lane", key); got != want {
 			t.Errorf("lane of %q = %d, want %d", key, got, want)
 		}
+		for _, m := range []waybill.Message{{ID: "any", Key: key}, {ID: key}} {
+			if got := lanehash.Of(&m); got != want {
+				t.Errorf("lane of %q by the library = %d, want %d", key, got, want)
+			}
+		}
 	}
 }
 
@@ -117,16 +123,16 @@ func TestDatabaseRefusesWhatNoRelayCouldMend(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	for name, columns := range map[string]string{
-		"empty id":          "(id, topic) VALUES ('', 't')",
-		"long id":           "(id, topic) VALUES (repeat('x', 256), 't')",
-		"long topic":        "(topic) VALUES (repeat('x', 250))",
-		"long key":          "(topic, key) VALUES ('t', repeat('x', 256))",
-		"infinite expiry":   "(topic, expires_at) VALUES ('t', 'infinity')",
-		"infinite delivery": "(topic, deliver_at) VALUES ('t', '-infinity')",
-		"two payloads":      `(topic, payload, payload_bytes) VALUES ('t', 'a', '\x00')`,
-		"no topic":          "(payload) VALUES ('a')",
-		"own position":      "(topic, position) VALUES ('t', 1)",
-		"own lane":          "(topic, lane) VALUES ('t', 1)",
+		"empty id":                "(id, topic) VALUES ('', 't')",
+		"long id":                 "(id, topic) VALUES (repeat('x', 256), 't')",
+		"long topic":              "(topic) VALUES (repeat('x', 250))",
+		"long key":                "(topic, key) VALUES ('t', repeat('x', 256))",
+		"infinite expiry":         "(topic, expires_at) VALUES ('t', 'infinity')",
+		"infinite delivery":       "(topic, deliver_at) VALUES ('t', '-infinity')",
+		"two payloads":            `(topic, payload, payload_bytes) VALUES ('t', 'a', '\x00')`,
+		"no topic":                "(payload) VALUES ('a')",
+		"own position":            "(topic, position) VALUES ('t', 1)",
+		"a lane there is none of": "(topic, lane) VALUES ('t', 64)",
 	} {
 		if _, err := w.pool.Exec(t.Context(), "INSERT INTO "+w.table("outbox")+" "+columns); err == nil {
 			t.Errorf("a row with %s is accepted", name)

@@ -70,7 +70,7 @@ func (w *world) channel(t *testing.T) string {
 	t.Helper()
 	var name string
 	err := w.pool.QueryRow(context.Background(), "SELECT substring(prosrc FROM 'waybill_[0-9a-f]{32}') FROM pg_proc WHERE oid = $1::regproc",
-		w.table("wake_relays")).Scan(&name)
+		w.table("complete_message")).Scan(&name)
 	if err != nil {
 		t.Fatal(err)
 	}

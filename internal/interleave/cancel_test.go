@@ -42,7 +42,9 @@ func waits[Tx any](ctx context.Context, e *env[Tx]) error {
 	if _, err = e.admin.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Settlements: list}); err != nil {
 		return err
 	}
-	_, err = e.admin.Transact(ctx, func(context.Context, Tx) ([]waybill.Message, error) { return []waybill.Message{msg("b", "k")}, nil }, false)
+	_, err = e.admin.Transact(ctx, func(context.Context, Tx) (outbox.Batch, error) {
+		return outbox.Batch{Messages: []waybill.Message{msg("b", "k")}}, nil
+	})
 	return err
 }
 

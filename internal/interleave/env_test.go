@@ -219,7 +219,7 @@ func msg(id, key string) waybill.Message {
 
 // enqueue stores messages in a transaction of the caller.
 func (p *party[Tx]) enqueue(ctx context.Context, tx Tx, msgs ...waybill.Message) ([]bool, error) {
-	return p.EnqueueMessages(ctx, tx, msgs, false)
+	return p.EnqueueMessages(ctx, tx, outbox.Batch{Messages: msgs})
 }
 
 // inTx runs fn between begin and commit, or rollback.

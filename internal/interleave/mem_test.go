@@ -164,9 +164,9 @@ func (s memStore) ReleaseScheduled(ctx context.Context, limit int) (int, error) 
 	return alone(s, func() (int, error) { return s.Store.ReleaseScheduled(ctx, limit) })
 }
 
-func (s memStore) EnqueueMessages(ctx context.Context, tx *memstore.Tx, msgs []waybill.Message, unique bool) ([]bool, error) {
+func (s memStore) EnqueueMessages(ctx context.Context, tx *memstore.Tx, b outbox.Batch) ([]bool, error) {
 	s.gate.Step()
-	return s.Store.EnqueueMessages(ctx, tx, msgs, unique)
+	return s.Store.EnqueueMessages(ctx, tx, b)
 }
 
 func (s memStore) CancelEnqueued(ctx context.Context, tx *memstore.Tx, id outbox.Identity) (outbox.Cancellation, error) {

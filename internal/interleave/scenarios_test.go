@@ -191,9 +191,9 @@ func wantBuriedOrDone[Tx any](ctx context.Context, e *env[Tx]) error {
 func ready[Tx any](ids ...string) func(context.Context, *env[Tx]) error {
 	return func(ctx context.Context, e *env[Tx]) error {
 		for _, id := range ids {
-			if _, err := e.admin.Transact(ctx, func(context.Context, Tx) ([]waybill.Message, error) {
-				return []waybill.Message{msg(id, "k")}, nil
-			}, false); err != nil {
+			if _, err := e.admin.Transact(ctx, func(context.Context, Tx) (outbox.Batch, error) {
+				return outbox.Batch{Messages: []waybill.Message{msg(id, "k")}}, nil
+			}); err != nil {
 				return err
 			}
 		}
@@ -502,7 +502,9 @@ func parked[Tx any](ctx context.Context, e *env[Tx]) error {
 		return err
 	}
 	e.letter = letters[0].Number
-	_, err = e.admin.Transact(ctx, func(context.Context, Tx) ([]waybill.Message, error) { return []waybill.Message{msg("b", "k")}, nil }, false)
+	_, err = e.admin.Transact(ctx, func(context.Context, Tx) (outbox.Batch, error) {
+		return outbox.Batch{Messages: []waybill.Message{msg("b", "k")}}, nil
+	})
 	return err
 }
 

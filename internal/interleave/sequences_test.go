@@ -206,12 +206,12 @@ func operations[Tx any]() map[string]func(ctx context.Context, r *runner[Tx], o 
 	return map[string]func(ctx context.Context, r *runner[Tx], o operation) (any, error){
 		"enqueue": func(ctx context.Context, r *runner[Tx], o operation) (any, error) {
 			return inTransaction(ctx, r, func(tx Tx) ([]bool, error) {
-				return r.admin.EnqueueMessages(ctx, tx, []waybill.Message{o.message(r.now())}, o.Yes)
+				return r.admin.EnqueueMessages(ctx, tx, outbox.Batch{Messages: []waybill.Message{o.message(r.now())}, Remember: o.Yes})
 			})
 		},
 		"enqueue and roll back": func(ctx context.Context, r *runner[Tx], o operation) (any, error) {
 			return inTransaction(ctx, r, func(tx Tx) ([]bool, error) {
-				isNew, err := r.admin.EnqueueMessages(ctx, tx, []waybill.Message{o.message(r.now())}, o.Yes)
+				isNew, err := r.admin.EnqueueMessages(ctx, tx, outbox.Batch{Messages: []waybill.Message{o.message(r.now())}, Remember: o.Yes})
 				return isNew, errors.Join(err, errGivesUp)
 			})
 		},

@@ -58,7 +58,7 @@ func uniqueWriter[Tx any](id string) session[Tx] {
 	return func(ctx context.Context, _ *env[Tx], p *party[Tx]) error {
 		var isNew []bool
 		err := p.inTx(ctx, func(tx Tx) (err error) {
-			isNew, err = p.EnqueueMessages(ctx, tx, []waybill.Message{msg(id, "k")}, true)
+			isNew, err = p.EnqueueMessages(ctx, tx, outbox.Batch{Messages: []waybill.Message{msg(id, "k")}, Remember: true})
 			return conflicts(err)
 		})
 		if err == nil {

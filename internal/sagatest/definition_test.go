@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/store/memstore"
 )
@@ -99,9 +100,9 @@ func (c *counting) WriteSaga(ctx context.Context, tx tx, in *saga.Instance, e sa
 	return c.Store.WriteSaga(ctx, tx, in, e)
 }
 
-func (c *counting) EnqueueMessages(ctx context.Context, tx tx, msgs []waybill.Message, unique bool) ([]bool, error) {
+func (c *counting) EnqueueMessages(ctx context.Context, tx tx, b outbox.Batch) ([]bool, error) {
 	c.calls = append(c.calls, "enqueue")
-	return c.Store.EnqueueMessages(ctx, tx, msgs, unique)
+	return c.Store.EnqueueMessages(ctx, tx, b)
 }
 
 func (c *counting) Now(ctx context.Context, tx tx) (time.Time, error) {
@@ -163,9 +164,9 @@ type recording struct {
 	messages []waybill.Message
 }
 
-func (r *recording) EnqueueMessages(ctx context.Context, tx tx, msgs []waybill.Message, unique bool) ([]bool, error) {
-	r.messages = append(r.messages, msgs...)
-	return r.Store.EnqueueMessages(ctx, tx, msgs, unique)
+func (r *recording) EnqueueMessages(ctx context.Context, tx tx, b outbox.Batch) ([]bool, error) {
+	r.messages = append(r.messages, b.Messages...)
+	return r.Store.EnqueueMessages(ctx, tx, b)
 }
 
 func (r *recording) AddScheduled(ctx context.Context, tx tx, m *waybill.Message) (bool, error) {

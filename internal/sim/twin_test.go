@@ -108,7 +108,7 @@ func (s *realStore[Tx]) begin(r *row) error {
 		return err
 	}
 	s.open[r] = end
-	isNew, err := s.store.EnqueueMessages(s.ctx, tx, []waybill.Message{s.message(r)}, false)
+	isNew, err := s.store.EnqueueMessages(s.ctx, tx, outbox.Batch{Messages: []waybill.Message{s.message(r)}})
 	return differs("enqueue "+r.id, err, isNew, []bool{true})
 }
 
@@ -120,7 +120,9 @@ func (s *realStore[Tx]) commit(r *row) error {
 	}
 	isNew, err := []bool(nil), s.tell()
 	if err == nil {
-		isNew, err = s.store.Transact(s.ctx, func(context.Context, Tx) ([]waybill.Message, error) { return []waybill.Message{s.message(r)}, nil }, false)
+		isNew, err = s.store.Transact(s.ctx, func(context.Context, Tx) (outbox.Batch, error) {
+			return outbox.Batch{Messages: []waybill.Message{s.message(r)}}, nil
+		})
 	}
 	return differs("enqueue "+r.id, err, isNew, []bool{true})
 }

@@ -44,7 +44,7 @@ type Core[Tx any] struct {
 	Render func(sql string) string
 
 	// Enqueue stores messages, as [outbox.Store] says of EnqueueMessages.
-	Enqueue func(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error)
+	Enqueue func(ctx context.Context, conn sqldb.Conn, b outbox.Batch) ([]bool, error)
 
 	// Settle does the steps of a plan, in the caller's transaction if conn is of one. Nothing is archived.
 	Settle func(ctx context.Context, conn sqldb.Conn, p *settleplan.Plan) error

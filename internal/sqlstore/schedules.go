@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -208,7 +209,7 @@ func (c *Core[Tx]) FireSchedule(ctx context.Context, s schedule.State, m *waybil
 		if fired, err = c.writeSchedule(ctx, conn, &s); err != nil || !fired || m == nil {
 			return err
 		}
-		_, err = c.Enqueue(ctx, c.brief(conn), []waybill.Message{*m}, false)
+		_, err = c.Enqueue(ctx, c.brief(conn), outbox.Batch{Messages: []waybill.Message{*m}})
 		return err
 	})
 	if err != nil {

@@ -17,16 +17,16 @@ type queue struct {
 	msgs []waybill.Message
 }
 
-func (q *queue) EnqueueMessages(_ context.Context, _ int, msgs []waybill.Message, _ bool) ([]bool, error) {
-	q.msgs = append(q.msgs, msgs...)
-	isNew := make([]bool, len(msgs))
+func (q *queue) EnqueueMessages(_ context.Context, _ int, b outbox.Batch) ([]bool, error) {
+	q.msgs = append(q.msgs, b.Messages...)
+	isNew := make([]bool, len(b.Messages))
 	for i := range isNew {
 		isNew[i] = true
 	}
 	return isNew, nil
 }
 
-func (q *queue) Transact(context.Context, func(context.Context, int) ([]waybill.Message, error), bool) ([]bool, error) {
+func (q *queue) Transact(context.Context, func(context.Context, int) (outbox.Batch, error)) ([]bool, error) {
 	return nil, errors.ErrUnsupported
 }
 

@@ -2,19 +2,17 @@ package memstore
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/lanehash"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
-
-const laneCount = 64
 
 // data is what the store holds. State is which map a message is in, as it is which table
 // in the other stores.
@@ -55,7 +53,7 @@ func newData() data {
 		responses: make(map[string]savedResponse), tokens: make(map[string]int64), schedules: make(map[string]schedule.State),
 		relays: make(map[string]relayNode), lanes: make(map[int]lane), values: make(map[string]any),
 	}
-	for n := range laneCount {
+	for n := range lanehash.Count {
 		d.lanes[n] = lane{}
 	}
 	return d
@@ -129,16 +127,6 @@ type lane struct {
 type relayNode struct {
 	started, until time.Time
 	ttl            time.Duration
-}
-
-// laneOf is the same hash as the other stores use.
-func laneOf(m *waybill.Message) int {
-	key := m.Key
-	if key == "" {
-		key = m.ID
-	}
-	sum := sha256.Sum256([]byte(key))
-	return int(sum[0]) % laneCount
 }
 
 func (r *row) identity() outbox.Identity { return outbox.IdentityOf(&r.message) }

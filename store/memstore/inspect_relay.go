@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 
+	"github.com/waybill-go/waybill/internal/lanehash"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -14,7 +15,7 @@ func (s *Store) RelayStates(ctx context.Context) ([]relay.NodeState, error) {
 		for node, r := range s.data.relays {
 			nodes[node] = relay.NodeState{Node: node, StartedAt: r.started.UTC(), ExpiresAt: r.until.UTC(), Alive: r.until.After(s.now()), Lanes: []int{}}
 		}
-		for n := range laneCount {
+		for n := range lanehash.Count {
 			l := s.data.lanes[n]
 			st := nodes[l.owner]
 			st.Lanes = append(st.Lanes, n)

@@ -9,24 +9,25 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/lanehash"
 	"github.com/waybill-go/waybill/outbox"
 )
 
 // EnqueueMessages implements [outbox.Store].
-func (s *Store) EnqueueMessages(_ context.Context, tx *Tx, msgs []waybill.Message, unique bool) ([]bool, error) {
-	if err := tx.step(fmt.Sprintf("enqueue, messages: %d", len(msgs))); err != nil {
+func (s *Store) EnqueueMessages(_ context.Context, tx *Tx, b outbox.Batch) ([]bool, error) {
+	if err := tx.step(fmt.Sprintf("enqueue, messages: %d", len(b.Messages))); err != nil {
 		return nil, err
 	}
-	isNew := make([]bool, len(msgs))
-	for i := range msgs {
-		isNew[i] = s.enqueue(tx, &msgs[i], unique)
+	isNew := make([]bool, len(b.Messages))
+	for i := range b.Messages {
+		isNew[i] = s.enqueue(tx, &b.Messages[i], b.Remember)
 	}
 	return isNew, nil
 }
 
-func (s *Store) enqueue(tx *Tx, m *waybill.Message, unique bool) bool {
+func (s *Store) enqueue(tx *Tx, m *waybill.Message, remember bool) bool {
 	id := outbox.IdentityOf(m)
-	if unique {
+	if remember {
 		if _, taken := s.data.ids[id]; taken {
 			return false
 		}
@@ -56,17 +57,17 @@ func (s *Store) newRow(m waybill.Message, malformed error) row {
 	}
 	m.Payload = slices.Clone(m.Payload)
 	s.data.position++
-	return row{message: m, position: s.data.position, lane: laneOf(&m), enqueuedAt: now, malformed: malformed}
+	return row{message: m, position: s.data.position, lane: lanehash.Of(&m), enqueuedAt: now, malformed: malformed}
 }
 
 // Transact implements [outbox.Store].
-func (s *Store) Transact(ctx context.Context, fn func(ctx context.Context, tx *Tx) ([]waybill.Message, error), unique bool) (isNew []bool, err error) {
+func (s *Store) Transact(ctx context.Context, fn func(ctx context.Context, tx *Tx) (outbox.Batch, error)) (isNew []bool, err error) {
 	err = s.inSteps(ctx, func(tx *Tx) error {
-		msgs, err := fn(ctx, tx)
+		b, err := fn(ctx, tx)
 		if err != nil {
 			return err
 		}
-		isNew, err = s.EnqueueMessages(ctx, tx, msgs, unique)
+		isNew, err = s.EnqueueMessages(ctx, tx, b)
 		return err
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/lanehash"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -50,14 +51,14 @@ func (s *Store) freeLanes(tx *Tx, req relay.LeaseRequest) {
 
 // takeLanes takes free lanes up to an even share.
 func (s *Store) takeLanes(tx *Tx, node string) relay.Lease {
-	lease := relay.Lease{Total: laneCount, Share: (laneCount + len(s.data.relays) - 1) / len(s.data.relays), Lanes: []relay.Lane{}}
+	lease := relay.Lease{Total: lanehash.Count, Share: (lanehash.Count + len(s.data.relays) - 1) / len(s.data.relays), Lanes: []relay.Lane{}}
 	owned := 0
 	for _, l := range s.data.lanes {
 		if l.owner == node {
 			owned++
 		}
 	}
-	for n := range laneCount {
+	for n := range lanehash.Count {
 		l := s.data.lanes[n]
 		if l.owner == "" && owned < lease.Share {
 			owned++

@@ -1,7 +1,6 @@
 package mongostore
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/lanehash"
 	"github.com/waybill-go/waybill/internal/settleplan"
 )
 
@@ -91,17 +91,7 @@ func rowOf(m *waybill.Message, position int64, now time.Time) rowDoc {
 	if d.Time == 0 {
 		d.Time = micros(now)
 	}
-	return rowDoc{Message: d, MessageID: m.ID, Position: position, Lane: laneOf(m), Topic: m.Address(), Key: m.Key, EnqueuedAt: now}
-}
-
-// laneOf is the same hash as the other stores use.
-func laneOf(m *waybill.Message) int {
-	key := m.Key
-	if key == "" {
-		key = m.ID
-	}
-	sum := sha256.Sum256([]byte(key))
-	return int(sum[0]) % laneCount
+	return rowDoc{Message: d, MessageID: m.ID, Position: position, Lane: lanehash.Of(m), Topic: m.Address(), Key: m.Key, EnqueuedAt: now}
 }
 
 // unit returns what the order of a row is kept by. Its key is empty if there is no order.

@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -10,15 +11,17 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
 )
 
 // EnqueueMessages implements [outbox.Store], in the transaction of session: one round trip for
-// the positions, two or three to look for the ids, one to insert.
+// the positions, two or three to look for ids that are not fresh, one to insert.
 //
 // Order is by position, drawn by this call. So the order of a key is that of the enqueues
 // where the transactions that enqueue it have written one document before, such as that of the
 // entity that the key stands for; MongoDB lets only one of them go on.
-func (s *Store) EnqueueMessages(ctx context.Context, session *mongo.Session, msgs []waybill.Message, unique bool) ([]bool, error) {
+func (s *Store) EnqueueMessages(ctx context.Context, session *mongo.Session, b outbox.Batch) ([]bool, error) {
+	msgs := b.Messages
 	if len(msgs) == 0 {
 		return []bool{}, nil
 	}
@@ -30,9 +33,11 @@ func (s *Store) EnqueueMessages(ctx context.Context, session *mongo.Session, msg
 	if err != nil {
 		return nil, wrap("draw positions", err)
 	}
-	isNew, err := s.newAmong(ctx, msgs, unique, now)
-	if err != nil {
-		return nil, wrap("look for ids", err)
+	isNew := slices.Repeat([]bool{true}, len(msgs))
+	if b.Remember || !b.Fresh {
+		if isNew, err = s.newAmong(ctx, msgs, b.Remember, now); err != nil {
+			return nil, wrap("look for ids", err)
+		}
 	}
 	var rows []readyDoc
 	for i := range msgs {
@@ -130,13 +135,13 @@ func ofMessage(m *messageDoc) bson.M {
 }
 
 // Transact implements [outbox.Store]. The context that fn gets carries the session.
-func (s *Store) Transact(ctx context.Context, fn func(ctx context.Context, session *mongo.Session) ([]waybill.Message, error), unique bool) (isNew []bool, err error) {
+func (s *Store) Transact(ctx context.Context, fn func(ctx context.Context, session *mongo.Session) (outbox.Batch, error)) (isNew []bool, err error) {
 	err = s.once(ctx, func(ctx context.Context, t *tx) error {
-		msgs, err := fn(ctx, t.session)
+		b, err := fn(ctx, t.session)
 		if err != nil {
 			return err
 		}
-		isNew, err = s.EnqueueMessages(ctx, t.session, msgs, unique)
+		isNew, err = s.EnqueueMessages(ctx, t.session, b)
 		return err
 	})
 	if err != nil {

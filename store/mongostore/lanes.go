@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/lanehash"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -96,7 +97,7 @@ func freeLanes(lanes []laneDoc, alive []string, req relay.LeaseRequest) {
 
 // takeLanes takes free lanes up to an even share.
 func (t *tx) takeLanes(lanes []laneDoc, relays int, node string) relay.Lease {
-	lease := relay.Lease{Total: laneCount, Share: (laneCount + relays - 1) / relays, Lanes: []relay.Lane{}}
+	lease := relay.Lease{Total: lanehash.Count, Share: (lanehash.Count + relays - 1) / relays, Lanes: []relay.Lane{}}
 	owned := 0
 	for _, l := range lanes {
 		if l.Owner == node {

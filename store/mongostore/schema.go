@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/waybill-go/waybill/internal/lanehash"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -41,7 +42,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.dropOldIndexes(ctx); err != nil {
 		return wrap("drop indexes of an earlier version", err)
 	}
-	lanes := make([]laneDoc, laneCount)
+	lanes := make([]laneDoc, lanehash.Count)
 	for n := range lanes {
 		lanes[n].ID = n
 	}

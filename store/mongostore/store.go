@@ -13,8 +13,6 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-const laneCount = 64
-
 // Store implements the contracts of outbox, relay, inbox, deadletter and janitor. It is safe
 // for concurrent use.
 type Store struct {

@@ -42,16 +42,16 @@ VALUES {rows}`
 const maxRows = 500
 
 // enqueue leaves out what is on its way, and of several messages with one identity all but the first.
-func (s *Store) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error) {
-	isNew := make([]bool, len(msgs))
-	for i := 0; i < len(msgs); i += maxRows {
-		end := min(i+maxRows, len(msgs))
-		e := enqueuer{Store: s, ctx: ctx, conn: conn, msgs: msgs[i:end]}
-		fresh, err := e.enqueue(unique)
+func (s *Store) enqueue(ctx context.Context, conn sqldb.Conn, b outbox.Batch) ([]bool, error) {
+	isNew := make([]bool, len(b.Messages))
+	for i := 0; i < len(b.Messages); i += maxRows {
+		end := min(i+maxRows, len(b.Messages))
+		e := enqueuer{Store: s, ctx: ctx, conn: conn, msgs: b.Messages[i:end]}
+		added, err := e.enqueue(b)
 		if err != nil {
-			return nil, fmt.Errorf("enqueue %d messages: %w", len(msgs), err)
+			return nil, fmt.Errorf("enqueue %d messages: %w", len(b.Messages), err)
 		}
-		for _, n := range fresh {
+		for _, n := range added {
 			isNew[i+n] = true
 		}
 	}
@@ -66,18 +66,21 @@ type enqueuer struct {
 	msgs []waybill.Message
 }
 
-// enqueue returns which messages are new. An id that is to be unique is remembered also if its message is pending.
-func (e *enqueuer) enqueue(unique bool) ([]int, error) {
+// enqueue returns which messages are new. An id that is to be remembered is so also if its message is pending.
+func (e *enqueuer) enqueue(b outbox.Batch) ([]int, error) {
+	fresh := e.first()
+	if b.Fresh && !b.Remember {
+		return e.store(e.sql.enqueue, fresh, sqlstore.EnqueueArgs)
+	}
 	ids := make([]string, len(e.msgs))
 	for i := range e.msgs {
 		ids[i] = e.msgs[i].ID
 	}
-	seen, err := e.known(e.ctx, e.conn, ids, unique)
+	seen, err := e.known(e.ctx, e.conn, ids, b.Remember)
 	if err != nil {
 		return nil, err
 	}
-	fresh := e.first()
-	if unique {
+	if b.Remember {
 		fresh = slices.DeleteFunc(fresh, func(n int) bool { return seen.remembers(outbox.IdentityOf(&e.msgs[n])) })
 		fresh, err = e.store(e.sql.addUnique, fresh, func(m *waybill.Message) []any { return []any{m.ID, m.Source, m.Tenant} })
 		if err != nil {

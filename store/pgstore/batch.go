@@ -28,11 +28,11 @@ func QueueEnqueue(batch *pgx.Batch, store *Store[pgx.Tx], p outbox.Prepared, don
 			done(r)
 		}
 	}
-	sql, args, many := store.enqueues.statement(p.Messages, p.Unique)
+	sql, args, told := store.enqueues.statement(p.Batch)
 	query := batch.Queue(sql, args...)
-	if !many {
+	if !told {
 		query.Exec(func(tag pgconn.CommandTag) error {
-			tell([]bool{tag.RowsAffected() == 1})
+			tell(allNew(p.Messages, tag.RowsAffected()))
 			return nil
 		})
 		return

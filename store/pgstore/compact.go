@@ -1,7 +1,5 @@
 package pgstore
 
-import "github.com/waybill-go/waybill/internal/sqlstore"
-
 import (
 	"context"
 	"strings"
@@ -9,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
 // compactGateSQL is the gate of the compact inbox. It looks into the full one too: what was

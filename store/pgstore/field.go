@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/lanehash"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
@@ -43,9 +44,10 @@ func timeField(name string, get func(m *waybill.Message) time.Time) field {
 
 func always(*waybill.Message) bool { return true }
 
-// enqueueFields are all of them. The id is the first, and source
-// has a default that an operator may have chosen, so it is always given.
+// enqueueFields are all of them. Source has a default that an operator may have chosen, so it is always given; a row
+// without a lane would pass the trigger.
 var enqueueFields = [...]field{
+	newField("lane", "smallint", always, func(m *waybill.Message) int16 { return int16(lanehash.Of(m)) }),
 	newField("id", "text", always, func(m *waybill.Message) string { return m.ID }),
 	newField("topic", "text", always, (*waybill.Message).Address),
 	newField("source", "text", always, func(m *waybill.Message) string { return m.Source }),

@@ -20,7 +20,7 @@ var migrationFiles embed.FS
 
 // MinSchemaVersion is the oldest schema version that this release works with; the newest is
 // the number of its last migration.
-const MinSchemaVersion = 15
+const MinSchemaVersion = 16
 
 // Migration is one step of the schema.
 type Migration = migrate.Migration
@@ -44,7 +44,7 @@ type MigrateOptions struct {
 
 // Migrate brings the schema up to date, in one transaction under a lock, so that several
 // processes may call it at once, and while others work with the schema. It returns the version that
-// the schema has now. Step 16 is left for a later call while a relay of a version before 15 is alive.
+// the schema has now. Step 17 is left for a later call while a relay of a version before 15 is alive.
 //
 // It locks the tables that it changes before it begins: for the first it waits two seconds, for the
 // others half a second each, less than PostgreSQL takes to see a deadlock and to end somebody else's

@@ -18,7 +18,7 @@ var tables = [...]string{
 	"outbox", "outbox_waiting", "outbox_archive", "outbox_archive_rest", "outbox_ids", "scheduled", "schedules", "sagas", "saga_log",
 	"dead_letters", "inbox", "inbox_leases", "idempotency_responses", "consumer_attempts", "consumer_offsets", "relays", "relay_lanes", "messages", "enqueue",
 	"outbox_position_seq", // the name that PostgreSQL gives to the sequence of an identity column
-	"clock", "lane", "storable", "schema_versions", "wakeups", "wake_relays",
+	"clock", "lane", "storable", "schema_versions", "wakeups", "wake_relays", "complete_message",
 	"dead_letter_changes", "dead_letter_sums", "count_letters", "note_resolved", "with_attempt", "audit_log", "replays",
 	"inbox_compact", "inbox_scopes", "inbox_key", "inbox_record", "locks", "add_archive_day", "drop_archive_day", "purge_audit",
 	"default_source",

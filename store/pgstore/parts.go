@@ -57,7 +57,7 @@ const unfinished = "unfinished "
 // Parts are what a schema should have and has not.
 type Parts struct {
 	// Missing are the parts that are not there, or are switched off, such as
-	// "index outbox_ids (enqueued_at)" or "trigger wake_relays on outbox".
+	// "index outbox_ids (enqueued_at)" or "trigger complete_message on outbox".
 	Missing []string
 
 	// Unfinished are indexes that cost writers and serve nobody, because what made them was

@@ -74,7 +74,7 @@ var keeping = []grant{
 // run its functions. A row lock needs UPDATE, whatever is changed then.
 var grants = map[Role][]grant{
 	RoleWriter: {
-		{"INSERT", messageColumns, []string{"outbox"}}, // the position is the database's to give
+		{"INSERT", "lane, " + messageColumns, []string{"outbox"}}, // the position is the database's to give
 		{"INSERT", identityColumns, []string{"outbox_ids"}},
 		{"SELECT", identityColumns, []string{"outbox", "outbox_ids", "outbox_waiting"}},
 		{"INSERT", "lane, token, due_at, enqueued_at, " + messageColumns, []string{"scheduled"}},

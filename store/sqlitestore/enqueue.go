@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
+	"github.com/waybill-go/waybill/outbox"
 )
 
 // enqueueSQL stores one message in the caller's transaction. A repeated one stores nothing
@@ -27,15 +27,16 @@ ON CONFLICT (id, source, tenant) DO NOTHING`
 )
 
 // enqueue takes a statement per message: there is no network between us and SQLite.
-func (s *Store) enqueue(ctx context.Context, conn sqldb.Conn, msgs []waybill.Message, unique bool) ([]bool, error) {
-	isNew := make([]bool, len(msgs))
-	for i := range msgs {
-		n, err := conn.Exec(ctx, s.sql.enqueue, append(sqlstore.EnqueueArgs(&msgs[i]), unique)...)
-		if err == nil && unique { // also that of one which is pending
-			_, err = conn.Exec(ctx, s.sql.addUnique, msgs[i].ID, msgs[i].Source, msgs[i].Tenant)
+func (s *Store) enqueue(ctx context.Context, conn sqldb.Conn, b outbox.Batch) ([]bool, error) {
+	isNew := make([]bool, len(b.Messages))
+	for i := range b.Messages {
+		m := &b.Messages[i]
+		n, err := conn.Exec(ctx, s.sql.enqueue, append(sqlstore.EnqueueArgs(m), b.Remember)...)
+		if err == nil && b.Remember { // also that of one which is pending
+			_, err = conn.Exec(ctx, s.sql.addUnique, m.ID, m.Source, m.Tenant)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("enqueue %d messages: %w", len(msgs), err)
+			return nil, fmt.Errorf("enqueue %d messages: %w", len(b.Messages), err)
 		}
 		isNew[i] = n > 0
 	}

@@ -32,7 +32,7 @@ func counterTests[Tx any]() []test[Tx] {
 func (e *env[Tx]) wantSpent(m waybill.Message) {
 	e.Helper()
 	tx := e.begin()
-	_, err := e.s.EnqueueMessages(e.ctx, tx, []waybill.Message{m}, false)
+	_, err := e.s.EnqueueMessages(e.ctx, tx, outbox.Batch{Messages: []waybill.Message{m}})
 	e.rollback(tx)
 	if err == nil || waybill.IsConflict(err) {
 		e.Errorf("EnqueueMessages() behind the last position = %v, want an error, and no conflict", err)

@@ -158,9 +158,9 @@ func duplicateAtOnce[Tx any](unique bool) func(*env[Tx]) {
 		var stored atomic.Int32
 		e.concurrently(10, func(int) error {
 			return repeatConflicts(func() error {
-				isNew, err := e.s.Transact(e.ctx, func(context.Context, Tx) ([]waybill.Message, error) {
-					return []waybill.Message{msg("a", "k"), msg("b", "")}, nil
-				}, unique)
+				isNew, err := e.s.Transact(e.ctx, func(context.Context, Tx) (outbox.Batch, error) {
+					return outbox.Batch{Messages: []waybill.Message{msg("a", "k"), msg("b", "")}, Remember: unique}, nil
+				})
 				for _, is := range isNew {
 					if is && err == nil {
 						stored.Add(1)

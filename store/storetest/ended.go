@@ -6,6 +6,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/outbox"
 )
 
 func endedTests[Tx any]() []test[Tx] {
@@ -21,9 +22,9 @@ func endedTests[Tx any]() []test[Tx] {
 func (e *env[Tx]) inTransactions(round string, do func(name, id string, run func(fn func(ctx context.Context, tx Tx) error) error)) {
 	e.Helper()
 	do("Transact", "transact"+round, func(fn func(context.Context, Tx) error) error {
-		_, err := e.s.Transact(e.ctx, func(ctx context.Context, tx Tx) ([]waybill.Message, error) {
-			return []waybill.Message{msg("transact"+round, "k")}, fn(ctx, tx)
-		}, false)
+		_, err := e.s.Transact(e.ctx, func(ctx context.Context, tx Tx) (outbox.Batch, error) {
+			return outbox.Batch{Messages: []waybill.Message{msg("transact"+round, "k")}}, fn(ctx, tx)
+		})
 		return err
 	})
 	do("ProcessOnce", "once"+round, func(fn func(context.Context, Tx) error) error {

@@ -19,6 +19,7 @@ func enqueueTests[Tx any]() []test[Tx] {
 		{"nothing to enqueue", enqueueNothing[Tx], nil},
 		{"a thousand messages in one call", enqueueThousand[Tx], nil},
 		{"several calls in one transaction", enqueueCalls[Tx], nil},
+		{"ids that were made for them", enqueueFresh[Tx], nil},
 		{"many transactions at once", enqueueAtOnce[Tx], nil},
 	}
 }
@@ -40,6 +41,34 @@ func enqueueCommits[Tx any](e *env[Tx]) {
 	n.claimOnly("a1", "a2")
 }
 
+// enqueueFresh: what nobody needs to look for is stored in order, is in its lane, and is found by who looks later.
+func enqueueFresh[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	for _, b := range []outbox.Batch{
+		{Messages: msgs("one", "k", 1), Fresh: true},
+		{Messages: msgs("several", "k", 3), Fresh: true},
+		{Messages: msgs("remembered", "", 2), Fresh: true, Remember: true},
+	} {
+		tx := e.begin()
+		isNew, err := e.s.EnqueueMessages(e.ctx, tx, b)
+		e.must(err, "EnqueueMessages")
+		e.commit(tx)
+		if slices.Contains(isNew, false) {
+			e.Errorf("new = %v, want all true", isNew)
+		}
+		e.took(b.Messages, isNew)
+		want := ids(b.Messages)
+		if isNew = e.transact(b.Remember, b.Messages...); slices.Contains(isNew, true) {
+			e.Errorf("new = %v the second time, want none", isNew)
+		}
+		n.settle(published(n.claimOnly(want...)...)...)
+		if isNew = e.transact(b.Remember, b.Messages...); slices.Contains(isNew, b.Remember) {
+			e.Errorf("remembered %v: new = %v once published", b.Remember, isNew)
+		}
+		n.settle(published(n.next(allRows)...)...)
+	}
+}
+
 func enqueueRollsBack[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	tx := e.begin()
@@ -57,11 +86,11 @@ func enqueueRollsBack[Tx any](e *env[Tx]) {
 
 func transactFails[Tx any](e *env[Tx]) {
 	cause := errors.New("out of stock")
-	_, err := e.s.Transact(e.ctx, func(ctx context.Context, tx Tx) ([]waybill.Message, error) {
+	_, err := e.s.Transact(e.ctx, func(ctx context.Context, tx Tx) (outbox.Batch, error) {
 		e.effect(tx, "order")
 		e.enqueueIn(tx, false, msg("a", "k"))
-		return msgs("b", "k", 1), cause
-	}, false)
+		return outbox.Batch{Messages: msgs("b", "k", 1)}, cause
+	})
 	if !errors.Is(err, cause) {
 		e.Errorf("Transact() = %v, want the function's error", err)
 	}
@@ -71,12 +100,12 @@ func transactFails[Tx any](e *env[Tx]) {
 
 func transactPanics[Tx any](e *env[Tx]) {
 	recovered := recoverFrom(func() {
-		_, _ = e.s.Transact(e.ctx, func(ctx context.Context, tx Tx) ([]waybill.Message, error) {
+		_, _ = e.s.Transact(e.ctx, func(ctx context.Context, tx Tx) (outbox.Batch, error) {
 			e.effect(tx, "order")
 			e.enqueueIn(tx, false, msg("a", "k"))
 			panicWith("boom")
-			return nil, nil
-		}, false)
+			return outbox.Batch{}, nil
+		})
 	})
 	if recovered != "boom" {
 		e.Errorf("Transact panicked with %v, want the function's panic", recovered)
@@ -98,11 +127,11 @@ func panicWith(v any) { panic(v) }
 
 func transactCancelled[Tx any](e *env[Tx]) {
 	ctx, cancel := context.WithCancel(e.ctx)
-	_, err := e.s.Transact(ctx, func(ctx context.Context, tx Tx) ([]waybill.Message, error) {
+	_, err := e.s.Transact(ctx, func(ctx context.Context, tx Tx) (outbox.Batch, error) {
 		e.effect(tx, "order")
 		cancel()
-		return msgs("a", "k", 1), nil
-	}, false)
+		return outbox.Batch{Messages: msgs("a", "k", 1)}, nil
+	})
 	if err == nil {
 		e.Error("Transact() = nil although its context had ended before the commit")
 	}
@@ -159,7 +188,9 @@ func enqueueAtOnce[Tx any](e *env[Tx]) {
 		for i := range each {
 			m := msg(string(rune('a'+w))+string(rune('0'+i)), "k")
 			err := repeatConflicts(func() error {
-				_, err := e.s.Transact(e.ctx, func(context.Context, Tx) ([]waybill.Message, error) { return []waybill.Message{m}, nil }, false)
+				_, err := e.s.Transact(e.ctx, func(context.Context, Tx) (outbox.Batch, error) {
+					return outbox.Batch{Messages: []waybill.Message{m}}, nil
+				})
 				return err
 			})
 			if err != nil {

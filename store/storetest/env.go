@@ -131,7 +131,9 @@ func (e *env[Tx]) transact(unique bool, list ...waybill.Message) []bool {
 	e.Helper()
 	var isNew []bool
 	e.must(repeatConflicts(func() (err error) {
-		isNew, err = e.s.Transact(e.ctx, func(context.Context, Tx) ([]waybill.Message, error) { return list, nil }, unique)
+		isNew, err = e.s.Transact(e.ctx, func(context.Context, Tx) (outbox.Batch, error) {
+			return outbox.Batch{Messages: list, Remember: unique}, nil
+		})
 		return err
 	}), "Transact")
 	e.took(list, isNew)
@@ -141,7 +143,7 @@ func (e *env[Tx]) transact(unique bool, list ...waybill.Message) []bool {
 // enqueueIn stores messages in a transaction of the test's.
 func (e *env[Tx]) enqueueIn(tx Tx, unique bool, list ...waybill.Message) []bool {
 	e.Helper()
-	isNew, err := e.s.EnqueueMessages(e.ctx, tx, list, unique)
+	isNew, err := e.s.EnqueueMessages(e.ctx, tx, outbox.Batch{Messages: list, Remember: unique})
 	e.must(err, "EnqueueMessages")
 	return isNew
 }

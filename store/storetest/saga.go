@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 )
 
@@ -282,7 +283,7 @@ func (e *env[Tx]) rivalStart(key string, end func(tx Tx)) bool {
 
 // inTransaction runs fn in a transaction of the store.
 func (e *env[Tx]) inTransaction(fn func(ctx context.Context, tx Tx) error) error {
-	_, err := e.s.Transact(e.ctx, func(ctx context.Context, tx Tx) ([]waybill.Message, error) { return nil, fn(ctx, tx) }, false)
+	_, err := e.s.Transact(e.ctx, func(ctx context.Context, tx Tx) (outbox.Batch, error) { return outbox.Batch{}, fn(ctx, tx) })
 	return err
 }
 

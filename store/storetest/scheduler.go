@@ -222,10 +222,10 @@ func scheduledRace[Tx any](e *env[Tx]) {
 		for i := len(list) - 1; i >= 0; i-- {
 			var ok bool
 			err := repeatConflicts(func() (err error) {
-				_, err = e.s.Transact(e.ctx, func(ctx context.Context, tx Tx) (_ []waybill.Message, err error) {
+				_, err = e.s.Transact(e.ctx, func(ctx context.Context, tx Tx) (_ outbox.Batch, err error) {
 					ok, err = e.scheduler().Cancel(ctx, tx, list[i].ID)
-					return nil, err
-				}, false)
+					return outbox.Batch{}, err
+				})
 				return err
 			})
 			if err != nil {

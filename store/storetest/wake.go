@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -253,7 +254,9 @@ func wakeByOther[Tx any](e *env[Tx]) {
 	r := e.sleeps("r1")
 	other := e.h.Reopen(e.T, e.s)
 	m := msg("a", "k")
-	isNew, err := other.Transact(e.ctx, func(context.Context, Tx) ([]waybill.Message, error) { return []waybill.Message{m}, nil }, false)
+	isNew, err := other.Transact(e.ctx, func(context.Context, Tx) (outbox.Batch, error) {
+		return outbox.Batch{Messages: []waybill.Message{m}}, nil
+	})
 	e.must(err, "Transact")
 	e.took([]waybill.Message{m}, isNew)
 	r.wantFound("a")

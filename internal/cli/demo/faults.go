@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
 )
@@ -108,8 +109,8 @@ type withoutInbox struct{ service.Store[*sql.Tx] }
 
 // ProcessOnce implements inbox.Inbox, wrongly.
 func (s withoutInbox) ProcessOnce(ctx context.Context, _ inbox.Record, fn func(ctx context.Context, tx *sql.Tx) error) (inbox.Outcome, error) {
-	_, err := s.Transact(ctx, func(ctx context.Context, tx *sql.Tx) ([]waybill.Message, error) {
-		return nil, fn(ctx, tx)
-	}, false)
+	_, err := s.Transact(ctx, func(ctx context.Context, tx *sql.Tx) (outbox.Batch, error) {
+		return outbox.Batch{}, fn(ctx, tx)
+	})
 	return inbox.Processed, err
 }

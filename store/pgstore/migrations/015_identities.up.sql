@@ -1,5 +1,5 @@
 -- Ids are unique for each source and tenant. Programs of earlier versions go on while this is applied
--- and after it: what their statements need stays until 016, and until then an id of another source or
+-- and after it: what their statements need stays until 017, and until then an id of another source or
 -- tenant is refused with a unique violation.
 INSERT INTO {schema_versions} (version, name) VALUES (15, '015_identities');
 

@@ -5,7 +5,7 @@ DO $body$
 BEGIN
     IF EXISTS (SELECT FROM {relays} WHERE expires_at > {clock}()
                   AND started_at < (SELECT applied_at FROM {schema_versions} WHERE version = 15)) THEN
-        RAISE NOTICE 'a relay began before schema version 15: version 16 is left for when it has ended';
+        RAISE NOTICE 'a relay began before schema version 15: version 17 is left for when it has ended';
         RETURN;
     END IF;
     EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', {outbox_text},
@@ -14,6 +14,6 @@ BEGIN
                    (SELECT conname FROM pg_constraint WHERE conrelid = {outbox_ids_text}::regclass AND contype = 'p'),
                    (SELECT c.relname FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid
                      WHERE x.indrelid = {outbox_ids_text}::regclass AND x.indisunique AND NOT x.indisprimary));
-    INSERT INTO {schema_versions} (version, name) VALUES (16, '016_identities_alone');
+    INSERT INTO {schema_versions} (version, name) VALUES (17, '017_identities_alone');
 END
 $body$;

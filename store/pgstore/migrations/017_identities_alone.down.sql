@@ -7,4 +7,4 @@ BEGIN
 END
 $body$;
 CREATE UNIQUE INDEX ON {outbox_ids} (id, source, tenant);
-DELETE FROM {schema_versions} WHERE version = 16;
+DELETE FROM {schema_versions} WHERE version = 17;
