@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,11 +89,19 @@ func TestPostgres_IdentitiesOneByOne(t *testing.T) {
 			t.Fatalf("Migrate() = %d, %v, want %d", version, err, want)
 		}
 	}
+	fresh := waybill.Message{Topic: "orders"}
+	fresh.Complete()
+	_, err := s.store.Transact(ctx, func(context.Context, pgx.Tx) (outbox.Batch, error) {
+		return outbox.Batch{Messages: []waybill.Message{fresh}, Fresh: true}, nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "waybill migrate") {
+		t.Errorf("Transact() with an old schema = %v, want that it names waybill migrate", err)
+	}
 	migrate(16)
 	enqueueAs(t, s.store, waybill.Message{ID: "a", Topic: "orders", Source: "shop"})
 	m := waybill.Message{ID: "a", Topic: "orders", Source: "till"}
 	m.Complete()
-	_, err := s.store.Transact(ctx, func(context.Context, pgx.Tx) (outbox.Batch, error) {
+	_, err = s.store.Transact(ctx, func(context.Context, pgx.Tx) (outbox.Batch, error) {
 		return outbox.Batch{Messages: []waybill.Message{m}}, nil
 	})
 	var refused *pgconn.PgError

@@ -2,7 +2,7 @@ package sqldb
 
 import "errors"
 
-// MissingTable adds to the database's error, that a table, column or function is not there,
+// MissingTable adds to the database's error, that a table, column or function is not there or is that of an old schema,
 // what a store's user can do about it. An error that says so already comes back as it is.
 func MissingTable(err error) error {
 	var told *missingTable

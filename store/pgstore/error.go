@@ -33,8 +33,9 @@ func classify(err error) error {
 	return err
 }
 
-// absences are a schema, table, column or function of ours that is not there.
-var absences = []string{"3F000", "42P01", "42703", "42883"}
+// absences are a schema, table, column or function of ours that is not there, and a lane that is not to be given, as
+// before version 16 of the schema.
+var absences = []string{"3F000", "42P01", "42703", "42883", "428C9"}
 
 // classifyState knows the SQLSTATE codes that are not about one message: see appendix A of
 // the PostgreSQL manual.
