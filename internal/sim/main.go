@@ -8,11 +8,12 @@
 //
 // When the faults have ended everything must drain within
 //
-//	1 min + (8 + 2 × lanes) × lease + 1 s × messages + 1 min × rate of faults
+//	1 min + (8 + 2 × lanes) × lease + 1 s × messages + 1 min × rate of faults + as far as the store's clock went back
 //
 // of simulated time: a relay may stand still or be away for 40 s more, and a confirm be waited for for 15 times
 // half a lease; a lease ends, and each lane may change hands once more; each message may have last attempts, one
-// after the other of its key, and so may its consumers; the more faults, the longer what waits for a retry waits.
+// after the other of its key, and so may its consumers; the more faults, the longer what waits for a retry waits, and what waits by a clock
+// that goes back waits so much longer.
 //
 // With -explore every state of small systems is visited once; docs/proof.md says what that covers.
 package main

@@ -187,8 +187,8 @@ func (w *world) run() error {
 			w.drained = w.now - w.plan.For
 			return w.judge()
 		}
-		if w.now > w.plan.For+w.plan.bound() {
-			w.fail("%d messages are left %v after the faults ended: %s", w.store.left(), w.plan.bound(), w.leftovers())
+		if bound := w.plan.bound(-w.skew); w.now > w.plan.For+bound {
+			w.fail("%d messages are left %v after the faults ended: %s", w.store.left(), bound, w.leftovers())
 		}
 		if w.calm {
 			w.freeParked()
