@@ -32,7 +32,7 @@ func checkCondition(ctx context.Context, store conditioned, p patience) []findin
 	if err != nil {
 		return []finding{failing("lanes", err.Error(), "check the permissions of the role")}
 	}
-	findings := []finding{checkLanes(c), checkDays(c), checkVacuum(c)}
+	findings := append([]finding{checkLanes(c), checkDays(c), checkVacuum(c)}, checkPlaces(c)...)
 	holders, err := store.Holders(ctx, min(p.open, p.enqueued), p.transactions)
 	if err != nil {
 		return append(findings, warning("transactions", err.Error(), "grant the role pg_monitor"))
@@ -52,6 +52,15 @@ func checkLanes(c pgstore.Condition) finding {
 			"restart them with this release when it suits: they may be of an older one")
 	}
 	return passing("relays", detail)
+}
+
+// checkPlaces looks whether a program gives messages lanes of its own choice.
+func checkPlaces(c pgstore.Condition) []finding {
+	if c.Misplaced == 0 {
+		return nil
+	}
+	return []finding{warning("lanes", fmt.Sprintf("%s of the outbox in another lane than that of the key, so that order may be lost", plural(c.Misplaced, "message")),
+		"find the program that inserts lanes, and grant it INSERT on the other columns alone")}
 }
 
 // checkDays leaves relays the time from midnight to their next clean-up.

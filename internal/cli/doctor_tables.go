@@ -80,7 +80,7 @@ func (t *tables) checks() []tableCheck {
 		tableCheck{"schedules", []string{"schedules", "scheduled"}, t.checkSchedules},
 		tableCheck{"sagas", []string{"sagas"}, t.checkSagas})
 	if isPostgres {
-		checks = append(checks, tableCheck{"relays", []string{"relays", "relay_lanes", "schema_versions"}, func(ctx context.Context) []finding {
+		checks = append(checks, tableCheck{"relays", []string{"relays", "relay_lanes", "schema_versions", "outbox"}, func(ctx context.Context) []finding {
 			return checkCondition(ctx, pg, usualPatience)
 		}})
 	}

@@ -247,6 +247,15 @@ func TestDoctor_ClockSetBack(t *testing.T) {
 	wants(t, findings, warn, "clock", "the store's was set back: a message was published … from now", adviceOnSetBack)
 }
 
+// TestDoctor_Lanes: a program that gives its rows lanes of its own choice is found.
+func TestDoctor_Lanes(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.sql(t, `INSERT INTO s.outbox (topic, key, lane) SELECT 'orders', 'customer-1', n FROM generate_series(39, 41) AS n`) // its lane is 40
+	findings, _ := p.examine(t, p.url)
+	wants(t, findings, warn, "lanes", "2 messages of the outbox in another lane…", "…INSERT on the other columns alone")
+}
+
 // TestDoctor_OldSchema: what an old schema needs is a migration, not rights.
 func TestDoctor_OldSchema(t *testing.T) {
 	t.Parallel()

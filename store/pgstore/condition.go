@@ -14,6 +14,7 @@ type Condition struct {
 	Lanes     int // all there are
 	FreeLanes int // of no live relay
 	OldRelays int // alive, and begun before the newest migration was applied
+	Misplaced int // of a thousand messages of the outbox, those in another lane than their key's
 
 	DaysAhead int // for which the archive should have a partition, today among them
 	DaysReady int // of those, how many have one
@@ -22,14 +23,15 @@ type Condition struct {
 	LastVacuum time.Duration // ago, of the outbox; negative if there was none
 }
 
-// conditionSQL counts small tables and reads statistics; the outbox itself is not read.
+// conditionSQL counts small tables and reads statistics, and a thousand rows of the outbox.
 const conditionSQL = `
 SELECT (SELECT count(*) FROM {relays} WHERE expires_at > {clock}()),
        (SELECT count(*) FROM {relays} WHERE expires_at > {clock}() AND started_at < (SELECT max(applied_at) FROM {schema_versions})),
        count(*), count(*) FILTER (WHERE owner IS NULL OR owner NOT IN (SELECT node FROM {relays} WHERE expires_at > {clock}())),
        (SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = $1::text::regclass),
        (SELECT coalesce(extract(epoch FROM clock_timestamp() - greatest(last_vacuum, last_autovacuum))::float8, -1)
-          FROM pg_stat_all_tables WHERE relid = $1::text::regclass)
+          FROM pg_stat_all_tables WHERE relid = $1::text::regclass),
+       (SELECT count(*) FROM (SELECT * FROM {outbox} LIMIT 1000) o WHERE o.lane <> {lane}(o.key, o.id))
   FROM {relay_lanes}`
 
 // Condition returns the state of the tables. It needs the rights of a relay.
@@ -47,7 +49,7 @@ func (s *Store[Tx]) Condition(ctx context.Context) (Condition, error) {
 
 func scanCondition(r sqldb.Rows) (c Condition, err error) {
 	var seconds float64
-	err = r.Scan(&c.Relays, &c.OldRelays, &c.Lanes, &c.FreeLanes, &c.DeadRows, &seconds)
+	err = r.Scan(&c.Relays, &c.OldRelays, &c.Lanes, &c.FreeLanes, &c.DeadRows, &seconds, &c.Misplaced)
 	c.LastVacuum = span.Of(seconds, time.Second)
 	return c, err
 }
