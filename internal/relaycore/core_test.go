@@ -422,6 +422,25 @@ func TestDefer_NothingPassesWhatIsInFlight(t *testing.T) {
 	}
 }
 
+// TestDefer_SlowKeyGoesOn: a key of which more waits than a slow queue may hold is sent on, not deferred each time that it comes
+// back.
+func TestDefer_SlowKeyGoesOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Dests = []Dest{{Name: "a"}, {Name: "b"}}; c.BatchSize, c.Parallel = 1, 1 })
+	r.own(Lane{0, 1})
+	r.dests[0].main.slow = true
+	var list []Message
+	for p := range int64(40) {
+		m := msg(p+1, "k")
+		m.Routes = []string{"a"}
+		list = append(list, m)
+	}
+	r.claimed(list...)
+	if got := positions(take[Publish](r).Batch.Messages); !slices.Equal(got, []int64{1}) {
+		t.Errorf("sent: %v, want the first", got)
+	}
+}
+
 // TestSuspects: a message is poison if it was alone on two connections that ended, each after another
 // one had been accepted.
 func TestSuspects(t *testing.T) {

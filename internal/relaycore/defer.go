@@ -28,7 +28,8 @@ func (c *Core) share() int {
 
 // trim defers what a queue holds beyond its room, the latest messages first. There is a limit for a queue that is
 // paused while there are other destinations, whose rows of the same messages would wait for this one's, and for one
-// that is slow while memory is short.
+// that is slow while memory is short; of that the line stays that goes next, if it goes now: one that has more
+// messages than there is room for would come back and be deferred for ever.
 func (c *Core) trim(q *queue) {
 	total, why := c.share(), errSlow
 	switch {
@@ -37,7 +38,12 @@ func (c *Core) trim(q *queue) {
 	case !q.slow:
 		return
 	}
-	for _, l := range slices.Backward(q.readyLines()) {
+	lines := q.readyLines()
+	if why == errSlow && c.open(q) > 0 {
+		next := q.next()
+		lines = slices.DeleteFunc(lines, func(l *line) bool { return l == next })
+	}
+	for _, l := range slices.Backward(lines) {
 		over := q.total - total
 		if over <= 0 {
 			return

@@ -207,6 +207,8 @@ var bank = []bug{
 		old: "Attempts: m.Attempts, Life: m.Life, Err: why", new: "Attempts: m.Attempts, Life: m.Life + 1, Err: why", test: "internal/relaycore TestDefer_NothingPassesWhatIsInFlight"},
 	{name: "a message that is deferred never comes back", file: core + "dest.go",
 		old: "return at.Truncate(returnStep) + returnStep", new: "return at + 1000*time.Hour"},
+	{name: "a key of which more waits than a slow queue may hold is deferred for ever", file: core + "defer.go",
+		old: "if why == errSlow && c.open(q) > 0 {", new: "if false {", test: "internal/relaycore TestDefer_SlowKeyGoesOn"},
 	{name: "a pause never ends", file: core + "attempts.go",
 		old: "a.until, a.err = now+wait, err", new: "a.until, a.err = never, err"},
 	{name: "a pause doubles without a limit", file: core + "attempts.go",
