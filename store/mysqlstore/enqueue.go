@@ -68,9 +68,9 @@ type enqueuer struct {
 
 // enqueue returns which messages are new. An id that is to be remembered is so also if its message is pending.
 func (e *enqueuer) enqueue(b outbox.Batch) ([]int, error) {
-	fresh := e.first()
+	added := e.first()
 	if b.Fresh && !b.Remember {
-		return e.store(e.sql.enqueue, fresh, sqlstore.EnqueueArgs)
+		return e.store(e.sql.enqueue, added, sqlstore.EnqueueArgs)
 	}
 	ids := make([]string, len(e.msgs))
 	for i := range e.msgs {
@@ -81,14 +81,14 @@ func (e *enqueuer) enqueue(b outbox.Batch) ([]int, error) {
 		return nil, err
 	}
 	if b.Remember {
-		fresh = slices.DeleteFunc(fresh, func(n int) bool { return seen.remembers(outbox.IdentityOf(&e.msgs[n])) })
-		fresh, err = e.store(e.sql.addUnique, fresh, func(m *waybill.Message) []any { return []any{m.ID, m.Source, m.Tenant} })
+		added = slices.DeleteFunc(added, func(n int) bool { return seen.remembers(outbox.IdentityOf(&e.msgs[n])) })
+		added, err = e.store(e.sql.addUnique, added, func(m *waybill.Message) []any { return []any{m.ID, m.Source, m.Tenant} })
 		if err != nil {
 			return nil, err
 		}
 	}
-	fresh = slices.DeleteFunc(fresh, func(n int) bool { return seen.pending[outbox.IdentityOf(&e.msgs[n])] })
-	return e.store(e.sql.enqueue, fresh, sqlstore.EnqueueArgs)
+	added = slices.DeleteFunc(added, func(n int) bool { return seen.pending[outbox.IdentityOf(&e.msgs[n])] })
+	return e.store(e.sql.enqueue, added, sqlstore.EnqueueArgs)
 }
 
 // first returns the messages without those that have the identity of an earlier one.
