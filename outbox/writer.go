@@ -99,12 +99,14 @@ func (w *Writer[Tx]) Prepare(ctx context.Context, msgs ...waybill.Message) (Prep
 	if err != nil {
 		return Prepared{}, err
 	}
+	ready.Fresh = false // whoever had no answer to a commit may store it again
 	stored := func(isNew []bool) Result { return w.stored(ctx, ready.Messages, isNew, 0) }
 	return Prepared{Batch: ready, Stored: stored}, nil
 }
 
 // Prepared are messages that [Writer.Prepare] has completed and checked, for code that stores
-// them. Each value is to be stored once.
+// them. Each value is to be stored once. Where a commit had no answer it may be stored again: messages that are there are
+// told apart.
 type Prepared struct {
 	Batch // not to be changed
 

@@ -165,6 +165,21 @@ func TestQueueEnqueue(t *testing.T) {
 			err = w.pool.SendBatch(t.Context(), batch).Close()
 			return results, err
 		}
+		unanswered, err := w.writer.Prepare(t.Context(), waybill.Message{Topic: "unanswered"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, duplicates := range []int{0, 1} { // the id is one that the writer has made, once
+			batch := &pgx.Batch{}
+			pgstore.QueueEnqueue(batch, w.store, unanswered, func(r outbox.Result) {
+				if r.Duplicates() != duplicates {
+					t.Errorf("duplicates = %d, want %d", r.Duplicates(), duplicates)
+				}
+			})
+			if err := w.pool.SendBatch(t.Context(), batch).Close(); err != nil {
+				t.Errorf("a batch after a commit that had no answer: %v", err)
+			}
+		}
 		count := func(want int) {
 			t.Helper()
 			if n := w.number(t, "SELECT count(*) FROM "+w.table("outbox")+" WHERE topic = 'orders'"); n != want {
