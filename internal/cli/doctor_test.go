@@ -88,7 +88,7 @@ func withQuery(t *testing.T, rawURL, name, value string) string {
 	}
 	q := u.Query()
 	q.Set(name, value)
-	u.RawQuery = q.Encode()
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // newer releases of pgx take a plus for one
 	return u.String()
 }
 

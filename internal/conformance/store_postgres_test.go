@@ -93,7 +93,7 @@ func newPostgresAt(t *testing.T, server string, params map[string]string, cfg pg
 	for name, value := range params {
 		q.Set(name, value)
 	}
-	u.RawQuery = q.Encode()
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // newer releases of pgx take a plus for one
 	pool, err := pgxpool.New(context.Background(), u.String())
 	if err == nil {
 		err = pool.Ping(context.Background())

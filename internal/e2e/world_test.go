@@ -198,7 +198,7 @@ func withParams(t *testing.T, dsn string, params map[string]string) string {
 	for k, v := range params {
 		q.Set(k, v)
 	}
-	u.RawQuery = q.Encode()
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // newer releases of pgx take a plus for one
 	return u.String()
 }
 
