@@ -161,8 +161,8 @@ func describe(r *row, dests []string, now relaycore.Time) relaycore.Message {
 	return m
 }
 
-// isDue reports whether a waiting row may be read: it is due by itself, or behind one of its unit that is and has
-// not failed, with nothing between that waits for its own time, and nothing before it that parks.
+// isDue reports whether a waiting row may be read: it is due by itself, or behind the first that waits of its unit,
+// which is due and has not failed, with nothing between that waits for its own time, and nothing before it that parks.
 func (s *store) isDue(r *row, now relaycore.Time, free func(*row) bool) bool {
 	if r.alone || r.key == "" || r.due <= now {
 		return r.due <= now
@@ -170,17 +170,19 @@ func (s *store) isDue(r *row, now relaycore.Time, free func(*row) bool) bool {
 	if r.due < never {
 		return false
 	}
-	var leader *row
+	var first *row
 	for _, o := range s.rows {
-		switch {
-		case !o.waits || o.alone || !sameUnit(o, r) || o.position >= r.position || o.due == never:
-		case o.due > now || o.attempts > 0:
-			leader = nil
-		case free(o):
-			leader = o
+		if !o.waits || o.alone || !sameUnit(o, r) || o.position >= r.position {
+			continue
+		}
+		if first == nil {
+			first = o
+		}
+		if o.due < never && (o.due > now || o.attempts > 0) {
+			return false
 		}
 	}
-	return leader != nil && !slices.ContainsFunc(s.dead, func(d *row) bool {
+	return first != nil && first.due <= now && free(first) && !slices.ContainsFunc(s.dead, func(d *row) bool {
 		return d.parks && sameUnit(d, r) && d.position < r.position
 	})
 }

@@ -186,15 +186,19 @@ func isHeldRow(req relay.ClaimRequest, w waitingRow) bool {
 }
 
 // followers returns the rows that go along with one that is due: the rest of its unit, up to a letter that parks
-// it or a row that waits for its own time, unless the row has failed or is alone.
+// it or a row that waits for its own time, unless the row has failed, is alone, or is not the first that waits.
 func (s *Store) followers(w waitingRow) []waitingRow {
 	if w.attempts > 0 || w.alone {
 		return nil
 	}
 	u := unitOf(&w.row, w.destination)
+	queue := s.data.queue(u)
+	if len(queue) == 0 || queue[0].position < w.position {
+		return nil
+	}
 	end := s.data.parkedFrom(u)
 	var list []waitingRow
-	for _, f := range s.data.queue(u) {
+	for _, f := range queue {
 		switch {
 		case f.position <= w.position, f.position > end:
 		case f.due.IsZero():

@@ -84,12 +84,16 @@ func heldWaiting(req relay.ClaimRequest) (positions, ids bson.M) {
 }
 
 // followers returns the rows that go along with one that is due: the rest of its unit, up to a letter that parks
-// it or a row that waits for its own time, unless the row has failed or is alone. end is the position of that one,
+// it or a row that waits for its own time, unless the row has failed, is alone, or is not the first that waits. end is the position of that one,
 // the highest there is if there is none, and 0 if the unit was not read.
 func (t *tx) followers(ctx context.Context, head waitingDoc, req relay.ClaimRequest) (behind []waitingDoc, end int64, err error) {
 	u := head.Row.unit()
 	if head.Attempts > 0 || head.Alone || u.Key == "" {
 		return nil, 0, nil
+	}
+	first, found, err := findOne[waitingDoc](ctx, t.waiting, queueOf(u), "row.position")
+	if err != nil || !found || first.Row.Position < head.Row.Position {
+		return nil, 0, err
 	}
 	if end, err = t.parkedFrom(ctx, u); err != nil {
 		return nil, 0, err

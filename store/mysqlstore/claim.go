@@ -18,6 +18,7 @@ const ownsLaneOf = `(SELECT concat(r.lane, '/', r.epoch) FROM {relay_lanes} r WH
 // claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind a
 // head that has not failed since it was let go the rest of its key, in order, up to a dead
 // letter that parks the rest, or a message that waits for its own time: one that was requeued may come before it.
+// Only the first that waits of a key takes others along: one before it may have been committed later, and wait longer.
 // A head that has failed is tried alone. $3 are the positions that the caller holds, $5 single rows that it holds,
 // $4 the lanes. Safe with several relays because each reads only lanes that it owns; served by the indexes on due_at
 // and on the unit.
@@ -49,6 +50,8 @@ WITH head AS (
              WHERE n.topic = leader.topic AND n.{key} = leader.{key} AND n.{key} <> '' AND NOT n.alone AND n.destination = leader.destination AND n.position > leader.position
              ORDER BY n.position LIMIT 1 OFFSET $1), 9223372036854775807)) AS bound
       FROM leader
+     WHERE position = (SELECT min(e.position) FROM {outbox_waiting} e
+                        WHERE e.topic = leader.topic AND e.{key} = leader.{key} AND e.{key} <> '' AND NOT e.alone AND e.destination = leader.destination)
 ), free AS (
     SELECT topic, {key}, destination, position, least(bound, coalesce((
             SELECT n.position FROM {outbox_waiting} n FORCE INDEX (by_unit)

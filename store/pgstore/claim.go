@@ -27,7 +27,8 @@ const ownsLane = ` AND (l.lane, l.epoch) IN (SELECT r.lane::int, r.epoch FROM {r
 // claimDueSQL reads waiting messages that are due: the heads of their keys, and behind a head
 // that has not failed since it was let go the rest of its key, in order, up to a dead letter
 // that parks the rest, or a message that waits for its own time: one that was requeued may come before it.
-// A head that has failed is tried alone. Safe with several relays because each reads only lanes that it
+// Only the first that waits of a key takes others along: one before it may have been committed later, and wait
+// longer. A head that has failed is tried alone. Safe with several relays because each reads only lanes that it
 // owns; served by the partial index on (lane, due_at) and the one on (topic, key, …).
 //
 // As in claimPageSQL, the limit of a lane comes through a sub-select, so that what is due is read in
@@ -72,6 +73,8 @@ WITH head AS (
              ORDER BY w.position
              LIMIT $2) n) f
      WHERE f.due_at IS NULL AND f.behind IS NOT TRUE
+       AND l.position = (SELECT min(e.position) FROM {outbox_waiting} e
+                          WHERE e.key <> '' AND NOT e.alone AND e.topic = l.topic AND e.key = l.key AND e.destination = l.destination)
 )
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, false AS blocked, NULL::float8 AS delay_ms,
        extract(epoch FROM w.expires_at - (SELECT {clock}()))::float8 * 1000 AS expires_ms, {w.message}

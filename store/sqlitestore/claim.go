@@ -15,6 +15,7 @@ const ownsLane = ` AND (SELECT epoch FROM {relay_lanes} WHERE lane = 0) = `
 // claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind a
 // head that has not failed since it was let go the rest of its key, in order, up to a dead
 // letter that parks the rest, or a message that waits for its own time: one that was requeued may come before it.
+// Only the first that waits of a key takes others along.
 // A head that has failed is tried alone. $3 are the positions that the caller holds, $4 single rows that it holds,
 // $5 the epoch of the lane. Served by the partial indexes on due_at and on the unit.
 //
@@ -50,7 +51,9 @@ WITH head AS (
                AND f.position > l.position
                AND f.position < min(l.barrier, coalesce((SELECT n.position FROM {outbox_waiting} n
                     WHERE n.topic = l.topic AND n.key = l.key AND n.key <> '' AND NOT n.alone AND n.destination = l.destination AND n.position > l.position
-                    ORDER BY n.position LIMIT 1 OFFSET $1), 9223372036854775807)))
+                    ORDER BY n.position LIMIT 1 OFFSET $1), 9223372036854775807))
+         WHERE l.position = (SELECT min(e.position) FROM {outbox_waiting} e
+                WHERE e.topic = l.topic AND e.key = l.key AND e.key <> '' AND NOT e.alone AND e.destination = l.destination))
      WHERE due_at IS NULL AND NOT behind AND position NOT IN (SELECT value FROM json_each($3))
        AND position || '/' || destination NOT IN (SELECT value FROM json_each($4))
 )

@@ -24,6 +24,7 @@ func orderTests[Tx any]() []test[Tx] {
 		{"first and last of a key settled together", settleEnds[Tx], nil},
 		{"the first published in the batch that lets others wait", publishedBeforeBehind[Tx], nil},
 		{"committed late before a message that waits", lateBeforeWaiting[Tx], []need{concurrentWriters}},
+		{"only the first that waits takes others along", firstTakesAlong[Tx], []need{concurrentWriters}},
 	}
 }
 
@@ -232,4 +233,27 @@ func lateBeforeWaiting[Tx any](e *env[Tx]) {
 	n.settle(published(n.claimOne("a1"))...)
 	e.advance(2 * time.Hour)
 	n.settle(published(n.claimOne("a2"))...)
+}
+
+func firstTakesAlong[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	late := e.begin()
+	a1 := msgs("a", "k", 1)
+	isNew := e.enqueueIn(late, false, a1...)
+	e.enqueue(msg("a2", "k"))
+	waits := settlement(n.claimOne("a2"), relay.Wait)
+	waits.After = time.Hour
+	n.settle(waits)
+	e.commit(late)
+	e.took(a1, isNew)
+	waits = settlement(n.claimOne("a1"), relay.Wait)
+	waits.After = 3 * time.Hour
+	n.settle(waits)
+	e.enqueue(msg("a3", "k"))
+	n.settle(behind(n.claimOne("a3")))
+	e.advance(2 * time.Hour)
+	n.settle(published(n.claimOne("a2"))...)
+	n.claimOnly()
+	e.advance(2 * time.Hour)
+	n.claimOnly("a1", "a3")
 }

@@ -254,9 +254,9 @@ var bank = []bug{
 	{name: "what is parked stays when its letter is resolved", file: model + "store_settle.go",
 		old: "r.parks, r.resolved = false, true\n\ts.follow(r, r.dest, now)", new: "r.parks, r.resolved = false, true"},
 	{name: "a claim finds what waits behind another message", file: model + "store_claim.go",
-		old: "return leader != nil && !", new: "if leader == nil {\n\t\tleader = r\n\t}\n\treturn !"},
+		old: "if r.due < never {", new: "if true {\n\t\treturn r.due == never\n\t}\n\tif r.due < never {"},
 	{name: "a message that waits for its retry holds up nothing behind one that is due", file: model + "store_claim.go",
-		old: "case o.due > now || o.attempts > 0:\n\t\t\tleader = nil\n", new: "case o.due > now || o.attempts > 0:\n"},
+		old: "if o.due < never && (o.due > now || o.attempts > 0) {", new: "if false {"},
 	{name: "a requeued letter goes behind what waits", file: model + "store_settle.go",
 		old: "back := *r\n", new: "back := *r\n\t\ts.position++\n\t\tback.position = s.position\n"},
 
