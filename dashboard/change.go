@@ -159,7 +159,8 @@ func (d *Dashboard) changeSelected(c *call) error {
 
 // isTaken reports whether somebody else has done something with the letter.
 func isTaken(err error) bool {
-	return errors.Is(err, waybill.ErrNotFound) || errors.Is(err, deadletter.ErrResolved) || errors.Is(err, deadletter.ErrRequeued)
+	return errors.Is(err, waybill.ErrNotFound) || errors.Is(err, deadletter.ErrResolved) ||
+		errors.Is(err, deadletter.ErrRequeued) || errors.Is(err, deadletter.ErrBehind)
 }
 
 func (d *Dashboard) selectedChange(c *call) (change, error) {

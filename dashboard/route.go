@@ -241,6 +241,8 @@ func (c *call) explain(err error) *problem {
 		return &problem{http.StatusConflict, "Resolved already", "The letter was resolved or discarded in the meantime. Nothing was changed."}
 	case errors.Is(err, deadletter.ErrRequeued):
 		return &problem{http.StatusConflict, "Pending", "The letter was requeued and is pending. Nothing was changed."}
+	case errors.Is(err, deadletter.ErrBehind):
+		return &problem{http.StatusConflict, "Not yet", "An earlier message of its key is still to be published. Nothing was changed; try again later."}
 	case waybill.KindOf(err) == waybill.Conflict:
 		return &problem{http.StatusConflict, "Changed at the same time", "Somebody, or a program, has changed it in the meantime. Nothing was changed here; look at it again."}
 	case errors.As(err, &refused):

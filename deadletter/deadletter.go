@@ -151,7 +151,7 @@ type Store interface {
 	// is run again by that consumer only, from the store. If the letter parks its key, what
 	// waits behind it follows it. It returns false if it is on its way already, or if another
 	// message with its id, or its corrected copy, is. [ErrResolved] stands for a letter that was
-	// resolved or discarded. A consumer's letter without an inbox key can't be recognised if it
+	// resolved or discarded, [ErrBehind] for one that has to wait for its turn. A consumer's letter without an inbox key can't be recognised if it
 	// is run twice: that is a permanent error, reason no_id.
 	RequeueDeadLetter(ctx context.Context, number int64, act Act) (bool, error)
 
@@ -180,7 +180,7 @@ type Store interface {
 	// resolves the letter. The copy has an id of its own, the original's id as its causation
 	// id, and the place of the original in the order of its key; it may change payload,
 	// content type, schema, type, headers, and topic or destination address, see [Edit]. It
-	// returns the id of the copy. [ErrResolved] and [ErrRequeued] as above.
+	// returns the id of the copy. [ErrResolved], [ErrRequeued] and [ErrBehind] as above.
 	EditDeadLetter(ctx context.Context, number int64, edit Edit, act Act) (id string, err error)
 
 	// AuditLog returns the entries that match f, the newest first, and an empty slice if
@@ -195,4 +195,8 @@ var (
 	// ErrRequeued reports that a letter can't be settled because it was requeued and is on
 	// its way. Nothing was changed.
 	ErrRequeued = errors.New("deadletter: requeued, and on its way")
+
+	// ErrBehind reports that a relay's letter can't be requeued yet, because an earlier message of its key
+	// is in the outbox and would be published after it. Nothing was changed; try again later.
+	ErrBehind = errors.New("deadletter: behind an earlier message of its key, which is still to be published")
 )

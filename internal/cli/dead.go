@@ -51,6 +51,8 @@ func letterProblem(err error) (text string, overtaken bool) {
 		return "it was resolved or discarded", true
 	case errors.Is(err, deadletter.ErrRequeued):
 		return "it was requeued and is pending", true
+	case errors.Is(err, deadletter.ErrBehind):
+		return "an earlier message of its key is still to be published: try again later", true
 	}
 	var invalid *waybill.InvalidError
 	if errors.As(err, &invalid) {

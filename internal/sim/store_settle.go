@@ -115,17 +115,24 @@ func (s *store) follow(r *row, dest string, now relaycore.Time) {
 	}
 }
 
-// resolve ends the parking of a dead letter, or puts it back.
-func (s *store) resolve(i int, requeue bool, now relaycore.Time) {
+// resolve ends the parking of a dead letter, or puts it back. It reports false if that can't be done yet: an earlier
+// message of its key is in the outbox.
+func (s *store) resolve(i int, requeue bool, now relaycore.Time) bool {
 	r := s.dead[i]
 	if requeue {
+		if slices.ContainsFunc(s.rows, func(o *row) bool {
+			return !o.waits && r.key != "" && o.topic == r.topic && o.key == r.key && o.position < r.position
+		}) {
+			return false
+		}
 		s.dead = slices.Delete(s.dead, i, i+1)
 		back := *r
 		back.waits, back.parks, back.resolved, back.alone, back.requeued = true, false, false, false, true
 		back.attempts, back.life, back.due = 0, r.life+1, now
 		s.put(back, now)
-		return
+		return true
 	}
 	r.parks, r.resolved = false, true
 	s.follow(r, r.dest, now)
+	return true
 }

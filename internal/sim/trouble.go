@@ -91,8 +91,8 @@ func (w *world) operate(i int, requeue bool) {
 // resolve resolves or requeues a dead letter.
 func (w *world) resolve(i int, requeue bool) {
 	r := *w.store.dead[i]
-	w.store.resolve(i, requeue, w.clock())
-	w.alike(func(t twin) error { return t.resolved(&r, requeue) })
+	done := w.store.resolve(i, requeue, w.clock())
+	w.alike(func(t twin) error { return t.resolved(&r, requeue, done) })
 }
 
 // replay requeues the letters that there are, one after the other.

@@ -16,7 +16,7 @@ type twin interface {
 	// called compares the answer to a call. A claim was made already.
 	called(n *node, cmd relaycore.Command, answer relaycore.Event) error
 	left(n *node) error
-	resolved(letter *row, requeue bool) error
+	resolved(letter *row, requeue, done bool) error
 }
 
 // alike does something on the twin, if there is one.

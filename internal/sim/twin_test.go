@@ -152,7 +152,7 @@ func (s *realStore[Tx]) left(n *node) error {
 	return err
 }
 
-func (s *realStore[Tx]) resolved(letter *row, requeue bool) error {
+func (s *realStore[Tx]) resolved(letter *row, requeue, done bool) error {
 	if err := s.tell(); err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (s *realStore[Tx]) resolved(letter *row, requeue bool) error {
 	}
 	number := list[len(list)-1].Number
 	switch {
-	case letter.resolved && !requeue:
+	case letter.resolved && (!requeue || !done):
 		return nil
 	case letter.resolved:
 		if _, err := s.store.RestoreDeadLetter(s.ctx, number, act); err != nil {
@@ -181,6 +181,12 @@ func (s *realStore[Tx]) resolved(letter *row, requeue bool) error {
 		return err
 	}
 	_, err = s.store.RequeueDeadLetter(s.ctx, number, act)
+	if errors.Is(err, deadletter.ErrBehind) != !done {
+		return fmt.Errorf("requeue of %s: %w, want %v", letter.id, err, done)
+	}
+	if !done {
+		return nil
+	}
 	return err
 }
 

@@ -120,13 +120,18 @@ func (c *Core[Tx]) requeue(ctx context.Context, conn sqldb.Conn, l lockedLetter,
 }
 
 // holdUnit keeps what a row at the letter's position is to wait behind on the topic: it can
-// not go without the one who lets it go seeing the row.
+// not go without the one who lets it go seeing the row. What is before it in the outbox can't be waited for there.
 func (c *Core[Tx]) holdUnit(ctx context.Context, conn sqldb.Conn, number int64, topic string) error {
-	if c.SQL.HoldUnit == "" {
-		return nil
+	if c.SQL.HoldUnit != "" {
+		if _, err := conn.Exec(ctx, c.SQL.HoldUnit, number, topic); err != nil {
+			return err
+		}
 	}
-	_, err := conn.Exec(ctx, c.SQL.HoldUnit, number, topic)
-	return err
+	rows, err := conn.Query(ctx, c.SQL.PendsBefore, number, topic)
+	if before, err := sqldb.Collect(rows, err, sqldb.Scan[int64]); err != nil || len(before) == 0 {
+		return err
+	}
+	return deadletter.ErrBehind
 }
 
 // ResolveDeadLetter implements [deadletter.Store].

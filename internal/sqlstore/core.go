@@ -133,6 +133,7 @@ type Statements struct {
 	PlanAfresh                               string // empty if plans do not outlive their arguments
 	LockLetter, LetterWaits                  string
 	HoldUnit                                 string // empty if writers are one at a time anyway
+	PendsBefore                              string // a row if the outbox has one before a letter, in its unit on a topic
 	RequeueRelay, RequeueConsumer            string
 	SettleLetter, ReleaseUnit                string
 	RestoreLetter, ReleaseRecord             string

@@ -232,7 +232,7 @@ func (c *Core[Tx]) advanceOver(ctx context.Context, conn sqldb.Conn, r *replay, 
 		requeued, err = c.requeue(ctx, conn, l, r.Number)
 	}
 	switch {
-	case errors.Is(err, waybill.ErrNotFound), errors.Is(err, deadletter.ErrResolved), waybill.IsPermanent(err), err == nil && !requeued:
+	case errors.Is(err, waybill.ErrNotFound), errors.Is(err, deadletter.ErrResolved), errors.Is(err, deadletter.ErrBehind), waybill.IsPermanent(err), err == nil && !requeued:
 		r.Skipped++
 		return nil
 	case err != nil:

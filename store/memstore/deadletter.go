@@ -148,7 +148,7 @@ func (s *Store) requeue(tx *Tx, number, replay int64) (bool, error) {
 	case l.State != deadletter.Open:
 		return false, fmt.Errorf("dead letter %d: %w", number, deadletter.ErrResolved)
 	case l.Origin == deadletter.FromRelay:
-		return s.requeueToRelay(tx, l), nil
+		return s.requeueToRelay(tx, l)
 	}
 	return s.requeueToConsumer(tx, l)
 }
@@ -266,8 +266,8 @@ func (s *Store) EditDeadLetter(ctx context.Context, number int64, edit deadlette
 			return err
 		}
 		id = copied.ID
-		if !s.requeueCopy(tx, l, copied) {
-			return fmt.Errorf("dead letter %d: %w", number, deadletter.ErrRequeued)
+		if err := s.requeueCopy(tx, l, copied); err != nil {
+			return fmt.Errorf("dead letter %d: %w", number, err)
 		}
 		s.settleAs(tx, l, deadletter.Resolved, "edited and requeued as "+id)
 		s.audit(tx, deadletter.ActEdit, act, deadletter.Entry{Letter: number, MessageID: l.row.message.ID, Detail: id})
@@ -281,19 +281,22 @@ func (s *Store) EditDeadLetter(ctx context.Context, number int64, edit deadlette
 }
 
 // requeueCopy lets the corrected copy of a letter's message take its place, unless another one has it.
-func (s *Store) requeueCopy(tx *Tx, l letter, copied waybill.Message) bool {
+func (s *Store) requeueCopy(tx *Tx, l letter, copied waybill.Message) error {
 	r := l.row
 	r.message = copied
 	if l.Origin == deadletter.FromRelay {
+		if s.data.pendsBefore(&r) {
+			return deadletter.ErrBehind
+		}
 		w := waitingRow{row: r, destination: l.Destination, life: 1}
 		if _, taken := s.data.waiting[w.place()]; taken {
-			return false
+			return deadletter.ErrRequeued
 		}
 		if !s.data.waitsBefore(unitOf(&r, l.Destination), w.position) {
 			w.due = s.now()
 		}
 		put(tx, s.data.waiting, w.place(), w)
-		return true
+		return nil
 	}
 	s.data.number++
 	l.row, l.Number, l.key = r, s.data.number, inbox.KeyOf(l.Consumer, &copied)
@@ -301,7 +304,7 @@ func (s *Store) requeueCopy(tx *Tx, l letter, copied waybill.Message) bool {
 	l.Fingerprint = deadletter.Fingerprint(deadletter.FromConsumer, l.Consumer, copied.Type, l.Error)
 	put(tx, s.data.letters, l.Number, l)
 	put(tx, s.data.inbox, l.key, record{Record: inbox.RecordOf(l.Consumer, &copied), dead: true, processedAt: s.now()})
-	return true
+	return nil
 }
 
 // AuditLog implements [deadletter.Store].
@@ -346,21 +349,24 @@ func notFound(number int64) error {
 	return fmt.Errorf("dead letter %d: %w", number, waybill.ErrNotFound)
 }
 
-func (s *Store) requeueToRelay(tx *Tx, l letter) bool {
+func (s *Store) requeueToRelay(tx *Tx, l letter) (bool, error) {
+	if s.data.pendsBefore(&l.row) {
+		return false, fmt.Errorf("dead letter %d: %w", l.Number, deadletter.ErrBehind)
+	}
 	id := l.identity()
 	if s.data.pending(id) || s.waitsFor(id, l.Destination) {
-		return false
+		return false, nil
 	}
 	w := waitingRow{row: l.row, destination: l.Destination, life: l.Requeues + 1, letter: l.Number, replay: l.Replay, history: l.History}
 	if _, taken := s.data.waiting[w.place()]; taken {
-		return false // by a copy of it
+		return false, nil // by a copy of it
 	}
 	drop(tx, s.data.letters, l.Number)
 	if !s.data.waitsBefore(unitOf(&l.row, l.Destination), w.position) {
 		w.due = s.now()
 	}
 	put(tx, s.data.waiting, w.place(), w)
-	return true
+	return true, nil
 }
 
 func (s *Store) requeueToConsumer(tx *Tx, l letter) (bool, error) {

@@ -57,6 +57,17 @@ func (d *data) blocked(r *row) bool {
 	return false
 }
 
+// pendsBefore reports whether the outbox has a row before r in its unit: one that waits can't be put behind it.
+func (d *data) pendsBefore(r *row) bool {
+	topic, key := r.message.Address(), r.message.Key
+	for _, o := range d.outbox {
+		if key != "" && o.position < r.position && o.inUnit(topic, key) {
+			return true
+		}
+	}
+	return false
+}
+
 // promote lets the first waiting row of a unit go if it is behind nothing any more.
 func (s *Store) promote(tx *Tx, u settleplan.Unit) {
 	queue := s.data.queue(u)

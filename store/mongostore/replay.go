@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -201,7 +202,7 @@ func (t *tx) replayOne(ctx context.Context, r *replayDoc, l letterDoc) error {
 	r.Passed = l.ID
 	id, requeued, err := t.requeue(ctx, l.ID, r.ID)
 	switch {
-	case err != nil && !waybill.IsPermanent(err):
+	case err != nil && !waybill.IsPermanent(err) && !errors.Is(err, deadletter.ErrBehind):
 		return err
 	case !requeued:
 		r.Skipped++

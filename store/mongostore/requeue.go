@@ -55,6 +55,9 @@ func (t *tx) requeueToRelay(ctx context.Context, l letterDoc) (bool, error) {
 	if err := t.lockLanes(ctx, l.Row.Lane); err != nil {
 		return false, err
 	}
+	if err := t.mayReturn(ctx, l.ID, l.Row); err != nil {
+		return false, err
+	}
 	pending, err := exists(ctx, t.outbox, ofMessage(&l.Row.Message))
 	if err != nil || pending {
 		return false, err
@@ -69,6 +72,20 @@ func (t *tx) requeueToRelay(ctx context.Context, l letterDoc) (bool, error) {
 		return false, err
 	}
 	return true, remove(ctx, t.letters, l.ID)
+}
+
+// mayReturn returns ErrBehind if the outbox has a row before a letter's in its unit: one that waits can't be put behind it.
+func (t *tx) mayReturn(ctx context.Context, number int64, r rowDoc) error {
+	if r.Key == "" {
+		return nil
+	}
+	before, err := exists(ctx, t.outbox, bson.M{
+		"row.lane": r.Lane, "row.topic": r.Topic, "row.key": r.Key, "row.position": bson.M{"$lt": r.Position},
+	})
+	if err == nil && before {
+		err = fmt.Errorf("dead letter %d: %w", number, deadletter.ErrBehind)
+	}
+	return err
 }
 
 // waitInPlace adds a waiting row at the position that its message had before. It reports false if a copy of the message,
@@ -141,6 +158,9 @@ func (t *tx) requeueCopy(ctx context.Context, l letterDoc, copied waybill.Messag
 	r.Message, r.MessageID, r.Topic, r.Key = docOf(&copied), copied.ID, copied.Address(), copied.Key
 	if l.Origin == deadletter.FromRelay {
 		if err := t.lockLanes(ctx, r.Lane); err != nil {
+			return err
+		}
+		if err := t.mayReturn(ctx, l.ID, r); err != nil {
 			return err
 		}
 		w := waitingOf(r, r.Destination)

@@ -41,7 +41,7 @@ func coreStatements(n names) sqlstore.Statements {
 		HoldRequeued: r(holdRequeuedSQL), RemoveLetter: r(removeLetterSQL),
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
 		ListLetters: r(sqlstore.ListLettersSQL), ShowLetter: r(sqlstore.ShowLetterSQL), HasText: hasText,
-		LockLetter: r(lockLetterSQL), LetterWaits: r(sqlstore.LetterWaitsSQL), HoldUnit: r(holdUnitSQL),
+		LockLetter: r(lockLetterSQL), LetterWaits: r(sqlstore.LetterWaitsSQL), HoldUnit: r(holdUnitSQL), PendsBefore: r(pendsBeforeSQL),
 		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(sqlstore.RequeueConsumerSQL),
 		SettleLetter: r(sqlstore.SettleLetterSQL), ReleaseUnit: r(releaseSQL), RestoreLetter: r(sqlstore.RestoreLetterSQL), ReleaseRecord: r(releaseRecordSQL),
 		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(sqlstore.AuditSQL), ListAudit: r(sqlstore.ListAuditSQL),

@@ -30,6 +30,15 @@ SELECT w.position
      ORDER BY e.position LIMIT 1
        FOR SHARE) w
  WHERE d.number = $1`
+
+	// pendsBeforeSQL tells of what is in the outbox before a letter: it goes to the waiting rows only when a relay
+	// lets it wait, so nothing can be put behind it. Served by the primary key.
+	pendsBeforeSQL = `
+SELECT 1
+  FROM {dead_letters} d
+  JOIN {outbox} o ON o.lane = d.lane AND o.position < d.position AND o.topic = $2 AND o.key = d.key
+ WHERE d.number = $1 AND d.key <> ''
+ LIMIT 1`
 )
 
 // A relay's letter keeps id, key and position and starts its next life in the waiting rows,

@@ -50,7 +50,7 @@ func coreStatements(n names, gate gateTexts) sqlstore.Statements {
 		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), HoldRequeued: r(holdRequeuedSQL), RemoveLetter: r(removeLetterSQL),
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
 		ListLetters: r(sqlstore.ListLettersSQL), ShowLetter: r(sqlstore.ShowLetterSQL), PlanAfresh: planAfreshSQL,
-		LockLetter: r(lockLetterSQL), LetterWaits: r(letterWaitsSQL), HoldUnit: r(holdUnitSQL),
+		LockLetter: r(lockLetterSQL), LetterWaits: r(letterWaitsSQL), HoldUnit: r(holdUnitSQL), PendsBefore: r(pendsBeforeSQL),
 		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(sqlstore.RequeueConsumerSQL),
 		SettleLetter: r(settleLetterSQL), ReleaseUnit: r(releaseSQL), RestoreLetter: r(sqlstore.RestoreLetterSQL), ReleaseRecord: r(releaseRecordSQL),
 		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(auditSQL), ListAudit: r(sqlstore.ListAuditSQL),

@@ -11,6 +11,15 @@ const lockLetterSQL = `
 SELECT origin, state, requeued_at IS NOT NULL, origin = 'consumer' AND message_key = '', topic, id
   FROM {dead_letters} WHERE number = $1`
 
+// pendsBeforeSQL tells of what is in the outbox before a letter: it goes to the waiting rows only when a relay
+// lets it wait, so nothing can be put behind it. Served by the primary key.
+const pendsBeforeSQL = `
+SELECT 1
+  FROM {dead_letters} d
+  JOIN {outbox} o ON o.position < d.position AND o.topic = $2 AND o.key = d.key
+ WHERE d.number = $1 AND d.key <> ''
+ LIMIT 1`
+
 // A relay's letter keeps id, key and position and starts its next life in the waiting rows,
 // where it is due now unless it is behind something in its unit. So does the corrected copy
 // of a message, in the unit that it now belongs to. A message and its copy have one place: one of them

@@ -35,7 +35,7 @@ func coreStatements(n names) sqlstore.Statements {
 		AddLetter: r(addLetterSQL), AnyRequeued: r(sqlstore.AnyRequeuedSQL), TakeRequeued: r(takeRequeuedSQL), HoldRequeued: r(holdRequeuedSQL), RemoveLetter: r(removeLetterSQL),
 		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
 		ListLetters: r(sqlstore.ListLettersSQL), ShowLetter: r(sqlstore.ShowLetterSQL), LockLetter: r(lockLetterSQL), LetterWaits: r(sqlstore.LetterWaitsSQL),
-		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(sqlstore.RequeueConsumerSQL),
+		PendsBefore: r(pendsBeforeSQL), RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(sqlstore.RequeueConsumerSQL),
 		SettleLetter: r(sqlstore.SettleLetterSQL), ReleaseUnit: r(releaseSQL), RestoreLetter: r(sqlstore.RestoreLetterSQL), ReleaseRecord: r(releaseRecordSQL),
 		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(sqlstore.AuditSQL), ListAudit: r(sqlstore.ListAuditSQL),
 		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryFoldSQL,

@@ -20,6 +20,7 @@ func requeueTests[Tx any]() []test[Tx] {
 		{"stored as failed", requeueFailed[Tx], nil},
 		{"before others of its key that wait", requeueFirst[Tx], nil},
 		{"behind others of its key that wait", requeueBehind[Tx], nil},
+		{"behind one of its key that is still in the outbox", requeuePassesNone[Tx], nil},
 		{"its id is on its way again", requeueIDTaken[Tx], nil},
 		{"its copy has its place", requeueCopied[Tx], nil},
 		{"others with its id are refused", requeueRefusesDuplicates[Tx], nil},
@@ -185,6 +186,25 @@ func requeueBehind[Tx any](e *env[Tx]) {
 	e.advance(2 * time.Hour)
 	n.settle(published(n.claimOne("a1"))...)
 	n.claimOnly("a2", "a3")
+}
+
+// The answer to the first of two that were sent together may be unknown, while the second is refused.
+func requeuePassesNone[Tx any](e *env[Tx]) {
+	n := e.join("r1")
+	e.enqueue(msg("a1", "k"), msg("a2", "k"), msg("b", "other"))
+	claims := n.claimOnly("a1", "a2", "b")
+	n.settle(dead(find(claims, "a2")), dead(find(claims, "b")))
+	number := e.letterOf("a2")
+	if done, err := e.s.RequeueDeadLetter(e.ctx, number, by); done || !errors.Is(err, deadletter.ErrBehind) {
+		e.Errorf("RequeueDeadLetter() = %v, %v, want ErrBehind", done, err)
+	}
+	if id, err := e.s.EditDeadLetter(e.ctx, number, deadletter.Edit{}, by); id != "" || !errors.Is(err, deadletter.ErrBehind) {
+		e.Errorf("EditDeadLetter() = %q, %v, want ErrBehind", id, err)
+	}
+	e.wantReplay(e.advanceReplay(e.startReplay(deadletter.Plan{}), 10), deadletter.Done, 1, 1, 0)
+	n.settle(published(find(claims, "a1"))...)
+	e.requeue(number, true)
+	n.claimOnly("a2", "b")
 }
 
 func requeueIDTaken[Tx any](e *env[Tx]) {
