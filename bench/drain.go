@@ -24,7 +24,7 @@ const floorNote = "a loop written by hand: one reader, batches of 500, asynchron
 func relays() []contender {
 	return []contender{
 		{name: "relay", note: "shipped defaults, Retention: KeepNothing", job: job{Role: "relay"}},
-		{name: "relay, BatchSize 500", job: job{Role: "relay", Batch: 500}},
+		{name: "relay, BatchSize 100", job: job{Role: "relay", Batch: 100}},
 		{name: "relay, strict", note: "Mode: Strict, one message of a key on the wire", job: job{Role: "relay", Strict: true}},
 		{name: "relay, archive on", note: "shipped defaults: what was published is kept for 7 days", job: job{Role: "relay", Archive: true}},
 	}

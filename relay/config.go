@@ -38,8 +38,9 @@ type Config struct {
 	// behind wake-ups. 10 ms to 60 s. Optional; the default is 5 s.
 	PollInterval time.Duration
 
-	// BatchSize is the most messages that are published together. The relay reads up to 50
-	// times as many ahead, at most 5,000 or about 16 MiB. 1 to 10,000. Optional; the default is 100.
+	// BatchSize is the most messages that are published together. Batches begin with 100, grow while the
+	// destination answers them at once, and shrink when it is slow. The relay reads up to 50 times as many
+	// ahead, at most 5,000 or about 16 MiB. 1 to 10,000. Optional; the default is 500.
 	BatchSize int
 
 	// Parallelism is how many batches, each of keys of its own, are under way at a time to each
@@ -139,7 +140,7 @@ func (c *Config) fillDefaults() {
 		c.Node = nodeName()
 	}
 	fill(&c.PollInterval, 5*time.Second)
-	fill(&c.BatchSize, 100)
+	fill(&c.BatchSize, 500)
 	fill(&c.Parallelism, 4)
 	fill(&c.LeaseTTL, 8*time.Second)
 	fill(&c.RenewInterval, 2*time.Second)

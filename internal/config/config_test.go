@@ -49,7 +49,7 @@ func TestLoad_Precedence(t *testing.T) {
 		want   int
 		origin string
 	}{
-		{"nothing set", nil, nil, "", 100, "default"},
+		{"nothing set", nil, nil, "", 500, "default"},
 		{"file over default", nil, nil, file, 11, file + ":2"},
 		{"environment over file", nil, env, file, 22, "WAYBILL_RELAY_BATCH_SIZE"},
 		{"flag over environment and file", flag, env, file, 33, "--relay-batch-size"},

@@ -59,7 +59,7 @@ func TestOption_Names(t *testing.T) {
 }
 
 // TestOptions_OlderNames: each setting of the older systems' table that the program uses is an option,
-// with that table's default.
+// with that table's default, but for the size of batches: that was 100, and they begin with 100 now.
 func TestOptions_OlderNames(t *testing.T) {
 	t.Parallel()
 	defaults := make(map[string]string)
@@ -67,7 +67,7 @@ func TestOptions_OlderNames(t *testing.T) {
 		defaults[o.Key] = o.Default
 	}
 	for key, want := range map[string]string{
-		"relay.poll_interval": "5s", "relay.batch_size": "100", "relay.max_retries": "5", "relay.parallelism": "4",
+		"relay.poll_interval": "5s", "relay.batch_size": "500", "relay.max_retries": "5", "relay.parallelism": "4",
 		"retry.base_delay": "1s", "retry.max_delay": "60s", "outbox.retention": "7d", "inbox.retention": "7d", "inbox.lease": "60s",
 		"dead_letter.enabled": "true", "dead_letter.retention": "30d", "cleanup.enabled": "true", "cleanup.interval": "1h",
 		"discovery.timeout": "3s", "discovery.selection_wait": "150ms", "discovery.bus": "rabbit", "discovery.group": "workers",

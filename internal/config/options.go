@@ -117,8 +117,8 @@ var options = []Option{
 		Help: "how long to wait for a wake-up before looking for messages anyway",
 	},
 	{
-		Key: "relay.batch_size", Kind: Int, Default: "100", Min: "1", Max: "10000",
-		Help: "most messages published together; up to 50 times as many are read ahead",
+		Key: "relay.batch_size", Kind: Int, Default: "500", Min: "1", Max: "10000",
+		Help: "most messages published together: from 100 on, as fast as the broker answers",
 	},
 	{
 		Key: "relay.max_retries", Kind: Int, Default: "5", Min: "0",

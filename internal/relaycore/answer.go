@@ -44,6 +44,7 @@ func (e Answered) apply(c *Core) {
 			c.tidy(l)
 		}
 	}
+	c.fit(b, &v, took)
 	c.judge(b, &v, took)
 	c.reportAccepted(d, &v, took)
 }

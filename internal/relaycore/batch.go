@@ -86,7 +86,21 @@ func (c *Core) open(q *queue) int {
 	case c.before(max(d.main.until, q.until)), c.before(d.pace.next(c.now)):
 		return 0
 	}
-	return d.pace.allowed(c.cfg.BatchSize)
+	return d.pace.allowed(d.room)
+}
+
+// fit learns from a batch how large the next ones may be. Larger ones cost less for each message, but what comes
+// later waits for them, and what is in flight is sent again after a crash.
+func (c *Core) fit(b *Batch, v *verdict, took time.Duration) {
+	d, least := b.queue.dest, min(firstRoom, c.cfg.BatchSize)
+	switch {
+	case len(v.unanswered) > 0:
+		d.room = least
+	case took > c.slowAfter()/2:
+		d.room = max(d.room/2, least)
+	case len(v.accepted) >= d.room && took < c.slowAfter()/4:
+		d.room = min(2*d.room, c.cfg.BatchSize)
+	}
 }
 
 // fill takes messages out of a queue into a batch, which is nil if none may be sent. It reports

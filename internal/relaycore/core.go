@@ -11,7 +11,7 @@ import (
 type Config struct {
 	Dests     []Dest
 	Followers []Dest // get what was published
-	BatchSize int    // most messages of a batch
+	BatchSize int    // most messages of a batch, once a destination has shown that it answers it fast
 	Parallel  int    // batches in flight for each destination
 	Strict    bool   // one message of a key in flight
 
@@ -75,6 +75,7 @@ func New(cfg Config) *Core {
 	c := &Core{cfg: cfg, byName: make(map[string]*dest), lines: make(map[unit]*line), jitter: cfg.Seed}
 	for _, d := range slices.Concat(cfg.Dests, cfg.Followers) {
 		made := newDest(d)
+		made.room = min(firstRoom, cfg.BatchSize)
 		c.dests = append(c.dests, made)
 		c.byName[d.Name] = made
 	}

@@ -16,6 +16,7 @@ type dest struct {
 	returns map[string]Time // of deferred messages, by tenant
 
 	batches  []*Batch // in flight
+	room     int      // most messages of a batch for now
 	draining *queue   // it waits to send a message alone
 	sends    int64    // batches so far, which numbers them
 	accepted int64    // messages
@@ -24,6 +25,9 @@ type dest struct {
 	cut      int64    // sends when a connection was last lost
 	past     map[int64]*past
 }
+
+// firstRoom is the size of batches to a destination of which nothing is known.
+const firstRoom = 100
 
 func newDest(d Dest) *dest {
 	made := &dest{Dest: d, pace: pace{rate: d.Rate}, returns: make(map[string]Time), past: make(map[int64]*past)}

@@ -182,3 +182,41 @@ func TestIsolate_Repeats(t *testing.T) {
 		}
 	}
 }
+
+func TestFit(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.BatchSize, c.Parallel, c.LeaseTTL = 350, 1, time.Hour })
+	r.own(Lane{0, 1})
+	var list []Message
+	for n := range 2000 {
+		list = append(list, msg(int64(n+1), ""))
+	}
+	r.claimed(list...)
+	for _, tc := range []struct {
+		want   int // messages
+		took   time.Duration
+		result Result
+	}{
+		{100, 0, accepted},
+		{200, time.Second/4 - 1, accepted},
+		{350, time.Second / 2, accepted},
+		{350, time.Second/2 + 1, accepted},
+		{175, time.Second / 4, accepted},
+		{175, time.Second - 1, accepted},
+		{100, time.Second - 1, accepted},
+		{100, 0, accepted},
+		{200, 0, lost},
+		{100, 0, accepted},
+		{200, 0, accepted},
+	} {
+		b := take[Publish](r).Batch
+		if len(b.Messages) != tc.want {
+			t.Fatalf("a batch of %d messages, want %d", len(b.Messages), tc.want)
+		}
+		r.pass(tc.took)
+		r.answer(b, slices.Repeat([]Result{tc.result}, len(b.Messages))...)
+		if tc.result.Err != nil {
+			r.pass(2 * time.Second) // so long is a pause after a failure at most
+		}
+	}
+}
