@@ -142,7 +142,7 @@ func TestRelay_Record(t *testing.T) {
 		{nil, []string{"Replayed ", " steps, ", "; the relay's decisions are the same."}, "order-1"},
 		{[]string{"--message", "order-1"}, []string{"order-1 is claimed: position ", "topic orders, key #", "→ send order-1", "order-1 is accepted (batch ", "→ store of order-1", ": published", "its outcome is stored"}, "ann"},
 		{[]string{"--topic", "mails"}, []string{"mail-1 is claimed", "mail-1 is accepted"}, "order-1"},
-		{[]string{"--from", "1h"}, []string{"the relay begins, with batches of 100, 4 at a time", "messages are claimed", "→ send batch 1 to", "outcomes are stored"}, "order-1"},
+		{[]string{"--from", "1h"}, []string{"the relay begins, with batches of 500, 4 at a time", "messages are claimed", "→ send batch 1 to", "outcomes are stored"}, "order-1"},
 		{[]string{"--from", "1h"}, []string{"→ send batch 1 to", "the relay is stopped"}, "order-1"}, // it may learn of both in either order
 		{[]string{"--message", "order-9"}, []string{"Nothing in the recording is about that."}, "order-1"},
 		{[]string{"--to", "1h", "--topic", "mails"}, []string{"Nothing in the recording is about that."}, "mail-1"},

@@ -14,23 +14,19 @@ import (
 // aheadRangeSQL returns the first position above one and the last one, of some lanes. Served by the
 // primary key.
 const aheadRangeSQL = `
-SELECT min((SELECT o.position FROM {outbox} o WHERE o.lane = l.lane AND o.position > $2 ORDER BY o.position LIMIT 1)),
-       max((SELECT o.position FROM {outbox} o WHERE o.lane = l.lane ORDER BY o.position DESC LIMIT 1))
-  FROM unnest($1::int[]) AS l(lane)`
+SELECT (SELECT o.position FROM {outbox} o WHERE o.lane = ANY($1::int[]) AND o.position > $2 ORDER BY o.position LIMIT 1),
+       (SELECT o.position FROM {outbox} o WHERE o.lane = ANY($1::int[]) ORDER BY o.position DESC LIMIT 1)`
 
 // claimAheadSQL reads what was never tried of other tenants than some ($5), between two positions ($2
-// and $3). Served by the primary key; the limit of a lane comes through a sub-select, as in claimPageSQL.
+// and $3). Served by the primary key; the limit comes through a sub-select, as in claimPageSQL.
 const claimAheadSQL = `
 SELECT o.lane, o.position, '', 0, 0, false,
        CASE WHEN o.deliver_at > (SELECT {clock}()) THEN extract(epoch FROM o.deliver_at - (SELECT {clock}())) * 1000 END::float8,
        extract(epoch FROM o.expires_at - (SELECT {clock}()))::float8 * 1000, {o.message}
-  FROM unnest($1::int[], $7::bigint[]) AS l(lane, epoch)
- CROSS JOIN LATERAL (
-    SELECT * FROM {outbox} o
-     WHERE o.lane = l.lane` + ownsLane + ` AND o.position > $2 AND o.position <= $3 AND o.tenant NOT IN (SELECT unnest($5::text[])) AND o.` + notHeld + `
-     ORDER BY o.position LIMIT (SELECT $6::bigint)) o
- ORDER BY o.position
- LIMIT $6`
+  FROM {outbox} o
+ WHERE o.lane = ANY(ARRAY(SELECT r.lane FROM {relay_lanes} r JOIN unnest($1::int[], $7::bigint[]) AS l(lane, epoch) USING (lane, epoch)))
+   AND o.position > $2 AND o.position <= $3 AND o.tenant NOT IN (SELECT unnest($5::text[])) AND o.` + notHeld + `
+ ORDER BY o.position LIMIT (SELECT $6::bigint)`
 
 // staysAheadSQL returns, of some units ($6, $7), the first row before a position ($3) that stays behind
 // when what was read above another position ($2) is claimed. It looks from the beginning of the lanes ($1):

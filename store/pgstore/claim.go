@@ -82,14 +82,12 @@ SELECT w.lane, w.position, w.destination, w.attempts, w.life, false AS blocked, 
  ORDER BY w.position
  LIMIT $2`
 
-// claimPageSQL reads what was never tried, lane by lane until the limit is reached, each
-// above a position of its own ($2) and up to a common one ($5). Safe with several relays
-// because each reads only lanes that it owns; served by the primary key.
+// claimPageSQL reads what was never tried of all lanes of a relay ($1) in the order of its position, in each lane above a
+// position of its own ($2), above the lowest of these ($5). Safe with several relays because each reads only lanes that
+// it owns; served by the primary key. A relay that owns few lanes walks over the rows of the others.
 //
-// The planner takes what lies between the two positions for half a per cent of the lane. If it
-// knew the limit it would think that all of it is wanted, and read and sort it: the limit of a
-// lane comes through a sub-select, of which the planner assumes that a part of the rows will do,
-// and reads them in the order of the index.
+// If the planner knew the limit it might think that all is wanted, and read and sort it: it comes
+// through a sub-select, of which the planner assumes that a part of the rows will do.
 //
 // The first row is the look of [cursors]. Its parts are made in the order that cursors needs:
 // the snapshot was taken before all of them; the last position is read before pg_locks,
@@ -112,13 +110,9 @@ WITH drawn AS MATERIALIZED (
            )::text AS seen
       FROM drawn d
 ), rows AS (
-    SELECT o.*
-      FROM unnest($1::int[], $2::bigint[], $6::bigint[]) AS l(lane, above, epoch)
-     CROSS JOIN LATERAL (
-        SELECT * FROM {outbox} o
-         WHERE o.lane = l.lane` + ownsLane + ` AND o.position > l.above AND o.position <= $5 AND o.` + notHeld + `
-         ORDER BY o.position LIMIT (SELECT $3::bigint)) o
-     LIMIT $3
+    SELECT * FROM {outbox} o
+     WHERE o.position > $5 AND o.position > ` + aboveOfLane + ` AND o.` + notHeld + `
+     ORDER BY o.position LIMIT (SELECT $3::bigint)
 )
 SELECT look.seen, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {no.message} FROM look
 UNION ALL
@@ -126,6 +120,11 @@ SELECT NULL, o.lane, o.position, '', 0, 0, false,
        CASE WHEN o.deliver_at > (SELECT {clock}()) THEN extract(epoch FROM o.deliver_at - (SELECT {clock}())) * 1000 END::float8,
        extract(epoch FROM o.expires_at - (SELECT {clock}()))::float8 * 1000, {o.message}
   FROM rows o`
+
+// aboveOfLane is where the page begins in the lane of a row o: behind the last position there is, if the
+// relay does not own the lane at its epoch ($6). Made once; nobody gives a lane out of range and a position.
+const aboveOfLane = `(SELECT array_agg(coalesce(l.above, 9223372036854775807) ORDER BY r.lane)
+                             FROM {relay_lanes} r LEFT JOIN unnest($1::int[], $2::bigint[], $6::bigint[]) AS l(lane, above, epoch) USING (lane, epoch))[o.lane + 1]`
 
 // claimBlockedSQL returns which of the units are blocked, counted from 1. Served by the indexes
 // on (topic, key, …), whatever their number: the planner cannot see how long an array is that
@@ -225,42 +224,32 @@ func (c *claimer[Tx]) claimDue(ctx context.Context, req relay.ClaimRequest) ([]r
 	return due, err
 }
 
-// claimReady reads pages until there are enough rows, or no more.
+// claimReady reads a page, and once more if the first one can't be used.
 func (c *claimer[Tx]) claimReady(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
-	claims, patience := []relay.Claim{}, youngWriter
-	for {
-		p := c.cursors.page(req.Lanes, req.Limit-len(claims), patience, time.Now())
-		rows, seen, err := c.readPage(ctx, p, claims, req.Left(claims))
+	for patience := youngWriter; ; patience *= 64 { // an old writer has ended: suspect older ones, too
+		p := c.cursors.page(req.Lanes, req.Limit, patience, time.Now())
+		claims, seen, err := c.readPage(ctx, p, req.Bytes)
 		if err != nil {
 			return nil, err
 		}
-		if left := rest(req, claims); left.Full(rows) {
-			p.limit = len(rows) // what is behind the last of them was not read
+		if req.Full(claims) {
+			p.limit = len(claims) // what is behind the last of them was not read
 		}
 		c.waits = seen.Waits
-		if !c.cursors.took(p, rows, seen, time.Now()) {
-			patience *= 64 // an old writer has ended: suspect older ones, too
-			continue
-		}
-		if len(claims) == 0 {
-			claims = rows // most often all of them
-		} else {
-			claims = append(claims, rows...)
-		}
-		if req.Full(claims) || p.bound == toTheEnd {
+		if c.cursors.took(p, claims, seen, time.Now()) {
 			return claims, nil
 		}
 	}
 }
 
-// readPage reads a page without what was claimed before, up to a number of bytes.
-func (c *claimer[Tx]) readPage(ctx context.Context, p page, before []relay.Claim, bytes int) (claims []relay.Claim, seen look, err error) {
+// readPage reads a page, up to a number of bytes.
+func (c *claimer[Tx]) readPage(ctx context.Context, p page, bytes int) (claims []relay.Claim, seen look, err error) {
 	ctx, stop := c.stoppable(ctx)
 	defer stop()
-	held := append(column(before, func(c relay.Claim) int64 { return c.Position }), c.req.Held...)
-	held = p.within(held)
+	least := slices.Min(p.from)
+	held := slices.DeleteFunc(append([]int64{}, c.req.Held...), func(n int64) bool { return n <= least })
 	numbers, epochs := numbersAndEpochs(p.lanes)
-	rows, err := c.conn.Query(ctx, c.sql.claimPage, numbers, p.from, p.limit, held, p.bound, epochs)
+	rows, err := c.conn.Query(ctx, c.sql.claimPage, numbers, p.from, p.limit, held, least, epochs)
 	if err != nil {
 		return nil, seen, err
 	}

@@ -2,18 +2,14 @@ package pgstore
 
 import (
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill/relay"
 )
 
-const (
-	youngWriter  = 50 * time.Millisecond // how long a writer is assumed to end before the next claim
-	minPageWidth = 1000                  // positions
-	toTheEnd     = math.MaxInt64         // the bound of a page that has none
-)
+// youngWriter is how long a writer is assumed to end before the next claim.
+const youngWriter = 50 * time.Millisecond
 
 // cursors remembers how far each lane has been read, so that a claim reads forward and walks
 // neither over the index entries of deleted rows nor over what is under way. It does no I/O.
@@ -49,18 +45,16 @@ type cursors struct {
 	server   string
 	sessions map[int]bool // that have answered, by the process that serves them
 	last     int64        // last position drawn, as of the latest look
-	spacing  float64      // positions of one lane for each row found in it
 }
 
 // maxSessions is how many are remembered: more than any pool has.
 const maxSessions = 1000
 
-// laneCursor is how far a lane has been read. Every row between low and high that a claim
-// could see was returned; a row that came later may be there. Below low nothing will come
-// but from open writers.
+// laneCursor is how far a lane has been read: every row up to low that a claim could see was returned, and nothing will
+// come there but from open writers.
 type laneCursor struct {
-	epoch     int64
-	low, high int64
+	epoch int64
+	low   int64
 }
 
 type writer struct {
@@ -77,17 +71,16 @@ type look struct {
 	Waits   bool     `json:"waits"`   // whether anything waits
 }
 
-// page is what one statement reads: of each lane the positions above its from, up to a bound.
+// page is what one statement reads: of each lane the positions above its from.
 type page struct {
 	lanes    []relay.Lane
 	from     []int64
-	bound    int64
 	limit    int
 	openFrom time.Time // writers known since then, or longer, are assumed to be open
 }
 
 func newCursors() *cursors {
-	return &cursors{lanes: make(map[int]*laneCursor), writers: make(map[string]writer), sessions: make(map[int]bool), spacing: 64}
+	return &cursors{lanes: make(map[int]*laneCursor), writers: make(map[string]writer), sessions: make(map[int]bool)}
 }
 
 // begin prepares for a claim of lanes: those that have changed hands, or are named in again,
@@ -108,9 +101,7 @@ func (c *cursors) begin(lanes []relay.Lane, again []int) {
 // forget makes the next claim read every lane from its beginning.
 func (c *cursors) forget() { *c = *newCursors() }
 
-// page returns what to read next. Writers known for less than patience are assumed to have
-// ended. The lanes are read abreast, up to a common bound, because neighbours share pages of
-// the table; it is chosen so that somewhat more rows than the limit lie below it.
+// page returns what to read next. Writers known for less than patience are assumed to have ended.
 func (c *cursors) page(lanes []relay.Lane, limit int, patience time.Duration, now time.Time) page {
 	p := page{lanes: lanes, from: make([]int64, len(lanes)), limit: limit, openFrom: now.Add(-patience)}
 	floor := int64(math.MaxInt64)
@@ -122,36 +113,11 @@ func (c *cursors) page(lanes []relay.Lane, limit int, patience time.Duration, no
 	for i, l := range lanes {
 		p.from[i] = min(c.lanes[l.Number].low, floor)
 	}
-	width := 1.25 * float64(limit) * c.spacing / float64(len(lanes))
-	p.bound = toTheEnd
-	mean := c.mean(lanes)
-	if width = max(width, minPageWidth); width < float64(c.last-mean) {
-		p.bound = mean + int64(width)
-	}
 	return p
 }
 
-// mean returns how far the lanes have been read on the average. A float64 is exact for the distances between lanes, but
-// not for positions near their end.
-func (c *cursors) mean(lanes []relay.Lane) int64 {
-	least, above := int64(math.MaxInt64), 0.0
-	for _, l := range lanes {
-		least = min(least, c.lanes[l.Number].high)
-	}
-	for _, l := range lanes {
-		above += float64(c.lanes[l.Number].high-least) / float64(len(lanes))
-	}
-	return least + int64(above)
-}
-
-// within removes from a list of positions those that the page does not read.
-func (p page) within(positions []int64) []int64 {
-	least := slices.Min(p.from)
-	return slices.DeleteFunc(positions, func(n int64) bool { return n <= least || n > p.bound })
-}
-
-// took takes in what a page has shown, rows being in the order of its lanes, at the time of
-// its look. If it reports false the rows are not to be used: read a page again.
+// took takes in what a page has shown, rows being in the order of their positions, at the
+// time of its look. If it reports false the rows are not to be used: read a page again.
 func (c *cursors) took(p page, rows []relay.Claim, seen look, now time.Time) bool {
 	if seen.Server != c.server || seen.Last < c.last || !c.sessions[seen.Session] {
 		c.startOver(seen)
@@ -168,7 +134,7 @@ func (c *cursors) took(p page, rows []relay.Claim, seen look, now time.Time) boo
 // startOver puts every lane back to its beginning, for a server that may not be the one we knew.
 func (c *cursors) startOver(seen look) {
 	for _, lc := range c.lanes {
-		lc.low, lc.high = 0, 0
+		lc.low = 0
 	}
 	clear(c.writers)
 	if seen.Server != c.server || len(c.sessions) == maxSessions {
@@ -207,25 +173,15 @@ func (p page) readFrom(position int64) bool {
 	return true
 }
 
-// advance notes how far a page was read: up to its bound, but in the lane where it came to
-// its limit up to the last row, and in those behind not at all.
+// advance notes how far a page was read: to its end, or up to the last row if it came to its limit.
 func (c *cursors) advance(p page, rows []relay.Claim) {
-	read, cut := 0.0, len(rows) == p.limit
-	for _, l := range p.lanes {
-		upTo, last := p.bound, false
-		if cut && rows[len(rows)-1].Lane.Number == l.Number {
-			upTo, last = rows[len(rows)-1].Position, true
-		}
-		lc := c.lanes[l.Number]
-		read += max(0, float64(upTo-lc.high))
-		lc.low = max(lc.low, min(upTo, c.last))
-		lc.high = max(lc.high, lc.low)
-		if last {
-			break
-		}
+	upTo := c.last
+	if len(rows) == p.limit {
+		upTo = min(upTo, rows[len(rows)-1].Position)
 	}
-	if p.bound != toTheEnd {
-		c.spacing = min(max(1, read/float64(max(1, len(rows)))), 8*c.spacing)
+	for _, l := range p.lanes {
+		lc := c.lanes[l.Number]
+		lc.low = max(lc.low, upTo)
 	}
 }
 

@@ -59,11 +59,10 @@ func (s *sea) write(n int) {
 // read returns the positions that a page shows, as the statement does.
 func (s *sea) read(p page) []relay.Claim {
 	var rows []relay.Claim
-	for i, l := range p.lanes {
-		for position := p.from[i] + 1; position <= min(p.bound, s.last); position++ {
-			if lane, ok := s.visible[position]; ok && lane == l.Number && len(rows) < p.limit && !slices.Contains(s.held, position) {
-				rows = append(rows, relay.Claim{Lane: l, Position: position})
-			}
+	for position := slices.Min(p.from) + 1; position <= s.last && len(rows) < p.limit; position++ {
+		lane, ok := s.visible[position]
+		if ok && position > p.from[lane] && !slices.Contains(s.held, position) {
+			rows = append(rows, relay.Claim{Lane: p.lanes[lane], Position: position})
 		}
 	}
 	return rows
@@ -77,14 +76,14 @@ func (s *sea) look() look {
 	return seen
 }
 
-// claim reads pages as ClaimMessages does, deletes what it found, and returns the positions.
-// from is the lowest position that the last page began above.
+// claim reads a page as ClaimMessages does, deletes what it found, and returns the positions.
+// from is the lowest position that the page began above.
 func (s *sea) claim(limit int, again ...int) (found []int64, from int64) {
 	s.t.Helper()
 	s.c.begin(s.lanes, again)
 	patience := youngWriter
 	for range 50 {
-		p := s.c.page(s.lanes, limit-len(found), patience, s.now)
+		p := s.c.page(s.lanes, limit, patience, s.now)
 		from = slices.Min(p.from)
 		rows := s.read(p)
 		if s.during != nil {
@@ -99,9 +98,7 @@ func (s *sea) claim(limit int, again ...int) (found []int64, from int64) {
 			found = append(found, r.Position)
 			delete(s.visible, r.Position)
 		}
-		if len(found) == limit || p.bound == toTheEnd {
-			return found, from
-		}
+		return found, from
 	}
 	s.t.Fatal("a claim does not come to an end")
 	return nil, 0
@@ -129,24 +126,6 @@ func TestCursors_Forward(t *testing.T) {
 	s.claim(500) // from here on the look before says that all of it was drawn
 	if _, from := s.claim(500); from != 10_000 {
 		t.Errorf("the next claim reads above %d, want 10000", from)
-	}
-}
-
-// TestCursors_Abreast: no lane runs ahead of the others by more than a page.
-func TestCursors_Abreast(t *testing.T) {
-	t.Parallel()
-	s := newSea(t, 8)
-	s.write(100_000)
-	s.claim(1) // the first look
-	for range 20 {
-		s.claim(1000)
-		low, high := int64(1<<62), int64(0)
-		for _, lc := range s.c.lanes {
-			low, high = min(low, lc.high), max(high, lc.high)
-		}
-		if high-low > 80_000/8+5_000 {
-			t.Fatalf("lanes are read up to %d and %d", low, high)
-		}
 	}
 }
 
@@ -390,9 +369,9 @@ func TestCursors_LastPositions(t *testing.T) {
 	s.last = math.MaxInt64 - 1 - backlog
 	s.c.begin(s.lanes, nil)
 	for n, l := range s.lanes { // all of them have been read, as by a relay that has run for long
-		s.c.lanes[l.Number].low, s.c.lanes[l.Number].high = s.last-int64(n), s.last-int64(n)
+		s.c.lanes[l.Number].low = s.last - int64(n)
 	}
-	s.c.spacing, s.c.last = 1, s.last
+	s.c.last = s.last
 	s.c.server, s.c.sessions[0] = s.server, true
 	s.write(backlog)
 	s.c.last = s.last

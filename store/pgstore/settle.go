@@ -33,7 +33,7 @@ const (
 WITH` + settleFence + `
 gone AS (
     DELETE FROM {outbox} o USING input i JOIN fence f ON f.lane = i.lane
-     WHERE o.lane = i.lane AND o.position = i.position AND o.id = i.id
+     WHERE o.position = i.position AND o.lane = i.lane AND o.id = i.id
 )
 SELECT lane FROM fence`
 
@@ -41,7 +41,7 @@ SELECT lane FROM fence`
 WITH` + settleFence + `
 gone AS (
     DELETE FROM {outbox} o USING input i JOIN fence f ON f.lane = i.lane
-     WHERE o.lane = i.lane AND o.position = i.position AND o.id = i.id
+     WHERE o.position = i.position AND o.lane = i.lane AND o.id = i.id
     RETURNING o.*, i.destination
 ), archived AS (
     INSERT INTO {outbox_archive} (published_at, lane, position, destination, {message})
@@ -76,7 +76,7 @@ WITH input AS (
         AS i(lane, position, destination, behind, alone, after_ms, attempts, life, error, took, id)
 ), m AS (
     DELETE FROM {outbox} o USING (SELECT DISTINCT lane, position, id FROM input) i
-     WHERE o.lane = i.lane AND o.position = i.position AND o.id = i.id
+     WHERE o.position = i.position AND o.lane = i.lane AND o.id = i.id
     RETURNING o.*
 )
 INSERT INTO {outbox_waiting} (lane, position, {message}, destination, alone, due_at, attempts, life, error, first_failed_at, history)

@@ -1,6 +1,12 @@
 DROP TRIGGER complete_message ON {outbox};
 DROP FUNCTION {complete_message}();
 
+DO $body$
+BEGIN
+    EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', {outbox_text},
+                   (SELECT conname FROM pg_constraint WHERE conrelid = {outbox_text}::regclass AND contype = 'p'));
+END
+$body$;
 ALTER TABLE {outbox}
     DROP COLUMN lane,
     ADD COLUMN lane smallint GENERATED ALWAYS AS ({lane}(key, id)) STORED,

@@ -2,7 +2,14 @@
 -- rows pass neither check nor trigger. For everybody else one trigger does all of it.
 INSERT INTO {schema_versions} (version, name) VALUES (16, '016_bare_insert');
 
-ALTER TABLE {outbox} ALTER COLUMN lane DROP EXPRESSION, DROP CONSTRAINT outbox_storable;
+-- A claim reads in the order of position, whatever the lane.
+DO $body$
+BEGIN
+    EXECUTE format('ALTER TABLE %s ALTER COLUMN lane DROP EXPRESSION, ALTER COLUMN lane SET NOT NULL, DROP CONSTRAINT outbox_storable, '
+                   'DROP CONSTRAINT %I, ADD PRIMARY KEY (position)', {outbox_text},
+                   (SELECT conname FROM pg_constraint WHERE conrelid = {outbox_text}::regclass AND contype = 'p'));
+END
+$body$;
 DROP TRIGGER wake_relays ON {outbox};
 DROP FUNCTION {wake_relays}();
 
