@@ -57,7 +57,7 @@ func notice(q url.Values) string {
 	}
 	text := plural(changed, "letter") + " changed."
 	if left > 0 {
-		text += " " + plural(left, "letter") + " left as they were: on their way, settled, or gone."
+		text += " " + plural(left, "letter") + " left as they were: pending, settled, gone, or behind an earlier message of their key."
 	}
 	return text
 }

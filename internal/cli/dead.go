@@ -52,7 +52,7 @@ func letterProblem(err error) (text string, overtaken bool) {
 	case errors.Is(err, deadletter.ErrRequeued):
 		return "it was requeued and is pending", true
 	case errors.Is(err, deadletter.ErrBehind):
-		return "an earlier message of its key is still to be published: try again later", true
+		return "an earlier message of its key is still to be published: try again later", false
 	}
 	var invalid *waybill.InvalidError
 	if errors.As(err, &invalid) {
