@@ -105,5 +105,5 @@ func (c *claimer[Tx]) readAhead(ctx context.Context, req relay.AheadRequest, num
 	ctx, stop := c.stoppable(ctx)
 	defer stop()
 	rows, err := c.conn.Query(ctx, c.sql.claimAhead, numbers, req.Above, upTo, append([]int64{}, req.Held...), req.Without, req.Limit, epochs)
-	return sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
+	return newClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
 }

@@ -25,6 +25,8 @@ func encodeArray(arg any) any {
 		})
 	case []int:
 		return literal(list, strconv.Itoa)
+	case []int32:
+		return literal(list, func(n int32) string { return strconv.Itoa(int(n)) })
 	case []int64:
 		return literal(list, func(n int64) string { return strconv.FormatInt(n, 10) })
 	case []float64:

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
 	"github.com/waybill-go/waybill/relay"
@@ -198,6 +200,21 @@ func rest(req relay.ClaimRequest, claims []relay.Claim) relay.ClaimRequest {
 	return req
 }
 
+// timestamp lets pgx write a time where it belongs.
+type timestamp struct{ *sqldb.Time }
+
+// ScanTimestamptz implements [pgtype.TimestamptzScanner].
+func (t timestamp) ScanTimestamptz(v pgtype.Timestamptz) error {
+	if t.Time.Time = v.Time; v.InfinityModifier != pgtype.Finite {
+		return errors.New("a time is infinite")
+	}
+	return nil
+}
+
+func newClaimScanner(lanes []relay.Lane, first ...any) *sqlstore.ClaimScanner {
+	return sqlstore.NewClaimScanner(lanes, first...).Times(func(t *sqldb.Time) any { return timestamp{t} })
+}
+
 // stoppable returns a context for a query that may be stopped before its end. That costs the
 // connection, and so is left out in a transaction.
 func (c *claimer[Tx]) stoppable(ctx context.Context) (context.Context, func()) {
@@ -217,7 +234,7 @@ func (c *claimer[Tx]) claimDue(ctx context.Context, req relay.ClaimRequest) ([]r
 	numbers, epochs := numbersAndEpochs(req.Lanes)
 	positions, held := req.HeldWaiting()
 	rows, err := c.conn.Query(ctx, c.sql.claimDue, numbers, req.Limit, append([]string{}, req.Paused...), positions, held, epochs)
-	due, err := sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
+	due, err := newClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
 	for i := range due {
 		due[i].Waiting = true
 	}
@@ -253,7 +270,7 @@ func (c *claimer[Tx]) readPage(ctx context.Context, p page, bytes int) (claims [
 	if err != nil {
 		return nil, seen, err
 	}
-	scanner := sqlstore.NewClaimScanner(p.lanes, new(any)) // the look, NULL beside a message
+	scanner := newClaimScanner(p.lanes, new(any)) // the look, NULL beside a message
 	if seen, err = scanLook(rows, scanner.Columns()); err != nil {
 		rows.Close()
 		return nil, seen, err

@@ -237,7 +237,7 @@ func (s *Store[Tx]) SettleMessages(ctx context.Context, req relay.SettleRequest)
 // settlePublished writes down what came straight from the outbox and is published.
 func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req relay.SettleRequest, list []relay.Settlement) ([]int, error) {
 	lanes, epochs := lanesOf(list)
-	numbers := column(list, func(st relay.Settlement) int { return st.Claim.Lane.Number })
+	numbers := column(list, func(st relay.Settlement) int32 { return int32(st.Claim.Lane.Number) }) // pgx boxes each int
 	positions := column(list, func(st relay.Settlement) int64 { return st.Claim.Position })
 	destinations := column(list, func(st relay.Settlement) string { return st.Claim.Destination })
 	ids := column(list, func(st relay.Settlement) string { return st.Claim.Message.ID })
