@@ -155,7 +155,7 @@ func (c *Core) takeNext(b *Batch, l *line) {
 		m.Resent = m.Attempts > 0 || q.dest.recall(m).unsure
 		b.Messages = append(b.Messages, m)
 		l.sent++
-		l.filling = l.key != "" && !c.cfg.Strict && !b.Alone
+		l.filling = true
 	}
 	q.place(l)
 	c.tidy(l)

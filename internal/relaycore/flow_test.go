@@ -115,6 +115,55 @@ func TestKey_Pipelined(t *testing.T) {
 	none[Publish](r)
 }
 
+// TestKey_NotOvertaken: what is accepted behind one that has become a dead letter has its turn.
+func TestKey_NotOvertaken(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.own(Lane{0, 1})
+	r.claimed(msg(1, "k"), msg(2, "k"))
+	r.answer(r.sent(1, 2), Result{Err: errTest, Kind: waybill.Permanent}, accepted)
+	if n, rep := r.reported(Overtaken); n != 0 {
+		t.Errorf("reported %+v, want nothing", rep)
+	}
+}
+
+// TestClaimed_Took: a claim's report says how long it has taken.
+func TestClaimed_Took(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.LeaseTTL = time.Hour })
+	r.pass(time.Minute)
+	r.own(Lane{0, 1})
+	r.reads()
+	r.pass(2 * time.Second)
+	r.step(Claimed{Messages: []Message{msg(1, "")}})
+	if n, rep := r.reported(Claims); n != 1 || rep.Took != 2*time.Second {
+		t.Errorf("%d reports, %+v, want one of 2s", n, rep)
+	}
+}
+
+// TestLate_Pauses: a batch that is not answered pauses its topics if the destination has accepted something
+// meanwhile, else the destination.
+func TestLate_Pauses(t *testing.T) {
+	t.Parallel()
+	for _, answers := range []bool{true, false} {
+		r := newRig(t, func(c *Config) { c.Dests, c.LeaseTTL = []Dest{{Late: true}}, time.Hour })
+		r.own(Lane{0, 1})
+		r.claimed(to("silent", msg(1, "")))
+		r.sent(1)
+		r.claimed(to("fine", msg(2, "")))
+		if b := r.sent(2); answers {
+			r.answer(b)
+		}
+		r.pass(r.cfg.PublishTimeout)
+		r.claimed(to("new", msg(3, "")))
+		if answers {
+			r.sent(3)
+		} else {
+			none[Publish](r)
+		}
+	}
+}
+
 // TestExpires: one that expires while it is held is not sent.
 func TestExpires(t *testing.T) {
 	t.Parallel()

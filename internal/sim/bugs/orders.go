@@ -28,7 +28,7 @@ var breaks = []bug{
 		old: "ON CONFLICT (id, source, tenant) DO NOTHING\nRETURNING ` + wakeRelays\n\n// enqueueManySQL", new: "RETURNING ` + wakeRelays\n\n// enqueueManySQL"},
 	{name: "unique ids are not kept", file: pg + "enqueue.go", old: "text = enqueueUniqueSQL", new: "text = enqueueManySQL"},
 	{name: "an open writer is taken for one that begins now", file: pg + "cursor.go", old: "writer{above: c.last,", new: "writer{above: seen.Last,"},
-	{name: "a lane is taken for read to its end", file: pg + "cursor.go", old: "min(upTo, c.last))", new: "upTo)"},
+	{name: "a lane is taken for read to its end", file: pg + "cursor.go", old: "upTo := c.last", new: "upTo := int64(math.MaxInt64)"},
 	{name: "lanes are taken from those who own them", file: pg + "lanes.go",
 		old: "owner = $1, epoch = epoch + 1, since = {clock}()\n WHERE lane IN (SELECT lane FROM {relay_lanes} WHERE owner IS NULL ORDER BY lane",
 		new: "owner = $1, since = {clock}()\n WHERE lane IN (SELECT lane FROM {relay_lanes} ORDER BY lane"},
