@@ -19,7 +19,7 @@ func TestLoad_Defaults(t *testing.T) {
 	if got, want := c.Duration("relay.poll_interval"), 5*time.Second; got != want {
 		t.Errorf("relay.poll_interval = %v, want %v", got, want)
 	}
-	if got, want := c.Int("relay.batch_size"), 100; got != want {
+	if got, want := c.Int("relay.batch_size"), 500; got != want {
 		t.Errorf("relay.batch_size = %v, want %v", got, want)
 	}
 	if got, want := c.Duration("outbox.retention"), 7*24*time.Hour; got != want {

@@ -182,6 +182,25 @@ func TestExpires(t *testing.T) {
 	r.answer(r.sent(5))
 }
 
+// TestExpires_NotYet: one that has some time left is sent, and sent again after a failure, until it has none.
+func TestExpires_NotYet(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.LeaseTTL = time.Hour })
+	r.own(Lane{0, 1})
+	m := msg(1, "k")
+	m.ExpiresIn = time.Second
+	r.claimed(m)
+	b := r.sent(1)
+	r.pass(time.Second / 2)
+	r.answer(b, unavailable)
+	r.pass(time.Second/2 - 1)
+	b = r.sent(1)
+	r.answer(b, unavailable)
+	r.pass(5 * time.Second)
+	none[Publish](r)
+	r.stores("1 dead expired failed 1")
+}
+
 // TestExpires_InTheMiddle: one of a key that has expired does not go in a batch, and what follows it
 // waits until that is stored.
 func TestExpires_InTheMiddle(t *testing.T) {
