@@ -794,3 +794,14 @@ func TestSuspects_BehindExpired(t *testing.T) {
 		t.Error("the suspect is not sent alone")
 	}
 }
+
+// TestClaimed_AnyOrder: messages without a key go by position, however a store returns them.
+func TestClaimed_AnyOrder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.own(Lane{0, 1}, Lane{1, 1})
+	other := msg(1, "")
+	other.Lane = Lane{1, 1}
+	r.claimed(msg(2, ""), msg(3, ""), other)
+	r.sent(1, 2, 3)
+}
