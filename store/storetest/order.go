@@ -235,7 +235,9 @@ func lateBeforeWaiting[Tx any](e *env[Tx]) {
 	n.settle(published(n.claimOne("a2"))...)
 }
 
-func firstTakesAlong[Tx any](e *env[Tx]) {
+// lateBeforeWaiting returns a relay's node: of a key a2 waits for an hour by itself, and a1, committed since, is before it.
+func (e *env[Tx]) lateBeforeWaiting() *node[Tx] {
+	e.Helper()
 	n := e.join("r1")
 	late := e.begin()
 	a1 := msgs("a", "k", 1)
@@ -246,7 +248,12 @@ func firstTakesAlong[Tx any](e *env[Tx]) {
 	n.settle(waits)
 	e.commit(late)
 	e.took(a1, isNew)
-	waits = settlement(n.claimOne("a1"), relay.Wait)
+	return n
+}
+
+func firstTakesAlong[Tx any](e *env[Tx]) {
+	n := e.lateBeforeWaiting()
+	waits := settlement(n.claimOne("a1"), relay.Wait)
 	waits.After = 3 * time.Hour
 	n.settle(waits)
 	e.enqueue(msg("a3", "k"))

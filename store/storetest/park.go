@@ -236,16 +236,7 @@ func parkLateBefore[Tx any](e *env[Tx]) {
 
 // parkLateBeforeWaiting: a message that waits by itself takes nothing along past a letter that came before it.
 func parkLateBeforeWaiting[Tx any](e *env[Tx]) {
-	n := e.join("r1")
-	late := e.begin()
-	a1 := msgs("a", "k", 1)
-	isNew := e.enqueueIn(late, false, a1...)
-	e.enqueue(msg("a2", "k"))
-	waits := settlement(n.claimOne("a2"), relay.Wait)
-	waits.After = time.Hour
-	n.settle(waits)
-	e.commit(late)
-	e.took(a1, isNew)
+	n := e.lateBeforeWaiting()
 	n.settle(parking(n.claimOne("a1")))
 	e.enqueue(msg("a3", "k"))
 	n.settle(behind(n.claimOne("a3")))
