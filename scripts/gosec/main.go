@@ -41,6 +41,7 @@ var exceptions = []exception{
 	{"G115", "internal/recording/", "numbers as their bits; sizes that are read are checked"},
 	{"G115", "internal/cli/demo/broker.go", "a number of messages in a stream"},
 	{"G115", "internal/cloudevents/percent.go", "two hexadecimal digits"},
+	{"G115", "store/pgstore/settle.go", "lanes, from 0 to 63"},
 	{"G115", "store/storetest/", "small numbers of the suite"},
 
 	{"G124", "dashboard/session.go", "Secure is set where the browser speaks TLS"},
