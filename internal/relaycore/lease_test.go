@@ -223,6 +223,29 @@ func TestStepsAside(t *testing.T) {
 	}
 }
 
+// TestStepsAside_Until: the rest ends at its last nanosecond.
+func TestStepsAside_Until(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.step(Tick{})
+	r.renewed(Leased{Lanes: []Lane{{0, 1}}, Share: 1, Total: 2})
+	r.reads()
+	for range 400 {
+		if r.pass(100 * time.Millisecond); r.aside.on {
+			break
+		}
+		if slices.ContainsFunc(r.pending, func(cmd Command) bool { _, ok := cmd.(Renew); return ok }) {
+			r.renewed(Leased{Lanes: []Lane{{0, 1}}, Share: 1, Total: 2}) // its claims are not answered
+		}
+	}
+	until := r.aside.until
+	for at, want := range map[Time]bool{until - 1: true, until: false} {
+		if r.now = at; r.stepsAside() != want {
+			t.Errorf("%v before the rest is over: stepsAside() = %t", until-at, !want)
+		}
+	}
+}
+
 // TestStepsAside_Reading: a claim that is not answered is a reason, too, unless there is no other relay.
 func TestStepsAside_Reading(t *testing.T) {
 	t.Parallel()

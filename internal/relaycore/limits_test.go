@@ -95,7 +95,8 @@ func TestClaim_Little(t *testing.T) {
 	}
 }
 
-// TestSpace: a claim is made for as many bytes as may still be held, if those are a quarter of all.
+// TestSpace: a claim is made for as many bytes as may still be held, if those are a quarter of all, and
+// for as many messages as are likely to fit into them.
 func TestSpace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -103,6 +104,13 @@ func TestSpace(t *testing.T) {
 		r.held.bytes = held
 		if limit, bytes := r.space(1000, maxHeldBytes); bytes != want || (limit == 0) != (want == 0) {
 			t.Errorf("%d bytes are held: space() = %d, %d, want %d bytes", held, limit, bytes, want)
+		}
+	}
+	r.read.weight = maxHeldBytes / 8
+	for held, want := range map[int]int{0: 8, maxHeldBytes / 2: 4, maxHeldBytes * 3 / 4: 2} {
+		r.held.bytes = held
+		if limit, _ := r.space(1000, maxHeldBytes); limit != want {
+			t.Errorf("%d bytes are held, messages have %d: space() = %d messages, want %d", held, r.read.weight, limit, want)
 		}
 	}
 }
