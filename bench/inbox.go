@@ -101,6 +101,11 @@ const (
 INSERT INTO waybill.inbox (tenant, consumer, source, alias, message_key, message_id, type, payload_hash)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`
 
+	// handGatesSQL is the same for messages of one kind.
+	handGatesSQL = `
+INSERT INTO waybill.inbox (tenant, consumer, source, alias, message_key, message_id, type, payload_hash)
+SELECT $1, $2, $3, $4, id, id, $4, hash FROM unnest($5::text[], $6::text[]) AS m(id, hash) ON CONFLICT DO NOTHING`
+
 	businessManySQL = `INSERT INTO business (customer, amount) SELECT 'a customer', 4711 FROM generate_series(1, $1)`
 )
 
@@ -130,6 +135,44 @@ func (h *handling) byHand(ctx context.Context) error {
 	_, err = conn.Exec(ctx, "COMMIT")
 	return err
 }
+
+// manyByHand handles a hundred messages: BEGIN and their gate in one round trip, what effects queues and
+// COMMIT in another.
+func (h *handling) manyByHand(ctx context.Context, effects func(*pgx.Batch, int)) error {
+	ids, hashes := make([]string, hundred), make([]string, hundred)
+	var m waybill.Message
+	for i := range ids {
+		m = h.arrival()
+		sum := sha256.Sum256(m.Payload)
+		ids[i], hashes[i] = m.ID, hex.EncodeToString(sum[:])
+	}
+	conn, err := h.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	gate := &pgx.Batch{}
+	gate.Queue("BEGIN")
+	gate.Queue(handGatesSQL, m.Tenant, "billing", m.Source, m.Type, ids, hashes)
+	if err := conn.SendBatch(ctx, gate).Close(); err != nil {
+		return err
+	}
+	rest := &pgx.Batch{}
+	effects(rest, hundred)
+	rest.Queue("COMMIT")
+	return conn.SendBatch(ctx, rest).Close()
+}
+
+// hundred is the size of a batch.
+const hundred = 100
+
+func queueEach(batch *pgx.Batch, n int) {
+	for range n {
+		batch.Queue(businessSQL, "a customer", 4711)
+	}
+}
+
+func queueAll(batch *pgx.Batch, n int) { batch.Queue(businessManySQL, n) }
 
 func (h *handling) process(ctx context.Context, m *waybill.Message) error {
 	_, err := inbox.Process(ctx, h.inbox, "billing", m, business)
@@ -226,29 +269,47 @@ func times(values, by []float64) []float64 {
 
 func handleBatches(ctx context.Context, h *handling) ([]row, error) {
 	const table = "Consumers with 8 handlers at a time"
-	hundred := consumer.Config{BatchSize: 100}
+	batches := consumer.Config{BatchSize: hundred}
+	byHand := func(name, note string, effects func(*pgx.Batch, int)) measured {
+		do := func(ctx context.Context) error { return h.manyByHand(ctx, effects) }
+		return measured{name, note, func(ctx context.Context) (float64, error) {
+			rate, err := flood(ctx, connections, h.slice(), do)
+			return rate * hundred, err
+		}}
+	}
+	queued := pgstore.Queued(func(_ context.Context, batch *pgx.Batch, _ *waybill.Message) error {
+		queueEach(batch, 1)
+		return nil
+	})
 	many := func(ctx context.Context, tx pgx.Tx, msgs []*waybill.Message) error {
 		_, err := tx.Exec(ctx, businessManySQL, len(msgs))
 		return err
 	}
 	list := []measured{
 		h.consuming("one per transaction", "", &feed{}, consumer.Config{}, nil),
-		h.consuming("batches of 100", "each handler with an INSERT of its own", &feed{}, hundred, nil),
-		h.consuming("batches of 100, 1 % fail", "one handler in a hundred fails in the batch and once by itself; its message comes again after 10 ms", &feed{failing: 100}, hundred, nil),
-		h.consuming("HandleBatch, 100", "consumer.NewBatch with one INSERT for all", &feed{}, hundred, many),
+		h.consuming("batches of 100", "each handler with an INSERT of its own", &feed{}, batches, nil),
+		h.consuming("batches of 100, 1 % fail", "one handler in a hundred fails in the batch and once by itself; its message comes again after 10 ms", &feed{failing: hundred}, batches, nil),
+		byHand("by hand, queued", "BEGIN and the gate of a hundred in one round trip, a hundred INSERTs and COMMIT in another, 8 connections", queueEach),
+		h.consuming("Queued, 100", "consumer.NewBatch with pgstore.Queued, and an INSERT queued for each", &feed{}, batches, queued),
+		byHand("by hand, one INSERT", "the same with one INSERT for all", queueAll),
+		h.consuming("HandleBatch, 100", "consumer.NewBatch with one INSERT for all", &feed{}, batches, many),
 	}
 	rates, err := h.turns(ctx, list, h.emptyInbox)
 	if err != nil {
 		return nil, err
 	}
-	wants := []*bound{nil, atLeast(4), nil, atLeast(12)}
 	rows := make([]row, len(list))
 	for i, c := range list {
 		rows[i] = row{table: table, name: c.name, note: c.note, figures: []figure{{name: "messages/s", values: rates[i]}}}
-		if i > 0 {
-			rows[i].figures = append(rows[i].figures, figure{"times one per transaction", "", times(rates[i], rates[0]), wants[i]})
-		}
 	}
+	add := func(i int, f figure) { rows[i].figures = append(rows[i].figures, f) }
+	wants := []*bound{nil, atLeast(4), nil, nil, nil, nil, atLeast(12)}
+	for i := 1; i < len(rows); i++ {
+		add(i, figure{"times one per transaction", "", times(rates[i], rates[0]), wants[i]})
+	}
+	add(2, figure{"of none failing", "%", ratios(rates[2], rates[1]), atLeast(60)})
+	add(4, figure{"of the same by hand", "%", ratios(rates[4], rates[3]), atLeast(60)})
+	add(6, figure{"of the same by hand", "%", ratios(rates[6], rates[5]), atLeast(80)})
 	return rows, nil
 }
 

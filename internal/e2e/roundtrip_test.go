@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -145,5 +147,60 @@ func TestRoundTrips(t *testing.T) {
 	}
 	if n, want := w.number(t, "SELECT count(*) FROM "+w.table("outbox")), 4*2*101; n != want {
 		t.Errorf("%d messages are stored, want %d", n, want)
+	}
+}
+
+// TestQueued: a batch of messages whose handlers queue their statements takes three round trips; a
+// statement that fails rolls back all.
+func TestQueued(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	pool, counter := w.countedPool(t)
+	store, err := pgstore.New(pool, pgstore.Config{Schema: w.schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, err := outbox.NewWriter(store, outbox.Config{Source: "shop", Observer: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	handle := pgstore.Queued(func(ctx context.Context, batch *pgx.Batch, m *waybill.Message) error {
+		prepared, err := writer.Prepare(ctx, waybill.Message{ID: "after " + m.ID, Topic: "shipments", Payload: m.Payload})
+		if err != nil {
+			return err
+		}
+		batch.Queue("INSERT INTO "+w.table("orders")+" VALUES ($1)", m.ID)
+		pgstore.QueueEnqueue(batch, store, prepared, func(outbox.Result) { told++ })
+		return nil
+	})
+	process := func(msgs []waybill.Message) error {
+		recs, list := make([]inbox.Record, len(msgs)), make([]*waybill.Message, len(msgs))
+		for i := range msgs {
+			msgs[i].Source, msgs[i].Type, msgs[i].Tenant = "shop", "order", waybill.DefaultTenant
+			recs[i], list[i] = inbox.RecordOf("billing", &msgs[i]), &msgs[i]
+		}
+		_, err := store.ProcessBatch(t.Context(), recs, func(ctx context.Context, tx pgx.Tx, _ []int) error { return handle(ctx, tx, list) })
+		return err
+	}
+	var trips int64
+	for try := range 2 { // the first prepares statements
+		before := counter.n.Load()
+		if err := process(numbered(fmt.Sprintf("queued %d ", try), "orders", 100)); err != nil {
+			t.Fatal(err)
+		}
+		trips = counter.n.Load() - before
+	}
+	if trips != 3 || told != 200 {
+		t.Errorf("100 messages took %d round trips, %d results were told, want 3 (BEGIN with the gate, all handlers, COMMIT) and 200", trips, told)
+	}
+	w.exec(t, "INSERT INTO "+w.table("orders")+" VALUES ('failing 1')")
+	if err := process(numbered("failing ", "orders", 3)); err == nil || !strings.Contains(err.Error(), "orders_pkey") {
+		t.Errorf("a statement that fails: %v", err)
+	}
+	for table, want := range map[string]int{"orders": 201, "outbox": 200, "inbox": 200} {
+		if n := w.number(t, "SELECT count(*) FROM "+w.table(table)); n != want {
+			t.Errorf("%d rows in %s, want %d", n, table, want)
+		}
 	}
 }

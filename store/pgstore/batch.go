@@ -1,11 +1,39 @@
 package pgstore
 
 import (
+	"context"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/outbox"
 )
+
+// Queued returns a handler of batches, for consumer.NewBatch and service.ConsumeBatch, that runs the
+// statements for all messages of a batch in one round trip. It calls h for each message, in order; h
+// queues what it has to do in batch, which is sent when all have been called. Results are for the
+// callbacks of the queued queries, which run then, one after the other. [QueueEnqueue] may be one of them.
+//
+// The first error, of h, a statement or a callback, is returned, and nothing after it runs. It rolls
+// the batch back like that of any handler of batches. Queued returns nil if h is nil.
+func Queued(h func(ctx context.Context, batch *pgx.Batch, m *waybill.Message) error) func(ctx context.Context, tx pgx.Tx, msgs []*waybill.Message) error {
+	if h == nil {
+		return nil
+	}
+	return func(ctx context.Context, tx pgx.Tx, msgs []*waybill.Message) error {
+		batch := &pgx.Batch{}
+		for _, m := range msgs {
+			if err := h(ctx, batch, m); err != nil {
+				return err
+			}
+		}
+		if batch.Len() == 0 {
+			return nil
+		}
+		return tx.SendBatch(ctx, batch).Close()
+	}
+}
 
 // QueueEnqueue puts the enqueue of p, from [outbox.Writer.Prepare], into the caller's own
 // batch: one statement, which travels with the others. The caller sends batch in the
