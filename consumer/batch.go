@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 
 // BatchHandler handles many messages at once in the transaction tx, which also records all of
 // them as processed. It is a [Handler] otherwise: nil commits; an error rolls everything back,
-// and then each message is handled by itself, in a batch of one, where the error's kind says
-// what happens. The context ends at HandlerTimeout, for all messages together.
+// and then the messages come again in smaller batches, the one that fails at last in a batch of one, where the
+// error's kind says what happens. The context ends at HandlerTimeout, for all messages together.
 type BatchHandler[Tx any] func(ctx context.Context, tx Tx, msgs []*waybill.Message) error
 
 // one handles a message by itself.
@@ -24,11 +25,6 @@ func (h BatchHandler[Tx]) one(ctx context.Context, tx Tx, m *waybill.Message) er
 const (
 	maxBatchSize     = inbox.MaxBatch
 	defaultBatchSize = 100 // of NewBatch
-
-	// maxBatches is how many batches a message may fail with that is not to blame. One more is
-	// worth it: with one message in a hundred failing, most of the others then need no
-	// transaction of their own.
-	maxBatches = 2
 )
 
 // NewBatch is [New] for a handler of many messages at once. Of these h gets at most
@@ -128,8 +124,7 @@ type member struct {
 }
 
 // handleBatch handles deliveries in one transaction and acknowledges them after the commit.
-// What could not be handled so is left in the groups: one that is to blame for an error goes
-// alone from then on, the others have another try without it.
+// What could not be handled so is left in the groups.
 func (c *Consumer[Tx]) handleBatch(work context.Context, groups []group) {
 	members := c.members(groups)
 	recs := make([]inbox.Record, len(members))
@@ -141,12 +136,12 @@ func (c *Consumer[Tx]) handleBatch(work context.Context, groups []group) {
 	})
 	if err != nil {
 		c.observe(work, waybill.Event{Op: waybill.OpRepeat, Count: 1, Attempt: 1, Err: err})
-		blame(members)
+		shrink(members, err)
 		return
 	}
 	settled := make(map[*held]bool, len(members))
 	for i := range members {
-		members[i].alone = true // if there is still something to do
+		members[i].most = 1 // if there is still something to do
 		settled[members[i].held] = c.settleMember(work, &members[i], outcomes[i])
 	}
 	for i := range groups {
@@ -154,13 +149,17 @@ func (c *Consumer[Tx]) handleBatch(work context.Context, groups []group) {
 	}
 }
 
-// blame makes all members go alone if it is not known which one has failed.
-func blame(members []member) {
-	if slices.ContainsFunc(members, func(m member) bool { return m.alone }) {
-		return
+// shrink lets the members of a batch that has failed come again in batches half as large, without the one
+// that is known to be to blame. So one that fails is found in a few steps, also by a handler of whole batches, and the others
+// still share their transactions. After an outage or a timeout, which another batch would
+// only have again, each goes alone at once.
+func shrink(members []member, err error) {
+	most := max(1, len(members)/2)
+	if waybill.KindOf(err) == waybill.Unavailable || errors.Is(err, context.DeadlineExceeded) {
+		most = 1
 	}
 	for i := range members {
-		members[i].alone = true
+		members[i].most = min(members[i].most, most)
 	}
 }
 
@@ -173,14 +172,16 @@ func (c *Consumer[Tx]) members(groups []group) []member {
 		for _, d := range g.list {
 			m, err := d.Message()
 			if err != nil || c.identify(m) != nil {
-				d.alone = true
+				d.most = 1
 				continue
 			}
 			rec := inbox.RecordOf(c.cfg.Name, m)
-			if d.alone = taken[rec.Key]; !d.alone {
-				taken[rec.Key] = true
-				members = append(members, member{held: d, m: m, rec: rec})
+			if taken[rec.Key] {
+				d.most = 1
+				continue
 			}
+			taken[rec.Key] = true
+			members = append(members, member{held: d, m: m, rec: rec})
 		}
 	}
 	return members
@@ -194,7 +195,7 @@ func (c *Consumer[Tx]) callAll(ctx context.Context, tx Tx, members []member, pla
 	for _, i := range places {
 		began := time.Now()
 		if err := c.callOne(ctx, tx, members[i].m); err != nil {
-			members[i].alone = true
+			members[i].most = 1
 			return err
 		}
 		members[i].took = time.Since(began)

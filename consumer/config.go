@@ -59,8 +59,7 @@ type Config struct {
 	// BatchSize is how many messages a transaction handles at most. A handler that is free takes
 	// what has been received, one message if there are no more; none waits for others. If one
 	// message fails all of its batch are rolled back; it is then handled by itself, the others
-	// once more without it, and if that fails too one by one. What the broker delivers again is
-	// handled by itself. Above 1 the inbox must be an [inbox.Batcher]. 1 to
+	// in batches half as large. What the broker delivers again is handled by itself. Above 1 the inbox must be an [inbox.Batcher]. 1 to
 	// 1,000. Optional; the default is 1.
 	BatchSize int
 

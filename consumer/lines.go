@@ -79,29 +79,28 @@ func (q *lines) wait(ctx context.Context) bool {
 	}
 }
 
-// take takes up to n deliveries, those of a line in their order. One that is to be handled
-// alone comes alone. finish must be called with what take returns.
+// take takes up to n deliveries, those of a line in their order, and no more than each of them may be in a batch with. finish
+// must be called with what take returns.
 func (q *lines) take(n int) []group {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var taken []group
-	for n > 0 && len(q.ready) > 0 {
-		l := q.ready[0]
-		alone := l.waiting[0].single()
-		if alone && len(taken) > 0 {
-			break
+	count := 0
+	fits := func(d *held) bool {
+		if most := min(n, d.most); count < most {
+			n, count = most, count+1
+			return true
 		}
-		size := 1
-		for !alone && size < min(n, len(l.waiting)) && !l.waiting[size].single() {
+		return false
+	}
+	for len(q.ready) > 0 && fits(q.ready[0].waiting[0]) {
+		l, size := q.ready[0], 1
+		for size < len(l.waiting) && fits(l.waiting[size]) {
 			size++
 		}
 		taken = append(taken, group{l, l.waiting[:size:size]})
 		l.waiting, l.taken = l.waiting[size:], true
 		q.ready = q.ready[1:]
-		if alone {
-			break
-		}
-		n -= size
 	}
 	if len(q.ready) > 0 {
 		q.signal()
@@ -115,9 +114,6 @@ func (q *lines) finish(groups []group) (left []*held) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, g := range groups {
-		for _, d := range g.list {
-			d.batches++
-		}
 		l := g.line
 		l.waiting, l.taken = append(g.list, l.waiting...), false
 		switch {

@@ -2,7 +2,10 @@ package consumer
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/waybill-go/waybill"
@@ -36,7 +39,7 @@ func TestLines(t *testing.T) {
 		key, id string
 		again   bool
 	}{{"a", "a1", false}, {"", "x", false}, {"a", "a2", false}, {"b", "b1", true}, {"a", "a3", false}, {"b", "b2", false}, {"", "y", false}} {
-		if !q.add(d.key, &held{Delivery: named{id: d.id, again: d.again}}) {
+		if !q.add(d.key, newHeld(named{id: d.id, again: d.again})) {
 			t.Fatal("the lines are closed")
 		}
 	}
@@ -54,7 +57,7 @@ func TestLines(t *testing.T) {
 	fourth := take(10, "y")
 	take(10)
 	first[0].list = first[0].list[1:] // a1 is done, a2 is to blame
-	first[0].list[0].alone = true
+	first[0].list[0].most = 1
 	q.finish(first)
 	alone := take(10, "a2")
 	alone[0].list = nil
@@ -62,7 +65,7 @@ func TestLines(t *testing.T) {
 	q.finish(third)
 	q.finish(alone)
 	take(10, "b2", "a3")
-	q.add("a", &held{Delivery: named{id: "a4"}})
+	q.add("a", newHeld(named{id: "a4"}))
 	take(10) // a3 is being handled
 	for _, g := range [][]group{second, fourth} {
 		g[0].list = nil
@@ -70,7 +73,7 @@ func TestLines(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	q.open(ctx)
-	q.add("c", &held{Delivery: named{id: "c1"}})
+	q.add("c", newHeld(named{id: "c1"}))
 	if left := q.close(t.Context()); len(left) != 0 {
 		t.Errorf("close() = %d deliveries at the end of an earlier period, want none", len(left))
 	}
@@ -87,7 +90,7 @@ func TestLines_Pause(t *testing.T) {
 		q := newLines()
 		ctx, cancel := context.WithCancel(t.Context())
 		q.open(ctx)
-		deliver := func(id string) bool { return q.add("a", &held{Delivery: named{id: id}}) }
+		deliver := func(id string) bool { return q.add("a", newHeld(named{id: id})) }
 		deliver("a1")
 		groups := q.take(1)
 		cancel()
@@ -105,6 +108,51 @@ func TestLines_Pause(t *testing.T) {
 		}
 		if got := idsOf([]group{{list: left}}); !resumed && (!slices.Equal(got, want) || deliver("a3")) {
 			t.Errorf("not resumed: finish() = %v, want a2, and no more are taken", got)
+		}
+	}
+}
+
+// TestShrink: of a batch in which one fails, and it is not known which, the others are handled in few and large
+// batches; after an outage or a timeout each goes alone at once.
+func TestShrink(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("refused")
+	for _, tt := range []struct {
+		err              error
+		batches, handled int // at most
+	}{
+		{refused, 15, 300},
+		{waybill.UnavailableError(refused), 101, 200},
+		{fmt.Errorf("the handler: %w", context.DeadlineExceeded), 101, 200},
+	} {
+		for failing := range 100 {
+			q := newLines()
+			for i := range 100 {
+				q.add("", newHeld(named{id: strconv.Itoa(i)}))
+			}
+			batches, handled, alone := 0, 0, false
+			for groups := q.take(100); len(groups) > 0; groups = q.take(100) {
+				ids := idsOf(groups)
+				batches, handled = batches+1, handled+len(ids)
+				var members []member
+				for i := range groups {
+					members = append(members, member{held: groups[i].list[0]})
+				}
+				switch fails := slices.Contains(ids, strconv.Itoa(failing)); {
+				case fails && len(ids) > 1:
+					shrink(members, tt.err)
+				default:
+					alone = alone || fails
+					for i := range groups {
+						groups[i].list = nil
+					}
+				}
+				q.finish(groups)
+			}
+			if batches > tt.batches || handled > tt.handled || !alone {
+				t.Errorf("%v: message %d of 100 fails: %d batches of %d messages, alone in the end: %t, want at most %d and %d",
+					tt.err, failing, batches, handled, alone, tt.batches, tt.handled)
+			}
 		}
 	}
 }

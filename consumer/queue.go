@@ -78,13 +78,17 @@ type heldDeliveries struct {
 // held is a delivery with an identity: a broker's own type need not be comparable.
 type held struct {
 	Delivery
-	key     string // that its order is kept by; "" without one
-	alone   bool   // not to be handled in a batch
-	batches int    // that had it and have failed
+	key  string // that its order is kept by; "" without one
+	most int    // deliveries in a batch with it; 1 if it is to be handled alone
 }
 
-// single reports whether d is not to be handled in a batch.
-func (d *held) single() bool { return d.alone || d.batches >= maxBatches || d.Redelivered() }
+// newHeld holds a delivery. One that comes again may have ended a process: it is handled alone.
+func newHeld(d Delivery) *held {
+	if d.Redelivered() {
+		return &held{Delivery: d, most: 1}
+	}
+	return &held{Delivery: d, most: maxBatchSize}
+}
 
 func newHeldDeliveries() *heldDeliveries {
 	return &heldDeliveries{set: make(map[*held]struct{})}
@@ -93,7 +97,7 @@ func newHeldDeliveries() *heldDeliveries {
 func (h *heldDeliveries) add(d Delivery) *held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	entry := &held{Delivery: d}
+	entry := newHeld(d)
 	h.set[entry] = struct{}{}
 	return entry
 }
