@@ -24,6 +24,7 @@ var experiments = []experiment{
 	{"replicas", "Replicas", "", runReplicas},
 	{"latency", "From commit to confirmation", "", runLatency},
 	{"wakeups", "What the wake-up costs the writer", "", runWakeups},
+	{"steady", "Producers with a relay at work", "", runSteady},
 	{"writers", "What an enqueue costs its transaction", "", runWriters},
 	{"inbox", "What it costs to handle a message once", "", runInbox},
 	{"records", "An inbox that holds many records", "", runRecords},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,7 +18,10 @@ const floorIndexSQL = "CREATE INDEX ON waybill.outbox (position)"
 
 const floorReadSQL = `
 SELECT position, id, topic, key, type, source, tenant, payload_bytes, content_type, enqueued_at
-  FROM waybill.outbox WHERE position > $1 ORDER BY position LIMIT 500`
+  FROM waybill.outbox WHERE position > $1 ORDER BY position LIMIT $2`
+
+// floorBatch is how many rows the floor reads at a time.
+const floorBatch = 500
 
 const floorDeleteSQL = `DELETE FROM waybill.outbox WHERE position = ANY ($1)`
 
@@ -35,7 +39,12 @@ func floorJob(ctx context.Context, c *client) error {
 	if err != nil {
 		return err
 	}
-	if err := drainByHand(run, pool, pub, c.add); err != nil {
+	if c.Poll > 0 {
+		err = followByHand(run, pool, pub, c.Poll, c.add)
+	} else {
+		_, err = drainByHand(run, pool, pub, c.add)
+	}
+	if err != nil {
 		return err
 	}
 	<-run.Done()
@@ -50,20 +59,39 @@ func (c *client) tellTaken(pub *publisher) {
 	}
 }
 
-func drainByHand(ctx context.Context, pool *pgxpool.Pool, pub relay.Publisher, settled func(int)) error {
+// followByHand drains again and again until ctx ends, and sleeps when it has found nothing. Each time begins
+// with the first row: a transaction may commit later than one with a later position.
+func followByHand(ctx context.Context, pool *pgxpool.Pool, pub relay.Publisher, poll time.Duration, settled func(int)) error {
+	for {
+		n, err := drainByHand(ctx, pool, pub, settled)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			time.Sleep(poll)
+		}
+	}
+}
+
+// drainByHand reads until a batch is not full, and returns how many messages it has sent.
+func drainByHand(ctx context.Context, pool *pgxpool.Pool, pub relay.Publisher, settled func(int)) (n int, _ error) {
 	after, settle := int64(0), func() error { return nil }
 	for {
 		positions, out, err := readByHand(ctx, pool, after)
 		if err != nil {
-			return err
+			return n, err
 		}
 		if len(out) == 0 {
-			return settle()
+			return n, settle()
 		}
 		after = positions[len(positions)-1]
+		n += len(out)
 		wait := pub.Send(ctx, out)
 		if err := settle(); err != nil {
-			return err
+			return n, err
 		}
 		settle = func() error {
 			if err := errors.Join(wait()...); err != nil {
@@ -73,11 +101,14 @@ func drainByHand(ctx context.Context, pool *pgxpool.Pool, pub relay.Publisher, s
 			settled(int(tag.RowsAffected()))
 			return err
 		}
+		if len(out) < floorBatch {
+			return n, settle()
+		}
 	}
 }
 
 func readByHand(ctx context.Context, pool *pgxpool.Pool, after int64) ([]int64, []relay.Outgoing, error) {
-	rows, err := pool.Query(ctx, floorReadSQL, after)
+	rows, err := pool.Query(ctx, floorReadSQL, after, floorBatch)
 	if err != nil {
 		return nil, nil, err
 	}

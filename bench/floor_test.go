@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/waybill-go/waybill/relay"
 )
@@ -54,6 +55,43 @@ func TestFloor_SameMessage(t *testing.T) {
 			}
 		}
 		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFollowByHand_LateCommit: a message that commits after one with a later position is sent, too.
+func TestFollowByHand_LateCommit(t *testing.T) {
+	t.Parallel()
+	err := openTestBench(t).inWorld(t.Context(), func(w *world) error {
+		late, err := w.pool.Begin(t.Context())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = late.Rollback(t.Context()) }() // after Commit it does nothing
+		if _, err := late.Exec(t.Context(), fillSQL, []int{1}, []byte("{}")); err != nil {
+			return err
+		}
+		if err := w.exec(t.Context(), fillSQL, []int{2}, []byte("{}")); err != nil {
+			return err
+		}
+		to := sentOnce{make(chan relay.Outgoing, 2)}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		ended := make(chan error, 1)
+		go func() { ended <- followByHand(ctx, w.pool, to, time.Millisecond, func(int) {}) }()
+		if key := (<-to.sent).Key; key != "k2" {
+			t.Errorf("first sent %s, want k2", key)
+		}
+		if err := late.Commit(t.Context()); err != nil {
+			return err
+		}
+		if key := (<-to.sent).Key; key != "k1" {
+			t.Errorf("then sent %s, want k1", key)
+		}
+		stop()
+		return <-ended
 	})
 	if err != nil {
 		t.Error(err)

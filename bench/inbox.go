@@ -206,20 +206,17 @@ func (h *handling) consuming(name, note string, f *feed, cfg consumer.Config, ma
 // reached. before runs ahead of each turn.
 func (h *handling) turns(ctx context.Context, list []measured, before func(context.Context) error) ([][]float64, error) {
 	rates := make([][]float64, len(list))
-	for round := range h.rounds() {
-		for i := range list {
-			at := (i + round) % len(list)
-			if err := before(ctx); err != nil {
-				return nil, err
-			}
-			rate, err := list[at].run(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", list[at].name, err)
-			}
-			rates[at] = append(rates[at], rate)
+	return rates, inTurns(h.rounds(), len(list), func(at int) error {
+		if err := before(ctx); err != nil {
+			return err
 		}
-	}
-	return rates, nil
+		rate, err := list[at].run(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", list[at].name, err)
+		}
+		rates[at] = append(rates[at], rate)
+		return nil
+	})
 }
 
 // emptyInbox removes all records but that of a message seen before.

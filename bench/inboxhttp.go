@@ -273,6 +273,12 @@ func (t *pacedTimes) row(table, name string, want *bound) row {
 // askAtPace asks so many times per second, and returns how long each took since it was due, and
 // how late the clock was, in milliseconds.
 func askAtPace(ctx context.Context, s inbox.BatchLeaseStore, perSecond float64, d time.Duration) (times, late []float64, failure error) {
+	return atPace(inboxClients, perSecond, d, func() error { return askOnce(ctx, s, 1) })
+}
+
+// atPace has so many workers call do so many times per second, by a clock. It returns how long each
+// call took since it was due, and how late the clock was, in milliseconds.
+func atPace(workers int, perSecond float64, d time.Duration, do func() error) (times, late []float64, failure error) {
 	due := make(chan time.Time, int(perSecond*d.Seconds())+1)
 	began := time.Now()
 	var all sync.WaitGroup
@@ -286,10 +292,10 @@ func askAtPace(ctx context.Context, s inbox.BatchLeaseStore, perSecond float64, 
 		}
 	})
 	var mu sync.Mutex
-	for range inboxClients {
+	for range workers {
 		all.Go(func() {
 			for at := range due {
-				err := askOnce(ctx, s, 1)
+				err := do()
 				took := millisSince(at)
 				mu.Lock()
 				times, failure = append(times, took), errors.Join(failure, err)

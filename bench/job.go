@@ -29,7 +29,7 @@ type job struct {
 	Strict  bool
 	Archive bool
 	Record  bool          // in a file
-	Poll    time.Duration // 0 for the default
+	Poll    time.Duration // 0 for the default; lets the floor go on when it finds nothing
 
 	// Of peers.
 	Peer                 string // a key of peers

@@ -90,24 +90,33 @@ func (w *world) compareWriters(ctx context.Context, name, url string, helper *bo
 func (s settings) rounds() int          { return s.size(max(10, s.repeats), 2) }
 func (s settings) slice() time.Duration { return time.Duration(s.size(1500, 250)) * time.Millisecond }
 
+// inTurns calls do for each of n contenders in each round, which begins with another each time.
+func inTurns(rounds, n int, do func(at int) error) error {
+	for round := range rounds {
+		for i := range n {
+			if err := do((i + round) % n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // alternate lets the kinds take turns on emptied tables, each round in another order, and
 // returns the rates of each.
 func (w *world) alternate(ctx context.Context, kinds []kind) ([][]float64, error) {
 	rates := make([][]float64, len(kinds))
-	for round := range w.rounds() {
-		for i := range kinds {
-			at := (i + round) % len(kinds)
-			if err := w.emptyTables(ctx); err != nil {
-				return nil, err
-			}
-			rate, err := flood(ctx, connections, w.slice(), kinds[at].do)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", kinds[at].name, err)
-			}
-			rates[at] = append(rates[at], rate)
+	return rates, inTurns(w.rounds(), len(kinds), func(at int) error {
+		if err := w.emptyTables(ctx); err != nil {
+			return err
 		}
-	}
-	return rates, nil
+		rate, err := flood(ctx, connections, w.slice(), kinds[at].do)
+		if err != nil {
+			return fmt.Errorf("%s: %w", kinds[at].name, err)
+		}
+		rates[at] = append(rates[at], rate)
+		return nil
+	})
 }
 
 func (w *world) emptyTables(ctx context.Context) error {
@@ -206,22 +215,14 @@ func besideRelay(ctx context.Context, w *world) ([]row, error) {
 	}, nil
 }
 
-func (w *world) floodBesideRelay(ctx context.Context, l *writers) (rate, left float64, err error) {
-	if err := w.emptyTables(ctx); err != nil {
-		return 0, 0, err
-	}
-	c, err := w.startRelay(ctx, job{Role: "relay"}, toNATS)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer c.kill()
-	if rate, err = flood(ctx, connections, w.slice(), l.inTx); err != nil {
-		return 0, 0, err
-	}
-	time.Sleep(500 * time.Millisecond)
-	n, err := w.left(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
-	return rate, float64(n), c.stop()
+func (w *world) floodBesideRelay(ctx context.Context, l *writers) (rate, left float64, _ error) {
+	return rate, left, w.besideTurn(ctx, contender{job: job{Role: "relay"}}, func(*child) (err error) {
+		if rate, err = flood(ctx, connections, w.slice(), l.inTx); err != nil {
+			return err
+		}
+		time.Sleep(500 * time.Millisecond)
+		n, err := w.left(ctx)
+		left = float64(n)
+		return err
+	})
 }
