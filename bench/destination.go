@@ -57,7 +57,7 @@ type publisher struct {
 func (d destination) open(ctx context.Context) (*publisher, error) {
 	switch d.Kind {
 	case toNATS:
-		b, err := natsbroker.Open(ctx, natsbroker.Config{URL: d.URL, Stream: d.Name, SubjectPrefix: d.Name + "."})
+		b, err := d.openNATS(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -67,6 +67,10 @@ func (d destination) open(ctx context.Context) (*publisher, error) {
 	}
 	n := &nothing{}
 	return &publisher{Publisher: n, taken: n.taken.Load, close: func() {}}, nil
+}
+
+func (d destination) openNATS(ctx context.Context) (*natsbroker.Broker, error) {
+	return natsbroker.Open(ctx, natsbroker.Config{URL: d.URL, Stream: d.Name, SubjectPrefix: d.Name + "."})
 }
 
 func (d destination) openRabbit(ctx context.Context) (*publisher, error) {

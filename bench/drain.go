@@ -50,6 +50,7 @@ func runDrain(ctx context.Context, b *bench) ([]row, error) {
 type drained struct {
 	rate       float64 // messages per second
 	cpu        float64 // seconds per 100,000 messages, of all processes but the bench
+	brokerCPU  float64 // the broker's part of it
 	statements float64 // per 100 messages
 	wal        float64 // MB per 100,000 messages
 	dead       float64 // dead rows afterwards
@@ -156,25 +157,27 @@ func (w *world) checkCount(ctx context.Context, c *child, to destination, want i
 
 // meter takes the counters before a run, so that it can tell afterwards what the run took.
 type meter struct {
-	w     *world
-	child *child
-	pids  []int
-	began time.Time
-	cpu   float64
-	wal   string
-	err   error
+	w         *world
+	child     *child
+	pids      []int // without the broker's
+	broker    []int
+	began     time.Time
+	cpu       float64
+	brokerCPU float64
+	wal       string
+	err       error
 }
 
 func (w *world) meter(ctx context.Context, c *child, kind string) *meter {
 	m := &meter{w: w, child: c, pids: servers(w.postgres)}
 	if kind != toNothing {
-		m.pids = append(m.pids, servers(w.destination(kind).URL)...)
+		m.broker = servers(w.destination(kind).URL)
 	}
 	if len(m.pids) > 0 { // else the servers are elsewhere
 		m.pids = append(m.pids, c.pid())
 	}
 	m.wal, m.err = one[string](ctx, w, "SELECT pg_current_wal_insert_lsn()::text")
-	m.cpu = cpuSeconds(m.pids)
+	m.cpu, m.brokerCPU = cpuSeconds(m.pids), cpuSeconds(m.broker)
 	m.began = time.Now()
 	return m
 }
@@ -183,7 +186,8 @@ func (m *meter) read(ctx context.Context, n int) (d drained, err error) {
 	took := time.Since(m.began)
 	each := float64(n) / 100_000
 	d.rate = float64(n) / took.Seconds()
-	d.cpu = (cpuSeconds(m.pids) - m.cpu) / each
+	d.brokerCPU = (cpuSeconds(m.broker) - m.brokerCPU) / each
+	d.cpu = (cpuSeconds(m.pids)-m.cpu)/each + d.brokerCPU
 	d.memory = peakMemory(m.child.pid())
 	r, err := m.child.state()
 	if err != nil || m.err != nil {

@@ -97,3 +97,27 @@ func TestFollowByHand_LateCommit(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestHandleByHand_Twice: the gate by hand lets a message through once.
+func TestHandleByHand_Twice(t *testing.T) {
+	t.Parallel()
+	err := openTestBench(t).inWorld(t.Context(), func(w *world) error {
+		if err := w.exec(t.Context(), businessTableSQL); err != nil {
+			return err
+		}
+		m := w.arrival()
+		for range 2 {
+			if err := handleByHand(t.Context(), w.pool, &m); err != nil {
+				return err
+			}
+		}
+		n, err := one[int](t.Context(), w, "SELECT count(*) FROM business")
+		if n != 1 {
+			t.Errorf("the message had its effect %d times, want once", n)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
@@ -117,20 +118,29 @@ func (h *handling) bare(ctx context.Context) error {
 // byHand is the same with a gate that travels with BEGIN.
 func (h *handling) byHand(ctx context.Context) error {
 	m := h.arrival()
+	return handleByHand(ctx, h.pool, &m)
+}
+
+// handleByHand handles a message unless it was handled before.
+func handleByHand(ctx context.Context, pool *pgxpool.Pool, m *waybill.Message) error {
 	sum := sha256.Sum256(m.Payload)
-	conn, err := h.pool.Acquire(ctx)
+	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
+	isNew := false
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN")
-	batch.Queue(handGateSQL, m.Tenant, "billing", m.Source, m.Type, m.ID, m.ID, m.Type, hex.EncodeToString(sum[:]))
+	batch.Queue(handGateSQL, m.Tenant, "billing", m.Source, m.Type, m.ID, m.ID, m.Type, hex.EncodeToString(sum[:])).
+		Exec(func(tag pgconn.CommandTag) error { isNew = tag.RowsAffected() == 1; return nil })
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return err
 	}
-	if _, err := conn.Exec(ctx, businessSQL, "a customer", 4711); err != nil {
-		return err
+	if isNew {
+		if _, err := conn.Exec(ctx, businessSQL, "a customer", 4711); err != nil {
+			return err
+		}
 	}
 	_, err = conn.Exec(ctx, "COMMIT")
 	return err

@@ -39,6 +39,9 @@ type job struct {
 	Redis  string // the store; PostgreSQL if empty
 	Prefix string // of Redis's keys
 
+	// Of the endtoend experiment.
+	Together int // messages that the consumer handles in one transaction; 0 for the default
+
 	// Of the latency experiment.
 	Seconds float64
 	Notes   bool // report when each message was confirmed
@@ -58,11 +61,13 @@ type report struct {
 
 // roles are the jobs that there are.
 var roles = map[string]func(ctx context.Context, c *client) error{
-	"floor":   floorJob,
-	"relay":   relayJob,
-	"latency": latencyJob,
-	"peer":    peerJob,
-	"inbox":   inboxJob,
+	"floor":    floorJob,
+	"relay":    relayJob,
+	"latency":  latencyJob,
+	"peer":     peerJob,
+	"inbox":    inboxJob,
+	"byhand":   endToEndByHand,
+	"endtoend": endToEndJob,
 }
 
 // client is a child's side of the conversation with its parent.

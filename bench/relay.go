@@ -14,21 +14,22 @@ import (
 // quiet keeps log output out of the measurement.
 var quiet = waybill.LogTo(slog.New(slog.DiscardHandler))
 
-// progress is an observer that counts what was settled.
+// progress is an observer that counts the messages of one operation that went well.
 type progress struct {
 	waybill.Observer
-	settled func(int)
+	op   waybill.Op
+	done func(int)
 }
 
 func (p progress) Observe(_ context.Context, e waybill.Event) {
-	if e.Op == waybill.OpSettle && e.Err == nil {
-		p.settled(e.Count)
+	if e.Op == p.op && e.Err == nil {
+		p.done(e.Count)
 	}
 }
 
 // config returns the shipped defaults but for what the job says.
 func (c *client) config() relay.Config {
-	cfg := relay.Config{BatchSize: c.Batch, PollInterval: c.Poll, Observer: progress{quiet, c.add}}
+	cfg := relay.Config{BatchSize: c.Batch, PollInterval: c.Poll, Observer: progress{quiet, waybill.OpSettle, c.add}}
 	if !c.Archive {
 		cfg.Retention = relay.KeepNothing
 	}
