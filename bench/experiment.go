@@ -28,6 +28,7 @@ var experiments = []experiment{
 	{"writers", "What an enqueue costs its transaction", "", runWriters},
 	{"inbox", "What it costs to handle a message once", "", runInbox},
 	{"records", "An inbox that holds many records", "", runRecords},
+	{"stores", "MariaDB and SQLite", "", runStores},
 	{"endtoend", "From the outbox to a handler", "", runEndToEnd},
 	{"saga", "What a saga costs", "messages/s", runSaga},
 	{"flat", "What must not slow it down", "", runFlat},

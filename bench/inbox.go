@@ -86,9 +86,9 @@ func (h *handling) close() {
 }
 
 // arrival returns a message as a broker delivers it.
-func (w *world) arrival() waybill.Message {
+func (s settings) arrival() waybill.Message {
 	return waybill.Message{
-		ID: uuid.Must(uuid.NewV7()).String(), Topic: topic, Type: topic, Source: "bench", Tenant: waybill.DefaultTenant, Payload: make([]byte, w.payload),
+		ID: uuid.Must(uuid.NewV7()).String(), Topic: topic, Type: topic, Source: "bench", Tenant: waybill.DefaultTenant, Payload: make([]byte, s.payload),
 	}
 }
 
@@ -214,9 +214,14 @@ func (h *handling) consuming(name, note string, f *feed, cfg consumer.Config, ma
 
 // turns lets contenders take turns, each round in another order, and returns what each
 // reached. before runs ahead of each turn.
-func (h *handling) turns(ctx context.Context, list []measured, before func(context.Context) error) ([][]float64, error) {
+func (s settings) turns(ctx context.Context, list []measured, before func(context.Context) error) ([][]float64, error) {
+	return measure(ctx, s.rounds(), list, before)
+}
+
+// measure is turns with a number of rounds.
+func measure(ctx context.Context, rounds int, list []measured, before func(context.Context) error) ([][]float64, error) {
 	rates := make([][]float64, len(list))
-	return rates, inTurns(h.rounds(), len(list), func(at int) error {
+	return rates, inTurns(rounds, len(list), func(at int) error {
 		if err := before(ctx); err != nil {
 			return err
 		}

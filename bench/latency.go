@@ -87,7 +87,7 @@ func latencyJob(ctx context.Context, c *client) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(run) }()
-	l := &writers{pool: pool, writer: writer, payload: make([]byte, 512)}
+	l := &writers{outgoing: outgoing{payload: make([]byte, 512)}, pool: pool, writer: writer}
 	commits, err := l.keepPace(run, time.Duration(c.Seconds*float64(time.Second)))
 	if err != nil {
 		return err

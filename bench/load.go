@@ -25,12 +25,24 @@ INSERT INTO waybill.outbox (id, topic, key, type, source, tenant, payload_bytes,
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 )
 
-// writers are business transactions of several kinds on one pool.
-type writers struct {
-	pool    *pgxpool.Pool
-	writer  *outbox.Writer[pgx.Tx]
+// outgoing makes messages that are to be enqueued.
+type outgoing struct {
 	payload []byte
 	n       atomic.Int64
+}
+
+// key returns one of 1,000 keys, in turn.
+func (o *outgoing) key() string { return "k" + number(float64(o.n.Add(1)%1000)) }
+
+func (o *outgoing) message() waybill.Message {
+	return waybill.Message{Topic: topic, Key: o.key(), Payload: o.payload}
+}
+
+// writers are business transactions of several kinds on one pool.
+type writers struct {
+	outgoing
+	pool   *pgxpool.Pool
+	writer *outbox.Writer[pgx.Tx]
 }
 
 // writers opens a pool of size connections at the URL and makes the business table.
@@ -46,18 +58,11 @@ func (w *world) writers(ctx context.Context, url string, size int) (*writers, er
 	if err == nil {
 		var writer *outbox.Writer[pgx.Tx]
 		if writer, err = outbox.NewWriter(store, outbox.Config{Source: "bench", Observer: quiet}); err == nil {
-			return &writers{pool: pool, writer: writer, payload: make([]byte, w.payload)}, nil
+			return &writers{outgoing: outgoing{payload: make([]byte, w.payload)}, pool: pool, writer: writer}, nil
 		}
 	}
 	pool.Close()
 	return nil, err
-}
-
-// key returns one of 1,000 keys, in turn.
-func (l *writers) key() string { return "k" + number(float64(l.n.Add(1)%1000)) }
-
-func (l *writers) message() waybill.Message {
-	return waybill.Message{Topic: topic, Key: l.key(), Payload: l.payload}
 }
 
 func (l *writers) business(ctx context.Context, tx pgx.Tx) error {

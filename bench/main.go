@@ -19,13 +19,13 @@ import (
 
 // settings are what a run is told.
 type settings struct {
-	postgres, nats, rabbit, redis string
-	messages                      int // in the backlog that is drained
-	payload, keys                 int
-	records                       int // in the inbox beside which handlers are measured
-	repeats                       int
-	quick                         bool
-	out                           string // the directory of the results; "" writes nothing
+	postgres, mysql, nats, rabbit, redis string
+	messages                             int // in the backlog that is drained
+	payload, keys                        int
+	records                              int // in the inbox beside which handlers are measured
+	repeats                              int
+	quick                                bool
+	out                                  string // the directory of the results; "" writes nothing
 }
 
 func main() {
@@ -75,6 +75,7 @@ func parse(args []string, stderr io.Writer) (settings, []experiment, error) {
 	flags.SetOutput(stderr)
 	only := flags.String("only", "", "run these `experiments`, separated by commas: "+strings.Join(experimentNames(), ", "))
 	flags.StringVar(&s.postgres, "postgres", "postgres://postgres@127.0.0.1:5432/test?sslmode=disable", "PostgreSQL `URL` of a role that may create databases")
+	flags.StringVar(&s.mysql, "mysql", "root@tcp(127.0.0.1:3306)/?interpolateParams=true", "data source `name` of a user of MariaDB who may create databases")
 	flags.StringVar(&s.nats, "nats", "nats://127.0.0.1:4222", "NATS `URL`")
 	flags.StringVar(&s.rabbit, "rabbitmq", "amqp://guest:guest@127.0.0.1:5672/", "RabbitMQ `URL`")
 	flags.StringVar(&s.redis, "redis", "redis://127.0.0.1:6379/0", "Redis `URL`")
