@@ -91,18 +91,17 @@ func (t *tx) followers(ctx context.Context, head waitingDoc, req relay.ClaimRequ
 	if head.Attempts > 0 || head.Alone || u.Key == "" {
 		return nil, 0, nil
 	}
-	first, found, err := findOne[waitingDoc](ctx, t.waiting, queueOf(u), "row.position")
-	if err != nil || !found || first.Row.Position < head.Row.Position {
-		return nil, 0, err
-	}
 	if end, err = t.parkedFrom(ctx, u); err != nil {
 		return nil, 0, err
 	}
 	positions, places := heldWaiting(req)
 	filter := queueOf(u)
-	filter["row.position"] = bson.M{"$gt": head.Row.Position, "$lte": end}
-	filter["$or"] = bson.A{bson.M{"due_at": bson.M{"$ne": nil}}, bson.M{"row.position": positions, "_id": places}}
+	filter["row.position"] = bson.M{"$ne": head.Row.Position, "$lte": end}
+	filter["$or"] = bson.A{bson.M{"due_at": bson.M{"$ne": nil}}, bson.M{"row.position": positions, "_id": places}, bson.M{"row.position": bson.M{"$lt": head.Row.Position}}}
 	rest, err := findUntil(ctx, t.waiting, req.Bytes, waitingDoc.size, filter, sorted("row.position").SetLimit(int64(req.Limit)))
+	if err != nil || len(rest) > 0 && rest[0].Row.Position < head.Row.Position {
+		return nil, 0, err
+	}
 	for _, f := range rest {
 		switch {
 		case f.DueAt == nil:
@@ -111,7 +110,7 @@ func (t *tx) followers(ctx context.Context, head waitingDoc, req relay.ClaimRequ
 			return behind, f.Row.Position, nil
 		}
 	}
-	return behind, end, err
+	return behind, end, nil
 }
 
 func (t *tx) claimReady(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
