@@ -41,7 +41,7 @@ func (s *system) choices() (list []choice) {
 	}
 	relay = -1
 	s.ofStore(add)
-	if rest && (s.moves < s.small.moves || len(s.coming)+len(s.store.open) == 0) {
+	if rest && (s.moves < s.small.moves || len(s.coming)+len(s.store.open) == 0) && (s.now < operatedBy || !s.parks()) {
 		add(false, "time passes", (*system).pass)
 	}
 	return list
@@ -64,9 +64,11 @@ func (s *system) alone(r *relay) bool {
 }
 
 // quiet reports whether nobody will be woken any more.
-func (s *system) quiet() bool {
-	parks := func(d *row) bool { return d.parks }
-	return len(s.coming)+len(s.store.open) == 0 && !slices.ContainsFunc(s.store.dead, parks)
+func (s *system) quiet() bool { return len(s.coming)+len(s.store.open) == 0 && !s.parks() }
+
+// parks reports whether a dead letter parks what is behind it, so that an operator has something to do.
+func (s *system) parks() bool {
+	return slices.ContainsFunc(s.store.dead, func(d *row) bool { return d.parks })
 }
 
 // ofStore adds what producers and operators may do.

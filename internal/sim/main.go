@@ -26,6 +26,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,9 +41,10 @@ func main() {
 	search := flag.Bool("explore", false, "visit every state of small systems instead")
 	faults := flag.Int("faults", 2, "with -explore, the most faults of a system")
 	limit := flag.Int("limit", 5_000_000, "with -explore, the most states of a system")
+	system := flag.String("system", "", "with -explore, only the systems that have this in their names")
 	flag.Parse()
 	if *search {
-		exploreAll(*faults, *limit)
+		exploreAll(*system, *faults, *limit)
 		return
 	}
 	if *verbose || *planned != "" {
@@ -117,11 +119,14 @@ func runSeeds(first, count uint64) (figures, *sketch, uint64, error) {
 	return all.total, all.seen, all.failed, all.err
 }
 
-// exploreAll explores the small systems with no fault, one, and so on.
-func exploreAll(faults, limit int) {
+// exploreAll explores the small systems that are asked for with no fault, one, and so on.
+func exploreAll(named string, faults, limit int) {
 	kept := true
 	for n := range faults + 1 {
 		for _, p := range smalls(n) {
+			if !strings.Contains(p.name, named) {
+				continue
+			}
 			found := explore(p, limit)
 			kept = found.report(os.Stdout, p) && kept
 		}

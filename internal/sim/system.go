@@ -70,7 +70,8 @@ type call struct {
 const (
 	exploredTTL   = 4 * time.Second
 	exploredRenew = 2 * time.Second
-	exploredWait  = time.Second // for an answer of the broker
+	exploredWait  = time.Second      // for an answer of the broker
+	operatedBy    = 20 * time.Second // what parks others is dealt with
 	drainedBy     = 2 * time.Minute
 )
 
