@@ -94,10 +94,12 @@ SELECT w.lane, w.position, w.destination, w.attempts, w.life, false AS blocked, 
 // The first row is the look of [cursors]. Its parts are made in the order that cursors needs:
 // the snapshot was taken before all of them; the last position is read before pg_locks,
 // because the sub-select of the writers refers to it and so runs for a row of drawn; and both
-// are MATERIALIZED, so that neither is folded into the other.
+// are MATERIALIZED, so that neither is folded into the other. The last position is asked of a function, which locks the
+// page of the sequence: while nextval logs what it draws, the row says up to 32 positions more.
+// The function locks the sequence, too, as a writer does; the look leaves itself out.
 const claimPageSQL = `
 WITH drawn AS MATERIALIZED (
-    SELECT tableoid AS sequence, CASE WHEN is_called THEN last_value ELSE last_value - 1 END AS last FROM {outbox_position_seq}
+    SELECT seq AS sequence, coalesce(pg_sequence_last_value(seq), 0) AS last FROM (SELECT {outbox_position_seq_text}::regclass) AS s(seq)
 ), look AS MATERIALIZED (
     SELECT json_build_object(
                'server', extract(epoch FROM pg_postmaster_start_time())::text,
@@ -108,7 +110,7 @@ WITH drawn AS MATERIALIZED (
                'writers', ARRAY(
                    SELECT virtualtransaction FROM pg_locks
                     WHERE d.last IS NOT NULL AND locktype = 'relation' AND mode = 'RowExclusiveLock' AND relation = d.sequence
-                      AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+                      AND pid IS DISTINCT FROM pg_backend_pid() AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
            )::text AS seen
       FROM drawn d
 ), rows AS (

@@ -48,7 +48,7 @@ func newNames(schema, prefix string) (names, error) {
 	for _, t := range tables {
 		pairs = append(pairs, "{"+t+"}", quoteName(schema)+"."+quoteName(prefix+t))
 	}
-	for _, t := range [...]string{"wakeups", "outbox", "outbox_waiting", "outbox_ids", "outbox_archive", "audit_log", "default_source"} {
+	for _, t := range [...]string{"wakeups", "outbox", "outbox_waiting", "outbox_ids", "outbox_archive", "audit_log", "default_source", "outbox_position_seq"} {
 		pairs = append(pairs, "{"+t+"_text}", quoteText(quoteName(schema)+"."+quoteName(prefix+t)))
 	}
 	return names{schema: schema, prefix: prefix, channel: channel, replacer: strings.NewReplacer(pairs...)}, nil
