@@ -805,3 +805,18 @@ func TestClaimed_AnyOrder(t *testing.T) {
 	r.claimed(msg(2, ""), msg(3, ""), other)
 	r.sent(1, 2, 3)
 }
+
+// TestLearn_Window: a copy is one that the broker may have taken for new only if the first attempt was longer ago than the
+// broker remembers.
+func TestLearn_Window(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	d, m := r.dests[0], msg(1, "")
+	p := d.pastOf(&m)
+	p.unsure, p.since = true, 0
+	for at, want := range map[Time]time.Duration{time.Minute: 0, time.Minute + 1: time.Minute + 1} {
+		if _, copied := d.learn(&Batch{}, &m, accepted, at, time.Minute); copied != want {
+			t.Errorf("accepted %v after the first attempt: %v late, want %v", at, copied, want)
+		}
+	}
+}

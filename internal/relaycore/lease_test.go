@@ -223,7 +223,7 @@ func TestStepsAside(t *testing.T) {
 	}
 }
 
-// TestStepsAside_Until: the rest ends at its last nanosecond.
+// TestStepsAside_Until: the rest and the grace period end at their last nanosecond.
 func TestStepsAside_Until(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -239,9 +239,12 @@ func TestStepsAside_Until(t *testing.T) {
 		}
 	}
 	until := r.aside.until
-	for at, want := range map[Time]bool{until - 1: true, until: false} {
-		if r.now = at; r.stepsAside() != want {
-			t.Errorf("%v before the rest is over: stepsAside() = %t", until-at, !want)
+	for _, tt := range []struct {
+		at   Time
+		want bool
+	}{{until - 1, true}, {until, false}, {until + r.cfg.CallTimeout - 1, false}, {until + r.cfg.CallTimeout, true}} {
+		if r.now = tt.at; r.stepsAside() != tt.want {
+			t.Errorf("%v before the rest is over: stepsAside() = %t", until-tt.at, !tt.want)
 		}
 	}
 }
