@@ -145,19 +145,11 @@ func together(ctx context.Context, list ...func(context.Context) error) error {
 
 // endToEndByHand is the least that anybody must do who writes both by hand.
 func endToEndByHand(ctx context.Context, c *client) error {
-	pool, pub, err := c.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	defer pub.close()
-	run, err := c.start(ctx)
-	if err != nil {
-		return err
-	}
-	return together(run,
-		func(ctx context.Context) error { return followByHand(ctx, pool, pub, followPoll, func(int) {}) },
-		func(ctx context.Context) error { return c.receiveByHand(ctx, pool) })
+	return c.publishing(ctx, func(run context.Context, pool *pgxpool.Pool, pub *publisher) error {
+		return together(run,
+			func(ctx context.Context) error { return followByHand(ctx, pool, pub, followPoll, func(int) {}) },
+			func(ctx context.Context) error { return c.receiveByHand(ctx, pool) })
+	})
 }
 
 // receiveByHand handles what comes from the stream, as many messages at a time as the consumer has

@@ -29,6 +29,24 @@ const floorDeleteSQL = `DELETE FROM waybill.outbox WHERE position = ANY ($1)`
 // position in batches of 500, published with asynchronous confirms while the next batch is
 // read, deleted in one statement. It sends what a relay sends, byte for byte. It knows no retries, no leases and no other relays.
 func floorJob(ctx context.Context, c *client) error {
+	return c.publishing(ctx, func(run context.Context, pool *pgxpool.Pool, pub *publisher) (err error) {
+		if c.Poll > 0 {
+			err = followByHand(run, pool, pub, c.Poll, c.add)
+		} else {
+			_, err = drainByHand(run, pool, pub, c.add)
+		}
+		if err != nil {
+			return err
+		}
+		<-run.Done()
+		c.tellTaken(pub)
+		return nil
+	})
+}
+
+// publishing opens what a loop needs that publishes, and calls do once the parent has said so, with a context that
+// ends when it is to stop.
+func (c *client) publishing(ctx context.Context, do func(run context.Context, pool *pgxpool.Pool, pub *publisher) error) error {
 	pool, pub, err := c.open(ctx)
 	if err != nil {
 		return err
@@ -39,17 +57,7 @@ func floorJob(ctx context.Context, c *client) error {
 	if err != nil {
 		return err
 	}
-	if c.Poll > 0 {
-		err = followByHand(run, pool, pub, c.Poll, c.add)
-	} else {
-		_, err = drainByHand(run, pool, pub, c.add)
-	}
-	if err != nil {
-		return err
-	}
-	<-run.Done()
-	c.tellTaken(pub)
-	return nil
+	return do(run, pool, pub)
 }
 
 // tellTaken reports what a publisher has counted that no broker counts.

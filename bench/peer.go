@@ -42,21 +42,13 @@ func peerJob(ctx context.Context, c *client) error {
 		return fmt.Errorf("no such peer: %q", c.Peer)
 	}
 	c.Connections = p.connections
-	pool, pub, err := c.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	defer pub.close()
-	run, err := c.start(ctx)
-	if err != nil {
-		return err
-	}
-	if err := p.drain(run, &peerRun{c, pool, pub}); err != nil && run.Err() == nil {
-		return err
-	}
-	c.tellTaken(pub)
-	return nil
+	return c.publishing(ctx, func(run context.Context, pool *pgxpool.Pool, pub *publisher) error {
+		if err := p.drain(run, &peerRun{c, pool, pub}); err != nil && run.Err() == nil {
+			return err
+		}
+		c.tellTaken(pub)
+		return nil
+	})
 }
 
 const peerTimeout = 30 * time.Second

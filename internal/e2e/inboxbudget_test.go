@@ -17,11 +17,7 @@ import (
 func TestInboxBudget(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
-	pool, counter := w.countedPool(t)
-	store, err := pgstore.New(pool, pgstore.Config{Schema: w.schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool, store, counter := w.countedStore(t)
 	impatient, err := pgstore.New(pool, pgstore.Config{Schema: w.schema, GateTimeout: unreached})
 	if err != nil {
 		t.Fatal(err)

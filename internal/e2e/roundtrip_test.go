@@ -67,16 +67,23 @@ func (w *world) countedPool(t *testing.T) (*pgxpool.Pool, *tripCounter) {
 	return pool, counter
 }
 
-// TestRoundTrips counts how often a business transaction waits for the server once its
-// statements are prepared.
-func TestRoundTrips(t *testing.T) {
-	t.Parallel()
-	w := plainWorld(t)
+// countedStore is a store on a pool whose round trips are counted.
+func (w *world) countedStore(t *testing.T) (*pgxpool.Pool, *pgstore.Store[pgx.Tx], *tripCounter) {
+	t.Helper()
 	pool, counter := w.countedPool(t)
 	store, err := pgstore.New(pool, pgstore.Config{Schema: w.schema})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return pool, store, counter
+}
+
+// TestRoundTrips counts how often a business transaction waits for the server once its
+// statements are prepared.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	w := plainWorld(t)
+	pool, store, counter := w.countedStore(t)
 	writer, err := outbox.NewWriter(store, outbox.Config{Source: "shop", Observer: quiet})
 	if err != nil {
 		t.Fatal(err)
@@ -155,11 +162,7 @@ func TestRoundTrips(t *testing.T) {
 func TestQueued(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
-	pool, counter := w.countedPool(t)
-	store, err := pgstore.New(pool, pgstore.Config{Schema: w.schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, store, counter := w.countedStore(t)
 	writer, err := outbox.NewWriter(store, outbox.Config{Source: "shop", Observer: quiet})
 	if err != nil {
 		t.Fatal(err)
