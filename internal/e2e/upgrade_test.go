@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/waybill-go/waybill/dashboard"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -34,6 +38,7 @@ func TestRollingUpgrade(t *testing.T) {
 	u := newUpgrade(t)
 	stopOld := u.start(t, older, "old")
 	eventually(t, "the old release handles orders", func() bool { return u.handledBy(t, "old") >= 50 })
+	u.shows(t, "/", "1 relay alive") // of a schema that is too old for the rest
 	if v, err := u.store.Migrate(t.Context(), pgstore.MigrateOptions{}); err != nil || v != pgstore.MinSchemaVersion {
 		t.Fatalf("Migrate() under traffic = %d, %v, want %d while an old relay is alive", v, err, pgstore.MinSchemaVersion)
 	}
@@ -41,14 +46,17 @@ func TestRollingUpgrade(t *testing.T) {
 	eventually(t, "the old release goes on with the new schema", func() bool {
 		return u.handledBy(t, "old") >= sofar+100 && u.count(t, "SELECT count(*) FROM {s}.orders") >= orders+100
 	})
+	u.looked(t)
 	stopNew := u.start(t, newer, "new")
 	eventually(t, "both are at work", func() bool { return u.handledBy(t, "new") >= 50 && u.count(t, "SELECT count(*) FROM {s}.relays") == 2 })
+	u.looked(t)
 	stopOld()
 	if v, err := u.store.Migrate(t.Context(), pgstore.MigrateOptions{}); err != nil || v != len(u.store.Migrations()) {
 		t.Fatalf("Migrate() without the old release = %d, %v", v, err)
 	}
 	alone := u.handledBy(t, "new")
 	eventually(t, "the new release goes on alone", func() bool { return u.handledBy(t, "new") >= alone+50 })
+	u.looked(t)
 	stopNew()
 	stopNew = u.start(t, newer, "drain") // what was in flight when they stopped
 	eventually(t, "every order is handled or dead-lettered", func() bool { return u.open(t) == 0 })
@@ -62,6 +70,8 @@ type upgrade struct {
 	schema string
 	store  *pgstore.Store[pgx.Tx]
 	broker brokerSettings
+
+	dashboard *dashboard.Dashboard
 }
 
 func newUpgrade(t *testing.T) *upgrade {
@@ -80,6 +90,12 @@ func newUpgrade(t *testing.T) *upgrade {
 			t.Errorf("drop schema: %v", err)
 		}
 	})
+	u.dashboard, err = dashboard.New(dashboard.Config{
+		Outbox: u.store, Letters: u.store, Replays: u.store, Inbox: u.store, Relays: u.store, Audit: u.store, AllowLoopback: true, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.exec(t, u.sql("CREATE TABLE {s}.orders (id text PRIMARY KEY, kind text)"))
 	w.exec(t, u.sql("CREATE TABLE {s}.effects (id text, handler text)"))
 	return u
@@ -104,6 +120,29 @@ func (u *upgrade) open(t *testing.T) int {
 	t.Helper()
 	return u.count(t, `SELECT count(*) FROM {s}.orders o
 		WHERE NOT EXISTS (SELECT FROM {s}.effects e WHERE e.id = o.id) AND NOT EXISTS (SELECT FROM {s}.dead_letters d WHERE d.id = o.id)`)
+}
+
+// looked reads the pages of a dashboard of today, which must find what the programs have made.
+func (u *upgrade) looked(t *testing.T) {
+	t.Helper()
+	for path, want := range map[string]string{
+		"/": "published per minute", "/messages?topic=orders&status=Published": "old-", "/dead": "no such customer", "/dead/list": "_to.nobody",
+		"/replays": "Replays", "/relays": "Relays", "/consumers": "billing", "/audit": "Audit log",
+	} {
+		u.shows(t, path, want)
+	}
+}
+
+// shows expects a text on a page of the dashboard.
+func (u *upgrade) shows(t *testing.T, path, want string) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1"+path, nil)
+	r.RemoteAddr = "127.0.0.1:1"
+	answer := httptest.NewRecorder()
+	u.dashboard.ServeHTTP(answer, r)
+	if page := answer.Body.String(); answer.Code != http.StatusOK || !strings.Contains(page, want) {
+		t.Errorf("GET %s: %d, want a page that shows %q:\n%s", path, answer.Code, want, page)
+	}
 }
 
 // balance draws up what became of the orders.
