@@ -109,7 +109,7 @@ test-suites:
 # has nothing to watch.
 test-sim:
 	@echo "the simulator, the explorer and the bugs that they find; the orders of sessions"
-	@$(TEST) --packages "./internal/sim/... ./internal/interleave" -- -timeout 60m
+	@$(TEST) --packages "./internal/sim/... ./internal/interleave" -- -timeout 60m -parallel $(SUITES_AT_ONCE)
 
 test-rest:
 	@echo "everything else, with the race detector"

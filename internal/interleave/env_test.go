@@ -112,7 +112,10 @@ type levels []struct {
 func atEachLevel[Tx any](t *testing.T, open func(t *testing.T, level string) *env[Tx], list levels) {
 	t.Helper()
 	for _, level := range list {
-		t.Run(level.name, func(t *testing.T) { exploreAll(t, open(t, level.name), atMost(level.orders)) })
+		t.Run(level.name, func(t *testing.T) {
+			t.Parallel()
+			exploreAll(t, open(t, level.name), atMost(level.orders))
+		})
 	}
 }
 
