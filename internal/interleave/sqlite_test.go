@@ -71,6 +71,7 @@ type gated struct {
 type sqliteConn interface {
 	driver.Conn
 	driver.ConnBeginTx
+	driver.ConnPrepareContext
 	driver.ExecerContext
 	driver.QueryerContext
 }
@@ -109,6 +110,39 @@ func (c gatedConn) ExecContext(ctx context.Context, query string, args []driver.
 func (c gatedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	c.gate.Step()
 	return c.sqliteConn.QueryContext(ctx, query, args)
+}
+
+// PrepareContext implements [driver.ConnPrepareContext]. To prepare a statement is no step.
+func (c gatedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	s, err := c.sqliteConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return gatedStmt{s.(sqliteStmt), c.gate}, nil
+}
+
+// sqliteStmt is what the driver's statements offer.
+type sqliteStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+type gatedStmt struct {
+	sqliteStmt
+	gate *interleave.Gate
+}
+
+// ExecContext implements [driver.StmtExecContext].
+func (s gatedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	s.gate.Step()
+	return s.sqliteStmt.ExecContext(ctx, args)
+}
+
+// QueryContext implements [driver.StmtQueryContext].
+func (s gatedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	s.gate.Step()
+	return s.sqliteStmt.QueryContext(ctx, args)
 }
 
 type gatedTx struct {

@@ -185,6 +185,7 @@ type DB struct {
 	*sql.DB
 	Isolation sql.IsolationLevel
 	Encode    func(arg any) any // turns an argument into what the driver takes; nil for none
+	Prepared  *Prepared         // nil if statements are sent as text
 }
 
 var _ Driver[*sql.Tx] = (*DB)(nil)
@@ -196,28 +197,29 @@ type execer interface {
 }
 
 type sqlConn struct {
-	on     execer
-	encode func(any) any
+	*DB
+	on execer
 }
 
-func (d *DB) conn(on execer) sqlConn { return sqlConn{on: on, encode: d.Encode} }
-
 func (d *DB) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	return d.conn(d.DB).Exec(ctx, query, args...)
+	return sqlConn{d, d.DB}.Exec(ctx, query, args...)
 }
 
 func (d *DB) Query(ctx context.Context, query string, args ...any) (Rows, error) {
-	return d.conn(d.DB).Query(ctx, query, args...)
+	return sqlConn{d, d.DB}.Query(ctx, query, args...)
 }
 
 func (d *DB) On(tx *sql.Tx) Conn {
 	if tx == nil {
 		return NoTx{}
 	}
-	return d.conn(tx)
+	return sqlConn{d, tx}
 }
 
 func (d *DB) Begin(ctx context.Context) (*sql.Tx, error) {
+	if d.Prepared != nil {
+		d.Prepared.prepare(ctx, d.DB)
+	}
 	return d.BeginTx(ctx, &sql.TxOptions{Isolation: d.Isolation})
 }
 
@@ -242,7 +244,11 @@ func (d *DB) Rollback(tx *sql.Tx) error {
 }
 
 func (c sqlConn) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	result, err := c.on.ExecContext(ctx, query, c.encoded(args)...)
+	args = c.encoded(args)
+	result, err := c.prepared(ctx, query).ExecContext(ctx, query, args...)
+	if elsewhere(err) {
+		result, err = c.on.ExecContext(ctx, query, args...)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -250,20 +256,39 @@ func (c sqlConn) Exec(ctx context.Context, query string, args ...any) (int64, er
 }
 
 func (c sqlConn) Query(ctx context.Context, query string, args ...any) (Rows, error) {
-	rows, err := c.on.QueryContext(ctx, query, c.encoded(args)...)
+	args = c.encoded(args)
+	rows, err := c.prepared(ctx, query).QueryContext(ctx, query, args...)
+	if elsewhere(err) {
+		rows, err = c.on.QueryContext(ctx, query, args...)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return sqlRows{rows}, nil
 }
 
+// prepared returns what runs a statement: it is sent as text unless it is prepared.
+func (c sqlConn) prepared(ctx context.Context, query string) execer {
+	if c.Prepared == nil {
+		return c.on
+	}
+	s := c.Prepared.statement(query)
+	if s == nil {
+		return c.on
+	}
+	if tx, ok := c.on.(*sql.Tx); ok {
+		s = tx.StmtContext(ctx, s)
+	}
+	return prepared{s}
+}
+
 func (c sqlConn) encoded(args []any) []any {
-	if c.encode == nil {
+	if c.Encode == nil {
 		return args
 	}
 	out := make([]any, len(args))
 	for i, a := range args {
-		out[i] = c.encode(a)
+		out[i] = c.Encode(a)
 	}
 	return out
 }

@@ -63,7 +63,7 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	core := &sqlstore.Core[*sql.Tx]{
-		DB:  &locked{DB: sqldb.DB{DB: db, Encode: encode}, lock: n.render(lockSQL)},
+		DB:  &locked{DB: sqldb.DB{DB: db, Encode: encode, Prepared: sqldb.NewPrepared()}, lock: n.render(lockSQL)},
 		SQL: coreStatements(n), Render: n.render, Classify: classify, ClassifyCaller: classifyCaller, LockTimedOut: lockTimedOut,
 	}
 	s := &Store{methods: core, core: core, names: n, sql: newStatements(n), migrations: migrations}
