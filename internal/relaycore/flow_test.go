@@ -795,6 +795,27 @@ func TestSuspects_BehindExpired(t *testing.T) {
 	}
 }
 
+// TestSuspects_NobodyElse: while a suspect waits for what is in flight, nothing else is sent to its destination, from
+// other queues neither.
+func TestSuspects_NobodyElse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.own(Lane{0, 1})
+	r.isolate(r.dests[0], "other")
+	r.claimed(to("other", msg(1, "")))
+	first := r.sent(1)
+	suspect := msg(2, "a")
+	r.dests[0].pastOf(&suspect).inBatch = suspectLosses
+	r.reads()
+	r.step(Claimed{Messages: []Message{suspect, to("other", msg(3, ""))}})
+	none[Publish](r)
+	r.answer(first)
+	if b := r.sent(2); !b.Alone {
+		t.Error("the suspect is not sent alone")
+	}
+	none[Publish](r)
+}
+
 // TestClaimed_AnyOrder: messages without a key go by position, however a store returns them.
 func TestClaimed_AnyOrder(t *testing.T) {
 	t.Parallel()
