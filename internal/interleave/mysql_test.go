@@ -33,8 +33,9 @@ func mysqlURL() string {
 	return "root@tcp(127.0.0.1:3306)/"
 }
 
-// mysqlAt opens a pool with one connection to a database. Empty parameters stand for none.
-func mysqlAt(t *testing.T, database, at, level string) *sql.DB {
+// mysqlAt opens a pool with one connection to a database, at another address if one is given, whose sessions have some
+// settings.
+func mysqlAt(t *testing.T, database, at string, settings map[string]string) *sql.DB {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(mysqlURL())
 	must(t, err)
@@ -42,10 +43,7 @@ func mysqlAt(t *testing.T, database, at, level string) *sql.DB {
 	if at != "" {
 		cfg.Addr = at
 	}
-	cfg.Params = map[string]string{}
-	if level != "" {
-		cfg.Params["tx_isolation"] = "'" + level + "'"
-	}
+	cfg.Params = settings
 	db, err := sql.Open("mysql", cfg.FormatDSN())
 	must(t, err)
 	db.SetMaxOpenConns(1)
@@ -55,16 +53,22 @@ func mysqlAt(t *testing.T, database, at, level string) *sql.DB {
 
 func newMySQL(t *testing.T, level string) *env[*sql.Tx] {
 	t.Helper()
-	root := mysqlAt(t, "", "", "")
+	root := mysqlAt(t, "", "", nil)
 	name := "i_" + strings.ReplaceAll(waybill.NewID(), "-", "")
 	if _, err := root.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
 		t.Fatalf("MariaDB does not answer (%v); start it with: make services", err)
+	}
+	var version string
+	must(t, root.QueryRowContext(t.Context(), "SELECT version()").Scan(&version))
+	isolation := "transaction_isolation"
+	if strings.Contains(version, "MariaDB") {
+		isolation = "tx_isolation"
 	}
 	t.Cleanup(func() {
 		_, err := root.ExecContext(context.Background(), "DROP DATABASE "+name)
 		must(t, err)
 	})
-	control, admin := mysqlAt(t, name, "", ""), mysqlAt(t, name, "", "")
+	control, admin := mysqlAt(t, name, "", nil), mysqlAt(t, name, "", nil)
 	store, err := mysqlstore.New(control, mysqlstore.Config{})
 	must(t, err)
 	_, err = store.Migrate(t.Context(), mysqlstore.MigrateOptions{LockWait: 5 * time.Minute})
@@ -82,7 +86,7 @@ func newMySQL(t *testing.T, level string) *env[*sql.Tx] {
 	for range maxParties {
 		gate, err := e.board.Gate(t.Context(), cfg.Addr, interleave.MySQL)
 		must(t, err)
-		db := mysqlAt(t, name, gate.Addr(), level)
+		db := mysqlAt(t, name, gate.Addr(), map[string]string{isolation: "'" + level + "'"})
 		sessions = append(sessions, db)
 		e.parties = append(e.parties, sqlParty(db, gate, openMySQL, mysqlConflict))
 	}

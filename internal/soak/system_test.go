@@ -225,6 +225,8 @@ func (p *part) memory() (mib int) {
 
 // tables returns the size of our tables in MiB and, on PostgreSQL, how many dead rows they have.
 func (s *system) tables(ctx context.Context) (mib, dead int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, unanswered)
+	defer cancel()
 	query := "SELECT COALESCE(SUM(data_length + index_length), 0) DIV 1048576, 0 FROM information_schema.tables WHERE table_schema = 'soak' AND table_name LIKE 'waybill%'"
 	if s.postgres {
 		query = "SELECT COALESCE(SUM(pg_total_relation_size(relid)), 0)::bigint >> 20, COALESCE(SUM(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE relname NOT IN ('orders', 'effects', 'sent', 'done')" // which are in the same schema
