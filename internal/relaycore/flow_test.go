@@ -321,6 +321,24 @@ func TestTopic(t *testing.T) {
 	}
 }
 
+// TestTopic_AnsweredSlowly: a topic that is answered, but slowly, keeps its queue.
+func TestTopic_AnsweredSlowly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.own(Lane{0, 1})
+	r.isolate(r.dests[0], "slow")
+	for i, wait := range []time.Duration{time.Second, time.Second - 1} {
+		r.reads()
+		r.step(Claimed{Messages: []Message{to("slow", msg(int64(1+i), ""))}})
+		b := r.sent(int64(1 + i))
+		r.pass(wait)
+		r.answer(b)
+		if isolated := r.dests[0].queueFor("slow").isolated(); isolated != (wait == time.Second) {
+			t.Errorf("answered after %v: isolated %v", wait, isolated)
+		}
+	}
+}
+
 // TestSlow: others pass a batch that is not answered for a while. One of several topics is given up so
 // that the messages of those that are well can go.
 func TestSlow(t *testing.T) {
