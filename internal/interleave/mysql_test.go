@@ -60,8 +60,8 @@ func newMySQL(t *testing.T, level string) *env[*sql.Tx] {
 	}
 	var version string
 	must(t, root.QueryRowContext(t.Context(), "SELECT version()").Scan(&version))
-	isolation := "transaction_isolation"
-	if strings.Contains(version, "MariaDB") {
+	isolation, mariaDB := "transaction_isolation", strings.Contains(version, "MariaDB")
+	if mariaDB {
 		isolation = "tx_isolation"
 	}
 	t.Cleanup(func() {
@@ -102,7 +102,9 @@ func newMySQL(t *testing.T, level string) *env[*sql.Tx] {
 		}
 		return nil
 	}
-	e.waits = func(ctx context.Context) (map[int][]int, error) { return mysqlWaits(ctx, control, threads[:e.active]) }
+	e.waits = func(ctx context.Context) (map[int][]int, error) {
+		return mysqlWaits(ctx, control, mariaDB, threads[:e.active])
+	}
 	return e
 }
 
@@ -119,38 +121,70 @@ func mysqlConflict(err error) error {
 
 var (
 	transaction = regexp.MustCompile(`(?m)^---TRANSACTION `)
-	thread      = regexp.MustCompile(`MariaDB thread id (\d+)|MySQL thread id (\d+)`)
+	thread      = regexp.MustCompile(`M(?:ariaDB|ySQL) thread id (\d+)`)
 )
 
-// mysqlWaits asks which sessions wait for a lock. The tables of information_schema would be a tenth of a second old.
-// For whom they wait is not asked: the server ends a circle at once, so that it is for one that does not.
-func mysqlWaits(ctx context.Context, control *sql.DB, threads []int) (map[int][]int, error) {
-	var kind, name, status string
-	if err := control.QueryRowContext(ctx, "SHOW ENGINE INNODB STATUS").Scan(&kind, &name, &status); err != nil {
+// readersSQL asks MySQL which sessions that have written nothing wait for a lock: its status leaves them out. Of others the
+// thread may be that of the one who has moved the lock.
+const readersSQL = `
+SELECT DISTINCT t.processlist_id FROM performance_schema.data_lock_waits w
+  JOIN performance_schema.threads t ON t.thread_id = w.requesting_thread_id
+ WHERE w.requesting_engine_transaction_id >= 1 << 48`
+
+// mysqlWaits asks which sessions wait for a lock. For whom they wait is not asked: the server ends a circle at once, so that
+// it is for one that does not.
+func mysqlWaits(ctx context.Context, control *sql.DB, mariaDB bool, threads []int) (map[int][]int, error) {
+	ids, err := waitingByStatus(ctx, control)
+	if err == nil && !mariaDB {
+		ids, err = waitingReaders(ctx, control, ids)
+	}
+	if err != nil {
 		return nil, err
 	}
-	_, status, _ = strings.Cut(status, "\nLIST OF TRANSACTIONS FOR EACH SESSION:\n") // which a long status may lack
-	waiting := make(map[int]bool)
-	for _, tx := range transaction.Split(status, -1) {
-		m := thread.FindStringSubmatch(tx)
-		if m == nil || !strings.Contains(tx, "TRX HAS BEEN WAITING") {
-			continue
-		}
-		id, err := strconv.Atoi(m[1] + m[2])
-		if err != nil {
-			return nil, fmt.Errorf("thread of a transaction: %w", err)
-		}
-		if of := slices.Index(threads, id); of >= 0 {
-			waiting[of] = true
-		}
-	}
 	waits := make(map[int][]int)
-	for of := range waiting {
-		for other := range threads {
-			if !waiting[other] {
+	for of, id := range threads {
+		for other, otherID := range threads {
+			if slices.Contains(ids, id) && !slices.Contains(ids, otherID) {
 				waits[of] = append(waits[of], other)
 			}
 		}
 	}
 	return waits, nil
+}
+
+func waitingReaders(ctx context.Context, control *sql.DB, ids []int) ([]int, error) {
+	rows, err := control.QueryContext(ctx, readersSQL)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
+
+// waitingByStatus reads the status: the tables of information_schema would be a tenth of a second old.
+func waitingByStatus(ctx context.Context, control *sql.DB) (ids []int, err error) {
+	var kind, name, status string
+	if err := control.QueryRowContext(ctx, "SHOW ENGINE INNODB STATUS").Scan(&kind, &name, &status); err != nil {
+		return nil, err
+	}
+	_, status, _ = strings.Cut(status, "\nLIST OF TRANSACTIONS FOR EACH SESSION:\n") // which a long status may lack
+	for _, tx := range transaction.Split(status, -1) {
+		m := thread.FindStringSubmatch(tx)
+		if m == nil || !strings.Contains(tx, "TRX HAS BEEN WAITING") {
+			continue
+		}
+		id, err := strconv.Atoi(m[1])
+		if err != nil {
+			return nil, fmt.Errorf("thread of a transaction: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
 }
