@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/waybill-go/waybill"
 )
@@ -246,6 +247,7 @@ func (d *DB) Rollback(tx *sql.Tx) error {
 func (c sqlConn) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	args = c.encoded(args)
 	result, err := c.prepared(ctx, query).ExecContext(ctx, query, args...)
+	runtime.KeepAlive(c.Prepared) // the statement is closed with it
 	if elsewhere(err) {
 		result, err = c.on.ExecContext(ctx, query, args...)
 	}
@@ -258,6 +260,7 @@ func (c sqlConn) Exec(ctx context.Context, query string, args ...any) (int64, er
 func (c sqlConn) Query(ctx context.Context, query string, args ...any) (Rows, error) {
 	args = c.encoded(args)
 	rows, err := c.prepared(ctx, query).QueryContext(ctx, query, args...)
+	runtime.KeepAlive(c.Prepared) // the statement is closed with it, but for rows that are open
 	if elsewhere(err) {
 		rows, err = c.on.QueryContext(ctx, query, args...)
 	}
