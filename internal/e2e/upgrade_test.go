@@ -46,17 +46,17 @@ func TestRollingUpgrade(t *testing.T) {
 	eventually(t, "the old release goes on with the new schema", func() bool {
 		return u.handledBy(t, "old") >= sofar+100 && u.count(t, "SELECT count(*) FROM {s}.orders") >= orders+100
 	})
-	u.looked(t)
+	u.looked(t, "old")
 	stopNew := u.start(t, newer, "new")
 	eventually(t, "both are at work", func() bool { return u.handledBy(t, "new") >= 50 && u.count(t, "SELECT count(*) FROM {s}.relays") == 2 })
-	u.looked(t)
+	u.looked(t, "new")
 	stopOld()
 	if v, err := u.store.Migrate(t.Context(), pgstore.MigrateOptions{}); err != nil || v != len(u.store.Migrations()) {
 		t.Fatalf("Migrate() without the old release = %d, %v", v, err)
 	}
 	alone := u.handledBy(t, "new")
 	eventually(t, "the new release goes on alone", func() bool { return u.handledBy(t, "new") >= alone+50 })
-	u.looked(t)
+	u.looked(t, "new")
 	stopNew()
 	stopNew = u.start(t, newer, "drain") // what was in flight when they stopped
 	eventually(t, "every order is handled or dead-lettered", func() bool { return u.open(t) == 0 })
@@ -122,11 +122,11 @@ func (u *upgrade) open(t *testing.T) int {
 		WHERE NOT EXISTS (SELECT FROM {s}.effects e WHERE e.id = o.id) AND NOT EXISTS (SELECT FROM {s}.dead_letters d WHERE d.id = o.id)`)
 }
 
-// looked reads the pages of a dashboard of today, which must find what the programs have made.
-func (u *upgrade) looked(t *testing.T) {
+// looked reads the pages of a dashboard of today, which must find what the programs have made, the newest by the one named.
+func (u *upgrade) looked(t *testing.T, newest string) {
 	t.Helper()
 	for path, want := range map[string]string{
-		"/": "published per minute", "/messages?topic=orders&status=Published": "old-", "/dead": "no such customer", "/dead/list": "_to.nobody",
+		"/": "published per minute", "/messages?topic=orders&status=Published": newest + "-", "/dead": "no such customer", "/dead/list": "_to.nobody",
 		"/replays": "Replays", "/relays": "Relays", "/consumers": "billing", "/audit": "Audit log",
 	} {
 		u.shows(t, path, want)
