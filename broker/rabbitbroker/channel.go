@@ -33,6 +33,7 @@ func (p *publishing) mandatory() bool {
 type channel struct {
 	*amqp.Channel
 	conn     *conn
+	patience *patience
 	sequence int64
 
 	mu       sync.Mutex
@@ -54,9 +55,10 @@ type flight struct {
 
 // openChannel opens a channel on c and declares parts on it. It cuts c if ctx ends before that
 // is done.
-func openChannel(ctx context.Context, c *conn, parts []part) (*channel, error) {
+func openChannel(ctx context.Context, c *conn, patience *patience, parts []part) (*channel, error) {
 	ch := &channel{
 		conn:     c,
+		patience: patience,
 		inFlight: make(map[int64]*flight),
 		barrier:  make(chan struct{}),
 		done:     make(chan struct{}),
@@ -154,19 +156,24 @@ func (c *channel) results(ctx context.Context, flights []*flight, results []erro
 	c.heard(answered, missing)
 }
 
-// heard takes in that a wait has ended. It gives the connection up if nothing on the channel has been answered for
-// long, though heartbeats are: a channel may wait for the leader of a quorum queue that stands still for as long as it
-// does so, while others are led by the next one. A server that takes nothing for now has said so, and goes on by itself.
+// heard takes in whether something on the channel has been answered since it was called before, and whether something is
+// waited for. It gives the connection up if nothing has been answered for long, though heartbeats are: a channel may wait for
+// the leader of a quorum queue that stands still for as long as it does so, and for ever in some releases, while others are
+// led by the next one. A server that takes nothing for now has said so, and goes on by itself.
 func (c *channel) heard(answered, missing bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.silent.IsZero() {
+		return
+	}
 	switch {
 	case answered && len(c.inFlight) == 0:
 		c.silent = time.Time{}
 	case answered:
 		c.silent = time.Now()
-	case missing && !c.silent.IsZero() && !c.conn.blocked.Load() && time.Since(c.silent) >= c.conn.timeout:
+	case missing && !c.conn.blocked.Load() && c.patience.ended(time.Since(c.silent)):
 		c.conn.giveUp(errSilent)
+		c.silent = time.Time{} // it is said once
 	}
 }
 

@@ -23,7 +23,7 @@ func TestChannel_Heard(t *testing.T) {
 	} {
 		ours, theirs := net.Pipe()
 		t.Cleanup(func() { theirs.Close() })
-		c := &channel{conn: &conn{wire: &wire{Conn: ours}, timeout: 30 * time.Second}, silent: test.silent}
+		c := &channel{conn: &conn{wire: &wire{Conn: ours}}, patience: newPatience(30 * time.Second), silent: test.silent}
 		c.conn.blocked.Store(test.blocked)
 		c.heard(false, true)
 		if got := c.conn.gaveUp.Load() != nil; got != test.want {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/relay"
@@ -22,10 +23,11 @@ type publisher struct {
 	link
 	messages *channel  // used by whoever has the link's turn
 	declares *declarer // likewise
+	patience *patience
 }
 
 func newPublisher(b *Broker) *publisher {
-	return &publisher{link: newLink(b, "waybill publisher")}
+	return &publisher{link: newLink(b, "waybill publisher"), patience: newPatience(b.cfg.ConnectTimeout)}
 }
 
 // ConfirmsLate implements [relay.LateConfirmer]: heartbeats find a connection that is lost.
@@ -58,10 +60,11 @@ type batch struct {
 	flights []*flight     // nil where nothing was written
 	results []error
 	channel *channel
+	began   time.Time
 }
 
 func newBatch(n int) *batch {
-	return &batch{items: make([]*publishing, n), flights: make([]*flight, n), results: make([]error, n)}
+	return &batch{items: make([]*publishing, n), flights: make([]*flight, n), results: make([]error, n), began: time.Now()}
 }
 
 // fail gives err to the messages from the given one on that are not refused already.
@@ -122,22 +125,45 @@ func (b *batch) publish(ctx context.Context) (from int, _ error) {
 	return len(b.items), nil
 }
 
-// wait returns the results of b once all are known, or ctx has ended.
+// wait returns the results of b once all are known, or ctx has ended. While it waits it looks whether the server
+// answers at all.
 func (b *batch) wait(ctx context.Context) []error {
 	if b.channel == nil {
 		return b.results
 	}
+	patience := b.channel.patience
+	look := time.NewTicker(patience.look())
+	defer look.Stop()
+	answered := 0
 	for _, f := range b.flights {
-		if f == nil {
-			continue
+		for waiting := f != nil; waiting; {
+			select {
+			case <-f.confirm.Done():
+				waiting = false
+			case <-ctx.Done():
+				waiting = false
+			case <-look.C:
+				before := answered
+				answered = b.answered()
+				b.channel.heard(answered > before, true)
+			}
 		}
-		select {
-		case <-f.confirm.Done():
-		case <-ctx.Done():
-		}
+	}
+	if ctx.Err() == nil && b.channel.usable() {
+		patience.answered(time.Since(b.began))
 	}
 	b.channel.results(ctx, b.flights, b.results)
 	return b.results
+}
+
+// answered returns how many of b have a confirm.
+func (b *batch) answered() (n int) {
+	for _, f := range b.flights {
+		if f != nil && f.answered() {
+			n++
+		}
+	}
+	return n
 }
 
 // channel returns the channel for messages. The caller must have its turn.
@@ -151,7 +177,7 @@ func (p *publisher) channel(ctx context.Context) (*channel, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.broker.cfg.ConnectTimeout)
 	defer cancel()
-	if p.messages, err = openChannel(ctx, c, p.broker.parts(p.broker.topology.publishing())); err != nil {
+	if p.messages, err = openChannel(ctx, c, p.patience, p.broker.parts(p.broker.topology.publishing())); err != nil {
 		p.drop()
 		return nil, waybill.UnavailableError(fmt.Errorf("prepare to publish at %s: %w", p.broker.address, err))
 	}
