@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -39,6 +41,7 @@ type channel struct {
 	mu       sync.Mutex
 	inFlight map[int64]*flight
 	silent   time.Time // since when nothing that was published has been answered; zero where all was
+	refused  bool      // the server has refused a message
 
 	barrier chan struct{} // receivable whenever all returns that arrived are recorded
 	done    chan struct{} // closed when the channel is
@@ -51,6 +54,7 @@ type flight struct {
 	size     int // of the payload
 	confirm  *amqp.DeferredConfirmation
 	returned bool // guarded by channel.mu
+	refused  bool // likewise: it is known to be, whatever becomes of the channel
 }
 
 // openChannel opens a channel on c and declares parts on it. It cuts c if ctx ends before that
@@ -108,6 +112,33 @@ func (c *channel) recordReturn(r *amqp.Return) {
 
 // usable reports whether it is worth while to publish on c.
 func (c *channel) usable() bool { return !c.IsClosed() && !c.conn.IsClosed() }
+
+// drain waits until all that is in flight is answered, and reports whether it is. No more may be published meanwhile.
+func (c *channel) drain(ctx context.Context) bool {
+	c.mu.Lock()
+	flights := slices.Collect(maps.Values(c.inFlight))
+	c.mu.Unlock()
+	for _, f := range flights {
+		select {
+		case <-f.confirm.Done():
+		case <-ctx.Done():
+			return false
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range flights {
+		f.refused = !f.confirm.Acked() && c.usable() // amqp091 says the same of what was lost with the channel
+	}
+	return true
+}
+
+// refuses reports whether the server has refused a message.
+func (c *channel) refuses() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused
+}
 
 // publish writes p, or leaves it with the wire if that is corked. An error that is permanent
 // concerns p alone; any other means that the connection is lost.
@@ -198,7 +229,8 @@ func (c *channel) result(ctx context.Context, f *flight) error {
 		return waybill.UnavailableError(fmt.Errorf("no confirm from RabbitMQ: %w", context.Cause(ctx)))
 	case f.confirm.Acked():
 		return nil
-	case c.usable():
+	case f.refused || c.usable():
+		c.refused = true
 		return errNacked
 	}
 	<-c.done // amqp091 answers "nack" to all that is in flight when a channel ends

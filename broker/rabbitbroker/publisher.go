@@ -24,6 +24,7 @@ type publisher struct {
 	messages *channel  // used by whoever has the link's turn
 	declares *declarer // likewise
 	patience *patience
+	renewed  time.Time // when messages took the place of one on which the server had refused something; likewise
 }
 
 func newPublisher(b *Broker) *publisher {
@@ -172,7 +173,7 @@ func (p *publisher) channel(ctx context.Context) (*channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.messages != nil && p.messages.usable() {
+	if p.messages != nil && p.messages.usable() && !p.renew(ctx) {
 		return p.messages, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.broker.cfg.ConnectTimeout)
@@ -182,6 +183,28 @@ func (p *publisher) channel(ctx context.Context) (*channel, error) {
 		return nil, waybill.UnavailableError(fmt.Errorf("prepare to publish at %s: %w", p.broker.address, err))
 	}
 	return p.messages, nil
+}
+
+const (
+	renewPause = 5 * time.Second // how long a channel is kept on which the server refuses messages
+	renewDrain = time.Second     // how long what is in flight on it may take to be answered
+)
+
+// renew reports whether it has ended the channel for messages, because the server has refused some on it. Most often a queue
+// is full, but a channel that knew no leader of a quorum queue may go on refusing what is for it when there is one. Messages
+// of a key must not overtake each other by another channel: what is in flight is answered before.
+func (p *publisher) renew(ctx context.Context) bool {
+	if !p.messages.refuses() || time.Since(p.renewed) < renewPause {
+		return false
+	}
+	p.renewed = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, renewDrain)
+	defer cancel()
+	if !p.messages.drain(ctx) {
+		return false
+	}
+	_ = p.messages.conn.call(p.messages.Close) // whatever it says, it is closed
+	return true
 }
 
 var errBlocked = errors.New("RabbitMQ takes no messages: memory or disk alarm")

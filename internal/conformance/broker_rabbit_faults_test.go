@@ -266,6 +266,22 @@ func TestRabbitPublisher_Nack(t *testing.T) {
 	f.all("refused", f.send(patience, 10)(), func(err error) bool { return err != nil && waybill.IsTransient(err) })
 }
 
+// After a refusal messages go over a new channel: one that knew no leader of a quorum queue may refuse what is for it
+// for as long as it is open, as TestCluster_RabbitMQ has met. Others are left open.
+func TestRabbitPublisher_NewChannelAfterNack(t *testing.T) {
+	t.Parallel()
+	const channelOpen = "\x00\x14\x00\x0a" // class and method
+	f := newRabbitFault(t, rabbitbroker.Config{})
+	f.bind("full-"+f.queue, f.topic, amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
+	f.all("accepted", f.send(patience, 1)(), accepted)
+	f.proxy.CutOn(channelOpen)
+	refused := func(err error) bool { return err != nil && waybill.IsTransient(err) }
+	f.all("refused", f.send(patience, 10)(), refused)
+	f.all("cut while a channel is opened", f.send(patience, 10)(), waybill.IsUnavailable)
+	f.proxy.CutOn("")
+	f.all("refused again", f.send(patience, 10)(), refused)
+}
+
 // An envelope that fits no frame would cost the connection. Around the limit each one is
 // either refused alone or accepted.
 func TestRabbitPublisher_EnvelopeTooLarge(t *testing.T) {
