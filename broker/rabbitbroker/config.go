@@ -63,7 +63,7 @@ type Config struct {
 
 	// ConnectTimeout bounds how long making a connection to a node may take, handshake included, and
 	// for how long a node may confirm nothing of what is waited for before messages are published over another
-	// connection: up to eight times as long while the next one is as slow. Optional; the default is 10 seconds.
+	// connection: up to four times as long while the next one is as slow. Optional; the default is 10 seconds.
 	ConnectTimeout time.Duration
 
 	// Heartbeat is the interval, in whole seconds, after which a silent connection is

@@ -14,7 +14,7 @@ type patience struct {
 }
 
 // mostPatience is how many times as long as at least it may be.
-const mostPatience = 8
+const mostPatience = 4
 
 func newPatience(least time.Duration) *patience {
 	p := &patience{least: least}
