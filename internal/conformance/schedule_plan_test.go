@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -158,24 +159,10 @@ SELECT group_concat(concat('~', column_name, '~') ORDER BY ordinal_position),
                                      ELSE concat('~', column_name, '~') END ORDER BY ordinal_position)
   FROM information_schema.columns WHERE table_schema = database() AND table_name = 'waybill_scheduled'`).Scan(&columns, &values))
 	columns, values = strings.ReplaceAll(columns, "~", "`"), strings.ReplaceAll(values, "~", "`")
-	digits := "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
-	numbers := "(SELECT 1 + a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS n FROM " + digits + " a, " + digits + " b, " + digits + " c, " + digits + " e) numbers"
+	numbers := mysqlNumbers + " numbers"
 	must(t, store.exec("INSERT INTO "+store.table("scheduled")+" ("+columns+") SELECT "+values+" FROM "+store.table("scheduled")+" far, "+numbers))
 
-	read := func() (n int) {
-		t.Helper()
-		rows, err := store.db.Query("SHOW SESSION STATUS LIKE 'Handler_read%'")
-		must(t, err)
-		defer rows.Close()
-		for rows.Next() {
-			var name string
-			var count int
-			must(t, rows.Scan(&name, &count))
-			n += count
-		}
-		must(t, rows.Err())
-		return n
-	}
+	read := func() int { t.Helper(); return mysqlRowsRead(t, store.db) }
 	for _, statistics := range []bool{false, true} {
 		if statistics {
 			rows, err := store.db.Query("ANALYZE TABLE " + store.table("scheduled"))
@@ -191,6 +178,66 @@ SELECT group_concat(concat('~', column_name, '~') ORDER BY ordinal_position),
 			if want == 0 {
 				add(time.Microsecond)
 			}
+		}
+	}
+}
+
+const digits = "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
+
+// mysqlNumbers are the numbers n from 1 to 10,000.
+const mysqlNumbers = "(SELECT 1 + a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS n FROM " + digits + " a, " + digits + " b, " + digits + " c, " + digits + " e)"
+
+// mysqlRowsRead is how many rows the session of a pool of one has read.
+func mysqlRowsRead(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	rows, err := db.Query("SHOW SESSION STATUS LIKE 'Handler_read%'")
+	must(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var count int
+		must(t, rows.Scan(&name, &count))
+		n += count
+	}
+	must(t, rows.Err())
+	return n
+}
+
+// TestMySQL_ClaimReadsItsShare: of a backlog a claim reads as much of each lane as it may take from it, and not as much as it
+// may take in all, nor the whole: one of a hundred messages read the 10,000 that there were. If most messages are of few lanes it reads more.
+func TestMySQL_ClaimReadsItsShare(t *testing.T) {
+	t.Parallel()
+	const backlog, limit, lanes = 10_000, 100, 64
+	for _, test := range []struct {
+		name, key string
+		most      int
+	}{
+		{"many keys", "concat('k', n % 1000)", 5 * (lanes*30 + 2*limit)}, // derived tables count again, and sorting
+		{"one key", "'k'", 5 * (2*limit + 30 + 2*lanes)},
+	} {
+		store := newMySQL(t, nil, mysqlstore.Config{}).migrated(t)
+		store.db.SetMaxOpenConns(1)
+		must(t, store.exec("INSERT INTO "+store.table("outbox")+" (topic, `key`) SELECT 'orders', "+test.key+" FROM "+mysqlNumbers+" numbers"))
+		lease, err := store.RenewLanes(t.Context(), relay.LeaseRequest{Node: "r", Join: true, TTL: patience})
+		must(t, err)
+		var held []int64
+		last := int64(0)
+		for range 5 {
+			before := mysqlRowsRead(t, store.db)
+			claims, err := store.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lease.Lanes, Limit: limit, Held: held})
+			read := mysqlRowsRead(t, store.db) - before
+			must(t, err)
+			if len(claims) != limit || claims[0].Position <= last {
+				t.Fatalf("%s: %d claimed from position %d on, want %d behind %d", test.name, len(claims), claims[0].Position, limit, last)
+			}
+			if read > test.most {
+				t.Errorf("%s: a claim of %d beside %d that are held has read %d rows, want at most %d", test.name, limit, len(held), read, test.most)
+			}
+			for _, c := range claims {
+				held, last = append(held, c.Position), c.Position
+			}
+			held = held[max(0, len(held)-limit):]
+			must(t, store.exec("DELETE FROM "+store.table("outbox")+fmt.Sprint(" WHERE position < ", held[0])))
 		}
 	}
 }

@@ -73,7 +73,7 @@ SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest
  ORDER BY w.position
  LIMIT $1`
 
-// claimReadySQL reads what was never tried, from the lowest position of each lane on: a
+// claimReadySQL reads what was never tried in the order of its position, of each lane from its lowest position on: a
 // transaction that commits late shows rows below those already read. So each claim walks over
 // what is under way ($2), and no row is passed over. {lanes} are selects of one lane each
 // (laneSQL); the rows are chosen before any payload is read. Safe with several relays because each reads only lanes that it owns;
@@ -83,22 +83,18 @@ SELECT o.lane, o.position, '', 0, 0,
        ` + blockedSQL + `,
        CASE WHEN o.deliver_at > {now} THEN (o.deliver_at - {now}) / 1000.0 END,
        (greatest(o.expires_at, 0) - {now}) / 1000.0, {o.message}
-  FROM (SELECT l.nth, l.position FROM ({lanes}) l
+  FROM (SELECT l.position FROM ({lanes}) l
          WHERE (l.position IN ($2)) IS NOT TRUE
-         ORDER BY l.nth, l.position
+         ORDER BY l.position
          LIMIT $1) l
   JOIN {outbox} o ON o.position = l.position
- ORDER BY l.nth, o.position`
+ ORDER BY o.position`
 
-// laneSQL reads the first positions of the lane that comes as the nth. $3 leaves room for those
-// under way. Nothing is read if the lane has another epoch by now. Served by the index alone.
-const laneSQL = `(SELECT {nth} AS nth, position FROM {outbox}
+// laneSQL reads the first $3 positions of a lane. Nothing is read if the lane has another epoch by now. Served by
+// the index alone.
+const laneSQL = `(SELECT position FROM {outbox}
                    WHERE lane = {lane_number} AND EXISTS (SELECT 1 FROM {relay_lanes} WHERE lane = {lane_number} AND epoch = {lane_epoch})
                    ORDER BY position LIMIT $3)`
-
-// fewLanes is how many lanes a claim looks into first if the one before was full: most often
-// they fill this one, too.
-const fewLanes = 4
 
 // ClaimMessages implements [relay.Source]: with one statement for what was never tried, most
 // often, and one more if req.Due is set.
@@ -135,33 +131,47 @@ func (s *Store) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]rel
 	return due, err
 }
 
-// claimReady looks into a few lanes, and then into the others if there is room left. It appends what
-// it finds to claims.
+// claimReady appends to claims what it finds in the lanes. It looks at a part of each that suffices if what there is, and
+// what is under way, is spread over them; if that is too little, it looks again at as much as there may be to take in one.
 func (s *Store) claimReady(ctx context.Context, req relay.ClaimRequest, claims []relay.Claim) ([]relay.Claim, error) {
-	first := len(req.Lanes)
-	if s.full.Load() {
-		first = min(first, fewLanes)
+	whole := req.Limit - len(claims) + len(req.Held)
+	part := min(whole, leastOfLane+whole/len(req.Lanes))
+	found, err := s.readLanes(ctx, req, claims, part)
+	if err == nil && part < whole && !req.Full(found) && mayBeMore(found[len(claims):], part-len(req.Held)) {
+		found, err = s.readLanes(ctx, req, claims, whole)
 	}
-	claims, err := s.readLanes(ctx, req.Lanes[:first], req, claims)
-	if rest := req.Lanes[first:]; err == nil && len(rest) > 0 && !req.Full(claims) {
-		claims, err = s.readLanes(ctx, rest, req, claims)
-	}
-	s.full.Store(err == nil && req.Full(claims))
-	return claims, err
+	return found, err
 }
 
-func (s *Store) readLanes(ctx context.Context, lanes []relay.Lane, req relay.ClaimRequest, claims []relay.Claim) ([]relay.Claim, error) {
+// leastOfLane is how much of a lane a claim looks at, at least.
+const leastOfLane = 30
+
+// mayBeMore reports whether n messages or more were found in a lane, so that it may have been cut off there.
+func mayBeMore(found []relay.Claim, n int) bool {
+	if n <= 0 {
+		return true
+	}
+	of := make(map[int]int)
+	for i := range found {
+		number := found[i].Lane.Number
+		if of[number]++; of[number] == n {
+			return true
+		}
+	}
+	return false
+}
+
+// readLanes appends to claims what it finds among the first positions of each lane.
+func (s *Store) readLanes(ctx context.Context, req relay.ClaimRequest, claims []relay.Claim, first int) ([]relay.Claim, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	selects := make([]string, len(lanes))
-	for i, l := range lanes {
-		selects[i] = strings.NewReplacer("{nth}", strconv.Itoa(i), "{lane_number}", strconv.Itoa(l.Number),
-			"{lane_epoch}", strconv.FormatInt(l.Epoch, 10)).Replace(s.sql.lane)
+	selects := make([]string, len(req.Lanes))
+	for i, l := range req.Lanes {
+		selects[i] = strings.NewReplacer("{lane_number}", strconv.Itoa(l.Number), "{lane_epoch}", strconv.FormatInt(l.Epoch, 10)).Replace(s.sql.lane)
 	}
 	query := strings.Replace(s.sql.claimReady, "{lanes}", strings.Join(selects, " UNION ALL "), 1)
-	limit := req.Limit - len(claims)
-	rows, err := s.core.DB.Query(ctx, query, limit, req.Held, limit+len(req.Held))
-	return sqlstore.NewClaimScanner(lanes).Read(claims, req.Bytes, stop, rows, err)
+	rows, err := s.core.DB.Query(ctx, query, req.Limit-len(claims), req.Held, first)
+	return sqlstore.NewClaimScanner(req.Lanes).Read(claims, req.Bytes, stop, rows, err)
 }
 
 // laneNames returns lanes as ownsLaneOf names them.

@@ -19,7 +19,6 @@ package mysqlstore
 import (
 	"context"
 	"database/sql"
-	"sync/atomic"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/migrate"
@@ -48,7 +47,6 @@ type Store struct {
 	names      names
 	sql        statements
 	migrations []migrate.Migration
-	full       atomic.Bool // whether the latest claim found as much as it was to return
 }
 
 var _ sqlstore.Contracts[*sql.Tx] = (*Store)(nil)
