@@ -73,6 +73,10 @@ var (
 	// sake. A relay sends the message again under a new deduplication id.
 	ErrSwallowed = errors.New("waybill: broker took a first attempt for a duplicate")
 
+	// ErrNotMigrated reports that the store's tables are missing, or are those of an older release: its Migrate,
+	// or "waybill migrate", makes them. The error of an SQL store is one; MongoDB and Redis have no tables.
+	ErrNotMigrated = errors.New("waybill: the store's tables are missing or of an older release")
+
 	// ErrNotFound reports that no record has the given id.
 	ErrNotFound = errors.New("waybill: not found")
 )

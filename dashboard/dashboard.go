@@ -20,12 +20,25 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/saga"
-	"github.com/waybill-go/waybill/schedule"
 )
+
+// Store is what a dashboard shows: messages, and dead letters, which are settled here. Whatever else a store is, is shown, too:
+//
+//   - [Replays]: bulk replays are offered.
+//   - [inbox.Inspector]: which consumers have handled a message. Without it the life of a message ends with its publishing.
+//   - [relay.Inspector]: relays and their lanes.
+//   - [schedule.OperatorStore]: what is scheduled, and changing it.
+//   - [saga.OperatorStore]: instances of sagas, and helping them. They are counted at most every 5 seconds, and less often if that takes long.
+//   - [deadletter.Auditor]: who has looked at a payload is written down. Without it payloads and header values are
+//     shown to nobody.
+//
+// Every store of this module that keeps messages is all of these, but that MongoDB has no schedules and sagas.
+type Store interface {
+	Outbox
+	deadletter.Store
+}
 
 // Outbox is what is needed of [outbox.Inspector].
 type Outbox interface {
@@ -78,36 +91,8 @@ type Finding struct {
 	Advice string // what to do, if it is not OK
 }
 
-// Config says what a dashboard shows, and to whom.
+// Config says to whom a dashboard shows a store, and how.
 type Config struct {
-	// Outbox is where messages are looked up and counted. Required.
-	Outbox Outbox
-
-	// Letters is where dead letters are listed and settled. Required.
-	Letters deadletter.Store
-
-	// Replays keeps bulk replays. Optional: without it none are offered.
-	Replays Replays
-
-	// Inbox tells which consumers have handled a message. Optional: without it the life of a
-	// message ends with its publishing.
-	Inbox inbox.Inspector
-
-	// Sagas shows instances of sagas, and lets them be helped. It counts them at most every 5
-	// seconds, and less often if that takes long. Optional: without it they are not shown.
-	Sagas saga.OperatorStore
-
-	// Relays shows relays and their lanes. Optional: without it they are not shown.
-	Relays relay.Inspector
-
-	// Schedules shows what is scheduled, and changes it. Optional: without it there is no such
-	// page.
-	Schedules schedule.OperatorStore
-
-	// Audit writes down who has looked at a payload. Optional: without it payloads and header
-	// values are shown to nobody.
-	Audit deadletter.Auditor
-
 	// Checks returns findings of the program's own. It is called in the background while
 	// somebody looks, one call at a time and at most once a minute, with a minute's time; the
 	// pages show what it found last, and when. Optional.
@@ -153,10 +138,6 @@ const (
 // check returns an error that names the field which is missing or clashes.
 func (c *Config) check() error {
 	switch {
-	case c.Outbox == nil:
-		return invalid("Outbox", "is required")
-	case c.Letters == nil:
-		return invalid("Letters", "is required")
 	case c.Access == nil && !c.AllowLoopback:
 		return invalid("Access", "is required; without it everybody could read and change everything (AllowLoopback is for development)")
 	case c.Access != nil && c.AllowLoopback:
@@ -196,15 +177,22 @@ type Dashboard struct {
 	sameSite     *http.CrossOriginProtection
 }
 
-// New returns a dashboard, or an error that names the field of cfg that is wrong.
-func New(cfg Config) (*Dashboard, error) {
+// New returns a dashboard of a store, or an error that names the field of cfg that is wrong.
+func New(store Store, cfg Config) (*Dashboard, error) {
+	if store == nil {
+		return nil, invalid("store", "is required")
+	}
+	return newOf(storesOf(store), cfg)
+}
+
+func newOf(all stores, cfg Config) (*Dashboard, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	cfg.SessionTTL = cmp.Or(cfg.SessionTTL, defaultSessionTTL)
 	cfg.InboxRetention = cmp.Or(cfg.InboxRetention, defaultInboxRetention)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	d := &Dashboard{cfg: cfg, access: cfg.Access, sessions: newSessions(cfg.SessionTTL), sameSite: http.NewCrossOriginProtection()}
+	d := &Dashboard{cfg: cfg, all: all, access: cfg.Access, sessions: newSessions(cfg.SessionTTL), sameSite: http.NewCrossOriginProtection()}
 	if cfg.AllowLoopback {
 		d.access = loopback{}
 	}
@@ -217,12 +205,11 @@ func New(cfg Config) (*Dashboard, error) {
 	if d.pages, err = parsePages(d.assets); err != nil {
 		return nil, err
 	}
-	d.all = stores{outbox: cfg.Outbox, letters: cfg.Letters, inbox: cfg.Inbox, sagas: cfg.Sagas, schedules: cfg.Schedules}
 	d.observer = waybill.LogTo(cfg.Logger)
-	if cfg.Sagas != nil {
-		d.counts = newCached(cfg.Sagas.SagaCounts)
+	if all.sagas != nil {
+		d.counts = newCached(all.sagas.SagaCounts)
 	}
-	d.stats = newCached(cfg.Outbox.OutboxStats)
+	d.stats = newCached(all.outbox.OutboxStats)
 	d.flow = newCached(d.readFlow)
 	d.checks = &checks{make: cfg.Checks, logger: cfg.Logger}
 	d.failures = newFailures()

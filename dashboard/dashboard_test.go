@@ -24,22 +24,48 @@ func TestNew_Refuses(t *testing.T) {
 	}{
 		{"no authenticator", "dashboard.Access", func(c *Config) { c.Access = nil }},
 		{"both", "dashboard.AllowLoopback", func(c *Config) { c.AllowLoopback = true }},
-		{"no outbox", "dashboard.Outbox", func(c *Config) { c.Outbox = nil }},
-		{"no letters", "dashboard.Letters", func(c *Config) { c.Letters = nil }},
 		{"negative session", "dashboard.SessionTTL", func(c *Config) { c.SessionTTL = -1 }},
 		{"negative retention", "dashboard.InboxRetention", func(c *Config) { c.InboxRetention = -1 }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			cfg := testConfig(t, full())
+			cfg := testConfig(t, full()).Config
 			tt.change(&cfg)
-			_, err := New(cfg)
+			_, err := New(full(), cfg)
 			var invalid *waybill.InvalidError
 			if !errors.As(err, &invalid) || invalid.Field != tt.want {
 				t.Errorf("New() = %v, want an error about %s", err, tt.want)
 			}
 		})
+	}
+	var invalid *waybill.InvalidError
+	if _, err := New(nil, testConfig(t, full()).Config); !errors.As(err, &invalid) || invalid.Field != "dashboard.store" {
+		t.Errorf("New() = %v, want an error about dashboard.store", err)
+	}
+}
+
+// TestNew_WhatAStoreIs: what a store is not is not shown, and payloads are hidden if nobody can write down who looks at them.
+func TestNew_WhatAStoreIs(t *testing.T) {
+	t.Parallel()
+	f := full()
+	for _, tt := range []struct {
+		store Store
+		want  int
+	}{{f, http.StatusOK}, {struct{ Store }{f}, http.StatusNotFound}} {
+		d, err := New(tt.store, testConfig(t, f).Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"/replays", "/relays", "/schedules", "/sagas"} {
+			if w := (asked{path: path, token: secrets["seer"]}).send(d); w.Code != tt.want {
+				t.Errorf("%s of %T: status %d, want %d", path, tt.store, w.Code, tt.want)
+			}
+		}
+		w := asked{path: "/dead/1", token: secrets["seer"]}.send(d)
+		if reveals := strings.Contains(w.Body.String(), "reveal"); w.Code != http.StatusOK || reveals != (tt.want == http.StatusOK) {
+			t.Errorf("a letter of %T: status %d, its payload can be revealed: %t", tt.store, w.Code, reveals)
+		}
 	}
 }
 
@@ -317,6 +343,7 @@ func TestFailures_TellNothing(t *testing.T) {
 	}{
 		{"the store has failed", &fake{letters: full().letters, fail: errors.New("relation S3CR3T does not exist")}, http.StatusInternalServerError},
 		{"the store is down", &fake{letters: full().letters, fail: waybill.UnavailableError(errors.New("dial S3CR3T"))}, http.StatusServiceUnavailable},
+		{"the store is not migrated", &fake{letters: full().letters, fail: fmt.Errorf("S3CR3T: %w", waybill.ErrNotMigrated)}, http.StatusServiceUnavailable},
 	}
 	for _, tt := range tests {
 		d := newDashboard(t, testConfig(t, tt.fake))
@@ -324,6 +351,9 @@ func TestFailures_TellNothing(t *testing.T) {
 			w := asked{path: path, token: secrets["seer"]}.send(d)
 			if w.Code != tt.status || strings.Contains(w.Body.String(), "S3CR3T") {
 				t.Errorf("%s, %s: status %d, want %d without the error's text", tt.name, path, w.Code, tt.status)
+			}
+			if says := strings.Contains(w.Body.String(), "Run waybill migrate."); says != errors.Is(tt.fake.fail, waybill.ErrNotMigrated) {
+				t.Errorf("%s, %s: the page says to migrate: %t", tt.name, path, says)
 			}
 		}
 		w := asked{path: "/", token: secrets["seer"]}.send(d)

@@ -265,18 +265,24 @@ func testTokens(t *testing.T) *Tokens {
 	return access
 }
 
-func testConfig(t *testing.T, f *fake) Config {
+func testConfig(t *testing.T, f *fake) setup {
 	t.Helper()
-	return Config{
-		Outbox: f, Letters: f, Replays: f, Relays: f, Inbox: f, Audit: f, Schedules: f, Sagas: f, Access: testTokens(t), Environment: "test",
+	return setup{storesOf(f), Config{
+		Access: testTokens(t), Environment: "test",
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Checks: func(context.Context) []Finding { return []Finding{{Warn, "clock", "differs <much>", "set it"}} },
-	}
+	}}
 }
 
-func newDashboard(t *testing.T, cfg Config) *Dashboard {
+// setup is what a dashboard is made of; a test may take something away.
+type setup struct {
+	stores
+	Config
+}
+
+func newDashboard(t *testing.T, s setup) *Dashboard {
 	t.Helper()
-	d, err := New(cfg)
+	d, err := newOf(s.stores, s.Config)
 	if err != nil {
 		t.Fatalf("New() = %v", err)
 	}

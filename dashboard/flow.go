@@ -19,7 +19,7 @@ type flow struct {
 }
 
 func (d *Dashboard) readFlow(ctx context.Context) (flow, error) {
-	latest, err := d.cfg.Outbox.OutboxMessages(ctx, outbox.Filter{Status: outbox.Published, Limit: flowSample})
+	latest, err := d.all.outbox.OutboxMessages(ctx, outbox.Filter{Status: outbox.Published, Limit: flowSample})
 	if err != nil {
 		return flow{}, err
 	}

@@ -152,7 +152,7 @@ func (d *Dashboard) reveal(c *call) error {
 func (c *call) recordReveal(e deadletter.Entry) error {
 	act := c.act()
 	e.Action, e.By, e.Why = deadletter.ActReveal, act.By, act.Why
-	return c.d.cfg.Audit.RecordAudit(c.r.Context(), e)
+	return c.d.all.audit.RecordAudit(c.r.Context(), e)
 }
 
 // auditPage is what the audit log shows.

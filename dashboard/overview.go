@@ -77,14 +77,14 @@ func (d *Dashboard) overview(c *call) error {
 		o.Open += g.Open
 	}
 	o.Groups, o.MoreGroups = groups[:min(len(groups), groupsOnTop)], len(groups) > groupsOnTop
-	if d.cfg.Relays != nil {
-		o.Relays, err = d.cfg.Relays.RelayStates(ctx)
+	if d.all.relays != nil {
+		o.Relays, err = d.all.relays.RelayStates(ctx)
 		o.RelaysError = c.partial(err)
 		o.countLanes()
 		o.NoRelay = err == nil && o.Alive == 0
 	}
-	if d.cfg.Replays != nil {
-		replays, err := d.cfg.Replays.Replays(ctx, replaysShown)
+	if d.all.replays != nil {
+		replays, err := d.all.replays.Replays(ctx, replaysShown)
 		c.partial(err)
 		o.Running = d.running(replays, o.NoRelay)
 	}
@@ -193,10 +193,10 @@ func (o *overview) findings() []Finding {
 
 // relays is the page of relays and lanes.
 func (d *Dashboard) relays(c *call) error {
-	if d.cfg.Relays == nil {
+	if d.all.relays == nil {
 		return errNoPage
 	}
-	states, err := d.cfg.Relays.RelayStates(c.r.Context())
+	states, err := d.all.relays.RelayStates(c.r.Context())
 	if err != nil {
 		return err
 	}

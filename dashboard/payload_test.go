@@ -114,11 +114,11 @@ func TestReveal_IsAudited(t *testing.T) {
 		t.Errorf("the audit log ends with %+v", last)
 	}
 	cfg := testConfig(t, f)
-	cfg.Audit = failingAudit{}
+	cfg.audit = failingAudit{}
 	if w := post.send(newDashboard(t, cfg)); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "secret-") {
 		t.Errorf("what could not be audited was shown: status %d", w.Code)
 	}
-	cfg.Audit = nil
+	cfg.audit = nil
 	if w := post.send(newDashboard(t, cfg)); w.Code != http.StatusForbidden || strings.Contains(w.Body.String(), "secret-") {
 		t.Errorf("without an audit log: status %d, want 403", w.Code)
 	}

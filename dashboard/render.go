@@ -85,11 +85,11 @@ var sections = map[string]string{
 func (c *call) show(status int, name, title string, data any) error {
 	v := view{
 		Root: c.root, Title: title, Section: sections[name], Environment: c.d.cfg.Environment,
-		Tenant: c.who.Tenant, Notice: notice(c.r.URL.Query()), HasSchedules: c.d.cfg.Schedules != nil, HasSagas: c.d.cfg.Sagas != nil,
+		Tenant: c.who.Tenant, Notice: notice(c.r.URL.Query()), HasSchedules: c.d.all.schedules != nil, HasSagas: c.d.all.sagas != nil,
 		At: time.Now().UTC(), Page: data,
 	}
 	if v.Tenant == "" { // these are about all tenants
-		v.HasReplays, v.HasRelays, v.HasChecks = c.d.cfg.Replays != nil, c.d.cfg.Relays != nil, c.d.cfg.Checks != nil
+		v.HasReplays, v.HasRelays, v.HasChecks = c.d.all.replays != nil, c.d.all.relays != nil, c.d.cfg.Checks != nil
 	}
 	if c.who.Name != "" {
 		v.User, v.Role, v.Form = c.who.Name, c.who.Role.String(), c.d.formToken(c.who)

@@ -19,10 +19,10 @@ const (
 )
 
 func (d *Dashboard) replays(c *call) error {
-	if d.cfg.Replays == nil {
+	if d.all.replays == nil {
 		return errNoPage
 	}
-	list, err := d.cfg.Replays.Replays(c.r.Context(), replaysShown)
+	list, err := d.all.replays.Replays(c.r.Context(), replaysShown)
 	if err != nil {
 		return err
 	}
@@ -40,14 +40,14 @@ type previewPage struct {
 }
 
 func (d *Dashboard) previewReplay(c *call) error {
-	if d.cfg.Replays == nil {
+	if d.all.replays == nil {
 		return errNoPage
 	}
 	f, err := replayFilter(c.r.URL.Query())
 	if err != nil {
 		return err
 	}
-	preview, err := d.cfg.Replays.PreviewReplay(c.r.Context(), f, d.cfg.InboxRetention)
+	preview, err := d.all.replays.PreviewReplay(c.r.Context(), f, d.cfg.InboxRetention)
 	if err != nil {
 		return err
 	}
@@ -71,14 +71,14 @@ func replayFilter(q url.Values) (deadletter.Filter, error) {
 }
 
 func (d *Dashboard) startReplay(c *call) error {
-	if d.cfg.Replays == nil {
+	if d.all.replays == nil {
 		return errNoPage
 	}
 	plan, err := c.plan()
 	if err != nil {
 		return err
 	}
-	number, err := d.cfg.Replays.StartReplay(c.r.Context(), plan, c.act())
+	number, err := d.all.replays.StartReplay(c.r.Context(), plan, c.act())
 	if err != nil {
 		return err
 	}
@@ -119,14 +119,14 @@ type replayPage struct {
 }
 
 func (d *Dashboard) replay(c *call) error {
-	if d.cfg.Replays == nil {
+	if d.all.replays == nil {
 		return errNoPage
 	}
 	number, err := c.number()
 	if err != nil {
 		return err
 	}
-	r, err := d.cfg.Replays.Replay(c.r.Context(), number)
+	r, err := d.all.replays.Replay(c.r.Context(), number)
 	if err != nil {
 		return err
 	}
@@ -138,22 +138,22 @@ func (d *Dashboard) replay(c *call) error {
 
 // noRelay reports whether it is known that no relay is alive.
 func (d *Dashboard) noRelay(c *call) bool {
-	if d.cfg.Relays == nil {
+	if d.all.relays == nil {
 		return false
 	}
-	states, err := d.cfg.Relays.RelayStates(c.r.Context())
+	states, err := d.all.relays.RelayStates(c.r.Context())
 	return c.partial(err) == nil && !slices.ContainsFunc(states, func(s relay.NodeState) bool { return s.Alive })
 }
 
 func (d *Dashboard) cancelReplay(c *call) error {
-	if d.cfg.Replays == nil {
+	if d.all.replays == nil {
 		return errNoPage
 	}
 	number, err := c.number()
 	if err != nil {
 		return err
 	}
-	done, err := d.cfg.Replays.CancelReplay(c.r.Context(), number, c.act())
+	done, err := d.all.replays.CancelReplay(c.r.Context(), number, c.act())
 	if err != nil {
 		return err
 	}

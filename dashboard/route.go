@@ -190,7 +190,7 @@ func (c *call) checkText() error {
 
 func (c *call) isChange() bool { return c.r.Method != http.MethodGet && c.r.Method != http.MethodHead }
 
-func (c *call) canReveal() bool { return c.who.Reveal && c.d.cfg.Audit != nil }
+func (c *call) canReveal() bool { return c.who.Reveal && c.d.all.audit != nil }
 
 // redirect leads to a page below the dashboard's root.
 func (c *call) redirect(to string) error {
@@ -251,6 +251,9 @@ func (c *call) explain(err error) *problem {
 		return &problem{http.StatusConflict, "It can't be requeued", "The message has no id of its own, so that its consumer could not tell whether it was handled already. Resolve or discard the letter."}
 	}
 	c.d.cfg.Logger.Error("dashboard: a request failed", "path", c.r.URL.Path, "err", err)
+	if errors.Is(err, waybill.ErrNotMigrated) {
+		return &problem{http.StatusServiceUnavailable, "The store is not migrated", "Its tables are missing, or of an older release. Run waybill migrate."}
+	}
 	if waybill.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded) {
 		return &problem{http.StatusServiceUnavailable, "The store does not answer", "Try again in a moment. The log of this process says more."}
 	}

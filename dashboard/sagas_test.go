@@ -188,7 +188,7 @@ func TestInstance_Changes(t *testing.T) {
 func TestSagas_None(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t, full())
-	cfg.Sagas = nil
+	cfg.sagas = nil
 	d := newDashboard(t, cfg)
 	for _, path := range []string{"/sagas", stuckPath} {
 		if w := (asked{path: path, token: secrets["seer"]}).send(d); w.Code != http.StatusNotFound {

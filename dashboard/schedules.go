@@ -248,7 +248,7 @@ func (d *Dashboard) cancelScheduled(c *call) error {
 
 // scheduleRoutes are there for a store that keeps schedules.
 func (d *Dashboard) scheduleRoutes() []route {
-	if d.cfg.Schedules == nil {
+	if d.all.schedules == nil {
 		return nil
 	}
 	return []route{

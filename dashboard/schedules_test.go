@@ -100,7 +100,7 @@ func TestSchedules_Reveal(t *testing.T) {
 func TestSchedules_None(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t, full())
-	cfg.Schedules = nil
+	cfg.schedules = nil
 	d := newDashboard(t, cfg)
 	w := asked{path: "/schedules", token: secrets["admin"]}.send(d)
 	if w.Code != http.StatusNotFound || strings.Contains(w.Body.String(), `href="./schedules"`) {

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -33,6 +34,20 @@ type stores struct {
 	inbox     inbox.Inspector        // nil if it is not shown
 	sagas     saga.OperatorStore     // likewise
 	schedules schedule.OperatorStore // likewise
+	replays   Replays                // likewise; these three are of all tenants
+	relays    relay.Inspector        // likewise
+	audit     deadletter.Auditor     // nil if payloads are shown to nobody
+}
+
+func storesOf(s Store) stores {
+	of := stores{outbox: s, letters: s}
+	of.inbox, _ = s.(inbox.Inspector)
+	of.sagas, _ = s.(saga.OperatorStore)
+	of.schedules, _ = s.(schedule.OperatorStore)
+	of.replays, _ = s.(Replays)
+	of.relays, _ = s.(relay.Inspector)
+	of.audit, _ = s.(deadletter.Auditor)
+	return of
 }
 
 var errAllTenants = &problem{http.StatusForbidden, "Not allowed", "This is about the messages of all tenants; you may see those of one."}

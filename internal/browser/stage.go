@@ -54,10 +54,8 @@ func NewStage() (*Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := dashboard.New(dashboard.Config{
-		Outbox: s.Store, Letters: s.Store, Replays: s.Store, Relays: s.Store, Inbox: s.Store, Audit: s.Store,
-		Schedules: s.Store, Sagas: s.Store, Access: access,
-		Checks: stageChecks, Environment: "staging", Logger: slog.New(slog.DiscardHandler),
+	d, err := dashboard.New(s.Store, dashboard.Config{
+		Access: access, Checks: stageChecks, Environment: "staging", Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err

@@ -14,8 +14,6 @@ import (
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/httpserve"
-	"github.com/waybill-go/waybill/saga"
-	"github.com/waybill-go/waybill/schedule"
 )
 
 // dashboardFlags are the flags of the command.
@@ -80,21 +78,13 @@ func (p *program) dashboard(cmd *cobra.Command, f dashboardFlags) error {
 		}
 		cfg.Logger = p.logger(settings)
 		cfg.InboxRetention = settings.Duration("inbox.retention")
-		showStore(&cfg, store)
 		e := examination{cfg: settings}
 		if e.store, err = storeConfig(settings); err != nil {
 			return err
 		}
 		cfg.Checks = e.forDashboard
-		return p.serveDashboard(cmd.Context(), cfg, f)
+		return p.serveDashboard(cmd.Context(), store, cfg, f)
 	})(cmd, nil)
-}
-
-// showStore lets the dashboard show what the store has to show.
-func showStore(cfg *dashboard.Config, store opener.Store) {
-	cfg.Outbox, cfg.Letters, cfg.Replays, cfg.Relays, cfg.Inbox, cfg.Audit = store, store, store, store, store, store
-	cfg.Schedules, _ = store.(schedule.OperatorStore)
-	cfg.Sagas, _ = store.(saga.OperatorStore)
 }
 
 // check refuses what would show the dashboard, or its tokens, to everybody.
@@ -235,8 +225,8 @@ func prefixes(texts []string) ([]netip.Prefix, error) {
 }
 
 // serveDashboard serves until ctx is done.
-func (p *program) serveDashboard(ctx context.Context, cfg dashboard.Config, f dashboardFlags) error {
-	handler, err := dashboard.New(cfg)
+func (p *program) serveDashboard(ctx context.Context, store dashboard.Store, cfg dashboard.Config, f dashboardFlags) error {
+	handler, err := dashboard.New(store, cfg)
 	if err != nil {
 		return err
 	}

@@ -90,9 +90,7 @@ func newUpgrade(t *testing.T) *upgrade {
 			t.Errorf("drop schema: %v", err)
 		}
 	})
-	u.dashboard, err = dashboard.New(dashboard.Config{
-		Outbox: u.store, Letters: u.store, Replays: u.store, Inbox: u.store, Relays: u.store, Audit: u.store, AllowLoopback: true, Logger: slog.New(slog.DiscardHandler),
-	})
+	u.dashboard, err = dashboard.New(u.store, dashboard.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,15 @@
 package sqldb
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/waybill-go/waybill"
+)
 
 // MissingTable adds to the database's error, that a table, column or function is not there or is that of an old schema,
-// what a store's user can do about it. An error that says so already comes back as it is.
+// what a store's user can do about it. It is [waybill.ErrNotMigrated]. An error that says so already comes back as it is.
 func MissingTable(err error) error {
-	var told *missingTable
-	if errors.As(err, &told) {
+	if errors.Is(err, waybill.ErrNotMigrated) {
 		return err
 	}
 	return &missingTable{err}
@@ -19,3 +22,5 @@ func (e *missingTable) Error() string {
 }
 
 func (e *missingTable) Unwrap() error { return e.err }
+
+func (e *missingTable) Is(target error) bool { return target == waybill.ErrNotMigrated }
