@@ -109,8 +109,12 @@ func (f figure) String() string {
 }
 
 func (f figure) verdict() string {
-	if f.want.met(median(f.values)) {
+	low, high := limits(f.values)
+	switch {
+	case f.want.met(median(f.values)):
 		return "met"
+	case f.want.met(low) || f.want.met(high):
+		return "not met, in range"
 	}
 	return "not met"
 }

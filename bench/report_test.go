@@ -25,6 +25,8 @@ func TestFigure_String(t *testing.T) {
 		{figure{unit: "ms", values: []float64{5}, want: atMost(5)}, "5 ms, ≤ 5: met"},
 		{figure{unit: "ms", values: []float64{5.1}, want: atMost(5)}, "5.10 ms, ≤ 5: not met"},
 		{figure{values: []float64{79, 81, 90}, want: atLeast(80)}, "81 (79 to 90), ≥ 80: met"}, // the median counts
+		{figure{values: []float64{70, 71, 80}, want: atLeast(80)}, "71 (70 to 80), ≥ 80: not met, in range"},
+		{figure{values: []float64{5, 6, 7}, want: atMost(5)}, "6 (5 to 7), ≤ 5: not met, in range"},
 	} {
 		if got := c.figure.String(); got != c.want {
 			t.Errorf("String() = %q, want %q", got, c.want)

@@ -29,7 +29,7 @@ func runWriters(ctx context.Context, b *bench) (rows []row, _ error) {
 }
 
 func overhead(ctx context.Context, w *world) ([]row, error) {
-	return w.compareWriters(ctx, "8 connections, loopback", w.url, atLeast(74))
+	return w.compareWriters(ctx, "8 connections, loopback", w.url, nil)
 }
 
 func overheadLate(ctx context.Context, w *world) ([]row, error) {
@@ -38,7 +38,7 @@ func overheadLate(ctx context.Context, w *world) ([]row, error) {
 		return nil, err
 	}
 	defer closeProxy()
-	return w.compareWriters(ctx, fmt.Sprintf("8 connections, round trip %v", roundTrip), url, atLeast(95))
+	return w.compareWriters(ctx, fmt.Sprintf("8 connections, round trip %v", roundTrip), url, atLeast(97))
 }
 
 // kind is a kind of transaction that is compared with others.
@@ -61,8 +61,8 @@ func (w *world) compareWriters(ctx context.Context, name, url string, helper *bo
 		{name: "plain", note: "BEGIN, one business INSERT, COMMIT", do: l.plain},
 		{name: "by hand", note: "the message in a round trip of its own, into the same table", do: l.byHand},
 		{name: "by hand, with COMMIT", note: "the message and COMMIT in one round trip, into the same table", do: l.byHandWithCommit},
-		{name: "Writer.Enqueue", do: l.enqueue, hand: 1, ofHand: atLeast(95)},
-		{name: "Writer.InTx", do: l.inTx, hand: 2, ofHand: atLeast(95), ofPlain: helper},
+		{name: "Writer.Enqueue", do: l.enqueue, hand: 1, ofHand: atLeast(100)},
+		{name: "Writer.InTx", do: l.inTx, hand: 2, ofHand: atLeast(97), ofPlain: helper},
 	}
 	rates, err := w.alternate(ctx, kinds)
 	if err != nil {
@@ -151,7 +151,7 @@ func bulk(ctx context.Context, w *world) ([]row, error) {
 		{table: name, name: "bare INSERT", note: "one statement with arrays of the values, into the same table",
 			figures: []figure{{name: "rows/s", values: rates[0]}}},
 		{table: name, name: "Writer.Enqueue",
-			figures: []figure{{name: "rows/s", values: rates[1]}, {"of the bare INSERT", "%", ratios(rates[1], rates[0]), atLeast(80)}}},
+			figures: []figure{{name: "rows/s", values: rates[1]}, {"of the bare INSERT", "%", ratios(rates[1], rates[0]), atLeast(95)}}},
 	}, nil
 }
 
@@ -209,7 +209,7 @@ func besideRelay(ctx context.Context, w *world) ([]row, error) {
 		{table: name, name: "alone", figures: []figure{{name: "transactions/s", values: alone}}},
 		{table: name, name: "beside a relay to NATS", figures: []figure{
 			{name: "transactions/s", values: beside},
-			{"of alone", "%", ratios(beside, alone), atLeast(80)},
+			{"of alone", "%", ratios(beside, alone), atLeast(85)},
 			{"backlog 0.5 s after the end", "messages", left, atMost(0)},
 		}},
 	}, nil
