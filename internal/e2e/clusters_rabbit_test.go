@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,38 +19,125 @@ const rabbitRestart = time.Minute
 
 // TestCluster_RabbitMQ takes one of three nodes away at a time; the queue is a quorum queue on all of them.
 func TestCluster_RabbitMQ(t *testing.T) {
+	n := newRabbitCluster(t)
+	n.tell(t, cluster{hurt: hurtAny(n.nodes), mend: func() {}})
+}
+
+// TestCluster_RabbitMQPartition cuts one of three nodes off from the other two, while clients still reach it. By pause_minority it ends what
+// it serves; the queue goes on with the others.
+func TestCluster_RabbitMQPartition(t *testing.T) {
+	n := newRabbitCluster(t)
+	n.tell(t, cluster{hurt: func(rng *rand.Rand) string {
+		n.cutOff(t, rng.IntN(len(n.nodes)))
+		return "node cut off"
+	}, mend: func() { n.join(t) }})
+}
+
+// TestCluster_RabbitMQDiskFull lets one node take its disk for full, so that the cluster takes no messages: they wait in the
+// outbox, and none becomes a dead letter.
+func TestCluster_RabbitMQDiskFull(t *testing.T) {
+	n := newRabbitCluster(t)
+	full := 0
+	set := func(on bool) {
+		t.Helper()
+		if err := ownserver.RabbitDiskFull(n.nodes[full], on); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.tell(t, cluster{waits: true, hurt: func(rng *rand.Rand) string {
+		full = rng.IntN(len(n.nodes))
+		set(true)
+		return "disk full"
+	}, mend: func() { set(false) }})
+}
+
+// rabbitCluster are three nodes of RabbitMQ, each reached at a port.
+type rabbitCluster struct {
+	nodes []*ownserver.Server
+	ports []string
+	since time.Time // the cluster is not whole; zero if it is
+}
+
+func newRabbitCluster(t *testing.T) *rabbitCluster {
+	t.Helper()
 	free := ownserver.FreePorts(t, 6)
-	ports := free[:3]
+	n := &rabbitCluster{ports: free[:3]}
 	var each []ownserver.RabbitPorts
-	for i, port := range ports {
+	for i, port := range n.ports {
 		each = append(each, ownserver.RabbitPorts{Clients: port, Nodes: free[3+i]})
 	}
-	nodes := ownserver.NewRabbitMQ(t, make([]string, len(each)), each)
-	var since time.Time // the cluster is not whole
-	whole := func() (err error) {
-		restart := !since.IsZero() && time.Since(since) > rabbitRestart
-		for i, port := range ports {
-			n, e := rabbitMembers(nodes[i], port)
-			if e != nil || n != len(nodes) {
-				err = errors.Join(err, fmt.Errorf("node %d works with %d nodes: %v", i, n, e))
-			}
-			if n < 2 && restart {
-				nodes[i].Kill()
-				nodes[i].Back()
-			}
+	n.nodes = ownserver.NewRabbitMQ(t, make([]string, len(each)), each)
+	return n
+}
+
+// tell runs a system over the cluster, which is hurt as c says, and whole again after c.mend. One that is to wait is mended when some hundred
+// orders wait.
+func (n *rabbitCluster) tell(t *testing.T, c cluster) {
+	t.Helper()
+	w, whole := plainWorld(t), mendAll(t, n.nodes, n.whole)
+	hurt, mend := c.hurt, c.mend
+	if c.waits {
+		c.hurt = func(rng *rand.Rand) string {
+			what := hurt(rng)
+			taken := "SELECT count(*) FROM " + w.table("orders")
+			least := w.number(t, taken) + 200
+			eventually(t, "orders are taken", func() bool { return w.number(t, taken) >= least })
+			return what
 		}
-		switch {
-		case err == nil:
-			since = time.Time{}
-		case since.IsZero() || restart:
-			since = time.Now()
-		}
-		return err
 	}
-	c := cluster{hurt: hurtAny(nodes), mend: mendAll(t, nodes, whole)}
-	c.mend()
-	b := brokerSettings{Kind: "rabbit", Name: fmt.Sprintf("e2e%08x", rand.Uint32()), URL: eachPort("amqp://guest:guest@127.0.0.1:%s/", ports)}
-	c.tellOf(t, plainWorld(t), b)
+	c.mend = func() {
+		mend()
+		whole()
+	}
+	whole()
+	c.tellOf(t, w, brokerSettings{
+		Kind: "rabbit", Name: fmt.Sprintf("e2e%08x", rand.Uint32()), URL: eachPort("amqp://guest:guest@127.0.0.1:%s/", n.ports),
+	})
+}
+
+// whole returns why the nodes do not all work with each other. One that is alone for long is restarted.
+func (n *rabbitCluster) whole() (err error) {
+	restart := !n.since.IsZero() && time.Since(n.since) > rabbitRestart
+	for i, port := range n.ports {
+		members, e := rabbitMembers(n.nodes[i], port)
+		if e != nil || members != len(n.nodes) {
+			err = errors.Join(err, fmt.Errorf("node %d works with %d nodes: %v", i, members, e))
+		}
+		if members < 2 && restart {
+			n.nodes[i].Kill()
+			n.nodes[i].Back()
+		}
+	}
+	switch {
+	case err == nil:
+		n.since = time.Time{}
+	case n.since.IsZero() || restart:
+		n.since = time.Now()
+	}
+	return err
+}
+
+// cutOff lets nothing lead between a node and the others.
+func (n *rabbitCluster) cutOff(t *testing.T, at int) {
+	t.Helper()
+	for i, node := range n.nodes {
+		others := []string{n.ports[at]}
+		if i == at {
+			others = slices.Delete(slices.Clone(n.ports), at, at+1)
+		}
+		if err := ownserver.RabbitDisconnect(node, others...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// join undoes cutOff.
+func (n *rabbitCluster) join(t *testing.T) {
+	t.Helper()
+	for i, node := range n.nodes {
+		others := slices.Delete(slices.Clone(n.ports), i, i+1)
+		eventually(t, "the node lets others in", func() bool { return ownserver.RabbitReconnect(node, others...) == nil })
+	}
 }
 
 // rabbitMembers returns how many nodes one works with, itself among them, if it takes connections. After it was away it does

@@ -65,13 +65,54 @@ func NewRabbitMQ(t *testing.T, dirs []string, ports []RabbitPorts) []*Server {
 
 // RabbitMembers returns how many nodes of its cluster a node of RabbitMQ works with, itself among them.
 func RabbitMembers(node *Server) (int, error) {
+	out, err := rabbitEval(node, "length(rabbit_mnesia:cluster_nodes(running)).")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(out)
+}
+
+// RabbitDisconnect ends what leads from a node of RabbitMQ to others, given by their ports for clients, and lets nothing lead
+// there any more. What leads from them to the node has to be ended there.
+func RabbitDisconnect(node *Server, others ...string) error {
+	return rabbitToward(node, others, "begin erlang:set_cookie(N, 'of somebody else'), erlang:disconnect_node(N) end")
+}
+
+// RabbitReconnect undoes RabbitDisconnect.
+func RabbitReconnect(node *Server, others ...string) error {
+	return rabbitToward(node, others, "erlang:set_cookie(N, erlang:get_cookie())")
+}
+
+// RabbitDiskFull lets a node of RabbitMQ take its disk for full, or no more: it raises the alarm by which every node of the
+// cluster takes no messages.
+func RabbitDiskFull(node *Server, full bool) error {
+	least := "50MB"
+	if full {
+		least = "500TB"
+	}
+	_, err := rabbitEval(node, fmt.Sprintf("rabbit_disk_monitor:set_disk_free_limit(%q).", least))
+	return err
+}
+
+// rabbitToward evaluates an expression about N for each of the other nodes.
+func rabbitToward(node *Server, others []string, expression string) error {
+	list := make([]string, len(others))
+	for i, port := range others {
+		list[i] = "'waybill" + port + "@localhost'"
+	}
+	_, err := rabbitEval(node, "["+expression+" || N <- ["+strings.Join(list, ", ")+"]].")
+	return err
+}
+
+// rabbitEval returns what an Erlang expression is on a node.
+func rabbitEval(node *Server, expression string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	cmd := node.as(exec.CommandContext(ctx, "/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "eval", "length(rabbit_mnesia:cluster_nodes(running))."))
+	cmd := node.as(exec.CommandContext(ctx, "/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "eval", expression))
 	cmd.Env = node.command().Env // its name and cookie
 	out, err := cmd.Output()
 	if err != nil {
-		return 0, fmt.Errorf("rabbitmqctl: %w", err)
+		return "", fmt.Errorf("rabbitmqctl: %w", err)
 	}
-	return strconv.Atoi(strings.TrimSpace(string(out)))
+	return strings.TrimSpace(string(out)), nil
 }
