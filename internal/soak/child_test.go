@@ -38,9 +38,11 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// retention is how long published messages and inbox records are kept: longer than anything is away, and short
-	// enough that the tables stop growing.
+	// retention is how long published messages are kept, and streamAge how long NATS keeps them: longer than anything is away,
+	// and short enough that the tables stop growing. Inbox records are kept for longer than that: a server that was killed may
+	// deliver all of its stream again.
 	retention = 10 * time.Minute
+	streamAge = 2 * retention
 	// maxBacklog is how many orders may wait for their effect in a long soak before producers rest.
 	maxBacklog = 5_000
 	// txTimeout bounds a transaction of a producer.
@@ -114,7 +116,7 @@ func (c child) open(ctx context.Context) (b service.Broker, err error) {
 			b, err = rabbitbroker.Open(ctx, rabbitbroker.Config{URL: c.Broker, SingleActiveConsumer: true})
 			return err
 		}
-		b, err = natsbroker.Open(ctx, natsbroker.Config{URL: c.Broker, MaxAge: 2 * retention})
+		b, err = natsbroker.Open(ctx, natsbroker.Config{URL: c.Broker, MaxAge: streamAge})
 		return err
 	})
 	return b, err
@@ -176,8 +178,8 @@ func (c child) serve(ctx context.Context, store opener.SQLStore, cfg service.Con
 		return err
 	}
 	cfg.Source = "soak"
-	cfg.Consumer.AllowShortRetention = true // nothing is away for long here
-	cfg.Janitor = janitor.Config{InboxRetention: retention, CleanupInterval: 30 * time.Second}
+	cfg.Consumer.AllowShortRetention = true // a relay's retries could take longer, and do not: nothing is away for long here
+	cfg.Janitor = janitor.Config{InboxRetention: 2 * streamAge, CleanupInterval: 30 * time.Second}
 	svc, err := service.New(store, b, cfg)
 	if err != nil {
 		return err
