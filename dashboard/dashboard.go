@@ -31,7 +31,7 @@ import (
 //   - [relay.Inspector]: relays and their lanes.
 //   - [schedule.OperatorStore]: what is scheduled, and changing it.
 //   - [saga.OperatorStore]: instances of sagas, and helping them. They are counted at most every 5 seconds, and less often if that takes long.
-//   - [deadletter.Auditor]: who has looked at a payload is written down. Without it payloads and header values are
+//   - [deadletter.Auditor]: who looks at a payload is recorded. Without it payloads and header values are
 //     shown to nobody.
 //
 // Every store of this module that keeps messages is all of these, but that MongoDB has no schedules and sagas.

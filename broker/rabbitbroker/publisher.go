@@ -187,7 +187,7 @@ func (p *publisher) channel(ctx context.Context) (*channel, error) {
 
 const (
 	renewPause = 5 * time.Second // how long a channel is kept on which the server refuses messages
-	renewDrain = time.Second     // how long what is in flight on it may take to be answered
+	renewDrain = time.Second     // how long what is in flight on it may take to be answered, and then its end
 )
 
 // renew reports whether it has ended the channel for messages, because the server has refused some on it. Most often a queue
@@ -198,12 +198,14 @@ func (p *publisher) renew(ctx context.Context) bool {
 		return false
 	}
 	p.renewed = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, renewDrain)
+	drain, cancel := context.WithTimeout(ctx, renewDrain)
 	defer cancel()
-	if !p.messages.drain(ctx) {
+	if !p.messages.drain(drain) {
 		return false
 	}
-	_ = p.messages.conn.call(p.messages.Close) // whatever it says, it is closed
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewDrain) // the connection is not for ctx to cut
+	defer cancel()
+	_ = p.messages.conn.within(end, p.messages.Close) // whatever it says, it is closed
 	return true
 }
 

@@ -76,7 +76,7 @@ func TestPostgres_WorkPerMessage(t *testing.T) {
 }
 
 func workPerMessage(t *testing.T, mode string, statistics bool) {
-	const messages, each = 500, 8 // so many looks for each message, and each lane, at any node
+	const messages, each = 500, 8 // each is how often a node of a plan may look at a message, or a lane
 	told := &plans{t: t}
 	p := newPostgres(t, map[string]string{
 		"plan_cache_mode": mode, "session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_analyze": "on",

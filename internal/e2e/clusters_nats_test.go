@@ -67,9 +67,7 @@ func TestCluster_NATSPartition(t *testing.T) {
 	whole := mendAll(t, nodes, func() error { return b.wholeAtEach(t.Context(), n.clients) })
 	c := cluster{waits: true, hurt: func(rng *rand.Rand) string {
 		n.cutOff(rng.IntN(len(nodes)), true)
-		taken := "SELECT count(*) FROM " + w.table("orders")
-		least := w.number(t, taken) + 200
-		eventually(t, "orders are taken", func() bool { return w.number(t, taken) >= least })
+		w.takesMore(t)
 		return "server cut off"
 	}, mend: func() {
 		for i := range nodes {

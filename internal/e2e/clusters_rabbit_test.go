@@ -79,9 +79,7 @@ func (n *rabbitCluster) tell(t *testing.T, c cluster) {
 	if c.waits {
 		c.hurt = func(rng *rand.Rand) string {
 			what := hurt(rng)
-			taken := "SELECT count(*) FROM " + w.table("orders")
-			least := w.number(t, taken) + 200
-			eventually(t, "orders are taken", func() bool { return w.number(t, taken) >= least })
+			w.takesMore(t)
 			return what
 		}
 	}

@@ -77,6 +77,14 @@ func (w *world) goesOn(t *testing.T, topics int) {
 	}
 }
 
+// takesMore waits until some hundred orders more are taken, whatever becomes of them.
+func (w *world) takesMore(t *testing.T) {
+	t.Helper()
+	taken := "SELECT count(*) FROM " + w.table("orders")
+	least := w.number(t, taken) + 200
+	eventually(t, "orders are taken", func() bool { return w.number(t, taken) >= least })
+}
+
 // patiently queries a value while the database may be away.
 func patiently[T any](t *testing.T, w *world, sql string, args ...any) (v T) {
 	t.Helper()
