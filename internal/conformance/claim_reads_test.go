@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -84,21 +85,25 @@ func TestSQLiteStore_ClaimReadsAKeyOnce(t *testing.T) {
 	t.Parallel()
 	s := migratedSQLite(t, filepath.Join(t.TempDir(), "test.db"))
 	s.db.SetMaxOpenConns(1) // the connection counts
-	reads := claimReads(t, s, func() (n int) {
-		conn, err := s.db.Conn(t.Context())
-		must(t, err)
-		defer conn.Close()
-		must(t, conn.Raw(func(own any) error {
-			hits, _, err := own.(sqlite.DBStatus).Status(sqlite.DBStatusCacheHit, false)
-			misses, _, err2 := own.(sqlite.DBStatus).Status(sqlite.DBStatusCacheMiss, false)
-			n = hits + misses
-			return errors.Join(err, err2)
-		}))
-		return n
-	})
+	reads := claimReads(t, s, func() int { return sqlitePages(t, s.db) })
 	if limit := 5 * keyMessages; reads > limit {
 		t.Errorf("a claim of %d messages of a key read %d pages, want at most %d", keyMessages, reads, limit)
 	}
+}
+
+// sqlitePages returns how many pages the connection has asked for.
+func sqlitePages(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	must(t, err)
+	defer conn.Close()
+	must(t, conn.Raw(func(own any) error {
+		hits, _, err := own.(sqlite.DBStatus).Status(sqlite.DBStatusCacheHit, false)
+		misses, _, err2 := own.(sqlite.DBStatus).Status(sqlite.DBStatusCacheMiss, false)
+		n = hits + misses
+		return errors.Join(err, err2)
+	}))
+	return n
 }
 
 // TestMongoStore_ClaimReadsAKeyOnce counts the commands: each reads the rest of a key.
@@ -117,4 +122,107 @@ func TestMongoStore_ClaimReadsAKeyOnce(t *testing.T) {
 	if n := claimReads(t, s, func() int { return int(finds.Load()) }); n != 4 {
 		t.Errorf("a claim of %d messages of a key took %d finds, want 4: the lanes, what is due, a letter that parks the key, the rest of the key", keyMessages, n)
 	}
+}
+
+// claimShareReads lets 20 keys wait with 200 messages each, claims 100 of them, and returns by how much that has raised a counter.
+func claimShareReads[Tx any](t *testing.T, s storetest.Store[Tx], counter func() int) int {
+	t.Helper()
+	const keys, ofKey, limit = 20, 200, 100
+	lanes, parked := claimKeys(t, s, keys, ofKey)
+	settleAll(t, s, parked, relay.Wait)
+	before := counter()
+	claims, err := s.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lanes, Limit: limit, Due: true, DueOnly: true})
+	reads := counter() - before
+	must(t, err)
+	if len(claims) != limit {
+		t.Errorf("claimed %d messages that wait, want %d", len(claims), limit)
+	}
+	return reads
+}
+
+// claimKeys enqueues messages of some keys and claims all for relay r1.
+func claimKeys[Tx any](t *testing.T, s storetest.Store[Tx], keys, ofKey int) ([]relay.Lane, []relay.Claim) {
+	t.Helper()
+	ctx := t.Context()
+	_, err := s.Transact(ctx, func(context.Context, Tx) (b outbox.Batch, _ error) {
+		for i := range keys * ofKey {
+			m := waybill.Message{ID: fmt.Sprint(i), Topic: "orders", Key: fmt.Sprint("k", i%keys), Source: "shop"}
+			m.Complete()
+			b.Messages = append(b.Messages, m)
+		}
+		return b, nil
+	})
+	must(t, err)
+	lease, err := s.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Hour})
+	must(t, err)
+	claims, err := s.ClaimMessages(ctx, relay.ClaimRequest{Lanes: lease.Lanes, Limit: keys * ofKey})
+	must(t, err)
+	return lease.Lanes, claims
+}
+
+func settleAll[Tx any](t *testing.T, s storetest.Store[Tx], claims []relay.Claim, outcome relay.Outcome) {
+	t.Helper()
+	list := make([]relay.Settlement, len(claims))
+	for i := range claims {
+		list[i] = relay.Settlement{Claim: &claims[i], Outcome: outcome}
+	}
+	_, err := s.SettleMessages(t.Context(), relay.SettleRequest{Node: "r1", Settlements: list, Archive: true})
+	must(t, err)
+}
+
+// TestMySQLStore_ClaimReadsAShareOfEachKey: where many keys wait a claim does not read all that waits to take a part. It read 12,900
+// of these rows, and after an outage that had let 100,000 messages wait the relay drained a tenth of what it does.
+func TestMySQLStore_ClaimReadsAShareOfEachKey(t *testing.T) {
+	t.Parallel()
+	s := newMySQLStore(t, nil)
+	s.db.SetMaxOpenConns(1) // the session counts
+	if reads := claimShareReads(t, s, func() int { return mysqlRowsRead(t, s.db) }); reads > 2000 {
+		t.Errorf("a claim of 100 messages of 20 keys with 200 each read %d rows, want at most 2,000", reads)
+	}
+}
+
+func TestSQLiteStore_ClaimReadsAShareOfEachKey(t *testing.T) {
+	t.Parallel()
+	s := migratedSQLite(t, filepath.Join(t.TempDir(), "test.db"))
+	s.db.SetMaxOpenConns(1) // the connection counts
+	if reads := claimShareReads(t, s, func() int { return sqlitePages(t, s.db) }); reads > 600 {
+		t.Errorf("a claim of 100 messages of 20 keys with 200 each read %d pages, want at most 600", reads)
+	}
+}
+
+// TestMySQLStore_SettlesWaitingTogether: messages of a key that go to wait, and that are published after they have waited, take the same
+// number of statements however many they are.
+func TestMySQLStore_SettlesWaitingTogether(t *testing.T) {
+	t.Parallel()
+	var parked, published []int
+	for _, n := range []int{10, 200} {
+		s := newMySQLStore(t, nil)
+		s.db.SetMaxOpenConns(1) // the session counts
+		lanes, claims := claimKeys(t, s, 1, n)
+		before := mysqlStatements(t, s.db)
+		settleAll(t, s, claims, relay.Wait)
+		parked = append(parked, mysqlStatements(t, s.db)-before)
+		claims, err := s.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lanes, Limit: n, Due: true, DueOnly: true})
+		must(t, err)
+		if len(claims) != n {
+			t.Errorf("claimed %d messages that wait, want %d", len(claims), n)
+		}
+		before = mysqlStatements(t, s.db)
+		settleAll(t, s, claims, relay.Published)
+		published = append(published, mysqlStatements(t, s.db)-before)
+	}
+	if parked[0] != parked[1] {
+		t.Errorf("10 and 200 messages that went to wait took %v statements", parked)
+	}
+	if published[0] != published[1] {
+		t.Errorf("10 and 200 messages that were published after they had waited took %v statements", published)
+	}
+}
+
+// mysqlStatements returns how many statements the session has run; that it asks counts as one.
+func mysqlStatements(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	var name string
+	must(t, db.QueryRow("SHOW SESSION STATUS LIKE 'Questions'").Scan(&name, &n))
+	return n
 }

@@ -18,32 +18,51 @@ import (
 func TestPostgres_ClaimReadsWhatItTakes(t *testing.T) {
 	t.Parallel()
 	inEachMode(t, []bool{true}, func(t *testing.T, w *keyWorld, statistics bool) {
-		const due, limit = 20_000, 100
-		waiting := pgx.Identifier{w.cfg.Schema, w.cfg.TablePrefix + "outbox_waiting"}.Sanitize()
-		_, err := w.pool.Exec(w.ctx, fmt.Sprintf(`
-INSERT INTO %s (lane, position, id, topic, direct, key, type, source, tenant, subject, payload, content_type, data_schema,
-       correlation_id, causation_id, idempotency_key, trace_parent, trace_state, enqueued_at, due_at)
-SELECT 0, i, 'w' || i, 'orders', false, '', '', '', 'default', '', '', '', '', '', '', '', '', '', now(), now() - i * interval '1 second'
-  FROM generate_series(1, %d) AS i`, waiting, due))
-		must(t, err)
-		w.prepared(waiting, due, statistics)
-		before := w.fetched(waiting)
-		pool, err := pgxpool.NewWithConfig(w.ctx, w.pool.Config())
-		must(t, err)
-		s, err := pgstore.New(pool, w.cfg)
-		must(t, err)
-		claims, err := s.ClaimMessages(w.ctx, relay.ClaimRequest{Lanes: w.lanes, Limit: limit, Due: true, DueOnly: true})
-		must(t, err)
-		if len(claims) != limit || claims[0].Position <= due-limit {
-			t.Errorf("%d messages claimed, want the %d that are due for longest", len(claims), limit)
-		}
-		pool.Close()
-		var rows int64
-		waitFor(t, "the claim has been counted", func() bool { rows = w.fetched(waiting) - before; return rows > 0 })
-		if rows > 3*limit {
-			t.Errorf("a claim of %d messages has read %d waiting rows, want at most %d", limit, rows, 3*limit)
+		claims := claimOfWaiting(t, w, statistics, 3*claimLimit, "''", "now() - i * interval '1 second'")
+		if claims[0].Position <= waitingRows-claimLimit {
+			t.Errorf("the message at position %d is claimed, want those that are due for longest", claims[0].Position)
 		}
 	})
+}
+
+// TestPostgres_ClaimReadsAShareOfEachKey: where many keys wait a claim does not read as much of each as it may take in all.
+func TestPostgres_ClaimReadsAShareOfEachKey(t *testing.T) {
+	t.Parallel()
+	inEachMode(t, []bool{true}, func(t *testing.T, w *keyWorld, statistics bool) {
+		claimOfWaiting(t, w, statistics, 4*claimLimit, "'k' || i % 20", "CASE WHEN i <= 20 THEN now() END")
+	})
+}
+
+const waitingRows, claimLimit = 20_000, 100
+
+// claimOfWaiting lets messages wait, the i-th of them with a key and a due time, and claims some, which must read at most so many rows.
+func claimOfWaiting(t *testing.T, w *keyWorld, statistics bool, most int64, key, due string) []relay.Claim {
+	t.Helper()
+	waiting := pgx.Identifier{w.cfg.Schema, w.cfg.TablePrefix + "outbox_waiting"}.Sanitize()
+	_, err := w.pool.Exec(w.ctx, fmt.Sprintf(`
+INSERT INTO %s (lane, position, id, topic, direct, key, type, source, tenant, subject, payload, content_type, data_schema,
+       correlation_id, causation_id, idempotency_key, trace_parent, trace_state, enqueued_at, due_at)
+SELECT 0, i, 'w' || i, 'orders', false, %s, '', '', 'default', '', '', '', '', '', '', '', '', '', now(), %s
+  FROM generate_series(1, %d) AS i`, waiting, key, due, waitingRows))
+	must(t, err)
+	w.prepared(waiting, waitingRows, statistics)
+	before := w.fetched(waiting)
+	pool, err := pgxpool.NewWithConfig(w.ctx, w.pool.Config())
+	must(t, err)
+	s, err := pgstore.New(pool, w.cfg)
+	must(t, err)
+	claims, err := s.ClaimMessages(w.ctx, relay.ClaimRequest{Lanes: w.lanes, Limit: claimLimit, Due: true, DueOnly: true})
+	must(t, err)
+	if len(claims) != claimLimit {
+		t.Fatalf("%d messages claimed, want %d", len(claims), claimLimit)
+	}
+	pool.Close()
+	var rows int64
+	waitFor(t, "the claim has been counted", func() bool { rows = w.fetched(waiting) - before; return rows > 0 })
+	if rows > most {
+		t.Errorf("a claim of %d messages has read %d waiting rows, want at most %d", claimLimit, rows, most)
+	}
+	return claims
 }
 
 // TestPostgres_ClaimGoesOnWhereItWas: a claim begins in the index behind what the claims before it

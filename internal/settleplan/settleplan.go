@@ -23,6 +23,7 @@ type Row struct {
 	Destination string // of the waiting row
 	Follower    string // Follow: the destination of the new row
 
+	Leaving        bool // Park: only to be taken away
 	Behind         bool // Park, Retry: due when what is before it in its unit has gone
 	Alone          bool // Park, Retry: due on its own, outside of its unit
 	After          time.Duration
@@ -102,8 +103,8 @@ type builder struct {
 	Plan
 	promoted map[Unit]bool
 	first    map[Unit]int64 // position of the first row of the unit that others are to wait behind
-	leaving  []Row          // parked only to be taken away
-	alone    []Row          // retried outside of their unit
+	leaving  []Row
+	alone    []Row // retried outside of their unit
 }
 
 func row(st *relay.Settlement) Row {
@@ -183,6 +184,7 @@ func (b *builder) park(st *relay.Settlement, r Row) {
 			b.promote(c, d)
 		}
 	default:
+		r.Leaving = true
 		b.leaving = append(b.leaving, r)
 	}
 }

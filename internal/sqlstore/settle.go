@@ -3,31 +3,34 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/relay"
 )
 
-// SettleStatements are the SQL texts of a store that settles with [Core.SettleByRow]. Those
-// about a waiting row take its position and destination first, and then what [settler] says.
+// SettleStatements are the SQL texts of a store that settles with [Core.SettleByRow].
 type SettleStatements struct {
-	Fence                         string // takes a node; returns number and epoch of its lanes, which stay its own until the transaction ends
-	Archive                       string // takes positions of the outbox, and the destination that they have in common
-	Remove                        string // takes positions of the outbox
-	HoldLetters                   string // takes a unit; empty if writers are one at a time anyway
-	Park, Retry, Bury, Follow     string
-	ArchiveWaiting, DeleteWaiting string
-	Schedule                      string
-	Promote                       string // takes a unit
+	Fence       string // takes a node; returns number and epoch of its lanes, which stay its own until the transaction ends
+	Remove      string // takes positions of the outbox
+	HoldLetters string // takes a unit; empty if writers are one at a time anyway
+	Promote     string // takes a unit
+
+	// These take positions, the destination that the rows have in common, and then what [settler] says.
+	Archive, Park, Follow, ArchiveWaiting, DeleteWaiting string
+
+	// These take the position and the destination of one waiting row, and then what [settler] says.
+	Retry, Bury, Schedule string
 }
 
-// The statements about a waiting row that are the same in every store that settles by row.
+// What is the same in every store that settles by row.
 const (
+	// ArchiveWaitingSQL is followed by the waiting rows, w.
 	ArchiveWaitingSQL = `
 INSERT INTO {outbox_archive} (published_at, position, destination, attempts, life, {message})
 SELECT {now}, w.position, w.destination, w.attempts, w.life, {w.message}
-  FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
+  FROM `
 
 	ScheduleSQL = `
 INSERT INTO {scheduled} (position, {message}, due_at)
@@ -36,13 +39,11 @@ SELECT w.position, {w.message}, w.deliver_at FROM {outbox_waiting} w WHERE w.pos
 	// LetterAgain is the number of the dead letter that a waiting row, w, is to be: the one it had before
 	// it was requeued, or NULL for the next.
 	LetterAgain = `CASE WHEN NOT EXISTS (SELECT 1 FROM {dead_letters} d WHERE d.number = w.letter) THEN w.letter END`
-
-	DeleteWaitingSQL = `DELETE FROM {outbox_waiting} WHERE position = $1 AND destination = $2`
 )
 
-// SettleByRow does what [relay.Source] says of SettleMessages: with two statements for a batch
-// that was published as a whole, one more for each destination with an archive, and some more
-// for each other row.
+// SettleByRow does what [relay.Source] says of SettleMessages: with two statements for a batch that was published as a whole,
+// and one more for each destination with an archive. What waits, because its key or its destination does, takes one for each
+// destination to go there, two to be published, and two for each key; what has failed takes some for each row.
 func (c *Core[Tx]) SettleByRow(ctx context.Context, sql SettleStatements, req relay.SettleRequest) ([]int, error) {
 	var held []int
 	err := c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
@@ -101,31 +102,58 @@ func (s *settler) settle(p *settleplan.Plan) {
 	if s.sql.HoldLetters != "" {
 		s.units(s.sql.HoldLetters, p.Promote)
 	}
-	s.park(p.Park)
-	for _, r := range p.Follow {
-		s.exec(s.sql.Follow, r.Position, r.Destination, r.Follower)
-	}
-	for _, r := range p.Done {
-		if s.archive {
-			s.exec(s.sql.ArchiveWaiting, r.Position, r.Destination)
-		}
-		s.exec(s.sql.DeleteWaiting, r.Position, r.Destination)
-	}
-	for _, r := range p.Routed {
-		s.exec(s.sql.DeleteWaiting, r.Position, r.Destination)
+	alike(p.Park, outcome, func(r settleplan.Row, positions []int64) { s.again(s.sql.Park, positions, r) })
+	alike(p.Park, anyOf, func(_ settleplan.Row, positions []int64) { s.exec(s.sql.Remove, positions) })
+	alike(p.Follow, follower, func(r settleplan.Row, positions []int64) {
+		s.exec(s.sql.Follow, positions, r.Destination, r.Follower)
+	})
+	if s.archive {
+		alike(p.Done, destination, func(r settleplan.Row, positions []int64) { s.exec(s.sql.ArchiveWaiting, positions, r.Destination) })
 	}
 	for _, r := range p.Bury {
 		s.exec(s.sql.Bury, r.Position, r.Destination, string(r.Reason), r.Error, r.Attempts, r.Failed, r.Parks, r.Fingerprint, s.node, int64(r.Took))
-		s.exec(s.sql.DeleteWaiting, r.Position, r.Destination)
 	}
 	for _, r := range p.Schedule {
 		s.exec(s.sql.Schedule, r.Position, r.Destination)
-		s.exec(s.sql.DeleteWaiting, r.Position, r.Destination)
 	}
+	alike(slices.Concat(p.Done, p.Routed, p.Bury, p.Schedule), destination, func(r settleplan.Row, positions []int64) {
+		s.exec(s.sql.DeleteWaiting, positions, r.Destination)
+	})
 	for _, r := range p.Retry {
-		s.again(s.sql.Retry, r)
+		s.again(s.sql.Retry, r.Position, r)
 	}
 	s.units(s.sql.Promote, p.Promote)
+}
+
+// alike calls do once for all rows of which a function says the same, in the order of the first ones, with what it says and their
+// positions.
+func alike(rows []settleplan.Row, what func(settleplan.Row) settleplan.Row, do func(r settleplan.Row, positions []int64)) {
+	var order []settleplan.Row
+	positions := make(map[settleplan.Row][]int64)
+	for _, r := range rows {
+		of := what(r)
+		if positions[of] == nil {
+			order = append(order, of)
+		}
+		positions[of] = append(positions[of], r.Position)
+	}
+	for _, of := range order {
+		do(of, positions[of])
+	}
+}
+
+// What rows have in common that one statement is for.
+func anyOf(settleplan.Row) (r settleplan.Row) { return r }
+
+func destination(r settleplan.Row) settleplan.Row { return settleplan.Row{Destination: r.Destination} }
+
+func follower(r settleplan.Row) settleplan.Row {
+	return settleplan.Row{Destination: r.Destination, Follower: r.Follower}
+}
+
+func outcome(r settleplan.Row) settleplan.Row {
+	r.Lane, r.Position, r.ID = 0, 0, ""
+	return r
 }
 
 func (s *settler) published(list []relay.Settlement) {
@@ -145,21 +173,9 @@ func (s *settler) published(list []relay.Settlement) {
 	s.exec(s.sql.Remove, positions)
 }
 
-func (s *settler) park(rows []settleplan.Row) {
-	if len(rows) == 0 {
-		return
-	}
-	positions := make([]int64, len(rows))
-	for i, r := range rows {
-		positions[i] = r.Position
-		s.again(s.sql.Park, r)
-	}
-	s.exec(s.sql.Remove, positions)
-}
-
-// again says when a row is tried again, and what the last attempt has left.
-func (s *settler) again(stmt string, r settleplan.Row) {
-	s.exec(stmt, r.Position, r.Destination, r.Behind, Millis(r.After), r.Attempts, r.Life, r.Error, r.Alone, s.node, int64(r.Took))
+// again says when rows are tried again, and what the last attempt has left; which is one position or several.
+func (s *settler) again(stmt string, which any, r settleplan.Row) {
+	s.exec(stmt, which, r.Destination, r.Behind, Millis(r.After), r.Attempts, r.Life, r.Error, r.Alone, s.node, int64(r.Took))
 }
 
 func (s *settler) units(stmt string, units []settleplan.Unit) {

@@ -31,8 +31,11 @@ SELECT {now}, o.position, $2, {o.message}
 	removeSQL = `DELETE o FROM ` + listed + ` STRAIGHT_JOIN {outbox} o FORCE INDEX (PRIMARY) ON o.position = n.number`
 )
 
-// The statements about waiting rows take one row at a time: $1 is its position, $2 its
-// destination. See settleplan.Plan for what each is to do.
+// listedWaiting are the waiting rows w of the positions $1 and the destination $2.
+const listedWaiting = listed + ` STRAIGHT_JOIN {outbox_waiting} w FORCE INDEX (PRIMARY) ON w.position = n.number AND w.destination = $2`
+
+// The statements about waiting rows take positions, or a position, as $1, and their destination as $2. See settleplan.Plan for what
+// each is to do.
 var (
 	// parkSQL drops a second row with an identity that waits: it is the same message.
 	parkSQL = `
@@ -40,7 +43,7 @@ INSERT INTO {outbox_waiting} (position, lane, {message}, destination, due_at, at
 SELECT o.position, o.lane, {o.message}, $2,
        CASE WHEN $3 OR NOT $8 AND ` + behindSQL("o", "$2") + ` THEN NULL ELSE {now} + CAST($4 * 1000 AS SIGNED) END,
        $5, $6, $7, CASE WHEN $5 > 0 THEN {now} END, $8, CASE WHEN $5 > 0 THEN ` + withAttempt("'[]'", "$9", "$10", "$7") + ` END
-  FROM {outbox} o WHERE o.position = $1
+  FROM ` + listed + ` STRAIGHT_JOIN {outbox} o FORCE INDEX (PRIMARY) ON o.position = n.number
 ON DUPLICATE KEY UPDATE {outbox_waiting}.position = {outbox_waiting}.position`
 
 	// retrySQL reads the row, and whether it is behind something, before it changes it: b has a
@@ -70,7 +73,7 @@ SELECT ` + sqlstore.LetterAgain + `, 'relay', w.position, w.lane, w.destination,
 const followSQL = `
 INSERT INTO {outbox_waiting} (position, lane, {message}, destination, due_at)
 SELECT w.position, w.lane, {w.message}, $3, CASE WHEN w.{key} = '' THEN {now} END
-  FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2
+  FROM ` + listedWaiting + `
 ON DUPLICATE KEY UPDATE {outbox_waiting}.position = {outbox_waiting}.position`
 
 // SettleMessages implements [relay.Source].
@@ -82,6 +85,6 @@ func settleStatements(r func(sql string) string) sqlstore.SettleStatements {
 	return sqlstore.SettleStatements{
 		Fence: r(fenceSQL), Archive: r(archiveSQL), Remove: r(removeSQL), HoldLetters: r(holdLettersSQL),
 		Park: r(parkSQL), Retry: r(retrySQL), Bury: r(burySQL), Follow: r(followSQL), Promote: r(promoteSQL),
-		ArchiveWaiting: r(sqlstore.ArchiveWaitingSQL), DeleteWaiting: r(sqlstore.DeleteWaitingSQL), Schedule: r(sqlstore.ScheduleSQL),
+		ArchiveWaiting: r(sqlstore.ArchiveWaitingSQL + listedWaiting), DeleteWaiting: r(`DELETE w FROM ` + listedWaiting), Schedule: r(sqlstore.ScheduleSQL),
 	}
 }

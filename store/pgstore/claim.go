@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -26,6 +27,8 @@ const rowNotHeld = ` AND (w.position || '/' || w.destination) NOT IN (SELECT unn
 // result hashed; the condition is looked at once for each lane.
 const ownsLane = ` AND (l.lane, l.epoch) IN (SELECT r.lane::int, r.epoch FROM {relay_lanes} r)`
 
+var leastOfKey = strconv.Itoa(sqlstore.LeastOfKey)
+
 // claimDueSQL reads waiting messages that are due: the heads of their keys, and behind a head
 // that has not failed since it was let go the rest of its key, in order, up to a dead letter
 // that parks the rest, or a message that waits for its own time: one that was requeued may come before it.
@@ -38,8 +41,9 @@ const ownsLane = ` AND (l.lane, l.epoch) IN (SELECT r.lane::int, r.epoch FROM {r
 // read the whole table where the planner expects many.
 //
 // What is behind several heads of one key, up to a letter that parks it, is what is behind the first of
-// them: that one is the leader, so that the rest of a key is read once and not by each head.
-const claimDueSQL = `
+// them: that one is the leader, so that the rest of a key is read once and not by each head. Of each key a
+// claim reads the share that its limit has room for.
+var claimDueSQL = `
 WITH head AS (
     SELECT h.*
       FROM unnest($1::int[], $6::bigint[]) AS l(lane, epoch)
@@ -61,7 +65,7 @@ WITH head AS (
      ORDER BY h.topic, h.key, h.destination, h.position
 ), due AS (
     SELECT position, destination FROM head
-    UNION
+    UNION ALL
     SELECT f.position, f.destination
       FROM leader l
      CROSS JOIN LATERAL (
@@ -73,16 +77,16 @@ WITH head AS (
                AND w.topic = l.topic AND w.key = l.key AND w.destination = l.destination AND w.position > l.position AND w.position < l.barrier
                AND (w.due_at IS NOT NULL OR w.` + notHeld + rowNotHeld + `)
              ORDER BY w.position
-             LIMIT $2) n) f
+             LIMIT (SELECT greatest(` + leastOfKey + `, $2 / greatest(count(*), 1)) FROM leader)) n) f
      WHERE f.due_at IS NULL AND f.behind IS NOT TRUE
        AND l.position = (SELECT min(e.position) FROM {outbox_waiting} e
                           WHERE e.key <> '' AND NOT e.alone AND e.topic = l.topic AND e.key = l.key AND e.destination = l.destination)
 )
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, false AS blocked, NULL::float8 AS delay_ms,
        extract(epoch FROM w.expires_at - (SELECT {clock}()))::float8 * 1000 AS expires_ms, {w.message}
-  FROM due CROSS JOIN LATERAL (SELECT * FROM {outbox_waiting} w WHERE w.position = due.position AND w.destination = due.destination LIMIT 1) w
- ORDER BY w.position
- LIMIT $2`
+  FROM (SELECT position, destination FROM due ORDER BY position LIMIT $2) due
+ CROSS JOIN LATERAL (SELECT * FROM {outbox_waiting} w WHERE w.position = due.position AND w.destination = due.destination LIMIT 1) w
+ ORDER BY w.position`
 
 // claimPageSQL reads what was never tried of all lanes of a relay ($1) in the order of its position, in each lane above a
 // position of its own ($2), above the lowest of these ($5). Safe with several relays because each reads only lanes that

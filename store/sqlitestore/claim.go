@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/waybill-go/waybill/internal/sqlstore"
 	"github.com/waybill-go/waybill/relay"
@@ -11,6 +12,8 @@ import (
 
 // ownsLane follows a condition: the one lane still has the epoch that is given next.
 const ownsLane = ` AND (SELECT epoch FROM {relay_lanes} WHERE lane = 0) = `
+
+var leastOfKey = strconv.Itoa(sqlstore.LeastOfKey)
 
 // claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind a
 // head that has not failed since it was let go the rest of its key, in order, up to a dead
@@ -21,8 +24,9 @@ const ownsLane = ` AND (SELECT epoch FROM {relay_lanes} WHERE lane = 0) = `
 //
 // What is behind several heads of one key, up to a letter that parks it, is what is behind the first of
 // them: that one is the leader, so that the rest of a key is read once and not by each head.
+// Of each key a claim reads the share that its limit has room for.
 // CROSS JOIN keeps the planner from reading the leaders for each row that waits.
-const claimWaitingSQL = `
+var claimWaitingSQL = `
 WITH head AS (
     SELECT position, destination, topic, key, attempts, alone
       FROM {outbox_waiting}
@@ -41,7 +45,7 @@ WITH head AS (
      GROUP BY topic, key, destination, barrier
 ), due AS (
     SELECT position, destination FROM head
-    UNION
+    UNION ALL
     SELECT position, destination
       FROM (
         SELECT f.position, f.destination, f.due_at, max(f.due_at IS NOT NULL AND (f.due_at > {now} OR f.attempts > 0))
@@ -51,16 +55,16 @@ WITH head AS (
                AND f.position > l.position
                AND f.position < min(l.barrier, coalesce((SELECT n.position FROM {outbox_waiting} n
                     WHERE n.topic = l.topic AND n.key = l.key AND n.key <> '' AND NOT n.alone AND n.destination = l.destination AND n.position > l.position
-                    ORDER BY n.position LIMIT 1 OFFSET $1), 9223372036854775807))
+                    ORDER BY n.position LIMIT 1 OFFSET (SELECT max(` + leastOfKey + `, $1 / max(count(*), 1)) FROM leader)), 9223372036854775807))
          WHERE l.position = (SELECT min(e.position) FROM {outbox_waiting} e
                 WHERE e.topic = l.topic AND e.key = l.key AND e.key <> '' AND NOT e.alone AND e.destination = l.destination))
      WHERE due_at IS NULL AND NOT behind AND position NOT IN (SELECT value FROM json_each($3))
        AND position || '/' || destination NOT IN (SELECT value FROM json_each($4))
 )
 SELECT 0, w.position, w.destination, w.attempts, w.life, 0, NULL, (w.expires_at - {now}) / 1000.0, {w.message}
-  FROM due JOIN {outbox_waiting} w USING (position, destination)
- ORDER BY w.position
- LIMIT $1`
+  FROM (SELECT position, destination FROM due ORDER BY position LIMIT $1)
+  JOIN {outbox_waiting} w USING (position, destination)
+ ORDER BY w.position`
 
 // claimReadySQL reads what was never tried, from the lowest position on: writers are one at
 // a time, so no row appears below one that is visible. $2 are the positions in flight, $3 is the epoch of the lane.

@@ -20,17 +20,23 @@ SELECT {now}, o.position, $2, {o.message}
   FROM json_each($1) p JOIN {outbox} o ON o.position = p.value`
 
 	removeSQL = `DELETE FROM {outbox} WHERE position IN (SELECT value FROM json_each($1))`
+
+	deleteWaitingSQL = `DELETE FROM {outbox_waiting} WHERE position IN (SELECT value FROM json_each($1)) AND destination = $2`
 )
 
-// The statements about waiting rows take one row at a time: $1 is its position, $2 its
-// destination. See settleplan.Plan for what each is to do.
+// listedWaiting are the waiting rows w of the positions $1 and the destination $2.
+const listedWaiting = `json_each($1) p JOIN {outbox_waiting} w ON w.position = p.value AND w.destination = $2`
+
+// The statements about waiting rows take positions, or a position, as $1, and their destination as $2. See settleplan.Plan for what
+// each is to do.
 var (
 	parkSQL = `
 INSERT INTO {outbox_waiting} (position, {message}, destination, due_at, attempts, life, error, first_failed_at, alone, history)
 SELECT o.position, {o.message}, $2,
        CASE WHEN $3 OR NOT $8 AND ` + behindSQL("o", "$2") + ` THEN NULL ELSE {now} + CAST($4 * 1000 AS INTEGER) END,
        $5, $6, $7, CASE WHEN $5 > 0 THEN {now} END, $8, CASE WHEN $5 > 0 THEN ` + withAttempt("NULL", "$9", "$10", "$7") + ` END
-  FROM {outbox} o WHERE o.position = $1
+  FROM json_each($1) p JOIN {outbox} o ON o.position = p.value
+ WHERE true
 ON CONFLICT DO NOTHING`
 
 	retrySQL = `
@@ -51,7 +57,8 @@ SELECT ` + sqlstore.LetterAgain + `, 'relay', w.position, w.destination, w.life,
 const followSQL = `
 INSERT INTO {outbox_waiting} (position, {message}, destination, due_at)
 SELECT w.position, {w.message}, $3, CASE WHEN w.key = '' THEN {now} END
-  FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2
+  FROM ` + listedWaiting + `
+ WHERE true
 ON CONFLICT DO NOTHING`
 
 // SettleMessages implements [relay.Source].
@@ -63,6 +70,6 @@ func settleStatements(r func(sql string) string) sqlstore.SettleStatements {
 	return sqlstore.SettleStatements{
 		Fence: r(fenceSQL), Archive: r(archiveSQL), Remove: r(removeSQL),
 		Park: r(parkSQL), Retry: r(retrySQL), Bury: r(burySQL), Follow: r(followSQL), Promote: r(promoteSQL),
-		ArchiveWaiting: r(sqlstore.ArchiveWaitingSQL), DeleteWaiting: r(sqlstore.DeleteWaitingSQL), Schedule: r(sqlstore.ScheduleSQL),
+		ArchiveWaiting: r(sqlstore.ArchiveWaitingSQL + listedWaiting), DeleteWaiting: r(deleteWaitingSQL), Schedule: r(sqlstore.ScheduleSQL),
 	}
 }
