@@ -17,47 +17,28 @@ RACE = -race -gcflags='modernc.org/...=-race=false'
 # Packages tested at a time. They share the servers' connections.
 PACKAGES_AT_ONCE ?= 2
 
-# The kinds of database session in which every whole-system story runs once more.
+# A pattern for the tests of a package that declare to be of a kind: scripts/testsof says which kinds there are.
+OF = go run ./scripts/testsof
+
+# The kinds of database session in which the stories of whole systems run that declare it.
 SESSIONS = "time zone, hostile schema name, repeatable read" "serializable" "a transaction stays open"
-
-# The stories that run once more through PgBouncer.
-POOLED = ^(TestAS0|TestAS1|TestAS2|TestAS3|TestOutbox|TestRoundTrip|TestSQLContract|TestObjectMapper)
-
-# The stories that are about time, processes, brokers or options, and those that choose their session:
-# they run once, in sessions as they come.
-SESSIONLESS = ^(TestReplicas|TestAS07|TestAS15|TestAS20|TestAS21|TestIdleBudget|TestOneTopic|TestSlowDestination|TestTroubled|TestFirstProgram|TestRush|TestAS19|TestAS69|TestAS22|TestAS26Poison|TestAS26Outage|TestRollingUpgrade|TestIncident|TestReplaySurvivesKill|TestBatches|TestLeased|TestLeaseRoundTrips|TestAS43|TestAS47|TestAS49|TestAS5[0-6]|TestConsumerLag|TestInbox|TestAS6[015]|TestRoutes|TestWebhookOrder|TestOtherBrokers|TestAS63|TestRequest[A-Z]|TestSlip|TestCommitTravels|TestStatementBudget|TestAS14|TestAS16|TestRelayCutOff|TestStreamDeleted|TestOption_|TestAS28Settings|TestListenURLIsChecked|TestHealthBeforeRun|TestRelayProgram|TestServiceWithout|TestServiceOnANewServer|TestCluster_|TestClock_|TestWraparound)
-
-# The ways to set up a server that a store or broker passes its suite with beside the first one of
-# each. They run without the race detector, which watches the first.
-SETUPS = ^TestPostgresStore$$/^(sql|sql_that_listens|time_zone|serializable|repeatable_read|odd_names)$$|^TestSQLiteStore$$/^(transactions_begin_deferred|nobody_waits)$$|^TestMySQLStore$$/^hostile$$|^TestNATSBroker_EmbeddedServer$$|^TestRabbitBroker$$/^classic$$
 
 # The newest Go release. go.mod names the older of the two that are supported, which runs everything else.
 NEWEST_GO = go1.27.4
 
-# The packages whose tests need no server, and the suites of one store and one broker: they run with
-# the newest Go, and with the newest versions of what go.mod requires.
+# The packages whose tests need no server: they run with the newest Go, and, with the suites of one store and one broker, with the
+# newest versions of what go.mod requires.
 SERVERLESS = $$(go list ./... | grep -vE '/internal/(archtest|browser|cli|conformance|e2e|interleave|soak)(/|$$)')
-NEWEST_SUITES = ^(TestSQLiteStore|TestNATSBroker)$$
 
 # The modules beside the main one, whose users need none of what these bring.
 MODULES = bench broker/signalrbroker examples/interop/cloudevents examples/interop/otlp scripts/gosec
 
-# A set-up that takes as long as its first one does, and waits most of that: make soak runs it.
-LONG = ^TestRedisBroker_Cluster$$
-
-# The stories in which servers of clusters are taken away: make clusters runs them.
-CLUSTERS = ^TestCluster_
-
-# The stories in which a clock is moved or transaction numbers wrap around, with servers of their own: make soak runs them.
-CLOCKS = ^(TestClock_|TestWraparound$$)
-
-# Two systems that run for hours: make long-soak runs them.
-LONG_SOAK = ^TestLongSoak$$
+# Where make long-soak goes on, and how many messages it runs for.
 DIR ?= /tmp/waybill-soak
+MESSAGES ?= 2000000
 
 # The servers that the tests need are known to what it runs.
 RUN = scripts/services.sh run
-MESSAGES ?= 2000000
 
 # How often each fuzz target runs, and which there are: package and name. By a number, because a
 # duration ends in a false failure now and then (golang/go issue 75804).
@@ -69,11 +50,6 @@ TESTS_AT_ONCE ?= 4
 
 # The same for the suites of stores and brokers, which wait longer: for leases and deliveries to lapse.
 SUITES_AT_ONCE ?= 8
-
-# The stories that have a long form; and the one that weighs memory, which the race detector would
-# grow itself: it keeps 8 bytes for each defer of a goroutine that lives on.
-SOAK ?= ^(TestReplicasHistory|TestAS15BrokerAway|TestAS60Killed|TestAS69Soak)$$
-SOAK_MEMORY ?= ^TestInboxServiceSoak$$
 
 .DEFAULT_GOAL := help
 .PHONY: help test newest newest-versions newest-go test-all test-sessions test-setups test-suites test-rest test-sim test-modules clusters long-soak check vulnerabilities fuzz soak bench screenshots services services-down demo
@@ -90,20 +66,23 @@ test-all:
 	@$(MAKE) --no-print-directory test-modules
 
 test-sessions:
-	@for session in $(SESSIONS); do \
-		echo "every story, session: $$session"; \
-		E2E_SESSION="$$session" $(TEST) --packages ./internal/e2e -- -timeout 60m -parallel $(TESTS_AT_ONCE) -skip '$(SESSIONLESS)' || exit 1; \
+	@these=$$($(OF) sessions ./internal/e2e) && for session in $(SESSIONS); do \
+		echo "stories of whole systems, session: $$session"; \
+		E2E_SESSION="$$session" $(TEST) --packages ./internal/e2e -- -timeout 60m -parallel $(TESTS_AT_ONCE) -run "$$these" || exit 1; \
 	done
 	@echo "the main stories, session: through PgBouncer"
-	@E2E_SESSION="through PgBouncer" $(TEST) --packages ./internal/e2e -- -timeout 60m -parallel $(TESTS_AT_ONCE) -run '$(POOLED)' -skip '$(SESSIONLESS)'
+	@these=$$($(OF) pooled ./internal/e2e) && \
+		E2E_SESSION="through PgBouncer" $(TEST) --packages ./internal/e2e -- -timeout 60m -parallel $(TESTS_AT_ONCE) -run "$$these"
 
 test-setups:
 	@echo "the other set-ups of stores and brokers"
-	@$(TEST) --packages ./internal/conformance -- -timeout 60m -parallel $(TESTS_AT_ONCE) -run '$(SETUPS)'
+	@these=$$($(OF) setup ./internal/conformance) && \
+		$(TEST) --packages ./internal/conformance -- -timeout 60m -parallel $(TESTS_AT_ONCE) -run "$$these"
 
 test-suites:
 	@echo "stores and brokers, with the race detector"
-	@$(TEST) --packages ./internal/conformance -- $(RACE) -timeout 60m -parallel $(SUITES_AT_ONCE) -skip '$(SETUPS)|$(LONG)'
+	@others=$$($(OF) setup,long ./internal/conformance) && \
+		$(TEST) --packages ./internal/conformance -- $(RACE) -timeout 60m -parallel $(SUITES_AT_ONCE) -skip "$$others"
 
 # One goroutine runs each simulated system, and of the sessions that are interleaved one goes on at a time: the race detector
 # has nothing to watch.
@@ -113,8 +92,9 @@ test-sim:
 
 test-rest:
 	@echo "everything else, with the race detector"
-	@E2E_SESSION=plain $(TEST) --packages "$$(go list ./... | grep -vE '/internal/(conformance|interleave|sim)(/|$$)' | tr '\n' ' ')" -- \
-		$(RACE) -timeout 60m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -skip '$(CLUSTERS)|$(LONG_SOAK)|$(CLOCKS)'
+	@others=$$($(OF) cluster,clock,long-soak ./internal/e2e ./internal/soak) && \
+		E2E_SESSION=plain $(TEST) --packages "$$(go list ./... | grep -vE '/internal/(conformance|interleave|sim)(/|$$)' | tr '\n' ' ')" -- \
+		$(RACE) -timeout 60m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -skip "$$others"
 
 test-modules:
 	@cd bench && go test ./...
@@ -133,28 +113,29 @@ newest-versions:
 	go mod tidy $$at && \
 	go build $$at ./... && go vet $$at ./... && \
 	go test $$at -timeout 10m -p $(PACKAGES_AT_ONCE) $(SERVERLESS) && \
-	go test $$at -timeout 10m -parallel $(SUITES_AT_ONCE) -run '$(NEWEST_SUITES)' ./internal/conformance
+	these=$$($(OF) newest ./internal/conformance) && \
+	go test $$at -timeout 10m -parallel $(SUITES_AT_ONCE) -run "$$these" ./internal/conformance
 
 newest-go:
 	@GOTOOLCHAIN=$(NEWEST_GO) go test -timeout 10m -p $(PACKAGES_AT_ONCE) $(SERVERLESS)
 
 soak: services ## run the long stories in full, with the race detector
 	@scripts/services.sh clocks
-	@E2E_SOAK=1 $(RUN) go test -count 1 -v -timeout 60m -run '$(SOAK_MEMORY)' ./internal/e2e
-	@E2E_SOAK=1 $(RUN) go test $(RACE) -count 1 -v -timeout 60m -run '$(SOAK)' ./internal/e2e
-	@$(RUN) go test -count 1 -v -timeout 60m -run '$(CLOCKS)' ./internal/e2e
-	@$(RUN) go test $(RACE) -count 1 -run '$(LONG)' ./internal/conformance
+	@these=$$($(OF) soak-memory ./internal/e2e) && E2E_SOAK=1 $(RUN) go test -count 1 -v -timeout 60m -run "$$these" ./internal/e2e
+	@these=$$($(OF) soak ./internal/e2e) && E2E_SOAK=1 $(RUN) go test $(RACE) -count 1 -v -timeout 60m -run "$$these" ./internal/e2e
+	@these=$$($(OF) clock ./internal/e2e) && $(RUN) go test -count 1 -v -timeout 60m -run "$$these" ./internal/e2e
+	@these=$$($(OF) long ./internal/conformance) && $(RUN) go test $(RACE) -count 1 -run "$$these" ./internal/conformance
 	@E2E_SOAK=1 $(RUN) go test -count 1 -timeout 120m ./internal/interleave
 	@go run ./internal/sim -seeds 1000000
 	@go run ./internal/sim -explore -faults 1 -limit 1000000
 	@$(RUN) go run ./internal/sim/bugs
 
 long-soak: services ## run two whole systems until MESSAGES are committed, and interrupt everything; goes on in DIR
-	@SOAK_DIR=$(DIR) SOAK_MESSAGES=$(MESSAGES) go test -count 1 -v -timeout 0 -run '$(LONG_SOAK)' ./internal/soak
+	@these=$$($(OF) long-soak ./internal/soak) && SOAK_DIR=$(DIR) SOAK_MESSAGES=$(MESSAGES) go test -count 1 -v -timeout 0 -run "$$these" ./internal/soak
 
 clusters: services ## take servers of clusters away while everything is at work
 	@scripts/services.sh clusters
-	@$(RUN) go test -count 1 -v -timeout 120m -p 1 -run '$(CLUSTERS)' ./internal/e2e ./internal/soak
+	@these=$$($(OF) cluster ./internal/e2e ./internal/soak) && $(RUN) go test -count 1 -v -timeout 120m -p 1 -run "$$these" ./internal/e2e ./internal/soak
 
 check: fuzz ## formatting, vet, staticcheck, gosec, build, a tidy go.mod, and each fuzz target
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi

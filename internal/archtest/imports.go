@@ -70,6 +70,7 @@ var groups = []struct {
 	{"internal/sqlstore", shared},
 	{"internal/*", leaf},
 	{"cmd/*", command},
+	{"scripts/*", command},
 	{"examples/*", example},
 }
 

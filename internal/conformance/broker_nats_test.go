@@ -22,10 +22,12 @@ var _ broker.Broker = (*natsbroker.Broker)(nil)
 // natsAckWait is near the least that natsbroker allows.
 const natsAckWait = 16 * time.Second
 
+//test:newest
 func TestNATSBroker(t *testing.T) {
 	runNATS(t, natsURL(t))
 }
 
+//test:setup
 func TestNATSBroker_EmbeddedServer(t *testing.T) {
 	runNATS(t, natsEmbedded(t))
 }

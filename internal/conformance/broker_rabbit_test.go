@@ -18,27 +18,27 @@ import (
 
 var _ broker.Broker = (*rabbitbroker.Broker)(nil)
 
-// TestRabbitBroker runs the suite on the queues that are made by default, which are quorum queues,
-// and on classic ones.
-func TestRabbitBroker(t *testing.T) {
-	for name, queueType := range map[string]string{"quorum": "", "classic": rabbitbroker.ClassicQueue} {
-		t.Run(name, func(t *testing.T) {
-			r := newRabbit(t)
-			brokertest.Run(t, brokertest.Harness{
-				Name:     "rabbitmq " + name,
-				Features: brokertest.Features{MaxPayload: waybill.MaxPayloadLen},
-				Open: func(t *testing.T) broker.Broker {
-					return r.open(t, rabbitbroker.Config{QueueType: queueType, MaxPayload: waybill.MaxPayloadLen})
-				},
-				Faulty: func(t *testing.T) (brokertest.Faults, func() broker.Broker) {
-					url, proxy := behindProxy(t, rabbitURL())
-					return proxy, func() broker.Broker { return r.open(t, rabbitbroker.Config{URL: url, QueueType: queueType}) }
-				},
-				PublishRaw: r.publishRaw,
-				Goroutines: []string{"github.com/rabbitmq/amqp091-go"},
-			})
-		})
-	}
+// TestRabbitBroker runs the suite on the queues that are made by default, which are quorum queues.
+func TestRabbitBroker(t *testing.T) { runRabbit(t, "quorum", "") }
+
+//test:setup
+func TestRabbitBroker_Classic(t *testing.T) { runRabbit(t, "classic", rabbitbroker.ClassicQueue) }
+
+func runRabbit(t *testing.T, name, queueType string) {
+	r := newRabbit(t)
+	brokertest.Run(t, brokertest.Harness{
+		Name:     "rabbitmq " + name,
+		Features: brokertest.Features{MaxPayload: waybill.MaxPayloadLen},
+		Open: func(t *testing.T) broker.Broker {
+			return r.open(t, rabbitbroker.Config{QueueType: queueType, MaxPayload: waybill.MaxPayloadLen})
+		},
+		Faulty: func(t *testing.T) (brokertest.Faults, func() broker.Broker) {
+			url, proxy := behindProxy(t, rabbitURL())
+			return proxy, func() broker.Broker { return r.open(t, rabbitbroker.Config{URL: url, QueueType: queueType}) }
+		},
+		PublishRaw: r.publishRaw,
+		Goroutines: []string{"github.com/rabbitmq/amqp091-go"},
+	})
 }
 
 func rabbitURL() string {

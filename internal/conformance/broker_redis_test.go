@@ -31,6 +31,7 @@ func TestRedisBroker(t *testing.T) {
 	})
 }
 
+//test:long
 func TestRedisBroker_Cluster(t *testing.T) {
 	cluster := newRedisCluster(t)
 	runRedisBroker(t, cluster, redisbroker.Config{Options: &redis.UniversalOptions{Addrs: cluster.Options().Addrs}, ClaimAfter: redisClaimAfter}, nil)

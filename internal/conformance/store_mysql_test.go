@@ -20,19 +20,11 @@ import (
 	"github.com/waybill-go/waybill/store/storetest"
 )
 
-func TestMySQLStore(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		params url.Values // of each session
-		cfg    mysqlstore.Config
-	}{
-		{name: "default"},
-		{name: "hostile", params: hostileMySQL(), cfg: mysqlstore.Config{TablePrefix: oddMySQLPrefix}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			storetest.Run(t, newMySQL(t, tc.params, tc.cfg).harness())
-		})
-	}
+func TestMySQLStore(t *testing.T) { storetest.Run(t, newMySQL(t, nil, mysqlstore.Config{}).harness()) }
+
+//test:setup
+func TestMySQLStore_Hostile(t *testing.T) {
+	storetest.Run(t, newMySQL(t, hostileMySQL(), mysqlstore.Config{TablePrefix: oddMySQLPrefix}).harness())
 }
 
 // oddMySQLPrefix has to be quoted.

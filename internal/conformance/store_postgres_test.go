@@ -25,31 +25,44 @@ import (
 	"github.com/waybill-go/waybill/store/storetest"
 )
 
+// postgresSetup is a way to reach a server and to set up a store.
+type postgresSetup struct {
+	name   string
+	params map[string]string // of each session
+	cfg    pgstore.Config    // Schema gets a number behind it
+	sql    bool              // through database/sql
+	url    string            // of the server, if not postgresURL
+}
+
 func TestPostgresStore(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		params map[string]string // of each session
-		cfg    pgstore.Config    // Schema gets a number behind it
-		sql    bool              // through database/sql
-		url    string            // of the server, if not postgresURL
-	}{
+	for _, setup := range []postgresSetup{
 		{name: "pgx"},
+		{name: "through PgBouncer", url: bouncerURL(t), cfg: pgstore.Config{ListenURL: postgresURL()}},
+	} {
+		t.Run(setup.name, setup.run)
+	}
+}
+
+//test:setup
+func TestPostgresStore_Setups(t *testing.T) {
+	for _, setup := range []postgresSetup{
 		{name: "sql", sql: true},
 		{name: "sql that listens", sql: true, cfg: pgstore.Config{ListenURL: postgresURL()}},
 		{name: "time zone", params: map[string]string{"TimeZone": "Asia/Tokyo"}, sql: true},
 		{name: "serializable", params: map[string]string{"default_transaction_isolation": "serializable"}},
 		{name: "repeatable read", params: map[string]string{"default_transaction_isolation": "repeatable read"}},
-		{name: "through PgBouncer", url: bouncerURL(t), cfg: pgstore.Config{ListenURL: postgresURL()}},
 		{name: "odd names", cfg: pgstore.Config{Schema: `way-bill"x`, TablePrefix: `My "pre'fix %`}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			p := newPostgresAt(t, cmp.Or(tc.url, postgresURL()), tc.params, tc.cfg)
-			if tc.sql {
-				storetest.Run(t, p.sqlHarness())
-			} else {
-				storetest.Run(t, p.pgxHarness())
-			}
-		})
+		t.Run(setup.name, setup.run)
+	}
+}
+
+func (s postgresSetup) run(t *testing.T) {
+	p := newPostgresAt(t, cmp.Or(s.url, postgresURL()), s.params, s.cfg)
+	if s.sql {
+		storetest.Run(t, p.sqlHarness())
+	} else {
+		storetest.Run(t, p.pgxHarness())
 	}
 }
 

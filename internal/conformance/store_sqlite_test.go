@@ -15,20 +15,19 @@ import (
 	"github.com/waybill-go/waybill/store/storetest"
 )
 
+//test:newest
 func TestSQLiteStore(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		params string
-		cfg    sqlitestore.Config
-	}{
-		{name: "as recommended", params: "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_txlock=immediate"},
-		{name: "transactions begin deferred", params: "_pragma=busy_timeout(5000)", cfg: sqlitestore.Config{TablePrefix: `My "pre'fix $1 ?2 %`}},
-		{name: "nobody waits", params: "_pragma=journal_mode(wal)"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			storetest.Run(t, sqliteHarness(tc.params, tc.cfg))
-		})
-	}
+	storetest.Run(t, sqliteHarness("_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_txlock=immediate", sqlitestore.Config{}))
+}
+
+//test:setup
+func TestSQLiteStore_Setups(t *testing.T) {
+	t.Run("transactions begin deferred", func(t *testing.T) {
+		storetest.Run(t, sqliteHarness("_pragma=busy_timeout(5000)", sqlitestore.Config{TablePrefix: `My "pre'fix $1 ?2 %`}))
+	})
+	t.Run("nobody waits", func(t *testing.T) {
+		storetest.Run(t, sqliteHarness("_pragma=journal_mode(wal)", sqlitestore.Config{}))
+	})
 }
 
 // sqliteStore is a store with its file.

@@ -11,6 +11,9 @@ import (
 // TestAS23EachPlaceAddsUp has a relay give up on some of many messages, cut off from the
 // store after the first failures and killed after the second: one letter each, after exactly
 // as many attempts as were allowed, and every message in one place.
+//
+//test:sessions
+//test:pooled
 func TestAS23EachPlaceAddsUp(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)

@@ -14,6 +14,9 @@ import (
 // TestAS25RequeueCutOff cuts the store off in the middle of a requeue. Whatever became of it,
 // the letter is requeued once by trying again, and its message is sent once, under its id,
 // with attempts counted anew.
+//
+//test:sessions
+//test:pooled
 func TestAS25RequeueCutOff(t *testing.T) {
 	t.Parallel()
 	w, act := plainWorld(t), deadletter.Act{By: "test", Why: "cause is mended"}
@@ -57,6 +60,9 @@ func TestAS25RequeueCutOff(t *testing.T) {
 }
 
 // TestAS25ResolveAndUnknown resolves a letter, and asks for one that there is not.
+//
+//test:sessions
+//test:pooled
 func TestAS25ResolveAndUnknown(t *testing.T) {
 	t.Parallel()
 	w, act := plainWorld(t), deadletter.Act{By: "test", Why: "refunded by hand"}

@@ -38,6 +38,9 @@ func (c child) rerun(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 
 // TestAS26RequeuedPoison requeues two letters, the first of which ends every process that runs
 // it: after three it is a dead letter again. The other one has its effect once.
+//
+//test:sessions
+//test:pooled
 func TestAS26RequeuedPoison(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)

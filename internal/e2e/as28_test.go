@@ -33,6 +33,9 @@ func (w *world) failingConsumer(t *testing.T, b *membroker.Broker, cfg consumer.
 
 // TestAS28ConsumerBoundaries: no retry and one retry, and immediate ones, which are part of
 // their attempt.
+//
+//test:sessions
+//test:pooled
 func TestAS28ConsumerBoundaries(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ retries, immediate, attempts, calls int }{
@@ -89,6 +92,9 @@ func TestAS28SettingsRefused(t *testing.T) {
 
 // TestAS28Attempt60 finds a message that has failed 59 times: its 60th delay is the cap, as
 // written down, and not what doubling that often would give.
+//
+//test:sessions
+//test:pooled
 func TestAS28Attempt60(t *testing.T) {
 	t.Parallel()
 	policy := waybill.RetryPolicy{MaxRetries: 1000, BaseDelay: time.Hour, MaxDelay: 2 * time.Hour, DisableJitter: true}

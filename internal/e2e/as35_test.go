@@ -15,6 +15,9 @@ import (
 
 // TestAS35OtherPayload sends a second message under an id that was processed, with another
 // payload, to a consumer of each policy. The first one's effect and record stay as they are.
+//
+//test:sessions
+//test:pooled
 func TestAS35OtherPayload(t *testing.T) {
 	otherPayload(t, func(t *testing.T, w *world, sub consumer.Subscriber, name string, cfg consumer.Config) func() {
 		_, stop := w.startConsumer(t, sub, w.effectHandler(name), cfg)
@@ -23,6 +26,9 @@ func TestAS35OtherPayload(t *testing.T) {
 }
 
 // TestAS35OtherPayloadLeased does it under leases.
+//
+//test:sessions
+//test:pooled
 func TestAS35OtherPayloadLeased(t *testing.T) {
 	otherPayload(t, func(t *testing.T, w *world, sub consumer.Subscriber, name string, cfg consumer.Config) func() {
 		return w.startLeased(t, sub, w.store, w.leasedEffect(name), consumer.Leases{}, cfg)

@@ -141,6 +141,8 @@ func (c *crowd) number(t *testing.T, query string) int {
 // at random. The bank refuses some and answers others too late, and some can't be delivered. Every
 // order completes or is compensated in the end; stock and money are what the completed ones leave,
 // to the cent; nothing was done twice; and every message was handled once.
+//
+//test:soak
 func TestAS60Killed(t *testing.T) {
 	orders, kills, limit := 40, 6, 6*patience
 	if soaking() {

@@ -54,6 +54,8 @@ func (w *world) buried(t *testing.T, msgs ...waybill.Message) {
 
 // TestAS66Cleanup lets two janitors clean up at once while a relay and a consumer work: what
 // is past its retention goes, in batches, each row once, and nothing else.
+//
+//test:sessions
 func TestAS66Cleanup(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()
@@ -161,6 +163,8 @@ func (w *world) cleanAtOnce(t *testing.T, janitors int) map[janitor.Kind]int64 {
 
 // TestAS67RetentionHorizon starts what keeps the inbox for long enough, and refuses what does
 // not, unless it is told to take it.
+//
+//test:sessions
 func TestAS67RetentionHorizon(t *testing.T) {
 	t.Parallel()
 	week := 7 * 24 * time.Hour

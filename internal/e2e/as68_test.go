@@ -22,6 +22,8 @@ import (
 
 // TestAS68ThroughSchedule schedules a message in a request, for ten minutes later, which a change of
 // its time cuts short: the handler runs in the request's trace.
+//
+//test:sessions
 func TestAS68ThroughSchedule(t *testing.T) {
 	t.Parallel()
 	onAgendas(t, func(t *testing.T, a *agenda) {

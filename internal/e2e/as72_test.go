@@ -24,6 +24,8 @@ import (
 // own. A client of the first stops reading, so that its buffer fills and it is disconnected; it
 // connects to the second with the id of its last event, and gets all that it has missed from the
 // archive. Nobody else notices, and nothing calls a pushed message durable.
+//
+//test:sessions
 func TestAS72SlowClientCatchesUp(t *testing.T) {
 	t.Parallel()
 	const count = 40

@@ -20,6 +20,9 @@ import (
 
 // TestAS10BacklogDrainsWithoutPolls: a full batch is followed by the next at once. One batch
 // for each poll would take more than twenty minutes with four batches at a time.
+//
+//test:sessions
+//test:pooled
 func TestAS10BacklogDrainsWithoutPolls(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		const backlog = 10_000
@@ -38,6 +41,9 @@ func TestAS10BacklogDrainsWithoutPolls(t *testing.T) {
 }
 
 // TestAS12OrderingKeyBlocks: A1 fails twice, A2 and A3 wait for it, B1 does not.
+//
+//test:sessions
+//test:pooled
 func TestAS12OrderingKeyBlocks(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		healed := make(chan struct{})

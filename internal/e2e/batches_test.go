@@ -372,6 +372,8 @@ func (c child) batcher(ctx context.Context, store *pgstore.Store[pgx.Tx]) error 
 
 // TestHandleBatch has a handler that writes all its effects with one statement. One message
 // is never good: the others of its batch are handled one by one.
+//
+//test:sessions
 func TestHandleBatch(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		s := scriptOf(50, "a", "b")

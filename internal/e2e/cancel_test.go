@@ -16,6 +16,8 @@ import (
 
 // TestCancelled: a message that its program, or an operator, has cancelled is never published; what
 // comes after it in its key is.
+//
+//test:sessions
 func TestCancelled(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		due := time.Now().Add(time.Second)
@@ -60,6 +62,8 @@ func TestCancelled(t *testing.T) {
 
 // TestCancelled_Roles: an operator may cancel what is pending, waits or is scheduled; who enqueues,
 // consumes or reads may not.
+//
+//test:sessions
 func TestCancelled_Roles(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)

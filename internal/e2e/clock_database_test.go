@@ -75,6 +75,8 @@ func (s *clockShop) later(t *testing.T) {
 // TestClock_Postgres sets the clock of the database forward by an hour, back, and lets it stand still, while all are at
 // work. It decides: leases end and delayed messages come when it says so; and nobody waits for an hour for lanes of a
 // relay that is gone, whatever it has written before. Each order has its effect once.
+//
+//test:clock
 func TestClock_Postgres(t *testing.T) {
 	s, clock := newClockPostgres(t, 0)
 	relays := s.startAll(t)
@@ -119,6 +121,8 @@ func (s *clockShop) lanesOf(t *testing.T, p *clockProcess) int {
 }
 
 // TestClock_PostgresAfter2038 is the same shop in the year 2040.
+//
+//test:clock
 func TestClock_PostgresAfter2038(t *testing.T) {
 	s, _ := newClockPostgres(t, time.Until(time.Date(2040, 2, 29, 12, 0, 0, 0, time.UTC)))
 	s.startAll(t)
@@ -132,6 +136,8 @@ func TestClock_PostgresAfter2038(t *testing.T) {
 
 // TestClock_MariaDB sets the clock of the database forward by an hour and back: a relay that is gone, with a lease that
 // lasts an hour from then on, keeps its lanes for one lease.
+//
+//test:clock
 func TestClock_MariaDB(t *testing.T) {
 	port := ownserver.FreePorts(t, 1)[0]
 	server := ownserver.NewMariaDB(t, "", port, "--innodb-flush-log-at-trx-commit=0")

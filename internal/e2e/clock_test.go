@@ -200,6 +200,8 @@ func (s *clockShop) epochs(t *testing.T) int {
 // TestClock_Process moves the clock of one process of each kind by an hour, forward and back, while all are at work, and
 // starts one of each in the year 2100. Nothing changes hands by that: what is leased stays leased, nothing is late by an
 // hour, and nothing is early by the database's clock.
+//
+//test:clock
 func TestClock_Process(t *testing.T) {
 	s := newClockShop(t, plainWorld(t))
 	var moved []*clockProcess
@@ -267,6 +269,8 @@ func (s *clockShop) wantOnTime(t *testing.T) {
 }
 
 // TestClock_SilentStore lets the database fall silent for a consumer whose clock has gone back by an hour: it notices.
+//
+//test:clock
 func TestClock_SilentStore(t *testing.T) {
 	s := newClockShop(t, plainWorld(t))
 	var proxied *world

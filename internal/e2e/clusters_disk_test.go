@@ -14,6 +14,8 @@ import (
 
 // TestCluster_PostgresDiskFull takes the room on the database's disk away: PostgreSQL refuses what needs more of it, or ends.
 // Everything waits, and goes on when there is room; nothing is lost, and no message is given up.
+//
+//test:cluster
 func TestCluster_PostgresDiskFull(t *testing.T) {
 	disk := ownserver.NewDisk(t, "600")
 	port := ownserver.FreePorts(t, 1)[0]

@@ -18,6 +18,8 @@ import (
 )
 
 // TestCluster_NATS takes one of three NATS servers away at a time; the stream has three replicas.
+//
+//test:cluster
 func TestCluster_NATS(t *testing.T) {
 	ports := ownserver.FreePorts(t, 6)
 	clients, routes := ports[:3], ports[3:]
@@ -38,6 +40,8 @@ func TestCluster_NATS(t *testing.T) {
 
 // TestCluster_NATSPartition cuts one of three NATS servers off from the other two, while clients still reach it. Those that
 // are connected to it wait; nothing that it could not store on a second server counts as published.
+//
+//test:cluster
 func TestCluster_NATSPartition(t *testing.T) {
 	ports := ownserver.FreePorts(t, 6)
 	n := natsPartition{clients: ports[:3], ways: make(map[[2]int]*faultproxy.Proxy)}

@@ -14,6 +14,8 @@ import (
 
 // TestCluster_Postgres kills the primary, promotes its standby, and makes the old primary the new standby, again and again.
 // Commits wait for the standby: nothing is lost.
+//
+//test:cluster
 func TestCluster_Postgres(t *testing.T) {
 	p := newPostgresPair(t, "*")
 	c := cluster{hurt: func(*rand.Rand) string { p.failOver(); return "failover" }, mend: p.mend, waits: true}
@@ -22,6 +24,8 @@ func TestCluster_Postgres(t *testing.T) {
 
 // TestCluster_PostgresAsynchronous does the same with a standby that has not received the last commits. What was lost is as
 // docs/guarantees.md says: orders are lost together with their messages, effects together with their inbox records.
+//
+//test:cluster
 func TestCluster_PostgresAsynchronous(t *testing.T) {
 	p := newPostgresPair(t, "")
 	w, b := newWorldAt(t, p.url(), session{}), newBroker(t, "rabbit")

@@ -18,6 +18,8 @@ import (
 const rabbitRestart = time.Minute
 
 // TestCluster_RabbitMQ takes one of three nodes away at a time; the queue is a quorum queue on all of them.
+//
+//test:cluster
 func TestCluster_RabbitMQ(t *testing.T) {
 	n := newRabbitCluster(t)
 	n.tell(t, cluster{hurt: hurtAny(n.nodes), mend: func() {}})
@@ -25,6 +27,8 @@ func TestCluster_RabbitMQ(t *testing.T) {
 
 // TestCluster_RabbitMQPartition cuts one of three nodes off from the other two, while clients still reach it. By pause_minority it ends what
 // it serves; the queue goes on with the others.
+//
+//test:cluster
 func TestCluster_RabbitMQPartition(t *testing.T) {
 	n := newRabbitCluster(t)
 	n.tell(t, cluster{hurt: func(rng *rand.Rand) string {
@@ -35,6 +39,8 @@ func TestCluster_RabbitMQPartition(t *testing.T) {
 
 // TestCluster_RabbitMQDiskFull lets one node take its disk for full, so that the cluster takes no messages: they wait in the
 // outbox, and none becomes a dead letter.
+//
+//test:cluster
 func TestCluster_RabbitMQDiskFull(t *testing.T) {
 	n := newRabbitCluster(t)
 	full := 0

@@ -105,6 +105,8 @@ func (r *received) await(t *testing.T, what string, ids ...string) {
 
 // TestCluster_RedisGroups has a failover meet a group with pending deliveries, one that the new master does not know, and a
 // stream that it does not know.
+//
+//test:cluster
 func TestCluster_RedisGroups(t *testing.T) {
 	r := newRedisSentinel(t)
 	cfg := r.settings(0).redis()
@@ -140,6 +142,8 @@ func TestCluster_RedisGroups(t *testing.T) {
 // TestCluster_RedisOldMaster wakes a master at the moment when another one takes its place. It takes writes until it is told,
 // and loses them. With Replicas for all replicas none of them counts as published; with one of two, some do: the other one
 // still copies the old master.
+//
+//test:cluster
 func TestCluster_RedisOldMaster(t *testing.T) {
 	r := newRedisSentinel(t)
 	settings := r.settings(0)
@@ -199,6 +203,8 @@ func publishUntil(t *testing.T, b *redisbroker.Broker, end <-chan struct{}) (tak
 
 // TestCluster_RedisLeases fails over again and again. What replicas had received of leases and marks holds; the rest is
 // forgotten, as docs/guarantees.md says.
+//
+//test:cluster
 func TestCluster_RedisLeases(t *testing.T) {
 	r := newRedisSentinel(t)
 	client := r.client()

@@ -15,9 +15,13 @@ import (
 
 // TestCluster_RedisClusterAsynchronous has masters fail whose replicas have not received the last messages, and nothing
 // waits for replicas: what is lost is as docs/guarantees.md says, and is published again from the archive.
+//
+//test:cluster
 func TestCluster_RedisClusterAsynchronous(t *testing.T) { newRedisCluster(t).tellOfLosses(t) }
 
 // TestCluster_RedisSentinelAsynchronous does the same with Sentinels.
+//
+//test:cluster
 func TestCluster_RedisSentinelAsynchronous(t *testing.T) { newRedisSentinel(t).tellOfLosses(t) }
 
 // lostEach is about how many messages a master takes that is to be lost with them.

@@ -17,6 +17,8 @@ import (
 
 // TestCluster_RedisShardAway kills a master of a Cluster and its replica. The topics of the other masters go on: they are
 // published, received and acknowledged. Those of the dead one wait for it.
+//
+//test:cluster
 func TestCluster_RedisShardAway(t *testing.T) {
 	r := newRedisCluster(t, "cluster-require-full-coverage no")
 	w, settings := plainWorld(t), r.settings(0)

@@ -9,6 +9,8 @@ import (
 
 // TestCluster_RedisSlotsMove moves the streams of a Cluster from one master to another. While one is between them its old
 // master sends clients away (ASK), and either refuses what concerns keys that may be at the other (TRYAGAIN).
+//
+//test:cluster
 func TestCluster_RedisSlotsMove(t *testing.T) {
 	r := newRedisCluster(t)
 	w, b := plainWorld(t), r.settings(1)

@@ -20,10 +20,14 @@ import (
 
 // TestCluster_RedisCluster takes one of the six nodes of a Redis Cluster away at a time. Each master has one replica, which
 // must have what counts as published: without it nothing of that master's is.
+//
+//test:cluster
 func TestCluster_RedisCluster(t *testing.T) { newRedisCluster(t).tellOf(t, true) }
 
 // TestCluster_RedisSentinel takes a master, one of its two replicas or one of three Sentinels away at a time. One replica
 // must have what counts as published, so everything goes on.
+//
+//test:cluster
 func TestCluster_RedisSentinel(t *testing.T) { newRedisSentinel(t).tellOf(t, false) }
 
 // tellOf also lets masters fail that no replica copies any more, and loses nothing.

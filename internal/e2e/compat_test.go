@@ -41,6 +41,8 @@ func (w *world) checkHandleMark(ctx context.Context, r *compat.Records[pgx.Tx], 
 }
 
 // TestCompatTwoMarks: two callers both see "not processed", and both handle. One commits.
+//
+//test:sessions
 func TestCompatTwoMarks(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		r := w.records(t, "acme")
@@ -70,6 +72,8 @@ func TestCompatTwoMarks(t *testing.T) {
 }
 
 // TestCompatTenants: what one tenant reads and cleans up is its own.
+//
+//test:sessions
 func TestCompatTenants(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		acme, zenith := w.records(t, "acme"), w.records(t, "zenith")
@@ -107,6 +111,8 @@ func TestCompatTenants(t *testing.T) {
 
 // TestCompatStates: a message is added once per consumer, and the transaction of the one who
 // comes second does not commit by accident.
+//
+//test:sessions
 func TestCompatStates(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		states, err := compat.NewStates(w.store, "")

@@ -72,6 +72,8 @@ func (c *opCounter) count(op waybill.Op) int {
 	return c.ops[op]
 }
 
+//test:sessions
+//test:pooled
 func TestAS05BytesArriveAsTheyWere(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		payloads := map[string][]byte{
@@ -155,6 +157,8 @@ func TestAS22DelaysAreKeptAndPersisted(t *testing.T) {
 	}
 }
 
+//test:sessions
+//test:pooled
 func TestAS29DeliveredTwice(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn, ops := b.connect(t), newOpCounter()
@@ -172,6 +176,8 @@ func TestAS29DeliveredTwice(t *testing.T) {
 	})
 }
 
+//test:sessions
+//test:pooled
 func TestAS30FiftyAtOnce(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		m := waybill.Message{ID: "m", Topic: "orders", Type: "orders", Source: "shop"}
@@ -199,6 +205,8 @@ func TestAS30FiftyAtOnce(t *testing.T) {
 	})
 }
 
+//test:sessions
+//test:pooled
 func TestAS31ErrorsAndPanicsRollBack(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
@@ -230,6 +238,8 @@ func TestAS31ErrorsAndPanicsRollBack(t *testing.T) {
 	})
 }
 
+//test:sessions
+//test:pooled
 func TestAS34TwoConsumersTwoTenants(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn, ops := b.connect(t), newOpCounter()
@@ -250,6 +260,8 @@ func TestAS34TwoConsumersTwoTenants(t *testing.T) {
 }
 
 // TestSameIDFromTwoSourcesAndOneKeyOnTwoTypes: what is not the same message is handled.
+//
+//test:sessions
 func TestSameIDFromTwoSourcesAndOneKeyOnTwoTypes(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
@@ -264,6 +276,8 @@ func TestSameIDFromTwoSourcesAndOneKeyOnTwoTypes(t *testing.T) {
 	})
 }
 
+//test:sessions
+//test:pooled
 func TestAS36OutgoingMessagesCommitWithTheHandler(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn, ops := b.connect(t), newOpCounter()

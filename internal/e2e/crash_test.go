@@ -17,6 +17,8 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
+//test:sessions
+//test:pooled
 func TestAS02KilledAfterCommit(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
@@ -32,6 +34,8 @@ func TestAS02KilledAfterCommit(t *testing.T) {
 	})
 }
 
+//test:sessions
+//test:pooled
 func TestAS08RelayKilledBetweenConfirmAndSettle(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
@@ -60,6 +64,9 @@ func TestAS08RelayKilledBetweenConfirmAndSettle(t *testing.T) {
 
 // TestAS09StoppedRelay is a relay that is stopped past its lease and resumed: its settlement
 // changes nothing, neither of what the new owner has settled nor of what it still holds.
+//
+//test:sessions
+//test:pooled
 func TestAS09StoppedRelay(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), newBroker(t, "nats")
@@ -86,6 +93,8 @@ func TestAS09StoppedRelay(t *testing.T) {
 }
 
 // TestTakeOverFindsBlockedKeys kills the owner of a lane while a message waits for its retry.
+//
+//test:sessions
 func TestTakeOverFindsBlockedKeys(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		if b.Kind == "rabbit" {
@@ -145,6 +154,9 @@ func TestTakeOverFindsBlockedKeys(t *testing.T) {
 
 // TestAS24KilledWhileBurying kills a relay inside the transaction that moves a message to the
 // dead letters: another session's lock holds it there.
+//
+//test:sessions
+//test:pooled
 func TestAS24KilledWhileBurying(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), newBroker(t, "rabbit")
@@ -172,12 +184,16 @@ func TestAS24KilledWhileBurying(t *testing.T) {
 	w.everyIDOnce(t, 1)
 }
 
+//test:sessions
+//test:pooled
 func TestAS32KilledAfterCommitBeforeAck(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		killedConsumer(t, w, b, atBeforeAck, 1)
 	})
 }
 
+//test:sessions
+//test:pooled
 func TestAS33KilledBeforeCommit(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		killedConsumer(t, w, b, atBeforeCommit, 0)
@@ -222,6 +238,8 @@ func killedConsumer(t *testing.T, w *world, b brokerSettings, point string, effe
 }
 
 // TestKilledBetweenDeadLetterAndAck: the redelivery finds the inbox record that says dead.
+//
+//test:sessions
 func TestKilledBetweenDeadLetterAndAck(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), newBroker(t, "rabbit")

@@ -16,6 +16,8 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
+//test:sessions
+//test:pooled
 func TestAS23OneDeadLetterAfterTheLimit(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		pub := &recorder{fail: func(m relay.Outgoing) error {
@@ -47,6 +49,8 @@ func TestAS23OneDeadLetterAfterTheLimit(t *testing.T) {
 }
 
 // TestFailedWithDeadLettersDisabled is the other end of an exhausted message.
+//
+//test:sessions
 func TestFailedWithDeadLettersDisabled(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -60,6 +64,8 @@ func TestFailedWithDeadLettersDisabled(t *testing.T) {
 	}
 }
 
+//test:sessions
+//test:pooled
 func TestAS26PermanentErrorAtOnce(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
@@ -90,6 +96,8 @@ func (w *world) waitLetters(t *testing.T, f deadletter.Filter, n int) (letters [
 	return letters
 }
 
+//test:sessions
+//test:pooled
 func TestAS28RetryBoundaries(t *testing.T) {
 	t.Parallel()
 	for _, retries := range []int{waybill.NoRetries, 1} {
@@ -117,6 +125,8 @@ func TestAS28RetryBoundaries(t *testing.T) {
 }
 
 // TestMalformedRowDoesNotStopItsLane inserts, as psql would, a row that does not decode.
+//
+//test:sessions
 func TestMalformedRowDoesNotStopItsLane(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		w.exec(t, "INSERT INTO "+w.table("outbox")+` (id, topic, key, headers, payload) VALUES ('bad', 'orders', 'k', '[1,2]', '{}')`)

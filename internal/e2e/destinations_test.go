@@ -230,6 +230,8 @@ func TestSlowDestination(t *testing.T) {
 
 // TestExpiredIsNotSent: a message whose time is over ends as a dead letter that says so,
 // whether it was so at the enqueue, or while the broker was away, or behind its key.
+//
+//test:sessions
 func TestExpiredIsNotSent(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		var away atomic.Bool

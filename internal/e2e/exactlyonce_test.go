@@ -34,6 +34,8 @@ func exactWorld(t *testing.T) (*world, brokerSettings) {
 // TestExactlyOnceRelayKilled kills two relays, one after the other, between the commit of a
 // transaction and its settlement. The next one writes down what was committed and publishes the
 // rest: each order is in the topic once.
+//
+//test:sessions
 func TestExactlyOnceRelayKilled(t *testing.T) {
 	t.Parallel()
 	w, s := exactWorld(t)
@@ -54,6 +56,8 @@ func TestExactlyOnceRelayKilled(t *testing.T) {
 
 // TestExactlyOnceRelayStopped stops a relay until another one has its lanes and has settled all.
 // When it goes on, it publishes nothing a second time.
+//
+//test:sessions
 func TestExactlyOnceRelayStopped(t *testing.T) {
 	t.Parallel()
 	w, s := exactWorld(t)

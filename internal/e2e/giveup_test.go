@@ -18,6 +18,8 @@ import (
 
 // TestGiveUp: orders that cannot be billed are cancelled, in the transaction that records them
 // as processed, also if that takes two tries. What GiveUp does not name is a dead letter.
+//
+//test:sessions
 func TestGiveUp(t *testing.T) {
 	t.Parallel()
 	onAgendas(t, func(t *testing.T, a *agenda) {

@@ -19,6 +19,8 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 )
 
+//test:sessions
+//test:pooled
 func TestAS38MessagesWithoutID(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()
@@ -37,6 +39,7 @@ func TestAS38MessagesWithoutID(t *testing.T) {
 	}
 }
 
+//test:sessions
 func TestMessageKeyForForeignProducers(t *testing.T) {
 	t.Parallel()
 	w, b, ops := plainWorld(t), membroker.New(), newOpCounter()
@@ -60,6 +63,8 @@ type placed struct {
 	Order string `json:"order"`
 }
 
+//test:sessions
+//test:pooled
 func TestAS39UnknownMalformedUnhandled(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
@@ -97,6 +102,8 @@ func TestAS39UnknownMalformedUnhandled(t *testing.T) {
 
 // TestHandlerErrorsKeepTheirKind: an EOF or a timeout of something else that the handler uses
 // is not the database's, and counts.
+//
+//test:sessions
 func TestHandlerErrorsKeepTheirKind(t *testing.T) {
 	t.Parallel()
 	for name, cause := range map[string]error{"EOF": io.ErrUnexpectedEOF, "network": &net.OpError{Op: "dial", Err: errors.New("refused")}} {
@@ -115,6 +122,8 @@ func TestHandlerErrorsKeepTheirKind(t *testing.T) {
 }
 
 // TestHandlerTimeoutCounts also when it strikes within a statement, which costs the connection.
+//
+//test:sessions
 func TestHandlerTimeoutCounts(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()
@@ -130,6 +139,8 @@ func TestHandlerTimeoutCounts(t *testing.T) {
 }
 
 // TestUnfitMessagesAreKeptApart: ids that are equal as far as they can be stored are not one.
+//
+//test:sessions
 func TestUnfitMessagesAreKeptApart(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()

@@ -18,6 +18,8 @@ import (
 
 // TestHandlerThatEndsItsSession: as long as the database is there, what a handler does to its own
 // session is the failure of its message.
+//
+//test:sessions
 func TestHandlerThatEndsItsSession(t *testing.T) {
 	t.Parallel()
 	kill := func(w *world, ctx context.Context, tx pgx.Tx) error {
@@ -89,6 +91,8 @@ func TestHandlerThatEndsItsSession(t *testing.T) {
 }
 
 // TestOutageInAHandlerDoesNotCount: the database goes away while a handler runs.
+//
+//test:sessions
 func TestOutageInAHandlerDoesNotCount(t *testing.T) {
 	t.Parallel()
 	w, b, ops := plainWorld(t), membroker.New(), newOpCounter()

@@ -24,6 +24,8 @@ const (
 
 // TestInboxServiceSoak: at full load memory and goroutines do not grow. It takes 15 minutes in
 // a soak, and a few seconds otherwise.
+//
+//test:soak-memory
 func TestInboxServiceSoak(t *testing.T) {
 	t.Parallel()
 	d := 3 * time.Second

@@ -150,6 +150,8 @@ func TestCommitTravelsWithTheEnqueue(t *testing.T) {
 }
 
 // TestQueueEnqueue puts the enqueue into the caller's own batch.
+//
+//test:sessions
 func TestQueueEnqueue(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		order := "INSERT INTO " + w.table("orders") + " VALUES ($1)"

@@ -130,6 +130,8 @@ func behind(proxy *faultproxy.Proxy, cfg kafkabroker.Config) kafkabroker.Config 
 // TestKafkaOffsets is a group with its offsets in the database: one consumer is killed before its
 // commit, one behind it, one is cut off and goes on when another has taken its partitions, and one
 // joins. Each message has its effect once, and each partition one row.
+//
+//test:sessions
 func TestKafkaOffsets(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]consumer.OffsetMode{

@@ -18,6 +18,8 @@ import (
 )
 
 // TestOrderByKey lets the first of a key fail: later ones of the key wait for it, others go on.
+//
+//test:sessions
 func TestOrderByKey(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
@@ -51,6 +53,8 @@ func TestOrderByKey(t *testing.T) {
 
 // TestOrderByKeyAtShutdown stops a consumer while a key's first message fails: what follows
 // it must not be handled on the way out.
+//
+//test:sessions
 func TestOrderByKeyAtShutdown(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)

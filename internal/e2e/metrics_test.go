@@ -276,6 +276,8 @@ func (tr *trial) consumer(name, topic string, h consumer.Handler[*memstore.Tx], 
 
 // TestEveryMetric provokes every metric of docs/metrics.md, each of its labels with a value.
 // Payloads, header values and passwords appear neither in metrics nor in log records.
+//
+//test:sessions
 func TestEveryMetric(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

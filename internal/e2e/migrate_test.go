@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
+//test:sessions
 func TestAS71Upgrade(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -69,6 +70,8 @@ func TestAS71Upgrade(t *testing.T) {
 }
 
 // TestMigrateByHand runs what waybill migrate --print shows through psql.
+//
+//test:sessions
 func TestMigrateByHand(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -86,6 +89,8 @@ func TestMigrateByHand(t *testing.T) {
 }
 
 // TestDownMigrations undoes every step.
+//
+//test:sessions
 func TestDownMigrations(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)

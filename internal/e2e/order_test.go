@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
+//test:sessions
 func TestStrictKeepsOneOfAKeyInFlight(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -56,6 +57,8 @@ func orderKept(t *testing.T, pub *recorder) {
 
 // TestBlockedKeyWaits lets the first message of a key fail twice: the rest of the key waits
 // behind it, other keys and the same key on another topic do not.
+//
+//test:sessions
 func TestBlockedKeyWaits(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		var failures atomic.Int64
@@ -82,6 +85,7 @@ func TestBlockedKeyWaits(t *testing.T) {
 	})
 }
 
+//test:sessions
 func TestFanout(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		good := &recorder{}

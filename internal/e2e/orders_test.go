@@ -9,6 +9,8 @@ import (
 )
 
 // TestOrders runs the example of a saga to its end.
+//
+//test:sessions
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "orders")

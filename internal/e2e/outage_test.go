@@ -147,6 +147,8 @@ func TestAS16NotPublishedWithoutProof(t *testing.T) {
 // TestAS15BrokerAway takes the broker away for two minutes, or, unless it soaks, two seconds:
 // no attempt is counted, nothing is dead, and all is delivered afterwards. Five retries at
 // these delays would be used up within a second.
+//
+//test:soak
 func TestAS15BrokerAway(t *testing.T) {
 	away := 2 * time.Second
 	if soaking() {

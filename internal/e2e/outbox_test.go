@@ -16,6 +16,8 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
+//test:sessions
+//test:pooled
 func TestAS01CommitAndRollback(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		order := func(id string) func(ctx context.Context, tx pgx.Tx, rec *outbox.Recorder) error {
@@ -62,6 +64,8 @@ func TestAS01CommitAndRollback(t *testing.T) {
 	})
 }
 
+//test:sessions
+//test:pooled
 func TestAS03SameIDTwice(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		msg := waybill.Message{ID: "same", Topic: "orders"}
@@ -100,6 +104,8 @@ func TestAS03SameIDTwice(t *testing.T) {
 }
 
 // TestSameIDLater says what a caller's id does at each later stage of its message.
+//
+//test:sessions
 func TestSameIDLater(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		unique, err := outbox.NewWriter(w.store, outbox.Config{Source: "shop", Unique: true, Observer: quiet})
@@ -162,6 +168,8 @@ type order struct{ events []waybill.Message }
 func (o *order) Events() []waybill.Message { return o.events }
 func (o *order) ClearEvents()              { o.events = nil }
 
+//test:sessions
+//test:pooled
 func TestAS04EventsSurviveAFailedCommit(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		// A constraint that is checked at the commit makes the commit itself fail.
@@ -197,6 +205,8 @@ func TestAS04EventsSurviveAFailedCommit(t *testing.T) {
 }
 
 // TestConflictRepeatsTheTransaction clashes two transactions for real.
+//
+//test:sessions
 func TestConflictRepeatsTheTransaction(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -234,6 +244,8 @@ func TestConflictRepeatsTheTransaction(t *testing.T) {
 	w.everyIDOnce(t, 2)
 }
 
+//test:sessions
+//test:pooled
 func TestAS06InvalidMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -267,6 +279,8 @@ func TestAS06InvalidMessagesAreRefused(t *testing.T) {
 	}
 }
 
+//test:sessions
+//test:pooled
 func TestAS13LateCommitIsPublished(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		late, err := w.pool.Begin(t.Context())
@@ -302,6 +316,8 @@ func TestAS13LateCommitIsPublished(t *testing.T) {
 
 // TestOpenTransactionOvertakesNothing holds a transaction open that has enqueued, while
 // others of other keys, and then one of the same key, enqueue and commit.
+//
+//test:sessions
 func TestOpenTransactionOvertakesNothing(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		w.exec(t, "INSERT INTO "+w.table("orders")+" VALUES ('a')")

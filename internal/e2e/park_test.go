@@ -80,6 +80,9 @@ func wantAttempts(t *testing.T, b *sickBroker, key string, want ...string) {
 // TestAS12OrderPolicies: the first message of a key fails twice, and is given up in another
 // key. What follows it waits, waits for the dead letter too, or goes on; a key beside it is
 // not affected.
+//
+//test:sessions
+//test:pooled
 func TestAS12OrderPolicies(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		b := newSickBroker(map[string]int{

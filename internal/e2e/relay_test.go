@@ -100,6 +100,8 @@ func receive(t *testing.T, sub consumer.Subscriber, n int) map[string]int {
 	return seen
 }
 
+//test:sessions
+//test:pooled
 func TestAS11OnePoisonInAHundred(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		var sends atomic.Int64
@@ -129,6 +131,8 @@ func TestAS11OnePoisonInAHundred(t *testing.T) {
 	})
 }
 
+//test:sessions
+//test:pooled
 func TestAS17NoPublisher(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -145,6 +149,8 @@ func TestAS17NoPublisher(t *testing.T) {
 	}
 }
 
+//test:sessions
+//test:pooled
 func TestAS18CleanShutdown(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		release := make(chan struct{})
@@ -180,6 +186,8 @@ func TestAS18CleanShutdown(t *testing.T) {
 }
 
 // TestScheduledAndExpired: what is due later waits for it, what has expired is not sent.
+//
+//test:sessions
 func TestScheduledAndExpired(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		due := time.Now().Add(700 * time.Millisecond)

@@ -101,6 +101,8 @@ func (p *recorder) all() []waybill.Message {
 
 // TestReplayStopsWhileItFails replays letters whose cause is not repaired: the replay stops
 // by itself and leaves the rest alone.
+//
+//test:sessions
 func TestReplayStopsWhileItFails(t *testing.T) {
 	t.Parallel()
 	const count = 200

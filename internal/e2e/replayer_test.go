@@ -91,6 +91,8 @@ func wantPace(t *testing.T, s deadletter.ReplayStore, number int64, seconds, rat
 
 // TestReplayPace lets one replay run up to its rate, and others beside it do not make it
 // faster.
+//
+//test:sessions
 func TestReplayPace(t *testing.T) {
 	t.Parallel()
 	for _, replayers := range []int{1, 3} {
@@ -114,6 +116,8 @@ func TestReplayPace(t *testing.T) {
 
 // TestReplayResumed goes on with a replay that another process has begun, at the lowest speed
 // first.
+//
+//test:sessions
 func TestReplayResumed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -146,6 +150,8 @@ func TestReplayResumed(t *testing.T) {
 }
 
 // TestReplaySlowRate takes ten seconds for each letter.
+//
+//test:sessions
 func TestReplaySlowRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,6 +167,8 @@ func TestReplaySlowRate(t *testing.T) {
 
 // TestReplaysFoundWhileRunning takes up a replay that is started later, and another one
 // beside it.
+//
+//test:sessions
 func TestReplaysFoundWhileRunning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -206,6 +214,8 @@ func (o reported) Observe(_ context.Context, e waybill.Event) {
 }
 
 // TestReplayOutlivesErrors survives an outage, which is reported and turns Health red.
+//
+//test:sessions
 func TestReplayOutlivesErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,6 +243,8 @@ func TestReplayOutlivesErrors(t *testing.T) {
 }
 
 // TestReplayConflicts are tried again at the next tick, and reported only if they go on.
+//
+//test:sessions
 func TestReplayConflicts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -253,6 +265,8 @@ func TestReplayConflicts(t *testing.T) {
 }
 
 // TestReplayStopIsReported tells once of a replay that has stopped by itself.
+//
+//test:sessions
 func TestReplayStopIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -45,6 +45,8 @@ var replicasLease = lease{LeaseTTL: 4500 * time.Millisecond, RenewInterval: 400 
 // from the broker, one of these every second, while messages are committed. Then it compares
 // what the broker holds with what was committed, and runs what each relay has recorded through the
 // relay's core, which the simulator runs: it decides the same.
+//
+//test:soak
 func TestReplicasHistory(t *testing.T) {
 	t.Parallel()
 	for _, v := range []struct {

@@ -60,6 +60,8 @@ func (s *strickenStore) handle(context.Context, *memstore.Tx, *waybill.Message) 
 
 // TestRequeuedOutage lets requeued letters meet an outage of ten minutes: they stay requeued and have
 // no attempt more, little is tried and told meanwhile, and then each has its effect.
+//
+//test:sessions
 func TestRequeuedOutage(t *testing.T) {
 	t.Parallel()
 	const letters, outage = 10, 10 * time.Minute

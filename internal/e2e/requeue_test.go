@@ -20,6 +20,8 @@ import (
 // TestRequeueRunsOneConsumerOnly requeues a consumer's dead letter five seconds (scaled to
 // half a second) after the first publish: the handler runs again, a healthy consumer of the
 // same topic does not see it.
+//
+//test:sessions
 func TestRequeueRunsOneConsumerOnly(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
@@ -64,6 +66,8 @@ func TestRequeueRunsOneConsumerOnly(t *testing.T) {
 
 // TestRequeuedRunFinishes stops a consumer while it runs a requeued letter: as with a delivery,
 // the handler may finish. A deployment is no failure, and speaks against no letter.
+//
+//test:sessions
 func TestRequeuedRunFinishes(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -96,6 +100,8 @@ func TestRequeuedRunFinishes(t *testing.T) {
 
 // TestRequeuedPublishIsNotSwallowed requeues a relay's dead letter that JetStream had in fact
 // stored under its id: a second publish under the same deduplication id would be swallowed.
+//
+//test:sessions
 func TestRequeuedPublishIsNotSwallowed(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), newBroker(t, "nats")
@@ -129,6 +135,8 @@ func (p refusedAfterwards) Send(ctx context.Context, msgs []relay.Outgoing) func
 }
 
 // TestReusedIDIsNotSwallowed enqueues an id again while JetStream still remembers it.
+//
+//test:sessions
 func TestReusedIDIsNotSwallowed(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), newBroker(t, "nats")

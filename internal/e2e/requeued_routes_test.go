@@ -11,6 +11,8 @@ import (
 )
 
 // TestRequeuedIsRouted: of several destinations none matches a message; when it is requeued, two do.
+//
+//test:sessions
 func TestRequeuedIsRouted(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		var known atomic.Bool

@@ -24,6 +24,8 @@ import (
 )
 
 // TestRoles does each job as the role that the script makes for it: what it grants is enough.
+//
+//test:sessions
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)

@@ -12,6 +12,8 @@ import (
 )
 
 // TestRolesRefuse holds that no role reads, rewrites or owns what its job does not need.
+//
+//test:sessions
 func TestRolesRefuse(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)

@@ -80,6 +80,9 @@ func (w *world) countedStore(t *testing.T) (*pgxpool.Pool, *pgstore.Store[pgx.Tx
 
 // TestRoundTrips counts how often a business transaction waits for the server once its
 // statements are prepared.
+//
+//test:sessions
+//test:pooled
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -159,6 +162,8 @@ func TestRoundTrips(t *testing.T) {
 
 // TestQueued: a batch of messages whose handlers queue their statements takes three round trips; a
 // statement that fails rolls back all.
+//
+//test:sessions
 func TestQueued(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)

@@ -44,6 +44,8 @@ func TestServiceOnANewServer(t *testing.T) {
 }
 
 // TestLocalHandlers run after the publish has settled; their failure publishes nothing again.
+//
+//test:sessions
 func TestLocalHandlers(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		b := newBroker(t, "nats")

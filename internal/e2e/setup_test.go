@@ -23,6 +23,8 @@ import (
 )
 
 // TestAS70PartsAlone builds inbox only, outbox only and both, each with parts of one's own.
+//
+//test:sessions
 func TestAS70PartsAlone(t *testing.T) {
 	// Not parallel: it counts goroutines.
 	w := plainWorld(t)
@@ -67,6 +69,7 @@ func (silent) Subscribe(ctx context.Context, _ int, _ func(consumer.Delivery)) e
 	return nil
 }
 
+//test:sessions
 func TestAS70InvalidOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -105,6 +108,9 @@ func TestAS70InvalidOptionsAreRefused(t *testing.T) {
 
 // TestObjectMapperTransaction hands in the *sql.Tx under a transaction of bun. gorm has it in
 // Statement.ConnPool, ent under a driver that is opened over one.
+//
+//test:sessions
+//test:pooled
 func TestObjectMapperTransaction(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		db, err := sql.Open("pgx", w.dsn)

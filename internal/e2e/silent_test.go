@@ -19,6 +19,8 @@ import (
 // TestSilentDatabaseConnections: the connections of a relay go silent without a word, as in the
 // failover of a database behind a name, or behind a NAT that has forgotten them; new ones are fine.
 // All that is enqueued is published and settled, whatever the relay was doing.
+//
+//test:sessions
 func TestSilentDatabaseConnections(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		proxied, proxy := w.throughProxy(t)
@@ -47,6 +49,8 @@ func TestSilentDatabaseConnections(t *testing.T) {
 
 // TestSilentDatabaseOfOneConsumer: the database answers nothing to one of two replicas. What it has
 // received is given back and handled by the other one, its Health says so, and it works on afterwards.
+//
+//test:sessions
 func TestSilentDatabaseOfOneConsumer(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()

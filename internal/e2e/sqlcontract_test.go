@@ -16,6 +16,9 @@ import (
 )
 
 // TestSQLContract enqueues through psql, with plain INSERTs and with the function.
+//
+//test:sessions
+//test:pooled
 func TestSQLContract(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		const escapes = `{"s":"\n\u00e9\\","t":"O'Brien"}`
@@ -59,6 +62,8 @@ func (w *world) psql(t *testing.T, statement string) {
 }
 
 // TestPsqlToNATS is a message by plain INSERT that arrives as a valid CloudEvent.
+//
+//test:sessions
 func TestPsqlToNATS(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), newBroker(t, "nats")
@@ -83,6 +88,8 @@ func TestPsqlToNATS(t *testing.T) {
 }
 
 // TestLeastPrivilegeWriter: a role with INSERT on the table alone may enqueue.
+//
+//test:sessions
 func TestLeastPrivilegeWriter(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -103,6 +110,8 @@ func TestLeastPrivilegeWriter(t *testing.T) {
 
 // TestAS57LaneIsFrozen holds the hash that spreads keys over lanes: rows of one version of the
 // library must find their lane in every other.
+//
+//test:sessions
 func TestAS57LaneIsFrozen(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -119,6 +128,8 @@ func TestAS57LaneIsFrozen(t *testing.T) {
 }
 
 // TestDatabaseRefusesWhatNoRelayCouldMend: foreign programs are told at once.
+//
+//test:sessions
 func TestDatabaseRefusesWhatNoRelayCouldMend(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)

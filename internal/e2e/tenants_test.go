@@ -12,6 +12,8 @@ import (
 
 // TestTenantsShareABacklog: ten messages of a small tenant behind 20,000 of a large one are among the
 // first thousand that are published, without any rate.
+//
+//test:sessions
 func TestTenantsShareABacklog(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"keys": "tenant || i % 100", "no keys": "''"} {

@@ -88,6 +88,8 @@ func attr(s tracetest.SpanStub, key string) string {
 
 // TestAS68OneTrace: one trace from the request through ten minutes of schedule, a retry of the
 // relay and a retry after a dead letter, to the message that the handler enqueues.
+//
+//test:sessions
 func TestAS68OneTrace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -191,6 +193,8 @@ func (tr *trial) requeueAll() {
 
 // TestTraceOfForeignRow: a row without a context gets that of its first send, which later
 // attempts and the handler go on with.
+//
+//test:sessions
 func TestTraceOfForeignRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -210,6 +214,8 @@ func TestTraceOfForeignRow(t *testing.T) {
 }
 
 // TestOpenTelemetryMetrics are those of the conventions.
+//
+//test:sessions
 func TestOpenTelemetryMetrics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

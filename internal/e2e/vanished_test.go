@@ -20,6 +20,8 @@ import (
 // rows of as many messages as the other one has handlers, and with the notes of their attempts. Copies
 // of them hold up nothing, Health says why they are not handled, and they are when the server has
 // noticed.
+//
+//test:sessions
 func TestVanishedReplica(t *testing.T) {
 	t.Parallel()
 	const held, others = 8, 50

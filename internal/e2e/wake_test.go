@@ -89,6 +89,8 @@ func (w *world) announced(t *testing.T) bool {
 }
 
 // TestPlainInsertWakesRelay: the trigger tells of commits that no Go program makes.
+//
+//test:sessions
 func TestPlainInsertWakesRelay(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		pub := &recorder{}
@@ -106,6 +108,8 @@ func TestPlainInsertWakesRelay(t *testing.T) {
 
 // TestEarlyTransactionsWakeRelay: what was enqueued before the relay slept, in transactions
 // that overlap, is found after each commit, and not only when the relay says again that it sleeps.
+//
+//test:sessions
 func TestEarlyTransactionsWakeRelay(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		const open = 8
@@ -207,6 +211,8 @@ func (w *world) listen(t *testing.T) (heard func() int) {
 }
 
 // TestNobodySleepsNobodyNotifies: without a relay the trigger does nothing.
+//
+//test:sessions
 func TestNobodySleepsNobodyNotifies(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -218,6 +224,8 @@ func TestNobodySleepsNobodyNotifies(t *testing.T) {
 }
 
 // TestLostListenConnection: a relay whose connection is killed gets another one.
+//
+//test:sessions
 func TestLostListenConnection(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -233,6 +241,8 @@ func TestLostListenConnection(t *testing.T) {
 
 // TestListenRefused: without a connection to listen on, messages are found at the poll, and
 // the relay's own commits at once; when it can listen again it is woken again.
+//
+//test:sessions
 func TestListenRefused(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
@@ -289,6 +299,8 @@ func (o opaque) Connect(ctx context.Context) (driver.Conn, error) {
 
 // TestListenURL: through database/sql relays listen where db is connected, if the driver is pgx's.
 // With others they do if ListenURL is given, and report once if it is not.
+//
+//test:sessions
 func TestListenURL(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)

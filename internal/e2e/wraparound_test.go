@@ -58,6 +58,8 @@ func (p *agedPostgres) age(epoch, xid uint32) {
 
 // TestWraparound writes and relays while the 32 bits of transaction numbers come to their end and begin again: of a key
 // nothing passes an earlier message, what commits late is published, and a claim and a settlement work as before.
+//
+//test:clock
 func TestWraparound(t *testing.T) {
 	p := newAgedPostgres(t)
 	for _, xid := range []uint32{1_400_000_000, 2_800_000_000, 1<<32 - 400} {

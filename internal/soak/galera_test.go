@@ -43,6 +43,8 @@ func (l loss) String() string {
 
 // TestCluster_Galera takes one of three nodes of MariaDB Galera away at a time, as the stories of clusters in internal/e2e
 // do. HAProxy leads everybody to one node.
+//
+//test:cluster
 func TestCluster_Galera(t *testing.T) {
 	g := newGalera(t)
 	r := run{system: &system{t: t, dir: t.TempDir(), galera: g}, log: log.New(t.Output(), "", log.Ltime|log.Lmicroseconds|log.LUTC)}

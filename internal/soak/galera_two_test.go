@@ -75,6 +75,8 @@ func (g *galera) lag() {
 // TestCluster_GaleraTwoWriters moves from one node to another that has not caught up. With wsrep_sync_wait = 1 what
 // follows a commit has a later position, and a relay that has lost its lanes settles nothing. Without it both fail, and a
 // message that both nodes handle still has its effect once.
+//
+//test:cluster
 func TestCluster_GaleraTwoWriters(t *testing.T) {
 	g := startGalera(t)
 	first := g.client(0, "")
@@ -194,6 +196,8 @@ func (g *galera) handleOnBoth(first, second node, id string) (conflicts int) {
 
 // TestCluster_GaleraAlone takes all other nodes away: what is left refuses everything, which is an outage to whoever asks,
 // and no attempt of a handler; it goes on when they are back.
+//
+//test:cluster
 func TestCluster_GaleraAlone(t *testing.T) {
 	g := startGalera(t)
 	alone, err := sql.Open("mysql", "root@tcp(127.0.0.1:"+g.ports[0]+")/soak")
@@ -246,6 +250,8 @@ func TestCluster_GaleraAlone(t *testing.T) {
 // TestCluster_GaleraCommitWaits pauses the node that a settlement commits on while the commit waits for another one. The
 // settlement is in force afterwards or not, as a whole, and is there if it was said to be; repeated on another node
 // it takes effect once.
+//
+//test:cluster
 func TestCluster_GaleraCommitWaits(t *testing.T) {
 	g := startGalera(t)
 	for n := range g.nodes { // none is taken for lost before the next one is paused

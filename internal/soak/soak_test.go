@@ -40,6 +40,8 @@ const (
 // TestLongSoak runs two systems until they have committed the orders of $SOAK_MESSAGES together, all runs in $SOAK_DIR
 // counted. Then every order must have one effect, nothing else any, and, where the documentation promises it, the
 // effects of a key must be in order: on RabbitMQ with one active consumer, not on JetStream after a crash.
+//
+//test:long-soak
 func TestLongSoak(t *testing.T) {
 	dir := os.Getenv("SOAK_DIR")
 	messages, err := strconv.Atoi(os.Getenv("SOAK_MESSAGES"))
