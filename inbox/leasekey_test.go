@@ -8,9 +8,9 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// TestAS57LeaseKeys: what keys look like is a contract with programs in other languages, whose tests
+// TestLeaseKeys (AS-57): what keys look like is a contract with programs in other languages, whose tests
 // read the same file.
-func TestAS57LeaseKeys(t *testing.T) {
+func TestLeaseKeys(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/leasekeys.json")
 	if err != nil {

@@ -259,8 +259,8 @@ func TestClient_SendsToken(t *testing.T) {
 	}
 }
 
-// TestAS45Client: keys with any characters come through a client as they are.
-func TestAS45Client(t *testing.T) {
+// TestClientPaths (AS-45): keys with any characters come through a client as they are.
+func TestClientPaths(t *testing.T) {
 	t.Parallel()
 	s := &stub{record: inbox.LeaseRecord{Status: inbox.LeaseUnknown}, answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed}}
 	c := clientOf(t, newServer(t, s, Config{}), ClientConfig{Timeout: time.Minute})

@@ -102,8 +102,8 @@ func TestServer_Asks(t *testing.T) {
 	}
 }
 
-// TestAS46LeaseSeconds: what a request asks for is clamped, and reported.
-func TestAS46LeaseSeconds(t *testing.T) {
+// TestLeaseSeconds (AS-46): what a request asks for is clamped, and reported.
+func TestLeaseSeconds(t *testing.T) {
 	t.Parallel()
 	for seconds, want := range map[string]time.Duration{
 		`null`: 60 * time.Second, `0`: 60 * time.Second, `5`: 30 * time.Second, `0.001`: 30 * time.Second, `30`: 30 * time.Second,
@@ -131,9 +131,9 @@ func TestServer_WaitSeconds(t *testing.T) {
 	}
 }
 
-// TestAS48Malformed: what is refused, with which code, and that nothing is told that should
+// TestMalformed (AS-48): what is refused, with which code, and that nothing is told that should
 // not be.
-func TestAS48Malformed(t *testing.T) {
+func TestMalformed(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("k", 513)
 	for _, tt := range []struct {
@@ -261,8 +261,8 @@ func TestServer_Health(t *testing.T) {
 	}
 }
 
-// TestAS45Paths: keys with any characters come through the path as they are.
-func TestAS45Paths(t *testing.T) {
+// TestPaths (AS-45): keys with any characters come through the path as they are.
+func TestPaths(t *testing.T) {
 	t.Parallel()
 	s := &stub{}
 	server := httptest.NewServer(newServer(t, s, Config{}))

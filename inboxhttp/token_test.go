@@ -25,8 +25,8 @@ func mustToken(t *testing.T, name string) Token {
 	return token
 }
 
-// TestAS48Tokens: without a token that is known nobody gets in, and no token is told.
-func TestAS48Tokens(t *testing.T) {
+// TestTokens (AS-48): without a token that is known nobody gets in, and no token is told.
+func TestTokens(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	observer := waybill.LogTo(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))

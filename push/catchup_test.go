@@ -63,10 +63,10 @@ func (a *archive) PublishedSince(_ context.Context, topics []string, since time.
 	return a.err
 }
 
-// A client with a full buffer is disconnected, and what it got before has no gap; when it connects
+// TestSlowClient (AS-72): a client with a full buffer is disconnected, and what it got before has no gap; when it connects
 // again it catches up from its last event. The publisher said yes all the while, and never that
 // anything is durable: TestSend_IsBestEffort.
-func TestAS72SlowClient(t *testing.T) {
+func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &archive{}

@@ -50,7 +50,8 @@ func (s *archiveSource) maintain(t *testing.T, cfg Config, d time.Duration) []wa
 	return seen.list
 }
 
-func TestAS20Cleanup(t *testing.T) {
+// TestCleanup (AS-20): each option of a relay has an effect.
+func TestCleanup(t *testing.T) {
 	t.Parallel()
 	t.Run("CleanupInterval", func(t *testing.T) {
 		t.Parallel()

@@ -210,7 +210,7 @@ func TestRelay_SluggishDestination(t *testing.T) {
 	})
 }
 
-// TestRelay_TenantsShareARate: AS-21 with virtual time. A tenant with ten messages does not
+// TestRelay_TenantsShareARate (AS-21) with virtual time: a tenant with ten messages does not
 // wait for the thousands of another.
 func TestRelay_TenantsShareARate(t *testing.T) {
 	t.Parallel()

@@ -156,7 +156,7 @@ run() {
     RABBITMQ_URL=amqp://guest:guest@127.0.0.1:5673/ NATS_URL=nats://127.0.0.1:4223 E2E_SESSION=plain
   # PgBouncer stands before the other PostgreSQL, and the first program names its servers itself.
   go test -count 1 -timeout 30m -parallel 4 -skip "$others|/through_PgBouncer" ./internal/conformance
-  go test -count 1 -timeout 30m -parallel 4 -skip "TestFirstProgram|TestReplicas|TestAS21|$(go run ./scripts/testsof cluster,clock ./internal/e2e)" ./internal/cli/... ./internal/e2e
+  go test -count 1 -timeout 30m -parallel 4 -skip "TestFirstProgram|TestReplicas|TestTenantsShareFairly|$(go run ./scripts/testsof cluster,clock ./internal/e2e)" ./internal/cli/... ./internal/e2e
   REDIS_URL=redis://127.0.0.1:6381/0 go test -count 1 -timeout 10m -run Redis -skip Cluster ./internal/conformance
 }
 

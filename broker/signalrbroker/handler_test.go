@@ -265,9 +265,9 @@ func dialSmall(ctx context.Context, network, address string) (net.Conn, error) {
 	return conn, err
 }
 
-// A client that reads nothing is disconnected when its buffer is full, although the library is in
+// TestSlowClient (AS-72): a client that reads nothing is disconnected when its buffer is full, although the library is in
 // a write that does not return, and its request ends.
-func TestAS72SlowClient(t *testing.T) {
+func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, push.Config{Buffer: 4})
 	if _, err := w.dial(nil); err != nil {

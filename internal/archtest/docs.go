@@ -54,6 +54,34 @@ var (
 	labelPattern   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
+var acceptancePattern = regexp.MustCompile(`\bAS-\d\d\b`)
+
+// CheckAcceptance finds tests whose comment says that they show an acceptance scenario, where the scenario's row in the table does not
+// name them.
+func CheckAcceptance(table Doc, files []*File) []Finding {
+	rows := make(map[string]string)
+	for _, line := range table.Lines {
+		if cells := strings.Split(line, "|"); len(cells) > 3 {
+			rows[strings.TrimSpace(cells[1])] = cells[3]
+		}
+	}
+	var found []Finding
+	for _, f := range files {
+		for _, d := range f.Tree.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || !testPattern.MatchString(fn.Name.Name) {
+				continue
+			}
+			for _, number := range acceptancePattern.FindAllString(fn.Doc.Text(), -1) {
+				if !slices.Contains(testPattern.FindAllString(rows[number], -1), fn.Name.Name) {
+					found = append(found, f.finding(fn.Pos(), "%s does not name %s in the row %s", table.Path, fn.Name.Name, number))
+				}
+			}
+		}
+	}
+	return found
+}
+
 // CheckLinks finds relative links that lead nowhere: to a file that exists does not know, or to
 // a heading that the page does not have.
 func CheckLinks(docs []Doc, exists func(path string) bool) []Finding {

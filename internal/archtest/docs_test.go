@@ -27,9 +27,23 @@ func TestDocs(t *testing.T) {
 	})
 	found = append(found, CheckSnippets(docs, files)...)
 	found = append(found, CheckTestNames(docs, files)...)
+	table := slices.IndexFunc(docs, func(d Doc) bool { return d.Path == "internal/e2e/README.md" })
+	found = append(found, CheckAcceptance(docs[table], files)...)
 	for _, finding := range found {
 		t.Error(finding)
 	}
+}
+
+func TestCheckAcceptance(t *testing.T) {
+	t.Parallel()
+	f, err := Parse("x/x_test.go", []byte("package x\n// TestA (AS-01): a\nfunc TestA() {}\n// TestB (AS-01, AS-02): b\nfunc TestB() {}\n// TestC (AS-03).\nfunc TestC() {}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := CheckAcceptance(page("t.md", "| AS-01 | a | TestA, TestB |\n| AS-02 | b | x.TestBoth |"), []*File{f})
+	wantFindings(t, texts(got),
+		"x/x_test.go:5: t.md does not name TestB in the row AS-02",
+		"x/x_test.go:7: t.md does not name TestC in the row AS-03")
 }
 
 func TestCheckLinks(t *testing.T) {

@@ -20,7 +20,7 @@ const (
 	cli      group = "cli"      // internal/cli
 	harness  group = "harness"  // tests that need drivers and servers
 	checks   group = "checks"   // this package
-	command  group = "command"  // cmd
+	command  group = "command"  // cmd, scripts
 	example  group = "example"  // programs as users write them
 )
 
@@ -70,7 +70,7 @@ var groups = []struct {
 	{"internal/sqlstore", shared},
 	{"internal/*", leaf},
 	{"cmd/*", command},
-	{"scripts/*", command},
+	{"scripts", command},
 	{"examples/*", example},
 }
 

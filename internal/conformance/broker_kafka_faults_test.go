@@ -98,9 +98,9 @@ func (g *kafkaGroup) expect(want ...string) {
 	}
 }
 
-// TestAS64KafkaFailedMessageIsNotSkipped fails message 2 of 4 and acknowledges the others: the
+// TestKafkaFailedMessageIsNotSkipped (AS-64) fails message 2 of 4 and acknowledges the others: the
 // group stays where message 2 is, over a stop and over a crash, until that one is done.
-func TestAS64KafkaFailedMessageIsNotSkipped(t *testing.T) {
+func TestKafkaFailedMessageIsNotSkipped(t *testing.T) {
 	t.Parallel()
 	cfg := kafkaConfig(kafkaURL(t))
 	b := kafkaOpen(t, cfg)

@@ -237,9 +237,9 @@ func TestRabbitQueueType_DeclaredAtOnce(t *testing.T) {
 	}
 }
 
-// TestAS62RabbitPlanFindsClassic: a classic queue is compatible by default, and the plan says what
+// TestRabbitPlanFindsClassic (AS-62): a classic queue is compatible by default, and the plan says what
 // it is; it stays as it is.
-func TestAS62RabbitPlanFindsClassic(t *testing.T) {
+func TestRabbitPlanFindsClassic(t *testing.T) {
 	t.Parallel()
 	r, n := newRabbit(t), newTopologyNames()
 	r.note(n.to)

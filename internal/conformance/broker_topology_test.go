@@ -83,9 +83,9 @@ func (r *rabbit) exists(t *testing.T, queue string) (bool, int) {
 	return err == nil, q.Messages
 }
 
-// TestAS62RabbitPlanChangesNothing: a plan shows what is missing and makes none of it; Apply makes
+// TestRabbitPlanChangesNothing (AS-62): a plan shows what is missing and makes none of it; Apply makes
 // it, and finds nothing to make the second time.
-func TestAS62RabbitPlanChangesNothing(t *testing.T) {
+func TestRabbitPlanChangesNothing(t *testing.T) {
 	t.Parallel()
 	r, n := newRabbit(t), newTopologyNames()
 	r.note(n.group)
@@ -109,9 +109,9 @@ func TestAS62RabbitPlanChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAS62RabbitConflict: what exists and is made otherwise is reported, stays as it is, and does
+// TestRabbitPlanConflict (AS-62): what exists and is made otherwise is reported, stays as it is, and does
 // not keep the rest from being made.
-func TestAS62RabbitConflict(t *testing.T) {
+func TestRabbitPlanConflict(t *testing.T) {
 	t.Parallel()
 	r, n := newRabbit(t), newTopologyNames()
 	for _, queue := range []string{n.group, n.to, n.foreign} {
@@ -172,7 +172,9 @@ func natsPlanner(t *testing.T) (natsbroker.Config, *natsbroker.Broker, jetstream
 	return cfg, natsOpen(t, cfg), js
 }
 
-func TestAS62NATSPlanChangesNothing(t *testing.T) {
+// TestNATSPlanChangesNothing (AS-62): a topology plan shows the difference and changes nothing; conflicts are
+// reported.
+func TestNATSPlanChangesNothing(t *testing.T) {
 	t.Parallel()
 	cfg, b, js := natsPlanner(t)
 	n := newTopologyNames()
@@ -192,8 +194,8 @@ func TestAS62NATSPlanChangesNothing(t *testing.T) {
 	natsExpect(t, got, "1")
 }
 
-// TestAS62NATSConflict changes what Apply has made, and finds the changes reported and kept.
-func TestAS62NATSConflict(t *testing.T) {
+// TestNATSPlanConflict (AS-62) changes what Apply has made, and finds the changes reported and kept.
+func TestNATSPlanConflict(t *testing.T) {
 	t.Parallel()
 	cfg, b, js := natsPlanner(t)
 	n := newTopologyNames()
@@ -249,9 +251,9 @@ func TestNATSTopology_AckWait(t *testing.T) {
 	}
 }
 
-// TestAS62NATSSubjects: a stream that lacks our subjects gets them, unless another has part of
+// TestNATSPlanSubjects (AS-62): a stream that lacks our subjects gets them, unless another has part of
 // them.
-func TestAS62NATSSubjects(t *testing.T) {
+func TestNATSPlanSubjects(t *testing.T) {
 	t.Parallel()
 	cfg, b, js := natsPlanner(t)
 	others := jetstream.StreamConfig{Name: cfg.Stream, Subjects: []string{"other-" + cfg.Stream}}

@@ -90,8 +90,8 @@ func fewConnections(h storetest.LeaseHarness) storetest.LeaseHarness {
 	return h
 }
 
-// TestAS40Leases_HTTP: the contract is kept through client and server, over every store.
-func TestAS40Leases_HTTP(t *testing.T) {
+// TestLeases_HTTP (AS-40): the contract is kept through client and server, over every store.
+func TestLeases_HTTP(t *testing.T) {
 	t.Parallel()
 	for name, h := range inboxStores(t) {
 		t.Run(name, func(t *testing.T) {

@@ -117,8 +117,8 @@ func under(key string, lease reply) map[string]any {
 	return map[string]any{"key": key, "leaseId": lease.LeaseID}
 }
 
-// TestAS41InboxService: acquired, busy for others, marked, processed for all.
-func TestAS41InboxService(t *testing.T) {
+// TestInboxService_Mark (AS-41): acquired, busy for others, marked, processed for all.
+func TestInboxService_Mark(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
 		lease := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
 		if lease.LeaseID == "" || lease.Token != 1 || lease.Attempts != 1 || lease.ExpiresAt.IsZero() {
@@ -134,8 +134,8 @@ func TestAS41InboxService(t *testing.T) {
 	})
 }
 
-// TestAS42InboxService: of 200 that ask at once for one key, one gets it.
-func TestAS42InboxService(t *testing.T) {
+// TestInboxService_Race (AS-42): of 200 that ask at once for one key, one gets it.
+func TestInboxService_Race(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
 		var mu sync.Mutex
 		got := make(map[string]int)
@@ -155,9 +155,9 @@ func TestAS42InboxService(t *testing.T) {
 	})
 }
 
-// TestAS43InboxService: a lease that has run out is taken over, and its holder changes nothing
+// TestInboxService_TakeOver (AS-43): a lease that has run out is taken over, and its holder changes nothing
 // from then on; until then it can still mark the key.
-func TestAS43InboxService(t *testing.T) {
+func TestInboxService_TakeOver(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
 		old, late := s.ask(inbox.LeaseAcquired, "try-begin", of("k")), s.ask(inbox.LeaseAcquired, "try-begin", of("late"))
 		s.advance(61 * time.Second)
@@ -178,9 +178,9 @@ func TestAS43InboxService(t *testing.T) {
 	})
 }
 
-// TestAS44InboxService: what is released can be begun at once; a wrong lease releases nothing,
+// TestInboxService_Release (AS-44): what is released can be begun at once; a wrong lease releases nothing,
 // and nothing that is processed is taken back.
-func TestAS44InboxService(t *testing.T) {
+func TestInboxService_Release(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
 		first := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
 		s.ask(inbox.LeaseLost, "release", map[string]any{"key": "k", "leaseId": "another"})
@@ -206,8 +206,8 @@ func TestAS44InboxService(t *testing.T) {
 	})
 }
 
-// TestAS45InboxService: what is known of a key, whatever characters it has.
-func TestAS45InboxService(t *testing.T) {
+// TestInboxService_Get (AS-45): what is known of a key, whatever characters it has.
+func TestInboxService_Get(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
 		for _, key := range []string{"a:b:c", "a/b//c", "../k", "100%", "a%2Fb", "a b+c", "ключ-キー-🔑", "k?x#y&z", strings.Repeat("é", 256)} {
 			if r := s.get(key); r.Status != "Unknown" || r.Attempts != 0 {
@@ -226,8 +226,8 @@ func TestAS45InboxService(t *testing.T) {
 	})
 }
 
-// TestAS46InboxService: a lease lasts as long as was asked for, within 30 to 120 seconds.
-func TestAS46InboxService(t *testing.T) {
+// TestInboxService_LeaseSeconds (AS-46): a lease lasts as long as was asked for, within 30 to 120 seconds.
+func TestInboxService_LeaseSeconds(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
 		for key, want := range map[string]int{"null": 60_000, "5": 30_000, "45.5": 45_500, "9999": 120_000} {
 			r := s.ask(inbox.LeaseAcquired, "try-begin", map[string]any{"key": key, "leaseSeconds": json.RawMessage(key)})
@@ -239,9 +239,9 @@ func TestAS46InboxService(t *testing.T) {
 	})
 }
 
-// TestAS47InboxService: a key is Processed for its retention, and Unknown after it; one that
+// TestInboxService_Retention (AS-47): a key is Processed for its retention, and Unknown after it; one that
 // somebody has is never removed.
-func TestAS47InboxService(t *testing.T) {
+func TestInboxService_Retention(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
 		s.ask(inbox.LeaseProcessed, "mark-processed", under("k", s.ask(inbox.LeaseAcquired, "try-begin", of("k"))))
 		purge := func() {
@@ -264,9 +264,9 @@ func TestAS47InboxService(t *testing.T) {
 	})
 }
 
-// TestAS50InboxService: a lease that is renewed in time is nobody else's for as long as a
+// TestInboxService_Renew (AS-50): a lease that is renewed in time is nobody else's for as long as a
 // handler runs.
-func TestAS50InboxService(t *testing.T) {
+func TestInboxService_Renew(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
 		lease := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
 		for range 15 { // 5 minutes

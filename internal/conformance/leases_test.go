@@ -29,7 +29,8 @@ func memoryLeases() storetest.LeaseHarness {
 	}
 }
 
-func TestAS40AS41AS42AS43AS44AS45AS47Leases_Memory(t *testing.T) {
+// TestLeases_Memory shows AS-40, AS-41, AS-42, AS-43, AS-44, AS-45, AS-47.
+func TestLeases_Memory(t *testing.T) {
 	storetest.RunLeases(t, memoryLeases())
 }
 
@@ -47,7 +48,8 @@ func leasesOf[Tx any](h storetest.Harness[Tx]) storetest.LeaseHarness {
 	}
 }
 
-func TestAS40AS41AS42AS43AS44AS45AS47Leases_Postgres(t *testing.T) {
+// TestLeases_Postgres shows AS-40, AS-41, AS-42, AS-43, AS-44, AS-45, AS-47.
+func TestLeases_Postgres(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		params map[string]string // of each session
@@ -72,7 +74,8 @@ func TestAS40AS41AS42AS43AS44AS45AS47Leases_Postgres(t *testing.T) {
 	}
 }
 
-func TestAS40AS41AS42AS43AS44AS45AS47Leases_SQLite(t *testing.T) {
+// TestLeases_SQLite shows AS-40, AS-41, AS-42, AS-43, AS-44, AS-45, AS-47.
+func TestLeases_SQLite(t *testing.T) {
 	h := leasesOf(sqliteHarness("_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_txlock=immediate",
 		sqlitestore.Config{TablePrefix: `My "pre'fix $1 ?2 %`}))
 	h.Features.OneWriter = true
@@ -80,7 +83,8 @@ func TestAS40AS41AS42AS43AS44AS45AS47Leases_SQLite(t *testing.T) {
 	storetest.RunLeases(t, h)
 }
 
-func TestAS40AS41AS42AS43AS44AS45AS47Leases_MySQL(t *testing.T) {
+// TestLeases_MySQL shows AS-40, AS-41, AS-42, AS-43, AS-44, AS-45, AS-47.
+func TestLeases_MySQL(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		params url.Values // of each session
@@ -95,8 +99,8 @@ func TestAS40AS41AS42AS43AS44AS45AS47Leases_MySQL(t *testing.T) {
 	}
 }
 
-// TestAS47JanitorRemovesLeases: the janitor of a store also looks after its leases.
-func TestAS47JanitorRemovesLeases(t *testing.T) {
+// TestJanitorRemovesLeases (AS-47): the janitor of a store also looks after its leases.
+func TestJanitorRemovesLeases(t *testing.T) {
 	p := newPostgres(t, nil, pgstore.Config{})
 	for name, h := range map[string]storetest.LeaseHarness{
 		"memory":     memoryLeases(),

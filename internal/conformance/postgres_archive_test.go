@@ -131,7 +131,7 @@ func TestArchive_OneJanitor(t *testing.T) {
 	}
 }
 
-// TestArchive_TwoAtOnce: AS-66's second half. Both may win steps; nothing is done twice, and
+// TestArchive_TwoAtOnce (AS-66): both may win steps; nothing is done twice, and
 // nothing that is kept goes.
 func TestArchive_TwoAtOnce(t *testing.T) {
 	a := newArchive(t)

@@ -114,12 +114,14 @@ func (s *redisLeases) ReadLease(ctx context.Context, key string) (inbox.LeaseRec
 	return r, err
 }
 
-func TestAS40AS41AS42AS43AS44AS45AS47Leases_Redis(t *testing.T) {
+// TestLeases_Redis shows AS-40, AS-41, AS-42, AS-43, AS-44, AS-45, AS-47.
+func TestLeases_Redis(t *testing.T) {
 	t.Parallel()
 	storetest.RunLeases(t, redisLeaseHarness(newRedis(t)))
 }
 
-func TestAS40AS41AS42AS43AS44AS45AS47Leases_RedisCluster(t *testing.T) {
+// TestLeases_RedisCluster shows AS-40, AS-41, AS-42, AS-43, AS-44, AS-45, AS-47.
+func TestLeases_RedisCluster(t *testing.T) {
 	t.Parallel()
 	storetest.RunLeases(t, redisLeaseHarness(newRedisCluster(t)))
 }

@@ -72,9 +72,11 @@ func (c *opCounter) count(op waybill.Op) int {
 	return c.ops[op]
 }
 
+// TestBytesArriveAsTheyWere (AS-05): a payload reaches the broker byte for byte.
+//
 //test:sessions
 //test:pooled
-func TestAS05BytesArriveAsTheyWere(t *testing.T) {
+func TestBytesArriveAsTheyWere(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		payloads := map[string][]byte{
 			"empty":     {},
@@ -119,7 +121,8 @@ func TestAS05BytesArriveAsTheyWere(t *testing.T) {
 	})
 }
 
-func TestAS22DelaysAreKeptAndPersisted(t *testing.T) {
+// TestDelaysAreKeptAndPersisted (AS-22): delays double up to their cap, and outlive restarts.
+func TestDelaysAreKeptAndPersisted(t *testing.T) {
 	t.Parallel()
 	const base = 100 * time.Millisecond // 1 s in the scenario, scaled 1:10
 	w, b := plainWorld(t), newBroker(t, "nats")
@@ -157,9 +160,11 @@ func TestAS22DelaysAreKeptAndPersisted(t *testing.T) {
 	}
 }
 
+// TestDeliveredTwice (AS-29): the second delivery of a message runs no handler.
+//
 //test:sessions
 //test:pooled
-func TestAS29DeliveredTwice(t *testing.T) {
+func TestDeliveredTwice(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn, ops := b.connect(t), newOpCounter()
 		_, stop := w.startConsumer(t, b.subscribe(t, conn, "billing", "orders"), w.effectHandler("billing"), consumer.Config{Name: "billing", Observer: ops})
@@ -176,9 +181,11 @@ func TestAS29DeliveredTwice(t *testing.T) {
 	})
 }
 
+// TestFiftyAtOnce (AS-30): fifty copies at once have one effect.
+//
 //test:sessions
 //test:pooled
-func TestAS30FiftyAtOnce(t *testing.T) {
+func TestFiftyAtOnce(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		m := waybill.Message{ID: "m", Topic: "orders", Type: "orders", Source: "shop"}
 		var processed, duplicates atomic.Int64
@@ -205,9 +212,12 @@ func TestAS30FiftyAtOnce(t *testing.T) {
 	})
 }
 
+// TestErrorsAndPanicsRollBack (AS-31): an error or a panic of a handler rolls everything back, and the message comes
+// again.
+//
 //test:sessions
 //test:pooled
-func TestAS31ErrorsAndPanicsRollBack(t *testing.T) {
+func TestErrorsAndPanicsRollBack(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
 		var tries sync.Map
@@ -238,9 +248,12 @@ func TestAS31ErrorsAndPanicsRollBack(t *testing.T) {
 	})
 }
 
+// TestTwoConsumersTwoTenants (AS-34): two consumers handle a message once each; tenants with the same id do not see
+// each other.
+//
 //test:sessions
 //test:pooled
-func TestAS34TwoConsumersTwoTenants(t *testing.T) {
+func TestTwoConsumersTwoTenants(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn, ops := b.connect(t), newOpCounter()
 		for _, name := range []string{"billing", "shipping"} {
@@ -276,9 +289,11 @@ func TestSameIDFromTwoSourcesAndOneKeyOnTwoTypes(t *testing.T) {
 	})
 }
 
+// TestOutgoingMessagesCommitWithTheHandler (AS-36): what a handler enqueues commits with its effect, once.
+//
 //test:sessions
 //test:pooled
-func TestAS36OutgoingMessagesCommitWithTheHandler(t *testing.T) {
+func TestOutgoingMessagesCommitWithTheHandler(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn, ops := b.connect(t), newOpCounter()
 		var tries atomic.Int64

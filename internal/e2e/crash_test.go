@@ -17,9 +17,11 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
+// TestKilledAfterCommit (AS-02): a producer killed after its commit: the message reaches the broker.
+//
 //test:sessions
 //test:pooled
-func TestAS02KilledAfterCommit(t *testing.T) {
+func TestKilledAfterCommit(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
 		sub := b.subscribe(t, conn, "audit", "orders")
@@ -34,9 +36,12 @@ func TestAS02KilledAfterCommit(t *testing.T) {
 	})
 }
 
+// TestRelayKilledBetweenConfirmAndSettle (AS-08): a relay killed between confirm and settlement: the message is sent
+// again, and has one effect.
+//
 //test:sessions
 //test:pooled
-func TestAS08RelayKilledBetweenConfirmAndSettle(t *testing.T) {
+func TestRelayKilledBetweenConfirmAndSettle(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
 		sub := b.subscribe(t, conn, "billing", "orders")
@@ -62,12 +67,12 @@ func TestAS08RelayKilledBetweenConfirmAndSettle(t *testing.T) {
 	})
 }
 
-// TestAS09StoppedRelay is a relay that is stopped past its lease and resumed: its settlement
+// TestStoppedRelay (AS-09) is a relay that is stopped past its lease and resumed: its settlement
 // changes nothing, neither of what the new owner has settled nor of what it still holds.
 //
 //test:sessions
 //test:pooled
-func TestAS09StoppedRelay(t *testing.T) {
+func TestStoppedRelay(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), newBroker(t, "nats")
 	w.enqueue(t, waybill.Message{ID: "settled", Topic: "orders"}, waybill.Message{ID: "held back", Topic: "orders"})
@@ -152,12 +157,12 @@ func TestTakeOverFindsBlockedKeys(t *testing.T) {
 	})
 }
 
-// TestAS24KilledWhileBurying kills a relay inside the transaction that moves a message to the
+// TestKilledWhileBurying (AS-24) kills a relay inside the transaction that moves a message to the
 // dead letters: another session's lock holds it there.
 //
 //test:sessions
 //test:pooled
-func TestAS24KilledWhileBurying(t *testing.T) {
+func TestKilledWhileBurying(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), newBroker(t, "rabbit")
 	lock, err := w.pool.Begin(t.Context())
@@ -184,17 +189,21 @@ func TestAS24KilledWhileBurying(t *testing.T) {
 	w.everyIDOnce(t, 1)
 }
 
+// TestKilledAfterCommitBeforeAck (AS-32): a crash after the commit: the copy is skipped.
+//
 //test:sessions
 //test:pooled
-func TestAS32KilledAfterCommitBeforeAck(t *testing.T) {
+func TestKilledAfterCommitBeforeAck(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		killedConsumer(t, w, b, atBeforeAck, 1)
 	})
 }
 
+// TestKilledBeforeCommit (AS-33): a crash before the commit: the handler runs again.
+//
 //test:sessions
 //test:pooled
-func TestAS33KilledBeforeCommit(t *testing.T) {
+func TestKilledBeforeCommit(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		killedConsumer(t, w, b, atBeforeCommit, 0)
 	})

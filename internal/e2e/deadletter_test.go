@@ -16,9 +16,12 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
+// TestOneDeadLetterAfterTheLimit (AS-23): after the last attempt there is one dead letter with all that is known;
+// pending, published and dead add up.
+//
 //test:sessions
 //test:pooled
-func TestAS23OneDeadLetterAfterTheLimit(t *testing.T) {
+func TestOneDeadLetterAfterTheLimit(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		pub := &recorder{fail: func(m relay.Outgoing) error {
 			if m.ID == "bad" {
@@ -64,9 +67,12 @@ func TestFailedWithDeadLettersDisabled(t *testing.T) {
 	}
 }
 
+// TestPermanentErrorAtOnce (AS-26): a permanent error, and a message that ends its process, becomes a dead letter
+// without further attempts.
+//
 //test:sessions
 //test:pooled
-func TestAS26PermanentErrorAtOnce(t *testing.T) {
+func TestPermanentErrorAtOnce(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
 		sub := b.subscribe(t, conn, "billing", "orders")
@@ -96,9 +102,11 @@ func (w *world) waitLetters(t *testing.T, f deadletter.Filter, n int) (letters [
 	return letters
 }
 
+// TestRetryBoundaries (AS-28): limits of the retry policy: none, one, a base above the maximum, attempt 60.
+//
 //test:sessions
 //test:pooled
-func TestAS28RetryBoundaries(t *testing.T) {
+func TestRetryBoundaries(t *testing.T) {
 	t.Parallel()
 	for _, retries := range []int{waybill.NoRetries, 1} {
 		t.Run(fmt.Sprintf("MaxRetries %d", retries), func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/store/memstore"
 )
 
-// TestAS52BrokerComesBack: a service that was cut off from its broker is found again.
-func TestAS52BrokerComesBack(t *testing.T) {
+// TestDiscoveryBrokerComesBack (AS-52): a service that was cut off from its broker is found again.
+func TestDiscoveryBrokerComesBack(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
 		far, proxy := m.throughProxy(t)
 		a, err := discovery.NewAnnouncer(m.over(t, far.connect(t)),
@@ -54,9 +54,9 @@ func (m *meeting) serveInbox(t *testing.T, store inbox.LeaseStore, name string, 
 	}
 }
 
-// TestAS55ServiceGone: a lease that one service has given is marked at the next, when the
+// TestDiscoveryServiceGone (AS-55): a lease that one service has given is marked at the next, when the
 // first has gone; with none at all every call fails.
-func TestAS55ServiceGone(t *testing.T) {
+func TestDiscoveryServiceGone(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
 		shared := memstore.New()
 		stopFirst := m.serveInbox(t, shared, "first", 2)

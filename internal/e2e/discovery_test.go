@@ -233,8 +233,8 @@ func next(t *testing.T, heard <-chan [2]string) (verb, body string) {
 	}
 }
 
-// TestAS52DiscoveryOverRealBrokers: a service and a client find each other.
-func TestAS52DiscoveryOverRealBrokers(t *testing.T) {
+// TestDiscoveryOverRealBrokers (AS-52): a service and a client find each other.
+func TestDiscoveryOverRealBrokers(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
 		cfg := patient()
 		cfg.Bus, cfg.Group = "rabbit/eu", "orders.billing"
@@ -247,9 +247,9 @@ func TestAS52DiscoveryOverRealBrokers(t *testing.T) {
 	})
 }
 
-// TestAS52ReplyGoesToTheAsker: on RabbitMQ the answer comes through the default exchange to a
+// TestReplyGoesToTheAsker (AS-52): on RabbitMQ the answer comes through the default exchange to a
 // queue that is bound to nothing, with the correlation id of the ping.
-func TestAS52ReplyGoesToTheAsker(t *testing.T) {
+func TestReplyGoesToTheAsker(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
 		m.announce(t, discovery.AnnouncerConfig{Endpoint: inboxService("inbox-1", 0)})
 		findAmong(t, m.finder(t, patient()), 1, 0) // it listens
@@ -287,8 +287,8 @@ func TestAS52ReplyGoesToTheAsker(t *testing.T) {
 	})
 }
 
-// TestAS53Reasons: the six ways to decide. An explicit endpoint makes no traffic.
-func TestAS53Reasons(t *testing.T) {
+// TestDiscoveryReasons (AS-53): the six ways to decide. An explicit endpoint makes no traffic.
+func TestDiscoveryReasons(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
 		heard := m.overhear(t)
 		explicit, disabled := patient(), patient()
@@ -314,7 +314,8 @@ func TestAS53Reasons(t *testing.T) {
 	})
 }
 
-func TestAS53BrokerAway(t *testing.T) {
+// TestDiscoveryBrokerAway (AS-53): each of the six reasons is told; a fixed address asks no broker.
+func TestDiscoveryBrokerAway(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
 		m.broker.Close()
 		wantFound(t, m.finder(t, patient()), discovery.ReasonUnavailable, "")
@@ -326,9 +327,9 @@ func TestAS53BrokerAway(t *testing.T) {
 	})
 }
 
-// TestAS54Priorities: of several services the same is chosen each time, and what answers
+// TestDiscoveryPriorities (AS-54): of several services the same is chosen each time, and what answers
 // another question is not heard.
-func TestAS54Priorities(t *testing.T) {
+func TestDiscoveryPriorities(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
 		cfg := patient()
 		cfg.SelectionWindow = 500 * time.Millisecond
@@ -352,8 +353,8 @@ func body(name string, priority int, id string, more ...string) string {
 		`"priority":%d,"correlationId":%q%s}`, name, priority, id, strings.Join(more, ""))
 }
 
-// TestAS55NobodyAnswers: one warning, no error unless a service is required.
-func TestAS55NobodyAnswers(t *testing.T) {
+// TestDiscoveryNobodyAnswers (AS-55): one warning, no error unless a service is required.
+func TestDiscoveryNobodyAnswers(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
 		var log lockedBuffer
 		cfg := brief()
@@ -371,8 +372,8 @@ func TestAS55NobodyAnswers(t *testing.T) {
 	})
 }
 
-// TestAS55CacheAndInvalidation: what was found is used until it does not answer.
-func TestAS55CacheAndInvalidation(t *testing.T) {
+// TestDiscoveryCache (AS-55): what was found is used until it does not answer.
+func TestDiscoveryCache(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
 		stop := m.announce(t, discovery.AnnouncerConfig{Endpoint: inboxService("old", 0)})
 		cfg := patient()
@@ -392,8 +393,8 @@ func TestAS55CacheAndInvalidation(t *testing.T) {
 	})
 }
 
-// TestAS55RestartAnnouncesAgain: a client that waits hears of a service when that starts.
-func TestAS55RestartAnnouncesAgain(t *testing.T) {
+// TestDiscoveryRestart (AS-55): a client that waits hears of a service when that starts.
+func TestDiscoveryRestart(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
 		for range 2 {
 			heard := m.overhear(t)
@@ -421,9 +422,9 @@ func TestAS55RestartAnnouncesAgain(t *testing.T) {
 	})
 }
 
-// TestAS56RogueAnnouncer: what leads elsewhere, or holds a secret, is refused whatever its
+// TestRogueAnnouncer (AS-56): what leads elsewhere, or holds a secret, is refused whatever its
 // priority; a signature tells the real service from one that claims its name.
-func TestAS56RogueAnnouncer(t *testing.T) {
+func TestRogueAnnouncer(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
 		rogues := []func(id string) string{
 			func(id string) string { return body("rogue", 99, id, `,"access_token":"hunter2"`) },
@@ -464,8 +465,8 @@ func TestAS56RogueAnnouncer(t *testing.T) {
 	})
 }
 
-// TestAS56NothingSecretIsAnnounced: on the wire there are the fields of the contract only.
-func TestAS56NothingSecretIsAnnounced(t *testing.T) {
+// TestNothingSecretIsAnnounced (AS-56): on the wire there are the fields of the contract only.
+func TestNothingSecretIsAnnounced(t *testing.T) {
 	onMeetings(t, func(t *testing.T, m *meeting) {
 		heard := m.overhear(t)
 		m.announce(t, discovery.AnnouncerConfig{Endpoint: inboxService("inbox-1", 0)})

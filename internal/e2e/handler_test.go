@@ -19,9 +19,11 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 )
 
+// TestMessagesWithoutID (AS-38): a message without an id becomes a dead letter; a correlation id is not one.
+//
 //test:sessions
 //test:pooled
-func TestAS38MessagesWithoutID(t *testing.T) {
+func TestMessagesWithoutID(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()
 	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
@@ -63,9 +65,12 @@ type placed struct {
 	Order string `json:"order"`
 }
 
+// TestUnknownMalformedUnhandled (AS-39): what has an unknown type, cannot be decoded, or has no handler becomes a
+// dead letter with its reason.
+//
 //test:sessions
 //test:pooled
-func TestAS39UnknownMalformedUnhandled(t *testing.T) {
+func TestUnknownMalformedUnhandled(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
 		mux := consumer.NewMux[pgx.Tx]()

@@ -214,8 +214,8 @@ func TestInboxServiceRefuses(t *testing.T) {
 	}
 }
 
-// TestAS47InboxServiceWarns: a retention below a week is warned of.
-func TestAS47InboxServiceWarns(t *testing.T) {
+// TestInboxService_ShortRetention (AS-47): a retention below a week is warned of.
+func TestInboxService_ShortRetention(t *testing.T) {
 	t.Parallel()
 	for retention, want := range map[string]bool{"6d": true, "7d": false, "30d": false} {
 		p := startInbox(t, "", "--store", "memory:", "--inbox-retention", retention)
@@ -225,9 +225,9 @@ func TestAS47InboxServiceWarns(t *testing.T) {
 	}
 }
 
-// TestAS49InboxService: while the store is away the service is not ready, answers with codes of
+// TestInboxService_StoreAway (AS-49): while the store is away the service is not ready, answers with codes of
 // 500 and above, its client fails closed, and both recover.
-func TestAS49InboxService(t *testing.T) {
+func TestInboxService_StoreAway(t *testing.T) {
 	t.Parallel()
 	target, err := url.Parse(redisURL())
 	if err != nil {

@@ -60,11 +60,11 @@ func (c child) holdRedis(ctx context.Context, _ *pgstore.Store[pgx.Tx]) error {
 	return nil
 }
 
-// TestAS43StoppedHolder_Redis stops a process past its lease on Redis. When it goes on, the key is
+// TestStoppedHolder_Redis (AS-43) stops a process past its lease on Redis. When it goes on, the key is
 // somebody else's, and it changes nothing.
 //
 // Scale: the lease is 1 s instead of 30 s.
-func TestAS43StoppedHolder_Redis(t *testing.T) {
+func TestStoppedHolder_Redis(t *testing.T) {
 	t.Parallel()
 	prefix := "test:" + waybill.NewID() + ":"
 	store, client, err := openRedis(redisURL(), prefix)

@@ -47,11 +47,11 @@ func (c child) hold(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 	return nil
 }
 
-// TestAS43StoppedHolder stops a process past its lease of a key. When it goes on, the key is
+// TestStoppedHolder (AS-43) stops a process past its lease of a key. When it goes on, the key is
 // somebody else's, and it changes nothing.
 //
 // Scale: the lease is 1 s instead of 30 s.
-func TestAS43StoppedHolder(t *testing.T) {
+func TestStoppedHolder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sessions[0])
 	for _, processed := range []bool{false, true} {

@@ -224,10 +224,10 @@ func TestLeasedLetterWithoutMark(t *testing.T) {
 	}
 }
 
-// TestAS50RenewalKeepsTheLease has a handler run for two leases' time while a copy of its
+// TestRenewalKeepsTheLease (AS-50) has a handler run for two leases' time while a copy of its
 // message comes: nobody else runs it. Then the store is cut off: the handler's context ends
 // before anybody else can have the lease. Scaled 1:50 from a handler of five minutes.
-func TestAS50RenewalKeepsTheLease(t *testing.T) {
+func TestRenewalKeepsTheLease(t *testing.T) {
 	t.Parallel()
 	w, b, ops := plainWorld(t), newBroker(t, "nats"), newOpCounter()
 	proxied, proxy, store := proxiedLeases(t)

@@ -15,8 +15,10 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
+// TestUpgrade (AS-71): migrations apply to an empty database and to the last version; names are quoted or refused.
+//
 //test:sessions
-func TestAS71Upgrade(t *testing.T) {
+func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	newest := len(w.store.Migrations())

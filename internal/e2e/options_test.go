@@ -19,25 +19,25 @@ import (
 // Options without effect are worse than none: each has a test here, or is named in the list
 // with the one that it has elsewhere.
 //
-//	all of relay.Config            TestAS20RelayOptions
-//	Retry.MaxRetries               TestAS28RetryBoundaries
-//	Retry.BaseDelay, MaxDelay      TestAS22DelaysAreKeptAndPersisted, TestRetryPolicy_Delays
+//	all of relay.Config            TestRelayOptions
+//	Retry.MaxRetries               TestRetryBoundaries
+//	Retry.BaseDelay, MaxDelay      TestDelaysAreKeptAndPersisted, TestRetryPolicy_Delays
 //	Retry.DisableJitter            TestRetryPolicy_Jitter
 //	relay.Mode                     TestStrictKeepsOneOfAKeyInFlight
-//	relay.Order, TopicOrder        TestAS12OrderPolicies
-//	relay.MaxParkedMessages, Keys  TestAS20RelayOptions
-//	relay.PublishTimeout           TestAS16NotPublishedWithoutProof
-//	relay.ShutdownGrace            TestAS18CleanShutdown
+//	relay.Order, TopicOrder        TestOrderPolicies
+//	relay.MaxParkedMessages, Keys  TestRelayOptions
+//	relay.PublishTimeout           TestNotPublishedWithoutProof
+//	relay.ShutdownGrace            TestCleanShutdown
 //	relay.Retention                TestSameIDLater, storetest "published messages and unique ids go …"
 //	relay.DisableDeadLetters       TestFailedWithDeadLettersDisabled
 //	relay.Followers                TestFanout, TestLocalHandlers
 //	outbox.Unique, Source          TestSameIDLater, TestPsqlToNATS
 //	consumer.Order                 TestOrderByKey
-//	consumer.ImmediateRetries      TestAS28ConsumerBoundaries
+//	consumer.ImmediateRetries      TestAttemptsOfConsumers
 //	consumer.HandlerTimeout        TestHandlerTimeoutCounts
 //	consumer.MessageKey            TestMessageKeyForForeignProducers
 //	consumer.Prefetch              brokertest
-//	pgstore.Schema, TablePrefix    TestAS71Upgrade
+//	pgstore.Schema, TablePrefix    TestUpgrade
 
 // peak counts how many are under way at a time.
 type peak struct{ now, most atomic.Int64 }

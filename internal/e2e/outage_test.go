@@ -18,7 +18,8 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-func TestAS14DatabaseAway(t *testing.T) {
+// TestDatabaseAway (AS-14): relay and health recover from a database that is away, and from a publisher that panics.
+func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	const away = 3 * time.Second // 30 s in the scenario, scaled 1:10 with lease and poll
 	w := plainWorld(t)
@@ -76,7 +77,9 @@ func (w *world) throughProxy(t *testing.T) (*pgstore.Store[pgx.Tx], *faultproxy.
 	return store, proxy
 }
 
-func TestAS14PanickingPublisher(t *testing.T) {
+// TestPanickingPublisher (AS-14): relay and health recover from a database that is away, and from a publisher that
+// panics.
+func TestPanickingPublisher(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	pub := &recorder{before: func(_ context.Context, msgs []relay.Outgoing) {
@@ -99,7 +102,9 @@ func TestAS14PanickingPublisher(t *testing.T) {
 	}
 }
 
-func TestAS16NotPublishedWithoutProof(t *testing.T) {
+// TestNotPublishedWithoutProof (AS-16): what nobody would receive, what is refused and what is not confirmed is not
+// marked as published.
+func TestNotPublishedWithoutProof(t *testing.T) {
 	t.Parallel()
 	t.Run("no queue is bound", func(t *testing.T) {
 		t.Parallel()
@@ -144,12 +149,12 @@ func TestAS16NotPublishedWithoutProof(t *testing.T) {
 	})
 }
 
-// TestAS15BrokerAway takes the broker away for two minutes, or, unless it soaks, two seconds:
+// TestBrokerAway (AS-15) takes the broker away for two minutes, or, unless it soaks, two seconds:
 // no attempt is counted, nothing is dead, and all is delivered afterwards. Five retries at
 // these delays would be used up within a second.
 //
 //test:soak
-func TestAS15BrokerAway(t *testing.T) {
+func TestBrokerAway(t *testing.T) {
 	away := 2 * time.Second
 	if soaking() {
 		away = 2 * time.Minute

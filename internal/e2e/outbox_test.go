@@ -16,9 +16,11 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
+// TestCommitAndRollback (AS-01): a commit leaves the business row and the message, a rollback or a panic neither.
+//
 //test:sessions
 //test:pooled
-func TestAS01CommitAndRollback(t *testing.T) {
+func TestCommitAndRollback(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		order := func(id string) func(ctx context.Context, tx pgx.Tx, rec *outbox.Recorder) error {
 			return func(ctx context.Context, tx pgx.Tx, rec *outbox.Recorder) error {
@@ -64,9 +66,12 @@ func TestAS01CommitAndRollback(t *testing.T) {
 	})
 }
 
+// TestSameIDTwice (AS-03): the same id twice, in one transaction or two: one row, the second call says so, and the
+// transaction stays usable.
+//
 //test:sessions
 //test:pooled
-func TestAS03SameIDTwice(t *testing.T) {
+func TestSameIDTwice(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		msg := waybill.Message{ID: "same", Topic: "orders"}
 		w.inTx(t, func(tx pgx.Tx) error {
@@ -168,9 +173,12 @@ type order struct{ events []waybill.Message }
 func (o *order) Events() []waybill.Message { return o.events }
 func (o *order) ClearEvents()              { o.events = nil }
 
+// TestEventsSurviveAFailedCommit (AS-04): events of an aggregate are collected in order, and written by the next try
+// after a commit that failed.
+//
 //test:sessions
 //test:pooled
-func TestAS04EventsSurviveAFailedCommit(t *testing.T) {
+func TestEventsSurviveAFailedCommit(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		// A constraint that is checked at the commit makes the commit itself fail.
 		w.exec(t, "CREATE TABLE "+w.table("lines")+" (order_id text REFERENCES "+w.table("orders")+" DEFERRABLE INITIALLY DEFERRED)")
@@ -244,9 +252,12 @@ func TestConflictRepeatsTheTransaction(t *testing.T) {
 	w.everyIDOnce(t, 2)
 }
 
+// TestInvalidMessagesAreRefused (AS-06): a payload, type or header that is too large or not allowed is refused by an
+// error of its own, before anything is stored.
+//
 //test:sessions
 //test:pooled
-func TestAS06InvalidMessagesAreRefused(t *testing.T) {
+func TestInvalidMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	long := strings.Repeat("x", 70_000)
@@ -279,9 +290,11 @@ func TestAS06InvalidMessagesAreRefused(t *testing.T) {
 	}
 }
 
+// TestLateCommitIsPublished (AS-13): a transaction that commits late is published all the same.
+//
 //test:sessions
 //test:pooled
-func TestAS13LateCommitIsPublished(t *testing.T) {
+func TestLateCommitIsPublished(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		late, err := w.pool.Begin(t.Context())
 		if err != nil {

@@ -77,13 +77,13 @@ func wantAttempts(t *testing.T, b *sickBroker, key string, want ...string) {
 	}
 }
 
-// TestAS12OrderPolicies: the first message of a key fails twice, and is given up in another
+// TestOrderPolicies (AS-12): the first message of a key fails twice, and is given up in another
 // key. What follows it waits, waits for the dead letter too, or goes on; a key beside it is
 // not affected.
 //
 //test:sessions
 //test:pooled
-func TestAS12OrderPolicies(t *testing.T) {
+func TestOrderPolicies(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		b := newSickBroker(map[string]int{
 			"block-a1": 2, "park-a1": 2, "skip-a1": 2,

@@ -16,7 +16,8 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-func TestAS07EightRelays(t *testing.T) {
+// TestEightRelays (AS-07): eight relays and 10,000 messages: each arrives, and if nothing crashes once.
+func TestEightRelays(t *testing.T) {
 	t.Parallel()
 	const messages, relays = 10_000, 8
 	w, settings := plainWorld(t), newBroker(t, "rabbit")
@@ -100,9 +101,11 @@ func receive(t *testing.T, sub consumer.Subscriber, n int) map[string]int {
 	return seen
 }
 
+// TestOnePoisonInAHundred (AS-11): one poison message of a hundred is tried again alone; the others go.
+//
 //test:sessions
 //test:pooled
-func TestAS11OnePoisonInAHundred(t *testing.T) {
+func TestOnePoisonInAHundred(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		var sends atomic.Int64
 		pub := &recorder{
@@ -131,9 +134,11 @@ func TestAS11OnePoisonInAHundred(t *testing.T) {
 	})
 }
 
+// TestNoPublisher (AS-17): a relay without a publisher is refused.
+//
 //test:sessions
 //test:pooled
-func TestAS17NoPublisher(t *testing.T) {
+func TestNoPublisher(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
@@ -149,9 +154,12 @@ func TestAS17NoPublisher(t *testing.T) {
 	}
 }
 
+// TestCleanShutdown (AS-18): a relay that stops gives its lanes back, and counts no attempt for what it has
+// interrupted.
+//
 //test:sessions
 //test:pooled
-func TestAS18CleanShutdown(t *testing.T) {
+func TestCleanShutdown(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		release := make(chan struct{})
 		reached := make(chan struct{})

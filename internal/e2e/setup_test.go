@@ -22,10 +22,10 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// TestAS70PartsAlone builds inbox only, outbox only and both, each with parts of one's own.
+// TestPartsAlone (AS-70) builds inbox only, outbox only and both, each with parts of one's own.
 //
 //test:sessions
-func TestAS70PartsAlone(t *testing.T) {
+func TestPartsAlone(t *testing.T) {
 	// Not parallel: it counts goroutines.
 	w := plainWorld(t)
 	w.pool.Reset()
@@ -69,8 +69,11 @@ func (silent) Subscribe(ctx context.Context, _ int, _ func(consumer.Delivery)) e
 	return nil
 }
 
+// TestInvalidOptionsAreRefused (AS-70): outbox alone, inbox alone, both; what is invalid is refused, and nothing is
+// left running.
+//
 //test:sessions
-func TestAS70InvalidOptionsAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	var invalid *waybill.InvalidError

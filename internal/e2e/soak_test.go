@@ -162,13 +162,13 @@ func (s *soak) finish(t *testing.T) {
 	}
 }
 
-// TestAS69Soak interrupts producers, relays and consumers at random: processes are killed and
+// TestSoak (AS-69) interrupts producers, relays and consumers at random: processes are killed and
 // paused, and their connections to broker and database cut and refused. It does so for ten
 // minutes, or, unless it soaks, for twelve seconds (1:50), and until there are orders. Every order
 // that was committed has its effect once, nothing else has, and every message is in one place.
 //
 //test:soak
-func TestAS69Soak(t *testing.T) {
+func TestSoak(t *testing.T) {
 	t.Parallel()
 	brokers, lasts, every := []string{"rabbit"}, 12*time.Second, 300*time.Millisecond
 	if soaking() {

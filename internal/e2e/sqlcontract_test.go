@@ -108,11 +108,11 @@ func TestLeastPrivilegeWriter(t *testing.T) {
 	}
 }
 
-// TestAS57LaneIsFrozen holds the hash that spreads keys over lanes: rows of one version of the
+// TestLaneIsFrozen (AS-57) holds the hash that spreads keys over lanes: rows of one version of the
 // library must find their lane in every other.
 //
 //test:sessions
-func TestAS57LaneIsFrozen(t *testing.T) {
+func TestLaneIsFrozen(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	for key, want := range map[string]int{"customer-1": 40, "customer-2": 33, `back\slash`: 20, "ü": 32, " ": 54} {

@@ -86,11 +86,11 @@ func attr(s tracetest.SpanStub, key string) string {
 	return ""
 }
 
-// TestAS68OneTrace: one trace from the request through ten minutes of schedule, a retry of the
+// TestOneTrace (AS-68): one trace from the request through ten minutes of schedule, a retry of the
 // relay and a retry after a dead letter, to the message that the handler enqueues.
 //
 //test:sessions
-func TestAS68OneTrace(t *testing.T) {
+func TestOneTrace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTraced(t)

@@ -5,7 +5,7 @@ import "github.com/waybill-go/waybill/inbox"
 func leaseAttemptTests() []leaseTest {
 	return []leaseTest{
 		{"an attempt that does not count", leaseUncounted, nil},
-		{"AS-43 begun as often as allowed", leaseExhausted, nil},
+		{"begun as often as allowed", leaseExhausted, nil}, // AS-43
 		{"what does not count does not exhaust", leaseUncountedAgain, nil},
 	}
 }

@@ -13,10 +13,10 @@ import (
 
 func leaseRaceTests() []leaseTest {
 	return []leaseTest{
-		{"AS-42 200 callers at once for a new key", leaseRaceNew, nil},
-		{"AS-42 50 callers at once for a lease that has run out", leaseRaceRunOut, nil},
-		{"AS-42 50 callers at once for a released key", leaseRaceReleased, nil},
-		{"AS-42 50 callers at once for the last attempt", leaseRaceLast, nil},
+		{"200 callers at once for a new key", leaseRaceNew, nil},                  // AS-42
+		{"50 callers at once for a lease that has run out", leaseRaceRunOut, nil}, // AS-42
+		{"50 callers at once for a released key", leaseRaceReleased, nil},         // AS-42
+		{"50 callers at once for the last attempt", leaseRaceLast, nil},           // AS-42
 		{"one holder at a time, and tokens that rise", leaseOneHolder, nil},
 		{"marked while others take it over", leaseMarkRace, nil},
 		{"overlapping batches in different orders", leaseBatchRace, []func(LeaseFeatures) bool{severalWriters}},

@@ -56,7 +56,7 @@ type LeaseFeatures struct {
 }
 
 // RunLeases runs the suite of the lease contract as subtests of t, which run in parallel with
-// each other. Names of acceptance scenarios are those of TestAS41 and so on.
+// each other.
 func RunLeases(t *testing.T, h LeaseHarness) {
 	for _, tc := range slices.Concat(leaseTests(), leaseAttemptTests(), leaseRequestTests(), leaseWaitTests(), leasePayloadTests(), leaseKeyTests(), leaseBatchTests(), leaseRaceTests(), leaseModelTests(), leaseHistoryTests()) {
 		if !tc.runsWith(h.Features) {

@@ -10,17 +10,17 @@ import (
 
 func leaseTests() []leaseTest {
 	return []leaseTest{
-		{"AS-41 begin, busy, mark, processed", leaseToProcessed, nil},
-		{"AS-43 a lease that has run out is taken over", leaseTakenOver, nil},
-		{"AS-43 a lease that has run out and is nobody else's", leaseRunOut, nil},
-		{"AS-44 released", leaseReleased, nil},
-		{"AS-44 released with a wrong id", leaseWrongID, nil},
-		{"AS-44 released after it was processed", leaseReleasedLate, nil},
-		{"AS-45 nothing known", leaseUnknown, nil},
-		{"AS-45 what is known in each state", leaseRecords, nil},
-		{"AS-47 processed until the retention is over", leaseRetention, nil},
-		{"AS-47 what somebody has is not purged", leasePurgeHeld, nil},
-		{"AS-47 what nobody has is purged since it was last touched", leasePurgeReleased, nil},
+		{"begin, busy, mark, processed", leaseToProcessed, nil},                          // AS-41
+		{"a lease that has run out is taken over", leaseTakenOver, nil},                  // AS-43
+		{"a lease that has run out and is nobody else's", leaseRunOut, nil},              // AS-43
+		{"released", leaseReleased, nil},                                                 // AS-44
+		{"released with a wrong id", leaseWrongID, nil},                                  // AS-44
+		{"released after it was processed", leaseReleasedLate, nil},                      // AS-44
+		{"nothing known", leaseUnknown, nil},                                             // AS-45
+		{"what is known in each state", leaseRecords, nil},                               // AS-45
+		{"processed until the retention is over", leaseRetention, nil},                   // AS-47
+		{"what somebody has is not purged", leasePurgeHeld, nil},                         // AS-47
+		{"what nobody has is purged since it was last touched", leasePurgeReleased, nil}, // AS-47
 		{"purged in batches", leasePurgeBatches, []func(LeaseFeatures) bool{purges}},
 		{"renewed", leaseRenewed, nil},
 		{"wrong requests", leaseInvalid, nil},

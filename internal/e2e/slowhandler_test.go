@@ -13,13 +13,13 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// TestAS37SlowHandlerAndItsDuplicate delivers a message a second time while its handler runs.
+// TestSlowHandlerAndItsDuplicate (AS-37) delivers a message a second time while its handler runs.
 // The gate gives up after 100 ms; it is 1 s in the scenario. The second delivery is put back,
 // without an attempt, and skipped when it comes again after the first has committed.
 //
 //test:sessions
 //test:pooled
-func TestAS37SlowHandlerAndItsDuplicate(t *testing.T) {
+func TestSlowHandlerAndItsDuplicate(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		store, err := pgstore.New(w.pool, pgstore.Config{Schema: w.schema, GateTimeout: 100 * time.Millisecond})
 		if err != nil {

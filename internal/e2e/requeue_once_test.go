@@ -11,13 +11,13 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-// TestAS25RequeueCutOff cuts the store off in the middle of a requeue. Whatever became of it,
+// TestRequeueCutOff (AS-25) cuts the store off in the middle of a requeue. Whatever became of it,
 // the letter is requeued once by trying again, and its message is sent once, under its id,
 // with attempts counted anew.
 //
 //test:sessions
 //test:pooled
-func TestAS25RequeueCutOff(t *testing.T) {
+func TestRequeueCutOff(t *testing.T) {
 	t.Parallel()
 	w, act := plainWorld(t), deadletter.Act{By: "test", Why: "cause is mended"}
 	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
@@ -59,11 +59,11 @@ func TestAS25RequeueCutOff(t *testing.T) {
 	}
 }
 
-// TestAS25ResolveAndUnknown resolves a letter, and asks for one that there is not.
+// TestResolveAndUnknown (AS-25) resolves a letter, and asks for one that there is not.
 //
 //test:sessions
 //test:pooled
-func TestAS25ResolveAndUnknown(t *testing.T) {
+func TestResolveAndUnknown(t *testing.T) {
 	t.Parallel()
 	w, act := plainWorld(t), deadletter.Act{By: "test", Why: "refunded by hand"}
 	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})

@@ -57,11 +57,11 @@ func endProcess(how string) {
 	select {}
 }
 
-// TestAS26PoisonEndsItsProcess has one of twenty messages kill every process that handles it,
+// TestPoisonEndsItsProcess (AS-26) has one of twenty messages kill every process that handles it,
 // up to five at a time. The others have their effect once. It is a dead letter after three
 // starts that were written down; the first, of which nobody knew that it would matter, was
 // not.
-func TestAS26PoisonEndsItsProcess(t *testing.T) {
+func TestPoisonEndsItsProcess(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), newBroker(t, "rabbit")
 	conn := b.connect(t)
@@ -128,10 +128,10 @@ func checkLives(t *testing.T, lives [][]string, poison string) {
 	}
 }
 
-// TestAS26OutageIsNoPoison cuts the store off again and again while a message is handled that
+// TestOutageIsNoPoison (AS-26) cuts the store off again and again while a message is handled that
 // nothing is wrong with: what could not be written down about its end does not speak against
 // it.
-func TestAS26OutageIsNoPoison(t *testing.T) {
+func TestOutageIsNoPoison(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), newBroker(t, "rabbit")
 	conn := b.connect(t)

@@ -68,9 +68,9 @@ func endpoint(name, url string, secret httpbroker.Secret) httpbroker.Endpoint {
 	return httpbroker.Endpoint{Name: name, URL: url, Secrets: []httpbroker.Secret{secret}, Topics: []relay.Pattern{"order.*"}}
 }
 
-// TestAS65Webhooks has three subscribers of which one is down: only that one is retried, and none
+// TestWebhooks (AS-65) has three subscribers of which one is down: only that one is retried, and none
 // gets anything twice. One of those that are up is a consumer with an inbox.
-func TestAS65Webhooks(t *testing.T) {
+func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	const n = 30
 	w := plainWorld(t)

@@ -37,13 +37,13 @@ func (w *world) waitForWriter(t *testing.T) {
 	})
 }
 
-// TestAS24ConsumerEndsWhileBurying kills a consumer, or cuts it off from the store, between
+// TestConsumerEndsWhileBurying (AS-24) kills a consumer, or cuts it off from the store, between
 // the inbox record that says dead and the dead letter: neither is kept, and both are there
 // once afterwards.
 //
 //test:sessions
 //test:pooled
-func TestAS24ConsumerEndsWhileBurying(t *testing.T) {
+func TestConsumerEndsWhileBurying(t *testing.T) {
 	t.Parallel()
 	for _, kill := range []bool{true, false} {
 		t.Run(map[bool]string{true: "killed", false: "cut off"}[kill], func(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"github.com/waybill-go/waybill/store/memstore"
 )
 
-// TestAS63RetryGoesToTheFailingGroup: two groups receive a message, one fails twice. The other
+// TestRetryGoesToTheFailingGroup (AS-63): two groups receive a message, one fails twice. The other
 // sees it once.
-func TestAS63RetryGoesToTheFailingGroup(t *testing.T) {
+func TestRetryGoesToTheFailingGroup(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
 		var failing, other atomic.Int64
@@ -42,9 +42,9 @@ func TestAS63RetryGoesToTheFailingGroup(t *testing.T) {
 	})
 }
 
-// TestAS63LettersOnTheBrokerArrive gives a message up into a topic of the broker, with the reason
+// TestLettersOnTheBrokerArrive (AS-63) gives a message up into a topic of the broker, with the reason
 // in headers. Where a topic that nobody has bound is refused, the message stays until one has.
-func TestAS63LettersOnTheBrokerArrive(t *testing.T) {
+func TestLettersOnTheBrokerArrive(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn, ops := b.connect(t), newOpCounter()
 		var attempts atomic.Int64

@@ -131,12 +131,12 @@ func (a *agenda) later(t *testing.T, id string, delay time.Duration) {
 	})
 }
 
-// TestAS58ScheduledOnce lets three relays and three runners work on what is scheduled: each message
+// TestScheduledOnce (AS-58) lets three relays and three runners work on what is scheduled: each message
 // and each occurrence is published once, under its id, not before its time, and what was
 // cancelled never. The first attempt to publish fails, so that each goes out in a second one.
 //
 //test:sessions
-func TestAS58ScheduledOnce(t *testing.T) {
+func TestScheduledOnce(t *testing.T) {
 	t.Parallel()
 	onAgendas(t, func(t *testing.T, a *agenda) {
 		const count = 20
@@ -194,11 +194,11 @@ func TestAS58ScheduledOnce(t *testing.T) {
 	})
 }
 
-// TestAS59RolledBack schedules in transactions that roll back: nothing of it comes, nor does
+// TestScheduledRolledBack (AS-59) schedules in transactions that roll back: nothing of it comes, nor does
 // something that is in the past.
 //
 //test:sessions
-func TestAS59RolledBack(t *testing.T) {
+func TestScheduledRolledBack(t *testing.T) {
 	t.Parallel()
 	onAgendas(t, func(t *testing.T, a *agenda) {
 		pub := &recorder{}

@@ -8,13 +8,13 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 )
 
-// TestAS23EachPlaceAddsUp has a relay give up on some of many messages, cut off from the
+// TestEachPlaceAddsUp (AS-23) has a relay give up on some of many messages, cut off from the
 // store after the first failures and killed after the second: one letter each, after exactly
 // as many attempts as were allowed, and every message in one place.
 //
 //test:sessions
 //test:pooled
-func TestAS23EachPlaceAddsUp(t *testing.T) {
+func TestEachPlaceAddsUp(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	settings := child{Role: "refuser", Retry: waybill.RetryPolicy{MaxRetries: 3, BaseDelay: 200 * time.Millisecond}}

@@ -137,13 +137,13 @@ func (c *crowd) number(t *testing.T, query string) int {
 	return int(n.Int64)
 }
 
-// TestAS60Killed lets orders be reserved, charged and shipped by three processes, which are killed
+// TestSagaKilled (AS-60) lets orders be reserved, charged and shipped by three processes, which are killed
 // at random. The bank refuses some and answers others too late, and some can't be delivered. Every
 // order completes or is compensated in the end; stock and money are what the completed ones leave,
 // to the cent; nothing was done twice; and every message was handled once.
 //
 //test:soak
-func TestAS60Killed(t *testing.T) {
+func TestSagaKilled(t *testing.T) {
 	orders, kills, limit := 40, 6, 6*patience
 	if soaking() {
 		orders, kills, limit = 2_000, 150, 30*patience

@@ -11,10 +11,10 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-// TestAS21TenantsShareFairly has one tenant with 10,000 messages on a destination that takes
+// TestTenantsShareFairly (AS-21) has one tenant with 10,000 messages on a destination that takes
 // twenty a second, so that it is busy for eight minutes: the ten messages of another go before
 // nearly all of these, and so do those of one that nobody has heard of.
-func TestAS21TenantsShareFairly(t *testing.T) {
+func TestTenantsShareFairly(t *testing.T) {
 	t.Parallel()
 	const (
 		rate = 20

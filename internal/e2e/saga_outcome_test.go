@@ -61,7 +61,9 @@ func (o *office) notes(t *testing.T, key string) (notes []string) {
 	return notes
 }
 
-func TestAS60Completed(t *testing.T) {
+// TestSagaCompleted (AS-60): a saga completes, compensates in reverse order, or shows where it is stuck, also when it
+// is killed between steps.
+func TestSagaCompleted(t *testing.T) {
 	onTrips(t, func(t *testing.T, o *trip) {
 		o.tell(t, "begin", "a")
 		o.waitStatus(t, "a", saga.Completed, "begin", "reserve", "charge", "ship")
@@ -69,8 +71,8 @@ func TestAS60Completed(t *testing.T) {
 	})
 }
 
-// TestAS60Compensated fails at the third step: the other two are undone, the second first.
-func TestAS60Compensated(t *testing.T) {
+// TestSagaCompensated (AS-60) fails at the third step: the other two are undone, the second first.
+func TestSagaCompensated(t *testing.T) {
 	onTrips(t, func(t *testing.T, o *trip) {
 		o.noShip.Store(true)
 		o.tell(t, "begin", "a")
@@ -86,9 +88,9 @@ func TestAS60Compensated(t *testing.T) {
 	})
 }
 
-// TestAS60Stuck fails to undo a step: the instance is shown as stuck, and goes on when an operator
+// TestSagaStuck (AS-60) fails to undo a step: the instance is shown as stuck, and goes on when an operator
 // says so.
-func TestAS60Stuck(t *testing.T) {
+func TestSagaStuck(t *testing.T) {
 	onTrips(t, func(t *testing.T, o *trip) {
 		o.noShip.Store(true)
 		o.noRefund.Store(true)

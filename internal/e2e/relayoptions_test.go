@@ -45,9 +45,9 @@ var relayOptions = map[string]func(*testing.T){
 	"Recorder":            optionRecorder,
 }
 
-// TestAS20RelayOptions shows the effect of each option of a relay. A new one without a story
+// TestRelayOptions (AS-20) shows the effect of each option of a relay. A new one without a story
 // fails it: options without effect are worse than none.
-func TestAS20RelayOptions(t *testing.T) {
+func TestRelayOptions(t *testing.T) {
 	t.Parallel()
 	names := optionNames(reflect.TypeFor[relay.Config](), "")
 	for _, name := range names {

@@ -20,13 +20,13 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-// TestAS72SlowClientCatchesUp has two processes that push what they consume under groups of their
+// TestSlowClientCatchesUp (AS-72) has two processes that push what they consume under groups of their
 // own. A client of the first stops reading, so that its buffer fills and it is disconnected; it
 // connects to the second with the id of its last event, and gets all that it has missed from the
 // archive. Nobody else notices, and nothing calls a pushed message durable.
 //
 //test:sessions
-func TestAS72SlowClientCatchesUp(t *testing.T) {
+func TestSlowClientCatchesUp(t *testing.T) {
 	t.Parallel()
 	const count = 40
 	w, b := plainWorld(t), membroker.New()

@@ -35,9 +35,9 @@ func proxiedLeases(t *testing.T) (proxied inbox.LeaseStore, proxy *faultproxy.Pr
 	return store, proxy, direct
 }
 
-// TestAS49LeaseStoreAway cuts a consumer off from its lease store. Messages wait, uncounted, and
+// TestLeaseStoreAway (AS-49) cuts a consumer off from its lease store. Messages wait, uncounted, and
 // are handled once when it is back; with FailOpen they are handled meanwhile, and that is counted.
-func TestAS49LeaseStoreAway(t *testing.T) {
+func TestLeaseStoreAway(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		for name, open := range map[string]bool{"closed": false, "open": true} {
 			t.Run(name, func(t *testing.T) {
@@ -109,9 +109,9 @@ func (s *countingLeases) TryBegin(ctx context.Context, req inbox.LeaseRequest) (
 	return s.LeaseStore.TryBegin(ctx, req)
 }
 
-// TestAS51Busy delivers a message that somebody else holds. It comes again when that one's lease
+// TestLeaseBusy (AS-51) delivers a message that somebody else holds. It comes again when that one's lease
 // has ended, without a counted attempt, after few tries.
-func TestAS51Busy(t *testing.T) {
+func TestLeaseBusy(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		redis, _ := redisLeases(t, redisURL())
 		store, conn, ops := &countingLeases{LeaseStore: redis}, b.connect(t), newOpCounter()

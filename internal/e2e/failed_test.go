@@ -9,12 +9,12 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// TestAS27FailedIsVisible gives messages up while dead letters are disabled, with a kill in
+// TestFailedIsVisible (AS-27) gives messages up while dead letters are disabled, with a kill in
 // the middle: each ends as Failed, with all its attempts, is counted, and can be put back.
 //
 //test:sessions
 //test:pooled
-func TestAS27FailedIsVisible(t *testing.T) {
+func TestFailedIsVisible(t *testing.T) {
 	onBothSides(t, func(t *testing.T, w *world, b brokerSettings, side failingSide) {
 		settings := child{Role: side.role, Broker: b, NoLetters: true, Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: 200 * time.Millisecond}}
 		first := w.startChild(t, settings)

@@ -18,12 +18,12 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// TestAS10BacklogDrainsWithoutPolls: a full batch is followed by the next at once. One batch
+// TestBacklogDrainsWithoutPolls (AS-10): a full batch is followed by the next at once. One batch
 // for each poll would take more than twenty minutes with four batches at a time.
 //
 //test:sessions
 //test:pooled
-func TestAS10BacklogDrainsWithoutPolls(t *testing.T) {
+func TestBacklogDrainsWithoutPolls(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		const backlog = 10_000
 		for i := range backlog / 1000 {
@@ -40,11 +40,11 @@ func TestAS10BacklogDrainsWithoutPolls(t *testing.T) {
 	})
 }
 
-// TestAS12OrderingKeyBlocks: A1 fails twice, A2 and A3 wait for it, B1 does not.
+// TestOrderingKeyBlocks (AS-12): A1 fails twice, A2 and A3 wait for it, B1 does not.
 //
 //test:sessions
 //test:pooled
-func TestAS12OrderingKeyBlocks(t *testing.T) {
+func TestOrderingKeyBlocks(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		healed := make(chan struct{})
 		var failures atomic.Int64
@@ -96,9 +96,9 @@ func (w *world) elsewhere(t *testing.T) *pgstore.Store[pgx.Tx] {
 	return store
 }
 
-// TestAS19WakeUp commits with one store and publishes with another: the relay is told by the
+// TestWakeUp (AS-19) commits with one store and publishes with another: the relay is told by the
 // database of each message.
-func TestAS19WakeUp(t *testing.T) {
+func TestWakeUp(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	pub := &recorder{}
@@ -114,9 +114,9 @@ func TestAS19WakeUp(t *testing.T) {
 	}
 }
 
-// TestAS19LostNotification cuts the relay's connections, the listening one too, commits a
+// TestLostNotification (AS-19) cuts the relay's connections, the listening one too, commits a
 // message of which it can't be told, and lets it connect again: the poll finds it.
-func TestAS19LostNotification(t *testing.T) {
+func TestLostNotification(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	proxied, proxy := w.throughProxy(t)

@@ -13,23 +13,23 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// TestAS35OtherPayload sends a second message under an id that was processed, with another
+// TestOtherPayload (AS-35) sends a second message under an id that was processed, with another
 // payload, to a consumer of each policy. The first one's effect and record stay as they are.
 //
 //test:sessions
 //test:pooled
-func TestAS35OtherPayload(t *testing.T) {
+func TestOtherPayload(t *testing.T) {
 	otherPayload(t, func(t *testing.T, w *world, sub consumer.Subscriber, name string, cfg consumer.Config) func() {
 		_, stop := w.startConsumer(t, sub, w.effectHandler(name), cfg)
 		return stop
 	})
 }
 
-// TestAS35OtherPayloadLeased does it under leases.
+// TestOtherPayloadLeased (AS-35) does it under leases.
 //
 //test:sessions
 //test:pooled
-func TestAS35OtherPayloadLeased(t *testing.T) {
+func TestOtherPayloadLeased(t *testing.T) {
 	otherPayload(t, func(t *testing.T, w *world, sub consumer.Subscriber, name string, cfg consumer.Config) func() {
 		return w.startLeased(t, sub, w.store, w.leasedEffect(name), consumer.Leases{}, cfg)
 	})

@@ -31,12 +31,12 @@ func (w *world) failingConsumer(t *testing.T, b *membroker.Broker, cfg consumer.
 	return &calls
 }
 
-// TestAS28ConsumerBoundaries: no retry and one retry, and immediate ones, which are part of
+// TestAttemptsOfConsumers (AS-28): no retry and one retry, and immediate ones, which are part of
 // their attempt.
 //
 //test:sessions
 //test:pooled
-func TestAS28ConsumerBoundaries(t *testing.T) {
+func TestAttemptsOfConsumers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ retries, immediate, attempts, calls int }{
 		{waybill.NoRetries, 0, 1, 1},
@@ -60,7 +60,8 @@ func TestAS28ConsumerBoundaries(t *testing.T) {
 	}
 }
 
-func TestAS28SettingsRefused(t *testing.T) {
+// TestAttemptsRefused (AS-28): limits of the retry policy: none, one, a base above the maximum, attempt 60.
+func TestAttemptsRefused(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()
 	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
@@ -90,12 +91,12 @@ func TestAS28SettingsRefused(t *testing.T) {
 	}
 }
 
-// TestAS28Attempt60 finds a message that has failed 59 times: its 60th delay is the cap, as
+// TestAttempt60 (AS-28) finds a message that has failed 59 times: its 60th delay is the cap, as
 // written down, and not what doubling that often would give.
 //
 //test:sessions
 //test:pooled
-func TestAS28Attempt60(t *testing.T) {
+func TestAttempt60(t *testing.T) {
 	t.Parallel()
 	policy := waybill.RetryPolicy{MaxRetries: 1000, BaseDelay: time.Hour, MaxDelay: 2 * time.Hour, DisableJitter: true}
 	for name, side := range failingSides {

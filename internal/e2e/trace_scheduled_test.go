@@ -20,11 +20,11 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 )
 
-// TestAS68ThroughSchedule schedules a message in a request, for ten minutes later, which a change of
+// TestTraceThroughSchedule (AS-68) schedules a message in a request, for ten minutes later, which a change of
 // its time cuts short: the handler runs in the request's trace.
 //
 //test:sessions
-func TestAS68ThroughSchedule(t *testing.T) {
+func TestTraceThroughSchedule(t *testing.T) {
 	t.Parallel()
 	onAgendas(t, func(t *testing.T, a *agenda) {
 		provider := sdktrace.NewTracerProvider()

@@ -32,10 +32,10 @@ func notes(before func(ctx context.Context) error) errandRule {
 
 func atOnce(context.Context) error { return nil }
 
-// TestAS61AtTheSameTime lets two messages change one instance in transactions that have both read
+// TestSagaAtTheSameTime (AS-61) lets two messages change one instance in transactions that have both read
 // it before one of them writes, where the store has such: the one that comes second is handled
 // again in place. With Lock, and on SQLite, the second waits instead. Both have their effect.
-func TestAS61AtTheSameTime(t *testing.T) {
+func TestSagaAtTheSameTime(t *testing.T) {
 	for _, lock := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lock %v", lock), func(t *testing.T) {
 			inOffices(t, func(t *testing.T, o *office) {
@@ -78,9 +78,9 @@ func (o *office) waitDone(t *testing.T, key string, want ...string) {
 	}
 }
 
-// TestAS61Redelivered lets others be first more often than a message is repeated in place: it goes
+// TestSagaRedelivered (AS-61) lets others be first more often than a message is repeated in place: it goes
 // back to the broker, counts no attempt, and has its effect when it comes again.
-func TestAS61Redelivered(t *testing.T) {
+func TestSagaRedelivered(t *testing.T) {
 	inOffices(t, func(t *testing.T, o *office) {
 		s := o.errands(t, &overtaken{Store: o.store, left: 7}, false)
 		s.On("begin", begins(atOnce))
@@ -94,8 +94,8 @@ func TestAS61Redelivered(t *testing.T) {
 	})
 }
 
-// TestAS61StartedTwice lets two messages begin one instance, at the same time and after its end.
-func TestAS61StartedTwice(t *testing.T) {
+// TestSagaStartedTwice (AS-61) lets two messages begin one instance, at the same time and after its end.
+func TestSagaStartedTwice(t *testing.T) {
 	inOffices(t, func(t *testing.T, o *office) {
 		together := newGathering(2).wait
 		if o.serial() {
@@ -129,8 +129,8 @@ func TestAS61StartedTwice(t *testing.T) {
 	})
 }
 
-// TestAS61NoKey makes a message that belongs to no instance a dead letter, and goes on.
-func TestAS61NoKey(t *testing.T) {
+// TestSagaNoKey (AS-61) makes a message that belongs to no instance a dead letter, and goes on.
+func TestSagaNoKey(t *testing.T) {
 	inOffices(t, func(t *testing.T, o *office) {
 		s := o.errands(t, o.store, false)
 		s.On("begin", begins(atOnce))
@@ -145,8 +145,8 @@ func TestAS61NoKey(t *testing.T) {
 	})
 }
 
-// TestAS61ByKey handles messages of one key one after the other: there are no conflicts.
-func TestAS61ByKey(t *testing.T) {
+// TestSagaByKey (AS-61) handles messages of one key one after the other: there are no conflicts.
+func TestSagaByKey(t *testing.T) {
 	inOffices(t, func(t *testing.T, o *office) {
 		s := o.errands(t, o.store, false)
 		s.On("begin", begins(atOnce))

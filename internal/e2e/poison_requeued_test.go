@@ -36,12 +36,12 @@ func (c child) rerun(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 	return cons.Run(ctx)
 }
 
-// TestAS26RequeuedPoison requeues two letters, the first of which ends every process that runs
+// TestRequeuedPoison (AS-26) requeues two letters, the first of which ends every process that runs
 // it: after three it is a dead letter again. The other one has its effect once.
 //
 //test:sessions
 //test:pooled
-func TestAS26RequeuedPoison(t *testing.T) {
+func TestRequeuedPoison(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	w.buried(t, waybill.Message{ID: "m1", Topic: "orders", Source: "shop"}, waybill.Message{ID: "m2", Topic: "orders", Source: "shop"})

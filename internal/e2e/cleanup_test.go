@@ -52,11 +52,11 @@ func (w *world) buried(t *testing.T, msgs ...waybill.Message) {
 	}
 }
 
-// TestAS66Cleanup lets two janitors clean up at once while a relay and a consumer work: what
+// TestCleanup (AS-66) lets two janitors clean up at once while a relay and a consumer work: what
 // is past its retention goes, in batches, each row once, and nothing else.
 //
 //test:sessions
-func TestAS66Cleanup(t *testing.T) {
+func TestCleanup(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()
 	w.processed(t, numbered("old", "orders", 150)...)
@@ -161,11 +161,11 @@ func (w *world) cleanAtOnce(t *testing.T, janitors int) map[janitor.Kind]int64 {
 	return removed
 }
 
-// TestAS67RetentionHorizon starts what keeps the inbox for long enough, and refuses what does
+// TestRetentionHorizon (AS-67) starts what keeps the inbox for long enough, and refuses what does
 // not, unless it is told to take it.
 //
 //test:sessions
-func TestAS67RetentionHorizon(t *testing.T) {
+func TestRetentionHorizon(t *testing.T) {
 	t.Parallel()
 	week := 7 * 24 * time.Hour
 	nats, rabbit := newBroker(t, "nats").connect(t), newBroker(t, "rabbit").connect(t)

@@ -137,11 +137,11 @@ func (w *world) isPast(t *testing.T, at time.Time) bool {
 	return w.number(t, "SELECT (clock_timestamp() > $1)::int", at) == 1
 }
 
-// TestAS22DelaysOutliveCutsAndKills lets a message fail until it is dead. Before the third
+// TestDelaysOutliveCutsAndKills (AS-22) lets a message fail until it is dead. Before the third
 // attempt the store is away until that is overdue, after it the process is killed. What is
 // written down shows that no delay was shortened, reset or skipped: an attempt is not made
 // before it is due, and its own delay begins then. A second of the scenario takes 200 ms (1:5).
-func TestAS22DelaysOutliveCutsAndKills(t *testing.T) {
+func TestDelaysOutliveCutsAndKills(t *testing.T) {
 	const second = 200 * time.Millisecond
 	delays := []time.Duration{1 * second, 2 * second, 4 * second, 6 * second, 6 * second} // capped
 	onBothSides(t, func(t *testing.T, w *world, b brokerSettings, side failingSide) {
@@ -200,9 +200,9 @@ func (d hastyDelivery) Retry(ctx context.Context, _ time.Duration) error {
 	return d.Delivery.Retry(ctx, 20*time.Millisecond)
 }
 
-// TestAS22HastyBroker: what the store holds decides, not when the broker delivers. A second
+// TestHastyBroker (AS-22): what the store holds decides, not when the broker delivers. A second
 // of the scenario takes 500 ms (1:2).
-func TestAS22HastyBroker(t *testing.T) {
+func TestHastyBroker(t *testing.T) {
 	t.Parallel()
 	const second = 500 * time.Millisecond
 	w, b, side := plainWorld(t), newBroker(t, "rabbit"), failingSides["consumer"]
