@@ -1,6 +1,8 @@
 package service
 
 import (
+	"reflect"
+
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/janitor"
@@ -60,25 +62,22 @@ type Config struct {
 
 // consumer fills what c leaves empty.
 func (cfg *Config) consumer(c consumer.Config) consumer.Config {
-	d := &cfg.Consumer
-	c.Node = orElse(c.Node, d.Node)
-	c.Concurrency = orElse(c.Concurrency, d.Concurrency)
-	c.BatchSize = orElse(c.BatchSize, d.BatchSize)
-	c.Prefetch = orElse(c.Prefetch, d.Prefetch)
-	c.Order = orElse(c.Order, d.Order)
-	c.Retry = orElse(c.Retry, d.Retry)
-	c.ImmediateRetries = orElse(c.ImmediateRetries, d.ImmediateRetries)
-	c.HandlerTimeout = orElse(c.HandlerTimeout, d.HandlerTimeout)
-	c.StoreTimeout = orElse(c.StoreTimeout, d.StoreTimeout)
-	c.PauseAfter = orElse(c.PauseAfter, d.PauseAfter)
-	c.RequeueInterval = orElse(c.RequeueInterval, d.RequeueInterval)
-	c.ShutdownGrace = orElse(c.ShutdownGrace, d.ShutdownGrace)
-	c.InboxRetention = orElse(c.InboxRetention, cfg.Janitor.InboxRetention)
-	c.RelayRetry = orElse(c.RelayRetry, orElse(d.RelayRetry, cfg.Relay.Retry))
-	c.OnConflict = orElse(c.OnConflict, d.OnConflict)
-	c.AllowShortRetention = c.AllowShortRetention || d.AllowShortRetention
-	c.DisableDeadLetters = c.DisableDeadLetters || d.DisableDeadLetters
-	c.Observer = firstObserver(c.Observer, d.Observer, cfg.Observer)
+	d := cfg.Consumer
+	d.Name, d.MessageKey, d.GiveUp, d.Offsets = "", nil, nil, consumer.OffsetsOff // each has its own
+	d.InboxRetention = cfg.Janitor.InboxRetention
+	d.RelayRetry = orElse(d.RelayRetry, cfg.Relay.Retry)
+	d.Observer = firstObserver(d.Observer, cfg.Observer)
+	return filled(c, d)
+}
+
+// filled returns c with the fields that it leaves empty as they are in otherwise.
+func filled[T any](c, otherwise T) T {
+	to, from := reflect.ValueOf(&c).Elem(), reflect.ValueOf(otherwise)
+	for i := range to.NumField() {
+		if f := to.Field(i); f.IsZero() {
+			f.Set(from.Field(i))
+		}
+	}
 	return c
 }
 
