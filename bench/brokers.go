@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // In flight at once, of either side: four batches of a relay's defaults.
@@ -132,10 +132,10 @@ func (t adapterTraffic) publish(ctx context.Context, n int) error {
 	return nil
 }
 
-func (t adapterTraffic) batch(n int) []relay.Outgoing {
-	list := make([]relay.Outgoing, n)
+func (t adapterTraffic) batch(n int) []contract.Outgoing {
+	list := make([]contract.Outgoing, n)
 	for i := range list {
-		list[i] = relay.Outgoing{Message: t.message()}
+		list[i] = contract.Outgoing{Message: t.message()}
 		list[i].DedupID = list[i].ID
 	}
 	return list
@@ -154,7 +154,7 @@ func (t adapterTraffic) receive(ctx context.Context, n int) (last time.Time, _ e
 	var failed atomic.Pointer[error]
 	left := n
 	sub := t.broker.Subscriber(consumer.Subscription{Group: t.group, Topics: []string{topic}})
-	err := sub.Subscribe(ctx, window, func(d consumer.Delivery) {
+	err := sub.Subscribe(ctx, window, func(d contract.Delivery) {
 		_, err := d.Message()
 		if err == nil && left > 0 {
 			err = d.Ack(ctx)

@@ -11,9 +11,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/sqlitestore"
 )
@@ -69,7 +69,7 @@ type database struct {
 type sqlStore interface {
 	outbox.Store[*sql.Tx]
 	inbox.Inbox[*sql.Tx]
-	relay.Source
+	contract.Source
 }
 
 // openMariaDB makes a database on the server.

@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // Kinds of destinations.
@@ -47,7 +47,7 @@ func (b *bench) destination(kind string) destination {
 
 // publisher is what an emptied backlog has gone to.
 type publisher struct {
-	relay.Publisher
+	contract.Publisher
 	taken func() int64 // what it has counted itself; nil if its broker counts
 	close func()
 }
@@ -92,7 +92,7 @@ func (d destination) openRabbit(ctx context.Context) (*publisher, error) {
 // nothing is a publisher that takes everything.
 type nothing struct{ taken atomic.Int64 }
 
-func (n *nothing) Send(_ context.Context, msgs []relay.Outgoing) func() []error {
+func (n *nothing) Send(_ context.Context, msgs []contract.Outgoing) func() []error {
 	n.taken.Add(int64(len(msgs)))
 	return func() []error { return make([]error, len(msgs)) }
 }

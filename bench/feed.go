@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // feed is a broker in memory that always has another message. Of each hundred, or whatever
@@ -26,7 +27,7 @@ type feed struct {
 
 const failures = 2
 
-func (f *feed) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+func (f *feed) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	room := make(chan struct{}, prefetch)
 	for {
 		select {
@@ -61,7 +62,7 @@ type fed struct {
 	m       *waybill.Message
 	again   bool
 	room    chan struct{}
-	deliver func(consumer.Delivery)
+	deliver func(contract.Delivery)
 }
 
 func (d *fed) Message() (*waybill.Message, error) { return d.m, nil }

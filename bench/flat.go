@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // situation is something that must not slow a drain down.
@@ -127,7 +127,7 @@ func (w *world) moveOutbox(ctx context.Context, table, columns, values string) e
 }
 
 func archived(ctx context.Context, w *world) (func(), error) {
-	if _, err := w.store.MaintainArchive(ctx, relay.MaintainRequest{Retention: 7 * 24 * time.Hour, BatchSize: 1000}); err != nil { // makes today's partition
+	if _, err := w.store.MaintainArchive(ctx, contract.MaintainRequest{Retention: 7 * 24 * time.Hour, BatchSize: 1000}); err != nil { // makes today's partition
 		return nil, err
 	}
 	for left := w.size(2_000_000, 20_000); left > 0; left -= chunk {

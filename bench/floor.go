@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // floorIndexSQL serves the floor, which knows no lanes.
@@ -69,7 +69,7 @@ func (c *client) tellTaken(pub *publisher) {
 
 // followByHand drains again and again until ctx ends, and sleeps when it has found nothing. Each time begins
 // with the first row: a transaction may commit later than one with a later position.
-func followByHand(ctx context.Context, pool *pgxpool.Pool, pub relay.Publisher, poll time.Duration, settled func(int)) error {
+func followByHand(ctx context.Context, pool *pgxpool.Pool, pub contract.Publisher, poll time.Duration, settled func(int)) error {
 	for {
 		n, err := drainByHand(ctx, pool, pub, settled)
 		if ctx.Err() != nil {
@@ -85,7 +85,7 @@ func followByHand(ctx context.Context, pool *pgxpool.Pool, pub relay.Publisher, 
 }
 
 // drainByHand reads until a batch is not full, and returns how many messages it has sent.
-func drainByHand(ctx context.Context, pool *pgxpool.Pool, pub relay.Publisher, settled func(int)) (n int, _ error) {
+func drainByHand(ctx context.Context, pool *pgxpool.Pool, pub contract.Publisher, settled func(int)) (n int, _ error) {
 	after, settle := int64(0), func() error { return nil }
 	for {
 		positions, out, err := readByHand(ctx, pool, after)
@@ -115,19 +115,19 @@ func drainByHand(ctx context.Context, pool *pgxpool.Pool, pub relay.Publisher, s
 	}
 }
 
-func readByHand(ctx context.Context, pool *pgxpool.Pool, after int64) ([]int64, []relay.Outgoing, error) {
+func readByHand(ctx context.Context, pool *pgxpool.Pool, after int64) ([]int64, []contract.Outgoing, error) {
 	rows, err := pool.Query(ctx, floorReadSQL, after, floorBatch)
 	if err != nil {
 		return nil, nil, err
 	}
 	var positions []int64
-	out, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (relay.Outgoing, error) {
+	out, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (contract.Outgoing, error) {
 		var position int64
 		m := &waybill.Message{}
 		err := r.Scan(&position, &m.ID, &m.Topic, &m.Key, &m.Type, &m.Source, &m.Tenant, &m.Payload, &m.ContentType, &m.Time)
 		m.Type, m.Time = cmp.Or(m.Type, m.Topic), m.Time.UTC()
 		positions = append(positions, position)
-		return relay.Outgoing{Message: m, DedupID: m.ID}, err
+		return contract.Outgoing{Message: m, DedupID: m.ID}, err
 	})
 	return positions, out, err
 }

@@ -6,15 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/relay"
 )
 
 // sentOnce keeps what it is sent, and then ends the run.
 type sentOnce struct {
-	sent chan relay.Outgoing
+	sent chan contract.Outgoing
 }
 
-func (s sentOnce) Send(_ context.Context, out []relay.Outgoing) func() []error {
+func (s sentOnce) Send(_ context.Context, out []contract.Outgoing) func() []error {
 	for _, m := range out {
 		s.sent <- m
 	}
@@ -32,7 +33,7 @@ func TestFloor_SameMessage(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		to := sentOnce{make(chan relay.Outgoing, 1)}
+		to := sentOnce{make(chan contract.Outgoing, 1)}
 		r, err := relay.New(w.store, to, relay.Config{Observer: quiet})
 		if err != nil {
 			return err
@@ -76,7 +77,7 @@ func TestFollowByHand_LateCommit(t *testing.T) {
 		if err := w.exec(t.Context(), fillSQL, []int{2}, []byte("{}")); err != nil {
 			return err
 		}
-		to := sentOnce{make(chan relay.Outgoing, 2)}
+		to := sentOnce{make(chan contract.Outgoing, 2)}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		ended := make(chan error, 1)

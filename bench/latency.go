@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -269,16 +270,16 @@ func idle(ctx context.Context, w *world) ([]row, error) {
 
 // confirmations is a publisher that notes when the broker has confirmed each message.
 type confirmations struct {
-	relay.Publisher
+	contract.Publisher
 	mu    sync.Mutex
 	times map[string]int64
 }
 
-func newConfirmations(pub relay.Publisher) *confirmations {
+func newConfirmations(pub contract.Publisher) *confirmations {
 	return &confirmations{Publisher: pub, times: make(map[string]int64)}
 }
 
-func (c *confirmations) Send(ctx context.Context, msgs []relay.Outgoing) func() []error {
+func (c *confirmations) Send(ctx context.Context, msgs []contract.Outgoing) func() []error {
 	wait := c.Publisher.Send(ctx, msgs)
 	return func() []error {
 		errs := wait()

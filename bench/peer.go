@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // peer is another library that empties a table of its own. All publish with the same client
@@ -33,7 +33,7 @@ var peers = map[string]peer{
 type peerRun struct {
 	*client
 	pool *pgxpool.Pool
-	pub  relay.Publisher
+	pub  contract.Publisher
 }
 
 func peerJob(ctx context.Context, c *client) error {
@@ -61,7 +61,7 @@ func (p *peerRun) publish(ctx context.Context, id, key string, payload []byte) e
 		ID: id, Topic: topic, Key: key, Type: topic, Source: "bench", Tenant: "default",
 		Payload: payload, ContentType: "application/json",
 	}
-	if err := p.pub.Send(ctx, []relay.Outgoing{{Message: m, DedupID: id}})()[0]; err != nil {
+	if err := p.pub.Send(ctx, []contract.Outgoing{{Message: m, DedupID: id}})()[0]; err != nil {
 		return err
 	}
 	p.add(1)

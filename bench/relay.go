@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -69,7 +70,7 @@ func relayJob(ctx context.Context, c *client) error {
 		return err
 	}
 	times := newConfirmations(pub.Publisher)
-	var to relay.Publisher = pub.Publisher
+	var to contract.Publisher = pub.Publisher
 	if c.Notes {
 		to = times
 	}

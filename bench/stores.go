@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -183,10 +184,10 @@ func (d *database) handle(ctx context.Context) error {
 }
 
 func (d *database) compareDrains(ctx context.Context) ([]row, error) {
-	archiving := func(ctx context.Context, n int, pub relay.Publisher) (time.Duration, error) {
+	archiving := func(ctx context.Context, n int, pub contract.Publisher) (time.Duration, error) {
 		return d.relayAll(ctx, n, pub, relay.Config{})
 	}
-	forgetting := func(ctx context.Context, n int, pub relay.Publisher) (time.Duration, error) {
+	forgetting := func(ctx context.Context, n int, pub contract.Publisher) (time.Duration, error) {
 		return d.relayAll(ctx, n, pub, relay.Config{Retention: relay.KeepNothing})
 	}
 	list := []measured{
@@ -203,7 +204,7 @@ func (d *database) compareDrains(ctx context.Context) ([]row, error) {
 }
 
 // drainer empties a backlog of n messages, and returns how long that took.
-type drainer func(ctx context.Context, n int, pub relay.Publisher) (time.Duration, error)
+type drainer func(ctx context.Context, n int, pub contract.Publisher) (time.Duration, error)
 
 // draining is a contender that empties a backlog, which is made before.
 func (d *database) draining(name, note string, fill func(ctx context.Context, n int) error, drain drainer) measured {
@@ -272,17 +273,17 @@ const (
 	deleteOutboxSQL = "DELETE FROM waybill_outbox WHERE position IN (%s)"
 )
 
-func (d *database) drainLean(ctx context.Context, _ int, pub relay.Publisher) (time.Duration, error) {
+func (d *database) drainLean(ctx context.Context, _ int, pub contract.Publisher) (time.Duration, error) {
 	return d.drainByHand(ctx, pub, readLeanSQL, deleteLeanSQL)
 }
 
-func (d *database) drainOutbox(ctx context.Context, _ int, pub relay.Publisher) (time.Duration, error) {
+func (d *database) drainOutbox(ctx context.Context, _ int, pub contract.Publisher) (time.Duration, error) {
 	return d.drainByHand(ctx, pub, readOutboxSQL, deleteOutboxSQL)
 }
 
 // drainByHand is the least that anybody must do who writes a relay by hand: one reader, rows by position
 // in batches of 500, handed over, and deleted in one statement. It knows no retries and no leases.
-func (d *database) drainByHand(ctx context.Context, pub relay.Publisher, read, remove string) (time.Duration, error) {
+func (d *database) drainByHand(ctx context.Context, pub contract.Publisher, read, remove string) (time.Duration, error) {
 	began := time.Now()
 	after := int64(0)
 	for {
@@ -311,14 +312,14 @@ func commas(numbers []int64) string {
 	return string(list)
 }
 
-func (d *database) readByHand(ctx context.Context, read string, after int64) ([]int64, []relay.Outgoing, error) {
+func (d *database) readByHand(ctx context.Context, read string, after int64) ([]int64, []contract.Outgoing, error) {
 	rows, err := d.db.QueryContext(ctx, read, after)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer rows.Close()
 	var positions []int64
-	var out []relay.Outgoing
+	var out []contract.Outgoing
 	for rows.Next() {
 		var position, at int64
 		m := &waybill.Message{}
@@ -327,13 +328,13 @@ func (d *database) readByHand(ctx context.Context, read string, after int64) ([]
 		}
 		m.Time = time.UnixMicro(at).UTC()
 		positions = append(positions, position)
-		out = append(out, relay.Outgoing{Message: m, DedupID: m.ID})
+		out = append(out, contract.Outgoing{Message: m, DedupID: m.ID})
 	}
 	return positions, out, rows.Err()
 }
 
 // relayAll runs a relay until it has settled n messages.
-func (d *database) relayAll(ctx context.Context, n int, pub relay.Publisher, cfg relay.Config) (time.Duration, error) {
+func (d *database) relayAll(ctx context.Context, n int, pub contract.Publisher, cfg relay.Config) (time.Duration, error) {
 	settled := make(chan int, n)
 	cfg.Observer = progress{quiet, waybill.OpSettle, func(n int) { settled <- n }}
 	r, err := relay.New(d.store, pub, cfg)

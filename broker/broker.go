@@ -1,5 +1,5 @@
 // Package broker holds what broker adapters have in common besides the two contracts that they
-// implement, [relay.Publisher] and [consumer.Subscriber]: what each can do, and what each needs
+// implement, [relay.Publisher] and [contract.Subscriber]: what each can do, and what each needs
 // to be declared before messages flow.
 package broker
 
@@ -8,18 +8,18 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/guarantee"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // Broker is one connection to a broker, as every adapter offers it. It is safe for concurrent use.
 type Broker interface {
 	// Publisher returns the publishing side.
-	Publisher() relay.Publisher
+	Publisher() contract.Publisher
 
 	// Subscriber returns a receiver for one consumer group. What is wrong with s is reported by
 	// its Subscribe.
-	Subscriber(s consumer.Subscription) consumer.Subscriber
+	Subscriber(s consumer.Subscription) contract.Subscriber
 
 	// Capabilities tells what the broker can do. It asks no server.
 	Capabilities() Capabilities
@@ -40,7 +40,7 @@ type Capabilities struct {
 	// Order is what the broker keeps in order on the way to one consumer group.
 	Order Order
 
-	// MaxDelay is the longest delay that [consumer.Delivery.Retry] hands to the broker in one
+	// MaxDelay is the longest delay that [contract.Delivery.Retry] hands to the broker in one
 	// step; longer ones take several. 0: the delay is waited for in the process that retries.
 	MaxDelay time.Duration
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
 )
@@ -30,7 +31,7 @@ const (
 // NewBatch is [New] for a handler of many messages at once. Of these h gets at most
 // cfg.BatchSize, the default of which is 100 here, in the order in which they came. box must
 // be an [inbox.Batcher].
-func NewBatch[Tx any](sub Subscriber, box inbox.Inbox[Tx], h BatchHandler[Tx], cfg Config) (*Consumer[Tx], error) {
+func NewBatch[Tx any](sub contract.Subscriber, box inbox.Inbox[Tx], h BatchHandler[Tx], cfg Config) (*Consumer[Tx], error) {
 	if h == nil {
 		return nil, &waybill.InvalidError{Field: "h", Reason: "a handler is required"}
 	}

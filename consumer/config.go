@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
 )
@@ -73,7 +74,7 @@ type Config struct {
 	Order Order
 
 	// Offsets keeps the broker's offsets in the database of the inbox, which must be an
-	// [inbox.OffsetStore]; the subscriber must be an [OffsetSubscriber]. A partition's messages
+	// [inbox.OffsetStore]; the subscriber must be an [contract.OffsetSubscriber]. A partition's messages
 	// are handled one by one, in order, beside those of other partitions: a failing message
 	// holds up its partition, whatever Order says, until it succeeds or is a dead letter. All
 	// consumers of the group must agree: stop those without it first. BatchSize must be 1.
@@ -190,7 +191,7 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // checkRetention compares InboxRetention with the horizon of what sub delivers.
-func (c *Config) checkRetention(sub Subscriber) error {
+func (c *Config) checkRetention(sub contract.Subscriber) error {
 	r := Retention{Inbox: c.InboxRetention, Relay: c.RelayRetry, Consumer: c.Retry, Redelivery: RedeliveryOf(sub)}
 	if err := r.Check(); err != nil && !c.AllowShortRetention {
 		return invalid("InboxRetention", "%v; AllowShortRetention takes it all the same", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -20,7 +21,7 @@ type Consumer[Tx any] struct {
 
 // New returns a consumer that receives from sub, records in box and handles with h. The
 // error is an [*waybill.InvalidError] that names what is missing or wrong.
-func New[Tx any](sub Subscriber, box inbox.Inbox[Tx], h Handler[Tx], cfg Config) (*Consumer[Tx], error) {
+func New[Tx any](sub contract.Subscriber, box inbox.Inbox[Tx], h Handler[Tx], cfg Config) (*Consumer[Tx], error) {
 	switch {
 	case sub == nil:
 		return nil, &waybill.InvalidError{Field: "sub", Reason: "a subscriber is required"}

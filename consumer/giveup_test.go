@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -82,7 +83,7 @@ func newLastWords(t *testing.T, cfg Config) *lastWords {
 
 type silentSubscriber struct{}
 
-func (silentSubscriber) Subscribe(context.Context, int, func(Delivery)) error { return nil }
+func (silentSubscriber) Subscribe(context.Context, int, func(contract.Delivery)) error { return nil }
 
 func (w *lastWords) handle(ctx context.Context, _ int, _ *waybill.Message) error {
 	g, ok := GivenUpFrom(ctx)

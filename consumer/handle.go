@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
 )
@@ -116,7 +117,7 @@ func (c *receiver) giveBack(work context.Context, d *held) {
 	defer c.held.remove(d)
 	settle, cancel := context.WithTimeout(work, settleTimeout)
 	defer cancel()
-	if r, is := d.Delivery.(Returner); is {
+	if r, is := d.Delivery.(contract.Returner); is {
 		c.reportSettle(work, r.Return(settle))
 	} else {
 		c.reportSettle(work, d.Retry(settle, 0))

@@ -13,7 +13,7 @@ type Lag struct {
 	Messages int64
 }
 
-// Lagger is a [Subscriber] that can tell how much waits for its group, whether it receives or
+// Lagger is a [contract.Subscriber] that can tell how much waits for its group, whether it receives or
 // not. It is safe for concurrent use.
 type Lagger interface {
 	// Lag asks the broker. The error is unavailable if that does not answer. A group that the

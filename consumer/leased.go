@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
 )
@@ -35,7 +36,7 @@ type Leased struct {
 // them with h. What cfg says of the inbox holds for the store: InboxRetention is how long it
 // remembers what was processed. The error is an [*waybill.InvalidError] that names what is
 // missing or wrong.
-func NewLeased(sub Subscriber, store inbox.LeaseStore, h LeasedHandler, leases Leases, cfg Config) (*Leased, error) {
+func NewLeased(sub contract.Subscriber, store inbox.LeaseStore, h LeasedHandler, leases Leases, cfg Config) (*Leased, error) {
 	switch {
 	case sub == nil:
 		return nil, &waybill.InvalidError{Field: "sub", Reason: "a subscriber is required"}

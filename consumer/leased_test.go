@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -161,7 +162,7 @@ func (n *noted) count(op waybill.Op) (count int) {
 	return count
 }
 
-type noSubscriber struct{ Subscriber }
+type noSubscriber struct{ contract.Subscriber }
 
 // trial is a leased consumer whose deliveries the test makes.
 type trial struct {

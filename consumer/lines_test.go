@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // named is a delivery of which only the message's id matters.
 type named struct {
-	Delivery
+	contract.Delivery
 	id    string
 	again bool
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -28,61 +29,12 @@ const (
 	OffsetsBehindExactlyOnce
 )
 
-// OffsetSubscriber is a [Subscriber] to a broker whose messages stand in partitions, at rising
-// offsets, and are given to the members of a consumer group by partition.
-type OffsetSubscriber interface {
-	Subscriber
-
-	// SubscribeAt is Subscribe, but that take is called for each partition that is given to
-	// this member, and says where to begin with it. Of one partition one delivery is unsettled
-	// at a time: the next one is delivered after Ack, and one that Retry was called for is
-	// delivered again before all behind it. If take returns an unavailable error or a conflict
-	// it is called again; any other ends SubscribeAt. take ends early when its ctx ends, and
-	// is called by one goroutine at a time.
-	SubscribeAt(ctx context.Context, prefetch int, take func(ctx context.Context, c Claim) (inbox.Progress, error), deliver func(PlacedDelivery)) error
-}
-
-// PlacedDelivery is a delivery of an [OffsetSubscriber].
-type PlacedDelivery interface {
-	Delivery
-
-	// Place says where the message stands, and how far its partition was processed when it was
-	// taken.
-	Place() Place
-}
-
-// Place says where a delivery stands.
-type Place struct {
-	inbox.Partition
-	Offset        int64
-	Taken         inbox.Progress // what take returned for the partition
-	Transactional bool           // published in a transaction of the broker
-}
-
-// Claim is a partition that a broker has given to a member of a group.
-type Claim struct {
-	inbox.Partition
-	inbox.Holder
-
-	Committed int64 // the group's offset; negative if it has none
-	Start     int64 // where to begin without one
-	End       int64 // behind the last message
-
-	// Current asks the broker whether the member is one of the group's now.
-	Current func(ctx context.Context) (bool, error)
-
-	// HasMessages asks the broker whether the partition holds messages from offset from up to, and without,
-	// offset to: the group's offset may be ahead because of entries that are none, as the ends of
-	// transactions. True if the broker cannot tell.
-	HasMessages func(ctx context.Context, from, to int64) (bool, error)
-}
-
 // keepOffsets makes a receiver keep offsets in box, if its configuration says so.
 func (c *receiver) keepOffsets(box any) error {
 	if c.cfg.Offsets == OffsetsOff {
 		return nil
 	}
-	sub, ok := c.sub.(OffsetSubscriber)
+	sub, ok := c.sub.(contract.OffsetSubscriber)
 	if !ok {
 		return invalid("Offsets", "is set, but the subscriber is no OffsetSubscriber: its broker has no offsets to keep")
 	}
@@ -95,18 +47,18 @@ func (c *receiver) keepOffsets(box any) error {
 	case c.cfg.Offsets == OffsetsBehindExactlyOnce && c.cfg.OnConflict != ConflictBury:
 		return invalid("OnConflict", "is set, but OffsetsBehindExactlyOnce keeps no payloads to compare")
 	}
-	c.subscribe = func(ctx context.Context, prefetch int, deliver func(Delivery)) error {
-		take := func(ctx context.Context, claim Claim) (inbox.Progress, error) {
+	c.subscribe = func(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
+		take := func(ctx context.Context, claim contract.PartitionClaim) (inbox.Progress, error) {
 			return c.takePartition(ctx, store, claim)
 		}
-		return sub.SubscribeAt(ctx, prefetch, take, func(d PlacedDelivery) { deliver(d) })
+		return sub.SubscribeAt(ctx, prefetch, take, func(d contract.PlacedDelivery) { deliver(d) })
 	}
 	return nil
 }
 
 // takePartition takes over a partition in the store, and says where to go on. Who has held it
 // before can do nothing more then.
-func (c *receiver) takePartition(ctx context.Context, store inbox.OffsetStore, claim Claim) (inbox.Progress, error) {
+func (c *receiver) takePartition(ctx context.Context, store inbox.OffsetStore, claim contract.PartitionClaim) (inbox.Progress, error) {
 	for {
 		now, taken, err := c.tryTake(ctx, store, claim)
 		if (waybill.IsUnavailable(err) || waybill.IsConflict(err)) && ctx.Err() == nil {
@@ -119,7 +71,7 @@ func (c *receiver) takePartition(ctx context.Context, store inbox.OffsetStore, c
 }
 
 // tryTake returns false if the progress has changed meanwhile.
-func (c *receiver) tryTake(ctx context.Context, store inbox.OffsetStore, claim Claim) (now inbox.Progress, taken bool, err error) {
+func (c *receiver) tryTake(ctx context.Context, store inbox.OffsetStore, claim contract.PartitionClaim) (now inbox.Progress, taken bool, err error) {
 	var was *inbox.Progress
 	err = c.ask(ctx, func(ctx context.Context) error {
 		stored, found, err := store.ReadProgress(ctx, claim.Partition)
@@ -144,7 +96,7 @@ func (c *receiver) tryTake(ctx context.Context, store inbox.OffsetStore, claim C
 // takeOver returns the progress with which the claim's holder goes on from was, nil if nothing
 // is stored. Where the group has committed messages that are not stored, others have gone on without
 // the store, and so they may have with what the partition holds now.
-func takeOver(ctx context.Context, was *inbox.Progress, claim Claim) (inbox.Progress, error) {
+func takeOver(ctx context.Context, was *inbox.Progress, claim contract.PartitionClaim) (inbox.Progress, error) {
 	now := inbox.Progress{Next: claim.Committed, RecordedBelow: claim.End, Holder: claim.Holder}
 	switch {
 	case was == nil:
@@ -177,7 +129,7 @@ func takeOver(ctx context.Context, was *inbox.Progress, claim Claim) (inbox.Prog
 
 // current returns nil if the member is one of the group's, although somebody has held the
 // partition at a later generation: the group was removed since, and counts from the beginning.
-func current(ctx context.Context, claim Claim) error {
+func current(ctx context.Context, claim contract.PartitionClaim) error {
 	is, err := claim.Current(ctx)
 	switch {
 	case err != nil:
@@ -193,7 +145,7 @@ func (c *receiver) position(d *held) *inbox.Position {
 	if c.cfg.Offsets == OffsetsOff {
 		return nil
 	}
-	placed, ok := d.Delivery.(PlacedDelivery)
+	placed, ok := d.Delivery.(contract.PlacedDelivery)
 	if !ok {
 		return nil
 	}

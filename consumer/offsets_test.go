@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -44,7 +45,7 @@ func TestTakeOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			claim := Claim{
+			claim := contract.PartitionClaim{
 				Holder: holder, Committed: tc.committed, Start: tc.start, End: tc.end,
 				Current: func(context.Context) (bool, error) { return tc.current, nil },
 				HasMessages: func(_ context.Context, from, to int64) (bool, error) {
@@ -98,11 +99,11 @@ func (s *progressStub) TakePartition(_ context.Context, _ inbox.Partition, was *
 
 // offsetStub is a subscriber that keeps what it was given.
 type offsetStub struct {
-	Subscriber
-	take func(ctx context.Context, c Claim) (inbox.Progress, error)
+	contract.Subscriber
+	take func(ctx context.Context, c contract.PartitionClaim) (inbox.Progress, error)
 }
 
-func (s *offsetStub) SubscribeAt(_ context.Context, _ int, take func(context.Context, Claim) (inbox.Progress, error), _ func(PlacedDelivery)) error {
+func (s *offsetStub) SubscribeAt(_ context.Context, _ int, take func(context.Context, contract.PartitionClaim) (inbox.Progress, error), _ func(contract.PlacedDelivery)) error {
 	s.take = take
 	return nil
 }
@@ -121,7 +122,7 @@ func TestOffsets_TakenMeanwhile(t *testing.T) {
 	if err := c.subscribe(t.Context(), 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	claim := Claim{Holder: inbox.Holder{Generation: 1}, Committed: 2, End: 9}
+	claim := contract.PartitionClaim{Holder: inbox.Holder{Generation: 1}, Committed: 2, End: 9}
 	got, err := sub.take(t.Context(), claim)
 	if want := (inbox.Progress{Next: 5, RecordedBelow: 0, Holder: claim.Holder}); got != want || err != nil || *store.row != want {
 		t.Errorf("take() = %+v, %v, stored %+v, want %+v", got, err, store.row, want)
@@ -140,20 +141,20 @@ func TestOffsets_Refused(t *testing.T) {
 	t.Parallel()
 	type box = inbox.Inbox[int]
 	for name, tc := range map[string]struct {
-		sub   Subscriber
+		sub   contract.Subscriber
 		box   box
 		cfg   Config
 		field string
 	}{
 		"no such mode":            {&offsetStub{}, &progressStub{}, Config{Offsets: 3}, "consumer.Config.Offsets"},
 		"negative mode":           {&offsetStub{}, &progressStub{}, Config{Offsets: -1}, "consumer.Config.Offsets"},
-		"broker without offsets":  {&struct{ Subscriber }{}, &progressStub{}, Config{Offsets: OffsetsBesideInbox}, "consumer.Config.Offsets"},
+		"broker without offsets":  {&struct{ contract.Subscriber }{}, &progressStub{}, Config{Offsets: OffsetsBesideInbox}, "consumer.Config.Offsets"},
 		"inbox without them":      {&offsetStub{}, &struct{ box }{}, Config{Offsets: OffsetsBehindExactlyOnce}, "consumer.Config.Offsets"},
 		"batches":                 {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBesideInbox, BatchSize: 2}, "consumer.Config.BatchSize"},
 		"conflicts not noticed":   {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBehindExactlyOnce, OnConflict: ConflictSkip}, "consumer.Config.OnConflict"},
 		"conflicts beside inbox":  {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBesideInbox, OnConflict: ConflictSkip}, ""},
 		"exactly once":            {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBehindExactlyOnce}, ""},
-		"off, with any of these":  {&struct{ Subscriber }{}, &struct{ box }{}, Config{}, ""},
+		"off, with any of these":  {&struct{ contract.Subscriber }{}, &struct{ box }{}, Config{}, ""},
 		"beside inbox, and order": {&offsetStub{}, &progressStub{}, Config{Offsets: OffsetsBesideInbox, Order: OrderByKey}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,11 +177,11 @@ func TestOffsets_Refused(t *testing.T) {
 
 // placed is a delivery at a place.
 type placed struct {
-	Delivery
-	place Place
+	contract.Delivery
+	place contract.Place
 }
 
-func (p placed) Place() Place { return p.place }
+func (p placed) Place() contract.Place { return p.place }
 
 // TestOffsets_Once: a record is left out only for what was published in a transaction, where that
 // is said to be enough, and where no inbox was alone with it.
@@ -200,7 +201,7 @@ func TestOffsets_Once(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := &receiver{cfg: Config{Offsets: tc.mode}}
-			place := Place{
+			place := contract.Place{
 				Partition: inbox.Partition{Group: "billing", Topic: "orders", Number: 1}, Offset: tc.offset, Transactional: tc.transactional,
 				Taken: inbox.Progress{RecordedBelow: 5, Holder: inbox.Holder{Generation: 2, Member: "b"}},
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -19,8 +20,8 @@ import (
 // subscription begins, as a broker does that gives all back at the end of one.
 type placedQueue struct{ *queueSubscriber }
 
-func (s placedQueue) Subscribe(ctx context.Context, prefetch int, deliver func(Delivery)) error {
-	return s.queueSubscriber.Subscribe(ctx, prefetch, func(d Delivery) { deliver(placedDelivery{d.(*queueDelivery)}) })
+func (s placedQueue) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
+	return s.queueSubscriber.Subscribe(ctx, prefetch, func(d contract.Delivery) { deliver(placedDelivery{d.(*queueDelivery)}) })
 }
 
 type placedDelivery struct{ *queueDelivery }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
@@ -61,7 +62,7 @@ func (c *receiver) receiveAll(ctx, work context.Context) {
 
 // singleActive reports whether another member takes over when a subscription ends.
 func (c *receiver) singleActive() bool {
-	s, is := c.sub.(SingleActive)
+	s, is := c.sub.(contract.SingleActive)
 	return is && s.SingleActive()
 }
 
@@ -76,7 +77,7 @@ func (c *receiver) receiveIn(p *period) (err error) {
 		if !c.singleActive() {
 			prefetch = c.stalls.open(prefetch, end)
 		}
-		err = c.subscribe(sub, prefetch, func(d Delivery) {
+		err = c.subscribe(sub, prefetch, func(d contract.Delivery) {
 			c.receives.delivers()
 			p.take(c.held.add(d))
 		})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/waybill-go/waybill/contract"
 )
 
 // keyQueues runs the deliveries of each key one after the other, and keys beside each other.
@@ -77,13 +79,13 @@ type heldDeliveries struct {
 
 // held is a delivery with an identity: a broker's own type need not be comparable.
 type held struct {
-	Delivery
+	contract.Delivery
 	key  string // that its order is kept by; "" without one
 	most int    // deliveries in a batch with it; 1 if it is to be handled alone
 }
 
 // newHeld holds a delivery. One that comes again may have ended a process: it is handled alone.
-func newHeld(d Delivery) *held {
+func newHeld(d contract.Delivery) *held {
 	if d.Redelivered() {
 		return &held{Delivery: d, most: 1}
 	}
@@ -94,7 +96,7 @@ func newHeldDeliveries() *heldDeliveries {
 	return &heldDeliveries{set: make(map[*held]struct{})}
 }
 
-func (h *heldDeliveries) add(d Delivery) *held {
+func (h *heldDeliveries) add(d contract.Delivery) *held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	entry := newHeld(d)
@@ -121,7 +123,7 @@ func (h *heldDeliveries) list() []*held {
 // extend calls Extend on all held deliveries every ExtendInterval until ctx is done. One
 // that fails is redelivered by the broker; the inbox recognises it then.
 func (h *heldDeliveries) extend(ctx context.Context) {
-	t := time.NewTicker(ExtendInterval)
+	t := time.NewTicker(contract.ExtendInterval)
 	defer t.Stop()
 	for {
 		select {

@@ -9,17 +9,18 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
 // receiver is what all consumers have in common: it takes deliveries from a subscriber, keeps
 // to order and concurrency, and settles each delivery as the attempt at it says.
 type receiver struct {
-	sub Subscriber
+	sub contract.Subscriber
 	cfg Config
 
-	// subscribe receives, as [Subscriber] says.
-	subscribe func(ctx context.Context, prefetch int, deliver func(Delivery)) error
+	// subscribe receives, as [contract.Subscriber] says.
+	subscribe func(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error
 
 	// try runs one attempt at a message that can be recorded as rec. What is under way
 	// outlives ctx until work ends; nothing is begun after the end of ctx.
@@ -54,7 +55,7 @@ type rerunner interface {
 	health() error
 }
 
-func newReceiver(sub Subscriber, cfg Config) (*receiver, error) {
+func newReceiver(sub contract.Subscriber, cfg Config) (*receiver, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err

@@ -26,14 +26,14 @@ type Redelivery struct {
 	DuplicateWindow time.Duration
 }
 
-// Redeliverer is a [Subscriber], or a broker, that knows for how long it may deliver a
+// Redeliverer is a [contract.Subscriber], or a broker, that knows for how long it may deliver a
 // message again.
 type Redeliverer interface {
 	// Redelivery returns what holds now. It asks no server and is safe for concurrent use.
 	Redelivery() Redelivery
 }
 
-// RedeliveryOf asks a [Subscriber] or a broker. One that is no [Redeliverer] is taken to be
+// RedeliveryOf asks a [contract.Subscriber] or a broker. One that is no [Redeliverer] is taken to be
 // unbounded.
 func RedeliveryOf(from any) Redelivery {
 	if r, ok := from.(Redeliverer); ok {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -87,8 +88,8 @@ func TestRetention_Check(t *testing.T) {
 // keepingFor is a subscriber that keeps messages for so long.
 type keepingFor struct{ bound time.Duration }
 
-func (keepingFor) Subscribe(context.Context, int, func(Delivery)) error { return nil }
-func (k keepingFor) Redelivery() Redelivery                             { return Redelivery{Bound: k.bound} }
+func (keepingFor) Subscribe(context.Context, int, func(contract.Delivery)) error { return nil }
+func (k keepingFor) Redelivery() Redelivery                                      { return Redelivery{Bound: k.bound} }
 
 // noInbox is an inbox that nobody uses.
 type noInbox struct{ inbox.Inbox[int] }
@@ -98,7 +99,7 @@ func TestNew_RefusesShortRetention(t *testing.T) {
 	h := func(context.Context, int, *waybill.Message) error { return nil }
 	for _, tt := range []struct {
 		name string
-		sub  Subscriber
+		sub  contract.Subscriber
 		cfg  Config
 		ok   bool
 	}{

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -22,7 +23,7 @@ type listSubscriber struct {
 	retried atomic.Int32
 }
 
-func (s *listSubscriber) Subscribe(ctx context.Context, _ int, deliver func(Delivery)) error {
+func (s *listSubscriber) Subscribe(ctx context.Context, _ int, deliver func(contract.Delivery)) error {
 	list := s.list
 	s.list = nil
 	for _, m := range list {
@@ -47,7 +48,7 @@ func (d *listDelivery) Retry(context.Context, time.Duration) error {
 	return nil
 }
 
-func newConsumer(t *testing.T, sub Subscriber, box inbox.Inbox[int], h Handler[int], cfg Config) *Consumer[int] {
+func newConsumer(t *testing.T, sub contract.Subscriber, box inbox.Inbox[int], h Handler[int], cfg Config) *Consumer[int] {
 	t.Helper()
 	cfg.Name = "billing"
 	if cfg.Observer == nil {
@@ -112,7 +113,7 @@ func (s *queueSubscriber) signal() {
 	}
 }
 
-func (s *queueSubscriber) Subscribe(ctx context.Context, prefetch int, deliver func(Delivery)) error {
+func (s *queueSubscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	subscription := &atomic.Int32{}
 	s.mu.Lock()
 	s.prefetch = prefetch
@@ -131,7 +132,7 @@ func (s *queueSubscriber) Subscribe(ctx context.Context, prefetch int, deliver f
 	return nil
 }
 
-func (s *queueSubscriber) next(subscription *atomic.Int32, prefetch int) Delivery {
+func (s *queueSubscriber) next(subscription *atomic.Int32, prefetch int) contract.Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ready) == 0 || int(subscription.Load()) >= prefetch {

@@ -17,7 +17,7 @@ type Subscription struct {
 
 // Validate checks s and returns an [*waybill.InvalidError] that names the first field found
 // wrong and the limit that it passes, or nil. What a broker cannot express in its own
-// addresses is refused later, by [Subscriber.Subscribe].
+// addresses is refused later, by [contract.Subscriber.Subscribe].
 func (s Subscription) Validate() error {
 	if s.Group == "" {
 		return invalidf("Subscription.Group", "is required")

@@ -13,7 +13,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // Kind is a kind of rows, named like the table that holds them.
@@ -58,10 +58,10 @@ type Store interface {
 	PurgeExpired(ctx context.Context, rows Rows, limit int) (int64, error)
 }
 
-// Archiver is a store with an archive of published messages, as every [relay.Source] is.
+// Archiver is a store with an archive of published messages, as every [contract.Source] is.
 type Archiver interface {
-	// MaintainArchive is that of [relay.Source].
-	MaintainArchive(ctx context.Context, req relay.MaintainRequest) (relay.Maintained, error)
+	// MaintainArchive is that of [contract.Source].
+	MaintainArchive(ctx context.Context, req contract.MaintainRequest) (contract.Maintained, error)
 }
 
 // folder is a store that counts its dead letters in a roll-up.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // shelf is a store of some expired rows. Each batch takes a second.
@@ -21,7 +21,7 @@ type shelf struct {
 	limits  []int
 	at      []time.Time // of each batch
 	folds   int
-	archive []relay.MaintainRequest
+	archive []contract.MaintainRequest
 	silent  atomic.Bool // answers nothing
 }
 
@@ -65,12 +65,12 @@ func (s *shelf) FoldDeadLetters(ctx context.Context) error {
 	return nil
 }
 
-func (s *shelf) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (relay.Maintained, error) {
+func (s *shelf) MaintainArchive(ctx context.Context, req contract.MaintainRequest) (contract.Maintained, error) {
 	if err := s.answer(ctx); err != nil {
-		return relay.Maintained{}, err
+		return contract.Maintained{}, err
 	}
 	s.archive = append(s.archive, req)
-	return relay.Maintained{Rows: 3, Dropped: 2}, nil
+	return contract.Maintained{Rows: 3, Dropped: 2}, nil
 }
 
 // events collects what is observed.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
-	"github.com/waybill-go/waybill/relay"
 )
 
 const (
@@ -168,7 +168,7 @@ func (j *Janitor) rows() []Rows {
 func (j *Janitor) maintainArchive(ctx context.Context) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	done, err := j.archiver.MaintainArchive(ctx, relay.MaintainRequest{Retention: j.cfg.OutboxRetention, BatchSize: j.cfg.CleanupBatchSize})
+	done, err := j.archiver.MaintainArchive(ctx, contract.MaintainRequest{Retention: j.cfg.OutboxRetention, BatchSize: j.cfg.CleanupBatchSize})
 	return Report{
 		Rows: Archive, OlderThan: j.cfg.OutboxRetention, Days: done.Dropped,
 		Purged: Purged{Candidates: done.Rows, Deleted: done.Rows, Busy: done.Busy},

@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/guarantee"
-	"github.com/waybill-go/waybill/relay"
 )
 
 var (
-	_ relay.Publisher  = (*Hub)(nil)
-	_ broker.Explainer = (*Hub)(nil)
+	_ contract.Publisher = (*Hub)(nil)
+	_ broker.Explainer   = (*Hub)(nil)
 )
 
 // Capabilities tells what a hub can do, best effort: each connected client is a receiver of its

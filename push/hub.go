@@ -9,8 +9,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // Why a client was disconnected, or could not connect. Serve returns them.
@@ -32,7 +32,7 @@ var (
 )
 
 // Hub knows the clients that are connected to this process. It is safe for concurrent use. As a
-// [relay.Publisher] it is best effort: see the package.
+// [contract.Publisher] it is best effort: see the package.
 type Hub struct {
 	cfg      Config
 	reading  chan struct{} // holds a value for each client that reads the archive
@@ -120,9 +120,9 @@ func (h *Hub) spread(e Event, target Target) (slow []*session, err error) {
 	return slow, nil
 }
 
-// Send implements [relay.Publisher]: nil says that the message was pushed, in the sense of
+// Send implements [contract.Publisher]: nil says that the message was pushed, in the sense of
 // [Hub.Push], and no more than that.
-func (h *Hub) Send(_ context.Context, msgs []relay.Outgoing) (wait func() []error) {
+func (h *Hub) Send(_ context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	results := make([]error, len(msgs))
 	for i, m := range msgs {
 		results[i] = h.Push(m.Message)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/guarantee"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func newHub(t *testing.T, cfg Config) *Hub {
@@ -241,7 +241,7 @@ func TestPush_TargetPanics(t *testing.T) {
 			return Target{Everyone: true}
 		}})
 		live := connect(t, h, Connection{})
-		results := h.Send(t.Context(), []relay.Outgoing{{Message: message("1")}, {Message: message("bad")}, {Message: message("2")}})()
+		results := h.Send(t.Context(), []contract.Outgoing{{Message: message("1")}, {Message: message("bad")}, {Message: message("2")}})()
 		if results[0] != nil || !waybill.IsPermanent(results[1]) || results[2] != nil {
 			t.Errorf("Send() = %v, want one permanent error for the second message", results)
 		}
@@ -275,7 +275,7 @@ func TestPush_Copies(t *testing.T) {
 func TestSend_IsBestEffort(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, Config{})
-	out := []relay.Outgoing{{Message: message("1")}, {Message: message("2")}}
+	out := []contract.Outgoing{{Message: message("1")}, {Message: message("2")}}
 	if got := h.Send(t.Context(), out)(); !slices.Equal(got, []error{nil, nil}) {
 		t.Errorf("Send() without clients = %v, want success", got)
 	}

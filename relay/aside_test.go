@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // TestRelay_StepsAside: a relay that has not reached its broker for some time lets its lease run out
@@ -30,7 +31,7 @@ func TestRelay_StepsAside(t *testing.T) {
 				src.lanes = src.lanes[:src.share]
 			}
 			var away atomic.Bool
-			broker := &fakeBroker{answer: func(Outgoing) (time.Duration, error) {
+			broker := &fakeBroker{answer: func(contract.Outgoing) (time.Duration, error) {
 				if away.Load() {
 					return 0, waybill.UnavailableError(errRefused)
 				}
@@ -79,7 +80,7 @@ func TestRelay_NothingToProbeWith(t *testing.T) {
 	src := newFakeSource()
 	src.share = fakeLanes / 2
 	src.lanes = src.lanes[:src.share]
-	broker := &fakeBroker{answer: func(Outgoing) (time.Duration, error) { return 0, waybill.UnavailableError(errRefused) }}
+	broker := &fakeBroker{answer: func(contract.Outgoing) (time.Duration, error) { return 0, waybill.UnavailableError(errRefused) }}
 	src.add(message("a", "d", 1))
 	inBubble(t, src, []Destination{{Publisher: broker}}, Config{}, func(t *testing.T, r *Relay) {
 		pass(time.Minute)

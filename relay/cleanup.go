@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
@@ -20,7 +21,7 @@ func (r *Relay) maintainArchive(ctx context.Context) {
 
 func (r *Relay) maintainRound(ctx context.Context) error {
 	began := time.Now()
-	done, err := call(ctx, &patience{limit: maintainTimeout}, func(ctx context.Context) (Maintained, error) {
+	done, err := call(ctx, &patience{limit: maintainTimeout}, func(ctx context.Context) (contract.Maintained, error) {
 		return r.src.MaintainArchive(ctx, r.cfg.maintenance())
 	})
 	wait := r.cfg.CleanupInterval
@@ -37,8 +38,8 @@ func (r *Relay) maintainRound(ctx context.Context) error {
 
 // maintenance is what the archive is kept by. What an earlier setting has kept goes in its
 // time, even if nothing is kept now.
-func (c *Config) maintenance() MaintainRequest {
-	req := MaintainRequest{Retention: c.Retention, BatchSize: c.CleanupBatchSize}
+func (c *Config) maintenance() contract.MaintainRequest {
+	req := contract.MaintainRequest{Retention: c.Retention, BatchSize: c.CleanupBatchSize}
 	switch {
 	case c.DisableCleanup:
 		req.Retention = 0
@@ -48,7 +49,7 @@ func (c *Config) maintenance() MaintainRequest {
 	return req
 }
 
-func (r *Relay) observeMaintained(ctx context.Context, done Maintained, took time.Duration, locked error) {
+func (r *Relay) observeMaintained(ctx context.Context, done contract.Maintained, took time.Duration, locked error) {
 	for _, e := range []waybill.Event{
 		{Op: waybill.OpAddPartitions, Count: done.Added},
 		{Op: waybill.OpDropPartitions, Count: done.Dropped},

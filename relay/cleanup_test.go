@@ -9,20 +9,21 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // archiveSource is a source of which only the archive is looked after.
 type archiveSource struct {
-	Source
-	calls  []MaintainRequest
+	contract.Source
+	calls  []contract.MaintainRequest
 	at     []time.Time
-	answer func(call int) (Maintained, error)
+	answer func(call int) (contract.Maintained, error)
 }
 
-func (s *archiveSource) MaintainArchive(_ context.Context, req MaintainRequest) (Maintained, error) {
+func (s *archiveSource) MaintainArchive(_ context.Context, req contract.MaintainRequest) (contract.Maintained, error) {
 	s.calls, s.at = append(s.calls, req), append(s.at, time.Now())
 	if s.answer == nil {
-		return Maintained{}, nil
+		return contract.Maintained{}, nil
 	}
 	return s.answer(len(s.calls))
 }
@@ -71,14 +72,14 @@ func TestCleanup(t *testing.T) {
 		for _, tt := range []struct {
 			name string
 			cfg  Config
-			want MaintainRequest
+			want contract.MaintainRequest
 		}{
-			{"the defaults", Config{}, MaintainRequest{Retention: 7 * day, BatchSize: 1000}},
-			{"a batch size", Config{CleanupBatchSize: 10}, MaintainRequest{Retention: 7 * day, BatchSize: 10}},
-			{"a retention", Config{Retention: day}, MaintainRequest{Retention: day, BatchSize: 1000}},
-			{"nothing is kept any more", Config{Retention: KeepNothing}, MaintainRequest{Retention: 7 * day, BatchSize: 1000}},
-			{"disabled: room for the next days, nothing removed", Config{DisableCleanup: true}, MaintainRequest{BatchSize: 1000}},
-			{"disabled, and nothing is kept", Config{DisableCleanup: true, Retention: KeepNothing}, MaintainRequest{BatchSize: 1000}},
+			{"the defaults", Config{}, contract.MaintainRequest{Retention: 7 * day, BatchSize: 1000}},
+			{"a batch size", Config{CleanupBatchSize: 10}, contract.MaintainRequest{Retention: 7 * day, BatchSize: 10}},
+			{"a retention", Config{Retention: day}, contract.MaintainRequest{Retention: day, BatchSize: 1000}},
+			{"nothing is kept any more", Config{Retention: KeepNothing}, contract.MaintainRequest{Retention: 7 * day, BatchSize: 1000}},
+			{"disabled: room for the next days, nothing removed", Config{DisableCleanup: true}, contract.MaintainRequest{BatchSize: 1000}},
+			{"disabled, and nothing is kept", Config{DisableCleanup: true, Retention: KeepNothing}, contract.MaintainRequest{BatchSize: 1000}},
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				src := &archiveSource{}
@@ -115,12 +116,12 @@ func TestCleanup(t *testing.T) {
 func TestCleanup_Observed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		src := &archiveSource{answer: func(call int) (Maintained, error) {
+		src := &archiveSource{answer: func(call int) (contract.Maintained, error) {
 			if call == 1 {
 				time.Sleep(time.Second)
-				return Maintained{Rows: 12, Added: 3, Dropped: 2}, nil
+				return contract.Maintained{Rows: 12, Added: 3, Dropped: 2}, nil
 			}
-			return Maintained{Busy: true}, nil
+			return contract.Maintained{Busy: true}, nil
 		}}
 		got := src.maintain(t, Config{Node: "n"}, 5*time.Hour)
 		want := []waybill.Event{
@@ -144,11 +145,11 @@ func TestCleanup_Conflict(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		locked := waybill.ConflictError(errors.New("lock timeout"))
-		src := &archiveSource{answer: func(call int) (Maintained, error) {
+		src := &archiveSource{answer: func(call int) (contract.Maintained, error) {
 			if call <= 2 {
-				return Maintained{Added: 1}, locked
+				return contract.Maintained{Added: 1}, locked
 			}
-			return Maintained{}, nil
+			return contract.Maintained{}, nil
 		}}
 		got := src.maintain(t, Config{}, time.Hour)
 		if len(src.calls) != 3 || src.at[1].Sub(src.at[0]) != time.Minute || src.at[2].Sub(src.at[1]) != time.Minute {
@@ -165,11 +166,11 @@ func TestCleanup_Failure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		down := waybill.UnavailableError(errors.New("down"))
-		src := &archiveSource{answer: func(call int) (Maintained, error) {
+		src := &archiveSource{answer: func(call int) (contract.Maintained, error) {
 			if call == 1 {
-				return Maintained{Rows: 5}, down
+				return contract.Maintained{Rows: 5}, down
 			}
-			return Maintained{}, nil
+			return contract.Maintained{}, nil
 		}}
 		got := src.maintain(t, Config{}, time.Minute)
 		if len(src.calls) != 2 {

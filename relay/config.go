@@ -62,7 +62,7 @@ type Config struct {
 	RenewInterval time.Duration
 
 	// PublishTimeout is how long the broker may take to confirm a batch before the destination,
-	// or the topic, is paused. What is unconfirmed then is published again; of a [LateConfirmer]
+	// or the topic, is paused. What is unconfirmed then is published again; of a [contract.LateConfirmer]
 	// it is waited for 15 times as long, unless the connection is lost or the lease ends. Of any
 	// other, a batch of several topics is given at most 2 s, and then each of them batches of its
 	// own. Optional; the default is 4 s.

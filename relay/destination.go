@@ -2,6 +2,7 @@ package relay
 
 import (
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
@@ -12,7 +13,7 @@ type Destination struct {
 	Name string
 
 	// Publisher takes the messages. Required.
-	Publisher Publisher
+	Publisher contract.Publisher
 
 	// Match says which messages are for this destination. It is asked for each attempt of a
 	// message; if it panics, that attempt for this destination has failed. Optional; nil takes all.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // fakeSource is a source in memory, as small as the relay's own tests need it. Messages wait
@@ -25,7 +26,7 @@ type fakeSource struct {
 	dead     []string
 	commits  chan struct{}
 	claims   int
-	lanes    []Lane
+	lanes    []contract.Lane
 	share    int
 	refuse   error  // of settlements
 	refuseID string // of a message that no settlement may hold
@@ -38,7 +39,7 @@ type fakeSource struct {
 }
 
 type fakeRow struct {
-	Claim
+	contract.Claim
 	due time.Time
 }
 
@@ -47,7 +48,7 @@ const fakeLanes = 4
 func newFakeSource() *fakeSource {
 	s := &fakeSource{rows: make(map[int64]*fakeRow), commits: make(chan struct{}, 1), share: fakeLanes}
 	for n := range fakeLanes {
-		s.lanes = append(s.lanes, Lane{n, 1})
+		s.lanes = append(s.lanes, contract.Lane{Number: n, Epoch: 1})
 	}
 	return s
 }
@@ -62,7 +63,7 @@ func (s *fakeSource) add(msgs ...waybill.Message) {
 		if m.Key != "" {
 			lane = int(m.Key[len(m.Key)-1]) % fakeLanes
 		}
-		s.rows[s.position] = &fakeRow{Claim: Claim{Message: m, Position: s.position, Lane: Lane{Number: lane}}}
+		s.rows[s.position] = &fakeRow{Claim: contract.Claim{Message: m, Position: s.position, Lane: contract.Lane{Number: lane}}}
 	}
 	select {
 	case s.commits <- struct{}{}:
@@ -70,23 +71,23 @@ func (s *fakeSource) add(msgs ...waybill.Message) {
 	}
 }
 
-func (s *fakeSource) RenewLanes(_ context.Context, req LeaseRequest) (Lease, error) {
+func (s *fakeSource) RenewLanes(_ context.Context, req contract.LeaseRequest) (contract.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lanes = slices.DeleteFunc(slices.Clone(s.lanes), func(l Lane) bool { return slices.Contains(req.Give, l.Number) })
-	return Lease{Lanes: slices.Clone(s.lanes), Share: s.share, Total: fakeLanes}, nil
+	s.lanes = slices.DeleteFunc(slices.Clone(s.lanes), func(l contract.Lane) bool { return slices.Contains(req.Give, l.Number) })
+	return contract.Lease{Lanes: slices.Clone(s.lanes), Share: s.share, Total: fakeLanes}, nil
 }
 
 func (s *fakeSource) LeaveLanes(context.Context, string) error { return nil }
 
-func (s *fakeSource) ClaimMessages(_ context.Context, req ClaimRequest) ([]Claim, error) {
+func (s *fakeSource) ClaimMessages(_ context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.claims++
 	first := s.firstWaiting()
-	var claims []Claim
+	var claims []contract.Claim
 	for _, row := range s.sorted() {
-		i := slices.IndexFunc(req.Lanes, func(l Lane) bool { return l.Number == row.Lane.Number })
+		i := slices.IndexFunc(req.Lanes, func(l contract.Lane) bool { return l.Number == row.Lane.Number })
 		_, held := slices.BinarySearch(req.Held, row.Position)
 		ahead, waits := first[unit{row.Message.Topic, row.Message.Key}]
 		blocked := waits && ahead < row.Position && row.Message.Key != ""
@@ -102,12 +103,12 @@ func (s *fakeSource) ClaimMessages(_ context.Context, req ClaimRequest) ([]Claim
 	return claims, nil
 }
 
-func (s *fakeSource) ClaimAhead(_ context.Context, req AheadRequest) (claims []Claim, reached int64, err error) {
+func (s *fakeSource) ClaimAhead(_ context.Context, req contract.AheadRequest) (claims []contract.Claim, reached int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stays, limits := make(map[unit]bool), ClaimRequest{Limit: req.Limit, Bytes: req.Bytes}
+	stays, limits := make(map[unit]bool), contract.ClaimRequest{Limit: req.Limit, Bytes: req.Bytes}
 	for _, row := range s.sorted() {
-		i := slices.IndexFunc(req.Lanes, func(l Lane) bool { return l.Number == row.Lane.Number })
+		i := slices.IndexFunc(req.Lanes, func(l contract.Lane) bool { return l.Number == row.Lane.Number })
 		_, held := slices.BinarySearch(req.Held, row.Position)
 		if i < 0 || held || row.Waiting {
 			continue
@@ -147,14 +148,14 @@ func (s *fakeSource) firstWaiting() map[unit]int64 {
 	return first
 }
 
-func (s *fakeSource) SettleMessages(_ context.Context, req SettleRequest) (lost []int, err error) {
+func (s *fakeSource) SettleMessages(_ context.Context, req contract.SettleRequest) (lost []int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settles++
 	if s.refuse != nil {
 		return nil, s.refuse
 	}
-	if slices.ContainsFunc(req.Settlements, func(st Settlement) bool { return st.Claim.Message.ID == s.refuseID }) {
+	if slices.ContainsFunc(req.Settlements, func(st contract.Settlement) bool { return st.Claim.Message.ID == s.refuseID }) {
 		return nil, errRefused
 	}
 	for _, st := range req.Settlements {
@@ -165,16 +166,16 @@ func (s *fakeSource) SettleMessages(_ context.Context, req SettleRequest) (lost 
 		}
 		row := s.rows[c.Position]
 		switch st.Outcome {
-		case Published, Fanout:
+		case contract.Published, contract.Fanout:
 			delete(s.rows, c.Position)
 			for _, d := range st.Destinations {
 				s.position++
-				s.rows[s.position] = &fakeRow{Claim: Claim{Message: c.Message, Position: s.position, Lane: row.Lane, Waiting: true, Destination: d}}
+				s.rows[s.position] = &fakeRow{Claim: contract.Claim{Message: c.Message, Position: s.position, Lane: row.Lane, Waiting: true, Destination: d}}
 			}
-		case Dead, Failed:
+		case contract.Dead, contract.Failed:
 			delete(s.rows, c.Position)
 			s.dead = append(s.dead, c.Message.ID)
-		case Wait:
+		case contract.Wait:
 			row.Waiting, row.Attempts, row.Destination, row.due = true, st.Attempts, c.Destination, time.Now().Add(st.After)
 		default:
 			return nil, fmt.Errorf("the fake knows no outcome %d", st.Outcome)
@@ -183,7 +184,7 @@ func (s *fakeSource) SettleMessages(_ context.Context, req SettleRequest) (lost 
 	return lost, nil
 }
 
-func (s *fakeSource) CountParked(context.Context, []Lane) (keys, messages int, err error) {
+func (s *fakeSource) CountParked(context.Context, []contract.Lane) (keys, messages int, err error) {
 	return 0, 0, nil
 }
 
@@ -192,15 +193,15 @@ func (s *fakeSource) wait(m waybill.Message, due time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.position++
-	lane := Lane{Number: int(s.position % fakeLanes)}
-	s.rows[s.position] = &fakeRow{Claim: Claim{Message: m, Position: s.position, Lane: lane, Waiting: true}, due: due}
+	lane := contract.Lane{Number: int(s.position % fakeLanes)}
+	s.rows[s.position] = &fakeRow{Claim: contract.Claim{Message: m, Position: s.position, Lane: lane, Waiting: true}, due: due}
 }
 
 // schedule adds a message that goes to the others when it is due.
 func (s *fakeSource) schedule(m waybill.Message, due time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.scheduled = append(s.scheduled, fakeRow{Claim: Claim{Message: m}, due: due})
+	s.scheduled = append(s.scheduled, fakeRow{Claim: contract.Claim{Message: m}, due: due})
 }
 
 func (s *fakeSource) ReleaseScheduled(_ context.Context, limit int) (int, error) {
@@ -225,8 +226,8 @@ func (s *fakeSource) ReleaseScheduled(_ context.Context, limit int) (int, error)
 	return len(due), nil
 }
 
-func (s *fakeSource) MaintainArchive(context.Context, MaintainRequest) (Maintained, error) {
-	return Maintained{}, nil
+func (s *fakeSource) MaintainArchive(context.Context, contract.MaintainRequest) (contract.Maintained, error) {
+	return contract.Maintained{}, nil
 }
 
 func (s *fakeSource) AwaitMessages(ctx context.Context, _ string) error {
@@ -264,7 +265,7 @@ func (s *fakeSource) left() int {
 // fakeBroker records what arrives. What it does with a message is up to answer: after a
 // while, an error.
 type fakeBroker struct {
-	answer func(m Outgoing) (time.Duration, error)
+	answer func(m contract.Outgoing) (time.Duration, error)
 
 	mu      sync.Mutex
 	arrived []string // ids
@@ -273,7 +274,7 @@ type fakeBroker struct {
 	now     int
 }
 
-func (b *fakeBroker) Send(ctx context.Context, msgs []Outgoing) func() []error {
+func (b *fakeBroker) Send(ctx context.Context, msgs []contract.Outgoing) func() []error {
 	b.mu.Lock()
 	b.now++
 	b.most = max(b.most, b.now)
@@ -292,7 +293,7 @@ func (b *fakeBroker) Send(ctx context.Context, msgs []Outgoing) func() []error {
 	}
 }
 
-func (b *fakeBroker) take(ctx context.Context, m Outgoing) error {
+func (b *fakeBroker) take(ctx context.Context, m contract.Outgoing) error {
 	if b.answer != nil {
 		wait, err := b.answer(m)
 		select {
@@ -342,7 +343,7 @@ func inBubble(t *testing.T, src *fakeSource, destinations []Destination, cfg Con
 }
 
 // inBubbleWith is inBubble for a source that is made of a fake one.
-func inBubbleWith(t *testing.T, whole Source, src *fakeSource, destinations []Destination, cfg Config, test func(t *testing.T, r *Relay)) {
+func inBubbleWith(t *testing.T, whole contract.Source, src *fakeSource, destinations []Destination, cfg Config, test func(t *testing.T, r *Relay)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		if cfg.Observer == nil {

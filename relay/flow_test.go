@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // inOrder fails unless the ids of each key have arrived in order, once each.
@@ -32,7 +33,7 @@ func inOrder(t *testing.T, ids []string, want int) {
 func TestRelay_ReadsAheadAndKeepsOrder(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []Mode{Pipelined, Strict} {
-		src, broker := newFakeSource(), &fakeBroker{answer: func(Outgoing) (time.Duration, error) { return time.Millisecond, nil }}
+		src, broker := newFakeSource(), &fakeBroker{answer: func(contract.Outgoing) (time.Duration, error) { return time.Millisecond, nil }}
 		for n := range 1000 {
 			for key := range 5 {
 				src.add(message("orders", fmt.Sprint("k", key), n+1))
@@ -57,7 +58,7 @@ func TestRelay_FailureKeepsOrder(t *testing.T) {
 	t.Parallel()
 	src := newFakeSource()
 	tries := make(map[string]int) // one batch at a time
-	broker := &fakeBroker{answer: func(m Outgoing) (time.Duration, error) {
+	broker := &fakeBroker{answer: func(m contract.Outgoing) (time.Duration, error) {
 		if tries[m.ID]++; tries[m.ID] <= 2 && strings.HasSuffix(m.ID, "3") {
 			return time.Millisecond, errRefused
 		}
@@ -76,7 +77,7 @@ func TestRelay_FailureKeepsOrder(t *testing.T) {
 func TestRelay_DeadLetterLetsTheKeyGoOn(t *testing.T) {
 	t.Parallel()
 	src := newFakeSource()
-	broker := &fakeBroker{answer: func(m Outgoing) (time.Duration, error) {
+	broker := &fakeBroker{answer: func(m contract.Outgoing) (time.Duration, error) {
 		if strings.HasSuffix(m.ID, "/2") {
 			return 0, waybill.PermanentError(waybill.ReasonTooLarge, errRefused)
 		}
@@ -101,7 +102,7 @@ func TestRelay_OutageMovesNothing(t *testing.T) {
 	src := newFakeSource()
 	var away atomic.Bool
 	away.Store(true)
-	broker := &fakeBroker{answer: func(Outgoing) (time.Duration, error) {
+	broker := &fakeBroker{answer: func(contract.Outgoing) (time.Duration, error) {
 		if away.Load() {
 			return 0, waybill.UnavailableError(errRefused)
 		}
@@ -128,7 +129,7 @@ func TestRelay_OutageMovesNothing(t *testing.T) {
 func TestRelay_SlowTopic(t *testing.T) {
 	t.Parallel()
 	src := newFakeSource()
-	broker := &fakeBroker{answer: func(m Outgoing) (time.Duration, error) {
+	broker := &fakeBroker{answer: func(m contract.Outgoing) (time.Duration, error) {
 		if m.Topic == "slow" {
 			return time.Hour, nil
 		}
@@ -160,7 +161,7 @@ func TestRelay_SlowDestination(t *testing.T) {
 	src := newFakeSource()
 	var away atomic.Bool
 	away.Store(true)
-	bad := &fakeBroker{answer: func(Outgoing) (time.Duration, error) {
+	bad := &fakeBroker{answer: func(contract.Outgoing) (time.Duration, error) {
 		if away.Load() {
 			return 0, waybill.UnavailableError(errRefused)
 		}
@@ -190,7 +191,7 @@ func TestRelay_SlowDestination(t *testing.T) {
 func TestRelay_SluggishDestination(t *testing.T) {
 	t.Parallel()
 	src := newFakeSource()
-	late := &fakeBroker{answer: func(Outgoing) (time.Duration, error) { return 3 * time.Millisecond, nil }}
+	late := &fakeBroker{answer: func(contract.Outgoing) (time.Duration, error) { return 3 * time.Millisecond, nil }}
 	quick := &fakeBroker{}
 	topic := func(name string) func(*waybill.Message) bool {
 		return func(m *waybill.Message) bool { return m.Topic == name }
@@ -258,7 +259,7 @@ func TestRelay_TenantsShareARate(t *testing.T) {
 func TestRelay_LeavingLanesGoStill(t *testing.T) {
 	t.Parallel()
 	src := newFakeSource()
-	broker := &fakeBroker{answer: func(Outgoing) (time.Duration, error) { return 10 * time.Millisecond, nil }}
+	broker := &fakeBroker{answer: func(contract.Outgoing) (time.Duration, error) { return 10 * time.Millisecond, nil }}
 	for n := range 2000 {
 		src.add(message("orders", fmt.Sprint("k", n%8), n/8+1))
 	}
@@ -273,7 +274,7 @@ func TestRelay_LeavingLanesGoStill(t *testing.T) {
 		}
 		pass(time.Minute)
 		for _, row := range src.list() {
-			if slices.ContainsFunc(src.lanes, func(l Lane) bool { return l.Number == row.Lane.Number }) {
+			if slices.ContainsFunc(src.lanes, func(l contract.Lane) bool { return l.Number == row.Lane.Number }) {
 				t.Fatalf("%s is left in an owned lane", row.Message.ID)
 			}
 		}
@@ -285,7 +286,7 @@ func TestRelay_LeavingLanesGoStill(t *testing.T) {
 func TestRelay_LaneThatComesBack(t *testing.T) {
 	t.Parallel()
 	src := newFakeSource()
-	broker := &fakeBroker{answer: func(Outgoing) (time.Duration, error) { return 3 * time.Second, nil }}
+	broker := &fakeBroker{answer: func(contract.Outgoing) (time.Duration, error) { return 3 * time.Second, nil }}
 	for n := range 5 {
 		src.add(message("orders", "k", n+1))
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
@@ -14,11 +15,11 @@ import (
 // by bytes, too, also when large messages follow small ones.
 func TestRelay_LargeMessages(t *testing.T) {
 	t.Parallel()
-	src, broker := newFakeSource(), &fakeBroker{answer: func(Outgoing) (time.Duration, error) { return 10 * time.Millisecond, nil }}
+	src, broker := newFakeSource(), &fakeBroker{answer: func(contract.Outgoing) (time.Duration, error) { return 10 * time.Millisecond, nil }}
 	large := make([]byte, 4<<20)
 	var r atomic.Pointer[Relay]
 	most := 0
-	pub := publisherFunc(func(ctx context.Context, msgs []Outgoing) func() []error {
+	pub := publisherFunc(func(ctx context.Context, msgs []contract.Outgoing) func() []error {
 		most = max(most, heldBytes(r.Load()))
 		return broker.Send(ctx, msgs)
 	})
@@ -41,9 +42,11 @@ func TestRelay_LargeMessages(t *testing.T) {
 	})
 }
 
-type publisherFunc func(ctx context.Context, msgs []Outgoing) func() []error
+type publisherFunc func(ctx context.Context, msgs []contract.Outgoing) func() []error
 
-func (f publisherFunc) Send(ctx context.Context, msgs []Outgoing) func() []error { return f(ctx, msgs) }
+func (f publisherFunc) Send(ctx context.Context, msgs []contract.Outgoing) func() []error {
+	return f(ctx, msgs)
+}
 
 func heldBytes(r *Relay) (n int) {
 	r.latest.Load().ask(func(c *relaycore.Core) { n = c.Stats().Bytes })

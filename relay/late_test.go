@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // lateBroker stores messages at once and confirms them after a while, over a connection that lives.
@@ -23,7 +24,7 @@ type lateBroker struct {
 
 func (b *lateBroker) ConfirmsLate() bool { return true }
 
-func (b *lateBroker) Send(ctx context.Context, msgs []Outgoing) func() []error {
+func (b *lateBroker) Send(ctx context.Context, msgs []contract.Outgoing) func() []error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stored == nil {
@@ -154,7 +155,7 @@ type watched struct {
 	ended chan time.Duration
 }
 
-func (w watched) Send(ctx context.Context, msgs []Outgoing) func() []error {
+func (w watched) Send(ctx context.Context, msgs []contract.Outgoing) func() []error {
 	began := time.Now()
 	wait := w.lateBroker.Send(ctx, msgs)
 	return func() []error {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/waybill-go/waybill/contract"
 )
 
 // namedSource remembers until when leases hold, and answers as an Inspector.
@@ -15,7 +17,7 @@ type namedSource struct {
 	expires time.Time
 }
 
-func (s *namedSource) RenewLanes(ctx context.Context, req LeaseRequest) (Lease, error) {
+func (s *namedSource) RenewLanes(ctx context.Context, req contract.LeaseRequest) (contract.Lease, error) {
 	s.states.Lock()
 	s.expires = time.Now().Add(req.TTL)
 	s.states.Unlock()
@@ -41,7 +43,7 @@ func TestRelay_NameIsTaken(t *testing.T) {
 		}
 		pass(700 * time.Millisecond)
 		for range 60 { // another relay
-			if _, err := s.RenewLanes(t.Context(), LeaseRequest{Node: "mine", TTL: r.cfg.LeaseTTL}); err != nil {
+			if _, err := s.RenewLanes(t.Context(), contract.LeaseRequest{Node: "mine", TTL: r.cfg.LeaseTTL}); err != nil {
 				t.Fatal(err)
 			}
 			pass(2 * time.Second)
@@ -79,9 +81,9 @@ func TestRelay_NameAfterClockSetBack(t *testing.T) {
 // forgetfulSource passes over a message until the lanes are read from their beginning.
 type forgetfulSource struct{ *fakeSource }
 
-func (s forgetfulSource) ClaimMessages(ctx context.Context, req ClaimRequest) ([]Claim, error) {
+func (s forgetfulSource) ClaimMessages(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
 	claims, err := s.fakeSource.ClaimMessages(ctx, req)
-	return slices.DeleteFunc(claims, func(c Claim) bool {
+	return slices.DeleteFunc(claims, func(c contract.Claim) bool {
 		return c.Message.Topic == "forgotten" && !slices.Contains(req.Again, c.Lane.Number)
 	}), err
 }

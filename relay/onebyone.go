@@ -5,10 +5,11 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// PublishOneByOne returns a [Publisher] made of a function that publishes one message and returns an
+// PublishOneByOne returns a [contract.Publisher] made of a function that publishes one message and returns an
 // error, for a broker without an adapter. publish is called for the messages of a batch one after the
 // other, and by several goroutines at once; it must return when ctx ends. An error stops the batch if
 // it is unavailable; the rest is sent later. A panic is the failure of its message.
@@ -25,15 +26,15 @@ import (
 //     mode is [Strict].
 //   - Each message waits for the one before, so that a batch takes as many round trips as it has
 //     messages; what is not sent when PublishTimeout ends is sent later. Keep BatchSize small.
-//   - Copies of a message are dropped by the broker only if publish hands on [Outgoing.DedupID].
-func PublishOneByOne(publish func(ctx context.Context, m Outgoing) error) Publisher {
+//   - Copies of a message are dropped by the broker only if publish hands on [contract.Outgoing.DedupID].
+func PublishOneByOne(publish func(ctx context.Context, m contract.Outgoing) error) contract.Publisher {
 	return oneByOne(publish)
 }
 
-type oneByOne func(ctx context.Context, m Outgoing) error
+type oneByOne func(ctx context.Context, m contract.Outgoing) error
 
-// Send implements [Publisher].
-func (publish oneByOne) Send(ctx context.Context, msgs []Outgoing) (wait func() []error) {
+// Send implements [contract.Publisher].
+func (publish oneByOne) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	return func() []error {
 		errs := make([]error, len(msgs))
 		for i, m := range msgs {
@@ -53,7 +54,7 @@ func (publish oneByOne) Send(ctx context.Context, msgs []Outgoing) (wait func() 
 
 // one publishes a message. What was cut off by the end of ctx is unavailable, as it says nothing of
 // the message.
-func (publish oneByOne) one(ctx context.Context, m Outgoing) error {
+func (publish oneByOne) one(ctx context.Context, m contract.Outgoing) error {
 	err := loop.Protect(func() error { return publish(ctx, m) })
 	if err != nil && ctx.Err() != nil && !waybill.IsPermanent(err) {
 		return waybill.UnavailableError(fmt.Errorf("no answer: %w: %w", ctx.Err(), err))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 func TestPublishOneByOne(t *testing.T) {
@@ -18,7 +19,7 @@ func TestPublishOneByOne(t *testing.T) {
 	var mu sync.Mutex
 	var arrived []string
 	tries, away := make(map[string]int), true
-	publish := func(_ context.Context, m Outgoing) error {
+	publish := func(_ context.Context, m contract.Outgoing) error {
 		mu.Lock()
 		defer mu.Unlock()
 		tries[m.ID]++
@@ -59,13 +60,13 @@ func TestPublishOneByOne(t *testing.T) {
 func TestPublishOneByOne_Results(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	msgs := make([]Outgoing, 5)
+	msgs := make([]contract.Outgoing, 5)
 	for i := range msgs {
 		m := message("orders", "k", i)
-		msgs[i] = Outgoing{Message: &m}
+		msgs[i] = contract.Outgoing{Message: &m}
 	}
 	calls := 0
-	errs := PublishOneByOne(func(context.Context, Outgoing) error {
+	errs := PublishOneByOne(func(context.Context, contract.Outgoing) error {
 		if calls++; calls == 3 {
 			cancel()
 			return context.Canceled

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // TestRelay_MatchFails: a Match that panics concerns its own destination and message. A message
@@ -112,7 +113,7 @@ func TestRelay_PublisherPanicsBeside(t *testing.T) {
 	t.Parallel()
 	src, broker := newFakeSource(), &fakeBroker{}
 	lost := true
-	broker.answer = func(m Outgoing) (time.Duration, error) {
+	broker.answer = func(m contract.Outgoing) (time.Duration, error) {
 		switch {
 		case m.Topic == "unreadable":
 			return 0, (*faulty)(nil)

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // wire is a publisher with one connection, which all batches under way share: if it ends, none of
 // them is confirmed.
 type wire struct {
-	cuts func(m Outgoing) bool // whether a message ends the connection
+	cuts func(m contract.Outgoing) bool // whether a message ends the connection
 
 	mu      sync.Mutex
 	ended   chan struct{} // closed when the connection ends
@@ -30,7 +31,7 @@ const longPauses = 30 * time.Second
 
 const roundTrip = 2 * time.Millisecond
 
-func (w *wire) Send(_ context.Context, msgs []Outgoing) func() []error {
+func (w *wire) Send(_ context.Context, msgs []contract.Outgoing) func() []error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended == nil {
@@ -53,7 +54,7 @@ func (w *wire) Send(_ context.Context, msgs []Outgoing) func() []error {
 	}
 }
 
-func (w *wire) take(msgs []Outgoing) {
+func (w *wire) take(msgs []contract.Outgoing) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range msgs {
@@ -68,8 +69,8 @@ func (w *wire) ids() []string {
 }
 
 // poison returns what the messages with the given ids do to a connection.
-func poison(ids ...string) func(Outgoing) bool {
-	return func(m Outgoing) bool { return slices.Contains(ids, m.ID) }
+func poison(ids ...string) func(contract.Outgoing) bool {
+	return func(m contract.Outgoing) bool { return slices.Contains(ids, m.ID) }
 }
 
 // inOrderBut is inOrder for messages of which some are dead letters.
@@ -144,7 +145,7 @@ func TestRelay_OutageIsNoPoison(t *testing.T) {
 	t.Parallel()
 	src := newFakeSource()
 	var up atomic.Bool
-	w := &wire{cuts: func(Outgoing) bool { return !up.Load() }}
+	w := &wire{cuts: func(contract.Outgoing) bool { return !up.Load() }}
 	inBubble(t, src, []Destination{{Publisher: w}}, Config{}, func(t *testing.T, _ *Relay) {
 		for n := range 3 {
 			up.Store(true)
@@ -175,7 +176,7 @@ func TestRelay_FlappingBrokerIsNoPoison(t *testing.T) {
 	t.Parallel()
 	for _, up := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond} {
 		src, start, healed := newFakeSource(), time.Time{}, atomic.Bool{}
-		w := &wire{cuts: func(Outgoing) bool { return !healed.Load() && time.Since(start)%(1013*time.Millisecond) > up }}
+		w := &wire{cuts: func(contract.Outgoing) bool { return !healed.Load() && time.Since(start)%(1013*time.Millisecond) > up }}
 		inBubble(t, src, []Destination{{Publisher: w}}, Config{}, func(t *testing.T, _ *Relay) {
 			start = time.Now()
 			for n := range 500 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
@@ -58,13 +59,13 @@ func (r *run) awaitTurn(ctx context.Context, before <-chan struct{}) {
 }
 
 // outgoing returns what a publisher needs of a batch.
-func outgoing(b *relaycore.Batch, structured bool) []Outgoing {
-	out := make([]Outgoing, len(b.Messages))
+func outgoing(b *relaycore.Batch, structured bool) []contract.Outgoing {
+	out := make([]contract.Outgoing, len(b.Messages))
 	for i, m := range b.Messages {
 		c := claimOf(m)
-		out[i] = Outgoing{
+		out[i] = contract.Outgoing{
 			Message:    &c.Message,
-			Row:        Row{Lane: m.Lane.Number, Position: m.Position, Destination: m.Dest},
+			Row:        contract.Row{Lane: m.Lane.Number, Position: m.Position, Destination: m.Dest},
 			DedupID:    dedupID(c.Message.ID, m.Life),
 			Resent:     m.Resent,
 			Structured: structured,
@@ -83,7 +84,7 @@ func dedupID(id string, life int) string {
 // send publishes messages and returns one error for each. handedOver is called when the next batch may
 // be handed over, too. A panic of the publisher counts as a lost connection: the message that causes it
 // is found in the same way.
-func (d *destination) send(ctx context.Context, out []Outgoing, handedOver func()) (errs []error) {
+func (d *destination) send(ctx context.Context, out []contract.Outgoing, handedOver func()) (errs []error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err := waybill.UnavailableError(fmt.Errorf("publisher panicked: %v: %w", p, waybill.ErrConnectionLost))
@@ -169,8 +170,8 @@ func unanswered(err error) bool {
 }
 
 // dedupWindow is 0, not known, if the publisher panics: the messages were sent.
-func dedupWindow(p Publisher) (window time.Duration) {
-	if d, ok := p.(Deduplicator); ok {
+func dedupWindow(p contract.Publisher) (window time.Duration) {
+	if d, ok := p.(contract.Deduplicator); ok {
 		_ = loop.Protect(func() error {
 			window = d.DedupWindow()
 			return nil

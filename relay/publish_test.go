@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // forgetful is a broker that remembers deduplication ids for a minute.
@@ -40,7 +41,7 @@ type troubled struct {
 	tries int
 }
 
-func (b *troubled) answer(Outgoing) (time.Duration, error) {
+func (b *troubled) answer(contract.Outgoing) (time.Duration, error) {
 	if b.tries++; b.tries == 1 {
 		b.first = time.Now()
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 func TestDedupID(t *testing.T) {
@@ -20,7 +21,7 @@ func TestDedupID(t *testing.T) {
 func TestSend_PublisherWithTooFewResults(t *testing.T) {
 	t.Parallel()
 	o := &destination{Destination: Destination{Publisher: short{}}}
-	errs := o.send(t.Context(), make([]Outgoing, 2), func() {})
+	errs := o.send(t.Context(), make([]contract.Outgoing, 2), func() {})
 	if len(errs) != 2 || !waybill.IsUnavailable(errors.Join(errs...)) {
 		t.Errorf("send() = %v, want every message unavailable", errs)
 	}
@@ -28,4 +29,6 @@ func TestSend_PublisherWithTooFewResults(t *testing.T) {
 
 type short struct{}
 
-func (short) Send(context.Context, []Outgoing) func() []error { return func() []error { return nil } }
+func (short) Send(context.Context, []contract.Outgoing) func() []error {
+	return func() []error { return nil }
+}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/recording"
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
@@ -34,7 +35,7 @@ func TestRecorder(t *testing.T) {
 	t.Parallel()
 	const messages = 500
 	src := newFakeSource()
-	b := &fakeBroker{answer: func(m Outgoing) (time.Duration, error) {
+	b := &fakeBroker{answer: func(m contract.Outgoing) (time.Duration, error) {
 		switch {
 		case strings.HasSuffix(m.ID, "7"):
 			return time.Millisecond, waybill.PermanentError(waybill.ReasonRejected, errors.New("password swordfish"))

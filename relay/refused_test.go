@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // TestRelay_RefusedSettlement: a settlement that the store refuses holds up its own key alone, turns
@@ -55,7 +56,7 @@ func TestRelay_RefusedSettlementKeepsOrder(t *testing.T) {
 	t.Parallel()
 	src := newFakeSource()
 	failed := false
-	broker := &fakeBroker{answer: func(m Outgoing) (time.Duration, error) {
+	broker := &fakeBroker{answer: func(m contract.Outgoing) (time.Duration, error) {
 		if m.ID == "orders/k/1" && !failed {
 			failed = true
 			return 0, errRefused

@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
 // Relay moves messages from one source to one or several destinations. What it does is decided by its
 // core, package relaycore; the rest of the relay carries that out.
 type Relay struct {
-	src    Source
-	ahead  AheadSource // src, nil if it is none
+	src    contract.Source
+	ahead  contract.AheadSource // src, nil if it is none
 	limits *limits
 	cfg    Config
 	main   []*destination          // those that messages are routed to
@@ -43,7 +44,7 @@ type last struct {
 
 // New returns a relay that publishes every message of src to pub. The error is an
 // [*waybill.InvalidError] that names what is missing or wrong.
-func New(src Source, pub Publisher, cfg Config) (*Relay, error) {
+func New(src contract.Source, pub contract.Publisher, cfg Config) (*Relay, error) {
 	if pub == nil {
 		return nil, &waybill.InvalidError{Field: "pub", Reason: "a publisher is required"}
 	}
@@ -52,7 +53,7 @@ func New(src Source, pub Publisher, cfg Config) (*Relay, error) {
 
 // NewFanout returns a relay that publishes each message of src to every destination that
 // matches it, each with attempts of its own. A message that matches none is unroutable.
-func NewFanout(src Source, destinations []Destination, cfg Config) (*Relay, error) {
+func NewFanout(src contract.Source, destinations []Destination, cfg Config) (*Relay, error) {
 	if src == nil {
 		return nil, &waybill.InvalidError{Field: "src", Reason: "a source is required"}
 	}
@@ -61,7 +62,7 @@ func NewFanout(src Source, destinations []Destination, cfg Config) (*Relay, erro
 		return nil, err
 	}
 	r := &Relay{src: src, limits: newLimits(&cfg), cfg: cfg, dests: make(map[string]*destination)}
-	r.ahead, _ = src.(AheadSource)
+	r.ahead, _ = src.(contract.AheadSource)
 	r.name.inspector, _ = src.(Inspector)
 	if err := r.addDestinations(destinations); err != nil {
 		return nil, err

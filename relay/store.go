@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
 func (r *run) renew(cmd relaycore.Renew) {
 	r.nameBefore(r.work)
-	lease, err := call(r.work, &r.limits.renew, func(ctx context.Context) (Lease, error) {
-		return r.src.RenewLanes(ctx, LeaseRequest{Node: r.cfg.Node, Join: cmd.Join, TTL: r.cfg.LeaseTTL, Give: cmd.Give})
+	lease, err := call(r.work, &r.limits.renew, func(ctx context.Context) (contract.Lease, error) {
+		return r.src.RenewLanes(ctx, contract.LeaseRequest{Node: r.cfg.Node, Join: cmd.Join, TTL: r.cfg.LeaseTTL, Give: cmd.Give})
 	})
 	if err != nil {
 		r.handle(relaycore.LeaseFailed{Lost: errors.Is(err, waybill.ErrLeaseLost), Err: err})
@@ -44,10 +45,10 @@ func (r *run) count(cmd relaycore.Count) {
 	r.handle(e)
 }
 
-func lanesOf(lanes []relaycore.Lane) []Lane {
-	list := make([]Lane, len(lanes))
+func lanesOf(lanes []relaycore.Lane) []contract.Lane {
+	list := make([]contract.Lane, len(lanes))
 	for i, l := range lanes {
-		list[i] = Lane(l)
+		list[i] = contract.Lane(l)
 	}
 	return list
 }
@@ -61,11 +62,11 @@ func (r *run) unlessStopping(err error) error {
 }
 
 func (r *run) claim(cmd relaycore.Claim) {
-	req := ClaimRequest{
+	req := contract.ClaimRequest{
 		Lanes: lanesOf(cmd.Lanes), Limit: cmd.Limit, Bytes: cmd.Bytes, Due: cmd.Due, DueOnly: cmd.DueOnly,
 		Held: cmd.Held, HeldFor: cmd.HeldFor, Again: cmd.Again, Paused: cmd.Paused,
 	}
-	claims, err := call(r.reading, &r.limits.claim, func(ctx context.Context) ([]Claim, error) {
+	claims, err := call(r.reading, &r.limits.claim, func(ctx context.Context) ([]contract.Claim, error) {
 		return r.src.ClaimMessages(ctx, req)
 	})
 	if err = r.unlessStopping(err); err != nil {
@@ -82,8 +83,8 @@ func (r *run) claimAhead(cmd relaycore.ClaimAhead) {
 		return
 	}
 	var reached int64
-	claims, err := call(r.reading, &r.limits.look, func(ctx context.Context) (claims []Claim, err error) {
-		claims, reached, err = r.ahead.ClaimAhead(ctx, AheadRequest{
+	claims, err := call(r.reading, &r.limits.look, func(ctx context.Context) (claims []contract.Claim, err error) {
+		claims, reached, err = r.ahead.ClaimAhead(ctx, contract.AheadRequest{
 			Lanes: lanesOf(cmd.Lanes), Without: without, Above: cmd.Above, Span: cmd.Span, Limit: cmd.Limit, Bytes: cmd.Bytes, Held: cmd.Held,
 		})
 		return claims, err
@@ -100,7 +101,7 @@ func (r *run) await(ctx context.Context, cancel func()) {
 	r.handle(relaycore.Woken{Err: err})
 }
 
-func (r *run) described(claims []Claim) []relaycore.Message {
+func (r *run) described(claims []contract.Claim) []relaycore.Message {
 	messages := make([]relaycore.Message, len(claims))
 	for i := range claims {
 		r.describe(&messages[i], &claims[i])
@@ -110,7 +111,7 @@ func (r *run) described(claims []Claim) []relaycore.Message {
 }
 
 // describe says of a claimed row what the core needs to know, and asks which destinations match it.
-func (r *Relay) describe(m *relaycore.Message, c *Claim) {
+func (r *Relay) describe(m *relaycore.Message, c *contract.Claim) {
 	*m = relaycore.Message{
 		ID: c.Message.ID, Position: c.Position, Lane: relaycore.Lane(c.Lane), Dest: c.Destination, Topic: c.Message.Address(), Key: c.Message.Key,
 		Tenant: c.Message.Tenant, Attempts: c.Attempts, Life: c.Life, Size: weight(c), Waiting: c.Waiting, Blocked: c.Blocked,
@@ -144,7 +145,7 @@ func (r *Relay) route(m *waybill.Message) (names []string, err error) {
 }
 
 // weight is about what a message takes in memory.
-func weight(c *Claim) int {
+func weight(c *contract.Claim) int {
 	w := relaycore.EmptySize + len(c.Message.Payload)
 	for name, value := range c.Message.Headers {
 		w += len(name) + len(value)
@@ -153,7 +154,7 @@ func weight(c *Claim) int {
 }
 
 func (r *run) settle(cmd relaycore.Settle) {
-	req := SettleRequest{Node: r.cfg.Node, Archive: r.cfg.Retention != KeepNothing, Settlements: make([]Settlement, len(cmd.Settlements))}
+	req := contract.SettleRequest{Node: r.cfg.Node, Archive: r.cfg.Retention != KeepNothing, Settlements: make([]contract.Settlement, len(cmd.Settlements))}
 	for i := range cmd.Settlements {
 		req.Settlements[i] = settlementOf(&cmd.Settlements[i])
 	}
@@ -169,18 +170,18 @@ func (r *run) settle(cmd relaycore.Settle) {
 	}
 }
 
-func claimOf(m *relaycore.Message) *Claim { return m.Tag.(*Claim) }
+func claimOf(m *relaycore.Message) *contract.Claim { return m.Tag.(*contract.Claim) }
 
 // settlementOf returns what the store is told of an outcome. The payload of a message that is not going
 // to be sent is dropped: the store has it.
-func settlementOf(st *relaycore.Settlement) Settlement {
+func settlementOf(st *relaycore.Settlement) contract.Settlement {
 	c := claimOf(st.Message)
 	c.Destination = st.Message.Dest
 	if st.Message.Deferred {
 		c.Message.Payload = nil
 	}
-	return Settlement{
-		Claim: c, Outcome: Outcome(st.Outcome), After: st.After, Behind: st.Behind, Alone: st.Alone, Park: st.Park,
+	return contract.Settlement{
+		Claim: c, Outcome: contract.Outcome(st.Outcome), After: st.After, Behind: st.Behind, Alone: st.Alone, Park: st.Park,
 		Attempts: st.Attempts, Life: st.Life, Reason: st.Reason, Error: waybill.ErrorText(st.Err), Took: st.Took, Destinations: st.To,
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/waybill-go/waybill/contract"
 )
 
 // silentSource answers nothing on the calls that are named, and notes calls without a deadline.
@@ -27,9 +29,9 @@ func (s *silentSource) call(ctx context.Context, name string) error {
 	return nil
 }
 
-func (s *silentSource) RenewLanes(ctx context.Context, req LeaseRequest) (Lease, error) {
+func (s *silentSource) RenewLanes(ctx context.Context, req contract.LeaseRequest) (contract.Lease, error) {
 	if err := s.call(ctx, "renew"); err != nil {
-		return Lease{}, err
+		return contract.Lease{}, err
 	}
 	s.mu.Lock()
 	s.renewals = append(s.renewals, time.Now())
@@ -39,21 +41,21 @@ func (s *silentSource) RenewLanes(ctx context.Context, req LeaseRequest) (Lease,
 
 func (s *silentSource) LeaveLanes(ctx context.Context, _ string) error { return s.call(ctx, "leave") }
 
-func (s *silentSource) ClaimMessages(ctx context.Context, req ClaimRequest) ([]Claim, error) {
+func (s *silentSource) ClaimMessages(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
 	if err := s.call(ctx, "claim"); err != nil {
 		return nil, err
 	}
 	return s.fakeSource.ClaimMessages(ctx, req)
 }
 
-func (s *silentSource) SettleMessages(ctx context.Context, req SettleRequest) ([]int, error) {
+func (s *silentSource) SettleMessages(ctx context.Context, req contract.SettleRequest) ([]int, error) {
 	if err := s.call(ctx, "settle"); err != nil {
 		return nil, err
 	}
 	return s.fakeSource.SettleMessages(ctx, req)
 }
 
-func (s *silentSource) CountParked(ctx context.Context, lanes []Lane) (keys, messages int, err error) {
+func (s *silentSource) CountParked(ctx context.Context, lanes []contract.Lane) (keys, messages int, err error) {
 	return 0, 0, s.call(ctx, "count")
 }
 
@@ -64,8 +66,8 @@ func (s *silentSource) ReleaseScheduled(ctx context.Context, limit int) (int, er
 	return s.fakeSource.ReleaseScheduled(ctx, limit)
 }
 
-func (s *silentSource) MaintainArchive(ctx context.Context, _ MaintainRequest) (Maintained, error) {
-	return Maintained{}, s.call(ctx, "maintain")
+func (s *silentSource) MaintainArchive(ctx context.Context, _ contract.MaintainRequest) (contract.Maintained, error) {
+	return contract.Maintained{}, s.call(ctx, "maintain")
 }
 
 func (s *silentSource) AwaitMessages(ctx context.Context, node string) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // TestRelay_Structured: each message is sent in the content mode of its destination, also again.
@@ -21,7 +22,7 @@ func TestRelay_Structured(t *testing.T) {
 	}
 	var mu sync.Mutex
 	modes, tried := make(map[string]bool), make(map[string]bool)
-	broker := publisherFunc(func(_ context.Context, msgs []Outgoing) func() []error {
+	broker := publisherFunc(func(_ context.Context, msgs []contract.Outgoing) func() []error {
 		mu.Lock()
 		defer mu.Unlock()
 		results := make([]error, len(msgs))

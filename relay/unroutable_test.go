@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // pauses counts the pauses of topics.
@@ -34,7 +35,7 @@ func TestRelay_BeforeTheFirstConsumer(t *testing.T) {
 	src, seen := newFakeSource(), &pauses{Observer: quiet, topics: make(map[string]int)}
 	var declared atomic.Bool
 	var refused atomic.Int32
-	broker := &fakeBroker{answer: func(m Outgoing) (time.Duration, error) {
+	broker := &fakeBroker{answer: func(m contract.Outgoing) (time.Duration, error) {
 		if m.Topic == "new" && !declared.Load() {
 			refused.Add(1)
 			return time.Millisecond, waybill.PermanentError(waybill.ReasonUnroutable, errors.New("no queue is bound"))
@@ -73,7 +74,7 @@ func TestRelay_BeforeTheFirstConsumer(t *testing.T) {
 func TestRelay_NeverRoutable(t *testing.T) {
 	t.Parallel()
 	src := newFakeSource()
-	broker := &fakeBroker{answer: func(m Outgoing) (time.Duration, error) {
+	broker := &fakeBroker{answer: func(m contract.Outgoing) (time.Duration, error) {
 		return 0, waybill.PermanentError(waybill.ReasonUnroutable, errors.New("no queue is bound"))
 	}}
 	src.add(message("orders", "k", 1))

@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // AddressHeader is the header of a request that says where its reply is to be sent.
@@ -24,7 +23,7 @@ const Expiry = 2 * time.Minute
 // also needs [ReplyOpener].
 type Broker interface {
 	// Publisher returns the publishing side.
-	Publisher() relay.Publisher
+	Publisher() contract.Publisher
 }
 
 // ReplyOpener is a broker that can receive replies. RabbitMQ, NATS, Kafka, Redis, Service Bus and the
@@ -43,7 +42,7 @@ type ReplyOpener interface {
 	// replies. When a Subscribe of replies ends because its context has, the destination is
 	// removed, or nobody receives from it any more; while one runs, a destination that the broker has lost is made anew. The error
 	// is unavailable if the broker does not answer.
-	OpenReplies(ctx context.Context) (address string, replies consumer.Subscriber, err error)
+	OpenReplies(ctx context.Context) (address string, replies contract.Subscriber, err error)
 }
 
 // NewAddress returns an address for a new reply destination: ASCII letters, digits and dashes.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // attemptTimeout is how long one attempt to publish may take: a connection that is gone without
@@ -44,7 +44,7 @@ func (w *call) late(ctx context.Context) error {
 // nobody waits any more.
 func (c *Client) publish(ctx context.Context, m *waybill.Message, w *call) {
 	sending, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.cfg.Source), waybill.OpPublish, m)
-	out := relay.Outgoing{Message: m, DedupID: waybill.NewID()} // m.ID may be that of an earlier request
+	out := contract.Outgoing{Message: m, DedupID: waybill.NewID()} // m.ID may be that of an earlier request
 	err := ctx.Err()
 	for failures := 1; ctx.Err() == nil; failures++ {
 		if err = attempt(sending, c.broker.Publisher(), out); err == nil {
@@ -64,8 +64,8 @@ func (c *Client) publish(ctx context.Context, m *waybill.Message, w *call) {
 
 // attempt publishes one message once. It does not end with ctx: a publisher may have to give up the
 // connection if it is told to stop in the middle of a message, and others publish on it, too.
-func attempt(ctx context.Context, p relay.Publisher, out relay.Outgoing) error {
+func attempt(ctx context.Context, p contract.Publisher, out contract.Outgoing) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 	defer cancel()
-	return p.Send(ctx, []relay.Outgoing{out})()[0]
+	return p.Send(ctx, []contract.Outgoing{out})()[0]
 }

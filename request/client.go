@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
@@ -110,7 +110,7 @@ func (c *Client) Run(ctx context.Context) error {
 		return errors.New("request: the client was run before")
 	}
 	defer close(c.ended)
-	var replies consumer.Subscriber
+	var replies contract.Subscriber
 	err := persist(ctx, func() (err error) {
 		c.address, replies, err = c.replies.OpenReplies(ctx)
 		return err
@@ -143,7 +143,7 @@ func persist(ctx context.Context, do func() error) error {
 
 // receive hands a reply to the call that waits for it. One that does not decode has no
 // CausationID, or is handed over as far as it does.
-func (c *Client) receive(d consumer.Delivery) {
+func (c *Client) receive(d contract.Delivery) {
 	m, err := d.Message()
 	if w := c.take(m.CausationID); w != nil {
 		w.replied <- answer{*m, err}

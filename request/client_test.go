@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // withoutReplies is a broker that cannot receive them.
 type withoutReplies struct{}
 
-func (withoutReplies) Publisher() relay.Publisher { return nil }
+func (withoutReplies) Publisher() contract.Publisher { return nil }
 
 func TestNewClient_Refused(t *testing.T) {
 	t.Parallel()
@@ -49,7 +49,7 @@ func TestNewClient_Refused(t *testing.T) {
 func TestClient_Request(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newFake(func(relay.Outgoing) error { return nil })
+		b := newFake(func(contract.Outgoing) error { return nil })
 		c, _ := start(t, b, Config{})
 		var wg sync.WaitGroup
 		for i := range 100 {
@@ -94,7 +94,7 @@ func TestClient_Timeout(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := newFake(func(relay.Outgoing) error { return nil })
+				b := newFake(func(contract.Outgoing) error { return nil })
 				seen := new(events)
 				c, _ := start(t, b, Config{Timeout: tt.timeout, Observer: seen})
 				ctx := t.Context()
@@ -128,7 +128,7 @@ func TestClient_ReplyTwice(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newFake(nil)
-		b.send = func(o relay.Outgoing) error {
+		b.send = func(o contract.Outgoing) error {
 			b.replies <- replyTo(o.Message, "first")
 			b.replies <- replyTo(o.Message, "second")
 			return nil
@@ -153,7 +153,7 @@ func TestClient_BrokerAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFake(nil)
 		back := time.Now().Add(10 * time.Second)
-		b.send = func(o relay.Outgoing) error {
+		b.send = func(o contract.Outgoing) error {
 			if time.Now().Before(back) {
 				return away
 			}
@@ -188,7 +188,7 @@ func TestClient_Refused(t *testing.T) {
 	t.Parallel()
 	never := waybill.PermanentError(waybill.ReasonUnroutable, errors.New("no queue"))
 	synctest.Test(t, func(t *testing.T) {
-		b := newFake(func(relay.Outgoing) error { return never })
+		b := newFake(func(contract.Outgoing) error { return never })
 		c, _ := start(t, b, Config{})
 		began := time.Now()
 		if _, err := c.Request(t.Context(), ask("r1")); !errors.Is(err, never) || time.Since(began) != 0 {
@@ -208,7 +208,7 @@ func TestClient_Refused(t *testing.T) {
 func TestClient_SameID(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newFake(func(relay.Outgoing) error { return nil })
+		b := newFake(func(contract.Outgoing) error { return nil })
 		c, _ := start(t, b, Config{})
 		go func() { _, _ = c.Request(t.Context(), ask("r1")) }()
 		synctest.Wait()
@@ -223,7 +223,7 @@ func TestClient_SameID(t *testing.T) {
 func TestClient_Cancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := start(t, newFake(func(relay.Outgoing) error { return nil }), Config{})
+		c, _ := start(t, newFake(func(contract.Outgoing) error { return nil }), Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(moment, cancel)
 		if _, err := c.Request(ctx, ask("r1")); !errors.Is(err, context.Canceled) || errors.Is(err, ErrTimeout) {
@@ -235,7 +235,7 @@ func TestClient_Cancelled(t *testing.T) {
 func TestClient_Stopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, stop := start(t, newFake(func(relay.Outgoing) error { return nil }), Config{})
+		c, stop := start(t, newFake(func(contract.Outgoing) error { return nil }), Config{})
 		time.AfterFunc(moment, stop)
 		for _, when := range []string{"while it waits", "after the end"} {
 			if _, err := c.Request(t.Context(), ask("r1")); !errors.Is(err, ErrStopped) {
@@ -252,7 +252,7 @@ func TestClient_Stopped(t *testing.T) {
 func TestClient_RunWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newFake(func(relay.Outgoing) error { return nil })
+		b := newFake(func(contract.Outgoing) error { return nil })
 		b.opening = waybill.UnavailableError(errors.New("no connection"))
 		c, _ := start(t, b, Config{})
 		if _, err := c.Request(t.Context(), ask("r1")); !errors.Is(err, ErrTimeout) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/request"
 )
@@ -37,7 +36,7 @@ func ExampleClient() {
 
 // A handler that answers in its transaction: the reply is sent if that commits.
 func ExampleReply() {
-	handler := func(writer *outbox.Writer[*Tx]) consumer.Handler[*Tx] {
+	handler := func(writer *outbox.Writer[*Tx]) func(ctx context.Context, tx *Tx, m *waybill.Message) error {
 		return func(ctx context.Context, tx *Tx, m *waybill.Message) error {
 			price := []byte(`{"cents":1999}`) // read by tx
 			return request.Reply(ctx, writer, tx, waybill.Message{Payload: price})

@@ -7,28 +7,27 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // fakeBroker passes what is published to a function, and what is given to reply to the client.
 type fakeBroker struct {
-	send    func(relay.Outgoing) error
+	send    func(contract.Outgoing) error
 	opening error // of OpenReplies
 	replies chan waybill.Message
 
 	mu    sync.Mutex
-	sent  []relay.Outgoing
+	sent  []contract.Outgoing
 	acked int
 }
 
-func newFake(send func(relay.Outgoing) error) *fakeBroker {
+func newFake(send func(contract.Outgoing) error) *fakeBroker {
 	return &fakeBroker{send: send, replies: make(chan waybill.Message, 1000)}
 }
 
-func (b *fakeBroker) Publisher() relay.Publisher { return b }
+func (b *fakeBroker) Publisher() contract.Publisher { return b }
 
-func (b *fakeBroker) Send(_ context.Context, msgs []relay.Outgoing) (wait func() []error) {
+func (b *fakeBroker) Send(_ context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	b.mu.Lock()
 	b.sent = append(b.sent, msgs...)
 	b.mu.Unlock()
@@ -39,11 +38,11 @@ func (b *fakeBroker) Send(_ context.Context, msgs []relay.Outgoing) (wait func()
 	return func() []error { return results }
 }
 
-func (b *fakeBroker) OpenReplies(context.Context) (string, consumer.Subscriber, error) {
+func (b *fakeBroker) OpenReplies(context.Context) (string, contract.Subscriber, error) {
 	return NewAddress(), b, b.opening
 }
 
-func (b *fakeBroker) Subscribe(ctx context.Context, _ int, deliver func(consumer.Delivery)) error {
+func (b *fakeBroker) Subscribe(ctx context.Context, _ int, deliver func(contract.Delivery)) error {
 	for {
 		select {
 		case m := <-b.replies:
@@ -54,7 +53,7 @@ func (b *fakeBroker) Subscribe(ctx context.Context, _ int, deliver func(consumer
 	}
 }
 
-func (b *fakeBroker) attempts() []relay.Outgoing {
+func (b *fakeBroker) attempts() []contract.Outgoing {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sent
@@ -67,7 +66,7 @@ func (b *fakeBroker) acks() int {
 }
 
 type fakeDelivery struct {
-	consumer.Delivery // panics on what a client does not call
+	contract.Delivery // panics on what a client does not call
 	broker            *fakeBroker
 	message           *waybill.Message
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // removeTimeout bounds how long it may take to remove a reply destination.
@@ -13,17 +13,17 @@ const removeTimeout = 2 * time.Second
 // RemovedAfter returns a subscriber that receives from sub and calls remove when the context of
 // Subscribe has ended, with one of 2 seconds. It is for brokers whose reply destination is to go
 // when its client ends; one that could not be removed must go by itself, later.
-func RemovedAfter(sub consumer.Subscriber, remove func(ctx context.Context)) consumer.Subscriber {
+func RemovedAfter(sub contract.Subscriber, remove func(ctx context.Context)) contract.Subscriber {
 	return &removed{sub, remove}
 }
 
 type removed struct {
-	consumer.Subscriber
+	contract.Subscriber
 	remove func(ctx context.Context)
 }
 
-// Subscribe implements [consumer.Subscriber].
-func (r *removed) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+// Subscribe implements [contract.Subscriber].
+func (r *removed) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	err := r.Subscriber.Subscribe(ctx, prefetch, deliver)
 	if ctx.Err() != nil {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)

@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // ErrNotAsked reports that the message being handled asks for no reply. It is permanent. A handler
@@ -43,7 +43,7 @@ func ReplyNow(ctx context.Context, b Broker, source string, reply waybill.Messag
 	if err := reply.Validate(); err != nil {
 		return err
 	}
-	return attempt(ctx, b.Publisher(), relay.Outgoing{Message: &reply, DedupID: reply.ID})
+	return attempt(ctx, b.Publisher(), contract.Outgoing{Message: &reply, DedupID: reply.ID})
 }
 
 // address returns reply as the answer to the message being handled under ctx.

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // fakeStore is an outbox store whose transactions are lists of messages.
@@ -31,7 +31,7 @@ func TestReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	var now waybill.Message
-	b := newFake(func(o relay.Outgoing) error { now = *o.Message; return nil })
+	b := newFake(func(o contract.Outgoing) error { now = *o.Message; return nil })
 	to := NewAddress()
 	ctx := waybill.WithMessage(t.Context(), requested(map[string]string{AddressHeader: to}))
 	var tx []waybill.Message

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // The headers of a message that is published as a dead letter.
@@ -27,20 +27,20 @@ const letterTimeout = 10 * time.Second
 // it. Somebody must have subscribed to the topic. A broker that refuses a letter, because the
 // message with its headers is too large, say, leaves the message where it is, to be tried
 // again.
-func LettersTo(pub relay.Publisher, topic string) consumer.Letters {
+func LettersTo(pub contract.Publisher, topic string) consumer.Letters {
 	if pub == nil || topic == "" {
 		return consumer.Letters{}
 	}
 	return consumer.LettersTo(func(ctx context.Context, l inbox.Letter) error {
 		ctx, cancel := context.WithTimeout(ctx, letterTimeout)
 		defer cancel()
-		return pub.Send(ctx, []relay.Outgoing{letterMessage(l, topic)})()[0]
+		return pub.Send(ctx, []contract.Outgoing{letterMessage(l, topic)})()[0]
 	})
 }
 
 // letterMessage is a letter on its way to a broker. Under one deduplication id for all of its
 // copies, it is kept once where the broker looks at that.
-func letterMessage(l inbox.Letter, topic string) relay.Outgoing {
+func letterMessage(l inbox.Letter, topic string) contract.Outgoing {
 	m := l.Message.Clone()
 	if m.Headers == nil {
 		m.Headers = make(map[string]string)
@@ -53,5 +53,5 @@ func letterMessage(l inbox.Letter, topic string) relay.Outgoing {
 	m.Topic, m.To = topic, ""
 	m.Complete()
 	id := inbox.LeaseKey{Tenant: l.Record.Tenant, Bus: "dead", Group: l.Record.Consumer, Source: m.Source, Alias: m.Alias(), Message: m.ID}
-	return relay.Outgoing{Message: &m, DedupID: id.String(), Resent: true}
+	return contract.Outgoing{Message: &m, DedupID: id.String(), Resent: true}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -39,7 +40,7 @@ func (s *Service[Tx]) Local(name string, match func(*waybill.Message) bool, h co
 	}
 	cfg.Name = name
 	l := newLocal()
-	if err := s.addConsumer(l, cfg, func(from consumer.Subscriber, cfg consumer.Config) (part, error) {
+	if err := s.addConsumer(l, cfg, func(from contract.Subscriber, cfg consumer.Config) (part, error) {
 		return consumer.New(from, s.store, h, cfg)
 	}); err != nil {
 		return err
@@ -93,9 +94,9 @@ type local struct {
 }
 
 var (
-	_ relay.Publisher     = (*local)(nil)
-	_ consumer.Subscriber = (*local)(nil)
-	_ consumer.Delivery   = (*flight)(nil)
+	_ contract.Publisher  = (*local)(nil)
+	_ contract.Subscriber = (*local)(nil)
+	_ contract.Delivery   = (*flight)(nil)
 )
 
 // flightKey identifies a message in the store.
@@ -117,8 +118,8 @@ func newLocal() *local {
 	return &local{flights: make(map[flightKey]*flight), arrived: make(chan struct{}, 1)}
 }
 
-// Send implements [relay.Publisher].
-func (l *local) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+// Send implements [contract.Publisher].
+func (l *local) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	ctx, cancel := context.WithTimeout(ctx, localPatience)
 	flights, ok := l.board(msgs)
 	return func() []error {
@@ -137,7 +138,7 @@ func (l *local) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []
 
 // board returns a flight for each message, the one that is under way if there is one, and
 // false if nobody listens.
-func (l *local) board(msgs []relay.Outgoing) ([]*flight, bool) {
+func (l *local) board(msgs []contract.Outgoing) ([]*flight, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.listening {
@@ -207,8 +208,8 @@ func (l *local) signal() {
 	}
 }
 
-// Subscribe implements [consumer.Subscriber].
-func (l *local) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+// Subscribe implements [contract.Subscriber].
+func (l *local) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	l.listen()
 	defer l.leave()
 	places := make(chan struct{}, prefetch)
@@ -285,24 +286,24 @@ func (f *flight) settle(result error) error {
 	return nil
 }
 
-// Message implements [consumer.Delivery].
+// Message implements [contract.Delivery].
 func (f *flight) Message() (*waybill.Message, error) {
 	m := f.message.Clone()
 	return &m, nil
 }
 
-// Redelivered implements [consumer.Delivery]. The row of a message does not tell whether it
+// Redelivered implements [contract.Delivery]. The row of a message does not tell whether it
 // was here before, perhaps in another process, so it may have been.
 func (f *flight) Redelivered() bool { return true }
 
-// Ack implements [consumer.Delivery]: the row is published.
+// Ack implements [contract.Delivery]: the row is published.
 func (f *flight) Ack(context.Context) error { return f.settle(nil) }
 
-// Retry implements [consumer.Delivery]: the row waits, its attempts unchanged, because the
+// Retry implements [contract.Delivery]: the row waits, its attempts unchanged, because the
 // consumer counts its own.
 func (f *flight) Retry(_ context.Context, delay time.Duration) error {
 	return f.settle(waybill.RetryAfter(delay, errToBeRetried))
 }
 
-// Extend implements [consumer.Delivery]. There is no limit to extend.
+// Extend implements [contract.Delivery]. There is no limit to extend.
 func (f *flight) Extend(context.Context) error { return nil }

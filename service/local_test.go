@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // listen subscribes to l until the returned function is called, which waits.
-func listen(t *testing.T, l *local, prefetch int, deliver func(consumer.Delivery)) (stop func()) {
+func listen(t *testing.T, l *local, prefetch int, deliver func(contract.Delivery)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -28,10 +27,10 @@ func listen(t *testing.T, l *local, prefetch int, deliver func(consumer.Delivery
 	}
 }
 
-func outgoing(ids ...string) []relay.Outgoing {
-	msgs := make([]relay.Outgoing, len(ids))
+func outgoing(ids ...string) []contract.Outgoing {
+	msgs := make([]contract.Outgoing, len(ids))
 	for i, id := range ids {
-		msgs[i] = relay.Outgoing{Message: &waybill.Message{ID: id, Source: "s", Topic: "t", Payload: []byte(id)}, DedupID: id}
+		msgs[i] = contract.Outgoing{Message: &waybill.Message{ID: id, Source: "s", Topic: "t", Payload: []byte(id)}, DedupID: id}
 	}
 	return msgs
 }
@@ -57,7 +56,7 @@ func TestLocal_AckAndRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLocal()
 		var order []string
-		stop := listen(t, l, 10, func(d consumer.Delivery) {
+		stop := listen(t, l, 10, func(d contract.Delivery) {
 			m, err := d.Message()
 			if err != nil || string(m.Payload) != m.ID {
 				t.Errorf("Message() = %v, %v", m, err)
@@ -102,7 +101,7 @@ func TestLocal_NobodyListens(t *testing.T) {
 		if _, ok := waybill.AfterOf(err); !waybill.IsUnavailable(err) || ok {
 			t.Errorf("result is %v, want the destination unavailable", err)
 		}
-		listen(t, l, 1, func(consumer.Delivery) { t.Error("was delivered") })()
+		listen(t, l, 1, func(contract.Delivery) { t.Error("was delivered") })()
 		if err := send(t, l, "a")[0]; !waybill.IsUnavailable(err) {
 			t.Errorf("result after the end is %v", err)
 		}
@@ -118,8 +117,8 @@ func TestLocal_SlowHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLocal()
-		var held []consumer.Delivery
-		stop := listen(t, l, 1, func(d consumer.Delivery) { held = append(held, d) })
+		var held []contract.Delivery
+		stop := listen(t, l, 1, func(d contract.Delivery) { held = append(held, d) })
 		began := time.Now()
 		errs := send(t, l, "a", "b") // there is a place for one only
 		wantRetryAfter(t, errs[0], localRecheck)
@@ -149,8 +148,8 @@ func TestLocal_ForgetsOutcomes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLocal()
-		var held []consumer.Delivery
-		stop := listen(t, l, 5, func(d consumer.Delivery) { held = append(held, d) })
+		var held []contract.Delivery
+		stop := listen(t, l, 5, func(d contract.Delivery) { held = append(held, d) })
 		send(t, l, "a")
 		if err := held[0].Ack(t.Context()); err != nil {
 			t.Error(err)
@@ -169,12 +168,12 @@ func TestLocal_ListensAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLocal()
-		var late consumer.Delivery
-		stop := listen(t, l, 1, func(d consumer.Delivery) { late = d })
+		var late contract.Delivery
+		stop := listen(t, l, 1, func(d contract.Delivery) { late = d })
 		send(t, l, "a")
 		stop()
 		delivered := 0
-		stop = listen(t, l, 1, func(d consumer.Delivery) {
+		stop = listen(t, l, 1, func(d contract.Delivery) {
 			delivered++
 			if err := d.Ack(t.Context()); err != nil {
 				t.Error(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
@@ -23,7 +24,7 @@ import (
 // redisstore, which only leases keys.
 type Store[Tx any] interface {
 	outbox.Store[Tx]
-	relay.Source
+	contract.Source
 	inbox.Inbox[Tx]
 	deadletter.ReplayStore
 	janitor.Store
@@ -32,10 +33,10 @@ type Store[Tx any] interface {
 // Broker is what a service needs of a broker. Every broker of the project is one.
 type Broker interface {
 	// Publisher returns what the relay publishes with.
-	Publisher() relay.Publisher
+	Publisher() contract.Publisher
 
 	// Subscriber returns what the consumer group of sub receives with.
-	Subscriber(sub consumer.Subscription) consumer.Subscriber
+	Subscriber(sub consumer.Subscription) contract.Subscriber
 }
 
 // declarer is a broker that routes a message to those groups only that were declared before
@@ -145,7 +146,7 @@ func (s *Service[Tx]) Outbox() *outbox.Writer[Tx] { return s.writer }
 // Two consumers of one service need different names, because each message is handled once
 // per name. Consume must be called before Run.
 func (s *Service[Tx]) Consume(sub consumer.Subscription, h consumer.Handler[Tx], cfg consumer.Config) error {
-	return s.consume(sub, cfg, func(from consumer.Subscriber, cfg consumer.Config) (part, error) {
+	return s.consume(sub, cfg, func(from contract.Subscriber, cfg consumer.Config) (part, error) {
 		return consumer.New(from, s.store, h, cfg)
 	})
 }
@@ -153,7 +154,7 @@ func (s *Service[Tx]) Consume(sub consumer.Subscription, h consumer.Handler[Tx],
 // ConsumeBatch is Consume for a handler of many messages at once, see [consumer.NewBatch]. The
 // store must be an [inbox.Batcher].
 func (s *Service[Tx]) ConsumeBatch(sub consumer.Subscription, h consumer.BatchHandler[Tx], cfg consumer.Config) error {
-	return s.consume(sub, cfg, func(from consumer.Subscriber, cfg consumer.Config) (part, error) {
+	return s.consume(sub, cfg, func(from contract.Subscriber, cfg consumer.Config) (part, error) {
 		return consumer.NewBatch(from, s.store, h, cfg)
 	})
 }
@@ -167,14 +168,14 @@ func (s *Service[Tx]) ConsumeLeased(sub consumer.Subscription, leases inbox.Leas
 		l.Letters = consumer.LettersIn(s.store)
 	}
 	batchSize := cfg.BatchSize // the service's default is for the others
-	return s.consume(sub, cfg, func(from consumer.Subscriber, cfg consumer.Config) (part, error) {
+	return s.consume(sub, cfg, func(from contract.Subscriber, cfg consumer.Config) (part, error) {
 		cfg.BatchSize = batchSize
 		return consumer.NewLeased(from, leases, h, l, cfg)
 	})
 }
 
 // consume adds the consumer that build returns for a subscription.
-func (s *Service[Tx]) consume(sub consumer.Subscription, cfg consumer.Config, build func(consumer.Subscriber, consumer.Config) (part, error)) error {
+func (s *Service[Tx]) consume(sub consumer.Subscription, cfg consumer.Config, build func(contract.Subscriber, consumer.Config) (part, error)) error {
 	if err := sub.Validate(); err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func (s *Service[Tx]) consume(sub consumer.Subscription, cfg consumer.Config, bu
 }
 
 // addConsumer adds a consumer that receives from sub. The lock is held.
-func (s *Service[Tx]) addConsumer(sub consumer.Subscriber, cfg consumer.Config, build func(consumer.Subscriber, consumer.Config) (part, error)) error {
+func (s *Service[Tx]) addConsumer(sub contract.Subscriber, cfg consumer.Config, build func(contract.Subscriber, consumer.Config) (part, error)) error {
 	if s.started {
 		return errors.New("service: was run already; consumers are added before")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
@@ -28,16 +29,16 @@ type emptyStore struct {
 	counted         int // how often it was asked for expired rows
 }
 
-func (s *emptyStore) RenewLanes(context.Context, relay.LeaseRequest) (relay.Lease, error) {
-	return relay.Lease{Lanes: []relay.Lane{{Number: 1, Epoch: 1}}, Share: 1}, s.renewErr
+func (s *emptyStore) RenewLanes(context.Context, contract.LeaseRequest) (contract.Lease, error) {
+	return contract.Lease{Lanes: []contract.Lane{{Number: 1, Epoch: 1}}, Share: 1}, s.renewErr
 }
 func (*emptyStore) LeaveLanes(context.Context, string) error { return nil }
-func (*emptyStore) ClaimMessages(context.Context, relay.ClaimRequest) ([]relay.Claim, error) {
+func (*emptyStore) ClaimMessages(context.Context, contract.ClaimRequest) ([]contract.Claim, error) {
 	return nil, nil
 }
 func (*emptyStore) ReleaseScheduled(context.Context, int) (int, error) { return 0, nil }
-func (*emptyStore) MaintainArchive(context.Context, relay.MaintainRequest) (relay.Maintained, error) {
-	return relay.Maintained{}, nil
+func (*emptyStore) MaintainArchive(context.Context, contract.MaintainRequest) (contract.Maintained, error) {
+	return contract.Maintained{}, nil
 }
 func (*emptyStore) AwaitMessages(ctx context.Context, _ string) error {
 	<-ctx.Done()
@@ -61,8 +62,8 @@ type silentBroker struct{ subscribed chan string }
 
 func newSilentBroker() silentBroker { return silentBroker{make(chan string, 10)} }
 
-func (silentBroker) Publisher() relay.Publisher { return newLocal() }
-func (b silentBroker) Subscriber(sub consumer.Subscription) consumer.Subscriber {
+func (silentBroker) Publisher() contract.Publisher { return newLocal() }
+func (b silentBroker) Subscriber(sub consumer.Subscription) contract.Subscriber {
 	return silentSubscriber{b, sub}
 }
 
@@ -71,7 +72,7 @@ type silentSubscriber struct {
 	sub    consumer.Subscription
 }
 
-func (s silentSubscriber) Subscribe(ctx context.Context, _ int, _ func(consumer.Delivery)) error {
+func (s silentSubscriber) Subscribe(ctx context.Context, _ int, _ func(contract.Delivery)) error {
 	s.broker.subscribed <- s.sub.Group
 	<-ctx.Done()
 	return nil

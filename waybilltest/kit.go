@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -190,7 +191,7 @@ func (k *Kit) Redeliver(id string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	k.must(ignoreUnroutable(k.Broker.Publisher().Send(ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()[0]))
+	k.must(ignoreUnroutable(k.Broker.Publisher().Send(ctx, []contract.Outgoing{{Message: &m, DedupID: m.ID}})()[0]))
 	k.Wait()
 }
 

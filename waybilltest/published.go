@@ -7,19 +7,19 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // recorder is a publisher that remembers what was published.
 type recorder struct {
-	inner relay.Publisher
+	inner contract.Publisher
 
 	mu        sync.Mutex
 	published []waybill.Message
 }
 
-// Send implements [relay.Publisher]. A topic that nobody consumes is none the worse for it.
-func (r *recorder) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+// Send implements [contract.Publisher]. A topic that nobody consumes is none the worse for it.
+func (r *recorder) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	inner := r.inner.Send(ctx, msgs)
 	return func() []error {
 		results := inner()

@@ -11,8 +11,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/opening"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // closeTimeout bounds how long ending a link or a connection politely may take.
@@ -78,11 +78,11 @@ func (b *Broker) newClient(retries azservicebus.RetryOptions) (*azservicebus.Cli
 }
 
 // Publisher returns what a relay publishes with.
-func (b *Broker) Publisher() relay.Publisher { return b.publisher }
+func (b *Broker) Publisher() contract.Publisher { return b.publisher }
 
 // Subscriber returns what the consumer group of sub receives with. What is wrong with sub is told
 // by its Subscribe.
-func (b *Broker) Subscriber(sub consumer.Subscription) consumer.Subscriber {
+func (b *Broker) Subscriber(sub consumer.Subscription) contract.Subscriber {
 	return &subscriber{broker: b, sub: sub}
 }
 

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 const (
 	defaultConnectTimeout = 10 * time.Second
 	defaultLockDuration   = time.Minute
-	minLockDuration       = 3*consumer.ExtendInterval + time.Second
+	minLockDuration       = 3*contract.ExtendInterval + time.Second
 	maxLockDuration       = 5 * time.Minute // the service's
 	minDuplicateWindow    = 20 * time.Second
 	maxDuplicateWindow    = 7 * 24 * time.Hour

@@ -11,10 +11,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
-var _ consumer.Delivery = (*delivery)(nil)
+var _ contract.Delivery = (*delivery)(nil)
 
 // settleTimeout bounds how long a settlement may take whose context has no earlier deadline.
 const settleTimeout = 10 * time.Second
@@ -55,7 +55,7 @@ type delivery struct {
 	err     error
 }
 
-// Message implements [consumer.Delivery].
+// Message implements [contract.Delivery].
 func (d *delivery) Message() (*waybill.Message, error) {
 	d.once.Do(func() { d.message, d.err = decode(d.raw, d.address.topic, d.address.to) })
 	return d.message, d.err
@@ -67,18 +67,18 @@ func (d *delivery) hand() bool {
 	return true
 }
 
-// Redelivered implements [consumer.Delivery].
+// Redelivered implements [contract.Delivery].
 func (d *delivery) Redelivered() bool {
 	_, retried := d.raw.ApplicationProperties[retryProperty]
 	return d.raw.DeliveryCount > 1 || retried
 }
 
-// Ack implements [consumer.Delivery]. The service has confirmed it when it returns nil.
+// Ack implements [contract.Delivery]. The service has confirmed it when it returns nil.
 func (d *delivery) Ack(ctx context.Context) error {
 	return d.settle(ctx, "acknowledge", func(ctx context.Context) error { return d.from.settle(ctx, d, complete) })
 }
 
-// Retry implements [consumer.Delivery]. Without a delay the message is given back where it was;
+// Retry implements [contract.Delivery]. Without a delay the message is given back where it was;
 // the service counts that. With one a copy waits in the group's retry queue, and the original is
 // acknowledged once the copy is stored: a crash between the two doubles the message, and never
 // loses it.
@@ -95,7 +95,7 @@ func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
 	})
 }
 
-// Extend implements [consumer.Delivery] by renewing the lock.
+// Extend implements [contract.Delivery] by renewing the lock.
 func (d *delivery) Extend(ctx context.Context) error {
 	if d.done.Load() {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/cloudevents"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // The application properties that this package writes. Message headers cannot have these names.
@@ -44,7 +44,7 @@ func check(m *waybill.Message, maxPayload int) error {
 // encode returns m in a content mode of the AMQP binding of CloudEvents, with a copy of its
 // payload. What has a property of its own in Service Bus stands there as well, for consumers that
 // know no CloudEvents.
-func encode(m relay.Outgoing, sessions bool) *azservicebus.Message {
+func encode(m contract.Outgoing, sessions bool) *azservicebus.Message {
 	properties := make(map[string]any, len(m.Headers)+10)
 	for name, value := range m.Headers {
 		properties[name] = value
@@ -78,7 +78,7 @@ var escapeID = strings.NewReplacer("%", "%25", " ", "%20")
 
 // messageID returns the id by which the service detects duplicates: of DedupID and source, because
 // ids are unique per source only. It is hashed if the service takes none of that length.
-func messageID(m relay.Outgoing) string {
+func messageID(m contract.Outgoing) string {
 	return shortID(escapeID.Replace(m.DedupID) + " " + escapeID.Replace(m.Source))
 }
 

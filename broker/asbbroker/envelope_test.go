@@ -6,13 +6,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 func TestEncode_Structured(t *testing.T) {
 	t.Parallel()
 	m := waybill.Message{ID: "1", Type: "t", Source: "s", ContentType: "text/plain", Payload: []byte("ü"), Headers: map[string]string{"x-user": "ann"}}
-	out := encode(relay.Outgoing{Message: &m, DedupID: "1", Structured: true}, false)
+	out := encode(contract.Outgoing{Message: &m, DedupID: "1", Structured: true}, false)
 	want := `{"specversion":"1.0","id":"1","source":"s","type":"t","datacontenttype":"text/plain","data":"ü"}`
 	if *out.ContentType != "application/cloudevents+json" || string(out.Body) != want {
 		t.Errorf("%s of %s, want %s", out.Body, *out.ContentType, want)

@@ -9,14 +9,14 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/results"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/request"
 )
 
 var (
-	_ relay.Publisher    = (*publisher)(nil)
-	_ relay.Deduplicator = (*publisher)(nil)
+	_ contract.Publisher    = (*publisher)(nil)
+	_ contract.Deduplicator = (*publisher)(nil)
 )
 
 // publisher owns the connection that is published on, which is made when it is needed and made
@@ -33,7 +33,7 @@ func newPublisher(b *Broker) *publisher {
 	return &publisher{broker: b, lanes: make(map[string]*lane)}
 }
 
-// DedupWindow implements [relay.Deduplicator].
+// DedupWindow implements [contract.Deduplicator].
 func (p *publisher) DedupWindow() time.Duration { return p.broker.cfg.DuplicateWindow }
 
 // call is one Send, and the results of it.
@@ -59,8 +59,8 @@ func (o *outgoing) finish(err error) {
 	o.call.Resolve(o.index, err)
 }
 
-// Send implements [relay.Publisher].
-func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+// Send implements [contract.Publisher].
+func (p *publisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	c := &call{results.New(len(msgs)), ctx}
 	entities := make([]string, len(msgs))
 	ready := make([]*outgoing, len(msgs))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -20,7 +21,7 @@ const replyIdle = 5 * time.Minute
 // when nobody has received from it for 5 minutes, the shortest time there. It is made also with
 // [Config.DeclareNothing], so that the key needs the right to manage; without it the error is
 // permanent.
-func (b *Broker) OpenReplies(ctx context.Context) (address string, _ consumer.Subscriber, err error) {
+func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Subscriber, err error) {
 	address = request.NewAddress()
 	sub := consumer.Subscription{Group: address, To: address}
 	if err := b.names.valid(sub); err != nil {

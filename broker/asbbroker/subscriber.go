@@ -8,11 +8,12 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/handover"
 	"github.com/waybill-go/waybill/request"
 )
 
-var _ consumer.Subscriber = (*subscriber)(nil)
+var _ contract.Subscriber = (*subscriber)(nil)
 
 // reconnect says how long to wait before receiving is tried again.
 var reconnect = waybill.RetryPolicy{BaseDelay: 100 * time.Millisecond, MaxDelay: 15 * time.Second}
@@ -23,11 +24,11 @@ type subscriber struct {
 	sub    consumer.Subscription
 }
 
-// Subscribe implements [consumer.Subscriber]. The prefetch is divided among the subscription's
+// Subscribe implements [contract.Subscriber]. The prefetch is divided among the subscription's
 // addresses. It returns an error if the service does not answer at first, if an entity is such that
 // it cannot be used, or if the broker is closed; a connection that is lost later is made again
 // for as long as it takes.
-func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	if prefetch < 1 {
 		return invalid("prefetch", "is %d; it must be at least 1", prefetch)
 	}
@@ -122,7 +123,7 @@ func (r *run) start(ctx context.Context) {
 
 // tend keeps what waits for a slot from lapsing.
 func (r *run) tend(ctx context.Context) {
-	tick := time.NewTicker(consumer.ExtendInterval)
+	tick := time.NewTicker(contract.ExtendInterval)
 	defer tick.Stop()
 	for {
 		select {

@@ -1,5 +1,5 @@
 // Package brokertest is the suite that every broker adapter passes. It knows a broker only
-// by [broker.Broker] and the contracts within it, [relay.Publisher] and [consumer.Subscriber], and what a broker cannot do
+// by [broker.Broker] and the contracts within it, [relay.Publisher] and [contract.Subscriber], and what a broker cannot do
 // is declared in [Features], never skipped by the adapter's own tests.
 //
 // The suite sends real messages over real connections. It waits for conditions with a

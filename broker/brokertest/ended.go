@@ -6,6 +6,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -51,13 +52,13 @@ func testConsumerEnded(e *env) {
 
 // counting is a subscriber that tells when a number of messages have been passed on.
 type counting struct {
-	consumer.Subscriber
+	contract.Subscriber
 	left int
 	all  chan struct{}
 }
 
-func (c *counting) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
-	return c.Subscriber.Subscribe(ctx, prefetch, withoutProbes(func(d consumer.Delivery) {
+func (c *counting) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
+	return c.Subscriber.Subscribe(ctx, prefetch, withoutProbes(func(d contract.Delivery) {
 		deliver(d)
 		if c.left--; c.left == 0 {
 			close(c.all)

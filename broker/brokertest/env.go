@@ -8,7 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 const (
@@ -98,7 +98,7 @@ func (e *env) mustSend(msgs ...waybill.Message) {
 }
 
 // outgoing is that of all messages in the content mode of the test.
-func (e *env) outgoing(msgs []waybill.Message) []relay.Outgoing {
+func (e *env) outgoing(msgs []waybill.Message) []contract.Outgoing {
 	out := outgoing(msgs)
 	for i := range out {
 		out[i].Structured = e.structured
@@ -106,10 +106,10 @@ func (e *env) outgoing(msgs []waybill.Message) []relay.Outgoing {
 	return out
 }
 
-func outgoing(msgs []waybill.Message) []relay.Outgoing {
-	out := make([]relay.Outgoing, len(msgs))
+func outgoing(msgs []waybill.Message) []contract.Outgoing {
+	out := make([]contract.Outgoing, len(msgs))
 	for i := range msgs {
-		out[i] = relay.Outgoing{Message: &msgs[i], DedupID: msgs[i].ID}
+		out[i] = contract.Outgoing{Message: &msgs[i], DedupID: msgs[i].ID}
 	}
 	return out
 }

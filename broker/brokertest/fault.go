@@ -8,6 +8,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // Faults make the network between a connection and its server fail.
@@ -183,7 +184,7 @@ func testOpenedAway(e *env) {
 		e.Errorf("%d of %d messages are unavailable, want all", n, len(msgs))
 	}
 	sub := consumer.Subscription{Group: e.name("h"), Topics: []string{topic}}
-	err := f.broker.Subscriber(sub).Subscribe(e.context(), 10, func(consumer.Delivery) {})
+	err := f.broker.Subscriber(sub).Subscribe(e.context(), 10, func(contract.Delivery) {})
 	if !waybill.IsUnavailable(err) {
 		e.Errorf("Subscribe() = %v of kind %v, want unavailable", err, waybill.KindOf(err))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // testStopBacklog stops a subscription whose deliver is blocked while more messages have come
@@ -15,12 +16,12 @@ func testStopBacklog(e *env) {
 	s := consumer.Subscription{Group: e.name("g"), Topics: []string{topic}}
 	e.subscribe(s, 1).stop() // declares the group
 	e.mustSend(messages(topic, "k", 5)...)
-	first, free := make(chan consumer.Delivery, 5), make(chan struct{})
+	first, free := make(chan contract.Delivery, 5), make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- e.broker.Subscriber(s).Subscribe(ctx, 5, withoutProbes(func(d consumer.Delivery) {
+		ended <- e.broker.Subscriber(s).Subscribe(ctx, 5, withoutProbes(func(d contract.Delivery) {
 			first <- d
 			<-free
 		}))
@@ -66,7 +67,7 @@ func testStopInFlow(e *env) {
 	for _, prefetch := range prefetches {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		handled := 0
-		err := e.broker.Subscriber(s).Subscribe(ctx, prefetch, withoutProbes(func(d consumer.Delivery) {
+		err := e.broker.Subscriber(s).Subscribe(ctx, prefetch, withoutProbes(func(d contract.Delivery) {
 			if m, _ := d.Message(); string(m.Payload) != want[0] {
 				e.Errorf("payload %q, want %q", m.Payload, want[0])
 			}

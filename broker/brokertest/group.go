@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // probeType marks messages that the suite sends only to see that a group receives.
@@ -16,7 +17,7 @@ const probeType = "brokertest.probe"
 
 // arrival is one delivery with what the suite wants to know of it.
 type arrival struct {
-	consumer.Delivery
+	contract.Delivery
 	message *waybill.Message
 	err     error
 	at      time.Time
@@ -59,7 +60,7 @@ func (e *env) subscribeOn(b broker.Broker, s consumer.Subscription, prefetch int
 }
 
 // start runs sub.Subscribe until the test ends.
-func (e *env) start(sub consumer.Subscriber, prefetch int) *group {
+func (e *env) start(sub contract.Subscriber, prefetch int) *group {
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &group{
 		env:    e,
@@ -73,7 +74,7 @@ func (e *env) start(sub consumer.Subscriber, prefetch int) *group {
 	return g
 }
 
-func (g *group) deliver(d consumer.Delivery) {
+func (g *group) deliver(d contract.Delivery) {
 	m, err := d.Message()
 	if m.Type != probeType {
 		g.got <- arrival{Delivery: d, message: m, err: err, at: time.Now()}
@@ -89,8 +90,8 @@ func (g *group) deliver(d consumer.Delivery) {
 
 // withoutProbes passes on what is no probe. A test that subscribes without [env.start] must
 // expect probes that the group has not received while it was awaited.
-func withoutProbes(deliver func(consumer.Delivery)) func(consumer.Delivery) {
-	return func(d consumer.Delivery) {
+func withoutProbes(deliver func(contract.Delivery)) func(contract.Delivery) {
+	return func(d contract.Delivery) {
 		if m, _ := d.Message(); m.Type == probeType {
 			d.Ack(context.Background())
 			return
@@ -196,14 +197,14 @@ func (g *group) expect(want ...string) {
 	}
 }
 
-func ack(t *testing.T, d consumer.Delivery) {
+func ack(t *testing.T, d contract.Delivery) {
 	t.Helper()
 	if err := d.Ack(context.Background()); err != nil {
 		t.Fatalf("Ack() = %v", err)
 	}
 }
 
-func (g *group) retry(d consumer.Delivery, delay time.Duration) {
+func (g *group) retry(d contract.Delivery, delay time.Duration) {
 	g.Helper()
 	if err := d.Retry(g.context(), delay); err != nil {
 		g.Fatalf("Retry(%v) = %v", delay, err)

@@ -6,31 +6,31 @@ import (
 	"sync"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
-// outbox is a [relay.Source] in memory with one lane and one relay. It is no more than a relay needs
+// outbox is a [contract.Source] in memory with one lane and one relay. It is no more than a relay needs
 // whose messages are either published or given up.
 type outbox struct {
 	more func() waybill.Message // makes those that come while all that is not settled is claimed; nil if none do
 
 	mu       sync.Mutex
-	messages []waybill.Message          // at position i+1
-	outcomes map[int64]relay.Settlement // by position
+	messages []waybill.Message             // at position i+1
+	outcomes map[int64]contract.Settlement // by position
 }
 
-var _ relay.Source = (*outbox)(nil)
+var _ contract.Source = (*outbox)(nil)
 
 func newOutbox(msgs []waybill.Message) *outbox {
-	return &outbox{messages: msgs, outcomes: make(map[int64]relay.Settlement)}
+	return &outbox{messages: msgs, outcomes: make(map[int64]contract.Settlement)}
 }
 
 // settled returns the outcomes of messages that were not published, and how many were.
-func (o *outbox) settled() (others []relay.Settlement, published int) {
+func (o *outbox) settled() (others []contract.Settlement, published int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, st := range o.outcomes {
-		if st.Outcome == relay.Published {
+		if st.Outcome == contract.Published {
 			published++
 		} else {
 			others = append(others, st)
@@ -39,13 +39,13 @@ func (o *outbox) settled() (others []relay.Settlement, published int) {
 	return others, published
 }
 
-func (o *outbox) RenewLanes(context.Context, relay.LeaseRequest) (relay.Lease, error) {
-	return relay.Lease{Lanes: []relay.Lane{{}}, Share: 1, Total: 1}, nil
+func (o *outbox) RenewLanes(context.Context, contract.LeaseRequest) (contract.Lease, error) {
+	return contract.Lease{Lanes: []contract.Lane{{}}, Share: 1, Total: 1}, nil
 }
 
 func (o *outbox) LeaveLanes(context.Context, string) error { return nil }
 
-func (o *outbox) ClaimMessages(_ context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+func (o *outbox) ClaimMessages(_ context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	claims := o.unclaimed(req)
@@ -57,19 +57,19 @@ func (o *outbox) ClaimMessages(_ context.Context, req relay.ClaimRequest) ([]rel
 }
 
 // unclaimed returns what may be claimed. The lock is held.
-func (o *outbox) unclaimed(req relay.ClaimRequest) (claims []relay.Claim) {
+func (o *outbox) unclaimed(req contract.ClaimRequest) (claims []contract.Claim) {
 	for i := range o.messages {
 		position := int64(i + 1)
 		_, held := slices.BinarySearch(req.Held, position)
 		_, settled := o.outcomes[position]
 		if !held && !settled && len(claims) < req.Limit {
-			claims = append(claims, relay.Claim{Message: o.messages[i].Clone(), Lane: req.Lanes[0], Position: position})
+			claims = append(claims, contract.Claim{Message: o.messages[i].Clone(), Lane: req.Lanes[0], Position: position})
 		}
 	}
 	return claims
 }
 
-func (o *outbox) SettleMessages(_ context.Context, req relay.SettleRequest) (lost []int, err error) {
+func (o *outbox) SettleMessages(_ context.Context, req contract.SettleRequest) (lost []int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, st := range req.Settlements {
@@ -78,14 +78,14 @@ func (o *outbox) SettleMessages(_ context.Context, req relay.SettleRequest) (los
 	return nil, nil
 }
 
-func (o *outbox) CountParked(context.Context, []relay.Lane) (keys, messages int, err error) {
+func (o *outbox) CountParked(context.Context, []contract.Lane) (keys, messages int, err error) {
 	return 0, 0, nil
 }
 
 func (o *outbox) ReleaseScheduled(context.Context, int) (int, error) { return 0, nil }
 
-func (o *outbox) MaintainArchive(context.Context, relay.MaintainRequest) (relay.Maintained, error) {
-	return relay.Maintained{}, nil
+func (o *outbox) MaintainArchive(context.Context, contract.MaintainRequest) (contract.Maintained, error) {
+	return contract.Maintained{}, nil
 }
 
 // AwaitMessages waits for the poll: nothing is added.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -109,7 +110,7 @@ func testPoison(e *env) {
 		return len(others) == 1 && published >= n-1
 	})
 	others, _ := o.settled()
-	if st := others[0]; st.Outcome != relay.Dead || st.Reason != waybill.ReasonPoison || st.Claim.Message.ID != msgs[bad].ID || st.Error == "" {
+	if st := others[0]; st.Outcome != contract.Dead || st.Reason != waybill.ReasonPoison || st.Claim.Message.ID != msgs[bad].ID || st.Error == "" {
 		e.Errorf("message %s: outcome %d, reason %q, error %q, want %s dead, %q", st.Claim.Message.ID, st.Outcome, st.Reason, st.Error,
 			msgs[bad].ID, waybill.ReasonPoison)
 	}

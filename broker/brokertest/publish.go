@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 func testEmptyBatch(e *env) {
@@ -157,7 +157,7 @@ func (e *env) expectUnavailable(b broker.Broker, ctx context.Context, topic stri
 // sendAs publishes one message under a deduplication id and returns its result.
 func (e *env) sendAs(m waybill.Message, dedupID string, resent bool) error {
 	e.Helper()
-	out := []relay.Outgoing{{Message: &m, DedupID: dedupID, Resent: resent}}
+	out := []contract.Outgoing{{Message: &m, DedupID: dedupID, Resent: resent}}
 	return e.broker.Publisher().Send(e.context(), out)()[0]
 }
 
@@ -204,7 +204,7 @@ func testNewLife(e *env) {
 func testDedupWindow(e *env) {
 	want := e.broker.Capabilities().DedupWindow
 	var got time.Duration
-	if d, ok := e.broker.Publisher().(relay.Deduplicator); ok {
+	if d, ok := e.broker.Publisher().(contract.Deduplicator); ok {
 		got = d.DedupWindow()
 	}
 	if got != want || e.h.Features.Deduplicates && got == 0 {

@@ -7,11 +7,12 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/request"
 )
 
 // openReplies opens a reply destination on a connection.
-func (e *env) openReplies(b broker.Broker) (address string, replies consumer.Subscriber) {
+func (e *env) openReplies(b broker.Broker) (address string, replies contract.Subscriber) {
 	e.Helper()
 	opener, ok := b.(request.ReplyOpener)
 	if !ok {
@@ -45,7 +46,7 @@ func testReplies(e *env) {
 	for i := range 20 {
 		e.mustSend(replyTo(first, fmt.Sprint("to the first ", i+1)), replyTo(second, fmt.Sprint("to the second ", i+1)))
 	}
-	for name, replies := range map[string]consumer.Subscriber{"first": one, "second": other} {
+	for name, replies := range map[string]contract.Subscriber{"first": one, "second": other} {
 		g := e.start(replies, 5)
 		for i := range 20 {
 			a := g.next()

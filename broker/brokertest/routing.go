@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // testFanout publishes to a topic with two groups, and sees that a third group on another
@@ -96,7 +97,7 @@ func (e *env) keep(held []arrival) (release func()) {
 	ctx, cancel := context.WithCancel(e.context())
 	var extending sync.WaitGroup
 	extending.Go(func() {
-		for tick := time.NewTicker(consumer.ExtendInterval); ; {
+		for tick := time.NewTicker(contract.ExtendInterval); ; {
 			select {
 			case <-ctx.Done():
 				tick.Stop()
@@ -188,7 +189,7 @@ func testNames(e *env) {
 
 func testInvalidSubscription(e *env) {
 	sub := e.broker.Subscriber(consumer.Subscription{Topics: []string{e.name("t")}})
-	err := sub.Subscribe(e.context(), 10, func(consumer.Delivery) {})
+	err := sub.Subscribe(e.context(), 10, func(contract.Delivery) {})
 	if !waybill.IsPermanent(err) {
 		e.Errorf("Subscribe() = %v of kind %v, want the error of Validate", err, waybill.KindOf(err))
 	}

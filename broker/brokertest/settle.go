@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // one subscribes one group to one topic.
@@ -175,12 +176,12 @@ func testExtend(e *env) {
 	topic, g := e.one(10)
 	e.mustSend(message(topic, "1"))
 	a := g.next()
-	for left := e.h.Features.LapseAfter * 3 / 2; ; left -= consumer.ExtendInterval {
+	for left := e.h.Features.LapseAfter * 3 / 2; ; left -= contract.ExtendInterval {
 		if err := a.Extend(e.context()); err != nil {
 			e.Fatalf("Extend() = %v", err)
 		}
-		e.quiet(min(left, consumer.ExtendInterval), "redelivered although extended", g.got)
-		if left <= consumer.ExtendInterval {
+		e.quiet(min(left, contract.ExtendInterval), "redelivered although extended", g.got)
+		if left <= contract.ExtendInterval {
 			break
 		}
 	}
@@ -197,8 +198,8 @@ func testPrefetch(e *env) {
 	e.subscribe(s, 1).stop() // declares the group
 	e.mustSend(messages(topic, "k", n)...)
 	var unsettled atomic.Int64
-	held, beyond := make(chan consumer.Delivery, n), make(chan int64, n)
-	e.startFunc(e.broker.Subscriber(s), prefetch, func(d consumer.Delivery) {
+	held, beyond := make(chan contract.Delivery, n), make(chan int64, n)
+	e.startFunc(e.broker.Subscriber(s), prefetch, func(d contract.Delivery) {
 		if u := unsettled.Add(1); u > prefetch {
 			beyond <- u
 		}
@@ -219,7 +220,7 @@ func testPrefetch(e *env) {
 }
 
 // startFunc is start with a deliver function of the test's own.
-func (e *env) startFunc(sub consumer.Subscriber, prefetch int, deliver func(consumer.Delivery)) {
+func (e *env) startFunc(sub contract.Subscriber, prefetch int, deliver func(contract.Delivery)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &group{env: e, cancel: cancel, ended: make(chan error, 1)}
 	go func() { g.ended <- sub.Subscribe(ctx, prefetch, withoutProbes(deliver)) }()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // testSubscribeAgain runs one Subscriber several times, the last time with a context that
@@ -28,7 +29,7 @@ func testSubscribeAgain(e *env) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := sub.Subscribe(ctx, 10, func(consumer.Delivery) {}); err != nil {
+	if err := sub.Subscribe(ctx, 10, func(contract.Delivery) {}); err != nil {
 		e.Errorf("Subscribe() = %v with a cancelled context, want nil", err)
 	}
 }

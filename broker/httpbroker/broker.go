@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -88,12 +89,12 @@ func (b *Broker) Destinations() []relay.Destination {
 // Publisher returns a publisher for messages that are each for one endpoint. One that no
 // endpoint matches is unroutable, and so is one that several match: after a failure all of them
 // would get it again. Use [Broker.Destinations] for those.
-func (b *Broker) Publisher() relay.Publisher { return single{b} }
+func (b *Broker) Publisher() contract.Publisher { return single{b} }
 
 // single sends each message to the one endpoint that it is for.
 type single struct{ broker *Broker }
 
-func (p single) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+func (p single) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	results := make([]error, len(msgs))
 	places := make(map[*sender][]int)
 	for i, m := range msgs {
@@ -106,7 +107,7 @@ func (p single) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []
 	}
 	var waits []func()
 	for s, list := range places {
-		part := make([]relay.Outgoing, len(list))
+		part := make([]contract.Outgoing, len(list))
 		for n, i := range list {
 			part[n] = msgs[i]
 		}
@@ -145,7 +146,7 @@ func (b *Broker) senderOf(m *waybill.Message) (found *sender, err error) {
 
 // Subscriber returns a receiver of [Config.Receiver] for one consumer group. Without one its
 // Subscribe fails.
-func (b *Broker) Subscriber(s consumer.Subscription) consumer.Subscriber {
+func (b *Broker) Subscriber(s consumer.Subscription) contract.Subscriber {
 	if b.receiver == nil {
 		return deaf{}
 	}
@@ -155,7 +156,7 @@ func (b *Broker) Subscriber(s consumer.Subscription) consumer.Subscriber {
 // deaf is the subscriber of a broker that only sends.
 type deaf struct{}
 
-func (deaf) Subscribe(context.Context, int, func(consumer.Delivery)) error {
+func (deaf) Subscribe(context.Context, int, func(contract.Delivery)) error {
 	return invalidf("Config.Receiver", "is not set; this broker sends only")
 }
 

@@ -7,7 +7,7 @@
 // (message, endpoint): one that is down is retried, the others are not sent anything twice.
 //
 // A message is an HTTP POST in the binary mode of the CloudEvents binding for HTTP, unless
-// [Endpoint] or [relay.Outgoing] asks for the structured one: its payload
+// [Endpoint] or [contract.Outgoing] asks for the structured one: its payload
 // is the body, each attribute a header "ce-"+name, percent-encoded where the binding says so. It
 // is signed by the Standard Webhooks convention: webhook-id, webhook-timestamp and
 // webhook-signature. webhook-id is made of a digest of the headers that carry the message, so

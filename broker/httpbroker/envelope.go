@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/cloudevents"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // Headers in the form that package http keeps them in.
@@ -78,7 +78,7 @@ const ownPrefix = "waybill_"
 // idFor returns the webhook-id of a message: a digest of the headers that carry it, and of the body if
 // that carries more than the payload, and which of its lives this is, so that a receiver that remembers
 // ids takes a requeued message.
-func idFor(h http.Header, body []byte, m relay.Outgoing) string {
+func idFor(h http.Header, body []byte, m contract.Outgoing) string {
 	id := ownPrefix + digest(h)
 	if m.Structured {
 		id += fmt.Sprintf("_%x", sha256.Sum256(body))

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // TestReceiver_HalfSent: requests that never send the rest of their bodies keep no signed one out,
@@ -24,7 +24,7 @@ func TestReceiver_HalfSent(t *testing.T) {
 			t.Parallel()
 			const places = 4
 			r, at := receiving(t, func(c *ReceiverConfig) { c.MaxRequests = places })
-			subscribed(t, r, orders, func(d consumer.Delivery) { d.Ack(context.Background()) })
+			subscribed(t, r, orders, func(d contract.Delivery) { d.Ack(context.Background()) })
 			for range 2 * places {
 				halfSent(t, at, claim)
 			}

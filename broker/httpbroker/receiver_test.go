@@ -16,6 +16,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // httpClient keeps no connections: httptest closes idle ones of the default client, also those that
@@ -44,7 +45,7 @@ func receiving(t *testing.T, change func(*ReceiverConfig)) (*Receiver, string) {
 }
 
 // subscribed runs a subscription until the test ends, and returns once it is there.
-func subscribed(t *testing.T, r *Receiver, s consumer.Subscription, deliver func(consumer.Delivery)) (stop func()) {
+func subscribed(t *testing.T, r *Receiver, s consumer.Subscription, deliver func(contract.Delivery)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -107,18 +108,18 @@ func TestReceiver_Settlement(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		settle func(d consumer.Delivery) error
+		settle func(d contract.Delivery) error
 		code   int
 		after  string
 	}{
-		{"ack", func(d consumer.Delivery) error { return d.Ack(context.Background()) }, 204, ""},
-		{"retry", func(d consumer.Delivery) error { return d.Retry(context.Background(), 1500*time.Millisecond) }, 503, "2"},
-		{"retry at once", func(d consumer.Delivery) error { return d.Retry(context.Background(), 0) }, 503, "0"},
+		{"ack", func(d contract.Delivery) error { return d.Ack(context.Background()) }, 204, ""},
+		{"retry", func(d contract.Delivery) error { return d.Retry(context.Background(), 1500*time.Millisecond) }, 503, "2"},
+		{"retry at once", func(d contract.Delivery) error { return d.Retry(context.Background(), 0) }, 503, "0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r, url := receiving(t, nil)
-			subscribed(t, r, orders, func(d consumer.Delivery) {
+			subscribed(t, r, orders, func(d contract.Delivery) {
 				if err := errors.Join(d.Extend(context.Background()), c.settle(d)); err != nil {
 					t.Errorf("settlement: %v", err)
 				}
@@ -137,7 +138,7 @@ func TestReceiver_Settlement(t *testing.T) {
 func TestReceiver_Refused(t *testing.T) {
 	t.Parallel()
 	r, url := receiving(t, func(c *ReceiverConfig) { c.MaxBody = 100 })
-	subscribed(t, r, orders, func(d consumer.Delivery) {
+	subscribed(t, r, orders, func(d contract.Delivery) {
 		t.Error("a delivery")
 		d.Ack(context.Background())
 	})
@@ -185,7 +186,7 @@ func TestReceiver_Tampered(t *testing.T) {
 	t.Parallel()
 	r, url := receiving(t, nil)
 	got := make(chan *waybill.Message, 10)
-	subscribed(t, r, orders, func(d consumer.Delivery) {
+	subscribed(t, r, orders, func(d contract.Delivery) {
 		m, _ := d.Message()
 		got <- m
 		d.Ack(context.Background())
@@ -245,10 +246,10 @@ func TestReceiver_Tampered(t *testing.T) {
 // subscription's grace, or the receiver has ended; nothing hangs.
 func TestReceiver_NobodyWaits(t *testing.T) {
 	t.Parallel()
-	held := make(chan consumer.Delivery, 1)
+	held := make(chan contract.Delivery, 1)
 	begin := func(t *testing.T, grace time.Duration) (r *Receiver, stop func(), code chan int, cancel func()) {
 		r, url := receiving(t, func(c *ReceiverConfig) { c.SettleGrace = grace })
-		stop = subscribed(t, r, orders, func(d consumer.Delivery) { held <- d })
+		stop = subscribed(t, r, orders, func(d contract.Delivery) { held <- d })
 		ctx, cancel := context.WithCancel(t.Context())
 		code = make(chan int, 1)
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
@@ -321,8 +322,8 @@ func TestReceiver_NobodyWaits(t *testing.T) {
 func TestReceiver_Crowded(t *testing.T) {
 	t.Parallel()
 	r, url := receiving(t, func(c *ReceiverConfig) { c.MaxRequests = 1 })
-	held := make(chan consumer.Delivery, 1)
-	subscribed(t, r, orders, func(d consumer.Delivery) { held <- d })
+	held := make(chan contract.Delivery, 1)
+	subscribed(t, r, orders, func(d contract.Delivery) { held <- d })
 	code := make(chan int, 1)
 	go func() { code <- post(t, url, "id", time.Now(), "{}", binary).StatusCode }()
 	d := <-held
@@ -341,10 +342,10 @@ func TestReceiver_Groups(t *testing.T) {
 	t.Parallel()
 	r, url := receiving(t, nil)
 	ready := false
-	subscribed(t, r, orders, func(d consumer.Delivery) { d.Ack(context.Background()) })
+	subscribed(t, r, orders, func(d contract.Delivery) { d.Ack(context.Background()) })
 	second := orders
 	second.Group = "shipping"
-	subscribed(t, r, second, func(d consumer.Delivery) {
+	subscribed(t, r, second, func(d contract.Delivery) {
 		if ready {
 			d.Ack(context.Background())
 			return
@@ -401,7 +402,7 @@ func TestReceiver_Foreign(t *testing.T) {
 				again bool
 			}
 			got := make(chan arrival, 1)
-			subscribed(t, r, orders, func(d consumer.Delivery) {
+			subscribed(t, r, orders, func(d contract.Delivery) {
 				m, err := d.Message()
 				got <- arrival{m, err, d.Redelivered()}
 				d.Ack(context.Background())

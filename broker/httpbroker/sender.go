@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 var (
@@ -50,7 +50,7 @@ type sender struct {
 	doubtful map[string]struct{} // webhook-ids of attempts that failed, which may have arrived
 }
 
-var _ relay.Publisher = (*sender)(nil)
+var _ contract.Publisher = (*sender)(nil)
 
 func newSender(e Endpoint, keys [][]byte, client *http.Client, cfg Config, closed <-chan struct{}) *sender {
 	return &sender{
@@ -73,9 +73,9 @@ type line struct {
 	done   chan struct{} // closed when all of it is answered
 }
 
-// Send implements [relay.Publisher]. A message that fails lets what is behind it in its (topic,
+// Send implements [contract.Publisher]. A message that fails lets what is behind it in its (topic,
 // key) go back unsent.
-func (s *sender) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+func (s *sender) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	results := make([]error, len(msgs))
 	var posts sync.WaitGroup
 	for _, l := range s.lineUp(msgs) {
@@ -91,7 +91,7 @@ func (s *sender) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() [
 }
 
 // lineUp sorts messages into lines. One without a key is a line of its own.
-func (s *sender) lineUp(msgs []relay.Outgoing) []*line {
+func (s *sender) lineUp(msgs []contract.Outgoing) []*line {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var lines []*line
@@ -123,7 +123,7 @@ func (s *sender) leave(l *line) {
 }
 
 // post posts a line and writes down the results of its messages.
-func (s *sender) post(ctx context.Context, l *line, msgs []relay.Outgoing, results []error) {
+func (s *sender) post(ctx context.Context, l *line, msgs []contract.Outgoing, results []error) {
 	if l.before != nil {
 		<-l.before.done // it ends with the context of its own Send
 		l.before = nil
@@ -148,7 +148,7 @@ func behind(failed error) error {
 	return waybill.RetryAfter(behindDelay, errBehind)
 }
 
-func (s *sender) postOne(ctx context.Context, m relay.Outgoing) error {
+func (s *sender) postOne(ctx context.Context, m contract.Outgoing) error {
 	if s.endpoint.Disabled {
 		return waybill.RetryAfter(disabledDelay, errDisabled)
 	}
@@ -170,7 +170,7 @@ func (s *sender) postOne(ctx context.Context, m relay.Outgoing) error {
 }
 
 // request builds one attempt at a message.
-func (s *sender) request(ctx context.Context, m relay.Outgoing) (*http.Request, string) {
+func (s *sender) request(ctx context.Context, m contract.Outgoing) (*http.Request, string) {
 	m.Structured = m.Structured || s.endpoint.Structured
 	h, body := encode(m.Message, m.Structured)
 	id := idFor(h, body, m)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -46,11 +47,11 @@ func serving(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-func out(msgs ...waybill.Message) []relay.Outgoing {
-	list := make([]relay.Outgoing, len(msgs))
+func out(msgs ...waybill.Message) []contract.Outgoing {
+	list := make([]contract.Outgoing, len(msgs))
 	for i := range msgs {
 		msgs[i].Complete()
-		list[i] = relay.Outgoing{Message: &msgs[i], DedupID: msgs[i].ID}
+		list[i] = contract.Outgoing{Message: &msgs[i], DedupID: msgs[i].ID}
 	}
 	return list
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // TestSender_Structured: the body is the event, no header has an attribute of it, and each message has
@@ -38,7 +38,7 @@ func TestSender_Structured(t *testing.T) {
 	} {
 		a := waybill.Message{ID: "1", Source: "shop", Topic: "t", Payload: []byte(`{"total": 12}`)}
 		other := waybill.Message{ID: "2", Source: "shop", Topic: "t", Payload: a.Payload}
-		for _, list := range [][]relay.Outgoing{out(a), out(a), out(other)} {
+		for _, list := range [][]contract.Outgoing{out(a), out(a), out(other)} {
 			list[0].Structured = !b.senders[0].endpoint.Structured
 			if err := b.Publisher().Send(t.Context(), list)()[0]; err != nil {
 				t.Fatal(err)

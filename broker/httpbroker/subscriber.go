@@ -6,6 +6,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // queue is where requests wait for a subscriber of one group.
@@ -71,23 +72,23 @@ type subscriber struct {
 }
 
 var (
-	_ consumer.Subscriber  = (*subscriber)(nil)
+	_ contract.Subscriber  = (*subscriber)(nil)
 	_ consumer.Redeliverer = (*subscriber)(nil)
-	_ consumer.Delivery    = (*delivery)(nil)
+	_ contract.Delivery    = (*delivery)(nil)
 )
 
 // Subscriber returns a receiver for the group named by s. Requests wait for nobody: while none of
 // the group's subscribers runs, they are answered with 503. What is wrong with s is reported by
 // its Subscribe.
-func (r *Receiver) Subscriber(s consumer.Subscription) consumer.Subscriber {
+func (r *Receiver) Subscriber(s consumer.Subscription) contract.Subscriber {
 	return &subscriber{r, s}
 }
 
 // Redelivery implements [consumer.Redeliverer].
 func (s *subscriber) Redelivery() consumer.Redelivery { return consumer.Redelivery{Unbounded: true} }
 
-// Subscribe implements [consumer.Subscriber].
-func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+// Subscribe implements [contract.Subscriber].
+func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	if err := s.subscription.Validate(); err != nil {
 		return err
 	}

@@ -1,14 +1,14 @@
 package kafkabroker
 
 import (
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/results"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // batch is what one Send sends, and the results of it.
 type batch struct {
 	*results.Set
-	msgs []relay.Outgoing
+	msgs []contract.Outgoing
 }
 
-func newBatch(msgs []relay.Outgoing) *batch { return &batch{results.New(len(msgs)), msgs} }
+func newBatch(msgs []contract.Outgoing) *batch { return &batch{results.New(len(msgs)), msgs} }

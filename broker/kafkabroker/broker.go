@@ -11,8 +11,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/opening"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // Broker is a connection to a Kafka cluster. It is safe for concurrent use.
@@ -58,9 +58,9 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// Publisher returns the publishing side. With [Config.TransactionalID], what has a [relay.Row] is
+// Publisher returns the publishing side. With [Config.TransactionalID], what has a [contract.Row] is
 // published in transactions.
-func (b *Broker) Publisher() relay.Publisher {
+func (b *Broker) Publisher() contract.Publisher {
 	plain := publisher{b.producer}
 	if b.outbox != nil {
 		return exactPublisher{b.outbox, plain}
@@ -70,7 +70,7 @@ func (b *Broker) Publisher() relay.Publisher {
 
 // Subscriber returns a receiver for one consumer group. What is wrong with s is reported by its
 // Subscribe.
-func (b *Broker) Subscriber(s consumer.Subscription) consumer.Subscriber {
+func (b *Broker) Subscriber(s consumer.Subscription) contract.Subscriber {
 	return &subscriber{broker: b, subscription: s}
 }
 

@@ -10,7 +10,7 @@
 // the record's key. Each client reads all of it, without a group, and keeps its own.
 //
 // A message travels in the binary mode of the CloudEvents binding for Kafka, unless
-// [relay.Outgoing] asks for the structured one: its payload is the
+// [contract.Outgoing] asks for the structured one: its payload is the
 // value, each attribute a header "ce_"+name, the content type the header content-type. Its key is
 // the record's key, so that messages of one key share a partition and keep their order.
 //

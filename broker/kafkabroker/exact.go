@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // exactPublisher publishes what comes from an outbox in transactions, and the rest plainly.
@@ -13,10 +13,10 @@ type exactPublisher struct {
 	plain  publisher
 }
 
-// Send implements [relay.Publisher]. It asks the cluster about topics that it has not seen within
+// Send implements [contract.Publisher]. It asks the cluster about topics that it has not seen within
 // a minute.
-func (p exactPublisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
-	if slices.ContainsFunc(msgs, func(m relay.Outgoing) bool { return m.Row.Position == 0 }) {
+func (p exactPublisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
+	if slices.ContainsFunc(msgs, func(m contract.Outgoing) bool { return m.Row.Position == 0 }) {
 		return p.plain.Send(ctx, msgs)
 	}
 	b := newBatch(msgs)

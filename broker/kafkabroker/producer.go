@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 const (
@@ -53,7 +53,7 @@ type session struct {
 
 // begin opens a batch, which end must close. The session is nil, and the batch has its results,
 // if nothing may be written now.
-func (p *producer) begin(msgs []relay.Outgoing) (*session, *batch) {
+func (p *producer) begin(msgs []contract.Outgoing) (*session, *batch) {
 	b := newBatch(msgs)
 	p.mu.Lock()
 	defer p.mu.Unlock()

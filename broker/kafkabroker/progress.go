@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 const (
@@ -32,7 +32,7 @@ type rowID [16]byte
 
 // idOf returns the same for all attempts of one life. The position tells apart messages that were
 // enqueued under one id; the deduplication id tells apart lives, and stores that count from 1.
-func idOf(m relay.Outgoing) rowID {
+func idOf(m contract.Outgoing) rowID {
 	var numbers [16]byte
 	binary.BigEndian.PutUint64(numbers[:], uint64(m.Row.Position))
 	binary.BigEndian.PutUint64(numbers[8:], uint64(len(m.Row.Destination)))

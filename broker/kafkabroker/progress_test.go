@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 func numberedID(n int) (id rowID) {
@@ -50,8 +50,8 @@ func TestProgress_Cut(t *testing.T) {
 
 func TestProgress_Record(t *testing.T) {
 	t.Parallel()
-	a := idOf(relay.Outgoing{Message: &waybill.Message{}, DedupID: "a", Row: relay.Row{Position: 1}})
-	b := idOf(relay.Outgoing{Message: &waybill.Message{}, DedupID: "a", Row: relay.Row{Position: 1, Destination: "d"}})
+	a := idOf(contract.Outgoing{Message: &waybill.Message{}, DedupID: "a", Row: contract.Row{Position: 1}})
+	b := idOf(contract.Outgoing{Message: &waybill.Message{}, DedupID: "a", Row: contract.Row{Position: 1, Destination: "d"}})
 	if a == b {
 		t.Error("rows of two destinations have one id")
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -15,7 +15,7 @@ type publisher struct{ producer *producer }
 
 // Send checks all of msgs, then writes those that passed. It asks the cluster about topics that
 // it has not seen within a minute.
-func (p publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+func (p publisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	s, b := p.producer.begin(msgs)
 	if s == nil {
 		return b.All

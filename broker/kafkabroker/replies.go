@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/handover"
 	"github.com/waybill-go/waybill/request"
 )
@@ -33,7 +33,7 @@ const replyAge = "600000"
 // one for the whole cluster to keep. Each client reads all partitions, without a group and from
 // where they end now, and drops what is addressed to others. The topic must exist, unless
 // [Config.CreateTopics] is set; without it the error is permanent.
-func (b *Broker) OpenReplies(ctx context.Context) (address string, _ consumer.Subscriber, err error) {
+func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Subscriber, err error) {
 	if b.closed() {
 		return "", nil, waybill.UnavailableError(errClosed)
 	}
@@ -94,9 +94,9 @@ func (r *replies) adopt(ctx context.Context, list func(context.Context, ...strin
 	return added, nil
 }
 
-// Subscribe implements [consumer.Subscriber]. What is not settled when it returns is not delivered
+// Subscribe implements [contract.Subscriber]. What is not settled when it returns is not delivered
 // again.
-func (r *replies) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+func (r *replies) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	switch {
 	case prefetch < 1:
 		return invalidf("prefetch", "is %d; it must be at least 1", prefetch)

@@ -8,10 +8,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
-var _ consumer.Delivery = (*reply)(nil)
+var _ contract.Delivery = (*reply)(nil)
 
 // reply is one delivery of a record that is addressed to a client. Nothing is committed of it: the
 // client's death is that of its address.
@@ -23,15 +23,15 @@ type reply struct {
 	settled atomic.Bool
 }
 
-// Message implements [consumer.Delivery].
+// Message implements [contract.Delivery].
 func (d *reply) Message() (*waybill.Message, error) {
 	return decode(d.replies.broker.cfg.TopicPrefix, d.record)
 }
 
-// Redelivered implements [consumer.Delivery].
+// Redelivered implements [contract.Delivery].
 func (d *reply) Redelivered() bool { return d.again }
 
-// Ack implements [consumer.Delivery].
+// Ack implements [contract.Delivery].
 func (d *reply) Ack(context.Context) error {
 	err := d.settle()
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 type subscriber struct {
@@ -18,7 +19,7 @@ type subscriber struct {
 // Subscribe joins the group and receives. It returns an error if the subscription or prefetch is
 // wrong, a topic is missing and not to be created, or the cluster refuses the member; and,
 // unavailable, if the cluster does not answer at first, and once the broker is closed.
-func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	return s.subscribe(ctx, prefetch, nil, func(d *delivery) { deliver(d) })
 }
 

@@ -9,30 +9,30 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
 var (
-	_ consumer.OffsetSubscriber = (*subscriber)(nil)
-	_ consumer.PlacedDelivery   = (*delivery)(nil)
+	_ contract.OffsetSubscriber = (*subscriber)(nil)
+	_ contract.PlacedDelivery   = (*delivery)(nil)
 )
 
 // takeFunc takes a partition over where its progress is kept, and returns where to begin.
-type takeFunc = func(ctx context.Context, c consumer.Claim) (inbox.Progress, error)
+type takeFunc = func(ctx context.Context, c contract.PartitionClaim) (inbox.Progress, error)
 
-// SubscribeAt implements [consumer.OffsetSubscriber]. Offsets are committed to the group as well,
+// SubscribeAt implements [contract.OffsetSubscriber]. Offsets are committed to the group as well,
 // for those who look at its lag.
-func (s *subscriber) SubscribeAt(ctx context.Context, prefetch int, take takeFunc, deliver func(consumer.PlacedDelivery)) error {
+func (s *subscriber) SubscribeAt(ctx context.Context, prefetch int, take takeFunc, deliver func(contract.PlacedDelivery)) error {
 	return s.subscribe(ctx, prefetch, take, func(d *delivery) { deliver(d) })
 }
 
-// Place implements [consumer.PlacedDelivery].
-func (d *delivery) Place() consumer.Place {
+// Place implements [contract.PlacedDelivery].
+func (d *delivery) Place() contract.Place {
 	r := d.run()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	place := consumer.Place{
+	place := contract.Place{
 		Partition:     d.partition.member.named(d.partition.place),
 		Offset:        d.record.Offset,
 		Transactional: d.record.Attrs.IsTransactional(),
@@ -70,12 +70,12 @@ func (m *member) take(ctx context.Context, committed map[string]map[int32]kgo.Of
 }
 
 // claim is what is known of a partition when it is taken.
-func (m *member) claim(at place, committed kgo.Offset, end int64) consumer.Claim {
+func (m *member) claim(at place, committed kgo.Offset, end int64) contract.PartitionClaim {
 	m.run.mu.Lock()
 	client := m.joined
 	m.run.mu.Unlock()
 	id, generation := client.GroupMetadata()
-	c := consumer.Claim{
+	c := contract.PartitionClaim{
 		Partition: m.named(at),
 		Holder:    inbox.Holder{Generation: generation, Member: id},
 		Committed: committed.EpochOffset().Offset,
@@ -92,7 +92,7 @@ func (m *member) claim(at place, committed kgo.Offset, end int64) consumer.Claim
 }
 
 // takeOne repeats what waiting may mend until ctx ends.
-func (m *member) takeOne(ctx context.Context, at place, c consumer.Claim) (inbox.Progress, error) {
+func (m *member) takeOne(ctx context.Context, at place, c contract.PartitionClaim) (inbox.Progress, error) {
 	for n := 1; ; n++ {
 		progress, err := m.run.takes(ctx, c)
 		switch {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 var (
@@ -46,11 +46,11 @@ func (b *Broker) Connect() *Broker { return connect(b.server) }
 func connect(s *server) *Broker { return &Broker{server: s, done: make(chan struct{})} }
 
 // Publisher returns the publishing side.
-func (b *Broker) Publisher() relay.Publisher { return publisher{b} }
+func (b *Broker) Publisher() contract.Publisher { return publisher{b} }
 
 // Subscriber returns a receiver for the group named by s and declares its queue at once:
 // what is published from now on waits for Subscribe.
-func (b *Broker) Subscriber(s consumer.Subscription) consumer.Subscriber {
+func (b *Broker) Subscriber(s consumer.Subscription) contract.Subscriber {
 	sub := &subscriber{broker: b, err: s.Validate()}
 	if sub.err == nil {
 		sub.queues = b.server.declare(s)
@@ -94,7 +94,7 @@ func (b *Broker) PublishRaw(topic string, payload []byte, attributes, headers ma
 type publisher struct{ broker *Broker }
 
 // Send delivers msgs to their queues at once; wait only returns the results.
-func (p publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+func (p publisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	results := make([]error, len(msgs))
 	for i := range msgs {
 		results[i] = p.send(ctx, msgs[i].Message)
@@ -114,7 +114,7 @@ func (p publisher) send(ctx context.Context, m *waybill.Message) error {
 }
 
 var (
-	_ relay.Publisher     = publisher{}
-	_ consumer.Subscriber = (*subscriber)(nil)
-	_ consumer.Delivery   = (*delivery)(nil)
+	_ contract.Publisher  = publisher{}
+	_ contract.Subscriber = (*subscriber)(nil)
+	_ contract.Delivery   = (*delivery)(nil)
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // patience ends a test that hangs.
@@ -20,7 +20,7 @@ func send(t *testing.T, b *Broker, topic, text string) {
 	m.Complete()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := b.Publisher().Send(ctx, []relay.Outgoing{{Message: &m}})()[0]; err != nil {
+	if err := b.Publisher().Send(ctx, []contract.Outgoing{{Message: &m}})()[0]; err != nil {
 		t.Fatal(err)
 	}
 }
@@ -34,7 +34,7 @@ func TestBroker_FakeTime(t *testing.T) {
 		start, ended := time.Now(), make(chan error, 1)
 		var deliveries []time.Duration
 		go func() {
-			ended <- sub.Subscribe(ctx, 1, func(d consumer.Delivery) {
+			ended <- sub.Subscribe(ctx, 1, func(d contract.Delivery) {
 				deliveries = append(deliveries, time.Since(start))
 				if len(deliveries) < 3 {
 					d.Retry(ctx, time.Hour)
@@ -65,7 +65,7 @@ func TestBroker_DeclaredBeforeSubscribe(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	got := ""
-	err := sub.Subscribe(ctx, 1, func(d consumer.Delivery) {
+	err := sub.Subscribe(ctx, 1, func(d contract.Delivery) {
 		m, _ := d.Message()
 		got = string(m.Payload)
 		cancel()
@@ -83,7 +83,7 @@ func TestDelivery_SettledTwice(t *testing.T) {
 	send(t, b, "t", "x")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	sub.Subscribe(ctx, 1, func(d consumer.Delivery) {
+	sub.Subscribe(ctx, 1, func(d contract.Delivery) {
 		defer cancel()
 		if err := d.Ack(ctx); err != nil {
 			t.Errorf("first Ack() = %v, want nil", err)

@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/request"
 )
 
 var _ request.ReplyOpener = (*Broker)(nil)
 
 // OpenReplies implements [request.ReplyOpener]. The destination exists until its Subscribe ends.
-func (b *Broker) OpenReplies(ctx context.Context) (address string, _ consumer.Subscriber, err error) {
+func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Subscriber, err error) {
 	if err := b.Ping(ctx); err != nil {
 		return "", nil, err
 	}
@@ -26,8 +27,8 @@ type replies struct {
 	sub    consumer.Subscription
 }
 
-// Subscribe implements [consumer.Subscriber].
-func (r *replies) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+// Subscribe implements [contract.Subscriber].
+func (r *replies) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	defer r.broker.server.remove(r.sub.To)
 	return r.broker.Subscriber(r.sub).Subscribe(ctx, prefetch, deliver)
 }

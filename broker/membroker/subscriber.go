@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 type subscriber struct {
@@ -16,7 +16,7 @@ type subscriber struct {
 }
 
 // Subscribe runs on the caller's goroutine alone.
-func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	if s.err != nil {
 		return s.err
 	}

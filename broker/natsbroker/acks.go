@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // acks matches the confirmations of the stream to the batches that wait for them. Message i
@@ -42,7 +42,7 @@ func (a *acks) unsubscribe() { a.sub.Unsubscribe() }
 // begin opens a batch, which end must close. It is not clear to be written while the sender
 // of a lost batch has yet to learn of that: it could overtake earlier messages of its key
 // over a new connection.
-func (a *acks) begin(msgs []relay.Outgoing) (b *batch, clear bool) {
+func (a *acks) begin(msgs []contract.Outgoing) (b *batch, clear bool) {
 	b = newBatch(msgs)
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,8 +1,8 @@
 package natsbroker
 
 import (
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/results"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // batch is what one Send sends, and the results of it.
@@ -10,8 +10,10 @@ type batch struct {
 	*results.Set
 	number uint64
 	reply  string // what the reply subjects start with
-	msgs   []relay.Outgoing
+	msgs   []contract.Outgoing
 	lost   bool // the connection ended under it; guarded by the lock of acks
 }
 
-func newBatch(msgs []relay.Outgoing) *batch { return &batch{Set: results.New(len(msgs)), msgs: msgs} }
+func newBatch(msgs []contract.Outgoing) *batch {
+	return &batch{Set: results.New(len(msgs)), msgs: msgs}
+}

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 func TestAcks_ConnectionLost(t *testing.T) {
@@ -15,7 +15,7 @@ func TestAcks_ConnectionLost(t *testing.T) {
 	a := &acks{batches: make(map[uint64]*batch)}
 	begin := func(n int, want bool) *batch {
 		t.Helper()
-		b, clear := a.begin(make([]relay.Outgoing, n))
+		b, clear := a.begin(make([]contract.Outgoing, n))
 		if clear != want {
 			t.Errorf("begin() is clear to write: %v, want %v", clear, want)
 		}
@@ -94,7 +94,7 @@ func TestDedupID_IsInjective(t *testing.T) {
 		{"1", "a", "s"}, {"1", "b", "s"}, {"2", "a", "s"}, {"1", "a", "t"},
 		{"1 a", "", "s"}, {"1%20a", "", "s"}, {"1", " a", "s"},
 	} {
-		id := dedupID(relay.Outgoing{Message: &waybill.Message{Source: m.source}, DedupID: m.id}, m.subject)
+		id := dedupID(contract.Outgoing{Message: &waybill.Message{Source: m.source}, DedupID: m.id}, m.subject)
 		if seen[id] || !plain(id) {
 			t.Errorf("%+v has the id %q, which another one has or a header cannot carry", m, id)
 		}

@@ -17,9 +17,9 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/handover"
 	"github.com/waybill-go/waybill/internal/opening"
-	"github.com/waybill-go/waybill/relay"
 )
 
 const (
@@ -200,10 +200,10 @@ func (b *Broker) watch() {
 // wrapping waybill.ErrConnectionLost if the connection ended under it, and fails at once
 // while there is no connection. It may block for as long as the server leaves the socket
 // full, at most 5 seconds, after which the connection counts as lost.
-func (b *Broker) Publisher() relay.Publisher { return publisher{b} }
+func (b *Broker) Publisher() contract.Publisher { return publisher{b} }
 
 // Subscriber returns a receiver for the group named by s.
-func (b *Broker) Subscriber(s consumer.Subscription) consumer.Subscriber {
+func (b *Broker) Subscriber(s consumer.Subscription) contract.Subscriber {
 	return &subscriber{broker: b, subscription: s}
 }
 
@@ -327,7 +327,7 @@ func (b *Broker) closed(d *delivery) {
 }
 
 var (
-	_ relay.Publisher     = publisher{}
-	_ consumer.Subscriber = (*subscriber)(nil)
-	_ consumer.Delivery   = (*delivery)(nil)
+	_ contract.Publisher  = publisher{}
+	_ contract.Subscriber = (*subscriber)(nil)
+	_ contract.Delivery   = (*delivery)(nil)
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/redact"
 )
 
@@ -180,7 +180,7 @@ func (c Config) checkStream() error {
 }
 
 func (c Config) checkAckWait() error {
-	if least := 3 * consumer.ExtendInterval; c.AckWait <= least {
+	if least := 3 * contract.ExtendInterval; c.AckWait <= least {
 		return invalidf("AckWait", "is %v; it must exceed three times consumer.ExtendInterval, %v", c.AckWait, least)
 	}
 	return nil

@@ -6,7 +6,7 @@
 // tokens), or is a topic that starts with "_to.", is refused as unroutable, message by
 // message, before anything is written.
 //
-// A message travels in the binary mode of the CloudEvents binding for NATS, unless [relay.Outgoing]
+// A message travels in the binary mode of the CloudEvents binding for NATS, unless [contract.Outgoing]
 // asks for the structured one: its payload is
 // the body, each attribute a header "ce-"+name. The content type also stands in the header
 // content-type, the trace context in traceparent and tracestate, for readers that know no

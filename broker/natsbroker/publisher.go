@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/cloudevents"
-	"github.com/waybill-go/waybill/relay"
 )
 
 const (
@@ -22,20 +22,20 @@ const (
 )
 
 var (
-	_ relay.Deduplicator  = publisher{}
-	_ relay.LateConfirmer = publisher{}
+	_ contract.Deduplicator  = publisher{}
+	_ contract.LateConfirmer = publisher{}
 )
 
 type publisher struct{ broker *Broker }
 
-// DedupWindow implements [relay.Deduplicator].
+// DedupWindow implements [contract.Deduplicator].
 func (p publisher) DedupWindow() time.Duration { return p.broker.Redelivery().DuplicateWindow }
 
-// ConfirmsLate implements [relay.LateConfirmer]: pings find a connection that is lost.
+// ConfirmsLate implements [contract.LateConfirmer]: pings find a connection that is lost.
 func (publisher) ConfirmsLate() bool { return true }
 
 // Send encodes and checks all of msgs, then writes those that passed.
-func (p publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+func (p publisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	b, clear := p.broker.acks.begin(msgs)
 	switch err := p.ready(ctx); {
 	case err != nil:
@@ -85,7 +85,7 @@ func (p publisher) encode(b *batch) []*nats.Msg {
 }
 
 // dedupID joins what makes a message unique in the stream. A space cannot be in any part.
-func dedupID(m relay.Outgoing, subject string) string {
+func dedupID(m contract.Outgoing, subject string) string {
 	return cloudevents.Escape(m.DedupID) + " " + cloudevents.Escape(m.Source) + " " + subject
 }
 

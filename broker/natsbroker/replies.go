@@ -6,6 +6,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -15,7 +16,7 @@ var _ request.ReplyOpener = (*Broker)(nil)
 // server deletes when nobody has received from it for [request.Expiry]. Replies lie in the stream,
 // not only in an inbox subject: so they outlast a lost connection. What the stream holds of them
 // is purged when the client ends; what one leaves that has died goes after MaxAge.
-func (b *Broker) OpenReplies(ctx context.Context) (address string, _ consumer.Subscriber, err error) {
+func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Subscriber, err error) {
 	if err := b.prepare(ctx); err != nil {
 		return "", nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/handover"
 )
 
@@ -24,7 +25,7 @@ type subscriber struct {
 // divided among the subscription's addresses. It returns an error if the subscription or prefetch is
 // wrong, the stream is gone, or the server refuses a consumer; and, unavailable, if the server does
 // not answer at first, and once the broker is closed.
-func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	durables, err := durablesOf(s.broker.cfg.SubjectPrefix, s.subscription)
 	if err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/opening"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -80,11 +80,11 @@ func (b *Broker) start(ctx context.Context) error {
 }
 
 // Publisher returns what a relay publishes with.
-func (b *Broker) Publisher() relay.Publisher { return b.publisher }
+func (b *Broker) Publisher() contract.Publisher { return b.publisher }
 
 // Subscriber returns what the consumer group of sub receives with. What is wrong with sub is
 // told by its Subscribe.
-func (b *Broker) Subscriber(sub consumer.Subscription) consumer.Subscriber {
+func (b *Broker) Subscriber(sub consumer.Subscription) contract.Subscriber {
 	return &subscriber{broker: b, sub: sub}
 }
 

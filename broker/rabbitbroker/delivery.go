@@ -9,12 +9,12 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 var (
-	_ consumer.Delivery = (*delivery)(nil)
-	_ consumer.Returner = (*delivery)(nil)
+	_ contract.Delivery = (*delivery)(nil)
+	_ contract.Returner = (*delivery)(nil)
 )
 
 // delivery is one message that the server has handed over.
@@ -28,28 +28,28 @@ type delivery struct {
 
 var errSettled = errors.New("rabbitbroker: delivery is settled already")
 
-// Message implements [consumer.Delivery].
+// Message implements [contract.Delivery].
 func (d *delivery) Message() (*waybill.Message, error) { return decode(&d.amqp) }
 
-// Redelivered implements [consumer.Delivery].
+// Redelivered implements [contract.Delivery].
 func (d *delivery) Redelivered() bool {
 	_, retried := d.amqp.Headers[retryHeader]
 	return d.again || d.amqp.Redelivered || retried
 }
 
-// Ack implements [consumer.Delivery]. RabbitMQ does not answer: the message is redelivered
+// Ack implements [contract.Delivery]. RabbitMQ does not answer: the message is redelivered
 // if the connection ends before the server has read this.
 func (d *delivery) Ack(context.Context) error {
 	return d.settle(d.ack)
 }
 
-// Retry implements [consumer.Delivery]. The delay is rounded up to a step of a ladder; the
+// Retry implements [contract.Delivery]. The delay is rounded up to a step of a ladder; the
 // message comes back to the end of the queue.
 func (d *delivery) Retry(ctx context.Context, delay time.Duration) error {
 	return d.settle(func() error { return d.retry(ctx, delay, d.retries()+1) })
 }
 
-// Return implements [consumer.Returner]. The message keeps its place in the queue, where a copy
+// Return implements [contract.Returner]. The message keeps its place in the queue, where a copy
 // would not: what is given back while the session receives goes back at its end, with all else that it has, or is
 // delivered again.
 func (d *delivery) Return(context.Context) error {
@@ -69,7 +69,7 @@ func (d *delivery) wait(ctx context.Context, left time.Duration) error {
 	return d.settle(func() error { return d.retry(ctx, left, d.retries()) })
 }
 
-// Extend implements [consumer.Delivery]. It does nothing: RabbitMQ leaves a delivery alone
+// Extend implements [contract.Delivery]. It does nothing: RabbitMQ leaves a delivery alone
 // until its consumer_timeout, 30 minutes unless configured, which cannot be extended.
 func (d *delivery) Extend(context.Context) error { return nil }
 

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 var (
-	_ relay.Publisher     = (*publisher)(nil)
-	_ relay.LateConfirmer = (*publisher)(nil)
+	_ contract.Publisher     = (*publisher)(nil)
+	_ contract.LateConfirmer = (*publisher)(nil)
 )
 
 // publisher owns the connection that is published on, with one channel for messages, so
@@ -31,11 +31,11 @@ func newPublisher(b *Broker) *publisher {
 	return &publisher{link: newLink(b, "waybill publisher"), patience: newPatience(b.cfg.ConnectTimeout)}
 }
 
-// ConfirmsLate implements [relay.LateConfirmer]: heartbeats find a connection that is lost.
+// ConfirmsLate implements [contract.LateConfirmer]: heartbeats find a connection that is lost.
 func (*publisher) ConfirmsLate() bool { return true }
 
-// Send implements [relay.Publisher].
-func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+// Send implements [contract.Publisher].
+func (p *publisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	b := newBatch(len(msgs))
 	for i := range msgs {
 		m := msgs[i].Message

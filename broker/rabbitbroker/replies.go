@@ -6,6 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -14,7 +15,7 @@ var _ request.ReplyOpener = (*Broker)(nil)
 // OpenReplies implements [request.ReplyOpener]. The destination is a classic queue that the server
 // deletes when nobody has consumed from it for [request.Expiry]. It is not exclusive: it would
 // end with the connection, and replies that come before the next one would be lost.
-func (b *Broker) OpenReplies(ctx context.Context) (address string, _ consumer.Subscriber, err error) {
+func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Subscriber, err error) {
 	address = request.NewAddress()
 	s := &subscriber{broker: b, sub: consumer.Subscription{Group: address, To: address}}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/handover"
 )
 
@@ -108,7 +109,7 @@ func (s *session) consume(sub consumer.Subscription) (err error) {
 
 // receive passes on what arrives until ctx is done, which gives nil, or until the server has
 // ended it.
-func (s *session) receive(ctx context.Context, deliver func(consumer.Delivery)) error {
+func (s *session) receive(ctx context.Context, deliver func(contract.Delivery)) error {
 	for {
 		select { // the server counts unsettled deliveries for each queue, this for both
 		case s.slots <- struct{}{}:

@@ -10,12 +10,13 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
 var (
-	_ consumer.Subscriber   = (*subscriber)(nil)
-	_ consumer.SingleActive = (*subscriber)(nil)
+	_ contract.Subscriber   = (*subscriber)(nil)
+	_ contract.SingleActive = (*subscriber)(nil)
 )
 
 const maxPrefetch = 65535 // AMQP has 16 bits for it
@@ -30,14 +31,14 @@ type subscriber struct {
 	last   *session // of the Subscribe before, nil if there was none
 }
 
-// SingleActive implements [consumer.SingleActive].
+// SingleActive implements [contract.SingleActive].
 func (s *subscriber) SingleActive() bool { return s.broker.cfg.SingleActiveConsumer }
 
-// Subscribe implements [consumer.Subscriber]. It returns an error if the first connection
+// Subscribe implements [contract.Subscriber]. It returns an error if the first connection
 // cannot be made, if the server refuses the topology for good, such as a queue that exists
 // with other arguments, or if the broker is closed; a connection that is lost later is made
 // again for as long as it takes.
-func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	if err := s.validate(prefetch); err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/opening"
-	"github.com/waybill-go/waybill/relay"
 )
 
 const (
@@ -70,10 +70,10 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 
 // Publisher returns the publishing side. What is not confirmed is unavailable, wrapping
 // [waybill.ErrConnectionLost] if the connection ended under it.
-func (b *Broker) Publisher() relay.Publisher { return b.publisher }
+func (b *Broker) Publisher() contract.Publisher { return b.publisher }
 
 // Subscriber returns a receiver for the group named by s.
-func (b *Broker) Subscriber(s consumer.Subscription) consumer.Subscriber {
+func (b *Broker) Subscriber(s consumer.Subscription) contract.Subscriber {
 	return &subscriber{broker: b, subscription: s}
 }
 
@@ -198,7 +198,7 @@ func (b *Broker) settled(d *delivery) {
 }
 
 var (
-	_ relay.Publisher     = (*publisher)(nil)
-	_ consumer.Subscriber = (*subscriber)(nil)
-	_ consumer.Delivery   = (*delivery)(nil)
+	_ contract.Publisher  = (*publisher)(nil)
+	_ contract.Subscriber = (*subscriber)(nil)
+	_ contract.Delivery   = (*delivery)(nil)
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/internal/redisurl"
 )
@@ -81,7 +81,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	switch least := 3 * consumer.ExtendInterval; {
+	switch least := 3 * contract.ExtendInterval; {
 	case c.URL == "" && c.Options == nil:
 		return c, invalidf("URL", "either URL or Options is required")
 	case redact.Misplaced(c.URL): // else part of the password is taken for the port, and shown

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // TestPublisher_LooksForANewMaster: the broker asks at once who has the slots of a node that does not answer.
@@ -24,7 +24,7 @@ func TestPublisher_LooksForANewMaster(t *testing.T) {
 	t.Cleanup(func() { client.Close() })
 	b := &Broker{cfg: Config{Prefix: defaultPrefix, MaxPayload: waybill.MaxPayloadLen}, client: client}
 	b.publisher = &publisher{broker: b}
-	for _, err := range b.Publisher().Send(t.Context(), []relay.Outgoing{{Message: sample()}})() {
+	for _, err := range b.Publisher().Send(t.Context(), []contract.Outgoing{{Message: sample()}})() {
 		if !waybill.IsUnavailable(err) {
 			t.Errorf("Send() = %v, want unavailable: nobody listens", err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -46,7 +46,7 @@ type outgoing struct {
 }
 
 // Send encodes and checks all of msgs, then leaves those that passed to the writing goroutine.
-func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+func (p *publisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	b := newBatch(ctx, len(msgs))
 	if err := p.broker.ready(ctx); err != nil {
 		b.ResolveAll(err)
@@ -69,7 +69,7 @@ func (p *publisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func(
 	}
 }
 
-func (p *publisher) newOutgoing(b *batch, i int, m relay.Outgoing) *outgoing {
+func (p *publisher) newOutgoing(b *batch, i int, m contract.Outgoing) *outgoing {
 	o := &outgoing{batch: b, index: i, stream: streamOf(p.broker.cfg.Prefix, m.Topic, m.To), reply: request.IsAddress(m.To)}
 	fields, size := encode(m.Message, m.Structured)
 	o.size = size

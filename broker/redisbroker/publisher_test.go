@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // accepting stands for a server that accepts all entries, and keeps none.
@@ -35,7 +35,7 @@ func send(t *testing.T, m *waybill.Message, n int, see func(args []any)) func() 
 	client.AddHook(accepting{see})
 	b := &Broker{cfg: Config{Prefix: defaultPrefix, MaxPayload: waybill.MaxPayloadLen}, client: client}
 	b.publisher = &publisher{broker: b}
-	msgs := make([]relay.Outgoing, n)
+	msgs := make([]contract.Outgoing, n)
 	for i := range msgs {
 		msgs[i].Message = m
 	}

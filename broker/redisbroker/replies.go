@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -11,7 +12,7 @@ var _ request.ReplyOpener = (*Broker)(nil)
 
 // OpenReplies implements [request.ReplyOpener]. The destination is a stream that expires when
 // nobody has received from it for [request.Expiry].
-func (b *Broker) OpenReplies(ctx context.Context) (address string, _ consumer.Subscriber, err error) {
+func (b *Broker) OpenReplies(ctx context.Context) (address string, _ contract.Subscriber, err error) {
 	if err := b.ready(ctx); err != nil {
 		return "", nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/handover"
 	"github.com/waybill-go/waybill/request"
 )
@@ -22,7 +23,7 @@ type subscriber struct {
 // divided among the subscription's addresses. It returns an error if the subscription or prefetch is
 // wrong or a key is no stream; and, unavailable, if Redis does not answer at first, and once the
 // broker is closed. It returns up to half a second after ctx is done.
-func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+func (s *subscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	sources, err := sourcesOf(s.broker.cfg.Prefix, s.subscription)
 	if err != nil {
 		return err

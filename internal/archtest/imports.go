@@ -32,6 +32,7 @@ var groups = []struct {
 }{
 	{"", root},
 	{"outbox", role},
+	{"contract", role},
 	{"relay", role},
 	{"inbox", role},
 	{"consumer", role},
@@ -94,9 +95,11 @@ var mayImport = map[group][]group{
 
 // siblings are the imports allowed between packages of one group.
 var siblings = map[string][]string{
-	"consumer":           {"inbox"},
+	"contract":           {"inbox"},
+	"consumer":           {"contract", "inbox"},
+	"relay":              {"contract"},
 	"deadletter":         {"outbox"},
-	"janitor":            {"inbox", "relay"},
+	"janitor":            {"contract", "inbox"},
 	"schedule":           {"outbox", "deadletter"}, // what is scheduled is completed and checked as what is enqueued; what operators do to it is audited
 	"internal/sqlstore":  {"internal/settleplan"},
 	"internal/recording": {"internal/loop", "internal/relaycore"},

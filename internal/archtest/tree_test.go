@@ -41,7 +41,7 @@ func TestLoad_FindsTheModule(t *testing.T) {
 	for _, f := range loadModule(t) {
 		paths = append(paths, f.Path)
 	}
-	for _, want := range []string{"message.go", "relay/source.go", "internal/archtest/tree_test.go"} {
+	for _, want := range []string{"message.go", "contract/source.go", "internal/archtest/tree_test.go"} {
 		if !slices.Contains(paths, want) {
 			t.Errorf("Load() does not find %s", want)
 		}

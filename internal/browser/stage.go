@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/dashboard"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
@@ -162,8 +163,8 @@ func (s *Stage) Published() int {
 	return len(s.published)
 }
 
-// Send implements [relay.Publisher].
-func (s *Stage) Send(_ context.Context, msgs []relay.Outgoing) func() []error {
+// Send implements [contract.Publisher].
+func (s *Stage) Send(_ context.Context, msgs []contract.Outgoing) func() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	results := make([]error, len(msgs))

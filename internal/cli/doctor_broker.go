@@ -7,8 +7,8 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/cli/opener"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // checkBroker opens the broker and lets it confirm something. What is missing there is not made.
@@ -69,7 +69,7 @@ func probe(ctx context.Context, open opener.Broker, kind string) finding {
 	defer cancel()
 	m := waybill.Message{ID: waybill.NewID(), Source: probeSource, Topic: "waybill-doctor-" + strings.ToLower(waybill.NewID()[24:])}
 	m.Complete()
-	err := open.Publisher().Send(ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
+	err := open.Publisher().Send(ctx, []contract.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
 	switch {
 	case err == nil && kind == opener.NATS:
 		return passing("probe", "confirmed; the stream keeps it under the topic "+m.Topic)

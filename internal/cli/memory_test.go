@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/memstore"
@@ -63,9 +63,9 @@ func (m *memory) enqueue(t *testing.T, msgs ...waybill.Message) {
 }
 
 // lease makes a relay own its share.
-func (m *memory) lease(t *testing.T, node string, ttl time.Duration) relay.Lease {
+func (m *memory) lease(t *testing.T, node string, ttl time.Duration) contract.Lease {
 	t.Helper()
-	lease, err := m.RenewLanes(t.Context(), relay.LeaseRequest{Node: node, Join: true, TTL: ttl})
+	lease, err := m.RenewLanes(t.Context(), contract.LeaseRequest{Node: node, Join: true, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,19 +73,19 @@ func (m *memory) lease(t *testing.T, node string, ttl time.Duration) relay.Lease
 }
 
 // settle lets a relay settle all that may go, by what decide says of each message.
-func (m *memory) settle(t *testing.T, node string, lease relay.Lease, decide func(c relay.Claim, st *relay.Settlement)) {
+func (m *memory) settle(t *testing.T, node string, lease contract.Lease, decide func(c contract.Claim, st *contract.Settlement)) {
 	t.Helper()
-	claims, err := m.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lease.Lanes, Limit: 1000, Due: true})
+	claims, err := m.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: lease.Lanes, Limit: 1000, Due: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []relay.Settlement
+	var list []contract.Settlement
 	for i := range claims {
-		st := relay.Settlement{Claim: &claims[i], Attempts: claims[i].Attempts, Life: claims[i].Life}
+		st := contract.Settlement{Claim: &claims[i], Attempts: claims[i].Attempts, Life: claims[i].Life}
 		decide(claims[i], &st)
 		list = append(list, st)
 	}
-	if _, err := m.SettleMessages(t.Context(), relay.SettleRequest{Node: node, Archive: true, Settlements: list}); err != nil {
+	if _, err := m.SettleMessages(t.Context(), contract.SettleRequest{Node: node, Archive: true, Settlements: list}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -139,7 +139,7 @@ func incident(t *testing.T) *memory {
 	lease := m.lease(t, "relay-a", time.Hour)
 	m.enqueue(t, order("order-1", "ann"))
 	m.later(time.Second)
-	m.settle(t, "relay-a", lease, func(c relay.Claim, st *relay.Settlement) { st.Outcome = relay.Published })
+	m.settle(t, "relay-a", lease, func(c contract.Claim, st *contract.Settlement) { st.Outcome = contract.Published })
 	m.later(time.Second)
 	m.process(t, "shipping", order("order-1", "ann"))
 	for i := range 3 {
@@ -149,12 +149,12 @@ func incident(t *testing.T) *memory {
 		m.bury(t, "billing", fmt.Sprintf("no such customer: %d", 40+i), i+1, lost)
 	}
 	m.enqueue(t, waybill.Message{ID: "mail-1", Topic: "mails", Payload: []byte("Dear Ann")})
-	m.settle(t, "relay-a", lease, func(c relay.Claim, st *relay.Settlement) {
-		st.Outcome, st.Reason, st.Error = relay.Dead, waybill.ReasonUnroutable, "nothing is bound to mails"
+	m.settle(t, "relay-a", lease, func(c contract.Claim, st *contract.Settlement) {
+		st.Outcome, st.Reason, st.Error = contract.Dead, waybill.ReasonUnroutable, "nothing is bound to mails"
 	})
 	m.enqueue(t, order("order-2", "cat"), order("order-3", "cat"))
-	m.settle(t, "relay-a", lease, func(c relay.Claim, st *relay.Settlement) {
-		st.Outcome = relay.Wait
+	m.settle(t, "relay-a", lease, func(c contract.Claim, st *contract.Settlement) {
+		st.Outcome = contract.Wait
 		if st.Behind = c.Message.ID == "order-3"; !st.Behind {
 			st.After, st.Attempts, st.Error = 10*time.Minute, 1, "channel closed: no route"
 		}

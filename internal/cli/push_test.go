@@ -18,10 +18,10 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/natsbroker"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 const tokensOfPush = `tokens:
@@ -109,7 +109,7 @@ func (p *pushed) end() {
 
 func (p *pushed) publish(msgs ...waybill.Message) {
 	p.Helper()
-	out := make([]relay.Outgoing, len(msgs))
+	out := make([]contract.Outgoing, len(msgs))
 	for i := range msgs {
 		msgs[i].Source, msgs[i].Type = "shop", msgs[i].Topic+".changed"
 		msgs[i].Complete()

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/asbbroker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // asbSend publishes one message as the first attempt of its first life.
@@ -23,21 +23,21 @@ func asbSend(t *testing.T, b *asbbroker.Broker, m waybill.Message) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	m.Complete()
-	return b.Publisher().Send(ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
+	return b.Publisher().Send(ctx, []contract.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
 }
 
 // asbReceive subscribes until the test ends.
-func asbReceive(t *testing.T, b *asbbroker.Broker, s consumer.Subscription, prefetch int) <-chan consumer.Delivery {
+func asbReceive(t *testing.T, b *asbbroker.Broker, s consumer.Subscription, prefetch int) <-chan contract.Delivery {
 	t.Helper()
 	return asbReceiveFrom(t, b.Subscriber(s), prefetch)
 }
 
-func asbReceiveFrom(t *testing.T, s consumer.Subscriber, prefetch int) <-chan consumer.Delivery {
+func asbReceiveFrom(t *testing.T, s contract.Subscriber, prefetch int) <-chan contract.Delivery {
 	t.Helper()
-	got := make(chan consumer.Delivery, 1000)
+	got := make(chan contract.Delivery, 1000)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Subscribe(ctx, prefetch, func(d consumer.Delivery) { got <- d }) }()
+	go func() { ended <- s.Subscribe(ctx, prefetch, func(d contract.Delivery) { got <- d }) }()
 	t.Cleanup(func() {
 		cancel()
 		<-ended
@@ -45,7 +45,7 @@ func asbReceiveFrom(t *testing.T, s consumer.Subscriber, prefetch int) <-chan co
 	return got
 }
 
-func asbNext(t *testing.T, got <-chan consumer.Delivery) (consumer.Delivery, string) {
+func asbNext(t *testing.T, got <-chan contract.Delivery) (contract.Delivery, string) {
 	t.Helper()
 	select {
 	case d := <-got:
@@ -145,7 +145,7 @@ func TestASBBroker_StoppedGivesBack(t *testing.T) {
 		must(t, asbSend(t, b, waybill.Message{Topic: "t"}))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := b.Subscriber(s).Subscribe(ctx, 5, func(consumer.Delivery) { cancel() }); err != nil {
+	if err := b.Subscriber(s).Subscribe(ctx, 5, func(contract.Delivery) { cancel() }); err != nil {
 		t.Fatal(err)
 	}
 	if ready, locked, _ := a.fake.Count("t/subscriptions/g"); ready != 4 || locked != 1 {
@@ -192,7 +192,7 @@ func TestASBBroker_DuplicateDetection(t *testing.T) {
 	t.Parallel()
 	a := newFakeASB(t)
 	b := a.open(t, asbbroker.Config{DuplicateWindow: time.Minute})
-	if d, ok := b.Publisher().(relay.Deduplicator); !ok || d.DedupWindow() != time.Minute {
+	if d, ok := b.Publisher().(contract.Deduplicator); !ok || d.DedupWindow() != time.Minute {
 		t.Error("the publisher does not tell the relay of the window")
 	}
 	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
@@ -239,7 +239,7 @@ func TestASBBroker_Sessions(t *testing.T) {
 	two := asbReceive(t, a.open(t, asbbroker.Config{Sessions: true}), s, 4)
 	next := make(map[string]int)
 	for range keys * n {
-		var d consumer.Delivery
+		var d contract.Delivery
 		select {
 		case d = <-one:
 		case d = <-two:
@@ -291,7 +291,7 @@ func TestASBBroker_Topology(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := other.Subscriber(w.Subscriptions[0]).Subscribe(ctx, 1, func(consumer.Delivery) {}); !waybill.IsPermanent(err) {
+	if err := other.Subscriber(w.Subscriptions[0]).Subscribe(ctx, 1, func(contract.Delivery) {}); !waybill.IsPermanent(err) {
 		t.Errorf("Subscribe with sessions = %v, want a permanent error", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/asbbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sbfake"
 )
 
@@ -42,7 +43,7 @@ func TestASBBroker_WaitingKeepsLock(t *testing.T) {
 		}
 		a.renewed(t)
 	}
-	for _, d := range []consumer.Delivery{second, nil} {
+	for _, d := range []contract.Delivery{second, nil} {
 		if d == nil {
 			d, _ = asbNext(t, got)
 		}
@@ -62,8 +63,8 @@ func TestASBBroker_SessionKeepsLock(t *testing.T) {
 	a, b, s := asbSubscribed(t, asbbroker.Config{Sessions: true})
 	must(t, asbSend(t, b, waybill.Message{Topic: "t", Key: "k"}))
 	ctx, stop := context.WithCancel(t.Context())
-	got, ended := make(chan consumer.Delivery, 1), make(chan error, 1)
-	go func() { ended <- b.Subscriber(s).Subscribe(ctx, 1, func(d consumer.Delivery) { got <- d }) }()
+	got, ended := make(chan contract.Delivery, 1), make(chan error, 1)
+	go func() { ended <- b.Subscriber(s).Subscribe(ctx, 1, func(d contract.Delivery) { got <- d }) }()
 	held, _ := asbNext(t, got)
 	for range 2 {
 		a.fake.Advance(asbLock * 2 / 3)
@@ -183,7 +184,7 @@ func TestASBBroker_UnusableEntities(t *testing.T) {
 			b := a.open(t, asbbroker.Config{})
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			err := b.Subscriber(consumer.Subscription{Group: "g", Topics: []string{"t"}}).Subscribe(ctx, 1, func(consumer.Delivery) {})
+			err := b.Subscriber(consumer.Subscription{Group: "g", Topics: []string{"t"}}).Subscribe(ctx, 1, func(contract.Delivery) {})
 			if !waybill.IsPermanent(err) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Subscribe() = %v, want a permanent error with %q", err, tc.want)
 			}
@@ -198,7 +199,7 @@ func TestASBBroker_NothingDeclared(t *testing.T) {
 	b := a.open(t, asbbroker.Config{DeclareNothing: true})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	err := b.Subscriber(consumer.Subscription{Group: "g", Topics: []string{"t"}}).Subscribe(ctx, 1, func(consumer.Delivery) {})
+	err := b.Subscriber(consumer.Subscription{Group: "g", Topics: []string{"t"}}).Subscribe(ctx, 1, func(contract.Delivery) {})
 	if waybill.ReasonOf(err) != waybill.ReasonUnroutable || !waybill.IsPermanent(err) {
 		t.Errorf("Subscribe() = %v, want a permanent error that the entity is missing", err)
 	}
@@ -246,8 +247,8 @@ func TestASBBroker_SubscriptionReplaced(t *testing.T) {
 	b := a.open(t, asbbroker.Config{})
 	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
 	asbApply(t, b, s)
-	got, ended := make(chan consumer.Delivery, 10), make(chan error, 1)
-	go func() { ended <- b.Subscriber(s).Subscribe(t.Context(), 1, func(d consumer.Delivery) { got <- d }) }()
+	got, ended := make(chan contract.Delivery, 10), make(chan error, 1)
+	go func() { ended <- b.Subscriber(s).Subscribe(t.Context(), 1, func(d contract.Delivery) { got <- d }) }()
 	must(t, asbSend(t, b, waybill.Message{Topic: "t"}))
 	asbNext(t, got)
 	g.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/asbbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sbfake"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // asbSendAll publishes in one call, and returns the results.
@@ -18,10 +18,10 @@ func asbSendAll(t *testing.T, b *asbbroker.Broker, msgs []waybill.Message) []err
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	list := make([]relay.Outgoing, len(msgs))
+	list := make([]contract.Outgoing, len(msgs))
 	for i := range msgs {
 		msgs[i].Complete()
-		list[i] = relay.Outgoing{Message: &msgs[i], DedupID: msgs[i].ID}
+		list[i] = contract.Outgoing{Message: &msgs[i], DedupID: msgs[i].ID}
 	}
 	return b.Publisher().Send(ctx, list)()
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/brokertest"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/guarantee"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // TestKafkaBroker_ExactlyOnce runs the suite with each message published as a row of an outbox, in
@@ -49,19 +49,19 @@ type kafkaRows struct {
 	rows *atomic.Int64
 }
 
-func (b kafkaRows) Publisher() relay.Publisher {
+func (b kafkaRows) Publisher() contract.Publisher {
 	return kafkaRowPublisher{b.Broker.Publisher(), b.rows}
 }
 
 type kafkaRowPublisher struct {
-	relay.Publisher
+	contract.Publisher
 	rows *atomic.Int64
 }
 
-func (p kafkaRowPublisher) Send(ctx context.Context, msgs []relay.Outgoing) func() []error {
+func (p kafkaRowPublisher) Send(ctx context.Context, msgs []contract.Outgoing) func() []error {
 	msgs = slices.Clone(msgs)
 	for i := range msgs {
-		msgs[i].Row = relay.Row{Lane: 7, Position: p.rows.Add(1)}
+		msgs[i].Row = contract.Row{Lane: 7, Position: p.rows.Add(1)}
 	}
 	return p.Publisher.Send(ctx, msgs)
 }

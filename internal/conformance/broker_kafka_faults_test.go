@@ -17,25 +17,25 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/deadline"
 	"github.com/waybill-go/waybill/internal/faultproxy"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // kafkaMessages returns n messages; the key of message i is key(i), its payload i, from 1 on.
-func kafkaMessages(topic string, n int, key func(i int) string) []relay.Outgoing {
-	list := make([]relay.Outgoing, n)
+func kafkaMessages(topic string, n int, key func(i int) string) []contract.Outgoing {
+	list := make([]contract.Outgoing, n)
 	for i := range list {
 		m := &waybill.Message{Topic: topic, Source: "test", Key: key(i + 1), Payload: []byte(fmt.Sprint(i + 1))}
 		m.Complete()
-		list[i] = relay.Outgoing{Message: m, DedupID: m.ID}
+		list[i] = contract.Outgoing{Message: m, DedupID: m.ID}
 	}
 	return list
 }
 
 func oneKey(int) string { return "k" }
 
-func kafkaSend(t *testing.T, b *kafkabroker.Broker, msgs []relay.Outgoing) {
+func kafkaSend(t *testing.T, b *kafkabroker.Broker, msgs []contract.Outgoing) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -47,17 +47,17 @@ func kafkaSend(t *testing.T, b *kafkabroker.Broker, msgs []relay.Outgoing) {
 // kafkaGroup is a running subscription of group g; its deliveries come out of got.
 type kafkaGroup struct {
 	t    *testing.T
-	got  chan consumer.Delivery
+	got  chan contract.Delivery
 	stop func() error // returns the result of Subscribe
 }
 
 func kafkaSubscribe(t *testing.T, b *kafkabroker.Broker, topic string, prefetch int) *kafkaGroup {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &kafkaGroup{t: t, got: make(chan consumer.Delivery, 10_000)}
+	g := &kafkaGroup{t: t, got: make(chan contract.Delivery, 10_000)}
 	ended := make(chan error, 1)
 	sub := b.Subscriber(consumer.Subscription{Group: "g-" + topic, Topics: []string{topic}})
-	go func() { ended <- sub.Subscribe(ctx, prefetch, func(d consumer.Delivery) { g.got <- d }) }()
+	go func() { ended <- sub.Subscribe(ctx, prefetch, func(d contract.Delivery) { g.got <- d }) }()
 	g.stop = func() error {
 		cancel()
 		err := <-ended
@@ -68,7 +68,7 @@ func kafkaSubscribe(t *testing.T, b *kafkabroker.Broker, topic string, prefetch 
 	return g
 }
 
-func (g *kafkaGroup) next() consumer.Delivery {
+func (g *kafkaGroup) next() contract.Delivery {
 	g.t.Helper()
 	select {
 	case d := <-g.got:
@@ -79,7 +79,7 @@ func (g *kafkaGroup) next() consumer.Delivery {
 	return nil
 }
 
-func payload(d consumer.Delivery) string {
+func payload(d contract.Delivery) string {
 	m, _ := d.Message()
 	return string(m.Payload)
 }
@@ -255,7 +255,7 @@ func TestKafkaPublisher_UnknownTopic(t *testing.T) {
 	if results[0] != nil || results[2] != nil || !waybill.IsPermanent(results[1]) || waybill.ReasonOf(results[1]) != waybill.ReasonUnroutable {
 		t.Errorf("results %v, want the second to be unroutable", results)
 	}
-	err := b.Subscriber(consumer.Subscription{Group: "g", Topics: []string{"nobody"}}).Subscribe(ctx, 1, func(consumer.Delivery) {})
+	err := b.Subscriber(consumer.Subscription{Group: "g", Topics: []string{"nobody"}}).Subscribe(ctx, 1, func(contract.Delivery) {})
 	if !waybill.IsPermanent(err) {
 		t.Errorf("Subscribe() = %v to a topic that is missing, want a permanent error", err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/guarantee"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // kafkaQuick makes groups notice quickly that members come and go.
@@ -86,7 +86,7 @@ func TestKafkaSubscriber_DrainsBeforeItGivesUp(t *testing.T) {
 	b := kafkaOpen(t, cfg)
 	kafkaSend(t, b, kafkaMessages("t", 32, manyKeys))
 	first := kafkaSubscribe(t, b, "t", 32)
-	var held []consumer.Delivery
+	var held []contract.Delivery
 	for range 32 {
 		held = append(held, first.next())
 	}
@@ -112,7 +112,7 @@ func TestKafkaSubscriber_DrainsBeforeItGivesUp(t *testing.T) {
 	tally := &kafkaTally{t: t, last: make(map[string]int)}
 	for i := 0; tally.bySecond == 0; i++ {
 		m := kafkaMessages("t", i+1, manyKeys)[i]
-		kafkaSend(t, b, []relay.Outgoing{m})
+		kafkaSend(t, b, []contract.Outgoing{m})
 		tally.takeFrom(first, second)
 	}
 }
@@ -138,7 +138,7 @@ func (k *kafkaTally) takeFrom(first, second *kafkaGroup) {
 	}
 }
 
-func (k *kafkaTally) take(d consumer.Delivery) {
+func (k *kafkaTally) take(d contract.Delivery) {
 	k.t.Helper()
 	m, err := d.Message()
 	if err != nil {
@@ -166,7 +166,7 @@ func TestKafkaSubscriber_Killed(t *testing.T) {
 	healthy := kafkaOpen(t, kafkaQuick(direct, time.Second))
 	kafkaSend(t, healthy, kafkaMessages("t", 5, oneKey))
 	victim := kafkaSubscribe(t, kafkaOpen(t, kafkaQuick(cfg, time.Second)), "t", 10)
-	held := []consumer.Delivery{victim.next(), victim.next(), victim.next()}
+	held := []contract.Delivery{victim.next(), victim.next(), victim.next()}
 	if err := held[1].Ack(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func kafkaTakeAll(t *testing.T, a, b *kafkaGroup, n int) (ofFirst map[string]boo
 	return ofFirst, len(ofFirst) > 0 && second > 0
 }
 
-func kafkaAck(t *testing.T, d consumer.Delivery) *waybill.Message {
+func kafkaAck(t *testing.T, d contract.Delivery) *waybill.Message {
 	t.Helper()
 	m, err := d.Message()
 	if err != nil {

@@ -16,18 +16,19 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/store/memstore"
 )
 
 // kafkaSubscribeAt is kafkaSubscribe from where take says.
-func kafkaSubscribeAt(t *testing.T, b *kafkabroker.Broker, take func(context.Context, consumer.Claim) (inbox.Progress, error)) *kafkaGroup {
+func kafkaSubscribeAt(t *testing.T, b *kafkabroker.Broker, take func(context.Context, contract.PartitionClaim) (inbox.Progress, error)) *kafkaGroup {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &kafkaGroup{t: t, got: make(chan consumer.Delivery, 10_000)}
+	g := &kafkaGroup{t: t, got: make(chan contract.Delivery, 10_000)}
 	ended := make(chan error, 1)
-	sub := b.Subscriber(consumer.Subscription{Group: "g-t", Topics: []string{"t"}}).(consumer.OffsetSubscriber)
-	go func() { ended <- sub.SubscribeAt(ctx, 10, take, func(d consumer.PlacedDelivery) { g.got <- d }) }()
+	sub := b.Subscriber(consumer.Subscription{Group: "g-t", Topics: []string{"t"}}).(contract.OffsetSubscriber)
+	go func() { ended <- sub.SubscribeAt(ctx, 10, take, func(d contract.PlacedDelivery) { g.got <- d }) }()
 	g.stop = func() error {
 		cancel()
 		err := <-ended
@@ -39,8 +40,8 @@ func kafkaSubscribeAt(t *testing.T, b *kafkabroker.Broker, take func(context.Con
 }
 
 // from takes partitions over at an offset.
-func from(next int64) func(context.Context, consumer.Claim) (inbox.Progress, error) {
-	return func(_ context.Context, c consumer.Claim) (inbox.Progress, error) {
+func from(next int64) func(context.Context, contract.PartitionClaim) (inbox.Progress, error) {
+	return func(_ context.Context, c contract.PartitionClaim) (inbox.Progress, error) {
 		return inbox.Progress{Next: next, Holder: c.Holder}, nil
 	}
 }
@@ -71,7 +72,7 @@ func TestKafkaSubscribeAt_OneByOne(t *testing.T) {
 	}
 	for i := range 3 {
 		d := g.next()
-		if place := d.(consumer.PlacedDelivery).Place(); payload(d) != fmt.Sprint(i+2) || d.Redelivered() || place.Offset != int64(i+1) {
+		if place := d.(contract.PlacedDelivery).Place(); payload(d) != fmt.Sprint(i+2) || d.Redelivered() || place.Offset != int64(i+1) {
 			t.Errorf("payload %q at %d, Redelivered() = %v, want message %d, for the first time", payload(d), place.Offset, d.Redelivered(), i+2)
 		}
 		kafkaAck(t, d)
@@ -84,9 +85,9 @@ func TestKafkaSubscribeAt_Begins(t *testing.T) {
 	cfg := kafkaConfig(kafkaURL(t))
 	b := kafkaOpen(t, cfg)
 	kafkaSend(t, b, kafkaMessages("t", 4, oneKey))
-	claims := make(chan consumer.Claim, 10)
-	noting := func(next int64) func(context.Context, consumer.Claim) (inbox.Progress, error) {
-		return func(ctx context.Context, c consumer.Claim) (inbox.Progress, error) {
+	claims := make(chan contract.PartitionClaim, 10)
+	noting := func(next int64) func(context.Context, contract.PartitionClaim) (inbox.Progress, error) {
+		return func(ctx context.Context, c contract.PartitionClaim) (inbox.Progress, error) {
 			if is, err := c.Current(ctx); !is || err != nil {
 				t.Errorf("Current() = %v, %v of the group's member", is, err)
 			}
@@ -97,7 +98,7 @@ func TestKafkaSubscribeAt_Begins(t *testing.T) {
 	first := kafkaSubscribeAt(t, b, noting(1))
 	for i, old := range []bool{true, true, false} { // 3 is at offset 2
 		d := first.next()
-		place := d.(consumer.PlacedDelivery).Place()
+		place := d.(contract.PlacedDelivery).Place()
 		if payload(d) != fmt.Sprint(i+2) || d.Redelivered() != old || place.Transactional {
 			t.Errorf("payload %q, Redelivered() = %v, %+v, want %d, %v", payload(d), d.Redelivered(), place, i+2, old)
 		}
@@ -125,7 +126,7 @@ func TestKafkaSubscribeAt_TakeFails(t *testing.T) {
 	kafkaSend(t, b, kafkaMessages("t", 1, oneKey))
 	errs := []error{waybill.UnavailableError(errors.New("database away")), waybill.ConflictError(inbox.ErrFenced)}
 	var mu sync.Mutex
-	g := kafkaSubscribeAt(t, b, func(_ context.Context, c consumer.Claim) (inbox.Progress, error) {
+	g := kafkaSubscribeAt(t, b, func(_ context.Context, c contract.PartitionClaim) (inbox.Progress, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(errs) == 0 {
@@ -141,11 +142,11 @@ func TestKafkaSubscribeAt_TakeFails(t *testing.T) {
 	}
 	lost := waybill.PermanentError(waybill.ReasonRejected, errors.New("the topic was made again"))
 	ended := make(chan error, 1)
-	sub := b.Subscriber(consumer.Subscription{Group: "g-t", Topics: []string{"t"}}).(consumer.OffsetSubscriber)
+	sub := b.Subscriber(consumer.Subscription{Group: "g-t", Topics: []string{"t"}}).(contract.OffsetSubscriber)
 	go func() {
-		ended <- sub.SubscribeAt(t.Context(), 1, func(context.Context, consumer.Claim) (inbox.Progress, error) {
+		ended <- sub.SubscribeAt(t.Context(), 1, func(context.Context, contract.PartitionClaim) (inbox.Progress, error) {
 			return inbox.Progress{}, lost
-		}, func(consumer.PlacedDelivery) {})
+		}, func(contract.PlacedDelivery) {})
 	}()
 	select {
 	case err := <-ended:
@@ -352,8 +353,8 @@ func TestKafkaOffsets_CommittedBeyond(t *testing.T) {
 		must(t, producer.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr())
 		must(t, producer.EndTransaction(t.Context(), end))
 	}
-	claims := make(chan consumer.Claim, 1)
-	g := kafkaSubscribeAt(t, b, func(_ context.Context, c consumer.Claim) (inbox.Progress, error) {
+	claims := make(chan contract.PartitionClaim, 1)
+	g := kafkaSubscribeAt(t, b, func(_ context.Context, c contract.PartitionClaim) (inbox.Progress, error) {
 		claims <- c
 		return inbox.Progress{Next: 7, Holder: c.Holder}, nil
 	})

@@ -17,19 +17,19 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/deadline"
 	"github.com/waybill-go/waybill/internal/faultproxy"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // kafkaLane is what rows of these tests lie in.
 const kafkaLane = 3
 
 // kafkaRowMessages returns n messages of topic t as the rows from first on of one lane.
-func kafkaRowMessages(first, n int) []relay.Outgoing {
+func kafkaRowMessages(first, n int) []contract.Outgoing {
 	msgs := kafkaMessages("t", n, oneKey)
 	for i := range msgs {
-		msgs[i].Row = relay.Row{Lane: kafkaLane, Position: int64(first + i)}
+		msgs[i].Row = contract.Row{Lane: kafkaLane, Position: int64(first + i)}
 	}
 	return msgs
 }
@@ -69,7 +69,7 @@ func kafkaCommittedIDs(t *testing.T, cfg kafkabroker.Config) []string {
 	return ids
 }
 
-func idsOfAll(batches ...[]relay.Outgoing) (ids []string) {
+func idsOfAll(batches ...[]contract.Outgoing) (ids []string) {
 	for _, m := range slices.Concat(batches...) {
 		ids = append(ids, m.ID)
 	}
@@ -78,7 +78,7 @@ func idsOfAll(batches ...[]relay.Outgoing) (ids []string) {
 
 // kafkaZombie is a broker behind a proxy that has published one row, and the settings of its
 // successors, which reach the cluster past the proxy.
-func kafkaZombie(t *testing.T, cluster *kfake.Cluster) (zombie *kafkabroker.Broker, proxy *faultproxy.Proxy, direct kafkabroker.Config, first []relay.Outgoing) {
+func kafkaZombie(t *testing.T, cluster *kfake.Cluster) (zombie *kafkabroker.Broker, proxy *faultproxy.Proxy, direct kafkabroker.Config, first []contract.Outgoing) {
 	t.Helper()
 	cfg, proxy := kafkaProxied(t, cluster)
 	cfg.TransactionalID = "outbox"
@@ -212,7 +212,7 @@ func TestKafkaTransaction_OneRefused(t *testing.T) {
 	cluster := kafkaCluster(t)
 	b, _, cfg, first := kafkaZombie(t, cluster)
 	other := kafkaMessages("refused", 1, oneKey)
-	other[0].Row = relay.Row{Lane: kafkaLane, Position: 50}
+	other[0].Row = contract.Row{Lane: kafkaLane, Position: 50}
 	kafkaSend(t, b, kafkaMessages("refused", 1, oneKey)) // makes the topic
 	details, err := kadm.NewClient(kafkaClient(t, cfg)).ListTopics(t.Context(), cfg.TopicPrefix+"refused")
 	if err != nil {
@@ -263,20 +263,20 @@ func TestKafkaTransaction_Rows(t *testing.T) {
 	cfg := kafkaExactConfig(kafkaURL(t))
 	b := kafkaOpen(t, cfg)
 	msgs := kafkaRowMessages(1, 1)
-	again := func(change func(m *relay.Outgoing)) []relay.Outgoing {
+	again := func(change func(m *contract.Outgoing)) []contract.Outgoing {
 		copied := slices.Clone(msgs)
 		change(&copied[0])
 		return copied
 	}
 	want := 1
 	kafkaSend(t, b, msgs)
-	for name, more := range map[string][]relay.Outgoing{
-		"another attempt":                again(func(m *relay.Outgoing) { m.Resent = true }),
-		"another row with the same id":   again(func(m *relay.Outgoing) { m.Row.Position = 2 }),
-		"the row for another place":      again(func(m *relay.Outgoing) { m.Row.Destination = "copies" }),
-		"the next life after a requeue":  again(func(m *relay.Outgoing) { m.DedupID += "#r1" }),
-		"what is of no outbox":           again(func(m *relay.Outgoing) { m.Row = relay.Row{} }),
-		"what is of no outbox, repeated": again(func(m *relay.Outgoing) { m.Row = relay.Row{} }),
+	for name, more := range map[string][]contract.Outgoing{
+		"another attempt":                again(func(m *contract.Outgoing) { m.Resent = true }),
+		"another row with the same id":   again(func(m *contract.Outgoing) { m.Row.Position = 2 }),
+		"the row for another place":      again(func(m *contract.Outgoing) { m.Row.Destination = "copies" }),
+		"the next life after a requeue":  again(func(m *contract.Outgoing) { m.DedupID += "#r1" }),
+		"what is of no outbox":           again(func(m *contract.Outgoing) { m.Row = contract.Row{} }),
+		"what is of no outbox, repeated": again(func(m *contract.Outgoing) { m.Row = contract.Row{} }),
 	} {
 		if name != "another attempt" {
 			want++
@@ -295,7 +295,7 @@ func TestKafkaTransaction_Window(t *testing.T) {
 	const window, step, batch = 10_000, 1000, 1000
 	cfg := kafkaExactConfig(kafkaURL(t))
 	b := kafkaOpen(t, cfg)
-	var sent [][]relay.Outgoing
+	var sent [][]contract.Outgoing
 	for i := range (window + 3*step) / batch {
 		sent = append(sent, kafkaRowMessages(1+i*batch, batch))
 		kafkaSend(t, b, sent[i])

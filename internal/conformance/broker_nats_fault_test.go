@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 func natsMessages(topic string, from, to int) []waybill.Message {
@@ -33,9 +33,9 @@ func natsSend(t *testing.T, b *natsbroker.Broker, within time.Duration, resent b
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	t.Cleanup(cancel)
-	var out []relay.Outgoing
+	var out []contract.Outgoing
 	for i := range msgs {
-		out = append(out, relay.Outgoing{Message: &msgs[i], DedupID: msgs[i].ID, Resent: resent})
+		out = append(out, contract.Outgoing{Message: &msgs[i], DedupID: msgs[i].ID, Resent: resent})
 	}
 	return b.Publisher().Send(ctx, out)
 }
@@ -48,14 +48,14 @@ func natsMustSend(t *testing.T, b *natsbroker.Broker, msgs []waybill.Message) {
 }
 
 // natsSubscribe runs a subscription and returns its deliveries and the result of Subscribe.
-func natsSubscribe(t *testing.T, b *natsbroker.Broker, s consumer.Subscription) (<-chan consumer.Delivery, <-chan error) {
+func natsSubscribe(t *testing.T, b *natsbroker.Broker, s consumer.Subscription) (<-chan contract.Delivery, <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	got, ended := make(chan consumer.Delivery, 1000), make(chan error, 1)
+	got, ended := make(chan contract.Delivery, 1000), make(chan error, 1)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		ended <- b.Subscriber(s).Subscribe(ctx, 10, func(d consumer.Delivery) { got <- d })
+		ended <- b.Subscriber(s).Subscribe(ctx, 10, func(d contract.Delivery) { got <- d })
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -64,7 +64,7 @@ func natsSubscribe(t *testing.T, b *natsbroker.Broker, s consumer.Subscription) 
 	return got, ended
 }
 
-func natsNext(t *testing.T, got <-chan consumer.Delivery, within time.Duration) (string, consumer.Delivery) {
+func natsNext(t *testing.T, got <-chan contract.Delivery, within time.Duration) (string, contract.Delivery) {
 	t.Helper()
 	select {
 	case d := <-got:
@@ -80,7 +80,7 @@ func natsNext(t *testing.T, got <-chan consumer.Delivery, within time.Duration) 
 }
 
 // natsExpect takes and acknowledges deliveries until each of want has arrived.
-func natsExpect(t *testing.T, got <-chan consumer.Delivery, want ...string) {
+func natsExpect(t *testing.T, got <-chan contract.Delivery, want ...string) {
 	t.Helper()
 	seen := make(map[string]bool)
 	for len(seen) < len(want) {
@@ -216,7 +216,7 @@ func TestNATSBroker_SubscribedWhileDown(t *testing.T) {
 	natsMustSend(t, b, natsMessages("t", 1, 1))
 	child.kill()
 	sub := consumer.Subscription{Group: "g", Topics: []string{"t"}}
-	if err := b.Subscriber(sub).Subscribe(t.Context(), 10, func(consumer.Delivery) {}); !waybill.IsUnavailable(err) {
+	if err := b.Subscriber(sub).Subscribe(t.Context(), 10, func(contract.Delivery) {}); !waybill.IsUnavailable(err) {
 		t.Errorf("Subscribe() = %v without a server, want unavailable", err)
 	}
 	child.start()
@@ -378,9 +378,9 @@ func TestNATSBroker_DeliverBlocked(t *testing.T) {
 	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
 	natsMustSend(t, b, natsMessages("t", 1, 5))
 	ctx, cancel := context.WithCancel(t.Context())
-	free, first, ended := make(chan struct{}), make(chan consumer.Delivery, 5), make(chan error, 1)
+	free, first, ended := make(chan struct{}), make(chan contract.Delivery, 5), make(chan error, 1)
 	go func() {
-		ended <- b.Subscriber(s).Subscribe(ctx, 5, func(d consumer.Delivery) {
+		ended <- b.Subscriber(s).Subscribe(ctx, 5, func(d contract.Delivery) {
 			first <- d
 			<-free
 		})
@@ -393,7 +393,7 @@ func TestNATSBroker_DeliverBlocked(t *testing.T) {
 		case d := <-other:
 			m, _ := d.Message()
 			t.Fatalf("message %s went to another subscriber", m.Payload)
-		case <-time.After(consumer.ExtendInterval):
+		case <-time.After(contract.ExtendInterval):
 		}
 	}
 	close(free)
@@ -415,8 +415,8 @@ func TestNATSBroker_GivenBack(t *testing.T) {
 	b := natsOpen(t, cfg)
 	natsMustSend(t, b, natsMessages("t", 1, 5))
 	ctx, cancel := context.WithCancel(t.Context())
-	var held consumer.Delivery
-	err := b.Subscriber(s).Subscribe(ctx, 5, func(d consumer.Delivery) {
+	var held contract.Delivery
+	err := b.Subscriber(s).Subscribe(ctx, 5, func(d contract.Delivery) {
 		held = d
 		cancel()
 		natsEventually(t, "the others", func() bool { return natsPending(t, cfg) == 5 })
@@ -463,7 +463,7 @@ func TestNATSBroker_OneDestinationTwoGroups(t *testing.T) {
 	natsMustSend(t, b, msgs)
 	seen := make(map[string]int)
 	for range msgs {
-		var d consumer.Delivery
+		var d contract.Delivery
 		select {
 		case d = <-a:
 		case d = <-c:

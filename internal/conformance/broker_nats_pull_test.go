@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // natsPulls is what the requests for messages and the acknowledgements that pass the server come to.
@@ -68,7 +69,7 @@ func TestNATSBroker_AsksAhead(t *testing.T) {
 	all, ended := make(chan struct{}), make(chan error, 1)
 	handled := 0
 	go func() {
-		ended <- b.Subscriber(consumer.Subscription{Group: "g", Topics: []string{"t"}}).Subscribe(ctx, prefetch, func(d consumer.Delivery) {
+		ended <- b.Subscriber(consumer.Subscription{Group: "g", Topics: []string{"t"}}).Subscribe(ctx, prefetch, func(d contract.Delivery) {
 			if m, _ := d.Message(); string(m.Payload) != fmt.Sprint(handled+1) {
 				t.Errorf("payload %q, want %d", m.Payload, handled+1)
 			}
@@ -104,7 +105,7 @@ func TestNATSBroker_MaxWaiting(t *testing.T) {
 	s := consumer.Subscription{Group: "g", Topics: []string{"t"}}
 	natsMustSend(t, b, natsMessages("t", 1, 1))
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := b.Subscriber(s).Subscribe(ctx, 1, func(consumer.Delivery) { cancel() }); err != nil {
+	if err := b.Subscriber(s).Subscribe(ctx, 1, func(contract.Delivery) { cancel() }); err != nil {
 		t.Fatal(err)
 	}
 	nc, js := natsClient(t, cfg.URL)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // TestNATSBroker_StopBehindSlowServer stops a subscription whose messages the server has taken from
@@ -33,7 +34,7 @@ func TestNATSBroker_StopBehindSlowServer(t *testing.T) {
 	ended := make(chan error, 1)
 	first := natsOpen(t, through)
 	go func() {
-		ended <- first.Subscriber(s).Subscribe(ctx, 2*n, func(d consumer.Delivery) { t.Errorf("%v arrived, want nothing", d) })
+		ended <- first.Subscriber(s).Subscribe(ctx, 2*n, func(d contract.Delivery) { t.Errorf("%v arrived, want nothing", d) })
 	}()
 	<-slow.asked
 	natsMustSend(t, b, natsMessages("t", 1, n))

@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 func TestRabbitSubscriber_Cut(t *testing.T) {
@@ -105,12 +106,12 @@ func TestRabbitSubscriber_GivesBackUndelivered(t *testing.T) {
 	for range 10 {
 		f.post("x")
 	}
-	entered, leave, ended := make(chan consumer.Delivery, 10), make(chan struct{}), make(chan error, 1)
+	entered, leave, ended := make(chan contract.Delivery, 10), make(chan struct{}), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
 		s := consumer.Subscription{Group: "g", To: f.queue}
-		ended <- f.broker.Subscriber(s).Subscribe(ctx, 10, func(d consumer.Delivery) {
+		ended <- f.broker.Subscriber(s).Subscribe(ctx, 10, func(d contract.Delivery) {
 			entered <- d
 			<-leave
 		})
@@ -155,7 +156,7 @@ func TestRabbitSubscriber_OtherArguments(t *testing.T) {
 	queue := "taken-" + f.queue
 	f.bind(queue, f.topic, amqp.Table{"x-max-length": int32(5)})
 	s := consumer.Subscription{Group: queue, Topics: []string{f.topic}}
-	err := f.broker.Subscriber(s).Subscribe(t.Context(), 1, func(consumer.Delivery) {})
+	err := f.broker.Subscriber(s).Subscribe(t.Context(), 1, func(contract.Delivery) {})
 	if !waybill.IsPermanent(err) {
 		t.Errorf("Subscribe() = %v of kind %v, want permanent", err, waybill.KindOf(err))
 	}
@@ -173,7 +174,7 @@ func TestRabbitSubscriber_Invalid(t *testing.T) {
 		"no prefetch":        {consumer.Subscription{Group: "g", To: f.queue}, 0},
 		"prefetch too large": {consumer.Subscription{Group: "g", To: f.queue}, 65536},
 	} {
-		err := f.broker.Broker.Subscriber(test.s).Subscribe(t.Context(), test.prefetch, func(consumer.Delivery) {})
+		err := f.broker.Broker.Subscriber(test.s).Subscribe(t.Context(), test.prefetch, func(contract.Delivery) {})
 		if !waybill.IsPermanent(err) {
 			t.Errorf("%s: Subscribe() = %v, want an InvalidError", name, err)
 		}
@@ -185,7 +186,7 @@ func TestRabbitSubscriber_NoServer(t *testing.T) {
 	f := newRabbitFault(t, rabbitbroker.Config{})
 	f.proxy.Refuse(true)
 	s := consumer.Subscription{Group: "g", To: f.queue}
-	if err := f.broker.Subscriber(s).Subscribe(t.Context(), 1, func(consumer.Delivery) {}); !waybill.IsUnavailable(err) {
+	if err := f.broker.Subscriber(s).Subscribe(t.Context(), 1, func(contract.Delivery) {}); !waybill.IsUnavailable(err) {
 		t.Errorf("Subscribe() = %v, want unavailable", err)
 	}
 }
@@ -196,7 +197,7 @@ func TestRabbitSubscriber_Closed(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		s := consumer.Subscription{Group: "g", To: f.queue}
-		ended <- f.broker.Subscriber(s).Subscribe(t.Context(), 1, func(d consumer.Delivery) { f.broker.Close() })
+		ended <- f.broker.Subscriber(s).Subscribe(t.Context(), 1, func(d contract.Delivery) { f.broker.Close() })
 	}()
 	f.post("1")
 	select {

@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/faultproxy"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // rabbitFault is one broker behind a proxy, and one queue of its that topic is bound to.
@@ -144,7 +144,7 @@ func (f *rabbitFault) send(within time.Duration, n int) (wait func() []error) {
 func (f *rabbitFault) sendAll(within time.Duration, msgs []waybill.Message) (wait func() []error) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	f.Cleanup(cancel)
-	out := make([]relay.Outgoing, len(msgs))
+	out := make([]contract.Outgoing, len(msgs))
 	for i := range msgs {
 		out[i].Message = &msgs[i]
 	}
@@ -397,7 +397,7 @@ func TestRabbitOpen_Refused(t *testing.T) {
 
 // received is what a test's subscription got.
 type received struct {
-	consumer.Delivery
+	contract.Delivery
 	text string
 	at   time.Time
 }
@@ -408,11 +408,11 @@ func (f *rabbitFault) subscribe(b rabbitBroker, s consumer.Subscription, prefetc
 }
 
 // receive is subscribe by a subscriber that there is.
-func (f *rabbitFault) receive(sub consumer.Subscriber, prefetch int) (got <-chan received, stop func()) {
+func (f *rabbitFault) receive(sub contract.Subscriber, prefetch int) (got <-chan received, stop func()) {
 	deliveries, ended := make(chan received, 1000), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		ended <- sub.Subscribe(ctx, prefetch, func(d consumer.Delivery) {
+		ended <- sub.Subscribe(ctx, prefetch, func(d contract.Delivery) {
 			m, _ := d.Message()
 			deliveries <- received{d, string(m.Payload), time.Now()}
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/store/memstore"
 )
@@ -34,7 +35,7 @@ func (f *rabbitFault) postAll(texts ...string) {
 // giveBack returns a delivery to its queue.
 func (f *rabbitFault) giveBack(d received) {
 	f.Helper()
-	if err := d.Delivery.(consumer.Returner).Return(f.Context()); err != nil {
+	if err := d.Delivery.(contract.Returner).Return(f.Context()); err != nil {
 		f.Errorf("Return() of %q = %v", d.text, err)
 	}
 }
@@ -67,7 +68,7 @@ func TestRabbitSubscriber_ReturnsInOrder(t *testing.T) {
 			defer cancel()
 			got, ended := make(chan received, len(want)), make(chan error, 1)
 			go func() {
-				ended <- f.broker.Subscriber(s).Subscribe(ctx, 5, func(d consumer.Delivery) {
+				ended <- f.broker.Subscriber(s).Subscribe(ctx, 5, func(d contract.Delivery) {
 					m, _ := d.Message()
 					got <- received{Delivery: d, text: string(m.Payload)}
 				})

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // declared declares a queue past the adapter and returns the server's refusal, if it is there and
@@ -207,7 +208,7 @@ func TestRabbitQueueType_Insisted(t *testing.T) {
 func subscribed(t *testing.T, b rabbitBroker, s consumer.Subscription) error {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	return b.Subscriber(s).Subscribe(ctx, 1, func(consumer.Delivery) {})
+	return b.Subscriber(s).Subscribe(ctx, 1, func(contract.Delivery) {})
 }
 
 // Programs that start at once all find the queue.

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/broker/brokertest"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 var _ broker.Broker = (*rabbitbroker.Broker)(nil)
@@ -125,7 +126,7 @@ type rabbitBroker struct {
 	rabbit *rabbit
 }
 
-func (b rabbitBroker) Subscriber(s consumer.Subscription) consumer.Subscriber {
+func (b rabbitBroker) Subscriber(s consumer.Subscription) contract.Subscriber {
 	for _, queue := range []string{s.Group, s.To} {
 		if queue != "" {
 			b.rabbit.note(queue)

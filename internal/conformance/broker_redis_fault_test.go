@@ -15,8 +15,8 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/faultproxy"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func redisMessages(topic string, from, to int) []waybill.Message {
@@ -34,9 +34,9 @@ func redisSend(t *testing.T, b *redisbroker.Broker, within time.Duration, msgs [
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	t.Cleanup(cancel)
-	var out []relay.Outgoing
+	var out []contract.Outgoing
 	for i := range msgs {
-		out = append(out, relay.Outgoing{Message: &msgs[i], DedupID: msgs[i].ID})
+		out = append(out, contract.Outgoing{Message: &msgs[i], DedupID: msgs[i].ID})
 	}
 	return b.Publisher().Send(ctx, out)
 }
@@ -62,13 +62,13 @@ func redisDeclare(t *testing.T, b *redisbroker.Broker, subs ...consumer.Subscrip
 }
 
 // redisSubscribe runs a subscription until the test ends, or stop is called.
-func redisSubscribe(t *testing.T, b *redisbroker.Broker, s consumer.Subscription) (got <-chan consumer.Delivery, stop func()) {
+func redisSubscribe(t *testing.T, b *redisbroker.Broker, s consumer.Subscription) (got <-chan contract.Delivery, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	deliveries, ended := make(chan consumer.Delivery, 1000), make(chan struct{})
+	deliveries, ended := make(chan contract.Delivery, 1000), make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := b.Subscriber(s).Subscribe(ctx, 100, func(d consumer.Delivery) { deliveries <- d }); err != nil && !waybill.IsUnavailable(err) {
+		if err := b.Subscriber(s).Subscribe(ctx, 100, func(d contract.Delivery) { deliveries <- d }); err != nil && !waybill.IsUnavailable(err) {
 			t.Errorf("Subscribe() = %v", err)
 		}
 	}()
@@ -80,7 +80,7 @@ func redisSubscribe(t *testing.T, b *redisbroker.Broker, s consumer.Subscription
 	return deliveries, stop
 }
 
-func redisNext(t *testing.T, got <-chan consumer.Delivery) (string, consumer.Delivery) {
+func redisNext(t *testing.T, got <-chan contract.Delivery) (string, contract.Delivery) {
 	t.Helper()
 	select {
 	case d := <-got:
@@ -94,7 +94,7 @@ func redisNext(t *testing.T, got <-chan consumer.Delivery) (string, consumer.Del
 }
 
 // redisExpect takes and acknowledges deliveries until each of want has arrived; others may not.
-func redisExpect(t *testing.T, got <-chan consumer.Delivery, want ...string) {
+func redisExpect(t *testing.T, got <-chan contract.Delivery, want ...string) {
 	t.Helper()
 	seen := make(map[string]bool)
 	for len(seen) < len(want) {
@@ -217,7 +217,7 @@ func TestRedisBroker_ConsumerKilled(t *testing.T) {
 	got, _ := redisSubscribe(t, dying, s)
 	redisDeclare(t, b, s)
 	redisMustSend(t, b, redisMessages("t", 1, 5)...)
-	var held []consumer.Delivery
+	var held []contract.Delivery
 	for range 5 {
 		_, d := redisNext(t, got)
 		held = append(held, d)
@@ -271,12 +271,12 @@ func redisAge(t *testing.T, client *redis.Client, stream, group string, by time.
 }
 
 // redisKeep extends a delivery, as a consumer does, until stop is called.
-func redisKeep(t *testing.T, d consumer.Delivery) (stop func()) {
+func redisKeep(t *testing.T, d contract.Delivery) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for tick := time.Tick(consumer.ExtendInterval); ; {
+		for tick := time.Tick(contract.ExtendInterval); ; {
 			select {
 			case <-tick:
 				if err := d.Extend(ctx); err != nil && ctx.Err() == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/guarantee"
 )
 
@@ -43,7 +44,7 @@ func TestRedisBroker_TrimKeepsWhatIsNeeded(t *testing.T) {
 	redisMustSend(t, b, redisMessages("t", 1, 5)...)
 	redisExpect(t, gotQuick, redisTexts(1, 5)...)
 	gotSlow, stopSlow := redisSubscribe(t, b, slow)
-	held := make([]consumer.Delivery, 5)
+	held := make([]contract.Delivery, 5)
 	for i := range held {
 		_, held[i] = redisNext(t, gotSlow)
 	}
@@ -133,7 +134,7 @@ func TestRedisBroker_RetriesTakeTurns(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.Subscriber(s).Subscribe(ctx, 2, func(d consumer.Delivery) {
+		ended <- b.Subscriber(s).Subscribe(ctx, 2, func(d contract.Delivery) {
 			if m, err := d.Message(); err == nil && string(m.Payload) == "new" {
 				seen <- struct{}{}
 			}
@@ -167,7 +168,7 @@ func TestRedisBroker_Unroutable(t *testing.T) {
 		t.Errorf("a key of another type: %v of kind %v, want transient", err, waybill.KindOf(err))
 	}
 	s := b.Subscriber(consumer.Subscription{Group: "g", Topics: []string{"string"}})
-	if err := s.Subscribe(t.Context(), 1, func(consumer.Delivery) {}); err == nil || waybill.IsUnavailable(err) {
+	if err := s.Subscribe(t.Context(), 1, func(contract.Delivery) {}); err == nil || waybill.IsUnavailable(err) {
 		t.Errorf("Subscribe() = %v for a key of another type, want an error for good", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/guarantee"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 )
@@ -151,7 +152,7 @@ func TestRabbitTopology_DeclareNothing(t *testing.T) {
 	b := f.open(t, rabbitbroker.Config{DeclareNothing: true})
 	t.Cleanup(func() { b.Close() })
 	s := consumer.Subscription{Group: n.group, Topics: []string{f.topic}}
-	err := b.Subscriber(s).Subscribe(t.Context(), 1, func(consumer.Delivery) {})
+	err := b.Subscriber(s).Subscribe(t.Context(), 1, func(contract.Delivery) {})
 	if !waybill.IsUnavailable(err) {
 		t.Fatalf("Subscribe() = %v without a queue, want unavailable", err)
 	}
@@ -230,7 +231,7 @@ func TestNATSTopology_AckWait(t *testing.T) {
 	}
 	s, made := n.wanted().Subscriptions[0], cfg.AckWait
 	cfg.AckWait = made + time.Second
-	err := natsOpen(t, cfg).Subscriber(s).Subscribe(t.Context(), 10, func(consumer.Delivery) {})
+	err := natsOpen(t, cfg).Subscriber(s).Subscribe(t.Context(), 10, func(contract.Delivery) {})
 	var invalid *waybill.InvalidError
 	if !errors.As(err, &invalid) || invalid.Field != "natsbroker.AckWait" {
 		t.Errorf("Subscribe() = %v with a longer AckWait than the server's, want an error about it", err)

@@ -17,8 +17,8 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/storetest"
 )
 
@@ -39,27 +39,27 @@ func claimReads[Tx any](t *testing.T, s storetest.Store[Tx], counter func() int)
 		return b, nil
 	})
 	must(t, err)
-	lease, err := s.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Hour})
+	lease, err := s.RenewLanes(ctx, contract.LeaseRequest{Node: "r1", Join: true, TTL: time.Hour})
 	must(t, err)
-	claims, err := s.ClaimMessages(ctx, relay.ClaimRequest{Lanes: lease.Lanes, Limit: keyMessages})
+	claims, err := s.ClaimMessages(ctx, contract.ClaimRequest{Lanes: lease.Lanes, Limit: keyMessages})
 	must(t, err)
-	settle := func(list ...relay.Settlement) {
+	settle := func(list ...contract.Settlement) {
 		t.Helper()
-		_, err := s.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Settlements: list})
+		_, err := s.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Settlements: list})
 		must(t, err)
 	}
 	due, behind := claims[:keyMessages/2], claims[keyMessages/2:]
 	for i := range slices.Backward(due) { // so that none is behind another one when it begins to wait
-		settle(relay.Settlement{Claim: &due[i], Outcome: relay.Wait})
+		settle(contract.Settlement{Claim: &due[i], Outcome: contract.Wait})
 	}
-	var rest []relay.Settlement
+	var rest []contract.Settlement
 	for i := range behind {
-		rest = append(rest, relay.Settlement{Claim: &behind[i], Outcome: relay.Wait, Behind: true})
+		rest = append(rest, contract.Settlement{Claim: &behind[i], Outcome: contract.Wait, Behind: true})
 	}
 	settle(rest...)
 
 	before := counter()
-	claims, err = s.ClaimMessages(ctx, relay.ClaimRequest{Lanes: lease.Lanes, Limit: keyMessages, Due: true, DueOnly: true})
+	claims, err = s.ClaimMessages(ctx, contract.ClaimRequest{Lanes: lease.Lanes, Limit: keyMessages, Due: true, DueOnly: true})
 	reads := counter() - before
 	must(t, err)
 	if len(claims) != keyMessages {
@@ -129,9 +129,9 @@ func claimShareReads[Tx any](t *testing.T, s storetest.Store[Tx], counter func()
 	t.Helper()
 	const keys, ofKey, limit = 20, 200, 100
 	lanes, parked := claimKeys(t, s, keys, ofKey)
-	settleAll(t, s, parked, relay.Wait)
+	settleAll(t, s, parked, contract.Wait)
 	before := counter()
-	claims, err := s.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lanes, Limit: limit, Due: true, DueOnly: true})
+	claims, err := s.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: lanes, Limit: limit, Due: true, DueOnly: true})
 	reads := counter() - before
 	must(t, err)
 	if len(claims) != limit {
@@ -141,7 +141,7 @@ func claimShareReads[Tx any](t *testing.T, s storetest.Store[Tx], counter func()
 }
 
 // claimKeys enqueues messages of some keys and claims all for relay r1.
-func claimKeys[Tx any](t *testing.T, s storetest.Store[Tx], keys, ofKey int) ([]relay.Lane, []relay.Claim) {
+func claimKeys[Tx any](t *testing.T, s storetest.Store[Tx], keys, ofKey int) ([]contract.Lane, []contract.Claim) {
 	t.Helper()
 	ctx := t.Context()
 	_, err := s.Transact(ctx, func(context.Context, Tx) (b outbox.Batch, _ error) {
@@ -153,20 +153,20 @@ func claimKeys[Tx any](t *testing.T, s storetest.Store[Tx], keys, ofKey int) ([]
 		return b, nil
 	})
 	must(t, err)
-	lease, err := s.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Hour})
+	lease, err := s.RenewLanes(ctx, contract.LeaseRequest{Node: "r1", Join: true, TTL: time.Hour})
 	must(t, err)
-	claims, err := s.ClaimMessages(ctx, relay.ClaimRequest{Lanes: lease.Lanes, Limit: keys * ofKey})
+	claims, err := s.ClaimMessages(ctx, contract.ClaimRequest{Lanes: lease.Lanes, Limit: keys * ofKey})
 	must(t, err)
 	return lease.Lanes, claims
 }
 
-func settleAll[Tx any](t *testing.T, s storetest.Store[Tx], claims []relay.Claim, outcome relay.Outcome) {
+func settleAll[Tx any](t *testing.T, s storetest.Store[Tx], claims []contract.Claim, outcome contract.Outcome) {
 	t.Helper()
-	list := make([]relay.Settlement, len(claims))
+	list := make([]contract.Settlement, len(claims))
 	for i := range claims {
-		list[i] = relay.Settlement{Claim: &claims[i], Outcome: outcome}
+		list[i] = contract.Settlement{Claim: &claims[i], Outcome: outcome}
 	}
-	_, err := s.SettleMessages(t.Context(), relay.SettleRequest{Node: "r1", Settlements: list, Archive: true})
+	_, err := s.SettleMessages(t.Context(), contract.SettleRequest{Node: "r1", Settlements: list, Archive: true})
 	must(t, err)
 }
 
@@ -200,15 +200,15 @@ func TestMySQLStore_SettlesWaitingTogether(t *testing.T) {
 		s.db.SetMaxOpenConns(1) // the session counts
 		lanes, claims := claimKeys(t, s, 1, n)
 		before := mysqlStatements(t, s.db)
-		settleAll(t, s, claims, relay.Wait)
+		settleAll(t, s, claims, contract.Wait)
 		parked = append(parked, mysqlStatements(t, s.db)-before)
-		claims, err := s.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lanes, Limit: n, Due: true, DueOnly: true})
+		claims, err := s.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: lanes, Limit: n, Due: true, DueOnly: true})
 		must(t, err)
 		if len(claims) != n {
 			t.Errorf("claimed %d messages that wait, want %d", len(claims), n)
 		}
 		before = mysqlStatements(t, s.db)
-		settleAll(t, s, claims, relay.Published)
+		settleAll(t, s, claims, contract.Published)
 		published = append(published, mysqlStatements(t, s.db)-before)
 	}
 	if parked[0] != parked[1] {

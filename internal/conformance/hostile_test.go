@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -34,7 +35,7 @@ import (
 type hostile struct {
 	*testing.T
 	store interface {
-		relay.Source
+		contract.Source
 		outbox.Inspector
 		DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
 	}
@@ -363,7 +364,7 @@ func (h *hostile) count(table string) (n int) {
 
 // watched is a source and a publisher that note in which order things happen.
 type watched struct {
-	relay.Source
+	contract.Source
 	mu      sync.Mutex
 	steps   int
 	good    int // published so far
@@ -372,7 +373,7 @@ type watched struct {
 	settled chan struct{}
 }
 
-func (w *watched) Send(_ context.Context, msgs []relay.Outgoing) func() []error {
+func (w *watched) Send(_ context.Context, msgs []contract.Outgoing) func() []error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range msgs {
@@ -384,14 +385,14 @@ func (w *watched) Send(_ context.Context, msgs []relay.Outgoing) func() []error 
 	return func() []error { return make([]error, len(msgs)) }
 }
 
-func (w *watched) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
+func (w *watched) SettleMessages(ctx context.Context, req contract.SettleRequest) ([]int, error) {
 	lost, err := w.Source.SettleMessages(ctx, req)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.steps++; err != nil {
 		return lost, err
 	}
-	if slices.ContainsFunc(req.Settlements, func(st relay.Settlement) bool { return st.Claim.Message.Topic != "good" }) {
+	if slices.ContainsFunc(req.Settlements, func(st contract.Settlement) bool { return st.Claim.Message.Topic != "good" }) {
 		w.badAt = w.steps
 	}
 	select {

@@ -10,8 +10,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
-	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 const kafkaScripts = "../../examples/interop/kafka/"
@@ -74,7 +73,7 @@ func checkKafkaHeaders(t *testing.T, key, value string, headers map[string]strin
 func TestInteropKafkaJS_Reads(t *testing.T) {
 	t.Parallel()
 	b, server, topic := kafkaInterop(t)
-	kafkaSend(t, b, []relay.Outgoing{{Message: kafkaInteropMessage()}})
+	kafkaSend(t, b, []contract.Outgoing{{Message: kafkaInteropMessage()}})
 	var read struct {
 		Key, Value string
 		Headers    map[string]string
@@ -88,7 +87,7 @@ func TestInteropKafkaJS_Reads(t *testing.T) {
 func TestInteropKcat_Reads(t *testing.T) {
 	t.Parallel()
 	b, server, topic := kafkaInterop(t)
-	kafkaSend(t, b, []relay.Outgoing{{Message: kafkaInteropMessage()}})
+	kafkaSend(t, b, []contract.Outgoing{{Message: kafkaInteropMessage()}})
 	var read struct {
 		Key, Payload string
 		Headers      []string // names and values in turn
@@ -132,7 +131,7 @@ func kafkaDeclare(t *testing.T, b *kafkabroker.Broker) {
 }
 
 // expectEvent compares what the scripts set, and what they have in common, with want.
-func expectEvent(t *testing.T, d consumer.Delivery, want waybill.Message) {
+func expectEvent(t *testing.T, d contract.Delivery, want waybill.Message) {
 	t.Helper()
 	m, err := d.Message()
 	if err != nil {

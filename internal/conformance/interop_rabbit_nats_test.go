@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // foreignEvent is an event as the programs in examples/interop print and read it.
@@ -113,10 +113,10 @@ func publishesToForeign(t *testing.T, b broker.Broker, topic, script string, arg
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var out []relay.Outgoing
+	var out []contract.Outgoing
 	for _, e := range oddEvents() {
 		m := e.message(t, topic)
-		out = append(out, relay.Outgoing{Message: &m, DedupID: m.ID})
+		out = append(out, contract.Outgoing{Message: &m, DedupID: m.ID})
 	}
 	must(t, errors.Join(b.Publisher().Send(ctx, out)()...))
 	for _, want := range oddEvents() {
@@ -138,10 +138,10 @@ func publishesToForeign(t *testing.T, b broker.Broker, topic, script string, arg
 func readsFromForeign(t *testing.T, b broker.Broker, topic, script string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	got, ended := make(chan consumer.Delivery, 100), make(chan error, 1)
+	got, ended := make(chan contract.Delivery, 100), make(chan error, 1)
 	go func() {
 		ended <- b.Subscriber(consumer.Subscription{Group: "interop-" + waybill.NewID(), Topics: []string{topic}}).
-			Subscribe(ctx, 10, func(d consumer.Delivery) { got <- d })
+			Subscribe(ctx, 10, func(d contract.Delivery) { got <- d })
 	}()
 	defer func() {
 		cancel()
@@ -169,14 +169,14 @@ func readsFromForeign(t *testing.T, b broker.Broker, topic, script string, args 
 }
 
 // awaitGroup publishes until the group receives.
-func awaitGroup(t *testing.T, b broker.Broker, topic string, got <-chan consumer.Delivery) {
+func awaitGroup(t *testing.T, b broker.Broker, topic string, got <-chan contract.Delivery) {
 	t.Helper()
 	waitFor(t, "the group receives", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		m := waybill.Message{Topic: topic, Type: "probe", Source: "test"}
 		m.Complete()
-		b.Publisher().Send(ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()
+		b.Publisher().Send(ctx, []contract.Outgoing{{Message: &m, DedupID: m.ID}})()
 		select {
 		case d := <-got:
 			must(t, d.Ack(t.Context()))
@@ -188,7 +188,7 @@ func awaitGroup(t *testing.T, b broker.Broker, topic string, got <-chan consumer
 }
 
 // nextForeign returns the next message that is no probe.
-func nextForeign(t *testing.T, got <-chan consumer.Delivery) *waybill.Message {
+func nextForeign(t *testing.T, got <-chan contract.Delivery) *waybill.Message {
 	t.Helper()
 	for {
 		select {

@@ -13,11 +13,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/guarantee"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/mongofake"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/mongostore"
 )
 
@@ -53,7 +53,7 @@ func TestMongoStore_Unavailable(t *testing.T) {
 	errs = append(errs, err)
 	_, err = leases.TryBeginAll(t.Context(), []inbox.LeaseRequest{{Key: "k", TTL: time.Minute}})
 	errs = append(errs, err)
-	_, err = s.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: []relay.Lane{{}}, Limit: 1})
+	_, err = s.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: []contract.Lane{{}}, Limit: 1})
 	errs = append(errs, err)
 	_, err = s.ProcessOnce(t.Context(), inbox.RecordOf("billing", &m), nil)
 	errs = append(errs, err)

@@ -12,11 +12,11 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/mysqlstore"
@@ -156,14 +156,14 @@ func (r *mysqlRoles) enqueueAtOnce(m waybill.Message) {
 	must(r.T, <-ended)
 }
 
-func (r *mysqlRoles) lease(give ...int) relay.Lease {
-	lease, err := r.relay.RenewLanes(r.ctx, relay.LeaseRequest{Node: "n1", Join: true, TTL: time.Minute, Give: give})
+func (r *mysqlRoles) lease(give ...int) contract.Lease {
+	lease, err := r.relay.RenewLanes(r.ctx, contract.LeaseRequest{Node: "n1", Join: true, TTL: time.Minute, Give: give})
 	must(r.T, err)
 	return lease
 }
 
-func (r *mysqlRoles) claim(lease relay.Lease) []relay.Claim {
-	claims, err := r.relay.ClaimMessages(r.ctx, relay.ClaimRequest{Lanes: lease.Lanes, Limit: 50, Due: true})
+func (r *mysqlRoles) claim(lease contract.Lease) []contract.Claim {
+	claims, err := r.relay.ClaimMessages(r.ctx, contract.ClaimRequest{Lanes: lease.Lanes, Limit: 50, Due: true})
 	must(r.T, err)
 	return claims
 }
@@ -171,28 +171,28 @@ func (r *mysqlRoles) claim(lease relay.Lease) []relay.Claim {
 // publish settles with every outcome.
 func (r *mysqlRoles) publish() {
 	lease := r.lease()
-	outcomes := map[string]relay.Settlement{
-		"retried": {Outcome: relay.Wait, Attempts: 1, Error: "no"},
-		"dead":    {Outcome: relay.Dead, Attempts: 1, Error: "no", Reason: waybill.ReasonRejected, Park: true},
-		"edited":  {Outcome: relay.Dead, Attempts: 1, Error: "no", Reason: waybill.ReasonRejected},
-		"forked":  {Outcome: relay.Fanout, Destinations: []string{"a", "b"}},
-		"later":   {Outcome: relay.Schedule},
+	outcomes := map[string]contract.Settlement{
+		"retried": {Outcome: contract.Wait, Attempts: 1, Error: "no"},
+		"dead":    {Outcome: contract.Dead, Attempts: 1, Error: "no", Reason: waybill.ReasonRejected, Park: true},
+		"edited":  {Outcome: contract.Dead, Attempts: 1, Error: "no", Reason: waybill.ReasonRejected},
+		"forked":  {Outcome: contract.Fanout, Destinations: []string{"a", "b"}},
+		"later":   {Outcome: contract.Schedule},
 	}
 	claimed := 0
 	for range 3 { // what waits takes a step more each time
 		claims := r.claim(lease)
 		claimed = max(claimed, len(claims))
-		var list []relay.Settlement
+		var list []contract.Settlement
 		for i := range claims {
 			c := &claims[i]
 			st := outcomes[c.Message.ID]
 			if c.Waiting {
-				st = relay.Settlement{Outcome: relay.Published}
+				st = contract.Settlement{Outcome: contract.Published}
 			}
-			st.Claim, st.Outcome = c, cmp.Or(st.Outcome, relay.Published)
+			st.Claim, st.Outcome = c, cmp.Or(st.Outcome, contract.Published)
 			list = append(list, st)
 		}
-		lost, err := r.relay.SettleMessages(r.ctx, relay.SettleRequest{Node: "n1", Settlements: list, Archive: true})
+		lost, err := r.relay.SettleMessages(r.ctx, contract.SettleRequest{Node: "n1", Settlements: list, Archive: true})
 		must(r.T, err)
 		if len(lost) > 0 {
 			r.Errorf("lanes %v are lost", lost)
@@ -207,7 +207,7 @@ func (r *mysqlRoles) publish() {
 	}
 	_, _, err := r.relay.CountParked(r.ctx, lease.Lanes)
 	must(r.T, err)
-	_, err = r.relay.MaintainArchive(r.ctx, relay.MaintainRequest{Retention: 1, BatchSize: 10})
+	_, err = r.relay.MaintainArchive(r.ctx, contract.MaintainRequest{Retention: 1, BatchSize: 10})
 	must(r.T, err)
 	r.lease(lease.Lanes[0].Number)
 }
@@ -349,11 +349,11 @@ func (r *mysqlRoles) cancel() {
 	})
 	must(r.T, err)
 	for _, c := range r.claim(r.lease()) {
-		st := relay.Settlement{Claim: &c, Outcome: relay.Wait, After: time.Hour}
+		st := contract.Settlement{Claim: &c, Outcome: contract.Wait, After: time.Hour}
 		if c.DelayFor > 0 {
-			st.Outcome = relay.Schedule
+			st.Outcome = contract.Schedule
 		}
-		_, err = r.relay.SettleMessages(r.ctx, relay.SettleRequest{Node: "n1", Settlements: []relay.Settlement{st}})
+		_, err = r.relay.SettleMessages(r.ctx, contract.SettleRequest{Node: "n1", Settlements: []contract.Settlement{st}})
 		must(r.T, err)
 	}
 	_, err = r.writer.Transact(r.ctx, func(context.Context, *sql.Tx) (outbox.Batch, error) {

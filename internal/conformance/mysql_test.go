@@ -13,10 +13,10 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/internal/migrate"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 )
 
@@ -151,7 +151,7 @@ func TestMySQLStore_Standstill(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	s := newMySQLStore(t, nil)
-	_, err := s.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Minute})
+	_, err := s.RenewLanes(ctx, contract.LeaseRequest{Node: "r1", Join: true, TTL: time.Minute})
 	must(t, err)
 	holder := beginSQL(t, s.db)
 	_, err = holder.Exec("SELECT 1 FROM waybill_locks WHERE name = 'lanes' FOR UPDATE")
@@ -162,13 +162,13 @@ func TestMySQLStore_Standstill(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = cutOff.RenewLanes(waiting, relay.LeaseRequest{Node: "r2", Join: true, TTL: time.Minute}) // it fails
+		_, _ = cutOff.RenewLanes(waiting, contract.LeaseRequest{Node: "r2", Join: true, TTL: time.Minute}) // it fails
 	}()
 	s.untilLocked(t)
 	proxy.StallReplies(true)
 	must(t, holder.Rollback()) // now r2 has the lock, and does not learn of it
 
-	if _, err := s.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", TTL: time.Minute}); err != nil {
+	if _, err := s.RenewLanes(ctx, contract.LeaseRequest{Node: "r1", TTL: time.Minute}); err != nil {
 		t.Errorf("RenewLanes while another relay stands still: %v", err)
 	}
 	end()
@@ -206,7 +206,7 @@ func TestMySQLStore_Timeout(t *testing.T) {
 	s.db.SetMaxOpenConns(1)
 	var before, after int
 	must(t, s.db.QueryRow("SELECT @@wait_timeout").Scan(&before))
-	_, err := s.RenewLanes(context.Background(), relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Minute})
+	_, err := s.RenewLanes(context.Background(), contract.LeaseRequest{Node: "r1", Join: true, TTL: time.Minute})
 	must(t, err)
 	must(t, s.db.QueryRow("SELECT @@wait_timeout").Scan(&after))
 	if before != after {
@@ -226,15 +226,15 @@ func TestMySQLStore_OpenWriter(t *testing.T) {
 	for range 20 {
 		must(t, s.exec("INSERT INTO waybill_outbox (topic, payload) VALUES ('orders', '2')"))
 	}
-	lease, err := s.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Minute})
+	lease, err := s.RenewLanes(ctx, contract.LeaseRequest{Node: "r1", Join: true, TTL: time.Minute})
 	must(t, err)
-	claims, err := s.ClaimMessages(ctx, relay.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
+	claims, err := s.ClaimMessages(ctx, contract.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
 	must(t, err)
-	var list []relay.Settlement
+	var list []contract.Settlement
 	for i := range claims {
-		list = append(list, relay.Settlement{Claim: &claims[i], Outcome: relay.Published})
+		list = append(list, contract.Settlement{Claim: &claims[i], Outcome: contract.Published})
 	}
-	if _, err = s.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Archive: true, Settlements: list}); err != nil || len(list) != 10 {
+	if _, err = s.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Archive: true, Settlements: list}); err != nil || len(list) != 10 {
 		t.Errorf("SettleMessages of %d = %v, want 10 to go beside an open writer", len(list), err)
 	}
 	must(t, late.Rollback())

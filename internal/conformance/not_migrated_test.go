@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/pgstore"
 	"github.com/waybill-go/waybill/store/sqlitestore"
@@ -30,14 +30,14 @@ func TestNotMigrated(t *testing.T) {
 	sqlite, err := sqlitestore.New(db, sqlitestore.Config{})
 	must(t, err)
 	for name, s := range map[string]interface {
-		relay.Source
+		contract.Source
 		DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error)
 	}{"PostgreSQL": postgres, "MariaDB": mysql, "SQLite": sqlite} {
 		_, err := s.DeadLetters(t.Context(), deadletter.Filter{})
 		if !errors.Is(err, waybill.ErrNotMigrated) || waybill.IsUnavailable(err) {
 			t.Errorf("%s: DeadLetters() = %v, want ErrNotMigrated, which no patience helps", name, err)
 		}
-		_, err = s.RenewLanes(t.Context(), relay.LeaseRequest{Node: "r", Join: true, TTL: patience})
+		_, err = s.RenewLanes(t.Context(), contract.LeaseRequest{Node: "r", Join: true, TTL: patience})
 		if !errors.Is(err, waybill.ErrNotMigrated) {
 			t.Errorf("%s: RenewLanes() = %v, want ErrNotMigrated", name, err)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -73,7 +73,7 @@ func (a *archive) published(rows int, ago time.Duration) {
 		  FROM generate_series(1, $1::int) n`, rows, ago.Seconds())
 }
 
-var aWeek = relay.MaintainRequest{Retention: 7 * 24 * time.Hour, BatchSize: 1000}
+var aWeek = contract.MaintainRequest{Retention: 7 * 24 * time.Hour, BatchSize: 1000}
 
 func TestArchive_Days(t *testing.T) {
 	a := newArchive(t)
@@ -82,12 +82,12 @@ func TestArchive_Days(t *testing.T) {
 	}
 	a.advance(3 * 24 * time.Hour)
 	done, err := a.store.MaintainArchive(t.Context(), aWeek)
-	if want := (relay.Maintained{Added: 3}); err != nil || done != want {
+	if want := (contract.Maintained{Added: 3}); err != nil || done != want {
 		t.Errorf("three days later: %+v, %v, want %+v", done, err, want)
 	}
 	a.advance(10 * 24 * time.Hour)
 	done, err = a.store.MaintainArchive(t.Context(), aWeek)
-	if want := (relay.Maintained{Added: 7, Dropped: 3}); err != nil || done != want {
+	if want := (contract.Maintained{Added: 7, Dropped: 3}); err != nil || done != want {
 		t.Errorf("ten days later: %+v, %v, want %+v", done, err, want)
 	}
 	vacuumed := a.number(`SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
@@ -102,7 +102,7 @@ func TestArchive_OneJanitor(t *testing.T) {
 	a := newArchive(t)
 	a.published(20, 30*24*time.Hour)
 	first := a.begin("SELECT * FROM " + a.table("outbox_archive_rest") + " FOR UPDATE") // the first janitor's purge waits for it
-	result := make(chan relay.Maintained, 1)
+	result := make(chan contract.Maintained, 1)
 	go func() {
 		done, err := a.store.MaintainArchive(context.Background(), aWeek)
 		if err != nil {
@@ -119,11 +119,11 @@ func TestArchive_OneJanitor(t *testing.T) {
 	atOnce, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	done, err := other.MaintainArchive(atOnce, aWeek)
-	if want := (relay.Maintained{Busy: true}); err != nil || done != want {
+	if want := (contract.Maintained{Busy: true}); err != nil || done != want {
 		t.Errorf("the second janitor: %+v, %v, want %+v", done, err, want)
 	}
 	must(t, first.Rollback(t.Context()))
-	if done := <-result; done != (relay.Maintained{Rows: 20}) {
+	if done := <-result; done != (contract.Maintained{Rows: 20}) {
 		t.Errorf("the first janitor: %+v, want 20 rows removed", done)
 	}
 	if left := a.number("SELECT count(*) FROM " + a.table("outbox_archive")); left != 0 {
@@ -138,12 +138,12 @@ func TestArchive_TwoAtOnce(t *testing.T) {
 	a.published(300, 30*24*time.Hour)
 	a.published(7, time.Hour)
 	a.advance(20 * time.Minute)
-	results := make(chan relay.Maintained, 2)
+	results := make(chan contract.Maintained, 2)
 	for range 2 {
 		store, err := pgstore.New(a.p.pool, a.cfg)
 		must(t, err)
 		go func() {
-			done, err := store.MaintainArchive(context.Background(), relay.MaintainRequest{Retention: 7 * 24 * time.Hour, BatchSize: 10})
+			done, err := store.MaintainArchive(context.Background(), contract.MaintainRequest{Retention: 7 * 24 * time.Hour, BatchSize: 10})
 			if err != nil {
 				t.Error(err)
 			}
@@ -168,7 +168,7 @@ func TestArchive_BoundedBatches(t *testing.T) {
 		a.table("deletes") + " SELECT count(*) FROM gone; RETURN NULL; END $$")
 	a.exec("CREATE TRIGGER note AFTER DELETE ON " + a.table("outbox_archive_rest") +
 		" REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION " + a.table("note") + "()")
-	done, err := a.store.MaintainArchive(t.Context(), relay.MaintainRequest{Retention: time.Hour, BatchSize: 10})
+	done, err := a.store.MaintainArchive(t.Context(), contract.MaintainRequest{Retention: time.Hour, BatchSize: 10})
 	if err != nil || done.Rows != 25 {
 		t.Fatalf("%+v, %v, want 25 rows removed", done, err)
 	}
@@ -186,10 +186,10 @@ func TestArchive_BoundedBatches(t *testing.T) {
 func TestArchive_ReaderHoldsALock(t *testing.T) {
 	a := newArchive(t)
 	a.exec("INSERT INTO " + a.table("outbox_ids") + " (id, enqueued_at) VALUES ('old', clock_timestamp() - interval '30 days')")
-	lanes, err := a.store.RenewLanes(t.Context(), relay.LeaseRequest{Node: "r", Join: true, TTL: time.Hour})
+	lanes, err := a.store.RenewLanes(t.Context(), contract.LeaseRequest{Node: "r", Join: true, TTL: time.Hour})
 	must(t, err)
 	a.exec("INSERT INTO " + a.table("outbox") + " (topic) VALUES ('t')")
-	claims, err := a.store.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lanes.Lanes, Limit: 10})
+	claims, err := a.store.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: lanes.Lanes, Limit: 10})
 	must(t, err)
 	reader := a.begin("SELECT count(*) FROM " + a.table("outbox_archive"))
 	a.advance(20 * 24 * time.Hour)
@@ -201,8 +201,8 @@ func TestArchive_ReaderHoldsALock(t *testing.T) {
 	})
 	limited, cancel := context.WithTimeout(t.Context(), patience) // for the reader, it would be waited longer
 	defer cancel()
-	lost, err := a.store.SettleMessages(limited, relay.SettleRequest{Node: "r", Archive: true,
-		Settlements: []relay.Settlement{{Claim: &claims[0], Outcome: relay.Published}}})
+	lost, err := a.store.SettleMessages(limited, contract.SettleRequest{Node: "r", Archive: true,
+		Settlements: []contract.Settlement{{Claim: &claims[0], Outcome: contract.Published}}})
 	waitFor(t, "the lock holds up no other step: the old id goes", func() bool {
 		return a.number("SELECT count(*) FROM "+a.table("outbox_ids")) == 0
 	})
@@ -212,7 +212,7 @@ func TestArchive_ReaderHoldsALock(t *testing.T) {
 	}
 
 	must(t, reader.Rollback(t.Context()))
-	var got relay.Maintained
+	var got contract.Maintained
 	waitFor(t, "the server has noticed that the last one was stopped", func() bool {
 		got, err = a.store.MaintainArchive(t.Context(), aWeek)
 		return !got.Busy
@@ -228,7 +228,7 @@ func TestArchive_AddingHoldsUpNobody(t *testing.T) {
 	a := newArchive(t)
 	a.begin("SELECT count(*) FROM " + a.table("outbox_archive_rest"))
 	a.advance(24 * time.Hour)
-	stop := a.maintainMeanwhile(relay.MaintainRequest{})
+	stop := a.maintainMeanwhile(contract.MaintainRequest{})
 	var waiting, exclusive int
 	waitFor(t, "a new day waits for the reader", func() bool {
 		must(t, a.p.pool.QueryRow(t.Context(), `
@@ -244,7 +244,7 @@ func TestArchive_AddingHoldsUpNobody(t *testing.T) {
 
 // maintainMeanwhile maintains the archive again and again, so that what the test does meets a
 // waiting lock for certain, and expects conflicts.
-func (a *archive) maintainMeanwhile(req relay.MaintainRequest) (stop func()) {
+func (a *archive) maintainMeanwhile(req contract.MaintainRequest) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
 	go func() {

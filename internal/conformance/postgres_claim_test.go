@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -36,7 +36,7 @@ func TestPostgres_ClaimReadsAShareOfEachKey(t *testing.T) {
 const waitingRows, claimLimit = 20_000, 100
 
 // claimOfWaiting lets messages wait, the i-th of them with a key and a due time, and claims some, which must read at most so many rows.
-func claimOfWaiting(t *testing.T, w *keyWorld, statistics bool, most int64, key, due string) []relay.Claim {
+func claimOfWaiting(t *testing.T, w *keyWorld, statistics bool, most int64, key, due string) []contract.Claim {
 	t.Helper()
 	waiting := pgx.Identifier{w.cfg.Schema, w.cfg.TablePrefix + "outbox_waiting"}.Sanitize()
 	_, err := w.pool.Exec(w.ctx, fmt.Sprintf(`
@@ -51,7 +51,7 @@ SELECT 0, i, 'w' || i, 'orders', false, %s, '', '', 'default', '', '', '', '', '
 	must(t, err)
 	s, err := pgstore.New(pool, w.cfg)
 	must(t, err)
-	claims, err := s.ClaimMessages(w.ctx, relay.ClaimRequest{Lanes: w.lanes, Limit: claimLimit, Due: true, DueOnly: true})
+	claims, err := s.ClaimMessages(w.ctx, contract.ClaimRequest{Lanes: w.lanes, Limit: claimLimit, Due: true, DueOnly: true})
 	must(t, err)
 	if len(claims) != claimLimit {
 		t.Fatalf("%d messages claimed, want %d", len(claims), claimLimit)
@@ -93,7 +93,7 @@ func claimGoesOn(t *testing.T, w *keyWorld, statistics bool) {
 	w.prepared(outbox, backlog, statistics)
 	var number int
 	must(t, w.pool.QueryRow(w.ctx, "SELECT DISTINCT lane FROM "+outbox).Scan(&number))
-	lanes := slices.DeleteFunc(w.lanes, func(l relay.Lane) bool { return l.Number != number })
+	lanes := slices.DeleteFunc(w.lanes, func(l contract.Lane) bool { return l.Number != number })
 	before := w.keyPages(outbox)
 	pool, err := pgxpool.NewWithConfig(w.ctx, w.pool.Config())
 	must(t, err)
@@ -101,7 +101,7 @@ func claimGoesOn(t *testing.T, w *keyWorld, statistics bool) {
 	must(t, err)
 	var held []int64 // what a relay has under way, which the second claim would read again
 	for claimed := 0; claimed < backlog; claimed += limit {
-		claims, err := s.ClaimMessages(w.ctx, relay.ClaimRequest{Lanes: lanes, Limit: limit, Held: held})
+		claims, err := s.ClaimMessages(w.ctx, contract.ClaimRequest{Lanes: lanes, Limit: limit, Held: held})
 		must(t, err)
 		if len(claims) != limit || claims[0].Position != int64(claimed+1) {
 			t.Fatalf("%d messages claimed after %d, want %d, the next", len(claims), claimed, limit)

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -49,9 +49,9 @@ func TestPostgres_LastPositionDrawn(t *testing.T) {
 	defer pool.Close()
 	store, err := pgstore.New(pool, cfg)
 	must(t, err)
-	lease, err := store.RenewLanes(t.Context(), relay.LeaseRequest{Node: "r", Join: true, TTL: patience})
+	lease, err := store.RenewLanes(t.Context(), contract.LeaseRequest{Node: "r", Join: true, TTL: patience})
 	must(t, err)
-	_, err = store.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lease.Lanes, Limit: 1})
+	_, err = store.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: lease.Lanes, Limit: 1})
 	must(t, err)
 	drawn, _, found := strings.Cut(h.text, "), look AS")
 	if !found {

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -25,17 +25,17 @@ func TestPostgres_PositionDrawnAgain(t *testing.T) {
 	store, p := s.store, s.p
 	_, err := store.Migrate(ctx, pgstore.MigrateOptions{LockWait: patience})
 	must(t, err)
-	lease, err := store.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Hour})
+	lease, err := store.RenewLanes(ctx, contract.LeaseRequest{Node: "r1", Join: true, TTL: time.Hour})
 	must(t, err)
-	for name, st := range map[string]relay.Settlement{
-		"published":           {Outcome: relay.Published},
-		"published, followed": {Outcome: relay.Published, Destinations: []string{"y"}},
-		"failed":              {Outcome: relay.Wait, Attempts: 1, Error: "no"},
-		"dead":                {Outcome: relay.Dead, Reason: waybill.ReasonRejected, Error: "never"},
+	for name, st := range map[string]contract.Settlement{
+		"published":           {Outcome: contract.Published},
+		"published, followed": {Outcome: contract.Published, Destinations: []string{"y"}},
+		"failed":              {Outcome: contract.Wait, Attempts: 1, Error: "no"},
+		"dead":                {Outcome: contract.Dead, Reason: waybill.ReasonRejected, Error: "never"},
 	} {
 		for _, archive := range []bool{false, true} {
 			enqueueAs(t, store, waybill.Message{ID: "lost", Topic: "orders", Key: "k", Source: "shop"})
-			claims, err := store.ClaimMessages(ctx, relay.ClaimRequest{Lanes: lease.Lanes, Limit: 10, Due: true})
+			claims, err := store.ClaimMessages(ctx, contract.ClaimRequest{Lanes: lease.Lanes, Limit: 10, Due: true})
 			must(t, err)
 			if len(claims) != 1 || claims[0].Message.ID != "lost" {
 				t.Fatalf("%s: claims = %+v, want the message lost", name, claims)
@@ -43,7 +43,7 @@ func TestPostgres_PositionDrawnAgain(t *testing.T) {
 			_, err = p.pool.Exec(ctx, "UPDATE "+tableOf(s.cfg, "outbox")+" SET id = 'found' WHERE id = 'lost'")
 			must(t, err)
 			st.Claim = &claims[0]
-			lost, err := store.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Archive: archive, Settlements: []relay.Settlement{st}})
+			lost, err := store.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Archive: archive, Settlements: []contract.Settlement{st}})
 			if err != nil || len(lost) > 0 {
 				t.Fatalf("%s: SettleMessages() = %v, %v", name, lost, err)
 			}

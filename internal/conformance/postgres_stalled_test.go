@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -50,13 +50,13 @@ func TestPostgresStore_StalledRenewal(t *testing.T) {
 
 	result := make(chan error)
 	go func() {
-		_, err := stopped.RenewLanes(context.Background(), relay.LeaseRequest{Node: "stopped", Join: true, TTL: time.Minute})
+		_, err := stopped.RenewLanes(context.Background(), contract.LeaseRequest{Node: "stopped", Join: true, TTL: time.Minute})
 		result <- err
 	}()
 	<-s.stalled
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	lease, err := other.RenewLanes(ctx, relay.LeaseRequest{Node: "other", Join: true, TTL: time.Minute})
+	lease, err := other.RenewLanes(ctx, contract.LeaseRequest{Node: "other", Join: true, TTL: time.Minute})
 	close(s.released)
 	if err != nil || len(lease.Lanes) != 64 {
 		t.Errorf("the other relay's RenewLanes = %d lanes, %v, want all", len(lease.Lanes), err)
@@ -81,14 +81,14 @@ func TestPostgresStore_StalledSettlement(t *testing.T) {
 	t.Cleanup(pool.Close)
 	store, err := pgstore.New(pool, schema)
 	must(t, err)
-	lease, err := store.RenewLanes(t.Context(), relay.LeaseRequest{Node: "r", Join: true, TTL: time.Minute})
+	lease, err := store.RenewLanes(t.Context(), contract.LeaseRequest{Node: "r", Join: true, TTL: time.Minute})
 	must(t, err)
 	_, err = p.pool.Exec(t.Context(), "INSERT INTO "+tableOf(schema, "outbox")+" (topic, payload) VALUES ('orders', '1')")
 	must(t, err)
-	claims, err := store.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
+	claims, err := store.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
 	must(t, err)
 	settle := func(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
-		_, err := store.SettleMessages(ctx, relay.SettleRequest{Node: "r", Settlements: []relay.Settlement{{Claim: &claims[0], Outcome: relay.Published}}})
+		_, err := store.SettleMessages(ctx, contract.SettleRequest{Node: "r", Settlements: []contract.Settlement{{Claim: &claims[0], Outcome: contract.Published}}})
 		return err
 	}
 
@@ -119,11 +119,11 @@ func TestPostgresStore_SettlementWaitsForTakeover(t *testing.T) {
 	schema := p.schema(t)
 	store, err := pgstore.New(p.pool, schema)
 	must(t, err)
-	lease, err := store.RenewLanes(t.Context(), relay.LeaseRequest{Node: "old", Join: true, TTL: time.Minute})
+	lease, err := store.RenewLanes(t.Context(), contract.LeaseRequest{Node: "old", Join: true, TTL: time.Minute})
 	must(t, err)
 	_, err = p.pool.Exec(t.Context(), "INSERT INTO "+tableOf(schema, "outbox")+" (topic, payload) VALUES ('orders', '1')")
 	must(t, err)
-	claims, err := store.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
+	claims, err := store.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
 	must(t, err)
 
 	takeover, err := p.pool.Begin(t.Context())
@@ -134,8 +134,8 @@ func TestPostgresStore_SettlementWaitsForTakeover(t *testing.T) {
 	must(t, err)
 	lost := make(chan []int, 1)
 	go func() {
-		numbers, err := store.SettleMessages(t.Context(), relay.SettleRequest{
-			Node: "old", Settlements: []relay.Settlement{{Claim: &claims[0], Outcome: relay.Published}},
+		numbers, err := store.SettleMessages(t.Context(), contract.SettleRequest{
+			Node: "old", Settlements: []contract.Settlement{{Claim: &claims[0], Outcome: contract.Published}},
 		})
 		if err != nil {
 			t.Errorf("SettleMessages: %v", err)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/ownserver"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -50,10 +50,10 @@ func TestStorageParameters(t *testing.T) {
 	t.Run("heartbeats and lanes need no new index entries", func(t *testing.T) {
 		t.Parallel()
 		const rounds = 500
-		_, err := store.RenewLanes(t.Context(), relay.LeaseRequest{Node: "r", Join: true, TTL: time.Hour})
+		_, err := store.RenewLanes(t.Context(), contract.LeaseRequest{Node: "r", Join: true, TTL: time.Hour})
 		must(t, err)
 		for range rounds {
-			_, err := store.RenewLanes(t.Context(), relay.LeaseRequest{Node: "r", TTL: time.Hour, Give: []int{1, 2, 3}})
+			_, err := store.RenewLanes(t.Context(), contract.LeaseRequest{Node: "r", TTL: time.Hour, Give: []int{1, 2, 3}})
 			must(t, err)
 		}
 		for _, table := range []string{"relays", "relay_lanes"} {

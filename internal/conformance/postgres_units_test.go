@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -50,7 +50,7 @@ SELECT 0, i, 'w' || i, 'orders', false, 'blocked', '', '', 'default', '', '', ''
 	must(t, err)
 	s, err := pgstore.New(pool, w.cfg)
 	must(t, err)
-	claims, err := s.ClaimMessages(w.ctx, relay.ClaimRequest{Lanes: w.lanes, Limit: 1000, Due: true, Again: numbersOf(w.lanes)})
+	claims, err := s.ClaimMessages(w.ctx, contract.ClaimRequest{Lanes: w.lanes, Limit: 1000, Due: true, Again: numbersOf(w.lanes)})
 	must(t, err)
 	if len(claims) != others {
 		t.Errorf("%d messages claimed, want %d", len(claims), others)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -24,7 +24,7 @@ func TestNobodyIsLeftToNotify(t *testing.T) {
 		return seconds
 	}
 	for _, node := range []string{"r1", "r2"} {
-		_, err := store.RenewLanes(t.Context(), relay.LeaseRequest{Node: node, Join: true, TTL: 10 * time.Second})
+		_, err := store.RenewLanes(t.Context(), contract.LeaseRequest{Node: node, Join: true, TTL: 10 * time.Second})
 		must(t, err)
 	}
 	waitFor(t, "writers are asked to notify", func() bool {

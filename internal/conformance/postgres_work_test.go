@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -90,18 +90,18 @@ func workPerMessage(t *testing.T, mode string, statistics bool) {
 	defer pool.Close()
 	s, err := pgstore.New(pool, cfg)
 	must(t, err)
-	lease, err := s.RenewLanes(t.Context(), relay.LeaseRequest{Node: "r", Join: true, TTL: patience})
+	lease, err := s.RenewLanes(t.Context(), contract.LeaseRequest{Node: "r", Join: true, TTL: patience})
 	must(t, err)
 
-	outcomes := map[string]func(st *relay.Settlement){
-		"published": func(st *relay.Settlement) { st.Outcome = relay.Published },
-		"followed":  func(st *relay.Settlement) { st.Outcome, st.Destinations = relay.Published, []string{"next"} },
-		"fanned out": func(st *relay.Settlement) {
-			st.Outcome, st.Destinations = relay.Fanout, []string{"a", "b"}
+	outcomes := map[string]func(st *contract.Settlement){
+		"published": func(st *contract.Settlement) { st.Outcome = contract.Published },
+		"followed":  func(st *contract.Settlement) { st.Outcome, st.Destinations = contract.Published, []string{"next"} },
+		"fanned out": func(st *contract.Settlement) {
+			st.Outcome, st.Destinations = contract.Fanout, []string{"a", "b"}
 		},
-		"waits": func(st *relay.Settlement) { st.Outcome, st.Attempts, st.Error = relay.Wait, 1, "refused" },
-		"dead": func(st *relay.Settlement) {
-			st.Outcome, st.Attempts, st.Error, st.Reason, st.Park = relay.Dead, 1, "refused", waybill.ReasonRejected, true
+		"waits": func(st *contract.Settlement) { st.Outcome, st.Attempts, st.Error = contract.Wait, 1, "refused" },
+		"dead": func(st *contract.Settlement) {
+			st.Outcome, st.Attempts, st.Error, st.Reason, st.Park = contract.Dead, 1, "refused", waybill.ReasonRejected, true
 		},
 	}
 	for name, outcome := range outcomes {
@@ -118,11 +118,11 @@ func workPerMessage(t *testing.T, mode string, statistics bool) {
 				must(t, err)
 			}
 			told.list = nil
-			claims, err := s.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lease.Lanes, Limit: messages})
+			claims, err := s.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: lease.Lanes, Limit: messages})
 			must(t, err)
-			req := relay.SettleRequest{Node: "r", Archive: archive, Settlements: make([]relay.Settlement, len(claims))}
+			req := contract.SettleRequest{Node: "r", Archive: archive, Settlements: make([]contract.Settlement, len(claims))}
 			for i := range claims {
-				req.Settlements[i] = relay.Settlement{Claim: &claims[i]}
+				req.Settlements[i] = contract.Settlement{Claim: &claims[i]}
 				outcome(&req.Settlements[i])
 			}
 			missed, err := s.SettleMessages(t.Context(), req)

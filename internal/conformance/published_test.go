@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/push"
 	"github.com/waybill-go/waybill/relay"
@@ -22,7 +23,7 @@ import (
 type archivingStore[Tx any] interface {
 	outbox.Store[Tx]
 	outbox.Inspector
-	relay.Source
+	contract.Source
 	push.Archive
 }
 
@@ -131,7 +132,7 @@ func (c *catchUp[Tx]) publish(msgs ...waybill.Message) {
 // taker is a publisher that takes everything.
 type taker struct{}
 
-func (taker) Send(_ context.Context, msgs []relay.Outgoing) func() []error {
+func (taker) Send(_ context.Context, msgs []contract.Outgoing) func() []error {
 	return func() []error { return make([]error, len(msgs)) }
 }
 

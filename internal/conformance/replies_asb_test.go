@@ -12,7 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/asbbroker"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -45,7 +45,7 @@ func (a *asb) queue(t *testing.T, name string) *admin.GetQueueResponse {
 }
 
 // asbReplies opens a reply destination and receives from it until the test ends.
-func asbReplies(t *testing.T, b *asbbroker.Broker) (address string, got <-chan consumer.Delivery) {
+func asbReplies(t *testing.T, b *asbbroker.Broker) (address string, got <-chan contract.Delivery) {
 	t.Helper()
 	address, replies, err := b.OpenReplies(t.Context())
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
-	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -37,7 +36,7 @@ func startKafkaReplies(t *testing.T, cfg kafkabroker.Config) *kafkaReplies {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		k.ended <- replies.Subscribe(ctx, 10, func(d consumer.Delivery) {
+		k.ended <- replies.Subscribe(ctx, 10, func(d contract.Delivery) {
 			m, err := d.Message()
 			if err != nil || m.To != k.address || m.Key != "" {
 				t.Errorf("got %+v, error %v; want one to %s without a key", m, err, k.address)
@@ -65,7 +64,7 @@ func (k *kafkaReplies) send(t *testing.T, address, text string) error {
 	m.Complete()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	return k.broker.Publisher().Send(ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
+	return k.broker.Publisher().Send(ctx, []contract.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
 }
 
 func (k *kafkaReplies) expect(t *testing.T, text string) {

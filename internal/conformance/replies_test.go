@@ -10,7 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/broker/redisbroker"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -27,7 +27,7 @@ func receiveReplies(t *testing.T, b request.ReplyOpener, expires func(address st
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := replies.Subscribe(ctx, 1, func(consumer.Delivery) {}); err != nil {
+	if err := replies.Subscribe(ctx, 1, func(contract.Delivery) {}); err != nil {
 		t.Errorf("Subscribe() = %v, want nil", err)
 	}
 	if !gone(address) {

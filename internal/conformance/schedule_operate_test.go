@@ -8,16 +8,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
 // operateSchedules does all that an operator can to the schedule sweep and the message reminder,
 // and lets a relay release what was run by hand.
-func operateSchedules(t *testing.T, operator schedule.OperatorStore, releases relay.Source) {
+func operateSchedules(t *testing.T, operator schedule.OperatorStore, releases contract.Source) {
 	t.Helper()
 	o, err := schedule.NewOperator(operator, schedule.OperatorConfig{})
 	must(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -218,13 +218,13 @@ func TestMySQL_ClaimReadsItsShare(t *testing.T) {
 		store := newMySQL(t, nil, mysqlstore.Config{}).migrated(t)
 		store.db.SetMaxOpenConns(1)
 		must(t, store.exec("INSERT INTO "+store.table("outbox")+" (topic, `key`) SELECT 'orders', "+test.key+" FROM "+mysqlNumbers+" numbers"))
-		lease, err := store.RenewLanes(t.Context(), relay.LeaseRequest{Node: "r", Join: true, TTL: patience})
+		lease, err := store.RenewLanes(t.Context(), contract.LeaseRequest{Node: "r", Join: true, TTL: patience})
 		must(t, err)
 		var held []int64
 		last := int64(0)
 		for range 5 {
 			before := mysqlRowsRead(t, store.db)
-			claims, err := store.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lease.Lanes, Limit: limit, Held: held})
+			claims, err := store.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: lease.Lanes, Limit: limit, Held: held})
 			read := mysqlRowsRead(t, store.db) - before
 			must(t, err)
 			if len(claims) != limit || claims[0].Position <= last {

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/storetest"
 )
 
@@ -57,12 +57,12 @@ func sqlHarness(features storetest.Features, key string) storetest.Harness[*sql.
 
 // checkForeign claims the two messages that a foreign program has enqueued: a text, whose source
 // is the one that Migrate was told, and bytes with a source of their own.
-func checkForeign(t *testing.T, s relay.Source, source string) {
+func checkForeign(t *testing.T, s contract.Source, source string) {
 	t.Helper()
 	ctx := context.Background()
-	lease, err := s.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Minute})
+	lease, err := s.RenewLanes(ctx, contract.LeaseRequest{Node: "r1", Join: true, TTL: time.Minute})
 	must(t, err)
-	claims, err := s.ClaimMessages(ctx, relay.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
+	claims, err := s.ClaimMessages(ctx, contract.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
 	must(t, err)
 	if len(claims) != 2 {
 		t.Fatalf("claimed %d messages, want 2", len(claims))

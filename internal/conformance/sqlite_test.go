@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/sqlitestore"
 )
 
@@ -49,21 +49,21 @@ func TestSQLiteStore_WritersWait(t *testing.T) {
 func drainSQLite(t *testing.T, s *sqliteStore, want int) {
 	ctx := context.Background()
 	for published := 0; published < want; {
-		lease, err := s.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Minute})
+		lease, err := s.RenewLanes(ctx, contract.LeaseRequest{Node: "r1", Join: true, TTL: time.Minute})
 		if err != nil {
 			t.Errorf("RenewLanes: %v", err)
 			return
 		}
-		claims, err := s.ClaimMessages(ctx, relay.ClaimRequest{Lanes: lease.Lanes, Limit: 3})
+		claims, err := s.ClaimMessages(ctx, contract.ClaimRequest{Lanes: lease.Lanes, Limit: 3})
 		if err != nil {
 			t.Errorf("ClaimMessages: %v", err)
 			return
 		}
-		var list []relay.Settlement
+		var list []contract.Settlement
 		for i := range claims {
-			list = append(list, relay.Settlement{Claim: &claims[i], Outcome: relay.Published})
+			list = append(list, contract.Settlement{Claim: &claims[i], Outcome: contract.Published})
 		}
-		if _, err = s.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Archive: true, Settlements: list}); err != nil {
+		if _, err = s.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Archive: true, Settlements: list}); err != nil {
 			t.Errorf("SettleMessages: %v", err)
 			return
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -75,9 +75,9 @@ type keyWorld struct {
 	pool    *pgxpool.Pool
 	cfg     pgstore.Config
 	s       *pgstore.Store[pgx.Tx]
-	lanes   []relay.Lane
+	lanes   []contract.Lane
 	letter  int64
-	pending []relay.Settlement // what the relay is about to settle
+	pending []contract.Settlement // what the relay is about to settle
 }
 
 func newKeyWorld(t *testing.T, p *postgres) *keyWorld {
@@ -88,7 +88,7 @@ func newKeyWorld(t *testing.T, p *postgres) *keyWorld {
 	t.Cleanup(func() { p.drop(t, cfg) })
 	s, err := pgstore.New(p.pool, cfg)
 	must(t, err)
-	lease, err := s.RenewLanes(ctx, relay.LeaseRequest{Node: "r1", Join: true, TTL: time.Hour})
+	lease, err := s.RenewLanes(ctx, contract.LeaseRequest{Node: "r1", Join: true, TTL: time.Hour})
 	must(t, err)
 	return &keyWorld{t: t, ctx: ctx, pool: p.pool, cfg: cfg, s: s, lanes: lease.Lanes}
 }
@@ -106,14 +106,14 @@ func (w *keyWorld) enqueue(ids ...string) {
 	must(w.t, err)
 }
 
-func (w *keyWorld) claim() []relay.Claim {
+func (w *keyWorld) claim() []contract.Claim {
 	w.t.Helper()
-	claims, err := w.s.ClaimMessages(w.ctx, relay.ClaimRequest{Lanes: w.lanes, Limit: 100, Due: true, Again: numbersOf(w.lanes)})
+	claims, err := w.s.ClaimMessages(w.ctx, contract.ClaimRequest{Lanes: w.lanes, Limit: 100, Due: true, Again: numbersOf(w.lanes)})
 	must(w.t, err)
 	return claims
 }
 
-func numbersOf(lanes []relay.Lane) []int {
+func numbersOf(lanes []contract.Lane) []int {
 	list := make([]int, len(lanes))
 	for i, l := range lanes {
 		list[i] = l.Number
@@ -121,8 +121,8 @@ func numbersOf(lanes []relay.Lane) []int {
 	return list
 }
 
-func (w *keyWorld) settle(list []relay.Settlement) error {
-	lost, err := w.s.SettleMessages(w.ctx, relay.SettleRequest{Node: "r1", Settlements: list})
+func (w *keyWorld) settle(list []contract.Settlement) error {
+	lost, err := w.s.SettleMessages(w.ctx, contract.SettleRequest{Node: "r1", Settlements: list})
 	if err == nil && len(lost) > 0 {
 		err = fmt.Errorf("lost lanes %v", lost)
 	}
@@ -140,10 +140,10 @@ func (w *keyWorld) findLetter() {
 func (w *keyWorld) parked() {
 	w.t.Helper()
 	w.enqueue("a1")
-	must(w.t, w.settle([]relay.Settlement{{Claim: &w.claim()[0], Outcome: relay.Dead, Park: true, Reason: waybill.ReasonRejected}}))
+	must(w.t, w.settle([]contract.Settlement{{Claim: &w.claim()[0], Outcome: contract.Dead, Park: true, Reason: waybill.ReasonRejected}}))
 	w.findLetter()
 	w.enqueue("a2")
-	w.pending = []relay.Settlement{{Claim: &w.claim()[0], Outcome: relay.Wait, Behind: true}}
+	w.pending = []contract.Settlement{{Claim: &w.claim()[0], Outcome: contract.Wait, Behind: true}}
 }
 
 // deadBehindHead makes a2 a dead letter while a1 waits; a1 is about to be published.
@@ -151,21 +151,21 @@ func (w *keyWorld) deadBehindHead() {
 	w.t.Helper()
 	w.enqueue("a1", "a2")
 	claims := w.claim()
-	must(w.t, w.settle([]relay.Settlement{
-		{Claim: &claims[0], Outcome: relay.Wait, Attempts: 1},
-		{Claim: &claims[1], Outcome: relay.Dead, Reason: waybill.ReasonRejected},
+	must(w.t, w.settle([]contract.Settlement{
+		{Claim: &claims[0], Outcome: contract.Wait, Attempts: 1},
+		{Claim: &claims[1], Outcome: contract.Dead, Reason: waybill.ReasonRejected},
 	}))
 	w.findLetter()
-	w.pending = []relay.Settlement{{Claim: &w.claim()[0], Outcome: relay.Published}}
+	w.pending = []contract.Settlement{{Claim: &w.claim()[0], Outcome: contract.Published}}
 }
 
 func (w *keyWorld) publishAll() (ids []string) {
 	w.t.Helper()
 	for claims := w.claim(); len(claims) > 0; claims = w.claim() {
-		var list []relay.Settlement
+		var list []contract.Settlement
 		for i := range claims {
 			ids = append(ids, claims[i].Message.ID)
-			list = append(list, relay.Settlement{Claim: &claims[i], Outcome: relay.Published})
+			list = append(list, contract.Settlement{Claim: &claims[i], Outcome: contract.Published})
 		}
 		must(w.t, w.settle(list))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -106,7 +107,7 @@ func TestAttempt60(t *testing.T) {
 			switch name {
 			case "relay":
 				w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
-				w.startRelay(t, &recorder{fail: func(relay.Outgoing) error { return errors.New("broken") }}, relay.Config{Retry: policy})
+				w.startRelay(t, &recorder{fail: func(contract.Outgoing) error { return errors.New("broken") }}, relay.Config{Retry: policy})
 			case "consumer":
 				w.failingConsumer(t, b, consumer.Config{Retry: policy, AllowShortRetention: true})
 				publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -30,7 +31,7 @@ func TestBacklogDrainsWithoutPolls(t *testing.T) {
 			w.enqueue(t, numbered(fmt.Sprintf("m%d-", i), "orders", 1000)...)
 		}
 		var sent atomic.Int64
-		pub := &recorder{before: func(_ context.Context, msgs []relay.Outgoing) { sent.Add(int64(len(msgs))) }}
+		pub := &recorder{before: func(_ context.Context, msgs []contract.Outgoing) { sent.Add(int64(len(msgs))) }}
 		w.startRelay(t, pub, sleepyConfig())
 		within(t, 2*patience, "the backlog is published", func() bool { return sent.Load() >= backlog })
 		eventually(t, "the backlog is settled", func() bool { return w.number(t, "SELECT count(*) FROM "+w.table("outbox")) == 0 })
@@ -48,7 +49,7 @@ func TestOrderingKeyBlocks(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		healed := make(chan struct{})
 		var failures atomic.Int64
-		pub := &recorder{fail: func(m relay.Outgoing) error {
+		pub := &recorder{fail: func(m contract.Outgoing) error {
 			if m.ID != "a1" {
 				return nil
 			}

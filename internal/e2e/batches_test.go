@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/relay"
@@ -34,7 +35,7 @@ type script struct {
 	acked []string
 }
 
-func (s *script) Subscribe(ctx context.Context, _ int, deliver func(consumer.Delivery)) error {
+func (s *script) Subscribe(ctx context.Context, _ int, deliver func(contract.Delivery)) error {
 	for i := range s.list {
 		if s.told.Load() {
 			break
@@ -69,7 +70,7 @@ type scripted struct {
 	ctx     context.Context
 	m       *waybill.Message
 	again   bool
-	deliver func(consumer.Delivery)
+	deliver func(contract.Delivery)
 }
 
 func (d *scripted) Message() (*waybill.Message, error) { return d.m, nil }
@@ -302,9 +303,9 @@ type announcing struct {
 	delivered func()
 }
 
-func (a *announcing) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
+func (a *announcing) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	n := 0
-	return a.script.Subscribe(ctx, prefetch, func(d consumer.Delivery) {
+	return a.script.Subscribe(ctx, prefetch, func(d contract.Delivery) {
 		deliver(d)
 		if n++; n == len(a.list) {
 			a.delivered()

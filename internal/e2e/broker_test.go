@@ -21,14 +21,14 @@ import (
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/faultproxy"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // broker is what every adapter offers.
 type broker interface {
-	Publisher() relay.Publisher
-	Subscriber(consumer.Subscription) consumer.Subscriber
+	Publisher() contract.Publisher
+	Subscriber(consumer.Subscription) contract.Subscriber
 	Ping(ctx context.Context) error
 	Close() error
 }
@@ -134,7 +134,7 @@ func (s brokerSettings) group(name string) string { return s.Name + "-" + name }
 
 // subscribe returns a subscriber of a group to a topic. On RabbitMQ its queue exists from
 // then on; the server removes it with the exchange's other queues when the story ends.
-func (s brokerSettings) subscribe(t *testing.T, b broker, name, topic string) consumer.Subscriber {
+func (s brokerSettings) subscribe(t *testing.T, b broker, name, topic string) contract.Subscriber {
 	t.Helper()
 	if s.Kind == "rabbit" {
 		s.declareQueue(t, name, topic)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -90,13 +91,13 @@ func (c *statementCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ p
 func (c *statementCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // countingSource has the statements of claims and settlements counted.
-type countingSource struct{ relay.Source }
+type countingSource struct{ contract.Source }
 
-func (s *countingSource) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+func (s *countingSource) ClaimMessages(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
 	return s.Source.ClaimMessages(counted(ctx), req)
 }
 
-func (s *countingSource) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
+func (s *countingSource) SettleMessages(ctx context.Context, req contract.SettleRequest) ([]int, error) {
 	return s.Source.SettleMessages(counted(ctx), req)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -95,9 +96,9 @@ func TestCancelled_Roles(t *testing.T) {
 }
 
 // settleInPart lets the messages of TestCancelled_Roles wait, or be scheduled, as their ids say.
-func settleInPart(t *testing.T, source relay.Source) {
+func settleInPart(t *testing.T, source contract.Source) {
 	t.Helper()
-	lease, err := source.RenewLanes(t.Context(), relay.LeaseRequest{Node: "r", Join: true, TTL: time.Hour})
+	lease, err := source.RenewLanes(t.Context(), contract.LeaseRequest{Node: "r", Join: true, TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,15 +107,15 @@ func settleInPart(t *testing.T, source relay.Source) {
 			t.Errorf("LeaveLanes() = %v", err)
 		}
 	})
-	claims, err := source.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
+	claims, err := source.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
 	if err != nil || len(claims) != 4 {
 		t.Fatalf("claimed %d messages, %v, want 4", len(claims), err)
 	}
-	req := relay.SettleRequest{Node: "r"}
+	req := contract.SettleRequest{Node: "r"}
 	for i, c := range claims {
-		st := relay.Settlement{Claim: &claims[i], Outcome: relay.Wait, After: time.Hour, Behind: c.Message.ID == "behind"}
+		st := contract.Settlement{Claim: &claims[i], Outcome: contract.Wait, After: time.Hour, Behind: c.Message.ID == "behind"}
 		if c.Message.ID == "scheduled" {
-			st.Outcome = relay.Schedule
+			st.Outcome = contract.Schedule
 		}
 		if c.Message.ID != "pending" {
 			req.Settlements = append(req.Settlements, st)

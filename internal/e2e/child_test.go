@@ -19,6 +19,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -121,11 +122,11 @@ func (c child) write(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 
 // haltingSource stands still before the first settlement.
 type haltingSource struct {
-	relay.Source
+	contract.Source
 	halt func()
 }
 
-func (s haltingSource) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
+func (s haltingSource) SettleMessages(ctx context.Context, req contract.SettleRequest) ([]int, error) {
 	s.halt()
 	return s.Source.SettleMessages(ctx, req)
 }
@@ -168,16 +169,16 @@ func (announcer) Observe(_ context.Context, e waybill.Event) {
 
 // haltingSubscriber stands still before the first acknowledgement.
 type haltingSubscriber struct {
-	consumer.Subscriber
+	contract.Subscriber
 	halt func()
 }
 
-func (s haltingSubscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
-	return s.Subscriber.Subscribe(ctx, prefetch, func(d consumer.Delivery) { deliver(haltingDelivery{d, s.halt}) })
+func (s haltingSubscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
+	return s.Subscriber.Subscribe(ctx, prefetch, func(d contract.Delivery) { deliver(haltingDelivery{d, s.halt}) })
 }
 
 type haltingDelivery struct {
-	consumer.Delivery
+	contract.Delivery
 	halt func()
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
@@ -103,7 +104,7 @@ func TestCleanup(t *testing.T) {
 // parkOne lets a relay give up on a message whose key is parked then, with another behind.
 func (w *world) parkOne(t *testing.T) {
 	t.Helper()
-	pub := &recorder{fail: func(m relay.Outgoing) error {
+	pub := &recorder{fail: func(m contract.Outgoing) error {
 		if m.ID != "parks" {
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/ownserver"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -176,9 +177,9 @@ func TestClock_MariaDB(t *testing.T) {
 		}
 		eventually(t, "all are published "+what, func() bool { return len(pub.ids()) == sent })
 	}
-	join := func(name string) relay.Lease {
+	join := func(name string) contract.Lease {
 		t.Helper()
-		lease, err := store.RenewLanes(t.Context(), relay.LeaseRequest{Node: name, Join: true, TTL: 6 * time.Second})
+		lease, err := store.RenewLanes(t.Context(), contract.LeaseRequest{Node: name, Join: true, TTL: 6 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/redisstore"
 )
 
@@ -49,11 +49,11 @@ func publishIDs(t *testing.T, b *redisbroker.Broker, topic string, ids ...string
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), unreached)
 	defer cancel()
-	var msgs []relay.Outgoing
+	var msgs []contract.Outgoing
 	for _, id := range ids {
 		m := &waybill.Message{ID: id, Topic: topic, Source: "test"}
 		m.Complete()
-		msgs = append(msgs, relay.Outgoing{Message: m, DedupID: id})
+		msgs = append(msgs, contract.Outgoing{Message: m, DedupID: id})
 	}
 	for _, err := range b.Publisher().Send(ctx, msgs)() {
 		if err != nil {
@@ -81,7 +81,7 @@ func receiveIDs(t *testing.T, b *redisbroker.Broker, group, topic string, ack bo
 	got := new(received)
 	sub := b.Subscriber(consumer.Subscription{Group: group, Topics: []string{topic}})
 	return got, run(t, t.Context(), func(ctx context.Context) error {
-		return sub.Subscribe(ctx, 100, func(d consumer.Delivery) {
+		return sub.Subscribe(ctx, 100, func(d contract.Delivery) {
 			m, err := d.Message()
 			if err == nil && ack {
 				err = d.Ack(ctx)

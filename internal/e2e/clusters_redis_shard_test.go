@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -63,13 +64,13 @@ func TestCluster_RedisShardAway(t *testing.T) {
 func topicStream(s brokerSettings, topic string) string { return s.Name + ":{topic:" + topic + "}" }
 
 // hold subscribes another group, and returns a function that waits for its first delivery, which is not settled.
-func hold(t *testing.T, b *redisbroker.Broker, topic string) func() consumer.Delivery {
+func hold(t *testing.T, b *redisbroker.Broker, topic string) func() contract.Delivery {
 	t.Helper()
-	got := make(chan consumer.Delivery, 1000)
+	got := make(chan contract.Delivery, 1000)
 	run(t, t.Context(), func(ctx context.Context) error {
-		return b.Subscriber(consumer.Subscription{Group: "holder", Topics: []string{topic}}).Subscribe(ctx, 100, func(d consumer.Delivery) { got <- d })
+		return b.Subscriber(consumer.Subscription{Group: "holder", Topics: []string{topic}}).Subscribe(ctx, 100, func(d contract.Delivery) { got <- d })
 	})
-	return func() consumer.Delivery { return <-got }
+	return func() contract.Delivery { return <-got }
 }
 
 // enqueueRound commits n orders of each topic, in turns.

@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
@@ -39,7 +40,7 @@ func publish(t *testing.T, b broker, m waybill.Message, dedupID string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for _, err := range b.Publisher().Send(ctx, []relay.Outgoing{{Message: &m, DedupID: dedupID}})() {
+	for _, err := range b.Publisher().Send(ctx, []contract.Outgoing{{Message: &m, DedupID: dedupID}})() {
 		if err != nil {
 			t.Fatalf("publish %s: %v", m.ID, err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -79,7 +80,7 @@ func TestStoppedRelay(t *testing.T) {
 	stopped := w.startChild(t, child{Role: "relay", Broker: b, Halt: atSettle})
 	stopped.wait(t, atSettle)
 	stopped.stop(t)
-	owner := &recorder{fail: func(m relay.Outgoing) error {
+	owner := &recorder{fail: func(m contract.Outgoing) error {
 		if m.ID == "settled" {
 			return errors.New("not now")
 		}
@@ -125,7 +126,7 @@ func TestTakeOverFindsBlockedKeys(t *testing.T) {
 				w.enqueue(t, keyed(id, map[string]string{"a1": "orders", "b1": "stock"}[id]))
 			}
 		}
-		failing := &recorder{fail: func(m relay.Outgoing) error {
+		failing := &recorder{fail: func(m contract.Outgoing) error {
 			if m.ID == "a1" || m.ID == "b1" {
 				return errors.New("not now")
 			}

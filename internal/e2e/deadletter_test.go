@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -23,7 +24,7 @@ import (
 //test:pooled
 func TestOneDeadLetterAfterTheLimit(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
-		pub := &recorder{fail: func(m relay.Outgoing) error {
+		pub := &recorder{fail: func(m contract.Outgoing) error {
 			if m.ID == "bad" {
 				return errors.New("still broken")
 			}
@@ -58,7 +59,7 @@ func TestFailedWithDeadLettersDisabled(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
 	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
-	pub := &recorder{fail: func(relay.Outgoing) error { return errors.New("broken") }}
+	pub := &recorder{fail: func(contract.Outgoing) error { return errors.New("broken") }}
 	w.startRelay(t, pub, relay.Config{DisableDeadLetters: true, Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}})
 	w.waitStatus(t, "m", outbox.Failed)
 	stats, err := w.store.OutboxStats(t.Context())
@@ -113,7 +114,7 @@ func TestRetryBoundaries(t *testing.T) {
 			t.Parallel()
 			w := plainWorld(t)
 			w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
-			pub := &recorder{fail: func(relay.Outgoing) error { return errors.New("broken") }}
+			pub := &recorder{fail: func(contract.Outgoing) error { return errors.New("broken") }}
 			w.startRelay(t, pub, relay.Config{Retry: waybill.RetryPolicy{MaxRetries: retries, BaseDelay: 20 * time.Millisecond}})
 			w.waitStatus(t, "m", outbox.Dead)
 			if got, want := w.state(t, "m").Attempts, max(retries, 0)+1; got != want {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/relay"
@@ -26,7 +27,7 @@ func badID(id string) bool { return strings.HasPrefix(id, "bad") }
 func (c child) refuse(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 	cfg := childLease
 	cfg.Observer, cfg.Retry, cfg.DisableDeadLetters = announcer{}, c.Retry, c.NoLetters
-	pub := &recorder{fail: func(m relay.Outgoing) error {
+	pub := &recorder{fail: func(m contract.Outgoing) error {
 		if badID(m.ID) {
 			return errors.New("still broken")
 		}
@@ -188,13 +189,13 @@ func (w *world) wantUnchanged(t *testing.T, side failingSide, want failedAttempt
 }
 
 // hasty is a broker that delivers again at once, whatever it was asked for.
-type hasty struct{ consumer.Subscriber }
+type hasty struct{ contract.Subscriber }
 
-func (s hasty) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
-	return s.Subscriber.Subscribe(ctx, prefetch, func(d consumer.Delivery) { deliver(hastyDelivery{d}) })
+func (s hasty) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
+	return s.Subscriber.Subscribe(ctx, prefetch, func(d contract.Delivery) { deliver(hastyDelivery{d}) })
 }
 
-type hastyDelivery struct{ consumer.Delivery }
+type hastyDelivery struct{ contract.Delivery }
 
 func (d hastyDelivery) Retry(ctx context.Context, _ time.Duration) error {
 	return d.Delivery.Retry(ctx, 20*time.Millisecond)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -36,7 +37,7 @@ type troubledBroker struct {
 
 func newTroubledBroker(t *testing.T, trouble error) *troubledBroker {
 	b := &troubledBroker{trouble: trouble, over: make(chan struct{})}
-	b.fail = func(m relay.Outgoing) error {
+	b.fail = func(m contract.Outgoing) error {
 		if m.Topic == "troubled" && !b.healed.Load() {
 			return trouble
 		}
@@ -46,7 +47,7 @@ func newTroubledBroker(t *testing.T, trouble error) *troubledBroker {
 	return b
 }
 
-func (b *troubledBroker) Send(ctx context.Context, msgs []relay.Outgoing) func() []error {
+func (b *troubledBroker) Send(ctx context.Context, msgs []contract.Outgoing) func() []error {
 	errs := b.recorder.Send(ctx, msgs)()
 	return func() []error {
 		if errors.Is(errors.Join(errs...), context.DeadlineExceeded) {
@@ -236,7 +237,7 @@ func TestExpiredIsNotSent(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		var away atomic.Bool
 		away.Store(true)
-		pub := &recorder{fail: func(m relay.Outgoing) error {
+		pub := &recorder{fail: func(m contract.Outgoing) error {
 			switch {
 			case m.Topic == "blocked" && away.Load():
 				return errors.New("not now")

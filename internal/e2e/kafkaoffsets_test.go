@@ -13,27 +13,27 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
+	brokers "github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/store/pgstore"
-
-	brokers "github.com/waybill-go/waybill/broker"
 )
 
 // haltingOffsets is haltingSubscriber for one that keeps offsets.
 type haltingOffsets struct {
-	consumer.OffsetSubscriber
+	contract.OffsetSubscriber
 	halt func()
 }
 
-func (s haltingOffsets) SubscribeAt(ctx context.Context, prefetch int, take func(context.Context, consumer.Claim) (inbox.Progress, error), deliver func(consumer.PlacedDelivery)) error {
-	return s.OffsetSubscriber.SubscribeAt(ctx, prefetch, take, func(d consumer.PlacedDelivery) { deliver(haltingPlaced{d, s.halt}) })
+func (s haltingOffsets) SubscribeAt(ctx context.Context, prefetch int, take func(context.Context, contract.PartitionClaim) (inbox.Progress, error), deliver func(contract.PlacedDelivery)) error {
+	return s.OffsetSubscriber.SubscribeAt(ctx, prefetch, take, func(d contract.PlacedDelivery) { deliver(haltingPlaced{d, s.halt}) })
 }
 
 type haltingPlaced struct {
-	consumer.PlacedDelivery
+	contract.PlacedDelivery
 	halt func()
 }
 
@@ -49,7 +49,7 @@ func (c child) keepOffsets(ctx context.Context, store *pgstore.Store[pgx.Tx]) er
 		return err
 	}
 	w := &world{schema: c.Schema}
-	sub := b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}}).(consumer.OffsetSubscriber)
+	sub := b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}}).(contract.OffsetSubscriber)
 	cons, err := consumer.New(haltingOffsets{sub, func() { c.halt(atBeforeAck) }}, inbox.Inbox[pgx.Tx](store), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		if err := w.addEffect(ctx, tx, "billing", m.ID); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/service"
@@ -74,7 +75,7 @@ func onLeaseStores(t *testing.T, story func(t *testing.T, w *world, store inbox.
 // startLeased runs a leased consumer until the story ends or the returned function is called.
 // Its letters are kept in the world's database, where its effects are too, in transactions of
 // their own.
-func (w *world) startLeased(t *testing.T, sub consumer.Subscriber, store inbox.LeaseStore, h consumer.LeasedHandler, l consumer.Leases, cfg consumer.Config) (stop func()) {
+func (w *world) startLeased(t *testing.T, sub contract.Subscriber, store inbox.LeaseStore, h consumer.LeasedHandler, l consumer.Leases, cfg consumer.Config) (stop func()) {
 	t.Helper()
 	c, err := consumer.NewLeased(sub, store, h, w.leases(l), quickConsumer(cfg))
 	if err != nil {
@@ -211,11 +212,11 @@ func TestLeasedLetters(t *testing.T) {
 }
 
 // checkTopicLetters reads the letters that were published, one of each message.
-func checkTopicLetters(t *testing.T, from consumer.Subscriber, reasons map[string]string) {
+func checkTopicLetters(t *testing.T, from contract.Subscriber, reasons map[string]string) {
 	t.Helper()
 	got, all := make(chan *waybill.Message, 10), map[string]bool{}
 	run(t, t.Context(), func(ctx context.Context) error {
-		return from.Subscribe(ctx, 10, func(d consumer.Delivery) {
+		return from.Subscribe(ctx, 10, func(d contract.Delivery) {
 			if m, err := d.Message(); err == nil {
 				got <- m
 			}

@@ -23,6 +23,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inboxhttp"
@@ -100,7 +101,7 @@ func newMoodyStore() *moodyStore {
 
 var errDatabase = errors.New("connect postgres://app:s3cr3t-password@db/shop: refused")
 
-func (s *moodyStore) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+func (s *moodyStore) ClaimMessages(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
 	if s.failClaim.CompareAndSwap(true, false) {
 		return nil, waybill.UnavailableError(errDatabase)
 	}
@@ -115,9 +116,9 @@ func (s *moodyStore) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbo
 }
 
 // MaintainArchive reports days as a store with partitions would.
-func (s *moodyStore) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (relay.Maintained, error) {
+func (s *moodyStore) MaintainArchive(ctx context.Context, req contract.MaintainRequest) (contract.Maintained, error) {
 	if s.failClean.CompareAndSwap(true, false) {
-		return relay.Maintained{}, waybill.ConflictError(errDatabase)
+		return contract.Maintained{}, waybill.ConflictError(errDatabase)
 	}
 	done, err := s.Store.MaintainArchive(ctx, req)
 	done.Added, done.Dropped = 1, 1
@@ -133,15 +134,15 @@ func (s *moodyStore) clock(context.Context) (time.Time, error) {
 
 // moodyPublisher lets some messages fail at their first attempt.
 type moodyPublisher struct {
-	relay.Publisher
+	contract.Publisher
 	mu    sync.Mutex
 	fails map[string]error
 }
 
-// DedupWindow implements [relay.Deduplicator]: any repetition is too late.
+// DedupWindow implements [contract.Deduplicator]: any repetition is too late.
 func (p *moodyPublisher) DedupWindow() time.Duration { return time.Nanosecond }
 
-func (p *moodyPublisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+func (p *moodyPublisher) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	results := make([]error, len(msgs))
@@ -159,17 +160,17 @@ func (p *moodyPublisher) Send(ctx context.Context, msgs []relay.Outgoing) (wait 
 // moodySubscriber says of every delivery that it was here before, and fails to acknowledge the
 // first one.
 type moodySubscriber struct {
-	consumer.Subscriber
+	contract.Subscriber
 	failed *atomic.Bool
 }
 
 type moodyDelivery struct {
-	consumer.Delivery
+	contract.Delivery
 	failed *atomic.Bool
 }
 
-func (s moodySubscriber) Subscribe(ctx context.Context, prefetch int, deliver func(consumer.Delivery)) error {
-	return s.Subscriber.Subscribe(ctx, prefetch, func(d consumer.Delivery) { deliver(moodyDelivery{d, s.failed}) })
+func (s moodySubscriber) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
+	return s.Subscriber.Subscribe(ctx, prefetch, func(d contract.Delivery) { deliver(moodyDelivery{d, s.failed}) })
 }
 
 func (moodyDelivery) Redelivered() bool { return true }
@@ -234,7 +235,7 @@ func (tr *trial) direct(m waybill.Message) {
 	tr.Helper()
 	m.Source = "shop"
 	m.Complete()
-	if err := tr.broker.Publisher().Send(tr.ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()[0]; err != nil {
+	if err := tr.broker.Publisher().Send(tr.ctx, []contract.Outgoing{{Message: &m, DedupID: m.ID}})()[0]; err != nil {
 		tr.Fatal(err)
 	}
 }
@@ -255,7 +256,7 @@ func (tr *trial) start(run func(context.Context) error) (stop func()) {
 // pass lets the time of the bubble pass, and everything happen that is due meanwhile.
 func pass(d time.Duration) { <-time.After(d) }
 
-func (tr *trial) relay(store *moodyStore, pub relay.Publisher, cfg relay.Config) *relay.Relay {
+func (tr *trial) relay(store *moodyStore, pub contract.Publisher, cfg relay.Config) *relay.Relay {
 	cfg.Observer, cfg.CleanupInterval, cfg.Retention = tr.all, time.Minute, time.Hour
 	r, err := relay.NewFanout(store, []relay.Destination{{Name: "main", Publisher: pub}}, cfg)
 	if err != nil {
@@ -424,7 +425,7 @@ func (tr *trial) requeue(l deadletter.Letter) {
 // leaseLost has another relay find the lease expired.
 func (tr *trial) leaseLost() {
 	tr.store.ahead.Store(int64(time.Minute))
-	if _, err := tr.store.RenewLanes(tr.ctx, relay.LeaseRequest{Node: "thief", Join: true, TTL: time.Second}); err != nil {
+	if _, err := tr.store.RenewLanes(tr.ctx, contract.LeaseRequest{Node: "thief", Join: true, TTL: time.Second}); err != nil {
 		tr.Fatal(err)
 	}
 	pass(20 * time.Second)
@@ -566,7 +567,7 @@ type tellReplies struct {
 	address chan<- string
 }
 
-func (b tellReplies) OpenReplies(ctx context.Context) (string, consumer.Subscriber, error) {
+func (b tellReplies) OpenReplies(ctx context.Context) (string, contract.Subscriber, error) {
 	address, replies, err := b.Broker.OpenReplies(ctx)
 	b.address <- address
 	return address, replies, err

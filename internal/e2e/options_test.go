@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -55,7 +56,7 @@ func optionParallelism(t *testing.T) {
 	for _, parallelism := range []int{1, 4} {
 		w, batches := plainWorld(t), &peak{}
 		gate := make(chan struct{})
-		pub := &recorder{before: func(ctx context.Context, _ []relay.Outgoing) {
+		pub := &recorder{before: func(ctx context.Context, _ []contract.Outgoing) {
 			batches.enter()
 			defer batches.leave()
 			select {
@@ -79,7 +80,7 @@ func optionBatchSize(t *testing.T) {
 	for _, size := range []int{1, 30} {
 		w := plainWorld(t)
 		var most atomic.Int64
-		pub := &recorder{before: func(_ context.Context, msgs []relay.Outgoing) {
+		pub := &recorder{before: func(_ context.Context, msgs []contract.Outgoing) {
 			most.Store(max(most.Load(), int64(len(msgs))))
 		}}
 		w.enqueue(t, numbered("m", "orders", 100)...)
@@ -151,14 +152,14 @@ func TestOption_Lease(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second
 	w := plainWorld(t)
-	if _, err := w.store.RenewLanes(t.Context(), relay.LeaseRequest{Node: "gone", Join: true, TTL: lease}); err != nil {
+	if _, err := w.store.RenewLanes(t.Context(), contract.LeaseRequest{Node: "gone", Join: true, TTL: lease}); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
 	w.countRenewals(t)
 	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 	renewals := 0
-	pub := &recorder{before: func(context.Context, []relay.Outgoing) { renewals = max(renewals, w.renewals(t)) }}
+	pub := &recorder{before: func(context.Context, []contract.Outgoing) { renewals = max(renewals, w.renewals(t)) }}
 	cfg := quick(relay.Config{})
 	w.startRelay(t, pub, cfg)
 	eventually(t, "the lanes are taken over", func() bool { return pub.count("m") == 1 })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -18,7 +19,7 @@ import (
 func TestStrictKeepsOneOfAKeyInFlight(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
-	pub := &recorder{before: func(_ context.Context, msgs []relay.Outgoing) {
+	pub := &recorder{before: func(_ context.Context, msgs []contract.Outgoing) {
 		keys := map[string]bool{}
 		for _, m := range msgs {
 			if keys[m.Key] {
@@ -62,7 +63,7 @@ func orderKept(t *testing.T, pub *recorder) {
 func TestBlockedKeyWaits(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		var failures atomic.Int64
-		pub := &recorder{fail: func(m relay.Outgoing) error {
+		pub := &recorder{fail: func(m contract.Outgoing) error {
 			if m.ID == "m0" && failures.Add(1) <= 2 {
 				return errors.New("not now")
 			}
@@ -91,7 +92,7 @@ func TestFanout(t *testing.T) {
 		good := &recorder{}
 		var broken atomic.Bool
 		broken.Store(true)
-		flaky := &recorder{fail: func(relay.Outgoing) error {
+		flaky := &recorder{fail: func(contract.Outgoing) error {
 			if broken.Load() {
 				return errors.New("not now")
 			}

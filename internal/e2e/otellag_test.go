@@ -12,8 +12,8 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/observe/otelobserve"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // TestConsumerLagToOpenTelemetry: what waits at the broker for a consumer is collected with its
@@ -28,7 +28,7 @@ func TestConsumerLagToOpenTelemetry(t *testing.T) {
 	for range 3 {
 		m := waybill.Message{ID: waybill.NewID(), Topic: "orders"}
 		m.Complete()
-		if err := broker.Publisher().Send(t.Context(), []relay.Outgoing{{Message: &m}})()[0]; err != nil {
+		if err := broker.Publisher().Send(t.Context(), []contract.Outgoing{{Message: &m}})()[0]; err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 )
@@ -19,7 +20,7 @@ import (
 //test:sessions
 //test:pooled
 func TestOtherPayload(t *testing.T) {
-	otherPayload(t, func(t *testing.T, w *world, sub consumer.Subscriber, name string, cfg consumer.Config) func() {
+	otherPayload(t, func(t *testing.T, w *world, sub contract.Subscriber, name string, cfg consumer.Config) func() {
 		_, stop := w.startConsumer(t, sub, w.effectHandler(name), cfg)
 		return stop
 	})
@@ -30,13 +31,13 @@ func TestOtherPayload(t *testing.T) {
 //test:sessions
 //test:pooled
 func TestOtherPayloadLeased(t *testing.T) {
-	otherPayload(t, func(t *testing.T, w *world, sub consumer.Subscriber, name string, cfg consumer.Config) func() {
+	otherPayload(t, func(t *testing.T, w *world, sub contract.Subscriber, name string, cfg consumer.Config) func() {
 		return w.startLeased(t, sub, w.store, w.leasedEffect(name), consumer.Leases{}, cfg)
 	})
 }
 
 // otherPayload is the story; start runs a consumer of a name.
-func otherPayload(t *testing.T, start func(t *testing.T, w *world, sub consumer.Subscriber, name string, cfg consumer.Config) (stop func())) {
+func otherPayload(t *testing.T, start func(t *testing.T, w *world, sub contract.Subscriber, name string, cfg consumer.Config) (stop func())) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		policies := map[string]struct {
 			policy   consumer.ConflictPolicy

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/outbox"
@@ -82,7 +83,7 @@ func (w *world) throughProxy(t *testing.T) (*pgstore.Store[pgx.Tx], *faultproxy.
 func TestPanickingPublisher(t *testing.T) {
 	t.Parallel()
 	w := plainWorld(t)
-	pub := &recorder{before: func(_ context.Context, msgs []relay.Outgoing) {
+	pub := &recorder{before: func(_ context.Context, msgs []contract.Outgoing) {
 		for _, m := range msgs {
 			if m.ID == "m3" {
 				panic("boom")

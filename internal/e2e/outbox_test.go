@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -132,7 +133,7 @@ func TestSameIDLater(t *testing.T) {
 			again(unique, "unique "+id)
 			again(w.writer, id)
 		}
-		pub := &recorder{fail: func(m relay.Outgoing) error {
+		pub := &recorder{fail: func(m contract.Outgoing) error {
 			switch {
 			case strings.HasSuffix(m.ID, "waits"):
 				return errors.New("not now")

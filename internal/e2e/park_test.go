@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -25,7 +26,7 @@ type sickBroker struct {
 
 func newSickBroker(failing map[string]int) *sickBroker {
 	b := &sickBroker{attempts: map[string]int{}, failing: failing}
-	b.fail = func(m relay.Outgoing) error {
+	b.fail = func(m contract.Outgoing) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.attempts[m.ID]++
@@ -184,7 +185,7 @@ func optionMaxParked(t *testing.T) {
 			w := plainWorld(t)
 			b := newSickBroker(map[string]int{"x1": 1, "y1": 1, "retried": 1 << 30})
 			fail := b.fail
-			b.fail = func(m relay.Outgoing) error {
+			b.fail = func(m contract.Outgoing) error {
 				err := fail(m)
 				if m.ID != "retried" && err != nil {
 					return waybill.PermanentError(waybill.ReasonRejected, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/memstore"
 )
@@ -62,7 +63,7 @@ func TestLettersOnTheBrokerArrive(t *testing.T) {
 		letters := b.subscribe(t, conn, "letters", "mails.dead")
 		got := make(chan *waybill.Message, 10)
 		run(t, t.Context(), func(ctx context.Context) error {
-			return letters.Subscribe(ctx, 1, func(d consumer.Delivery) {
+			return letters.Subscribe(ctx, 1, func(d contract.Delivery) {
 				m, _ := d.Message()
 				got <- m
 				_ = d.Ack(ctx)

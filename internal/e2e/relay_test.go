@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -63,22 +63,22 @@ func TestEightRelays(t *testing.T) {
 }
 
 type countingPublisher struct {
-	relay.Publisher
+	contract.Publisher
 	n *atomic.Int64
 }
 
-func (p countingPublisher) Send(ctx context.Context, msgs []relay.Outgoing) func() []error {
+func (p countingPublisher) Send(ctx context.Context, msgs []contract.Outgoing) func() []error {
 	p.n.Add(int64(len(msgs)))
 	return p.Publisher.Send(ctx, msgs)
 }
 
 // receive takes n messages from a subscriber and counts them by id.
-func receive(t *testing.T, sub consumer.Subscriber, n int) map[string]int {
+func receive(t *testing.T, sub contract.Subscriber, n int) map[string]int {
 	t.Helper()
 	var mu sync.Mutex
 	seen, total := map[string]int{}, 0
 	stop := run(t, t.Context(), func(ctx context.Context) error {
-		return sub.Subscribe(ctx, 1000, func(d consumer.Delivery) {
+		return sub.Subscribe(ctx, 1000, func(d contract.Delivery) {
 			m, err := d.Message()
 			if err != nil {
 				t.Errorf("delivery: %v", err)
@@ -109,12 +109,12 @@ func TestOnePoisonInAHundred(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		var sends atomic.Int64
 		pub := &recorder{
-			before: func(_ context.Context, msgs []relay.Outgoing) {
+			before: func(_ context.Context, msgs []contract.Outgoing) {
 				if len(msgs) > 1 {
 					sends.Add(1)
 				}
 			},
-			fail: func(m relay.Outgoing) error {
+			fail: func(m contract.Outgoing) error {
 				if m.ID == "m42" {
 					return errors.New("this one fails")
 				}
@@ -164,13 +164,13 @@ func TestCleanShutdown(t *testing.T) {
 		release := make(chan struct{})
 		reached := make(chan struct{})
 		var once sync.Once
-		slow := &recorder{before: func(ctx context.Context, _ []relay.Outgoing) {
+		slow := &recorder{before: func(ctx context.Context, _ []contract.Outgoing) {
 			once.Do(func() { close(reached) })
 			select {
 			case <-release:
 			case <-ctx.Done():
 			}
-		}, fail: func(relay.Outgoing) error { return waybill.UnavailableError(context.DeadlineExceeded) }}
+		}, fail: func(contract.Outgoing) error { return waybill.UnavailableError(context.DeadlineExceeded) }}
 		w.enqueue(t, numbered("m", "orders", 50)...)
 		cfg := slowLease // without the grace, Run would wait for the broker
 		cfg.ShutdownGrace = 300 * time.Millisecond

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -90,7 +91,7 @@ func optionMode(t *testing.T) {
 	for mode, want := range map[relay.Mode]int64{relay.Strict: 1, relay.Pipelined: 20} {
 		w := plainWorld(t)
 		var most atomic.Int64
-		pub := &recorder{before: func(_ context.Context, msgs []relay.Outgoing) { most.Store(max(most.Load(), int64(len(msgs)))) }}
+		pub := &recorder{before: func(_ context.Context, msgs []contract.Outgoing) { most.Store(max(most.Load(), int64(len(msgs)))) }}
 		msgs := numbered("m", "orders", 20)
 		for i := range msgs {
 			msgs[i].Key = "k"
@@ -108,7 +109,7 @@ func optionMaxRetries(t *testing.T) {
 	t.Parallel()
 	for _, retries := range []int{waybill.NoRetries, 1, 3} {
 		w := plainWorld(t)
-		pub := &recorder{fail: func(relay.Outgoing) error { return errors.New("not now") }}
+		pub := &recorder{fail: func(contract.Outgoing) error { return errors.New("not now") }}
 		w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 		w.startRelay(t, pub, relay.Config{Retry: waybill.RetryPolicy{MaxRetries: retries, BaseDelay: time.Millisecond}})
 		w.waitStatus(t, "m", outbox.Dead)
@@ -124,7 +125,7 @@ func retryDelays(t *testing.T, messages int, policy waybill.RetryPolicy) []time.
 	t.Helper()
 	w, delays := plainWorld(t), &delayRecorder{}
 	w.enqueue(t, numbered("m", "orders", messages)...)
-	pub := &recorder{fail: func(relay.Outgoing) error { return errors.New("not now") }}
+	pub := &recorder{fail: func(contract.Outgoing) error { return errors.New("not now") }}
 	w.startRelay(t, pub, relay.Config{Retry: policy, Observer: delays})
 	eventually(t, "all are dead", func() bool {
 		return w.number(t, "SELECT count(*) FROM "+w.table("dead_letters")) == messages
@@ -231,7 +232,7 @@ func optionPublishTimeout(t *testing.T) {
 	for _, timeout := range []time.Duration{5 * time.Second, time.Hour} {
 		w := plainWorld(t)
 		deadlines := make(chan time.Duration, 100)
-		pub := &recorder{before: func(ctx context.Context, _ []relay.Outgoing) {
+		pub := &recorder{before: func(ctx context.Context, _ []contract.Outgoing) {
 			deadline, _ := ctx.Deadline()
 			deadlines <- time.Until(deadline)
 		}}
@@ -250,13 +251,13 @@ func optionShutdownGrace(t *testing.T) {
 	for _, grace := range []time.Duration{time.Millisecond, time.Hour} {
 		w := plainWorld(t)
 		reached, answer := make(chan struct{}), make(chan struct{})
-		pub := &recorder{before: func(ctx context.Context, _ []relay.Outgoing) {
+		pub := &recorder{before: func(ctx context.Context, _ []contract.Outgoing) {
 			close(reached)
 			select {
 			case <-answer:
 			case <-ctx.Done():
 			}
-		}, fail: func(relay.Outgoing) error {
+		}, fail: func(contract.Outgoing) error {
 			select {
 			case <-answer:
 				return nil
@@ -285,11 +286,11 @@ func optionShutdownGrace(t *testing.T) {
 
 // archiveSource notes how it is told to maintain the archive.
 type archiveSource struct {
-	relay.Source
-	maintained chan relay.MaintainRequest
+	contract.Source
+	maintained chan contract.MaintainRequest
 }
 
-func (s archiveSource) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (relay.Maintained, error) {
+func (s archiveSource) MaintainArchive(ctx context.Context, req contract.MaintainRequest) (contract.Maintained, error) {
 	select {
 	case s.maintained <- req:
 	default:
@@ -302,14 +303,14 @@ func optionCleanup(t *testing.T) {
 	t.Parallel()
 	for _, disable := range []bool{false, true} {
 		w := plainWorld(t)
-		src := archiveSource{w.store, make(chan relay.MaintainRequest, 10)}
+		src := archiveSource{w.store, make(chan contract.MaintainRequest, 10)}
 		cfg := relay.Config{Retention: time.Hour, CleanupInterval: time.Second, CleanupBatchSize: 7, DisableCleanup: disable}
 		r, err := relay.New(src, &recorder{}, quick(cfg))
 		if err != nil {
 			t.Fatal(err)
 		}
 		run(t, t.Context(), r.Run)
-		want := relay.MaintainRequest{Retention: time.Hour, BatchSize: 7}
+		want := contract.MaintainRequest{Retention: time.Hour, BatchSize: 7}
 		if disable {
 			want.Retention = 0
 		}
@@ -325,7 +326,7 @@ func optionRetention(t *testing.T) {
 	t.Parallel()
 	for retention, kept := range map[time.Duration]int{48 * time.Hour: 1, relay.KeepNothing: 0} {
 		w := plainWorld(t)
-		src := archiveSource{w.store, make(chan relay.MaintainRequest, 10)}
+		src := archiveSource{w.store, make(chan contract.MaintainRequest, 10)}
 		r, err := relay.New(src, &recorder{}, quick(relay.Config{Retention: retention}))
 		if err != nil {
 			t.Fatal(err)
@@ -348,7 +349,7 @@ func optionDisableDeadLetters(t *testing.T) {
 	t.Parallel()
 	for disable, want := range map[bool]outbox.Status{false: outbox.Dead, true: outbox.Failed} {
 		w := plainWorld(t)
-		pub := &recorder{fail: func(relay.Outgoing) error {
+		pub := &recorder{fail: func(contract.Outgoing) error {
 			return waybill.PermanentError(waybill.ReasonRejected, errors.New("never"))
 		}}
 		w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -30,7 +31,7 @@ func (c child) replayer(ctx context.Context, store *pgstore.Store[pgx.Tx]) error
 
 // refuse returns a recorder that refuses everything.
 func refuseAll() *recorder {
-	return &recorder{fail: func(relay.Outgoing) error {
+	return &recorder{fail: func(contract.Outgoing) error {
 		return waybill.PermanentError(waybill.ReasonRejected, errors.New("no such queue"))
 	}}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -79,11 +80,11 @@ func (c child) relayConfig() relay.Config {
 
 // refusingPublisher refuses one message in twenty for the moment, as a broker does whose
 // queue is full; the same message may pass the next time.
-type refusingPublisher struct{ relay.Publisher }
+type refusingPublisher struct{ contract.Publisher }
 
-func (p refusingPublisher) Send(ctx context.Context, msgs []relay.Outgoing) func() []error {
+func (p refusingPublisher) Send(ctx context.Context, msgs []contract.Outgoing) func() []error {
 	errs := make([]error, len(msgs))
-	var passed []relay.Outgoing
+	var passed []contract.Outgoing
 	var places []int
 	for i, m := range msgs {
 		if rand.IntN(20) == 0 {

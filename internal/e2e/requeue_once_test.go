@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -21,7 +22,7 @@ func TestRequeueCutOff(t *testing.T) {
 	t.Parallel()
 	w, act := plainWorld(t), deadletter.Act{By: "test", Why: "cause is mended"}
 	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
-	broken := &recorder{fail: func(relay.Outgoing) error { return errors.New("broken") }}
+	broken := &recorder{fail: func(contract.Outgoing) error { return errors.New("broken") }}
 	_, stop := w.startRelay(t, broken, relay.Config{Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: time.Millisecond}})
 	letter := w.waitLetters(t, deadletter.Filter{}, 1)[0]
 	stop()
@@ -67,7 +68,7 @@ func TestResolveAndUnknown(t *testing.T) {
 	t.Parallel()
 	w, act := plainWorld(t), deadletter.Act{By: "test", Why: "refunded by hand"}
 	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
-	never := &recorder{fail: func(relay.Outgoing) error {
+	never := &recorder{fail: func(contract.Outgoing) error {
 		return waybill.PermanentError(waybill.ReasonRejected, errors.New("never"))
 	}}
 	w.startRelay(t, never, relay.Config{})

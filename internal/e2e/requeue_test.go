@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -121,9 +122,9 @@ func TestRequeuedPublishIsNotSwallowed(t *testing.T) {
 }
 
 // refusedAfterwards publishes for real and then says that the broker refused.
-type refusedAfterwards struct{ relay.Publisher }
+type refusedAfterwards struct{ contract.Publisher }
 
-func (p refusedAfterwards) Send(ctx context.Context, msgs []relay.Outgoing) func() []error {
+func (p refusedAfterwards) Send(ctx context.Context, msgs []contract.Outgoing) func() []error {
 	wait := p.Publisher.Send(ctx, msgs)
 	return func() []error {
 		errs := wait()

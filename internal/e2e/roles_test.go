@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
@@ -55,7 +56,7 @@ func TestRoles(t *testing.T) {
 	}
 	run(t, t.Context(), c.Run)
 	eventually(t, "the consumer's queue is there", func() bool {
-		return broker.Publisher().Send(t.Context(), []relay.Outgoing{{Message: &waybill.Message{ID: "early", Source: "s", Type: "t", Topic: "orders"}, DedupID: "early"}})()[0] == nil
+		return broker.Publisher().Send(t.Context(), []contract.Outgoing{{Message: &waybill.Message{ID: "early", Source: "s", Type: "t", Topic: "orders"}, DedupID: "early"}})()[0] == nil
 	})
 	run(t, t.Context(), r.Run)
 
@@ -157,7 +158,7 @@ func TestRoles(t *testing.T) {
 	if _, err := as(pgstore.RoleWriter).OutboxStats(t.Context()); err == nil {
 		t.Error("a writer may read the messages of others")
 	}
-	done, err := as(pgstore.RoleRelay).MaintainArchive(t.Context(), relay.MaintainRequest{Retention: 1, BatchSize: 10})
+	done, err := as(pgstore.RoleRelay).MaintainArchive(t.Context(), contract.MaintainRequest{Retention: 1, BatchSize: 10})
 	if err != nil {
 		t.Errorf("MaintainArchive as a relay: %+v, %v", done, err)
 	}

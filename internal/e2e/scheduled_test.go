@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -108,7 +109,7 @@ func (a *agenda) tx(t *testing.T, fn func(ctx context.Context, tx *sql.Tx) error
 }
 
 // start runs a relay and a runner of schedules.
-func (a *agenda) start(t *testing.T, pub relay.Publisher) {
+func (a *agenda) start(t *testing.T, pub contract.Publisher) {
 	t.Helper()
 	r, err := relay.New(a.store, pub, quick(relay.Config{}))
 	if err != nil {
@@ -142,7 +143,7 @@ func TestScheduledOnce(t *testing.T) {
 		const count = 20
 		var early atomic.Int64
 		var failed, seen sync.Map
-		pub := &recorder{fail: func(m relay.Outgoing) error {
+		pub := &recorder{fail: func(m contract.Outgoing) error {
 			if time.Now().Add(10*time.Millisecond).Before(m.Time) || time.Now().Add(10*time.Millisecond).Before(m.DeliverAt) {
 				early.Add(1)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -64,7 +65,7 @@ func TestPartsAlone(t *testing.T) {
 // silent is a subscriber that receives nothing.
 type silent struct{}
 
-func (silent) Subscribe(ctx context.Context, _ int, _ func(consumer.Delivery)) error {
+func (silent) Subscribe(ctx context.Context, _ int, _ func(contract.Delivery)) error {
 	<-ctx.Done()
 	return nil
 }

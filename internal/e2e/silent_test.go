@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -104,7 +105,7 @@ func TestRelayCutOffFromItsBroker(t *testing.T) {
 	w := plainWorld(t)
 	short := relay.Config{LeaseTTL: time.Second, RenewInterval: 100 * time.Millisecond, PublishTimeout: 500 * time.Millisecond}
 	pub := &recorder{}
-	cut, _ := w.startRelay(t, &recorder{fail: func(relay.Outgoing) error { return waybill.UnavailableError(errors.New("no route to host")) }}, short)
+	cut, _ := w.startRelay(t, &recorder{fail: func(contract.Outgoing) error { return waybill.UnavailableError(errors.New("no route to host")) }}, short)
 	eventually(t, "the first has all lanes", func() bool { return cut.Status().Lanes > 0 })
 	well, _ := w.startRelay(t, pub, short)
 	eventually(t, "both have lanes", func() bool { return well.Status().Lanes > 0 && cut.Status().Lanes <= well.Status().Lanes })

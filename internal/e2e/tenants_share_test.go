@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -24,7 +25,7 @@ func TestTenantsShareFairly(t *testing.T) {
 	w.exec(t, "INSERT INTO "+w.table("outbox")+" (id, topic, tenant, key, payload)"+
 		" SELECT 'large-' || i, 'orders', 'large', 'large-' || i % 100, '{}' FROM generate_series(1, 10000) i")
 	var sent atomic.Int64
-	pub := &recorder{before: func(_ context.Context, msgs []relay.Outgoing) { sent.Add(int64(len(msgs))) }}
+	pub := &recorder{before: func(_ context.Context, msgs []contract.Outgoing) { sent.Add(int64(len(msgs))) }}
 	r, err := relay.NewFanout(w.store, []relay.Destination{{Publisher: pub, Rate: rate}}, quick(relay.Config{}))
 	if err != nil {
 		t.Fatal(err)

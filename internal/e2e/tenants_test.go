@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -51,7 +52,7 @@ type ahead struct {
 	looked chan struct{}
 }
 
-func (p *ahead) Send(ctx context.Context, msgs []relay.Outgoing) func() []error {
+func (p *ahead) Send(ctx context.Context, msgs []contract.Outgoing) func() []error {
 	wait := p.recorder.Send(ctx, msgs)
 	return func() []error {
 		<-p.looked
@@ -61,11 +62,11 @@ func (p *ahead) Send(ctx context.Context, msgs []relay.Outgoing) func() []error 
 
 // looking tells its publisher of looks.
 type looking struct {
-	relay.AheadSource
+	contract.AheadSource
 	pub *ahead
 }
 
-func (l *looking) ClaimAhead(ctx context.Context, req relay.AheadRequest) ([]relay.Claim, int64, error) {
+func (l *looking) ClaimAhead(ctx context.Context, req contract.AheadRequest) ([]contract.Claim, int64, error) {
 	defer l.pub.once.Do(func() { close(l.pub.looked) })
 	return l.AheadSource.ClaimAhead(ctx, req)
 }

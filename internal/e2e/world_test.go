@@ -19,6 +19,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -355,12 +356,12 @@ func quick(cfg relay.Config) relay.Config {
 }
 
 // startRelay runs a relay until the story ends or the returned function is called.
-func (w *world) startRelay(t *testing.T, pub relay.Publisher, cfg relay.Config) (r *relay.Relay, stop func()) {
+func (w *world) startRelay(t *testing.T, pub contract.Publisher, cfg relay.Config) (r *relay.Relay, stop func()) {
 	t.Helper()
 	return w.startRelayIn(t, t.Context(), pub, cfg)
 }
 
-func (w *world) startRelayIn(t *testing.T, ctx context.Context, pub relay.Publisher, cfg relay.Config) (*relay.Relay, func()) {
+func (w *world) startRelayIn(t *testing.T, ctx context.Context, pub contract.Publisher, cfg relay.Config) (*relay.Relay, func()) {
 	t.Helper()
 	r, err := relay.New(w.store, pub, quick(cfg))
 	if err != nil {
@@ -370,7 +371,7 @@ func (w *world) startRelayIn(t *testing.T, ctx context.Context, pub relay.Publis
 }
 
 // startConsumer runs a consumer until the story ends or the returned function is called.
-func (w *world) startConsumer(t *testing.T, sub consumer.Subscriber, h consumer.Handler[pgx.Tx], cfg consumer.Config) (*consumer.Consumer[pgx.Tx], func()) {
+func (w *world) startConsumer(t *testing.T, sub contract.Subscriber, h consumer.Handler[pgx.Tx], cfg consumer.Config) (*consumer.Consumer[pgx.Tx], func()) {
 	t.Helper()
 	c, err := consumer.New(sub, w.store, h, quickConsumer(cfg))
 	if err != nil {
@@ -446,14 +447,14 @@ var quiet waybill.Observer = waybill.LogTo(slog.New(slog.DiscardHandler))
 // recorder is a publisher that records what it accepts and fails as it is told.
 type recorder struct {
 	mu   sync.Mutex
-	sent []relay.Outgoing
+	sent []contract.Outgoing
 	// fail, if set, decides the result of each message.
-	fail func(m relay.Outgoing) error
+	fail func(m contract.Outgoing) error
 	// before, if set, is called at the begin of each Send.
-	before func(ctx context.Context, msgs []relay.Outgoing)
+	before func(ctx context.Context, msgs []contract.Outgoing)
 }
 
-func (p *recorder) Send(ctx context.Context, msgs []relay.Outgoing) func() []error {
+func (p *recorder) Send(ctx context.Context, msgs []contract.Outgoing) func() []error {
 	if p.before != nil {
 		p.before(ctx, msgs)
 	}
@@ -466,7 +467,7 @@ func (p *recorder) Send(ctx context.Context, msgs []relay.Outgoing) func() []err
 		}
 		if errs[i] == nil {
 			clone := m.Clone()
-			p.sent = append(p.sent, relay.Outgoing{Message: &clone, DedupID: m.DedupID, Resent: m.Resent})
+			p.sent = append(p.sent, contract.Outgoing{Message: &clone, DedupID: m.DedupID, Resent: m.Resent})
 		}
 	}
 	return func() []error { return errs }

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func cancelScenarios[Tx any]() []scenario[Tx] {
 	return []scenario[Tx]{
-		{"a message is cancelled while it fails", ready[Tx]("a", "b"), []session[Tx]{settles[Tx](relay.Wait), cancelsMessage[Tx]}, wantCancelled[Tx]},
+		{"a message is cancelled while it fails", ready[Tx]("a", "b"), []session[Tx]{settles[Tx](contract.Wait), cancelsMessage[Tx]}, wantCancelled[Tx]},
 		{"a message is cancelled while it is published", ready[Tx]("a", "b"), []session[Tx]{relays[Tx](1), cancelsMessage[Tx]}, wantCancelled[Tx]},
 		{"a message is cancelled while one is put behind it", waits[Tx], []session[Tx]{follows[Tx], cancelsMessage[Tx]}, wantCancelled[Tx]},
 		{"a message that waits is cancelled while it is released", scheduled[Tx], []session[Tx]{releases[Tx], cancelsMessage[Tx]}, wantCancelled[Tx]},
@@ -37,9 +37,9 @@ func waits[Tx any](ctx context.Context, e *env[Tx]) error {
 	if err != nil {
 		return err
 	}
-	list := settled(relay.Wait, claims...)
+	list := settled(contract.Wait, claims...)
 	list[0].Attempts, list[0].After = 1, time.Hour
-	if _, err = e.admin.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Settlements: list}); err != nil {
+	if _, err = e.admin.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Settlements: list}); err != nil {
 		return err
 	}
 	_, err = e.admin.Transact(ctx, func(context.Context, Tx) (outbox.Batch, error) {

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/interleave"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/storetest"
@@ -44,7 +44,7 @@ type party[Tx any] struct {
 	// Of one run.
 	notes     []string // what came of it, for the list of outcomes
 	sent      []string // ids that it has published
-	lanes     []relay.Lane
+	lanes     []contract.Lane
 	committed []string // ids that it has enqueued
 	reads     bool     // it is a relay that is to find what comes later
 }
@@ -72,7 +72,7 @@ type env[Tx any] struct {
 
 	// Of one run.
 	active int // parties with a session
-	lease  relay.Lease
+	lease  contract.Lease
 	node   string
 	letter int64 // the dead letter that there is
 	held   inbox.Lease
@@ -184,7 +184,7 @@ func (e *env[Tx]) start(ctx context.Context, s scenario[Tx]) ([]interleave.Sessi
 			return nil, err
 		}
 	}
-	e.active, e.lease, e.letter = len(s.sessions), relay.Lease{}, 0
+	e.active, e.lease, e.letter = len(s.sessions), contract.Lease{}, 0
 	for i, p := range append([]*party[Tx]{e.admin}, e.parties...) {
 		if i <= e.active {
 			var err error
@@ -240,12 +240,12 @@ func (p *party[Tx]) inTx(ctx context.Context, fn func(tx Tx) error) error {
 // join makes the admin's store a relay of a name that owns every lane.
 func (e *env[Tx]) join(ctx context.Context, node string) (err error) {
 	e.node = node
-	e.lease, err = e.admin.RenewLanes(ctx, relay.LeaseRequest{Node: node, Join: true, TTL: time.Hour})
+	e.lease, err = e.admin.RenewLanes(ctx, contract.LeaseRequest{Node: node, Join: true, TTL: time.Hour})
 	return err
 }
 
 // claimed makes messages ready and claims them.
-func (e *env[Tx]) claimed(ctx context.Context, ids ...string) ([]relay.Claim, error) {
+func (e *env[Tx]) claimed(ctx context.Context, ids ...string) ([]contract.Claim, error) {
 	if err := ready[Tx](ids...)(ctx, e); err != nil {
 		return nil, err
 	}
@@ -253,23 +253,23 @@ func (e *env[Tx]) claimed(ctx context.Context, ids ...string) ([]relay.Claim, er
 }
 
 // claim reads what may go now, as a relay that has just got its lanes.
-func (e *env[Tx]) claim(ctx context.Context, p *party[Tx], lease relay.Lease) ([]relay.Claim, error) {
-	req := relay.ClaimRequest{Lanes: lease.Lanes, Limit: 100, Due: true}
+func (e *env[Tx]) claim(ctx context.Context, p *party[Tx], lease contract.Lease) ([]contract.Claim, error) {
+	req := contract.ClaimRequest{Lanes: lease.Lanes, Limit: 100, Due: true}
 	for _, l := range lease.Lanes {
 		req.Again = append(req.Again, l.Number)
 	}
 	return p.ClaimMessages(ctx, req)
 }
 
-func settled(outcome relay.Outcome, claims ...relay.Claim) []relay.Settlement {
-	list := make([]relay.Settlement, len(claims))
+func settled(outcome contract.Outcome, claims ...contract.Claim) []contract.Settlement {
+	list := make([]contract.Settlement, len(claims))
 	for i := range claims {
-		list[i] = relay.Settlement{Claim: &claims[i], Outcome: outcome, Attempts: claims[i].Attempts, Life: claims[i].Life}
+		list[i] = contract.Settlement{Claim: &claims[i], Outcome: outcome, Attempts: claims[i].Attempts, Life: claims[i].Life}
 	}
 	return list
 }
 
-func idsOf(claims []relay.Claim) (ids []string) {
+func idsOf(claims []contract.Claim) (ids []string) {
 	for _, c := range claims {
 		ids = append(ids, c.Message.ID)
 	}
@@ -281,7 +281,7 @@ func (e *env[Tx]) drain(ctx context.Context) ([]string, error) { return e.drainB
 
 // drainBy publishes what a party finds in its lanes: from their beginning, or from where it has got to.
 func (e *env[Tx]) drainBy(ctx context.Context, p *party[Tx], again bool) (published []string, err error) {
-	req := relay.ClaimRequest{Lanes: e.lease.Lanes, Limit: 100, Due: true}
+	req := contract.ClaimRequest{Lanes: e.lease.Lanes, Limit: 100, Due: true}
 	for _, l := range e.lease.Lanes {
 		if again {
 			req.Again = append(req.Again, l.Number)
@@ -293,7 +293,7 @@ func (e *env[Tx]) drainBy(ctx context.Context, p *party[Tx], again bool) (publis
 			return published, err
 		}
 		published = append(published, idsOf(claims)...)
-		lost, err := p.SettleMessages(ctx, relay.SettleRequest{Node: e.node, Archive: true, Settlements: settled(relay.Published, claims...)})
+		lost, err := p.SettleMessages(ctx, contract.SettleRequest{Node: e.node, Archive: true, Settlements: settled(contract.Published, claims...)})
 		if err != nil || len(lost) > 0 {
 			return published, cmp.Or(err, fmt.Errorf("lanes %v are lost", lost))
 		}

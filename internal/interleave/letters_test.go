@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func letterScenarios[Tx any]() []scenario[Tx] {
@@ -18,7 +18,7 @@ func letterScenarios[Tx any]() []scenario[Tx] {
 		{"a letter is edited and requeued", dead[Tx]("a"), []session[Tx]{edits[Tx], requeues[Tx]}, wantEdited[Tx]},
 		{"a letter is edited and deleted", dead[Tx]("a"), []session[Tx]{edits[Tx], deletes[Tx]}, wantEdited[Tx]},
 		{"a letter is edited and resolved", dead[Tx]("a"), []session[Tx]{edits[Tx], resolves[Tx]}, wantEdited[Tx]},
-		{"a letter is requeued behind a message that is published", overtaken[Tx], []session[Tx]{settles[Tx](relay.Published), requeues[Tx]}, wantRequeuedSent[Tx]},
+		{"a letter is requeued behind a message that is published", overtaken[Tx], []session[Tx]{settles[Tx](contract.Published), requeues[Tx]}, wantRequeuedSent[Tx]},
 		{"a resolved letter is restored and deleted", resolved[Tx], []session[Tx]{restores[Tx], deletes[Tx]}, wantDeletedOrDead[Tx]},
 		{"a resolved letter is restored and requeued", resolved[Tx], []session[Tx]{restores[Tx], requeues[Tx]}, wantRequeuedOrDead[Tx]},
 		{"a replay is advanced twice", replayed[Tx], []session[Tx]{advances[Tx], advances[Tx]}, wantReplayed[Tx]},
@@ -157,9 +157,9 @@ func overtaken[Tx any](ctx context.Context, e *env[Tx]) error {
 	if err != nil {
 		return err
 	}
-	list := append(settled(relay.Wait, claims[0]), settled(relay.Dead, claims[1])...)
+	list := append(settled(contract.Wait, claims[0]), settled(contract.Dead, claims[1])...)
 	list[0].Attempts, list[1].Attempts, list[1].Reason = 1, 1, waybill.ReasonExhausted
-	if _, err = e.admin.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Settlements: list}); err != nil {
+	if _, err = e.admin.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Settlements: list}); err != nil {
 		return err
 	}
 	letters, err := e.admin.DeadLetters(ctx, deadletter.Filter{})

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/interleave"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/store/memstore"
@@ -144,20 +144,20 @@ func (s memStore) holding(do func() error) error {
 	return do()
 }
 
-func (s memStore) RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error) {
-	return alone(s, func() (relay.Lease, error) { return s.Store.RenewLanes(ctx, req) })
+func (s memStore) RenewLanes(ctx context.Context, req contract.LeaseRequest) (contract.Lease, error) {
+	return alone(s, func() (contract.Lease, error) { return s.Store.RenewLanes(ctx, req) })
 }
 
-func (s memStore) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
-	return alone(s, func() ([]relay.Claim, error) { return s.Store.ClaimMessages(ctx, req) })
+func (s memStore) ClaimMessages(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
+	return alone(s, func() ([]contract.Claim, error) { return s.Store.ClaimMessages(ctx, req) })
 }
 
-func (s memStore) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
+func (s memStore) SettleMessages(ctx context.Context, req contract.SettleRequest) ([]int, error) {
 	return alone(s, func() ([]int, error) { return s.Store.SettleMessages(ctx, req) })
 }
 
-func (s memStore) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (relay.Maintained, error) {
-	return alone(s, func() (relay.Maintained, error) { return s.Store.MaintainArchive(ctx, req) })
+func (s memStore) MaintainArchive(ctx context.Context, req contract.MaintainRequest) (contract.Maintained, error) {
+	return alone(s, func() (contract.Maintained, error) { return s.Store.MaintainArchive(ctx, req) })
 }
 
 func (s memStore) ReleaseScheduled(ctx context.Context, limit int) (int, error) {

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // conflicts marks an error of a user's own transaction as the stores mark those of theirs.
@@ -44,9 +44,9 @@ func scenarios[Tx any]() []scenario[Tx] {
 		{"a letter is requeued and discarded", dead[Tx]("a"), []session[Tx]{requeues[Tx], discards[Tx]}, wantOneOf[Tx]("requeued", "discarded")},
 		{"a letter is requeued and deleted", dead[Tx]("a"), []session[Tx]{requeues[Tx], deletes[Tx]}, wantOneOf[Tx]("requeued", "deleted")},
 		{"a letter is requeued and its id is enqueued", dead[Tx]("a"), []session[Tx]{requeues[Tx], writer[Tx]("a")}, wantEach[Tx]},
-		{"a writer repeats an id while it is put off", ready[Tx]("a"), []session[Tx]{settles[Tx](relay.Wait), writer[Tx]("a")}, wantPending[Tx]},
-		{"a relay is superseded", expiring[Tx]("a", "b"), []session[Tx]{settles[Tx](relay.Published), takesOver[Tx]}, wantPublished[Tx]("a", "b")},
-		{"a relay is superseded while a message fails", expiring[Tx]("a", "b"), []session[Tx]{settles[Tx](relay.Wait), takesOver[Tx]}, wantOrder[Tx]("a", "b")},
+		{"a writer repeats an id while it is put off", ready[Tx]("a"), []session[Tx]{settles[Tx](contract.Wait), writer[Tx]("a")}, wantPending[Tx]},
+		{"a relay is superseded", expiring[Tx]("a", "b"), []session[Tx]{settles[Tx](contract.Published), takesOver[Tx]}, wantPublished[Tx]("a", "b")},
+		{"a relay is superseded while a message fails", expiring[Tx]("a", "b"), []session[Tx]{settles[Tx](contract.Wait), takesOver[Tx]}, wantOrder[Tx]("a", "b")},
 		{"two relays take the lanes of a third", expiring[Tx]("a"), []session[Tx]{joins[Tx]("r2"), joins[Tx]("r3")}, wantLanesApart[Tx]},
 		{"a writer adds to a key while it is parked", ready[Tx]("a"), []session[Tx]{parks[Tx], writer[Tx]("b")}, wantParked[Tx]},
 		{"a parked key is released while a follower is put behind", parked[Tx], []session[Tx]{follows[Tx], resolves[Tx]}, wantReleased[Tx]},
@@ -208,11 +208,11 @@ func dead[Tx any](ids ...string) func(context.Context, *env[Tx]) error {
 		if err != nil {
 			return err
 		}
-		list := settled(relay.Dead, claims...)
+		list := settled(contract.Dead, claims...)
 		for i := range list {
 			list[i].Reason, list[i].Attempts = waybill.ReasonExhausted, 1
 		}
-		if _, err = e.admin.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Settlements: list}); err != nil {
+		if _, err = e.admin.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Settlements: list}); err != nil {
 			return err
 		}
 		letters, err := e.admin.DeadLetters(ctx, deadletter.Filter{})
@@ -252,13 +252,13 @@ func relays[Tx any](rounds int) session[Tx] {
 		}
 		p.reads = true
 		for range rounds {
-			claims, err := p.ClaimMessages(ctx, relay.ClaimRequest{Lanes: e.lease.Lanes, Limit: 100, Due: true, Again: again})
+			claims, err := p.ClaimMessages(ctx, contract.ClaimRequest{Lanes: e.lease.Lanes, Limit: 100, Due: true, Again: again})
 			if err != nil {
 				return err
 			}
 			again = nil
 			p.say("sends %v", idsOf(claims))
-			lost, err := p.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Archive: true, Settlements: settled(relay.Published, claims...)})
+			lost, err := p.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Archive: true, Settlements: settled(contract.Published, claims...)})
 			if err != nil {
 				return err
 			}
@@ -353,7 +353,7 @@ func expiring[Tx any](ids ...string) func(context.Context, *env[Tx]) error {
 }
 
 // settles claims, and settles all claims with one outcome.
-func settles[Tx any](outcome relay.Outcome) session[Tx] {
+func settles[Tx any](outcome contract.Outcome) session[Tx] {
 	return func(ctx context.Context, e *env[Tx], p *party[Tx]) error {
 		claims, err := e.claim(ctx, p, e.lease)
 		if err != nil {
@@ -362,13 +362,13 @@ func settles[Tx any](outcome relay.Outcome) session[Tx] {
 		list := settled(outcome, claims...)
 		for i := range list {
 			switch {
-			case outcome == relay.Published:
+			case outcome == contract.Published:
 				p.sent = append(p.sent, claims[i].Message.ID)
 			case i > 0:
 				list[i].Behind = true
 			}
 		}
-		lost, err := p.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Archive: true, Settlements: list})
+		lost, err := p.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Archive: true, Settlements: list})
 		p.say("settles %d, lost %d lanes", len(list), len(lost))
 		return err
 	}
@@ -376,7 +376,7 @@ func settles[Tx any](outcome relay.Outcome) session[Tx] {
 
 // takesOver joins as another relay, and publishes what it finds in the lanes that it gets.
 func takesOver[Tx any](ctx context.Context, e *env[Tx], p *party[Tx]) error {
-	lease, err := p.RenewLanes(ctx, relay.LeaseRequest{Node: "r2", Join: true, TTL: 10 * time.Hour})
+	lease, err := p.RenewLanes(ctx, contract.LeaseRequest{Node: "r2", Join: true, TTL: 10 * time.Hour})
 	if err != nil {
 		return err
 	}
@@ -384,7 +384,7 @@ func takesOver[Tx any](ctx context.Context, e *env[Tx], p *party[Tx]) error {
 	if err != nil {
 		return err
 	}
-	lost, err := p.SettleMessages(ctx, relay.SettleRequest{Node: "r2", Archive: true, Settlements: settled(relay.Published, claims...)})
+	lost, err := p.SettleMessages(ctx, contract.SettleRequest{Node: "r2", Archive: true, Settlements: settled(contract.Published, claims...)})
 	if err == nil {
 		p.sent = idsOf(claims)
 	}
@@ -395,7 +395,7 @@ func takesOver[Tx any](ctx context.Context, e *env[Tx], p *party[Tx]) error {
 // joins is a relay that joins.
 func joins[Tx any](node string) session[Tx] {
 	return func(ctx context.Context, _ *env[Tx], p *party[Tx]) error {
-		lease, err := p.RenewLanes(ctx, relay.LeaseRequest{Node: node, Join: true, TTL: 10 * time.Hour})
+		lease, err := p.RenewLanes(ctx, contract.LeaseRequest{Node: node, Join: true, TTL: 10 * time.Hour})
 		p.lanes = lease.Lanes
 		p.say("has %d lanes", len(lease.Lanes))
 		return err
@@ -404,7 +404,7 @@ func joins[Tx any](node string) session[Tx] {
 
 // wantLanesApart expects that no lane was given to two relays under one epoch.
 func wantLanesApart[Tx any](_ context.Context, e *env[Tx]) error {
-	given := make(map[relay.Lane]bool)
+	given := make(map[contract.Lane]bool)
 	for _, p := range e.parties {
 		for _, l := range p.lanes {
 			if given[l] {
@@ -463,15 +463,15 @@ func parks[Tx any](ctx context.Context, e *env[Tx], p *party[Tx]) error {
 	if err != nil {
 		return err
 	}
-	list := settled(relay.Dead, claims...)
+	list := settled(contract.Dead, claims...)
 	for i := range list {
 		list[i].Reason, list[i].Attempts, list[i].Park = waybill.ReasonExhausted, 1, true
 		if i > 0 {
-			list[i] = relay.Settlement{Claim: list[i].Claim, Outcome: relay.Wait, Behind: true}
+			list[i] = contract.Settlement{Claim: list[i].Claim, Outcome: contract.Wait, Behind: true}
 		}
 	}
 	p.say("has %v", idsOf(claims))
-	_, err = p.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Settlements: list})
+	_, err = p.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Settlements: list})
 	return err
 }
 
@@ -514,14 +514,14 @@ func follows[Tx any](ctx context.Context, e *env[Tx], p *party[Tx]) error {
 	if err != nil {
 		return err
 	}
-	var list []relay.Settlement
+	var list []contract.Settlement
 	for i := range claims {
 		if claims[i].Message.ID == "b" && claims[i].Blocked {
-			list = append(list, relay.Settlement{Claim: &claims[i], Outcome: relay.Wait, Behind: true})
+			list = append(list, contract.Settlement{Claim: &claims[i], Outcome: contract.Wait, Behind: true})
 		}
 	}
 	p.say("%d follow", len(list))
-	_, err = p.SettleMessages(ctx, relay.SettleRequest{Node: "r1", Settlements: list})
+	_, err = p.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Settlements: list})
 	return err
 }
 

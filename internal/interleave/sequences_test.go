@@ -17,11 +17,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/saga"
 )
 
@@ -148,7 +148,7 @@ func repeatable(t *testing.T) {
 type runner[Tx any] struct {
 	*env[Tx]
 	moved time.Duration
-	late  []relay.Claim // of a relay that has lost its lanes since
+	late  []contract.Claim // of a relay that has lost its lanes since
 }
 
 func subjectOf[Tx any](name string, e *env[Tx]) subject {
@@ -186,7 +186,7 @@ func said(got any, err error) string {
 }
 
 func (r *runner[Tx]) rejoin(ctx context.Context) (err error) {
-	r.lease, err = r.admin.RenewLanes(ctx, relay.LeaseRequest{Node: r.node, Join: true, TTL: 1000 * time.Hour})
+	r.lease, err = r.admin.RenewLanes(ctx, contract.LeaseRequest{Node: r.node, Join: true, TTL: 1000 * time.Hour})
 	return err
 }
 
@@ -228,7 +228,7 @@ func operations[Tx any]() map[string]func(ctx context.Context, r *runner[Tx], o 
 			return len(late), r.rejoin(ctx)
 		},
 		"settle too late": func(ctx context.Context, r *runner[Tx], _ operation) (any, error) {
-			lost, err := r.admin.SettleMessages(ctx, relay.SettleRequest{Node: r.node, Archive: true, Settlements: settled(relay.Published, r.late...)})
+			lost, err := r.admin.SettleMessages(ctx, contract.SettleRequest{Node: r.node, Archive: true, Settlements: settled(contract.Published, r.late...)})
 			return len(lost), err
 		},
 		"advance": func(ctx context.Context, r *runner[Tx], o operation) (any, error) {
@@ -394,35 +394,35 @@ func (r *runner[Tx]) relay(ctx context.Context, n int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	slices.SortFunc(claims, func(a, b relay.Claim) int { return cmp.Compare(a.Position, b.Position) })
+	slices.SortFunc(claims, func(a, b contract.Claim) int { return cmp.Compare(a.Position, b.Position) })
 	held := make(map[string]bool) // keys of which an earlier message waits
-	list := make([]relay.Settlement, len(claims))
+	list := make([]contract.Settlement, len(claims))
 	story := make([]string, len(claims))
 	for i := range claims {
 		c := &claims[i]
 		name, key := nameOf(&c.Message), c.Message.Key
 		list[i] = settlementOf(c, n>>(2*(name[len(name)-1]%4))&3, held[key])
-		if key != "" && (list[i].Outcome == relay.Wait || list[i].Park) {
+		if key != "" && (list[i].Outcome == contract.Wait || list[i].Park) {
 			held[key] = true
 		}
 		story[i] = fmt.Sprint(name, "/", key, " ", c.Waiting, c.Blocked, c.Attempts, c.Life, c.DelayFor > 0)
 	}
-	_, err = r.admin.SettleMessages(ctx, relay.SettleRequest{Node: r.node, Archive: true, Settlements: list})
+	_, err = r.admin.SettleMessages(ctx, contract.SettleRequest{Node: r.node, Archive: true, Settlements: list})
 	return strings.Join(story, "; "), err
 }
 
 // settlementOf decides what becomes of a message, as a relay with the policy park might.
-func settlementOf(c *relay.Claim, kind int, behind bool) relay.Settlement {
-	s := relay.Settlement{Claim: c, Outcome: relay.Published, Attempts: c.Attempts, Life: c.Life}
+func settlementOf(c *contract.Claim, kind int, behind bool) contract.Settlement {
+	s := contract.Settlement{Claim: c, Outcome: contract.Published, Attempts: c.Attempts, Life: c.Life}
 	switch {
 	case c.DelayFor > 0:
-		s.Outcome = relay.Schedule
+		s.Outcome = contract.Schedule
 	case behind, c.Blocked:
-		s.Outcome, s.Behind = relay.Wait, true
+		s.Outcome, s.Behind = contract.Wait, true
 	case kind == 1:
-		s.Outcome, s.Attempts, s.After, s.Error = relay.Wait, c.Attempts+1, time.Hour, "busy"
+		s.Outcome, s.Attempts, s.After, s.Error = contract.Wait, c.Attempts+1, time.Hour, "busy"
 	case kind > 1:
-		s.Outcome, s.Attempts, s.Error, s.Reason, s.Park = relay.Dead, c.Attempts+1, "no", waybill.ReasonExhausted, kind == 3 && c.Message.Key != ""
+		s.Outcome, s.Attempts, s.Error, s.Reason, s.Park = contract.Dead, c.Attempts+1, "no", waybill.ReasonExhausted, kind == 3 && c.Message.Key != ""
 	}
 	return s
 }

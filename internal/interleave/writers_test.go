@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func writerScenarios[Tx any]() []scenario[Tx] {
@@ -18,7 +18,7 @@ func writerScenarios[Tx any]() []scenario[Tx] {
 		{"a writer is open while a relay claims three times", ready[Tx]("a"), []session[Tx]{relays[Tx](3), writer[Tx]("b"), writer[Tx]("c")}, wantDrained[Tx]("a")},
 		{"two writers of one unique id and a relay", ready[Tx](), []session[Tx]{relays[Tx](1), uniqueWriter[Tx]("a"), uniqueWriter[Tx]("a")}, wantDrained[Tx]()},
 		{"a producer cancels a message while it is published", ready[Tx]("a", "b"), []session[Tx]{relays[Tx](1), takesBack[Tx]}, wantTakenBack[Tx]},
-		{"a producer cancels a message while it fails", ready[Tx]("a", "b"), []session[Tx]{settles[Tx](relay.Wait), takesBack[Tx]}, wantTakenBack[Tx]},
+		{"a producer cancels a message while it fails", ready[Tx]("a", "b"), []session[Tx]{settles[Tx](contract.Wait), takesBack[Tx]}, wantTakenBack[Tx]},
 		{"a producer and an operator cancel a message", ready[Tx]("a", "b"), []session[Tx]{takesBack[Tx], cancelsMessage[Tx]}, wantTakenBack[Tx]},
 	}
 }

@@ -2,7 +2,7 @@ package settleplan
 
 import (
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // What the dead letter of a cancelled message says, and how the one whose program has cancelled it is
@@ -14,11 +14,11 @@ const (
 
 // Cancel returns the plan that makes pending and waiting rows dead letters. A claim needs what a row
 // is found by, and its attempts.
-func Cancel(claims []relay.Claim) *Plan {
-	list := make([]relay.Settlement, len(claims))
+func Cancel(claims []contract.Claim) *Plan {
+	list := make([]contract.Settlement, len(claims))
 	for i := range claims {
-		list[i] = relay.Settlement{
-			Claim: &claims[i], Outcome: relay.Dead, Attempts: claims[i].Attempts, Reason: waybill.ReasonCancelled, Error: CancelledError,
+		list[i] = contract.Settlement{
+			Claim: &claims[i], Outcome: contract.Dead, Attempts: claims[i].Attempts, Reason: waybill.ReasonCancelled, Error: CancelledError,
 		}
 	}
 	return New(list)

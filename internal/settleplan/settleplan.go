@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // Row is a row of the outbox, or a waiting one, and what becomes of it.
@@ -43,7 +43,7 @@ type Unit struct{ Topic, Key, Destination string }
 // Plan is what to do, step by step.
 type Plan struct {
 	// Published are those whose rows leave the outbox for the archive, and that is all.
-	Published []relay.Settlement
+	Published []contract.Settlement
 
 	// Park moves rows from the outbox to the waiting rows. Of several rows for one position
 	// each has another destination. A row of a unit that waits already waits behind it, but
@@ -73,8 +73,8 @@ type Plan struct {
 }
 
 // New returns the plan for a list of settlements.
-func New(list []relay.Settlement) *Plan {
-	if !slices.ContainsFunc(list, func(st relay.Settlement) bool { return !straight(&st) }) {
+func New(list []contract.Settlement) *Plan {
+	if !slices.ContainsFunc(list, func(st contract.Settlement) bool { return !straight(&st) }) {
 		return &Plan{Published: list}
 	}
 	b := builder{promoted: make(map[Unit]bool), first: make(map[Unit]int64)}
@@ -95,8 +95,8 @@ func (p *Plan) OnlyPublished() bool {
 }
 
 // straight reports whether a message was published from the outbox and needs no waiting row.
-func straight(st *relay.Settlement) bool {
-	return st.Outcome == relay.Published && !st.Claim.Waiting && len(st.Destinations) == 0
+func straight(st *contract.Settlement) bool {
+	return st.Outcome == contract.Published && !st.Claim.Waiting && len(st.Destinations) == 0
 }
 
 type builder struct {
@@ -107,28 +107,28 @@ type builder struct {
 	alone    []Row // retried outside of their unit
 }
 
-func row(st *relay.Settlement) Row {
+func row(st *contract.Settlement) Row {
 	c := st.Claim
 	r := Row{
 		Lane: c.Lane.Number, Position: c.Position, ID: c.Message.ID, Destination: c.Destination,
 		Behind: st.Behind, Alone: st.Alone, After: st.After, Attempts: st.Attempts, Life: st.Life,
-		Error: st.Error, Took: st.Took, Reason: st.Reason, Failed: st.Outcome == relay.Failed, Parks: st.Park && c.Message.Key != "",
+		Error: st.Error, Took: st.Took, Reason: st.Reason, Failed: st.Outcome == contract.Failed, Parks: st.Park && c.Message.Key != "",
 	}
-	if st.Outcome == relay.Dead || st.Outcome == relay.Failed {
+	if st.Outcome == contract.Dead || st.Outcome == contract.Failed {
 		r.Fingerprint = deadletter.Fingerprint(deadletter.FromRelay, c.Message.Address(), c.Message.Type, st.Error)
 	}
 	return r
 }
 
-func unit(c *relay.Claim, destination string) Unit {
+func unit(c *contract.Claim, destination string) Unit {
 	return Unit{c.Message.Address(), c.Message.Key, destination}
 }
 
 // see notes which row of each unit is to wait first, or to park it. Rows of one unit that
 // are parked by one statement do not see each other, nor letters that are yet to be written.
-func (b *builder) see(st *relay.Settlement) {
+func (b *builder) see(st *contract.Settlement) {
 	c := st.Claim
-	blocks := st.Outcome == relay.Wait && !st.Alone || st.Park
+	blocks := st.Outcome == contract.Wait && !st.Alone || st.Park
 	if !blocks || c.Message.Key == "" {
 		return
 	}
@@ -138,7 +138,7 @@ func (b *builder) see(st *relay.Settlement) {
 	}
 }
 
-func (b *builder) add(st *relay.Settlement) {
+func (b *builder) add(st *contract.Settlement) {
 	c := st.Claim
 	if straight(st) {
 		b.Published = append(b.Published, *st)
@@ -150,33 +150,33 @@ func (b *builder) add(st *relay.Settlement) {
 		b.park(st, r)
 	}
 	switch st.Outcome {
-	case relay.Published:
+	case contract.Published:
 		b.follow(st, r)
 		b.Done = append(b.Done, r)
-	case relay.Fanout:
+	case contract.Fanout:
 		if c.Waiting {
 			b.follow(st, r)
 			b.Routed = append(b.Routed, r)
 		}
-	case relay.Wait:
+	case contract.Wait:
 		if c.Waiting {
 			b.retry(c, r)
 		}
-	case relay.Dead, relay.Failed:
+	case contract.Dead, contract.Failed:
 		b.Bury = append(b.Bury, r)
-	case relay.Schedule:
+	case contract.Schedule:
 		b.Schedule = append(b.Schedule, r)
 	}
 }
 
-func (b *builder) park(st *relay.Settlement, r Row) {
+func (b *builder) park(st *contract.Settlement, r Row) {
 	c := st.Claim
 	keyed := c.Message.Key != ""
 	switch st.Outcome {
-	case relay.Wait:
+	case contract.Wait:
 		r.Behind = !r.Alone && (r.Behind || b.waitsBefore(c))
 		b.Park = append(b.Park, r)
-	case relay.Fanout:
+	case contract.Fanout:
 		r.Behind = keyed
 		for _, d := range st.Destinations {
 			r.Destination = d
@@ -189,7 +189,7 @@ func (b *builder) park(st *relay.Settlement, r Row) {
 	}
 }
 
-func (b *builder) retry(c *relay.Claim, r Row) {
+func (b *builder) retry(c *contract.Claim, r Row) {
 	if r.Alone {
 		b.alone = append(b.alone, r)
 		return
@@ -199,12 +199,12 @@ func (b *builder) retry(c *relay.Claim, r Row) {
 }
 
 // waitsBefore reports whether an earlier one of the settlements is to be waited for.
-func (b *builder) waitsBefore(c *relay.Claim) bool {
+func (b *builder) waitsBefore(c *contract.Claim) bool {
 	first, ok := b.first[unit(c, c.Destination)]
 	return ok && first < c.Position
 }
 
-func (b *builder) follow(st *relay.Settlement, r Row) {
+func (b *builder) follow(st *contract.Settlement, r Row) {
 	for _, d := range st.Destinations {
 		r.Follower = d
 		b.Follow = append(b.Follow, r)
@@ -212,7 +212,7 @@ func (b *builder) follow(st *relay.Settlement, r Row) {
 	}
 }
 
-func (b *builder) promote(c *relay.Claim, destination string) {
+func (b *builder) promote(c *contract.Claim, destination string) {
 	u := unit(c, destination)
 	if u.Key == "" || b.promoted[u] {
 		return
@@ -222,10 +222,10 @@ func (b *builder) promote(c *relay.Claim, destination string) {
 }
 
 // Held returns the lanes of settlements that are owned at the epoch of each settlement.
-func Held(list []relay.Settlement, owned []relay.Lane) []int {
+func Held(list []contract.Settlement, owned []contract.Lane) []int {
 	var held []int
 	for _, l := range owned {
-		if slices.ContainsFunc(list, func(st relay.Settlement) bool { return st.Claim.Lane == l }) {
+		if slices.ContainsFunc(list, func(st contract.Settlement) bool { return st.Claim.Lane == l }) {
 			held = append(held, l.Number)
 		}
 	}
@@ -233,9 +233,9 @@ func Held(list []relay.Settlement, owned []relay.Lane) []int {
 }
 
 // Keep returns the settlements of the lanes that are still held.
-func Keep(list []relay.Settlement, held []int) []relay.Settlement {
+func Keep(list []contract.Settlement, held []int) []contract.Settlement {
 	set := setOf(held)
-	kept := make([]relay.Settlement, 0, len(list))
+	kept := make([]contract.Settlement, 0, len(list))
 	for _, st := range list {
 		if set[st.Claim.Lane.Number] {
 			kept = append(kept, st)
@@ -245,7 +245,7 @@ func Keep(list []relay.Settlement, held []int) []relay.Settlement {
 }
 
 // Lost returns the numbers of the lanes of settlements that are not held any more.
-func Lost(list []relay.Settlement, held []int) []int {
+func Lost(list []contract.Settlement, held []int) []int {
 	set := setOf(held)
 	var lost []int
 	for _, st := range list {

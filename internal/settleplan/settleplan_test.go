@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // claim returns a claim of the message at a position, under a key.
-func claim(position int64, key string, waiting bool) *relay.Claim {
-	return &relay.Claim{
-		Message: waybill.Message{Topic: "orders", Key: key}, Lane: relay.Lane{Number: 3, Epoch: 7}, Position: position, Waiting: waiting,
+func claim(position int64, key string, waiting bool) *contract.Claim {
+	return &contract.Claim{
+		Message: waybill.Message{Topic: "orders", Key: key}, Lane: contract.Lane{Number: 3, Epoch: 7}, Position: position, Waiting: waiting,
 	}
 }
 
@@ -33,37 +33,37 @@ func TestNew(t *testing.T) {
 	const waits, ready = true, false
 	for _, tc := range []struct {
 		name string
-		list []relay.Settlement
+		list []contract.Settlement
 		want map[string][]int64
 	}{
-		{"published only", []relay.Settlement{
-			{Claim: claim(1, "k", ready), Outcome: relay.Published}, {Claim: claim(2, "", ready), Outcome: relay.Published},
+		{"published only", []contract.Settlement{
+			{Claim: claim(1, "k", ready), Outcome: contract.Published}, {Claim: claim(2, "", ready), Outcome: contract.Published},
 		}, map[string][]int64{}},
-		{"several of a key fail", []relay.Settlement{
-			{Claim: claim(2, "k", ready), Outcome: relay.Wait}, {Claim: claim(1, "k", ready), Outcome: relay.Wait}, {Claim: claim(3, "", ready), Outcome: relay.Wait},
+		{"several of a key fail", []contract.Settlement{
+			{Claim: claim(2, "k", ready), Outcome: contract.Wait}, {Claim: claim(1, "k", ready), Outcome: contract.Wait}, {Claim: claim(3, "", ready), Outcome: contract.Wait},
 		}, map[string][]int64{"Park": {-2, 1, 3}}},
-		{"what dies is parked last", []relay.Settlement{
-			{Claim: claim(1, "k", ready), Outcome: relay.Dead}, {Claim: claim(2, "k", ready), Outcome: relay.Wait},
+		{"what dies is parked last", []contract.Settlement{
+			{Claim: claim(1, "k", ready), Outcome: contract.Dead}, {Claim: claim(2, "k", ready), Outcome: contract.Wait},
 		}, map[string][]int64{"Park": {2, 1}, "Bury": {1}}},
-		{"waiting ones are not parked", []relay.Settlement{
-			{Claim: claim(1, "k", waits), Outcome: relay.Published}, {Claim: claim(2, "k", waits), Outcome: relay.Failed},
-			{Claim: claim(3, "k", waits), Outcome: relay.Wait, Behind: true}, {Claim: claim(4, "k", waits), Outcome: relay.Schedule},
+		{"waiting ones are not parked", []contract.Settlement{
+			{Claim: claim(1, "k", waits), Outcome: contract.Published}, {Claim: claim(2, "k", waits), Outcome: contract.Failed},
+			{Claim: claim(3, "k", waits), Outcome: contract.Wait, Behind: true}, {Claim: claim(4, "k", waits), Outcome: contract.Schedule},
 		}, map[string][]int64{"Done": {1}, "Bury": {2}, "Retry": {-3}, "Schedule": {4}}},
-		{"what fails behind one that parks its key is behind", []relay.Settlement{
-			{Claim: claim(3, "k", ready), Outcome: relay.Wait}, {Claim: claim(1, "k", ready), Outcome: relay.Wait},
-			{Claim: claim(2, "k", ready), Outcome: relay.Dead, Park: true}, {Claim: claim(4, "", ready), Outcome: relay.Dead, Park: true},
-			{Claim: claim(5, "", ready), Outcome: relay.Wait},
+		{"what fails behind one that parks its key is behind", []contract.Settlement{
+			{Claim: claim(3, "k", ready), Outcome: contract.Wait}, {Claim: claim(1, "k", ready), Outcome: contract.Wait},
+			{Claim: claim(2, "k", ready), Outcome: contract.Dead, Park: true}, {Claim: claim(4, "", ready), Outcome: contract.Dead, Park: true},
+			{Claim: claim(5, "", ready), Outcome: contract.Wait},
 		}, map[string][]int64{"Park": {-3, 1, 5, 2, 4}, "Bury": {2, 4}}},
-		{"nothing is behind one that waits alone, nor is that one", []relay.Settlement{
-			{Claim: claim(1, "k", ready), Outcome: relay.Wait, Alone: true}, {Claim: claim(2, "k", ready), Outcome: relay.Wait},
-			{Claim: claim(3, "k", ready), Outcome: relay.Wait, Alone: true}, {Claim: claim(4, "k", waits), Outcome: relay.Wait, Alone: true},
+		{"nothing is behind one that waits alone, nor is that one", []contract.Settlement{
+			{Claim: claim(1, "k", ready), Outcome: contract.Wait, Alone: true}, {Claim: claim(2, "k", ready), Outcome: contract.Wait},
+			{Claim: claim(3, "k", ready), Outcome: contract.Wait, Alone: true}, {Claim: claim(4, "k", waits), Outcome: contract.Wait, Alone: true},
 		}, map[string][]int64{"Park": {1, 2, 3}, "Retry": {4}}},
-		{"fan-out keeps keyed rows behind", []relay.Settlement{
-			{Claim: claim(1, "k", ready), Outcome: relay.Fanout, Destinations: []string{"x", "y"}},
-			{Claim: claim(2, "", ready), Outcome: relay.Fanout, Destinations: []string{"x"}},
+		{"fan-out keeps keyed rows behind", []contract.Settlement{
+			{Claim: claim(1, "k", ready), Outcome: contract.Fanout, Destinations: []string{"x", "y"}},
+			{Claim: claim(2, "", ready), Outcome: contract.Fanout, Destinations: []string{"x"}},
 		}, map[string][]int64{"Park": {-1, -1, 2}}},
-		{"published with followers", []relay.Settlement{
-			{Claim: claim(1, "k", ready), Outcome: relay.Published, Destinations: []string{"x", "y"}},
+		{"published with followers", []contract.Settlement{
+			{Claim: claim(1, "k", ready), Outcome: contract.Published, Destinations: []string{"x", "y"}},
 		}, map[string][]int64{"Park": {1}, "Follow": {1, 1}, "Done": {1}}},
 	} {
 		p := New(tc.list)
@@ -83,10 +83,10 @@ func TestNew(t *testing.T) {
 
 func TestNew_Parks(t *testing.T) {
 	t.Parallel()
-	p := New([]relay.Settlement{
-		{Claim: claim(1, "k", true), Outcome: relay.Dead, Park: true},
-		{Claim: claim(2, "", true), Outcome: relay.Dead, Park: true}, // it has no key to park
-		{Claim: claim(3, "k", true), Outcome: relay.Failed},
+	p := New([]contract.Settlement{
+		{Claim: claim(1, "k", true), Outcome: contract.Dead, Park: true},
+		{Claim: claim(2, "", true), Outcome: contract.Dead, Park: true}, // it has no key to park
+		{Claim: claim(3, "k", true), Outcome: contract.Failed},
 	})
 	if !p.Bury[0].Parks || p.Bury[1].Parks || p.Bury[2].Parks {
 		t.Errorf("Bury = %+v, want that the first parks its key", p.Bury)
@@ -95,11 +95,11 @@ func TestNew_Parks(t *testing.T) {
 
 func TestNew_Promote(t *testing.T) {
 	t.Parallel()
-	p := New([]relay.Settlement{
-		{Claim: claim(1, "k", true), Outcome: relay.Published},
-		{Claim: claim(2, "k", true), Outcome: relay.Dead},
-		{Claim: claim(3, "", true), Outcome: relay.Dead},
-		{Claim: claim(4, "k", false), Outcome: relay.Fanout, Destinations: []string{"x"}},
+	p := New([]contract.Settlement{
+		{Claim: claim(1, "k", true), Outcome: contract.Published},
+		{Claim: claim(2, "k", true), Outcome: contract.Dead},
+		{Claim: claim(3, "", true), Outcome: contract.Dead},
+		{Claim: claim(4, "k", false), Outcome: contract.Fanout, Destinations: []string{"x"}},
 	})
 	want := []Unit{{"orders", "k", ""}, {"orders", "k", "x"}}
 	if !reflect.DeepEqual(p.Promote, want) {
@@ -110,10 +110,10 @@ func TestNew_Promote(t *testing.T) {
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	stale, other := claim(2, "k", false), claim(3, "k", false)
-	stale.Lane = relay.Lane{Number: 4, Epoch: 1}
-	other.Lane = relay.Lane{Number: 5, Epoch: 1}
-	list := []relay.Settlement{{Claim: claim(1, "k", false)}, {Claim: stale}, {Claim: stale}, {Claim: other}}
-	held := Held(list, []relay.Lane{{Number: 3, Epoch: 7}, {Number: 4, Epoch: 2}, {Number: 9, Epoch: 1}})
+	stale.Lane = contract.Lane{Number: 4, Epoch: 1}
+	other.Lane = contract.Lane{Number: 5, Epoch: 1}
+	list := []contract.Settlement{{Claim: claim(1, "k", false)}, {Claim: stale}, {Claim: stale}, {Claim: other}}
+	held := Held(list, []contract.Lane{{Number: 3, Epoch: 7}, {Number: 4, Epoch: 2}, {Number: 9, Epoch: 1}})
 	if !slices.Equal(held, []int{3}) {
 		t.Errorf("Held() = %v, want the lane whose epoch matches", held)
 	}

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/relaycore"
 	"github.com/waybill-go/waybill/outbox"
-	contract "github.com/waybill-go/waybill/relay" // a type here has its name
 )
 
 // A simulated millisecond takes ten seconds of the store's clock, and the simulated clock moves by ticks of ten: how long

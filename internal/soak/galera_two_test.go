@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 )
 
@@ -120,7 +120,7 @@ func (g *galera) settleOnBoth(first, second node) (lost bool) {
 	t := g.t
 	t.Helper()
 	old := first.join(t, "old")
-	claims, err := first.store.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: old.Lanes, Limit: 1, Bytes: 1 << 20})
+	claims, err := first.store.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: old.Lanes, Limit: 1, Bytes: 1 << 20})
 	must(t, err)
 	if len(claims) != 1 {
 		t.Fatalf("%d claims, want 1", len(claims))
@@ -129,7 +129,7 @@ func (g *galera) settleOnBoth(first, second node) (lost bool) {
 	g.lag()
 	must(t, first.store.LeaveLanes(t.Context(), "old"))
 	first.join(t, "new")
-	missed, err := second.store.SettleMessages(t.Context(), relay.SettleRequest{Node: "old", Settlements: []relay.Settlement{{Claim: &claims[0], Outcome: relay.Published}}})
+	missed, err := second.store.SettleMessages(t.Context(), contract.SettleRequest{Node: "old", Settlements: []contract.Settlement{{Claim: &claims[0], Outcome: contract.Published}}})
 	must(t, err)
 	g.caughtUp()
 	gone := first.number(t, "SELECT COUNT(*) FROM waybill_outbox WHERE position = ?", claims[0].Position) == 0
@@ -141,9 +141,9 @@ func (g *galera) settleOnBoth(first, second node) (lost bool) {
 }
 
 // join gives a relay all lanes.
-func (n node) join(t *testing.T, name string) relay.Lease {
+func (n node) join(t *testing.T, name string) contract.Lease {
 	t.Helper()
-	lease, err := n.store.RenewLanes(t.Context(), relay.LeaseRequest{Node: name, Join: true, TTL: time.Hour})
+	lease, err := n.store.RenewLanes(t.Context(), contract.LeaseRequest{Node: name, Join: true, TTL: time.Hour})
 	must(t, err)
 	if len(lease.Lanes) != lease.Total {
 		t.Fatalf("%s has %d lanes, want %d", name, len(lease.Lanes), lease.Total)
@@ -210,7 +210,7 @@ func TestCluster_GaleraAlone(t *testing.T) {
 	calls := map[string]func(ctx context.Context) error{
 		"Ping": store.Ping,
 		"RenewLanes": func(ctx context.Context) error {
-			_, err := store.RenewLanes(ctx, relay.LeaseRequest{Node: "r", Join: true, TTL: time.Hour})
+			_, err := store.RenewLanes(ctx, contract.LeaseRequest{Node: "r", Join: true, TTL: time.Hour})
 			return err
 		},
 		"ProcessOnce": func(ctx context.Context) error {
@@ -273,12 +273,12 @@ func (g *galera) loseCommit(id string, waits bool) (inForce int) {
 	g.whole(3)
 	a, b := g.client(0, "wsrep_sync_wait=1"), g.client(1, "wsrep_sync_wait=1")
 	a.enqueue(t, id)
-	claims, err := a.store.ClaimMessages(t.Context(), relay.ClaimRequest{Lanes: a.join(t, "r").Lanes, Limit: 10, Bytes: 1 << 20})
+	claims, err := a.store.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: a.join(t, "r").Lanes, Limit: 10, Bytes: 1 << 20})
 	must(t, err)
 	if len(claims) != 1 || claims[0].Message.ID != id {
 		t.Fatalf("%d claims, want that of %s", len(claims), id)
 	}
-	req := relay.SettleRequest{Node: "r", Archive: true, Settlements: []relay.Settlement{{Claim: &claims[0], Outcome: relay.Published}}}
+	req := contract.SettleRequest{Node: "r", Archive: true, Settlements: []contract.Settlement{{Claim: &claims[0], Outcome: contract.Published}}}
 	g.nodes[2].Pause() // each commit waits for it now
 	answer := make(chan error, 1)
 	go func() {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // CancelStatements are the SQL texts of [Core.CancelMessage].
@@ -49,7 +49,7 @@ SELECT 'Scheduled', s.position, 0, '', s.topic, s.{key}, s.type, 0, 0
 
 // cancelled is a place in which a message was found.
 type cancelled struct {
-	claim  relay.Claim
+	claim  contract.Claim
 	status outbox.Status
 	due    bool // a relay may have claimed it
 }
@@ -111,7 +111,7 @@ func (c *Core[Tx]) cancel(ctx context.Context, conn sqldb.Conn, id outbox.Identi
 
 // cancelAt does so in the places in which the message was found, and returns in how many it still was.
 func (c *Core[Tx]) cancelAt(ctx context.Context, conn sqldb.Conn, id outbox.Identity, places []cancelled, why string, each func(letter int64) error, out *outbox.Cancellation) (removed int, err error) {
-	var claims []relay.Claim
+	var claims []contract.Claim
 	for i := range places {
 		p := &places[i]
 		p.claim.Message.ID = id.ID

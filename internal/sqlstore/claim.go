@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/sqldb"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // LeastOfKey is how many waiting messages of a key a claim reads at least, if there are so many and its limit allows: where
@@ -17,8 +17,8 @@ const LeastOfKey = 10
 
 // Leaders returns the first of each unit among waiting claims that may take what is behind it along: those that have a key and have
 // not failed since they were let go.
-func Leaders(claims []relay.Claim) (leaders []*relay.Claim) {
-	first := make(map[settleplan.Unit]*relay.Claim)
+func Leaders(claims []contract.Claim) (leaders []*contract.Claim) {
+	first := make(map[settleplan.Unit]*contract.Claim)
 	for i := range claims {
 		c := &claims[i]
 		if c.Message.Key == "" || c.Attempts > 0 || c.Malformed != nil {
@@ -30,16 +30,16 @@ func Leaders(claims []relay.Claim) (leaders []*relay.Claim) {
 		}
 	}
 	leaders = slices.Collect(maps.Values(first))
-	slices.SortFunc(leaders, func(a, b *relay.Claim) int { return cmp.Compare(a.Position, b.Position) })
+	slices.SortFunc(leaders, func(a, b *contract.Claim) int { return cmp.Compare(a.Position, b.Position) })
 	return leaders
 }
 
 // ClaimScanner reads claims. It is used for one result at a time: what it scans into is used
 // again for each row.
 type ClaimScanner struct {
-	lanes map[int]relay.Lane
+	lanes map[int]contract.Lane
 	lane  int
-	claim relay.Claim
+	claim contract.Claim
 	delay sql.NullFloat64
 	left  sql.NullFloat64
 	row   sqldb.MessageRow
@@ -48,8 +48,8 @@ type ClaimScanner struct {
 
 // NewClaimScanner returns a scanner for claims of the given lanes. What is in the first
 // columns, before those of a claim, goes where first says.
-func NewClaimScanner(lanes []relay.Lane, first ...any) *ClaimScanner {
-	s := &ClaimScanner{lanes: make(map[int]relay.Lane, len(lanes))}
+func NewClaimScanner(lanes []contract.Lane, first ...any) *ClaimScanner {
+	s := &ClaimScanner{lanes: make(map[int]contract.Lane, len(lanes))}
 	for _, l := range lanes {
 		s.lanes[l.Number] = l
 	}
@@ -72,7 +72,7 @@ func (s *ClaimScanner) Times(by func(*sqldb.Time) any) *ClaimScanner {
 // Read appends the claims that a query returns to list, until the payloads of the list have as many bytes as
 // limit, unless that is 0. What the server would send beyond is then not waited for: stop, which ends
 // the query and may end its connection with it, is called first if it is not nil.
-func (s *ClaimScanner) Read(list []relay.Claim, limit int, stop func(), rows sqldb.Rows, err error) ([]relay.Claim, error) {
+func (s *ClaimScanner) Read(list []contract.Claim, limit int, stop func(), rows sqldb.Rows, err error) ([]contract.Claim, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +102,9 @@ func (s *ClaimScanner) Columns() int { return len(s.dest) }
 
 // Scan reads one claim: lane, position, destination, attempts, life, blocked, milliseconds
 // until it is due or NULL, milliseconds until it expires or NULL, and the message.
-func (s *ClaimScanner) Scan(r sqldb.Rows) (relay.Claim, error) {
+func (s *ClaimScanner) Scan(r sqldb.Rows) (contract.Claim, error) {
 	if err := r.Scan(s.dest...); err != nil {
-		return relay.Claim{}, err
+		return contract.Claim{}, err
 	}
 	c := s.claim
 	c.Lane, c.DelayFor = s.lanes[s.lane], fromMillis(s.delay.Float64)
@@ -115,7 +115,7 @@ func (s *ClaimScanner) Scan(r sqldb.Rows) (relay.Claim, error) {
 
 // AheadEnd returns up to which position a look ahead reads. The rows of the query are one: the first
 // position above that of the request and the last one there is, NULL if there is none.
-func AheadEnd(req relay.AheadRequest, rows sqldb.Rows, err error) (upTo int64, _ error) {
+func AheadEnd(req contract.AheadRequest, rows sqldb.Rows, err error) (upTo int64, _ error) {
 	upTo, _, err = sqldb.One(rows, err, func(rows sqldb.Rows) (int64, error) {
 		var first, last sql.NullInt64
 		err := rows.Scan(&first, &last)

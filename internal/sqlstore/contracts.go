@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
@@ -14,7 +15,7 @@ import (
 type Contracts[Tx any] interface {
 	outbox.Store[Tx]
 	outbox.Inspector
-	relay.AheadSource
+	contract.AheadSource
 	relay.Inspector
 	inbox.Inbox[Tx]
 	inbox.Recorder[Tx]

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/settleplan"
@@ -107,7 +108,7 @@ type Methods[Tx any] interface {
 	deadletter.Auditor
 	deadletter.Canceller
 	FoldDeadLetters(ctx context.Context) error
-	RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error)
+	RenewLanes(ctx context.Context, req contract.LeaseRequest) (contract.Lease, error)
 	LeaveLanes(ctx context.Context, node string) error
 	AwaitMessages(ctx context.Context, node string) error
 	janitor.Store
@@ -163,7 +164,7 @@ type Statements struct {
 // WakeRelay implements [outbox.Store].
 func (c *Core[Tx]) WakeRelay() { c.Signals.Signal() }
 
-// AwaitMessages implements [relay.Source] for a store that learns of its own commits only.
+// AwaitMessages implements [contract.Source] for a store that learns of its own commits only.
 func (c *Core[Tx]) AwaitMessages(ctx context.Context, node string) error {
 	c.Signals.Wait(ctx, node)
 	return nil

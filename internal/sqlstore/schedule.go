@@ -44,7 +44,7 @@ type Due[M any] struct {
 // maxHeld is how many messages one call of [ReleaseAround] puts off: each costs a wait.
 const maxHeld = 3
 
-// ReleaseAround does what [relay.Source] says of ReleaseScheduled, around messages whose id an open
+// ReleaseAround does what [contract.Source] says of ReleaseScheduled, around messages whose id an open
 // transaction is just enqueuing: nobody knows for how long. release moves up to limit of those that
 // are due first and waits for no lock for long; postpone puts the first one off for a while, so that
 // it neither holds up those behind it nor costs each call a wait.
@@ -74,7 +74,7 @@ func ReleaseAround(limit int, release func(limit int) (int, error), postpone fun
 	return released, nil
 }
 
-// ReleaseDue does what [relay.Source] says of ReleaseScheduled, in a transaction of c, and in one
+// ReleaseDue does what [contract.Source] says of ReleaseScheduled, in a transaction of c, and in one
 // more for each message that the outbox refuses.
 func ReleaseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], limit int) (n int, err error) {
 	rows, err := c.DB.Query(ctx, due.Any)

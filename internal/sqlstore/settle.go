@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/sqldb"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // SettleStatements are the SQL texts of a store that settles with [Core.SettleByRow].
@@ -41,10 +41,10 @@ SELECT w.position, {w.message}, w.deliver_at FROM {outbox_waiting} w WHERE w.pos
 	LetterAgain = `CASE WHEN NOT EXISTS (SELECT 1 FROM {dead_letters} d WHERE d.number = w.letter) THEN w.letter END`
 )
 
-// SettleByRow does what [relay.Source] says of SettleMessages: with two statements for a batch that was published as a whole,
+// SettleByRow does what [contract.Source] says of SettleMessages: with two statements for a batch that was published as a whole,
 // and one more for each destination with an archive. What waits, because its key or its destination does, takes one for each
 // destination to go there, two to be published, and two for each key; what has failed takes some for each row.
-func (c *Core[Tx]) SettleByRow(ctx context.Context, sql SettleStatements, req relay.SettleRequest) ([]int, error) {
+func (c *Core[Tx]) SettleByRow(ctx context.Context, sql SettleStatements, req contract.SettleRequest) ([]int, error) {
 	var held []int
 	err := c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 		if held, err = heldLanes(ctx, conn, sql.Fence, req); err != nil {
@@ -72,9 +72,9 @@ func SettlePlan(sql SettleStatements) func(ctx context.Context, conn sqldb.Conn,
 }
 
 // heldLanes returns the lanes of the settlements that the node still owns at their epochs.
-func heldLanes(ctx context.Context, conn sqldb.Conn, fence string, req relay.SettleRequest) ([]int, error) {
+func heldLanes(ctx context.Context, conn sqldb.Conn, fence string, req contract.SettleRequest) ([]int, error) {
 	rows, err := conn.Query(ctx, fence, req.Node)
-	owned, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (l relay.Lane, err error) {
+	owned, err := sqldb.Collect(rows, err, func(r sqldb.Rows) (l contract.Lane, err error) {
 		err = r.Scan(&l.Number, &l.Epoch)
 		return l, err
 	})
@@ -156,7 +156,7 @@ func outcome(r settleplan.Row) settleplan.Row {
 	return r
 }
 
-func (s *settler) published(list []relay.Settlement) {
+func (s *settler) published(list []contract.Settlement) {
 	if len(list) == 0 {
 		return
 	}

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // CancelEnqueued implements [outbox.Store].
@@ -46,7 +46,7 @@ func (s *Store) CancelMessage(ctx context.Context, id outbox.Identity, act deadl
 // cancel makes a message a discarded letter wherever it is, and returns the numbers of the letters.
 func (s *Store) cancel(tx *Tx, id outbox.Identity, why string) (out outbox.Cancellation, letters []int64) {
 	claims, inFlight := s.cancellable(id)
-	s.settle(tx, settleplan.Cancel(claims), relay.SettleRequest{})
+	s.settle(tx, settleplan.Cancel(claims), contract.SettleRequest{})
 	removed := make(map[place]bool)
 	for _, c := range claims {
 		removed[place{c.Position, c.Destination}] = true
@@ -69,8 +69,8 @@ func (s *Store) cancel(tx *Tx, id outbox.Identity, why string) (out outbox.Cance
 
 // cancellable returns what is pending or waits with an identity, and whether a relay may have claimed
 // some of it.
-func (s *Store) cancellable(id outbox.Identity) (claims []relay.Claim, inFlight bool) {
-	add := func(r row, c relay.Claim, due time.Time) {
+func (s *Store) cancellable(id outbox.Identity) (claims []contract.Claim, inFlight bool) {
+	add := func(r row, c contract.Claim, due time.Time) {
 		if r.identity() != id {
 			return
 		}
@@ -79,10 +79,10 @@ func (s *Store) cancellable(id outbox.Identity) (claims []relay.Claim, inFlight 
 		inFlight = inFlight || !due.After(s.now()) && s.data.lanes[r.lane].owner != ""
 	}
 	for _, r := range s.data.outbox {
-		add(r, relay.Claim{}, r.message.DeliverAt)
+		add(r, contract.Claim{}, r.message.DeliverAt)
 	}
 	for _, w := range s.data.waiting {
-		add(w.row, relay.Claim{Waiting: true, Destination: w.destination, Attempts: w.attempts}, w.due)
+		add(w.row, contract.Claim{Waiting: true, Destination: w.destination, Attempts: w.attempts}, w.due)
 	}
 	return claims, inFlight
 }

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/lanehash"
 	"github.com/waybill-go/waybill/internal/settleplan"
-	"github.com/waybill-go/waybill/relay"
 )
 
-// RenewLanes implements [relay.Source].
-func (s *Store) RenewLanes(ctx context.Context, req relay.LeaseRequest) (lease relay.Lease, err error) {
+// RenewLanes implements [contract.Source].
+func (s *Store) RenewLanes(ctx context.Context, req contract.LeaseRequest) (lease contract.Lease, err error) {
 	err = s.inTx(ctx, func(tx *Tx) error {
 		now := s.now()
 		known, ok := s.data.relays[req.Node]
@@ -38,7 +38,7 @@ func (s *Store) RenewLanes(ctx context.Context, req relay.LeaseRequest) (lease r
 }
 
 // freeLanes frees the lanes that the request gives up and those whose owner is gone.
-func (s *Store) freeLanes(tx *Tx, req relay.LeaseRequest) {
+func (s *Store) freeLanes(tx *Tx, req contract.LeaseRequest) {
 	for n, l := range s.data.lanes {
 		_, alive := s.data.relays[l.owner]
 		given := l.owner == req.Node && slices.Contains(req.Give, n)
@@ -50,8 +50,8 @@ func (s *Store) freeLanes(tx *Tx, req relay.LeaseRequest) {
 }
 
 // takeLanes takes free lanes up to an even share.
-func (s *Store) takeLanes(tx *Tx, node string) relay.Lease {
-	lease := relay.Lease{Total: lanehash.Count, Share: (lanehash.Count + len(s.data.relays) - 1) / len(s.data.relays), Lanes: []relay.Lane{}}
+func (s *Store) takeLanes(tx *Tx, node string) contract.Lease {
+	lease := contract.Lease{Total: lanehash.Count, Share: (lanehash.Count + len(s.data.relays) - 1) / len(s.data.relays), Lanes: []contract.Lane{}}
 	owned := 0
 	for _, l := range s.data.lanes {
 		if l.owner == node {
@@ -66,25 +66,25 @@ func (s *Store) takeLanes(tx *Tx, node string) relay.Lease {
 			put(tx, s.data.lanes, n, l)
 		}
 		if l.owner == node {
-			lease.Lanes = append(lease.Lanes, relay.Lane{Number: n, Epoch: l.epoch})
+			lease.Lanes = append(lease.Lanes, contract.Lane{Number: n, Epoch: l.epoch})
 		}
 	}
 	return lease
 }
 
-// LeaveLanes implements [relay.Source].
+// LeaveLanes implements [contract.Source].
 func (s *Store) LeaveLanes(ctx context.Context, node string) error {
 	s.wake.Leave(node)
 	return s.inTx(ctx, func(tx *Tx) error {
 		drop(tx, s.data.relays, node)
-		s.freeLanes(tx, relay.LeaseRequest{})
+		s.freeLanes(tx, contract.LeaseRequest{})
 		return nil
 	})
 }
 
-// ClaimMessages implements [relay.Source].
-func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
-	claims := []relay.Claim{}
+// ClaimMessages implements [contract.Source].
+func (s *Store) ClaimMessages(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
+	claims := []contract.Claim{}
 	err := s.inTx(ctx, func(*Tx) error {
 		req.Lanes = s.current(req.Lanes)
 		for _, w := range s.dueRows(req) {
@@ -107,10 +107,10 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 	return claims, err
 }
 
-// ClaimAhead implements [relay.AheadSource].
-func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims []relay.Claim, reached int64, err error) {
-	claims = []relay.Claim{}
-	limits, kept := relay.ClaimRequest{Limit: req.Limit, Bytes: req.Bytes, Held: req.Held}, make(map[[2]string]bool)
+// ClaimAhead implements [contract.AheadSource].
+func (s *Store) ClaimAhead(ctx context.Context, req contract.AheadRequest) (claims []contract.Claim, reached int64, err error) {
+	claims = []contract.Claim{}
+	limits, kept := contract.ClaimRequest{Limit: req.Limit, Bytes: req.Bytes, Held: req.Held}, make(map[[2]string]bool)
 	err = s.inTx(ctx, func(*Tx) error {
 		req.Lanes = s.current(req.Lanes)
 		rows := sorted(s.data.outbox, func(r row) bool { return !isHeld(limits, r) }, func(r row) int64 { return r.position })
@@ -123,7 +123,7 @@ func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims 
 				break
 			}
 			unit := [2]string{r.message.Address(), r.message.Key}
-			lane := slices.IndexFunc(req.Lanes, func(l relay.Lane) bool { return l.Number == r.lane })
+			lane := slices.IndexFunc(req.Lanes, func(l contract.Lane) bool { return l.Number == r.lane })
 			stays := r.position <= req.Above || slices.Contains(req.Without, r.message.Tenant)
 			switch {
 			case lane < 0:
@@ -143,13 +143,13 @@ func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims 
 }
 
 // current returns the lanes that still have their epoch.
-func (s *Store) current(lanes []relay.Lane) []relay.Lane {
-	return slices.DeleteFunc(slices.Clone(lanes), func(l relay.Lane) bool { return s.data.lanes[l.Number].epoch != l.Epoch })
+func (s *Store) current(lanes []contract.Lane) []contract.Lane {
+	return slices.DeleteFunc(slices.Clone(lanes), func(l contract.Lane) bool { return s.data.lanes[l.Number].epoch != l.Epoch })
 }
 
 // dueRows returns the waiting rows that may go: those that are due, and behind one that has
 // not failed since it was let go the rest of its unit.
-func (s *Store) dueRows(req relay.ClaimRequest) []waitingRow {
+func (s *Store) dueRows(req contract.ClaimRequest) []waitingRow {
 	if !req.Due {
 		return nil
 	}
@@ -174,13 +174,13 @@ func (s *Store) dueRows(req relay.ClaimRequest) []waitingRow {
 }
 
 // isHeld reports whether the caller has a row under way.
-func isHeld(req relay.ClaimRequest, r row) bool {
+func isHeld(req contract.ClaimRequest, r row) bool {
 	_, held := slices.BinarySearch(req.Held, r.position)
 	return held
 }
 
 // isHeldRow is isHeld for a waiting row.
-func isHeldRow(req relay.ClaimRequest, w waitingRow) bool {
+func isHeldRow(req contract.ClaimRequest, w waitingRow) bool {
 	destinations, partly := req.HeldFor[w.position]
 	return isHeld(req, w.row) && (!partly || slices.Contains(destinations, w.destination))
 }
@@ -210,14 +210,14 @@ func (s *Store) followers(w waitingRow) []waitingRow {
 	return list
 }
 
-func (s *Store) claimWaiting(w waitingRow, lanes []relay.Lane) relay.Claim {
-	i := slices.IndexFunc(lanes, func(l relay.Lane) bool { return l.Number == w.lane })
+func (s *Store) claimWaiting(w waitingRow, lanes []contract.Lane) contract.Claim {
+	i := slices.IndexFunc(lanes, func(l contract.Lane) bool { return l.Number == w.lane })
 	c := s.claim(w.row, lanes[i])
 	c.Waiting, c.Destination, c.Attempts, c.Life = true, w.destination, w.attempts, w.life
 	return c
 }
 
-func (s *Store) claimReady(r row, l relay.Lane) relay.Claim {
+func (s *Store) claimReady(r row, l contract.Lane) contract.Claim {
 	c := s.claim(r, l)
 	c.Blocked = s.data.blocked(&r)
 	if r.message.DeliverAt.After(s.now()) {
@@ -226,8 +226,8 @@ func (s *Store) claimReady(r row, l relay.Lane) relay.Claim {
 	return c
 }
 
-func (s *Store) claim(r row, l relay.Lane) relay.Claim {
-	c := relay.Claim{Message: r.message.Clone(), Lane: l, Position: r.position, Malformed: r.malformed}
+func (s *Store) claim(r row, l contract.Lane) contract.Claim {
+	c := contract.Claim{Message: r.message.Clone(), Lane: l, Position: r.position, Malformed: r.malformed}
 	if expires := r.message.ExpiresAt; !expires.IsZero() {
 		c.ExpiresIn = max(0, expires.Sub(s.now()))
 		c.Expired = c.ExpiresIn == 0
@@ -235,9 +235,9 @@ func (s *Store) claim(r row, l relay.Lane) relay.Claim {
 	return c
 }
 
-// MaintainArchive implements [relay.Source].
-func (s *Store) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (relay.Maintained, error) {
-	var done relay.Maintained
+// MaintainArchive implements [contract.Source].
+func (s *Store) MaintainArchive(ctx context.Context, req contract.MaintainRequest) (contract.Maintained, error) {
+	var done contract.Maintained
 	if req.Retention <= 0 {
 		return done, nil
 	}
@@ -260,7 +260,7 @@ func (s *Store) MaintainArchive(ctx context.Context, req relay.MaintainRequest) 
 	return done, err
 }
 
-// ReleaseScheduled implements [relay.Source].
+// ReleaseScheduled implements [contract.Source].
 func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 	released := 0
 	err := s.inTx(ctx, func(tx *Tx) error {

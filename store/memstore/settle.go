@@ -5,14 +5,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
-// SettleMessages implements [relay.Source].
-func (s *Store) SettleMessages(ctx context.Context, req relay.SettleRequest) (lost []int, err error) {
+// SettleMessages implements [contract.Source].
+func (s *Store) SettleMessages(ctx context.Context, req contract.SettleRequest) (lost []int, err error) {
 	err = s.inTx(ctx, func(tx *Tx) error {
 		var held []int
 		for _, st := range req.Settlements {
@@ -29,7 +29,7 @@ func (s *Store) SettleMessages(ctx context.Context, req relay.SettleRequest) (lo
 }
 
 // settle does the steps of a plan in their order.
-func (s *Store) settle(tx *Tx, p *settleplan.Plan, req relay.SettleRequest) {
+func (s *Store) settle(tx *Tx, p *settleplan.Plan, req contract.SettleRequest) {
 	for _, st := range p.Published {
 		if r, ok := s.data.outbox[st.Claim.Position]; ok {
 			drop(tx, s.data.outbox, r.position)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/wakeup"
@@ -35,7 +36,7 @@ type Store struct {
 var (
 	_ outbox.Store[*Tx]      = (*Store)(nil)
 	_ outbox.Inspector       = (*Store)(nil)
-	_ relay.AheadSource      = (*Store)(nil)
+	_ contract.AheadSource   = (*Store)(nil)
 	_ relay.Inspector        = (*Store)(nil)
 	_ inbox.Inspector        = (*Store)(nil)
 	_ inbox.Sizer            = (*Store)(nil)
@@ -252,7 +253,7 @@ func drop[K comparable, V any](tx *Tx, m map[K]V, k K) {
 // WakeRelay implements [outbox.Store].
 func (s *Store) WakeRelay() { s.wake.Signal() }
 
-// AwaitMessages implements [relay.Source]. It learns of every commit.
+// AwaitMessages implements [contract.Source]. It learns of every commit.
 func (s *Store) AwaitMessages(ctx context.Context, node string) error {
 	s.wake.Wait(ctx, node)
 	return nil

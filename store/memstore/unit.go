@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/settleplan"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // unitOf returns what the order of a row is kept by. Its key is empty if there is no order.
@@ -81,12 +81,12 @@ func (s *Store) promote(tx *Tx, u settleplan.Unit) {
 	}
 }
 
-// CountParked implements [relay.Source].
-func (s *Store) CountParked(ctx context.Context, lanes []relay.Lane) (keys, messages int, err error) {
+// CountParked implements [contract.Source].
+func (s *Store) CountParked(ctx context.Context, lanes []contract.Lane) (keys, messages int, err error) {
 	err = s.inTx(ctx, func(*Tx) error {
 		units := make(map[settleplan.Unit]bool)
 		for _, l := range s.data.letters {
-			if l.Parks && slices.ContainsFunc(lanes, func(own relay.Lane) bool { return own.Number == l.lane }) {
+			if l.Parks && slices.ContainsFunc(lanes, func(own contract.Lane) bool { return own.Number == l.lane }) {
 				units[unitOf(&l.row, l.Destination)] = true
 			}
 		}

@@ -6,13 +6,13 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
-// ClaimAhead implements [relay.AheadSource].
-func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims []relay.Claim, reached int64, err error) {
+// ClaimAhead implements [contract.AheadSource].
+func (s *Store) ClaimAhead(ctx context.Context, req contract.AheadRequest) (claims []contract.Claim, reached int64, err error) {
 	err = s.inTx(ctx, func(ctx context.Context, t *tx) error {
-		claims, reached = []relay.Claim{}, req.Above
+		claims, reached = []contract.Claim{}, req.Above
 		if req.Lanes, err = t.current(ctx, req.Lanes); err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims 
 }
 
 // claimAhead claims between the position of the request and another one.
-func (t *tx) claimAhead(ctx context.Context, req relay.AheadRequest, upTo int64) ([]relay.Claim, int64, error) {
+func (t *tx) claimAhead(ctx context.Context, req contract.AheadRequest, upTo int64) ([]contract.Claim, int64, error) {
 	rows, err := findUntil(ctx, t.outbox, req.Bytes, readyDoc.size, bson.M{
 		"row.lane": in(numbersOf(req.Lanes)), "row.message.tenant": bson.M{"$nin": req.Without},
 		"_id": bson.M{"$gt": req.Above, "$lte": upTo, "$nin": orEmpty(req.Held)},
@@ -49,7 +49,7 @@ func (t *tx) claimAhead(ctx context.Context, req relay.AheadRequest, upTo int64)
 }
 
 // withoutPassing leaves out the claims that have an earlier row of their key which stays behind.
-func (t *tx) withoutPassing(ctx context.Context, req relay.AheadRequest, claims []relay.Claim) ([]relay.Claim, error) {
+func (t *tx) withoutPassing(ctx context.Context, req contract.AheadRequest, claims []contract.Claim) ([]contract.Claim, error) {
 	var topics, keys []string
 	for _, c := range claims {
 		if c.Message.Key != "" {
@@ -71,7 +71,7 @@ func (t *tx) withoutPassing(ctx context.Context, req relay.AheadRequest, claims 
 	for _, r := range slices.Backward(earlier) {
 		first[[2]string{r.Row.Topic, r.Row.Key}] = r.ID
 	}
-	return slices.DeleteFunc(claims, func(c relay.Claim) bool {
+	return slices.DeleteFunc(claims, func(c contract.Claim) bool {
 		position, stays := first[[2]string{c.Message.Address(), c.Message.Key}]
 		return stays && position < c.Position
 	}), nil

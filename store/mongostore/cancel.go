@@ -8,10 +8,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // CancelEnqueued implements [outbox.Store], in the transaction of session.
@@ -56,7 +56,7 @@ func (t *tx) cancel(ctx context.Context, id outbox.Identity, why string) (out ou
 	these := ofMessage(&messageDoc{ID: id.ID, Source: id.Source, Tenant: id.Tenant})
 	claims, inFlight, err := t.cancellable(ctx, these)
 	if err == nil {
-		err = t.settle(ctx, settleplan.Cancel(claims), relay.SettleRequest{})
+		err = t.settle(ctx, settleplan.Cancel(claims), contract.SettleRequest{})
 	}
 	if err != nil {
 		return out, nil, err
@@ -88,8 +88,8 @@ func (t *tx) cancel(ctx context.Context, id outbox.Identity, why string) (out ou
 
 // cancellable locks the lanes of what is pending or waits, and returns it, and whether a relay may have
 // claimed some of it.
-func (t *tx) cancellable(ctx context.Context, these bson.M) (claims []relay.Claim, inFlight bool, err error) {
-	add := func(r rowDoc, c relay.Claim, due bool) error {
+func (t *tx) cancellable(ctx context.Context, these bson.M) (claims []contract.Claim, inFlight bool, err error) {
+	add := func(r rowDoc, c contract.Claim, due bool) error {
 		c.Message, c.Position, c.Lane.Number = r.Message.message(), r.Position, r.Lane
 		claims = append(claims, c)
 		if err := t.lockLanes(ctx, r.Lane); err != nil {
@@ -101,7 +101,7 @@ func (t *tx) cancellable(ctx context.Context, these bson.M) (claims []relay.Clai
 	}
 	pending, err := find[readyDoc](ctx, t.outbox, these)
 	if err == nil {
-		err = each(pending, func(d readyDoc) error { return add(d.Row, relay.Claim{}, d.Row.Message.DeliverAt <= micros(t.now)) })
+		err = each(pending, func(d readyDoc) error { return add(d.Row, contract.Claim{}, d.Row.Message.DeliverAt <= micros(t.now)) })
 	}
 	if err != nil {
 		return nil, false, err
@@ -109,7 +109,7 @@ func (t *tx) cancellable(ctx context.Context, these bson.M) (claims []relay.Clai
 	waiting, err := find[waitingDoc](ctx, t.waiting, these)
 	if err == nil {
 		err = each(waiting, func(w waitingDoc) error {
-			c := relay.Claim{Waiting: true, Destination: w.Row.Destination, Attempts: w.Attempts}
+			c := contract.Claim{Waiting: true, Destination: w.Row.Destination, Attempts: w.Attempts}
 			return add(w.Row, c, w.DueAt == nil || !w.DueAt.After(t.now))
 		})
 	}

@@ -10,15 +10,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/settleplan"
-	"github.com/waybill-go/waybill/relay"
 )
 
-// ClaimMessages implements [relay.Source]. Every claim reads its lanes from the beginning, so
+// ClaimMessages implements [contract.Source]. Every claim reads its lanes from the beginning, so
 // it finds what was committed late, too.
-func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (claims []relay.Claim, err error) {
+func (s *Store) ClaimMessages(ctx context.Context, req contract.ClaimRequest) (claims []contract.Claim, err error) {
 	err = s.inTx(ctx, func(ctx context.Context, t *tx) error {
-		claims = []relay.Claim{}
+		claims = []contract.Claim{}
 		if req.Lanes, err = t.current(ctx, req.Lanes); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (clai
 
 // claimWaiting returns the waiting rows that may go: those that are due, and behind one that
 // has not failed since it was let go the rest of its unit.
-func (t *tx) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+func (t *tx) claimWaiting(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
 	positions, places := heldWaiting(req)
 	rows, err := findUntil(ctx, t.waiting, req.Bytes, waitingDoc.size, bson.M{
 		"row.lane": in(numbersOf(req.Lanes)), "due_at": bson.M{"$lte": t.now}, "_id": places,
@@ -65,7 +65,7 @@ func (t *tx) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.
 		return cmp.Or(cmp.Compare(a.Row.Position, b.Row.Position), cmp.Compare(a.Row.Destination, b.Row.Destination))
 	})
 	rows = slices.CompactFunc(rows, func(a, b waitingDoc) bool { return a.ID == b.ID })
-	claims := []relay.Claim{}
+	claims := []contract.Claim{}
 	for _, w := range rows {
 		if req.Full(claims) {
 			break
@@ -78,7 +78,7 @@ func (t *tx) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.
 }
 
 // heldWaiting returns the conditions that keep out waiting rows that the caller holds.
-func heldWaiting(req relay.ClaimRequest) (positions, ids bson.M) {
+func heldWaiting(req contract.ClaimRequest) (positions, ids bson.M) {
 	held, rows := req.HeldWaiting() // rows as placeOf names them
 	return bson.M{"$nin": held}, bson.M{"$nin": rows}
 }
@@ -86,7 +86,7 @@ func heldWaiting(req relay.ClaimRequest) (positions, ids bson.M) {
 // followers returns the rows that go along with one that is due: the rest of its unit, up to a letter that parks
 // it or a row that waits for its own time, unless the row has failed, is alone, or is not the first that waits. end is the position of that one,
 // the highest there is if there is none, and 0 if the unit was not read.
-func (t *tx) followers(ctx context.Context, head waitingDoc, req relay.ClaimRequest) (behind []waitingDoc, end int64, err error) {
+func (t *tx) followers(ctx context.Context, head waitingDoc, req contract.ClaimRequest) (behind []waitingDoc, end int64, err error) {
 	u := head.Row.unit()
 	if head.Attempts > 0 || head.Alone || u.Key == "" {
 		return nil, 0, nil
@@ -113,7 +113,7 @@ func (t *tx) followers(ctx context.Context, head waitingDoc, req relay.ClaimRequ
 	return behind, end, nil
 }
 
-func (t *tx) claimReady(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+func (t *tx) claimReady(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
 	rows, err := t.readyRows(ctx, req)
 	if err != nil {
 		return nil, err
@@ -121,12 +121,12 @@ func (t *tx) claimReady(ctx context.Context, req relay.ClaimRequest) ([]relay.Cl
 	return t.readyClaims(ctx, rows, req.Lanes)
 }
 
-func (t *tx) readyClaims(ctx context.Context, rows []readyDoc, lanes []relay.Lane) ([]relay.Claim, error) {
+func (t *tx) readyClaims(ctx context.Context, rows []readyDoc, lanes []contract.Lane) ([]contract.Claim, error) {
 	blocked, err := t.blockedKeys(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
-	claims := make([]relay.Claim, len(rows))
+	claims := make([]contract.Claim, len(rows))
 	for i, r := range rows {
 		c := t.claim(&r.Row, lanes)
 		c.Blocked = blocked[[2]string{r.Row.Topic, r.Row.Key}]
@@ -138,7 +138,7 @@ func (t *tx) readyClaims(ctx context.Context, rows []readyDoc, lanes []relay.Lan
 
 // readyRows returns rows of the outbox, lane by lane in the order given: with one command if
 // that does not come to a limit, else with one for each lane until one is reached.
-func (t *tx) readyRows(ctx context.Context, req relay.ClaimRequest) ([]readyDoc, error) {
+func (t *tx) readyRows(ctx context.Context, req contract.ClaimRequest) ([]readyDoc, error) {
 	rows, full, err := t.rowsOf(ctx, numbersOf(req.Lanes), req, nil)
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (t *tx) readyRows(ctx context.Context, req relay.ClaimRequest) ([]readyDoc,
 }
 
 // rowsOf appends rows of lanes to others, and reports whether they come to a limit of the request.
-func (t *tx) rowsOf(ctx context.Context, lanes []int, req relay.ClaimRequest, before []readyDoc) (rows []readyDoc, full bool, err error) {
+func (t *tx) rowsOf(ctx context.Context, lanes []int, req contract.ClaimRequest, before []readyDoc) (rows []readyDoc, full bool, err error) {
 	bytes := req.Bytes
 	for _, r := range before {
 		bytes -= r.size()
@@ -178,9 +178,9 @@ func (t *tx) rowsOf(ctx context.Context, lanes []int, req relay.ClaimRequest, be
 func (d readyDoc) size() int   { return len(d.Row.Message.Payload) }
 func (d waitingDoc) size() int { return len(d.Row.Message.Payload) }
 
-func (t *tx) claim(r *rowDoc, lanes []relay.Lane) relay.Claim {
-	i := slices.IndexFunc(lanes, func(l relay.Lane) bool { return l.Number == r.Lane })
-	c := relay.Claim{Message: r.Message.message(), Lane: lanes[i], Position: r.Position}
+func (t *tx) claim(r *rowDoc, lanes []contract.Lane) contract.Claim {
+	i := slices.IndexFunc(lanes, func(l contract.Lane) bool { return l.Number == r.Lane })
+	c := contract.Claim{Message: r.Message.message(), Lane: lanes[i], Position: r.Position}
 	if expires := c.Message.ExpiresAt; !expires.IsZero() {
 		c.ExpiresIn = max(0, expires.Sub(t.now))
 		c.Expired = c.ExpiresIn == 0
@@ -188,7 +188,7 @@ func (t *tx) claim(r *rowDoc, lanes []relay.Lane) relay.Claim {
 	return c
 }
 
-// ReleaseScheduled implements [relay.Source]. A message whose id an open transaction is just
+// ReleaseScheduled implements [contract.Source]. A message whose id an open transaction is just
 // enqueuing fails with a conflict at once: then the messages go one by one, around such.
 func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (released int, err error) {
 	if released, err = s.releaseBehind(ctx, 0, limit); !waybill.IsConflict(err) {
@@ -256,8 +256,8 @@ func (t *tx) release(ctx context.Context, d readyDoc, position int64) error {
 	return save(ctx, t.outbox, d.ID, d)
 }
 
-// MaintainArchive implements [relay.Source].
-func (s *Store) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (done relay.Maintained, err error) {
+// MaintainArchive implements [contract.Source].
+func (s *Store) MaintainArchive(ctx context.Context, req contract.MaintainRequest) (done contract.Maintained, err error) {
 	if req.Retention <= 0 {
 		return done, nil
 	}

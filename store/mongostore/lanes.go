@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/lanehash"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -31,8 +32,8 @@ type relayDoc struct {
 	Micros  int64     `bson:"lease_us"` // how long the lease is; 0 if an earlier version has written it
 }
 
-// RenewLanes implements [relay.Source].
-func (s *Store) RenewLanes(ctx context.Context, req relay.LeaseRequest) (lease relay.Lease, err error) {
+// RenewLanes implements [contract.Source].
+func (s *Store) RenewLanes(ctx context.Context, req contract.LeaseRequest) (lease contract.Lease, err error) {
 	err = s.inTx(ctx, func(ctx context.Context, t *tx) error {
 		alive, err := t.renew(ctx, req)
 		if err != nil {
@@ -52,7 +53,7 @@ func (s *Store) RenewLanes(ctx context.Context, req relay.LeaseRequest) (lease r
 
 // renew extends the relay's own lease, forgets relays whose lease has ended, and returns the
 // names of the others.
-func (t *tx) renew(ctx context.Context, req relay.LeaseRequest) ([]string, error) {
+func (t *tx) renew(ctx context.Context, req contract.LeaseRequest) ([]string, error) {
 	known, err := find[relayDoc](ctx, t.relays, bson.M{})
 	if err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func (t *tx) renew(ctx context.Context, req relay.LeaseRequest) ([]string, error
 }
 
 // freeLanes frees the lanes that the request gives up and those whose owner is gone.
-func freeLanes(lanes []laneDoc, alive []string, req relay.LeaseRequest) {
+func freeLanes(lanes []laneDoc, alive []string, req contract.LeaseRequest) {
 	for i := range lanes {
 		l := &lanes[i]
 		given := l.Owner == req.Node && slices.Contains(req.Give, l.ID)
@@ -96,8 +97,8 @@ func freeLanes(lanes []laneDoc, alive []string, req relay.LeaseRequest) {
 }
 
 // takeLanes takes free lanes up to an even share.
-func (t *tx) takeLanes(lanes []laneDoc, relays int, node string) relay.Lease {
-	lease := relay.Lease{Total: lanehash.Count, Share: (lanehash.Count + relays - 1) / relays, Lanes: []relay.Lane{}}
+func (t *tx) takeLanes(lanes []laneDoc, relays int, node string) contract.Lease {
+	lease := contract.Lease{Total: lanehash.Count, Share: (lanehash.Count + relays - 1) / relays, Lanes: []contract.Lane{}}
 	owned := 0
 	for _, l := range lanes {
 		if l.Owner == node {
@@ -111,7 +112,7 @@ func (t *tx) takeLanes(lanes []laneDoc, relays int, node string) relay.Lease {
 			l.Epoch, l.Owner, l.Since = l.Epoch+1, node, t.now
 		}
 		if l.Owner == node {
-			lease.Lanes = append(lease.Lanes, relay.Lane{Number: l.ID, Epoch: l.Epoch})
+			lease.Lanes = append(lease.Lanes, contract.Lane{Number: l.ID, Epoch: l.Epoch})
 		}
 	}
 	return lease
@@ -130,14 +131,14 @@ func (t *tx) saveLanes(ctx context.Context, before, after []laneDoc) error {
 }
 
 // current returns the lanes that still have their epoch.
-func (t *tx) current(ctx context.Context, lanes []relay.Lane) ([]relay.Lane, error) {
+func (t *tx) current(ctx context.Context, lanes []contract.Lane) ([]contract.Lane, error) {
 	stored, err := find[laneDoc](ctx, t.lanes, bson.M{"_id": in(numbersOf(lanes))})
-	return slices.DeleteFunc(slices.Clone(lanes), func(l relay.Lane) bool {
+	return slices.DeleteFunc(slices.Clone(lanes), func(l contract.Lane) bool {
 		return !slices.ContainsFunc(stored, func(d laneDoc) bool { return d.ID == l.Number && d.Epoch == l.Epoch })
 	}), err
 }
 
-// LeaveLanes implements [relay.Source].
+// LeaveLanes implements [contract.Source].
 func (s *Store) LeaveLanes(ctx context.Context, node string) error {
 	s.wake.Leave(node)
 	return s.inTx(ctx, func(ctx context.Context, t *tx) error {

@@ -6,13 +6,13 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/settleplan"
-	"github.com/waybill-go/waybill/relay"
 )
 
-// SettleMessages implements [relay.Source].
-func (s *Store) SettleMessages(ctx context.Context, req relay.SettleRequest) (lost []int, err error) {
+// SettleMessages implements [contract.Source].
+func (s *Store) SettleMessages(ctx context.Context, req contract.SettleRequest) (lost []int, err error) {
 	err = s.inTx(ctx, func(ctx context.Context, t *tx) error {
 		held, err := t.heldLanes(ctx, req)
 		if err != nil {
@@ -25,7 +25,7 @@ func (s *Store) SettleMessages(ctx context.Context, req relay.SettleRequest) (lo
 }
 
 // heldLanes locks the lanes of the settlements and returns those that the relay still owns.
-func (t *tx) heldLanes(ctx context.Context, req relay.SettleRequest) ([]int, error) {
+func (t *tx) heldLanes(ctx context.Context, req contract.SettleRequest) ([]int, error) {
 	var lanes []int
 	for _, st := range req.Settlements {
 		lanes = append(lanes, st.Claim.Lane.Number)
@@ -34,15 +34,15 @@ func (t *tx) heldLanes(ctx context.Context, req relay.SettleRequest) ([]int, err
 		return nil, err
 	}
 	docs, err := find[laneDoc](ctx, t.lanes, bson.M{"_id": in(lanes), "owner": req.Node})
-	owned := make([]relay.Lane, len(docs))
+	owned := make([]contract.Lane, len(docs))
 	for i, l := range docs {
-		owned[i] = relay.Lane{Number: l.ID, Epoch: l.Epoch}
+		owned[i] = contract.Lane{Number: l.ID, Epoch: l.Epoch}
 	}
 	return settleplan.Held(req.Settlements, owned), err
 }
 
 // settle does the steps of a plan in their order.
-func (t *tx) settle(ctx context.Context, p *settleplan.Plan, req relay.SettleRequest) error {
+func (t *tx) settle(ctx context.Context, p *settleplan.Plan, req contract.SettleRequest) error {
 	steps := []func() error{
 		func() error { return t.published(ctx, p.Published, req.Archive) },
 		func() error { return t.park(ctx, p.Park, req.Node) },
@@ -88,7 +88,7 @@ func (t *tx) eachWaiting(ctx context.Context, rows []settleplan.Row, do func(set
 }
 
 // published takes rows out of the outbox, by few commands for all of them.
-func (t *tx) published(ctx context.Context, list []relay.Settlement, archive bool) error {
+func (t *tx) published(ctx context.Context, list []contract.Settlement, archive bool) error {
 	if len(list) == 0 {
 		return nil
 	}

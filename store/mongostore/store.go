@@ -5,6 +5,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/wakeup"
@@ -29,7 +30,7 @@ type Store struct {
 var (
 	_ outbox.Store[*mongo.Session]   = (*Store)(nil)
 	_ outbox.Inspector               = (*Store)(nil)
-	_ relay.AheadSource              = (*Store)(nil)
+	_ contract.AheadSource           = (*Store)(nil)
 	_ relay.Inspector                = (*Store)(nil)
 	_ inbox.Inbox[*mongo.Session]    = (*Store)(nil)
 	_ inbox.Batcher[*mongo.Session]  = (*Store)(nil)
@@ -63,7 +64,7 @@ func New(db *mongo.Database, cfg Config) (*Store, error) {
 // WakeRelay implements [outbox.Store].
 func (s *Store) WakeRelay() { s.wake.Signal() }
 
-// AwaitMessages implements [relay.Source]. It learns of what this store object has committed;
+// AwaitMessages implements [contract.Source]. It learns of what this store object has committed;
 // the commits of others are found at the next poll.
 func (s *Store) AwaitMessages(ctx context.Context, node string) error {
 	s.wake.Wait(ctx, node)

@@ -7,8 +7,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/settleplan"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // ofUnit matches what is in a unit.
@@ -105,8 +105,8 @@ func (t *tx) blockedKeys(ctx context.Context, rows []readyDoc) (map[[2]string]bo
 	return blocked, err
 }
 
-// CountParked implements [relay.Source].
-func (s *Store) CountParked(ctx context.Context, lanes []relay.Lane) (keys, messages int, err error) {
+// CountParked implements [contract.Source].
+func (s *Store) CountParked(ctx context.Context, lanes []contract.Lane) (keys, messages int, err error) {
 	err = s.inTx(ctx, func(ctx context.Context, t *tx) error {
 		keys, messages = 0, 0
 		parking, err := find[letterDoc](ctx, s.letters, bson.M{"parks": true, "row.lane": in(numbersOf(lanes))}, sorted("row.position"))
@@ -131,7 +131,7 @@ func (s *Store) CountParked(ctx context.Context, lanes []relay.Lane) (keys, mess
 	return keys, messages, err
 }
 
-func numbersOf(lanes []relay.Lane) []int {
+func numbersOf(lanes []contract.Lane) []int {
 	numbers := make([]int, len(lanes))
 	for i, l := range lanes {
 		numbers[i] = l.Number

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // aheadRangeSQL returns the first position above one and the last one. Served by the primary key.
@@ -33,8 +33,8 @@ SELECT o.lane, o.position, '', 0, 0,
   JOIN {outbox} o ON o.position = l.position
  ORDER BY o.position`
 
-// ClaimAhead implements [relay.AheadSource] with two statements.
-func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims []relay.Claim, reached int64, err error) {
+// ClaimAhead implements [contract.AheadSource] with two statements.
+func (s *Store) ClaimAhead(ctx context.Context, req contract.AheadRequest) (claims []contract.Claim, reached int64, err error) {
 	rows, err := s.core.DB.Query(ctx, s.sql.aheadRange, req.Above)
 	upTo, err := sqlstore.AheadEnd(req, rows, err)
 	if err == nil && upTo > req.Above {
@@ -46,9 +46,9 @@ func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims 
 	return claims, req.Reached(claims, upTo), nil
 }
 
-func (s *Store) readAhead(ctx context.Context, req relay.AheadRequest, upTo int64) ([]relay.Claim, error) {
+func (s *Store) readAhead(ctx context.Context, req contract.AheadRequest, upTo int64) ([]contract.Claim, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	rows, err := s.core.DB.Query(ctx, s.sql.claimAhead, laneNames(req.Lanes), req.Above, upTo, req.Held, req.Without, req.Limit)
-	return sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
+	return sqlstore.NewClaimScanner(req.Lanes).Read([]contract.Claim{}, req.Bytes, stop, rows, err)
 }

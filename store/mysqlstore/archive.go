@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // The purges delete a batch.
@@ -19,8 +19,8 @@ var (
 
 var errBusy = errors.New("another relay maintains the archive")
 
-// MaintainArchive implements [relay.Source]. The archive has no partitions.
-func (s *Store) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (done relay.Maintained, err error) {
+// MaintainArchive implements [contract.Source]. The archive has no partitions.
+func (s *Store) MaintainArchive(ctx context.Context, req contract.MaintainRequest) (done contract.Maintained, err error) {
 	if req.Retention <= 0 {
 		return done, nil
 	}
@@ -39,7 +39,7 @@ func (s *Store) MaintainArchive(ctx context.Context, req relay.MaintainRequest) 
 }
 
 // purgeBatch works under a lock that one relay has at a time.
-func (s *Store) purgeBatch(ctx context.Context, stmt string, req relay.MaintainRequest) (n int64, err error) {
+func (s *Store) purgeBatch(ctx context.Context, stmt string, req contract.MaintainRequest) (n int64, err error) {
 	err = s.core.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) error {
 		rows, err := conn.Query(ctx, s.sql.lockArchive)
 		mine, _, err := sqldb.One(rows, err, sqldb.Scan[bool])

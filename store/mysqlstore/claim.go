@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // ownsLaneOf begins a condition that holds in lanes which still have the epoch that the caller knows: it
@@ -75,10 +75,10 @@ const laneSQL = `(SELECT position FROM {outbox}
                    WHERE lane = {lane_number} AND EXISTS (SELECT 1 FROM {relay_lanes} WHERE lane = {lane_number} AND epoch = {lane_epoch})
                    ORDER BY position LIMIT $3)`
 
-// ClaimMessages implements [relay.Source]: with one statement for what was never tried, most
+// ClaimMessages implements [contract.Source]: with one statement for what was never tried, most
 // often, one more if req.Due is set, and one more if the head of a key is due.
-func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
-	claims := []relay.Claim{}
+func (s *Store) ClaimMessages(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
+	claims := []contract.Claim{}
 	if len(req.Lanes) == 0 {
 		return claims, nil
 	}
@@ -99,9 +99,9 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 }
 
 // claimWaiting claims what is due, and the rest of the keys of it.
-func (s *Store) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+func (s *Store) claimWaiting(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
 	positions, single := req.HeldWaiting()
-	claims, err := s.claimsOf(ctx, req, []relay.Claim{}, s.sql.claimDue, req.Limit, req.Paused, positions, laneNames(req.Lanes), single)
+	claims, err := s.claimsOf(ctx, req, []contract.Claim{}, s.sql.claimDue, req.Limit, req.Paused, positions, laneNames(req.Lanes), single)
 	if leaders := sqlstore.Leaders(claims); err == nil && len(leaders) > 0 && !req.Full(claims) {
 		for i := range claims {
 			single = append(single, fmt.Sprint(claims[i].Position, "/", claims[i].Destination))
@@ -124,7 +124,7 @@ func (s *Store) claimWaiting(ctx context.Context, req relay.ClaimRequest) ([]rel
 }
 
 // claimsOf appends what a query finds.
-func (s *Store) claimsOf(ctx context.Context, req relay.ClaimRequest, claims []relay.Claim, query string, args ...any) ([]relay.Claim, error) {
+func (s *Store) claimsOf(ctx context.Context, req contract.ClaimRequest, claims []contract.Claim, query string, args ...any) ([]contract.Claim, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	rows, err := s.core.DB.Query(ctx, query, args...)
@@ -133,7 +133,7 @@ func (s *Store) claimsOf(ctx context.Context, req relay.ClaimRequest, claims []r
 
 // claimReady appends to claims what it finds in the lanes. It looks at a part of each that suffices if what there is, and
 // what is under way, is spread over them; if that is too little, it looks again at as much as there may be to take in one.
-func (s *Store) claimReady(ctx context.Context, req relay.ClaimRequest, claims []relay.Claim) ([]relay.Claim, error) {
+func (s *Store) claimReady(ctx context.Context, req contract.ClaimRequest, claims []contract.Claim) ([]contract.Claim, error) {
 	whole := req.Limit - len(claims) + len(req.Held)
 	part := min(whole, leastOfLane+whole/len(req.Lanes))
 	found, err := s.readLanes(ctx, req, claims, part)
@@ -147,7 +147,7 @@ func (s *Store) claimReady(ctx context.Context, req relay.ClaimRequest, claims [
 const leastOfLane = 30
 
 // mayBeMore reports whether n messages or more were found in a lane, so that it may have been cut off there.
-func mayBeMore(found []relay.Claim, n int) bool {
+func mayBeMore(found []contract.Claim, n int) bool {
 	if n <= 0 {
 		return true
 	}
@@ -162,7 +162,7 @@ func mayBeMore(found []relay.Claim, n int) bool {
 }
 
 // readLanes appends to claims what it finds among the first positions of each lane.
-func (s *Store) readLanes(ctx context.Context, req relay.ClaimRequest, claims []relay.Claim, first int) ([]relay.Claim, error) {
+func (s *Store) readLanes(ctx context.Context, req contract.ClaimRequest, claims []contract.Claim, first int) ([]contract.Claim, error) {
 	selects := make([]string, len(req.Lanes))
 	for i, l := range req.Lanes {
 		selects[i] = strings.NewReplacer("{lane_number}", strconv.Itoa(l.Number), "{lane_epoch}", strconv.FormatInt(l.Epoch, 10)).Replace(s.sql.lane)
@@ -172,7 +172,7 @@ func (s *Store) readLanes(ctx context.Context, req relay.ClaimRequest, claims []
 }
 
 // laneNames returns lanes as ownsLaneOf names them.
-func laneNames(lanes []relay.Lane) []string {
+func laneNames(lanes []contract.Lane) []string {
 	list := make([]string, len(lanes))
 	for i, l := range lanes {
 		list[i] = fmt.Sprint(l.Number, "/", l.Epoch)
@@ -180,7 +180,7 @@ func laneNames(lanes []relay.Lane) []string {
 	return list
 }
 
-func numbers(lanes []relay.Lane) []int {
+func numbers(lanes []contract.Lane) []int {
 	list := make([]int, len(lanes))
 	for i, l := range lanes {
 		list[i] = l.Number

@@ -33,7 +33,7 @@ SELECT 'relay', s.position, ASCII(UNHEX(SHA2(CASE WHEN s.{key} = '' THEN s.id EL
   FROM {scheduled} s WHERE s.position = $1`
 )
 
-// ReleaseScheduled implements [relay.Source].
+// ReleaseScheduled implements [contract.Source].
 func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 	due := sqlstore.Due[scheduled]{Any: s.sql.anyDue, List: s.sql.dueScheduled, Scan: scanScheduled, Release: s.release,
 		Position: func(m scheduled) int64 { return m.position }, Refuse: s.sql.refuseDue, Remove: s.sql.removeScheduled}

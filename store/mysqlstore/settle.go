@@ -3,8 +3,8 @@ package mysqlstore
 import (
 	"context"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // fenceSQL keeps the relay's own row, and those of its lanes, until the transaction ends: who
@@ -76,8 +76,8 @@ SELECT w.position, w.lane, {w.message}, $3, CASE WHEN w.{key} = '' THEN {now} EN
   FROM ` + listedWaiting + `
 ON DUPLICATE KEY UPDATE {outbox_waiting}.position = {outbox_waiting}.position`
 
-// SettleMessages implements [relay.Source].
-func (s *Store) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
+// SettleMessages implements [contract.Source].
+func (s *Store) SettleMessages(ctx context.Context, req contract.SettleRequest) ([]int, error) {
 	return s.relays.SettleByRow(ctx, s.sql.settle, req)
 }
 

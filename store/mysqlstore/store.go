@@ -21,10 +21,10 @@ import (
 	"database/sql"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // Config names the tables.
@@ -77,12 +77,12 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// RenewLanes implements [relay.Source].
-func (s *Store) RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error) {
+// RenewLanes implements [contract.Source].
+func (s *Store) RenewLanes(ctx context.Context, req contract.LeaseRequest) (contract.Lease, error) {
 	return s.relays.RenewLanes(ctx, req)
 }
 
-// LeaveLanes implements [relay.Source].
+// LeaveLanes implements [contract.Source].
 func (s *Store) LeaveLanes(ctx context.Context, node string) error {
 	s.core.Signals.Leave(node)
 	return s.relays.LeaveLanes(ctx, node)

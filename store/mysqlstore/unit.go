@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqldb"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // A unit is what order is kept by: a destination, topic and key. What waits behind what is
@@ -70,8 +70,8 @@ SELECT count(*), coalesce(sum((
   FROM (SELECT topic, {key}, destination, min(position) AS position
           FROM {dead_letters} WHERE parks = 1 AND lane IN ($1) GROUP BY topic, {key}, destination) u`
 
-// CountParked implements [relay.Source].
-func (s *Store) CountParked(ctx context.Context, lanes []relay.Lane) (keys, messages int, err error) {
+// CountParked implements [contract.Source].
+func (s *Store) CountParked(ctx context.Context, lanes []contract.Lane) (keys, messages int, err error) {
 	rows, err := s.core.DB.Query(ctx, s.sql.countParked, numbers(lanes))
 	_, _, err = sqldb.One(rows, err, func(r sqldb.Rows) (struct{}, error) { return struct{}{}, r.Scan(&keys, &messages) })
 	return keys, messages, s.core.Kind(err)

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // aheadRangeSQL returns the first position above one and the last one, of some lanes. Served by the
@@ -40,9 +40,9 @@ SELECT o.topic, o.key, min(o.position)
    AND (o.topic, o.key) IN (SELECT * FROM unnest($6::text[], $7::text[]))
  GROUP BY o.topic, o.key`
 
-// ClaimAhead implements [relay.AheadSource] with two statements, one more if there are keys, and one more if
+// ClaimAhead implements [contract.AheadSource] with two statements, one more if there are keys, and one more if
 // the store does not know of each of them that nothing of it waits. The cursors of claims stay where they are.
-func (s *Store[Tx]) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims []relay.Claim, reached int64, err error) {
+func (s *Store[Tx]) ClaimAhead(ctx context.Context, req contract.AheadRequest) (claims []contract.Claim, reached int64, err error) {
 	select {
 	case s.claiming <- struct{}{}:
 		defer func() { <-s.claiming }()
@@ -61,12 +61,12 @@ func (s *Store[Tx]) ClaimAhead(ctx context.Context, req relay.AheadRequest) (cla
 	return claims, reached, nil
 }
 
-func (c *claimer[Tx]) claimAhead(ctx context.Context, req relay.AheadRequest) ([]relay.Claim, int64, error) {
+func (c *claimer[Tx]) claimAhead(ctx context.Context, req contract.AheadRequest) ([]contract.Claim, int64, error) {
 	numbers, epochs := numbersAndEpochs(req.Lanes)
 	rows, err := c.conn.Query(ctx, c.sql.aheadRange, numbers, req.Above)
 	upTo, err := sqlstore.AheadEnd(req, rows, err)
 	if err != nil || upTo <= req.Above {
-		return []relay.Claim{}, req.Above, err
+		return []contract.Claim{}, req.Above, err
 	}
 	claims, err := c.readAhead(ctx, req, numbers, epochs, upTo)
 	if err != nil {
@@ -80,14 +80,14 @@ func (c *claimer[Tx]) claimAhead(ctx context.Context, req relay.AheadRequest) ([
 }
 
 // withoutPassing leaves out the claims that have an earlier row of their key which stays behind.
-func (c *claimer[Tx]) withoutPassing(ctx context.Context, req relay.AheadRequest, claims []relay.Claim) ([]relay.Claim, error) {
-	keyed := slices.DeleteFunc(slices.Clone(claims), func(c relay.Claim) bool { return c.Message.Key == "" })
+func (c *claimer[Tx]) withoutPassing(ctx context.Context, req contract.AheadRequest, claims []contract.Claim) ([]contract.Claim, error) {
+	keyed := slices.DeleteFunc(slices.Clone(claims), func(c contract.Claim) bool { return c.Message.Key == "" })
 	if len(keyed) == 0 {
 		return claims, nil
 	}
-	lanes := slices.Compact(slices.Sorted(slices.Values(column(keyed, func(c relay.Claim) int { return c.Lane.Number }))))
+	lanes := slices.Compact(slices.Sorted(slices.Values(column(keyed, func(c contract.Claim) int { return c.Lane.Number }))))
 	rows, err := c.conn.Query(ctx, c.sql.staysAhead, lanes, req.Above, keyed[len(keyed)-1].Position, append([]int64{}, req.Held...), req.Without,
-		column(keyed, func(c relay.Claim) string { return c.Message.Address() }), column(keyed, func(c relay.Claim) string { return c.Message.Key }))
+		column(keyed, func(c contract.Claim) string { return c.Message.Address() }), column(keyed, func(c contract.Claim) string { return c.Message.Key }))
 	first := make(map[[2]string]int64)
 	_, err = sqldb.Collect(rows, err, func(rows sqldb.Rows) (unit [2]string, err error) {
 		var position int64
@@ -95,15 +95,15 @@ func (c *claimer[Tx]) withoutPassing(ctx context.Context, req relay.AheadRequest
 		first[unit] = position
 		return unit, err
 	})
-	return slices.DeleteFunc(claims, func(c relay.Claim) bool {
+	return slices.DeleteFunc(claims, func(c contract.Claim) bool {
 		position, stays := first[[2]string{c.Message.Address(), c.Message.Key}]
 		return stays && position < c.Position
 	}), err
 }
 
-func (c *claimer[Tx]) readAhead(ctx context.Context, req relay.AheadRequest, numbers []int, epochs []int64, upTo int64) ([]relay.Claim, error) {
+func (c *claimer[Tx]) readAhead(ctx context.Context, req contract.AheadRequest, numbers []int, epochs []int64, upTo int64) ([]contract.Claim, error) {
 	ctx, stop := c.stoppable(ctx)
 	defer stop()
 	rows, err := c.conn.Query(ctx, c.sql.claimAhead, numbers, req.Above, upTo, append([]int64{}, req.Held...), req.Without, req.Limit, epochs)
-	return newClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
+	return newClaimScanner(req.Lanes).Read([]contract.Claim{}, req.Bytes, stop, rows, err)
 }

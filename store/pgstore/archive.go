@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 const (
@@ -36,7 +36,7 @@ func tryLockSQL(n names, job string) string {
 
 var errBusy = errors.New("another relay maintains the archive")
 
-// MaintainArchive implements [relay.Source]. It makes the partitions of today and the next
+// MaintainArchive implements [contract.Source]. It makes the partitions of today and the next
 // eight days, with bounds in UTC, and drops those of days that are past the retention as a
 // whole. Rows for which there was no partition are in the default one, and are removed in
 // batches.
@@ -45,9 +45,9 @@ var errBusy = errors.New("another relay maintains the archive")
 // transaction is open for long, and whoever finds the lock taken leaves the rest to its
 // owner. A step that meets another lock gives up after a tenth of a second and is reported as
 // a conflict when the others are done.
-func (s *Store[Tx]) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (relay.Maintained, error) {
-	var done relay.Maintained
-	steps := []func(context.Context, relay.MaintainRequest, *relay.Maintained) error{
+func (s *Store[Tx]) MaintainArchive(ctx context.Context, req contract.MaintainRequest) (contract.Maintained, error) {
+	var done contract.Maintained
+	steps := []func(context.Context, contract.MaintainRequest, *contract.Maintained) error{
 		s.addPartitions, s.dropPartitions, s.purgeRest, s.purgeIDs,
 	}
 	if req.Retention <= 0 {
@@ -84,16 +84,16 @@ func (s *Store[Tx]) asJanitor(ctx context.Context, step func(conn sqldb.Conn) er
 	})
 }
 
-func (s *Store[Tx]) purgeRest(ctx context.Context, req relay.MaintainRequest, done *relay.Maintained) error {
+func (s *Store[Tx]) purgeRest(ctx context.Context, req contract.MaintainRequest, done *contract.Maintained) error {
 	return s.purge(ctx, s.names.render(purgeRestSQL), req, done)
 }
 
-func (s *Store[Tx]) purgeIDs(ctx context.Context, req relay.MaintainRequest, done *relay.Maintained) error {
+func (s *Store[Tx]) purgeIDs(ctx context.Context, req contract.MaintainRequest, done *contract.Maintained) error {
 	return s.purge(ctx, s.names.render(purgeIDsSQL), req, done)
 }
 
 // purge runs a statement that deletes a batch until there is nothing left to delete.
-func (s *Store[Tx]) purge(ctx context.Context, stmt string, req relay.MaintainRequest, done *relay.Maintained) error {
+func (s *Store[Tx]) purge(ctx context.Context, stmt string, req contract.MaintainRequest, done *contract.Maintained) error {
 	n, err := sqlstore.PurgeAll(ctx, req.BatchSize, func() (deleted int64, err error) {
 		err = s.asJanitor(ctx, func(conn sqldb.Conn) (err error) {
 			deleted, err = conn.Exec(ctx, stmt, sqlstore.Millis(req.Retention), req.BatchSize)
@@ -133,7 +133,7 @@ func (s *Store[Tx]) missingDays(ctx context.Context) ([]time.Time, error) {
 	return missing, err
 }
 
-func (s *Store[Tx]) addPartitions(ctx context.Context, _ relay.MaintainRequest, done *relay.Maintained) error {
+func (s *Store[Tx]) addPartitions(ctx context.Context, _ contract.MaintainRequest, done *contract.Maintained) error {
 	missing, err := s.missingDays(ctx)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (s *Store[Tx]) addPartitions(ctx context.Context, _ relay.MaintainRequest, 
 }
 
 // dropPartitions drops the partitions of the days that ended longer than the retention ago.
-func (s *Store[Tx]) dropPartitions(ctx context.Context, req relay.MaintainRequest, done *relay.Maintained) error {
+func (s *Store[Tx]) dropPartitions(ctx context.Context, req contract.MaintainRequest, done *contract.Maintained) error {
 	first, err := s.today(ctx, req.Retention) // the first day to keep
 	if err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // notHeld keeps out what the caller has under way ($4). The sub-select is run once and its
@@ -142,13 +142,13 @@ SELECT i.number
   FROM unnest((SELECT $1::text[]), (SELECT $2::text[])) WITH ORDINALITY AS i(topic, key, number)
  WHERE ` + blockedSQL
 
-// ClaimMessages implements [relay.Source]: with one statement for a page of the outbox, most
+// ClaimMessages implements [contract.Source]: with one statement for a page of the outbox, most
 // often. If something waits there is one more for that, if req.Due is set, and one more if
 // there are keys of which the store does not know that nothing of them waits. Claims of one store object run
 // one after the other.
-func (s *Store[Tx]) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (claims []relay.Claim, err error) {
+func (s *Store[Tx]) ClaimMessages(ctx context.Context, req contract.ClaimRequest) (claims []contract.Claim, err error) {
 	if len(req.Lanes) == 0 {
-		return []relay.Claim{}, nil
+		return []contract.Claim{}, nil
 	}
 	select {
 	case s.claiming <- struct{}{}:
@@ -173,13 +173,13 @@ func (s *Store[Tx]) ClaimMessages(ctx context.Context, req relay.ClaimRequest) (
 type claimer[Tx any] struct {
 	*Store[Tx]
 	conn  sqldb.Conn
-	req   relay.ClaimRequest
+	req   contract.ClaimRequest
 	waits bool // whether anything waits, as the last page has shown
 }
 
 // claim reads what is due before what was never tried if something waited at the claim
 // before, else after it, if the page shows that something waits now.
-func (c *claimer[Tx]) claim(ctx context.Context) (claims []relay.Claim, err error) {
+func (c *claimer[Tx]) claim(ctx context.Context) (claims []contract.Claim, err error) {
 	c.cursors.begin(c.req.Lanes, c.req.Again)
 	if c.req.Due && (c.waited || c.req.DueOnly) {
 		if claims, err = c.claimDue(ctx, c.req); err != nil || c.req.Full(claims) || c.req.DueOnly {
@@ -201,7 +201,7 @@ func (c *claimer[Tx]) claim(ctx context.Context) (claims []relay.Claim, err erro
 }
 
 // rest is what a request, which is not full, leaves for another statement.
-func rest(req relay.ClaimRequest, claims []relay.Claim) relay.ClaimRequest {
+func rest(req contract.ClaimRequest, claims []contract.Claim) contract.ClaimRequest {
 	req.Limit, req.Bytes = req.Limit-len(claims), req.Left(claims)
 	return req
 }
@@ -217,7 +217,7 @@ func (t timestamp) ScanTimestamptz(v pgtype.Timestamptz) error {
 	return nil
 }
 
-func newClaimScanner(lanes []relay.Lane, first ...any) *sqlstore.ClaimScanner {
+func newClaimScanner(lanes []contract.Lane, first ...any) *sqlstore.ClaimScanner {
 	return sqlstore.NewClaimScanner(lanes, first...).Times(func(t *sqldb.Time) any { return timestamp{t} })
 }
 
@@ -230,17 +230,17 @@ func (c *claimer[Tx]) stoppable(ctx context.Context) (context.Context, func()) {
 	return ctx, func() {}
 }
 
-func numbersAndEpochs(lanes []relay.Lane) ([]int, []int64) {
-	return column(lanes, func(l relay.Lane) int { return l.Number }), column(lanes, func(l relay.Lane) int64 { return l.Epoch })
+func numbersAndEpochs(lanes []contract.Lane) ([]int, []int64) {
+	return column(lanes, func(l contract.Lane) int { return l.Number }), column(lanes, func(l contract.Lane) int64 { return l.Epoch })
 }
 
-func (c *claimer[Tx]) claimDue(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+func (c *claimer[Tx]) claimDue(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
 	ctx, stop := c.stoppable(ctx)
 	defer stop()
 	numbers, epochs := numbersAndEpochs(req.Lanes)
 	positions, held := req.HeldWaiting()
 	rows, err := c.conn.Query(ctx, c.sql.claimDue, numbers, req.Limit, append([]string{}, req.Paused...), positions, held, epochs)
-	due, err := newClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, stop, rows, err)
+	due, err := newClaimScanner(req.Lanes).Read([]contract.Claim{}, req.Bytes, stop, rows, err)
 	for i := range due {
 		due[i].Waiting = true
 	}
@@ -248,7 +248,7 @@ func (c *claimer[Tx]) claimDue(ctx context.Context, req relay.ClaimRequest) ([]r
 }
 
 // claimReady reads a page, and once more if the first one can't be used.
-func (c *claimer[Tx]) claimReady(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
+func (c *claimer[Tx]) claimReady(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
 	for patience := youngWriter; ; patience *= 64 { // an old writer has ended: suspect older ones, too
 		p := c.cursors.page(req.Lanes, req.Limit, patience, time.Now())
 		claims, seen, err := c.readPage(ctx, p, req.Bytes)
@@ -266,7 +266,7 @@ func (c *claimer[Tx]) claimReady(ctx context.Context, req relay.ClaimRequest) ([
 }
 
 // readPage reads a page, up to a number of bytes.
-func (c *claimer[Tx]) readPage(ctx context.Context, p page, bytes int) (claims []relay.Claim, seen look, err error) {
+func (c *claimer[Tx]) readPage(ctx context.Context, p page, bytes int) (claims []contract.Claim, seen look, err error) {
 	ctx, stop := c.stoppable(ctx)
 	defer stop()
 	least := slices.Min(p.from)
@@ -281,7 +281,7 @@ func (c *claimer[Tx]) readPage(ctx context.Context, p page, bytes int) (claims [
 		rows.Close()
 		return nil, seen, err
 	}
-	claims, err = scanner.Read(make([]relay.Claim, 0, c.expected(p.limit)), bytes, stop, rows, nil)
+	claims, err = scanner.Read(make([]contract.Claim, 0, c.expected(p.limit)), bytes, stop, rows, nil)
 	c.found = len(claims)
 	return claims, seen, err
 }
@@ -306,7 +306,7 @@ func scanLook(rows sqldb.Rows, columns int) (seen look, err error) {
 }
 
 // markBlocked marks the claims of units of which something waits.
-func (c *claimer[Tx]) markBlocked(ctx context.Context, claims []relay.Claim) error {
+func (c *claimer[Tx]) markBlocked(ctx context.Context, claims []contract.Claim) error {
 	units := c.clean.unknown(claims)
 	blocked := make(map[cleanUnit]bool)
 	if len(units) > 0 {

@@ -3,7 +3,7 @@ package pgstore
 import (
 	"sync"
 
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // maxCleanUnits bounds the memory of a cleanSet to some 10 MB with keys of a hundred bytes:
@@ -12,11 +12,11 @@ const maxCleanUnits = 50_000
 
 // cleanUnit is a topic and key, under an ownership of its lane.
 type cleanUnit struct {
-	lane       relay.Lane
+	lane       contract.Lane
 	topic, key string
 }
 
-func cleanUnitOf(c *relay.Claim) cleanUnit {
+func cleanUnitOf(c *contract.Claim) cleanUnit {
 	return cleanUnit{c.Lane, c.Message.Address(), c.Message.Key}
 }
 
@@ -42,7 +42,7 @@ func newCleanSet() *cleanSet {
 
 // unknown returns the units of claims with a key that are not known to be clean, each once,
 // and begins a probe of them.
-func (s *cleanSet) unknown(claims []relay.Claim) []cleanUnit {
+func (s *cleanSet) unknown(claims []contract.Claim) []cleanUnit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []cleanUnit
@@ -79,10 +79,10 @@ func (s *cleanSet) add(units []cleanUnit) {
 
 // park takes the units of settlements that may let something wait out of the set, and keeps them out until the
 // returned function is called, when the settlement has ended.
-func (s *cleanSet) park(list []relay.Settlement) (done func()) {
+func (s *cleanSet) park(list []contract.Settlement) (done func()) {
 	var units []cleanUnit
 	for i := range list {
-		if st := &list[i]; st.Outcome != relay.Published || len(st.Destinations) > 0 {
+		if st := &list[i]; st.Outcome != contract.Published || len(st.Destinations) > 0 {
 			units = append(units, cleanUnitOf(st.Claim))
 		}
 	}

@@ -4,24 +4,24 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
-func claimOf(key string, epoch int64) relay.Claim {
-	return relay.Claim{Lane: relay.Lane{Number: 1, Epoch: epoch}, Message: waybill.Message{Topic: "orders", Key: key}}
+func claimOf(key string, epoch int64) contract.Claim {
+	return contract.Claim{Lane: contract.Lane{Number: 1, Epoch: epoch}, Message: waybill.Message{Topic: "orders", Key: key}}
 }
 
-func (s *cleanSet) knows(c relay.Claim) bool { return len(s.unknown([]relay.Claim{c})) == 0 }
+func (s *cleanSet) knows(c contract.Claim) bool { return len(s.unknown([]contract.Claim{c})) == 0 }
 
-func waits(c relay.Claim) []relay.Settlement {
-	return []relay.Settlement{{Claim: &c, Outcome: relay.Wait}}
+func waits(c contract.Claim) []contract.Settlement {
+	return []contract.Settlement{{Claim: &c, Outcome: contract.Wait}}
 }
 
 func TestCleanSet(t *testing.T) {
 	t.Parallel()
 	s := newCleanSet()
 	a, b, none := claimOf("a", 1), claimOf("b", 1), claimOf("", 1)
-	list := s.unknown([]relay.Claim{a, a, b, none})
+	list := s.unknown([]contract.Claim{a, a, b, none})
 	if len(list) != 2 {
 		t.Fatalf("unknown() = %v, want a and b, each once", list)
 	}
@@ -32,7 +32,7 @@ func TestCleanSet(t *testing.T) {
 	if s.knows(claimOf("a", 2)) {
 		t.Error("a is known under a new epoch of its lane")
 	}
-	s.park([]relay.Settlement{{Claim: &b, Outcome: relay.Published}})()
+	s.park([]contract.Settlement{{Claim: &b, Outcome: contract.Published}})()
 	s.park(waits(a))()
 	if s.knows(a) || !s.knows(b) {
 		t.Error("a was parked, b was published: want only b known")
@@ -49,24 +49,24 @@ func TestCleanSet_Race(t *testing.T) {
 	a := claimOf("a", 1)
 	for name, probe := range map[string]func(s *cleanSet){
 		"the settlement begins and ends within the probe": func(s *cleanSet) {
-			list := s.unknown([]relay.Claim{a})
+			list := s.unknown([]contract.Claim{a})
 			s.park(waits(a))()
 			s.add(list)
 		},
 		"it began before and ends within": func(s *cleanSet) {
 			done := s.park(waits(a))
-			list := s.unknown([]relay.Claim{a})
+			list := s.unknown([]contract.Claim{a})
 			done()
 			s.add(list)
 		},
 		"two of one key, the first has ended": func(s *cleanSet) {
 			first, second := s.park(waits(a)), s.park(waits(a))
 			first()
-			s.add(s.unknown([]relay.Claim{a}))
+			s.add(s.unknown([]contract.Claim{a}))
 			second()
 		},
 		"emptied meanwhile": func(s *cleanSet) {
-			list := s.unknown([]relay.Claim{a})
+			list := s.unknown([]contract.Claim{a})
 			s.empty()
 			s.add(list)
 		},
@@ -86,7 +86,7 @@ func TestCleanSet_Bounded(t *testing.T) {
 	t.Parallel()
 	s := newCleanSet()
 	for i := range 3 * maxCleanUnits / 1000 {
-		claims := make([]relay.Claim, 1000)
+		claims := make([]contract.Claim, 1000)
 		for j := range claims {
 			claims[j] = claimOf(string(rune('a'+i))+string(rune(j+1)), 1)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // youngWriter is how long a writer is assumed to end before the next claim.
@@ -73,7 +73,7 @@ type look struct {
 
 // page is what one statement reads: of each lane the positions above its from.
 type page struct {
-	lanes    []relay.Lane
+	lanes    []contract.Lane
 	from     []int64
 	limit    int
 	openFrom time.Time // writers known since then, or longer, are assumed to be open
@@ -85,7 +85,7 @@ func newCursors() *cursors {
 
 // begin prepares for a claim of lanes: those that have changed hands, or are named in again,
 // are read from their beginning.
-func (c *cursors) begin(lanes []relay.Lane, again []int) {
+func (c *cursors) begin(lanes []contract.Lane, again []int) {
 	for _, l := range lanes {
 		if lc := c.lanes[l.Number]; lc == nil || lc.epoch != l.Epoch {
 			c.lanes[l.Number] = &laneCursor{epoch: l.Epoch}
@@ -102,7 +102,7 @@ func (c *cursors) begin(lanes []relay.Lane, again []int) {
 func (c *cursors) forget() { *c = *newCursors() }
 
 // page returns what to read next. Writers known for less than patience are assumed to have ended.
-func (c *cursors) page(lanes []relay.Lane, limit int, patience time.Duration, now time.Time) page {
+func (c *cursors) page(lanes []contract.Lane, limit int, patience time.Duration, now time.Time) page {
 	p := page{lanes: lanes, from: make([]int64, len(lanes)), limit: limit, openFrom: now.Add(-patience)}
 	floor := int64(math.MaxInt64)
 	for _, w := range c.writers {
@@ -118,7 +118,7 @@ func (c *cursors) page(lanes []relay.Lane, limit int, patience time.Duration, no
 
 // took takes in what a page has shown, rows being in the order of their positions, at the
 // time of its look. If it reports false the rows are not to be used: read a page again.
-func (c *cursors) took(p page, rows []relay.Claim, seen look, now time.Time) bool {
+func (c *cursors) took(p page, rows []contract.Claim, seen look, now time.Time) bool {
 	if seen.Server != c.server || seen.Last < c.last || !c.sessions[seen.Session] {
 		c.startOver(seen)
 	}
@@ -174,7 +174,7 @@ func (p page) readFrom(position int64) bool {
 }
 
 // advance notes how far a page was read: to its end, or up to the last row if it came to its limit.
-func (c *cursors) advance(p page, rows []relay.Claim) {
+func (c *cursors) advance(p page, rows []contract.Claim) {
 	upTo := c.last
 	if len(rows) == p.limit {
 		upTo = min(upTo, rows[len(rows)-1].Position)

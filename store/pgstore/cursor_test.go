@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // sea is a table of one lane for the cursors to read, with writers who commit late.
 type sea struct {
 	t       *testing.T
 	c       *cursors
-	lanes   []relay.Lane
+	lanes   []contract.Lane
 	now     time.Time
 	last    int64
 	visible map[int64]int // lane by position
@@ -30,7 +30,7 @@ type sea struct {
 func newSea(t *testing.T, lanes int) *sea {
 	s := &sea{t: t, c: newCursors(), now: time.Unix(0, 0), visible: make(map[int64]int), keys: make(map[int64]int), open: make(map[string][]int64), server: "a"}
 	for n := range lanes {
-		s.lanes = append(s.lanes, relay.Lane{Number: n, Epoch: 1})
+		s.lanes = append(s.lanes, contract.Lane{Number: n, Epoch: 1})
 	}
 	return s
 }
@@ -57,12 +57,12 @@ func (s *sea) write(n int) {
 }
 
 // read returns the positions that a page shows, as the statement does.
-func (s *sea) read(p page) []relay.Claim {
-	var rows []relay.Claim
+func (s *sea) read(p page) []contract.Claim {
+	var rows []contract.Claim
 	for position := slices.Min(p.from) + 1; position <= s.last && len(rows) < p.limit; position++ {
 		lane, ok := s.visible[position]
 		if ok && position > p.from[lane] && !slices.Contains(s.held, position) {
-			rows = append(rows, relay.Claim{Lane: p.lanes[lane], Position: position})
+			rows = append(rows, contract.Claim{Lane: p.lanes[lane], Position: position})
 		}
 	}
 	return rows

@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // briefly makes the server end a transaction in which its program stands still: stopped, it
@@ -80,8 +80,8 @@ SELECT l.lane, l.epoch, s.share, s.total,
 	leaveSQL      = `DELETE FROM {relays} WHERE node = $1`
 )
 
-// RenewLanes implements [relay.Source]: with one statement if nothing is to change hands.
-func (s *Store[Tx]) RenewLanes(ctx context.Context, req relay.LeaseRequest) (relay.Lease, error) {
+// RenewLanes implements [contract.Source]: with one statement if nothing is to change hands.
+func (s *Store[Tx]) RenewLanes(ctx context.Context, req contract.LeaseRequest) (contract.Lease, error) {
 	if !req.Join && len(req.Give) == 0 {
 		lease, changes, err := s.extendLease(ctx, req)
 		if err != nil || !changes {
@@ -92,7 +92,7 @@ func (s *Store[Tx]) RenewLanes(ctx context.Context, req relay.LeaseRequest) (rel
 }
 
 // extendLease also reports whether there is more to do: a relay to reap, or lanes to take.
-func (s *Store[Tx]) extendLease(ctx context.Context, req relay.LeaseRequest) (lease relay.Lease, changes bool, err error) {
+func (s *Store[Tx]) extendLease(ctx context.Context, req contract.LeaseRequest) (lease contract.Lease, changes bool, err error) {
 	err = s.db.run(ctx, func(conn sqldb.Conn) (err error) {
 		rows, err := conn.Query(ctx, s.sql.extendLease, req.Node, sqlstore.Millis(req.TTL))
 		lease, err = sqlstore.ScanLease(rows, err, &changes)
@@ -102,7 +102,7 @@ func (s *Store[Tx]) extendLease(ctx context.Context, req relay.LeaseRequest) (le
 		err = waybill.ErrLeaseLost
 	}
 	if err != nil {
-		return relay.Lease{}, false, fmt.Errorf("extend lease: %w", err)
+		return contract.Lease{}, false, fmt.Errorf("extend lease: %w", err)
 	}
 	return lease, changes, nil
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/sqldb"
-	"github.com/waybill-go/waybill/relay"
 )
 
 //go:embed migrations/*.sql
@@ -72,7 +72,7 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 		return version, nil
 	}
 	err = migrate.Repeat(ctx, func() error {
-		err := s.addPartitions(ctx, relay.MaintainRequest{}, &relay.Maintained{})
+		err := s.addPartitions(ctx, contract.MaintainRequest{}, &contract.Maintained{})
 		if errors.Is(err, errBusy) { // who maintains the archive adds them
 			return nil
 		}

@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // The two statements of a batch that went well. What keeps a relay that was superseded from
@@ -212,9 +212,9 @@ const postponeSQL = `
 UPDATE {scheduled} SET due_at = {clock}() + interval '5 seconds'
  WHERE position = (SELECT position FROM {scheduled} WHERE due_at <= (SELECT {clock}()) ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)`
 
-// SettleMessages implements [relay.Source]. A batch that was published as a whole takes one
+// SettleMessages implements [contract.Source]. A batch that was published as a whole takes one
 // statement, everything else a transaction.
-func (s *Store[Tx]) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
+func (s *Store[Tx]) SettleMessages(ctx context.Context, req contract.SettleRequest) ([]int, error) {
 	var held []int
 	var err error
 	if p := settleplan.New(req.Settlements); p.OnlyPublished() {
@@ -236,12 +236,12 @@ func (s *Store[Tx]) SettleMessages(ctx context.Context, req relay.SettleRequest)
 }
 
 // settlePublished writes down what came straight from the outbox and is published.
-func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req relay.SettleRequest, list []relay.Settlement) ([]int, error) {
+func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req contract.SettleRequest, list []contract.Settlement) ([]int, error) {
 	lanes, epochs := lanesOf(list)
-	numbers := column(list, func(st relay.Settlement) int32 { return int32(st.Claim.Lane.Number) }) // pgx boxes each int
-	positions := column(list, func(st relay.Settlement) int64 { return st.Claim.Position })
-	destinations := column(list, func(st relay.Settlement) string { return st.Claim.Destination })
-	ids := column(list, func(st relay.Settlement) string { return st.Claim.Message.ID })
+	numbers := column(list, func(st contract.Settlement) int32 { return int32(st.Claim.Lane.Number) }) // pgx boxes each int
+	positions := column(list, func(st contract.Settlement) int64 { return st.Claim.Position })
+	destinations := column(list, func(st contract.Settlement) string { return st.Claim.Destination })
+	ids := column(list, func(st contract.Settlement) string { return st.Claim.Message.ID })
 	stmt := s.sql.settleDelete
 	if req.Archive {
 		stmt = s.sql.settleArchive
@@ -255,8 +255,8 @@ func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req re
 }
 
 // lanesOf returns the lanes of settlements, each once, with their epochs.
-func lanesOf(list []relay.Settlement) (numbers []int, epochs []int64) {
-	seen := make(map[relay.Lane]bool)
+func lanesOf(list []contract.Settlement) (numbers []int, epochs []int64) {
+	seen := make(map[contract.Lane]bool)
 	for _, st := range list {
 		if l := st.Claim.Lane; !seen[l] {
 			seen[l] = true
@@ -267,7 +267,7 @@ func lanesOf(list []relay.Settlement) (numbers []int, epochs []int64) {
 }
 
 // settleMixed writes down what is in the lanes that are still ours, which it locks first.
-func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req relay.SettleRequest) ([]int, error) {
+func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req contract.SettleRequest) ([]int, error) {
 	lanes, epochs := lanesOf(req.Settlements)
 	rows, err := conn.Query(ctx, s.sql.fence, req.Node, lanes, epochs)
 	held, err := sqldb.Collect(rows, err, sqldb.Scan[int])
@@ -285,7 +285,7 @@ func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req relay.
 
 // settlePlan is the core's Settle.
 func (s *Store[Tx]) settlePlan(ctx context.Context, conn sqldb.Conn, p *settleplan.Plan) error {
-	return settleSteps(ctx, conn, s.sql.steps(p, relay.SettleRequest{}))
+	return settleSteps(ctx, conn, s.sql.steps(p, contract.SettleRequest{}))
 }
 
 func settleSteps(ctx context.Context, conn sqldb.Conn, steps []settleStep) error {
@@ -300,7 +300,7 @@ func settleSteps(ctx context.Context, conn sqldb.Conn, steps []settleStep) error
 	return nil
 }
 
-// ReleaseScheduled implements [relay.Source].
+// ReleaseScheduled implements [contract.Source].
 func (s *Store[Tx]) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 	return sqlstore.ReleaseAround(limit, func(limit int) (int, error) { return s.releaseFirst(ctx, limit) }, func() error {
 		_, err := s.core.DB.Exec(ctx, s.sql.postpone)

@@ -3,9 +3,9 @@ package pgstore
 import (
 	"slices"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // settleStep is one statement of a plan.
@@ -16,7 +16,7 @@ type settleStep struct {
 }
 
 // steps returns the statements for what goes through the waiting rows, in order.
-func (s *statements) steps(p *settleplan.Plan, req relay.SettleRequest) []settleStep {
+func (s *statements) steps(p *settleplan.Plan, req contract.SettleRequest) []settleStep {
 	done := s.deleteWaiting
 	if req.Archive {
 		done = s.archiveWaiting

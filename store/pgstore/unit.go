@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqldb"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // A unit is what order is kept by: a destination, topic and key. What waits behind what is
@@ -83,9 +83,9 @@ SELECT count(*), coalesce(sum(b.behind), 0)::bigint
     SELECT count(*) AS behind FROM {outbox_waiting} w
      WHERE w.topic = u.topic AND w.key = u.key AND w.key <> '' AND NOT w.alone AND w.destination = u.destination AND w.position > u.position) b`
 
-// CountParked implements [relay.Source].
-func (s *Store[Tx]) CountParked(ctx context.Context, lanes []relay.Lane) (keys, messages int, err error) {
-	numbers := column(lanes, func(l relay.Lane) int { return l.Number })
+// CountParked implements [contract.Source].
+func (s *Store[Tx]) CountParked(ctx context.Context, lanes []contract.Lane) (keys, messages int, err error) {
+	numbers := column(lanes, func(l contract.Lane) int { return l.Number })
 	rows, err := s.core.DB.Query(ctx, s.sql.countParked, numbers)
 	_, _, err = sqldb.One(rows, err, func(r sqldb.Rows) (struct{}, error) { return struct{}{}, r.Scan(&keys, &messages) })
 	return keys, messages, s.core.Kind(err)

@@ -34,7 +34,7 @@ SELECT DISTINCT virtualtransaction
    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 )
 
-// AwaitMessages implements [relay.Source]. Commits of this store object that it knows of end
+// AwaitMessages implements [contract.Source]. Commits of this store object that it knows of end
 // the wait without the database. For all others writers are asked to notify, which the
 // outbox's trigger does, for as long as it costs them little; beyond that the wait is one of
 // a few milliseconds. Without a connection to listen on, what others commit waits for the
@@ -107,7 +107,7 @@ func (s *Store[Tx]) openEnqueuers(ctx context.Context) ([]string, error) {
 	return sqldb.Collect(rows, err, sqldb.Scan[string])
 }
 
-// LeaveLanes implements [relay.Source]. The connection to listen on is closed when the last
+// LeaveLanes implements [contract.Source]. The connection to listen on is closed when the last
 // node that waited on this store object has left. When no relay is left anywhere, writers are asked
 // to notify no more.
 func (s *Store[Tx]) LeaveLanes(ctx context.Context, node string) error {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // aheadRangeSQL returns the first position above one and the last one. Served by the primary key.
@@ -30,17 +30,17 @@ SELECT 0, o.position, '', 0, 0,
  ORDER BY o.position
  LIMIT $5`
 
-// ClaimAhead implements [relay.AheadSource] with two statements.
-func (s *Store) ClaimAhead(ctx context.Context, req relay.AheadRequest) (claims []relay.Claim, reached int64, err error) {
+// ClaimAhead implements [contract.AheadSource] with two statements.
+func (s *Store) ClaimAhead(ctx context.Context, req contract.AheadRequest) (claims []contract.Claim, reached int64, err error) {
 	epoch, mine := epochIn(req.Lanes)
 	if !mine {
-		return []relay.Claim{}, req.Above, nil
+		return []contract.Claim{}, req.Above, nil
 	}
 	rows, err := s.core.DB.Query(ctx, s.sql.aheadRange, req.Above)
 	upTo, err := sqlstore.AheadEnd(req, rows, err)
 	if err == nil && upTo > req.Above {
 		rows, err = s.core.DB.Query(ctx, s.sql.claimAhead, req.Above, upTo, append([]int64{}, req.Held...), req.Without, req.Limit, epoch)
-		claims, err = sqlstore.NewClaimScanner(req.Lanes).Read([]relay.Claim{}, req.Bytes, nil, rows, err)
+		claims, err = sqlstore.NewClaimScanner(req.Lanes).Read([]contract.Claim{}, req.Bytes, nil, rows, err)
 	}
 	if err != nil {
 		return nil, 0, s.core.Kind(fmt.Errorf("claim messages ahead: %w", err))

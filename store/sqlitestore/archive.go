@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // The purges delete a batch. Several relays may run them at once: there is one writer at a
@@ -20,8 +20,8 @@ DELETE FROM {outbox_ids} WHERE id IN (
     SELECT id FROM {outbox_ids} WHERE enqueued_at <= {now} - CAST($1 * 1000 AS INTEGER) LIMIT $2)`
 )
 
-// MaintainArchive implements [relay.Source]. The archive has no partitions.
-func (s *Store) MaintainArchive(ctx context.Context, req relay.MaintainRequest) (done relay.Maintained, err error) {
+// MaintainArchive implements [contract.Source]. The archive has no partitions.
+func (s *Store) MaintainArchive(ctx context.Context, req contract.MaintainRequest) (done contract.Maintained, err error) {
 	if req.Retention <= 0 {
 		return done, nil
 	}

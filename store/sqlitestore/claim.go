@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // ownsLane follows a condition: the one lane still has the epoch that is given next.
@@ -78,9 +78,9 @@ SELECT 0, o.position, '', 0, 0,
  ORDER BY o.position
  LIMIT $1`
 
-// ClaimMessages implements [relay.Source] with a statement, and one more if req.Due is set.
-func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]relay.Claim, error) {
-	claims := []relay.Claim{}
+// ClaimMessages implements [contract.Source] with a statement, and one more if req.Due is set.
+func (s *Store) ClaimMessages(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
+	claims := []contract.Claim{}
 	epoch, mine := epochIn(req.Lanes)
 	if !mine {
 		return claims, nil
@@ -107,8 +107,8 @@ func (s *Store) ClaimMessages(ctx context.Context, req relay.ClaimRequest) ([]re
 }
 
 // epochIn returns the epoch of the one lane, if it is among some.
-func epochIn(lanes []relay.Lane) (epoch int64, found bool) {
-	i := slices.IndexFunc(lanes, func(l relay.Lane) bool { return l.Number == 0 })
+func epochIn(lanes []contract.Lane) (epoch int64, found bool) {
+	i := slices.IndexFunc(lanes, func(l contract.Lane) bool { return l.Number == 0 })
 	if i < 0 {
 		return 0, false
 	}

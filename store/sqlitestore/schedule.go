@@ -18,7 +18,7 @@ SELECT {s.message} FROM {scheduled} s
 ON CONFLICT (id, source, tenant) DO NOTHING`
 )
 
-// ReleaseScheduled implements [relay.Source].
+// ReleaseScheduled implements [contract.Source].
 func (s *Store) ReleaseScheduled(ctx context.Context, limit int) (int, error) {
 	due := sqlstore.Due[int64]{Any: s.sql.anyDue, List: s.sql.dueScheduled, Scan: sqldb.Scan[int64], Release: s.release,
 		Position: func(position int64) int64 { return position }, Refuse: s.sql.refuseDue, Remove: s.sql.removeScheduled}

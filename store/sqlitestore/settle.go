@@ -3,8 +3,8 @@ package sqlitestore
 import (
 	"context"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqlstore"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // fenceSQL is asked in a transaction that has the write lock: no lane changes hands before it
@@ -61,8 +61,8 @@ SELECT w.position, {w.message}, $3, CASE WHEN w.key = '' THEN {now} END
  WHERE true
 ON CONFLICT DO NOTHING`
 
-// SettleMessages implements [relay.Source].
-func (s *Store) SettleMessages(ctx context.Context, req relay.SettleRequest) ([]int, error) {
+// SettleMessages implements [contract.Source].
+func (s *Store) SettleMessages(ctx context.Context, req contract.SettleRequest) ([]int, error) {
 	return s.core.SettleByRow(ctx, s.sql.settle, req)
 }
 

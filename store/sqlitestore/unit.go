@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/sqldb"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // A unit is what order is kept by: a destination, topic and key. What waits behind what is
@@ -54,8 +54,8 @@ SELECT count(*), coalesce(sum((
      WHERE w.topic = u.topic AND w.key = u.key AND w.key <> '' AND NOT w.alone AND w.destination = u.destination AND w.position > u.position)), 0)
   FROM (SELECT topic, key, destination, min(position) AS position FROM {dead_letters} WHERE parks GROUP BY topic, key, destination) u`
 
-// CountParked implements [relay.Source].
-func (s *Store) CountParked(ctx context.Context, lanes []relay.Lane) (keys, messages int, err error) {
+// CountParked implements [contract.Source].
+func (s *Store) CountParked(ctx context.Context, lanes []contract.Lane) (keys, messages int, err error) {
 	if len(lanes) == 0 {
 		return 0, 0, nil
 	}

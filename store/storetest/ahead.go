@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -19,7 +20,7 @@ func of(tenant string, m waybill.Message) waybill.Message {
 }
 
 // claimAhead claims what others than the tenant "large" have enqueued.
-func (n *node[Tx]) claimAhead(req relay.AheadRequest) (claims []relay.Claim, reached int64) {
+func (n *node[Tx]) claimAhead(req contract.AheadRequest) (claims []contract.Claim, reached int64) {
 	n.Helper()
 	req.Lanes, req.Without = n.lease.Lanes, []string{"large", "big"}
 	if req.Limit == 0 {
@@ -38,15 +39,15 @@ func claimAhead[Tx any](e *env[Tx]) {
 	for i := range 20 {
 		e.enqueue(of("large", msg(fmt.Sprint("l", i), fmt.Sprint("l", i%3))))
 	}
-	claims, reached := n.claimAhead(relay.AheadRequest{})
+	claims, reached := n.claimAhead(contract.AheadRequest{})
 	n.wantNext("only the large tenant's are there", claims)
 	e.enqueue(of("small", msg("s1", "")), of("other", msg("o1", "k")), of("big", msg("b1", "")), of("small", msg("s2", "k")))
-	claims, end := n.claimAhead(relay.AheadRequest{Above: reached})
+	claims, end := n.claimAhead(contract.AheadRequest{Above: reached})
 	n.wantNext("behind what was read", claims, "o1", "s1", "s2")
-	if !slices.IsSortedFunc(claims, func(a, b relay.Claim) int { return int(a.Position - b.Position) }) || end <= reached {
+	if !slices.IsSortedFunc(claims, func(a, b contract.Claim) int { return int(a.Position - b.Position) }) || end <= reached {
 		e.Errorf("claimed %v up to %d, want the order of positions, beyond %d", claimedIDs(claims), end, reached)
 	}
-	again, _ := n.claimAhead(relay.AheadRequest{Held: []int64{claims[0].Position}})
+	again, _ := n.claimAhead(contract.AheadRequest{Held: []int64{claims[0].Position}})
 	n.wantNext("one of them is claimed", again, "o1", "s2")
 	n.settle(published(find(claims, "s1"))...)
 	rest := n.next(allRows, claims[1:]...)
@@ -54,7 +55,7 @@ func claimAhead[Tx any](e *env[Tx]) {
 		e.Errorf("a claim after that found %v, want all of the large tenants", claimedIDs(rest))
 	}
 	n.settle(failed(find(claims, "o1"), 0))
-	again, _ = n.claimAhead(relay.AheadRequest{Above: reached})
+	again, _ = n.claimAhead(contract.AheadRequest{Above: reached})
 	n.wantNext("behind one of its key that waits", again, "s2")
 	if len(again) == 1 && !again[0].Blocked {
 		e.Errorf("s2 is not blocked by o1, which waits")
@@ -67,12 +68,12 @@ func claimAheadKeys[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(of("large", msg("l1", "k1")), of("small", msg("s1", "k1")), of("small", msg("s2", "k2")), of("large", msg("l2", "k2")),
 		of("small", msg("s3", "k2")), of("small", msg("s4", "k3")), of("small", msg("s5", "k3")), of("small", msg("s6", "")))
-	claims, _ := n.claimAhead(relay.AheadRequest{})
+	claims, _ := n.claimAhead(contract.AheadRequest{})
 	n.wantNext("what passes nothing", claims, "s2", "s4", "s5", "s6")
 	all := n.claim()
-	claims, _ = n.claimAhead(relay.AheadRequest{Held: []int64{find(all, "l1").Position, find(all, "s2").Position}})
+	claims, _ = n.claimAhead(contract.AheadRequest{Held: []int64{find(all, "l1").Position, find(all, "s2").Position}})
 	n.wantNext("what follows a claimed one", claims, "s1", "s4", "s5", "s6")
-	claims, _ = n.claimAhead(relay.AheadRequest{Above: find(all, "s4").Position})
+	claims, _ = n.claimAhead(contract.AheadRequest{Above: find(all, "s4").Position})
 	n.wantNext("behind one that an earlier look has passed", claims, "s6")
 }
 
@@ -89,11 +90,11 @@ func claimAheadParts[Tx any](e *env[Tx]) {
 	}
 	for _, tt := range []struct {
 		name string
-		req  relay.AheadRequest
+		req  contract.AheadRequest
 	}{
-		{"limit", relay.AheadRequest{Limit: 5, Span: allRows}},
-		{"bytes", relay.AheadRequest{Limit: allRows, Span: allRows, Bytes: 2500}},
-		{"span", relay.AheadRequest{Limit: allRows, Span: 7}},
+		{"limit", contract.AheadRequest{Limit: 5, Span: allRows}},
+		{"bytes", contract.AheadRequest{Limit: allRows, Span: allRows, Bytes: 2500}},
+		{"span", contract.AheadRequest{Limit: allRows, Span: 7}},
 	} {
 		var got []string
 		calls := 0
@@ -124,7 +125,7 @@ func claimShared[Tx any](e *env[Tx]) {
 	e.enqueue(list...)
 	ctx, stop := context.WithCancel(e.ctx)
 	defer stop()
-	src := &looked{AheadSource: e.s.(relay.AheadSource), done: make(chan struct{})}
+	src := &looked{AheadSource: e.s.(contract.AheadSource), done: make(chan struct{})}
 	pub := &arrivals{want: len(list), all: stop, after: src.done}
 	r, err := relay.New(src, pub, relay.Config{BatchSize: batch, Parallelism: 1, Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
 	e.must(err, "relay.New")
@@ -135,13 +136,13 @@ func claimShared[Tx any](e *env[Tx]) {
 
 // looked is a source that says when it has been asked for what is behind a backlog.
 type looked struct {
-	relay.AheadSource
+	contract.AheadSource
 	once sync.Once
 	done chan struct{}
 }
 
-// ClaimAhead implements [relay.AheadSource].
-func (l *looked) ClaimAhead(ctx context.Context, req relay.AheadRequest) ([]relay.Claim, int64, error) {
+// ClaimAhead implements [contract.AheadSource].
+func (l *looked) ClaimAhead(ctx context.Context, req contract.AheadRequest) ([]contract.Claim, int64, error) {
 	defer l.once.Do(func() { close(l.done) })
 	return l.AheadSource.ClaimAhead(ctx, req)
 }
@@ -155,8 +156,8 @@ type arrivals struct {
 	after <-chan struct{}
 }
 
-// Send implements [relay.Publisher].
-func (p *arrivals) Send(_ context.Context, msgs []relay.Outgoing) func() []error {
+// Send implements [contract.Publisher].
+func (p *arrivals) Send(_ context.Context, msgs []contract.Outgoing) func() []error {
 	for _, m := range msgs {
 		p.ids = append(p.ids, m.ID)
 	}

@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 func aloneTests[Tx any]() []test[Tx] {
@@ -20,7 +20,7 @@ func aloneTests[Tx any]() []test[Tx] {
 }
 
 // alone is a failed attempt that gives the order up.
-func alone(c relay.Claim, after time.Duration) relay.Settlement {
+func alone(c contract.Claim, after time.Duration) contract.Settlement {
 	st := failed(c, after)
 	st.Alone = true
 	return st
@@ -113,7 +113,7 @@ func aloneTakesNothing[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msgs("a", "k", 3)...)
 	claims := n.claimOnly("a1", "a2", "a3")
-	st := settlement(claims[0], relay.Wait)
+	st := settlement(claims[0], contract.Wait)
 	st.Alone = true
 	n.settle(st, failed(claims[1], time.Hour), behind(claims[2]))
 	n.claimOne("a1")

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func cancelTests[Tx any]() []test[Tx] {
@@ -118,7 +118,7 @@ func cancelDeliverAt[Tx any](e *env[Tx]) {
 	e.enqueue(m)
 	c := n.claimOne("pending")
 	e.cancel("pending", 1, false)
-	n.settle(settlement(c, relay.Schedule)) // a late answer
+	n.settle(settlement(c, contract.Schedule)) // a late answer
 	e.cancel("scheduled", 1, false)
 	e.cancel("scheduled", 0, false)
 	e.advance(2 * time.Hour)
@@ -153,13 +153,13 @@ func cancelParked[Tx any](e *env[Tx]) {
 
 // cancelClaimed: a late answer of the relay finds no row, and what it has put behind goes on.
 func cancelClaimed[Tx any](e *env[Tx]) {
-	late := map[string]func(c relay.Claim) relay.Settlement{
-		"published": func(c relay.Claim) relay.Settlement { return settlement(c, relay.Published) },
-		"failed":    func(c relay.Claim) relay.Settlement { return failed(c, time.Hour) },
+	late := map[string]func(c contract.Claim) contract.Settlement{
+		"published": func(c contract.Claim) contract.Settlement { return settlement(c, contract.Published) },
+		"failed":    func(c contract.Claim) contract.Settlement { return failed(c, time.Hour) },
 		"dead":      dead,
 		"parking":   parking,
-		"fanned":    func(c relay.Claim) relay.Settlement { return fanout(c, "x", "y") },
-		"followed":  func(c relay.Claim) relay.Settlement { return publishedThen(c, "x") },
+		"fanned":    func(c contract.Claim) contract.Settlement { return fanout(c, "x", "y") },
+		"followed":  func(c contract.Claim) contract.Settlement { return publishedThen(c, "x") },
 	}
 	n := e.join("r1")
 	for name, answer := range late {
@@ -302,27 +302,27 @@ func cancelRacing[Tx any](e *env[Tx]) {
 // what is behind it waits.
 func (n *node[Tx]) muddle(times int) error {
 	for range times {
-		claims, err := n.s.ClaimMessages(n.ctx, relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Again: numbers(n.lease.Lanes)})
+		claims, err := n.s.ClaimMessages(n.ctx, contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Again: numbers(n.lease.Lanes)})
 		if err != nil {
 			return err
 		}
-		var list []relay.Settlement
+		var list []contract.Settlement
 		first := make(map[string]bool)
 		for _, c := range claims {
 			switch {
 			case c.DelayFor > 0:
-				list = append(list, settlement(c, relay.Schedule))
+				list = append(list, settlement(c, contract.Schedule))
 			case first[c.Message.Key]:
 				list = append(list, behind(c))
 			case c.Attempts == 0:
 				first[c.Message.Key] = true
 				list = append(list, failed(c, 0))
 			default:
-				list = append(list, settlement(c, relay.Published))
+				list = append(list, settlement(c, contract.Published))
 			}
 		}
 		err = repeatConflicts(func() error {
-			_, err := n.s.SettleMessages(n.ctx, relay.SettleRequest{Node: n.name, Archive: true, Settlements: list})
+			_, err := n.s.SettleMessages(n.ctx, contract.SettleRequest{Node: n.name, Archive: true, Settlements: list})
 			return err
 		})
 		if err != nil {

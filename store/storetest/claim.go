@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func claimTests[Tx any]() []test[Tx] {
@@ -48,7 +48,7 @@ func claimTests[Tx any]() []test[Tx] {
 func claimNothing[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	n.claimOnly()
-	if claims := n.claimWith(relay.ClaimRequest{Limit: 10}); len(claims) != 0 {
+	if claims := n.claimWith(contract.ClaimRequest{Limit: 10}); len(claims) != 0 {
 		e.Errorf("claimed %d messages of no lanes", len(claims))
 	}
 }
@@ -84,7 +84,7 @@ func claimTwice[Tx any](e *env[Tx]) {
 func claimLimit[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msgs("a", "k", 5)...)
-	claims := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: 2})
+	claims := n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: 2})
 	if got := claimedIDs(claims); !slices.Equal(got, []string{"a1", "a2"}) {
 		e.Errorf("claimed %v, want the first two", got)
 	}
@@ -105,9 +105,9 @@ func claimBytes[Tx any](e *env[Tx]) {
 		e.enqueue(list...)
 	}
 	// each claims all, and settles what it has claimed.
-	each := func(settle func(c relay.Claim)) {
+	each := func(settle func(c contract.Claim)) {
 		for done := 0; done < count; done += 3 {
-			req := relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: count, Bytes: limit, Due: true}
+			req := contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: count, Bytes: limit, Due: true}
 			claims := n.claimWith(req)
 			if want := min(3, count-done); len(claims) != want || req.Full(claims) != (want == 3) {
 				e.Fatalf("claimed %d messages of %d bytes with the limit %d, want %d", len(claims), size, limit, want)
@@ -119,7 +119,7 @@ func claimBytes[Tx any](e *env[Tx]) {
 	}
 	enqueue("a", func(i int) string { return fmt.Sprint("k", i%3) })
 	last := make(map[string]string)
-	each(func(c relay.Claim) {
+	each(func(c contract.Claim) {
 		if c.Message.ID <= last[c.Message.Key] {
 			e.Errorf("%s after %s", c.Message.ID, last[c.Message.Key])
 		}
@@ -132,7 +132,7 @@ func claimBytes[Tx any](e *env[Tx]) {
 	for _, c := range n.claim() {
 		n.settle(failed(c, 0))
 	}
-	each(func(c relay.Claim) {
+	each(func(c contract.Claim) {
 		if !c.Waiting {
 			e.Errorf("%s does not wait", c.Message.ID)
 		}
@@ -145,10 +145,10 @@ func claimLimitMixed[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msgs("a", "k", 3)...)
 	claims := n.claimOnly("a1", "a2", "a3")
-	n.settle(settlement(claims[0], relay.Wait), behind(claims[1]), behind(claims[2]))
+	n.settle(settlement(claims[0], contract.Wait), behind(claims[1]), behind(claims[2]))
 	e.enqueue(msgs("b", "k2", 3)...)
 	for limit := 1; limit <= 7; limit++ {
-		got := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: limit, Due: true, Again: numbers(n.lease.Lanes)})
+		got := n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: limit, Due: true, Again: numbers(n.lease.Lanes)})
 		if len(got) != min(limit, 6) {
 			e.Errorf("claimed %d with the limit %d, want %d", len(got), limit, min(limit, 6))
 		}
@@ -164,7 +164,7 @@ func claimBatches[Tx any](e *env[Tx]) {
 	e.enqueue(list...)
 	last := make(map[string]string)
 	for done := 0; done < len(list); {
-		claims := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: 13, Due: true})
+		claims := n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: 13, Due: true})
 		if len(claims) == 0 {
 			e.Fatalf("nothing to claim after %d of %d", done, len(list))
 		}
@@ -182,7 +182,7 @@ func claimBatches[Tx any](e *env[Tx]) {
 }
 
 // twoLanes enqueues messages until two lanes have one, and returns a claim of each.
-func (n *node[Tx]) twoLanes() (first, second relay.Claim) {
+func (n *node[Tx]) twoLanes() (first, second contract.Claim) {
 	n.Helper()
 	for i := range 1000 {
 		m := msg(fmt.Sprintf("m%d", i), fmt.Sprintf("k%d", i))
@@ -202,8 +202,8 @@ func (n *node[Tx]) twoLanes() (first, second relay.Claim) {
 func claimLanesInOrder[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	a, b := n.twoLanes()
-	for _, lanes := range [][]relay.Lane{{a.Lane, b.Lane}, {b.Lane, a.Lane}} {
-		claims := n.claimWith(relay.ClaimRequest{Lanes: lanes, Limit: 1, Again: numbers(lanes)})
+	for _, lanes := range [][]contract.Lane{{a.Lane, b.Lane}, {b.Lane, a.Lane}} {
+		claims := n.claimWith(contract.ClaimRequest{Lanes: lanes, Limit: 1, Again: numbers(lanes)})
 		if len(claims) != 1 || claims[0].Lane != lanes[0] && claims[0].Position != min(a.Position, b.Position) {
 			e.Errorf("claimed %+v, want one message: the oldest, or of the lane that was given first, %v", claims, lanes[0])
 		}
@@ -213,8 +213,8 @@ func claimLanesInOrder[Tx any](e *env[Tx]) {
 func claimOnlyLanes[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	a, b := n.twoLanes()
-	for _, lane := range []relay.Lane{a.Lane, b.Lane} {
-		for _, c := range n.claimWith(relay.ClaimRequest{Lanes: []relay.Lane{lane}, Limit: allRows}) {
+	for _, lane := range []contract.Lane{a.Lane, b.Lane} {
+		for _, c := range n.claimWith(contract.ClaimRequest{Lanes: []contract.Lane{lane}, Limit: allRows}) {
 			if c.Lane != lane {
 				e.Errorf("claimed lane %v, want only %v", c.Lane, lane)
 			}
@@ -226,8 +226,8 @@ func claimWaitingLanes[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	a, b := n.twoLanes()
 	n.settle(failed(a, 0), failed(b, 0))
-	for _, c := range []relay.Claim{a, b} {
-		claims := n.claimWith(relay.ClaimRequest{Lanes: []relay.Lane{c.Lane}, Limit: 1, Due: true})
+	for _, c := range []contract.Claim{a, b} {
+		claims := n.claimWith(contract.ClaimRequest{Lanes: []contract.Lane{c.Lane}, Limit: 1, Due: true})
 		if len(claims) != 1 || claims[0].Message.ID != c.Message.ID {
 			e.Errorf("claimed %v of lane %v, want the waiting %s", claimedIDs(claims), c.Lane, c.Message.ID)
 		}
@@ -310,17 +310,17 @@ func claimVeryLateCommit[Tx any](e *env[Tx]) {
 }
 
 // next claims forward, as a relay does that has settled or holds what it had.
-func (n *node[Tx]) next(limit int, held ...relay.Claim) []relay.Claim {
+func (n *node[Tx]) next(limit int, held ...contract.Claim) []contract.Claim {
 	n.Helper()
 	positions := make([]int64, len(held))
 	for i := range held {
 		positions[i] = held[i].Position
 	}
 	slices.Sort(positions)
-	return n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: limit, Held: positions})
+	return n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: limit, Held: positions})
 }
 
-func (n *node[Tx]) wantNext(what string, claims []relay.Claim, want ...string) {
+func (n *node[Tx]) wantNext(what string, claims []contract.Claim, want ...string) {
 	n.Helper()
 	got := claimedIDs(claims)
 	slices.Sort(got)
@@ -335,7 +335,7 @@ func claimHeld[Tx any](e *env[Tx]) {
 	e.enqueue(msg("b1", "k2"))
 	claims := n.claimOnly("a1", "a2", "a3", "b1")
 	n.wantNext("all held", n.next(allRows, claims...))
-	req := relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: 2, Again: numbers(n.lease.Lanes), Held: []int64{find(claims, "a1").Position, find(claims, "a3").Position}}
+	req := contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: 2, Again: numbers(n.lease.Lanes), Held: []int64{find(claims, "a1").Position, find(claims, "a3").Position}}
 	slices.Sort(req.Held)
 	if got := claimedIDs(n.claimWith(req)); len(got) != 2 || slices.Contains(got, "a1") || slices.Contains(got, "a3") {
 		e.Errorf("claimed %v, want two that are not under way", got)
@@ -348,7 +348,7 @@ func claimHeldWaiting[Tx any](e *env[Tx]) {
 	n.settle(published(n.claimOne("a1"))...)
 	claims := n.claimOnly("a2", "a3", "a4", "a5")
 	e.enqueue(msg("b", "k2"))
-	req := relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Held: []int64{claims[0].Position, claims[1].Position, claims[2].Position, claims[3].Position}}
+	req := contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Held: []int64{claims[0].Position, claims[1].Position, claims[2].Position, claims[3].Position}}
 	n.wantNext("all that are due are under way", n.claimWith(req), "b")
 	req.Held, req.Again = req.Held[1:2], numbers(n.lease.Lanes)
 	n.wantNext("one of them is", n.claimWith(req), "a2", "a4", "a5", "b")
@@ -363,9 +363,9 @@ func claimHeldFor[Tx any](e *env[Tx]) {
 		n.settle(fanout(c, "x", "y"))
 		e.exempt[c.Message.ID] = true // it is in two places
 	}
-	rows := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Again: numbers(n.lease.Lanes)})
+	rows := n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Again: numbers(n.lease.Lanes)})
 	first := find(rows, "a1").Position
-	got := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Held: []int64{first}, HeldFor: map[int64][]string{first: {"x"}}})
+	got := n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Held: []int64{first}, HeldFor: map[int64][]string{first: {"x"}}})
 	var places []string
 	for _, c := range got {
 		places = append(places, c.Message.ID+" "+c.Destination)
@@ -383,11 +383,11 @@ func claimAgainAfterDue[Tx any](e *env[Tx]) {
 	n.settle(failed(n.claimOne("w"), 0))
 	e.enqueue(msg("a", ""))
 	for range 4 { // both, and let go of, until a store has seen enough to read forward
-		n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true})
+		n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true})
 	}
-	due := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: 1, Due: true, Again: numbers(n.lease.Lanes)})
+	due := n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: 1, Due: true, Again: numbers(n.lease.Lanes)})
 	n.wantNext("as many as may be", due, "w")
-	n.wantNext("the rest", n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Held: []int64{due[0].Position}}), "a")
+	n.wantNext("the rest", n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Held: []int64{due[0].Position}}), "a")
 }
 
 // claimAgain: some stores return what nobody holds in any case.
@@ -401,8 +401,8 @@ func claimAgain[Tx any](e *env[Tx]) {
 	claims := n.claim()
 	n.wantNext("let go, all of it", claims, "a1", "a2", "a3", "b1", "b2", "b3")
 	lane := find(claims, "a1").Lane
-	got := n.claimWith(relay.ClaimRequest{
-		Lanes: []relay.Lane{lane}, Limit: allRows, Again: []int{lane.Number}, Held: []int64{find(claims, "a2").Position},
+	got := n.claimWith(contract.ClaimRequest{
+		Lanes: []contract.Lane{lane}, Limit: allRows, Again: []int{lane.Number}, Held: []int64{find(claims, "a2").Position},
 	})
 	if ids := claimedIDs(got); !slices.Contains(ids, "a1") || slices.Contains(ids, "a2") || !slices.Contains(ids, "a3") {
 		e.Errorf("claimed %v of the lane that is read again, want a1 and a3, not a2 which is held", ids)
@@ -451,7 +451,7 @@ func claimForward[Tx any](e *env[Tx]) {
 // claimOpenWriters: they commit in the opposite order of their enqueues, or roll back.
 func claimOpenWriters[Tx any](e *env[Tx]) {
 	n := e.join("r1")
-	var held []relay.Claim
+	var held []contract.Claim
 	type writer struct {
 		tx    Tx
 		msgs  []waybill.Message
@@ -534,7 +534,7 @@ func claimPaused[Tx any](e *env[Tx]) {
 		n.settle(fanout(c, "x", "y"))
 	}
 	e.several("a", "b")
-	claims := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Paused: []string{"x", "z"}})
+	claims := n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Paused: []string{"x", "z"}})
 	for _, c := range claims {
 		if c.Destination != "y" {
 			e.Errorf("claimed %s for the paused %s", c.Message.ID, c.Destination)

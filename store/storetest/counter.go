@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // Counter is a number that the database draws for each row.
@@ -53,7 +53,7 @@ func lastPositions[Tx any](e *env[Tx]) {
 		want = append(want, m.ID)
 	}
 	e.wantSpent(msg("too late", ""))
-	var list []relay.Settlement
+	var list []contract.Settlement
 	var held []string
 	for _, c := range n.claimOnly(want...) {
 		switch {
@@ -101,7 +101,7 @@ func lastLetters[Tx any](e *env[Tx]) {
 	e.enqueue(msg("other", "k3"))
 	claims := n.claimOnly("first", "second", "other")
 	n.settle(dead(find(claims, "first")))
-	_, err := e.s.SettleMessages(e.ctx, relay.SettleRequest{Node: n.name, Archive: true, Settlements: []relay.Settlement{dead(find(claims, "second"))}})
+	_, err := e.s.SettleMessages(e.ctx, contract.SettleRequest{Node: n.name, Archive: true, Settlements: []contract.Settlement{dead(find(claims, "second"))}})
 	if err == nil || waybill.IsConflict(err) {
 		e.Errorf("SettleMessages() of a dead letter without a number = %v, want an error, and no conflict", err)
 	}

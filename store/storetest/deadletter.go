@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func deadLetterTests[Tx any]() []test[Tx] {
@@ -101,7 +101,7 @@ func deadFailed[Tx any](e *env[Tx]) {
 	e.enqueue(msgs("a", "k", 2)...)
 	claims := n.claimOnly("a1", "a2")
 	st := dead(claims[0])
-	st.Outcome = relay.Failed
+	st.Outcome = contract.Failed
 	n.settle(st, behind(claims[1]))
 	if l := e.letter(); !l.Failed || l.Message.ID != "a1" {
 		e.Errorf("letter = %+v, want a1 marked as failed", l)
@@ -180,7 +180,7 @@ func letterPages[Tx any](e *env[Tx]) {
 	const count = deadletter.DefaultLimit + 20
 	n := e.join("r1")
 	e.enqueue(msgs("a", "", count)...)
-	var outcomes []relay.Settlement
+	var outcomes []contract.Settlement
 	for _, c := range n.claim() {
 		outcomes = append(outcomes, dead(c))
 	}

@@ -3,9 +3,9 @@ package storetest
 import (
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func destinationTests[Tx any]() []test[Tx] {
@@ -92,7 +92,7 @@ func fanOutRequeued[Tx any](e *env[Tx]) {
 }
 
 // bothOf claims and returns the rows of one message for x and y.
-func (n *node[Tx]) bothOf(id string) (x, y relay.Claim) {
+func (n *node[Tx]) bothOf(id string) (x, y contract.Claim) {
 	n.Helper()
 	for _, c := range n.claim() {
 		switch {
@@ -109,7 +109,7 @@ func (n *node[Tx]) bothOf(id string) (x, y relay.Claim) {
 }
 
 // rows returns "id destination" of claims.
-func rows(claims []relay.Claim) []string {
+func rows(claims []contract.Claim) []string {
 	list := make([]string, len(claims))
 	for i, c := range claims {
 		list[i] = c.Message.ID + " " + c.Destination
@@ -118,7 +118,7 @@ func rows(claims []relay.Claim) []string {
 }
 
 // wantRows claims and checks that exactly the given rows may go, in any order.
-func (n *node[Tx]) wantRows(want ...string) []relay.Claim {
+func (n *node[Tx]) wantRows(want ...string) []contract.Claim {
 	n.Helper()
 	claims := n.claim()
 	got := make(map[string]int)
@@ -143,7 +143,7 @@ func fanOutOrder[Tx any](e *env[Tx]) {
 	claims := n.claimOnly("a1", "a2", "a3")
 	n.settle(fanout(claims[0], "x", "y"), fanout(claims[1], "x", "y"), fanout(claims[2], "x", "y"))
 	claims = n.wantRows("a1 x", "a2 x", "a3 x", "a1 y", "a2 y", "a3 y")
-	var outcomes []relay.Settlement
+	var outcomes []contract.Settlement
 	for _, c := range claims {
 		switch {
 		case c.Destination == "y":

@@ -3,8 +3,8 @@ package storetest
 import (
 	"errors"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // dieAgain: a letter that is requeued and dies again is the letter that it was, next to others that
@@ -47,7 +47,7 @@ func dieAgainApart[Tx any](e *env[Tx]) {
 	n.settle(fanout(n.claimOne("a"), "x", "y"))
 	e.several("a")
 	settleAll := func() {
-		var list []relay.Settlement
+		var list []contract.Settlement
 		for _, c := range n.claim() {
 			list = append(list, dead(c))
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func fieldTests[Tx any]() []test[Tx] {
@@ -244,7 +244,7 @@ func fieldsOnTheWay[Tx any](e *env[Tx]) {
 	want := full("a")
 	want.DeliverAt = time.Now().Add(time.Hour).Truncate(time.Microsecond)
 	e.enqueue(want)
-	n.settle(settlement(n.claimOne("a"), relay.Schedule))
+	n.settle(settlement(n.claimOne("a"), contract.Schedule))
 	e.advance(2 * time.Hour)
 	e.release(1)
 	c := n.claimOne("a")

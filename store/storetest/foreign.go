@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func foreignTests[Tx any]() []test[Tx] {
@@ -31,7 +31,7 @@ func foreignPlain[Tx any](e *env[Tx]) {
 	if len(claims) != 2 {
 		e.Fatalf("claimed %d messages, want 2", len(claims))
 	}
-	slices.SortFunc(claims, func(a, b relay.Claim) int { return len(b.Message.Payload) - len(a.Message.Payload) })
+	slices.SortFunc(claims, func(a, b contract.Claim) int { return len(b.Message.Payload) - len(a.Message.Payload) })
 	m := claims[0].Message
 	if claims[0].Malformed != nil {
 		e.Fatal(claims[0].Malformed)
@@ -75,7 +75,7 @@ func foreignMalformed[Tx any](e *env[Tx]) {
 	if len(claims) != len(bad)+2 {
 		e.Fatalf("claimed %d messages, want %d", len(claims), len(bad)+2)
 	}
-	var outcomes []relay.Settlement
+	var outcomes []contract.Settlement
 	for _, c := range claims {
 		good := c.Message.ID == "a" || c.Message.ID == "b"
 		if (c.Malformed == nil) != good {

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func historyTests[Tx any]() []test[Tx] {
@@ -49,7 +49,7 @@ func (e *env[Tx]) wantHistory(l deadletter.Letter, want ...string) {
 }
 
 // attempt is a settlement of an attempt that took a while.
-func attempt(st relay.Settlement, errText string, took time.Duration) relay.Settlement {
+func attempt(st contract.Settlement, errText string, took time.Duration) contract.Settlement {
 	st.Error, st.Took = errText, took
 	return st
 }
@@ -124,9 +124,9 @@ func historyUncounted[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("a", "k"), msg("b", "k"))
 	claims := n.claimOnly("a", "b")
-	later := settlement(claims[0], relay.Wait)
+	later := settlement(claims[0], contract.Wait)
 	n.settle(attempt(later, "broker is down", time.Second), behind(claims[1]))
-	again := settlement(n.claimOnly("a", "b")[0], relay.Wait)
+	again := settlement(n.claimOnly("a", "b")[0], contract.Wait)
 	n.settle(attempt(again, "broker is still down", time.Second))
 	n.settle(attempt(dead(find(n.claim(), "a")), "no", 0))
 	e.wantHistory(e.show(e.letter().Number), "r1 no 0s")

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func identityTests[Tx any]() []test[Tx] {
@@ -38,7 +38,7 @@ func sameID(id string) []waybill.Message {
 }
 
 // senders returns of whom claims are, in order.
-func senders(claims []relay.Claim) []string {
+func senders(claims []contract.Claim) []string {
 	list := make([]string, len(claims))
 	for i, c := range claims {
 		list[i] = c.Message.Source + "/" + c.Message.Tenant
@@ -50,7 +50,7 @@ func senders(claims []relay.Claim) []string {
 var allSenders = []string{"shop/acme", "shop/default", "till/acme", "till/default"}
 
 // claimFrom claims everything and checks of whom it is.
-func (n *node[Tx]) claimFrom(want ...string) []relay.Claim {
+func (n *node[Tx]) claimFrom(want ...string) []contract.Claim {
 	n.Helper()
 	claims := n.claim()
 	if got := senders(claims); !slices.Equal(got, want) {
@@ -103,7 +103,7 @@ func identityWaiting[Tx any](e *env[Tx]) {
 	n.settle(failed(n.claimOne("a"), 0))
 	e.wantNew(e.transact(false, all...), false, true, true, true)
 	e.wantPlaces("a", map[outbox.Status]int{outbox.Waiting: 1, outbox.Pending: 3})
-	var list []relay.Settlement
+	var list []contract.Settlement
 	for _, c := range n.claimFrom(allSenders...) {
 		list = append(list, failed(c, 0))
 	}
@@ -137,7 +137,7 @@ func identityFannedOut[Tx any](e *env[Tx]) {
 func identityFollowers[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(sameID("a")...)
-	var list []relay.Settlement
+	var list []contract.Settlement
 	for _, c := range n.claimFrom(allSenders...) {
 		list = append(list, publishedThen(to(c, "x"), "y"))
 	}
@@ -153,9 +153,9 @@ func (n *node[Tx]) scheduleAll(after time.Duration, list ...waybill.Message) {
 		list[i].DeliverAt = time.Now().Add(after)
 	}
 	n.enqueue(list...)
-	var settlements []relay.Settlement
+	var settlements []contract.Settlement
 	for _, c := range n.claim() {
-		settlements = append(settlements, settlement(c, relay.Schedule))
+		settlements = append(settlements, settlement(c, contract.Schedule))
 	}
 	n.settle(settlements...)
 }

@@ -3,9 +3,9 @@ package storetest
 import (
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func inspectTests[Tx any]() []test[Tx] {
@@ -37,7 +37,7 @@ func inspectWay[Tx any](e *env[Tx]) {
 	}
 	enqueued := state.EnqueuedAt
 	e.wantRecent("EnqueuedAt", enqueued, 0)
-	n.settle(settlement(n.claimOne("a"), relay.Schedule))
+	n.settle(settlement(n.claimOne("a"), contract.Schedule))
 	e.want(outbox.Scheduled, "a")
 	e.advance(2 * time.Hour)
 	e.release(1)
@@ -156,7 +156,7 @@ func statsAgeNotDue[Tx any](e *env[Tx]) {
 		}
 	}
 	wantDue(3 * time.Hour)
-	n.settle(settlement(n.claimOne("a"), relay.Schedule))
+	n.settle(settlement(n.claimOne("a"), contract.Schedule))
 	e.advance(time.Hour)
 	wantDue(2 * time.Hour)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func laneTests[Tx any]() []test[Tx] {
@@ -31,7 +31,7 @@ func laneTests[Tx any]() []test[Tx] {
 	}
 }
 
-func numbers(lanes []relay.Lane) []int {
+func numbers(lanes []contract.Lane) []int {
 	list := make([]int, len(lanes))
 	for i, l := range lanes {
 		list[i] = l.Number
@@ -60,14 +60,14 @@ func laneFirst[Tx any](e *env[Tx]) {
 // had, whether waiting, new, or of another tenant.
 func laneReadByOwner[Tx any](e *env[Tx]) {
 	old := &node[Tx]{env: e, name: "r1"}
-	e.must(old.renew(relay.LeaseRequest{Join: true, TTL: time.Minute}), "join")
+	e.must(old.renew(contract.LeaseRequest{Join: true, TTL: time.Minute}), "join")
 	e.enqueue(msg("a1", "k"), msg("b1", ""))
 	old.settle(failed(find(old.claimOnly("a1", "b1"), "a1"), 0))
 	e.enqueue(msg("a2", "k"), of("small", msg("c1", "c")))
 	e.advance(2 * time.Minute)
 	n := e.join("r2")
 	old.claimOnly()
-	if claims, _ := old.claimAhead(relay.AheadRequest{}); len(claims) > 0 {
+	if claims, _ := old.claimAhead(contract.AheadRequest{}); len(claims) > 0 {
 		e.Errorf("a claim ahead by the owner before found %v, want nothing", claimedIDs(claims))
 	}
 	n.settle(published(n.claimOnly("a1", "b1", "a2", "c1")...)...)
@@ -77,7 +77,7 @@ func laneReadByOwner[Tx any](e *env[Tx]) {
 func (n *node[Tx]) giveSurplus() {
 	n.Helper()
 	surplus := max(0, len(n.lease.Lanes)-n.lease.Share)
-	n.must(n.renew(relay.LeaseRequest{Give: numbers(n.lease.Lanes)[:surplus]}), "renew")
+	n.must(n.renew(contract.LeaseRequest{Give: numbers(n.lease.Lanes)[:surplus]}), "renew")
 }
 
 // checkShared checks that every lane has exactly one owner, and returns how many each has.
@@ -130,7 +130,7 @@ func laneLateComer[Tx any](e *env[Tx]) {
 	if len(b.lease.Lanes) != 0 || b.lease.Share != want {
 		e.Errorf("it owns %d lanes and is told a share of %d, want 0 and %d", len(b.lease.Lanes), b.lease.Share, want)
 	}
-	e.must(a.renew(relay.LeaseRequest{}), "renew")
+	e.must(a.renew(contract.LeaseRequest{}), "renew")
 	if a.lease.Share != want {
 		e.Errorf("the first is told a share of %d, want %d", a.lease.Share, want)
 	}
@@ -144,7 +144,7 @@ func laneRenew[Tx any](e *env[Tx]) {
 	before := slices.Clone(n.lease.Lanes)
 	for range 3 {
 		e.advance(longTTL - time.Minute)
-		e.must(n.renew(relay.LeaseRequest{}), "renew")
+		e.must(n.renew(contract.LeaseRequest{}), "renew")
 	}
 	if !slices.Equal(n.lease.Lanes, before) {
 		e.Errorf("lanes = %v after renewals, want %v", n.lease.Lanes, before)
@@ -158,29 +158,29 @@ func laneExpiry[Tx any](e *env[Tx]) {
 	old := e.join("r1")
 	n := e.join("r2")
 	e.advance(longTTL - time.Minute)
-	e.must(n.renew(relay.LeaseRequest{}), "renew")
+	e.must(n.renew(contract.LeaseRequest{}), "renew")
 	if len(n.lease.Lanes) != 0 {
 		e.Fatalf("r2 owns %d lanes before r1's lease has expired", len(n.lease.Lanes))
 	}
 	e.advance(2 * time.Minute)
-	e.must(n.renew(relay.LeaseRequest{}), "renew")
+	e.must(n.renew(contract.LeaseRequest{}), "renew")
 	e.wantRisen(old.lease.Lanes, n.lease.Lanes)
 	if n.lease.Share != e.h.Features.Lanes {
 		e.Errorf("share = %d, want all: the other is gone", n.lease.Share)
 	}
 
-	err := old.renew(relay.LeaseRequest{})
+	err := old.renew(contract.LeaseRequest{})
 	if !errors.Is(err, waybill.ErrLeaseLost) {
 		e.Fatalf("RenewLanes of the superseded = %v, want ErrLeaseLost", err)
 	}
-	e.must(old.renew(relay.LeaseRequest{Join: true}), "join again")
+	e.must(old.renew(contract.LeaseRequest{Join: true}), "join again")
 	if len(old.lease.Lanes) != 0 {
 		e.Errorf("it owns %d lanes after joining again, want none until they are given", len(old.lease.Lanes))
 	}
 }
 
 // wantRisen checks that all lanes changed hands and that their epochs rose.
-func (e *env[Tx]) wantRisen(before, after []relay.Lane) {
+func (e *env[Tx]) wantRisen(before, after []contract.Lane) {
 	e.Helper()
 	if !slices.Equal(numbers(before), numbers(after)) {
 		e.Fatalf("taken over lanes %v, want %v", numbers(after), numbers(before))
@@ -200,7 +200,7 @@ func laneUnwanted[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	before := slices.Clone(n.lease.Lanes)
 	e.advance(10 * longTTL)
-	e.must(n.renew(relay.LeaseRequest{}), "renew")
+	e.must(n.renew(contract.LeaseRequest{}), "renew")
 	if !slices.Equal(n.lease.Lanes, before) {
 		e.Errorf("lanes = %v, want %v as before: nobody else saw the lease expire", n.lease.Lanes, before)
 	}
@@ -215,9 +215,9 @@ func laneLeave[Tx any](e *env[Tx]) {
 	old.wantLost(everyOutcome(c)...)
 	e.must(e.s.LeaveLanes(e.ctx, old.name), "LeaveLanes again")
 	e.must(e.s.LeaveLanes(e.ctx, "nobody"), "LeaveLanes of a stranger")
-	e.must(n.renew(relay.LeaseRequest{}), "renew")
+	e.must(n.renew(contract.LeaseRequest{}), "renew")
 	e.wantRisen(old.lease.Lanes, n.lease.Lanes)
-	if err := old.renew(relay.LeaseRequest{}); !errors.Is(err, waybill.ErrLeaseLost) {
+	if err := old.renew(contract.LeaseRequest{}); !errors.Is(err, waybill.ErrLeaseLost) {
 		e.Errorf("RenewLanes after leaving = %v, want ErrLeaseLost", err)
 	}
 }
@@ -225,18 +225,18 @@ func laneLeave[Tx any](e *env[Tx]) {
 func laneGive[Tx any](e *env[Tx]) {
 	a := e.join("r1")
 	b := e.join("r2")
-	e.must(b.renew(relay.LeaseRequest{Give: numbers(a.lease.Lanes)}), "renew")
+	e.must(b.renew(contract.LeaseRequest{Give: numbers(a.lease.Lanes)}), "renew")
 	if len(b.lease.Lanes) != 0 {
 		e.Errorf("r2 owns %d lanes after giving away r1's", len(b.lease.Lanes))
 	}
-	e.must(a.renew(relay.LeaseRequest{}), "renew")
+	e.must(a.renew(contract.LeaseRequest{}), "renew")
 	e.checkShared([]*node[Tx]{a, b})
 }
 
 func laneJoinTwice[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	before := slices.Clone(n.lease.Lanes)
-	e.must(n.renew(relay.LeaseRequest{Join: true}), "join again")
+	e.must(n.renew(contract.LeaseRequest{Join: true}), "join again")
 	if !slices.Equal(numbers(n.lease.Lanes), numbers(before)) {
 		e.Errorf("lanes = %v, want %v", n.lease.Lanes, before)
 	}
@@ -244,10 +244,10 @@ func laneJoinTwice[Tx any](e *env[Tx]) {
 
 func laneNeverJoined[Tx any](e *env[Tx]) {
 	n := &node[Tx]{env: e, name: "r1"}
-	if err := n.renew(relay.LeaseRequest{}); !errors.Is(err, waybill.ErrLeaseLost) {
+	if err := n.renew(contract.LeaseRequest{}); !errors.Is(err, waybill.ErrLeaseLost) {
 		e.Errorf("RenewLanes without joining = %v, want ErrLeaseLost", err)
 	}
-	e.must(n.renew(relay.LeaseRequest{Join: true}), "join")
+	e.must(n.renew(contract.LeaseRequest{Join: true}), "join")
 }
 
 func laneRush[Tx any](e *env[Tx]) {
@@ -256,7 +256,7 @@ func laneRush[Tx any](e *env[Tx]) {
 		nodes[i] = &node[Tx]{env: e, name: fmt.Sprintf("r%d", i)}
 	}
 	e.concurrently(len(nodes), func(i int) error {
-		return repeatConflicts(func() error { return nodes[i].renew(relay.LeaseRequest{Join: true}) })
+		return repeatConflicts(func() error { return nodes[i].renew(contract.LeaseRequest{Join: true}) })
 	})
 	for range 3 {
 		for _, n := range nodes {
@@ -271,12 +271,12 @@ func laneHandOver[Tx any](e *env[Tx]) {
 	e.enqueue(msg("a", "k"))
 	c := a.claimOne("a")
 	b := e.join("r2")
-	e.must(a.renew(relay.LeaseRequest{Give: []int{c.Lane.Number}}), "give")
+	e.must(a.renew(contract.LeaseRequest{Give: []int{c.Lane.Number}}), "give")
 	if slices.Contains(numbers(a.lease.Lanes), c.Lane.Number) {
 		e.must(e.s.LeaveLanes(e.ctx, a.name), "LeaveLanes") // one lane: it took it back
 	}
-	e.must(b.renew(relay.LeaseRequest{}), "renew")
-	a.wantLost(settlement(c, relay.Published))
+	e.must(b.renew(contract.LeaseRequest{}), "renew")
+	a.wantLost(settlement(c, contract.Published))
 	b.settle(published(b.claimOne("a"))...)
 	e.want(outbox.Published, "a")
 }
@@ -284,23 +284,23 @@ func laneHandOver[Tx any](e *env[Tx]) {
 // laneClockSetBack: the lease of a relay that was killed was written by a clock that is set back by
 // hours then. It lasts as long as any other from then on, and so does that of a relay that lives.
 func laneClockSetBack[Tx any](e *env[Tx]) {
-	lease := func(n *node[Tx], req relay.LeaseRequest) {
+	lease := func(n *node[Tx], req contract.LeaseRequest) {
 		req.TTL = time.Minute
 		e.must(n.renew(req), "renew the lease of "+n.name)
 	}
 	e.advance(5 * time.Hour)
 	killed, other := &node[Tx]{env: e, name: "killed"}, &node[Tx]{env: e, name: "other"}
-	lease(killed, relay.LeaseRequest{Join: true})
+	lease(killed, contract.LeaseRequest{Join: true})
 	e.advance(-5 * time.Hour)
-	lease(other, relay.LeaseRequest{Join: true})
+	lease(other, contract.LeaseRequest{Join: true})
 	if len(other.lease.Lanes) != 0 {
 		e.Errorf("lanes of another relay = %d, want none while the first one may believe in its lease", len(other.lease.Lanes))
 	}
-	lease(killed, relay.LeaseRequest{}) // it lives
+	lease(killed, contract.LeaseRequest{}) // it lives
 	e.advance(45 * time.Second)
-	lease(other, relay.LeaseRequest{})
+	lease(other, contract.LeaseRequest{})
 	e.advance(30 * time.Second)
-	lease(other, relay.LeaseRequest{})
+	lease(other, contract.LeaseRequest{})
 	if len(other.lease.Lanes) != e.h.Features.Lanes {
 		e.Errorf("lanes = %d a lease after the clock was set back, want all %d", len(other.lease.Lanes), e.h.Features.Lanes)
 	}

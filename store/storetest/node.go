@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // node is a relay as the store sees it.
 type node[Tx any] struct {
 	*env[Tx]
 	name  string
-	lease relay.Lease
+	lease contract.Lease
 }
 
 // patiently repeats a call of a relay for as long as the store is not there, as relays do: PostgreSQL
@@ -29,11 +29,11 @@ func (e *env[Tx]) patiently(call func() error) error {
 func (e *env[Tx]) join(name string) *node[Tx] {
 	e.Helper()
 	n := &node[Tx]{env: e, name: name}
-	e.must(n.renew(relay.LeaseRequest{Join: true, TTL: longTTL}), "join")
+	e.must(n.renew(contract.LeaseRequest{Join: true, TTL: longTTL}), "join")
 	return n
 }
 
-func (n *node[Tx]) renew(req relay.LeaseRequest) error {
+func (n *node[Tx]) renew(req contract.LeaseRequest) error {
 	n.Helper()
 	req.Node = n.name
 	if req.TTL == 0 {
@@ -49,14 +49,14 @@ func (n *node[Tx]) renew(req relay.LeaseRequest) error {
 }
 
 // claim returns everything that may go now, also what was claimed before.
-func (n *node[Tx]) claim() []relay.Claim {
+func (n *node[Tx]) claim() []contract.Claim {
 	n.Helper()
-	return n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Again: numbers(n.lease.Lanes)})
+	return n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Again: numbers(n.lease.Lanes)})
 }
 
-func (n *node[Tx]) claimWith(req relay.ClaimRequest) []relay.Claim {
+func (n *node[Tx]) claimWith(req contract.ClaimRequest) []contract.Claim {
 	n.Helper()
-	var claims []relay.Claim
+	var claims []contract.Claim
 	n.must(n.patiently(func() (err error) {
 		claims, err = n.s.ClaimMessages(n.ctx, req)
 		return err
@@ -69,7 +69,7 @@ func (n *node[Tx]) claimWith(req relay.ClaimRequest) []relay.Claim {
 
 // claimOnly claims and checks that exactly the given messages come, those of one key in the
 // given order.
-func (n *node[Tx]) claimOnly(want ...string) []relay.Claim {
+func (n *node[Tx]) claimOnly(want ...string) []contract.Claim {
 	n.Helper()
 	claims := n.claim()
 	got := claimedIDs(claims)
@@ -90,24 +90,24 @@ func (n *node[Tx]) claimOnly(want ...string) []relay.Claim {
 }
 
 // claimOne claims and expects a single message.
-func (n *node[Tx]) claimOne(id string) relay.Claim {
+func (n *node[Tx]) claimOne(id string) contract.Claim {
 	n.Helper()
 	return n.claimOnly(id)[0]
 }
 
 // settle writes outcomes down, with an archive, and expects to own the lanes.
-func (n *node[Tx]) settle(list ...relay.Settlement) {
+func (n *node[Tx]) settle(list ...contract.Settlement) {
 	n.Helper()
 	if lost := n.settleWith(true, list...); len(lost) > 0 {
 		n.Fatalf("SettleMessages: lost lanes %v, want none", lost)
 	}
 }
 
-func (n *node[Tx]) settleWith(archive bool, list ...relay.Settlement) []int {
+func (n *node[Tx]) settleWith(archive bool, list ...contract.Settlement) []int {
 	n.Helper()
 	var lost []int
 	n.must(n.patiently(func() (err error) {
-		lost, err = n.s.SettleMessages(n.ctx, relay.SettleRequest{Node: n.name, Archive: archive, Settlements: list})
+		lost, err = n.s.SettleMessages(n.ctx, contract.SettleRequest{Node: n.name, Archive: archive, Settlements: list})
 		return err
 	}), "SettleMessages")
 	return lost
@@ -127,7 +127,7 @@ func (n *node[Tx]) publishAll() []string {
 	}
 }
 
-func claimedIDs(claims []relay.Claim) []string {
+func claimedIDs(claims []contract.Claim) []string {
 	all := make([]string, len(claims))
 	for i := range claims {
 		all[i] = claims[i].Message.ID
@@ -135,7 +135,7 @@ func claimedIDs(claims []relay.Claim) []string {
 	return all
 }
 
-func keysOf(claims []relay.Claim) []string {
+func keysOf(claims []contract.Claim) []string {
 	var keys []string
 	for i := range claims {
 		if k := claims[i].Message.Key; k != "" && !slices.Contains(keys, k) {
@@ -146,63 +146,63 @@ func keysOf(claims []relay.Claim) []string {
 }
 
 // find returns the claim of the message with the given id, or the zero value.
-func find(claims []relay.Claim, id string) relay.Claim {
-	i := slices.IndexFunc(claims, func(c relay.Claim) bool { return c.Message.ID == id })
+func find(claims []contract.Claim, id string) contract.Claim {
+	i := slices.IndexFunc(claims, func(c contract.Claim) bool { return c.Message.ID == id })
 	if i < 0 {
-		return relay.Claim{}
+		return contract.Claim{}
 	}
 	return claims[i]
 }
 
 // settlement is the outcome of a claim whose attempts and life stay as they are.
-func settlement(c relay.Claim, outcome relay.Outcome) relay.Settlement {
-	return relay.Settlement{Claim: &c, Outcome: outcome, Attempts: c.Attempts, Life: c.Life}
+func settlement(c contract.Claim, outcome contract.Outcome) contract.Settlement {
+	return contract.Settlement{Claim: &c, Outcome: outcome, Attempts: c.Attempts, Life: c.Life}
 }
 
-func published(claims ...relay.Claim) []relay.Settlement {
-	list := make([]relay.Settlement, len(claims))
+func published(claims ...contract.Claim) []contract.Settlement {
+	list := make([]contract.Settlement, len(claims))
 	for i := range claims {
-		list[i] = settlement(claims[i], relay.Published)
+		list[i] = settlement(claims[i], contract.Published)
 	}
 	return list
 }
 
 // failed is a failed attempt, to be repeated after a while.
-func failed(c relay.Claim, after time.Duration) relay.Settlement {
-	st := settlement(c, relay.Wait)
+func failed(c contract.Claim, after time.Duration) contract.Settlement {
+	st := settlement(c, contract.Wait)
 	st.After, st.Error = after, "broker said no"
 	st.Attempts++
 	return st
 }
 
-func behind(c relay.Claim) relay.Settlement {
-	st := settlement(c, relay.Wait)
+func behind(c contract.Claim) contract.Settlement {
+	st := settlement(c, contract.Wait)
 	st.Behind = true
 	return st
 }
 
-func dead(c relay.Claim) relay.Settlement {
-	st := settlement(c, relay.Dead)
+func dead(c contract.Claim) contract.Settlement {
+	st := settlement(c, contract.Dead)
 	st.Reason, st.Error = waybill.ReasonRejected, "broker said never"
 	st.Attempts++
 	return st
 }
 
 // to sends a claim to a destination, as a relay with several does before it settles.
-func to(c relay.Claim, destination string) relay.Claim {
+func to(c contract.Claim, destination string) contract.Claim {
 	c.Destination = destination
 	return c
 }
 
-func fanout(c relay.Claim, destinations ...string) relay.Settlement {
-	st := settlement(c, relay.Fanout)
+func fanout(c contract.Claim, destinations ...string) contract.Settlement {
+	st := settlement(c, contract.Fanout)
 	st.Destinations = destinations
 	return st
 }
 
 // publishedThen is a published message that others get afterwards.
-func publishedThen(c relay.Claim, followers ...string) relay.Settlement {
-	st := settlement(c, relay.Published)
+func publishedThen(c contract.Claim, followers ...string) contract.Settlement {
+	st := settlement(c, contract.Published)
 	st.Destinations = followers
 	return st
 }

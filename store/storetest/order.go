@@ -3,8 +3,8 @@ package storetest
 import (
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func orderTests[Tx any]() []test[Tx] {
@@ -114,7 +114,7 @@ func behindScheduled[Tx any](e *env[Tx]) {
 	e.enqueue(first, msg("a2", "k"))
 	claims := n.claimOnly("a1", "a2")
 	n.settle(failed(claims[0], 0), behind(claims[1]))
-	n.settle(settlement(n.claimOne("a1"), relay.Schedule))
+	n.settle(settlement(n.claimOne("a1"), contract.Schedule))
 	n.claimOnly("a2")
 }
 
@@ -243,7 +243,7 @@ func (e *env[Tx]) lateBeforeWaiting() *node[Tx] {
 	a1 := msgs("a", "k", 1)
 	isNew := e.enqueueIn(late, false, a1...)
 	e.enqueue(msg("a2", "k"))
-	waits := settlement(n.claimOne("a2"), relay.Wait)
+	waits := settlement(n.claimOne("a2"), contract.Wait)
 	waits.After = time.Hour
 	n.settle(waits)
 	e.commit(late)
@@ -253,7 +253,7 @@ func (e *env[Tx]) lateBeforeWaiting() *node[Tx] {
 
 func firstTakesAlong[Tx any](e *env[Tx]) {
 	n := e.lateBeforeWaiting()
-	waits := settlement(n.claimOne("a1"), relay.Wait)
+	waits := settlement(n.claimOne("a1"), contract.Wait)
 	waits.After = 3 * time.Hour
 	n.settle(waits)
 	e.enqueue(msg("a3", "k"))

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func outboxListTests[Tx any]() []test[Tx] {
@@ -52,7 +52,7 @@ func (e *env[Tx]) oneEach() {
 		e.advance(time.Minute)
 	}
 	claims := n.claim()
-	n.settle(settlement(find(claims, "scheduled"), relay.Schedule), published(find(claims, "published"))[0],
+	n.settle(settlement(find(claims, "scheduled"), contract.Schedule), published(find(claims, "published"))[0],
 		failed(find(claims, "waiting"), 10*time.Hour), dead(find(claims, "dead")))
 }
 

@@ -3,9 +3,9 @@ package storetest
 import (
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func parkTests[Tx any]() []test[Tx] {
@@ -33,7 +33,7 @@ func parkTests[Tx any]() []test[Tx] {
 }
 
 // parking gives up on a claim and parks its key.
-func parking(c relay.Claim) relay.Settlement {
+func parking(c contract.Claim) contract.Settlement {
 	st := dead(c)
 	st.Park = true
 	return st
@@ -252,7 +252,7 @@ func parkFailed[Tx any](e *env[Tx]) {
 	e.enqueue(msgs("a", "k", 2)...)
 	claims := n.claimOnly("a1", "a2")
 	st := parking(claims[0])
-	st.Outcome = relay.Failed
+	st.Outcome = contract.Failed
 	n.settle(st, behind(claims[1]))
 	n.claimOnly()
 	e.requeue(e.letter().Number, true)
@@ -331,12 +331,12 @@ func parkCountLanes[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	n.parked()
 	lane := n.laneOf(e.letter())
-	keys, messages, err := e.s.CountParked(e.ctx, []relay.Lane{lane})
+	keys, messages, err := e.s.CountParked(e.ctx, []contract.Lane{lane})
 	e.must(err, "CountParked")
 	if keys != 1 || messages != 3 {
 		e.Errorf("CountParked() of the lane = %d, %d, want 1, 3", keys, messages)
 	}
-	others := []relay.Lane{}
+	others := []contract.Lane{}
 	for _, l := range n.lease.Lanes {
 		if l != lane {
 			others = append(others, l)
@@ -348,7 +348,7 @@ func parkCountLanes[Tx any](e *env[Tx]) {
 }
 
 // laneOf returns the lane of a letter's key.
-func (n *node[Tx]) laneOf(l deadletter.Letter) relay.Lane {
+func (n *node[Tx]) laneOf(l deadletter.Letter) contract.Lane {
 	n.Helper()
 	n.enqueue(msg("probe", l.Message.Key))
 	return n.claimOne("probe").Lane
@@ -359,7 +359,7 @@ func claimDueOnly[Tx any](e *env[Tx]) {
 	e.enqueue(msg("due", "k"))
 	n.settle(failed(n.claimOne("due"), 0))
 	e.enqueue(msg("new", "k2"))
-	claims := n.claimWith(relay.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, DueOnly: true})
+	claims := n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, DueOnly: true})
 	if got := claimedIDs(claims); len(got) != 1 || got[0] != "due" {
 		e.Errorf("claimed %v, want what is due and nothing new", got)
 	}

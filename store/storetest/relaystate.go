@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -59,7 +60,7 @@ func relayStatesOne[Tx any](e *env[Tx]) {
 		e.Errorf("state = %+v, want it alive", st)
 	}
 	e.advance(time.Hour)
-	e.must(n.renew(relay.LeaseRequest{}), "renew")
+	e.must(n.renew(contract.LeaseRequest{}), "renew")
 	renewed := e.relayStates("r1")[0]
 	e.wantTime("StartedAt", renewed.StartedAt, st.StartedAt)
 	e.wantTime("Since", renewed.Since, st.Since)
@@ -70,9 +71,9 @@ func relayStatesTwo[Tx any](e *env[Tx]) {
 	b := e.join("b")
 	e.advance(time.Hour)
 	a := e.join("a")
-	e.must(b.renew(relay.LeaseRequest{}), "renew")
+	e.must(b.renew(contract.LeaseRequest{}), "renew")
 	b.giveSurplus()
-	e.must(a.renew(relay.LeaseRequest{}), "renew")
+	e.must(a.renew(contract.LeaseRequest{}), "renew")
 	states := e.relayStates("a", "b")
 	if len(states[0].Lanes) == 0 || !slices.Equal(states[1].Lanes, numbers(b.lease.Lanes)) {
 		e.Errorf("states = %+v, want lanes with both", states)
@@ -82,7 +83,7 @@ func relayStatesTwo[Tx any](e *env[Tx]) {
 }
 
 func relayStatesDead[Tx any](e *env[Tx]) {
-	e.must((&node[Tx]{env: e, name: "r1"}).renew(relay.LeaseRequest{Join: true, TTL: time.Minute}), "join")
+	e.must((&node[Tx]{env: e, name: "r1"}).renew(contract.LeaseRequest{Join: true, TTL: time.Minute}), "join")
 	e.advance(time.Hour)
 	if st := e.relayStates("r1")[0]; st.Alive || len(st.Lanes) != e.h.Features.Lanes {
 		e.Errorf("state = %+v, want it not alive, with its lanes", st)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func replayTests[Tx any]() []test[Tx] {
@@ -43,7 +43,7 @@ func (n *node[Tx]) dieAll(prefix string, count int) []waybill.Message {
 	n.Helper()
 	list := msgs(prefix, "", count)
 	n.enqueue(list...)
-	var outcomes []relay.Settlement
+	var outcomes []contract.Settlement
 	for _, m := range list { // in order, so that the numbers of the letters are
 		outcomes = append(outcomes, dead(find(n.claim(), m.ID)))
 	}

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func requeueTests[Tx any]() []test[Tx] {
@@ -154,7 +154,7 @@ func requeueFailed[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("a", "k"))
 	st := dead(n.claimOne("a"))
-	st.Outcome = relay.Failed
+	st.Outcome = contract.Failed
 	n.settle(st)
 	e.requeue(e.letter().Number, true)
 	n.settle(published(n.claimOne("a"))...)

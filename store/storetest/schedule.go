@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -44,7 +44,7 @@ func (n *node[Tx]) scheduled(m waybill.Message, after time.Duration) {
 	n.Helper()
 	m.DeliverAt = time.Now().Add(after)
 	n.enqueue(m)
-	n.settle(settlement(find(n.claim(), m.ID), relay.Schedule))
+	n.settle(settlement(find(n.claim(), m.ID), contract.Schedule))
 }
 
 func scheduleUntilDue[Tx any](e *env[Tx]) {
@@ -101,9 +101,9 @@ func scheduleAtOnce[Tx any](e *env[Tx]) {
 		list[i].DeliverAt = time.Now().Add(time.Hour)
 	}
 	e.enqueue(list...)
-	var outcomes []relay.Settlement
+	var outcomes []contract.Settlement
 	for _, c := range n.claim() {
-		outcomes = append(outcomes, settlement(c, relay.Schedule))
+		outcomes = append(outcomes, settlement(c, contract.Schedule))
 	}
 	n.settle(outcomes...)
 	e.advance(2 * time.Hour)
@@ -205,7 +205,7 @@ func scheduleCenturies[Tx any](e *env[Tx]) {
 	if c := find(claims, "lasting"); c.Expired || c.ExpiresIn < 200*365*24*time.Hour {
 		e.Errorf("ExpiresIn of a message until the year 9999 = %v, expired %v, want centuries", c.ExpiresIn, c.Expired)
 	}
-	n.settle(settlement(find(claims, "later"), relay.Schedule))
+	n.settle(settlement(find(claims, "later"), contract.Schedule))
 	e.release(0)
 	e.want(outbox.Scheduled, "later")
 }
@@ -222,7 +222,7 @@ func schedulePast2038[Tx any](e *env[Tx]) {
 	if c.DelayFor < 50*time.Minute || c.DelayFor > time.Hour+time.Second { // a clock may know milliseconds only
 		e.Errorf("DelayFor = %v, want about an hour", c.DelayFor)
 	}
-	n.settle(settlement(c, relay.Schedule))
+	n.settle(settlement(c, contract.Schedule))
 	e.release(0)
 	e.advance(2 * time.Hour)
 	e.release(1)

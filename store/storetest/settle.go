@@ -3,9 +3,9 @@ package storetest
 import (
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func settleTests[Tx any]() []test[Tx] {
@@ -74,8 +74,8 @@ func settleRepeated[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("published", ""), msg("dead", ""), msg("fanned out", ""), msg("followed", ""))
 	claims := n.claim()
-	list := []relay.Settlement{
-		settlement(find(claims, "published"), relay.Published),
+	list := []contract.Settlement{
+		settlement(find(claims, "published"), contract.Published),
 		dead(find(claims, "dead")),
 		fanout(find(claims, "fanned out"), "x", "y"),
 		publishedThen(find(claims, "followed"), "x"),
@@ -113,14 +113,14 @@ func settleMixed[Tx any](e *env[Tx]) {
 		later, msg("everywhere", "k6"), msg("followed", "k7"), msg("untouched", "k8"))
 	claims := n.claim()
 	failedLetter := dead(find(claims, "failed"))
-	failedLetter.Outcome = relay.Failed
+	failedLetter.Outcome = contract.Failed
 	n.settle(
-		settlement(find(claims, "published"), relay.Published),
+		settlement(find(claims, "published"), contract.Published),
 		failed(find(claims, "waiting"), time.Hour),
 		behind(find(claims, "behind")),
 		dead(find(claims, "dead")),
 		failedLetter,
-		settlement(find(claims, "scheduled"), relay.Schedule),
+		settlement(find(claims, "scheduled"), contract.Schedule),
 		fanout(find(claims, "everywhere"), "x", "y"),
 		publishedThen(to(find(claims, "followed"), "x"), "y"),
 	)
@@ -142,7 +142,7 @@ func (n *node[Tx]) supersede(by string) *node[Tx] {
 	return n.join(by)
 }
 
-func (n *node[Tx]) wantLost(list ...relay.Settlement) {
+func (n *node[Tx]) wantLost(list ...contract.Settlement) {
 	n.Helper()
 	for _, st := range list {
 		lost := n.settleWith(true, st)
@@ -153,9 +153,9 @@ func (n *node[Tx]) wantLost(list ...relay.Settlement) {
 }
 
 // everyOutcome returns a settlement of each kind for one claim.
-func everyOutcome(c relay.Claim) []relay.Settlement {
-	return []relay.Settlement{
-		settlement(c, relay.Published), failed(c, 0), behind(c), settlement(c, relay.Schedule),
+func everyOutcome(c contract.Claim) []contract.Settlement {
+	return []contract.Settlement{
+		settlement(c, contract.Published), failed(c, 0), behind(c), settlement(c, contract.Schedule),
 		fanout(c, "x", "y"), dead(c), publishedThen(c, "x"),
 	}
 }
@@ -185,7 +185,7 @@ func settleOldEpoch[Tx any](e *env[Tx]) {
 	c := n.claimOne("a")
 	other := n.supersede("r2")
 	e.must(e.s.LeaveLanes(e.ctx, other.name), "LeaveLanes")
-	e.must(n.renew(relay.LeaseRequest{Join: true}), "join")
+	e.must(n.renew(contract.LeaseRequest{Join: true}), "join")
 	n.wantLost(everyOutcome(c)...)
 	e.want(outbox.Pending, "a")
 	n.settle(published(n.claimOne("a"))...)
@@ -213,9 +213,9 @@ func settlePartlyLost[Tx any](e *env[Tx]) {
 	a, b := n.twoLanes()
 	stale := a
 	stale.Lane.Epoch--
-	for _, list := range [][]relay.Settlement{
-		{settlement(stale, relay.Published), settlement(b, relay.Published)},
-		{dead(stale), settlement(b, relay.Published)},
+	for _, list := range [][]contract.Settlement{
+		{settlement(stale, contract.Published), settlement(b, contract.Published)},
+		{dead(stale), settlement(b, contract.Published)},
 		{failed(stale, 0), failed(b, 0)},
 	} {
 		lost := n.settleWith(true, list...)
@@ -275,9 +275,9 @@ func settleRetained[Tx any](e *env[Tx]) {
 }
 
 // maintain lets the store remove what is past the retention.
-func (e *env[Tx]) maintain(retention time.Duration) relay.Maintained {
+func (e *env[Tx]) maintain(retention time.Duration) contract.Maintained {
 	e.Helper()
-	done, err := e.s.MaintainArchive(e.ctx, relay.MaintainRequest{Retention: retention, BatchSize: 1})
+	done, err := e.s.MaintainArchive(e.ctx, contract.MaintainRequest{Retention: retention, BatchSize: 1})
 	e.must(err, "MaintainArchive")
 	return done
 }

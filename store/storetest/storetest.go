@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
@@ -26,7 +27,7 @@ import (
 type Store[Tx any] interface {
 	outbox.Store[Tx]
 	outbox.Inspector
-	relay.AheadSource
+	contract.AheadSource
 	relay.Inspector
 	inbox.Inbox[Tx]
 	inbox.Inspector

@@ -3,8 +3,8 @@ package storetest
 import (
 	"time"
 
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func waitingTests[Tx any]() []test[Tx] {
@@ -77,7 +77,7 @@ func waitWithoutAttempt[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("a", "k"))
 	for range 2 {
-		st := settlement(n.claimOne("a"), relay.Wait)
+		st := settlement(n.claimOne("a"), contract.Wait)
 		st.After = time.Hour
 		n.settle(st)
 		n.claimOnly()
@@ -92,7 +92,7 @@ func waitWithLife[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("a", "k"))
 	for life := 1; life <= 3; life++ {
-		st := settlement(n.claimOne("a"), relay.Wait)
+		st := settlement(n.claimOne("a"), contract.Wait)
 		st.Life = life
 		n.settle(st)
 		if c := n.claimOne("a"); c.Life != life {

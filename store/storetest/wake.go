@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 func wakeTests[Tx any]() []test[Tx] {
@@ -72,7 +72,7 @@ func (e *env[Tx]) starts(name string) *sleeping[Tx] {
 
 func (s *sleeping[Tx]) loop(ctx context.Context) {
 	for ctx.Err() == nil {
-		claims, err := s.s.ClaimMessages(ctx, relay.ClaimRequest{Lanes: s.lease.Lanes, Limit: allRows, Due: true})
+		claims, err := s.s.ClaimMessages(ctx, contract.ClaimRequest{Lanes: s.lease.Lanes, Limit: allRows, Due: true})
 		if err != nil && ctx.Err() == nil {
 			s.Errorf("ClaimMessages: %v", err)
 		}
@@ -201,7 +201,7 @@ func wakeAtDeadline[Tx any](e *env[Tx]) {
 func wakeAfterLeaving[Tx any](e *env[Tx]) {
 	n := e.rested("r1")
 	e.leave("r1")
-	e.must(n.renew(relay.LeaseRequest{Join: true}), "join again")
+	e.must(n.renew(contract.LeaseRequest{Join: true}), "join again")
 	n.claimOnly()
 	e.enqueue(msg("a", "k"))
 	n.wantAwake("a")

@@ -21,7 +21,7 @@ import (
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 func env(name, fallback string) string {
@@ -58,8 +58,8 @@ func publish(t *testing.T, b broker.Broker, structured bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	m := odd()
-	out := relay.Outgoing{Message: &m, DedupID: fmt.Sprint(m.ID, structured), Structured: structured}
-	must(t, errors.Join(b.Publisher().Send(ctx, []relay.Outgoing{out})()...))
+	out := contract.Outgoing{Message: &m, DedupID: fmt.Sprint(m.ID, structured), Structured: structured}
+	must(t, errors.Join(b.Publisher().Send(ctx, []contract.Outgoing{out})()...))
 }
 
 // expect reads a message with the SDK and compares it with what was published in a content mode.
@@ -119,7 +119,7 @@ func expectStructured(t *testing.T, b broker.Broker, group string, send func(con
 	defer cancel()
 	got, ended := make(chan *waybill.Message, 10), make(chan error, 1)
 	go func() {
-		ended <- b.Subscriber(consumer.Subscription{Group: group, Topics: []string{odd().Topic}}).Subscribe(ctx, 1, func(d consumer.Delivery) {
+		ended <- b.Subscriber(consumer.Subscription{Group: group, Topics: []string{odd().Topic}}).Subscribe(ctx, 1, func(d contract.Delivery) {
 			m, err := d.Message()
 			if m.ID != odd().ID { // what was published in the binary mode may be there still
 				got <- m

@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/httpbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // TestWebhookOut reads a webhook with the SDK's binding for HTTP. That leaves the attributes
@@ -61,7 +62,7 @@ func TestWebhookIn(t *testing.T) {
 	t.Cleanup(server.Close)
 	got := make(chan *waybill.Message, 10)
 	sub := receiver.Subscriber(consumer.Subscription{Group: "reader", Topics: []string{"order.created"}})
-	go sub.Subscribe(t.Context(), 1, func(d consumer.Delivery) {
+	go sub.Subscribe(t.Context(), 1, func(d contract.Delivery) {
 		if m, err := d.Message(); err == nil {
 			got <- m
 		}

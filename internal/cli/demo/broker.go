@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/service"
 )
 
@@ -51,7 +52,7 @@ func different(ctx context.Context, broker Broker, s Site, held int) (int, error
 	ids := make(map[string]bool)
 	read := 0
 	sub := broker.Subscriber(consumer.Subscription{Group: s.Group(Audit), Topics: []string{Topic}})
-	err := sub.Subscribe(ctx, 200, func(d consumer.Delivery) {
+	err := sub.Subscribe(ctx, 200, func(d contract.Delivery) {
 		idle.Reset(readTimeout)
 		if m, err := d.Message(); err == nil {
 			ids[m.ID] = true

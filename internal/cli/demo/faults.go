@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
 )
 
@@ -28,20 +28,20 @@ type faulty struct {
 }
 
 // Publisher implements service.Broker.
-func (f faulty) Publisher() relay.Publisher {
+func (f faulty) Publisher() contract.Publisher {
 	return &mortal{twice{f.Broker.Publisher()}, killSelfAfter(f.dieAfter)}
 }
 
 // twice publishes every tenth order a second time, under a deduplication id of its own, so
 // that the broker takes it for another message. For the inbox it is the same one.
-type twice struct{ relay.Publisher }
+type twice struct{ contract.Publisher }
 
 // Send implements relay.Publisher.
-func (t twice) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
-	all := append([]relay.Outgoing{}, msgs...)
+func (t twice) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
+	all := append([]contract.Outgoing{}, msgs...)
 	for _, m := range msgs {
 		if number, err := strconv.Atoi(m.Subject); err == nil && number%twiceEvery == 0 {
-			all = append(all, relay.Outgoing{Message: m.Message, DedupID: m.DedupID + "#twice", Resent: true})
+			all = append(all, contract.Outgoing{Message: m.Message, DedupID: m.DedupID + "#twice", Resent: true})
 		}
 	}
 	results := t.Publisher.Send(ctx, all)
@@ -50,12 +50,12 @@ func (t twice) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []e
 
 // mortal kills its process when the broker has confirmed and the relay does not know yet.
 type mortal struct {
-	relay.Publisher
+	contract.Publisher
 	confirmed func()
 }
 
 // Send implements relay.Publisher.
-func (m *mortal) Send(ctx context.Context, msgs []relay.Outgoing) (wait func() []error) {
+func (m *mortal) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	results := m.Publisher.Send(ctx, msgs)
 	return func() []error {
 		errs := results()

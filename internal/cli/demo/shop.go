@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
-	"github.com/waybill-go/waybill/relay"
 )
 
 // Order is what the shop sells, and tells.
@@ -113,7 +113,7 @@ func (s *shop) commitWithMessage(writer *outbox.Writer[*sql.Tx]) func(context.Co
 
 // commitThenPublish is what people do without an outbox: what dies between the two has
 // saved and will never tell.
-func (s *shop) commitThenPublish(pub relay.Publisher) func(context.Context, Order) error {
+func (s *shop) commitThenPublish(pub contract.Publisher) func(context.Context, Order) error {
 	return func(ctx context.Context, o Order) error {
 		tx, err := s.place.db.BeginTx(ctx, nil)
 		if err != nil {
@@ -132,7 +132,7 @@ func (s *shop) commitThenPublish(pub relay.Publisher) func(context.Context, Orde
 	}
 }
 
-func publish(ctx context.Context, pub relay.Publisher, o Order) error {
+func publish(ctx context.Context, pub contract.Publisher, o Order) error {
 	m, err := o.message()
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func publish(ctx context.Context, pub relay.Publisher, o Order) error {
 	m.Complete()
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	return pub.Send(ctx, []relay.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
+	return pub.Send(ctx, []contract.Outgoing{{Message: &m, DedupID: m.ID}})()[0]
 }
 
 // run places the orders that are missing, several at a time.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/httpbroker"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -61,7 +62,7 @@ func TestOpenDestinations_Away(t *testing.T) {
 	}
 	defer d.Close()
 	m := waybill.Message{Topic: "t"}
-	errs := d.List[0].Publisher.Send(t.Context(), []relay.Outgoing{{Message: &m}, {Message: &m}})()
+	errs := d.List[0].Publisher.Send(t.Context(), []contract.Outgoing{{Message: &m}, {Message: &m}})()
 	if len(errs) != 2 || !waybill.IsUnavailable(errs[0]) || !waybill.IsUnavailable(errs[1]) {
 		t.Errorf("Send() = %v, want both unavailable", errs)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -49,7 +50,7 @@ func listen(t *testing.T, broker *membroker.Broker, delivered *atomic.Int64) {
 	sub := broker.Subscriber(consumer.Subscription{Group: "world", Topics: []string{"orders"}})
 	go func() {
 		defer close(done)
-		err := sub.Subscribe(ctx, 10, func(d consumer.Delivery) {
+		err := sub.Subscribe(ctx, 10, func(d contract.Delivery) {
 			delivered.Add(1)
 			if err := d.Ack(ctx); err != nil {
 				t.Errorf("Ack() = %v", err)

@@ -18,7 +18,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/broker/signalrbroker"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/contract"
 )
 
 const tokens = `tokens:
@@ -131,7 +131,7 @@ func publish(t *testing.T, b *natsbroker.Broker, user, payload string) {
 		Headers: map[string]string{"push-users": user},
 	}
 	m.Complete()
-	if err := b.Publisher().Send(t.Context(), []relay.Outgoing{{Message: m}})()[0]; err != nil {
+	if err := b.Publisher().Send(t.Context(), []contract.Outgoing{{Message: m}})()[0]; err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/cli/demo"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 )
@@ -45,7 +46,7 @@ func (l *rabbitLook) Ready(ctx context.Context, broker demo.Broker) error {
 	defer cancel()
 	sub := broker.Subscriber(consumer.Subscription{Group: l.site.Group(demo.Audit), Topics: []string{demo.Topic}})
 	made := make(chan error, 1)
-	go func() { made <- sub.Subscribe(ctx, 1, func(consumer.Delivery) {}) }()
+	go func() { made <- sub.Subscribe(ctx, 1, func(contract.Delivery) {}) }()
 	for _, group := range []string{demo.Audit, demo.Billing, demo.Shipping} {
 		if err := l.subscribed(ctx, group); err != nil {
 			return err

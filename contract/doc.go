@@ -1,0 +1,6 @@
+// Package contract holds what authors of stores and brokers implement: where a relay takes messages from ([Source]), what it
+// publishes with ([Publisher]), and what consumers receive with ([Subscriber]). Programs that use a store and a broker of the project
+// need none of it.
+//
+// What stores implement beside it is with those who ask for it: outbox.Store, [inbox.Inbox], deadletter.Store.
+package contract
