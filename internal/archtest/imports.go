@@ -18,6 +18,7 @@ const (
 	suite    group = "suite"    // the suites that adapters are tested with
 	settings group = "settings" // internal/config
 	cli      group = "cli"      // internal/cli
+	tool     group = "tool"     // servers and more that only tests use
 	harness  group = "harness"  // tests that need drivers and servers
 	checks   group = "checks"   // this package
 	command  group = "command"  // cmd, scripts
@@ -64,11 +65,11 @@ var groups = []struct {
 	{"internal/browser", harness},
 	{"internal/interleave", harness},
 	{"internal/sim", harness},
-	{"internal/ownserver", harness},
 	{"internal/soak", harness},
 	{"internal/sagatest", harness},
 	{"internal/settleplan", shared},
 	{"internal/sqlstore", shared},
+	{"internal/testtools", tool},
 	{"internal/*", leaf},
 	{"cmd/*", command},
 	{"scripts", command},
@@ -87,7 +88,8 @@ var mayImport = map[group][]group{
 	suite:    {root, role, compound},
 	settings: {root, leaf},
 	cli:      {root, leaf, role, compound, adapter, settings},
-	harness:  {root, leaf, role, compound, adapter, suite, settings, cli, harness},
+	tool:     {root},
+	harness:  {root, leaf, role, compound, adapter, suite, settings, cli, tool, harness},
 	checks:   {},
 	command:  {cli},
 	example:  {root, role, compound, adapter},
@@ -198,7 +200,7 @@ func checkOwn(f *File, g group, dir string) string {
 	case from == to,
 		slices.Contains(mayImport[g], target),
 		slices.Contains(siblings[from], to),
-		f.IsTest() && g == adapter && target == suite:
+		f.IsTest() && (g == adapter && target == suite || g == cli && target == tool):
 		return ""
 	}
 	return shown(from) + " (" + string(g) + ") must not import " + shown(to) + " (" + string(target) + ")"
@@ -209,7 +211,7 @@ func checkTesting(f *File, g group, imported string) string {
 	if imported != "testing" && !strings.HasPrefix(imported, "testing/") {
 		return ""
 	}
-	if f.IsTest() || g == suite || g == harness || unitOf(f.Dir()) == "waybilltest" {
+	if f.IsTest() || g == suite || g == tool || g == harness || unitOf(f.Dir()) == "waybilltest" {
 		return ""
 	}
 	return "only tests and suites may import " + imported

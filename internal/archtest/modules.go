@@ -24,11 +24,11 @@ var modules = []struct {
 	{path: "github.com/twmb/franz-go", units: []string{"broker/kafkabroker", "internal/conformance", "internal/e2e"}},
 	{path: "github.com/Azure/azure-sdk-for-go/sdk/azcore", units: []string{"broker/asbbroker"}, tools: true},
 	{path: "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus", units: []string{"broker/asbbroker"}, tools: true},
-	{path: "github.com/Azure/go-amqp", units: []string{"broker/asbbroker", "internal/sbfake"}, tools: true},
+	{path: "github.com/Azure/go-amqp", units: []string{"broker/asbbroker", "internal/testtools"}, tools: true},
 	{path: "github.com/nats-io/nats.go", units: []string{"broker/natsbroker", "examples/incident"}, tools: true},
 	{path: "github.com/nats-io/nats-server/v2", tools: true},
 	{path: "github.com/redis/go-redis/v9", units: []string{"broker/redisbroker", "store/redisstore", "internal/redisurl"}, tools: true},
-	{path: "go.mongodb.org/mongo-driver/v2", units: []string{"store/mongostore", "internal/mongofake"}, tools: true},
+	{path: "go.mongodb.org/mongo-driver/v2", units: []string{"store/mongostore", "internal/testtools"}, tools: true},
 	{path: "github.com/uptrace/bun", units: []string{"internal/e2e"}}, // its transactions, handed in
 	{path: "modernc.org/sqlite", units: []string{"cmd/*", "examples/*"}, tools: true},
 	{path: "go.opentelemetry.io/otel/sdk", units: []string{"internal/otlp", "internal/e2e"}},

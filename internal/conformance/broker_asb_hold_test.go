@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/broker/asbbroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/internal/sbfake"
+	"github.com/waybill-go/waybill/internal/testtools/sbfake"
 )
 
 // renewed waits until a lock was renewed once more.

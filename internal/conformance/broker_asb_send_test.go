@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/broker/asbbroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/internal/sbfake"
+	"github.com/waybill-go/waybill/internal/testtools/sbfake"
 )
 
 // asbSendAll publishes in one call, and returns the results.

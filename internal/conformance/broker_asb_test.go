@@ -17,8 +17,8 @@ import (
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/asbbroker"
 	"github.com/waybill-go/waybill/broker/brokertest"
-	"github.com/waybill-go/waybill/internal/faultproxy"
-	"github.com/waybill-go/waybill/internal/sbfake"
+	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
+	"github.com/waybill-go/waybill/internal/testtools/sbfake"
 )
 
 var _ broker.Broker = (*asbbroker.Broker)(nil)

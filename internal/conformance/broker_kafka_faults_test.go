@@ -18,8 +18,8 @@ import (
 	"github.com/waybill-go/waybill/broker/kafkabroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/internal/deadline"
-	"github.com/waybill-go/waybill/internal/faultproxy"
+	"github.com/waybill-go/waybill/internal/testtools/deadline"
+	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 )
 
 // kafkaMessages returns n messages; the key of message i is key(i), its payload i, from 1 on.

@@ -18,8 +18,8 @@ import (
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/internal/deadline"
-	"github.com/waybill-go/waybill/internal/faultproxy"
+	"github.com/waybill-go/waybill/internal/testtools/deadline"
+	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 )
 
 // kafkaLane is what rows of these tests lie in.

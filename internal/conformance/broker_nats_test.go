@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/brokertest"
 	"github.com/waybill-go/waybill/broker/natsbroker"
-	"github.com/waybill-go/waybill/internal/faultproxy"
+	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 )
 
 var _ broker.Broker = (*natsbroker.Broker)(nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/internal/faultproxy"
+	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 )
 
 // rabbitFault is one broker behind a proxy, and one queue of its that topic is bound to.

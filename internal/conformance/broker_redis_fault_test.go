@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/internal/faultproxy"
+	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 )
 
 func redisMessages(topic string, from, to int) []waybill.Message {

@@ -16,7 +16,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/guarantee"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/internal/mongofake"
+	"github.com/waybill-go/waybill/internal/testtools/mongofake"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/store/mongostore"
 )

@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/internal/mongofake"
+	"github.com/waybill-go/waybill/internal/testtools/mongofake"
 	"github.com/waybill-go/waybill/store/mongostore"
 	"github.com/waybill-go/waybill/store/storetest"
 )

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/internal/faultproxy"
+	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 )
 
 // The stories of clocks move the wall clock of one process, or of a database, while a whole system is at work. "make soak"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/waybill-go/waybill/internal/ownserver"
+	"github.com/waybill-go/waybill/internal/testtools/ownserver"
 )
 
 // TestCluster_PostgresDiskFull takes the room on the database's disk away: PostgreSQL refuses what needs more of it, or ends.

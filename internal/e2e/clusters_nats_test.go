@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/waybill-go/waybill/internal/faultproxy"
-	"github.com/waybill-go/waybill/internal/ownserver"
+	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
+	"github.com/waybill-go/waybill/internal/testtools/ownserver"
 )
 
 // TestCluster_NATS takes one of three NATS servers away at a time; the stream has three replicas.

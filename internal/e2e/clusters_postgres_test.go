@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/waybill-go/waybill/internal/ownserver"
+	"github.com/waybill-go/waybill/internal/testtools/ownserver"
 )
 
 // TestCluster_Postgres kills the primary, promotes its standby, and makes the old primary the new standby, again and again.

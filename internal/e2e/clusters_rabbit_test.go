@@ -10,7 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/waybill-go/waybill/internal/ownserver"
+	"github.com/waybill-go/waybill/internal/testtools/ownserver"
 )
 
 // rabbitRestart is for how long a node may be alone before it is restarted, as an operator would: one that was excluded while it

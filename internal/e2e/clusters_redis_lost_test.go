@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/waybill-go/waybill/internal/ownserver"
 	"github.com/waybill-go/waybill/internal/redisurl"
+	"github.com/waybill-go/waybill/internal/testtools/ownserver"
 )
 
 // TestCluster_RedisClusterAsynchronous has masters fail whose replicas have not received the last messages, and nothing

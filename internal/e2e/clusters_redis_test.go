@@ -11,11 +11,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	brokers "github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/internal/ownserver"
-
-	brokers "github.com/waybill-go/waybill/broker"
+	"github.com/waybill-go/waybill/internal/testtools/ownserver"
 )
 
 // TestCluster_RedisCluster takes one of the six nodes of a Redis Cluster away at a time. Each master has one replica, which

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/internal/ownserver"
+	"github.com/waybill-go/waybill/internal/testtools/ownserver"
 )
 
 // The stories of clusters take servers away, one at a time, while producers, relays and consumers are at work, of which some

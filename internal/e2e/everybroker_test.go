@@ -12,15 +12,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/waybill-go/waybill"
+	brokers "github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/asbbroker"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/internal/sbfake"
+	"github.com/waybill-go/waybill/internal/testtools/sbfake"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
-
-	brokers "github.com/waybill-go/waybill/broker"
 )
 
 // lapse is how soon other brokers than RabbitMQ and NATS give what a killed process held to another

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/internal/history"
+	"github.com/waybill-go/waybill/internal/testtools/history"
 )
 
 // keyedWriters commit messages through several connections at once. Each transaction locks

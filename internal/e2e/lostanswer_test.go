@@ -9,7 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inboxhttp"
-	"github.com/waybill-go/waybill/internal/faultproxy"
+	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 	"github.com/waybill-go/waybill/store/memstore"
 )
 

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/internal/history"
 	"github.com/waybill-go/waybill/internal/recording"
 	"github.com/waybill-go/waybill/internal/relaycore"
+	"github.com/waybill-go/waybill/internal/testtools/history"
 )
 
 // soakEnv makes the long stories run in full: make soak.

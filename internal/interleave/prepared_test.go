@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/internal/ownserver"
+	"github.com/waybill-go/waybill/internal/testtools/ownserver"
 )
 
 // TestPostgres_Prepared explores writers that commit in two phases, on a server that allows it: few do.

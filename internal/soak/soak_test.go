@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/internal/faultproxy"
 	"github.com/waybill-go/waybill/internal/loop"
-	"github.com/waybill-go/waybill/internal/ownserver"
+	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
+	"github.com/waybill-go/waybill/internal/testtools/ownserver"
 )
 
 const (

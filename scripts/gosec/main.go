@@ -24,7 +24,7 @@ import (
 
 // unlinked are directories that no user links: servers and tools for tests, benchmarks, examples, and modules of
 // their own, which are given by themselves.
-var unlinked = regexp.MustCompile(`(^|/)(testdata|node_modules|bench|examples|scripts|internal/(archtest|browser|faultproxy|interleave|mongofake|ownserver|sbfake|sim|soak|conformance|e2e|sagatest))(/|$)`)
+var unlinked = regexp.MustCompile(`(^|/)(testdata|node_modules|bench|examples|scripts|internal/(archtest|browser|testtools|interleave|sim|soak|conformance|e2e|sagatest))(/|$)`)
 
 // exception is where a rule does not hold, by the beginning of the path.
 type exception struct{ rule, path, reason string }

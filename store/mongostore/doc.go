@@ -34,7 +34,7 @@
 //
 // Writes wait for a majority and reads ask the primary, whatever the client's settings are.
 //
-// The tests run the suites of all stores against internal/mongofake, a small server of our own
+// The tests run the suites of all stores against internal/testtools/mongofake, a small server of our own
 // that speaks the protocol, because MongoDB could not be installed where they were written. With
 // MONGODB_URL set to a replica set the same tests run there. Nobody has done so yet: do it before
 // you rely on this package.

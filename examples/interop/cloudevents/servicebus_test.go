@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/asbbroker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/internal/sbfake"
+	"github.com/waybill-go/waybill/internal/testtools/sbfake"
 )
 
 // TestServiceBus reads with the official client, from a server in this process.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
-	"github.com/waybill-go/waybill/internal/mongofake"
+	"github.com/waybill-go/waybill/internal/testtools/mongofake"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/internal/mongofake"
+	"github.com/waybill-go/waybill/internal/testtools/mongofake"
 )
 
 func postgresURL() string {

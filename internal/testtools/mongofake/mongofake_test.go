@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/waybill-go/waybill/internal/mongofake"
+	"github.com/waybill-go/waybill/internal/testtools/mongofake"
 )
 
 // doc returns the document of names and values that alternate.
