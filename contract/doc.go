@@ -2,5 +2,5 @@
 // publishes with ([Publisher]), and what consumers receive with ([Subscriber]). Programs that use a store and a broker of the project
 // need none of it.
 //
-// What stores implement beside it is with those who ask for it: outbox.Store, [inbox.Inbox], deadletter.Store.
+// The rest of what stores implement is in the packages that use it: outbox.Store, [inbox.Inbox], deadletter.Store.
 package contract

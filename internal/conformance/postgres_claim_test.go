@@ -35,7 +35,8 @@ func TestPostgres_ClaimReadsAShareOfEachKey(t *testing.T) {
 
 const waitingRows, claimLimit = 20_000, 100
 
-// claimOfWaiting lets messages wait, the i-th of them with a key and a due time, and claims some, which must read at most so many rows.
+// claimOfWaiting lets messages wait, the i-th of them with a key and a due time, claims some, and checks that this reads no more rows
+// than most.
 func claimOfWaiting(t *testing.T, w *keyWorld, statistics bool, most int64, key, due string) []contract.Claim {
 	t.Helper()
 	waiting := pgx.Identifier{w.cfg.Schema, w.cfg.TablePrefix + "outbox_waiting"}.Sanitize()

@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// LeastOfKey is how many waiting messages of a key a claim reads at least, if there are so many and its limit allows: where
-// many keys wait it reads a share of each, or it would read all that waits to take a part.
+// LeastOfKey is the smallest share of a key's waiting messages that a claim reads. The larger the fewer keys wait: what is read of
+// all must not be much more than what is taken.
 const LeastOfKey = 10
 
 // Leaders returns the first of each unit among waiting claims that may take what is behind it along: those that have a key and have
