@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// LeastOfKey is the smallest share of a key's waiting messages that a claim reads. The larger the fewer keys wait: what is read of
-// all must not be much more than what is taken.
+// LeastOfKey is how many waiting messages of a key a claim reads where many keys wait. Where few do it reads of each the share that its
+// limit has room for.
 const LeastOfKey = 10
 
 // Leaders returns the first of each unit among waiting claims that may take what is behind it along: those that have a key and have
