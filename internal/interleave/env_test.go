@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/interleave"
 	"github.com/waybill-go/waybill/outbox"
@@ -259,6 +260,19 @@ func (e *env[Tx]) claim(ctx context.Context, p *party[Tx], lease contract.Lease)
 		req.Again = append(req.Again, l.Number)
 	}
 	return p.ClaimMessages(ctx, req)
+}
+
+// findLetter notes the dead letter that a scenario is about, the first there is.
+func (e *env[Tx]) findLetter(ctx context.Context) error {
+	letters, err := e.admin.DeadLetters(ctx, deadletter.Filter{})
+	if err != nil {
+		return err
+	}
+	if len(letters) == 0 {
+		return errors.New("there is no dead letter")
+	}
+	e.letter = letters[0].Number
+	return nil
 }
 
 func settled(outcome contract.Outcome, claims ...contract.Claim) []contract.Settlement {

@@ -162,11 +162,7 @@ func overtaken[Tx any](ctx context.Context, e *env[Tx]) error {
 	if _, err = e.admin.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Settlements: list}); err != nil {
 		return err
 	}
-	letters, err := e.admin.DeadLetters(ctx, deadletter.Filter{})
-	if err == nil {
-		e.letter = letters[0].Number
-	}
-	return err
+	return e.findLetter(ctx)
 }
 
 // wantRequeuedSent expects that b is published in the end, if it was requeued.

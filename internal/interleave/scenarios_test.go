@@ -215,11 +215,7 @@ func dead[Tx any](ids ...string) func(context.Context, *env[Tx]) error {
 		if _, err = e.admin.SettleMessages(ctx, contract.SettleRequest{Node: "r1", Settlements: list}); err != nil {
 			return err
 		}
-		letters, err := e.admin.DeadLetters(ctx, deadletter.Filter{})
-		if err == nil {
-			e.letter = letters[0].Number
-		}
-		return err
+		return e.findLetter(ctx)
 	}
 }
 
@@ -497,12 +493,10 @@ func parked[Tx any](ctx context.Context, e *env[Tx]) error {
 	if err := parks(ctx, e, e.admin); err != nil {
 		return err
 	}
-	letters, err := e.admin.DeadLetters(ctx, deadletter.Filter{})
-	if err != nil {
+	if err := e.findLetter(ctx); err != nil {
 		return err
 	}
-	e.letter = letters[0].Number
-	_, err = e.admin.Transact(ctx, func(context.Context, Tx) (outbox.Batch, error) {
+	_, err := e.admin.Transact(ctx, func(context.Context, Tx) (outbox.Batch, error) {
 		return outbox.Batch{Messages: []waybill.Message{msg("b", "k")}}, nil
 	})
 	return err

@@ -145,5 +145,8 @@ func disordered(ctx context.Context, b bug, known map[string][]string) (found []
 	if !ran {
 		return nil, fmt.Errorf("no scenario was run: %s", out)
 	}
+	if _, panicked, ok := strings.Cut(out, "\npanic: "); ok {
+		return nil, fmt.Errorf("the scenarios behind one that panics were not run: %s", panicked)
+	}
 	return found, nil
 }
