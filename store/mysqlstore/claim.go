@@ -28,7 +28,8 @@ SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest
 
 // claimBehindSQL reads what is behind such heads, the leaders, in the order of its position, up to what waits for its own
 // time: one that was requeued may come before it. {leaders} are selects of one key each (leaderSQL). The rows are
-// chosen before any payload is read. MariaDB adds to a sum from row to row, but looks for a maximum from the start. Safe with several relays as claimDueSQL is.
+// chosen before any payload is read. It sums what stops a key, because MariaDB looks for a maximum from the first row again for
+// each. Safe with several relays as claimDueSQL is.
 const claimBehindSQL = `
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest(w.expires_at, 0) - {now}) / 1000.0, {w.message}
   FROM (SELECT position, destination, free, sum(stops) OVER (PARTITION BY leader ORDER BY position ROWS UNBOUNDED PRECEDING) AS stopped FROM ({leaders}) l) f

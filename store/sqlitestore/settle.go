@@ -24,7 +24,8 @@ SELECT {now}, o.position, $2, {o.message}
 	deleteWaitingSQL = `DELETE FROM {outbox_waiting} WHERE position IN (SELECT value FROM json_each($1)) AND destination = $2`
 )
 
-// listedWaiting are the waiting rows w of the positions $1 and the destination $2.
+// listedWaiting are the waiting rows w of the positions $1 and the destination $2. Where ON CONFLICT follows a join there must be a
+// WHERE between them, or SQLite takes ON for the join's.
 const listedWaiting = `json_each($1) p JOIN {outbox_waiting} w ON w.position = p.value AND w.destination = $2`
 
 // The statements about waiting rows take positions, or a position, as $1, and their destination as $2. See settleplan.Plan for what
