@@ -15,43 +15,63 @@ import (
 // planner could begin with it.
 const ownsLaneOf = `(SELECT concat(r.lane, '/', r.epoch) FROM {relay_lanes} r WHERE r.lane = `
 
-// claimDueSQL reads waiting messages that are due: the heads of their keys, and what waits for itself alone. $2 are
-// destinations that pause, $3 the positions that the caller holds, $5 single rows that it holds, $4 the lanes. Safe with several
-// relays because each reads only lanes that it owns; served by the index on due_at.
-const claimDueSQL = `
+// claimWaitingSQL reads waiting messages that are due: the heads of their keys, and behind a
+// head that has not failed since it was let go the rest of its key, in order, up to a dead
+// letter that parks the rest, or a message that waits for its own time: one that was requeued may come before it.
+// Only the first that waits of a key takes others along: one before it may have been committed later, and wait longer.
+// A head that has failed is tried alone. $3 are the positions that the caller holds, $5 single rows that it holds,
+// $4 the lanes. Safe with several relays because each reads only lanes that it owns; served by the indexes on due_at
+// and on the unit.
+//
+// What is behind several heads of one key, up to a letter that parks it, is what is behind the first of
+// them: that one is the leader, so that the rest of a key is read once and not by each head. Its reach, and
+// how much of that is free, are computed by themselves: MySQL would look for a bound again with each row that it
+// compares, and a window would store every row once more.
+const claimWaitingSQL = `
+WITH head AS (
+    SELECT position, destination, topic, {key}, attempts, alone
+      FROM {outbox_waiting} w
+     WHERE due_at <= {now} AND ` + ownsLaneOf + `w.lane) IN ($4) AND (destination IN ($2)) IS NOT TRUE AND (position IN ($3)) IS NOT TRUE
+       AND (concat(position, '/', destination) IN ($5)) IS NOT TRUE
+     ORDER BY due_at, position
+     LIMIT $1
+), leader AS (
+    SELECT topic, {key}, destination, barrier, min(position) AS position
+      FROM (
+        SELECT position, topic, {key}, destination, coalesce((
+                SELECT min(p.position) FROM {dead_letters} p
+                 WHERE p.parks = 1 AND p.topic = head.topic AND p.{key} = head.{key} AND p.destination = head.destination), 9223372036854775807) AS barrier
+          FROM head
+         WHERE {key} <> '' AND attempts = 0 AND NOT alone) h
+     GROUP BY topic, {key}, destination, barrier
+), reach AS (
+    SELECT topic, {key}, destination, position, least(barrier, coalesce((
+            SELECT n.position FROM {outbox_waiting} n
+             WHERE n.topic = leader.topic AND n.{key} = leader.{key} AND n.{key} <> '' AND NOT n.alone AND n.destination = leader.destination AND n.position > leader.position
+             ORDER BY n.position LIMIT 1 OFFSET $1), 9223372036854775807)) AS bound
+      FROM leader
+     WHERE position = (SELECT min(e.position) FROM {outbox_waiting} e
+                        WHERE e.topic = leader.topic AND e.{key} = leader.{key} AND e.{key} <> '' AND NOT e.alone AND e.destination = leader.destination)
+), free AS (
+    SELECT topic, {key}, destination, position, least(bound, coalesce((
+            SELECT n.position FROM {outbox_waiting} n FORCE INDEX (by_unit)
+             WHERE n.topic = reach.topic AND n.{key} = reach.{key} AND n.{key} <> '' AND NOT n.alone AND n.destination = reach.destination
+               AND n.position > reach.position AND n.position < reach.bound AND n.due_at IS NOT NULL AND (n.attempts > 0 OR n.due_at > {now})
+             ORDER BY n.position LIMIT 1), 9223372036854775807)) AS bound
+      FROM reach
+), due AS (
+    SELECT position, destination FROM head
+    UNION
+    SELECT f.position, f.destination
+      FROM free r
+      STRAIGHT_JOIN {outbox_waiting} f FORCE INDEX (by_unit) ON f.topic = r.topic AND f.{key} = r.{key} AND f.{key} <> '' AND NOT f.alone AND f.destination = r.destination
+           AND f.position > r.position AND f.position < r.bound
+     WHERE f.due_at IS NULL AND (f.position IN ($3)) IS NOT TRUE AND (concat(f.position, '/', f.destination) IN ($5)) IS NOT TRUE
+)
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest(w.expires_at, 0) - {now}) / 1000.0, {w.message}
-  FROM {outbox_waiting} w
- WHERE due_at <= {now} AND ` + ownsLaneOf + `w.lane) IN ($4) AND (destination IN ($2)) IS NOT TRUE AND (position IN ($3)) IS NOT TRUE
-   AND (concat(position, '/', destination) IN ($5)) IS NOT TRUE
- ORDER BY due_at, position
- LIMIT $1`
-
-// claimBehindSQL reads what is behind such heads, the leaders, in the order of its position, up to what waits for its own
-// time: one that was requeued may come before it. {leaders} are selects of one key each (leaderSQL). The rows are
-// chosen before any payload is read. It sums what stops a key, because MariaDB looks for a maximum from the first row again for
-// each. Safe with several relays as claimDueSQL is.
-const claimBehindSQL = `
-SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest(w.expires_at, 0) - {now}) / 1000.0, {w.message}
-  FROM (SELECT position, destination, free, sum(stops) OVER (PARTITION BY leader ORDER BY position ROWS UNBOUNDED PRECEDING) AS stopped FROM ({leaders}) l) f
-  STRAIGHT_JOIN {outbox_waiting} w FORCE INDEX (PRIMARY) ON w.position = f.position AND w.destination = f.destination
- WHERE f.free AND f.stopped = 0 AND ` + ownsLaneOf + `w.lane) IN ($4) AND (w.position IN ($2)) IS NOT TRUE AND (concat(w.position, '/', w.destination) IN ($3)) IS NOT TRUE
+  FROM due JOIN {outbox_waiting} w USING (position, destination)
  ORDER BY w.position
  LIMIT $1`
-
-// leaderSQL reads the first $5 rows behind a leader, up to a dead letter that parks the rest; none if the leader is not the first
-// of its key that waits: one before it may have been committed later, and wait longer. Served by the index on the unit,
-// of which it reads what it returns, and other heads of the key.
-const leaderSQL = `(SELECT {leader} AS leader, n.position, n.destination, n.due_at IS NULL AS free,
-                           n.due_at IS NOT NULL AS stops
-                      FROM {outbox_waiting} n FORCE INDEX (by_unit)
-                     WHERE n.topic = {of_topic} AND n.{key} = {of_key} AND n.{key} <> '' AND NOT n.alone AND n.destination = {of_destination} AND n.position > {leader}
-                       AND n.position < coalesce((SELECT min(p.position) FROM {dead_letters} p
-                                                   WHERE p.parks = 1 AND p.topic = {of_topic} AND p.{key} = {of_key} AND p.destination = {of_destination}), 9223372036854775807)
-                       AND {leader} = (SELECT e.position FROM {outbox_waiting} e FORCE INDEX (by_unit)
-                                        WHERE e.topic = {of_topic} AND e.{key} = {of_key} AND e.{key} <> '' AND NOT e.alone AND e.destination = {of_destination}
-                                        ORDER BY e.position LIMIT 1)
-                       AND (n.due_at IS NULL OR n.attempts > 0 OR n.due_at > {now})
-                     ORDER BY n.position LIMIT $5)`
 
 // claimReadySQL reads what was never tried in the order of its position, of each lane from its lowest position on: a
 // transaction that commits late shows rows below those already read. So each claim walks over
@@ -77,7 +97,7 @@ const laneSQL = `(SELECT position FROM {outbox}
                    ORDER BY position LIMIT $3)`
 
 // ClaimMessages implements [contract.Source]: with one statement for what was never tried, most
-// often, one more if req.Due is set, and one more if the head of a key is due.
+// often, and one more if req.Due is set.
 func (s *Store) ClaimMessages(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
 	claims := []contract.Claim{}
 	if len(req.Lanes) == 0 {
@@ -99,37 +119,16 @@ func (s *Store) ClaimMessages(ctx context.Context, req contract.ClaimRequest) ([
 	return claims, nil
 }
 
-// claimWaiting claims what is due, and the rest of the keys of it.
 func (s *Store) claimWaiting(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
-	positions, single := req.HeldWaiting()
-	claims, err := s.claimsOf(ctx, req, []contract.Claim{}, s.sql.claimDue, req.Limit, req.Paused, positions, laneNames(req.Lanes), single)
-	if leaders := sqlstore.Leaders(claims); err == nil && len(leaders) > 0 && !req.Full(claims) {
-		for i := range claims {
-			single = append(single, fmt.Sprint(claims[i].Position, "/", claims[i].Destination))
-		}
-		limit := req.Limit - len(claims)
-		share := max(sqlstore.LeastOfKey, limit/len(leaders))
-		selects, args := []string{}, []any{limit, positions, single, laneNames(req.Lanes), share}
-		for _, l := range leaders[:min(len(leaders), 1+limit/share)] {
-			n := len(args)
-			selects = append(selects, strings.NewReplacer("{leader}", strconv.FormatInt(l.Position, 10),
-				"{of_topic}", numbered(n+1), "{of_key}", numbered(n+2), "{of_destination}", numbered(n+3)).Replace(s.sql.leader))
-			args = append(args, l.Message.Address(), l.Message.Key, l.Destination)
-		}
-		claims, err = s.claimsOf(ctx, req, claims, strings.Replace(s.sql.claimBehind, "{leaders}", strings.Join(selects, " UNION ALL "), 1), args...)
-	}
-	for i := range claims {
-		claims[i].Waiting = true
-	}
-	return claims, err
-}
-
-// claimsOf appends what a query finds.
-func (s *Store) claimsOf(ctx context.Context, req contract.ClaimRequest, claims []contract.Claim, query string, args ...any) ([]contract.Claim, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	rows, err := s.core.DB.Query(ctx, query, args...)
-	return sqlstore.NewClaimScanner(req.Lanes).Read(claims, req.Bytes, stop, rows, err)
+	positions, held := req.HeldWaiting()
+	rows, err := s.core.DB.Query(ctx, s.sql.claimWaiting, req.Limit, req.Paused, positions, laneNames(req.Lanes), held)
+	due, err := sqlstore.NewClaimScanner(req.Lanes).Read([]contract.Claim{}, req.Bytes, stop, rows, err)
+	for i := range due {
+		due[i].Waiting = true
+	}
+	return due, err
 }
 
 // claimReady appends to claims what it finds in the lanes. It looks at a part of each that suffices if what there is, and
@@ -164,12 +163,15 @@ func mayBeMore(found []contract.Claim, n int) bool {
 
 // readLanes appends to claims what it finds among the first positions of each lane.
 func (s *Store) readLanes(ctx context.Context, req contract.ClaimRequest, claims []contract.Claim, first int) ([]contract.Claim, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	selects := make([]string, len(req.Lanes))
 	for i, l := range req.Lanes {
 		selects[i] = strings.NewReplacer("{lane_number}", strconv.Itoa(l.Number), "{lane_epoch}", strconv.FormatInt(l.Epoch, 10)).Replace(s.sql.lane)
 	}
 	query := strings.Replace(s.sql.claimReady, "{lanes}", strings.Join(selects, " UNION ALL "), 1)
-	return s.claimsOf(ctx, req, claims, query, req.Limit-len(claims), req.Held, first)
+	rows, err := s.core.DB.Query(ctx, query, req.Limit-len(claims), req.Held, first)
+	return sqlstore.NewClaimScanner(req.Lanes).Read(claims, req.Bytes, stop, rows, err)
 }
 
 // laneNames returns lanes as ownsLaneOf names them.

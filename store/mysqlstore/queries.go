@@ -7,21 +7,21 @@ import (
 
 // statements are the SQL texts that only this store runs, with its names rendered in.
 type statements struct {
-	now, known, enqueue, addUnique                  string
-	claimDue, claimBehind, leader, claimReady, lane string
-	aheadRange, claimAhead                          string
-	settle                                          sqlstore.SettleStatements
-	anyDue, dueScheduled, postpone                  string
-	releaseOne, refuseDue, removeScheduled          string
-	countParked, lockArchive                        string
-	purgeArchive, purgeIDs                          string
+	now, known, enqueue, addUnique         string
+	claimWaiting, claimReady, lane         string
+	aheadRange, claimAhead                 string
+	settle                                 sqlstore.SettleStatements
+	anyDue, dueScheduled, postpone         string
+	releaseOne, refuseDue, removeScheduled string
+	countParked, lockArchive               string
+	purgeArchive, purgeIDs                 string
 }
 
 func newStatements(n names) statements {
 	r := n.render
 	return statements{
 		now: r("{now}"), known: r(knownSQL), enqueue: r(enqueueSQL), addUnique: r(addUniqueSQL),
-		claimDue: r(claimDueSQL), claimBehind: r(claimBehindSQL), leader: r(leaderSQL), claimReady: r(claimReadySQL), lane: r(laneSQL),
+		claimWaiting: r(claimWaitingSQL), claimReady: r(claimReadySQL), lane: r(laneSQL),
 		aheadRange: r(aheadRangeSQL), claimAhead: r(claimAheadSQL),
 		settle: settleStatements(r),
 		anyDue: r(sqlstore.AnyDueSQL), dueScheduled: r(dueScheduledSQL), postpone: r(postponeSQL),
