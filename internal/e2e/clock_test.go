@@ -26,7 +26,7 @@ const clockLease = time.Minute
 
 const clockJump = time.Hour
 
-// clockSettings are those of testdata/clock.
+// clockSettings are those of clockshop.
 type clockSettings struct {
 	Role, Node         string
 	DSN, Schema        string
@@ -37,7 +37,7 @@ type clockSettings struct {
 	StoreTimeout, Work time.Duration
 }
 
-// buildClock builds testdata/clock with a wall clock that can be moved: all else, and the monotonic clock, is that of
+// buildClock builds clockshop with a wall clock that can be moved: all else, and the monotonic clock, is that of
 // the toolchain.
 func buildClock(t *testing.T) (program string) {
 	t.Helper()
@@ -60,8 +60,8 @@ func buildClock(t *testing.T) (program string) {
 			t.Fatal(err)
 		}
 	}
-	program = filepath.Join(dir, "clock")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./testdata/clock")
+	program = filepath.Join(dir, "clockshop")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags", "movable", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./clockshop")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -111,7 +111,7 @@ func newClockShop(t *testing.T, w *world) *clockShop {
 	return s
 }
 
-// clockProcess is a process of testdata/clock.
+// clockProcess is a process of clockshop.
 type clockProcess struct {
 	*process
 	clock io.WriteCloser

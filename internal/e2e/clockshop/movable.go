@@ -1,0 +1,7 @@
+//go:build movable
+
+package main
+
+import "time"
+
+func moveClock(by time.Duration) { time.MoveClock(by) }
