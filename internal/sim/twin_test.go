@@ -412,6 +412,7 @@ func testTwin[Tx any](t *testing.T, k kind[Tx]) {
 	for seed := range uint64(k.seeds) {
 		p := k.planFor(seed)
 		if err := k.run(t.Context(), p, nil); err != nil {
+			t.Logf("seed %d: %v; looking for a smaller run", seed, err)
 			small, smallest := shrink(p, func(p plan) error { return k.run(t.Context(), p, nil) }, 5)
 			var story strings.Builder
 			_ = k.run(t.Context(), small, &story) // the same error
