@@ -20,7 +20,7 @@
 # browser   installs Chromium and its driver, for the tests of the dashboard, unless they are there.
 # languages installs Python and Node.js, for the examples in these languages, unless they are there.
 # interop   installs the other projects' clients that examples/interop runs, unless they are there.
-# clusters  installs what a Galera cluster of MariaDB needs, and HAProxy before it, unless they are there.
+# clusters  installs what a Galera cluster of MariaDB needs, HAProxy before it, and what makes networks, unless they are there.
 # clocks    installs libfaketime, for the tests that set a server's clock, unless it is there.
 # run       runs a command, and tells it by POSTGRES_URL where PostgreSQL is, unless that is set.
 #
@@ -301,8 +301,9 @@ clusters() {
   [ -e /usr/lib/galera/libgalera_smm.so ] || missing+=(galera-4)
   command -v rsync >/dev/null || missing+=(rsync)
   command -v haproxy >/dev/null || missing+=(haproxy)
+  command -v ip >/dev/null || missing+=(iproute2)
   if [ ${#missing[@]} -eq 0 ]; then
-    say "galera-4, rsync and haproxy are there"
+    say "galera-4, rsync, haproxy and iproute2 are there"
     return
   fi
   require_root "not installed: ${missing[*]}"

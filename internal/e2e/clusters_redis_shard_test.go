@@ -108,11 +108,5 @@ func (r *redisServers) shardOf(key string) []string {
 	node, err := client.MasterForKey(r.t.Context(), key)
 	must(r.t, err)
 	master := node.Options().Addr[strings.LastIndex(node.Options().Addr, ":")+1:]
-	shard := []string{master}
-	for _, port := range r.ports {
-		if now, err := r.role(port); err == nil && now.master == master {
-			shard = append(shard, port)
-		}
-	}
-	return shard
+	return append([]string{master}, r.replicasOf(master)...)
 }

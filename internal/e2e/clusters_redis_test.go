@@ -51,6 +51,7 @@ type redisServers struct {
 	sentinels []*ownserver.Server
 	watching  []string // their ports
 	clients   map[string]*redis.Client
+	network   *ownserver.Network // nil: all are at 127.0.0.1
 }
 
 // redisMaster is the name under which Sentinels watch the master.
@@ -59,17 +60,23 @@ const redisMaster = "shop"
 // newRedisCluster starts three masters with a replica each.
 func newRedisCluster(t *testing.T, settings ...string) *redisServers {
 	t.Helper()
+	return newRedisClusterOn(t, nil, settings...)
+}
+
+// newRedisClusterOn does so on a network.
+func newRedisClusterOn(t *testing.T, network *ownserver.Network, settings ...string) *redisServers {
+	t.Helper()
 	free := ownserver.FreePorts(t, 12)
-	r := &redisServers{t: t, ports: free[:6], nodes: make(map[string]*ownserver.Server), masters: 3, clients: make(map[string]*redis.Client)}
+	r := &redisServers{t: t, ports: free[:6], nodes: make(map[string]*ownserver.Server), masters: 3, clients: make(map[string]*redis.Client), network: network}
 	for i, port := range r.ports {
-		r.nodes[port] = ownserver.NewRedisNode(t, port, free[6+i], settings...)
-		r.nodes[port].Start()
+		r.nodes[port] = ownserver.NewRedisNode(t, port, free[6+i], append(r.listen(port), settings...)...)
+		r.start(r.nodes[port], port)
 	}
 	for _, port := range r.ports {
 		eventually(t, "the node answers", func() bool { return r.ask(port, "PING").Err() == nil })
 	}
-	ownserver.JoinRedis(r.nodes[r.ports[0]], r.ports)
-	r.url = "redis://127.0.0.1:" + r.ports[0] + "?addr=" + strings.ReplaceAll(eachPort("127.0.0.1:%s", r.ports[1:]), ",", "&addr=")
+	ownserver.JoinRedis(r.nodes[r.ports[0]], r.addrs(r.ports))
+	r.url = "redis://" + strings.Replace(strings.Join(r.addrs(r.ports), "&addr="), "&", "?", 1)
 	r.mend()
 	return r
 }
@@ -77,24 +84,63 @@ func newRedisCluster(t *testing.T, settings ...string) *redisServers {
 // newRedisSentinel starts a master with two replicas, and three Sentinels.
 func newRedisSentinel(t *testing.T, settings ...string) *redisServers {
 	t.Helper()
+	return newRedisSentinelOn(t, nil, settings...)
+}
+
+// newRedisSentinelOn does so on a network.
+func newRedisSentinelOn(t *testing.T, network *ownserver.Network, settings ...string) *redisServers {
+	t.Helper()
 	free := ownserver.FreePorts(t, 6)
-	r := &redisServers{t: t, ports: free[:3], watching: free[3:], nodes: make(map[string]*ownserver.Server), masters: 1, clients: make(map[string]*redis.Client)}
+	r := &redisServers{
+		t: t, ports: free[:3], watching: free[3:], nodes: make(map[string]*ownserver.Server), masters: 1, clients: make(map[string]*redis.Client), network: network,
+	}
+	master := r.addr(r.ports[0])
 	for i, port := range r.ports {
-		own := settings
+		own := append(r.listen(port), settings...)
 		if i > 0 {
-			own = append(slices.Clone(settings), "replicaof 127.0.0.1 "+r.ports[0])
+			own = append(own, "replicaof "+strings.Replace(master, ":", " ", 1))
 		}
 		r.nodes[port] = ownserver.NewRedis(t, port, own...)
-		r.nodes[port].Start()
+		r.start(r.nodes[port], port)
 	}
 	for _, port := range r.watching {
-		s := ownserver.NewSentinel(t, port, redisMaster, r.ports[0])
-		s.Start()
+		s := ownserver.NewSentinel(t, port, redisMaster, master, r.listen(port)...)
+		r.start(s, port)
 		r.sentinels = append(r.sentinels, s)
 	}
-	r.url = "redis://127.0.0.1:" + r.watching[0] + "?master_name=" + redisMaster + "&addr=" + strings.ReplaceAll(eachPort("127.0.0.1:%s", r.watching[1:]), ",", "&addr=")
+	r.url = "redis://" + strings.Replace(strings.Join(r.addrs(r.watching), "&addr="), "&", "?master_name="+redisMaster+"&", 1)
 	r.mend()
 	return r
+}
+
+// host is the address of the server or Sentinel with that port.
+func (r *redisServers) host(port string) string {
+	if r.network == nil {
+		return "127.0.0.1"
+	}
+	return r.network.Addrs[slices.Index(slices.Concat(r.ports, r.watching), port)]
+}
+
+func (r *redisServers) addr(port string) string { return r.host(port) + ":" + port }
+
+func (r *redisServers) addrs(ports []string) (list []string) {
+	for _, port := range ports {
+		list = append(list, r.addr(port))
+	}
+	return list
+}
+
+// listen are the settings by which the server with that port is reached.
+func (r *redisServers) listen(port string) []string {
+	return []string{"bind " + r.host(port), "protected-mode no"}
+}
+
+func (r *redisServers) start(s *ownserver.Server, port string) {
+	r.t.Helper()
+	if r.network != nil {
+		r.network.Place(s, r.host(port))
+	}
+	s.Start()
 }
 
 // settings spread the orders over topics that lie on different masters of a Cluster.
@@ -151,7 +197,7 @@ func (r *redisServers) awaitFailover(before []string) {
 func (r *redisServers) ask(port string, args ...any) *redis.Cmd {
 	client := r.clients[port]
 	if client == nil {
-		client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port, MaxRetries: -1, ReadTimeout: time.Second, DialTimeout: time.Second})
+		client = redis.NewClient(&redis.Options{Addr: r.addr(port), MaxRetries: -1, ReadTimeout: time.Second, DialTimeout: time.Second})
 		r.clients[port] = client
 		r.t.Cleanup(func() { client.Close() })
 	}
@@ -238,7 +284,7 @@ func (r *redisServers) inStep() error {
 // sentinelIsWell returns an error unless a Sentinel sees everybody, and would take part in a failover.
 func (r *redisServers) sentinelIsWell(port string) error {
 	info, err := r.ask(port, "INFO", "sentinel").Text()
-	if want := fmt.Sprintf("status=ok,address=127.0.0.1:%s,slaves=2,sentinels=3", strings.Join(r.mastersNow(), ",")); err != nil || !strings.Contains(info, "sentinel_tilt:0\r\n") || !strings.Contains(info, want) {
+	if want := fmt.Sprintf("status=ok,address=%s,slaves=2,sentinels=3", strings.Join(r.addrs(r.mastersNow()), ",")); err != nil || !strings.Contains(info, "sentinel_tilt:0\r\n") || !strings.Contains(info, want) {
 		return fmt.Errorf("Sentinel %s says %s, %w, want %s", port, info, err, want)
 	}
 	replicas, err := r.ask(port, "SENTINEL", "REPLICAS", redisMaster).Slice()
@@ -257,6 +303,16 @@ func (r *redisServers) sentinelIsWell(port string) error {
 func (r *redisServers) mastersNow() (list []string) {
 	for _, port := range r.ports {
 		if now, err := r.role(port); err == nil && now.master == "" {
+			list = append(list, port)
+		}
+	}
+	return list
+}
+
+// replicasOf returns the ports of a master's replicas.
+func (r *redisServers) replicasOf(master string) (list []string) {
+	for _, port := range r.ports {
+		if now, err := r.role(port); err == nil && now.master == master {
 			list = append(list, port)
 		}
 	}

@@ -27,6 +27,8 @@ type Server struct {
 	env     []string // more of its environment
 	running *exec.Cmd
 	paused  bool
+
+	launcher []string // a program and its arguments that become the server
 }
 
 // New returns a server that is not started yet. Its directory is there already, or, if dir is "", is made and goes with
@@ -95,6 +97,10 @@ func (s *Server) Start() {
 	defer log.Close()
 	cmd := s.as(s.command())
 	cmd.Env = append(cmd.Environ(), s.env...)
+	if s.launcher != nil {
+		by := exec.Command(s.launcher[0], append(s.launcher[1:len(s.launcher):len(s.launcher)], cmd.Args...)...)
+		cmd.Path, cmd.Args, cmd.Err = by.Path, by.Args, by.Err
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		s.t.Fatalf("start a server, which \"make services\" installs: %v", err)

@@ -31,25 +31,23 @@ func NewRedisNode(t *testing.T, port, bus string, settings ...string) *Server {
 	}, settings...)...)
 }
 
-// JoinRedis makes a Redis Cluster of nodes that answer: the first half are masters, with a replica each.
-func JoinRedis(s *Server, ports []string) {
+// JoinRedis makes a Redis Cluster of nodes that answer at these addresses: the first half are masters, with a replica each.
+func JoinRedis(s *Server, addrs []string) {
 	s.t.Helper()
-	args := []string{"--cluster", "create"}
-	for _, port := range ports {
-		args = append(args, "127.0.0.1:"+port)
-	}
+	args := append([]string{"--cluster", "create"}, addrs...)
 	s.Run("redis-cli", append(args, "--cluster-replicas", "1", "--cluster-yes")...)
 }
 
-// NewSentinel returns a Redis Sentinel that watches a master, and fails over if another one agrees.
-func NewSentinel(t *testing.T, port, name, masterPort string) *Server {
+// NewSentinel returns a Redis Sentinel that watches the master at an address, and fails over if another one agrees.
+func NewSentinel(t *testing.T, port, name, master string, settings ...string) *Server {
 	t.Helper()
-	return newRedis(t, []string{"--sentinel"}, []string{
+	host, masterPort, _ := strings.Cut(master, ":")
+	return newRedis(t, []string{"--sentinel"}, append([]string{
 		"port " + port,
-		"sentinel monitor " + name + " 127.0.0.1 " + masterPort + " 2",
+		"sentinel monitor " + name + " " + host + " " + masterPort + " 2",
 		"sentinel down-after-milliseconds " + name + " " + redisTimeout,
 		"sentinel failover-timeout " + name + " 10000",
-	})
+	}, settings...))
 }
 
 // newRedis returns a server with a file of settings, which it may rewrite.
