@@ -2,6 +2,7 @@ package redisbroker
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -38,11 +39,11 @@ func (b *Broker) byNode(ctx context.Context, list []*outgoing) []nodePart {
 	return parts
 }
 
-// lookAgain asks which node has which slots, after one has not answered, or has said that it has them no longer: the client
-// library would send to it for ten seconds more.
+// lookAgain asks which node has which slots, after one has not answered, has said that it has them no longer, or that it has
+// lost the others, who may have put another one in its stead: the client library would send to it for ten seconds more.
 func (b *Broker) lookAgain(ctx context.Context, err error) {
 	cluster, ok := b.client.(*redis.ClusterClient)
-	if ok && (failed(err) || redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
+	if ok && (failed(err) || slices.ContainsFunc([]string{"MOVED", "ASK", "CLUSTERDOWN"}, func(p string) bool { return redis.HasErrorPrefix(err, p) })) {
 		cluster.ReloadState(ctx)
 	}
 }
