@@ -21,21 +21,27 @@ import (
 //
 //test:cluster
 func TestCluster_NATS(t *testing.T) {
-	ports := ownserver.FreePorts(t, 6)
-	clients, routes := ports[:3], ports[3:]
-	var nodes []*ownserver.Server
-	for i, port := range clients {
-		nodes = append(nodes, ownserver.New(t, "", "", func(dir string) *exec.Cmd {
-			return exec.Command("nats-server", "-a", "127.0.0.1", "-p", port, "-js", "-sd", filepath.Join(dir, "data"), "-n", "n"+port,
-				"--cluster_name", "waybill", "--cluster", "nats://127.0.0.1:"+routes[i], "--routes", eachPort("nats://127.0.0.1:%s", routes))
-		}))
-	}
+	nodes, clients := newNATSCluster(t, "", "", "")
 	b := brokerSettings{
 		Kind: "nats", Name: fmt.Sprintf("e2e%08x", rand.Uint32()), URL: eachPort("nats://127.0.0.1:%s", clients), Replicas: len(nodes),
 	}
 	c := cluster{hurt: hurtAny(nodes), mend: mendAll(t, nodes, func() error { return b.wholeAtEach(t.Context(), clients) })}
 	c.mend()
 	c.tellOf(t, plainWorld(t), b)
+}
+
+// newNATSCluster returns servers that mendAll starts, and their ports. dirs are those of [ownserver.New].
+func newNATSCluster(t *testing.T, dirs ...string) (nodes []*ownserver.Server, clients []string) {
+	t.Helper()
+	ports := ownserver.FreePorts(t, 2*len(dirs))
+	clients, routes := ports[:len(dirs)], ports[len(dirs):]
+	for i, port := range clients {
+		nodes = append(nodes, ownserver.New(t, dirs[i], "", func(dir string) *exec.Cmd {
+			return exec.Command("nats-server", "-a", "127.0.0.1", "-p", port, "-js", "-sd", filepath.Join(dir, "data"), "-n", "n"+port,
+				"--cluster_name", "waybill", "--cluster", "nats://127.0.0.1:"+routes[i], "--routes", eachPort("nats://127.0.0.1:%s", routes))
+		}))
+	}
+	return nodes, clients
 }
 
 // TestCluster_NATSPartition cuts one of three NATS servers off from the other two, while clients still reach it. Those that
