@@ -37,8 +37,24 @@ func (d *database) Query(ctx context.Context, query string, args ...any) (sqldb.
 
 func (d *database) On(tx *sql.Tx) sqldb.Conn { return binding{d.DB.On(tx)} }
 
+func (d *database) Commit(ctx context.Context, tx *sql.Tx) error {
+	return answered(ctx, tx.Commit)
+}
+
 func (d *database) CommitAfter(ctx context.Context, tx *sql.Tx, last func(conn sqldb.Conn) error) error {
-	return d.DB.CommitAfter(ctx, tx, func(conn sqldb.Conn) error { return last(binding{conn}) })
+	if err := last(d.On(tx)); err != nil {
+		return err
+	}
+	if err := d.Commit(ctx, tx); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+func (d *database) Rollback(tx *sql.Tx) error {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	return answered(ctx, func() error { return d.DB.Rollback(tx) })
 }
 
 // binding puts the arguments of rendered statements where their parameters are.
@@ -174,5 +190,5 @@ func (d relaying) Commit(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, "SET SESSION wait_timeout = DEFAULT"); err != nil {
 		return err
 	}
-	return tx.Commit()
+	return d.database.Commit(ctx, tx)
 }

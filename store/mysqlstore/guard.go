@@ -112,11 +112,12 @@ func (d *guarded) Commit(ctx context.Context, tx *sql.Tx) error {
 		}
 		return err
 	}
-	if err := tx.Commit(); err != nil {
+	session, _ := d.sessions.LoadAndDelete(tx) // whatever COMMIT comes to
+	return answered(ctx, func() error {
+		err := tx.Commit()
+		leave(session.(*sql.Conn), err == nil)
 		return err
-	}
-	d.leave(tx, true)
-	return nil
+	})
 }
 
 func (d *guarded) CommitAfter(ctx context.Context, tx *sql.Tx, last func(conn sqldb.Conn) error) error {
@@ -130,16 +131,18 @@ func (d *guarded) CommitAfter(ctx context.Context, tx *sql.Tx, last func(conn sq
 }
 
 func (d *guarded) Rollback(tx *sql.Tx) error {
-	err := tx.Rollback()
-	d.leave(tx, err == nil)
-	if errors.Is(err, sql.ErrTxDone) {
-		return nil
+	session, ok := d.sessions.LoadAndDelete(tx)
+	if !ok {
+		return nil // it is committed, or nobody knows
 	}
-	return err
-}
-
-func (d *guarded) leave(tx *sql.Tx, ended bool) {
-	if session, ok := d.sessions.LoadAndDelete(tx); ok {
-		leave(session.(*sql.Conn), ended)
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	return answered(ctx, func() error {
+		err := tx.Rollback()
+		leave(session.(*sql.Conn), err == nil)
+		if errors.Is(err, sql.ErrTxDone) {
+			return nil
+		}
+		return err
+	})
 }

@@ -1,0 +1,20 @@
+package mysqlstore
+
+import "context"
+
+// answered runs COMMIT or ROLLBACK, and waits for it until ctx ends. database/sql gives them no context, and a server that has no
+// room for its binary log, or that a silent network hides, holds them up for as long as it likes. Whether the transaction is in
+// force, or will be, nobody knows then, as when the connection is lost; that is in use until the server answers.
+func answered(ctx context.Context, run func() error) error {
+	if ctx.Done() == nil {
+		return run()
+	}
+	answer := make(chan error, 1)
+	go func() { answer <- run() }()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
