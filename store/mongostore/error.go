@@ -21,9 +21,9 @@ const (
 	codeNoTransaction = 251 // the server has given it up
 )
 
-// serverCodes are those of a server that has no primary, shuts down, or cannot be reached by
-// the one that answers.
-var serverCodes = []int{6, 7, 89, 91, 189, 10107, 11600, 11602, 13435, 13436}
+// serverCodes are those of a server that has no primary, shuts down, cannot be reached by the one
+// that answers, or has no room on its disk.
+var serverCodes = []int{6, 7, 89, 91, 189, 10107, 11600, 11602, 13435, 13436, 14031}
 
 // classify gives an error of the driver its kind. What the caller's own function has returned
 // comes back as it is, if it is none of the driver's.

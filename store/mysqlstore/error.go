@@ -43,6 +43,9 @@ var (
 	// others meanwhile. The transaction may be in force there.
 	failedCommit, detached = "1180", "Not connected to Primary Component"
 
+	// noRoom is what a server says in an error of any number when a disk is full that it writes a file on.
+	noRoom = regexp.MustCompile(`(?i)\berror \d{1,4}\b.*No space left on device`)
+
 	// closedTexts are the driver's and database/sql's.
 	closedTexts = []string{"invalid connection", "bad connection", "sql: database is closed", "sql: connection is already closed", "unexpected EOF"}
 )
@@ -72,7 +75,8 @@ func classifyCaller(err error) error {
 	switch number := numberOf(err); {
 	case slices.Contains(clashes, number):
 		return waybill.ConflictError(err)
-	case slices.Contains(outages, number), number == failedCommit && strings.Contains(err.Error(), detached):
+	case slices.Contains(outages, number), number == failedCommit && strings.Contains(err.Error(), detached),
+		noRoom.MatchString(err.Error()):
 		return waybill.UnavailableError(err)
 	}
 	return err
