@@ -24,21 +24,25 @@ import (
 	"github.com/waybill-go/waybill/internal/testtools/ownserver"
 )
 
-// losses are the ways to lose a node, each of which comes five times.
-var losses = []loss{{writer: true, killed: true}, {writer: true}, {killed: true}, {}}
+// The ways to lose a node.
+const (
+	killed = "killed"
+	paused = "paused"
+	cutOff = "cut off" // from the other nodes, not from clients
+)
 
-// loss takes away the node that takes writes or another one, and kills or pauses it.
-type loss struct{ writer, killed bool }
+// loss takes away the node that takes writes, or another one.
+type loss struct {
+	writer bool
+	way    string
+}
 
 func (l loss) String() string {
-	what, how := "another node", " paused"
+	what := "another node"
 	if l.writer {
 		what = "writer"
 	}
-	if l.killed {
-		how = " killed"
-	}
-	return what + how
+	return what + " " + l.way
 }
 
 // TestCluster_Galera takes one of three nodes of MariaDB Galera away at a time, as the stories of clusters in internal/e2e
@@ -47,24 +51,39 @@ func (l loss) String() string {
 //test:cluster
 func TestCluster_Galera(t *testing.T) {
 	g := newGalera(t)
-	r := run{system: &system{t: t, dir: t.TempDir(), galera: g}, log: log.New(t.Output(), "", log.Ltime|log.Lmicroseconds|log.LUTC)}
+	r := g.system()
+	r.tellOf(slices.Repeat([]loss{{true, killed}, {true, paused}, {false, killed}, {false, paused}}, 5), func(int) func() { return func() {} })
+	r.finish(t.Context())
+	g.logTransfers()
+}
+
+// system starts a whole system on the cluster.
+func (g *galera) system() *run {
+	g.t.Helper()
+	r := &run{system: &system{t: g.t, dir: g.t.TempDir(), galera: g}, log: log.New(g.t.Output(), "", log.Ltime|log.Lmicroseconds|log.LUTC)}
 	r.begin(500)
-	list := slices.Repeat(losses, 5)
+	return r
+}
+
+// tellOf loses nodes and gets them back, in any order. Meanwhile others may look at the lost one, until they are told to
+// stop.
+func (r *run) tellOf(list []loss, look func(n int) (stop func())) {
+	r.t.Helper()
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	for _, l := range list {
 		r.goesOn()
-		n := r.lose(l)
+		n := r.galera.choose(r.db, l.writer)
+		stop := look(n)
+		back := r.lose(n, l)
 		r.interruptProcess()
 		r.interruptProcess()
 		r.goesOn()
-		g.nodes[n].Back()
-		g.whole(len(g.nodes))
+		stop()
+		back()
+		r.galera.whole(len(r.galera.nodes))
 	}
 	r.goesOn()
 	r.healAll()
-	r.finish(t.Context())
-	ist, sst := g.transfers()
-	t.Logf("nodes got what they had missed %d times, and a copy of everything %d times, twice at the start", ist, sst)
 }
 
 // goesOn waits until orders are taken, and one of them has its effect, and ends meanwhile what has hurt processes for long
@@ -80,22 +99,33 @@ func (r *run) goesOn() {
 	})
 }
 
-// lose takes a node away and returns which one.
-func (r *run) lose(l loss) (n int) {
+// choose returns the node that takes writes, or another one.
+func (g *galera) choose(proxied *sql.DB, writer bool) (n int) {
+	g.t.Helper()
+	n = g.writer(proxied)
+	if !writer {
+		n = (n + 1 + rand.IntN(len(g.nodes)-1)) % len(g.nodes)
+	}
+	return n
+}
+
+// lose takes a node away.
+func (r *run) lose(n int, l loss) (back func()) {
 	r.t.Helper()
 	r.log.Print(l)
 	r.state.Interruptions[l.String()]++
 	g := r.galera
-	n = g.writer(r.db)
-	if !l.writer {
-		n = (n + 1 + rand.IntN(len(g.nodes)-1)) % len(g.nodes)
-	}
-	if l.killed {
+	switch l.way {
+	case killed:
 		g.nodes[n].Kill()
-	} else {
+	case paused:
 		g.nodes[n].Pause()
+	case cutOff:
+		g.isolate(n, true)
+		eventually(r.t, "a node without the others is out of step", func() bool { return g.size(r.t.Context(), n) == 0 })
+		return func() { g.isolate(n, false) }
 	}
-	return n
+	return g.nodes[n].Back
 }
 
 // galera is a cluster of MariaDB.
@@ -187,16 +217,17 @@ func (g *galera) writer(proxied *sql.DB) int {
 	return slices.Index(g.ports, port)
 }
 
-// transfers returns how often nodes got what they had missed, and how often a copy of everything.
-func (g *galera) transfers() (ist, sst int) {
+// logTransfers says how often nodes got what they had missed, and how often a copy of everything.
+func (g *galera) logTransfers() {
 	g.t.Helper()
+	var ist, sst int
 	for _, n := range g.nodes {
 		text, err := os.ReadFile(filepath.Join(n.Dir, "log"))
 		must(g.t, err)
 		ist += strings.Count(string(text), "IST received: ")
 		sst += strings.Count(string(text), "SST succeeded for position ")
 	}
-	return ist, sst
+	g.t.Logf("nodes got what they had missed %d times, and a copy of everything %d times, twice at the start", ist, sst)
 }
 
 // eventually waits until condition holds.
