@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 	"github.com/waybill-go/waybill/internal/testtools/ownserver"
 )
 
@@ -72,6 +73,7 @@ type postgresPair struct {
 	t       *testing.T
 	ports   []string
 	nodes   []*ownserver.Server
+	ways    []*faultproxy.Proxy // by which the other one copies each
 	primary int
 }
 
@@ -81,6 +83,7 @@ func newPostgresPair(t *testing.T, names string) *postgresPair {
 	p := &postgresPair{t: t, ports: ownserver.FreePorts(t, 2)}
 	for _, port := range p.ports {
 		p.nodes = append(p.nodes, ownserver.NewPostgres(t, "", port, "synchronous_standby_names="+names, "wal_keep_size=1GB"))
+		p.ways = append(p.ways, newProxy(t, "127.0.0.1:"+port))
 	}
 	first := p.nodes[0]
 	first.InitPostgres()
@@ -97,6 +100,12 @@ func (p *postgresPair) url() string {
 func (p *postgresPair) failOver() {
 	p.t.Helper()
 	p.nodes[p.primary].Kill()
+	p.promote()
+}
+
+// promote makes the standby a primary, whatever the other one is.
+func (p *postgresPair) promote() {
+	p.t.Helper()
 	p.primary = 1 - p.primary
 	next := p.nodes[p.primary]
 	next.Back()
@@ -111,24 +120,34 @@ func (p *postgresPair) mend() {
 	if err := os.RemoveAll(data); err != nil {
 		p.t.Fatal(err)
 	}
-	primary := "127.0.0.1:" + p.ports[p.primary]
-	eventually(p.t, "the primary answers", func() bool { return p.streaming(primary) >= 0 })
-	other.Run(ownserver.PostgresProgram(p.t, "pg_basebackup"), "-D", data, "-R", "-X", "stream", "-c", "fast", "--no-sync", "-d", "postgres://postgres@"+primary+"/postgres?sslmode=disable")
+	eventually(p.t, "the primary answers", func() bool { return p.streaming() >= 0 })
+	other.Run(ownserver.PostgresProgram(p.t, "pg_basebackup"), "-D", data, "-R", "-X", "stream", "-c", "fast", "--no-sync", "-d", "postgres://postgres@"+p.ways[p.primary].Addr()+"/postgres?sslmode=disable")
 	other.Start()
-	eventually(p.t, "the standby has caught up", func() bool { return p.streaming(primary) == 1 })
+	p.caughtUp()
+}
+
+// caughtUp returns when the standby has all that the primary has written.
+func (p *postgresPair) caughtUp() {
+	p.t.Helper()
+	eventually(p.t, "the standby has caught up", func() bool { return p.streaming() == 1 })
 }
 
 // streaming returns how many standbys have all that the primary has written; -1 if it does not answer.
-func (p *postgresPair) streaming(primary string) (n int) {
-	ctx, cancel := context.WithTimeout(context.Background(), unreached)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, "postgres://postgres@"+primary+"/postgres?sslmode=disable")
-	if err != nil {
-		return -1
-	}
-	defer conn.Close(ctx)
-	if err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'").Scan(&n); err != nil {
+func (p *postgresPair) streaming() (n int) {
+	if err := p.query(p.primary, &n, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"); err != nil {
 		return -1
 	}
 	return n
+}
+
+// query reads a value from one of the two.
+func (p *postgresPair) query(node int, value any, sql string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), unreached)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, "postgres://postgres@127.0.0.1:"+p.ports[node]+"/postgres?sslmode=disable")
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	return conn.QueryRow(ctx, sql).Scan(value)
 }

@@ -47,7 +47,7 @@ func (c child) bill(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 	}
 	w := &world{schema: c.Schema}
 	sub := b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: c.Broker.topics()})
-	cons, err := consumer.New(sub, store, w.effectHandler("billing"), quickConsumer(consumer.Config{Name: "billing", Observer: announcer{}}))
+	cons, err := consumer.New(sub, store, w.effectHandler("billing"), quickConsumer(consumer.Config{Name: "billing", Observer: announcer{}, StoreTimeout: c.StoreTimeout}))
 	if err != nil {
 		return err
 	}
@@ -126,6 +126,12 @@ func (p *soakPart) refuse(proxy *faultproxy.Proxy) {
 	proxy.Refuse(true)
 	proxy.Cut()
 	p.away = append(p.away, func() { proxy.Refuse(false) })
+}
+
+// silence lets nothing pass between a process and a server, over connections that stay open.
+func (p *soakPart) silence(proxy *faultproxy.Proxy) {
+	proxy.Stall(true)
+	p.away = append(p.away, func() { proxy.Stall(false) })
 }
 
 // recover brings a process, and what it needs, back.
