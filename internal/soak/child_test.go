@@ -56,6 +56,8 @@ type child struct {
 	Store, Broker string // URLs
 	Rabbit        bool   // or NATS
 	Backlog       int    // producers rest while more orders wait for their effect
+
+	HandlerTimeout time.Duration // of consumers; 0 for the default
 }
 
 var roles = map[string]func(child, context.Context, *sql.DB, opener.SQLStore) error{
@@ -185,7 +187,7 @@ func (c child) serve(ctx context.Context, store opener.SQLStore, cfg service.Con
 		return err
 	}
 	if h != nil {
-		if err := svc.Consume(billing, h, consumer.Config{Order: consumer.OrderByKey}); err != nil {
+		if err := svc.Consume(billing, h, consumer.Config{Order: consumer.OrderByKey, HandlerTimeout: c.HandlerTimeout}); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ package soak
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/deadletter"
@@ -27,8 +29,11 @@ import (
 type system struct {
 	t        *testing.T
 	dir      string
-	postgres bool    // with RabbitMQ; else MariaDB with NATS
-	galera   *galera // several MariaDB, of which database is the proxy; nil for one
+	postgres bool          // with RabbitMQ; else MariaDB with NATS
+	galera   *galera       // several MariaDB, of which database is the proxy; nil for one
+	disk     string        // where one MariaDB is; "" for dir
+	settings []string      // of one MariaDB
+	handlers time.Duration // their HandlerTimeout; 0 for the default
 	state    state
 
 	database, broker *ownserver.Server
@@ -70,7 +75,7 @@ func (s *system) begin(backlog int) {
 	s.prepare()
 	for _, role := range []string{"producer", "relay", "consumer"} {
 		for slot := range 2 {
-			p := &part{settings: child{Role: role, Slot: slot, Rabbit: s.postgres, Backlog: backlog}}
+			p := &part{settings: child{Role: role, Slot: slot, Rabbit: s.postgres, Backlog: backlog, HandlerTimeout: s.handlers}}
 			p.db, p.settings.Store = through(s.t, s.storeURL(), s.state.Ports[0])
 			p.broker, p.settings.Broker = through(s.t, s.brokerURL(), s.state.Ports[1])
 			s.parts = append(s.parts, p)
@@ -129,7 +134,7 @@ func (s *system) save() {
 
 // startDatabase starts it where it has stopped, or on nothing.
 func (s *system) startDatabase() {
-	dir, port := filepath.Join(s.dir, "database"), s.state.Ports[0]
+	dir, port := cmp.Or(s.disk, filepath.Join(s.dir, "database")), s.state.Ports[0]
 	_, err := os.Stat(filepath.Join(dir, "data"))
 	isNew := os.IsNotExist(err)
 	switch {
@@ -144,7 +149,7 @@ func (s *system) startDatabase() {
 	default:
 		first := filepath.Join(dir, "first.sql")
 		must(s.t, os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS soak;\n"), 0o644))
-		s.database = ownserver.NewMariaDB(s.t, dir, port, "--init-file="+first)
+		s.database = ownserver.NewMariaDB(s.t, dir, port, append(s.settings, "--init-file="+first)...)
 		if isNew {
 			s.database.InitMariaDB()
 		}
