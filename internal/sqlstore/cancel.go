@@ -17,9 +17,9 @@ import (
 type CancelStatements struct {
 	Find          string // takes an identity; returns what [scanCancelled] reads
 	LockLane      string // takes a lane; keeps settlements out, and its owner, until the transaction ends
-	LockScheduled string // takes the position of a scheduled message; keeps relays out. Empty if Refuse does it.
+	LockScheduled string `sql:",optional"` // takes the position of a scheduled message; keeps relays out. Empty if Refuse does it.
 	Refuse        string // makes a scheduled message a letter; takes a position, a reason and an error
-	Remove        string // removes it; takes a position. Empty if Refuse does it.
+	Remove        string `sql:",optional"` // removes it; takes a position. Empty if Refuse does it.
 	Letter        string // takes id, position and destination of a row that became an open letter
 }
 

@@ -1,8 +1,7 @@
 // Package sqlstore is what stores over SQL have in common: the order of the statements, the
 // arguments they take, and the reading of their results. Statements that are the same in several
-// stores stand beside what reads their results, the others in each store. Names of tables are in
-// braces; so are {now}, the clock, {key}, the column, {integer}, what a number is cast to, and
-// {message}, {o.message} and so on, the columns of a message.
+// stores are in sql/*.sql, the others, which come in their place or beside them, in the same folder of each
+// store. Package sqlfile says how these files are read, [LoadStatements] what they may have in braces.
 package sqlstore
 
 import (
@@ -118,22 +117,23 @@ type Methods[Tx any] interface {
 	schedule.OperatorStore
 }
 
-// Statements are the SQL texts that [Core] runs. The methods say which arguments they take.
+// Statements are the SQL texts that [Core] runs: those of sql/*.sql here, and of the store. The methods say
+// which arguments they take.
 type Statements struct {
 	Gate, GateDead, GateOutcome              string
 	FindRecord                               string
 	ReadAttempts, SaveAttempt, ClearAttempts string
 	SaveStarts, ClearStarts                  string
 	AddLetter                                string
-	AnyRequeued                              string // empty if TakeRequeued costs no more
+	AnyRequeued                              string `sql:",optional"` // empty if TakeRequeued costs no more
 	TakeRequeued, HoldRequeued, RemoveLetter string
-	LeaseRequeued                            string // empty if TakeRequeued changes what it returns
+	LeaseRequeued                            string `sql:",optional"` // empty if TakeRequeued changes what it returns
 	Revive, FailRequeued                     string
 	ListLetters, ShowLetter                  string
-	HasText                                  string // condition that a letter has the text ?; empty for the usual one
-	PlanAfresh                               string // empty if plans do not outlive their arguments
+	HasText                                  string // condition that a letter has the text ?
+	PlanAfresh                               string `sql:",optional"` // empty if plans do not outlive their arguments
 	LockLetter, LetterWaits                  string
-	HoldUnit                                 string // empty if writers are one at a time anyway
+	HoldUnit                                 string `sql:",optional"` // empty if writers are one at a time anyway
 	PendsBefore                              string // a row if the outbox has one before a letter, in its unit on a topic
 	RequeueRelay, RequeueConsumer            string
 	SettleLetter, ReleaseUnit                string
@@ -141,24 +141,25 @@ type Statements struct {
 	CopyToWaiting, CopyLetter                string
 	Audit, ListAudit                         string
 	ListGroups, FoldDue, TryFold             string
-	Fold                                     []string
+	Fold, PruneSums                          string `sql:",optional"` // empty if there are no sums
 	Nameless, SetFingerprints                string
-	LockLanes                                string // empty if writers are one at a time anyway
+	LockLanes                                string `sql:",optional"` // empty if writers are one at a time anyway
 	Join, Renew, Reap, FreeLanes, GiveLanes  string
 	CutLeases                                string
 	TakeLanes, OwnLanes, LeaveLanes, Leave   string
 	MessageStates, OutboxStats               string
-	Cancel                                   CancelStatements
-	Replays                                  ReplayStatements
-	Schedules                                ScheduleStatements
-	Sagas                                    SagaStatements
 	OutboxMessages, PublishedMessages        string
 	OutboxBacklog, RelayStates               string
 	InboxStates, InboxSize                   string
-	Leases                                   LeaseStatements
-	Offsets                                  OffsetStatements
-	Responses                                ResponseStatements
-	Cleanup                                  Cleanup
+
+	Cancel    CancelStatements   `sql:"cancel_"`
+	Replays   ReplayStatements   `sql:"replay_"`
+	Schedules ScheduleStatements `sql:"schedule_"`
+	Sagas     SagaStatements     `sql:"saga_"`
+	Leases    LeaseStatements    `sql:"lease_"`
+	Offsets   OffsetStatements   `sql:"offset_"`
+	Responses ResponseStatements `sql:"response_"`
+	Cleanup   Cleanup            `sql:"cleanup_"`
 }
 
 // WakeRelay implements [outbox.Store].

@@ -62,7 +62,10 @@ func (c *Core[Tx]) fold(ctx context.Context, conn sqldb.Conn) error {
 	if err := c.NameLetters(ctx, conn); err != nil {
 		return err
 	}
-	for _, stmt := range c.SQL.Fold {
+	for _, stmt := range [...]string{c.SQL.Fold, c.SQL.PruneSums} {
+		if stmt == "" {
+			continue
+		}
 		if _, err := conn.Exec(ctx, stmt); err != nil {
 			return err
 		}

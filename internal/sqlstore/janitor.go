@@ -13,18 +13,55 @@ type Cleanup struct {
 	// Lock returns whether this transaction is the only janitor's that is after such rows. It
 	// is empty if writers are one at a time anyway. Each kind has a lock of its own: who finds
 	// it taken knows that the owner goes on with the same rows.
-	Lock map[janitor.Kind]string
+	Lock ByEveryKind `sql:"lock_,optional"`
 
 	// Count and Purge take the milliseconds of the retention and a tenant or ""; Purge takes
 	// the limit behind these. Purge has none for letters: ExpiredLetters, with the same
 	// arguments, returns numbers of letters and keeps others from changing them, PurgeRecords
 	// and PurgeLetters take the numbers, and NoteCleanup a text for the audit log.
-	Count, Purge                                            map[janitor.Kind]string
+	Count                                                   ByEveryKind `sql:"count_"`
+	Purge                                                   ByKind      `sql:"purge_"`
 	ExpiredLetters, PurgeRecords, PurgeLetters, NoteCleanup string
 
 	// Purge has none for sagas either: ExpiredSagas, with the same arguments, returns numbers of
 	// instances and keeps others from changing them, the others take the numbers.
 	ExpiredSagas, PurgeSagaLog, PurgeSagas string
+}
+
+// ByKind has a statement for each kind of rows that one statement removes.
+type ByKind struct{ Inbox, Attempts, Leases, Audit, Responses string }
+
+// of returns the statement for a kind, "" if there is none.
+func (s ByKind) of(kind janitor.Kind) string {
+	switch kind {
+	case janitor.Inbox:
+		return s.Inbox
+	case janitor.Attempts:
+		return s.Attempts
+	case janitor.Leases:
+		return s.Leases
+	case janitor.Audit:
+		return s.Audit
+	case janitor.Responses:
+		return s.Responses
+	}
+	return ""
+}
+
+// ByEveryKind has one for letters and sagas, too.
+type ByEveryKind struct {
+	ByKind
+	Letters, Sagas string
+}
+
+func (s ByEveryKind) of(kind janitor.Kind) string {
+	switch kind {
+	case janitor.Letters:
+		return s.Letters
+	case janitor.Sagas:
+		return s.Sagas
+	}
+	return s.ByKind.of(kind)
 }
 
 // Which rows are past their retention, of $1 milliseconds, and belong to the tenant $2, in stores that keep times as
@@ -70,23 +107,25 @@ const KeyColumns = `tenant, consumer, source, alias, message_key`
 const NoteCleanupSQL = `INSERT INTO {audit_log} (at, action, actor, detail) VALUES ({now}, 'cleanup', 'janitor', $1)`
 
 // CountStatements returns what counts the rows that are past their retention, rendered with r.
-func CountStatements(r func(sql string) string) map[janitor.Kind]string {
+func CountStatements(r func(sql string) string) ByEveryKind {
 	count := func(table, expired string) string { return r(`SELECT count(*) FROM ` + table + ` WHERE ` + expired) }
-	return map[janitor.Kind]string{
-		janitor.Inbox:     count("{inbox}", ExpiredInbox),
-		janitor.Attempts:  count("{consumer_attempts}", ExpiredAttempts),
-		janitor.Leases:    count("{inbox_leases}", ExpiredLeases),
-		janitor.Letters:   r(`SELECT count(*)` + ExpiredLetters),
-		janitor.Sagas:     count("{sagas}", ExpiredSagas),
-		janitor.Audit:     count("{audit_log}", ExpiredAudit),
-		janitor.Responses: count("{idempotency_responses}", ExpiredResponses),
+	return ByEveryKind{
+		ByKind: ByKind{
+			Inbox:     count("{inbox}", ExpiredInbox),
+			Attempts:  count("{consumer_attempts}", ExpiredAttempts),
+			Leases:    count("{inbox_leases}", ExpiredLeases),
+			Audit:     count("{audit_log}", ExpiredAudit),
+			Responses: count("{idempotency_responses}", ExpiredResponses),
+		},
+		Letters: r(`SELECT count(*)` + ExpiredLetters),
+		Sagas:   count("{sagas}", ExpiredSagas),
 	}
 }
 
 // CountExpired implements [janitor.Store].
 func (c *Core[Tx]) CountExpired(ctx context.Context, rows janitor.Rows) (int64, error) {
-	stmt, ok := c.SQL.Cleanup.Count[rows.Kind]
-	if !ok {
+	stmt := c.SQL.Cleanup.Count.of(rows.Kind)
+	if stmt == "" {
 		return 0, unknownRows(rows.Kind)
 	}
 	result, err := c.DB.Query(ctx, stmt, Millis(rows.OlderThan), rows.Tenant)
@@ -121,8 +160,8 @@ func (c *Core[Tx]) purgeOf(kind janitor.Kind) func(ctx context.Context, conn sql
 	case janitor.Sagas:
 		return c.purgeSagas
 	}
-	stmt, ok := c.SQL.Cleanup.Purge[kind]
-	if !ok {
+	stmt := c.SQL.Cleanup.Purge.of(kind)
+	if stmt == "" {
 		return nil
 	}
 	return func(ctx context.Context, conn sqldb.Conn, args []any) (int64, error) {
@@ -135,7 +174,7 @@ func unknownRows(kind janitor.Kind) error {
 }
 
 func (c *Core[Tx]) lockJanitor(ctx context.Context, conn sqldb.Conn, kind janitor.Kind) error {
-	lock := c.SQL.Cleanup.Lock[kind]
+	lock := c.SQL.Cleanup.Lock.of(kind)
 	if lock == "" {
 		return nil
 	}

@@ -28,7 +28,7 @@ type LeaseStatements struct {
 	// no row means an unknown key. Without it a statement may return none, because it left the
 	// row alone or the database can't: Read then follows in the same transaction, in which
 	// nobody else may have changed the row.
-	Returns bool
+	Returns bool `sql:"-"`
 
 	// Begin takes key, id, owner, milliseconds, the limit of attempts, 0 for none, and the hash
 	// of the payload, which may be empty. It inserts the row with token and attempt 1, or changes
@@ -40,14 +40,16 @@ type LeaseStatements struct {
 	// array for each of these arguments. It locks rows in the order of their keys, so that
 	// two batches do not wait for each other. Empty if Begin is to be run for each key, in one
 	// transaction.
-	Begin, BeginAll string
+	Begin    string
+	BeginAll string `sql:",optional"`
 
 	// Settle takes key, id, whether the key is processed, else it is released, how many attempts
 	// to take back, and the milliseconds that the key waits, 0 for none. It changes the row if
 	// that is the id of a lease that is neither released nor processed. Renew likewise takes key,
 	// id and milliseconds. MarkAll takes arrays of keys and ids, is to Settle what BeginAll is to
 	// Begin, and may be empty.
-	Settle, Renew, MarkAll string
+	Settle, Renew string
+	MarkAll       string `sql:",optional"`
 
 	Read string // takes a key
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/sqldb"
-	"github.com/waybill-go/waybill/janitor"
 )
 
 // AddRecord implements [inbox.Recorder], by the gate that ProcessOnce goes through.
@@ -61,6 +60,6 @@ func (c *Core[Tx]) RemoveRecords(ctx context.Context, tx Tx, tenant string, age 
 	if tenant == "" {
 		return 0, &waybill.InvalidError{Field: "tenant", Reason: "is required"}
 	}
-	n, err := c.DB.On(tx).Exec(ctx, c.SQL.Cleanup.Purge[janitor.Inbox], Millis(age), tenant, limit)
+	n, err := c.DB.On(tx).Exec(ctx, c.SQL.Cleanup.Purge.Inbox, Millis(age), tenant, limit)
 	return int(n), c.Kind(err)
 }

@@ -25,7 +25,7 @@ type replay struct {
 type ReplayStatements struct {
 	Preview      string // takes milliseconds; counts letters, keys, those older than that, and returns the first failure
 	Start        string // takes plan, actor and reason; returns the number
-	Started      string // returns the number if Start cannot; else empty
+	Started      string `sql:",optional"` // returns the number if Start cannot; else empty
 	NextLetters  string // returns numbers
 	Read, Lock   string // take a number; Lock finds nothing while another transaction has locked it
 	List         string // takes a limit

@@ -20,13 +20,13 @@ type SagaStatements struct {
 	// store has another version.
 	Add, Update string
 
-	// Log takes number, version and time, and the arguments of [entryArgs]. It is empty if Add and
+	// AddEntry takes number, version and time, and the arguments of [entryArgs]. It is empty if Add and
 	// Update write the entry too, and take its arguments last.
-	Log string
+	AddEntry string `sql:",optional"`
 
 	// Written takes tenant, saga and key, and returns what Add and Update do. It is empty if they
 	// return it themselves.
-	Written string
+	Written string `sql:",optional"`
 
 	Read, Lock string // take tenant, saga and key
 	List       string // without conditions
@@ -93,7 +93,7 @@ SELECT l.version, l.at, l.message_id, l.message_type, l.from_state, l.to_state, 
 // without locks of rows. Add and Update are the store's own.
 func CommonSagaStatements(r func(sql string) string) SagaStatements {
 	return SagaStatements{
-		Log: r(addSagaLogSQL), Written: r(writtenSagaSQL), Read: r(readSagaSQL), Lock: r(readSagaSQL), List: r(listSagaSQL),
+		AddEntry: r(addSagaLogSQL), Written: r(writtenSagaSQL), Read: r(readSagaSQL), Lock: r(readSagaSQL), List: r(listSagaSQL),
 		Entries: r(sagaEntriesSQL), Counts: r(sagaCountsSQL),
 	}
 }
@@ -205,12 +205,12 @@ func (c *Core[Tx]) WriteSaga(ctx context.Context, tx Tx, in *saga.Instance, e sa
 	} else {
 		args = append(args, in.Number, in.Version)
 	}
-	if c.SQL.Sagas.Log == "" {
+	if c.SQL.Sagas.AddEntry == "" {
 		args = append(args, entryArgs(&e)...)
 	}
 	is, found, err := c.runWrite(ctx, conn, stmt, args, in.ID)
-	if err == nil && found && c.SQL.Sagas.Log != "" {
-		_, err = conn.Exec(ctx, c.SQL.Sagas.Log, append([]any{is.number, is.version, sqldb.Timestamp(is.at.UTC())}, entryArgs(&e)...)...)
+	if err == nil && found && c.SQL.Sagas.AddEntry != "" {
+		_, err = conn.Exec(ctx, c.SQL.Sagas.AddEntry, append([]any{is.number, is.version, sqldb.Timestamp(is.at.UTC())}, entryArgs(&e)...)...)
 	}
 	if err != nil || !found {
 		return false, c.Kind(err)

@@ -23,7 +23,7 @@ type ScheduleStatements struct {
 	// It waits for nobody: there is no row if another transaction has it. What the transaction waits
 	// for afterwards it waits for only briefly, if the statement can bring that about. Empty if
 	// writers are one at a time anyway.
-	Hold string
+	Hold string `sql:",optional"`
 
 	Messages, Stats string
 }

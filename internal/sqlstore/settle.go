@@ -14,7 +14,7 @@ import (
 type SettleStatements struct {
 	Fence       string // takes a node; returns number and epoch of its lanes, which stay its own until the transaction ends
 	Remove      string // takes positions of the outbox
-	HoldLetters string // takes a unit; empty if writers are one at a time anyway
+	HoldLetters string `sql:",optional"` // takes a unit; empty if writers are one at a time anyway
 	Promote     string // takes a unit
 
 	// These take positions, the destination that the rows have in common, and then what [settler] says.

@@ -64,23 +64,23 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 	r := n.render
 	lock := func(kind janitor.Kind) string { return r(tryLockSQL(string(kind))) }
 	return sqlstore.Cleanup{
-		Lock: map[janitor.Kind]string{
-			janitor.Inbox:     lock(janitor.Inbox),
-			janitor.Attempts:  lock(janitor.Attempts),
-			janitor.Leases:    lock(janitor.Leases),
-			janitor.Letters:   lock(janitor.Letters),
-			janitor.Sagas:     lock(janitor.Sagas),
-			janitor.Audit:     lock(janitor.Audit),
-			janitor.Responses: lock(janitor.Responses),
+		Lock: sqlstore.ByEveryKind{ByKind: sqlstore.ByKind{
+			Inbox:     lock(janitor.Inbox),
+			Attempts:  lock(janitor.Attempts),
+			Leases:    lock(janitor.Leases),
+			Audit:     lock(janitor.Audit),
+			Responses: lock(janitor.Responses),
+		},
+			Letters: lock(janitor.Letters),
+			Sagas:   lock(janitor.Sagas),
 		},
 		Count: sqlstore.CountStatements(r),
-		Purge: map[janitor.Kind]string{
-			janitor.Inbox:     r(purgeSQL("{inbox}", sqlstore.KeyColumns, sqlstore.ExpiredInbox+` LIMIT $3`)),
-			janitor.Attempts:  r(purgeSQL("{consumer_attempts}", sqlstore.KeyColumns, sqlstore.ExpiredAttempts+` LIMIT $3`)),
-			janitor.Leases:    r(purgeKeysSQL("{inbox_leases}", sqlstore.ExpiredLeases)),
-			janitor.Responses: r(purgeKeysSQL("{idempotency_responses}", sqlstore.ExpiredResponses)),
-			janitor.Audit:     r(purgeSQL("{audit_log}", "number", sqlstore.ExpiredAudit+` LIMIT $3`)),
-		},
+		Purge: sqlstore.ByKind{
+			Inbox:     r(purgeSQL("{inbox}", sqlstore.KeyColumns, sqlstore.ExpiredInbox+` LIMIT $3`)),
+			Attempts:  r(purgeSQL("{consumer_attempts}", sqlstore.KeyColumns, sqlstore.ExpiredAttempts+` LIMIT $3`)),
+			Leases:    r(purgeKeysSQL("{inbox_leases}", sqlstore.ExpiredLeases)),
+			Responses: r(purgeKeysSQL("{idempotency_responses}", sqlstore.ExpiredResponses)),
+			Audit:     r(purgeSQL("{audit_log}", "number", sqlstore.ExpiredAudit+` LIMIT $3`))},
 		ExpiredLetters: r(lockExpiredLettersSQL), PurgeRecords: r(purgeRecordsSQL), PurgeLetters: r(purgeLettersSQL),
 		NoteCleanup: r(sqlstore.NoteCleanupSQL), ExpiredSagas: r(expiredSagasSQL), PurgeSagaLog: r(purgeSagaLogSQL), PurgeSagas: r(purgeSagasSQL),
 	}

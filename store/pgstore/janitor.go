@@ -117,31 +117,32 @@ func cleanupStatements(n names) sqlstore.Cleanup {
 	purge := func(table, expired string) string { return r(purgeSQL(table, expired)) }
 	lock := func(kind janitor.Kind) string { return tryLockSQL(n, string(kind)) }
 	return sqlstore.Cleanup{
-		Lock: map[janitor.Kind]string{
-			janitor.Inbox:     lock(janitor.Inbox),
-			janitor.Attempts:  lock(janitor.Attempts),
-			janitor.Leases:    lock(janitor.Leases),
-			janitor.Letters:   lock(janitor.Letters),
-			janitor.Sagas:     lock(janitor.Sagas),
-			janitor.Audit:     lock(janitor.Audit),
-			janitor.Responses: lock(janitor.Responses),
+		Lock: sqlstore.ByEveryKind{ByKind: sqlstore.ByKind{
+			Inbox:     lock(janitor.Inbox),
+			Attempts:  lock(janitor.Attempts),
+			Leases:    lock(janitor.Leases),
+			Audit:     lock(janitor.Audit),
+			Responses: lock(janitor.Responses),
 		},
-		Count: map[janitor.Kind]string{
-			janitor.Inbox:     r(countInboxSQL),
-			janitor.Attempts:  count("{consumer_attempts}", expiredAttempts),
-			janitor.Leases:    count("{inbox_leases}", expiredLeases),
-			janitor.Letters:   r(`SELECT count(*)` + expiredLetters),
-			janitor.Sagas:     count("{sagas}", expiredSagas),
-			janitor.Audit:     count("{audit_log}", expiredAudit),
-			janitor.Responses: count("{idempotency_responses}", expiredResponses),
+			Letters: lock(janitor.Letters),
+			Sagas:   lock(janitor.Sagas),
 		},
-		Purge: map[janitor.Kind]string{
-			janitor.Inbox:     r(purgeInboxSQL),
-			janitor.Attempts:  purge("{consumer_attempts}", expiredAttempts),
-			janitor.Leases:    purge("{inbox_leases}", expiredLeases),
-			janitor.Responses: r(purgeResponsesSQL),
-			janitor.Audit:     r(`SELECT {purge_audit}($1, $3) WHERE $2::text = ''`),
+		Count: sqlstore.ByEveryKind{ByKind: sqlstore.ByKind{
+			Inbox:     r(countInboxSQL),
+			Attempts:  count("{consumer_attempts}", expiredAttempts),
+			Leases:    count("{inbox_leases}", expiredLeases),
+			Audit:     count("{audit_log}", expiredAudit),
+			Responses: count("{idempotency_responses}", expiredResponses),
 		},
+			Letters: r(`SELECT count(*)` + expiredLetters),
+			Sagas:   count("{sagas}", expiredSagas),
+		},
+		Purge: sqlstore.ByKind{
+			Inbox:     r(purgeInboxSQL),
+			Attempts:  purge("{consumer_attempts}", expiredAttempts),
+			Leases:    purge("{inbox_leases}", expiredLeases),
+			Responses: r(purgeResponsesSQL),
+			Audit:     r(`SELECT {purge_audit}($1, $3) WHERE $2::text = ''`)},
 		ExpiredLetters: r(lockExpiredLettersSQL), PurgeRecords: r(purgeRecordsSQL), PurgeLetters: r(purgeLettersSQL),
 		NoteCleanup: r(noteCleanupSQL), ExpiredSagas: r(expiredSagasSQL), PurgeSagaLog: r(purgeSagaLogSQL), PurgeSagas: r(purgeSagasSQL),
 	}

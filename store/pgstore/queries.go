@@ -54,7 +54,7 @@ func coreStatements(n names, gate gateTexts) sqlstore.Statements {
 		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(sqlstore.RequeueConsumerSQL),
 		SettleLetter: r(settleLetterSQL), ReleaseUnit: r(releaseSQL), RestoreLetter: r(sqlstore.RestoreLetterSQL), ReleaseRecord: r(releaseRecordSQL),
 		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(auditSQL), ListAudit: r(sqlstore.ListAuditSQL),
-		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryLockSQL(n, "fold"), Fold: []string{r(foldSQL), r(pruneSumsSQL)},
+		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryLockSQL(n, "fold"), Fold: r(foldSQL), PruneSums: r(pruneSumsSQL),
 		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),
 		LockLanes: lockLanesSQL(n), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), CutLeases: r(cutLeasesSQL), FreeLanes: r(freeLanesSQL),
 		GiveLanes: r(giveLanesSQL), TakeLanes: r(takeLanesSQL), OwnLanes: r(lanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),

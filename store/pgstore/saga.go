@@ -52,6 +52,6 @@ RETURNING number, version, at`
 func sagaStatements(r func(sql string) string) sqlstore.SagaStatements {
 	st := sqlstore.CommonSagaStatements(r)
 	st.Add, st.Update = r(loggedSQL(addSagaSQL, 11)), r(loggedSQL(updateSagaSQL, 10))
-	st.Log, st.Written, st.Lock, st.Counts = "", "", st.Read+" FOR UPDATE", r(sagaCountsSQL)
+	st.AddEntry, st.Written, st.Lock, st.Counts = "", "", st.Read+" FOR UPDATE", r(sagaCountsSQL)
 	return st
 }

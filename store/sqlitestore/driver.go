@@ -10,12 +10,6 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// lockSQL writes nothing, and takes the lock of the one who may write. It is the first
-// statement of each of our transactions, so that they wait for each other at their beginning
-// however the driver begins them: a transaction that reads first cannot wait for the lock
-// later, because what it has read may have changed.
-const lockSQL = `DELETE FROM {schema_versions} WHERE 0`
-
 // locked is a database whose transactions hold the write lock from the start.
 type locked struct {
 	sqldb.DB

@@ -8,12 +8,10 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-const durabilitySQL = `SELECT (SELECT journal_mode FROM pragma_journal_mode), (SELECT synchronous FROM pragma_synchronous)`
-
 // Explain returns what commits survive, as the settings of a connection of this store have it.
 // Other programs that write to the file have settings of their own.
 func (s *Store) Explain(ctx context.Context) ([]guarantee.Fact, error) {
-	rows, err := s.core.DB.Query(ctx, durabilitySQL)
+	rows, err := s.core.DB.Query(ctx, s.sql.Durability)
 	d, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (d durability, err error) {
 		err = r.Scan(&d.journal, &d.synchronous)
 		return d, err

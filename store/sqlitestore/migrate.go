@@ -34,19 +34,6 @@ type MigrateOptions struct {
 	Version int
 }
 
-const (
-	createVersionsSQL = `
-CREATE TABLE IF NOT EXISTS {schema_versions} (
-    version    INTEGER PRIMARY KEY,
-    name       TEXT NOT NULL,
-    applied_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
-) STRICT`
-
-	readVersionSQL   = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
-	setSourceSQL     = `UPDATE {settings} SET source = $1`
-	versionsExistSQL = `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = $1)`
-)
-
 // Migrate brings the schema up to date, in one transaction, so that several processes may
 // call it at once. It returns the version that the schema has now.
 func (s *Store) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
@@ -57,7 +44,7 @@ func (s *Store) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 	if err := migrate.CheckSource(opts.Source); err != nil {
 		return 0, err
 	}
-	if _, err := s.core.DB.Exec(ctx, s.names.render(createVersionsSQL)); err != nil {
+	if _, err := s.core.DB.Exec(ctx, s.sql.CreateVersions); err != nil {
 		return 0, s.core.Kind(fmt.Errorf("migrate: %w", err))
 	}
 	version := 0
@@ -84,13 +71,13 @@ func (s *Store) migrate(ctx context.Context, conn sqldb.Conn, target int, source
 		return err
 	})
 	if err == nil && source != "" {
-		_, err = conn.Exec(ctx, s.names.render(setSourceSQL), source)
+		_, err = conn.Exec(ctx, s.sql.SetSource, source)
 	}
 	return version, err
 }
 
 func (s *Store) readVersion(ctx context.Context, conn sqldb.Conn) (int, error) {
-	rows, err := conn.Query(ctx, s.names.render(readVersionSQL))
+	rows, err := conn.Query(ctx, s.sql.ReadVersion)
 	version, _, err := sqldb.One(rows, err, sqldb.Scan[int])
 	return version, err
 }
@@ -98,7 +85,7 @@ func (s *Store) readVersion(ctx context.Context, conn sqldb.Conn) (int, error) {
 // SchemaVersion returns the version of the schema in the database, 0 if there is none, and
 // an error if this release cannot work with it.
 func (s *Store) SchemaVersion(ctx context.Context) (int, error) {
-	rows, err := s.core.DB.Query(ctx, s.names.render(versionsExistSQL), s.names.prefix+"schema_versions")
+	rows, err := s.core.DB.Query(ctx, s.sql.VersionsExist, s.names.prefix+"schema_versions")
 	exists, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 	if err != nil || !exists {
 		return 0, s.core.Kind(err)

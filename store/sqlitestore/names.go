@@ -35,9 +35,8 @@ const columnsSQL = `id TEXT NOT NULL, topic TEXT NOT NULL, direct INTEGER NOT NU
 // statement.
 const nowSQL = `(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + (SELECT clock_offset_us FROM {settings}))`
 
-// names renders SQL texts. {table} becomes a quoted name, {outbox_text} a literal with a name; {now}, {columns}, {key}, {integer},
-// {message} (the columns of a message) and {o.message} (the same with an alias) what they stand
-// for; and $1 becomes ?1, which every driver takes.
+// names renders SQL texts. {table} becomes a quoted name, {outbox_text} a literal with a name; {now}, {columns}, {key}, {integer}
+// and {message} (the columns of a message) what they stand for; and $1 becomes ?1, which every driver takes.
 type names struct {
 	prefix   string
 	replacer *strings.Replacer
@@ -58,12 +57,9 @@ func newNames(prefix string) (names, error) {
 		tablePairs = append(tablePairs, "{"+t+"_text}", "'"+strings.ReplaceAll(prefix+t, "'", "''")+"'")
 	}
 	pairs := append(tablePairs,
-		"{now}", strings.NewReplacer(tablePairs...).Replace(nowSQL), "{columns}", columnsSQL, "{message}", sqldb.MessageColumns, "{key}", "key", "{text:id}", "id", "{text:key}", "key", "{text:correlation_id}", "correlation_id", "{integer}", "INTEGER")
+		"{now}", strings.NewReplacer(tablePairs...).Replace(nowSQL), "{columns}", columnsSQL, "{message}", sqldb.MessageColumns, "{key}", "key", "{integer}", "INTEGER")
 	for digit := '1'; digit <= '9'; digit++ { // but not the $ of a path within JSON
 		pairs = append(pairs, "$"+string(digit), "?"+string(digit))
-	}
-	for _, alias := range [...]string{"o", "w", "s", "d"} {
-		pairs = append(pairs, "{"+alias+".message}", sqldb.MessageColumnsOf(alias))
 	}
 	return names{prefix: prefix, replacer: strings.NewReplacer(pairs...)}, nil
 }

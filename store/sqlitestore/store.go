@@ -62,12 +62,16 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	core := &sqlstore.Core[*sql.Tx]{
-		DB:  &locked{DB: sqldb.DB{DB: db, Encode: encode, Prepared: sqldb.NewPrepared()}, lock: n.render(lockSQL)},
-		SQL: coreStatements(n), Render: n.render, Classify: classify, ClassifyCaller: classifyCaller, LockTimedOut: lockTimedOut,
+	common, own, err := newStatements(n)
+	if err != nil {
+		return nil, err
 	}
-	s := &Store{methods: core, core: core, names: n, sql: newStatements(n), migrations: migrations}
-	core.Enqueue, core.Settle = s.enqueue, sqlstore.SettlePlan(s.sql.settle)
+	core := &sqlstore.Core[*sql.Tx]{
+		DB:  &locked{DB: sqldb.DB{DB: db, Encode: encode, Prepared: sqldb.NewPrepared()}, lock: own.Lock},
+		SQL: common, Render: n.render, Classify: classify, ClassifyCaller: classifyCaller, LockTimedOut: lockTimedOut,
+	}
+	s := &Store{methods: core, core: core, names: n, sql: own, migrations: migrations}
+	core.Enqueue, core.Settle = s.enqueue, sqlstore.SettlePlan(s.sql.Settle)
 	return s, nil
 }
 

@@ -1,8 +1,6 @@
-package sqlitestore
-
-// listGroupsSQL counts on the index on groups. Beside max, SQLite takes the other columns
-// from the row that has it.
-const listGroupsSQL = `
+-- name: list_groups
+-- Counts on the index on groups. Beside max, SQLite takes the other columns
+-- from the row that has it.
 SELECT g.fingerprint, d.origin, d.consumer, d.topic, CASE WHEN d.type = '' THEN d.topic ELSE d.type END, d.reason, d.error,
        d.number, d.last_failed_at, g.open, (
     WITH hours(ago) AS (VALUES (23) UNION ALL SELECT ago - 1 FROM hours WHERE ago > 0)
@@ -13,20 +11,16 @@ SELECT g.fingerprint, d.origin, d.consumer, d.topic, CASE WHEN d.type = '' THEN 
          WHERE state = 'open' AND requeued_at IS NULL GROUP BY fingerprint
          ORDER BY 3 DESC, 1 LIMIT $1) g
   JOIN {dead_letters} d ON d.number = g.newest
- ORDER BY g.open DESC, g.fingerprint`
+ ORDER BY g.open DESC, g.fingerprint
 
-const (
-	// foldDueSQL: there are no sums, so all there is to do is to name letters.
-	foldDueSQL = `SELECT EXISTS (SELECT 1 FROM {dead_letters} WHERE fingerprint = '')`
+-- name: try_fold
+SELECT 1
 
-	tryFoldSQL = `SELECT 1`
-
-	namelessSQL = `
+-- name: nameless
 SELECT number, origin, CASE origin WHEN 'relay' THEN topic ELSE consumer END, CASE WHEN type = '' THEN topic ELSE type END, error
-  FROM {dead_letters} WHERE fingerprint = '' ORDER BY number LIMIT 10000`
+  FROM {dead_letters} WHERE fingerprint = '' ORDER BY number LIMIT 10000
 
-	setFingerprintsSQL = `
+-- name: set_fingerprints
 UPDATE {dead_letters}
    SET fingerprint = (SELECT f.value FROM json_each($1) n JOIN json_each($2) f ON f.key = n.key WHERE n.value = number)
- WHERE number IN (SELECT value FROM json_each($1))`
-)
+ WHERE number IN (SELECT value FROM json_each($1))
