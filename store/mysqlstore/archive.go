@@ -11,12 +11,6 @@ import (
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
-// The purges delete a batch.
-var (
-	purgeArchiveSQL = purgeSQL("{outbox_archive}", "published_at, position, destination", `published_at`+sqlstore.PastRetention+` LIMIT $2`)
-	purgeIDsSQL     = purgeSQL("{outbox_ids}", "id", `enqueued_at`+sqlstore.PastRetention+` LIMIT $2`)
-)
-
 var errBusy = errors.New("another relay maintains the archive")
 
 // MaintainArchive implements [contract.Source]. The archive has no partitions.
@@ -24,7 +18,7 @@ func (s *Store) MaintainArchive(ctx context.Context, req contract.MaintainReques
 	if req.Retention <= 0 {
 		return done, nil
 	}
-	for _, stmt := range []string{s.sql.purgeArchive, s.sql.purgeIDs} {
+	for _, stmt := range []string{s.sql.PurgeArchive, s.sql.PurgeIDs} {
 		n, err := sqlstore.PurgeAll(ctx, req.BatchSize, func() (int64, error) { return s.purgeBatch(ctx, stmt, req) })
 		done.Rows += n
 		if errors.Is(err, errBusy) {
@@ -41,7 +35,7 @@ func (s *Store) MaintainArchive(ctx context.Context, req contract.MaintainReques
 // purgeBatch works under a lock that one relay has at a time.
 func (s *Store) purgeBatch(ctx context.Context, stmt string, req contract.MaintainRequest) (n int64, err error) {
 	err = s.core.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) error {
-		rows, err := conn.Query(ctx, s.sql.lockArchive)
+		rows, err := conn.Query(ctx, s.sql.LockArchive)
 		mine, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 		if err != nil {
 			return err

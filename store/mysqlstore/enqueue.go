@@ -12,32 +12,6 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// An enqueue takes two statements in the caller's transaction: one looks for messages that are on
-// their way, one stores the other messages. What was there before is left alone, because a
-// transaction that locks it would hold up the relay that settles it. Only two that enqueue one
-// id at the same time meet at the unique index: the second one waits for the first, and then
-// stores its messages by halves, until it has found those that are not new. So it needs no right
-// to change a row, which ON DUPLICATE KEY UPDATE would need for all columns, and locks no gap
-// next to an id, and so the ids of others.
-const (
-	// knownSQL returns which messages with ids of $1 are on their way, and, if $2 is set, which ids are
-	// remembered. Of one that was noted without a tenant, by a program of an earlier version, nothing
-	// else is known.
-	knownSQL = `
-SELECT id, source, tenant, 0 FROM {outbox} WHERE id IN ($1)
-UNION ALL SELECT id, source, tenant, 0 FROM {outbox_waiting} WHERE id IN ($1)
-UNION ALL SELECT id, source, tenant, 1 FROM {outbox_ids} WHERE $2 AND id IN ($1)`
-
-	// enqueueSQL stores messages; {rows} are their values. Positions follow their order.
-	enqueueSQL = `
-INSERT INTO {outbox} (id, topic, direct, {key}, type, source, tenant, subject, payload_bytes, content_type, data_schema,
-    headers, correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, deliver_at, expires_at, enqueued_at)
-VALUES {rows}`
-
-	// The ids that must not come twice within the retention are stored first, and decide.
-	addUniqueSQL = `INSERT INTO {outbox_ids} (id, source, tenant, enqueued_at) VALUES {rows}`
-)
-
 // maxRows is how many messages one statement stores: it takes 65,535 arguments at most.
 const maxRows = 500
 
@@ -70,7 +44,7 @@ type enqueuer struct {
 func (e *enqueuer) enqueue(b outbox.Batch) ([]int, error) {
 	added := e.first()
 	if b.Fresh && !b.Remember {
-		return e.store(e.sql.enqueue, added, sqlstore.EnqueueArgs)
+		return e.store(e.sql.Enqueue, added, sqlstore.EnqueueArgs)
 	}
 	ids := make([]string, len(e.msgs))
 	for i := range e.msgs {
@@ -82,13 +56,13 @@ func (e *enqueuer) enqueue(b outbox.Batch) ([]int, error) {
 	}
 	if b.Remember {
 		added = slices.DeleteFunc(added, func(n int) bool { return seen.remembers(outbox.IdentityOf(&e.msgs[n])) })
-		added, err = e.store(e.sql.addUnique, added, func(m *waybill.Message) []any { return []any{m.ID, m.Source, m.Tenant} })
+		added, err = e.store(e.sql.AddUnique, added, func(m *waybill.Message) []any { return []any{m.ID, m.Source, m.Tenant} })
 		if err != nil {
 			return nil, err
 		}
 	}
 	added = slices.DeleteFunc(added, func(n int) bool { return seen.pending[outbox.IdentityOf(&e.msgs[n])] })
-	return e.store(e.sql.enqueue, added, sqlstore.EnqueueArgs)
+	return e.store(e.sql.Enqueue, added, sqlstore.EnqueueArgs)
 }
 
 // first returns the messages without those that have the identity of an earlier one.
@@ -103,6 +77,12 @@ func (e *enqueuer) first() (some []int) {
 	return some
 }
 
+// rowsOf returns what stands for {rows}: so many rows of so many values each, as the text of a row has it.
+func rowsOf(row string, rows, values int) string {
+	row = strings.Replace(row, "{values}", placeholders(values), 1)
+	return row + strings.Repeat(", "+row, rows-1)
+}
+
 // store inserts rows, which end with the time, for some messages, and returns for which of
 // them there was none.
 func (e *enqueuer) store(insert string, some []int, values func(m *waybill.Message) []any) ([]int, error) {
@@ -113,8 +93,7 @@ func (e *enqueuer) store(insert string, some []int, values func(m *waybill.Messa
 	for _, n := range some {
 		args = append(args, values(&e.msgs[n])...)
 	}
-	row := "(" + placeholders(len(args)/len(some)) + ", " + e.sql.now + ")"
-	rows := row + strings.Repeat(", "+row, len(some)-1)
+	rows := rowsOf(e.sql.Row, len(some), len(args)/len(some))
 	_, err := e.conn.Exec(e.ctx, strings.Replace(insert, "{rows}", rows, 1), args...)
 	switch {
 	case !isDuplicate(err):
@@ -145,7 +124,7 @@ func (k *known) remembers(id outbox.Identity) bool {
 // known looks for ids; whether they are remembered it tells only if unique is set.
 func (s *Store) known(ctx context.Context, conn sqldb.Conn, ids []string, unique bool) (known, error) {
 	k := known{make(map[outbox.Identity]bool), make(map[outbox.Identity]bool)}
-	rows, err := conn.Query(ctx, s.sql.known, ids, unique)
+	rows, err := conn.Query(ctx, s.sql.Known, ids, unique)
 	_, err = sqldb.Collect(rows, err, func(r sqldb.Rows) (id outbox.Identity, err error) {
 		remembered := false
 		err = r.Scan(&id.ID, &id.Source, &id.Tenant, &remembered)

@@ -6,13 +6,10 @@ import (
 	"github.com/waybill-go/waybill/guarantee"
 )
 
-const durabilitySQL = `
-SELECT CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS CHAR), CAST(@@GLOBAL.sync_binlog AS CHAR), CAST(@@GLOBAL.log_bin AS CHAR)`
-
 // Explain returns what commits survive, as the server's settings have it.
 func (s *Store) Explain(ctx context.Context) ([]guarantee.Fact, error) {
 	var flush, sync, binlog string
-	if err := s.db.QueryRowContext(ctx, durabilitySQL).Scan(&flush, &sync, &binlog); err != nil {
+	if err := s.db.QueryRowContext(ctx, s.sql.Durability).Scan(&flush, &sync, &binlog); err != nil {
 		return nil, s.core.Kind(err)
 	}
 	facts := []guarantee.Fact{flushFact(flush)}

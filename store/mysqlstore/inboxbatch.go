@@ -10,30 +10,13 @@ import (
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
-const (
-	// gateAllSQL is gateSQL for many records. They lock in their order, each as an insert or as
-	// the change of a row that is there, so that nobody has to ask for a stronger lock later.
-	gateAllSQL = `
-INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, type, payload_hash, extra_data, processed_at)
-VALUES {rows}
-` + unlessThere
-
-	// gateOutcomesSQL returns records with keys that differ in the last part alone. New in the
-	// transaction that inserted or changed them all is what was never repeated. Served by the
-	// primary key.
-	gateOutcomesSQL = `
-SELECT message_key, repeats = 0, dead, coalesce(payload_hash, '')
-  FROM {inbox} FORCE INDEX (PRIMARY)
- WHERE tenant = $1 AND consumer = $2 AND source = $3 AND alias = $4 AND message_key IN ($5)`
-)
-
 // gates are the statements for many inbox records.
-func gates(r func(sql string) string) sqlstore.Gates {
-	g := gateTexts{insert: r(gateAllSQL), read: r(gateOutcomesSQL), now: r("{now}")}
+func gates(sql statements) sqlstore.Gates {
+	g := gateTexts{insert: sql.GateAll, read: sql.GateOutcomes, row: sql.Row}
 	return sqlstore.Gates{Insert: g.insertAll, Read: g.readAll}
 }
 
-type gateTexts struct{ insert, read, now string }
+type gateTexts struct{ insert, read, row string }
 
 // insertAll inserts records. It does not know which of them are new: the server tells only how
 // many rows it has touched.
@@ -43,8 +26,7 @@ func (g gateTexts) insertAll(ctx context.Context, conn sqldb.Conn, recs []inbox.
 		for _, rec := range some {
 			args = append(args, sqlstore.RecordArgs(rec)...)
 		}
-		row := "(" + placeholders(len(args)/len(some)) + ", " + g.now + ")"
-		rows := row + strings.Repeat(", "+row, len(some)-1)
+		rows := rowsOf(g.row, len(some), len(args)/len(some))
 		if _, err := conn.Exec(ctx, strings.Replace(g.insert, "{rows}", rows, 1), args...); err != nil {
 			return false, err
 		}

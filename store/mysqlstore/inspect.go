@@ -1,10 +1,6 @@
 package mysqlstore
 
-import (
-	"strings"
-
-	"github.com/waybill-go/waybill/internal/sqlstore"
-)
+import "strings"
 
 // The places where a message can be: a table, and how its status and the columns that not all
 // of them have are made.
@@ -39,21 +35,3 @@ func statesSQL(condition string) string {
 	}
 	return strings.Join(selects, "\n    UNION ALL\n    ")
 }
-
-const (
-	countedSQL = `SELECT topic, status, consumer, count(*), ({now} - greatest(min(since), 0)) / 1000000.0 FROM `
-	byTopicSQL = ` GROUP BY topic, status, consumer ORDER BY topic, status, consumer`
-)
-
-var (
-	messageStatesSQL = `SELECT ` + sqlstore.StateColumns + ` FROM (` + statesSQL(`id = $1`) + `) s ORDER BY enqueued_at, destination`
-
-	outboxMessagesSQL = `
-SELECT ` + sqlstore.StateColumns + `
-  FROM (` + statesSQL(`($1 = '' AND {status} IN ('Pending', 'Waiting', 'Scheduled') OR {status} = $1) AND `+sqlstore.MessageFilter) + `) s
- ORDER BY enqueued_at, id, destination LIMIT $7`
-
-	outboxStatsSQL = countedSQL + `(` + sqlstore.OnItsWaySQL + ` UNION ALL SELECT topic, status, '', ` + sqlstore.ElsewhereSinceSQL + `
-  FROM (` + statesSQL(`{status} IN ('Scheduled', 'Published')`) + `) s UNION ALL ` + sqlstore.GivenUpSQL + `) m` + byTopicSQL
-	outboxBacklogSQL = countedSQL + `(` + sqlstore.OnItsWaySQL + `) m` + byTopicSQL
-)

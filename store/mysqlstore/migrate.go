@@ -40,24 +40,6 @@ type MigrateOptions struct {
 	LockWait time.Duration
 }
 
-const (
-	// migrateLockSQL waits for those who migrate on the same server: the lock
-	// is the session's, because each CREATE ends its transaction.
-	migrateLockSQL   = `SELECT coalesce(GET_LOCK('waybill migrate', ?), 0)`
-	migrateUnlockSQL = `DO RELEASE_LOCK('waybill migrate')`
-
-	// migrateHolderSQL tells of the session that has the lock as much as the user may see.
-	migrateHolderSQL = `
-SELECT u.id, coalesce(p.user, 'unknown'), coalesce(p.host, 'unknown')
-  FROM (SELECT IS_USED_LOCK('waybill migrate') AS id) u LEFT JOIN information_schema.processlist p ON p.id = u.id
- WHERE u.id IS NOT NULL`
-
-	readVersionSQL   = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
-	versionsExistSQL = `SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?`
-	setSourceSQL     = `ALTER TABLE {outbox} ALTER COLUMN source SET DEFAULT {source}`
-	sessionSQL       = `SELECT @@autocommit`
-)
-
 // Migrate brings the schema up to date, one process at a time. It returns the version that
 // the schema has now. If it is interrupted it goes on where it was when it is called again. The error
 // is a conflict, and names the session, if another one holds the lock of migrations for LockWait.
@@ -88,23 +70,23 @@ func (s *Store) locked(ctx context.Context, wait time.Duration, fn func(conn *sq
 	}
 	defer conn.Close()
 	var mine bool
-	if err := conn.QueryRowContext(ctx, migrateLockSQL, max(1, int(wait.Seconds()))).Scan(&mine); err != nil {
+	if err := conn.QueryRowContext(ctx, s.sql.MigrateLock, max(1, int(wait.Seconds()))).Scan(&mine); err != nil {
 		return err
 	}
 	if !mine {
-		return waybill.ConflictError(fmt.Errorf("another session holds the lock of migrations, after %v: %s", wait, migrateHolder(ctx, conn)))
+		return waybill.ConflictError(fmt.Errorf("another session holds the lock of migrations, after %v: %s", wait, s.migrateHolder(ctx, conn)))
 	}
 	defer func() {
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), migrateUnlockSQL) // a lost session has no lock
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), s.sql.MigrateUnlock) // a lost session has no lock
 	}()
 	return fn(conn)
 }
 
 // migrateHolder says who holds the lock of migrations.
-func migrateHolder(ctx context.Context, conn *sql.Conn) string {
+func (s *Store) migrateHolder(ctx context.Context, conn *sql.Conn) string {
 	var id int64
 	var user, host string
-	if err := conn.QueryRowContext(ctx, migrateHolderSQL).Scan(&id, &user, &host); err != nil {
+	if err := conn.QueryRowContext(ctx, s.sql.MigrateHolder).Scan(&id, &user, &host); err != nil {
 		return "it has let go meanwhile, or cannot be seen; try again"
 	}
 	return fmt.Sprintf("connection %d, user %s, host %s; if it does not migrate, end it with KILL %d", id, user, host, id)
@@ -123,7 +105,7 @@ func (s *Store) migrate(ctx context.Context, conn *sql.Conn, target int, source 
 		return err
 	})
 	if err == nil && source != "" {
-		_, err = conn.ExecContext(ctx, strings.Replace(s.names.render(setSourceSQL), "{source}", hexText(source), 1))
+		_, err = conn.ExecContext(ctx, strings.Replace(s.sql.SetSource, "{source}", hexText(source), 1))
 	}
 	return version, err
 }
@@ -139,16 +121,16 @@ type querier interface {
 // readVersion returns 0 if there is no schema.
 func (s *Store) readVersion(ctx context.Context, on querier) (version int, err error) {
 	var autocommit, exists bool
-	if err := on.QueryRowContext(ctx, sessionSQL).Scan(&autocommit); err != nil {
+	if err := on.QueryRowContext(ctx, s.sql.Session).Scan(&autocommit); err != nil {
 		return 0, err
 	}
 	if !autocommit {
 		return 0, &waybill.InvalidError{Field: "db", Reason: "opens sessions with autocommit = 0; the store needs autocommit = 1, which is the default"}
 	}
-	if err := on.QueryRowContext(ctx, versionsExistSQL, s.names.prefix+"schema_versions").Scan(&exists); err != nil || !exists {
+	if err := on.QueryRowContext(ctx, s.sql.VersionsExist, s.names.prefix+"schema_versions").Scan(&exists); err != nil || !exists {
 		return 0, err
 	}
-	err = on.QueryRowContext(ctx, s.names.render(readVersionSQL)).Scan(&version)
+	err = on.QueryRowContext(ctx, s.sql.ReadVersion).Scan(&version)
 	return version, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
 const (
@@ -38,8 +37,7 @@ const columnsSQL = "id VARBINARY(256) NOT NULL, topic VARBINARY(250) NOT NULL, d
 const nowSQL = `(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + (SELECT clock_offset_us FROM {settings} WHERE only = 1))`
 
 // names renders SQL texts. {outbox} and so on become quoted names; {now}, {columns}, {table},
-// {states}, {key}, {integer}, {message} (the columns of a message) and {o.message} (the same with an
-// alias) what they stand for; and $1 a mark that [bind] knows.
+// {states}, {key} and {integer} what they stand for; and $1 a mark that [bind] knows.
 type names struct {
 	prefix   string
 	replacer *strings.Replacer
@@ -52,16 +50,12 @@ func newNames(prefix string) (names, error) {
 	if err := validPrefix(prefix); err != nil {
 		return names{}, err
 	}
-	pairs := []string{"{text:id}", "CONVERT(id USING utf8mb4)", "{text:key}", "CONVERT(`key` USING utf8mb4)", "{text:correlation_id}", "CONVERT(correlation_id USING utf8mb4)",
-		"{key}", "`key`", "{integer}", "SIGNED", "{columns}", columnsSQL, "{table}", tableSQL, "{message}", quoteKey(sqldb.MessageColumns)}
+	pairs := []string{"{key}", "`key`", "{integer}", "SIGNED", "{columns}", columnsSQL, "{table}", tableSQL}
 	for _, t := range tables {
 		pairs = append(pairs, "{"+t+"}", quoteName(prefix+t))
 	}
 	for _, composed := range [...][2]string{{"{now}", nowSQL}, {"{states}", statesSQL("")}} { // of those before it
 		pairs = append(pairs, composed[0], strings.NewReplacer(pairs...).Replace(composed[1]))
-	}
-	for _, alias := range [...]string{"o", "w", "s", "d"} {
-		pairs = append(pairs, "{"+alias+".message}", quoteKey(sqldb.MessageColumnsOf(alias)))
 	}
 	return names{prefix: prefix, replacer: strings.NewReplacer(pairs...)}, nil
 }
@@ -91,8 +85,3 @@ func unfit(r rune) bool {
 }
 
 func quoteName(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
-
-// quoteKey quotes the column whose name is a reserved word here, in a list of columns, with an
-// alias or without. It comes before the others that end so. In backticks it is a name in every
-// SQL mode.
-func quoteKey(columns string) string { return strings.Replace(columns, "key,", "`key`,", 1) }

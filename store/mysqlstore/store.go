@@ -65,15 +65,19 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	driver, statements := newDatabase(db), coreStatements(n)
+	common, own, err := newStatements(n)
+	if err != nil {
+		return nil, err
+	}
+	driver := newDatabase(db)
 	core := &sqlstore.Core[*sql.Tx]{
-		DB: driver, Callers: &guarded{database: driver}, SQL: statements, Render: n.render, Gates: gates(n.render),
+		DB: driver, Callers: &guarded{database: driver}, SQL: common, Render: n.render, Gates: gates(own),
 		Briefly: func(conn sqldb.Conn) sqldb.Conn { return briefly{conn} }, LockTimedOut: lockTimedOut,
 		Classify: classify, ClassifyCaller: classifyCaller,
 	}
-	relays := &sqlstore.Core[*sql.Tx]{DB: relaying{driver}, SQL: statements, Render: n.render, Classify: classify, ClassifyCaller: classifyCaller}
-	s := &Store{methods: core, db: db, core: core, relays: relays, names: n, sql: newStatements(n), migrations: migrations}
-	core.Enqueue, core.Settle = s.enqueue, sqlstore.SettlePlan(s.sql.settle)
+	relays := &sqlstore.Core[*sql.Tx]{DB: relaying{driver}, SQL: common, Render: n.render, Classify: classify, ClassifyCaller: classifyCaller}
+	s := &Store{methods: core, db: db, core: core, relays: relays, names: n, sql: own, migrations: migrations}
+	core.Enqueue, core.Settle = s.enqueue, sqlstore.SettlePlan(s.sql.Settle)
 	return s, nil
 }
 

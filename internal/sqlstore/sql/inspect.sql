@@ -5,7 +5,7 @@ id, status, topic, destination, type, source, tenant, {key}, attempts, error, en
 -- fragment: message_text
 -- The rest of the condition message_filter, on every store.
 ($8 = '' OR id = $8)
-   AND ($9 = '' OR lower({as_text "id"}) LIKE lower($9) ESCAPE '!' OR lower({as_text "key"}) LIKE lower($9) ESCAPE '!' OR lower({as_text "correlation_id"}) LIKE lower($9) ESCAPE '!')
+   AND ($9 = '' OR lower({as_text "id"}) LIKE lower($9) ESCAPE '!' OR lower({as_text key}) LIKE lower($9) ESCAPE '!' OR lower({as_text "correlation_id"}) LIKE lower($9) ESCAPE '!')
 
 -- fragment: message_filter
 -- The condition of a filter but for its status. It is, with what is built on it,

@@ -1,33 +1,33 @@
 -- Which rows are past their retention, of $1 milliseconds, and belong to the tenant $2, in stores that keep times as
 -- microseconds and booleans as numbers.
 
--- fragment: past_retention
-<= {now} - CAST($1 * 1000 AS {integer})
+-- fragment: past_retention time
+{.time} <= {now} - CAST($1 * 1000 AS {integer})
 
 -- fragment: expired_inbox
 -- Records of dead letters stay until these go. Served by the index on the time.
-NOT dead AND processed_at {past_retention} AND ($2 = '' OR tenant = $2)
+NOT dead AND {past_retention "processed_at"} AND ($2 = '' OR tenant = $2)
 
 -- fragment: expired_attempts
 -- A message whose next attempt is still to come has not failed to come back.
-due_at {past_retention} AND ($2 = '' OR tenant = $2)
+{past_retention "due_at"} AND ($2 = '' OR tenant = $2)
 
 -- fragment: expired_leases
 -- What somebody has, or what waits, is not overtaken by its retention. Served by the index on
 -- first_seen: what was last seen before a time was first seen before it.
-first_seen {past_retention} AND last_seen {past_retention}
+{past_retention "first_seen"} AND {past_retention "last_seen"}
    AND coalesce(coalesce(lease_until, due_at) <= {now}, 1) AND $2 = ''
 
 -- fragment: expired_sagas
 -- Served by the index on ended_at.
-ended_at {past_retention} AND ($2 = '' OR tenant = $2)
+{past_retention "ended_at"} AND ($2 = '' OR tenant = $2)
 
 -- fragment: expired_audit
-at {past_retention} AND $2 = ''
+{past_retention "at"} AND $2 = ''
 
 -- fragment: expired_responses
 -- Served by the index on expires_at.
-expires_at {past_retention} AND $2 = ''
+{past_retention "expires_at"} AND $2 = ''
 
 -- fragment: behind_letter
 -- True for a letter that messages wait behind. Served by the index on the
@@ -38,7 +38,7 @@ expires_at {past_retention} AND $2 = ''
 -- fragment: expired_letters
 -- A letter is settled after it has failed. Served by the index on the last failure.
 FROM {dead_letters} d
- WHERE d.requeued_at IS NULL AND d.last_failed_at {past_retention} AND coalesce(d.resolved_at, d.last_failed_at) {past_retention}
+ WHERE d.requeued_at IS NULL AND {past_retention "d.last_failed_at"} AND {past_retention "coalesce(d.resolved_at, d.last_failed_at)"}
    AND ($2 = '' OR d.tenant = $2) AND NOT {behind_letter}
 
 -- name: cleanup_note_cleanup

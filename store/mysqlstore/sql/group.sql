@@ -1,7 +1,5 @@
-package mysqlstore
-
-// listGroupsSQL counts on the index on groups.
-const listGroupsSQL = `
+-- name: list_groups
+-- Counts on the index on groups.
 WITH RECURSIVE hours AS (
     SELECT 0 AS ago UNION ALL SELECT ago + 1 FROM hours WHERE ago < 23
 ), g AS (
@@ -16,17 +14,15 @@ SELECT g.fingerprint, d.origin, d.consumer, d.topic, CASE WHEN d.type = '' THEN 
          WHERE a.fingerprint = g.fingerprint AND {now} DIV 3600000000 - a.last_failed_at DIV 3600000000 = h.ago)
         ORDER BY h.ago DESC), ']') FROM hours h)
   FROM g JOIN {dead_letters} d ON d.number = g.newest
- ORDER BY g.open DESC, g.fingerprint`
+ ORDER BY g.open DESC, g.fingerprint
 
-const (
-	// foldDueSQL: there are no sums, so all there is to do is to name letters.
-	foldDueSQL = `SELECT EXISTS (SELECT 1 FROM {dead_letters} WHERE fingerprint = '')`
-
-	namelessSQL = `
+-- name: nameless
 SELECT number, origin, CASE origin WHEN 'relay' THEN topic ELSE consumer END, CASE WHEN type = '' THEN topic ELSE type END, error
-  FROM {dead_letters} WHERE fingerprint = '' ORDER BY number LIMIT 1000`
+  FROM {dead_letters} WHERE fingerprint = '' ORDER BY number LIMIT 1000
 
-	setFingerprintsSQL = `
-UPDATE ` + listed + ` STRAIGHT_JOIN {dead_letters} d FORCE INDEX (PRIMARY) ON d.number = n.number
-   SET d.fingerprint = ELT(FIELD(d.number, $1), $2)`
-)
+-- name: set_fingerprints
+UPDATE {listed} STRAIGHT_JOIN {dead_letters} d FORCE INDEX (PRIMARY) ON d.number = n.number
+   SET d.fingerprint = ELT(FIELD(d.number, $1), $2)
+
+-- name: try_fold
+{try_lock "fold"}

@@ -1,0 +1,2 @@
+-- name: offset_add
+{add_progress} {unless_there}
