@@ -81,12 +81,12 @@ func compile(d Dialect, sections map[string]*section) error {
 		}
 		funcs[name] = sec.call
 	}
+	all := template.New("").Delims("{", "}").Option("missingkey=error").Funcs(funcs)
 	for _, sec := range sections {
-		t, err := template.New(sec.String()).Delims("{", "}").Option("missingkey=error").Funcs(funcs).Parse(sec.text)
-		if err != nil {
+		var err error
+		if sec.template, err = all.New(sec.String()).Parse(sec.text); err != nil {
 			return err
 		}
-		sec.template = t
 	}
 	return nil
 }

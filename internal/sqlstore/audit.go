@@ -7,14 +7,6 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-const (
-	// AuditSQL is for a store without a default for the time of an entry.
-	AuditSQL = `
-INSERT INTO {audit_log} (at, action, actor, why, letter, message_id, replay, detail) VALUES ({now}, $1, $2, $3, $4, $5, $6, $7)`
-
-	ListAuditSQL = `SELECT number, at, action, actor, why, letter, message_id, replay, detail FROM {audit_log}`
-)
-
 // AuditLog implements [deadletter.Store]. Behind ListAudit come the conditions of the filter,
 // the order and the limit.
 func (c *Core[Tx]) AuditLog(ctx context.Context, f deadletter.AuditFilter) ([]deadletter.Entry, error) {

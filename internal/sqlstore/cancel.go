@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
@@ -22,30 +21,6 @@ type CancelStatements struct {
 	Remove        string `sql:",optional"` // removes it; takes a position. Empty if Refuse does it.
 	Letter        string // takes id, position and destination of a row that became an open letter
 }
-
-// CancelStatementsOf returns them without Refuse and Remove. lanes are the lanes of rows o and w of the
-// outbox and of the waiting ones; lock is what a SELECT ends with that keeps rows.
-func CancelStatementsOf(r func(sql string) string, lanes [2]string, lock string) CancelStatements {
-	return CancelStatements{
-		Find:          r(fmt.Sprintf(findCancelledSQL, lanes[0], lanes[1])),
-		LockLane:      r(`SELECT CASE WHEN owner IS NULL THEN 0 ELSE 1 END FROM {relay_lanes} WHERE lane = $1 ` + lock),
-		LockScheduled: r(`SELECT position FROM {scheduled} WHERE position = $1 ` + lock),
-		Letter: r(`SELECT number FROM {dead_letters}
- WHERE id = $1 AND position = $2 AND destination = $3 AND origin = 'relay' AND reason = 'cancelled' AND state = 'open'`),
-	}
-}
-
-// findCancelledSQL is served by the indexes on the identity, but for the scheduled messages, of which it
-// reads all.
-const findCancelledSQL = `
-SELECT 'Pending', o.position, %s, '', o.topic, o.{key}, o.type, 0, CASE WHEN o.deliver_at > {now} THEN 0 ELSE 1 END
-  FROM {outbox} o WHERE o.id = $1 AND o.source = $2 AND o.tenant = $3
-UNION ALL
-SELECT 'Waiting', w.position, %s, w.destination, w.topic, w.{key}, w.type, w.attempts, CASE WHEN w.due_at > {now} THEN 0 ELSE 1 END
-  FROM {outbox_waiting} w WHERE w.id = $1 AND w.source = $2 AND w.tenant = $3
-UNION ALL
-SELECT 'Scheduled', s.position, 0, '', s.topic, s.{key}, s.type, 0, 0
-  FROM {scheduled} s WHERE s.id = $1 AND s.source = $2 AND s.tenant = $3`
 
 // cancelled is a place in which a message was found.
 type cancelled struct {

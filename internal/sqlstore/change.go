@@ -10,20 +10,6 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// The statements about one letter that are the same in several stores. For SettleLetterSQL a
-// store has to keep booleans as numbers.
-const (
-	// LetterWaitsSQL is asked so rarely that the waiting rows need no index for it.
-	LetterWaitsSQL = `SELECT EXISTS (SELECT 1 FROM {outbox_waiting} WHERE letter = $1)`
-
-	RequeueConsumerSQL = `UPDATE {dead_letters} SET requeued_at = {now}, life = life + 1, replay = $2 WHERE number = $1`
-
-	SettleLetterSQL = `
-UPDATE {dead_letters} SET state = $2, resolution = $3, resolved_at = {now}, requeued_at = NULL, parks = 0 WHERE number = $1`
-
-	RestoreLetterSQL = `UPDATE {dead_letters} SET state = 'open', resolution = '', resolved_at = NULL WHERE number = $1`
-)
-
 // lockedLetter is a letter that nobody else changes until the transaction ends.
 type lockedLetter struct {
 	number    int64

@@ -8,9 +8,9 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// LeastOfKey is how many waiting messages of a key a claim reads where many keys wait. Where few do it reads of each the share that its
+// leastOfKey is how many waiting messages of a key a claim reads where many keys wait. Where few do it reads of each the share that its
 // limit has room for.
-const LeastOfKey = 10
+const leastOfKey = 10
 
 // ClaimScanner reads claims. It is used for one result at a time: what it scans into is used
 // again for each row.

@@ -18,13 +18,9 @@ type where struct {
 	hasText    string // condition that a letter has the text ? in one of its columns
 }
 
-// hasText serves databases that keep texts as such.
-const hasText = `(lower(error) LIKE lower(CAST(? AS text)) ESCAPE '!' OR lower(id) LIKE lower(CAST(? AS text)) ESCAPE '!'
-   OR lower(key) LIKE lower(CAST(? AS text)) ESCAPE '!' OR lower(correlation_id) LIKE lower(CAST(? AS text)) ESCAPE '!')`
-
 // where returns an empty collection, whose arguments come behind those given.
 func (c *Core[Tx]) where(args ...any) *where {
-	return &where{args: args, hasText: cmp.Or(c.SQL.HasText, hasText)}
+	return &where{args: args, hasText: c.SQL.HasText}
 }
 
 // add adds a condition, in which each ? stands for the argument.

@@ -14,9 +14,6 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// InboxKey is the condition of a statement about an inbox key.
-const InboxKey = `tenant = $1 AND consumer = $2 AND source = $3 AND alias = $4 AND message_key = $5`
-
 // keyArgs are $1 to $5 of every statement about an inbox key.
 func keyArgs(k inbox.Key) []any {
 	return []any{k.Tenant, k.Consumer, k.Source, k.Alias, k.Message}
@@ -282,8 +279,8 @@ func letterArgs(l inbox.Letter) []any {
 const MessageFields = `id, topic, direct, key, type, source, tenant, subject, payload_bytes, content_type, data_schema, headers, ` +
 	`correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, expires_at`
 
-// MessageParams are parameters for [MessageFields], from the one with the given number on.
-func MessageParams(first int) string {
+// messageParams are parameters for [MessageFields], from the one with the given number on.
+func messageParams(first int) string {
 	params := make([]string, strings.Count(MessageFields, ",")+1)
 	for i := range params {
 		params[i] = fmt.Sprintf("$%d", first+i)

@@ -8,16 +8,6 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-// RelayStatesSQL names a lane's owner only while the relay is there: the others are free. It
-// is for a store that keeps booleans as numbers.
-const RelayStatesSQL = `
-SELECT r.node, r.started_at, r.expires_at, r.expires_at > {now} AS alive, l.lane, l.since
-  FROM {relays} r LEFT JOIN {relay_lanes} l ON l.owner = r.node
-UNION ALL
-SELECT '', NULL, NULL, 0, lane, since
-  FROM {relay_lanes} WHERE owner IS NULL OR owner NOT IN (SELECT node FROM {relays})
- ORDER BY node, lane`
-
 // RelayStates implements [relay.Inspector]. The statement returns the node, when it joined,
 // when its lease expires, whether it is alive, and one of its lanes and since when, or NULL
 // for a node without any; a free lane has the node "". All in the order of node and lane.

@@ -13,14 +13,14 @@ type Cleanup struct {
 	// Lock returns whether this transaction is the only janitor's that is after such rows. It
 	// is empty if writers are one at a time anyway. Each kind has a lock of its own: who finds
 	// it taken knows that the owner goes on with the same rows.
-	Lock ByEveryKind `sql:"lock_,optional"`
+	Lock byEveryKind `sql:"lock_,optional"`
 
 	// Count and Purge take the milliseconds of the retention and a tenant or ""; Purge takes
 	// the limit behind these. Purge has none for letters: ExpiredLetters, with the same
 	// arguments, returns numbers of letters and keeps others from changing them, PurgeRecords
 	// and PurgeLetters take the numbers, and NoteCleanup a text for the audit log.
-	Count                                                   ByEveryKind `sql:"count_"`
-	Purge                                                   ByKind      `sql:"purge_"`
+	Count                                                   byEveryKind `sql:"count_"`
+	Purge                                                   byKind      `sql:"purge_"`
 	ExpiredLetters, PurgeRecords, PurgeLetters, NoteCleanup string
 
 	// Purge has none for sagas either: ExpiredSagas, with the same arguments, returns numbers of
@@ -28,11 +28,11 @@ type Cleanup struct {
 	ExpiredSagas, PurgeSagaLog, PurgeSagas string
 }
 
-// ByKind has a statement for each kind of rows that one statement removes.
-type ByKind struct{ Inbox, Attempts, Leases, Audit, Responses string }
+// byKind has a statement for each kind of rows that one statement removes.
+type byKind struct{ Inbox, Attempts, Leases, Audit, Responses string }
 
 // of returns the statement for a kind, "" if there is none.
-func (s ByKind) of(kind janitor.Kind) string {
+func (s byKind) of(kind janitor.Kind) string {
 	switch kind {
 	case janitor.Inbox:
 		return s.Inbox
@@ -48,78 +48,20 @@ func (s ByKind) of(kind janitor.Kind) string {
 	return ""
 }
 
-// ByEveryKind has one for letters and sagas, too.
-type ByEveryKind struct {
-	ByKind
+// byEveryKind has one for letters and sagas, too.
+type byEveryKind struct {
+	byKind
 	Letters, Sagas string
 }
 
-func (s ByEveryKind) of(kind janitor.Kind) string {
+func (s byEveryKind) of(kind janitor.Kind) string {
 	switch kind {
 	case janitor.Letters:
 		return s.Letters
 	case janitor.Sagas:
 		return s.Sagas
 	}
-	return s.ByKind.of(kind)
-}
-
-// Which rows are past their retention, of $1 milliseconds, and belong to the tenant $2, in stores that keep times as
-// microseconds and booleans as numbers.
-const (
-	PastRetention = ` <= {now} - CAST($1 * 1000 AS {integer})`
-
-	// Records of dead letters stay until these go. Served by the index on the time.
-	ExpiredInbox = `NOT dead AND processed_at` + PastRetention + ` AND ($2 = '' OR tenant = $2)`
-
-	// A message whose next attempt is still to come has not failed to come back.
-	ExpiredAttempts = `due_at` + PastRetention + ` AND ($2 = '' OR tenant = $2)`
-
-	// What somebody has, or what waits, is not overtaken by its retention. Served by the index on
-	// first_seen: what was last seen before a time was first seen before it.
-	ExpiredLeases = `first_seen` + PastRetention + ` AND last_seen` + PastRetention + `
-   AND coalesce(coalesce(lease_until, due_at) <= {now}, 1) AND $2 = ''`
-
-	// Served by the index on ended_at.
-	ExpiredSagas = `ended_at` + PastRetention + ` AND ($2 = '' OR tenant = $2)`
-
-	ExpiredAudit = `at` + PastRetention + ` AND $2 = ''`
-
-	// Served by the index on expires_at.
-	ExpiredResponses = `expires_at` + PastRetention + ` AND $2 = ''`
-
-	// BehindLetter is true for a letter that messages wait behind. Served by the index on the
-	// units.
-	BehindLetter = `(d.parks AND EXISTS (SELECT 1 FROM {outbox_waiting} w
-        WHERE w.topic = d.topic AND w.{key} = d.{key} AND w.{key} <> '' AND NOT w.alone AND w.destination = d.destination AND w.position > d.position))`
-
-	// A letter is settled after it has failed. Served by the index on the last failure.
-	ExpiredLetters = `
-  FROM {dead_letters} d
- WHERE d.requeued_at IS NULL AND d.last_failed_at` + PastRetention + ` AND coalesce(d.resolved_at, d.last_failed_at)` + PastRetention + `
-   AND ($2 = '' OR d.tenant = $2) AND NOT ` + BehindLetter
-)
-
-// KeyColumns are those of an inbox key.
-const KeyColumns = `tenant, consumer, source, alias, message_key`
-
-// NoteCleanupSQL is for a store without a default for the time of an entry.
-const NoteCleanupSQL = `INSERT INTO {audit_log} (at, action, actor, detail) VALUES ({now}, 'cleanup', 'janitor', $1)`
-
-// CountStatements returns what counts the rows that are past their retention, rendered with r.
-func CountStatements(r func(sql string) string) ByEveryKind {
-	count := func(table, expired string) string { return r(`SELECT count(*) FROM ` + table + ` WHERE ` + expired) }
-	return ByEveryKind{
-		ByKind: ByKind{
-			Inbox:     count("{inbox}", ExpiredInbox),
-			Attempts:  count("{consumer_attempts}", ExpiredAttempts),
-			Leases:    count("{inbox_leases}", ExpiredLeases),
-			Audit:     count("{audit_log}", ExpiredAudit),
-			Responses: count("{idempotency_responses}", ExpiredResponses),
-		},
-		Letters: r(`SELECT count(*)` + ExpiredLetters),
-		Sagas:   count("{sagas}", ExpiredSagas),
-	}
+	return s.byKind.of(kind)
 }
 
 // CountExpired implements [janitor.Store].

@@ -5,32 +5,12 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
-
-// letterSQL returns what scanLetter reads. It counts what waits behind a letter on the index on
-// the units.
-const letterSQL = `
-SELECT number, origin, consumer, destination, reason, error, fingerprint, state, attempts, life, failed, requeued_at IS NOT NULL, replay,
-       first_failed_at, last_failed_at, resolved_at, resolution, parks,
-       CASE WHEN d.parks THEN (SELECT count(*) FROM {outbox_waiting} w
-            WHERE w.topic = d.topic AND w.{key} = d.{key} AND w.{key} <> '' AND NOT w.alone AND w.destination = d.destination AND w.position > d.position)
-       ELSE 0 END, {history}, {message}
-  FROM {dead_letters} d`
-
-// The statements that read letters. Those of a list come without payloads and histories: together
-// they may be more than fits into memory.
-var (
-	ListLettersSQL = strings.NewReplacer("{history}", "NULL", "{message}", listedColumns).Replace(letterSQL)
-	ShowLetterSQL  = strings.Replace(letterSQL, "{history}", "d.history", 1) + ` WHERE number = $1`
-)
-
-var listedColumns = strings.NewReplacer(" key,", " {key},", "payload, payload_bytes", "NULL, NULL").Replace(sqldb.MessageColumns)
 
 // DeadLetters implements [deadletter.Store]. Behind ListLetters come the conditions of the
 // filter, the order and the limit.

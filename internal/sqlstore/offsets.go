@@ -14,41 +14,7 @@ type OffsetStatements struct {
 	// Add inserts a row, unless there is one. Behind the partition it takes the progress.
 	Add string
 
-	// Read, Take and Advance are made by [OffsetStatementsOf].
 	Read, Take, Advance string
-}
-
-const thisPartition = ` WHERE consumer_group = $1 AND topic = $2 AND partition_number = $3`
-
-// Each is served by the primary key. Take and Advance wait for who has locked the row, and see
-// what that one wrote. Advance changes nothing if the message is done with, or the partition is
-// somebody else's.
-const (
-	addProgressSQL = `
-INSERT INTO {consumer_offsets} (consumer_group, topic, partition_number, next_offset, recorded_below, generation, member, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, {now})
-`
-
-	readProgressSQL = `SELECT next_offset, recorded_below, generation, member FROM {consumer_offsets}` + thisPartition
-
-	takePartitionSQL = `
-UPDATE {consumer_offsets}
-   SET next_offset = $4, recorded_below = $5, generation = $6, member = $7, updated_at = {now}` + thisPartition + `
-   AND next_offset = $8 AND generation = $9 AND member = $10`
-
-	advanceSQL = `
-UPDATE {consumer_offsets}
-   SET next_offset = $4, updated_at = {now}` + thisPartition + `
-   AND next_offset < $4 AND generation = $5 AND member = $6`
-)
-
-// OffsetStatementsOf returns the statements for a database that skips a row that is there by
-// the words unlessThere.
-func OffsetStatementsOf(render func(sql string) string, unlessThere string) OffsetStatements {
-	return OffsetStatements{
-		Add: render(addProgressSQL + unlessThere), Read: render(readProgressSQL),
-		Take: render(takePartitionSQL), Advance: render(advanceSQL),
-	}
 }
 
 // partitionArgs are $1 to $3 of every statement about a partition.

@@ -32,37 +32,6 @@ type ReplayStatements struct {
 	Save, Cancel string // Save takes number, passed, requeued, skipped, state and problem; Cancel a number
 }
 
-// replaySQL returns what scanReplay reads. It counts what is dead again by the index on replay.
-const replaySQL = `
-SELECT r.number, r.plan, r.started_by, r.why, r.state, r.letters, r.requeued, r.skipped,
-       (SELECT count(*) FROM {dead_letters} d WHERE d.replay = r.number AND d.replay <> 0 AND d.requeued_at IS NULL),
-       r.problem, r.started_at, r.ended_at, r.passed, r.upto
-  FROM {replays} r`
-
-// nextLettersSQL goes along an index with the number. As the cursor moves, no part of it is
-// read twice.
-const nextLettersSQL = `SELECT number FROM {dead_letters} {where}`
-
-const (
-	saveReplaySQL = `
-UPDATE {replays} SET passed = $2, requeued = $3, skipped = $4, state = $5, problem = $6,
-       ended_at = CASE WHEN $5 <> 'running' THEN {now} END
- WHERE number = $1`
-
-	// cancelReplaySQL waits for the one who advances the replay, and then sees how it ended.
-	cancelReplaySQL = `UPDATE {replays} SET state = 'cancelled', ended_at = {now} WHERE number = $1 AND state = 'running'`
-)
-
-// CommonReplayStatements returns those that are the same in every store, rendered with r.
-// Preview, Start, Started and Lock, which is Read with a lock, are the store's own.
-func CommonReplayStatements(r func(sql string) string) ReplayStatements {
-	return ReplayStatements{
-		NextLetters: r(nextLettersSQL), Read: r(replaySQL + ` WHERE r.number = $1`),
-		List: r(replaySQL + ` ORDER BY r.state = 'running' DESC, r.number DESC LIMIT $1`),
-		Save: r(saveReplaySQL), Cancel: r(cancelReplaySQL),
-	}
-}
-
 // replayable returns the condition that a replay puts a letter back, behind other arguments.
 // What is on its way is not looked at: its fate is not known yet.
 func (c *Core[Tx]) replayable(f deadletter.Filter, args ...any) *where {

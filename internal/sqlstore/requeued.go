@@ -13,10 +13,6 @@ import (
 
 const requeueWait = 5 * time.Second // before a requeued letter that met an outage is tried again
 
-// AnyRequeuedSQL is asked first: a poll that finds nothing needs no transaction, and so waits
-// for no lock.
-const AnyRequeuedSQL = `SELECT EXISTS (SELECT 1 FROM {dead_letters} WHERE consumer = $1 AND requeued_at <= {now})`
-
 // TakeRequeued implements [inbox.Inbox]. The statement takes the consumer and the
 // milliseconds of the lease. It changes the letter, and returns its number, alias, message key
 // and message; or it locks the letter, and LeaseRequeued, which takes the number and the

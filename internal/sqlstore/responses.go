@@ -15,21 +15,6 @@ import (
 // expired. Find takes a key. Both are served by the primary key.
 type ResponseStatements struct{ Save, Find string }
 
-// ReplaceResponse ends the INSERT of a response in databases with ON CONFLICT. Of two at once the
-// second waits for the first, and leaves what that one stored.
-const ReplaceResponse = `
-ON CONFLICT (key) DO UPDATE SET response = excluded.response, expires_at = excluded.expires_at
- WHERE {idempotency_responses}.expires_at <= {now}`
-
-// ResponseStatementsOf returns the statements for a database that adds $3 milliseconds to a time by
-// the words after, and replaces an expired response by the words replace.
-func ResponseStatementsOf(render func(sql string) string, after, replace string) ResponseStatements {
-	return ResponseStatements{
-		Save: render(`INSERT INTO {idempotency_responses} ({key}, response, expires_at) VALUES ($1, $2, {now} + ` + after + `)` + replace),
-		Find: render(`SELECT response FROM {idempotency_responses} WHERE {key} = $1 AND expires_at > {now}`),
-	}
-}
-
 // FindResponse returns the response that is stored under key, and false if there is none or it has
 // expired. Package idempotency says what responses are.
 func (c *Core[Tx]) FindResponse(ctx context.Context, key string) ([]byte, bool, error) {

@@ -34,70 +34,6 @@ type SagaStatements struct {
 	Counts     string // returns saga, status, count and the age of the oldest change in seconds
 }
 
-// What is listed of an instance, and what is read of one.
-const (
-	sagaColumns = `number, version, definition, status, state, error, started_at, changed_at, ended_at`
-	readSagaSQL = `SELECT ` + sagaColumns + `, data, progress FROM {sagas} WHERE ` + sagaID
-	listSagaSQL = `SELECT ` + sagaColumns + `, tenant, saga, {key} FROM {sagas}`
-)
-
-// sagaID is served by the unique index.
-const sagaID = `tenant = $1 AND saga = $2 AND {key} = $3`
-
-// The parts of statements that add an instance or change it.
-const (
-	// AddSagaColumns are in the order of the arguments, but for the times, which are the same.
-	AddSagaColumns = `definition, status, state, data, progress, error, tenant, saga, {key}, version, started_at, changed_at, ended_at`
-
-	// WrittenSaga is what is read of an instance that was written.
-	WrittenSaga = `number, version, changed_at`
-
-	// SagaLogColumns are those of an entry.
-	SagaLogColumns = `number, version, at, message_id, message_type, from_state, to_state, status, definition, node, note`
-)
-
-// The statements for stores that keep times as microseconds and whose clock stands still within
-// a statement. What ends them is the store's own.
-const (
-	AddSagaSQL = `
-INSERT INTO {sagas} (` + AddSagaColumns + `)
-VALUES ($1, $2, $3, $4, $5, $6, $8, $9, $10, 1, {now}, {now}, CASE WHEN $7 THEN {now} END) `
-
-	// UpdateSagaSQL is compare-and-set: of several that have read one version the first changes it.
-	UpdateSagaSQL = `
-UPDATE {sagas}
-   SET version = version + 1, definition = $1, status = $2, state = $3, data = $4, progress = $5, error = $6, changed_at = {now},
-       ended_at = CASE WHEN $7 THEN {now} END
- WHERE number = $8 AND version = $9 `
-
-	addSagaLogSQL  = `INSERT INTO {saga_log} (` + SagaLogColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
-	writtenSagaSQL = `SELECT ` + WrittenSaga + ` FROM {sagas} WHERE ` + sagaID
-
-	// sagaCountsSQL reads the rows of what has not ended, by the index on the status, and of the
-	// others the index alone, where the table is vacuumed.
-	sagaCountsSQL = `
-SELECT saga, status, count(*), ({now} - min(changed_at)) / 1000000.0
-  FROM {sagas} WHERE status IN ('running', 'compensating', 'stuck') GROUP BY saga, status
-UNION ALL
-SELECT saga, status, count(*), 0 FROM {sagas} WHERE status IN ('completed', 'compensated') GROUP BY saga, status
- ORDER BY 1, 2`
-
-	sagaEntriesSQL = `
-SELECT l.version, l.at, l.message_id, l.message_type, l.from_state, l.to_state, l.status, l.definition, l.node, l.note
-  FROM {saga_log} l
- WHERE l.number = (SELECT number FROM {sagas} WHERE ` + sagaID + `) AND l.version > $4
- ORDER BY l.version LIMIT $5`
-)
-
-// CommonSagaStatements returns those that are the same in every store, rendered with r, for one
-// without locks of rows. Add and Update are the store's own.
-func CommonSagaStatements(r func(sql string) string) SagaStatements {
-	return SagaStatements{
-		AddEntry: r(addSagaLogSQL), Written: r(writtenSagaSQL), Read: r(readSagaSQL), Lock: r(readSagaSQL), List: r(listSagaSQL),
-		Entries: r(sagaEntriesSQL), Counts: r(sagaCountsSQL),
-	}
-}
-
 func idArgs(id saga.ID) []any { return []any{id.Tenant, id.Saga, id.Key} }
 
 // sagaArgs are what Add and Update write of an instance.
@@ -114,7 +50,7 @@ func entryArgs(e *saga.Entry) []any {
 	return []any{e.MessageID, e.MessageType, e.From, e.To, string(e.Status), e.Definition, e.Node, e.Note}
 }
 
-// sagaDest returns what to scan sagaColumns into, and what sets the times.
+// sagaDest returns what to scan saga_columns into, and what sets the times.
 func sagaDest(in *saga.Instance) (dest []any, done func()) {
 	var started, changed, ended sqldb.Time
 	dest = []any{

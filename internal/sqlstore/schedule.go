@@ -9,23 +9,8 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-const (
-	// AnyDueSQL is asked first: a poll that finds nothing needs no transaction, and so waits for
-	// no lock.
-	AnyDueSQL = `SELECT EXISTS (SELECT 1 FROM {scheduled} WHERE due_at <= {now})`
-
-	// RefuseDueSQL makes a scheduled message that the outbox does not take a dead letter, with a
-	// reason and an error: it must neither clog nor vanish. It is for a store without lanes.
-	RefuseDueSQL = `
-INSERT INTO {dead_letters} (origin, position, {message}, reason, error, attempts, first_failed_at, last_failed_at)
-SELECT 'relay', s.position, {s.message}, $2, $3, 0, {now}, {now}
-  FROM {scheduled} s WHERE s.position = $1`
-
-	// duplicateError is what a letter says whose message has the id of another one.
-	duplicateError = "a message with this id was on its way when this one was due"
-
-	RemoveScheduledSQL = `DELETE FROM {scheduled} WHERE position = $1`
-)
+// duplicateError is what a letter says whose message has the id of another one.
+const duplicateError = "a message with this id was on its way when this one was due"
 
 // Due is how a store releases scheduled messages one by one. M is what it has to know of one.
 type Due[M any] struct {

@@ -8,26 +8,6 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// ScheduledColumns and ScheduledValues are what AddScheduled inserts: the arguments are those of
-// [EnqueueArgs]. Only a row that was added so has a token, which is unique. Its position is the
-// database's to give, a random negative one: those of the outbox are positive.
-const (
-	ScheduledColumns = `token, due_at, enqueued_at, id, topic, direct, {key}, type, source, tenant, subject, payload_bytes,
-    content_type, data_schema, headers, correlation_id, causation_id, idempotency_key, trace_parent, trace_state, time, deliver_at, expires_at`
-	ScheduledValues = `$1, $19, {now}, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20`
-)
-
-// The changes by token are compare-and-set: a relay takes the row away in the transaction that
-// moves it into the outbox.
-const (
-	timeSQL            = `SELECT {now}`
-	cancelScheduledSQL = `DELETE FROM {scheduled} WHERE token = $1`
-	findScheduledSQL   = `SELECT {message} FROM {scheduled} WHERE token = $1`
-
-	// MoveScheduledSQL counts rows that it finds, changed or not.
-	MoveScheduledSQL = `UPDATE {scheduled} SET due_at = $2, deliver_at = $2 WHERE token = $1`
-)
-
 // Now implements [schedule.Store].
 func (c *Core[Tx]) Now(ctx context.Context, tx Tx) (time.Time, error) {
 	return c.time(ctx, c.DB.On(tx))

@@ -11,27 +11,6 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 )
 
-const (
-	// scheduledMessagesSQL goes along the index on due_at; what is due at one moment is sorted.
-	scheduledMessagesSQL = `
-SELECT s.id, s.topic, CASE WHEN s.type = '' THEN s.topic ELSE s.type END, s.source, s.tenant, s.{key}, s.due_at, s.token IS NOT NULL, s.position
-  FROM {scheduled} s
- WHERE s.due_at >= $1 AND (s.due_at > $1 OR s.position > $2)
- ORDER BY s.due_at, s.position LIMIT $3`
-
-	// scheduleStatsSQL reads the schedules as a whole, and by the index on due_at the messages
-	// that are due.
-	scheduleStatsSQL = `
-SELECT {now},
-       (SELECT COUNT(*) FROM {schedules} s WHERE s.next_at IS NOT NULL),
-       (SELECT COUNT(*) FROM {schedules} s WHERE s.paused),
-       (SELECT COUNT(*) FROM {schedules} s WHERE s.next_at IS NULL AND NOT s.paused),
-       (SELECT COUNT(*) FROM {schedules} s WHERE s.next_at <= (SELECT {now})),
-       (SELECT MIN(s.next_at) FROM {schedules} s WHERE s.next_at <= (SELECT {now})),
-       (SELECT COUNT(*) FROM {scheduled} m WHERE m.due_at <= (SELECT {now})),
-       (SELECT MIN(m.due_at) FROM {scheduled} m WHERE m.due_at <= (SELECT {now}))`
-)
-
 // ScheduledMessages implements [schedule.Inspector].
 func (c *Core[Tx]) ScheduledMessages(ctx context.Context, after *schedule.ScheduledMessage, limit int) ([]schedule.ScheduledMessage, error) {
 	from, position := time.Unix(0, 0), int64(math.MinInt64)

@@ -28,53 +28,7 @@ type ScheduleStatements struct {
 	Messages, Stats string
 }
 
-const scheduleColumns = `s.name, s.version, s.plan, s.paused, s.next_at, s.last_at, s.last_id, s.executions, s.skipped`
-
-const (
-	// InsertScheduleSQL stores a schedule that is new; what ends the statement if there is one
-	// is the store's own.
-	InsertScheduleSQL = `
-INSERT INTO {schedules} (name, plan, paused, next_at, last_at, last_id, executions, skipped, version)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) `
-
-	// updateScheduleSQL is compare-and-set: of several runners that have read one version the
-	// first changes it.
-	updateScheduleSQL = `
-UPDATE {schedules} SET plan = $2, paused = $3, next_at = $4, last_at = $5, last_id = $6, executions = $7, skipped = $8, version = version + 1
- WHERE name = $1 AND version = $9`
-
-	removeScheduleSQL = `DELETE FROM {schedules} WHERE name = $1`
-	readScheduleSQL   = `SELECT ` + scheduleColumns + ` FROM {schedules} s WHERE s.name = $1`
-	listSchedulesSQL  = `SELECT ` + scheduleColumns + ` FROM {schedules} s WHERE s.name > $1 ORDER BY s.name LIMIT $2`
-
-	// dueSchedulesSQL goes along the index on next_at and name, and looks for each message by the
-	// indexes that begin with its id. Of whom a message with the id is, busyScheduleSQL tells.
-	dueSchedulesSQL = `
-SELECT ` + scheduleColumns + `,
-       EXISTS (SELECT 1 FROM {outbox} o WHERE o.id = s.last_id) OR EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.last_id)
-  FROM {schedules} s
- WHERE s.next_at <= (SELECT {now}) AND s.next_at >= $1 AND (s.next_at > $1 OR s.name > $2)
- ORDER BY s.next_at, s.name LIMIT $3`
-
-	busyScheduleSQL = `
-SELECT EXISTS (SELECT 1 FROM {outbox} o WHERE o.id = $1 AND o.source = $2 AND o.tenant = $3)
-    OR EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = $1 AND w.source = $2 AND w.tenant = $3)`
-
-	nextScheduleSQL = `SELECT {now}, (SELECT min(s.next_at) FROM {schedules} s WHERE s.next_at > (SELECT {now}))`
-)
-
-// CommonScheduleStatements returns those that are the same in every store, rendered with r.
-// AddScheduled, MoveScheduled and Add are the store's own.
-func CommonScheduleStatements(r func(sql string) string) ScheduleStatements {
-	return ScheduleStatements{
-		Time: r(timeSQL), CancelScheduled: r(cancelScheduledSQL), FindScheduled: r(findScheduledSQL),
-		Update: r(updateScheduleSQL), Remove: r(removeScheduleSQL), Read: r(readScheduleSQL), List: r(listSchedulesSQL),
-		Due: r(dueSchedulesSQL), Busy: r(busyScheduleSQL), Next: r(nextScheduleSQL),
-		Messages: r(scheduledMessagesSQL), Stats: r(scheduleStatsSQL),
-	}
-}
-
-// scheduleDest returns what to scan scheduleColumns into, and what makes a state of that.
+// scheduleDest returns what to scan schedule_columns into, and what makes a state of that.
 func scheduleDest(s *schedule.State) (dest []any, done func() error) {
 	var plan []byte
 	var next, last sqldb.Time

@@ -24,23 +24,6 @@ type SettleStatements struct {
 	Retry, Bury, Schedule string
 }
 
-// What is the same in every store that settles by row.
-const (
-	// ArchiveWaitingSQL is followed by the waiting rows, w.
-	ArchiveWaitingSQL = `
-INSERT INTO {outbox_archive} (published_at, position, destination, attempts, life, {message})
-SELECT {now}, w.position, w.destination, w.attempts, w.life, {w.message}
-  FROM `
-
-	ScheduleSQL = `
-INSERT INTO {scheduled} (position, {message}, due_at)
-SELECT w.position, {w.message}, w.deliver_at FROM {outbox_waiting} w WHERE w.position = $1 AND w.destination = $2`
-
-	// LetterAgain is the number of the dead letter that a waiting row, w, is to be: the one it had before
-	// it was requeued, or NULL for the next.
-	LetterAgain = `CASE WHEN NOT EXISTS (SELECT 1 FROM {dead_letters} d WHERE d.number = w.letter) THEN w.letter END`
-)
-
 // SettleByRow does what [contract.Source] says of SettleMessages: with two statements for a batch that was published as a whole,
 // and one more for each destination with an archive. What waits, because its key or its destination does, takes one for each
 // destination to go there, two to be published, and two for each key; what has failed takes some for each row.

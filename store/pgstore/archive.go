@@ -13,27 +13,6 @@ import (
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
-const (
-	// partitionsSQL lists the archive's partitions, the default one among them.
-	partitionsSQL = `
-SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = $1::text::regclass`
-
-	// The purges delete a batch by place: no other statement changes these rows. They are
-	// found by the primary key, which begins with the time, and by the index on the time.
-	purgeRestSQL = `
-DELETE FROM {outbox_archive_rest} WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM {outbox_archive_rest} WHERE published_at <= (SELECT {clock}()) - $1 * interval '1 millisecond' LIMIT $2))`
-
-	purgeIDsSQL = `
-DELETE FROM {outbox_ids} WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM {outbox_ids} WHERE enqueued_at <= (SELECT {clock}()) - $1 * interval '1 millisecond' LIMIT $2))`
-)
-
-// tryLockSQL is true for one transaction of the schema at a time that asks for the job.
-func tryLockSQL(n names, job string) string {
-	return n.render(`SELECT count(*) > 0 FROM (SELECT 1 FROM {locks} WHERE name = ` + quoteText(job) + ` FOR UPDATE SKIP LOCKED) l`)
-}
-
 var errBusy = errors.New("another relay maintains the archive")
 
 // MaintainArchive implements [contract.Source]. It makes the partitions of today and the next
@@ -72,7 +51,7 @@ func (s *Store[Tx]) MaintainArchive(ctx context.Context, req contract.MaintainRe
 // asJanitor runs one step in a transaction that holds the janitor's lock.
 func (s *Store[Tx]) asJanitor(ctx context.Context, step func(conn sqldb.Conn) error) error {
 	return s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
-		rows, err := conn.Query(ctx, s.sql.tryJanitor)
+		rows, err := conn.Query(ctx, s.sql.TryJanitor)
 		mine, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 		if err != nil {
 			return err
@@ -85,11 +64,11 @@ func (s *Store[Tx]) asJanitor(ctx context.Context, step func(conn sqldb.Conn) er
 }
 
 func (s *Store[Tx]) purgeRest(ctx context.Context, req contract.MaintainRequest, done *contract.Maintained) error {
-	return s.purge(ctx, s.names.render(purgeRestSQL), req, done)
+	return s.purge(ctx, s.sql.PurgeRest, req, done)
 }
 
 func (s *Store[Tx]) purgeIDs(ctx context.Context, req contract.MaintainRequest, done *contract.Maintained) error {
-	return s.purge(ctx, s.names.render(purgeIDsSQL), req, done)
+	return s.purge(ctx, s.sql.PurgeIDs, req, done)
 }
 
 // purge runs a statement that deletes a batch until there is nothing left to delete.
@@ -107,13 +86,13 @@ func (s *Store[Tx]) purge(ctx context.Context, stmt string, req contract.Maintai
 
 // today returns the beginning of the day in UTC, by the store's clock.
 func (s *Store[Tx]) today(ctx context.Context, ago time.Duration) (time.Time, error) {
-	rows, err := s.core.DB.Query(ctx, s.names.render(`SELECT {clock}()`))
+	rows, err := s.core.DB.Query(ctx, s.core.SQL.Schedules.Time)
 	now, _, err := sqldb.One(rows, err, sqldb.Scan[time.Time])
 	return now.UTC().Add(-ago).Truncate(24 * time.Hour), err
 }
 
 func (s *Store[Tx]) partitions(ctx context.Context) ([]string, error) {
-	rows, err := s.core.DB.Query(ctx, partitionsSQL, s.names.render("{outbox_archive}"))
+	rows, err := s.core.DB.Query(ctx, s.sql.Partitions, s.names.render("{outbox_archive}"))
 	return sqldb.Collect(rows, err, sqldb.Scan[string])
 }
 
@@ -139,7 +118,7 @@ func (s *Store[Tx]) addPartitions(ctx context.Context, _ contract.MaintainReques
 		return err
 	}
 	for _, day := range missing {
-		err := s.asJanitor(ctx, func(conn sqldb.Conn) error { return s.names.addPartition(ctx, conn, day) })
+		err := s.asJanitor(ctx, func(conn sqldb.Conn) error { return s.addPartition(ctx, conn, day) })
 		switch {
 		case hasState(err, checkViolation):
 			// Rows of the day are in the default partition already: they, and the rest of the
@@ -168,7 +147,7 @@ func (s *Store[Tx]) dropPartitions(ctx context.Context, req contract.MaintainReq
 		if !ok || !day.Before(first) {
 			continue // the default partition, somebody's own, or too young
 		}
-		err := s.asJanitor(ctx, func(conn sqldb.Conn) error { return s.names.dropPartition(ctx, conn, day) })
+		err := s.asJanitor(ctx, func(conn sqldb.Conn) error { return s.dropPartition(ctx, conn, day) })
 		if err != nil {
 			return err
 		}

@@ -23,20 +23,9 @@ type Condition struct {
 	LastVacuum time.Duration // ago, of the outbox; negative if there was none
 }
 
-// conditionSQL counts small tables and reads statistics, and a thousand rows of the outbox.
-const conditionSQL = `
-SELECT (SELECT count(*) FROM {relays} WHERE expires_at > {clock}()),
-       (SELECT count(*) FROM {relays} WHERE expires_at > {clock}() AND started_at < (SELECT max(applied_at) FROM {schema_versions})),
-       count(*), count(*) FILTER (WHERE owner IS NULL OR owner NOT IN (SELECT node FROM {relays} WHERE expires_at > {clock}())),
-       (SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = $1::text::regclass),
-       (SELECT coalesce(extract(epoch FROM clock_timestamp() - greatest(last_vacuum, last_autovacuum))::float8, -1)
-          FROM pg_stat_all_tables WHERE relid = $1::text::regclass),
-       (SELECT count(*) FROM (SELECT * FROM {outbox} LIMIT 1000) o WHERE o.lane <> {lane}(o.key, o.id))
-  FROM {relay_lanes}`
-
 // Condition returns the state of the tables. It needs the rights of a relay.
 func (s *Store[Tx]) Condition(ctx context.Context) (Condition, error) {
-	rows, err := s.core.DB.Query(ctx, s.names.render(conditionSQL), s.names.render("{outbox}"))
+	rows, err := s.core.DB.Query(ctx, s.sql.Condition, s.names.render("{outbox}"))
 	c, _, err := sqldb.One(rows, err, scanCondition)
 	if err != nil {
 		return c, s.core.Kind(err)

@@ -13,64 +13,6 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// wakeRelays notifies relays that sleep when the transaction commits, as the trigger complete_message does for rows of other
-// programs. It is evaluated when the row has its position.
-const wakeRelays = `CASE WHEN pg_sequence_last_value({wakeups_text}::regclass) > date_part('epoch', clock_timestamp())
-               AND current_setting('waybill.notify', true) IS DISTINCT FROM 'off' THEN pg_notify('{channel}', '') END`
-
-// The statements for messages whose ids were made for them. Nobody can have one of them, so nothing is looked for.
-// Positions follow the order of the arrays.
-const (
-	enqueueFreshOneSQL = `
-INSERT INTO {outbox} ({columns}) VALUES ({values}) RETURNING ` + wakeRelays
-
-	enqueueFreshSQL = `
-INSERT INTO {outbox} ({columns})
-SELECT {values} FROM unnest({arrays}) WITH ORDINALITY AS i({columns}, ord) ORDER BY i.ord
-RETURNING ` + wakeRelays
-)
-
-// enqueueOneSQL stores one message in the caller's transaction. The unique index on what messages
-// are known by makes a repeated one store nothing without aborting the transaction; the look into
-// the waiting rows, by their unique index, does the same for a message that has left the outbox for
-// a while. The number of rows tells whether it is new.
-const enqueueOneSQL = `
-INSERT INTO {outbox} ({columns})
-SELECT {values}
-WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = {id} AND w.source = {source} AND w.tenant = {tenant})
-ON CONFLICT (id, source, tenant) DO NOTHING
-RETURNING ` + wakeRelays
-
-// enqueueManySQL does the same for several.
-const enqueueManySQL = `
-INSERT INTO {outbox} ({columns})
-SELECT {values}
-FROM unnest({arrays}) WITH ORDINALITY AS i({columns}, ord)
-WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = {id} AND w.source = {source} AND w.tenant = {tenant})
-ORDER BY i.ord
-ON CONFLICT (id, source, tenant) DO NOTHING
-RETURNING id, source, tenant, ` + wakeRelays
-
-// enqueueUniqueSQL does the same for messages that must not come twice within the retention: the
-// primary key of outbox_ids decides first. An id without a tenant was noted by a program of a
-// version that knew no more of it.
-const enqueueUniqueSQL = `
-WITH added AS (
-    INSERT INTO {outbox_ids} (id, source, tenant)
-    SELECT DISTINCT {id}, {source}, {tenant} FROM unnest({identity_arrays}) AS i({identity_columns})
-     WHERE NOT EXISTS (SELECT 1 FROM {outbox_ids} u WHERE u.id = {id} AND u.source = '' AND u.tenant = '')
-    ON CONFLICT (id, source, tenant) DO NOTHING
-    RETURNING id, source, tenant
-)
-INSERT INTO {outbox} ({columns})
-SELECT {values}
-FROM unnest({arrays}) WITH ORDINALITY AS i({columns}, ord)
-JOIN added a ON a.id = {id} AND a.source = {source} AND a.tenant = {tenant}
-WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = {id} AND w.source = {source} AND w.tenant = {tenant})
-ORDER BY i.ord
-ON CONFLICT (id, source, tenant) DO NOTHING
-RETURNING id, source, tenant, ` + wakeRelays
-
 // enqueueShape is what the text of an enqueue depends on. An application has as many shapes
 // as it has ways to fill in a message, and each is prepared once per connection.
 type enqueueShape struct {
@@ -78,18 +20,18 @@ type enqueueShape struct {
 	many, fresh, remember bool
 }
 
-func (e enqueueShape) sql() string {
-	text := enqueueOneSQL
+func (e enqueueShape) sql(s *statements) string {
+	text := s.EnqueueOne
 	value := func(n int, f *field) string { return fmt.Sprintf("$%d::%s%s", n, f.kind, f.cast) }
 	switch {
 	case e.remember:
-		text = enqueueUniqueSQL
+		text = s.EnqueueUnique
 	case e.fresh && e.many:
-		text = enqueueFreshSQL
+		text = s.EnqueueFresh
 	case e.fresh:
-		text = enqueueFreshOneSQL
+		text = s.EnqueueFreshOne
 	case e.many:
-		text = enqueueManySQL
+		text = s.EnqueueMany
 	}
 	if e.many {
 		value = func(_ int, f *field) string { return "i." + f.name + f.cast }
@@ -106,15 +48,15 @@ func (e enqueueShape) sql() string {
 
 // enqueueStatements keeps the texts of the shapes that were met.
 type enqueueStatements struct {
-	render func(sql string) string
-	texts  sync.Map // of string, by enqueueShape
+	sql   *statements
+	texts sync.Map // of string, by enqueueShape
 }
 
 func (e *enqueueStatements) text(shape enqueueShape) string {
 	if text, ok := e.texts.Load(shape); ok {
 		return text.(string)
 	}
-	text, _ := e.texts.LoadOrStore(shape, e.render(shape.sql()))
+	text, _ := e.texts.LoadOrStore(shape, shape.sql(e.sql))
 	return text.(string)
 }
 

@@ -10,13 +10,9 @@ import (
 // durability are the settings that decide what a commit survives.
 type durability struct{ commit, standbys, fsync, fullPages string }
 
-const durabilitySQL = `
-SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
-       current_setting('fsync'), current_setting('full_page_writes')`
-
 // Explain returns what commits survive, as the server's settings for this session have it.
 func (s *Store[Tx]) Explain(ctx context.Context) ([]guarantee.Fact, error) {
-	rows, err := s.core.DB.Query(ctx, durabilitySQL)
+	rows, err := s.core.DB.Query(ctx, s.sql.Durability)
 	d, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (d durability, err error) {
 		err = r.Scan(&d.commit, &d.standbys, &d.fsync, &d.fullPages)
 		return d, err

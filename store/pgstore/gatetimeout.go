@@ -17,10 +17,6 @@ const (
 	maxGateTimeout     = time.Hour
 )
 
-// lockSoon is part of a statement that may meet the transaction of a handler, outside of such a
-// transaction. It is true, and holds until the transaction ends.
-const lockSoon = `set_config('lock_timeout', '1s', true) <> ''`
-
 // patience is how long the first statement of a handler's transaction, the gate, waits for
 // another transaction that holds the record.
 type patience time.Duration

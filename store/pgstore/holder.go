@@ -59,50 +59,12 @@ type Holder struct {
 	Query string
 }
 
-// holdersSQL reads views only. A session, or prepared transaction, of another database does
-// not hold up the vacuum of ours; slots and standbys have no database in this respect. An
-// enqueue shows as a ROW EXCLUSIVE lock on the outbox, which relays take for the length of a
-// statement as well; the locks of a prepared transaction have no pid, and one of them is on its
-// own id.
-const holdersSQL = `
-WITH writer AS (
-    SELECT DISTINCT pid, virtualtransaction FROM pg_locks
-     WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted
-       AND relation = $1::text::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-), holder AS (
-    SELECT 'session' AS kind, a.pid, coalesce(a.application_name, '') AS name, a.usename::text AS owner, coalesce(a.state, '') AS state,
-           extract(epoch FROM clock_timestamp() - a.xact_start)::float8 * 1000 AS age_ms,
-           greatest(age(a.backend_xmin), age(a.backend_xid)) AS xacts,
-           a.pid IN (SELECT pid FROM writer) AS enqueued, false AS catalog_only, coalesce(a.query, '') AS query
-      FROM pg_stat_activity a
-     WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.backend_type <> 'autovacuum worker'
-       AND a.xact_start <= clock_timestamp() - $2 * interval '1 millisecond'
-    UNION ALL
-    SELECT 'prepared transaction', 0, p.gid, p.owner::text, '',
-           extract(epoch FROM clock_timestamp() - p.prepared)::float8 * 1000, age(p.transaction),
-           p.transaction IN (SELECT l.transactionid FROM pg_locks l JOIN writer w USING (virtualtransaction)
-                              WHERE l.locktype = 'transactionid' AND l.pid IS NULL AND w.pid IS NULL), false, ''
-      FROM pg_prepared_xacts p
-     WHERE p.database = current_database() AND p.prepared <= clock_timestamp() - $2 * interval '1 millisecond'
-    UNION ALL
-    SELECT 'replication slot', 0, s.slot_name::text, '', CASE WHEN s.active THEN 'active' ELSE 'inactive' END,
-           0, greatest(age(s.xmin), age(s.catalog_xmin)), false, s.xmin IS NULL, ''
-      FROM pg_replication_slots s
-     WHERE greatest(age(s.xmin), age(s.catalog_xmin)) >= $3
-    UNION ALL
-    SELECT 'standby', r.pid, coalesce(r.application_name, ''), r.usename::text, coalesce(r.state, ''), 0, age(r.backend_xmin), false, false, ''
-      FROM pg_stat_replication r
-     WHERE age(r.backend_xmin) >= $3
-)
-SELECT kind, pid, name, coalesce(owner, ''), state, age_ms, xacts IS NOT NULL, coalesce(xacts, 0)::bigint, enqueued, catalog_only, query
-  FROM holder ORDER BY age_ms DESC, xacts DESC`
-
 // Holders returns the transactions of this database that have been open for at least age,
 // and the replication slots and standbys that keep rows from before the last transactions,
 // longest first; an empty slice if there are none. Sessions of other roles are left out
 // unless the role may see them (pg_read_all_stats, or pg_monitor).
 func (s *Store[Tx]) Holders(ctx context.Context, age time.Duration, transactions int64) ([]Holder, error) {
-	rows, err := s.core.DB.Query(ctx, holdersSQL, s.names.render("{outbox}"), sqlstore.Millis(age), transactions)
+	rows, err := s.core.DB.Query(ctx, s.sql.Holders, s.names.render("{outbox}"), sqlstore.Millis(age), transactions)
 	holders, err := sqldb.Collect(rows, err, scanHolder)
 	return holders, s.core.Kind(err)
 }

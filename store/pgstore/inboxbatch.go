@@ -9,49 +9,15 @@ import (
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
-// gateAllSQL is gateSQL for many records. They are inserted in the order of the arrays, which
-// is that of the keys; so transactions that have some in common wait for each other in one
-// direction. It returns no rows: those of a batch are nearly always all new, and their number
-// says so.
-const gateAllSQL = `
-INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, type, payload_hash, extra_data)
-SELECT i.tenant, i.consumer, i.source, i.alias, i.message_key, i.message_id, i.type, i.payload_hash, i.extra_data::jsonb
-  FROM ` + recordArrays + `
- ORDER BY i.ord
-ON CONFLICT (tenant, consumer, source, alias, message_key) DO NOTHING`
-
-// recordArrays are records as rows. What many of them have in common, their scope, is sent once;
-// an array that is NULL stands for one of NULLs.
-const recordArrays = `(
-    SELECT s.tenant, s.consumer, s.source, s.alias, s.type, r.message_key, coalesce(r.message_id, r.message_key) AS message_id,
-           r.payload_hash, r.extra_data, r.ord
-      FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
-           WITH ORDINALITY AS s(tenant, consumer, source, alias, type, scope)
-      JOIN unnest($6::int[], $7::text[], $8::text[], $9::text[], $10::text[])
-           WITH ORDINALITY AS r(scope, message_key, message_id, payload_hash, extra_data, ord) USING (scope)
-    ) AS i`
-
-// gateOutcomesSQL is gateOutcomeSQL for many records, by the primary key, and before it whether
-// the gate of this transaction has inserted the row.
-const gateOutcomesSQL = `
-SELECT coalesce(i.xmin = pg_current_xact_id_if_assigned()::xid, false), i.dead, coalesce(i.payload_hash, '')
-  FROM ` + keyArrays + `
-  JOIN {inbox} i USING (tenant, consumer, source, alias, message_key)
- ORDER BY k.ord`
-
-const keyArrays = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
-       WITH ORDINALITY AS k(tenant, consumer, source, alias, message_key, ord)`
-
 // gates are the statements for many inbox records.
-func gates(n names, texts gateTexts) sqlstore.Gates {
-	insert, read := n.render(texts.all), n.render(texts.outcomes)
+func gates(sql gateStatements) sqlstore.Gates {
 	return sqlstore.Gates{
 		Insert: func(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) (allNew bool, err error) {
-			n, err := conn.Exec(ctx, insert, recordColumns(recs)...)
+			n, err := conn.Exec(ctx, sql.GateAll, recordColumns(recs)...)
 			return n == int64(len(recs)), err
 		},
 		Read: func(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) ([]sqlstore.Seen, error) {
-			rows, err := conn.Query(ctx, read, keyColumns(recs)...)
+			rows, err := conn.Query(ctx, sql.GateOutcomes, keyColumns(recs)...)
 			return sqldb.Collect(rows, err, func(r sqldb.Rows) (v sqlstore.Seen, err error) {
 				err = r.Scan(&v.IsNew, &v.Dead, &v.Hash)
 				return v, err
@@ -68,7 +34,7 @@ func keyColumns(recs []inbox.Record) []any {
 	}
 }
 
-// recordColumns are the arguments for recordArrays. Records of one scope follow each other, as
+// recordColumns are the arguments for record_arrays. Records of one scope follow each other, as
 // they are in the order of their keys.
 func recordColumns(recs []inbox.Record) []any {
 	var list []scope

@@ -7,8 +7,6 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-const defaultIsolationSQL = `SELECT current_setting('default_transaction_isolation') = 'read committed'`
-
 // database is what a store needs of a database.
 type database[Tx any] interface {
 	sqldb.Driver[Tx]
@@ -21,13 +19,14 @@ type database[Tx any] interface {
 // and reading would lock what it reads.
 type readCommitted[Tx any] struct {
 	database[Tx]
+	sql          *statements
 	known, plain atomic.Bool // how sessions begin, once it was asked
 }
 
 // isPlain reports whether sessions begin at READ COMMITTED. It asks once.
 func (d *readCommitted[Tx]) isPlain(ctx context.Context) (bool, error) {
 	if !d.known.Load() {
-		rows, err := d.database.Query(ctx, defaultIsolationSQL)
+		rows, err := d.database.Query(ctx, d.sql.DefaultIsolation)
 		plain, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 		if err != nil {
 			return false, err
@@ -49,7 +48,7 @@ func (d *readCommitted[Tx]) run(ctx context.Context, fn func(conn sqldb.Conn) er
 		return fn(d.database)
 	}
 	first := func(conn sqldb.Conn) error {
-		_, err := conn.Exec(ctx, brieflySQL)
+		_, err := conn.Exec(ctx, d.sql.StandBriefly)
 		return err
 	}
 	none := func(sqldb.Conn) error { return nil }

@@ -187,7 +187,7 @@ func (l *listener) listen(ctx context.Context) error {
 			continue
 		}
 		if l.sleeper.wake(time.Now()) {
-			if _, err := conn.Exec(ctx, l.sql.withdraw); err != nil {
+			if _, err := conn.Exec(ctx, l.sql.Withdraw); err != nil {
 				return err
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill"
@@ -111,25 +112,6 @@ func (s *Store[Tx]) migrateTo(ctx context.Context, target int, opts MigrateOptio
 	return version, err
 }
 
-const (
-	// lockMigrationSQL keeps other migrations of the database out until the transaction ends.
-	lockMigrationSQL = `SELECT pg_advisory_xact_lock(hashtext('waybill migrate'))`
-
-	// migrationHolderSQL tells of the session that has the lock as much as the role may see.
-	migrationHolderSQL = `
-SELECT l.pid, coalesce(a.usename, 'unknown'), coalesce(a.application_name, '')
-  FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid)
- WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-   AND (l.classid::bigint << 32) | l.objid::bigint = hashtext('waybill migrate')`
-
-	// defaultSourceSQL is for whoever has to know the column's default without an INSERT.
-	defaultSourceSQL = `CREATE OR REPLACE FUNCTION {default_source}() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS `
-
-	tableExistsSQL = `SELECT to_regclass($1) IS NOT NULL`
-	readVersionSQL = `SELECT coalesce(max(version), 0) FROM {schema_versions}`
-)
-
 // How long a migration waits for the first table, while it holds nothing, and for another.
 const (
 	firstWait = 2 * time.Second
@@ -149,7 +131,7 @@ var changedTables = []string{"{outbox}", "{outbox_waiting}", "{outbox_ids}", "{s
 func (s *Store[Tx]) lockTables(ctx context.Context, conn sqldb.Conn, order []string) error {
 	for i, name := range order {
 		table := s.names.render(name)
-		exists, err := tableExists(ctx, conn, table)
+		exists, err := s.tableExists(ctx, conn, table)
 		if err == nil && exists {
 			_, err = conn.Exec(ctx, "LOCK TABLE "+table)
 		}
@@ -172,8 +154,8 @@ func limitLockWait(ctx context.Context, conn sqldb.Conn, wait time.Duration) err
 	return err
 }
 
-func tableExists(ctx context.Context, conn sqldb.Conn, table string) (bool, error) {
-	rows, err := conn.Query(ctx, tableExistsSQL, table)
+func (s *Store[Tx]) tableExists(ctx context.Context, conn sqldb.Conn, table string) (bool, error) {
+	rows, err := conn.Query(ctx, s.sql.TableExists, table)
 	exists, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
 	return exists, err
 }
@@ -182,7 +164,7 @@ func (s *Store[Tx]) lockVersion(ctx context.Context, conn sqldb.Conn, wait time.
 	if err := limitLockWait(ctx, conn, wait); err != nil {
 		return 0, err
 	}
-	if _, err := conn.Exec(ctx, lockMigrationSQL); lockTimedOut(err) {
+	if _, err := conn.Exec(ctx, s.sql.LockMigration); lockTimedOut(err) {
 		return 0, fmt.Errorf("%w, after %v", errMigrationLock, wait)
 	} else if err != nil {
 		return 0, err
@@ -192,7 +174,7 @@ func (s *Store[Tx]) lockVersion(ctx context.Context, conn sqldb.Conn, wait time.
 
 // migrationHolder says who holds the lock of migrations.
 func (s *Store[Tx]) migrationHolder(ctx context.Context) string {
-	rows, err := s.core.DB.Query(ctx, migrationHolderSQL)
+	rows, err := s.core.DB.Query(ctx, s.sql.MigrationHolder)
 	who, found, err := sqldb.One(rows, err, func(r sqldb.Rows) (string, error) {
 		var pid int
 		var user, application string
@@ -207,11 +189,11 @@ func (s *Store[Tx]) migrationHolder(ctx context.Context) string {
 
 // version returns the version in the database, 0 if there is no schema.
 func (s *Store[Tx]) version(ctx context.Context, conn sqldb.Conn) (int, error) {
-	exists, err := tableExists(ctx, conn, s.names.render("{schema_versions}"))
+	exists, err := s.tableExists(ctx, conn, s.names.render("{schema_versions}"))
 	if err != nil || !exists {
 		return 0, err
 	}
-	rows, err := conn.Query(ctx, s.names.render(readVersionSQL))
+	rows, err := conn.Query(ctx, s.sql.ReadVersion)
 	version, _, err := sqldb.One(rows, err, sqldb.Scan[int])
 	return version, err
 }
@@ -223,9 +205,9 @@ func (s *Store[Tx]) setSource(ctx context.Context, conn sqldb.Conn, source strin
 	if err := migrate.CheckSource(source); err != nil {
 		return err
 	}
-	_, err := conn.Exec(ctx, s.names.render(`ALTER TABLE {outbox} ALTER COLUMN source SET DEFAULT `)+quoteText(source))
+	_, err := conn.Exec(ctx, strings.Replace(s.sql.SetSource, "{source}", quoteText(source), 1))
 	if err == nil {
-		_, err = conn.Exec(ctx, s.names.render(defaultSourceSQL)+quoteText("SELECT "+quoteText(source)))
+		_, err = conn.Exec(ctx, strings.Replace(s.sql.SetDefaultSource, "{definition}", quoteText("SELECT "+quoteText(source)), 1))
 	}
 	return err
 }

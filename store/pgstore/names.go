@@ -24,8 +24,12 @@ var tables = [...]string{
 	"default_source",
 }
 
+// textTables are those of which texts have literals, too.
+var textTables = [...]string{"wakeups", "outbox", "outbox_waiting", "outbox_ids", "outbox_archive", "audit_log", "default_source", "outbox_position_seq"}
+
 // names renders SQL texts: {schema} and {table} become quoted, qualified names, {channel}
-// the channel on which relays are notified, {wakeups_text} and so on literals with a name.
+// the channel on which relays are notified, {wakeups_text} and so on literals with a name, {now}
+// the clock and {key} the column.
 type names struct {
 	schema, prefix, channel string
 	replacer                *strings.Replacer
@@ -44,11 +48,11 @@ func newNames(schema, prefix string) (names, error) {
 		}
 	}
 	channel := channelOf(schema, prefix)
-	pairs := []string{"{schema}", quoteName(schema), "{channel}", channel}
+	pairs := []string{"{schema}", quoteName(schema), "{channel}", channel, "{key}", "key", "{now}", quoteName(schema) + "." + quoteName(prefix+"clock") + "()"}
 	for _, t := range tables {
 		pairs = append(pairs, "{"+t+"}", quoteName(schema)+"."+quoteName(prefix+t))
 	}
-	for _, t := range [...]string{"wakeups", "outbox", "outbox_waiting", "outbox_ids", "outbox_archive", "audit_log", "default_source", "outbox_position_seq"} {
+	for _, t := range textTables {
 		pairs = append(pairs, "{"+t+"_text}", quoteText(quoteName(schema)+"."+quoteName(prefix+t)))
 	}
 	return names{schema: schema, prefix: prefix, channel: channel, replacer: strings.NewReplacer(pairs...)}, nil

@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -15,19 +14,6 @@ const (
 	dayLayout        = "20060102" // at the end of a partition's name
 
 	checkViolation = "23514"
-)
-
-const (
-	// shortLockSQL is for statements that want the archive, or a part of it, for themselves.
-	// While one waits for its lock, settlements wait behind it.
-	shortLockSQL = `SET LOCAL lock_timeout = '100ms'`
-
-	// addDaySQL makes a partition without a lock that settlements would wait for, which CREATE TABLE …
-	// PARTITION OF has. Partitions inherit no storage parameters. Rows of a day are never changed and
-	// leave with their table: there is nothing to vacuum, but for the age of transaction ids, which the
-	// server watches anyway.
-	addDaySQL  = `SELECT {add_archive_day}('%s')`
-	dropDaySQL = `SELECT {drop_archive_day}('%s')`
 )
 
 // partition returns the name of a day's partition.
@@ -44,13 +30,17 @@ func (n names) dayOf(partition string) (day time.Time, ok bool) {
 
 // addPartition makes a day's partition. The error is a check violation if the default
 // partition has rows of that day.
-func (n names) addPartition(ctx context.Context, conn sqldb.Conn, day time.Time) error {
-	return runAll(ctx, conn, shortLockSQL, n.render(fmt.Sprintf(addDaySQL, day.Format(time.DateOnly))))
+func (s *Store[Tx]) addPartition(ctx context.Context, conn sqldb.Conn, day time.Time) error {
+	return runAll(ctx, conn, s.sql.ShortLock, onDay(s.sql.AddDay, day))
 }
 
 // dropPartition removes a day's partition with all its rows.
-func (n names) dropPartition(ctx context.Context, conn sqldb.Conn, day time.Time) error {
-	return runAll(ctx, conn, shortLockSQL, n.render(fmt.Sprintf(dropDaySQL, day.Format(time.DateOnly))))
+func (s *Store[Tx]) dropPartition(ctx context.Context, conn sqldb.Conn, day time.Time) error {
+	return runAll(ctx, conn, s.sql.ShortLock, onDay(s.sql.DropDay, day))
+}
+
+func onDay(text string, day time.Time) string {
+	return strings.Replace(text, "{day}", day.Format(time.DateOnly), 1)
 }
 
 func runAll(ctx context.Context, conn sqldb.Conn, stmts ...string) error {

@@ -10,26 +10,11 @@ import (
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
-const (
-	// publishedAtSQL walks the archive's primary key: there is no index on the id.
-	publishedAtSQL = `
-SELECT published_at FROM {outbox_archive}
- WHERE id = $1 AND published_at >= (SELECT {clock}()) - $2 * interval '1 millisecond'
- ORDER BY published_at LIMIT 1`
-
-	// publishedSinceSQL reads on from there, on the same key. What went to several destinations
-	// comes as often.
-	publishedSinceSQL = `
-SELECT {message} FROM {outbox_archive}
- WHERE published_at >= $1 AND topic = ANY ($2::text[])
- ORDER BY published_at, position, destination`
-)
-
 // PublishedAt returns when the message with this id was published, by the store's clock; the
 // first time, if it was several times. It is [waybill.ErrNotFound] if it was not within the time
 // given, or if the relay keeps no archive. It reads up to all that was published within that time.
 func (s *Store[Tx]) PublishedAt(ctx context.Context, id string, within time.Duration) (time.Time, error) {
-	rows, err := s.core.DB.Query(ctx, s.names.render(publishedAtSQL), id, sqlstore.Millis(within))
+	rows, err := s.core.DB.Query(ctx, s.sql.PublishedAt, id, sqlstore.Millis(within))
 	at, found, err := sqldb.One(rows, err, sqldb.Scan[time.Time])
 	switch {
 	case err != nil:
@@ -46,7 +31,7 @@ func (s *Store[Tx]) PublishedAt(ctx context.Context, id string, within time.Dura
 // returned. A connection is held meanwhile. Rows that do not decode to a message are left out:
 // none was published.
 func (s *Store[Tx]) PublishedSince(ctx context.Context, topics []string, since time.Time, visit func(*waybill.Message) error) error {
-	rows, err := s.core.DB.Query(ctx, renderer(s.names)(publishedSinceSQL), since, topics)
+	rows, err := s.core.DB.Query(ctx, s.sql.PublishedSince, since, topics)
 	if err != nil {
 		return fmt.Errorf("read what was published: %w", s.core.Kind(err))
 	}

@@ -1,92 +1,95 @@
 package pgstore
 
 import (
+	"embed"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
+	"text/template"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/sqldb"
+	"github.com/waybill-go/waybill/internal/sqlfile"
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
+//go:embed sql/*.sql
+var statementFiles embed.FS
+
+// filled are what is put in for each call.
+var filled = []string{"columns", "values", "arrays", "id", "source", "tenant", "identity_columns", "identity_arrays", "day", "definition"}
+
+// loadStatements reads the statements once; each store puts its names in. Next to what
+// [sqlstore.LoadStatements] knows they have {movable "m"}, the columns of a message in a form that the indexes of
+// every table can hold, {no_message}, a NULL for each, and {wakeups_text} and so on, literals with a name.
+var loadStatements = sync.OnceValues(func() (*sqlfile.Statements, error) {
+	names := slices.Concat(tables[:], filled, []string{"channel"})
+	for _, t := range textTables {
+		names = append(names, t+"_text")
+	}
+	funcs := template.FuncMap{
+		"movable":           movableColumnsOf,
+		"no_message":        func() string { return "NULL" + strings.Repeat(", NULL", strings.Count(sqldb.MessageColumns, ",")) },
+		"message_params":    messageParams,
+		"unfinished":        func() string { return unfinished },
+		"withdrawn_payload": func() string { return withdrawnPayload },
+	}
+	return sqlstore.LoadStatements(sqlfile.Dialect{Names: names, Funcs: funcs}, statementFiles)
+})
+
 // statements are the SQL texts that only this store runs, with its names rendered in.
 type statements struct {
-	claimDue, claimPage, claimBlocked                  string
-	aheadRange, claimAhead, staysAhead                 string
-	settleDelete, settleArchive                        string
-	fence, park, follow, archiveWaiting, deleteWaiting string
-	retry, bury, schedule, promote, releaseScheduled   string
-	holdLetters, countParked                           string
-	extendLease, tryJanitor, postpone                  string
-	announce, openEnqueuers, anyScheduled              string
-	withdraw, withdrawLast                             string
-	dueScheduled, releaseOne, refuseScheduled          string
+	EnqueueOne, EnqueueMany, EnqueueUnique      string
+	EnqueueFreshOne, EnqueueFresh               string
+	GateAll, GateOutcomes                       string
+	Compact                                     gateStatements `sql:"compact_"`
+	AddScope                                    string
+	ClaimDue, ClaimPage, ClaimBlocked           string
+	AheadRange, ClaimAhead, StaysAhead          string
+	SettleDelete, SettleArchive                 string
+	Fence, Park, Follow                         string
+	ArchiveWaiting, DeleteWaiting               string
+	Retry, Bury, Schedule, Promote, HoldLetters string
+	AnyDue, ReleaseScheduled, Postpone          string
+	DueScheduled, ReleaseOne                    string
+	CountParked, ExtendLease                    string
+	Announce, OpenEnqueuers                     string
+	Withdraw, WithdrawLast                      string
+	TryJanitor, PurgeRest, PurgeIDs             string
+	Partitions, ShortLock, AddDay, DropDay      string
+	PublishedAt, PublishedSince                 string
+	Condition, Holders, SessionFacts            string
+	Durability, Parts, MissingRights            string
+	DefaultIsolation, StandBriefly              string
+	LockMigration, MigrationHolder, TableExists string
+	ReadVersion, SetSource, SetDefaultSource    string
 }
 
-func newStatements(n names) statements {
-	r := renderer(n)
-	return statements{
-		claimDue: r(claimDueSQL), claimPage: r(claimPageSQL), claimBlocked: r(claimBlockedSQL),
-		aheadRange: r(aheadRangeSQL), claimAhead: r(claimAheadSQL), staysAhead: r(staysAheadSQL),
-		settleDelete: r(settleDeleteSQL), settleArchive: r(settleArchiveSQL),
-		fence: r(fenceSQL), park: r(parkSQL), follow: r(followSQL),
-		archiveWaiting: r(archiveWaitingSQL), deleteWaiting: r(deleteWaitingSQL),
-		retry: r(retrySQL), bury: r(burySQL), schedule: r(scheduleSQL), promote: r(promoteSQL),
-		releaseScheduled: r(releaseScheduledSQL), dueScheduled: r(dueScheduledSQL), releaseOne: r(releaseOneSQL),
-		refuseScheduled: r(refuseScheduledSQL), postpone: r(postponeSQL),
-		announce: r(announceSQL), withdraw: r(withdrawSQL), withdrawLast: r(withdrawLastSQL), openEnqueuers: r(openEnqueuersSQL),
-		anyScheduled: r(anyScheduledSQL), extendLease: r(extendLeaseSQL),
-		holdLetters: r(holdLettersSQL), countParked: r(countParkedSQL),
-		tryJanitor: tryLockSQL(n, "archive"),
-	}
+// gateStatements are those of the gate of an inbox, as they are in [sqlstore.Statements], and for many records.
+type gateStatements struct {
+	Gate, GateDead, GateOutcome, FindRecord string
+	GateAll, GateOutcomes                   string
 }
 
-func coreStatements(n names, gate gateTexts) sqlstore.Statements {
-	r := renderer(n)
-	return sqlstore.Statements{
-		Gate: r(gate.one), GateDead: r(gate.dead), GateOutcome: r(gate.outcome), FindRecord: r(gate.find),
-		ReadAttempts: r(readAttemptsSQL), SaveAttempt: r(saveAttemptsSQL), ClearAttempts: r(clearAttemptsSQL),
-		SaveStarts: r(saveStartsSQL), ClearStarts: r(clearStartsSQL),
-		AddLetter: r(addLetterSQL), TakeRequeued: r(takeRequeuedSQL), HoldRequeued: r(holdRequeuedSQL), RemoveLetter: r(removeLetterSQL),
-		Revive: r(reviveSQL), FailRequeued: r(failRequeuedSQL),
-		ListLetters: r(sqlstore.ListLettersSQL), ShowLetter: r(sqlstore.ShowLetterSQL), PlanAfresh: planAfreshSQL,
-		LockLetter: r(lockLetterSQL), LetterWaits: r(letterWaitsSQL), HoldUnit: r(holdUnitSQL), PendsBefore: r(pendsBeforeSQL),
-		RequeueRelay: r(requeueRelaySQL), RequeueConsumer: r(sqlstore.RequeueConsumerSQL),
-		SettleLetter: r(settleLetterSQL), ReleaseUnit: r(releaseSQL), RestoreLetter: r(sqlstore.RestoreLetterSQL), ReleaseRecord: r(releaseRecordSQL),
-		CopyToWaiting: r(copyToWaitingSQL), CopyLetter: r(copyLetterSQL), Audit: r(auditSQL), ListAudit: r(sqlstore.ListAuditSQL),
-		ListGroups: r(listGroupsSQL), FoldDue: r(foldDueSQL), TryFold: tryLockSQL(n, "fold"), Fold: r(foldSQL), PruneSums: r(pruneSumsSQL),
-		Nameless: r(namelessSQL), SetFingerprints: r(setFingerprintsSQL),
-		LockLanes: lockLanesSQL(n), Join: r(joinSQL), Renew: r(renewSQL), Reap: r(reapSQL), CutLeases: r(cutLeasesSQL), FreeLanes: r(freeLanesSQL),
-		GiveLanes: r(giveLanesSQL), TakeLanes: r(takeLanesSQL), OwnLanes: r(lanesSQL), LeaveLanes: r(leaveLanesSQL), Leave: r(leaveSQL),
-		Replays:       replayStatements(r),
-		Schedules:     scheduleStatements(r),
-		Sagas:         sagaStatements(r),
-		Cancel:        cancelStatements(r),
-		MessageStates: r(messageStatesSQL), OutboxStats: r(outboxStatsSQL), OutboxBacklog: r(outboxBacklogSQL),
-		OutboxMessages: r(outboxMessagesSQL), PublishedMessages: r(publishedMessagesSQL),
-		RelayStates: r(relayStatesSQL), InboxStates: r(inboxStatesSQL), InboxSize: r(inboxSizeSQL),
-		Leases:    leaseStatements(r),
-		Offsets:   sqlstore.OffsetStatementsOf(r, "ON CONFLICT DO NOTHING"),
-		Responses: sqlstore.ResponseStatementsOf(r, "$3 * interval '1 millisecond'", sqlstore.ReplaceResponse),
-		Cleanup:   cleanupStatements(n),
+// newStatements returns the statements of the core and those of this store.
+func newStatements(n names) (common sqlstore.Statements, own statements, err error) {
+	texts, err := loadStatements()
+	if err == nil {
+		err = texts.Fill(n.render, &common, &own)
 	}
+	common.Leases.Returns = true
+	return common, own, err
 }
 
-// renderer puts names into texts. Beside table names they may hold {now}, the clock, {key}, the
-// column, {text:id} and so on, columns for LIKE, {message}, the columns of a message, {m.message} and
-// so on, the same with a table's alias, {m.movable}, the same in a form that the indexes of every
-// table can hold, and {no.message}, a NULL for each.
-func renderer(n names) func(sql string) string {
-	pairs := []string{
-		"{text:id}", "id", "{text:key}", "key", "{text:correlation_id}", "correlation_id",
-		"{now}", "{clock}()", "{key}", "key", "{message}", sqldb.MessageColumns,
-		"{no.message}", "NULL" + strings.Repeat(", NULL", strings.Count(sqldb.MessageColumns, ",")),
+// gateOf returns the gate that the store has, and makes it that of the core.
+func gateOf(compact bool, common *sqlstore.Statements, own *statements) gateStatements {
+	if !compact {
+		return gateStatements{common.Gate, common.GateDead, common.GateOutcome, common.FindRecord, own.GateAll, own.GateOutcomes}
 	}
-	for _, alias := range [...]string{"o", "w", "m", "s", "d"} {
-		pairs = append(pairs, "{"+alias+".message}", sqldb.MessageColumnsOf(alias), "{"+alias+".movable}", movableColumnsOf(alias))
-	}
-	message := strings.NewReplacer(pairs...)
-	return func(sql string) string { return n.render(message.Replace(strings.TrimSpace(sql))) }
+	g := own.Compact
+	common.Gate, common.GateDead, common.GateOutcome, common.FindRecord = g.Gate, g.GateDead, g.GateOutcome, g.FindRecord
+	return g
 }
 
 // messageParams are parameters for [sqlstore.MessageFields], from the one with the given

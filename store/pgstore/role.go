@@ -215,24 +215,6 @@ func (n names) object(object string) string {
 	return n.render("{" + object + "}")
 }
 
-// missingRightsSQL returns the numbers of rights that the session's role has not. It reads the
-// catalogue by name, because without USAGE on the schema its names are errors; what does not
-// exist, in an older schema, is no right that is missing.
-const missingRightsSQL = `
-SELECT i.ord::int
-  FROM unnest((SELECT $1::text[]), (SELECT $2::text[]), (SELECT $3::text[])) WITH ORDINALITY AS i(object, col, asked, ord)
-  JOIN pg_catalog.pg_namespace n ON n.nspname = $4
-  LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = $5 || i.object
- WHERE NOT CASE WHEN i.object = '' THEN has_schema_privilege(n.oid, i.asked)
-                WHEN i.asked = 'EXECUTE' THEN coalesce((SELECT bool_and(has_function_privilege(f.oid, i.asked)) FROM pg_catalog.pg_proc f
-                                                         WHERE f.pronamespace = n.oid AND f.proname = $5 || i.object), true)
-                WHEN c.oid IS NULL THEN true
-                WHEN c.relkind = 'S' THEN has_sequence_privilege(c.oid, i.asked)
-                WHEN i.col <> '' THEN coalesce((SELECT has_column_privilege(c.oid, a.attnum, i.asked) FROM pg_catalog.pg_attribute a
-                                                WHERE a.attrelid = c.oid AND a.attname = i.col), true)
-                ELSE has_table_privilege(c.oid, i.asked) END
- ORDER BY i.ord`
-
 // right is one right on one object.
 type right struct{ object, column, asked string }
 
@@ -270,7 +252,7 @@ func (s *Store[Tx]) MissingRights(ctx context.Context, role Role) ([]string, err
 		return nil, &waybill.InvalidError{Field: "role", Reason: fmt.Sprintf("is %q, which is none", role)}
 	}
 	rights := rightsOf(role)
-	rows, err := s.core.DB.Query(ctx, missingRightsSQL,
+	rows, err := s.core.DB.Query(ctx, s.sql.MissingRights,
 		column(rights, func(r right) string { return r.object }), column(rights, func(r right) string { return r.column }),
 		column(rights, func(r right) string { return r.asked }), s.names.schema, s.names.prefix)
 	numbers, err := sqldb.Collect(rows, err, sqldb.Scan[int])

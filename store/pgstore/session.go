@@ -22,17 +22,9 @@ type SessionFacts struct {
 	Connections, MaxConnections int
 }
 
-// sessionFactsSQL counts connections by the statistics of databases, which everybody may see.
-const sessionFactsSQL = `
-SELECT current_setting('server_version'), current_setting('TimeZone'),
-       current_setting('default_transaction_isolation'), clock_timestamp(),
-       current_user::text, (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
-       (SELECT sum(numbackends) FROM pg_stat_database)::int,
-       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int`
-
 // SessionFacts returns what the server says of itself and of a session on it.
 func (s *Store[Tx]) SessionFacts(ctx context.Context) (SessionFacts, error) {
-	rows, err := s.core.DB.Query(ctx, sessionFactsSQL)
+	rows, err := s.core.DB.Query(ctx, s.sql.SessionFacts)
 	facts, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (f SessionFacts, err error) {
 		err = r.Scan(&f.ServerVersion, &f.TimeZone, &f.Isolation, &f.Clock, &f.User, &f.Superuser, &f.Connections, &f.MaxConnections)
 		return f, err

@@ -17,38 +17,38 @@ type settleStep struct {
 
 // steps returns the statements for what goes through the waiting rows, in order.
 func (s *statements) steps(p *settleplan.Plan, req contract.SettleRequest) []settleStep {
-	done := s.deleteWaiting
+	done := s.DeleteWaiting
 	if req.Archive {
-		done = s.archiveWaiting
+		done = s.ArchiveWaiting
 	}
 	together := slices.IndexFunc(p.Retry, func(r settleplan.Row) bool { return !r.Alone })
 	if together < 0 {
 		together = len(p.Retry)
 	}
 	return []settleStep{
-		{"hold letters", s.holdLetters, len(p.Promote), units(p.Promote)},
-		{"park", s.park, len(p.Park), []any{
+		{"hold letters", s.HoldLetters, len(p.Promote), units(p.Promote)},
+		{"park", s.Park, len(p.Park), []any{
 			column(p.Park, func(r settleplan.Row) int { return r.Lane }), positions(p.Park), destinations(p.Park),
 			behind(p.Park), alone(p.Park), after(p.Park), attempts(p.Park), lives(p.Park), errorTexts(p.Park), req.Node, tooks(p.Park),
 			column(p.Park, func(r settleplan.Row) string { return r.ID })}},
-		{"follow", s.follow, len(p.Follow), []any{
+		{"follow", s.Follow, len(p.Follow), []any{
 			positions(p.Follow), destinations(p.Follow), column(p.Follow, func(r settleplan.Row) string { return r.Follower })}},
 		{"published", done, len(p.Done), []any{positions(p.Done), destinations(p.Done)}},
-		{"routed", s.deleteWaiting, len(p.Routed), []any{positions(p.Routed), destinations(p.Routed)}},
-		{"dead", s.bury, len(p.Bury), []any{
+		{"routed", s.DeleteWaiting, len(p.Routed), []any{positions(p.Routed), destinations(p.Routed)}},
+		{"dead", s.Bury, len(p.Bury), []any{
 			positions(p.Bury), destinations(p.Bury), column(p.Bury, func(r settleplan.Row) string { return string(r.Reason) }),
 			errorTexts(p.Bury), attempts(p.Bury), column(p.Bury, func(r settleplan.Row) bool { return r.Failed }),
 			column(p.Bury, func(r settleplan.Row) bool { return r.Parks }),
 			column(p.Bury, func(r settleplan.Row) string { return r.Fingerprint }), req.Node, tooks(p.Bury)}},
-		{"schedule", s.schedule, len(p.Schedule), []any{positions(p.Schedule), destinations(p.Schedule)}},
+		{"schedule", s.Schedule, len(p.Schedule), []any{positions(p.Schedule), destinations(p.Schedule)}},
 		s.retryStep(p.Retry[:together], req.Node), // a statement does not see what it changes itself
 		s.retryStep(p.Retry[together:], req.Node),
-		{"promote", s.promote, len(p.Promote), units(p.Promote)},
+		{"promote", s.Promote, len(p.Promote), units(p.Promote)},
 	}
 }
 
 func (s *statements) retryStep(rows []settleplan.Row, node string) settleStep {
-	return settleStep{"retry", s.retry, len(rows), []any{
+	return settleStep{"retry", s.Retry, len(rows), []any{
 		positions(rows), destinations(rows), behind(rows), alone(rows), after(rows), attempts(rows), lives(rows), errorTexts(rows), node, tooks(rows)}}
 }
 

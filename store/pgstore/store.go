@@ -130,22 +130,26 @@ func newStore[Tx any](db database[Tx], cfg Config, connect connector) (*Store[Tx
 	if err != nil {
 		return nil, err
 	}
-	rc := &readCommitted[Tx]{database: db}
-	gate := gateTextsOf(cfg.CompactInbox)
+	common, own, err := newStatements(n)
+	if err != nil {
+		return nil, err
+	}
+	gate := gateOf(cfg.CompactInbox, &common, &own)
+	rc := &readCommitted[Tx]{database: db, sql: &own}
 	core := &sqlstore.Core[Tx]{
-		DB: rc, SQL: coreStatements(n, gate), Render: renderer(n), Gates: gates(n, gate), Alone: rc.run,
+		DB: rc, SQL: common, Render: n.render, Gates: gates(gate), Alone: rc.run,
 		Classify: classify, ClassifyCaller: classifyCaller, LockTimedOut: lockTimedOut,
 	}
 	if cfg.CompactInbox {
-		core.BeforeGate = newScopes(n, rc).add
+		core.BeforeGate = newScopes(own.AddScope, rc).add
 	}
 	s := &Store[Tx]{
 		methods:    core,
 		core:       core,
 		db:         rc,
 		names:      n,
-		sql:        newStatements(n),
-		enqueues:   enqueueStatements{render: renderer(n)},
+		sql:        own,
+		enqueues:   enqueueStatements{sql: &own},
 		migrations: migrations,
 		claiming:   make(chan struct{}, 1),
 		cursors:    newCursors(),

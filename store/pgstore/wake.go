@@ -8,32 +8,6 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-const (
-	// announceSQL asks the writers of the next $2 seconds to notify. It takes effect at once
-	// and for everybody. Of two relays that announce together the later time may be lost to
-	// the earlier, by a second at most.
-	announceSQL = `
-SELECT setval($1::text::regclass, extract(epoch FROM clock_timestamp())::bigint + $2)`
-
-	// withdrawSQL takes the announcement back, for all relays; the notification, which follows
-	// it, tells them. It is sent without arguments.
-	withdrawSQL = `
-SELECT setval({wakeups_text}::regclass, 0), pg_notify('{channel}', '` + withdrawnPayload + `')`
-
-	// withdrawLastSQL does it for the last relay that leaves.
-	withdrawLastSQL = withdrawSQL + ` WHERE NOT EXISTS (SELECT FROM {relays} WHERE expires_at > {clock}())`
-
-	// openEnqueuersSQL lists the transactions that have enqueued and not yet ended. Each locks
-	// the sequence before it draws a position, until it ends; settlements do not. Read from
-	// shared memory, not from a table.
-	openEnqueuersSQL = `
-SELECT DISTINCT virtualtransaction
-  FROM pg_locks
- WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted
-   AND relation = pg_get_serial_sequence($1, 'position')::regclass
-   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-)
-
 // AwaitMessages implements [contract.Source]. Commits of this store object that it knows of end
 // the wait without the database. For all others writers are asked to notify, which the
 // outbox's trigger does, for as long as it costs them little; beyond that the wait is one of
@@ -82,7 +56,7 @@ func (s *Store[Tx]) await(ctx context.Context, node string) error {
 // asked. The caller claims once more before it sleeps, for those that committed before.
 func (s *Store[Tx]) announce(ctx context.Context) error {
 	now, withdrawals := time.Now(), s.sleeper.withdrawals()
-	if _, err := s.core.DB.Exec(ctx, s.sql.announce, s.names.render("{wakeups}"), int(announcementTTL.Seconds())); err != nil {
+	if _, err := s.core.DB.Exec(ctx, s.sql.Announce, s.names.render("{wakeups}"), int(announcementTTL.Seconds())); err != nil {
 		return err
 	}
 	open, err := s.openEnqueuers(ctx)
@@ -103,7 +77,7 @@ func (s *Store[Tx]) lookAgain(ctx context.Context) error {
 }
 
 func (s *Store[Tx]) openEnqueuers(ctx context.Context) ([]string, error) {
-	rows, err := s.core.DB.Query(ctx, s.sql.openEnqueuers, s.names.render("{outbox}"))
+	rows, err := s.core.DB.Query(ctx, s.sql.OpenEnqueuers, s.names.render("{outbox}"))
 	return sqldb.Collect(rows, err, sqldb.Scan[string])
 }
 
@@ -117,7 +91,7 @@ func (s *Store[Tx]) LeaveLanes(ctx context.Context, node string) error {
 	if err := s.core.LeaveLanes(ctx, node); err != nil {
 		return err
 	}
-	n, err := s.core.DB.Exec(ctx, s.sql.withdrawLast)
+	n, err := s.core.DB.Exec(ctx, s.sql.WithdrawLast)
 	if n > 0 {
 		s.sleeper.withdraw(time.Now())
 	}

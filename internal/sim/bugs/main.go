@@ -223,7 +223,7 @@ func (b *bug) overlay(root, dir string) (string, error) {
 	if n := strings.Count(string(code), b.old); b.whole == "" && n != 1 {
 		return "", fmt.Errorf("%s has %q %d times, want once", b.file, b.old, n)
 	}
-	broken := filepath.Join(dir, "broken.go")
+	broken := filepath.Join(dir, filepath.Base(b.file))
 	text := cmp.Or(b.whole, strings.Replace(string(code), b.old, b.new, 1))
 	if err := os.WriteFile(broken, []byte(text), 0o600); err != nil {
 		return "", err

@@ -14,30 +14,29 @@ import (
 // breaks are ways to break what a store does when sessions meet. Each is looked for by all scenarios of
 // internal/interleave at one level; together every scenario finds one.
 var breaks = []bug{
-	{name: "a settlement does not ask whose lanes they are", file: pg + "settle.go",
-		old: "AND l.owner = $1 AND (l.lane, l.epoch) IN (SELECT * FROM unnest($2::int[], $3::bigint[]))\n   FOR SHARE`",
-		new: "AND $1::text <> '' AND l.lane = ANY ($2::int[]) AND $3::bigint[] IS NOT NULL\n   FOR SHARE`"},
-	{name: "a settlement does not lock its lanes", file: pg + "settle.go", old: "$3::bigint[]))\n   FOR SHARE`", new: "$3::bigint[]))`"},
-	{name: "what is published is not archived", file: pg + "settle.go", old: "FROM gone o\n)", new: "FROM gone o WHERE false\n)"},
-	{name: "what is to wait vanishes", file: pg + "settle.go", old: "i.position = m.position\nON CONFLICT", new: "i.position = m.position WHERE false\nON CONFLICT"},
-	{name: "a relay's dead letter is not stored", file: pg + "settle.go", old: "FROM m WHERE m.number `", new: "FROM m WHERE false AND m.number `"},
-	{name: "what was scheduled becomes a dead letter", file: pg + "settle.go", old: "WHERE s.nth = 1 AND", new: "WHERE s.nth = 0 AND"},
-	{name: "dead letters that park are not locked", file: pg + "settleplan.go", old: "s.holdLetters, len(p.Promote)", new: "s.holdLetters, 0"},
-	{name: "a dead letter is not locked", file: pg + "deadletter.go", old: "WHERE number = $1 FOR UPDATE`", new: "WHERE number = $1`"},
-	{name: "an id that is there is an error", file: pg + "enqueue.go",
-		old: "ON CONFLICT (id, source, tenant) DO NOTHING\nRETURNING ` + wakeRelays\n\n// enqueueManySQL", new: "RETURNING ` + wakeRelays\n\n// enqueueManySQL"},
-	{name: "unique ids are not kept", file: pg + "enqueue.go", old: "text = enqueueUniqueSQL", new: "text = enqueueManySQL"},
+	{name: "a settlement does not ask whose lanes they are", file: pgSQL + "settle.sql",
+		old: "AND l.owner = $1 AND (l.lane, l.epoch) IN (SELECT * FROM unnest($2::int[], $3::bigint[]))\n   FOR SHARE\n",
+		new: "AND $1::text <> '' AND l.lane = ANY ($2::int[]) AND $3::bigint[] IS NOT NULL\n   FOR SHARE\n"},
+	{name: "a settlement does not lock its lanes", file: pgSQL + "settle.sql", old: "$3::bigint[]))\n   FOR SHARE\n", new: "$3::bigint[]))\n"},
+	{name: "what is published is not archived", file: pgSQL + "settle.sql", old: "FROM gone o\n)", new: "FROM gone o WHERE false\n)"},
+	{name: "what is to wait vanishes", file: pgSQL + "settle.sql", old: "i.position = m.position\nON CONFLICT", new: "i.position = m.position WHERE false\nON CONFLICT"},
+	{name: "a relay's dead letter is not stored", file: pgSQL + "settle.sql", old: "FROM m WHERE m.number {.given}", new: "FROM m WHERE false AND m.number {.given}"},
+	{name: "what was scheduled becomes a dead letter", file: pgSQL + "scheduled.sql", old: "WHERE s.nth = 1 AND", new: "WHERE s.nth = 0 AND"},
+	{name: "dead letters that park are not locked", file: pg + "settleplan.go", old: "s.HoldLetters, len(p.Promote)", new: "s.HoldLetters, 0"},
+	{name: "a dead letter is not locked", file: rowsSQL + "letter.sql", old: "WHERE number = $1 {for_update}", new: "WHERE number = $1"},
+	{name: "an id that is there is an error", file: pgSQL + "enqueue.sql", old: "ON CONFLICT (id, source, tenant) DO NOTHING\nRETURNING {waking}", new: "RETURNING {waking}"},
+	{name: "unique ids are not kept", file: pg + "enqueue.go", old: "text = s.EnqueueUnique", new: "text = s.EnqueueMany"},
 	{name: "an open writer is taken for one that begins now", file: pg + "cursor.go", old: "writer{above: c.last,", new: "writer{above: seen.Last,"},
 	{name: "a lane is taken for read to its end", file: pg + "cursor.go", old: "upTo := c.last", new: "upTo := int64(math.MaxInt64)"},
-	{name: "lanes are taken from those who own them", file: pg + "lanes.go",
+	{name: "lanes are taken from those who own them", file: pgSQL + "lanes.sql",
 		old: "owner = $1, epoch = epoch + 1, since = {clock}()\n WHERE lane IN (SELECT lane FROM {relay_lanes} WHERE owner IS NULL ORDER BY lane",
 		new: "owner = $1, since = {clock}()\n WHERE lane IN (SELECT lane FROM {relay_lanes} ORDER BY lane"},
-	{name: "two advance a replay at the same time", file: pg + "replay.go", old: ` + " FOR UPDATE OF r SKIP LOCKED"`, new: ""},
-	{name: "a saga is written over another version", file: pg + "saga.go",
+	{name: "two advance a replay at the same time", file: pgSQL + "replay.sql", old: " FOR UPDATE OF r SKIP LOCKED", new: ""},
+	{name: "a saga is written over another version", file: pgSQL + "sagas.sql",
 		old: "WHERE number = $8::bigint AND version = $9::bigint", new: "WHERE number = $8::bigint AND $9::bigint > 0"},
-	{name: "a saga is not locked", file: pg + "saga.go", old: `st.Read+" FOR UPDATE"`, new: "st.Read"},
-	{name: "a saga that is there is an error", file: pg + "saga.go", old: "\n    ON CONFLICT (key, saga, tenant) DO NOTHING", new: ""},
-	{name: "a token that is there is an error", file: pg + "schedule.go", old: "\nON CONFLICT (token) DO NOTHING", new: ""},
+	{name: "a saga is not locked", file: rowsSQL + "sagas.sql", old: "{saga_read} {for_update}", new: "{saga_read}"},
+	{name: "a saga that is there is an error", file: pgSQL + "sagas.sql", old: "\n    ON CONFLICT (key, saga, tenant) DO NOTHING", new: ""},
+	{name: "a token that is there is an error", file: pgSQL + "scheduled.sql", old: "\nON CONFLICT (token) DO NOTHING", new: ""},
 
 	{name: "a dead letter that is settled releases nothing", file: rows + "change.go",
 		old: "c.SQL.ReleaseUnit, number)\n\treturn err", new: "c.SQL.ReleaseUnit, 0*number)\n\treturn err"},
@@ -69,7 +68,7 @@ var breaks = []bug{
 	{name: "who has no attempts left is told of a holder", file: rows + "leaserow.go",
 		old: "case !r.taken && req.MaxAttempts > 0 &&", new: "case r.taken && req.MaxAttempts > 0 &&"},
 	{name: "an attempt is not taken back", file: rows + "leases.go", old: "back = 1", new: "back = 0"},
-	{name: "what is cancelled stays scheduled", file: rows + "scheduled.go",
+	{name: "what is cancelled stays scheduled", file: rowsSQL + "scheduled.sql",
 		old: "DELETE FROM {scheduled} WHERE token = $1", new: "UPDATE {scheduled} SET token = token WHERE token = $1"},
 	{name: "what a schedule fires is not enqueued", file: rows + "schedules.go", old: "Messages: []waybill.Message{*m}}", new: "Messages: []waybill.Message{*m}[:0]}"},
 	{name: "a purged dead letter stays", file: rows + "janitor.go",
@@ -80,6 +79,9 @@ var breaks = []bug{
 const (
 	pg   = "store/pgstore/"
 	rows = "internal/sqlstore/" // what the SQL stores share
+
+	pgSQL   = pg + "sql/"
+	rowsSQL = rows + "sql/"
 
 	// ordersOf is where breaks are looked for: the orders of the steps of sessions on PostgreSQL.
 	ordersOf = "TestPostgres/read_committed"

@@ -19,6 +19,7 @@ SELECT 'Scheduled', s.position, 0, '', s.topic, s.{key}, s.type, 0, 0
 FOR UPDATE
 
 -- name: cancel_lock_lane
+-- Locks the lane of a message exclusively, which its settlements lock to share.
 SELECT CASE WHEN owner IS NULL THEN 0 ELSE 1 END FROM {relay_lanes} WHERE lane = $1 {for_update}
 
 -- name: cancel_lock_scheduled

@@ -25,6 +25,8 @@ SELECT tenant, consumer, source, alias, message_key, '', '', NULL, NULL, attempt
 SELECT -1, ({now} - processed_at) / 1000000.0 FROM {inbox} ORDER BY processed_at LIMIT 1
 
 -- name: gate_outcome
+-- A statement of its own: within gate a concurrent duplicate would not
+-- see the row that it has waited for.
 SELECT dead, coalesce(payload_hash, '') FROM {inbox} WHERE {this_key}
 
 -- name: find_record

@@ -51,6 +51,15 @@ SELECT EXISTS (SELECT 1 FROM {dead_letters} WHERE consumer = $1 AND requeued_at 
 SELECT origin, state, requeued_at IS NOT NULL, origin = 'consumer' AND message_key = '', topic, id
   FROM {dead_letters} WHERE number = $1 {for_update}
 
+-- name: pends_before
+-- Tells of what is in the outbox before a letter: it goes to the waiting rows only when a relay
+-- lets it wait, so nothing can be put behind it. Served by the primary key.
+SELECT 1
+  FROM {dead_letters} d
+  JOIN {outbox} o ON o.lane = d.lane AND o.position < d.position AND o.topic = $2 AND o.{key} = d.{key}
+ WHERE d.number = $1 AND d.{key} <> ''
+ LIMIT 1
+
 -- name: hold_requeued
 -- Waits for the row: a replica that looks for a letter locks, for a moment, those that
 -- it passes over.

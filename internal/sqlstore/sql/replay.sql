@@ -1,5 +1,5 @@
 -- fragment: read_replay
--- Returns what scanReplay reads. It counts what is dead again by the index on replay.
+-- What scanReplay reads. It counts what is dead again by the index on replay.
 SELECT r.number, r.plan, r.started_by, r.why, r.state, r.letters, r.requeued, r.skipped,
        (SELECT count(*) FROM {dead_letters} d WHERE d.replay = r.number AND d.replay <> 0 AND d.requeued_at IS NULL),
        r.problem, r.started_at, r.ended_at, r.passed, r.upto

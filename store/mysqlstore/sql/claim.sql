@@ -14,7 +14,7 @@
 --
 -- What is behind several heads of one key, up to a letter that parks it, is what is behind the first of
 -- them: that one is the leader, so that the rest of a key is read once and not by each head. Its reach, and
--- how much of that is free, are computed by themselves: my would look for a bound again with each row that it
+-- how much of that is free, are computed by themselves: MySQL would look for a bound again with each row that it
 -- compares, and a window would store every row once more.
 WITH head AS (
     SELECT position, destination, topic, {key}, attempts, alone
@@ -84,10 +84,6 @@ SELECT o.lane, o.position, '', 0, 0,
 (SELECT position FROM {outbox}
                    WHERE lane = {lane_number} AND EXISTS (SELECT 1 FROM {relay_lanes} WHERE lane = {lane_number} AND epoch = {lane_epoch})
                    ORDER BY position LIMIT $3)
-
--- name: ahead_range
--- Returns the first position above one and the last one. Served by the primary key.
-SELECT (SELECT min(position) FROM {outbox} WHERE position > $1), (SELECT max(position) FROM {outbox})
 
 -- name: claim_ahead
 -- Reads what was never tried of other tenants than some ($5), between two positions ($2

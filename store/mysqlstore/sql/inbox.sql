@@ -11,7 +11,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, {now}, 1)
 {unless_there}
 
 -- name: gate_all
--- gate for many records. They lock in their order, each as an insert or as
+-- The gate for many records. They lock in their order, each as an insert or as
 -- the change of a row that is there, so that nobody has to ask for a stronger lock later.
 INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, type, payload_hash, extra_data, processed_at)
 VALUES {rows}

@@ -1,3 +1,7 @@
+-- The statements for letters. The first locks what it returns, so that nobody can requeue it
+-- or put something behind it; the last then looks once more for what was put there before the
+-- lock.
+
 -- name: cleanup_expired_letters
 SELECT d.number {expired_letters} ORDER BY d.number LIMIT $3 FOR UPDATE SKIP LOCKED
 

@@ -32,6 +32,8 @@ greatest(last_seen, {now})
 -- So many milliseconds after now.
 {now} + {millis .n}
 
+-- There are none for many keys: there is no RETURNING that both servers know.
+--
 -- The statements about one key lock its row, also where they leave it as it is. Their time is
 -- that of their beginning: who was waited for may have written a later one. Served by the
 -- primary key.

@@ -12,9 +12,6 @@ SELECT 'consumer', $1, $2, $3, $4, $5, $6, $7, $8, {with_attempt "coalesce(past.
   LEFT JOIN {consumer_attempts} past
     ON past.tenant = $11 AND past.consumer = $1 AND past.source = $12 AND past.alias = $2 AND past.message_key = $3
 
--- A change to a letter locks it first, so that it is made once. It waits for a settlement
--- that is putting messages behind the letter, and for a consumer that runs it.
-
 -- name: hold_unit
 -- Comes when the letter is locked, as settlements lock letters before the
 -- waiting rows.
@@ -24,15 +21,6 @@ SELECT e.position
  WHERE d.number = $1
  ORDER BY e.position LIMIT 1
   LOCK IN SHARE MODE
-
--- name: pends_before
--- Tells of what is in the outbox before a letter: it goes to the waiting rows only when a relay
--- lets it wait, so nothing can be put behind it. Served by the primary key.
-SELECT 1
-  FROM {dead_letters} d
-  JOIN {outbox} o ON o.lane = d.lane AND o.position < d.position AND o.topic = $2 AND o.{key} = d.{key}
- WHERE d.number = $1 AND d.{key} <> ''
- LIMIT 1
 
 -- A relay's letter keeps id, key and position and starts its next life in the waiting rows,
 -- where it is due now unless it is behind something in its unit. So does the corrected copy
@@ -73,10 +61,6 @@ UPDATE {dead_letters}
        requeued_at = CASE WHEN $4 THEN NULL ELSE {now} + CAST($5 * 1000 AS SIGNED) END, fingerprint = $6,
        history = CASE WHEN $4 THEN {with_attempt "coalesce(history, '[]')" "$7" "$8" "$2"} ELSE history END
  WHERE number = $1
-
--- The statements for letters. The first locks what it returns, so that nobody can requeue it
--- or put something behind it; the last then looks once more for what was put there before the
--- lock.
 
 -- name: release_record
 -- Lets the record of a letter that is deleted expire.

@@ -15,8 +15,5 @@ SELECT u.id, coalesce(p.user, 'unknown'), coalesce(p.host, 'unknown')
 -- name: versions_exist
 SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?
 
--- name: set_source
-ALTER TABLE {outbox} ALTER COLUMN source SET DEFAULT {source}
-
 -- name: session
 SELECT @@autocommit

@@ -65,10 +65,6 @@ SELECT 0, o.position, '', 0, 0,
  ORDER BY o.position
  LIMIT $1
 
--- name: ahead_range
--- Returns the first position above one and the last one. Served by the primary key.
-SELECT (SELECT min(position) FROM {outbox} WHERE position > $1), (SELECT max(position) FROM {outbox})
-
 -- name: claim_ahead
 -- Reads what was never tried of other tenants than some ($4), between two positions ($1
 -- and $2), but not what has an earlier row of its key that stays behind. $6 is the epoch of the lane. Served by

@@ -16,10 +16,6 @@ SELECT g.fingerprint, d.origin, d.consumer, d.topic, CASE WHEN d.type = '' THEN 
 -- name: try_fold
 SELECT 1
 
--- name: nameless
-SELECT number, origin, CASE origin WHEN 'relay' THEN topic ELSE consumer END, CASE WHEN type = '' THEN topic ELSE type END, error
-  FROM {dead_letters} WHERE fingerprint = '' ORDER BY number LIMIT 10000
-
 -- name: set_fingerprints
 UPDATE {dead_letters}
    SET fingerprint = (SELECT f.value FROM json_each($1) n JOIN json_each($2) f ON f.key = n.key WHERE n.value = number)

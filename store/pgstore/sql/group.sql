@@ -1,9 +1,7 @@
-package pgstore
-
-// listGroupsSQL adds the changes that are not folded in yet to the sums. It reads one row of
-// sums for each group, and for those that are returned their newest letter, on the index on
-// groups, and their last hours.
-const listGroupsSQL = `
+-- name: list_groups
+-- Adds the changes that are not folded in yet to the sums. It reads one row of
+-- sums for each group, and for those that are returned their newest letter, on the index on
+-- groups, and their last hours.
 WITH groups AS (
     SELECT c.fingerprint, sum(c.open)::bigint AS open
       FROM (SELECT fingerprint, open FROM {dead_letter_sums} WHERE hour = 'epoch'
@@ -31,17 +29,17 @@ SELECT g.fingerprint, d.origin, d.consumer, d.topic, CASE WHEN d.type = '' THEN 
     SELECT * FROM {dead_letters} d
      WHERE d.fingerprint = g.fingerprint AND d.state = 'open' AND d.requeued_at IS NULL
      ORDER BY d.number DESC LIMIT 1) d
- ORDER BY g.open DESC, g.fingerprint`
+ ORDER BY g.open DESC, g.fingerprint
 
-// foldDueSQL is true if so many changes wait that reading them takes long, or letters have
-// no fingerprint.
-const foldDueSQL = `
+-- name: fold_due
+-- True if so many changes wait that reading them takes long, or letters have
+-- no fingerprint.
 SELECT (SELECT count(*) FROM (SELECT FROM {dead_letter_changes} LIMIT 5001) c) > 5000
-    OR EXISTS (SELECT FROM {dead_letters} WHERE fingerprint = '')`
+    OR EXISTS (SELECT FROM {dead_letters} WHERE fingerprint = '')
 
-// foldSQL moves changes into the sums. A reader sees each in one place, because it is one
-// statement.
-const foldSQL = `
+-- name: fold
+-- Moves changes into the sums. A reader sees each in one place, because it is one
+-- statement.
 WITH gone AS (
     DELETE FROM {dead_letter_changes} RETURNING *
 ), sums AS (
@@ -51,20 +49,17 @@ WITH gone AS (
 )
 INSERT INTO {dead_letter_sums} AS s (fingerprint, hour, open, arrived)
 SELECT fingerprint, hour, open, arrived FROM sums
-ON CONFLICT (fingerprint, hour) DO UPDATE SET open = s.open + excluded.open, arrived = s.arrived + excluded.arrived`
+ON CONFLICT (fingerprint, hour) DO UPDATE SET open = s.open + excluded.open, arrived = s.arrived + excluded.arrived
 
-// pruneSumsSQL removes hours that no trend shows any more, and groups without open letters.
-const pruneSumsSQL = `
+-- name: prune_sums
+-- Removes hours that no trend shows any more, and groups without open letters.
 DELETE FROM {dead_letter_sums}
- WHERE hour <> 'epoch' AND hour < {clock}() - interval '25 hours' OR hour = 'epoch' AND open = 0`
+ WHERE hour <> 'epoch' AND hour < {clock}() - interval '25 hours' OR hour = 'epoch' AND open = 0
 
-const (
-	namelessSQL = `
-SELECT number, origin, CASE origin WHEN 'relay' THEN topic ELSE consumer END, CASE WHEN type = '' THEN topic ELSE type END, error
-  FROM {dead_letters} WHERE fingerprint = '' ORDER BY number LIMIT 10000`
-
-	setFingerprintsSQL = `
+-- name: set_fingerprints
 UPDATE {dead_letters} d SET fingerprint = i.fingerprint
   FROM unnest($1::bigint[], $2::text[]) AS i(number, fingerprint)
- WHERE d.number = i.number AND d.fingerprint = ''`
-)
+ WHERE d.number = i.number AND d.fingerprint = ''
+
+-- name: try_fold
+{try_lock "fold"}

@@ -1,7 +1,0 @@
-package pgstore
-
-import "github.com/waybill-go/waybill/internal/sqlstore"
-
-// findRecordSQL reads one record by the primary key.
-const findRecordSQL = `
-SELECT message_id, type, coalesce(payload_hash, ''), extra_data::text, processed_at, dead FROM {inbox} WHERE ` + sqlstore.InboxKey
