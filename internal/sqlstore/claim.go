@@ -1,16 +1,38 @@
 package sqlstore
 
 import (
+	"cmp"
 	"database/sql"
+	"maps"
 	"slices"
 
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// leastOfKey is how many waiting messages of a key a claim reads where many keys wait. Where few do it reads of each the share that its
+// LeastOfKey is how many waiting messages of a key a claim reads where many keys wait. Where few do it reads of each the share that its
 // limit has room for.
-const leastOfKey = 10
+const LeastOfKey = 10
+
+// Leaders returns the first of each unit among waiting claims that may take what is behind it along: those that have a key and have
+// not failed since they were let go.
+func Leaders(claims []contract.Claim) (leaders []*contract.Claim) {
+	first := make(map[settleplan.Unit]*contract.Claim)
+	for i := range claims {
+		c := &claims[i]
+		if c.Message.Key == "" || c.Attempts > 0 || c.Malformed != nil {
+			continue
+		}
+		u := settleplan.Unit{Topic: c.Message.Address(), Key: c.Message.Key, Destination: c.Destination}
+		if f := first[u]; f == nil || c.Position < f.Position {
+			first[u] = c
+		}
+	}
+	leaders = slices.Collect(maps.Values(first))
+	slices.SortFunc(leaders, func(a, b *contract.Claim) int { return cmp.Compare(a.Position, b.Position) })
+	return leaders
+}
 
 // ClaimScanner reads claims. It is used for one result at a time: what it scans into is used
 // again for each row.

@@ -33,7 +33,7 @@ func LoadStatements(d sqlfile.Dialect, own fs.FS) (*sqlfile.Statements, error) {
 		"listed_message": func() string { return strings.Replace(messageColumns(), "payload, payload_bytes", "NULL, NULL", 1) },
 		"message_fields": func() string { return bracedKey(MessageFields) },
 		"message_params": messageParams,
-		"least_of_key":   func() int { return leastOfKey },
+		"least_of_key":   func() int { return LeastOfKey },
 		"max_history":    func() int { return deadletter.MaxHistory },
 	}
 	maps.Copy(funcs, d.Funcs)

@@ -14,6 +14,9 @@ import (
 // mark stands around the number of a parameter in rendered texts.
 const mark = "\x00"
 
+// numbered is a parameter of a rendered text.
+func numbered(number int) string { return mark + strconv.Itoa(number) + mark }
+
 // database runs rendered statements, in transactions at READ COMMITTED: at the default level
 // they would lock the gaps between rows, and block those who enqueue.
 //

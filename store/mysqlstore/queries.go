@@ -20,7 +20,7 @@ var statementFiles embed.FS
 // have the same values there. {rows}, {values}, {lanes} and so on are put in for each call.
 var loadStatements = sync.OnceValues(func() (*sqlfile.Statements, error) {
 	d := sqlfile.Dialect{
-		Names: slices.Concat(tables[:], []string{"rows", "values", "lanes", "lane_number", "lane_epoch", "source", "status"}),
+		Names: slices.Concat(tables[:], []string{"rows", "values", "lanes", "lane_number", "lane_epoch", "leaders", "leader_position", "of_topic", "of_key", "of_destination", "source", "status"}),
 		Funcs: template.FuncMap{
 			"unless_there": func() string { return unlessThere },
 			"or_none":      func() string { return orNone },
@@ -44,7 +44,8 @@ func same(columns string) string {
 type statements struct {
 	Known, Enqueue, AddUnique, Row                 string
 	GateAll, GateOutcomes                          string
-	ClaimWaiting, ClaimReady, Lane                 string
+	ClaimDue, ClaimBehind, Leader                  string
+	ClaimReady, Lane                               string
 	AheadRange, ClaimAhead                         string
 	Settle                                         sqlstore.SettleStatements
 	AnyDue, DueScheduled, Postpone, ReleaseOne     string

@@ -3,63 +3,45 @@
 -- laneNames of the caller's. A sub-select of one value, because as a join the planner could begin with it.
 (SELECT concat(r.lane, '/', r.epoch) FROM {relay_lanes} r WHERE r.lane = {.row}.lane) IN ({.lanes})
 
--- name: claim_waiting
--- Reads waiting messages that are due: the heads of their keys, and behind a
--- head that has not failed since it was let go the rest of its key, in order, up to a dead
--- letter that parks the rest, or a message that waits for its own time: one that was requeued may come before it.
--- Only the first that waits of a key takes others along: one before it may have been committed later, and wait longer.
--- A head that has failed is tried alone. $3 are the positions that the caller holds, $5 single rows that it holds,
--- $4 the lanes. Safe with several relays because each reads only lanes that it owns; served by the indexes on due_at
--- and on the unit.
---
--- What is behind several heads of one key, up to a letter that parks it, is what is behind the first of
--- them: that one is the leader, so that the rest of a key is read once and not by each head. Its reach, and
--- how much of that is free, are computed by themselves: MySQL would look for a bound again with each row that it
--- compares, and a window would store every row once more.
-WITH head AS (
-    SELECT position, destination, topic, {key}, attempts, alone
-      FROM {outbox_waiting} w
-     WHERE due_at <= {now} AND {owns_lane "w" "$4"} AND (destination IN ($2)) IS NOT TRUE AND (position IN ($3)) IS NOT TRUE
-       AND (concat(position, '/', destination) IN ($5)) IS NOT TRUE
-     ORDER BY due_at, position
-     LIMIT $1
-), leader AS (
-    SELECT topic, {key}, destination, barrier, min(position) AS position
-      FROM (
-        SELECT position, topic, {key}, destination, coalesce((
-                SELECT min(p.position) FROM {dead_letters} p
-                 WHERE p.parks = 1 AND p.topic = head.topic AND p.{key} = head.{key} AND p.destination = head.destination), 9223372036854775807) AS barrier
-          FROM head
-         WHERE {key} <> '' AND attempts = 0 AND NOT alone) h
-     GROUP BY topic, {key}, destination, barrier
-), reach AS (
-    SELECT topic, {key}, destination, position, least(barrier, coalesce((
-            SELECT n.position FROM {outbox_waiting} n
-             WHERE n.topic = leader.topic AND n.{key} = leader.{key} AND n.{key} <> '' AND NOT n.alone AND n.destination = leader.destination AND n.position > leader.position
-             ORDER BY n.position LIMIT 1 OFFSET $1), 9223372036854775807)) AS bound
-      FROM leader
-     WHERE position = (SELECT min(e.position) FROM {outbox_waiting} e
-                        WHERE e.topic = leader.topic AND e.{key} = leader.{key} AND e.{key} <> '' AND NOT e.alone AND e.destination = leader.destination)
-), free AS (
-    SELECT topic, {key}, destination, position, least(bound, coalesce((
-            SELECT n.position FROM {outbox_waiting} n FORCE INDEX (by_unit)
-             WHERE n.topic = reach.topic AND n.{key} = reach.{key} AND n.{key} <> '' AND NOT n.alone AND n.destination = reach.destination
-               AND n.position > reach.position AND n.position < reach.bound AND n.due_at IS NOT NULL AND (n.attempts > 0 OR n.due_at > {now})
-             ORDER BY n.position LIMIT 1), 9223372036854775807)) AS bound
-      FROM reach
-), due AS (
-    SELECT position, destination FROM head
-    UNION
-    SELECT f.position, f.destination
-      FROM free r
-      STRAIGHT_JOIN {outbox_waiting} f FORCE INDEX (by_unit) ON f.topic = r.topic AND f.{key} = r.{key} AND f.{key} <> '' AND NOT f.alone AND f.destination = r.destination
-           AND f.position > r.position AND f.position < r.bound
-     WHERE f.due_at IS NULL AND (f.position IN ($3)) IS NOT TRUE AND (concat(f.position, '/', f.destination) IN ($5)) IS NOT TRUE
-)
+-- name: claim_due
+-- Reads waiting messages that are due: the heads of their keys, and what waits for itself alone. $2 are destinations that
+-- pause, $3 the positions that the caller holds, $5 single rows that it holds, $4 the lanes. Safe with several relays because
+-- each reads only lanes that it owns; served by the index on due_at.
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest(w.expires_at, 0) - {now}) / 1000.0, {message "w"}
-  FROM due JOIN {outbox_waiting} w USING (position, destination)
+  FROM {outbox_waiting} w
+ WHERE due_at <= {now} AND {owns_lane "w" "$4"} AND (destination IN ($2)) IS NOT TRUE AND (position IN ($3)) IS NOT TRUE
+   AND (concat(position, '/', destination) IN ($5)) IS NOT TRUE
+ ORDER BY due_at, position
+ LIMIT $1
+
+-- name: claim_behind
+-- Reads what is behind such heads, the leaders, in the order of its position, up to a row that waits for its own time: one that was
+-- requeued may come before it. {leaders} are selects of one key each (leader). The rows are chosen before any payload is read. It
+-- sums what stops a key, because MariaDB looks for a maximum from the first row again for each. Safe with several relays as
+-- claim_due is.
+SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest(w.expires_at, 0) - {now}) / 1000.0, {message "w"}
+  FROM (SELECT position, destination, free, sum(stops) OVER (PARTITION BY leader ORDER BY position ROWS UNBOUNDED PRECEDING) AS stopped FROM ({leaders}) l) f
+  STRAIGHT_JOIN {outbox_waiting} w FORCE INDEX (PRIMARY) ON w.position = f.position AND w.destination = f.destination
+ WHERE f.free AND f.stopped = 0 AND {owns_lane "w" "$4"} AND (w.position IN ($2)) IS NOT TRUE
+   AND (concat(w.position, '/', w.destination) IN ($3)) IS NOT TRUE
  ORDER BY w.position
  LIMIT $1
+
+-- name: leader
+-- Reads the first $5 rows behind a leader, up to a dead letter that parks the rest; none if the leader is not the first of its
+-- key that waits: one before it may have been committed later, and wait longer. Served by the index on the unit, of which it
+-- reads what it returns, and other heads of the key.
+(SELECT {leader_position} AS leader, n.position, n.destination, n.due_at IS NULL AS free,
+                           n.due_at IS NOT NULL AS stops
+                      FROM {outbox_waiting} n FORCE INDEX (by_unit)
+                     WHERE n.topic = {of_topic} AND n.{key} = {of_key} AND n.{key} <> '' AND NOT n.alone AND n.destination = {of_destination} AND n.position > {leader_position}
+                       AND n.position < coalesce((SELECT min(p.position) FROM {dead_letters} p
+                                                   WHERE p.parks = 1 AND p.topic = {of_topic} AND p.{key} = {of_key} AND p.destination = {of_destination}), 9223372036854775807)
+                       AND {leader_position} = (SELECT e.position FROM {outbox_waiting} e FORCE INDEX (by_unit)
+                                        WHERE e.topic = {of_topic} AND e.{key} = {of_key} AND e.{key} <> '' AND NOT e.alone AND e.destination = {of_destination}
+                                        ORDER BY e.position LIMIT 1)
+                       AND (n.due_at IS NULL OR n.attempts > 0 OR n.due_at > {now})
+                     ORDER BY n.position LIMIT $5)
 
 -- name: claim_ready
 -- Reads what was never tried in the order of its position, of each lane from its lowest position on: a
