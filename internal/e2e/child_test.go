@@ -50,10 +50,8 @@ type child struct {
 	Lease  lease    // replica
 	Node   string
 	Strict bool
-
-	StoreTimeout time.Duration // billing; 0 for the default
-	Refuse       bool          // replica: the publisher refuses some messages
-	Record       string        // replica: the directory that its relay is recorded in; "" for none
+	Refuse bool   // replica: the publisher refuses some messages
+	Record string // replica: the directory that its relay is recorded in; "" for none
 
 	Retry     waybill.RetryPolicy // refuser, failer
 	NoLetters bool                // refuser, failer: dead letters are disabled
@@ -226,7 +224,7 @@ type process struct {
 // startChild starts a child in the world. It is killed when the story ends.
 func (w *world) startChild(t *testing.T, c child) *process {
 	t.Helper()
-	c.DSN, c.Schema, c.StoreTimeout = w.dsn, w.schema, w.storeTimeout
+	c.DSN, c.Schema = w.dsn, w.schema
 	return startChild(t, c)
 }
 

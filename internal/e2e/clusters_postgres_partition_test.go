@@ -17,13 +17,10 @@ import (
 // old primary still runs and has its clients. What these commit waits there, and never counts: the old one becomes
 // the standby, and nothing is lost that anybody was told of.
 //
-// A consumer's StoreTimeout ends no COMMIT here, as docs/clusters.md demands.
-//
 //test:cluster
 func TestCluster_PostgresPartition(t *testing.T) {
 	p := postgresPartition{postgresPair: newPostgresPair(t, "*")}
 	p.w = newWorldAt(t, p.url(), session{})
-	p.w.storeTimeout = patience
 	cluster{waits: true, hurt: p.hurt, mend: p.mend}.tellOf(t, p.w, newBroker(t, "rabbit"))
 }
 
@@ -170,7 +167,8 @@ func (s *soak) cutOff(p *soakPart, way string) {
 }
 
 // TestCluster_PostgresCommitCutShort ends a consumer's wait for the standby, as its StoreTimeout does: the COMMIT is in force on
-// the primary, where the copy that comes next is skipped, and so acknowledged. When the standby is promoted the effect is gone.
+// the primary. A copy that comes next waits, too, before it is skipped and so acknowledged; and when the standby is promoted, the
+// effect being gone, it is handled.
 //
 //test:cluster
 func TestCluster_PostgresCommitCutShort(t *testing.T) {
@@ -178,28 +176,39 @@ func TestCluster_PostgresCommitCutShort(t *testing.T) {
 	p.w = newWorldAt(t, p.url(), session{})
 	p.ways[0].Refuse(true)
 	p.ways[0].Cut()
-	ctx, cutShort := context.WithCancel(t.Context())
+	p.cutShort("the first one")
+	if n := ask[int](&p, "SELECT count(*) FROM "+p.w.table("effects")); n != 1 {
+		t.Errorf("%d effects can be seen on the primary, want 1", n)
+	}
+	p.cutShort("a copy")
+	p.cutShort("another copy, which is looked for first")
+	p.promote()
+	p.nodes[0].Kill()
+	p.postgresPair.mend()
+	p.w.pool.Reset()
+	for _, want := range []inbox.Outcome{inbox.Processed, inbox.Duplicate} {
+		if outcome, err := p.handle(t.Context()); outcome != want || err != nil {
+			t.Errorf("ProcessOnce() on the new primary = %v, %v, want %v", outcome, err, want)
+		}
+	}
+}
+
+// cutShort handles the message until its transaction waits for the standby, and ends that wait.
+func (p *postgresPartition) cutShort(what string) {
+	p.t.Helper()
+	ctx, end := context.WithCancel(p.t.Context())
+	defer end()
 	answer := make(chan error, 1)
 	go func() {
 		_, err := p.handle(ctx)
 		answer <- err
 	}()
-	eventually(t, "the COMMIT waits", func() bool {
-		return ask[int](&p, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == 1
+	eventually(p.t, what+" waits", func() bool {
+		return ask[int](p, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == 1
 	})
-	cutShort()
+	end()
 	if err := <-answer; err == nil {
-		t.Error("ProcessOnce(), whose COMMIT was cut short, = nil, want an error")
-	}
-	if outcome, err := p.handle(t.Context()); outcome != inbox.Duplicate || err != nil {
-		t.Errorf("ProcessOnce() of a copy = %v, %v, want %v", outcome, err, inbox.Duplicate)
-	}
-	p.promote()
-	p.nodes[0].Kill()
-	p.postgresPair.mend()
-	p.w.pool.Reset()
-	if outcome, err := p.handle(t.Context()); outcome != inbox.Processed || err != nil {
-		t.Errorf("ProcessOnce() on the new primary = %v, %v, want %v: its record is gone", outcome, err, inbox.Processed)
+		p.t.Errorf("ProcessOnce() of %s = nil while there is no standby, want an error", what)
 	}
 }
 

@@ -47,7 +47,7 @@ func (c child) bill(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 	}
 	w := &world{schema: c.Schema}
 	sub := b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: c.Broker.topics()})
-	cons, err := consumer.New(sub, store, w.effectHandler("billing"), quickConsumer(consumer.Config{Name: "billing", Observer: announcer{}, StoreTimeout: c.StoreTimeout}))
+	cons, err := consumer.New(sub, store, w.effectHandler("billing"), quickConsumer(consumer.Config{Name: "billing", Observer: announcer{}}))
 	if err != nil {
 		return err
 	}

@@ -108,8 +108,6 @@ type world struct {
 	pool      *pgxpool.Pool
 	store     *pgstore.Store[pgx.Tx]
 	writer    *outbox.Writer[pgx.Tx]
-
-	storeTimeout time.Duration // of consumers that are children; 0 for the default
 }
 
 // plainWorld is the world of a story that runs in one kind of session at a time.

@@ -35,7 +35,7 @@ ON CONFLICT (key) DO NOTHING
 coalesce(replace(c.payload_hash::text, '-', ''), '')
 
 -- name: compact_gate_outcome
-SELECT c.dead, {compact_hash} FROM {inbox_compact} c WHERE c.key = {inbox_key}($1, $2, $3, $4, $5)
+SELECT c.dead, {compact_hash} FROM {inbox_compact} c WHERE c.key = {inbox_key}($1, $2, $3, $4, $5) AND {copied}
 UNION ALL {gate_outcome}
 
 -- name: compact_gate_outcomes
@@ -49,6 +49,7 @@ SELECT r.is_new, r.dead, r.hash
     SELECT false, f.dead, coalesce(f.payload_hash, '') FROM {inbox} f
      WHERE f.tenant = k.tenant AND f.consumer = k.consumer AND f.source = k.source AND f.alias = k.alias AND f.message_key = k.message_key
     LIMIT 1) r
+ WHERE {copied}
  ORDER BY k.ord
 
 -- name: compact_find_record

@@ -39,6 +39,7 @@ ON CONFLICT (tenant, consumer, source, alias, message_key) DO NOTHING
 SELECT coalesce(i.xmin = pg_current_xact_id_if_assigned()::xid, false), i.dead, coalesce(i.payload_hash, '')
   FROM {key_arrays}
   JOIN {inbox} i USING (tenant, consumer, source, alias, message_key)
+ WHERE {copied}
  ORDER BY k.ord
 
 -- fragment: key_arrays

@@ -53,7 +53,7 @@ WITH now AS MATERIALIZED (
     SELECT * FROM {.asked} AS a(key, lease_id, owner, ttl, max_attempts, payload_hash)
 ), taken AS (
     SELECT l.* FROM asked a CROSS JOIN LATERAL (SELECT * FROM {inbox_leases} WHERE key = a.key LIMIT 1) l
-     WHERE l.processed OR coalesce(l.lease_until, l.due_at) > (SELECT at FROM now)
+     WHERE l.processed AND {copied} OR coalesce(l.lease_until, l.due_at) > (SELECT at FROM now)
 ), begun AS (
     INSERT INTO {inbox_leases} AS l (key, lease_id, owner, token, attempts, max_attempts, payload_hash, first_seen, last_seen, lease_until)
     SELECT a.key, a.lease_id, a.owner, 1, 1, a.max_attempts, a.payload_hash, now.at, now.at, now.at + a.ttl * interval '1 millisecond'
