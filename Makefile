@@ -10,6 +10,9 @@ RERUNS ?= 0
 TEST = go run $(GOTESTSUM) --format standard-quiet --hide-summary skipped \
 	--rerun-fails=$(RERUNS) --rerun-fails-max-failures 5 --rerun-fails-abort-on-data-race
 
+# Code is vetted by check, and not again with each set of flags.
+FLAGS = -vet=off -timeout 60m
+
 # The race detector watches all code but SQLite's, which is C translated to Go: it would only slow
 # that down, fivefold.
 RACE = -race -gcflags='modernc.org/...=-race=false'
@@ -68,39 +71,39 @@ test-all:
 test-sessions:
 	@these=$$($(OF) sessions ./internal/e2e) && for session in $(SESSIONS); do \
 		echo "stories of whole systems, session: $$session"; \
-		E2E_SESSION="$$session" $(TEST) --packages ./internal/e2e -- -timeout 60m -parallel $(TESTS_AT_ONCE) -run "$$these" || exit 1; \
+		E2E_SESSION="$$session" $(TEST) --packages ./internal/e2e -- $(FLAGS) -parallel $(TESTS_AT_ONCE) -run "$$these" || exit 1; \
 	done
 	@echo "the main stories, session: through PgBouncer"
 	@these=$$($(OF) pooled ./internal/e2e) && \
-		E2E_SESSION="through PgBouncer" $(TEST) --packages ./internal/e2e -- -timeout 60m -parallel $(TESTS_AT_ONCE) -run "$$these"
+		E2E_SESSION="through PgBouncer" $(TEST) --packages ./internal/e2e -- $(FLAGS) -parallel $(TESTS_AT_ONCE) -run "$$these"
 
 test-setups:
 	@echo "the other set-ups of stores and brokers"
 	@these=$$($(OF) setup ./internal/conformance) && \
-		$(TEST) --packages ./internal/conformance -- -timeout 60m -parallel $(TESTS_AT_ONCE) -run "$$these"
+		$(TEST) --packages ./internal/conformance -- $(FLAGS) -parallel $(TESTS_AT_ONCE) -run "$$these"
 
 test-suites:
 	@echo "stores and brokers, with the race detector"
 	@others=$$($(OF) setup,long ./internal/conformance) && \
-		$(TEST) --packages ./internal/conformance -- $(RACE) -timeout 60m -parallel $(SUITES_AT_ONCE) -skip "$$others"
+		$(TEST) --packages ./internal/conformance -- $(RACE) $(FLAGS) -parallel $(SUITES_AT_ONCE) -skip "$$others"
 
 # One goroutine runs each simulated system, and of the sessions that are interleaved one goes on at a time: the race detector
 # has nothing to watch.
 test-sim:
 	@echo "the simulator, the explorer and the bugs that they find; the orders of sessions"
-	@$(TEST) --packages "./internal/sim/... ./internal/interleave" -- -timeout 60m -parallel $(SUITES_AT_ONCE)
+	@$(TEST) --packages "./internal/sim/... ./internal/interleave" -- $(FLAGS) -parallel $(SUITES_AT_ONCE)
 
 test-rest:
 	@echo "everything else, with the race detector"
 	@others=$$($(OF) cluster,clock,long-soak ./internal/e2e ./internal/soak) && \
 		E2E_SESSION=plain $(TEST) --packages "$$(go list ./... | grep -vE '/internal/(conformance|interleave|sim)(/|$$)' | tr '\n' ' ')" -- \
-		$(RACE) -timeout 60m -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -skip "$$others"
+		$(RACE) $(FLAGS) -p $(PACKAGES_AT_ONCE) -parallel $(TESTS_AT_ONCE) -skip "$$others"
 
 test-modules:
-	@cd bench && go test ./...
-	@cd broker/signalrbroker && go test $(RACE) -timeout 5m ./...
-	@cd examples/interop/cloudevents && go test ./...
-	@cd examples/interop/otlp && go test ./...
+	@cd bench && go test -vet=off ./...
+	@cd broker/signalrbroker && go test $(RACE) -vet=off -timeout 5m ./...
+	@cd examples/interop/cloudevents && go test -vet=off ./...
+	@cd examples/interop/otlp && go test -vet=off ./...
 
 newest: newest-versions newest-go ## test with the newest versions of dependencies, and with the newest Go
 
