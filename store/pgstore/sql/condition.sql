@@ -72,7 +72,7 @@ WITH named AS (
 SELECT CASE relkind WHEN 'v' THEN 'view ' WHEN 'S' THEN 'sequence ' ELSE 'table ' END || name
   FROM named WHERE relkind IN ('r', 'p', 'v', 'S')
 UNION ALL
-SELECT CASE WHEN NOT (x.indisvalid AND x.indisready) THEN '{unfinished} ' ELSE '' END
+SELECT CASE WHEN NOT (x.indisvalid AND x.indisready) THEN '{unfinished}' ELSE '' END
        || CASE WHEN x.indisprimary THEN 'primary key ' WHEN x.indisunique THEN 'unique index ' ELSE 'index ' END || t.name
        || ' (' || (SELECT string_agg(a.attname, ', ' ORDER BY k.n) FILTER (WHERE k.n <= x.indnkeyatts) || ')'
                    || coalesce(' INCLUDE (' || string_agg(a.attname, ', ' ORDER BY k.n) FILTER (WHERE k.n > x.indnkeyatts) || ')', '')
