@@ -123,15 +123,16 @@ func (a *awaiting) waits(what string, read func(ctx context.Context) error) {
 	defer end()
 	answer := make(chan error, 1)
 	go func() { answer <- read(ctx) }()
-	waitFor(a.t, what+" waits for the standby", func() bool {
-		var n int
+	wait := func() (n int) {
 		must(a.t, a.pool.QueryRow(a.t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").Scan(&n))
-		return n == 1
-	})
+		return n
+	}
+	waitFor(a.t, what+" waits for the standby", func() bool { return wait() == 1 })
 	end()
 	if err := <-answer; err == nil {
 		a.t.Errorf("%s: no error while the standby is away", what)
 	}
+	waitFor(a.t, what+" waits no longer", func() bool { return wait() == 0 })
 }
 
 // setStandby names the synchronous standby, and returns when every session knows.

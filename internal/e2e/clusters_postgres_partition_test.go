@@ -177,9 +177,9 @@ func TestCluster_PostgresCommitCutShort(t *testing.T) {
 	p.ways[0].Refuse(true)
 	p.ways[0].Cut()
 	p.cutShort("the first one")
-	if n := ask[int](&p, "SELECT count(*) FROM "+p.w.table("effects")); n != 1 {
-		t.Errorf("%d effects can be seen on the primary, want 1", n)
-	}
+	eventually(t, "the effect can be seen on the primary", func() bool {
+		return ask[int](&p, "SELECT count(*) FROM "+p.w.table("effects")) == 1
+	})
 	p.cutShort("a copy")
 	p.cutShort("another copy, which is looked for first")
 	p.promote()
@@ -203,13 +203,13 @@ func (p *postgresPartition) cutShort(what string) {
 		_, err := p.handle(ctx)
 		answer <- err
 	}()
-	eventually(p.t, what+" waits", func() bool {
-		return ask[int](p, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == 1
-	})
+	wait := func() int { return ask[int](p, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") }
+	eventually(p.t, what+" waits", func() bool { return wait() == 1 })
 	end()
 	if err := <-answer; err == nil {
 		p.t.Errorf("ProcessOnce() of %s = nil while there is no standby, want an error", what)
 	}
+	eventually(p.t, what+" waits no longer", func() bool { return wait() == 0 })
 }
 
 // handle writes the effect of a message.
