@@ -9,9 +9,7 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
 
@@ -107,19 +105,7 @@ func TestCluster_NATSDiskFullOfOne(t *testing.T) {
 
 // serves returns an error unless JetStream answers.
 func (s brokerSettings) serves(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 900*time.Millisecond) // one that hangs says nothing, and is asked again
-	defer cancel()
-	conn, err := nats.Connect(s.URL)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return err
-	}
-	_, err = js.AccountInfo(ctx)
-	return err
+	return withJetStream(ctx, s.URL, func(context.Context, jetstream.JetStream) error { return nil })
 }
 
 // stalls waits until some hundred orders are taken while none is published.

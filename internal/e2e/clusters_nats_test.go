@@ -130,7 +130,30 @@ func (s brokerSettings) wholeAtEach(ctx context.Context, ports []string) error {
 // wholeAt returns an error unless a server knows of a leader, and every replica of the stream and its consumers, if there is
 // one, has everything.
 func (s brokerSettings) wholeAt(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 900*time.Millisecond) // a server without a leader says nothing, and is asked again
+	return withJetStream(ctx, url, func(ctx context.Context, js jetstream.JetStream) error {
+		stream, err := js.Stream(ctx, s.Name)
+		if err == jetstream.ErrStreamNotFound {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := wholeReplicas(stream.CachedInfo().Cluster); err != nil {
+			return err
+		}
+		list := stream.ListConsumers(ctx)
+		for info := range list.Info() {
+			if err := wholeReplicas(info.Cluster); err != nil {
+				return err
+			}
+		}
+		return list.Err()
+	})
+}
+
+// withJetStream runs fn if JetStream of a server answers.
+func withJetStream(ctx context.Context, url string, fn func(ctx context.Context, js jetstream.JetStream) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 900*time.Millisecond) // a server that hangs, or has no leader, says nothing, and is asked again
 	defer cancel()
 	conn, err := nats.Connect(url)
 	if err != nil {
@@ -144,23 +167,7 @@ func (s brokerSettings) wholeAt(ctx context.Context, url string) error {
 	if _, err := js.AccountInfo(ctx); err != nil {
 		return err
 	}
-	stream, err := js.Stream(ctx, s.Name)
-	if err == jetstream.ErrStreamNotFound {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := wholeReplicas(stream.CachedInfo().Cluster); err != nil {
-		return err
-	}
-	list := stream.ListConsumers(ctx)
-	for info := range list.Info() {
-		if err := wholeReplicas(info.Cluster); err != nil {
-			return err
-		}
-	}
-	return list.Err()
+	return fn(ctx, js)
 }
 
 func wholeReplicas(c *jetstream.ClusterInfo) error {

@@ -67,3 +67,26 @@ SELECT count(*) FROM {audit_log} WHERE {expired_audit}
 
 -- name: cleanup_count_responses
 SELECT count(*) FROM {idempotency_responses} WHERE {expired_responses}
+
+-- Whether this transaction is the only janitor's that is after such rows, where {try_lock} has a text.
+
+-- name: cleanup_lock_inbox
+{try_lock "inbox"}
+
+-- name: cleanup_lock_attempts
+{try_lock "consumer_attempts"}
+
+-- name: cleanup_lock_leases
+{try_lock "inbox_leases"}
+
+-- name: cleanup_lock_letters
+{try_lock "dead_letters"}
+
+-- name: cleanup_lock_sagas
+{try_lock "sagas"}
+
+-- name: cleanup_lock_audit
+{try_lock "audit_log"}
+
+-- name: cleanup_lock_responses
+{try_lock "idempotency_responses"}

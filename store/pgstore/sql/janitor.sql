@@ -97,24 +97,3 @@ SELECT count(*) > 0 FROM (SELECT 1 FROM {locks} WHERE name = '{.job}' FOR UPDATE
 
 -- name: try_janitor
 {try_lock "archive"}
-
--- name: cleanup_lock_inbox
-{try_lock "inbox"}
-
--- name: cleanup_lock_attempts
-{try_lock "consumer_attempts"}
-
--- name: cleanup_lock_leases
-{try_lock "inbox_leases"}
-
--- name: cleanup_lock_letters
-{try_lock "dead_letters"}
-
--- name: cleanup_lock_sagas
-{try_lock "sagas"}
-
--- name: cleanup_lock_audit
-{try_lock "audit_log"}
-
--- name: cleanup_lock_responses
-{try_lock "idempotency_responses"}

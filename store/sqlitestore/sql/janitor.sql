@@ -1,3 +1,6 @@
+-- fragment: try_lock name
+-- Writers are one at a time anyway.
+
 -- There is one writer at a time, so nothing happens between these.
 
 -- name: cleanup_expired_letters
