@@ -67,6 +67,7 @@ var groups = []struct {
 	{"internal/sim", harness},
 	{"internal/soak", harness},
 	{"internal/sagatest", harness},
+	{"internal/rows", shared},
 	{"internal/settleplan", shared},
 	{"internal/sqlstore", shared},
 	{"internal/testtools", tool},
@@ -103,6 +104,7 @@ var siblings = map[string][]string{
 	"deadletter":         {"outbox"},
 	"janitor":            {"contract", "inbox"},
 	"schedule":           {"outbox", "deadletter"}, // what is scheduled is completed and checked as what is enqueued; what operators do to it is audited
+	"internal/rows":      {"internal/settleplan"},
 	"internal/sqlstore":  {"internal/settleplan"},
 	"internal/recording": {"internal/loop", "internal/relaycore"},
 	"waybilltest":        {"broker/membroker", "store/memstore"}, // a whole system in memory

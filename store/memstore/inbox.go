@@ -2,15 +2,16 @@ package memstore
 
 import (
 	"context"
+	"time"
 
-	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
 )
 
 // ProcessOnce implements [inbox.Inbox].
 func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx *Tx) error) (outcome inbox.Outcome, err error) {
 	err = s.inSteps(ctx, func(tx *Tx) (err error) {
-		if outcome, err = s.enter(tx, rec); err != nil || outcome != inbox.Processed {
+		if outcome, err = s.enter(ctx, tx, rec); err != nil || outcome != inbox.Processed {
 			return err
 		}
 		return fn(ctx, tx)
@@ -19,23 +20,14 @@ func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx c
 }
 
 // ProcessBatch implements [inbox.Batcher].
-func (s *Store) ProcessBatch(ctx context.Context, recs []inbox.Record, fn func(ctx context.Context, tx *Tx, fresh []int) error) ([]inbox.Outcome, error) {
+func (s *Store) ProcessBatch(ctx context.Context, recs []inbox.Record, fn func(ctx context.Context, tx *Tx, fresh []int) error) (outcomes []inbox.Outcome, err error) {
 	if err := inbox.ValidateBatch(recs); err != nil || len(recs) == 0 {
 		return nil, err
 	}
-	outcomes := make([]inbox.Outcome, len(recs))
-	var fresh []int
-	err := s.inSteps(ctx, func(tx *Tx) (err error) {
-		for i, rec := range recs {
-			if outcomes[i], err = s.gate(tx, rec); err != nil {
-				return err
-			}
-			if outcomes[i] == inbox.Processed {
-				fresh = append(fresh, i)
-			}
-		}
-		if len(fresh) == 0 {
-			return nil
+	err = s.inSteps(ctx, func(tx *Tx) error {
+		var fresh []int
+		if outcomes, fresh, err = tx.gate(ctx, recs); err != nil || len(fresh) == 0 {
+			return err
 		}
 		return fn(ctx, tx, fresh)
 	})
@@ -47,15 +39,17 @@ func (s *Store) ProcessBatch(ctx context.Context, recs []inbox.Record, fn func(c
 
 // enter lets a message pass the progress of its partition, if it has a position, and the gate,
 // unless it stands there once. One in conflict with another is not done with.
-func (s *Store) enter(tx *Tx, rec inbox.Record) (outcome inbox.Outcome, err error) {
+func (s *Store) enter(ctx context.Context, tx *Tx, rec inbox.Record) (outcome inbox.Outcome, err error) {
 	passed, err := s.passed(rec.At)
 	switch {
 	case err != nil:
 		return 0, err
 	case !passed && (rec.At == nil || !rec.At.Once):
-		if outcome, err = s.gate(tx, rec); err != nil {
-			return outcome, err
+		outcomes, _, err := tx.gate(ctx, []inbox.Record{rec})
+		if err != nil {
+			return 0, err
 		}
+		outcome = outcomes[0]
 	case rec.Retried:
 		drop(tx, s.data.attempts, rec.Key)
 	}
@@ -68,56 +62,14 @@ func (s *Store) enter(tx *Tx, rec inbox.Record) (outcome inbox.Outcome, err erro
 	return outcome, nil
 }
 
-// gate adds a record, or returns what there is instead of it.
-func (s *Store) gate(tx *Tx, rec inbox.Record) (inbox.Outcome, error) {
-	if err := tx.step("record the message in the inbox"); err != nil {
-		return inbox.Processed, err
-	}
-	if rec.Retried {
-		drop(tx, s.data.attempts, rec.Key)
-	}
-	if seen, ok := s.data.inbox[rec.Key]; ok {
-		return seen.outcome(rec), nil
-	}
-	put(tx, s.data.inbox, rec.Key, record{Record: rec, processedAt: s.now()})
-	return inbox.Processed, nil
-}
-
-func (r record) outcome(rec inbox.Record) inbox.Outcome {
-	switch {
-	case r.dead:
-		return inbox.Dead
-	case r.PayloadHash != "" && r.PayloadHash != rec.PayloadHash:
-		return inbox.Conflict
-	}
-	return inbox.Duplicate
-}
-
-// FailedAttempts implements [inbox.Inbox].
-func (s *Store) FailedAttempts(ctx context.Context, key inbox.Key) (a inbox.Attempts, err error) {
-	err = s.inTx(ctx, func(*Tx) error {
-		if past, ok := s.data.attempts[key]; ok {
-			a = inbox.Attempts{Count: past.count, Wait: max(0, past.due.Sub(s.now())), Starts: past.starts, Error: past.error()}
+// gate is [rows.Tx.Gate], with a step for each message.
+func (tx *Tx) gate(ctx context.Context, recs []inbox.Record) ([]inbox.Outcome, []int, error) {
+	for range recs {
+		if err := tx.step("record the message in the inbox"); err != nil {
+			return nil, nil, err
 		}
-		return nil
-	})
-	return a, err
-}
-
-// SaveAttempt implements [inbox.Inbox].
-func (s *Store) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAttempt) error {
-	return s.inTx(ctx, func(tx *Tx) error {
-		past := s.data.attempts[key]
-		next := attempt{count: a.Count, due: s.now().Add(a.Wait), first: s.now(), history: past.history}
-		if past.count > 0 {
-			next.first = past.first
-		}
-		if a.Count > past.count {
-			next.history = s.tried(past.history, a.Node, a.Took, a.Error)
-		}
-		put(tx, s.data.attempts, key, next)
-		return nil
-	})
+	}
+	return tx.rows().Gate(ctx, recs)
 }
 
 // BuryMessage implements [inbox.Inbox].
@@ -127,31 +79,27 @@ func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, e
 			return err
 		}
 		s.moveBehind(tx, l.Record.At)
-		key := l.Record.Key
-		if key.Message != "" {
-			if _, ok := s.data.inbox[key]; ok {
-				return nil
-			}
-			put(tx, s.data.inbox, key, record{Record: l.Record, dead: true, processedAt: s.now()})
+		buried, err = tx.rows().Bury(ctx, l)
+		return err
+	})
+	return buried && err == nil, err
+}
+
+// SaveStarts implements [inbox.Inbox].
+func (s *Store) SaveStarts(ctx context.Context, key inbox.Key, starts int) error {
+	return s.inTx(ctx, func(tx *Tx) error { return tx.rows().SaveStarts(ctx, key, starts) })
+}
+
+// InboxSize implements [inbox.Sizer].
+func (s *Store) InboxSize(ctx context.Context) (size inbox.Size, err error) {
+	err = s.inTx(ctx, func(*Tx) error {
+		size.Records = int64(len(s.data.inbox))
+		for _, r := range s.data.inbox {
+			size.Oldest = max(size.Oldest, s.now().Sub(r.ProcessedAt))
 		}
-		buried = true
-		s.data.number++
-		m := l.Message.Clone()
-		m.Tenant = key.Tenant
-		put(tx, s.data.letters, s.data.number, letter{
-			row: row{message: m, enqueuedAt: s.now()}, key: key,
-			Letter: deadletter.Letter{
-				Number: s.data.number, Origin: deadletter.FromConsumer, Consumer: key.Consumer, Reason: l.Reason, Error: l.Error,
-				Attempts: l.Attempts, Failed: l.Failed, Message: m, State: deadletter.Open,
-				Fingerprint: deadletter.Fingerprint(deadletter.FromConsumer, key.Consumer, m.Type, l.Error),
-				FirstFailed: orNow(s.data.attempts[key].first, s.now()), LastFailed: s.now(),
-				History: s.tried(s.data.attempts[key].history, l.Node, l.Took, l.Error),
-			},
-		})
-		drop(tx, s.data.attempts, key)
 		return nil
 	})
-	return buried, err
+	return size, err
 }
 
 // ForgetRecord removes an inbox record, as its retention does.
@@ -160,4 +108,38 @@ func (s *Store) ForgetRecord(key inbox.Key) error {
 		drop(tx, s.data.inbox, key)
 		return nil
 	})
+}
+
+// AddRecord implements [inbox.Recorder].
+func (*Store) AddRecord(ctx context.Context, tx *Tx, rec inbox.Record) (bool, error) {
+	if err := tx.given(); err != nil {
+		return false, err
+	}
+	return tx.rows().AddRecord(ctx, rec)
+}
+
+// FindRecord implements [inbox.Recorder].
+func (*Store) FindRecord(ctx context.Context, tx *Tx, key inbox.Key) (inbox.StoredRecord, bool, error) {
+	if err := tx.given(); err != nil {
+		return inbox.StoredRecord{}, false, err
+	}
+	return tx.rows().FindRecord(ctx, key)
+}
+
+// RemoveRecords implements [inbox.Recorder].
+func (*Store) RemoveRecords(ctx context.Context, tx *Tx, tenant string, age time.Duration, limit int) (int, error) {
+	if err := tx.given(); err != nil {
+		return 0, err
+	}
+	return tx.rows().RemoveRecords(ctx, tenant, age, limit)
+}
+
+var errNoTx = &waybill.InvalidError{Field: "tx", Reason: "is required"}
+
+// given refuses a transaction that is nil.
+func (tx *Tx) given() error {
+	if tx == nil {
+		return errNoTx
+	}
+	return nil
 }

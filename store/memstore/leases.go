@@ -241,7 +241,7 @@ func (s *Store) PurgeLeases(ctx context.Context, retention time.Duration, limit 
 // expiredLeases returns a function for each key to remove, which removes it.
 func (s *Store) expiredLeases(retention time.Duration) []func(tx *Tx) {
 	now := s.now()
-	return removals(s.data.leases, func(_ string, r leaseRow) bool {
+	return removals(s.data.leases, func(r leaseRow) bool {
 		return !r.last.After(now.Add(-retention)) && !r.heldAt(now) && !r.waitsAt(now)
 	})
 }

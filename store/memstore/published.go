@@ -2,26 +2,26 @@ package memstore
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/rows"
 )
 
 // PublishedAt returns when the message with this id was published, by the store's clock; the
 // first time, if it was several times. It is [waybill.ErrNotFound] if it was not within the time
 // given.
 func (s *Store) PublishedAt(ctx context.Context, id string, within time.Duration) (time.Time, error) {
-	rows, err := s.archivedSince(ctx, s.now().Add(-within))
+	list, err := s.archivedSince(ctx, s.now().Add(-within))
 	if err != nil {
 		return time.Time{}, err
 	}
-	i := slices.IndexFunc(rows, func(a archivedRow) bool { return a.message.ID == id })
+	i := slices.IndexFunc(list, func(a *rows.Archived) bool { return a.Message.ID == id })
 	if i < 0 {
 		return time.Time{}, waybill.ErrNotFound
 	}
-	return rows[i].publishedAt.UTC(), nil
+	return list[i].PublishedAt.UTC(), nil
 }
 
 // PublishedSince calls visit for what the archive has of these topics, and of messages sent to
@@ -29,15 +29,15 @@ func (s *Store) PublishedAt(ctx context.Context, id string, within time.Duration
 // message with several destinations is visited for each. An error of visit ends it and is
 // returned.
 func (s *Store) PublishedSince(ctx context.Context, topics []string, since time.Time, visit func(*waybill.Message) error) error {
-	rows, err := s.archivedSince(ctx, since)
+	list, err := s.archivedSince(ctx, since)
 	if err != nil {
 		return err
 	}
-	for _, a := range rows {
-		if !slices.Contains(topics, a.message.Address()) {
+	for _, a := range list {
+		if !slices.Contains(topics, a.Message.Address()) {
 			continue
 		}
-		m := a.message.Clone()
+		m := a.Message.Clone()
 		if err := visit(&m); err != nil {
 			return err
 		}
@@ -46,14 +46,11 @@ func (s *Store) PublishedSince(ctx context.Context, topics []string, since time.
 }
 
 // archivedSince returns what was published at since or later, oldest first.
-func (s *Store) archivedSince(ctx context.Context, since time.Time) (rows []archivedRow, err error) {
+func (s *Store) archivedSince(ctx context.Context, since time.Time) (list []*rows.Archived, err error) {
 	err = s.inTx(ctx, func(*Tx) error {
-		for _, n := range slices.Sorted(maps.Keys(s.data.archive)) {
-			if a := s.data.archive[n]; !a.publishedAt.Before(since) {
-				rows = append(rows, a)
-			}
-		}
+		list = sorted(s.data.archive, func(a *rows.Archived) bool { return !a.PublishedAt.Before(since) },
+			func(a *rows.Archived) int64 { return a.Key.(int64) })
 		return nil
 	})
-	return rows, err
+	return list, err
 }

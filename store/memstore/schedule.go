@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/rows"
+	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -18,33 +20,29 @@ func (s *Store) AddScheduled(_ context.Context, tx *Tx, m *waybill.Message) (boo
 	if err := tx.step("schedule a message"); err != nil {
 		return false, err
 	}
-	if _, taken := s.data.tokens[m.ID]; taken {
+	if s.token(m.ID) != nil {
 		return false, nil
 	}
-	r := s.newRow(m.Clone(), nil)
-	put(tx, s.data.scheduled, r.position, r)
-	put(tx, s.data.tokens, m.ID, r.position)
+	r := tx.newRow(m.Clone())
+	put(tx, s.data.scheduled, r.Position, r)
+	put(tx, s.data.tokens, m.ID, r.Position)
 	return true, nil
 }
 
-// unschedule takes a row from what is scheduled.
-func (s *Store) unschedule(tx *Tx, r row) {
-	drop(tx, s.data.scheduled, r.position)
-	if s.data.tokens[r.message.ID] == r.position {
-		drop(tx, s.data.tokens, r.message.ID)
-	}
-}
+// token returns what was scheduled by itself under an id, nil if nothing is.
+func (s *Store) token(id string) *rows.Row { return s.data.scheduled[s.data.tokens[id]] }
 
 // CancelScheduled implements [schedule.Store].
 func (s *Store) CancelScheduled(_ context.Context, tx *Tx, id string) (bool, error) {
 	if err := tx.step("cancel a scheduled message"); err != nil {
 		return false, err
 	}
-	position, found := s.data.tokens[id]
-	if found {
-		s.unschedule(tx, s.data.scheduled[position])
+	r := s.token(id)
+	if r == nil {
+		return false, nil
 	}
-	return found, nil
+	drop(tx, s.data.scheduled, r.Position)
+	return true, nil
 }
 
 // MoveScheduled implements [schedule.Store].
@@ -52,24 +50,24 @@ func (s *Store) MoveScheduled(_ context.Context, tx *Tx, id string, at time.Time
 	if err := tx.step("move a scheduled message"); err != nil {
 		return false, err
 	}
-	position, found := s.data.tokens[id]
-	if found {
-		r := s.data.scheduled[position]
-		r.message.DeliverAt = at.UTC()
-		put(tx, s.data.scheduled, position, r)
+	r := s.token(id)
+	if r == nil {
+		return false, nil
 	}
-	return found, nil
+	moved := *r
+	moved.Message.DeliverAt = at.UTC()
+	put(tx, s.data.scheduled, r.Position, &moved)
+	return true, nil
 }
 
 // Scheduled implements [schedule.Inspector].
 func (s *Store) Scheduled(ctx context.Context, id string) (m waybill.Message, err error) {
 	err = s.inTx(ctx, func(*Tx) error {
-		position, found := s.data.tokens[id]
-		if !found {
+		r := s.token(id)
+		if r == nil {
 			return waybill.ErrNotFound
 		}
-		r := s.data.scheduled[position]
-		m = r.message.Clone()
+		m = r.Message.Clone()
 		return nil
 	})
 	return m, err
@@ -133,15 +131,18 @@ func (s *Store) Schedules(ctx context.Context, after string, limit int) (list []
 
 // DueSchedules implements [schedule.Source].
 func (s *Store) DueSchedules(ctx context.Context, after *schedule.State, limit int) (due schedule.Due, err error) {
-	err = s.inTx(ctx, func(*Tx) error {
+	err = s.inTx(ctx, func(tx *Tx) error {
 		due.Now = s.now().UTC()
 		for _, state := range s.data.schedules {
 			switch {
 			case state.NextAt.IsZero():
 			case !state.NextAt.After(due.Now):
 				if after == nil || inOrder(after, &state) < 0 {
-					id := state.LastIdentity()
-					due.List = append(due.List, schedule.DueState{State: state, Busy: s.data.pending(id) || s.data.waits(id)})
+					busy, err := tx.rows().Unpublished(ctx, state.LastIdentity())
+					if err != nil {
+						return err
+					}
+					due.List = append(due.List, schedule.DueState{State: state, Busy: busy})
 				}
 			case due.Next.IsZero() || state.NextAt.Before(due.Next):
 				due.Next = state.NextAt
@@ -163,7 +164,7 @@ func inOrder(a, b *schedule.State) int {
 func (s *Store) FireSchedule(ctx context.Context, state schedule.State, m *waybill.Message) (fired bool, err error) {
 	err = s.inTx(ctx, func(tx *Tx) error {
 		if fired, err = s.WriteSchedule(ctx, tx, state); fired && m != nil {
-			s.enqueue(tx, m, false)
+			_, err = tx.rows().Enqueue(ctx, outbox.Batch{Messages: []waybill.Message{*m}})
 		}
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/rows"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -29,12 +30,11 @@ func (s *Store) ScheduledMessages(ctx context.Context, after *schedule.Scheduled
 	return list[:min(limit, len(list))], err
 }
 
-func (s *Store) scheduledMessage(r row) schedule.ScheduledMessage {
-	m := &r.message
-	position, known := s.data.tokens[m.ID]
+func (s *Store) scheduledMessage(r *rows.Row) schedule.ScheduledMessage {
+	m := &r.Message
 	return schedule.ScheduledMessage{
 		ID: m.ID, Topic: m.Address(), Type: cmp.Or(m.Type, m.Address()), Source: m.Source, Tenant: m.Tenant, Key: m.Key,
-		DueAt: m.DeliverAt.UTC(), Cancellable: known && position == r.position, Position: r.position,
+		DueAt: m.DeliverAt.UTC(), Cancellable: s.token(m.ID) == r, Position: r.Position,
 	}
 }
 
@@ -58,7 +58,7 @@ func (s *Store) ScheduleStats(ctx context.Context) (stats schedule.Stats, err er
 			}
 		}
 		for _, r := range s.data.scheduled {
-			countDue(&stats.DueMessages, &stats.LateMessages, now.Sub(r.message.DeliverAt))
+			countDue(&stats.DueMessages, &stats.LateMessages, now.Sub(r.Message.DeliverAt))
 		}
 		return nil
 	})
@@ -100,10 +100,10 @@ func (s *Store) audited(ctx context.Context, a deadletter.Entry, change func(tx 
 		return false, err
 	}
 	err = s.inTx(ctx, func(tx *Tx) error {
-		if changed, err = change(tx); changed {
-			s.audit(tx, a.Action, act, a)
+		if changed, err = change(tx); err != nil || !changed {
+			return err
 		}
-		return err
+		return tx.rows().Note(ctx, a.Action, act, a)
 	})
 	return changed && err == nil, err
 }

@@ -11,10 +11,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/rows"
 	"github.com/waybill-go/waybill/internal/wakeup"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
@@ -22,10 +22,14 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 )
 
+// engine is what becomes of rows, which is the same in all stores that run it.
+type engine = rows.Engine[*Tx]
+
 // Store implements the contracts of outbox, relay, inbox, deadletter and janitor. It is safe for
 // concurrent use, but a transaction keeps every other call waiting until it ends: do not
 // call the store's own methods from within one.
 type Store struct {
+	engine
 	turn chan struct{} // held by the transaction under way; a channel, so that synctest sees it
 	wake wakeup.Signaller
 	now  func() time.Time
@@ -78,6 +82,7 @@ func WithSteps(step func(name string) error) Option {
 // New returns an empty store.
 func New(options ...Option) *Store {
 	s := &Store{turn: make(chan struct{}, 1), now: time.Now, data: newData()}
+	s.engine = rows.NewEngine[*Tx](database{s})
 	for _, o := range options {
 		o(s)
 	}
@@ -87,10 +92,11 @@ func New(options ...Option) *Store {
 // Tx is a transaction. It is used by one goroutine at a time and holds the store until it
 // is committed or rolled back.
 type Tx struct {
-	store *Store
-	undo  []func()
-	done  bool
-	lost  error // what a step failed with
+	store  *Store
+	tables *rows.Tx
+	undo   []func()
+	done   bool
+	lost   error // what a step failed with
 }
 
 // Begin waits until no other transaction is under way and starts one. The error is ctx's.
@@ -184,16 +190,6 @@ const (
 	stepAnswer = "answer to commit"
 )
 
-var errNoTx = &waybill.InvalidError{Field: "tx", Reason: "is required"}
-
-// given refuses a transaction that is nil.
-func (tx *Tx) given() error {
-	if tx == nil {
-		return errNoTx
-	}
-	return nil
-}
-
 // step says what tx does next. After the first error all others fail too.
 func (tx *Tx) step(name string) error {
 	if err := tx.given(); err != nil {
@@ -252,6 +248,12 @@ func drop[K comparable, V any](tx *Tx, m map[K]V, k K) {
 
 // WakeRelay implements [outbox.Store].
 func (s *Store) WakeRelay() { s.wake.Signal() }
+
+// LeaveLanes implements [contract.Source].
+func (s *Store) LeaveLanes(ctx context.Context, node string) error {
+	s.wake.Leave(node)
+	return s.engine.LeaveLanes(ctx, node)
+}
 
 // AwaitMessages implements [contract.Source]. It learns of every commit.
 func (s *Store) AwaitMessages(ctx context.Context, node string) error {

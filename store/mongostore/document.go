@@ -2,8 +2,6 @@ package mongostore
 
 import (
 	"encoding/json"
-	"fmt"
-	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -11,8 +9,8 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
-	"github.com/waybill-go/waybill/internal/lanehash"
-	"github.com/waybill-go/waybill/internal/settleplan"
+	"github.com/waybill-go/waybill/internal/rows"
+	"github.com/waybill-go/waybill/outbox"
 )
 
 // messageDoc is a message. Its times are microseconds since 1970, which MongoDB's own are not
@@ -82,21 +80,25 @@ type rowDoc struct {
 	Lane        int        `bson:"lane"`
 	Topic       string     `bson:"topic"` // or destination address
 	Key         string     `bson:"key"`
-	Destination string     `bson:"destination"` // "" if it is not routed yet, or if there is only one
+	Destination string     `bson:"destination"`
 	EnqueuedAt  time.Time  `bson:"enqueued_at"`
 }
 
-func rowOf(m *waybill.Message, position int64, now time.Time) rowDoc {
-	d := docOf(m)
-	if d.Time == 0 {
-		d.Time = micros(now)
+func rowOf(r *rows.Row) rowDoc {
+	return rowDoc{
+		Message: docOf(&r.Message), MessageID: r.Message.ID, Position: r.Position, Lane: r.Lane,
+		Topic: r.Message.Address(), Key: r.Message.Key, Destination: r.Destination, EnqueuedAt: r.EnqueuedAt,
 	}
-	return rowDoc{Message: d, MessageID: m.ID, Position: position, Lane: lanehash.Of(m), Topic: m.Address(), Key: m.Key, EnqueuedAt: now}
 }
 
-// unit returns what the order of a row is kept by. Its key is empty if there is no order.
-func (r *rowDoc) unit() settleplan.Unit {
-	return settleplan.Unit{Topic: r.Topic, Key: r.Key, Destination: r.Destination}
+// row returns the row, which may have been read without its message.
+func (d *rowDoc) row() rows.Row {
+	r := rows.Row{Message: d.Message.message(), Position: d.Position, Lane: d.Lane, Destination: d.Destination, EnqueuedAt: d.EnqueuedAt}
+	r.Message.ID, r.Message.Key = d.MessageID, d.Key
+	if r.Message.Address() == "" {
+		r.Message.Topic = d.Topic
+	}
+	return r
 }
 
 // readyDoc is a row of the outbox, or a scheduled one.
@@ -105,10 +107,16 @@ type readyDoc struct {
 	Row rowDoc `bson:"row"`
 }
 
-// waitingDoc is a row that may not go now. It has no due time if it follows another, or a
-// letter that parks its unit. One that is alone has left its unit.
+func readyOf(r *rows.Row) readyDoc { return readyDoc{r.Position, rowOf(r)} }
+
+func (d *readyDoc) ready() *rows.Row {
+	r := d.Row.row()
+	r.Position = d.ID
+	return &r
+}
+
 type waitingDoc struct {
-	ID          string               `bson:"_id"` // see placeOf
+	ID          string               `bson:"_id"` // the place
 	Row         rowDoc               `bson:"row"`
 	DueAt       *time.Time           `bson:"due_at"`
 	Alone       bool                 `bson:"alone"`
@@ -116,20 +124,23 @@ type waitingDoc struct {
 	Life        int                  `bson:"life"`
 	Error       string               `bson:"error"`
 	FirstFailed time.Time            `bson:"first_failed_at"`
-	Letter      int64                `bson:"letter"` // that it was requeued from, 0 if from none
-	Replay      int64                `bson:"replay"` // that requeued it, 0 if none did
+	Letter      int64                `bson:"letter"`
+	Replay      int64                `bson:"replay"`
 	History     []deadletter.Attempt `bson:"history"`
 }
 
-// waitingOf returns a row that waits for a destination.
-func waitingOf(r rowDoc, destination string) waitingDoc {
-	r.Destination = destination
-	return waitingDoc{ID: placeOf(r.Position, destination), Row: r}
+func waitingOf(w *rows.Waiting) waitingDoc {
+	return waitingDoc{
+		ID: w.Place().String(), Row: rowOf(&w.Row), DueAt: orNil(w.DueAt), Alone: w.Alone, Attempts: w.Attempts, Life: w.Life,
+		Error: w.Error, FirstFailed: w.FirstFailed, Letter: w.Letter, Replay: w.Replay, History: w.History,
+	}
 }
 
-// placeOf identifies a waiting row.
-func placeOf(position int64, destination string) string {
-	return fmt.Sprintf("%d/%s", position, destination)
+func (d *waitingDoc) waiting() *rows.Waiting {
+	return &rows.Waiting{
+		Row: d.Row.row(), DueAt: orZero(d.DueAt), Alone: d.Alone, Attempts: d.Attempts, Life: d.Life,
+		Error: d.Error, FirstFailed: d.FirstFailed, Letter: d.Letter, Replay: d.Replay, History: d.History,
+	}
 }
 
 type archiveDoc struct {
@@ -137,6 +148,15 @@ type archiveDoc struct {
 	Row         rowDoc        `bson:"row"`
 	Attempts    int           `bson:"attempts"`
 	PublishedAt time.Time     `bson:"published_at"`
+}
+
+func archiveOf(a *rows.Archived) archiveDoc {
+	id, _ := a.Key.(bson.ObjectID)
+	return archiveDoc{ID: id, Row: rowOf(&a.Row), Attempts: a.Attempts, PublishedAt: a.PublishedAt}
+}
+
+func (d *archiveDoc) archived() *rows.Archived {
+	return &rows.Archived{Key: d.ID, Row: d.Row.row(), Attempts: d.Attempts, PublishedAt: d.PublishedAt}
 }
 
 // letterDoc is a dead letter. The message is in the row.
@@ -148,6 +168,81 @@ type letterDoc struct {
 	RequeuedAt        *time.Time `bson:"requeued_at"`
 }
 
+func letterOf(l *rows.Letter) letterDoc {
+	return letterDoc{ID: l.Number, Letter: l.Letter, Row: rowOf(&l.Row), InboxKey: keyDoc(l.Key), RequeuedAt: orNil(l.RequeuedAt)}
+}
+
+func (d *letterDoc) letter() *rows.Letter {
+	l := &rows.Letter{Letter: d.Letter, Row: d.Row.row(), Key: inbox.Key(d.InboxKey), RequeuedAt: orZero(d.RequeuedAt)}
+	l.Number = d.ID
+	return l
+}
+
+type entryDoc struct {
+	ID               int64 `bson:"_id"` // the number
+	deadletter.Entry `bson:",inline"`
+}
+
+func (d *entryDoc) entry() *deadletter.Entry {
+	d.Number = d.ID
+	return &d.Entry
+}
+
+type replayDoc struct {
+	ID                int64 `bson:"_id"` // the number
+	deadletter.Replay `bson:",inline"`
+	Passed            int64 `bson:"passed"`
+	UpTo              int64 `bson:"up_to"`
+}
+
+func (d *replayDoc) replay() *rows.Replay {
+	d.Number = d.ID
+	return &rows.Replay{Replay: d.Replay, Passed: d.Passed, UpTo: d.UpTo}
+}
+
+// identityDoc is an [outbox.Identity]. MongoDB compares such _ids field by field, in this order.
+type identityDoc struct {
+	ID     string `bson:"id"`
+	Source string `bson:"source"`
+	Tenant string `bson:"tenant"`
+}
+
+func identityOf(id outbox.Identity) identityDoc { return identityDoc{id.ID, id.Source, id.Tenant} }
+
+type idDoc struct {
+	ID any       `bson:"_id"` // an identityDoc, or the id alone
+	At time.Time `bson:"at"`
+}
+
+func idOf(id *rows.ID) idDoc { return idDoc{identityOf(id.Identity), id.At} }
+
+// alone reports whether an id was stored without its source and tenant.
+func (d *idDoc) alone() bool {
+	_, ok := d.ID.(string)
+	return ok
+}
+
+func (d *idDoc) id() *rows.ID {
+	id := &rows.ID{At: d.At}
+	if text, ok := d.ID.(string); ok {
+		id.ID = text
+	}
+	if fields, ok := d.ID.(bson.D); ok {
+		for _, f := range fields {
+			text, _ := f.Value.(string)
+			switch f.Key {
+			case "id":
+				id.ID = text
+			case "source":
+				id.Source = text
+			case "tenant":
+				id.Tenant = text
+			}
+		}
+	}
+	return id
+}
+
 // keyDoc is an inbox key. MongoDB compares such _ids field by field, in this order.
 type keyDoc struct {
 	Tenant   string `bson:"tenant"`
@@ -157,7 +252,7 @@ type keyDoc struct {
 	Message  string `bson:"message"`
 }
 
-func (k keyDoc) key() inbox.Key { return inbox.Key(k) }
+func idOfKey(k inbox.Key) any { return keyDoc(k) }
 
 type recordDoc struct {
 	Key         keyDoc    `bson:"_id"`
@@ -169,14 +264,16 @@ type recordDoc struct {
 	ProcessedAt time.Time `bson:"processed_at"`
 }
 
-func recordOf(r inbox.Record, now time.Time) recordDoc {
+func recordOf(r *rows.Record) recordDoc {
 	return recordDoc{
-		Key: keyDoc(r.Key), MessageID: r.MessageID, Type: r.Type, PayloadHash: r.PayloadHash, Extra: string(r.Extra), ProcessedAt: now,
+		Key: keyDoc(r.Key), MessageID: r.MessageID, Type: r.Type, PayloadHash: r.PayloadHash, Extra: string(r.Extra),
+		Dead: r.Dead, ProcessedAt: r.ProcessedAt,
 	}
 }
 
-func (d *recordDoc) record() inbox.Record {
-	r := inbox.Record{Key: d.Key.key(), MessageID: d.MessageID, Type: d.Type, PayloadHash: d.PayloadHash}
+func (d *recordDoc) record() *rows.Record {
+	r := &rows.Record{Dead: d.Dead, ProcessedAt: d.ProcessedAt}
+	r.Key, r.MessageID, r.Type, r.PayloadHash = inbox.Key(d.Key), d.MessageID, d.Type, d.PayloadHash
 	if d.Extra != "" {
 		r.Extra = json.RawMessage(d.Extra)
 	}
@@ -192,17 +289,51 @@ type attemptDoc struct {
 	Starts  int                  `bson:"starts"`
 }
 
-// tried is a history with one more attempt; the second one makes room if it is full.
-func tried(history []deadletter.Attempt, now time.Time, node string, took time.Duration, errText string) []deadletter.Attempt {
-	if len(history) >= deadletter.MaxHistory {
-		history = slices.Delete(history, 1, 2)
-	}
-	return append(history, deadletter.Attempt{At: now, Node: node, Took: took, Error: errText})
+func attemptOf(a *rows.Attempt) attemptDoc {
+	return attemptDoc{keyDoc(a.Key), a.Count, a.DueAt, a.FirstAt, a.History, a.Starts}
 }
 
-func orNow(t, now time.Time) time.Time {
+func (d *attemptDoc) attempt() *rows.Attempt {
+	return &rows.Attempt{Key: inbox.Key(d.Key), Count: d.Count, DueAt: d.DueAt, FirstAt: d.FirstAt, History: d.History, Starts: d.Starts}
+}
+
+// laneDoc is a lane. Changes is counted up by every transaction that relies on the lane, so
+// that two of them never commit side by side.
+type laneDoc struct {
+	ID      int       `bson:"_id"`
+	Epoch   int64     `bson:"epoch"`
+	Owner   string    `bson:"owner"`
+	Since   time.Time `bson:"since"`
+	Changes int64     `bson:"changes"`
+}
+
+// relayDoc is a relay that has joined, and until when its lease is.
+type relayDoc struct {
+	Node    string    `bson:"_id"`
+	Started time.Time `bson:"started"`
+	Until   time.Time `bson:"until"`
+	Micros  int64     `bson:"lease_us"` // how long the lease is; 0 if an earlier version has written it
+}
+
+func relayOf(r *rows.Relay) relayDoc {
+	return relayDoc{r.Node, r.Started, r.Until, r.TTL.Microseconds()}
+}
+
+func (d *relayDoc) relay() *rows.Relay {
+	return &rows.Relay{Node: d.Node, Started: d.Started, Until: d.Until, TTL: time.Duration(d.Micros) * time.Microsecond}
+}
+
+// orNil returns nil for no time.
+func orNil(t time.Time) *time.Time {
 	if t.IsZero() {
-		return now
+		return nil
 	}
-	return t
+	return &t
+}
+
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
 }

@@ -23,25 +23,6 @@ func find[T any](ctx context.Context, c *mongo.Collection, filter bson.M, opts .
 	return docs, nil
 }
 
-// findUntil is find that stops once the documents have a size of limit, unless that is 0.
-func findUntil[T any](ctx context.Context, c *mongo.Collection, limit int, size func(T) int, filter bson.M, opts ...options.Lister[options.FindOptions]) ([]T, error) {
-	cursor, err := c.Find(ctx, filter, opts...)
-	if err != nil {
-		return nil, err
-	}
-	defer cursor.Close(context.WithoutCancel(ctx)) // what is left there ends by itself
-	docs, sum := []T{}, 0
-	for (limit <= 0 || sum < limit) && cursor.Next(ctx) {
-		var doc T
-		if err := cursor.Decode(&doc); err != nil {
-			return nil, err
-		}
-		docs = append(docs, doc)
-		sum += size(doc)
-	}
-	return docs, cursor.Err()
-}
-
 // findOne returns the first document that matches, and false if there is none.
 func findOne[T any](ctx context.Context, c *mongo.Collection, filter bson.M, sort ...string) (doc T, found bool, err error) {
 	err = c.FindOne(ctx, filter, options.FindOne().SetSort(by(sort...))).Decode(&doc)
@@ -49,33 +30,6 @@ func findOne[T any](ctx context.Context, c *mongo.Collection, filter bson.M, sor
 		return doc, false, nil
 	}
 	return doc, err == nil, err
-}
-
-// exists reports whether a document matches.
-func exists(ctx context.Context, c *mongo.Collection, filter bson.M) (bool, error) {
-	_, found, err := findOne[bson.Raw](ctx, c, filter)
-	return found, err
-}
-
-// save stores a document under its _id, in the place of the one that is there.
-func save(ctx context.Context, c *mongo.Collection, id, doc any) error {
-	_, err := c.ReplaceOne(ctx, bson.M{"_id": id}, doc, options.Replace().SetUpsert(true))
-	return err
-}
-
-// insertAll inserts documents, or none if there are none.
-func insertAll[T any](ctx context.Context, c *mongo.Collection, docs []T) error {
-	if len(docs) == 0 {
-		return nil
-	}
-	_, err := c.InsertMany(ctx, docs)
-	return err
-}
-
-// remove deletes a document, if it is there.
-func remove(ctx context.Context, c *mongo.Collection, id any) error {
-	_, err := c.DeleteOne(ctx, bson.M{"_id": id})
-	return err
 }
 
 // idsOf returns the _ids of up to limit documents that match.
@@ -101,11 +55,6 @@ func by(fields ...string) bson.D {
 		order = append(order, bson.E{Key: f, Value: direction})
 	}
 	return order
-}
-
-// sorted is the option for an order.
-func sorted(fields ...string) *options.FindOptionsBuilder {
-	return options.Find().SetSort(by(fields...))
 }
 
 // only is a projection: these fields, and the _id.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/waybill-go/waybill/internal/lanehash"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/waybill-go/waybill/internal/lanehash"
+	"github.com/waybill-go/waybill/internal/rows"
 )
 
 // Ping reports whether the database answers. The error is unavailable if it does not.
@@ -29,7 +31,7 @@ func (s *Store) SchemaVersion(ctx context.Context) (int, error) {
 }
 
 // allCounters are the documents that Migrate makes last.
-var allCounters = []string{counterPosition, counterLetter, counterAudit, counterReplay}
+var allCounters = []rows.Counter{rows.Positions, rows.Letters, rows.Entries, rows.Numbers}
 
 // Migrate makes collections, indexes, lanes and counters, unless they are there. It may be
 // repeated, and interrupted.

@@ -8,18 +8,24 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/rows"
 	"github.com/waybill-go/waybill/internal/wakeup"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
 
+// engine is what becomes of rows, which is the same in all stores that run it.
+type engine = rows.Engine[*mongo.Session]
+
 // Store implements the contracts of outbox, relay, inbox, deadletter and janitor. It is safe
 // for concurrent use.
 type Store struct {
-	cfg  Config
-	db   *mongo.Database
-	wake wakeup.Signaller
+	engine
+	cfg    Config
+	db     *mongo.Database
+	wake   wakeup.Signaller
+	tables rows.Tx // without a time
 
 	// Which collection a message is in is its state, as it is which table in the SQL stores.
 	outbox, waiting, archive, ids, scheduled, letters *mongo.Collection
@@ -53,16 +59,24 @@ func New(db *mongo.Database, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	c := func(name string) *mongo.Collection { return cfg.collection(db, name) }
-	return &Store{
+	s := &Store{
 		cfg: cfg, db: db,
 		outbox: c("outbox"), waiting: c("outbox_waiting"), archive: c("outbox_archive"), ids: c("outbox_ids"),
 		scheduled: c("scheduled"), letters: c("dead_letters"), audit: c("audit"), replays: c("replays"),
 		inbox: c("inbox"), leases: c(leaseKeys), attempts: c("consumer_attempts"), relays: c("relays"), lanes: c("relay_lanes"), counters: c("counters"),
-	}, nil
+	}
+	s.engine, s.tables = rows.NewEngine[*mongo.Session](database{s}), s.newTables()
+	return s, nil
 }
 
 // WakeRelay implements [outbox.Store].
 func (s *Store) WakeRelay() { s.wake.Signal() }
+
+// LeaveLanes implements [contract.Source].
+func (s *Store) LeaveLanes(ctx context.Context, node string) error {
+	s.wake.Leave(node)
+	return s.engine.LeaveLanes(ctx, node)
+}
 
 // AwaitMessages implements [contract.Source]. It learns of what this store object has committed;
 // the commits of others are found at the next poll.

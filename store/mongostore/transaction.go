@@ -14,14 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/rows"
 )
-
-// tx is what happens in one transaction. The context of its methods is that of the session.
-type tx struct {
-	*Store
-	session *mongo.Session
-	now     time.Time // by the server's clock, when it began
-}
 
 // Waits of a transaction that met another one, before it is tried again.
 const (
@@ -29,18 +23,15 @@ const (
 	maxClashWait = 100 * time.Millisecond
 )
 
-// inTx runs fn in a transaction, again for as long as it clashes with others.
-func (s *Store) inTx(ctx context.Context, fn func(ctx context.Context, t *tx) error) error {
-	return s.repeat(ctx, isClash, fn)
-}
+// database implements [rows.Store].
+type database struct{ *Store }
 
-// repeat runs fn in a transaction, again while the error is one that again is true for.
-// MongoDB fails the second of two transactions that write one document where others let it
-// wait; so the waiting is done here.
-func (s *Store) repeat(ctx context.Context, again func(error) bool, fn func(ctx context.Context, t *tx) error) error {
+// Run implements [rows.Store]. MongoDB fails the second of two transactions that write one
+// document where others let it wait; so the waiting is done here.
+func (s database) Run(ctx context.Context, again func() bool, fn func(ctx context.Context, t *rows.Tx, session *mongo.Session) error) error {
 	for wait := minClashWait; ; wait = min(2*wait, maxClashWait) {
 		err := s.once(ctx, fn)
-		if err == nil || isOutage(err) || !again(err) {
+		if err == nil || isOutage(err) || !isClash(err) || again != nil && !again() {
 			return classify(err)
 		}
 		select {
@@ -53,7 +44,7 @@ func (s *Store) repeat(ctx context.Context, again func(error) bool, fn func(ctx 
 
 // once runs fn in one transaction, its own also if ctx carries another one. An error or panic
 // of fn rolls back.
-func (s *Store) once(ctx context.Context, fn func(ctx context.Context, t *tx) error) error {
+func (s *Store) once(ctx context.Context, fn func(ctx context.Context, t *rows.Tx, session *mongo.Session) error) error {
 	now, err := serverTime(ctx, s.db, &s.cfg)
 	if err != nil {
 		return err
@@ -66,10 +57,27 @@ func (s *Store) once(ctx context.Context, fn func(ctx context.Context, t *tx) er
 	if err := session.StartTransaction(transactionOptions()); err != nil {
 		return err
 	}
-	if err := fn(mongo.NewSessionContext(ctx, session), &tx{s, session, now}); err != nil {
+	if err := fn(mongo.NewSessionContext(ctx, session), s.at(now), session); err != nil {
 		return err
 	}
 	return commit(ctx, session)
+}
+
+// at returns the tables, at a time. Their methods take the context of a transaction.
+func (s *Store) at(now time.Time) *rows.Tx {
+	t := s.tables
+	t.Now = now
+	return &t
+}
+
+// within returns the tables and a context whose commands are in the caller's transaction.
+func (s *Store) within(ctx context.Context, session *mongo.Session) (context.Context, *rows.Tx, error) {
+	ctx, err := inSession(ctx, session)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err := serverTime(ctx, s.db, &s.cfg)
+	return ctx, s.at(now), wrap("read the server's clock", err)
 }
 
 func transactionOptions() *options.TransactionOptionsBuilder {
@@ -78,9 +86,9 @@ func transactionOptions() *options.TransactionOptionsBuilder {
 
 var errNoTx = &waybill.InvalidError{Field: "tx", Reason: "is required"}
 
-// within returns a context whose commands are in the caller's transaction. Those of a nil session
+// inSession returns a context whose commands are in the caller's transaction. Those of a nil session
 // would be in none.
-func within(ctx context.Context, session *mongo.Session) (context.Context, error) {
+func inSession(ctx context.Context, session *mongo.Session) (context.Context, error) {
 	if session == nil {
 		return nil, errNoTx
 	}
@@ -114,20 +122,14 @@ func end(ctx context.Context, session *mongo.Session) {
 	session.EndSession(ctx)
 }
 
-// Counters.
-const (
-	counterPosition = "position"
-	counterLetter   = "letter"
-	counterAudit    = "audit"
-	counterReplay   = "replay"
-)
-
 var errNotMigrated = errors.New("mongostore: the database was not migrated; call Store.Migrate")
 
-// draw takes n numbers of a counter and returns the first of them, and the time. It belongs to
-// no transaction, so that writers do not meet here; the numbers of one that rolls back are
-// lost.
-func (s *Store) draw(ctx context.Context, counter string, n int) (int64, time.Time, error) {
+// driver implements [rows.Driver].
+type driver struct{ *Store }
+
+// Draw belongs to no transaction, so that writers do not meet here; the numbers of one that rolls
+// back are lost.
+func (s driver) Draw(ctx context.Context, counter rows.Counter, n int) (int64, time.Time, error) {
 	var doc struct {
 		N   int64     `bson:"n"`
 		Now time.Time `bson:"now"`
@@ -138,6 +140,12 @@ func (s *Store) draw(ctx context.Context, counter string, n int) (int64, time.Ti
 		err = errNotMigrated
 	}
 	return doc.N - int64(n) + 1, doc.Now, err
+}
+
+// Lock counts the lanes' changes up.
+func (s driver) Lock(ctx context.Context, lanes ...int) error {
+	_, err := s.lanes.UpdateMany(ctx, bson.M{"_id": in(lanes)}, bson.M{"$inc": bson.M{"changes": int64(1)}})
+	return err
 }
 
 // outside returns a context whose commands are not in the transaction of ctx.

@@ -1,0 +1,146 @@
+package rows
+
+import (
+	"context"
+	"time"
+
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/outbox"
+)
+
+// Table is a table within a transaction. K is what identifies a row, V a pointer to it. Rows that are returned are
+// the caller's to change; a store keeps none of those that it is given.
+type Table[K, V any] interface {
+	// Get returns the rows with these keys that are there, in any order.
+	Get(ctx context.Context, keys ...K) ([]V, error)
+
+	// Find returns the rows that a query asks for.
+	Find(ctx context.Context, q Query[V]) ([]V, error)
+
+	// Count returns of how many rows all conditions hold.
+	Count(ctx context.Context, conditions ...Condition[V]) (int, error)
+
+	// Sums counts such rows by topic and consumer.
+	Sums(ctx context.Context, since Since, conditions ...Condition[V]) ([]Sum, error)
+
+	// Add adds rows whose keys are not there. If one is, the transaction can't go on.
+	Add(ctx context.Context, rows ...V) error
+
+	// Put adds rows, in the place of those that are there.
+	Put(ctx context.Context, rows ...V) error
+
+	// Delete removes the rows with these keys, if they are there.
+	Delete(ctx context.Context, keys ...K) error
+}
+
+// Since says what the age of a message counts from.
+type Since bool
+
+// The two ages: from when a message was enqueued, or from when it came due, if that is later.
+const (
+	SinceEnqueued Since = false
+	SinceDue      Since = true
+)
+
+// Sum is how many rows of a table have a topic, and are letters of a consumer, "" for other rows.
+type Sum struct {
+	Topic, Consumer string
+	Count           int64
+	Oldest          time.Time // since when the oldest of them is counted
+}
+
+// Tx is a transaction: the tables, and what else a store does in it.
+type Tx struct {
+	Driver
+
+	Now time.Time // by the store's clock, when the transaction began
+
+	Outbox, Scheduled Table[int64, *Row] // by position
+	Waiting           Table[Place, *Waiting]
+	Archive           Table[any, *Archived] // by a key that the store gives
+	IDs               Table[outbox.Identity, *ID]
+	Letters           Table[int64, *Letter] // by number
+	Audit             Table[int64, *deadletter.Entry]
+	Replays           Table[int64, *Replay]
+	Inbox             Table[inbox.Key, *Record]
+	Attempts          Table[inbox.Key, *Attempt]
+	Relays            Table[string, *Relay] // by name
+	Lanes             Table[int, *Lane]     // by number; all are there
+}
+
+// Driver is what a store does in a transaction apart from its tables.
+type Driver interface {
+	// Draw takes n numbers of a counter, which begins with 1, and returns the first of them and the time. Those
+	// of a transaction that rolls back may be lost.
+	Draw(ctx context.Context, c Counter, n int) (first int64, now time.Time, err error)
+
+	// Lock keeps other transactions from changing what is in lanes, or whose they are, until this one ends. It is
+	// called before what it protects is read; of several lanes the lowest is locked first.
+	Lock(ctx context.Context, lanes ...int) error
+}
+
+// Counter is a number that only rises.
+type Counter string
+
+// The counters: of positions in the outbox, and of letters, entries of the audit log and replays.
+const (
+	Positions Counter = "position"
+	Letters   Counter = "letter"
+	Entries   Counter = "audit"
+	Numbers   Counter = "replay"
+)
+
+// Store is what the engine runs on. S is a transaction as the store's users know it.
+type Store[S any] interface {
+	// Run runs fn in a transaction. One that has met another is rolled back, and run again if again is nil or
+	// returns true; else the error is a conflict.
+	Run(ctx context.Context, again func() bool, fn func(ctx context.Context, t *Tx, session S) error) error
+
+	// WakeRelay tells relays that there may be something to publish.
+	WakeRelay()
+}
+
+// Engine implements what relays, consumers and operators ask of a store. It is safe for concurrent use.
+type Engine[S any] struct{ store Store[S] }
+
+// NewEngine returns the engine of a store.
+func NewEngine[S any](s Store[S]) Engine[S] { return Engine[S]{s} }
+
+// run runs what needs no session, as often as it takes.
+func (e *Engine[S]) run(ctx context.Context, fn func(ctx context.Context, t *Tx) error) error {
+	return e.store.Run(ctx, nil, func(ctx context.Context, t *Tx, _ S) error { return fn(ctx, t) })
+}
+
+// get returns the row with a key, nil if there is none.
+func get[K, V any](ctx context.Context, t Table[K, *V], key K) (*V, error) {
+	list, err := t.Get(ctx, key)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// first returns the first row that a query asks for, nil if there is none.
+func first[K, V any](ctx context.Context, t Table[K, *V], q Query[*V]) (*V, error) {
+	list, err := t.Find(ctx, q.first(1))
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// exists reports whether all conditions hold of a row.
+func exists[K, V any](ctx context.Context, t Table[K, *V], conditions ...Condition[*V]) (bool, error) {
+	r, err := first(ctx, t, where(conditions...))
+	return r != nil, err
+}
+
+func each[T any](list []T, do func(T) error) error {
+	for _, v := range list {
+		if err := do(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
