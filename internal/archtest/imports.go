@@ -96,18 +96,20 @@ var mayImport = map[group][]group{
 	example:  {root, role, compound, adapter},
 }
 
-// siblings are the imports allowed between packages of one group.
+// siblings are imports that are allowed beside those, most of them between packages of one group.
 var siblings = map[string][]string{
-	"contract":           {"inbox"},
-	"consumer":           {"contract", "inbox"},
-	"relay":              {"contract"},
-	"deadletter":         {"outbox"},
-	"janitor":            {"contract", "inbox"},
-	"schedule":           {"outbox", "deadletter"}, // what is scheduled is completed and checked as what is enqueued; what operators do to it is audited
-	"internal/rows":      {"internal/settleplan"},
-	"internal/sqlstore":  {"internal/settleplan"},
-	"internal/recording": {"internal/loop", "internal/relaycore"},
-	"waybilltest":        {"broker/membroker", "store/memstore"}, // a whole system in memory
+	"contract":             {"inbox"},
+	"consumer":             {"contract", "inbox"},
+	"relay":                {"contract"},
+	"deadletter":           {"outbox"},
+	"janitor":              {"contract", "inbox"},
+	"schedule":             {"outbox", "deadletter"}, // what is scheduled is completed and checked as what is enqueued; what operators do to it is audited
+	"internal/rows":        {"internal/settleplan"},
+	"examples/filestore":   {"internal/lanehash", "internal/rows", "internal/wakeup"},
+	"internal/sqlstore":    {"internal/rows", "internal/settleplan"},
+	"internal/conformance": {"examples/filestore"},
+	"internal/recording":   {"internal/loop", "internal/relaycore"},
+	"waybilltest":          {"broker/membroker", "store/memstore"}, // a whole system in memory
 }
 
 // nested are the directories whose children are units of their own.

@@ -148,96 +148,88 @@ func (e *Engine[S]) DiscardDeadLetter(ctx context.Context, number int64, act dea
 }
 
 func (e *Engine[S]) settleLetter(ctx context.Context, number int64, state deadletter.State, action deadletter.Action, act deadletter.Act) (bool, error) {
-	return e.changeLetter(ctx, number, action, act, func(ctx context.Context, t *Tx, l *Letter) (bool, error) {
-		if l.State != deadletter.Open {
-			return false, nil
-		}
-		return true, t.settleAs(ctx, l, state, act.Why)
+	return e.change(ctx, number, action, act, func(ctx context.Context, t *Tx, l *Letter) (bool, string, error) {
+		return true, "", t.settleAs(ctx, l, state, act.Why)
 	})
 }
 
 // RestoreDeadLetter implements [deadletter.Store].
 func (e *Engine[S]) RestoreDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
-	return e.changeLetter(ctx, number, deadletter.ActRestore, act, func(ctx context.Context, t *Tx, l *Letter) (bool, error) {
-		if l.State == deadletter.Open {
-			return false, nil
-		}
+	return e.change(ctx, number, deadletter.ActRestore, act, func(ctx context.Context, t *Tx, l *Letter) (bool, string, error) {
 		l.State, l.Resolution, l.ResolvedAt = deadletter.Open, "", nil
-		return true, t.Letters.Put(ctx, l)
+		return true, "", t.Letters.Put(ctx, l)
 	})
 }
 
 // DeleteDeadLetter implements [deadletter.Store]. The record of a consumer's letter expires from then on; before, it
 // stayed as long as the letter.
 func (e *Engine[S]) DeleteDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
-	return e.changeLetter(ctx, number, deadletter.ActDelete, act, func(ctx context.Context, t *Tx, l *Letter) (bool, error) {
+	return e.change(ctx, number, deadletter.ActDelete, act, func(ctx context.Context, t *Tx, l *Letter) (bool, string, error) {
 		if err := t.settleAs(ctx, l, deadletter.Discarded, ""); err != nil {
-			return false, err
+			return false, "", err
 		}
 		if err := t.Letters.Delete(ctx, number); err != nil || l.Origin != deadletter.FromConsumer {
-			return true, err
+			return true, "", err
 		}
 		r, err := get(ctx, t.Inbox, l.Key)
 		if err != nil || r == nil || !r.Dead {
-			return true, err
+			return true, "", err
 		}
 		r.Dead = false
-		return true, t.Inbox.Put(ctx, r)
+		return true, "", t.Inbox.Put(ctx, r)
 	})
 }
 
-// changeLetter makes a change to a letter that is not requeued, and writes the audit log.
-func (e *Engine[S]) changeLetter(ctx context.Context, number int64, action deadletter.Action, act deadletter.Act,
-	change func(ctx context.Context, t *Tx, l *Letter) (bool, error),
+// letterState returns what decides what may be done with a letter.
+func (l *Letter) letterState() LetterState {
+	return LetterState{l.Origin, l.State, l.Requeued, l.Origin == deadletter.FromConsumer && l.Key.Message == ""}
+}
+
+// change makes a change to a letter, if its state allows that, and writes the audit log. fn reports whether it has
+// changed anything, and what else is to be known of it.
+func (e *Engine[S]) change(ctx context.Context, number int64, action deadletter.Action, act deadletter.Act,
+	fn func(ctx context.Context, t *Tx, l *Letter) (changed bool, detail string, err error),
 ) (changed bool, err error) {
 	if err := act.Check(); err != nil {
 		return false, err
 	}
 	err = e.run(ctx, func(ctx context.Context, t *Tx) error {
-		changed = false
-		l, err := t.unsettled(ctx, number)
+		l, state, err := t.lookAt(ctx, number)
 		if err != nil {
 			return err
 		}
-		entry := deadletter.Entry{Letter: number, MessageID: l.Row.Message.ID}
-		if action == deadletter.ActRestore || action == deadletter.ActDelete {
-			entry.Detail = "was " + string(l.State)
-		}
-		if changed, err = change(ctx, t, l); err != nil || !changed {
+		if changed, err = May(action, state); err != nil || !changed {
 			return err
 		}
-		return t.Note(ctx, action, act, entry)
-	})
-	if err != nil || !changed {
-		return false, err
-	}
-	e.store.WakeRelay()
-	return true, nil
-}
-
-// unsettled returns a letter that is not requeued.
-func (t *Tx) unsettled(ctx context.Context, number int64) (*Letter, error) {
-	l, err := get(ctx, t.Letters, number)
-	switch {
-	case err != nil:
-		return nil, err
-	case l != nil && !l.Requeued:
-		return l, nil
-	case l == nil:
-		if err := t.whereIs(ctx, number); err != nil {
-			return nil, err
+		detail := ""
+		if changed, detail, err = fn(ctx, t, l); err != nil || !changed {
+			return err
 		}
+		return t.Note(ctx, action, act, deadletter.Entry{Letter: number, MessageID: l.Row.Message.ID, Detail: cmp.Or(detail, state.Detail(action))})
+	})
+	if err != nil {
+		return false, fmt.Errorf("%s dead letter %d: %w", action, number, err)
 	}
-	return nil, fmt.Errorf("dead letter %d: %w", number, deadletter.ErrRequeued)
+	if changed {
+		e.store.WakeRelay()
+	}
+	return changed, nil
 }
 
-// whereIs tells a letter that waits already from one that never was.
-func (t *Tx) whereIs(ctx context.Context, number int64) error {
-	there, err := exists(ctx, t.Waiting, waits.Letter.is(number))
-	if err == nil && !there {
-		return notFound(number)
+// lookAt returns a letter and its state. There is none of one that waits in the outbox.
+func (t *Tx) lookAt(ctx context.Context, number int64) (*Letter, LetterState, error) {
+	l, err := get(ctx, t.Letters, number)
+	if err != nil {
+		return nil, LetterState{}, err
 	}
-	return err
+	if l != nil {
+		return l, l.letterState(), nil
+	}
+	waits, err := exists(ctx, t.Waiting, waits.Letter.is(number))
+	if err == nil && !waits {
+		err = notFound(number)
+	}
+	return nil, LetterState{Origin: deadletter.FromRelay, State: deadletter.Open, Requeued: true}, err
 }
 
 func (t *Tx) settleAs(ctx context.Context, l *Letter, state deadletter.State, resolution string) error {

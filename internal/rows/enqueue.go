@@ -180,18 +180,18 @@ func (e *Engine[S]) MaintainArchive(ctx context.Context, req contract.MaintainRe
 		batch = archiveBatch
 	}
 	for {
-		n, err := e.removeOld(ctx, req, batch)
+		n, more, err := e.removeOld(ctx, req, batch)
 		done.Rows += int64(n)
-		if err != nil || n == 0 {
+		if err != nil || !more {
 			return done, err
 		}
 	}
 }
 
-// removeOld removes a batch of what was published, and of ids that are remembered, before the retention.
-func (e *Engine[S]) removeOld(ctx context.Context, req contract.MaintainRequest, batch int) (n int, err error) {
+// removeOld removes a batch of what was published, and one of the ids that are remembered, before the retention. There may
+// be more if one of them was full.
+func (e *Engine[S]) removeOld(ctx context.Context, req contract.MaintainRequest, batch int) (n int, more bool, err error) {
 	err = e.run(ctx, func(ctx context.Context, t *Tx) error {
-		n = 0
 		limit := t.Now.Add(-req.Retention)
 		published, err := t.Archive.Find(ctx, where(archived.PublishedAt.atMost(limit)).first(batch).only(archived.PublishedAt.Name))
 		if err != nil {
@@ -209,13 +209,11 @@ func (e *Engine[S]) removeOld(ctx context.Context, req contract.MaintainRequest,
 		for i, id := range old {
 			identities[i] = id.Identity
 		}
-		if n = len(keys) + len(identities); n == 0 {
-			return nil
-		}
+		n, more = len(keys)+len(identities), len(keys) == batch || len(identities) == batch
 		if err := t.Archive.Delete(ctx, keys...); err != nil {
 			return err
 		}
 		return t.IDs.Delete(ctx, identities...)
 	})
-	return n, err
+	return n, more, err
 }

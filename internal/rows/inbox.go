@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 )
@@ -64,9 +63,9 @@ func (t *Tx) Gate(ctx context.Context, recs []inbox.Record) (outcomes []inbox.Ou
 	return outcomes, fresh, t.Attempts.Delete(ctx, retried...)
 }
 
-// AddRecord adds an inbox record and clears what is known of attempts; it returns false if the record is there. Round
+// addRecord adds an inbox record and clears what is known of attempts; it returns false if the record is there. Round
 // trips: 2, 3 if the message was tried before.
-func (t *Tx) AddRecord(ctx context.Context, rec inbox.Record) (bool, error) {
+func (t *Tx) addRecord(ctx context.Context, rec inbox.Record) (bool, error) {
 	there, err := get(ctx, t.Inbox, rec.Key)
 	if err != nil || there != nil {
 		return false, err
@@ -78,26 +77,6 @@ func (t *Tx) AddRecord(ctx context.Context, rec inbox.Record) (bool, error) {
 	}
 	err = t.Inbox.Add(ctx, NewRecord(rec, t.Now))
 	return err == nil, err
-}
-
-// FindRecord returns the record with a key, and false if there is none. Round trips: 1.
-func (t *Tx) FindRecord(ctx context.Context, key inbox.Key) (inbox.StoredRecord, bool, error) {
-	r, err := get(ctx, t.Inbox, key)
-	if err != nil || r == nil {
-		return inbox.StoredRecord{}, false, err
-	}
-	return inbox.StoredRecord{Record: r.Record, ProcessedAt: r.ProcessedAt.UTC(), Dead: r.Dead}, true, nil
-}
-
-// RemoveRecords removes up to limit records of a tenant that have an age, and returns how many. Round trips: 2.
-func (t *Tx) RemoveRecords(ctx context.Context, tenant string, age time.Duration, limit int) (int, error) {
-	if tenant == "" {
-		return 0, &waybill.InvalidError{Field: "tenant", Reason: "is required"}
-	}
-	if limit <= 0 {
-		return 0, nil
-	}
-	return t.removeRecords(ctx, expiredRecords(tenant, t.Now.Add(-age)), limit)
 }
 
 func (t *Tx) removeRecords(ctx context.Context, c []Condition[*Record], limit int) (int, error) {

@@ -2,7 +2,6 @@ package rows
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -165,8 +164,9 @@ func (t *Tx) advance(ctx context.Context, r *Replay, n int) error {
 	if err != nil {
 		return err
 	}
-	if r.Problem = r.Plan.Problem(r.Requeued, shown.Failed); r.Problem != "" {
-		t.endReplay(r, deadletter.Stopped)
+	now := t.Now
+	if r.Failed = shown.Failed; r.Stops() {
+		r.EndedAt = &now
 		return nil
 	}
 	c := append(replayable(r.Plan.Filter), letters.Number.above(r.Passed), letters.Number.atMost(r.UpTo))
@@ -180,30 +180,22 @@ func (t *Tx) advance(ctx context.Context, r *Replay, n int) error {
 		}
 	}
 	if len(found) <= n {
-		r.Skipped = max(r.Skipped, r.Letters-r.Requeued) // settled or gone since it began
-		t.endReplay(r, deadletter.Done)
+		r.End()
+		r.EndedAt = &now
 	}
 	return nil
 }
 
 // replayOne puts a letter back, or passes it if it can't be.
 func (t *Tx) replayOne(ctx context.Context, r *Replay, l *Letter) error {
-	r.Passed = l.Number
-	id, requeued, err := t.requeue(ctx, l.Number, r.Number)
-	switch {
-	case err != nil && !waybill.IsPermanent(err) && !errors.Is(err, deadletter.ErrBehind):
-		return err
-	case !requeued:
-		r.Skipped++
-		return nil
+	requeued, err := May(deadletter.ActRequeue, l.letterState())
+	if requeued && err == nil {
+		requeued, err = t.requeue(ctx, l, r.Number)
 	}
-	r.Requeued++
-	return t.Note(ctx, deadletter.ActRequeue, r.Act, deadletter.Entry{Letter: l.Number, MessageID: id, Replay: r.Number})
-}
-
-func (t *Tx) endReplay(r *Replay, state deadletter.ReplayState) {
-	now := t.Now
-	r.State, r.EndedAt = state, &now
+	if err := r.Pass(l.Number, requeued && err == nil, err); err != nil || !requeued {
+		return err
+	}
+	return t.Note(ctx, deadletter.ActRequeue, r.Act, deadletter.Entry{Letter: l.Number, MessageID: l.Row.Message.ID, Replay: r.Number})
 }
 
 // CancelReplay implements [deadletter.ReplayStore]. Round trips: 4.
@@ -218,7 +210,8 @@ func (e *Engine[S]) CancelReplay(ctx context.Context, number int64, act deadlett
 			return err
 		}
 		cancelled = true
-		t.endReplay(r, deadletter.Cancelled)
+		now := t.Now
+		r.State, r.EndedAt = deadletter.Cancelled, &now
 		if err := t.Replays.Put(ctx, r); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package rows
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
@@ -10,50 +9,29 @@ import (
 )
 
 // RequeueDeadLetter implements [deadletter.Store]. Round trips: 11 at most, 4 for a consumer's letter.
-func (e *Engine[S]) RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (requeued bool, err error) {
-	if err := act.Check(); err != nil {
-		return false, err
-	}
-	err = e.run(ctx, func(ctx context.Context, t *Tx) error {
-		var id string
-		id, requeued, err = t.requeue(ctx, number, 0)
-		if err != nil || !requeued {
-			return err
-		}
-		return t.Note(ctx, deadletter.ActRequeue, act, deadletter.Entry{Letter: number, MessageID: id})
+func (e *Engine[S]) RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
+	return e.change(ctx, number, deadletter.ActRequeue, act, func(ctx context.Context, t *Tx, l *Letter) (bool, string, error) {
+		requeued, err := t.requeue(ctx, l, 0)
+		return requeued, "", err
 	})
-	if err != nil || !requeued {
-		return false, err
-	}
-	e.store.WakeRelay()
-	return true, nil
 }
 
-// requeue puts a letter back, for a replay unless that is 0, and returns its message's id.
-func (t *Tx) requeue(ctx context.Context, number, replay int64) (id string, requeued bool, err error) {
-	l, err := get(ctx, t.Letters, number)
-	switch {
-	case err != nil:
-		return "", false, err
-	case l == nil:
-		return "", false, t.whereIs(ctx, number)
-	case l.State != deadletter.Open:
-		return "", false, fmt.Errorf("dead letter %d: %w", number, deadletter.ErrResolved)
-	}
+// requeue puts a letter back whose state allows it, with the number of the replay that does it, 0 if none does.
+func (t *Tx) requeue(ctx context.Context, l *Letter, replay int64) (bool, error) {
 	l.Replay = replay
 	if l.Origin == deadletter.FromRelay {
-		requeued, err = t.requeueToRelay(ctx, l)
-	} else {
-		requeued, err = t.requeueToConsumer(ctx, l)
+		return t.requeueToRelay(ctx, l)
 	}
-	return l.Row.Message.ID, requeued, err
+	l.RequeuedAt, l.Requeued = t.Now, true
+	l.Requeues++
+	return true, t.Letters.Put(ctx, l)
 }
 
 func (t *Tx) requeueToRelay(ctx context.Context, l *Letter) (bool, error) {
 	if err := t.Lock(ctx, l.Row.Lane); err != nil {
 		return false, err
 	}
-	if err := t.mayReturn(ctx, l.Number, &l.Row); err != nil {
+	if err := t.mayReturn(ctx, &l.Row); err != nil {
 		return false, err
 	}
 	there, err := exists(ctx, t.Outbox, ready.same(l.Row.identity())...)
@@ -73,13 +51,13 @@ func (t *Tx) requeueToRelay(ctx context.Context, l *Letter) (bool, error) {
 
 // mayReturn returns ErrBehind if the outbox has a row before a letter's in its unit: one that waits can't be put behind
 // it.
-func (t *Tx) mayReturn(ctx context.Context, number int64, r *Row) error {
+func (t *Tx) mayReturn(ctx context.Context, r *Row) error {
 	if r.Message.Key == "" {
 		return nil
 	}
 	before, err := exists(ctx, t.Outbox, ready.Lane.is(r.Lane), ready.Topic.is(r.Message.Address()), ready.Key.is(r.Message.Key), ready.Position.below(r.Position))
 	if err == nil && before {
-		err = fmt.Errorf("dead letter %d: %w", number, deadletter.ErrBehind)
+		err = deadletter.ErrBehind
 	}
 	return err
 }
@@ -101,49 +79,22 @@ func (t *Tx) waitInPlace(ctx context.Context, w *Waiting) (bool, error) {
 	return true, t.Waiting.Put(ctx, w)
 }
 
-func (t *Tx) requeueToConsumer(ctx context.Context, l *Letter) (bool, error) {
-	if l.Key.Message == "" {
-		return false, waybill.PermanentError(waybill.ReasonNoID,
-			fmt.Errorf("dead letter %d has no inbox key: its message has no id, or another one was processed under it; it cannot be run again safely", l.Number))
-	}
-	if !l.RequeuedAt.IsZero() {
-		return false, nil
-	}
-	l.RequeuedAt, l.Requeued = t.Now, true
-	l.Requeues++
-	return true, t.Letters.Put(ctx, l)
-}
-
 // EditDeadLetter implements [deadletter.Store]. Round trips: 13 at most.
 func (e *Engine[S]) EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (id string, err error) {
-	if err := act.Check(); err != nil {
-		return "", err
-	}
-	err = e.run(ctx, func(ctx context.Context, t *Tx) error {
-		l, err := t.unsettled(ctx, number)
-		if err != nil {
-			return err
-		}
-		if l.State != deadletter.Open {
-			return fmt.Errorf("dead letter %d: %w", number, deadletter.ErrResolved)
-		}
+	_, err = e.change(ctx, number, deadletter.ActEdit, act, func(ctx context.Context, t *Tx, l *Letter) (bool, string, error) {
 		copied, err := edit.Apply(&l.Row.Message, waybill.NewID())
 		if err != nil {
-			return err
+			return false, "", err
+		}
+		if err := t.requeueCopy(ctx, *l, copied); err != nil {
+			return false, "", err
 		}
 		id = copied.ID
-		if err := t.requeueCopy(ctx, *l, copied); err != nil {
-			return err
-		}
-		if err := t.settleAs(ctx, l, deadletter.Resolved, "edited and requeued as "+id); err != nil {
-			return err
-		}
-		return t.Note(ctx, deadletter.ActEdit, act, deadletter.Entry{Letter: number, MessageID: l.Row.Message.ID, Detail: id})
+		return true, id, t.settleAs(ctx, l, deadletter.Resolved, "edited and requeued as "+id)
 	})
 	if err != nil {
 		return "", err
 	}
-	e.store.WakeRelay()
 	return id, nil
 }
 
@@ -154,14 +105,14 @@ func (t *Tx) requeueCopy(ctx context.Context, l Letter, copied waybill.Message) 
 		if err := t.Lock(ctx, l.Row.Lane); err != nil {
 			return err
 		}
-		if err := t.mayReturn(ctx, l.Number, &l.Row); err != nil {
+		if err := t.mayReturn(ctx, &l.Row); err != nil {
 			return err
 		}
 		w := waiting(&l.Row, l.Row.Destination)
 		w.Life = 1
 		placed, err := t.waitInPlace(ctx, w)
 		if err == nil && !placed {
-			err = fmt.Errorf("dead letter %d: %w", l.Number, deadletter.ErrRequeued)
+			err = deadletter.ErrRequeued
 		}
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 )
@@ -85,10 +84,8 @@ func (t *Tx) hadEffect(ctx context.Context, l *Letter) error {
 		deadletter.Entry{Letter: l.Number, MessageID: l.Row.Message.ID})
 }
 
-const (
-	requeueWait = 5 * time.Second // before a requeued letter that met an outage is tried again
-	failTimeout = 5 * time.Second // for saying that one has failed, also if the handler's context has ended
-)
+// failTimeout is for saying that a letter has failed, also if the handler's context has ended.
+const failTimeout = 5 * time.Second
 
 func (e *Engine[S]) failRequeued(ctx context.Context, number int64, node string, began time.Time, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), failTimeout)
@@ -98,19 +95,16 @@ func (e *Engine[S]) failRequeued(ctx context.Context, number int64, node string,
 		if err != nil || l == nil {
 			return err
 		}
-		l.Error, l.LastFailed, l.Reason = waybill.ErrorText(cause), t.Now, waybill.ReasonExhausted
+		f := FailureOf(cause)
+		l.Error, l.LastFailed, l.Reason = f.Error, t.Now, f.Reason
 		l.Fingerprint = deadletter.Fingerprint(deadletter.FromConsumer, l.Consumer, l.Row.Message.Type, l.Error)
-		switch waybill.KindOf(cause) {
-		case waybill.Permanent:
-			l.Reason = waybill.ReasonOf(cause)
-			fallthrough
-		case waybill.Transient:
+		if f.DeadAgain {
 			l.Attempts++
 			l.History = tried(l.History, deadletter.Attempt{At: t.Now, Node: node, Took: t.Now.Sub(began), Error: l.Error})
 			l.RequeuedAt, l.Requeued = time.Time{}, false
 			err = t.Attempts.Delete(ctx, l.Key)
-		default:
-			l.RequeuedAt = t.Now.Add(requeueWait)
+		} else {
+			l.RequeuedAt = t.Now.Add(RequeueWait)
 			err = t.SaveStarts(ctx, l.Key, 0)
 		}
 		if err != nil {

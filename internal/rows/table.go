@@ -91,27 +91,6 @@ const (
 	Numbers   Counter = "replay"
 )
 
-// Store is what the engine runs on. S is a transaction as the store's users know it.
-type Store[S any] interface {
-	// Run runs fn in a transaction. One that has met another is rolled back, and run again if again is nil or
-	// returns true; else the error is a conflict.
-	Run(ctx context.Context, again func() bool, fn func(ctx context.Context, t *Tx, session S) error) error
-
-	// WakeRelay tells relays that there may be something to publish.
-	WakeRelay()
-}
-
-// Engine implements what relays, consumers and operators ask of a store. It is safe for concurrent use.
-type Engine[S any] struct{ store Store[S] }
-
-// NewEngine returns the engine of a store.
-func NewEngine[S any](s Store[S]) Engine[S] { return Engine[S]{s} }
-
-// run runs what needs no session, as often as it takes.
-func (e *Engine[S]) run(ctx context.Context, fn func(ctx context.Context, t *Tx) error) error {
-	return e.store.Run(ctx, nil, func(ctx context.Context, t *Tx, _ S) error { return fn(ctx, t) })
-}
-
 // get returns the row with a key, nil if there is none.
 func get[K, V any](ctx context.Context, t Table[K, *V], key K) (*V, error) {
 	list, err := t.Get(ctx, key)

@@ -1,49 +1,47 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/rows"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
 // lockedLetter is a letter that nobody else changes until the transaction ends.
 type lockedLetter struct {
-	number    int64
-	origin    deadletter.Origin
-	state     deadletter.State
-	requeued  bool // on its way; a relay's letter is gone then
-	keyless   bool // a consumer's letter without an inbox key
-	topic     string
-	messageID string
+	rows.LetterState
+	number           int64
+	topic, messageID string
 }
 
 // lockLetter runs LockLetter, and LetterWaits to tell a letter that is on its way from one
 // that never was.
 func (c *Core[Tx]) lockLetter(ctx context.Context, conn sqldb.Conn, number int64) (lockedLetter, error) {
-	rows, err := conn.Query(ctx, c.SQL.LockLetter, number)
-	l, found, err := sqldb.One(rows, err, func(r sqldb.Rows) (l lockedLetter, err error) {
-		err = r.Scan(&l.origin, &l.state, &l.requeued, &l.keyless, &l.topic, &l.messageID)
+	found, err := conn.Query(ctx, c.SQL.LockLetter, number)
+	l, there, err := sqldb.One(found, err, func(r sqldb.Rows) (l lockedLetter, err error) {
+		err = r.Scan(&l.Origin, &l.State, &l.Requeued, &l.Keyless, &l.topic, &l.messageID)
 		return l, err
 	})
 	l.number = number
-	if err != nil || found {
+	if err != nil || there {
 		return l, err
 	}
-	rows, err = conn.Query(ctx, c.SQL.LetterWaits, number)
-	waits, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
+	found, err = conn.Query(ctx, c.SQL.LetterWaits, number)
+	waits, _, err := sqldb.One(found, err, sqldb.Scan[bool])
 	if err == nil && !waits {
 		err = notFound(number)
 	}
-	l.state, l.requeued = deadletter.Open, true
+	l.State, l.Requeued = deadletter.Open, true
 	return l, err
 }
 
-// change locks a letter, makes a change to it and writes the audit log, in one transaction.
-// fn reports whether it has changed anything, and what else is to be known of it.
+// change locks a letter, makes a change to it, if its state allows that, and writes the audit log, in one
+// transaction. fn reports whether it has changed anything, and what else is to be known of it.
 func (c *Core[Tx]) change(ctx context.Context, number int64, action deadletter.Action, act deadletter.Act,
 	fn func(conn sqldb.Conn, l lockedLetter) (changed bool, detail string, err error),
 ) (changed bool, err error) {
@@ -55,11 +53,14 @@ func (c *Core[Tx]) change(ctx context.Context, number int64, action deadletter.A
 		if err != nil {
 			return err
 		}
+		if changed, err = rows.May(action, l.LetterState); err != nil || !changed {
+			return err
+		}
 		var detail string
 		if changed, detail, err = fn(conn, l); err != nil || !changed {
 			return err
 		}
-		return c.audit(ctx, conn, action, act, deadletter.Entry{Letter: number, MessageID: l.messageID, Detail: detail})
+		return c.audit(ctx, conn, action, act, deadletter.Entry{Letter: number, MessageID: l.messageID, Detail: cmp.Or(detail, l.Detail(action))})
 	})
 	if err != nil {
 		return false, fmt.Errorf("%s dead letter %d: %w", action, number, err)
@@ -78,19 +79,11 @@ func (c *Core[Tx]) RequeueDeadLetter(ctx context.Context, number int64, act dead
 	})
 }
 
-// requeue puts a letter back, with the number of the replay that does it, 0 if none does.
+// requeue puts a letter back whose state allows it, with the number of the replay that does it, 0 if none does.
 // RequeueRelay makes a waiting row of a relay's letter, unless another message with its id, or in its
 // place, is pending.
 func (c *Core[Tx]) requeue(ctx context.Context, conn sqldb.Conn, l lockedLetter, replay int64) (bool, error) {
-	switch {
-	case l.state != deadletter.Open:
-		return false, deadletter.ErrResolved
-	case l.keyless:
-		return false, waybill.PermanentError(waybill.ReasonNoID, fmt.Errorf(
-			"it has no inbox key: its message has no id, or another one was processed under it; it cannot be run again safely"))
-	case l.requeued:
-		return false, nil
-	case l.origin == deadletter.FromConsumer:
+	if l.Origin == deadletter.FromConsumer {
 		_, err := conn.Exec(ctx, c.SQL.RequeueConsumer, l.number, replay)
 		return err == nil, err
 	}
@@ -113,8 +106,8 @@ func (c *Core[Tx]) holdUnit(ctx context.Context, conn sqldb.Conn, number int64, 
 			return err
 		}
 	}
-	rows, err := conn.Query(ctx, c.SQL.PendsBefore, number, topic)
-	if before, err := sqldb.Collect(rows, err, sqldb.Scan[int64]); err != nil || len(before) == 0 {
+	found, err := conn.Query(ctx, c.SQL.PendsBefore, number, topic)
+	if before, err := sqldb.Collect(found, err, sqldb.Scan[int64]); err != nil || len(before) == 0 {
 		return err
 	}
 	return deadletter.ErrBehind
@@ -131,45 +124,30 @@ func (c *Core[Tx]) DiscardDeadLetter(ctx context.Context, number int64, act dead
 }
 
 func (c *Core[Tx]) settleLetter(ctx context.Context, number int64, state deadletter.State, action deadletter.Action, act deadletter.Act) (bool, error) {
-	return c.change(ctx, number, action, act, func(conn sqldb.Conn, l lockedLetter) (bool, string, error) {
-		switch {
-		case l.requeued:
-			return false, "", deadletter.ErrRequeued
-		case l.state != deadletter.Open:
-			return false, "", nil
-		}
+	return c.change(ctx, number, action, act, func(conn sqldb.Conn, _ lockedLetter) (bool, string, error) {
 		return true, "", c.settleAs(ctx, conn, number, state, act.Why)
 	})
 }
 
 // RestoreDeadLetter implements [deadletter.Store].
 func (c *Core[Tx]) RestoreDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
-	return c.change(ctx, number, deadletter.ActRestore, act, func(conn sqldb.Conn, l lockedLetter) (bool, string, error) {
-		switch {
-		case l.requeued:
-			return false, "", deadletter.ErrRequeued
-		case l.state == deadletter.Open:
-			return false, "", nil
-		}
+	return c.change(ctx, number, deadletter.ActRestore, act, func(conn sqldb.Conn, _ lockedLetter) (bool, string, error) {
 		_, err := conn.Exec(ctx, c.SQL.RestoreLetter, number)
-		return err == nil, "was " + string(l.state), err
+		return err == nil, "", err
 	})
 }
 
 // DeleteDeadLetter implements [deadletter.Store]. ReleaseRecord lets the inbox record of a consumer's
 // letter expire, which stays as long as the letter does.
 func (c *Core[Tx]) DeleteDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
-	return c.change(ctx, number, deadletter.ActDelete, act, func(conn sqldb.Conn, l lockedLetter) (bool, string, error) {
-		if l.requeued {
-			return false, "", deadletter.ErrRequeued
-		}
+	return c.change(ctx, number, deadletter.ActDelete, act, func(conn sqldb.Conn, _ lockedLetter) (bool, string, error) {
 		err := c.settleAs(ctx, conn, number, deadletter.Discarded, "")
 		for _, stmt := range [...]string{c.SQL.ReleaseRecord, c.SQL.RemoveLetter} {
 			if err == nil {
 				_, err = conn.Exec(ctx, stmt, number)
 			}
 		}
-		return err == nil, "was " + string(l.state), err
+		return err == nil, "", err
 	})
 }
 
@@ -185,13 +163,7 @@ func (c *Core[Tx]) settleAs(ctx context.Context, conn sqldb.Conn, number int64, 
 
 // EditDeadLetter implements [deadletter.Store].
 func (c *Core[Tx]) EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (id string, err error) {
-	_, err = c.change(ctx, number, deadletter.ActEdit, act, func(conn sqldb.Conn, l lockedLetter) (bool, string, error) {
-		switch {
-		case l.requeued:
-			return false, "", deadletter.ErrRequeued
-		case l.state != deadletter.Open:
-			return false, "", deadletter.ErrResolved
-		}
+	_, err = c.change(ctx, number, deadletter.ActEdit, act, func(conn sqldb.Conn, _ lockedLetter) (bool, string, error) {
 		original, err := c.showLetter(ctx, conn, number)
 		if err != nil {
 			return false, "", err

@@ -3,22 +3,15 @@ package sqlstore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/rows"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
-
-// replay is a bulk replay: letters with a number above passed, and up to upto, are still to
-// be looked at.
-type replay struct {
-	deadletter.Replay
-	passed, upto int64
-}
 
 // ReplayStatements are the SQL texts about bulk replays. In those that look for letters
 // {where} stands for what a replay puts back; its arguments come after the other ones.
@@ -53,8 +46,8 @@ func (c *Core[Tx]) PreviewReplay(ctx context.Context, f deadletter.Filter, inbox
 	}
 	var p deadletter.Preview
 	err := c.plannedAfresh(ctx, func(conn sqldb.Conn) error {
-		rows, err := c.queryLetters(ctx, conn, c.SQL.Replays.Preview, c.replayable(f, Millis(inboxRetention)))
-		p, _, err = sqldb.One(rows, err, scanPreview)
+		list, err := c.queryLetters(ctx, conn, c.SQL.Replays.Preview, c.replayable(f, Millis(inboxRetention)))
+		p, _, err = sqldb.One(list, err, scanPreview)
 		return err
 	})
 	return p, c.Kind(err)
@@ -81,12 +74,12 @@ func (c *Core[Tx]) StartReplay(ctx context.Context, p deadletter.Plan, act deadl
 		return 0, fmt.Errorf("plan of a replay: %w", err)
 	}
 	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
-		rows, err := c.queryLetters(ctx, conn, c.SQL.Replays.Start, c.replayable(p.Filter, string(plan), act.By, act.Why))
+		list, err := c.queryLetters(ctx, conn, c.SQL.Replays.Start, c.replayable(p.Filter, string(plan), act.By, act.Why))
 		if err == nil && c.SQL.Replays.Started != "" {
-			rows.Close() // it has none
-			rows, err = conn.Query(ctx, c.SQL.Replays.Started)
+			list.Close() // it has none
+			list, err = conn.Query(ctx, c.SQL.Replays.Started)
 		}
-		if number, _, err = sqldb.One(rows, err, sqldb.Scan[int64]); err != nil {
+		if number, _, err = sqldb.One(list, err, sqldb.Scan[int64]); err != nil {
 			return fmt.Errorf("start a replay: %w", err)
 		}
 		return c.audit(ctx, conn, deadletter.ActReplay, act, deadletter.Entry{Replay: number})
@@ -103,16 +96,16 @@ func (c *Core[Tx]) Replay(ctx context.Context, number int64) (deadletter.Replay,
 	return r.Replay, c.Kind(err)
 }
 
-func (c *Core[Tx]) readReplay(ctx context.Context, conn sqldb.Conn, stmt string, number int64) (replay, bool, error) {
-	rows, err := conn.Query(ctx, stmt, number)
-	return sqldb.One(rows, err, scanReplay)
+func (c *Core[Tx]) readReplay(ctx context.Context, conn sqldb.Conn, stmt string, number int64) (rows.Replay, bool, error) {
+	list, err := conn.Query(ctx, stmt, number)
+	return sqldb.One(list, err, scanReplay)
 }
 
-func scanReplay(rows sqldb.Rows) (r replay, err error) {
+func scanReplay(from sqldb.Rows) (r rows.Replay, err error) {
 	var plan string
 	var started, ended sqldb.Time
-	err = rows.Scan(&r.Number, &plan, &r.Act.By, &r.Act.Why, &r.State, &r.Letters, &r.Requeued, &r.Skipped, &r.Failed,
-		&r.Problem, &started, &ended, &r.passed, &r.upto)
+	err = from.Scan(&r.Number, &plan, &r.Act.By, &r.Act.Why, &r.State, &r.Letters, &r.Requeued, &r.Skipped, &r.Failed,
+		&r.Problem, &started, &ended, &r.Passed, &r.UpTo)
 	if err != nil {
 		return r, err
 	}
@@ -125,10 +118,10 @@ func scanReplay(rows sqldb.Rows) (r replay, err error) {
 
 // Replays implements [deadletter.ReplayStore].
 func (c *Core[Tx]) Replays(ctx context.Context, limit int) ([]deadletter.Replay, error) {
-	rows, err := c.DB.Query(ctx, c.SQL.Replays.List, limit)
-	list, err := sqldb.Collect(rows, err, func(rows sqldb.Rows) (deadletter.Replay, error) {
-		r, err := scanReplay(rows)
-		return r.Replay, err
+	found, err := c.DB.Query(ctx, c.SQL.Replays.List, limit)
+	list, err := sqldb.Collect(found, err, func(r sqldb.Rows) (deadletter.Replay, error) {
+		read, err := scanReplay(r)
+		return read.Replay, err
 	})
 	return list, c.Kind(err)
 }
@@ -137,7 +130,7 @@ func (c *Core[Tx]) Replays(ctx context.Context, limit int) ([]deadletter.Replay,
 // puts the letters back: whatever ends it early, none is put back twice, and none is passed
 // over.
 func (c *Core[Tx]) AdvanceReplay(ctx context.Context, number int64, n int) (deadletter.Replay, error) {
-	var r replay
+	var r rows.Replay
 	var locked bool
 	err := c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 		r, locked, err = c.readReplay(ctx, conn, c.SQL.Replays.Lock, number)
@@ -161,9 +154,8 @@ func (c *Core[Tx]) AdvanceReplay(ctx context.Context, number int64, n int) (dead
 }
 
 // advance puts back the next n letters, and one more is looked for to know whether that is all.
-func (c *Core[Tx]) advance(ctx context.Context, conn sqldb.Conn, r *replay, n int) error {
-	if r.Problem = r.Plan.Problem(r.Requeued, r.Failed); r.Problem != "" {
-		r.State = deadletter.Stopped
+func (c *Core[Tx]) advance(ctx context.Context, conn sqldb.Conn, r *rows.Replay, n int) error {
+	if r.Stops() {
 		return c.saveReplay(ctx, conn, r)
 	}
 	letters, err := c.nextLetters(ctx, conn, r, n+1)
@@ -176,43 +168,39 @@ func (c *Core[Tx]) advance(ctx context.Context, conn sqldb.Conn, r *replay, n in
 		}
 	}
 	if len(letters) <= n {
-		r.State = deadletter.Done
-		r.Skipped = max(r.Skipped, r.Letters-r.Requeued) // settled or gone since it began
+		r.End()
 	}
 	return c.saveReplay(ctx, conn, r)
 }
 
 // nextLetters returns the numbers of letters behind the last one that was passed.
-func (c *Core[Tx]) nextLetters(ctx context.Context, conn sqldb.Conn, r *replay, limit int) ([]int64, error) {
+func (c *Core[Tx]) nextLetters(ctx context.Context, conn sqldb.Conn, r *rows.Replay, limit int) ([]int64, error) {
 	w := c.replayable(r.Plan.Filter)
-	w.add("number > ?", r.passed)
-	w.add("number <= ?", r.upto)
+	w.add("number > ?", r.Passed)
+	w.add("number <= ?", r.UpTo)
 	w.end = fmt.Sprintf(" ORDER BY number LIMIT %d", limit)
-	rows, err := c.queryLetters(ctx, conn, c.SQL.Replays.NextLetters, w)
-	return sqldb.Collect(rows, err, sqldb.Scan[int64])
+	list, err := c.queryLetters(ctx, conn, c.SQL.Replays.NextLetters, w)
+	return sqldb.Collect(list, err, sqldb.Scan[int64])
 }
 
 // advanceOver puts a letter back, or passes it if that can't be done.
-func (c *Core[Tx]) advanceOver(ctx context.Context, conn sqldb.Conn, r *replay, number int64) error {
-	r.passed = number
+func (c *Core[Tx]) advanceOver(ctx context.Context, conn sqldb.Conn, r *rows.Replay, number int64) error {
 	l, err := c.lockLetter(ctx, conn, number)
 	requeued := false
 	if err == nil {
+		requeued, err = rows.May(deadletter.ActRequeue, l.LetterState)
+	}
+	if requeued {
 		requeued, err = c.requeue(ctx, conn, l, r.Number)
 	}
-	switch {
-	case errors.Is(err, waybill.ErrNotFound), errors.Is(err, deadletter.ErrResolved), errors.Is(err, deadletter.ErrBehind), waybill.IsPermanent(err), err == nil && !requeued:
-		r.Skipped++
-		return nil
-	case err != nil:
+	if err := r.Pass(number, requeued, err); err != nil || !requeued {
 		return err
 	}
-	r.Requeued++
 	return c.audit(ctx, conn, deadletter.ActRequeue, r.Act, deadletter.Entry{Letter: number, MessageID: l.messageID, Replay: r.Number})
 }
 
-func (c *Core[Tx]) saveReplay(ctx context.Context, conn sqldb.Conn, r *replay) error {
-	_, err := conn.Exec(ctx, c.SQL.Replays.Save, r.Number, r.passed, r.Requeued, r.Skipped, string(r.State), r.Problem)
+func (c *Core[Tx]) saveReplay(ctx context.Context, conn sqldb.Conn, r *rows.Replay) error {
+	_, err := conn.Exec(ctx, c.SQL.Replays.Save, r.Number, r.Passed, r.Requeued, r.Skipped, string(r.State), r.Problem)
 	return err
 }
 

@@ -8,10 +8,9 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/internal/rows"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
-
-const requeueWait = 5 * time.Second // before a requeued letter that met an outage is tried again
 
 // TakeRequeued implements [inbox.Inbox]. The statement takes the consumer and the
 // milliseconds of the lease. It changes the letter, and returns its number, alias, message key
@@ -19,14 +18,14 @@ const requeueWait = 5 * time.Second // before a requeued letter that met an outa
 // milliseconds, changes it.
 func (c *Core[Tx]) TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (letter inbox.Requeued, found bool, err error) {
 	if c.SQL.AnyRequeued != "" {
-		rows, err := c.DB.Query(ctx, c.SQL.AnyRequeued, consumer)
-		if waits, _, err := sqldb.One(rows, err, sqldb.Scan[bool]); err != nil || !waits {
+		list, err := c.DB.Query(ctx, c.SQL.AnyRequeued, consumer)
+		if waits, _, err := sqldb.One(list, err, sqldb.Scan[bool]); err != nil || !waits {
 			return inbox.Requeued{}, false, c.Kind(err)
 		}
 	}
 	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
-		rows, err := conn.Query(ctx, c.SQL.TakeRequeued, consumer, Millis(lease))
-		letter, found, err = sqldb.One(rows, err, func(r sqldb.Rows) (l inbox.Requeued, err error) {
+		list, err := conn.Query(ctx, c.SQL.TakeRequeued, consumer, Millis(lease))
+		letter, found, err = sqldb.One(list, err, func(r sqldb.Rows) (l inbox.Requeued, err error) {
 			var row sqldb.MessageRow
 			if err := r.Scan(append([]any{&l.Number, &l.Key.Alias, &l.Key.Message}, row.Dest()...)...); err != nil {
 				return l, err
@@ -56,8 +55,8 @@ func (c *Core[Tx]) RunRequeued(ctx context.Context, letter inbox.Requeued, node 
 	began, ran := time.Now(), false
 	err := sqldb.InTx(ctx, c.callers(), func(tx Tx) (err error) {
 		conn := c.DB.On(tx)
-		rows, err := conn.Query(ctx, c.SQL.HoldRequeued, letter.Number)
-		if _, found, err = sqldb.One(rows, err, sqldb.Scan[int64]); err != nil || !found {
+		list, err := conn.Query(ctx, c.SQL.HoldRequeued, letter.Number)
+		if _, found, err = sqldb.One(list, err, sqldb.Scan[int64]); err != nil || !found {
 			return err
 		}
 		if _, err := conn.Exec(ctx, c.SQL.ClearAttempts, keyArgs(letter.Key)...); err != nil {
@@ -90,8 +89,8 @@ func (c *Core[Tx]) open(ctx context.Context, conn sqldb.Conn, l inbox.Requeued, 
 	if n, err := conn.Exec(ctx, c.SQL.Gate, RecordArgs(rec)...); err != nil || n > 0 {
 		return err == nil, err
 	}
-	rows, err := conn.Query(ctx, c.SQL.GateOutcome, keyArgs(l.Key)...)
-	r, found, err := sqldb.One(rows, err, scanSeen)
+	list, err := conn.Query(ctx, c.SQL.GateOutcome, keyArgs(l.Key)...)
+	r, found, err := sqldb.One(list, err, scanSeen)
 	switch {
 	case err != nil:
 		return false, err
@@ -112,19 +111,13 @@ func (c *Core[Tx]) open(ctx context.Context, conn sqldb.Conn, l inbox.Requeued, 
 // the letter is dead again, the milliseconds to wait if it is not, the new fingerprint, the
 // node and the nanoseconds that the attempt took. With it goes what was noted of the start.
 func (c *Core[Tx]) failRequeued(ctx context.Context, l inbox.Requeued, node string, took time.Duration, cause error) error {
-	kind := waybill.KindOf(cause)
-	deadAgain := kind == waybill.Transient || kind == waybill.Permanent
-	reason, forget := waybill.ReasonExhausted, c.SQL.ClearStarts
-	if kind == waybill.Permanent {
-		reason = waybill.ReasonOf(cause)
-	}
-	if deadAgain {
+	f, forget := rows.FailureOf(cause), c.SQL.ClearStarts
+	if f.DeadAgain {
 		forget = c.SQL.ClearAttempts
 	}
-	text := waybill.ErrorText(cause)
-	group := fingerprint(deadletter.FromConsumer, l.Key.Consumer, &l.Message, text)
+	group := fingerprint(deadletter.FromConsumer, l.Key.Consumer, &l.Message, f.Error)
 	return c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
-		_, err := conn.Exec(ctx, c.SQL.FailRequeued, l.Number, text, string(reason), deadAgain, Millis(requeueWait), group, node, int64(took))
+		_, err := conn.Exec(ctx, c.SQL.FailRequeued, l.Number, f.Error, string(f.Reason), f.DeadAgain, Millis(rows.RequeueWait), group, node, int64(took))
 		if err != nil {
 			return err
 		}

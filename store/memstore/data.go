@@ -64,18 +64,18 @@ func (tx *Tx) rows() *rows.Tx {
 		d := &tx.store.data
 		tx.tables = &rows.Tx{
 			Driver:    driver{tx.store},
-			Outbox:    table[int64, rows.Row]{tx, d.outbox, position},
-			Scheduled: table[int64, rows.Row]{tx, d.scheduled, position},
-			Waiting:   table[rows.Place, rows.Waiting]{tx, d.waiting, (*rows.Waiting).Place},
-			Archive:   archive{table[any, rows.Archived]{tx, d.archive, func(a *rows.Archived) any { return a.Key }}},
-			IDs:       table[outbox.Identity, rows.ID]{tx, d.ids, func(id *rows.ID) outbox.Identity { return id.Identity }},
-			Letters:   table[int64, rows.Letter]{tx, d.letters, func(l *rows.Letter) int64 { return l.Number }},
-			Audit:     table[int64, deadletter.Entry]{tx, d.audit, func(e *deadletter.Entry) int64 { return e.Number }},
-			Replays:   table[int64, rows.Replay]{tx, d.replays, func(r *rows.Replay) int64 { return r.Number }},
-			Inbox:     table[inbox.Key, rows.Record]{tx, d.inbox, func(r *rows.Record) inbox.Key { return r.Key }},
-			Attempts:  table[inbox.Key, rows.Attempt]{tx, d.attempts, func(a *rows.Attempt) inbox.Key { return a.Key }},
-			Relays:    table[string, rows.Relay]{tx, d.relays, func(r *rows.Relay) string { return r.Node }},
-			Lanes:     table[int, rows.Lane]{tx, d.lanes, func(l *rows.Lane) int { return l.Number }},
+			Outbox:    table(tx, d.outbox, position),
+			Scheduled: table(tx, d.scheduled, position),
+			Waiting:   table(tx, d.waiting, (*rows.Waiting).Place),
+			Archive:   archive{table(tx, d.archive, func(a *rows.Archived) any { return a.Key }), d},
+			IDs:       table(tx, d.ids, func(id *rows.ID) outbox.Identity { return id.Identity }),
+			Letters:   table(tx, d.letters, func(l *rows.Letter) int64 { return l.Number }),
+			Audit:     table(tx, d.audit, func(e *deadletter.Entry) int64 { return e.Number }),
+			Replays:   table(tx, d.replays, func(r *rows.Replay) int64 { return r.Number }),
+			Inbox:     table(tx, d.inbox, func(r *rows.Record) inbox.Key { return r.Key }),
+			Attempts:  table(tx, d.attempts, func(a *rows.Attempt) inbox.Key { return a.Key }),
+			Relays:    table(tx, d.relays, func(r *rows.Relay) string { return r.Node }),
+			Lanes:     table(tx, d.lanes, func(l *rows.Lane) int { return l.Number }),
 		}
 	}
 	tx.tables.Now = tx.store.now().UTC()

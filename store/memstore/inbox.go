@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
@@ -85,53 +84,12 @@ func (s *Store) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool, e
 	return buried && err == nil, err
 }
 
-// SaveStarts implements [inbox.Inbox].
-func (s *Store) SaveStarts(ctx context.Context, key inbox.Key, starts int) error {
-	return s.inTx(ctx, func(tx *Tx) error { return tx.rows().SaveStarts(ctx, key, starts) })
-}
-
-// InboxSize implements [inbox.Sizer].
-func (s *Store) InboxSize(ctx context.Context) (size inbox.Size, err error) {
-	err = s.inTx(ctx, func(*Tx) error {
-		size.Records = int64(len(s.data.inbox))
-		for _, r := range s.data.inbox {
-			size.Oldest = max(size.Oldest, s.now().Sub(r.ProcessedAt))
-		}
-		return nil
-	})
-	return size, err
-}
-
 // ForgetRecord removes an inbox record, as its retention does.
 func (s *Store) ForgetRecord(key inbox.Key) error {
 	return s.inTx(context.Background(), func(tx *Tx) error {
 		drop(tx, s.data.inbox, key)
 		return nil
 	})
-}
-
-// AddRecord implements [inbox.Recorder].
-func (*Store) AddRecord(ctx context.Context, tx *Tx, rec inbox.Record) (bool, error) {
-	if err := tx.given(); err != nil {
-		return false, err
-	}
-	return tx.rows().AddRecord(ctx, rec)
-}
-
-// FindRecord implements [inbox.Recorder].
-func (*Store) FindRecord(ctx context.Context, tx *Tx, key inbox.Key) (inbox.StoredRecord, bool, error) {
-	if err := tx.given(); err != nil {
-		return inbox.StoredRecord{}, false, err
-	}
-	return tx.rows().FindRecord(ctx, key)
-}
-
-// RemoveRecords implements [inbox.Recorder].
-func (*Store) RemoveRecords(ctx context.Context, tx *Tx, tenant string, age time.Duration, limit int) (int, error) {
-	if err := tx.given(); err != nil {
-		return 0, err
-	}
-	return tx.rows().RemoveRecords(ctx, tenant, age, limit)
 }
 
 var errNoTx = &waybill.InvalidError{Field: "tx", Reason: "is required"}

@@ -2,12 +2,10 @@ package mongostore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/waybill-go/waybill/internal/rows"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -25,33 +23,5 @@ func (s *Store) EnqueueMessages(ctx context.Context, session *mongo.Session, b o
 	if err != nil {
 		return nil, err
 	}
-	isNew, err := s.at(time.Time{}).Enqueue(ctx, b)
-	return isNew, wrap(fmt.Sprintf("enqueue %d messages", len(b.Messages)), err)
-}
-
-// CancelEnqueued implements [outbox.Store], in the transaction of session.
-func (s *Store) CancelEnqueued(ctx context.Context, session *mongo.Session, id outbox.Identity) (outbox.Cancellation, error) {
-	ctx, t, err := s.within(ctx, session)
-	if err != nil {
-		return outbox.Cancellation{}, err
-	}
-	out, err := t.Cancel(ctx, id)
-	return out, wrap("cancel a message", err)
-}
-
-// Transact implements [outbox.Store]. The context that fn gets carries the session.
-func (s *Store) Transact(ctx context.Context, fn func(ctx context.Context, session *mongo.Session) (outbox.Batch, error)) (isNew []bool, err error) {
-	err = s.once(ctx, func(ctx context.Context, _ *rows.Tx, session *mongo.Session) error {
-		b, err := fn(ctx, session)
-		if err != nil {
-			return err
-		}
-		isNew, err = s.EnqueueMessages(ctx, session, b)
-		return err
-	})
-	if err != nil {
-		return nil, classify(err)
-	}
-	s.WakeRelay()
-	return isNew, nil
+	return s.at(time.Time{}).Enqueue(ctx, b)
 }

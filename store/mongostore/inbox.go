@@ -79,30 +79,6 @@ func (s *Store) seen(ctx context.Context, rec inbox.Record) (inbox.Outcome, bool
 	return found[0].Outcome(rec), true, err
 }
 
-// ProcessBatch implements [inbox.Batcher].
-func (s *Store) ProcessBatch(ctx context.Context, recs []inbox.Record, fn func(ctx context.Context, session *mongo.Session, fresh []int) error) (outcomes []inbox.Outcome, err error) {
-	if err := inbox.ValidateBatch(recs); err != nil {
-		return nil, err
-	}
-	if len(recs) == 0 {
-		return []inbox.Outcome{}, nil
-	}
-	began := false
-	err = database{s}.Run(ctx, func() bool { return !began }, func(ctx context.Context, t *rows.Tx, session *mongo.Session) error {
-		var fresh []int
-		if outcomes, fresh, err = t.Gate(ctx, recs); err != nil || len(fresh) == 0 {
-			return err
-		}
-		began = true
-		return fn(ctx, session, fresh)
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.WakeRelay() // the handler may have enqueued
-	return outcomes, nil
-}
-
 // SaveStarts implements [inbox.Inbox].
 func (s *Store) SaveStarts(ctx context.Context, key inbox.Key, starts int) error {
 	return busy(database{s}.Run(ctx, patience(), func(ctx context.Context, t *rows.Tx, _ *mongo.Session) error {
@@ -135,36 +111,4 @@ func (s *Store) InboxSize(ctx context.Context) (inbox.Size, error) {
 		size.Oldest = max(0, now.Sub(oldest.ProcessedAt))
 	}
 	return size, wrap("look for the oldest inbox record", err)
-}
-
-// AddRecord implements [inbox.Recorder]. MongoDB does not let one transaction wait for
-// another: if another one holds an uncommitted record with the key, this one is over and the
-// error a conflict.
-func (s *Store) AddRecord(ctx context.Context, session *mongo.Session, rec inbox.Record) (bool, error) {
-	ctx, t, err := s.within(ctx, session)
-	if err != nil {
-		return false, err
-	}
-	added, err := t.AddRecord(ctx, rec)
-	return added, wrap("add an inbox record", err)
-}
-
-// FindRecord implements [inbox.Recorder].
-func (s *Store) FindRecord(ctx context.Context, session *mongo.Session, key inbox.Key) (inbox.StoredRecord, bool, error) {
-	ctx, err := inSession(ctx, session)
-	if err != nil {
-		return inbox.StoredRecord{}, false, err
-	}
-	found, there, err := s.tables.FindRecord(ctx, key)
-	return found, there, wrap("look for an inbox record", err)
-}
-
-// RemoveRecords implements [inbox.Recorder].
-func (s *Store) RemoveRecords(ctx context.Context, session *mongo.Session, tenant string, age time.Duration, limit int) (int, error) {
-	ctx, t, err := s.within(ctx, session)
-	if err != nil {
-		return 0, err
-	}
-	n, err := t.RemoveRecords(ctx, tenant, age, limit)
-	return n, wrap("remove inbox records", err)
 }

@@ -10,13 +10,9 @@ import (
 	"github.com/waybill-go/waybill/janitor"
 )
 
-// CountExpired implements [janitor.Store].
+// CountExpired implements [janitor.Store]. The store keeps no sagas, and the server removes responses.
 func (s *Store) CountExpired(ctx context.Context, r janitor.Rows) (n int64, err error) {
-	switch {
-	case r.Kind == janitor.Leases && r.Tenant == "":
-	case ownKind(r.Kind):
-		return 0, nil
-	default:
+	if !leasesOfAll(r) {
 		return s.engine.CountExpired(ctx, r)
 	}
 	err = database{s}.Run(ctx, nil, func(ctx context.Context, t *rows.Tx, _ *mongo.Session) error {
@@ -26,14 +22,13 @@ func (s *Store) CountExpired(ctx context.Context, r janitor.Rows) (n int64, err 
 	return n, err
 }
 
+// leasesOfAll reports whether the rows are leases, which belong to no tenant.
+func leasesOfAll(r janitor.Rows) bool { return r.Kind == janitor.Leases && r.Tenant == "" }
+
 // PurgeExpired implements [janitor.Store]. It is never busy: two calls at once clash, and the
 // second finds what the first has left.
 func (s *Store) PurgeExpired(ctx context.Context, r janitor.Rows, limit int) (n int64, err error) {
-	switch {
-	case r.Kind == janitor.Leases && r.Tenant == "" && limit > 0:
-	case ownKind(r.Kind):
-		return 0, nil
-	default:
+	if !leasesOfAll(r) || limit <= 0 {
 		return s.engine.PurgeExpired(ctx, r, limit)
 	}
 	err = database{s}.Run(ctx, nil, func(ctx context.Context, t *rows.Tx, _ *mongo.Session) error {
@@ -48,10 +43,4 @@ func (s *Store) PurgeExpired(ctx context.Context, r janitor.Rows, limit int) (n 
 		return err
 	})
 	return n, err
-}
-
-// ownKind reports whether the rows of a kind are in none of the tables of [rows.Tx]: leases, which belong
-// to no tenant, and sagas and responses, of which the store keeps none or the server removes them.
-func ownKind(k janitor.Kind) bool {
-	return k == janitor.Leases || k == janitor.Sagas || k == janitor.Responses
 }

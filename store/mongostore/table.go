@@ -44,7 +44,7 @@ func (t *table[K, R, D]) Get(ctx context.Context, keys ...K) ([]*R, error) {
 		return nil, nil
 	}
 	docs, err := find[D](ctx, t.c, t.ids(keys))
-	return t.rows(docs), err
+	return t.rows(docs), t.wrap("read", err)
 }
 
 func (t *table[K, R, D]) rows(docs []D) []*R {
@@ -73,9 +73,10 @@ func (t *table[K, R, D]) Find(ctx context.Context, q rows.Query[*R]) ([]*R, erro
 	filter := t.filter(q.Where)
 	if q.Bytes <= 0 {
 		docs, err := find[D](ctx, t.c, filter, opts)
-		return t.rows(docs), err
+		return t.rows(docs), t.wrap("look into", err)
 	}
-	return t.findUntil(ctx, q.Bytes, filter, opts)
+	list, err := t.findUntil(ctx, q.Bytes, filter, opts)
+	return list, t.wrap("look into", err)
 }
 
 // findUntil stops once the payloads of the rows have a size of limit.
@@ -149,7 +150,7 @@ func (t *table[K, R, D]) condition(c rows.Condition[*R]) bson.M {
 
 func (t *table[K, R, D]) Count(ctx context.Context, conditions ...rows.Condition[*R]) (int, error) {
 	n, err := t.c.CountDocuments(ctx, t.filter(conditions))
-	return int(n), err
+	return int(n), t.wrap("count", err)
 }
 
 func (t *table[K, R, D]) Sums(ctx context.Context, since rows.Since, conditions ...rows.Condition[*R]) ([]rows.Sum, error) {
@@ -163,7 +164,7 @@ func (t *table[K, R, D]) Sums(ctx context.Context, since rows.Since, conditions 
 		{{Key: "$group", Value: bson.M{"_id": bson.M{"topic": "$row.topic", "consumer": "$consumer"}, "count": bson.M{"$sum": int64(1)}, "oldest": bson.M{"$min": oldest}}}},
 	})
 	if err != nil {
-		return nil, err
+		return nil, t.wrap("count", err)
 	}
 	var groups []struct {
 		Of struct {
@@ -178,7 +179,7 @@ func (t *table[K, R, D]) Sums(ctx context.Context, since rows.Since, conditions 
 	for i, g := range groups {
 		sums[i] = rows.Sum{Topic: g.Of.Topic, Consumer: g.Of.Consumer, Count: g.Count, Oldest: g.Oldest}
 	}
-	return sums, err
+	return sums, t.wrap("count", err)
 }
 
 func (t *table[K, R, D]) Add(ctx context.Context, list ...*R) error {
@@ -190,7 +191,7 @@ func (t *table[K, R, D]) Add(ctx context.Context, list ...*R) error {
 		docs[i] = t.doc(r)
 	}
 	_, err := t.c.InsertMany(ctx, docs)
-	return err
+	return t.wrap("add to", err)
 }
 
 func (t *table[K, R, D]) Put(ctx context.Context, list ...*R) error {
@@ -202,7 +203,7 @@ func (t *table[K, R, D]) Put(ctx context.Context, list ...*R) error {
 		models[i] = mongo.NewReplaceOneModel().SetFilter(bson.M{"_id": t.id(t.key(r))}).SetReplacement(t.doc(r)).SetUpsert(true)
 	}
 	_, err := t.c.BulkWrite(ctx, models)
-	return err
+	return t.wrap("change", err)
 }
 
 func (t *table[K, R, D]) Delete(ctx context.Context, keys ...K) error {
@@ -210,5 +211,8 @@ func (t *table[K, R, D]) Delete(ctx context.Context, keys ...K) error {
 		return nil
 	}
 	_, err := t.c.DeleteMany(ctx, t.ids(keys))
-	return err
+	return t.wrap("remove from", err)
 }
+
+// wrap says what was being done when the driver failed.
+func (t *table[K, R, D]) wrap(what string, err error) error { return wrap(what+" "+t.c.Name(), err) }

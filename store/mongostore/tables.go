@@ -102,7 +102,7 @@ func (t ids) Get(ctx context.Context, keys ...outbox.Identity) ([]*rows.ID, erro
 			}
 		}
 	}
-	return list, err
+	return list, t.wrap("read", err)
 }
 
 func (t ids) Delete(ctx context.Context, keys ...outbox.Identity) error {
@@ -110,7 +110,7 @@ func (t ids) Delete(ctx context.Context, keys ...outbox.Identity) error {
 		return nil
 	}
 	_, err := t.c.DeleteMany(ctx, bothForms(keys))
-	return err
+	return t.wrap("remove from", err)
 }
 
 // bothForms matches what is stored for identities.

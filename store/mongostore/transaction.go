@@ -70,8 +70,8 @@ func (s *Store) at(now time.Time) *rows.Tx {
 	return &t
 }
 
-// within returns the tables and a context whose commands are in the caller's transaction.
-func (s *Store) within(ctx context.Context, session *mongo.Session) (context.Context, *rows.Tx, error) {
+// On implements [rows.Store].
+func (s database) On(ctx context.Context, session *mongo.Session) (context.Context, *rows.Tx, error) {
 	ctx, err := inSession(ctx, session)
 	if err != nil {
 		return nil, nil, err
@@ -139,13 +139,13 @@ func (s driver) Draw(ctx context.Context, counter rows.Counter, n int) (int64, t
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		err = errNotMigrated
 	}
-	return doc.N - int64(n) + 1, doc.Now, err
+	return doc.N - int64(n) + 1, doc.Now, wrap("draw a "+string(counter), err)
 }
 
 // Lock counts the lanes' changes up.
 func (s driver) Lock(ctx context.Context, lanes ...int) error {
 	_, err := s.lanes.UpdateMany(ctx, bson.M{"_id": in(lanes)}, bson.M{"$inc": bson.M{"changes": int64(1)}})
-	return err
+	return wrap("lock lanes", err)
 }
 
 // outside returns a context whose commands are not in the transaction of ctx.

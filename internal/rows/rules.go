@@ -1,0 +1,113 @@
+package rows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+)
+
+// LetterState is what decides what may be done with a dead letter.
+type LetterState struct {
+	Origin   deadletter.Origin
+	State    deadletter.State
+	Requeued bool // it is put back; a relay's letter waits in the outbox then, and is none any more
+	Keyless  bool // a consumer's letter without an inbox key
+}
+
+// May says whether an action of an operator changes a letter in a state. It does not, without an error, where
+// that is so already.
+func May(action deadletter.Action, l LetterState) (bool, error) {
+	open := l.State == deadletter.Open
+	switch {
+	case action == deadletter.ActRequeue:
+		return l.mayRequeue()
+	case l.Requeued:
+		return false, deadletter.ErrRequeued
+	case action == deadletter.ActEdit && !open:
+		return false, deadletter.ErrResolved
+	case action == deadletter.ActRestore:
+		return !open, nil
+	case action == deadletter.ActDelete:
+		return true, nil
+	}
+	return open, nil // edit, resolve, discard
+}
+
+func (l LetterState) mayRequeue() (bool, error) {
+	switch {
+	case l.State != deadletter.Open:
+		return false, deadletter.ErrResolved
+	case l.Keyless:
+		return false, waybill.PermanentError(waybill.ReasonNoID, fmt.Errorf(
+			"it has no inbox key: its message has no id, or another one was processed under it; it cannot be run again safely"))
+	}
+	return !l.Requeued, nil
+}
+
+// Detail is what the audit log says of an action on a letter, apart from the action: what the letter was, where that
+// can't be seen any more.
+func (l LetterState) Detail(action deadletter.Action) string {
+	if action == deadletter.ActRestore || action == deadletter.ActDelete {
+		return "was " + string(l.State)
+	}
+	return ""
+}
+
+// RequeueWait is how long a requeued letter waits that met an outage or a conflict.
+const RequeueWait = 5 * time.Second
+
+// Failure is what becomes of a requeued letter whose consumer has failed again.
+type Failure struct {
+	Error     string
+	Reason    waybill.Reason
+	DeadAgain bool // else it is run again after RequeueWait, and the attempt does not count
+}
+
+// FailureOf returns what an error of the consumer leads to.
+func FailureOf(cause error) Failure {
+	f := Failure{Error: waybill.ErrorText(cause), Reason: waybill.ReasonExhausted}
+	switch waybill.KindOf(cause) {
+	case waybill.Permanent:
+		f.Reason, f.DeadAgain = waybill.ReasonOf(cause), true
+	case waybill.Transient:
+		f.DeadAgain = true
+	}
+	return f
+}
+
+// Stops ends a replay if its plan says so of what has failed again, and reports whether it has.
+func (r *Replay) Stops() bool {
+	if r.Problem = r.Plan.Problem(r.Requeued, r.Failed); r.Problem == "" {
+		return false
+	}
+	r.State = deadletter.Stopped
+	return true
+}
+
+// Pass notes what became of the next letter of a replay. It returns an error that ends the round; a letter that can't be
+// put back is passed over.
+func (r *Replay) Pass(number int64, requeued bool, err error) error {
+	switch {
+	case err != nil && !passable(err):
+		return err
+	case err != nil || !requeued:
+		r.Skipped++
+	default:
+		r.Requeued++
+	}
+	r.Passed = number
+	return nil
+}
+
+// passable reports whether an error says that a letter can't be put back.
+func passable(err error) bool {
+	return errors.Is(err, waybill.ErrNotFound) || errors.Is(err, deadletter.ErrResolved) || errors.Is(err, deadletter.ErrBehind) || waybill.IsPermanent(err)
+}
+
+// End ends a replay that has seen all its letters. What was settled, or has gone, since it began counts as skipped.
+func (r *Replay) End() {
+	r.State, r.Skipped = deadletter.Done, max(r.Skipped, r.Letters-r.Requeued)
+}
