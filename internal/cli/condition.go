@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -41,14 +42,14 @@ func checkCondition(ctx context.Context, store conditioned, p patience) []findin
 }
 
 func checkLanes(c pgstore.Condition) finding {
-	detail := fmt.Sprintf("%s alive, %d of %d lanes have an owner", plural(c.Relays, "relay"), c.Lanes-c.FreeLanes, c.Lanes)
+	detail := fmt.Sprintf("%s alive, %d of %d lanes have an owner", ops.Plural(c.Relays, "relay"), c.Lanes-c.FreeLanes, c.Lanes)
 	switch {
 	case c.Relays == 0:
 		return warning("relays", detail, "nothing is published; run: waybill relay")
 	case c.FreeLanes > 0:
 		return warning("relays", detail, "if that lasts longer than relay.lease, see the relays' logs")
 	case c.OldRelays > 0:
-		return noting("relays", fmt.Sprintf("%s; %s began before the newest migration", detail, plural(c.OldRelays, "relay")),
+		return noting("relays", fmt.Sprintf("%s; %s began before the newest migration", detail, ops.Plural(c.OldRelays, "relay")),
 			"restart them with this release when it suits: they may be of an older one")
 	}
 	return passing("relays", detail)
@@ -59,7 +60,7 @@ func checkPlaces(c pgstore.Condition) []finding {
 	if c.Misplaced == 0 {
 		return nil
 	}
-	return []finding{warning("lanes", fmt.Sprintf("%s of the outbox in another lane than that of the key, so that order may be lost", plural(c.Misplaced, "message")),
+	return []finding{warning("lanes", fmt.Sprintf("%s of the outbox in another lane than that of the key, so that order may be lost", ops.Plural(c.Misplaced, "message")),
 		"find the program that inserts lanes, and grant it INSERT on the other columns alone")}
 }
 
@@ -75,9 +76,9 @@ func checkDays(c pgstore.Condition) finding {
 func checkVacuum(c pgstore.Condition) finding {
 	last := "never vacuumed"
 	if c.LastVacuum >= 0 {
-		last = "vacuumed " + age(c.LastVacuum) + " ago"
+		last = "vacuumed " + ops.Age(c.LastVacuum) + " ago"
 	}
-	detail := fmt.Sprintf("about %s in the outbox, %s", plural(int(c.DeadRows), "dead row"), last)
+	detail := fmt.Sprintf("about %s in the outbox, %s", ops.Plural(c.DeadRows, "dead row"), last)
 	if c.DeadRows > deadRowsLimit {
 		return warning("vacuum", detail, "is autovacuum on, and does a transaction below hold it up?")
 	}
@@ -110,7 +111,7 @@ func describeHolder(h *pgstore.Holder) string {
 	fmt.Fprintf(&b, "(%s)", strings.Join(notEmpty(h.Name, h.User, h.State), ", "))
 	var facts []string
 	if h.Age > 0 {
-		facts = append(facts, "is open for "+age(h.Age))
+		facts = append(facts, "is open for "+ops.Age(h.Age))
 	}
 	if h.Enqueued {
 		facts = append(facts, "has enqueued messages")
@@ -120,7 +121,7 @@ func describeHolder(h *pgstore.Holder) string {
 		if h.CatalogOnly {
 			what = "dead rows of the server's own tables"
 		}
-		facts = append(facts, fmt.Sprintf("keeps the %s of the last %s", what, plural(int(h.Transactions), "transaction")))
+		facts = append(facts, fmt.Sprintf("keeps the %s of the last %s", what, ops.Plural(h.Transactions, "transaction")))
 	}
 	b.WriteString(" " + strings.Join(facts, ", "))
 	if h.Query != "" {

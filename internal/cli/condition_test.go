@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -32,7 +33,7 @@ func TestDoctor_OpenTransactions(t *testing.T) {
 		all := checkCondition(t.Context(), store.(conditioned), p)
 		return all[3:] // behind relays, archive and vacuum
 	}
-	if got := check(patience{transactions: 1 << 30}); len(got) != 1 || got[0].Severity != ok {
+	if got := check(patience{transactions: 1 << 30}); len(got) != 1 || got[0].Severity != ops.OK {
 		t.Fatalf("with nobody else there: %+v, want that none is open for long", got)
 	}
 
@@ -52,7 +53,7 @@ func TestDoctor_OpenTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := check(patience{open: time.Hour, transactions: 1 << 30})
-	if len(got) != 1 || got[0].Severity != warn {
+	if len(got) != 1 || got[0].Severity != ops.Warning {
 		t.Fatalf("an open transaction that has enqueued: %+v, want one warning", got)
 	}
 	matchText(t, "found", got[0].Found,
@@ -62,7 +63,7 @@ func TestDoctor_OpenTransactions(t *testing.T) {
 		t.Errorf("for programs: %+v", h)
 	}
 	for _, p := range []patience{{open: time.Hour, enqueued: time.Hour, transactions: 1 << 30}, usualPatience} {
-		if got := check(p); len(got) != 1 || got[0].Severity != ok {
+		if got := check(p); len(got) != 1 || got[0].Severity != ops.OK {
 			t.Errorf("a patience of %+v: %+v, want nothing reported yet", p, got)
 		}
 	}
@@ -90,7 +91,7 @@ func TestCheckHolders(t *testing.T) {
 	} {
 		found := checkHolders([]pgstore.Holder{tt.holder}, usualPatience)
 		if tt.want == "" {
-			if found[0].Severity != ok {
+			if found[0].Severity != ops.OK {
 				t.Errorf("%+v is reported: %+v", tt.holder, found)
 			}
 			continue
@@ -107,17 +108,17 @@ func TestCheckTables_Limits(t *testing.T) {
 		name  string
 		check func(pgstore.Condition) finding
 		c     pgstore.Condition
-		want  severity
+		want  ops.Severity
 	}{
-		{"nobody", checkLanes, pgstore.Condition{Lanes: 64, FreeLanes: 64}, warn},
-		{"lanes without owner", checkLanes, pgstore.Condition{Relays: 2, Lanes: 64, FreeLanes: 1}, warn},
-		{"every lane has one", checkLanes, pgstore.Condition{Relays: 2, Lanes: 64}, ok},
-		{"shortly after midnight", checkDays, pgstore.Condition{DaysAhead: 9, DaysReady: 8}, ok},
-		{"for two days nobody made room", checkDays, pgstore.Condition{DaysAhead: 9, DaysReady: 7}, warn},
-		{"dead rows", checkVacuum, pgstore.Condition{DeadRows: 100_000}, ok},
-		{"many dead rows", checkVacuum, pgstore.Condition{DeadRows: 100_001}, warn},
+		{"nobody", checkLanes, pgstore.Condition{Lanes: 64, FreeLanes: 64}, ops.Warning},
+		{"lanes without owner", checkLanes, pgstore.Condition{Relays: 2, Lanes: 64, FreeLanes: 1}, ops.Warning},
+		{"every lane has one", checkLanes, pgstore.Condition{Relays: 2, Lanes: 64}, ops.OK},
+		{"shortly after midnight", checkDays, pgstore.Condition{DaysAhead: 9, DaysReady: 8}, ops.OK},
+		{"for two days nobody made room", checkDays, pgstore.Condition{DaysAhead: 9, DaysReady: 7}, ops.Warning},
+		{"dead rows", checkVacuum, pgstore.Condition{DeadRows: 100_000}, ops.OK},
+		{"many dead rows", checkVacuum, pgstore.Condition{DeadRows: 100_001}, ops.Warning},
 	} {
-		if got := tt.check(tt.c); got.Severity != tt.want || (got.Advice == "") != (tt.want == ok) {
+		if got := tt.check(tt.c); got.Severity != tt.want || (got.Advice == "") != (tt.want == ops.OK) {
 			t.Errorf("%s: %+v, want %s, with advice unless it is ok", tt.name, got, tt.want)
 		}
 	}

@@ -10,8 +10,6 @@ import (
 // seenAnyway are the subjects of what the dashboard finds by itself, at every view.
 var seenAnyway = []string{"pending", "dead letters"}
 
-var levels = map[severity]dashboard.Level{ok: dashboard.OK, note: dashboard.Note, warn: dashboard.Warn, problem: dashboard.Fail}
-
 // forDashboard examines what the doctor does, as the dashboard shows it.
 func (e examination) forDashboard(ctx context.Context) []dashboard.Finding {
 	found, err := e.examine(ctx)
@@ -21,7 +19,7 @@ func (e examination) forDashboard(ctx context.Context) []dashboard.Finding {
 	var list []dashboard.Finding
 	for _, f := range found {
 		if !slices.Contains(seenAnyway, f.Subject) {
-			list = append(list, dashboard.Finding{Level: levels[f.Severity], Check: f.Subject, Detail: f.Found, Advice: f.Advice})
+			list = append(list, dashboard.Finding{Level: dashboard.Level(f.Severity), Check: f.Subject, Detail: f.Found, Advice: f.Advice})
 		}
 	}
 	return list

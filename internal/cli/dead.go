@@ -4,12 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 func (p *program) deadCommand() *cobra.Command {
@@ -23,9 +22,13 @@ mended, "requeue" puts some back, "replay" many at a bearable pace, "edit" a cor
 "delete" removes a letter with its payload. "audit" shows who has changed what, and why.`,
 		RunE: needsSubcommand,
 	}
-	cmd.AddCommand(p.deadGroupsCommand(), p.deadListCommand(), p.deadShowCommand(),
-		p.deadRequeueCommand(), p.deadResolveCommand(), p.deadDiscardCommand(), p.deadRestoreCommand(), p.deadDeleteCommand(), p.deadEditCommand(),
-		p.deadReplayCommand(), p.deadReplaysCommand(), p.deadReplayCancelCommand(), p.deadAuditCommand())
+	cmd.AddCommand(p.deadGroupsCommand(), p.deadListCommand(), p.deadShowCommand(), p.deadEditCommand(),
+		p.deadReplayCommand(), p.deadReplaysCommand(), p.verbCommand("replay-cancel", ops.Find(ops.Replay, "cancel"), replayOperand), p.deadAuditCommand())
+	for _, v := range ops.Verbs {
+		if v.Noun == ops.Letter && v.Do != nil {
+			cmd.AddCommand(p.settleCommand(v))
+		}
+	}
 	return cmd
 }
 
@@ -40,25 +43,6 @@ func letterNumbers(args []string) ([]int64, error) {
 		numbers[i] = n
 	}
 	return numbers, nil
-}
-
-// letterProblem says why a letter was not changed, and whether somebody else has changed it.
-func letterProblem(err error) (text string, overtaken bool) {
-	switch {
-	case errors.Is(err, waybill.ErrNotFound):
-		return "there is no such dead letter", true
-	case errors.Is(err, deadletter.ErrResolved):
-		return "it was resolved or discarded", true
-	case errors.Is(err, deadletter.ErrRequeued):
-		return "it was requeued and is pending", true
-	case errors.Is(err, deadletter.ErrBehind):
-		return "an earlier message of its key is still to be published: try again later", false
-	}
-	var invalid *waybill.InvalidError
-	if errors.As(err, &invalid) {
-		return "its " + invalid.Field + " " + invalid.Reason, false
-	}
-	return strings.TrimPrefix(err.Error(), "waybill: "), false
 }
 
 // unknownLetter replaces what a store says about a number that it does not know.

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -12,7 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 // letterEdit is what flags say about a corrected copy.
@@ -49,9 +51,9 @@ no flag changes stays as it was.
 			if err := e.complete(cmd, p.stdin); err != nil {
 				return err
 			}
-			return p.withTables(func(cmd *cobra.Command, store opener.Store, _ []string) error {
-				return p.deadEdit(cmd.Context(), store, numbers[0], &e, act)
-			})(cmd, args)
+			return p.withStores(cmd, ops.Letter, func(ctx context.Context, s ops.Stores) error {
+				return p.deadEdit(ctx, s.Letters, numbers[0], &e, act)
+			})
 		}),
 	}
 	e.addTo(cmd)
@@ -167,7 +169,7 @@ func (e *letterEdit) withHeaders(m *waybill.Message) (deadletter.Edit, error) {
 	return edit, nil
 }
 
-func (p *program) deadEdit(ctx context.Context, store opener.Store, number int64, e *letterEdit, act deadletter.Act) error {
+func (p *program) deadEdit(ctx context.Context, store deadletter.Store, number int64, e *letterEdit, act deadletter.Act) error {
 	l, err := store.DeadLetter(ctx, number)
 	if err != nil {
 		return unknownLetter(number, err)
@@ -181,8 +183,8 @@ func (p *program) deadEdit(ctx context.Context, store opener.Store, number int64
 		return err
 	}
 	if err != nil {
-		text, _ := letterProblem(err)
-		return fmt.Errorf("dead letter %d was not edited: %s", number, clean(text))
+		reason, _ := ops.Refused(err)
+		return errors.New(clean(ops.Find(ops.Letter, "edit").Undone(nameOf(number), cmp.Or(reason, err.Error()))))
 	}
 	if p.json {
 		return p.printJSON(map[string]any{"number": number, "id": id})

@@ -2,73 +2,45 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
-const usualGroups = 20
-
 func (p *program) deadGroupsCommand() *cobra.Command {
-	var limit int
-	cmd := &cobra.Command{
+	var n int
+	return p.lister(&cobra.Command{
 		Use:   "groups",
 		Short: "Show what fails alike, the largest group first",
 		Long: `Show the groups of open dead letters: those of one relay's topic or one consumer, and of one
 type, whose errors differ in ids and numbers only. TREND is the letters that have arrived in
 each of the last 24 hours, this hour last: a dot for none, and the higher the more.`,
-		Args: cobra.NoArgs,
-		RunE: does(func(cmd *cobra.Command, args []string) error {
-			if err := checkLimit(limit); err != nil {
-				return err
-			}
-			return p.withTables(func(cmd *cobra.Command, store opener.Store, _ []string) error {
-				return p.deadGroups(cmd.Context(), store, limit)
-			})(cmd, args)
-		}),
-	}
-	addLimit(cmd.Flags(), &limit, usualGroups, "groups")
-	return cmd
+	}, limit{&n, 20, "groups"}, func(ctx context.Context, store opener.Store) error {
+		groups, err := store.DeadLetterGroups(ctx, n)
+		if err != nil {
+			return err
+		}
+		if more, err := printList(p, groups, ops.NoLetters, groupListing); err != nil || !more {
+			return err
+		}
+		if len(groups) == n {
+			p.hintf("There may be more: waybill dead groups --limit %d", min(10*n, maxListed))
+		}
+		p.hintf("The newest of the largest: waybill dead show %d", groups[0].Newest)
+		p.hintf("When the cause is mended:  waybill dead replay --group %s", groups[0].Fingerprint)
+		return nil
+	})
 }
 
-func (p *program) deadGroups(ctx context.Context, store opener.Store, limit int) error {
-	groups, err := store.DeadLetterGroups(ctx, limit)
-	if err != nil {
-		return err
-	}
-	if p.json {
-		return p.printJSON(append([]deadletter.Group{}, groups...))
-	}
-	if len(groups) == 0 {
-		_, err := fmt.Fprintln(p.stdout, "There are no dead letters.")
-		return err
-	}
-	rows := make([][]string, len(groups))
-	for i, g := range groups {
-		rows[i] = []string{g.Fingerprint, thousands(g.Open), trend(g.Trend[:]), moment(&g.LastFailed), groupFrom(g), g.Type, short(g.Error, 60)}
-	}
-	if err := p.printTable([]string{"GROUP", "OPEN", "TREND", "LAST FAILED", "FROM", "TYPE", "ERROR"}, rows); err != nil {
-		return err
-	}
-	if len(groups) == limit {
-		p.hintf("There may be more: waybill dead groups --limit %d", min(10*limit, maxListed))
-	}
-	first := groups[0]
-	p.hintf("The newest of the largest: waybill dead show %d", first.Newest)
-	p.hintf("When the cause is mended:  waybill dead replay --group %s", first.Fingerprint)
-	return nil
-}
-
-// groupFrom says who has given up, and where the messages were going.
-func groupFrom(g deadletter.Group) string {
-	if g.Origin == deadletter.FromRelay {
-		return "relay to " + g.Topic
-	}
-	return "consumer " + g.Consumer
+var groupListing = listing[deadletter.Group]{
+	[]string{"GROUP", "OPEN", "TREND", "LAST FAILED", "FROM", "TYPE", "ERROR"},
+	func(g deadletter.Group) []string {
+		return []string{g.Fingerprint, ops.Count(g.Open), trend(g.Trend[:]), ops.Moment(&g.LastFailed), ops.GroupFrom(&g), g.Type, ops.Short(g.Error, 60)}
+	},
 }
 
 // trend draws numbers as bars of eight heights, and a dot for none.

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 // matching is what a filter matches.
@@ -27,7 +27,7 @@ type matchingGroup struct {
 const pageOfLetters = 1000
 
 // matchingLetters reads the open letters that a filter matches and that are not on their way.
-func (p *program) matchingLetters(ctx context.Context, store opener.Store, f deadletter.Filter) (*matching, error) {
+func (p *program) matchingLetters(ctx context.Context, store deadletter.Store, f deadletter.Filter) (*matching, error) {
 	defer p.endProgress()
 	m := &matching{numbers: []int64{}}
 	groups := make(map[string]matchingGroup)
@@ -44,7 +44,7 @@ func (p *program) matchingLetters(ctx context.Context, store opener.Store, f dea
 			m.numbers = append(m.numbers, l.Number)
 			groups[l.Fingerprint] = matchingGroup{Group: l.Fingerprint, Letters: groups[l.Fingerprint].Letters + 1, Error: l.Error}
 		}
-		p.progressf("%s so far", plural(len(m.numbers), "letter"))
+		p.progressf("%s so far", ops.Plural(len(m.numbers), "letter"))
 		if len(page) < f.Limit {
 			break
 		}
@@ -57,9 +57,9 @@ func (p *program) matchingLetters(ctx context.Context, store opener.Store, f dea
 	return m, nil
 }
 
-// settleMatching does the action to what a filter matches, once that is known and wanted.
-func (p *program) settleMatching(ctx context.Context, store opener.Store, c *letterChoice, action letterAction) error {
-	m, err := p.matchingLetters(ctx, store, c.Filter)
+// settleMatching uses the verb on what a filter matches, once that is known and wanted.
+func (p *program) settleMatching(ctx context.Context, s ops.Stores, c *letterChoice) error {
+	m, err := p.matchingLetters(ctx, s.Letters, c.Filter)
 	if err != nil {
 		return err
 	}
@@ -67,97 +67,77 @@ func (p *program) settleMatching(ctx context.Context, store opener.Store, c *let
 		return p.printJSON(m)
 	}
 	if m.Letters == 0 && !p.json {
-		_, err := fmt.Fprintf(p.stdout, "No dead letter matches; nothing is to be %s.\n", action.done)
+		_, err := fmt.Fprintf(p.stdout, ops.NothingToBe+"\n", c.verb.Past)
 		return err
 	}
-	p.previewMatching(m, c, action)
+	p.previewMatching(m, c)
 	if c.dryRun {
-		_, err := fmt.Fprintf(p.stdout, "%s would be %s.\n", plural(m.Letters, "dead letter"), action.done)
+		_, err := fmt.Fprintf(p.stdout, "%s would be %s.\n", ops.Plural(m.Letters, "dead letter"), c.verb.Past)
 		return err
 	}
 	if m.Letters > 0 {
-		if err := p.confirm(c.yes, action.verb+" "+plural(m.Letters, "dead letter")); err != nil {
+		if err := p.confirm(c.yes, c.verb.Name+" "+ops.Plural(m.Letters, "dead letter")); err != nil {
 			return err
 		}
 	}
-	return p.settleAll(ctx, store, m, c.act, action)
+	return p.settleAll(ctx, s, m, c)
 }
 
 const previewedGroups = 10
 
-func (p *program) previewMatching(m *matching, c *letterChoice, action letterAction) {
+func (p *program) previewMatching(m *matching, c *letterChoice) {
 	if p.json {
 		return
 	}
 	rows := make([][]string, 0, previewedGroups)
 	for _, g := range m.Groups[:min(len(m.Groups), previewedGroups)] {
-		rows = append(rows, []string{thousands(g.Letters), g.Group, short(g.Error, 80)})
+		rows = append(rows, []string{ops.Count(g.Letters), g.Group, ops.Short(g.Error, 80)})
 	}
 	_ = writeTable(p.stderr, []string{"LETTERS", "GROUP", "ERROR"}, rows) // a preview that nobody sees does no harm: the question comes after it
 	if more := len(m.Groups) - len(rows); more > 0 {
-		p.hintf("and %s more", plural(more, "group"))
+		p.hintf("and %s more", ops.Plural(more, "group"))
 	}
-	if action.advice != nil && m.Letters > pageOfLetters {
-		p.hintf("%s", action.advice(&c.letterFilter))
+	if c.verb.Audit == deadletter.ActRequeue && m.Letters > pageOfLetters {
+		p.hintf("To put many back at a bearable pace: %s", c.typed("waybill dead replay"))
 	}
-}
-
-// settleAll does the action to letters that were found before. Those that others have dealt
-// with in the meantime are no failures.
-func (p *program) settleAll(ctx context.Context, store opener.Store, m *matching, act deadletter.Act, action letterAction) error {
-	defer p.endProgress()
-	outcomes := make([]letterOutcome, 0, len(m.numbers))
-	var stopped error
-	for i, n := range m.numbers {
-		out, err := settleOne(ctx, store, n, act, action)
-		if stopped = err; err != nil {
-			break
-		}
-		out.failed = out.failed && !out.overtaken
-		outcomes = append(outcomes, out)
-		p.progressf("%s %s of %s", capital(action.done), thousands(i+1), thousands(len(m.numbers)))
-	}
-	p.endProgress()
-	failed, err := p.printSummary(outcomes, action)
-	switch {
-	case err != nil:
-		return err
-	case stopped != nil:
-		return stopped
-	case failed > 0:
-		return silent
-	}
-	return nil
 }
 
 const shownFailures = 10
 
-// printSummary tells how often it went well, and some of those that did not.
-func (p *program) printSummary(outcomes []letterOutcome, action letterAction) (failed int, err error) {
-	done, others := 0, 0
-	rows := make([]map[string]any, len(outcomes))
-	for i, out := range outcomes {
-		rows[i] = out.row(action)
+// settleAll uses the verb on letters that were found before. Those that others have dealt with in the meantime are no
+// failures.
+func (p *program) settleAll(ctx context.Context, s ops.Stores, m *matching, c *letterChoice) error {
+	outcomes, stopped := c.each(ctx, s, m.numbers, func(done int) {
+		p.progressf("%s %s of %s", ops.Capital(c.verb.Past), ops.Count(done), ops.Count(len(m.numbers)))
+	})
+	p.endProgress()
+	done, others, failed := 0, 0, 0
+	for i := range outcomes {
+		out := &outcomes[i]
+		out.Failed = out.Failed && !out.Gone
 		switch {
-		case out.done:
+		case out.Done:
 			done++
-		case !out.failed:
+		case !out.Failed:
 			others++
 		default:
 			if failed++; failed <= shownFailures {
-				fmt.Fprintf(p.stderr, "waybill: dead letter %d was not %s: %s\n", out.number, action.done, clean(out.text))
+				p.printFailed(c.verb, *out)
 			}
 		}
 	}
 	if failed > shownFailures {
-		fmt.Fprintf(p.stderr, "waybill: %s more were not %s\n", thousands(failed-shownFailures), action.done)
+		fmt.Fprintf(p.stderr, "waybill: %s more were not %s\n", ops.Count(failed-shownFailures), c.verb.Past)
+	}
+	if stopped == nil && failed > 0 {
+		stopped = silent
 	}
 	if p.json {
-		return failed, p.printJSON(rows)
+		return cmp.Or(p.printJSON(c.outcomeRows(outcomes)), stopped)
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s %s.\n", capital(action.done), plural(done, "dead letter"))
+	_, err := fmt.Fprintf(p.stdout, "%s %s.\n", ops.Capital(c.verb.Past), ops.Plural(done, "dead letter"))
 	if others > 0 {
-		p.hintf("%s had been dealt with in the meantime.", plural(others, "other"))
+		p.hintf("%s had been dealt with in the meantime.", ops.Plural(others, "other"))
 	}
-	return failed, err
+	return cmp.Or(err, stopped)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
-	"github.com/waybill-go/waybill/internal/span"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 // replayOrder is a bulk replay that somebody asks for.
@@ -97,7 +98,7 @@ func (p *program) deadReplay(ctx context.Context, store opener.Store, o *replayO
 	if !p.json {
 		fmt.Fprintln(p.stderr, previewText(preview, o))
 	}
-	if err := p.confirm(o.yes, "replay "+plural(preview.Letters, "dead letter")); err != nil {
+	if err := p.confirm(o.yes, "replay "+ops.Plural(preview.Letters, "dead letter")); err != nil {
 		return err
 	}
 	number, err := store.StartReplay(ctx, o.plan, o.act)
@@ -114,31 +115,16 @@ func (p *program) printPreview(preview deadletter.Preview, o *replayOrder) error
 	if p.json { // nothing matches
 		return p.printJSON(preview)
 	}
+	text := previewText(preview, o)
 	if preview.Letters == 0 {
-		_, err := fmt.Fprintln(p.stdout, "No dead letter matches; nothing is to be replayed.")
-		return err
+		text = fmt.Sprintf(ops.NothingToBe, "replayed")
 	}
-	_, err := fmt.Fprintln(p.stdout, previewText(preview, o))
+	_, err := fmt.Fprintln(p.stdout, text)
 	return err
 }
 
 func previewText(preview deadletter.Preview, o *replayOrder) string {
-	keys := "without a key"
-	if preview.Keys > 0 {
-		keys = "of " + plural(preview.Keys, "key")
-	}
-	text := fmt.Sprintf("%s %s, the first failed %s; at %v per second that takes %s or more.",
-		plural(preview.Letters, "dead letter"), keys, moment(&preview.Oldest), o.plan.Rate, age(leastTime(preview.Letters, o.plan.Rate)))
-	if preview.Unprotected > 0 {
-		text += fmt.Sprintf("\n%s failed longer ago than inboxes remember (inbox.retention, %v): a consumer that did process one\nof them would process it again.",
-			plural(preview.Unprotected, "letter"), age(o.cfg.Duration("inbox.retention")))
-	}
-	return text
-}
-
-// leastTime is how long a replay takes at its full rate, in whole seconds.
-func leastTime(letters int, rate float64) time.Duration {
-	return max(time.Second, span.Of(float64(letters)/rate, time.Second).Round(time.Second))
+	return strings.TrimSpace(ops.PreviewText(&preview, o.plan.Rate) + "\n" + ops.PreviewRisk(&preview, o.cfg.Duration("inbox.retention")))
 }
 
 func (p *program) printStarted(number int64) error {
@@ -190,7 +176,7 @@ func (p *program) watchReplay(ctx context.Context, store opener.Store, number in
 			return r, nil
 		}
 		if err == nil {
-			p.progressf("Replay %d: %s", number, progressOf(r))
+			p.progressf("Replay %d: %s", number, ops.Progress(&r))
 		}
 		select {
 		case <-tick.C:
@@ -199,18 +185,13 @@ func (p *program) watchReplay(ctx context.Context, store opener.Store, number in
 	}
 }
 
-func progressOf(r deadletter.Replay) string {
-	return fmt.Sprintf("requeued %s of %s, passed over %s, dead again %s",
-		thousands(r.Requeued), thousands(r.Letters), thousands(r.Skipped), thousands(r.Failed))
-}
-
 // printEnded tells how a replay has ended, and fails unless all was put back.
 func (p *program) printEnded(r deadletter.Replay) error {
 	if p.json {
 		if err := p.printJSON(r); err != nil {
 			return err
 		}
-	} else if _, err := fmt.Fprintf(p.stdout, "Replay %d is %s: %s.\n", r.Number, r.State, progressOf(r)); err != nil {
+	} else if _, err := fmt.Fprintf(p.stdout, "Replay %d is %s: %s.\n", r.Number, r.State, ops.Progress(&r)); err != nil {
 		return err
 	}
 	if r.State == deadletter.Done {

@@ -3,18 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 func (p *program) deadShowCommand() *cobra.Command {
@@ -36,9 +30,9 @@ with --payload, and the audit log keeps who has looked.`,
 			if err != nil {
 				return err
 			}
-			return p.withTables(func(cmd *cobra.Command, store opener.Store, _ []string) error {
-				return p.deadShow(cmd.Context(), store, numbers[0], payload, act)
-			})(cmd, args)
+			return p.withStores(cmd, ops.Letter, func(ctx context.Context, s ops.Stores) error {
+				return p.deadShow(ctx, s, numbers[0], payload, act)
+			})
 		}),
 	}
 	cmd.Flags().BoolVar(&payload, "payload", false, "show payload and headers, and note that in the audit log")
@@ -48,7 +42,7 @@ with --payload, and the audit log keeps who has looked.`,
 
 // letterDetail is one letter as programs get it.
 type letterDetail struct {
-	letterRow
+	ops.LetterRow
 	Subject        string             `json:"subject,omitempty"`
 	ContentType    string             `json:"content_type"`
 	DataSchema     string             `json:"data_schema,omitempty"`
@@ -60,65 +54,47 @@ type letterDetail struct {
 	PayloadBytes   int                `json:"payload_bytes"`
 	HeaderNames    []string           `json:"header_names"`
 	Audit          []deadletter.Entry `json:"audit"`
-
-	// With --payload only. The payload is in the first of them if it is UTF-8 text.
-	Payload       *string           `json:"payload,omitempty"`
-	PayloadBase64 []byte            `json:"payload_base64,omitempty"`
-	Headers       map[string]string `json:"headers,omitempty"`
+	ops.Revealed
 }
 
-func (p *program) deadShow(ctx context.Context, store opener.Store, number int64, payload bool, act deadletter.Act) error {
-	l, err := store.DeadLetter(ctx, number)
+func (p *program) deadShow(ctx context.Context, s ops.Stores, number int64, payload bool, act deadletter.Act) error {
+	l, err := s.Letters.DeadLetter(ctx, number)
 	if err != nil {
 		return unknownLetter(number, err)
 	}
+	m := &l.Message
 	if payload {
-		if err := noteReveal(ctx, store, act, "payload", deadletter.Entry{Letter: number, MessageID: l.Message.ID}); err != nil {
+		if err := s.Reveal(ctx, act, "payload", deadletter.Entry{Letter: number, MessageID: m.ID}); err != nil {
 			return err
 		}
 	}
-	audit, err := store.AuditLog(ctx, deadletter.AuditFilter{Letter: number})
+	audit, err := s.Letters.AuditLog(ctx, deadletter.AuditFilter{Letter: number})
 	if err != nil {
 		return err
 	}
 	if p.json {
-		return p.printJSON(detailOf(l, audit, payload))
+		return p.printJSON(letterDetail{
+			LetterRow: ops.LetterRowOf(l), Subject: m.Subject, ContentType: m.ContentType, DataSchema: m.DataSchema,
+			CorrelationID: m.CorrelationID, CausationID: m.CausationID, IdempotencyKey: m.IdempotencyKey,
+			Time: m.Time, ExpiresAt: m.ExpiresAt, PayloadBytes: len(m.Payload), HeaderNames: ops.HeaderNames(m), Audit: audit, Revealed: ops.RevealedOf(m, payload),
+		})
 	}
 	return p.printLetter(l, audit, payload)
 }
 
-func detailOf(l deadletter.Letter, audit []deadletter.Entry, payload bool) letterDetail {
-	m := &l.Message
-	d := letterDetail{
-		letterRow: letterRowOf(l), Subject: m.Subject, ContentType: m.ContentType, DataSchema: m.DataSchema,
-		CorrelationID: m.CorrelationID, CausationID: m.CausationID, IdempotencyKey: m.IdempotencyKey,
-		Time: m.Time, ExpiresAt: m.ExpiresAt, PayloadBytes: len(m.Payload), HeaderNames: headerNames(m), Audit: audit,
-	}
-	if payload {
-		d.Headers = m.Headers
-		if text := string(m.Payload); utf8.ValidString(text) {
-			d.Payload = &text
-		} else {
-			d.PayloadBase64 = m.Payload
-		}
-	}
-	return d
-}
-
-func headerNames(m *waybill.Message) []string {
-	return append([]string{}, slices.Sorted(maps.Keys(m.Headers))...)
-}
-
 func (p *program) printLetter(l deadletter.Letter, audit []deadletter.Entry, payload bool) error {
-	if err := p.printFields(letterFields(l)); err != nil {
+	if err := p.printAll(ops.LetterFacts(&l)); err != nil {
 		return err
 	}
-	if err := p.printHistory(l.History); err != nil {
-		return err
+	if len(l.History) > 0 {
+		p.heading("Failed attempts, the oldest first")
+		if _, err := printList(p, l.History, "", attemptListing); err != nil {
+			return err
+		}
 	}
 	if len(audit) > 0 {
 		p.heading("Audit log, the latest first")
-		if err := p.printAudit(audit); err != nil {
+		if _, err := printList(p, audit, "", auditListing); err != nil {
 			return err
 		}
 	}
@@ -129,79 +105,18 @@ func (p *program) printLetter(l deadletter.Letter, audit []deadletter.Entry, pay
 	return nil
 }
 
-func letterFields(l deadletter.Letter) [][2]string {
-	m := &l.Message
-	return [][2]string{
-		{"number", strconv.FormatInt(l.Number, 10)},
-		{"state", stateOf(l)},
-		{"failed in", fromWhom(l)},
-		{"reason", string(l.Reason)},
-		{"error", short(l.Error, waybill.MaxErrorLen)},
-		{"group", l.Fingerprint},
-		{"failed attempts", thousands(l.Attempts)},
-		{"requeued", times(l.Requeues)},
-		{"last replay", numberOrNone(l.Replay)},
-		{"first failed", moment(&l.FirstFailed)},
-		{"last failed", moment(&l.LastFailed)},
-		{"settled", moment(l.ResolvedAt)},
-		{"resolution", short(l.Resolution, waybill.MaxErrorLen)},
-		{"message id", m.ID},
-		{"topic", m.Topic},
-		{"to", m.To},
-		{"type", m.Type},
-		{"source", m.Source},
-		{"tenant", m.Tenant},
-		{"key", m.Key},
-		{"subject", m.Subject},
-		{"correlation id", m.CorrelationID},
-		{"causation id", m.CausationID},
-		{"idempotency key", m.IdempotencyKey},
-		{"happened", moment(&m.Time)},
-		{"expires", moment(&m.ExpiresAt)},
-		{"headers", strings.Join(headerNames(m), ", ")},
-		{"payload", fmt.Sprintf("%s of %s", plural(len(m.Payload), "byte"), m.ContentType)},
-	}
-}
-
-func stateOf(l deadletter.Letter) string {
-	list := conditions(l)[1:]
-	if l.State == deadletter.Open {
-		list = append([]string{string(l.State)}, list...)
-	}
-	return strings.Join(list, ", ")
-}
-
-func times(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return plural(n, "time")
-}
-
-func numberOrNone(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatInt(n, 10)
-}
-
 // heading begins a new part of the output.
 func (p *program) heading(text string) { fmt.Fprintf(p.stdout, "\n%s\n", text) }
 
-func (p *program) printHistory(history []deadletter.Attempt) error {
-	if len(history) == 0 {
-		return nil
-	}
-	p.heading("Failed attempts, the oldest first")
-	rows := make([][]string, len(history))
-	for i, a := range history {
+var attemptListing = listing[deadletter.Attempt]{
+	[]string{"AT", "NODE", "TOOK", "ERROR"},
+	func(a deadletter.Attempt) []string {
 		took := ""
 		if a.Took > 0 {
-			took = age(a.Took)
+			took = ops.Age(a.Took)
 		}
-		rows[i] = []string{moment(&a.At), a.Node, took, short(a.Error, 100)}
-	}
-	return p.printTable([]string{"AT", "NODE", "TOOK", "ERROR"}, rows)
+		return []string{ops.Moment(&a.At), a.Node, took, ops.Short(a.Error, 100)}
+	},
 }
 
 // hintNext names what can be done with a letter.

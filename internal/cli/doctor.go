@@ -10,43 +10,30 @@ import (
 
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// severity is how bad a finding is.
-type severity string
-
-const (
-	ok      severity = "ok"
-	note    severity = "note"    // worth knowing; nothing to do now
-	warn    severity = "warning" // it works, but look at it
-	problem severity = "problem" // it does not work, or not for long
-)
-
-// finding is the result of one check.
+// finding is the result of one check, and whom it is about.
 type finding struct {
-	Severity severity `json:"severity"`
-	Subject  string   `json:"subject"`
-	Found    string   `json:"found"`            // with numbers
-	Advice   string   `json:"advice,omitempty"` // what to do, if it is not ok
-
-	Holder *holderRow `json:"holder,omitempty"` // whom it is about
+	ops.Finding
+	Holder *holderRow `json:"holder,omitempty"`
 }
 
 func passing(subject, found string) finding {
-	return finding{Severity: ok, Subject: subject, Found: found}
+	return finding{Finding: ops.Finding{Severity: ops.OK, Subject: subject, Found: found}}
 }
 
 func noting(subject, found, advice string) finding {
-	return finding{Severity: note, Subject: subject, Found: found, Advice: advice}
+	return finding{Finding: ops.Finding{Severity: ops.Note, Subject: subject, Found: found, Advice: advice}}
 }
 
 func warning(subject, found, advice string) finding {
-	return finding{Severity: warn, Subject: subject, Found: found, Advice: advice}
+	return finding{Finding: ops.Finding{Severity: ops.Warning, Subject: subject, Found: found, Advice: advice}}
 }
 
 func failing(subject, found, advice string) finding {
-	return finding{Severity: problem, Subject: subject, Found: found, Advice: advice}
+	return finding{Finding: ops.Finding{Severity: ops.Problem, Subject: subject, Found: found, Advice: advice}}
 }
 
 // examination is what the doctor is asked to look at.
@@ -114,7 +101,7 @@ func (p *program) doctor(cmd *cobra.Command, e examination) (err error) {
 	if err := p.printFindings(findings); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(findings, func(f finding) bool { return f.Severity == problem }) {
+	if slices.ContainsFunc(findings, func(f finding) bool { return f.Severity == ops.Problem }) {
 		return silent
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -43,5 +44,5 @@ func checkSetBack(what string, ahead time.Duration) []finding {
 	if ahead <= clockLimit {
 		return nil
 	}
-	return []finding{warning("clock", fmt.Sprintf("the store's was set back: a message was %s %s from now", what, age(ahead)), adviceOnSetBack)}
+	return []finding{warning("clock", fmt.Sprintf("the store's was set back: a message was %s %s from now", what, ops.Age(ahead)), adviceOnSetBack)}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 // The ranges of docs/good-practices.md.
@@ -45,7 +46,7 @@ func checkPractices(cfg *config.Config) finding {
 		found("dead_letter.enabled", "false", "true")
 	}
 	if d := cfg.Duration("outbox.retention"); d < leastRetention || d > mostRetention {
-		found("outbox.retention", age(d), "1d to 90d")
+		found("outbox.retention", ops.Age(d), "1d to 90d")
 	}
 	if outside == nil {
 		return passing("practices", "the options are within the ranges of "+practicesPage)

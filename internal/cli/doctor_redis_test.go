@@ -8,6 +8,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 // infoServer speaks as much of Redis' protocol as it takes to be asked for INFO, and returns
@@ -79,7 +81,7 @@ func TestDoctor_Redis(t *testing.T) {
 			t.Fatalf("%q: exit code %d, %v: %s%s", policy, r.code, err, r.stdout, r.stderr)
 		}
 		wants(t, findings, want.Severity, want.Subject, want.Found, want.Advice)
-		wants(t, findings, ok, "store", "Redis at redis://…, for leases", "")
+		wants(t, findings, ops.OK, "store", "Redis at redis://…, for leases", "")
 		if strings.Contains(r.stdout, "s3cr3t") {
 			t.Errorf("%q: the password is told: %s", policy, r.stdout)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/schedule"
 )
 
@@ -34,9 +35,9 @@ func (t *tables) checkSchedules(ctx context.Context) []finding {
 }
 
 func checkDueSchedules(stats schedule.Stats) finding {
-	found := fmt.Sprintf("%s active, %s paused, %s ended", thousands(stats.Active), thousands(stats.Paused), thousands(stats.Ended))
+	found := fmt.Sprintf("%s active, %s paused, %s ended", ops.Count(stats.Active), ops.Count(stats.Paused), ops.Count(stats.Ended))
 	if stats.Due > 0 {
-		found += fmt.Sprintf("; %s due, the first since %s", thousands(stats.Due), age(stats.Late))
+		found += fmt.Sprintf("; %s due, the first since %s", ops.Count(stats.Due), ops.Age(stats.Late))
 	}
 	if stats.Late > scheduleLimit {
 		return warning("schedules", found, "does a runner run (waybill relay with schedule.enabled)? see: waybill schedule list")
@@ -45,7 +46,7 @@ func checkDueSchedules(stats schedule.Stats) finding {
 }
 
 func checkDueMessages(stats schedule.Stats) finding {
-	found := fmt.Sprintf("%s due, the first since %s", plural(int(stats.DueMessages), "message"), age(stats.LateMessages))
+	found := fmt.Sprintf("%s due, the first since %s", ops.Plural(stats.DueMessages, "message"), ops.Age(stats.LateMessages))
 	if stats.LateMessages > scheduleLimit {
 		return warning("scheduled", found, "is a relay running? see: waybill schedule messages")
 	}

@@ -13,14 +13,12 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// limits of what is ok.
-const (
-	clockLimit   = time.Second
-	pendingLimit = time.Minute
-)
+// clockLimit is by how much the store's clock may differ from ours.
+const clockLimit = time.Second
 
 // checkStore runs the checks of the store; those behind one that fails may be left out. The
 // error is about the configuration.
@@ -144,7 +142,7 @@ func (t *tables) checkUnroutable(ctx context.Context) []finding {
 	}
 	var findings []finding
 	for topic, count := range topics {
-		findings = append(findings, warning("unroutable", fmt.Sprintf("topic %s: %s came back", topic, plural(count, "message")),
+		findings = append(findings, warning("unroutable", fmt.Sprintf("topic %s: %s came back", topic, ops.Plural(count, "message")),
 			"start a consumer of it, or bind a queue; then: waybill dead requeue"))
 	}
 	slices.SortFunc(findings, func(a, b finding) int { return strings.Compare(a.Found, b.Found) })

@@ -1,17 +1,15 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/migrate"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -46,7 +44,7 @@ func (t tables) check(ctx context.Context) (findings []finding) {
 		}
 		found := c.run(ctx)
 		findings = append(findings, found...)
-		if c.subject == schemaSubject && found[0].Severity == problem {
+		if c.subject == schemaSubject && found[0].Severity == ops.Problem {
 			return findings
 		}
 	}
@@ -126,8 +124,8 @@ func (t *tables) checkOutbox(ctx context.Context) []finding {
 		return t.unread("outbox", err)
 	}
 	relays, err := t.store.RelayStates(ctx)
-	alive := err == nil && !noneAlive(relays)
-	return append(checkPendingClock(stats), checkPending(stats, alive), checkDead(stats))
+	alive := err == nil && ops.AnyAlive(relays)
+	return append(checkPendingClock(stats), finding{Finding: ops.CheckPending(stats, alive)}, finding{Finding: ops.CheckDead(stats)})
 }
 
 func (t *tables) checkSagas(ctx context.Context) []finding {
@@ -135,66 +133,4 @@ func (t *tables) checkSagas(ctx context.Context) []finding {
 		return checkSagas(ctx, sagas)
 	}
 	return nil
-}
-
-// adviceOnStandstill is what to do if messages do not move.
-func adviceOnStandstill(alive bool) string {
-	if alive {
-		return "a relay is alive: its log and /health/ready say whether the broker takes what it publishes, or what it stores of that fails"
-	}
-	return "is a relay running? see: waybill relay status"
-}
-
-func checkPending(stats []outbox.Stats, alive bool) finding {
-	var count int64
-	var oldest time.Duration
-	for _, s := range stats {
-		if s.Status == outbox.Pending {
-			count += s.Count
-			oldest = max(oldest, s.Oldest)
-		}
-	}
-	if count == 0 {
-		return passing("pending", "no message waits for the relay")
-	}
-	found := fmt.Sprintf("%s, the oldest is %s old", plural(int(count), "message"), age(oldest))
-	if oldest > pendingLimit {
-		return warning("pending", found, adviceOnStandstill(alive))
-	}
-	return passing("pending", found)
-}
-
-// ownersNamed is how many owners of dead letters the doctor names.
-const ownersNamed = 5
-
-// checkDead counts the dead letters that wait for a decision, by who gave up.
-func checkDead(stats []outbox.Stats) finding {
-	counts := make(map[string]int)
-	total := 0
-	for _, s := range stats {
-		if s.Status == outbox.Dead || s.Status == outbox.Failed {
-			counts[s.Consumer] += int(s.Count)
-			total += int(s.Count)
-		}
-	}
-	if total == 0 {
-		return passing("dead letters", "none is open")
-	}
-	owners := make([]string, 0, len(counts))
-	for owner := range counts {
-		owners = append(owners, owner)
-	}
-	slices.SortFunc(owners, func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
-	var parts []string
-	for _, owner := range owners[:min(len(owners), ownersNamed)] {
-		name := "the relay"
-		if owner != "" {
-			name = "consumer " + clean(owner)
-		}
-		parts = append(parts, fmt.Sprintf("%s of %s", thousands(counts[owner]), name))
-	}
-	if more := len(owners) - len(parts); more > 0 {
-		parts = append(parts, "others of "+plural(more, "consumer"))
-	}
-	return warning("dead letters", fmt.Sprintf("%s: %s", plural(total, "open letter"), strings.Join(parts, ", ")), "see: waybill dead groups")
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/cli/opener"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -49,7 +49,7 @@ func (p *patient) examine(t *testing.T, url string, args ...string) ([]finding, 
 }
 
 // wants fails unless a subject has the finding. "…" stands for anything.
-func wants(t *testing.T, findings []finding, s severity, subject, found, advice string) {
+func wants(t *testing.T, findings []finding, s ops.Severity, subject, found, advice string) {
 	t.Helper()
 	var have []string
 	for _, f := range findings {
@@ -97,14 +97,14 @@ func TestDoctor_Sessions(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
 	findings, code := p.examine(t, withQuery(t, p.url, "timezone", "Asia/Tokyo"))
-	wants(t, findings, note, "time zone", "Asia/Tokyo", "instants are stored, so any will do;…")
+	wants(t, findings, ops.Note, "time zone", "Asia/Tokyo", "instants are stored, so any will do;…")
 	if code != exitOK {
 		t.Errorf("exit code %d without a problem", code)
 	}
 	findings, _ = p.examine(t, withQuery(t, p.url, "default_transaction_isolation", "serializable"))
-	wants(t, findings, warn, "isolation", "serializable is the default", "…outbox.InTx does)")
+	wants(t, findings, ops.Warning, "isolation", "serializable is the default", "…outbox.InTx does)")
 	findings, _ = p.examine(t, withQuery(t, p.url, "pool_max_conns", "1000"))
-	wants(t, findings, warn, "connections", "… of … are open; a relay opens up to 1001, 1000 of them in its pool", "lower pool_max_conns…")
+	wants(t, findings, ops.Warning, "connections", "… of … are open; a relay opens up to 1001, 1000 of them in its pool", "lower pool_max_conns…")
 }
 
 // TestDoctor_Parts takes parts of the schema away, one by one.
@@ -127,7 +127,7 @@ func TestDoctor_Parts(t *testing.T) {
 			p := newPatient(t)
 			p.sql(t, tt.stmt)
 			findings, code := p.examine(t, p.url)
-			wants(t, findings, problem, "parts", tt.found, tt.advice)
+			wants(t, findings, ops.Problem, "parts", tt.found, tt.advice)
 			if code != exitFailed {
 				t.Errorf("exit code %d with a problem, want %d", code, exitFailed)
 			}
@@ -141,8 +141,8 @@ func TestDoctor_UnfinishedIndex(t *testing.T) {
 	p := newPatient(t)
 	p.sql(t, `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 's.outbox_ids_enqueued_at_idx'::regclass`)
 	findings, _ := p.examine(t, p.url)
-	wants(t, findings, problem, "parts", "missing, or switched off: index outbox_ids (enqueued_at)", "…")
-	wants(t, findings, warn, "parts", "an index was not made to its end: index outbox_ids (enqueued_at)", "drop it, or: REINDEX INDEX CONCURRENTLY")
+	wants(t, findings, ops.Problem, "parts", "missing, or switched off: index outbox_ids (enqueued_at)", "…")
+	wants(t, findings, ops.Warning, "parts", "an index was not made to its end: index outbox_ids (enqueued_at)", "drop it, or: REINDEX INDEX CONCURRENTLY")
 }
 
 // TestDoctor_Permissions logs in as roles that the script makes, and takes a right away.
@@ -166,7 +166,7 @@ func TestDoctor_Permissions(t *testing.T) {
 		for _, args := range [][]string{{"--as", string(role)}, nil} {
 			findings, code := p.examine(t, as(string(role)), args...)
 			for _, f := range findings {
-				if f.Severity == problem {
+				if f.Severity == ops.Problem {
 					t.Errorf("doctor %v as a %s: %s: %s → %s", args, role, f.Subject, f.Found, f.Advice)
 				}
 			}
@@ -176,27 +176,27 @@ func TestDoctor_Permissions(t *testing.T) {
 		}
 	}
 	findings, _ := p.examine(t, as("writer"), "--as", "writer")
-	wants(t, findings, note, "tables", "not looked at, because a writer does not read them: …pending…", "run doctor as a reader for these")
+	wants(t, findings, ops.Note, "tables", "not looked at, because a writer does not read them: …pending…", "run doctor as a reader for these")
 
 	findings, code := p.examine(t, as("reader"))
-	wants(t, findings, ok, "permissions", prefix+"reader is fit to be reader", "")
+	wants(t, findings, ops.OK, "permissions", prefix+"reader is fit to be reader", "")
 	if code != exitOK {
 		t.Errorf("a reader finds a problem: %+v", findings)
 	}
 	findings, _ = p.examine(t, as("operator"), "--as", "operator")
-	wants(t, findings, ok, "permissions", prefix+"operator is fit to be operator, reader", "")
+	wants(t, findings, ops.OK, "permissions", prefix+"operator is fit to be operator, reader", "")
 	findings, code = p.examine(t, as("relay"), "--as", "consumer")
-	wants(t, findings, problem, "permissions", "for a consumer, "+prefix+"relay lacks INSERT on inbox, …", "grant it the role that the script makes: waybill roles")
+	wants(t, findings, ops.Problem, "permissions", "for a consumer, "+prefix+"relay lacks INSERT on inbox, …", "grant it the role that the script makes: waybill roles")
 	if code != exitFailed {
 		t.Errorf("exit code %d with a problem", code)
 	}
 	p.sql(t, fmt.Sprintf(`REVOKE DELETE ON s.outbox FROM %[1]srelay; REVOKE EXECUTE ON FUNCTION s.add_archive_day FROM %[1]srelay`, prefix))
 	findings, _ = p.examine(t, as("relay"), "--as", "relay")
-	wants(t, findings, problem, "permissions", "for a relay, "+prefix+"relay lacks EXECUTE on add_archive_day, DELETE on outbox", "…")
+	wants(t, findings, ops.Problem, "permissions", "for a relay, "+prefix+"relay lacks EXECUTE on add_archive_day, DELETE on outbox", "…")
 	p.sql(t, fmt.Sprintf(`REVOKE USAGE ON SCHEMA s FROM %swriter`, prefix))
 	findings, _ = p.examine(t, as("writer"), "--as", "writer")
-	wants(t, findings, problem, "permissions", "for a writer, "+prefix+"writer lacks USAGE on the schema", "…")
-	wants(t, findings, problem, "permissions", prefix+"writer has the rights of no role", "…")
+	wants(t, findings, ops.Problem, "permissions", "for a writer, "+prefix+"writer lacks USAGE on the schema", "…")
+	wants(t, findings, ops.Problem, "permissions", prefix+"writer has the rights of no role", "…")
 }
 
 // TestDoctor_Relays sees one that began before the schema was changed, and letters of topics
@@ -213,17 +213,17 @@ func TestDoctor_Relays(t *testing.T) {
 	                 correlation_id, causation_id, idempotency_key, trace_parent, trace_state, enqueued_at,
 	                 'relay', 'unroutable', 'came back', 1, now(), now() FROM s.outbox`) // next to those of a consumer that the store is filled with
 	findings, _ := p.examine(t, p.url)
-	wants(t, findings, note, "relays", "1 relay alive, 64 of 64 lanes have an owner; 1 relay began before the newest migration", "restart them…")
-	wants(t, findings, warn, "unroutable", "topic nowhere: 3 messages came back", "…waybill dead requeue")
-	wants(t, findings, warn, "dead letters", "6 open letters: 3 of the relay, 3 of consumer billing", "see: waybill dead groups")
+	wants(t, findings, ops.Note, "relays", "1 relay alive, 64 of 64 lanes have an owner; 1 relay began before the newest migration", "restart them…")
+	wants(t, findings, ops.Warning, "unroutable", "topic nowhere: 3 messages came back", "…waybill dead requeue")
+	wants(t, findings, ops.Warning, "dead letters", "6 open letters: 3 of the relay, 3 of consumer billing", "see: waybill dead groups")
 
 	p.sql(t, `UPDATE s.dead_letters SET state = 'resolved', resolved_at = now()`)
 	findings, _ = p.examine(t, p.url)
-	wants(t, findings, ok, "dead letters", "none is open", "")
+	wants(t, findings, ops.OK, "dead letters", "none is open", "")
 
 	p.sql(t, `UPDATE s.outbox SET enqueued_at = now() - interval '2 minutes'`)
 	findings, _ = p.examine(t, p.url)
-	wants(t, findings, warn, "pending", "3 messages, the oldest is 2m… old", "a relay is alive: its log and /health/ready say…")
+	wants(t, findings, ops.Warning, "pending", "3 messages, the oldest is 2m… old", "a relay is alive: its log and /health/ready say…")
 }
 
 // TestDoctor_ClockSetBack: rows of a time that is yet to come show that the database's clock was set back.
@@ -236,7 +236,7 @@ func TestDoctor_ClockSetBack(t *testing.T) {
 	}
 	p.sql(t, `UPDATE s.outbox SET enqueued_at = now() + interval '1 hour'`)
 	findings, _ = p.examine(t, p.url)
-	wants(t, findings, warn, "clock", "the store's was set back: a message was enqueued … from now", adviceOnSetBack)
+	wants(t, findings, ops.Warning, "clock", "the store's was set back: a message was enqueued … from now", adviceOnSetBack)
 
 	p.sql(t, `INSERT INTO s.outbox_archive (published_at, lane, position, id, topic, direct, key, type, source, tenant, subject, content_type, data_schema,
 	                 correlation_id, causation_id, idempotency_key, trace_parent, trace_state, enqueued_at)
@@ -244,7 +244,7 @@ func TestDoctor_ClockSetBack(t *testing.T) {
 	                 correlation_id, causation_id, idempotency_key, trace_parent, trace_state, now() FROM s.outbox;
 	          DELETE FROM s.outbox`)
 	findings, _ = p.examine(t, p.url)
-	wants(t, findings, warn, "clock", "the store's was set back: a message was published … from now", adviceOnSetBack)
+	wants(t, findings, ops.Warning, "clock", "the store's was set back: a message was published … from now", adviceOnSetBack)
 }
 
 // TestDoctor_Lanes: a program that gives its rows lanes of its own choice is found.
@@ -253,7 +253,7 @@ func TestDoctor_Lanes(t *testing.T) {
 	p := newPatient(t)
 	p.sql(t, `INSERT INTO s.outbox (topic, key, lane) SELECT 'orders', 'customer-1', n FROM generate_series(39, 41) AS n`) // its lane is 40
 	findings, _ := p.examine(t, p.url)
-	wants(t, findings, warn, "lanes", "2 messages of the outbox in another lane…", "…INSERT on the other columns alone")
+	wants(t, findings, ops.Warning, "lanes", "2 messages of the outbox in another lane…", "…INSERT on the other columns alone")
 }
 
 // TestDoctor_OldSchema: what an old schema needs is a migration, not rights.
@@ -292,7 +292,7 @@ func TestDoctor_Healthy(t *testing.T) {
 			t.Fatalf("%v: %s%s", err, r.stdout, r.stderr)
 		}
 		for _, f := range findings {
-			if f.Severity != ok && f.Severity != note {
+			if f.Severity != ops.OK && f.Severity != ops.Note {
 				t.Errorf("with the broker %q: %s %s: %s → %s", broker, f.Severity, f.Subject, f.Found, f.Advice)
 			}
 		}
@@ -339,32 +339,6 @@ func TestDoctor_File(t *testing.T) {
 	}
 }
 
-func TestCheckPending(t *testing.T) {
-	t.Parallel()
-	late := []outbox.Stats{{Status: outbox.Pending, Count: 1, Oldest: time.Hour}, {Status: outbox.Scheduled, Count: 9, Oldest: -time.Hour}}
-	if got := checkPending(late, false); got.Severity != warn || !strings.Contains(got.Advice, "is a relay running?") {
-		t.Errorf("late without a relay: %+v", got)
-	}
-	if got := checkPending(late, true); got.Severity != warn || !strings.Contains(got.Advice, "a relay is alive") {
-		t.Errorf("late with a relay: %+v", got)
-	}
-	if got := checkPending(late[1:], true); got.Severity != ok {
-		t.Errorf("with what is not due only: %+v", got)
-	}
-}
-
-func TestCheckDead(t *testing.T) {
-	t.Parallel()
-	stats := []outbox.Stats{{Status: outbox.Dead, Count: 120}, {Status: outbox.Failed, Consumer: "billing", Count: 4500}}
-	for i := range 6 {
-		stats = append(stats, outbox.Stats{Status: outbox.Dead, Consumer: fmt.Sprint("c", i), Count: 1})
-	}
-	want := "4,626 open letters: 4,500 of consumer billing, 120 of the relay, 1 of consumer c0, 1 of consumer c1, 1 of consumer c2, others of 3 consumers"
-	if got := checkDead(stats); got.Severity != warn || got.Found != want {
-		t.Errorf("found %q, want %q", got.Found, want)
-	}
-}
-
 // TestDoctor_Probe publishes to a topic that nobody knows.
 func TestDoctor_Probe(t *testing.T) {
 	t.Parallel()
@@ -387,7 +361,7 @@ func TestDoctor_Probe(t *testing.T) {
 			}
 		}
 		findings, code := p.examine(t, p.url, append(at, "--probe")...)
-		wants(t, findings, ok, "probe", tt.found, "")
+		wants(t, findings, ops.OK, "probe", tt.found, "")
 		if code != exitOK {
 			t.Errorf("exit code %d: %+v", code, findings)
 		}
@@ -424,7 +398,7 @@ func TestDoctor_Practices(t *testing.T) {
 func TestCheckClock(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	for offset, want := range map[time.Duration]severity{0: ok, 900 * time.Millisecond: ok, 2 * time.Second: warn, -2 * time.Second: warn} {
+	for offset, want := range map[time.Duration]ops.Severity{0: ops.OK, 900 * time.Millisecond: ops.OK, 2 * time.Second: ops.Warning, -2 * time.Second: ops.Warning} {
 		if got := checkClock(opener.Facts{Clock: now.Add(offset)}, now, now.Add(10*time.Millisecond)); got.Severity != want {
 			t.Errorf("an offset of %v is %s, want %s", offset, got.Severity, want)
 		}

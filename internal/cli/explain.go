@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/guarantee"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -243,7 +244,7 @@ func capabilityFacts(c broker.Capabilities) []guarantee.Fact {
 	}[c.Order]}
 	duplicates := guarantee.Fact{About: guarantee.Duplicates, Means: "there is no deduplication: a publish that is repeated is delivered twice"}
 	if c.DedupWindow > 0 {
-		duplicates.Value = age(c.DedupWindow)
+		duplicates.Value = ops.Age(c.DedupWindow)
 		duplicates.Means = "a publish that is repeated within it is dropped; a later copy is delivered too"
 	}
 	size := guarantee.Fact{About: guarantee.Size, Value: "any", Means: "the adapter sets no limit"}
@@ -254,7 +255,7 @@ func capabilityFacts(c broker.Capabilities) []guarantee.Fact {
 	if c.MaxDelay > 0 {
 		delay.Means = "a retry waits on the server, longer ones in several steps"
 		if c.MaxDelay < math.MaxInt64 {
-			delay.Value = age(c.MaxDelay)
+			delay.Value = ops.Age(c.MaxDelay)
 		}
 	}
 	return []guarantee.Fact{order, duplicates, size, delay}
@@ -264,11 +265,11 @@ func consumerFacts(cfg *config.Config) []hopFact {
 	return about("consumer",
 		guarantee.Fact{About: guarantee.Order, Setting: "consumer.Config.Order",
 			Means: "a failed message is overtaken by later ones of its key, unless the program sets OrderByKey", Stronger: "consumer.Config.Order: OrderByKey"},
-		guarantee.Fact{About: guarantee.Duplicates, Setting: "inbox.retention", Value: age(cfg.Duration("inbox.retention")),
+		guarantee.Fact{About: guarantee.Duplicates, Setting: "inbox.retention", Value: ops.Age(cfg.Duration("inbox.retention")),
 			Means: "copies are skipped for so long, where effect and inbox record share a transaction"})
 }
 
-func bytesText(n int) string { return thousands(n) + " bytes" }
+func bytesText(n int) string { return ops.Count(n) + " bytes" }
 
 // survival is what people read for a [guarantee.Survives].
 var survival = map[guarantee.Survives]string{

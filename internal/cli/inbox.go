@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 func (p *program) inboxCommand(options *pflag.FlagSet) *cobra.Command {
@@ -119,12 +120,12 @@ func (p *program) inboxShow(ctx context.Context, store opener.Store, ids []strin
 }
 
 func inboxColumns(s inbox.State) []string {
-	state, at, attempts := "failed so far", "", thousands(s.Attempts)
+	state, at, attempts := "failed so far", "", ops.Count(s.Attempts)
 	switch {
 	case s.ProcessedAt != nil:
-		state, at, attempts = "processed", moment(s.ProcessedAt), ""
+		state, at, attempts = "processed", ops.Moment(s.ProcessedAt), ""
 	case s.DeadAt != nil:
-		state, at, attempts = "dead", moment(s.DeadAt), ""
+		state, at, attempts = "dead", ops.Moment(s.DeadAt), ""
 	}
-	return []string{cmp.Or(s.MessageID, s.Message), s.Consumer, state, at, attempts, moment(s.DueAt), s.Alias, s.Source, s.Tenant, short(s.Error, 60)}
+	return []string{cmp.Or(s.MessageID, s.Message), s.Consumer, state, at, attempts, ops.Moment(s.DueAt), s.Alias, s.Source, s.Tenant, ops.Short(s.Error, 60)}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/discovery"
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 func TestInbox_AnnounceRefused(t *testing.T) {
@@ -79,19 +80,19 @@ func TestInbox_Announced(t *testing.T) {
 	var found finding
 	waitFor(t, "the service is found", func() bool {
 		found = lookFor(t, append(question, "--inbox-allow-http")...)
-		return found.Severity == ok
+		return found.Severity == ops.OK
 	})
 	if !matches(found.Found, "discovered: "+ready.URL+", … of 1 is ready") {
 		t.Errorf("found %+v", found)
 	}
-	if f := lookFor(t, question...); f.Severity != problem || !matches(f.Found, "none-found for bus rabbit, group "+group+"; 1 announcements refused") {
+	if f := lookFor(t, question...); f.Severity != ops.Problem || !matches(f.Found, "none-found for bus rabbit, group "+group+"; 1 announcements refused") {
 		t.Errorf("without TLS being allowed: found %+v", f)
 	}
 	cancel()
 	if r := <-ended; r.code != exitOK {
 		t.Errorf("exit code %d, %s", r.code, r.stderr)
 	}
-	if f := lookFor(t, question...); f.Severity != problem || !matches(f.Found, "none-found …; 0 announcements refused") {
+	if f := lookFor(t, question...); f.Severity != ops.Problem || !matches(f.Found, "none-found …; 0 announcements refused") {
 		t.Errorf("after its end: found %+v", f)
 	}
 }
@@ -102,11 +103,11 @@ func TestDoctor_InboxURL(t *testing.T) {
 	code.Store(http.StatusOK)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(code.Load())) }))
 	defer server.Close()
-	if f := lookFor(t, "--inbox-url", server.URL, "--inbox-discovery"); f.Severity != ok || f.Found != "explicit-endpoint: "+server.URL+" is ready" {
+	if f := lookFor(t, "--inbox-url", server.URL, "--inbox-discovery"); f.Severity != ops.OK || f.Found != "explicit-endpoint: "+server.URL+" is ready" {
 		t.Errorf("found %+v", f)
 	}
 	code.Store(http.StatusServiceUnavailable)
-	if f := lookFor(t, "--inbox-url", server.URL); f.Severity != problem || !matches(f.Found, "… is not ready: it answers 503 Service Unavailable") {
+	if f := lookFor(t, "--inbox-url", server.URL); f.Severity != ops.Problem || !matches(f.Found, "… is not ready: it answers 503 Service Unavailable") {
 		t.Errorf("found %+v", f)
 	}
 	if f := lookFor(t); f.Subject != "" {

@@ -69,7 +69,4 @@ func TestShown_IsClean(t *testing.T) {
 	if got := trend([]int{0, 1, 50, 100}); got != "·▁▄█" {
 		t.Errorf("trend = %s", got)
 	}
-	if got := ranges([]int{0, 1, 2, 5, 7, 8}); got != "0-2, 5, 7-8" {
-		t.Errorf("ranges = %s", got)
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/janitor"
 )
 
@@ -103,7 +104,7 @@ type reportRow struct {
 func (p *program) printReportsJSON(reports []janitor.Report) error {
 	rows := make([]reportRow, len(reports))
 	for i, r := range reports {
-		rows[i] = reportRow{r.Rows, age(r.OlderThan), r.Candidates, r.Deleted, r.Batches, r.Days, r.Busy}
+		rows[i] = reportRow{r.Rows, ops.Age(r.OlderThan), r.Candidates, r.Deleted, r.Batches, r.Days, r.Busy}
 	}
 	return p.printJSON(rows)
 }
@@ -114,7 +115,7 @@ func (p *program) printExpired(reports []janitor.Report) error {
 	}
 	rows := make([][]string, len(reports))
 	for i, r := range reports {
-		rows[i] = []string{string(r.Rows), age(r.OlderThan), thousands(r.Candidates)}
+		rows[i] = []string{string(r.Rows), ops.Age(r.OlderThan), ops.Count(r.Candidates)}
 	}
 	return p.printTable([]string{"ROWS", "OLDER THAN", "WOULD BE REMOVED"}, rows)
 }
@@ -125,14 +126,14 @@ func (p *program) printReports(reports []janitor.Report) error {
 	}
 	rows := make([][]string, len(reports))
 	for i, r := range reports {
-		removed := thousands(r.Deleted)
+		removed := ops.Count(r.Deleted)
 		if r.Days > 0 {
-			removed += " and " + plural(r.Days, "day")
+			removed += " and " + ops.Plural(r.Days, "day")
 		}
 		if r.Busy {
 			removed += ", another janitor does the rest"
 		}
-		rows[i] = []string{string(r.Rows), age(r.OlderThan), thousands(r.Candidates), thousands(r.Batches), removed}
+		rows[i] = []string{string(r.Rows), ops.Age(r.OlderThan), ops.Count(r.Candidates), ops.Count(r.Batches), removed}
 	}
 	return p.printTable([]string{"ROWS", "OLDER THAN", "FOUND", "BATCHES", "REMOVED"}, rows)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 // letterFilter is a filter as flags give it.
@@ -51,7 +52,7 @@ func (f *letterFilter) complete() (err error) {
 // are meant.
 func (f *letterFilter) completeText() error {
 	if f.TextAlone() {
-		return usagef("--text goes with --group or --since here, because alone it is looked for in the newest %s letters only", thousands(deadletter.TextReach))
+		return usagef("--text goes with --group or --since here, because alone it is looked for in the newest %s letters only", ops.Count(deadletter.TextReach))
 	}
 	return nil
 }
@@ -100,18 +101,4 @@ func quoted(text string) string {
 		return text
 	}
 	return "'" + strings.ReplaceAll(clean(text), "'", `'\''`) + "'"
-}
-
-// addLimit adds the flag --limit.
-func addLimit(flags *pflag.FlagSet, limit *int, byDefault int, what string) {
-	flags.IntVar(limit, "limit", byDefault, "the most "+what+" to list")
-}
-
-const maxListed = 10_000
-
-func checkLimit(limit int) error {
-	if limit < 1 || limit > maxListed {
-		return usagef("--limit is %d, the range is 1 to %d", limit, maxListed)
-	}
-	return nil
 }

@@ -3,13 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/pflag"
 
-	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/cli/opener"
-	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 // messageSearch is how messages are found that are known by something else than their id.
@@ -40,34 +38,12 @@ func (s messageSearch) typed(id string) string {
 	return words[1:]
 }
 
-// ids returns the ids of the messages that the outbox or a dead letter knows. More than a search
-// takes are an error.
+// ids returns the ids of the messages that the outbox or a dead letter knows. More than a search takes are an error.
 func (s messageSearch) ids(ctx context.Context, store opener.Store) ([]string, error) {
-	var ids []string
-	for _, status := range []outbox.Status{"", outbox.Published} { // what is dead is among the letters
-		states, err := store.OutboxMessages(ctx, outbox.Filter{
-			Status: status, Key: s.key, CorrelationID: s.correlation, Text: s.text, Limit: mostSearched + 1,
-		})
-		if err != nil {
-			return nil, flagError(err)
-		}
-		for _, st := range states {
-			ids = append(ids, st.ID)
-		}
+	ids, err := storesOf(store).IDs(ctx, ops.FoundBy{Key: s.key, CorrelationID: s.correlation, Text: s.text}, mostSearched)
+	if err != nil {
+		return nil, flagError(err)
 	}
-	for _, state := range []deadletter.State{deadletter.Open, deadletter.Resolved, deadletter.Discarded} {
-		letters, err := store.DeadLetters(ctx, deadletter.Filter{
-			State: state, Key: s.key, CorrelationID: s.correlation, Text: s.text, Newest: true, Limit: mostSearched + 1,
-		})
-		if err != nil {
-			return nil, flagError(err)
-		}
-		for _, l := range letters {
-			ids = append(ids, l.Message.ID)
-		}
-	}
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
 	if len(ids) > mostSearched {
 		return nil, fmt.Errorf("more than %d messages match; narrow the search, or find them with: waybill outbox list", mostSearched)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -67,7 +68,7 @@ func TestRelayConfig_Order(t *testing.T) {
 func TestLetterColumns_Parks(t *testing.T) {
 	t.Parallel()
 	l := deadletter.Letter{Number: 1, Origin: deadletter.FromRelay, Reason: "exhausted", Parks: true, Behind: 12}
-	if got := letterColumns(l); !slices.Contains(got, "exhausted, parks its key with 12 behind") {
+	if got := letterListing.row(ops.LetterRowOf(l)); !slices.Contains(got, "exhausted, parks its key with 12 behind") {
 		t.Errorf("columns = %q, want what the letter parks", got)
 	}
 }

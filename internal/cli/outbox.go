@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -50,27 +50,9 @@ func (p *program) outboxListCommand() *cobra.Command {
 		Short: "List messages that are on their way, the oldest first",
 		Long: `List messages that are on their way (Pending, Waiting, Scheduled), the oldest first, or those
 with another --status. Published ones come with the latest first.`,
-		Args: cobra.NoArgs,
-		RunE: does(func(cmd *cobra.Command, args []string) (err error) {
-			if f.Status, err = readStatus(status); err != nil {
-				return err
-			}
-			if f.OlderThan, err = config.ParseDuration(olderThan); err != nil {
-				return usagef("--older-than is %q; it is a duration such as 90s or 2d", olderThan)
-			}
-			if err := checkLimit(f.Limit); err != nil {
-				return err
-			}
-			if err := flagError(f.Check()); err != nil {
-				return err
-			}
-			return p.withTables(func(cmd *cobra.Command, store opener.Store, _ []string) error {
-				return p.outboxList(cmd.Context(), store, f)
-			})(cmd, args)
-		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&status, "status", "", "only messages with this status: "+statusWords())
+	flags.StringVar(&status, "status", "", "only messages with this status: "+statusWords)
 	flags.StringVar(&f.Topic, "topic", "", "only messages of this topic, or to this destination")
 	flags.StringVar(&f.Tenant, "tenant", "", "only messages of this tenant")
 	flags.StringVar(&f.Key, "key", "", "only messages with this key")
@@ -78,17 +60,20 @@ with another --status. Published ones come with the latest first.`,
 	flags.StringVar(&f.MessageID, "id", "", "only the message with this `id`")
 	flags.StringVar(&f.Text, "text", "", "only messages with this text in id, key or correlation id")
 	flags.StringVar(&olderThan, "older-than", "0s", "only messages enqueued longer ago than this `duration`")
-	addLimit(flags, &f.Limit, outbox.DefaultLimit, "messages")
-	return cmd
+	return p.lister(cmd, limit{&f.Limit, outbox.DefaultLimit, "messages"}, func(ctx context.Context, store opener.Store) error {
+		return p.outboxList(ctx, store, f)
+	}, func() (err error) {
+		if f.Status, err = readStatus(status); err != nil {
+			return err
+		}
+		if f.OlderThan, err = config.ParseDuration(olderThan); err != nil {
+			return usagef("--older-than is %q; it is a duration such as 90s or 2d", olderThan)
+		}
+		return flagError(f.Check())
+	})
 }
 
-func statusWords() string {
-	var words []string
-	for _, s := range outbox.Statuses() {
-		words = append(words, strings.ToLower(string(s)))
-	}
-	return strings.Join(words, ", ")
-}
+var statusWords = strings.ToLower(ops.Words(outbox.Statuses()))
 
 // readStatus reads a status whatever its case.
 func readStatus(text string) (outbox.Status, error) {
@@ -100,7 +85,7 @@ func readStatus(text string) (outbox.Status, error) {
 			return s, nil
 		}
 	}
-	return "", usagef("--status is %q; it is one of %s", text, statusWords())
+	return "", usagef("--status is %q; it is one of %s", text, statusWords)
 }
 
 func (p *program) outboxList(ctx context.Context, store opener.Store, f outbox.Filter) error {
@@ -108,18 +93,7 @@ func (p *program) outboxList(ctx context.Context, store opener.Store, f outbox.F
 	if err != nil {
 		return err
 	}
-	if p.json {
-		return p.printJSON(append([]outbox.State{}, states...))
-	}
-	if len(states) == 0 {
-		_, err := fmt.Fprintln(p.stdout, "No message matches.")
-		return err
-	}
-	rows := make([][]string, len(states))
-	for i, s := range states {
-		rows[i] = []string{s.ID, string(s.Status), s.Topic, s.Destination, s.Key, moment(&s.EnqueuedAt), movesAt(s), thousands(s.Attempts), short(s.Error, 60)}
-	}
-	if err := p.printTable([]string{"ID", "STATUS", "TOPIC", "DESTINATION", "KEY", "ENQUEUED", "DUE/PUBLISHED", "ATTEMPTS", "ERROR"}, rows); err != nil {
+	if more, err := printList(p, states, ops.NoMessages, messageListing); err != nil || !more {
 		return err
 	}
 	if len(states) == f.Limit {
@@ -128,12 +102,17 @@ func (p *program) outboxList(ctx context.Context, store opener.Store, f outbox.F
 	return nil
 }
 
-// movesAt is when a message was published, or is due.
-func movesAt(s outbox.State) string {
-	if s.PublishedAt != nil {
-		return moment(s.PublishedAt)
-	}
-	return moment(s.DueAt)
+var messageListing = listing[outbox.State]{
+	[]string{"ID", "STATUS", "TOPIC", "DESTINATION", "KEY", "ENQUEUED", "DUE/PUBLISHED", "ATTEMPTS", "ERROR"},
+	func(s outbox.State) []string {
+		moves := s.DueAt
+		if s.PublishedAt != nil {
+			moves = s.PublishedAt
+		}
+		return []string{
+			s.ID, string(s.Status), s.Topic, s.Destination, s.Key, ops.Moment(&s.EnqueuedAt), ops.Moment(moves), ops.Count(s.Attempts), ops.Short(s.Error, 60),
+		}
+	},
 }
 
 func (p *program) outboxStats(cmd *cobra.Command, store opener.Store, _ []string) error {
@@ -141,28 +120,17 @@ func (p *program) outboxStats(cmd *cobra.Command, store opener.Store, _ []string
 	if err != nil {
 		return err
 	}
-	if p.json {
-		return p.printJSON(append([]outbox.Stats{}, stats...))
-	}
-	if len(stats) == 0 {
-		_, err := fmt.Fprintln(p.stdout, "The outbox is empty.")
-		return err
-	}
-	return p.printStats(stats)
+	_, err = printList(p, stats, ops.OutboxEmpty, statsListing)
+	return err
 }
 
-func (p *program) printStats(stats []outbox.Stats) error {
-	rows := make([][]string, len(stats))
-	for i, s := range stats {
-		rows[i] = []string{s.Topic, string(s.Status), s.Consumer, thousands(s.Count), oldest(s)}
-	}
-	return p.printTable([]string{"TOPIC", "STATUS", "CONSUMER", "COUNT", "OLDEST"}, rows)
-}
-
-// oldest is the age of the oldest message, or when the first one comes due.
-func oldest(s outbox.Stats) string {
-	if s.Status == outbox.Scheduled && s.Oldest < 0 {
-		return "due in " + age(-s.Oldest)
-	}
-	return age(s.Oldest)
+var statsListing = listing[outbox.Stats]{
+	[]string{"TOPIC", "STATUS", "CONSUMER", "COUNT", "OLDEST"},
+	func(s outbox.Stats) []string {
+		oldest := ops.Age(s.Oldest)
+		if s.Status == outbox.Scheduled && s.Oldest < 0 {
+			oldest = "due in " + ops.Age(-s.Oldest)
+		}
+		return []string{s.Topic, string(s.Status), s.Consumer, ops.Count(s.Count), oldest}
+	},
 }

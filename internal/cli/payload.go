@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 // printPayload shows headers and payload: JSON indented, other text as it is but for what
@@ -17,7 +18,7 @@ func (p *program) printPayload(m *waybill.Message) error {
 	if len(m.Headers) > 0 {
 		p.heading("Headers")
 		var fields [][2]string
-		for _, name := range headerNames(m) {
+		for _, name := range ops.HeaderNames(m) {
 			fields = append(fields, [2]string{name, m.Headers[name]})
 		}
 		if err := p.printFields(fields); err != nil {

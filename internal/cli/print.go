@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -73,62 +71,3 @@ func clean(text string) string {
 		return r
 	}, strings.ToValidUTF8(text, "�"))
 }
-
-// moment shows a point in time to a person, in UTC, and "" for none.
-func moment(t *time.Time) string {
-	if t == nil || t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02 15:04:05Z")
-}
-
-// age shows a duration to a person: the two largest units.
-func age(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < 0:
-		return "0s"
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	case d < day:
-		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-	}
-	hours := d.Round(time.Hour)
-	if hours%day == 0 {
-		return fmt.Sprintf("%dd", hours/day)
-	}
-	return fmt.Sprintf("%dd%dh", hours/day, hours%day/time.Hour)
-}
-
-// short cuts a text for a table, at a rune boundary, and puts it in one line.
-func short(text string, limit int) string {
-	text = strings.Join(strings.Fields(text), " ")
-	runes := []rune(text)
-	if len(runes) <= limit {
-		return text
-	}
-	return string(runes[:limit-1]) + "…"
-}
-
-// plural returns "1 message" or "12,345 messages".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return thousands(n) + " " + noun + "s"
-}
-
-// thousands writes a count so that a person sees how large it is. Numbers that identify something are
-// written as they are typed.
-func thousands[N int | int64](n N) string {
-	text := strconv.FormatInt(int64(n), 10)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
-
-// capital returns text with its first letter, of ASCII, in upper case.
-func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

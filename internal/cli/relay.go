@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/relay"
@@ -133,7 +134,7 @@ func (p *program) printOutcomes(count *outcomes) error {
 	if p.json {
 		return p.printJSON(map[string]int64{"published": published, "dead": dead})
 	}
-	_, err := fmt.Fprintf(p.stdout, "Published %s, gave up on %s.\n", plural(int(published), "message"), thousands(dead))
+	_, err := fmt.Fprintf(p.stdout, "Published %s, gave up on %s.\n", ops.Plural(published, "message"), ops.Count(dead))
 	return err
 }
 

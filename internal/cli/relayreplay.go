@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/internal/recording"
 )
 
@@ -105,7 +106,7 @@ func (p *program) relayReplay(path string, r *relayReplay) (err error) {
 	if failed == nil {
 		same = "; the relay's decisions are the same"
 	}
-	_, err = fmt.Fprintf(p.stdout, "Replayed %s, %s to %s%s.\n", plural(totals.Steps, "step"), moment(&totals.From), moment(&totals.To), same)
+	_, err = fmt.Fprintf(p.stdout, "Replayed %s, %s to %s%s.\n", ops.Plural(totals.Steps, "step"), ops.Moment(&totals.From), ops.Moment(&totals.To), same)
 	switch {
 	case r.shows() && !found:
 		p.hintf("Nothing in the recording is about that.")

@@ -1,14 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -41,63 +41,27 @@ func (p *program) relayStatus(ctx context.Context, store opener.Store) (err erro
 	if p.json {
 		return p.printJSON(st)
 	}
-	if err := p.printRelays(st.Relays); err != nil {
+	if err := p.printTable(relayListing.of(st.Relays)); err != nil {
 		return err
 	}
 	fmt.Fprintln(p.stdout)
-	if len(st.Backlog) == 0 {
-		_, err = fmt.Fprintln(p.stdout, "Nothing waits to be published.")
+	if more, err := printList(p, st.Backlog, ops.NothingPending, statsListing); err != nil || !more {
 		return err
 	}
-	if err := p.printStats(st.Backlog); err != nil {
-		return err
-	}
-	if noneAlive(st.Relays) {
+	if !ops.AnyAlive(st.Relays) {
 		p.hintf("No relay is alive, so nothing is published: start one with waybill relay")
 	}
 	return nil
 }
 
-func noneAlive(relays []relay.NodeState) bool {
-	for _, n := range relays {
-		if n.Alive {
-			return false
-		}
-	}
-	return true
-}
-
-func (p *program) printRelays(relays []relay.NodeState) error {
-	rows := make([][]string, len(relays))
-	for i, n := range relays {
-		name, state := n.Node, "alive"
-		switch {
-		case n.Node == "":
-			name, state = "-", "no owner"
-		case !n.Alive:
-			state = "dead"
-		}
-		rows[i] = []string{name, state, thousands(len(n.Lanes)), ranges(n.Lanes), moment(&n.Since), moment(&n.StartedAt), moment(&n.ExpiresAt)}
-	}
-	return p.printTable([]string{"RELAY", "STATE", "LANES", "WHICH", "SINCE", "STARTED", "LEASE UNTIL"}, rows)
-}
-
 const shownRanges = 40 // characters
 
-// ranges writes rising numbers briefly: 0-3, 7, 9-63.
-func ranges(numbers []int) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
+var relayListing = listing[relay.NodeState]{
+	[]string{"RELAY", "STATE", "LANES", "WHICH", "SINCE", "STARTED", "LEASE UNTIL"},
+	func(n relay.NodeState) []string {
+		return []string{
+			cmp.Or(n.Node, "-"), ops.RelayState(&n), ops.Count(len(n.Lanes)), ops.Short(ops.Ranges(n.Lanes), shownRanges),
+			ops.Moment(&n.Since), ops.Moment(&n.StartedAt), ops.Moment(&n.ExpiresAt),
 		}
-		part := strconv.Itoa(numbers[i])
-		if j > i {
-			part += "-" + strconv.Itoa(numbers[j])
-		}
-		parts = append(parts, part)
-		i = j + 1
-	}
-	return short(strings.Join(parts, ", "), shownRanges)
+	},
 }

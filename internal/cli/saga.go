@@ -1,15 +1,15 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/saga"
 )
 
@@ -22,25 +22,35 @@ func (p *program) sagaCommand() *cobra.Command {
 its compensation once more. "compensate" makes one that runs undo its steps.`,
 		RunE: needsSubcommand,
 	}
-	cmd.AddCommand(p.sagaListCommand(), p.sagaShowCommand(), p.sagaResumeCommand(), p.sagaCompensateCommand())
+	cmd.AddCommand(p.sagaListCommand(), p.sagaShowCommand())
+	for _, v := range ops.Verbs {
+		if v.Noun == ops.Saga {
+			cmd.AddCommand(p.verbCommand(v.Name, v, sagaOperand()))
+		}
+	}
 	return cmd
 }
 
-// withSagas runs fn on a store that keeps sagas.
-func (p *program) withSagas(cmd *cobra.Command, fn func(ctx context.Context, store sagaStore) error) error {
-	return p.withTables(func(cmd *cobra.Command, store opener.Store, _ []string) error {
-		sagas, ok := store.(sagaStore)
-		if !ok {
-			return fmt.Errorf("the store %s keeps no sagas; PostgreSQL, MariaDB, MySQL and SQLite do", store.Address())
-		}
-		return fn(cmd.Context(), sagas)
-	})(cmd, nil)
-}
-
-// sagaStore is a store that keeps sagas.
-type sagaStore interface {
-	opener.Store
-	saga.OperatorStore
+// sagaOperand keeps the tenant of the command that it is made for.
+func sagaOperand() operand {
+	var tenant string
+	return operand{
+		args:  strings.Fields(sagaArgs),
+		flags: func(flags *pflag.FlagSet) { addTenant(flags, &tenant) },
+		read: func(args []string) (ops.Target, error) {
+			return ops.Target{Instance: saga.ID{Tenant: tenant, Saga: args[0], Key: args[1]}}, nil
+		},
+		name:    func(t ops.Target) string { return sagaName(t.Instance) },
+		unknown: func(t ops.Target, err error) error { return unknownInstance(t.Instance, err) },
+		again:   func(t ops.Target) string { return sagaTyped("show", t.Instance) },
+		hint:    func(t ops.Target, _ ops.Result) string { return "See how far it is: " + sagaTyped("show", t.Instance) },
+		row: func(v ops.Verb, t ops.Target, _ ops.Result) any {
+			return struct {
+				saga.ID
+				Action string `json:"action"`
+			}{t.Instance, v.Name}
+		},
+	}
 }
 
 // sagaArgs are the arguments that name an instance.

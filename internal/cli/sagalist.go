@@ -2,19 +2,17 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/cli/opener"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/saga"
 )
-
-const usualInstances = 100
 
 // instanceFilter is a filter as flags give it.
 type instanceFilter struct {
@@ -24,61 +22,39 @@ type instanceFilter struct {
 
 func (p *program) sagaListCommand() *cobra.Command {
 	var f instanceFilter
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List instances, the latest started first",
-		Args:  cobra.NoArgs,
-		RunE: does(func(cmd *cobra.Command, _ []string) error {
-			if f.Status != "" && !slices.Contains(saga.Statuses, f.Status) {
-				return usagef("--status is %q; it is one of %s", f.Status, sagaStatusWords())
-			}
-			if err := checkLimit(f.Limit); err != nil {
-				return err
-			}
-			return p.withSagas(cmd, func(ctx context.Context, store sagaStore) error { return p.sagaList(ctx, store, &f) })
-		}),
-	}
 	f.flags = pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.flags.StringVar(&f.Saga, "saga", "", "only instances of this saga")
-	f.flags.StringVar((*string)(&f.Status), "status", "", "only instances with this status: "+sagaStatusWords())
+	f.flags.StringVar((*string)(&f.Status), "status", "", "only instances with this status: "+ops.Words(saga.Statuses))
 	f.flags.StringVar(&f.Key, "key", "", "only the instances with this key")
 	f.flags.StringVar(&f.Tenant, "tenant", "", "only instances of this tenant")
+	cmd := &cobra.Command{Use: "list", Short: "List instances, the latest started first"}
 	flags := cmd.Flags()
 	flags.AddFlagSet(f.flags)
 	flags.Int64Var(&f.Before, "before", 0, "only instances with a lower `number`, for paging")
-	addLimit(flags, &f.Limit, usualInstances, "instances")
-	return cmd
+	return p.lister(cmd, limit{&f.Limit, 100, "instances"}, func(ctx context.Context, store opener.Store) error {
+		s := storesOf(store)
+		if err := keeps(store, s, ops.Saga); err != nil {
+			return err
+		}
+		return p.sagaList(ctx, s.Sagas, &f)
+	}, func() error {
+		if f.Status != "" && !slices.Contains(saga.Statuses, f.Status) {
+			return usagef("--status is %q; it is one of %s", f.Status, ops.Words(saga.Statuses))
+		}
+		return nil
+	})
 }
 
-func sagaStatusWords() string {
-	var words []string
-	for _, s := range saga.Statuses {
-		words = append(words, string(s))
-	}
-	return strings.Join(words, ", ")
-}
-
-func (p *program) sagaList(ctx context.Context, store sagaStore, f *instanceFilter) error {
+func (p *program) sagaList(ctx context.Context, store saga.Inspector, f *instanceFilter) error {
 	list, err := store.Sagas(ctx, f.Filter)
 	if err != nil {
 		return err
 	}
-	if p.json {
-		return p.printJSON(append([]saga.Instance{}, list...))
+	empty := ops.NoInstances
+	if f.Filter != (saga.Filter{Limit: f.Limit}) {
+		empty = ops.NoInstanceMatches
 	}
-	if len(list) == 0 {
-		text := "There are no instances of sagas."
-		if f.Filter != (saga.Filter{Limit: f.Limit}) {
-			text = "No instance matches."
-		}
-		_, err := fmt.Fprintln(p.stdout, text)
-		return err
-	}
-	rows := make([][]string, len(list))
-	for i, in := range list {
-		rows[i] = instanceColumns(in)
-	}
-	if err := p.printTable([]string{"NUMBER", "SAGA", "KEY", "TENANT", "STATUS", "STATE", "STARTED", "CHANGED", "ERROR"}, rows); err != nil {
+	if more, err := printList(p, list, empty, instanceListing); err != nil || !more {
 		return err
 	}
 	last := list[len(list)-1]
@@ -90,13 +66,16 @@ func (p *program) sagaList(ctx context.Context, store sagaStore, f *instanceFilt
 	return nil
 }
 
-func instanceColumns(in saga.Instance) []string {
-	tenant := in.Tenant
-	if tenant == waybill.DefaultTenant {
-		tenant = ""
-	}
-	return []string{
-		strconv.FormatInt(in.Number, 10), in.Saga, in.Key, tenant, string(in.Status), in.State,
-		moment(&in.StartedAt), moment(&in.ChangedAt), short(in.Error, 60),
-	}
+var instanceListing = listing[saga.Instance]{
+	[]string{"NUMBER", "SAGA", "KEY", "TENANT", "STATUS", "STATE", "STARTED", "CHANGED", "ERROR"},
+	func(in saga.Instance) []string {
+		tenant := in.Tenant
+		if tenant == waybill.DefaultTenant {
+			tenant = ""
+		}
+		return []string{
+			strconv.FormatInt(in.Number, 10), in.Saga, in.Key, tenant, string(in.Status), in.State,
+			ops.Moment(&in.StartedAt), ops.Moment(&in.ChangedAt), ops.Short(in.Error, 60),
+		}
+	},
 }

@@ -3,15 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/saga"
 )
 
@@ -40,7 +36,7 @@ the way of the instance, as text for Mermaid, instead.`,
 			if look.act, err = p.act(cmd, why); err != nil {
 				return err
 			}
-			return p.withSagas(cmd, func(ctx context.Context, store sagaStore) error { return p.sagaShow(ctx, store, look) })
+			return p.withStores(cmd, ops.Saga, func(ctx context.Context, s ops.Stores) error { return p.sagaShow(ctx, s, look) })
 		}),
 	}
 	flags := cmd.Flags()
@@ -59,18 +55,18 @@ type instanceDetail struct {
 	Diagram   string       `json:"diagram,omitempty"` // with --diagram only
 }
 
-func (p *program) sagaShow(ctx context.Context, store sagaStore, look sagaLook) error {
-	in, err := store.Saga(ctx, look.id)
+func (p *program) sagaShow(ctx context.Context, s ops.Stores, look sagaLook) error {
+	in, err := s.Sagas.Saga(ctx, look.id)
 	if err != nil {
 		return unknownInstance(look.id, err)
 	}
-	log, err := sagaLog(ctx, store, look.id)
+	log, err := ops.SagaLog(ctx, s.Sagas, look.id)
 	if err != nil {
 		return err
 	}
 	d := instanceDetail{Instance: in, DataBytes: len(in.Data), Log: log}
 	if look.data {
-		if err := noteReveal(ctx, store, look.act, "data", deadletter.Entry{Detail: in.Saga + " " + in.Key}); err != nil {
+		if err := s.Reveal(ctx, look.act, "data", deadletter.Entry{Detail: in.Saga + " " + in.Key}); err != nil {
 			return err
 		}
 	} else {
@@ -89,33 +85,12 @@ func (p *program) sagaShow(ctx context.Context, store sagaStore, look sagaLook) 
 	return p.printInstance(d, look.data)
 }
 
-const entriesAtATime = 1000
-
-// sagaLog reads the whole log of an instance.
-func sagaLog(ctx context.Context, store saga.Inspector, id saga.ID) ([]saga.Entry, error) {
-	log := []saga.Entry{}
-	for after := int64(0); ; after = log[len(log)-1].Version {
-		part, err := store.SagaLog(ctx, id, after, entriesAtATime)
-		if err != nil {
-			return nil, err
-		}
-		log = append(log, part...)
-		if len(part) < entriesAtATime {
-			return log, nil
-		}
-	}
-}
-
 func (p *program) printInstance(d instanceDetail, data bool) error {
-	if err := p.printFields(instanceFields(d)); err != nil {
+	if err := p.printAll(ops.InstanceFacts(&d.Instance, d.DataBytes)); err != nil {
 		return err
 	}
 	p.heading("What happened")
-	rows := make([][]string, len(d.Log))
-	for i, e := range d.Log {
-		rows[i] = []string{moment(&e.At), string(e.Status), stateChange(e), e.MessageType, e.MessageID, e.Node, short(e.Note, 100)}
-	}
-	if err := p.printTable([]string{"AT", "STATUS", "STATE", "BY MESSAGE", "ID", "NODE", "NOTE"}, rows); err != nil {
+	if _, err := printList(p, d.Log, "", sagaLogListing); err != nil {
 		return err
 	}
 	if data {
@@ -127,45 +102,11 @@ func (p *program) printInstance(d instanceDetail, data bool) error {
 	return nil
 }
 
-func instanceFields(d instanceDetail) [][2]string {
-	return [][2]string{
-		{"saga", d.Saga},
-		{"key", d.Key},
-		{"tenant", d.Tenant},
-		{"number", strconv.FormatInt(d.Number, 10)},
-		{"status", string(d.Status)},
-		{"state", d.State},
-		{"error", short(d.Error, waybill.MaxErrorLen)},
-		{"steps", stepsOf(d.Progress)},
-		{"timeouts", strings.Join(slices.Sorted(maps.Keys(d.Progress.Timeouts)), ", ")},
-		{"definition", strconv.Itoa(d.Definition)},
-		{"version", strconv.FormatInt(d.Version, 10)},
-		{"started", moment(&d.StartedAt)},
-		{"changed", moment(&d.ChangedAt)},
-		{"ended", moment(&d.EndedAt)},
-		{"data", plural(d.DataBytes, "byte")},
-	}
-}
-
-// stepsOf says how far an instance with steps is, and "" of one without.
-func stepsOf(pr saga.Progress) string {
-	switch {
-	case pr.Turn == 0:
-		return ""
-	case pr.Back:
-		return strconv.Itoa(pr.Done) + " done, being undone"
-	case pr.Waiting:
-		return strconv.Itoa(pr.Done) + " done, waits for how the next one ends"
-	}
-	return strconv.Itoa(pr.Done) + " done"
-}
-
-// stateChange shows the states of an entry, one if it has stayed.
-func stateChange(e saga.Entry) string {
-	if e.From == e.To || e.From == "" {
-		return e.To
-	}
-	return strings.TrimSpace(e.From + " → " + e.To)
+var sagaLogListing = listing[saga.Entry]{
+	[]string{"AT", "STATUS", "STATE", "BY MESSAGE", "ID", "NODE", "NOTE"},
+	func(e saga.Entry) []string {
+		return []string{ops.Moment(&e.At), string(e.Status), ops.StateChange(&e), e.MessageType, e.MessageID, e.Node, ops.Short(e.Note, 100)}
+	},
 }
 
 // hintInstance names what can be done with an instance.

@@ -1,17 +1,13 @@
 package cli
 
 import (
-	"context"
-	"io"
-	"log/slog"
-	"time"
+	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/internal/cli/opener"
-	"github.com/waybill-go/waybill/schedule"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 func (p *program) scheduleCommand() *cobra.Command {
@@ -24,79 +20,57 @@ recurring schedule, by its name; "cancel" is for a single message, by its id. "w
 shows who has changed what, and why.`,
 		RunE: needsSubcommand,
 	}
-	cmd.AddCommand(p.scheduleListCommand(), p.scheduleMessagesCommand(), p.scheduleShowCommand(), p.schedulePauseCommand(),
-		p.scheduleResumeCommand(), p.scheduleRunCommand(), p.scheduleRemoveCommand(), p.scheduleCancelCommand())
-	return cmd
-}
-
-// withSchedules is withTables for a store that keeps schedules.
-func (p *program) withSchedules(cmd *cobra.Command, fn func(ctx context.Context, store opener.Store, schedules schedule.OperatorStore) error) error {
-	return p.withTables(func(cmd *cobra.Command, store opener.Store, _ []string) error {
-		schedules, keeps := store.(schedule.OperatorStore)
-		if !keeps {
-			return usagef("%s keeps no schedules", store.Address())
+	cmd.AddCommand(p.scheduleListCommand(), p.scheduleMessagesCommand(), p.scheduleShowCommand())
+	for _, v := range ops.Verbs {
+		switch v.Noun {
+		case ops.Schedule:
+			cmd.AddCommand(p.verbCommand(v.Name, v, scheduleOperand))
+		case ops.Scheduled:
+			cmd.AddCommand(p.verbCommand(v.Name, v, scheduledOperand))
 		}
-		return fn(cmd.Context(), store, schedules)
-	})(cmd, nil)
-}
-
-// scheduleAction is what a command does to one schedule or message.
-type scheduleAction struct {
-	use, short, long string
-	do               func(ctx context.Context, o *schedule.Operator, name string, act deadletter.Act) (scheduleOutcome, error)
-}
-
-// scheduleOutcome is what became of it.
-type scheduleOutcome struct {
-	Done bool   `json:"done"`
-	ID   string `json:"message_id,omitempty"` // of a run by hand
-
-	text    string // for people
-	hint    string
-	missing bool // there is no such thing
-}
-
-func (p *program) scheduleActCommand(a scheduleAction) *cobra.Command {
-	var why string
-	cmd := &cobra.Command{
-		Use:   a.use,
-		Short: a.short,
-		Long:  a.long,
-		Args:  takes(1),
-		RunE: does(func(cmd *cobra.Command, args []string) error {
-			act, err := p.act(cmd, why)
-			if err != nil {
-				return err
-			}
-			return p.withSchedules(cmd, func(ctx context.Context, _ opener.Store, schedules schedule.OperatorStore) error {
-				o, err := schedule.NewOperator(schedules, schedule.OperatorConfig{Observer: waybill.LogTo(slog.New(slog.NewTextHandler(io.Discard, nil)))})
-				if err != nil {
-					return err
-				}
-				out, err := a.do(ctx, o, args[0], act)
-				if err != nil {
-					return unknownSchedule(args[0], err)
-				}
-				return p.printScheduleOutcome(out)
-			})
-		}),
 	}
-	addWhy(cmd.Flags(), &why)
 	return cmd
 }
 
-// when says to a person when a schedule is planned.
-func when(r *schedule.Recurring) string {
-	if r.Every > 0 {
-		return "every " + age(r.Every)
-	}
-	return r.Cron + " " + r.TimeZone
+var scheduleOperand = operand{
+	args:    []string{"NAME"},
+	read:    func(args []string) (ops.Target, error) { return ops.Target{Name: args[0]}, nil },
+	name:    func(t ops.Target) string { return "schedule " + t.Name },
+	unknown: func(t ops.Target, err error) error { return unknownSchedule(t.Name, err) },
+	again:   func(t ops.Target) string { return "waybill schedule show " + quoted(t.Name) },
+	hint: func(_ ops.Target, r ops.Result) string {
+		if r.MessageID == "" {
+			return ""
+		}
+		return "See where it is: waybill outbox show " + quoted(r.MessageID)
+	},
+	row: scheduleOutcome,
 }
 
-// lateness is for how long the time of a schedule has come; 0 if it has not.
-func lateness(s *schedule.State, now time.Time) time.Duration {
-	if s.NextAt.IsZero() {
-		return 0
+var scheduledOperand = operand{
+	args: []string{"ID"},
+	read: scheduleOperand.read,
+	name: func(t ops.Target) string { return "message " + t.Name },
+	unknown: func(t ops.Target, _ error) error {
+		return fmt.Errorf("no message is scheduled under the id %s: it %s", clean(t.Name), ops.Find(ops.Scheduled, "cancel").Nothing)
+	},
+	again: func(t ops.Target) string { return "waybill outbox show " + quoted(t.Name) },
+	hint:  func(ops.Target, ops.Result) string { return "" },
+	row:   scheduleOutcome,
+}
+
+// scheduleOutcome is what became of a schedule or its message, for programs.
+func scheduleOutcome(_ ops.Verb, _ ops.Target, r ops.Result) any {
+	return struct {
+		Done bool   `json:"done"`
+		ID   string `json:"message_id,omitempty"` // of a run by hand
+	}{r.Done, r.MessageID}
+}
+
+// unknownSchedule replaces what a store says about a name that it does not know.
+func unknownSchedule(name string, err error) error {
+	if errors.Is(err, waybill.ErrNotFound) {
+		return fmt.Errorf("there is no schedule %s; \"waybill schedule list\" shows them", clean(name))
 	}
-	return max(0, now.Sub(s.NextAt))
+	return err
 }

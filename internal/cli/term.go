@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 // clearLine goes to the beginning of a terminal's line and empties it.
@@ -43,7 +45,7 @@ func (p *program) confirm(yes bool, what string) error {
 	if !p.asks {
 		return usagef("nothing was changed: nobody is here to be asked; give --yes to %s", what)
 	}
-	fmt.Fprintf(p.stderr, "%s? [y/N] ", capital(what))
+	fmt.Fprintf(p.stderr, "%s? [y/N] ", ops.Capital(what))
 	answer, err := bufio.NewReader(io.LimitReader(p.stdin, maxAnswer)).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return err

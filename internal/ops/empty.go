@@ -1,0 +1,17 @@
+package ops
+
+// What is said where there is nothing to be shown.
+const (
+	NoMessages        = "No message matches."
+	NothingPending    = "Nothing waits to be published."
+	OutboxEmpty       = "The outbox is empty."
+	NoLetters         = "There are no dead letters."
+	NoLetterMatches   = "No dead letter matches."
+	NothingToBe       = "No dead letter matches; nothing is to be %s." // requeued, say
+	NoReplays         = "There are no bulk replays."
+	NoEntries         = "The audit log has no such entry."
+	NoSchedules       = "There are no recurring schedules."
+	NoScheduled       = "No message waits for its time."
+	NoInstances       = "There are no instances of sagas."
+	NoInstanceMatches = "No instance matches."
+)

@@ -1,0 +1,62 @@
+// Package ops is what operators see and do, for every surface that shows it: how the state of messages, dead
+// letters, replays, schedules, sagas and relays is gathered and put into words, and the table of [Verbs] with the
+// right that each needs and what the audit log calls it. The command line prints it, the dashboard renders it.
+//
+// What is gathered is plain data; what is said of it are functions without input or output.
+package ops
+
+import (
+	"context"
+
+	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/outbox"
+	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/saga"
+	"github.com/waybill-go/waybill/schedule"
+)
+
+// Outbox finds messages.
+type Outbox interface {
+	// MessageStates is that of [outbox.Inspector].
+	MessageStates(ctx context.Context, id string) ([]outbox.State, error)
+
+	// OutboxMessages is that of [outbox.Inspector].
+	OutboxMessages(ctx context.Context, f outbox.Filter) ([]outbox.State, error)
+}
+
+// Replays ends bulk replays.
+type Replays interface {
+	// CancelReplay is that of [deadletter.ReplayStore].
+	CancelReplay(ctx context.Context, number int64, act deadletter.Act) (bool, error)
+}
+
+// Stores are what operators look at and change. What a store does not keep, or somebody may not reach, is nil.
+type Stores struct {
+	Outbox    Outbox
+	Letters   deadletter.Store
+	Inbox     inbox.Inspector
+	Replays   Replays
+	Relays    relay.Inspector
+	Schedules schedule.OperatorStore
+	Sagas     saga.OperatorStore
+	Audit     deadletter.Auditor
+
+	Source   string           // of messages by which an instance of a saga goes on
+	Observer waybill.Observer // receives what operators run
+}
+
+// Of returns what a store is.
+func Of(store any) Stores {
+	var s Stores
+	s.Outbox, _ = store.(Outbox)
+	s.Letters, _ = store.(deadletter.Store)
+	s.Inbox, _ = store.(inbox.Inspector)
+	s.Replays, _ = store.(Replays)
+	s.Relays, _ = store.(relay.Inspector)
+	s.Schedules, _ = store.(schedule.OperatorStore)
+	s.Sagas, _ = store.(saga.OperatorStore)
+	s.Audit, _ = store.(deadletter.Auditor)
+	return s
+}
