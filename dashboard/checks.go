@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -9,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 const (
@@ -24,13 +25,13 @@ type checks struct {
 
 	mu    sync.Mutex
 	busy  bool
-	found []Finding // the worst first
-	at    time.Time // zero until they were made once
+	found []ops.Finding // the worst first
+	at    time.Time     // zero until they were made once
 }
 
 // get returns what was found last, and when. If that is long ago, it lets the checks be made
 // anew; they outlive the request that has asked.
-func (k *checks) get(ctx context.Context) (found []Finding, at time.Time) {
+func (k *checks) get(ctx context.Context) (found []ops.Finding, at time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.make != nil && !k.busy && time.Since(k.at) >= checkEvery {
@@ -44,59 +45,37 @@ func (k *checks) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	found := k.run(ctx)
-	slices.SortStableFunc(found, byGravity)
+	slices.SortStableFunc(found, ops.ByGravity)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.busy, k.found, k.at = false, found, time.Now()
 }
 
 // run makes the checks. A panic in them is a finding, not the end of the process.
-func (k *checks) run(ctx context.Context) (found []Finding) {
+func (k *checks) run(ctx context.Context) (found []ops.Finding) {
 	defer func() {
 		if v := recover(); v != nil {
 			k.logger.Error("dashboard: the checks panicked", "panic", v, "stack", string(debug.Stack()))
-			found = []Finding{{Fail, "checks", "They could not be made", "The log of this process says why."}}
+			found = []ops.Finding{{Severity: ops.Problem, Subject: "checks", Found: "They could not be made", Advice: "The log of this process says why."}}
 		}
 	}()
-	return slices.Clone(k.make(ctx))
-}
-
-// levels are all there are, the gravest last.
-var levels = []Level{OK, Note, Warn, Fail}
-
-// gravity orders levels; one that is not known is above all others.
-func gravity(l Level) int {
-	if i := slices.Index(levels, l); i >= 0 {
-		return i
+	for _, f := range k.make(ctx) {
+		found = append(found, findingOf(f))
 	}
-	return len(levels)
+	return found
 }
 
-// byGravity puts the worst first.
-func byGravity(a, b Finding) int { return cmp.Compare(gravity(b.Level), gravity(a.Level)) }
-
-func worst(findings []Finding) Level {
-	level := OK
-	for _, f := range findings {
-		if f.Level != Note && gravity(f.Level) > gravity(level) {
-			level = f.Level
-		}
-	}
-	return level
+// findingOf is a finding of the program's own as the pages show it.
+func findingOf(f Finding) ops.Finding {
+	return ops.Finding{Severity: ops.Severity(f.Level), Subject: f.Check, Found: f.Detail, Advice: f.Advice}
 }
-
-// isTrouble reports whether somebody should look at a finding.
-func isTrouble(f Finding) bool { return gravity(f.Level) >= gravity(Warn) }
 
 // checksPage shows every finding of the program's own.
 func (d *Dashboard) checksPage(c *call) error {
-	if d.cfg.Checks == nil {
-		return errNoPage
-	}
 	found, at := d.checks.get(c.r.Context())
 	return c.show(http.StatusOK, "checks", "Checks", struct {
-		Findings []Finding
-		Worst    Level
+		Findings []ops.Finding
+		Worst    ops.Severity
 		At       time.Time
-	}{found, worst(found), at})
+	}{found, ops.Worst(found), at})
 }

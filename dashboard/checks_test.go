@@ -49,7 +49,7 @@ func TestChecks_InTheBackground(t *testing.T) {
 			}
 			last = at
 		}
-		if !strings.Contains(page, "1 second ago") {
+		if !strings.Contains(page, "1s ago") {
 			t.Error("the page does not say when the checks were made")
 		}
 		if strings.Contains(overview, "straight") || !strings.Contains(overview, "refuses") || !strings.Contains(overview, "2 more findings") ||

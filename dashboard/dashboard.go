@@ -80,7 +80,7 @@ const (
 	OK   Level = "ok"      // nothing to be seen
 	Note Level = "note"    // worth knowing; nothing to do now
 	Warn Level = "warning" // it works, but look at it
-	Fail Level = "failing" // it does not work
+	Fail Level = "problem" // it does not work
 )
 
 // Finding is the result of one check. Everybody who may read sees it.

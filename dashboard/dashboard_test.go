@@ -145,9 +145,9 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 	allowed := map[string][]string{
 		"reader":   {},
-		"operator": {"/dead/selected", "/dead/1/requeue", "/dead/1/resolve", "/replays", "/replays/7/cancel", "/schedules/pause", "/schedules/resume", "/schedules/run", "/sagas/resume"},
+		"operator": {"/dead/selected", "/dead/1/requeue", "/dead/1/resolve", "/replays", "/replays/7/cancel", "/schedules/pause", "/schedules/resume", "/schedules/run-now", "/sagas/resume"},
 		"admin": {"/dead/selected", "/dead/1/requeue", "/dead/1/resolve", "/dead/1/discard", "/dead/1/restore", "/dead/1/delete", "/replays", "/replays/7/cancel",
-			"/schedules/pause", "/schedules/resume", "/schedules/run", "/schedules/remove", "/schedules/cancel", "/sagas/resume", "/sagas/compensate"},
+			"/schedules/pause", "/schedules/resume", "/schedules/run-now", "/schedules/remove", "/schedules/cancel", "/sagas/resume", "/sagas/compensate"},
 		"seer": changes,
 	}
 	for role, paths := range allowed {
@@ -222,7 +222,7 @@ func TestSession(t *testing.T) {
 	}
 	form := url.Values{"why": {"fixed"}, "form": {b.formToken(t, "/dead/1")}}
 	w := b.send(asked{method: http.MethodPost, path: "/dead/1/requeue", form: form})
-	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "./../../messages?done=requeued&id=m1" {
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "./../../messages?done=requeue&id=m1&of=dead+letter" {
 		t.Errorf("requeue: status %d, location %q", w.Code, w.Header().Get("Location"))
 	}
 	if len(f.changes) != 1 || f.changes[0] != "requeue 1 by operator: fixed" {
@@ -357,7 +357,7 @@ func TestFailures_TellNothing(t *testing.T) {
 			}
 		}
 		w := asked{path: "/", token: secrets["seer"]}.send(d)
-		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "failing") || strings.Contains(w.Body.String(), "S3CR3T") {
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "problem") || strings.Contains(w.Body.String(), "S3CR3T") {
 			t.Errorf("%s: the overview has status %d; want what could be read, and that the rest could not", tt.name, w.Code)
 		}
 	}

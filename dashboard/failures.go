@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/internal/httpserve"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 const (
@@ -133,7 +134,7 @@ func (c *call) mayTry() error {
 	seconds := int(math.Ceil(wait.Seconds()))
 	c.w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	return &problem{http.StatusTooManyRequests, "Too many wrong tokens",
-		fmt.Sprintf("They came from your address. Wait for %s, then try again.", plural(seconds, "second"))}
+		fmt.Sprintf("They came from your address. Wait for %s, then try again.", ops.Plural(seconds, "second"))}
 }
 
 // failed counts a wrong token.

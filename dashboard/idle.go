@@ -1,16 +1,12 @@
 package dashboard
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/ops"
 )
-
-// idleAfter is how long a running replay may put nothing back, before the page asks whether
-// anything drives it. A slow one may take longer for each letter.
-const idleAfter = 15 * time.Second
 
 // runningReplay is a replay under way.
 type runningReplay struct {
@@ -29,18 +25,9 @@ func (d *Dashboard) running(replays []deadletter.Replay, noRelay bool) []running
 	return list
 }
 
-// idle says why a running replay does not get on, "" if it does. Whether no relay is alive is
-// asked for because relays drive replays; so do consumers, of which the store keeps no list.
+// idle says why a running replay does not get on, "" if it does.
 func (d *Dashboard) idle(r deadletter.Replay, noRelay bool) string {
-	still := d.replayed.still(r)
-	patience := max(idleAfter, time.Duration(3/r.Plan.Complete().Rate*float64(time.Second)))
-	switch {
-	case r.State != deadletter.Running || still < patience:
-		return ""
-	case noRelay:
-		return fmt.Sprintf("Nothing was requeued for %s: no relay is alive, and nothing else drives it. It goes on by itself when a relay starts.", span(still))
-	}
-	return fmt.Sprintf("Nothing was requeued for %s. Relays drive replays unless dead_letter.replays is false; their logs say what keeps them.", span(still))
+	return ops.Idle(&r, d.replayed.still(r), noRelay)
 }
 
 // progress remembers when the replays that somebody looks at got on last: the store keeps

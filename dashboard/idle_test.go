@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -30,15 +31,15 @@ func TestReplay_Idle(t *testing.T) {
 		}
 		const nothing = "Nothing was requeued"
 		see("at its start", "", nothing)
-		time.Sleep(idleAfter)
-		see("without a relay", nothing+" for 15 seconds: no relay is alive", "")
+		time.Sleep(ops.IdleAfter)
+		see("without a relay", nothing+" for 15s: no relay is alive", "")
 		f.replay.Requeued = 5
 		see("when it goes on", "", nothing)
-		time.Sleep(idleAfter - time.Second)
+		time.Sleep(ops.IdleAfter - time.Second)
 		see("a little later", "", nothing)
 		f.relays[0].Alive = true
 		time.Sleep(time.Second)
-		see("with a relay that does nothing", nothing+" for 15 seconds. Relays drive replays unless", "no relay is alive")
+		see("with a relay that does nothing", nothing+" for 15s. Relays drive replays unless", "no relay is alive")
 		f.replay.Skipped = 3
 		see("when it skips", "", nothing)
 		time.Sleep(time.Hour)

@@ -2,17 +2,16 @@ package dashboard
 
 import (
 	"errors"
+	"fmt"
 	"html/template"
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/saga"
-	"github.com/waybill-go/waybill/schedule"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 const (
@@ -73,18 +72,15 @@ func (d *Dashboard) letters(c *call) error {
 
 // letterPage is what the page of one letter shows. Letter is nil if it is not there any more.
 type letterPage struct {
-	Number  int64
-	Letter  *deadletter.Letter
-	Giver   string
-	Headers []string // their names
-	Values  map[string]string
-	Payload *payloadView // nil until somebody asks for it
+	Number int64
+	Letter *deadletter.Letter
+	From   string
+	Facts  []fact
+	Offers []offer
+	confidential
 	Entries []deadletter.Entry
 	Message string // id, as far as it is known
 }
-
-// Settled reports whether nothing can be done with the letter any more.
-func (p letterPage) Settled() bool { return p.Letter == nil || p.Letter.State != deadletter.Open }
 
 func (d *Dashboard) letter(c *call) error {
 	page, err := d.readLetter(c)
@@ -112,8 +108,10 @@ func (d *Dashboard) readLetter(c *call) (letterPage, error) {
 	letter, err := c.letters.DeadLetter(c.r.Context(), number)
 	switch {
 	case err == nil:
-		page.Letter, page.Giver, page.Message = &letter, giver(letter), letter.Message.ID
-		page.Headers = slices.Sorted(maps.Keys(letter.Message.Headers))
+		page.Letter, page.From, page.Message = &letter, ops.From(&letter), letter.Message.ID
+		page.confidential = confidential{Form: fmt.Sprintf("dead/%d/reveal", number), Headers: ops.HeaderNames(&letter.Message)}
+		page.Facts = linked(ops.LetterFacts(&letter), "number", "state", "failed in", "reason", "error", "failed attempts", "settled", "resolution", "headers", "payload")
+		page.Offers = c.offers(ops.LetterVerbs(&letter), fmt.Sprintf("dead/%d/", number), nil)
 	case !errors.Is(err, waybill.ErrNotFound):
 		return page, err
 	}
@@ -128,8 +126,8 @@ func (c *call) entriesOf(letter int64) ([]deadletter.Entry, error) {
 	return c.letters.AuditLog(c.r.Context(), deadletter.AuditFilter{Letter: letter, Limit: entriesOnPage})
 }
 
-// reveal shows the payload, after it was written down who looks at it.
-func (d *Dashboard) reveal(c *call) error {
+// revealLetter shows the payload, after it was recorded who looks at it.
+func (d *Dashboard) revealLetter(c *call) error {
 	page, err := d.readLetter(c)
 	if err != nil {
 		return err
@@ -137,22 +135,14 @@ func (d *Dashboard) reveal(c *call) error {
 	if page.Letter == nil {
 		return waybill.ErrNotFound
 	}
-	if err := c.recordReveal(deadletter.Entry{Letter: page.Letter.Number, MessageID: page.Letter.Message.ID}); err != nil {
+	m := &page.Letter.Message
+	if err := c.reveal(&page.confidential, deadletter.Entry{Letter: page.Number, MessageID: m.ID}, m.Payload, m.Headers); err != nil {
 		return err
 	}
 	if page.Entries, err = c.entriesOf(page.Number); err != nil {
 		return err
 	}
-	payload := viewPayload(page.Letter.Message.Payload)
-	page.Payload, page.Values = &payload, page.Letter.Message.Headers
 	return c.showLetter(page)
-}
-
-// recordReveal writes down who looks at something confidential of what e is about.
-func (c *call) recordReveal(e deadletter.Entry) error {
-	act := c.act()
-	e.Action, e.By, e.Why = deadletter.ActReveal, act.By, act.Why
-	return c.d.all.audit.RecordAudit(c.r.Context(), e)
 }
 
 // auditPage is what the audit log shows.
@@ -166,15 +156,9 @@ type auditPage struct {
 // Given returns a field of the filter as it was given.
 func (p auditPage) Given(name string) string { return p.Asked.Get(name) }
 
-var actions = append([]deadletter.Action{
-	deadletter.ActRequeue, deadletter.ActResolve, deadletter.ActDiscard, deadletter.ActRestore, deadletter.ActDelete, deadletter.ActEdit, deadletter.ActReplay,
-	deadletter.ActCancel, deadletter.ActReveal, deadletter.ActEffect, deadletter.ActCleanup, deadletter.ActCancelMessage,
-	saga.ActResume, saga.ActCompensate,
-}, schedule.Actions()...)
-
 func (d *Dashboard) audit(c *call) error {
 	q := c.r.URL.Query()
-	page := auditPage{Asked: q, Actions: actions}
+	page := auditPage{Asked: q, Actions: ops.Actions()}
 	f := deadletter.AuditFilter{Action: deadletter.Action(q.Get("action")), By: q.Get("by"), MessageID: q.Get("message"), Limit: entriesOnPage}
 	for name, field := range map[string]*int64{"letter": &f.Letter, "replay": &f.Replay, "before": &f.Before} {
 		if text := q.Get(name); text != "" {

@@ -10,8 +10,11 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"reflect"
 	"strings"
 	"time"
+
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 //go:embed templates/*.html
@@ -47,10 +50,24 @@ type view struct {
 	Page         any
 }
 
+// whole is a number of a template, which has any type of integer.
+func whole(n any) int64 { return reflect.ValueOf(n).Int() }
+
+// says is a text as a template calls it.
+func says(text string) func() string { return func() string { return text } }
+
 func parsePages(assets map[string]asset) (pages, error) {
 	funcs := template.FuncMap{
-		"ago": ago, "stamp": stamp, "machine": machine, "count": count, "short": short, "size": size, "span": span,
-		"ranges": ranges, "plural": plural, "bars": bars,
+		"ago":     func(t time.Time) string { return ops.Ago(t, time.Now()) },
+		"stamp":   func(t time.Time) string { return ops.Moment(&t) },
+		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"count":   func(n any) string { return ops.Count(whole(n)) },
+		"plural":  func(n any, noun string) string { return ops.Plural(whole(n), noun) },
+		"short":   func(limit int, text string) string { return ops.Short(text, limit) },
+		"size":    ops.Size, "age": ops.Age, "ranges": ops.Ranges, "capital": ops.Capital, "bars": bars, "from": ops.From, "groupFrom": ops.GroupFrom,
+		"noMessages": says(ops.NoMessages), "outboxEmpty": says(ops.OutboxEmpty), "noLetters": says(ops.NoLetters), "noLetterMatches": says(ops.NoLetterMatches),
+		"noReplays": says(ops.NoReplays), "noEntries": says(ops.NoEntries), "noSchedules": says(ops.NoSchedules), "noScheduled": says(ops.NoScheduled),
+		"noInstances": says(ops.NoInstances), "noInstanceMatches": says(ops.NoInstanceMatches),
 		"asset": func(name string) string { return "assets/" + name + "?v=" + assets[name].version },
 	}
 	layout, err := template.New("layout.html").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html")

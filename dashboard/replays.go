@@ -1,15 +1,14 @@
 package dashboard
 
 import (
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
-	"time"
 
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/relay"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 const (
@@ -19,9 +18,6 @@ const (
 )
 
 func (d *Dashboard) replays(c *call) error {
-	if d.all.replays == nil {
-		return errNoPage
-	}
 	list, err := d.all.replays.Replays(c.r.Context(), replaysShown)
 	if err != nil {
 		return err
@@ -34,15 +30,12 @@ type previewPage struct {
 	Conditions []condition
 	Query      template.URL
 	Preview    deadletter.Preview
-	Retention  time.Duration
+	Text, Risk string
 	Rate       float64
 	Ratio      int // per cent
 }
 
 func (d *Dashboard) previewReplay(c *call) error {
-	if d.all.replays == nil {
-		return errNoPage
-	}
 	f, err := replayFilter(c.r.URL.Query())
 	if err != nil {
 		return err
@@ -52,7 +45,8 @@ func (d *Dashboard) previewReplay(c *call) error {
 		return err
 	}
 	return c.show(http.StatusOK, "preview", "Preview of a replay", previewPage{
-		Conditions: conditions(f), Query: queryOf(f), Preview: preview, Retention: d.cfg.InboxRetention,
+		Conditions: conditions(f), Query: queryOf(f), Preview: preview,
+		Text: ops.PreviewText(&preview, defaultRate), Risk: ops.PreviewRisk(&preview, d.cfg.InboxRetention),
 		Rate: defaultRate, Ratio: defaultRatio * 100,
 	})
 }
@@ -71,9 +65,6 @@ func replayFilter(q url.Values) (deadletter.Filter, error) {
 }
 
 func (d *Dashboard) startReplay(c *call) error {
-	if d.all.replays == nil {
-		return errNoPage
-	}
 	plan, err := c.plan()
 	if err != nil {
 		return err
@@ -116,12 +107,10 @@ type replayPage struct {
 	Done       int    // requeued or skipped
 	Ratio      int    // per cent at which it stops
 	Idle       string // why it does not get on, "" if it does
+	Offers     []offer
 }
 
 func (d *Dashboard) replay(c *call) error {
-	if d.all.replays == nil {
-		return errNoPage
-	}
 	number, err := c.number()
 	if err != nil {
 		return err
@@ -130,9 +119,13 @@ func (d *Dashboard) replay(c *call) error {
 	if err != nil {
 		return err
 	}
+	var verbs []ops.Verb
+	if r.State == deadletter.Running {
+		verbs = append(verbs, ops.Find(ops.Replay, "cancel"))
+	}
 	return c.show(http.StatusOK, "replay", "Replay "+strconv.FormatInt(number, 10), replayPage{
 		Replay: r, Conditions: conditions(r.Plan.Filter), Done: r.Requeued + r.Skipped, Ratio: int(r.Plan.MaxFailureRatio * 100),
-		Idle: d.idle(r, d.noRelay(c)),
+		Idle: d.idle(r, d.noRelay(c)), Offers: c.offers(verbs, fmt.Sprintf("replays/%d/", number), nil),
 	})
 }
 
@@ -142,24 +135,5 @@ func (d *Dashboard) noRelay(c *call) bool {
 		return false
 	}
 	states, err := d.all.relays.RelayStates(c.r.Context())
-	return c.partial(err) == nil && !slices.ContainsFunc(states, func(s relay.NodeState) bool { return s.Alive })
-}
-
-func (d *Dashboard) cancelReplay(c *call) error {
-	if d.all.replays == nil {
-		return errNoPage
-	}
-	number, err := c.number()
-	if err != nil {
-		return err
-	}
-	done, err := d.all.replays.CancelReplay(c.r.Context(), number, c.act())
-	if err != nil {
-		return err
-	}
-	outcome := "cancelled"
-	if !done {
-		outcome = "ended"
-	}
-	return c.redirect("replays/" + strconv.FormatInt(number, 10) + "?done=" + outcome)
+	return c.partial(err) == nil && !ops.AnyAlive(states)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/httpserve"
+	"github.com/waybill-go/waybill/internal/ops"
 )
 
 // call is one request on its way through the handler.
@@ -53,9 +54,9 @@ func (d *Dashboard) routing() *http.ServeMux {
 	return mux
 }
 
-// list returns every route but that of assets, which everybody may have.
+// list returns every route but that of assets, which everybody may have. What the store does not keep has none.
 func (d *Dashboard) list() []route {
-	return append(d.scheduleRoutes(), []route{
+	routes := append(d.verbRoutes(), []route{
 		{pattern: "GET /login", of: ofNoTenant, do: d.loginPage},
 		{pattern: "POST /login", body: loginBody, of: ofNoTenant, do: d.logIn},
 		{pattern: "POST /logout", role: Reader, of: ofNoTenant, do: d.logOut},
@@ -67,31 +68,46 @@ func (d *Dashboard) list() []route {
 		{pattern: "GET /dead/list", role: Reader, of: ofOneTenant, do: d.letters},
 		{pattern: "POST /dead/selected", role: Operator, of: ofOneTenant, do: d.changeSelected},
 		{pattern: "GET /dead/{number}", role: Reader, of: ofOneTenant, do: d.letter},
-		{pattern: "POST /dead/{number}/reveal", role: Reader, reveal: true, of: ofOneTenant, do: d.reveal},
-		{pattern: "POST /dead/{number}/requeue", role: Operator, of: ofOneTenant, do: d.requeue},
-		{pattern: "POST /dead/{number}/resolve", role: Operator, of: ofOneTenant, do: d.resolve},
-		{pattern: "POST /dead/{number}/discard", role: Admin, of: ofOneTenant, do: d.discard},
-		{pattern: "POST /dead/{number}/restore", role: Admin, of: ofOneTenant, do: d.restore},
-		{pattern: "POST /dead/{number}/delete", role: Admin, of: ofOneTenant, do: d.remove},
-		{pattern: "POST /dead/{number}/edit", role: Admin, reveal: true, of: ofOneTenant, do: d.editForm},
-		{pattern: "POST /dead/{number}/save", role: Admin, reveal: true, body: largeBody, of: ofOneTenant, do: d.saveEdit},
-		{pattern: "GET /replays", role: Reader, do: d.replays},
-		{pattern: "GET /replays/new", role: Operator, do: d.previewReplay},
-		{pattern: "POST /replays", role: Operator, do: d.startReplay},
-		{pattern: "GET /replays/{number}", role: Reader, do: d.replay},
-		{pattern: "POST /replays/{number}/cancel", role: Operator, do: d.cancelReplay},
-		{pattern: "GET /sagas", role: Reader, of: ofOneTenant, do: d.sagas},
-		{pattern: "GET /sagas/instance", role: Reader, of: ofOneTenant, do: d.instance},
-		{pattern: "POST /sagas/reveal", role: Reader, reveal: true, of: ofOneTenant, do: d.revealInstance},
-		{pattern: "POST /sagas/resume", role: Operator, of: ofOneTenant, do: d.resumeInstance},
-		{pattern: "POST /sagas/compensate", role: Admin, of: ofOneTenant, do: d.compensateInstance},
-		{pattern: "GET /relays", role: Reader, do: d.relays},
+		{pattern: "POST /dead/{number}/reveal", role: Reader, reveal: true, of: ofOneTenant, do: d.revealLetter},
+		{pattern: "POST /dead/{number}/edit", role: rightOf(ops.Letter, "edit"), reveal: true, of: ofOneTenant, do: d.editForm},
+		{pattern: "POST /dead/{number}/save", role: rightOf(ops.Letter, "edit"), reveal: true, body: largeBody, of: ofOneTenant, do: d.saveEdit},
 		{pattern: "GET /consumers", role: Reader, do: d.consumers},
-		{pattern: "GET /checks", role: Reader, do: d.checksPage},
 		{pattern: "GET /audit", role: Reader, do: d.audit},
 		{pattern: "/", role: Reader, of: ofNoTenant, do: func(*call) error { return errNoPage }},
 	}...)
+	if d.all.replays != nil {
+		routes = append(routes, []route{
+			{pattern: "GET /replays", role: Reader, do: d.replays},
+			{pattern: "GET /replays/new", role: rightOf(ops.Replay, "replay"), do: d.previewReplay},
+			{pattern: "POST /replays", role: rightOf(ops.Replay, "replay"), do: d.startReplay},
+			{pattern: "GET /replays/{number}", role: Reader, do: d.replay},
+		}...)
+	}
+	if d.all.sagas != nil {
+		routes = append(routes, []route{
+			{pattern: "GET /sagas", role: Reader, of: ofOneTenant, do: d.sagas},
+			{pattern: "GET /sagas/instance", role: Reader, of: ofOneTenant, do: d.instance},
+			{pattern: "POST /sagas/reveal", role: Reader, reveal: true, of: ofOneTenant, do: d.revealInstance},
+		}...)
+	}
+	if d.all.schedules != nil {
+		routes = append(routes, []route{
+			{pattern: "GET /schedules", role: Reader, of: ofOneTenant, do: d.schedules},
+			{pattern: "GET /schedules/one", role: Reader, of: ofOneTenant, do: d.schedule},
+			{pattern: "POST /schedules/reveal", role: Reader, reveal: true, of: ofOneTenant, do: d.revealSchedule},
+		}...)
+	}
+	if d.all.relays != nil {
+		routes = append(routes, route{pattern: "GET /relays", role: Reader, do: d.relays})
+	}
+	if d.cfg.Checks != nil {
+		routes = append(routes, route{pattern: "GET /checks", role: Reader, do: d.checksPage})
+	}
+	return routes
 }
+
+// rightOf is the role that may use a verb.
+func rightOf(noun ops.Noun, verb string) Role { return Role(ops.Find(noun, verb).Right) }
 
 // ServeHTTP implements [http.Handler].
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -235,20 +251,15 @@ func (c *call) explain(err error) *problem {
 	switch {
 	case errors.As(err, &known):
 		return known
-	case errors.Is(err, waybill.ErrNotFound):
-		return &problem{http.StatusNotFound, "Not found", "It is not there, or not any more."}
-	case errors.Is(err, deadletter.ErrResolved):
-		return &problem{http.StatusConflict, "Resolved already", "The letter was resolved or discarded in the meantime. Nothing was changed."}
-	case errors.Is(err, deadletter.ErrRequeued):
-		return &problem{http.StatusConflict, "Pending", "The letter was requeued and is pending. Nothing was changed."}
-	case errors.Is(err, deadletter.ErrBehind):
-		return &problem{http.StatusConflict, "Not yet", "An earlier message of its key is still to be published. Nothing was changed; try again later."}
-	case waybill.KindOf(err) == waybill.Conflict:
-		return &problem{http.StatusConflict, "Changed at the same time", "Somebody, or a program, has changed it in the meantime. Nothing was changed here; look at it again."}
 	case errors.As(err, &refused):
 		return &problem{http.StatusBadRequest, "Refused", refused.Field + " " + refused.Reason + "."}
-	case waybill.IsPermanent(err) && waybill.ReasonOf(err) == waybill.ReasonNoID:
-		return &problem{http.StatusConflict, "It can't be requeued", "The message has no id of its own, so that its consumer could not tell whether it was handled already. Resolve or discard the letter."}
+	}
+	reason, _ := ops.Refused(err)
+	switch {
+	case errors.Is(err, waybill.ErrNotFound):
+		return &problem{http.StatusNotFound, "Not found", ops.Capital(reason) + "."}
+	case reason != "":
+		return &problem{http.StatusConflict, "Nothing was changed", ops.Capital(reason) + "."}
 	}
 	c.d.cfg.Logger.Error("dashboard: a request failed", "path", c.r.URL.Path, "err", err)
 	if errors.Is(err, waybill.ErrNotMigrated) {

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"html/template"
 	"maps"
@@ -13,15 +12,13 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/saga"
 )
 
 const (
 	instancesOnPage = 50
 	changesOnPage   = 200
-
-	// operatorSource is the source of messages by which an operator lets an instance go on.
-	operatorSource = "waybill-dashboard"
 )
 
 // instanceList is what the page of sagas shows.
@@ -39,9 +36,6 @@ type instanceList struct {
 func (l instanceList) Given(name string) string { return l.Asked.Get(name) }
 
 func (d *Dashboard) sagas(c *call) error {
-	if c.sagas == nil {
-		return errNoPage
-	}
 	asked := c.r.URL.Query()
 	l := instanceList{Asked: asked, Statuses: saga.Statuses}
 	if c.who.Tenant == "" {
@@ -90,18 +84,11 @@ func readInstanceFilter(q url.Values) (saga.Filter, error) {
 type instancePage struct {
 	Instance saga.Instance
 	Query    template.URL // that names it
-	Timeouts []string
+	Facts    []fact
+	Offers   []offer
 	Log      []saga.Entry
-	Next     int64        // version behind which the log goes on, 0 if this is all
-	Data     *payloadView // nil until somebody asks for it
-}
-
-// CanResume reports whether the instance is one that can be resumed.
-func (p instancePage) CanResume() bool { return p.Instance.Status == saga.Stuck }
-
-// CanCompensate reports whether it has steps that can be undone.
-func (p instancePage) CanCompensate() bool {
-	return p.Instance.Status == saga.Running && p.Instance.Progress.Turn > 0
+	Next     int64 // version behind which the log goes on, 0 if this is all
+	confidential
 }
 
 func (d *Dashboard) instance(c *call) error {
@@ -125,15 +112,12 @@ func instanceID(q url.Values) (saga.ID, error) {
 	return id, nil
 }
 
-// queryOfInstance is the query that names an instance.
-func queryOfInstance(id saga.ID) template.URL {
-	return template.URL(url.Values{"tenant": {id.Tenant}, "saga": {id.Saga}, "key": {id.Key}}.Encode())
+// instanceQuery names an instance.
+func instanceQuery(id saga.ID) url.Values {
+	return url.Values{"tenant": {id.Tenant}, "saga": {id.Saga}, "key": {id.Key}}
 }
 
 func (d *Dashboard) readInstance(c *call, q url.Values) (page instancePage, err error) {
-	if c.sagas == nil {
-		return page, errNoPage
-	}
 	id, err := instanceID(q)
 	if err != nil {
 		return page, err
@@ -147,8 +131,11 @@ func (d *Dashboard) readInstance(c *call, q url.Values) (page instancePage, err 
 	if page.Instance, err = c.sagas.Saga(c.r.Context(), id); err != nil {
 		return page, err
 	}
-	page.Query = queryOfInstance(id)
-	page.Timeouts = slices.Sorted(maps.Keys(page.Instance.Progress.Timeouts))
+	in := &page.Instance
+	page.confidential = confidential{Form: "sagas/reveal", Names: instanceQuery(id)}
+	page.Query = template.URL(page.Names.Encode())
+	page.Facts = linked(ops.InstanceFacts(in, len(in.Data)), "status", "state", "error", "data")
+	page.Offers = c.offers(ops.InstanceVerbs(in), forms[ops.Saga], page.Names)
 	if page.Log, err = c.sagas.SagaLog(c.r.Context(), id, after, changesOnPage+1); err != nil {
 		return page, err
 	}
@@ -159,50 +146,15 @@ func (d *Dashboard) readInstance(c *call, q url.Values) (page instancePage, err 
 	return page, nil
 }
 
-// revealInstance shows the data, after it was written down who looks at it.
+// revealInstance shows the data, after it was recorded who looks at it.
 func (d *Dashboard) revealInstance(c *call) error {
 	page, err := d.readInstance(c, c.r.PostForm)
 	if err != nil {
 		return err
 	}
-	in := page.Instance
-	if err := c.recordReveal(deadletter.Entry{Detail: in.Saga + " " + in.Key}); err != nil {
+	in := &page.Instance
+	if err := c.reveal(&page.confidential, deadletter.Entry{Detail: in.Saga + " " + in.Key}, in.Data, nil); err != nil {
 		return err
 	}
-	data := viewPayload(in.Data)
-	page.Data = &data
 	return c.showInstance(page)
-}
-
-func (d *Dashboard) resumeInstance(c *call) error {
-	return c.changeInstance((*saga.Operator).Resume, "tried-again")
-}
-
-func (d *Dashboard) compensateInstance(c *call) error {
-	return c.changeInstance((*saga.Operator).Compensate, "compensates")
-}
-
-// changeInstance lets an operator act on the instance that the form names.
-func (c *call) changeInstance(do func(*saga.Operator, context.Context, saga.ID, deadletter.Act) error, outcome string) error {
-	if c.sagas == nil {
-		return errNoPage
-	}
-	id, err := instanceID(c.r.PostForm)
-	if err != nil {
-		return err
-	}
-	operator, err := saga.NewOperator(c.sagas, saga.OperatorConfig{Source: operatorSource, Observer: c.d.observer})
-	if err != nil {
-		return err
-	}
-	err = do(operator, c.r.Context(), id, c.act())
-	switch {
-	case errors.Is(err, saga.ErrNotStuck), errors.Is(err, saga.ErrNotRunning), waybill.IsConflict(err):
-		return &problem{http.StatusConflict, "Changed already", "The instance has changed in the meantime. Nothing was done; look at it again."}
-	case errors.Is(err, saga.ErrNoSteps):
-		return &problem{http.StatusConflict, "It has no steps", "Nothing of it can be undone by itself. Nothing was done."}
-	case err != nil:
-		return err
-	}
-	return c.redirect("sagas/instance?" + string(queryOfInstance(id)) + "&done=" + outcome)
 }

@@ -169,12 +169,12 @@ func TestInstance_Changes(t *testing.T) {
 		}
 	}
 	w := asked{method: http.MethodPost, path: "/sagas/resume", token: secrets["admin"], form: namesOf("17")}.send(d)
-	if got, want := w.Header().Get("Location"), "./../sagas/instance?key=17&saga=order&tenant=default&done=tried-again"; got != want {
+	if got, want := w.Header().Get("Location"), "./../sagas/instance?done=resume&key=17&of=instance&saga=order&tenant=default"; got != want {
 		t.Errorf("location %q, want %q", got, want)
 	}
 	f.overtaken = true
 	w = asked{method: http.MethodPost, path: "/sagas/resume", token: secrets["admin"], form: namesOf("17")}.send(d)
-	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "in the meantime") {
+	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "at the same time") {
 		t.Errorf("overtaken: status %d, want 409", w.Code)
 	}
 	f.overtaken, f.fail = false, waybill.UnavailableError(errors.New("away"))

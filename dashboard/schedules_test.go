@@ -12,8 +12,8 @@ func TestSchedules(t *testing.T) {
 	d := newDashboard(t, testConfig(t, full()))
 	body := asked{path: "/schedules", token: secrets["reader"]}.send(d).Body.String()
 	for _, want := range []string{
-		"nightly &lt;b&gt;", "late by 3 min", ">active<", ">paused<", ">ended<", "30 4 * * * UTC", "schedules/one?name=nightly%20%3cb%3e",
-		"schedules/one?id=later-0", "messages?id=later-1\"", "later-49", "position=49",
+		"nightly &lt;b&gt;", "late by 3m", ">active<", ">paused<", ">ended<", "30 4 * * * UTC", "schedules/one?name=nightly%20%3cb%3e",
+		"schedules/one?id=later-0", "messages?id=later-1\"", "later-49", "place=2026-03-01T13%3A00%3A00Z%2C49",
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q", want)
@@ -22,12 +22,12 @@ func TestSchedules(t *testing.T) {
 	if strings.Contains(body, "later-50") {
 		t.Error("the first page has more messages than fit")
 	}
-	body = asked{path: "/schedules?due=2026-03-01T13:00:00Z&position=49", token: secrets["reader"]}.send(d).Body.String()
+	body = asked{path: "/schedules?place=2026-03-01T13:00:00Z,49", token: secrets["reader"]}.send(d).Body.String()
 	if !strings.Contains(body, "later-50") || strings.Contains(body, "later-49") {
 		t.Error("the second page does not begin behind the first one")
 	}
 	for path, want := range map[string]int{
-		"/schedules?due=soon": 400, "/schedules?due=2026-03-01T13:00:00Z": 400, "/schedules/one?name=unknown": 404, "/schedules/one?id=later-1": 404, "/schedules/one": 404,
+		"/schedules?place=soon": 400, "/schedules?place=2026-03-01T13:00:00Z": 400, "/schedules/one?name=unknown": 404, "/schedules/one?id=later-1": 404, "/schedules/one": 404,
 	} {
 		if w := (asked{path: path, token: secrets["reader"]}).send(d); w.Code != want {
 			t.Errorf("%s: status %d, want %d", path, w.Code, want)
@@ -43,13 +43,13 @@ func TestSchedules_Change(t *testing.T) {
 		leads string
 		want  string // what is done; nothing if it is empty
 	}{
-		{"/schedules/pause", url.Values{"name": {"nightly <b>"}}, "./../schedules/one?done=paused&name=nightly+%3Cb%3E", "schedule_pause nightly <b>"},
-		{"/schedules/pause", url.Values{"name": {"paused"}}, "./../schedules/one?done=not-active&name=paused", ""},
-		{"/schedules/resume", url.Values{"name": {"paused"}}, "./../schedules/one?done=resumed&name=paused", "schedule_resume paused"},
-		{"/schedules/resume", url.Values{"name": {"ended"}}, "./../schedules/one?done=not-paused&name=ended", ""},
-		{"/schedules/run", url.Values{"name": {"ended"}}, "./../messages?done=run&id=ended%402026-03-01T12%3A00%3A00.000000Z", "schedule_run ended"},
-		{"/schedules/remove", url.Values{"name": {"ended"}}, "./../schedules?done=removed", "schedule_remove ended"},
-		{"/schedules/cancel", url.Values{"id": {"later-0"}}, "./../schedules?done=unscheduled", "schedule_cancel "},
+		{"/schedules/pause", url.Values{"name": {"nightly <b>"}}, "./../schedules/one?done=pause&name=nightly+%3Cb%3E&of=schedule", "schedule_pause nightly <b>"},
+		{"/schedules/pause", url.Values{"name": {"paused"}}, "./../schedules/one?name=paused&of=schedule&undone=pause", ""},
+		{"/schedules/resume", url.Values{"name": {"paused"}}, "./../schedules/one?done=resume&name=paused&of=schedule", "schedule_resume paused"},
+		{"/schedules/resume", url.Values{"name": {"ended"}}, "./../schedules/one?name=ended&of=schedule&undone=resume", ""},
+		{"/schedules/run-now", url.Values{"name": {"ended"}}, "./../messages?done=run-now&id=ended%402026-03-01T12%3A00%3A00.000000Z&of=schedule", "schedule_run ended"},
+		{"/schedules/remove", url.Values{"name": {"ended"}}, "./../schedules?done=remove&of=schedule", "schedule_remove ended"},
+		{"/schedules/cancel", url.Values{"id": {"later-0"}}, "./../schedules?done=cancel&of=message", "schedule_cancel "},
 	} {
 		f := full()
 		tt.form.Set("why", "because")

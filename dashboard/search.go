@@ -60,7 +60,7 @@ func (d *Dashboard) searchMessages(c *call) error {
 		s.Wrong = refused.Field + " " + refused.Reason
 		return c.show(http.StatusBadRequest, "search", "Messages", s)
 	}
-	if s.Found, err = c.find(f, statuses); err != nil {
+	if s.Found, err = c.ops().Search(c.r.Context(), f, statuses, messagesOnPage); err != nil {
 		if c.r.Context().Err() != nil {
 			return errSlowSearch
 		}
@@ -70,23 +70,6 @@ func (d *Dashboard) searchMessages(c *call) error {
 		s.Found = s.Found[:messagesOnPage]
 	}
 	return c.show(http.StatusOK, "search", "Messages", s)
-}
-
-// find returns up to one message more than a page holds, status by status.
-func (c *call) find(f outbox.Filter, statuses []outbox.Status) ([]outbox.State, error) {
-	var found []outbox.State
-	for _, f.Status = range statuses {
-		f.Limit = messagesOnPage + 1 - len(found)
-		if f.Limit == 0 {
-			break
-		}
-		list, err := c.outbox.OutboxMessages(c.r.Context(), f)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, list...)
-	}
-	return found, nil
 }
 
 var errSlowSearch = &problem{http.StatusServiceUnavailable, "The search took too long",

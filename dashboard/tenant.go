@@ -160,7 +160,7 @@ func (l lettersOf) DeadLetterGroups(context.Context, int) ([]deadletter.Group, e
 }
 
 // change makes a change of a letter that is the tenant's.
-func (l lettersOf) change(ctx context.Context, do change, number int64, act deadletter.Act) (bool, error) {
+func (l lettersOf) change(ctx context.Context, do func(context.Context, int64, deadletter.Act) (bool, error), number int64, act deadletter.Act) (bool, error) {
 	if _, err := l.DeadLetter(ctx, number); err != nil {
 		return false, err
 	}
