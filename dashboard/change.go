@@ -78,27 +78,27 @@ type editPage struct {
 
 // editForm shows the message in a form, which is a look at its payload.
 func (d *Dashboard) editForm(c *call) error {
-	page, err := d.readLetter(c)
+	number, err := c.number()
 	if err != nil {
 		return err
 	}
-	if page.Letter == nil {
-		return waybill.ErrNotFound
-	}
-	if page.Letter.State != deadletter.Open {
+	l, err := c.letters.DeadLetter(c.r.Context(), number)
+	switch {
+	case err != nil:
+		return err
+	case l.State != deadletter.Open:
 		return deadletter.ErrResolved
 	}
-	e := deadletter.Entry{Letter: page.Number, MessageID: page.Letter.Message.ID, Detail: "to edit it"}
+	e := deadletter.Entry{Letter: number, MessageID: l.Message.ID, Detail: "to edit it"}
 	if err := c.ops().Reveal(c.r.Context(), c.act(), "payload", e); err != nil {
 		return err
 	}
-	return c.show(http.StatusOK, "edit", "Edit dead letter "+strconv.FormatInt(page.Number, 10), newEditPage(page))
+	return c.show(http.StatusOK, "edit", "Edit dead letter "+strconv.FormatInt(number, 10), newEditPage(number, &l.Message))
 }
 
-func newEditPage(page letterPage) editPage {
-	m := &page.Letter.Message
+func newEditPage(number int64, m *waybill.Message) editPage {
 	e := editPage{
-		Number: page.Number, Type: m.Type, Address: m.Address(), ContentType: m.ContentType, Schema: m.DataSchema,
+		Number: number, Type: m.Type, Address: m.Address(), ContentType: m.ContentType, Schema: m.DataSchema,
 		IsTo: m.To != "", Headers: writeHeaders(ops.HeaderNames(m), m.Headers),
 	}
 	for _, value := range m.Headers {
@@ -117,7 +117,7 @@ func (d *Dashboard) saveEdit(c *call) error {
 	if err != nil {
 		return err
 	}
-	was := newEditPage(letterPage{Number: number, Letter: &l})
+	was := newEditPage(number, &l.Message)
 	now := editPage{
 		Number: number, IsTo: was.IsTo, IsHex: was.IsHex, FixedHeaders: was.FixedHeaders,
 		Type: c.r.PostFormValue("type"), Address: c.r.PostFormValue("address"), ContentType: c.r.PostFormValue("content_type"),

@@ -5,7 +5,6 @@ import (
 	"html/template"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -39,10 +38,8 @@ func readFilter(q url.Values) (deadletter.Filter, error) {
 	if f.Until, err = readTime("until", q.Get("until")); err != nil {
 		return f, err
 	}
-	if after := q.Get("after"); after != "" {
-		if f.After, err = strconv.ParseInt(after, 10, 64); err != nil {
-			return f, invalidField("after", "is not a number")
-		}
+	if f.After, err = numberOf(q, "after"); err != nil {
+		return f, err
 	}
 	return f, f.Check()
 }

@@ -2,11 +2,9 @@ package dashboard
 
 import (
 	"errors"
-	"fmt"
 	"html/template"
 	"maps"
 	"net/http"
-	"net/url"
 	"strconv"
 
 	"github.com/waybill-go/waybill"
@@ -35,141 +33,93 @@ func (d *Dashboard) groups(c *call) error {
 
 // letterList is what the list of letters shows.
 type letterList struct {
+	query
 	Filter     deadletter.Filter
-	Asked      url.Values // the filter as it was given
 	Conditions []condition
 	Query      template.URL // the filter, for links
 	Letters    []deadletter.Letter
-	Next       int64  // after which the next page begins, 0 for none
-	Wrong      string // why the filter can't be answered
+	Next       int64 // after which the next page begins, 0 for none
 }
 
 // Reach is in how many letters a text alone is looked for.
 func (letterList) Reach() int { return deadletter.TextReach }
 
-// Given returns a field of the filter as it was given.
-func (l letterList) Given(name string) string { return l.Asked.Get(name) }
-
 func (d *Dashboard) letters(c *call) error {
 	asked := c.r.URL.Query()
 	f, err := readFilter(asked)
-	l := letterList{Filter: f, Asked: asked, Conditions: conditions(f), Query: queryOf(f)}
-	var refused *waybill.InvalidError
-	if errors.As(err, &refused) {
-		l.Wrong = refused.Field + " " + refused.Reason
+	l := letterList{query: query{Asked: asked}, Filter: f, Conditions: conditions(f), Query: queryOf(f)}
+	if l.refuses(err) {
 		return c.show(http.StatusBadRequest, "letters", "Dead letters", l)
 	}
 	f.Limit = lettersOnPage + 1 // one more tells whether there is another page
-	if l.Letters, err = c.letters.DeadLetters(c.r.Context(), f); err != nil {
+	list, err := c.letters.DeadLetters(c.r.Context(), f)
+	if err != nil {
 		return err
 	}
-	if len(l.Letters) > lettersOnPage {
-		l.Letters = l.Letters[:lettersOnPage]
-		l.Next = l.Letters[lettersOnPage-1].Number
+	var last *deadletter.Letter
+	if l.Letters, last = pageOf(list, lettersOnPage); last != nil {
+		l.Next = last.Number
 	}
 	return c.show(http.StatusOK, "letters", "Dead letters", l)
 }
 
 // letterPage is what the page of one letter shows. Letter is nil if it is not there any more.
 type letterPage struct {
-	Number int64
-	Letter *deadletter.Letter
-	From   string
-	Facts  []fact
-	Offers []offer
-	confidential
-	Entries []deadletter.Entry
-	Message string // id, as far as it is known
+	screen
+	From      string
+	MessageID string // as far as it is known
 }
 
-func (d *Dashboard) letter(c *call) error {
-	page, err := d.readLetter(c)
-	if err != nil {
-		return err
-	}
-	return c.showLetter(page)
-}
-
-func (c *call) showLetter(p letterPage) error {
-	status := http.StatusOK
-	if p.Letter == nil {
-		status = http.StatusNotFound
-	}
-	return c.show(status, "letter", "Dead letter "+strconv.FormatInt(p.Number, 10), p)
-}
-
-// readLetter reads a letter, or what the audit log knows of one that is not there any more.
-func (d *Dashboard) readLetter(c *call) (letterPage, error) {
-	number, err := c.number()
-	if err != nil {
-		return letterPage{}, err
-	}
-	page := letterPage{Number: number}
-	letter, err := c.letters.DeadLetter(c.r.Context(), number)
-	switch {
-	case err == nil:
-		page.Letter, page.From, page.Message = &letter, ops.From(&letter), letter.Message.ID
-		page.confidential = confidential{Form: fmt.Sprintf("dead/%d/reveal", number), Headers: ops.HeaderNames(&letter.Message)}
-		page.Facts = linked(ops.LetterFacts(&letter), "number", "state", "failed in", "reason", "error", "failed attempts", "settled", "resolution", "headers", "payload")
-		page.Offers = c.offers(ops.LetterVerbs(&letter), fmt.Sprintf("dead/%d/", number), nil)
-	case !errors.Is(err, waybill.ErrNotFound):
-		return page, err
-	}
-	page.Entries, err = c.entriesOf(number)
-	if err == nil && page.Letter == nil && len(page.Entries) > 0 {
-		page.Message = page.Entries[0].MessageID
-	}
-	return page, err
-}
-
-func (c *call) entriesOf(letter int64) ([]deadletter.Entry, error) {
-	return c.letters.AuditLog(c.r.Context(), deadletter.AuditFilter{Letter: letter, Limit: entriesOnPage})
-}
+func (d *Dashboard) letter(c *call) error { return c.showLetter(false) }
 
 // revealLetter shows the payload, after it was recorded who looks at it.
-func (d *Dashboard) revealLetter(c *call) error {
-	page, err := d.readLetter(c)
+func (d *Dashboard) revealLetter(c *call) error { return c.showLetter(true) }
+
+// showLetter shows a letter, or what the audit log knows of one that is not there any more.
+func (c *call) showLetter(looks bool) error {
+	number, err := c.number()
 	if err != nil {
 		return err
 	}
-	if page.Letter == nil {
-		return waybill.ErrNotFound
+	title := "Dead letter " + strconv.FormatInt(number, 10)
+	page := letterPage{}
+	page.screen, err = c.screen(ops.Letter, ops.Target{Number: number}, looks,
+		"number", "state", "failed in", "reason", "error", "failed attempts", "settled", "resolution", "headers", "payload")
+	if errors.Is(err, waybill.ErrNotFound) && !looks {
+		page.Letter = nil
+		if page.Entries, err = c.letters.AuditLog(c.r.Context(), deadletter.AuditFilter{Letter: number, Limit: entriesOnPage}); err != nil {
+			return err
+		}
+		if len(page.Entries) > 0 {
+			page.MessageID = page.Entries[0].MessageID
+		}
+		return c.show(http.StatusNotFound, "letter", title, page)
 	}
-	m := &page.Letter.Message
-	if err := c.reveal(&page.confidential, deadletter.Entry{Letter: page.Number, MessageID: m.ID}, m.Payload, m.Headers); err != nil {
+	if err != nil {
 		return err
 	}
-	if page.Entries, err = c.entriesOf(page.Number); err != nil {
-		return err
-	}
-	return c.showLetter(page)
+	page.From = ops.From(page.Letter)
+	return c.show(http.StatusOK, "letter", title, page)
 }
 
 // auditPage is what the audit log shows.
 type auditPage struct {
-	Asked   url.Values
+	query
 	Actions []deadletter.Action
 	Entries []deadletter.Entry
 	Next    template.URL // query of the next page
 }
 
-// Given returns a field of the filter as it was given.
-func (p auditPage) Given(name string) string { return p.Asked.Get(name) }
-
 func (d *Dashboard) audit(c *call) error {
 	q := c.r.URL.Query()
-	page := auditPage{Asked: q, Actions: ops.Actions()}
+	page := auditPage{query: query{Asked: q}, Actions: ops.Actions()}
 	f := deadletter.AuditFilter{Action: deadletter.Action(q.Get("action")), By: q.Get("by"), MessageID: q.Get("message"), Limit: entriesOnPage}
+	var err error
 	for name, field := range map[string]*int64{"letter": &f.Letter, "replay": &f.Replay, "before": &f.Before} {
-		if text := q.Get(name); text != "" {
-			n, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				return invalidField(name, "is not a number")
-			}
-			*field = n
+		if *field, err = numberOf(q, name); err != nil {
+			return err
 		}
 	}
-	var err error
 	if page.Entries, err = c.letters.AuditLog(c.r.Context(), f); err != nil {
 		return err
 	}

@@ -1,12 +1,10 @@
 package dashboard
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -20,15 +18,11 @@ const (
 
 // search is what the form and the list of messages show.
 type search struct {
-	Asked    url.Values // the filter as it was given
+	query
 	Statuses []outbox.Status
 	Found    []outbox.State
-	More     bool   // there are more
-	Wrong    string // why the filter can't be answered
+	More     bool // there are more
 }
-
-// Given returns a field of the filter as it was given.
-func (s search) Given(name string) string { return s.Asked.Get(name) }
 
 // searchFields are those of the URL that ask for a list.
 var searchFields = []string{"status", "topic", "key", "correlation", "text"}
@@ -53,11 +47,9 @@ func readSearch(q url.Values) (outbox.Filter, []outbox.Status, error) {
 // searchMessages shows the messages that match, at most a page of them.
 func (d *Dashboard) searchMessages(c *call) error {
 	asked := c.r.URL.Query()
-	s := search{Asked: asked, Statuses: outbox.Statuses()}
+	s := search{query: query{Asked: asked}, Statuses: outbox.Statuses()}
 	f, statuses, err := readSearch(asked)
-	var refused *waybill.InvalidError
-	if errors.As(err, &refused) {
-		s.Wrong = refused.Field + " " + refused.Reason
+	if s.refuses(err) {
 		return c.show(http.StatusBadRequest, "search", "Messages", s)
 	}
 	if s.Found, err = c.ops().Search(c.r.Context(), f, statuses, messagesOnPage); err != nil {

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/ops"
@@ -188,21 +189,44 @@ func linked(facts []ops.Fact, without ...string) (list []fact) {
 	return list
 }
 
-// confidential is what a page shows of payload and headers.
-type confidential struct {
-	Form    string     // that asks for them, below the root
-	Names   url.Values // its fields, which name what they are of
-	Headers []string   // their names
-	Values  map[string]string
+// screen is one thing as a page shows it.
+type screen struct {
+	ops.Screen
+	Facts   []fact
+	Offers  []offer
+	Form    string       // that asks for what is confidential, below the root
+	Names   url.Values   // its fields, which name the thing
+	Headers []string     // their names
 	Payload *payloadView // nil until somebody asks for it
 }
 
-// reveal shows them, after it was recorded who looks at something of what e is about.
-func (c *call) reveal(shown *confidential, e deadletter.Entry, payload []byte, headers map[string]string) error {
-	if err := c.ops().Reveal(c.r.Context(), c.act(), "payload", e); err != nil {
-		return err
+// Values are the headers, once they are shown.
+func (s screen) Values() map[string]string { return s.Message.Headers }
+
+// screen reads a thing, with what is confidential of it if the person looks at that, and leaves out the facts that the
+// page shows elsewhere.
+func (c *call) screen(noun ops.Noun, t ops.Target, looks bool, without ...string) (s screen, err error) {
+	if s.Screen, err = c.ops().Show(c.r.Context(), noun, t, looks, c.act()); err != nil {
+		return s, err
 	}
-	view := viewPayload(payload)
-	shown.Payload, shown.Values = &view, headers
-	return nil
+	base := strings.Replace(forms[noun], "{number}", strconv.FormatInt(t.Number, 10), 1)
+	switch noun {
+	case ops.Schedule:
+		s.Names = url.Values{"name": {t.Name}}
+	case ops.Scheduled:
+		s.Names = url.Values{"id": {t.Name}}
+	case ops.Saga:
+		s.Names = instanceQuery(t.Instance)
+	}
+	s.Facts, s.Form = linked(s.Screen.Facts, without...), base+"reveal"
+	s.Offers = c.offers(s.Verbs, base, s.Names)
+	if s.Message != nil {
+		s.Headers = ops.HeaderNames(s.Message)
+	}
+	if looks {
+		_, content := s.Secret()
+		view := viewPayload(content)
+		s.Payload = &view
+	}
+	return s, nil
 }

@@ -45,6 +45,30 @@ func letterNumbers(args []string) ([]int64, error) {
 	return numbers, nil
 }
 
+// letterOperand is of dead letters that are shown; what changes several takes filters as well.
+var letterOperand = operand{
+	read: func(args []string) (ops.Target, error) {
+		numbers, err := letterNumbers(args)
+		if err != nil {
+			return ops.Target{}, err
+		}
+		return ops.Target{Number: numbers[0]}, nil
+	},
+	unknown: func(t ops.Target, err error) error { return unknownLetter(t.Number, err) },
+	typed:   func(verb string, t ops.Target) string { return fmt.Sprintf("waybill dead %s %d", verb, t.Number) },
+}
+
+func (p *program) deadShowCommand() *cobra.Command {
+	return p.shower(&cobra.Command{
+		Use:   "show NUMBER",
+		Short: "Show one dead letter with its history",
+		Long: `Show one dead letter: what it is, why it is dead, every failed attempt that is remembered, and
+who has done what with it. Payload and values of headers may be confidential: they are shown
+with --payload, and the audit log keeps who has looked.`,
+		Args: takes(1),
+	}, "payload", func() (ops.Noun, operand) { return ops.Letter, letterOperand }, p.showScreen)
+}
+
 // unknownLetter replaces what a store says about a number that it does not know.
 func unknownLetter(number int64, err error) error {
 	if errors.Is(err, waybill.ErrNotFound) {

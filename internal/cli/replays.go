@@ -51,7 +51,7 @@ var replayOperand = operand{
 	unknown: func(t ops.Target, _ error) error {
 		return fmt.Errorf("there is no replay %d; \"waybill dead replays\" shows them", t.Number)
 	},
-	again: func(ops.Target) string { return "waybill dead replays" },
+	typed: func(string, ops.Target) string { return "waybill dead replays" },
 	hint:  func(ops.Target, ops.Result) string { return "" },
 	row: func(v ops.Verb, t ops.Target, r ops.Result) any {
 		return map[string]any{"number": t.Number, v.Past: r.Done}

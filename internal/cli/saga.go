@@ -42,7 +42,7 @@ func sagaOperand() operand {
 		},
 		name:    func(t ops.Target) string { return sagaName(t.Instance) },
 		unknown: func(t ops.Target, err error) error { return unknownInstance(t.Instance, err) },
-		again:   func(t ops.Target) string { return sagaTyped("show", t.Instance) },
+		typed:   func(verb string, t ops.Target) string { return sagaTyped(verb, t.Instance) },
 		hint:    func(t ops.Target, _ ops.Result) string { return "See how far it is: " + sagaTyped("show", t.Instance) },
 		row: func(v ops.Verb, t ops.Target, _ ops.Result) any {
 			return struct {

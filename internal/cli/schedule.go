@@ -37,7 +37,7 @@ var scheduleOperand = operand{
 	read:    func(args []string) (ops.Target, error) { return ops.Target{Name: args[0]}, nil },
 	name:    func(t ops.Target) string { return "schedule " + t.Name },
 	unknown: func(t ops.Target, err error) error { return unknownSchedule(t.Name, err) },
-	again:   func(t ops.Target) string { return "waybill schedule show " + quoted(t.Name) },
+	typed:   func(verb string, t ops.Target) string { return "waybill schedule " + verb + " " + quoted(t.Name) },
 	hint: func(_ ops.Target, r ops.Result) string {
 		if r.MessageID == "" {
 			return ""
@@ -54,7 +54,7 @@ var scheduledOperand = operand{
 	unknown: func(t ops.Target, _ error) error {
 		return fmt.Errorf("no message is scheduled under the id %s: it %s", clean(t.Name), ops.Find(ops.Scheduled, "cancel").Nothing)
 	},
-	again: func(t ops.Target) string { return "waybill outbox show " + quoted(t.Name) },
+	typed: scheduleOperand.typed,
 	hint:  func(ops.Target, ops.Result) string { return "" },
 	row:   scheduleOutcome,
 }
@@ -73,4 +73,22 @@ func unknownSchedule(name string, err error) error {
 		return fmt.Errorf("there is no schedule %s; \"waybill schedule list\" shows them", clean(name))
 	}
 	return err
+}
+
+func (p *program) scheduleShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show {NAME | --message ID}",
+		Short: "Show one recurring schedule, or one message that waits for its time",
+		Long: `Show one recurring schedule, or with --message one message that waits for its time. Payload and
+values of headers may be confidential: they are shown with --payload, and the audit log keeps
+who has looked.`,
+		Args: takes(1),
+	}
+	message := cmd.Flags().Bool("message", false, "the argument is the id of a single message")
+	return p.shower(cmd, "payload", func() (ops.Noun, operand) {
+		if *message {
+			return ops.Scheduled, scheduledOperand
+		}
+		return ops.Schedule, scheduleOperand
+	}, p.showScreen)
 }

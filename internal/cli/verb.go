@@ -23,7 +23,7 @@ type operand struct {
 	read    func(args []string) (ops.Target, error)
 	name    func(ops.Target) string                    // as in "schedule nightly"
 	unknown func(ops.Target, error) error              // replaces an error about what is not there
-	again   func(ops.Target) string                    // the command that shows it
+	typed   func(verb string, t ops.Target) string     // the command that does it
 	hint    func(ops.Target, ops.Result) string        // what to do next, "" for nothing
 	row     func(ops.Verb, ops.Target, ops.Result) any // for programs
 }
@@ -103,7 +103,7 @@ func (o operand) problem(v ops.Verb, t ops.Target, err error) error {
 		return err
 	}
 	if waybill.IsConflict(err) {
-		reason += ": " + o.again(t)
+		reason += ": " + o.typed("show", t)
 	}
 	return errors.New(clean(v.Undone(o.name(t), reason)))
 }

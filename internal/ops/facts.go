@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
@@ -116,8 +115,8 @@ func ScheduledFacts(m *waybill.Message) []Fact {
 	return append(shown(Fact{Name: "message id", Value: m.ID}, at("due", m.DeliverAt)), MessageFacts(m)...)
 }
 
-// InstanceFacts describe an instance of a saga, of which the data has a size.
-func InstanceFacts(in *saga.Instance, data int) []Fact {
+// InstanceFacts describe an instance of a saga.
+func InstanceFacts(in *saga.Instance) []Fact {
 	return shown(
 		Fact{Name: "saga", Value: in.Saga},
 		Fact{Name: "key", Value: in.Key},
@@ -133,7 +132,7 @@ func InstanceFacts(in *saga.Instance, data int) []Fact {
 		at("started", in.StartedAt),
 		at("changed", in.ChangedAt),
 		at("ended", in.EndedAt),
-		Fact{Name: "data", Value: Size(data)},
+		Fact{Name: "data", Value: Size(len(in.Data))},
 	)
 }
 
@@ -148,26 +147,4 @@ func steps(pr saga.Progress) string {
 		return strconv.Itoa(pr.Done) + " done, waits for how the next one ends"
 	}
 	return strconv.Itoa(pr.Done) + " done"
-}
-
-// Revealed is what programs get of a message only if somebody looks at the payload. It is in the first of them if it
-// is UTF-8 text.
-type Revealed struct {
-	Payload       *string           `json:"payload,omitempty"`
-	PayloadBase64 []byte            `json:"payload_base64,omitempty"`
-	Headers       map[string]string `json:"headers,omitempty"`
-}
-
-// RevealedOf returns it, empty unless somebody looks.
-func RevealedOf(m *waybill.Message, looks bool) (r Revealed) {
-	if !looks {
-		return r
-	}
-	r.Headers = m.Headers
-	if text := string(m.Payload); utf8.ValidString(text) {
-		r.Payload = &text
-	} else {
-		r.PayloadBase64 = m.Payload
-	}
-	return r
 }

@@ -63,6 +63,7 @@ type Verb struct {
 	Missing bool   // that was because it is not there, which is a failure
 	MustSay string // what has to be said with it; "" if it may be done without a reason
 	Danger  bool   // it ends something
+	Invites string // to it, where it is the first to be done
 
 	// Ends is the state of a dead letter that is as good as done.
 	Ends deadletter.State
@@ -76,7 +77,7 @@ const keptSettled = "It is kept until its retention ends, but can't be requeued 
 // Verbs is the table of everything that operators do.
 var Verbs = []Verb{
 	{
-		Noun: Letter, Name: "requeue", Past: "requeued", Right: Operate, Audit: deadletter.ActRequeue, Preview: true,
+		Noun: Letter, Name: "requeue", Invites: "Put it back", Past: "requeued", Right: Operate, Audit: deadletter.ActRequeue, Preview: true,
 		Short:   "Put dead letters back",
 		Effect:  "A relay's letter is published again under its own id, before what is parked behind it; a consumer's is handled again by that consumer only.",
 		Nothing: "is pending already", Do: letter(deadletter.Store.RequeueDeadLetter),
@@ -88,15 +89,15 @@ var Verbs = []Verb{
 		Nothing: "was discarded", Ends: deadletter.Resolved, Do: letter(deadletter.Store.ResolveDeadLetter),
 	},
 	{
-		Noun: Letter, Name: "edit", Past: "edited", Right: Administer, Audit: deadletter.ActEdit,
-		Short:  "Put a corrected copy of a dead letter back",
-		Effect: "The copy has an id of its own, and the place of the original in the order of its key. The original is kept, resolved.",
-	},
-	{
 		Noun: Letter, Name: "discard", Past: "discarded", Right: Administer, Audit: deadletter.ActDiscard, Preview: true, MustSay: "Why", Danger: true,
 		Short:   "Note that nobody will deal with dead letters",
 		Effect:  "Its message counts as discarded. " + keptSettled,
 		Nothing: "was resolved in another way", Ends: deadletter.Discarded, Do: letter(deadletter.Store.DiscardDeadLetter),
+	},
+	{
+		Noun: Letter, Name: "edit", Past: "edited", Right: Administer, Audit: deadletter.ActEdit,
+		Short:  "Put a corrected copy of a dead letter back",
+		Effect: "The copy has an id of its own, and the place of the original in the order of its key. The original is kept, resolved.",
 	},
 	{
 		Noun: Letter, Name: "restore", Past: "restored", Right: Administer, Audit: deadletter.ActRestore, Preview: true, MustSay: "Why",
@@ -125,13 +126,13 @@ var Verbs = []Verb{
 		},
 	},
 	{
-		Noun: Schedule, Name: "pause", Past: "paused", Right: Operate, Audit: schedule.ActPause,
+		Noun: Schedule, Name: "pause", Invites: "Stop it", Past: "paused", Right: Operate, Audit: schedule.ActPause,
 		Short:   "Stop a recurring schedule until it is resumed",
 		Effect:  "What it has enqueued goes on. It stays paused when its program restarts.",
 		Nothing: "is paused already, or has ended", Do: scheduled((*schedule.Operator).Pause),
 	},
 	{
-		Noun: Schedule, Name: "resume", Past: "resumed", Right: Operate, Audit: schedule.ActResume,
+		Noun: Schedule, Name: "resume", Invites: "Let it go on", Past: "resumed", Right: Operate, Audit: schedule.ActResume,
 		Short:   "Let a paused schedule go on, from now",
 		Effect:  "What was planned meanwhile is left out and not counted.",
 		Nothing: "is not paused", Do: scheduled((*schedule.Operator).Resume),
@@ -149,19 +150,19 @@ var Verbs = []Verb{
 		Nothing: "is not there", Missing: true, Do: scheduled((*schedule.Operator).Remove),
 	},
 	{
-		Noun: Scheduled, Name: "cancel", Past: "cancelled", Right: Administer, Audit: schedule.ActCancel, Danger: true,
+		Noun: Scheduled, Name: "cancel", Invites: "Take it back", Past: "cancelled", Right: Administer, Audit: schedule.ActCancel, Danger: true,
 		Short:   "Remove a single message that waits for its time",
 		Effect:  "It is never published. It must have been scheduled under its id; for what was enqueued with a delivery time there is \"waybill outbox cancel\".",
 		Nothing: "is pending already, was cancelled, or never was", Missing: true, Do: scheduled((*schedule.Operator).Cancel),
 	},
 	{
-		Noun: Saga, Name: "resume", Past: "resumed", Right: Operate, Audit: saga.ActResume, Then: "it tries its compensation once more",
+		Noun: Saga, Name: "resume", Invites: "When the cause is mended", Past: "resumed", Right: Operate, Audit: saga.ActResume, Then: "it tries its compensation once more",
 		Short:  "Let a stuck instance try its compensation once more",
 		Effect: "It goes on from the step that could not be undone. Fix the cause first: its history names it.",
 		Do:     instance((*saga.Operator).Resume),
 	},
 	{
-		Noun: Saga, Name: "compensate", Past: "compensated", Right: Administer, Audit: saga.ActCompensate, Danger: true,
+		Noun: Saga, Name: "compensate", Invites: "Undo its steps", Past: "compensated", Right: Administer, Audit: saga.ActCompensate, Danger: true,
 		Says: "compensating %s", Then: "its steps are being undone, the last first",
 		Short:  "Make a running instance undo its steps",
 		Effect: "The steps that are done are undone, the last first, as if the next one had failed. What runs at this moment is not interrupted: if it changes the instance first, nothing is done.",

@@ -106,7 +106,7 @@ func TestApplies(t *testing.T) {
 		got  []ops.Verb
 		want string
 	}{
-		{"an open letter", ops.LetterVerbs(&deadletter.Letter{State: deadletter.Open}), "requeue resolve edit discard delete"},
+		{"an open letter", ops.LetterVerbs(&deadletter.Letter{State: deadletter.Open}), "requeue resolve discard edit delete"},
 		{"a resolved letter", ops.LetterVerbs(&deadletter.Letter{State: deadletter.Resolved}), "restore delete"},
 		{"a requeued letter", ops.LetterVerbs(&deadletter.Letter{State: deadletter.Open, Requeued: true}), ""},
 		{"a stuck instance", ops.InstanceVerbs(&saga.Instance{Status: saga.Stuck}), "resume"},
