@@ -203,6 +203,12 @@ type screen struct {
 // Values are the headers, once they are shown.
 func (s screen) Values() map[string]string { return s.Message.Headers }
 
+// SecretName is what is confidential of it: "payload" or "data".
+func (s screen) SecretName() string {
+	name, _ := s.Secret()
+	return name
+}
+
 // screen reads a thing, with what is confidential of it if the person looks at that, and leaves out the facts that the
 // page shows elsewhere.
 func (c *call) screen(noun ops.Noun, t ops.Target, looks bool, without ...string) (s screen, err error) {

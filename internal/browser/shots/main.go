@@ -27,7 +27,7 @@ var pages = []struct {
 	{name: "letters", path: "dead/list?topic=order.created"},
 	{name: "letter", path: "dead/1"},
 	{name: "payload", path: "dead/1", prepare: []string{"//button[contains(., 'Show payload')]"}},
-	{name: "edit", path: "dead/1", prepare: []string{"//summary[contains(., 'Edit and requeue')]", "//button[contains(., 'Open the form')]"}},
+	{name: "edit", path: "dead/1", prepare: []string{"//summary[text()='Edit']", "//button[contains(., 'Open the form')]"}},
 	{name: "preview", path: "replays/new?topic=order.created"},
 	{name: "message", path: "messages?id=order.created-0001"},
 	{name: "search", path: "messages?topic=stock.changed&status=Published"},
