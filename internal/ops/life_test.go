@@ -79,7 +79,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestConditions: what holds of a letter beside its reason is said wherever it is shown.
+// TestConditions: what holds of a letter in addition to its reason is said wherever it is shown.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
