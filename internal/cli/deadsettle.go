@@ -33,7 +33,7 @@ func (p *program) settleCommand(v ops.Verb) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   v.Name + " {NUMBER... | FILTER | --all}",
 		Short: v.Short,
-		Long:  wrapped(v.Short+". "+v.Effect) + choiceHelp,
+		Long:  wrapped(v.Help()) + choiceHelp,
 		RunE: does(func(cmd *cobra.Command, args []string) (err error) {
 			if err := c.complete(args); err != nil {
 				return err

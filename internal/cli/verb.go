@@ -66,7 +66,7 @@ func (p *program) verbCommand(name string, v ops.Verb, o operand) *cobra.Command
 	cmd := &cobra.Command{
 		Use:   name + " " + strings.Join(o.args, " "),
 		Short: v.Short,
-		Long:  wrapped(v.Short + ". " + v.Effect),
+		Long:  wrapped(v.Help()),
 		Args:  takes(len(o.args)),
 		RunE: does(func(cmd *cobra.Command, args []string) error {
 			t, err := o.read(args)

@@ -188,6 +188,9 @@ func Actions() []deadletter.Action {
 // Title is the verb on a button.
 func (v Verb) Title() string { return Capital(strings.ReplaceAll(v.Name, "-", " ")) }
 
+// Help says what the verb is for, and what follows from it.
+func (v Verb) Help() string { return v.Short + ". " + v.Effect }
+
 // Told says what has become of something with a name, as in "dead letter 7", or "the dead letter".
 func (v Verb) Told(name string, r Result) string {
 	if !r.Done {
