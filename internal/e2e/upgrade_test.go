@@ -219,7 +219,7 @@ func buildVersion1(t *testing.T, to string) {
 
 func goBuild(t *testing.T, dir, to, pkg string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", to, pkg)
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", to, pkg)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
