@@ -1,10 +1,11 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/waybill-go/waybill"
@@ -34,7 +34,12 @@ func TestMain(m *testing.M) {
 		os.Exit(runProgram(args))
 	}
 	slog.SetLogLoggerLevel(slog.LevelError + 1) // stories provoke errors all the time
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := dropFreeSchemas(); err != nil {
+		fmt.Fprintln(os.Stderr, "drop schemas:", err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 func postgresURL() string {
@@ -116,19 +121,6 @@ func plainWorld(t *testing.T) *world {
 	return newWorld(t, chosenSessions(t)[0])
 }
 
-// dropSchema removes the world's schema. What a story has left may still be at its last statement
-// in the server; of two that wait for each other PostgreSQL fails one, and if that is this one it
-// tries again.
-func (w *world) dropSchema() error {
-	for tries := 1; ; tries++ {
-		_, err := w.pool.Exec(context.Background(), "DROP SCHEMA "+w.ident()+" CASCADE")
-		var failed *pgconn.PgError
-		if !errors.As(err, &failed) || failed.Code != "40P01" || tries == 10 {
-			return err
-		}
-	}
-}
-
 func newWorld(t *testing.T, s session) *world {
 	t.Helper()
 	return newWorldAt(t, postgresURL(), s)
@@ -137,11 +129,18 @@ func newWorld(t *testing.T, s session) *world {
 // newWorldAt makes the world in the database of a URL.
 func newWorldAt(t *testing.T, url string, s session) *world {
 	t.Helper()
-	name := s.schema
-	if name == "" {
-		name = "e2e"
+	shared := url == postgresURL() && !s.pooled // the pooler's sessions are nobody's
+	var own schema
+	var found bool
+	if shared {
+		own, found = takeSchema(s.name)
 	}
-	w := &world{dsn: withParams(t, url, s.params), schema: fmt.Sprintf("%s_%08x", name, rand.Uint32())}
+	if !found {
+		own.name = fmt.Sprintf("%s_%08x", cmp.Or(s.schema, "e2e"), rand.Uint32())
+	}
+	params := map[string]string{"application_name": own.name}
+	maps.Copy(params, s.params)
+	w := &world{dsn: withParams(t, url, params), schema: own.name}
 	if s.pooled {
 		through, err := faultproxy.PgBouncerURL()
 		if err != nil {
@@ -150,23 +149,35 @@ func newWorldAt(t *testing.T, url string, s session) *world {
 		w.dsn, w.listenURL = through, postgresURL()
 	}
 	w.open(t)
-	if _, err := w.store.Migrate(t.Context(), pgstore.MigrateOptions{LockWait: patience, Source: "psql"}); err != nil {
-		t.Fatalf("migrate (start the servers with `make services`): %v", err)
+	t.Cleanup(func() { w.leave(t, own, s.name, shared) })
+	if !found {
+		w.fill(t)
 	}
-	t.Cleanup(func() {
-		if err := w.dropSchema(); err != nil {
-			t.Errorf("drop schema: %v", err)
+	if shared && !found {
+		var err error
+		if own.definition, err = own.define(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		w.pool.Close()
-	})
-	w.exec(t, "CREATE TABLE "+w.table("orders")+" (id text PRIMARY KEY)")
-	defer func() {
-		if s.holdsTx {
-			w.holdTransaction(t)
-		}
-	}()
-	w.exec(t, "CREATE TABLE "+w.table("effects")+" (n bigint GENERATED ALWAYS AS IDENTITY, consumer text, message_id text, at timestamptz DEFAULT clock_timestamp())")
+	}
+	if s.holdsTx {
+		w.holdTransaction(t)
+	}
 	return w
+}
+
+// leave closes the world. The schema of a server that is not the tests' own, or that is reached through a pooler, is dropped.
+func (w *world) leave(t *testing.T, own schema, kind string, shared bool) {
+	var err error
+	if !shared {
+		err = dropSchema(context.Background(), w.pool, own.name)
+	}
+	w.pool.Close()
+	if shared {
+		err = own.leave(kind, t.Failed())
+	}
+	if err != nil {
+		t.Errorf("leave schema %s: %v", own.name, err)
+	}
 }
 
 // open connects to the world's schema.
