@@ -54,7 +54,7 @@ func TestKit_Requeue(t *testing.T) {
 			t.Fatalf("DeadLetters() = %v, want one", letters)
 		}
 		fail(waybill.UnavailableError(errors.New("the bank is closed")))
-		if _, err := k.Store.RequeueDeadLetter(t.Context(), letters[0].Number, deadletter.Act{By: "test", Why: "mended"}); err != nil {
+		if _, err := k.Store.RequeueDeadLetter(t.Context(), letters[0].Number, deadletter.Act{By: "test", Why: "fixed"}); err != nil {
 			t.Fatal(err)
 		}
 		k.Wait()

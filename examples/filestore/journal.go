@@ -106,7 +106,6 @@ type change struct {
 // journaled applies a change that was read from the file.
 type journaled func(key, row json.RawMessage) error
 
-// files returns the tables by their names in the file.
 func (d *data) files() map[string]journaled {
 	return map[string]journaled{
 		"outbox": from(d.outbox), "scheduled": from(d.scheduled), "waiting": from(d.waiting), "archive": from(d.archive), "ids": from(d.ids),

@@ -7,6 +7,7 @@ package filestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -58,8 +59,7 @@ func Open(path string, now func() time.Time) (*Store, error) {
 	s := &Store{turn: make(chan struct{}, 1), file: file, now: now, data: newData()}
 	s.engine, s.files = rows.NewEngine[*Tx](database{s}), s.data.files()
 	if err := s.load(); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), file.Close())
 	}
 	for n := range lanehash.Count {
 		if s.data.lanes[n] == nil {
@@ -111,6 +111,12 @@ func (s *Store) Begin(ctx context.Context) (*Tx, error) {
 // Commit makes what was written in tx permanent; if it can't, it rolls back and returns an unavailable error. After the
 // first Commit or Rollback both do nothing.
 func (tx *Tx) Commit() error {
+	defer tx.store.WakeRelay()
+	return tx.commit()
+}
+
+// commit wakes nobody: relays commit, too.
+func (tx *Tx) commit() error {
 	if tx.done {
 		return nil
 	}
@@ -119,7 +125,6 @@ func (tx *Tx) Commit() error {
 		return waybill.UnavailableError(fmt.Errorf("write to the store: %w", err))
 	}
 	tx.end()
-	tx.store.WakeRelay()
 	return nil
 }
 
@@ -162,11 +167,10 @@ func (s database) Run(ctx context.Context, _ func() bool, fn func(ctx context.Co
 	defer tx.Rollback() // after an error or panic; nothing after a commit
 	if err := fn(ctx, tx.at(s.now()), tx); err != nil {
 		return err
-	}
-	if ctx.Err() != nil {
+	} else if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return tx.Commit()
+	return tx.commit()
 }
 
 // On implements [rows.Store].
@@ -187,13 +191,12 @@ func (tx *Tx) at(now time.Time) *rows.Tx {
 
 // Draw implements [rows.Driver].
 func (tx *Tx) Draw(_ context.Context, c rows.Counter, n int) (int64, time.Time, error) {
-	last := int64(0)
-	if drawn := tx.store.data.drawn[c]; drawn != nil {
-		last = *drawn
+	last := int64(n)
+	if before := tx.store.data.drawn[c]; before != nil {
+		last += *before
 	}
-	next := last + int64(n)
-	set(tx, "drawn", tx.store.data.drawn, c, &next)
-	return last + 1, tx.store.now().UTC(), nil
+	set(tx, "drawn", tx.store.data.drawn, c, &last)
+	return last - int64(n) + 1, tx.store.now().UTC(), nil
 }
 
 // Lock implements [rows.Driver]. Transactions are one at a time, so there is nothing to lock.

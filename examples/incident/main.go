@@ -119,8 +119,8 @@ func poison(ctx context.Context, _ settings, sh *shop, op *operator) error {
 	if err := op.run(ctx, "dead", "list"); err != nil {
 		return err
 	}
-	say("The error says it: a currency is missing. Billing is mended, and the letter put back.")
-	sh.mended.Store(true)
+	say("The error says it: a currency is missing. Billing is fixed, and the letter put back.")
+	sh.fixed.Store(true)
 	if err := op.requeueAll(ctx); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ type shop struct {
 	pool   *pgxpool.Pool
 	store  *pgstore.Store[pgx.Tx]
 	broker *natsbroker.Broker
-	mended atomic.Bool // billing knows every currency
+	fixed  atomic.Bool // billing knows every currency
 
 	stopSelling  context.CancelFunc
 	stopShipping func() error
@@ -157,7 +157,7 @@ func (sh *shop) order(ctx context.Context, note string) error {
 var errCurrency = errors.New("no such currency")
 
 func (sh *shop) bill(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
-	if m.Subject == poisoned && !sh.mended.Load() {
+	if m.Subject == poisoned && !sh.fixed.Load() {
 		return errCurrency
 	}
 	_, err := tx.Exec(ctx, sh.sql(`INSERT INTO {s}.invoices VALUES ($1, $2)`), m.ID, m.Subject)

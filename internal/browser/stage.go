@@ -30,13 +30,13 @@ const (
 const Hostile = `<script>window.hacked = true</script><img src=x onerror="window.hacked = true">`
 
 // Stage is a store in memory with some trouble in it, and a relay that publishes to a broker
-// whose refusals can be mended.
+// whose refusals can be fixed.
 type Stage struct {
 	Store   *memstore.Store
 	Handler http.Handler // mounted below /waybill/
 
 	mu        sync.Mutex
-	mended    bool
+	fixed     bool
 	published map[string]bool
 }
 
@@ -153,7 +153,7 @@ func (s *Stage) Run(ctx context.Context) error {
 func (s *Stage) Mend() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mended = true
+	s.fixed = true
 }
 
 // Published reports how many messages the broker has accepted.
@@ -178,7 +178,7 @@ func (s *Stage) Send(_ context.Context, msgs []contract.Outgoing) func() []error
 
 func (s *Stage) refusal(topic string) error {
 	switch {
-	case s.mended:
+	case s.fixed:
 		return nil
 	case topic == "order.created":
 		return waybill.PermanentError(waybill.ReasonUnroutable, errors.New("no queue is bound to exchange \"shop\" for order.created"))

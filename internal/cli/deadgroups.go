@@ -31,7 +31,7 @@ each of the last 24 hours, this hour last: a dot for none, and the higher the mo
 			p.hintf("There may be more: waybill dead groups --limit %d", min(10*n, maxListed))
 		}
 		p.hintf("The newest of the largest: waybill dead show %d", groups[0].Newest)
-		p.hintf("When the cause is mended:  waybill dead replay --group %s", groups[0].Fingerprint)
+		p.hintf("When the cause is fixed:  waybill dead replay --group %s", groups[0].Fingerprint)
 		return nil
 	})
 }

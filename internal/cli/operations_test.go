@@ -77,7 +77,7 @@ billing   dead   …Z  orders  shop    default
 	{name: "dead groups", args: "dead groups {used}", stdout: `
 GROUP             OPEN  TREND                     LAST FAILED           FROM              TYPE    ERROR
 …  3     …█  …Z  consumer billing  orders  no such customer
-`, stderr: "The newest of the largest: waybill dead show 3\nWhen the cause is mended:  waybill dead replay --group …\n"},
+`, stderr: "The newest of the largest: waybill dead show 3\nWhen the cause is fixed:  waybill dead replay --group …\n"},
 	{name: "dead list", args: "dead list {used}", stdout: `
 NUMBER  FROM              TOPIC   ID      REASON    ATTEMPTS  LAST FAILED           ERROR
 1       consumer billing  orders  lost-1  rejected  1         …Z  no such customer

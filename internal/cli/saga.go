@@ -18,7 +18,7 @@ func (p *program) sagaCommand() *cobra.Command {
 		Use:   "saga",
 		Short: "Look into the instances of sagas, and help those that are stuck",
 		Long: `Look into the instances of sagas: processes that take several messages. "list" shows them, and
-"show" what has happened to one. When the cause is mended, "resume" lets one that is stuck try
+"show" what has happened to one. When the cause is fixed, "resume" lets one that is stuck try
 its compensation once more. "compensate" makes one that runs undo its steps.`,
 		RunE: needsSubcommand,
 	}

@@ -136,7 +136,7 @@ func TestBatchesFailingHandler(t *testing.T) {
 		for i := range 20 {
 			publish(t, conn, waybill.Message{ID: fmt.Sprintf("m%d", i), Topic: "orders"}, fmt.Sprintf("m%d", i))
 		}
-		var mended atomic.Bool
+		var fixed atomic.Bool
 		var failed atomic.Int32
 		cfg := consumer.Config{Name: "billing", BatchSize: 50, Concurrency: 1}
 		cfg.Retry = waybill.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxRetries: 1000}
@@ -144,7 +144,7 @@ func TestBatchesFailingHandler(t *testing.T) {
 			if err := w.addEffect(ctx, tx, "billing", m.ID); err != nil {
 				return err
 			}
-			if m.ID == "m7" && !mended.Load() {
+			if m.ID == "m7" && !fixed.Load() {
 				failed.Add(1)
 				return errors.New("not yet")
 			}
@@ -156,7 +156,7 @@ func TestBatchesFailingHandler(t *testing.T) {
 		if n := w.number(t, records+"= 'm7'"); n != 0 || w.effects(t, "billing", "m7") != 0 {
 			t.Errorf("the message that fails has %d records and %d effects, want none", n, w.effects(t, "billing", "m7"))
 		}
-		mended.Store(true)
+		fixed.Store(true)
 		w.waitEffects(t, "billing", "m7", 1)
 		if n := w.number(t, "SELECT count(*) FROM "+w.table("effects")); n != 20 {
 			t.Errorf("%d effects, want 20", n)
@@ -196,11 +196,11 @@ func TestBatchesKeepOrderPerKey(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		const each = 40
 		s := scriptOf(each, "a", "b", "c")
-		var mended atomic.Bool
+		var fixed atomic.Bool
 		cfg := consumer.Config{Name: "billing", BatchSize: 10, Concurrency: 2, Order: consumer.OrderByKey}
 		cfg.Retry = waybill.RetryPolicy{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond, MaxRetries: 1000}
 		w.startConsumer(t, s, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
-			if m.ID == "a15" && !mended.Load() {
+			if m.ID == "a15" && !fixed.Load() {
 				return errors.New("not yet")
 			}
 			return w.addEffect(ctx, tx, "billing", m.ID)
@@ -210,7 +210,7 @@ func TestBatchesKeepOrderPerKey(t *testing.T) {
 			eventually(t, "key "+key+" is handled", func() bool { return w.number(t, effects, key+"%") == each })
 		}
 		eventually(t, "key a has come to the one that fails", func() bool { return w.number(t, effects, "a%") == 15 })
-		mended.Store(true)
+		fixed.Store(true)
 		eventually(t, "all are acknowledged", s.done)
 		w.onceEach(t, s, "billing")
 		w.inKeyOrder(t, each, "a", "b", "c")

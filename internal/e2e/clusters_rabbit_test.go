@@ -76,7 +76,7 @@ func newRabbitCluster(t *testing.T) *rabbitCluster {
 	return n
 }
 
-// tell runs a system over the cluster, which is hurt as c says, and whole again after c.mend. One that is to wait is mended when some hundred
+// tell runs a system over the cluster, which is hurt as c says, and whole again after c.mend. One that is to wait is fixed when some hundred
 // orders wait.
 func (n *rabbitCluster) tell(t *testing.T, c cluster) {
 	t.Helper()

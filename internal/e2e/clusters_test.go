@@ -21,10 +21,10 @@ const clusterRounds = 20
 type cluster struct {
 	hurt  func(rng *rand.Rand) string // takes a server away and says how
 	mend  func()                      // brings it back and returns when it has all that the others have
-	waits bool                        // nothing goes on until it is mended
+	waits bool                        // nothing goes on until it is fixed
 }
 
-// tellOf runs a whole system while its cluster is hurt and mended. In the end every order has its effect, once, and
+// tellOf runs a whole system while its cluster is hurt and fixed. In the end every order has its effect, once, and
 // nothing else has one.
 func (c cluster) tellOf(t *testing.T, w *world, b brokerSettings) {
 	t.Helper()

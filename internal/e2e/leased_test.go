@@ -166,11 +166,11 @@ func TestLeasedOnBrokers(t *testing.T) {
 // when they come again. From the store they are run again on request.
 func TestLeasedLetters(t *testing.T) {
 	onLeaseStores(t, func(t *testing.T, w *world, store inbox.LeaseStore) {
-		b, ops, mended := membroker.New(), newOpCounter(), make(chan struct{})
+		b, ops, fixed := membroker.New(), newOpCounter(), make(chan struct{})
 		effect := w.leasedEffect("mailer")
 		handle := func(ctx context.Context, m *waybill.Message) error {
 			select {
-			case <-mended:
+			case <-fixed:
 				return effect(ctx, m)
 			default:
 			}
@@ -200,7 +200,7 @@ func TestLeasedLetters(t *testing.T) {
 			}
 		}
 		checkTopicLetters(t, letters, reasons)
-		close(mended)
+		close(fixed)
 		for _, l := range w.waitLetters(t, deadletter.Filter{Consumer: "mailer"}, 2) {
 			if _, err := w.store.RequeueDeadLetter(t.Context(), l.Number, deadletter.Act{By: "test"}); err != nil {
 				t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 //test:pooled
 func TestRequeueCutOff(t *testing.T) {
 	t.Parallel()
-	w, act := plainWorld(t), deadletter.Act{By: "test", Why: "cause is mended"}
+	w, act := plainWorld(t), deadletter.Act{By: "test", Why: "cause is fixed"}
 	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 	broken := &recorder{fail: func(contract.Outgoing) error { return errors.New("broken") }}
 	_, stop := w.startRelay(t, broken, relay.Config{Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: time.Millisecond}})
@@ -52,10 +52,10 @@ func TestRequeueCutOff(t *testing.T) {
 	if s := w.state(t, "m"); s.Attempts != 0 {
 		t.Errorf("%d attempts after the requeue, want 0", s.Attempts)
 	}
-	mended := &recorder{}
-	w.startRelay(t, mended, relay.Config{})
+	fixed := &recorder{}
+	w.startRelay(t, fixed, relay.Config{})
 	w.waitStatus(t, "m", outbox.Published)
-	if n := mended.count("m"); n != 1 {
+	if n := fixed.count("m"); n != 1 {
 		t.Errorf("sent %d times, want once", n)
 	}
 }

@@ -38,11 +38,11 @@ func TestRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mended := make(chan struct{})
+	fixed := make(chan struct{})
 	sub := broker.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
 	c, err := consumer.New(sub, as(pgstore.RoleConsumer), func(_ context.Context, _ pgx.Tx, m *waybill.Message) error {
 		select {
-		case <-mended:
+		case <-fixed:
 			return nil
 		default:
 			if m.Subject == "poison" {
@@ -79,7 +79,7 @@ func TestRoles(t *testing.T) {
 		letters, err = reader.DeadLetters(t.Context(), deadletter.Filter{})
 		return err == nil && len(letters) == 2
 	})
-	close(mended)
+	close(fixed)
 	for _, l := range letters {
 		if l.Origin == deadletter.FromRelay {
 			_, err = operator.ResolveDeadLetter(t.Context(), l.Number, deadletter.Act{By: "ann", Why: "nobody wants it"})

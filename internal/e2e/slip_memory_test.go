@@ -201,7 +201,7 @@ func TestSlipVariables(t *testing.T) {
 }
 
 // TestSlipIsStuck fails to compensate: a person is told, and requeues the letter when the cause is
-// mended, after a time in vain. Advance does not take the letter for a copy.
+// fixed, after a time in vain. Advance does not take the letter for a copy.
 func TestSlipIsStuck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

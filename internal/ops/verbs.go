@@ -156,7 +156,7 @@ var Verbs = []Verb{
 		Nothing: "is pending already, was cancelled, or never was", Missing: true, Do: scheduled((*schedule.Operator).Cancel),
 	},
 	{
-		Noun: Saga, Name: "resume", Invites: "When the cause is mended", Past: "resumed", Right: Operate, Audit: saga.ActResume, Then: "it tries its compensation once more",
+		Noun: Saga, Name: "resume", Invites: "When the cause is fixed", Past: "resumed", Right: Operate, Audit: saga.ActResume, Then: "it tries its compensation once more",
 		Short:  "Let a stuck instance try its compensation once more",
 		Effect: "It goes on from the step that could not be undone. Fix the cause first: its history names it.",
 		Do:     instance((*saga.Operator).Resume),

@@ -172,7 +172,7 @@ func (t *Tx) letterOf(l inbox.Letter, past Attempt) *Letter {
 	m := l.Message.Clone()
 	m.Tenant = l.Record.Tenant
 	return &Letter{
-		Row: *NewRow(m, 0, t.Now), Key: l.Record.Key,
+		Row: *rowOf(m, 0, t.Now), Key: l.Record.Key,
 		Letter: deadletter.Letter{
 			Origin: deadletter.FromConsumer, Consumer: l.Record.Consumer, Reason: l.Reason, Error: l.Error,
 			Attempts: l.Attempts, Failed: l.Failed, State: deadletter.Open,

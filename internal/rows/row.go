@@ -23,11 +23,16 @@ type Row struct {
 	Malformed   error // why it can't be published, in stores that others may write to
 }
 
-// NewRow returns a message as databases keep it: times are rounded to microseconds, in UTC.
+// NewRow returns a message that is enqueued. One that has no time has happened now.
 func NewRow(m waybill.Message, position int64, now time.Time) *Row {
 	if m.Time.IsZero() {
 		m.Time = now
 	}
+	return rowOf(m, position, now)
+}
+
+// rowOf returns a message as databases keep it: times are rounded to microseconds, in UTC.
+func rowOf(m waybill.Message, position int64, now time.Time) *Row {
 	for _, t := range []*time.Time{&m.Time, &m.DeliverAt, &m.ExpiresAt} {
 		if !t.IsZero() {
 			*t = t.Round(time.Microsecond).UTC()

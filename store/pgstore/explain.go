@@ -40,7 +40,7 @@ func (d durability) facts() []guarantee.Fact {
 	return []guarantee.Fact{
 		commit,
 		switched("fsync", d.fsync, intact, "commits are forced to the disk", "a power failure may damage anything"),
-		switched("full_page_writes", d.fullPages, intact, "a page that was half written is mended", "a power failure may leave pages half written"),
+		switched("full_page_writes", d.fullPages, intact, "a page that was half written is repaired", "a power failure may leave pages half written"),
 	}
 }
 
