@@ -1,13 +1,15 @@
-# Tool versions are pinned here, and that of gosec in scripts/gosec; tools run through "go run" and leave no
-# trace in go.mod.
+# Tool versions are pinned here, and that of gosec in scripts/gosec; tools leave no trace in go.mod. Those that run often are
+# built once, below .tools, because "go run" asks the module proxy each time.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 GOTESTSUM = gotest.tools/gotestsum@v1.13.0
+LINTER = $(CURDIR)/.tools/$(notdir $(STATICCHECK))/staticcheck
+RUNNER = $(CURDIR)/.tools/$(notdir $(GOTESTSUM))/gotestsum
 
 # Runs tests. With RERUNS, as in CI, a test that has failed runs again by itself, and the end of
 # the output names it; a data race is never tried again.
 RERUNS ?= 0
-TEST = go run $(GOTESTSUM) --format standard-quiet --hide-summary skipped \
+TEST = $(RUNNER) --format standard-quiet --hide-summary skipped \
 	--rerun-fails=$(RERUNS) --rerun-fails-max-failures 5 --rerun-fails-abort-on-data-race
 
 # Code is vetted by check, and not again with each set of flags.
@@ -24,7 +26,7 @@ PACKAGES_AT_ONCE ?= 2
 OF = go run ./scripts/testsof
 
 # The kinds of database session in which the stories of whole systems run that declare it.
-SESSIONS = "time zone, hostile schema name, repeatable read" "serializable" "a transaction stays open"
+SESSIONS = "serializable, time zone, hostile schema name" "repeatable read, a transaction stays open"
 
 # The newest Go release. go.mod names the older of the two that are supported, which runs everything else.
 NEWEST_GO = go1.27.4
@@ -55,13 +57,21 @@ TESTS_AT_ONCE ?= 4
 SUITES_AT_ONCE ?= 8
 
 .DEFAULT_GOAL := help
-.PHONY: help test newest newest-versions newest-go test-all test-sessions test-setups test-suites test-rest test-sim test-modules clusters long-soak check vulnerabilities fuzz soak bench screenshots services services-down demo
+.PHONY: help test newest newest-versions newest-go test-all test-sessions test-setups test-suites test-rest test-sim test-modules clusters long-soak check check-vet check-static check-gosec check-modules vulnerabilities fuzz soak bench screenshots services services-down demo
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 test: services ## start the servers and run every test with the race detector
 	@$(RUN) $(MAKE) --no-print-directory test-all
+
+$(LINTER):
+	@GOBIN=$(@D) go install $(STATICCHECK)
+
+$(RUNNER):
+	@GOBIN=$(@D) go install $(GOTESTSUM)
+
+test-sessions test-setups test-suites test-rest test-sim: $(RUNNER)
 
 test-all:
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-sessions test-setups
@@ -143,12 +153,21 @@ clusters: services ## take servers of clusters away while everything is at work
 check: ## formatting, vet, staticcheck, gosec, build and a tidy go.mod
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi
 	go build ./...
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-vet check-static check-gosec check-modules
+
+check-vet:
 	go vet ./...
-	go run $(STATICCHECK) ./...
-	go run -C scripts/gosec . $(CURDIR) $(CURDIR)/broker/signalrbroker
 	go mod tidy -diff
+
+check-static: $(LINTER)
+	$(LINTER) ./...
+
+check-gosec:
+	go run -C scripts/gosec . $(CURDIR) $(CURDIR)/broker/signalrbroker
+
+check-modules: $(LINTER)
 	@for module in $(MODULES); do \
-		(cd $$module && go vet ./... && go run $(STATICCHECK) ./... && go mod tidy -diff) || exit 1; \
+		(cd $$module && go vet ./... && $(LINTER) ./... && go mod tidy -diff) || exit 1; \
 	done
 
 # Not part of check: the database is not reachable from everywhere.

@@ -3,9 +3,10 @@
 // tables of a store ([Tx]), which a store implements in a few methods ([Table], [Driver], [Store]); the stores in
 // memory and in MongoDB run it.
 //
-// Every operation is one transaction. It first locks lanes, the lowest first, and then changes rows in the order
-// outbox, waiting, scheduled, archive, letters, replays, inbox, attempts, audit. Operations whose transactions meet are
-// run again by the store, so each reads all that it decides by.
+// Every operation is one transaction. What looks into a unit, or changes what somebody may wait for in one, first locks
+// the lane of the unit, the lowest lane first; nothing else is locked. Rows are written in no fixed order: the
+// transactions of a store that runs this are one at a time, or fail where they meet another, and are run again. So each
+// reads all that it decides by.
 //
 // The number of round trips that a comment names counts calls of tables, as a store across a network makes them, without
 // the begin and the end of the transaction.

@@ -170,7 +170,7 @@ func (t *Tx) release(ctx context.Context, r *Row, position int64) error {
 // archiveBatch is how many rows a transaction removes, unless the request says so.
 const archiveBatch = 1000
 
-// MaintainArchive implements [contract.Source]. Round trips: 2 for each batch.
+// MaintainArchive implements [contract.Source]. Round trips: 4 at most for each batch.
 func (e *Engine[S]) MaintainArchive(ctx context.Context, req contract.MaintainRequest) (done contract.Maintained, err error) {
 	if req.Retention <= 0 {
 		return done, nil

@@ -94,6 +94,7 @@ func (t *Tx) removeRecords(ctx context.Context, c []Condition[*Record], limit in
 // FailedAttempts implements [inbox.Inbox]. Round trips: 1.
 func (e *Engine[S]) FailedAttempts(ctx context.Context, key inbox.Key) (known inbox.Attempts, err error) {
 	err = e.run(ctx, func(ctx context.Context, t *Tx) error {
+		known = inbox.Attempts{}
 		a, err := get(ctx, t.Attempts, key)
 		if err == nil && a != nil {
 			known = inbox.Attempts{Count: a.Count, Wait: max(0, a.DueAt.Sub(t.Now)), Starts: a.Starts, Error: a.lastError()}

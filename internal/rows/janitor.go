@@ -51,7 +51,7 @@ func elsewhere(k janitor.Kind) error {
 }
 
 // PurgeExpired implements [janitor.Store] for the kinds of rows that are tables here. It is never busy: of two calls that
-// meet the second finds what the first has left. Round trips: 2; for letters 1, and 3 for each.
+// meet the second finds what the first has left. Round trips: 2; for letters 3, and up to 5 for each.
 func (e *Engine[S]) PurgeExpired(ctx context.Context, rows janitor.Rows, limit int) (n int64, err error) {
 	if limit <= 0 {
 		return 0, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// RequeueDeadLetter implements [deadletter.Store]. Round trips: 11 at most, 4 for a consumer's letter.
+// RequeueDeadLetter implements [deadletter.Store]. Round trips: 12 at most, 4 for a consumer's letter.
 func (e *Engine[S]) RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
 	return e.change(ctx, number, deadletter.ActRequeue, act, func(ctx context.Context, t *Tx, l *Letter) (bool, string, error) {
 		requeued, err := t.requeue(ctx, l, 0)
@@ -79,7 +79,7 @@ func (t *Tx) waitInPlace(ctx context.Context, w *Waiting) (bool, error) {
 	return true, t.Waiting.Put(ctx, w)
 }
 
-// EditDeadLetter implements [deadletter.Store]. Round trips: 13 at most.
+// EditDeadLetter implements [deadletter.Store]. Round trips: 14 at most.
 func (e *Engine[S]) EditDeadLetter(ctx context.Context, number int64, edit deadletter.Edit, act deadletter.Act) (id string, err error) {
 	_, err = e.change(ctx, number, deadletter.ActEdit, act, func(ctx context.Context, t *Tx, l *Letter) (bool, string, error) {
 		copied, err := edit.Apply(&l.Row.Message, waybill.NewID())

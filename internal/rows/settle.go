@@ -2,6 +2,8 @@ package rows
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/waybill-go/waybill/contract"
@@ -11,7 +13,7 @@ import (
 )
 
 // SettleMessages implements [contract.Source]. Round trips: 3 where all was published, 5 with the archive; else up
-// to 6 for each message that is not simply published, and 3 for each unit.
+// to 10 for each message that is not simply published, and up to 3 for each unit.
 func (e *Engine[S]) SettleMessages(ctx context.Context, req contract.SettleRequest) (lost []int, err error) {
 	err = e.run(ctx, func(ctx context.Context, t *Tx) error {
 		held, err := t.heldLanes(ctx, req)
@@ -26,10 +28,7 @@ func (e *Engine[S]) SettleMessages(ctx context.Context, req contract.SettleReque
 
 // heldLanes locks the lanes of the settlements and returns those that the relay still owns.
 func (t *Tx) heldLanes(ctx context.Context, req contract.SettleRequest) ([]int, error) {
-	var numbers []int
-	for number := range lanesOf(req.Settlements) {
-		numbers = append(numbers, number)
-	}
+	numbers := slices.Sorted(maps.Keys(lanesOf(req.Settlements)))
 	if err := t.Lock(ctx, numbers...); err != nil {
 		return nil, err
 	}
