@@ -67,7 +67,7 @@ type tripStore struct {
 	drawn map[Counter]int64
 }
 
-func counted1[K comparable, R any](s *tripStore, key func(*R) K) countedTable[K, R] {
+func newCounted[K comparable, R any](s *tripStore, key func(*R) K) countedTable[K, R] {
 	m := make(map[K]*R)
 	return countedTable[K, R]{MapTable[K, R]{Rows: m, Key: key, Set: func(k K, r *R) {
 		if r == nil {
@@ -83,12 +83,12 @@ func newTripStore() *tripStore {
 	position := func(r *Row) int64 { return r.Position }
 	s.tx = Tx{
 		Driver: s, Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		Outbox: counted1(s, position), Scheduled: counted1(s, position), Waiting: counted1(s, (*Waiting).Place),
-		Archive: counted1(s, func(a *Archived) any { return a.Position }), IDs: counted1(s, func(id *ID) outbox.Identity { return id.Identity }),
-		Letters: counted1(s, func(l *Letter) int64 { return l.Number }), Audit: counted1(s, func(e *deadletter.Entry) int64 { return e.Number }),
-		Replays: counted1(s, func(r *Replay) int64 { return r.Number }), Inbox: counted1(s, func(r *Record) inbox.Key { return r.Key }),
-		Attempts: counted1(s, func(a *Attempt) inbox.Key { return a.Key }), Relays: counted1(s, func(r *Relay) string { return r.Node }),
-		Lanes: counted1(s, func(l *Lane) int { return l.Number }),
+		Outbox: newCounted(s, position), Scheduled: newCounted(s, position), Waiting: newCounted(s, (*Waiting).Place),
+		Archive: newCounted(s, func(a *Archived) any { return a.Position }), IDs: newCounted(s, func(id *ID) outbox.Identity { return id.Identity }),
+		Letters: newCounted(s, func(l *Letter) int64 { return l.Number }), Audit: newCounted(s, func(e *deadletter.Entry) int64 { return e.Number }),
+		Replays: newCounted(s, func(r *Replay) int64 { return r.Number }), Inbox: newCounted(s, func(r *Record) inbox.Key { return r.Key }),
+		Attempts: newCounted(s, func(a *Attempt) inbox.Key { return a.Key }), Relays: newCounted(s, func(r *Relay) string { return r.Node }),
+		Lanes: newCounted(s, func(l *Lane) int { return l.Number }),
 	}
 	for n := range lanehash.Count {
 		_ = s.tx.Lanes.Put(context.Background(), &Lane{Number: n})
