@@ -97,7 +97,7 @@ var mayImport = map[group][]group{
 	example:  {root, role, compound, adapter},
 }
 
-// siblings are imports that are allowed beside those, most of them between packages of one group.
+// siblings are imports that are allowed in addition, most of them between packages of one group.
 var siblings = map[string][]string{
 	"contract":             {"inbox"},
 	"consumer":             {"contract", "inbox"},

@@ -160,8 +160,7 @@ func (t *Tx) release(ctx context.Context, r *Row, position int64) error {
 		return err
 	}
 	if taken {
-		return t.bury(ctx, &Waiting{Row: *r}, settleplan.Row{
-			Reason: waybill.ReasonDuplicateID, Error: "a message with this id was on its way when this one was due"})
+		return t.bury(ctx, &Waiting{Row: *r}, settleplan.Row{Reason: waybill.ReasonDuplicateID, Error: DuplicateError})
 	}
 	r.Position = position
 	return t.Outbox.Add(ctx, r)

@@ -56,6 +56,9 @@ func (l LetterState) Detail(action deadletter.Action) string {
 	return ""
 }
 
+// DuplicateError is what a letter says that came due while another message with its id was pending.
+const DuplicateError = "a message with this id was on its way when this one was due"
+
 // RequeueWait is how long a requeued letter waits that met an outage or a conflict.
 const RequeueWait = 5 * time.Second
 

@@ -198,7 +198,7 @@ func (c ofRow[V]) same(id outbox.Identity) []Condition[V] {
 	return []Condition[V]{c.MessageID.is(id.ID), c.Source.is(id.Source), c.Tenant.is(id.Tenant)}
 }
 
-// follow gives a waiting row another one beside it.
+// follow gives a waiting row another one, for a further destination.
 func (t *Tx) follow(ctx context.Context, r settleplan.Row) error {
 	w, err := t.waits(ctx, r)
 	if err != nil || w == nil {

@@ -6,11 +6,9 @@ import (
 	"fmt"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/internal/rows"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
-
-// duplicateError is what a letter says whose message has the id of another one.
-const duplicateError = "a message with this id was on its way when this one was due"
 
 // Due is how a store releases scheduled messages one by one. M is what it has to know of one.
 type Due[M any] struct {
@@ -98,8 +96,8 @@ func RefusesRow(err error) bool {
 func releaseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], limit int) (int, error) {
 	var list []M
 	err := c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
-		rows, err := conn.Query(ctx, due.List, limit)
-		if list, err = sqldb.Collect(rows, err, due.Scan); err != nil {
+		found, err := conn.Query(ctx, due.List, limit)
+		if list, err = sqldb.Collect(found, err, due.Scan); err != nil {
 			return err
 		}
 		refused := 0
@@ -107,7 +105,7 @@ func releaseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], limit i
 			taken, err := due.Release(ctx, conn, m)
 			if err == nil && !taken {
 				refused++
-				_, err = conn.Exec(ctx, due.Refuse, due.Position(m), string(waybill.ReasonDuplicateID), duplicateError)
+				_, err = conn.Exec(ctx, due.Refuse, due.Position(m), string(waybill.ReasonDuplicateID), rows.DuplicateError)
 			}
 			if err == nil {
 				_, err = conn.Exec(ctx, due.Remove, due.Position(m))
