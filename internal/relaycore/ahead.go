@@ -49,7 +49,8 @@ func (c *Core) lookAhead() bool {
 	return true
 }
 
-// plenty returns the tenants of which at least a batch of messages is to be sent or in flight.
+// plenty returns the tenants of which at least half a batch is to be sent or in flight: the first claim, which
+// does not know yet how large messages are, brings no more.
 func (c *Core) plenty() (names []string) {
 	count := make(map[string]int)
 	for _, d := range c.dests {
@@ -65,7 +66,7 @@ func (c *Core) plenty() (names []string) {
 		}
 	}
 	for name, n := range count {
-		if n >= c.cfg.BatchSize {
+		if 2*n >= c.cfg.BatchSize {
 			names = append(names, name)
 		}
 	}

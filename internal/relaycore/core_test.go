@@ -304,7 +304,23 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// TestLookAhead: a relay that is behind looks past the tenants of which it holds a batch, before it
+// TestLookAhead_First: a relay that finds a backlog when it starts looks past it before it reads on.
+func TestLookAhead_First(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Ahead, c.LeaseTTL, c.PollInterval = true, time.Minute, time.Minute })
+	r.own(Lane{0, 1})
+	take[Release](r)
+	r.step(Released{})
+	list := make([]Message, take[Claim](r).Limit)
+	for i := range list {
+		list[i] = msg(int64(i+1), "")
+		list[i].Tenant = "large"
+	}
+	r.step(Claimed{Messages: list, Full: true})
+	take[ClaimAhead](r)
+}
+
+// TestLookAhead: a relay that is behind looks past the tenants of which it holds half a batch, before it
 // reads on; what it finds takes turns with them. The next look goes on where this one ended, but starts
 // over when a tenant has little again.
 func TestLookAhead(t *testing.T) {

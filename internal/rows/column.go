@@ -72,20 +72,26 @@ func (c Column[V, T]) isIf(v T) []Condition[V] {
 
 func (c Column[V, T]) in(values ...T) Condition[V] {
 	set := setOf(values)
-	return Condition[V]{Column: c.Name, Op: In, Values: anys(values), Holds: func(r V) bool { return set[c.of(r)] }}
+	return Condition[V]{Column: c.Name, Op: In, Values: anys(values), Holds: func(r V) bool { return set(c.of(r)) }}
 }
 
 func (c Column[V, T]) notIn(values ...T) Condition[V] {
 	set := setOf(values)
-	return Condition[V]{Column: c.Name, Op: NotIn, Values: anys(values), Holds: func(r V) bool { return len(set) == 0 || !set[c.of(r)] }}
+	return Condition[V]{Column: c.Name, Op: NotIn, Values: anys(values), Holds: func(r V) bool { return !set(c.of(r)) }}
 }
 
-func setOf[T comparable](values []T) map[T]bool {
-	set := make(map[T]bool, len(values))
-	for _, v := range values {
-		set[v] = true
+// setOf reports what is among values, by a set that is made when it is first asked: a server never asks.
+func setOf[T comparable](values []T) func(T) bool {
+	var set map[T]bool
+	return func(v T) bool {
+		if set == nil {
+			set = make(map[T]bool, len(values))
+			for _, v := range values {
+				set[v] = true
+			}
+		}
+		return set[v]
 	}
-	return set
 }
 
 func (c Column[V, T]) than(op Op, v T, holds func(compared int) bool) Condition[V] {

@@ -20,11 +20,10 @@ func (t MapTable[K, R]) Get(_ context.Context, keys ...K) ([]*R, error) {
 	var list []*R
 	for i, k := range keys {
 		if r, ok := t.Rows[k]; ok && !slices.Contains(keys[:i], k) {
-			c := *r
-			list = append(list, &c)
+			list = append(list, r)
 		}
 	}
-	return list, nil
+	return copied(list), nil
 }
 
 // Find implements [Table].
@@ -42,12 +41,17 @@ func (t MapTable[K, R]) Find(_ context.Context, q Query[*R]) ([]*R, error) {
 	if q.Limit > 0 {
 		list = list[:min(q.Limit, len(list))]
 	}
-	list = list[:within(q.Bytes, list)]
+	return copied(list[:within(q.Bytes, list)]), nil
+}
+
+// copied makes a list point to rows of its own.
+func copied[R any](list []*R) []*R {
+	own := make([]R, len(list))
 	for i, r := range list {
-		c := *r
-		list[i] = &c
+		own[i] = *r
+		list[i] = &own[i]
 	}
-	return list, nil
+	return list
 }
 
 func (t MapTable[K, R]) matching(conditions []Condition[*R]) []*R {

@@ -58,28 +58,31 @@ func newData() data {
 	return d
 }
 
+// newTables returns the tables over the store's maps.
+func (s *Store) newTables() *rows.Tx {
+	d := &s.data
+	return &rows.Tx{
+		Driver:    driver{s},
+		Outbox:    table(s, d.outbox, position),
+		Scheduled: table(s, d.scheduled, position),
+		Waiting:   table(s, d.waiting, (*rows.Waiting).Place),
+		Archive:   archive{table(s, d.archive, func(a *rows.Archived) any { return a.Key }), d},
+		IDs:       table(s, d.ids, func(id *rows.ID) outbox.Identity { return id.Identity }),
+		Letters:   table(s, d.letters, func(l *rows.Letter) int64 { return l.Number }),
+		Audit:     table(s, d.audit, func(e *deadletter.Entry) int64 { return e.Number }),
+		Replays:   table(s, d.replays, func(r *rows.Replay) int64 { return r.Number }),
+		Inbox:     table(s, d.inbox, func(r *rows.Record) inbox.Key { return r.Key }),
+		Attempts:  table(s, d.attempts, func(a *rows.Attempt) inbox.Key { return a.Key }),
+		Relays:    table(s, d.relays, func(r *rows.Relay) string { return r.Node }),
+		Lanes:     table(s, d.lanes, func(l *rows.Lane) int { return l.Number }),
+	}
+}
+
 // rows returns the tables, at the time that it is now.
 func (tx *Tx) rows() *rows.Tx {
-	if tx.tables == nil {
-		d := &tx.store.data
-		tx.tables = &rows.Tx{
-			Driver:    driver{tx.store},
-			Outbox:    table(tx, d.outbox, position),
-			Scheduled: table(tx, d.scheduled, position),
-			Waiting:   table(tx, d.waiting, (*rows.Waiting).Place),
-			Archive:   archive{table(tx, d.archive, func(a *rows.Archived) any { return a.Key }), d},
-			IDs:       table(tx, d.ids, func(id *rows.ID) outbox.Identity { return id.Identity }),
-			Letters:   table(tx, d.letters, func(l *rows.Letter) int64 { return l.Number }),
-			Audit:     table(tx, d.audit, func(e *deadletter.Entry) int64 { return e.Number }),
-			Replays:   table(tx, d.replays, func(r *rows.Replay) int64 { return r.Number }),
-			Inbox:     table(tx, d.inbox, func(r *rows.Record) inbox.Key { return r.Key }),
-			Attempts:  table(tx, d.attempts, func(a *rows.Attempt) inbox.Key { return a.Key }),
-			Relays:    table(tx, d.relays, func(r *rows.Relay) string { return r.Node }),
-			Lanes:     table(tx, d.lanes, func(l *rows.Lane) int { return l.Number }),
-		}
-	}
-	tx.tables.Now = tx.store.now().UTC()
-	return tx.tables
+	t := tx.store.tables
+	t.Now = tx.store.now().UTC()
+	return t
 }
 
 func position(r *rows.Row) int64 { return r.Position }

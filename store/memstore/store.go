@@ -30,11 +30,13 @@ type engine = rows.Engine[*Tx]
 // call the store's own methods from within one.
 type Store struct {
 	engine
-	turn chan struct{} // held by the transaction under way; a channel, so that synctest sees it
-	wake wakeup.Signaller
-	now  func() time.Time
-	step func(name string) error // see WithSteps; nil without
-	data data
+	turn   chan struct{} // held by the open transaction; a channel, so that synctest sees it
+	open   *Tx
+	wake   wakeup.Signaller
+	now    func() time.Time
+	step   func(name string) error // see WithSteps; nil without
+	data   data
+	tables *rows.Tx
 }
 
 var (
@@ -82,6 +84,7 @@ func WithSteps(step func(name string) error) Option {
 // New returns an empty store.
 func New(options ...Option) *Store {
 	s := &Store{turn: make(chan struct{}, 1), now: time.Now, data: newData()}
+	s.tables = s.newTables()
 	s.engine = rows.NewEngine[*Tx](database{s})
 	for _, o := range options {
 		o(s)
@@ -92,21 +95,21 @@ func New(options ...Option) *Store {
 // Tx is a transaction. It is used by one goroutine at a time and holds the store until it
 // is committed or rolled back.
 type Tx struct {
-	store  *Store
-	tables *rows.Tx
-	undo   []func()
-	done   bool
-	lost   error // what a step failed with
+	store *Store
+	undo  []func()
+	done  bool
+	lost  error // what a step failed with
 }
 
-// Begin waits until no other transaction is under way and starts one. The error is ctx's.
+// Begin waits until no other transaction is open and starts one. The error is ctx's.
 func (s *Store) Begin(ctx context.Context) (*Tx, error) {
 	if ctx.Err() != nil { // of two that are ready select takes any
 		return nil, context.Cause(ctx)
 	}
 	select {
 	case s.turn <- struct{}{}:
-		return &Tx{store: s}, nil
+		s.open = &Tx{store: s}
+		return s.open, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

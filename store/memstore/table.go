@@ -9,13 +9,13 @@ import (
 	"github.com/waybill-go/waybill/internal/rows"
 )
 
-// table returns one of the store's tables within a transaction.
-func table[K comparable, R any](tx *Tx, m map[K]*R, key func(*R) K) rows.MapTable[K, R] {
+// table returns one of the store's tables. What changes it is the open transaction.
+func table[K comparable, R any](s *Store, m map[K]*R, key func(*R) K) rows.MapTable[K, R] {
 	return rows.MapTable[K, R]{Rows: m, Key: key, Set: func(k K, r *R) {
 		if r == nil {
-			drop(tx, m, k)
+			drop(s.open, m, k)
 		} else {
-			put(tx, m, k, r)
+			put(s.open, m, k, r)
 		}
 	}}
 }
