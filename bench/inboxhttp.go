@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/store/pgstore"
 	"github.com/waybill-go/waybill/store/redisstore"
@@ -29,7 +29,7 @@ const (
 type inboxPlace struct {
 	name  string
 	job   job // the service over it
-	open  func() (inbox.BatchLeaseStore, func(), error)
+	open  func() (lease.BatchStore, func(), error)
 	least float64 // the share of its own rate that the service must reach
 }
 
@@ -52,12 +52,12 @@ func (w *world) inboxPlaces() []inboxPlace {
 	overRedis := job{Role: "inbox", Redis: w.redis, Prefix: w.name + ":"}
 	overPostgres := job{Role: "inbox", Postgres: w.url, Connections: inboxClients}
 	return []inboxPlace{
-		{"Redis", overRedis, func() (inbox.BatchLeaseStore, func(), error) { return openRedisLeases(overRedis) }, 25},
-		{"PostgreSQL", overPostgres, func() (inbox.BatchLeaseStore, func(), error) { return openPostgresLeases(overPostgres) }, 45},
+		{"Redis", overRedis, func() (lease.BatchStore, func(), error) { return openRedisLeases(overRedis) }, 25},
+		{"PostgreSQL", overPostgres, func() (lease.BatchStore, func(), error) { return openPostgresLeases(overPostgres) }, 45},
 	}
 }
 
-func openRedisLeases(j job) (inbox.BatchLeaseStore, func(), error) {
+func openRedisLeases(j job) (lease.BatchStore, func(), error) {
 	options, err := redis.ParseURL(j.Redis)
 	if err != nil {
 		return nil, nil, err
@@ -68,7 +68,7 @@ func openRedisLeases(j job) (inbox.BatchLeaseStore, func(), error) {
 	return store, func() { _ = client.Close() }, err
 }
 
-func openPostgresLeases(j job) (inbox.BatchLeaseStore, func(), error) {
+func openPostgresLeases(j job) (lease.BatchStore, func(), error) {
 	pool, err := openPool(context.Background(), j.Postgres, j.Connections, nil)
 	if err != nil {
 		return nil, nil, err
@@ -144,7 +144,7 @@ func (w *world) inboxRates(ctx context.Context, p inboxPlace) ([]row, error) {
 	for range w.repeats {
 		for _, turn := range []struct {
 			into  *inboxRate
-			store inbox.BatchLeaseStore
+			store lease.BatchStore
 			batch int
 		}{{&bare, store, 1}, {&served, client, 1}, {&bareBatch, store, inboxBatch}, {&servedBatch, client, inboxBatch}} {
 			if err := turn.into.measure(ctx, turn.store, turn.batch, d); err != nil {
@@ -185,7 +185,7 @@ func (r *inboxRate) row(table, name string, base *inboxRate, want *bound) row {
 }
 
 // measure asks for keys as fast as it can.
-func (r *inboxRate) measure(ctx context.Context, s inbox.BatchLeaseStore, batch int, d time.Duration) error {
+func (r *inboxRate) measure(ctx context.Context, s lease.BatchStore, batch int, d time.Duration) error {
 	if _, err := askFor(ctx, s, batch, d/5); err != nil { // connections, statements, scripts
 		return err
 	}
@@ -198,7 +198,7 @@ func (r *inboxRate) measure(ctx context.Context, s inbox.BatchLeaseStore, batch 
 }
 
 // askFor has all clients ask for d, and returns how many keys they got.
-func askFor(ctx context.Context, s inbox.BatchLeaseStore, batch int, d time.Duration) (int64, error) {
+func askFor(ctx context.Context, s lease.BatchStore, batch int, d time.Duration) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var keys atomic.Int64
@@ -219,15 +219,15 @@ func askFor(ctx context.Context, s inbox.BatchLeaseStore, batch int, d time.Dura
 }
 
 // askOnce acquires so many new keys.
-func askOnce(ctx context.Context, s inbox.BatchLeaseStore, batch int) error {
-	reqs := make([]inbox.LeaseRequest, batch)
+func askOnce(ctx context.Context, s lease.BatchStore, batch int) error {
+	reqs := make([]lease.Request, batch)
 	for i := range reqs {
-		reqs[i] = inbox.LeaseRequest{Key: "orders:billing:order-placed:" + waybill.NewID(), Owner: "bench", TTL: time.Minute}
+		reqs[i] = lease.Request{Key: "orders:billing:order-placed:" + waybill.NewID(), Owner: "bench", TTL: time.Minute}
 	}
-	var answers []inbox.LeaseAnswer
+	var answers []lease.Answer
 	var err error
 	if batch == 1 {
-		answers = make([]inbox.LeaseAnswer, 1)
+		answers = make([]lease.Answer, 1)
 		answers[0], err = s.TryBegin(ctx, reqs[0])
 	} else {
 		answers, err = s.TryBeginAll(ctx, reqs)
@@ -236,7 +236,7 @@ func askOnce(ctx context.Context, s inbox.BatchLeaseStore, batch int) error {
 		return err
 	}
 	for _, a := range answers {
-		if a.Status != inbox.LeaseAcquired {
+		if a.Status != lease.Acquired {
 			return fmt.Errorf("a new key is %s", a.Status)
 		}
 	}
@@ -252,7 +252,7 @@ type pacedTimes struct {
 
 // measure asks at a rate that the service reached just before: a machine that is slower at
 // another time would be asked for more than half of what it can.
-func (t *pacedTimes) measure(ctx context.Context, s inbox.BatchLeaseStore, perSecond float64, d time.Duration) error {
+func (t *pacedTimes) measure(ctx context.Context, s lease.BatchStore, perSecond float64, d time.Duration) error {
 	times, late, err := askAtPace(ctx, s, perSecond, d)
 	if err != nil {
 		return err
@@ -272,7 +272,7 @@ func (t *pacedTimes) row(table, name string, want *bound) row {
 
 // askAtPace asks so many times per second, and returns how long each took since it was due, and
 // how late the clock was, in milliseconds.
-func askAtPace(ctx context.Context, s inbox.BatchLeaseStore, perSecond float64, d time.Duration) (times, late []float64, failure error) {
+func askAtPace(ctx context.Context, s lease.BatchStore, perSecond float64, d time.Duration) (times, late []float64, failure error) {
 	return atPace(inboxClients, perSecond, d, func() error { return askOnce(ctx, s, 1) })
 }
 

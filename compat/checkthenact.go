@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // KeyStore is an inbox of the older kind, as a program has written it for itself. Both methods
@@ -21,7 +21,7 @@ type KeyStore interface {
 // checkThenActKeys is of how many unfinished keys the attempts are counted.
 const checkThenActKeys = 10_000
 
-// CheckThenAct is an [inbox.LeaseStore] on a [KeyStore], so that a consumer runs on it as it
+// CheckThenAct is a [lease.Store] on a [KeyStore], so that a consumer runs on it as it
 // is. It keeps nothing between the check and the mark, and so it is weaker than every other:
 //
 //   - Two deliveries of one message at the same time both run. No answer is ever Busy.
@@ -43,7 +43,7 @@ type CheckThenAct struct {
 	attempts map[string]int
 }
 
-var _ inbox.LeaseStore = (*CheckThenAct)(nil)
+var _ lease.Store = (*CheckThenAct)(nil)
 
 // NewCheckThenAct returns a lease store on a store of the older kind. The error says that
 // there is none.
@@ -55,26 +55,26 @@ func NewCheckThenAct(store KeyStore) (*CheckThenAct, error) {
 }
 
 // TryBegin checks the key, and says Acquired unless it is marked, whoever else is at it.
-func (c *CheckThenAct) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+func (c *CheckThenAct) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
 	if err := req.Validate(); err != nil {
-		return inbox.LeaseAnswer{}, err
+		return lease.Answer{}, err
 	}
 	processed, err := c.store.IsProcessed(ctx, req.Key)
 	if err != nil {
-		return inbox.LeaseAnswer{}, err
+		return lease.Answer{}, err
 	}
 	if processed {
-		return inbox.LeaseAnswer{Status: inbox.LeaseProcessed}, nil
+		return lease.Answer{Status: lease.Processed}, nil
 	}
 	n, ok := c.begin(req.Key, req.MaxAttempts)
 	if !ok {
-		return inbox.LeaseAnswer{Status: inbox.LeaseExhausted, Attempts: n}, nil
+		return lease.Answer{Status: lease.Exhausted, Attempts: n}, nil
 	}
 	return acquired(req.LeaseID(), n, req.TTL), nil
 }
 
-func acquired(id string, attempts int, ttl time.Duration) inbox.LeaseAnswer {
-	return inbox.LeaseAnswer{Status: inbox.LeaseAcquired, LeaseID: id, Attempts: attempts, ExpiresAt: time.Now().Add(ttl), Remaining: ttl}
+func acquired(id string, attempts int, ttl time.Duration) lease.Answer {
+	return lease.Answer{Status: lease.Acquired, LeaseID: id, Attempts: attempts, ExpiresAt: time.Now().Add(ttl), Remaining: ttl}
 }
 
 // begin counts an attempt, unless there were limit of them; 0 is no limit. A key for which
@@ -97,9 +97,9 @@ func (c *CheckThenAct) begin(key string, limit int) (int, bool) {
 }
 
 // RenewLease says Acquired: there is nothing to lose.
-func (c *CheckThenAct) RenewLease(_ context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
-	if err := inbox.ValidateLeaseTTL(ttl); err != nil {
-		return inbox.LeaseAnswer{}, err
+func (c *CheckThenAct) RenewLease(_ context.Context, l lease.Lease, ttl time.Duration) (lease.Answer, error) {
+	if err := lease.ValidateTTL(ttl); err != nil {
+		return lease.Answer{}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,12 +107,12 @@ func (c *CheckThenAct) RenewLease(_ context.Context, l inbox.Lease, ttl time.Dur
 }
 
 // MarkProcessed marks the key, whoever else is at it.
-func (c *CheckThenAct) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
+func (c *CheckThenAct) MarkProcessed(ctx context.Context, l lease.Lease) (lease.Status, error) {
 	if err := c.store.MarkProcessed(ctx, l.Key); err != nil {
 		return "", err
 	}
 	c.forget(l.Key)
-	return inbox.LeaseProcessed, nil
+	return lease.Processed, nil
 }
 
 func (c *CheckThenAct) forget(key string) {
@@ -122,7 +122,7 @@ func (c *CheckThenAct) forget(key string) {
 }
 
 // ReleaseLease takes the attempt back if it is r.Uncounted. Nothing else is held, and nothing waits.
-func (c *CheckThenAct) ReleaseLease(_ context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
+func (c *CheckThenAct) ReleaseLease(_ context.Context, l lease.Lease, r lease.Release) (lease.Status, error) {
 	if err := r.Validate(); err != nil {
 		return "", err
 	}
@@ -133,19 +133,19 @@ func (c *CheckThenAct) ReleaseLease(_ context.Context, l inbox.Lease, r inbox.Re
 	} else if r.Uncounted {
 		delete(c.attempts, l.Key)
 	}
-	return inbox.LeaseReleased, nil
+	return lease.Released, nil
 }
 
 // ReadLease says Processed, or Unknown: no more is known of a key.
-func (c *CheckThenAct) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
-	if err := inbox.ValidateLeaseKey(key); err != nil {
-		return inbox.LeaseRecord{}, err
+func (c *CheckThenAct) ReadLease(ctx context.Context, key string) (lease.Record, error) {
+	if err := lease.ValidateKey(key); err != nil {
+		return lease.Record{}, err
 	}
 	processed, err := c.store.IsProcessed(ctx, key)
 	if err != nil || !processed {
-		return inbox.LeaseRecord{Status: inbox.LeaseUnknown}, err
+		return lease.Record{Status: lease.Unknown}, err
 	}
-	return inbox.LeaseRecord{Status: inbox.LeaseProcessed}, nil
+	return lease.Record{Status: lease.Processed}, nil
 }
 
 // PurgeLeases removes nothing.

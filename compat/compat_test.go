@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 func wantInvalid(t *testing.T, err error, field string) {
@@ -237,7 +238,7 @@ func TestProcessor(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	store := &leases{state: map[string]inbox.LeaseStatus{"held": inbox.LeaseBusy, "free": inbox.LeaseReleased}}
+	store := &leases{state: map[string]lease.Status{"held": lease.Busy, "free": lease.Released}}
 	k, err := NewKeys(store)
 	if err != nil {
 		t.Fatal(err)
@@ -263,15 +264,15 @@ func TestKeys(t *testing.T) {
 	if err := k.MarkProcessed(t.Context(), "slow"); !errors.Is(err, inbox.ErrBusy) {
 		t.Errorf("MarkProcessed() of a lost lease = %v, want ErrBusy", err)
 	}
-	wantInvalid(t, k.MarkProcessed(t.Context(), ""), "LeaseRequest.Key")
+	wantInvalid(t, k.MarkProcessed(t.Context(), ""), "lease.Request.Key")
 	_, err = NewKeys(nil)
 	wantInvalid(t, err, "store")
 }
 
 func TestIDs(t *testing.T) {
 	t.Parallel()
-	store := &leases{state: make(map[string]inbox.LeaseStatus)}
-	ids := func(group inbox.LeaseKey) *IDs {
+	store := &leases{state: make(map[string]lease.Status)}
+	ids := func(group lease.Key) *IDs {
 		t.Helper()
 		s, err := NewIDs(store, group)
 		if err != nil {
@@ -279,7 +280,7 @@ func TestIDs(t *testing.T) {
 		}
 		return s
 	}
-	billing := ids(inbox.LeaseKey{Bus: "rabbit", Group: "billing", Alias: "ignored"})
+	billing := ids(lease.Key{Bus: "rabbit", Group: "billing", Alias: "ignored"})
 	if err := billing.MarkAsProcessed(t.Context(), "m-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -293,8 +294,8 @@ func TestIDs(t *testing.T) {
 	}{
 		{billing, "m-1", true},
 		{billing, "m-2", false},
-		{ids(inbox.LeaseKey{Bus: "rabbit", Group: "shipping"}), "m-1", false},
-		{ids(inbox.LeaseKey{Tenant: "acme", Bus: "rabbit", Group: "billing"}), "m-1", false},
+		{ids(lease.Key{Bus: "rabbit", Group: "shipping"}), "m-1", false},
+		{ids(lease.Key{Tenant: "acme", Bus: "rabbit", Group: "billing"}), "m-1", false},
 	} {
 		if got, err := c.ids.Exists(t.Context(), c.id); got != c.want || err != nil {
 			t.Errorf("Exists(%s) of %+v = %v, %v, want %v", c.id, c.ids.group, got, err, c.want)
@@ -306,7 +307,7 @@ func TestIDs(t *testing.T) {
 	_, err := billing.Exists(t.Context(), " ")
 	wantInvalid(t, err, "messageID")
 	wantInvalid(t, billing.MarkAsProcessed(t.Context(), ""), "messageID")
-	_, err = NewIDs(store, inbox.LeaseKey{Bus: "rabbit"})
+	_, err = NewIDs(store, lease.Key{Bus: "rabbit"})
 	wantInvalid(t, err, "group.Group")
 }
 
@@ -319,37 +320,37 @@ func newCheckThenAct(t *testing.T, store KeyStore) *CheckThenAct {
 	return c
 }
 
-func begin(t *testing.T, c *CheckThenAct, key string, limit int, want inbox.LeaseStatus, attempts int) inbox.Lease {
+func begin(t *testing.T, c *CheckThenAct, key string, limit int, want lease.Status, attempts int) lease.Lease {
 	t.Helper()
-	got, err := c.TryBegin(t.Context(), inbox.LeaseRequest{Key: key, TTL: time.Minute, MaxAttempts: limit})
+	got, err := c.TryBegin(t.Context(), lease.Request{Key: key, TTL: time.Minute, MaxAttempts: limit})
 	if err != nil || got.Status != want || got.Attempts != attempts {
 		t.Fatalf("TryBegin(%s) = %+v, %v, want %s with %d attempts", key, got, err, want, attempts)
 	}
-	return inbox.Lease{Key: key, ID: got.LeaseID, Token: got.Token}
+	return lease.Lease{Key: key, ID: got.LeaseID, Token: got.Token}
 }
 
 func TestCheckThenAct(t *testing.T) {
 	t.Parallel()
 	store := newKeyStore()
 	c := newCheckThenAct(t, store)
-	if rec, err := c.ReadLease(t.Context(), "k"); rec.Status != inbox.LeaseUnknown || err != nil {
+	if rec, err := c.ReadLease(t.Context(), "k"); rec.Status != lease.Unknown || err != nil {
 		t.Errorf("ReadLease() = %+v, %v", rec, err)
 	}
-	l := begin(t, c, "k", 0, inbox.LeaseAcquired, 1)
-	begin(t, c, "k", 0, inbox.LeaseAcquired, 2) // what it cannot promise: two at a time
-	if got, err := c.RenewLease(t.Context(), l, time.Minute); got.Status != inbox.LeaseAcquired || got.LeaseID != l.ID || err != nil {
+	l := begin(t, c, "k", 0, lease.Acquired, 1)
+	begin(t, c, "k", 0, lease.Acquired, 2) // what it cannot promise: two at a time
+	if got, err := c.RenewLease(t.Context(), l, time.Minute); got.Status != lease.Acquired || got.LeaseID != l.ID || err != nil {
 		t.Errorf("RenewLease() = %+v, %v", got, err)
 	}
 	for range 2 {
-		if got, err := c.MarkProcessed(t.Context(), l); got != inbox.LeaseProcessed || err != nil {
+		if got, err := c.MarkProcessed(t.Context(), l); got != lease.Processed || err != nil {
 			t.Errorf("MarkProcessed() = %v, %v", got, err)
 		}
 	}
-	begin(t, c, "k", 0, inbox.LeaseProcessed, 0)
+	begin(t, c, "k", 0, lease.Processed, 0)
 	if !store.done["k"] {
 		t.Error("the user's store was not marked")
 	}
-	if rec, err := c.ReadLease(t.Context(), "k"); rec.Status != inbox.LeaseProcessed || err != nil {
+	if rec, err := c.ReadLease(t.Context(), "k"); rec.Status != lease.Processed || err != nil {
 		t.Errorf("ReadLease() = %+v, %v", rec, err)
 	}
 }
@@ -357,20 +358,20 @@ func TestCheckThenAct(t *testing.T) {
 func TestCheckThenAct_Attempts(t *testing.T) {
 	t.Parallel()
 	c := newCheckThenAct(t, newKeyStore())
-	release := func(l inbox.Lease, uncounted bool) {
+	release := func(l lease.Lease, uncounted bool) {
 		t.Helper()
-		if got, err := c.ReleaseLease(t.Context(), l, inbox.Release{Uncounted: uncounted}); got != inbox.LeaseReleased || err != nil {
+		if got, err := c.ReleaseLease(t.Context(), l, lease.Release{Uncounted: uncounted}); got != lease.Released || err != nil {
 			t.Errorf("ReleaseLease() = %v, %v", got, err)
 		}
 	}
-	release(begin(t, c, "k", 2, inbox.LeaseAcquired, 1), true)
-	release(begin(t, c, "k", 2, inbox.LeaseAcquired, 1), false)
-	release(begin(t, c, "k", 2, inbox.LeaseAcquired, 2), true)
-	release(begin(t, c, "k", 2, inbox.LeaseAcquired, 2), false)
-	begin(t, c, "k", 2, inbox.LeaseExhausted, 2)
-	begin(t, c, "other", 2, inbox.LeaseAcquired, 1)
+	release(begin(t, c, "k", 2, lease.Acquired, 1), true)
+	release(begin(t, c, "k", 2, lease.Acquired, 1), false)
+	release(begin(t, c, "k", 2, lease.Acquired, 2), true)
+	release(begin(t, c, "k", 2, lease.Acquired, 2), false)
+	begin(t, c, "k", 2, lease.Exhausted, 2)
+	begin(t, c, "other", 2, lease.Acquired, 1)
 	for i := range checkThenActKeys + 10 {
-		begin(t, c, "key "+strings.Repeat("i", i%500)+string(rune('a'+i/500)), 0, inbox.LeaseAcquired, 1)
+		begin(t, c, "key "+strings.Repeat("i", i%500)+string(rune('a'+i/500)), 0, lease.Acquired, 1)
 	}
 	if n := len(c.attempts); n != checkThenActKeys {
 		t.Errorf("attempts of %d keys are counted, want %d at most", n, checkThenActKeys)
@@ -381,18 +382,18 @@ func TestCheckThenAct_Attempts(t *testing.T) {
 func TestCheckThenAct_KeepsNeither(t *testing.T) {
 	t.Parallel()
 	c := newCheckThenAct(t, newKeyStore())
-	l := begin(t, c, "k", 0, inbox.LeaseAcquired, 1)
-	if got, err := c.ReleaseLease(t.Context(), l, inbox.Release{Wait: time.Hour}); got != inbox.LeaseReleased || err != nil {
+	l := begin(t, c, "k", 0, lease.Acquired, 1)
+	if got, err := c.ReleaseLease(t.Context(), l, lease.Release{Wait: time.Hour}); got != lease.Released || err != nil {
 		t.Errorf("ReleaseLease() = %v, %v", got, err)
 	}
-	l = begin(t, c, "k", 0, inbox.LeaseAcquired, 2)
+	l = begin(t, c, "k", 0, lease.Acquired, 2)
 	if _, err := c.MarkProcessed(t.Context(), l); err != nil {
 		t.Error(err)
 	}
-	if a, err := c.TryBegin(t.Context(), inbox.LeaseRequest{Key: "k", TTL: time.Minute, PayloadHash: "another"}); a.Status != inbox.LeaseProcessed || a.Conflict || err != nil {
+	if a, err := c.TryBegin(t.Context(), lease.Request{Key: "k", TTL: time.Minute, PayloadHash: "another"}); a.Status != lease.Processed || a.Conflict || err != nil {
 		t.Errorf("TryBegin() = %+v, %v, want it processed, without a conflict", a, err)
 	}
-	_, err := c.ReleaseLease(t.Context(), l, inbox.Release{Wait: -1})
+	_, err := c.ReleaseLease(t.Context(), l, lease.Release{Wait: -1})
 	wantInvalid(t, err, "Release.Wait")
 }
 
@@ -401,17 +402,17 @@ func TestCheckThenAct_StoreFails(t *testing.T) {
 	store := newKeyStore()
 	store.err = waybill.UnavailableError(errors.New("connection refused"))
 	c := newCheckThenAct(t, store)
-	if _, err := c.TryBegin(t.Context(), inbox.LeaseRequest{Key: "k", TTL: time.Minute}); !waybill.IsUnavailable(err) {
+	if _, err := c.TryBegin(t.Context(), lease.Request{Key: "k", TTL: time.Minute}); !waybill.IsUnavailable(err) {
 		t.Errorf("TryBegin() = %v, want the store's error", err)
 	}
-	if _, err := c.MarkProcessed(t.Context(), inbox.Lease{Key: "k"}); !waybill.IsUnavailable(err) {
+	if _, err := c.MarkProcessed(t.Context(), lease.Lease{Key: "k"}); !waybill.IsUnavailable(err) {
 		t.Errorf("MarkProcessed() = %v, want the store's error", err)
 	}
 	if _, err := c.ReadLease(t.Context(), "k"); !waybill.IsUnavailable(err) {
 		t.Errorf("ReadLease() = %v, want the store's error", err)
 	}
-	_, err := c.TryBegin(t.Context(), inbox.LeaseRequest{TTL: time.Minute})
-	wantInvalid(t, err, "LeaseRequest.Key")
+	_, err := c.TryBegin(t.Context(), lease.Request{TTL: time.Minute})
+	wantInvalid(t, err, "lease.Request.Key")
 	_, err = NewCheckThenAct(nil)
 	wantInvalid(t, err, "store")
 }

@@ -6,7 +6,7 @@
 //   - [Records], [States] and [Processor] work in the caller's own transaction. A mark that
 //     comes second fails, so that what was done beside it is rolled back: of two callers that
 //     both saw "not processed", one commits.
-//   - [Keys] and [IDs] work on an [inbox.LeaseStore], which has no part in the caller's
+//   - [Keys] and [IDs] work on a [lease.Store], which has no part in the caller's
 //     transaction. Of two callers that both saw "not processed" both have had their effect
 //     when one of them is told so.
 //

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill/compat"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // A flow that asks, handles, marks and commits. The store is the one that also serves
@@ -61,12 +62,12 @@ func ExampleCheckThenAct() {
 		fmt.Println(err)
 		return
 	}
-	key := inbox.LeaseKey{Bus: "rabbit", Group: "billing", Alias: "order.created", Message: "17"}.String()
+	key := lease.Key{Bus: "rabbit", Group: "billing", Alias: "order.created", Message: "17"}.String()
 	for range 2 {
-		begun, err := store.TryBegin(ctx, inbox.LeaseRequest{Key: key, TTL: time.Minute})
+		begun, err := store.TryBegin(ctx, lease.Request{Key: key, TTL: time.Minute})
 		fmt.Println(key, begun.Status, err)
-		if begun.Status == inbox.LeaseAcquired {
-			_, _ = store.MarkProcessed(ctx, inbox.Lease{Key: key, ID: begun.LeaseID}) // after the effect
+		if begun.Status == lease.Acquired {
+			_, _ = store.MarkProcessed(ctx, lease.Lease{Key: key, ID: begun.LeaseID}) // after the effect
 		}
 	}
 	// Output:

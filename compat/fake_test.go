@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // table is an inbox table; its transaction is nothing, because what a transaction does to
@@ -71,32 +72,32 @@ func (s *keyStore) MarkProcessed(_ context.Context, key string) error {
 
 // leases answers as a lease store would, from a script of its keys' states.
 type leases struct {
-	inbox.LeaseStore // nil: nothing else is called
-	state            map[string]inbox.LeaseStatus
-	lost             bool // a begun lease is lost before its mark
+	lease.Store // nil: nothing else is called
+	state       map[string]lease.Status
+	lost        bool // a begun lease is lost before its mark
 }
 
-func (s *leases) TryBegin(_ context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+func (s *leases) TryBegin(_ context.Context, req lease.Request) (lease.Answer, error) {
 	if err := req.Validate(); err != nil {
-		return inbox.LeaseAnswer{}, err
+		return lease.Answer{}, err
 	}
 	if status, ok := s.state[req.Key]; ok {
-		return inbox.LeaseAnswer{Status: status}, nil
+		return lease.Answer{Status: status}, nil
 	}
-	return inbox.LeaseAnswer{Status: inbox.LeaseAcquired, LeaseID: "lease-1", Token: 7, Attempts: 1}, nil
+	return lease.Answer{Status: lease.Acquired, LeaseID: "lease-1", Token: 7, Attempts: 1}, nil
 }
 
-func (s *leases) MarkProcessed(_ context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
+func (s *leases) MarkProcessed(_ context.Context, l lease.Lease) (lease.Status, error) {
 	if s.lost || l.ID != "lease-1" || l.Token != 7 {
-		return inbox.LeaseLost, nil
+		return lease.Lost, nil
 	}
-	s.state[l.Key] = inbox.LeaseProcessed
-	return inbox.LeaseProcessed, nil
+	s.state[l.Key] = lease.Processed
+	return lease.Processed, nil
 }
 
-func (s *leases) ReadLease(_ context.Context, key string) (inbox.LeaseRecord, error) {
+func (s *leases) ReadLease(_ context.Context, key string) (lease.Record, error) {
 	if status, ok := s.state[key]; ok {
-		return inbox.LeaseRecord{Status: status}, nil
+		return lease.Record{Status: status}, nil
 	}
-	return inbox.LeaseRecord{Status: inbox.LeaseUnknown}, nil
+	return lease.Record{Status: lease.Unknown}, nil
 }

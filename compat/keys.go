@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // markTTL is how long a key is leased between its beginning and its mark, which follow each
@@ -13,14 +14,14 @@ import (
 const markTTL = 30 * time.Second
 
 // Keys is an inbox that is asked for a key before its message is handled and told afterwards.
-// [inbox.LeaseKeyOf] builds keys: {bus}:{group}:{alias}:{idKey}, with escapes. It is safe for concurrent use.
+// [lease.KeyOf] builds keys: {bus}:{group}:{alias}:{idKey}, with escapes. It is safe for concurrent use.
 //
 // The handler runs before anything is leased: two callers can run it at once for one key. Use
-// the [inbox.LeaseStore] itself, or a consumer on it, where that matters.
-type Keys struct{ store inbox.LeaseStore }
+// the [lease.Store] itself, or a consumer on it, where that matters.
+type Keys struct{ store lease.Store }
 
 // NewKeys returns the two methods on a lease store. The error says that there is none.
-func NewKeys(store inbox.LeaseStore) (*Keys, error) {
+func NewKeys(store lease.Store) (*Keys, error) {
 	if store == nil {
 		return nil, required("store")
 	}
@@ -30,26 +31,26 @@ func NewKeys(store inbox.LeaseStore) (*Keys, error) {
 // IsProcessed reports whether the key is marked. False promises nothing: somebody may be at it.
 func (k *Keys) IsProcessed(ctx context.Context, key string) (bool, error) {
 	rec, err := k.store.ReadLease(ctx, key)
-	return rec.Status == inbox.LeaseProcessed, err
+	return rec.Status == lease.Processed, err
 }
 
 // MarkProcessed begins the key and marks it. The error is [ErrAlreadyProcessed] if somebody
 // has marked it before, a call of one's own whose answer was lost included, and
-// [inbox.ErrBusy] if somebody has leased it; others are as [inbox.LeaseStore] says.
+// [inbox.ErrBusy] if somebody has leased it; others are as [lease.Store] says.
 func (k *Keys) MarkProcessed(ctx context.Context, key string) error {
-	begun, err := k.store.TryBegin(ctx, inbox.LeaseRequest{Key: key, TTL: markTTL})
+	begun, err := k.store.TryBegin(ctx, lease.Request{Key: key, TTL: markTTL})
 	if err != nil {
 		return err
 	}
 	switch begun.Status {
-	case inbox.LeaseAcquired:
-	case inbox.LeaseProcessed:
+	case lease.Acquired:
+	case lease.Processed:
 		return ErrAlreadyProcessed
 	default:
 		return inbox.ErrBusy
 	}
-	status, err := k.store.MarkProcessed(ctx, inbox.Lease{Key: key, ID: begun.LeaseID, Token: begun.Token})
-	if err == nil && status != inbox.LeaseProcessed { // we were so slow that another one took over
+	status, err := k.store.MarkProcessed(ctx, lease.Lease{Key: key, ID: begun.LeaseID, Token: begun.Token})
+	if err == nil && status != lease.Processed { // we were so slow that another one took over
 		err = inbox.ErrBusy
 	}
 	return err
@@ -58,12 +59,12 @@ func (k *Keys) MarkProcessed(ctx context.Context, key string) error {
 // IDs is [Keys] for message ids: Exists and MarkAsProcessed, for one group of one bus.
 type IDs struct {
 	keys  *Keys
-	group inbox.LeaseKey
+	group lease.Key
 }
 
 // NewIDs returns the two methods for the Tenant, Bus and Group of a key, whose other parts are
 // not read. Group must be set. The error names what is missing.
-func NewIDs(store inbox.LeaseStore, group inbox.LeaseKey) (*IDs, error) {
+func NewIDs(store lease.Store, group lease.Key) (*IDs, error) {
 	keys, err := NewKeys(store)
 	if err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func NewIDs(store inbox.LeaseStore, group inbox.LeaseKey) (*IDs, error) {
 	if blank(group.Group) {
 		return nil, required("group.Group")
 	}
-	return &IDs{keys: keys, group: inbox.LeaseKey{Tenant: group.Tenant, Bus: group.Bus, Group: group.Group}}, nil
+	return &IDs{keys: keys, group: lease.Key{Tenant: group.Tenant, Bus: group.Bus, Group: group.Group}}, nil
 }
 
 // Exists is [Keys.IsProcessed]. The id must not be blank.

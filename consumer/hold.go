@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
@@ -17,7 +17,7 @@ import (
 //	asked ──── ⅓ renew ──── ⅔ renew ──── ⅚ handler's context ends ── lease ends
 type hold struct {
 	c     *Leased
-	lease inbox.Lease
+	lease lease.Lease
 	end   context.CancelCauseFunc // of the handler's context
 	timer *time.Timer             // calls end
 	stop  context.CancelFunc      // renews no more
@@ -32,7 +32,7 @@ func (c *Leased) hold(work context.Context, m leasedMessage) (context.Context, *
 	if left <= 0 {
 		return nil, nil
 	}
-	ctx, end := context.WithCancelCause(inbox.WithLease(work, m.lease))
+	ctx, end := context.WithCancelCause(lease.NewContext(work, m.lease))
 	renewing, stop := context.WithCancel(context.WithoutCancel(work))
 	h := &hold{c: c, lease: m.lease, end: end, stop: stop}
 	h.timer = time.AfterFunc(left, func() { end(waybill.UnavailableError(errLeaseEnds)) })
@@ -57,7 +57,7 @@ func (h *hold) renew(ctx context.Context, lasts time.Duration) {
 			return
 		case err != nil:
 			wait = lasts / 12
-		case answer.Status == inbox.LeaseAcquired:
+		case answer.Status == lease.Acquired:
 			lasts = answer.Remaining
 			wait = lasts / 3
 			h.timer.Reset(untilMargin(asked, lasts))
@@ -69,7 +69,7 @@ func (h *hold) renew(ctx context.Context, lasts time.Duration) {
 	}
 }
 
-func (h *hold) ask(ctx context.Context, timeout time.Duration) (inbox.LeaseAnswer, error) {
+func (h *hold) ask(ctx context.Context, timeout time.Duration) (lease.Answer, error) {
 	asking, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	answer, err := h.c.store.RenewLease(asking, h.lease, h.c.leases.TTL)

@@ -10,12 +10,13 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
 // LeasedHandler handles one message whose effects are not in a transaction with the record
 // that it was processed. The context ends at HandlerTimeout, and before the lease does under
-// which the handler runs; [inbox.LeaseFrom] returns that lease, whose Token what the handler
+// which the handler runs; [lease.FromContext] returns that lease, whose Token what the handler
 // writes can carry. It carries m for [waybill.MessageFrom]. The handler must not keep m.
 //
 // nil marks the message as processed. What the kinds of errors lead to is as for a [Handler].
@@ -27,7 +28,7 @@ type LeasedHandler func(ctx context.Context, m *waybill.Message) error
 // consumer of its name at a time.
 type Leased struct {
 	*receiver
-	store   inbox.LeaseStore
+	store   lease.Store
 	handler LeasedHandler
 	leases  Leases
 }
@@ -36,7 +37,7 @@ type Leased struct {
 // them with h. What cfg says of the inbox holds for the store: InboxRetention is how long it
 // remembers what was processed. The error is an [*waybill.InvalidError] that names what is
 // missing or wrong.
-func NewLeased(sub contract.Subscriber, store inbox.LeaseStore, h LeasedHandler, leases Leases, cfg Config) (*Leased, error) {
+func NewLeased(sub contract.Subscriber, store lease.Store, h LeasedHandler, leases Leases, cfg Config) (*Leased, error) {
 	switch {
 	case sub == nil:
 		return nil, &waybill.InvalidError{Field: "sub", Reason: "a subscriber is required"}
@@ -68,7 +69,7 @@ func NewLeased(sub contract.Subscriber, store inbox.LeaseStore, h LeasedHandler,
 type leasedMessage struct {
 	*waybill.Message
 	rec      inbox.Record
-	lease    inbox.Lease
+	lease    lease.Lease
 	attempts int       // that count, with this one
 	asked    time.Time // before the store was asked
 	lasts    time.Duration
@@ -81,7 +82,7 @@ func (c *Leased) tryMessage(ctx, work context.Context, rec inbox.Record, m *wayb
 	if !redelivered {
 		return c.tryLease(work, rec, m, key, false)
 	}
-	var past inbox.LeaseRecord
+	var past lease.Record
 	err := c.receiver.ask(work, func(ctx context.Context) (err error) {
 		past, err = c.store.ReadLease(ctx, key)
 		return err
@@ -90,7 +91,7 @@ func (c *Leased) tryMessage(ctx, work context.Context, rec inbox.Record, m *wayb
 		return c.unreachable(work, rec, m, err)
 	}
 	// Inbox services of older versions answer Released with the end of the lease.
-	suspect := past.Status == inbox.LeaseExpired || past.Status == inbox.LeaseReleased && !past.LeaseUntil.IsZero()
+	suspect := past.Status == lease.Expired || past.Status == lease.Released && !past.LeaseUntil.IsZero()
 	if suspect {
 		leave, alone := c.alone(ctx)
 		defer leave()
@@ -115,18 +116,18 @@ func (c *Leased) tryLease(work context.Context, rec inbox.Record, m *waybill.Mes
 	})
 }
 
-func leaseOf(key string, a inbox.LeaseAnswer) inbox.Lease {
-	return inbox.Lease{Key: key, ID: a.LeaseID, Token: a.Token}
+func leaseOf(key string, a lease.Answer) lease.Lease {
+	return lease.Lease{Key: key, ID: a.LeaseID, Token: a.Token}
 }
 
 // begun does what the answer to a request leads to; do is for a key that was acquired.
-func (c *Leased) begun(work context.Context, m *waybill.Message, answer inbox.LeaseAnswer, do func() verdict) verdict {
+func (c *Leased) begun(work context.Context, m *waybill.Message, answer lease.Answer, do func() verdict) verdict {
 	switch answer.Status {
-	case inbox.LeaseAcquired:
+	case lease.Acquired:
 		return do()
-	case inbox.LeaseProcessed:
+	case lease.Processed:
 		return c.duplicate(work, m)
-	case inbox.LeaseBusy:
+	case lease.Busy:
 		return c.putBack(work, m, busyWait(answer.Remaining))
 	}
 	return c.unavailable(work, m, fmt.Errorf("lease store answers %q", answer.Status))
@@ -134,7 +135,7 @@ func (c *Leased) begun(work context.Context, m *waybill.Message, answer inbox.Le
 
 // key is the one that programs in other languages build.
 func (c *Leased) key(rec inbox.Record) string {
-	k := inbox.LeaseKey{Tenant: rec.Tenant, Bus: c.leases.Bus, Group: rec.Consumer, Alias: rec.Alias, Message: rec.Message}
+	k := lease.Key{Tenant: rec.Tenant, Bus: c.leases.Bus, Group: rec.Consumer, Alias: rec.Alias, Message: rec.Message}
 	if c.leases.SourceInKey {
 		k.Source = rec.Source
 	}
@@ -144,8 +145,8 @@ func (c *Leased) key(rec inbox.Record) string {
 // begin asks for a key of a payload, and says when it asked. Without an answer it asks once more
 // with the same id: the store may have leased the key, and says so then. A message whose key is
 // leased without anybody knowing waits for the end of that lease.
-func (c *Leased) begin(ctx context.Context, key, payloadHash string) (answer inbox.LeaseAnswer, asked time.Time, err error) {
-	req := inbox.LeaseRequest{Key: key, Owner: c.cfg.Node, TTL: c.leases.TTL, RequestID: inbox.NewLeaseID(), PayloadHash: payloadHash}
+func (c *Leased) begin(ctx context.Context, key, payloadHash string) (answer lease.Answer, asked time.Time, err error) {
+	req := lease.Request{Key: key, Owner: c.cfg.Node, TTL: c.leases.TTL, RequestID: lease.NewID(), PayloadHash: payloadHash}
 	for try := 1; ; try++ {
 		asked = time.Now()
 		answer, err = c.tryBegin(ctx, req)
@@ -159,7 +160,7 @@ func (c *Leased) begin(ctx context.Context, key, payloadHash string) (answer inb
 const beginTries = 2
 
 // tryBegin asks for a key. An answer that takes as long as the lease is of no use.
-func (c *Leased) tryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+func (c *Leased) tryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(req.TTL, settleTimeout))
 	defer cancel()
 	return c.store.TryBegin(ctx, req)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // conflicting decides what becomes of a message that has the key of another one, which was
@@ -33,5 +34,5 @@ func (c *Leased) conflicting(work context.Context, rec inbox.Record, m *waybill.
 // those of messages end in an id.
 func (c *Leased) conflictKey(rec inbox.Record, taken string) string {
 	sum := sha256.Sum256([]byte(taken + " " + rec.PayloadHash))
-	return inbox.LeaseKey{Tenant: rec.Tenant, Bus: c.leases.Bus, Group: rec.Consumer, Alias: hex.EncodeToString(sum[:])}.String()
+	return lease.Key{Tenant: rec.Tenant, Bus: c.leases.Bus, Group: rec.Consumer, Alias: hex.EncodeToString(sum[:])}.String()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // conflictTrial is a consumer that has handled a message with the payload "one".
@@ -94,7 +95,7 @@ func TestLeased_ConflictRetried(t *testing.T) {
 			t.Errorf("last attempt: %+v, want it done", v)
 		}
 		tr.wantLetter(t, waybill.ReasonExhausted, 3)
-		if tr.store.rec.Attempts != 1 || tr.store.rec.Status != inbox.LeaseProcessed {
+		if tr.store.rec.Attempts != 1 || tr.store.rec.Status != lease.Processed {
 			t.Errorf("record of the first = %+v, want it as it was", tr.store.rec)
 		}
 	})

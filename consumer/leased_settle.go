@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
@@ -17,15 +17,15 @@ const settleBackoff = 50 * time.Millisecond
 
 // settleProcessed marks a message whose handler has succeeded.
 func (c *Leased) settleProcessed(work context.Context, m leasedMessage) verdict {
-	status, err := c.tell(work, func(ctx context.Context) (inbox.LeaseStatus, error) {
+	status, err := c.tell(work, func(ctx context.Context) (lease.Status, error) {
 		return c.store.MarkProcessed(ctx, m.lease)
 	})
 	switch {
 	case err != nil:
 		return c.unavailable(work, m.Message, fmt.Errorf("mark as processed: %w", err))
-	case status == inbox.LeaseProcessed:
+	case status == lease.Processed:
 		return done
-	case status == inbox.LeaseUnknown: // to come again would be to happen again
+	case status == lease.Unknown: // to come again would be to happen again
 		c.reportLost(work, m.Message, errForgotten)
 		return done
 	}
@@ -37,35 +37,35 @@ func (c *Leased) settleProcessed(work context.Context, m leasedMessage) verdict 
 func (c *Leased) settleFailed(work context.Context, m leasedMessage, f failure) verdict {
 	switch kind := waybill.KindOf(f.cause); {
 	case kind == waybill.Unavailable || kind == waybill.Conflict:
-		c.giveBack(work, m, inbox.Release{Uncounted: true})
+		c.giveBack(work, m, lease.Release{Uncounted: true})
 		return c.unavailable(work, m.Message, f.cause)
 	case kind == waybill.Permanent || c.cfg.Retry.Exhausted(m.attempts):
 		return c.settleDead(work, m, f, m.attempts)
 	}
 	delay := c.cfg.Retry.Delay(m.attempts)
-	c.giveBack(work, m, inbox.Release{Wait: min(delay, inbox.MaxLeaseTTL)})
+	c.giveBack(work, m, lease.Release{Wait: min(delay, lease.MaxTTL)})
 	return c.retry(work, m.Message, m.attempts, delay, f.cause)
 }
 
 // settleDead stores the letter of a message and marks it.
 func (c *Leased) settleDead(work context.Context, m leasedMessage, f failure, attempts int) verdict {
 	if v := c.bury(work, m.rec, m.Message, f, attempts); v.again {
-		c.giveBack(work, m, inbox.Release{Uncounted: true})
+		c.giveBack(work, m, lease.Release{Uncounted: true})
 		return v
 	}
 	return c.settleProcessed(work, m)
 }
 
 // giveBack releases a key. One that cannot be released is free when its lease has run out.
-func (c *Leased) giveBack(work context.Context, m leasedMessage, r inbox.Release) {
-	_, err := c.tell(work, func(ctx context.Context) (inbox.LeaseStatus, error) {
+func (c *Leased) giveBack(work context.Context, m leasedMessage, r lease.Release) {
+	_, err := c.tell(work, func(ctx context.Context) (lease.Status, error) {
 		return c.store.ReleaseLease(ctx, m.lease, r)
 	})
 	c.reportSettle(work, err)
 }
 
 // tell tells the store what became of a lease until it answers, or until work ends.
-func (c *Leased) tell(work context.Context, it func(ctx context.Context) (inbox.LeaseStatus, error)) (inbox.LeaseStatus, error) {
+func (c *Leased) tell(work context.Context, it func(ctx context.Context) (lease.Status, error)) (lease.Status, error) {
 	for wait := settleBackoff; ; wait = min(2*wait, outageWait) {
 		settle, cancel := context.WithTimeout(context.WithoutCancel(work), settleTimeout)
 		status, err := it(settle)

@@ -12,12 +12,13 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // leaseStub is a lease store for one key that fails when told to. Its clock is the bubble's. The
 // key of a conflict has a stub of its own.
 type leaseStub struct {
-	inbox.LeaseStore
+	lease.Store
 	mu        sync.Mutex
 	key       string        // the first that was asked for
 	conflict  *leaseStub    // for any other
@@ -26,7 +27,7 @@ type leaseStub struct {
 	slow      time.Duration // of an answer to TryBegin
 	lose      int           // so many answers to TryBegin
 	id        string        // of the lease
-	rec       inbox.LeaseRecord
+	rec       lease.Record
 	marks     int
 	tries     int
 }
@@ -49,7 +50,7 @@ func (s *leaseStub) of(key string) *leaseStub {
 	return s.conflict
 }
 
-func (s *leaseStub) TryBegin(_ context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+func (s *leaseStub) TryBegin(_ context.Context, req lease.Request) (lease.Answer, error) {
 	s = s.of(req.Key)
 	defer func() { <-time.After(s.slow) }()
 	s.mu.Lock()
@@ -57,26 +58,26 @@ func (s *leaseStub) TryBegin(_ context.Context, req inbox.LeaseRequest) (inbox.L
 	s.tries++
 	switch left := time.Until(s.rec.LeaseUntil); {
 	case s.away:
-		return inbox.LeaseAnswer{}, errAway
-	case s.rec.Status == inbox.LeaseProcessed:
-		return inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Conflict: req.Conflicts(s.rec.PayloadHash)}, nil
+		return lease.Answer{}, errAway
+	case s.rec.Status == lease.Processed:
+		return lease.Answer{Status: lease.Processed, Conflict: req.Conflicts(s.rec.PayloadHash)}, nil
 	case left > 0 && s.id == req.RequestID:
-		return inbox.LeaseAnswer{Status: inbox.LeaseAcquired, LeaseID: s.id, Token: s.rec.Token, Attempts: s.rec.Attempts, Remaining: left}, nil
+		return lease.Answer{Status: lease.Acquired, LeaseID: s.id, Token: s.rec.Token, Attempts: s.rec.Attempts, Remaining: left}, nil
 	case left > 0:
-		return inbox.LeaseAnswer{Status: inbox.LeaseBusy, Remaining: left}, nil
+		return lease.Answer{Status: lease.Busy, Remaining: left}, nil
 	case time.Until(s.rec.DueAt) > 0:
-		return inbox.LeaseAnswer{Status: inbox.LeaseBusy, Remaining: time.Until(s.rec.DueAt)}, nil
+		return lease.Answer{Status: lease.Busy, Remaining: time.Until(s.rec.DueAt)}, nil
 	}
-	s.rec = inbox.LeaseRecord{Status: inbox.LeaseBusy, Token: s.rec.Token + 1, Attempts: s.rec.Attempts + 1, LeaseUntil: time.Now().Add(req.TTL), PayloadHash: req.PayloadHash}
+	s.rec = lease.Record{Status: lease.Busy, Token: s.rec.Token + 1, Attempts: s.rec.Attempts + 1, LeaseUntil: time.Now().Add(req.TTL), PayloadHash: req.PayloadHash}
 	if s.id = req.RequestID; s.lose > 0 {
 		s.lose--
-		return inbox.LeaseAnswer{}, errAway
+		return lease.Answer{}, errAway
 	}
-	return inbox.LeaseAnswer{Status: inbox.LeaseAcquired, Token: s.rec.Token, Attempts: s.rec.Attempts, Remaining: req.TTL}, nil
+	return lease.Answer{Status: lease.Acquired, Token: s.rec.Token, Attempts: s.rec.Attempts, Remaining: req.TTL}, nil
 }
 
 // change does what a holder asks for, if it is still the one.
-func (s *leaseStub) change(l inbox.Lease, away bool, status inbox.LeaseStatus, do func(s *leaseStub)) (inbox.LeaseStatus, error) {
+func (s *leaseStub) change(l lease.Lease, away bool, status lease.Status, do func(s *leaseStub)) (lease.Status, error) {
 	s = s.of(l.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,27 +85,27 @@ func (s *leaseStub) change(l inbox.Lease, away bool, status inbox.LeaseStatus, d
 	case away || s.away:
 		return "", errAway
 	case l.Token != s.rec.Token:
-		return inbox.LeaseLost, nil
+		return lease.Lost, nil
 	}
 	do(s)
 	return status, nil
 }
 
-func (s *leaseStub) RenewLease(_ context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
-	status, err := s.change(l, s.renewAway, inbox.LeaseAcquired, func(s *leaseStub) { s.rec.LeaseUntil = time.Now().Add(ttl) })
-	return inbox.LeaseAnswer{Status: status, Remaining: ttl}, err
+func (s *leaseStub) RenewLease(_ context.Context, l lease.Lease, ttl time.Duration) (lease.Answer, error) {
+	status, err := s.change(l, s.renewAway, lease.Acquired, func(s *leaseStub) { s.rec.LeaseUntil = time.Now().Add(ttl) })
+	return lease.Answer{Status: status, Remaining: ttl}, err
 }
 
-func (s *leaseStub) MarkProcessed(_ context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
-	return s.change(l, false, inbox.LeaseProcessed, func(s *leaseStub) { s.marks++; s.rec.Status = inbox.LeaseProcessed })
+func (s *leaseStub) MarkProcessed(_ context.Context, l lease.Lease) (lease.Status, error) {
+	return s.change(l, false, lease.Processed, func(s *leaseStub) { s.marks++; s.rec.Status = lease.Processed })
 }
 
-func (s *leaseStub) ReleaseLease(_ context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
+func (s *leaseStub) ReleaseLease(_ context.Context, l lease.Lease, r lease.Release) (lease.Status, error) {
 	if err := r.Validate(); err != nil {
 		return "", err
 	}
-	return s.change(l, false, inbox.LeaseReleased, func(s *leaseStub) {
-		s.rec.Status, s.rec.LeaseUntil = inbox.LeaseReleased, time.Time{}
+	return s.change(l, false, lease.Released, func(s *leaseStub) {
+		s.rec.Status, s.rec.LeaseUntil = lease.Released, time.Time{}
 		if r.Wait > 0 {
 			s.rec.DueAt = time.Now().Add(r.Wait)
 		}
@@ -114,15 +115,15 @@ func (s *leaseStub) ReleaseLease(_ context.Context, l inbox.Lease, r inbox.Relea
 	})
 }
 
-func (s *leaseStub) ReadLease(context.Context, string) (inbox.LeaseRecord, error) {
+func (s *leaseStub) ReadLease(context.Context, string) (lease.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.away {
-		return inbox.LeaseRecord{}, errAway
+		return lease.Record{}, errAway
 	}
 	rec := s.rec
-	if rec.Status == inbox.LeaseBusy && time.Now().After(rec.LeaseUntil) {
-		rec.Status = inbox.LeaseExpired
+	if rec.Status == lease.Busy && time.Now().After(rec.LeaseUntil) {
+		rec.Status = lease.Expired
 	}
 	return rec, nil
 }
@@ -215,7 +216,7 @@ func TestLeased_Renews(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTrial(t, func(ctx context.Context, m *waybill.Message) error {
-			if l, ok := inbox.LeaseFrom(ctx); !ok || l.Token != 1 || l.Key != "mem:billing:orders:m" {
+			if l, ok := lease.FromContext(ctx); !ok || l.Token != 1 || l.Key != "mem:billing:orders:m" {
 				t.Errorf("the handler runs under %+v, want the first lease of its message", l)
 			}
 			select {
@@ -345,7 +346,7 @@ func TestLeased_Busy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTrial(t, func(context.Context, *waybill.Message) error { return nil }, nil)
-		tr.store.rec = inbox.LeaseRecord{Status: inbox.LeaseBusy, Token: 7, Attempts: 1, LeaseUntil: time.Now().Add(20 * time.Second)}
+		tr.store.rec = lease.Record{Status: lease.Busy, Token: 7, Attempts: 1, LeaseUntil: time.Now().Add(20 * time.Second)}
 		v := tr.deliver(t, false)
 		if !v.again || v.after < 20*time.Second || v.after > 22*time.Second || tr.store.rec.Attempts != 1 || tr.noted.count(waybill.OpBusy) != 1 {
 			t.Errorf("%+v with %d attempts, want it again when the lease has ended, uncounted", v, tr.store.rec.Attempts)
@@ -402,14 +403,14 @@ func TestLeased_Poison(t *testing.T) {
 		calls := 0
 		tr := newTrial(t, func(context.Context, *waybill.Message) error { calls++; return errors.New("came back") },
 			func(_ *Leases, cfg *Config) { cfg.Retry.MaxRetries = waybill.NoRetries })
-		tr.store.rec = inbox.LeaseRecord{Status: inbox.LeaseBusy, Token: 3, Attempts: poisonStarts, LeaseUntil: time.Now().Add(-time.Second)}
+		tr.store.rec = lease.Record{Status: lease.Busy, Token: 3, Attempts: poisonStarts, LeaseUntil: time.Now().Add(-time.Second)}
 		if v := tr.deliver(t, true); v != done || calls != 0 || len(tr.letters) != 1 || tr.store.marks != 1 {
 			t.Fatalf("%+v, %d calls, %d letters; want a letter and no call", v, calls, len(tr.letters))
 		}
 		if l := tr.letters[0]; l.Reason != waybill.ReasonPoison || l.Attempts != poisonStarts {
 			t.Errorf("letter = %+v, want it poison after %d attempts", l, poisonStarts)
 		}
-		tr.store.rec = inbox.LeaseRecord{Status: inbox.LeaseBusy, Token: 9, Attempts: poisonStarts - 1, LeaseUntil: time.Now().Add(-time.Second)}
+		tr.store.rec = lease.Record{Status: lease.Busy, Token: 9, Attempts: poisonStarts - 1, LeaseUntil: time.Now().Add(-time.Second)}
 		if tr.deliver(t, true); calls != 1 {
 			t.Error("what may have been killed by chance is not tried once more")
 		}
@@ -424,7 +425,7 @@ func TestLeased_StoreAway(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := 0
 				tr := newTrial(t, func(ctx context.Context, _ *waybill.Message) error {
-					if _, ok := inbox.LeaseFrom(ctx); ok {
+					if _, ok := lease.FromContext(ctx); ok {
 						t.Error("the handler runs under a lease that nobody gave")
 					}
 					calls++

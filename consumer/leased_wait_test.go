@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // TestLeased_RetryWaits: whoever delivers early, and whichever consumer gets it, the attempt is
@@ -48,7 +48,7 @@ func TestLeased_LongRetry(t *testing.T) {
 			cfg.Retry = waybill.RetryPolicy{BaseDelay: 48 * time.Hour, DisableJitter: true}
 			cfg.AllowShortRetention = true
 		})
-		if v := tr.deliver(t, false); v != again(48*time.Hour) || tr.store.rec.Status != inbox.LeaseReleased || time.Until(tr.store.rec.DueAt) != inbox.MaxLeaseTTL {
+		if v := tr.deliver(t, false); v != again(48*time.Hour) || tr.store.rec.Status != lease.Released || time.Until(tr.store.rec.DueAt) != lease.MaxTTL {
 			t.Errorf("%+v, record %+v, want it released for the longest wait", v, tr.store.rec)
 		}
 	})
@@ -59,7 +59,7 @@ func TestLeased_UncountedDoesNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTrial(t, func(context.Context, *waybill.Message) error { return errAway }, nil)
-		if v := tr.deliver(t, false); !v.uncounted || tr.store.rec.Status != inbox.LeaseReleased || !tr.store.rec.DueAt.IsZero() {
+		if v := tr.deliver(t, false); !v.uncounted || tr.store.rec.Status != lease.Released || !tr.store.rec.DueAt.IsZero() {
 			t.Errorf("%+v, record %+v, want it released without a wait", v, tr.store.rec)
 		}
 	})

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // Leases says how a [Leased] consumer leases messages, and where those go that it gives up.
@@ -23,7 +23,7 @@ type Leases struct {
 	// TTL is how long a lease lasts unless it is renewed, and so how long a message waits whose
 	// process was killed. It is renewed each third of that for as long as the handler runs; a
 	// handler that can't be sure of its lease any more is told to end a sixth of that before the
-	// lease does. At least 100 ms, at most [inbox.MaxLeaseTTL], and less than InboxRetention.
+	// lease does. At least 100 ms, at most [lease.MaxTTL], and less than InboxRetention.
 	// Optional; the default is 60 s.
 	TTL time.Duration
 
@@ -44,14 +44,14 @@ const (
 
 func (l Leases) withDefaults(cfg *Config) (Leases, error) {
 	fill(&l.TTL, defaultLeaseTTL)
-	owner := inbox.LeaseKey{Tenant: strings.Repeat("t", waybill.MaxTenantLen), Bus: l.Bus, Group: cfg.Name, Message: strings.Repeat("m", inbox.MaxLeaseKeyLen)}
+	owner := lease.Key{Tenant: strings.Repeat("t", waybill.MaxTenantLen), Bus: l.Bus, Group: cfg.Name, Message: strings.Repeat("m", lease.MaxKeyLen)}
 	switch {
 	case l.Bus == "":
 		return l, invalidf("consumer.Leases.Bus", "is required")
-	case inbox.ValidateLeaseKey(owner.String()) != nil:
-		return l, invalidf("consumer.Leases.Bus", "has %d bytes and consumer.Config.Name %d; with a tenant and a hash they do not fit into the %d bytes of a key", len(l.Bus), len(cfg.Name), inbox.MaxLeaseKeyLen)
-	case l.TTL < minLeaseTTL || l.TTL > inbox.MaxLeaseTTL:
-		return l, invalidf("consumer.Leases.TTL", "is %v, the range is %v to %v", l.TTL, minLeaseTTL, inbox.MaxLeaseTTL)
+	case lease.ValidateKey(owner.String()) != nil:
+		return l, invalidf("consumer.Leases.Bus", "has %d bytes and consumer.Config.Name %d; with a tenant and a hash they do not fit into the %d bytes of a key", len(l.Bus), len(cfg.Name), lease.MaxKeyLen)
+	case l.TTL < minLeaseTTL || l.TTL > lease.MaxTTL:
+		return l, invalidf("consumer.Leases.TTL", "is %v, the range is %v to %v", l.TTL, minLeaseTTL, lease.MaxTTL)
 	case l.TTL >= cfg.InboxRetention:
 		return l, invalidf("consumer.Leases.TTL", "is %v; it must be less than InboxRetention, which is %v", l.TTL, cfg.InboxRetention)
 	case !l.Letters.Set():

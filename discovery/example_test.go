@@ -5,13 +5,13 @@ import (
 	"log"
 
 	"github.com/waybill-go/waybill/discovery"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // A client that finds its inbox service. The transport is that of the broker which the
 // program uses anyway, rabbitbroker or natsbroker; dial makes a client of package inboxhttp.
 func ExampleStore() {
-	leases := func(transport discovery.Transport, dial discovery.Dial) inbox.LeaseStore {
+	leases := func(transport discovery.Transport, dial discovery.Dial) lease.Store {
 		finder, err := discovery.NewFinder(transport, discovery.Config{
 			Enabled:      true,
 			Required:     true,

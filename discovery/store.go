@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // Dial makes a client of the service at an endpoint. It needs not connect. [Store] calls it
 // again when it is led to another endpoint; a client that is no longer used is left alone,
 // because calls may still be under way.
-type Dial func(e Endpoint) (inbox.LeaseStore, error)
+type Dial func(e Endpoint) (lease.Store, error)
 
-// Store is the [inbox.LeaseStore] that a [Finder] leads to. Each call goes to the service of
+// Store is the [lease.Store] that a [Finder] leads to. Each call goes to the service of
 // the moment; one that does not answer is forgotten, and the next call finds another, or the
 // same once more. It fails closed: without a service every call is an error, unavailable,
 // whether or not one is Required.
@@ -28,10 +28,10 @@ type Store struct {
 
 	mu     sync.Mutex
 	url    string // that client is for
-	client inbox.LeaseStore
+	client lease.Store
 }
 
-var _ inbox.LeaseStore = (*Store)(nil)
+var _ lease.Store = (*Store)(nil)
 
 // NewStore returns a store. It asks nobody until it is used. The error names what is missing.
 func NewStore(f *Finder, dial Dial) (*Store, error) {
@@ -45,7 +45,7 @@ func NewStore(f *Finder, dial Dial) (*Store, error) {
 }
 
 // clientOf returns the client for an endpoint.
-func (s *Store) clientOf(e Endpoint) (inbox.LeaseStore, error) {
+func (s *Store) clientOf(e Endpoint) (lease.Store, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client != nil && s.url == e.URL {
@@ -61,7 +61,7 @@ func (s *Store) clientOf(e Endpoint) (inbox.LeaseStore, error) {
 
 // at makes a call to the service of the moment, and forgets it if it does not answer. One that
 // asks to wait has answered.
-func at[T any](ctx context.Context, s *Store, call func(inbox.LeaseStore) (T, error)) (v T, err error) {
+func at[T any](ctx context.Context, s *Store, call func(lease.Store) (T, error)) (v T, err error) {
 	d, err := s.finder.Find(ctx)
 	if err != nil {
 		return v, err
@@ -80,32 +80,32 @@ func at[T any](ctx context.Context, s *Store, call func(inbox.LeaseStore) (T, er
 	return v, err
 }
 
-// TryBegin implements [inbox.LeaseStore].
-func (s *Store) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
-	return at(ctx, s, func(c inbox.LeaseStore) (inbox.LeaseAnswer, error) { return c.TryBegin(ctx, req) })
+// TryBegin implements [lease.Store].
+func (s *Store) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
+	return at(ctx, s, func(c lease.Store) (lease.Answer, error) { return c.TryBegin(ctx, req) })
 }
 
-// RenewLease implements [inbox.LeaseStore].
-func (s *Store) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
-	return at(ctx, s, func(c inbox.LeaseStore) (inbox.LeaseAnswer, error) { return c.RenewLease(ctx, l, ttl) })
+// RenewLease implements [lease.Store].
+func (s *Store) RenewLease(ctx context.Context, l lease.Lease, ttl time.Duration) (lease.Answer, error) {
+	return at(ctx, s, func(c lease.Store) (lease.Answer, error) { return c.RenewLease(ctx, l, ttl) })
 }
 
-// MarkProcessed implements [inbox.LeaseStore].
-func (s *Store) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
-	return at(ctx, s, func(c inbox.LeaseStore) (inbox.LeaseStatus, error) { return c.MarkProcessed(ctx, l) })
+// MarkProcessed implements [lease.Store].
+func (s *Store) MarkProcessed(ctx context.Context, l lease.Lease) (lease.Status, error) {
+	return at(ctx, s, func(c lease.Store) (lease.Status, error) { return c.MarkProcessed(ctx, l) })
 }
 
-// ReleaseLease implements [inbox.LeaseStore].
-func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
-	return at(ctx, s, func(c inbox.LeaseStore) (inbox.LeaseStatus, error) { return c.ReleaseLease(ctx, l, r) })
+// ReleaseLease implements [lease.Store].
+func (s *Store) ReleaseLease(ctx context.Context, l lease.Lease, r lease.Release) (lease.Status, error) {
+	return at(ctx, s, func(c lease.Store) (lease.Status, error) { return c.ReleaseLease(ctx, l, r) })
 }
 
-// ReadLease implements [inbox.LeaseStore].
-func (s *Store) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
-	return at(ctx, s, func(c inbox.LeaseStore) (inbox.LeaseRecord, error) { return c.ReadLease(ctx, key) })
+// ReadLease implements [lease.Store].
+func (s *Store) ReadLease(ctx context.Context, key string) (lease.Record, error) {
+	return at(ctx, s, func(c lease.Store) (lease.Record, error) { return c.ReadLease(ctx, key) })
 }
 
-// PurgeLeases implements [inbox.LeaseStore].
+// PurgeLeases implements [lease.Store].
 func (s *Store) PurgeLeases(ctx context.Context, retention time.Duration, limit int) (int, error) {
-	return at(ctx, s, func(c inbox.LeaseStore) (int, error) { return c.PurgeLeases(ctx, retention, limit) })
+	return at(ctx, s, func(c lease.Store) (int, error) { return c.PurgeLeases(ctx, retention, limit) })
 }

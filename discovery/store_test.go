@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // oneService is a lease store that answers Busy, or an error.
 type oneService struct {
-	inbox.LeaseStore
+	lease.Store
 	err   error
 	calls int
 }
 
-func (s *oneService) TryBegin(context.Context, inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+func (s *oneService) TryBegin(context.Context, lease.Request) (lease.Answer, error) {
 	s.calls++
-	return inbox.LeaseAnswer{Status: inbox.LeaseBusy}, s.err
+	return lease.Answer{Status: lease.Busy}, s.err
 }
 
 // TestStore_Failover: a service that does not answer is forgotten, and the next one found.
@@ -33,7 +33,7 @@ func TestStore_Failover(t *testing.T) {
 		tr := &script{said: there("a", a)}
 		services := map[string]*oneService{a: {}, b: {}}
 		var dialled []string
-		s, err := NewStore(newFinder(t, tr, Config{Enabled: true}), func(e Endpoint) (inbox.LeaseStore, error) {
+		s, err := NewStore(newFinder(t, tr, Config{Enabled: true}), func(e Endpoint) (lease.Store, error) {
 			dialled = append(dialled, e.Name+" "+string(e.Auth))
 			return services[e.URL], nil
 		})
@@ -42,8 +42,8 @@ func TestStore_Failover(t *testing.T) {
 		}
 		begin := func(want error, pings int) {
 			t.Helper()
-			got, err := s.TryBegin(t.Context(), inbox.LeaseRequest{Key: "k", TTL: time.Minute})
-			if !errors.Is(err, want) || err == nil && got.Status != inbox.LeaseBusy {
+			got, err := s.TryBegin(t.Context(), lease.Request{Key: "k", TTL: time.Minute})
+			if !errors.Is(err, want) || err == nil && got.Status != lease.Busy {
 				t.Errorf("TryBegin() = %+v, %v, want %v", got, err, want)
 			}
 			if n := tr.count(); n != pings {
@@ -77,7 +77,7 @@ func TestStore_OwnEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := &script{said: []said{{0, "own", answer("a", "https://a.example.com", 0, "OWN")}}}
-		s, err := NewStore(newFinder(t, tr, Config{Enabled: true}), func(Endpoint) (inbox.LeaseStore, error) {
+		s, err := NewStore(newFinder(t, tr, Config{Enabled: true}), func(Endpoint) (lease.Store, error) {
 			return &oneService{err: waybill.UnavailableError(context.Canceled)}, nil
 		})
 		if err != nil {
@@ -88,7 +88,7 @@ func TestStore_OwnEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		if _, err := s.TryBegin(ctx, inbox.LeaseRequest{Key: "k", TTL: time.Minute}); !waybill.IsUnavailable(err) {
+		if _, err := s.TryBegin(ctx, lease.Request{Key: "k", TTL: time.Minute}); !waybill.IsUnavailable(err) {
 			t.Errorf("TryBegin() = %v, want the end of the context", err)
 		}
 		find(t, s.finder, ReasonCached, "https://a.example.com")
@@ -102,11 +102,11 @@ func TestStore_NoService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewStore(f, func(Endpoint) (inbox.LeaseStore, error) { return nil, errors.New("dialled") })
+	s, err := NewStore(f, func(Endpoint) (lease.Store, error) { return nil, errors.New("dialled") })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.MarkProcessed(t.Context(), inbox.Lease{Key: "k"}); !errors.Is(err, ErrNoInbox) || !waybill.IsUnavailable(err) {
+	if _, err := s.MarkProcessed(t.Context(), lease.Lease{Key: "k"}); !errors.Is(err, ErrNoInbox) || !waybill.IsUnavailable(err) {
 		t.Errorf("MarkProcessed() = %v, want ErrNoInbox, unavailable", err)
 	}
 	_, err = NewStore(nil, nil)

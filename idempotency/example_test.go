@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/waybill-go/waybill/idempotency"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // The leases and the responses are in one store here, such as redisstore has it:
@@ -14,7 +14,7 @@ import (
 //	guarded, err := guardPayments(store, payments)
 func ExampleNew() {
 	type store interface {
-		inbox.LeaseStore
+		lease.Store
 		idempotency.Responses
 	}
 	guardPayments := func(s store, payments http.Handler) (http.Handler, error) {

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // bus stands for HTTP in the keys of leases, where messages have the name of their broker.
@@ -25,7 +25,7 @@ const callTimeout = 10 * time.Second
 
 // guard is a handler that runs another one once per key.
 type guard struct {
-	leases    inbox.LeaseStore
+	leases    lease.Store
 	responses Responses
 	cfg       Config
 	next      http.Handler
@@ -84,7 +84,7 @@ func (g *guard) read(w http.ResponseWriter, r *http.Request, tenant, key string)
 	payload.Write(body)
 	r = r.WithContext(r.Context()) // a copy: the caller's keeps its body
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	name := inbox.LeaseKey{Tenant: tenant, Bus: bus, Group: r.Method, Source: r.URL.EscapedPath(), Message: key}
+	name := lease.Key{Tenant: tenant, Bus: bus, Group: r.Method, Source: r.URL.EscapedPath(), Message: key}
 	return request{Request: r, key: name.String(), payload: hex.EncodeToString(payload.Sum(nil))}, nil
 }
 
@@ -105,21 +105,21 @@ func (g *guard) serve(w http.ResponseWriter, r request) error {
 		return err
 	}
 	asked := time.Now()
-	ask := inbox.LeaseRequest{Key: r.key, Owner: r.owner(), TTL: g.cfg.LeaseTTL, RequestID: inbox.NewLeaseID()}
-	lease, err := g.leases.TryBegin(ctx, ask)
+	ask := lease.Request{Key: r.key, Owner: r.owner(), TTL: g.cfg.LeaseTTL, RequestID: lease.NewID()}
+	answer, err := g.leases.TryBegin(ctx, ask)
 	switch {
 	case err != nil:
 		if ctx.Err() != nil { // maybe after the store has leased the key
-			hold{guard: g, lease: inbox.Lease{Key: r.key, ID: ask.RequestID}}.release(r.Context())
+			hold{guard: g, lease: lease.Lease{Key: r.key, ID: ask.RequestID}}.release(r.Context())
 		}
 		return err
-	case lease.Status == inbox.LeaseBusy:
+	case answer.Status == lease.Busy:
 		g.busy(ctx, w, r)
 		return nil
-	case lease.Status != inbox.LeaseAcquired:
-		return fmt.Errorf("idempotency: the lease store answered %s; others use the same keys", lease.Status)
+	case answer.Status != lease.Acquired:
+		return fmt.Errorf("idempotency: the lease store answered %s; others use the same keys", answer.Status)
 	}
-	h := hold{guard: g, lease: inbox.Lease{Key: r.key, ID: lease.LeaseID, Token: lease.Token}, asked: asked}
+	h := hold{guard: g, lease: lease.Lease{Key: r.key, ID: answer.LeaseID, Token: answer.Token}, asked: asked}
 
 	// Who had the lease before may have stored its response after the first look.
 	if answered, err := g.answered(ctx, w, r); answered || err != nil {
@@ -140,7 +140,7 @@ const ownerPrefix = bus + " payload "
 // or be of a release that does not tell the payload; then it is as if the payload were the same.
 func (g *guard) busy(ctx context.Context, w http.ResponseWriter, r request) {
 	holder, err := g.leases.ReadLease(ctx, r.key)
-	if err == nil && holder.Status == inbox.LeaseBusy && strings.HasPrefix(holder.Owner, ownerPrefix) && holder.Owner != r.owner() {
+	if err == nil && holder.Status == lease.Busy && strings.HasPrefix(holder.Owner, ownerPrefix) && holder.Owner != r.owner() {
 		conflict(g.cfg.ConflictStatus).write(w)
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 var errLeaseEnds = errors.New("idempotency: the lease could not be renewed in time")
@@ -14,7 +14,7 @@ var errLeaseEnds = errors.New("idempotency: the lease could not be renewed in ti
 // hold is a lease while its handler runs.
 type hold struct {
 	*guard
-	lease inbox.Lease
+	lease lease.Lease
 	asked time.Time // when it was asked for, by our own clock: it ends no earlier than that plus LeaseTTL
 }
 
@@ -23,7 +23,7 @@ type hold struct {
 func (h hold) keep(ctx context.Context, fn func(context.Context)) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop() // without waiting: a renewal that comes late changes nothing that counts
-	ctx, cancel := context.WithCancelCause(inbox.WithLease(ctx, h.lease))
+	ctx, cancel := context.WithCancelCause(lease.NewContext(ctx, h.lease))
 	defer cancel(nil)
 	expiry := time.AfterFunc(h.left(h.asked), func() { cancel(errLeaseEnds) })
 	defer expiry.Stop()
@@ -55,7 +55,7 @@ func (h hold) renew(ctx context.Context, expiry *time.Timer, cancel context.Canc
 			return
 		case err != nil:
 			h.cfg.Logger.WarnContext(ctx, "a lease was not renewed", "error", err)
-		case answer.Status != inbox.LeaseAcquired:
+		case answer.Status != lease.Acquired:
 			cancel(fmt.Errorf("idempotency: the lease store answered %s", answer.Status))
 			return
 		default:
@@ -65,7 +65,7 @@ func (h hold) renew(ctx context.Context, expiry *time.Timer, cancel context.Canc
 }
 
 // renewOnce gives up when the next renewal is due, so that that one may find another connection.
-func (h hold) renewOnce(ctx context.Context) (inbox.LeaseAnswer, error) {
+func (h hold) renewOnce(ctx context.Context) (lease.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.LeaseTTL/3)
 	defer cancel()
 	return h.leases.RenewLease(ctx, h.lease, h.cfg.LeaseTTL)
@@ -75,7 +75,7 @@ func (h hold) renewOnce(ctx context.Context) (inbox.LeaseAnswer, error) {
 func (h hold) release(ctx context.Context) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	if _, err := h.leases.ReleaseLease(ctx, h.lease, inbox.Release{}); err != nil {
+	if _, err := h.leases.ReleaseLease(ctx, h.lease, lease.Release{}); err != nil {
 		h.cfg.Logger.WarnContext(ctx, "a lease was not released", "error", err)
 	}
 }

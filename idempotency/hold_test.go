@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 func TestInFlight(t *testing.T) {
@@ -155,7 +155,7 @@ func TestClientGoneBeforeTheLease(t *testing.T) {
 func TestHandlerFindsItsLease(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, Config{}, func(w http.ResponseWriter, r *http.Request) {
-		l, ok := inbox.LeaseFrom(r.Context())
+		l, ok := lease.FromContext(r.Context())
 		if !ok || l.Key != keyOfK || l.Token != 1 {
 			t.Errorf("LeaseFrom() = %+v, %v", l, ok)
 		}

@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // The limits.
@@ -189,9 +189,9 @@ func invalid(field, format string, args ...any) error {
 // IDEMPOTENCY_KEY_MALFORMED, IDEMPOTENCY_CONFLICT, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_BODY, and
 // IDEMPOTENCY_UNAVAILABLE if a store does not answer: then the handler is not run.
 //
-// The handler finds its lease with [inbox.LeaseFrom]. Its response is held back until it has
+// The handler finds its lease with [lease.FromContext]. Its response is held back until it has
 // returned, so it cannot flush or hijack.
-func New(leases inbox.LeaseStore, responses Responses, cfg Config) (func(http.Handler) http.Handler, error) {
+func New(leases lease.Store, responses Responses, cfg Config) (func(http.Handler) http.Handler, error) {
 	switch {
 	case leases == nil:
 		return nil, invalid("leases", "is required")

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 var errAway = waybill.UnavailableError(errors.New("the store is away"))
@@ -24,7 +24,7 @@ const keyOfK = "http:POST:/payments::k"
 
 // fakeStore keeps leases and responses. What is missing of the contract is not called.
 type fakeStore struct {
-	inbox.LeaseStore
+	lease.Store
 
 	mu        sync.Mutex
 	leases    map[string]fakeLease
@@ -34,9 +34,9 @@ type fakeStore struct {
 	findErr   error
 	readErr   error
 	saveErr   error
-	status    inbox.LeaseStatus // what TryBegin answers, if not by the contract
-	beforeAck func()            // runs when TryBegin has acquired
-	silent    chan struct{}     // if set, renewals wait for its end, whatever their context says
+	status    lease.Status  // what TryBegin answers, if not by the contract
+	beforeAck func()        // runs when TryBegin has acquired
+	silent    chan struct{} // if set, renewals wait for its end, whatever their context says
 }
 
 type fakeLease struct {
@@ -48,29 +48,29 @@ func newFakeStore() *fakeStore {
 	return &fakeStore{leases: make(map[string]fakeLease), responses: make(map[string][]byte)}
 }
 
-func (s *fakeStore) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+func (s *fakeStore) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.beginErr != nil:
-		return inbox.LeaseAnswer{}, s.beginErr
+		return lease.Answer{}, s.beginErr
 	case s.status != "":
-		return inbox.LeaseAnswer{Status: s.status}, nil
+		return lease.Answer{Status: s.status}, nil
 	case time.Now().Before(s.leases[req.Key].ends):
-		return inbox.LeaseAnswer{Status: inbox.LeaseBusy}, nil
+		return lease.Answer{Status: lease.Busy}, nil
 	}
-	lease := fakeLease{req.LeaseID(), req.Owner, time.Now().Add(req.TTL)}
-	s.leases[req.Key] = lease
+	begun := fakeLease{req.LeaseID(), req.Owner, time.Now().Add(req.TTL)}
+	s.leases[req.Key] = begun
 	if s.beforeAck != nil {
 		s.beforeAck()
 	}
 	if ctx.Err() != nil {
-		return inbox.LeaseAnswer{}, ctx.Err()
+		return lease.Answer{}, ctx.Err()
 	}
-	return inbox.LeaseAnswer{Status: inbox.LeaseAcquired, LeaseID: lease.id, Token: 1}, nil
+	return lease.Answer{Status: lease.Acquired, LeaseID: begun.id, Token: 1}, nil
 }
 
-func (s *fakeStore) RenewLease(_ context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
+func (s *fakeStore) RenewLease(_ context.Context, l lease.Lease, ttl time.Duration) (lease.Answer, error) {
 	var silent chan struct{}
 	s.change(func() { silent = s.silent })
 	if silent != nil {
@@ -80,27 +80,27 @@ func (s *fakeStore) RenewLease(_ context.Context, l inbox.Lease, ttl time.Durati
 	defer s.mu.Unlock()
 	switch {
 	case s.renewErr != nil:
-		return inbox.LeaseAnswer{}, s.renewErr
+		return lease.Answer{}, s.renewErr
 	case s.leases[l.Key].id != l.ID:
-		return inbox.LeaseAnswer{Status: inbox.LeaseLost}, nil
+		return lease.Answer{Status: lease.Lost}, nil
 	}
 	s.leases[l.Key] = fakeLease{l.ID, s.leases[l.Key].owner, time.Now().Add(ttl)}
-	return inbox.LeaseAnswer{Status: inbox.LeaseAcquired}, nil
+	return lease.Answer{Status: lease.Acquired}, nil
 }
 
-func (s *fakeStore) ReleaseLease(_ context.Context, l inbox.Lease, _ inbox.Release) (inbox.LeaseStatus, error) {
+func (s *fakeStore) ReleaseLease(_ context.Context, l lease.Lease, _ lease.Release) (lease.Status, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leases[l.Key].id == l.ID {
 		delete(s.leases, l.Key)
 	}
-	return inbox.LeaseReleased, nil
+	return lease.Released, nil
 }
 
-func (s *fakeStore) ReadLease(_ context.Context, key string) (inbox.LeaseRecord, error) {
+func (s *fakeStore) ReadLease(_ context.Context, key string) (lease.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return inbox.LeaseRecord{Status: inbox.LeaseBusy, Owner: s.leases[key].owner}, s.readErr
+	return lease.Record{Status: lease.Busy, Owner: s.leases[key].owner}, s.readErr
 }
 
 func (s *fakeStore) FindResponse(_ context.Context, key string) ([]byte, bool, error) {
@@ -426,7 +426,7 @@ func TestStoreAway(t *testing.T) {
 	for name, fault := range map[string]func(*fakeStore){
 		"find":                  func(s *fakeStore) { s.findErr = errAway },
 		"begin":                 func(s *fakeStore) { s.beginErr = errAway },
-		"keys used by others":   func(s *fakeStore) { s.status = inbox.LeaseProcessed },
+		"keys used by others":   func(s *fakeStore) { s.status = lease.Processed },
 		"response not readable": func(s *fakeStore) { s.responses[keyOfK] = []byte("?") },
 		"find once leased":      func(s *fakeStore) { s.beforeAck = func() { s.findErr = errAway } },
 	} {

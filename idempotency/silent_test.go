@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // mute is a store that answers one kind of call when its context ends, and the others at once.
@@ -34,14 +34,14 @@ func (s mute) FindResponse(ctx context.Context, key string) ([]byte, bool, error
 	return s.fakeStore.FindResponse(ctx, key)
 }
 
-func (s mute) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+func (s mute) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
 	answer, err := s.fakeStore.TryBegin(ctx, req) // the answer gets lost
 	return answer, errors.Join(err, s.silence(ctx, "begin"))
 }
 
-func (s mute) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
+func (s mute) RenewLease(ctx context.Context, l lease.Lease, ttl time.Duration) (lease.Answer, error) {
 	if err := s.silence(ctx, "renew"); err != nil {
-		return inbox.LeaseAnswer{}, err
+		return lease.Answer{}, err
 	}
 	return s.fakeStore.RenewLease(ctx, l, ttl)
 }

@@ -5,8 +5,7 @@
 // redelivery finds the record and is skipped; a crash before the commit leaves neither the
 // record nor the effect. That is [Inbox], for stores that the handler writes to itself.
 //
-// For handlers that write elsewhere there is [LeaseStore]: a key is leased, the handler runs,
-// the key is marked as processed. It promises less, which is why the two are different types.
+// For handlers that write elsewhere there is package lease.
 package inbox
 
 import "errors"

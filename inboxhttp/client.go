@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // ClientConfig is what a client may be told.
@@ -43,7 +43,7 @@ const (
 )
 
 // Client is a lease store that asks a [Server]. It fails closed: without an answer there is an
-// error, never a lease. Its errors are those of [inbox.LeaseStore]: an [*waybill.InvalidError]
+// error, never a lease. Its errors are those of [lease.Store]: an [*waybill.InvalidError]
 // if the server says that the request is wrong (400, 413); one with a [waybill.RetryAfter] if it
 // says that there are too many (429); and unavailable for everything else, a token that is
 // refused (401, 403) included, because messages must not become dead letters over a setting.
@@ -66,7 +66,7 @@ type Client struct {
 	http *http.Client
 }
 
-var _ inbox.BatchLeaseStore = (*Client)(nil)
+var _ lease.BatchStore = (*Client)(nil)
 
 // NewClient returns a client. It sends nothing until it is used.
 func NewClient(cfg ClientConfig) (*Client, error) {
@@ -111,48 +111,48 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// TryBegin implements [inbox.LeaseStore].
-func (c *Client) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+// TryBegin implements [lease.Store].
+func (c *Client) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
 	if err := req.Validate(); err != nil {
-		return inbox.LeaseAnswer{}, err
+		return lease.Answer{}, err
 	}
 	began := time.Now()
 	answer, err := ask[leaseAnswer](ctx, c, http.MethodPost, "try-begin", beginBodyOf(req))
 	if err != nil {
-		return inbox.LeaseAnswer{}, err
+		return lease.Answer{}, err
 	}
 	return answer.lease(time.Since(began)), known(answer.Status, beginStatuses)
 }
 
-func beginBodyOf(r inbox.LeaseRequest) beginBody {
+func beginBodyOf(r lease.Request) beginBody {
 	return beginBody{
 		Key: r.Key, Owner: r.Owner, LeaseSeconds: r.TTL.Seconds(), MaxAttempts: r.MaxAttempts, RequestID: r.LeaseID(), PayloadHash: r.PayloadHash,
 	}
 }
 
-// RenewLease implements [inbox.LeaseStore].
-func (c *Client) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
+// RenewLease implements [lease.Store].
+func (c *Client) RenewLease(ctx context.Context, l lease.Lease, ttl time.Duration) (lease.Answer, error) {
 	if err := validateLease(l); err != nil {
-		return inbox.LeaseAnswer{}, err
+		return lease.Answer{}, err
 	}
-	if err := inbox.ValidateLeaseTTL(ttl); err != nil {
-		return inbox.LeaseAnswer{}, err
+	if err := lease.ValidateTTL(ttl); err != nil {
+		return lease.Answer{}, err
 	}
 	began := time.Now()
 	answer, err := ask[leaseAnswer](ctx, c, http.MethodPost, "renew", renewBody{Key: l.Key, LeaseID: l.ID, LeaseSeconds: ttl.Seconds()})
 	if err != nil {
-		return inbox.LeaseAnswer{}, err
+		return lease.Answer{}, err
 	}
 	return answer.lease(time.Since(began)), known(answer.Status, renewStatuses)
 }
 
 // validateLease refuses what a server would.
-func validateLease(l inbox.Lease) error {
-	return inbox.ValidateLeaseKey(l.Key)
+func validateLease(l lease.Lease) error {
+	return lease.ValidateKey(l.Key)
 }
 
-// MarkProcessed implements [inbox.LeaseStore].
-func (c *Client) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
+// MarkProcessed implements [lease.Store].
+func (c *Client) MarkProcessed(ctx context.Context, l lease.Lease) (lease.Status, error) {
 	if err := validateLease(l); err != nil {
 		return "", err
 	}
@@ -167,8 +167,8 @@ func (c *Client) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseS
 	return answer.Status, known(answer.Status, endStatuses)
 }
 
-// ReleaseLease implements [inbox.LeaseStore].
-func (c *Client) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
+// ReleaseLease implements [lease.Store].
+func (c *Client) ReleaseLease(ctx context.Context, l lease.Lease, r lease.Release) (lease.Status, error) {
 	if err := validateLease(l); err != nil {
 		return "", err
 	}
@@ -183,24 +183,24 @@ func (c *Client) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Releas
 	return answer.Status, known(answer.Status, endStatuses)
 }
 
-// ReadLease implements [inbox.LeaseStore].
-func (c *Client) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
-	if err := inbox.ValidateLeaseKey(key); err != nil {
-		return inbox.LeaseRecord{}, err
+// ReadLease implements [lease.Store].
+func (c *Client) ReadLease(ctx context.Context, key string) (lease.Record, error) {
+	if err := lease.ValidateKey(key); err != nil {
+		return lease.Record{}, err
 	}
 	answer, err := ask[recordAnswer](ctx, c, http.MethodGet, url.PathEscape(key), nil)
 	if err != nil {
-		return inbox.LeaseRecord{}, err
+		return lease.Record{}, err
 	}
 	return answer.record(), known(answer.Status, recordStatuses)
 }
 
-// PurgeLeases implements [inbox.LeaseStore]. It removes nothing: the service cleans up its
+// PurgeLeases implements [lease.Store]. It removes nothing: the service cleans up its
 // store itself.
 func (c *Client) PurgeLeases(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
-// TryBeginAll implements [inbox.BatchLeaseStore].
-func (c *Client) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]inbox.LeaseAnswer, error) {
+// TryBeginAll implements [lease.BatchStore].
+func (c *Client) TryBeginAll(ctx context.Context, reqs []lease.Request) ([]lease.Answer, error) {
 	keys, items := make([]string, len(reqs)), make([]beginBody, len(reqs))
 	for i, r := range reqs {
 		if err := r.Validate(); err != nil {
@@ -214,7 +214,7 @@ func (c *Client) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]
 		return nil, err
 	}
 	passed := time.Since(began)
-	answers := make([]inbox.LeaseAnswer, len(list))
+	answers := make([]lease.Answer, len(list))
 	for i := range list {
 		if err := known(list[i].Status, beginStatuses); err != nil {
 			return nil, err
@@ -224,8 +224,8 @@ func (c *Client) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]
 	return answers, nil
 }
 
-// MarkAllProcessed implements [inbox.BatchLeaseStore].
-func (c *Client) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]inbox.LeaseStatus, error) {
+// MarkAllProcessed implements [lease.BatchStore].
+func (c *Client) MarkAllProcessed(ctx context.Context, leases []lease.Lease) ([]lease.Status, error) {
 	keys, items := make([]string, len(leases)), make([]markBody, len(leases))
 	for i, l := range leases {
 		if err := validateLease(l); err != nil {
@@ -237,7 +237,7 @@ func (c *Client) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]
 	if err != nil {
 		return nil, err
 	}
-	statuses := make([]inbox.LeaseStatus, len(list))
+	statuses := make([]lease.Status, len(list))
 	for i, answer := range list {
 		if err := known(answer.Status, endStatuses); err != nil {
 			return nil, err
@@ -249,7 +249,7 @@ func (c *Client) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]
 
 // askAll sends a batch and returns an answer for each of its items. It asks nothing for none.
 func askAll[A, B any](ctx context.Context, c *Client, path string, keys []string, items []B) ([]A, error) {
-	if err := inbox.ValidateLeaseBatch(keys); err != nil || len(items) == 0 {
+	if err := lease.ValidateBatch(keys); err != nil || len(items) == 0 {
 		return nil, err
 	}
 	answer, err := ask[batchBody[A]](ctx, c, http.MethodPost, path, batchBody[B]{items})

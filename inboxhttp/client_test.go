@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 func newClient(t *testing.T, cfg ClientConfig) *Client {
@@ -42,15 +42,15 @@ var calls = map[string]func(context.Context, *Client) error{
 		return err
 	},
 	"RenewLease": func(ctx context.Context, c *Client) error {
-		_, err := c.RenewLease(ctx, lease, time.Minute)
+		_, err := c.RenewLease(ctx, held, time.Minute)
 		return err
 	},
 	"MarkProcessed": func(ctx context.Context, c *Client) error {
-		_, err := c.MarkProcessed(ctx, lease)
+		_, err := c.MarkProcessed(ctx, held)
 		return err
 	},
 	"ReleaseLease": func(ctx context.Context, c *Client) error {
-		_, err := c.ReleaseLease(ctx, lease, inbox.Release{})
+		_, err := c.ReleaseLease(ctx, held, lease.Release{})
 		return err
 	},
 	"ReadLease": func(ctx context.Context, c *Client) error {
@@ -58,18 +58,18 @@ var calls = map[string]func(context.Context, *Client) error{
 		return err
 	},
 	"TryBeginAll": func(ctx context.Context, c *Client) error {
-		_, err := c.TryBeginAll(ctx, []inbox.LeaseRequest{request})
+		_, err := c.TryBeginAll(ctx, []lease.Request{request})
 		return err
 	},
 	"MarkAllProcessed": func(ctx context.Context, c *Client) error {
-		_, err := c.MarkAllProcessed(ctx, []inbox.Lease{lease})
+		_, err := c.MarkAllProcessed(ctx, []lease.Lease{held})
 		return err
 	},
 }
 
 var (
-	request = inbox.LeaseRequest{Key: "k", TTL: time.Minute}
-	lease   = inbox.Lease{Key: "k", ID: "L"}
+	request = lease.Request{Key: "k", TTL: time.Minute}
+	held    = lease.Lease{Key: "k", ID: "L"}
 )
 
 // TestClient_FailsClosed: without a proper answer there is an error, of the kind that says what
@@ -155,7 +155,7 @@ func TestClient_Retries(t *testing.T) {
 // TestClient_RetrySucceeds: an attempt whose connection was cut is repeated.
 func TestClient_RetrySucceeds(t *testing.T) {
 	t.Parallel()
-	s := &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseAcquired, LeaseID: "L", Token: 1, Attempts: 1, ExpiresAt: moon, Remaining: time.Hour}}
+	s := &stub{answer: lease.Answer{Status: lease.Acquired, LeaseID: "L", Token: 1, Attempts: 1, ExpiresAt: moon, Remaining: time.Hour}}
 	server := newServer(t, s, Config{})
 	var asked atomic.Int32
 	c := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -165,7 +165,7 @@ func TestClient_RetrySucceeds(t *testing.T) {
 		server.ServeHTTP(w, r)
 	}), ClientConfig{Timeout: time.Minute})
 	a, err := c.TryBegin(t.Context(), request)
-	if err != nil || a.Status != inbox.LeaseAcquired || a.LeaseID != "L" || a.Token != 1 || a.Attempts != 1 || !a.ExpiresAt.Equal(moon.Truncate(time.Microsecond)) {
+	if err != nil || a.Status != lease.Acquired || a.LeaseID != "L" || a.Token != 1 || a.Attempts != 1 || !a.ExpiresAt.Equal(moon.Truncate(time.Microsecond)) {
 		t.Errorf("TryBegin() = %+v, %v", a, err)
 	}
 	if a.Remaining >= time.Hour || a.Remaining < 30*time.Minute {
@@ -177,7 +177,7 @@ func TestClient_RetrySucceeds(t *testing.T) {
 // next one another, and what the caller has named keeps its name.
 func TestClient_RepeatsTheRequest(t *testing.T) {
 	t.Parallel()
-	s := &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseBusy}}
+	s := &stub{answer: lease.Answer{Status: lease.Busy}}
 	server := newServer(t, s, Config{})
 	var asked atomic.Int32
 	c := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -194,8 +194,8 @@ func TestClient_RepeatsTheRequest(t *testing.T) {
 		func() error { _, err := c.TryBegin(t.Context(), request); return err },
 		func() error { _, err := c.TryBegin(t.Context(), request); return err },
 		func() error { _, err := c.TryBegin(t.Context(), named); return err },
-		func() error { _, err := c.TryBeginAll(t.Context(), []inbox.LeaseRequest{request}); return err },
-		func() error { _, err := c.TryBeginAll(t.Context(), []inbox.LeaseRequest{named}); return err },
+		func() error { _, err := c.TryBeginAll(t.Context(), []lease.Request{request}); return err },
+		func() error { _, err := c.TryBeginAll(t.Context(), []lease.Request{named}); return err },
 	} {
 		if err := call(); err != nil {
 			t.Fatalf("call %d: %v", i, err)
@@ -252,9 +252,9 @@ func TestClient_TooMany(t *testing.T) {
 
 func TestClient_SendsToken(t *testing.T) {
 	t.Parallel()
-	server := newServer(t, &stub{record: inbox.LeaseRecord{Status: inbox.LeaseUnknown}}, Config{Tokens: []Token{mustToken(t, "a")}})
+	server := newServer(t, &stub{record: lease.Record{Status: lease.Unknown}}, Config{Tokens: []Token{mustToken(t, "a")}})
 	c := clientOf(t, server, ClientConfig{Token: secret + "a"})
-	if r, err := c.ReadLease(t.Context(), "k"); err != nil || r.Status != inbox.LeaseUnknown {
+	if r, err := c.ReadLease(t.Context(), "k"); err != nil || r.Status != lease.Unknown {
 		t.Errorf("ReadLease() = %+v, %v", r, err)
 	}
 }
@@ -262,13 +262,13 @@ func TestClient_SendsToken(t *testing.T) {
 // TestClientPaths (AS-45): keys with any characters come through a client as they are.
 func TestClientPaths(t *testing.T) {
 	t.Parallel()
-	s := &stub{record: inbox.LeaseRecord{Status: inbox.LeaseUnknown}, answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed}}
+	s := &stub{record: lease.Record{Status: lease.Unknown}, answer: lease.Answer{Status: lease.Processed}}
 	c := clientOf(t, newServer(t, s, Config{}), ClientConfig{Timeout: time.Minute})
 	for i, key := range awkwardKeys {
 		if _, err := c.ReadLease(t.Context(), key); err != nil || s.keys[i] != key {
 			t.Errorf("ReadLease(%q) = %v, read is %q", key, err, s.keys)
 		}
-		if _, err := c.TryBegin(t.Context(), inbox.LeaseRequest{Key: key, TTL: time.Minute}); err != nil || s.requests[i].Key != key {
+		if _, err := c.TryBegin(t.Context(), lease.Request{Key: key, TTL: time.Minute}); err != nil || s.requests[i].Key != key {
 			t.Errorf("TryBegin(%q) = %v, asked is %+v", key, err, s.requests)
 		}
 	}
@@ -278,18 +278,18 @@ func TestClientPaths(t *testing.T) {
 // them comes back.
 func TestClient_WaitsAndPayloads(t *testing.T) {
 	t.Parallel()
-	record := inbox.LeaseRecord{Status: inbox.LeaseReleased, DueAt: moon.UTC().Truncate(time.Microsecond), PayloadHash: "sha256:b"}
-	s := &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Conflict: true}, status: inbox.LeaseReleased, record: record}
+	record := lease.Record{Status: lease.Released, DueAt: moon.UTC().Truncate(time.Microsecond), PayloadHash: "sha256:b"}
+	s := &stub{answer: lease.Answer{Status: lease.Processed, Conflict: true}, status: lease.Released, record: record}
 	c := clientOf(t, newServer(t, s, Config{}), ClientConfig{Timeout: time.Minute})
 	named := request
 	named.PayloadHash = "sha256:a"
 	a, err := c.TryBegin(t.Context(), named)
-	all, errAll := c.TryBeginAll(t.Context(), []inbox.LeaseRequest{named})
+	all, errAll := c.TryBeginAll(t.Context(), []lease.Request{named})
 	if err != nil || errAll != nil || !a.Conflict || !all[0].Conflict || s.requests[0].PayloadHash != "sha256:a" || s.requests[1].PayloadHash != "sha256:a" {
 		t.Errorf("TryBegin() = %+v, %v, TryBeginAll() = %+v, %v, asked is %+v", a, err, all, errAll, s.requests)
 	}
-	for _, r := range []inbox.Release{{Wait: inbox.MaxLeaseTTL}, {Wait: 1234567 * time.Microsecond, Uncounted: true}, {}} {
-		_, err := c.ReleaseLease(t.Context(), lease, r)
+	for _, r := range []lease.Release{{Wait: lease.MaxTTL}, {Wait: 1234567 * time.Microsecond, Uncounted: true}, {}} {
+		_, err := c.ReleaseLease(t.Context(), held, r)
 		if got := s.released[len(s.released)-1]; err != nil || got != r {
 			t.Errorf("ReleaseLease(%+v) asks for %+v, %v", r, got, err)
 		}
@@ -310,13 +310,13 @@ func TestClient_OlderServer(t *testing.T) {
 	}), ClientConfig{Timeout: time.Minute})
 	named := request
 	named.PayloadHash = "sha256:a"
-	if a, err := c.TryBegin(t.Context(), named); err != nil || a != (inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: 1}) {
+	if a, err := c.TryBegin(t.Context(), named); err != nil || a != (lease.Answer{Status: lease.Processed, Attempts: 1}) {
 		t.Errorf("TryBegin() = %+v, %v, want no conflict", a, err)
 	}
-	if status, err := c.ReleaseLease(t.Context(), lease, inbox.Release{Wait: time.Hour}); err != nil || status != inbox.LeaseReleased {
+	if status, err := c.ReleaseLease(t.Context(), held, lease.Release{Wait: time.Hour}); err != nil || status != lease.Released {
 		t.Errorf("ReleaseLease() = %v, %v", status, err)
 	}
-	if r, err := c.ReadLease(t.Context(), "k"); err != nil || r != (inbox.LeaseRecord{Status: inbox.LeaseReleased, Attempts: 1}) {
+	if r, err := c.ReadLease(t.Context(), "k"); err != nil || r != (lease.Record{Status: lease.Released, Attempts: 1}) {
 		t.Errorf("ReadLease() = %+v, %v, want no wait", r, err)
 	}
 }
@@ -326,15 +326,15 @@ func TestClient_RefusesFirst(t *testing.T) {
 	t.Parallel()
 	c := clientOf(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }), ClientConfig{})
 	ctx := t.Context()
-	_, begin := c.TryBegin(ctx, inbox.LeaseRequest{})
-	_, renew := c.RenewLease(ctx, lease, 0)
-	_, renewKey := c.RenewLease(ctx, inbox.Lease{}, time.Minute)
-	_, mark := c.MarkProcessed(ctx, inbox.Lease{})
-	_, release := c.ReleaseLease(ctx, inbox.Lease{}, inbox.Release{Uncounted: true})
+	_, begin := c.TryBegin(ctx, lease.Request{})
+	_, renew := c.RenewLease(ctx, held, 0)
+	_, renewKey := c.RenewLease(ctx, lease.Lease{}, time.Minute)
+	_, mark := c.MarkProcessed(ctx, lease.Lease{})
+	_, release := c.ReleaseLease(ctx, lease.Lease{}, lease.Release{Uncounted: true})
 	_, read := c.ReadLease(ctx, "")
-	_, wait := c.ReleaseLease(ctx, lease, inbox.Release{Wait: -1})
-	_, beginAll := c.TryBeginAll(ctx, []inbox.LeaseRequest{request, request})
-	_, markAll := c.MarkAllProcessed(ctx, make([]inbox.Lease, 1))
+	_, wait := c.ReleaseLease(ctx, held, lease.Release{Wait: -1})
+	_, beginAll := c.TryBeginAll(ctx, []lease.Request{request, request})
+	_, markAll := c.MarkAllProcessed(ctx, make([]lease.Lease, 1))
 	var invalid *waybill.InvalidError
 	for i, err := range []error{begin, renew, renewKey, mark, release, wait, read, beginAll, markAll} {
 		if !errors.As(err, &invalid) {

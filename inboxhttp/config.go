@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // Config is what a server may be told. The zero value stands for the defaults.
@@ -18,16 +18,16 @@ type Config struct {
 	// Optional; the default is 60 s.
 	DefaultLease time.Duration
 
-	// MinLease is what a shorter lease is raised to. At least [inbox.MinLeaseTTL]. Optional; the
+	// MinLease is what a shorter lease is raised to. At least [lease.MinTTL]. Optional; the
 	// default is 30 s.
 	MinLease time.Duration
 
-	// MaxLease is what a longer lease is cut to. At most [inbox.MaxLeaseTTL]. Optional; the
+	// MaxLease is what a longer lease is cut to. At most [lease.MaxTTL]. Optional; the
 	// default is 120 s.
 	MaxLease time.Duration
 
 	// MaxBodyLen is how many bytes the body of a request may have. Optional; the default is
-	// 1 MiB, which is enough for [inbox.MaxLeaseBatch] keys of usual length.
+	// 1 MiB, which is enough for [lease.MaxBatch] keys of usual length.
 	MaxBodyLen int
 
 	// RateLimit is how many keys per second each token may ask for, or all programs together if
@@ -73,10 +73,10 @@ func setDefault[T comparable](field *T, value T) {
 
 func (c Config) validate() error {
 	switch {
-	case c.MinLease < inbox.MinLeaseTTL:
-		return invalid("Config.MinLease", "is %v, the minimum is %v", c.MinLease, inbox.MinLeaseTTL)
-	case c.MaxLease > inbox.MaxLeaseTTL:
-		return invalid("Config.MaxLease", "is %v, the maximum is %v", c.MaxLease, inbox.MaxLeaseTTL)
+	case c.MinLease < lease.MinTTL:
+		return invalid("Config.MinLease", "is %v, the minimum is %v", c.MinLease, lease.MinTTL)
+	case c.MaxLease > lease.MaxTTL:
+		return invalid("Config.MaxLease", "is %v, the maximum is %v", c.MaxLease, lease.MaxTTL)
 	case c.MinLease > c.MaxLease:
 		return invalid("Config.MinLease", "is %v, which is above MaxLease, %v", c.MinLease, c.MaxLease)
 	case c.DefaultLease < c.MinLease || c.DefaultLease > c.MaxLease:

@@ -1,8 +1,8 @@
 // Package inboxhttp is the inbox service, version 1: the lease contract of package inbox over
 // HTTP, so that a program in any language can process a message once.
 //
-// [Server] is an [net/http.Handler] over any [inbox.LeaseStore]. It keeps no state: any number
-// of them may serve one store. [Client] is an [inbox.LeaseStore] that asks a server.
+// [Server] is an [net/http.Handler] over any [lease.Store]. It keeps no state: any number
+// of them may serve one store. [Client] is a [lease.Store] that asks a server.
 //
 //	POST /v1/inbox/try-begin            {"key": …}              Acquired, Busy, Processed, Exhausted
 //	POST /v1/inbox/renew                {"key": …, "leaseId": …} Acquired, LeaseLost, …

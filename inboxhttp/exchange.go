@@ -13,20 +13,20 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/span"
 )
 
 // What may be answered to each request. The texts are those of openapi.json.
 var (
-	beginStatuses  = []inbox.LeaseStatus{inbox.LeaseAcquired, inbox.LeaseBusy, inbox.LeaseProcessed, inbox.LeaseExhausted}
-	renewStatuses  = []inbox.LeaseStatus{inbox.LeaseAcquired, inbox.LeaseLost, inbox.LeaseReleased, inbox.LeaseProcessed, inbox.LeaseUnknown}
-	endStatuses    = []inbox.LeaseStatus{inbox.LeaseProcessed, inbox.LeaseReleased, inbox.LeaseLost, inbox.LeaseUnknown}
-	recordStatuses = []inbox.LeaseStatus{inbox.LeaseBusy, inbox.LeaseReleased, inbox.LeaseExpired, inbox.LeaseProcessed, inbox.LeaseUnknown}
+	beginStatuses  = []lease.Status{lease.Acquired, lease.Busy, lease.Processed, lease.Exhausted}
+	renewStatuses  = []lease.Status{lease.Acquired, lease.Lost, lease.Released, lease.Processed, lease.Unknown}
+	endStatuses    = []lease.Status{lease.Processed, lease.Released, lease.Lost, lease.Unknown}
+	recordStatuses = []lease.Status{lease.Busy, lease.Released, lease.Expired, lease.Processed, lease.Unknown}
 )
 
 // known makes sure that an answer is one that the caller knows what to do with.
-func known(status inbox.LeaseStatus, statuses []inbox.LeaseStatus) error {
+func known(status lease.Status, statuses []lease.Status) error {
 	if slices.Contains(statuses, status) {
 		return nil
 	}
@@ -109,7 +109,7 @@ func errorOf(answer *http.Response, body []byte) error {
 }
 
 // unmarkedError is the answer to mark-processed that the key was not marked, and what it is instead.
-type unmarkedError struct{ status inbox.LeaseStatus }
+type unmarkedError struct{ status lease.Status }
 
 func (e *unmarkedError) Error() string { return "inbox service: the key is " + string(e.status) }
 

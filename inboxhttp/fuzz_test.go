@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // FuzzBody: whatever is sent is answered or refused, and what reaches the store is exactly the
@@ -25,7 +25,7 @@ func FuzzBody(f *testing.F) {
 		if _, ok := posts[path]; !ok {
 			return
 		}
-		s := &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseBusy}, status: inbox.LeaseProcessed}
+		s := &stub{answer: lease.Answer{Status: lease.Busy}, status: lease.Processed}
 		r := send(newServer(t, s, Config{}), "POST", inboxPath+path, string(body))
 		if r.StatusCode >= http.StatusInternalServerError {
 			t.Fatalf("the answer is %d", r.StatusCode)
@@ -62,7 +62,7 @@ func FuzzPath(f *testing.F) {
 		request := &http.Request{Method: "GET", URL: &url.URL{Path: inboxPath + key, RawPath: inboxPath + url.PathEscape(key)}, Header: http.Header{}}
 		w := httptest.NewRecorder()
 		newServer(t, s, Config{}).ServeHTTP(w, request.WithContext(t.Context()))
-		valid := inbox.ValidateLeaseKey(key) == nil
+		valid := lease.ValidateKey(key) == nil
 		switch {
 		case valid && (w.Code != http.StatusOK || len(s.keys) != 1 || s.keys[0] != key):
 			t.Errorf("key %q is answered with %d and read as %q", key, w.Code, s.keys)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // openDocument is what the tests read of openapi.json.
@@ -152,12 +152,12 @@ func fieldsOf(t reflect.Type) (fields map[string]string, always []string) {
 func TestOpenAPI_Statuses(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t)
-	for name, want := range map[string][]inbox.LeaseStatus{
-		"TryBeginAnswer": beginStatuses, "RenewAnswer": renewStatuses, "EndAnswer": endStatuses, "MarkAnswer": {inbox.LeaseProcessed}, "Record": recordStatuses, "Health": {"ok"},
+	for name, want := range map[string][]lease.Status{
+		"TryBeginAnswer": beginStatuses, "RenewAnswer": renewStatuses, "EndAnswer": endStatuses, "MarkAnswer": {lease.Processed}, "Record": recordStatuses, "Health": {"ok"},
 	} {
-		var got []inbox.LeaseStatus
+		var got []lease.Status
 		for _, status := range d.Components.Schemas[name].Properties["status"].Enum {
-			got = append(got, inbox.LeaseStatus(status))
+			got = append(got, lease.Status(status))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s may be %v, want %v", name, got, want)
@@ -169,7 +169,7 @@ func TestOpenAPI_Statuses(t *testing.T) {
 			schema = nameOf(item)
 		}
 		for _, status := range d.Components.Schemas[schema].Properties["status"].Enum {
-			s := &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseStatus(status)}, status: inbox.LeaseStatus(status)}
+			s := &stub{answer: lease.Answer{Status: lease.Status(status)}, status: lease.Status(status)}
 			body := `{"key":"k","leaseId":"l"}`
 			if strings.HasSuffix(path, "batch") {
 				body = `{"items":[` + body + `]}`
@@ -187,14 +187,14 @@ func TestOpenAPI_Limits(t *testing.T) {
 	schemas := readDocument(t).Components.Schemas
 	begin := schemas["TryBegin"].Properties
 	for field, want := range map[string][2]int{
-		"key": {1, inbox.MaxLeaseKeyLen}, "owner": {0, inbox.MaxLeaseOwnerLen}, "payloadHash": {0, inbox.MaxPayloadHash},
-		"requestId": {inbox.MinRequestIDLen, inbox.MaxRequestIDLen},
+		"key": {1, lease.MaxKeyLen}, "owner": {0, lease.MaxOwnerLen}, "payloadHash": {0, lease.MaxPayloadHash},
+		"requestId": {lease.MinRequestIDLen, lease.MaxRequestIDLen},
 	} {
 		if got := [2]int{begin[field].MinLength, begin[field].MaxLength}; got != want {
 			t.Errorf("%s is documented with %v bytes, want %v", field, got, want)
 		}
 	}
-	if got, want := schemas["Release"].Properties["waitSeconds"].Maximum, inbox.MaxLeaseTTL.Seconds(); got != want {
+	if got, want := schemas["Release"].Properties["waitSeconds"].Maximum, lease.MaxTTL.Seconds(); got != want {
 		t.Errorf("waitSeconds is documented up to %v, want %v", got, want)
 	}
 }

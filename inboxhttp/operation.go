@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // operation is something that can be asked for.
@@ -48,7 +48,7 @@ func (c *call) mayAsk(key string) error {
 }
 
 // answered notes the status of an answer.
-func (c *call) answered(status inbox.LeaseStatus) { c.status, c.count = string(status), 1 }
+func (c *call) answered(status lease.Status) { c.status, c.count = string(status), 1 }
 
 // answeredAll notes an answer of a batch.
 func (c *call) answeredAll(n int) { c.status, c.count = strconv.Itoa(http.StatusOK), n }
@@ -71,16 +71,16 @@ func (s *Server) tryBegin(c *call) (any, error) {
 	return leaseAnswerOf(a), nil
 }
 
-func (s *Server) leaseRequest(c *call, body *beginBody) (inbox.LeaseRequest, error) {
+func (s *Server) leaseRequest(c *call, body *beginBody) (lease.Request, error) {
 	ttl, err := s.cfg.ttl(body.LeaseSeconds)
 	if err != nil {
-		return inbox.LeaseRequest{}, err
+		return lease.Request{}, err
 	}
-	req := inbox.LeaseRequest{
+	req := lease.Request{
 		Key: body.Key, Owner: body.Owner, TTL: ttl, MaxAttempts: body.MaxAttempts, RequestID: body.RequestID, PayloadHash: body.PayloadHash,
 	}
 	if err := req.Validate(); err != nil {
-		return inbox.LeaseRequest{}, err
+		return lease.Request{}, err
 	}
 	return req, c.mayAsk(req.Key)
 }
@@ -88,10 +88,10 @@ func (s *Server) leaseRequest(c *call, body *beginBody) (inbox.LeaseRequest, err
 // takeBack releases a key that was acquired for a client that has gone meanwhile: nobody will
 // know of the lease, and the next to ask would have to wait for its end. But a client with an
 // id for its request may have come again for the lease, here or elsewhere.
-func (s *Server) takeBack(c *call, req inbox.LeaseRequest, a inbox.LeaseAnswer) {
-	if a.Status == inbox.LeaseAcquired && req.RequestID == "" && c.client.Err() != nil {
+func (s *Server) takeBack(c *call, req lease.Request, a lease.Answer) {
+	if a.Status == lease.Acquired && req.RequestID == "" && c.client.Err() != nil {
 		// If it fails the key stays leased until the lease ends.
-		_, _ = s.store.ReleaseLease(c.ctx, inbox.Lease{Key: req.Key, ID: a.LeaseID, Token: a.Token}, inbox.Release{Uncounted: true})
+		_, _ = s.store.ReleaseLease(c.ctx, lease.Lease{Key: req.Key, ID: a.LeaseID, Token: a.Token}, lease.Release{Uncounted: true})
 	}
 }
 
@@ -117,17 +117,17 @@ func (s *Server) renew(c *call) (any, error) {
 }
 
 // lease checks what names a lease.
-func (c *call) lease(key, id string) (inbox.Lease, error) {
-	if err := inbox.ValidateLeaseKey(key); err != nil {
-		return inbox.Lease{}, err
+func (c *call) lease(key, id string) (lease.Lease, error) {
+	if err := lease.ValidateKey(key); err != nil {
+		return lease.Lease{}, err
 	}
 	if id == "" || len(id) > maxLeaseIDLen {
-		return inbox.Lease{}, invalid("leaseId", "has %d bytes, the range is 1 to %d", len(id), maxLeaseIDLen)
+		return lease.Lease{}, invalid("leaseId", "has %d bytes, the range is 1 to %d", len(id), maxLeaseIDLen)
 	}
 	if strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return inbox.Lease{}, invalid("leaseId", "holds something else than visible ASCII characters")
+		return lease.Lease{}, invalid("leaseId", "holds something else than visible ASCII characters")
 	}
-	return inbox.Lease{Key: key, ID: id}, c.mayAsk(key)
+	return lease.Lease{Key: key, ID: id}, c.mayAsk(key)
 }
 
 // maxLeaseIDLen is far above what stores draw.
@@ -152,13 +152,13 @@ func (s *Server) markProcessed(c *call) (any, error) {
 
 // unmarked refuses a mark without effect. A client that looks at the code alone would otherwise
 // take it for done.
-func unmarked(status inbox.LeaseStatus) error {
+func unmarked(status lease.Status) error {
 	switch status {
-	case inbox.LeaseProcessed:
+	case lease.Processed:
 		return nil
-	case inbox.LeaseUnknown:
+	case lease.Unknown:
 		return &refusal{code: http.StatusNotFound, detail: "the key is unknown; it was not marked", keyStatus: status}
-	case inbox.LeaseReleased:
+	case lease.Released:
 		return &refusal{code: http.StatusConflict, detail: "the lease has been released; the key was not marked", keyStatus: status}
 	}
 	return &refusal{code: http.StatusConflict, detail: "somebody else has begun the key since; it was not marked", keyStatus: status}
@@ -183,7 +183,7 @@ func (s *Server) release(c *call) (any, error) {
 }
 
 func (s *Server) read(c *call) (any, error) {
-	if err := inbox.ValidateLeaseKey(c.key); err != nil {
+	if err := lease.ValidateKey(c.key); err != nil {
 		return nil, err
 	}
 	if err := c.mayAsk(c.key); err != nil {
@@ -195,7 +195,7 @@ func (s *Server) read(c *call) (any, error) {
 }
 
 func (s *Server) tryBeginAll(c *call) (any, error) {
-	reqs, err := items(c, func(b *beginBody) (inbox.LeaseRequest, string, error) {
+	reqs, err := items(c, func(b *beginBody) (lease.Request, string, error) {
 		req, err := s.leaseRequest(c, b)
 		return req, req.Key, err
 	})
@@ -216,7 +216,7 @@ func (s *Server) tryBeginAll(c *call) (any, error) {
 }
 
 func (s *Server) markAllProcessed(c *call) (any, error) {
-	leases, err := items(c, func(b *markBody) (inbox.Lease, string, error) {
+	leases, err := items(c, func(b *markBody) (lease.Lease, string, error) {
 		l, err := c.lease(b.Key, b.LeaseID)
 		return l, b.Key, err
 	})
@@ -250,30 +250,30 @@ func items[B, T any](c *call, one func(*B) (T, string, error)) ([]T, error) {
 		}
 	}
 	c.from.bucket.spend(len(list) - 1)
-	return list, inbox.ValidateLeaseBatch(keys)
+	return list, lease.ValidateBatch(keys)
 }
 
 // oneByOne serves batches from a store that does not.
-type oneByOne struct{ inbox.LeaseStore }
+type oneByOne struct{ lease.Store }
 
-var _ inbox.BatchLeaseStore = oneByOne{}
+var _ lease.BatchStore = oneByOne{}
 
 // batchesOf returns the store itself if it serves batches.
-func batchesOf(s inbox.LeaseStore) inbox.BatchLeaseStore {
-	if b, ok := s.(inbox.BatchLeaseStore); ok {
+func batchesOf(s lease.Store) lease.BatchStore {
+	if b, ok := s.(lease.BatchStore); ok {
 		return b
 	}
 	return oneByOne{s}
 }
 
-// TryBeginAll implements [inbox.BatchLeaseStore].
-func (s oneByOne) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]inbox.LeaseAnswer, error) {
-	return each(reqs, func(r inbox.LeaseRequest) (inbox.LeaseAnswer, error) { return s.TryBegin(ctx, r) })
+// TryBeginAll implements [lease.BatchStore].
+func (s oneByOne) TryBeginAll(ctx context.Context, reqs []lease.Request) ([]lease.Answer, error) {
+	return each(reqs, func(r lease.Request) (lease.Answer, error) { return s.TryBegin(ctx, r) })
 }
 
-// MarkAllProcessed implements [inbox.BatchLeaseStore].
-func (s oneByOne) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]inbox.LeaseStatus, error) {
-	return each(leases, func(l inbox.Lease) (inbox.LeaseStatus, error) { return s.MarkProcessed(ctx, l) })
+// MarkAllProcessed implements [lease.BatchStore].
+func (s oneByOne) MarkAllProcessed(ctx context.Context, leases []lease.Lease) ([]lease.Status, error) {
+	return each(leases, func(l lease.Lease) (lease.Status, error) { return s.MarkProcessed(ctx, l) })
 }
 
 func each[A, B any](list []A, do func(A) (B, error)) ([]B, error) {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // problem is the body of an answer with a code other than 200, as RFC 9457 has it.
@@ -22,7 +22,7 @@ type problem struct {
 	Detail       string `json:"detail,omitempty"`
 	RetryAfterMs int64  `json:"retryAfterMs,omitempty"`
 
-	KeyStatus inbox.LeaseStatus `json:"keyStatus,omitempty"` // of a key that was not marked
+	KeyStatus lease.Status `json:"keyStatus,omitempty"` // of a key that was not marked
 }
 
 // refusal is a request that is refused, and how.
@@ -31,7 +31,7 @@ type refusal struct {
 	detail string
 	after  time.Duration // until it may be repeated; 0 for no advice
 
-	keyStatus inbox.LeaseStatus // of a key that was not marked
+	keyStatus lease.Status // of a key that was not marked
 }
 
 func (r *refusal) Error() string { return r.detail }
@@ -57,9 +57,9 @@ func refusalOf(err error) *refusal {
 }
 
 // wireNames turns the names of fields as they are in Go into those of bodies.
-var wireNames = strings.NewReplacer("LeaseRequest.Key", "key", "LeaseRequest.Owner", "owner",
-	"LeaseRequest.MaxAttempts", "maxAttempts", "LeaseRequest.RequestID", "requestId",
-	"LeaseRequest.PayloadHash", "payloadHash", "batch[", "items[", "].Key", "].key")
+var wireNames = strings.NewReplacer("lease.Request.Key", "key", "lease.Request.Owner", "owner",
+	"lease.Request.MaxAttempts", "maxAttempts", "lease.Request.RequestID", "requestId",
+	"lease.Request.PayloadHash", "payloadHash", "batch[", "items[", "].Key", "].key")
 
 func (r *refusal) write(w http.ResponseWriter) {
 	header := w.Header()

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
@@ -22,10 +22,10 @@ import (
 //
 // TLS, limits of time and the end are those of the [http.Server] that it is given to: a
 // ReadTimeout keeps slow clients from holding connections, and Shutdown lets what is under way
-// finish. The clean-up of the store is the caller's: see [inbox.LeaseStore].PurgeLeases.
+// finish. The clean-up of the store is the caller's: see [lease.Store].PurgeLeases.
 type Server struct {
-	store   inbox.LeaseStore
-	batches inbox.BatchLeaseStore
+	store   lease.Store
+	batches lease.BatchStore
 	cfg     Config
 	callers atomic.Pointer[callers]
 }
@@ -33,7 +33,7 @@ type Server struct {
 var _ http.Handler = (*Server)(nil)
 
 // NewServer returns a server of a store.
-func NewServer(store inbox.LeaseStore, cfg Config) (*Server, error) {
+func NewServer(store lease.Store, cfg Config) (*Server, error) {
 	if store == nil {
 		return nil, invalid("store", "is required")
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // bareClient keeps no connections: httptest closes idle ones of the default client, also those that
@@ -27,7 +27,7 @@ var moon = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.FixedZone("east", 9*3
 
 func TestServer_Answers(t *testing.T) {
 	t.Parallel()
-	acquired := inbox.LeaseAnswer{Status: inbox.LeaseAcquired, LeaseID: "L1", Token: 3, Attempts: 2, ExpiresAt: moon, Remaining: time.Minute}
+	acquired := lease.Answer{Status: lease.Acquired, LeaseID: "L1", Token: 3, Attempts: 2, ExpiresAt: moon, Remaining: time.Minute}
 	for _, tt := range []struct {
 		name, method, path, body string
 		store                    *stub
@@ -36,32 +36,32 @@ func TestServer_Answers(t *testing.T) {
 		{"acquired", "POST", "try-begin", `{"key":"k"}`, &stub{answer: acquired},
 			`{"status":"Acquired","leaseId":"L1","token":3,"attempts":2,"expiresAt":"2026-03-01T03:00:00.123456Z","remainingMs":60000}`},
 		{"busy", "POST", "try-begin", `{"key":"k"}`,
-			&stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseBusy, Attempts: 1, ExpiresAt: moon, Remaining: time.Minute}},
+			&stub{answer: lease.Answer{Status: lease.Busy, Attempts: 1, ExpiresAt: moon, Remaining: time.Minute}},
 			`{"status":"Busy","attempts":1,"expiresAt":"2026-03-01T03:00:00.123456Z","remainingMs":60000,"retryAfterMs":5000}`},
 		{"busy, soon free", "POST", "try-begin", `{"key":"k"}`,
-			&stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseBusy, Attempts: 1, Remaining: time.Microsecond}},
+			&stub{answer: lease.Answer{Status: lease.Busy, Attempts: 1, Remaining: time.Microsecond}},
 			`{"status":"Busy","attempts":1,"retryAfterMs":1}`},
-		{"processed", "POST", "try-begin", `{"key":"k"}`, &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: 1}},
+		{"processed", "POST", "try-begin", `{"key":"k"}`, &stub{answer: lease.Answer{Status: lease.Processed, Attempts: 1}},
 			`{"status":"Processed","attempts":1}`},
-		{"processed with another payload", "POST", "try-begin", `{"key":"k"}`, &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: 1, Conflict: true}},
+		{"processed with another payload", "POST", "try-begin", `{"key":"k"}`, &stub{answer: lease.Answer{Status: lease.Processed, Attempts: 1, Conflict: true}},
 			`{"status":"Processed","attempts":1,"conflict":true}`},
 		{"renewed", "POST", "renew", `{"key":"k","leaseId":"L1"}`, &stub{answer: acquired},
 			`{"status":"Acquired","leaseId":"L1","token":3,"attempts":2,"expiresAt":"2026-03-01T03:00:00.123456Z","remainingMs":60000}`},
-		{"lost", "POST", "renew", `{"key":"k","leaseId":"L1"}`, &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseLost}},
+		{"lost", "POST", "renew", `{"key":"k","leaseId":"L1"}`, &stub{answer: lease.Answer{Status: lease.Lost}},
 			`{"status":"LeaseLost","attempts":0}`},
-		{"marked", "POST", "mark-processed", `{"key":"k","leaseId":"L1"}`, &stub{status: inbox.LeaseProcessed}, `{"status":"Processed"}`},
-		{"released", "POST", "release", `{"key":"k","leaseId":"L1"}`, &stub{status: inbox.LeaseReleased}, `{"status":"Released"}`},
-		{"unknown", "GET", "k", "", &stub{record: inbox.LeaseRecord{Status: inbox.LeaseUnknown}}, `{"status":"Unknown","attempts":0}`},
-		{"held", "GET", "k", "", &stub{record: inbox.LeaseRecord{Status: inbox.LeaseBusy, Owner: "a \"b\"", Token: 4, Attempts: 2, FirstSeen: moon, LastSeen: moon, LeaseUntil: moon}},
+		{"marked", "POST", "mark-processed", `{"key":"k","leaseId":"L1"}`, &stub{status: lease.Processed}, `{"status":"Processed"}`},
+		{"released", "POST", "release", `{"key":"k","leaseId":"L1"}`, &stub{status: lease.Released}, `{"status":"Released"}`},
+		{"unknown", "GET", "k", "", &stub{record: lease.Record{Status: lease.Unknown}}, `{"status":"Unknown","attempts":0}`},
+		{"held", "GET", "k", "", &stub{record: lease.Record{Status: lease.Busy, Owner: "a \"b\"", Token: 4, Attempts: 2, FirstSeen: moon, LastSeen: moon, LeaseUntil: moon}},
 			`{"status":"Busy","owner":"a \"b\"","token":4,"attempts":2,"firstSeen":"2026-03-01T03:00:00.123456Z","lastSeen":"2026-03-01T03:00:00.123456Z","leaseUntil":"2026-03-01T03:00:00.123456Z"}`},
-		{"waits", "GET", "k", "", &stub{record: inbox.LeaseRecord{Status: inbox.LeaseReleased, Token: 1, Attempts: 1, FirstSeen: moon, LastSeen: moon, DueAt: moon, PayloadHash: "sha256:a"}},
+		{"waits", "GET", "k", "", &stub{record: lease.Record{Status: lease.Released, Token: 1, Attempts: 1, FirstSeen: moon, LastSeen: moon, DueAt: moon, PayloadHash: "sha256:a"}},
 			`{"status":"Released","token":1,"attempts":1,"firstSeen":"2026-03-01T03:00:00.123456Z","lastSeen":"2026-03-01T03:00:00.123456Z","dueAt":"2026-03-01T03:00:00.123456Z","payloadHash":"sha256:a"}`},
-		{"conflicts in a batch", "POST", "try-begin/batch", `{"items":[{"key":"a"},{"key":"b"}]}`, &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: 1, Conflict: true}},
+		{"conflicts in a batch", "POST", "try-begin/batch", `{"items":[{"key":"a"},{"key":"b"}]}`, &stub{answer: lease.Answer{Status: lease.Processed, Attempts: 1, Conflict: true}},
 			`{"items":[{"status":"Processed","attempts":1,"conflict":true},{"status":"Processed","attempts":1,"conflict":true}]}`},
-		{"batch", "POST", "try-begin/batch", `{"items":[{"key":"a"},{"key":"b"}]}`, &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: 1}},
+		{"batch", "POST", "try-begin/batch", `{"items":[{"key":"a"},{"key":"b"}]}`, &stub{answer: lease.Answer{Status: lease.Processed, Attempts: 1}},
 			`{"items":[{"status":"Processed","attempts":1},{"status":"Processed","attempts":1}]}`},
 		{"empty batch", "POST", "try-begin/batch", `{"items":[]}`, &stub{}, `{"items":[]}`},
-		{"marks", "POST", "mark-processed/batch", `{"items":[{"key":"a","leaseId":"1"},{"key":"b","leaseId":"2"}]}`, &stub{status: inbox.LeaseLost},
+		{"marks", "POST", "mark-processed/batch", `{"items":[{"key":"a","leaseId":"1"},{"key":"b","leaseId":"2"}]}`, &stub{status: lease.Lost},
 			`{"items":[{"status":"LeaseLost"},{"status":"LeaseLost"}]}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -80,11 +80,11 @@ func TestServer_Answers(t *testing.T) {
 
 func TestServer_Asks(t *testing.T) {
 	t.Parallel()
-	s := &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseProcessed}, status: inbox.LeaseReleased}
+	s := &stub{answer: lease.Answer{Status: lease.Processed}, status: lease.Released}
 	h := newServer(t, s, Config{})
 	send(h, "POST", "/v1/inbox/try-begin", `{"key":"k\u00e9","owner":"o","leaseSeconds":45.5,"maxAttempts":3,"payloadHash":"sha256:a","later":{"x":1}}`)
 	send(h, "POST", "/v1/inbox/try-begin/batch", `{"items":[{"key":"ké","owner":"o","leaseSeconds":45.5,"maxAttempts":3,"payloadHash":"sha256:a"}]}`)
-	want := inbox.LeaseRequest{Key: "ké", Owner: "o", TTL: 45500 * time.Millisecond, MaxAttempts: 3, PayloadHash: "sha256:a"}
+	want := lease.Request{Key: "ké", Owner: "o", TTL: 45500 * time.Millisecond, MaxAttempts: 3, PayloadHash: "sha256:a"}
 	if len(s.requests) != 2 || s.requests[0] != want || s.requests[1] != want {
 		t.Errorf("asked is %+v, want %+v", s.requests, want)
 	}
@@ -93,11 +93,11 @@ func TestServer_Asks(t *testing.T) {
 	send(h, "POST", "/v1/inbox/release", `{"key":"k","leaseId":"L"}`)
 	send(h, "POST", "/v1/inbox/release", `{"key":"k","leaseId":"L","uncounted":true}`)
 	for _, l := range s.leases {
-		if l != (inbox.Lease{Key: "k", ID: "L"}) {
+		if l != (lease.Lease{Key: "k", ID: "L"}) {
 			t.Errorf("asked is %+v", l)
 		}
 	}
-	if len(s.leases) != 4 || s.ttl != 100*time.Second || !slices.Equal(s.released, []inbox.Release{{}, {Uncounted: true}}) {
+	if len(s.leases) != 4 || s.ttl != 100*time.Second || !slices.Equal(s.released, []lease.Release{{}, {Uncounted: true}}) {
 		t.Errorf("asked is %d times, with %v and %v", len(s.leases), s.ttl, s.released)
 	}
 }
@@ -123,9 +123,9 @@ func TestServer_WaitSeconds(t *testing.T) {
 	for seconds, want := range map[string]time.Duration{
 		`null`: 0, `0`: 0, `0.25`: 250 * time.Millisecond, `5`: 5 * time.Second, `121`: 121 * time.Second, `86400`: 24 * time.Hour,
 	} {
-		s := &stub{status: inbox.LeaseReleased}
+		s := &stub{status: lease.Released}
 		send(newServer(t, s, Config{}), "POST", "/v1/inbox/release", `{"key":"k","leaseId":"L","waitSeconds":`+seconds+`}`)
-		if !slices.Equal(s.released, []inbox.Release{{Wait: want}}) {
+		if !slices.Equal(s.released, []lease.Release{{Wait: want}}) {
 			t.Errorf("waitSeconds %s asks for %+v, want %v", seconds, s.released, want)
 		}
 	}
@@ -296,12 +296,12 @@ func TestServer_TakesBack(t *testing.T) {
 	t.Parallel()
 	for path, body := range map[string]string{"try-begin": `{"key":"k"}`, "try-begin/batch": `{"items":[{"key":"k"}]}`} {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseAcquired, LeaseID: "L", Token: 7}}
+		s := &stub{answer: lease.Answer{Status: lease.Acquired, LeaseID: "L", Token: 7}}
 		s.wait = func(context.Context) { cancel() } // the client goes while the store is at work
 		r := httptest.NewRequestWithContext(ctx, "POST", "/v1/inbox/"+path, strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		newServer(t, s, Config{}).ServeHTTP(httptest.NewRecorder(), r)
-		if len(s.leases) != 1 || s.leases[0] != (inbox.Lease{Key: "k", ID: "L", Token: 7}) || s.released[0] != (inbox.Release{Uncounted: true}) {
+		if len(s.leases) != 1 || s.leases[0] != (lease.Lease{Key: "k", ID: "L", Token: 7}) || s.released[0] != (lease.Release{Uncounted: true}) {
 			t.Errorf("%s: released is %+v, %v, want the lease, uncounted", path, s.leases, s.released)
 		}
 	}
@@ -314,7 +314,7 @@ func TestServer_KeepsWhatIsAskedForAgain(t *testing.T) {
 	const id = `"requestId":"0123456789abcdef"`
 	for path, body := range map[string]string{"try-begin": `{"key":"k",` + id + `}`, "try-begin/batch": `{"items":[{"key":"k",` + id + `}]}`} {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &stub{answer: inbox.LeaseAnswer{Status: inbox.LeaseAcquired, LeaseID: "0123456789abcdef", Token: 7}}
+		s := &stub{answer: lease.Answer{Status: lease.Acquired, LeaseID: "0123456789abcdef", Token: 7}}
 		s.wait = func(context.Context) { cancel() }
 		r := httptest.NewRequestWithContext(ctx, "POST", "/v1/inbox/"+path, strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
@@ -431,8 +431,8 @@ func TestBatch_CountedWhileDecoded(t *testing.T) {
 	body := `{"items":[{}` + strings.Repeat(",{}", 300_000) + `]}`
 	before := decodedItems.Load()
 	_, err := decode[batchBody[countedItem]]([]byte(body))
-	if n := decodedItems.Load() - before; n > inbox.MaxLeaseBatch || err == nil || refusalOf(err).code != http.StatusRequestEntityTooLarge {
-		t.Errorf("decode() = %v with %d items decoded, want 413 and at most %d", err, n, inbox.MaxLeaseBatch)
+	if n := decodedItems.Load() - before; n > lease.MaxBatch || err == nil || refusalOf(err).code != http.StatusRequestEntityTooLarge {
+		t.Errorf("decode() = %v with %d items decoded, want 413 and at most %d", err, n, lease.MaxBatch)
 	}
 }
 
@@ -440,8 +440,8 @@ func TestBatch_CountedWhileDecoded(t *testing.T) {
 // code alone; our own client still returns the status.
 func TestServer_NotMarked(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[inbox.LeaseStatus]int{
-		inbox.LeaseUnknown: http.StatusNotFound, inbox.LeaseLost: http.StatusConflict, inbox.LeaseReleased: http.StatusConflict,
+	for status, want := range map[lease.Status]int{
+		lease.Unknown: http.StatusNotFound, lease.Lost: http.StatusConflict, lease.Released: http.StatusConflict,
 	} {
 		w := &witness{}
 		h := newServer(t, &stub{status: status}, Config{Observer: w})
@@ -458,7 +458,7 @@ func TestServer_NotMarked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := c.MarkProcessed(t.Context(), inbox.Lease{Key: "k", ID: "L1"}); err != nil || got != status {
+		if got, err := c.MarkProcessed(t.Context(), lease.Lease{Key: "k", ID: "L1"}); err != nil || got != status {
 			t.Errorf("MarkProcessed() = %v, %v, want %v", got, err, status)
 		}
 	}

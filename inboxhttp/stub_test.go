@@ -13,27 +13,27 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // stub is a store that answers what it is told to and notes what it was asked.
 type stub struct {
-	answer inbox.LeaseAnswer
-	status inbox.LeaseStatus
-	record inbox.LeaseRecord
+	answer lease.Answer
+	status lease.Status
+	record lease.Record
 	err    error
 	panics any
 	wait   func(context.Context)
 
 	mu       sync.Mutex
-	requests []inbox.LeaseRequest
+	requests []lease.Request
 	ttl      time.Duration
-	leases   []inbox.Lease
+	leases   []lease.Lease
 	keys     []string
-	released []inbox.Release
+	released []lease.Release
 }
 
-var _ inbox.LeaseStore = (*stub)(nil)
+var _ lease.Store = (*stub)(nil)
 
 func (s *stub) note(ctx context.Context, what func()) {
 	if s.wait != nil {
@@ -47,22 +47,22 @@ func (s *stub) note(ctx context.Context, what func()) {
 	}
 }
 
-func (s *stub) TryBegin(ctx context.Context, r inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+func (s *stub) TryBegin(ctx context.Context, r lease.Request) (lease.Answer, error) {
 	s.note(ctx, func() { s.requests = append(s.requests, r) })
 	return s.answer, s.err
 }
 
-func (s *stub) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
+func (s *stub) RenewLease(ctx context.Context, l lease.Lease, ttl time.Duration) (lease.Answer, error) {
 	s.note(ctx, func() { s.leases, s.ttl = append(s.leases, l), ttl })
 	return s.answer, s.err
 }
 
-func (s *stub) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
+func (s *stub) MarkProcessed(ctx context.Context, l lease.Lease) (lease.Status, error) {
 	s.note(ctx, func() { s.leases = append(s.leases, l) })
 	return s.status, s.err
 }
 
-func (s *stub) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
+func (s *stub) ReleaseLease(ctx context.Context, l lease.Lease, r lease.Release) (lease.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -70,7 +70,7 @@ func (s *stub) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release)
 	return s.status, s.err
 }
 
-func (s *stub) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
+func (s *stub) ReadLease(ctx context.Context, key string) (lease.Record, error) {
 	s.note(ctx, func() { s.keys = append(s.keys, key) })
 	return s.record, s.err
 }
@@ -106,7 +106,7 @@ func (w *witness) Observe(_ context.Context, e waybill.Event) {
 	w.events = append(w.events, e)
 }
 
-func newServer(t *testing.T, store inbox.LeaseStore, cfg Config) *Server {
+func newServer(t *testing.T, store lease.Store, cfg Config) *Server {
 	t.Helper()
 	if cfg.Observer == nil {
 		cfg.Observer = &witness{}

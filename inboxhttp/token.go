@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/bearer"
 )
 
@@ -16,7 +16,7 @@ type Token struct {
 	SHA256 [sha256.Size]byte // of the secret
 
 	// Tenants, Buses and Groups are those of the keys that the program may ask for; an empty
-	// list is all. With any of them the program may ask for no key that [inbox.ParseLeaseKey]
+	// list is all. With any of them the program may ask for no key that [lease.ParseKey]
 	// does not know.
 	Tenants, Buses, Groups []string
 }
@@ -36,7 +36,7 @@ func (t *Token) mayAsk(key string) bool {
 	if len(t.Tenants)+len(t.Buses)+len(t.Groups) == 0 {
 		return true
 	}
-	k, err := inbox.ParseLeaseKey(key)
+	k, err := lease.ParseKey(key)
 	return err == nil && allows(t.Tenants, k.Tenant) && allows(t.Buses, k.Bus) && allows(t.Groups, k.Group)
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 const secret = "s3cr3t-of-enough-bytes-"
@@ -69,7 +69,7 @@ func TestTokens(t *testing.T) {
 func TestToken_Limits(t *testing.T) {
 	t.Parallel()
 	key := func(tenant, bus, group string) string {
-		return inbox.LeaseKey{Tenant: tenant, Bus: bus, Group: group, Alias: "order", Message: "1"}.String()
+		return lease.Key{Tenant: tenant, Bus: bus, Group: group, Alias: "order", Message: "1"}.String()
 	}
 	for _, tt := range []struct {
 		token Token
@@ -88,10 +88,10 @@ func TestToken_Limits(t *testing.T) {
 		{Token{Groups: []string{"g"}, Buses: []string{"b"}}, key("", "x", "g"), false},
 		{Token{Groups: []string{"g"}}, "b:g:x", false},
 		{Token{Groups: []string{"g"}}, "anything", false},
-		{Token{Groups: []string{"g"}}, inbox.LeaseKey{Bus: "b", Group: "g", Message: strings.Repeat("m", 600)}.String(), true},
+		{Token{Groups: []string{"g"}}, lease.Key{Bus: "b", Group: "g", Message: strings.Repeat("m", 600)}.String(), true},
 	} {
 		tt.token.Name, tt.token.SHA256 = "a", sha256.Sum256([]byte(secret))
-		h := newServer(t, &stub{status: inbox.LeaseProcessed}, Config{Tokens: []Token{tt.token}})
+		h := newServer(t, &stub{status: lease.Processed}, Config{Tokens: []Token{tt.token}})
 		for path, body := range map[string]string{
 			"try-begin": `{"key":%q}`, "renew": `{"key":%q,"leaseId":"l"}`, "mark-processed": `{"key":%q,"leaseId":"l"}`,
 			"release": `{"key":%q,"leaseId":"l"}`, "try-begin/batch": `{"items":[{"key":%q}]}`,

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/span"
 )
 
@@ -60,8 +60,8 @@ func (b *batchItems[T]) UnmarshalJSON(text []byte) error {
 		return refusef(http.StatusBadRequest, "items is not of the type that it must be")
 	}
 	for items.More() {
-		if len(*b) == inbox.MaxLeaseBatch {
-			return refusef(http.StatusRequestEntityTooLarge, "the batch has more than %d items", inbox.MaxLeaseBatch)
+		if len(*b) == lease.MaxBatch {
+			return refusef(http.StatusRequestEntityTooLarge, "the batch has more than %d items", lease.MaxBatch)
 		}
 		var item T
 		if err := items.Decode(&item); err != nil {
@@ -74,43 +74,43 @@ func (b *batchItems[T]) UnmarshalJSON(text []byte) error {
 
 // leaseAnswer is the answer to try-begin and renew.
 type leaseAnswer struct {
-	Status       inbox.LeaseStatus `json:"status"`
-	LeaseID      string            `json:"leaseId,omitempty"`
-	Token        int64             `json:"token,omitempty"`
-	Attempts     int               `json:"attempts"`
-	ExpiresAt    *time.Time        `json:"expiresAt,omitempty"`
-	RemainingMs  int64             `json:"remainingMs,omitempty"`
-	RetryAfterMs int64             `json:"retryAfterMs,omitempty"`
-	Conflict     bool              `json:"conflict,omitempty"`
+	Status       lease.Status `json:"status"`
+	LeaseID      string       `json:"leaseId,omitempty"`
+	Token        int64        `json:"token,omitempty"`
+	Attempts     int          `json:"attempts"`
+	ExpiresAt    *time.Time   `json:"expiresAt,omitempty"`
+	RemainingMs  int64        `json:"remainingMs,omitempty"`
+	RetryAfterMs int64        `json:"retryAfterMs,omitempty"`
+	Conflict     bool         `json:"conflict,omitempty"`
 }
 
 // statusAnswer is the answer to mark-processed and release.
 type statusAnswer struct {
-	Status inbox.LeaseStatus `json:"status"`
+	Status lease.Status `json:"status"`
 }
 
 type recordAnswer struct {
-	Status      inbox.LeaseStatus `json:"status"`
-	Owner       string            `json:"owner,omitempty"`
-	Token       int64             `json:"token,omitempty"`
-	Attempts    int               `json:"attempts"`
-	FirstSeen   *time.Time        `json:"firstSeen,omitempty"`
-	LastSeen    *time.Time        `json:"lastSeen,omitempty"`
-	LeaseUntil  *time.Time        `json:"leaseUntil,omitempty"`
-	DueAt       *time.Time        `json:"dueAt,omitempty"`
-	PayloadHash string            `json:"payloadHash,omitempty"`
+	Status      lease.Status `json:"status"`
+	Owner       string       `json:"owner,omitempty"`
+	Token       int64        `json:"token,omitempty"`
+	Attempts    int          `json:"attempts"`
+	FirstSeen   *time.Time   `json:"firstSeen,omitempty"`
+	LastSeen    *time.Time   `json:"lastSeen,omitempty"`
+	LeaseUntil  *time.Time   `json:"leaseUntil,omitempty"`
+	DueAt       *time.Time   `json:"dueAt,omitempty"`
+	PayloadHash string       `json:"payloadHash,omitempty"`
 }
 
 // maxRetryAfter is the longest wait that is proposed to somebody who finds a key busy: its
 // holder may release it long before the lease ends.
 const maxRetryAfter = 5 * time.Second
 
-func leaseAnswerOf(a inbox.LeaseAnswer) leaseAnswer {
+func leaseAnswerOf(a lease.Answer) leaseAnswer {
 	answer := leaseAnswer{
 		Status: a.Status, LeaseID: a.LeaseID, Token: a.Token, Attempts: a.Attempts,
 		ExpiresAt: moment(a.ExpiresAt), RemainingMs: a.Remaining.Milliseconds(), Conflict: a.Conflict,
 	}
-	if a.Status == inbox.LeaseBusy {
+	if a.Status == lease.Busy {
 		answer.RetryAfterMs = max(1, min(a.Remaining, maxRetryAfter).Milliseconds())
 	}
 	return answer
@@ -118,15 +118,15 @@ func leaseAnswerOf(a inbox.LeaseAnswer) leaseAnswer {
 
 // lease returns the answer as package inbox has it. What has passed since the server was asked
 // is not part of what remains.
-func (a *leaseAnswer) lease(passed time.Duration) inbox.LeaseAnswer {
-	return inbox.LeaseAnswer{
+func (a *leaseAnswer) lease(passed time.Duration) lease.Answer {
+	return lease.Answer{
 		Status: a.Status, LeaseID: a.LeaseID, Token: a.Token, Attempts: a.Attempts,
 		ExpiresAt: timeOf(a.ExpiresAt), Remaining: max(0, span.Of(a.RemainingMs, time.Millisecond)-passed),
 		Conflict: a.Conflict,
 	}
 }
 
-func recordAnswerOf(r inbox.LeaseRecord) recordAnswer {
+func recordAnswerOf(r lease.Record) recordAnswer {
 	return recordAnswer{
 		Status: r.Status, Owner: r.Owner, Token: r.Token, Attempts: r.Attempts,
 		FirstSeen: moment(r.FirstSeen), LastSeen: moment(r.LastSeen), LeaseUntil: moment(r.LeaseUntil),
@@ -134,8 +134,8 @@ func recordAnswerOf(r inbox.LeaseRecord) recordAnswer {
 	}
 }
 
-func (a *recordAnswer) record() inbox.LeaseRecord {
-	return inbox.LeaseRecord{
+func (a *recordAnswer) record() lease.Record {
+	return lease.Record{
 		Status: a.Status, Owner: a.Owner, Token: a.Token, Attempts: a.Attempts,
 		FirstSeen: timeOf(a.FirstSeen), LastSeen: timeOf(a.LastSeen), LeaseUntil: timeOf(a.LeaseUntil),
 		DueAt: timeOf(a.DueAt), PayloadHash: a.PayloadHash,
@@ -173,12 +173,12 @@ func (c *Config) ttl(seconds float64) (time.Duration, error) {
 
 // release returns how a body wants its key given back. A wait is not cut to what a lease may be:
 // whoever asks for one counts on it.
-func (b *releaseBody) release() (inbox.Release, error) {
-	limit := inbox.MaxLeaseTTL.Seconds()
+func (b *releaseBody) release() (lease.Release, error) {
+	limit := lease.MaxTTL.Seconds()
 	if b.WaitSeconds < 0 || b.WaitSeconds > limit {
-		return inbox.Release{}, invalid("waitSeconds", "is %g, the range is 0 to %g", b.WaitSeconds, limit)
+		return lease.Release{}, invalid("waitSeconds", "is %g, the range is 0 to %g", b.WaitSeconds, limit)
 	}
-	return inbox.Release{Uncounted: b.Uncounted, Wait: durationOf(b.WaitSeconds)}, nil
+	return lease.Release{Uncounted: b.Uncounted, Wait: durationOf(b.WaitSeconds)}, nil
 }
 
 func durationOf(seconds float64) time.Duration {

@@ -8,6 +8,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // The headers of a message that is published as a dead letter.
@@ -52,6 +53,6 @@ func letterMessage(l inbox.Letter, topic string) contract.Outgoing {
 	m.Headers[HeaderDeadTopic] = m.Address()
 	m.Topic, m.To = topic, ""
 	m.Complete()
-	id := inbox.LeaseKey{Tenant: l.Record.Tenant, Bus: "dead", Group: l.Record.Consumer, Source: m.Source, Alias: m.Alias(), Message: m.ID}
+	id := lease.Key{Tenant: l.Record.Tenant, Bus: "dead", Group: l.Record.Consumer, Source: m.Source, Alias: m.Alias(), Message: m.ID}
 	return contract.Outgoing{Message: &m, DedupID: id.String(), Resent: true}
 }

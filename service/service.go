@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
@@ -163,7 +164,7 @@ func (s *Service[Tx]) ConsumeBatch(sub consumer.Subscription, h consumer.BatchHa
 // than in a transaction of the service's store. It leases each message in leases, which may be
 // the service's store if that is one. Where l.Letters is empty dead letters are kept in the
 // service's store. Otherwise it is as [Service.Consume].
-func (s *Service[Tx]) ConsumeLeased(sub consumer.Subscription, leases inbox.LeaseStore, h consumer.LeasedHandler, l consumer.Leases, cfg consumer.Config) error {
+func (s *Service[Tx]) ConsumeLeased(sub consumer.Subscription, leases lease.Store, h consumer.LeasedHandler, l consumer.Leases, cfg consumer.Config) error {
 	if !l.Letters.Set() {
 		l.Letters = consumer.LettersIn(s.store)
 	}

@@ -38,7 +38,7 @@ function renewing(lease, lost) {
 }
 
 // leaseKey is the key of an event, which consumers in all languages build alike
-// (inbox/testdata/leasekeys.json). event has the attributes of the CloudEvent: type, id, and
+// (inbox/lease/testdata/leasekeys.json). event has the attributes of the CloudEvent: type, id, and
 // idempotencykey and tenant if it has them.
 export function leaseKey(bus, group, event, sourceInKey = false) {
   const tenant = event.tenant ?? 'default';

@@ -46,7 +46,7 @@ def renew_until(done, lost, key, lease_id):
 
 
 def lease_key(bus, group, event, source_in_key=False):
-    """The key of an event, which consumers in all languages build alike (inbox/testdata/leasekeys.json).
+    """The key of an event, which consumers in all languages build alike (inbox/lease/testdata/leasekeys.json).
 
     event has the attributes of the CloudEvent: type, id, and idempotencykey and tenant if it has them.
     """

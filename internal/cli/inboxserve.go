@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
@@ -171,7 +171,7 @@ func warnOfInbox(logger *slog.Logger, store *opener.Leases, retention time.Durat
 
 // cleanLeases removes what is past its retention, every cleanup.interval, until the returned
 // function is called. Several replicas may do so at once.
-func cleanLeases(ctx context.Context, store inbox.LeaseStore, cfg *config.Config, observer waybill.Observer) (stop func()) {
+func cleanLeases(ctx context.Context, store lease.Store, cfg *config.Config, observer waybill.Observer) (stop func()) {
 	if !cfg.Bool("cleanup.enabled") {
 		return func() {}
 	}
@@ -193,7 +193,7 @@ func cleanLeases(ctx context.Context, store inbox.LeaseStore, cfg *config.Config
 	}
 }
 
-func purgeLeases(ctx context.Context, store inbox.LeaseStore, cfg *config.Config, observer waybill.Observer) error {
+func purgeLeases(ctx context.Context, store lease.Store, cfg *config.Config, observer waybill.Observer) error {
 	limit, total, began := cfg.Int("cleanup.batch_size"), 0, time.Now()
 	for {
 		n, err := store.PurgeLeases(ctx, cfg.Duration("inbox.retention"), limit)

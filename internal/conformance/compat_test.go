@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill/compat"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/store/storetest"
 )
@@ -25,7 +26,7 @@ func TestCompatOnLeases(t *testing.T) {
 			store := h.Open(t)
 			keys, err := compat.NewKeys(store)
 			must(t, err)
-			key := inbox.LeaseKey{Bus: "rabbit", Group: "billing", Alias: "order.created", Message: "a:b/%c"}.String()
+			key := lease.Key{Bus: "rabbit", Group: "billing", Alias: "order.created", Message: "a:b/%c"}.String()
 			processed := func(want bool) {
 				t.Helper()
 				if done, err := keys.IsProcessed(t.Context(), key); done != want || err != nil {
@@ -56,7 +57,7 @@ func TestCompatOnLeases(t *testing.T) {
 			processed(true)
 
 			for _, tenant := range []string{"acme", "zenith"} {
-				ids, err := compat.NewIDs(store, inbox.LeaseKey{Tenant: tenant, Bus: "rabbit", Group: "billing"})
+				ids, err := compat.NewIDs(store, lease.Key{Tenant: tenant, Bus: "rabbit", Group: "billing"})
 				must(t, err)
 				if there, err := ids.Exists(t.Context(), "m-1"); there || err != nil {
 					t.Errorf("Exists() for %s = %v, %v before its mark", tenant, there, err)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/idempotency"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -26,7 +26,7 @@ import (
 
 // responseStore is what package idempotency needs, with a clock that can be moved.
 type responseStore struct {
-	inbox.LeaseStore
+	lease.Store
 	idempotency.Responses
 	advance func(t *testing.T, d time.Duration)
 }
@@ -134,9 +134,9 @@ func TestResponses_Wrong(t *testing.T) {
 	t.Parallel()
 	eachResponseStore(t, func(t *testing.T, s responseStore) {
 		for field, save := range map[string]func(ctx context.Context) error{
-			"ttl":               func(ctx context.Context) error { return s.SaveResponse(ctx, "k", nil, 0) },
-			"LeaseRequest.Key":  func(ctx context.Context) error { return s.SaveResponse(ctx, "a\x00b", nil, time.Hour) },
-			"LeaseRequest.Key ": func(ctx context.Context) error { return s.SaveResponse(ctx, "", nil, time.Hour) },
+			"ttl":                func(ctx context.Context) error { return s.SaveResponse(ctx, "k", nil, 0) },
+			"lease.Request.Key":  func(ctx context.Context) error { return s.SaveResponse(ctx, "a\x00b", nil, time.Hour) },
+			"lease.Request.Key ": func(ctx context.Context) error { return s.SaveResponse(ctx, "", nil, time.Hour) },
 		} {
 			var invalid *waybill.InvalidError
 			if err := save(t.Context()); !errors.As(err, &invalid) || invalid.Field != strings.TrimSpace(field) {
@@ -155,7 +155,7 @@ func TestResponses_Wrong(t *testing.T) {
 func TestResponses_Janitor(t *testing.T) {
 	t.Parallel()
 	eachResponseStore(t, func(t *testing.T, s responseStore) {
-		store, ok := s.LeaseStore.(janitor.Store)
+		store, ok := s.Store.(janitor.Store)
 		if !ok {
 			return // the server removes what has expired
 		}
@@ -279,7 +279,7 @@ func TestIdempotency_HolderDied(t *testing.T) {
 	eachResponseStore(t, func(t *testing.T, s responseStore) {
 		p := newPayments(t, s)
 		close(p.gate)
-		key := inbox.LeaseKey{Bus: "http", Group: "POST", Source: "/payments", Message: "k"}.String()
+		key := lease.Key{Bus: "http", Group: "POST", Source: "/payments", Message: "k"}.String()
 		begin(t, s, key, time.Minute)
 		if status, _, _ := p.post("k", ""); status != http.StatusConflict || p.runs.Load() != 0 {
 			t.Errorf("while the dead one's lease lasts: %d, want 409", status)

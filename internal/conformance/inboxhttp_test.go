@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -18,11 +18,11 @@ import (
 // httpLeases is a client of a server of a store.
 type httpLeases struct {
 	*inboxhttp.Client
-	below inbox.BatchLeaseStore
+	below lease.BatchStore
 }
 
 // openHTTP serves a store.
-func openHTTP(t *testing.T, below inbox.BatchLeaseStore, cfg inboxhttp.Config) *httpLeases {
+func openHTTP(t *testing.T, below lease.BatchStore, cfg inboxhttp.Config) *httpLeases {
 	t.Helper()
 	cfg.Observer = waybill.Observers()
 	cfg.StoreTimeout = time.Minute
@@ -44,17 +44,17 @@ func overHTTP(h storetest.LeaseHarness, cfg inboxhttp.Config) storetest.LeaseHar
 		Features: storetest.LeaseFeatures{
 			Persists: true, Expires: true, ClampsTTL: cfg.MaxLease == 0, OneWriter: h.Features.OneWriter,
 		},
-		Open: func(t *testing.T) inbox.BatchLeaseStore {
+		Open: func(t *testing.T) lease.BatchStore {
 			return openHTTP(t, h.Open(t), cfg)
 		},
-		Reopen: func(t *testing.T, s inbox.BatchLeaseStore) inbox.BatchLeaseStore {
+		Reopen: func(t *testing.T, s lease.BatchStore) lease.BatchStore {
 			return openHTTP(t, s.(*httpLeases).below, cfg)
 		},
-		Advance: func(t *testing.T, s inbox.BatchLeaseStore, d time.Duration) {
+		Advance: func(t *testing.T, s lease.BatchStore, d time.Duration) {
 			below := s.(*httpLeases).below
 			h.Advance(t, below, d)
 			if purges { // as the program of the service does
-				_, err := below.PurgeLeases(context.Background(), storetest.LeaseRetention, inbox.MaxLeaseBatch)
+				_, err := below.PurgeLeases(context.Background(), storetest.LeaseRetention, lease.MaxBatch)
 				must(t, err)
 			}
 		},
@@ -62,7 +62,7 @@ func overHTTP(h storetest.LeaseHarness, cfg inboxhttp.Config) storetest.LeaseHar
 }
 
 // anyLease lets leases last as long as those of stores may.
-var anyLease = inboxhttp.Config{MinLease: inbox.MinLeaseTTL, MaxLease: inbox.MaxLeaseTTL}
+var anyLease = inboxhttp.Config{MinLease: lease.MinTTL, MaxLease: lease.MaxTTL}
 
 // inboxStores are those that the service is tested on.
 func inboxStores(t *testing.T) map[string]storetest.LeaseHarness {
@@ -82,7 +82,7 @@ const sqliteInService = "_pragma=busy_timeout(60000)&_pragma=journal_mode(wal)&_
 
 func fewConnections(h storetest.LeaseHarness) storetest.LeaseHarness {
 	open := h.Open
-	h.Open = func(t *testing.T) inbox.BatchLeaseStore {
+	h.Open = func(t *testing.T) lease.BatchStore {
 		s := open(t)
 		s.(*sqliteStore).db.SetMaxOpenConns(4)
 		return s

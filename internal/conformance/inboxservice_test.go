@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/store/storetest"
 )
@@ -26,7 +26,7 @@ var httpClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true
 type inboxService struct {
 	*testing.T
 	url     string
-	store   inbox.BatchLeaseStore
+	store   lease.BatchStore
 	advance func(time.Duration)
 }
 
@@ -62,7 +62,7 @@ type reply struct {
 
 // ask sends a request, which must be answered with the status that is wanted, and with code 200 unless
 // it is a mark without effect.
-func (s *inboxService) ask(want inbox.LeaseStatus, operation string, body map[string]any) reply {
+func (s *inboxService) ask(want lease.Status, operation string, body map[string]any) reply {
 	s.Helper()
 	r := s.post(operation, body)
 	if r.Status != string(want) {
@@ -113,24 +113,24 @@ func (s *inboxService) check(err error) {
 
 func of(key string) map[string]any { return map[string]any{"key": key} }
 
-func under(key string, lease reply) map[string]any {
-	return map[string]any{"key": key, "leaseId": lease.LeaseID}
+func under(key string, held reply) map[string]any {
+	return map[string]any{"key": key, "leaseId": held.LeaseID}
 }
 
 // TestInboxService_Mark (AS-41): acquired, busy for others, marked, processed for all.
 func TestInboxService_Mark(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
-		lease := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
-		if lease.LeaseID == "" || lease.Token != 1 || lease.Attempts != 1 || lease.ExpiresAt.IsZero() {
-			s.Errorf("the lease is %+v", lease)
+		held := s.ask(lease.Acquired, "try-begin", of("k"))
+		if held.LeaseID == "" || held.Token != 1 || held.Attempts != 1 || held.ExpiresAt.IsZero() {
+			s.Errorf("the lease is %+v", held)
 		}
-		busy := s.ask(inbox.LeaseBusy, "try-begin", of("k"))
-		if busy.LeaseID != "" || !busy.ExpiresAt.Equal(lease.ExpiresAt) {
-			s.Errorf("busy is %+v beside %+v", busy, lease)
+		busy := s.ask(lease.Busy, "try-begin", of("k"))
+		if busy.LeaseID != "" || !busy.ExpiresAt.Equal(held.ExpiresAt) {
+			s.Errorf("busy is %+v beside %+v", busy, held)
 		}
-		s.ask(inbox.LeaseProcessed, "mark-processed", under("k", lease))
-		s.ask(inbox.LeaseProcessed, "mark-processed", under("k", lease))
-		s.ask(inbox.LeaseProcessed, "try-begin", of("k"))
+		s.ask(lease.Processed, "mark-processed", under("k", held))
+		s.ask(lease.Processed, "mark-processed", under("k", held))
+		s.ask(lease.Processed, "try-begin", of("k"))
 	})
 }
 
@@ -159,22 +159,22 @@ func TestInboxService_Race(t *testing.T) {
 // from then on; until then it can still mark the key.
 func TestInboxService_TakeOver(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
-		old, late := s.ask(inbox.LeaseAcquired, "try-begin", of("k")), s.ask(inbox.LeaseAcquired, "try-begin", of("late"))
+		old, late := s.ask(lease.Acquired, "try-begin", of("k")), s.ask(lease.Acquired, "try-begin", of("late"))
 		s.advance(61 * time.Second)
-		next := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
+		next := s.ask(lease.Acquired, "try-begin", of("k"))
 		if next.LeaseID == old.LeaseID || next.Attempts != 2 || next.Token != 2 {
 			s.Errorf("the next lease is %+v after %+v", next, old)
 		}
 		before := s.get("k")
-		if r := s.ask(inbox.LeaseLost, "mark-processed", under("k", old)); r.Code != http.StatusConflict {
+		if r := s.ask(lease.Lost, "mark-processed", under("k", old)); r.Code != http.StatusConflict {
 			s.Errorf("a mark under a lost lease is answered with %d, want 409", r.Code)
 		}
-		s.ask(inbox.LeaseLost, "renew", under("k", old))
-		s.ask(inbox.LeaseLost, "release", under("k", old))
+		s.ask(lease.Lost, "renew", under("k", old))
+		s.ask(lease.Lost, "release", under("k", old))
 		if after := s.get("k"); !after.LastSeen.Equal(before.LastSeen) || !after.LeaseUntil.Equal(*before.LeaseUntil) || after.Attempts != 2 {
 			s.Errorf("the record was %+v and is %+v", before, after)
 		}
-		s.ask(inbox.LeaseProcessed, "mark-processed", under("late", late))
+		s.ask(lease.Processed, "mark-processed", under("late", late))
 	})
 }
 
@@ -182,25 +182,25 @@ func TestInboxService_TakeOver(t *testing.T) {
 // and nothing that is processed is taken back.
 func TestInboxService_Release(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
-		first := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
-		s.ask(inbox.LeaseLost, "release", map[string]any{"key": "k", "leaseId": "another"})
-		s.ask(inbox.LeaseBusy, "try-begin", of("k"))
-		s.ask(inbox.LeaseReleased, "release", map[string]any{"key": "k", "leaseId": first.LeaseID, "uncounted": true})
-		s.ask(inbox.LeaseReleased, "release", under("k", first))
-		second := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
+		first := s.ask(lease.Acquired, "try-begin", of("k"))
+		s.ask(lease.Lost, "release", map[string]any{"key": "k", "leaseId": "another"})
+		s.ask(lease.Busy, "try-begin", of("k"))
+		s.ask(lease.Released, "release", map[string]any{"key": "k", "leaseId": first.LeaseID, "uncounted": true})
+		s.ask(lease.Released, "release", under("k", first))
+		second := s.ask(lease.Acquired, "try-begin", of("k"))
 		if second.Attempts != 1 {
 			s.Errorf("%d attempts count, want 1: the first did not", second.Attempts)
 		}
-		s.ask(inbox.LeaseReleased, "release", under("k", second))
-		third := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
+		s.ask(lease.Released, "release", under("k", second))
+		third := s.ask(lease.Acquired, "try-begin", of("k"))
 		if third.Attempts != 2 {
 			s.Errorf("%d attempts count, want 2", third.Attempts)
 		}
-		s.ask(inbox.LeaseProcessed, "mark-processed", under("k", third))
-		s.ask(inbox.LeaseProcessed, "release", under("k", third))
-		s.ask(inbox.LeaseProcessed, "try-begin", of("k"))
-		s.ask(inbox.LeaseUnknown, "release", map[string]any{"key": "never seen", "leaseId": "x"})
-		if r := s.ask(inbox.LeaseUnknown, "mark-processed", map[string]any{"key": "never seen", "leaseId": "x"}); r.Code != http.StatusNotFound {
+		s.ask(lease.Processed, "mark-processed", under("k", third))
+		s.ask(lease.Processed, "release", under("k", third))
+		s.ask(lease.Processed, "try-begin", of("k"))
+		s.ask(lease.Unknown, "release", map[string]any{"key": "never seen", "leaseId": "x"})
+		if r := s.ask(lease.Unknown, "mark-processed", map[string]any{"key": "never seen", "leaseId": "x"}); r.Code != http.StatusNotFound {
 			s.Errorf("a mark of what was never begun is answered with %d, want 404", r.Code)
 		}
 	})
@@ -213,11 +213,11 @@ func TestInboxService_Get(t *testing.T) {
 			if r := s.get(key); r.Status != "Unknown" || r.Attempts != 0 {
 				s.Errorf("%q, never seen, is %+v", key, r)
 			}
-			lease := s.ask(inbox.LeaseAcquired, "try-begin", of(key))
-			if r := s.get(key); r.Status != "Busy" || r.LeaseUntil == nil || !r.LeaseUntil.Equal(lease.ExpiresAt) || r.Attempts != 1 {
+			held := s.ask(lease.Acquired, "try-begin", of(key))
+			if r := s.get(key); r.Status != "Busy" || r.LeaseUntil == nil || !r.LeaseUntil.Equal(held.ExpiresAt) || r.Attempts != 1 {
 				s.Errorf("%q, leased, is %+v", key, r)
 			}
-			s.ask(inbox.LeaseProcessed, "mark-processed", under(key, lease))
+			s.ask(lease.Processed, "mark-processed", under(key, held))
 			r := s.get(key)
 			if r.Status != "Processed" || r.LeaseUntil != nil || r.Attempts != 1 || r.FirstSeen.IsZero() || r.LastSeen.Before(r.FirstSeen) {
 				s.Errorf("%q, processed, is %+v", key, r)
@@ -230,7 +230,7 @@ func TestInboxService_Get(t *testing.T) {
 func TestInboxService_LeaseSeconds(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
 		for key, want := range map[string]int{"null": 60_000, "5": 30_000, "45.5": 45_500, "9999": 120_000} {
-			r := s.ask(inbox.LeaseAcquired, "try-begin", map[string]any{"key": key, "leaseSeconds": json.RawMessage(key)})
+			r := s.ask(lease.Acquired, "try-begin", map[string]any{"key": key, "leaseSeconds": json.RawMessage(key)})
 			known := s.get(key)
 			if r.RemainingMs > want || r.RemainingMs < want*3/4 || known.LastSeen.Add(time.Duration(want)*time.Millisecond).Sub(r.ExpiresAt).Abs() > 2*time.Millisecond {
 				s.Errorf("leaseSeconds %s: %d ms remain until %v, want %d; acquired %v", key, r.RemainingMs, r.ExpiresAt, want, known.LastSeen)
@@ -243,24 +243,24 @@ func TestInboxService_LeaseSeconds(t *testing.T) {
 // somebody has is never removed.
 func TestInboxService_Retention(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
-		s.ask(inbox.LeaseProcessed, "mark-processed", under("k", s.ask(inbox.LeaseAcquired, "try-begin", of("k"))))
+		s.ask(lease.Processed, "mark-processed", under("k", s.ask(lease.Acquired, "try-begin", of("k"))))
 		purge := func() {
 			_, err := s.store.PurgeLeases(context.Background(), storetest.LeaseRetention, 100)
 			s.check(err)
 		}
 		s.advance(storetest.LeaseRetention - 5*time.Minute)
-		s.ask(inbox.LeaseAcquired, "try-begin", of("held"))
+		s.ask(lease.Acquired, "try-begin", of("held"))
 		purge()
 		if r := s.get("k"); r.Status != "Processed" {
 			s.Errorf("the key is %+v before the end of its retention", r)
 		}
 		s.advance(5*time.Minute + time.Second)
-		held := s.ask(inbox.LeaseAcquired, "try-begin", of("held"))
+		held := s.ask(lease.Acquired, "try-begin", of("held"))
 		purge()
 		if r := s.get("k"); r.Status != "Unknown" {
 			s.Errorf("the key is %+v after the end of its retention", r)
 		}
-		s.ask(inbox.LeaseProcessed, "mark-processed", under("held", held))
+		s.ask(lease.Processed, "mark-processed", under("held", held))
 	})
 }
 
@@ -268,12 +268,12 @@ func TestInboxService_Retention(t *testing.T) {
 // handler runs.
 func TestInboxService_Renew(t *testing.T) {
 	onInboxStores(t, func(s *inboxService) {
-		lease := s.ask(inbox.LeaseAcquired, "try-begin", of("k"))
+		held := s.ask(lease.Acquired, "try-begin", of("k"))
 		for range 15 { // 5 minutes
 			s.advance(20 * time.Second)
-			s.ask(inbox.LeaseAcquired, "renew", under("k", lease))
-			s.ask(inbox.LeaseBusy, "try-begin", of("k"))
+			s.ask(lease.Acquired, "renew", under("k", held))
+			s.ask(lease.Busy, "try-begin", of("k"))
 		}
-		s.ask(inbox.LeaseProcessed, "mark-processed", under("k", lease))
+		s.ask(lease.Processed, "mark-processed", under("k", held))
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // olderVersion does to a key what a store did that knew neither waits nor payloads.
@@ -20,13 +20,13 @@ type olderVersion struct {
 }
 
 // testLeaseVersions runs a store beside its older version, as while a service is updated.
-func testLeaseVersions(t *testing.T, s inbox.LeaseStore, old olderVersion) {
+func testLeaseVersions(t *testing.T, s lease.Store, old olderVersion) {
 	t.Helper()
 	ctx := context.Background()
-	named := func(key, hash string) inbox.LeaseRequest {
-		return inbox.LeaseRequest{Key: key, TTL: time.Minute, PayloadHash: hash}
+	named := func(key, hash string) lease.Request {
+		return lease.Request{Key: key, TTL: time.Minute, PayloadHash: hash}
 	}
-	try := func(req inbox.LeaseRequest, want inbox.LeaseStatus) inbox.LeaseAnswer {
+	try := func(req lease.Request, want lease.Status) lease.Answer {
 		t.Helper()
 		a, err := s.TryBegin(ctx, req)
 		if err != nil || a.Status != want || a.Conflict {
@@ -34,7 +34,7 @@ func testLeaseVersions(t *testing.T, s inbox.LeaseStore, old olderVersion) {
 		}
 		return a
 	}
-	read := func(key string) inbox.LeaseRecord {
+	read := func(key string) lease.Record {
 		t.Helper()
 		r, err := s.ReadLease(ctx, key)
 		must(t, err)
@@ -43,27 +43,27 @@ func testLeaseVersions(t *testing.T, s inbox.LeaseStore, old olderVersion) {
 
 	// A key that the older version has made has no hash, and no wait.
 	id := old.begin(t, "k")
-	try(named("k", "a"), inbox.LeaseBusy)
+	try(named("k", "a"), lease.Busy)
 	old.release(t, "k", id)
-	if r := read("k"); r.Status != inbox.LeaseReleased || !r.DueAt.IsZero() || r.PayloadHash != "" {
+	if r := read("k"); r.Status != lease.Released || !r.DueAt.IsZero() || r.PayloadHash != "" {
 		t.Errorf("released by the older version: %+v, want no wait and no hash", r)
 	}
-	a := try(named("k", "a"), inbox.LeaseAcquired)
+	a := try(named("k", "a"), lease.Acquired)
 
 	// It begins a key that waits: with the lease the wait is over, and the hash is not of its payload.
-	_, err := s.ReleaseLease(ctx, inbox.Lease{Key: "k", ID: a.LeaseID}, inbox.Release{Wait: time.Hour})
+	_, err := s.ReleaseLease(ctx, lease.Lease{Key: "k", ID: a.LeaseID}, lease.Release{Wait: time.Hour})
 	must(t, err)
-	try(named("k", "a"), inbox.LeaseBusy)
+	try(named("k", "a"), lease.Busy)
 	id = old.begin(t, "k")
-	if r := read("k"); r.Status != inbox.LeaseBusy || !r.DueAt.IsZero() || r.PayloadHash != "" || r.LeaseUntil.IsZero() {
+	if r := read("k"); r.Status != lease.Busy || !r.DueAt.IsZero() || r.PayloadHash != "" || r.LeaseUntil.IsZero() {
 		t.Errorf("begun by the older version: %+v, want no wait, no hash, and its lease", r)
 	}
 	old.release(t, "k", id)
-	if r := read("k"); r.Status != inbox.LeaseReleased || !r.DueAt.IsZero() {
+	if r := read("k"); r.Status != lease.Released || !r.DueAt.IsZero() {
 		t.Errorf("released by the older version: %+v, want no wait", r)
 	}
 	old.mark(t, "k", old.begin(t, "k"))
-	try(named("k", "b"), inbox.LeaseProcessed)
+	try(named("k", "b"), lease.Processed)
 	if r := read("k"); r.Token != 4 || r.Attempts != 4 || r.PayloadHash != "" || !r.DueAt.IsZero() {
 		t.Errorf("processed by the older version: %+v, want 4 attempts and no hash", r)
 	}
@@ -108,7 +108,7 @@ func TestRedisStore_BesideOlderVersion(t *testing.T) {
 	hour := time.Hour.Milliseconds()
 	testLeaseVersions(t, s, olderVersion{
 		begin: func(t *testing.T, key string) string {
-			id := inbox.NewLeaseID()
+			id := lease.NewID()
 			run(t, olderBegin, "Acquired", key, id, "older", time.Minute.Microseconds(), hour)
 			return id
 		},
@@ -133,7 +133,7 @@ func TestMongoLeases_BesideOlderVersion(t *testing.T) {
 	}
 	testLeaseVersions(t, s, olderVersion{
 		begin: func(t *testing.T, key string) string {
-			id := inbox.NewLeaseID()
+			id := lease.NewID()
 			change(t, key, bson.M{
 				"$set": bson.M{"state": "leased", "lease": id, "owner": "older", "last_seen": time.Now(), "until": time.Now().Add(time.Minute)},
 				"$inc": bson.M{"token": int64(1), "attempts": 1},

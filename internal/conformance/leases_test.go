@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/store/memstore"
 	"github.com/waybill-go/waybill/store/mysqlstore"
@@ -20,12 +20,12 @@ import (
 
 func memoryLeases() storetest.LeaseHarness {
 	return storetest.LeaseHarness{
-		Open: func(*testing.T) inbox.BatchLeaseStore {
+		Open: func(*testing.T) lease.BatchStore {
 			s := &memStore{}
 			s.Store = memstore.New(memstore.WithClock(s.now))
 			return s
 		},
-		Advance: func(_ *testing.T, s inbox.BatchLeaseStore, d time.Duration) { s.(*memStore).move(d) },
+		Advance: func(_ *testing.T, s lease.BatchStore, d time.Duration) { s.(*memStore).move(d) },
 	}
 }
 
@@ -36,15 +36,15 @@ func TestLeases_Memory(t *testing.T) {
 
 // leasesOf turns the harness of a whole store into that of its leases.
 func leasesOf[Tx any](h storetest.Harness[Tx]) storetest.LeaseHarness {
-	whole := func(s inbox.BatchLeaseStore) storetest.Store[Tx] { return s.(storetest.Store[Tx]) }
-	leases := func(s storetest.Store[Tx]) inbox.BatchLeaseStore { return s.(inbox.BatchLeaseStore) }
+	whole := func(s lease.BatchStore) storetest.Store[Tx] { return s.(storetest.Store[Tx]) }
+	leases := func(s storetest.Store[Tx]) lease.BatchStore { return s.(lease.BatchStore) }
 	return storetest.LeaseHarness{
 		Features: storetest.LeaseFeatures{Persists: h.Features.Persists},
-		Open:     func(t *testing.T) inbox.BatchLeaseStore { return leases(h.Open(t)) },
-		Reopen: func(t *testing.T, s inbox.BatchLeaseStore) inbox.BatchLeaseStore {
+		Open:     func(t *testing.T) lease.BatchStore { return leases(h.Open(t)) },
+		Reopen: func(t *testing.T, s lease.BatchStore) lease.BatchStore {
 			return leases(h.Reopen(t, whole(s)))
 		},
-		Advance: func(t *testing.T, s inbox.BatchLeaseStore, d time.Duration) { h.Advance(t, whole(s), d) },
+		Advance: func(t *testing.T, s lease.BatchStore, d time.Duration) { h.Advance(t, whole(s), d) },
 	}
 }
 
@@ -111,10 +111,10 @@ func TestJanitorRemovesLeases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
 			s := h.Open(t)
-			begin := func(key string, ttl time.Duration) inbox.Lease {
-				a, err := s.TryBegin(ctx, inbox.LeaseRequest{Key: key, TTL: ttl})
+			begin := func(key string, ttl time.Duration) lease.Lease {
+				a, err := s.TryBegin(ctx, lease.Request{Key: key, TTL: ttl})
 				must(t, err)
-				return inbox.Lease{Key: key, ID: a.LeaseID}
+				return lease.Lease{Key: key, ID: a.LeaseID}
 			}
 			_, err := s.MarkProcessed(ctx, begin("processed", time.Minute))
 			must(t, err)
@@ -131,7 +131,7 @@ func TestJanitorRemovesLeases(t *testing.T) {
 			if !slices.Contains(reports, want) {
 				t.Errorf("Clean() = %+v, want %+v", reports, want)
 			}
-			if rec, err := s.ReadLease(ctx, "held"); err != nil || rec.Status != inbox.LeaseBusy {
+			if rec, err := s.ReadLease(ctx, "held"); err != nil || rec.Status != lease.Busy {
 				t.Errorf("ReadLease() = %+v, %v, want what somebody has", rec, err)
 			}
 			n, err := s.(janitor.Store).CountExpired(ctx, janitor.Rows{Kind: janitor.Leases, OlderThan: time.Nanosecond, Tenant: "north"})

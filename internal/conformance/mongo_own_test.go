@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/guarantee"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/testtools/mongofake"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/store/mongostore"
@@ -40,7 +41,7 @@ func TestMongoStore_Unavailable(t *testing.T) {
 
 	server.CutConnections()
 	for err = errors.New("not asked"); err != nil; { // until the driver has connected again
-		_, err = leases.TryBegin(t.Context(), inbox.LeaseRequest{Key: "k", TTL: time.Minute})
+		_, err = leases.TryBegin(t.Context(), lease.Request{Key: "k", TTL: time.Minute})
 		if err != nil && !waybill.IsUnavailable(err) {
 			t.Fatalf("TryBegin() on a connection that was cut = %v, want an unavailable error", err)
 		}
@@ -49,9 +50,9 @@ func TestMongoStore_Unavailable(t *testing.T) {
 	server.Close()
 	m := mongoMessage("a", "k")
 	var errs []error
-	_, err = leases.TryBegin(t.Context(), inbox.LeaseRequest{Key: "k", TTL: time.Minute})
+	_, err = leases.TryBegin(t.Context(), lease.Request{Key: "k", TTL: time.Minute})
 	errs = append(errs, err)
-	_, err = leases.TryBeginAll(t.Context(), []inbox.LeaseRequest{{Key: "k", TTL: time.Minute}})
+	_, err = leases.TryBeginAll(t.Context(), []lease.Request{{Key: "k", TTL: time.Minute}})
 	errs = append(errs, err)
 	_, err = s.ClaimMessages(t.Context(), contract.ClaimRequest{Lanes: []contract.Lane{{}}, Limit: 1})
 	errs = append(errs, err)
@@ -141,15 +142,15 @@ func TestMongoLeases_OutsideTransactions(t *testing.T) {
 	ctx := mongo.NewSessionContext(t.Context(), session)
 	_, err := leases.db.Collection("rows").InsertOne(ctx, bson.M{"_id": 1})
 	must(t, err)
-	req := inbox.LeaseRequest{Key: "k", TTL: time.Minute}
+	req := lease.Request{Key: "k", TTL: time.Minute}
 	_, err = leases.TryBegin(ctx, req)
 	must(t, err)
-	_, err = leases.TryBeginAll(ctx, []inbox.LeaseRequest{{Key: "all", TTL: time.Minute}})
+	_, err = leases.TryBeginAll(ctx, []lease.Request{{Key: "all", TTL: time.Minute}})
 	must(t, err)
 	must(t, session.AbortTransaction(t.Context()))
 	for _, key := range []string{"k", "all"} {
 		r, err := leases.ReadLease(t.Context(), key)
-		if err != nil || r.Status != inbox.LeaseBusy {
+		if err != nil || r.Status != lease.Busy {
 			t.Errorf("ReadLease(%q) = %v, %v, want busy", key, r.Status, err)
 		}
 	}
@@ -159,7 +160,7 @@ func TestMongoLeases_OutsideTransactions(t *testing.T) {
 func TestMongoLeases_TextsAreNoExpressions(t *testing.T) {
 	t.Parallel()
 	leases := openMongoLeases(t, mongoDatabase(t, mongoClient(t, mongoURL(t))), &mongoClock{})
-	req := inbox.LeaseRequest{Key: "$k", TTL: time.Minute, Owner: "$state", PayloadHash: "$$ROOT", RequestID: "$first_seen$first_seen"}
+	req := lease.Request{Key: "$k", TTL: time.Minute, Owner: "$state", PayloadHash: "$$ROOT", RequestID: "$first_seen$first_seen"}
 	a, err := leases.TryBegin(t.Context(), req)
 	if err != nil || a.LeaseID != req.RequestID {
 		t.Errorf("TryBegin() = %+v, %v, want the id of the request", a, err)
@@ -168,8 +169,8 @@ func TestMongoLeases_TextsAreNoExpressions(t *testing.T) {
 	if err != nil || r.Owner != req.Owner || r.PayloadHash != req.PayloadHash {
 		t.Errorf("ReadLease() = %+v, %v, want owner and hash as they were", r, err)
 	}
-	status, err := leases.ReleaseLease(t.Context(), inbox.Lease{Key: req.Key, ID: req.RequestID}, inbox.Release{})
-	if err != nil || status != inbox.LeaseReleased {
+	status, err := leases.ReleaseLease(t.Context(), lease.Lease{Key: req.Key, ID: req.RequestID}, lease.Release{})
+	if err != nil || status != lease.Released {
 		t.Errorf("ReleaseLease() = %v, %v", status, err)
 	}
 }

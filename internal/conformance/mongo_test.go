@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/testtools/mongofake"
 	"github.com/waybill-go/waybill/store/mongostore"
 	"github.com/waybill-go/waybill/store/storetest"
@@ -78,14 +79,14 @@ func TestMongoLeases(t *testing.T) {
 func mongoLeaseHarness(client *mongo.Client) storetest.LeaseHarness {
 	return storetest.LeaseHarness{
 		Features: storetest.LeaseFeatures{Persists: true},
-		Open: func(t *testing.T) inbox.BatchLeaseStore {
+		Open: func(t *testing.T) lease.BatchStore {
 			return openMongoLeases(t, mongoDatabase(t, client), &mongoClock{})
 		},
-		Reopen: func(t *testing.T, s inbox.BatchLeaseStore) inbox.BatchLeaseStore {
+		Reopen: func(t *testing.T, s lease.BatchStore) lease.BatchStore {
 			own := s.(*mongoLeases)
 			return openMongoLeases(t, own.db, own.clock)
 		},
-		Advance: func(_ *testing.T, s inbox.BatchLeaseStore, d time.Duration) { s.(*mongoLeases).clock.advance(d) },
+		Advance: func(_ *testing.T, s lease.BatchStore, d time.Duration) { s.(*mongoLeases).clock.advance(d) },
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
@@ -157,20 +158,20 @@ func (r *mysqlRoles) enqueueAtOnce(m waybill.Message) {
 }
 
 func (r *mysqlRoles) lease(give ...int) contract.Lease {
-	lease, err := r.relay.RenewLanes(r.ctx, contract.LeaseRequest{Node: "n1", Join: true, TTL: time.Minute, Give: give})
+	held, err := r.relay.RenewLanes(r.ctx, contract.LeaseRequest{Node: "n1", Join: true, TTL: time.Minute, Give: give})
 	must(r.T, err)
-	return lease
+	return held
 }
 
-func (r *mysqlRoles) claim(lease contract.Lease) []contract.Claim {
-	claims, err := r.relay.ClaimMessages(r.ctx, contract.ClaimRequest{Lanes: lease.Lanes, Limit: 50, Due: true})
+func (r *mysqlRoles) claim(held contract.Lease) []contract.Claim {
+	claims, err := r.relay.ClaimMessages(r.ctx, contract.ClaimRequest{Lanes: held.Lanes, Limit: 50, Due: true})
 	must(r.T, err)
 	return claims
 }
 
 // publish settles with every outcome.
 func (r *mysqlRoles) publish() {
-	lease := r.lease()
+	held := r.lease()
 	outcomes := map[string]contract.Settlement{
 		"retried": {Outcome: contract.Wait, Attempts: 1, Error: "no"},
 		"dead":    {Outcome: contract.Dead, Attempts: 1, Error: "no", Reason: waybill.ReasonRejected, Park: true},
@@ -180,7 +181,7 @@ func (r *mysqlRoles) publish() {
 	}
 	claimed := 0
 	for range 3 { // what waits takes a step more each time
-		claims := r.claim(lease)
+		claims := r.claim(held)
 		claimed = max(claimed, len(claims))
 		var list []contract.Settlement
 		for i := range claims {
@@ -205,11 +206,11 @@ func (r *mysqlRoles) publish() {
 	if n, err := r.relay.ReleaseScheduled(r.ctx, 10); n != 1 || err != nil {
 		r.Errorf("ReleaseScheduled() = %d, %v, want 1", n, err)
 	}
-	_, _, err := r.relay.CountParked(r.ctx, lease.Lanes)
+	_, _, err := r.relay.CountParked(r.ctx, held.Lanes)
 	must(r.T, err)
 	_, err = r.relay.MaintainArchive(r.ctx, contract.MaintainRequest{Retention: 1, BatchSize: 10})
 	must(r.T, err)
-	r.lease(lease.Lanes[0].Number)
+	r.lease(held.Lanes[0].Number)
 }
 
 func (r *mysqlRoles) consume() {
@@ -239,9 +240,9 @@ func (r *mysqlRoles) consume() {
 	if !found || !ran {
 		r.Errorf("the requeued letter was found: %v, and run: %v", found, ran)
 	}
-	answer, err := s.TryBegin(r.ctx, inbox.LeaseRequest{Key: "k", TTL: time.Minute})
+	answer, err := s.TryBegin(r.ctx, lease.Request{Key: "k", TTL: time.Minute})
 	must(r.T, err)
-	_, err = s.MarkProcessed(r.ctx, inbox.Lease{Key: "k", ID: answer.LeaseID})
+	_, err = s.MarkProcessed(r.ctx, lease.Lease{Key: "k", ID: answer.LeaseID})
 	must(r.T, err)
 	_, err = s.PurgeLeases(r.ctx, inbox.DefaultRetention, 10)
 	must(r.T, err)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 	"github.com/waybill-go/waybill/store/mysqlstore"
@@ -226,9 +226,9 @@ func TestMySQLStore_OpenWriter(t *testing.T) {
 	for range 20 {
 		must(t, s.exec("INSERT INTO waybill_outbox (topic, payload) VALUES ('orders', '2')"))
 	}
-	lease, err := s.RenewLanes(ctx, contract.LeaseRequest{Node: "r1", Join: true, TTL: time.Minute})
+	held, err := s.RenewLanes(ctx, contract.LeaseRequest{Node: "r1", Join: true, TTL: time.Minute})
 	must(t, err)
-	claims, err := s.ClaimMessages(ctx, contract.ClaimRequest{Lanes: lease.Lanes, Limit: 10})
+	claims, err := s.ClaimMessages(ctx, contract.ClaimRequest{Lanes: held.Lanes, Limit: 10})
 	must(t, err)
 	var list []contract.Settlement
 	for i := range claims {
@@ -247,7 +247,7 @@ func TestMySQLStore_PurgeSkips(t *testing.T) {
 	ctx := t.Context()
 	s := newMySQLStore(t, nil)
 	for _, key := range []string{"a", "b", "c"} {
-		_, err := s.TryBegin(ctx, inbox.LeaseRequest{Key: key, TTL: time.Minute})
+		_, err := s.TryBegin(ctx, lease.Request{Key: key, TTL: time.Minute})
 		must(t, err)
 	}
 	must(t, s.exec("UPDATE waybill_settings SET clock_offset_us = ?", (2*time.Hour).Microseconds()))
@@ -258,7 +258,7 @@ func TestMySQLStore_PurgeSkips(t *testing.T) {
 		t.Errorf("PurgeLeases() = %d, %v, want the two that nobody has locked", n, err)
 	}
 	must(t, holder.Rollback())
-	if rec, err := s.ReadLease(ctx, "b"); err != nil || rec.Status != inbox.LeaseExpired {
+	if rec, err := s.ReadLease(ctx, "b"); err != nil || rec.Status != lease.Expired {
 		t.Errorf("ReadLease() = %+v, %v, want the key that was locked", rec, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
@@ -44,7 +45,7 @@ func newCleaning(t *testing.T) *cleaning {
 		must(t, c.store.SaveAttempt(ctx, inbox.KeyOf("billing", &tried), inbox.FailedAttempt{Count: 1, Error: "no"}))
 		_, err = c.store.BuryMessage(ctx, inbox.Letter{Record: inbox.RecordOf("billing", &dead), Message: dead, Reason: waybill.ReasonRejected, Attempts: 1})
 		must(t, err)
-		_, err = c.store.TryBegin(ctx, inbox.LeaseRequest{Key: fmt.Sprint("key", i), TTL: time.Minute})
+		_, err = c.store.TryBegin(ctx, lease.Request{Key: fmt.Sprint("key", i), TTL: time.Minute})
 		must(t, err)
 		must(t, c.store.RecordAudit(ctx, deadletter.Entry{Action: deadletter.ActReveal, By: "ann"}))
 		c.endSaga(fmt.Sprint("order", i))

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -17,7 +17,7 @@ func TestPostgresLeases_WaitBehindALock(t *testing.T) {
 	store, err := pgstore.New(p.pool, schema)
 	must(t, err)
 	l := begin(t, store, "k", time.Minute)
-	_, err = store.ReleaseLease(t.Context(), l, inbox.Release{})
+	_, err = store.ReleaseLease(t.Context(), l, lease.Release{})
 	must(t, err)
 
 	table := tableOf(schema, "inbox_leases")
@@ -26,9 +26,9 @@ func TestPostgresLeases_WaitBehindALock(t *testing.T) {
 	defer other.Rollback(t.Context())
 	_, err = other.Exec(t.Context(), "UPDATE "+table+" SET due_at = clock_timestamp() + interval '1 hour'")
 	must(t, err)
-	answered := make(chan inbox.LeaseAnswer, 1)
+	answered := make(chan lease.Answer, 1)
 	go func() {
-		a, err := store.TryBegin(t.Context(), inbox.LeaseRequest{Key: "k", TTL: time.Minute})
+		a, err := store.TryBegin(t.Context(), lease.Request{Key: "k", TTL: time.Minute})
 		if err != nil {
 			t.Errorf("TryBegin: %v", err)
 		}
@@ -40,7 +40,7 @@ func TestPostgresLeases_WaitBehindALock(t *testing.T) {
 		return waiting > 0
 	})
 	must(t, other.Commit(t.Context()))
-	if a := <-answered; a.Status != inbox.LeaseBusy || a.Remaining < 59*time.Minute {
+	if a := <-answered; a.Status != lease.Busy || a.Remaining < 59*time.Minute {
 		t.Errorf("TryBegin() = %+v, want it busy until it is due", a)
 	}
 }

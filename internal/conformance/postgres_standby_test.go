@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/testtools/ownserver"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -71,10 +72,10 @@ func (a *awaiting) reads(s *pgstore.Store[pgx.Tx], consumer string) map[string]f
 	_, err = s.ProcessBatch(t.Context(), many, func(context.Context, pgx.Tx, []int) error { return nil })
 	must(t, err)
 
-	lease := inbox.LeaseRequest{Key: consumer, TTL: time.Hour}
-	begun, err := s.TryBegin(t.Context(), lease)
+	held := lease.Request{Key: consumer, TTL: time.Hour}
+	begun, err := s.TryBegin(t.Context(), held)
 	must(t, err)
-	_, err = s.MarkProcessed(t.Context(), inbox.Lease{Key: consumer, ID: begun.LeaseID})
+	_, err = s.MarkProcessed(t.Context(), lease.Lease{Key: consumer, ID: begun.LeaseID})
 	must(t, err)
 
 	partition := inbox.Partition{Group: consumer, Topic: "orders"}
@@ -95,8 +96,8 @@ func (a *awaiting) reads(s *pgstore.Store[pgx.Tx], consumer string) map[string]f
 			return err
 		},
 		consumer + ": a key that is processed": func(ctx context.Context) error {
-			answer, err := s.TryBegin(ctx, lease)
-			return want(answer.Status, inbox.LeaseProcessed, err)
+			answer, err := s.TryBegin(ctx, held)
+			return want(answer.Status, lease.Processed, err)
 		},
 		consumer + ": progress": func(ctx context.Context) error {
 			progress, _, err := s.ReadProgress(ctx, partition)

@@ -8,19 +8,19 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/store/redisstore"
 )
 
 // wantRedisAway checks that all operations of s fail as unavailable.
 func wantRedisAway(t *testing.T, s *redisstore.Store) {
 	t.Helper()
-	ctx, lease := context.Background(), inbox.Lease{Key: "k", ID: "id"}
+	ctx, held := context.Background(), lease.Lease{Key: "k", ID: "id"}
 	for name, call := range map[string]func() error{
-		"TryBegin":      func() error { _, err := s.TryBegin(ctx, inbox.LeaseRequest{Key: "k", TTL: time.Minute}); return err },
-		"RenewLease":    func() error { _, err := s.RenewLease(ctx, lease, time.Minute); return err },
-		"MarkProcessed": func() error { _, err := s.MarkProcessed(ctx, lease); return err },
-		"ReleaseLease":  func() error { _, err := s.ReleaseLease(ctx, lease, inbox.Release{}); return err },
+		"TryBegin":      func() error { _, err := s.TryBegin(ctx, lease.Request{Key: "k", TTL: time.Minute}); return err },
+		"RenewLease":    func() error { _, err := s.RenewLease(ctx, held, time.Minute); return err },
+		"MarkProcessed": func() error { _, err := s.MarkProcessed(ctx, held); return err },
+		"ReleaseLease":  func() error { _, err := s.ReleaseLease(ctx, held, lease.Release{}); return err },
 		"SaveResponse":  func() error { return s.SaveResponse(ctx, "k", []byte("r"), time.Minute) },
 	} {
 		if err := call(); !waybill.IsUnavailable(err) {
@@ -34,7 +34,7 @@ func TestRedisStore_ServerAway(t *testing.T) {
 	server := newRedisChild(t)
 	s, err := redisstore.New(server.client(), redisstore.Config{})
 	must(t, err)
-	lease := begin(t, s, "k", time.Hour)
+	held := begin(t, s, "k", time.Hour)
 
 	server.kill()
 	wantRedisAway(t, s)
@@ -51,8 +51,8 @@ func TestRedisStore_ServerAway(t *testing.T) {
 	if !server.start() { // it has its keys, but no script
 		t.Fatal("the server does not start again")
 	}
-	status, err := s.MarkProcessed(context.Background(), lease)
-	if err != nil || status != inbox.LeaseProcessed {
+	status, err := s.MarkProcessed(context.Background(), held)
+	if err != nil || status != lease.Processed {
 		t.Errorf("MarkProcessed() after a restart = %v, %v, want Processed", status, err)
 	}
 }
@@ -74,7 +74,7 @@ func TestRedisStore_ServerRefuses(t *testing.T) {
 			must(t, server.client().Do(context.Background(), tc.command...).Err())
 			s, err := redisstore.New(server.client(), redisstore.Config{})
 			must(t, err)
-			_, err = s.TryBegin(context.Background(), inbox.LeaseRequest{Key: "k", TTL: time.Minute})
+			_, err = s.TryBegin(context.Background(), lease.Request{Key: "k", TTL: time.Minute})
 			if !waybill.IsUnavailable(err) {
 				t.Errorf("TryBegin() = %v, want an unavailable error", err)
 			}
@@ -94,7 +94,7 @@ func TestRedisStore_DamagedKey(t *testing.T) {
 	must(t, client.Set(ctx, prefix+"lease:{}another kind", "not a lease", time.Minute).Err())
 	must(t, client.HSet(ctx, prefix+"lease:{}no more fields", "state", "processed").Err())
 	for _, key := range []string{"another kind", "no more fields"} {
-		if _, err := s.TryBegin(ctx, inbox.LeaseRequest{Key: key, TTL: time.Minute}); !waybill.IsTransient(err) {
+		if _, err := s.TryBegin(ctx, lease.Request{Key: key, TTL: time.Minute}); !waybill.IsTransient(err) {
 			t.Errorf("TryBegin() of %s = %v, a %v error, want a transient one", key, err, waybill.KindOf(err))
 		}
 		if _, err := s.ReadLease(ctx, key); !waybill.IsTransient(err) {
@@ -144,10 +144,10 @@ func TestRedisStore_LeastRights(t *testing.T) {
 	t.Cleanup(func() { client.Close() })
 	s, err := redisstore.New(client, redisstore.Config{})
 	must(t, err)
-	lease := begin(t, s, "k", time.Minute)
-	_, err = s.RenewLease(ctx, lease, time.Minute)
+	held := begin(t, s, "k", time.Minute)
+	_, err = s.RenewLease(ctx, held, time.Minute)
 	must(t, err)
-	_, err = s.ReleaseLease(ctx, lease, inbox.Release{})
+	_, err = s.ReleaseLease(ctx, held, lease.Release{})
 	must(t, err)
 	_, err = s.MarkProcessed(ctx, begin(t, s, "k", time.Minute))
 	must(t, err)
@@ -161,7 +161,7 @@ func TestRedisStore_LeastRights(t *testing.T) {
 
 	other, err := redisstore.New(client, redisstore.Config{Prefix: "another:"})
 	must(t, err)
-	if _, err := other.TryBegin(ctx, inbox.LeaseRequest{Key: "k", TTL: time.Minute}); !waybill.IsUnavailable(err) {
+	if _, err := other.TryBegin(ctx, lease.Request{Key: "k", TTL: time.Minute}); !waybill.IsUnavailable(err) {
 		t.Errorf("TryBegin() without the right = %v, want an unavailable error", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // tripCounter counts what a client sends and waits for: a command, or a pipeline of many.
@@ -40,19 +40,19 @@ func TestRedisStore_RoundTrips(t *testing.T) {
 	client := newRedis(t)
 	s, _ := newRedisStore(t, client)
 	ctx := context.Background()
-	lease := begin(t, s, "k", time.Minute)
-	reqs, leases := make([]inbox.LeaseRequest, inbox.MaxLeaseBatch), make([]inbox.Lease, inbox.MaxLeaseBatch)
+	held := begin(t, s, "k", time.Minute)
+	reqs, leases := make([]lease.Request, lease.MaxBatch), make([]lease.Lease, lease.MaxBatch)
 	for i := range reqs {
-		reqs[i] = inbox.LeaseRequest{Key: fmt.Sprint("key ", i), TTL: time.Minute}
-		leases[i] = inbox.Lease{Key: reqs[i].Key, ID: "another"}
+		reqs[i] = lease.Request{Key: fmt.Sprint("key ", i), TTL: time.Minute}
+		leases[i] = lease.Lease{Key: reqs[i].Key, ID: "another"}
 	}
 	calls := map[string]func() error{
-		"begin":       func() error { _, err := s.TryBegin(ctx, inbox.LeaseRequest{Key: "k", TTL: time.Minute}); return err },
+		"begin":       func() error { _, err := s.TryBegin(ctx, lease.Request{Key: "k", TTL: time.Minute}); return err },
 		"begin all":   func() error { _, err := s.TryBeginAll(ctx, reqs); return err },
-		"renew":       func() error { _, err := s.RenewLease(ctx, lease, time.Minute); return err },
-		"mark":        func() error { _, err := s.MarkProcessed(ctx, lease); return err },
+		"renew":       func() error { _, err := s.RenewLease(ctx, held, time.Minute); return err },
+		"mark":        func() error { _, err := s.MarkProcessed(ctx, held); return err },
 		"mark all":    func() error { _, err := s.MarkAllProcessed(ctx, leases); return err },
-		"release":     func() error { _, err := s.ReleaseLease(ctx, lease, inbox.Release{}); return err },
+		"release":     func() error { _, err := s.ReleaseLease(ctx, held, lease.Release{}); return err },
 		"read":        func() error { _, err := s.ReadLease(ctx, "k"); return err },
 		"find":        func() error { _, _, err := s.FindResponse(ctx, "k"); return err },
 		"save":        func() error { return s.SaveResponse(ctx, "k", nil, time.Minute) },

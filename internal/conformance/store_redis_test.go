@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 	"github.com/waybill-go/waybill/store/redisstore"
 	"github.com/waybill-go/waybill/store/storetest"
@@ -86,13 +86,13 @@ func (s *redisLeases) shown(at time.Time) time.Time {
 	return at.Add(s.moved)
 }
 
-func (s *redisLeases) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+func (s *redisLeases) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
 	a, err := s.Store.TryBegin(ctx, req)
 	a.ExpiresAt = s.shown(a.ExpiresAt)
 	return a, err
 }
 
-func (s *redisLeases) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]inbox.LeaseAnswer, error) {
+func (s *redisLeases) TryBeginAll(ctx context.Context, reqs []lease.Request) ([]lease.Answer, error) {
 	all, err := s.Store.TryBeginAll(ctx, reqs)
 	for i := range all {
 		all[i].ExpiresAt = s.shown(all[i].ExpiresAt)
@@ -100,13 +100,13 @@ func (s *redisLeases) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest
 	return all, err
 }
 
-func (s *redisLeases) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
+func (s *redisLeases) RenewLease(ctx context.Context, l lease.Lease, ttl time.Duration) (lease.Answer, error) {
 	a, err := s.Store.RenewLease(ctx, l, ttl)
 	a.ExpiresAt = s.shown(a.ExpiresAt)
 	return a, err
 }
 
-func (s *redisLeases) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
+func (s *redisLeases) ReadLease(ctx context.Context, key string) (lease.Record, error) {
 	r, err := s.Store.ReadLease(ctx, key)
 	for _, at := range []*time.Time{&r.FirstSeen, &r.LastSeen, &r.LeaseUntil, &r.DueAt} {
 		*at = s.shown(*at)
@@ -127,7 +127,7 @@ func TestLeases_RedisCluster(t *testing.T) {
 }
 
 func redisLeaseHarness(client redis.UniversalClient) storetest.LeaseHarness {
-	open := func(t *testing.T, prefix string, moved time.Duration) inbox.BatchLeaseStore {
+	open := func(t *testing.T, prefix string, moved time.Duration) lease.BatchStore {
 		t.Helper()
 		s, err := redisstore.New(client, redisstore.Config{Prefix: prefix, Retention: storetest.LeaseRetention})
 		must(t, err)
@@ -135,16 +135,16 @@ func redisLeaseHarness(client redis.UniversalClient) storetest.LeaseHarness {
 	}
 	return storetest.LeaseHarness{
 		Features: storetest.LeaseFeatures{Persists: true, Expires: true},
-		Open: func(t *testing.T) inbox.BatchLeaseStore {
+		Open: func(t *testing.T) lease.BatchStore {
 			t.Helper()
 			return open(t, redisPrefix(t, client), 0)
 		},
-		Reopen: func(t *testing.T, s inbox.BatchLeaseStore) inbox.BatchLeaseStore {
+		Reopen: func(t *testing.T, s lease.BatchStore) lease.BatchStore {
 			t.Helper()
 			old := s.(*redisLeases)
 			return open(t, old.prefix, old.moved)
 		},
-		Advance: func(t *testing.T, s inbox.BatchLeaseStore, d time.Duration) {
+		Advance: func(t *testing.T, s lease.BatchStore, d time.Duration) {
 			t.Helper()
 			s.(*redisLeases).advance(t, d)
 		},
@@ -152,13 +152,13 @@ func redisLeaseHarness(client redis.UniversalClient) storetest.LeaseHarness {
 }
 
 // begin acquires a key that must be free.
-func begin(t *testing.T, s inbox.LeaseStore, key string, ttl time.Duration) inbox.Lease {
+func begin(t *testing.T, s lease.Store, key string, ttl time.Duration) lease.Lease {
 	t.Helper()
-	a, err := s.TryBegin(context.Background(), inbox.LeaseRequest{Key: key, TTL: ttl})
-	if err != nil || a.Status != inbox.LeaseAcquired {
+	a, err := s.TryBegin(context.Background(), lease.Request{Key: key, TTL: ttl})
+	if err != nil || a.Status != lease.Acquired {
 		t.Fatalf("TryBegin() = %v, %v, want Acquired", a.Status, err)
 	}
-	return inbox.Lease{Key: key, ID: a.LeaseID, Token: a.Token}
+	return lease.Lease{Key: key, ID: a.LeaseID, Token: a.Token}
 }
 
 func TestRedisStore_KeysExpire(t *testing.T) {
@@ -176,11 +176,11 @@ func TestRedisStore_KeysExpire(t *testing.T) {
 	must(t, err)
 	_, err = s.MarkProcessed(ctx, begin(t, s, "processed", 3*time.Hour))
 	must(t, err)
-	_, err = s.ReleaseLease(ctx, begin(t, s, "released", 3*time.Hour), inbox.Release{})
+	_, err = s.ReleaseLease(ctx, begin(t, s, "released", 3*time.Hour), lease.Release{})
 	must(t, err)
-	_, err = s.ReleaseLease(ctx, begin(t, s, "waits", time.Minute), inbox.Release{Wait: 5 * time.Minute})
+	_, err = s.ReleaseLease(ctx, begin(t, s, "waits", time.Minute), lease.Release{Wait: 5 * time.Minute})
 	must(t, err)
-	_, err = s.ReleaseLease(ctx, begin(t, s, "waits for long", time.Minute), inbox.Release{Wait: 3 * time.Hour})
+	_, err = s.ReleaseLease(ctx, begin(t, s, "waits for long", time.Minute), lease.Release{Wait: 3 * time.Hour})
 	must(t, err)
 	must(t, s.SaveResponse(ctx, "key", []byte("response"), 2*time.Hour))
 
@@ -220,9 +220,9 @@ func TestRedisStore_ReplyLost(t *testing.T) {
 	begin(t, s, "to have a connection and the script", time.Minute)
 
 	proxy.StallReplies(true)
-	answer := make(chan inbox.LeaseAnswer)
+	answer := make(chan lease.Answer)
 	go func() {
-		a, err := s.TryBegin(context.Background(), inbox.LeaseRequest{Key: "k", TTL: time.Hour})
+		a, err := s.TryBegin(context.Background(), lease.Request{Key: "k", TTL: time.Hour})
 		if err != nil {
 			t.Errorf("TryBegin() after a lost reply = %v", err)
 		}
@@ -234,7 +234,7 @@ func TestRedisStore_ReplyLost(t *testing.T) {
 	})
 	proxy.Cut()
 	proxy.StallReplies(false)
-	if a := <-answer; a.Status != inbox.LeaseAcquired || a.Attempts != 1 || a.Token != 1 {
+	if a := <-answer; a.Status != lease.Acquired || a.Attempts != 1 || a.Token != 1 {
 		t.Errorf("TryBegin() that the client repeated = %+v, want the first one's answer", a)
 	}
 }

@@ -44,10 +44,10 @@ type child struct {
 	DSN    string
 	Schema string
 	Broker brokerSettings
-	Halt   string   // the point to stand still at; "" for none
-	Fail   bool     // consumer: the handler says never
-	IDs    []string // writer: what it enqueues; holder: the key
-	Lease  lease    // replica
+	Halt   string     // the point to stand still at; "" for none
+	Fail   bool       // consumer: the handler says never
+	IDs    []string   // writer: what it enqueues; holder: the key
+	Lease  leaseTimes // replica
 	Node   string
 	Strict bool
 	Refuse bool   // replica: the publisher refuses some messages

@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/store/redisstore"
 )
 
@@ -220,22 +220,22 @@ func TestCluster_RedisLeases(t *testing.T) {
 		r.mark(store, late)
 		r.failOver(port)
 
-		var renewed inbox.LeaseAnswer
+		var renewed lease.Answer
 		eventually(t, "a lease is renewed", func() bool {
 			renewed, err = store.RenewLease(t.Context(), held, time.Hour)
 			return err == nil
 		})
-		if renewed.Status != inbox.LeaseAcquired || renewed.Token != held.Token {
+		if renewed.Status != lease.Acquired || renewed.Token != held.Token {
 			t.Errorf("RenewLease() of a lease that the replicas knew = %+v, want it held under token %d", renewed, held.Token)
 		}
-		if got, err := store.TryBegin(t.Context(), leaseOf("done")); err != nil || got.Status != inbox.LeaseProcessed {
+		if got, err := store.TryBegin(t.Context(), leaseOf("done")); err != nil || got.Status != lease.Processed {
 			t.Errorf("TryBegin() of a key that was marked = %+v, %v, want Processed", got, err)
 		}
-		for _, forgotten := range []inbox.Lease{young, late} {
+		for _, forgotten := range []lease.Lease{young, late} {
 			if got := r.begin(store, forgotten.Key); got.Token != 1 {
 				t.Errorf("%s has token %d, want 1: the new master does not know the key", got.Key, got.Token)
 			}
-			if got, err := store.MarkProcessed(t.Context(), forgotten); err != nil || got != inbox.LeaseLost {
+			if got, err := store.MarkProcessed(t.Context(), forgotten); err != nil || got != lease.Lost {
 				t.Errorf("MarkProcessed() of the forgotten lease = %v, %v, want LeaseLost", got, err)
 			}
 		}
@@ -243,23 +243,23 @@ func TestCluster_RedisLeases(t *testing.T) {
 	}
 }
 
-func leaseOf(key string) inbox.LeaseRequest {
-	return inbox.LeaseRequest{Key: key, Owner: "test", TTL: time.Hour}
+func leaseOf(key string) lease.Request {
+	return lease.Request{Key: key, Owner: "test", TTL: time.Hour}
 }
 
 // begin acquires a key.
-func (r *redisServers) begin(s *redisstore.Store, key string) inbox.Lease {
+func (r *redisServers) begin(s *redisstore.Store, key string) lease.Lease {
 	r.t.Helper()
 	answer, err := s.TryBegin(r.t.Context(), leaseOf(key))
-	if err != nil || answer.Status != inbox.LeaseAcquired {
+	if err != nil || answer.Status != lease.Acquired {
 		r.t.Fatalf("TryBegin(%s) = %+v, %v, want Acquired", key, answer, err)
 	}
-	return inbox.Lease{Key: key, ID: answer.LeaseID, Token: answer.Token}
+	return lease.Lease{Key: key, ID: answer.LeaseID, Token: answer.Token}
 }
 
-func (r *redisServers) mark(s *redisstore.Store, l inbox.Lease) {
+func (r *redisServers) mark(s *redisstore.Store, l lease.Lease) {
 	r.t.Helper()
-	if got, err := s.MarkProcessed(r.t.Context(), l); err != nil || got != inbox.LeaseProcessed {
+	if got, err := s.MarkProcessed(r.t.Context(), l); err != nil || got != lease.Processed {
 		r.t.Fatalf("MarkProcessed(%s) = %v, %v", l.Key, got, err)
 	}
 }

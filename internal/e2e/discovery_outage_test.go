@@ -8,7 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/discovery"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/store/memstore"
 )
@@ -38,7 +38,7 @@ func TestDiscoveryBrokerComesBack(t *testing.T) {
 }
 
 // serveInbox runs an inbox service and announces it, until stop is called.
-func (m *meeting) serveInbox(t *testing.T, store inbox.LeaseStore, name string, priority int) (stop func()) {
+func (m *meeting) serveInbox(t *testing.T, store lease.Store, name string, priority int) (stop func()) {
 	t.Helper()
 	handler, err := inboxhttp.NewServer(store, inboxhttp.Config{Observer: quiet})
 	if err != nil {
@@ -65,7 +65,7 @@ func TestDiscoveryServiceGone(t *testing.T) {
 		cfg.AllowedHosts, cfg.AllowHTTP, cfg.Timeout = []string{"127.0.0.1"}, true, 5*time.Second
 		cfg.SelectionWindow = 500 * time.Millisecond
 		f := m.finder(t, cfg)
-		store, err := discovery.NewStore(f, func(e discovery.Endpoint) (inbox.LeaseStore, error) {
+		store, err := discovery.NewStore(f, func(e discovery.Endpoint) (lease.Store, error) {
 			return inboxhttp.NewClient(inboxhttp.ClientConfig{URL: e.URL, MaxRetries: waybill.NoRetries})
 		})
 		if err != nil {
@@ -74,17 +74,17 @@ func TestDiscoveryServiceGone(t *testing.T) {
 		if d := findAmong(t, f, 2, 0); d.Endpoint.Name != "first" {
 			t.Fatalf("found %+v, want the first", d)
 		}
-		begun, err := store.TryBegin(t.Context(), inbox.LeaseRequest{Key: "k", TTL: time.Minute})
-		if err != nil || begun.Status != inbox.LeaseAcquired {
+		begun, err := store.TryBegin(t.Context(), lease.Request{Key: "k", TTL: time.Minute})
+		if err != nil || begun.Status != lease.Acquired {
 			t.Fatalf("TryBegin() = %+v, %v", begun, err)
 		}
 		stopFirst()
-		lease := inbox.Lease{Key: "k", ID: begun.LeaseID, Token: begun.Token}
-		if _, err := store.MarkProcessed(t.Context(), lease); !waybill.IsUnavailable(err) {
+		held := lease.Lease{Key: "k", ID: begun.LeaseID, Token: begun.Token}
+		if _, err := store.MarkProcessed(t.Context(), held); !waybill.IsUnavailable(err) {
 			t.Errorf("MarkProcessed() at what has gone = %v, want it unavailable", err)
 		}
-		status, err := store.MarkProcessed(t.Context(), lease)
-		if err != nil || status != inbox.LeaseProcessed {
+		status, err := store.MarkProcessed(t.Context(), held)
+		if err != nil || status != lease.Processed {
 			t.Errorf("MarkProcessed() at the second service = %s, %v", status, err)
 		}
 		stopSecond()

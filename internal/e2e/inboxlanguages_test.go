@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/cloudevents"
 	"github.com/waybill-go/waybill/store/memstore"
 )
@@ -66,11 +66,11 @@ Released
 	}
 }
 
-// TestInboxServiceLanguages_Keys: the examples build the keys that [inbox.LeaseKey] does, which reads
+// TestInboxServiceLanguages_Keys: the examples build the keys that [lease.Key] does, which reads
 // the same file.
 func TestInboxServiceLanguages_Keys(t *testing.T) {
 	t.Parallel()
-	const file = "../../inbox/testdata/leasekeys.json"
+	const file = "../../inbox/lease/testdata/leasekeys.json"
 	text, err := os.ReadFile(file)
 	var cases []json.RawMessage
 	if err != nil || json.Unmarshal(text, &cases) != nil || len(cases) == 0 {
@@ -113,8 +113,8 @@ func TestInboxServiceLanguages_Shared(t *testing.T) {
 				publish(t, b, m, m.ID)
 				eventually(t, "the consumer has met the message", func() bool { return len(handled)+ops.count(waybill.OpDuplicate) > before })
 				eventually(t, "it is marked", func() bool {
-					rec, err := store.ReadLease(t.Context(), inbox.LeaseKeyOf("orders", "billing", &m).String())
-					return err == nil && rec.Status == inbox.LeaseProcessed
+					rec, err := store.ReadLease(t.Context(), lease.KeyOf("orders", "billing", &m).String())
+					return err == nil && rec.Status == lease.Processed
 				})
 				if n > 0 && len(handled) > 0 {
 					t.Errorf("the consumer handles again what %s has handled", first)

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 )
@@ -58,16 +58,16 @@ func (p *inboxProgram) client(t *testing.T, token string) *inboxhttp.Client {
 }
 
 // mustBegin acquires a key.
-func mustBegin(t *testing.T, s inbox.LeaseStore, key string) inbox.Lease {
+func mustBegin(t *testing.T, s lease.Store, key string) lease.Lease {
 	t.Helper()
-	a, err := s.TryBegin(t.Context(), inbox.LeaseRequest{Key: key, TTL: time.Minute})
-	if err != nil || a.Status != inbox.LeaseAcquired {
+	a, err := s.TryBegin(t.Context(), lease.Request{Key: key, TTL: time.Minute})
+	if err != nil || a.Status != lease.Acquired {
 		t.Fatalf("TryBegin() = %+v, %v, want Acquired", a, err)
 	}
-	return inbox.Lease{Key: key, ID: a.LeaseID, Token: a.Token}
+	return lease.Lease{Key: key, ID: a.LeaseID, Token: a.Token}
 }
 
-func wantLeaseStatus(t *testing.T, what string, got inbox.LeaseStatus, err error, want inbox.LeaseStatus) {
+func wantLeaseStatus(t *testing.T, what string, got lease.Status, err error, want lease.Status) {
 	t.Helper()
 	if err != nil || got != want {
 		t.Errorf("%s: %s, %v, want %s", what, got, err, want)
@@ -93,14 +93,14 @@ func TestInboxServiceTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := startInbox(t, "", "--store", "memory:", "--tokens-file", file)
-	key := inbox.LeaseKey{Bus: "b", Group: "shipping", Alias: "order", Message: "s3cr3t-key"}.String()
+	key := lease.Key{Bus: "b", Group: "shipping", Alias: "order", Message: "s3cr3t-key"}.String()
 	for token, want := range map[string]bool{all: true, some: false, "": false, "s3cr3t-of-nobody-at-all": false} {
 		_, err := p.client(t, token).ReadLease(t.Context(), key)
 		if (err == nil) != want || err != nil && !waybill.IsUnavailable(err) {
 			t.Errorf("ReadLease() = %v, want success %v", err, want)
 		}
 	}
-	mustBegin(t, p.client(t, some), inbox.LeaseKey{Bus: "b", Group: "billing", Alias: "order", Message: "s3cr3t-key"}.String())
+	mustBegin(t, p.client(t, some), lease.Key{Bus: "b", Group: "billing", Alias: "order", Message: "s3cr3t-key"}.String())
 	if code := p.terminate(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -154,13 +154,13 @@ func TestInboxServiceReplicas(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			a, err := clients[i%2].TryBegin(context.Background(), inbox.LeaseRequest{Key: "k", TTL: time.Minute})
+			a, err := clients[i%2].TryBegin(context.Background(), lease.Request{Key: "k", TTL: time.Minute})
 			switch {
 			case err != nil:
 				t.Errorf("TryBegin() = %v", err)
-			case a.Status == inbox.LeaseAcquired:
+			case a.Status == lease.Acquired:
 				acquired.Add(1)
-			case a.Status == inbox.LeaseBusy:
+			case a.Status == lease.Busy:
 				busy.Add(1)
 			}
 		})
@@ -169,9 +169,9 @@ func TestInboxServiceReplicas(t *testing.T) {
 	if acquired.Load() != 1 || busy.Load() != 99 {
 		t.Errorf("%d acquired it and %d found it busy, want 1 and 99", acquired.Load(), busy.Load())
 	}
-	lease := mustBegin(t, clients[0], "other")
-	status, err := clients[1].MarkProcessed(t.Context(), lease)
-	wantLeaseStatus(t, "the other replica marks", status, err, inbox.LeaseProcessed)
+	held := mustBegin(t, clients[0], "other")
+	status, err := clients[1].MarkProcessed(t.Context(), held)
+	wantLeaseStatus(t, "the other replica marks", status, err, lease.Processed)
 }
 
 // TestInboxServiceRefuses: what would be dangerous, or can't be.
@@ -242,7 +242,7 @@ func TestInboxService_StoreAway(t *testing.T) {
 	args := append(onRedis(), "--store", target.String())
 	p := startInbox(t, "", args...)
 	c := p.client(t, "")
-	lease := mustBegin(t, c, "k")
+	held := mustBegin(t, c, "k")
 	ready := func() int {
 		r, err := httpClient.Get(p.url + "/health/ready")
 		if err != nil {
@@ -259,7 +259,7 @@ func TestInboxService_StoreAway(t *testing.T) {
 	if code := ready(); code != http.StatusServiceUnavailable {
 		t.Errorf("ready is %d while the store is away, want 503", code)
 	}
-	if a, err := c.TryBegin(t.Context(), inbox.LeaseRequest{Key: "other", TTL: time.Minute}); !waybill.IsUnavailable(err) || a.Status != "" {
+	if a, err := c.TryBegin(t.Context(), lease.Request{Key: "other", TTL: time.Minute}); !waybill.IsUnavailable(err) || a.Status != "" {
 		t.Errorf("TryBegin() = %+v, %v, want unavailable", a, err)
 	}
 	proxy.Refuse(false)
@@ -270,8 +270,8 @@ func TestInboxService_StoreAway(t *testing.T) {
 	}
 	proxy.Stall(false)
 	eventually(t, "the service is ready again", func() bool { return ready() == http.StatusOK })
-	status, err := c.MarkProcessed(t.Context(), lease)
-	wantLeaseStatus(t, "marked after the outage", status, err, inbox.LeaseProcessed)
+	status, err := c.MarkProcessed(t.Context(), held)
+	wantLeaseStatus(t, "marked after the outage", status, err, lease.Processed)
 }
 
 // TestInboxServiceFile: without a store it makes a file in the working directory, and what was
@@ -283,17 +283,17 @@ func TestInboxServiceFile(t *testing.T) {
 	c := p.client(t, "")
 	held := mustBegin(t, c, "held")
 	status, err := c.MarkProcessed(t.Context(), mustBegin(t, c, "done"))
-	wantLeaseStatus(t, "MarkProcessed()", status, err, inbox.LeaseProcessed)
+	wantLeaseStatus(t, "MarkProcessed()", status, err, lease.Processed)
 	p.signal(t, syscall.SIGKILL)
 	p.exitCode(t)
 	if _, err := os.Stat(filepath.Join(dir, "inbox.db")); err != nil {
 		t.Error(err)
 	}
 	c = startInbox(t, dir).client(t, "")
-	a, err := c.TryBegin(t.Context(), inbox.LeaseRequest{Key: "done", TTL: time.Minute})
-	wantLeaseStatus(t, "TryBegin() of what is done", a.Status, err, inbox.LeaseProcessed)
+	a, err := c.TryBegin(t.Context(), lease.Request{Key: "done", TTL: time.Minute})
+	wantLeaseStatus(t, "TryBegin() of what is done", a.Status, err, lease.Processed)
 	status, err = c.MarkProcessed(t.Context(), held)
-	wantLeaseStatus(t, "MarkProcessed() after the crash", status, err, inbox.LeaseProcessed)
+	wantLeaseStatus(t, "MarkProcessed() after the crash", status, err, lease.Processed)
 }
 
 // TestInboxServiceCleansUp: what is past its retention is removed, by the service itself.
@@ -301,10 +301,10 @@ func TestInboxServiceCleansUp(t *testing.T) {
 	t.Parallel()
 	c := startInbox(t, "", "--inbox-retention", "1s", "--cleanup-interval", "1s").client(t, "")
 	status, err := c.MarkProcessed(t.Context(), mustBegin(t, c, "done"))
-	wantLeaseStatus(t, "MarkProcessed()", status, err, inbox.LeaseProcessed)
+	wantLeaseStatus(t, "MarkProcessed()", status, err, lease.Processed)
 	eventually(t, "the key is gone", func() bool {
 		r, err := c.ReadLease(t.Context(), "done")
-		return err == nil && r.Status == inbox.LeaseUnknown
+		return err == nil && r.Status == lease.Unknown
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
 )
 
@@ -67,29 +67,29 @@ func soakInbox(ctx context.Context, c *inboxhttp.Client, name string, requests, 
 		}
 	}
 	for ctx.Err() == nil {
-		reqs := make([]inbox.LeaseRequest, soakKeys)
+		reqs := make([]lease.Request, soakKeys)
 		for i := range reqs {
-			reqs[i] = inbox.LeaseRequest{Key: fmt.Sprintf("%s:%d", name, i), Owner: name, TTL: time.Minute}
+			reqs[i] = lease.Request{Key: fmt.Sprintf("%s:%d", name, i), Owner: name, TTL: time.Minute}
 		}
 		one, err := c.TryBegin(ctx, reqs[0])
 		count(err)
-		lease := inbox.Lease{Key: reqs[0].Key, ID: one.LeaseID}
-		_, err = c.RenewLease(ctx, lease, time.Minute)
+		held := lease.Lease{Key: reqs[0].Key, ID: one.LeaseID}
+		_, err = c.RenewLease(ctx, held, time.Minute)
 		count(err)
-		_, err = c.ReadLease(ctx, lease.Key)
+		_, err = c.ReadLease(ctx, held.Key)
 		count(err)
-		release(ctx, c, lease, count)
+		release(ctx, c, held, count)
 		answers, err := c.TryBeginAll(ctx, reqs)
 		count(err)
 		for i, a := range answers {
-			release(ctx, c, inbox.Lease{Key: reqs[i].Key, ID: a.LeaseID}, count)
+			release(ctx, c, lease.Lease{Key: reqs[i].Key, ID: a.LeaseID}, count)
 		}
 	}
 }
 
-func release(ctx context.Context, c *inboxhttp.Client, l inbox.Lease, count func(error)) {
-	status, err := c.ReleaseLease(ctx, l, inbox.Release{Uncounted: true})
-	if err == nil && status != inbox.LeaseReleased {
+func release(ctx context.Context, c *inboxhttp.Client, l lease.Lease, count func(error)) {
+	status, err := c.ReleaseLease(ctx, l, lease.Release{Uncounted: true})
+	if err == nil && status != lease.Released {
 		err = waybill.PermanentError(waybill.ReasonRejected, fmt.Errorf("released is %s", status))
 	}
 	count(err)

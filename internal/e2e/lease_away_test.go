@@ -10,12 +10,12 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 )
 
 // proxiedLeases returns a lease store behind a proxy, and the same one reached directly.
-func proxiedLeases(t *testing.T) (proxied inbox.LeaseStore, proxy *faultproxy.Proxy, direct inbox.LeaseStore) {
+func proxiedLeases(t *testing.T) (proxied lease.Store, proxy *faultproxy.Proxy, direct lease.Store) {
 	t.Helper()
 	u, err := url.Parse(redisURL())
 	if err != nil {
@@ -84,15 +84,15 @@ func TestLeaseStoreAway(t *testing.T) {
 }
 
 // checkAttempts: what waited for the store was begun once; what did not is not known to it.
-func checkAttempts(t *testing.T, store inbox.LeaseStore, name string, msgs []waybill.Message, unleased bool) {
+func checkAttempts(t *testing.T, store lease.Store, name string, msgs []waybill.Message, unleased bool) {
 	t.Helper()
 	for _, m := range msgs {
 		m.Source, m.Type = "shop", m.Topic
-		rec, err := store.ReadLease(t.Context(), inbox.LeaseKeyOf("bus", name, &m).String())
+		rec, err := store.ReadLease(t.Context(), lease.KeyOf("bus", name, &m).String())
 		switch {
 		case err != nil:
 			t.Error(err)
-		case unleased && rec.Status != inbox.LeaseUnknown, !unleased && (rec.Status != inbox.LeaseProcessed || rec.Attempts != 1):
+		case unleased && rec.Status != lease.Unknown, !unleased && (rec.Status != lease.Processed || rec.Attempts != 1):
 			t.Errorf("%s is %+v", m.ID, rec)
 		}
 	}
@@ -100,13 +100,13 @@ func checkAttempts(t *testing.T, store inbox.LeaseStore, name string, msgs []way
 
 // countingLeases counts how often keys are asked for.
 type countingLeases struct {
-	inbox.LeaseStore
+	lease.Store
 	tries atomic.Int64
 }
 
-func (s *countingLeases) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+func (s *countingLeases) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
 	s.tries.Add(1)
-	return s.LeaseStore.TryBegin(ctx, req)
+	return s.Store.TryBegin(ctx, req)
 }
 
 // TestLeaseBusy (AS-51) delivers a message that somebody else holds. It comes again when that one's lease
@@ -114,11 +114,11 @@ func (s *countingLeases) TryBegin(ctx context.Context, req inbox.LeaseRequest) (
 func TestLeaseBusy(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		redis, _ := redisLeases(t, redisURL())
-		store, conn, ops := &countingLeases{LeaseStore: redis}, b.connect(t), newOpCounter()
+		store, conn, ops := &countingLeases{Store: redis}, b.connect(t), newOpCounter()
 		m := waybill.Message{ID: "m", Topic: "orders", Source: "shop", Type: "orders"}
-		key := inbox.LeaseKeyOf("bus", "mailer", &m).String()
-		held, err := redis.TryBegin(t.Context(), inbox.LeaseRequest{Key: key, TTL: 2 * leaseTTL})
-		if err != nil || held.Status != inbox.LeaseAcquired {
+		key := lease.KeyOf("bus", "mailer", &m).String()
+		held, err := redis.TryBegin(t.Context(), lease.Request{Key: key, TTL: 2 * leaseTTL})
+		if err != nil || held.Status != lease.Acquired {
 			t.Fatalf("TryBegin() = %+v, %v", held, err)
 		}
 		began := time.Now()

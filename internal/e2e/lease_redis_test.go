@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/store/pgstore"
 	"github.com/waybill-go/waybill/store/redisstore"
 )
@@ -36,12 +36,12 @@ func (c child) holdRedis(ctx context.Context, _ *pgstore.Store[pgx.Tx]) error {
 	if err != nil {
 		return err
 	}
-	answer, err := store.TryBegin(ctx, inbox.LeaseRequest{Key: "k", Owner: "child", TTL: redisTTL})
+	answer, err := store.TryBegin(ctx, lease.Request{Key: "k", Owner: "child", TTL: redisTTL})
 	if err != nil {
 		return err
 	}
-	l := inbox.Lease{Key: "k", ID: answer.LeaseID, Token: answer.Token}
-	for answer.Status == inbox.LeaseAcquired {
+	l := lease.Lease{Key: "k", ID: answer.LeaseID, Token: answer.Token}
+	for answer.Status == lease.Acquired {
 		<-time.After(redisTTL / 3)
 		if answer, err = store.RenewLease(ctx, l, redisTTL); err != nil {
 			return err
@@ -52,7 +52,7 @@ func (c child) holdRedis(ctx context.Context, _ *pgstore.Store[pgx.Tx]) error {
 	if err != nil {
 		return err
 	}
-	released, err := store.ReleaseLease(ctx, l, inbox.Release{Uncounted: true})
+	released, err := store.ReleaseLease(ctx, l, lease.Release{Uncounted: true})
 	if err != nil {
 		return err
 	}
@@ -79,33 +79,33 @@ func TestStoppedHolder_Redis(t *testing.T) {
 	})
 	w := &world{dsn: postgresURL(), schema: "unused"} // the child does not ask PostgreSQL
 	holder := w.startChild(t, child{Role: "redis holder", Node: prefix})
-	holder.wait(t, "renewed: "+string(inbox.LeaseAcquired))
+	holder.wait(t, "renewed: "+string(lease.Acquired))
 	holder.stop(t)
 
-	var mine inbox.LeaseAnswer
+	var mine lease.Answer
 	eventually(t, "the lease of the stopped process ends", func() bool {
-		if mine, err = store.TryBegin(t.Context(), inbox.LeaseRequest{Key: "k", Owner: "parent", TTL: time.Hour}); err != nil {
+		if mine, err = store.TryBegin(t.Context(), lease.Request{Key: "k", Owner: "parent", TTL: time.Hour}); err != nil {
 			t.Fatalf("Redis does not answer (%v); start it with: make services", err)
 		}
-		return mine.Status == inbox.LeaseAcquired
+		return mine.Status == lease.Acquired
 	})
 	if mine.Token != 2 || mine.Attempts != 2 {
 		t.Errorf("TryBegin() = %+v, want token and attempt 2", mine)
 	}
 	before := readRedisLease(t, store)
 	holder.resume(t)
-	holder.wait(t, "renewed: "+string(inbox.LeaseLost))
-	holder.wait(t, fmt.Sprint("too late: ", inbox.LeaseLost, " ", inbox.LeaseLost))
+	holder.wait(t, "renewed: "+string(lease.Lost))
+	holder.wait(t, fmt.Sprint("too late: ", lease.Lost, " ", lease.Lost))
 	if after := readRedisLease(t, store); after != before || after.Owner != "parent" {
 		t.Errorf("record = %+v after the stopped process went on, want it as it was, %+v", after, before)
 	}
-	status, err := store.MarkProcessed(t.Context(), inbox.Lease{Key: "k", ID: mine.LeaseID, Token: mine.Token})
-	if err != nil || status != inbox.LeaseProcessed {
+	status, err := store.MarkProcessed(t.Context(), lease.Lease{Key: "k", ID: mine.LeaseID, Token: mine.Token})
+	if err != nil || status != lease.Processed {
 		t.Errorf("MarkProcessed() = %s, %v, want Processed", status, err)
 	}
 }
 
-func readRedisLease(t *testing.T, s *redisstore.Store) inbox.LeaseRecord {
+func readRedisLease(t *testing.T, s *redisstore.Store) lease.Record {
 	t.Helper()
 	rec, err := s.ReadLease(t.Context(), "k")
 	if err != nil {

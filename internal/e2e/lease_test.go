@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -18,13 +18,13 @@ const childTTL = time.Second
 // hold leases a key and renews the lease until it is lost. It then does all that a holder may
 // do, and says what came of it.
 func (c child) hold(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
-	answer, err := store.TryBegin(ctx, inbox.LeaseRequest{Key: c.IDs[0], Owner: "child", TTL: childTTL})
+	answer, err := store.TryBegin(ctx, lease.Request{Key: c.IDs[0], Owner: "child", TTL: childTTL})
 	if err != nil {
 		return err
 	}
 	fmt.Println(answer.Status)
-	l := inbox.Lease{Key: c.IDs[0], ID: answer.LeaseID, Token: answer.Token}
-	for answer.Status == inbox.LeaseAcquired {
+	l := lease.Lease{Key: c.IDs[0], ID: answer.LeaseID, Token: answer.Token}
+	for answer.Status == lease.Acquired {
 		<-time.After(childTTL / 3)
 		if answer, err = store.RenewLease(ctx, l, childTTL); err != nil {
 			return err
@@ -35,11 +35,11 @@ func (c child) hold(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 	if err != nil {
 		return err
 	}
-	released, err := store.ReleaseLease(ctx, l, inbox.Release{})
+	released, err := store.ReleaseLease(ctx, l, lease.Release{})
 	if err != nil {
 		return err
 	}
-	uncounted, err := store.ReleaseLease(ctx, l, inbox.Release{Uncounted: true})
+	uncounted, err := store.ReleaseLease(ctx, l, lease.Release{Uncounted: true})
 	if err != nil {
 		return err
 	}
@@ -59,29 +59,29 @@ func TestStoppedHolder(t *testing.T) {
 			t.Parallel()
 			key := fmt.Sprint("key ", processed)
 			holder := w.startChild(t, child{Role: "holder", IDs: []string{key}})
-			holder.wait(t, string(inbox.LeaseAcquired))
-			holder.wait(t, "renewed: "+string(inbox.LeaseAcquired))
+			holder.wait(t, string(lease.Acquired))
+			holder.wait(t, "renewed: "+string(lease.Acquired))
 			holder.stop(t)
 
-			var mine inbox.LeaseAnswer
+			var mine lease.Answer
 			eventually(t, "the lease of the stopped process ends", func() bool {
 				var err error
-				if mine, err = w.store.TryBegin(t.Context(), inbox.LeaseRequest{Key: key, Owner: "parent", TTL: time.Hour}); err != nil {
+				if mine, err = w.store.TryBegin(t.Context(), lease.Request{Key: key, Owner: "parent", TTL: time.Hour}); err != nil {
 					t.Fatal(err)
 				}
-				return mine.Status == inbox.LeaseAcquired
+				return mine.Status == lease.Acquired
 			})
 			if mine.Token != 2 || mine.Attempts != 2 {
 				t.Errorf("TryBegin() = %+v, want token and attempt 2", mine)
 			}
-			l := inbox.Lease{Key: key, ID: mine.LeaseID, Token: mine.Token}
+			l := lease.Lease{Key: key, ID: mine.LeaseID, Token: mine.Token}
 			if processed {
 				w.mark(t, l)
 			}
 			before := w.lease(t, key)
 			holder.resume(t)
-			holder.wait(t, "renewed: "+string(inbox.LeaseLost))
-			holder.wait(t, fmt.Sprint("too late: ", inbox.LeaseLost, " ", inbox.LeaseLost, " ", inbox.LeaseLost))
+			holder.wait(t, "renewed: "+string(lease.Lost))
+			holder.wait(t, fmt.Sprint("too late: ", lease.Lost, " ", lease.Lost, " ", lease.Lost))
 			if after := w.lease(t, key); after != before || after.Owner != "parent" {
 				t.Errorf("record = %+v after the stopped process went on, want it as it was, %+v", after, before)
 			}
@@ -90,14 +90,14 @@ func TestStoppedHolder(t *testing.T) {
 	}
 }
 
-func (w *world) mark(t *testing.T, l inbox.Lease) {
+func (w *world) mark(t *testing.T, l lease.Lease) {
 	t.Helper()
-	if status, err := w.store.MarkProcessed(t.Context(), l); err != nil || status != inbox.LeaseProcessed {
+	if status, err := w.store.MarkProcessed(t.Context(), l); err != nil || status != lease.Processed {
 		t.Fatalf("MarkProcessed() = %s, %v, want Processed", status, err)
 	}
 }
 
-func (w *world) lease(t *testing.T, key string) inbox.LeaseRecord {
+func (w *world) lease(t *testing.T, key string) lease.Record {
 	t.Helper()
 	rec, err := w.store.ReadLease(t.Context(), key)
 	if err != nil {
@@ -117,22 +117,22 @@ func TestLeaseRoundTrips(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	var leases []inbox.Lease
+	var leases []lease.Lease
 	begin := func(n int) func() error {
 		return func() error {
-			reqs := make([]inbox.LeaseRequest, n)
+			reqs := make([]lease.Request, n)
 			for i := range reqs {
-				reqs[i] = inbox.LeaseRequest{Key: fmt.Sprint("key ", len(leases)+i), TTL: time.Minute}
+				reqs[i] = lease.Request{Key: fmt.Sprint("key ", len(leases)+i), TTL: time.Minute}
 			}
 			answers, err := store.TryBeginAll(ctx, reqs)
 			for i, a := range answers {
-				leases = append(leases, inbox.Lease{Key: reqs[i].Key, ID: a.LeaseID})
+				leases = append(leases, lease.Lease{Key: reqs[i].Key, ID: a.LeaseID})
 			}
 			return err
 		}
 	}
 	again := func() error {
-		_, err := store.TryBegin(ctx, inbox.LeaseRequest{Key: leases[0].Key, TTL: time.Minute})
+		_, err := store.TryBegin(ctx, lease.Request{Key: leases[0].Key, TTL: time.Minute})
 		return err
 	}
 	for _, tc := range []struct {
@@ -145,12 +145,12 @@ func TestLeaseRoundTrips(t *testing.T) {
 		{"renew", func() error { _, err := store.RenewLease(ctx, leases[0], time.Minute); return err }},
 		{"mark", func() error { _, err := store.MarkProcessed(ctx, leases[0]); return err }},
 		{"processed", again},
-		{"release", func() error { _, err := store.ReleaseLease(ctx, leases[1], inbox.Release{}); return err }},
+		{"release", func() error { _, err := store.ReleaseLease(ctx, leases[1], lease.Release{}); return err }},
 		{"mark all", func() error { _, err := store.MarkAllProcessed(ctx, leases[:50]); return err }},
 		{"read", func() error { _, err := store.ReadLease(ctx, leases[0].Key); return err }},
 		{"read nothing", func() error { _, err := store.ReadLease(ctx, "nothing"); return err }},
 		{"release nothing", func() error {
-			_, err := store.ReleaseLease(ctx, inbox.Lease{Key: "nothing", ID: "x"}, inbox.Release{})
+			_, err := store.ReleaseLease(ctx, lease.Lease{Key: "nothing", ID: "x"}, lease.Release{})
 			return err
 		}},
 	} {

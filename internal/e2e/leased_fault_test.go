@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -56,7 +56,7 @@ func (c child) leaser(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 
 // writeFenced writes to a resource that takes no write with a token older than the last one.
 func (w *world) writeFenced(ctx context.Context, id, writer string) (taken bool, err error) {
-	l, _ := inbox.LeaseFrom(ctx)
+	l, _ := lease.FromContext(ctx)
 	tag, err := w.pool.Exec(ctx, "INSERT INTO "+w.table("fenced")+` AS f VALUES ($1, $2, $3)
 		ON CONFLICT (id) DO UPDATE SET token = excluded.token, writer = excluded.writer WHERE f.token < excluded.token`, id, l.Token, writer)
 	return tag.RowsAffected() == 1, err
@@ -86,7 +86,7 @@ func TestLeasedKilledHolder(t *testing.T) {
 		p.kill()
 		effect := w.leasedEffect("mailer")
 		w.startLeased(t, sub, store, func(ctx context.Context, m *waybill.Message) error {
-			l, _ := inbox.LeaseFrom(ctx)
+			l, _ := lease.FromContext(ctx)
 			tokens <- l.Token
 			return effect(ctx, m)
 		}, consumer.Leases{}, consumer.Config{Name: "mailer", Observer: ops})
@@ -94,10 +94,10 @@ func TestLeasedKilledHolder(t *testing.T) {
 		if token := <-tokens; token != 2 {
 			t.Errorf("the handler has token %d, want that of the second lease", token)
 		}
-		key := inbox.LeaseKeyOf("bus", "mailer", &m).String()
+		key := lease.KeyOf("bus", "mailer", &m).String()
 		eventually(t, "the message is marked", func() bool {
 			rec, err := store.ReadLease(context.Background(), key)
-			return err == nil && rec.Status == inbox.LeaseProcessed && rec.Attempts == 2
+			return err == nil && rec.Status == lease.Processed && rec.Attempts == 2
 		})
 		if n := ops.count(waybill.OpRetry) + ops.count(waybill.OpDead); n != 0 {
 			t.Errorf("%d failures counted, want none", n)
@@ -133,14 +133,14 @@ func TestLeasedStoppedHolder(t *testing.T) {
 	p.resume(t)
 	p.wait(t, "written: false <nil>")
 	p.wait(t, string(waybill.OpLeaseLost))
-	key := inbox.LeaseKeyOf("bus", "mailer", &m).String()
-	if rec, err := store.ReadLease(t.Context(), key); err != nil || rec.Status != inbox.LeaseBusy || rec.Token != 2 {
+	key := lease.KeyOf("bus", "mailer", &m).String()
+	if rec, err := store.ReadLease(t.Context(), key); err != nil || rec.Status != lease.Busy || rec.Token != 2 {
 		t.Errorf("after the late mark: %+v, %v; want the second holder's lease", rec, err)
 	}
 	close(proceed)
 	eventually(t, "the second holder's mark counts", func() bool {
 		rec, err := store.ReadLease(context.Background(), key)
-		return err == nil && rec.Status == inbox.LeaseProcessed && rec.Token == 2
+		return err == nil && rec.Status == lease.Processed && rec.Token == 2
 	})
 	if n := w.number(t, "SELECT count(*) FROM "+w.table("fenced")+" WHERE writer = 'parent' AND token = 2"); n != 1 {
 		t.Error("the resource does not have what the second holder wrote")
@@ -207,8 +207,8 @@ func TestLeasedLetterWithoutMark(t *testing.T) {
 	publish(t, conn, m, "m")
 	w.waitLetters(t, deadletter.Filter{}, 1)
 	stop()
-	key := inbox.LeaseKeyOf("bus", "mailer", &m).String()
-	if rec, err := store.ReadLease(t.Context(), key); err != nil || rec.Status == inbox.LeaseProcessed {
+	key := lease.KeyOf("bus", "mailer", &m).String()
+	if rec, err := store.ReadLease(t.Context(), key); err != nil || rec.Status == lease.Processed {
 		t.Fatalf("after the stop: %+v, %v; want it not marked", rec, err)
 	}
 	w.startLeased(t, b.subscribe(t, conn, "mailer", "orders"), store, func(context.Context, *waybill.Message) error {
@@ -216,7 +216,7 @@ func TestLeasedLetterWithoutMark(t *testing.T) {
 	}, consumer.Leases{}, cfg)
 	eventually(t, "the message is marked", func() bool {
 		rec, err := store.ReadLease(context.Background(), key)
-		return err == nil && rec.Status == inbox.LeaseProcessed
+		return err == nil && rec.Status == lease.Processed
 	})
 	w.waitLetters(t, deadletter.Filter{}, 1)
 	if n := ops.count(waybill.OpDead); n != 1 {
@@ -248,15 +248,15 @@ func TestRenewalKeepsTheLease(t *testing.T) {
 	<-began
 	publish(t, conn, m, "m#copy")
 	<-time.After(2 * ttl)
-	request := inbox.LeaseRequest{Key: inbox.LeaseKeyOf("bus", "mailer", &m).String(), TTL: time.Minute}
-	if a, err := store.TryBegin(t.Context(), request); err != nil || a.Status != inbox.LeaseBusy || len(ended) != 0 || len(began) != 0 {
+	request := lease.Request{Key: lease.KeyOf("bus", "mailer", &m).String(), TTL: time.Minute}
+	if a, err := store.TryBegin(t.Context(), request); err != nil || a.Status != lease.Busy || len(ended) != 0 || len(began) != 0 {
 		t.Fatalf("after two leases' time: %+v, %v, %d ended and %d more begun; want the first one's renewed lease", a, err, len(ended), len(began))
 	}
 	proxy.Refuse(true)
 	proxy.Cut()
 	eventually(t, "somebody else can begin the message", func() bool {
 		a, err := store.TryBegin(context.Background(), request)
-		return err == nil && a.Status == inbox.LeaseAcquired
+		return err == nil && a.Status == lease.Acquired
 	})
 	if len(ended) != 1 {
 		t.Error("the handler's context had not ended when somebody else could begin")

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/memstore"
 	"github.com/waybill-go/waybill/store/redisstore"
@@ -54,7 +54,7 @@ func redisLeases(t *testing.T, url string) (*redisstore.Store, string) {
 }
 
 // onLeaseStores runs a story once with each store that leases.
-func onLeaseStores(t *testing.T, story func(t *testing.T, w *world, store inbox.LeaseStore)) {
+func onLeaseStores(t *testing.T, story func(t *testing.T, w *world, store lease.Store)) {
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
@@ -75,7 +75,7 @@ func onLeaseStores(t *testing.T, story func(t *testing.T, w *world, store inbox.
 // startLeased runs a leased consumer until the story ends or the returned function is called.
 // Its letters are kept in the world's database, where its effects are too, in transactions of
 // their own.
-func (w *world) startLeased(t *testing.T, sub contract.Subscriber, store inbox.LeaseStore, h consumer.LeasedHandler, l consumer.Leases, cfg consumer.Config) (stop func()) {
+func (w *world) startLeased(t *testing.T, sub contract.Subscriber, store lease.Store, h consumer.LeasedHandler, l consumer.Leases, cfg consumer.Config) (stop func()) {
 	t.Helper()
 	c, err := consumer.NewLeased(sub, store, h, w.leases(l), quickConsumer(cfg))
 	if err != nil {
@@ -108,7 +108,7 @@ func (w *world) leasedEffect(name string) consumer.LeasedHandler {
 // each, and two messages with one id from two sources, which are one message unless the source is in
 // the key, and with one idempotency key of two types.
 func TestLeasedOncePerMessage(t *testing.T) {
-	onLeaseStores(t, func(t *testing.T, w *world, store inbox.LeaseStore) {
+	onLeaseStores(t, func(t *testing.T, w *world, store lease.Store) {
 		b, groups, ops := membroker.New(), []string{"billing", "shipping"}, newOpCounter()
 		for _, name := range groups {
 			for range 2 {
@@ -165,7 +165,7 @@ func TestLeasedOnBrokers(t *testing.T) {
 // TestLeasedLetters gives messages up, into a store and into a topic, where they are skipped
 // when they come again. From the store they are run again on request.
 func TestLeasedLetters(t *testing.T) {
-	onLeaseStores(t, func(t *testing.T, w *world, store inbox.LeaseStore) {
+	onLeaseStores(t, func(t *testing.T, w *world, store lease.Store) {
 		b, ops, fixed := membroker.New(), newOpCounter(), make(chan struct{})
 		effect := w.leasedEffect("mailer")
 		handle := func(ctx context.Context, m *waybill.Message) error {
@@ -237,7 +237,7 @@ func checkTopicLetters(t *testing.T, from contract.Subscriber, reasons map[strin
 // TestLeasedRetryIsNotEarly stops a consumer in the middle of a retry delay, and gives the message
 // to another one at once: the attempt is begun when it is due, and counts on.
 func TestLeasedRetryIsNotEarly(t *testing.T) {
-	onLeaseStores(t, func(t *testing.T, w *world, store inbox.LeaseStore) {
+	onLeaseStores(t, func(t *testing.T, w *world, store lease.Store) {
 		const delay = 2 * time.Second
 		cfg := consumer.Config{Name: "mailer", Retry: waybill.RetryPolicy{BaseDelay: delay, DisableJitter: true}}
 		// Each has a broker of its own, so that the second knows nothing of the first one's retry.
@@ -273,7 +273,7 @@ func TestLeasedRetryIsNotEarly(t *testing.T) {
 
 // TestLeasedOrderByKey has the first message of each key fail twice: what follows it waits.
 func TestLeasedOrderByKey(t *testing.T) {
-	onLeaseStores(t, func(t *testing.T, w *world, store inbox.LeaseStore) {
+	onLeaseStores(t, func(t *testing.T, w *world, store lease.Store) {
 		b := membroker.New()
 		var mu sync.Mutex
 		handled, tries := map[string][]string{}, map[string]int{}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
 	"github.com/waybill-go/waybill/store/memstore"
@@ -38,21 +38,21 @@ func TestInboxAnswerLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for what, begin := range map[string]func(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error){
+	for what, begin := range map[string]func(ctx context.Context, req lease.Request) (lease.Answer, error){
 		"one": client.TryBegin,
-		"batch": func(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
-			answers, err := client.TryBeginAll(ctx, []inbox.LeaseRequest{req})
-			return append(answers, inbox.LeaseAnswer{})[0], err
+		"batch": func(ctx context.Context, req lease.Request) (lease.Answer, error) {
+			answers, err := client.TryBeginAll(ctx, []lease.Request{req})
+			return append(answers, lease.Answer{})[0], err
 		},
 	} {
 		proxy.StallReplies(true)
 		type outcome struct {
-			answer inbox.LeaseAnswer
+			answer lease.Answer
 			err    error
 		}
 		got := make(chan outcome, 1)
 		go func() {
-			a, err := begin(t.Context(), inbox.LeaseRequest{Key: what, TTL: time.Minute})
+			a, err := begin(t.Context(), lease.Request{Key: what, TTL: time.Minute})
 			got <- outcome{a, err}
 		}()
 		<-served
@@ -60,11 +60,11 @@ func TestInboxAnswerLost(t *testing.T) {
 		proxy.StallReplies(false)
 		<-served
 		o := <-got
-		if o.err != nil || o.answer.Status != inbox.LeaseAcquired || o.answer.Token != 1 || o.answer.Attempts != 1 {
+		if o.err != nil || o.answer.Status != lease.Acquired || o.answer.Token != 1 || o.answer.Attempts != 1 {
 			t.Errorf("%s: TryBegin() = %+v, %v, want the lease of the lost answer", what, o.answer, o.err)
 		}
-		status, err := client.MarkProcessed(t.Context(), inbox.Lease{Key: what, ID: o.answer.LeaseID, Token: o.answer.Token})
-		wantLeaseStatus(t, what, status, err, inbox.LeaseProcessed)
+		status, err := client.MarkProcessed(t.Context(), lease.Lease{Key: what, ID: o.answer.LeaseID, Token: o.answer.Token})
+		wantLeaseStatus(t, what, status, err, lease.Processed)
 		<-served
 	}
 }

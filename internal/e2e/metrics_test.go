@@ -26,6 +26,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/observe/promobserve"
@@ -108,9 +109,9 @@ func (s *moodyStore) ClaimMessages(ctx context.Context, req contract.ClaimReques
 	return s.Store.ClaimMessages(ctx, req)
 }
 
-func (s *moodyStore) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+func (s *moodyStore) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
 	if s.failBegin.Load() {
-		return inbox.LeaseAnswer{}, waybill.UnavailableError(errDatabase)
+		return lease.Answer{}, waybill.UnavailableError(errDatabase)
 	}
 	return s.Store.TryBegin(ctx, req)
 }
@@ -445,9 +446,9 @@ func (tr *trial) leasedConsumer() {
 	leases := consumer.Leases{Bus: "mem", FailOpen: true, Letters: consumer.LettersIn[*memstore.Tx](store)}
 	store.failBegin.Store(true)
 	handle := func(ctx context.Context, m *waybill.Message) error {
-		if l, ok := inbox.LeaseFrom(ctx); ok && m.ID == "stolen" {
+		if l, ok := lease.FromContext(ctx); ok && m.ID == "stolen" {
 			store.ahead.Store(int64(time.Hour))
-			if _, err := store.TryBegin(ctx, inbox.LeaseRequest{Key: l.Key, TTL: time.Second}); err != nil {
+			if _, err := store.TryBegin(ctx, lease.Request{Key: l.Key, TTL: time.Second}); err != nil {
 				tr.Error(err)
 			}
 		}

@@ -19,9 +19,9 @@ import (
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
-// lease holds the settings that decide how soon a relay's lanes are taken over; zeros stand
+// leaseTimes holds the settings that decide how soon a relay's lanes are taken over; zeros stand
 // for the relay's defaults.
-type lease struct{ LeaseTTL, RenewInterval, PublishTimeout time.Duration }
+type leaseTimes struct{ LeaseTTL, RenewInterval, PublishTimeout time.Duration }
 
 // replica runs a relay until SIGTERM. Unlike the role relay it stands still nowhere, and it
 // starts while its broker is away.

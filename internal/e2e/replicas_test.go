@@ -39,7 +39,7 @@ func chosenSeed(t *testing.T) uint64 {
 
 // replicasLease lets lanes change hands often within a short story, and is long enough that
 // on a busy machine a relay does not lose them, and a broker confirms, without a fault.
-var replicasLease = lease{LeaseTTL: 4500 * time.Millisecond, RenewInterval: 400 * time.Millisecond, PublishTimeout: 3500 * time.Millisecond}
+var replicasLease = leaseTimes{LeaseTTL: 4500 * time.Millisecond, RenewInterval: 400 * time.Millisecond, PublishTimeout: 3500 * time.Millisecond}
 
 // TestReplicasHistory has four relay processes killed, stopped, resumed, started and cut off
 // from the broker, one of these every second, while messages are committed. Then it compares

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -106,9 +107,9 @@ func TestRoles(t *testing.T) {
 		}
 	}
 	leases := as(pgstore.RoleConsumer)
-	answer, err := leases.TryBegin(t.Context(), inbox.LeaseRequest{Key: "k", TTL: time.Minute})
+	answer, err := leases.TryBegin(t.Context(), lease.Request{Key: "k", TTL: time.Minute})
 	if err == nil {
-		_, err = leases.MarkProcessed(t.Context(), inbox.Lease{Key: "k", ID: answer.LeaseID})
+		_, err = leases.MarkProcessed(t.Context(), lease.Lease{Key: "k", ID: answer.LeaseID})
 	}
 	if err == nil {
 		_, err = leases.PurgeLeases(t.Context(), inbox.DefaultRetention, 10)
@@ -129,11 +130,11 @@ func TestRoles(t *testing.T) {
 	if p, _, err := reader.ReadProgress(t.Context(), at.Partition); p.Next != 1 || err != nil {
 		t.Errorf("ReadProgress as a reader = %+v, %v, want the next offset 1", p, err)
 	}
-	if rec, err := reader.ReadLease(t.Context(), "k"); err != nil || rec.Status != inbox.LeaseProcessed {
+	if rec, err := reader.ReadLease(t.Context(), "k"); err != nil || rec.Status != lease.Processed {
 		t.Errorf("ReadLease as a reader = %+v, %v", rec, err)
 	}
 	api := as(pgstore.RoleAPI)
-	if _, err := api.TryBegin(t.Context(), inbox.LeaseRequest{Key: "http:POST:/payments::k", TTL: time.Minute}); err != nil {
+	if _, err := api.TryBegin(t.Context(), lease.Request{Key: "http:POST:/payments::k", TTL: time.Minute}); err != nil {
 		t.Errorf("lease a key as an API: %v", err)
 	}
 	if err := api.SaveResponse(t.Context(), "k", []byte("paid"), time.Minute); err != nil {

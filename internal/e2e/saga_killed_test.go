@@ -59,7 +59,7 @@ type crowd struct {
 }
 
 // crowdLease lets the lanes of a killed process go before the timeout of the saga, most of the time.
-var crowdLease = lease{LeaseTTL: 1500 * time.Millisecond, RenewInterval: 300 * time.Millisecond, PublishTimeout: time.Second}
+var crowdLease = leaseTimes{LeaseTTL: 1500 * time.Millisecond, RenewInterval: 300 * time.Millisecond, PublishTimeout: time.Second}
 
 func newCrowd(t *testing.T, o *office, b brokerSettings) *crowd {
 	t.Helper()

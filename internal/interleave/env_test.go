@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/interleave"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
@@ -28,7 +29,7 @@ type store[Tx any] interface {
 	saga.Store[Tx]
 	schedule.Source
 	inbox.Batcher[Tx]
-	inbox.BatchLeaseStore
+	lease.BatchStore
 }
 
 // party is a program: a store of its own on a connection of its own.
@@ -76,7 +77,7 @@ type env[Tx any] struct {
 	lease  contract.Lease
 	node   string
 	letter int64 // the dead letter that there is
-	held   inbox.Lease
+	held   lease.Lease
 	replay int64
 	lane   int
 }
@@ -254,9 +255,9 @@ func (e *env[Tx]) claimed(ctx context.Context, ids ...string) ([]contract.Claim,
 }
 
 // claim reads what may go now, as a relay that has just got its lanes.
-func (e *env[Tx]) claim(ctx context.Context, p *party[Tx], lease contract.Lease) ([]contract.Claim, error) {
-	req := contract.ClaimRequest{Lanes: lease.Lanes, Limit: 100, Due: true}
-	for _, l := range lease.Lanes {
+func (e *env[Tx]) claim(ctx context.Context, p *party[Tx], held contract.Lease) ([]contract.Claim, error) {
+	req := contract.ClaimRequest{Lanes: held.Lanes, Limit: 100, Due: true}
+	for _, l := range held.Lanes {
 		req.Again = append(req.Again, l.Number)
 	}
 	return p.ClaimMessages(ctx, req)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/janitor"
 )
 
@@ -27,9 +28,9 @@ func inboxScenarios[Tx any]() []scenario[Tx] {
 		{"a lease that has run out is released and taken over twice", leased[Tx], []session[Tx]{releasesLease[Tx], leases[Tx], leases[Tx]}, wantOneLease[Tx]},
 		{"a lease is renewed while it is marked", leased[Tx], []session[Tx]{renewsLease[Tx], marks[Tx]}, wantMarked[Tx]},
 		{"a lease is marked twice", leased[Tx], []session[Tx]{marks[Tx], marks[Tx]}, wantMarked[Tx]},
-		{"a request with no attempts left comes again while its lease is released", asked[Tx], []session[Tx]{asks[Tx], givesBack[Tx](false)}, wantAnswers[Tx](inbox.LeaseAcquired, inbox.LeaseExhausted, inbox.LeaseReleased)},
-		{"a request with no attempts left comes again while its attempt is taken back", asked[Tx], []session[Tx]{asks[Tx], givesBack[Tx](true)}, wantAnswers[Tx](inbox.LeaseAcquired, inbox.LeaseReleased)},
-		{"a request comes again twice while its attempt is taken back", asked[Tx], []session[Tx]{asks[Tx], asks[Tx], givesBack[Tx](true)}, wantAnswers[Tx](inbox.LeaseAcquired, inbox.LeaseReleased)},
+		{"a request with no attempts left comes again while its lease is released", asked[Tx], []session[Tx]{asks[Tx], givesBack[Tx](false)}, wantAnswers[Tx](lease.Acquired, lease.Exhausted, lease.Released)},
+		{"a request with no attempts left comes again while its attempt is taken back", asked[Tx], []session[Tx]{asks[Tx], givesBack[Tx](true)}, wantAnswers[Tx](lease.Acquired, lease.Released)},
+		{"a request comes again twice while its attempt is taken back", asked[Tx], []session[Tx]{asks[Tx], asks[Tx], givesBack[Tx](true)}, wantAnswers[Tx](lease.Acquired, lease.Released)},
 		{"two keys are leased in opposite order", nil, []session[Tx]{leasesAll[Tx]("k1", "k2"), leasesAll[Tx]("k2", "k1")}, wantLeasedOnce[Tx]},
 	}
 }
@@ -136,7 +137,7 @@ func renewsLease[Tx any](ctx context.Context, e *env[Tx], p *party[Tx]) error {
 }
 
 func releasesLease[Tx any](ctx context.Context, e *env[Tx], p *party[Tx]) error {
-	status, err := p.ReleaseLease(ctx, e.held, inbox.Release{})
+	status, err := p.ReleaseLease(ctx, e.held, lease.Release{})
 	p.say("%v", status)
 	return err
 }
@@ -144,21 +145,21 @@ func releasesLease[Tx any](ctx context.Context, e *env[Tx], p *party[Tx]) error 
 // wantMarked expects that the key is processed, unless a session has clashed.
 func wantMarked[Tx any](ctx context.Context, e *env[Tx]) error {
 	r, err := e.admin.ReadLease(ctx, "key")
-	marked := len(e.said(fmt.Sprint(inbox.LeaseProcessed))) > 0
-	if err == nil && (marked != (r.Status == inbox.LeaseProcessed) || !marked && !e.anyClashed()) {
+	marked := len(e.said(fmt.Sprint(lease.Processed))) > 0
+	if err == nil && (marked != (r.Status == lease.Processed) || !marked && !e.anyClashed()) {
 		err = fmt.Errorf("marked: %v, the key is %v", marked, r.Status)
 	}
 	return err
 }
 
-func onlyRequest() inbox.LeaseRequest {
-	return inbox.LeaseRequest{Key: "key", TTL: time.Hour, MaxAttempts: 1, RequestID: "the-only-request"}
+func onlyRequest() lease.Request {
+	return lease.Request{Key: "key", TTL: time.Hour, MaxAttempts: 1, RequestID: "the-only-request"}
 }
 
 // asked has a lease whose request has no more attempts.
 func asked[Tx any](ctx context.Context, e *env[Tx]) error {
 	a, err := e.admin.TryBegin(ctx, onlyRequest())
-	e.held = inbox.Lease{Key: "key", ID: a.LeaseID, Token: a.Token}
+	e.held = lease.Lease{Key: "key", ID: a.LeaseID, Token: a.Token}
 	return err
 }
 
@@ -170,17 +171,17 @@ func asks[Tx any](ctx context.Context, _ *env[Tx], p *party[Tx]) error {
 
 func givesBack[Tx any](uncounted bool) session[Tx] {
 	return func(ctx context.Context, e *env[Tx], p *party[Tx]) error {
-		status, err := p.ReleaseLease(ctx, e.held, inbox.Release{Uncounted: uncounted})
+		status, err := p.ReleaseLease(ctx, e.held, lease.Release{Uncounted: uncounted})
 		p.say("%v", status)
 		return err
 	}
 }
 
 // wantAnswers expects that each session has one of the answers, unless it has clashed, and that no request exceeds its attempts.
-func wantAnswers[Tx any](list ...inbox.LeaseStatus) func(context.Context, *env[Tx]) error {
+func wantAnswers[Tx any](list ...lease.Status) func(context.Context, *env[Tx]) error {
 	return func(ctx context.Context, e *env[Tx]) error {
 		for _, p := range e.parties[:e.active] {
-			if !p.clashed() && !slices.ContainsFunc(list, func(s inbox.LeaseStatus) bool { return slices.Contains(p.notes, string(s)) }) {
+			if !p.clashed() && !slices.ContainsFunc(list, func(s lease.Status) bool { return slices.Contains(p.notes, string(s)) }) {
 				return fmt.Errorf("a session is told %q, want one of %v", p.notes, list)
 			}
 		}
@@ -195,9 +196,9 @@ func wantAnswers[Tx any](list ...inbox.LeaseStatus) func(context.Context, *env[T
 // leasesAll leases several keys in one call.
 func leasesAll[Tx any](keys ...string) session[Tx] {
 	return func(ctx context.Context, _ *env[Tx], p *party[Tx]) error {
-		list := make([]inbox.LeaseRequest, len(keys))
+		list := make([]lease.Request, len(keys))
 		for i, k := range keys {
-			list[i] = inbox.LeaseRequest{Key: k, TTL: time.Minute}
+			list[i] = lease.Request{Key: k, TTL: time.Minute}
 		}
 		answers, err := p.TryBeginAll(ctx, list)
 		for i, a := range answers {
@@ -209,5 +210,5 @@ func leasesAll[Tx any](keys ...string) session[Tx] {
 
 // wantLeasedOnce expects that each key is leased by one of the sessions.
 func wantLeasedOnce[Tx any](_ context.Context, e *env[Tx]) error {
-	return cmp.Or(e.wantOne(fmt.Sprint("k1 ", inbox.LeaseAcquired)), e.wantOne(fmt.Sprint("k2 ", inbox.LeaseAcquired)))
+	return cmp.Or(e.wantOne(fmt.Sprint("k1 ", lease.Acquired)), e.wantOne(fmt.Sprint("k2 ", lease.Acquired)))
 }

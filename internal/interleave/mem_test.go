@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/interleave"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
@@ -258,24 +259,24 @@ func (s memStore) CancelMessage(ctx context.Context, id outbox.Identity, act dea
 	return alone(s, func() (outbox.Cancellation, error) { return s.Store.CancelMessage(ctx, id, act) })
 }
 
-func (s memStore) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
-	return alone(s, func() (inbox.LeaseAnswer, error) { return s.Store.TryBegin(ctx, req) })
+func (s memStore) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
+	return alone(s, func() (lease.Answer, error) { return s.Store.TryBegin(ctx, req) })
 }
 
-func (s memStore) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]inbox.LeaseAnswer, error) {
-	return alone(s, func() ([]inbox.LeaseAnswer, error) { return s.Store.TryBeginAll(ctx, reqs) })
+func (s memStore) TryBeginAll(ctx context.Context, reqs []lease.Request) ([]lease.Answer, error) {
+	return alone(s, func() ([]lease.Answer, error) { return s.Store.TryBeginAll(ctx, reqs) })
 }
 
-func (s memStore) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
-	return alone(s, func() (inbox.LeaseAnswer, error) { return s.Store.RenewLease(ctx, l, ttl) })
+func (s memStore) RenewLease(ctx context.Context, l lease.Lease, ttl time.Duration) (lease.Answer, error) {
+	return alone(s, func() (lease.Answer, error) { return s.Store.RenewLease(ctx, l, ttl) })
 }
 
-func (s memStore) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
-	return alone(s, func() (inbox.LeaseStatus, error) { return s.Store.MarkProcessed(ctx, l) })
+func (s memStore) MarkProcessed(ctx context.Context, l lease.Lease) (lease.Status, error) {
+	return alone(s, func() (lease.Status, error) { return s.Store.MarkProcessed(ctx, l) })
 }
 
-func (s memStore) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
-	return alone(s, func() (inbox.LeaseStatus, error) { return s.Store.ReleaseLease(ctx, l, r) })
+func (s memStore) ReleaseLease(ctx context.Context, l lease.Lease, r lease.Release) (lease.Status, error) {
+	return alone(s, func() (lease.Status, error) { return s.Store.ReleaseLease(ctx, l, r) })
 }
 
 func (s memStore) BuryMessage(ctx context.Context, l inbox.Letter) (bool, error) {

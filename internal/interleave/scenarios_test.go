@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 )
@@ -372,11 +373,11 @@ func settles[Tx any](outcome contract.Outcome) session[Tx] {
 
 // takesOver joins as another relay, and publishes what it finds in the lanes that it gets.
 func takesOver[Tx any](ctx context.Context, e *env[Tx], p *party[Tx]) error {
-	lease, err := p.RenewLanes(ctx, contract.LeaseRequest{Node: "r2", Join: true, TTL: 10 * time.Hour})
+	held, err := p.RenewLanes(ctx, contract.LeaseRequest{Node: "r2", Join: true, TTL: 10 * time.Hour})
 	if err != nil {
 		return err
 	}
-	claims, err := e.claim(ctx, p, lease)
+	claims, err := e.claim(ctx, p, held)
 	if err != nil {
 		return err
 	}
@@ -384,16 +385,16 @@ func takesOver[Tx any](ctx context.Context, e *env[Tx], p *party[Tx]) error {
 	if err == nil {
 		p.sent = idsOf(claims)
 	}
-	p.say("has %d lanes, sends %v, lost %d", len(lease.Lanes), idsOf(claims), len(lost))
+	p.say("has %d lanes, sends %v, lost %d", len(held.Lanes), idsOf(claims), len(lost))
 	return err
 }
 
 // joins is a relay that joins.
 func joins[Tx any](node string) session[Tx] {
 	return func(ctx context.Context, _ *env[Tx], p *party[Tx]) error {
-		lease, err := p.RenewLanes(ctx, contract.LeaseRequest{Node: node, Join: true, TTL: 10 * time.Hour})
-		p.lanes = lease.Lanes
-		p.say("has %d lanes", len(lease.Lanes))
+		held, err := p.RenewLanes(ctx, contract.LeaseRequest{Node: node, Join: true, TTL: 10 * time.Hour})
+		p.lanes = held.Lanes
+		p.say("has %d lanes", len(held.Lanes))
 		return err
 	}
 }
@@ -571,7 +572,7 @@ func wantCancelledOrPending[Tx any](ctx context.Context, e *env[Tx]) error {
 	return err
 }
 
-func leaseRequest() inbox.LeaseRequest { return inbox.LeaseRequest{Key: "key", TTL: time.Minute} }
+func leaseRequest() lease.Request { return lease.Request{Key: "key", TTL: time.Minute} }
 
 func leases[Tx any](ctx context.Context, _ *env[Tx], p *party[Tx]) error {
 	a, err := p.TryBegin(ctx, leaseRequest())
@@ -581,7 +582,7 @@ func leases[Tx any](ctx context.Context, _ *env[Tx], p *party[Tx]) error {
 
 // wantOneLease expects that one of the sessions has the lease, or none if one has clashed.
 func wantOneLease[Tx any](_ context.Context, e *env[Tx]) error {
-	return e.wantOne(fmt.Sprint(inbox.LeaseAcquired))
+	return e.wantOne(fmt.Sprint(lease.Acquired))
 }
 
 // wantOne expects that one of the sessions has noted something, or none if one has clashed.
@@ -603,7 +604,7 @@ func leased[Tx any](ctx context.Context, e *env[Tx]) error {
 	if err != nil {
 		return err
 	}
-	e.held = inbox.Lease{Key: "key", ID: a.LeaseID, Token: a.Token}
+	e.held = lease.Lease{Key: "key", ID: a.LeaseID, Token: a.Token}
 	return e.advance(ctx, time.Hour)
 }
 
@@ -615,8 +616,8 @@ func marks[Tx any](ctx context.Context, e *env[Tx], p *party[Tx]) error {
 
 // wantMarkedOrTaken expects that either the mark counts or the lease was taken over.
 func wantMarkedOrTaken[Tx any](_ context.Context, e *env[Tx]) error {
-	marked := slices.Contains(e.parties[0].notes, fmt.Sprint(inbox.LeaseProcessed))
-	taken := slices.Contains(e.parties[1].notes, fmt.Sprint(inbox.LeaseAcquired))
+	marked := slices.Contains(e.parties[0].notes, fmt.Sprint(lease.Processed))
+	taken := slices.Contains(e.parties[1].notes, fmt.Sprint(lease.Acquired))
 	if marked == taken {
 		return fmt.Errorf("marked: %v, taken over: %v", marked, taken)
 	}

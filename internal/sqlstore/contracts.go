@@ -4,6 +4,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/janitor"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -23,7 +24,7 @@ type Contracts[Tx any] interface {
 	inbox.Inspector
 	inbox.Sizer
 	inbox.OffsetStore
-	inbox.BatchLeaseStore
+	lease.BatchStore
 	deadletter.Store
 	deadletter.ReplayStore
 	deadletter.Auditor

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/settleplan"
 	"github.com/waybill-go/waybill/internal/span"
 	"github.com/waybill-go/waybill/internal/sqldb"
@@ -89,7 +90,7 @@ type Methods[Tx any] interface {
 	inbox.Inspector
 	inbox.Sizer
 	inbox.OffsetStore
-	inbox.BatchLeaseStore
+	lease.BatchStore
 	FindResponse(ctx context.Context, key string) ([]byte, bool, error)
 	SaveResponse(ctx context.Context, key string, response []byte, ttl time.Duration) error
 	relay.Inspector

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
@@ -28,68 +28,68 @@ func scanLease(r sqldb.Rows) (v leaseRow, err error) {
 
 // begun is the answer to a request that was sent with the given id. The row has that id, and a
 // lease, if the request has acquired it, now or before.
-func (r leaseRow) begun(id string, req inbox.LeaseRequest) inbox.LeaseAnswer {
+func (r leaseRow) begun(id string, req lease.Request) lease.Answer {
 	switch {
 	case r.processed:
-		return inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: r.attempts, Conflict: req.Conflicts(r.hash)}
+		return lease.Answer{Status: lease.Processed, Attempts: r.attempts, Conflict: req.Conflicts(r.hash)}
 	case !r.taken && req.MaxAttempts > 0 && r.attempts >= req.MaxAttempts:
-		return inbox.LeaseAnswer{Status: inbox.LeaseExhausted, Attempts: r.attempts}
+		return lease.Answer{Status: lease.Exhausted, Attempts: r.attempts}
 	case r.id == id && !r.until.IsZero():
-		return r.lasting(inbox.LeaseAcquired)
+		return r.lasting(lease.Acquired)
 	}
-	return r.lasting(inbox.LeaseBusy)
+	return r.lasting(lease.Busy)
 }
 
 // lasting tells the holder of a lease how long it lasts, or others how long they can't have the key.
-func (r leaseRow) lasting(status inbox.LeaseStatus) inbox.LeaseAnswer {
-	a := inbox.LeaseAnswer{Status: status, Attempts: r.attempts, ExpiresAt: r.until.UTC(), Remaining: fromMillis(r.remaining)}
+func (r leaseRow) lasting(status lease.Status) lease.Answer {
+	a := lease.Answer{Status: status, Attempts: r.attempts, ExpiresAt: r.until.UTC(), Remaining: fromMillis(r.remaining)}
 	if r.until.IsZero() {
 		a.ExpiresAt = r.due.UTC()
 	}
-	if status == inbox.LeaseAcquired {
+	if status == lease.Acquired {
 		a.LeaseID, a.Token = r.id, r.token
 	}
 	return a
 }
 
-// settled is what has become of the lease with the given id; [inbox.LeaseAcquired] if it is
+// settled is what has become of the lease with the given id; [lease.Acquired] if it is
 // neither released nor processed. The row of an unknown key is empty.
-func (r leaseRow) settled(id string) inbox.LeaseStatus {
+func (r leaseRow) settled(id string) lease.Status {
 	switch {
 	case r.key == "":
-		return inbox.LeaseUnknown
+		return lease.Unknown
 	case r.id != id:
-		return inbox.LeaseLost
+		return lease.Lost
 	case r.processed:
-		return inbox.LeaseProcessed
+		return lease.Processed
 	case r.until.IsZero():
-		return inbox.LeaseReleased
+		return lease.Released
 	}
-	return inbox.LeaseAcquired
+	return lease.Acquired
 }
 
-func (r leaseRow) record() inbox.LeaseRecord {
-	rec := inbox.LeaseRecord{
-		Status: inbox.LeaseReleased, Owner: r.owner, Token: r.token, Attempts: r.attempts,
+func (r leaseRow) record() lease.Record {
+	rec := lease.Record{
+		Status: lease.Released, Owner: r.owner, Token: r.token, Attempts: r.attempts,
 		FirstSeen: r.first.UTC(), LastSeen: r.last.UTC(), LeaseUntil: r.until.UTC(),
 		DueAt: r.due.UTC(), PayloadHash: r.hash,
 	}
 	switch {
 	case r.key == "":
-		return inbox.LeaseRecord{Status: inbox.LeaseUnknown}
+		return lease.Record{Status: lease.Unknown}
 	case r.processed:
-		rec.Status = inbox.LeaseProcessed
+		rec.Status = lease.Processed
 	case r.taken && !r.until.IsZero():
-		rec.Status = inbox.LeaseBusy
+		rec.Status = lease.Busy
 	case !r.until.IsZero():
-		rec.Status = inbox.LeaseExpired
+		rec.Status = lease.Expired
 	}
 	return rec
 }
 
 // leaseID returns the id of a lease as statements take it. An id that is no text is nobody's,
 // and neither is the empty one.
-func leaseID(l inbox.Lease) string {
+func leaseID(l lease.Lease) string {
 	if !utf8.ValidString(l.ID) || strings.ContainsRune(l.ID, 0) {
 		return ""
 	}

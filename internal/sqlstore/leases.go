@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/sqldb"
 	"github.com/waybill-go/waybill/janitor"
 )
@@ -54,17 +54,17 @@ type LeaseStatements struct {
 	Read string // takes a key
 }
 
-// TryBegin implements [inbox.LeaseStore].
-func (c *Core[Tx]) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
-	answers, err := c.TryBeginAll(ctx, []inbox.LeaseRequest{req})
+// TryBegin implements [lease.Store].
+func (c *Core[Tx]) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
+	answers, err := c.TryBeginAll(ctx, []lease.Request{req})
 	if err != nil {
-		return inbox.LeaseAnswer{}, err
+		return lease.Answer{}, err
 	}
 	return answers[0], nil
 }
 
-// TryBeginAll implements [inbox.BatchLeaseStore].
-func (c *Core[Tx]) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]inbox.LeaseAnswer, error) {
+// TryBeginAll implements [lease.BatchStore].
+func (c *Core[Tx]) TryBeginAll(ctx context.Context, reqs []lease.Request) ([]lease.Answer, error) {
 	keys := make([]string, len(reqs))
 	for i := range reqs {
 		if err := reqs[i].Validate(); err != nil {
@@ -72,7 +72,7 @@ func (c *Core[Tx]) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) (
 		}
 		keys[i] = reqs[i].Key
 	}
-	if err := inbox.ValidateLeaseBatch(keys); err != nil {
+	if err := lease.ValidateBatch(keys); err != nil {
 		return nil, err
 	}
 	b := newLeaseBegin(reqs)
@@ -82,7 +82,7 @@ func (c *Core[Tx]) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) (
 	if err != nil {
 		return nil, fmt.Errorf("begin %d keys: %w", len(reqs), err)
 	}
-	answers := make([]inbox.LeaseAnswer, len(reqs))
+	answers := make([]lease.Answer, len(reqs))
 	for i, req := range reqs {
 		answers[i] = rows[req.Key].begun(b.ids[i], req)
 	}
@@ -96,7 +96,7 @@ type leaseBegin struct {
 	limits                    []int
 }
 
-func newLeaseBegin(reqs []inbox.LeaseRequest) leaseBegin {
+func newLeaseBegin(reqs []lease.Request) leaseBegin {
 	var b leaseBegin
 	for _, r := range reqs {
 		b.keys, b.ids, b.owners = append(b.keys, r.Key), append(b.ids, r.LeaseID()), append(b.owners, r.Owner)
@@ -114,8 +114,8 @@ func (b leaseBegin) row(i int) []any {
 	return []any{b.keys[i], b.ids[i], b.owners[i], b.millis[i], b.limits[i], b.hashes[i]}
 }
 
-// MarkProcessed implements [inbox.LeaseStore].
-func (c *Core[Tx]) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
+// MarkProcessed implements [lease.Store].
+func (c *Core[Tx]) MarkProcessed(ctx context.Context, l lease.Lease) (lease.Status, error) {
 	row, err := c.changeLease(ctx, c.SQL.Leases.Settle, l, markArgs...)
 	if err != nil {
 		return "", fmt.Errorf("mark a key: %w", err)
@@ -126,16 +126,16 @@ func (c *Core[Tx]) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.Leas
 // markArgs are the arguments of Settle, behind key and id, for a key that is processed.
 var markArgs = []any{true, 0, 0.0}
 
-// MarkAllProcessed implements [inbox.BatchLeaseStore].
-func (c *Core[Tx]) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]inbox.LeaseStatus, error) {
+// MarkAllProcessed implements [lease.BatchStore].
+func (c *Core[Tx]) MarkAllProcessed(ctx context.Context, leases []lease.Lease) ([]lease.Status, error) {
 	keys, ids := make([]string, len(leases)), make([]string, len(leases))
 	for i, l := range leases {
-		if err := inbox.ValidateLeaseKey(l.Key); err != nil {
+		if err := lease.ValidateKey(l.Key); err != nil {
 			return nil, err
 		}
 		keys[i], ids[i] = l.Key, leaseID(l)
 	}
-	if err := inbox.ValidateLeaseBatch(keys); err != nil {
+	if err := lease.ValidateBatch(keys); err != nil {
 		return nil, err
 	}
 	row := func(i int) []any { return append([]any{keys[i], ids[i]}, markArgs...) }
@@ -145,15 +145,15 @@ func (c *Core[Tx]) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) (
 	if err != nil {
 		return nil, fmt.Errorf("mark %d keys: %w", len(leases), err)
 	}
-	statuses := make([]inbox.LeaseStatus, len(leases))
+	statuses := make([]lease.Status, len(leases))
 	for i, l := range leases {
 		statuses[i] = rows[l.Key].settled(l.ID)
 	}
 	return statuses, nil
 }
 
-// ReleaseLease implements [inbox.LeaseStore].
-func (c *Core[Tx]) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
+// ReleaseLease implements [lease.Store].
+func (c *Core[Tx]) ReleaseLease(ctx context.Context, l lease.Lease, r lease.Release) (lease.Status, error) {
 	if err := r.Validate(); err != nil {
 		return "", err
 	}
@@ -168,38 +168,38 @@ func (c *Core[Tx]) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Rele
 	return row.settled(l.ID), nil
 }
 
-// RenewLease implements [inbox.LeaseStore].
-func (c *Core[Tx]) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
-	if err := inbox.ValidateLeaseTTL(ttl); err != nil {
-		return inbox.LeaseAnswer{}, err
+// RenewLease implements [lease.Store].
+func (c *Core[Tx]) RenewLease(ctx context.Context, l lease.Lease, ttl time.Duration) (lease.Answer, error) {
+	if err := lease.ValidateTTL(ttl); err != nil {
+		return lease.Answer{}, err
 	}
 	row, err := c.changeLease(ctx, c.SQL.Leases.Renew, l, Millis(ttl))
 	if err != nil {
-		return inbox.LeaseAnswer{}, fmt.Errorf("renew a lease: %w", err)
+		return lease.Answer{}, fmt.Errorf("renew a lease: %w", err)
 	}
 	switch status := row.settled(l.ID); status {
-	case inbox.LeaseAcquired:
+	case lease.Acquired:
 		return row.lasting(status), nil
-	case inbox.LeaseLost:
-		return inbox.LeaseAnswer{Status: status}, nil
+	case lease.Lost:
+		return lease.Answer{Status: status}, nil
 	default:
-		return inbox.LeaseAnswer{Status: status, Attempts: row.attempts}, nil
+		return lease.Answer{Status: status, Attempts: row.attempts}, nil
 	}
 }
 
-// ReadLease implements [inbox.LeaseStore].
-func (c *Core[Tx]) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
-	if err := inbox.ValidateLeaseKey(key); err != nil {
-		return inbox.LeaseRecord{}, err
+// ReadLease implements [lease.Store].
+func (c *Core[Tx]) ReadLease(ctx context.Context, key string) (lease.Record, error) {
+	if err := lease.ValidateKey(key); err != nil {
+		return lease.Record{}, err
 	}
 	row, err := readLease(ctx, c.DB, c.SQL.Leases.Read, key)
 	if err != nil {
-		return inbox.LeaseRecord{}, c.Kind(fmt.Errorf("read a key: %w", err))
+		return lease.Record{}, c.Kind(fmt.Errorf("read a key: %w", err))
 	}
 	return row.record(), nil
 }
 
-// PurgeLeases implements [inbox.LeaseStore]. If a janitor is at work it is left to that.
+// PurgeLeases implements [lease.Store]. If a janitor is at work it is left to that.
 func (c *Core[Tx]) PurgeLeases(ctx context.Context, retention time.Duration, limit int) (int, error) {
 	n, err := c.PurgeExpired(ctx, janitor.Rows{Kind: janitor.Leases, OlderThan: retention}, max(limit, 0))
 	if errors.Is(err, janitor.ErrBusy) {
@@ -209,8 +209,8 @@ func (c *Core[Tx]) PurgeLeases(ctx context.Context, retention time.Duration, lim
 }
 
 // changeLease runs a statement about one lease, with args behind key and id.
-func (c *Core[Tx]) changeLease(ctx context.Context, stmt string, l inbox.Lease, args ...any) (row leaseRow, err error) {
-	if err := inbox.ValidateLeaseKey(l.Key); err != nil {
+func (c *Core[Tx]) changeLease(ctx context.Context, stmt string, l lease.Lease, args ...any) (row leaseRow, err error) {
+	if err := lease.ValidateKey(l.Key); err != nil {
 		return row, err
 	}
 	err = c.alone(ctx, func(conn sqldb.Conn) (err error) {

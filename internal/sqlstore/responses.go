@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
@@ -28,12 +28,12 @@ func (c *Core[Tx]) FindResponse(ctx context.Context, key string) ([]byte, bool, 
 
 // SaveResponse stores a response under key for the given time, which is at least a millisecond,
 // unless one is stored there already that has not expired. The key follows the rules of
-// [inbox.ValidateLeaseKey].
+// [lease.ValidateKey].
 func (c *Core[Tx]) SaveResponse(ctx context.Context, key string, response []byte, ttl time.Duration) error {
 	if ttl < time.Millisecond {
 		return &waybill.InvalidError{Field: "ttl", Reason: fmt.Sprintf("is %v; it must be at least a millisecond", ttl)}
 	}
-	if err := inbox.ValidateLeaseKey(key); err != nil {
+	if err := lease.ValidateKey(key); err != nil {
 		return err
 	}
 	if response == nil {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // leaseRow is what is known of a key of the lease contract.
@@ -26,31 +26,31 @@ func (r leaseRow) heldAt(now time.Time) bool { return r.until.After(now) }
 func (r leaseRow) waitsAt(now time.Time) bool { return r.due.After(now) }
 
 // settled says what became of the lease with the given id, or "" if it can still be settled.
-func (r leaseRow) settled(id string) inbox.LeaseStatus {
+func (r leaseRow) settled(id string) lease.Status {
 	switch {
 	case r.id == "":
-		return inbox.LeaseUnknown
+		return lease.Unknown
 	case r.id != id:
-		return inbox.LeaseLost
+		return lease.Lost
 	case r.processed:
-		return inbox.LeaseProcessed
+		return lease.Processed
 	case r.until.IsZero():
-		return inbox.LeaseReleased
+		return lease.Released
 	}
 	return ""
 }
 
-// TryBegin implements [inbox.LeaseStore].
-func (s *Store) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
-	answers, err := s.TryBeginAll(ctx, []inbox.LeaseRequest{req})
+// TryBegin implements [lease.Store].
+func (s *Store) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
+	answers, err := s.TryBeginAll(ctx, []lease.Request{req})
 	if err != nil {
-		return inbox.LeaseAnswer{}, err
+		return lease.Answer{}, err
 	}
 	return answers[0], nil
 }
 
-// TryBeginAll implements [inbox.BatchLeaseStore].
-func (s *Store) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]inbox.LeaseAnswer, error) {
+// TryBeginAll implements [lease.BatchStore].
+func (s *Store) TryBeginAll(ctx context.Context, reqs []lease.Request) ([]lease.Answer, error) {
 	keys := make([]string, len(reqs))
 	for i := range reqs {
 		if err := reqs[i].Validate(); err != nil {
@@ -58,10 +58,10 @@ func (s *Store) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]i
 		}
 		keys[i] = reqs[i].Key
 	}
-	if err := inbox.ValidateLeaseBatch(keys); err != nil {
+	if err := lease.ValidateBatch(keys); err != nil {
 		return nil, err
 	}
-	answers := make([]inbox.LeaseAnswer, len(reqs))
+	answers := make([]lease.Answer, len(reqs))
 	err := s.inTx(ctx, func(tx *Tx) error {
 		for i, req := range reqs {
 			answers[i] = s.tryBegin(tx, req)
@@ -74,20 +74,20 @@ func (s *Store) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]i
 	return answers, nil
 }
 
-func (s *Store) tryBegin(tx *Tx, req inbox.LeaseRequest) inbox.LeaseAnswer {
+func (s *Store) tryBegin(tx *Tx, req lease.Request) lease.Answer {
 	now := s.now()
 	row := s.data.leases[req.Key]
 	switch {
 	case row.processed:
-		return inbox.LeaseAnswer{Status: inbox.LeaseProcessed, Attempts: row.attempts, Conflict: req.Conflicts(row.hash)}
+		return lease.Answer{Status: lease.Processed, Attempts: row.attempts, Conflict: req.Conflicts(row.hash)}
 	case row.heldAt(now) && row.id == req.RequestID:
-		return row.answer(inbox.LeaseAcquired, row.until, now)
+		return row.answer(lease.Acquired, row.until, now)
 	case row.heldAt(now):
-		return row.answer(inbox.LeaseBusy, row.until, now)
+		return row.answer(lease.Busy, row.until, now)
 	case row.waitsAt(now):
-		return row.answer(inbox.LeaseBusy, row.due, now)
+		return row.answer(lease.Busy, row.due, now)
 	case req.MaxAttempts > 0 && row.attempts >= req.MaxAttempts:
-		return inbox.LeaseAnswer{Status: inbox.LeaseExhausted, Attempts: row.attempts}
+		return lease.Answer{Status: lease.Exhausted, Attempts: row.attempts}
 	}
 	if row.first.IsZero() {
 		row.first = now
@@ -97,57 +97,57 @@ func (s *Store) tryBegin(tx *Tx, req inbox.LeaseRequest) inbox.LeaseAnswer {
 	row.attempts++
 	row.last, row.until, row.due = now, now.Add(req.TTL), time.Time{}
 	put(tx, s.data.leases, req.Key, row)
-	return row.answer(inbox.LeaseAcquired, row.until, now)
+	return row.answer(lease.Acquired, row.until, now)
 }
 
 // answer tells the holder of a lease how long it lasts, or others how long they can't have the key.
-func (r leaseRow) answer(status inbox.LeaseStatus, ends, now time.Time) inbox.LeaseAnswer {
-	a := inbox.LeaseAnswer{Status: status, Attempts: r.attempts, ExpiresAt: ends.UTC(), Remaining: ends.Sub(now)}
-	if status == inbox.LeaseAcquired {
+func (r leaseRow) answer(status lease.Status, ends, now time.Time) lease.Answer {
+	a := lease.Answer{Status: status, Attempts: r.attempts, ExpiresAt: ends.UTC(), Remaining: ends.Sub(now)}
+	if status == lease.Acquired {
 		a.LeaseID, a.Token = r.id, r.token
 	}
 	return a
 }
 
-// RenewLease implements [inbox.LeaseStore].
-func (s *Store) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (answer inbox.LeaseAnswer, err error) {
-	if err := inbox.ValidateLeaseTTL(ttl); err != nil {
+// RenewLease implements [lease.Store].
+func (s *Store) RenewLease(ctx context.Context, l lease.Lease, ttl time.Duration) (answer lease.Answer, err error) {
+	if err := lease.ValidateTTL(ttl); err != nil {
 		return answer, err
 	}
 	err = s.changeLease(ctx, l.Key, func(tx *Tx, row leaseRow, now time.Time) {
 		if status := row.settled(l.ID); status != "" {
-			answer = inbox.LeaseAnswer{Status: status}
-			if status != inbox.LeaseLost {
+			answer = lease.Answer{Status: status}
+			if status != lease.Lost {
 				answer.Attempts = row.attempts
 			}
 			return
 		}
 		row.last, row.until = now, now.Add(ttl)
 		put(tx, s.data.leases, l.Key, row)
-		answer = row.answer(inbox.LeaseAcquired, row.until, now)
+		answer = row.answer(lease.Acquired, row.until, now)
 	})
 	return answer, err
 }
 
-// MarkProcessed implements [inbox.LeaseStore].
-func (s *Store) MarkProcessed(ctx context.Context, l inbox.Lease) (status inbox.LeaseStatus, err error) {
+// MarkProcessed implements [lease.Store].
+func (s *Store) MarkProcessed(ctx context.Context, l lease.Lease) (status lease.Status, err error) {
 	err = s.changeLease(ctx, l.Key, func(tx *Tx, row leaseRow, now time.Time) { status = s.mark(tx, l, row, now) })
 	return status, err
 }
 
-// MarkAllProcessed implements [inbox.BatchLeaseStore].
-func (s *Store) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]inbox.LeaseStatus, error) {
+// MarkAllProcessed implements [lease.BatchStore].
+func (s *Store) MarkAllProcessed(ctx context.Context, leases []lease.Lease) ([]lease.Status, error) {
 	keys := make([]string, len(leases))
 	for i, l := range leases {
-		if err := inbox.ValidateLeaseKey(l.Key); err != nil {
+		if err := lease.ValidateKey(l.Key); err != nil {
 			return nil, err
 		}
 		keys[i] = l.Key
 	}
-	if err := inbox.ValidateLeaseBatch(keys); err != nil {
+	if err := lease.ValidateBatch(keys); err != nil {
 		return nil, err
 	}
-	statuses := make([]inbox.LeaseStatus, len(leases))
+	statuses := make([]lease.Status, len(leases))
 	err := s.inTx(ctx, func(tx *Tx) error {
 		for i, l := range leases {
 			statuses[i] = s.mark(tx, l, s.data.leases[l.Key], s.now())
@@ -160,17 +160,17 @@ func (s *Store) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]i
 	return statuses, nil
 }
 
-func (s *Store) mark(tx *Tx, l inbox.Lease, row leaseRow, now time.Time) inbox.LeaseStatus {
+func (s *Store) mark(tx *Tx, l lease.Lease, row leaseRow, now time.Time) lease.Status {
 	if status := row.settled(l.ID); status != "" {
 		return status
 	}
 	row.processed, row.last, row.until = true, now, time.Time{}
 	put(tx, s.data.leases, l.Key, row)
-	return inbox.LeaseProcessed
+	return lease.Processed
 }
 
-// ReleaseLease implements [inbox.LeaseStore].
-func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (status inbox.LeaseStatus, err error) {
+// ReleaseLease implements [lease.Store].
+func (s *Store) ReleaseLease(ctx context.Context, l lease.Lease, r lease.Release) (status lease.Status, err error) {
 	if err := r.Validate(); err != nil {
 		return "", err
 	}
@@ -186,14 +186,14 @@ func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release
 			row.due = now.Add(r.Wait)
 		}
 		put(tx, s.data.leases, l.Key, row)
-		status = inbox.LeaseReleased
+		status = lease.Released
 	})
 	return status, err
 }
 
 // changeLease runs fn with the row of a key, empty if there is none, in a transaction.
 func (s *Store) changeLease(ctx context.Context, key string, fn func(tx *Tx, row leaseRow, now time.Time)) error {
-	if err := inbox.ValidateLeaseKey(key); err != nil {
+	if err := lease.ValidateKey(key); err != nil {
 		return err
 	}
 	return s.inTx(ctx, func(tx *Tx) error {
@@ -202,29 +202,29 @@ func (s *Store) changeLease(ctx context.Context, key string, fn func(tx *Tx, row
 	})
 }
 
-// ReadLease implements [inbox.LeaseStore].
-func (s *Store) ReadLease(ctx context.Context, key string) (rec inbox.LeaseRecord, err error) {
+// ReadLease implements [lease.Store].
+func (s *Store) ReadLease(ctx context.Context, key string) (rec lease.Record, err error) {
 	err = s.changeLease(ctx, key, func(_ *Tx, row leaseRow, now time.Time) {
-		rec = inbox.LeaseRecord{
-			Status: inbox.LeaseReleased, Owner: row.owner, Token: row.token, Attempts: row.attempts,
+		rec = lease.Record{
+			Status: lease.Released, Owner: row.owner, Token: row.token, Attempts: row.attempts,
 			FirstSeen: row.first.UTC(), LastSeen: row.last.UTC(), LeaseUntil: row.until.UTC(),
 			DueAt: row.due.UTC(), PayloadHash: row.hash,
 		}
 		switch {
 		case row.id == "":
-			rec = inbox.LeaseRecord{Status: inbox.LeaseUnknown}
+			rec = lease.Record{Status: lease.Unknown}
 		case row.processed:
-			rec.Status = inbox.LeaseProcessed
+			rec.Status = lease.Processed
 		case row.heldAt(now):
-			rec.Status = inbox.LeaseBusy
+			rec.Status = lease.Busy
 		case !row.until.IsZero():
-			rec.Status = inbox.LeaseExpired
+			rec.Status = lease.Expired
 		}
 	})
 	return rec, err
 }
 
-// PurgeLeases implements [inbox.LeaseStore].
+// PurgeLeases implements [lease.Store].
 func (s *Store) PurgeLeases(ctx context.Context, retention time.Duration, limit int) (n int, err error) {
 	err = s.inTx(ctx, func(tx *Tx) error {
 		expired := s.expiredLeases(retention)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // savedResponse is what a handler has answered, until its time has passed.
@@ -31,12 +31,12 @@ func (s *Store) FindResponse(ctx context.Context, key string) (response []byte, 
 
 // SaveResponse stores a response under key for the given time, which is at least a millisecond,
 // unless one is stored there already that has not expired. The key follows the rules of
-// [inbox.ValidateLeaseKey].
+// [lease.ValidateKey].
 func (s *Store) SaveResponse(ctx context.Context, key string, response []byte, ttl time.Duration) error {
 	if ttl < time.Millisecond {
 		return &waybill.InvalidError{Field: "ttl", Reason: fmt.Sprintf("is %v; it must be at least a millisecond", ttl)}
 	}
-	if err := inbox.ValidateLeaseKey(key); err != nil {
+	if err := lease.ValidateKey(key); err != nil {
 		return err
 	}
 	return s.inTx(ctx, func(tx *Tx) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/rows"
 	"github.com/waybill-go/waybill/internal/wakeup"
 	"github.com/waybill-go/waybill/janitor"
@@ -49,7 +50,7 @@ var (
 	_ inbox.OffsetStore      = (*Store)(nil)
 	_ inbox.Inbox[*Tx]       = (*Store)(nil)
 	_ inbox.Batcher[*Tx]     = (*Store)(nil)
-	_ inbox.BatchLeaseStore  = (*Store)(nil)
+	_ lease.BatchStore       = (*Store)(nil)
 	_ inbox.Batcher[*Tx]     = (*Store)(nil)
 	_ inbox.Recorder[*Tx]    = (*Store)(nil)
 	_ deadletter.Store       = (*Store)(nil)

@@ -8,11 +8,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// TryBeginAll implements [inbox.BatchLeaseStore].
-func (l *Leases) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]inbox.LeaseAnswer, error) {
+// TryBeginAll implements [lease.BatchStore].
+func (l *Leases) TryBeginAll(ctx context.Context, reqs []lease.Request) ([]lease.Answer, error) {
 	keys, ids := make([]string, len(reqs)), make([]string, len(reqs))
 	updates := make([]mongo.Pipeline, len(reqs))
 	for i := range reqs {
@@ -26,23 +26,23 @@ func (l *Leases) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]
 	if err != nil {
 		return nil, wrap("begin keys", err)
 	}
-	answers := make([]inbox.LeaseAnswer, len(reqs))
+	answers := make([]lease.Answer, len(reqs))
 	for i, key := range keys {
 		if d, ok := docs[key]; ok {
 			answers[i] = d.begun(reqs[i], ids[i])
 		} else { // not acquired, and removed between the two round trips: to be asked again
-			answers[i].Status = inbox.LeaseBusy
+			answers[i].Status = lease.Busy
 		}
 	}
 	return answers, nil
 }
 
-// MarkAllProcessed implements [inbox.BatchLeaseStore].
-func (l *Leases) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]inbox.LeaseStatus, error) {
+// MarkAllProcessed implements [lease.BatchStore].
+func (l *Leases) MarkAllProcessed(ctx context.Context, leases []lease.Lease) ([]lease.Status, error) {
 	keys := make([]string, len(leases))
 	updates := make([]mongo.Pipeline, len(leases))
 	for i, own := range leases {
-		if err := inbox.ValidateLeaseKey(own.Key); err != nil {
+		if err := lease.ValidateKey(own.Key); err != nil {
 			return nil, err
 		}
 		keys[i], updates[i] = own.Key, l.mark(own.ID)
@@ -51,7 +51,7 @@ func (l *Leases) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]
 	if err != nil {
 		return nil, wrap("mark keys", err)
 	}
-	statuses := make([]inbox.LeaseStatus, len(leases))
+	statuses := make([]lease.Status, len(leases))
 	for i, own := range leases {
 		statuses[i] = statusIn(docs[own.Key], own.ID)
 	}
@@ -60,7 +60,7 @@ func (l *Leases) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]
 
 // changeAll runs a pipeline on each key and then reads all of them.
 func (l *Leases) changeAll(ctx context.Context, keys []string, updates []mongo.Pipeline, insert bool) (map[string]*leaseDoc, error) {
-	if err := inbox.ValidateLeaseBatch(keys); err != nil || len(keys) == 0 {
+	if err := lease.ValidateBatch(keys); err != nil || len(keys) == 0 {
 		return nil, err
 	}
 	ctx = outside(ctx)

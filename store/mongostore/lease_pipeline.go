@@ -6,7 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // onlyIf is an update that sets fields if a condition holds, and else leaves the document as
@@ -19,7 +19,7 @@ func onlyIf(condition any, fields bson.D) mongo.Pipeline {
 func op(name string, args ...any) bson.D { return bson.D{{Key: name, Value: bson.A(args)}} }
 
 // begin leases the key if nobody has it, it does not wait, it is not processed, and attempts are left.
-func (l *Leases) begin(req inbox.LeaseRequest, id string) mongo.Pipeline {
+func (l *Leases) begin(req lease.Request, id string) mongo.Pipeline {
 	attempts := op("$ifNull", "$attempts", int32(0))
 	token := op("$add", op("$ifNull", "$token", int64(0)), int64(1))
 	free := bson.A{op("$ne", "$state", processed), op("$lte", op("$ifNull", "$until", l.cfg.now()), l.cfg.now())}
@@ -54,7 +54,7 @@ func (l *Leases) mark(id string) mongo.Pipeline {
 	return byHolder(id, bson.D{{Key: "state", Value: processed}, {Key: "until", Value: nil}, {Key: "last_seen", Value: l.cfg.now()}})
 }
 
-func (l *Leases) release(id string, r inbox.Release) mongo.Pipeline {
+func (l *Leases) release(id string, r lease.Release) mongo.Pipeline {
 	less, until := int32(0), any(nil)
 	if r.Uncounted {
 		less = -1

@@ -9,10 +9,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// Leases is an [inbox.BatchLeaseStore] over one collection. It needs no transactions, so a
+// Leases is a [lease.BatchStore] over one collection. It needs no transactions, so a
 // standalone server serves too.
 //
 // Each key is a document that is changed by one command: a pipeline decides, by the server's
@@ -24,7 +24,7 @@ type Leases struct {
 	keys, responses *mongo.Collection
 }
 
-var _ inbox.BatchLeaseStore = (*Leases)(nil)
+var _ lease.BatchStore = (*Leases)(nil)
 
 // NewLeases returns the lease store in db. The caller keeps db's client and disconnects it.
 // The error is an [*waybill.InvalidError] about cfg.
@@ -101,88 +101,88 @@ func (d *leaseDoc) payload() string {
 
 // begun is the answer to a request with the given id. The key has that id if the request has
 // acquired it, now or before.
-func (d *leaseDoc) begun(req inbox.LeaseRequest, id string) inbox.LeaseAnswer {
-	a := inbox.LeaseAnswer{Status: inbox.LeaseExhausted, Attempts: d.Attempts}
+func (d *leaseDoc) begun(req lease.Request, id string) lease.Answer {
+	a := lease.Answer{Status: lease.Exhausted, Attempts: d.Attempts}
 	usedUp := req.MaxAttempts > 0 && d.Attempts >= req.MaxAttempts
 	switch {
 	case d.State == processed:
-		a.Status, a.Conflict = inbox.LeaseProcessed, req.Conflicts(d.payload())
+		a.Status, a.Conflict = lease.Processed, req.Conflicts(d.payload())
 	case d.State == leased && d.Lease == id && (d.taken() || !usedUp):
 		return d.acquired()
 	case d.taken():
-		a.Status, a.ExpiresAt, a.Remaining = inbox.LeaseBusy, d.Until.UTC(), d.Until.Sub(d.Now)
+		a.Status, a.ExpiresAt, a.Remaining = lease.Busy, d.Until.UTC(), d.Until.Sub(d.Now)
 	}
 	return a
 }
 
-func (d *leaseDoc) acquired() inbox.LeaseAnswer {
-	return inbox.LeaseAnswer{
-		Status: inbox.LeaseAcquired, LeaseID: d.Lease, Token: d.Token, Attempts: d.Attempts,
+func (d *leaseDoc) acquired() lease.Answer {
+	return lease.Answer{
+		Status: lease.Acquired, LeaseID: d.Lease, Token: d.Token, Attempts: d.Attempts,
 		ExpiresAt: d.Until.UTC(), Remaining: d.Until.Sub(d.Now),
 	}
 }
 
 // statusOf says what the key is to the holder of a lease.
-func (d *leaseDoc) statusOf(id string) inbox.LeaseStatus {
+func (d *leaseDoc) statusOf(id string) lease.Status {
 	switch {
 	case d.Lease != id:
-		return inbox.LeaseLost
+		return lease.Lost
 	case d.State == processed:
-		return inbox.LeaseProcessed
+		return lease.Processed
 	case d.State == released:
-		return inbox.LeaseReleased
+		return lease.Released
 	}
-	return inbox.LeaseAcquired
+	return lease.Acquired
 }
 
-// TryBegin implements [inbox.LeaseStore].
-func (l *Leases) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
+// TryBegin implements [lease.Store].
+func (l *Leases) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
 	if err := req.Validate(); err != nil {
-		return inbox.LeaseAnswer{}, err
+		return lease.Answer{}, err
 	}
 	id := req.LeaseID()
 	d, err := l.change(ctx, req.Key, l.begin(req, id), true)
 	if err != nil {
-		return inbox.LeaseAnswer{}, wrap("begin a key", err)
+		return lease.Answer{}, wrap("begin a key", err)
 	}
 	return d.begun(req, id), nil
 }
 
-// RenewLease implements [inbox.LeaseStore].
-func (l *Leases) RenewLease(ctx context.Context, own inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
-	if err := errors.Join(inbox.ValidateLeaseKey(own.Key), inbox.ValidateLeaseTTL(ttl)); err != nil {
-		return inbox.LeaseAnswer{}, err
+// RenewLease implements [lease.Store].
+func (l *Leases) RenewLease(ctx context.Context, own lease.Lease, ttl time.Duration) (lease.Answer, error) {
+	if err := errors.Join(lease.ValidateKey(own.Key), lease.ValidateTTL(ttl)); err != nil {
+		return lease.Answer{}, err
 	}
 	d, err := l.change(ctx, own.Key, l.renew(own.ID, ttl), false)
 	if err != nil {
-		return inbox.LeaseAnswer{}, wrap("renew a lease", err)
+		return lease.Answer{}, wrap("renew a lease", err)
 	}
 	status := statusIn(d, own.ID)
-	if status == inbox.LeaseAcquired {
+	if status == lease.Acquired {
 		return d.acquired(), nil
 	}
-	a := inbox.LeaseAnswer{Status: status}
-	if status == inbox.LeaseProcessed || status == inbox.LeaseReleased {
+	a := lease.Answer{Status: status}
+	if status == lease.Processed || status == lease.Released {
 		a.Attempts = d.Attempts
 	}
 	return a, nil
 }
 
-// MarkProcessed implements [inbox.LeaseStore].
-func (l *Leases) MarkProcessed(ctx context.Context, own inbox.Lease) (inbox.LeaseStatus, error) {
+// MarkProcessed implements [lease.Store].
+func (l *Leases) MarkProcessed(ctx context.Context, own lease.Lease) (lease.Status, error) {
 	return l.end(ctx, own, l.mark(own.ID), "mark a key")
 }
 
-// ReleaseLease implements [inbox.LeaseStore].
-func (l *Leases) ReleaseLease(ctx context.Context, own inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
+// ReleaseLease implements [lease.Store].
+func (l *Leases) ReleaseLease(ctx context.Context, own lease.Lease, r lease.Release) (lease.Status, error) {
 	if err := r.Validate(); err != nil {
 		return "", err
 	}
 	return l.end(ctx, own, l.release(own.ID, r), "release a key")
 }
 
-func (l *Leases) end(ctx context.Context, own inbox.Lease, update mongo.Pipeline, what string) (inbox.LeaseStatus, error) {
-	if err := inbox.ValidateLeaseKey(own.Key); err != nil {
+func (l *Leases) end(ctx context.Context, own lease.Lease, update mongo.Pipeline, what string) (lease.Status, error) {
+	if err := lease.ValidateKey(own.Key); err != nil {
 		return "", err
 	}
 	d, err := l.change(ctx, own.Key, update, false)
@@ -192,9 +192,9 @@ func (l *Leases) end(ctx context.Context, own inbox.Lease, update mongo.Pipeline
 	return statusIn(d, own.ID), nil
 }
 
-func statusIn(d *leaseDoc, id string) inbox.LeaseStatus {
+func statusIn(d *leaseDoc, id string) lease.Status {
 	if d == nil {
-		return inbox.LeaseUnknown
+		return lease.Unknown
 	}
 	return d.statusOf(id)
 }
@@ -217,34 +217,34 @@ func (l *Leases) change(ctx context.Context, key string, update mongo.Pipeline, 
 	}
 }
 
-// ReadLease implements [inbox.LeaseStore].
-func (l *Leases) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
-	if err := inbox.ValidateLeaseKey(key); err != nil {
-		return inbox.LeaseRecord{}, err
+// ReadLease implements [lease.Store].
+func (l *Leases) ReadLease(ctx context.Context, key string) (lease.Record, error) {
+	if err := lease.ValidateKey(key); err != nil {
+		return lease.Record{}, err
 	}
 	var d leaseDoc
 	err := l.keys.FindOne(outside(ctx), bson.M{"_id": key}, options.FindOne().SetProjection(l.shownFields())).Decode(&d)
 	if errors.Is(err, mongo.ErrNoDocuments) {
-		return inbox.LeaseRecord{Status: inbox.LeaseUnknown}, nil
+		return lease.Record{Status: lease.Unknown}, nil
 	}
 	if err != nil {
-		return inbox.LeaseRecord{}, wrap("read a key", err)
+		return lease.Record{}, wrap("read a key", err)
 	}
 	return d.record(), nil
 }
 
-func (d *leaseDoc) record() inbox.LeaseRecord {
-	r := inbox.LeaseRecord{
-		Status: inbox.LeaseReleased, Owner: d.Owner, Token: d.Token, Attempts: d.Attempts,
+func (d *leaseDoc) record() lease.Record {
+	r := lease.Record{
+		Status: lease.Released, Owner: d.Owner, Token: d.Token, Attempts: d.Attempts,
 		FirstSeen: d.FirstSeen.UTC(), LastSeen: d.LastSeen.UTC(), PayloadHash: d.payload(),
 	}
 	switch {
 	case d.State == processed:
-		r.Status = inbox.LeaseProcessed
+		r.Status = lease.Processed
 	case d.State == leased && d.taken():
-		r.Status = inbox.LeaseBusy
+		r.Status = lease.Busy
 	case d.State == leased:
-		r.Status = inbox.LeaseExpired
+		r.Status = lease.Expired
 	}
 	if d.Until != nil && d.State == leased {
 		r.LeaseUntil = d.Until.UTC()
@@ -254,7 +254,7 @@ func (d *leaseDoc) record() inbox.LeaseRecord {
 	return r
 }
 
-// PurgeLeases implements [inbox.LeaseStore].
+// PurgeLeases implements [lease.Store].
 func (l *Leases) PurgeLeases(ctx context.Context, retention time.Duration, limit int) (int, error) {
 	if limit <= 0 {
 		return 0, nil // MongoDB takes 0 for no limit

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 const responseKeys = "idempotency_responses" // the collection
@@ -36,7 +36,7 @@ func (l *Leases) FindResponse(ctx context.Context, key string) ([]byte, bool, er
 
 // SaveResponse stores a response under key for the given time, which is at least a millisecond,
 // unless one is stored there already that has not expired. The key follows the rules of
-// [inbox.ValidateLeaseKey]; the response has at most [MaxResponseSize] bytes. The server removes it
+// [lease.ValidateKey]; the response has at most [MaxResponseSize] bytes. The server removes it
 // some time after it has expired, if [Leases.EnsureIndexes] was called.
 func (l *Leases) SaveResponse(ctx context.Context, key string, response []byte, ttl time.Duration) error {
 	switch {
@@ -45,7 +45,7 @@ func (l *Leases) SaveResponse(ctx context.Context, key string, response []byte, 
 	case len(response) > MaxResponseSize:
 		return &waybill.InvalidError{Field: "response", Reason: "is longer than a document of MongoDB may be"}
 	}
-	if err := inbox.ValidateLeaseKey(key); err != nil {
+	if err := lease.ValidateKey(key); err != nil {
 		return err
 	}
 	free := op("$lte", op("$ifNull", "$expires_at", l.cfg.now()), l.cfg.now())

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // FindResponse returns the response that is stored under key, and false if there is none or its
@@ -25,12 +25,12 @@ func (s *Store) FindResponse(ctx context.Context, key string) ([]byte, bool, err
 }
 
 // SaveResponse stores a response under key for the given time, which is at least a millisecond,
-// unless one is stored there already. The key follows the rules of [inbox.ValidateLeaseKey].
+// unless one is stored there already. The key follows the rules of [lease.ValidateKey].
 func (s *Store) SaveResponse(ctx context.Context, key string, response []byte, ttl time.Duration) error {
 	if ttl < time.Millisecond {
 		return invalid("ttl", "is %v; it must be at least a millisecond", ttl)
 	}
-	if err := inbox.ValidateLeaseKey(key); err != nil {
+	if err := lease.ValidateKey(key); err != nil {
 		return err
 	}
 	if err := s.client.SetNX(ctx, s.responses+key, response, ttl).Err(); err != nil {

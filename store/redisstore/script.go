@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/span"
 )
 
@@ -182,25 +182,25 @@ func (r reply) number(i int) int64 {
 	return number
 }
 
-func (r reply) status() inbox.LeaseStatus { return inbox.LeaseStatus(r.text(0)) }
+func (r reply) status() lease.Status { return lease.Status(r.text(0)) }
 
 // answer returns what beginScript and renewScript say of the lease with the given id.
-func (r reply) answer(id string) inbox.LeaseAnswer {
-	a := inbox.LeaseAnswer{
+func (r reply) answer(id string) lease.Answer {
+	a := lease.Answer{
 		Status:    r.status(),
 		Attempts:  int(r.number(2)),
 		ExpiresAt: moment(r.number(3)),
 		Remaining: span.Of(r.number(4), time.Microsecond),
 	}
-	if a.Status == inbox.LeaseAcquired {
+	if a.Status == lease.Acquired {
 		a.LeaseID, a.Token = id, r.number(1)
 	}
 	return a
 }
 
 // record returns what readScript says.
-func (r reply) record() inbox.LeaseRecord {
-	return inbox.LeaseRecord{
+func (r reply) record() lease.Record {
+	return lease.Record{
 		Status:      r.status(),
 		Token:       r.number(1),
 		Attempts:    int(r.number(2)),

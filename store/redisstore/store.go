@@ -33,6 +33,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // The range of [Config.Retention].
@@ -82,7 +83,7 @@ func invalid(field, format string, args ...any) error {
 	return &waybill.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Store implements [inbox.BatchLeaseStore]. It is safe for concurrent use, and so are several
+// Store implements [lease.BatchStore]. It is safe for concurrent use, and so are several
 // stores, in several processes, on one server.
 type Store struct {
 	client    redis.UniversalClient
@@ -91,7 +92,7 @@ type Store struct {
 	retention time.Duration
 }
 
-var _ inbox.BatchLeaseStore = (*Store)(nil)
+var _ lease.BatchStore = (*Store)(nil)
 
 // hashWhole ends what stands before every key. Cluster takes the text between the first brace
 // that opens and the next that closes as what decides the slot, and the whole name if that text
@@ -115,17 +116,17 @@ func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	}, nil
 }
 
-// TryBegin implements [inbox.LeaseStore].
-func (s *Store) TryBegin(ctx context.Context, req inbox.LeaseRequest) (inbox.LeaseAnswer, error) {
-	answers, err := s.TryBeginAll(ctx, []inbox.LeaseRequest{req})
+// TryBegin implements [lease.Store].
+func (s *Store) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
+	answers, err := s.TryBeginAll(ctx, []lease.Request{req})
 	if err != nil {
-		return inbox.LeaseAnswer{}, err
+		return lease.Answer{}, err
 	}
 	return answers[0], nil
 }
 
-// TryBeginAll implements [inbox.BatchLeaseStore].
-func (s *Store) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]inbox.LeaseAnswer, error) {
+// TryBeginAll implements [lease.BatchStore].
+func (s *Store) TryBeginAll(ctx context.Context, reqs []lease.Request) ([]lease.Answer, error) {
 	keys, calls, ids := make([]string, len(reqs)), make([]call, len(reqs)), make([]string, len(reqs))
 	for i, req := range reqs {
 		if err := req.Validate(); err != nil {
@@ -136,14 +137,14 @@ func (s *Store) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]i
 			ids[i], req.Owner, req.TTL.Microseconds(), req.MaxAttempts, req.PayloadHash, s.keep(req.TTL),
 		}}
 	}
-	if err := inbox.ValidateLeaseBatch(keys); err != nil {
+	if err := lease.ValidateBatch(keys); err != nil {
 		return nil, err
 	}
 	replies, err := s.run(ctx, beginScript, calls...)
 	if err != nil {
 		return nil, fmt.Errorf("begin %d keys: %w", len(reqs), err)
 	}
-	answers := make([]inbox.LeaseAnswer, len(replies))
+	answers := make([]lease.Answer, len(replies))
 	for i, r := range replies {
 		answers[i] = r.answer(ids[i])
 		answers[i].Conflict = reqs[i].Conflicts(r.text(5))
@@ -151,57 +152,57 @@ func (s *Store) TryBeginAll(ctx context.Context, reqs []inbox.LeaseRequest) ([]i
 	return answers, nil
 }
 
-// RenewLease implements [inbox.LeaseStore].
-func (s *Store) RenewLease(ctx context.Context, l inbox.Lease, ttl time.Duration) (inbox.LeaseAnswer, error) {
-	if err := inbox.ValidateLeaseKey(l.Key); err != nil {
-		return inbox.LeaseAnswer{}, err
+// RenewLease implements [lease.Store].
+func (s *Store) RenewLease(ctx context.Context, l lease.Lease, ttl time.Duration) (lease.Answer, error) {
+	if err := lease.ValidateKey(l.Key); err != nil {
+		return lease.Answer{}, err
 	}
-	if err := inbox.ValidateLeaseTTL(ttl); err != nil {
-		return inbox.LeaseAnswer{}, err
+	if err := lease.ValidateTTL(ttl); err != nil {
+		return lease.Answer{}, err
 	}
 	replies, err := s.run(ctx, renewScript, call{s.leases + l.Key, []any{l.ID, ttl.Microseconds(), s.keep(ttl)}})
 	if err != nil {
-		return inbox.LeaseAnswer{}, fmt.Errorf("renew a lease: %w", err)
+		return lease.Answer{}, fmt.Errorf("renew a lease: %w", err)
 	}
 	return replies[0].answer(l.ID), nil
 }
 
-// MarkProcessed implements [inbox.LeaseStore].
-func (s *Store) MarkProcessed(ctx context.Context, l inbox.Lease) (inbox.LeaseStatus, error) {
-	statuses, err := s.MarkAllProcessed(ctx, []inbox.Lease{l})
+// MarkProcessed implements [lease.Store].
+func (s *Store) MarkProcessed(ctx context.Context, l lease.Lease) (lease.Status, error) {
+	statuses, err := s.MarkAllProcessed(ctx, []lease.Lease{l})
 	if err != nil {
 		return "", err
 	}
 	return statuses[0], nil
 }
 
-// MarkAllProcessed implements [inbox.BatchLeaseStore].
-func (s *Store) MarkAllProcessed(ctx context.Context, leases []inbox.Lease) ([]inbox.LeaseStatus, error) {
+// MarkAllProcessed implements [lease.BatchStore].
+func (s *Store) MarkAllProcessed(ctx context.Context, leases []lease.Lease) ([]lease.Status, error) {
 	keys, calls := make([]string, len(leases)), make([]call, len(leases))
 	for i, l := range leases {
-		if err := inbox.ValidateLeaseKey(l.Key); err != nil {
+		if err := lease.ValidateKey(l.Key); err != nil {
 			return nil, err
 		}
 		keys[i] = l.Key
 		calls[i] = call{s.leases + l.Key, []any{l.ID, s.keep(0)}}
 	}
-	if err := inbox.ValidateLeaseBatch(keys); err != nil {
+	if err := lease.ValidateBatch(keys); err != nil {
 		return nil, err
 	}
 	replies, err := s.run(ctx, markScript, calls...)
 	if err != nil {
 		return nil, fmt.Errorf("mark %d keys as processed: %w", len(leases), err)
 	}
-	statuses := make([]inbox.LeaseStatus, len(replies))
+	statuses := make([]lease.Status, len(replies))
 	for i, r := range replies {
 		statuses[i] = r.status()
 	}
 	return statuses, nil
 }
 
-// ReleaseLease implements [inbox.LeaseStore].
-func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release) (inbox.LeaseStatus, error) {
-	if err := inbox.ValidateLeaseKey(l.Key); err != nil {
+// ReleaseLease implements [lease.Store].
+func (s *Store) ReleaseLease(ctx context.Context, l lease.Lease, r lease.Release) (lease.Status, error) {
+	if err := lease.ValidateKey(l.Key); err != nil {
 		return "", err
 	}
 	if err := r.Validate(); err != nil {
@@ -214,19 +215,19 @@ func (s *Store) ReleaseLease(ctx context.Context, l inbox.Lease, r inbox.Release
 	return replies[0].status(), nil
 }
 
-// ReadLease implements [inbox.LeaseStore].
-func (s *Store) ReadLease(ctx context.Context, key string) (inbox.LeaseRecord, error) {
-	if err := inbox.ValidateLeaseKey(key); err != nil {
-		return inbox.LeaseRecord{}, err
+// ReadLease implements [lease.Store].
+func (s *Store) ReadLease(ctx context.Context, key string) (lease.Record, error) {
+	if err := lease.ValidateKey(key); err != nil {
+		return lease.Record{}, err
 	}
 	replies, err := s.run(ctx, readScript, call{key: s.leases + key})
 	if err != nil {
-		return inbox.LeaseRecord{}, fmt.Errorf("read a lease: %w", err)
+		return lease.Record{}, fmt.Errorf("read a lease: %w", err)
 	}
 	return replies[0].record(), nil
 }
 
-// PurgeLeases implements [inbox.LeaseStore]. It removes nothing: keys expire by themselves, by the
+// PurgeLeases implements [lease.Store]. It removes nothing: keys expire by themselves, by the
 // store's own retention.
 func (s *Store) PurgeLeases(context.Context, time.Duration, int) (int, error) { return 0, nil }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // nowhere returns a client of no server.
@@ -68,27 +68,27 @@ func TestStore_InvalidIsNotSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, lease := context.Background(), inbox.Lease{Key: "k", ID: "id"}
-	twice := []inbox.LeaseRequest{{Key: "k", TTL: time.Minute}, {Key: "k", TTL: time.Minute}}
+	ctx, l := context.Background(), lease.Lease{Key: "k", ID: "id"}
+	twice := []lease.Request{{Key: "k", TTL: time.Minute}, {Key: "k", TTL: time.Minute}}
 	for name, call := range map[string]func() error{
-		"LeaseRequest.Key": func() error { _, err := s.TryBegin(ctx, inbox.LeaseRequest{TTL: time.Minute}); return err },
-		"LeaseRequest.TTL": func() error { _, err := s.RenewLease(ctx, lease, 0); return err },
-		"batch[1].Key":     func() error { _, err := s.TryBeginAll(ctx, twice); return err },
-		"batch":            func() error { _, err := s.MarkAllProcessed(ctx, leases(inbox.MaxLeaseBatch+1)); return err },
-		"ttl":              func() error { return s.SaveResponse(ctx, "k", nil, 0) },
+		"lease.Request.Key": func() error { _, err := s.TryBegin(ctx, lease.Request{TTL: time.Minute}); return err },
+		"lease.Request.TTL": func() error { _, err := s.RenewLease(ctx, l, 0); return err },
+		"batch[1].Key":      func() error { _, err := s.TryBeginAll(ctx, twice); return err },
+		"batch":             func() error { _, err := s.MarkAllProcessed(ctx, leases(lease.MaxBatch+1)); return err },
+		"ttl":               func() error { return s.SaveResponse(ctx, "k", nil, 0) },
 	} {
 		if err := call(); field(err) != name {
 			t.Errorf("%s: error %v, want one of that field", name, err)
 		}
 	}
 	for name, call := range map[string]func() error{
-		"RenewLease":    func() error { _, err := s.RenewLease(ctx, inbox.Lease{}, time.Minute); return err },
-		"MarkProcessed": func() error { _, err := s.MarkProcessed(ctx, inbox.Lease{}); return err },
-		"ReleaseLease":  func() error { _, err := s.ReleaseLease(ctx, inbox.Lease{}, inbox.Release{}); return err },
+		"RenewLease":    func() error { _, err := s.RenewLease(ctx, lease.Lease{}, time.Minute); return err },
+		"MarkProcessed": func() error { _, err := s.MarkProcessed(ctx, lease.Lease{}); return err },
+		"ReleaseLease":  func() error { _, err := s.ReleaseLease(ctx, lease.Lease{}, lease.Release{}); return err },
 		"ReadLease":     func() error { _, err := s.ReadLease(ctx, ""); return err },
 	} {
-		if err := call(); field(err) != "LeaseRequest.Key" {
-			t.Errorf("%s without a key: error %v, want one of LeaseRequest.Key", name, err)
+		if err := call(); field(err) != "lease.Request.Key" {
+			t.Errorf("%s without a key: error %v, want one of lease.Request.Key", name, err)
 		}
 	}
 }
@@ -107,10 +107,10 @@ func TestStore_EmptyBatchAsksNobody(t *testing.T) {
 	}
 }
 
-func leases(n int) []inbox.Lease {
-	all := make([]inbox.Lease, n)
+func leases(n int) []lease.Lease {
+	all := make([]lease.Lease, n)
 	for i := range all {
-		all[i] = inbox.Lease{Key: strings.Repeat("k", i%100+1), ID: "id"}
+		all[i] = lease.Lease{Key: strings.Repeat("k", i%100+1), ID: "id"}
 	}
 	return all
 }

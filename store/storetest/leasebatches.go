@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 func leaseBatchTests() []leaseTest {
@@ -17,7 +17,7 @@ func leaseBatchTests() []leaseTest {
 	}
 }
 
-func (e *leaseEnv) tryAll(reqs []inbox.LeaseRequest) (answers []inbox.LeaseAnswer) {
+func (e *leaseEnv) tryAll(reqs []lease.Request) (answers []lease.Answer) {
 	e.Helper()
 	e.check(e.repeat(func() (err error) {
 		answers, err = e.s.TryBeginAll(e.ctx, reqs)
@@ -25,12 +25,12 @@ func (e *leaseEnv) tryAll(reqs []inbox.LeaseRequest) (answers []inbox.LeaseAnswe
 	}), "TryBeginAll")
 	if len(answers) != len(reqs) {
 		e.Errorf("%d answers for %d requests", len(answers), len(reqs))
-		return make([]inbox.LeaseAnswer, len(reqs))
+		return make([]lease.Answer, len(reqs))
 	}
 	return answers
 }
 
-func (e *leaseEnv) tryMarkAll(leases []inbox.Lease) (statuses []inbox.LeaseStatus) {
+func (e *leaseEnv) tryMarkAll(leases []lease.Lease) (statuses []lease.Status) {
 	e.Helper()
 	e.check(e.repeat(func() (err error) {
 		statuses, err = e.s.MarkAllProcessed(e.ctx, leases)
@@ -38,13 +38,13 @@ func (e *leaseEnv) tryMarkAll(leases []inbox.Lease) (statuses []inbox.LeaseStatu
 	}), "MarkAllProcessed")
 	if len(statuses) != len(leases) {
 		e.Errorf("%d answers for %d leases", len(statuses), len(leases))
-		return make([]inbox.LeaseStatus, len(leases))
+		return make([]lease.Status, len(leases))
 	}
 	return statuses
 }
 
-func requests(keys ...string) []inbox.LeaseRequest {
-	reqs := make([]inbox.LeaseRequest, len(keys))
+func requests(keys ...string) []lease.Request {
+	reqs := make([]lease.Request, len(keys))
 	for i, key := range keys {
 		reqs[i] = request(key)
 	}
@@ -59,16 +59,16 @@ func leaseEmptyBatch(e *leaseEnv) {
 func leaseBatchOrder(e *leaseEnv) {
 	busy, lost, released := e.begin("f busy", 1), e.begin("c lost", 1), e.begin("e released", 1)
 	processed := e.begin("b processed", 1)
-	e.mark(processed, inbox.LeaseProcessed)
-	e.release(released, false, inbox.LeaseReleased)
+	e.mark(processed, lease.Processed)
+	e.release(released, false, lease.Released)
 
 	answers := e.tryAll(requests("f busy", "z new", "b processed", "e released", "a new"))
-	var got []inbox.LeaseStatus
+	var got []lease.Status
 	for _, a := range answers {
 		e.checkAnswer(a)
 		got = append(got, a.Status)
 	}
-	want := []inbox.LeaseStatus{inbox.LeaseBusy, inbox.LeaseAcquired, inbox.LeaseProcessed, inbox.LeaseAcquired, inbox.LeaseAcquired}
+	want := []lease.Status{lease.Busy, lease.Acquired, lease.Processed, lease.Acquired, lease.Acquired}
 	if !slices.Equal(got, want) {
 		e.Fatalf("TryBeginAll() = %v, want %v", got, want)
 	}
@@ -76,35 +76,35 @@ func leaseBatchOrder(e *leaseEnv) {
 		e.Errorf("TryBeginAll() = %+v, want the second attempt at what was released", answers)
 	}
 
-	lease := func(i int, key string) inbox.Lease {
-		return inbox.Lease{Key: key, ID: answers[i].LeaseID, Token: answers[i].Token}
+	acquired := func(i int, key string) lease.Lease {
+		return lease.Lease{Key: key, ID: answers[i].LeaseID, Token: answers[i].Token}
 	}
-	e.release(lease(4, "a new"), false, inbox.LeaseReleased)
-	lost.ID = inbox.NewLeaseID()
-	statuses := e.tryMarkAll([]inbox.Lease{
-		lost, lease(1, "z new"), processed, {Key: "d unknown", ID: inbox.NewLeaseID()}, lease(4, "a new"), busy, released,
+	e.release(acquired(4, "a new"), false, lease.Released)
+	lost.ID = lease.NewID()
+	statuses := e.tryMarkAll([]lease.Lease{
+		lost, acquired(1, "z new"), processed, {Key: "d unknown", ID: lease.NewID()}, acquired(4, "a new"), busy, released,
 	})
-	wantStatuses := []inbox.LeaseStatus{
-		inbox.LeaseLost, inbox.LeaseProcessed, inbox.LeaseProcessed, inbox.LeaseUnknown, inbox.LeaseReleased, inbox.LeaseProcessed, inbox.LeaseLost,
+	wantStatuses := []lease.Status{
+		lease.Lost, lease.Processed, lease.Processed, lease.Unknown, lease.Released, lease.Processed, lease.Lost,
 	}
 	if !slices.Equal(statuses, wantStatuses) {
 		e.Fatalf("MarkAllProcessed() = %v, want %v", statuses, wantStatuses)
 	}
-	e.wantRecord("c lost", inbox.LeaseBusy, 1, 1)
-	e.wantRecord("d unknown", inbox.LeaseUnknown, 0, 0)
-	e.wantRecord("z new", inbox.LeaseProcessed, 1, 1)
-	e.wantRecord("a new", inbox.LeaseReleased, 1, 1)
-	e.wantRecord("e released", inbox.LeaseBusy, 2, 2)
+	e.wantRecord("c lost", lease.Busy, 1, 1)
+	e.wantRecord("d unknown", lease.Unknown, 0, 0)
+	e.wantRecord("z new", lease.Processed, 1, 1)
+	e.wantRecord("a new", lease.Released, 1, 1)
+	e.wantRecord("e released", lease.Busy, 2, 2)
 }
 
 func leaseBatchLimits(e *leaseEnv) {
 	for _, key := range []string{"one", "two", "any"} {
-		e.release(e.begin(key, 1), false, inbox.LeaseReleased)
+		e.release(e.begin(key, 1), false, lease.Released)
 	}
 	short := request("any")
 	short.TTL, short.Owner = leaseTTL/2, "somebody else"
-	answers := e.tryAll([]inbox.LeaseRequest{limited("two", 2), limited("one", 1), short})
-	if answers[0].Status != inbox.LeaseAcquired || answers[1].Status != inbox.LeaseExhausted || answers[2].Status != inbox.LeaseAcquired {
+	answers := e.tryAll([]lease.Request{limited("two", 2), limited("one", 1), short})
+	if answers[0].Status != lease.Acquired || answers[1].Status != lease.Exhausted || answers[2].Status != lease.Acquired {
 		e.Fatalf("TryBeginAll() = %+v, want one exhausted", answers)
 	}
 	if answers[0].Remaining <= leaseTTL/2 || answers[2].Remaining > leaseTTL/2 {
@@ -113,7 +113,7 @@ func leaseBatchLimits(e *leaseEnv) {
 	if rec := e.read("any"); rec.Owner != "somebody else" {
 		e.Errorf("record = %+v, want the owner who asked for this key", rec)
 	}
-	e.wantRecord("one", inbox.LeaseReleased, 1, 1)
+	e.wantRecord("one", lease.Released, 1, 1)
 }
 
 func numbered(n int) []string {
@@ -127,39 +127,39 @@ func numbered(n int) []string {
 func leaseBatchRefused(e *leaseEnv) {
 	_, err := e.s.TryBeginAll(e.ctx, requests("a", "b", "a"))
 	e.wantInvalid(err, "TryBeginAll, a key twice")
-	_, err = e.s.TryBeginAll(e.ctx, requests(numbered(inbox.MaxLeaseBatch+1)...))
+	_, err = e.s.TryBeginAll(e.ctx, requests(numbered(lease.MaxBatch+1)...))
 	e.wantInvalid(err, "TryBeginAll, too many")
-	e.wantRecord("a", inbox.LeaseUnknown, 0, 0)
-	e.wantRecord("b", inbox.LeaseUnknown, 0, 0)
-	e.wantRecord("key-0", inbox.LeaseUnknown, 0, 0)
+	e.wantRecord("a", lease.Unknown, 0, 0)
+	e.wantRecord("b", lease.Unknown, 0, 0)
+	e.wantRecord("key-0", lease.Unknown, 0, 0)
 
 	a, b := e.begin("a", 1), e.begin("b", 1)
-	_, err = e.s.MarkAllProcessed(e.ctx, []inbox.Lease{a, b, a})
+	_, err = e.s.MarkAllProcessed(e.ctx, []lease.Lease{a, b, a})
 	e.wantInvalid(err, "MarkAllProcessed, a key twice")
-	many := make([]inbox.Lease, inbox.MaxLeaseBatch+1)
+	many := make([]lease.Lease, lease.MaxBatch+1)
 	for i, key := range numbered(len(many)) {
-		many[i] = inbox.Lease{Key: key, ID: inbox.NewLeaseID()}
+		many[i] = lease.Lease{Key: key, ID: lease.NewID()}
 	}
 	_, err = e.s.MarkAllProcessed(e.ctx, many)
 	e.wantInvalid(err, "MarkAllProcessed, too many")
-	e.wantRecord("a", inbox.LeaseBusy, 1, 1)
+	e.wantRecord("a", lease.Busy, 1, 1)
 }
 
 func leaseLargestBatch(e *leaseEnv) {
-	keys := numbered(inbox.MaxLeaseBatch)
-	leases := make([]inbox.Lease, len(keys))
+	keys := numbered(lease.MaxBatch)
+	leases := make([]lease.Lease, len(keys))
 	for i, a := range e.tryAll(requests(keys...)) {
-		if a.Status != inbox.LeaseAcquired || a.Token != 1 {
+		if a.Status != lease.Acquired || a.Token != 1 {
 			e.Fatalf("TryBeginAll() of %q = %+v, want it acquired", keys[i], a)
 		}
-		leases[i] = inbox.Lease{Key: keys[i], ID: a.LeaseID, Token: a.Token}
+		leases[i] = lease.Lease{Key: keys[i], ID: a.LeaseID, Token: a.Token}
 	}
 	for i, status := range e.tryMarkAll(leases) {
-		if status != inbox.LeaseProcessed {
+		if status != lease.Processed {
 			e.Fatalf("MarkAllProcessed() of %q = %s, want Processed", keys[i], status)
 		}
 	}
 	for _, key := range []string{keys[0], keys[len(keys)-1]} {
-		e.wantBegin(request(key), inbox.LeaseProcessed, 1)
+		e.wantBegin(request(key), lease.Processed, 1)
 	}
 }

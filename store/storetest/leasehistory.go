@@ -8,7 +8,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 func leaseHistoryTests() []leaseTest {
@@ -25,8 +25,8 @@ const (
 type leaseCall struct {
 	method string
 	id     string // of the lease, or of the one that a new one has
-	req    inbox.LeaseRequest
-	back   inbox.Release
+	req    lease.Request
+	back   lease.Release
 }
 
 func (c leaseCall) String() string {
@@ -35,7 +35,7 @@ func (c leaseCall) String() string {
 
 // leaseTold is the answer to it; zero if there was none.
 type leaseTold struct {
-	status   inbox.LeaseStatus
+	status   lease.Status
 	token    int64 // of a lease that was acquired, or as it was read
 	attempts int   // of begin and read
 }
@@ -45,7 +45,7 @@ func (c leaseCall) on(k modelKey) (modelKey, leaseTold) {
 	var told leaseTold
 	switch c.method {
 	case "begin":
-		if k, told.status = k.begin(c.req, c.id, 0); told.status == inbox.LeaseAcquired {
+		if k, told.status = k.begin(c.req, c.id, 0); told.status == lease.Acquired {
 			told.token = k.token
 		}
 		told.attempts = k.attempts
@@ -87,7 +87,7 @@ func leaseHistory(e *leaseEnv) {
 				if err != nil && !short {
 					e.check(err, c.method)
 				}
-				if c.req.RequestID != "" || told.status == inbox.LeaseAcquired {
+				if c.req.RequestID != "" || told.status == lease.Acquired {
 					shared.add(key, c.id)
 				}
 				return c, told, err == nil
@@ -116,7 +116,7 @@ func (l *leaseIDs) add(key, id string) {
 func (l *leaseIDs) recent(rng *rand.Rand, key string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ids := append([]string{inbox.NewLeaseID()}, l.ids[key]...)
+	ids := append([]string{lease.NewID()}, l.ids[key]...)
 	ids = ids[max(0, len(ids)-3):]
 	return ids[rng.IntN(len(ids))]
 }
@@ -141,7 +141,7 @@ func anyLeaseCall(rng *rand.Rand, key, id string) leaseCall {
 		case 0:
 			c.req.RequestID = id
 		case 1:
-			c.req.RequestID = inbox.NewLeaseID()
+			c.req.RequestID = lease.NewID()
 		}
 		c.id = c.req.LeaseID()
 	}
@@ -150,7 +150,7 @@ func anyLeaseCall(rng *rand.Rand, key, id string) leaseCall {
 
 // call makes the call. The id of a lease that the store has drawn replaces the call's.
 func (e *leaseEnv) call(ctx context.Context, c *leaseCall) (told leaseTold, err error) {
-	l := inbox.Lease{Key: c.req.Key, ID: c.id}
+	l := lease.Lease{Key: c.req.Key, ID: c.id}
 	err = e.repeat(func() error {
 		switch c.method {
 		case "begin":

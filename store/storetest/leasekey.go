@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // modelKey is what a store should know of a key. Its methods are the contract in a few lines: what each call
@@ -19,19 +19,19 @@ type modelKey struct {
 }
 
 // begin is TryBegin. id is that of the lease, should there be a new one: the store may draw it.
-func (k modelKey) begin(req inbox.LeaseRequest, id string, now time.Duration) (modelKey, inbox.LeaseStatus) {
+func (k modelKey) begin(req lease.Request, id string, now time.Duration) (modelKey, lease.Status) {
 	switch {
 	case k.processed:
-		return k, inbox.LeaseProcessed
+		return k, lease.Processed
 	case k.leased && k.until > now && k.id == req.RequestID:
-		return k, inbox.LeaseAcquired
+		return k, lease.Acquired
 	case k.taken(now):
-		return k, inbox.LeaseBusy
+		return k, lease.Busy
 	case req.MaxAttempts > 0 && k.attempts >= req.MaxAttempts:
-		return k, inbox.LeaseExhausted
+		return k, lease.Exhausted
 	}
 	k = modelKey{id: id, token: k.token + 1, attempts: k.attempts + 1, last: now, until: now + req.TTL, leased: true, hash: req.PayloadHash}
-	return k, inbox.LeaseAcquired
+	return k, lease.Acquired
 }
 
 // taken reports whether nobody may begin the key: somebody has it, or it waits.
@@ -40,31 +40,31 @@ func (k modelKey) taken(now time.Duration) bool {
 }
 
 // refused returns what the holder of a lease is told who may not settle it, or "" if it may.
-func (k modelKey) refused(id string) inbox.LeaseStatus {
+func (k modelKey) refused(id string) lease.Status {
 	switch {
 	case k.token == 0:
-		return inbox.LeaseUnknown
+		return lease.Unknown
 	case k.id != id:
-		return inbox.LeaseLost
+		return lease.Lost
 	case k.processed:
-		return inbox.LeaseProcessed
+		return lease.Processed
 	case !k.leased:
-		return inbox.LeaseReleased
+		return lease.Released
 	}
 	return ""
 }
 
 // mark is MarkProcessed.
-func (k modelKey) mark(id string, now time.Duration) (modelKey, inbox.LeaseStatus) {
+func (k modelKey) mark(id string, now time.Duration) (modelKey, lease.Status) {
 	if status := k.refused(id); status != "" {
 		return k, status
 	}
 	k.processed, k.leased, k.last = true, false, now
-	return k, inbox.LeaseProcessed
+	return k, lease.Processed
 }
 
 // release is ReleaseLease.
-func (k modelKey) release(id string, r inbox.Release, now time.Duration) (modelKey, inbox.LeaseStatus) {
+func (k modelKey) release(id string, r lease.Release, now time.Duration) (modelKey, lease.Status) {
 	if status := k.refused(id); status != "" {
 		return k, status
 	}
@@ -75,29 +75,29 @@ func (k modelKey) release(id string, r inbox.Release, now time.Duration) (modelK
 	if r.Uncounted {
 		k.attempts--
 	}
-	return k, inbox.LeaseReleased
+	return k, lease.Released
 }
 
 // renew is RenewLease.
-func (k modelKey) renew(id string, ttl, now time.Duration) (modelKey, inbox.LeaseStatus) {
+func (k modelKey) renew(id string, ttl, now time.Duration) (modelKey, lease.Status) {
 	if status := k.refused(id); status != "" {
 		return k, status
 	}
 	k.last, k.until = now, now+ttl
-	return k, inbox.LeaseAcquired
+	return k, lease.Acquired
 }
 
 // status is that of ReadLease.
-func (k modelKey) status(now time.Duration) inbox.LeaseStatus {
+func (k modelKey) status(now time.Duration) lease.Status {
 	switch {
 	case k.token == 0:
-		return inbox.LeaseUnknown
+		return lease.Unknown
 	case k.processed:
-		return inbox.LeaseProcessed
+		return lease.Processed
 	case k.leased && k.until > now:
-		return inbox.LeaseBusy
+		return lease.Busy
 	case k.leased:
-		return inbox.LeaseExpired
+		return lease.Expired
 	}
-	return inbox.LeaseReleased
+	return lease.Released
 }

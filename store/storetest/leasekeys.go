@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 func leaseKeyTests() []leaseTest {
@@ -20,8 +20,8 @@ func leaseAnyKey(e *leaseEnv) {
 	keys := []string{
 		":", "/", "%", "%2F", "%3A", "%25", "a:b", "a/b", "a%2Fb", "//", "..", "../a", "?a=b&c", "#a", "a+b", "a b", " ", "\t", "\n", "\r\n", "\x01", "\x7f",
 		`"`, `'`, `\`, "`", "{a}", "$1", "?", "*", "a_b", "[a]", "{", "}", ",", "NULL", "null", "0", "-1", "é", "日本語", "☕🚢", "\u202e", "\ufeff", "\U0010ffff",
-		strings.Repeat("x", inbox.MaxLeaseKeyLen), strings.Repeat("é", inbox.MaxLeaseKeyLen/2), strings.Repeat("🚢", inbox.MaxLeaseKeyLen/4),
-		strings.Repeat("x", inbox.MaxLeaseKeyLen-1) + "y", strings.Repeat("%", inbox.MaxLeaseKeyLen),
+		strings.Repeat("x", lease.MaxKeyLen), strings.Repeat("é", lease.MaxKeyLen/2), strings.Repeat("🚢", lease.MaxKeyLen/4),
+		strings.Repeat("x", lease.MaxKeyLen-1) + "y", strings.Repeat("%", lease.MaxKeyLen),
 	}
 	e.lifeOfEach(keys)
 }
@@ -39,23 +39,23 @@ func leaseAlike(e *leaseEnv) {
 // lifeOfEach takes each key through its life, while the others are at other points of theirs.
 func (e *leaseEnv) lifeOfEach(keys []string) {
 	e.Helper()
-	leases := make([]inbox.Lease, len(keys))
+	leases := make([]lease.Lease, len(keys))
 	for i, key := range keys {
 		leases[i] = e.begin(key, 1)
 	}
 	for i, key := range keys {
-		e.wantBegin(request(key), inbox.LeaseBusy, 1)
-		e.renew(leases[i], inbox.LeaseAcquired)
+		e.wantBegin(request(key), lease.Busy, 1)
+		e.renew(leases[i], lease.Acquired)
 		if i%2 == 0 {
-			e.mark(leases[i], inbox.LeaseProcessed)
+			e.mark(leases[i], lease.Processed)
 		} else {
-			e.release(leases[i], false, inbox.LeaseReleased)
+			e.release(leases[i], false, lease.Released)
 		}
 	}
 	for i, key := range keys {
-		want := inbox.LeaseProcessed
+		want := lease.Processed
 		if i%2 != 0 {
-			want = inbox.LeaseReleased
+			want = lease.Released
 		}
 		e.wantRecord(key, want, 1, 1)
 	}
@@ -66,7 +66,7 @@ func leaseSources(e *leaseEnv) {
 		m := msg("1", "k")
 		m.IdempotencyKey = "payment-7"
 		change(&m)
-		k := inbox.LeaseKeyOf("main", "billing", &m)
+		k := lease.KeyOf("main", "billing", &m)
 		k.Source = m.Source
 		return k.String()
 	}
@@ -77,7 +77,7 @@ func leaseSources(e *leaseEnv) {
 		key(func(m *waybill.Message) { m.Type = "order.paid" }),
 		key(func(m *waybill.Message) { m.IdempotencyKey = "" }),
 		key(func(m *waybill.Message) { m.Tenant = "north" }),
-		inbox.LeaseKey{Bus: "main", Group: "shipping", Source: "shop", Alias: "order.created", Message: "payment-7"}.String(),
-		inbox.LeaseKey{Bus: "other", Group: "billing", Source: "shop", Alias: "order.created", Message: "payment-7"}.String(),
+		lease.Key{Bus: "main", Group: "shipping", Source: "shop", Alias: "order.created", Message: "payment-7"}.String(),
+		lease.Key{Bus: "other", Group: "billing", Source: "shop", Alias: "order.created", Message: "payment-7"}.String(),
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 func leaseModelTests() []leaseTest {
@@ -28,7 +28,7 @@ type leaseModel struct {
 	began   time.Time
 	moved   time.Duration // by advance
 	keys    map[string]modelKey
-	granted []inbox.Lease // every lease there has been
+	granted []lease.Lease // every lease there has been
 }
 
 func leaseModelled(e *leaseEnv) {
@@ -45,8 +45,8 @@ func (m *leaseModel) now() time.Duration { return time.Since(m.began) + m.moved 
 
 func (m *leaseModel) anyKey() string { return fmt.Sprintf("key %d", m.rng.IntN(4)) }
 
-func (m *leaseModel) anyRequest() inbox.LeaseRequest {
-	req := inbox.LeaseRequest{
+func (m *leaseModel) anyRequest() lease.Request {
+	req := lease.Request{
 		Key: m.anyKey(), TTL: []time.Duration{leaseTTL / 2, leaseTTL, 2 * leaseTTL}[m.rng.IntN(3)], MaxAttempts: m.rng.IntN(5),
 		PayloadHash: []string{"", "a", "b"}[m.rng.IntN(3)],
 	}
@@ -55,15 +55,15 @@ func (m *leaseModel) anyRequest() inbox.LeaseRequest {
 		l := m.anyLease()
 		req.Key, req.RequestID = l.Key, l.ID
 	case 1:
-		req.RequestID = inbox.NewLeaseID()
+		req.RequestID = lease.NewID()
 	}
 	return req
 }
 
 // anyLease returns one of the latest leases, so that it is often one that still holds.
-func (m *leaseModel) anyLease() inbox.Lease {
+func (m *leaseModel) anyLease() lease.Lease {
 	if len(m.granted) == 0 {
-		return inbox.Lease{Key: m.anyKey(), ID: inbox.NewLeaseID()}
+		return lease.Lease{Key: m.anyKey(), ID: lease.NewID()}
 	}
 	recent := m.granted[max(0, len(m.granted)-8):]
 	return recent[m.rng.IntN(len(recent))]
@@ -81,33 +81,33 @@ func (m *leaseModel) callBegin() {
 	m.expectBegun(req, m.try(req))
 }
 
-func (m *leaseModel) expectBegun(req inbox.LeaseRequest, a inbox.LeaseAnswer) {
+func (m *leaseModel) expectBegun(req lease.Request, a lease.Answer) {
 	m.Helper()
 	m.checkAnswer(a)
 	before := m.keys[req.Key]
 	k, status := before.begin(req, a.LeaseID, m.now())
 	m.expect("TryBegin of "+req.Key, fmt.Sprint(a.Status, a.Attempts), fmt.Sprint(status, k.attempts))
-	m.expect("conflict of "+req.Key, a.Conflict, status == inbox.LeaseProcessed && req.Conflicts(k.hash))
-	if status == inbox.LeaseAcquired {
+	m.expect("conflict of "+req.Key, a.Conflict, status == lease.Processed && req.Conflicts(k.hash))
+	if status == lease.Acquired {
 		m.expect("token of "+req.Key, a.Token, k.token)
 	}
 	if k.token > before.token {
-		m.granted = slices.DeleteFunc(m.granted, func(l inbox.Lease) bool { return l.ID == k.id }) // an earlier one of the request
-		m.granted = append(m.granted, inbox.Lease{Key: req.Key, ID: k.id, Token: k.token})
+		m.granted = slices.DeleteFunc(m.granted, func(l lease.Lease) bool { return l.ID == k.id }) // an earlier one of the request
+		m.granted = append(m.granted, lease.Lease{Key: req.Key, ID: k.id, Token: k.token})
 		m.keys[req.Key] = k
 	}
 }
 
 // expectSettled expects what the model says of a call that settles or renews a lease, and keeps what it makes of the key.
-func (m *leaseModel) expectSettled(call string, l inbox.Lease, got inbox.LeaseStatus, k modelKey, want inbox.LeaseStatus) {
+func (m *leaseModel) expectSettled(call string, l lease.Lease, got lease.Status, k modelKey, want lease.Status) {
 	m.Helper()
 	m.expect(fmt.Sprintf("%s of %+v", call, l), got, want)
-	if want != inbox.LeaseUnknown {
+	if want != lease.Unknown {
 		m.keys[l.Key] = k
 	}
 }
 
-func (m *leaseModel) expectMarked(call string, l inbox.Lease, got inbox.LeaseStatus) {
+func (m *leaseModel) expectMarked(call string, l lease.Lease, got lease.Status) {
 	m.Helper()
 	k, want := m.keys[l.Key].mark(l.ID, m.now())
 	m.expectSettled(call, l, got, k, want)
@@ -120,7 +120,7 @@ func (m *leaseModel) callMark() {
 
 func (m *leaseModel) callRelease() {
 	l := m.anyLease()
-	r := inbox.Release{Uncounted: m.rng.IntN(2) == 0, Wait: []time.Duration{0, 0, leaseTTL / 2, 2 * leaseTTL}[m.rng.IntN(4)]}
+	r := lease.Release{Uncounted: m.rng.IntN(2) == 0, Wait: []time.Duration{0, 0, leaseTTL / 2, 2 * leaseTTL}[m.rng.IntN(4)]}
 	got := m.tryRelease(l, r)
 	k, want := m.keys[l.Key].release(l.ID, r, m.now())
 	m.expectSettled(fmt.Sprintf("ReleaseLease with %+v", r), l, got, k, want)
@@ -179,8 +179,8 @@ func (m *leaseModel) callPurge() { m.purge(m.expired()) }
 
 func (m *leaseModel) callBatch() {
 	if m.rng.IntN(2) == 0 {
-		var leases []inbox.Lease
-		for _, l := range []inbox.Lease{m.anyLease(), m.anyLease(), m.anyLease()} {
+		var leases []lease.Lease
+		for _, l := range []lease.Lease{m.anyLease(), m.anyLease(), m.anyLease()} {
 			if len(leases) == 0 || leases[len(leases)-1].Key < l.Key {
 				leases = append(leases, l)
 			}
@@ -190,8 +190,8 @@ func (m *leaseModel) callBatch() {
 		}
 		return
 	}
-	var reqs []inbox.LeaseRequest
-	for _, r := range []inbox.LeaseRequest{m.anyRequest(), m.anyRequest(), m.anyRequest()} {
+	var reqs []lease.Request
+	for _, r := range []lease.Request{m.anyRequest(), m.anyRequest(), m.anyRequest()} {
 		if len(reqs) == 0 || reqs[len(reqs)-1].Key < r.Key {
 			reqs = append(reqs, r)
 		}

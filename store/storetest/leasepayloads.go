@@ -3,7 +3,7 @@ package storetest
 import (
 	"strings"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 func leasePayloadTests() []leaseTest {
@@ -21,28 +21,28 @@ func leasePayloadTests() []leaseTest {
 // Two payloads, and the longest hash.
 var (
 	hashA, hashB = "sha256:aaaa", "sha256:bbbb"
-	longHash     = strings.Repeat("~", inbox.MaxPayloadHash)
+	longHash     = strings.Repeat("~", lease.MaxPayloadHash)
 )
 
-func payload(key, hash string) inbox.LeaseRequest {
+func payload(key, hash string) lease.Request {
 	req := request(key)
 	req.PayloadHash = hash
 	return req
 }
 
 // process acquires and marks the key of a request.
-func (e *leaseEnv) process(req inbox.LeaseRequest, attempt int) {
+func (e *leaseEnv) process(req lease.Request, attempt int) {
 	e.Helper()
-	a := e.wantBegin(req, inbox.LeaseAcquired, attempt)
-	e.mark(inbox.Lease{Key: req.Key, ID: a.LeaseID, Token: a.Token}, inbox.LeaseProcessed)
+	a := e.wantBegin(req, lease.Acquired, attempt)
+	e.mark(lease.Lease{Key: req.Key, ID: a.LeaseID, Token: a.Token}, lease.Processed)
 }
 
 // wantConflict asks for a key that is processed, alone and in a batch.
-func (e *leaseEnv) wantConflict(req inbox.LeaseRequest, want bool) {
+func (e *leaseEnv) wantConflict(req lease.Request, want bool) {
 	e.Helper()
 	e.wantUnchanged(req.Key, func() {
-		for _, a := range []inbox.LeaseAnswer{e.try(req), e.tryAll([]inbox.LeaseRequest{req})[0]} {
-			if e.checkAnswer(a); a.Status != inbox.LeaseProcessed || a.Conflict != want {
+		for _, a := range []lease.Answer{e.try(req), e.tryAll([]lease.Request{req})[0]} {
+			if e.checkAnswer(a); a.Status != lease.Processed || a.Conflict != want {
 				e.Errorf("TryBegin(%+v) = %+v, want it processed, conflict %v", req, a, want)
 			}
 		}
@@ -79,20 +79,20 @@ func leaseNoPayload(e *leaseEnv) {
 // leasePayloadReplaced: the one that was processed is that of the latest attempt.
 func leasePayloadReplaced(e *leaseEnv) {
 	for i, hash := range []string{hashA, "", hashB} {
-		a := e.wantBegin(payload("k", hash), inbox.LeaseAcquired, i+1)
+		a := e.wantBegin(payload("k", hash), lease.Acquired, i+1)
 		e.wantHash("k", hash)
-		busy := e.wantBegin(payload("k", longHash), inbox.LeaseBusy, i+1) // whose payload nobody asks for yet
+		busy := e.wantBegin(payload("k", longHash), lease.Busy, i+1) // whose payload nobody asks for yet
 		if busy.Conflict {
 			e.Errorf("TryBegin() = %+v, want no conflict with what is not processed", busy)
 		}
-		e.release(inbox.Lease{Key: "k", ID: a.LeaseID}, false, inbox.LeaseReleased)
+		e.release(lease.Lease{Key: "k", ID: a.LeaseID}, false, lease.Released)
 		e.wantHash("k", hash)
 	}
 	e.process(payload("k", hashA), 4)
 	e.wantConflict(payload("k", hashB), true)
 	e.wantConflict(payload("k", hashA), false)
 
-	e.wantBegin(payload("run out", hashA), inbox.LeaseAcquired, 1)
+	e.wantBegin(payload("run out", hashA), lease.Acquired, 1)
 	e.runOut()
 	e.process(payload("run out", hashB), 2)
 	e.wantConflict(payload("run out", hashA), true)
@@ -106,7 +106,7 @@ func leasePayloadRepeated(e *leaseEnv) {
 	again.PayloadHash = hashB
 	e.wantSame(again, l, 1) // it is the id that counts
 	e.wantHash("k", hashA)
-	e.mark(l, inbox.LeaseProcessed)
+	e.mark(l, lease.Processed)
 	e.wantConflict(req, false)
 	e.wantConflict(again, true)
 }
@@ -115,15 +115,15 @@ func leaseConflictBatch(e *leaseEnv) {
 	e.process(payload("a", hashA), 1)
 	e.process(payload("b", hashB), 1)
 	e.process(request("c"), 1)
-	answers := e.tryAll([]inbox.LeaseRequest{payload("d", hashB), payload("b", hashB), payload("a", hashB), payload("c", hashB), payload("e", hashA)})
+	answers := e.tryAll([]lease.Request{payload("d", hashB), payload("b", hashB), payload("a", hashB), payload("c", hashB), payload("e", hashA)})
 	for i, want := range []bool{false, false, true, false, false} {
 		if e.checkAnswer(answers[i]); answers[i].Conflict != want {
 			e.Errorf("answer %d = %+v, want conflict %v", i, answers[i], want)
 		}
 	}
-	var leases []inbox.Lease
+	var leases []lease.Lease
 	for i, key := range map[int]string{0: "d", 4: "e"} {
-		leases = append(leases, inbox.Lease{Key: key, ID: answers[i].LeaseID})
+		leases = append(leases, lease.Lease{Key: key, ID: answers[i].LeaseID})
 	}
 	e.tryMarkAll(leases)
 	e.wantConflict(payload("d", hashA), true)
@@ -133,12 +133,12 @@ func leaseConflictBatch(e *leaseEnv) {
 func leasePayloadInvalid(e *leaseEnv) {
 	for name, hash := range map[string]string{"long": longHash + "~", "a blank": "a b", "a NUL": "a\x00", "not ASCII": "é"} {
 		_, err := e.s.TryBegin(e.ctx, payload("k", hash))
-		e.wantInvalidField(err, "LeaseRequest.PayloadHash", "TryBegin, "+name)
-		_, err = e.s.TryBeginAll(e.ctx, []inbox.LeaseRequest{request("other"), payload("k", hash)})
-		e.wantInvalidField(err, "LeaseRequest.PayloadHash", "TryBeginAll, "+name)
+		e.wantInvalidField(err, "lease.Request.PayloadHash", "TryBegin, "+name)
+		_, err = e.s.TryBeginAll(e.ctx, []lease.Request{request("other"), payload("k", hash)})
+		e.wantInvalidField(err, "lease.Request.PayloadHash", "TryBeginAll, "+name)
 	}
-	e.wantRecord("k", inbox.LeaseUnknown, 0, 0)
-	e.wantRecord("other", inbox.LeaseUnknown, 0, 0)
+	e.wantRecord("k", lease.Unknown, 0, 0)
+	e.wantRecord("other", lease.Unknown, 0, 0)
 }
 
 func leasePayloadPersists(e *leaseEnv) {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 func leaseRaceTests() []leaseTest {
@@ -38,34 +38,34 @@ func together(n int, fn func(i int)) {
 }
 
 // race lets callers ask for the key k at once: one of them gets the key, the others hear that it is busy.
-func (e *leaseEnv) race(callers int, req func() inbox.LeaseRequest, attempt int) {
+func (e *leaseEnv) race(callers int, req func() lease.Request, attempt int) {
 	e.Helper()
-	answers := make([]inbox.LeaseAnswer, callers)
+	answers := make([]lease.Answer, callers)
 	together(callers, func(i int) { answers[i] = e.try(lasting(req())) })
 	acquired := 0
 	for _, a := range answers {
 		switch {
-		case a.Status == inbox.LeaseAcquired && a.Attempts == attempt && a.Token == int64(attempt):
+		case a.Status == lease.Acquired && a.Attempts == attempt && a.Token == int64(attempt):
 			acquired++
-		case a.Status != inbox.LeaseBusy || a.Attempts != attempt:
+		case a.Status != lease.Busy || a.Attempts != attempt:
 			e.Fatalf("TryBegin() = %+v, want Acquired or Busy, attempt %d", a, attempt)
 		}
 	}
 	if acquired != 1 {
 		e.Fatalf("%d of %d callers have acquired the key, want 1", acquired, callers)
 	}
-	e.wantRecord("k", inbox.LeaseBusy, int64(attempt), attempt)
+	e.wantRecord("k", lease.Busy, int64(attempt), attempt)
 }
 
 // lasting asks for a lease that does not run out while many callers have their turns on a busy machine. What is
 // between may make it shorter.
-func lasting(req inbox.LeaseRequest) inbox.LeaseRequest {
+func lasting(req lease.Request) lease.Request {
 	req.TTL = time.Hour
 	return req
 }
 
 // oneKey is what callers ask for.
-func oneKey() inbox.LeaseRequest { return request("k") }
+func oneKey() lease.Request { return request("k") }
 
 func leaseRaceNew(e *leaseEnv) { e.race(200, oneKey, 1) }
 
@@ -73,19 +73,19 @@ func leaseRaceRunOut(e *leaseEnv) {
 	old := e.begin("k", 1)
 	e.runOut()
 	e.race(50, oneKey, 2)
-	e.mark(old, inbox.LeaseLost)
+	e.mark(old, lease.Lost)
 }
 
 func leaseRaceReleased(e *leaseEnv) {
-	e.release(e.begin("k", 1), false, inbox.LeaseReleased)
+	e.release(e.begin("k", 1), false, lease.Released)
 	e.race(50, oneKey, 2)
 }
 
 // leaseRaceLast: those who come too late are told Busy, because somebody has the key, and not
 // that it is exhausted.
 func leaseRaceLast(e *leaseEnv) {
-	e.release(e.begin("k", 1), false, inbox.LeaseReleased)
-	e.race(50, func() inbox.LeaseRequest { return limited("k", 2) }, 2)
+	e.release(e.begin("k", 1), false, lease.Released)
+	e.race(50, func() lease.Request { return limited("k", 2) }, 2)
 }
 
 func leaseOneHolder(e *leaseEnv) {
@@ -96,7 +96,7 @@ func leaseOneHolder(e *leaseEnv) {
 	together(workers, func(w int) {
 		for range rounds {
 			a := e.try(lasting(request("k")))
-			if a.Status != inbox.LeaseAcquired {
+			if a.Status != lease.Acquired {
 				continue
 			}
 			if n := holders.Add(1); n != 1 {
@@ -106,8 +106,8 @@ func leaseOneHolder(e *leaseEnv) {
 			tokens = append(tokens, a.Token)
 			mu.Unlock()
 			holders.Add(-1)
-			l := inbox.Lease{Key: "k", ID: a.LeaseID, Token: a.Token}
-			if status := e.tryRelease(l, inbox.Release{Uncounted: w%2 == 0}); status != inbox.LeaseReleased {
+			l := lease.Lease{Key: "k", ID: a.LeaseID, Token: a.Token}
+			if status := e.tryRelease(l, lease.Release{Uncounted: w%2 == 0}); status != lease.Released {
 				e.Errorf("ReleaseLease() = %s by the holder, want Released", status)
 			}
 		}
@@ -124,14 +124,14 @@ func leaseOneHolder(e *leaseEnv) {
 // lost.
 func leaseMarkRace(e *leaseEnv) {
 	const keys = 10
-	leases := make([]inbox.Lease, keys)
+	leases := make([]lease.Lease, keys)
 	for i := range leases {
 		leases[i] = e.begin(fmt.Sprintf("k%d", i), 1)
 	}
 	e.runOut()
 	for _, l := range leases {
-		var marked inbox.LeaseStatus
-		answers := make([]inbox.LeaseAnswer, 5)
+		var marked lease.Status
+		answers := make([]lease.Answer, 5)
 		together(len(answers)+1, func(i int) {
 			if i == len(answers) {
 				marked = e.tryMark(l)
@@ -141,13 +141,13 @@ func leaseMarkRace(e *leaseEnv) {
 		})
 		acquired := 0
 		for _, a := range answers {
-			if a.Status == inbox.LeaseAcquired {
+			if a.Status == lease.Acquired {
 				acquired++
 			}
 		}
 		rec := e.read(l.Key)
-		won := marked == inbox.LeaseProcessed && acquired == 0 && rec.Status == inbox.LeaseProcessed && rec.Token == 1
-		lost := marked == inbox.LeaseLost && acquired == 1 && rec.Status == inbox.LeaseBusy && rec.Token == 2
+		won := marked == lease.Processed && acquired == 0 && rec.Status == lease.Processed && rec.Token == 1
+		lost := marked == lease.Lost && acquired == 1 && rec.Status == lease.Busy && rec.Token == 2
 		if !won && !lost {
 			e.Fatalf("marked: %s, acquired by %d others, record %+v", marked, acquired, rec)
 		}
@@ -162,13 +162,13 @@ func leaseBatchRace(e *leaseEnv) {
 		for i := range keys {
 			keys[i] = fmt.Sprintf("round %d key %d", round, i)
 		}
-		acquired := make([][]inbox.Lease, workers)
+		acquired := make([][]lease.Lease, workers)
 		together(workers, func(w int) {
 			mine := slices.Clone(keys)
 			rand.Shuffle(size, func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
 			for i, a := range e.tryAll(requests(mine...)) {
-				if a.Status == inbox.LeaseAcquired {
-					acquired[w] = append(acquired[w], inbox.Lease{Key: mine[i], ID: a.LeaseID, Token: a.Token})
+				if a.Status == lease.Acquired {
+					acquired[w] = append(acquired[w], lease.Lease{Key: mine[i], ID: a.LeaseID, Token: a.Token})
 				}
 			}
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 // LeaseRetention is how long the stores of the lease suite keep a key that nobody has.
@@ -20,16 +21,16 @@ type LeaseHarness struct {
 
 	// Open returns a new, empty store, with the retention [LeaseRetention] where it is the
 	// store that is told.
-	Open func(t *testing.T) inbox.BatchLeaseStore
+	Open func(t *testing.T) lease.BatchStore
 
 	// Reopen returns a new store on the data of s, as after a restart of the program.
 	// Required if Features.Persists is set.
-	Reopen func(t *testing.T, s inbox.BatchLeaseStore) inbox.BatchLeaseStore
+	Reopen func(t *testing.T, s lease.BatchStore) lease.BatchStore
 
 	// Advance moves the clock of s, by which leases run out and keys are past their
 	// retention. Where the server's clock cannot be moved, the store adds an offset to it for
 	// tests, and Advance brings forward what the server removes by itself.
-	Advance func(t *testing.T, s inbox.BatchLeaseStore, d time.Duration)
+	Advance func(t *testing.T, s lease.BatchStore, d time.Duration)
 }
 
 // LeaseFeatures says what a lease store can do, so that a test is left out by declaration.
@@ -92,7 +93,7 @@ const leaseTTL = time.Minute
 type leaseEnv struct {
 	*testing.T
 	h   LeaseHarness
-	s   inbox.BatchLeaseStore
+	s   lease.BatchStore
 	ctx context.Context
 }
 
@@ -115,8 +116,8 @@ func (e *leaseEnv) advance(d time.Duration) { e.Helper(); e.h.Advance(e.T, e.s, 
 // runOut lets every lease of the usual length end.
 func (e *leaseEnv) runOut() { e.Helper(); e.advance(leaseTTL + time.Second) }
 
-func request(key string) inbox.LeaseRequest {
-	return inbox.LeaseRequest{Key: key, Owner: "test", TTL: leaseTTL}
+func request(key string) lease.Request {
+	return lease.Request{Key: key, Owner: "test", TTL: leaseTTL}
 }
 
 // repeat calls fn again after a conflict, if the store may have any.
@@ -137,7 +138,7 @@ func (e *leaseEnv) check(err error, what string) {
 
 // try asks for a key. Like the other helpers with this beginning it may be used on a goroutine
 // of its own; after an error the answer is empty.
-func (e *leaseEnv) try(req inbox.LeaseRequest) (answer inbox.LeaseAnswer) {
+func (e *leaseEnv) try(req lease.Request) (answer lease.Answer) {
 	e.Helper()
 	e.check(e.repeat(func() (err error) {
 		answer, err = e.s.TryBegin(e.ctx, req)
@@ -147,7 +148,7 @@ func (e *leaseEnv) try(req inbox.LeaseRequest) (answer inbox.LeaseAnswer) {
 }
 
 // wantBegin asks for a key and expects an answer.
-func (e *leaseEnv) wantBegin(req inbox.LeaseRequest, want inbox.LeaseStatus, attempts int) inbox.LeaseAnswer {
+func (e *leaseEnv) wantBegin(req lease.Request, want lease.Status, attempts int) lease.Answer {
 	e.Helper()
 	a := e.try(req)
 	if a.Status != want || a.Attempts != attempts {
@@ -158,13 +159,13 @@ func (e *leaseEnv) wantBegin(req inbox.LeaseRequest, want inbox.LeaseStatus, att
 }
 
 // checkAnswer checks that the fields go with the status.
-func (e *leaseEnv) checkAnswer(a inbox.LeaseAnswer) {
+func (e *leaseEnv) checkAnswer(a lease.Answer) {
 	e.Helper()
-	acquired, lasts := a.Status == inbox.LeaseAcquired, a.Status == inbox.LeaseAcquired || a.Status == inbox.LeaseBusy
+	acquired, lasts := a.Status == lease.Acquired, a.Status == lease.Acquired || a.Status == lease.Busy
 	if (a.LeaseID != "") != acquired || (a.Token != 0) != acquired || (a.Remaining != 0) != lasts || !a.ExpiresAt.IsZero() != lasts {
 		e.Fatalf("answer = %+v: an id and a token are Acquired's only, times also Busy's", a)
 	}
-	if a.Conflict && a.Status != inbox.LeaseProcessed {
+	if a.Conflict && a.Status != lease.Processed {
 		e.Fatalf("answer = %+v: only what is processed is in conflict", a)
 	}
 	if lasts && a.Remaining < 0 {
@@ -173,14 +174,14 @@ func (e *leaseEnv) checkAnswer(a inbox.LeaseAnswer) {
 }
 
 // begin acquires a key for the given attempt and returns the lease.
-func (e *leaseEnv) begin(key string, attempt int) inbox.Lease {
+func (e *leaseEnv) begin(key string, attempt int) lease.Lease {
 	e.Helper()
-	a := e.wantBegin(request(key), inbox.LeaseAcquired, attempt)
-	return inbox.Lease{Key: key, ID: a.LeaseID, Token: a.Token}
+	a := e.wantBegin(request(key), lease.Acquired, attempt)
+	return lease.Lease{Key: key, ID: a.LeaseID, Token: a.Token}
 }
 
 // renew renews a lease for the usual time.
-func (e *leaseEnv) renew(l inbox.Lease, want inbox.LeaseStatus) (answer inbox.LeaseAnswer) {
+func (e *leaseEnv) renew(l lease.Lease, want lease.Status) (answer lease.Answer) {
 	e.Helper()
 	e.must(e.repeat(func() (err error) {
 		answer, err = e.s.RenewLease(e.ctx, l, leaseTTL)
@@ -190,20 +191,20 @@ func (e *leaseEnv) renew(l inbox.Lease, want inbox.LeaseStatus) (answer inbox.Le
 		e.Fatalf("RenewLease(%+v) = %+v, want %s", l, answer, want)
 	}
 	e.checkAnswer(answer)
-	if want == inbox.LeaseAcquired && (answer.LeaseID != l.ID || answer.Token != l.Token) {
+	if want == lease.Acquired && (answer.LeaseID != l.ID || answer.Token != l.Token) {
 		e.Fatalf("RenewLease(%+v) = %+v, want the same id and token", l, answer)
 	}
 	return answer
 }
 
-func (e *leaseEnv) mark(l inbox.Lease, want inbox.LeaseStatus) {
+func (e *leaseEnv) mark(l lease.Lease, want lease.Status) {
 	e.Helper()
 	if got := e.tryMark(l); got != want {
 		e.Fatalf("MarkProcessed(%+v) = %s, want %s", l, got, want)
 	}
 }
 
-func (e *leaseEnv) tryMark(l inbox.Lease) (status inbox.LeaseStatus) {
+func (e *leaseEnv) tryMark(l lease.Lease) (status lease.Status) {
 	e.Helper()
 	e.check(e.repeat(func() (err error) {
 		status, err = e.s.MarkProcessed(e.ctx, l)
@@ -213,19 +214,19 @@ func (e *leaseEnv) tryMark(l inbox.Lease) (status inbox.LeaseStatus) {
 }
 
 // release gives a key back for others to begin at once.
-func (e *leaseEnv) release(l inbox.Lease, uncounted bool, want inbox.LeaseStatus) {
+func (e *leaseEnv) release(l lease.Lease, uncounted bool, want lease.Status) {
 	e.Helper()
-	e.giveBack(l, inbox.Release{Uncounted: uncounted}, want)
+	e.giveBack(l, lease.Release{Uncounted: uncounted}, want)
 }
 
-func (e *leaseEnv) giveBack(l inbox.Lease, r inbox.Release, want inbox.LeaseStatus) {
+func (e *leaseEnv) giveBack(l lease.Lease, r lease.Release, want lease.Status) {
 	e.Helper()
 	if got := e.tryRelease(l, r); got != want {
 		e.Fatalf("ReleaseLease(%+v, %+v) = %s, want %s", l, r, got, want)
 	}
 }
 
-func (e *leaseEnv) tryRelease(l inbox.Lease, r inbox.Release) (status inbox.LeaseStatus) {
+func (e *leaseEnv) tryRelease(l lease.Lease, r lease.Release) (status lease.Status) {
 	e.Helper()
 	e.check(e.repeat(func() (err error) {
 		status, err = e.s.ReleaseLease(e.ctx, l, r)
@@ -234,11 +235,11 @@ func (e *leaseEnv) tryRelease(l inbox.Lease, r inbox.Release) (status inbox.Leas
 	return status
 }
 
-func (e *leaseEnv) read(key string) inbox.LeaseRecord {
+func (e *leaseEnv) read(key string) lease.Record {
 	e.Helper()
 	rec, err := e.s.ReadLease(e.ctx, key)
 	e.must(err, "ReadLease")
-	if rec.Status == inbox.LeaseUnknown && rec != (inbox.LeaseRecord{Status: inbox.LeaseUnknown}) {
+	if rec.Status == lease.Unknown && rec != (lease.Record{Status: lease.Unknown}) {
 		e.Fatalf("ReadLease(%.60q) = %+v, want nothing but the status", key, rec)
 	}
 	if rec.FirstSeen.After(rec.LastSeen) {
@@ -248,7 +249,7 @@ func (e *leaseEnv) read(key string) inbox.LeaseRecord {
 }
 
 // wantRecord reads a key and expects what is known of it.
-func (e *leaseEnv) wantRecord(key string, want inbox.LeaseStatus, token int64, attempts int) inbox.LeaseRecord {
+func (e *leaseEnv) wantRecord(key string, want lease.Status, token int64, attempts int) lease.Record {
 	e.Helper()
 	rec := e.read(key)
 	if rec.Status != want || rec.Token != token || rec.Attempts != attempts {

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 func leaseWaitTests() []leaseTest {
@@ -27,15 +27,15 @@ func leaseWaitTests() []leaseTest {
 // leaseWait is how long keys of the suite wait: longer than their leases.
 const leaseWait = 10 * time.Minute
 
-var waiting = inbox.Release{Wait: leaseWait}
+var waiting = lease.Release{Wait: leaseWait}
 
 // waitOver lets every wait of the usual length end.
 func (e *leaseEnv) waitOver() { e.Helper(); e.advance(leaseWait + time.Second) }
 
 // wantWaiting asks for a key and expects it to wait until about then.
-func (e *leaseEnv) wantWaiting(req inbox.LeaseRequest, attempts int, due time.Time) {
+func (e *leaseEnv) wantWaiting(req lease.Request, attempts int, due time.Time) {
 	e.Helper()
-	a := e.wantBegin(req, inbox.LeaseBusy, attempts)
+	a := e.wantBegin(req, lease.Busy, attempts)
 	if a.Remaining <= 0 || a.Remaining > leaseWait || !around(a.ExpiresAt, due) {
 		e.Fatalf("TryBegin(%+v) = %+v, want it busy until %v", req, a, due)
 	}
@@ -44,23 +44,23 @@ func (e *leaseEnv) wantWaiting(req inbox.LeaseRequest, attempts int, due time.Ti
 func leaseWaits(e *leaseEnv) {
 	req := repeatable("k")
 	l := e.beginRequest(req, 1)
-	e.giveBack(l, waiting, inbox.LeaseReleased)
-	due := e.wantRecord("k", inbox.LeaseReleased, 1, 1).DueAt
+	e.giveBack(l, waiting, lease.Released)
+	due := e.wantRecord("k", lease.Released, 1, 1).DueAt
 	e.runOut() // of the lease, which it does not go by
 	e.wantUnchanged("k", func() {
 		e.wantWaiting(request("k"), 1, due)
 		e.wantWaiting(repeatable("k"), 1, due)
 		e.wantWaiting(req, 1, due) // the one that had it
-		e.mark(l, inbox.LeaseReleased)
-		e.renew(l, inbox.LeaseReleased)
+		e.mark(l, lease.Released)
+		e.renew(l, lease.Released)
 	})
 	e.waitOver()
 	next := e.begin("k", 2)
 	if next.Token != 2 {
 		e.Errorf("lease = %+v, want the next token", next)
 	}
-	e.mark(next, inbox.LeaseProcessed)
-	e.wantBegin(request("k"), inbox.LeaseProcessed, 2)
+	e.mark(next, lease.Processed)
+	e.wantBegin(request("k"), lease.Processed, 2)
 }
 
 func leaseWaitRecord(e *leaseEnv) {
@@ -68,46 +68,46 @@ func leaseWaitRecord(e *leaseEnv) {
 	if rec := e.read("k"); !rec.DueAt.IsZero() {
 		e.Errorf("begun: %+v, want no wait", rec)
 	}
-	e.giveBack(l, waiting, inbox.LeaseReleased)
-	rec := e.wantRecord("k", inbox.LeaseReleased, 1, 1)
+	e.giveBack(l, waiting, lease.Released)
+	rec := e.wantRecord("k", lease.Released, 1, 1)
 	if !around(rec.DueAt, rec.LastSeen.Add(leaseWait)) || !rec.LeaseUntil.IsZero() {
 		e.Errorf("released: %+v, want it due %v after it was released, and no lease", rec, leaseWait)
 	}
 	e.wantWaiting(request("k"), 1, rec.DueAt)
 	e.waitOver()
-	if past := e.wantRecord("k", inbox.LeaseReleased, 1, 1); past != rec {
+	if past := e.wantRecord("k", lease.Released, 1, 1); past != rec {
 		e.Errorf("due: %+v, want it as it was, %+v", past, rec)
 	}
 	l = e.begin("k", 2)
-	if rec := e.wantRecord("k", inbox.LeaseBusy, 2, 2); !rec.DueAt.IsZero() {
+	if rec := e.wantRecord("k", lease.Busy, 2, 2); !rec.DueAt.IsZero() {
 		e.Errorf("begun again: %+v, want no wait", rec)
 	}
-	e.mark(l, inbox.LeaseProcessed)
-	if rec := e.wantRecord("k", inbox.LeaseProcessed, 2, 2); !rec.DueAt.IsZero() {
+	e.mark(l, lease.Processed)
+	if rec := e.wantRecord("k", lease.Processed, 2, 2); !rec.DueAt.IsZero() {
 		e.Errorf("processed: %+v, want no wait", rec)
 	}
-	e.release(e.begin("other", 1), false, inbox.LeaseReleased)
-	if rec := e.wantRecord("other", inbox.LeaseReleased, 1, 1); !rec.DueAt.IsZero() {
+	e.release(e.begin("other", 1), false, lease.Released)
+	if rec := e.wantRecord("other", lease.Released, 1, 1); !rec.DueAt.IsZero() {
 		e.Errorf("released without a wait: %+v, want none", rec)
 	}
 }
 
 func leaseWaitRepeated(e *leaseEnv) {
 	l := e.begin("k", 1)
-	e.giveBack(l, waiting, inbox.LeaseReleased)
+	e.giveBack(l, waiting, lease.Released)
 	e.advance(leaseWait / 2)
 	e.wantUnchanged("k", func() {
-		e.giveBack(l, waiting, inbox.LeaseReleased)
-		e.giveBack(l, inbox.Release{Wait: inbox.MaxLeaseTTL, Uncounted: true}, inbox.LeaseReleased)
-		e.release(l, false, inbox.LeaseReleased) // ends no wait either
+		e.giveBack(l, waiting, lease.Released)
+		e.giveBack(l, lease.Release{Wait: lease.MaxTTL, Uncounted: true}, lease.Released)
+		e.release(l, false, lease.Released) // ends no wait either
 	})
 	e.advance(leaseWait/2 + time.Second)
 	e.begin("k", 2)
 
 	// One that was released without a wait gets none by being released again.
 	l = e.begin("other", 1)
-	e.release(l, false, inbox.LeaseReleased)
-	e.wantUnchanged("other", func() { e.giveBack(l, waiting, inbox.LeaseReleased) })
+	e.release(l, false, lease.Released)
+	e.wantUnchanged("other", func() { e.giveBack(l, waiting, lease.Released) })
 	e.begin("other", 2)
 }
 
@@ -115,24 +115,24 @@ func leaseWaitLost(e *leaseEnv) {
 	old := e.begin("k", 1)
 	e.runOut()
 	l := e.begin("k", 2)
-	e.wantUnchanged("k", func() { e.giveBack(old, waiting, inbox.LeaseLost) })
-	e.mark(l, inbox.LeaseProcessed)
-	e.wantUnchanged("k", func() { e.giveBack(l, waiting, inbox.LeaseProcessed) })
-	e.giveBack(inbox.Lease{Key: "other", ID: inbox.NewLeaseID()}, waiting, inbox.LeaseUnknown)
+	e.wantUnchanged("k", func() { e.giveBack(old, waiting, lease.Lost) })
+	e.mark(l, lease.Processed)
+	e.wantUnchanged("k", func() { e.giveBack(l, waiting, lease.Processed) })
+	e.giveBack(lease.Lease{Key: "other", ID: lease.NewID()}, waiting, lease.Unknown)
 	e.begin("other", 1)
 
 	// A lease that has run out, and that nobody else has begun since, may be given back so.
 	l = e.begin("late", 1)
 	e.runOut()
-	e.giveBack(l, waiting, inbox.LeaseReleased)
+	e.giveBack(l, waiting, lease.Released)
 	e.wantWaiting(request("late"), 1, e.read("late").DueAt)
 }
 
 func leaseWaitBatch(e *leaseEnv) {
 	l := e.begin("waits", 1)
-	e.giveBack(l, waiting, inbox.LeaseReleased)
+	e.giveBack(l, waiting, lease.Released)
 	answers := e.tryAll(requests("z new", "waits", "a new"))
-	if answers[0].Status != inbox.LeaseAcquired || answers[1].Status != inbox.LeaseBusy || answers[2].Status != inbox.LeaseAcquired {
+	if answers[0].Status != lease.Acquired || answers[1].Status != lease.Busy || answers[2].Status != lease.Acquired {
 		e.Fatalf("TryBeginAll() = %+v, want only the second busy", answers)
 	}
 	e.checkAnswer(answers[1])
@@ -140,12 +140,12 @@ func leaseWaitBatch(e *leaseEnv) {
 		e.Errorf("TryBeginAll() = %+v, want it busy until it is due", a)
 	}
 	e.wantUnchanged("waits", func() {
-		if got := e.tryMarkAll([]inbox.Lease{l, {Key: "z new", ID: answers[0].LeaseID}}); got[0] != inbox.LeaseReleased || got[1] != inbox.LeaseProcessed {
+		if got := e.tryMarkAll([]lease.Lease{l, {Key: "z new", ID: answers[0].LeaseID}}); got[0] != lease.Released || got[1] != lease.Processed {
 			e.Errorf("MarkAllProcessed() = %v, want Released for the one that waits", got)
 		}
 	})
 	e.waitOver()
-	if again := e.tryAll(requests("waits", "b new")); again[0].Status != inbox.LeaseAcquired || again[0].Attempts != 2 {
+	if again := e.tryAll(requests("waits", "b new")); again[0].Status != lease.Acquired || again[0].Attempts != 2 {
 		e.Errorf("TryBeginAll() when it is due = %+v, want the second attempt", again)
 	}
 	if rec := e.read("waits"); !rec.DueAt.IsZero() {
@@ -155,8 +155,8 @@ func leaseWaitBatch(e *leaseEnv) {
 
 func leaseWaitUncounted(e *leaseEnv) {
 	l := e.begin("k", 1)
-	e.giveBack(l, inbox.Release{Wait: leaseWait, Uncounted: true}, inbox.LeaseReleased)
-	e.wantWaiting(request("k"), 0, e.wantRecord("k", inbox.LeaseReleased, 1, 0).DueAt)
+	e.giveBack(l, lease.Release{Wait: leaseWait, Uncounted: true}, lease.Released)
+	e.wantWaiting(request("k"), 0, e.wantRecord("k", lease.Released, 1, 0).DueAt)
 	e.waitOver()
 	e.begin("k", 1)
 }
@@ -165,7 +165,7 @@ func leaseWaitUncounted(e *leaseEnv) {
 func leaseWaitExhausted(e *leaseEnv) {
 	req := repeatable("k")
 	req.MaxAttempts = 1
-	e.giveBack(e.beginRequest(req, 1), waiting, inbox.LeaseReleased)
+	e.giveBack(e.beginRequest(req, 1), waiting, lease.Released)
 	due := e.read("k").DueAt
 	e.wantUnchanged("k", func() {
 		e.wantWaiting(limited("k", 1), 1, due)
@@ -173,45 +173,45 @@ func leaseWaitExhausted(e *leaseEnv) {
 	})
 	e.waitOver()
 	e.wantUnchanged("k", func() {
-		e.wantBegin(limited("k", 1), inbox.LeaseExhausted, 1)
-		e.wantBegin(req, inbox.LeaseExhausted, 1)
+		e.wantBegin(limited("k", 1), lease.Exhausted, 1)
+		e.wantBegin(req, lease.Exhausted, 1)
 	})
-	e.wantBegin(limited("k", 2), inbox.LeaseAcquired, 2) // who allows more gets it
+	e.wantBegin(limited("k", 2), lease.Acquired, 2) // who allows more gets it
 }
 
 // leaseWaitPurge: also what was last touched longer ago than the retention.
 func leaseWaitPurge(e *leaseEnv) {
-	e.giveBack(e.begin("k", 1), inbox.Release{Wait: inbox.MaxLeaseTTL}, inbox.LeaseReleased)
-	e.advance(inbox.MaxLeaseTTL / 2)
+	e.giveBack(e.begin("k", 1), lease.Release{Wait: lease.MaxTTL}, lease.Released)
+	e.advance(lease.MaxTTL / 2)
 	e.wantUnchanged("k", func() {
 		n, err := e.s.PurgeLeases(e.ctx, time.Second, 1000)
 		if e.must(err, "PurgeLeases"); n != 0 {
 			e.Errorf("PurgeLeases(1s) = %d, want 0: the key waits", n)
 		}
 	})
-	e.wantBegin(request("k"), inbox.LeaseBusy, 1)
-	e.advance(LeaseRetention + inbox.MaxLeaseTTL/2 + minute)
+	e.wantBegin(request("k"), lease.Busy, 1)
+	e.advance(LeaseRetention + lease.MaxTTL/2 + minute)
 	e.purge(1)
-	e.wantRecord("k", inbox.LeaseUnknown, 0, 0)
+	e.wantRecord("k", lease.Unknown, 0, 0)
 }
 
 func leaseWaitInvalid(e *leaseEnv) {
 	l := e.begin("k", 1)
 	e.wantUnchanged("k", func() {
-		for _, wait := range []time.Duration{-1, inbox.MaxLeaseTTL + 1} {
-			_, err := e.s.ReleaseLease(e.ctx, l, inbox.Release{Wait: wait, Uncounted: true})
+		for _, wait := range []time.Duration{-1, lease.MaxTTL + 1} {
+			_, err := e.s.ReleaseLease(e.ctx, l, lease.Release{Wait: wait, Uncounted: true})
 			e.wantInvalidField(err, "Release.Wait", "ReleaseLease")
 		}
 	})
-	e.giveBack(l, inbox.Release{Wait: inbox.MaxLeaseTTL}, inbox.LeaseReleased)
-	e.advance(inbox.MaxLeaseTTL - time.Hour)
-	e.wantBegin(request("k"), inbox.LeaseBusy, 1)
+	e.giveBack(l, lease.Release{Wait: lease.MaxTTL}, lease.Released)
+	e.advance(lease.MaxTTL - time.Hour)
+	e.wantBegin(request("k"), lease.Busy, 1)
 	e.advance(time.Hour + time.Second)
 	e.begin("k", 2)
 }
 
 func leaseWaitPersists(e *leaseEnv) {
-	e.giveBack(e.begin("k", 1), waiting, inbox.LeaseReleased)
+	e.giveBack(e.begin("k", 1), waiting, lease.Released)
 	before := e.read("k")
 	e.s = e.h.Reopen(e.T, e.s)
 	if after := e.read("k"); after != before {
@@ -223,7 +223,7 @@ func leaseWaitPersists(e *leaseEnv) {
 }
 
 func leaseRaceWaited(e *leaseEnv) {
-	e.giveBack(e.begin("k", 1), waiting, inbox.LeaseReleased)
+	e.giveBack(e.begin("k", 1), waiting, lease.Released)
 	e.waitOver()
 	e.race(50, oneKey, 2)
 }
@@ -232,13 +232,13 @@ func leaseRaceWaited(e *leaseEnv) {
 func leaseRaceWaits(e *leaseEnv) {
 	var acquired atomic.Int32
 	together(50, func(int) {
-		if a := e.try(request("k")); a.Status == inbox.LeaseAcquired {
+		if a := e.try(request("k")); a.Status == lease.Acquired {
 			acquired.Add(1)
-			e.tryRelease(inbox.Lease{Key: "k", ID: a.LeaseID, Token: a.Token}, waiting)
+			e.tryRelease(lease.Lease{Key: "k", ID: a.LeaseID, Token: a.Token}, waiting)
 		}
 	})
 	if n := acquired.Load(); n != 1 {
 		e.Errorf("acquired by %d callers, want 1: it waits", n)
 	}
-	e.wantWaiting(request("k"), 1, e.wantRecord("k", inbox.LeaseReleased, 1, 1).DueAt)
+	e.wantWaiting(request("k"), 1, e.wantRecord("k", lease.Released, 1, 1).DueAt)
 }

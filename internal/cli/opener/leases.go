@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/internal/redisurl"
 	"github.com/waybill-go/waybill/store/memstore"
@@ -28,7 +28,7 @@ type LeaseConfig struct {
 
 // Leases is an opened store of leases.
 type Leases struct {
-	inbox.BatchLeaseStore
+	lease.BatchStore
 
 	// Tables is the store itself if it has tables, which have to be there; else nil.
 	Tables Store
@@ -61,7 +61,7 @@ func OpenLeases(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
 	case "mongodb", "mongodb+srv":
 		open = openMongoLeases
 	case "memory":
-		return &Leases{BatchLeaseStore: memstore.New(), Address: cfg.URL, close: func() error { return nil }}, nil
+		return &Leases{BatchStore: memstore.New(), Address: cfg.URL, close: func() error { return nil }}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -101,7 +101,7 @@ func openTables(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
 		_ = store.Close() // it was never in use
 		return nil, &UnreachableError{What: "store", Address: store.Address(), Err: err}
 	}
-	return &Leases{BatchLeaseStore: store, Tables: store, close: store.Close}, nil
+	return &Leases{BatchStore: store, Tables: store, close: store.Close}, nil
 }
 
 // openRedis opens one server; a Cluster if the URL names further nodes as addr=host:port; the master that Sentinels watch
@@ -121,7 +121,7 @@ func openRedis(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
 		_ = client.Close() // it does not answer
 		return nil, &UnreachableError{What: "store", Address: redact.URL(cfg.URL), Err: err}
 	}
-	l := &Leases{BatchLeaseStore: store, Eviction: policy, close: client.Close}
+	l := &Leases{BatchStore: store, Eviction: policy, close: client.Close}
 	if policy != "" && policy != redisstore.NoEviction {
 		l.Warning = "Redis has the maxmemory-policy " + policy + ": when its memory is full it forgets keys, which are processed again; set " + redisstore.NoEviction
 	}
@@ -171,5 +171,5 @@ func openMongoLeases(ctx context.Context, cfg LeaseConfig) (*Leases, error) {
 		_ = m.Close() // it does not answer
 		return nil, &UnreachableError{What: "store", Address: m.address, Err: err}
 	}
-	return &Leases{BatchLeaseStore: m.leases, close: m.Close}, nil
+	return &Leases{BatchStore: m.leases, close: m.Close}, nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 )
 
 func redisURL() string {
@@ -44,7 +44,7 @@ func TestOpenLeases(t *testing.T) {
 			if tt.tables {
 				return
 			}
-			if r, err := l.ReadLease(t.Context(), "never seen"); err != nil || r.Status != inbox.LeaseUnknown {
+			if r, err := l.ReadLease(t.Context(), "never seen"); err != nil || r.Status != lease.Unknown {
 				t.Errorf("ReadLease() = %+v, %v", r, err)
 			}
 		})
@@ -62,8 +62,8 @@ func TestOpenLeases_Keys(t *testing.T) {
 		if _, err := leases.Tables.Migrate(t.Context(), "", 0); err != nil {
 			t.Fatalf("Migrate() = %v", err)
 		}
-		for _, want := range []inbox.LeaseStatus{inbox.LeaseAcquired, inbox.LeaseBusy} {
-			a, err := leases.TryBegin(t.Context(), inbox.LeaseRequest{Key: "k", TTL: time.Minute})
+		for _, want := range []lease.Status{lease.Acquired, lease.Busy} {
+			a, err := leases.TryBegin(t.Context(), lease.Request{Key: "k", TTL: time.Minute})
 			if err != nil || a.Status != want {
 				t.Errorf("TryBegin() = %+v, %v, want %s", a, err, want)
 			}

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/service"
@@ -23,7 +23,7 @@ const defaultMongoDatabase = "waybill"
 // mongoDB is a Store of MongoDB.
 type mongoDB struct {
 	*mongostore.Store
-	inbox.BatchLeaseStore
+	lease.BatchStore
 	leases  *mongostore.Leases // the same
 	db      *mongo.Database
 	address string
@@ -57,7 +57,7 @@ func (m *mongoDB) use(cfg mongostore.Config) (err error) {
 		return err
 	}
 	m.leases, err = mongostore.NewLeases(m.db, cfg)
-	m.BatchLeaseStore = m.leases
+	m.BatchStore = m.leases
 	return err
 }
 

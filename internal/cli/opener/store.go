@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/migrate"
 	"github.com/waybill-go/waybill/internal/redact"
 	"github.com/waybill-go/waybill/janitor"
@@ -35,7 +36,7 @@ type StoreConfig struct {
 
 // Store is an opened store, whatever its transactions are.
 type Store interface {
-	inbox.BatchLeaseStore
+	lease.BatchStore
 	outbox.Inspector
 	inbox.Inspector
 	inbox.Sizer

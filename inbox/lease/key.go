@@ -1,4 +1,4 @@
-package inbox
+package lease
 
 import (
 	"crypto/sha256"
@@ -7,11 +7,12 @@ import (
 	"strings"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
 )
 
-// LeaseKey identifies a message to one consumer where a single string is needed: in lease stores
+// Key identifies a message to one consumer where a single string is needed: in lease stores
 // and in the HTTP inbox service, which programs in other languages share.
-type LeaseKey struct {
+type Key struct {
 	Tenant  string // "" means the default tenant
 	Bus     string // the name of the broker or of the virtual host
 	Group   string // the consumer's stable name
@@ -20,11 +21,11 @@ type LeaseKey struct {
 	Message string // the idempotency key, else the message id
 }
 
-// LeaseKeyOf returns the key of m for the given group on the given bus, without a source, which is
+// KeyOf returns the key of m for the given group on the given bus, without a source, which is
 // the key that programs in all languages build. Set Source if ids are unique per source only.
-func LeaseKeyOf(bus, group string, m *waybill.Message) LeaseKey {
-	k := KeyOf(group, m)
-	return LeaseKey{Tenant: k.Tenant, Bus: bus, Group: group, Alias: k.Alias, Message: k.Message}
+func KeyOf(bus, group string, m *waybill.Message) Key {
+	k := inbox.KeyOf(group, m)
+	return Key{Tenant: k.Tenant, Bus: bus, Group: group, Alias: k.Alias, Message: k.Message}
 }
 
 // String joins the parts with colons. Different keys give different strings, and the number
@@ -35,14 +36,14 @@ func LeaseKeyOf(bus, group string, m *waybill.Message) LeaseKey {
 //	tenant:bus:group:source:alias:message   source may be empty
 //
 // Within a part a percent sign is written %25 and a colon %3A. If that is longer than
-// [MaxLeaseKeyLen] bytes, %sha256= and the SHA-256, in lower-case hex, of everything after the
-// group and its colon take that text's place; [LeaseKey.Raw] is the whole of it, for people. If it is
+// [MaxKeyLen] bytes, %sha256= and the SHA-256, in lower-case hex, of everything after the
+// group and its colon take that text's place; [Key.Raw] is the whole of it, for people. If it is
 // too long even then, because of tenant, bus and group, the stores refuse it.
 //
 // The file testdata/leasekeys.json has keys for the tests of other programs.
-func (k LeaseKey) String() string {
+func (k Key) String() string {
 	full := k.Raw()
-	if len(full) <= MaxLeaseKeyLen {
+	if len(full) <= MaxKeyLen {
 		return full
 	}
 	sum := sha256.Sum256([]byte(joinKey(k.message())))
@@ -50,11 +51,11 @@ func (k LeaseKey) String() string {
 }
 
 // Raw is the string without the limit of its length.
-func (k LeaseKey) Raw() string { return joinKey(append(k.owner(), k.message()...)) }
+func (k Key) Raw() string { return joinKey(append(k.owner(), k.message()...)) }
 
 // owner returns the parts that say whose key it is, escaped: tenant unless it is the default
 // one, bus, group.
-func (k LeaseKey) owner() []string {
+func (k Key) owner() []string {
 	parts := []string{escapePart(k.Bus), escapePart(k.Group)}
 	if k.defaultTenant() {
 		return parts
@@ -63,7 +64,7 @@ func (k LeaseKey) owner() []string {
 }
 
 // message returns the parts that say which message it is, escaped.
-func (k LeaseKey) message() []string {
+func (k Key) message() []string {
 	parts := []string{escapePart(k.Alias), escapePart(k.Message)}
 	if k.defaultTenant() && k.Source == "" {
 		return parts
@@ -71,7 +72,7 @@ func (k LeaseKey) message() []string {
 	return append([]string{escapePart(k.Source)}, parts...)
 }
 
-func (k LeaseKey) defaultTenant() bool { return k.Tenant == "" || k.Tenant == waybill.DefaultTenant }
+func (k Key) defaultTenant() bool { return k.Tenant == "" || k.Tenant == waybill.DefaultTenant }
 
 func joinKey(parts []string) string { return strings.Join(parts, ":") }
 
@@ -85,12 +86,12 @@ var (
 
 func escapePart(s string) string { return escaper.Replace(s) }
 
-var errLeaseKey = errors.New("inbox: not a key that LeaseKey.String makes")
+var errLeaseKey = errors.New("inbox: not a key that Key.String makes")
 
-// ParseLeaseKey is the inverse of [LeaseKey.String]. Where the string holds a hash, Source and
-// Alias are empty and Message is the hash with its mark. The error says that no LeaseKey has
+// ParseKey is the inverse of [Key.String]. Where the string holds a hash, Source and
+// Alias are empty and Message is the hash with its mark. The error says that no Key has
 // this string.
-func ParseLeaseKey(s string) (LeaseKey, error) {
+func ParseKey(s string) (Key, error) {
 	parts := strings.Split(s, ":")
 	hashed := strings.HasPrefix(parts[len(parts)-1], hashMark)
 	for i, p := range parts {
@@ -99,30 +100,30 @@ func ParseLeaseKey(s string) (LeaseKey, error) {
 		}
 		parts[i] = unescaper.Replace(p)
 		if escapePart(parts[i]) != p {
-			return LeaseKey{}, errLeaseKey
+			return Key{}, errLeaseKey
 		}
 	}
 	k, ok := keyOfParts(parts, hashed)
 	if !ok || k.String() != s && !hashed {
-		return LeaseKey{}, errLeaseKey
+		return Key{}, errLeaseKey
 	}
 	return k, nil
 }
 
-func keyOfParts(p []string, hashed bool) (LeaseKey, bool) {
+func keyOfParts(p []string, hashed bool) (Key, bool) {
 	switch {
 	case hashed && len(p) == 3:
-		return LeaseKey{Tenant: waybill.DefaultTenant, Bus: p[0], Group: p[1], Message: p[2]}, true
+		return Key{Tenant: waybill.DefaultTenant, Bus: p[0], Group: p[1], Message: p[2]}, true
 	case hashed && len(p) == 4:
-		return LeaseKey{Tenant: p[0], Bus: p[1], Group: p[2], Message: p[3]}, true
+		return Key{Tenant: p[0], Bus: p[1], Group: p[2], Message: p[3]}, true
 	case hashed:
-		return LeaseKey{}, false
+		return Key{}, false
 	case len(p) == 4:
-		return LeaseKey{Tenant: waybill.DefaultTenant, Bus: p[0], Group: p[1], Alias: p[2], Message: p[3]}, true
+		return Key{Tenant: waybill.DefaultTenant, Bus: p[0], Group: p[1], Alias: p[2], Message: p[3]}, true
 	case len(p) == 5:
-		return LeaseKey{Tenant: waybill.DefaultTenant, Bus: p[0], Group: p[1], Source: p[2], Alias: p[3], Message: p[4]}, true
+		return Key{Tenant: waybill.DefaultTenant, Bus: p[0], Group: p[1], Source: p[2], Alias: p[3], Message: p[4]}, true
 	case len(p) == 6:
-		return LeaseKey{Tenant: p[0], Bus: p[1], Group: p[2], Source: p[3], Alias: p[4], Message: p[5]}, true
+		return Key{Tenant: p[0], Bus: p[1], Group: p[2], Source: p[3], Alias: p[4], Message: p[5]}, true
 	}
-	return LeaseKey{}, false
+	return Key{}, false
 }

@@ -1,4 +1,4 @@
-package inbox
+package lease
 
 import (
 	"context"
@@ -11,47 +11,47 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// The limits of the lease contract.
+// The limits of the contract.
 const (
-	MaxLeaseKeyLen   = 512 // LeaseRequest.Key, in bytes
-	MaxLeaseOwnerLen = 255 // LeaseRequest.Owner, in bytes
-	MaxRequestIDLen  = 64  // LeaseRequest.RequestID, in bytes
-	MinRequestIDLen  = 16
-	MaxPayloadHash   = 64             // LeaseRequest.PayloadHash, in bytes
-	MaxLeaseTTL      = 24 * time.Hour // LeaseRequest.TTL
-	MinLeaseTTL      = time.Millisecond
+	MaxKeyLen       = 512 // Request.Key, in bytes
+	MaxOwnerLen     = 255 // Request.Owner, in bytes
+	MaxRequestIDLen = 64  // Request.RequestID, in bytes
+	MinRequestIDLen = 16
+	MaxPayloadHash  = 64             // Request.PayloadHash, in bytes
+	MaxTTL          = 24 * time.Hour // Request.TTL
+	MinTTL          = time.Millisecond
 )
 
-// LeaseStatus is what a lease store answers. The texts are those of the HTTP inbox service.
-type LeaseStatus string
+// Status is what a lease store answers. The texts are those of the HTTP inbox service.
+type Status string
 
 const (
-	LeaseAcquired  LeaseStatus = "Acquired"  // the key is the caller's until the lease ends
-	LeaseBusy      LeaseStatus = "Busy"      // somebody else has it
-	LeaseExhausted LeaseStatus = "Exhausted" // it was begun as often as the caller allows; nobody has it
-	LeaseProcessed LeaseStatus = "Processed" // it is done, for the retention of the store
-	LeaseReleased  LeaseStatus = "Released"  // its holder has given it back; it can be begun again
-	LeaseExpired   LeaseStatus = "Expired"   // its lease has ended, nobody has released it; it can be begun again
-	LeaseLost      LeaseStatus = "LeaseLost" // somebody else has begun it since
-	LeaseUnknown   LeaseStatus = "Unknown"   // the store knows nothing of the key
+	Acquired  Status = "Acquired"  // the key is the caller's until the lease ends
+	Busy      Status = "Busy"      // somebody else has it
+	Exhausted Status = "Exhausted" // it was begun as often as the caller allows; nobody has it
+	Processed Status = "Processed" // it is done, for the retention of the store
+	Released  Status = "Released"  // its holder has given it back; it can be begun again
+	Expired   Status = "Expired"   // its lease has ended, nobody has released it; it can be begun again
+	Lost      Status = "LeaseLost" // somebody else has begun it since
+	Unknown   Status = "Unknown"   // the store knows nothing of the key
 )
 
-// LeaseRequest asks for a key.
-type LeaseRequest struct {
-	// Key is what must be processed once. 1 to [MaxLeaseKeyLen] bytes of UTF-8 without NUL;
-	// [LeaseKey] builds one from the parts of a message. Required.
+// Request asks for a key.
+type Request struct {
+	// Key is what must be processed once. 1 to [MaxKeyLen] bytes of UTF-8 without NUL;
+	// [Key] builds one from the parts of a message. Required.
 	Key string
 
-	// Owner says who asks, for people. At most [MaxLeaseOwnerLen] bytes of UTF-8 without NUL.
+	// Owner says who asks, for people. At most [MaxOwnerLen] bytes of UTF-8 without NUL.
 	// Optional.
 	Owner string
 
-	// TTL is how long the lease lasts unless it is renewed, [MinLeaseTTL] to [MaxLeaseTTL].
+	// TTL is how long the lease lasts unless it is renewed, [MinTTL] to [MaxTTL].
 	// Required.
 	TTL time.Duration
 
-	// MaxAttempts is after how many counted attempts the answer is [LeaseExhausted] where it
-	// would be [LeaseAcquired]. So a key that was given back with a wait is [LeaseBusy] until that
+	// MaxAttempts is after how many counted attempts the answer is [Exhausted] where it
+	// would be [Acquired]. So a key that was given back with a wait is [Busy] until that
 	// is over, also to who has no attempt left. Optional; 0 means that there is no limit.
 	MaxAttempts int
 
@@ -60,41 +60,41 @@ type LeaseRequest struct {
 	// the same attempt, and changes nothing. Once it was released or has run out, the request
 	// is one like any other. Who gives up without an answer may release the lease by this id.
 	//
-	// Whoever sends the id shares the lease, so draw one with [NewLeaseID] for each request and
+	// Whoever sends the id shares the lease, so draw one with [NewID] for each request and
 	// its repetitions. [MinRequestIDLen] to [MaxRequestIDLen] visible ASCII characters. Optional;
 	// without it a repetition finds the key busy until the lost lease ends.
 	RequestID string
 
 	// PayloadHash names the payload that the key stands for: whoever asks for a key that was
-	// processed with another one is told of the conflict. [Record].PayloadHash is one. The store
+	// processed with another one is told of the conflict. [inbox.Record].PayloadHash is one. The store
 	// keeps the hash of the request that acquired the key last. At most [MaxPayloadHash] visible
 	// ASCII characters. Optional; without it payloads are not compared.
 	PayloadHash string
 }
 
 // LeaseID returns the id for a lease that the request acquires: the RequestID, or a new one.
-func (r *LeaseRequest) LeaseID() string {
+func (r *Request) LeaseID() string {
 	if r.RequestID != "" {
 		return r.RequestID
 	}
-	return NewLeaseID()
+	return NewID()
 }
 
 // Conflicts reports whether a key that was processed with the payload of the given hash, "" if
 // that is not known, was processed with another one than the request's.
-func (r *LeaseRequest) Conflicts(processed string) bool {
+func (r *Request) Conflicts(processed string) bool {
 	return processed != "" && r.PayloadHash != "" && processed != r.PayloadHash
 }
 
 // Validate returns an [*waybill.InvalidError] that names the first field that is wrong, or
 // nil. Stores call it before anything is stored.
-func (r *LeaseRequest) Validate() error {
-	if err := ValidateLeaseKey(r.Key); err != nil {
+func (r *Request) Validate() error {
+	if err := ValidateKey(r.Key); err != nil {
 		return err
 	}
 	switch {
-	case len(r.Owner) > MaxLeaseOwnerLen:
-		return invalidLease("Owner", "has %d bytes, the limit is %d", len(r.Owner), MaxLeaseOwnerLen)
+	case len(r.Owner) > MaxOwnerLen:
+		return invalidLease("Owner", "has %d bytes, the limit is %d", len(r.Owner), MaxOwnerLen)
 	case !isText(r.Owner):
 		return invalidLease("Owner", "is not UTF-8 text, or holds a NUL")
 	case r.MaxAttempts < 0:
@@ -108,26 +108,26 @@ func (r *LeaseRequest) Validate() error {
 	case !isVisibleASCII(r.PayloadHash):
 		return invalidLease("PayloadHash", "holds something else than visible ASCII characters")
 	}
-	return ValidateLeaseTTL(r.TTL)
+	return ValidateTTL(r.TTL)
 }
 
-// ValidateLeaseKey returns an [*waybill.InvalidError] unless key can be stored.
-func ValidateLeaseKey(key string) error {
+// ValidateKey returns an [*waybill.InvalidError] unless key can be stored.
+func ValidateKey(key string) error {
 	switch {
 	case key == "":
 		return invalidLease("Key", "is required")
-	case len(key) > MaxLeaseKeyLen:
-		return invalidLease("Key", "has %d bytes, the limit is %d", len(key), MaxLeaseKeyLen)
+	case len(key) > MaxKeyLen:
+		return invalidLease("Key", "has %d bytes, the limit is %d", len(key), MaxKeyLen)
 	case !isText(key):
 		return invalidLease("Key", "is not UTF-8 text, or holds a NUL")
 	}
 	return nil
 }
 
-// ValidateLeaseTTL returns an [*waybill.InvalidError] unless a lease may last for ttl.
-func ValidateLeaseTTL(ttl time.Duration) error {
-	if ttl < MinLeaseTTL || ttl > MaxLeaseTTL {
-		return invalidLease("TTL", "is %v, the range is %v to %v", ttl, MinLeaseTTL, MaxLeaseTTL)
+// ValidateTTL returns an [*waybill.InvalidError] unless a lease may last for ttl.
+func ValidateTTL(ttl time.Duration) error {
+	if ttl < MinTTL || ttl > MaxTTL {
+		return invalidLease("TTL", "is %v, the range is %v to %v", ttl, MinTTL, MaxTTL)
 	}
 	return nil
 }
@@ -139,13 +139,13 @@ func isVisibleASCII(s string) bool {
 }
 
 func invalidLease(field, format string, args ...any) error {
-	return &waybill.InvalidError{Field: "LeaseRequest." + field, Reason: fmt.Sprintf(format, args...)}
+	return &waybill.InvalidError{Field: "lease.Request." + field, Reason: fmt.Sprintf(format, args...)}
 }
 
 // Lease names the right to process a key.
 type Lease struct {
 	Key string
-	ID  string // drawn anew each time the key is acquired, or the RequestID
+	ID  string // drawn each time the key is acquired, or the RequestID
 
 	// Token rises by one each time the key is acquired. What the holder writes elsewhere can
 	// carry it, so that a resource which has seen a higher one refuses a holder that was
@@ -158,53 +158,53 @@ type Release struct {
 	// Uncounted says that the attempt does not count.
 	Uncounted bool
 
-	// Wait is how long nobody may begin the key, the caller included: until then it is [LeaseBusy].
-	// So a retry is not begun early, whoever comes first. 0 to [MaxLeaseTTL].
+	// Wait is how long nobody may begin the key, the caller included: until then it is [Busy].
+	// So a retry is not begun early, whoever comes first. 0 to [MaxTTL].
 	Wait time.Duration
 }
 
 // Validate returns an [*waybill.InvalidError] if a key can't be given back in this way. Stores
 // call it before anything is changed.
 func (r Release) Validate() error {
-	if r.Wait < 0 || r.Wait > MaxLeaseTTL {
-		return &waybill.InvalidError{Field: "Release.Wait", Reason: fmt.Sprintf("is %v, the range is 0 to %v", r.Wait, MaxLeaseTTL)}
+	if r.Wait < 0 || r.Wait > MaxTTL {
+		return &waybill.InvalidError{Field: "Release.Wait", Reason: fmt.Sprintf("is %v, the range is 0 to %v", r.Wait, MaxTTL)}
 	}
 	return nil
 }
 
-// NewLeaseID returns an id for a lease: 26 letters and digits, random.
-func NewLeaseID() string { return rand.Text() }
+// NewID returns an id for a lease: 26 letters and digits, random.
+func NewID() string { return rand.Text() }
 
-// LeaseAnswer is what became of a [LeaseRequest], or of a renewal.
-type LeaseAnswer struct {
-	Status LeaseStatus
+// Answer is what became of a [Request], or of a renewal.
+type Answer struct {
+	Status Status
 
-	// LeaseID and Token are set if the status is [LeaseAcquired].
+	// LeaseID and Token are set if the status is [Acquired].
 	LeaseID string
 	Token   int64
 
 	// Attempts is how many attempts at the key count, with the one that was just acquired.
-	// It is 0 for [LeaseLost] and [LeaseUnknown].
+	// It is 0 for [Lost] and [Unknown].
 	Attempts int
 
 	// ExpiresAt is when the lease ends, by the store's clock, and Remaining how long that is
-	// from when the store answered: the caller's own lease if the status is [LeaseAcquired],
-	// the holder's if it is [LeaseBusy], or how long the key waits that was given back with a
+	// from when the store answered: the caller's own lease if the status is [Acquired],
+	// the holder's if it is [Busy], or how long the key waits that was given back with a
 	// wait. Zero otherwise.
 	ExpiresAt time.Time
 	Remaining time.Duration
 
-	// Conflict is true if the status is [LeaseProcessed], and the key was processed with another
+	// Conflict is true if the status is [Processed], and the key was processed with another
 	// payload: both hashes are known, and they differ.
 	Conflict bool
 }
 
-// LeaseRecord is what a store knows of a key.
-type LeaseRecord struct {
-	// Status is [LeaseBusy] while somebody has the key, [LeaseExpired] once that lease has ended,
-	// until somebody begins the key, [LeaseReleased] if its holder has given it back,
-	// [LeaseProcessed], or [LeaseUnknown] if nothing is stored; the other fields are zero then.
-	Status LeaseStatus
+// Record is what a store knows of a key.
+type Record struct {
+	// Status is [Busy] while somebody has the key, [Expired] once that lease has ended,
+	// until somebody begins the key, [Released] if its holder has given it back,
+	// [Processed], or [Unknown] if nothing is stored; the other fields are zero then.
+	Status Status
 
 	Owner     string // who had it last, as it said
 	Token     int64  // of the last lease
@@ -223,44 +223,44 @@ type LeaseRecord struct {
 	PayloadHash string // of the request that acquired it last
 }
 
-// LeaseStore processes messages once where handler and record cannot share a transaction. A
+// Store processes messages once where handler and record cannot share a transaction. A
 // key is leased, the handler runs, the key is marked: a handler whose process dies in
 // between runs again once the lease has ended. So it narrows the window in which an effect
 // can happen twice, and does not close it; where handler and record can share a transaction,
-// use an [Inbox].
+// use an [inbox.Inbox].
 //
 // Each call takes effect as a whole or not at all, by the store's own clock, and survives
 // being repeated. All methods are safe for concurrent use. An error is an
 // [*waybill.InvalidError] if the request is wrong, and unavailable if the store does not
 // answer; what was asked may have happened then. Processed keys are kept for the store's
 // retention.
-type LeaseStore interface {
+type Store interface {
 	// TryBegin leases a key to the caller, unless it is leased or processed, or waits since it was
 	// released. A lease that has run out is taken over. Each lease counts as an attempt. A request
 	// that comes again with its RequestID gets the lease that it has. The answer is
-	// [LeaseAcquired], [LeaseBusy], [LeaseProcessed] or [LeaseExhausted].
-	TryBegin(ctx context.Context, req LeaseRequest) (LeaseAnswer, error)
+	// [Acquired], [Busy], [Processed] or [Exhausted].
+	TryBegin(ctx context.Context, req Request) (Answer, error)
 
 	// RenewLease lets a lease end ttl from now, also one that has run out, unless somebody
-	// else has begun the key since. The answer is [LeaseAcquired], or, without effect,
-	// [LeaseLost], [LeaseReleased] if the caller has released it, [LeaseProcessed] if the
-	// caller has marked it, or [LeaseUnknown].
-	RenewLease(ctx context.Context, l Lease, ttl time.Duration) (LeaseAnswer, error)
+	// else has begun the key since. The answer is [Acquired], or, without effect,
+	// [Lost], [Released] if the caller has released it, [Processed] if the
+	// caller has marked it, or [Unknown].
+	RenewLease(ctx context.Context, l Lease, ttl time.Duration) (Answer, error)
 
 	// MarkProcessed says that the key is done, also if the lease has run out, unless somebody
-	// else has begun the key since. The answer is [LeaseProcessed], again if the caller has
-	// marked it before; or, without effect, [LeaseLost], [LeaseReleased] if the caller has
-	// released it, or [LeaseUnknown].
-	MarkProcessed(ctx context.Context, l Lease) (LeaseStatus, error)
+	// else has begun the key since. The answer is [Processed], again if the caller has
+	// marked it before; or, without effect, [Lost], [Released] if the caller has
+	// released it, or [Unknown].
+	MarkProcessed(ctx context.Context, l Lease) (Status, error)
 
 	// ReleaseLease gives the key back, so that anybody may begin it, after r.Wait. The answer is
-	// [LeaseReleased], again if the caller has released it before, which counts nothing and
-	// prolongs no wait a second time; or, without effect, [LeaseProcessed] if the caller has
-	// marked it, [LeaseLost] or [LeaseUnknown].
-	ReleaseLease(ctx context.Context, l Lease, r Release) (LeaseStatus, error)
+	// [Released], again if the caller has released it before, which counts nothing and
+	// prolongs no wait a second time; or, without effect, [Processed] if the caller has
+	// marked it, [Lost] or [Unknown].
+	ReleaseLease(ctx context.Context, l Lease, r Release) (Status, error)
 
 	// ReadLease returns what the store knows of a key. It changes nothing.
-	ReadLease(ctx context.Context, key string) (LeaseRecord, error)
+	ReadLease(ctx context.Context, key string) (Record, error)
 
 	// PurgeLeases removes up to limit keys that were processed longer ago than retention, or
 	// that were last touched longer ago, that nobody has and that do not wait, and returns how
@@ -269,29 +269,29 @@ type LeaseStore interface {
 	PurgeLeases(ctx context.Context, retention time.Duration, limit int) (int, error)
 }
 
-// BatchLeaseStore is a [LeaseStore] that serves many keys in one round trip. Each key is
+// BatchStore is a [Store] that serves many keys in one round trip. Each key is
 // served as if it stood alone; one of them failing says nothing about the others, but an
 // error means that any of them may have happened.
-type BatchLeaseStore interface {
-	LeaseStore
+type BatchStore interface {
+	Store
 
 	// TryBeginAll is TryBegin for each request, answered in their order. The keys must
-	// differ. At most [MaxLeaseBatch]. No requests give no answers.
-	TryBeginAll(ctx context.Context, reqs []LeaseRequest) ([]LeaseAnswer, error)
+	// differ. At most [MaxBatch]. No requests give no answers.
+	TryBeginAll(ctx context.Context, reqs []Request) ([]Answer, error)
 
 	// MarkAllProcessed is MarkProcessed for each lease, answered in their order. The keys
-	// must differ. At most [MaxLeaseBatch]. No leases give no answers.
-	MarkAllProcessed(ctx context.Context, leases []Lease) ([]LeaseStatus, error)
+	// must differ. At most [MaxBatch]. No leases give no answers.
+	MarkAllProcessed(ctx context.Context, leases []Lease) ([]Status, error)
 }
 
-// MaxLeaseBatch is how many keys a batch may have.
-const MaxLeaseBatch = 1000
+// MaxBatch is how many keys a batch may have.
+const MaxBatch = 1000
 
-// ValidateLeaseBatch returns an [*waybill.InvalidError] unless a batch may hold the keys: too
+// ValidateBatch returns an [*waybill.InvalidError] unless a batch may hold the keys: too
 // many, or one of them twice.
-func ValidateLeaseBatch(keys []string) error {
-	if len(keys) > MaxLeaseBatch {
-		return &waybill.InvalidError{Field: "batch", Reason: fmt.Sprintf("has %d keys, the limit is %d", len(keys), MaxLeaseBatch)}
+func ValidateBatch(keys []string) error {
+	if len(keys) > MaxBatch {
+		return &waybill.InvalidError{Field: "batch", Reason: fmt.Sprintf("has %d keys, the limit is %d", len(keys), MaxBatch)}
 	}
 	seen := make(map[string]bool, len(keys))
 	for i, key := range keys {
@@ -305,13 +305,13 @@ func ValidateLeaseBatch(keys []string) error {
 
 type leaseKey struct{}
 
-// WithLease returns a context that carries the lease under which a handler runs.
-func WithLease(ctx context.Context, l Lease) context.Context {
+// NewContext returns a context that carries the lease under which a handler runs.
+func NewContext(ctx context.Context, l Lease) context.Context {
 	return context.WithValue(ctx, leaseKey{}, l)
 }
 
-// LeaseFrom returns the lease under which a handler runs, and false if it runs under none.
-func LeaseFrom(ctx context.Context) (Lease, bool) {
+// FromContext returns the lease under which a handler runs, and false if it runs under none.
+func FromContext(ctx context.Context) (Lease, bool) {
 	l, ok := ctx.Value(leaseKey{}).(Lease)
 	return l, ok
 }

@@ -1,4 +1,4 @@
-package inbox
+package lease
 
 import (
 	"encoding/json"
@@ -27,7 +27,7 @@ func TestLeaseKeys(t *testing.T) {
 	}
 	for _, tc := range cases {
 		e := tc.Event
-		k := LeaseKeyOf(tc.Bus, tc.Group, &waybill.Message{Tenant: e.Tenant, Source: e.Source, Type: e.Type, ID: e.ID, IdempotencyKey: e.IdempotencyKey})
+		k := KeyOf(tc.Bus, tc.Group, &waybill.Message{Tenant: e.Tenant, Source: e.Source, Type: e.Type, ID: e.ID, IdempotencyKey: e.IdempotencyKey})
 		if tc.SourceInKey {
 			k.Source = e.Source
 		}
@@ -40,7 +40,7 @@ func TestLeaseKeys(t *testing.T) {
 func TestParseLeaseKey_Refuses(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "a", "a:b:c", "a:b:c:d:e:f:g", "a:b:c:%", "a:b:c:%3a", "default:b:g:s:a:m", ":b:g:s:a:m", "b:g::a:m"} {
-		if k, err := ParseLeaseKey(s); err == nil {
+		if k, err := ParseKey(s); err == nil {
 			t.Errorf("%q is %+v, want an error", s, k)
 		}
 	}
@@ -50,12 +50,12 @@ func FuzzLeaseKey(f *testing.F) {
 	f.Add("", "b", "g", "", "a", "m", "", "b", "g", "", "a:m", "")
 	f.Add("t", "b", "g", "s", "a", "m", "default", "t:b", "g", "s", "a", "%3Am")
 	f.Fuzz(func(t *testing.T, t1, b1, g1, s1, a1, m1, t2, b2, g2, s2, a2, m2 string) {
-		one := LeaseKey{Tenant: orDefault(t1), Bus: b1, Group: g1, Source: s1, Alias: a1, Message: m1}
-		two := LeaseKey{Tenant: orDefault(t2), Bus: b2, Group: g2, Source: s2, Alias: a2, Message: m2}
+		one := Key{Tenant: orDefault(t1), Bus: b1, Group: g1, Source: s1, Alias: a1, Message: m1}
+		two := Key{Tenant: orDefault(t2), Bus: b2, Group: g2, Source: s2, Alias: a2, Message: m2}
 		if one != two && one.String() == two.String() {
 			t.Fatalf("%+v and %+v are both %q", one, two, one.String())
 		}
-		got, err := ParseLeaseKey(one.String())
+		got, err := ParseKey(one.String())
 		if err != nil {
 			t.Fatalf("%q of %+v does not parse: %v", one.String(), one, err)
 		}
