@@ -113,8 +113,8 @@ func endToEndJob(ctx context.Context, c *client) error {
 		return err
 	}
 	handle := func(ctx context.Context, tx pgx.Tx, _ *waybill.Message) error { return business(ctx, tx) }
-	receiver, err := consumer.New(b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{topic}}), store, handle,
-		consumer.Config{Name: "billing", Concurrency: connections, BatchSize: c.Together, Observer: progress{quiet, waybill.OpHandle, c.add}})
+	receiver, err := consumer.New(b, consumer.Subscription{Group: "billing", Topics: []string{topic}}, store, handle,
+		consumer.Config{Concurrency: connections, BatchSize: c.Together, Observer: progress{quiet, waybill.OpHandle, c.add}})
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,8 @@ type feed struct {
 
 const failures = 2
 
+func (f *feed) Subscriber(consumer.Subscription) contract.Subscriber { return f }
+
 func (f *feed) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {
 	room := make(chan struct{}, prefetch)
 	for {
@@ -90,16 +92,17 @@ func (d *fed) Retry(_ context.Context, delay time.Duration) error {
 // acknowledged, after a start that does not count.
 func (h *handling) feed(ctx context.Context, f *feed, cfg consumer.Config, many consumer.BatchHandler[pgx.Tx]) (float64, error) {
 	f.next = h.arrival
-	cfg.Name, cfg.Concurrency, cfg.Observer = "billing", connections, quiet
+	sub := consumer.Subscription{Group: "billing", Topics: []string{topic}}
+	cfg.Concurrency, cfg.Observer = connections, quiet
 	cfg.Retry = waybill.RetryPolicy{BaseDelay: 10 * time.Millisecond}
-	c, err := consumer.New(f, h.inbox, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	c, err := consumer.New(f, sub, h.inbox, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		if err := f.refuse(m); err != nil {
 			return err
 		}
 		return business(ctx, tx)
 	}, cfg)
 	if many != nil {
-		c, err = consumer.NewBatch(f, h.inbox, many, cfg)
+		c, err = consumer.NewBatch(f, sub, h.inbox, many, cfg)
 	}
 	if err != nil {
 		return 0, err

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
 )
@@ -31,12 +30,13 @@ const (
 // NewBatch is [New] for a handler of many messages at once. Of these h gets at most
 // cfg.BatchSize, the default of which is 100 here, in the order in which they came. box must
 // be an [inbox.Batcher].
-func NewBatch[Tx any](sub contract.Subscriber, box inbox.Inbox[Tx], h BatchHandler[Tx], cfg Config) (*Consumer[Tx], error) {
-	if h == nil {
-		return nil, &waybill.InvalidError{Field: "h", Reason: "a handler is required"}
+func NewBatch[Tx any](b Broker, s Subscription, box inbox.Inbox[Tx], h BatchHandler[Tx], cfg Config) (*Consumer[Tx], error) {
+	var one Handler[Tx]
+	if h != nil {
+		one = h.one
 	}
 	fill(&cfg.BatchSize, defaultBatchSize)
-	c, err := New(sub, box, h.one, cfg)
+	c, err := New(b, s, box, one, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (c *Consumer[Tx]) members(groups []group) []member {
 				d.most = 1
 				continue
 			}
-			rec := inbox.RecordOf(c.cfg.Name, m)
+			rec := inbox.RecordOf(c.name, m)
 			if taken[rec.Key] {
 				d.most = 1
 				continue
@@ -213,7 +213,7 @@ func (c *Consumer[Tx]) callBatch(ctx context.Context, tx Tx, members []member, p
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.HandlerTimeout)
 	defer cancel()
-	ctx, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.cfg.Name), waybill.OpHandle, msgs...)
+	ctx, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.name), waybill.OpHandle, msgs...)
 	began := time.Now()
 	err := judged(ctx, loop.Isolate(func() error { return c.batchHandler(ctx, tx, msgs) }))
 	end(err)

@@ -97,7 +97,7 @@ func (c *receiver) judge(m *waybill.Message, outcome inbox.Outcome, err error) {
 	switch {
 	case err == nil && outcome == inbox.Processed:
 		c.breaker.succeeds()
-	case waybill.IsTransient(err) && c.breaker.fails(inbox.KeyOf(c.cfg.Name, m), c.cfg.PauseAfter):
+	case waybill.IsTransient(err) && c.breaker.fails(inbox.KeyOf(c.name, m), c.cfg.PauseAfter):
 		c.pause(fmt.Errorf("%w, the last time with: %w", errAllFail, err))
 	}
 }

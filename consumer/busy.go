@@ -107,7 +107,7 @@ func (c *receiver) holdLimit() time.Duration { return c.cfg.HandlerTimeout + c.c
 
 // busy lets a delivery wait whose message is being handled elsewhere.
 func (c *receiver) busy(ctx context.Context, m *waybill.Message, cause error) verdict {
-	wait, held := c.busyKeys.note(inbox.KeyOf(c.cfg.Name, m), time.Now(), c.holdLimit())
+	wait, held := c.busyKeys.note(inbox.KeyOf(c.name, m), time.Now(), c.holdLimit())
 	if after, ok := waybill.AfterOf(cause); ok {
 		wait = after
 	}

@@ -45,10 +45,6 @@ const (
 
 // Config is what a consumer may be told.
 type Config struct {
-	// Name is the consumer's stable name: part of the inbox key, so a new name handles
-	// everything again. At most [waybill.MaxConsumerLen] bytes. Required.
-	Name string
-
 	// Node names this process in the history of dead letters. At most [waybill.MaxIDLen]
 	// bytes. Optional; the default is made from the host's name and the process id.
 	Node string
@@ -208,10 +204,6 @@ func fill[T comparable](field *T, value T) {
 
 func (c *Config) validate() error {
 	switch {
-	case c.Name == "":
-		return invalid("Name", "is required")
-	case len(c.Name) > waybill.MaxConsumerLen:
-		return invalid("Name", "has %d bytes, the limit is %d", len(c.Name), waybill.MaxConsumerLen)
 	case len(c.Node) > waybill.MaxIDLen:
 		return invalid("Node", "has %d bytes, the limit is %d", len(c.Node), waybill.MaxIDLen)
 	case !utf8.ValidString(c.Node) || strings.ContainsRune(c.Node, 0):

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 )
 
@@ -19,18 +18,21 @@ type Consumer[Tx any] struct {
 	waiting      *lines            // for a batch; nil without batches
 }
 
-// New returns a consumer that receives from sub, records in box and handles with h. The
+// New returns a consumer that receives from b what s says, records in box and handles with h. The
 // error is an [*waybill.InvalidError] that names what is missing or wrong.
-func New[Tx any](sub contract.Subscriber, box inbox.Inbox[Tx], h Handler[Tx], cfg Config) (*Consumer[Tx], error) {
+func New[Tx any](b Broker, s Subscription, box inbox.Inbox[Tx], h Handler[Tx], cfg Config) (*Consumer[Tx], error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
 	switch {
-	case sub == nil:
-		return nil, &waybill.InvalidError{Field: "sub", Reason: "a subscriber is required"}
+	case b == nil:
+		return nil, &waybill.InvalidError{Field: "b", Reason: "a broker is required"}
 	case box == nil:
 		return nil, &waybill.InvalidError{Field: "box", Reason: "an inbox is required"}
 	case h == nil:
 		return nil, &waybill.InvalidError{Field: "h", Reason: "a handler is required"}
 	}
-	r, err := newReceiver(sub, cfg)
+	r, err := newReceiver(b, s, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +49,7 @@ func New[Tx any](sub contract.Subscriber, box inbox.Inbox[Tx], h Handler[Tx], cf
 	r.buryLetter, r.try = c.box.BuryMessage, c.tryMessage
 	r.requeues = newRequeuer(r, box, h)
 	r.ping = func(ctx context.Context) error {
-		_, err := box.FailedAttempts(ctx, inbox.Key{Tenant: waybill.DefaultTenant, Consumer: r.cfg.Name})
+		_, err := box.FailedAttempts(ctx, inbox.Key{Tenant: waybill.DefaultTenant, Consumer: r.name})
 		return err
 	}
 	return c, nil

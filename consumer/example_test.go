@@ -53,7 +53,6 @@ func ExampleHandler() {
 // up to fifteen calls of the handler.
 func ExampleConfig_retries() {
 	cfg := consumer.Config{
-		Name:             "billing",
 		ImmediateRetries: 2,
 		Retry:            waybill.RetryPolicy{MaxRetries: 4, BaseDelay: 5 * time.Second, MaxDelay: 30 * time.Second},
 	}
@@ -63,7 +62,7 @@ func ExampleConfig_retries() {
 
 // A message that is given up has its last word: the order is cancelled instead of charged.
 func ExampleGivenUpFrom() {
-	cfg := consumer.Config{Name: "billing", GiveUp: func(m *waybill.Message) bool { return m.Type == "order.placed" }}
+	cfg := consumer.Config{GiveUp: func(m *waybill.Message) bool { return m.Type == "order.placed" }}
 	var handler consumer.Handler[any] = func(ctx context.Context, tx any, m *waybill.Message) error {
 		if given, ok := consumer.GivenUpFrom(ctx); ok {
 			fmt.Println("cancel the order:", given.Err) // in tx

@@ -70,10 +70,10 @@ type lastWords struct {
 func newLastWords(t *testing.T, cfg Config) *lastWords {
 	t.Helper()
 	w := &lastWords{box: &boxStub{}}
-	cfg.Name, cfg.Observer = "billing", &noted{}
+	cfg.Observer = &noted{}
 	cfg.GiveUp = func(*waybill.Message) bool { return true }
 	cfg.Retry.DisableJitter = true
-	c, err := New(silentSubscriber{}, inbox.Inbox[int](w.box), w.handle, cfg)
+	c, err := New(gives{silentSubscriber{}}, billing, inbox.Inbox[int](w.box), w.handle, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,8 +221,8 @@ func TestGiveUp_None(t *testing.T) {
 func TestGiveUp_NotUnderLeases(t *testing.T) {
 	t.Parallel()
 	letters := LettersTo(func(context.Context, inbox.Letter) error { return nil })
-	cfg := Config{Name: "billing", GiveUp: func(*waybill.Message) bool { return true }}
-	_, err := NewLeased(silentSubscriber{}, &leaseStub{}, func(context.Context, *waybill.Message) error { return nil }, Leases{Bus: "b", Letters: letters}, cfg)
+	cfg := Config{GiveUp: func(*waybill.Message) bool { return true }}
+	_, err := NewLeased(gives{silentSubscriber{}}, billing, &leaseStub{}, func(context.Context, *waybill.Message) error { return nil }, Leases{Bus: "b", Letters: letters}, cfg)
 	var invalid *waybill.InvalidError
 	if !errors.As(err, &invalid) || invalid.Field != "consumer.Config.GiveUp" {
 		t.Errorf("NewLeased() = %v, want an InvalidError of GiveUp", err)

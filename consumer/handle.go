@@ -142,11 +142,11 @@ func (c *receiver) attempt(ctx, work context.Context, d *held, redelivered bool)
 		err = c.identify(m)
 	}
 	if err != nil {
-		rec := unfitRecord(c.cfg.Name, m)
+		rec := unfitRecord(c.name, m)
 		rec.At = c.position(d)
 		return c.bury(work, rec, m, failure{cause: err}, 1)
 	}
-	rec := inbox.RecordOf(c.cfg.Name, m)
+	rec := inbox.RecordOf(c.name, m)
 	rec.At = c.position(d)
 	return c.try(ctx, work, rec, m, redelivered)
 }
@@ -276,7 +276,7 @@ func (c *Consumer[Tx]) callOne(ctx context.Context, tx Tx, m *waybill.Message) e
 func (c *receiver) call(ctx context.Context, m *waybill.Message, handler func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(waybill.WithMessage(ctx, m), c.cfg.HandlerTimeout)
 	defer cancel()
-	ctx, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.cfg.Name), waybill.OpHandle, m)
+	ctx, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.name), waybill.OpHandle, m)
 	err := judged(ctx, loop.Isolate(func() error { return handler(ctx) }))
 	end(err)
 	return err

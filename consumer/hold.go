@@ -74,8 +74,8 @@ func (h *hold) ask(ctx context.Context, timeout time.Duration) (lease.Answer, er
 	defer cancel()
 	answer, err := h.c.store.RenewLease(asking, h.lease, h.c.leases.TTL)
 	if err != nil && ctx.Err() == nil {
-		name := "consumer " + h.c.cfg.Name + " renew"
-		h.c.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpLoop, Name: name, Loop: name, Consumer: h.c.cfg.Name, Err: err})
+		name := "consumer " + h.c.name + " renew"
+		h.c.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpLoop, Name: name, Loop: name, Consumer: h.c.name, Err: err})
 	}
 	return answer, err
 }

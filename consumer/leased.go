@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
-	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/loop"
@@ -33,30 +32,33 @@ type Leased struct {
 	leases  Leases
 }
 
-// NewLeased returns a consumer that receives from sub, leases messages in store and handles
-// them with h. What cfg says of the inbox holds for the store: InboxRetention is how long it
+// NewLeased returns a consumer that receives from b what s says, leases messages in store and
+// handles them with h. What cfg says of the inbox holds for the store: InboxRetention is how long it
 // remembers what was processed. The error is an [*waybill.InvalidError] that names what is
 // missing or wrong.
-func NewLeased(sub contract.Subscriber, store lease.Store, h LeasedHandler, leases Leases, cfg Config) (*Leased, error) {
+func NewLeased(b Broker, s Subscription, store lease.Store, h LeasedHandler, leases Leases, cfg Config) (*Leased, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
 	switch {
-	case sub == nil:
-		return nil, &waybill.InvalidError{Field: "sub", Reason: "a subscriber is required"}
+	case b == nil:
+		return nil, &waybill.InvalidError{Field: "b", Reason: "a broker is required"}
 	case store == nil:
 		return nil, &waybill.InvalidError{Field: "store", Reason: "a lease store is required"}
 	case h == nil:
 		return nil, &waybill.InvalidError{Field: "h", Reason: "a handler is required"}
 	}
-	r, err := newReceiver(sub, cfg)
+	r, err := newReceiver(b, s, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if leases, err = leases.withDefaults(&r.cfg); err != nil {
+	if leases, err = leases.withDefaults(r.name, &r.cfg); err != nil {
 		return nil, err
 	}
 	c := &Leased{receiver: r, store: store, handler: h, leases: leases}
 	r.buryLetter, r.try = r.timedBury(leases.Letters.bury), c.tryMessage
 	r.ping = func(ctx context.Context) error {
-		_, err := store.ReadLease(ctx, c.key(inbox.Record{Key: inbox.Key{Consumer: r.cfg.Name}}))
+		_, err := store.ReadLease(ctx, c.key(inbox.Record{Key: inbox.Key{Consumer: r.name}}))
 		return err
 	}
 	if leases.Letters.rerun != nil {

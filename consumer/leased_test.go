@@ -182,11 +182,11 @@ func newTrial(t *testing.T, h LeasedHandler, change func(*Leases, *Config)) *tri
 		tr.letters = append(tr.letters, l)
 		return nil
 	})}
-	cfg := Config{Name: "billing", HandlerTimeout: time.Hour, Observer: &tr.noted}
+	cfg := Config{HandlerTimeout: time.Hour, Observer: &tr.noted}
 	if change != nil {
 		change(&leases, &cfg)
 	}
-	c, err := NewLeased(noSubscriber{}, tr.store, h, leases, cfg)
+	c, err := NewLeased(gives{noSubscriber{}}, billing, tr.store, h, leases, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func (tr *trial) deliverPayload(t *testing.T, payload string, redelivered bool) 
 	t.Helper()
 	m := &waybill.Message{ID: "m", Topic: "orders", Type: "orders", Source: "shop", Payload: []byte(payload)}
 	tr.acquire(t.Context())
-	v := tr.tryMessage(t.Context(), t.Context(), inbox.RecordOf(tr.cfg.Name, m), m, redelivered)
+	v := tr.tryMessage(t.Context(), t.Context(), inbox.RecordOf(tr.name, m), m, redelivered)
 	tr.releaseHandler()
 	if n := len(tr.handlers); n != 0 {
 		t.Errorf("%d places of handlers are still taken", n)
@@ -468,8 +468,7 @@ func TestNewLeased_Refuses(t *testing.T) {
 		"consumer.Config.BatchSize":   {Leases{Bus: "b", Letters: letters}, Config{BatchSize: 7}, []string{"7"}},
 		"consumer.Config.Concurrency": {Leases{Bus: "b", Letters: letters}, Config{Concurrency: -1}, []string{"-1", "10000"}},
 	} {
-		tc.cfg.Name = "billing"
-		_, err := NewLeased(noSubscriber{}, &leaseStub{}, func(context.Context, *waybill.Message) error { return nil }, tc.leases, tc.cfg)
+		_, err := NewLeased(gives{noSubscriber{}}, billing, &leaseStub{}, func(context.Context, *waybill.Message) error { return nil }, tc.leases, tc.cfg)
 		var invalid *waybill.InvalidError
 		if !errors.As(err, &invalid) || invalid.Field != strings.TrimSuffix(field, " too") {
 			t.Errorf("%s: %v, want an InvalidError of it", field, err)

@@ -11,7 +11,7 @@ import (
 // Leases says how a [Leased] consumer leases messages, and where those go that it gives up.
 type Leases struct {
 	// Bus names the broker, or the virtual host, that the consumer receives from. It is part of
-	// the key, as Config.Name is, so a new name handles everything again. Required.
+	// the key, as Subscription.Group is, so a new name handles everything again. Required.
 	Bus string
 
 	// SourceInKey makes the message's Source part of the key, for producers whose ids are unique per
@@ -42,14 +42,14 @@ const (
 	minLeaseTTL     = 100 * time.Millisecond
 )
 
-func (l Leases) withDefaults(cfg *Config) (Leases, error) {
+func (l Leases) withDefaults(group string, cfg *Config) (Leases, error) {
 	fill(&l.TTL, defaultLeaseTTL)
-	owner := lease.Key{Tenant: strings.Repeat("t", waybill.MaxTenantLen), Bus: l.Bus, Group: cfg.Name, Message: strings.Repeat("m", lease.MaxKeyLen)}
+	owner := lease.Key{Tenant: strings.Repeat("t", waybill.MaxTenantLen), Bus: l.Bus, Group: group, Message: strings.Repeat("m", lease.MaxKeyLen)}
 	switch {
 	case l.Bus == "":
 		return l, invalidf("consumer.Leases.Bus", "is required")
 	case lease.ValidateKey(owner.String()) != nil:
-		return l, invalidf("consumer.Leases.Bus", "has %d bytes and consumer.Config.Name %d; with a tenant and a hash they do not fit into the %d bytes of a key", len(l.Bus), len(cfg.Name), lease.MaxKeyLen)
+		return l, invalidf("consumer.Leases.Bus", "has %d bytes and Subscription.Group %d; with a tenant and a hash they do not fit into the %d bytes of a key", len(l.Bus), len(group), lease.MaxKeyLen)
 	case l.TTL < minLeaseTTL || l.TTL > lease.MaxTTL:
 		return l, invalidf("consumer.Leases.TTL", "is %v, the range is %v to %v", l.TTL, minLeaseTTL, lease.MaxTTL)
 	case l.TTL >= cfg.InboxRetention:

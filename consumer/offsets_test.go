@@ -115,7 +115,7 @@ func TestOffsets_TakenMeanwhile(t *testing.T) {
 	t.Parallel()
 	sub, store := &offsetStub{}, &progressStub{meddles: 3}
 	notes := &noted{}
-	c, err := New(sub, inbox.Inbox[int](store), ignore, Config{Name: "billing", Offsets: OffsetsBesideInbox, Observer: notes})
+	c, err := New(gives{sub}, billing, inbox.Inbox[int](store), ignore, Config{Offsets: OffsetsBesideInbox, Observer: notes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,8 +159,7 @@ func TestOffsets_Refused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tc.cfg.Name = "billing"
-			_, err := New(tc.sub, tc.box, ignore, tc.cfg)
+			_, err := New(gives{tc.sub}, billing, tc.box, ignore, tc.cfg)
 			var invalid *waybill.InvalidError
 			if errors.As(err, &invalid) != (tc.field != "") || invalid != nil && invalid.Field != tc.field {
 				t.Errorf("New() = %v, want one about %q", err, tc.field)
@@ -168,8 +167,8 @@ func TestOffsets_Refused(t *testing.T) {
 		})
 	}
 	keep := LettersTo(func(context.Context, inbox.Letter) error { return nil })
-	_, err := NewLeased(&offsetStub{}, &leaseStub{}, func(context.Context, *waybill.Message) error { return nil },
-		Leases{Bus: "kafka", Letters: keep}, Config{Name: "billing", Offsets: OffsetsBesideInbox})
+	_, err := NewLeased(gives{&offsetStub{}}, billing, &leaseStub{}, func(context.Context, *waybill.Message) error { return nil },
+		Leases{Bus: "kafka", Letters: keep}, Config{Offsets: OffsetsBesideInbox})
 	if err == nil || !strings.Contains(err.Error(), "consumer.Config.Offsets") {
 		t.Errorf("NewLeased() = %v, want one about Offsets", err)
 	}

@@ -103,8 +103,8 @@ func TestPause_KeepsOrder(t *testing.T) {
 						}
 						return nil
 					}
-					c, err := NewBatch(sub, inbox.Inbox[int](batchBox{newBox()}), handler, Config{
-						Name: "billing", Order: OrderByKey, Concurrency: 4, Prefetch: 5, BatchSize: batch, Observer: &noted{},
+					c, err := NewBatch(gives{sub}, billing, inbox.Inbox[int](batchBox{newBox()}), handler, Config{
+						Order: OrderByKey, Concurrency: 4, Prefetch: 5, BatchSize: batch, Observer: &noted{},
 					})
 					if err != nil {
 						t.Fatal(err)

@@ -16,8 +16,9 @@ import (
 // receiver is what all consumers have in common: it takes deliveries from a subscriber, keeps
 // to order and concurrency, and settles each delivery as the attempt at it says.
 type receiver struct {
-	sub contract.Subscriber
-	cfg Config
+	name string // of the consumer group
+	sub  contract.Subscriber
+	cfg  Config
 
 	// subscribe receives, as [contract.Subscriber] says.
 	subscribe func(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error
@@ -55,15 +56,20 @@ type rerunner interface {
 	health() error
 }
 
-func newReceiver(sub contract.Subscriber, cfg Config) (*receiver, error) {
+func newReceiver(b Broker, s Subscription, cfg Config) (*receiver, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
+	}
+	sub := b.Subscriber(s)
+	if sub == nil {
+		return nil, &waybill.InvalidError{Field: "b", Reason: "its Subscriber is nil"}
 	}
 	if err := cfg.checkRetention(sub); err != nil {
 		return nil, err
 	}
 	return &receiver{
+		name:      s.Group,
 		sub:       sub,
 		cfg:       cfg,
 		subscribe: sub.Subscribe,
@@ -103,7 +109,7 @@ func (c *receiver) Run(ctx context.Context) error {
 	case <-ended:
 		return nil
 	case <-left.C:
-		return fmt.Errorf("consumer %s: handlers, %d at most, still run after ShutdownGrace, %v, although their contexts have ended; their messages are delivered again", c.cfg.Name, len(c.handlers), c.cfg.ShutdownGrace)
+		return fmt.Errorf("consumer %s: handlers, %d at most, still run after ShutdownGrace, %v, although their contexts have ended; their messages are delivered again", c.name, len(c.handlers), c.cfg.ShutdownGrace)
 	}
 }
 
@@ -188,9 +194,9 @@ func (c *receiver) Health() error {
 	return errors.Join(err, c.requeues.health())
 }
 
-func (c *receiver) receiveLoop() string { return "consumer " + c.cfg.Name + " receive" }
+func (c *receiver) receiveLoop() string { return "consumer " + c.name + " receive" }
 
 func (c *receiver) observe(ctx context.Context, e waybill.Event) {
-	e.Name, e.Consumer = c.cfg.Name, c.cfg.Name
+	e.Name, e.Consumer = c.name, c.name
 	c.cfg.Observer.Observe(ctx, e)
 }

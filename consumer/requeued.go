@@ -25,7 +25,7 @@ type requeuer[Tx any] struct {
 }
 
 func newRequeuer[Tx any](c *receiver, box inbox.Inbox[Tx], h Handler[Tx]) *requeuer[Tx] {
-	return &requeuer[Tx]{receiver: c, box: timedInbox[Tx]{box, c}, handler: h, rounds: &loop.Loop{Name: "consumer " + c.cfg.Name + " requeue", Observer: c.cfg.Observer}}
+	return &requeuer[Tx]{receiver: c, box: timedInbox[Tx]{box, c}, handler: h, rounds: &loop.Loop{Name: "consumer " + c.name + " requeue", Observer: c.cfg.Observer}}
 }
 
 func (c *requeuer[Tx]) run(ctx, work context.Context) {
@@ -72,7 +72,7 @@ func (c *requeuer[Tx]) await(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	box.AwaitRequeued(ctx, c.cfg.Name)
+	box.AwaitRequeued(ctx, c.name)
 }
 
 var errNoneRequeued = errors.New("no dead letter is requeued")
@@ -82,7 +82,7 @@ var errNoneRequeued = errors.New("no dead letter is requeued")
 // ended the process before it was dead.
 func (c *requeuer[Tx]) runNext(ctx, work context.Context) (wait time.Duration, err error) {
 	lease := 2 * c.cfg.HandlerTimeout // to be alone, and to begin
-	r, found, err := c.box.TakeRequeued(ctx, c.cfg.Name, lease)
+	r, found, err := c.box.TakeRequeued(ctx, c.name, lease)
 	switch {
 	case err != nil:
 		return 0, err

@@ -110,8 +110,7 @@ func TestNew_RefusesShortRetention(t *testing.T) {
 		{"relays that do not retry", keepingFor{7 * day}, Config{RelayRetry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}}, true},
 		{"below zero", keepingFor{0}, Config{InboxRetention: -1, AllowShortRetention: true}, false},
 	} {
-		tt.cfg.Name = "billing"
-		_, err := New[int](tt.sub, noInbox{}, h, tt.cfg)
+		_, err := New[int](gives{tt.sub}, billing, noInbox{}, h, tt.cfg)
 		var invalid *waybill.InvalidError
 		if tt.ok && err != nil || !tt.ok && (!errors.As(err, &invalid) || invalid.Field != "consumer.Config.InboxRetention") {
 			t.Errorf("%s: New() = %v, want success: %v", tt.name, err, tt.ok)

@@ -48,13 +48,20 @@ func (d *listDelivery) Retry(context.Context, time.Duration) error {
 	return nil
 }
 
+// gives is a broker with one subscriber.
+type gives struct{ sub contract.Subscriber }
+
+func (g gives) Subscriber(Subscription) contract.Subscriber { return g.sub }
+
+// billing is what the consumers under test receive.
+var billing = Subscription{Group: "billing", Topics: []string{"orders"}}
+
 func newConsumer(t *testing.T, sub contract.Subscriber, box inbox.Inbox[int], h Handler[int], cfg Config) *Consumer[int] {
 	t.Helper()
-	cfg.Name = "billing"
 	if cfg.Observer == nil {
 		cfg.Observer = &noted{}
 	}
-	c, err := New(sub, box, h, cfg)
+	c, err := New(gives{sub}, billing, box, h, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,13 +6,25 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/contract"
 )
 
 // Subscription says what one consumer group receives.
 type Subscription struct {
-	Group  string   // Required. The stable name of the consumer; replicas with one name share the messages
+	// Group is the stable name of the consumer: part of the inbox key, so a new name handles
+	// everything again. Replicas with one name share the messages. At most
+	// [waybill.MaxConsumerLen] bytes. Required.
+	Group string
+
 	Topics []string // topics to receive; may be empty if To is set
 	To     string   // the destination whose sent messages (Message.To) this group receives; groups that name one destination share them. Optional
+}
+
+// Broker is what a consumer receives from. Every broker of the project is one.
+type Broker interface {
+	// Subscriber returns what the consumer group of s receives with. What is wrong with s is
+	// reported by its Subscribe.
+	Subscriber(s Subscription) contract.Subscriber
 }
 
 // Validate checks s and returns an [*waybill.InvalidError] that names the first field found

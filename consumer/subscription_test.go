@@ -1,11 +1,13 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/inbox"
 )
 
 func TestSubscription_Validate(t *testing.T) {
@@ -42,5 +44,41 @@ func TestSubscription_Validate(t *testing.T) {
 				t.Errorf("Validate() names %s, want %s", invalid.Field, c.field)
 			}
 		})
+	}
+}
+
+// TestNew_Refuses: whatever kind of consumer it is, what it receives is looked at first.
+func TestNew_Refuses(t *testing.T) {
+	t.Parallel()
+	ok := gives{silentSubscriber{}}
+	for name, tc := range map[string]struct {
+		broker Broker
+		sub    Subscription
+		field  string
+	}{
+		"no group":      {ok, Subscription{To: "q"}, "Subscription.Group"},
+		"group first":   {nil, Subscription{To: "q"}, "Subscription.Group"},
+		"no broker":     {nil, billing, "b"},
+		"no subscriber": {gives{}, billing, "b"},
+		"no handler":    {ok, billing, "h"},
+	} {
+		var one Handler[int]
+		var many BatchHandler[int]
+		var leased LeasedHandler
+		if tc.field == "b" {
+			one, leased = ignore, func(context.Context, *waybill.Message) error { return nil }
+			many = func(context.Context, int, []*waybill.Message) error { return nil }
+		}
+		var box inbox.Inbox[int] = batchBox{newBox()}
+		letters := LettersTo(func(context.Context, inbox.Letter) error { return nil })
+		_, errOne := New(tc.broker, tc.sub, box, one, Config{})
+		_, errMany := NewBatch(tc.broker, tc.sub, box, many, Config{})
+		_, errLeased := NewLeased(tc.broker, tc.sub, &leaseStub{}, leased, Leases{Bus: "b", Letters: letters}, Config{})
+		for kind, err := range map[string]error{"New": errOne, "NewBatch": errMany, "NewLeased": errLeased} {
+			var invalid *waybill.InvalidError
+			if !errors.As(err, &invalid) || invalid.Field != tc.field {
+				t.Errorf("%s: %s() = %v, want an InvalidError of %s", name, kind, err, tc.field)
+			}
+		}
 	}
 }

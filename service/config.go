@@ -44,7 +44,7 @@ type Config struct {
 	Destinations []relay.Destination
 
 	// Consumer holds defaults for the consumers: a field that is empty in the configuration
-	// of one of them has the value that it has here. Name, MessageKey, GiveUp and Offsets are not
+	// of one of them has the value that it has here. MessageKey, GiveUp and Offsets are not
 	// taken from here, nor is InboxRetention, whose default is the janitor's. AllowShortRetention
 	// and DisableDeadLetters hold if they are set in either. Optional.
 	Consumer consumer.Config
@@ -63,7 +63,7 @@ type Config struct {
 // consumer fills what c leaves empty.
 func (cfg *Config) consumer(c consumer.Config) consumer.Config {
 	d := cfg.Consumer
-	d.Name, d.MessageKey, d.GiveUp, d.Offsets = "", nil, nil, consumer.OffsetsOff // each has its own
+	d.MessageKey, d.GiveUp, d.Offsets = nil, nil, consumer.OffsetsOff // each has its own
 	d.InboxRetention = cfg.Janitor.InboxRetention
 	d.RelayRetry = orElse(d.RelayRetry, cfg.Relay.Retry)
 	d.Observer = firstObserver(d.Observer, cfg.Observer)

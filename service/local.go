@@ -30,18 +30,14 @@ func (s *Service[Tx]) Local(name string, match func(*waybill.Message) bool, h co
 	if name == "" {
 		return &waybill.InvalidError{Field: "name", Reason: "is required"}
 	}
-	if cfg.Name != "" && cfg.Name != name {
-		return &waybill.InvalidError{Field: "consumer.Config.Name", Reason: "is set; a local consumer has the name that Local is given"}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.relay == nil {
 		return &waybill.InvalidError{Field: "service.Config.DisableRelay", Reason: "is set; a local consumer is fed by the relay"}
 	}
-	cfg.Name = name
 	l := newLocal()
-	if err := s.addConsumer(l, cfg, func(from contract.Subscriber, cfg consumer.Config) (part, error) {
-		return consumer.New(from, s.store, h, cfg)
+	if err := s.addConsumer(name, func() (part, error) {
+		return consumer.New(l, consumer.Subscription{Group: name, To: name}, s.store, h, s.cfg.consumer(cfg))
 	}); err != nil {
 		return err
 	}
@@ -95,6 +91,7 @@ type local struct {
 
 var (
 	_ contract.Publisher  = (*local)(nil)
+	_ consumer.Broker     = (*local)(nil)
 	_ contract.Subscriber = (*local)(nil)
 	_ contract.Delivery   = (*flight)(nil)
 )
@@ -207,6 +204,9 @@ func (l *local) signal() {
 	default:
 	}
 }
+
+// Subscriber implements [consumer.Broker]. There is one consumer, which receives all.
+func (l *local) Subscriber(consumer.Subscription) contract.Subscriber { return l }
 
 // Subscribe implements [contract.Subscriber].
 func (l *local) Subscribe(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error {

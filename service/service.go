@@ -36,8 +36,7 @@ type Broker interface {
 	// Publisher returns what the relay publishes with.
 	Publisher() contract.Publisher
 
-	// Subscriber returns what the consumer group of sub receives with.
-	Subscriber(sub consumer.Subscription) contract.Subscriber
+	consumer.Broker
 }
 
 // declarer is a broker that routes a message to those groups only that were declared before
@@ -142,21 +141,20 @@ func (s *Service[Tx]) setRelay(cfg relay.Config) error {
 // any time, also while the service does not run.
 func (s *Service[Tx]) Outbox() *outbox.Writer[Tx] { return s.writer }
 
-// Consume adds a consumer of the messages that sub names. cfg.Name may be left empty: it is
-// sub.Group then. Other fields that cfg leaves empty are taken from [Config.Consumer].
-// Two consumers of one service need different names, because each message is handled once
-// per name. Consume must be called before Run.
+// Consume adds a consumer of the messages that sub names. Fields that cfg leaves empty are taken
+// from [Config.Consumer]. Two consumers of one service need different groups, because each message
+// is handled once per group. Consume must be called before Run.
 func (s *Service[Tx]) Consume(sub consumer.Subscription, h consumer.Handler[Tx], cfg consumer.Config) error {
-	return s.consume(sub, cfg, func(from contract.Subscriber, cfg consumer.Config) (part, error) {
-		return consumer.New(from, s.store, h, cfg)
+	return s.consume(sub, func() (part, error) {
+		return consumer.New(s.broker, sub, s.store, h, s.cfg.consumer(cfg))
 	})
 }
 
 // ConsumeBatch is Consume for a handler of many messages at once, see [consumer.NewBatch]. The
 // store must be an [inbox.Batcher].
 func (s *Service[Tx]) ConsumeBatch(sub consumer.Subscription, h consumer.BatchHandler[Tx], cfg consumer.Config) error {
-	return s.consume(sub, cfg, func(from contract.Subscriber, cfg consumer.Config) (part, error) {
-		return consumer.NewBatch(from, s.store, h, cfg)
+	return s.consume(sub, func() (part, error) {
+		return consumer.NewBatch(s.broker, sub, s.store, h, s.cfg.consumer(cfg))
 	})
 }
 
@@ -168,47 +166,44 @@ func (s *Service[Tx]) ConsumeLeased(sub consumer.Subscription, leases lease.Stor
 	if !l.Letters.Set() {
 		l.Letters = consumer.LettersIn(s.store)
 	}
-	batchSize := cfg.BatchSize // the service's default is for the others
-	return s.consume(sub, cfg, func(from contract.Subscriber, cfg consumer.Config) (part, error) {
-		cfg.BatchSize = batchSize
-		return consumer.NewLeased(from, leases, h, l, cfg)
+	return s.consume(sub, func() (part, error) {
+		filled := s.cfg.consumer(cfg)
+		filled.BatchSize = cfg.BatchSize // the service's default is for the others
+		return consumer.NewLeased(s.broker, sub, leases, h, l, filled)
 	})
 }
 
 // consume adds the consumer that build returns for a subscription.
-func (s *Service[Tx]) consume(sub consumer.Subscription, cfg consumer.Config, build func(contract.Subscriber, consumer.Config) (part, error)) error {
+func (s *Service[Tx]) consume(sub consumer.Subscription, build func() (part, error)) error {
 	if err := sub.Validate(); err != nil {
 		return err
-	}
-	if cfg.Name == "" {
-		cfg.Name = sub.Group
 	}
 	if s.broker == nil {
 		return &waybill.InvalidError{Field: "broker", Reason: "is nil; a consumer receives from it"}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.addConsumer(s.broker.Subscriber(sub), cfg, build); err != nil {
+	if err := s.addConsumer(sub.Group, build); err != nil {
 		return err
 	}
 	s.subs = append(s.subs, sub)
 	return nil
 }
 
-// addConsumer adds a consumer that receives from sub. The lock is held.
-func (s *Service[Tx]) addConsumer(sub contract.Subscriber, cfg consumer.Config, build func(contract.Subscriber, consumer.Config) (part, error)) error {
+// addConsumer adds the consumer that build returns, under its name. The lock is held.
+func (s *Service[Tx]) addConsumer(name string, build func() (part, error)) error {
 	if s.started {
 		return errors.New("service: was run already; consumers are added before")
 	}
-	if slices.Contains(s.names, cfg.Name) {
-		return &waybill.InvalidError{Field: "consumer.Config.Name", Reason: fmt.Sprintf("%q is another consumer of this service", cfg.Name)}
+	if slices.Contains(s.names, name) {
+		return &waybill.InvalidError{Field: "Subscription.Group", Reason: fmt.Sprintf("%q is another consumer of this service", name)}
 	}
-	c, err := build(sub, s.cfg.consumer(cfg))
+	c, err := build()
 	if err != nil {
 		return err
 	}
 	s.consumers = append(s.consumers, c)
-	s.names = append(s.names, cfg.Name)
+	s.names = append(s.names, name)
 	return nil
 }
 

@@ -152,17 +152,14 @@ func TestService_ConsumeRefuses(t *testing.T) {
 			s.cfg.Consumer.Concurrency = -1
 			return s.Consume(sub, handle, consumer.Config{})
 		}},
-		{"a name twice", "consumer.Config.Name", func(s *Service[int]) error {
-			other := consumer.Subscription{Group: "other", Topics: []string{"orders"}}
-			return errors.Join(s.Consume(sub, handle, consumer.Config{}), s.Consume(other, handle, consumer.Config{Name: "billing"}))
+		{"a group twice", "Subscription.Group", func(s *Service[int]) error {
+			other := consumer.Subscription{Group: "billing", Topics: []string{"payments"}}
+			return errors.Join(s.Consume(sub, handle, consumer.Config{}), s.Consume(other, handle, consumer.Config{}))
 		}},
-		{"a local one of the same name", "consumer.Config.Name", func(s *Service[int]) error {
+		{"a local one of the same name", "Subscription.Group", func(s *Service[int]) error {
 			return errors.Join(s.Consume(sub, handle, consumer.Config{}), s.Local("billing", nil, handle, consumer.Config{}))
 		}},
 		{"a local one without name", "name", func(s *Service[int]) error { return s.Local("", nil, handle, consumer.Config{}) }},
-		{"a local one with two names", "consumer.Config.Name", func(s *Service[int]) error {
-			return s.Local("a", nil, handle, consumer.Config{Name: "b"})
-		}},
 		{"a local one without relay", "service.Config.DisableRelay", func(s *Service[int]) error {
 			s.relay = nil
 			return s.Local("a", nil, handle, consumer.Config{})
@@ -360,13 +357,13 @@ func TestConfig_ConsumerDefaults(t *testing.T) {
 	cfg := Config{
 		Observer: nothing{},
 		Consumer: consumer.Config{
-			Name: "default", Concurrency: 2, Prefetch: 20, Order: consumer.OrderByKey, HandlerTimeout: time.Second,
+			Concurrency: 2, Prefetch: 20, Order: consumer.OrderByKey, HandlerTimeout: time.Second,
 			RequeueInterval: time.Minute, ShutdownGrace: time.Hour, DisableDeadLetters: true,
 			Retry: waybill.RetryPolicy{MaxRetries: 9},
 		},
 	}
-	got := cfg.consumer(consumer.Config{Name: "billing", Concurrency: 5})
-	if got.Name != "billing" || got.Concurrency != 5 {
+	got := cfg.consumer(consumer.Config{Concurrency: 5})
+	if got.Concurrency != 5 {
 		t.Errorf("own values were overwritten: %+v", got)
 	}
 	if got.Prefetch != 20 || got.Order != consumer.OrderByKey || got.HandlerTimeout != time.Second || got.RequeueInterval != time.Minute ||
@@ -379,7 +376,7 @@ func TestConfig_ConsumerDefaults(t *testing.T) {
 // as a new one.
 func TestConfig_EveryConsumerDefault(t *testing.T) {
 	t.Parallel()
-	notTaken := []string{"Name", "MessageKey", "GiveUp", "Offsets", "InboxRetention"} // as the doc comment says
+	notTaken := []string{"MessageKey", "GiveUp", "Offsets", "InboxRetention"} // as the doc comment says
 	for field := range reflect.TypeFor[consumer.Config]().Fields() {
 		var cfg Config
 		setSome(t, reflect.ValueOf(&cfg.Consumer).Elem().FieldByName(field.Name))

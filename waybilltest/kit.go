@@ -123,13 +123,10 @@ func (k *Kit) Enqueue(msgs ...waybill.Message) {
 	k.Wait()
 }
 
-// Consume adds a consumer, as service.Service does: cfg.Name may be left empty, it is the
-// group's then. cfg.BatchSize must not be set. What was published before is not delivered.
+// Consume adds a consumer, as service.Service does. cfg.BatchSize must not be set. What was
+// published before is not delivered.
 func (k *Kit) Consume(from consumer.Subscription, h consumer.Handler[*memstore.Tx], cfg consumer.Config) {
 	k.t.Helper()
-	if cfg.Name == "" {
-		cfg.Name = from.Group
-	}
 	if cfg.Observer == nil {
 		cfg.Observer = k.observer
 	}

@@ -38,7 +38,7 @@ func (k *Kit) start() *process {
 
 // consume runs a consumer until the process ends.
 func (p *process) consume(k *Kit, c consumes) error {
-	one, err := consumer.New(p.conn.Subscriber(c.from), inbox.Inbox[*memstore.Tx](&mortal{k.Store, k}), c.handler, c.cfg)
+	one, err := consumer.New(p.conn, c.from, inbox.Inbox[*memstore.Tx](&mortal{k.Store, k}), c.handler, c.cfg)
 	if err != nil {
 		return err
 	}

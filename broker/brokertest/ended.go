@@ -21,11 +21,11 @@ func testConsumerEnded(e *env) {
 	e.mustSend(messages(topic, "k", 5)...)
 	sub := &counting{Subscriber: e.broker.Subscriber(s), left: 5, all: make(chan struct{})}
 	handling, finish := make(chan struct{}), make(chan struct{})
-	c, err := consumer.New(sub, forgetful{}, func(context.Context, struct{}, *waybill.Message) error {
+	c, err := consumer.New(gives{sub}, s, forgetful{}, func(context.Context, struct{}, *waybill.Message) error {
 		close(handling)
 		<-finish
 		return nil
-	}, consumer.Config{Name: s.Group, Order: consumer.OrderByKey, Prefetch: 10, AllowShortRetention: true})
+	}, consumer.Config{Order: consumer.OrderByKey, Prefetch: 10, AllowShortRetention: true})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -49,6 +49,11 @@ func testConsumerEnded(e *env) {
 	}
 	never(e, moment, "a sixth delivery", next.got)
 }
+
+// gives is a broker with one subscriber.
+type gives struct{ sub contract.Subscriber }
+
+func (g gives) Subscriber(consumer.Subscription) contract.Subscriber { return g.sub }
 
 // counting is a subscriber that tells when a number of messages have been passed on.
 type counting struct {

@@ -109,8 +109,8 @@ func (sh *shop) serve(ctx context.Context, noRelay bool, name string, handle con
 	if err != nil {
 		return nil, err
 	}
-	sub := consumer.Subscription{Group: sh.name + "-" + name, Topics: []string{topic}}
-	if err := svc.Consume(sub, handle, consumer.Config{Name: name}); err != nil {
+	sub := consumer.Subscription{Group: name, Topics: []string{topic}} // of a stream of the shop's own
+	if err := svc.Consume(sub, handle, consumer.Config{}); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)

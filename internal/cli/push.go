@@ -99,9 +99,8 @@ func (p *program) push(cmd *cobra.Command, tls listenFlags) error {
 	counts := promobserve.New(promobserve.Config{})
 	observer, stopTraces := p.observer(logger, "waybill-push", cfg.String("broker"), counts)
 	defer stopTraces()
-	receiver, err := consumer.New(broker.Subscriber(s.subscription), unrecorded{}, push.Handler[struct{}](hub), consumer.Config{
-		Name: s.subscription.Group, Order: consumer.OrderByKey, AllowShortRetention: true,
-		Observer: observer,
+	receiver, err := consumer.New(broker, s.subscription, unrecorded{}, push.Handler[struct{}](hub), consumer.Config{
+		Order: consumer.OrderByKey, AllowShortRetention: true, Observer: observer,
 	})
 	if err != nil {
 		return usagef("%v", err)

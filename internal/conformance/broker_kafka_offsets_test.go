@@ -170,7 +170,7 @@ type offsetConsumer struct {
 // run starts it. stop waits for its end.
 func (o offsetConsumer) run() (stop func()) {
 	o.t.Helper()
-	c, err := consumer.New(o.b.Subscriber(consumer.Subscription{Group: "g-t", Topics: []string{"t"}}), inbox.Inbox[*memstore.Tx](o.store),
+	c, err := consumer.New(o.b, consumer.Subscription{Group: "g-t", Topics: []string{"t"}}, inbox.Inbox[*memstore.Tx](o.store),
 		func(_ context.Context, tx *memstore.Tx, m *waybill.Message) error {
 			effect := "effect " + string(m.Payload)
 			n, _ := tx.Get(effect).(int)
@@ -180,7 +180,7 @@ func (o offsetConsumer) run() (stop func()) {
 			}
 			return nil
 		}, consumer.Config{
-			Name: "billing", Offsets: o.mode, Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: time.Millisecond},
+			Offsets: o.mode, Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: time.Millisecond},
 		})
 	must(o.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -261,11 +261,11 @@ func TestKafkaOffsets_TopicMadeAgain(t *testing.T) {
 	must(t, errors.Join(err, deleted.Error()))
 	other := kafkaOpen(t, cfg)
 	kafkaSend(t, other, kafkaMessages("t", 1, oneKey))
-	sub := other.Subscriber(consumer.Subscription{Group: "g-t", Topics: []string{"t"}})
-	c, err := consumer.New(sub, inbox.Inbox[*memstore.Tx](o.store), func(context.Context, *memstore.Tx, *waybill.Message) error {
+	sub := consumer.Subscription{Group: "g-t", Topics: []string{"t"}}
+	c, err := consumer.New(other, sub, inbox.Inbox[*memstore.Tx](o.store), func(context.Context, *memstore.Tx, *waybill.Message) error {
 		t.Error("the handler ran")
 		return nil
-	}, consumer.Config{Name: "billing", Offsets: o.mode})
+	}, consumer.Config{Offsets: o.mode})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -318,7 +318,7 @@ func TestKafkaOffsets_Records(t *testing.T) {
 	stop()
 	var alone [][]string
 	for _, id := range []string{"id-once", "id-fails", "id-last"} {
-		states, err := o.store.InboxStates(t.Context(), id, "billing")
+		states, err := o.store.InboxStates(t.Context(), id, "g-t")
 		must(t, err)
 		var list []string
 		for _, s := range states {

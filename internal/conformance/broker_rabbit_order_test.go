@@ -208,8 +208,8 @@ func TestRabbitSingleActive_HeldUp(t *testing.T) {
 	}
 	store := memstore.New()
 	start := func() {
-		c, err := consumer.New(f.broker.Subscriber(s), inbox.Inbox[*memstore.Tx](store), handler, consumer.Config{
-			Name: "billing", Order: consumer.OrderByKey, Concurrency: 2, Prefetch: 4,
+		c, err := consumer.New(f.broker, s, inbox.Inbox[*memstore.Tx](store), handler, consumer.Config{
+			Order: consumer.OrderByKey, Concurrency: 2, Prefetch: 4,
 			Retry: waybill.RetryPolicy{BaseDelay: 10 * time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxRetries: 10 * tries},
 		})
 		must(t, err)

@@ -23,8 +23,7 @@ import (
 func (w *world) failingConsumer(t *testing.T, b *membroker.Broker, cfg consumer.Config) *atomic.Int64 {
 	t.Helper()
 	var calls atomic.Int64
-	cfg.Name = "billing"
-	sub := b.Subscriber(consumer.Subscription{Group: cfg.Name, Topics: []string{"orders"}})
+	sub := from(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
 	w.startConsumer(t, sub, func(context.Context, pgx.Tx, *waybill.Message) error {
 		calls.Add(1)
 		return errors.New("still broken")
@@ -65,7 +64,7 @@ func TestAttemptsOfConsumers(t *testing.T) {
 func TestAttemptsRefused(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()
-	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	sub := from(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
 	above := waybill.RetryPolicy{BaseDelay: 2 * time.Second, MaxDelay: time.Second}
 	for _, c := range []struct {
 		field string
@@ -76,14 +75,13 @@ func TestAttemptsRefused(t *testing.T) {
 		{"consumer.Config.ImmediateRetries", consumer.Config{ImmediateRetries: -1}},
 		{"consumer.Config.ImmediateRetries", consumer.Config{ImmediateRetries: 11}},
 	} {
-		c.cfg.Name = "billing"
-		_, err := consumer.New(sub, w.store, w.effectHandler("billing"), c.cfg)
+		_, err := consumer.New(sub, sub.of, w.store, w.effectHandler("billing"), c.cfg)
 		var invalid *waybill.InvalidError
 		if !errors.As(err, &invalid) || invalid.Field != c.field {
 			t.Errorf("%+v: %v, want an InvalidError of %s", c.cfg, err, c.field)
 		}
 	}
-	if _, err := consumer.New(sub, w.store, w.effectHandler("billing"), consumer.Config{Name: "billing", ImmediateRetries: 10}); err != nil {
+	if _, err := consumer.New(sub, sub.of, w.store, w.effectHandler("billing"), consumer.Config{ImmediateRetries: 10}); err != nil {
 		t.Errorf("ImmediateRetries 10: %v, want it taken", err)
 	}
 	var invalid *waybill.InvalidError

@@ -23,7 +23,7 @@ func TestServiceWithoutABroker(t *testing.T) {
 			t.Fatal(err)
 		}
 		orders := consumer.Subscription{Group: direct.group("billing"), Topics: []string{"orders"}}
-		if err := svc.Consume(orders, w.effectHandler("billing"), consumer.Config{Name: "billing"}); err != nil {
+		if err := svc.Consume(orders, w.effectHandler("billing"), consumer.Config{}); err != nil {
 			t.Fatal(err)
 		}
 		if direct.Kind == "rabbit" {

@@ -138,7 +138,7 @@ func TestBatchesFailingHandler(t *testing.T) {
 		}
 		var fixed atomic.Bool
 		var failed atomic.Int32
-		cfg := consumer.Config{Name: "billing", BatchSize: 50, Concurrency: 1}
+		cfg := consumer.Config{BatchSize: 50, Concurrency: 1}
 		cfg.Retry = waybill.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: 50 * time.Millisecond, MaxRetries: 1000}
 		w.startConsumer(t, sub, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 			if err := w.addEffect(ctx, tx, "billing", m.ID); err != nil {
@@ -170,8 +170,8 @@ func TestBatchesFailingHandler(t *testing.T) {
 func TestBatchesDeadLetter(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		s := scriptOf(20, "a")
-		cfg := consumer.Config{Name: "billing", BatchSize: 50, Retry: waybill.RetryPolicy{BaseDelay: time.Millisecond, MaxRetries: 2}}
-		w.startConsumer(t, s, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+		cfg := consumer.Config{BatchSize: 50, Retry: waybill.RetryPolicy{BaseDelay: time.Millisecond, MaxRetries: 2}}
+		w.startConsumer(t, toBilling(s), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 			if m.ID == "a7" {
 				return errors.New("card expired")
 			}
@@ -197,9 +197,9 @@ func TestBatchesKeepOrderPerKey(t *testing.T) {
 		const each = 40
 		s := scriptOf(each, "a", "b", "c")
 		var fixed atomic.Bool
-		cfg := consumer.Config{Name: "billing", BatchSize: 10, Concurrency: 2, Order: consumer.OrderByKey}
+		cfg := consumer.Config{BatchSize: 10, Concurrency: 2, Order: consumer.OrderByKey}
 		cfg.Retry = waybill.RetryPolicy{BaseDelay: 20 * time.Millisecond, MaxDelay: 20 * time.Millisecond, MaxRetries: 1000}
-		w.startConsumer(t, s, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+		w.startConsumer(t, toBilling(s), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 			if m.ID == "a15" && !fixed.Load() {
 				return errors.New("not yet")
 			}
@@ -252,7 +252,7 @@ func TestBatchesAcknowledgeAfterCommit(t *testing.T) {
 				t.Errorf("%s is acknowledged with %d effects committed, want 1", m.ID, n)
 			}
 		}
-		w.startConsumer(t, s, w.effectHandler("billing"), consumer.Config{Name: "billing", BatchSize: 20})
+		w.startConsumer(t, toBilling(s), w.effectHandler("billing"), consumer.Config{BatchSize: 20})
 		eventually(t, "all are acknowledged", s.done)
 		if n := w.transactions(t, "billing"); n >= 60 {
 			t.Errorf("%d transactions for 60 messages: there were no batches", n)
@@ -265,7 +265,7 @@ func TestBatchesDuplicates(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		s, ops := scriptOf(30, "a"), newOpCounter()
 		s.list = append(slices.Repeat(s.list[:1], 2), append(s.list, s.list...)...)
-		w.startConsumer(t, s, w.effectHandler("billing"), consumer.Config{Name: "billing", BatchSize: 100, Concurrency: 1, Observer: ops})
+		w.startConsumer(t, toBilling(s), w.effectHandler("billing"), consumer.Config{BatchSize: 100, Concurrency: 1, Observer: ops})
 		eventually(t, "all are acknowledged", s.done)
 		if n := w.number(t, "SELECT count(*) FROM "+w.table("effects")); n != 30 || ops.count(waybill.OpDuplicate) != 32 {
 			t.Errorf("%d effects and %d duplicates, want 30 and 32", n, ops.count(waybill.OpDuplicate))
@@ -281,13 +281,13 @@ func TestBatchesTakeWhatIsThere(t *testing.T) {
 	free := make(chan struct{})
 	var first sync.Once
 	sub := &announcing{script: s, delivered: func() { close(free) }}
-	w.startConsumer(t, sub, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	w.startConsumer(t, toBilling(sub), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		first.Do(func() { <-free })
 		if m.ID == "a60" {
 			return waybill.PermanentError(waybill.ReasonRejected, errors.New("card expired"))
 		}
 		return w.addEffect(ctx, tx, "billing", m.ID)
-	}, consumer.Config{Name: "billing", BatchSize: 50, Concurrency: 1, Prefetch: 101})
+	}, consumer.Config{BatchSize: 50, Concurrency: 1, Prefetch: 101})
 	eventually(t, "all are acknowledged", s.done)
 	if n := w.transactions(t, "billing"); n > 5 {
 		t.Errorf("%d transactions for 101 messages, want at most 5", n)
@@ -329,7 +329,7 @@ func TestBatchesKilled(t *testing.T) {
 			killed := w.startChild(t, child{Role: "batcher", Broker: b, Halt: point})
 			killed.wait(t, point)
 			killed.kill()
-			w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{Name: "billing", BatchSize: 50})
+			w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{BatchSize: 50})
 			eventually(t, "all are handled", func() bool { return w.number(t, "SELECT count(*) FROM "+w.table("inbox")) == 60 })
 			eventually(t, "the broker holds nothing", func() bool { return b.unsettled(t, "billing") == 0 })
 			rows := w.number(t, "SELECT count(*) FROM "+w.table("effects"))
@@ -351,12 +351,13 @@ func (c child) batcher(ctx context.Context, store *pgstore.Store[pgx.Tx]) error 
 	w := &world{schema: c.Schema}
 	var of pgx.Tx
 	handled := 0 // in the latest transaction
-	sub := haltingSubscriber{b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}}), func() {
+	s := from(b, consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}})
+	s.sub = haltingSubscriber{s.sub, func() {
 		if handled >= 3 {
 			c.halt(atBeforeAck)
 		}
 	}}
-	cons, err := consumer.New(sub, inbox.Inbox[pgx.Tx](store), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	cons, err := consumer.New(s, s.of, inbox.Inbox[pgx.Tx](store), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		if of != tx {
 			of, handled = tx, 0
 		}
@@ -364,7 +365,7 @@ func (c child) batcher(ctx context.Context, store *pgstore.Store[pgx.Tx]) error 
 			c.halt(atBeforeCommit)
 		}
 		return w.addEffect(ctx, tx, "billing", m.ID)
-	}, quickConsumer(consumer.Config{Name: "billing", BatchSize: 50, Concurrency: 1, Observer: announcer{}}))
+	}, quickConsumer(consumer.Config{BatchSize: 50, Concurrency: 1, Observer: announcer{}}))
 	if err != nil {
 		return err
 	}
@@ -393,7 +394,8 @@ func TestHandleBatch(t *testing.T) {
 			}
 			return nil
 		}
-		c, err := consumer.NewBatch(s, w.store, handler, quickConsumer(consumer.Config{Name: "billing", Concurrency: 1}))
+		from := toBilling(s)
+		c, err := consumer.NewBatch(from, from.of, w.store, handler, quickConsumer(consumer.Config{Concurrency: 1}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -446,19 +448,19 @@ func TestBatchesOfService(t *testing.T) {
 
 func TestBatchesRefused(t *testing.T) {
 	t.Parallel()
-	w := plainWorld(t)
+	w, none := plainWorld(t), toBilling(silent{})
 	for name, cfg := range map[string]consumer.Config{
-		"BatchSize": {Name: "billing", BatchSize: 1001},
-		"Prefetch":  {Name: "billing", BatchSize: 100, Prefetch: 50},
+		"BatchSize": {BatchSize: 1001},
+		"Prefetch":  {BatchSize: 100, Prefetch: 50},
 	} {
-		_, err := consumer.New(silent{}, w.store, w.effectHandler("billing"), cfg)
+		_, err := consumer.New(none, none.of, w.store, w.effectHandler("billing"), cfg)
 		var invalid *waybill.InvalidError
 		if !errors.As(err, &invalid) || !strings.HasSuffix(invalid.Field, name) {
 			t.Errorf("New() = %v, want an InvalidError about %s", err, name)
 		}
 	}
 	one := struct{ inbox.Inbox[pgx.Tx] }{w.store}
-	if _, err := consumer.New(silent{}, one, w.effectHandler("billing"), consumer.Config{Name: "billing", BatchSize: 2}); err == nil {
+	if _, err := consumer.New(none, none.of, one, w.effectHandler("billing"), consumer.Config{BatchSize: 2}); err == nil {
 		t.Error("New() takes BatchSize 2 with an inbox that has no batches")
 	}
 }

@@ -27,8 +27,8 @@ import (
 
 // broker is what every adapter offers.
 type broker interface {
+	consumer.Broker
 	Publisher() contract.Publisher
-	Subscriber(consumer.Subscription) contract.Subscriber
 	Ping(ctx context.Context) error
 	Close() error
 }
@@ -132,14 +132,30 @@ func (s brokerSettings) connect(t *testing.T) broker {
 // group is the name of a consumer group of the story: queue names are global on RabbitMQ.
 func (s brokerSettings) group(name string) string { return s.Name + "-" + name }
 
-// subscribe returns a subscriber of a group to a topic. On RabbitMQ its queue exists from
+// source is a subscriber, and what it receives: a broker that has nothing else.
+type source struct {
+	of  consumer.Subscription
+	sub contract.Subscriber
+}
+
+func (s source) Subscriber(consumer.Subscription) contract.Subscriber { return s.sub }
+
+// from returns what b has for a consumer.
+func from(b consumer.Broker, s consumer.Subscription) source { return source{s, b.Subscriber(s)} }
+
+// toBilling has the consumer billing receive orders from a subscriber.
+func toBilling(sub contract.Subscriber) source {
+	return source{consumer.Subscription{Group: "billing", Topics: []string{"orders"}}, sub}
+}
+
+// subscribe returns the source of a group that receives a topic. On RabbitMQ its queue exists from
 // then on; the server removes it with the exchange's other queues when the story ends.
-func (s brokerSettings) subscribe(t *testing.T, b broker, name, topic string) contract.Subscriber {
+func (s brokerSettings) subscribe(t *testing.T, b broker, name, topic string) source {
 	t.Helper()
 	if s.Kind == "rabbit" {
 		s.declareQueue(t, name, topic)
 	}
-	return b.Subscriber(consumer.Subscription{Group: s.group(name), Topics: []string{topic}})
+	return from(b, consumer.Subscription{Group: s.group(name), Topics: []string{topic}})
 }
 
 // declareQueue makes a group's queue before its consumer runs, so that nothing is unroutable.

@@ -68,7 +68,7 @@ func TestConsumerEndsWhileBurying(t *testing.T) {
 			if kill {
 				w.startConsumer(t, sub, func(context.Context, pgx.Tx, *waybill.Message) error {
 					return waybill.PermanentError(waybill.ReasonRejected, context.DeadlineExceeded)
-				}, consumer.Config{Name: "billing"})
+				}, consumer.Config{})
 			}
 			l := w.waitLetters(t, deadletter.Filter{}, 1)[0]
 			if l.Message.ID != "m" || l.Reason != waybill.ReasonRejected {

@@ -194,8 +194,9 @@ func (c child) consume(ctx context.Context, store *pgstore.Store[pgx.Tx]) error 
 	}
 	w := &world{schema: c.Schema}
 	var box inbox.Inbox[pgx.Tx] = store
-	sub := haltingSubscriber{b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}}), func() { c.halt(atBeforeAck) }}
-	cons, err := consumer.New(sub, box, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	s := from(b, consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}})
+	s.sub = haltingSubscriber{s.sub, func() { c.halt(atBeforeAck) }}
+	cons, err := consumer.New(s, s.of, box, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		if c.Fail {
 			return waybill.PermanentError(waybill.ReasonRejected, fmt.Errorf("never"))
 		}
@@ -204,7 +205,7 @@ func (c child) consume(ctx context.Context, store *pgstore.Store[pgx.Tx]) error 
 		}
 		c.halt(atBeforeCommit)
 		return nil
-	}, quickConsumer(consumer.Config{Name: "billing", Observer: announcer{}}))
+	}, quickConsumer(consumer.Config{Observer: announcer{}}))
 	if err != nil {
 		return err
 	}

@@ -70,8 +70,8 @@ func TestCleanup(t *testing.T) {
 	w.buried(t, numbered("fresh", "orders", 5)...)
 
 	w.startRelay(t, b.Publisher(), relay.Config{})
-	sub := b.Subscriber(consumer.Subscription{Group: "shipping", Topics: []string{"parcels"}})
-	w.startConsumer(t, sub, w.effectHandler("shipping"), consumer.Config{Name: "shipping"})
+	sub := from(b, consumer.Subscription{Group: "shipping", Topics: []string{"parcels"}})
+	w.startConsumer(t, sub, w.effectHandler("shipping"), consumer.Config{})
 	w.enqueue(t, numbered("first", "parcels", 200)...)
 
 	reports := w.cleanAtOnce(t, 2)

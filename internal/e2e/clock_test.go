@@ -283,7 +283,7 @@ func TestClock_SilentStore(t *testing.T) {
 	c.works(t)
 	c.move(t, -clockJump)
 	proxy.Stall(true)
-	eventually(t, "the consumer stops receiving", func() bool { return c.count("loop consumer billing receive") > 0 })
+	eventually(t, "the consumer stops receiving", func() bool { return c.count("loop consumer "+s.broker.group("consumer")+" receive") > 0 })
 	proxy.Stall(false)
 	c.works(t)
 }

@@ -27,8 +27,8 @@ func TestCluster_RedisShardAway(t *testing.T) {
 	b := r.open(settings.redis())
 	w.startRelay(t, b.Publisher(), relay.Config{})
 	for _, topic := range settings.topics() {
-		sub := b.Subscriber(consumer.Subscription{Group: settings.group("billing"), Topics: []string{topic}})
-		w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{Name: "billing"})
+		sub := from(b, consumer.Subscription{Group: settings.group("billing"), Topics: []string{topic}})
+		w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{})
 	}
 	away, others := settings.topics()[1], "('orders', 'invoices')"
 	held := hold(t, b, away)

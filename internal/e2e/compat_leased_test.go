@@ -54,7 +54,7 @@ func TestLeasedOnAStoreOfOnesOwn(t *testing.T) {
 	var mu sync.Mutex
 	calls := map[string]int{}
 	ops := newOpCounter()
-	c, err := consumer.NewLeased(b.Subscriber(consumer.Subscription{Group: "mailer", Topics: []string{"orders"}}), store,
+	c, err := consumer.NewLeased(b, consumer.Subscription{Group: "mailer", Topics: []string{"orders"}}, store,
 		func(_ context.Context, m *waybill.Message) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -67,7 +67,7 @@ func TestLeasedOnAStoreOfOnesOwn(t *testing.T) {
 			letters <- l
 			return nil
 		})},
-		consumer.Config{Name: "mailer", Observer: ops, Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: 10 * time.Millisecond}})
+		consumer.Config{Observer: ops, Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: 10 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

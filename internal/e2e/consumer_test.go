@@ -96,7 +96,7 @@ func TestBytesArriveAsTheyWere(t *testing.T) {
 			defer mu.Unlock()
 			got[m.ID] = m.Clone()
 			return nil
-		}, consumer.Config{Name: "audit"})
+		}, consumer.Config{})
 		at := time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.FixedZone("", 3600))
 		for id, payload := range payloads {
 			w.enqueue(t, waybill.Message{
@@ -139,7 +139,7 @@ func TestDelaysAreKeptAndPersisted(t *testing.T) {
 	}
 	attempts := func() int { mu.Lock(); defer mu.Unlock(); return len(at) }
 	told := &delayRecorder{}
-	cfg := consumer.Config{Name: "billing", Observer: told, Retry: waybill.RetryPolicy{BaseDelay: base, MaxDelay: 8 * base, DisableJitter: true}}
+	cfg := consumer.Config{Observer: told, Retry: waybill.RetryPolicy{BaseDelay: base, MaxDelay: 8 * base, DisableJitter: true}}
 	_, stop := w.startConsumer(t, sub, handler, cfg)
 	publish(t, conn, waybill.Message{ID: "m", Topic: "orders"}, "m")
 	eventually(t, "three attempts are made", func() bool { return attempts() == 3 })
@@ -168,7 +168,7 @@ func TestDelaysAreKeptAndPersisted(t *testing.T) {
 func TestDeliveredTwice(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn, ops := b.connect(t), newOpCounter()
-		_, stop := w.startConsumer(t, b.subscribe(t, conn, "billing", "orders"), w.effectHandler("billing"), consumer.Config{Name: "billing", Observer: ops})
+		_, stop := w.startConsumer(t, b.subscribe(t, conn, "billing", "orders"), w.effectHandler("billing"), consumer.Config{Observer: ops})
 		m := waybill.Message{ID: "m", Topic: "orders"}
 		publish(t, conn, m, "m")
 		w.waitEffects(t, "billing", "m", 1)
@@ -237,7 +237,7 @@ func TestErrorsAndPanicsRollBack(t *testing.T) {
 				panic("boom")
 			}
 			return errors.New("first try")
-		}, consumer.Config{Name: "billing"})
+		}, consumer.Config{})
 		for _, id := range []string{"fails", "panics"} {
 			publish(t, conn, waybill.Message{ID: id, Topic: "orders"}, id)
 		}
@@ -258,7 +258,7 @@ func TestTwoConsumersTwoTenants(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn, ops := b.connect(t), newOpCounter()
 		for _, name := range []string{"billing", "shipping"} {
-			w.startConsumer(t, b.subscribe(t, conn, name, "orders"), w.effectHandler(name), consumer.Config{Name: name, Observer: ops})
+			w.startConsumer(t, b.subscribe(t, conn, name, "orders"), w.effectHandler(name), consumer.Config{Observer: ops})
 		}
 		for i, tenant := range []string{"a", "b", "a", "b"} {
 			publish(t, conn, waybill.Message{ID: "m", Topic: "orders", Tenant: tenant}, fmt.Sprint(i))
@@ -279,7 +279,7 @@ func TestTwoConsumersTwoTenants(t *testing.T) {
 func TestSameIDFromTwoSourcesAndOneKeyOnTwoTypes(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		conn := b.connect(t)
-		w.startConsumer(t, b.subscribe(t, conn, "billing", "orders"), w.effectHandler("billing"), consumer.Config{Name: "billing"})
+		w.startConsumer(t, b.subscribe(t, conn, "billing", "orders"), w.effectHandler("billing"), consumer.Config{})
 		publish(t, conn, waybill.Message{ID: "order-17", Source: "shop", Topic: "orders"}, "1")
 		publish(t, conn, waybill.Message{ID: "order-17", Source: "app", Topic: "orders"}, "2")
 		w.waitEffects(t, "billing", "order-17", 2)
@@ -306,7 +306,7 @@ func TestOutgoingMessagesCommitWithTheHandler(t *testing.T) {
 				return errors.New("after the enqueue")
 			}
 			return nil
-		}, consumer.Config{Name: "billing", Observer: ops})
+		}, consumer.Config{Observer: ops})
 		m := waybill.Message{ID: "m", Topic: "orders", CorrelationID: "flow", Tenant: "acme"}
 		publish(t, conn, m, "1")
 		w.waitStatus(t, "invoice-2", outbox.Pending)
@@ -326,14 +326,14 @@ func TestOutgoingMessagesCommitWithTheHandler(t *testing.T) {
 func TestInboxIsolation(t *testing.T) {
 	inSessions(t, func(t *testing.T, w *world) {
 		b := membroker.New()
-		sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+		sub := from(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
 		w.exec(t, "INSERT INTO "+w.table("orders")+" VALUES ('counter')")
 		w.startConsumer(t, sub, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 			if _, err := tx.Exec(ctx, "UPDATE "+w.table("orders")+" SET id = id WHERE id = 'counter'"); err != nil {
 				return err
 			}
 			return w.addEffect(ctx, tx, "billing", m.ID)
-		}, consumer.Config{Name: "billing", Concurrency: 8})
+		}, consumer.Config{Concurrency: 8})
 		for i := range 100 {
 			publish(t, b, waybill.Message{ID: fmt.Sprintf("m%d", i%50), Topic: "orders"}, "")
 		}

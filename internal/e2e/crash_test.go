@@ -57,7 +57,7 @@ func TestRelayKilledBetweenConfirmAndSettle(t *testing.T) {
 		if s := w.state(t, "m"); s.Status != outbox.Pending {
 			t.Fatalf("message is %s, want Pending", s.Status)
 		}
-		w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{Name: "billing", Observer: ops})
+		w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{Observer: ops})
 		w.waitEffects(t, "billing", "m", 1)
 		w.startRelay(t, conn.Publisher(), relay.Config{})
 		w.waitStatus(t, "m", outbox.Published)
@@ -223,7 +223,7 @@ func killedConsumer(t *testing.T, w *world, b brokerSettings, point string, effe
 		t.Fatalf("%d effects at the kill, want %d", n, effects)
 	}
 	ops := newOpCounter()
-	w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{Name: "billing", Observer: ops})
+	w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{Observer: ops})
 	var copies int
 	var sent time.Time
 	redelivered := func(condition func() bool) func() bool {
@@ -263,7 +263,7 @@ func TestKilledBetweenDeadLetterAndAck(t *testing.T) {
 	ops := newOpCounter()
 	_, stop := w.startConsumer(t, sub, func(context.Context, pgx.Tx, *waybill.Message) error {
 		return fmt.Errorf("the handler must not run")
-	}, consumer.Config{Name: "billing", Observer: ops})
+	}, consumer.Config{Observer: ops})
 	eventually(t, "the redelivery is acknowledged as dead", func() bool { return ops.count(waybill.OpDuplicate) == 1 })
 	stop()
 	w.waitLetters(t, deadletter.Filter{}, 1)

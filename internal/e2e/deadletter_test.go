@@ -80,13 +80,13 @@ func TestPermanentErrorAtOnce(t *testing.T) {
 		w.startRelay(t, conn.Publisher(), relay.Config{})
 		w.startConsumer(t, sub, func(_ context.Context, _ pgx.Tx, m *waybill.Message) error {
 			return waybill.PermanentError(waybill.ReasonRejected, errors.New("schema is wrong"))
-		}, consumer.Config{Name: "billing"})
+		}, consumer.Config{})
 		w.enqueue(t, waybill.Message{ID: "lost", To: b.Name + "-nowhere"}, waybill.Message{ID: "poison", Topic: "orders"})
 		if b.Kind == "rabbit" { // JetStream keeps what nobody listens for
 			w.waitStatus(t, "lost", outbox.Dead)
 		}
 		letters := w.waitLetters(t, deadletter.Filter{Origin: deadletter.FromConsumer}, 1)
-		if l := letters[0]; l.Message.ID != "poison" || l.Attempts != 1 || l.Consumer != "billing" || l.Reason != waybill.ReasonRejected {
+		if l := letters[0]; l.Message.ID != "poison" || l.Attempts != 1 || l.Consumer != b.group("billing") || l.Reason != waybill.ReasonRejected {
 			t.Errorf("dead letter = %+v, want poison, rejected at its first attempt", l)
 		}
 	})

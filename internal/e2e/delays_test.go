@@ -47,13 +47,13 @@ func (c child) fail(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 		return err
 	}
 	w := &world{schema: c.Schema}
-	sub := b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}})
-	cons, err := consumer.New(sub, store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	sub := consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}}
+	cons, err := consumer.New(b, sub, store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		if badID(m.ID) {
 			return errors.New("still broken")
 		}
 		return w.addEffect(ctx, tx, "billing", m.ID)
-	}, quickConsumer(consumer.Config{Name: "billing", Observer: announcer{}, Retry: c.Retry, DisableDeadLetters: c.NoLetters}))
+	}, quickConsumer(consumer.Config{Observer: announcer{}, Retry: c.Retry, DisableDeadLetters: c.NoLetters}))
 	if err != nil {
 		return err
 	}
@@ -208,9 +208,11 @@ func TestHastyBroker(t *testing.T) {
 	const second = 500 * time.Millisecond
 	w, b, side := plainWorld(t), newBroker(t, "rabbit"), failingSides["consumer"]
 	conn := b.connect(t)
-	w.startConsumer(t, hasty{b.subscribe(t, conn, "billing", "orders")}, func(context.Context, pgx.Tx, *waybill.Message) error {
+	s := b.subscribe(t, conn, "billing", "orders")
+	s.sub = hasty{s.sub}
+	w.startConsumer(t, s, func(context.Context, pgx.Tx, *waybill.Message) error {
 		return errors.New("still broken")
-	}, consumer.Config{Name: "billing", Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: second, DisableJitter: true}})
+	}, consumer.Config{Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: second, DisableJitter: true}})
 	publish(t, conn, waybill.Message{ID: "m", Topic: "orders"}, "m")
 	first := w.waitAttempt(t, side, 1)
 	l := w.waitLetters(t, deadletter.Filter{}, 1)[0]

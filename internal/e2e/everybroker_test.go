@@ -156,7 +156,7 @@ func TestOtherBrokers(t *testing.T) {
 
 			ops := newOpCounter()
 			w.startRelay(t, b.Publisher(), relay.Config{})
-			w.startConsumer(t, b.Subscriber(sub), w.effectHandler("billing"), consumer.Config{Name: "billing", Observer: ops})
+			w.startConsumer(t, from(b, sub), w.effectHandler("billing"), consumer.Config{Observer: ops})
 			for _, m := range msgs {
 				w.waitStatus(t, m.ID, outbox.Published)
 				w.waitEffects(t, "billing", m.ID, 1)

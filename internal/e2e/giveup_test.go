@@ -49,8 +49,7 @@ func TestGiveUp(t *testing.T) {
 		}
 		b := membroker.New()
 		box := a.store.(inbox.Inbox[*sql.Tx])
-		c, err := consumer.New(b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}}), box, handler, quickConsumer(consumer.Config{
-			Name:   "billing",
+		c, err := consumer.New(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}}, box, handler, quickConsumer(consumer.Config{
 			Retry:  waybill.RetryPolicy{MaxRetries: 2, BaseDelay: 10 * time.Millisecond},
 			GiveUp: func(m *waybill.Message) bool { return m.ID != "other" },
 		}))

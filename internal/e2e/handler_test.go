@@ -26,8 +26,8 @@ import (
 func TestMessagesWithoutID(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()
-	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
-	w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{Name: "billing"})
+	sub := from(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{})
 	if err := b.PublishRaw("orders", []byte(`{}`), map[string]string{"type": "orders", "source": "x", "specversion": "1.0"}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -45,9 +45,9 @@ func TestMessagesWithoutID(t *testing.T) {
 func TestMessageKeyForForeignProducers(t *testing.T) {
 	t.Parallel()
 	w, b, ops := plainWorld(t), membroker.New(), newOpCounter()
-	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	sub := from(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
 	w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{
-		Name: "billing", Observer: ops,
+		Observer:   ops,
 		MessageKey: func(m *waybill.Message) (string, error) { return string(m.Payload), nil },
 	})
 	for range 2 {
@@ -78,7 +78,7 @@ func TestUnknownMalformedUnhandled(t *testing.T) {
 			return w.addEffect(ctx, tx, "billing", e.Order)
 		})
 		mux.Ignore("order.viewed")
-		w.startConsumer(t, b.subscribe(t, conn, "billing", "orders"), mux.Serve, consumer.Config{Name: "billing"})
+		w.startConsumer(t, b.subscribe(t, conn, "billing", "orders"), mux.Serve, consumer.Config{})
 		for id, m := range map[string]waybill.Message{
 			"good":    {Type: "order.placed", Payload: []byte(`{"order":"o1"}`)},
 			"broken":  {Type: "order.placed", Payload: []byte(`{"order":`)},
@@ -115,9 +115,9 @@ func TestHandlerErrorsKeepTheirKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, b := plainWorld(t), membroker.New()
-			sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+			sub := from(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
 			w.startConsumer(t, sub, func(context.Context, pgx.Tx, *waybill.Message) error { return cause },
-				consumer.Config{Name: "billing", Retry: waybill.RetryPolicy{MaxRetries: 1, BaseDelay: 10 * time.Millisecond}})
+				consumer.Config{Retry: waybill.RetryPolicy{MaxRetries: 1, BaseDelay: 10 * time.Millisecond}})
 			publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")
 			if l := w.waitLetters(t, deadletter.Filter{}, 1)[0]; l.Attempts != 2 || l.Reason != waybill.ReasonExhausted {
 				t.Errorf("dead letter = %+v, want it exhausted after 2 attempts", l)
@@ -132,11 +132,11 @@ func TestHandlerErrorsKeepTheirKind(t *testing.T) {
 func TestHandlerTimeoutCounts(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()
-	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	sub := from(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
 	w.startConsumer(t, sub, func(ctx context.Context, tx pgx.Tx, _ *waybill.Message) error {
 		_, err := tx.Exec(ctx, "SELECT pg_sleep(60)")
 		return fmt.Errorf("gave up: %v", err) // the cause is not wrapped
-	}, consumer.Config{Name: "billing", HandlerTimeout: 50 * time.Millisecond, Retry: waybill.RetryPolicy{MaxRetries: 1, BaseDelay: 10 * time.Millisecond}})
+	}, consumer.Config{HandlerTimeout: 50 * time.Millisecond, Retry: waybill.RetryPolicy{MaxRetries: 1, BaseDelay: 10 * time.Millisecond}})
 	publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")
 	if l := w.waitLetters(t, deadletter.Filter{}, 1)[0]; l.Attempts != 2 {
 		t.Errorf("dead letter = %+v, want it exhausted after 2 attempts", l)
@@ -149,8 +149,8 @@ func TestHandlerTimeoutCounts(t *testing.T) {
 func TestUnfitMessagesAreKeptApart(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()
-	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
-	w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{Name: "billing"})
+	sub := from(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{})
 	for _, end := range []string{"1", "2", "2"} {
 		id := strings.Repeat("x", waybill.MaxIDLen) + end
 		if err := b.PublishRaw("orders", nil, map[string]string{"id": id, "type": "t", "source": "s", "specversion": "1.0"}, nil); err != nil {

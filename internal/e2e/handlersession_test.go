@@ -79,9 +79,9 @@ func TestHandlerThatEndsItsSession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, b := plainWorld(t), membroker.New()
-			sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+			sub := from(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
 			w.startConsumer(t, sub, func(ctx context.Context, tx pgx.Tx, _ *waybill.Message) error { return tc.handle(w, ctx, tx) },
-				consumer.Config{Name: "billing", Retry: waybill.RetryPolicy{MaxRetries: 1, BaseDelay: 10 * time.Millisecond}})
+				consumer.Config{Retry: waybill.RetryPolicy{MaxRetries: 1, BaseDelay: 10 * time.Millisecond}})
 			publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")
 			if l := w.waitLetters(t, deadletter.Filter{}, 1)[0]; l.Attempts != tc.attempts || l.Reason != tc.reason {
 				t.Errorf("dead letter = %+v, want reason %s after %d attempts", l, tc.reason, tc.attempts)
@@ -98,7 +98,7 @@ func TestOutageInAHandlerDoesNotCount(t *testing.T) {
 	w, b, ops := plainWorld(t), membroker.New(), newOpCounter()
 	proxied, proxy := w.throughProxy(t)
 	var runs atomic.Int64
-	c, err := consumer.New(b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}}), proxied,
+	c, err := consumer.New(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}}, proxied,
 		func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 			if runs.Add(1) > 1 {
 				return w.addEffect(ctx, tx, "billing", m.ID)
@@ -107,7 +107,7 @@ func TestOutageInAHandlerDoesNotCount(t *testing.T) {
 			proxy.Cut()
 			_, err := tx.Exec(ctx, "SELECT 1")
 			return errors.New("business rule: " + fmt.Sprint(err))
-		}, consumer.Config{Name: "billing", Observer: ops, Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}})
+		}, consumer.Config{Observer: ops, Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}})
 	if err != nil {
 		t.Fatal(err)
 	}

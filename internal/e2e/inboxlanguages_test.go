@@ -90,9 +90,9 @@ func TestInboxServiceLanguages_Shared(t *testing.T) {
 	p := startInbox(t, "", "--store", "memory:")
 	b, store, ops := membroker.New(), p.client(t, ""), newOpCounter()
 	handled := make(chan string, 10)
-	c, err := consumer.NewLeased(b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}}), store,
+	c, err := consumer.NewLeased(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}}, store,
 		func(_ context.Context, m *waybill.Message) error { handled <- m.ID; return nil },
-		consumer.Leases{Bus: "orders", Letters: consumer.LettersIn(memstore.New())}, quickConsumer(consumer.Config{Name: "billing", Observer: ops}))
+		consumer.Leases{Bus: "orders", Letters: consumer.LettersIn(memstore.New())}, quickConsumer(consumer.Config{Observer: ops}))
 	if err != nil {
 		t.Fatal(err)
 	}

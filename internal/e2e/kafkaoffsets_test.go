@@ -49,14 +49,15 @@ func (c child) keepOffsets(ctx context.Context, store *pgstore.Store[pgx.Tx]) er
 		return err
 	}
 	w := &world{schema: c.Schema}
-	sub := b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}}).(contract.OffsetSubscriber)
-	cons, err := consumer.New(haltingOffsets{sub, func() { c.halt(atBeforeAck) }}, inbox.Inbox[pgx.Tx](store), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	s := from(b, consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}})
+	s.sub = haltingOffsets{s.sub.(contract.OffsetSubscriber), func() { c.halt(atBeforeAck) }}
+	cons, err := consumer.New(s, s.of, inbox.Inbox[pgx.Tx](store), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		if err := w.addEffect(ctx, tx, "billing", m.ID); err != nil {
 			return err
 		}
 		c.halt(atBeforeCommit)
 		return nil
-	}, quickConsumer(consumer.Config{Name: "billing", Offsets: c.Offsets, Observer: announcer{}}))
+	}, quickConsumer(consumer.Config{Offsets: c.Offsets, Observer: announcer{}}))
 	if err != nil {
 		return err
 	}
@@ -160,10 +161,10 @@ func tellKafkaOffsets(t *testing.T, mode consumer.OffsetMode) {
 	if _, err := b.Apply(t.Context(), brokers.Wanted{Topics: sub.Topics}); err != nil {
 		t.Fatal(err)
 	}
-	cfg := quickConsumer(consumer.Config{Name: "billing", Offsets: mode})
+	cfg := quickConsumer(consumer.Config{Offsets: mode})
 	start := func(from *kafkabroker.Broker, box inbox.Inbox[pgx.Tx]) (stop func()) {
 		t.Helper()
-		c, err := consumer.New(from.Subscriber(sub), box, w.effectHandler("billing"), cfg)
+		c, err := consumer.New(from, sub, box, w.effectHandler("billing"), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ func TestOrderByKey(t *testing.T) {
 			defer mu.Unlock()
 			order = append(order, m.ID)
 			return nil
-		}, consumer.Config{Name: "billing", Order: consumer.OrderByKey})
+		}, consumer.Config{Order: consumer.OrderByKey})
 		for i := range 5 {
 			publish(t, conn, waybill.Message{ID: fmt.Sprintf("a%d", i), Topic: "orders", Key: "a"}, fmt.Sprintf("a%d", i))
 		}
@@ -60,7 +60,7 @@ func TestOrderByKeyAtShutdown(t *testing.T) {
 	w := plainWorld(t)
 	for range 10 {
 		b := membroker.New()
-		sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+		sub := from(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
 		failed, handled := make(chan struct{}, 100), make(chan string, 100)
 		_, stop := w.startConsumer(t, sub, func(_ context.Context, _ pgx.Tx, m *waybill.Message) error {
 			if m.Subject == "first" {
@@ -69,7 +69,7 @@ func TestOrderByKeyAtShutdown(t *testing.T) {
 			}
 			handled <- m.ID
 			return nil
-		}, consumer.Config{Name: "billing", Order: consumer.OrderByKey, Retry: waybill.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour}})
+		}, consumer.Config{Order: consumer.OrderByKey, Retry: waybill.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour}})
 		publish(t, b, waybill.Message{Topic: "orders", Key: "a", Subject: "first"}, "")
 		for range 5 {
 			publish(t, b, waybill.Message{Topic: "orders", Key: "a"}, "")

@@ -45,7 +45,7 @@ func TestLeaseStoreAway(t *testing.T) {
 				store, proxy, direct := proxiedLeases(t)
 				conn, ops := b.connect(t), newOpCounter()
 				sub := b.subscribe(t, conn, name, "orders."+name)
-				stop := w.startLeased(t, sub, store, w.leasedEffect(name), consumer.Leases{FailOpen: open}, consumer.Config{Name: name, Observer: ops})
+				stop := w.startLeased(t, sub, store, w.leasedEffect(name), consumer.Leases{FailOpen: open}, consumer.Config{Observer: ops})
 				before, during := numbered("before", "orders."+name, 3), numbered("during", "orders."+name, 3)
 				for _, m := range before {
 					publish(t, conn, m, m.ID)
@@ -73,8 +73,8 @@ func TestLeaseStoreAway(t *testing.T) {
 				}
 				stop()
 				eventually(t, "all are acknowledged", func() bool { return b.unsettled(t, name) == 0 })
-				checkAttempts(t, direct, name, during, open)
-				w.waitLetters(t, deadletter.Filter{Consumer: name}, 0)
+				checkAttempts(t, direct, b.group(name), during, open)
+				w.waitLetters(t, deadletter.Filter{Consumer: b.group(name)}, 0)
 				if n := ops.count(waybill.OpRetry); n != 0 {
 					t.Errorf("%d attempts counted as failed, want none", n)
 				}
@@ -116,7 +116,7 @@ func TestLeaseBusy(t *testing.T) {
 		redis, _ := redisLeases(t, redisURL())
 		store, conn, ops := &countingLeases{Store: redis}, b.connect(t), newOpCounter()
 		m := waybill.Message{ID: "m", Topic: "orders", Source: "shop", Type: "orders"}
-		key := lease.KeyOf("bus", "mailer", &m).String()
+		key := lease.KeyOf("bus", b.group("mailer"), &m).String()
 		held, err := redis.TryBegin(t.Context(), lease.Request{Key: key, TTL: 2 * leaseTTL})
 		if err != nil || held.Status != lease.Acquired {
 			t.Fatalf("TryBegin() = %+v, %v", held, err)
@@ -127,7 +127,7 @@ func TestLeaseBusy(t *testing.T) {
 		w.startLeased(t, b.subscribe(t, conn, "mailer", "orders"), store, func(ctx context.Context, m *waybill.Message) error {
 			waited.Store(int64(time.Since(began)))
 			return effect(ctx, m)
-		}, consumer.Leases{}, consumer.Config{Name: "mailer", Observer: ops, Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}})
+		}, consumer.Leases{}, consumer.Config{Observer: ops, Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}})
 		publish(t, conn, m, "m")
 		w.waitEffects(t, "mailer", "m", 1)
 		if d := time.Duration(waited.Load()); d < 2*leaseTTL-50*time.Millisecond {

@@ -34,8 +34,8 @@ func (c child) leaser(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 		return err
 	}
 	w := &world{schema: c.Schema, pool: pool, store: store}
-	sub := b.Subscriber(consumer.Subscription{Group: c.Broker.group("mailer"), Topics: []string{"orders"}})
-	cons, err := consumer.NewLeased(sub, leases, func(ctx context.Context, m *waybill.Message) error {
+	sub := consumer.Subscription{Group: c.Broker.group("mailer"), Topics: []string{"orders"}}
+	cons, err := consumer.NewLeased(b, sub, leases, func(ctx context.Context, m *waybill.Message) error {
 		fmt.Println("begins", m.ID)
 		switch {
 		case m.ID == c.Poison:
@@ -47,7 +47,7 @@ func (c child) leaser(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 		taken, err := w.writeFenced(context.WithoutCancel(ctx), m.ID, "child")
 		fmt.Println("written:", taken, err)
 		return nil
-	}, w.leases(consumer.Leases{}), quickConsumer(consumer.Config{Name: "mailer", Observer: announcer{}, Retry: c.Retry}))
+	}, w.leases(consumer.Leases{}), quickConsumer(consumer.Config{Observer: announcer{}, Retry: c.Retry}))
 	if err != nil {
 		return err
 	}
@@ -73,28 +73,26 @@ func TestLeasedKilledHolder(t *testing.T) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		store, prefix := redisLeases(t, redisURL())
 		conn, ops, tokens := b.connect(t), newOpCounter(), make(chan int64, 10)
-		group := "mailer"
-		b.subscribe(t, conn, group, "orders")
+		s := b.subscribe(t, conn, "mailer", "orders")
 		if b.Kind == "nats" { // which waits longer than a lease before it delivers again
-			group = "copies"
+			s.sub = b.subscribe(t, conn, "copies", "orders").sub
 		}
-		sub := b.subscribe(t, conn, group, "orders")
 		p := w.startChild(t, child{Role: "leaser", Broker: b, Leases: prefix})
 		m := waybill.Message{ID: "m", Topic: "orders", Source: "shop", Type: "orders"}
 		publish(t, conn, m, "m")
 		p.wait(t, "begins m")
 		p.kill()
 		effect := w.leasedEffect("mailer")
-		w.startLeased(t, sub, store, func(ctx context.Context, m *waybill.Message) error {
+		w.startLeased(t, s, store, func(ctx context.Context, m *waybill.Message) error {
 			l, _ := lease.FromContext(ctx)
 			tokens <- l.Token
 			return effect(ctx, m)
-		}, consumer.Leases{}, consumer.Config{Name: "mailer", Observer: ops})
+		}, consumer.Leases{}, consumer.Config{Observer: ops})
 		w.waitEffects(t, "mailer", "m", 1)
 		if token := <-tokens; token != 2 {
 			t.Errorf("the handler has token %d, want that of the second lease", token)
 		}
-		key := lease.KeyOf("bus", "mailer", &m).String()
+		key := lease.KeyOf("bus", b.group("mailer"), &m).String()
 		eventually(t, "the message is marked", func() bool {
 			rec, err := store.ReadLease(context.Background(), key)
 			return err == nil && rec.Status == lease.Processed && rec.Attempts == 2
@@ -120,20 +118,21 @@ func TestLeasedStoppedHolder(t *testing.T) {
 	p.wait(t, "begins m")
 	p.stop(t)
 	written, proceed := make(chan bool, 1), make(chan struct{})
-	sub := b.subscribe(t, conn, "copies", "orders") // the broker may give no more to the process that is stopped
-	w.startLeased(t, sub, store, func(ctx context.Context, m *waybill.Message) error {
+	s := b.subscribe(t, conn, "mailer", "orders")
+	s.sub = b.subscribe(t, conn, "copies", "orders").sub // the broker may give no more to the process that is stopped
+	w.startLeased(t, s, store, func(ctx context.Context, m *waybill.Message) error {
 		taken, err := w.writeFenced(ctx, m.ID, "parent")
 		written <- taken
 		<-proceed
 		return err
-	}, consumer.Leases{}, consumer.Config{Name: "mailer"})
+	}, consumer.Leases{}, consumer.Config{})
 	if !<-written {
 		t.Error("the second holder's write was refused")
 	}
 	p.resume(t)
 	p.wait(t, "written: false <nil>")
 	p.wait(t, string(waybill.OpLeaseLost))
-	key := lease.KeyOf("bus", "mailer", &m).String()
+	key := lease.KeyOf("bus", b.group("mailer"), &m).String()
 	if rec, err := store.ReadLease(t.Context(), key); err != nil || rec.Status != lease.Busy || rec.Token != 2 {
 		t.Errorf("after the late mark: %+v, %v; want the second holder's lease", rec, err)
 	}
@@ -190,8 +189,9 @@ func TestLeasedLetterWithoutMark(t *testing.T) {
 	w, b, ops := plainWorld(t), newBroker(t, "nats"), newOpCounter()
 	proxied, proxy, store := proxiedLeases(t)
 	conn := b.connect(t)
-	cfg := consumer.Config{Name: "mailer", Observer: ops, ShutdownGrace: 50 * time.Millisecond}
-	c, err := consumer.NewLeased(b.subscribe(t, conn, "mailer", "orders"), proxied, func(context.Context, *waybill.Message) error {
+	cfg := consumer.Config{Observer: ops, ShutdownGrace: 50 * time.Millisecond}
+	s := b.subscribe(t, conn, "mailer", "orders")
+	c, err := consumer.NewLeased(s, s.of, proxied, func(context.Context, *waybill.Message) error {
 		proxy.Refuse(true)
 		proxy.Cut()
 		return waybill.PermanentError(waybill.ReasonRejected, errors.New("never"))
@@ -207,7 +207,7 @@ func TestLeasedLetterWithoutMark(t *testing.T) {
 	publish(t, conn, m, "m")
 	w.waitLetters(t, deadletter.Filter{}, 1)
 	stop()
-	key := lease.KeyOf("bus", "mailer", &m).String()
+	key := lease.KeyOf("bus", b.group("mailer"), &m).String()
 	if rec, err := store.ReadLease(t.Context(), key); err != nil || rec.Status == lease.Processed {
 		t.Fatalf("after the stop: %+v, %v; want it not marked", rec, err)
 	}
@@ -242,13 +242,13 @@ func TestRenewalKeepsTheLease(t *testing.T) {
 			ended <- context.Cause(ctx)
 		}
 		return ctx.Err()
-	}, consumer.Leases{TTL: ttl}, consumer.Config{Name: "mailer", Observer: ops, HandlerTimeout: time.Hour, ShutdownGrace: 5 * time.Second})
+	}, consumer.Leases{TTL: ttl}, consumer.Config{Observer: ops, HandlerTimeout: time.Hour, ShutdownGrace: 5 * time.Second})
 	m := waybill.Message{ID: "m", Topic: "orders", Source: "shop", Type: "orders"}
 	publish(t, conn, m, "m")
 	<-began
 	publish(t, conn, m, "m#copy")
 	<-time.After(2 * ttl)
-	request := lease.Request{Key: lease.KeyOf("bus", "mailer", &m).String(), TTL: time.Minute}
+	request := lease.Request{Key: lease.KeyOf("bus", b.group("mailer"), &m).String(), TTL: time.Minute}
 	if a, err := store.TryBegin(t.Context(), request); err != nil || a.Status != lease.Busy || len(ended) != 0 || len(began) != 0 {
 		t.Fatalf("after two leases' time: %+v, %v, %d ended and %d more begun; want the first one's renewed lease", a, err, len(ended), len(began))
 	}

@@ -75,9 +75,9 @@ func onLeaseStores(t *testing.T, story func(t *testing.T, w *world, store lease.
 // startLeased runs a leased consumer until the story ends or the returned function is called.
 // Its letters are kept in the world's database, where its effects are too, in transactions of
 // their own.
-func (w *world) startLeased(t *testing.T, sub contract.Subscriber, store lease.Store, h consumer.LeasedHandler, l consumer.Leases, cfg consumer.Config) (stop func()) {
+func (w *world) startLeased(t *testing.T, s source, store lease.Store, h consumer.LeasedHandler, l consumer.Leases, cfg consumer.Config) (stop func()) {
 	t.Helper()
-	c, err := consumer.NewLeased(sub, store, h, w.leases(l), quickConsumer(cfg))
+	c, err := consumer.NewLeased(s, s.of, store, h, w.leases(l), quickConsumer(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,8 +112,8 @@ func TestLeasedOncePerMessage(t *testing.T) {
 		b, groups, ops := membroker.New(), []string{"billing", "shipping"}, newOpCounter()
 		for _, name := range groups {
 			for range 2 {
-				sub := b.Subscriber(consumer.Subscription{Group: name, Topics: []string{"orders"}})
-				w.startLeased(t, sub, store, w.leasedEffect(name), consumer.Leases{TTL: 3 * time.Second, SourceInKey: name == "shipping"}, consumer.Config{Name: name, Observer: ops})
+				sub := from(b, consumer.Subscription{Group: name, Topics: []string{"orders"}})
+				w.startLeased(t, sub, store, w.leasedEffect(name), consumer.Leases{TTL: 3 * time.Second, SourceInKey: name == "shipping"}, consumer.Config{Observer: ops})
 			}
 		}
 		const n = 40
@@ -150,7 +150,7 @@ func TestLeasedOnBrokers(t *testing.T) {
 				return errors.New("first try")
 			}
 			return effect(ctx, m)
-		}, consumer.Leases{}, consumer.Config{Name: "mailer"})
+		}, consumer.Leases{}, consumer.Config{})
 		for _, m := range numbered("m", "orders", 10) {
 			publish(t, conn, m, m.ID)
 		}
@@ -181,9 +181,9 @@ func TestLeasedLetters(t *testing.T) {
 		}
 		letters := b.Subscriber(consumer.Subscription{Group: "letters", Topics: []string{"mails.dead"}})
 		for name, l := range map[string]consumer.Letters{"mailer": consumer.LettersIn(w.store), "relayer": service.LettersTo(b.Publisher(), "mails.dead")} {
-			sub := b.Subscriber(consumer.Subscription{Group: name, Topics: []string{"mails"}})
+			sub := from(b, consumer.Subscription{Group: name, Topics: []string{"mails"}})
 			w.startLeased(t, sub, store, handle, consumer.Leases{Letters: l}, consumer.Config{
-				Name: name, Observer: ops, Retry: waybill.RetryPolicy{MaxRetries: 1, BaseDelay: 10 * time.Millisecond},
+				Observer: ops, Retry: waybill.RetryPolicy{MaxRetries: 1, BaseDelay: 10 * time.Millisecond},
 			})
 		}
 		reasons := map[string]string{"never": "rejected after 1", "mute": "exhausted after 2"}
@@ -239,12 +239,12 @@ func checkTopicLetters(t *testing.T, from contract.Subscriber, reasons map[strin
 func TestLeasedRetryIsNotEarly(t *testing.T) {
 	onLeaseStores(t, func(t *testing.T, w *world, store lease.Store) {
 		const delay = 2 * time.Second
-		cfg := consumer.Config{Name: "mailer", Retry: waybill.RetryPolicy{BaseDelay: delay, DisableJitter: true}}
+		cfg := consumer.Config{Retry: waybill.RetryPolicy{BaseDelay: delay, DisableJitter: true}}
 		// Each has a broker of its own, so that the second knows nothing of the first one's retry.
 		start := func(h consumer.LeasedHandler, ops *opCounter) (stop func()) {
 			b, cfg := membroker.New(), cfg
 			cfg.Observer = ops
-			sub := b.Subscriber(consumer.Subscription{Group: "mailer", Topics: []string{"orders"}})
+			sub := from(b, consumer.Subscription{Group: "mailer", Topics: []string{"orders"}})
 			stop = w.startLeased(t, sub, store, h, consumer.Leases{}, cfg)
 			publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")
 			return stop
@@ -277,7 +277,7 @@ func TestLeasedOrderByKey(t *testing.T) {
 		b := membroker.New()
 		var mu sync.Mutex
 		handled, tries := map[string][]string{}, map[string]int{}
-		sub := b.Subscriber(consumer.Subscription{Group: "mailer", Topics: []string{"orders"}})
+		sub := from(b, consumer.Subscription{Group: "mailer", Topics: []string{"orders"}})
 		w.startLeased(t, sub, store, func(_ context.Context, m *waybill.Message) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -286,7 +286,7 @@ func TestLeasedOrderByKey(t *testing.T) {
 			}
 			handled[m.Key] = append(handled[m.Key], m.ID)
 			return nil
-		}, consumer.Leases{}, consumer.Config{Name: "mailer", Order: consumer.OrderByKey, Retry: waybill.RetryPolicy{BaseDelay: 20 * time.Millisecond}})
+		}, consumer.Leases{}, consumer.Config{Order: consumer.OrderByKey, Retry: waybill.RetryPolicy{BaseDelay: 20 * time.Millisecond}})
 		want := map[string][]string{}
 		for i := range 10 {
 			for _, key := range []string{"a", "b", "c"} {
@@ -323,7 +323,7 @@ func TestLeasedInService(t *testing.T) {
 	orders := func(group string) consumer.Subscription {
 		return consumer.Subscription{Group: b.group(group), Topics: []string{"orders"}}
 	}
-	if err := svc.Consume(orders("billing"), w.effectHandler("billing"), consumer.Config{Name: "billing"}); err != nil {
+	if err := svc.Consume(orders("billing"), w.effectHandler("billing"), consumer.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	effect := w.leasedEffect("mailer")
@@ -332,7 +332,7 @@ func TestLeasedInService(t *testing.T) {
 			return waybill.PermanentError(waybill.ReasonRejected, errors.New("never"))
 		}
 		return effect(ctx, m)
-	}, consumer.Leases{Bus: "nats"}, consumer.Config{Name: "mailer"}); err != nil {
+	}, consumer.Leases{Bus: "nats"}, consumer.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	run(t, t.Context(), svc.Run)
@@ -340,7 +340,7 @@ func TestLeasedInService(t *testing.T) {
 	eventually(t, "all are handled", func() bool {
 		return w.number(t, "SELECT count(*) FROM "+w.table("effects")) == 39
 	})
-	if l := w.waitLetters(t, deadletter.Filter{}, 1)[0]; l.Consumer != "mailer" || l.Message.ID != "m7" {
+	if l := w.waitLetters(t, deadletter.Filter{}, 1)[0]; l.Consumer != b.group("mailer") || l.Message.ID != "m7" {
 		t.Errorf("letter = %+v, want m7 of mailer", l)
 	}
 	eventually(t, "the service is well", func() bool { return svc.Health() == nil })

@@ -267,9 +267,10 @@ func (tr *trial) relay(store *moodyStore, pub contract.Publisher, cfg relay.Conf
 }
 
 func (tr *trial) consumer(name, topic string, h consumer.Handler[*memstore.Tx], cfg consumer.Config) *consumer.Consumer[*memstore.Tx] {
-	sub := moodySubscriber{tr.broker.Subscriber(consumer.Subscription{Group: name, Topics: []string{topic}}), new(atomic.Bool)}
-	cfg.Name, cfg.Observer = name, tr.all
-	c, err := consumer.New(sub, tr.store, h, cfg)
+	s := from(tr.broker, consumer.Subscription{Group: name, Topics: []string{topic}})
+	s.sub = moodySubscriber{s.sub, new(atomic.Bool)}
+	cfg.Observer = tr.all
+	c, err := consumer.New(s, s.of, tr.store, h, cfg)
 	if err != nil {
 		tr.Fatal(err)
 	}
@@ -454,8 +455,8 @@ func (tr *trial) leasedConsumer() {
 		}
 		return nil
 	}
-	sub := tr.broker.Subscriber(consumer.Subscription{Group: "mailer", Topics: []string{"mails"}})
-	c, err := consumer.NewLeased(sub, store, handle, leases, consumer.Config{Name: "mailer", Observer: tr.all})
+	sub := consumer.Subscription{Group: "mailer", Topics: []string{"mails"}}
+	c, err := consumer.NewLeased(tr.broker, sub, store, handle, leases, consumer.Config{Observer: tr.all})
 	if err != nil {
 		tr.Fatal(err)
 	}

@@ -178,7 +178,7 @@ func TestOption_Concurrency(t *testing.T) {
 	for _, concurrency := range []int{1, 5} {
 		w, b, handlers := plainWorld(t), membroker.New(), &peak{}
 		gate := make(chan struct{})
-		sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+		sub := from(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
 		w.startConsumer(t, sub, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 			handlers.enter()
 			defer handlers.leave()
@@ -187,7 +187,7 @@ func TestOption_Concurrency(t *testing.T) {
 			case <-ctx.Done():
 			}
 			return w.addEffect(ctx, tx, "billing", m.ID)
-		}, consumer.Config{Name: "billing", Concurrency: concurrency})
+		}, consumer.Config{Concurrency: concurrency})
 		for i := range 20 {
 			publish(t, b, waybill.Message{ID: fmt.Sprintf("m%d", i), Topic: "orders"}, "")
 		}
@@ -204,9 +204,9 @@ func TestOption_Concurrency(t *testing.T) {
 func TestOption_ConsumerDeadLettersDisabled(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()
-	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	sub := from(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
 	w.startConsumer(t, sub, func(context.Context, pgx.Tx, *waybill.Message) error { return fmt.Errorf("broken") },
-		consumer.Config{Name: "billing", DisableDeadLetters: true, Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}})
+		consumer.Config{DisableDeadLetters: true, Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}})
 	publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")
 	if l := w.waitLetters(t, deadletter.Filter{}, 1)[0]; !l.Failed || l.Message.ID != "m" {
 		t.Errorf("letter = %+v, want m marked as failed", l)

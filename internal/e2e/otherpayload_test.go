@@ -9,7 +9,6 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 )
@@ -20,8 +19,8 @@ import (
 //test:sessions
 //test:pooled
 func TestOtherPayload(t *testing.T) {
-	otherPayload(t, func(t *testing.T, w *world, sub contract.Subscriber, name string, cfg consumer.Config) func() {
-		_, stop := w.startConsumer(t, sub, w.effectHandler(name), cfg)
+	otherPayload(t, func(t *testing.T, w *world, s source, name string, cfg consumer.Config) func() {
+		_, stop := w.startConsumer(t, s, w.effectHandler(name), cfg)
 		return stop
 	})
 }
@@ -31,13 +30,13 @@ func TestOtherPayload(t *testing.T) {
 //test:sessions
 //test:pooled
 func TestOtherPayloadLeased(t *testing.T) {
-	otherPayload(t, func(t *testing.T, w *world, sub contract.Subscriber, name string, cfg consumer.Config) func() {
-		return w.startLeased(t, sub, w.store, w.leasedEffect(name), consumer.Leases{}, cfg)
+	otherPayload(t, func(t *testing.T, w *world, s source, name string, cfg consumer.Config) func() {
+		return w.startLeased(t, s, w.store, w.leasedEffect(name), consumer.Leases{}, cfg)
 	})
 }
 
 // otherPayload is the story; start runs a consumer of a name.
-func otherPayload(t *testing.T, start func(t *testing.T, w *world, sub contract.Subscriber, name string, cfg consumer.Config) (stop func())) {
+func otherPayload(t *testing.T, start func(t *testing.T, w *world, s source, name string, cfg consumer.Config) (stop func())) {
 	onBrokers(t, func(t *testing.T, w *world, b brokerSettings) {
 		policies := map[string]struct {
 			policy   consumer.ConflictPolicy
@@ -53,7 +52,7 @@ func otherPayload(t *testing.T, start func(t *testing.T, w *world, sub contract.
 		for name, p := range policies {
 			ops[name] = newOpCounter()
 			stops = append(stops, start(t, w, b.subscribe(t, conn, name, "orders"), name, consumer.Config{
-				Name: name, OnConflict: p.policy, Observer: ops[name], Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: 20 * time.Millisecond},
+				OnConflict: p.policy, Observer: ops[name], Retry: waybill.RetryPolicy{MaxRetries: 2, BaseDelay: 20 * time.Millisecond},
 			}))
 		}
 		publish(t, conn, waybill.Message{ID: "m", Topic: "orders", Payload: []byte("one")}, "1")
@@ -73,7 +72,7 @@ func otherPayload(t *testing.T, start func(t *testing.T, w *world, sub contract.
 		for name, p := range policies {
 			w.waitEffects(t, name, "last", 1)
 			eventually(t, name+" counts the conflict", func() bool { return ops[name].count(waybill.OpConflict) == p.seen })
-			if l := letters[name]; l.Reason != p.reason || l.Attempts != p.attempts || (p.reason != "" && string(l.Message.Payload) != "two") {
+			if l := letters[b.group(name)]; l.Reason != p.reason || l.Attempts != p.attempts || (p.reason != "" && string(l.Message.Payload) != "two") {
 				t.Errorf("%s: letter = %+v, want %q after %d attempts", name, l, p.reason, p.attempts)
 			}
 			if n := w.effects(t, name, "m"); n != 1 {
@@ -103,13 +102,14 @@ func TestBatchesConflict(t *testing.T) {
 		t.Fatal(err)
 	}
 	effect := w.effectHandler("billing")
-	c, err := consumer.New(s, w.store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	from := toBilling(s)
+	c, err := consumer.New(from, from.of, w.store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		if m.ID == "x0" {
 			<-time.After(100 * time.Millisecond) // the others are received meanwhile, and make a batch
 		}
 		return effect(ctx, tx, m)
 	}, quickConsumer(consumer.Config{
-		Name: "billing", BatchSize: 10, Concurrency: 1, OnConflict: consumer.ConflictRetry, Observer: ops, AllowShortRetention: true,
+		BatchSize: 10, Concurrency: 1, OnConflict: consumer.ConflictRetry, Observer: ops, AllowShortRetention: true,
 		Retry: waybill.RetryPolicy{MaxRetries: 1, BaseDelay: time.Hour, MaxDelay: time.Hour},
 	}))
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 // rerun runs requeued letters, one of which ends the process. Nothing comes from the broker.
 func (c child) rerun(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 	w := &world{schema: c.Schema}
-	sub := membroker.New().Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
-	cons, err := consumer.New(sub, store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	sub := consumer.Subscription{Group: "billing", Topics: []string{"orders"}}
+	cons, err := consumer.New(membroker.New(), sub, store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		fmt.Println("begins", m.ID)
 		if err := w.addEffect(ctx, tx, "billing", m.ID); err != nil {
 			return err
@@ -29,7 +29,7 @@ func (c child) rerun(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 			endProcess(c.Node)
 		}
 		return nil
-	}, quickConsumer(consumer.Config{Name: "billing", Observer: announcer{}}))
+	}, quickConsumer(consumer.Config{Observer: announcer{}}))
 	if err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ func (c child) poisoned(ctx context.Context, store *pgstore.Store[pgx.Tx]) error
 		return err
 	}
 	w := &world{schema: c.Schema}
-	sub := b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}})
-	cons, err := consumer.New(sub, store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	sub := consumer.Subscription{Group: c.Broker.group("billing"), Topics: []string{"orders"}}
+	cons, err := consumer.New(b, sub, store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		fmt.Println("begins", m.ID)
 		if err := w.addEffect(ctx, tx, "billing", m.ID); err != nil {
 			return err
@@ -36,7 +36,7 @@ func (c child) poisoned(ctx context.Context, store *pgstore.Store[pgx.Tx]) error
 		_, err := tx.Exec(ctx, "SELECT pg_sleep(0.3)")
 		fmt.Println("ends", m.ID)
 		return err
-	}, quickConsumer(consumer.Config{Name: "billing", Concurrency: 5, Observer: announcer{}}))
+	}, quickConsumer(consumer.Config{Concurrency: 5, Observer: announcer{}}))
 	if err != nil {
 		return err
 	}
@@ -138,11 +138,11 @@ func TestOutageIsNoPoison(t *testing.T) {
 	sub := b.subscribe(t, conn, "billing", "orders")
 	proxied, proxy := w.throughProxy(t)
 	reached, proceed, ops := make(chan struct{}), make(chan struct{}), newOpCounter()
-	cons, err := consumer.New(sub, proxied, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	cons, err := consumer.New(sub, sub.of, proxied, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		reached <- struct{}{}
 		<-proceed
 		return w.addEffect(ctx, tx, "billing", m.ID)
-	}, quickConsumer(consumer.Config{Name: "billing", Observer: ops}))
+	}, quickConsumer(consumer.Config{Observer: ops}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,8 +85,8 @@ func (w *world) pushes(t *testing.T, b *membroker.Broker, group string, buffer i
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub := b.Subscriber(consumer.Subscription{Group: group, Topics: []string{"orders"}})
-	c, err := consumer.New(sub, w.store, push.Handler[pgx.Tx](hub), quickConsumer(consumer.Config{Name: group}))
+	sub := consumer.Subscription{Group: group, Topics: []string{"orders"}}
+	c, err := consumer.New(b, sub, w.store, push.Handler[pgx.Tx](hub), quickConsumer(consumer.Config{}))
 	if err != nil {
 		t.Fatal(err)
 	}

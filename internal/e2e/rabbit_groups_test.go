@@ -27,7 +27,7 @@ func TestRetryGoesToTheFailingGroup(t *testing.T) {
 					return errors.New("not yet")
 				}
 				return w.addEffect(ctx, tx, name, m.ID)
-			}, consumer.Config{Name: name})
+			}, consumer.Config{})
 		}
 		start("billing", &failing, 2)
 		start("shipping", &other, 0)
@@ -52,7 +52,7 @@ func TestLettersOnTheBrokerArrive(t *testing.T) {
 		w.startLeased(t, b.subscribe(t, conn, "mailer", "mails"), memstore.New(), func(context.Context, *waybill.Message) error {
 			attempts.Add(1)
 			return waybill.PermanentError(waybill.ReasonRejected, errors.New("no such address"))
-		}, consumer.Leases{Letters: service.LettersTo(conn.Publisher(), "mails.dead")}, consumer.Config{Name: "mailer", Observer: ops})
+		}, consumer.Leases{Letters: service.LettersTo(conn.Publisher(), "mails.dead")}, consumer.Config{Observer: ops})
 		publish(t, conn, waybill.Message{ID: "m", Topic: "mails", Payload: []byte(`{"to":1}`)}, "m")
 		if b.Kind == "rabbit" {
 			eventually(t, "it is given up twice in vain", func() bool { return attempts.Load() >= 2 })
@@ -63,7 +63,7 @@ func TestLettersOnTheBrokerArrive(t *testing.T) {
 		letters := b.subscribe(t, conn, "letters", "mails.dead")
 		got := make(chan *waybill.Message, 10)
 		run(t, t.Context(), func(ctx context.Context) error {
-			return letters.Subscribe(ctx, 1, func(d contract.Delivery) {
+			return letters.sub.Subscribe(ctx, 1, func(d contract.Delivery) {
 				m, _ := d.Message()
 				got <- m
 				_ = d.Ack(ctx)

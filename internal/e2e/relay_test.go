@@ -72,13 +72,13 @@ func (p countingPublisher) Send(ctx context.Context, msgs []contract.Outgoing) f
 	return p.Publisher.Send(ctx, msgs)
 }
 
-// receive takes n messages from a subscriber and counts them by id.
-func receive(t *testing.T, sub contract.Subscriber, n int) map[string]int {
+// receive takes n messages from a source and counts them by id.
+func receive(t *testing.T, s source, n int) map[string]int {
 	t.Helper()
 	var mu sync.Mutex
 	seen, total := map[string]int{}, 0
 	stop := run(t, t.Context(), func(ctx context.Context) error {
-		return sub.Subscribe(ctx, 1000, func(d contract.Delivery) {
+		return s.sub.Subscribe(ctx, 1000, func(d contract.Delivery) {
 			m, err := d.Message()
 			if err != nil {
 				t.Errorf("delivery: %v", err)

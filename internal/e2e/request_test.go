@@ -48,7 +48,7 @@ func onReplyBrokers(t *testing.T, h func(a *asked) consumer.Handler[pgx.Tx], sto
 				}
 			}
 			a.startRelay(t, near.Publisher(), relay.Config{})
-			a.startConsumer(t, near.Subscriber(sub), h(a), consumer.Config{Name: "prices"})
+			a.startConsumer(t, from(near, sub), h(a), consumer.Config{})
 			var err error
 			a.client, err = request.NewClient(far, request.Config{Source: "shop", Timeout: unreached, Observer: a.seen})
 			if err != nil {

@@ -90,8 +90,8 @@ func TestRequeuedOutage(t *testing.T) {
 					}
 				}
 				told := &counter{Observer: quiet}
-				sub := membroker.New().Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
-				c, err := consumer.New(sub, s, s.handle, consumer.Config{Name: "billing", Observer: told})
+				sub := consumer.Subscription{Group: "billing", Topics: []string{"orders"}}
+				c, err := consumer.New(membroker.New(), sub, s, s.handle, consumer.Config{Observer: told})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -33,14 +33,14 @@ func TestRequeueRunsOneConsumerOnly(t *testing.T) {
 				return waybill.PermanentError(waybill.ReasonRejected, errors.New("bug"))
 			}
 			return w.addEffect(ctx, tx, "billing", m.ID)
-		}, consumer.Config{Name: "billing"})
+		}, consumer.Config{})
 		w.startConsumer(t, b.subscribe(t, conn, "shipping", "orders"), func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 			healthy.Add(1)
 			return nil
-		}, consumer.Config{Name: "shipping"})
+		}, consumer.Config{})
 		w.enqueue(t, waybill.Message{ID: "m", Topic: "orders", Payload: []byte("exact")})
 		w.startRelay(t, conn.Publisher(), relay.Config{})
-		letter := w.waitLetters(t, deadletter.Filter{Consumer: "billing"}, 1)[0]
+		letter := w.waitLetters(t, deadletter.Filter{Consumer: b.group("billing")}, 1)[0]
 		fixed.Store(true)
 		for i, want := range []bool{true, false} {
 			ok, err := w.store.RequeueDeadLetter(t.Context(), letter.Number, deadletter.Act{By: "test"})
@@ -75,12 +75,12 @@ func TestRequeuedRunFinishes(t *testing.T) {
 	w.buried(t, waybill.Message{ID: "m", Topic: "orders", Source: "shop"})
 	w.requeueLetter(t, "m")
 	reached, proceed := make(chan struct{}), make(chan struct{})
-	sub := membroker.New().Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
-	cons, err := consumer.New(sub, w.store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+	sub := consumer.Subscription{Group: "billing", Topics: []string{"orders"}}
+	cons, err := consumer.New(membroker.New(), sub, w.store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		close(reached)
 		<-proceed
 		return w.addEffect(ctx, tx, "billing", m.ID)
-	}, quickConsumer(consumer.Config{Name: "billing"}))
+	}, quickConsumer(consumer.Config{}))
 	if err != nil {
 		t.Fatal(err)
 	}

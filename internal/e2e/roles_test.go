@@ -40,8 +40,8 @@ func TestRoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	fixed := make(chan struct{})
-	sub := broker.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
-	c, err := consumer.New(sub, as(pgstore.RoleConsumer), func(_ context.Context, _ pgx.Tx, m *waybill.Message) error {
+	sub := consumer.Subscription{Group: "billing", Topics: []string{"orders"}}
+	c, err := consumer.New(broker, sub, as(pgstore.RoleConsumer), func(_ context.Context, _ pgx.Tx, m *waybill.Message) error {
 		select {
 		case <-fixed:
 			return nil
@@ -51,7 +51,7 @@ func TestRoles(t *testing.T) {
 			}
 			return nil
 		}
-	}, quickConsumer(consumer.Config{Name: "billing"}))
+	}, quickConsumer(consumer.Config{}))
 	if err != nil {
 		t.Fatal(err)
 	}

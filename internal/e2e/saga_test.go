@@ -76,8 +76,8 @@ func (o *office) errands(t *testing.T, store saga.Store[*sql.Tx], lock bool) *er
 func (o *office) run(t *testing.T, s *errands, cfg consumer.Config) {
 	t.Helper()
 	topics := consumer.Subscription{Group: "errands", Topics: []string{errandTopic, ownTopic}}
-	cfg.Name, cfg.Observer, cfg.GiveUp, cfg.AllowShortRetention = "errands", o.ops, saga.GivesUp, true
-	c, err := consumer.New(o.broker.Subscriber(topics), o.store, s.Handle, quickConsumer(cfg))
+	cfg.Observer, cfg.GiveUp, cfg.AllowShortRetention = o.ops, saga.GivesUp, true
+	c, err := consumer.New(o.broker, topics, o.store, s.Handle, quickConsumer(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func TestServiceOnANewServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		orders := consumer.Subscription{Group: b.group("billing"), Topics: []string{"orders"}}
-		if err := svc.Consume(orders, w.effectHandler("billing"), consumer.Config{Name: "billing"}); err != nil {
+		if err := svc.Consume(orders, w.effectHandler("billing"), consumer.Config{}); err != nil {
 			t.Fatal(err)
 		}
 		if b.Kind == "rabbit" {
@@ -166,7 +166,7 @@ func TestConsumerLag(t *testing.T) {
 			return nil
 		}
 		sub := consumer.Subscription{Group: b.group("billing"), Topics: []string{"orders"}}
-		if err := svc.Consume(sub, handle, consumer.Config{Name: "billing", Concurrency: 2, Prefetch: 2}); err != nil {
+		if err := svc.Consume(sub, handle, consumer.Config{Concurrency: 2, Prefetch: 2}); err != nil {
 			t.Fatal(err)
 		}
 		if err := svc.Local("projection", nil, handle, consumer.Config{}); err != nil {
@@ -180,7 +180,7 @@ func TestConsumerLag(t *testing.T) {
 		lag := func(want int64) func() bool {
 			return func() bool {
 				lags, err := svc.ConsumerLag(context.Background())
-				return err == nil && len(lags) == 1 && lags["billing"].Messages == want
+				return err == nil && len(lags) == 1 && lags[b.group("billing")].Messages == want
 			}
 		}
 		eventually(t, "eight wait", lag(8))

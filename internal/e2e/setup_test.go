@@ -47,7 +47,8 @@ func TestPartsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	stopRelay := run(t, t.Context(), r.Run)
-	c, err := consumer.New(silent{}, w.store, w.effectHandler("x"), quickConsumer(consumer.Config{Name: "x"}))
+	none := toBilling(silent{})
+	c, err := consumer.New(none, none.of, w.store, w.effectHandler("x"), quickConsumer(consumer.Config{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,15 +93,18 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 			t.Errorf("bad %s: %v, want an InvalidError that names it", field, err)
 		}
 	}
+	none := toBilling(silent{})
 	for field, cfg := range map[string]consumer.Config{
-		"consumer.Config.Name":        {},
-		"consumer.Config.Concurrency": {Name: "x", Concurrency: -1},
-		"consumer.Config.Prefetch":    {Name: "x", Concurrency: 4, Prefetch: 2},
-		"consumer.Config.Order":       {Name: "x", Order: 9},
+		"consumer.Config.Concurrency": {Concurrency: -1},
+		"consumer.Config.Prefetch":    {Concurrency: 4, Prefetch: 2},
+		"consumer.Config.Order":       {Order: 9},
 	} {
-		if _, err := consumer.New(silent{}, w.store, w.effectHandler("x"), cfg); !errors.As(err, &invalid) || invalid.Field != field {
+		if _, err := consumer.New(none, none.of, w.store, w.effectHandler("x"), cfg); !errors.As(err, &invalid) || invalid.Field != field {
 			t.Errorf("bad %s: %v, want an InvalidError that names it", field, err)
 		}
+	}
+	if _, err := consumer.New(none, consumer.Subscription{Topics: []string{"orders"}}, w.store, w.effectHandler("x"), consumer.Config{}); !errors.As(err, &invalid) || invalid.Field != "Subscription.Group" {
+		t.Errorf("no group: %v, want an InvalidError that names it", err)
 	}
 	if _, err := outbox.NewWriter(w.store, outbox.Config{}); !errors.As(err, &invalid) {
 		t.Errorf("a writer without source: %v, want an InvalidError", err)

@@ -108,7 +108,7 @@ func (c child) work(ctx context.Context, handler func(d desk, store sagaStore) (
 		return err
 	}
 	sub := consumer.Subscription{Group: c.Broker.group(c.Role), Topics: shopTopics[c.Role]}
-	if err := svc.Consume(sub, h, quickConsumer(consumer.Config{Name: c.Role, GiveUp: saga.GivesUp})); err != nil {
+	if err := svc.Consume(sub, h, quickConsumer(consumer.Config{GiveUp: saga.GivesUp})); err != nil {
 		return err
 	}
 	return svc.Run(ctx)

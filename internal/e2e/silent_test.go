@@ -56,10 +56,10 @@ func TestSilentDatabaseOfOneConsumer(t *testing.T) {
 	t.Parallel()
 	w, b := plainWorld(t), membroker.New()
 	proxied, proxy := w.throughProxy(t)
-	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	sub := consumer.Subscription{Group: "billing", Topics: []string{"orders"}}
 	start := func(store *pgstore.Store[pgx.Tx], name string) (*consumer.Consumer[pgx.Tx], func()) {
-		c, err := consumer.New(sub, store, w.effectHandler(name), quickConsumer(consumer.Config{
-			Name: "billing", Node: name, Concurrency: 4, HandlerTimeout: time.Second, StoreTimeout: 2 * time.Second,
+		c, err := consumer.New(b, sub, store, w.effectHandler(name), quickConsumer(consumer.Config{
+			Node: name, Concurrency: 4, HandlerTimeout: time.Second, StoreTimeout: 2 * time.Second,
 		}))
 		if err != nil {
 			t.Fatal(err)

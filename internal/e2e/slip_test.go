@@ -127,7 +127,7 @@ func (s *slipService) visit(t *testing.T, begin func(ctx context.Context, w *out
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := consumer.New(conn.Subscriber(s.subscription()), store, h.Handle, quickConsumer(consumer.Config{Name: s.activity, GiveUp: slip.GivesUp}))
+		c, err := consumer.New(conn, s.subscription(), store, h.Handle, quickConsumer(consumer.Config{GiveUp: slip.GivesUp}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,14 +28,15 @@ func TestSlowHandlerAndItsDuplicate(t *testing.T) {
 		s, ops := scriptOf(1, "a"), newOpCounter()
 		s.list = append(s.list, s.list[0])
 		var ran atomic.Int32
-		c, err := consumer.New(s, store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
+		from := toBilling(s)
+		c, err := consumer.New(from, from.of, store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 			ran.Add(1)
 			eventually(t, "the duplicate is put back", func() bool { return ops.count(waybill.OpBusy) >= 1 })
 			if s.acks(m.ID) > 0 {
 				t.Error("the duplicate was acknowledged before the first had committed")
 			}
 			return w.addEffect(ctx, tx, "billing", m.ID)
-		}, quickConsumer(consumer.Config{Name: "billing", Observer: ops, Retry: waybill.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour}}))
+		}, quickConsumer(consumer.Config{Observer: ops, Retry: waybill.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour}}))
 		if err != nil {
 			t.Fatal(err)
 		}

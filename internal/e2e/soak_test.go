@@ -46,8 +46,8 @@ func (c child) bill(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 		return err
 	}
 	w := &world{schema: c.Schema}
-	sub := b.Subscriber(consumer.Subscription{Group: c.Broker.group("billing"), Topics: c.Broker.topics()})
-	cons, err := consumer.New(sub, store, w.effectHandler("billing"), quickConsumer(consumer.Config{Name: "billing", Observer: announcer{}}))
+	sub := consumer.Subscription{Group: c.Broker.group("billing"), Topics: c.Broker.topics()}
+	cons, err := consumer.New(b, sub, store, w.effectHandler("billing"), quickConsumer(consumer.Config{Observer: announcer{}}))
 	if err != nil {
 		return err
 	}

@@ -67,14 +67,14 @@ func TestTraceThroughSchedule(t *testing.T) {
 func (a *agenda) runTraced(t *testing.T, b *membroker.Broker, o waybill.Observer) <-chan trace.SpanContext {
 	t.Helper()
 	handled := make(chan trace.SpanContext, 1)
-	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
-	c, err := consumer.New(sub, a.store.(inbox.Inbox[*sql.Tx]), func(ctx context.Context, _ *sql.Tx, _ *waybill.Message) error {
+	sub := consumer.Subscription{Group: "billing", Topics: []string{"orders"}}
+	c, err := consumer.New(b, sub, a.store.(inbox.Inbox[*sql.Tx]), func(ctx context.Context, _ *sql.Tx, _ *waybill.Message) error {
 		select {
 		case handled <- trace.SpanContextFromContext(ctx):
 		default: // the transaction was repeated
 		}
 		return nil
-	}, quickConsumer(consumer.Config{Name: "billing", Observer: o}))
+	}, quickConsumer(consumer.Config{Observer: o}))
 	if err != nil {
 		t.Fatal(err)
 	}

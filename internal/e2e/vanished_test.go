@@ -47,10 +47,10 @@ func TestVanishedReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	sub := b.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
+	sub := from(b, consumer.Subscription{Group: "billing", Topics: []string{"orders"}})
 	c, _ := w.startConsumer(t, sub, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 		return w.addEffect(ctx, tx, "billing", m.ID)
-	}, consumer.Config{Name: "billing", Concurrency: held, HandlerTimeout: time.Second, StoreTimeout: 3 * time.Second, Observer: ops})
+	}, consumer.Config{Concurrency: held, HandlerTimeout: time.Second, StoreTimeout: 3 * time.Second, Observer: ops})
 	for i := range msgs {
 		publish(t, b, msgs[i], msgs[i].ID)
 	}

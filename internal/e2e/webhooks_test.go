@@ -94,8 +94,8 @@ func TestWebhooks(t *testing.T) {
 	server := httptest.NewServer(receiver)
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { receiver.Close() })
-	sub := receiver.Subscriber(consumer.Subscription{Group: "billing", Topics: []string{"order.placed"}})
-	w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{Name: "billing"})
+	sub := from(receiver, consumer.Subscription{Group: "billing", Topics: []string{"order.placed"}})
+	w.startConsumer(t, sub, w.effectHandler("billing"), consumer.Config{})
 
 	b, err := httpbroker.New(httpbroker.Config{
 		AllowNetworks: loopback,

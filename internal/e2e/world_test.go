@@ -381,9 +381,9 @@ func (w *world) startRelayIn(t *testing.T, ctx context.Context, pub contract.Pub
 }
 
 // startConsumer runs a consumer until the story ends or the returned function is called.
-func (w *world) startConsumer(t *testing.T, sub contract.Subscriber, h consumer.Handler[pgx.Tx], cfg consumer.Config) (*consumer.Consumer[pgx.Tx], func()) {
+func (w *world) startConsumer(t *testing.T, s source, h consumer.Handler[pgx.Tx], cfg consumer.Config) (*consumer.Consumer[pgx.Tx], func()) {
 	t.Helper()
-	c, err := consumer.New(sub, w.store, h, quickConsumer(cfg))
+	c, err := consumer.New(s, s.of, w.store, h, quickConsumer(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	var handler consumer.Handler[int] = host.Handle
-	cfg := consumer.Config{Name: "stock", GiveUp: slip.GivesUp}
+	cfg := consumer.Config{GiveUp: slip.GivesUp}
 
 	s := slip.New().
 		Add("reserve", "stock.slips", reservation{Item: "lamp"}).

@@ -91,7 +91,7 @@ func newConsumers(s *servers, broker service.Broker, broken string) (*service.Se
 	}
 	for name, handler := range handlers(s.place) {
 		sub := consumer.Subscription{Group: s.site.Group(name), Topics: []string{Topic}}
-		if err := svc.Consume(sub, handler, consumer.Config{Name: name}); err != nil {
+		if err := svc.Consume(sub, handler, consumer.Config{}); err != nil {
 			return nil, err
 		}
 	}

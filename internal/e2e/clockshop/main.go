@@ -24,7 +24,6 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
-	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
@@ -169,7 +168,7 @@ func (s *shop) consumer() (runner, error) {
 		_, err := tx.Exec(ctx, "INSERT INTO "+s.table("effects")+" (consumer, message_id) VALUES ($1, $2)", "billing", m.ID)
 		return err
 	}
-	return consumer.New(s.subscriber(), s.store, handler, consumer.Config{Name: "billing", StoreTimeout: s.StoreTimeout, Observer: announcer{}})
+	return consumer.New(s.broker, s.subscription(), s.store, handler, consumer.Config{StoreTimeout: s.StoreTimeout, Observer: announcer{}})
 }
 
 // leased writes one effect for each message in a transaction of its own, and takes its time.
@@ -180,11 +179,11 @@ func (s *shop) leased() (runner, error) {
 		return err
 	}
 	leases := consumer.Leases{Bus: "bus", TTL: s.LeaseTTL, Letters: consumer.LettersIn(s.store)}
-	return consumer.NewLeased(s.subscriber(), s.store, handler, leases, consumer.Config{Name: "audit", Observer: announcer{}})
+	return consumer.NewLeased(s.broker, s.subscription(), s.store, handler, leases, consumer.Config{Observer: announcer{}})
 }
 
-func (s *shop) subscriber() contract.Subscriber {
-	return s.broker.Subscriber(consumer.Subscription{Group: s.Group, Topics: []string{"orders"}})
+func (s *shop) subscription() consumer.Subscription {
+	return consumer.Subscription{Group: s.Group, Topics: []string{"orders"}}
 }
 
 // announcer prints what the test waits for, and what must not happen.

@@ -93,7 +93,7 @@ func open(ctx context.Context, args []string) (*shop, error) {
 		return nil, err
 	}
 	sub := consumer.Subscription{Group: args[4] + "-billing", Topics: []string{"orders"}}
-	return s, s.svc.Consume(sub, s.handle, consumer.Config{Name: "billing"})
+	return s, s.svc.Consume(sub, s.handle, consumer.Config{})
 }
 
 // handle writes down that an order was handled, and by whom. Some orders are refused for good,
