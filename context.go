@@ -17,17 +17,3 @@ func MessageFrom(ctx context.Context) *Message {
 	m, _ := ctx.Value(messageKey{}).(*Message)
 	return m
 }
-
-type nameKey struct{}
-
-// WithName returns a context that carries the name of the relay or consumer that works under
-// it. Both begin their operations under such a context, for [Observer].
-func WithName(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, nameKey{}, name)
-}
-
-// NameFrom returns the name of the relay or consumer that works under ctx, or "".
-func NameFrom(ctx context.Context) string {
-	name, _ := ctx.Value(nameKey{}).(string)
-	return name
-}

@@ -1,5 +1,5 @@
 // Package waybill holds the vocabulary of transactional messaging: the [Message] that
-// travels, the kinds of failure, and the [Observer] that watches.
+// travels, and the kinds of failure.
 //
 // A service writes its business rows and its messages in one database transaction
 // (package outbox). A relay moves committed messages to a broker (package relay). A

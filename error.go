@@ -175,23 +175,6 @@ func IsConflict(err error) bool { return err != nil && KindOf(err) == Conflict }
 // IsTransient reports whether err is transient.
 func IsTransient(err error) bool { return err != nil && KindOf(err) == Transient }
 
-// BatchError says what became of each message of a batch, in order: nil for one that went
-// well.
-type BatchError []error
-
-// Err returns e as an error, or nil if all went well.
-func (e BatchError) Err() error {
-	for _, err := range e {
-		if err != nil {
-			return e
-		}
-	}
-	return nil
-}
-
-func (e BatchError) Error() string   { return errors.Join(e...).Error() }
-func (e BatchError) Unwrap() []error { return e }
-
 // StalledError reports a background loop whose last success is too long ago. The Health
 // methods of relays, consumers and services return it, perhaps joined with others.
 type StalledError struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
@@ -114,7 +115,7 @@ func endToEndJob(ctx context.Context, c *client) error {
 	}
 	handle := func(ctx context.Context, tx pgx.Tx, _ *waybill.Message) error { return business(ctx, tx) }
 	receiver, err := consumer.New(b, consumer.Subscription{Group: "billing", Topics: []string{topic}}, store, handle,
-		consumer.Config{Concurrency: connections, BatchSize: c.Together, Observer: progress{quiet, waybill.OpHandle, c.add}})
+		consumer.Config{Concurrency: connections, BatchSize: c.Together, Observer: progress{quiet, observe.OpHandle, c.add}})
 	if err != nil {
 		return err
 	}

@@ -6,23 +6,23 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
 // quiet keeps log output out of the measurement.
-var quiet = waybill.LogTo(slog.New(slog.DiscardHandler))
+var quiet = observe.LogTo(slog.New(slog.DiscardHandler))
 
 // progress is an observer that counts the messages of one operation that went well.
 type progress struct {
-	waybill.Observer
-	op   waybill.Op
+	observe.Observer
+	op   observe.Op
 	done func(int)
 }
 
-func (p progress) Observe(_ context.Context, e waybill.Event) {
+func (p progress) Observe(_ context.Context, e observe.Event) {
 	if e.Op == p.op && e.Err == nil {
 		p.done(e.Count)
 	}
@@ -30,7 +30,7 @@ func (p progress) Observe(_ context.Context, e waybill.Event) {
 
 // config returns the shipped defaults but for what the job says.
 func (c *client) config() relay.Config {
-	cfg := relay.Config{BatchSize: c.Batch, PollInterval: c.Poll, Observer: progress{quiet, waybill.OpSettle, c.add}}
+	cfg := relay.Config{BatchSize: c.Batch, PollInterval: c.Poll, Observer: progress{quiet, observe.OpSettle, c.add}}
 	if !c.Archive {
 		cfg.Retention = relay.KeepNothing
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -336,7 +337,7 @@ func (d *database) readByHand(ctx context.Context, read string, after int64) ([]
 // relayAll runs a relay until it has settled n messages.
 func (d *database) relayAll(ctx context.Context, n int, pub contract.Publisher, cfg relay.Config) (time.Duration, error) {
 	settled := make(chan int, n)
-	cfg.Observer = progress{quiet, waybill.OpSettle, func(n int) { settled <- n }}
+	cfg.Observer = progress{quiet, observe.OpSettle, func(n int) { settled <- n }}
 	r, err := relay.New(d.store, pub, cfg)
 	if err != nil {
 		return 0, err

@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // BatchHandler handles many messages at once in the transaction tx, which also records all of
@@ -136,7 +137,7 @@ func (c *Consumer[Tx]) handleBatch(work context.Context, groups []group) {
 		return c.callAll(ctx, tx, members, fresh)
 	})
 	if err != nil {
-		c.observe(work, waybill.Event{Op: waybill.OpRepeat, Count: 1, Attempt: 1, Err: err})
+		c.observe(work, observe.Event{Op: observe.OpRepeat, Count: 1, Attempt: 1, Err: err})
 		shrink(members, err)
 		return
 	}
@@ -213,7 +214,7 @@ func (c *Consumer[Tx]) callBatch(ctx context.Context, tx Tx, members []member, p
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.HandlerTimeout)
 	defer cancel()
-	ctx, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.name), waybill.OpHandle, msgs...)
+	ctx, end := c.cfg.Observer.Start(observe.WithName(ctx, c.name), observe.OpHandle, msgs...)
 	began := time.Now()
 	err := judged(ctx, loop.Isolate(func() error { return c.batchHandler(ctx, tx, msgs) }))
 	end(err)
@@ -228,7 +229,7 @@ func (c *Consumer[Tx]) callBatch(ctx context.Context, tx Tx, members []member, p
 func (c *Consumer[Tx]) settleMember(work context.Context, d *member, outcome inbox.Outcome) bool {
 	if outcome == inbox.Processed {
 		c.judge(d.m, outcome, nil)
-		c.observe(work, waybill.Event{Op: waybill.OpHandle, Topic: d.m.Address(), Type: d.m.Type, IDs: []string{d.m.ID}, Count: 1, Duration: d.took})
+		c.observe(work, observe.Event{Op: observe.OpHandle, Topic: d.m.Address(), Type: d.m.Type, IDs: []string{d.m.ID}, Count: 1, Duration: d.took})
 	}
 	if outcome == inbox.Conflict || c.succeeded(work, d.rec, d.m, outcome, nil).again {
 		return false // handled by itself

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // Order says which deliveries may overtake each other.
@@ -153,7 +154,7 @@ type Config struct {
 	GiveUp func(m *waybill.Message) bool
 
 	// Observer is told what happens. Optional; the default logs to slog.Default.
-	Observer waybill.Observer
+	Observer observe.Observer
 }
 
 const (
@@ -176,7 +177,7 @@ func (c Config) withDefaults() (Config, error) {
 	fill(&c.ShutdownGrace, c.HandlerTimeout)
 	fill(&c.InboxRetention, inbox.DefaultRetention)
 	if c.Observer == nil {
-		c.Observer = waybill.LogTo(slog.Default())
+		c.Observer = observe.LogTo(slog.Default())
 	}
 	c.Observer = loop.Guard(c.Observer)
 	var err error

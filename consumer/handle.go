@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 const (
@@ -128,7 +129,7 @@ func (c *receiver) giveBack(work context.Context, d *held) {
 // again, and the inbox recognises it.
 func (c *receiver) reportSettle(ctx context.Context, err error) {
 	if err != nil {
-		c.observe(ctx, waybill.Event{Op: waybill.OpSettle, Count: 1, Err: fmt.Errorf("settle delivery: %w", err)})
+		c.observe(ctx, observe.Event{Op: observe.OpSettle, Count: 1, Err: fmt.Errorf("settle delivery: %w", err)})
 	}
 }
 
@@ -180,7 +181,7 @@ func (c *receiver) putBack(ctx context.Context, m *waybill.Message, wait time.Du
 }
 
 func (c *receiver) tellBusy(ctx context.Context, m *waybill.Message, wait time.Duration, err error) verdict {
-	c.observe(ctx, waybill.Event{Op: waybill.OpBusy, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Delay: wait, Err: err})
+	c.observe(ctx, observe.Event{Op: observe.OpBusy, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Delay: wait, Err: err})
 	return again(wait)
 }
 
@@ -245,7 +246,7 @@ func (c *receiver) repeat(ctx context.Context, m *waybill.Message, once func() (
 			return outcome, err // the handler has not run; to ask again at once would lead to the same
 		}
 		if waybill.IsConflict(err) && conflicts < maxConflictTries {
-			c.observe(ctx, waybill.Event{Op: waybill.OpRepeat, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: conflicts, Err: err})
+			c.observe(ctx, observe.Event{Op: observe.OpRepeat, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: conflicts, Err: err})
 			loop.Sleep(ctx, rand.N(conflictBackoff<<conflicts))
 			conflicts++
 		} else if repeatable(err) && failures < c.cfg.ImmediateRetries {
@@ -256,7 +257,7 @@ func (c *receiver) repeat(ctx context.Context, m *waybill.Message, once func() (
 	}
 	c.judge(m, outcome, err)
 	if err != nil || outcome == inbox.Processed {
-		c.observe(ctx, waybill.Event{Op: waybill.OpHandle, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Duration: time.Since(began), Err: err})
+		c.observe(ctx, observe.Event{Op: observe.OpHandle, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Duration: time.Since(began), Err: err})
 	}
 	return outcome, err
 }
@@ -276,7 +277,7 @@ func (c *Consumer[Tx]) callOne(ctx context.Context, tx Tx, m *waybill.Message) e
 func (c *receiver) call(ctx context.Context, m *waybill.Message, handler func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(waybill.WithMessage(ctx, m), c.cfg.HandlerTimeout)
 	defer cancel()
-	ctx, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.name), waybill.OpHandle, m)
+	ctx, end := c.cfg.Observer.Start(observe.WithName(ctx, c.name), observe.OpHandle, m)
 	err := judged(ctx, loop.Isolate(func() error { return handler(ctx) }))
 	end(err)
 	return err
@@ -286,7 +287,7 @@ func (c *Consumer[Tx]) succeeded(ctx context.Context, rec inbox.Record, m *waybi
 	c.busyKeys.free(rec.Key)
 	switch outcome {
 	case inbox.Duplicate, inbox.Dead:
-		c.observe(ctx, waybill.Event{Op: waybill.OpDuplicate, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1})
+		c.observe(ctx, observe.Event{Op: observe.OpDuplicate, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1})
 	case inbox.Conflict:
 		return c.conflicting(ctx, rec, m, past)
 	}
@@ -308,7 +309,7 @@ func (c *receiver) conflict(ctx context.Context, m *waybill.Message) failure {
 	if c.cfg.OnConflict != ConflictRetry {
 		err = waybill.PermanentError(waybill.ReasonConflict, err)
 	}
-	c.observe(ctx, waybill.Event{Op: waybill.OpConflict, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Err: err})
+	c.observe(ctx, observe.Event{Op: observe.OpConflict, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Err: err})
 	return failure{cause: err, conflict: true}
 }
 
@@ -347,7 +348,7 @@ func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.
 
 // retry lets a delivery wait for its next attempt.
 func (c *receiver) retry(ctx context.Context, m *waybill.Message, attempts int, delay time.Duration, cause error) verdict {
-	c.observe(ctx, waybill.Event{Op: waybill.OpRetry, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: attempts, Delay: delay, Err: cause})
+	c.observe(ctx, observe.Event{Op: observe.OpRetry, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: attempts, Delay: delay, Err: cause})
 	return again(delay)
 }
 
@@ -360,7 +361,7 @@ func (c *receiver) unavailable(ctx context.Context, m *waybill.Message, cause er
 	if !ok {
 		wait = outageWait
 	}
-	c.observe(ctx, waybill.Event{Op: waybill.OpPause, Topic: m.Address(), Type: m.Type, Delay: wait, Err: cause})
+	c.observe(ctx, observe.Event{Op: observe.OpPause, Topic: m.Address(), Type: m.Type, Delay: wait, Err: cause})
 	return verdict{again: true, after: wait, uncounted: true}
 }
 
@@ -378,11 +379,11 @@ func (c *receiver) bury(ctx context.Context, rec inbox.Record, m *waybill.Messag
 		return c.unavailable(ctx, m, err)
 	}
 	if stored {
-		op := waybill.OpDead
+		op := observe.OpDead
 		if letter.Failed {
-			op = waybill.OpFailed
+			op = observe.OpFailed
 		}
-		c.observe(ctx, waybill.Event{Op: op, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: attempts, Reason: letter.Reason, Err: f.cause})
+		c.observe(ctx, observe.Event{Op: op, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: attempts, Reason: letter.Reason, Err: f.cause})
 	}
 	return done
 }

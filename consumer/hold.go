@@ -8,6 +8,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // hold keeps a lease while a handler runs. The handler's context ends when somebody else has
@@ -75,7 +76,7 @@ func (h *hold) ask(ctx context.Context, timeout time.Duration) (lease.Answer, er
 	answer, err := h.c.store.RenewLease(asking, h.lease, h.c.leases.TTL)
 	if err != nil && ctx.Err() == nil {
 		name := "consumer " + h.c.name + " renew"
-		h.c.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpLoop, Name: name, Loop: name, Consumer: h.c.name, Err: err})
+		h.c.cfg.Observer.Observe(ctx, observe.Event{Op: observe.OpLoop, Name: name, Loop: name, Consumer: h.c.name, Err: err})
 	}
 	return answer, err
 }

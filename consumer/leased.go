@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // LeasedHandler handles one message whose effects are not in a transaction with the record
@@ -194,7 +195,7 @@ func (c *Leased) unreachable(ctx context.Context, rec inbox.Record, m *waybill.M
 
 // unleased runs the handler without a lease. Nobody counts the attempts meanwhile.
 func (c *Leased) unleased(ctx context.Context, rec inbox.Record, m *waybill.Message, cause error) verdict {
-	c.observe(ctx, waybill.Event{Op: waybill.OpUnleased, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Err: cause})
+	c.observe(ctx, observe.Event{Op: observe.OpUnleased, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Err: cause})
 	err := c.runHandler(ctx, m)
 	switch {
 	case err == nil:
@@ -249,7 +250,7 @@ func (c *Leased) runHandler(ctx context.Context, m *waybill.Message) error {
 
 // duplicate skips a message that was processed before.
 func (c *Leased) duplicate(ctx context.Context, m *waybill.Message) verdict {
-	c.observe(ctx, waybill.Event{Op: waybill.OpDuplicate, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1})
+	c.observe(ctx, observe.Event{Op: observe.OpDuplicate, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1})
 	return done
 }
 

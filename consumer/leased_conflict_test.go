@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // conflictTrial is a consumer that has handled a message with the payload "one".
@@ -44,7 +45,7 @@ func TestLeased_ConflictBuried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := conflictTrial(t, ConflictBury)
-		if v := tr.deliverPayload(t, "one", true); v != done || tr.noted.count(waybill.OpConflict) != 0 {
+		if v := tr.deliverPayload(t, "one", true); v != done || tr.noted.count(observe.OpConflict) != 0 {
 			t.Errorf("a copy of the first: %+v, want a duplicate and no conflict", v)
 		}
 		for range 2 { // the second is a copy
@@ -53,10 +54,10 @@ func TestLeased_ConflictBuried(t *testing.T) {
 			}
 		}
 		tr.wantLetter(t, waybill.ReasonConflict, 1)
-		if n := tr.noted.count(waybill.OpConflict); n != 1 || tr.store.marks != 1 || tr.store.rec.Attempts != 1 {
+		if n := tr.noted.count(observe.OpConflict); n != 1 || tr.store.marks != 1 || tr.store.rec.Attempts != 1 {
 			t.Errorf("%d conflicts, record of the first %+v, want one, and the record as it was", n, tr.store.rec)
 		}
-		if n := tr.noted.count(waybill.OpDuplicate); n != 2 {
+		if n := tr.noted.count(observe.OpDuplicate); n != 2 {
 			t.Errorf("%d duplicates, want both copies", n)
 		}
 	})
@@ -71,7 +72,7 @@ func TestLeased_ConflictSkipped(t *testing.T) {
 				t.Errorf("%+v, want it done", v)
 			}
 		}
-		if n := tr.noted.count(waybill.OpConflict); n != 2 || len(tr.letters) != 0 || tr.store.conflict != nil {
+		if n := tr.noted.count(observe.OpConflict); n != 2 || len(tr.letters) != 0 || tr.store.conflict != nil {
 			t.Errorf("%d conflicts and %d letters, want two and none, and nothing stored", n, len(tr.letters))
 		}
 	})
@@ -86,8 +87,8 @@ func TestLeased_ConflictRetried(t *testing.T) {
 			if v := tr.deliverPayload(t, "two", i > 0); v != again(want) {
 				t.Errorf("attempt %d: %+v, want it again after %v", i+1, v, want)
 			}
-			if v := tr.deliverPayload(t, "two", true); !v.again || tr.noted.count(waybill.OpConflict) != i+1 {
-				t.Errorf("early: %+v and %d conflicts, want it put back unseen", v, tr.noted.count(waybill.OpConflict))
+			if v := tr.deliverPayload(t, "two", true); !v.again || tr.noted.count(observe.OpConflict) != i+1 {
+				t.Errorf("early: %+v and %d conflicts, want it put back unseen", v, tr.noted.count(observe.OpConflict))
 			}
 			<-time.After(want)
 		}

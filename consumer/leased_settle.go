@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // settleBackoff is the first wait before a lease store is told again what it has not answered;
@@ -86,7 +87,7 @@ func (c *Leased) lost(ctx context.Context, m *waybill.Message) verdict {
 }
 
 func (c *Leased) reportLost(ctx context.Context, m *waybill.Message, err error) {
-	c.observe(ctx, waybill.Event{Op: waybill.OpLeaseLost, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Err: err})
+	c.observe(ctx, observe.Event{Op: observe.OpLeaseLost, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Err: err})
 }
 
 var errForgotten = errors.New("consumer: the store has forgotten the lease; a copy of the message would be handled again")

@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // leaseStub is a lease store for one key that fails when told to. Its clock is the bubble's. The
@@ -139,20 +140,20 @@ func (s *leaseStub) steal() {
 // noted is an observer that keeps what it is told.
 type noted struct {
 	mu     sync.Mutex
-	events []waybill.Event
+	events []observe.Event
 }
 
-func (n *noted) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+func (n *noted) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
 
-func (n *noted) Observe(_ context.Context, e waybill.Event) {
+func (n *noted) Observe(_ context.Context, e observe.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.events = append(n.events, e)
 }
 
-func (n *noted) count(op waybill.Op) (count int) {
+func (n *noted) count(op observe.Op) (count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, e := range n.events {
@@ -228,7 +229,7 @@ func TestLeased_Renews(t *testing.T) {
 		if v := tr.deliver(t, false); v != done || tr.store.marks != 1 {
 			t.Errorf("after five minutes: %+v and %d marks, want it done and marked", v, tr.store.marks)
 		}
-		if v := tr.deliver(t, true); v != done || tr.noted.count(waybill.OpDuplicate) != 1 {
+		if v := tr.deliver(t, true); v != done || tr.noted.count(observe.OpDuplicate) != 1 {
 			t.Errorf("again: %+v, want it skipped as a duplicate", v)
 		}
 	})
@@ -311,8 +312,8 @@ func TestLeased_Lost(t *testing.T) {
 					return ctx.Err()
 				}, nil)
 				v := tr.deliver(t, false)
-				if !v.again || !v.uncounted || tr.store.marks != 0 || tr.noted.count(waybill.OpLeaseLost) != 1 {
-					t.Errorf("%+v, %d marks, %d reports; want it again, uncounted, no mark, one report", v, tr.store.marks, tr.noted.count(waybill.OpLeaseLost))
+				if !v.again || !v.uncounted || tr.store.marks != 0 || tr.noted.count(observe.OpLeaseLost) != 1 {
+					t.Errorf("%+v, %d marks, %d reports; want it again, uncounted, no mark, one report", v, tr.store.marks, tr.noted.count(observe.OpLeaseLost))
 				}
 			})
 		})
@@ -348,7 +349,7 @@ func TestLeased_Busy(t *testing.T) {
 		tr := newTrial(t, func(context.Context, *waybill.Message) error { return nil }, nil)
 		tr.store.rec = lease.Record{Status: lease.Busy, Token: 7, Attempts: 1, LeaseUntil: time.Now().Add(20 * time.Second)}
 		v := tr.deliver(t, false)
-		if !v.again || v.after < 20*time.Second || v.after > 22*time.Second || tr.store.rec.Attempts != 1 || tr.noted.count(waybill.OpBusy) != 1 {
+		if !v.again || v.after < 20*time.Second || v.after > 22*time.Second || tr.store.rec.Attempts != 1 || tr.noted.count(observe.OpBusy) != 1 {
 			t.Errorf("%+v with %d attempts, want it again when the lease has ended, uncounted", v, tr.store.rec.Attempts)
 		}
 		if w := busyWait(24 * time.Hour); w > maxBusyWait*11/10 {
@@ -442,8 +443,8 @@ func TestLeased_StoreAway(t *testing.T) {
 				if open {
 					want = 2
 				}
-				if calls != want || tr.noted.count(waybill.OpUnleased) != want {
-					t.Errorf("%d calls and %d reports of them, want %d", calls, tr.noted.count(waybill.OpUnleased), want)
+				if calls != want || tr.noted.count(observe.OpUnleased) != want {
+					t.Errorf("%d calls and %d reports of them, want %d", calls, tr.noted.count(observe.OpUnleased), want)
 				}
 			})
 		})

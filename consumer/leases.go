@@ -32,7 +32,7 @@ type Leases struct {
 	Letters Letters
 
 	// FailOpen handles messages without a lease while the lease store does not answer, reported
-	// as [waybill.OpUnleased]: copies of a message may be handled several times then, also side
+	// as [observe.OpUnleased]: copies of a message may be handled several times then, also side
 	// by side. Without it they wait until the store is back, and no attempt is counted.
 	FailOpen bool
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // OffsetMode says whether, and beside what, a consumer keeps the offsets of its broker in the
@@ -62,7 +63,7 @@ func (c *receiver) takePartition(ctx context.Context, store inbox.OffsetStore, c
 	for {
 		now, taken, err := c.tryTake(ctx, store, claim)
 		if (waybill.IsUnavailable(err) || waybill.IsConflict(err)) && ctx.Err() == nil {
-			c.observe(ctx, waybill.Event{Op: waybill.OpPause, Topic: claim.Topic, Delay: outageWait, Err: err})
+			c.observe(ctx, observe.Event{Op: observe.OpPause, Topic: claim.Topic, Delay: outageWait, Err: err})
 		}
 		if taken || err != nil {
 			return now, err

@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // TestTakeOver says with what progress a partition is gone on with.
@@ -131,7 +132,7 @@ func TestOffsets_TakenMeanwhile(t *testing.T) {
 	if _, err := sub.take(t.Context(), claim); !waybill.IsUnavailable(err) {
 		t.Errorf("take() = %v, want unavailable", err)
 	}
-	if n := len(notes.events); n != 1 || notes.events[0].Op != waybill.OpPause {
+	if n := len(notes.events); n != 1 || notes.events[0].Op != observe.OpPause {
 		t.Errorf("observed %v, want one pause", notes.events)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 func succeed(context.Context, int, *waybill.Message) error { return nil }
@@ -97,7 +98,7 @@ func TestStore_WaitsForAConnection(t *testing.T) {
 			t.Errorf("acknowledged %v, want all three", acked)
 		}
 		for _, e := range seen.events {
-			if e.Op == waybill.OpLoop {
+			if e.Op == observe.OpLoop {
 				t.Errorf("the consumer paused: %v", e.Err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // failures are the ways in which a function of the user's fails without returning.
@@ -115,8 +116,8 @@ func TestLettersTo_Fails(t *testing.T) {
 
 type brokenObserver struct{}
 
-func (brokenObserver) Start(context.Context, waybill.Op, ...*waybill.Message) (context.Context, func(error)) {
+func (brokenObserver) Start(context.Context, observe.Op, ...*waybill.Message) (context.Context, func(error)) {
 	panic("user's observer")
 }
 
-func (brokenObserver) Observe(context.Context, waybill.Event) { panic("user's observer") }
+func (brokenObserver) Observe(context.Context, observe.Event) { panic("user's observer") }

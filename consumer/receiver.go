@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // receiver is what all consumers have in common: it takes deliveries from a subscriber, keeps
@@ -196,7 +197,7 @@ func (c *receiver) Health() error {
 
 func (c *receiver) receiveLoop() string { return "consumer " + c.name + " receive" }
 
-func (c *receiver) observe(ctx context.Context, e waybill.Event) {
+func (c *receiver) observe(ctx context.Context, e observe.Event) {
 	e.Name, e.Consumer = c.name, c.name
 	c.cfg.Observer.Observe(ctx, e)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 type requeuedKey struct{}
@@ -123,7 +124,7 @@ func (c *requeuer[Tx]) runTaken(ctx, work context.Context, r inbox.Requeued, fn 
 	if !found {
 		return 0, err
 	}
-	c.observe(work, waybill.Event{Op: waybill.OpRequeue, Count: 1, Err: err})
+	c.observe(work, observe.Event{Op: observe.OpRequeue, Count: 1, Err: err})
 	if waybill.IsUnavailable(err) || waybill.IsConflict(err) {
 		return outageWait, nil
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 )
@@ -172,7 +173,7 @@ type Dashboard struct {
 	unknownProxy sync.Once // says that there is one
 	replayed     *progress
 	all          stores
-	observer     waybill.Observer      // of what operators do
+	observer     observe.Observer      // of what operators do
 	counts       *cached[[]saga.Count] // nil without sagas
 	sameSite     *http.CrossOriginProtection
 }
@@ -205,7 +206,7 @@ func newOf(all stores, cfg Config) (*Dashboard, error) {
 	if d.pages, err = parsePages(d.assets); err != nil {
 		return nil, err
 	}
-	d.observer = waybill.LogTo(cfg.Logger)
+	d.observer = observe.LogTo(cfg.Logger)
 	if all.sagas != nil {
 		d.counts = newCached(all.sagas.SagaCounts)
 	}

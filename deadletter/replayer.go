@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // ReplayerConfig is what a [Replayer] may be told.
@@ -26,7 +27,7 @@ type ReplayerConfig struct {
 
 	// Observer is told of failures, and of replays that stop by themselves. Optional; the
 	// default logs to slog.Default.
-	Observer waybill.Observer
+	Observer observe.Observer
 }
 
 const (
@@ -63,7 +64,7 @@ func NewReplayer(store ReplayStore, cfg ReplayerConfig) (*Replayer, error) {
 		cfg.RampStep = 10 * time.Second
 	}
 	if cfg.Observer == nil {
-		cfg.Observer = waybill.LogTo(slog.Default())
+		cfg.Observer = observe.LogTo(slog.Default())
 	}
 	return &Replayer{store: store, cfg: cfg, loop: &loop.Loop{Name: "replay", Observer: cfg.Observer}}, nil
 }

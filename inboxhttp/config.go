@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // Config is what a server may be told. The zero value stands for the defaults.
@@ -39,9 +40,9 @@ type Config struct {
 	// timeout of the clients. Optional; the default is 4 s.
 	StoreTimeout time.Duration
 
-	// Observer is told of each request, as [waybill.OpServe]. Optional; the default logs to
+	// Observer is told of each request, as [observe.OpServe]. Optional; the default logs to
 	// slog.Default.
-	Observer waybill.Observer
+	Observer observe.Observer
 }
 
 const (
@@ -59,7 +60,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxBodyLen, defaultMaxBodyLen)
 	setDefault(&c.StoreTimeout, defaultStoreTimeout)
 	if c.Observer == nil {
-		c.Observer = waybill.LogTo(slog.Default())
+		c.Observer = observe.LogTo(slog.Default())
 	}
 	return c
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // Server serves a lease store over HTTP. It keeps no state but how much of their rates programs
@@ -140,7 +141,7 @@ func (s *Server) serveInbox(w http.ResponseWriter, r *http.Request, rest string)
 	}
 	began := time.Now()
 	c := &call{client: r.Context()}
-	ctx, end := s.cfg.Observer.Start(context.WithoutCancel(c.client), waybill.OpServe, &waybill.Message{
+	ctx, end := s.cfg.Observer.Start(context.WithoutCancel(c.client), observe.OpServe, &waybill.Message{
 		Type: op.name, TraceParent: traceHeader(r, "Traceparent"), TraceState: traceHeader(r, "Tracestate"),
 	})
 	var cancel context.CancelFunc
@@ -149,8 +150,8 @@ func (s *Server) serveInbox(w http.ResponseWriter, r *http.Request, rest string)
 	err := s.answer(w, r, op, c, rest)
 	fault := faultOf(err)
 	end(fault)
-	s.cfg.Observer.Observe(ctx, waybill.Event{
-		Op: waybill.OpServe, Operation: op.name, Status: c.status, Count: c.count, Duration: time.Since(began), Err: fault,
+	s.cfg.Observer.Observe(ctx, observe.Event{
+		Op: observe.OpServe, Operation: op.name, Status: c.status, Count: c.count, Duration: time.Since(began), Err: fault,
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // bareClient keeps no connections: httptest closes idle ones of the default client, also those that
@@ -352,7 +353,7 @@ func TestServer_Traces(t *testing.T) {
 			t.Errorf("the operation begins with %+v, want %+v", got, want[i])
 		}
 	}
-	if e := w.events[0]; e.Op != waybill.OpServe || e.Operation != "read" || e.Count != 1 {
+	if e := w.events[0]; e.Op != observe.OpServe || e.Operation != "read" || e.Count != 1 {
 		t.Errorf("observed is %+v", e)
 	}
 }

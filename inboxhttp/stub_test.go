@@ -14,6 +14,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // stub is a store that answers what it is told to and notes what it was asked.
@@ -82,15 +83,15 @@ type witness struct {
 	mu     sync.Mutex
 	starts []waybill.Message
 	ends   []error
-	events []waybill.Event
+	events []observe.Event
 }
 
-var _ waybill.Observer = (*witness)(nil)
+var _ observe.Observer = (*witness)(nil)
 
-func (w *witness) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
+func (w *witness) Start(ctx context.Context, op observe.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if op == waybill.OpServe {
+	if op == observe.OpServe {
 		w.starts = append(w.starts, *msgs[0])
 	}
 	return ctx, func(err error) {
@@ -100,7 +101,7 @@ func (w *witness) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Mes
 	}
 }
 
-func (w *witness) Observe(_ context.Context, e waybill.Event) {
+func (w *witness) Observe(_ context.Context, e observe.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.events = append(w.events, e)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/observe"
 )
 
 const secret = "s3cr3t-of-enough-bytes-"
@@ -29,7 +30,7 @@ func mustToken(t *testing.T, name string) Token {
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	observer := waybill.LogTo(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	observer := observe.LogTo(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	sum := sha256.Sum256([]byte(secret + "b"))
 	hashed, err := NewToken("b", "sha256:"+hex.EncodeToString(sum[:]))
 	if err != nil {

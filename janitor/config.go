@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 )
 
 const day = 24 * time.Hour
@@ -65,9 +66,9 @@ type Config struct {
 	// DisableCleanup leaves everything where it is, for a job of your own.
 	DisableCleanup bool
 
-	// Observer is told what was removed: [waybill.OpCleanup] with the kind of rows as Name.
+	// Observer is told what was removed: [observe.OpCleanup] with the kind of rows as Name.
 	// Optional; the default logs to slog.Default.
-	Observer waybill.Observer
+	Observer observe.Observer
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -79,7 +80,7 @@ func (c Config) withDefaults() (Config, error) {
 	fill(&c.CleanupInterval, time.Hour)
 	fill(&c.CleanupBatchSize, defaultBatchSize)
 	if c.Observer == nil {
-		c.Observer = waybill.LogTo(slog.Default())
+		c.Observer = observe.LogTo(slog.Default())
 	}
 	return c, c.validate()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // shelf is a store of some expired rows. Each batch takes a second.
@@ -75,19 +76,19 @@ func (s *shelf) MaintainArchive(ctx context.Context, req contract.MaintainReques
 
 // events collects what is observed.
 type events struct {
-	waybill.Observer
+	observe.Observer
 	mu   sync.Mutex
-	seen []waybill.Event
+	seen []observe.Event
 }
 
-func (e *events) Observe(_ context.Context, event waybill.Event) {
+func (e *events) Observe(_ context.Context, event observe.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seen = append(e.seen, event)
 }
 
 // list returns what was observed so far.
-func (e *events) list() []waybill.Event {
+func (e *events) list() []observe.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.seen)
@@ -147,11 +148,11 @@ func TestJanitor_Clean(t *testing.T) {
 				t.Errorf("%s: %d removed, want %d", kind, n, want)
 			}
 		}
-		want := []waybill.Event{
-			{Op: waybill.OpCleanup, Name: "inbox", Count: 5}, {Op: waybill.OpCleanup, Name: "inbox_leases", Count: 4},
-			{Op: waybill.OpCleanup, Name: "sagas", Count: 6}, {Op: waybill.OpCleanup, Name: "audit_log", Count: 2},
-			{Op: waybill.OpCleanup, Name: "idempotency_responses", Count: 7},
-			{Op: waybill.OpCleanup, Name: "outbox_archive", Count: 3}, {Op: waybill.OpDropPartitions, Name: "outbox_archive", Count: 2},
+		want := []observe.Event{
+			{Op: observe.OpCleanup, Name: "inbox", Count: 5}, {Op: observe.OpCleanup, Name: "inbox_leases", Count: 4},
+			{Op: observe.OpCleanup, Name: "sagas", Count: 6}, {Op: observe.OpCleanup, Name: "audit_log", Count: 2},
+			{Op: observe.OpCleanup, Name: "idempotency_responses", Count: 7},
+			{Op: observe.OpCleanup, Name: "outbox_archive", Count: 3}, {Op: observe.OpDropPartitions, Name: "outbox_archive", Count: 2},
 		}
 		if len(seen.list()) != len(want) {
 			t.Fatalf("observed %+v, want %d events", seen.list(), len(want))
@@ -306,7 +307,7 @@ func TestJanitor_StoreGoesSilent(t *testing.T) {
 		time.Sleep(4 * time.Hour)
 		failed := map[string]bool{}
 		for _, e := range seen.list() {
-			failed[e.Name] = failed[e.Name] || e.Op == waybill.OpLoop && e.Err != nil
+			failed[e.Name] = failed[e.Name] || e.Op == observe.OpLoop && e.Err != nil
 		}
 		if !failed["janitor"] || !failed["janitor fold"] || j.Health() == nil {
 			t.Errorf("while the store is silent these loops fail: %v, Health() = %v, want both and an error", failed, j.Health())

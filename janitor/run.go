@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 const (
@@ -182,10 +183,10 @@ func (j *Janitor) observe(ctx context.Context, r Report, took time.Duration, err
 		err = nil
 	}
 	if r.Deleted > 0 || err != nil {
-		j.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpCleanup, Name: string(r.Rows), Count: int(r.Deleted), Duration: took, Err: err})
+		j.cfg.Observer.Observe(ctx, observe.Event{Op: observe.OpCleanup, Name: string(r.Rows), Count: int(r.Deleted), Duration: took, Err: err})
 	}
 	if r.Days > 0 {
-		j.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpDropPartitions, Name: string(r.Rows), Count: r.Days})
+		j.cfg.Observer.Observe(ctx, observe.Event{Op: observe.OpDropPartitions, Name: string(r.Rows), Count: r.Days})
 	}
 }
 

@@ -7,17 +7,18 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // tracer gives each message without a trace context one of its own.
 type tracer struct {
-	events []waybill.Event
+	events []observe.Event
 	ended  []error
 }
 
-func (tr *tracer) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
+func (tr *tracer) Start(ctx context.Context, op observe.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
 	for _, m := range msgs {
-		if op == waybill.OpEnqueue && m.ID != "" && m.TraceParent == "" {
+		if op == observe.OpEnqueue && m.ID != "" && m.TraceParent == "" {
 			m.TraceParent = "00-of-" + m.ID
 		}
 	}
@@ -26,7 +27,7 @@ func (tr *tracer) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Mes
 
 func (tracer) key() any { return "tracer" }
 
-func (tr *tracer) Observe(_ context.Context, e waybill.Event) { tr.events = append(tr.events, e) }
+func (tr *tracer) Observe(_ context.Context, e observe.Event) { tr.events = append(tr.events, e) }
 
 // listStore stores messages in a list and knows one id already.
 type listStore struct {
@@ -104,7 +105,7 @@ func TestStart_TraceContextIsStored(t *testing.T) {
 func TestStart_InheritsWithoutTracer(t *testing.T) {
 	t.Parallel()
 	s := &listStore{}
-	w, err := NewWriter(s, Config{Source: "shop", Observer: waybill.Observers()})
+	w, err := NewWriter(s, Config{Source: "shop", Observer: observe.Observers()})
 	if err != nil {
 		t.Fatal(err)
 	}

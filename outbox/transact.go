@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // Aggregate is a domain object that gathers events while it is worked on.
@@ -100,7 +101,7 @@ func (w *Writer[Tx]) InTx(ctx context.Context, fn func(ctx context.Context, tx T
 		})
 		end(err)
 		if waybill.IsConflict(err) && try < maxTransactTries && sleep(ctx, conflictDelay(try)) {
-			w.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpRepeat, Attempt: try, Err: err})
+			w.cfg.Observer.Observe(ctx, observe.Event{Op: observe.OpRepeat, Attempt: try, Err: err})
 			continue
 		}
 		if err == nil {

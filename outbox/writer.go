@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/report"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // Config is what a writer may be told.
@@ -22,7 +23,7 @@ type Config struct {
 	Unique bool
 
 	// Observer is told of enqueued messages. Optional; the default logs to slog.Default.
-	Observer waybill.Observer
+	Observer observe.Observer
 }
 
 // Writer enqueues messages. It is safe for concurrent use.
@@ -44,7 +45,7 @@ func NewWriter[Tx any](store Store[Tx], cfg Config) (*Writer[Tx], error) {
 		return nil, &waybill.InvalidError{Field: "outbox.Config.Source", Reason: fmt.Sprintf("has %d bytes, the limit is %d", len(cfg.Source), waybill.MaxSourceLen)}
 	}
 	if cfg.Observer == nil {
-		cfg.Observer = waybill.LogTo(slog.Default())
+		cfg.Observer = observe.LogTo(slog.Default())
 	}
 	return &Writer[Tx]{store: store, cfg: cfg}, nil
 }
@@ -136,7 +137,7 @@ func (w *Writer[Tx]) prepare(ctx context.Context, msgs []waybill.Message) (_ con
 		}
 		m.Complete()
 	}
-	ctx, end = w.cfg.Observer.Start(ctx, waybill.OpEnqueue, list...)
+	ctx, end = w.cfg.Observer.Start(ctx, observe.OpEnqueue, list...)
 	for i, m := range list {
 		if cause != nil && m.TraceParent == "" { // no observer traces
 			m.TraceParent, m.TraceState = cause.TraceParent, cause.TraceState
@@ -168,7 +169,7 @@ func inherit(m *waybill.Message, cause *waybill.Message) {
 
 func (w *Writer[Tx]) result(ctx context.Context, msgs []waybill.Message, isNew []bool, err error, took time.Duration) (Result, error) {
 	if err != nil {
-		w.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpEnqueue, Count: len(msgs), Duration: took, Err: err})
+		w.cfg.Observer.Observe(ctx, observe.Event{Op: observe.OpEnqueue, Count: len(msgs), Duration: took, Err: err})
 		return Result{}, err
 	}
 	return w.stored(ctx, msgs, isNew, took), nil
@@ -179,13 +180,13 @@ func (w *Writer[Tx]) stored(ctx context.Context, msgs []waybill.Message, isNew [
 	for i := range msgs {
 		r.IDs[i] = msgs[i].ID
 	}
-	w.observe(ctx, waybill.Event{Op: waybill.OpEnqueue, Duration: took}, msgs, isNew, true)
-	w.observe(ctx, waybill.Event{Op: waybill.OpDuplicate}, msgs, isNew, false)
+	w.observe(ctx, observe.Event{Op: observe.OpEnqueue, Duration: took}, msgs, isNew, true)
+	w.observe(ctx, observe.Event{Op: observe.OpDuplicate}, msgs, isNew, false)
 	return r
 }
 
 // observe tells of the messages that are new, or of those that are not.
-func (w *Writer[Tx]) observe(ctx context.Context, e waybill.Event, msgs []waybill.Message, isNew []bool, which bool) {
+func (w *Writer[Tx]) observe(ctx context.Context, e observe.Event, msgs []waybill.Message, isNew []bool, which bool) {
 	list := make([]*waybill.Message, 0, len(msgs))
 	for i := range msgs {
 		if isNew[i] == which {

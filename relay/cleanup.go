@@ -7,6 +7,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // cleanupRetry is how soon a clean-up that met a lock is repeated: each try may hold up
@@ -50,10 +51,10 @@ func (c *Config) maintenance() contract.MaintainRequest {
 }
 
 func (r *Relay) observeMaintained(ctx context.Context, done contract.Maintained, took time.Duration, locked error) {
-	for _, e := range []waybill.Event{
-		{Op: waybill.OpAddPartitions, Count: done.Added},
-		{Op: waybill.OpDropPartitions, Count: done.Dropped},
-		{Op: waybill.OpCleanup, Count: int(done.Rows), Duration: took, Err: locked},
+	for _, e := range []observe.Event{
+		{Op: observe.OpAddPartitions, Count: done.Added},
+		{Op: observe.OpDropPartitions, Count: done.Dropped},
+		{Op: observe.OpCleanup, Count: int(done.Rows), Duration: took, Err: locked},
 	} {
 		if e.Count > 0 || e.Err != nil {
 			r.observe(ctx, e)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // archiveSource is a source of which only the archive is looked after.
@@ -30,14 +31,14 @@ func (s *archiveSource) MaintainArchive(_ context.Context, req contract.Maintain
 
 // events collects what is observed.
 type events struct {
-	waybill.Observer
-	list []waybill.Event
+	observe.Observer
+	list []observe.Event
 }
 
-func (e *events) Observe(_ context.Context, event waybill.Event) { e.list = append(e.list, event) }
+func (e *events) Observe(_ context.Context, event observe.Event) { e.list = append(e.list, event) }
 
 // maintain lets a relay with cfg look after its archive for d.
-func (s *archiveSource) maintain(t *testing.T, cfg Config, d time.Duration) []waybill.Event {
+func (s *archiveSource) maintain(t *testing.T, cfg Config, d time.Duration) []observe.Event {
 	t.Helper()
 	seen := &events{}
 	cfg.Observer = seen
@@ -124,10 +125,10 @@ func TestCleanup_Observed(t *testing.T) {
 			return contract.Maintained{Busy: true}, nil
 		}}
 		got := src.maintain(t, Config{Node: "n"}, 5*time.Hour)
-		want := []waybill.Event{
-			{Op: waybill.OpAddPartitions, Name: "n", Count: 3},
-			{Op: waybill.OpDropPartitions, Name: "n", Count: 2},
-			{Op: waybill.OpCleanup, Name: "n", Count: 12, Duration: time.Second},
+		want := []observe.Event{
+			{Op: observe.OpAddPartitions, Name: "n", Count: 3},
+			{Op: observe.OpDropPartitions, Name: "n", Count: 2},
+			{Op: observe.OpCleanup, Name: "n", Count: 12, Duration: time.Second},
 		}
 		if len(got) != len(want) {
 			t.Fatalf("observed %+v, want %+v", got, want)
@@ -155,7 +156,7 @@ func TestCleanup_Conflict(t *testing.T) {
 		if len(src.calls) != 3 || src.at[1].Sub(src.at[0]) != time.Minute || src.at[2].Sub(src.at[1]) != time.Minute {
 			t.Errorf("clean-ups at %v, want 3, a minute apart", src.at)
 		}
-		if len(got) != 4 || got[1].Op != waybill.OpCleanup || !errors.Is(got[1].Err, locked) {
+		if len(got) != 4 || got[1].Op != observe.OpCleanup || !errors.Is(got[1].Err, locked) {
 			t.Errorf("observed %+v, want the day that was made and the lock, twice", got)
 		}
 	})
@@ -176,7 +177,7 @@ func TestCleanup_Failure(t *testing.T) {
 		if len(src.calls) != 2 {
 			t.Errorf("%d clean-ups within a minute, want 2", len(src.calls))
 		}
-		if len(got) != 2 || got[0].Op != waybill.OpCleanup || got[0].Count != 5 || got[0].Err != nil || got[1].Op != waybill.OpLoop || !errors.Is(got[1].Err, down) {
+		if len(got) != 2 || got[0].Op != observe.OpCleanup || got[0].Count != 5 || got[0].Err != nil || got[1].Op != observe.OpLoop || !errors.Is(got[1].Err, down) {
 			t.Errorf("observed %+v, want the rows and the failed round", got)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // Mode says how many messages of one key may be on the wire.
@@ -18,7 +19,7 @@ type Mode int
 const (
 	// Pipelined sends a whole batch before it waits. If the broker refuses a message that
 	// passed our checks, later ones of its key in the same batch may pass it; each such case
-	// is observed as [waybill.OpOvertaken].
+	// is observed as [observe.OpOvertaken].
 	Pipelined Mode = iota
 	// Strict sends a message of a key only after the one before it was accepted.
 	Strict
@@ -108,7 +109,7 @@ type Config struct {
 
 	// MaxParkedMessages is how many messages may be parked behind dead letters in the lanes
 	// of this relay. At the limit it claims nothing new, until dead letters were requeued or
-	// resolved: this is observed as [waybill.OpBackPressure]. It counts about once a second,
+	// resolved: this is observed as [observe.OpBackPressure]. It counts about once a second,
 	// so what it claims meanwhile may go beyond. Optional; the default is 100,000.
 	MaxParkedMessages int
 
@@ -118,7 +119,7 @@ type Config struct {
 
 	// Observer receives events. A panic of it is logged to slog.Default and changes nothing
 	// about messages. Optional; the default logs to slog.Default.
-	Observer waybill.Observer
+	Observer observe.Observer
 
 	// Recorder records what the relay's decisions are made of. Optional.
 	Recorder *Recorder
@@ -153,7 +154,7 @@ func (c *Config) fillDefaults() {
 	fill(&c.CleanupInterval, time.Hour)
 	fill(&c.CleanupBatchSize, 1000)
 	if c.Observer == nil {
-		c.Observer = waybill.LogTo(slog.Default())
+		c.Observer = observe.LogTo(slog.Default())
 	}
 	c.Observer = loop.Guard(c.Observer)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // fakeSource is a source in memory, as small as the relay's own tests need it. Messages wait
@@ -334,7 +335,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-var quiet = waybill.LogTo(slog.New(slog.DiscardHandler))
+var quiet = observe.LogTo(slog.New(slog.DiscardHandler))
 
 // inBubble runs a relay with virtual time until test returns.
 func inBubble(t *testing.T, src *fakeSource, destinations []Destination, cfg Config, test func(t *testing.T, r *Relay)) {

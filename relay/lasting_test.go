@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // failures counts the failed rounds of loops that are reported, by the loop.
 type failures struct {
-	waybill.Observer
+	observe.Observer
 	mu    sync.Mutex
 	loops map[string]int
 }
@@ -32,8 +33,8 @@ func (f *failures) all() map[string]int {
 	return maps.Clone(f.loops)
 }
 
-func (f *failures) Observe(ctx context.Context, e waybill.Event) {
-	if e.Op == waybill.OpLoop && e.Err != nil {
+func (f *failures) Observe(ctx context.Context, e observe.Event) {
+	if e.Op == observe.OpLoop && e.Err != nil {
 		f.mu.Lock()
 		f.loops[e.Loop]++
 		f.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // nameInterval is how often a relay looks whether another one has its name.
@@ -32,7 +32,7 @@ func (r *Relay) nameBefore(ctx context.Context) {
 		w.taken.Store(now.After(w.expires)) // it is earlier where others have cut it, because the store's clock was set back
 	}
 	if w.taken.Load() {
-		r.observe(ctx, waybill.Event{Op: waybill.OpLoop, Loop: "relay lease", Err: r.nameTaken()})
+		r.observe(ctx, observe.Event{Op: observe.OpLoop, Loop: "relay lease", Err: r.nameTaken()})
 	}
 	w.expires, w.due = time.Time{}, time.Now().Add(nameInterval)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // TestRelay_MatchFails: a Match that panics concerns its own destination and message. A message
@@ -70,14 +71,14 @@ func TestRelay_MatchFailsForAWhile(t *testing.T) {
 // bomb is an observer that panics, each time.
 type bomb struct{ atStart bool }
 
-func (o bomb) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+func (o bomb) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	if o.atStart {
 		panic("at the start")
 	}
 	return ctx, func(error) { panic("at the end") }
 }
 
-func (bomb) Observe(context.Context, waybill.Event) { panic("in an event") }
+func (bomb) Observe(context.Context, observe.Event) { panic("in an event") }
 
 // TestRelay_ObserverPanics: an observer that panics changes nothing about messages.
 func TestRelay_ObserverPanics(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/internal/relaycore"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // publish sends a batch, and ends by cut. Batches are handed to the publisher in order, but for one that takes
@@ -25,7 +26,7 @@ func (r *run) publish(ctx context.Context, cut func(), b *relaycore.Batch, befor
 	for i := range out {
 		msgs[i] = out[i].Message
 	}
-	limited, end := r.cfg.Observer.Start(waybill.WithName(limited, r.cfg.Node), waybill.OpPublish, msgs...)
+	limited, end := r.cfg.Observer.Start(observe.WithName(limited, r.cfg.Node), observe.OpPublish, msgs...)
 	handedOver := false
 	next := func() {
 		if !handedOver {
@@ -35,7 +36,7 @@ func (r *run) publish(ctx context.Context, cut func(), b *relaycore.Batch, befor
 	}
 	errs := d.send(limited, out, next)
 	next()
-	end(waybill.BatchError(errs).Err())
+	end(observe.BatchError(errs).Err())
 	r.handle(relaycore.Answered{Batch: b, Results: r.results(d, msgs, errs), Window: dedupWindow(d.Publisher)})
 }
 
@@ -127,7 +128,7 @@ func fillErrors(n int, err error) []error {
 // if all is well and nobody follows.
 func (r *Relay) results(d *destination, msgs []*waybill.Message, errs []error) []relaycore.Result {
 	follows := len(r.cfg.Followers) > 0 && !d.follower
-	if !follows && waybill.BatchError(errs).Err() == nil {
+	if !follows && observe.BatchError(errs).Err() == nil {
 		return nil
 	}
 	results := make([]relaycore.Result, len(errs))

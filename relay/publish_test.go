@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // forgetful is a broker that remembers deduplication ids for a minute.
@@ -18,15 +19,15 @@ func (forgetful) DedupWindow() time.Duration { return time.Minute }
 
 // witness keeps what is reported about deduplication that has expired.
 type witness struct {
-	waybill.Observer
+	observe.Observer
 	mu     sync.Mutex
-	events []waybill.Event
+	events []observe.Event
 }
 
-func (w *witness) Observe(_ context.Context, e waybill.Event) {
+func (w *witness) Observe(_ context.Context, e observe.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e.Op == waybill.OpDedupExpired {
+	if e.Op == observe.OpDedupExpired {
 		e.IDs = slices.Clone(e.IDs)
 		w.events = append(w.events, e)
 	}

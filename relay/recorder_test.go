@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/recording"
 	"github.com/waybill-go/waybill/internal/relaycore"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // recorder returns a recorder to a new file.
@@ -145,17 +146,17 @@ func TestRecorder_Fails(t *testing.T) {
 
 // loops is an observer that keeps what background loops fail with.
 type loops struct {
-	waybill.Observer
+	observe.Observer
 	mu   sync.Mutex
 	errs map[string][]error
 }
 
-func (l *loops) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+func (l *loops) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
 
-func (l *loops) Observe(_ context.Context, e waybill.Event) {
-	if e.Op != waybill.OpLoop || e.Err == nil {
+func (l *loops) Observe(_ context.Context, e observe.Event) {
+	if e.Op != observe.OpLoop || e.Err == nil {
 		return
 	}
 	l.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/relaycore"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // Relay moves messages from one source to one or several destinations. What it does is decided by its
@@ -163,7 +164,7 @@ func (r *Relay) leave(ctx context.Context) error {
 		return struct{}{}, r.src.LeaveLanes(ctx, r.cfg.Node)
 	})
 	if err != nil {
-		r.observe(ctx, waybill.Event{Op: waybill.OpLoop, Loop: "relay leave", Err: fmt.Errorf("give lanes back: %w", err)})
+		r.observe(ctx, observe.Event{Op: observe.OpLoop, Loop: "relay leave", Err: fmt.Errorf("give lanes back: %w", err)})
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/relaycore"
 	"github.com/waybill-go/waybill/internal/report"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // report tells the observer what the core reports.
@@ -32,17 +33,17 @@ func (r *Relay) note(p relaycore.Report) {
 }
 
 // ops are the operations that reports are told as.
-var ops = map[relaycore.What]waybill.Op{
-	relaycore.Claims: waybill.OpClaim, relaycore.LanesChanged: waybill.OpLanes, relaycore.LeaseLost: waybill.OpLeaseLost,
-	relaycore.BackPressure: waybill.OpBackPressure, relaycore.PublishedNow: waybill.OpPublish, relaycore.Overtaken: waybill.OpOvertaken,
-	relaycore.DedupExpired: waybill.OpDedupExpired, relaycore.Paused: waybill.OpPause, relaycore.Resumed: waybill.OpResume,
-	relaycore.SettledNow: waybill.OpSettle, relaycore.SettleFails: waybill.OpSettle, relaycore.Retried: waybill.OpRetry,
-	relaycore.Dead: waybill.OpDead, relaycore.Failed: waybill.OpFailed,
+var ops = map[relaycore.What]observe.Op{
+	relaycore.Claims: observe.OpClaim, relaycore.LanesChanged: observe.OpLanes, relaycore.LeaseLost: observe.OpLeaseLost,
+	relaycore.BackPressure: observe.OpBackPressure, relaycore.PublishedNow: observe.OpPublish, relaycore.Overtaken: observe.OpOvertaken,
+	relaycore.DedupExpired: observe.OpDedupExpired, relaycore.Paused: observe.OpPause, relaycore.Resumed: observe.OpResume,
+	relaycore.SettledNow: observe.OpSettle, relaycore.SettleFails: observe.OpSettle, relaycore.Retried: observe.OpRetry,
+	relaycore.Dead: observe.OpDead, relaycore.Failed: observe.OpFailed,
 }
 
 // eventsOf returns the events of a report.
-func (r *Relay) eventsOf(p relaycore.Report) []waybill.Event {
-	e := waybill.Event{Op: ops[p.What], Destination: p.Dest, Topic: p.Topic, Count: p.Count, Delay: p.Delay, Duration: p.Took, Err: p.Err}
+func (r *Relay) eventsOf(p relaycore.Report) []observe.Event {
+	e := observe.Event{Op: ops[p.What], Destination: p.Dest, Topic: p.Topic, Count: p.Count, Delay: p.Delay, Duration: p.Took, Err: p.Err}
 	switch p.What {
 	case relaycore.PublishedNow:
 		return report.ByType(e, messagesOf(p.Messages))
@@ -50,7 +51,7 @@ func (r *Relay) eventsOf(p relaycore.Report) []waybill.Event {
 		e.Delay, e.Duration = 0, p.Delay
 		return report.ByType(e, messagesOf(p.Messages))
 	case relaycore.Overtaken:
-		var list []waybill.Event
+		var list []observe.Event
 		for _, m := range p.Messages {
 			e.Topic, e.IDs, e.Count = m.Topic, []string{claimOf(m).Message.ID}, 1
 			list = append(list, e)
@@ -71,11 +72,11 @@ func (r *Relay) eventsOf(p relaycore.Report) []waybill.Event {
 	case relaycore.ReleaseFails:
 		return r.failedLoop("release", p.Err)
 	}
-	return []waybill.Event{e}
+	return []observe.Event{e}
 }
 
-func (r *Relay) failedLoop(name string, err error) []waybill.Event {
-	return []waybill.Event{{Op: waybill.OpLoop, Name: r.loopName(name), Loop: "relay " + name, Err: err}}
+func (r *Relay) failedLoop(name string, err error) []observe.Event {
+	return []observe.Event{{Op: observe.OpLoop, Name: r.loopName(name), Loop: "relay " + name, Err: err}}
 }
 
 func (r *Relay) loopName(name string) string { return "relay " + r.cfg.Node + " " + name }
@@ -88,7 +89,7 @@ func messagesOf(list []*relaycore.Message) []*waybill.Message {
 	return msgs
 }
 
-func (r *Relay) observe(ctx context.Context, e waybill.Event) {
+func (r *Relay) observe(ctx context.Context, e observe.Event) {
 	if e.Name == "" {
 		e.Name = r.cfg.Node
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // stuckObserver returns from nothing that it is told before release is closed. It does not hold up what it is asked
@@ -16,7 +17,7 @@ type stuckObserver struct {
 	told    chan struct{}
 }
 
-func (o *stuckObserver) Observe(context.Context, waybill.Event) {
+func (o *stuckObserver) Observe(context.Context, observe.Event) {
 	select {
 	case o.told <- struct{}{}:
 	default:
@@ -24,7 +25,7 @@ func (o *stuckObserver) Observe(context.Context, waybill.Event) {
 	<-o.release
 }
 
-func (*stuckObserver) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+func (*stuckObserver) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
 

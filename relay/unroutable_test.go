@@ -12,16 +12,17 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // pauses counts the pauses of topics.
 type pauses struct {
-	waybill.Observer
+	observe.Observer
 	topics map[string]int
 }
 
-func (p *pauses) Observe(ctx context.Context, e waybill.Event) {
-	if e.Op == waybill.OpPause {
+func (p *pauses) Observe(ctx context.Context, e observe.Event) {
+	if e.Op == observe.OpPause {
 		p.topics[e.Topic]++
 	}
 	p.Observer.Observe(ctx, e)

@@ -10,6 +10,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // attemptTimeout is how long one attempt to publish may take: a connection that is gone without
@@ -43,7 +44,7 @@ func (w *call) late(ctx context.Context) error {
 // publish publishes m, again and again until the broker has taken it or refused it for good, or
 // nobody waits any more.
 func (c *Client) publish(ctx context.Context, m *waybill.Message, w *call) {
-	sending, end := c.cfg.Observer.Start(waybill.WithName(ctx, c.cfg.Source), waybill.OpPublish, m)
+	sending, end := c.cfg.Observer.Start(observe.WithName(ctx, c.cfg.Source), observe.OpPublish, m)
 	out := contract.Outgoing{Message: m, DedupID: waybill.NewID()} // m.ID may be that of an earlier request
 	err := ctx.Err()
 	for failures := 1; ctx.Err() == nil; failures++ {

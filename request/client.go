@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 const (
@@ -48,7 +49,7 @@ type Config struct {
 
 	// Observer is told of requests that are published and of replies that came too late.
 	// Optional; the default logs to slog.Default.
-	Observer waybill.Observer
+	Observer observe.Observer
 }
 
 // Client sends requests and receives the replies. It is safe for concurrent use.
@@ -85,7 +86,7 @@ func NewClient(broker Broker, cfg Config) (*Client, error) {
 		cfg.Timeout = defaultTimeout
 	}
 	if cfg.Observer == nil {
-		cfg.Observer = waybill.LogTo(slog.Default())
+		cfg.Observer = observe.LogTo(slog.Default())
 	}
 	return &Client{
 		cfg:     cfg,
@@ -148,8 +149,8 @@ func (c *Client) receive(d contract.Delivery) {
 	if w := c.take(m.CausationID); w != nil {
 		w.replied <- answer{*m, err}
 	} else {
-		c.cfg.Observer.Observe(context.Background(), waybill.Event{
-			Op: waybill.OpLateReply, Name: c.cfg.Source, Type: m.Type, IDs: []string{m.ID}, Count: 1,
+		c.cfg.Observer.Observe(context.Background(), observe.Event{
+			Op: observe.OpLateReply, Name: c.cfg.Source, Type: m.Type, IDs: []string{m.ID}, Count: 1,
 		})
 	}
 	_ = d.Ack(context.Background()) // else it comes again, and is dropped

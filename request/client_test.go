@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // withoutReplies is a broker that cannot receive them.
@@ -112,7 +113,7 @@ func TestClient_Timeout(t *testing.T) {
 				b.replies <- late
 				synctest.Wait()
 				list := seen.all()
-				if len(list) != 1 || list[0].Op != waybill.OpLateReply || list[0].IDs[0] != late.ID || list[0].Name != "shop" || list[0].Count != 1 {
+				if len(list) != 1 || list[0].Op != observe.OpLateReply || list[0].IDs[0] != late.ID || list[0].Name != "shop" || list[0].Count != 1 {
 					t.Errorf("observed %+v, want one late reply, %s", list, late.ID)
 				}
 				if n := b.acks(); n != 1 {

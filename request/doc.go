@@ -16,5 +16,5 @@
 // All replies to a client arrive at one destination, which the broker removes by itself, or empties,
 // when the client is gone, see [ReplyOpener]. A reply is matched with its request by the request's ID,
 // which is the reply's CausationID. One that nobody waits for, because it came late, or twice,
-// is acknowledged, dropped and counted ([waybill.OpLateReply]).
+// is acknowledged, dropped and counted ([observe.OpLateReply]).
 package request

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // fakeBroker passes what is published to a function, and what is given to reply to the client.
@@ -83,20 +84,20 @@ func (d fakeDelivery) Ack(context.Context) error {
 // events keeps what is observed.
 type events struct {
 	mu   sync.Mutex
-	list []waybill.Event
+	list []observe.Event
 }
 
-func (*events) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+func (*events) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
 
-func (e *events) Observe(_ context.Context, event waybill.Event) {
+func (e *events) Observe(_ context.Context, event observe.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.list = append(e.list, event)
 }
 
-func (e *events) all() []waybill.Event {
+func (e *events) all() []observe.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.list

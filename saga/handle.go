@@ -8,9 +8,10 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/observe"
 )
 
-// Why a message is passed over, as the Status of [waybill.OpIgnore].
+// Why a message is passed over, as the Status of [observe.OpIgnore].
 const (
 	ignoreMissing = "missing" // no instance
 	ignoreEnded   = "ended"   // the instance takes no further messages
@@ -196,16 +197,16 @@ func (c *Context[Tx, D]) store(ctx context.Context) error {
 			return err
 		}
 	}
-	c.saga.observe(ctx, waybill.OpSaga, c.message, string(c.in.Status))
+	c.saga.observe(ctx, observe.OpSaga, c.message, string(c.in.Status))
 	return nil
 }
 
 func (s *Saga[Tx, D]) ignore(ctx context.Context, m *waybill.Message, why string) {
-	s.observe(ctx, waybill.OpIgnore, m, why)
+	s.observe(ctx, observe.OpIgnore, m, why)
 }
 
-func (s *Saga[Tx, D]) observe(ctx context.Context, op waybill.Op, m *waybill.Message, status string) {
-	s.cfg.Observer.Observe(ctx, waybill.Event{Op: op, Name: s.cfg.Name, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Status: status})
+func (s *Saga[Tx, D]) observe(ctx context.Context, op observe.Op, m *waybill.Message, status string) {
+	s.cfg.Observer.Observe(ctx, observe.Event{Op: op, Name: s.cfg.Name, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Status: status})
 }
 
 // GivesUp reports whether m lets an instance do or undo a step. It is for consumer.Config.GiveUp

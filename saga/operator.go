@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // The kinds of [deadletter.Action] that an [Operator] leaves in the audit log.
@@ -50,7 +51,7 @@ type OperatorConfig struct {
 	Source string
 
 	// Observer is told of those messages. Optional; the default logs to slog.Default.
-	Observer waybill.Observer
+	Observer observe.Observer
 }
 
 // NewOperator returns an operator. The error is an [*waybill.InvalidError] that names what is
@@ -63,7 +64,7 @@ func NewOperator(store OperatorStore, cfg OperatorConfig) (*Operator, error) {
 		return nil, invalid("OperatorConfig.Source", "is required")
 	}
 	if cfg.Observer == nil {
-		cfg.Observer = waybill.LogTo(slog.Default())
+		cfg.Observer = observe.LogTo(slog.Default())
 	}
 	return &Operator{store: store, cfg: cfg}, nil
 }
@@ -144,7 +145,7 @@ func (o *Operator) change(ctx context.Context, id ID, act deadletter.Act, action
 		err = waybill.ConflictError(errors.New("saga: the instance was changed at the same time"))
 	}
 	if err == nil {
-		o.cfg.Observer.Observe(ctx, waybill.Event{Op: waybill.OpEnqueue, Topic: m.Topic, Type: m.Type, IDs: []string{m.ID}, Count: 1})
+		o.cfg.Observer.Observe(ctx, observe.Event{Op: observe.OpEnqueue, Topic: m.Topic, Type: m.Type, IDs: []string{m.ID}, Count: 1})
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // operatorShelf is a store with one instance. It notes what was changed.
@@ -45,13 +46,13 @@ func (s *operatorShelf) ChangeSaga(_ context.Context, in Instance, e Entry, m *w
 }
 
 // operatorWatcher notes what it is told.
-type operatorWatcher struct{ events []waybill.Event }
+type operatorWatcher struct{ events []observe.Event }
 
-func (w *operatorWatcher) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+func (w *operatorWatcher) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
 
-func (w *operatorWatcher) Observe(_ context.Context, e waybill.Event) { w.events = append(w.events, e) }
+func (w *operatorWatcher) Observe(_ context.Context, e observe.Event) { w.events = append(w.events, e) }
 
 func newTestOperator(t *testing.T, store OperatorStore) (*Operator, *operatorWatcher) {
 	t.Helper()
@@ -123,7 +124,7 @@ func testCompensate(t *testing.T, waiting bool, done int) {
 	want.Error = "compensated by an operator"
 	want.Progress = Progress{Topic: "orders", Done: done, Back: true, Turn: 10}
 	checkChange(t, store, want, ActCompensate, "saga_compensate by ann")
-	if len(w.events) != 1 || w.events[0].Op != waybill.OpEnqueue || w.events[0].Topic != "orders" || !slices.Equal(w.events[0].IDs, []string{store.changes[0].m.ID}) {
+	if len(w.events) != 1 || w.events[0].Op != observe.OpEnqueue || w.events[0].Topic != "orders" || !slices.Equal(w.events[0].IDs, []string{store.changes[0].m.ID}) {
 		t.Errorf("the observer was told %+v, want the message that was enqueued", w.events)
 	}
 }

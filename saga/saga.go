@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -46,7 +47,7 @@ type Config struct {
 
 	// Observer is told of changes of instances, and of messages that are enqueued. Optional; the
 	// default logs to slog.Default.
-	Observer waybill.Observer
+	Observer observe.Observer
 }
 
 // Saga is a definition: what the messages of a process do to an instance, whose data is a D. D is
@@ -75,7 +76,7 @@ func New[Tx, D any](store Store[Tx], cfg Config) (*Saga[Tx, D], error) {
 		cfg.Version = 1
 	}
 	if cfg.Observer == nil {
-		cfg.Observer = waybill.LogTo(slog.Default())
+		cfg.Observer = observe.LogTo(slog.Default())
 	}
 	if err := cfg.validate(); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // The kinds of [deadletter.Action] that an [Operator] leaves in the audit log. Detail of such an
@@ -31,14 +32,14 @@ func Actions() []deadletter.Action {
 // before anything is stored.
 type Operator struct {
 	store    OperatorStore
-	observer waybill.Observer
+	observer observe.Observer
 }
 
 // OperatorConfig is what an operator may be told.
 type OperatorConfig struct {
 	// Observer is told of messages that run by hand. Optional; the default logs to
 	// slog.Default.
-	Observer waybill.Observer
+	Observer observe.Observer
 }
 
 // NewOperator returns an operator. The error is an [*waybill.InvalidError] that names what is
@@ -48,7 +49,7 @@ func NewOperator(store OperatorStore, cfg OperatorConfig) (*Operator, error) {
 		return nil, invalid("store", "is required")
 	}
 	if cfg.Observer == nil {
-		cfg.Observer = waybill.LogTo(slog.Default())
+		cfg.Observer = observe.LogTo(slog.Default())
 	}
 	return &Operator{store: store, observer: cfg.Observer}, nil
 }
@@ -120,7 +121,7 @@ func (o *Operator) RunNow(ctx context.Context, name string, act deadletter.Act) 
 	if err != nil {
 		return "", err
 	}
-	o.observer.Observe(ctx, waybill.Event{Op: waybill.OpEnqueue, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1})
+	o.observer.Observe(ctx, observe.Event{Op: observe.OpEnqueue, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1})
 	return m.ID, nil
 }
 

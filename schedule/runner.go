@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // RunnerConfig is what a [Runner] may be told.
@@ -23,7 +24,7 @@ type RunnerConfig struct {
 
 	// Observer is told of occurrences that are enqueued or skipped, and of failures. Optional;
 	// the default logs to slog.Default.
-	Observer waybill.Observer
+	Observer observe.Observer
 }
 
 // Runner enqueues the occurrences of recurring schedules when they are due. Any number of them
@@ -52,7 +53,7 @@ func NewRunner(source Source, cfg RunnerConfig) (*Runner, error) {
 		cfg.BatchSize = 100
 	}
 	if cfg.Observer == nil {
-		cfg.Observer = waybill.LogTo(slog.Default())
+		cfg.Observer = observe.LogTo(slog.Default())
 	}
 	return &Runner{source: source, cfg: cfg, loop: &loop.Loop{Name: "schedule", Observer: cfg.Observer}}, nil
 }
@@ -132,7 +133,7 @@ func (r *Runner) fire(ctx context.Context, due *DueState, now time.Time) (bool, 
 	}
 	end := func(error) {}
 	if st.message != nil {
-		ctx, end = r.cfg.Observer.Start(ctx, waybill.OpEnqueue, st.message)
+		ctx, end = r.cfg.Observer.Start(ctx, observe.OpEnqueue, st.message)
 	}
 	done, err := r.source.FireSchedule(ctx, st.state, st.message)
 	end(err)
@@ -149,14 +150,14 @@ func (r *Runner) fire(ctx context.Context, due *DueState, now time.Time) (bool, 
 
 // tell reports what a step has done.
 func (r *Runner) tell(ctx context.Context, st *step, now time.Time) {
-	e := waybill.Event{Name: st.state.Name, Topic: st.state.Message.Address(), Type: st.state.Message.Type}
+	e := observe.Event{Name: st.state.Name, Topic: st.state.Message.Address(), Type: st.state.Message.Type}
 	if st.skipped > 0 {
 		skip := e
-		skip.Op, skip.Count = waybill.OpSkip, st.skipped
+		skip.Op, skip.Count = observe.OpSkip, st.skipped
 		r.cfg.Observer.Observe(ctx, skip)
 	}
 	if st.message != nil {
-		e.Op, e.Count, e.IDs, e.Delay = waybill.OpFire, 1, []string{st.message.ID}, now.Sub(st.state.LastAt)
+		e.Op, e.Count, e.IDs, e.Delay = observe.OpFire, 1, []string{st.message.ID}, now.Sub(st.state.LastAt)
 		r.cfg.Observer.Observe(ctx, e)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -22,7 +23,7 @@ type Config struct {
 
 	// Observer is told of messages that are scheduled, as of those that are enqueued. Optional;
 	// the default logs to slog.Default.
-	Observer waybill.Observer
+	Observer observe.Observer
 }
 
 // Scheduler keeps messages for later. It is safe for concurrent use. A method whose tx is nil stores

@@ -6,6 +6,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
 )
@@ -57,7 +58,7 @@ type Config struct {
 
 	// Observer is told what happens in the service, unless Relay, Schedules, Janitor or a consumer has
 	// one of its own. Optional; the default logs to slog.Default.
-	Observer waybill.Observer
+	Observer observe.Observer
 }
 
 // consumer fills what c leaves empty.
@@ -105,7 +106,7 @@ func (cfg *Config) checkRetention(broker Broker) error {
 }
 
 // firstObserver returns the first that is set, or nil.
-func firstObserver(list ...waybill.Observer) waybill.Observer {
+func firstObserver(list ...observe.Observer) observe.Observer {
 	for _, o := range list {
 		if o != nil {
 			return o

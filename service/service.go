@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
@@ -256,7 +257,7 @@ func (s *Service[Tx]) start() ([]func(context.Context) error, error) {
 func (s *Service[Tx]) runRelay(ctx context.Context) error {
 	if d, ok := s.broker.(declarer); ok {
 		declaring, done := context.WithCancel(ctx)
-		l := &loop.Loop{Name: "service declare", Observer: firstObserver(s.cfg.Observer, waybill.LogTo(slog.Default()))}
+		l := &loop.Loop{Name: "service declare", Observer: firstObserver(s.cfg.Observer, observe.LogTo(slog.Default()))}
 		l.Run(declaring, func(ctx context.Context) error {
 			for _, sub := range s.subs {
 				if err := d.Declare(ctx, sub); err != nil {

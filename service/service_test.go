@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -80,10 +81,10 @@ func (s silentSubscriber) Subscribe(ctx context.Context, _ int, _ func(contract.
 
 type nothing struct{}
 
-func (nothing) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+func (nothing) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
-func (nothing) Observe(context.Context, waybill.Event) {}
+func (nothing) Observe(context.Context, observe.Event) {}
 
 func handle(context.Context, int, *waybill.Message) error { return nil }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/memstore"
@@ -39,7 +40,7 @@ type Kit struct {
 	Broker *membroker.Broker
 
 	t         *testing.T
-	observer  waybill.Observer
+	observer  observe.Observer
 	faults    *Faults
 	writer    *outbox.Writer[*memstore.Tx]
 	recorder  *recorder
@@ -64,7 +65,7 @@ func New(t *testing.T) *Kit {
 	f := new(Faults)
 	k := &Kit{
 		Store: f.MemStore(), Broker: membroker.New(), t: t, faults: f,
-		observer: waybill.LogTo(slog.New(slog.NewTextHandler(t.Output(), nil))),
+		observer: observe.LogTo(slog.New(slog.NewTextHandler(t.Output(), nil))),
 	}
 	k.recorder = &recorder{inner: k.Broker.Publisher()}
 	var err error

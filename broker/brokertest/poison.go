@@ -9,6 +9,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -21,7 +22,7 @@ func (f *faulty) relay(o *outbox) (pauses *atomic.Int64) {
 	pauses = new(atomic.Int64)
 	r, err := relay.New(o, f.broker.Publisher(), relay.Config{
 		PollInterval: 50 * time.Millisecond,
-		Observer:     pauseCounter{waybill.LogTo(slog.New(slog.DiscardHandler)), pauses},
+		Observer:     pauseCounter{observe.LogTo(slog.New(slog.DiscardHandler)), pauses},
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -40,12 +41,12 @@ func (f *faulty) relay(o *outbox) (pauses *atomic.Int64) {
 
 // pauseCounter counts how often a relay pauses because its broker does not answer.
 type pauseCounter struct {
-	waybill.Observer
+	observe.Observer
 	pauses *atomic.Int64
 }
 
-func (c pauseCounter) Observe(ctx context.Context, e waybill.Event) {
-	if e.Op == waybill.OpPause {
+func (c pauseCounter) Observe(ctx context.Context, e observe.Event) {
+	if e.Op == observe.OpPause {
 		c.pauses.Add(1)
 	}
 	c.Observer.Observe(ctx, e)

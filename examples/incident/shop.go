@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -99,7 +100,7 @@ func (sh *shop) serve(ctx context.Context, noRelay bool, name string, handle con
 	svc, err := service.New(sh.store, sh.broker, service.Config{
 		Source:       "shop",
 		DisableRelay: noRelay,
-		Observer:     waybill.LogTo(slog.New(slog.DiscardHandler)),
+		Observer:     observe.LogTo(slog.New(slog.DiscardHandler)),
 		Relay:        relay.Config{LeaseTTL: 3 * time.Second, RenewInterval: 500 * time.Millisecond, PublishTimeout: 2 * time.Second},
 		Consumer: consumer.Config{
 			Concurrency: handlers, RequeueInterval: time.Second,

@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/memstore"
@@ -112,7 +113,7 @@ func bank(shop *service.Service[tx]) consumer.Handler[tx] {
 	}
 }
 
-var quiet = waybill.LogTo(slog.New(slog.DiscardHandler))
+var quiet = observe.LogTo(slog.New(slog.DiscardHandler))
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

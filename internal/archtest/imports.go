@@ -32,6 +32,7 @@ var groups = []struct {
 	group   group
 }{
 	{"", root},
+	{"observe", root},
 	{"outbox", role},
 	{"contract", role},
 	{"relay", role},
@@ -79,7 +80,7 @@ var groups = []struct {
 }
 
 // mayImport is the import rule: what packages of each group may import of this module,
-// beside what belongs to the same unit.
+// in addition to what belongs to the same unit.
 var mayImport = map[group][]group{
 	root:     {},
 	leaf:     {root},
@@ -99,6 +100,7 @@ var mayImport = map[group][]group{
 
 // siblings are imports that are allowed in addition, most of them between packages of one group.
 var siblings = map[string][]string{
+	"observe":              {""},
 	"contract":             {"inbox"},
 	"consumer":             {"contract", "inbox"},
 	"relay":                {"contract"},

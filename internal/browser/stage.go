@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/dashboard"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
@@ -105,7 +106,7 @@ func (s *Stage) Fill(ctx context.Context) error {
 
 // plan schedules messages again and again, and some once.
 func (s *Stage) plan(ctx context.Context) error {
-	scheduler, err := schedule.NewScheduler(s.Store, schedule.Config{Source: "shop", Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
+	scheduler, err := schedule.NewScheduler(s.Store, schedule.Config{Source: "shop", Observer: observe.LogTo(slog.New(slog.DiscardHandler))})
 	if err != nil {
 		return err
 	}
@@ -133,13 +134,13 @@ func (s *Stage) Run(ctx context.Context) error {
 	r, err := relay.New(s.Store, s, relay.Config{
 		Node: "relay-1", Order: relay.Skip, PollInterval: 50 * time.Millisecond,
 		Retry:    waybill.RetryPolicy{MaxRetries: waybill.NoRetries}, // what nobody receives is a dead letter at once
-		Observer: waybill.LogTo(slog.New(slog.DiscardHandler)),
+		Observer: observe.LogTo(slog.New(slog.DiscardHandler)),
 	})
 	if err != nil {
 		return err
 	}
 	p, err := deadletter.NewReplayer(s.Store, deadletter.ReplayerConfig{
-		PollInterval: 100 * time.Millisecond, RampStep: time.Second, Observer: waybill.LogTo(slog.New(slog.DiscardHandler)),
+		PollInterval: 100 * time.Millisecond, RampStep: time.Second, Observer: observe.LogTo(slog.New(slog.DiscardHandler)),
 	})
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/ops"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // replayOrder is a bulk replay that somebody asks for.
@@ -140,7 +141,7 @@ const replayLook = 500 * time.Millisecond // how often a person sees how far a r
 
 // driveReplay drives a replay until it has ended, or ctx has.
 func (p *program) driveReplay(ctx context.Context, store opener.Store, number int64, cfg *config.Config) error {
-	replayer, err := deadletter.NewReplayer(store, deadletter.ReplayerConfig{Observer: waybill.LogTo(p.logger(cfg))})
+	replayer, err := deadletter.NewReplayer(store, deadletter.ReplayerConfig{Observer: observe.LogTo(p.logger(cfg))})
 	if err != nil {
 		return err
 	}

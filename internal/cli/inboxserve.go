@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/internal/cli/opener"
@@ -23,6 +22,7 @@ import (
 	"github.com/waybill-go/waybill/internal/httpserve"
 	"github.com/waybill-go/waybill/internal/loop"
 	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/observe/promobserve"
 )
 
@@ -171,7 +171,7 @@ func warnOfInbox(logger *slog.Logger, store *opener.Leases, retention time.Durat
 
 // cleanLeases removes what is past its retention, every cleanup.interval, until the returned
 // function is called. Several replicas may do so at once.
-func cleanLeases(ctx context.Context, store lease.Store, cfg *config.Config, observer waybill.Observer) (stop func()) {
+func cleanLeases(ctx context.Context, store lease.Store, cfg *config.Config, observer observe.Observer) (stop func()) {
 	if !cfg.Bool("cleanup.enabled") {
 		return func() {}
 	}
@@ -193,7 +193,7 @@ func cleanLeases(ctx context.Context, store lease.Store, cfg *config.Config, obs
 	}
 }
 
-func purgeLeases(ctx context.Context, store lease.Store, cfg *config.Config, observer waybill.Observer) error {
+func purgeLeases(ctx context.Context, store lease.Store, cfg *config.Config, observer observe.Observer) error {
 	limit, total, began := cfg.Int("cleanup.batch_size"), 0, time.Now()
 	for {
 		n, err := store.PurgeLeases(ctx, cfg.Duration("inbox.retention"), limit)
@@ -202,7 +202,7 @@ func purgeLeases(ctx context.Context, store lease.Store, cfg *config.Config, obs
 			continue
 		}
 		if total > 0 {
-			observer.Observe(ctx, waybill.Event{Op: waybill.OpCleanup, Name: string(janitor.Leases), Count: total, Duration: time.Since(began)})
+			observer.Observe(ctx, observe.Event{Op: observe.OpCleanup, Name: string(janitor.Leases), Count: total, Duration: time.Since(began)})
 		}
 		return err
 	}

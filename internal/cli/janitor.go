@@ -5,10 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/observe"
 )
 
 func (p *program) janitorCommand() *cobra.Command {
@@ -60,8 +60,8 @@ func (p *program) janitor(cmd *cobra.Command, once, dryRun bool) error {
 	c := janitorConfig(cfg)
 	c.OutboxRetention, c.DisableCleanup = cfg.Duration("outbox.retention"), false // it was asked for
 	logger := p.logger(cfg)
-	if c.Observer = waybill.LogTo(logger); once || dryRun {
-		c.Observer = waybill.LogTo(slog.New(slog.DiscardHandler)) // the table says it
+	if c.Observer = observe.LogTo(logger); once || dryRun {
+		c.Observer = observe.LogTo(slog.New(slog.DiscardHandler)) // the table says it
 	}
 	j, err := janitor.New(store, c)
 	if err != nil {

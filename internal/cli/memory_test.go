@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/migrate"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/schedule"
 	"github.com/waybill-go/waybill/service"
@@ -170,7 +171,7 @@ func incident(t *testing.T) *memory {
 // plan schedules two messages again and again, of which one is late, and one message once.
 func (m *memory) plan(t *testing.T) {
 	t.Helper()
-	s, err := schedule.NewScheduler(m.Store, schedule.Config{Source: "shop", Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
+	s, err := schedule.NewScheduler(m.Store, schedule.Config{Source: "shop", Observer: observe.LogTo(slog.New(slog.DiscardHandler))})
 	if err != nil {
 		t.Fatal(err)
 	}

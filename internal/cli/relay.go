@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/internal/config"
 	"github.com/waybill-go/waybill/internal/ops"
 	"github.com/waybill-go/waybill/internal/redact"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
@@ -141,19 +142,19 @@ func (p *program) printOutcomes(count *outcomes) error {
 // outcomes counts what a relay has done.
 type outcomes struct{ published, dead atomic.Int64 }
 
-var _ waybill.Observer = (*outcomes)(nil)
+var _ observe.Observer = (*outcomes)(nil)
 
-func (o *outcomes) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+func (o *outcomes) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
 
-func (o *outcomes) Observe(_ context.Context, e waybill.Event) {
+func (o *outcomes) Observe(_ context.Context, e observe.Event) {
 	switch e.Op {
-	case waybill.OpPublish:
+	case observe.OpPublish:
 		if e.Err == nil {
 			o.published.Add(int64(e.Count))
 		}
-	case waybill.OpDead, waybill.OpFailed:
+	case observe.OpDead, observe.OpFailed:
 		o.dead.Add(int64(e.Count))
 	}
 }

@@ -4,17 +4,17 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/otlp"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/observe/otelobserve"
 )
 
 // observer returns an observer that logs, passes events to those of the list and, if the environment asks for
 // traces, exports spans of a service that is called name. The broker is that of the URL. The returned function sends
 // the last spans. Traces that can't be exported are logged: messages go on without.
-func (p *program) observer(logger *slog.Logger, name, broker string, list ...waybill.Observer) (observer waybill.Observer, stop func()) {
-	list = append([]waybill.Observer{waybill.LogTo(logger)}, list...)
+func (p *program) observer(logger *slog.Logger, name, broker string, list ...observe.Observer) (observer observe.Observer, stop func()) {
+	list = append([]observe.Observer{observe.LogTo(logger)}, list...)
 	provider, stop, err := otlp.Start(p.getenv, name, logger)
 	if err == nil && provider != nil {
 		var traces *otelobserve.Observer
@@ -25,7 +25,7 @@ func (p *program) observer(logger *slog.Logger, name, broker string, list ...way
 	if err != nil {
 		logger.Warn("traces are not exported", "error", err)
 	}
-	return waybill.Observers(list...), stop
+	return observe.Observers(list...), stop
 }
 
 // systemOf returns what the conventions of OpenTelemetry call a broker, by its URL.

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/cli/opener"
 	"github.com/waybill-go/waybill/internal/ops"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // operand is how the things that a verb is used on are typed and shown.
@@ -34,7 +35,7 @@ const operatorSource = "waybill-operator"
 // storesOf returns what operators look at and change in a store.
 func storesOf(store opener.Store) ops.Stores {
 	s := ops.Of(store)
-	s.Source, s.Observer = operatorSource, waybill.LogTo(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	s.Source, s.Observer = operatorSource, observe.LogTo(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	return s
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/natsbroker"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/memstore"
@@ -23,15 +24,15 @@ import (
 
 // expiries is an observer that keeps the ids of messages that were sent again too late.
 type expiries struct {
-	waybill.Observer
+	observe.Observer
 	mu  sync.Mutex
 	ids []string
 }
 
-func (o *expiries) Observe(_ context.Context, e waybill.Event) {
+func (o *expiries) Observe(_ context.Context, e observe.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if e.Op == waybill.OpDedupExpired {
+	if e.Op == observe.OpDedupExpired {
 		o.ids = append(o.ids, e.IDs...)
 	}
 }
@@ -54,7 +55,7 @@ type natsOutage struct {
 }
 
 func newNATSOutage(t *testing.T, url string, window time.Duration) *natsOutage {
-	o := &natsOutage{T: t, cfg: natsConfig(t, url), told: &expiries{Observer: waybill.Observers()}}
+	o := &natsOutage{T: t, cfg: natsConfig(t, url), told: &expiries{Observer: observe.Observers()}}
 	o.cfg.DuplicateWindow = window
 	nc, js := natsClient(t, url)
 	t.Cleanup(nc.Close)

@@ -24,6 +24,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/mysqlstore"
@@ -406,7 +407,7 @@ func (w *watched) SettleMessages(ctx context.Context, req contract.SettleRequest
 func (h *hostile) drain() *watched {
 	h.Helper()
 	w := &watched{Source: h.store, settled: make(chan struct{}, 1)}
-	r, err := relay.New(w, w, relay.Config{Node: "r1", PollInterval: 100 * time.Millisecond, Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
+	r, err := relay.New(w, w, relay.Config{Node: "r1", PollInterval: 100 * time.Millisecond, Observer: observe.LogTo(slog.New(slog.DiscardHandler))})
 	must(h.T, err)
 	ctx, cancel := context.WithCancel(h.Context())
 	defer cancel()

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/pgstore"
 	"github.com/waybill-go/waybill/store/sqlitestore"
@@ -24,7 +24,7 @@ type httpLeases struct {
 // openHTTP serves a store.
 func openHTTP(t *testing.T, below lease.BatchStore, cfg inboxhttp.Config) *httpLeases {
 	t.Helper()
-	cfg.Observer = waybill.Observers()
+	cfg.Observer = observe.Observers()
 	cfg.StoreTimeout = time.Minute
 	handler, err := inboxhttp.NewServer(below, cfg)
 	must(t, err)

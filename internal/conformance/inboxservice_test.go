@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/store/storetest"
 )
 
@@ -37,7 +37,7 @@ func onInboxStores(t *testing.T, story func(s *inboxService)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := h.Open(t)
-			handler, err := inboxhttp.NewServer(store, inboxhttp.Config{Observer: waybill.Observers(), StoreTimeout: time.Minute})
+			handler, err := inboxhttp.NewServer(store, inboxhttp.Config{Observer: observe.Observers(), StoreTimeout: time.Minute})
 			must(t, err)
 			server := httptest.NewServer(handler)
 			t.Cleanup(server.Close)

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/store/memstore"
 	"github.com/waybill-go/waybill/store/mysqlstore"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -123,7 +123,7 @@ func TestJanitorRemovesLeases(t *testing.T) {
 			begin("held", 24*time.Hour)
 			h.Advance(t, s, time.Hour)
 
-			j, err := janitor.New(s.(janitor.Store), janitor.Config{LeaseRetention: 30 * time.Minute, Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
+			j, err := janitor.New(s.(janitor.Store), janitor.Config{LeaseRetention: 30 * time.Minute, Observer: observe.LogTo(slog.New(slog.DiscardHandler))})
 			must(t, err)
 			reports, err := j.Clean(ctx)
 			must(t, err)

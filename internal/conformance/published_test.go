@@ -12,6 +12,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/push"
 	"github.com/waybill-go/waybill/relay"
@@ -114,7 +115,7 @@ func (c *catchUp[Tx]) publish(msgs ...waybill.Message) {
 	must(c.T, err)
 	_, err = writer.InTx(c.Context(), func(_ context.Context, _ Tx, rec *outbox.Recorder) error { rec.Record(msgs...); return nil })
 	must(c.T, err)
-	r, err := relay.New(c.store, taker{}, relay.Config{Observer: waybill.Observers()})
+	r, err := relay.New(c.store, taker{}, relay.Config{Observer: observe.Observers()})
 	must(c.T, err)
 	ctx, cancel := context.WithCancel(c.Context())
 	ended := make(chan error, 1)

@@ -19,6 +19,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -267,8 +268,8 @@ func TestBatchesDuplicates(t *testing.T) {
 		s.list = append(slices.Repeat(s.list[:1], 2), append(s.list, s.list...)...)
 		w.startConsumer(t, toBilling(s), w.effectHandler("billing"), consumer.Config{BatchSize: 100, Concurrency: 1, Observer: ops})
 		eventually(t, "all are acknowledged", s.done)
-		if n := w.number(t, "SELECT count(*) FROM "+w.table("effects")); n != 30 || ops.count(waybill.OpDuplicate) != 32 {
-			t.Errorf("%d effects and %d duplicates, want 30 and 32", n, ops.count(waybill.OpDuplicate))
+		if n := w.number(t, "SELECT count(*) FROM "+w.table("effects")); n != 30 || ops.count(observe.OpDuplicate) != 32 {
+			t.Errorf("%d effects and %d duplicates, want 30 and 32", n, ops.count(observe.OpDuplicate))
 		}
 	})
 }

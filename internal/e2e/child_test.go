@@ -21,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -146,21 +147,21 @@ func (c child) relay(ctx context.Context, store *pgstore.Store[pgx.Tx]) error {
 }
 
 // announcer prints what a parent may wait for.
-type announcer struct{ waybill.Observer }
+type announcer struct{ observe.Observer }
 
-func (announcer) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+func (announcer) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
 
-func (announcer) Observe(_ context.Context, e waybill.Event) {
+func (announcer) Observe(_ context.Context, e observe.Event) {
 	switch e.Op {
-	case waybill.OpLanes, waybill.OpLeaseLost, waybill.OpRetry, waybill.OpBusy, waybill.OpDead, waybill.OpFailed:
+	case observe.OpLanes, observe.OpLeaseLost, observe.OpRetry, observe.OpBusy, observe.OpDead, observe.OpFailed:
 		fmt.Println(e.Op)
-	case waybill.OpSettle:
+	case observe.OpSettle:
 		if e.Err == nil {
 			fmt.Println(e.Op)
 		}
-	case waybill.OpLoop, waybill.OpPause:
+	case observe.OpLoop, observe.OpPause:
 		if e.Err != nil {
 			fmt.Println(e.Op, e.Err)
 		}

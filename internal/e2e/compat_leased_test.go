@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/compat"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // ownStore is an inbox with two methods, as a program may have written it for itself.
@@ -86,7 +87,7 @@ func TestLeasedOnAStoreOfOnesOwn(t *testing.T) {
 	}
 	eventually(t, "the good one is marked", func() bool { return own.keys()["rabbit:mailer:order.created:ok"] })
 	send("ok")
-	eventually(t, "the copies are skipped", func() bool { return ops.count(waybill.OpDuplicate) == 2 })
+	eventually(t, "the copies are skipped", func() bool { return ops.count(observe.OpDuplicate) == 2 })
 	mu.Lock()
 	defer mu.Unlock()
 	if want := map[string]int{"ok": 1, "broken": 3}; !maps.Equal(calls, want) {

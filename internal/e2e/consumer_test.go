@@ -20,6 +20,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -54,20 +55,20 @@ func (w *world) waitEffects(t *testing.T, consumer, id string, n int) {
 
 // opCounter counts what a part reports.
 type opCounter struct {
-	waybill.Observer
+	observe.Observer
 	mu  sync.Mutex
-	ops map[waybill.Op]int
+	ops map[observe.Op]int
 }
 
-func newOpCounter() *opCounter { return &opCounter{Observer: quiet, ops: map[waybill.Op]int{}} }
+func newOpCounter() *opCounter { return &opCounter{Observer: quiet, ops: map[observe.Op]int{}} }
 
-func (c *opCounter) Observe(_ context.Context, e waybill.Event) {
+func (c *opCounter) Observe(_ context.Context, e observe.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ops[e.Op] += max(e.Count, 1)
 }
 
-func (c *opCounter) count(op waybill.Op) int {
+func (c *opCounter) count(op observe.Op) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ops[op]
@@ -173,7 +174,7 @@ func TestDeliveredTwice(t *testing.T) {
 		publish(t, conn, m, "m")
 		w.waitEffects(t, "billing", "m", 1)
 		publish(t, conn, m, "m#again")
-		eventually(t, "the second is skipped", func() bool { return ops.count(waybill.OpDuplicate) == 1 })
+		eventually(t, "the second is skipped", func() bool { return ops.count(observe.OpDuplicate) == 1 })
 		stop()
 		eventually(t, "both are acknowledged", func() bool { return b.unsettled(t, "billing") == 0 })
 		if n := w.effects(t, "billing", "m"); n != 1 {
@@ -266,7 +267,7 @@ func TestTwoConsumersTwoTenants(t *testing.T) {
 		for _, name := range []string{"billing", "shipping"} {
 			w.waitEffects(t, name, "m", 2) // one per tenant
 		}
-		eventually(t, "the repeated ones are skipped", func() bool { return ops.count(waybill.OpDuplicate) == 4 })
+		eventually(t, "the repeated ones are skipped", func() bool { return ops.count(observe.OpDuplicate) == 4 })
 		if n := w.number(t, "SELECT count(DISTINCT (tenant, consumer)) FROM "+w.table("inbox")); n != 4 {
 			t.Errorf("%d inbox records, want one per tenant and consumer", n)
 		}
@@ -311,7 +312,7 @@ func TestOutgoingMessagesCommitWithTheHandler(t *testing.T) {
 		publish(t, conn, m, "1")
 		w.waitStatus(t, "invoice-2", outbox.Pending)
 		publish(t, conn, m, "2")
-		eventually(t, "the duplicate is skipped", func() bool { return ops.count(waybill.OpDuplicate) == 1 })
+		eventually(t, "the duplicate is skipped", func() bool { return ops.count(observe.OpDuplicate) == 1 })
 		w.everyIDOnce(t, 1)
 		if s := w.state(t, "invoice-2"); s.Tenant != "acme" {
 			t.Errorf("the outgoing message has the tenant %q, want that of its cause", s.Tenant)

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -61,7 +62,7 @@ func TestRelayKilledBetweenConfirmAndSettle(t *testing.T) {
 		w.waitEffects(t, "billing", "m", 1)
 		w.startRelay(t, conn.Publisher(), relay.Config{})
 		w.waitStatus(t, "m", outbox.Published)
-		eventually(t, "the second copy is skipped", func() bool { return ops.count(waybill.OpDuplicate) == 1 })
+		eventually(t, "the second copy is skipped", func() bool { return ops.count(observe.OpDuplicate) == 1 })
 		if n := w.effects(t, "billing", "m"); n != 1 {
 			t.Errorf("%d effects, want 1", n)
 		}
@@ -89,7 +90,7 @@ func TestStoppedRelay(t *testing.T) {
 	w.startRelay(t, owner, relay.Config{Retry: waybill.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour}})
 	w.waitStatus(t, "settled", outbox.Waiting) // the new owner's word
 	stopped.resume(t)
-	stopped.wait(t, string(waybill.OpSettle)) // it has come to its settlement
+	stopped.wait(t, string(observe.OpSettle)) // it has come to its settlement
 	if s := w.state(t, "settled"); s.Status != outbox.Waiting || s.Attempts != 1 {
 		t.Errorf("the settled message is %s with %d attempts, want Waiting with the one of the new owner", s.Status, s.Attempts)
 	}
@@ -240,7 +241,7 @@ func killedConsumer(t *testing.T, w *world, b brokerSettings, point string, effe
 	}
 	eventually(t, "the message has its effect", redelivered(func() bool { return w.effects(t, "billing", "m") > 0 }))
 	if effects == 1 {
-		eventually(t, "the redelivery is skipped", redelivered(func() bool { return ops.count(waybill.OpDuplicate) >= 1 }))
+		eventually(t, "the redelivery is skipped", redelivered(func() bool { return ops.count(observe.OpDuplicate) >= 1 }))
 	}
 	if n := w.effects(t, "billing", "m"); n != 1 {
 		t.Errorf("%d effects, want 1", n)
@@ -264,7 +265,7 @@ func TestKilledBetweenDeadLetterAndAck(t *testing.T) {
 	_, stop := w.startConsumer(t, sub, func(context.Context, pgx.Tx, *waybill.Message) error {
 		return fmt.Errorf("the handler must not run")
 	}, consumer.Config{Observer: ops})
-	eventually(t, "the redelivery is acknowledged as dead", func() bool { return ops.count(waybill.OpDuplicate) == 1 })
+	eventually(t, "the redelivery is acknowledged as dead", func() bool { return ops.count(observe.OpDuplicate) == 1 })
 	stop()
 	w.waitLetters(t, deadletter.Filter{}, 1)
 	if n := b.stored(t, "billing"); n != 0 {

@@ -11,13 +11,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/waybill-go/waybill"
 	brokers "github.com/waybill-go/waybill/broker"
 	"github.com/waybill-go/waybill/broker/asbbroker"
 	"github.com/waybill-go/waybill/broker/kafkabroker"
 	"github.com/waybill-go/waybill/broker/redisbroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/testtools/sbfake"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -161,7 +161,7 @@ func TestOtherBrokers(t *testing.T) {
 				w.waitStatus(t, m.ID, outbox.Published)
 				w.waitEffects(t, "billing", m.ID, 1)
 			}
-			eventually(t, "copies are skipped", func() bool { return ops.count(waybill.OpDuplicate) > 0 })
+			eventually(t, "copies are skipped", func() bool { return ops.count(observe.OpDuplicate) > 0 })
 			if n := w.number(t, "SELECT count(*) FROM "+w.table("effects")); n != orders {
 				t.Errorf("%d effects of %d orders", n, orders)
 			}

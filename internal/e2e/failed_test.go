@@ -6,6 +6,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 )
 
@@ -30,7 +31,7 @@ func TestFailedIsVisible(t *testing.T) {
 				t.Errorf("letter = %+v, want it Failed, exhausted after 3 attempts", l)
 			}
 		}
-		second.wait(t, string(waybill.OpFailed))
+		second.wait(t, string(observe.OpFailed))
 		second.kill()
 		if side.role == "refuser" {
 			w.wantFailed(t, 3)

@@ -17,6 +17,7 @@ import (
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // TestMessagesWithoutID (AS-38): a message without an id becomes a dead letter; a correlation id is not one.
@@ -55,7 +56,7 @@ func TestMessageKeyForForeignProducers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the second is a duplicate", func() bool { return ops.count(waybill.OpDuplicate) == 1 })
+	eventually(t, "the second is a duplicate", func() bool { return ops.count(observe.OpDuplicate) == 1 })
 	if n := w.number(t, "SELECT count(*) FROM "+w.table("effects")); n != 1 {
 		t.Errorf("%d effects, want 1", n)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // TestHandlerThatEndsItsSession: as long as the database is there, what a handler does to its own
@@ -113,7 +114,7 @@ func TestOutageInAHandlerDoesNotCount(t *testing.T) {
 	}
 	run(t, t.Context(), c.Run)
 	publish(t, b, waybill.Message{ID: "m", Topic: "orders"}, "m")
-	eventually(t, "the consumer waits", func() bool { return ops.count(waybill.OpPause) > 0 })
+	eventually(t, "the consumer waits", func() bool { return ops.count(observe.OpPause) > 0 })
 	proxy.Refuse(false)
 	w.waitEffects(t, "billing", "m", 1)
 	w.waitLetters(t, deadletter.Filter{}, 0)

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/cloudevents"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/store/memstore"
 )
 
@@ -109,9 +110,9 @@ func TestInboxServiceLanguages_Shared(t *testing.T) {
 		}
 		for n, extension := range append(slices.Clone(programs[i:]), programs[:i]...) {
 			if extension == ".go" {
-				before := len(handled) + ops.count(waybill.OpDuplicate)
+				before := len(handled) + ops.count(observe.OpDuplicate)
 				publish(t, b, m, m.ID)
-				eventually(t, "the consumer has met the message", func() bool { return len(handled)+ops.count(waybill.OpDuplicate) > before })
+				eventually(t, "the consumer has met the message", func() bool { return len(handled)+ops.count(observe.OpDuplicate) > before })
 				eventually(t, "it is marked", func() bool {
 					rec, err := store.ReadLease(t.Context(), lease.KeyOf("orders", "billing", &m).String())
 					return err == nil && rec.Status == lease.Processed

@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // proxiedLeases returns a lease store behind a proxy, and the same one reached directly.
@@ -60,9 +61,9 @@ func TestLeaseStoreAway(t *testing.T) {
 					for _, m := range during {
 						w.waitEffects(t, name, m.ID, 1)
 					}
-					eventually(t, "what had no lease is counted", func() bool { return ops.count(waybill.OpUnleased) == 3 })
+					eventually(t, "what had no lease is counted", func() bool { return ops.count(observe.OpUnleased) == 3 })
 				} else {
-					eventually(t, "each has been put back more than once", func() bool { return ops.count(waybill.OpPause) > 6 })
+					eventually(t, "each has been put back more than once", func() bool { return ops.count(observe.OpPause) > 6 })
 					for _, m := range during {
 						w.waitEffects(t, name, m.ID, 0)
 					}
@@ -75,7 +76,7 @@ func TestLeaseStoreAway(t *testing.T) {
 				eventually(t, "all are acknowledged", func() bool { return b.unsettled(t, name) == 0 })
 				checkAttempts(t, direct, b.group(name), during, open)
 				w.waitLetters(t, deadletter.Filter{Consumer: b.group(name)}, 0)
-				if n := ops.count(waybill.OpRetry); n != 0 {
+				if n := ops.count(observe.OpRetry); n != 0 {
 					t.Errorf("%d attempts counted as failed, want none", n)
 				}
 			})
@@ -133,10 +134,10 @@ func TestLeaseBusy(t *testing.T) {
 		if d := time.Duration(waited.Load()); d < 2*leaseTTL-50*time.Millisecond {
 			t.Errorf("handled after %v, while the lease of %v was somebody else's", d, 2*leaseTTL)
 		}
-		if tries, busy := store.tries.Load(), ops.count(waybill.OpBusy); tries > 4 || int64(busy) != tries-1 {
+		if tries, busy := store.tries.Load(), ops.count(observe.OpBusy); tries > 4 || int64(busy) != tries-1 {
 			t.Errorf("%d tries, %d of them busy; want few, and the last one acquired", tries, busy)
 		}
-		if n := ops.count(waybill.OpRetry) + ops.count(waybill.OpDead); n != 0 {
+		if n := ops.count(observe.OpRetry) + ops.count(observe.OpDead); n != 0 {
 			t.Errorf("%d failures counted, want none", n)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -97,7 +98,7 @@ func TestLeasedKilledHolder(t *testing.T) {
 			rec, err := store.ReadLease(context.Background(), key)
 			return err == nil && rec.Status == lease.Processed && rec.Attempts == 2
 		})
-		if n := ops.count(waybill.OpRetry) + ops.count(waybill.OpDead); n != 0 {
+		if n := ops.count(observe.OpRetry) + ops.count(observe.OpDead); n != 0 {
 			t.Errorf("%d failures counted, want none", n)
 		}
 	})
@@ -131,7 +132,7 @@ func TestLeasedStoppedHolder(t *testing.T) {
 	}
 	p.resume(t)
 	p.wait(t, "written: false <nil>")
-	p.wait(t, string(waybill.OpLeaseLost))
+	p.wait(t, string(observe.OpLeaseLost))
 	key := lease.KeyOf("bus", b.group("mailer"), &m).String()
 	if rec, err := store.ReadLease(t.Context(), key); err != nil || rec.Status != lease.Busy || rec.Token != 2 {
 		t.Errorf("after the late mark: %+v, %v; want the second holder's lease", rec, err)
@@ -219,7 +220,7 @@ func TestLeasedLetterWithoutMark(t *testing.T) {
 		return err == nil && rec.Status == lease.Processed
 	})
 	w.waitLetters(t, deadletter.Filter{}, 1)
-	if n := ops.count(waybill.OpDead); n != 1 {
+	if n := ops.count(observe.OpDead); n != 1 {
 		t.Errorf("%d letters counted, want one", n)
 	}
 }
@@ -263,5 +264,5 @@ func TestRenewalKeepsTheLease(t *testing.T) {
 	}
 	proxy.Refuse(false)
 	close(finish)
-	eventually(t, "the lease is known to be lost", func() bool { return ops.count(waybill.OpLeaseLost)+ops.count(waybill.OpPause) > 0 })
+	eventually(t, "the lease is known to be lost", func() bool { return ops.count(observe.OpLeaseLost)+ops.count(observe.OpPause) > 0 })
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox/lease"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/memstore"
 	"github.com/waybill-go/waybill/store/redisstore"
@@ -126,7 +127,7 @@ func TestLeasedOncePerMessage(t *testing.T) {
 		publish(t, b, waybill.Message{ID: "one id", Source: "app", Topic: "orders"}, "2")
 		publish(t, b, waybill.Message{ID: "one key", Type: "placed", IdempotencyKey: "k", Topic: "orders"}, "3")
 		publish(t, b, waybill.Message{ID: "one key", Type: "paid", IdempotencyKey: "k", Topic: "orders"}, "4")
-		eventually(t, "every copy is skipped", func() bool { return ops.count(waybill.OpDuplicate) == 2*2*n+1 })
+		eventually(t, "every copy is skipped", func() bool { return ops.count(observe.OpDuplicate) == 2*2*n+1 })
 		w.waitEffects(t, "billing", "one id", 1)
 		w.waitEffects(t, "shipping", "one id", 2)
 		for _, name := range groups {
@@ -191,9 +192,9 @@ func TestLeasedLetters(t *testing.T) {
 			for id := range reasons {
 				publish(t, b, waybill.Message{ID: id, Topic: "mails", Payload: []byte(`{"to":1}`)}, id)
 			}
-			eventually(t, "both are dead, for both", func() bool { return ops.count(waybill.OpDead) == 4 })
+			eventually(t, "both are dead, for both", func() bool { return ops.count(observe.OpDead) == 4 })
 		}
-		eventually(t, "the copies are skipped", func() bool { return ops.count(waybill.OpDuplicate) == 4 })
+		eventually(t, "the copies are skipped", func() bool { return ops.count(observe.OpDuplicate) == 4 })
 		for _, l := range w.waitLetters(t, deadletter.Filter{Consumer: "mailer"}, 2) {
 			if got := fmt.Sprintf("%s after %d", l.Reason, l.Attempts); got != reasons[l.Message.ID] {
 				t.Errorf("letter of %s: %s, want %s", l.Message.ID, got, reasons[l.Message.ID])
@@ -255,7 +256,7 @@ func TestLeasedRetryIsNotEarly(t *testing.T) {
 			failed = time.Now()
 			return errors.New("not yet")
 		}, ops)
-		eventually(t, "it is to be tried again", func() bool { return ops.count(waybill.OpRetry) == 1 })
+		eventually(t, "it is to be tried again", func() bool { return ops.count(observe.OpRetry) == 1 })
 		stop()
 		began, ops := make(chan time.Time, 1), newOpCounter()
 		start(func(context.Context, *waybill.Message) error {
@@ -265,7 +266,7 @@ func TestLeasedRetryIsNotEarly(t *testing.T) {
 		if waited := (<-began).Sub(failed); waited < delay {
 			t.Errorf("the next attempt was begun after %v, want it after %v", waited, delay)
 		}
-		if ops.count(waybill.OpBusy) == 0 {
+		if ops.count(observe.OpBusy) == 0 {
 			t.Error("the message was never put back, want it to come early")
 		}
 	})

@@ -29,6 +29,7 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 	"github.com/waybill-go/waybill/inboxhttp"
 	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/observe/promobserve"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
@@ -82,7 +83,7 @@ type trial struct {
 	observer *promobserve.Observer
 	registry *prometheus.Registry
 	log      *lockedBuffer
-	all      waybill.Observer
+	all      observe.Observer
 	writer   *outbox.Writer[*memstore.Tx]
 }
 
@@ -203,11 +204,11 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-func newTrial(t *testing.T, observers ...waybill.Observer) *trial {
+func newTrial(t *testing.T, observers ...observe.Observer) *trial {
 	tr := &trial{T: t, ctx: t.Context(), store: newMoodyStore(), broker: membroker.New(), registry: prometheus.NewPedanticRegistry(), log: &lockedBuffer{}}
 	tr.observer = promobserve.New(promobserve.Config{})
 	logger := slog.New(slog.NewTextHandler(tr.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	tr.all = waybill.Observers(append(observers, waybill.LogTo(logger), tr.observer)...)
+	tr.all = observe.Observers(append(observers, observe.LogTo(logger), tr.observer)...)
 	writer, err := outbox.NewWriter(tr.store, outbox.Config{Source: "shop", Observer: tr.all})
 	if err != nil {
 		t.Fatal(err)
@@ -519,8 +520,8 @@ func (stuckSagas) SagaCounts(context.Context) ([]saga.Count, error) {
 
 // sagas reports a change of an instance, and a message for one that has ended.
 func (tr *trial) sagas() {
-	tr.all.Observe(tr.ctx, waybill.Event{Op: waybill.OpSaga, Name: "order", Status: string(saga.Running), Count: 1})
-	tr.all.Observe(tr.ctx, waybill.Event{Op: waybill.OpIgnore, Name: "order", Status: "ended", Count: 1})
+	tr.all.Observe(tr.ctx, observe.Event{Op: observe.OpSaga, Name: "order", Status: string(saga.Running), Count: 1})
+	tr.all.Observe(tr.ctx, observe.Event{Op: observe.OpIgnore, Name: "order", Status: "ended", Count: 1})
 }
 
 // failures are those of the database.

@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // TestOtherPayload (AS-35) sends a second message under an id that was processed, with another
@@ -71,7 +72,7 @@ func otherPayload(t *testing.T, start func(t *testing.T, w *world, s source, nam
 		}
 		for name, p := range policies {
 			w.waitEffects(t, name, "last", 1)
-			eventually(t, name+" counts the conflict", func() bool { return ops[name].count(waybill.OpConflict) == p.seen })
+			eventually(t, name+" counts the conflict", func() bool { return ops[name].count(observe.OpConflict) == p.seen })
 			if l := letters[b.group(name)]; l.Reason != p.reason || l.Attempts != p.attempts || (p.reason != "" && string(l.Message.Payload) != "two") {
 				t.Errorf("%s: letter = %+v, want %q after %d attempts", name, l, p.reason, p.attempts)
 			}
@@ -119,9 +120,9 @@ func TestBatchesConflict(t *testing.T) {
 	for _, id := range []string{"x0", "b0", "c0"} {
 		w.waitEffects(t, "billing", id, 1)
 	}
-	eventually(t, "the conflict is to be tried again", func() bool { return ops.count(waybill.OpRetry) > 0 })
+	eventually(t, "the conflict is to be tried again", func() bool { return ops.count(observe.OpRetry) > 0 })
 	stop()
-	if n := ops.count(waybill.OpConflict); n != 1 || s.acks("a0") != 0 {
+	if n := ops.count(observe.OpConflict); n != 1 || s.acks("a0") != 0 {
 		t.Errorf("the conflict was met %d times and acknowledged %d times, want once and not", n, s.acks("a0"))
 	}
 	w.waitLetters(t, deadletter.Filter{}, 0)

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -141,7 +142,7 @@ func TestNotPublishedWithoutProof(t *testing.T) {
 		proxy.StallReplies(true)
 		w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 		eventually(t, "the broker has it", func() bool { return b.stored(t, "audit") >= 2 })
-		eventually(t, "the relay has given up waiting", func() bool { return ops.count(waybill.OpPause) >= 1 })
+		eventually(t, "the relay has given up waiting", func() bool { return ops.count(observe.OpPause) >= 1 })
 		if s := w.state(t, "m"); s.Status != outbox.Pending || s.Attempts != 0 {
 			t.Errorf("the unconfirmed message is %s with %d attempts, want Pending with none", s.Status, s.Attempts)
 		}
@@ -174,7 +175,7 @@ func TestBrokerAway(t *testing.T) {
 		proxy.Cut()
 		w.enqueue(t, numbered("during", "orders", 50)...)
 		within(t, away+patience, "the destination is paused, and the outage has lasted", func() bool {
-			return ops.count(waybill.OpPause) >= 2 && time.Since(gone) > away
+			return ops.count(observe.OpPause) >= 2 && time.Since(gone) > away
 		})
 		if n := w.number(t, "SELECT count(*) FROM "+w.table("messages")+" WHERE attempts > 0 OR status IN ('Dead', 'Failed')"); n != 0 {
 			t.Errorf("%d messages had an attempt counted or are dead, want none", n)

@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -154,7 +155,7 @@ func TestOutageIsNoPoison(t *testing.T) {
 		proxy.Cut()
 		proceed <- struct{}{}
 		eventually(t, "the end of the attempt could not be written down", func() bool {
-			return ops.count(waybill.OpPause) > 0 && ops.count(waybill.OpSettle) >= round
+			return ops.count(observe.OpPause) > 0 && ops.count(observe.OpSettle) >= round
 		})
 		proxy.Refuse(false)
 	}

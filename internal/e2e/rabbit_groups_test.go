@@ -11,6 +11,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/service"
 	"github.com/waybill-go/waybill/store/memstore"
 )
@@ -56,7 +57,7 @@ func TestLettersOnTheBrokerArrive(t *testing.T) {
 		publish(t, conn, waybill.Message{ID: "m", Topic: "mails", Payload: []byte(`{"to":1}`)}, "m")
 		if b.Kind == "rabbit" {
 			eventually(t, "it is given up twice in vain", func() bool { return attempts.Load() >= 2 })
-			if n := ops.count(waybill.OpDead); n != 0 {
+			if n := ops.count(observe.OpDead); n != 0 {
 				t.Errorf("%d letters are told of, and none was stored", n)
 			}
 		}
@@ -74,6 +75,6 @@ func TestLettersOnTheBrokerArrive(t *testing.T) {
 		if m.ID != "m" || string(m.Payload) != `{"to":1}` || m.Headers[service.HeaderDeadReason] != string(waybill.ReasonRejected) {
 			t.Errorf("letter %+v, want the message, and why it was given up", m)
 		}
-		eventually(t, "the message is done with", func() bool { return b.unsettled(t, "mailer") == 0 && ops.count(waybill.OpDead) == 1 })
+		eventually(t, "the message is done with", func() bool { return b.unsettled(t, "mailer") == 0 && ops.count(observe.OpDead) == 1 })
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 )
@@ -141,12 +142,12 @@ type delayRecorder struct {
 	seen []time.Duration
 }
 
-func (d *delayRecorder) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+func (d *delayRecorder) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
 
-func (d *delayRecorder) Observe(_ context.Context, e waybill.Event) {
-	if e.Op == waybill.OpRetry {
+func (d *delayRecorder) Observe(_ context.Context, e observe.Event) {
+	if e.Op == observe.OpRetry {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.seen = append(d.seen, e.Delay)
@@ -371,7 +372,7 @@ func optionObserver(t *testing.T) {
 	w, ops := plainWorld(t), newOpCounter()
 	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 	w.startRelay(t, &recorder{}, relay.Config{Observer: ops})
-	for _, op := range []waybill.Op{waybill.OpLanes, waybill.OpClaim, waybill.OpPublish, waybill.OpSettle} {
+	for _, op := range []observe.Op{observe.OpLanes, observe.OpClaim, observe.OpPublish, observe.OpSettle} {
 		eventually(t, "the observer is told of "+string(op), func() bool { return ops.count(op) >= 1 })
 	}
 }
@@ -386,7 +387,7 @@ func optionRecorder(t *testing.T) {
 	w.enqueue(t, waybill.Message{ID: "m", Topic: "orders"})
 	ops := newOpCounter()
 	_, stop := w.startRelay(t, &recorder{}, relay.Config{Recorder: rec, Observer: ops})
-	eventually(t, "the message is settled", func() bool { return ops.count(waybill.OpSettle) >= 1 })
+	eventually(t, "the message is settled", func() bool { return ops.count(observe.OpSettle) >= 1 })
 	stop()
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)

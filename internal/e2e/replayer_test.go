@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
 	"github.com/waybill-go/waybill/internal/loop"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/store/memstore"
 )
 
@@ -201,14 +202,14 @@ func (s *failingStore) AdvanceReplay(ctx context.Context, number int64, n int) (
 
 // reported keeps what loops report.
 type reported struct {
-	waybill.Observer
+	observe.Observer
 	seen chan error
 }
 
 func newReported() reported { return reported{quiet, make(chan error, 1000)} }
 
-func (o reported) Observe(_ context.Context, e waybill.Event) {
-	if e.Op == waybill.OpLoop && e.Err != nil {
+func (o reported) Observe(_ context.Context, e observe.Event) {
+	if e.Op == observe.OpLoop && e.Err != nil {
 		o.seen <- e.Err
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/recording"
 	"github.com/waybill-go/waybill/internal/relaycore"
 	"github.com/waybill-go/waybill/internal/testtools/history"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // soakEnv makes the long stories run in full: make soak.
@@ -77,7 +77,7 @@ func replicasHistory(t *testing.T, w *world, b brokerSettings, settings child) {
 	settings.Record = t.TempDir()
 	c := newChaos(t, w, b, settings)
 	for _, r := range c.replicas { // each is recorded before the first of them is killed
-		r.process.wait(t, string(waybill.OpLanes))
+		r.process.wait(t, string(observe.OpLanes))
 	}
 	for n := range interruptions {
 		for range transactions*(n+1)/interruptions - transactions*n/interruptions {

@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/internal/testtools/deadline"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/request"
@@ -152,7 +153,7 @@ func TestRequestTimeout(t *testing.T) {
 			t.Fatalf("Request(slow) = %v, want ErrTimeout", err)
 		}
 		close(a.answer)
-		eventually(t, "the late reply is counted", func() bool { return a.seen.count(waybill.OpLateReply) > 0 })
+		eventually(t, "the late reply is counted", func() bool { return a.seen.count(observe.OpLateReply) > 0 })
 		if got, err := a.ask("next"); err != nil || got != "to next" {
 			t.Errorf("Request(next) = %q, %v", got, err)
 		}

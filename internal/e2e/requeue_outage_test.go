@@ -13,6 +13,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/store/memstore"
 )
 
@@ -129,8 +130,8 @@ func lettersOf(t *testing.T, s deadletter.Store) []deadletter.Letter {
 
 // counter counts what it is told.
 type counter struct {
-	waybill.Observer
+	observe.Observer
 	n atomic.Int64
 }
 
-func (c *counter) Observe(context.Context, waybill.Event) { c.n.Add(1) }
+func (c *counter) Observe(context.Context, observe.Event) { c.n.Add(1) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/saga"
 )
 
@@ -53,7 +54,7 @@ func TestSagaAtTheSameTime(t *testing.T) {
 				o.tell(t, "left", "a")
 				o.tell(t, "right", "a")
 				o.waitDone(t, "a", "begin", "left", "right")
-				if n := o.ops.count(waybill.OpRepeat); n > 0 != conflicts {
+				if n := o.ops.count(observe.OpRepeat); n > 0 != conflicts {
 					t.Errorf("%d conflicts were repeated, want some: %v", n, conflicts)
 				}
 				o.noLetters(t)
@@ -87,7 +88,7 @@ func TestSagaRedelivered(t *testing.T) {
 		o.run(t, s, consumer.Config{Retry: waybill.RetryPolicy{MaxRetries: waybill.NoRetries}})
 		o.tell(t, "begin", "a")
 		o.waitDone(t, "a", "begin")
-		if repeats, pauses := o.ops.count(waybill.OpRepeat), o.ops.count(waybill.OpPause); repeats < 5 || pauses != 1 {
+		if repeats, pauses := o.ops.count(observe.OpRepeat), o.ops.count(observe.OpPause); repeats < 5 || pauses != 1 {
 			t.Errorf("%d conflicts were repeated in place and %d deliveries put back, want some of the first and 1", repeats, pauses)
 		}
 		o.noLetters(t)
@@ -118,7 +119,7 @@ func TestSagaStartedTwice(t *testing.T) {
 		o.tell(t, "end", "a")
 		ended := o.waitStatus(t, "a", saga.Completed, "begin")
 		publish(t, o.broker, waybill.Message{ID: "late", Type: "begin", Topic: errandTopic, Key: "a"}, "late")
-		eventually(t, "the late one is passed over", func() bool { return o.ops.count(waybill.OpIgnore) == 1 })
+		eventually(t, "the late one is passed over", func() bool { return o.ops.count(observe.OpIgnore) == 1 })
 		if in := o.waitStatus(t, "a", saga.Completed, "begin"); in.Version != ended.Version || in.Number != ended.Number {
 			t.Errorf("the instance is %+v, want it as it has ended: %+v", in, ended)
 		}
@@ -161,7 +162,7 @@ func TestSagaByKey(t *testing.T) {
 			o.tell(t, typ, "a")
 		}
 		o.waitDone(t, "a", want...)
-		if n := o.ops.count(waybill.OpRepeat); n > 0 {
+		if n := o.ops.count(observe.OpRepeat); n > 0 {
 			t.Errorf("%d conflicts were repeated, want none", n)
 		}
 		o.noLetters(t)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/store/pgstore"
 )
 
@@ -31,7 +32,7 @@ func TestSlowHandlerAndItsDuplicate(t *testing.T) {
 		from := toBilling(s)
 		c, err := consumer.New(from, from.of, store, func(ctx context.Context, tx pgx.Tx, m *waybill.Message) error {
 			ran.Add(1)
-			eventually(t, "the duplicate is put back", func() bool { return ops.count(waybill.OpBusy) >= 1 })
+			eventually(t, "the duplicate is put back", func() bool { return ops.count(observe.OpBusy) >= 1 })
 			if s.acks(m.ID) > 0 {
 				t.Error("the duplicate was acknowledged before the first had committed")
 			}
@@ -45,10 +46,10 @@ func TestSlowHandlerAndItsDuplicate(t *testing.T) {
 		if ran.Load() != 1 || w.effects(t, "billing", "a0") != 1 {
 			t.Errorf("the handler ran %d times and has %d effects, want 1 and 1", ran.Load(), w.effects(t, "billing", "a0"))
 		}
-		if n := ops.count(waybill.OpDuplicate); n != 1 {
+		if n := ops.count(observe.OpDuplicate); n != 1 {
 			t.Errorf("%d deliveries were skipped, want 1", n)
 		}
-		if n := ops.count(waybill.OpRetry) + ops.count(waybill.OpPause) + ops.count(waybill.OpDead) + w.number(t, "SELECT count(*) FROM "+w.table("consumer_attempts")); n != 0 {
+		if n := ops.count(observe.OpRetry) + ops.count(observe.OpPause) + ops.count(observe.OpDead) + w.number(t, "SELECT count(*) FROM "+w.table("consumer_attempts")); n != 0 {
 			t.Errorf("the delivery that was put back left %d traces of an attempt", n)
 		}
 	})

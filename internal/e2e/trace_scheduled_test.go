@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/observe/otelobserve"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
@@ -64,7 +65,7 @@ func TestTraceThroughSchedule(t *testing.T) {
 
 // runTraced runs a relay and a consumer that are traced. It returns the span that the handler of
 // the first message runs in.
-func (a *agenda) runTraced(t *testing.T, b *membroker.Broker, o waybill.Observer) <-chan trace.SpanContext {
+func (a *agenda) runTraced(t *testing.T, b *membroker.Broker, o observe.Observer) <-chan trace.SpanContext {
 	t.Helper()
 	handled := make(chan trace.SpanContext, 1)
 	sub := consumer.Subscription{Group: "billing", Topics: []string{"orders"}}

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/broker/membroker"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // TestVanishedReplica: the transactions of a replica whose host has vanished stay open, with the inbox
@@ -54,7 +55,7 @@ func TestVanishedReplica(t *testing.T) {
 	for i := range msgs {
 		publish(t, b, msgs[i], msgs[i].ID)
 	}
-	eventually(t, "each of them has been put back", func() bool { return ops.count(waybill.OpBusy) >= 2*held })
+	eventually(t, "each of them has been put back", func() bool { return ops.count(observe.OpBusy) >= 2*held })
 	for i := range others {
 		id := fmt.Sprint("other", i)
 		publish(t, b, waybill.Message{ID: id, Topic: "orders"}, id)
@@ -65,7 +66,7 @@ func TestVanishedReplica(t *testing.T) {
 		err := c.Health()
 		return err != nil && strings.Contains(err.Error(), "other transactions hold their inbox rows")
 	})
-	if n := ops.count(waybill.OpRetry) + ops.count(waybill.OpDead); n != 0 {
+	if n := ops.count(observe.OpRetry) + ops.count(observe.OpDead); n != 0 {
 		t.Errorf("%d attempts are counted, want none", n)
 	}
 	if err := tx.Rollback(t.Context()); err != nil && !errors.Is(err, pgx.ErrTxClosed) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -380,12 +381,12 @@ func TestListenURLIsChecked(t *testing.T) {
 
 // loopErrors counts the failures of background loops.
 type loopErrors struct {
-	waybill.Observer
+	observe.Observer
 	n atomic.Int64
 }
 
-func (o *loopErrors) Observe(ctx context.Context, e waybill.Event) {
-	if e.Op == waybill.OpLoop && e.Err != nil {
+func (o *loopErrors) Observe(ctx context.Context, e observe.Event) {
+	if e.Op == observe.OpLoop && e.Err != nil {
 		o.n.Add(1)
 	}
 	o.Observer.Observe(ctx, e)

@@ -21,6 +21,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/internal/testtools/faultproxy"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/store/pgstore"
@@ -452,7 +453,7 @@ func within(t *testing.T, limit time.Duration, what string, condition func() boo
 }
 
 // quiet is an observer that says nothing.
-var quiet waybill.Observer = waybill.LogTo(slog.New(slog.DiscardHandler))
+var quiet observe.Observer = observe.LogTo(slog.New(slog.DiscardHandler))
 
 // recorder is a publisher that records what it accepts and fails as it is told.
 type recorder struct {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/schedule"
@@ -76,7 +77,7 @@ func schedules[Tx any](ctx context.Context, _ *env[Tx], p *party[Tx]) error {
 const sweep = "sweep"
 
 func (p *party[Tx]) scheduler() (*schedule.Scheduler[Tx], error) {
-	return schedule.NewScheduler[Tx](p.store, schedule.Config{Source: "shop", Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
+	return schedule.NewScheduler[Tx](p.store, schedule.Config{Source: "shop", Observer: observe.LogTo(slog.New(slog.DiscardHandler))})
 }
 
 // recurring has a schedule that is due.

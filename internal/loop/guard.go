@@ -7,26 +7,27 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // guardInterval is how often a panic of one observer is logged, at most.
 const guardInterval = time.Minute
 
 // Guard returns an observer that passes everything on to o and survives what panics there.
-func Guard(o waybill.Observer) waybill.Observer { return &guard{observer: o} }
+func Guard(o observe.Observer) observe.Observer { return &guard{observer: o} }
 
 type guard struct {
-	observer waybill.Observer
+	observer observe.Observer
 	logged   atomic.Pointer[time.Time] // when a panic was last logged; nil if none was
 }
 
-func (g *guard) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
+func (g *guard) Start(ctx context.Context, op observe.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
 	started, end := ctx, func(error) {}
 	g.protect(ctx, func() { started, end = g.observer.Start(ctx, op, msgs...) })
 	return started, func(err error) { g.protect(ctx, func() { end(err) }) }
 }
 
-func (g *guard) Observe(ctx context.Context, e waybill.Event) {
+func (g *guard) Observe(ctx context.Context, e observe.Event) {
 	g.protect(ctx, func() { g.observer.Observe(ctx, e) })
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 type Loop struct {
 	Name     string           // as reported
 	Kind     string           // the name without what differs from process to process; "" if nothing does
-	Observer waybill.Observer // gets an OpLoop event for each failed round
+	Observer observe.Observer // gets an OpLoop event for each failed round
 
 	mu      sync.Mutex
 	success time.Time
@@ -46,7 +47,7 @@ func (l *Loop) Run(ctx context.Context, round func(ctx context.Context) error) {
 			failures = 0
 			continue
 		}
-		l.Observer.Observe(ctx, waybill.Event{Op: waybill.OpLoop, Name: l.Name, Loop: cmp.Or(l.Kind, l.Name), Err: err})
+		l.Observer.Observe(ctx, observe.Event{Op: observe.OpLoop, Name: l.Name, Loop: cmp.Or(l.Kind, l.Name), Err: err})
 		Sleep(ctx, min(backoffBase<<min(failures, 10), backoffMax))
 		failures++
 	}

@@ -9,16 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 type counter struct {
-	waybill.Observer
+	observe.Observer
 	failures int
 }
 
-func (c *counter) Observe(_ context.Context, e waybill.Event) {
-	if e.Op == waybill.OpLoop && e.Err != nil {
+func (c *counter) Observe(_ context.Context, e observe.Event) {
+	if e.Op == observe.OpLoop && e.Err != nil {
 		c.failures++
 	}
 }

@@ -8,9 +8,9 @@ package ops
 import (
 	"context"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/saga"
@@ -44,7 +44,7 @@ type Stores struct {
 	Audit     deadletter.Auditor
 
 	Source   string           // of messages by which an instance of a saga goes on
-	Observer waybill.Observer // receives what operators run
+	Observer observe.Observer // receives what operators run
 }
 
 // Of returns what a store is.

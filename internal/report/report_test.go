@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 func TestByType(t *testing.T) {
@@ -16,8 +17,8 @@ func TestByType(t *testing.T) {
 		{ID: "3", Topic: "orders", Type: "placed"},
 		{ID: "4", Topic: "orders", Type: "paid"},
 	}
-	e := waybill.Event{Op: waybill.OpPublish, Destination: "d", Duration: time.Second}
-	want := []waybill.Event{
+	e := observe.Event{Op: observe.OpPublish, Destination: "d", Duration: time.Second}
+	want := []observe.Event{
 		{Op: e.Op, Destination: "d", Duration: time.Second, Topic: "orders", Type: "placed", IDs: []string{"1", "3"}, Count: 2},
 		{Op: e.Op, Destination: "d", Duration: time.Second, Topic: "billing", Type: "placed", IDs: []string{"2"}, Count: 1},
 		{Op: e.Op, Destination: "d", Duration: time.Second, Topic: "orders", Type: "paid", IDs: []string{"4"}, Count: 1},

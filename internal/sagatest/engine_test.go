@@ -16,6 +16,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/deadletter"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/store/memstore"
 	"github.com/waybill-go/waybill/waybilltest"
@@ -186,7 +187,7 @@ func TestEnded(t *testing.T) {
 			again.ID = "again"
 			k.Enqueue(again)
 			want(t, k, saga.Completed, "bill", "ship")
-			seen.want(t, waybill.OpIgnore, "ended", "again")
+			seen.want(t, observe.OpIgnore, "ended", "again")
 			k.Advance(2 * time.Hour)
 			if own := k.Messages(own); len(own) != 0 {
 				t.Errorf("%d timeouts have come after the end, want none: it cancels them", len(own))
@@ -200,12 +201,12 @@ type observer struct {
 	events []string
 }
 
-func (o *observer) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+func (o *observer) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
 
-func (o *observer) Observe(_ context.Context, e waybill.Event) {
-	if e.Op != waybill.OpSaga && e.Op != waybill.OpIgnore {
+func (o *observer) Observe(_ context.Context, e observe.Event) {
+	if e.Op != observe.OpSaga && e.Op != observe.OpIgnore {
 		return
 	}
 	o.mu.Lock()
@@ -213,7 +214,7 @@ func (o *observer) Observe(_ context.Context, e waybill.Event) {
 	o.events = append(o.events, fmt.Sprint(e.Op, e.Name, e.Status, e.IDs))
 }
 
-func (o *observer) want(t *testing.T, op waybill.Op, status, id string) {
+func (o *observer) want(t *testing.T, op observe.Op, status, id string) {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -335,10 +336,10 @@ func TestStale(t *testing.T) {
 		for turn := range in.Progress.Turn + 2 { // the step that waits is one of them
 			id := fmt.Sprint("turn-", turn)
 			k.Enqueue(waybill.Message{ID: id, Type: "waybill.saga.step", Topic: own, Payload: fmt.Appendf(nil, `{"tenant":"default","saga":"orders","key":"a","turn":%d}`, turn)})
-			seen.want(t, waybill.OpIgnore, "stale", id)
+			seen.want(t, observe.OpIgnore, "stale", id)
 		}
 		k.Enqueue(waybill.Message{ID: "early", Type: "waybill.saga.timeout", Topic: own, Payload: []byte(`{"tenant":"default","saga":"orders","key":"a","timeout":"step charge"}`)})
-		seen.want(t, waybill.OpIgnore, "stale", "early")
+		seen.want(t, observe.OpIgnore, "stale", "early")
 		want(t, k, saga.Running, "place", "reserve", "charge")
 	})
 }
@@ -369,10 +370,10 @@ func TestStale_NotWaiting(t *testing.T) {
 		for _, turn := range []int{0, 2} { // 1 is tried again in an hour
 			id := fmt.Sprint("turn-", turn)
 			k.Enqueue(waybill.Message{ID: id, Type: "waybill.saga.step", Topic: own, Payload: fmt.Appendf(nil, `{"tenant":"default","saga":"orders","key":"a","turn":%d}`, turn)})
-			seen.want(t, waybill.OpIgnore, "stale", id)
+			seen.want(t, observe.OpIgnore, "stale", id)
 		}
 		k.Enqueue(message("answered", "a"))
-		seen.want(t, waybill.OpIgnore, "stale", "answered a")
+		seen.want(t, observe.OpIgnore, "stale", "answered a")
 		want(t, k, saga.Running)
 		k.Advance(2 * time.Hour)
 		again := message("answered", "a")
@@ -515,7 +516,7 @@ func TestOperator_Compensate(t *testing.T) {
 
 func operator(t *testing.T, k *waybilltest.Kit) *saga.Operator {
 	t.Helper()
-	op, err := saga.NewOperator(k.Store, saga.OperatorConfig{Source: "ops", Observer: waybill.Observers()})
+	op, err := saga.NewOperator(k.Store, saga.OperatorConfig{Source: "ops", Observer: observe.Observers()})
 	if err != nil {
 		t.Fatal(err)
 	}

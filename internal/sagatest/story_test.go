@@ -12,6 +12,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/store/memstore"
 	"github.com/waybill-go/waybill/waybilltest"
@@ -53,7 +54,7 @@ func newSaga(t *testing.T, store saga.Store[tx], cfg saga.Config) *orders {
 	t.Helper()
 	cfg.Name, cfg.Source, cfg.Topic, cfg.Node = "orders", "shop", own, "node-1"
 	if cfg.Observer == nil {
-		cfg.Observer = waybill.Observers()
+		cfg.Observer = observe.Observers()
 	}
 	s, err := saga.New[tx, order](store, cfg)
 	if err != nil {

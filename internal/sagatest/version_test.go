@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/saga"
 	"github.com/waybill-go/waybill/store/memstore"
 )
@@ -19,7 +20,7 @@ type newOrder struct {
 // second is the second version of withRules: what is paid is packed before it is sent.
 func second(t *testing.T, store saga.Store[tx]) *saga.Saga[tx, newOrder] {
 	t.Helper()
-	s, err := saga.New[tx, newOrder](store, saga.Config{Name: "orders", Version: 2, Source: "shop", Topic: own, Observer: waybill.Observers()})
+	s, err := saga.New[tx, newOrder](store, saga.Config{Name: "orders", Version: 2, Source: "shop", Topic: own, Observer: observe.Observers()})
 	if err != nil {
 		t.Fatal(err)
 	}

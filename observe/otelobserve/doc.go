@@ -4,7 +4,7 @@
 //
 //	observer, err := otelobserve.New(otelobserve.Config{System: "rabbitmq"})
 //	svc, err := service.New(store, broker, service.Config{
-//		Observer: waybill.Observers(waybill.LogTo(slog.Default()), observer),
+//		Observer: observe.Observers(observe.LogTo(slog.Default()), observer),
 //	})
 //
 // The trace of a message goes from the enqueue through every attempt to publish it to every

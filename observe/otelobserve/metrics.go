@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -56,7 +57,7 @@ type group struct{ topic, failure string }
 
 // record counts the messages of an operation, by topic and kind of failure, and the duration
 // once for each of these.
-func (in *instruments) record(ctx context.Context, system string, op waybill.Op, what operation, topics []string, took time.Duration, err error) {
+func (in *instruments) record(ctx context.Context, system string, op observe.Op, what operation, topics []string, took time.Duration, err error) {
 	groups := make(map[group]int64, 1)
 	for i, topic := range topics {
 		failure := ""
@@ -75,19 +76,19 @@ func (in *instruments) record(ctx context.Context, system string, op waybill.Op,
 		if g.failure != "" {
 			attrs = append(attrs, attribute.String("error.type", g.failure))
 		}
-		if op == waybill.OpHandle {
-			attrs = append(attrs, attribute.String("messaging.consumer.group.name", waybill.NameFrom(ctx)))
+		if op == observe.OpHandle {
+			attrs = append(attrs, attribute.String("messaging.consumer.group.name", observe.NameFrom(ctx)))
 		}
 		in.add(ctx, op, n, took, metric.WithAttributeSet(attribute.NewSet(attrs...)))
 	}
 }
 
-func (in *instruments) add(ctx context.Context, op waybill.Op, n int64, took time.Duration, with metric.MeasurementOption) {
+func (in *instruments) add(ctx context.Context, op observe.Op, n int64, took time.Duration, with metric.MeasurementOption) {
 	switch op {
-	case waybill.OpHandle:
+	case observe.OpHandle:
 		in.process.Record(ctx, took.Seconds(), with)
 		in.consumed.Add(ctx, n, with)
-	case waybill.OpPublish:
+	case observe.OpPublish:
 		in.operation.Record(ctx, took.Seconds(), with)
 		in.sent.Add(ctx, n, with)
 	default:

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -44,7 +45,7 @@ type Observer struct {
 	metrics *instruments
 }
 
-var _ waybill.Observer = (*Observer)(nil)
+var _ observe.Observer = (*Observer)(nil)
 
 // New returns an observer. The error is that of the meter provider.
 func New(cfg Config) (*Observer, error) {
@@ -64,8 +65,8 @@ func New(cfg Config) (*Observer, error) {
 	return &Observer{cfg: cfg, tracer: cfg.TracerProvider.Tracer(scope), metrics: metrics}, nil
 }
 
-// Observe implements [waybill.Observer]. Everything is told by Start.
-func (o *Observer) Observe(context.Context, waybill.Event) {}
+// Observe implements [observe.Observer]. Everything is told by Start.
+func (o *Observer) Observe(context.Context, observe.Event) {}
 
 // operation is what the conventions call one of ours.
 type operation struct {
@@ -74,15 +75,15 @@ type operation struct {
 	kind trace.SpanKind
 }
 
-var operations = map[waybill.Op]operation{
-	waybill.OpEnqueue: {"enqueue", "create", trace.SpanKindProducer},
-	waybill.OpPublish: {"send", "send", trace.SpanKindClient},
-	waybill.OpHandle:  {"process", "process", trace.SpanKindConsumer},
+var operations = map[observe.Op]operation{
+	observe.OpEnqueue: {"enqueue", "create", trace.SpanKindProducer},
+	observe.OpPublish: {"send", "send", trace.SpanKindClient},
+	observe.OpHandle:  {"process", "process", trace.SpanKindConsumer},
 }
 
-// Start implements [waybill.Observer].
-func (o *Observer) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
-	if op == waybill.OpServe && len(msgs) == 1 {
+// Start implements [observe.Observer].
+func (o *Observer) Start(ctx context.Context, op observe.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
+	if op == observe.OpServe && len(msgs) == 1 {
 		return o.serve(ctx, msgs[0])
 	}
 	what, ok := operations[op]
@@ -109,10 +110,10 @@ func (o *Observer) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Me
 }
 
 // span begins the span of one message, whose context goes into a message that has none.
-func (o *Observer) span(ctx context.Context, op waybill.Op, what operation, m *waybill.Message) (context.Context, trace.Span) {
+func (o *Observer) span(ctx context.Context, op observe.Op, what operation, m *waybill.Message) (context.Context, trace.Span) {
 	created := contextOf(m)
 	var links []trace.Link
-	if op == waybill.OpEnqueue {
+	if op == observe.OpEnqueue {
 		if o.cfg.DisableEnqueueSpans || created.IsValid() {
 			store(m, trace.SpanContextFromContext(ctx))
 			return ctx, nil
@@ -123,18 +124,18 @@ func (o *Observer) span(ctx context.Context, op waybill.Op, what operation, m *w
 			links = append(links, trace.Link{SpanContext: ambient})
 		}
 		ctx = trace.ContextWithRemoteSpanContext(ctx, created)
-	} else if op == waybill.OpPublish {
+	} else if op == observe.OpPublish {
 		what.kind = trace.SpanKindProducer // its context is the one that consumers get
 	}
 	ctx, s := o.tracer.Start(ctx, what.name+" "+request.Label(m.Address()),
 		trace.WithSpanKind(what.kind), trace.WithLinks(links...), trace.WithAttributes(o.attributes(ctx, op, what, m)...))
-	if op != waybill.OpHandle {
+	if op != observe.OpHandle {
 		store(m, s.SpanContext())
 	}
 	return ctx, s
 }
 
-func (o *Observer) attributes(ctx context.Context, op waybill.Op, what operation, m *waybill.Message) []attribute.KeyValue {
+func (o *Observer) attributes(ctx context.Context, op observe.Op, what operation, m *waybill.Message) []attribute.KeyValue {
 	attrs := append(make([]attribute.KeyValue, 0, 8),
 		attribute.String("messaging.system", o.cfg.System),
 		attribute.String("messaging.operation.name", what.name),
@@ -146,11 +147,11 @@ func (o *Observer) attributes(ctx context.Context, op waybill.Op, what operation
 	if m.CorrelationID != "" {
 		attrs = append(attrs, attribute.String("messaging.message.conversation_id", m.CorrelationID))
 	}
-	switch name := waybill.NameFrom(ctx); {
+	switch name := observe.NameFrom(ctx); {
 	case name == "":
-	case op == waybill.OpHandle:
+	case op == observe.OpHandle:
 		attrs = append(attrs, attribute.String("messaging.consumer.group.name", name))
-	case op == waybill.OpPublish:
+	case op == observe.OpPublish:
 		attrs = append(attrs, attribute.String("messaging.client.id", name))
 	}
 	return attrs

@@ -8,11 +8,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // errorOf returns what became of message i of an operation that ended with err.
 func errorOf(err error, i int) error {
-	var batch waybill.BatchError
+	var batch observe.BatchError
 	if errors.As(err, &batch) && i < len(batch) {
 		return batch[i]
 	}

@@ -6,7 +6,7 @@
 //
 //	observer := promobserve.New(promobserve.Config{})
 //	svc, err := service.New(store, broker, service.Config{
-//		Observer: waybill.Observers(waybill.LogTo(slog.Default()), observer),
+//		Observer: observe.Observers(observe.LogTo(slog.Default()), observer),
 //	})
 //	registry.MustRegister(observer, promobserve.NewCollector(promobserve.CollectorConfig{
 //		Relay:       svc.RelayStatus,

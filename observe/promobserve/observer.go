@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/janitor"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/request"
 )
 
@@ -32,7 +33,7 @@ type Observer struct {
 }
 
 var (
-	_ waybill.Observer     = (*Observer)(nil)
+	_ observe.Observer     = (*Observer)(nil)
 	_ prometheus.Collector = (*Observer)(nil)
 )
 
@@ -67,26 +68,26 @@ type sent struct {
 	time  time.Time
 }
 
-// Start implements [waybill.Observer]. It tells how old messages are when they are published
+// Start implements [observe.Observer]. It tells how old messages are when they are published
 // and handled, and which attempts fail.
-func (o *Observer) Start(ctx context.Context, op waybill.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
+func (o *Observer) Start(ctx context.Context, op observe.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
 	switch op {
-	case waybill.OpPublish:
+	case observe.OpPublish:
 		list := make([]sent, len(msgs))
 		for i, m := range msgs {
 			list[i] = sent{o.topic(m.Address()), m.Time}
 		}
 		return ctx, func(err error) { o.published(list, err) }
-	case waybill.OpHandle:
+	case observe.OpHandle:
 		for _, m := range msgs {
-			o.m.handleAge.WithLabelValues(waybill.NameFrom(ctx), o.topic(m.Address())).Observe(age(m.Time))
+			o.m.handleAge.WithLabelValues(observe.NameFrom(ctx), o.topic(m.Address())).Observe(age(m.Time))
 		}
 	}
 	return ctx, func(error) {}
 }
 
 func (o *Observer) published(list []sent, err error) {
-	var batch waybill.BatchError
+	var batch observe.BatchError
 	each := errors.As(err, &batch) && len(batch) == len(list)
 	for i, s := range list {
 		failure := err
@@ -110,114 +111,114 @@ func age(t time.Time) float64 {
 	return max(0, time.Since(t).Seconds())
 }
 
-// Observe implements [waybill.Observer].
-func (o *Observer) Observe(_ context.Context, e waybill.Event) {
+// Observe implements [observe.Observer].
+func (o *Observer) Observe(_ context.Context, e observe.Event) {
 	e.Topic, e.Type = o.topic(e.Topic), o.types.value(e.Type)
 	switch e.Op {
-	case waybill.OpEnqueue, waybill.OpPublish, waybill.OpHandle, waybill.OpDuplicate, waybill.OpConflict, waybill.OpBusy, waybill.OpUnleased:
+	case observe.OpEnqueue, observe.OpPublish, observe.OpHandle, observe.OpDuplicate, observe.OpConflict, observe.OpBusy, observe.OpUnleased:
 		o.flow(e)
-	case waybill.OpRetry, waybill.OpDead, waybill.OpFailed, waybill.OpRequeue, waybill.OpRepeat:
+	case observe.OpRetry, observe.OpDead, observe.OpFailed, observe.OpRequeue, observe.OpRepeat:
 		o.trouble(e)
-	case waybill.OpClaim, waybill.OpSettle, waybill.OpPause, waybill.OpLeaseLost, waybill.OpOvertaken, waybill.OpDedupExpired:
+	case observe.OpClaim, observe.OpSettle, observe.OpPause, observe.OpLeaseLost, observe.OpOvertaken, observe.OpDedupExpired:
 		o.relayed(e)
-	case waybill.OpCleanup, waybill.OpAddPartitions, waybill.OpDropPartitions, waybill.OpLoop:
+	case observe.OpCleanup, observe.OpAddPartitions, observe.OpDropPartitions, observe.OpLoop:
 		o.kept(e)
-	case waybill.OpFire:
+	case observe.OpFire:
 		o.m.scheduleLateness.WithLabelValues(e.Topic).Observe(max(0, e.Delay.Seconds()))
-	case waybill.OpSkip:
+	case observe.OpSkip:
 		o.m.scheduleSkipped.WithLabelValues(e.Topic).Add(float64(e.Count))
-	case waybill.OpLateReply:
+	case observe.OpLateReply:
 		o.m.lateReplies.WithLabelValues(e.Name).Add(float64(e.Count))
-	case waybill.OpSaga:
+	case observe.OpSaga:
 		o.m.sagaChanges.WithLabelValues(e.Name, e.Status).Inc()
-	case waybill.OpIgnore:
+	case observe.OpIgnore:
 		o.m.sagaIgnored.WithLabelValues(e.Name, e.Status).Inc()
-	case waybill.OpServe:
+	case observe.OpServe:
 		o.m.inboxRequests.WithLabelValues(e.Operation, e.Status).Inc()
 		o.m.inboxDuration.WithLabelValues(e.Operation).Observe(e.Duration.Seconds())
 	}
 }
 
 // flow counts messages that go their way.
-func (o *Observer) flow(e waybill.Event) {
+func (o *Observer) flow(e observe.Event) {
 	switch n := float64(e.Count); {
-	case e.Op == waybill.OpEnqueue && e.Err != nil:
+	case e.Op == observe.OpEnqueue && e.Err != nil:
 		o.m.enqueueErrors.WithLabelValues(kind(e.Err)).Inc()
-	case e.Op == waybill.OpEnqueue:
+	case e.Op == observe.OpEnqueue:
 		o.m.enqueued.WithLabelValues(e.Topic, e.Type).Add(n)
 		if e.Duration > 0 {
 			o.m.enqueueDuration.WithLabelValues().Observe(e.Duration.Seconds())
 		}
-	case e.Op == waybill.OpPublish:
+	case e.Op == observe.OpPublish:
 		o.m.published.WithLabelValues(e.Destination, e.Topic, e.Type).Add(n)
 		o.m.publishDuration.WithLabelValues(e.Destination, e.Topic).Observe(e.Duration.Seconds())
-	case e.Op == waybill.OpHandle:
+	case e.Op == observe.OpHandle:
 		o.m.handleDuration.WithLabelValues(e.Consumer, e.Topic, result(e.Err)).Observe(e.Duration.Seconds())
-	case e.Op == waybill.OpDuplicate && e.Consumer == "":
+	case e.Op == observe.OpDuplicate && e.Consumer == "":
 		o.m.enqueueDuplicates.WithLabelValues(e.Topic, e.Type).Add(n)
-	case e.Op == waybill.OpDuplicate:
+	case e.Op == observe.OpDuplicate:
 		o.m.duplicates.WithLabelValues(e.Consumer, e.Topic).Add(n)
-	case e.Op == waybill.OpConflict:
+	case e.Op == observe.OpConflict:
 		o.m.conflicts.WithLabelValues(e.Consumer, e.Topic).Add(n)
-	case e.Op == waybill.OpBusy:
+	case e.Op == observe.OpBusy:
 		o.m.busy.WithLabelValues(e.Consumer, e.Topic).Add(n)
-	case e.Op == waybill.OpUnleased:
+	case e.Op == observe.OpUnleased:
 		o.m.unleased.WithLabelValues(e.Consumer, e.Topic).Add(n)
 	}
 }
 
 // trouble counts messages that do not.
-func (o *Observer) trouble(e waybill.Event) {
+func (o *Observer) trouble(e observe.Event) {
 	n := float64(e.Count)
 	switch e.Op {
-	case waybill.OpRetry:
+	case observe.OpRetry:
 		o.m.retried.WithLabelValues(e.Consumer, e.Destination, e.Topic, kind(e.Err)).Add(n)
-	case waybill.OpDead:
+	case observe.OpDead:
 		o.m.dead.WithLabelValues(e.Consumer, e.Destination, e.Topic, string(e.Reason)).Add(n)
-	case waybill.OpFailed:
+	case observe.OpFailed:
 		o.m.failed.WithLabelValues(e.Consumer, e.Destination, e.Topic, string(e.Reason)).Add(n)
-	case waybill.OpRequeue:
+	case observe.OpRequeue:
 		o.m.requeued.WithLabelValues(e.Consumer, result(e.Err)).Add(n)
-	case waybill.OpRepeat:
+	case observe.OpRepeat:
 		o.m.repeats.WithLabelValues(e.Consumer).Inc()
 	}
 }
 
 // relayed counts what relays, mostly, do for the flow.
-func (o *Observer) relayed(e waybill.Event) {
+func (o *Observer) relayed(e observe.Event) {
 	switch {
-	case e.Op == waybill.OpClaim:
+	case e.Op == observe.OpClaim:
 		o.m.claimDuration.WithLabelValues().Observe(e.Duration.Seconds())
 		o.m.claimMessages.WithLabelValues().Observe(float64(e.Count))
-	case e.Op == waybill.OpSettle && e.Err != nil:
+	case e.Op == observe.OpSettle && e.Err != nil:
 		o.m.settleErrors.WithLabelValues(e.Consumer).Inc()
-	case e.Op == waybill.OpSettle:
+	case e.Op == observe.OpSettle:
 		o.m.settleDuration.WithLabelValues().Observe(e.Duration.Seconds())
-	case e.Op == waybill.OpPause:
+	case e.Op == observe.OpPause:
 		o.m.pauses.WithLabelValues(e.Consumer, e.Destination, e.Topic).Inc()
-	case e.Op == waybill.OpLeaseLost:
+	case e.Op == observe.OpLeaseLost:
 		o.m.leaseLost.WithLabelValues(e.Consumer).Inc()
-	case e.Op == waybill.OpOvertaken:
+	case e.Op == observe.OpOvertaken:
 		o.m.overtaken.WithLabelValues(e.Destination, e.Topic).Add(float64(e.Count))
-	case e.Op == waybill.OpDedupExpired:
+	case e.Op == observe.OpDedupExpired:
 		o.m.dedupExpired.WithLabelValues(e.Destination, e.Topic).Add(float64(e.Count))
 	}
 }
 
 // kept counts what is done beside the flow.
-func (o *Observer) kept(e waybill.Event) {
+func (o *Observer) kept(e observe.Event) {
 	n := float64(e.Count)
 	switch {
-	case e.Op == waybill.OpLoop && e.Err != nil:
+	case e.Op == observe.OpLoop && e.Err != nil:
 		o.m.loopErrors.WithLabelValues(e.Loop).Inc()
-	case e.Op == waybill.OpCleanup:
+	case e.Op == observe.OpCleanup:
 		o.m.cleanedRows.WithLabelValues(rows(e.Name)).Add(n)
 		if e.Err != nil {
 			o.m.cleanupErrors.WithLabelValues(rows(e.Name)).Inc()
 		}
-	case e.Op == waybill.OpAddPartitions:
+	case e.Op == observe.OpAddPartitions:
 		o.m.partitions.WithLabelValues("added").Add(n)
-	case e.Op == waybill.OpDropPartitions:
+	case e.Op == observe.OpDropPartitions:
 		o.m.partitions.WithLabelValues("dropped").Add(n)
 	}
 }

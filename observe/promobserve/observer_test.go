@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 )
 
 // described returns the labels of every metric by its name.
@@ -69,9 +69,9 @@ func TestLimited(t *testing.T) {
 	t.Parallel()
 	o := New(Config{MaxLabelValues: 2})
 	for i := range 5 {
-		o.Observe(t.Context(), waybill.Event{Op: waybill.OpEnqueue, Topic: fmt.Sprint("t", i), Type: "x", Count: 1})
+		o.Observe(t.Context(), observe.Event{Op: observe.OpEnqueue, Topic: fmt.Sprint("t", i), Type: "x", Count: 1})
 	}
-	o.Observe(t.Context(), waybill.Event{Op: waybill.OpEnqueue, Topic: "t0", Type: "x", Count: 1})
+	o.Observe(t.Context(), observe.Event{Op: observe.OpEnqueue, Topic: "t0", Type: "x", Count: 1})
 	ch := make(chan prometheus.Metric, 100)
 	o.m.enqueued.Collect(ch)
 	if len(ch) != 3 {
@@ -90,7 +90,7 @@ func TestCleanedRows(t *testing.T) {
 	t.Parallel()
 	o := New(Config{})
 	for _, name := range []string{"inbox", "audit_log", "relay-1", "relay-2", ""} {
-		o.Observe(t.Context(), waybill.Event{Op: waybill.OpCleanup, Name: name, Count: 1})
+		o.Observe(t.Context(), observe.Event{Op: observe.OpCleanup, Name: name, Count: 1})
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(o.m.cleanedRows)

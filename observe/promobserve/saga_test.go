@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/waybill-go/waybill"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/saga"
 )
 
@@ -63,9 +63,9 @@ func TestObserver_Sagas(t *testing.T) {
 	t.Parallel()
 	o := New(Config{})
 	for _, status := range slices.Concat(saga.Statuses, []saga.Status{saga.Running}) {
-		o.Observe(t.Context(), waybill.Event{Op: waybill.OpSaga, Name: "order", Status: string(status), Count: 1})
+		o.Observe(t.Context(), observe.Event{Op: observe.OpSaga, Name: "order", Status: string(status), Count: 1})
 	}
-	o.Observe(t.Context(), waybill.Event{Op: waybill.OpIgnore, Name: "order", Status: "stale", Count: 1})
+	o.Observe(t.Context(), observe.Event{Op: observe.OpIgnore, Name: "order", Status: "stale", Count: 1})
 	got := gathered(t, o)
 	for name, want := range map[string]float64{
 		"waybill_saga_changes_total order running": 2, "waybill_saga_changes_total order compensating": 1, "waybill_saga_changes_total order stuck": 1,

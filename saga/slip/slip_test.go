@@ -3,7 +3,6 @@ package slip_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -48,7 +47,7 @@ func (q *queue) take() *waybill.Message {
 
 func newWriter(t *testing.T, q *queue) *outbox.Writer[int] {
 	t.Helper()
-	w, err := outbox.NewWriter(q, outbox.Config{Source: "shop", Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
+	w, err := outbox.NewWriter(q, outbox.Config{Source: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/relay"
 )
 
@@ -127,7 +128,7 @@ func claimShared[Tx any](e *env[Tx]) {
 	defer stop()
 	src := &looked{AheadSource: e.s.(contract.AheadSource), done: make(chan struct{})}
 	pub := &arrivals{want: len(list), all: stop, after: src.done}
-	r, err := relay.New(src, pub, relay.Config{BatchSize: batch, Parallelism: 1, Observer: waybill.LogTo(slog.New(slog.DiscardHandler))})
+	r, err := relay.New(src, pub, relay.Config{BatchSize: batch, Parallelism: 1, Observer: observe.LogTo(slog.New(slog.DiscardHandler))})
 	e.must(err, "relay.New")
 	e.must(r.Run(ctx), "Run")
 	e.gone(ids(list)...)

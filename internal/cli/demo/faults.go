@@ -10,15 +10,15 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/inbox"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/service"
 )
 
 // quiet keeps failures that are part of the show off the screen.
-var quiet = waybill.LogTo(slog.New(slog.DiscardHandler))
+var quiet = observe.LogTo(slog.New(slog.DiscardHandler))
 
 // faulty is a broker with a publisher that sends every tenth message twice, and then kills
 // its own process at the worst moment.

@@ -15,6 +15,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 	"github.com/waybill-go/waybill/contract"
 	"github.com/waybill-go/waybill/deadletter"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/service"
@@ -65,10 +66,10 @@ func listen(t *testing.T, broker *membroker.Broker, delivered *atomic.Int64) {
 
 type quiet struct{}
 
-func (quiet) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+func (quiet) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
-func (quiet) Observe(context.Context, waybill.Event) {}
+func (quiet) Observe(context.Context, observe.Event) {}
 
 func (s *shop) service(t *testing.T, cfg service.Config) *service.Service[*sql.Tx] {
 	t.Helper()

@@ -24,6 +24,7 @@ import (
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/broker/rabbitbroker"
 	"github.com/waybill-go/waybill/consumer"
+	"github.com/waybill-go/waybill/observe"
 	"github.com/waybill-go/waybill/outbox"
 	"github.com/waybill-go/waybill/relay"
 	"github.com/waybill-go/waybill/schedule"
@@ -49,7 +50,7 @@ type shop struct {
 	broker *rabbitbroker.Broker
 }
 
-var quiet = waybill.LogTo(slog.New(slog.DiscardHandler))
+var quiet = observe.LogTo(slog.New(slog.DiscardHandler))
 
 func main() {
 	var s shop
@@ -189,19 +190,19 @@ func (s *shop) subscription() consumer.Subscription {
 // announcer prints what the test waits for, and what must not happen.
 type announcer struct{}
 
-func (announcer) Start(ctx context.Context, _ waybill.Op, _ ...*waybill.Message) (context.Context, func(error)) {
+func (announcer) Start(ctx context.Context, _ observe.Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
 
-func (announcer) Observe(_ context.Context, e waybill.Event) {
+func (announcer) Observe(_ context.Context, e observe.Event) {
 	switch e.Op {
-	case waybill.OpSettle, waybill.OpHandle:
+	case observe.OpSettle, observe.OpHandle:
 		if e.Err == nil {
 			fmt.Println("done")
 		}
-	case waybill.OpLeaseLost, waybill.OpRetry, waybill.OpBusy, waybill.OpDead:
+	case observe.OpLeaseLost, observe.OpRetry, observe.OpBusy, observe.OpDead:
 		fmt.Println(e.Op, e.Err)
-	case waybill.OpLoop:
+	case observe.OpLoop:
 		if e.Err != nil {
 			fmt.Println(e.Op, e.Loop, e.Err)
 		}

@@ -1,10 +1,12 @@
-package waybill
+package observe
 
 import (
 	"context"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/waybill-go/waybill"
 )
 
 // logRate is how many records about published messages are written per second at info.
@@ -28,7 +30,7 @@ type logObserver struct {
 	notShown int // messages
 }
 
-func (o *logObserver) Start(ctx context.Context, _ Op, _ ...*Message) (context.Context, func(error)) {
+func (o *logObserver) Start(ctx context.Context, _ Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return ctx, func(error) {}
 }
 
@@ -127,7 +129,7 @@ func logAttrs(e Event) []slog.Attr {
 	text("status", e.Status)
 	text("reason", string(e.Reason))
 	if e.Err != nil {
-		attrs = append(attrs, slog.String("kind", KindOf(e.Err).String()), slog.String("error", ErrorText(e.Err)))
+		attrs = append(attrs, slog.String("kind", waybill.KindOf(e.Err).String()), slog.String("error", waybill.ErrorText(e.Err)))
 	}
 	return attrs
 }

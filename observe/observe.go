@@ -1,8 +1,13 @@
-package waybill
+// Package observe holds the [Observer], by which a program sees what writers, relays and consumers
+// do. [LogTo] returns one that logs; packages promobserve and otelobserve have those for metrics and
+// traces.
+package observe
 
 import (
 	"context"
 	"time"
+
+	"github.com/waybill-go/waybill"
 )
 
 // Op names what an [Event] reports. The words are those of logs, metrics and docs.
@@ -12,7 +17,7 @@ const (
 	OpEnqueue   Op = "enqueue"    // messages were stored in a transaction, which may still roll back; or Err says why not
 	OpClaim     Op = "claim"      // committed messages were read from the store
 	OpPublish   Op = "publish"    // a message was, or was not, accepted by the broker
-	OpSettle    Op = "settle"     // the outcomes of a batch were written down
+	OpSettle    Op = "settle"     // the outcomes of a batch were recorded
 	OpRetry     Op = "retry"      // a message waits for its next attempt
 	OpDead      Op = "dead"       // a message became a dead letter
 	OpFailed    Op = "failed"     // as OpDead, with dead letters disabled
@@ -56,25 +61,25 @@ const (
 // Event is one thing that happened. Fields that do not apply are empty.
 type Event struct {
 	Op          Op
-	Name        string        // the relay, consumer, loop or client of requests that reports, or the schedule or saga; "" for a writer
-	Consumer    string        // the consumer's name if it is one that reports
-	Loop        string        // of OpLoop: as Name, without the name of the relay's node
-	Destination string        // the relay's destination, "" for the only one
-	Topic, Type string        // of the message or messages, if all share one
-	IDs         []string      // ids of the messages; valid only during the call
-	Count       int           // number of messages, lanes, rows or days
-	Attempt     int           // 1 for the first
-	Delay       time.Duration // until the next attempt; of OpFire, since the planned time
-	Duration    time.Duration // of the operation
-	Reason      Reason        // of a dead letter
-	Operation   string        // of OpServe: what was asked for, such as try-begin
-	Status      string        // of OpServe: what was answered, such as Acquired, or the HTTP code; of OpSaga and OpIgnore as said there
-	Err         error         // nil if it went well
+	Name        string         // the relay, consumer, loop or client of requests that reports, or the schedule or saga; "" for a writer
+	Consumer    string         // the consumer's name if it is one that reports
+	Loop        string         // of OpLoop: as Name, without the name of the relay's node
+	Destination string         // the relay's destination, "" for the only one
+	Topic, Type string         // of the message or messages, if all share one
+	IDs         []string       // ids of the messages; valid only during the call
+	Count       int            // number of messages, lanes, rows or days
+	Attempt     int            // 1 for the first
+	Delay       time.Duration  // until the next attempt; of OpFire, since the planned time
+	Duration    time.Duration  // of the operation
+	Reason      waybill.Reason // of a dead letter
+	Operation   string         // of OpServe: what was asked for, such as try-begin
+	Status      string         // of OpServe: what was answered, such as Acquired, or the HTTP code; of OpSaga and OpIgnore as said there
+	Err         error          // nil if it went well
 }
 
-// Observer is told what happens, for logs, metrics and traces. Its methods are called on
-// the path of messages, by several goroutines at once: they must be quick and must not
-// block. They must not read payloads and header values, which are nobody's to keep.
+// Observer receives events, for logs, metrics and traces. Its methods are called on the path of
+// messages, by several goroutines at once: they must be quick and must not block. They must not
+// retain payloads and header values.
 type Observer interface {
 	// Start is called before an operation on one message or batch: [OpEnqueue] with messages
 	// that are complete, not checked and not stored, [OpPublish], or [OpHandle]. The messages
@@ -86,7 +91,7 @@ type Observer interface {
 	// The operation runs under the returned context, but for what a commit sends; [NameFrom]
 	// says whose it is. end is called once, after it; of a batch that was not published as a
 	// whole it gets a [BatchError].
-	Start(ctx context.Context, op Op, msgs ...*Message) (_ context.Context, end func(error))
+	Start(ctx context.Context, op Op, msgs ...*waybill.Message) (_ context.Context, end func(error))
 
 	// Observe is called after something happened.
 	Observe(ctx context.Context, e Event)
@@ -97,7 +102,7 @@ func Observers(list ...Observer) Observer { return observers(list) }
 
 type observers []Observer
 
-func (os observers) Start(ctx context.Context, op Op, msgs ...*Message) (context.Context, func(error)) {
+func (os observers) Start(ctx context.Context, op Op, msgs ...*waybill.Message) (context.Context, func(error)) {
 	ends := make([]func(error), len(os))
 	for i, o := range os {
 		ctx, ends[i] = o.Start(ctx, op, msgs...)

@@ -1,4 +1,4 @@
-package waybill
+package observe
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/waybill-go/waybill"
 )
 
 func TestLogTo(t *testing.T) {
@@ -18,11 +20,11 @@ func TestLogTo(t *testing.T) {
 	var out bytes.Buffer
 	o := Observers(LogTo(slog.New(slog.NewTextHandler(&out, nil))))
 	o.Observe(t.Context(), Event{Op: OpPublish, IDs: []string{"a", "b"}, Count: 2})
-	o.Observe(t.Context(), Event{Op: OpDead, IDs: []string{"c"}, Reason: ReasonTooLarge, Err: errors.New("no")})
+	o.Observe(t.Context(), Event{Op: OpDead, IDs: []string{"c"}, Reason: waybill.ReasonTooLarge, Err: errors.New("no")})
 	o.Observe(t.Context(), Event{Op: OpDuplicate, IDs: []string{"d"}})
 	o.Observe(t.Context(), Event{Op: OpClaim, Count: 5})
 	o.Observe(t.Context(), Event{Op: OpCleanup, Count: 12})
-	o.Observe(t.Context(), Event{Op: OpCleanup, Err: ConflictError(errors.New("locked"))})
+	o.Observe(t.Context(), Event{Op: OpCleanup, Err: waybill.ConflictError(errors.New("locked"))})
 	for _, want := range []string{
 		`level=INFO msg=cleanup count=12`,
 		`level=WARN msg=cleanup kind=conflict error=locked`,
@@ -72,13 +74,13 @@ func TestLogTo_PublishRate(t *testing.T) {
 // its levels, and every key.
 func TestLogTo_Documented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("docs/observability.md")
+	text, err := os.ReadFile("../docs/observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	full := Event{
 		Name: "n", Consumer: "c", Loop: "l", Destination: "d", Topic: "t", Type: "y", IDs: []string{"a"}, Count: 2, Attempt: 1,
-		Delay: 1, Duration: 1, Reason: ReasonExpired, Operation: "o", Status: "s", Err: errors.New("e"),
+		Delay: 1, Duration: 1, Reason: waybill.ReasonExpired, Operation: "o", Status: "s", Err: errors.New("e"),
 	}
 	for _, attr := range logAttrs(full) {
 		if !strings.Contains(string(text), "`"+attr.Key+"`") {
@@ -113,7 +115,7 @@ func TestLogTo_Documented(t *testing.T) {
 
 type starter struct{ ended *int }
 
-func (s starter) Start(ctx context.Context, _ Op, _ ...*Message) (context.Context, func(error)) {
+func (s starter) Start(ctx context.Context, _ Op, _ ...*waybill.Message) (context.Context, func(error)) {
 	return context.WithValue(ctx, s, true), func(error) { *s.ended++ }
 }
 

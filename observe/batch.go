@@ -1,0 +1,20 @@
+package observe
+
+import "errors"
+
+// BatchError says what became of each message of a batch, in order: nil for one that went
+// well.
+type BatchError []error
+
+// Err returns e as an error, or nil if all went well.
+func (e BatchError) Err() error {
+	for _, err := range e {
+		if err != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+func (e BatchError) Error() string   { return errors.Join(e...).Error() }
+func (e BatchError) Unwrap() []error { return e }
