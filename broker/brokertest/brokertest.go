@@ -97,8 +97,7 @@ type Harness struct {
 }
 
 // Run runs the suite as subtests of t. The subtests run in parallel with each other, but for
-// the one that counts goroutines, which comes first; so t should not run in parallel with
-// other tests of the same broker.
+// the one that counts goroutines, which comes first; so t may call its Parallel only after Run.
 func Run(t *testing.T, h Harness) {
 	for _, test := range tests(h) {
 		if test.leftOut || h.Features.Synchronous && !slices.Contains(synchronous, test.situation) {

@@ -160,7 +160,11 @@ func testServerAway(e *env) {
 	f.faults.Refuse(true)
 	f.faults.Cut()
 	msgs := messages(f.topic, "k", 20)
-	e.eventually("the cut to be noticed", func() bool { return f.unavailable(f.send(patience, msgs)()) == len(msgs) })
+	e.eventually("the cut to be noticed", func() bool {
+		results := f.send(patience, msgs)()
+		e.beforeDeadline(results)
+		return f.unavailable(results) == len(msgs)
+	})
 	if err := f.broker.Ping(e.context()); !waybill.IsUnavailable(err) {
 		e.Errorf("Ping() = %v of kind %v, want unavailable", err, waybill.KindOf(err))
 	}

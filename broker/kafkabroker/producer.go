@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net"
 	"sync"
 	"time"
 
@@ -49,6 +50,7 @@ type session struct {
 	open    map[*batch]struct{}
 	lost    bool
 	strikes int // connections that ended under a publish, since the last answer
+	refused int // connections that could not be made, since the last that was
 }
 
 // begin opens a batch, which end must close. The session is nil, and the batch has its results,
@@ -182,8 +184,9 @@ func (p *producer) close() {
 	p.closing.Wait()
 }
 
-// watch counts the connections that end under a publish: a message that ends each connection
-// that it is sent on must not be repeated for ever.
+// watch counts the connections that end under a publish, because a message that ends each connection
+// that it is sent on must not be repeated for ever, and those that can't be made: the library would go
+// on trying until the deadline of those who wait.
 type watch struct {
 	producer *producer
 	session  *session
@@ -198,5 +201,19 @@ func (w *watch) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE2E) {
 	defer w.producer.mu.Unlock()
 	if w.session.strikes++; w.session.strikes >= maxStrikes {
 		w.producer.loseLocked(w.session, connectionLost())
+	}
+}
+
+// OnBrokerConnect implements [kgo.HookBrokerConnect].
+func (w *watch) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	w.producer.mu.Lock()
+	defer w.producer.mu.Unlock()
+	if err == nil {
+		w.session.refused = 0
+		return
+	}
+	a, _ := parseURL(w.producer.cfg.URL) // checked by withDefaults
+	if w.session.refused++; w.session.refused >= maxStrikes*len(a.seeds) {
+		w.producer.loseLocked(w.session, waybill.UnavailableError(fmt.Errorf("kafkabroker: connect: %w", err)))
 	}
 }

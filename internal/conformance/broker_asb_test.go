@@ -42,6 +42,7 @@ func TestASBBroker(t *testing.T) {
 		Elapse:     elapse,
 		Goroutines: []string{"github.com/Azure/"},
 	})
+	t.Parallel() // once goroutines were counted
 }
 
 // asbPerTest returns the namespace of each subtest, and what puts its clock forward: a fake of its own,

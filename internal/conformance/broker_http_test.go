@@ -44,6 +44,7 @@ func TestHTTPBroker(t *testing.T) {
 			postRaw(t, server.URL, secret, topic, payload, attributes)
 		},
 	})
+	t.Parallel() // once goroutines were counted
 }
 
 // postRaw posts a message as somebody else's sender might, and does not wait for the answer.

@@ -35,6 +35,7 @@ func TestKafkaBroker_ExactlyOnce(t *testing.T) {
 		},
 		Goroutines: []string{"github.com/twmb/franz-go/pkg/kgo"},
 	})
+	t.Parallel() // once goroutines were counted
 }
 
 func kafkaExactConfig(url string) kafkabroker.Config {

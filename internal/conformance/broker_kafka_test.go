@@ -33,6 +33,7 @@ func TestKafkaBroker(t *testing.T) {
 		},
 		Goroutines: []string{"github.com/twmb/franz-go/pkg/kgo"},
 	})
+	t.Parallel() // once goroutines were counted
 }
 
 // kafkaFaulty returns how to reach a cluster of one broker through a proxy, nil if there are more:

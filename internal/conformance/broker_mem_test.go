@@ -24,4 +24,5 @@ func TestMemBroker(t *testing.T) {
 			}
 		},
 	})
+	t.Parallel() // once goroutines were counted
 }

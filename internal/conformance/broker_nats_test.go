@@ -95,6 +95,7 @@ func runNATS(t *testing.T, url string) {
 		},
 		Goroutines: []string{"github.com/nats-io/nats.go"},
 	})
+	t.Parallel() // once goroutines were counted
 }
 
 // natsConfig returns the configuration of a stream that is this test's own and is removed

@@ -40,6 +40,7 @@ func runRabbit(t *testing.T, name, queueType string) {
 		PublishRaw: r.publishRaw,
 		Goroutines: []string{"github.com/rabbitmq/amqp091-go"},
 	})
+	t.Parallel() // once goroutines were counted
 }
 
 func rabbitURL() string {

@@ -63,6 +63,7 @@ func runRedisBroker(t *testing.T, client redis.UniversalClient, cfg redisbroker.
 		},
 		Goroutines: []string{"github.com/redis/go-redis"},
 	})
+	t.Parallel() // once goroutines were counted
 }
 
 // redisTopic is the stream of a topic.

@@ -31,6 +31,7 @@ func memoryLeases() storetest.LeaseHarness {
 
 // TestLeases_Memory shows AS-40, AS-41, AS-42, AS-43, AS-44, AS-45, AS-47.
 func TestLeases_Memory(t *testing.T) {
+	t.Parallel()
 	storetest.RunLeases(t, memoryLeases())
 }
 
@@ -50,6 +51,7 @@ func leasesOf[Tx any](h storetest.Harness[Tx]) storetest.LeaseHarness {
 
 // TestLeases_Postgres shows AS-40, AS-41, AS-42, AS-43, AS-44, AS-45, AS-47.
 func TestLeases_Postgres(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		params map[string]string // of each session
@@ -64,6 +66,7 @@ func TestLeases_Postgres(t *testing.T) {
 		{name: "odd names", cfg: pgstore.Config{Schema: `way-bill"x`, TablePrefix: `My "pre'fix %`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			p := newPostgresAt(t, cmp.Or(tc.url, postgresURL()), tc.params, tc.cfg)
 			if tc.sql {
 				storetest.RunLeases(t, leasesOf(p.sqlHarness()))
@@ -76,6 +79,7 @@ func TestLeases_Postgres(t *testing.T) {
 
 // TestLeases_SQLite shows AS-40, AS-41, AS-42, AS-43, AS-44, AS-45, AS-47.
 func TestLeases_SQLite(t *testing.T) {
+	t.Parallel()
 	h := leasesOf(sqliteHarness("_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_txlock=immediate",
 		sqlitestore.Config{TablePrefix: `My "pre'fix $1 ?2 %`}))
 	h.Features.OneWriter = true
@@ -85,6 +89,7 @@ func TestLeases_SQLite(t *testing.T) {
 
 // TestLeases_MySQL shows AS-40, AS-41, AS-42, AS-43, AS-44, AS-45, AS-47.
 func TestLeases_MySQL(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		params url.Values // of each session
@@ -94,6 +99,7 @@ func TestLeases_MySQL(t *testing.T) {
 		{name: "hostile", params: hostileMySQL(), cfg: mysqlstore.Config{TablePrefix: oddMySQLPrefix}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			storetest.RunLeases(t, leasesOf(newMySQL(t, tc.params, tc.cfg).harness()))
 		})
 	}

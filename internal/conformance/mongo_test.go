@@ -73,6 +73,7 @@ func openMongoLeases(t *testing.T, db *mongo.Database, clock *mongoClock) *mongo
 }
 
 func TestMongoLeases(t *testing.T) {
+	t.Parallel()
 	storetest.RunLeases(t, mongoLeaseHarness(mongoClient(t, mongoURL(t))))
 }
 
@@ -113,6 +114,7 @@ func endMongo(t *testing.T, s *mongo.Session, last func(context.Context) error) 
 }
 
 func TestMongoStore(t *testing.T) {
+	t.Parallel()
 	client := mongoClient(t, mongoURL(t))
 	own := func(s storetest.Store[*mongo.Session]) *mongoStore { return s.(*mongoStore) }
 	storetest.Run(t, storetest.Harness[*mongo.Session]{

@@ -16,8 +16,16 @@ import (
 
 func TestPostgresCompactInbox(t *testing.T) {
 	p := newPostgres(t, nil, pgstore.Config{CompactInbox: true})
-	t.Run("pgx", func(t *testing.T) { storetest.RunInbox(t, p.pgxHarness()) })
-	t.Run("sql", func(t *testing.T) { storetest.RunInbox(t, p.sqlHarness()) })
+	t.Parallel()
+	for name, h := range map[string]func(*testing.T){
+		"pgx": func(t *testing.T) { storetest.RunInbox(t, p.pgxHarness()) },
+		"sql": func(t *testing.T) { storetest.RunInbox(t, p.sqlHarness()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h(t)
+		})
+	}
 }
 
 // TestPostgresInboxBytes measures what a processed message takes with all indexes. The limit of

@@ -47,6 +47,7 @@ func openFile(t *testing.T, path string, clock *fileClock) storetest.Store[*file
 
 // The store of examples/filestore passes the suite, by internal/rows and what CONTRIBUTING.md asks for.
 func TestFileStore(t *testing.T) {
+	t.Parallel()
 	effects := func(tx *filestore.Tx, name string) int {
 		n, _ := strconv.Atoi(tx.Get(name)) // "" is none
 		return n

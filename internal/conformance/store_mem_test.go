@@ -32,6 +32,7 @@ func (s *memStore) move(d time.Duration) {
 }
 
 func TestMemStore(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, storetest.Harness[*memstore.Tx]{
 		Features: storetest.Features{Lanes: 64, Endless: true, HearsCommits: true, InboxBatches: true, Offsets: true, Schedules: true, Sagas: true},
 		Open: func(*testing.T) storetest.Store[*memstore.Tx] {

@@ -20,10 +20,14 @@ import (
 	"github.com/waybill-go/waybill/store/storetest"
 )
 
-func TestMySQLStore(t *testing.T) { storetest.Run(t, newMySQL(t, nil, mysqlstore.Config{}).harness()) }
+func TestMySQLStore(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, newMySQL(t, nil, mysqlstore.Config{}).harness())
+}
 
 //test:setup
 func TestMySQLStore_Hostile(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, newMySQL(t, hostileMySQL(), mysqlstore.Config{TablePrefix: oddMySQLPrefix}).harness())
 }
 

@@ -35,6 +35,7 @@ type postgresSetup struct {
 }
 
 func TestPostgresStore(t *testing.T) {
+	t.Parallel()
 	for _, setup := range []postgresSetup{
 		{name: "pgx"},
 		{name: "through PgBouncer", url: bouncerURL(t), cfg: pgstore.Config{ListenURL: postgresURL()}},
@@ -45,6 +46,7 @@ func TestPostgresStore(t *testing.T) {
 
 //test:setup
 func TestPostgresStore_Setups(t *testing.T) {
+	t.Parallel()
 	for _, setup := range []postgresSetup{
 		{name: "sql", sql: true},
 		{name: "sql that listens", sql: true, cfg: pgstore.Config{ListenURL: postgresURL()}},
@@ -58,6 +60,7 @@ func TestPostgresStore_Setups(t *testing.T) {
 }
 
 func (s postgresSetup) run(t *testing.T) {
+	t.Parallel()
 	p := newPostgresAt(t, cmp.Or(s.url, postgresURL()), s.params, s.cfg)
 	if s.sql {
 		storetest.Run(t, p.sqlHarness())

@@ -17,15 +17,19 @@ import (
 
 //test:newest
 func TestSQLiteStore(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, sqliteHarness("_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_txlock=immediate", sqlitestore.Config{}))
 }
 
 //test:setup
 func TestSQLiteStore_Setups(t *testing.T) {
+	t.Parallel()
 	t.Run("transactions begin deferred", func(t *testing.T) {
+		t.Parallel()
 		storetest.Run(t, sqliteHarness("_pragma=busy_timeout(5000)", sqlitestore.Config{TablePrefix: `My "pre'fix $1 ?2 %`}))
 	})
 	t.Run("nobody waits", func(t *testing.T) {
+		t.Parallel()
 		storetest.Run(t, sqliteHarness("_pragma=journal_mode(wal)", sqlitestore.Config{}))
 	})
 }
