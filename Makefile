@@ -54,7 +54,7 @@ FUZZ = internal/span:FuzzOf internal/redact:FuzzURL internal/recording:FuzzRepla
 TESTS_AT_ONCE ?= 4
 
 # The same for the suites of stores and brokers, which wait longer: for leases and deliveries to lapse.
-SUITES_AT_ONCE ?= 8
+SUITES_AT_ONCE ?= 12
 
 .DEFAULT_GOAL := help
 .PHONY: help test newest newest-versions newest-go test-all test-sessions test-setups test-suites test-rest test-sim test-modules clusters long-soak check check-vet check-static check-gosec check-modules vulnerabilities fuzz soak bench screenshots services services-down demo
@@ -62,7 +62,7 @@ SUITES_AT_ONCE ?= 8
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-test: services ## start the servers and run every test with the race detector
+test: services ## start the servers and run every test, most of them with the race detector
 	@$(RUN) $(MAKE) --no-print-directory test-all
 
 $(LINTER):
@@ -88,12 +88,13 @@ test-sessions:
 		E2E_SESSION="through PgBouncer" $(TEST) --packages ./internal/e2e -- $(FLAGS) -parallel $(TESTS_AT_ONCE) -run "$$these"
 
 test-setups:
-	@echo "the other set-ups of stores and brokers"
+	@echo "stores on servers, and the other set-ups of stores and brokers"
 	@these=$$($(OF) setup ./internal/conformance) && \
-		$(TEST) --packages ./internal/conformance -- $(FLAGS) -parallel $(TESTS_AT_ONCE) -run "$$these"
+		$(TEST) --packages ./internal/conformance -- $(FLAGS) -parallel $(SUITES_AT_ONCE) -run "$$these"
 
+# What the stores on servers share runs here on SQLite; they are in test-setups.
 test-suites:
-	@echo "stores and brokers, with the race detector"
+	@echo "brokers, and stores in the process, with the race detector"
 	@others=$$($(OF) setup,long ./internal/conformance) && \
 		$(TEST) --packages ./internal/conformance -- $(RACE) $(FLAGS) -parallel $(SUITES_AT_ONCE) -skip "$$others"
 
@@ -137,7 +138,7 @@ soak: services fuzz ## run the long stories in full, with the race detector, and
 	@these=$$($(OF) soak-memory ./internal/e2e) && E2E_SOAK=1 $(RUN) go test -count 1 -v -timeout 60m -run "$$these" ./internal/e2e
 	@these=$$($(OF) soak ./internal/e2e) && E2E_SOAK=1 $(RUN) go test $(RACE) -count 1 -v -timeout 60m -run "$$these" ./internal/e2e
 	@these=$$($(OF) clock ./internal/e2e) && $(RUN) go test -count 1 -v -timeout 60m -run "$$these" ./internal/e2e
-	@these=$$($(OF) long ./internal/conformance) && $(RUN) go test $(RACE) -count 1 -run "$$these" ./internal/conformance
+	@these=$$($(OF) long,setup ./internal/conformance) && $(RUN) go test $(RACE) -count 1 -timeout 60m -parallel $(SUITES_AT_ONCE) -run "$$these" ./internal/conformance
 	@E2E_SOAK=1 $(RUN) go test -count 1 -timeout 120m ./internal/interleave
 	@go run ./internal/sim -seeds 1000000
 	@go run ./internal/sim -explore -faults 1 -limit 1000000

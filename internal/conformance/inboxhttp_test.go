@@ -91,6 +91,8 @@ func fewConnections(h storetest.LeaseHarness) storetest.LeaseHarness {
 }
 
 // TestLeases_HTTP (AS-40): the contract is kept through client and server, over every store.
+//
+//test:setup
 func TestLeases_HTTP(t *testing.T) {
 	t.Parallel()
 	for name, h := range inboxStores(t) {

@@ -50,6 +50,8 @@ func leasesOf[Tx any](h storetest.Harness[Tx]) storetest.LeaseHarness {
 }
 
 // TestLeases_Postgres shows AS-40, AS-41, AS-42, AS-43, AS-44, AS-45, AS-47.
+//
+//test:setup
 func TestLeases_Postgres(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -88,6 +90,8 @@ func TestLeases_SQLite(t *testing.T) {
 }
 
 // TestLeases_MySQL shows AS-40, AS-41, AS-42, AS-43, AS-44, AS-45, AS-47.
+//
+//test:setup
 func TestLeases_MySQL(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

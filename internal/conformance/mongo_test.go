@@ -113,6 +113,7 @@ func endMongo(t *testing.T, s *mongo.Session, last func(context.Context) error) 
 	must(t, last(context.Background()))
 }
 
+//test:setup
 func TestMongoStore(t *testing.T) {
 	t.Parallel()
 	client := mongoClient(t, mongoURL(t))

@@ -14,6 +14,7 @@ import (
 	"github.com/waybill-go/waybill/store/storetest"
 )
 
+//test:setup
 func TestPostgresCompactInbox(t *testing.T) {
 	p := newPostgres(t, nil, pgstore.Config{CompactInbox: true})
 	t.Parallel()

@@ -96,6 +96,8 @@ func (s *oldSchema) anyWaiting() (waits bool) {
 
 // TestPostgresStore_MigrateUnderTraffic: whatever the order, it does not end in a deadlock, and the
 // migration is done.
+//
+//test:setup
 func TestPostgresStore_MigrateUnderTraffic(t *testing.T) {
 	t.Parallel()
 	eachTrafficOrder(t, func(t *testing.T, s *oldSchema, first, second string) {
@@ -112,6 +114,8 @@ func TestPostgresStore_MigrateUnderTraffic(t *testing.T) {
 
 // TestPostgresStore_MigrateUnderSteadyTraffic: one transaction follows the other, and each has its first
 // table whenever the migration comes.
+//
+//test:setup
 func TestPostgresStore_MigrateUnderSteadyTraffic(t *testing.T) {
 	t.Parallel()
 	eachTrafficOrder(t, func(t *testing.T, s *oldSchema, first, second string) {

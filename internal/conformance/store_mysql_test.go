@@ -20,6 +20,7 @@ import (
 	"github.com/waybill-go/waybill/store/storetest"
 )
 
+//test:setup
 func TestMySQLStore(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, newMySQL(t, nil, mysqlstore.Config{}).harness())

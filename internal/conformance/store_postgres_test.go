@@ -34,6 +34,7 @@ type postgresSetup struct {
 	url    string            // of the server, if not postgresURL
 }
 
+//test:setup
 func TestPostgresStore(t *testing.T) {
 	t.Parallel()
 	for _, setup := range []postgresSetup{

@@ -21,7 +21,7 @@ import (
 var kinds = map[string]string{
 	"sessions":    "runs in each kind of database session",
 	"pooled":      "runs through PgBouncer, too",
-	"setup":       "is a suite in another set-up than the first, which runs without the race detector",
+	"setup":       "is a suite of a store on a server, or in another set-up than the first: with the race detector in make soak only",
 	"newest":      "is the suite of one store or one broker, which runs with the newest dependencies, too",
 	"soak":        "has a long form",
 	"soak-memory": "has a long form that weighs memory, which the race detector would grow",
