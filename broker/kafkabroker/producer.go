@@ -50,7 +50,7 @@ type session struct {
 	open    map[*batch]struct{}
 	lost    bool
 	strikes int // connections that ended under a publish, since the last answer
-	refused int // connections that could not be made, since the last that was
+	refused int // connections that could not be made, since the last that was, and since the last answer
 }
 
 // begin opens a batch, which end must close. The session is nil, and the batch has its results,
@@ -157,7 +157,7 @@ func (p *producer) write(s *session, b *batch, records []*kgo.Record) {
 func (p *producer) answered(s *session, b *batch, i int, r *kgo.Record, err error) {
 	if err == nil {
 		p.mu.Lock()
-		s.strikes = 0
+		s.strikes, s.refused = 0, 0
 		p.mu.Unlock()
 		b.Resolve(i, nil)
 		return
