@@ -134,10 +134,11 @@ batch_size: 100); a flag counts before the environment, the environment before t
 	}
 	root.DisableSuggestions = true // "Did you mean" takes five lines
 	flags := root.PersistentFlags()
+	flags.SortFlags = false // in the order of the options
 	flags.StringVar(&p.configFile, "config", "", "configuration `file`, "+config.DefaultFile+" in the working directory if there is one")
 	flags.BoolVar(&p.json, "json", false, "print results as JSON, for programs")
 	addOptions(flags)
-	shortenHelp(root)
+	addHelp(root)
 	root.AddCommand(p.demoCommand(), p.migrateCommand(), p.rolesCommand(), p.relayCommand(flags), p.outboxCommand(),
 		p.inboxCommand(flags), p.pushCommand(flags), p.deadCommand(), p.scheduleCommand(), p.sagaCommand(), p.dashboardCommand(), p.janitorCommand(), p.doctorCommand(flags), p.topologyCommand(), p.explainCommand(),
 		p.configCommand(), p.versionCommand())

@@ -10,7 +10,10 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"github.com/waybill-go/waybill"
 	"github.com/waybill-go/waybill/inbox"
@@ -18,12 +21,25 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// TestMain plays the parts that "waybill demo" starts as processes of their own.
+// TestMain plays the parts that "waybill demo" starts as processes of their own, and fails if a test
+// made a command read an option that is not among those of readBy.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "demo" {
 		os.Exit(Run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	var unlisted sync.Map
+	watch = func(cmd *cobra.Command, key string) {
+		if !readsOption(cmd, key) {
+			unlisted.Store(cmd.CommandPath()+" reads the option "+key+", which its help does not show", true)
+		}
+	}
+	code := m.Run()
+	unlisted.Range(func(text, _ any) bool {
+		fmt.Println(text)
+		code = 1
+		return true
+	})
+	os.Exit(code)
 }
 
 func postgresURL() string {

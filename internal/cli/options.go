@@ -2,7 +2,6 @@ package cli
 
 import (
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -56,22 +55,8 @@ func addAlias(cmd *cobra.Command, all *pflag.FlagSet, flag, name string) {
 	cmd.Flags().AddFlag(&alias)
 }
 
-// everywhere are the flags that the help of each command shows.
-var everywhere = []string{"store", "broker", "config", "json", "help"}
-
-// shortenHelp leaves most of the options to the help of the program itself.
-func shortenHelp(root *cobra.Command) {
-	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "Global Flags:", "Flags of every command (\"waybill --help\" has all of them):", 1))
-	help := root.HelpFunc()
-	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		if cmd != root {
-			root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
-				f.Hidden = !slices.Contains(everywhere, f.Name) && !(f.Name == "by" && cmd.Flags().Lookup("why") != nil)
-			})
-		}
-		help(cmd, args)
-	})
-}
+// watch, which tests set, is called with each option that a command reads.
+var watch func(cmd *cobra.Command, key string)
 
 // settings loads the configuration of a command.
 func (p *program) settings(cmd *cobra.Command) (*config.Config, error) {
@@ -90,6 +75,9 @@ func (p *program) settings(cmd *cobra.Command) (*config.Config, error) {
 		for _, text := range cfg.Warnings() {
 			p.logger(cfg).Warn(text)
 		}
+	}
+	if watch != nil {
+		cfg = cfg.Watch(func(key string) { watch(cmd, key) })
 	}
 	return cfg, nil
 }

@@ -19,6 +19,7 @@ type Config struct {
 	values   map[string]value
 	lists    lists
 	warnings []string
+	read     func(key string) // see Watch
 }
 
 // value is what an option was set to and by whom.
@@ -59,6 +60,14 @@ func Load(flags map[string]string, env []string, file string) (*Config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// Watch returns the same values, and calls fn with the key of each that is read of them, by several
+// goroutines at once.
+func (c *Config) Watch(fn func(key string)) *Config {
+	watched := *c
+	watched.read = fn
+	return &watched
 }
 
 // Error reports a value that was refused.
@@ -124,6 +133,9 @@ func (c *Config) Duration(key string) time.Duration { return get[time.Duration](
 
 // get panics if there is no option with the key and type.
 func get[T any](c *Config, key string) T {
+	if c.read != nil {
+		c.read(key)
+	}
 	v, ok := c.values[key].parsed.(T)
 	if !ok {
 		panic(fmt.Sprintf("config: no option %q of type %T", key, v))

@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// sections are the headings of options in help texts, in their order. A key that ends with a dot stands
+// for all keys that begin with it.
+var sections = []struct {
+	heading string
+	keys    []string
+}{
+	{"Store", storeOptions},
+	{"Broker", brokerOptions},
+	{"Relay", join(relayOptions, publishOptions)},
+	{"Retention", join(retentionOptions, removalOptions)},
+	{"Inbox service", []string{"inbox.lease", "discovery."}},
+	{"Push", []string{"push."}},
+	{"Process", []string{"source", "by", "log.", "metrics."}},
+}
+
+var (
+	storeOptions  = []string{"store", "schema", "table_prefix", "postgres.listen_url"}
+	changeOptions = join(storeOptions, "by")
+	brokerOptions = []string{"broker", "rabbitmq.", "nats.", "kafka.", "redis.", "webhook."}
+	relayOptions  = []string{
+		"relay.node", "relay.poll_interval", "relay.batch_size", "relay.max_retries", "relay.parallelism", "relay.mode", "relay.order",
+		"relay.max_parked_messages", "relay.max_parked_keys", "relay.lease", "relay.publish_timeout", "relay.shutdown_grace",
+		"retry.", "dead_letter.enabled",
+	}
+	publishOptions   = []string{"broker_rate", "broker_structured", "relay.record", "relay.record_size", "relay.record_keys", "dead_letter.replays", "schedule."}
+	retentionOptions = []string{"outbox.retention", "inbox.retention", "inbox.allow_short_retention", "cleanup."}
+	removalOptions   = []string{"dead_letter.retention", "saga.retention", "audit.retention"}
+)
+
+// readBy says which options a command reads. A command that is not named reads those of the one above it.
+var readBy = map[string][]string{
+	"waybill":                   {""},
+	"waybill config":            {""},
+	"waybill demo":              {},
+	"waybill version":           {},
+	"waybill migrate":           join(storeOptions, "source"),
+	"waybill roles":             storeOptions,
+	"waybill relay":             join(storeOptions, brokerOptions, relayOptions, publishOptions, retentionOptions, removalOptions, "log.", "metrics."),
+	"waybill relay status":      storeOptions,
+	"waybill relay replay":      {},
+	"waybill outbox":            storeOptions,
+	"waybill outbox cancel":     changeOptions,
+	"waybill inbox":             join(storeOptions, brokerOptions, retentionOptions, "inbox.lease", "discovery.", "log.", "metrics."),
+	"waybill inbox show":        storeOptions,
+	"waybill push":              join(storeOptions, brokerOptions, "push.", "log.", "metrics."),
+	"waybill dead":              changeOptions,
+	"waybill dead audit":        storeOptions,
+	"waybill dead groups":       storeOptions,
+	"waybill dead list":         storeOptions,
+	"waybill dead replays":      storeOptions,
+	"waybill dead replay":       join(changeOptions, "inbox.retention", "log."),
+	"waybill schedule":          changeOptions,
+	"waybill schedule list":     storeOptions,
+	"waybill schedule messages": storeOptions,
+	"waybill saga":              changeOptions,
+	"waybill saga list":         storeOptions,
+	"waybill dashboard":         join(storeOptions, "broker", relayOptions, retentionOptions, "log."),
+	"waybill janitor":           join(storeOptions, brokerOptions, relayOptions, retentionOptions, removalOptions, "log."),
+	"waybill doctor":            join(storeOptions, brokerOptions, relayOptions, retentionOptions, "discovery."),
+	"waybill topology":          brokerOptions,
+	"waybill explain":           join(storeOptions, brokerOptions, "relay.mode", "relay.order", "inbox.retention"),
+}
+
+// join returns keys and lists of keys as one list.
+func join(parts ...any) []string {
+	var keys []string
+	for _, p := range parts {
+		switch p := p.(type) {
+		case string:
+			keys = append(keys, p)
+		case []string:
+			keys = append(keys, p...)
+		}
+	}
+	return keys
+}
+
+// covers reports whether a key is among keys, or begins with one that ends with a dot or is empty.
+func covers(keys []string, key string) bool {
+	return slices.ContainsFunc(keys, func(k string) bool {
+		return k == key || (k == "" || strings.HasSuffix(k, ".")) && strings.HasPrefix(key, k)
+	})
+}
+
+// readsOption reports whether a command reads an option.
+func readsOption(cmd *cobra.Command, key string) bool {
+	for c := cmd; c != nil; c = c.Parent() {
+		if keys, ok := readBy[c.CommandPath()]; ok {
+			return covers(keys, key)
+		}
+	}
+	return false
+}
+
+// usageTemplate is that of cobra, with flags under headings.
+const usageTemplate = `Usage:{{if .Runnable}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} [command]
+
+Commands:{{range .Commands}}{{if or .IsAvailableCommand (eq .Name "help")}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{flagUsages .}}{{if .HasAvailableSubCommands}}
+
+Use "{{.CommandPath}} [command] --help" for more information about a command.{{end}}
+`
+
+// addHelp makes the help of a command show the options that it reads.
+func addHelp(root *cobra.Command) {
+	cobra.AddTemplateFunc("flagUsages", flagUsages)
+	root.SetUsageTemplate(usageTemplate)
+}
+
+// flagUsages returns the flags of a command and the options that it reads, under headings. An option that the command
+// has under a name of its own is not shown twice.
+func flagUsages(cmd *cobra.Command) string {
+	var text strings.Builder
+	own := make(map[pflag.Value]bool)
+	section := func(heading string, from *pflag.FlagSet, has func(f *pflag.Flag) bool) {
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		flags.SortFlags = false
+		from.VisitAll(func(f *pflag.Flag) {
+			if has(f) {
+				flags.AddFlag(f)
+			}
+		})
+		if flags.HasAvailableFlags() {
+			fmt.Fprintf(&text, "\n\n%s:\n%s", heading, strings.TrimRight(flags.FlagUsages(), "\n"))
+		}
+	}
+	options := cmd.Root().PersistentFlags()
+	section("Flags", cmd.Flags(), func(f *pflag.Flag) bool {
+		mine := options.Lookup(f.Name) == nil
+		own[f.Value] = own[f.Value] || mine
+		return mine
+	})
+	for _, s := range sections {
+		section(s.heading, options, func(f *pflag.Flag) bool {
+			o, ok := f.Value.(*optionFlag)
+			return ok && !own[f.Value] && covers(s.keys, o.option.Key) && readsOption(cmd, o.option.Key)
+		})
+	}
+	section("Every command", options, func(f *pflag.Flag) bool {
+		_, ok := f.Value.(*optionFlag)
+		return !ok
+	})
+	return text.String()
+}
