@@ -74,8 +74,7 @@ $(RUNNER):
 test-sessions test-setups test-suites test-rest test-sim: $(RUNNER)
 
 test-all:
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-sessions test-setups
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-suites test-rest test-sim
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-setups test-sessions test-suites test-rest test-sim
 	@$(MAKE) --no-print-directory test-modules
 
 test-sessions:

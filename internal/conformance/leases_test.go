@@ -63,9 +63,8 @@ func TestLeases_Postgres(t *testing.T) {
 	}{
 		{name: "pgx"},
 		{name: "sql, time zone", params: map[string]string{"TimeZone": "Asia/Tokyo"}, sql: true},
-		{name: "serializable", params: map[string]string{"default_transaction_isolation": "serializable"}},
+		{name: "serializable, odd names", params: map[string]string{"default_transaction_isolation": "serializable"}, cfg: pgstore.Config{Schema: `way-bill"x`, TablePrefix: `My "pre'fix %`}},
 		{name: "through PgBouncer", url: bouncerURL(t)},
-		{name: "odd names", cfg: pgstore.Config{Schema: `way-bill"x`, TablePrefix: `My "pre'fix %`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

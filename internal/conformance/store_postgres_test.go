@@ -49,12 +49,9 @@ func TestPostgresStore(t *testing.T) {
 func TestPostgresStore_Setups(t *testing.T) {
 	t.Parallel()
 	for _, setup := range []postgresSetup{
-		{name: "sql", sql: true},
-		{name: "sql that listens", sql: true, cfg: pgstore.Config{ListenURL: postgresURL()}},
-		{name: "time zone", params: map[string]string{"TimeZone": "Asia/Tokyo"}, sql: true},
-		{name: "serializable", params: map[string]string{"default_transaction_isolation": "serializable"}},
-		{name: "repeatable read", params: map[string]string{"default_transaction_isolation": "repeatable read"}},
-		{name: "odd names", cfg: pgstore.Config{Schema: `way-bill"x`, TablePrefix: `My "pre'fix %`}},
+		{name: "sql, time zone", params: map[string]string{"TimeZone": "Asia/Tokyo"}, sql: true},
+		{name: "sql that listens, repeatable read", params: map[string]string{"default_transaction_isolation": "repeatable read"}, sql: true, cfg: pgstore.Config{ListenURL: postgresURL()}},
+		{name: "serializable, odd names", params: map[string]string{"default_transaction_isolation": "serializable"}, cfg: pgstore.Config{Schema: `way-bill"x`, TablePrefix: `My "pre'fix %`}},
 	} {
 		t.Run(setup.name, setup.run)
 	}
