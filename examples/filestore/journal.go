@@ -29,7 +29,7 @@ type data struct {
 	relays            map[string]*rows.Relay
 	lanes             map[int]*rows.Lane
 	drawn             map[rows.Counter]*int64
-	values            map[string]*string // the caller's own
+	values            map[string]*string // the caller's values
 }
 
 func newData() data {
@@ -80,7 +80,8 @@ func table[K comparable, R any](tx *Tx, name string, m map[K]*R, key func(*R) K)
 	return rows.MapTable[K, R]{Rows: m, Key: key, Set: func(k K, r *R) { set(tx, name, m, k, r) }}
 }
 
-// set changes a row, or removes it if it is nil, notes that for the file, and takes it back if tx rolls back.
+// set changes a row, or removes it if it is nil, records the change for the file, and undoes it if tx rolls
+// back.
 func set[K comparable, R any](tx *Tx, name string, m map[K]*R, k K, r *R) {
 	old := m[k]
 	tx.undo = append(tx.undo, func() { apply(m, k, old) })
@@ -126,8 +127,8 @@ func from[K comparable, R any](m map[K]*R) journaled {
 	}
 }
 
-// write appends a line with all changes of a transaction, and waits until it is on disk. One that is cut short, by a
-// full disk or the end of the process, counts for nothing; the next one begins where it began.
+// write appends a line with all changes of a transaction, and waits until it is on disk. A line that is cut
+// short, by a full disk or the end of the process, does not count; the next one is written in its place.
 func (s *Store) write(changes []change) error {
 	if len(changes) == 0 {
 		return nil
@@ -150,7 +151,7 @@ func (s *Store) write(changes []change) error {
 	return errors.Join(err, back, s.file.Truncate(begin))
 }
 
-// load reads the file up to its last whole line, where the next one will begin.
+// load reads the file up to its last complete line, where the next one will begin.
 func (s *Store) load() error {
 	end, lines := int64(0), bufio.NewReader(s.file)
 	for {

@@ -1,8 +1,8 @@
-// Package filestore keeps outbox, inbox and dead letters in a file, a line of JSON for each transaction. It is the
-// smallest store there is, for reading: CONTRIBUTING.md says step by step how it was made.
+// Package filestore keeps outbox, inbox and dead letters in a file, a line of JSON for each transaction. It is
+// the smallest possible store, for reading: CONTRIBUTING.md says step by step how it was written.
 //
 // All of the data is in memory, too. A transaction holds the store until it ends; its line is on disk when it is
-// committed. The file only grows. One process opens it at a time.
+// committed. The file only grows. Only one process may open it at once.
 package filestore
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// engine is what becomes of rows; it implements nearly all that a store has to.
+// engine implements the operations on rows, nearly all that a store needs.
 type engine = rows.Engine[*Tx]
 
 // Store implements the contracts of outbox, relay, inbox, deadletter and janitor. It is safe for concurrent use, but
@@ -47,7 +47,8 @@ var (
 	_ janitor.Store        = (*Store)(nil)
 )
 
-// Open returns the store in a file, which is made unless it is there. now is its clock; nil stands for [time.Now].
+// Open returns the store in a file, which is created unless it exists. now is its clock; nil stands for
+// [time.Now].
 func Open(path string, now func() time.Time) (*Store, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -115,7 +116,7 @@ func (tx *Tx) Commit() error {
 	return tx.commit()
 }
 
-// commit wakes nobody: relays commit, too.
+// commit does not wake relays: they commit, too.
 func (tx *Tx) commit() error {
 	if tx.done {
 		return nil
@@ -128,7 +129,7 @@ func (tx *Tx) commit() error {
 	return nil
 }
 
-// Rollback takes back what was written in tx.
+// Rollback undoes what was written in tx.
 func (tx *Tx) Rollback() {
 	if tx.done {
 		return
@@ -158,7 +159,7 @@ func (tx *Tx) Get(key string) string {
 // database implements [rows.Store].
 type database struct{ *Store }
 
-// Run implements [rows.Store]. No transaction meets another, so none is run again.
+// Run implements [rows.Store]. Transactions do not conflict, so none is run again.
 func (s database) Run(ctx context.Context, _ func() bool, fn func(ctx context.Context, t *rows.Tx, tx *Tx) error) error {
 	tx, err := s.Begin(ctx)
 	if err != nil {
@@ -199,7 +200,7 @@ func (tx *Tx) Draw(_ context.Context, c rows.Counter, n int) (int64, time.Time, 
 	return last - int64(n) + 1, tx.store.now().UTC(), nil
 }
 
-// Lock implements [rows.Driver]. Transactions are one at a time, so there is nothing to lock.
+// Lock implements [rows.Driver]. Transactions run one after the other, so there is nothing to lock.
 func (*Tx) Lock(context.Context, ...int) error { return nil }
 
 // Forget removes an inbox record before its time.

@@ -1,5 +1,5 @@
-// Package handover passes what a subscription has received on to its user: in order, one after the
-// other, and no more than the user's prefetch at a time.
+// Package handover passes on to its user what a subscription has received: in order, one after the
+// other, and no more at once than the user's prefetch.
 package handover
 
 import (
@@ -14,7 +14,7 @@ type Queue[D any] struct {
 	take   func(D) bool
 	slots  chan struct{} // one value for each delivery that is passed on and not yet freed
 	more   chan struct{} // has a value if list may have grown
-	failed chan error    // what waiting will not mend
+	failed chan error    // an error that does not go away by itself
 
 	mu   sync.Mutex
 	list []D
@@ -43,7 +43,7 @@ func (q *Queue[D]) Push(list ...D) {
 // Free makes room for another delivery, once for each that was passed on.
 func (q *Queue[D]) Free() { <-q.slots }
 
-// Fail ends Serve with an error that waiting will not mend.
+// Fail ends Serve with an error that does not go away by itself.
 func (q *Queue[D]) Fail(err error) {
 	select {
 	case q.failed <- err:
@@ -112,7 +112,7 @@ func (q *Queue[D]) next() (d D, ok bool) {
 	return none, false
 }
 
-// Waiting returns a copy of what waits.
+// Waiting returns a copy of the queued deliveries.
 func (q *Queue[D]) Waiting() []D {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -136,8 +136,8 @@ func Signal(c chan<- struct{}) {
 	}
 }
 
-// Share returns how much of the prefetch the source i of n may hold: at least 1, and the first
-// sources get what does not divide.
+// Share returns the part of the prefetch that source i of n may hold: at least 1, and the first
+// sources get the remainder.
 func Share(prefetch, i, n int) int {
 	share := prefetch / n
 	if i < prefetch%n {

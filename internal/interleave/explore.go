@@ -20,35 +20,35 @@ type Session struct {
 
 // Scenario is what is explored. Explore calls its functions one after the other.
 type Scenario struct {
-	// Begin makes the state that each run begins with, and returns the sessions of the run.
+	// Begin creates the state that each run starts from, and returns the sessions of the run.
 	Begin func(ctx context.Context) ([]Session, error)
 
 	// Waits returns, for each session that waits for a lock, those that it waits for, by index. It
 	// asks the server.
 	Waits func(ctx context.Context) (map[int][]int, error)
 
-	// End judges a run. errs has the errors of the sessions, in their order. It returns what has come
-	// out, for the list of different outcomes; an error is a broken promise.
+	// End judges a run. errs has the errors of the sessions, in their order. It returns the outcome, for the
+	// list of different outcomes; an error is a broken promise.
 	End func(ctx context.Context, errs []error) (outcome string, err error)
 }
 
 // Result is what an exploration has visited.
 type Result struct {
 	Orders   int
-	Outcomes map[string]int // how often each came out
+	Outcomes map[string]int // how often each occurred
 	Complete bool           // no order was left out
 }
 
-// ErrAgain, from End, says that time has spoilt the run: the server has ended a session that stood still
-// for longer than the session itself allows. The same order is run again.
+// ErrAgain, from End, says that the run took too long: the server has ended a session that was idle for longer
+// than its settings allow. The same order is run again.
 var ErrAgain = errors.New("the run took too long")
 
-// errElsewhere says that the same choices have led elsewhere, so that orders would be left out.
+// errElsewhere says that the same choices have led to another state, so that orders would be left out.
 var errElsewhere = errors.New("the sessions did not repeat what they did before")
 
-// sameTries is how often a point that was reached otherwise than before is tried again: the server has work of its
-// own, which may hold a lock for a moment. If it differs each time it was the run before that was disturbed, and the
-// point is taken as it is now.
+// sameTries is how often a point that was reached in another state than before is tried again: the server has
+// background work, which may hold a lock for a moment. If it differs each time the previous run was disturbed,
+// and the point is taken as it is now.
 const sameTries = 20
 
 // pollPause is how long sessions may run before the server is asked what they are waiting for.
@@ -59,7 +59,7 @@ type point struct {
 	open  []int // sessions whose requests are pending
 	left  []int // those of open below which there are orders that were not run
 	next  map[int]*point
-	other int // how often in a row the choices that led here have led elsewhere
+	other int // how often in a row the choices that led here have led to another state
 }
 
 func newPoint(open []int) *point {
@@ -78,7 +78,7 @@ type tree struct {
 	draw *rand.Rand
 }
 
-// at returns the point behind the choices of a run, where open are pending; at its end nobody is.
+// at returns the point after the choices of a run, where open are pending; at its end none is.
 func (t *tree) at(taken []choice, open []int) (*point, error) {
 	p := t.root
 	if len(taken) > 0 {
@@ -104,7 +104,7 @@ func (t *tree) at(taken []choice, open []int) (*point, error) {
 	return p, nil
 }
 
-// ran notes that the order of a run need not be run again. It reports whether another is left.
+// ran records that the order of a run need not be run again. It reports whether another is left.
 func (t *tree) ran(taken []choice) bool {
 	for _, c := range slices.Backward(taken) {
 		delete(c.at.next, c.taken)
@@ -117,8 +117,8 @@ func (t *tree) ran(taken []choice) bool {
 }
 
 // Explore runs a scenario in every order of the steps of its sessions, in limit orders at most; which these are is
-// drawn, the same ones each time. It stops at the first that breaks a promise; the error names the order. One
-// exploration of a board at a time.
+// drawn, the same ones each time. It stops at the first that breaks a promise; the error names the order. A
+// board runs only one exploration at once.
 func (b *Board) Explore(ctx context.Context, s Scenario, limit int) (Result, error) {
 	r := Result{Outcomes: make(map[string]int)}
 	orders := &tree{draw: rand.New(rand.NewPCG(1, 1))}
@@ -236,7 +236,7 @@ func (w *world) inState(of state) []int {
 	return w.found(of)
 }
 
-// found is inState for one who has the lock.
+// found is inState for callers that hold the lock.
 func (w *world) found(of state) (list []int) {
 	for i, s := range w.sessions {
 		if s.Gate.state == of {
@@ -268,8 +268,8 @@ func (w *world) rest(ctx context.Context, waits func(context.Context) (map[int][
 	return nil, ctx.Err()
 }
 
-// standStill reports whether all of those that run wait, directly or not, for a session that does not:
-// those that wait for each other only will be helped by the server.
+// standStill reports whether all of those that run wait, directly or not, for a session that does not: a
+// deadlock among themselves is resolved by the server.
 func standStill(run []int, sessions int, waiting map[int][]int) bool {
 	var still []int
 	for i := range sessions {
@@ -306,7 +306,7 @@ func (w *world) pause(run []int) bool {
 	return !slices.Equal(run, w.found(running))
 }
 
-// story says in which order the sessions made their requests.
+// story describes the order in which the sessions made their requests.
 func (w *world) story(taken []choice) string {
 	names := make([]string, len(taken))
 	for i, c := range taken {

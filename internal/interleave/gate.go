@@ -21,8 +21,8 @@ func NewBoard() *Board {
 	return b
 }
 
-// Gate passes the connections of one session on to a server, and holds each request until the session
-// has its turn. While no run is explored everything passes.
+// Gate passes the connections of one session on to a server, and holds each request until it is the session's
+// turn. While no run is explored everything passes.
 type Gate struct {
 	*Board
 	listener net.Listener
@@ -35,8 +35,8 @@ type Gate struct {
 	answered bool // the server has sent something since the latest request
 }
 
-// Protocol tells of what a client sends whether it is a step: a request that is not, as one that only
-// prepares a statement, passes at once.
+// Protocol reports whether what a client sends is a step: a request that is not, such as one that only prepares
+// a statement, passes at once.
 type Protocol func(request []byte) bool
 
 type state int
@@ -49,8 +49,8 @@ const (
 
 const dialTimeout = 5 * time.Second
 
-// Gate makes a gate to target, a host and port. It listens on a free port of the loopback interface until
-// ctx ends.
+// Gate creates a gate to target, a host and port. It listens on a free port of the loopback interface until ctx
+// ends.
 func (b *Board) Gate(ctx context.Context, target string, p Protocol) (*Gate, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *Board) Gate(ctx context.Context, target string, p Protocol) (*Gate, err
 	return g, nil
 }
 
-// Local makes a gate for a session whose database is part of the program: it calls Step before each request.
+// Local creates a gate for a session whose database is part of the program: it calls Step before each request.
 func (b *Board) Local() *Gate {
 	return &Gate{Board: b, protocol: func([]byte) bool { return true }, answered: true}
 }

@@ -10,7 +10,7 @@ const (
 
 // MySQL is the protocol of MariaDB and MySQL: a step is a query, or a prepared statement that is executed.
 func MySQL(request []byte) bool {
-	const first = 4 // behind the packet's length and number
+	const first = 4 // after the packet's length and number
 	return len(request) > first && request[first-1] == 0 && (request[first] == mysqlQuery || request[first] == mysqlExecute)
 }
 

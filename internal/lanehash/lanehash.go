@@ -1,4 +1,4 @@
-// Package lanehash says which lane a message is in.
+// Package lanehash computes the lane of a message.
 package lanehash
 
 import (
@@ -7,11 +7,11 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Count is how many lanes a store has whose relays share them.
+// Count is the number of lanes of a store whose relays share them.
 const Count = 64
 
-// Of returns the lane of a message: the first byte of SHA-256 of its key, or of its id if it has none, modulo [Count]. It is
-// frozen: the function lane in PostgreSQL says the same.
+// Of returns the lane of a message: the first byte of SHA-256 of its key, or of its id if it has none, modulo
+// [Count]. It is frozen: the function lane in PostgreSQL computes the same.
 func Of(m *waybill.Message) int {
 	key := m.Key
 	if key == "" {

@@ -80,7 +80,7 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("schema version is %d, this release works with %d to %d; %s", e.Version, e.Oldest, e.Newest, e.Advice())
 }
 
-// Advice says what to do.
+// Advice returns what to do about it.
 func (e *VersionError) Advice() string {
 	if e.Version > e.Newest {
 		return "use a release that knows it"

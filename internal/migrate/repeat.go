@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// LockWait is how long a migration waits for another one unless it is told otherwise.
+// LockWait is how long a migration waits for another one by default.
 const LockWait = time.Minute
 
 const (
@@ -16,9 +16,9 @@ const (
 	repeatPause = time.Second
 )
 
-// Repeat runs fn, which does all or nothing, until it does not fail with a conflict: statements that
-// were under way had the locks that it needed. It gives up after ten times, or when ctx ends, with the
-// last error. The pause of a second after each is for those who have waited meanwhile.
+// Repeat runs fn, which does all or nothing, until it does not fail with a conflict: running
+// statements had the locks that it needed. It stops after ten attempts, or when ctx ends, with the
+// last error. The pause of a second after each is for sessions that have waited meanwhile.
 func Repeat(ctx context.Context, fn func() error) error {
 	for try := 1; ; try++ {
 		err := fn()

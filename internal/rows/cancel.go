@@ -34,13 +34,14 @@ func (e *Engine[S]) CancelMessage(ctx context.Context, id outbox.Identity, act d
 	return out, nil
 }
 
-// Cancel makes a message a discarded letter wherever it is, for the program that has enqueued it.
+// Cancel makes a message a discarded dead letter wherever it is, for the program that has enqueued it.
 func (t *Tx) Cancel(ctx context.Context, id outbox.Identity) (outbox.Cancellation, error) {
 	out, _, err := t.cancel(ctx, id, settleplan.CancelledByWriter)
 	return out, err
 }
 
-// cancel makes a message a discarded letter wherever it is. Who moves it at the same time meets this transaction.
+// cancel makes a message a discarded dead letter wherever it is. A transaction that moves it at the same time
+// conflicts with this one.
 func (t *Tx) cancel(ctx context.Context, id outbox.Identity, why string) (out outbox.Cancellation, cancelled []*Letter, err error) {
 	claims, inFlight, err := t.cancellable(ctx, id)
 	if err == nil {
@@ -74,8 +75,8 @@ func (t *Tx) cancel(ctx context.Context, id outbox.Identity, why string) (out ou
 	return outbox.Cancellation{Removed: len(cancelled), InFlight: inFlight}, cancelled, err
 }
 
-// cancellable locks the lanes of what is pending or waits, and returns it, and whether a relay may have claimed some of
-// it.
+// cancellable locks the lanes of the message's pending and waiting rows, and returns these, and whether a relay
+// may have claimed some of them.
 func (t *Tx) cancellable(ctx context.Context, id outbox.Identity) (claims []contract.Claim, inFlight bool, err error) {
 	add := func(r *Row, c contract.Claim, due bool) error {
 		c.Message, c.Position, c.Lane.Number = r.Message, r.Position, r.Lane

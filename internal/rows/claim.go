@@ -39,8 +39,8 @@ func (e *Engine[S]) ClaimMessages(ctx context.Context, req contract.ClaimRequest
 	return claims, err
 }
 
-// claimWaiting returns the waiting rows that may go: those that are due, and behind one that has not failed since it
-// was let go the rest of its unit.
+// claimWaiting returns the waiting rows that may be sent: those that are due, and behind one that has not
+// failed since it was released the rest of its unit.
 func (t *Tx) claimWaiting(ctx context.Context, req contract.ClaimRequest) ([]contract.Claim, error) {
 	q := where(append(notHeld(req), waits.Lane.in(numbersOf(req.Lanes)...), waits.DueAt.atMost(t.Now), waits.Destination.notIn(req.Paused...))...).
 		sorted(waits.Position.rising(), waits.Destination.rising()).first(req.Limit)
@@ -80,15 +80,16 @@ func (t *Tx) claimWaiting(ctx context.Context, req contract.ClaimRequest) ([]con
 // places names a waiting row as [contract.ClaimRequest.HeldWaiting] does.
 var places = column("place", func(w *Waiting) string { return w.Place().String() })
 
-// notHeld keeps out waiting rows that the caller holds.
+// notHeld excludes waiting rows that the caller has in flight.
 func notHeld(req contract.ClaimRequest) []Condition[*Waiting] {
 	positions, rows := req.HeldWaiting()
 	return []Condition[*Waiting]{waits.Position.notIn(positions...), places.notIn(rows...)}
 }
 
-// followers returns the rows that go along with one that is due: the rest of its unit, up to a letter that parks it or
-// a row that waits for its own time, unless the row has failed, is alone, or is not the first that waits. end is the
-// position of that one, the highest there is if there is none, and 0 if the unit was not read.
+// followers returns the rows that are claimed along with one that is due: the rest of its unit, up to a dead
+// letter that parks it or a row that waits for its own time, unless the row has failed, is alone, or is not the
+// first that waits. end is the position at which they stop, the highest possible one if nothing stops them, and
+// 0 if the unit was not read.
 func (t *Tx) followers(ctx context.Context, head *Waiting, req contract.ClaimRequest) (behind []*Waiting, end int64, err error) {
 	u := head.unit()
 	if head.Attempts > 0 || head.Alone || u.Key == "" {
@@ -133,8 +134,8 @@ func (t *Tx) claimReady(ctx context.Context, rows []*Row, lanes []contract.Lane)
 	return claims, nil
 }
 
-// readyRows returns rows of the outbox, lane by lane in the order given: with one query if that does not come to a
-// limit, else with one for each lane until one is reached.
+// readyRows returns rows of the outbox, lane by lane in the order given: with one query if that does not reach
+// a limit, else with one for each lane until a limit is reached.
 func (t *Tx) readyRows(ctx context.Context, req contract.ClaimRequest) ([]*Row, error) {
 	rows, full, err := t.rowsOf(ctx, numbersOf(req.Lanes), req, nil)
 	if err != nil {
@@ -157,7 +158,7 @@ func (t *Tx) readyRows(ctx context.Context, req contract.ClaimRequest) ([]*Row, 
 	return rows, err
 }
 
-// rowsOf appends rows of lanes to others, and reports whether they come to a limit of the request.
+// rowsOf appends rows of lanes to others, and reports whether they reach a limit of the request.
 func (t *Tx) rowsOf(ctx context.Context, lanes []int, req contract.ClaimRequest, before []*Row) (rows []*Row, full bool, err error) {
 	q := where(ready.Lane.in(lanes...), ready.Position.notIn(req.Held...)).sorted(ready.Position.rising()).first(req.Limit - len(before))
 	q.Bytes = req.Bytes - payloads(before)

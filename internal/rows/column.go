@@ -35,7 +35,7 @@ type Condition[V any] struct {
 // Op is how a column is compared.
 type Op int
 
-// The ways to compare. A column that is no time compares with no value but Equal and NotEqual nil.
+// The ways to compare. A row without a time in a column meets no condition on it except Equal nil.
 const (
 	Equal    Op = iota
 	NotEqual    // with nil only
@@ -61,7 +61,7 @@ func (c Column[V, T]) is(v T) Condition[V] {
 	return Condition[V]{Column: c.Name, Op: Equal, Values: []any{v}, Holds: func(r V) bool { return c.of(r) == v }}
 }
 
-// isIf is nothing where v is the zero value.
+// isIf returns no condition if v is the zero value.
 func (c Column[V, T]) isIf(v T) []Condition[V] {
 	var zero T
 	if v == zero {
@@ -80,7 +80,8 @@ func (c Column[V, T]) notIn(values ...T) Condition[V] {
 	return Condition[V]{Column: c.Name, Op: NotIn, Values: anys(values), Holds: func(r V) bool { return !set(c.of(r)) }}
 }
 
-// setOf reports what is among values, by a set that is made when it is first asked: a server never asks.
+// setOf returns a function that reports whether a value is among values, by a set that is built at its first
+// call: stores on a server never call it.
 func setOf[T comparable](values []T) func(T) bool {
 	var set map[T]bool
 	return func(v T) bool {
@@ -154,7 +155,8 @@ func all[V any](list []Condition[V], r V) bool {
 	return !slices.ContainsFunc(list, func(c Condition[V]) bool { return !c.Holds(r) })
 }
 
-// contains holds where one of the columns has a text in it, whatever its case; it is nothing if the text is empty.
+// contains holds where one of the columns contains a text, whatever its case; it is no condition if the text is
+// empty.
 func contains[V any](text string, columns ...Column[V, string]) []Condition[V] {
 	if text == "" {
 		return nil
@@ -198,7 +200,7 @@ type Query[V any] struct {
 	Order []Order[V]
 	Skip  int
 	Limit int      // 0 is no limit
-	Bytes int      // no further row is needed once payloads have so many bytes; 0 is no limit
+	Bytes int      // no further row is needed once payloads have this many bytes; 0 is no limit
 	Only  []string // the columns that are needed, apart from what identifies the row; nil is all
 	Lean  bool     // neither payload nor history are needed
 }

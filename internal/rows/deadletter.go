@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 )
 
-// filtered holds for the letters of a filter, wherever a page of them begins.
+// filtered holds for the dead letters of a filter, on whatever page they are.
 func filtered(f deadletter.Filter) []Condition[*Letter] {
 	c := []Condition[*Letter]{letters.State.is(cmp.Or(f.State, deadletter.Open))}
 	c = append(c, letters.Origin.isIf(f.Origin)...)
@@ -32,7 +32,7 @@ func filtered(f deadletter.Filter) []Condition[*Letter] {
 	return append(c, contains(f.Text, letters.Error, letters.MessageID, letters.Key, letters.Correlation)...)
 }
 
-// DeadLetters implements [deadletter.Store]. Round trips: 1, and 1 for each letter that parks its key.
+// DeadLetters implements [deadletter.Store]. Round trips: 1, and 1 for each dead letter that parks its key.
 func (e *Engine[S]) DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (e *Engine[S]) DeadLetters(ctx context.Context, f deadletter.Filter) ([]dea
 	return list, err
 }
 
-// shown returns a letter as callers get it.
+// shown returns a dead letter as callers get it.
 func (t *Tx) shown(ctx context.Context, l *Letter) (shown deadletter.Letter, err error) {
 	shown = l.Letter
 	shown.Message, shown.History = l.Row.Message.Clone(), slices.Clone(l.History)
@@ -96,7 +96,8 @@ func notFound(number int64) error {
 	return fmt.Errorf("dead letter %d: %w", number, waybill.ErrNotFound)
 }
 
-// DeadLetterGroups implements [deadletter.Store]. It reads every letter, without its message. Round trips: 1.
+// DeadLetterGroups implements [deadletter.Store]. It reads every dead letter, without its message. Round trips:
+// 1.
 func (e *Engine[S]) DeadLetterGroups(ctx context.Context, limit int) ([]deadletter.Group, error) {
 	groups := make(map[string]deadletter.Group)
 	err := e.run(ctx, func(ctx context.Context, t *Tx) error {
@@ -121,7 +122,7 @@ func (e *Engine[S]) DeadLetterGroups(ctx context.Context, limit int) ([]deadlett
 	return list[:min(limit, len(list))], err
 }
 
-// addTo returns a group with one more letter, which is its newest.
+// addTo returns a group with one more dead letter, which is its newest.
 func (l *Letter) addTo(g deadletter.Group, now time.Time) deadletter.Group {
 	if ago := now.Truncate(time.Hour).Sub(l.LastFailed.Truncate(time.Hour)) / time.Hour; ago >= 0 && ago < time.Duration(len(g.Trend)) {
 		g.Trend[len(g.Trend)-1-int(ago)]++
@@ -134,7 +135,7 @@ func (l *Letter) addTo(g deadletter.Group, now time.Time) deadletter.Group {
 	return g
 }
 
-// FoldDeadLetters does nothing: there are no sums to keep.
+// FoldDeadLetters does nothing: there are no sums to maintain.
 func (*Engine[S]) FoldDeadLetters(context.Context) error { return nil }
 
 // ResolveDeadLetter implements [deadletter.Store]. Round trips: 8 at most, and 11 to delete one.
@@ -161,8 +162,8 @@ func (e *Engine[S]) RestoreDeadLetter(ctx context.Context, number int64, act dea
 	})
 }
 
-// DeleteDeadLetter implements [deadletter.Store]. The record of a consumer's letter expires from then on; before, it
-// stayed as long as the letter.
+// DeleteDeadLetter implements [deadletter.Store]. The record of a consumer's dead letter expires from then on;
+// before, it stayed as long as the dead letter.
 func (e *Engine[S]) DeleteDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
 	return e.change(ctx, number, deadletter.ActDelete, act, func(ctx context.Context, t *Tx, l *Letter) (bool, string, error) {
 		if err := t.settleAs(ctx, l, deadletter.Discarded, ""); err != nil {
@@ -180,13 +181,13 @@ func (e *Engine[S]) DeleteDeadLetter(ctx context.Context, number int64, act dead
 	})
 }
 
-// letterState returns what decides what may be done with a letter.
+// letterState returns the state by which actions on a dead letter are allowed or refused.
 func (l *Letter) letterState() LetterState {
 	return LetterState{l.Origin, l.State, l.Requeued, l.Origin == deadletter.FromConsumer && l.Key.Message == ""}
 }
 
-// change makes a change to a letter, if its state allows that, and writes the audit log. fn reports whether it has
-// changed anything, and what else is to be known of it.
+// change makes a change to a dead letter, if its state allows that, and writes the audit log. fn reports
+// whether it has changed anything, and returns details for the audit log.
 func (e *Engine[S]) change(ctx context.Context, number int64, action deadletter.Action, act deadletter.Act,
 	fn func(ctx context.Context, t *Tx, l *Letter) (changed bool, detail string, err error),
 ) (changed bool, err error) {
@@ -216,7 +217,7 @@ func (e *Engine[S]) change(ctx context.Context, number int64, action deadletter.
 	return changed, nil
 }
 
-// lookAt returns a letter and its state. There is none of one that waits in the outbox.
+// lookAt returns a dead letter and its state. It returns no dead letter if the message waits in the outbox.
 func (t *Tx) lookAt(ctx context.Context, number int64) (*Letter, LetterState, error) {
 	l, err := get(ctx, t.Letters, number)
 	if err != nil {

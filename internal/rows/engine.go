@@ -9,10 +9,10 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// Store is what the engine runs on. S is a transaction as the store's users know it.
+// Store is what the engine runs on. S is the transaction type of the store's users.
 type Store[S any] interface {
-	// Run runs fn in a transaction. One that has met another is rolled back, and run again if again is nil or
-	// returns true; else the error is a conflict.
+	// Run runs fn in a transaction. One that conflicts with another is rolled back, and run again if again is
+	// nil or returns true; else the error is a conflict.
 	Run(ctx context.Context, again func() bool, fn func(ctx context.Context, t *Tx, session S) error) error
 
 	// On returns the tables in the caller's transaction, at the time that it is now, and the context for their
@@ -23,8 +23,8 @@ type Store[S any] interface {
 	WakeRelay()
 }
 
-// Engine implements what relays, consumers and operators ask of a store, but for AwaitMessages. A store embeds it, and
-// has methods of its own where it can do something better. It is safe for concurrent use.
+// Engine implements what relays, consumers and operators need from a store, except AwaitMessages. A store
+// embeds it, and overrides methods that it can do better. It is safe for concurrent use.
 type Engine[S any] struct{ store Store[S] }
 
 // NewEngine returns the engine of a store.
@@ -33,7 +33,7 @@ func NewEngine[S any](s Store[S]) Engine[S] { return Engine[S]{s} }
 // WakeRelay implements [outbox.Store].
 func (e *Engine[S]) WakeRelay() { e.store.WakeRelay() }
 
-// run runs what needs no session, as often as it takes.
+// run runs a function that needs no session, repeating it after conflicts.
 func (e *Engine[S]) run(ctx context.Context, fn func(ctx context.Context, t *Tx) error) error {
 	return e.store.Run(ctx, nil, func(ctx context.Context, t *Tx, _ S) error { return fn(ctx, t) })
 }
@@ -83,7 +83,8 @@ func (e *Engine[S]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(c
 	return outcomes[0], nil
 }
 
-// ProcessBatch implements [inbox.Batcher]. A handler that meets another transaction is not run again here.
+// ProcessBatch implements [inbox.Batcher]. A handler that conflicts with another transaction is not run again
+// here.
 func (e *Engine[S]) ProcessBatch(ctx context.Context, recs []inbox.Record, fn func(ctx context.Context, session S, fresh []int) error) (outcomes []inbox.Outcome, err error) {
 	if err := inbox.ValidateBatch(recs); err != nil {
 		return nil, err

@@ -37,8 +37,8 @@ func (t *Tx) Enqueue(ctx context.Context, b outbox.Batch) ([]bool, error) {
 	return isNew, t.Outbox.Add(ctx, rows...)
 }
 
-// newAmong says which messages are new, and remembers them if they are to be unique. It asks before it writes, because
-// a duplicate key may end the transaction.
+// newAmong says which messages are new, and remembers them if they are to be unique. It reads before it writes,
+// because a duplicate key may end the transaction.
 func (t *Tx) newAmong(ctx context.Context, msgs []waybill.Message, remember bool) ([]bool, error) {
 	taken, err := t.onTheirWay(ctx, msgs)
 	if err != nil {
@@ -102,8 +102,9 @@ func (t *Tx) Unpublished(ctx context.Context, id outbox.Identity) (bool, error) 
 	return there, err
 }
 
-// ReleaseScheduled implements [contract.Source]. Round trips: 2, and 4 for each message. A message whose id an open
-// transaction is just enqueuing may be a conflict at once: then the messages go one by one, around such.
+// ReleaseScheduled implements [contract.Source]. Round trips: 2, and 4 for each message. A message whose id an
+// open transaction is just enqueuing may be a conflict at once: then the messages are released one by one,
+// around these.
 func (e *Engine[S]) ReleaseScheduled(ctx context.Context, limit int) (released int, err error) {
 	if released, err = e.releaseBehind(ctx, 0, limit); !waybill.IsConflict(err) {
 		return released, err
@@ -121,7 +122,8 @@ func (e *Engine[S]) ReleaseScheduled(ctx context.Context, limit int) (released i
 	return released, nil
 }
 
-// releaseBehind moves up to limit messages that are due, but for the first ones. It waits for no other transaction.
+// releaseBehind moves up to limit messages that are due, except the first ones. It waits for no other
+// transaction.
 func (e *Engine[S]) releaseBehind(ctx context.Context, passed, limit int) (released int, err error) {
 	never := func() bool { return false }
 	err = e.store.Run(ctx, never, func(ctx context.Context, t *Tx, _ S) error {
@@ -149,8 +151,8 @@ func (e *Engine[S]) releaseBehind(ctx context.Context, passed, limit int) (relea
 	return released, nil
 }
 
-// release puts a scheduled row back into the outbox at a new position, unless its identity is pending or waits: then it
-// becomes a dead letter.
+// release moves a scheduled row into the outbox at a new position, unless its identity is pending or waits:
+// then it becomes a dead letter.
 func (t *Tx) release(ctx context.Context, r *Row, position int64) error {
 	if err := t.Scheduled.Delete(ctx, r.Position); err != nil {
 		return err
@@ -166,7 +168,7 @@ func (t *Tx) release(ctx context.Context, r *Row, position int64) error {
 	return t.Outbox.Add(ctx, r)
 }
 
-// archiveBatch is how many rows a transaction removes, unless the request says so.
+// archiveBatch is the default number of rows that a transaction removes.
 const archiveBatch = 1000
 
 // MaintainArchive implements [contract.Source]. Round trips: 4 at most for each batch.

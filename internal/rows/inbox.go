@@ -16,7 +16,7 @@ func NewRecord(r inbox.Record, now time.Time) *Record {
 	return &Record{Record: r, ProcessedAt: now}
 }
 
-// Outcome says what became of a message that a record is there for.
+// Outcome returns what became of a message that has a record.
 func (r *Record) Outcome(of inbox.Record) inbox.Outcome {
 	switch {
 	case r.Dead:
@@ -27,8 +27,9 @@ func (r *Record) Outcome(of inbox.Record) inbox.Outcome {
 	return inbox.Duplicate
 }
 
-// Gate adds the records that are not there, clears what is known of attempts, and says what becomes of each message.
-// fresh are the places of those to be processed. Round trips: 2, and 1 if one was tried before.
+// Gate is the inbox insert: it adds the records that are not there, clears what is known of attempts, and
+// returns the outcome for each message. fresh are the places of those to be processed. Round trips: 2, and 1 if
+// one was tried before.
 func (t *Tx) Gate(ctx context.Context, recs []inbox.Record) (outcomes []inbox.Outcome, fresh []int, err error) {
 	keys := make([]inbox.Key, len(recs))
 	var retried []inbox.Key
@@ -63,8 +64,8 @@ func (t *Tx) Gate(ctx context.Context, recs []inbox.Record) (outcomes []inbox.Ou
 	return outcomes, fresh, t.Attempts.Delete(ctx, retried...)
 }
 
-// addRecord adds an inbox record and clears what is known of attempts; it returns false if the record is there. Round
-// trips: 2, 3 if the message was tried before.
+// addRecord adds an inbox record and clears what is known of attempts; it returns false if the record exists.
+// Round trips: 2, 3 if the message was tried before.
 func (t *Tx) addRecord(ctx context.Context, rec inbox.Record) (bool, error) {
 	there, err := get(ctx, t.Inbox, rec.Key)
 	if err != nil || there != nil {
@@ -131,7 +132,7 @@ func (t *Tx) attempt(ctx context.Context, key inbox.Key) (Attempt, error) {
 	return *a, nil
 }
 
-// SaveStarts stores how often a message was begun with. Round trips: 2.
+// SaveStarts stores how often an attempt at a message was started. Round trips: 2.
 func (t *Tx) SaveStarts(ctx context.Context, key inbox.Key, starts int) error {
 	a, err := get(ctx, t.Attempts, key)
 	if err != nil || a == nil && starts == 0 {
@@ -144,7 +145,8 @@ func (t *Tx) SaveStarts(ctx context.Context, key inbox.Key, starts int) error {
 	return t.Attempts.Put(ctx, a)
 }
 
-// Bury makes a message a letter of its consumer, and reports false if its record is there. Round trips: 6.
+// Bury makes a message a dead letter of its consumer, and returns false if it has a record already. Round
+// trips: 6.
 func (t *Tx) Bury(ctx context.Context, l inbox.Letter) (bool, error) {
 	key := l.Record.Key
 	if key.Message != "" {
@@ -168,7 +170,7 @@ func (t *Tx) Bury(ctx context.Context, l inbox.Letter) (bool, error) {
 	return true, t.Attempts.Delete(ctx, key)
 }
 
-// letterOf returns a consumer's letter, with what is known of the attempts before.
+// letterOf returns a consumer's dead letter, with what is known of earlier attempts.
 func (t *Tx) letterOf(l inbox.Letter, past Attempt) *Letter {
 	m := l.Message.Clone()
 	m.Tenant = l.Record.Tenant

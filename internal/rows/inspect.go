@@ -83,7 +83,7 @@ func unpublished(st outbox.Status) bool {
 
 func none[V any](time.Time) []Condition[V] { return nil }
 
-// undead are the places of what is no dead letter.
+// undead are the places of messages that are no dead letters.
 func undead() []place {
 	pending := func(t *Tx) Table[int64, *Row] { return t.Outbox }
 	due := func(now time.Time) []Condition[*Row] { return []Condition[*Row]{ready.DeliverAt.atMost(micros(now))} }
@@ -97,13 +97,13 @@ func undead() []place {
 	}
 }
 
-// dead is a place of letters.
+// dead is a place of dead letters.
 func dead(status outbox.Status, conditions ...Condition[*Letter]) place {
 	return part(func(t *Tx) Table[int64, *Letter] { return t.Letters }, letters.ofRow, status, (*Letter).state,
 		func(time.Time) []Condition[*Letter] { return slices.Clone(conditions) })
 }
 
-// listed are the places of the view "messages" of the SQL stores: letters are the relay's.
+// listed are the places of the view "messages" of the SQL stores: its dead letters are the relay's.
 func listed() []place {
 	relays, kept := letters.Origin.is(deadletter.FromRelay), letters.State.notIn(deadletter.Discarded)
 	return append(undead(),
@@ -113,8 +113,8 @@ func listed() []place {
 	)
 }
 
-// counted are the places that statistics count: of letters those of which something is to be decided, whosever they
-// are, and those of the relay that were discarded.
+// counted are the places that statistics count: of the dead letters the open ones, of relays and consumers, and
+// those of the relay that were discarded.
 func counted() []place {
 	open, idle := letters.State.is(deadletter.Open), letters.Requeued.is(false)
 	return append(undead(),

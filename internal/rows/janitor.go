@@ -41,8 +41,8 @@ func (t *Tx) countExpired(ctx context.Context, rows janitor.Rows, limit time.Tim
 	return int64(n), err
 }
 
-// elsewhere returns an error for a kind of rows that there is not. Some are in none of these tables: a store that has
-// them removes them itself.
+// elsewhere returns an error for an unknown kind of rows. Some kinds are in none of these tables: a store that
+// has them removes them itself.
 func elsewhere(k janitor.Kind) error {
 	if k == janitor.Leases || k == janitor.Sagas || k == janitor.Responses {
 		return nil
@@ -50,8 +50,9 @@ func elsewhere(k janitor.Kind) error {
 	return fmt.Errorf("there are no rows of the kind %q to remove", k)
 }
 
-// PurgeExpired implements [janitor.Store] for the kinds of rows that are tables here. It is never busy: of two calls that
-// meet the second finds what the first has left. Round trips: 2; for letters 3, and up to 5 for each.
+// PurgeExpired implements [janitor.Store] for the kinds of rows that are tables here. It is never busy: of two
+// concurrent calls the second finds what the first has left. Round trips: 2; for dead letters 3, and up to 5
+// for each.
 func (e *Engine[S]) PurgeExpired(ctx context.Context, rows janitor.Rows, limit int) (n int64, err error) {
 	if limit <= 0 {
 		return 0, nil
@@ -97,7 +98,8 @@ func (t *Tx) purgeExpired(ctx context.Context, rows janitor.Rows, before time.Ti
 	return 0, elsewhere(rows.Kind)
 }
 
-// expiredRecords holds for what was processed at a time or before, and is no letter's.
+// expiredRecords holds for records of messages that were processed at a time or before, and are no dead
+// letters.
 func expiredRecords(tenant string, limit time.Time) []Condition[*Record] {
 	return append(records.Tenant.isIf(tenant), records.Dead.is(false), records.ProcessedAt.atMost(limit))
 }
@@ -106,8 +108,8 @@ func expiredAttempts(tenant string, limit time.Time) []Condition[*Attempt] {
 	return append(attempts.Tenant.isIf(tenant), attempts.DueAt.atMost(limit))
 }
 
-// expiredLetters returns up to limit letters, 0 for all, that are not requeued, to which nothing has happened since a
-// time, and behind which nothing waits.
+// expiredLetters returns up to limit dead letters, 0 for all, that are not requeued, have not changed since a
+// time, and have nothing waiting behind them.
 func (t *Tx) expiredLetters(ctx context.Context, tenant string, before time.Time, limit int) ([]*Letter, error) {
 	c := append(letters.Tenant.isIf(tenant), letters.RequeuedAt.none(), anyOf(
 		[]Condition[*Letter]{letters.Resolved.atMost(before)},
@@ -134,7 +136,7 @@ func (t *Tx) expiredLetters(ctx context.Context, tenant string, before time.Time
 	return list, nil
 }
 
-// purgeLetters removes, with a consumer's letter, the record that says so.
+// purgeLetters removes dead letters, and with that of a consumer the record that says so.
 func (t *Tx) purgeLetters(ctx context.Context, tenant string, before time.Time, limit int) (int, error) {
 	list, err := t.expiredLetters(ctx, tenant, before, limit)
 	if err != nil || len(list) == 0 {

@@ -61,8 +61,8 @@ func (t *Tx) renew(ctx context.Context, req contract.LeaseRequest) ([]string, er
 	return alive, t.Relays.Put(ctx, changed...)
 }
 
-// distribute frees the lanes that the request gives up and those whose owner is gone, and takes free ones up to an
-// even share. It returns the lanes that it has changed.
+// distribute frees the lanes that the request releases and those whose owner is gone, and takes free ones up to
+// an even share. It returns the lanes that it has changed.
 func distribute(list []*Lane, alive []string, req contract.LeaseRequest, now time.Time) (contract.Lease, []*Lane) {
 	lease := contract.Lease{Total: lanehash.Count, Share: (lanehash.Count + len(alive) - 1) / len(alive), Lanes: []contract.Lane{}}
 	var changed []*Lane

@@ -12,7 +12,7 @@ import (
 type MapTable[K comparable, R any] struct {
 	Rows map[K]*R
 	Key  func(*R) K
-	Set  func(key K, r *R) // changes Rows, so that it can be taken back; a nil r is to be removed
+	Set  func(key K, r *R) // changes Rows, so that it can be undone; nil removes the row
 }
 
 // Get implements [Table].
@@ -44,7 +44,7 @@ func (t MapTable[K, R]) Find(_ context.Context, q Query[*R]) ([]*R, error) {
 	return copied(list[:within(q.Bytes, list)]), nil
 }
 
-// copied makes a list point to rows of its own.
+// copied makes a list point to copies of its rows.
 func copied[R any](list []*R) []*R {
 	own := make([]R, len(list))
 	for i, r := range list {
@@ -64,7 +64,7 @@ func (t MapTable[K, R]) matching(conditions []Condition[*R]) []*R {
 	return list
 }
 
-// within returns how many rows of a list it takes until their payloads have a size; 0 is no limit.
+// within returns the number of rows of a list until their payloads reach a size; 0 is no limit.
 func within[R any](bytes int, list []*R) int {
 	if bytes <= 0 {
 		return len(list)

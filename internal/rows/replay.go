@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 )
 
-// replayable holds for the letters that a replay with a filter would put back.
+// replayable holds for the dead letters that a replay with a filter would requeue.
 func replayable(f deadletter.Filter) []Condition[*Letter] {
 	return append(filtered(f), letters.Requeued.is(false))
 }
@@ -134,7 +134,8 @@ func (e *Engine[S]) Replays(ctx context.Context, limit int) ([]deadletter.Replay
 	return list, err
 }
 
-// AdvanceReplay implements [deadletter.ReplayStore]. Round trips: 5, and those of a requeue for each of n letters.
+// AdvanceReplay implements [deadletter.ReplayStore]. Round trips: 5, and those of a requeue for each of n dead
+// letters.
 func (e *Engine[S]) AdvanceReplay(ctx context.Context, number int64, n int) (shown deadletter.Replay, err error) {
 	err = e.run(ctx, func(ctx context.Context, t *Tx) error {
 		r, err := t.replay(ctx, number)
@@ -186,7 +187,7 @@ func (t *Tx) advance(ctx context.Context, r *Replay, n int) error {
 	return nil
 }
 
-// replayOne puts a letter back, or passes it if it can't be.
+// replayOne requeues a dead letter, or skips it if that is not possible.
 func (t *Tx) replayOne(ctx context.Context, r *Replay, l *Letter) error {
 	requeued, err := May(deadletter.ActRequeue, l.letterState())
 	if requeued && err == nil {

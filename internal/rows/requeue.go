@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// RequeueDeadLetter implements [deadletter.Store]. Round trips: 12 at most, 4 for a consumer's letter.
+// RequeueDeadLetter implements [deadletter.Store]. Round trips: 12 at most, 4 for a consumer's dead letter.
 func (e *Engine[S]) RequeueDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
 	return e.change(ctx, number, deadletter.ActRequeue, act, func(ctx context.Context, t *Tx, l *Letter) (bool, string, error) {
 		requeued, err := t.requeue(ctx, l, 0)
@@ -16,7 +16,8 @@ func (e *Engine[S]) RequeueDeadLetter(ctx context.Context, number int64, act dea
 	})
 }
 
-// requeue puts a letter back whose state allows it, with the number of the replay that does it, 0 if none does.
+// requeue requeues a dead letter whose state allows it, with the number of the replay that does it, 0 if none
+// does.
 func (t *Tx) requeue(ctx context.Context, l *Letter, replay int64) (bool, error) {
 	l.Replay = replay
 	if l.Origin == deadletter.FromRelay {
@@ -49,8 +50,8 @@ func (t *Tx) requeueToRelay(ctx context.Context, l *Letter) (bool, error) {
 	return true, t.Letters.Delete(ctx, l.Number)
 }
 
-// mayReturn returns ErrBehind if the outbox has a row before a letter's in its unit: one that waits can't be put behind
-// it.
+// mayReturn returns ErrBehind if the outbox has a row before a dead letter's in its unit: a waiting row can't
+// be queued behind it.
 func (t *Tx) mayReturn(ctx context.Context, r *Row) error {
 	if r.Message.Key == "" {
 		return nil
@@ -62,8 +63,8 @@ func (t *Tx) mayReturn(ctx context.Context, r *Row) error {
 	return err
 }
 
-// waitInPlace adds a waiting row at the position that its message had before. It reports false if a copy of the message,
-// or the message that this is a copy of, has that place.
+// waitInPlace adds a waiting row at the position that its message had before. It returns false if a copy of the
+// message, or the message that this is a copy of, has that place.
 func (t *Tx) waitInPlace(ctx context.Context, w *Waiting) (bool, error) {
 	taken, err := get(ctx, t.Waiting, w.Place())
 	if err != nil || taken != nil {
@@ -98,7 +99,7 @@ func (e *Engine[S]) EditDeadLetter(ctx context.Context, number int64, edit deadl
 	return id, nil
 }
 
-// requeueCopy lets the corrected copy of a letter's message take its place, unless another one has it.
+// requeueCopy lets the corrected copy of a dead letter's message take its place, unless another message has it.
 func (t *Tx) requeueCopy(ctx context.Context, l Letter, copied waybill.Message) error {
 	l.Row.Message = copied
 	if l.Origin == deadletter.FromRelay {

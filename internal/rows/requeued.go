@@ -50,8 +50,8 @@ func (e *Engine[S]) RunRequeued(ctx context.Context, r inbox.Requeued, node stri
 	return true, errors.Join(err, e.failRequeued(ctx, r.Number, node, began, err))
 }
 
-// process removes a letter and makes its inbox record a processed one. It returns false if the message was processed in
-// another way, and resolves the letter.
+// process removes a dead letter and makes its inbox record a processed one. It returns false if the message was
+// processed in another way, and resolves the dead letter.
 func (t *Tx) process(ctx context.Context, l *Letter) (bool, error) {
 	if err := t.Attempts.Delete(ctx, l.Key); err != nil {
 		return false, err
@@ -74,7 +74,7 @@ func (t *Tx) process(ctx context.Context, l *Letter) (bool, error) {
 	return true, t.Inbox.Put(ctx, r)
 }
 
-// hadEffect resolves a letter whose message was processed in another way.
+// hadEffect resolves a dead letter whose message was processed in another way.
 func (t *Tx) hadEffect(ctx context.Context, l *Letter) error {
 	l.Requeued, l.RequeuedAt = false, time.Time{}
 	if err := t.settleAs(ctx, l, deadletter.Resolved, deadletter.HadEffect); err != nil {
@@ -84,7 +84,8 @@ func (t *Tx) hadEffect(ctx context.Context, l *Letter) error {
 		deadletter.Entry{Letter: l.Number, MessageID: l.Row.Message.ID})
 }
 
-// failTimeout is for saying that a letter has failed, also if the handler's context has ended.
+// failTimeout is the timeout for recording that a requeued dead letter has failed, even if the handler's
+// context has ended.
 const failTimeout = 5 * time.Second
 
 func (e *Engine[S]) failRequeued(ctx context.Context, number int64, node string, began time.Time, cause error) error {

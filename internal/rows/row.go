@@ -13,7 +13,7 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// Row is a message with what every table has of it: one of the outbox, or a scheduled one.
+// Row is a message with what every table stores of it: one of the outbox, or a scheduled one.
 type Row struct {
 	Message     waybill.Message
 	Position    int64
@@ -23,7 +23,7 @@ type Row struct {
 	Malformed   error // why it can't be published, in stores that others may write to
 }
 
-// NewRow returns a message that is enqueued. One that has no time has happened now.
+// NewRow returns a message that is enqueued. One without a time gets the current one.
 func NewRow(m waybill.Message, position int64, now time.Time) *Row {
 	if m.Time.IsZero() {
 		m.Time = now
@@ -43,7 +43,7 @@ func rowOf(m waybill.Message, position int64, now time.Time) *Row {
 
 func (r *Row) identity() outbox.Identity { return outbox.IdentityOf(&r.Message) }
 
-// unit returns what the order of a row is kept by. Its key is empty if there is no order.
+// unit returns the unit that the row is ordered in. Its key is empty if there is no order.
 func (r *Row) unit() settleplan.Unit {
 	return settleplan.Unit{Topic: r.Message.Address(), Key: r.Message.Key, Destination: r.Destination}
 }
@@ -63,8 +63,8 @@ type Place struct {
 // String returns the position, a slash and the destination.
 func (p Place) String() string { return fmt.Sprint(p.Position, "/", p.Destination) }
 
-// Waiting is a row that may not go now. It has no due time if it follows another, or a letter that parks its
-// unit. One that is alone has left its unit.
+// Waiting is a row that may not be sent now. It has no due time if it follows another, or a dead letter that
+// parks its unit. One that is alone has left its unit.
 type Waiting struct {
 	Row
 	DueAt          time.Time
@@ -89,13 +89,13 @@ func (w *Waiting) Place() Place { return Place{w.Position, w.Destination} }
 
 // Archived is a row that was published.
 type Archived struct {
-	Key any // which the store gives
+	Key any // which the store assigns
 	Row
 	Attempts    int
 	PublishedAt time.Time
 }
 
-// ID is the identity of a message that was enqueued once and for all.
+// ID is a remembered identity of a message that must be enqueued only once.
 type ID struct {
 	outbox.Identity
 	At time.Time
@@ -105,7 +105,7 @@ type ID struct {
 type Letter struct {
 	deadletter.Letter
 	Row        Row
-	Key        inbox.Key // of a consumer's letter
+	Key        inbox.Key // of a consumer's dead letter
 	RequeuedAt time.Time // zero if it is not requeued; else when its consumer may take it
 }
 
@@ -137,7 +137,7 @@ func (a *Attempt) lastError() string {
 	return ""
 }
 
-// Lane is a lane, and whose it is.
+// Lane is a lane, and its owner.
 type Lane struct {
 	Number int
 	Epoch  int64
@@ -145,14 +145,15 @@ type Lane struct {
 	Since  time.Time
 }
 
-// Relay is a relay that has joined, and until when its lease is.
+// Relay is a relay that has joined, and when its lease ends.
 type Relay struct {
 	Node           string
 	Started, Until time.Time
 	TTL            time.Duration // how long the lease is; 0 if it is not known
 }
 
-// Replay is a bulk replay: letters with a number above Passed, and up to UpTo, are still to be looked at.
+// Replay is a bulk replay: dead letters with a number above Passed, and up to UpTo, are still to be looked
+// at.
 type Replay struct {
 	deadletter.Replay
 	Passed, UpTo int64

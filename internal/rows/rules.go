@@ -9,16 +9,16 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 )
 
-// LetterState is what decides what may be done with a dead letter.
+// LetterState is the state of a dead letter by which actions are allowed or refused.
 type LetterState struct {
 	Origin   deadletter.Origin
 	State    deadletter.State
-	Requeued bool // it is put back; a relay's letter waits in the outbox then, and is none any more
-	Keyless  bool // a consumer's letter without an inbox key
+	Requeued bool // it is requeued; a relay's dead letter then waits in the outbox, and is no dead letter any more
+	Keyless  bool // a consumer's dead letter without an inbox key
 }
 
-// May says whether an action of an operator changes a letter in a state. It does not, without an error, where
-// that is so already.
+// May reports whether an action of an operator changes a dead letter in a state. If the action was done already
+// it returns false and no error.
 func May(action deadletter.Action, l LetterState) (bool, error) {
 	open := l.State == deadletter.Open
 	switch {
@@ -47,8 +47,8 @@ func (l LetterState) mayRequeue() (bool, error) {
 	return !l.Requeued, nil
 }
 
-// Detail is what the audit log says of an action on a letter, apart from the action: what the letter was, where that
-// can't be seen any more.
+// Detail is what the audit log says of an action on a dead letter, apart from the action: what the dead letter
+// was, if that can no longer be seen.
 func (l LetterState) Detail(action deadletter.Action) string {
 	if action == deadletter.ActRestore || action == deadletter.ActDelete {
 		return "was " + string(l.State)
@@ -56,13 +56,13 @@ func (l LetterState) Detail(action deadletter.Action) string {
 	return ""
 }
 
-// DuplicateError is what a letter says that came due while another message with its id was pending.
+// DuplicateError is the error of a dead letter that came due while another message with its id was pending.
 const DuplicateError = "a message with this id was on its way when this one was due"
 
-// RequeueWait is how long a requeued letter waits that met an outage or a conflict.
+// RequeueWait is how long a requeued dead letter waits after an outage or a conflict.
 const RequeueWait = 5 * time.Second
 
-// Failure is what becomes of a requeued letter whose consumer has failed again.
+// Failure is what becomes of a requeued dead letter whose consumer has failed again.
 type Failure struct {
 	Error     string
 	Reason    waybill.Reason
@@ -81,7 +81,7 @@ func FailureOf(cause error) Failure {
 	return f
 }
 
-// Stops ends a replay if its plan says so of what has failed again, and reports whether it has.
+// Stops ends a replay if what has failed again reaches the limit of its plan, and reports whether it has.
 func (r *Replay) Stops() bool {
 	if r.Problem = r.Plan.Problem(r.Requeued, r.Failed); r.Problem == "" {
 		return false
@@ -90,8 +90,8 @@ func (r *Replay) Stops() bool {
 	return true
 }
 
-// Pass notes what became of the next letter of a replay. It returns an error that ends the round; a letter that can't be
-// put back is passed over.
+// Pass records what became of the next dead letter of a replay. It returns an error that ends the round; a dead
+// letter that can't be requeued is skipped.
 func (r *Replay) Pass(number int64, requeued bool, err error) error {
 	switch {
 	case err != nil && !passable(err):
@@ -105,12 +105,13 @@ func (r *Replay) Pass(number int64, requeued bool, err error) error {
 	return nil
 }
 
-// passable reports whether an error says that a letter can't be put back.
+// passable reports whether an error says that a dead letter can't be requeued.
 func passable(err error) bool {
 	return errors.Is(err, waybill.ErrNotFound) || errors.Is(err, deadletter.ErrResolved) || errors.Is(err, deadletter.ErrBehind) || waybill.IsPermanent(err)
 }
 
-// End ends a replay that has seen all its letters. What was settled, or has gone, since it began counts as skipped.
+// End ends a replay that has seen all its dead letters. What was settled or deleted since it began counts as
+// skipped.
 func (r *Replay) End() {
 	r.State, r.Skipped = deadletter.Done, max(r.Skipped, r.Letters-r.Requeued)
 }

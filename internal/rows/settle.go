@@ -12,8 +12,8 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// SettleMessages implements [contract.Source]. Round trips: 3 where all was published, 5 with the archive; else up
-// to 10 for each message that is not simply published, and up to 3 for each unit.
+// SettleMessages implements [contract.Source]. Round trips: 3 if all messages were published, 5 with the
+// archive; else up to 10 for each message that is not simply published, and up to 3 for each unit.
 func (e *Engine[S]) SettleMessages(ctx context.Context, req contract.SettleRequest) (lost []int, err error) {
 	err = e.run(ctx, func(ctx context.Context, t *Tx) error {
 		held, err := t.heldLanes(ctx, req)
@@ -110,7 +110,7 @@ func (t *Tx) archive(ctx context.Context, w *Waiting, keep bool) error {
 	return t.Archive.Add(ctx, &Archived{Row: w.Row, Attempts: w.Attempts, PublishedAt: t.Now})
 }
 
-// waits returns the waiting row of a step, nil if it has gone.
+// waits returns the waiting row of a step, nil if it is gone.
 func (t *Tx) waits(ctx context.Context, r settleplan.Row) (*Waiting, error) {
 	return get(ctx, t.Waiting, Place{r.Position, r.Destination})
 }
@@ -215,7 +215,7 @@ func (t *Tx) follow(ctx context.Context, r settleplan.Row) error {
 	return t.Waiting.Put(ctx, f)
 }
 
-// retry says when a waiting row is due again, and what its last attempt has left.
+// retry records when a waiting row is due again, and the result of its last attempt.
 func (t *Tx) retry(ctx context.Context, r settleplan.Row, node string) error {
 	w, err := t.waits(ctx, r)
 	if err != nil || w == nil || r.Behind && r.Error == "" && w.DueAt.IsZero() { // it is behind already
@@ -235,7 +235,7 @@ func (t *Tx) retry(ctx context.Context, r settleplan.Row, node string) error {
 	return t.Waiting.Put(ctx, w)
 }
 
-// history returns the attempts of a row, with the last one if there was another.
+// history returns the attempts of a row, with the latest one if there was one.
 func (t *Tx) history(past []deadletter.Attempt, attempts int, r settleplan.Row, node string) []deadletter.Attempt {
 	if r.Attempts <= attempts {
 		return past
@@ -253,7 +253,7 @@ func (t *Tx) bury(ctx context.Context, w *Waiting, r settleplan.Row) error {
 	}})
 }
 
-// addLetter stores a letter under its number, or under the next one if that is 0.
+// addLetter stores a dead letter under its number, or under the next one if that is 0.
 func (t *Tx) addLetter(ctx context.Context, l *Letter) (err error) {
 	if l.Number == 0 {
 		if l.Number, _, err = t.Draw(ctx, Letters, 1); err != nil {

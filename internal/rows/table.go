@@ -18,7 +18,7 @@ type Table[K, V any] interface {
 	// Find returns the rows that a query asks for.
 	Find(ctx context.Context, q Query[V]) ([]V, error)
 
-	// Count returns of how many rows all conditions hold.
+	// Count returns the number of rows that meet all conditions.
 	Count(ctx context.Context, conditions ...Condition[V]) (int, error)
 
 	// Sums counts such rows by topic and consumer.
@@ -27,7 +27,7 @@ type Table[K, V any] interface {
 	// Add adds rows whose keys are not there. If one is, the transaction can't go on.
 	Add(ctx context.Context, rows ...V) error
 
-	// Put adds rows, in the place of those that are there.
+	// Put adds rows, replacing those with the same keys.
 	Put(ctx context.Context, rows ...V) error
 
 	// Delete removes the rows with these keys, if they are there.
@@ -43,11 +43,11 @@ const (
 	SinceDue      Since = true
 )
 
-// Sum is how many rows of a table have a topic, and are letters of a consumer, "" for other rows.
+// Sum is the number of rows of a table with a topic that are dead letters of a consumer, "" for other rows.
 type Sum struct {
 	Topic, Consumer string
 	Count           int64
-	Oldest          time.Time // since when the oldest of them is counted
+	Oldest          time.Time // the time that the age of the oldest counts from
 }
 
 // Tx is a transaction: the tables, and what else a store does in it.
@@ -58,7 +58,7 @@ type Tx struct {
 
 	Outbox, Scheduled Table[int64, *Row] // by position
 	Waiting           Table[Place, *Waiting]
-	Archive           Table[any, *Archived] // by a key that the store gives
+	Archive           Table[any, *Archived] // by a key that the store assigns
 	IDs               Table[outbox.Identity, *ID]
 	Letters           Table[int64, *Letter] // by number
 	Audit             Table[int64, *deadletter.Entry]
@@ -75,7 +75,7 @@ type Driver interface {
 	// of a transaction that rolls back may be lost.
 	Draw(ctx context.Context, c Counter, n int) (first int64, now time.Time, err error)
 
-	// Lock keeps other transactions from changing what is in lanes, or whose they are, until this one ends. It is
+	// Lock keeps other transactions from changing what is in lanes, or their owners, until this one ends. It is
 	// called before what it protects is read; of several lanes the lowest is locked first.
 	Lock(ctx context.Context, lanes ...int) error
 }
@@ -83,7 +83,7 @@ type Driver interface {
 // Counter is a number that only rises.
 type Counter string
 
-// The counters: of positions in the outbox, and of letters, entries of the audit log and replays.
+// The counters: of positions in the outbox, and of dead letters, entries of the audit log and replays.
 const (
 	Positions Counter = "position"
 	Letters   Counter = "letter"
@@ -109,7 +109,7 @@ func first[K, V any](ctx context.Context, t Table[K, *V], q Query[*V]) (*V, erro
 	return list[0], nil
 }
 
-// exists reports whether all conditions hold of a row.
+// exists reports whether a row meets all conditions.
 func exists[K, V any](ctx context.Context, t Table[K, *V], conditions ...Condition[*V]) (bool, error) {
 	r, err := first(ctx, t, where(conditions...))
 	return r != nil, err

@@ -18,7 +18,8 @@ func queue(u settleplan.Unit, more ...Condition[*Waiting]) Query[*Waiting] {
 	return where(append(append(waits.ofUnit(u), waits.Alone.is(false)), more...)...).sorted(waits.Position.rising())
 }
 
-// parkedFrom returns the lowest position at which a letter parks a unit, the highest there is if none does.
+// parkedFrom returns the lowest position at which a dead letter parks a unit, the highest possible one if none
+// does.
 func (t *Tx) parkedFrom(ctx context.Context, u settleplan.Unit) (int64, error) {
 	parking := where(append(letters.ofUnit(u), letters.Parks.is(true))...).sorted(letters.Position.rising())
 	l, err := first(ctx, t.Letters, parking)
@@ -42,7 +43,7 @@ func (t *Tx) waitsBefore(ctx context.Context, r *Row) (bool, error) {
 	return parked < r.Position, err
 }
 
-// promote lets the first waiting row of a unit go if it is behind nothing any more.
+// promote releases the first waiting row of a unit if it is no longer behind anything.
 func (t *Tx) promote(ctx context.Context, u settleplan.Unit) error {
 	if u.Key == "" {
 		return nil
@@ -67,7 +68,7 @@ func (t *Tx) behind(ctx context.Context, u settleplan.Unit, position int64) (int
 	return t.Waiting.Count(ctx, queue(u, waits.Position.above(position)).Where...)
 }
 
-// blocked returns the topics and keys among those of rows that something waits in, or that a letter parks: what
+// blocked returns those topics and keys of rows in which something waits, or which a dead letter parks: what
 // follows must wait, too, whatever its destinations will be.
 func (t *Tx) blocked(ctx context.Context, rows []*Row) (map[[2]string]bool, error) {
 	topics, keys := topicsAndKeys(rows)

@@ -1,9 +1,9 @@
-// Package settleplan sorts the settlements of a batch by what a store must do with their
-// rows, so that every store settles alike.
+// Package settleplan sorts the settlements of a batch by what a store must do with their rows, so
+// that all stores settle in the same way.
 //
-// Whatever is not simply published goes through the waiting rows: it is parked there first,
-// in the same transaction, so that each outcome takes one kind of step only. The steps are
-// to be done in the order of the fields of [Plan].
+// A message that is not simply published goes through the waiting rows: it is parked there first,
+// in the same transaction, so that each outcome takes only one kind of step. The steps must be done
+// in the order of the fields of [Plan].
 package settleplan
 
 import (
@@ -23,9 +23,9 @@ type Row struct {
 	Destination string // of the waiting row
 	Follower    string // Follow: the destination of the new row
 
-	Leaving        bool // Park: only to be taken away
-	Behind         bool // Park, Retry: due when what is before it in its unit has gone
-	Alone          bool // Park, Retry: due on its own, outside of its unit
+	Leaving        bool // Park: only to be removed
+	Behind         bool // Park, Retry: due when what is before it in its unit is gone
+	Alone          bool // Park, Retry: due by itself, outside of its unit
 	After          time.Duration
 	Attempts, Life int
 	Error          string
@@ -36,22 +36,22 @@ type Row struct {
 	Parks          bool // Bury: what is behind it in its unit waits for the dead letter
 }
 
-// Unit is what order is kept by. A row of it waits behind the rows before it that are not
+// Unit is what order is kept by. A row of a unit waits behind the rows before it that are not
 // alone, and behind the dead letters before it that park the unit.
 type Unit struct{ Topic, Key, Destination string }
 
 // Plan is what to do, step by step.
 type Plan struct {
-	// Published are those whose rows leave the outbox for the archive, and that is all.
+	// Published are those whose rows only leave the outbox for the archive.
 	Published []contract.Settlement
 
 	// Park moves rows from the outbox to the waiting rows. Of several rows for one position
-	// each has another destination. A row of a unit that waits already waits behind it, but
-	// not behind one that is parked only to be taken away: those come last.
+	// each has another destination. A row of a unit that waits already waits behind it, but not
+	// behind one that is parked only to be removed: those come last.
 	Park []Row
 
-	// Follow gives a waiting row another row beside it, for Follower, due now unless it has
-	// a key; then Promote decides.
+	// Follow adds another waiting row to one, for Follower, due now unless it has a key; then
+	// Promote decides.
 	Follow []Row
 
 	Done     []Row // waiting rows that are published
@@ -59,16 +59,15 @@ type Plan struct {
 	Bury     []Row // waiting rows that become dead letters
 	Schedule []Row // waiting rows that become scheduled
 
-	// Retry changes waiting rows: when they are due, unless something waits before them in
-	// their unit, and what the last attempt has left. A row that is Behind and brings no
-	// error keeps the one it has. Those that are Alone come first: nothing of their unit waits
-	// for them any more when the others are looked at.
+	// Retry changes waiting rows: when they are due, unless something waits before them in their
+	// unit, and the result of the last attempt. A row that is Behind and brings no error keeps the
+	// one it has. Those that are Alone come first: nothing of their unit waits for them when the
+	// others are processed.
 	Retry []Row
 
-	// Promote lets the first waiting row of each unit go if it has no due time and is behind
-	// no dead letter that parks the unit. Such letters must stay as they are from before the
-	// first step until the transaction ends: one that goes unseen would leave its followers
-	// without a due time for good.
+	// Promote releases the first waiting row of each unit if it has no due time and is behind no
+	// dead letter that parks the unit. Such dead letters must not change from before the first step
+	// until the transaction ends: if one went unnoticed, its followers would never get a due time.
 	Promote []Unit
 }
 
@@ -102,7 +101,7 @@ func straight(st *contract.Settlement) bool {
 type builder struct {
 	Plan
 	promoted map[Unit]bool
-	first    map[Unit]int64 // position of the first row of the unit that others are to wait behind
+	first    map[Unit]int64 // position of the first row of the unit that others must wait behind
 	leaving  []Row
 	alone    []Row // retried outside of their unit
 }
@@ -124,8 +123,8 @@ func unit(c *contract.Claim, destination string) Unit {
 	return Unit{c.Message.Address(), c.Message.Key, destination}
 }
 
-// see notes which row of each unit is to wait first, or to park it. Rows of one unit that
-// are parked by one statement do not see each other, nor letters that are yet to be written.
+// see records which row of each unit waits first, or parks it. Rows of one unit that are parked by
+// one statement do not see each other, nor dead letters that are yet to be written.
 func (b *builder) see(st *contract.Settlement) {
 	c := st.Claim
 	blocks := st.Outcome == contract.Wait && !st.Alone || st.Park
@@ -198,7 +197,7 @@ func (b *builder) retry(c *contract.Claim, r Row) {
 	b.Retry = append(b.Retry, r)
 }
 
-// waitsBefore reports whether an earlier one of the settlements is to be waited for.
+// waitsBefore reports whether the claim must wait for an earlier one of the settlements.
 func (b *builder) waitsBefore(c *contract.Claim) bool {
 	first, ok := b.first[unit(c, c.Destination)]
 	return ok && first < c.Position
@@ -244,7 +243,7 @@ func Keep(list []contract.Settlement, held []int) []contract.Settlement {
 	return kept
 }
 
-// Lost returns the numbers of the lanes of settlements that are not held any more.
+// Lost returns the numbers of the lanes of settlements that are no longer held.
 func Lost(list []contract.Settlement, held []int) []int {
 	set := setOf(held)
 	var lost []int

@@ -8,7 +8,7 @@ import (
 )
 
 // broker is a model of a broker: it stores what is sent to it in order, confirms after a while, loses
-// connections, refuses messages, and is silent about a topic in trouble.
+// connections, refuses messages, and does not answer for a slow topic.
 type broker struct {
 	w         *world
 	away      bool
@@ -40,7 +40,7 @@ func (b *broker) consumer(dest string) *consumer {
 	return nil
 }
 
-// fail makes the broker go away, with every connection to it.
+// fail makes the broker unavailable and ends every connection to it.
 func (b *broker) fail() {
 	b.away = true
 	b.w.say("the broker is away")
@@ -51,7 +51,7 @@ func (b *broker) fail() {
 	}
 }
 
-// heal ends all trouble but for the poison message.
+// heal ends all faults except the poison message.
 func (b *broker) heal() {
 	b.away, b.slowTopic = false, ""
 	b.w.say("the broker is well")
@@ -60,7 +60,7 @@ func (b *broker) heal() {
 	}
 }
 
-// send takes a batch. Its messages are stored one after the other some time later, and answered later
+// send takes a batch. Its messages are stored one after the other some time later, and confirmed later
 // still.
 func (b *broker) send(n *node, batch *relaycore.Batch) {
 	w := b.w
@@ -104,7 +104,7 @@ func (b *broker) send(n *node, batch *relaycore.Batch) {
 			w.after(batch.Limit, silent)
 			return
 		}
-		late = true // until the confirm is there
+		late = true // until the confirm arrives
 		w.after(wait, func() {
 			late = false
 			answer()
@@ -115,7 +115,8 @@ func (b *broker) send(n *node, batch *relaycore.Batch) {
 // unsure is the result of a message that was not answered.
 var unsure = relaycore.Result{Err: errAway, Kind: waybill.Unavailable, Unsure: true}
 
-// take stores the messages of a batch in order, until the connection is lost; none if it is away.
+// take stores the messages of a batch in order, until the connection is lost; none if the broker is
+// unavailable.
 func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result, away bool) (slow bool) {
 	w, lost := b.w, away
 	for i, m := range batch.Messages {
@@ -151,7 +152,7 @@ func (b *broker) take(batch *relaycore.Batch, results []relaycore.Result, away b
 	return slow
 }
 
-// refuses reports whether the broker does not take a message.
+// refuses reports whether the broker refuses a message.
 func (b *broker) refuses(m *relaycore.Message, r *relaycore.Result) bool {
 	w := b.w
 	rare, silent := w.plan.Faults/20, w.plan.Faults/20
@@ -191,8 +192,8 @@ func (b *broker) window() time.Duration {
 	return 0
 }
 
-// accept stores a message, unless it is recognised as a copy. One that is said to be sent for the first
-// time and is recognised is swallowed.
+// accept stores a message, unless it is recognised as a copy. One that is marked as sent for the first
+// time and is recognised is swallowed: it is neither stored nor confirmed.
 func (b *broker) accept(batch *relaycore.Batch, i int) (r relaycore.Result) {
 	m := batch.Messages[i]
 	stored, copied := b.known[lifeOf(m)]

@@ -19,8 +19,8 @@ type choice struct {
 
 type adder func(fault bool, text string, do func(*system))
 
-// choices returns everything that may happen next. Each works on a copy of the system, too: it names
-// what it is about by its place.
+// choices returns everything that may happen next. Each works on a copy of the system, too: it refers
+// to its object by index.
 func (s *system) choices() (list []choice) {
 	relay := 0
 	add := func(fault bool, text string, do func(*system)) {
@@ -47,8 +47,8 @@ func (s *system) choices() (list []choice) {
 	return list
 }
 
-// alone reports whether nothing that others do changes what a relay may do now, or what comes of that,
-// and nothing that it may do now changes what others may do. The order of its steps and theirs makes no
+// alone reports whether nothing that others do changes what a relay may do now, or its result, and
+// nothing that it may do now changes what others may do. The order of its steps and theirs makes no
 // difference then, and only one is explored: a relay that has everything answered, and waits for
 // nothing, comes first.
 func (s *system) alone(r *relay) bool {
@@ -63,7 +63,7 @@ func (s *system) alone(r *relay) bool {
 	return len(r.calls) > 0
 }
 
-// quiet reports whether nobody will be woken any more.
+// quiet reports whether no relay will be woken any more.
 func (s *system) quiet() bool { return len(s.coming)+len(s.store.open) == 0 && !s.parks() }
 
 // parks reports whether a dead letter parks what is behind it, so that an operator has something to do.
@@ -197,7 +197,7 @@ func (s *system) ofRelay(i int, r *relay, add adder) {
 	}
 }
 
-// crash ends a relay. What it has asked for and what has not arrived may arrive later, or never.
+// crash ends a relay. Its calls and messages that have not arrived may arrive later, or never.
 func (s *system) crash(r *relay) {
 	r.gone, r.again, r.core, r.since = true, true, nil, s.now
 	r.calls = slices.DeleteFunc(r.calls, func(c *call) bool { _, claims := c.cmd.(relaycore.Claim); return claims || c.answer != nil })
@@ -221,7 +221,7 @@ func (s *system) commit(r *row) {
 	s.wake()
 }
 
-// wake tells relays of a commit.
+// wake notifies relays of a commit.
 func (s *system) wake() {
 	for _, r := range s.relays {
 		s.news[r.at] = !r.gone

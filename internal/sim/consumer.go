@@ -8,10 +8,10 @@ import (
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// consumer is a model of what takes the messages of a destination out of its queue and handles them in the
-// transaction of an inbox: the record of a message is inserted first, then the handler has its effect, and
-// both commit together. Its processes crash and lose connections; what they have not acknowledged comes
-// again.
+// consumer is a model of a program that takes the messages of a destination out of its queue and handles
+// them in the transaction of an inbox: the record of a message is inserted first, then the handler has its
+// effect, and both commit together. Its processes crash and lose connections; what they have not
+// acknowledged is delivered again.
 type consumer struct {
 	w        *world
 	dest     string
@@ -37,10 +37,10 @@ const (
 // reader is one process of a consumer.
 type reader struct {
 	gone   bool
-	resume relaycore.Time // it stands still until then
+	resume relaycore.Time // it is paused until then
 }
 
-// delivery is a message that a process has been given and has not acknowledged.
+// delivery is a message that a process has received and has not acknowledged.
 type delivery struct {
 	id   string
 	by   *reader
@@ -94,7 +94,7 @@ func (c *consumer) count(r *reader) (n int) {
 	return n
 }
 
-// later goes on with a delivery, unless its process has ended. One that stands still goes on later.
+// later continues with a delivery, unless its process has ended. A paused process continues later.
 func (c *consumer) later(d *delivery, after time.Duration, do func(*delivery)) {
 	c.w.after(after, func() {
 		switch {
@@ -142,7 +142,7 @@ func (c *consumer) run(d *delivery) {
 	default:
 		c.commit(d.id, handled)
 		c.rollBack(d)
-		if w.chance(w.plan.Faults / 5) { // it has, and nobody knows
+		if w.chance(w.plan.Faults / 5) { // it has committed, and the answer is lost
 			c.again(d, outageWait)
 			return
 		}
@@ -240,7 +240,7 @@ func (c *consumer) crash(i int) {
 	c.cut(old)
 }
 
-// requeue handles a dead letter again, from the store: once, whatever comes of it.
+// requeue handles a dead letter again, from the store: once, whatever the result.
 func (c *consumer) requeue(i int) {
 	id := c.letters[i]
 	c.letters = slices.Delete(c.letters, i, i+1)
@@ -252,7 +252,7 @@ func (c *consumer) requeue(i int) {
 	c.commit(id, handled)
 }
 
-// idle reports whether nothing is to be handled.
+// idle reports whether there is nothing to handle.
 func (c *consumer) idle() bool { return len(c.queue)+len(c.out)+len(c.open)+c.returns == 0 }
 
 // judge checks that what has arrived has had its effect, or is a dead letter, and nothing else has.

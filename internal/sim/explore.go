@@ -35,8 +35,8 @@ func (p *path) story() (list []string) {
 	return list
 }
 
-// explore visits every state of a small system, each of them once, at most a number of them. It ends
-// at the first broken promise.
+// explore visits every state of a small system once, up to limit states. It ends at the first broken
+// promise.
 func explore(p *small, limit int) explored {
 	type visit struct {
 		s  *system
@@ -95,7 +95,8 @@ func explore(p *small, limit int) explored {
 // explorer copies and prints states.
 type explorer struct{ shapes shapes }
 
-// copy returns a copy of a system in which one relay may be changed, and everything but the others.
+// copy returns a copy of a system in which one relay may be changed, and everything except the other
+// relays.
 func (e *explorer) copy(s *system, relay int) *system {
 	next := *s
 	next.store, next.ledger = clone(e.shapes, s.store), clone(e.shapes, s.ledger)
@@ -106,7 +107,7 @@ func (e *explorer) copy(s *system, relay int) *system {
 	return &next
 }
 
-// outside is what of a system is not a relay's.
+// outside is the part of a system that belongs to no relay.
 type outside struct {
 	now    relaycore.Time
 	store  *store

@@ -11,7 +11,7 @@ import (
 
 // A relay's state is a graph of plain data, with the unexported fields of its core in it. This file
 // copies such a graph, and prints it so that equal graphs have equal prints, whatever their addresses
-// are. What that takes is worked out once for each type.
+// are. How to do so is determined once for each type.
 
 // shape is what is done with the values of a type.
 type shape struct {
@@ -24,7 +24,7 @@ type shape struct {
 // shapes are those of the types met so far.
 type shapes map[reflect.Type]*shape
 
-// unprinted are fields that say nothing about what will happen.
+// unprinted are fields that do not affect what will happen.
 var unprinted = map[string]bool{
 	"Core.cfg": true, "Core.out": true, "Core.next": true, "attempts.ok": true, "Core.spare": true, "Core.stats": true, "relay.print": true,
 }
@@ -34,7 +34,7 @@ type copier struct {
 	made map[unsafe.Pointer]unsafe.Pointer
 }
 
-// printer prints a graph; numbers has what pointers point to, in the order in which it is met.
+// printer prints a graph; numbers has what pointers point to, in the order of traversal.
 type printer struct {
 	out     []byte
 	numbers map[unsafe.Pointer]int
@@ -65,7 +65,7 @@ func fingerprint[T any](s shapes, root *T) print128 {
 
 func (p *printer) number(n uint64) { p.out = binary.AppendUvarint(p.out, n) }
 
-// get returns the shape of a type. It panics at one that states do not have.
+// get returns the shape of a type. It panics if states do not contain such types.
 func (s shapes) get(t reflect.Type) *shape {
 	if known := s[t]; known != nil {
 		return known

@@ -32,7 +32,7 @@ func newLedger(cfg *relaycore.Config) *ledger {
 	}
 }
 
-// follower is the destination that gets what was published.
+// follower is the destination that receives what was published.
 const follower = "f"
 
 // rowOf returns the row that a message was claimed from, as it was then.
@@ -57,9 +57,9 @@ func (l *ledger) orderOf(m *relaycore.Message) relaycore.Order {
 	return l.order
 }
 
-// store notes that the broker has stored message i of a batch. The first copy of a message must not be
+// store records that the broker has stored message i of a batch. The first copy of a message must not be
 // stored while an earlier message of its key is neither stored nor resolved, unless that was sent with
-// it, before it was refused. One that is dead-lettered before it has a destination holds up nothing.
+// it, before it was refused. One that is dead-lettered before it has a destination blocks nothing.
 func (l *ledger) store(s *store, b *relaycore.Batch, i int, now relaycore.Time) error {
 	m := b.Messages[i]
 	r, name := rowOf(m), copyOf(m)
@@ -99,8 +99,8 @@ func unsent(st *relaycore.Settlement) bool {
 	return st.Reason == waybill.ReasonExpired || rowOf(st.Message).odd == malformed || rowOf(st.Message).odd == unrouted
 }
 
-// settle checks outcomes: nothing is published without a confirm, no attempt is counted that did not
-// fail, none is made too often, and what waits for another attempt, or is dead-lettered, does it as the
+// settle checks outcomes: nothing is published without a confirm, no attempt is counted that did not fail,
+// the limit of attempts is kept, and what waits for another attempt, or is dead-lettered, does so as the
 // policies say.
 func (l *ledger) settle(list []relaycore.Settlement) error {
 	for i := range list {
@@ -174,7 +174,7 @@ func (l *ledger) answered(list []relaycore.Settlement, results map[*relaycore.Me
 	return nil
 }
 
-// reasonOf checks why a message is dead-lettered. Poison is the monitor's.
+// reasonOf checks why a message is dead-lettered. The monitor checks poison.
 func reasonOf(st *relaycore.Settlement, r relaycore.Result, sent bool) error {
 	row, want := rowOf(st.Message), waybill.ReasonExhausted
 	switch {
@@ -196,7 +196,7 @@ func reasonOf(st *relaycore.Settlement, r relaycore.Result, sent bool) error {
 }
 
 // waits checks how a message that was refused waits for another attempt: with the delay of the policy, and
-// out of its key's order where that is skipped.
+// outside of its key's order where that is skipped.
 func (l *ledger) waits(st *relaycore.Settlement, r relaycore.Result) error {
 	if st.Outcome != relaycore.Wait || st.Behind || r.Err == nil || r.Swallowed {
 		return nil

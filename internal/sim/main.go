@@ -1,5 +1,5 @@
 // Command sim runs simulated systems of relays, one for each seed, and stops at the first that breaks a
-// promise, which it makes smaller for as long as it still fails. The decisions are those of real relays
+// promise, which it shrinks for as long as it still fails. The decisions are those of real relays
 // (internal/relaycore); store, broker and consumers are models, with one clock and one source of chance.
 //
 //	go run ./internal/sim -seeds 1000000
@@ -10,10 +10,10 @@
 //
 //	1 min + (8 + 2 × lanes) × lease + 1 s × messages + 1 min × rate of faults + as far as the store's clock went back
 //
-// of simulated time: a relay may stand still or be away for 40 s more, and a confirm be waited for for 15 times
-// half a lease; a lease ends, and each lane may change hands once more; each message may have last attempts, one
-// after the other of its key, and so may its consumers; the more faults, the longer what waits for a retry waits, and what waits by a clock
-// that goes back waits so much longer.
+// of simulated time: a relay may be paused or absent for 40 s more, and the wait for a confirm may take 15
+// times half a lease; a lease ends, and each lane may change hands once more; each message may have final
+// attempts, one after the other of its key, and so may its consumers; the more faults, the longer a message
+// waits for its retry, and what waits by a clock that goes back waits longer by that amount.
 //
 // With -explore every state of small systems is visited once; docs/proof.md says what that covers.
 package main
@@ -74,7 +74,7 @@ func main() {
 		*seeds, total.messages, total.sends, total.dead, total.crashes, total.takeovers, total.effects, total.skipped, total.events, seen.count(), total.drained.Round(time.Second))
 }
 
-// tally is what runs have come to.
+// tally is the result of runs.
 type tally struct {
 	total  figures
 	seen   *sketch
@@ -82,10 +82,10 @@ type tally struct {
 	err    error
 }
 
-// runSeeds runs seeds until one fails, several at a time. Which of them is reported does not depend on that:
-// each takes the next one, and the first that fails is it.
+// runSeeds runs seeds concurrently until one fails. Which of them is reported does not depend on timing:
+// each worker takes the next seed, and the first one that fails is reported.
 func runSeeds(first, count uint64) (figures, *sketch, uint64, error) {
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // runs leave much behind, and hold little
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // runs produce much garbage, and hold little
 	var next, end atomic.Uint64
 	next.Store(first)
 	end.Store(first + count)
@@ -119,7 +119,7 @@ func runSeeds(first, count uint64) (figures, *sketch, uint64, error) {
 	return all.total, all.seen, all.failed, all.err
 }
 
-// exploreAll explores the small systems that are asked for with no fault, one, and so on.
+// exploreAll explores the requested small systems with no fault, one, and so on.
 func exploreAll(named string, faults, limit int) {
 	kept := true
 	for n := range faults + 1 {

@@ -9,40 +9,40 @@ import (
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// monitor checks what one relay asks for against what it was told: it knows each event and command, and
-// nothing of the core. What it does not allow would break a promise only if chance added something.
+// monitor checks the commands of one relay against the events that it received: it knows each event and
+// command, and nothing of the core. It also forbids what would break a promise only under further faults.
 type monitor struct {
 	cfg      *relaycore.Config
-	owned    map[int]int64               // epochs of the lanes that the relay was last told it owns
+	owned    map[int]int64               // epochs of the lanes that the relay owns by the latest event
 	flying   map[*relaycore.Batch]bool   // batches in flight
-	units    map[unit]*relaycore.Batch   // of which keys
+	units    map[unit]*relaycore.Batch   // the keys that these have in flight
 	unsure   map[*relaycore.Message]bool // an attempt may have arrived
 	dests    map[string]*evidence
 	settling []relaycore.Settlement // the call that is running
-	reading  []relaycore.Lane       // by the claim that is running
-	parked   bool                   // more is parked than may be, by the latest count
+	reading  []relaycore.Lane       // the lanes of the running claim
+	parked   bool                   // more is parked than allowed, by the latest count
 	renewed  relaycore.Time         // the latest success, or when it could not be expected
 	claimed  relaycore.Time         // the latest claim, or when it could not be expected
 	unread   relaycore.Time         // since when claims have failed; 0 if the latest has not
 	landed   relaycore.Time         // when lanes were last owned
 	latest   map[string]int64       // positions sent last, by tenant, where the order of positions is promised; else nil
 	probes   relaycore.Time         // pauses may end early until then
-	rested   relaycore.Time         // when the lease was last let run out
+	rested   relaycore.Time         // when the lease was last allowed to expire
 }
 
 // unit is a key of a topic at a destination.
 type unit struct{ dest, topic, key string }
 
-// evidence is what the lost connections of a destination say about messages.
+// evidence is what the lost connections of a destination show about messages.
 type evidence struct {
 	sends    int
 	numbers  map[*relaycore.Batch]int
 	answered int                        // the latest batch of which a message was accepted
 	cut      int                        // sends when a connection was last lost
 	among    map[*relaycore.Message]int // connections lost with one claim of a message among others
-	alone    map[string]int             // connections lost with a message alone while others were accepted
+	alone    map[string]int             // connections lost with only one message in flight while others were accepted
 	ended    map[*relaycore.Message]int // the same, by one claim of a message
-	paused   relaycore.Time             // it is not to be sent to before
+	paused   relaycore.Time             // nothing may be sent to it before
 	failing  relaycore.Time             // since when it has been paused again and again; 0 if it accepts something
 	failed   relaycore.Time             // the latest of those pauses
 	follows  bool                       // it is a follower
@@ -54,10 +54,10 @@ const (
 	longestPause = 10 * time.Second
 	poisonProof  = 2
 	suspectAfter = 2
-	// mostIdle is for how long a relay that could renew its lease, or claim, may do neither: calls fail at
-	// random for much shorter.
+	// mostIdle is for how long a relay that could renew its lease, or claim, may do neither: random failures
+	// of calls last much shorter.
 	mostIdle = time.Minute
-	// landless is for how long a relay that owns nothing may hold something.
+	// landless is for how long a relay that owns no lanes may hold messages.
 	landless = 30 * time.Second
 )
 
@@ -72,7 +72,7 @@ func newMonitor(cfg *relaycore.Config, now relaycore.Time) *monitor {
 	return m
 }
 
-// excuse notes that the relay could do nothing until a time.
+// excuse records that the relay could do nothing until a time.
 func (m *monitor) excuse(until relaycore.Time) {
 	m.renewed, m.claimed, m.landed, m.rested = max(m.renewed, until), max(m.claimed, until), max(m.landed, until), max(m.rested, until)
 }
@@ -85,11 +85,11 @@ func (m *monitor) jumped(until relaycore.Time) {
 	}
 }
 
-// told takes in an event before the relay does.
+// told receives an event before the relay does.
 func (m *monitor) told(e relaycore.Event, now relaycore.Time) {
 	switch e := e.(type) {
 	case relaycore.Leased:
-		if now-m.renewed >= m.cfg.LeaseTTL || e.Share >= e.Total { // or there is nobody else to take the lanes
+		if now-m.renewed >= m.cfg.LeaseTTL || e.Share >= e.Total { // or there is no other relay to take the lanes
 			m.rested = now
 		}
 		m.renewed = now
@@ -132,7 +132,7 @@ func (m *monitor) owns(l relaycore.Lane) bool {
 	return yes && epoch == l.Epoch
 }
 
-// answered takes in what became of a batch.
+// answered receives the results of a batch.
 func (m *monitor) answered(e relaycore.Answered, now relaycore.Time) {
 	b, d := e.Batch, m.dests[e.Batch.Dest]
 	delete(m.flying, b)
@@ -188,7 +188,7 @@ func (m *monitor) asks(cmd relaycore.Command, now relaycore.Time) error {
 	return nil
 }
 
-// reports takes in pauses, and checks that they are bounded.
+// reports receives pauses, and checks that they are bounded.
 func (m *monitor) reports(r relaycore.Report, now relaycore.Time) error {
 	switch r.What {
 	case relaycore.Paused:
@@ -197,7 +197,7 @@ func (m *monitor) reports(r relaycore.Report, now relaycore.Time) error {
 		}
 		if r.Topic == "" {
 			d := m.dests[r.Dest]
-			if now-2*longestPause > d.failed { // isolated topics have pauses of their own
+			if now-2*longestPause > d.failed { // isolated topics are paused separately
 				d.failing = now
 			}
 			d.paused, d.failed = now+r.Delay, now
@@ -213,7 +213,7 @@ func (m *monitor) reports(r relaycore.Report, now relaycore.Time) error {
 	return nil
 }
 
-// gives checks lanes that are given up: nothing of them is in flight or being read.
+// gives checks lanes that are released: nothing of them is in flight or being read.
 func (m *monitor) gives(lanes []int) error {
 	for b := range m.flying {
 		for _, msg := range b.Messages {
@@ -239,7 +239,7 @@ func (m *monitor) reads(lanes []relaycore.Lane) error {
 	return nil
 }
 
-// sends checks a batch: its lanes are owned, of a key one batch is in flight at a time and in strict mode
+// sends checks a batch: its lanes are owned, of a key only one batch is in flight at once and in strict mode
 // one message, what may have arrived is sent as a copy, and the rate is kept.
 func (m *monitor) sends(b *relaycore.Batch, now relaycore.Time) error {
 	d := m.dests[b.Dest]
@@ -278,7 +278,7 @@ func (m *monitor) sends(b *relaycore.Batch, now relaycore.Time) error {
 	return d.pace(len(b.Messages), now)
 }
 
-// pace checks that no more is sent in a second than the rate allows, and what it gives in a tenth of one.
+// pace checks that no more is sent in a second than the rate allows in 1.1 seconds.
 func (d *evidence) pace(n int, now relaycore.Time) error {
 	if d.rate == 0 {
 		return nil
@@ -303,7 +303,7 @@ func (m *monitor) settles(list []relaycore.Settlement) error {
 	return nil
 }
 
-// idle checks that the relay gets something done. free says that it has room for more and holds its lease.
+// idle checks that the relay makes progress. free says that it has room for more and holds its lease.
 func (m *monitor) idle(s relaycore.Stats, free bool, now relaycore.Time) error {
 	if s.Lanes == 0 || !free {
 		m.claimed = max(m.claimed, now)
@@ -325,8 +325,8 @@ func (m *monitor) idle(s relaycore.Stats, free bool, now relaycore.Time) error {
 	return nil
 }
 
-// stuck checks that a relay that can send or read nothing, while others may, lets its lanes go to them: within
-// three leases, which it may have begun to wait for late, a rest and a renewal.
+// stuck checks that a relay that can send or read nothing, while others may, releases its lanes to them:
+// within three leases, whose wait it may have started late, a rest and a renewal.
 func (m *monitor) stuck(now relaycore.Time) error {
 	since := relaycore.Time(0)
 	for _, d := range m.dests {

@@ -17,12 +17,12 @@ type node struct {
 	core    *relaycore.Core
 	began   relaycore.Time
 	jump    time.Duration  // of its clock
-	frozen  relaycore.Time // its clock, which went back, shows nothing new until then
+	frozen  relaycore.Time // its clock, which went back, does not advance until then
 	gone    bool
-	resume  relaycore.Time // the process stands still until then
+	resume  relaycore.Time // the process is paused until then
 	cutOff  bool           // from the broker, until the faults end
 	blind   bool           // it cannot read from the store until then
-	visits  bool           // nothing takes its place
+	visits  bool           // it is not replaced
 	stops   bool
 	touched relaycore.Time // when something was last sent, answered or settled
 	monitor *monitor
@@ -51,7 +51,7 @@ func (w *world) startRelay(name string) *node {
 // clock is the relay's own.
 func (n *node) clock() relaycore.Time { return max(0, n.w.now-n.began+n.jump) }
 
-// handle gives an event to the core and starts what it wants done.
+// handle gives an event to the core and executes its commands.
 func (n *node) handle(e relaycore.Event) {
 	if n.gone {
 		return
@@ -110,7 +110,7 @@ const (
 	settlesFor = 3 * time.Second // at most between two calls
 )
 
-// audit checks from time to time that the relay gets something done.
+// audit checks from time to time that the relay makes progress.
 func (n *node) audit() {
 	if n.gone || n.stops {
 		return
@@ -133,8 +133,8 @@ func (n *node) audit() {
 	w.after(auditEvery, n.audit)
 }
 
-// stop ends the relay gracefully, or by force where that takes long: it must not take longer than what is
-// in flight.
+// stop ends the relay gracefully, or by force if that takes long: it must not take longer than what is in
+// flight.
 func (n *node) stop() {
 	n.stops, n.touched = true, n.w.now
 	n.handle(relaycore.Stop{})
@@ -172,7 +172,7 @@ func (n *node) replace() {
 // absence is about the longest time until a relay is started again.
 const absence = 20 * time.Second
 
-// pause is how long it takes until a relay is started again, beyond a moment.
+// pause returns a random time, up to absence, until a relay is started again.
 func (w *world) pause() time.Duration {
 	if w.plan.Churn {
 		return 0
@@ -180,7 +180,7 @@ func (w *world) pause() time.Duration {
 	return w.between(0, absence-time.Second)
 }
 
-// answered takes in what became of a batch.
+// answered receives the results of a batch.
 func (n *node) answered(e relaycore.Answered) {
 	n.touched = n.w.now
 	for i, m := range e.Batch.Messages {
@@ -189,7 +189,7 @@ func (n *node) answered(e relaycore.Answered) {
 	n.handle(e)
 }
 
-// wake tells a relay that waits of a commit.
+// wake notifies a waiting relay of a commit.
 func (n *node) wake() {
 	if n.news = true; n.waiting && n.w.rand.IntN(4) > 0 {
 		n.w.after(n.w.between(0, 10*time.Millisecond), n.endWait)
@@ -210,7 +210,7 @@ func (n *node) call(cmd relaycore.Command, effect func() relaycore.Event, failed
 	n.callFor(n.w.latency(20*time.Millisecond), cmd, effect, failed)
 }
 
-// callFor is a call whose answer takes a time to arrive.
+// callFor is a call whose answer takes the given time to arrive.
 func (n *node) callFor(answered time.Duration, cmd relaycore.Command, effect func() relaycore.Event, failed func(error) relaycore.Event) {
 	w := n.w
 	w.after(w.latency(20*time.Millisecond), func() {
@@ -231,7 +231,7 @@ func (n *node) callFor(answered time.Duration, cmd relaycore.Command, effect fun
 	})
 }
 
-// forget lets what was read and not returned be read again.
+// forget makes the store read again what was read and not returned.
 func (n *node) forget() {
 	clear(n.read)
 	n.forgot = true
@@ -317,8 +317,8 @@ func (n *node) start(cmd relaycore.Command) {
 	}
 }
 
-// tolerance is how much later than the store a relay may find that a message has expired: by the time
-// that the answer to its claim took.
+// tolerance is how much later than the store a relay may find that a message has expired: the time that the
+// answer to its claim took.
 func (w *world) tolerance() time.Duration {
 	if w.plan.Churn {
 		return 3 * time.Second
@@ -326,7 +326,7 @@ func (w *world) tolerance() time.Duration {
 	return 100 * time.Millisecond
 }
 
-// dated checks that what is sent may be sent now. A relay that has stood still knows less of the time.
+// dated checks that what is sent may be sent now. A relay that was paused knows the time less exactly.
 func (n *node) dated(b *relaycore.Batch) error {
 	for _, m := range b.Messages {
 		switch r := rowOf(m); {
@@ -339,8 +339,8 @@ func (n *node) dated(b *relaycore.Batch) error {
 	return nil
 }
 
-// leased checks that the relay's lease outlasts the wait for the answers to what it sends. Where a clock goes
-// back, nobody can know.
+// leased checks that the relay's lease outlasts the wait for the answers to what it sends. If a clock goes
+// back, that cannot be known.
 func (n *node) leased() error {
 	left := n.w.store.nodes[n.name] - n.w.clock()
 	if left > n.w.cfg.PublishTimeout || n.w.plan.Skewed || n.w.now < n.frozen+n.w.plan.TTL {
@@ -349,8 +349,8 @@ func (n *node) leased() error {
 	return fmt.Errorf("%s sends something, and its lease lasts for %v", n.name, left)
 }
 
-// paced checks that all relays together send no more in a second than the rate allows, and what each of them may
-// have saved up.
+// paced checks that all relays together send no more in a second than the rate allows, plus what each of them
+// may have saved up.
 func (w *world) paced(b *relaycore.Batch) error {
 	if w.plan.Rate == 0 || w.jumps || b.Dest == follower {
 		return nil
@@ -375,8 +375,9 @@ func (n *node) renew(cmd relaycore.Renew) relaycore.Event {
 	return answer
 }
 
-// orphaned checks, after a renewal, that no lane is still that of a relay that has ended long ago. When the store's
-// clock goes back a lease may last for its whole length again, from the next renewal of another relay on.
+// orphaned checks, after a renewal, that no lane is still owned by a relay that ended long ago. When the
+// store's clock goes back a lease may last for its whole length again, from the next renewal of another relay
+// on.
 func (w *world) orphaned() error {
 	limit := 3 * w.plan.TTL
 	if w.skewed > 0 {

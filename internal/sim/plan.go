@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// plan says what a run is made of. A seed makes one; a smaller one is tried to explain a failure.
+// plan is the configuration of a run. It is made from a seed; a smaller one is tried to explain a failure.
 type plan struct {
 	Seed       uint64
 	Lanes      int
@@ -21,9 +21,9 @@ type plan struct {
 	Readers    int // processes of the consumer of each destination
 	Limit      int // of messages in the queue of a consumer; 0 means none
 	Dests      []string
-	Follower   bool // a destination gets what was published
+	Follower   bool // a destination receives what was published
 	Faults     float64
-	Kinds      []string // faults of the whole system that happen
+	Kinds      []string // faults of the whole system that occur
 	For        time.Duration
 	TTL        time.Duration // of leases; the other times follow from it
 	Poll       time.Duration
@@ -43,10 +43,10 @@ type plan struct {
 	Churn      bool // lanes change hands all the time, and answers take long
 	Slow       bool // the answers to claims take long
 	Rough      bool // many messages of a batch are refused or not answered
-	Bursts     bool // messages come many at a time
-	Backlog    bool // one tenant enqueues many messages, then another one some
+	Bursts     bool // messages arrive in bursts
+	Backlog    bool // one tenant enqueues many messages, then another one a few
 	Dated      bool // some messages expire, some are for later
-	Large      bool // some messages are
+	Large      bool // some messages are large
 	Odd        bool // some do not decode, have no route, or cannot be routed
 	Routed     bool // some messages go to one of several destinations only
 	Skewed     bool // the store's clock goes back
@@ -57,10 +57,10 @@ var kinds = []string{
 	"away", "slow", "heal", "crash", "pause", "stop", "visit", "jump", "requeue", "resolve", "replay", "stubborn", "poison", "skew", "reader", "cut", "blind",
 }
 
-// churnKinds are those that let lanes change hands.
+// churnKinds are those that make lanes change hands.
 var churnKinds = []string{"crash", "pause", "stop", "visit", "visit", "away", "heal", "jump"}
 
-// slowKinds are those that let relays come and go while claims are running.
+// slowKinds are those that make relays join and leave while claims are running.
 var slowKinds = []string{"visit", "visit", "visit", "stop", "crash", "pause"}
 
 // planOf returns the plan of a seed.
@@ -95,7 +95,7 @@ func planOf(seed uint64) plan {
 	if p.Rough {
 		p.Keys, p.Topics, p.Batch, p.Bursts, p.Strict, p.Faults = pick(1, 2), 1, pick(3, 10), true, false, max(p.Faults, 0.02)
 	}
-	p.Dated = p.Dated && !p.Skewed // what a date means is known by one clock only
+	p.Dated = p.Dated && !p.Skewed // dates need a clock that does not go back
 	if one(40) {
 		p.quiet()
 	}
@@ -154,20 +154,19 @@ func (p *plan) tenant(n int, random *rand.Rand) string {
 // smallTenant is how many messages the small tenant enqueues.
 const smallTenant = 5
 
-// bound is how long everything may take to drain once there are no faults any more, if the store's clock has gone back so
-// far; the comment of the package says why.
+// bound is how long everything may take to drain once the faults have ended, if the store's clock has gone back
+// by back; the comment of the package says why.
 func (p *plan) bound(back time.Duration) time.Duration {
 	return time.Minute + time.Duration(8+2*p.Lanes)*p.TTL + time.Duration(p.Messages)*perMessage + time.Duration(p.Faults*float64(time.Minute)) + back
 }
 
 const perMessage = time.Second
 
-// mostHeld is how many messages a relay may hold: 50 batches that it has read ahead, those that others
-// need not wait for (16 batches of isolated topics of a destination and its slow ones), and those that
-// are only moved.
+// mostHeld is how many messages a relay may hold: 50 batches that it has read ahead, those that block no others
+// (16 batches of isolated topics of a destination and its slow ones), and those that are only moved.
 func (p *plan) mostHeld() int { return 3 * max(p.Batch, 50*p.Batch) }
 
-// mostBytes is how much of them a relay may hold: 20 MiB, and the message that goes beyond it.
+// mostBytes is the size of the messages that a relay may hold: 20 MiB, and the message that exceeds it.
 const mostBytes = 20<<20 + largest
 
 // largest is the size of the largest message.

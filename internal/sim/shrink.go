@@ -14,8 +14,8 @@ const shrinkSeeds = 200
 // runPlan runs a plan.
 func runPlan(p plan) error { return newWorld(p, nil).run() }
 
-// shrink returns the smallest plan found that fails, and how: it makes a plan smaller in one way after
-// the other, for as long as one of some seeds still fails.
+// shrink returns the smallest failing plan found, and its error: it makes a plan smaller in one way
+// after the other, for as long as one of some seeds still fails.
 func shrink(p plan, run func(plan) error, seeds uint64) (plan, error) {
 	err := run(p)
 	if err == nil {
@@ -34,7 +34,7 @@ func shrink(p plan, run func(plan) error, seeds uint64) (plan, error) {
 	return p, err
 }
 
-// promiseOf returns what the first line of an error says, without the names and numbers in it.
+// promiseOf returns the first line of an error, without the names and numbers in it.
 func promiseOf(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	_, text, _ := strings.Cut(line, ": ")

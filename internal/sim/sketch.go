@@ -40,7 +40,7 @@ func (s *sketch) count() int {
 }
 
 // state returns a number for what the system is doing, whatever the time and the names of messages are:
-// what lies where in the store, and what each relay owns and holds.
+// where each message is in the store, and what each relay owns and holds.
 func (w *world) state() uint64 {
 	h := uint64(len(w.store.dead))<<40 | uint64(len(w.store.open))<<20 | uint64(len(w.store.scheduled))<<1 | bit(w.broker.away)
 	for _, r := range w.store.rows {

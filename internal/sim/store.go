@@ -15,7 +15,7 @@ type store struct {
 	dead      []*row
 	position  int64
 	lanes     []laneRow
-	nodes     map[string]relaycore.Time // until when their leases hold
+	nodes     map[string]relaycore.Time // when their leases end
 	published map[string]int            // settlements, by message and destination
 }
 
@@ -47,19 +47,19 @@ type row struct {
 	size     int            // of its payload
 	odd      oddity
 	requeued bool  // by an operator
-	passed   int64 // up to here what was scheduled got its place while the transaction was open: it may go first
+	passed   int64 // what was scheduled and released up to this position, while the transaction was open, may go first
 }
 
-// oddity says what is wrong with a message.
+// oddity is what is wrong with a message.
 type oddity int
 
 const (
 	malformed oddity = iota + 1 // it does not decode
 	unrouted                    // no destination matches it
-	unasked                     // its destination cannot always be asked whether it matches
+	unasked                     // its destination sometimes fails to report whether it matches
 )
 
-// routesOf returns the destinations of the row, of those that there are.
+// routesOf returns those of dests that the row goes to.
 func (r *row) routesOf(dests []string) []string {
 	switch {
 	case r.odd == unrouted:
@@ -89,7 +89,7 @@ func (s *store) begin(r row) *row {
 	return &r
 }
 
-// release moves messages that have come due into the outbox, where they get new places in that order.
+// release moves messages that have come due into the outbox, where they get new positions in that order.
 func (s *store) release(limit int, now relaycore.Time) relaycore.Event {
 	slices.SortFunc(s.scheduled, func(a, b *row) int {
 		return cmp.Or(cmp.Compare(a.deliver, b.deliver), cmp.Compare(a.position, b.position))
@@ -132,7 +132,7 @@ func (s *store) count(lanes []relaycore.Lane) relaycore.Event {
 	return relaycore.Counted{Keys: keys, Messages: messages}
 }
 
-// commit shows a message to claims.
+// commit makes a message visible to claims.
 func (s *store) commit(r *row) {
 	s.open = slices.DeleteFunc(s.open, func(o *row) bool { return o == r })
 	s.rows = append(s.rows, r)

@@ -7,12 +7,12 @@ import (
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// cursors is how far one relay has read its lanes. It reads forward: what it has let go of is found
-// again only if it asks for a lane from its beginning.
+// cursors is how far one relay has read its lanes. It reads forward: what it has dropped is found again only if
+// it asks for a lane from its beginning.
 type cursors map[relaycore.Lane]int64
 
-// moveOn takes in what a claim has read of lanes: all that there is, or up to the last row that it returned, but
-// not past the position of an open transaction.
+// moveOn records what a claim has read of lanes: everything, or up to the last row that it returned, but not
+// past the position of an open transaction.
 func (c cursors) moveOn(s *store, lanes []relaycore.Lane, returned, more []*row) {
 	for _, l := range lanes {
 		of := func(r *row) bool { return !r.waits && r.lane == l.Number }
@@ -32,8 +32,8 @@ func (c cursors) moveOn(s *store, lanes []relaycore.Lane, returned, more []*row)
 	}
 }
 
-// claim is the rule of reading: waiting messages that are due first, then those that were never tried. Which of
-// more than fit is a store's own: those that first names, if it is given.
+// claim is the rule of reading: waiting messages that are due first, then those that were never tried. If there
+// are more than fit, each store may choose: it returns those that first names, if it is given.
 func (s *store) claim(cmd relaycore.Claim, read cursors, now relaycore.Time, dests []string, first func(*row) bool) relaycore.Claimed {
 	cmd.Lanes = s.current(cmd.Lanes)
 	for lane := range read {
@@ -100,7 +100,7 @@ func (s *store) current(lanes []relaycore.Lane) []relaycore.Lane {
 	return slices.DeleteFunc(slices.Clone(lanes), func(l relaycore.Lane) bool { return s.lanes[l.Number].epoch != l.Epoch })
 }
 
-// upTo returns how many rows a claim returns at most: no further one once their payloads have so many bytes.
+// upTo returns how many rows a claim returns at most: no further one once their payloads reach bytes.
 func upTo(list []*row, limit, bytes int) int {
 	for i, r := range list {
 		if bytes -= r.size; bytes <= 0 {
@@ -138,7 +138,7 @@ func (s *store) claimAhead(cmd relaycore.ClaimAhead, now relaycore.Time, dests [
 	return found
 }
 
-// describe returns what a claim tells of a row.
+// describe returns what a claim contains for a row.
 func describe(r *row, dests []string, now relaycore.Time) relaycore.Message {
 	tag := *r
 	m := relaycore.Message{

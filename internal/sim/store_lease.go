@@ -7,7 +7,8 @@ import (
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// renew is the rule of leases: free the lanes of those whose lease has expired, give and take.
+// renew is the rule of leases: free the lanes of relays whose lease has expired, release lanes and take
+// free ones.
 func (s *store) renew(node string, cmd relaycore.Renew, ttl, now relaycore.Time) relaycore.Event {
 	if _, known := s.nodes[node]; !known && !cmd.Join {
 		return relaycore.LeaseFailed{Lost: true, Err: errLost}
@@ -46,7 +47,7 @@ func (s *store) renew(node string, cmd relaycore.Renew, ttl, now relaycore.Time)
 	return lease
 }
 
-// handedOver checks what a renewal has done to lanes and leases that were as given: a lane leaves a relay
+// handedOver compares lanes and leases with the given ones from before a renewal: a lane leaves a relay
 // only when its lease has ended, and each new owner has an epoch of its own.
 func (s *store) handedOver(lanes []laneRow, leases map[string]relaycore.Time, now relaycore.Time) error {
 	for i, before := range lanes {
@@ -65,7 +66,7 @@ func (s *store) handedOver(lanes []laneRow, leases map[string]relaycore.Time, no
 	return nil
 }
 
-// ofOthers returns the rows that settlements of a relay are about in lanes that are not its own.
+// ofOthers returns the rows of a relay's settlements that are in lanes of others.
 func (s *store) ofOthers(node string, list []relaycore.Settlement) (rows []*row) {
 	for i := range list {
 		m := list[i].Message
@@ -79,7 +80,7 @@ func (s *store) ofOthers(node string, list []relaycore.Settlement) (rows []*row)
 	return rows
 }
 
-// untouched checks that rows are still there.
+// untouched checks that rows still exist.
 func (s *store) untouched(rows []*row) error {
 	for _, r := range rows {
 		if !slices.Contains(s.rows, r) {

@@ -6,8 +6,9 @@ import (
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// settle is the rule of outcomes. It returns the lanes that are not the relay's any more. The rows of followers come
-// first: there is none for one that has the message already, also where that is settled with it.
+// settle is the rule of outcomes. It returns the lanes that the relay no longer owns. The rows of followers
+// come first: there is none for a follower that has the message already, even if that is settled by the same
+// call.
 func (s *store) settle(node string, list []relaycore.Settlement, now relaycore.Time) (lost []int) {
 	var done []*row
 	var dests [][]string
@@ -44,12 +45,12 @@ func (s *store) settle(node string, list []relaycore.Settlement, now relaycore.T
 	return lost
 }
 
-// find returns where the row is that a message was read from, below 0 if it is gone.
+// find returns the index of the row that a message was read from, below 0 if it is gone.
 func (s *store) find(m *relaycore.Message) int {
 	return slices.IndexFunc(s.rows, func(r *row) bool { return r.is(m) })
 }
 
-// owns reports whether a lane is a relay's, as it knows it.
+// owns reports whether a relay owns a lane at the epoch that it knows.
 func (s *store) owns(node string, l relaycore.Lane) bool {
 	return s.lanes[l.Number] == laneRow{node, l.Epoch}
 }
@@ -89,7 +90,7 @@ func (s *store) divide(r row, dests []string, now relaycore.Time) {
 	}
 }
 
-// put adds a waiting row, unless it is there already: without a due time if it is behind another one.
+// put adds a waiting row, unless it exists already: without a due time if it is behind another one.
 func (s *store) put(r row, now relaycore.Time) {
 	if slices.ContainsFunc(s.rows, func(o *row) bool { return o.waits && o.position == r.position && o.dest == r.dest }) {
 		return
@@ -101,7 +102,7 @@ func (s *store) put(r row, now relaycore.Time) {
 	s.sort()
 }
 
-// follow makes the first waiting message of a unit due if nothing holds it up any more.
+// follow makes the first waiting message of a unit due if nothing blocks it any more.
 func (s *store) follow(r *row, dest string, now relaycore.Time) {
 	u := *r
 	u.dest = dest
@@ -115,7 +116,7 @@ func (s *store) follow(r *row, dest string, now relaycore.Time) {
 	}
 }
 
-// resolve ends the parking of a dead letter, or puts it back. It reports false if that can't be done yet: an earlier
+// resolve resolves a dead letter, or requeues it. It returns false if that is not possible yet: an earlier
 // message of its key is in the outbox.
 func (s *store) resolve(i int, requeue bool, now relaycore.Time) bool {
 	r := s.dead[i]

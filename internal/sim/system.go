@@ -24,7 +24,7 @@ type system struct {
 	broken error // a promise
 }
 
-// small says what a system is made of, and counts nothing.
+// small is the configuration of a system; it does not change.
 type small struct {
 	name     string
 	relays   int
@@ -41,7 +41,7 @@ type small struct {
 	stops    bool
 }
 
-// relay is one relay: a core, and what it has asked for.
+// relay is one relay: a core, and its calls.
 type relay struct {
 	at     int // its place among the relays
 	name   string
@@ -49,15 +49,15 @@ type relay struct {
 	core   *relaycore.Core
 	began  relaycore.Time
 	read   cursors
-	gone   bool           // it has crashed or stopped: what was on its way may still arrive
-	paused bool           // it stands still
-	since  relaycore.Time // it is gone, or stands still
+	gone   bool           // it has crashed or stopped: what was in flight may still arrive
+	paused bool           // it is paused
+	since  relaycore.Time // it is gone or paused
 	again  bool           // it is yet to be started again
 	calls  []*call
 
 	awaits bool // it waits for something new,
 	until  relaycore.Time
-	ended  bool // and is to end that
+	ended  bool // and should stop waiting
 }
 
 // call is a call to the store or the broker.
@@ -71,7 +71,7 @@ const (
 	exploredTTL   = 4 * time.Second
 	exploredRenew = 2 * time.Second
 	exploredWait  = time.Second      // for an answer of the broker
-	operatedBy    = 20 * time.Second // what parks others is dealt with
+	operatedBy    = 20 * time.Second // dead letters that park others are resolved by then
 	drainedBy     = 2 * time.Minute
 )
 
@@ -100,7 +100,7 @@ func newSystem(p *small) *system {
 		}
 		s.coming = append(s.coming, r)
 	}
-	if p.lanes == 1 { // what there is lies there before anybody begins
+	if p.lanes == 1 { // all messages are there before any relay starts
 		s.enqueueFirst()
 	}
 	s.begin("r0")
@@ -124,7 +124,8 @@ func (s *system) enqueueFirst() {
 	}
 }
 
-// shared reports whether the lanes are shared out, if there are several, and all relays wait for messages.
+// shared reports whether the lanes are distributed, if there are several, and all relays wait for
+// messages.
 func (s *system) shared() bool {
 	if s.small.lanes == 1 {
 		return true
@@ -137,7 +138,7 @@ func (s *system) shared() bool {
 	return !owners[""] && len(owners) == min(len(s.relays), s.small.lanes) && !slices.ContainsFunc(s.relays, busy)
 }
 
-// goOn lets everything happen that can, in one order, and then time pass.
+// goOn makes everything happen that can, in one order, and then time pass.
 func (s *system) goOn() {
 	for i, r := range s.relays {
 		for len(r.calls) > 0 {
@@ -164,7 +165,7 @@ func (s *system) wakeUp(i int) {
 	s.step(r, relaycore.Woken{})
 }
 
-// ticks reports whether a relay wants to know that time has passed.
+// ticks reports whether a relay must be notified that time has passed.
 func (s *system) ticks(r *relay) bool {
 	n := r.core.Next()
 	return n < never/2 && r.began+n <= s.now
@@ -237,7 +238,7 @@ func (s *system) waits(r *relay) bool {
 	return !r.core.Done() && !s.woken(r) && s.next(r) > s.now
 }
 
-// over reports whether the lease of a relay that is gone or stands still has ended.
+// over reports whether the lease of a relay that is gone or paused has ended.
 func (s *system) over(r *relay) bool { return s.now >= r.since+exploredTTL }
 
 // woken reports whether the wait of a relay ends.
@@ -245,7 +246,7 @@ func (s *system) woken(r *relay) bool {
 	return r.awaits && (r.ended || s.news[r.at] || r.until <= s.now)
 }
 
-// next returns when something happens at a relay by itself.
+// next returns the time of the next event of a relay without a cause from outside.
 func (s *system) next(r *relay) relaycore.Time {
 	if r.gone && !r.again {
 		return never
@@ -271,7 +272,7 @@ func (s *system) next(r *relay) relaycore.Time {
 // drained reports whether everything is done.
 func (s *system) drained() bool { return len(s.coming) == 0 && s.store.left() == 0 }
 
-// effect lets a call take effect, and answers it.
+// effect executes a call, and answers it.
 func (s *system) effect(r *relay, c *call) {
 	switch cmd := c.cmd.(type) {
 	case relaycore.Renew:
@@ -301,7 +302,7 @@ func (s *system) check(err error) {
 	}
 }
 
-// failed returns what a call is answered if it has failed.
+// failed returns the answer to a call that has failed.
 func (s *system) failed(r *relay, c *call) relaycore.Event {
 	switch cmd := c.cmd.(type) {
 	case relaycore.Renew:

@@ -34,7 +34,7 @@ func (w *world) trouble() {
 	}
 }
 
-// strike lets a fault happen.
+// strike causes a fault.
 func (w *world) strike(kind string) {
 	switch kind {
 	case "away":
@@ -95,7 +95,7 @@ func (w *world) resolve(i int, requeue bool) {
 	w.alike(func(t twin) error { return t.resolved(&r, requeue, done) })
 }
 
-// replay requeues the letters that there are, one after the other.
+// replay requeues all dead letters, one after the other.
 func (w *world) replay() {
 	for n, r := range w.store.dead {
 		w.after(time.Duration(n)*time.Second, func() {
@@ -106,7 +106,7 @@ func (w *world) replay() {
 	}
 }
 
-// strikeRelay lets a fault happen to a relay.
+// strikeRelay causes a fault of a relay.
 func (w *world) strikeRelay(kind string) {
 	if kind == "visit" {
 		w.visit()

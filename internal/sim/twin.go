@@ -2,8 +2,8 @@ package main
 
 import "github.com/waybill-go/waybill/internal/relaycore"
 
-// twin is a real store. What is done on the model's is done on it, too, at once and by the same clock; a method
-// returns an error if it has answered otherwise.
+// twin is a real store. Each operation on the model's store is also executed on it, at once and by the same
+// clock; a method returns an error if its answer differs.
 type twin interface {
 	// lane returns the lane of a message.
 	lane(id, key string) int
@@ -19,7 +19,7 @@ type twin interface {
 	resolved(letter *row, requeue, done bool) error
 }
 
-// alike does something on the twin, if there is one.
+// alike executes something on the twin, if there is one.
 func (w *world) alike(do func(t twin) error) {
 	if w.twin != nil && w.failed == nil {
 		w.check(do(w.twin))

@@ -30,11 +30,11 @@ type world struct {
 	seq   int
 
 	store    *store
-	twin     twin                        // nil where there is the model alone
-	tick     time.Duration               // what the store's clock goes by; 0 means any
+	twin     twin                        // nil if there is only the model
+	tick     time.Duration               // the resolution of the store's clock; 0 means any
 	made     map[string]row              // messages, as they were enqueued
 	stubborn string                      // the message of which the store refuses settlements
-	refuses  bool                        // there has been such a one
+	refuses  bool                        // there has been such a message
 	jumps    bool                        // a relay's clock has jumped
 	sent     map[string][]relaycore.Time // of the last second, by destination
 	gone     map[string]relaycore.Time   // when relays have ended
@@ -44,7 +44,7 @@ type world struct {
 	relays   []*node
 	cfg      relaycore.Config
 	plan     plan
-	calm     bool  // no faults any more
+	calm     bool  // the faults have ended
 	failed   error // the first broken promise
 	seen     *sketch
 	figures
@@ -108,7 +108,7 @@ func (w *world) after(d time.Duration, do func()) {
 // clock is the store's.
 func (w *world) clock() relaycore.Time { return (w.now + w.skew).Truncate(w.tick) }
 
-// leaseTTL is how long the store lets leases hold: not a whole number of ticks, and no less than relays count on.
+// leaseTTL is how long leases last in the store: not a whole number of ticks, and no less than relays rely on.
 func (w *world) leaseTTL() time.Duration { return w.plan.TTL + 3*w.tick/2 }
 
 // offTick returns a time, or how long something takes, that is not a whole number of ticks: a little less.
@@ -203,7 +203,7 @@ func (w *world) drainedNow() bool {
 		!slices.ContainsFunc(w.broker.consumers, func(c *consumer) bool { return !c.idle() })
 }
 
-// freeParked resolves what parks after the faults have ended, as an operator would.
+// freeParked resolves the dead letters that park their keys after the faults have ended, as an operator would.
 func (w *world) freeParked() {
 	for i := range w.store.dead {
 		if w.store.dead[i].parks {
@@ -253,7 +253,7 @@ func (w *world) produce(n int) {
 	w.enqueue(r)
 }
 
-// routeFails lets the destination of some messages not be asked whether it matches them, which counts as a
+// routeFails makes the destination of some messages fail to report whether it matches them, which counts as a
 // failed attempt.
 func (w *world) routeFails(list []relaycore.Message) {
 	for i := range list {
@@ -292,7 +292,7 @@ func (w *world) enqueue(r row) {
 	w.after(w.between(0, 2*time.Second), commit) // the transaction stays open
 }
 
-// judge looks at what has become of every message.
+// judge checks what has become of every message.
 func (w *world) judge() error {
 	w.check(w.broker.ledger.end(w.store, w.messages, w.routesOf))
 	for _, c := range w.broker.consumers {
@@ -303,8 +303,8 @@ func (w *world) judge() error {
 	return w.failed
 }
 
-// fair checks, where a small tenant has enqueued behind a large one, that its messages do not wait for all of
-// the other's.
+// fair checks, if a small tenant has enqueued behind a large one, that its messages do not wait for all of the
+// other's.
 func (w *world) fair() error {
 	if !w.plan.Backlog {
 		return nil

@@ -21,7 +21,7 @@ func MessageColumnsOf(alias string) string {
 	return alias + "." + strings.ReplaceAll(MessageColumns, ", ", ", "+alias+".")
 }
 
-// MessageRow is a message as it stands in a table. It may be scanned into again and again.
+// MessageRow is a message as a table stores it. It may be scanned into repeatedly.
 type MessageRow struct {
 	m            waybill.Message
 	words        words

@@ -6,8 +6,8 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// MissingTable adds to the database's error, that a table, column or function is not there or is that of an old schema,
-// what a store's user can do about it. It is [waybill.ErrNotMigrated]. An error that says so already comes back as it is.
+// MissingTable adds advice to the database's error that a table, column or function is missing or is that of an
+// old schema. The result is a [waybill.ErrNotMigrated]. An error that says so already comes back as it is.
 func MissingTable(err error) error {
 	if errors.Is(err, waybill.ErrNotMigrated) {
 		return err

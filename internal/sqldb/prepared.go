@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// maxPrepared is how many statements are kept. A store has fewer, but for searches, whose text depends on what is
-// asked.
+// maxPrepared is how many statements are kept. A store has fewer, except for searches, whose text depends on
+// the filter.
 const maxPrepared = 300
 
 // Prepared keeps prepared statements for a database in which parsing takes longer than running them, as in SQLite.
 // A statement that was run is prepared when the next transaction begins: within one there may be no second connection
-// to prepare it on. It is safe for concurrent use. The statements are closed when nobody uses it any more.
+// to prepare it on. It is safe for concurrent use. The statements are closed when it is no longer used.
 type Prepared struct {
 	mu     sync.Mutex
 	known  map[string]*sql.Stmt // nil for one that is yet to be prepared
@@ -78,8 +78,8 @@ func (s prepared) QueryContext(ctx context.Context, _ string, args ...any) (*sql
 	return s.Stmt.QueryContext(ctx, args...)
 }
 
-// elsewhere reports whether a statement was prepared by another [sql.DB] than that of the caller's transaction, which
-// nothing but the text of the error tells.
+// elsewhere reports whether a statement was prepared by another [sql.DB] than that of the caller's transaction,
+// which only the text of the error shows.
 func elsewhere(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "statement from different database")
 }

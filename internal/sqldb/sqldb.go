@@ -1,5 +1,5 @@
-// Package sqldb is the little that the SQL stores need of a database, so that one store
-// serves database/sql and a native driver alike.
+// Package sqldb defines the little that the SQL stores need of a database, so that one store works
+// with both database/sql and a native driver.
 package sqldb
 
 import (
@@ -37,9 +37,9 @@ type Driver[Tx any] interface {
 	Begin(ctx context.Context) (Tx, error)
 	Commit(ctx context.Context, tx Tx) error
 
-	// CommitAfter commits when last has run its statement, one or none, on the Conn that it
-	// is given. A driver may send COMMIT along with that statement. After an error the
-	// transaction is to be rolled back.
+	// CommitAfter commits when last has run its statement, one or none, on the Conn that it is
+	// given. A driver may send COMMIT along with that statement. After an error the transaction
+	// must be rolled back.
 	CommitAfter(ctx context.Context, tx Tx, last func(conn Conn) error) error
 
 	// Rollback ends the transaction unless it has ended. The error is that of a lost
@@ -58,8 +58,8 @@ type Opener[Tx any] interface {
 	BeginWith(ctx context.Context, first func(conn Conn) error) (Tx, error)
 }
 
-// InTx runs fn in a transaction and commits it, or rolls it back if fn fails or panics. An
-// error of fn comes back as it is, but as unavailable if the connection went with it.
+// InTx runs fn in a transaction and commits it, or rolls it back if fn fails or panics. An error of
+// fn comes back as it is, but as unavailable if the connection was lost.
 func InTx[Tx any](ctx context.Context, d Driver[Tx], fn func(tx Tx) error) error {
 	return inTx(d, beginner(ctx, d), fn, func(tx Tx) error {
 		if err := d.Commit(ctx, tx); err != nil {
@@ -121,9 +121,8 @@ func inTx[Tx any](d Driver[Tx], begin func() (Tx, error), fn, commit func(tx Tx)
 	return err
 }
 
-// Lost returns the error of a transaction whose connection went with it: err as unavailable,
-// unless a context has ended. That takes the connection with it, and says nothing of the
-// database.
+// Lost returns the error of a transaction whose connection was lost: err as unavailable, unless a
+// context has ended, which closes the connection and says nothing about the database.
 func Lost(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return err
@@ -136,7 +135,8 @@ type lostError struct{ cause error }
 func (e *lostError) Error() string { return "connection lost: " + e.cause.Error() }
 func (e *lostError) Unwrap() error { return e.cause }
 
-// Found returns the error that [Lost] was given, and true; err itself if it is none of Lost's.
+// Found returns the error that [Lost] was given, and true; err itself and false if Lost did not
+// return it.
 func Found(err error) (cause error, lost bool) {
 	var l *lostError
 	if !errors.As(err, &l) {
@@ -260,7 +260,7 @@ func (c sqlConn) Exec(ctx context.Context, query string, args ...any) (int64, er
 func (c sqlConn) Query(ctx context.Context, query string, args ...any) (Rows, error) {
 	args = c.encoded(args)
 	rows, err := c.prepared(ctx, query).QueryContext(ctx, query, args...)
-	runtime.KeepAlive(c.Prepared) // the statement is closed with it, but for rows that are open
+	runtime.KeepAlive(c.Prepared) // the statement is closed with it, except for open rows
 	if elsewhere(err) {
 		rows, err = c.on.QueryContext(ctx, query, args...)
 	}
@@ -270,7 +270,8 @@ func (c sqlConn) Query(ctx context.Context, query string, args ...any) (Rows, er
 	return sqlRows{rows}, nil
 }
 
-// prepared returns what runs a statement: it is sent as text unless it is prepared.
+// prepared returns an execer for a statement and its text: it is sent as text unless it is
+// prepared.
 func (c sqlConn) prepared(ctx context.Context, query string) execer {
 	if c.Prepared == nil {
 		return c.on

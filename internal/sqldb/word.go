@@ -11,7 +11,7 @@ type word struct {
 // words are the values that were seen.
 type words map[string]string
 
-const maxWords = 1000 // then they begin anew
+const maxWords = 1000 // then they start over
 
 // ScanBytes implements pgx's BytesScanner: v is valid during the call only.
 func (w *word) ScanBytes(v []byte) error {

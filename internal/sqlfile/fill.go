@@ -11,8 +11,8 @@ import (
 )
 
 // Fill sets the fields of structs, which are given by pointers, to the statements of their names, as
-// render returns them: the field ClaimReady to claim_ready. What fields of a nested struct are named
-// after begins with the name in its tag, if there is one:
+// render returns them: the field ClaimReady to claim_ready. The names for fields of a nested struct
+// begin with the name in its tag, if there is one:
 //
 //	Replays     ReplayStatements `sql:"replay_"`   // Replays.Start is replay_start
 //	AnyRequeued string           `sql:",optional"` // there may be no such statement
@@ -43,7 +43,7 @@ func (f *filler) fail(format string, args ...any) {
 	f.errs = append(f.errs, fmt.Errorf(format, args...))
 }
 
-// fill sets the fields of a struct, of which the tag is that of the field that it is in.
+// fill sets the fields of a struct; in is the tag of the field that contains it.
 func (f *filler) fill(v reflect.Value, in tag) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
@@ -88,7 +88,7 @@ func (t tag) of(field reflect.StructField) tag {
 	return tag{name, t.optional || option == "optional"}
 }
 
-// snake returns the name of a field as SQL has it: AnyDue is any_due, PurgeIDs is purge_ids.
+// snake returns the name of a field in snake case: AnyDue is any_due, PurgeIDs is purge_ids.
 func snake(name string) string {
 	var b strings.Builder
 	was := '_'

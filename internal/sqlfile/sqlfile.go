@@ -9,8 +9,8 @@
 //	(SELECT epoch FROM {relay_lanes} WHERE lane = 0) = {.epoch}
 //
 // The text of a section is a [text/template] between braces. Every section is a function in it, which
-// returns the text of that section; behind the name of a fragment stand its parameters. Lines that
-// begin with -- are comments, which are left out.
+// returns the text of that section; a fragment's parameters follow its name. Lines that begin with --
+// are comments, which are left out.
 package sqlfile
 
 import (
@@ -23,10 +23,10 @@ import (
 	"text/template"
 )
 
-// Dialect is what a text may have between braces next to sections.
+// Dialect is what a text may have between braces in addition to sections.
 type Dialect struct {
-	// Names stay in the text, with their braces: those of tables, which each store has its own for,
-	// and what is put in for each call.
+	// Names stay in the text, with their braces: those of tables, which differ by store, and what is
+	// filled in for each call.
 	Names []string
 
 	// Funcs return what is computed.
@@ -36,9 +36,9 @@ type Dialect struct {
 // Statements are the texts of statements, by their names.
 type Statements struct{ texts map[string]string }
 
-// Load reads the sections in sql/*.sql of common and of own, and puts the statements together. A section
-// of own comes in the place of one of common that has its name. Without any text it says that there is
-// no such statement.
+// Load reads the sections in sql/*.sql of common and of own, and renders the statements. A section of
+// own replaces one of common with the same name. A section without text means that there is no such
+// statement.
 //
 // The error names a section that is wrong, and a fragment of own that nothing uses.
 func Load(d Dialect, common, own fs.FS) (*Statements, error) {
@@ -115,7 +115,7 @@ type section struct {
 
 func (s *section) String() string { return s.file + ": " + s.name }
 
-// call is the function that the section is in the texts of others.
+// call is the function by which other texts use the section.
 func (s *section) call(args ...any) (string, error) {
 	s.called = true
 	return s.render(args...)

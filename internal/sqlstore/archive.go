@@ -7,9 +7,9 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// PurgeAll calls purge, which deletes up to batch rows and returns how many, until there is
-// nothing left to delete, and returns how many rows went. It leaves others at least half of the
-// time.
+// PurgeAll calls purge, which deletes up to batch rows and returns their number, until there is
+// nothing left to delete, and returns the number of deleted rows. It pauses for at least half of
+// the time, for others.
 func PurgeAll(ctx context.Context, batch int, purge func() (int64, error)) (total int64, err error) {
 	for {
 		began := time.Now()

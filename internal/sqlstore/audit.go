@@ -7,7 +7,7 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// AuditLog implements [deadletter.Store]. Behind ListAudit come the conditions of the filter,
+// AuditLog implements [deadletter.Store]. ListAudit is followed by the conditions of the filter,
 // the order and the limit.
 func (c *Core[Tx]) AuditLog(ctx context.Context, f deadletter.AuditFilter) ([]deadletter.Entry, error) {
 	w := entriesOf(f)

@@ -15,11 +15,11 @@ import (
 // CancelStatements are the SQL texts of [Core.CancelMessage].
 type CancelStatements struct {
 	Find          string // takes an identity; returns what [scanCancelled] reads
-	LockLane      string // takes a lane; keeps settlements out, and its owner, until the transaction ends
-	LockScheduled string `sql:",optional"` // takes the position of a scheduled message; keeps relays out. Empty if Refuse does it.
-	Refuse        string // makes a scheduled message a letter; takes a position, a reason and an error
+	LockLane      string // takes a lane; blocks settlements, and a change of owner, until the transaction ends
+	LockScheduled string `sql:",optional"` // takes the position of a scheduled message; blocks relays. Empty if Refuse does it.
+	Refuse        string // makes a scheduled message a dead letter; takes a position, a reason and an error
 	Remove        string `sql:",optional"` // removes it; takes a position. Empty if Refuse does it.
-	Letter        string // takes id, position and destination of a row that became an open letter
+	Letter        string // takes id, position and destination of a row that became an open dead letter
 }
 
 // cancelled is a place in which a message was found.
@@ -63,12 +63,13 @@ func (c *Core[Tx]) CancelMessage(ctx context.Context, id outbox.Identity, act de
 	return out, nil
 }
 
-// maxCancelLooks is how often a message is looked for that moves from place to place meanwhile. In a
-// transaction that keeps seeing what was there when it began it is never found again.
+// maxCancelLooks is how often a message is looked for that moves from place to place meanwhile. A
+// transaction that reads from the snapshot of its start never finds it again.
 const maxCancelLooks = 5
 
-// cancel makes a message a discarded letter wherever it is, and passes the letters on to each. Whoever
-// moves it from where it was found, before that is locked, leaves it in another place.
+// cancel makes a message a discarded dead letter wherever it is, and passes the dead letters to each.
+// A transaction that moves it from where it was found, before that is locked, leaves it in another
+// place.
 func (c *Core[Tx]) cancel(ctx context.Context, conn sqldb.Conn, id outbox.Identity, why string, each func(letter int64) error) (out outbox.Cancellation, err error) {
 	for range maxCancelLooks {
 		rows, err := conn.Query(ctx, c.SQL.Cancel.Find, id.ID, id.Source, id.Tenant)
@@ -119,7 +120,7 @@ func (c *Core[Tx]) cancelAt(ctx context.Context, conn sqldb.Conn, id outbox.Iden
 	return removed, c.NameLetters(ctx, conn)
 }
 
-// lockLane locks the lane of a place. Without an owner no relay can have claimed what is there.
+// lockLane locks the lane of a place. If it has no owner no relay can have claimed what is there.
 func (c *Core[Tx]) lockLane(ctx context.Context, conn sqldb.Conn, p *cancelled) error {
 	rows, err := conn.Query(ctx, c.SQL.Cancel.LockLane, p.claim.Lane.Number)
 	owned, _, err := sqldb.One(rows, err, sqldb.Scan[int])
@@ -127,7 +128,7 @@ func (c *Core[Tx]) lockLane(ctx context.Context, conn sqldb.Conn, p *cancelled) 
 	return err
 }
 
-// refuseCancelled makes a scheduled message a letter, unless a relay has released it.
+// refuseCancelled makes a scheduled message a dead letter, unless a relay has released it.
 func (c *Core[Tx]) refuseCancelled(ctx context.Context, conn sqldb.Conn, position int64) error {
 	if c.SQL.Cancel.LockScheduled != "" {
 		rows, err := conn.Query(ctx, c.SQL.Cancel.LockScheduled, position)
@@ -142,7 +143,8 @@ func (c *Core[Tx]) refuseCancelled(ctx context.Context, conn sqldb.Conn, positio
 	return err
 }
 
-// discardCancelled discards the letter that a place has become, and reports whether it has.
+// discardCancelled discards the dead letter that a place has become, and reports whether there was
+// one.
 func (c *Core[Tx]) discardCancelled(ctx context.Context, conn sqldb.Conn, id outbox.Identity, p cancelled, why string, each func(letter int64) error) (bool, error) {
 	rows, err := conn.Query(ctx, c.SQL.Cancel.Letter, id.ID, p.claim.Position, p.claim.Destination)
 	number, found, err := sqldb.One(rows, err, sqldb.Scan[int64])

@@ -12,15 +12,15 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// lockedLetter is a letter that nobody else changes until the transaction ends.
+// lockedLetter is a dead letter that is locked until the transaction ends.
 type lockedLetter struct {
 	rows.LetterState
 	number           int64
 	topic, messageID string
 }
 
-// lockLetter runs LockLetter, and LetterWaits to tell a letter that is on its way from one
-// that never was.
+// lockLetter runs LockLetter, and LetterWaits to tell a dead letter that is pending from one that never
+// existed.
 func (c *Core[Tx]) lockLetter(ctx context.Context, conn sqldb.Conn, number int64) (lockedLetter, error) {
 	found, err := conn.Query(ctx, c.SQL.LockLetter, number)
 	l, there, err := sqldb.One(found, err, func(r sqldb.Rows) (l lockedLetter, err error) {
@@ -40,8 +40,8 @@ func (c *Core[Tx]) lockLetter(ctx context.Context, conn sqldb.Conn, number int64
 	return l, err
 }
 
-// change locks a letter, makes a change to it, if its state allows that, and writes the audit log, in one
-// transaction. fn reports whether it has changed anything, and what else is to be known of it.
+// change locks a dead letter, makes a change to it, if its state allows that, and writes the audit log, in one
+// transaction. fn reports whether it has changed anything, and returns details for the audit log.
 func (c *Core[Tx]) change(ctx context.Context, number int64, action deadletter.Action, act deadletter.Act,
 	fn func(conn sqldb.Conn, l lockedLetter) (changed bool, detail string, err error),
 ) (changed bool, err error) {
@@ -79,9 +79,9 @@ func (c *Core[Tx]) RequeueDeadLetter(ctx context.Context, number int64, act dead
 	})
 }
 
-// requeue puts a letter back whose state allows it, with the number of the replay that does it, 0 if none does.
-// RequeueRelay makes a waiting row of a relay's letter, unless another message with its id, or in its
-// place, is pending.
+// requeue requeues a dead letter whose state allows it, with the number of the replay that does it, 0 if none
+// does. RequeueRelay makes a waiting row of a relay's dead letter, unless another message with its id, or in
+// its place, is pending.
 func (c *Core[Tx]) requeue(ctx context.Context, conn sqldb.Conn, l lockedLetter, replay int64) (bool, error) {
 	if l.Origin == deadletter.FromConsumer {
 		_, err := conn.Exec(ctx, c.SQL.RequeueConsumer, l.number, replay)
@@ -98,8 +98,8 @@ func (c *Core[Tx]) requeue(ctx context.Context, conn sqldb.Conn, l lockedLetter,
 	return err == nil, err
 }
 
-// holdUnit keeps what a row at the letter's position is to wait behind on the topic: it can
-// not go without the one who lets it go seeing the row. What is before it in the outbox can't be waited for there.
+// holdUnit locks what a row at the dead letter's position must wait behind on the topic, so that its release
+// will see the row. A row in the waiting rows cannot wait for one that is before it in the outbox.
 func (c *Core[Tx]) holdUnit(ctx context.Context, conn sqldb.Conn, number int64, topic string) error {
 	if c.SQL.HoldUnit != "" {
 		if _, err := conn.Exec(ctx, c.SQL.HoldUnit, number, topic); err != nil {
@@ -137,8 +137,8 @@ func (c *Core[Tx]) RestoreDeadLetter(ctx context.Context, number int64, act dead
 	})
 }
 
-// DeleteDeadLetter implements [deadletter.Store]. ReleaseRecord lets the inbox record of a consumer's
-// letter expire, which stays as long as the letter does.
+// DeleteDeadLetter implements [deadletter.Store]. ReleaseRecord lets the inbox record of a consumer's dead
+// letter expire, which stays as long as the dead letter does.
 func (c *Core[Tx]) DeleteDeadLetter(ctx context.Context, number int64, act deadletter.Act) (bool, error) {
 	return c.change(ctx, number, deadletter.ActDelete, act, func(conn sqldb.Conn, _ lockedLetter) (bool, string, error) {
 		err := c.settleAs(ctx, conn, number, deadletter.Discarded, "")
@@ -151,8 +151,7 @@ func (c *Core[Tx]) DeleteDeadLetter(ctx context.Context, number int64, act deadl
 	})
 }
 
-// settleAs runs SettleLetter, and ReleaseUnit, which lets what was parked behind the letter
-// go.
+// settleAs runs SettleLetter, and ReleaseUnit, which releases what was parked behind the dead letter.
 func (c *Core[Tx]) settleAs(ctx context.Context, conn sqldb.Conn, number int64, state deadletter.State, resolution string) error {
 	if _, err := conn.Exec(ctx, c.SQL.SettleLetter, number, string(state), resolution); err != nil {
 		return err
@@ -184,8 +183,8 @@ func (c *Core[Tx]) EditDeadLetter(ctx context.Context, number int64, edit deadle
 	return id, nil
 }
 
-// requeueCopy lets the corrected copy of a letter's message take its place, unless another one has it.
-// CopyToWaiting takes the letter's number and the message; CopyLetter, between them, alias, message key
+// requeueCopy lets the corrected copy of a dead letter's message take its place, unless another message has
+// it. CopyToWaiting takes the dead letter's number and the message; CopyLetter, between them, alias, message key
 // and fingerprint.
 func (c *Core[Tx]) requeueCopy(ctx context.Context, conn sqldb.Conn, l deadletter.Letter, m waybill.Message) error {
 	if l.Origin == deadletter.FromRelay {

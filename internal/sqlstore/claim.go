@@ -11,12 +11,12 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// LeastOfKey is how many waiting messages of a key a claim reads where many keys wait. Where few do it reads of each the share that its
-// limit has room for.
+// LeastOfKey is the number of waiting messages of a key that a claim reads if many keys wait. If few do, it
+// reads of each the share that its limit has room for.
 const LeastOfKey = 10
 
-// Leaders returns the first of each unit among waiting claims that may take what is behind it along: those that have a key and have
-// not failed since they were let go.
+// Leaders returns the first of each unit among waiting claims that may take what is behind it along: those that
+// have a key and have not failed since they were released.
 func Leaders(claims []contract.Claim) (leaders []*contract.Claim) {
 	first := make(map[settleplan.Unit]*contract.Claim)
 	for i := range claims {
@@ -59,7 +59,8 @@ func NewClaimScanner(lanes []contract.Lane, first ...any) *ClaimScanner {
 	return s
 }
 
-// Times has the times read by other destinations than [database/sql.Scanner]s, which cost three allocations each.
+// Times makes the scanner read times into what by returns instead of [database/sql.Scanner]s, which cost three
+// allocations each.
 func (s *ClaimScanner) Times(by func(*sqldb.Time) any) *ClaimScanner {
 	for i, d := range s.dest {
 		if t, ok := d.(*sqldb.Time); ok {
@@ -97,7 +98,7 @@ func (s *ClaimScanner) Read(list []contract.Claim, limit int, stop func(), rows 
 	return list, rows.Err()
 }
 
-// Columns is how many columns [ClaimScanner.Scan] reads.
+// Columns returns the number of columns that [ClaimScanner.Scan] reads.
 func (s *ClaimScanner) Columns() int { return len(s.dest) }
 
 // Scan reads one claim: lane, position, destination, attempts, life, blocked, milliseconds
@@ -113,8 +114,8 @@ func (s *ClaimScanner) Scan(r sqldb.Rows) (contract.Claim, error) {
 	return c, nil
 }
 
-// AheadEnd returns up to which position a look ahead reads. The rows of the query are one: the first
-// position above that of the request and the last one there is, NULL if there is none.
+// AheadEnd returns up to which position a look ahead reads. The query returns one row: the first position above
+// that of the request and the last one of all, NULL if there is none.
 func AheadEnd(req contract.AheadRequest, rows sqldb.Rows, err error) (upTo int64, _ error) {
 	upTo, _, err = sqldb.One(rows, err, func(rows sqldb.Rows) (int64, error) {
 		var first, last sql.NullInt64

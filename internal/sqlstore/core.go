@@ -1,7 +1,7 @@
-// Package sqlstore is what stores over SQL have in common: the order of the statements, the
-// arguments they take, and the reading of their results. Statements that are the same in several
-// stores are in sql/*.sql, the others, which come in their place or beside them, in the same folder of each
-// store. Package sqlfile says how these files are read, [LoadStatements] what they may have in braces.
+// Package sqlstore implements what stores over SQL have in common: the order of the statements, the arguments
+// they take, and the reading of their results. Statements that are the same in several stores are in sql/*.sql,
+// the others, which replace or complement them, in the same folder of each store. Package sqlfile says how
+// these files are read, [LoadStatements] what they may have in braces.
 package sqlstore
 
 import (
@@ -27,15 +27,15 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 )
 
-// Core implements the parts of a store whose statements may differ from database to
-// database, but not what is done with them. A store embeds its [Methods].
+// Core implements the parts of a store whose statements may differ from database to database, but not their
+// use. A store embeds its [Methods].
 type Core[Tx any] struct {
 	// DB runs the statements. Arguments are texts, integers, floats, booleans, []byte,
 	// *string, *time.Time, []int, []int64 and []string; its Encode may turn them into others.
 	DB sqldb.Driver[Tx]
 
-	// Callers is DB for the transactions that run the caller's code, after which a transaction may
-	// be another one than was begun. Optional; the default is DB.
+	// Callers is DB for the transactions that run the caller's code, after which the session may be in another
+	// transaction than the one that was begun. Optional; the default is DB.
 	Callers sqldb.Driver[Tx]
 
 	// SQL are the statements, with names rendered in.
@@ -57,8 +57,8 @@ type Core[Tx any] struct {
 	// Gates insert many inbox records at once. Optional.
 	Gates Gates
 
-	// Classify gives an error of the database its kind. ClassifyCaller does so for an error
-	// of the caller's own function, which may be about something else altogether.
+	// Classify gives an error of the database its kind. ClassifyCaller does so for an error of the caller's own
+	// function, which may have nothing to do with the database.
 	Classify, ClassifyCaller func(error) error
 
 	// Alone runs fn, which runs one statement on conn, as a transaction. Optional; without it
@@ -66,8 +66,8 @@ type Core[Tx any] struct {
 	// set, the statements of [LeaseStatements] are one for each call.
 	Alone func(ctx context.Context, fn func(conn sqldb.Conn) error) error
 
-	// Briefly returns a Conn whose statements wait for a lock only briefly, and fail with a conflict
-	// then. Optional.
+	// Briefly returns a Conn whose statements wait for a lock only briefly, and then fail with a conflict.
+	// Optional.
 	Briefly func(conn sqldb.Conn) sqldb.Conn
 
 	// LockTimedOut reports whether err says that a statement has waited for a lock in vain.
@@ -79,8 +79,8 @@ type Core[Tx any] struct {
 	repeating atomic.Bool // the latest message was in the inbox already
 }
 
-// Methods are the methods of [Core] that a store offers as they are. It embeds this
-// interface, so that the rest of Core does not become its own.
+// Methods are the methods of [Core] that a store exports unchanged. It embeds this interface, so that the rest
+// of Core does not become its own.
 type Methods[Tx any] interface {
 	outbox.Store[Tx]
 	outbox.Inspector
@@ -131,11 +131,11 @@ type Statements struct {
 	LeaseRequeued                            string `sql:",optional"` // empty if TakeRequeued changes what it returns
 	Revive, FailRequeued                     string
 	ListLetters, ShowLetter                  string
-	HasText                                  string // condition that a letter has the text ?
+	HasText                                  string // condition that a dead letter has the text ?
 	PlanAfresh                               string `sql:",optional"` // empty if plans do not outlive their arguments
 	LockLetter, LetterWaits                  string
-	HoldUnit                                 string `sql:",optional"` // empty if writers are one at a time anyway
-	PendsBefore                              string // a row if the outbox has one before a letter, in its unit on a topic
+	HoldUnit                                 string `sql:",optional"` // empty if there is only one writer anyway
+	PendsBefore                              string // a row if the outbox has one before a dead letter, in its unit on a topic
 	RequeueRelay, RequeueConsumer            string
 	SettleLetter, ReleaseUnit                string
 	RestoreLetter, ReleaseRecord             string
@@ -144,7 +144,7 @@ type Statements struct {
 	ListGroups, FoldDue, TryFold             string
 	Fold, PruneSums                          string `sql:",optional"` // empty if there are no sums
 	Nameless, SetFingerprints                string
-	LockLanes                                string `sql:",optional"` // empty if writers are one at a time anyway
+	LockLanes                                string `sql:",optional"` // empty if there is only one writer anyway
 	Join, Renew, Reap, FreeLanes, GiveLanes  string
 	CutLeases                                string
 	TakeLanes, OwnLanes, LeaveLanes, Leave   string
@@ -177,8 +177,8 @@ type callerError struct{ error }
 
 func (e callerError) Unwrap() error { return e.error }
 
-// FromCaller marks the error of the caller's function, so that [Core.Kind] knows it from
-// ours. It returns nil for nil.
+// FromCaller marks the error of the caller's function, so that [Core.Kind] can tell it from one of the store.
+// It returns nil for nil.
 func FromCaller(err error) error {
 	if err == nil {
 		return nil
@@ -200,12 +200,12 @@ func (c *Core[Tx]) Kind(err error) error {
 	return c.Classify(err)
 }
 
-// answerTimeout is for the question whether the database is there.
+// answerTimeout is the timeout of the check whether the database answers.
 const answerTimeout = 5 * time.Second
 
 // kindAfter is [Core.Kind] for an error of a transaction in which the caller's function may have
-// run. If it has, the connection was lost, and the database answers on another one, then the
-// function has made it end the session, or has ended it itself: its error keeps its kind.
+// run. If it has, the connection was lost, and the database answers on another one, then the function has ended
+// the session, or caused its end: its error keeps its kind.
 func (c *Core[Tx]) kindAfter(ctx context.Context, ran bool, err error) error {
 	if !ran {
 		return c.kindBefore(err)
@@ -222,9 +222,8 @@ func (c *Core[Tx]) kindAfter(ctx context.Context, ran bool, err error) error {
 	return fmt.Errorf("the database has ended the session of the transaction: %w", cause)
 }
 
-// kindBefore is [Core.Kind] for an error of a statement about an inbox key that comes before the
-// caller's function. One that has waited for a lock in vain has met a transaction that handles the
-// message.
+// kindBefore is [Core.Kind] for an error of a statement about an inbox key that runs before the caller's
+// function. One that has waited for a lock in vain has met a transaction that handles the message.
 func (c *Core[Tx]) kindBefore(err error) error {
 	if err == nil || c.LockTimedOut == nil || !c.LockTimedOut(err) {
 		return c.Kind(err)
@@ -246,8 +245,8 @@ func (c *Core[Tx]) answers(ctx context.Context) bool {
 	return c.Answer(ctx) == nil
 }
 
-// Answer begins a transaction, and ends it: a node of a cluster that has lost the others may answer SELECT 1, and does
-// nothing else.
+// Answer begins a transaction, and ends it: a node of a cluster that has lost the others may answer SELECT 1
+// and nothing else.
 func (c *Core[Tx]) Answer(ctx context.Context) error {
 	tx, err := c.DB.Begin(ctx)
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// where collects conditions and their arguments. Only those that are asked for become part
-// of the statement, so that the database plans for what is there.
+// where collects conditions and their arguments. Only those of the filter become part of the
+// statement, so that the database plans for these.
 type where struct {
 	conditions []string
 	args       []any
 	end        string // order and limit
-	hasText    string // condition that a letter has the text ? in one of its columns
+	hasText    string // condition that a dead letter has the text ? in one of its columns
 }
 
-// where returns an empty collection, whose arguments come behind those given.
+// where returns an empty collection, whose arguments follow those given.
 func (c *Core[Tx]) where(args ...any) *where {
 	return &where{args: args, hasText: c.SQL.HasText}
 }
@@ -44,7 +44,7 @@ func (w *where) sql() string {
 	return "WHERE " + strings.Join(w.conditions, " AND ") + " " + w.end
 }
 
-// lettersOf returns what a filter that was checked asks for.
+// lettersOf returns the conditions of a validated filter.
 func (c *Core[Tx]) lettersOf(f deadletter.Filter) *where {
 	w := c.where()
 	w.match(f)
@@ -52,7 +52,7 @@ func (c *Core[Tx]) lettersOf(f deadletter.Filter) *where {
 	return w
 }
 
-// match adds the conditions of a filter that was checked.
+// match adds the conditions of a validated filter.
 func (w *where) match(f deadletter.Filter) {
 	w.conditions = append(w.conditions, fmt.Sprintf("state = '%s'", cmp.Or(f.State, deadletter.Open)))
 	equal(w, "origin", string(f.Origin))
@@ -79,7 +79,7 @@ func (w *where) match(f deadletter.Filter) {
 	}
 }
 
-// page orders the letters and goes on behind the last one of the page before.
+// page orders the dead letters and continues behind the last one of the previous page.
 func (w *where) page(f deadletter.Filter) {
 	order := ""
 	switch {
@@ -94,7 +94,7 @@ func (w *where) page(f deadletter.Filter) {
 	w.end = fmt.Sprintf("ORDER BY number%s LIMIT %d", order, cmp.Or(f.Limit, deadletter.DefaultLimit))
 }
 
-// contains is the pattern of what has a text in it, "" if there is none.
+// contains returns the pattern for values that contain a text, "" if the text is empty.
 func contains(text string) string {
 	if text == "" {
 		return ""
@@ -102,10 +102,10 @@ func contains(text string) string {
 	return "%" + wildcards.Replace(text) + "%"
 }
 
-// wildcards escapes what LIKE would take for more than itself.
+// wildcards escapes the special characters of LIKE.
 var wildcards = strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`)
 
-// entriesOf returns what a filter of the audit log asks for.
+// entriesOf returns the conditions of a filter of the audit log.
 func entriesOf(f deadletter.AuditFilter) *where {
 	w := &where{}
 	equal(w, "action", string(f.Action))

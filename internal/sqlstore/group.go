@@ -9,8 +9,8 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// DeadLetterGroups implements [deadletter.Store]. ListGroups takes the limit. FoldDue says
-// whether so much is to be folded that reading would take long, or letters are in no group.
+// DeadLetterGroups implements [deadletter.Store]. ListGroups takes the limit. FoldDue returns
+// whether the number of unfolded changes makes reading slow, or dead letters are in no group.
 func (c *Core[Tx]) DeadLetterGroups(ctx context.Context, limit int) ([]deadletter.Group, error) {
 	rows, err := c.DB.Query(ctx, c.SQL.FoldDue)
 	due, _, err := sqldb.One(rows, err, sqldb.Scan[bool])
@@ -41,9 +41,9 @@ func scanGroup(r sqldb.Rows) (g deadletter.Group, err error) {
 }
 
 // FoldDeadLetters adds the latest changes to the sums of the groups, so that reading groups
-// stays fast, and gives letters that an older release has written the group that they belong
-// to. It should be called every few seconds, by as many processes as like: one at a time does
-// the work. Counts are right without it.
+// stays fast, and assigns dead letters that an older release has written to the group that they
+// belong to. It should be called every few seconds, by any number of processes: only one does the
+// work at once. Counts are right without it.
 func (c *Core[Tx]) FoldDeadLetters(ctx context.Context) error {
 	return c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
 		rows, err := conn.Query(ctx, c.SQL.TryFold)
@@ -73,7 +73,7 @@ func (c *Core[Tx]) fold(ctx context.Context, conn sqldb.Conn) error {
 	return nil
 }
 
-// NameLetters gives letters without a fingerprint, as an older release writes them, theirs:
+// NameLetters sets the fingerprint of dead letters without one, as an older release writes them:
 // those that Nameless returns, a batch. SetFingerprints takes numbers and fingerprints.
 func (c *Core[Tx]) NameLetters(ctx context.Context, conn sqldb.Conn) error {
 	var numbers []int64

@@ -33,8 +33,8 @@ func jsonColumn(raw json.RawMessage) *string {
 }
 
 // ProcessOnce implements [inbox.Inbox]. Gate inserts the record, or changes no row if there
-// is one; GateOutcome then returns whether that one is dead, and its payload hash. Attempts
-// are cleared in both cases: a copy that comes after the commit may have noted its start.
+// is one; GateOutcome then returns whether that one is dead, and its payload hash. Attempts are
+// cleared in both cases: a copy that arrives after the commit may have recorded its start.
 func (c *Core[Tx]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx Tx) error) (inbox.Outcome, error) {
 	outcome, found, err := c.lookFirst(ctx, rec)
 	if found || err != nil {
@@ -47,9 +47,9 @@ func (c *Core[Tx]) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ct
 	return outcome, err
 }
 
-// lookFirst looks for the record without a transaction, if the message before this one was there
-// already: duplicates come in runs, after a broker or a relay has lost what it knew. A message
-// whose attempts are to be cleared, or whose position is to be noted, needs the transaction.
+// lookFirst looks for the record without a transaction, if the previous message was recorded
+// already: duplicates come in runs, after a broker or a relay has lost its progress. A message
+// whose attempts must be cleared, or whose position must be recorded, needs the transaction.
 func (c *Core[Tx]) lookFirst(ctx context.Context, rec inbox.Record) (outcome inbox.Outcome, found bool, err error) {
 	if !c.repeating.Load() || rec.Retried || rec.At != nil {
 		return 0, false, nil
@@ -97,8 +97,8 @@ func (c *Core[Tx]) enter(ctx context.Context, rec inbox.Record, fn func(ctx cont
 	return outcome, nil
 }
 
-// entry is how a message comes to be handled: past the progress of its partition, if it has a
-// position, and past the gate, unless it stands there once.
+// entry decides whether a message is handled: by the progress of its partition, if it has a
+// position, and by the inbox insert, unless it is recorded there once.
 type entry[Tx any] struct {
 	core  *Core[Tx]
 	rec   inbox.Record
@@ -107,8 +107,8 @@ type entry[Tx any] struct {
 	found inbox.Outcome // of one with a position that is not fresh
 }
 
-// errNotPassed rolls back that the partition was set behind a message which is in conflict with
-// another: what becomes of it is not decided.
+// errNotPassed rolls back the progress of the partition past a message that is in conflict with
+// another: its outcome is not decided.
 var errNotPassed = errors.New("message is in conflict with another")
 
 // first runs the first statement of the transaction.
@@ -120,7 +120,7 @@ func (e *entry[Tx]) first(ctx context.Context, conn sqldb.Conn) (err error) {
 	return err
 }
 
-// afterFirst runs what the first statement leaves to decide.
+// afterFirst decides what the first statement left open.
 func (e *entry[Tx]) afterFirst(ctx context.Context, conn sqldb.Conn) (err error) {
 	switch {
 	case e.rec.At == nil:
@@ -177,7 +177,7 @@ func (c *Core[Tx]) clearRetried(ctx context.Context, conn sqldb.Conn, rec inbox.
 	return nil
 }
 
-// Seen is a record that is there.
+// Seen is a stored record.
 type Seen struct {
 	IsNew bool // the transaction that asks has inserted it
 	Dead  bool
@@ -216,8 +216,8 @@ func (c *Core[Tx]) seenBefore(ctx context.Context, conn sqldb.Conn, rec inbox.Re
 	return r.outcome(&rec), nil
 }
 
-// FailedAttempts implements [inbox.Inbox]. ReadAttempts returns their number, the wait that
-// is left, in milliseconds, the starts, and the error.
+// FailedAttempts implements [inbox.Inbox]. ReadAttempts returns their number, the remaining wait,
+// in milliseconds, the starts, and the error.
 func (c *Core[Tx]) FailedAttempts(ctx context.Context, key inbox.Key) (inbox.Attempts, error) {
 	rows, err := c.DB.Query(ctx, c.SQL.ReadAttempts, keyArgs(key)...)
 	a, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (a inbox.Attempts, err error) {
@@ -229,9 +229,9 @@ func (c *Core[Tx]) FailedAttempts(ctx context.Context, key inbox.Key) (inbox.Att
 	return a, c.Kind(err)
 }
 
-// SaveAttempt implements [inbox.Inbox]. Behind the key the statement takes the number, the
-// wait in milliseconds, the error, the node and the nanoseconds that the attempt took. It adds
-// to the history if the number has risen.
+// SaveAttempt implements [inbox.Inbox]. After the key the statement takes the number, the wait in
+// milliseconds, the error, the node and the nanoseconds that the attempt took. It adds to the
+// history if the number has risen.
 func (c *Core[Tx]) SaveAttempt(ctx context.Context, key inbox.Key, a inbox.FailedAttempt) error {
 	_, err := c.DB.Exec(ctx, c.SQL.SaveAttempt, append(keyArgs(key), a.Count, Millis(a.Wait), a.Error, a.Node, int64(a.Took))...)
 	return c.Kind(err)
@@ -264,7 +264,7 @@ func (c *Core[Tx]) BuryMessage(ctx context.Context, l inbox.Letter) (buried bool
 	return buried && err == nil, c.kindBefore(err)
 }
 
-// letterArgs are the arguments of AddLetter: the letter's own, then the message's.
+// letterArgs are the arguments of AddLetter: those of the dead letter, then those of the message.
 func letterArgs(l inbox.Letter) []any {
 	m := l.Message
 	m.Tenant = l.Record.Tenant
@@ -294,8 +294,8 @@ func messageArgs(m *waybill.Message) []any {
 	return slices.Delete(args, len(args)-2, len(args)-1)
 }
 
-// EnqueueArgs are those of a message that is enqueued: it has the time too at which it is to be
-// delivered, before its last one, at which it expires.
+// EnqueueArgs are those of a message that is enqueued: they include the time at which it is to be
+// delivered, before the last one, at which it expires.
 func EnqueueArgs(m *waybill.Message) []any {
 	payload := m.Payload
 	if payload == nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// Gates are Gate and GateOutcome for many records with one statement each. A store whose
-// database is a network away provides them; without them there is a statement per record.
+// Gates are Gate and GateOutcome for many records with one statement each. A store whose database
+// is across a network provides them; without them there is a statement per record.
 type Gates struct {
-	// Insert inserts the records, whose keys differ and rise, in that order, so that
-	// transactions with keys in common wait for each other instead of in a circle. It reports
-	// whether all of them are known to be new; if not, Read tells which are.
+	// Insert inserts the records, whose keys differ and rise, in that order, so that transactions
+	// with keys in common do not deadlock. It reports whether all of them are known to be new; if
+	// not, Read shows which are.
 	Insert func(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) (allNew bool, err error)
 
 	// Read returns the stored records with the keys of recs, in their order, with IsNew for
-	// those that this transaction has inserted. It is short of some if they have been removed
-	// meanwhile.
+	// those that this transaction has inserted. Records that have been removed meanwhile are
+	// missing.
 	Read func(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) ([]Seen, error)
 }
 
@@ -86,7 +86,7 @@ func newBatch(recs []inbox.Record) *batch {
 	return b
 }
 
-// compareKeys orders keys by their parts. Those of a batch mostly differ in the last alone.
+// compareKeys orders keys by their parts. Those of a batch mostly differ only in the last.
 func compareKeys(a, b *inbox.Key) int {
 	if a.Tenant == b.Tenant && a.Consumer == b.Consumer && a.Source == b.Source && a.Alias == b.Alias {
 		return cmp.Compare(a.Message, b.Message)
@@ -116,8 +116,8 @@ func (b *batch) outcomes() []inbox.Outcome {
 	return list
 }
 
-// insertAll inserts the records. With Gates it is left to seenAll which of them are new, unless
-// all are.
+// insertAll inserts the records. With Gates seenAll finds out which of them are new, unless all
+// are.
 func (c *Core[Tx]) insertAll(ctx context.Context, conn sqldb.Conn, b *batch) error {
 	if c.Gates.Insert != nil {
 		allNew, err := c.Gates.Insert(ctx, c.brief(conn), b.sorted)
@@ -136,7 +136,7 @@ func (c *Core[Tx]) insertAll(ctx context.Context, conn sqldb.Conn, b *batch) err
 	return nil
 }
 
-// seenAll learns what is stored of each record that is not known to be new.
+// seenAll reads what is stored of each record that is not known to be new.
 func (c *Core[Tx]) seenAll(ctx context.Context, conn sqldb.Conn, b *batch) error {
 	var at []int // of these in sorted
 	var recs []inbox.Record

@@ -42,8 +42,8 @@ func (c *Core[Tx]) messageStates(ctx context.Context, query string, args ...any)
 	return states, c.Kind(err)
 }
 
-// OutboxStats implements [outbox.Inspector]. The statement returns ages in seconds. It reads
-// whole tables: not for every second.
+// OutboxStats implements [outbox.Inspector]. The statement returns ages in seconds. It reads whole
+// tables: do not call it every second.
 func (c *Core[Tx]) OutboxStats(ctx context.Context) ([]outbox.Stats, error) {
 	return c.outboxStats(ctx, c.SQL.OutboxStats)
 }

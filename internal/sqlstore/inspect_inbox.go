@@ -22,8 +22,8 @@ func (c *Core[Tx]) InboxStates(ctx context.Context, id, consumer string) ([]inbo
 	return states, c.Kind(err)
 }
 
-// InboxSize implements [inbox.Sizer]. The statement returns about how many records there are,
-// and the age of the oldest in seconds; no row if there is none.
+// InboxSize implements [inbox.Sizer]. The statement returns the approximate number of records, and
+// the age of the oldest in seconds; no row if there is none.
 func (c *Core[Tx]) InboxSize(ctx context.Context) (inbox.Size, error) {
 	rows, err := c.DB.Query(ctx, c.SQL.InboxSize)
 	size, _, err := sqldb.One(rows, err, func(r sqldb.Rows) (v inbox.Size, err error) {

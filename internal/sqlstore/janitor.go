@@ -10,15 +10,15 @@ import (
 
 // Cleanup are the statements of the janitor.
 type Cleanup struct {
-	// Lock returns whether this transaction is the only janitor's that is after such rows. It
-	// is empty if writers are one at a time anyway. Each kind has a lock of its own: who finds
-	// it taken knows that the owner goes on with the same rows.
+	// Lock returns whether this transaction is the only one that removes such rows. It is empty if
+	// there is only one writer anyway. Each kind has its own lock: if it is taken, its owner is
+	// removing the same rows.
 	Lock byEveryKind `sql:"lock_,optional"`
 
-	// Count and Purge take the milliseconds of the retention and a tenant or ""; Purge takes
-	// the limit behind these. Purge has none for letters: ExpiredLetters, with the same
-	// arguments, returns numbers of letters and keeps others from changing them, PurgeRecords
-	// and PurgeLetters take the numbers, and NoteCleanup a text for the audit log.
+	// Count and Purge take the milliseconds of the retention and a tenant or ""; Purge takes the
+	// limit after these. Purge has none for dead letters: ExpiredLetters, with the same arguments,
+	// returns numbers of dead letters and keeps others from changing them, PurgeRecords and
+	// PurgeLetters take the numbers, and NoteCleanup a text for the audit log.
 	Count                                                   byEveryKind `sql:"count_"`
 	Purge                                                   byKind      `sql:"purge_"`
 	ExpiredLetters, PurgeRecords, PurgeLetters, NoteCleanup string
@@ -48,7 +48,7 @@ func (s byKind) of(kind janitor.Kind) string {
 	return ""
 }
 
-// byEveryKind has one for letters and sagas, too.
+// byEveryKind has one for dead letters and sagas, too.
 type byEveryKind struct {
 	byKind
 	Letters, Sagas string
@@ -94,7 +94,8 @@ func (c *Core[Tx]) PurgeExpired(ctx context.Context, rows janitor.Rows, limit in
 	return n, nil
 }
 
-// purgeOf returns what removes rows of a kind, with the arguments of Purge; nil if nothing does.
+// purgeOf returns the function that removes rows of a kind, with the arguments of Purge; nil if
+// there is none.
 func (c *Core[Tx]) purgeOf(kind janitor.Kind) func(ctx context.Context, conn sqldb.Conn, args []any) (int64, error) {
 	switch kind {
 	case janitor.Letters:
@@ -128,8 +129,8 @@ func (c *Core[Tx]) lockJanitor(ctx context.Context, conn sqldb.Conn, kind janito
 	return err
 }
 
-// purgeLetters looks again for what waits behind a letter once nobody can put anything there
-// any more.
+// purgeLetters looks again for what waits behind a dead letter once nothing can be queued there any
+// more.
 func (c *Core[Tx]) purgeLetters(ctx context.Context, conn sqldb.Conn, args []any) (int64, error) {
 	rows, err := conn.Query(ctx, c.SQL.Cleanup.ExpiredLetters, args...)
 	numbers, err := sqldb.Collect(rows, err, sqldb.Scan[int64])

@@ -12,10 +12,11 @@ import (
 
 // RenewLanes implements [contract.Source]. Renewals run one after the other, so that none sees
 // another's half-done work. Join and Renew take the node and the milliseconds of the lease,
-// GiveLanes the node and the lanes, and the others the node, but for LockLanes, FreeLanes and CutLeases.
+// GiveLanes the node and the lanes, and the others the node, except LockLanes, FreeLanes and CutLeases,
+// which take nothing.
 //
-// CutLeases cuts a lease that ends later than it could if it were renewed now: the clock has been set
-// back. It then lasts as long as any other, so that its relay has the time to renew it.
+// CutLeases shortens a lease that ends later than it could if it were renewed now: the clock has been
+// set back. It then lasts as long as any other, so that its relay has the time to renew it.
 func (c *Core[Tx]) RenewLanes(ctx context.Context, req contract.LeaseRequest) (lease contract.Lease, err error) {
 	err = c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 		if lease, err = c.renew(ctx, conn, req); err != nil {
@@ -64,14 +65,14 @@ func (c *Core[Tx]) renew(ctx context.Context, conn sqldb.Conn, req contract.Leas
 	return c.readLease(ctx, conn, req.Node)
 }
 
-// readLease runs OwnLanes, which returns the share and the number of all lanes beside each
-// lane, and once with NULL for a node without lanes.
+// readLease runs OwnLanes, which returns the share and the number of all lanes with each lane, and once
+// with NULL for a node without lanes.
 func (c *Core[Tx]) readLease(ctx context.Context, conn sqldb.Conn, node string) (contract.Lease, error) {
 	rows, err := conn.Query(ctx, c.SQL.OwnLanes, node)
 	return ScanLease(rows, err)
 }
 
-// ScanLease reads a lease as OwnLanes returns it. Columns after its own go where more says.
+// ScanLease reads a lease as OwnLanes returns it. Further columns are scanned into more.
 func ScanLease(rows sqldb.Rows, err error, more ...any) (contract.Lease, error) {
 	lease := contract.Lease{Lanes: []contract.Lane{}}
 	var number, epoch sql.NullInt64

@@ -14,7 +14,7 @@ type leaseRow struct {
 	token              int64
 	attempts           int
 	processed          bool
-	taken              bool // nobody may begin the key: somebody has it, or it waits
+	taken              bool // the key cannot be begun: it is leased, or it waits
 	remaining          float64
 	first, last, until sqldb.Time
 	due                sqldb.Time // zero unless it was released with a wait
@@ -87,8 +87,8 @@ func (r leaseRow) record() lease.Record {
 	return rec
 }
 
-// leaseID returns the id of a lease as statements take it. An id that is no text is nobody's,
-// and neither is the empty one.
+// leaseID returns the id of a lease as statements take it. An id that is not valid text belongs to
+// no lease, and neither does the empty one.
 func leaseID(l lease.Lease) string {
 	if !utf8.ValidString(l.ID) || strings.ContainsRune(l.ID, 0) {
 		return ""

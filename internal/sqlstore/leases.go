@@ -14,25 +14,25 @@ import (
 	"github.com/waybill-go/waybill/janitor"
 )
 
-// LeaseStatements are the SQL texts of the lease contract. Those that change a key lock its
-// row, decide by what it holds then, and leave it as it is where they may not change it. The
-// answer follows from the row as it is afterwards.
+// LeaseStatements are the SQL texts of the lease contract. Those that change a key lock its row,
+// decide by its content then, and leave it as it is where they may not change it. The answer
+// follows from the row as it is afterwards.
 //
 // Each returns rows with the columns key, lease_id, owner, token, attempts, whether it is
-// processed, whether nobody may begin it, because somebody has it or it waits, the milliseconds
-// for which that lasts, first seen, last seen, the end of the lease, NULL once the key is released
-// or processed, when it is due, NULL unless it was released with a wait, and the hash of the
-// payload, empty if it is not known.
+// processed, whether it cannot be begun, because it is leased or waits, the milliseconds for which
+// that lasts, first seen, last seen, the end of the lease, NULL once the key is released or
+// processed, when it is due, NULL unless it was released with a wait, and the hash of the payload,
+// empty if it is not known.
 type LeaseStatements struct {
-	// Returns says that a statement returns the row whether it has changed it or not, so that
-	// no row means an unknown key. Without it a statement may return none, because it left the
-	// row alone or the database can't: Read then follows in the same transaction, in which
-	// nobody else may have changed the row.
+	// Returns says that a statement returns the row whether it has changed it or not, so that no
+	// row means an unknown key. Without it a statement may return none, because it did not change
+	// the row or the database cannot return rows: Read then follows in the same transaction, in
+	// which no other one may have changed the row.
 	Returns bool `sql:"-"`
 
 	// Begin takes key, id, owner, milliseconds, the limit of attempts, 0 for none, and the hash
 	// of the payload, which may be empty. It inserts the row with token and attempt 1, or changes
-	// it if nobody has the key, it does not wait and the limit is not reached: id, owner and hash,
+	// it if the key is not leased, does not wait and the limit is not reached: id, owner and hash,
 	// next token, one attempt more, no time when it is due. The row may have had that id before,
 	// if the request was made before.
 	//
@@ -123,7 +123,7 @@ func (c *Core[Tx]) MarkProcessed(ctx context.Context, l lease.Lease) (lease.Stat
 	return row.settled(l.ID), nil
 }
 
-// markArgs are the arguments of Settle, behind key and id, for a key that is processed.
+// markArgs are the arguments of Settle, after key and id, for a key that is processed.
 var markArgs = []any{true, 0, 0.0}
 
 // MarkAllProcessed implements [lease.BatchStore].
@@ -199,7 +199,7 @@ func (c *Core[Tx]) ReadLease(ctx context.Context, key string) (lease.Record, err
 	return row.record(), nil
 }
 
-// PurgeLeases implements [lease.Store]. If a janitor is at work it is left to that.
+// PurgeLeases implements [lease.Store]. It does nothing while a janitor removes leases.
 func (c *Core[Tx]) PurgeLeases(ctx context.Context, retention time.Duration, limit int) (int, error) {
 	n, err := c.PurgeExpired(ctx, janitor.Rows{Kind: janitor.Leases, OlderThan: retention}, max(limit, 0))
 	if errors.Is(err, janitor.ErrBusy) {
@@ -208,7 +208,7 @@ func (c *Core[Tx]) PurgeLeases(ctx context.Context, retention time.Duration, lim
 	return int(n), err
 }
 
-// changeLease runs a statement about one lease, with args behind key and id.
+// changeLease runs a statement about one lease, with args after key and id.
 func (c *Core[Tx]) changeLease(ctx context.Context, stmt string, l lease.Lease, args ...any) (row leaseRow, err error) {
 	if err := lease.ValidateKey(l.Key); err != nil {
 		return row, err
@@ -257,7 +257,7 @@ func (c *Core[Tx]) changeLeases(ctx context.Context, b leaseBatch) (map[string]l
 	return rows, err
 }
 
-// sortedPlaces returns the places of keys in their order, in which everybody locks them.
+// sortedPlaces returns the places of keys in their order, in which all transactions lock them.
 func sortedPlaces(keys []string) []int {
 	places := make([]int, len(keys))
 	for i := range places {

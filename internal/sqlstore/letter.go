@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// DeadLetters implements [deadletter.Store]. Behind ListLetters come the conditions of the
+// DeadLetters implements [deadletter.Store]. ListLetters is followed by the conditions of the
 // filter, the order and the limit.
 func (c *Core[Tx]) DeadLetters(ctx context.Context, f deadletter.Filter) ([]deadletter.Letter, error) {
 	if err := f.Check(); err != nil {
@@ -31,7 +31,7 @@ func (c *Core[Tx]) DeadLetters(ctx context.Context, f deadletter.Filter) ([]dead
 	return letters, c.Kind(err)
 }
 
-// plannedAfresh runs fn with statements whose plan depends on their arguments: what is good
+// plannedAfresh runs fn with statements whose plan depends on their arguments: a plan that is good
 // for a frequent value takes seconds for a rare one, and the other way round.
 func (c *Core[Tx]) plannedAfresh(ctx context.Context, fn func(conn sqldb.Conn) error) error {
 	if c.SQL.PlanAfresh == "" {
@@ -77,8 +77,8 @@ func scanLetter(r sqldb.Rows) (l deadletter.Letter, err error) {
 		return l, err
 	}
 	l.FirstFailed, l.LastFailed, l.ResolvedAt = first.UTC(), last.UTC(), resolved.Pointer()
-	l.Message, _ = row.Message() // a malformed row is why it may be here
-	if l.Fingerprint == "" {     // written by a release that made none
+	l.Message, _ = row.Message() // it may be a dead letter because its row is malformed
+	if l.Fingerprint == "" {     // written by a release without fingerprints
 		l.Fingerprint = fingerprint(l.Origin, l.Consumer, &l.Message, l.Error)
 	}
 	l.History, err = attemptsOf(history)

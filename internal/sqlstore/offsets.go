@@ -9,9 +9,9 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// OffsetStatements are the texts about the progress of partitions, of which each has one row.
+// OffsetStatements are the SQL texts about the progress of partitions, of which each has one row.
 type OffsetStatements struct {
-	// Add inserts a row, unless there is one. Behind the partition it takes the progress.
+	// Add inserts a row, unless there is one. After the partition it takes the progress.
 	Add string
 
 	Read, Take, Advance string
@@ -57,7 +57,7 @@ func (c *Core[Tx]) TakePartition(ctx context.Context, p inbox.Partition, was *in
 	return n > 0, nil
 }
 
-// moveBehind sets the progress of a partition behind a message. It returns false if it is there
+// moveBehind sets the progress of a partition past a message. It returns false if it is there
 // already.
 func (c *Core[Tx]) moveBehind(ctx context.Context, conn sqldb.Conn, at *inbox.Position) (bool, error) {
 	n, err := conn.Exec(ctx, c.SQL.Offsets.Advance, append(partitionArgs(at.Partition, at.Offset+1), holderArgs(at.Holder)...)...)
@@ -67,7 +67,7 @@ func (c *Core[Tx]) moveBehind(ctx context.Context, conn sqldb.Conn, at *inbox.Po
 	return n > 0, nil
 }
 
-// passed returns nil if a message that moveBehind did nothing about is done with.
+// passed returns nil if a message for which moveBehind changed nothing is settled.
 func (c *Core[Tx]) passed(ctx context.Context, conn sqldb.Conn, at *inbox.Position) error {
 	stored, found, err := c.readProgress(ctx, conn, at.Partition)
 	switch {
@@ -79,8 +79,8 @@ func (c *Core[Tx]) passed(ctx context.Context, conn sqldb.Conn, at *inbox.Positi
 	return nil
 }
 
-// doneWith advances the partition behind a message that has a position, and reports whether it
-// was behind it already.
+// doneWith advances the partition past a message that has a position, and reports whether it was
+// past it already.
 func (c *Core[Tx]) doneWith(ctx context.Context, conn sqldb.Conn, at *inbox.Position) (bool, error) {
 	if at == nil {
 		return false, nil

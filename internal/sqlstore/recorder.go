@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// AddRecord implements [inbox.Recorder], by the gate that ProcessOnce goes through.
+// AddRecord implements [inbox.Recorder], by the same insert as ProcessOnce.
 func (c *Core[Tx]) AddRecord(ctx context.Context, tx Tx, rec inbox.Record) (bool, error) {
 	conn := c.DB.On(tx)
 	if c.BeforeGate != nil {
@@ -54,8 +54,8 @@ func scanRecord(r sqldb.Rows) (v inbox.StoredRecord, err error) {
 	return v, err
 }
 
-// RemoveRecords implements [inbox.Recorder], by the statement of the janitor, which takes all
-// tenants for "".
+// RemoveRecords implements [inbox.Recorder], by the statement of the janitor, for which "" means
+// all tenants.
 func (c *Core[Tx]) RemoveRecords(ctx context.Context, tx Tx, tenant string, age time.Duration, limit int) (int, error) {
 	if tenant == "" {
 		return 0, &waybill.InvalidError{Field: "tenant", Reason: "is required"}

@@ -13,10 +13,10 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// ReplayStatements are the SQL texts about bulk replays. In those that look for letters
-// {where} stands for what a replay puts back; its arguments come after the other ones.
+// ReplayStatements are the SQL texts about bulk replays. In those that look for dead letters
+// {where} stands for the condition on what a replay requeues; its arguments follow the other ones.
 type ReplayStatements struct {
-	Preview      string // takes milliseconds; counts letters, keys, those older than that, and returns the first failure
+	Preview      string // takes milliseconds; counts dead letters, keys, those older than that, and returns the first failure
 	Start        string // takes plan, actor and reason; returns the number
 	Started      string `sql:",optional"` // returns the number if Start cannot; else empty
 	NextLetters  string // returns numbers
@@ -25,8 +25,8 @@ type ReplayStatements struct {
 	Save, Cancel string // Save takes number, passed, requeued, skipped, state and problem; Cancel a number
 }
 
-// replayable returns the condition that a replay puts a letter back, behind other arguments.
-// What is on its way is not looked at: its fate is not known yet.
+// replayable returns the condition that a replay requeues a dead letter, after other arguments.
+// What is in flight is left out: its outcome is not known yet.
 func (c *Core[Tx]) replayable(f deadletter.Filter, args ...any) *where {
 	w := c.where(args...)
 	w.match(f)
@@ -34,7 +34,7 @@ func (c *Core[Tx]) replayable(f deadletter.Filter, args ...any) *where {
 	return w
 }
 
-// queryLetters runs one of the statements that look for letters.
+// queryLetters runs one of the statements that look for dead letters.
 func (c *Core[Tx]) queryLetters(ctx context.Context, conn sqldb.Conn, stmt string, w *where) (sqldb.Rows, error) {
 	return conn.Query(ctx, strings.ReplaceAll(stmt, "{where}", c.Render(w.sql())), w.args...)
 }
@@ -127,8 +127,7 @@ func (c *Core[Tx]) Replays(ctx context.Context, limit int) ([]deadletter.Replay,
 }
 
 // AdvanceReplay implements [deadletter.ReplayStore]. The cursor moves in the transaction that
-// puts the letters back: whatever ends it early, none is put back twice, and none is passed
-// over.
+// requeues the dead letters: whatever ends it early, none is requeued twice, and none is skipped.
 func (c *Core[Tx]) AdvanceReplay(ctx context.Context, number int64, n int) (deadletter.Replay, error) {
 	var r rows.Replay
 	var locked bool
@@ -153,7 +152,7 @@ func (c *Core[Tx]) AdvanceReplay(ctx context.Context, number int64, n int) (dead
 	return r.Replay, nil
 }
 
-// advance puts back the next n letters, and one more is looked for to know whether that is all.
+// advance requeues the next n dead letters, and looks for one more to know whether that is all.
 func (c *Core[Tx]) advance(ctx context.Context, conn sqldb.Conn, r *rows.Replay, n int) error {
 	if r.Stops() {
 		return c.saveReplay(ctx, conn, r)
@@ -173,7 +172,7 @@ func (c *Core[Tx]) advance(ctx context.Context, conn sqldb.Conn, r *rows.Replay,
 	return c.saveReplay(ctx, conn, r)
 }
 
-// nextLetters returns the numbers of letters behind the last one that was passed.
+// nextLetters returns the numbers of the dead letters after the last one that was passed.
 func (c *Core[Tx]) nextLetters(ctx context.Context, conn sqldb.Conn, r *rows.Replay, limit int) ([]int64, error) {
 	w := c.replayable(r.Plan.Filter)
 	w.add("number > ?", r.Passed)
@@ -183,7 +182,7 @@ func (c *Core[Tx]) nextLetters(ctx context.Context, conn sqldb.Conn, r *rows.Rep
 	return sqldb.Collect(list, err, sqldb.Scan[int64])
 }
 
-// advanceOver puts a letter back, or passes it if that can't be done.
+// advanceOver requeues a dead letter, or skips it if that is not possible.
 func (c *Core[Tx]) advanceOver(ctx context.Context, conn sqldb.Conn, r *rows.Replay, number int64) error {
 	l, err := c.lockLetter(ctx, conn, number)
 	requeued := false

@@ -13,8 +13,8 @@ import (
 )
 
 // TakeRequeued implements [inbox.Inbox]. The statement takes the consumer and the
-// milliseconds of the lease. It changes the letter, and returns its number, alias, message key
-// and message; or it locks the letter, and LeaseRequeued, which takes the number and the
+// milliseconds of the lease. It changes the dead letter, and returns its number, alias, message key
+// and message; or it locks the dead letter, and LeaseRequeued, which takes the number and the
 // milliseconds, changes it.
 func (c *Core[Tx]) TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (letter inbox.Requeued, found bool, err error) {
 	if c.SQL.AnyRequeued != "" {
@@ -30,7 +30,7 @@ func (c *Core[Tx]) TakeRequeued(ctx context.Context, consumer string, lease time
 			if err := r.Scan(append([]any{&l.Number, &l.Key.Alias, &l.Key.Message}, row.Dest()...)...); err != nil {
 				return l, err
 			}
-			l.Message, _ = row.Message() // it was good enough for a letter; the handler judges it
+			l.Message, _ = row.Message() // it was valid enough for a dead letter; the handler judges it
 			l.Key.Tenant, l.Key.Consumer, l.Key.Source = l.Message.Tenant, consumer, l.Message.Source
 			return l, nil
 		})
@@ -42,9 +42,9 @@ func (c *Core[Tx]) TakeRequeued(ctx context.Context, consumer string, lease time
 	return letter, found && err == nil, err
 }
 
-// RunRequeued implements [inbox.Inbox]. HoldRequeued takes the letter's number and returns it
-// if the letter is still requeued; it keeps others from running it until the transaction ends.
-// RemoveLetter takes the number, Revive the inbox key.
+// RunRequeued implements [inbox.Inbox]. HoldRequeued takes the dead letter's number and returns it
+// if it is still requeued; it keeps others from running it until the transaction ends. RemoveLetter
+// takes the number, Revive the inbox key.
 func (c *Core[Tx]) RunRequeued(ctx context.Context, letter inbox.Requeued, node string, fn func(ctx context.Context, tx Tx) error) (bool, error) {
 	var found bool
 	rec := inbox.RecordOf(letter.Key.Consumer, &letter.Message)
@@ -82,9 +82,9 @@ func (c *Core[Tx]) RunRequeued(ctx context.Context, letter inbox.Requeued, node 
 	return true, errors.Join(err, c.failRequeued(ctx, letter, node, time.Since(began), err))
 }
 
-// open passes the gate for a requeued letter: its dead record, or a new one where that was
-// removed, becomes a processed one. It returns false if the message was processed meanwhile,
-// and resolves the letter then.
+// open makes the inbox record of a requeued dead letter a processed one, or adds a new one if it
+// was removed. It returns false if the message was processed meanwhile, and then resolves the dead
+// letter.
 func (c *Core[Tx]) open(ctx context.Context, conn sqldb.Conn, l inbox.Requeued, rec inbox.Record) (bool, error) {
 	if n, err := conn.Exec(ctx, c.SQL.Gate, RecordArgs(rec)...); err != nil || n > 0 {
 		return err == nil, err
@@ -107,9 +107,9 @@ func (c *Core[Tx]) open(ctx context.Context, conn sqldb.Conn, l inbox.Requeued, 
 		deadletter.Entry{Letter: l.Number, MessageID: l.Message.ID})
 }
 
-// failRequeued runs FailRequeued with the letter's number, the new error and reason, whether
-// the letter is dead again, the milliseconds to wait if it is not, the new fingerprint, the
-// node and the nanoseconds that the attempt took. With it goes what was noted of the start.
+// failRequeued runs FailRequeued with the dead letter's number, the new error and reason, whether
+// the message is dead-lettered again, the milliseconds to wait if it is not, the new fingerprint,
+// the node and the nanoseconds that the attempt took. It also clears the recorded start.
 func (c *Core[Tx]) failRequeued(ctx context.Context, l inbox.Requeued, node string, took time.Duration, cause error) error {
 	f, forget := rows.FailureOf(cause), c.SQL.ClearStarts
 	if f.DeadAgain {

@@ -10,8 +10,8 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// ResponseStatements are the texts about stored responses to HTTP requests. Save takes a key, the
-// response and the milliseconds for which it is kept, and leaves one that is there and has not
+// ResponseStatements are the SQL texts about stored responses to HTTP requests. Save takes a key,
+// the response and the milliseconds for which it is kept, and leaves an existing one that has not
 // expired. Find takes a key. Both are served by the primary key.
 type ResponseStatements struct{ Save, Find string }
 

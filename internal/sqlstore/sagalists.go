@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/saga"
 )
 
-// defaultSagas is how many instances a list has at most.
+// defaultSagas is the default maximum number of instances in a list.
 const defaultSagas = 100
 
 // everyStatus is true for all. It lets the index on status and saga serve a list of one saga.
@@ -23,7 +23,7 @@ var everyStatus = func() string {
 	return "status IN (" + strings.Join(quoted, ", ") + ")"
 }()
 
-// sagasOf returns what a filter asks for.
+// sagasOf returns the conditions of a filter.
 func sagasOf(f saga.Filter) *where {
 	w := &where{}
 	if f.Saga != "" && f.Status == "" && f.Key == "" {
@@ -43,7 +43,7 @@ func sagasOf(f saga.Filter) *where {
 	return w
 }
 
-// Sagas implements [saga.Inspector]. Behind List come the conditions of the filter, the order
+// Sagas implements [saga.Inspector]. List is followed by the conditions of the filter, the order
 // and the limit.
 func (c *Core[Tx]) Sagas(ctx context.Context, f saga.Filter) (list []saga.Instance, err error) {
 	w := sagasOf(f)

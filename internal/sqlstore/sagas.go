@@ -15,9 +15,9 @@ import (
 
 // SagaStatements are the SQL texts about sagas.
 type SagaStatements struct {
-	// Add and Update take the arguments of [sagaArgs], and behind these Add takes tenant, saga and
-	// key, and Update number and version. They return what [scanWritten] reads, and no row if the
-	// store has another version.
+	// Add and Update take the arguments of [sagaArgs], and after these Add takes tenant, saga and key,
+	// and Update number and version. They return what [scanWritten] reads, and no row if the store has
+	// another version.
 	Add, Update string
 
 	// AddEntry takes number, version and time, and the arguments of [entryArgs]. It is empty if Add and
@@ -45,12 +45,12 @@ func sagaArgs(in *saga.Instance) ([]any, error) {
 	return []any{in.Definition, string(in.Status), in.State, string(in.Data), string(progress), in.Error, in.Status.Ended()}, nil
 }
 
-// entryArgs are what is written of an entry, but for what the store says.
+// entryArgs are what is written of an entry, except what the store sets.
 func entryArgs(e *saga.Entry) []any {
 	return []any{e.MessageID, e.MessageType, e.From, e.To, string(e.Status), e.Definition, e.Node, e.Note}
 }
 
-// sagaDest returns what to scan saga_columns into, and what sets the times.
+// sagaDest returns the destinations for saga_columns, and a function that then sets the times.
 func sagaDest(in *saga.Instance) (dest []any, done func()) {
 	var started, changed, ended sqldb.Time
 	dest = []any{
@@ -92,7 +92,7 @@ func scanWritten(r sqldb.Rows) (w written, err error) {
 	return w, r.Scan(&w.number, &w.version, &w.at)
 }
 
-// to says it of the instance that was written.
+// to sets it in the instance that was written.
 func (w *written) to(in *saga.Instance) {
 	in.Number, in.Version, in.ChangedAt = w.number, w.version, w.at.UTC()
 	if w.version == 1 {

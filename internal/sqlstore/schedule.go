@@ -10,27 +10,27 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// Due is how a store releases scheduled messages one by one. M is what it has to know of one.
+// Due is how a store releases scheduled messages one by one. M is what it needs of each.
 type Due[M any] struct {
 	Any  string // returns whether there are any
-	List string // takes a limit; keeps other relays from what it returns, for Scan
+	List string // takes a limit; locks what it returns, for Scan
 	Scan func(r sqldb.Rows) (M, error)
 
 	Position       func(m M) int64
 	Refuse, Remove string // take a position; Refuse a reason and an error, too
 
-	// Release puts a message into the outbox, and reports whether it has taken it: its id may be
-	// another one's.
+	// Release inserts a message into the outbox, and reports whether the outbox has taken it: another
+	// message may have its id.
 	Release func(ctx context.Context, conn sqldb.Conn, m M) (taken bool, err error)
 }
 
-// maxHeld is how many messages one call of [ReleaseAround] puts off: each costs a wait.
+// maxHeld is how many messages one call of [ReleaseAround] postpones: each costs a wait.
 const maxHeld = 3
 
 // ReleaseAround does what [contract.Source] says of ReleaseScheduled, around messages whose id an open
-// transaction is just enqueuing: nobody knows for how long. release moves up to limit of those that
-// are due first and waits for no lock for long; postpone puts the first one off for a while, so that
-// it neither holds up those behind it nor costs each call a wait.
+// transaction is just enqueuing, which may take indefinitely. release moves up to limit of those that
+// are due first and waits for no lock for long; postpone defers the first one for a while, so that it
+// neither holds up those behind it nor costs each call a wait.
 func ReleaseAround(limit int, release func(limit int) (int, error), postpone func() error) (released int, err error) {
 	size, held := limit, 0
 	for released < limit {
@@ -86,8 +86,8 @@ type refusedRow struct {
 
 func (e *refusedRow) Unwrap() error { return e.error }
 
-// RefusesRow reports whether a statement has failed for what is in a row, and not because the
-// database could not be asked or somebody else was in the way.
+// RefusesRow reports whether a statement has failed because of the content of a row, and not because
+// the database was unavailable or because of a conflict.
 func RefusesRow(err error) bool {
 	kind := waybill.KindOf(err)
 	return err != nil && kind != waybill.Unavailable && kind != waybill.Conflict && !errors.Is(err, context.DeadlineExceeded)
@@ -125,7 +125,7 @@ func releaseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], limit i
 	return len(list), nil
 }
 
-// refuseDue makes a message that cannot be released a dead letter, unless somebody else has.
+// refuseDue makes a message that cannot be released a dead letter, unless another relay has.
 func refuseDue[Tx, M any](ctx context.Context, c *Core[Tx], due Due[M], row *refusedRow) error {
 	return c.InTx(ctx, func(_ Tx, conn sqldb.Conn) error {
 		_, err := conn.Exec(ctx, due.Refuse, row.position, string(waybill.ReasonMalformed), waybill.ErrorText(row.error))

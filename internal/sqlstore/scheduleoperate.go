@@ -39,7 +39,7 @@ func (c *Core[Tx]) ScheduleStats(ctx context.Context) (schedule.Stats, error) {
 	return stats, c.Kind(err)
 }
 
-// late is for how long a time has come; 0 for none.
+// late returns how long ago a time came; 0 for none.
 func late(now, due sqldb.Time) time.Duration {
 	if due.Pointer() == nil {
 		return 0

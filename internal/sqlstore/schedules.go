@@ -19,16 +19,16 @@ type ScheduleStatements struct {
 	Add, Update, Remove, Read, List                             string
 	Due, Busy, Next                                             string
 
-	// Hold takes a name and a version, and keeps others from the schedule until the transaction ends.
-	// It waits for nobody: there is no row if another transaction has it. What the transaction waits
-	// for afterwards it waits for only briefly, if the statement can bring that about. Empty if
-	// writers are one at a time anyway.
+	// Hold takes a name and a version, and locks the schedule until the transaction ends. It does not
+	// wait: there is no row if another transaction has locked it. Where possible it also limits the
+	// transaction's later waits for locks to a short time. Empty if there is only one writer anyway.
 	Hold string `sql:",optional"`
 
 	Messages, Stats string
 }
 
-// scheduleDest returns what to scan schedule_columns into, and what makes a state of that.
+// scheduleDest returns the destinations for schedule_columns, and a function that then completes the
+// state.
 func scheduleDest(s *schedule.State) (dest []any, done func() error) {
 	var plan []byte
 	var next, last sqldb.Time
@@ -53,7 +53,7 @@ func scanSchedule(r sqldb.Rows) (s schedule.State, err error) {
 	return s, done()
 }
 
-// scanAnySchedule is for lists, which show also one whose plan cannot be read.
+// scanAnySchedule is for lists, which also show a schedule whose plan cannot be read.
 func scanAnySchedule(r sqldb.Rows) (s schedule.State, err error) {
 	dest, done := scheduleDest(&s)
 	err = r.Scan(dest...)
@@ -142,7 +142,7 @@ func (c *Core[Tx]) DueSchedules(ctx context.Context, after *schedule.State, limi
 	return due, c.Kind(err)
 }
 
-// confirmBusy looks whether the message on its way that has the id of the latest occurrence is the
+// confirmBusy checks whether the pending message with the id of the latest occurrence is the
 // schedule's own.
 func (c *Core[Tx]) confirmBusy(ctx context.Context, d *schedule.DueState) error {
 	if !d.Busy || d.Malformed != nil {
@@ -175,8 +175,8 @@ func (c *Core[Tx]) FireSchedule(ctx context.Context, s schedule.State, m *waybil
 	return fired, nil
 }
 
-// holdSchedule reports whether the schedule is there as s says and nobody else has it: a transaction
-// that changes one schedule and stays open does not hold up the others.
+// holdSchedule reports whether the schedule is stored with the version of s and not locked by another
+// transaction: a transaction that changes one schedule and stays open does not hold up the others.
 func (c *Core[Tx]) holdSchedule(ctx context.Context, conn sqldb.Conn, s *schedule.State) (bool, error) {
 	if c.SQL.Schedules.Hold == "" {
 		return true, nil

@@ -14,19 +14,20 @@ import (
 type SettleStatements struct {
 	Fence       string // takes a node; returns number and epoch of its lanes, which stay its own until the transaction ends
 	Remove      string // takes positions of the outbox
-	HoldLetters string `sql:",optional"` // takes a unit; empty if writers are one at a time anyway
+	HoldLetters string `sql:",optional"` // takes a unit; empty if there is only one writer anyway
 	Promote     string // takes a unit
 
-	// These take positions, the destination that the rows have in common, and then what [settler] says.
+	// These take positions, the destination that the rows have in common, and then what [settler] passes.
 	Archive, Park, Follow, ArchiveWaiting, DeleteWaiting string
 
-	// These take the position and the destination of one waiting row, and then what [settler] says.
+	// These take the position and the destination of one waiting row, and then what [settler] passes.
 	Retry, Bury, Schedule string
 }
 
 // SettleByRow does what [contract.Source] says of SettleMessages: with two statements for a batch that was published as a whole,
-// and one more for each destination with an archive. What waits, because its key or its destination does, takes one for each
-// destination to go there, two to be published, and two for each key; what has failed takes some for each row.
+// and one more for each destination with an archive. What waits, because its key or its destination does, takes
+// one for each destination to be parked, two to be published, and two for each key; what has failed takes some
+// for each row.
 func (c *Core[Tx]) SettleByRow(ctx context.Context, sql SettleStatements, req contract.SettleRequest) ([]int, error) {
 	var held []int
 	err := c.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
@@ -108,8 +109,8 @@ func (s *settler) settle(p *settleplan.Plan) {
 	s.units(s.sql.Promote, p.Promote)
 }
 
-// alike calls do once for all rows of which a function says the same, in the order of the first ones, with what it says and their
-// positions.
+// alike calls do once for all rows for which what returns the same value, in the order of the first ones, with
+// that value and their positions.
 func alike(rows []settleplan.Row, what func(settleplan.Row) settleplan.Row, do func(r settleplan.Row, positions []int64)) {
 	var order []settleplan.Row
 	positions := make(map[settleplan.Row][]int64)
@@ -156,7 +157,7 @@ func (s *settler) published(list []contract.Settlement) {
 	s.exec(s.sql.Remove, positions)
 }
 
-// again says when rows are tried again, and what the last attempt has left; which is one position or several.
+// again records when rows are retried, and the result of the last attempt; which is one position or several.
 func (s *settler) again(stmt string, which any, r settleplan.Row) {
 	s.exec(stmt, which, r.Destination, r.Behind, Millis(r.After), r.Attempts, r.Life, r.Error, r.Alone, s.node, int64(r.Took))
 }

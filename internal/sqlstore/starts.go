@@ -6,9 +6,9 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// SaveStarts implements [inbox.Inbox]. Behind the key SaveStarts takes the number; it inserts
-// the row if there is none. ClearStarts changes the row if there is one. Who handles a message that
-// was delivered before holds the row.
+// SaveStarts implements [inbox.Inbox]. After the key SaveStarts takes the number; it inserts the
+// row if there is none. ClearStarts changes the row if there is one. A transaction that handles a
+// redelivered message holds the row's lock.
 func (c *Core[Tx]) SaveStarts(ctx context.Context, key inbox.Key, starts int) error {
 	if starts == 0 {
 		_, err := c.brief(c.DB).Exec(ctx, c.SQL.ClearStarts, keyArgs(key)...)

@@ -15,11 +15,11 @@ import (
 //go:embed sql/*.sql
 var statementFiles embed.FS
 
-// LoadStatements reads the statements that stores have in common, and those in own, which come beside them
-// or in their place. In braces they may have each other, as package sqlfile says, and:
+// LoadStatements reads the statements that stores have in common, and those in own, which complement or
+// replace them. In braces they may have each other, as package sqlfile says, and:
 //
-//   - names of tables, and what else d names: the store's Render puts them in;
-//   - {where}, which is put in for each call;
+//   - names of tables, and other names of d: the store's Render fills them in;
+//   - {where}, which is filled in for each call;
 //   - {now}, the clock, {key}, the column, {integer}, what a number is cast to;
 //   - {message} and {message "o"}, the columns of a message, the second with the alias of a table;
 //   - {listed_message}, the same without the payload;
@@ -49,6 +49,6 @@ func messageColumns(alias ...string) string {
 	return bracedKey(sqldb.MessageColumnsOf(alias[0]))
 }
 
-// bracedKey puts the column whose name is a reserved word somewhere in braces. It comes before the others
-// that end so.
+// bracedKey puts braces around the column whose name is a reserved word. It is the first of those whose
+// names end so.
 func bracedKey(columns string) string { return strings.Replace(columns, "key,", "{key},", 1) }

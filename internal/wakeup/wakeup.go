@@ -1,4 +1,4 @@
-// Package wakeup tells the relays of a process that messages were committed.
+// Package wakeup notifies the relays of a process that messages were committed.
 package wakeup
 
 import (

@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 )
 
-// data is what the store holds. State is which map a message is in, as it is which table
-// in the other stores.
+// data is what the store holds. The map that a message is in is its state, as the table is in the
+// other stores.
 type data struct {
 	outbox    map[int64]*rows.Row
 	waiting   map[rows.Place]*rows.Waiting
@@ -87,7 +87,7 @@ func (tx *Tx) rows() *rows.Tx {
 
 func position(r *rows.Row) int64 { return r.Position }
 
-// newRow returns a message with a position of its own.
+// newRow returns a message with a new position.
 func (tx *Tx) newRow(m waybill.Message) *rows.Row {
 	first, now, _ := driver{tx.store}.Draw(context.Background(), rows.Positions, 1) // it never fails
 	return rows.NewRow(m, first, now)

@@ -36,8 +36,9 @@ func (s *Store) ProcessBatch(ctx context.Context, recs []inbox.Record, fn func(c
 	return outcomes, nil
 }
 
-// enter lets a message pass the progress of its partition, if it has a position, and the gate,
-// unless it stands there once. One in conflict with another is not done with.
+// enter checks a message against the progress of its partition, if it has a position, and inserts
+// its inbox record, unless it is recorded there once. A message in conflict with another one is not
+// settled.
 func (s *Store) enter(ctx context.Context, tx *Tx, rec inbox.Record) (outcome inbox.Outcome, err error) {
 	passed, err := s.passed(rec.At)
 	switch {
@@ -61,7 +62,7 @@ func (s *Store) enter(ctx context.Context, tx *Tx, rec inbox.Record) (outcome in
 	return outcome, nil
 }
 
-// gate is [rows.Tx.Gate], with a step for each message.
+// gate is [rows.Tx.Gate], the inbox insert, with a step for each message.
 func (tx *Tx) gate(ctx context.Context, recs []inbox.Record) ([]inbox.Outcome, []int, error) {
 	for range recs {
 		if err := tx.step("record the message in the inbox"); err != nil {

@@ -18,7 +18,7 @@ func (s *Store) CountExpired(ctx context.Context, rows janitor.Rows) (n int64, e
 	return n, err
 }
 
-// PurgeExpired implements [janitor.Store]. Transactions are one at a time, so it is never
+// PurgeExpired implements [janitor.Store]. Transactions run one after the other, so it is never
 // busy.
 func (s *Store) PurgeExpired(ctx context.Context, rows janitor.Rows, limit int) (n int64, err error) {
 	if !ownKind(rows.Kind) {

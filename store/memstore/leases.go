@@ -22,10 +22,10 @@ type leaseRow struct {
 // heldAt reports whether somebody has the key.
 func (r leaseRow) heldAt(now time.Time) bool { return r.until.After(now) }
 
-// waitsAt reports whether nobody may begin the key yet, since it was released.
+// waitsAt reports whether the key was released with a wait that has not ended.
 func (r leaseRow) waitsAt(now time.Time) bool { return r.due.After(now) }
 
-// settled says what became of the lease with the given id, or "" if it can still be settled.
+// settled returns what became of the lease with the given id, or "" if it can still be settled.
 func (r leaseRow) settled(id string) lease.Status {
 	switch {
 	case r.id == "":

@@ -33,8 +33,8 @@ func (s *Store) TakePartition(ctx context.Context, p inbox.Partition, was *inbox
 	return taken, err
 }
 
-// passed reports whether a message with a position is done with. The error says that somebody
-// else goes on with its partition.
+// passed reports whether a message with a position is settled. The error says that another consumer
+// has taken over its partition.
 func (s *Store) passed(at *inbox.Position) (bool, error) {
 	if at == nil {
 		return false, nil
@@ -49,7 +49,7 @@ func (s *Store) passed(at *inbox.Position) (bool, error) {
 	return false, nil
 }
 
-// moveBehind sets the progress of a partition behind a message, if it has a position.
+// moveBehind sets the progress of a partition past a message, if it has a position.
 func (s *Store) moveBehind(tx *Tx, at *inbox.Position) {
 	if at == nil {
 		return

@@ -43,8 +43,8 @@ func (s *Store) Transact(ctx context.Context, fn func(ctx context.Context, tx *T
 }
 
 // InsertRaw stores a message as the plain INSERT of a foreign program would, without the
-// library's checks: headers are the text of a JSON object, or what somebody took for one.
-// What does not decode is claimed as malformed.
+// library's checks: headers should be the text of a JSON object. A message that does not decode is
+// claimed as malformed.
 func (s *Store) InsertRaw(topic, key, headers, payload string) error {
 	m := waybill.Message{Topic: topic, Key: key, Payload: []byte(payload)}
 	var malformed error

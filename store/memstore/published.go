@@ -9,9 +9,9 @@ import (
 	"github.com/waybill-go/waybill/internal/rows"
 )
 
-// PublishedAt returns when the message with this id was published, by the store's clock; the
-// first time, if it was several times. It is [waybill.ErrNotFound] if it was not within the time
-// given.
+// PublishedAt returns when the message with this id was published, by the store's clock; the first
+// time, if it was published several times. The error is [waybill.ErrNotFound] if it was not
+// published within the time given.
 func (s *Store) PublishedAt(ctx context.Context, id string, within time.Duration) (time.Time, error) {
 	list, err := s.archivedSince(ctx, s.now().Add(-within))
 	if err != nil {
@@ -24,7 +24,7 @@ func (s *Store) PublishedAt(ctx context.Context, id string, within time.Duration
 	return list[i].PublishedAt.UTC(), nil
 }
 
-// PublishedSince calls visit for what the archive has of these topics, and of messages sent to
+// PublishedSince calls visit for the archived messages of these topics, and for those sent to
 // destinations of these names, from since on by the store's clock, in the order of publishing. A
 // message with several destinations is visited for each. An error of visit ends it and is
 // returned.

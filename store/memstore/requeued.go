@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// AwaitRequeued returns when a letter of a consumer may be taken by [Store.TakeRequeued], or when
-// ctx is done. Without one it looks again after each commit.
+// AwaitRequeued returns when a dead letter of a consumer may be taken by [Store.TakeRequeued], or
+// when ctx is done. Without one it looks again after each commit.
 func (s *Store) AwaitRequeued(ctx context.Context, consumer string) {
 	commits, _ := s.wake.Join("requeued " + consumer)
 	for {
@@ -24,8 +24,8 @@ func (s *Store) AwaitRequeued(ctx context.Context, consumer string) {
 	}
 }
 
-// untilRequeued returns how long it is until a letter of a consumer may be taken: long, if there is
-// none.
+// untilRequeued returns how long it is until a dead letter of a consumer may be taken: long, if
+// there is none.
 func (s *Store) untilRequeued(ctx context.Context, consumer string) time.Duration {
 	wait := time.Duration(math.MaxInt64)
 	_ = s.inTx(ctx, func(*Tx) error { // fails if ctx is done only

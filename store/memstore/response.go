@@ -10,14 +10,14 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// savedResponse is what a handler has answered, until its time has passed.
+// savedResponse is a handler's response, until it expires.
 type savedResponse struct {
 	data  []byte
 	until time.Time
 }
 
-// FindResponse returns the response that is stored under key, and false if there is none or its
-// time has passed. Package idempotency says what responses are.
+// FindResponse returns the response that is stored under key, and false if there is none or it has
+// expired. Package idempotency says what responses are.
 func (s *Store) FindResponse(ctx context.Context, key string) (response []byte, found bool, err error) {
 	err = s.inTx(ctx, func(tx *Tx) error {
 		saved, ok := s.data.responses[key]

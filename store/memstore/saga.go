@@ -26,7 +26,7 @@ func cloneSaga(in saga.Instance) saga.Instance {
 	return in
 }
 
-// ReadSaga implements [saga.Store]. Transactions are one at a time, so each locks.
+// ReadSaga implements [saga.Store]. Transactions run one after the other, so each has the lock.
 func (s *Store) ReadSaga(_ context.Context, tx *Tx, id saga.ID, _ bool) (saga.Instance, error) {
 	if err := tx.given(); err != nil {
 		return saga.Instance{}, err
@@ -46,7 +46,7 @@ func (s *Store) WriteSaga(_ context.Context, tx *Tx, in *saga.Instance, e saga.E
 	return s.writeSaga(tx, in, e), nil
 }
 
-// writeSaga returns false if the version that in names is not the one that is there.
+// writeSaga returns false if the stored version is not that of in.
 func (s *Store) writeSaga(tx *Tx, in *saga.Instance, e saga.Entry) bool {
 	old := s.data.sagas[in.ID]
 	if old.Version != in.Version {

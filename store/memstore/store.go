@@ -23,7 +23,7 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 )
 
-// engine is what becomes of rows, which is the same in all stores that run it.
+// engine implements the operations on rows, the same in all stores that run it.
 type engine = rows.Engine[*Tx]
 
 // Store implements the contracts of outbox, relay, inbox, deadletter and janitor. It is safe for
@@ -73,11 +73,11 @@ func WithClock(now func() time.Time) Option {
 
 // WithSteps makes the store call step with the name of what comes next: before a transaction
 // records a message in the inbox, enqueues or schedules messages, writes an instance of a saga or
-// sets a value, before it commits, and when it has committed and the caller does not know yet. An
+// sets a value, before it commits, and when it has committed but has not returned to the caller. An
 // error strikes as the loss of the connection would: the call fails with it, and so does all that
 // follows in the transaction, which rolls back unless it has committed. [Tx.Set] and [Tx.Commit],
-// which return no error, panic with it. What relays and operators do is no step. It is what package
-// waybilltest injects faults with.
+// which return no error, panic with it. What relays and operators do is no step. Package
+// waybilltest injects faults with it.
 func WithSteps(step func(name string) error) Option {
 	return func(s *Store) { s.step = step }
 }
@@ -172,7 +172,7 @@ func (s *Store) Value(key string) any {
 	return tx.Get(key)
 }
 
-// inTx runs fn in a transaction of its own.
+// inTx runs fn in a new transaction.
 func (s *Store) inTx(ctx context.Context, fn func(tx *Tx) error) error {
 	tx, err := s.Begin(ctx)
 	if err != nil {
@@ -194,7 +194,8 @@ const (
 	stepAnswer = "answer to commit"
 )
 
-// step says what tx does next. After the first error all others fail too.
+// step calls the function of [WithSteps] with what tx does next. After the first error all others
+// fail too.
 func (tx *Tx) step(name string) error {
 	if err := tx.given(); err != nil {
 		return err
@@ -205,8 +206,9 @@ func (tx *Tx) step(name string) error {
 	return tx.lost
 }
 
-// committed says that a transaction has, and its caller does not know yet. The relay is woken after
-// that, for what was enqueued: the step is this caller's, and not of one that handles it already.
+// committed is the step after a commit, before the caller learns of it. The relay is woken after
+// it, for what was enqueued, so that the step belongs to this caller and not to one that handles
+// the message already.
 func (s *Store) committed() error {
 	defer s.WakeRelay()
 	if s.step == nil {
@@ -215,7 +217,7 @@ func (s *Store) committed() error {
 	return s.step(stepAnswer)
 }
 
-// inSteps is inTx for transactions of which WithSteps is told.
+// inSteps is inTx for transactions that call the function of WithSteps.
 func (s *Store) inSteps(ctx context.Context, fn func(tx *Tx) error) error {
 	err := s.inTx(ctx, func(tx *Tx) error {
 		if err := fn(tx); err != nil {
@@ -242,7 +244,7 @@ func put[K comparable, V any](tx *Tx, m map[K]V, k K, v V) {
 	m[k] = v
 }
 
-// drop deletes m[k], and puts it back if tx rolls back.
+// drop deletes m[k], and restores it if tx rolls back.
 func drop[K comparable, V any](tx *Tx, m map[K]V, k K) {
 	if old, had := m[k]; had {
 		tx.undo = append(tx.undo, func() { m[k] = old })

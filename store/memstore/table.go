@@ -34,7 +34,8 @@ func (a archive) Add(ctx context.Context, list ...*rows.Archived) error {
 	return a.MapTable.Add(ctx, list...)
 }
 
-// driver implements [rows.Driver]. Transactions are one at a time, so there is nothing to lock.
+// driver implements [rows.Driver]. Transactions run one after the other, so there is nothing to
+// lock.
 type driver struct{ store *Store }
 
 func (d driver) Draw(_ context.Context, c rows.Counter, n int) (int64, time.Time, error) {
@@ -48,7 +49,7 @@ func (driver) Lock(context.Context, ...int) error { return nil }
 // database implements [rows.Store].
 type database struct{ store *Store }
 
-// Run never runs fn again: no transaction meets another.
+// Run never runs fn again: transactions do not conflict.
 func (d database) Run(ctx context.Context, _ func() bool, fn func(ctx context.Context, t *rows.Tx, tx *Tx) error) error {
 	return d.store.inTx(ctx, func(tx *Tx) error { return fn(ctx, tx.rows(), tx) })
 }

@@ -20,7 +20,7 @@ const defaultPrefix = "waybill_"
 // maxPrefixLen keeps names below MongoDB's limit.
 const maxPrefixLen = 64
 
-// Config is what a store may be told. The zero value stands for the defaults.
+// Config configures a store. The zero value stands for the defaults.
 type Config struct {
 	// CollectionPrefix begins the names of all collections. At most 64 bytes, without '$' and
 	// NUL, and not "system.". Optional; the default is "waybill_".

@@ -18,10 +18,9 @@
 //
 // What differs from the SQL stores:
 //
-//   - A transaction that meets what another one has written does not wait, it is over, and the
-//     error is a conflict. The store repeats its own; yours is repeated by outbox.Writer.InTx, and
-//     by the consumer. [Store.ProcessOnce] waits for a concurrent delivery of its message all the
-//     same.
+//   - A transaction that meets another one's write does not wait: it fails, and the error is a conflict.
+//     The store repeats its own; yours is repeated by outbox.Writer.InTx, and by the consumer.
+//     [Store.ProcessOnce] waits for a concurrent delivery of its message anyway.
 //   - MongoDB ends a transaction after 60 seconds unless transactionLifetimeLimitSeconds says
 //     otherwise. A handler must have ended by then.
 //   - Positions come from one document, outside of the caller's transaction, so that writers do not
@@ -36,6 +35,6 @@
 //
 // The tests run the suites of all stores against internal/testtools/mongofake, a small server of our own
 // that speaks the protocol, because MongoDB could not be installed where they were written. With
-// MONGODB_URL set to a replica set the same tests run there. Nobody has done so yet: do it before
+// MONGODB_URL set to a replica set the same tests run there. This has not been done yet: do it before
 // you rely on this package.
 package mongostore

@@ -72,7 +72,7 @@ func fromMicros(n int64) time.Time {
 	return time.UnixMicro(n).UTC()
 }
 
-// rowDoc is a message with what every place has of it.
+// rowDoc is a message with the fields that every collection has.
 type rowDoc struct {
 	Message     messageDoc `bson:"message"`
 	MessageID   string     `bson:"message_id"`
@@ -164,7 +164,7 @@ type letterDoc struct {
 	ID                int64 `bson:"_id"` // the number
 	deadletter.Letter `bson:",inline"`
 	Row               rowDoc     `bson:"row"`
-	InboxKey          keyDoc     `bson:"inbox_key"` // of a consumer's letter
+	InboxKey          keyDoc     `bson:"inbox_key"` // of a consumer's dead letter
 	RequeuedAt        *time.Time `bson:"requeued_at"`
 }
 
@@ -297,8 +297,8 @@ func (d *attemptDoc) attempt() *rows.Attempt {
 	return &rows.Attempt{Key: inbox.Key(d.Key), Count: d.Count, DueAt: d.DueAt, FirstAt: d.FirstAt, History: d.History, Starts: d.Starts}
 }
 
-// laneDoc is a lane. Changes is counted up by every transaction that relies on the lane, so
-// that two of them never commit side by side.
+// laneDoc is a lane. Every transaction that relies on the lane increments Changes, so that two of
+// them never commit concurrently.
 type laneDoc struct {
 	ID      int       `bson:"_id"`
 	Epoch   int64     `bson:"epoch"`
@@ -307,7 +307,7 @@ type laneDoc struct {
 	Changes int64     `bson:"changes"`
 }
 
-// relayDoc is a relay that has joined, and until when its lease is.
+// relayDoc is a relay that has joined, and when its lease ends.
 type relayDoc struct {
 	Node    string    `bson:"_id"`
 	Started time.Time `bson:"started"`

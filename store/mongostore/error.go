@@ -18,15 +18,15 @@ const (
 
 	codeNoIndex       = 27
 	codeWriteConflict = 112
-	codeNoTransaction = 251 // the server has given it up
+	codeNoTransaction = 251 // the server has aborted it
 )
 
 // serverCodes are those of a server that has no primary, shuts down, cannot be reached by the one
 // that answers, or has no room on its disk.
 var serverCodes = []int{6, 7, 89, 91, 189, 10107, 11600, 11602, 13435, 13436, 14031}
 
-// classify gives an error of the driver its kind. What the caller's own function has returned
-// comes back as it is, if it is none of the driver's.
+// classify gives an error of the driver its kind. An error that the caller's own function has
+// returned comes back as it is, unless it is the driver's.
 func classify(err error) error {
 	switch {
 	case err == nil, waybill.KindOf(err) != waybill.Transient:
@@ -49,7 +49,7 @@ func isClash(err error) bool {
 	return errors.As(err, &server) && (server.HasErrorCode(codeWriteConflict) || server.HasErrorCode(codeNoTransaction))
 }
 
-// isOutage reports whether the server did not answer, or is not one that can.
+// isOutage reports whether the server did not answer, or is one that cannot.
 func isOutage(err error) bool {
 	if errors.Is(err, mongo.ErrClientDisconnected) || mongo.IsNetworkError(err) {
 		return true

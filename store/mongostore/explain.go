@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/guarantee"
 )
 
-// Explain returns what commits survive, as the live server has it. Everybody may see the members of
-// a replica set; what its configuration says of the journal is not told to a user who may not run
+// Explain returns what commits survive, as the live server has it. Any user may see the members of
+// a replica set; what its configuration says of the journal is hidden from a user who may not run
 // replSetGetConfig.
 func (s *Store) Explain(ctx context.Context) ([]guarantee.Fact, error) {
 	var d deployment

@@ -16,7 +16,7 @@ import (
 // gateTimeout is how long a delivery waits while another transaction handles the same message.
 const gateTimeout = time.Second
 
-// patience returns a function that is true for as long.
+// patience returns a function that returns true for the length of gateTimeout.
 func patience() func() bool {
 	end := time.Now().Add(gateTimeout)
 	return func() bool { return time.Now().Before(end) }
@@ -65,8 +65,8 @@ func (s *Store) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx c
 	}
 }
 
-// seen says what became of a message whose record is there. It returns false if that has gone
-// since.
+// seen returns what became of a message whose record exists. It returns false if the record was
+// removed meanwhile.
 func (s *Store) seen(ctx context.Context, rec inbox.Record) (inbox.Outcome, bool, error) {
 	ctx = outside(ctx)
 	found, err := s.tables.Inbox.Get(ctx, rec.Key)

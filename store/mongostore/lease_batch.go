@@ -30,7 +30,7 @@ func (l *Leases) TryBeginAll(ctx context.Context, reqs []lease.Request) ([]lease
 	for i, key := range keys {
 		if d, ok := docs[key]; ok {
 			answers[i] = d.begun(reqs[i], ids[i])
-		} else { // not acquired, and removed between the two round trips: to be asked again
+		} else { // not acquired, and removed between the two round trips: to be requested again
 			answers[i].Status = lease.Busy
 		}
 	}

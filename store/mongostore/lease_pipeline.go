@@ -10,7 +10,7 @@ import (
 )
 
 // onlyIf is an update that sets fields if a condition holds, and else leaves the document as
-// it is. It decides and writes at once, so nobody comes in between.
+// it is. It decides and writes atomically.
 func onlyIf(condition any, fields bson.D) mongo.Pipeline {
 	return mongo.Pipeline{{{Key: "$replaceWith", Value: op("$cond",
 		condition, op("$mergeObjects", "$$ROOT", fields), "$$ROOT")}}}
@@ -18,7 +18,7 @@ func onlyIf(condition any, fields bson.D) mongo.Pipeline {
 
 func op(name string, args ...any) bson.D { return bson.D{{Key: name, Value: bson.A(args)}} }
 
-// begin leases the key if nobody has it, it does not wait, it is not processed, and attempts are left.
+// begin leases the key if it is not leased, does not wait, is not processed, and attempts are left.
 func (l *Leases) begin(req lease.Request, id string) mongo.Pipeline {
 	attempts := op("$ifNull", "$attempts", int32(0))
 	token := op("$add", op("$ifNull", "$token", int64(0)), int64(1))

@@ -36,8 +36,8 @@ func NewLeases(db *mongo.Database, cfg Config) (*Leases, error) {
 	return &Leases{cfg: cfg, keys: cfg.collection(db, leaseKeys), responses: cfg.collection(db, responseKeys)}, nil
 }
 
-// EnsureIndexes makes the index that PurgeLeases reads by, and the one by which the server removes
-// expired responses, unless they are there. The other calls need none but that of the _id.
+// EnsureIndexes creates the index that PurgeLeases reads by, and the one by which the server
+// removes expired responses, unless they exist. The other calls need only that of the _id.
 func (l *Leases) EnsureIndexes(ctx context.Context) error {
 	if _, err := l.keys.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: by("last_seen")}); err != nil {
 		return wrap("make the index of the leases", err)
@@ -48,8 +48,7 @@ func (l *Leases) EnsureIndexes(ctx context.Context) error {
 
 const leaseKeys = "inbox_leases" // the collection
 
-// expiredKey matches keys that nobody has, that do not wait, and that were last touched before the
-// limit.
+// expiredKey matches keys that are not leased, do not wait, and were last touched before the limit.
 func expiredKey(now, limit time.Time) bson.M {
 	return bson.M{
 		"last_seen": bson.M{"$lt": limit},
@@ -66,7 +65,7 @@ const (
 
 // leaseDoc is a key, with the time at which it was read. Versions that know neither waits nor
 // payloads may work on the same keys: they begin a key that waits, and its wait is over; and they
-// leave the hash as it is, which the token beside it tells.
+// leave the hash as it is, which the token next to it shows.
 type leaseDoc struct {
 	Key       string     `bson:"_id"`
 	State     string     `bson:"state"`
@@ -88,7 +87,7 @@ func (l *Leases) shownFields() bson.D {
 	return append(stored, bson.E{Key: "now", Value: l.cfg.now()})
 }
 
-// taken reports whether nobody may begin the key now: somebody has it, or it waits.
+// taken reports whether the key cannot be begun now: it is leased, or it waits.
 func (d *leaseDoc) taken() bool { return d.Until != nil && d.Until.After(d.Now) }
 
 // payload returns the hash of the payload of the last lease, "" if that is not known.
@@ -122,7 +121,7 @@ func (d *leaseDoc) acquired() lease.Answer {
 	}
 }
 
-// statusOf says what the key is to the holder of a lease.
+// statusOf returns what the key is to the holder of a lease.
 func (d *leaseDoc) statusOf(id string) lease.Status {
 	switch {
 	case d.Lease != id:

@@ -15,8 +15,8 @@ import (
 
 const responseKeys = "idempotency_responses" // the collection
 
-// MaxResponseSize is how long a response may be that [Leases.SaveResponse] stores: MongoDB's limit
-// for a document, with room for the key.
+// MaxResponseSize is the maximum size, in bytes, of a response that [Leases.SaveResponse] stores:
+// MongoDB's limit for a document, with room for the key.
 const MaxResponseSize = 16<<20 - 16<<10
 
 // FindResponse returns the response that is stored under key, and false if there is none or it has

@@ -17,7 +17,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return wrap("ping", s.db.RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err())
 }
 
-// SchemaVersion returns 1 if [Store.Migrate] has come to its end, and 0 if it has not. There is one
+// SchemaVersion returns 1 if [Store.Migrate] has completed, and 0 if it has not. There is one
 // version so far.
 func (s *Store) SchemaVersion(ctx context.Context) (int, error) {
 	n, err := s.counters.CountDocuments(ctx, bson.M{"_id": bson.M{"$in": allCounters}})
@@ -30,11 +30,11 @@ func (s *Store) SchemaVersion(ctx context.Context) (int, error) {
 	return 1, nil
 }
 
-// allCounters are the documents that Migrate makes last.
+// allCounters are the documents that Migrate creates last.
 var allCounters = []rows.Counter{rows.Positions, rows.Letters, rows.Entries, rows.Numbers}
 
-// Migrate makes collections, indexes, lanes and counters, unless they are there. It may be
-// repeated, and interrupted.
+// Migrate creates collections, indexes, lanes and counters, unless they exist. It may be repeated,
+// and interrupted.
 func (s *Store) Migrate(ctx context.Context) error {
 	for _, c := range s.indexes() {
 		if _, err := c.of.Indexes().CreateMany(ctx, c.models); err != nil {
@@ -88,8 +88,8 @@ func insertMissing[T any](ctx context.Context, c *mongo.Collection, docs []T) er
 	return nil
 }
 
-// indexes are those that commands are served by, beside that of the _id. A collection without
-// one is named too, because transactions need one that is there.
+// indexes are those that commands are served by, in addition to that of the _id. A collection
+// without one is named too, because transactions need an existing collection.
 func (s *Store) indexes() []collectionIndexes {
 	identity := []string{"row.message_id", "row.message.source", "row.message.tenant"}
 	unit := []string{"row.topic", "row.key", "row.destination", "row.position"}

@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-// engine is what becomes of rows, which is the same in all stores that run it.
+// engine implements the operations on rows, the same in all stores that run it.
 type engine = rows.Engine[*mongo.Session]
 
 // Store implements the contracts of outbox, relay, inbox, deadletter and janitor. It is safe
@@ -27,7 +27,7 @@ type Store struct {
 	wake   wakeup.Signaller
 	tables rows.Tx // without a time
 
-	// Which collection a message is in is its state, as it is which table in the SQL stores.
+	// The collection that a message is in is its state, as the table is in the SQL stores.
 	outbox, waiting, archive, ids, scheduled, letters *mongo.Collection
 
 	audit, replays, inbox, leases, attempts, relays, lanes, counters *mongo.Collection

@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/internal/rows"
 )
 
-// Waits of a transaction that met another one, before it is tried again.
+// Waits of a transaction that conflicted with another one, before it is retried.
 const (
 	minClashWait = 2 * time.Millisecond
 	maxClashWait = 100 * time.Millisecond
@@ -63,7 +63,7 @@ func (s *Store) once(ctx context.Context, fn func(ctx context.Context, t *rows.T
 	return commit(ctx, session)
 }
 
-// at returns the tables, at a time. Their methods take the context of a transaction.
+// at returns the tables, with now as the time. Their methods take the context of a transaction.
 func (s *Store) at(now time.Time) *rows.Tx {
 	t := s.tables
 	t.Now = now

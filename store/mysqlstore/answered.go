@@ -2,9 +2,10 @@ package mysqlstore
 
 import "context"
 
-// answered runs COMMIT or ROLLBACK, and waits for it until ctx ends. database/sql gives them no context, and a server that has no
-// room for its binary log, or that a silent network hides, holds them up for as long as it likes. Whether the transaction is in
-// force, or will be, nobody knows then, as when the connection is lost; that is in use until the server answers.
+// answered runs COMMIT or ROLLBACK, and waits for it until ctx ends. database/sql gives them no context, and a
+// server that has no room for its binary log, or cannot be reached over the network, may block them
+// indefinitely. Whether the transaction is committed, or will be, is then unknown, as when the connection is
+// lost; the connection stays in use until the server answers.
 func answered(ctx context.Context, run func() error) error {
 	if ctx.Done() == nil {
 		return run()

@@ -32,7 +32,7 @@ func (s *Store) MaintainArchive(ctx context.Context, req contract.MaintainReques
 	return done, nil
 }
 
-// purgeBatch works under a lock that one relay has at a time.
+// purgeBatch works under a lock that only one relay holds at once.
 func (s *Store) purgeBatch(ctx context.Context, stmt string, req contract.MaintainRequest) (n int64, err error) {
 	err = s.core.InTx(ctx, func(_ *sql.Tx, conn sqldb.Conn) error {
 		rows, err := conn.Query(ctx, s.sql.LockArchive)

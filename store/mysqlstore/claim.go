@@ -44,7 +44,7 @@ func (s *Store) claimWaiting(ctx context.Context, req contract.ClaimRequest) ([]
 	limit := req.Limit - len(claims)
 	share := max(sqlstore.LeastOfKey, limit/max(len(leaders), 1))
 	for n := 1 + limit/share; err == nil && len(leaders) > 0 && !req.Full(claims); n = len(leaders) {
-		n = min(n, len(leaders)) // behind so many there is enough, most often
+		n = min(n, len(leaders)) // behind that number of leaders there is enough, most often
 		claims, err = s.claimBehind(ctx, req, claims, leaders[:n], []any{req.Limit - len(claims), positions, single, laneNames(req.Lanes), share})
 		leaders = leaders[n:]
 	}
@@ -76,8 +76,9 @@ func (s *Store) claimsOf(ctx context.Context, req contract.ClaimRequest, claims 
 	return sqlstore.NewClaimScanner(req.Lanes).Read(claims, req.Bytes, stop, rows, err)
 }
 
-// claimReady appends to claims what it finds in the lanes. It looks at a part of each that suffices if what there is, and
-// what is under way, is spread over them; if that is too little, it looks again at as much as there may be to take in one.
+// claimReady appends to claims what it finds in the lanes. It looks at a part of each that suffices if the
+// rows, and the messages in flight, are spread evenly over them; if that is too little, it looks again at as
+// much of each lane as the request could take from one.
 func (s *Store) claimReady(ctx context.Context, req contract.ClaimRequest, claims []contract.Claim) ([]contract.Claim, error) {
 	whole := req.Limit - len(claims) + len(req.Held)
 	part := min(whole, leastOfLane+whole/len(req.Lanes))
@@ -88,7 +89,7 @@ func (s *Store) claimReady(ctx context.Context, req contract.ClaimRequest, claim
 	return found, err
 }
 
-// leastOfLane is how much of a lane a claim looks at, at least.
+// leastOfLane is the minimum number of rows of a lane that a claim looks at.
 const leastOfLane = 30
 
 // mayBeMore reports whether n messages or more were found in a lane, so that it may have been cut off there.

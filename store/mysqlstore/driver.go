@@ -64,12 +64,12 @@ func (d *database) Rollback(tx *sql.Tx) error {
 type binding struct{ sqldb.Conn }
 
 // unlessThere ends an INSERT of a row that is not to be stored if there is one with its key.
-// That one is changed, so that the statement counts two, whatever the driver was told to
-// count of rows that stay as they are; [binding] makes none of them.
+// That one is changed, so that the statement counts two, whether or not the driver is configured to
+// count unchanged rows; [binding] turns two into none.
 const unlessThere = `ON DUPLICATE KEY UPDATE repeats = repeats + 1`
 
-// orNone ends an INSERT of the same meaning that needs no right to change rows: it fails where
-// there is one, and [binding] makes that none. That row stays locked for others to read.
+// orNone ends an INSERT with the same effect that needs no right to change rows: it fails if there
+// is one, and [binding] turns that failure into no row. That row stays locked for others to read.
 const orNone = `/* or none, if there is one */`
 
 func (b binding) Exec(ctx context.Context, query string, args ...any) (int64, error) {
@@ -90,8 +90,8 @@ func (b binding) Query(ctx context.Context, query string, args ...any) (sqldb.Ro
 }
 
 // bind returns a text with a question mark for each use of a parameter, and the arguments in
-// that order. A list becomes as many values with commas between them, an empty one NULL. A
-// text without marks has its question marks.
+// that order. A list becomes comma-separated values, an empty one NULL. A text without marks has
+// its question marks.
 func bind(query string, args []any) (string, []any) {
 	if !strings.Contains(query, mark) {
 		return query, args
@@ -141,8 +141,8 @@ func placeholders(n int) string {
 	return strings.Repeat("?, ", n-1) + "?"
 }
 
-// briefly is a Conn whose statements wait for a lock for a second at most: nobody knows how long a
-// transaction of the application's holds it. The setting ends with the statement. MariaDB takes the
+// briefly is a Conn whose statements wait for a lock for a second at most: a transaction of the
+// application's may hold it indefinitely. The setting ends with the statement. MariaDB takes the
 // first text, which is a comment on MySQL, and MySQL the hint.
 type briefly struct{ sqldb.Conn }
 
@@ -167,14 +167,14 @@ func encode(arg any) any {
 	return arg
 }
 
-// standstill is after how many seconds the server ends the transaction of a relay that stands
-// still: stopped, or cut off, it would keep its locks, and others could neither renew their
-// leases nor settle what they took over from it.
+// standstill is the number of seconds after which the server ends the transaction of a stalled
+// relay: stopped, or cut off, it would keep its locks, and others could neither renew their leases
+// nor settle what they took over from it.
 const standstill = "3"
 
 // relaying is the database for the transactions of relays, which hold locks that other relays
-// wait for. The session's own timeout is put back at the commit; a session whose transaction
-// failed keeps the short one, and is closed by the server when nobody uses it.
+// wait for. The session's own timeout is restored at the commit; a session whose transaction failed
+// keeps the short one, and is closed by the server when it is idle.
 type relaying struct{ *database }
 
 func (d relaying) Begin(ctx context.Context) (*sql.Tx, error) {

@@ -15,7 +15,7 @@ import (
 // maxRows is how many messages one statement stores: it takes 65,535 arguments at most.
 const maxRows = 500
 
-// enqueue leaves out what is on its way, and of several messages with one identity all but the first.
+// enqueue leaves out messages that are in flight, and of several messages with one identity all but the first.
 func (s *Store) enqueue(ctx context.Context, conn sqldb.Conn, b outbox.Batch) ([]bool, error) {
 	isNew := make([]bool, len(b.Messages))
 	for i := 0; i < len(b.Messages); i += maxRows {
@@ -40,7 +40,8 @@ type enqueuer struct {
 	msgs []waybill.Message
 }
 
-// enqueue returns which messages are new. An id that is to be remembered is so also if its message is pending.
+// enqueue returns which messages are new. An id that is to be remembered is remembered even if its message is
+// pending.
 func (e *enqueuer) enqueue(b outbox.Batch) ([]int, error) {
 	added := e.first()
 	if b.Fresh && !b.Remember {
@@ -77,7 +78,7 @@ func (e *enqueuer) first() (some []int) {
 	return some
 }
 
-// rowsOf returns what stands for {rows}: so many rows of so many values each, as the text of a row has it.
+// rowsOf returns the text for {rows}: rows copies of row, each with values parameters.
 func rowsOf(row string, rows, values int) string {
 	row = strings.Replace(row, "{values}", placeholders(values), 1)
 	return row + strings.Repeat(", "+row, rows-1)
@@ -112,16 +113,16 @@ func (e *enqueuer) store(insert string, some []int, values func(m *waybill.Messa
 
 // known is what is known of some ids.
 type known struct {
-	pending    map[outbox.Identity]bool // on their way
+	pending    map[outbox.Identity]bool // in flight
 	remembered map[outbox.Identity]bool
 }
 
-// remembers reports whether an id was enqueued before, by the same source and tenant or by nobody knows whom.
+// remembers reports whether an id was enqueued before, by the same source and tenant or by an unknown one.
 func (k *known) remembers(id outbox.Identity) bool {
 	return k.remembered[id] || k.remembered[outbox.Identity{ID: id.ID}]
 }
 
-// known looks for ids; whether they are remembered it tells only if unique is set.
+// known looks for ids; it returns whether they are remembered only if unique is set.
 func (s *Store) known(ctx context.Context, conn sqldb.Conn, ids []string, unique bool) (known, error) {
 	k := known{make(map[outbox.Identity]bool), make(map[outbox.Identity]bool)}
 	rows, err := conn.Query(ctx, s.sql.Known, ids, unique)

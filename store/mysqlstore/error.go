@@ -36,17 +36,17 @@ var (
 	// that may only be read, and a statement ended by an operator.
 	refusals = []string{"1317", "1044", "1045", "1142", "1143", "1370", "1290", "1792", "1836"}
 
-	// absences are a table or column of ours that is not there.
+	// absences are a missing table or column of the store.
 	absences = []string{"1146", "1054"}
 
-	// failedCommit is a commit that Galera could not make, and detached what it says if the node has lost the
-	// others meanwhile. The transaction may be in force there.
+	// failedCommit is a commit that Galera could not make, and detached its message if the node has lost the
+	// others meanwhile. The transaction may be committed there.
 	failedCommit, detached = "1180", "Not connected to Primary Component"
 
 	// noRoom is what a server says in an error of any number when a disk is full that it writes a file on.
 	noRoom = regexp.MustCompile(`(?i)\berror \d{1,4}\b.*No space left on device`)
 
-	// closedTexts are the driver's and database/sql's.
+	// closedTexts are those of the driver and of database/sql.
 	closedTexts = []string{"invalid connection", "bad connection", "sql: database is closed", "sql: connection is already closed", "unexpected EOF"}
 )
 
@@ -65,9 +65,9 @@ func classify(err error) error {
 	return classifyCaller(err)
 }
 
-// classifyCaller leaves an error of the caller's function as it is, but for what a server
-// says about transactions that clash and about itself: an EOF or a timeout may be of any
-// other connection that the function uses.
+// classifyCaller leaves an error of the caller's function as it is, except for what a server says about
+// transactions that clash and about itself: an EOF or a timeout may be of any other connection that the
+// function uses.
 func classifyCaller(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -94,7 +94,7 @@ const (
 	noSavepoint     = "1305"
 )
 
-// isColumnThere reports whether a table has a column already that was to be added.
+// isColumnThere reports whether the error says that a column to be added exists already.
 func isColumnThere(err error) bool { return err != nil && numberOf(err) == "1060" }
 
 // numberOf returns the server's number of an error, "" if there is none.

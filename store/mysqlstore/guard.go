@@ -15,10 +15,10 @@ import (
 )
 
 // guarded is the database for transactions that run the caller's code. Some errors, such as a
-// deadlock, end the whole transaction on the server. If the caller swallows one, the session would
-// commit each later statement by itself, and COMMIT would succeed. So the session does not commit
-// by itself while the transaction lasts, and a savepoint that is gone before COMMIT shows that the
-// transaction is another one, which is rolled back.
+// deadlock, end the whole transaction on the server. If the caller ignores one, the session would
+// commit each later statement by itself, and COMMIT would succeed. So autocommit is off while the
+// transaction lasts, and a savepoint that is gone before COMMIT shows that the transaction is
+// another one, which is rolled back.
 //
 // A transaction takes six round trips next to its own statements: SET, START TRANSACTION and
 // SAVEPOINT, then RELEASE SAVEPOINT, COMMIT and SET. Without the guard there would be three.
@@ -60,8 +60,8 @@ func (d *guarded) Begin(ctx context.Context) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// enter takes a session that does not commit by itself. The pool may hold sessions that the server
-// has ended meanwhile; each is tried once.
+// enter takes a session and turns autocommit off. The pool may hold sessions that the server has
+// ended meanwhile; each is tried once.
 func (d *guarded) enter(ctx context.Context) (*sql.Conn, error) {
 	for left := d.DB.DB.Stats().OpenConnections; ; left-- {
 		session, err := d.DB.DB.Conn(ctx)
@@ -90,8 +90,8 @@ func (d *guarded) setUp(ctx context.Context, session *sql.Conn) error {
 	return err
 }
 
-// leave gives a session back to the pool. One whose transaction may not have ended is closed,
-// because the change of the setting would commit it.
+// leave returns a session to the pool. One whose transaction may not have ended is closed, because
+// the change of the setting would commit it.
 func leave(session *sql.Conn, ended bool) {
 	if ended {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
@@ -133,7 +133,7 @@ func (d *guarded) CommitAfter(ctx context.Context, tx *sql.Tx, last func(conn sq
 func (d *guarded) Rollback(tx *sql.Tx) error {
 	session, ok := d.sessions.LoadAndDelete(tx)
 	if !ok {
-		return nil // it is committed, or nobody knows
+		return nil // it is committed, or the outcome is unknown
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()

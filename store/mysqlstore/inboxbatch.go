@@ -18,7 +18,7 @@ func gates(sql statements) sqlstore.Gates {
 
 type gateTexts struct{ insert, read, row string }
 
-// insertAll inserts records. It does not know which of them are new: the server tells only how
+// insertAll inserts records. It does not know which of them are new: the server reports only how
 // many rows it has touched.
 func (g gateTexts) insertAll(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) (allNew bool, err error) {
 	for some := range slices.Chunk(recs, maxRows) {
@@ -52,8 +52,8 @@ func (g gateTexts) readAll(ctx context.Context, conn sqldb.Conn, recs []inbox.Re
 	return list, nil
 }
 
-// alike returns how many of the first records have keys that differ in the last part alone, up
-// to as many as one statement asks for.
+// alike returns how many of the first records have keys that differ only in the last part, up to
+// the number that one statement asks for.
 func alike(recs []inbox.Record) int {
 	first := recs[0].Key
 	for i, rec := range recs {
@@ -65,7 +65,7 @@ func alike(recs []inbox.Record) int {
 	return len(recs)
 }
 
-// findAlike returns what is stored by the last part of the keys.
+// findAlike returns the stored records by the last part of their keys.
 func (g gateTexts) findAlike(ctx context.Context, conn sqldb.Conn, recs []inbox.Record) (map[string]sqlstore.Seen, error) {
 	keys := make([]string, len(recs))
 	for i, rec := range recs {

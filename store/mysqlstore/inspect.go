@@ -13,9 +13,9 @@ var places = []struct{ table, status, destination, attempts, err, due, published
 		"destination", "attempts", "error", "requeued_at", "NULL", "origin = 'relay'"},
 }
 
-// statesSQL reads what is where. Each table is asked with the condition itself, in which
-// {status} is the status: the server would make a list of all messages before it looked at one
-// that stands outside.
+// statesSQL reads which messages are in which place. Each table is asked with the condition itself,
+// in which {status} is the status: the server would materialize all messages before it applied an
+// outer condition.
 func statesSQL(condition string) string {
 	selects := make([]string, len(places))
 	for i, p := range places {

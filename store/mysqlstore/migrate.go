@@ -27,7 +27,7 @@ type Migration = migrate.Migration
 // this store: what waybill migrate --print shows.
 func (s *Store) Migrations() []Migration { return s.migrations }
 
-// MigrateOptions are what [Store.Migrate] may be told.
+// MigrateOptions configure [Store.Migrate].
 type MigrateOptions struct {
 	// Source becomes the source of messages that foreign programs enqueue without naming
 	// one. Optional; without it an earlier setting stays, at first the empty text.
@@ -40,9 +40,9 @@ type MigrateOptions struct {
 	LockWait time.Duration
 }
 
-// Migrate brings the schema up to date, one process at a time. It returns the version that
-// the schema has now. If it is interrupted it goes on where it was when it is called again. The error
-// is a conflict, and names the session, if another one holds the lock of migrations for LockWait.
+// Migrate migrates the schema; only one process does so at once. It returns the version that the schema has
+// now. After an interruption the next call continues where it stopped. The error is a conflict, and names the
+// session, if another one holds the migration lock for LockWait.
 func (s *Store) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 	target, err := migrate.Target(s.migrations, opts.Version)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 	return version, nil
 }
 
-// locked runs fn on a session that has the lock of those who migrate.
+// locked runs fn on a session that holds the migration lock.
 func (s *Store) locked(ctx context.Context, wait time.Duration, fn func(conn *sql.Conn) error) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -82,12 +82,12 @@ func (s *Store) locked(ctx context.Context, wait time.Duration, fn func(conn *sq
 	return fn(conn)
 }
 
-// migrateHolder says who holds the lock of migrations.
+// migrateHolder describes the session that holds the migration lock.
 func (s *Store) migrateHolder(ctx context.Context, conn *sql.Conn) string {
 	var id int64
 	var user, host string
 	if err := conn.QueryRowContext(ctx, s.sql.MigrateHolder).Scan(&id, &user, &host); err != nil {
-		return "it has let go meanwhile, or cannot be seen; try again"
+		return "it has been released meanwhile, or cannot be seen; try again"
 	}
 	return fmt.Sprintf("connection %d, user %s, host %s; if it does not migrate, end it with KILL %d", id, user, host, id)
 }
@@ -110,7 +110,7 @@ func (s *Store) migrate(ctx context.Context, conn *sql.Conn, target int, source 
 	return version, err
 }
 
-// hexText writes a text as a literal that no SQL mode reads in another way.
+// hexText returns a text as a literal that every SQL mode reads in the same way.
 func hexText(text string) string { return fmt.Sprintf("X'%x'", text) }
 
 // querier is what *sql.DB and *sql.Conn have in common.

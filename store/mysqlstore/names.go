@@ -20,7 +20,7 @@ var tables = [...]string{
 	"sagas", "saga_log",
 }
 
-// tableSQL are the options of each table. Texts that nobody compares are UTF-8, whatever the
+// tableSQL are the options of each table. Texts that are not compared are UTF-8, whatever the
 // default of the database is.
 const tableSQL = `ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC`
 
@@ -32,12 +32,12 @@ const columnsSQL = "id VARBINARY(256) NOT NULL, topic VARBINARY(250) NOT NULL, d
     idempotency_key VARBINARY(256) NOT NULL, trace_parent VARBINARY(513) NOT NULL, trace_state VARBINARY(513) NOT NULL,
     time BIGINT, deliver_at BIGINT, expires_at BIGINT, enqueued_at BIGINT NOT NULL`
 
-// nowSQL is the clock: microseconds since 1970, whatever the time zone of the session is. It
-// stands still within a statement.
+// nowSQL is the clock: microseconds since 1970, whatever the time zone of the session is. It is
+// constant within a statement.
 const nowSQL = `(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + (SELECT clock_offset_us FROM {settings} WHERE only = 1))`
 
 // names renders SQL texts. {outbox} and so on become quoted names; {now}, {columns}, {table},
-// {states}, {key} and {integer} what they stand for; and $1 a mark that [bind] knows.
+// {states}, {key} and {integer} what they stand for; and $1 a mark that [bind] replaces.
 type names struct {
 	prefix   string
 	replacer *strings.Replacer
@@ -62,7 +62,7 @@ func newNames(prefix string) (names, error) {
 
 var parameter = regexp.MustCompile(`\$(\d+)`)
 
-// render marks the parameters before it puts names in, which may hold anything but NUL.
+// render marks the parameters before it fills in the names, which may hold anything but NUL.
 func (n names) render(sql string) string {
 	return n.replacer.Replace(parameter.ReplaceAllString(strings.TrimSpace(sql), mark+"$1"+mark))
 }

@@ -14,10 +14,10 @@ import (
 //go:embed sql/*.sql
 var statementFiles embed.FS
 
-// loadStatements reads the statements once; each store puts its names in. Next to what
-// [sqlstore.LoadStatements] knows they have {unless_there} and {or_none}, by which the driver knows what to make
-// of a result, {states "id = $1"}, messages wherever they are, and {same "a, b"}, the condition that rows d and k
-// have the same values there. {rows}, {values}, {lanes} and so on are put in for each call.
+// loadStatements reads the statements once; each store fills in its names. In addition to what
+// [sqlstore.LoadStatements] supports they have {unless_there} and {or_none}, by which the driver interprets a
+// result, {states "id = $1"}, messages wherever they are, and {same "a, b"}, the condition that rows d and k
+// have the same values in these columns. {rows}, {values}, {lanes} and so on are filled in for each call.
 var loadStatements = sync.OnceValues(func() (*sqlfile.Statements, error) {
 	d := sqlfile.Dialect{
 		Names: slices.Concat(tables[:], []string{"rows", "values", "lanes", "lane_number", "lane_epoch", "leaders", "leader_position", "of_topic", "of_key", "of_destination", "source", "status"}),

@@ -9,24 +9,23 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// Role is a job for which a role of the server may be made, with no more rights than the job
-// needs.
+// Role is a job for which a server role may be created, with no more rights than the job needs.
 type Role string
 
-// The roles that [Store.RolesSQL] makes. A program that does several jobs has a role to which
-// those of its jobs are granted.
+// The roles that [Store.RolesSQL] creates. A program that does several jobs has a role to which those
+// of its jobs are granted.
 const (
 	RoleWriter    Role = "writer"    // enqueues, also for later
 	RoleScheduler Role = "scheduler" // puts recurring schedules
 	RoleRelay     Role = "relay"     // publishes, and keeps the archive
 	RoleConsumer  Role = "consumer"  // handles messages once
 	RoleInbox     Role = "inbox"     // handles messages once, in another language
-	RoleOperator  Role = "operator"  // looks, deals with dead letters and schedules, and cancels messages
-	RoleReader    Role = "reader"    // looks
+	RoleOperator  Role = "operator"  // reads, deals with dead letters and schedules, and cancels messages
+	RoleReader    Role = "reader"    // reads
 	RoleAPI       Role = "api"       // answers repeated HTTP requests, by package idempotency
 )
 
-// Roles returns every role, in the order in which they are made.
+// Roles returns every role, in the order in which they are created.
 func Roles() []Role {
 	return []Role{RoleWriter, RoleScheduler, RoleRelay, RoleConsumer, RoleInbox, RoleOperator, RoleReader, RoleAPI}
 }
@@ -40,16 +39,17 @@ type grant struct {
 // everyone is what each job needs: the clock is in settings.
 var everyone = grant{"SELECT", []string{"settings", "schema_versions"}}
 
-// messageColumns are those of a message that whoever enqueues may give.
+// messageColumns are those of a message that a program that enqueues may set.
 var messageColumns = strings.Replace(sqldb.MessageColumns, " key,", " `key`,", 1)
 
-// changeLetters is the right to change in a dead letter what changes there: never the message.
+// changeLetters is the right to change the columns of a dead letter that may change: never the
+// message.
 const changeLetters = "UPDATE (requeued_at, error, reason, last_failed_at, attempts, fingerprint, history, life, replay, state, resolution, resolved_at, parks)"
 
-// seeResponses is the right to see whether stored responses have expired: never what they say.
+// seeResponses is the right to see whether stored responses have expired: never their content.
 const seeResponses = "SELECT (`key`, expires_at)"
 
-// keeping is what a program needs that removes what is past its retention, as each service does.
+// keeping is what a program needs to remove what is past its retention, as each service does.
 var keeping = []grant{
 	{"SELECT, DELETE", []string{"inbox", "inbox_leases", "consumer_attempts"}},
 	{"SELECT, DELETE, " + changeLetters, []string{"dead_letters"}},
@@ -61,11 +61,11 @@ var keeping = []grant{
 	{"DELETE, " + seeResponses, []string{"idempotency_responses"}},
 }
 
-// grants is what each role needs beside that. A row lock needs UPDATE or DELETE on the table, and the
-// removal of old entries of the audit log DELETE, since the server has no rights by row.
+// grants is what each role needs in addition to that. A row lock needs UPDATE or DELETE on the table,
+// and the removal of old entries of the audit log DELETE, since the server has no rights by row.
 var grants = map[Role][]grant{
 	RoleWriter: {
-		{"INSERT (" + messageColumns + ")", []string{"outbox"}}, // the position is the database's to give
+		{"INSERT (" + messageColumns + ")", []string{"outbox"}}, // the database assigns the position
 		{"INSERT (id, source, tenant, enqueued_at)", []string{"outbox_ids"}},
 		{"SELECT (id, source, tenant)", []string{"outbox", "outbox_ids", "outbox_waiting"}},
 		{"INSERT (token, due_at, " + messageColumns + "), SELECT (token, repeats), UPDATE (due_at, deliver_at, repeats), DELETE", []string{"scheduled"}},
@@ -115,16 +115,16 @@ var revoked = map[Role][]grant{
 	RoleOperator: {{"UPDATE", []string{"dead_letters"}}},
 }
 
-// readable is what a person may look at.
+// readable are the tables that a person may read.
 var readable = []string{
 	"audit_log", "consumer_attempts", "consumer_offsets", "dead_letters", "inbox", "inbox_leases", "messages", "outbox", "outbox_archive", "outbox_ids",
 	"outbox_waiting", "relay_lanes", "relays", "replays", "scheduled", "schedules", "sagas", "saga_log",
 }
 
-// RolesSQL returns a script that makes the roles, each named after its job behind prefix, and
-// grants them what they need in the database in which it is run. It may be run again, and is to
-// be after each migration, by a user with the right to make roles and to grant. The prefix
-// follows the rules of [Config.TablePrefix].
+// RolesSQL returns a script that creates the roles, each named prefix followed by its job, and grants
+// them what they need in the database in which it is run. It may be run again, and must be after each
+// migration, by a user with the right to create roles and to grant. The prefix follows the rules of
+// [Config.TablePrefix].
 func (s *Store) RolesSQL(prefix string) (string, error) {
 	if validPrefix(prefix) != nil {
 		return "", &waybill.InvalidError{Field: "prefix", Reason: "is blank, longer than 40 bytes, or has characters that no table prefix may have"}
@@ -134,7 +134,7 @@ func (s *Store) RolesSQL(prefix string) (string, error) {
 		name := quoteName(prefix + string(role))
 		fmt.Fprintf(&b, "CREATE ROLE IF NOT EXISTS %s;\n", name)
 		for _, g := range revoked[role] {
-			for _, table := range g.on { // of a right that is not there REVOKE would fail
+			for _, table := range g.on { // REVOKE would fail for a right that does not exist
 				table = s.names.render("{" + table + "}")
 				fmt.Fprintf(&b, "GRANT %[1]s ON %[2]s TO %[3]s;\nREVOKE %[1]s ON %[2]s FROM %[3]s;\n", g.rights, table, name)
 			}

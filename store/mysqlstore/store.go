@@ -6,10 +6,10 @@
 //	db, err := sql.Open("mysql", "user:password@tcp(127.0.0.1:3306)/shop")
 //	store, err := mysqlstore.New(db, mysqlstore.Config{})
 //
-// It needs no parameter in the data source name, and none disturbs it, but for autocommit=0,
-// which is refused by [Store.Migrate] and [Store.SchemaVersion]. interpolateParams=true saves a
-// round trip for each statement. The tables live beside the application's, in the same database;
-// [Store.Migrate] creates them, and only when it is called.
+// It needs no parameter in the data source name, and works with any but autocommit=0, which
+// [Store.Migrate] and [Store.SchemaVersion] refuse. interpolateParams=true saves a round trip for
+// each statement. The tables live next to the application's, in the same database; [Store.Migrate]
+// creates them, and only when it is called.
 //
 // The store's own transactions, and so those that handlers run in, are at READ COMMITTED, for
 // which a server with a binary log needs binlog_format=ROW or MIXED, the defaults. The caller's

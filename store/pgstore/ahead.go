@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
-// ClaimAhead implements [contract.AheadSource] with two statements, one more if there are keys, and one more if
-// the store does not know of each of them that nothing of it waits. The cursors of claims stay where they are.
+// ClaimAhead implements [contract.AheadSource] with two statements, one more if there are keys, and one more
+// unless the store knows that nothing waits for any of them. The cursors of claims stay where they are.
 func (s *Store[Tx]) ClaimAhead(ctx context.Context, req contract.AheadRequest) (claims []contract.Claim, reached int64, err error) {
 	select {
 	case s.claiming <- struct{}{}:

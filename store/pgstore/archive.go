@@ -15,15 +15,15 @@ import (
 
 var errBusy = errors.New("another relay maintains the archive")
 
-// MaintainArchive implements [contract.Source]. It makes the partitions of today and the next
+// MaintainArchive implements [contract.Source]. It creates the partitions of today and the next
 // eight days, with bounds in UTC, and drops those of days that are past the retention as a
 // whole. Rows for which there was no partition are in the default one, and are removed in
 // batches.
 //
-// Each step is a transaction of its own, which begins by asking for the janitor's lock: no
-// transaction is open for long, and whoever finds the lock taken leaves the rest to its
-// owner. A step that meets another lock gives up after a tenth of a second and is reported as
-// a conflict when the others are done.
+// Each step is a separate transaction, which begins by asking for the janitor's lock: no
+// transaction is open for long, and a caller that finds the lock taken leaves the rest to its
+// owner. A step that meets another lock is abandoned after a tenth of a second and reported as a
+// conflict when the others are done.
 func (s *Store[Tx]) MaintainArchive(ctx context.Context, req contract.MaintainRequest) (contract.Maintained, error) {
 	var done contract.Maintained
 	steps := []func(context.Context, contract.MaintainRequest, *contract.Maintained) error{
@@ -145,7 +145,7 @@ func (s *Store[Tx]) dropPartitions(ctx context.Context, req contract.MaintainReq
 	for _, name := range existing {
 		day, ok := s.names.dayOf(name)
 		if !ok || !day.Before(first) {
-			continue // the default partition, somebody's own, or too young
+			continue // the default partition, one made by somebody else, or too young
 		}
 		err := s.asJanitor(ctx, func(conn sqldb.Conn) error { return s.dropPartition(ctx, conn, day) })
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 
 // Queued returns a handler of batches, for consumer.NewBatch and service.ConsumeBatch, that runs the
 // statements for all messages of a batch in one round trip. It calls h for each message, in order; h
-// queues what it has to do in batch, which is sent when all have been called. Results are for the
-// callbacks of the queued queries, which run then, one after the other. [QueueEnqueue] may be one of them.
+// queues its queries in batch, which is sent after the last call. Their callbacks then receive the
+// results, one after the other. [QueueEnqueue] may be one of them.
 //
 // The first error, of h, a statement or a callback, is returned, and nothing after it runs. It rolls
 // the batch back like that of any handler of batches. Queued returns nil if h is nil.
@@ -42,8 +42,8 @@ func Queued(h func(ctx context.Context, batch *pgx.Batch, m *waybill.Message) er
 //
 // done is called with the result while the results of the batch are closed, as for every
 // query with a callback: the caller must not read this one's result itself. It is not called
-// if the statement or one before it fails; Close then returns that error. It runs before the
-// commit, and what it is told holds if that succeeds. done may be nil. If p has no messages,
+// if the statement or one before it fails; Close then returns that error. It runs before the commit,
+// and the result that it receives holds if that succeeds. done may be nil. If p has no messages,
 // nothing is queued or called.
 //
 // A store does not learn of the commit. [outbox.Writer.Wake] may be called after it.

@@ -16,9 +16,8 @@ import (
 )
 
 // ClaimMessages implements [contract.Source]: with one statement for a page of the outbox, most
-// often. If something waits there is one more for that, if req.Due is set, and one more if
-// there are keys of which the store does not know that nothing of them waits. Claims of one store object run
-// one after the other.
+// often. If something waits there is one more for that, if req.Due is set, and one more if there are keys
+// that the store does not know to have nothing waiting. Claims of one store object run one after the other.
 func (s *Store[Tx]) ClaimMessages(ctx context.Context, req contract.ClaimRequest) (claims []contract.Claim, err error) {
 	if len(req.Lanes) == 0 {
 		return []contract.Claim{}, nil
@@ -50,8 +49,8 @@ type claimer[Tx any] struct {
 	waits bool // whether anything waits, as the last page has shown
 }
 
-// claim reads what is due before what was never tried if something waited at the claim
-// before, else after it, if the page shows that something waits now.
+// claim reads what is due before what was never tried if something waited at the previous claim, else after
+// it, if the page shows that something waits now.
 func (c *claimer[Tx]) claim(ctx context.Context) (claims []contract.Claim, err error) {
 	c.cursors.begin(c.req.Lanes, c.req.Again)
 	if c.req.Due && (c.waited || c.req.DueOnly) {
@@ -94,8 +93,8 @@ func newClaimScanner(lanes []contract.Lane, first ...any) *sqlstore.ClaimScanner
 	return sqlstore.NewClaimScanner(lanes, first...).Times(func(t *sqldb.Time) any { return timestamp{t} })
 }
 
-// stoppable returns a context for a query that may be stopped before its end. That costs the
-// connection, and so is left out in a transaction.
+// stoppable returns a context for a query that may be cancelled before its end. That costs the connection,
+// and so is left out in a transaction.
 func (c *claimer[Tx]) stoppable(ctx context.Context) (context.Context, func()) {
 	if c.db.plain.Load() {
 		return context.WithCancel(ctx)
@@ -149,7 +148,7 @@ func (c *claimer[Tx]) readPage(ctx context.Context, p page, bytes int) (claims [
 	if err != nil {
 		return nil, seen, err
 	}
-	scanner := newClaimScanner(p.lanes, new(any)) // the look, NULL beside a message
+	scanner := newClaimScanner(p.lanes, new(any)) // the look, NULL in the row of a message
 	if seen, err = scanLook(rows, scanner.Columns()); err != nil {
 		rows.Close()
 		return nil, seen, err
@@ -159,7 +158,7 @@ func (c *claimer[Tx]) readPage(ctx context.Context, p page, bytes int) (claims [
 	return claims, seen, err
 }
 
-// expected returns how many rows a page will probably have: about as many as the one before.
+// expected returns how many rows a page will probably have: about as many as the previous one.
 func (c *claimer[Tx]) expected(limit int) int { return min(limit, c.found+c.found/4) }
 
 // scanLook reads the first row of a page, which has the look in its first column.

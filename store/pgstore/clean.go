@@ -26,14 +26,14 @@ func cleanUnitOf(c *contract.Claim) cleanUnit {
 // it is sent. A lane that changes hands has a new epoch, and so none of its units is known.
 //
 // Another way to wait is a requeued dead letter. If another process requeues it, its unit
-// stays in the set, and later messages of the key do not queue up behind the letter: they
-// owe it no order, because it was passed when it was given up.
+// stays in the set, and later messages of the key do not queue up behind the dead letter: they owe it no
+// order, because they passed it when it was dead-lettered.
 type cleanSet struct {
 	mu      sync.Mutex
 	units   map[cleanUnit]struct{}
-	parking map[cleanUnit]int      // by settlements under way
-	spoiled map[cleanUnit]struct{} // parked since the probe under way began; nil if none is
-	emptied bool                   // since the probe under way began
+	parking map[cleanUnit]int      // by settlements in progress
+	spoiled map[cleanUnit]struct{} // parked since the current probe began; nil if there is none
+	emptied bool                   // since the current probe began
 }
 
 func newCleanSet() *cleanSet {
@@ -77,8 +77,8 @@ func (s *cleanSet) add(units []cleanUnit) {
 	s.spoiled = nil
 }
 
-// park takes the units of settlements that may let something wait out of the set, and keeps them out until the
-// returned function is called, when the settlement has ended.
+// park removes the units of settlements that may make something wait from the set, and keeps them out until
+// the returned function is called, when the settlement has ended.
 func (s *cleanSet) park(list []contract.Settlement) (done func()) {
 	var units []cleanUnit
 	for i := range list {

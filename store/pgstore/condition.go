@@ -11,13 +11,13 @@ import (
 // Condition is the state of the tables that relays work on.
 type Condition struct {
 	Relays    int // alive
-	Lanes     int // all there are
+	Lanes     int // the total
 	FreeLanes int // of no live relay
-	OldRelays int // alive, and begun before the newest migration was applied
+	OldRelays int // alive, and started before the newest migration was applied
 	Misplaced int // of a thousand messages of the outbox, those in another lane than their key's
 
 	DaysAhead int // for which the archive should have a partition, today among them
-	DaysReady int // of those, how many have one
+	DaysReady int // how many of those have one
 
 	DeadRows   int64         // of the outbox, not yet vacuumed; the server's estimate
 	LastVacuum time.Duration // ago, of the outbox; negative if there was none

@@ -11,14 +11,14 @@ import (
 // youngWriter is how long a writer is assumed to end before the next claim.
 const youngWriter = 50 * time.Millisecond
 
-// cursors remembers how far each lane has been read, so that a claim reads forward and walks
-// neither over the index entries of deleted rows nor over what is under way. It does no I/O.
+// cursors remembers how far each lane has been read, so that a claim reads forward and walks neither over the
+// index entries of deleted rows nor over messages in flight. It does no I/O.
 //
 // A writer draws its positions when it inserts and shows its rows when it commits: rows may
-// appear below what was read. Who may still add some is known. nextval locks the sequence
+// appear below what was read. The transactions that may still add some are known: nextval locks the sequence
 // until the writer's transaction ends, whatever becomes of savepoints. So each claim comes
 // with a look: the last position drawn, and then, in this order, the transactions that hold
-// that lock. Whoever is not listed has yet to draw, above that last position.
+// that lock. A transaction that is not listed has yet to draw, above that last position.
 //
 //   - Of each writer a lower bound is kept: the last position as of the latest look that did
 //     not list it. When it has ended, every lane is read again from there.
@@ -27,18 +27,16 @@ const youngWriter = 50 * time.Millisecond
 //     further than that.
 //   - Whether a writer has ended is known after the claim that should have read its rows. One
 //     that is young is assumed to have: what it may have written is read again, which is
-//     little. One that is older, because somebody forgot it, is assumed to be open. If the
-//     look, made after the claim's snapshot was taken, still lists it, then nobody who had to
-//     wait for it, as writers of one key do, is visible in that snapshot: a commit becomes
-//     visible before its locks are released. If the look does not list it, rows of its keys
-//     may have been claimed before its own, and the page has to be read anew.
+//     little. One that is older, because somebody forgot it, is assumed to be open. If the look, made after the
+//     claim's snapshot was taken, still lists it, then no writer that had to wait for it, as writers of one key
+//     do, is visible in that snapshot: a commit becomes visible before its locks are released. If the look does
+//     not list it, rows of its keys may have been claimed before its own, and the page has to be read again.
 //
-// A server that was started anew, or whose sequence went back, may draw positions for a
-// second time: then every lane is read from its beginning. So may one that has recovered from a
-// crash, which loses what was not flushed (commits with synchronous_commit off, and the positions that
-// they drew), keeps the time of its start, and may have drawn beyond the last position known when it
-// is asked again. But no session outlives a crash: what a session that was not met before shows
-// counts as that of another server.
+// A server that was restarted, or whose sequence went back, may draw positions for a second time: then every
+// lane is read from its beginning. So may one that has recovered from a crash, which loses what was not flushed
+// (commits with synchronous_commit off, and the positions that they drew), keeps the time of its start, and may
+// have drawn beyond the last position known when it is asked again. But no session outlives a crash: what a
+// session that was not met before shows counts as that of another server.
 type cursors struct {
 	lanes    map[int]*laneCursor
 	writers  map[string]writer
@@ -47,11 +45,11 @@ type cursors struct {
 	last     int64        // last position drawn, as of the latest look
 }
 
-// maxSessions is how many are remembered: more than any pool has.
+// maxSessions is the number of sessions remembered: more than any pool has.
 const maxSessions = 1000
 
-// laneCursor is how far a lane has been read: every row up to low that a claim could see was returned, and nothing will
-// come there but from open writers.
+// laneCursor is how far a lane has been read: every row up to low that a claim could see was returned, and only
+// open writers can still add rows there.
 type laneCursor struct {
 	epoch int64
 	low   int64
@@ -62,7 +60,7 @@ type writer struct {
 	since time.Time
 }
 
-// look is what a claim learns beside its rows.
+// look is what a claim learns in addition to its rows.
 type look struct {
 	Server  string   `json:"server"`  // which start of which server answered
 	Session int      `json:"session"` // in which process
@@ -71,7 +69,7 @@ type look struct {
 	Waits   bool     `json:"waits"`   // whether anything waits
 }
 
-// page is what one statement reads: of each lane the positions above its from.
+// page is what one statement reads: in each lane the positions above its from.
 type page struct {
 	lanes    []contract.Lane
 	from     []int64
@@ -116,8 +114,8 @@ func (c *cursors) page(lanes []contract.Lane, limit int, patience time.Duration,
 	return p
 }
 
-// took takes in what a page has shown, rows being in the order of their positions, at the
-// time of its look. If it reports false the rows are not to be used: read a page again.
+// took records what a page has shown, rows being in the order of their positions, at the time of its look. If
+// it returns false the rows must not be used: read a page again.
 func (c *cursors) took(p page, rows []contract.Claim, seen look, now time.Time) bool {
 	if seen.Server != c.server || seen.Last < c.last || !c.sessions[seen.Session] {
 		c.startOver(seen)
@@ -131,7 +129,7 @@ func (c *cursors) took(p page, rows []contract.Claim, seen look, now time.Time) 
 	return valid
 }
 
-// startOver puts every lane back to its beginning, for a server that may not be the one we knew.
+// startOver resets every lane to its beginning, for a server that may be another one than before.
 func (c *cursors) startOver(seen look) {
 	for _, lc := range c.lanes {
 		lc.low = 0
@@ -144,8 +142,8 @@ func (c *cursors) startOver(seen look) {
 	c.server, c.last = seen.Server, 0
 }
 
-// ended drops the writers that are open no more and returns the lowest position above which
-// their rows may be. The page is valid if it has read them, or assumed nothing about them.
+// ended drops the writers that are no longer open and returns the lowest position above which their rows may
+// be. The page is valid if it has read them, or assumed nothing about them.
 func (c *cursors) ended(p page, seen look) (above int64, valid bool) {
 	open := make(map[string]bool, len(seen.Writers))
 	for _, id := range seen.Writers {

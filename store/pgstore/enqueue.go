@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// enqueueShape is what the text of an enqueue depends on. An application has as many shapes
-// as it has ways to fill in a message, and each is prepared once per connection.
+// enqueueShape is what the text of an enqueue depends on. An application has one shape for each way it fills in
+// a message, and each is prepared once per connection.
 type enqueueShape struct {
 	fields                fieldSet
 	many, fresh, remember bool
@@ -60,8 +60,8 @@ func (e *enqueueStatements) text(shape enqueueShape) string {
 	return text.(string)
 }
 
-// statement returns what stores the messages of b, at least one. With told it returns the identities that it has
-// stored; else the number of rows says whether all of them are new, or the only one.
+// statement returns what stores the messages of b, at least one. With told it returns the identities that it
+// has stored; else the number of rows shows whether all of them, or the only one, are new.
 func (e *enqueueStatements) statement(b outbox.Batch) (sql string, args []any, told bool) {
 	shape := enqueueShape{
 		fields: fieldsOf(b.Messages), many: len(b.Messages) > 1 || b.Remember,
@@ -90,7 +90,7 @@ func (s *Store[Tx]) enqueue(ctx context.Context, conn sqldb.Conn, b outbox.Batch
 	return isNew, nil
 }
 
-// allNew reports that all of msgs are new, if so many rows were stored.
+// allNew reports for each of msgs whether all of them are new: whether stored is their number.
 func allNew(msgs []waybill.Message, stored int64) []bool {
 	return slices.Repeat([]bool{stored == int64(len(msgs))}, len(msgs))
 }

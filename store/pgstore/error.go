@@ -33,7 +33,7 @@ func classify(err error) error {
 	return err
 }
 
-// absences are a schema, table, column or function of ours that is not there, and a lane that is not to be given, as
+// absences are a missing schema, table, column or function of the store, and a lane that must not be given, as
 // before version 16 of the schema.
 var absences = []string{"3F000", "42P01", "42703", "42883", "428C9"}
 
@@ -55,9 +55,9 @@ func classifyState(state string, err error) error {
 	return err
 }
 
-// classifyCaller leaves an error of the caller's function as it is, but for what a server
-// says about transactions that clash and about itself going away: an EOF or a timeout may be
-// of any other connection that the function uses.
+// classifyCaller leaves an error of the caller's function as it is, except for what a server says about
+// transactions that clash and about its own shutdown: an EOF or a timeout may be of any other connection that
+// the function uses.
 func classifyCaller(err error) error {
 	var s sqlStater
 	if !errors.As(err, &s) {

@@ -36,7 +36,7 @@ func (d durability) facts() []guarantee.Fact {
 		commit.Means = "a commit is on one more machine, " + d.standbys
 		commit.Survives = guarantee.NodeLoss
 	}
-	intact := max(commit.Survives, guarantee.PowerLoss) // what the other two take nothing from
+	intact := max(commit.Survives, guarantee.PowerLoss) // if the other two settings are on
 	return []guarantee.Fact{
 		commit,
 		switched("fsync", d.fsync, intact, "commits are forced to the disk", "a power failure may damage anything"),

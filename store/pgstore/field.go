@@ -13,7 +13,7 @@ import (
 type field struct {
 	name, kind string                           // kind is the SQL type of the argument
 	cast       string                           // from that to the column's type
-	set        func(m *waybill.Message) bool    // whether m has something else than the default
+	set        func(m *waybill.Message) bool    // whether m has another value than the default
 	value      func(m *waybill.Message) any     // the argument for one message
 	values     func(msgs []waybill.Message) any // the argument for several
 }
@@ -44,8 +44,8 @@ func timeField(name string, get func(m *waybill.Message) time.Time) field {
 
 func always(*waybill.Message) bool { return true }
 
-// enqueueFields are all of them. Source has a default that an operator may have chosen, so it is always given; a row
-// without a lane would pass the trigger.
+// enqueueFields are all fields. Source has a default that an operator may have chosen, so it is always given; a
+// row without a lane would pass the trigger.
 var enqueueFields = [...]field{
 	newField("lane", "smallint", always, func(m *waybill.Message) int16 { return int16(lanehash.Of(m)) }),
 	newField("id", "text", always, func(m *waybill.Message) string { return m.ID }),
@@ -128,7 +128,7 @@ func (set fieldSet) one(name string, render func(n int, f *field) string) string
 	return set.some(func(f *field) bool { return f.name == name }, render)
 }
 
-// identifies reports whether messages are known by the field.
+// identifies reports whether the field is part of a message's identity.
 func identifies(f *field) bool { return f.name == "id" || f.name == "source" || f.name == "tenant" }
 
 // args are the arguments of the set's fields: values of one message, or slices.

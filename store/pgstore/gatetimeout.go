@@ -17,7 +17,7 @@ const (
 	maxGateTimeout     = time.Hour
 )
 
-// patience is how long the first statement of a handler's transaction, the gate, waits for
+// patience is how long the first statement of a handler's transaction, the inbox insert, waits for
 // another transaction that holds the record.
 type patience time.Duration
 
@@ -31,7 +31,7 @@ func newPatience(d time.Duration) (patience, error) {
 	return patience(d), nil
 }
 
-// The session's own limit is put aside while the gate waits, so that it holds for the
+// The session's own limit is saved while the inbox insert waits, so that it applies to the
 // handler's statements as before.
 const (
 	shortenWaitSQL = `SELECT set_config('waybill.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', $1, true)`
@@ -43,7 +43,7 @@ type statement struct {
 	args []any
 }
 
-// statements are those to run before and after the gate.
+// statements are those to run before and after the inbox insert.
 func (p patience) statements() (before, after []statement) {
 	millis := strconv.FormatInt(time.Duration(p).Milliseconds(), 10)
 	return []statement{{shortenWaitSQL, []any{millis}}}, []statement{{restoreWaitSQL, nil}}
@@ -55,7 +55,7 @@ func lockTimedOut(err error) bool {
 	return errors.As(err, &s) && s.SQLState() == "55P03"
 }
 
-// sqlDriver is the driver for database/sql, with a gate that may be impatient.
+// sqlDriver is the driver for database/sql, with an inbox insert that may have a timeout.
 type sqlDriver struct {
 	sqldb.DB
 	gate patience

@@ -22,8 +22,8 @@ const (
 	HolderStandby  HolderKind = "standby"              // with hot_standby_feedback
 )
 
-// Holder is something that has been open for long: while it is, dead rows stay, because it
-// might still look at them.
+// Holder is something that has been open for long: until it ends, dead rows stay, because it might
+// still read them.
 type Holder struct {
 	Kind HolderKind
 
@@ -33,7 +33,7 @@ type Holder struct {
 	// Name is the application's name, the global id of a prepared transaction, or that of a slot.
 	Name string
 
-	// User is whose it is; "" for a slot.
+	// User is its owner; "" for a slot.
 	User string
 
 	// State is what a session is doing, such as "idle in transaction".
@@ -47,8 +47,8 @@ type Holder struct {
 	HoldsRows    bool
 	Transactions int64
 
-	// Enqueued says that the transaction has written to the outbox and not yet ended: nobody
-	// sees its messages, and relays must look for them again and again.
+	// Enqueued says that the transaction has written to the outbox and not yet ended: its messages
+	// are not visible yet, and relays must look for them again and again.
 	Enqueued bool
 
 	// CatalogOnly says that a slot keeps rows of the server's own tables only.
@@ -80,8 +80,8 @@ func scanHolder(r sqldb.Rows) (h Holder, err error) {
 const maxQueryLen = 60 // characters
 
 // withoutValues returns the beginning of a statement up to the first value or comment in it,
-// in one line. An ellipsis stands for the rest. Of SET it shows nothing more: its value need
-// not look like one.
+// in one line. An ellipsis stands for the rest. Of SET it shows only that word: its value need not
+// look like one.
 func withoutValues(query string) string {
 	shown := query[:firstValue(query)]
 	if first, _, _ := strings.Cut(strings.TrimSpace(shown), " "); strings.EqualFold(first, "SET") {

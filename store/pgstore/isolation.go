@@ -13,10 +13,10 @@ type database[Tx any] interface {
 	sqldb.Opener[Tx]
 }
 
-// readCommitted is a driver whose statements run at the isolation level READ COMMITTED: as
-// they are where the application's sessions begin with that level, which saves two round
-// trips, else in a transaction that says so. At a higher level they would clash for nothing,
-// and reading would lock what it reads.
+// readCommitted is a driver whose statements run at the isolation level READ COMMITTED: as they are
+// where the application's sessions begin with that level, which saves two round trips, else in a
+// transaction that sets it. At a higher level they would clash for nothing, and reading would lock
+// what it reads.
 type readCommitted[Tx any] struct {
 	database[Tx]
 	sql          *statements
@@ -37,8 +37,8 @@ func (d *readCommitted[Tx]) isPlain(ctx context.Context) (bool, error) {
 	return d.plain.Load(), nil
 }
 
-// run runs fn with statements that belong together. In a transaction they may not stand still for
-// long: its session may have gone without a word to the server.
+// run runs fn with statements that belong together. In a transaction they may not stay idle for
+// long: the client may have vanished without the server noticing.
 func (d *readCommitted[Tx]) run(ctx context.Context, fn func(conn sqldb.Conn) error) error {
 	plain, err := d.isPlain(ctx)
 	if err != nil {
@@ -63,8 +63,8 @@ func (d *readCommitted[Tx]) Exec(ctx context.Context, query string, args ...any)
 	return n, err
 }
 
-// Query is for statements that only read: their transaction ends when the rows are closed,
-// and nobody learns how.
+// Query is for statements that only read: their transaction ends when the rows are closed, and its
+// outcome is not reported.
 func (d *readCommitted[Tx]) Query(ctx context.Context, query string, args ...any) (sqldb.Rows, error) {
 	plain, err := d.isPlain(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/internal/sqlstore"
 )
 
-// RenewLanes implements [contract.Source]: with one statement if nothing is to change hands.
+// RenewLanes implements [contract.Source]: with one statement if no lane changes hands.
 func (s *Store[Tx]) RenewLanes(ctx context.Context, req contract.LeaseRequest) (contract.Lease, error) {
 	if !req.Join && len(req.Give) == 0 {
 		lease, changes, err := s.extendLease(ctx, req)

@@ -20,7 +20,7 @@ import (
 const (
 	withdrawnPayload = "withdrawn" // of the notification that follows a withdrawal; writers send none
 
-	probeInterval  = 30 * time.Second // a connection that was silent for so long is asked whether it lives
+	probeInterval  = 30 * time.Second // a connection that was silent for this long is probed
 	listenTimeout  = 5 * time.Second  // for what is asked of the server
 	minListenPause = 100 * time.Millisecond
 	maxListenPause = 5 * time.Second
@@ -48,7 +48,7 @@ func poolConnector(pool *pgxpool.Pool) connector {
 	}
 }
 
-// errNoServer is reported once where the relays of a store have no connection to listen on.
+// errNoServer is reported once if the relays of a store have no connection to listen on.
 var errNoServer = errors.New("the driver does not say where its server is; without Config.ListenURL the commits of others are found at the next poll")
 
 // sqlConnector opens connections with the settings of those of db, if they are of pgx's stdlib
@@ -101,8 +101,8 @@ func closeConn(conn *pgx.Conn) {
 	_ = conn.Close(ctx) // it may be gone already
 }
 
-// listener hears notifications on a connection of its own, for as long as it has users. It
-// tells the sleeper.
+// listener receives notifications on a separate connection, for as long as it has users, and passes
+// them to the sleeper.
 type listener struct {
 	connect connector
 	sql     statements
@@ -194,8 +194,8 @@ func (l *listener) listen(ctx context.Context) error {
 	}
 }
 
-// nextNotification waits for a notification, and from time to time asks whether the
-// connection lives: a peer that vanished does not say so.
+// nextNotification waits for a notification, and from time to time probes the connection: a peer
+// that vanished does not say so.
 func nextNotification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	for {
 		call, cancel := context.WithTimeout(ctx, probeInterval)

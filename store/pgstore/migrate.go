@@ -30,7 +30,7 @@ type Migration = migrate.Migration
 // this store: what waybill migrate --print shows.
 func (s *Store[Tx]) Migrations() []Migration { return s.migrations }
 
-// MigrateOptions are what [Store.Migrate] may be told.
+// MigrateOptions configure [Store.Migrate].
 type MigrateOptions struct {
 	// Source becomes the source of messages that foreign programs enqueue without naming
 	// one. Optional; without it an earlier setting stays, at first the empty text.
@@ -43,16 +43,16 @@ type MigrateOptions struct {
 	LockWait time.Duration
 }
 
-// Migrate brings the schema up to date, in one transaction under a lock, so that several
-// processes may call it at once, and while others work with the schema. It returns the version that
-// the schema has now. Step 17 is left for a later call while a relay of a version before 15 is alive.
+// Migrate migrates the schema, in one transaction under a lock, so that several processes may call it at
+// once, and while others work with the schema. It returns the version that the schema has now. Step 17 is
+// left for a later call while a relay of a version before 15 is alive.
 //
 // It locks the tables that it changes before it begins: for the first it waits two seconds, for the
 // others half a second each, less than PostgreSQL takes to see a deadlock and to end somebody else's
-// transaction. The outbox is the first; if it waits in vain for a table everything is undone, so that
-// those who wait behind it go on, and begun again a second later with that table. After ten times
-// Migrate gives up, and has changed nothing; the error is a conflict. So it is if another session holds
-// the lock of migrations for longer than LockWait; the error names it.
+// transaction. The outbox is the first; if it waits in vain for a table everything is rolled back, so that
+// those who wait behind it go on, and restarted a second later with that table. After ten attempts Migrate
+// stops, and has changed nothing; the error is a conflict. It is also a conflict, and names the session, if
+// another one holds the migration lock for longer than LockWait.
 func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 	target, err := migrate.Target(s.migrations, opts.Version)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 	}
 	err = migrate.Repeat(ctx, func() error {
 		err := s.addPartitions(ctx, contract.MaintainRequest{}, &contract.Maintained{})
-		if errors.Is(err, errBusy) { // who maintains the archive adds them
+		if errors.Is(err, errBusy) { // the relay that maintains the archive adds them
 			return nil
 		}
 		return s.core.Kind(err)
@@ -82,8 +82,8 @@ func (s *Store[Tx]) Migrate(ctx context.Context, opts MigrateOptions) (int, erro
 	return version, err
 }
 
-// migrateTo does all of it, or nothing. The tables are locked in the given order, of which it makes that
-// of the next try.
+// migrateTo does all of it, or nothing. The tables are locked in the given order, which it changes to that
+// of the next attempt.
 func (s *Store[Tx]) migrateTo(ctx context.Context, target int, opts MigrateOptions, order []string) (version int, err error) {
 	err = s.core.InTx(ctx, func(_ Tx, conn sqldb.Conn) (err error) {
 		if version, err = s.lockVersion(ctx, conn, cmp.Or(opts.LockWait, migrate.LockWait)); err != nil {
@@ -120,14 +120,14 @@ const (
 
 var errMigrationLock = errors.New("another session holds the lock of migrations")
 
-// changedTables are the tables that steps change. The outbox comes first, because business transactions
-// hold it for as long as they run: whoever waits while he holds nothing is part of no deadlock.
+// changedTables are the tables that steps change. The outbox comes first, because business transactions hold
+// it for as long as they run: a session that waits while it holds nothing is part of no deadlock.
 var changedTables = []string{"{outbox}", "{outbox_waiting}", "{outbox_ids}", "{scheduled}", "{schedules}", "{relays}",
 	"{dead_letters}", "{consumer_attempts}", "{inbox_leases}"}
 
 // lockTables takes every lock that the steps need, in the given order. While a session waits for a table,
-// everybody else who comes for that table waits behind it. A table that it waits for in vain comes first
-// the next time: whoever has it may be waiting for one that was locked here, and would be again.
+// every later request for that table waits behind it. A table that it waits for in vain comes first the next
+// time: its holder may be waiting for one that was locked here, and would be again.
 func (s *Store[Tx]) lockTables(ctx context.Context, conn sqldb.Conn, order []string) error {
 	for i, name := range order {
 		table := s.names.render(name)
@@ -172,7 +172,7 @@ func (s *Store[Tx]) lockVersion(ctx context.Context, conn sqldb.Conn, wait time.
 	return s.version(ctx, conn)
 }
 
-// migrationHolder says who holds the lock of migrations.
+// migrationHolder describes the session that holds the migration lock.
 func (s *Store[Tx]) migrationHolder(ctx context.Context) string {
 	rows, err := s.core.DB.Query(ctx, s.sql.MigrationHolder)
 	who, found, err := sqldb.One(rows, err, func(r sqldb.Rows) (string, error) {
@@ -182,7 +182,7 @@ func (s *Store[Tx]) migrationHolder(ctx context.Context) string {
 		return fmt.Sprintf("pid %d, user %s, application %q; if it does not migrate, end it with pg_terminate_backend(%d)", pid, user, application, pid), err
 	})
 	if err != nil || !found {
-		return "it has let go meanwhile, or cannot be seen; try again"
+		return "it has been released meanwhile, or cannot be seen; try again"
 	}
 	return who
 }

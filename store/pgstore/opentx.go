@@ -12,8 +12,8 @@ import (
 
 const beginSQL = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
-// BeginWith sends BEGIN and the statement of first in one round trip, with what makes the gate
-// impatient around it. A transaction whose statement fails is rolled back.
+// BeginWith sends BEGIN and the statement of first in one round trip, with the statements for the
+// gate timeout around it. A transaction whose statement fails is rolled back.
 func (d pgxDriver) BeginWith(ctx context.Context, first func(conn sqldb.Conn) error) (pgx.Tx, error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
@@ -26,8 +26,8 @@ func (d pgxDriver) BeginWith(ctx context.Context, first func(conn sqldb.Conn) er
 	return &poolTx{Tx: openTx{conn.Conn()}, conn: conn}, nil
 }
 
-// abandon ends what BeginWith could not, and gives the connection back; the pool closes it
-// if it is not fit for others.
+// abandon ends what BeginWith could not, and returns the connection; the pool closes it if it
+// cannot be reused.
 func (d pgxDriver) abandon(conn *pgxpool.Conn, cause error) error {
 	defer conn.Release()
 	if conn.Conn().PgConn().TxStatus() == 'I' {
@@ -122,7 +122,7 @@ func (t openTx) Rollback(ctx context.Context) error {
 	return err
 }
 
-// own is the transaction as one of pgx's own, which alone can make savepoints and large
+// own returns the transaction as one of pgx's own, which is needed for savepoints and large
 // objects. An empty statement stands for its BEGIN; that works in a failed transaction, too.
 func (t openTx) own(ctx context.Context) (pgx.Tx, error) {
 	return t.conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: ";"})

@@ -28,8 +28,8 @@ func (n names) dayOf(partition string) (day time.Time, ok bool) {
 	return day, ok && err == nil
 }
 
-// addPartition makes a day's partition. The error is a check violation if the default
-// partition has rows of that day.
+// addPartition creates a day's partition. The error is a check violation if the default partition
+// has rows of that day.
 func (s *Store[Tx]) addPartition(ctx context.Context, conn sqldb.Conn, day time.Time) error {
 	return runAll(ctx, conn, s.sql.ShortLock, onDay(s.sql.AddDay, day))
 }

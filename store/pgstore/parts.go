@@ -10,28 +10,28 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// partFiles say, for each version of the schema, what its migrations have made, as the statement
-// parts says it. A test holds them and the migrations together.
+// partFiles list, for each version of the schema, what its migrations have created, in the form of
+// the statement parts. A test keeps them and the migrations in step.
 //
 //go:embed parts/*.txt
 var partFiles embed.FS
 
-// unfinished is said of an index that was not made to its end.
+// unfinished precedes an index whose creation was interrupted.
 const unfinished = "unfinished "
 
-// Parts are what a schema should have and has not.
+// Parts are what a schema lacks.
 type Parts struct {
-	// Missing are the parts that are not there, or are switched off, such as
-	// "index outbox_ids (enqueued_at)" or "trigger complete_message on outbox".
+	// Missing are the parts that are missing or disabled, such as "index outbox_ids (enqueued_at)"
+	// or "trigger complete_message on outbox".
 	Missing []string
 
-	// Unfinished are indexes that cost writers and serve nobody, because what made them was
+	// Unfinished are indexes that cost writers and are not used, because their creation was
 	// interrupted.
 	Unfinished []string
 }
 
-// MissingParts compares the schema with what the migrations up to version make. What is there
-// beyond that does no harm and is not reported.
+// MissingParts compares the schema with what the migrations up to version make. Additional objects
+// do no harm and are not reported.
 func (s *Store[Tx]) MissingParts(ctx context.Context, version int) (p Parts, err error) {
 	file, err := partFiles.ReadFile(fmt.Sprintf("parts/%03d.txt", version))
 	if err != nil {

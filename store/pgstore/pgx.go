@@ -57,8 +57,8 @@ func (d pgxDriver) On(tx pgx.Tx) sqldb.Conn {
 // noPoolTx is what a variable of the pool's type holds before a transaction has begun.
 var noPoolTx pgx.Tx = (*pgxpool.Tx)(nil)
 
-// Begin takes a connection of its own, so that the transaction can be ended by a COMMIT in a
-// batch, which a transaction of the pool would not learn of.
+// Begin takes a separate connection, so that the transaction can be ended by a COMMIT in a batch,
+// which a transaction of the pool would not learn of.
 func (d pgxDriver) Begin(ctx context.Context) (pgx.Tx, error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
@@ -91,7 +91,8 @@ func (d pgxDriver) CommitAfter(ctx context.Context, tx pgx.Tx, last func(conn sq
 	return err
 }
 
-// Rollback uses a context of its own: the caller's may have ended, which is why we are here.
+// Rollback uses a separate context: the caller's may have ended, which may be the reason for the
+// rollback.
 func (d pgxDriver) Rollback(tx pgx.Tx) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// poolTx is a transaction that gives its connection back to the pool when it ends. From then
-// on it is a closedTx, so that a caller who keeps it cannot reach the connection's next user.
+// poolTx is a transaction that returns its connection to the pool when it ends. From then on it is a
+// closedTx, so that a caller who keeps it cannot reach the connection's next user.
 type poolTx struct {
 	pgx.Tx
 	conn *pgxpool.Conn // nil once the transaction has ended
@@ -79,7 +79,7 @@ func (c *committer) end(err error) error {
 	return nil
 }
 
-// closedTx answers everything with [pgx.ErrTxClosed].
+// closedTx returns [pgx.ErrTxClosed] from every method.
 type closedTx struct{ pgx.Tx }
 
 func (closedTx) Begin(context.Context) (pgx.Tx, error) { return nil, pgx.ErrTxClosed }

@@ -17,12 +17,13 @@ import (
 //go:embed sql/*.sql
 var statementFiles embed.FS
 
-// filled are what is put in for each call.
+// filled are the names that are filled in for each call.
 var filled = []string{"columns", "values", "arrays", "id", "source", "tenant", "identity_columns", "identity_arrays", "day", "definition"}
 
-// loadStatements reads the statements once; each store puts its names in. Next to what
-// [sqlstore.LoadStatements] knows they have {movable "m"}, the columns of a message in a form that the indexes of
-// every table can hold, {no_message}, a NULL for each, and {wakeups_text} and so on, literals with a name.
+// loadStatements reads the statements once; each store fills in its names. In addition to what
+// [sqlstore.LoadStatements] supports they have {movable "m"}, the columns of a message in a form that the
+// indexes of every table can hold, {no_message}, a NULL for each, and {wakeups_text} and so on, literals with a
+// name.
 var loadStatements = sync.OnceValues(func() (*sqlfile.Statements, error) {
 	names := slices.Concat(tables[:], filled, []string{"channel"})
 	for _, t := range textTables {
@@ -66,7 +67,7 @@ type statements struct {
 	ReadVersion, SetSource, SetDefaultSource    string
 }
 
-// gateStatements are those of the gate of an inbox, as they are in [sqlstore.Statements], and for many records.
+// gateStatements are those of the inbox insert, as they are in [sqlstore.Statements], and for many records.
 type gateStatements struct {
 	Gate, GateDead, GateOutcome, FindRecord string
 	GateAll, GateOutcomes                   string
@@ -82,7 +83,7 @@ func newStatements(n names) (common sqlstore.Statements, own statements, err err
 	return common, own, err
 }
 
-// gateOf returns the gate that the store has, and makes it that of the core.
+// gateOf returns the inbox insert that the store uses, and makes it that of the core.
 func gateOf(compact bool, common *sqlstore.Statements, own *statements) gateStatements {
 	if !compact {
 		return gateStatements{common.Gate, common.GateDead, common.GateOutcome, common.FindRecord, own.GateAll, own.GateOutcomes}
@@ -113,10 +114,9 @@ func messageParams(first int) string {
 	return strings.Join(params, ", ")
 }
 
-// movableColumnsOf are the columns of a message in a row that anybody may have written, as the dead
-// letters can keep them. What they index is cut where it is longer than a message may have it, one
-// character behind the limit, so that the message stays malformed; times that are infinite, which
-// no program can read, are left out.
+// movableColumnsOf are the columns of a message in a row that any program may have written, as the dead letters
+// can keep them. Indexed values that are longer than a message may have are cut one character behind the limit,
+// so that the message stays malformed; infinite times, which no program can read, are left out.
 func movableColumnsOf(alias string) string {
 	columns := strings.Split(sqldb.MessageColumnsOf(alias), ", ")
 	for i, column := range columns {

@@ -10,50 +10,48 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// Role is a job for which a role of the database may be made, with no more rights than the
-// job needs.
+// Role is a job for which a database role may be created, with no more rights than the job needs.
 type Role string
 
-// The roles that [Store.RolesSQL] makes. A program that does several jobs is a member of
-// several.
+// The roles that [Store.RolesSQL] creates. A program that does several jobs is a member of several.
 const (
 	RoleWriter    Role = "writer"    // enqueues, also for later
 	RoleScheduler Role = "scheduler" // puts recurring schedules
 	RoleRelay     Role = "relay"     // publishes, and keeps the archive
 	RoleConsumer  Role = "consumer"  // handles messages once
 	RoleInbox     Role = "inbox"     // handles messages once, in another language
-	RoleOperator  Role = "operator"  // looks, deals with dead letters and schedules, and cancels messages
-	RoleReader    Role = "reader"    // looks
+	RoleOperator  Role = "operator"  // reads, deals with dead letters and schedules, and cancels messages
+	RoleReader    Role = "reader"    // reads
 	RoleAPI       Role = "api"       // answers repeated HTTP requests, by package idempotency
 )
 
-// Roles returns every role, in the order in which they are made.
+// Roles returns every role, in the order in which they are created.
 func Roles() []Role {
 	return []Role{RoleWriter, RoleScheduler, RoleRelay, RoleConsumer, RoleInbox, RoleOperator, RoleReader, RoleAPI}
 }
 
-// grant is rights on some objects. Columns, comma-separated, narrow them to themselves: who enqueues
-// reads what messages are known by, and nothing else.
+// grant is rights on some objects. Columns, comma-separated, restrict them to these: a program that
+// enqueues reads the identity of messages, and nothing else.
 type grant struct {
 	rights  string // comma-separated
 	columns string
 	on      []string
 }
 
-// messageColumns are those of a message that whoever enqueues may give.
+// messageColumns are those of a message that a program that enqueues may set.
 var messageColumns = strings.TrimSuffix(sqldb.MessageColumns, ", enqueued_at")
 
-// identityColumns are what messages on their way are told apart by.
+// identityColumns are the identity of messages in flight.
 const identityColumns = "id, source, tenant"
 
 // letterColumns are what changes in a dead letter: never the message.
 const letterColumns = "requeued_at, error, reason, last_failed_at, attempts, fingerprint, history, life, replay, state, resolution, resolved_at, parks"
 
-// responseColumns are those of a stored response that say whether it has expired: never what it says.
+// responseColumns are those of a stored response that show whether it has expired: never its content.
 const responseColumns = "key, expires_at"
 
-// keeping is what a program needs that removes what is past its retention, as each service
-// does, and adds up the groups of dead letters.
+// keeping is what a program needs to remove what is past its retention, as each service does, and to
+// add up the groups of dead letters.
 var keeping = []grant{
 	{"SELECT, UPDATE, DELETE", "", []string{"inbox", "inbox_compact", "inbox_leases", "consumer_attempts", "sagas"}},
 	{"SELECT, DELETE", "", []string{"dead_letters"}},
@@ -70,11 +68,11 @@ var keeping = []grant{
 	{"DELETE", "", []string{"idempotency_responses"}},
 }
 
-// grants is what each role needs, beside what PUBLIC has: USAGE on the schema, and the right to
-// run its functions. A row lock needs UPDATE, whatever is changed then.
+// grants is what each role needs in addition to what PUBLIC has: USAGE on the schema, and the right
+// to run its functions. A row lock needs UPDATE, whatever is changed afterwards.
 var grants = map[Role][]grant{
 	RoleWriter: {
-		{"INSERT", "lane, " + messageColumns, []string{"outbox"}}, // the position is the database's to give
+		{"INSERT", "lane, " + messageColumns, []string{"outbox"}}, // the database assigns the position
 		{"INSERT", identityColumns, []string{"outbox_ids"}},
 		{"SELECT", identityColumns, []string{"outbox", "outbox_ids", "outbox_waiting"}},
 		{"INSERT", "lane, token, due_at, enqueued_at, " + messageColumns, []string{"scheduled"}},
@@ -115,10 +113,10 @@ var grants = map[Role][]grant{
 		{"DELETE", "", []string{"outbox"}},           // messages that are cancelled
 		{"UPDATE", "since", []string{"relay_lanes"}}, // to lock rows
 		{"SELECT, INSERT", "", []string{"audit_log"}},
-		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}}, // which it folds
+		{"SELECT, INSERT, UPDATE, DELETE", "", []string{"dead_letter_changes", "dead_letter_sums"}}, // which it folds into sums
 		{"SELECT, INSERT, UPDATE", "", []string{"replays", "inbox"}},                                // an edited copy has a record
 		{"SELECT, INSERT", "", []string{"dead_letters"}},
-		{"UPDATE", "", []string{"inbox_compact"}}, // the record of a letter that is deleted
+		{"UPDATE", "", []string{"inbox_compact"}}, // the record of a dead letter that is deleted
 		{"UPDATE", "", []string{"sagas"}},
 		{"INSERT", "", []string{"saga_log"}},
 		{"UPDATE, DELETE", "", []string{"schedules"}},
@@ -130,18 +128,18 @@ var grants = map[Role][]grant{
 	RoleAPI:    {{"SELECT, INSERT, UPDATE", "", []string{"idempotency_responses", "inbox_leases"}}, {"SELECT", "", []string{"schema_versions"}}},
 }
 
-// readable is what a person may look at.
+// readable are the tables that a person may read.
 var readable = []string{
 	"audit_log", "consumer_attempts", "consumer_offsets", "dead_letter_changes", "dead_letter_sums", "dead_letters", "inbox", "inbox_compact", "inbox_leases", "inbox_scopes", "messages", "outbox", "outbox_archive", "outbox_ids",
 	"outbox_waiting", "relay_lanes", "relays", "replays", "schema_versions", "scheduled", "schedules", "sagas", "saga_log",
 }
 
 const (
-	// makeRoleSQL does nothing if there is such a role. Roles are the whole server's.
+	// makeRoleSQL does nothing if the role exists. Roles belong to the whole server.
 	makeRoleSQL = `DO $body$ BEGIN CREATE ROLE %s NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $body$;`
 
 	// ownArchiveSQL gives the archive, which belonged to the relay's role in earlier versions, to the
-	// owner of the other tables, with no policy or trigger that the role has left.
+	// owner of the other tables, without any policy or trigger that the role has left on it.
 	ownArchiveSQL = `DO $body$
 DECLARE
     archive regclass := {outbox_archive_text}::regclass;
@@ -167,10 +165,10 @@ END $body$;
 // revocable are all objects on which a role may have rights from this version or an earlier one.
 var revocable = append(slices.Clone(readable), "outbox_archive_rest", "idempotency_responses", "locks", "wakeups", "outbox_position_seq", "add_archive_day", "drop_archive_day", "purge_audit", "inbox_record")
 
-// RolesSQL returns a script that makes the roles, each named after its job behind prefix, and
-// grants them what they need, and takes from them what they do not, as one transaction. It may be run
-// again, and is to be after each migration, by the owner of the tables. The prefix follows the rules
-// of [Config.TablePrefix].
+// RolesSQL returns a script that creates the roles, each named prefix followed by its job, grants
+// them what they need, and revokes what they do not, as one transaction. It may be run again, and
+// must be after each migration, by the owner of the tables. The prefix follows the rules of
+// [Config.TablePrefix].
 func (s *Store[Tx]) RolesSQL(prefix string) (string, error) {
 	if err := validName("prefix", prefix); err != nil {
 		return "", err
@@ -244,9 +242,8 @@ func rightsOf(role Role) []right {
 	return rights
 }
 
-// MissingRights returns what the role of the session may not do and would have to for a job,
-// such as "DELETE on outbox"; an empty slice if it may do everything. The tables need not be
-// there.
+// MissingRights returns the rights that a job needs and the session's role lacks, such as "DELETE on
+// outbox"; an empty slice if it has all of them. The tables need not exist.
 func (s *Store[Tx]) MissingRights(ctx context.Context, role Role) ([]string, error) {
 	if !slices.Contains(Roles(), role) {
 		return nil, &waybill.InvalidError{Field: "role", Reason: fmt.Sprintf("is %q, which is none", role)}

@@ -15,10 +15,10 @@ type SessionFacts struct {
 	Clock         time.Time // the server's
 
 	User      string // the role that the session acts as
-	Superuser bool   // it may do everything
+	Superuser bool   // it has every right
 
-	// Connections is how many are open, of all databases; MaxConnections how many the server
-	// lets those in that are no superusers.
+	// Connections is the number of open ones, to all databases; MaxConnections the server's limit
+	// for users that are not superusers.
 	Connections, MaxConnections int
 }
 

@@ -34,7 +34,7 @@ func (s *Store[Tx]) SettleMessages(ctx context.Context, req contract.SettleReque
 	return settleplan.Lost(req.Settlements, held), nil
 }
 
-// settlePublished writes down what came straight from the outbox and is published.
+// settlePublished records what came straight from the outbox and is published.
 func (s *Store[Tx]) settlePublished(ctx context.Context, conn sqldb.Conn, req contract.SettleRequest, list []contract.Settlement) ([]int, error) {
 	lanes, epochs := lanesOf(list)
 	numbers := column(list, func(st contract.Settlement) int32 { return int32(st.Claim.Lane.Number) }) // pgx boxes each int
@@ -65,7 +65,7 @@ func lanesOf(list []contract.Settlement) (numbers []int, epochs []int64) {
 	return numbers, epochs
 }
 
-// settleMixed writes down what is in the lanes that are still ours, which it locks first.
+// settleMixed records the settlements in the lanes that the relay still owns, which it locks first.
 func (s *Store[Tx]) settleMixed(ctx context.Context, conn sqldb.Conn, req contract.SettleRequest) ([]int, error) {
 	lanes, epochs := lanesOf(req.Settlements)
 	rows, err := conn.Query(ctx, s.sql.Fence, req.Node, lanes, epochs)

@@ -15,7 +15,7 @@ type settleStep struct {
 	args      []any
 }
 
-// steps returns the statements for what goes through the waiting rows, in order.
+// steps returns the statements for the parts of a plan that go through the waiting rows, in order.
 func (s *statements) steps(p *settleplan.Plan, req contract.SettleRequest) []settleStep {
 	done := s.DeleteWaiting
 	if req.Archive {

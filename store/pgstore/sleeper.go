@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// An announcement is renewed long before it ends; it ends so that writers stop notifying
+	// An announcement is renewed long before it expires; it expires so that writers stop notifying
 	// relays that were killed.
 	announcementTTL     = time.Minute
 	announcementRenewal = announcementTTL / 2
 
-	// Notifications are too many if so many come within rushWindow: each keeps other commits
-	// of the database waiting. They are asked for again when no more messages than that were
-	// found within calmWindow, which is a lower rate.
+	// There are too many notifications if rushCount come within rushWindow: each keeps other
+	// commits of the database waiting. They are requested again when no more than rushCount
+	// messages were found within calmWindow, which is a lower rate.
 	rushCount  = 20
 	rushWindow = 50 * time.Millisecond
 	calmWindow = 100 * time.Millisecond
@@ -25,8 +25,8 @@ const (
 	minPatience = 100 * time.Millisecond
 	maxPatience = 3 * time.Second
 
-	// The waits between claims: without notifications, and for the end of transactions that
-	// were open at the announcement. They grow with the time that passes in vain.
+	// The waits between claims: without notifications, and for the end of transactions that were
+	// open at the announcement. They grow while nothing is found.
 	minWait      = time.Millisecond
 	maxRushWait  = 10 * time.Millisecond
 	maxEarlyWait = time.Second
@@ -38,8 +38,8 @@ const (
 //
 //	deaf ──connected──▶ awake ──announced──▶ announced ──20 notifications in 50 ms──▶ awake
 //
-// Deaf relays hear of other transactions at the next poll. Announced ones sleep until they
-// are notified. Awake ones claim every few milliseconds, and announce when it is calm.
+// Deaf relays learn of other transactions at the next poll. Announced ones sleep until they are
+// notified. Awake ones claim every few milliseconds, and announce when it is calm.
 type sleeper struct {
 	signals *wakeup.Signaller
 
@@ -53,18 +53,18 @@ type sleeper struct {
 	notified    rate          // notifications
 	claimed     rate          // messages
 	claimedAt   time.Time     // when the last was found
-	err         error         // why notifications are not heard, to be reported
-	reported    bool          // it was taken in already
+	err         error         // why notifications are not received, to be reported
+	reported    bool          // it was handled already
 }
 
 func newSleeper(signals *wakeup.Signaller) *sleeper {
 	return &sleeper{signals: signals, patience: minPatience}
 }
 
-// step is what a relay that has found nothing does.
+// step is what a relay that has found nothing does next.
 type step struct {
 	announce bool          // announce, and claim again
-	wait     time.Duration // else wait for so long, or until there is a signal
+	wait     time.Duration // else wait for this long, or until there is a signal
 	look     bool          // and then see which early writers are left
 }
 
@@ -85,12 +85,12 @@ func (s *sleeper) next(now time.Time) step {
 	return step{wait: announcementRenewal - age}
 }
 
-// calm reports whether notifications would be few again.
+// calm reports whether the rate of notifications would be low again.
 func (s *sleeper) calm(now time.Time) bool {
 	return now.Sub(s.withdrawnAt) >= s.patience && !s.claimed.within(calmWindow, now)
 }
 
-// found takes in that a claim has found n messages.
+// found records that a claim has found n messages.
 func (s *sleeper) found(n int, now time.Time) {
 	if n == 0 {
 		return
@@ -107,8 +107,8 @@ func (s *sleeper) withdrawals() int {
 	return s.withdrawn
 }
 
-// announced takes in that writers were asked to notify, after the given number of
-// withdrawals: if there was one since, it may have come later than the announcement.
+// announced records that writers were asked to notify, after the given number of withdrawals: if
+// there was one since, it may have come later than the announcement.
 func (s *sleeper) announced(at time.Time, withdrawals int, open []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +122,8 @@ func (s *sleeper) announced(at time.Time, withdrawals int, open []string) {
 	}
 }
 
-// stillOpen takes in which transactions are open now. Messages of those that have ended are
-// visible; all relays of the store object are to look for them.
+// stillOpen records which transactions are open now. Messages of those that have ended are visible;
+// all relays of the store object must look for them.
 func (s *sleeper) stillOpen(open []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *sleeper) stillOpen(open []string) {
 	s.early = left
 }
 
-// connected takes in that notifications are heard from now on.
+// connected records that notifications are received from now on.
 func (s *sleeper) connected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,8 +147,8 @@ func (s *sleeper) connected() {
 	s.signals.Signal()
 }
 
-// lost takes in that notifications are not heard, and why. That is reported once until they
-// are heard again.
+// lost records that notifications are not received, and why. That is reported once until they are
+// received again.
 func (s *sleeper) lost(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *sleeper) takeError() error {
 	return err
 }
 
-// wake takes in a notification of a writer, and reports whether they are too many.
+// wake records a notification of a writer, and reports whether there are too many.
 func (s *sleeper) wake(now time.Time) (rush bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (s *sleeper) wake(now time.Time) (rush bool) {
 	return rush
 }
 
-// withdraw takes in that writers do not notify any more.
+// withdraw records that writers no longer notify.
 func (s *sleeper) withdraw(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,8 +6,8 @@
 // only when it is called.
 //
 // One Store value should serve a process: an outbox writer wakes the relays that share it
-// without a detour through the database. Relays of others are notified by a trigger; for
-// that a running relay keeps a connection of its own beside the pool's.
+// without a detour through the database. Relays of others are notified by a trigger; for that a
+// running relay keeps a connection in addition to the pool's.
 package pgstore
 
 import (
@@ -34,12 +34,12 @@ type Config struct {
 	// Schema. Optional; the default is none.
 	TablePrefix string
 
-	// ListenURL is a connection string, for a connection of its own on which running relays
-	// are notified of commits. It must reach the server itself: LISTEN does not work through
-	// a pooler that hands out connections per transaction, such as PgBouncer's mode
-	// "transaction". Optional; the default is the settings of the pool, for [NewSQL] only if the
-	// driver is pgx's stdlib package, unwrapped. With any other driver set it: else relays learn
-	// of the commits of others at their next poll, and report that once.
+	// ListenURL is a connection string, for a separate connection on which running relays are
+	// notified of commits. It must reach the server itself: LISTEN does not work through a pooler
+	// that hands out connections per transaction, such as PgBouncer's mode "transaction". Optional;
+	// the default is the settings of the pool, for [NewSQL] only if the driver is pgx's stdlib
+	// package, unwrapped. With any other driver set it: else relays learn of the commits of others
+	// at their next poll, and report that once.
 	ListenURL string
 
 	// GateTimeout is how long a delivery waits while another transaction handles the same
@@ -48,8 +48,8 @@ type Config struct {
 	// database/sql it takes two round trips.
 	GateTimeout time.Duration
 
-	// CompactInbox keeps a processed message in about 125 bytes, indexes included, instead of
-	// three times as many. A record then has a 16-byte hash of the message's key and one of its
+	// CompactInbox keeps a processed message in about 125 bytes, indexes included, instead of three
+	// times that amount. A record then has a 16-byte hash of the message's key and one of its
 	// payload, but not the message's id, if that is not its key, nor extra data; times are cut
 	// to ten seconds. What was recorded before stays valid. All consumers on the tables must
 	// agree: stop those without it before the first with it starts, and do not go back before
@@ -71,12 +71,12 @@ type Store[Tx any] struct {
 	migrations []migrate.Migration
 	sleeper    *sleeper
 	listener   *listener
-	claiming   chan struct{} // held by the claim under way, which alone uses cursors
+	claiming   chan struct{} // held by the current claim, the only user of cursors
 	cursors    *cursors
 	waited     bool // whether anything waited at the latest claim; guarded by claiming
 	found      int  // rows of the latest page; guarded by claiming
 	clean      *cleanSet
-	db         *readCommitted[Tx] // the core's, too
+	db         *readCommitted[Tx] // the core uses it, too
 }
 
 var (

@@ -9,10 +9,9 @@ import (
 )
 
 // AwaitMessages implements [contract.Source]. Commits of this store object that it knows of end
-// the wait without the database. For all others writers are asked to notify, which the
-// outbox's trigger does, for as long as it costs them little; beyond that the wait is one of
-// a few milliseconds. Without a connection to listen on, what others commit waits for the
-// poll.
+// the wait without the database. For all others, writers are asked to notify, which the outbox's
+// trigger does, while that costs them little; beyond that the wait is a few milliseconds. Without a
+// connection to listen on, what others commit waits for the poll.
 func (s *Store[Tx]) AwaitMessages(ctx context.Context, node string) error {
 	err := s.await(ctx, node)
 	if err == nil || ctx.Err() != nil {
@@ -52,8 +51,8 @@ func (s *Store[Tx]) await(ctx context.Context, node string) error {
 	return nil
 }
 
-// announce asks writers to notify, and then lists those that may have been too early to be
-// asked. The caller claims once more before it sleeps, for those that committed before.
+// announce asks writers to notify, and then lists those that may have enqueued before they were
+// asked. The caller claims once more before it sleeps, for those that have committed already.
 func (s *Store[Tx]) announce(ctx context.Context) error {
 	now, withdrawals := time.Now(), s.sleeper.withdrawals()
 	if _, err := s.core.DB.Exec(ctx, s.sql.Announce, s.names.render("{wakeups}"), int(announcementTTL.Seconds())); err != nil {
@@ -83,7 +82,7 @@ func (s *Store[Tx]) openEnqueuers(ctx context.Context) ([]string, error) {
 
 // LeaveLanes implements [contract.Source]. The connection to listen on is closed when the last
 // node that waited on this store object has left. When no relay is left anywhere, writers are asked
-// to notify no more.
+// to stop notifying.
 func (s *Store[Tx]) LeaveLanes(ctx context.Context, node string) error {
 	if s.core.Signals.Leave(node) {
 		s.listener.remove()

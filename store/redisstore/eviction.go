@@ -23,7 +23,7 @@ func (s *Store) EvictionPolicy(ctx context.Context) (string, error) {
 	if !ok {
 		return evictionPolicy(ctx, s.client)
 	}
-	var mu sync.Mutex // the masters are asked side by side
+	var mu sync.Mutex // the masters are asked concurrently
 	var found string
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
 		policy, err := evictionPolicy(ctx, master)

@@ -11,8 +11,8 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// FindResponse returns the response that is stored under key, and false if there is none or its
-// time has passed. Package idempotency says what responses are.
+// FindResponse returns the response that is stored under key, and false if there is none or it has
+// expired. Package idempotency says what responses are.
 func (s *Store) FindResponse(ctx context.Context, key string) ([]byte, bool, error) {
 	response, err := s.client.Get(ctx, s.responses+key).Bytes()
 	if errors.Is(err, redis.Nil) {

@@ -19,14 +19,15 @@ import (
 //	owner     who had the last lease, as it said
 //	first     when the key was first acquired
 //	last      when it was last acquired, renewed, released or processed
-//	ends      until when nobody may begin the key: when the lease ends, or the wait of a released
+//	ends      the time before which nobody may begin the key: the end of the lease, or of the wait of a released
 //	          key; not there if it is processed, or was released without a wait
 //	hash      of the payload, as the request with that token said
 //	hashed    that token
 //
 // Times are microseconds since 1970. That an operation is one script makes it atomic: Redis runs
-// one at a time. The scripts read the clock and then write, which Redis 5 and up replicate by
-// their effects. They answer {status, token, attempts, ends, remaining}, and some of them more.
+// scripts one after the other. The scripts read the clock and then write, which Redis 5 and up
+// replicate by their effects. They answer {status, token, attempts, ends, remaining}, and some of
+// them more.
 //
 // Scripts of versions that know neither waits nor payloads may work on the same keys: they begin a
 // key that waits, and its wait is over; and they leave the hash as it is, which hashed tells.
@@ -43,8 +44,8 @@ if lease[6] and lease[7] == lease[3] then hash = lease[6] end
 `
 
 // ownLua ends a script unless the key is leased under the id ARGV[1]. An id is drawn for each
-// lease, so another one means that somebody else has begun the key since, and whoever repeats
-// a call that settled the key is told how it was settled.
+// lease, so another one means that somebody else has begun the key since, and a repeated call that
+// settled the key returns how it was settled.
 const ownLua = `
 if not state then return {'Unknown', 0, 0, 0, 0} end
 if id ~= ARGV[1] then return {'LeaseLost', 0, 0, 0, 0} end
@@ -112,7 +113,7 @@ return {status, token, attempts, ends or 0, tonumber(more[1]), tonumber(more[2])
 // script is a text that Redis runs.
 type script struct {
 	*redis.Script
-	values int // how many it answers, if the key is as it should be
+	values int // the number of values it answers, if the key is as it should be
 }
 
 func newScript(values int, text string) script { return script{redis.NewScript(text), values} }

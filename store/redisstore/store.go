@@ -19,7 +19,7 @@
 //
 // What Redis forgets is processed again. It forgets keys that it evicts, see
 // [Store.EvictionPolicy]; the last second of writes when it crashes with appendfsync everysec,
-// which is its default once appendonly is on, and everything since the last snapshot without; and
+// which is its default once appendonly is on, and everything since the last snapshot if it is off; and
 // what a replica had not received when it took over. The tokens of a forgotten key begin at 1 again.
 package redisstore
 
@@ -87,16 +87,16 @@ func invalid(field, format string, args ...any) error {
 // stores, in several processes, on one server.
 type Store struct {
 	client    redis.UniversalClient
-	leases    string // what stands before a lease's key
-	responses string // what stands before a response's key
+	leases    string // the prefix of a lease's key
+	responses string // the prefix of a response's key
 	retention time.Duration
 }
 
 var _ lease.BatchStore = (*Store)(nil)
 
-// hashWhole ends what stands before every key. Cluster takes the text between the first brace
-// that opens and the next that closes as what decides the slot, and the whole name if that text
-// is empty. Here it always is, so that keys with braces of their own are spread like all others.
+// hashWhole ends the prefix of every key. Cluster hashes the text between the first opening brace and
+// the next closing one to choose the slot, or the whole name if that text is empty. Here it always is,
+// so that keys that contain braces are spread like all others.
 const hashWhole = "{}"
 
 // New returns a store that uses client, which must allow scripts. The caller closes client after

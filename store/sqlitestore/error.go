@@ -11,10 +11,10 @@ import (
 	"github.com/waybill-go/waybill/internal/sqldb"
 )
 
-// Every driver passes SQLite's own error texts on (sqlite3_errstr), and they are the only
-// thing that all drivers have in common: error types and codes differ.
+// Every driver passes on SQLite's own error texts (sqlite3_errstr), and only these are common to
+// all drivers: error types and codes differ.
 var (
-	// clashTexts are a writer's that waited in vain, and a reader's that wants to write
+	// clashTexts are those of a writer that waited in vain, and of a reader that wants to write
 	// after another one has written.
 	clashTexts = []string{"database is locked", "database table is locked", "database schema is locked"}
 
@@ -24,17 +24,17 @@ var (
 		"access permission denied", "locking protocol",
 	}
 
-	// absenceTexts are about a table or column of ours that is not there.
+	// absenceTexts are about a missing table or column of the store.
 	absenceTexts = []string{"no such table", "no such column", "has no column named"}
 
-	// endedText is said of COMMIT and ROLLBACK where a statement has ended its transaction: by a
+	// endedText is the error of COMMIT and ROLLBACK if a statement has ended its transaction: by a
 	// conflict clause or a trigger that says so, an interrupt, or a disk that is full or fails.
 	endedText = "no transaction is active"
 
-	// withinText is said of BEGIN in a transaction.
+	// withinText is the error of BEGIN in a transaction.
 	withinText = "within a transaction"
 
-	// closedTexts are database/sql's.
+	// closedTexts are those of database/sql.
 	closedTexts = []string{"sql: database is closed", "sql: connection is already closed"}
 )
 
@@ -51,7 +51,7 @@ func classify(err error) error {
 	return classifyCaller(err)
 }
 
-// classifyCaller leaves an error of the caller's function as it is, but for what SQLite says
+// classifyCaller leaves an error of the caller's function as it is, except for what SQLite says
 // about transactions that clash and about its file.
 func classifyCaller(err error) error {
 	switch {

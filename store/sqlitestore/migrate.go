@@ -24,7 +24,7 @@ type Migration = migrate.Migration
 // this store: what waybill migrate --print shows.
 func (s *Store) Migrations() []Migration { return s.migrations }
 
-// MigrateOptions are what [Store.Migrate] may be told.
+// MigrateOptions configure [Store.Migrate].
 type MigrateOptions struct {
 	// Source becomes the source of messages that foreign programs enqueue without naming
 	// one. Optional; without it an earlier setting stays, at first the empty text.
@@ -34,8 +34,8 @@ type MigrateOptions struct {
 	Version int
 }
 
-// Migrate brings the schema up to date, in one transaction, so that several processes may
-// call it at once. It returns the version that the schema has now.
+// Migrate migrates the schema, in one transaction, so that several processes may call it at once.
+// It returns the version that the schema has now.
 func (s *Store) Migrate(ctx context.Context, opts MigrateOptions) (int, error) {
 	target, err := migrate.Target(s.migrations, opts.Version)
 	if err != nil {

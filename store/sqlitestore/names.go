@@ -31,8 +31,7 @@ const columnsSQL = `id TEXT NOT NULL, topic TEXT NOT NULL, direct INTEGER NOT NU
     causation_id TEXT NOT NULL, idempotency_key TEXT NOT NULL, trace_parent TEXT NOT NULL, trace_state TEXT NOT NULL,
     time INTEGER, deliver_at INTEGER, expires_at INTEGER, enqueued_at INTEGER NOT NULL`
 
-// nowSQL is the clock: microseconds since 1970, to the millisecond. It stands still within a
-// statement.
+// nowSQL is the clock: microseconds since 1970, to the millisecond. It is constant within a statement.
 const nowSQL = `(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + (SELECT clock_offset_us FROM {settings}))`
 
 // names renders SQL texts. {table} becomes a quoted name, {outbox_text} a literal with a name; {now}, {columns}, {key}, {integer}

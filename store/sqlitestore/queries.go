@@ -11,7 +11,7 @@ import (
 //go:embed sql/*.sql
 var statementFiles embed.FS
 
-// loadStatements reads the statements once; each store puts its names in.
+// loadStatements reads the statements once; each store fills in its names.
 var loadStatements = sync.OnceValues(func() (*sqlfile.Statements, error) {
 	return sqlstore.LoadStatements(sqlfile.Dialect{Names: tables[:]}, statementFiles)
 })

@@ -12,7 +12,7 @@
 // in between. The store's own transactions write first in any case.
 //
 // SQLite has one writer at a time, so there is one lane, and a handler holds up every other
-// writer until it has ended. The tables live beside the application's, in the same file;
+// writer until it has ended. The tables live next to the application's, in the same file;
 // [Store.Migrate] creates them, and only when it is called.
 package sqlitestore
 

@@ -20,7 +20,7 @@ func of(tenant string, m waybill.Message) waybill.Message {
 	return m
 }
 
-// claimAhead claims what others than the tenant "large" have enqueued.
+// claimAhead claims what tenants other than "large" have enqueued.
 func (n *node[Tx]) claimAhead(req contract.AheadRequest) (claims []contract.Claim, reached int64) {
 	n.Helper()
 	req.Lanes, req.Without = n.lease.Lanes, []string{"large", "big"}
@@ -63,8 +63,8 @@ func claimAhead[Tx any](e *env[Tx]) {
 	}
 }
 
-// claimAheadKeys: a message is left alone while an earlier one of its key stays in the outbox that the
-// caller does not hold, whoever enqueued it.
+// claimAheadKeys: a message is not claimed while an earlier one of its key, of any tenant, stays in the
+// outbox and is not held by the caller.
 func claimAheadKeys[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(of("large", msg("l1", "k1")), of("small", msg("s1", "k1")), of("small", msg("s2", "k2")), of("large", msg("l2", "k2")),
@@ -78,8 +78,8 @@ func claimAheadKeys[Tx any](e *env[Tx]) {
 	n.wantNext("behind one that an earlier look has passed", claims, "s6")
 }
 
-// claimAheadParts: a look goes on where the one before has ended, because of its limit, its bytes or its
-// span.
+// claimAheadParts: a look ahead continues where the previous one ended because of its limit, its bytes
+// or its span.
 func claimAheadParts[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	var want []string
@@ -113,7 +113,7 @@ func claimAheadParts[Tx any](e *env[Tx]) {
 }
 
 // claimShared: a relay publishes what two tenants have enqueued behind the backlog of a third, which is
-// more than it holds in memory, among the first; order per key holds.
+// more than it holds in memory, among the first; order per key is kept.
 func claimShared[Tx any](e *env[Tx]) {
 	const large, few, batch = 1200, 10, 10
 	var list []waybill.Message
@@ -135,7 +135,7 @@ func claimShared[Tx any](e *env[Tx]) {
 	pub.check(e.T, 15*batch)
 }
 
-// looked is a source that says when it has been asked for what is behind a backlog.
+// looked is a source that signals when it has been asked for what is behind a backlog.
 type looked struct {
 	contract.AheadSource
 	once sync.Once
@@ -148,8 +148,8 @@ func (l *looked) ClaimAhead(ctx context.Context, req contract.AheadRequest) ([]c
 	return l.AheadSource.ClaimAhead(ctx, req)
 }
 
-// arrivals is a publisher that remembers in which order messages came. It answers from the moment on at
-// which the relay has looked past the backlog, which takes as long as it takes.
+// arrivals is a publisher that remembers the order in which messages arrived. It answers once the relay
+// has looked past the backlog, however long that takes.
 type arrivals struct {
 	ids   []string
 	want  int
@@ -171,8 +171,8 @@ func (p *arrivals) Send(_ context.Context, msgs []contract.Outgoing) func() []er
 	}
 }
 
-// check fails if a message of the small tenants came behind a place, or one of a key before an earlier
-// one.
+// check fails if a message of the small tenants arrived after a place, or one of a key before an
+// earlier one.
 func (p *arrivals) check(t interface{ Errorf(string, ...any) }, last int) {
 	before := make(map[string]string) // the latest id of each key
 	for i, id := range p.ids {

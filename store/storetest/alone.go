@@ -19,7 +19,7 @@ func aloneTests[Tx any]() []test[Tx] {
 	}
 }
 
-// alone is a failed attempt that gives the order up.
+// alone is a failed attempt whose retry leaves the order.
 func alone(c contract.Claim, after time.Duration) contract.Settlement {
 	st := failed(c, after)
 	st.Alone = true
@@ -63,7 +63,7 @@ func aloneBehindNothing[Tx any](e *env[Tx]) {
 	n.settle(failed(claims[0], time.Hour))
 	n.settle(alone(claims[1], 0))
 	n.settle(alone(n.claimOne("a2"), 0))
-	n.settle(parking(n.claimOne("a2"))) // it has left its key, but the letter has the place
+	n.settle(parking(n.claimOne("a2"))) // it has left its key, but the dead letter has the place
 	n.claimOnly()
 	e.advance(2 * time.Hour)
 	n.claimOne("a1")
@@ -79,7 +79,7 @@ func aloneInBatch[Tx any](e *env[Tx]) {
 }
 
 // aloneInWaitingBatch: the first of each key leaves the order that the second returns to, in a batch
-// that has the one or the other first. Only its own delay is before the second.
+// with either of them first. The second waits only for its own delay.
 func aloneInWaitingBatch[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(append(msgs("a", "k", 2), msgs("b", "l", 2)...)...)

@@ -21,7 +21,7 @@ func buryTests[Tx any]() []test[Tx] {
 	}
 }
 
-// letterOf is the letter by which a consumer gives up on m.
+// letterOf is the dead letter that a consumer makes of m.
 func letterOf(consumer string, m waybill.Message) inbox.Letter {
 	return inbox.Letter{
 		Record: inbox.RecordOf(consumer, &m), Message: m.Storable(),

@@ -13,7 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// callHistory is what callers have called, and what they were told. Time is a number that rises with each call and each answer.
+// callHistory records calls and their answers. Time is a number that rises with each call and each answer.
 type callHistory struct {
 	time  atomic.Int64
 	mu    sync.Mutex
@@ -24,8 +24,8 @@ func newCallHistory() *callHistory {
 	return &callHistory{calls: make(map[string][]porcupine.Operation)}
 }
 
-// add makes a call and notes it. Who gives up has been told nothing: the call may take effect at any time since.
-// call returns what was asked and what was answered.
+// add makes a call and records it. A caller that abandons its call has no answer: the call may take effect at
+// any later time. call returns the input and the answer.
 func (h *callHistory) add(caller int, about string, call func() (input, output any, answered bool)) {
 	op := porcupine.Operation{ClientId: caller, Call: h.time.Add(1), Return: math.MaxInt64}
 	var answered bool
@@ -38,8 +38,8 @@ func (h *callHistory) add(caller int, about string, call func() (input, output a
 }
 
 // inOneOrder returns an error unless there is an order of the calls, each of which takes effect between its beginning and its
-// answer, in which a single caller would have been told the same: whether the calls are linearizable (Herlihy and
-// Wing, Linearizability: A Correctness Condition for Concurrent Objects, 1990).
+// answer, in which a single caller would have got the same answers: whether the calls are linearizable (Herlihy
+// and Wing, Linearizability: A Correctness Condition for Concurrent Objects, 1990).
 func (h *callHistory) inOneOrder(m porcupine.Model) error {
 	for about, calls := range h.calls {
 		if porcupine.CheckOperations(m, calls) {

@@ -60,7 +60,7 @@ func (e *env[Tx]) wantCancelled(id string, want outbox.Cancellation, cancel func
 	}
 }
 
-// wantLetter checks that a message is a discarded letter and that the audit log has it.
+// wantLetter checks that a message is a discarded dead letter and that the audit log has it.
 func (e *env[Tx]) wantLetter(id string) deadletter.Letter {
 	e.Helper()
 	e.want(outbox.Discarded, id)
@@ -79,7 +79,7 @@ func (e *env[Tx]) wantLetter(id string) deadletter.Letter {
 func cancelPending[Tx any](e *env[Tx]) {
 	e.enqueue(msgs("a", "k", 3)...)
 	e.enqueue(msg("b", ""))
-	e.cancel("a2", 1, false) // no relay has been there
+	e.cancel("a2", 1, false) // no relay has claimed it
 	n := e.join("r1")
 	n.claimOnly("a1", "a3", "b")
 	e.cancel("b", 1, true)
@@ -118,7 +118,7 @@ func cancelDeliverAt[Tx any](e *env[Tx]) {
 	e.enqueue(m)
 	c := n.claimOne("pending")
 	e.cancel("pending", 1, false)
-	n.settle(settlement(c, contract.Schedule)) // a late answer
+	n.settle(settlement(c, contract.Schedule)) // a late settlement
 	e.cancel("scheduled", 1, false)
 	e.cancel("scheduled", 0, false)
 	e.advance(2 * time.Hour)
@@ -151,7 +151,7 @@ func cancelParked[Tx any](e *env[Tx]) {
 	n.claimOnly("a3", "a4")
 }
 
-// cancelClaimed: a late answer of the relay finds no row, and what it has put behind goes on.
+// cancelClaimed: a late settlement of the relay finds no row, and what waited behind it goes on.
 func cancelClaimed[Tx any](e *env[Tx]) {
 	late := map[string]func(c contract.Claim) contract.Settlement{
 		"published": func(c contract.Claim) contract.Settlement { return settlement(c, contract.Published) },
@@ -180,7 +180,7 @@ func cancelClaimedWaiting[Tx any](e *env[Tx]) {
 	n.blocked(0)
 	c := n.claimOne("a1")
 	e.cancel("a1", 1, true)
-	n.settle(failed(c, time.Hour)) // a late answer
+	n.settle(failed(c, time.Hour)) // a late settlement
 	e.wantLetter("a1")
 	claims := n.claimOnly("a2", "a3", "a4", "a5")
 	e.cancel("a2", 1, true)
@@ -298,8 +298,8 @@ func cancelRacing[Tx any](e *env[Tx]) {
 	}
 }
 
-// muddle settles what may go in several ways, a number of times: each first claim of a key fails, and
-// what is behind it waits.
+// muddle settles what may be sent in several ways, a number of times: each first claim of a key
+// fails, and what is behind it waits.
 func (n *node[Tx]) muddle(times int) error {
 	for range times {
 		claims, err := n.s.ClaimMessages(n.ctx, contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Again: numbers(n.lease.Lanes)})
@@ -350,7 +350,7 @@ func cancelRestored[Tx any](e *env[Tx]) {
 	n.settle(published(n.claimOne("a"))...)
 }
 
-// cancelAgain: the id is free, and each of its messages is cancelled by itself.
+// cancelAgain: the id is free, and each of its messages is cancelled separately.
 func cancelAgain[Tx any](e *env[Tx]) {
 	e.enqueue(msg("a", "k"))
 	e.cancel("a", 1, false)
@@ -419,7 +419,8 @@ func cancelInTx[Tx any](e *env[Tx]) {
 	e.release(0)
 }
 
-// cancelMoved: what another one moves while a transaction is open is cancelled, or it fails.
+// cancelMoved: a message that another process moves while a transaction is open is cancelled, or
+// the transaction fails.
 func cancelMoved[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("a", "k"))

@@ -90,8 +90,8 @@ func claimLimit[Tx any](e *env[Tx]) {
 	}
 }
 
-// claimBytes: a claim ends with the message that comes to the limit of bytes, of what is new and of what
-// waits, and those that follow find the rest, in order.
+// claimBytes: a claim ends with the message that reaches the limit of bytes, new or waiting, and later
+// claims find the rest, in order.
 func claimBytes[Tx any](e *env[Tx]) {
 	const count, size, limit = 20, 1000, 2500 // three of them
 	n := e.join("r1")
@@ -249,7 +249,7 @@ func claimKeyLane[Tx any](e *env[Tx]) {
 	}
 }
 
-// claimKnownLanes: rows of one version of a program are claimed by another one.
+// claimKnownLanes: rows of one version of a program are claimed by another version.
 func claimKnownLanes[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	want := map[string]int{"customer-1": 40, "customer-2": 33, `back\slash`: 20, "ü": 32, " ": 54}
@@ -309,7 +309,7 @@ func claimVeryLateCommit[Tx any](e *env[Tx]) {
 	n.claimOnly("c")
 }
 
-// next claims forward, as a relay does that has settled or holds what it had.
+// next claims forward, as a relay does that has settled or still holds its earlier claims.
 func (n *node[Tx]) next(limit int, held ...contract.Claim) []contract.Claim {
 	n.Helper()
 	positions := make([]int64, len(held))
@@ -376,13 +376,13 @@ func claimHeldFor[Tx any](e *env[Tx]) {
 	}
 }
 
-// claimAgainAfterDue: the caller names lanes to read again once, whatever the claim finds.
+// claimAgainAfterDue: the caller names lanes to read again only once, whatever the claim finds.
 func claimAgainAfterDue[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("w", ""))
 	n.settle(failed(n.claimOne("w"), 0))
 	e.enqueue(msg("a", ""))
-	for range 4 { // both, and let go of, until a store has seen enough to read forward
+	for range 4 { // both, and dropped, until a store has seen enough to read forward
 		n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true})
 	}
 	due := n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: 1, Due: true, Again: numbers(n.lease.Lanes)})
@@ -390,7 +390,7 @@ func claimAgainAfterDue[Tx any](e *env[Tx]) {
 	n.wantNext("the rest", n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Held: []int64{due[0].Position}}), "a")
 }
 
-// claimAgain: some stores return what nobody holds in any case.
+// claimAgain: some stores always return what is not held.
 func claimAgain[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msgs("a", "k", 3)...)
@@ -418,8 +418,8 @@ func claimNotDue[Tx any](e *env[Tx]) {
 	n.claimOnly("a", "b")
 }
 
-// claimForward: a transaction that has enqueued stays open while thousands pass by, and when
-// it commits, with a later message of its key right behind it, both come, in order.
+// claimForward: a transaction that has enqueued stays open while thousands of messages are published,
+// and when it commits, with a later message of its key right behind it, both are claimed, in order.
 func claimForward[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	late := e.begin()
@@ -485,8 +485,8 @@ func claimOpenWriters[Tx any](e *env[Tx]) {
 	n.settle(published(held...)...)
 }
 
-// claimElsewhere: what one store object has claimed is unknown to the next one, and what
-// waits blocks its key there, too.
+// claimElsewhere: what one store object has claimed is unknown to another one, and what waits blocks
+// its key there, too.
 func claimElsewhere[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("a1", "k"), msg("b1", "k2"))

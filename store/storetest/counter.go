@@ -28,7 +28,7 @@ func counterTests[Tx any]() []test[Tx] {
 	}
 }
 
-// wantSpent wants an enqueue to fail, which is nothing that a repetition mends.
+// wantSpent wants an enqueue to fail, with an error that is not worth repeating.
 func (e *env[Tx]) wantSpent(m waybill.Message) {
 	e.Helper()
 	tx := e.begin()
@@ -40,8 +40,8 @@ func (e *env[Tx]) wantSpent(m waybill.Message) {
 	e.Logf("behind the last position: %v", err)
 }
 
-// lastPositions: messages leave in order up to the last position, also behind one that has failed, and whoever enqueues
-// then is told.
+// lastPositions: messages leave in order up to the last position, also behind one that has failed, and later
+// enqueues return an error.
 func lastPositions[Tx any](e *env[Tx]) {
 	const left = 30
 	n := e.join("r1")
@@ -77,7 +77,7 @@ func lastPositions[Tx any](e *env[Tx]) {
 	e.wantNowhere("too late")
 }
 
-// lastPositionsLate: who has drawn a position and commits behind later ones is not passed over.
+// lastPositionsLate: a transaction that has drawn a position and commits after later ones is not skipped.
 func lastPositionsLate[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.h.Exhaust(e.T, e.s, Positions, 3)
@@ -92,7 +92,7 @@ func lastPositionsLate[Tx any](e *env[Tx]) {
 	e.want(outbox.Published, "late", "a", "last")
 }
 
-// lastLetters: the message of which no dead letter can be stored stays where it is, and others go on.
+// lastLetters: a message of which no dead letter can be stored stays where it is, and others are published.
 func lastLetters[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.h.Exhaust(e.T, e.s, DeadLetters, 1)

@@ -30,7 +30,7 @@ func (e *env[Tx]) letters(f deadletter.Filter) []deadletter.Letter {
 	return letters
 }
 
-// letter returns the only letter there is, as a list has it but with its payload.
+// letter returns the only dead letter, as a list has it but with its payload.
 func (e *env[Tx]) letter() deadletter.Letter {
 	e.Helper()
 	letters := e.letters(deadletter.Filter{})

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// change makes a change to a letter, which is one or is none.
+// change makes a change to a dead letter, and checks whether anything was changed.
 func (e *env[Tx]) change(do func(context.Context, int64, deadletter.Act) (bool, error), number int64, want bool) {
 	e.Helper()
 	done, err := do(e.ctx, number, by)
@@ -29,7 +29,7 @@ func (e *env[Tx]) refuses(do func(context.Context, int64, deadletter.Act) (bool,
 	}
 }
 
-// wantActs checks what the audit log knows of a letter, the newest first.
+// wantActs checks the entries of the audit log about a dead letter, the newest first.
 func (e *env[Tx]) wantActs(letter int64, want ...deadletter.Action) {
 	e.Helper()
 	entries, err := e.s.AuditLog(e.ctx, deadletter.AuditFilter{Letter: letter})

@@ -61,8 +61,8 @@ func fanOut[Tx any](e *env[Tx]) {
 	e.wantCount("a", 2)
 }
 
-// fanOutRequeued: a message that died before it was routed, and was requeued, has a row for each destination
-// instead of the one that it had, and what follows it in its key waits behind them.
+// fanOutRequeued: a message that was dead-lettered before it was routed, and was requeued, has a row for
+// each destination instead of the one that it had, and what follows it in its key waits behind them.
 func fanOutRequeued[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("a", "k"))
@@ -117,7 +117,7 @@ func rows(claims []contract.Claim) []string {
 	return list
 }
 
-// wantRows claims and checks that exactly the given rows may go, in any order.
+// wantRows claims and checks that exactly the given rows may be sent, in any order.
 func (n *node[Tx]) wantRows(want ...string) []contract.Claim {
 	n.Helper()
 	claims := n.claim()
@@ -161,7 +161,7 @@ func fanOutOrder[Tx any](e *env[Tx]) {
 	n.wantRows("a2 x", "a3 x")
 }
 
-// fanOutOrderAlone: the batch ended before a2 and a3, so nobody says that they are behind.
+// fanOutOrderAlone: the batch ended before a2 and a3, so they are not reported as behind.
 func fanOutOrderAlone[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msgs("a", "k", 3)...)

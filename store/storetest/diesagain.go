@@ -7,8 +7,8 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 )
 
-// dieAgain: a letter that is requeued and dies again is the letter that it was, next to others that
-// die with it for the first time.
+// dieAgain: a requeued message that is dead-lettered again is the same dead letter as before, next
+// to others that are dead-lettered with it for the first time.
 func dieAgain[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.die(n, msg("a", "k"), "no route")
@@ -40,7 +40,7 @@ func dieAgain[Tx any](e *env[Tx]) {
 	e.gone("a")
 }
 
-// dieAgainApart: the letters of one message that has several destinations keep their numbers.
+// dieAgainApart: the dead letters of one message with several destinations keep their numbers.
 func dieAgainApart[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("a", "k"))
@@ -65,7 +65,7 @@ func dieAgainApart[Tx any](e *env[Tx]) {
 	}
 }
 
-// numbers returns the open letters' numbers by destination.
+// numbers returns the numbers of the open dead letters by destination.
 func (e *env[Tx]) numbers() map[string]int64 {
 	e.Helper()
 	numbers := make(map[string]int64)
@@ -75,7 +75,7 @@ func (e *env[Tx]) numbers() map[string]int64 {
 	return numbers
 }
 
-// dieAgainAtConsumer: so does a letter that its consumer runs again in vain.
+// dieAgainAtConsumer: a dead letter keeps its number when its consumer runs it again and fails.
 func dieAgainAtConsumer[Tx any](e *env[Tx]) {
 	e.requeued("billing", msg("a", "k"))
 	number := e.numberOf("a")

@@ -133,7 +133,7 @@ func duplicateDead[Tx any](unique, want bool) func(*env[Tx]) {
 	}
 }
 
-// duplicateRemembered enqueues ids that are on their way, with Unique: they are remembered.
+// duplicateRemembered enqueues ids that are pending, with Unique: they are remembered.
 func duplicateRemembered[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("a", "k"))

@@ -51,8 +51,8 @@ func (e *env[Tx]) inTransactions(round string, do func(name, id string, run func
 	})
 }
 
-// endedSwallowed has the caller's code go on as if the transaction that the database has ended were
-// still there.
+// endedSwallowed makes the caller's code go on as if the transaction that the database has ended
+// were still open.
 func endedSwallowed[Tx any](e *env[Tx]) {
 	e.inTransactions("", func(name, id string, run func(func(context.Context, Tx) error) error) {
 		err := run(func(ctx context.Context, tx Tx) error {
@@ -76,8 +76,8 @@ func endedSwallowed[Tx any](e *env[Tx]) {
 	e.process("billing", msg("batch", "k"), inbox.Processed)
 }
 
-// endedReturned has the caller's code return what it makes of the error. It is about one message,
-// whose attempt counts, and not about the database.
+// endedReturned makes the caller's code return an error of its own made from that of the database.
+// It is about one message, whose attempt counts, and not about the database.
 func endedReturned[Tx any](e *env[Tx]) {
 	own := errors.New("the handler's own error")
 	for _, result := range []error{own, waybill.PermanentError(waybill.ReasonRejected, own)} {

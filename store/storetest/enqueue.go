@@ -41,7 +41,8 @@ func enqueueCommits[Tx any](e *env[Tx]) {
 	n.claimOnly("a1", "a2")
 }
 
-// enqueueFresh: what nobody needs to look for is stored in order, is in its lane, and is found by who looks later.
+// enqueueFresh: messages with generated ids, which need no check, are stored in order, are in their lanes, and
+// are found later.
 func enqueueFresh[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	for _, b := range []outbox.Batch{

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	testLimit = 15 * time.Minute // for one test, on a machine that does much else
+	testLimit = 15 * time.Minute // for one test, on a busy machine
 	allRows   = 10_000           // a limit of claims and lists that no test reaches
-	fewRows   = 100              // of so few, each is asked for by itself
+	fewRows   = 100              // up to this number, each is looked up separately
 	longTTL   = 24 * time.Hour
 )
 
@@ -40,8 +40,8 @@ func newEnv[Tx any](t *testing.T, h Harness[Tx]) *env[Tx] {
 	return e
 }
 
-// checkBalance checks that no message was lost or doubled. It asks for each by itself; of many, only
-// for those that are not exactly once in the lists of all states.
+// checkBalance checks that no message was lost or doubled. It looks up each separately; of many,
+// only those that are not exactly once in the lists of all states.
 func (e *env[Tx]) checkBalance() {
 	if e.Failed() || e.balanced {
 		return
@@ -76,7 +76,7 @@ func (e *env[Tx]) inLists() map[string]int {
 	return times
 }
 
-// reopen opens the store anew, as after a restart of the program.
+// reopen opens the store again, as after a restart of the program.
 func (e *env[Tx]) reopen() {
 	e.Helper()
 	e.s = e.h.Reopen(e.T, e.s)

@@ -107,8 +107,8 @@ func unsetFields[Tx any](e *env[Tx]) {
 	}
 }
 
-// someFields enqueues messages together of which one sets everything and others little, alone
-// and with ids to remember.
+// someFields enqueues messages together of which one sets every field and others few, without and
+// with ids to remember.
 func someFields[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	for _, unique := range []bool{false, true} {

@@ -119,7 +119,7 @@ func foreignTopic[Tx any](e *env[Tx]) {
 	e.want(outbox.Dead, claims[0].Message.ID)
 }
 
-// lettersByReason returns the message ids of the letters with a reason.
+// lettersByReason returns the message ids of the dead letters with a reason.
 func (e *env[Tx]) lettersByReason(reason waybill.Reason) []string {
 	e.Helper()
 	var list []string
@@ -131,7 +131,7 @@ func (e *env[Tx]) lettersByReason(reason waybill.Reason) []string {
 	return list
 }
 
-// numberOf returns the number of the letter with a message id.
+// numberOf returns the number of the dead letter with a message id.
 func (e *env[Tx]) numberOf(id string) int64 {
 	e.Helper()
 	for _, l := range e.letters(deadletter.Filter{}) {

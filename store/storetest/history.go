@@ -26,9 +26,9 @@ func historyTests[Tx any]() []test[Tx] {
 	}
 }
 
-// wantHistory checks nodes, errors and durations of a letter's attempts, each given as
-// "node error took", and that their times do not fall. The letter tells when it first failed in its
-// latest life.
+// wantHistory checks nodes, errors and durations of a dead letter's attempts, each given as "node
+// error took", and that their times do not decrease. The dead letter has the time at which it first
+// failed in its latest life.
 func (e *env[Tx]) wantHistory(l deadletter.Letter, want ...string) {
 	e.Helper()
 	var got []string
@@ -77,7 +77,7 @@ func historyAtOnce[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("a", ""), msg("b", ""))
 	claims := n.claimOnly("a", "b")
-	refused := dead(claims[1]) // nobody has tried it
+	refused := dead(claims[1]) // it was not tried
 	refused.Attempts = 0
 	n.settle(attempt(dead(claims[0]), "no", time.Second), refused)
 	letters := e.letters(deadletter.Filter{})

@@ -37,7 +37,7 @@ func sameID(id string) []waybill.Message {
 	return list
 }
 
-// senders returns of whom claims are, in order.
+// senders returns the sources and tenants of claims, in order.
 func senders(claims []contract.Claim) []string {
 	list := make([]string, len(claims))
 	for i, c := range claims {
@@ -49,7 +49,7 @@ func senders(claims []contract.Claim) []string {
 
 var allSenders = []string{"shop/acme", "shop/default", "till/acme", "till/default"}
 
-// claimFrom claims everything and checks of whom it is.
+// claimFrom claims everything and checks the sources and tenants.
 func (n *node[Tx]) claimFrom(want ...string) []contract.Claim {
 	n.Helper()
 	claims := n.claim()
@@ -197,5 +197,5 @@ func identityRequeued[Tx any](e *env[Tx]) {
 	e.enqueue(all[0])
 	n.settle(dead(n.claimOne("a")))
 	e.enqueue(all[0])
-	e.requeue(e.letter().Number, false) // its own id is on its way again
+	e.requeue(e.letter().Number, false) // its own id is pending again
 }

@@ -77,7 +77,7 @@ func processConflict[Tx any](e *env[Tx]) {
 	e.wantEffects("a", 1)
 }
 
-// processInARow has messages that were there follow each other, of which a store may look for the
+// processInARow delivers recorded messages one after the other, for which a store may look for the
 // record first.
 func processInARow[Tx any](e *env[Tx]) {
 	m := msg("a", "k")
@@ -181,7 +181,7 @@ func processAtOnce[Tx any](e *env[Tx]) {
 	e.wantEffects("a", 1)
 }
 
-// soon is how long a test watches that nothing happens.
+// soon returns a channel that fires after the time for which a test checks that nothing happens.
 func (e *env[Tx]) soon() <-chan time.Time { return time.After(100 * time.Millisecond) }
 
 // rival delivers m while another handler of it runs, which ends with the given error, and

@@ -192,7 +192,7 @@ func batchTexts[Tx any](e *env[Tx]) {
 	e.processBatch(recs, all(inbox.Duplicate, 3)...)
 }
 
-// batchKinds has messages with one id that differ in each other part of their keys, and looks what
+// batchKinds has messages with one id that differ in each other part of their keys, and checks what
 // is kept of each.
 func batchKinds[Tx any](e *env[Tx]) {
 	base := recordsOf(msg("a", "k"))[0]
@@ -265,8 +265,8 @@ func batchWaits[Tx any](e *env[Tx]) {
 	e.wantEffects("b", 1)
 }
 
-// batchOpposite runs batches with the same messages in opposite order beside each other. None
-// may come back with an error: not even with the conflict of a deadlock.
+// batchOpposite runs batches with the same messages in opposite order concurrently. None may return
+// an error: not even the conflict of a deadlock.
 func batchOpposite[Tx any](e *env[Tx]) {
 	for round := range 5 {
 		list := msgs(fmt.Sprintf("r%d-", round), "k", 100)

@@ -17,7 +17,7 @@ const (
 	deliveryMessage = 4  // calls of each caller with a message, before the next
 )
 
-// delivery is a message that is processed, or the question for its effects.
+// delivery is a message that is processed, or a read of its effects.
 type delivery struct{ asks, fails bool }
 
 func (d delivery) String() string {
@@ -38,7 +38,7 @@ type deliveryTold struct {
 
 const handlerFailed = "the handler ran and failed"
 
-// inboxContract has as its state how many effects the message has.
+// inboxContract has the number of effects of the message as its state.
 var inboxContract = porcupine.Model{
 	Init: func() any { return 0 },
 	Step: func(state, input, output any) (bool, any) {
@@ -65,8 +65,8 @@ var inboxContract = porcupine.Model{
 
 var errHandler = errors.New("the handler fails")
 
-// processHistory has callers at once process the same messages, with handlers of which some fail, and give up now
-// and then.
+// processHistory makes callers process the same messages concurrently, with handlers of which some fail, and
+// abandon calls now and then.
 func processHistory[Tx any](e *env[Tx]) {
 	seed := rand.Uint64()
 	e.Logf("seed %d", seed)

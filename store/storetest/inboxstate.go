@@ -18,7 +18,7 @@ func inboxStateTests[Tx any]() []test[Tx] {
 	}
 }
 
-// inboxStates returns what the inbox knows and checks whose it is.
+// inboxStates returns what the inbox has stored and checks the consumers.
 func (e *env[Tx]) inboxStates(id, consumer string, want ...string) []inbox.State {
 	e.Helper()
 	states, err := e.s.InboxStates(e.ctx, id, consumer)
@@ -97,7 +97,7 @@ func inboxStatesRetried[Tx any](e *env[Tx]) {
 	}
 }
 
-// inboxSize: how many there are may be unknown, or old; the age of the oldest is exact.
+// inboxSize: the number of records may be unknown, or outdated; the age of the oldest is exact.
 func inboxSize[Tx any](e *env[Tx]) {
 	size := func() inbox.Size {
 		e.Helper()

@@ -39,7 +39,7 @@ const (
 
 var allKinds = []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Sagas, janitor.Audit, janitor.Responses}
 
-// purge removes rows in batches of 100 and expects so many to go.
+// purge removes rows in batches of 100 and expects want of them to be removed.
 func (e *env[Tx]) purge(rows janitor.Rows, want int64) {
 	e.Helper()
 	var done janitor.Purged
@@ -152,7 +152,7 @@ func purgeDeadRecords[Tx any](e *env[Tx]) {
 	e.process("billing", m, inbox.Dead)
 	e.process("shipping", m, inbox.Processed)
 	e.purgeOld(janitor.Letters, 1)
-	e.process("billing", m, inbox.Processed) // nobody remembers it any more
+	e.process("billing", m, inbox.Processed) // its record is gone
 	e.process("shipping", m, inbox.Duplicate)
 	e.process("billing", msg("b", "k"), inbox.Dead)
 }
@@ -287,7 +287,7 @@ func purgeUnfinished[Tx any](e *env[Tx]) {
 	e.want(outbox.Pending, "pending", "later")
 }
 
-// The work of one is not done again by the other, and neither waits for the other.
+// The work of one is not repeated by the other, and neither waits for the other.
 func purgeAtOnce[Tx any](e *env[Tx]) {
 	e.processAll("billing", msgs("m", "k", 40)...)
 	for _, m := range msgs("d", "k", 20) {

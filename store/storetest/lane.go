@@ -73,14 +73,14 @@ func laneReadByOwner[Tx any](e *env[Tx]) {
 	n.settle(published(n.claimOnly("a1", "b1", "a2", "c1")...)...)
 }
 
-// giveSurplus gives up what is more than the share and renews.
+// giveSurplus releases the lanes beyond the share and renews.
 func (n *node[Tx]) giveSurplus() {
 	n.Helper()
 	surplus := max(0, len(n.lease.Lanes)-n.lease.Share)
 	n.must(n.renew(contract.LeaseRequest{Give: numbers(n.lease.Lanes)[:surplus]}), "renew")
 }
 
-// checkShared checks that every lane has exactly one owner, and returns how many each has.
+// checkShared checks that every lane has exactly one owner, and returns the number of lanes of each node.
 func (e *env[Tx]) checkShared(nodes []*node[Tx]) []int {
 	e.Helper()
 	owner := make(map[int]string)
@@ -273,7 +273,7 @@ func laneHandOver[Tx any](e *env[Tx]) {
 	b := e.join("r2")
 	e.must(a.renew(contract.LeaseRequest{Give: []int{c.Lane.Number}}), "give")
 	if slices.Contains(numbers(a.lease.Lanes), c.Lane.Number) {
-		e.must(e.s.LeaveLanes(e.ctx, a.name), "LeaveLanes") // one lane: it took it back
+		e.must(e.s.LeaveLanes(e.ctx, a.name), "LeaveLanes") // one lane: it was taken again
 	}
 	e.must(b.renew(contract.LeaseRequest{}), "renew")
 	a.wantLost(settlement(c, contract.Published))
@@ -281,8 +281,8 @@ func laneHandOver[Tx any](e *env[Tx]) {
 	e.want(outbox.Published, "a")
 }
 
-// laneClockSetBack: the lease of a relay that was killed was written by a clock that is set back by
-// hours then. It lasts as long as any other from then on, and so does that of a relay that lives.
+// laneClockSetBack: the lease of a killed relay was written by a clock that is then set back by hours. It
+// lasts as long as any other from then on, and so does that of a live relay.
 func laneClockSetBack[Tx any](e *env[Tx]) {
 	lease := func(n *node[Tx], req contract.LeaseRequest) {
 		req.TTL = time.Minute
@@ -296,7 +296,7 @@ func laneClockSetBack[Tx any](e *env[Tx]) {
 	if len(other.lease.Lanes) != 0 {
 		e.Errorf("lanes of another relay = %d, want none while the first one may believe in its lease", len(other.lease.Lanes))
 	}
-	lease(killed, contract.LeaseRequest{}) // it lives
+	lease(killed, contract.LeaseRequest{}) // it is alive
 	e.advance(45 * time.Second)
 	lease(other, contract.LeaseRequest{})
 	e.advance(30 * time.Second)

@@ -32,7 +32,7 @@ func leaseUncounted(e *leaseEnv) {
 func leaseExhausted(e *leaseEnv) {
 	for attempt := 1; attempt <= 2; attempt++ {
 		a := e.wantBegin(limited("k", 2), lease.Acquired, attempt)
-		e.wantBegin(limited("k", 1), lease.Busy, attempt) // somebody has it
+		e.wantBegin(limited("k", 1), lease.Busy, attempt) // it is leased
 		if attempt == 1 {
 			e.release(lease.Lease{Key: "k", ID: a.LeaseID}, false, lease.Released)
 		}
@@ -42,7 +42,7 @@ func leaseExhausted(e *leaseEnv) {
 		e.wantBegin(limited("k", 2), lease.Exhausted, 2)
 		e.wantBegin(limited("k", 1), lease.Exhausted, 2)
 	})
-	a := e.wantBegin(limited("k", 3), lease.Acquired, 3) // who allows more gets it
+	a := e.wantBegin(limited("k", 3), lease.Acquired, 3) // a higher limit gets it
 	e.mark(lease.Lease{Key: "k", ID: a.LeaseID}, lease.Processed)
 	e.wantBegin(limited("k", 2), lease.Processed, 3)
 }

@@ -24,7 +24,7 @@ const (
 // leaseCall is a call for a key.
 type leaseCall struct {
 	method string
-	id     string // of the lease, or of the one that a new one has
+	id     string // of the lease, or the one that a new lease gets
 	req    lease.Request
 	back   lease.Release
 }
@@ -69,8 +69,8 @@ var leaseContract = porcupine.Model{
 	},
 }
 
-// leaseHistory has callers at once begin, renew, mark, release and read the same keys, with leases of each other,
-// repeat requests, and give up now and then.
+// leaseHistory makes callers begin, renew, mark, release and read the same keys concurrently, with each other's
+// leases, repeat requests, and abandon calls now and then.
 func leaseHistory(e *leaseEnv) {
 	seed := rand.Uint64()
 	e.Logf("seed %d", seed)
@@ -100,7 +100,7 @@ func leaseHistory(e *leaseEnv) {
 	}
 }
 
-// leaseIDs are the ids of the leases that there may be of each key, for all callers.
+// leaseIDs are the ids of possible leases of each key, for all callers.
 type leaseIDs struct {
 	mu  sync.Mutex
 	ids map[string][]string
@@ -121,7 +121,7 @@ func (l *leaseIDs) recent(rng *rand.Rand, key string) string {
 	return ids[rng.IntN(len(ids))]
 }
 
-// anyLeaseCall draws a call for a key; id is that of a lease that there may be. Few mark: a key is done then.
+// anyLeaseCall draws a call for a key; id is that of a possible lease. Few mark, because that ends a key's use.
 func anyLeaseCall(rng *rand.Rand, key, id string) leaseCall {
 	c := leaseCall{id: id, req: lasting(request(key))}
 	switch rng.IntN(24) {

@@ -8,7 +8,7 @@ import (
 
 // modelKey is what a store should know of a key. Its methods are the contract in a few lines: what each call
 // answers, and what the key is then. The zero value is a key of which nothing is stored. Times are those of the
-// store's clock, since any beginning.
+// store's clock, since any start.
 type modelKey struct {
 	id                string // of the latest lease
 	token             int64
@@ -18,7 +18,7 @@ type modelKey struct {
 	hash              string
 }
 
-// begin is TryBegin. id is that of the lease, should there be a new one: the store may draw it.
+// begin is TryBegin. id is that of a new lease, if there is one: the store may draw it.
 func (k modelKey) begin(req lease.Request, id string, now time.Duration) (modelKey, lease.Status) {
 	switch {
 	case k.processed:
@@ -34,12 +34,12 @@ func (k modelKey) begin(req lease.Request, id string, now time.Duration) (modelK
 	return k, lease.Acquired
 }
 
-// taken reports whether nobody may begin the key: somebody has it, or it waits.
+// taken reports whether the key cannot be begun: it is leased, or it waits.
 func (k modelKey) taken(now time.Duration) bool {
 	return k.leased && k.until > now || k.due > now
 }
 
-// refused returns what the holder of a lease is told who may not settle it, or "" if it may.
+// refused returns the status for a holder that may not settle its lease, or "" if it may.
 func (k modelKey) refused(id string) lease.Status {
 	switch {
 	case k.token == 0:

@@ -15,7 +15,7 @@ func leaseKeyTests() []leaseTest {
 	}
 }
 
-// leaseAnyKey: what comes back is about the key that was asked for, and about no other.
+// leaseAnyKey: the answer is about the requested key, and about no other.
 func leaseAnyKey(e *leaseEnv) {
 	keys := []string{
 		":", "/", "%", "%2F", "%3A", "%25", "a:b", "a/b", "a%2Fb", "//", "..", "../a", "?a=b&c", "#a", "a+b", "a b", " ", "\t", "\n", "\r\n", "\x01", "\x7f",
@@ -36,7 +36,7 @@ func leaseAlike(e *leaseEnv) {
 	})
 }
 
-// lifeOfEach takes each key through its life, while the others are at other points of theirs.
+// lifeOfEach takes each key through its life, while the others are in other states.
 func (e *leaseEnv) lifeOfEach(keys []string) {
 	e.Helper()
 	leases := make([]lease.Lease, len(keys))

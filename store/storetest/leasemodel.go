@@ -16,19 +16,19 @@ func leaseModelTests() []leaseTest {
 const (
 	modelCalls = 250
 
-	// modelSlack is how far from the end of a lease or of the retention the model's clock
-	// keeps: the store's clock goes on by itself between two readings.
+	// modelSlack is the distance that the model's clock keeps from the end of a lease or of the retention: the
+	// store's clock advances by itself between two readings.
 	modelSlack = 5 * time.Second
 )
 
-// leaseModel holds a store against a state machine for each key, in one goroutine.
+// leaseModel compares a store with a state machine for each key, in one goroutine.
 type leaseModel struct {
 	*leaseEnv
 	rng     *rand.Rand
 	began   time.Time
 	moved   time.Duration // by advance
 	keys    map[string]modelKey
-	granted []lease.Lease // every lease there has been
+	granted []lease.Lease // every lease granted so far
 }
 
 func leaseModelled(e *leaseEnv) {
@@ -51,7 +51,7 @@ func (m *leaseModel) anyRequest() lease.Request {
 		PayloadHash: []string{"", "a", "b"}[m.rng.IntN(3)],
 	}
 	switch m.rng.IntN(3) {
-	case 0: // one that has, or had, a lease comes again
+	case 0: // one that has, or had, a lease is repeated
 		l := m.anyLease()
 		req.Key, req.RequestID = l.Key, l.ID
 	case 1:
@@ -98,7 +98,8 @@ func (m *leaseModel) expectBegun(req lease.Request, a lease.Answer) {
 	}
 }
 
-// expectSettled expects what the model says of a call that settles or renews a lease, and keeps what it makes of the key.
+// expectSettled expects the model's answer to a call that settles or renews a lease, and keeps the key's new
+// state.
 func (m *leaseModel) expectSettled(call string, l lease.Lease, got lease.Status, k modelKey, want lease.Status) {
 	m.Helper()
 	m.expect(fmt.Sprintf("%s of %+v", call, l), got, want)

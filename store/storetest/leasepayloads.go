@@ -81,7 +81,7 @@ func leasePayloadReplaced(e *leaseEnv) {
 	for i, hash := range []string{hashA, "", hashB} {
 		a := e.wantBegin(payload("k", hash), lease.Acquired, i+1)
 		e.wantHash("k", hash)
-		busy := e.wantBegin(payload("k", longHash), lease.Busy, i+1) // whose payload nobody asks for yet
+		busy := e.wantBegin(payload("k", longHash), lease.Busy, i+1) // whose payload is not compared yet
 		if busy.Conflict {
 			e.Errorf("TryBegin() = %+v, want no conflict with what is not processed", busy)
 		}

@@ -37,7 +37,7 @@ func together(n int, fn func(i int)) {
 	wg.Wait()
 }
 
-// race lets callers ask for the key k at once: one of them gets the key, the others hear that it is busy.
+// race makes callers request the key k at once: one of them gets the key, the others get Busy.
 func (e *leaseEnv) race(callers int, req func() lease.Request, attempt int) {
 	e.Helper()
 	answers := make([]lease.Answer, callers)
@@ -57,14 +57,14 @@ func (e *leaseEnv) race(callers int, req func() lease.Request, attempt int) {
 	e.wantRecord("k", lease.Busy, int64(attempt), attempt)
 }
 
-// lasting asks for a lease that does not run out while many callers have their turns on a busy machine. What is
-// between may make it shorter.
+// lasting requests a lease that does not run out while many callers take turns on a busy machine. A layer in
+// between may shorten it.
 func lasting(req lease.Request) lease.Request {
 	req.TTL = time.Hour
 	return req
 }
 
-// oneKey is what callers ask for.
+// oneKey is the request of the callers.
 func oneKey() lease.Request { return request("k") }
 
 func leaseRaceNew(e *leaseEnv) { e.race(200, oneKey, 1) }
@@ -81,8 +81,7 @@ func leaseRaceReleased(e *leaseEnv) {
 	e.race(50, oneKey, 2)
 }
 
-// leaseRaceLast: those who come too late are told Busy, because somebody has the key, and not
-// that it is exhausted.
+// leaseRaceLast: callers that come too late get Busy, because the key is leased, and not Exhausted.
 func leaseRaceLast(e *leaseEnv) {
 	e.release(e.begin("k", 1), false, lease.Released)
 	e.race(50, func() lease.Request { return limited("k", 2) }, 2)
@@ -120,8 +119,7 @@ func leaseOneHolder(e *leaseEnv) {
 	}
 }
 
-// leaseMarkRace: either the late mark comes first and nobody takes the key over, or it is
-// lost.
+// leaseMarkRace: either the late mark comes first and the key is not taken over, or its lease is lost.
 func leaseMarkRace(e *leaseEnv) {
 	const keys = 10
 	leases := make([]lease.Lease, keys)
@@ -154,7 +152,7 @@ func leaseMarkRace(e *leaseEnv) {
 	}
 }
 
-// leaseBatchRace: they do not wait for each other in a circle.
+// leaseBatchRace: batches do not deadlock.
 func leaseBatchRace(e *leaseEnv) {
 	const workers, rounds, size = 6, 3, 60
 	for round := range rounds {

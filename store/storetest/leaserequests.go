@@ -130,7 +130,7 @@ func leaseRepeatedBatch(e *leaseEnv) {
 	}
 }
 
-// leaseReleasedUnanswered: who was not answered knows the id of the lease that it may have.
+// leaseReleasedUnanswered: a caller without an answer knows the id of the lease that it may have.
 func leaseReleasedUnanswered(e *leaseEnv) {
 	req := repeatable("k")
 	l := lease.Lease{Key: "k", ID: req.RequestID}

@@ -12,15 +12,15 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// LeaseRetention is how long the stores of the lease suite keep a key that nobody has.
+// LeaseRetention is how long the stores of the lease suite keep a key that is not leased.
 const LeaseRetention = inbox.DefaultRetention
 
-// LeaseHarness is how the lease suite reaches one store.
+// LeaseHarness gives the lease suite access to one store.
 type LeaseHarness struct {
 	Features LeaseFeatures
 
-	// Open returns a new, empty store, with the retention [LeaseRetention] where it is the
-	// store that is told.
+	// Open returns a new, empty store, with the retention [LeaseRetention] if the retention is the
+	// store's setting.
 	Open func(t *testing.T) lease.BatchStore
 
 	// Reopen returns a new store on the data of s, as after a restart of the program.
@@ -33,26 +33,25 @@ type LeaseHarness struct {
 	Advance func(t *testing.T, s lease.BatchStore, d time.Duration)
 }
 
-// LeaseFeatures says what a lease store can do, so that a test is left out by declaration.
+// LeaseFeatures declares what a lease store can do; tests of other features are left out.
 type LeaseFeatures struct {
-	// Persists says that a store which is opened anew finds what was there before.
+	// Persists says that a reopened store finds its earlier data.
 	Persists bool
 
-	// Expires says that keys past their retention are gone without PurgeLeases, which then
-	// returns 0: the server removes them, or somebody else does.
+	// Expires says that keys past their retention are removed without PurgeLeases, which then
+	// returns 0: by the server or another program.
 	Expires bool
 
-	// OneWriter says that writers are one at a time anyway, so that batches cannot wait for each
-	// other in a circle.
+	// OneWriter says that there is only one writer anyway, so that batches cannot deadlock.
 	OneWriter bool
 
-	// MayConflict says that a call may fail as a conflict, without effect, and is to be
-	// repeated: the database breaks circles of waiting, or does not wait for who writes.
+	// MayConflict says that a call may fail as a conflict, without effect, and must be repeated:
+	// the database resolves deadlocks, or does not wait for writers.
 	MayConflict bool
 
-	// ClampsTTL says that something in between keeps leases within limits of its own, narrower
-	// than those of the contract; 30 s to 2 min must be within them. The limits themselves are
-	// not tested then.
+	// ClampsTTL says that a layer in between keeps leases within its own limits, narrower than
+	// those of the contract; 30 s to 2 min must be within them. The contract's limits are then not
+	// tested.
 	ClampsTTL bool
 }
 
@@ -113,14 +112,14 @@ func (e *leaseEnv) must(err error, what string) {
 
 func (e *leaseEnv) advance(d time.Duration) { e.Helper(); e.h.Advance(e.T, e.s, d) }
 
-// runOut lets every lease of the usual length end.
+// runOut advances the clock past the end of every lease of the usual length.
 func (e *leaseEnv) runOut() { e.Helper(); e.advance(leaseTTL + time.Second) }
 
 func request(key string) lease.Request {
 	return lease.Request{Key: key, Owner: "test", TTL: leaseTTL}
 }
 
-// repeat calls fn again after a conflict, if the store may have any.
+// repeat calls fn again after a conflict, if the store may return one.
 func (e *leaseEnv) repeat(fn func() error) error {
 	if e.h.Features.MayConflict {
 		return repeatConflicts(fn)
@@ -128,7 +127,7 @@ func (e *leaseEnv) repeat(fn func() error) error {
 	return fn()
 }
 
-// check reports an error, also on a goroutine of its own.
+// check reports an error; it may be called on any goroutine.
 func (e *leaseEnv) check(err error, what string) {
 	e.Helper()
 	if err != nil {
@@ -136,8 +135,8 @@ func (e *leaseEnv) check(err error, what string) {
 	}
 }
 
-// try asks for a key. Like the other helpers with this beginning it may be used on a goroutine
-// of its own; after an error the answer is empty.
+// try requests a key. Like the other helpers whose names begin with try it may be called on any
+// goroutine; after an error the answer is empty.
 func (e *leaseEnv) try(req lease.Request) (answer lease.Answer) {
 	e.Helper()
 	e.check(e.repeat(func() (err error) {
@@ -147,7 +146,7 @@ func (e *leaseEnv) try(req lease.Request) (answer lease.Answer) {
 	return answer
 }
 
-// wantBegin asks for a key and expects an answer.
+// wantBegin requests a key and expects an answer.
 func (e *leaseEnv) wantBegin(req lease.Request, want lease.Status, attempts int) lease.Answer {
 	e.Helper()
 	a := e.try(req)
@@ -213,7 +212,7 @@ func (e *leaseEnv) tryMark(l lease.Lease) (status lease.Status) {
 	return status
 }
 
-// release gives a key back for others to begin at once.
+// release releases a key so that others may begin it at once.
 func (e *leaseEnv) release(l lease.Lease, uncounted bool, want lease.Status) {
 	e.Helper()
 	e.giveBack(l, lease.Release{Uncounted: uncounted}, want)
@@ -268,8 +267,8 @@ func (e *leaseEnv) wantUnchanged(key string, fn func()) {
 	}
 }
 
-// purge removes what is past the retention, and expects so many keys; none where they expire
-// by themselves.
+// purge removes what is past the retention, and expects want keys; none if they expire by
+// themselves.
 func (e *leaseEnv) purge(want int) {
 	e.Helper()
 	if e.h.Features.Expires {

@@ -90,7 +90,7 @@ func leaseReleased(e *leaseEnv) {
 	e.release(l, false, lease.Released)
 	e.wantUnchanged("k", func() {
 		e.release(l, false, lease.Released)
-		e.release(l, true, lease.Released) // takes nothing back a second time
+		e.release(l, true, lease.Released) // changes nothing a second time
 		e.mark(l, lease.Released)
 		if a := e.renew(l, lease.Released); a.Attempts != 1 {
 			e.Errorf("RenewLease() = %+v, want 1 attempt", a)
@@ -114,7 +114,7 @@ func leaseWrongID(e *leaseEnv) {
 			e.renew(wrong, lease.Lost)
 		})
 	}
-	// What no lease can have as its id may be refused, but never changes anything.
+	// A text that cannot be the id of a lease may be refused, but never changes anything.
 	for _, id := range []string{"", held.ID + " ", "\x00", "\xff", strings.Repeat("x", 5000)} {
 		wrong := lease.Lease{Key: "k", ID: id, Token: held.Token}
 		e.wantUnchanged("k", func() {
@@ -269,7 +269,7 @@ func leaseRenewed(e *leaseEnv) {
 	e.begin("k", 2)
 }
 
-// leaseInvalid: nothing of what is refused is stored.
+// leaseInvalid: refused requests store nothing.
 func leaseInvalid(e *leaseEnv) {
 	long := strings.Repeat("x", lease.MaxKeyLen+1)
 	for name, change := range map[string]func(r *lease.Request){

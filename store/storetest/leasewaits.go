@@ -29,10 +29,10 @@ const leaseWait = 10 * time.Minute
 
 var waiting = lease.Release{Wait: leaseWait}
 
-// waitOver lets every wait of the usual length end.
+// waitOver advances the clock past the end of every wait of the usual length.
 func (e *leaseEnv) waitOver() { e.Helper(); e.advance(leaseWait + time.Second) }
 
-// wantWaiting asks for a key and expects it to wait until about then.
+// wantWaiting requests a key and expects it to wait until about due.
 func (e *leaseEnv) wantWaiting(req lease.Request, attempts int, due time.Time) {
 	e.Helper()
 	a := e.wantBegin(req, lease.Busy, attempts)
@@ -46,7 +46,7 @@ func leaseWaits(e *leaseEnv) {
 	l := e.beginRequest(req, 1)
 	e.giveBack(l, waiting, lease.Released)
 	due := e.wantRecord("k", lease.Released, 1, 1).DueAt
-	e.runOut() // of the lease, which it does not go by
+	e.runOut() // of the lease, which does not matter
 	e.wantUnchanged("k", func() {
 		e.wantWaiting(request("k"), 1, due)
 		e.wantWaiting(repeatable("k"), 1, due)
@@ -104,7 +104,7 @@ func leaseWaitRepeated(e *leaseEnv) {
 	e.advance(leaseWait/2 + time.Second)
 	e.begin("k", 2)
 
-	// One that was released without a wait gets none by being released again.
+	// A key that was released without a wait gets none by being released again.
 	l = e.begin("other", 1)
 	e.release(l, false, lease.Released)
 	e.wantUnchanged("other", func() { e.giveBack(l, waiting, lease.Released) })
@@ -121,7 +121,7 @@ func leaseWaitLost(e *leaseEnv) {
 	e.giveBack(lease.Lease{Key: "other", ID: lease.NewID()}, waiting, lease.Unknown)
 	e.begin("other", 1)
 
-	// A lease that has run out, and that nobody else has begun since, may be given back so.
+	// A lease that has run out, and whose key was not begun since, may be released with a wait.
 	l = e.begin("late", 1)
 	e.runOut()
 	e.giveBack(l, waiting, lease.Released)
@@ -161,7 +161,7 @@ func leaseWaitUncounted(e *leaseEnv) {
 	e.begin("k", 1)
 }
 
-// leaseWaitExhausted: that no attempt is left is told when it is due.
+// leaseWaitExhausted: Exhausted is returned once the key is due.
 func leaseWaitExhausted(e *leaseEnv) {
 	req := repeatable("k")
 	req.MaxAttempts = 1
@@ -176,10 +176,10 @@ func leaseWaitExhausted(e *leaseEnv) {
 		e.wantBegin(limited("k", 1), lease.Exhausted, 1)
 		e.wantBegin(req, lease.Exhausted, 1)
 	})
-	e.wantBegin(limited("k", 2), lease.Acquired, 2) // who allows more gets it
+	e.wantBegin(limited("k", 2), lease.Acquired, 2) // a higher limit gets it
 }
 
-// leaseWaitPurge: also what was last touched longer ago than the retention.
+// leaseWaitPurge: also keys that were last touched longer ago than the retention.
 func leaseWaitPurge(e *leaseEnv) {
 	e.giveBack(e.begin("k", 1), lease.Release{Wait: lease.MaxTTL}, lease.Released)
 	e.advance(lease.MaxTTL / 2)
@@ -228,7 +228,7 @@ func leaseRaceWaited(e *leaseEnv) {
 	e.race(50, oneKey, 2)
 }
 
-// leaseRaceWaits: those who asked before the key was given back do not get it after that.
+// leaseRaceWaits: callers that asked before the key was released do not get it afterwards.
 func leaseRaceWaits(e *leaseEnv) {
 	var acquired atomic.Int32
 	together(50, func(int) {

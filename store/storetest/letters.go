@@ -14,7 +14,7 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// by is who acts in the suite.
+// by is the operator of the suite.
 var by = deadletter.Act{By: "ann@example.com", Why: "the shop has closed"}
 
 func letterTests[Tx any]() []test[Tx] {
@@ -48,7 +48,7 @@ func letterTests[Tx any]() []test[Tx] {
 	}
 }
 
-// die lets a message die at its first attempt with the given error.
+// die dead-letters a message at its first attempt with the given error.
 func (e *env[Tx]) die(n *node[Tx], m waybill.Message, errText string) {
 	e.Helper()
 	e.enqueue(m)
@@ -64,7 +64,7 @@ func (e *env[Tx]) show(number int64) deadletter.Letter {
 	return l
 }
 
-// listWithoutPayloads: a list of letters must fit into memory, whatever their payloads.
+// listWithoutPayloads: a list of dead letters must fit into memory, whatever their payloads.
 func listWithoutPayloads[Tx any](e *env[Tx]) {
 	m := full("a")
 	e.die(e.join("r1"), m, "broken")
@@ -236,7 +236,7 @@ func groupLetters[Tx any](e *env[Tx]) {
 	}
 }
 
-// groupChanges lets a group lose and regain letters in each way there is.
+// groupChanges makes a group lose and regain dead letters in every possible way.
 func groupChanges[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	number := make(map[string]int64)
@@ -420,7 +420,7 @@ func auditOnce[Tx any](e *env[Tx]) {
 		e.Errorf("entries = %+v, want none", entries)
 	}
 	var copied string
-	for range 2 { // what was done before is not audited again
+	for range 2 { // a repeated action is not audited again
 		_, _ = e.s.RequeueDeadLetter(e.ctx, number["a"], by)
 		_, _ = e.s.ResolveDeadLetter(e.ctx, number["b"], by)
 		_, _ = e.s.DiscardDeadLetter(e.ctx, number["c"], by)

@@ -15,8 +15,8 @@ type node[Tx any] struct {
 	lease contract.Lease
 }
 
-// patiently repeats a call of a relay for as long as the store is not there, as relays do: PostgreSQL
-// ends a transaction of theirs when the machine has made it wait for two seconds.
+// patiently repeats a call of a relay for as long as the store is unavailable, as relays do:
+// PostgreSQL ends a relay's transaction that was idle for two seconds on a busy machine.
 func (e *env[Tx]) patiently(call func() error) error {
 	for {
 		if err := call(); !waybill.IsUnavailable(err) || e.ctx.Err() != nil {
@@ -25,7 +25,7 @@ func (e *env[Tx]) patiently(call func() error) error {
 	}
 }
 
-// join registers a relay for longer than any test advances the clock, unless it means to.
+// join registers a relay for longer than any test advances the clock, except on purpose.
 func (e *env[Tx]) join(name string) *node[Tx] {
 	e.Helper()
 	n := &node[Tx]{env: e, name: name}
@@ -48,7 +48,7 @@ func (n *node[Tx]) renew(req contract.LeaseRequest) error {
 	})
 }
 
-// claim returns everything that may go now, also what was claimed before.
+// claim returns everything that may be sent now, also what was claimed before.
 func (n *node[Tx]) claim() []contract.Claim {
 	n.Helper()
 	return n.claimWith(contract.ClaimRequest{Lanes: n.lease.Lanes, Limit: allRows, Due: true, Again: numbers(n.lease.Lanes)})
@@ -67,7 +67,7 @@ func (n *node[Tx]) claimWith(req contract.ClaimRequest) []contract.Claim {
 	return claims
 }
 
-// claimOnly claims and checks that exactly the given messages come, those of one key in the
+// claimOnly claims and checks that exactly the given messages are returned, those of one key in the
 // given order.
 func (n *node[Tx]) claimOnly(want ...string) []contract.Claim {
 	n.Helper()
@@ -95,7 +95,7 @@ func (n *node[Tx]) claimOne(id string) contract.Claim {
 	return n.claimOnly(id)[0]
 }
 
-// settle writes outcomes down, with an archive, and expects to own the lanes.
+// settle records outcomes, with an archive, and expects to own the lanes.
 func (n *node[Tx]) settle(list ...contract.Settlement) {
 	n.Helper()
 	if lost := n.settleWith(true, list...); len(lost) > 0 {
@@ -113,7 +113,7 @@ func (n *node[Tx]) settleWith(archive bool, list ...contract.Settlement) []int {
 	return lost
 }
 
-// publishAll settles everything that may go now as published, until nothing is left.
+// publishAll settles everything that may be sent now as published, until nothing is left.
 func (n *node[Tx]) publishAll() []string {
 	n.Helper()
 	var all []string
@@ -200,7 +200,7 @@ func fanout(c contract.Claim, destinations ...string) contract.Settlement {
 	return st
 }
 
-// publishedThen is a published message that others get afterwards.
+// publishedThen is a published message that followers get afterwards.
 func publishedThen(c contract.Claim, followers ...string) contract.Settlement {
 	st := settlement(c, contract.Published)
 	st.Destinations = followers

@@ -47,7 +47,7 @@ func (e *env[Tx]) offsets() inbox.OffsetStore {
 	return s
 }
 
-// takePartition makes h the holder of p where next is the next offset, whoever was it before.
+// takePartition makes h the holder of p, with next as the next offset, whoever held it before.
 func (e *env[Tx]) takePartition(p inbox.Partition, h inbox.Holder, next int64) inbox.Progress {
 	e.Helper()
 	was, found, err := e.offsets().ReadProgress(e.ctx, p)
@@ -82,7 +82,7 @@ func recordAt(id string, h inbox.Holder, offset int64, once bool) inbox.Record {
 	return rec
 }
 
-// wantFenced checks that nothing is done about a message.
+// wantFenced checks that a message is fenced off and changes nothing.
 func (e *env[Tx]) wantFenced(rec inbox.Record) {
 	e.Helper()
 	ran := false
@@ -175,7 +175,7 @@ func offsetsPassed[Tx any](e *env[Tx]) {
 	e.takePartition(partition, holder(1), 0)
 	e.processRecord(recordAt("a", holder(1), 0, true), inbox.Processed)
 	e.wantNext(partition, 1)
-	e.processRecord(recordAt("b", holder(1), 5, true), inbox.Processed) // what is between was removed by the broker
+	e.processRecord(recordAt("b", holder(1), 5, true), inbox.Processed) // the offsets between were removed by the broker
 	e.wantNext(partition, 6)
 	for offset := range int64(6) {
 		e.processRecord(recordAt("b", holder(1), offset, true), inbox.Duplicate)
@@ -243,7 +243,7 @@ func offsetsUntaken[Tx any](e *env[Tx]) {
 	e.wantFenced(recordAt("a", holder(1), 0, true))
 }
 
-// offsetsTakenOver takes a partition over while its holder's handler runs: that waits, and
+// offsetsTakenOver takes a partition over while its holder's handler runs: the takeover waits, and
 // finds that the offset has moved.
 func offsetsTakenOver[Tx any](e *env[Tx]) {
 	was := e.takePartition(partition, holder(1), 0)

@@ -47,7 +47,7 @@ func followersBlocked[Tx any](e *env[Tx]) {
 	}
 }
 
-// blockedSince: a store that knew of nothing that waits learns it from the settlement.
+// blockedSince: a store that knew of no waiting message learns of one from the settlement.
 func blockedSince[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("other", "k9"))
@@ -137,7 +137,7 @@ func behindFails[Tx any](e *env[Tx]) {
 	n.claimOnly("a4", "a5")
 }
 
-// failTogether: the later one's own wait is shorter, but it must not pass.
+// failTogether: the later one's own wait is shorter, but it must not overtake.
 func failTogether[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msgs("a", "k", 3)...)
@@ -202,7 +202,7 @@ func failBehind[Tx any](e *env[Tx]) {
 	}
 }
 
-// settleEnds: what lies between waits, so it must become due although both neighbours go.
+// settleEnds: the message between waits, so it must become due although both neighbours leave.
 func settleEnds[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	n.blocked(0)
@@ -217,7 +217,7 @@ func publishedBeforeBehind[Tx any](e *env[Tx]) {
 	e.enqueue(msgs("a", "k", 4)...)
 	claims := n.claimOnly("a1", "a2", "a3", "a4")
 	n.settle(published(claims[0])[0], dead(claims[1]), behind(claims[2]), behind(claims[3]))
-	n.claimOnly("a3", "a4") // nothing that they wait for is left
+	n.claimOnly("a3", "a4") // they wait for nothing any more
 }
 
 func lateBeforeWaiting[Tx any](e *env[Tx]) {
@@ -235,7 +235,8 @@ func lateBeforeWaiting[Tx any](e *env[Tx]) {
 	n.settle(published(n.claimOne("a2"))...)
 }
 
-// lateBeforeWaiting returns a relay's node: of a key a2 waits for an hour by itself, and a1, committed since, is before it.
+// lateBeforeWaiting returns a node on which a2 of a key waits for an hour by itself, and a1, committed since,
+// is before it.
 func (e *env[Tx]) lateBeforeWaiting() *node[Tx] {
 	e.Helper()
 	n := e.join("r1")

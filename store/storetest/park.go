@@ -32,7 +32,7 @@ func parkTests[Tx any]() []test[Tx] {
 	}
 }
 
-// parking gives up on a claim and parks its key.
+// parking dead-letters a claim and parks its key.
 func parking(c contract.Claim) contract.Settlement {
 	st := dead(c)
 	st.Park = true
@@ -48,7 +48,7 @@ func (n *node[Tx]) parked() (letter deadletter.Letter) {
 	return n.letter()
 }
 
-// letterOf returns the number of the letter of a message.
+// letterOf returns the number of the dead letter of a message.
 func (e *env[Tx]) letterOf(id string) int64 {
 	e.Helper()
 	for _, l := range e.letters(deadletter.Filter{}) {
@@ -147,7 +147,7 @@ func parkTwoLetters[Tx any](e *env[Tx]) {
 	claims := n.claimOnly("a1", "a2", "a3")
 	n.settle(parking(claims[0]), parking(claims[1]), behind(claims[2]))
 	e.requeue(e.letterOf("a1"), true)
-	n.settle(published(n.claimOne("a1"))...) // a3 stays behind the other letter
+	n.settle(published(n.claimOne("a1"))...) // a3 stays behind the other dead letter
 	n.claimOnly()
 	e.requeue(e.letterOf("a2"), true)
 	n.claimOnly("a2", "a3")
@@ -159,12 +159,12 @@ func parkSecondLetterFirst[Tx any](e *env[Tx]) {
 	claims := n.claimOnly("a1", "a2", "a3")
 	n.settle(parking(claims[0]), parking(claims[1]), behind(claims[2]))
 	e.requeue(e.letterOf("a2"), true)
-	n.claimOnly() // it waits behind the letter of a1
+	n.claimOnly() // it waits behind the dead letter of a1
 	e.resolve(e.letterOf("a1"), true)
 	n.claimOnly("a2", "a3")
 }
 
-// parkLetterGoes: what was claimed as blocked is settled when the letter has gone already.
+// parkLetterGoes: what was claimed as blocked is settled when the dead letter is gone already.
 func parkLetterGoes[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("a1", "k"))
@@ -205,7 +205,7 @@ func parkFailBehindWaiting[Tx any](e *env[Tx]) {
 	n.claimOne("a4")
 }
 
-// parkFailBefore: a letter holds what comes after it only.
+// parkFailBefore: a dead letter holds only what comes after it.
 func parkFailBefore[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msgs("a", "k", 3)...)
@@ -234,7 +234,7 @@ func parkLateBefore[Tx any](e *env[Tx]) {
 	n.claimOnly()
 }
 
-// parkLateBeforeWaiting: a message that waits by itself takes nothing along past a letter that came before it.
+// parkLateBeforeWaiting: a message that waits by itself takes nothing along past a dead letter before it.
 func parkLateBeforeWaiting[Tx any](e *env[Tx]) {
 	n := e.lateBeforeWaiting()
 	n.settle(parking(n.claimOne("a1")))
@@ -311,7 +311,7 @@ func parkCount[Tx any](e *env[Tx]) {
 	e.enqueue(msgs("b", "k2", 3)...)
 	claims := n.claimOnly("b1", "b2", "b3")
 	n.settle(failed(claims[0], time.Hour), behind(claims[1]), dead(claims[2]))
-	n.wantParked(0, 0) // these wait for a retry, and that letter parks nothing
+	n.wantParked(0, 0) // these wait for a retry, and that dead letter parks nothing
 	e.enqueue(msgs("a", "k", 4)...)
 	claims = n.claimOnly("a1", "a2", "a3", "a4")
 	n.settle(parking(claims[0]), parking(claims[1]), behind(claims[2]), behind(claims[3]))
@@ -347,7 +347,7 @@ func parkCountLanes[Tx any](e *env[Tx]) {
 	}
 }
 
-// laneOf returns the lane of a letter's key.
+// laneOf returns the lane of a dead letter's key.
 func (n *node[Tx]) laneOf(l deadletter.Letter) contract.Lane {
 	n.Helper()
 	n.enqueue(msg("probe", l.Message.Key))

@@ -54,7 +54,7 @@ func (e *env[Tx]) addRecords(recs ...inbox.Record) {
 	})
 }
 
-// findRecord returns the record with the given key, which must be there or not.
+// findRecord returns the record with the given key, and checks whether there is one.
 func (e *env[Tx]) findRecord(key inbox.Key, want bool) (rec inbox.StoredRecord) {
 	e.Helper()
 	e.inTx(func(tx Tx) {
@@ -169,7 +169,7 @@ func recordRetried[Tx any](e *env[Tx]) {
 	}
 }
 
-// recordGates: both ways in are one gate.
+// recordGates: ProcessOnce and AddRecord exclude each other.
 func recordGates[Tx any](e *env[Tx]) {
 	rec := recordOf("a", "acme")
 	e.addRecords(rec)
@@ -193,8 +193,8 @@ func recordDead[Tx any](e *env[Tx]) {
 	e.findRecord(key, true)
 }
 
-// recordAtOnce: the second waits for the first and learns what became of it, or fails at once
-// where the store cannot wait.
+// recordAtOnce: the second waits for the first and learns its outcome, or fails at once if the
+// store cannot wait.
 func recordAtOnce[Tx any](e *env[Tx]) {
 	for _, commits := range []bool{true, false} {
 		rec := recordOf(map[bool]string{true: "committed", false: "rolled back"}[commits], "acme")
@@ -205,7 +205,7 @@ func recordAtOnce[Tx any](e *env[Tx]) {
 		go func() {
 			added, err := e.s.AddRecord(e.ctx, second, rec)
 			switch {
-			case waybill.IsConflict(err): // a strict isolation level says so instead
+			case waybill.IsConflict(err): // a strict isolation level returns this instead
 				err = nil
 			case err == nil && added == commits:
 				err = errors.New("the second was told the contrary")
@@ -261,7 +261,7 @@ func recordsKept[Tx any](e *env[Tx]) {
 	e.findRecord(rec.Key, true)
 }
 
-// recordsOfAll: an empty tenant must not mean everybody's.
+// recordsOfAll: an empty tenant must not mean all tenants.
 func recordsOfAll[Tx any](e *env[Tx]) {
 	rec := recordOf("a", "acme")
 	e.addRecords(rec)

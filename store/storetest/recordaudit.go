@@ -10,8 +10,8 @@ import (
 	"github.com/waybill-go/waybill/deadletter"
 )
 
-// recordAudit: what is stored is listed with the changes, under a number and a time of the
-// store's own, whatever the entry says of them.
+// recordAudit: what is stored is listed with the changes, under a number and a time that the store
+// assigns, whatever the entry says.
 func recordAudit[Tx any](e *env[Tx]) {
 	e.bury("billing", msg("a", "k"))
 	number := e.letter().Number

@@ -43,7 +43,7 @@ func hourly(name string, base time.Time) schedule.Recurring {
 	}
 }
 
-// start is a time at which tests let schedules begin: soon, and on a whole second.
+// start is a time at which schedules of tests begin: soon, and on a whole second.
 func start() time.Time { return time.Now().UTC().Truncate(time.Second).Add(30 * time.Minute) }
 
 func (e *env[Tx]) put(r schedule.Recurring) {
@@ -51,7 +51,7 @@ func (e *env[Tx]) put(r schedule.Recurring) {
 	e.tx(func(tx Tx) error { return e.scheduler().Put(e.ctx, tx, r) })
 }
 
-// fire lets a runner enqueue what is due.
+// fire makes a runner enqueue what is due.
 func (e *env[Tx]) fire() {
 	e.Helper()
 	r, err := schedule.NewRunner(e.source(), schedule.RunnerConfig{BatchSize: 2})
@@ -269,7 +269,7 @@ func recurringSkip[Tx any](e *env[Tx]) {
 	e.fire()
 	e.fired("sweep", base, 0)
 	first := "sweep@" + base.Format(time.RFC3339)
-	n.settle(failed(n.claimOne(first), time.Hour)) // waits, which is on its way too
+	n.settle(failed(n.claimOne(first), time.Hour)) // it waits, which is pending, too
 	e.advance(time.Hour)
 	e.fire()
 	e.fired("sweep", base, 0)
@@ -309,8 +309,8 @@ func (e *env[Tx]) clockChange(zone *time.Location, forward bool) time.Time {
 	}
 }
 
-// recurringClockChanges plans half past the hour that is left out, or repeated, and lets the
-// store's clock pass: it comes the day before, and once on the day of the change.
+// recurringClockChanges plans half past the hour that is skipped, or repeated, and advances the
+// store's clock: there is an occurrence the day before, and one on the day of the change.
 func recurringClockChanges[Tx any](e *env[Tx]) {
 	type planned struct {
 		name string
@@ -403,7 +403,7 @@ func recurringRestart[Tx any](e *env[Tx]) {
 	e.fired("sweep", base, 0, 1)
 }
 
-// recurringLocked: somebody pauses one schedule in a transaction that stays open.
+// recurringLocked: a transaction that stays open pauses one schedule.
 func recurringLocked[Tx any](e *env[Tx]) {
 	base := start()
 	e.put(hourly("held", base))
@@ -422,8 +422,7 @@ func recurringLocked[Tx any](e *env[Tx]) {
 	e.fired("held", base, 0)
 }
 
-// recurringIDTaken: somebody enqueues a message with the id of an occurrence in a transaction that
-// stays open.
+// recurringIDTaken: a transaction that stays open enqueues a message with the id of an occurrence.
 func recurringIDTaken[Tx any](e *env[Tx]) {
 	base := start()
 	e.put(hourly("held", base))

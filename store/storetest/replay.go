@@ -38,13 +38,13 @@ func replayTests[Tx any]() []test[Tx] {
 	}
 }
 
-// dieAll lets so many messages, prefix1 and so on, die without a key.
+// dieAll dead-letters count messages, prefix1 and so on, without a key.
 func (n *node[Tx]) dieAll(prefix string, count int) []waybill.Message {
 	n.Helper()
 	list := msgs(prefix, "", count)
 	n.enqueue(list...)
 	var outcomes []contract.Settlement
-	for _, m := range list { // in order, so that the numbers of the letters are
+	for _, m := range list { // in order, so that the numbers of the dead letters are, too
 		outcomes = append(outcomes, dead(find(n.claim(), m.ID)))
 	}
 	for _, st := range outcomes {
@@ -74,7 +74,7 @@ func (e *env[Tx]) advanceReplay(number int64, n int) deadletter.Replay {
 	return r
 }
 
-// wantReplay checks how far a replay is: put back, skipped, dead again.
+// wantReplay checks the progress of a replay: requeued, skipped, dead again.
 func (e *env[Tx]) wantReplay(r deadletter.Replay, state deadletter.ReplayState, requeued, skipped, failed int) {
 	e.Helper()
 	if r.State != state || r.Requeued != requeued || r.Skipped != skipped || r.Failed != failed || (r.EndedAt == nil) != (state == deadletter.Running) {
@@ -104,7 +104,7 @@ func previewReplay[Tx any](e *env[Tx]) {
 	e.bury("billing", elsewhere)
 	e.bury("billing", msg("e", "e"))
 	letters := e.letters(deadletter.Filter{})
-	e.requeue(letters[5].Number, true) // and is no letter to put back any more
+	e.requeue(letters[5].Number, true) // and is no dead letter to requeue any more
 	first := letters[0].FirstFailed
 	for name, tc := range map[string]struct {
 		filter    deadletter.Filter
@@ -311,7 +311,7 @@ func replaySkips[Tx any](e *env[Tx]) {
 	e.resolve(letters[0].Number, true)
 	e.discard(letters[1].Number, true)
 	e.requeue(letters[2].Number, true)
-	e.enqueue(msg("a4", "")) // its id is on its way
+	e.enqueue(msg("a4", "")) // its id is pending
 	r := e.advanceReplay(number, 100)
 	if r.Letters != 7 {
 		e.Errorf("replay = %+v, want 7 letters", r)
@@ -325,7 +325,8 @@ func replaySkips[Tx any](e *env[Tx]) {
 	}
 }
 
-// replayOnce: a letter that can't be put back, and one that is dead again under its old number.
+// replayOnce: a dead letter that can't be requeued, and one that is dead again under its old
+// number.
 func replayOnce[Tx any](e *env[Tx]) {
 	e.buryWithoutKey("billing", waybill.Message{Topic: "orders", Type: "t"})
 	e.bury("billing", msg("b", "b"))
@@ -342,7 +343,7 @@ func replayOnce[Tx any](e *env[Tx]) {
 	}
 }
 
-// failRequeued lets billing fail with a requeued letter.
+// failRequeued makes billing fail with a requeued dead letter.
 func (e *env[Tx]) failRequeued() {
 	e.Helper()
 	if found, err := e.run("billing", errors.New("card still expired")); !found || err == nil {
@@ -367,7 +368,7 @@ func replayFailed[Tx any](e *env[Tx]) {
 			e.Errorf("letter = %+v, want the number of the replay, %d", l, number)
 		}
 	}
-	e.requeue(e.letterOf("a2"), true) // by hand: whatever comes of it is not the replay's
+	e.requeue(e.letterOf("a2"), true) // by hand: its outcome does not count for the replay
 	e.wantReplay(e.replay(number), deadletter.Done, 4, 0, 2)
 	n.settle(dead(n.claimOne("a2")))
 	e.wantReplay(e.replay(number), deadletter.Done, 4, 0, 2)

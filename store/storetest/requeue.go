@@ -57,8 +57,8 @@ func requeueRelay[Tx any](e *env[Tx]) {
 	e.want(outbox.Published, "a")
 }
 
-// requeueCopied opens a letter again whose corrected copy waits in its place: neither the one nor another copy may
-// take it before the first has gone.
+// requeueCopied reopens a dead letter whose corrected copy waits in its place: neither it nor another copy may
+// take the place before the first copy is gone.
 func requeueCopied[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("a", "k"))
@@ -100,7 +100,7 @@ func requeueAtOnce[Tx any](e *env[Tx]) {
 	n.claimOne("a")
 }
 
-// wantOnce makes several calls at once and checks that exactly one of them has done it.
+// wantOnce makes several calls at once and checks that exactly one of them had the effect.
 func (e *env[Tx]) wantOnce(what string, call func() (bool, error)) {
 	e.Helper()
 	done := make(chan bool, 8)
@@ -161,7 +161,7 @@ func requeueFailed[Tx any](e *env[Tx]) {
 	e.want(outbox.Published, "a")
 }
 
-// requeueFirst: a1 comes back while a2 waits for its retry.
+// requeueFirst: a1 is requeued while a2 waits for its retry.
 func requeueFirst[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	n.blocked(0)
@@ -169,13 +169,13 @@ func requeueFirst[Tx any](e *env[Tx]) {
 	claims := n.claimOnly("a2", "a3", "a4", "a5")
 	n.settle(failed(claims[0], time.Hour), behind(claims[1]), behind(claims[2]), behind(claims[3]))
 	e.requeue(e.letter().Number, true)
-	n.settle(published(n.claimOne("a1"))...) // what is behind a2 does not pass it
+	n.settle(published(n.claimOne("a1"))...) // what is behind a2 does not overtake it
 	n.claimOnly()
 	e.advance(2 * time.Hour)
 	n.claimOnly("a2")
 }
 
-// requeueBehind: a1 is the first that waits when a2 comes back, which must not pass it.
+// requeueBehind: a1 is the first that waits when a2 is requeued, which must not overtake it.
 func requeueBehind[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msgs("a", "k", 3)...)
@@ -243,7 +243,7 @@ func requeueConsumer[Tx any](e *env[Tx]) {
 	if !l.Requeued || l.Requeues != 1 || l.Consumer != "billing" || l.Origin != deadletter.FromConsumer {
 		e.Errorf("letter = %+v, want it marked as requeued once by its consumer", l)
 	}
-	n.claimOnly() // it must not go through the broker to everybody
+	n.claimOnly() // it must not go through the broker to all consumers
 	e.wantNowhere("a")
 }
 

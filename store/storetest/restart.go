@@ -14,7 +14,7 @@ func restartTests[Tx any]() []test[Tx] {
 	}
 }
 
-// drainThenEnqueue: positions never start again, though the table is empty.
+// drainThenEnqueue: positions never restart, even if the table is empty.
 func drainThenEnqueue[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msgs("a", "k", 5)...)

@@ -43,7 +43,7 @@ func (e *env[Tx]) requeued(consumer string, list ...waybill.Message) {
 	}
 }
 
-// run runs a requeued letter of a consumer, whose handler writes an effect named like the
+// run runs a requeued dead letter of a consumer, whose handler writes an effect named like the
 // message and returns result.
 func (e *env[Tx]) run(consumer string, result error) (found bool, err error) {
 	e.Helper()
@@ -55,7 +55,7 @@ func (e *env[Tx]) run(consumer string, result error) (found bool, err error) {
 	})
 }
 
-// runWith takes a requeued letter of a consumer and runs it.
+// runWith takes a requeued dead letter of a consumer and runs it.
 func (e *env[Tx]) runWith(consumer string, handle func(ctx context.Context, tx Tx, m *waybill.Message) error) (found bool, err error) {
 	e.Helper()
 	r, found, err := e.s.TakeRequeued(e.ctx, consumer, minute)
@@ -74,7 +74,7 @@ func (e *env[Tx]) wantRun(consumer string, want bool) {
 	}
 }
 
-// wantRunFails runs a letter whose handler fails with result.
+// wantRunFails runs a dead letter whose handler fails with result.
 func (e *env[Tx]) wantRunFails(result error) {
 	e.Helper()
 	found, err := e.run("billing", result)
@@ -155,7 +155,7 @@ func runFailsForGood[Tx any](e *env[Tx]) {
 	}
 }
 
-// wantStill checks that the letter is still requeued and runs after a while.
+// wantStill checks that the dead letter is still requeued and runs after a while.
 func (e *env[Tx]) wantStill() {
 	e.Helper()
 	l := e.letter()
@@ -197,7 +197,7 @@ func runPanics[Tx any](e *env[Tx]) {
 	e.letter()
 }
 
-// runProcessed: the record of the dead letter was removed, and the message came once more.
+// runProcessed: the record of the dead letter was removed, and the message was delivered once more.
 func runProcessed[Tx any](e *env[Tx]) {
 	m := msg("a", "k")
 	e.requeued("billing", m)
@@ -205,7 +205,7 @@ func runProcessed[Tx any](e *env[Tx]) {
 	e.h.Forget(e.T, e.s, inbox.KeyOf("billing", &m))
 	e.process("billing", m, inbox.Processed)
 	e.wantRun("billing", true)
-	e.wantEffects("a", 1) // from the delivery alone
+	e.wantEffects("a", 1) // only from the delivery
 	e.wantRun("billing", false)
 	l := e.show(number)
 	if l.State != deadletter.Resolved || l.Resolution != deadletter.HadEffect || l.Requeued || l.ResolvedAt == nil {
@@ -262,7 +262,7 @@ func runAtOnce[Tx any](e *env[Tx]) {
 			}
 		}
 	})
-	e.runAll("billing") // those that clashed come again
+	e.runAll("billing") // those that clashed are run again
 	for _, m := range list {
 		e.wantEffects(m.ID, 1)
 	}

@@ -195,7 +195,7 @@ func sagaUnknown[Tx any](e *env[Tx]) {
 	}
 }
 
-// sagaOtherVersion looks, too, whether the transaction goes on after the answer.
+// sagaOtherVersion also checks whether the transaction can continue after the answer.
 func sagaOtherVersion[Tx any](e *env[Tx]) {
 	first := e.started(newSaga("o1"))
 	second := first
@@ -220,7 +220,8 @@ func sagaOtherVersion[Tx any](e *env[Tx]) {
 	e.wantNoSaga(sagaID("o2"))
 }
 
-// sagaKeys starts instances that differ in one part of the id, or where it is cut.
+// sagaKeys starts instances that differ in one part of the id, or only in the border between two
+// parts.
 func sagaKeys[Tx any](e *env[Tx]) {
 	all := []saga.ID{
 		{Tenant: "a", Saga: "b", Key: "c"}, {Tenant: "a2", Saga: "b", Key: "c"}, {Tenant: "a", Saga: "b2", Key: "c"}, {Tenant: "a", Saga: "b", Key: "c2"},
@@ -248,7 +249,7 @@ func sagaKeys[Tx any](e *env[Tx]) {
 }
 
 // rivalStart starts an instance in a transaction of the test's, and again in one of the store's
-// meanwhile. It returns what the second one is told once the first has ended.
+// meanwhile. It returns the answer to the second one once the first has ended.
 func (e *env[Tx]) rivalStart(key string, end func(tx Tx)) bool {
 	e.Helper()
 	first, tx := newSaga(key), e.begin()
@@ -338,7 +339,8 @@ func sagaChangedAtOnce[Tx any](e *env[Tx]) {
 	}
 }
 
-// sagaLocked: who reads with a lock does not find at the end that another one was faster.
+// sagaLocked: a transaction that reads with a lock does not find at its end that another one was
+// faster.
 func sagaLocked[Tx any](e *env[Tx]) {
 	const several, times = 4, 10
 	in := e.started(newSaga("o1"))

@@ -175,7 +175,7 @@ func sagasRemoved[Tx any](e *env[Tx]) {
 	e.purgeOld(janitor.Sagas, 0)
 	e.advance(2 * minute)
 	again := newSaga(string(saga.Completed))
-	e.write(&again, "again", false) // it is there for as long as its retention
+	e.write(&again, "again", false) // it is kept for the length of its retention
 	e.purge(janitor.Rows{Kind: janitor.Sagas, OlderThan: week, Tenant: "other"}, 0)
 	e.purgeOld(janitor.Sagas, 2)
 	e.wantNoSaga(sagaID(string(saga.Completed)))

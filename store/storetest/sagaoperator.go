@@ -21,7 +21,7 @@ func sagaOperatorTests[Tx any]() []test[Tx] {
 	}
 }
 
-// act lets an operator change an instance to compensating, and returns the answer.
+// act makes an operator change an instance to compensating, and returns the answer.
 func (e *env[Tx]) act(in saga.Instance, m waybill.Message, by string) (bool, error) {
 	in.Status = saga.Compensating
 	return e.sagaOperator().ChangeSaga(e.ctx, in, entryOf(&in, "acted"), &m, deadletter.Entry{

@@ -39,7 +39,7 @@ func (e *env[Tx]) release(want int) {
 	}
 }
 
-// scheduled enqueues a message that is due after a while and lets a relay schedule it.
+// scheduled enqueues a message that is due after a while and makes a relay schedule it.
 func (n *node[Tx]) scheduled(m waybill.Message, after time.Duration) {
 	n.Helper()
 	m.DeliverAt = time.Now().Add(after)
@@ -136,7 +136,7 @@ func scheduleKey[Tx any](e *env[Tx]) {
 	}
 }
 
-// wantRefused checks that one message with the id goes and one is a dead letter.
+// wantRefused checks that one message with the id is claimed and one is a dead letter.
 func (n *node[Tx]) wantRefused(id string) {
 	n.Helper()
 	l := n.letter()
@@ -219,7 +219,7 @@ func schedulePast2038[Tx any](e *env[Tx]) {
 	later.DeliverAt = time.Now().Add(years + time.Hour)
 	n.enqueue(later)
 	c := n.claimOne("later")
-	if c.DelayFor < 50*time.Minute || c.DelayFor > time.Hour+time.Second { // a clock may know milliseconds only
+	if c.DelayFor < 50*time.Minute || c.DelayFor > time.Hour+time.Second { // a clock may have a resolution of milliseconds
 		e.Errorf("DelayFor = %v, want about an hour", c.DelayFor)
 	}
 	n.settle(settlement(c, contract.Schedule))
@@ -235,8 +235,7 @@ func schedulePast2038[Tx any](e *env[Tx]) {
 	}
 }
 
-// scheduleIDHeld: somebody enqueues messages with the ids of two that are due in a transaction that
-// stays open.
+// scheduleIDHeld: a transaction that stays open enqueues messages with the ids of two that are due.
 func scheduleIDHeld[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	for i, id := range []string{"a", "held1", "held2", "b", "c"} {

@@ -52,7 +52,7 @@ func (e *env[Tx]) tx(fn func(tx Tx) error) {
 	e.commit(tx)
 }
 
-// ask runs a change of a scheduler in a transaction and returns what it answers.
+// ask runs a change of a scheduler in a transaction and returns its answer.
 func (e *env[Tx]) ask(fn func(tx Tx) (bool, error)) (answer bool) {
 	e.Helper()
 	e.tx(func(tx Tx) (err error) {
@@ -203,7 +203,8 @@ func scheduledTooLate[Tx any](e *env[Tx]) {
 	e.want(outbox.Pending, "a")
 }
 
-// scheduledRace lets cancels and releases meet: each message is either cancelled or released.
+// scheduledRace runs cancels and releases concurrently: each message is either cancelled or
+// released.
 func scheduledRace[Tx any](e *env[Tx]) {
 	list := msgs("a", "", 20)
 	for i := range list {
@@ -237,7 +238,7 @@ func scheduledRace[Tx any](e *env[Tx]) {
 		}
 		return nil
 	})
-	n, err := e.s.ReleaseScheduled(e.ctx, allRows) // what the first release passed over
+	n, err := e.s.ReleaseScheduled(e.ctx, allRows) // what the first release skipped
 	e.must(err, "ReleaseScheduled")
 	if sum := cancelled.Load() + released.Load() + int64(n); sum != int64(len(list)) {
 		e.Errorf("%d cancelled, %d released, want %d together", cancelled.Load(), released.Load()+int64(n), len(list))

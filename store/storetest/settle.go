@@ -69,7 +69,7 @@ func settleAfterRetry[Tx any](e *env[Tx]) {
 	}
 }
 
-// settleRepeated repeats each settlement, as a relay does that did not hear the answer.
+// settleRepeated repeats each settlement, as a relay does that did not get the answer.
 func settleRepeated[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("published", ""), msg("dead", ""), msg("fanned out", ""), msg("followed", ""))
@@ -135,7 +135,7 @@ func settleMixed[Tx any](e *env[Tx]) {
 	e.wantCount("followed", 2)
 }
 
-// supersede lets n's lease expire and another node take the lanes over.
+// supersede lets n's lease expire and makes another node take the lanes over.
 func (n *node[Tx]) supersede(by string) *node[Tx] {
 	n.Helper()
 	n.advance(longTTL + time.Minute)
@@ -177,8 +177,7 @@ func settleSuperseded[Tx any](e *env[Tx]) {
 	}
 }
 
-// settleOldEpoch: the lane went to another node and came back; what the node knew of it
-// from before is worth nothing.
+// settleOldEpoch: the lane went to another node and came back; earlier claims of the node are void.
 func settleOldEpoch[Tx any](e *env[Tx]) {
 	n := e.join("r1")
 	e.enqueue(msg("a", "k"))
@@ -274,7 +273,7 @@ func settleRetained[Tx any](e *env[Tx]) {
 	}
 }
 
-// maintain lets the store remove what is past the retention.
+// maintain makes the store remove what is past the retention.
 func (e *env[Tx]) maintain(retention time.Duration) contract.Maintained {
 	e.Helper()
 	done, err := e.s.MaintainArchive(e.ctx, contract.MaintainRequest{Retention: retention, BatchSize: 1})

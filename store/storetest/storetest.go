@@ -1,6 +1,6 @@
-// Package storetest is the suite that every store passes. It knows a store only by the
-// contracts of outbox, relay, inbox, deadletter and janitor; what a store cannot do is declared in
-// [Features], never skipped by the store's own tests.
+// Package storetest is the suite that every store passes. It uses a store only through the contracts of outbox,
+// relay, inbox, deadletter and janitor; what a store cannot do is declared in [Features], never skipped by the
+// store's own tests.
 //
 // [RunLeases] is the suite of the lease contract, also for stores that offer nothing else.
 //
@@ -39,11 +39,11 @@ type Store[Tx any] interface {
 	deadletter.Canceller
 	janitor.Store
 
-	// FoldDeadLetters is what keeps reading groups fast. It changes no answer.
+	// FoldDeadLetters keeps reading groups fast. It changes no answer.
 	FoldDeadLetters(ctx context.Context) error
 }
 
-// Features says what a store can do, so that a test is left out by declaration.
+// Features declares what a store can do; tests of other features are left out.
 type Features struct {
 	// Lanes is how many lanes the store has. Required.
 	Lanes int
@@ -52,11 +52,11 @@ type Features struct {
 	// committed, at the same time.
 	ConcurrentWriters bool
 
-	// Persists says that a store which is opened anew finds what was there before.
+	// Persists says that a reopened store finds its earlier data.
 	Persists bool
 
-	// ClashesAtOnce says that a transaction fails with a conflict where it meets what another one
-	// has written, instead of waiting for the outcome.
+	// ClashesAtOnce says that a transaction fails with a conflict if it meets a write of another one, instead
+	// of waiting for the outcome.
 	ClashesAtOnce bool
 
 	// HearsCommits says that AwaitMessages also learns of what others commit: the user's own
@@ -82,7 +82,7 @@ type Features struct {
 	// Sagas says that the store is a [saga.Store] and a [saga.OperatorStore].
 	Sagas bool
 
-	// Endless says that nobody can bring the counters of the store near their end.
+	// Endless says that a test cannot bring the counters of the store near their end.
 	Endless bool
 
 	// EndsTransactions says that a statement which fails may end its transaction.
@@ -99,8 +99,7 @@ type Raw struct {
 	Payload    string
 }
 
-// Harness is how the suite reaches one store. All fields are required, but for
-// those that say when they are.
+// Harness gives the suite access to one store. All fields are required, except those that say when they are.
 type Harness[Tx any] struct {
 	Features Features
 
@@ -134,16 +133,16 @@ type Harness[Tx any] struct {
 	// Forget removes an inbox record, as its retention does.
 	Forget func(t *testing.T, s Store[Tx], key inbox.Key)
 
-	// InsertRaw stores a message past the library's checks. The error is the database's.
-	// Required unless Features.NoForeignRows is set.
+	// InsertRaw stores a message without the library's checks. The error is the database's. Required unless
+	// Features.NoForeignRows is set.
 	InsertRaw func(s Store[Tx], raw Raw) error
 }
 
 // Run runs the suite as subtests of t, which run in parallel with each other.
 func Run[Tx any](t *testing.T, h Harness[Tx]) { runGroups(t, h, func(string) bool { return true }) }
 
-// RunInbox runs what the suite has about inbox records, for a store that keeps these in another
-// form and passes [Run] without it.
+// RunInbox runs the tests of inbox records, for a store that keeps these in another form and passes [Run]
+// without it.
 func RunInbox[Tx any](t *testing.T, h Harness[Tx]) {
 	about := []string{"inbox", "inbox batches", "inbox states", "attempts", "starts", "bury", "offsets", "requeue", "run requeued", "take requeued", "replay", "janitor"}
 	runGroups(t, h, func(group string) bool { return slices.Contains(about, group) })
@@ -227,7 +226,7 @@ type test[Tx any] struct {
 	needs []need
 }
 
-// need is what a test asks of a store.
+// need is what a test requires of a store.
 type need func(Features) bool
 
 func severalLanes(f Features) bool      { return f.Lanes > 1 }

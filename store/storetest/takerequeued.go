@@ -27,7 +27,7 @@ func takeRequeuedTests[Tx any]() []test[Tx] {
 	}
 }
 
-// take takes a requeued letter of billing for an hour.
+// take takes a requeued dead letter of billing for an hour.
 func (e *env[Tx]) take(wantID string) inbox.Requeued {
 	e.Helper()
 	r, found, err := e.s.TakeRequeued(e.ctx, "billing", time.Hour)
@@ -38,7 +38,7 @@ func (e *env[Tx]) take(wantID string) inbox.Requeued {
 	return r
 }
 
-// runTaken runs a letter that was taken; its handler writes an effect and returns result.
+// runTaken runs a dead letter that was taken; its handler writes an effect and returns result.
 func (e *env[Tx]) runTaken(r inbox.Requeued, result error) (found bool, err error) {
 	e.Helper()
 	return e.s.RunRequeued(e.ctx, r, "c1", func(ctx context.Context, tx Tx) error {
@@ -98,7 +98,7 @@ func takeAtOnce[Tx any](e *env[Tx]) {
 	}
 }
 
-// takeOnItsWay: to those who settle letters one that was taken is requeued, as before.
+// takeOnItsWay: for operators a dead letter that was taken is still requeued.
 func takeOnItsWay[Tx any](e *env[Tx]) {
 	e.requeued("billing", msg("a", "k"))
 	r := e.take("a")
@@ -122,7 +122,8 @@ func takeKey[Tx any](e *env[Tx]) {
 	}
 }
 
-// takeOvertaken: the lease has run out before the letter was run, and another one was faster.
+// takeOvertaken: the lease has run out before the dead letter was run, and another process was
+// faster.
 func takeOvertaken[Tx any](e *env[Tx]) {
 	e.requeued("billing", msg("a", "k"))
 	r := e.take("a")
@@ -148,7 +149,7 @@ func takeDeadAgain[Tx any](e *env[Tx]) {
 	}
 }
 
-// takeStarts: what a process has noted before it ended is there when the lease has ended too.
+// takeStarts: what a process has recorded before it ended is kept when the lease has ended.
 func takeStarts[Tx any](e *env[Tx]) {
 	e.requeued("billing", msg("a", "k"))
 	for starts := range 3 {

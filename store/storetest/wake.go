@@ -30,8 +30,8 @@ func wakeTests[Tx any]() []test[Tx] {
 }
 
 const (
-	wakeLimit = 25 * time.Second       // there is no poll in these tests; some stores look by themselves after 30 s
-	restTime  = 100 * time.Millisecond // a relay that was not woken for so long is asleep
+	wakeLimit = 25 * time.Second       // these tests have no poll; some stores poll by themselves after 30 s
+	restTime  = 100 * time.Millisecond // a relay that was not woken for this long is asleep
 )
 
 // sleeping is a relay that claims and waits, without a poll, until it finds something.
@@ -114,7 +114,7 @@ func wakeByTransact[Tx any](e *env[Tx]) {
 	r.wantFound("a")
 }
 
-// wakeBySignal: what the signal tells of need not be there.
+// wakeBySignal: there need not be a message for a signal.
 func wakeBySignal[Tx any](e *env[Tx]) {
 	r := e.sleeps("r1")
 	calls := r.calls.Load()
@@ -142,7 +142,7 @@ func wakeByRequeue[Tx any](e *env[Tx]) {
 	r.wantFound("a")
 }
 
-// wakeEveryNode: a signal is not eaten by the first that gets it.
+// wakeEveryNode: a signal is not consumed by the first relay that gets it.
 func wakeEveryNode[Tx any](e *env[Tx]) {
 	first, second := e.sleeps("r1"), e.sleeps("r2")
 	calls := []int64{first.calls.Load(), second.calls.Load()}
@@ -152,7 +152,7 @@ func wakeEveryNode[Tx any](e *env[Tx]) {
 	})
 }
 
-// rested returns a relay that was asleep and waits no more.
+// rested returns a relay that was asleep and no longer waits.
 func (e *env[Tx]) rested(name string) *node[Tx] {
 	e.Helper()
 	r := e.sleeps(name)
@@ -197,7 +197,7 @@ func wakeAtDeadline[Tx any](e *env[Tx]) {
 	e.must(e.s.AwaitMessages(ctx, n.name), "AwaitMessages after the deadline")
 }
 
-// wakeAfterLeaving: a signal that came while nobody waited under the name is not missed.
+// wakeAfterLeaving: a signal that came while no relay waited under the name is not missed.
 func wakeAfterLeaving[Tx any](e *env[Tx]) {
 	n := e.rested("r1")
 	e.leave("r1")
@@ -226,7 +226,7 @@ func wakeByOwnTxBeforeWait[Tx any](e *env[Tx]) {
 	n.wantAwake("a")
 }
 
-// wakeByEarlyTx: nobody slept when it enqueued.
+// wakeByEarlyTx: no relay was asleep when it enqueued.
 func wakeByEarlyTx[Tx any](e *env[Tx]) {
 	tx := e.begin()
 	m := msg("a", "k")

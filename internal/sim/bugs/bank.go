@@ -1,6 +1,7 @@
 package main
 
-// bug is one way to break the relay's rules: in a file a text that is there once becomes another one.
+// bug is one way to break the relay's rules: in a file a text that occurs once is replaced by another
+// one.
 type bug struct {
 	name     string
 	file     string // below the root of the module

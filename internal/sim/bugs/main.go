@@ -1,7 +1,7 @@
 // Command bugs breaks the relay on purpose, in one way after the other, and prints what finds each of
 // them: the simulator, the explorer or a test. With -mutants it changes single operators and conditions of
-// the core instead, drawn at random, and prints those that nothing notices. With -orders it breaks the
-// stores instead, and prints which scenarios of internal/interleave find it; it needs PostgreSQL.
+// the core instead, drawn at random, and prints the undetected ones. With -orders it breaks the stores
+// instead, and prints which scenarios of internal/interleave find it; it needs PostgreSQL.
 //
 //	go run ./internal/sim/bugs
 //	go run ./internal/sim/bugs -mutants 50
@@ -61,7 +61,7 @@ func main() {
 	}
 }
 
-// tryMutants prints the mutants that nothing notices.
+// tryMutants prints the undetected mutants.
 func tryMutants(n int, draw uint64, seeds int) {
 	at, err := root()
 	if err != nil {
@@ -84,15 +84,15 @@ func tryMutants(n int, draw uint64, seeds int) {
 	fmt.Printf("of %d in all, %s", total, score(found))
 }
 
-// finding says what has found a bug.
+// finding is what has found a bug.
 type finding struct {
 	by    string // simulator, explorer, or the name of a test; empty if nothing has
-	seeds int    // that it took, or states
+	seeds int    // seeds or states that it took
 	how   string // the promise that was broken
 	err   error
 }
 
-// findAll looks for bugs, several at a time.
+// findAll looks for several bugs concurrently.
 func findAll(ctx context.Context, list []bug, seeds, states int) []finding {
 	found := make([]finding, len(list))
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -127,7 +127,7 @@ func table(list []bug, found []finding) string {
 	return out.String()
 }
 
-// find builds the simulator with a bug in it and lets it look for a broken promise.
+// find builds the simulator with a bug in it and runs it to look for a broken promise.
 func find(ctx context.Context, b bug, seeds, states int) finding {
 	root, err := root()
 	if err != nil {
@@ -168,7 +168,7 @@ func tested(ctx context.Context, root, overlay string, b bug) finding {
 	return finding{}
 }
 
-// simulate builds the simulator and lets it run seeds, and then explore.
+// simulate builds the simulator and makes it run seeds, and then explore.
 func simulate(ctx context.Context, root, dir, overlay string, seeds, states int) finding {
 	binary := filepath.Join(dir, "sim")
 	if out, err := run(ctx, root, "go", "build", "-overlay", overlay, "-o", binary, "./internal/sim"); err != nil {
@@ -213,7 +213,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// overlay writes a file that lets the go command see the bug instead of the code.
+// overlay writes a file that makes the go command compile the bug instead of the code.
 func (b *bug) overlay(root, dir string) (string, error) {
 	at := filepath.Join(root, b.file)
 	code, err := os.ReadFile(at)
@@ -236,7 +236,7 @@ func (b *bug) overlay(root, dir string) (string, error) {
 	return overlay, os.WriteFile(overlay, replaced, 0o600)
 }
 
-const patience = 20 * time.Minute // ends what hangs
+const patience = 20 * time.Minute // ends a test that hangs
 
 // run runs a program and returns what it has printed.
 func run(ctx context.Context, dir, name string, args ...string) (string, error) {

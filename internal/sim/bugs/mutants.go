@@ -84,8 +84,8 @@ func sample(list []bug, n int, seed uint64) []bug {
 	return list[:min(n, len(list))]
 }
 
-// kill looks what notices a mutant: that it does not build, which says nothing, the core's own tests, which are
-// quick, or the simulator.
+// kill looks for what detects a mutant: that it does not build, which does not count, the core's own tests,
+// which are quick, or the simulator.
 func kill(ctx context.Context, root, dir, overlay string, seeds int) finding {
 	if out, err := run(ctx, root, "go", "vet", "-overlay", overlay, "./"+core); err != nil {
 		return finding{by: unbuilt, how: firstLine(out)}
@@ -100,10 +100,10 @@ func kill(ctx context.Context, root, dir, overlay string, seeds int) finding {
 	return simulate(ctx, root, dir, overlay, seeds, 0)
 }
 
-// unbuilt marks mutants that are no programs.
+// unbuilt marks mutants that do not compile.
 const unbuilt = "the compiler"
 
-// score says how many mutants were noticed.
+// score returns how many mutants were detected.
 func score(found []finding) string {
 	built, noticed := 0, 0
 	for _, f := range found {

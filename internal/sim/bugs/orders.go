@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// breaks are ways to break what a store does when sessions meet. Each is looked for by all scenarios of
-// internal/interleave at one level; together every scenario finds one.
+// breaks are ways to break what a store does when sessions conflict. Each is looked for by all
+// scenarios of internal/interleave at one level; together every scenario finds one.
 var breaks = []bug{
 	{name: "a settlement does not ask whose lanes they are", file: pgSQL + "settle.sql",
 		old: "AND l.owner = $1 AND (l.lane, l.epoch) IN (SELECT * FROM unnest($2::int[], $3::bigint[]))\n   FOR SHARE\n",

@@ -19,7 +19,7 @@ SELECT 'Scheduled', s.position, 0, '', s.topic, s.{key}, s.type, 0, 0
 FOR UPDATE
 
 -- name: cancel_lock_lane
--- Locks the lane of a message exclusively, which its settlements lock to share.
+-- Locks the lane of a message exclusively; its settlements take a shared lock.
 SELECT CASE WHEN owner IS NULL THEN 0 ELSE 1 END FROM {relay_lanes} WHERE lane = $1 {for_update}
 
 -- name: cancel_lock_scheduled
@@ -27,7 +27,8 @@ SELECT position FROM {scheduled} WHERE position = $1 {for_update}
 
 -- name: cancel_refuse
 -- Makes a scheduled message that the outbox does not take a dead letter, with a
--- reason and an error: it must neither clog nor vanish. It is for a store without lanes.
+-- reason and an error: it must neither block the others nor vanish. It is for a store without
+-- lanes.
 INSERT INTO {dead_letters} (origin, position, {message}, reason, error, attempts, first_failed_at, last_failed_at)
 SELECT 'relay', s.position, {message "s"}, $2, $3, 0, {now}, {now}
   FROM {scheduled} s WHERE s.position = $1

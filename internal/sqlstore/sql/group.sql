@@ -1,5 +1,5 @@
 -- name: fold_due
--- Of a store without sums: all there is to do is to name letters.
+-- For a store without sums: only fingerprints may be missing.
 SELECT EXISTS (SELECT 1 FROM {dead_letters} WHERE fingerprint = '')
 
 -- name: nameless

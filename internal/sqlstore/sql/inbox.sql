@@ -7,7 +7,7 @@ tenant = $1 AND consumer = $2 AND source = $3 AND alias = $4 AND message_key = $
 tenant, consumer, source, alias, message_key
 
 -- name: inbox_states
--- Has no index to go by: the keys begin with tenant and consumer.
+-- No index serves it: the keys begin with tenant and consumer.
 SELECT tenant, consumer, source, alias, message_key, message_id, type,
        CASE WHEN NOT dead THEN processed_at END, CASE WHEN dead THEN processed_at END, 0, NULL, ''
   FROM {inbox} WHERE (message_id = $1 OR message_key = $1) AND ($2 = '' OR consumer = $2)
@@ -20,13 +20,13 @@ SELECT tenant, consumer, source, alias, message_key, '', '', NULL, NULL, attempt
  ORDER BY 2, 1, 3, 4, 5
 
 -- name: inbox_size
--- Finds the oldest record by the index on the time. It does not tell how many there
--- are: it is for a store that keeps no good count.
+-- Finds the oldest record by the index on the time. It returns no number of records: it is for a
+-- store that keeps no good count.
 SELECT -1, ({now} - processed_at) / 1000000.0 FROM {inbox} ORDER BY processed_at LIMIT 1
 
 -- name: gate_outcome
--- A statement of its own: within gate a concurrent duplicate would not
--- see the row that it has waited for.
+-- A separate statement: within gate a concurrent duplicate would not see the row that it has waited
+-- for.
 SELECT dead, coalesce(payload_hash, '') FROM {inbox} WHERE {this_key}
 
 -- name: find_record

@@ -1,5 +1,5 @@
 -- fragment: state_columns
--- What a message's state is read from.
+-- The columns that a message's state is read from.
 id, status, topic, destination, type, source, tenant, {key}, attempts, error, enqueued_at, due_at, published_at
 
 -- fragment: message_text
@@ -8,8 +8,8 @@ id, status, topic, destination, type, source, tenant, {key}, attempts, error, en
    AND ($9 = '' OR lower({as_text "id"}) LIKE lower($9) ESCAPE '!' OR lower({as_text key}) LIKE lower($9) ESCAPE '!' OR lower({as_text "correlation_id"}) LIKE lower($9) ESCAPE '!')
 
 -- fragment: message_filter
--- The condition of a filter but for its status. It is, with what is built on it,
--- for stores that keep times as microseconds.
+-- The condition of a filter except its status. It is, with what is built on it, for stores that
+-- keep times as microseconds.
 ($2 = '' OR topic = $2) AND ($3 = '' OR tenant = $3) AND ($4 = '' OR {key} = $4)
    AND ($5 = '' OR correlation_id = $5) AND ($6 = 0 OR enqueued_at <= {now} - CAST($6 * 1000 AS {integer})) AND {message_text}
 
@@ -21,8 +21,7 @@ SELECT id, 'Published', topic, destination, CASE WHEN type = '' THEN topic ELSE 
  ORDER BY published_at DESC LIMIT $7
 
 -- fragment: since
--- What the age of a message on its way counts from: that of a scheduled one from when
--- it came due.
+-- What the age of a pending message counts from: that of a scheduled one from when it came due.
 CASE WHEN deliver_at > enqueued_at THEN deliver_at ELSE enqueued_at END AS since
 
 -- fragment: on_its_way
@@ -40,8 +39,7 @@ CASE WHEN status = 'Scheduled' THEN due_at ELSE enqueued_at END
 SELECT topic, status, '', {elsewhere_since} FROM {messages} WHERE status IN ('Scheduled', 'Published')
 
 -- fragment: given_up
--- Lists the dead letters of which something is to be decided, whosever they are, and
--- those of the relay that were discarded.
+-- Lists the open dead letters, of relays and consumers, and those of the relay that were discarded.
 SELECT topic, CASE WHEN failed THEN 'Failed' ELSE 'Dead' END, consumer, enqueued_at FROM {dead_letters} WHERE state = 'open' AND requeued_at IS NULL
         UNION ALL
         SELECT topic, 'Discarded', '', enqueued_at FROM {dead_letters} WHERE state = 'discarded' AND origin = 'relay'
@@ -63,7 +61,7 @@ SELECT {state_columns}
  ORDER BY enqueued_at, id, destination LIMIT $7
 
 -- fragment: oldest
--- The age of what is oldest, in seconds.
+-- The age of the oldest, in seconds.
 ({now} - min(since)) / 1000000.0
 
 -- fragment: counted list

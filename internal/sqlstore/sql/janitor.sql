@@ -9,12 +9,12 @@
 NOT dead AND {past_retention "processed_at"} AND ($2 = '' OR tenant = $2)
 
 -- fragment: expired_attempts
--- A message whose next attempt is still to come has not failed to come back.
+-- A message whose next attempt is still to come may yet be delivered again.
 {past_retention "due_at"} AND ($2 = '' OR tenant = $2)
 
 -- fragment: expired_leases
--- What somebody has, or what waits, is not overtaken by its retention. Served by the index on
--- first_seen: what was last seen before a time was first seen before it.
+-- A key that is leased, or waits, is not removed by its retention. Served by the index on first_seen: what was
+-- last seen before a time was first seen before it.
 {past_retention "first_seen"} AND {past_retention "last_seen"}
    AND coalesce(coalesce(lease_until, due_at) <= {now}, 1) AND $2 = ''
 
@@ -30,13 +30,12 @@ NOT dead AND {past_retention "processed_at"} AND ($2 = '' OR tenant = $2)
 {past_retention "expires_at"} AND $2 = ''
 
 -- fragment: behind_letter
--- True for a letter that messages wait behind. Served by the index on the
--- units.
+-- True for a dead letter that messages wait behind. Served by the index on the units.
 (d.parks AND EXISTS (SELECT 1 FROM {outbox_waiting} w
         WHERE w.topic = d.topic AND w.{key} = d.{key} AND w.{key} <> '' AND NOT w.alone AND w.destination = d.destination AND w.position > d.position))
 
 -- fragment: expired_letters
--- A letter is settled after it has failed. Served by the index on the last failure.
+-- A dead letter is settled after it has failed. Served by the index on the last failure.
 FROM {dead_letters} d
  WHERE d.requeued_at IS NULL AND {past_retention "d.last_failed_at"} AND {past_retention "coalesce(d.resolved_at, d.last_failed_at)"}
    AND ($2 = '' OR d.tenant = $2) AND NOT {behind_letter}
@@ -68,7 +67,7 @@ SELECT count(*) FROM {audit_log} WHERE {expired_audit}
 -- name: cleanup_count_responses
 SELECT count(*) FROM {idempotency_responses} WHERE {expired_responses}
 
--- Whether this transaction is the only janitor's that is after such rows, where {try_lock} has a text.
+-- Whether this transaction is the only one that removes such rows, if {try_lock} has a text.
 
 -- name: cleanup_lock_inbox
 {try_lock "inbox"}

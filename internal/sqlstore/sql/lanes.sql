@@ -1,6 +1,6 @@
 -- name: relay_states
--- Names a lane's owner only while the relay is there: the others are free. It
--- is for a store that keeps booleans as numbers.
+-- Names a lane's owner only while the relay is registered: the other lanes are free. It is for a
+-- store that keeps booleans as numbers.
 SELECT r.node, r.started_at, r.expires_at, r.expires_at > {now} AS alive, l.lane, l.since
   FROM {relays} r LEFT JOIN {relay_lanes} l ON l.owner = r.node
 UNION ALL
@@ -13,7 +13,7 @@ SELECT '', NULL, NULL, 0, lane, since
 UPDATE {relays} SET expires_at = {now} + {millis "$2"}, lease_ms = $2 WHERE node = $1
 
 -- fragment: possible
--- The latest time until which a lease may be now.
+-- The latest time at which a lease may end, as of now.
 {now} + {millis "lease_ms"}
 
 -- name: cut_leases

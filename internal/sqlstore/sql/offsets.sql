@@ -1,9 +1,9 @@
 -- fragment: this_partition
 WHERE consumer_group = $1 AND topic = $2 AND partition_number = $3
 
--- Each is served by the primary key. Take and Advance wait for who has locked the row, and see
--- what that one wrote. Advance changes nothing if the message is done with, or the partition is
--- somebody else's.
+-- Each is served by the primary key. Take and Advance wait for the transaction that has locked the
+-- row, and see what it wrote. Advance changes nothing if the message is settled, or another holder
+-- owns the partition.
 
 -- name: offset_add
 {add_progress} ON CONFLICT DO NOTHING

@@ -12,8 +12,7 @@ SELECT r.number, r.plan, r.started_by, r.why, r.state, r.letters, r.requeued, r.
 {read_replay} ORDER BY r.state = 'running' DESC, r.number DESC LIMIT $1
 
 -- name: replay_next_letters
--- Goes along an index with the number. As the cursor moves, no part of it is
--- read twice.
+-- Reads along an index that includes the number. As the cursor moves, no part of it is read twice.
 SELECT number FROM {dead_letters} {where}
 
 -- name: replay_save
@@ -22,5 +21,5 @@ UPDATE {replays} SET passed = $2, requeued = $3, skipped = $4, state = $5, probl
  WHERE number = $1
 
 -- name: replay_cancel
--- Waits for the one who advances the replay, and then sees how it ended.
+-- Waits for the process that advances the replay, and then sees how it ended.
 UPDATE {replays} SET state = 'cancelled', ended_at = {now} WHERE number = $1 AND state = 'running'

@@ -2,7 +2,7 @@
 -- Served by the unique index.
 tenant = $1 AND saga = $2 AND {key} = $3
 
--- What is listed of an instance, and what is read of one.
+-- The columns of a listed instance, and of one that is read.
 
 -- fragment: saga_columns
 number, version, definition, status, state, error, started_at, changed_at, ended_at
@@ -19,7 +19,7 @@ SELECT {saga_columns}, tenant, saga, {key} FROM {sagas}
 -- The parts of statements that add an instance or change it.
 
 -- fragment: add_saga_columns
--- In the order of the arguments, but for the times, which are the same.
+-- In the order of the arguments, except for the times, which are the same.
 definition, status, state, data, progress, error, tenant, saga, {key}, version, started_at, changed_at, ended_at
 
 -- fragment: written_saga
@@ -30,8 +30,8 @@ number, version, changed_at
 -- The columns of an entry.
 number, version, at, message_id, message_type, from_state, to_state, status, definition, node, note
 
--- The statements for stores that keep times as microseconds and whose clock stands still within
--- a statement. What ends them is the store's own.
+-- The statements for stores that keep times as microseconds and whose clock is constant within a
+-- statement. Each store adds their end.
 
 -- fragment: add_saga
 INSERT INTO {sagas} ({add_saga_columns})
@@ -54,8 +54,8 @@ SELECT l.version, l.at, l.message_id, l.message_type, l.from_state, l.to_state, 
  ORDER BY l.version LIMIT $5
 
 -- name: saga_counts
--- Reads the rows of what has not ended, by the index on the status, and of the
--- others the index alone, where the table is vacuumed.
+-- Reads the rows of instances that have not ended, by the index on the status, and for the others
+-- only the index, where the table is vacuumed.
 SELECT saga, status, count(*), ({now} - min(changed_at)) / 1000000.0
   FROM {sagas} WHERE status IN ('running', 'compensating', 'stuck') GROUP BY saga, status
 UNION ALL

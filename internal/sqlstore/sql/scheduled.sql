@@ -2,13 +2,12 @@
 SELECT {now}
 
 -- name: any_due
--- Asked first: a poll that finds nothing needs no transaction, and so waits for
--- no lock.
+-- Run first: a poll that finds nothing needs no transaction, and so waits for no lock.
 SELECT EXISTS (SELECT 1 FROM {scheduled} WHERE due_at <= {now})
 
 -- The columns and values are what schedule_add_scheduled inserts: the arguments are those of a message
--- that is enqueued. Only a row that was added so has a token, which is unique. Its position is the
--- database's to give, a random negative one: those of the outbox are positive.
+-- that is enqueued. Only a row that was added so has a token, which is unique. The database assigns
+-- its position, a random negative one: those of the outbox are positive.
 
 -- fragment: scheduled_columns
 token, due_at, enqueued_at, id, topic, direct, {key}, type, source, tenant, subject, payload_bytes,
@@ -31,7 +30,7 @@ SELECT {message} FROM {scheduled} WHERE token = $1
 UPDATE {scheduled} SET due_at = $2, deliver_at = $2 WHERE token = $1
 
 -- name: schedule_messages
--- Goes along the index on due_at; what is due at one moment is sorted.
+-- Reads along the index on due_at; what is due at one moment is sorted.
 SELECT s.id, s.topic, CASE WHEN s.type = '' THEN s.topic ELSE s.type END, s.source, s.tenant, s.{key}, s.due_at, s.token IS NOT NULL, s.position
   FROM {scheduled} s
  WHERE s.due_at >= $1 AND (s.due_at > $1 OR s.position > $2)

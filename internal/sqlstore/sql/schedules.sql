@@ -5,8 +5,7 @@ s.name, s.version, s.plan, s.paused, s.next_at, s.last_at, s.last_id, s.executio
 {insert_schedule} ON CONFLICT (name) DO NOTHING
 
 -- fragment: insert_schedule
--- Stores a schedule that is new; what ends the statement if there is one
--- is the store's own.
+-- Stores a new schedule; each store adds what happens if there is one already.
 INSERT INTO {schedules} (name, plan, paused, next_at, last_at, last_id, executions, skipped, version)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 
@@ -26,8 +25,8 @@ SELECT {schedule_columns} FROM {schedules} s WHERE s.name = $1
 SELECT {schedule_columns} FROM {schedules} s WHERE s.name > $1 ORDER BY s.name LIMIT $2
 
 -- name: schedule_due
--- Goes along the index on next_at and name, and looks for each message by the
--- indexes that begin with its id. Of whom a message with the id is, schedule_busy tells.
+-- Reads along the index on next_at and name, and looks for each message by the indexes that begin
+-- with its id. schedule_busy finds out whose message with the id it is.
 SELECT {schedule_columns},
        EXISTS (SELECT 1 FROM {outbox} o WHERE o.id = s.last_id) OR EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.last_id)
   FROM {schedules} s

@@ -1,4 +1,4 @@
--- What is the same in every store that settles by row.
+-- The statements that are the same in every store that settles by row.
 
 -- name: archive_waiting
 INSERT INTO {outbox_archive} (published_at, position, destination, attempts, life, {message})

@@ -1,4 +1,4 @@
-// Package deadline has contexts whose deadline passes when a test says so.
+// Package deadline provides contexts whose deadline passes when a test says so.
 package deadline
 
 import (

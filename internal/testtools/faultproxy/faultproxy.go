@@ -52,15 +52,15 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Refuse says whether new connections are reset as soon as they are made.
+// Refuse sets whether new connections are reset as soon as they are made.
 func (p *Proxy) Refuse(refuse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refusing = refuse
 }
 
-// Stall says whether connections, old and new, stay open while nothing passes through them.
-// What waited passes when the stall ends.
+// Stall sets whether connections, old and new, stay open while nothing passes through them. What
+// waited passes when the stall ends.
 func (p *Proxy) Stall(stall bool) {
 	p.requests.set(stall)
 	p.replies.set(stall)
@@ -91,7 +91,7 @@ func (p *Proxy) Conns() int {
 }
 
 // Inject sends data to all clients as if it came from the server. The server must be silent
-// meanwhile, or data may end up within something else.
+// meanwhile, or data may be mixed with its own.
 func (p *Proxy) Inject(data []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,7 +183,7 @@ func (p *pair) end(how func(net.Conn)) {
 
 func hangUp(c net.Conn) { c.Close() }
 
-// reset closes c without the farewell of TCP, and drops what is still to be sent.
+// reset closes c with a TCP reset, and drops what is still to be sent.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // closed in any case

@@ -12,12 +12,12 @@ import (
 
 // PgBouncerURL leads to the PostgreSQL database that tests use through PgBouncer in the pool mode
 // transaction: to $PGBOUNCER_URL, or to the one that "make services" starts. Statements are
-// described each time instead of being prepared once: what one transaction prepares the next one
-// may not find.
+// described each time instead of being prepared once: the next transaction may not find what one
+// has prepared.
 //
-// In between is a proxy that drops cancel requests: PgBouncer 1.18, the one of Debian 12, ends
-// itself over them now and then (https://github.com/pgbouncer/pgbouncer/issues/801), and each
-// program whose context ends within a statement sends one.
+// In between is a proxy that drops cancel requests: PgBouncer 1.18, the one of Debian 12, crashes
+// on them now and then (https://github.com/pgbouncer/pgbouncer/issues/801), and each program whose
+// context ends within a statement sends one.
 var PgBouncerURL = sync.OnceValues(func() (string, error) {
 	to := os.Getenv("PGBOUNCER_URL")
 	if to == "" {

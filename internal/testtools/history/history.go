@@ -58,7 +58,7 @@ func Check(committed []Message, arrived []string) Report {
 	return c.Report
 }
 
-// checker is a Check under way.
+// checker is a running Check.
 type checker struct {
 	Report
 	known  map[string]*Message

@@ -6,7 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// aggregate knows $match, then $group with sums, smallest and largest values.
+// aggregate supports $match, then $group with sums, smallest and largest values.
 func (s *Server) aggregate(c *collection, body bson.D, t *transaction) (bson.D, error) {
 	var filter, group bson.D
 	for i, item := range option[bson.A](body, "pipeline") {

@@ -9,14 +9,14 @@ import (
 
 const setName = "rs0"
 
-// common are options that every command may have and that make no difference here: there is
-// one server, and what it has committed is not lost.
+// common are options that every command may have and that have no effect here: there is one server,
+// and what it has committed is not lost.
 var common = []string{
 	"$db", "lsid", "txnNumber", "autocommit", "startTransaction", "$clusterTime", "$readPreference",
 	"readConcern", "writeConcern", "maxTimeMS", "ordered",
 }
 
-// commands are what the server knows, with the options that it minds.
+// commands are those that the server supports, with their supported options.
 var commands = map[string]struct {
 	options []string
 	run     func(s *Server, c *collection, body bson.D, t *transaction) (bson.D, error)
@@ -60,7 +60,7 @@ func (s *Server) exec(name string, body bson.D, t *transaction) (bson.D, error) 
 	return cmd.run(s, c, body, t)
 }
 
-// knows refuses options that a command does not mind.
+// knows refuses options that a command does not support.
 func knows(doc bson.D, of string, options []string) error {
 	for _, e := range doc {
 		if !slices.Contains(options, e.Key) && !slices.Contains(common, e.Key) {
@@ -70,7 +70,7 @@ func knows(doc bson.D, of string, options []string) error {
 	return nil
 }
 
-// in runs fn in t, or, if that is nil, alone.
+// in runs fn in t, or, if that is nil, in a transaction of its own.
 func (s *Server) in(t *transaction, fn func(t *transaction) error) error {
 	if t != nil {
 		return fn(t)
@@ -89,7 +89,7 @@ func (s *Server) hello() bson.D {
 	}
 }
 
-// config is the configuration of a replica set of one, as far as somebody asks for it.
+// config is the configuration of a replica set of one, as far as clients ask for it.
 func (s *Server) config() bson.D {
 	return bson.D{{Key: "config", Value: bson.D{
 		{Key: "_id", Value: setName}, {Key: "version", Value: int32(1)}, {Key: "writeConcernMajorityJournalDefault", Value: true},
@@ -97,8 +97,8 @@ func (s *Server) config() bson.D {
 	}}}
 }
 
-// each runs the statements of a write command one by one. A duplicate key is reported beside
-// what the others have done; the rest is left out then, if they are ordered.
+// each runs the statements of a write command one by one. A duplicate key is reported together with
+// the results of the others; the remaining statements are skipped if they are ordered.
 func (s *Server) each(body bson.D, list string, t *transaction, run func(t *transaction, i int, st bson.D) error) (bson.D, error) {
 	_, given := lookup(body, "ordered")
 	ordered := !given || option[bool](body, "ordered")

@@ -41,7 +41,7 @@ func asCommandError(err error) *commandError {
 	return &commandError{code: 2, name: "BadValue", text: err.Error()}
 }
 
-// unknown refuses what the server does not know.
+// unknown refuses what the server does not support.
 func unknown(what, name string) error {
 	return &commandError{code: 238, name: "NotImplemented", text: fmt.Sprintf("mongofake does not know the %s %q", what, name)}
 }

@@ -69,8 +69,8 @@ func (s scope) object(fields bson.D) (any, error) {
 	return doc, nil
 }
 
-// operators are those whose arguments are all evaluated first, by how many they take; -1 is
-// any number.
+// operators are those whose arguments are all evaluated first, with the number of these; -1 is any
+// number.
 var operators = map[string]struct {
 	takes int
 	apply func(args []any) (any, error)

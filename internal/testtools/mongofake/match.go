@@ -40,7 +40,7 @@ func prepared(filter bson.D) bson.D {
 	return ready
 }
 
-// matches reports whether a document is one that a prepared filter asks for.
+// matches reports whether a document matches a prepared filter.
 func matches(doc, filter bson.D) (bool, error) {
 	for _, e := range filter {
 		ok, err := matchesField(doc, e)
@@ -134,7 +134,7 @@ func matchesPattern(value, pattern any, options string) (bool, error) {
 	return isText && expr.MatchString(s), nil
 }
 
-// equalities returns what a filter says that fields are equal to, in a document.
+// equalities returns a document with the values that a filter requires fields to equal.
 func equalities(filter bson.D) bson.D {
 	var doc bson.D
 	for _, e := range filter {

@@ -1,17 +1,18 @@
 // Package mongofake is a server for tests that speaks the wire protocol of MongoDB, as far as
 // store/mongostore needs it, for machines on which MongoDB cannot be installed.
 //
-// What it knows behaves as a replica set of one does where stores can tell: transactions read a
-// snapshot and see their own writes, nobody else sees these before the commit, a write that
+// What it supports behaves as a replica set of one does where stores can tell: transactions read a
+// snapshot and see their own writes, others do not see these before the commit, a write that
 // clashes with another transaction's fails with WriteConflict and the label
 // TransientTransactionError, one outside of transactions waits instead, a clash in a unique
-// index is error 11000 and ends the transaction, and a repeated retryable write is answered
-// again and not done again. Everything is kept in memory.
+// index is error 11000 and ends the transaction, and a repeated retryable write gets the first
+// answer and is not executed again. Everything is kept in memory.
 //
-// What an index lets expire stays: stores must not count on when the server removes it.
+// Documents that a TTL index expires stay: stores must not rely on the time at which the server
+// removes them.
 //
-// What it does not know it refuses, by command, option, operator and expression, so that no
-// test passes because of something that was ignored.
+// It refuses commands, options, operators and expressions that it does not support, so that no test
+// passes because of something that was ignored.
 package mongofake
 
 import (
@@ -93,7 +94,7 @@ func (s *Server) accept() {
 	}
 }
 
-// serve answers what comes on a connection until it ends or makes no sense.
+// serve answers the requests on a connection until it ends or a request is malformed.
 func (s *Server) serve(c net.Conn) {
 	defer func() {
 		c.Close()

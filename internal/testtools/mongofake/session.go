@@ -6,7 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// session is what the server keeps of a client's: its transaction, or its last retryable
+// session is what the server keeps of a client's session: its transaction, or its last retryable
 // write with the answer.
 type session struct {
 	number    int64

@@ -15,7 +15,7 @@ type database struct {
 	changed     *sync.Cond // a transaction has ended, or the server
 	closed      bool
 	commits     int64
-	entries     int64 // made so far
+	entries     int64 // created so far
 	collections map[string]*collection
 	open        map[*transaction]bool
 }
@@ -33,7 +33,7 @@ func (db *database) close() {
 	db.changed.Broadcast()
 }
 
-// collection returns a collection, which comes into being when it is first used.
+// collection returns a collection, which is created when it is first used.
 func (db *database) collection(namespace string) *collection {
 	c, ok := db.collections[namespace]
 	if !ok {
@@ -110,7 +110,7 @@ func (e *entry) read(t *transaction) bson.D {
 	return nil
 }
 
-// find returns the entry of an _id, and makes it if it is new.
+// find returns the entry of an _id, and creates it if it is new.
 func (c *collection) find(id any) *entry {
 	key := keyOf(id)
 	e, ok := c.entries[key]
@@ -220,7 +220,7 @@ func (t *transaction) end() {
 	t.db.changed.Broadcast()
 }
 
-// clean forgets the versions that nobody can read any more.
+// clean forgets the versions that no transaction can read any more.
 func (db *database) clean(e *entry) {
 	oldest := db.commits
 	for t := range db.open {

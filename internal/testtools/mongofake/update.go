@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// change is one statement of an update command, or what findAndModify asks for.
+// change is one statement of an update command, or of findAndModify.
 type change struct {
 	filter, sort bson.D
 	update       any

@@ -84,7 +84,7 @@ func count(doc bson.D, name string) int {
 	return int(n)
 }
 
-// truth is what MongoDB takes for true in expressions and options.
+// truth reports whether MongoDB treats a value as true in expressions and options.
 func truth(v any) bool {
 	if n, ok := number(v); ok {
 		return n != 0
@@ -148,7 +148,7 @@ func compare(a, b any) int {
 	return 0
 }
 
-// compareNumbers keeps large integers apart that are the same as floating-point numbers.
+// compareNumbers distinguishes large integers that are equal as floating-point numbers.
 func compareNumbers(a, b any) int {
 	x, xWhole := whole(a)
 	y, yWhole := whole(b)

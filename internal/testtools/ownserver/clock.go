@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// Clock is the wall clock of a server of one test. The machine's, and the server's monotonic one, go on as they are.
+// Clock is the wall clock of a server of one test. The machine's clock, and the server's monotonic one, are not
+// affected.
 type Clock struct {
 	t    *testing.T
 	file string
 }
 
-// Clock gives the server a clock of its own, from its next start on. At first it shows what time it is.
+// Clock gives the server its own clock, from its next start on. At first it shows the current time.
 func (s *Server) Clock() *Clock {
 	s.t.Helper()
 	library, err := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
@@ -29,13 +30,13 @@ func (s *Server) Clock() *Clock {
 	return c
 }
 
-// Ahead sets the clock to what time it is and so much more, or less. It goes on from there.
+// Ahead sets the clock to the current time plus by, which may be negative. It continues from there.
 func (c *Clock) Ahead(by time.Duration) {
 	c.t.Helper()
 	c.write(fmt.Sprintf("%+d", int64(by/time.Second)))
 }
 
-// Stop lets the clock stand still at a time.
+// Stop stops the clock at a time.
 func (c *Clock) Stop(at time.Time) {
 	c.t.Helper()
 	c.write(at.UTC().Format(time.DateTime))

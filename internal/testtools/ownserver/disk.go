@@ -18,7 +18,8 @@ type Disk struct {
 	ballast string
 }
 
-// NewDisk returns a disk of so many megabytes. Only root may mount it. It goes with the test.
+// NewDisk returns a disk of this size, in megabytes. Only root may mount it. It is removed with the
+// test.
 func NewDisk(t *testing.T, megabytes string) *Disk {
 	t.Helper()
 	root := tempDir(t)
@@ -37,7 +38,7 @@ func NewDisk(t *testing.T, megabytes string) *Disk {
 	return d
 }
 
-// Fill takes all room that is left.
+// Fill uses up all free space.
 func (d *Disk) Fill() {
 	d.t.Helper()
 	f, err := os.OpenFile(d.ballast, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -53,7 +54,7 @@ func (d *Disk) Fill() {
 	}
 }
 
-// Free gives that room back.
+// Free frees that space again.
 func (d *Disk) Free() {
 	d.t.Helper()
 	if err := os.Remove(d.ballast); err != nil {

@@ -12,9 +12,9 @@ import (
 )
 
 // NewGalera returns the nodes of a Galera cluster of MariaDB, which listen for clients on the given ports. The first one
-// has an empty database system, for the user root, who needs no password, and makes the cluster when it is started for
-// the first time. Start the others when it answers: they copy its data by rsync, as does a node that was killed. One that
-// was paused gets what it has missed.
+// has an empty database system, for the user root, who needs no password, and creates the cluster when it is
+// started for the first time. Start the others when it answers: they copy its data by rsync, as does a node
+// that was killed. One that was paused gets what it has missed.
 func NewGalera(t *testing.T, clients []string) []*Server {
 	t.Helper()
 	free := FreePorts(t, 3*len(clients))
@@ -56,8 +56,8 @@ func galeraLibrary(t *testing.T) string {
 	return found[0]
 }
 
-// NewHAProxy returns an HAProxy that leads clients to one of several servers: to the first one whose check answers 200.
-// When that is another one than before, or the former one comes back, it ends the connections that lead elsewhere.
+// NewHAProxy returns an HAProxy that connects clients to one of several servers: to the first one whose check
+// answers 200. When that changes, or the former one comes back, it ends the connections to the other servers.
 func NewHAProxy(t *testing.T, port string, servers, checks []string) *Server {
 	t.Helper()
 	var conf strings.Builder

@@ -20,11 +20,11 @@ type Network struct {
 	cut  [][2]string // from an address to another one
 }
 
-// NewNetwork returns a network of so many addresses. Only root may make one. It goes with the test.
+// NewNetwork returns a network with addrs addresses. Only root may create one. It is removed with the test.
 func NewNetwork(t *testing.T, addrs int) *Network {
 	t.Helper()
 	n := &Network{t: t, name: fmt.Sprintf("waybill%04x", rand.N(1<<16))}
-	subnet := fmt.Sprintf("198.18.%d.", rand.N(256)) // of those that are for tests
+	subnet := fmt.Sprintf("198.18.%d.", rand.N(256)) // of those reserved for tests
 	hub := n.name + "hub"
 	n.addNamespace(hub)
 	n.ip("-n", hub, "link", "add", "name", "switch", "type", "bridge")
@@ -46,7 +46,7 @@ func NewNetwork(t *testing.T, addrs int) *Network {
 	return n
 }
 
-// addNamespace makes a namespace that reaches itself.
+// addNamespace creates a namespace that can reach itself.
 func (n *Network) addNamespace(name string) {
 	n.t.Helper()
 	n.ip("netns", "add", name)
@@ -68,7 +68,7 @@ func (n *Network) Place(s *Server, addr string) {
 	s.launcher = []string{"ip", "netns", "exec", n.namespace(addr)}
 }
 
-// CutOff drops every packet between some addresses and the other ones, without a word to either. The test still reaches all.
+// CutOff silently drops every packet between some addresses and the other ones. The test still reaches all.
 func (n *Network) CutOff(addrs ...string) {
 	n.t.Helper()
 	for _, a := range addrs {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// NewMariaDB returns a MariaDB server, whose data [Server.InitMariaDB] makes. dir is that of [New].
+// NewMariaDB returns a MariaDB server, whose data [Server.InitMariaDB] creates. dir is that of [New].
 func NewMariaDB(t *testing.T, dir, port string, settings ...string) *Server {
 	t.Helper()
 	return New(t, dir, "mysql", func(dir string) *exec.Cmd { return mariadb(dir, port, settings) })
@@ -27,7 +27,7 @@ func mariadb(dir, port string, settings []string) *exec.Cmd {
 	return exec.Command("mariadbd", append(args, settings...)...)
 }
 
-// InitMariaDB makes an empty database system for the user root, who needs no password.
+// InitMariaDB creates an empty database system for the user root, who needs no password.
 func (s *Server) InitMariaDB() {
 	s.t.Helper()
 	s.Run("mariadb-install-db", "--no-defaults", "--datadir="+filepath.Join(s.Dir, "data"), "--auth-root-authentication-method=normal", "--skip-test-db")
@@ -63,7 +63,8 @@ func NewRabbitMQ(t *testing.T, dirs []string, ports []RabbitPorts) []*Server {
 	return nodes
 }
 
-// RabbitMembers returns how many nodes of its cluster a node of RabbitMQ works with, itself among them.
+// RabbitMembers returns the number of nodes of its cluster that a node of RabbitMQ works with, including
+// itself.
 func RabbitMembers(node *Server) (int, error) {
 	out, err := rabbitEval(node, "length(rabbit_mnesia:cluster_nodes(running)).")
 	if err != nil {
@@ -72,8 +73,8 @@ func RabbitMembers(node *Server) (int, error) {
 	return strconv.Atoi(out)
 }
 
-// RabbitDisconnect ends what leads from a node of RabbitMQ to others, given by their ports for clients, and lets nothing lead
-// there any more. What leads from them to the node has to be ended there.
+// RabbitDisconnect ends the connections from a node of RabbitMQ to others, given by their ports for clients,
+// and allows no new ones. Connections from them to the node have to be ended there.
 func RabbitDisconnect(node *Server, others ...string) error {
 	return rabbitToward(node, others, "begin erlang:set_cookie(N, 'of somebody else'), erlang:disconnect_node(N) end")
 }
@@ -83,8 +84,8 @@ func RabbitReconnect(node *Server, others ...string) error {
 	return rabbitToward(node, others, "erlang:set_cookie(N, erlang:get_cookie())")
 }
 
-// RabbitDiskFull lets a node of RabbitMQ take its disk for full, or no more: it raises the alarm by which every node of the
-// cluster takes no messages.
+// RabbitDiskFull makes a node of RabbitMQ consider its disk full, or no longer: it raises the alarm by which
+// every node of the cluster refuses messages.
 func RabbitDiskFull(node *Server, full bool) error {
 	least := "50MB"
 	if full {

@@ -22,18 +22,18 @@ type Server struct {
 	Dir string // its own, with its output in the file log
 
 	t       *testing.T
-	user    *syscall.Credential // who it runs as; nil for who we are
+	user    *syscall.Credential // the user it runs as; nil for that of the test
 	command func() *exec.Cmd
-	env     []string // more of its environment
+	env     []string // additional environment variables
 	running *exec.Cmd
 	paused  bool
 
 	launcher []string // a program and its arguments that become the server
 }
 
-// New returns a server that is not started yet. Its directory is there already, or, if dir is "", is made and goes with
-// the test. If we are root, the server runs as the user of that name, "" for root, who becomes the owner of the
-// directory. It ends with the test.
+// New returns a server that is not started yet. Its directory exists already, or, if dir is "", is created and
+// removed with the test. If the test runs as root, the server runs as the user of that name, "" for root, who
+// becomes the owner of the directory. It ends with the test.
 func New(t *testing.T, dir, name string, command func(dir string) *exec.Cmd) *Server {
 	t.Helper()
 	if dir == "" {
@@ -87,7 +87,7 @@ func (s *Server) Run(program string, args ...string) {
 	}
 }
 
-// Start starts the server, and does not wait until it answers.
+// Start starts the server, without waiting until it answers.
 func (s *Server) Start() {
 	s.t.Helper()
 	log, err := os.OpenFile(filepath.Join(s.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -132,11 +132,11 @@ func (s *Server) Ended() bool {
 	if pid, err := syscall.Wait4(s.running.Process.Pid, nil, syscall.WNOHANG, nil); err == nil && pid == 0 {
 		return false
 	}
-	s.Kill() // what it has left
+	s.Kill() // the processes that it has left
 	return true
 }
 
-// descendants returns the processes that a process has started, and those that they have, where the system has /proc.
+// descendants returns the processes that a process has started, directly or not, if the system has /proc.
 func descendants(pid int) (list []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is right
 	children := make(map[int][]int)
@@ -145,7 +145,7 @@ func descendants(pid int) (list []int) {
 		if err != nil {
 			continue // it has ended
 		}
-		rest := string(text[bytes.LastIndex(text, []byte(")"))+1:]) // what is before may hold anything
+		rest := string(text[bytes.LastIndex(text, []byte(")"))+1:]) // the text before may contain anything
 		var state string
 		var parent int
 		if _, err := fmt.Sscan(rest, &state, &parent); err == nil {
@@ -160,7 +160,7 @@ func descendants(pid int) (list []int) {
 	return list
 }
 
-// Stop ends the server with a chance to clean up, also one that is paused.
+// Stop shuts the server down gracefully, even if it is paused.
 func (s *Server) Stop() {
 	if s.running == nil {
 		return
@@ -178,7 +178,7 @@ func (s *Server) Pause() {
 	s.paused = true
 }
 
-// Back starts the server again that was killed, or resumes it.
+// Back restarts a server that was killed, or resumes it.
 func (s *Server) Back() {
 	s.t.Helper()
 	switch {
@@ -197,7 +197,7 @@ func (s *Server) signal(sig syscall.Signal) {
 	}
 }
 
-// FreePorts returns ports that nobody listens on.
+// FreePorts returns free ports of the loopback interface.
 func FreePorts(t *testing.T, n int) []string {
 	t.Helper()
 	list := make([]string, n)

@@ -37,7 +37,8 @@ func AwaitPostgres(t *testing.T, port string) (url string) {
 	return "postgres://postgres@127.0.0.1:" + port + "/postgres?sslmode=disable"
 }
 
-// NewPostgres returns a PostgreSQL server, whose database system [Server.InitPostgres] makes. dir is that of [New].
+// NewPostgres returns a PostgreSQL server, whose database system [Server.InitPostgres] creates. dir is that of
+// [New].
 func NewPostgres(t *testing.T, dir, port string, settings ...string) *Server {
 	t.Helper()
 	program := PostgresProgram(t, "postgres")
@@ -48,17 +49,17 @@ func NewPostgres(t *testing.T, dir, port string, settings ...string) *Server {
 		}
 		return cmd
 	})
-	t.Cleanup(s.Stop) // who is killed leaves a shared memory segment
+	t.Cleanup(s.Stop) // a killed server leaves a shared memory segment
 	return s
 }
 
-// InitPostgres makes an empty database system for the user postgres, who needs no password.
+// InitPostgres creates an empty database system for the user postgres, who needs no password.
 func (s *Server) InitPostgres() {
 	s.t.Helper()
 	s.Run(PostgresProgram(s.t, "initdb"), "-D", filepath.Join(s.Dir, "data"), "-U", "postgres", "-A", "trust", "--no-sync")
 }
 
-// PostgresProgram finds a program of the server where the packages of systems put it, or else in the PATH.
+// PostgresProgram finds a program of the server where distribution packages install it, or else in the PATH.
 func PostgresProgram(t *testing.T, name string) string {
 	t.Helper()
 	if found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name); err == nil && len(found) > 0 {

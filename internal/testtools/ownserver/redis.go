@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// redisTimeout is after how many milliseconds without an answer a Redis server is taken for dead.
+// redisTimeout is the number of milliseconds without an answer after which a Redis server is considered dead.
 const redisTimeout = "1500"
 
 // NewRedis returns a Redis server that writes each command to its file, with further settings such as "min-replicas-to-write 1".
@@ -31,7 +31,8 @@ func NewRedisNode(t *testing.T, port, bus string, settings ...string) *Server {
 	}, settings...)...)
 }
 
-// JoinRedis makes a Redis Cluster of nodes that answer at these addresses: the first half are masters, with a replica each.
+// JoinRedis creates a Redis Cluster of the nodes at these addresses: the first half are masters, with a replica
+// each.
 func JoinRedis(s *Server, addrs []string) {
 	s.t.Helper()
 	args := append([]string{"--cluster", "create"}, addrs...)

@@ -38,7 +38,7 @@ type feed struct {
 	Entries []entry  `xml:"entry"`
 }
 
-// description holds the settings that this server knows, and what it tells of an entity.
+// description holds the settings that this server supports, and what it reports about an entity.
 type description struct {
 	Namespace                           string `xml:"xmlns,attr"`
 	LockDuration                        string `xml:",omitempty"`
@@ -53,7 +53,7 @@ type description struct {
 	CountDetails                     *counts `xml:",omitempty"`
 }
 
-// label holds the settings that this server keeps and tells, and does nothing about.
+// label holds the settings that this server keeps and reports, without any effect.
 type label struct {
 	MaxSizeInMegabytes               string `xml:",omitempty"`
 	MaxMessageSizeInKilobytes        string `xml:",omitempty"`
@@ -63,7 +63,7 @@ type label struct {
 	EnablePartitioning               string `xml:",omitempty"`
 }
 
-// counts are how many messages an entity has of each kind. A locked one is active.
+// counts are the numbers of messages that an entity has of each kind. A locked one is active.
 type counts struct {
 	ActiveMessageCount, DeadLetterMessageCount, ScheduledMessageCount int
 	TransferMessageCount, TransferDeadLetterMessageCount              int // always 0

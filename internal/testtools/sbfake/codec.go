@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// The Go types that stand for types of AMQP which Go has none for. All others are what they
-// look like: uint32 is a uint, string a string, []byte a binary, time.Time a timestamp, bool,
-// nil.
+// The Go types that represent types of AMQP for which Go has none. All others are represented
+// directly: uint32 is a uint, string a string, []byte a binary, time.Time a timestamp, bool, nil.
 type (
 	symbol    string
 	symbols   []symbol // an array of them
@@ -113,7 +112,7 @@ func encodeBytes(b []byte, s string) []byte {
 func encodeCompound(b []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case described:
-		if v.code <= math.MaxUint8 { // clients know frames by this form only
+		if v.code <= math.MaxUint8 { // clients recognize frames only in this form
 			return encode(append(b, 0x00, 0x53, byte(v.code)), v.value)
 		}
 		return encode(binary.BigEndian.AppendUint64(append(b, 0x00, 0x80), v.code), v.value)

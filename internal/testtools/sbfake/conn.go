@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// conn is one connection. Frames are written by a goroutine of its own, so that a client that
-// reads slowly holds up no other.
+// conn is one connection. Frames are written by a separate goroutine, so that a client that reads
+// slowly holds up no other.
 type conn struct {
 	server   *Server
 	net      net.Conn
@@ -77,8 +77,8 @@ func (s *Server) forget(c *conn) {
 	}
 }
 
-// send queues a frame. A frame that cannot be encoded is a mistake of this package: the
-// connection ends.
+// send queues a frame. A frame that cannot be encoded is a bug of this package: the connection
+// ends.
 func (c *conn) send(kind byte, channel uint16, code uint64, fields list, body []byte) {
 	b, err := newFrame(kind, channel, code, fields, body)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *conn) queue(b []byte) {
 	c.wake.Signal()
 }
 
-// finish lets write end once it has written what is pending.
+// finish makes write end once it has written what is pending.
 func (c *conn) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,7 @@ func (c *conn) write() {
 // saslProtocol is the protocol id by which a client asks for SASL first.
 const saslProtocol = 3
 
-// handshake agrees on the protocol and lets everybody in: Service Bus takes its credentials
+// handshake agrees on the protocol and accepts every client: Service Bus takes its credentials
 // later, by tokens.
 func (c *conn) handshake() error {
 	for {
@@ -168,7 +168,8 @@ func (c *conn) handle(f frame) bool {
 	return true
 }
 
-// window is the number of transfers that either side may send unasked: more than ever will be.
+// window is the number of transfers that either side may send unasked: more than there will ever
+// be.
 const window = uint32(1 << 30)
 
 func (c *conn) begin(f frame) {
@@ -213,7 +214,7 @@ func (ss *session) end() {
 	}
 }
 
-// flow takes the credit that a client gives, or answers one that only asks.
+// flow takes the credit that a client grants, or answers a request for the state.
 func (ss *session) flow(f list) {
 	if handle, ok := f.at(4).(uint32); ok {
 		if l := ss.links[handle]; l != nil && l.sends {
@@ -226,7 +227,7 @@ func (ss *session) flow(f list) {
 	}
 }
 
-// sendFlow tells the client where the session stands, and a link if it is given.
+// sendFlow sends the state of the session to the client, and that of a link if it is given.
 func (ss *session) sendFlow(l *link) {
 	fields := list{ss.nextIn, window, ss.nextOut, window}
 	if l != nil {

@@ -15,7 +15,7 @@
 //
 // What it has: queues, topics with subscriptions (every message, no rules), batches, peek-lock,
 // renewal, complete, abandon, defer, dead-lettering, delivery counts, scheduled messages,
-// duplicate detection, sessions and counts. What it has not: access rights (every token is good),
-// quotas, expiry of messages, rules, forwarding, transactions, partitions; of their settings it tells
-// what was set. It keeps everything in memory.
+// duplicate detection, sessions and counts. What it lacks: access rights (every token is valid),
+// quotas, expiry of messages, rules, forwarding, transactions, partitions; it only reports their
+// settings as they were set. It keeps everything in memory.
 package sbfake

@@ -13,7 +13,7 @@ import (
 // service's default.
 type Settings struct {
 	LockDuration     time.Duration // how long a message or a session stays locked; 1 minute
-	MaxDeliveryCount int           // after so many deliveries a message is dead-lettered; 10
+	MaxDeliveryCount int           // after this many deliveries a message is dead-lettered; 10
 	DuplicateWindow  time.Duration // how long message ids are remembered; 0: they are not
 	Sessions         bool          // messages must have a session id, and receivers lock sessions
 }
@@ -166,7 +166,7 @@ func sessionOf(m *amqp.Message) *string {
 	return m.Properties.GroupID
 }
 
-// take locks the next message that is for l, or returns nil.
+// take locks the next message for l, or returns nil.
 func (e *entity) take(l *link, now time.Time) *item {
 	i := slices.IndexFunc(e.ready, l.wants)
 	if i < 0 {
@@ -184,7 +184,7 @@ func (e *entity) lock(it *item, l *link, now time.Time) {
 	e.locked[it.lock] = it
 }
 
-// stamped returns the item's message with what the service writes on it.
+// stamped returns the item's message with the properties that the service sets.
 func (it *item) stamped() *amqp.Message {
 	m := it.message
 	if m.Header == nil {
@@ -200,7 +200,7 @@ func (it *item) stamped() *amqp.Message {
 	return m
 }
 
-// giveBack unlocks a message; counted says that the delivery counts against it.
+// giveBack unlocks a message; counted says that the delivery counts toward the maximum.
 func (e *entity) giveBack(it *item, counted bool) {
 	delete(e.locked, it.lock)
 	it.link = nil

@@ -8,8 +8,7 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// link is one link. One that only carries requests has no entity of its own to receive from or
-// send to.
+// link is one link. One that only carries requests has no entity to receive from or send to.
 type link struct {
 	session *session
 	handle  uint32
@@ -33,11 +32,11 @@ type link struct {
 const (
 	roleField, sourceField, targetField = 2, 5, 6
 
-	// clientCredit is what a client that sends is given, and given anew at half of it.
+	// clientCredit is the credit of a client that sends; it is renewed at half of it.
 	clientCredit = 1000
 )
 
-// attach makes a link, or refuses it.
+// attach creates a link, or refuses it.
 func (ss *session) attach(f list) {
 	l := &link{
 		session: ss, name: text(f.at(0)), handle: as[uint32](f.at(1)), sends: as[bool](f.at(roleField)),
@@ -110,7 +109,7 @@ func (l *link) attached() {
 	}
 }
 
-// refuse answers the attach with a link to nothing, and detaches it, as AMQP wants it.
+// refuse answers the attach with a link to nothing, and detaches it, as AMQP requires.
 func (l *link) refuse(condition, description string) {
 	reply := slices.Clone(l.reply)
 	reply[sourceField], reply[targetField] = nil, nil
@@ -138,7 +137,7 @@ func (l *link) drop() {
 	l.release()
 }
 
-// pump delivers what there is and the client has credit for.
+// pump delivers what is ready, as far as the client has credit.
 func (l *link) pump(now time.Time) {
 	if !l.sends || l.request || l.entity == nil {
 		return
@@ -165,7 +164,7 @@ func (l *link) pump(now time.Time) {
 	}
 }
 
-// yield lets all other links have their turn before this one's next.
+// yield gives all other links a turn before the next one of this link.
 func (l *link) yield() {
 	server := l.session.conn.server
 	if i := slices.Index(server.links, l); i >= 0 {
@@ -173,7 +172,7 @@ func (l *link) yield() {
 	}
 }
 
-// send writes one message in as many frames as it takes. it is nil for answers to requests.
+// send writes one message in as many frames as needed. it is nil for answers to requests.
 func (l *link) send(m *amqp.Message, tag uuid, it *item) {
 	b, err := m.MarshalBinary()
 	if err != nil {
@@ -199,7 +198,7 @@ func (l *link) send(m *amqp.Message, tag uuid, it *item) {
 // batchFormat is the message format of a batch: each data section is a message.
 const batchFormat = 0x80013700
 
-// transfer takes a frame of a message, and reports whether the connection goes on.
+// transfer takes a frame of a message, and reports whether the connection stays open.
 func (ss *session) transfer(f frame) bool {
 	ss.nextIn++
 	l := ss.links[as[uint32](f.fields.at(0))]
@@ -233,8 +232,8 @@ func (ss *session) transfer(f frame) bool {
 	return true
 }
 
-// receive stores one message, or all of a batch or none, or does a request, and returns what
-// became of it.
+// receive stores one message, or all of a batch or none, or executes a request, and returns the
+// outcome.
 func (l *link) receive(raw []byte, batch bool) described {
 	m := &amqp.Message{}
 	if err := m.UnmarshalBinary(raw); err != nil {

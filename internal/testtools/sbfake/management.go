@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// request is one request that came in by link, and what is answered.
+// request is one request that came in by link, and its answer.
 type request struct {
 	link   *link
 	entity *entity
@@ -22,7 +22,7 @@ type request struct {
 	answer map[string]any
 }
 
-// answer does a request and sends the answer on the other link of the pair.
+// answer executes a request and sends the answer on the other link of the pair.
 func (l *link) answer(m *amqp.Message) {
 	back := l.partner(m)
 	if back == nil {
@@ -31,7 +31,7 @@ func (l *link) answer(m *amqp.Message) {
 	r := &request{link: l, body: as[map[string]any](m.Value), now: l.session.conn.server.now(), code: http.StatusOK, reason: "OK", answer: map[string]any{}}
 	operation := as[string](m.ApplicationProperties["operation"])
 	if l.address == "$cbs" {
-		r.code = http.StatusAccepted // every token is good
+		r.code = http.StatusAccepted // every token is valid
 	} else {
 		path, _ := strings.CutSuffix(strings.ToLower(l.address), managementPath)
 		if r.entity = l.session.conn.server.find(path); r.entity == nil {
@@ -71,7 +71,7 @@ func (l *link) partner(m *amqp.Message) *link {
 
 func (r *request) refuse(code int32, reason string) { r.code, r.reason = code, reason }
 
-// condition returns AMQP's name for what went wrong.
+// condition returns AMQP's name for the error.
 func (r *request) condition() string {
 	switch r.code {
 	case http.StatusNotFound:

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// pulse is how often the server looks for what time has made due.
+// pulse is how often the server checks what has become due.
 const pulse = 10 * time.Millisecond
 
-// Config says how a server listens.
+// Config configures a server.
 type Config struct {
 	// TLS makes the AMQP listener speak TLS. Optional.
 	TLS *tls.Config
@@ -42,7 +42,7 @@ type Server struct {
 	ahead    time.Duration // of the clock of this machine
 	cut      bool          // cut the connection of the next message, once it is stored
 	renewals int           // of locks, so far
-	refusals int           // so many messages are refused
+	refusals int           // number of messages to refuse
 	refusal  described
 }
 
@@ -110,7 +110,7 @@ func (s *Server) DropConnections() {
 }
 
 // CutBeforeConfirm makes the server cut a connection when it has stored the next message that
-// comes in, before it confirms it.
+// arrives, before it confirms it.
 func (s *Server) CutBeforeConfirm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +154,7 @@ func (s *Server) Queue(name string, settings Settings) { s.ensure(name, settings
 // Topic declares a topic; only DuplicateWindow matters of its settings.
 func (s *Server) Topic(name string, settings Settings) { s.ensure(name, settings, true) }
 
-// Subscription declares a subscription to a topic, which has to be there.
+// Subscription declares a subscription to a topic, which must exist.
 func (s *Server) Subscription(topic, name string, settings Settings) {
 	s.ensure(topic+subscriptionPath+name, settings, false)
 }
@@ -175,7 +175,7 @@ func (s *Server) Remove(path string) {
 }
 
 // Count returns how many messages of an entity can be received, how many are locked, and how many
-// are scheduled. All are 0 if there is none.
+// are scheduled. All are 0 if there is no such entity.
 func (s *Server) Count(path string) (ready, locked, scheduled int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

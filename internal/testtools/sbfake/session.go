@@ -26,8 +26,8 @@ func (l *link) wants(it *item) bool {
 	return l.hold.held && id != nil && *id == l.hold.id
 }
 
-// accept gives l a session if one is free, and attaches it. It reports whether l is done
-// waiting, be it in vain.
+// accept gives l a session if one is free, and attaches it. It reports whether l has stopped
+// waiting, whether with a session or without.
 func (l *link) accept(now time.Time) bool {
 	id, ok := l.freeSession()
 	switch {
@@ -46,8 +46,7 @@ func (l *link) accept(now time.Time) bool {
 	return true
 }
 
-// freeSession returns the session that l asks for, or the first with messages, if nobody holds
-// it.
+// freeSession returns the session that l asks for, or the first with messages, if it is not held.
 func (l *link) freeSession() (string, bool) {
 	if l.hold.named {
 		return l.hold.id, l.entity.sessions[l.hold.id] == nil
@@ -60,8 +59,7 @@ func (l *link) freeSession() (string, bool) {
 	return "", false
 }
 
-// release ends l's claim; its unsettled messages are delivered to whoever holds the session
-// next.
+// release ends l's claim; its unsettled messages are delivered to the next holder of the session.
 func (l *link) release() {
 	if l.hold == nil || !l.hold.held {
 		return

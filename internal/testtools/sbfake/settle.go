@@ -2,7 +2,7 @@ package sbfake
 
 import "slices"
 
-// dispose does what a client says of deliveries that it has received.
+// dispose applies the outcomes that a client sends for deliveries that it has received.
 func (ss *session) dispose(f list) {
 	if receiver := as[bool](f.at(0)); !receiver {
 		return // a sender that settles; the server has done so already

@@ -1,12 +1,12 @@
 -- fragment: owns_lane row lanes
 -- The condition that a row is in a lane which still has the epoch that the caller knows: lanes are the
--- laneNames of the caller's. A sub-select of one value, because as a join the planner could begin with it.
+-- laneNames of the caller's. A sub-select of one value, because the planner could begin with a join.
 (SELECT concat(r.lane, '/', r.epoch) FROM {relay_lanes} r WHERE r.lane = {.row}.lane) IN ({.lanes})
 
 -- name: claim_due
--- Reads waiting messages that are due: the heads of their keys, and what waits for itself alone. $2 are destinations that
--- pause, $3 the positions that the caller holds, $5 single rows that it holds, $4 the lanes. Safe with several relays because
--- each reads only lanes that it owns; served by the index on due_at.
+-- Reads waiting messages that are due: the heads of their keys, and rows that wait alone. $2 are paused
+-- destinations, $3 the positions that the caller has in flight, $5 single rows that it has in flight, $4 the
+-- lanes. Safe with several relays because each reads only lanes that it owns; served by the index on due_at.
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest(w.expires_at, 0) - {now}) / 1000.0, {message "w"}
   FROM {outbox_waiting} w
  WHERE due_at <= {now} AND {owns_lane "w" "$4"} AND (destination IN ($2)) IS NOT TRUE AND (position IN ($3)) IS NOT TRUE
@@ -16,9 +16,9 @@ SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest
 
 -- name: claim_behind
 -- Reads what is behind such heads, the leaders, in the order of its position, up to a row that waits for its own time: one that was
--- requeued may come before it. {leaders} are selects of one key each (leader). The rows are chosen before any payload is read. It
--- sums what stops a key, because MariaDB looks for a maximum from the first row again for each. Safe with several relays as
--- claim_due is.
+-- requeued may come before it. {leaders} are selects of one key each (leader). The rows are chosen before any
+-- payload is read. It sums the rows that stop a key, because MariaDB would compute a maximum from the first row
+-- again for each. Safe with several relays as claim_due is.
 SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest(w.expires_at, 0) - {now}) / 1000.0, {message "w"}
   FROM (SELECT position, destination, free, sum(stops) OVER (PARTITION BY leader ORDER BY position ROWS UNBOUNDED PRECEDING) AS stopped FROM ({leaders}) l) f
   STRAIGHT_JOIN {outbox_waiting} w FORCE INDEX (PRIMARY) ON w.position = f.position AND w.destination = f.destination
@@ -28,9 +28,9 @@ SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest
  LIMIT $1
 
 -- name: leader
--- Reads the first $5 rows behind a leader, up to a dead letter that parks the rest; none if the leader is not the first of its
--- key that waits: one before it may have been committed later, and wait longer. Served by the index on the unit, of which it
--- reads what it returns, and other heads of the key.
+-- Reads the first $5 rows behind a leader, up to a dead letter that parks the rest; none if the leader is not
+-- the first waiting row of its key: one before it may have been committed later, and wait longer. Served by the
+-- index on the unit, of which it reads what it returns, and other heads of the key.
 (SELECT {leader_position} AS leader, n.position, n.destination, n.due_at IS NULL AS free,
                            n.due_at IS NOT NULL AS stops
                       FROM {outbox_waiting} n FORCE INDEX (by_unit)
@@ -45,10 +45,10 @@ SELECT w.lane, w.position, w.destination, w.attempts, w.life, 0, NULL, (greatest
 
 -- name: claim_ready
 -- Reads what was never tried in the order of its position, of each lane from its lowest position on: a
--- transaction that commits late shows rows below those already read. So each claim walks over
--- what is under way ($2), and no row is passed over. {lanes} are selects of one lane each
--- (lane); the rows are chosen before any payload is read. Safe with several relays because each reads only lanes that it owns;
--- served by the index on (lane, position).
+-- transaction that commits late shows rows below those already read. So each claim walks over the messages in
+-- flight ($2), and no row is skipped. {lanes} are selects of one lane each (lane); the rows are chosen before
+-- any payload is read. Safe with several relays because each reads only lanes that it owns; served by the index
+-- on (lane, position).
 SELECT o.lane, o.position, '', 0, 0,
        {blocked},
        CASE WHEN o.deliver_at > {now} THEN (o.deliver_at - {now}) / 1000.0 END,
@@ -61,8 +61,8 @@ SELECT o.lane, o.position, '', 0, 0,
  ORDER BY o.position
 
 -- name: lane
--- Reads the first $3 positions of a lane. Nothing is read if the lane has another epoch by now. Served by
--- the index alone.
+-- Reads the first $3 positions of a lane. Nothing is read if the lane's epoch has changed. Served by the index
+-- alone.
 (SELECT position FROM {outbox}
                    WHERE lane = {lane_number} AND EXISTS (SELECT 1 FROM {relay_lanes} WHERE lane = {lane_number} AND epoch = {lane_epoch})
                    ORDER BY position LIMIT $3)

@@ -1,15 +1,13 @@
--- An enqueue takes two statements in the caller's transaction: one looks for messages that are on
--- their way, one stores the other messages. What was there before is left alone, because a
--- transaction that locks it would hold up the relay that settles it. Only two that enqueue one
--- id at the same time meet at the unique index: the second one waits for the first, and then
--- stores its messages by halves, until it has found those that are not new. So it needs no right
--- to change a row, which ON DUPLICATE KEY UPDATE would need for all columns, and locks no gap
--- next to an id, and so the ids of others.
+-- An enqueue takes two statements in the caller's transaction: one looks for messages that are in
+-- flight, one stores the other messages. Existing rows are not locked, because that would hold up
+-- the relay that settles them. Only two that enqueue one id at the same time meet at the unique
+-- index: the second one waits for the first, and then stores its messages by halves, until it has
+-- found those that are not new. So it needs no right to change a row, which ON DUPLICATE KEY UPDATE
+-- would need for all columns, and locks no gap next to an id, and so the ids of others.
 
 -- name: known
--- Returns which messages with ids of $1 are on their way, and, if $2 is set, which ids are
--- remembered. Of one that was noted without a tenant, by a program of an earlier version, nothing
--- else is known.
+-- Returns which messages with ids of $1 are in flight, and, if $2 is set, which ids are remembered.
+-- For one that was recorded without a tenant, by an earlier version, nothing else is known.
 SELECT id, source, tenant, 0 FROM {outbox} WHERE id IN ($1)
 UNION ALL SELECT id, source, tenant, 0 FROM {outbox_waiting} WHERE id IN ($1)
 UNION ALL SELECT id, source, tenant, 1 FROM {outbox_ids} WHERE $2 AND id IN ($1)

@@ -1,6 +1,6 @@
 -- name: gate
--- Decides who handles a message: the primary key lets one transaction insert, and a
--- concurrent one waits here for its end.
+-- The inbox insert, which decides who handles a message: the primary key lets one transaction
+-- insert, and a concurrent one waits here for its end.
 INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, type, payload_hash, extra_data, processed_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, {now})
 {unless_there}
@@ -11,16 +11,15 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, {now}, 1)
 {unless_there}
 
 -- name: gate_all
--- The gate for many records. They lock in their order, each as an insert or as
--- the change of a row that is there, so that nobody has to ask for a stronger lock later.
+-- The inbox insert for many records. They are locked in their order, each as an insert or as the
+-- change of an existing row, so that no transaction needs a stronger lock later.
 INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, type, payload_hash, extra_data, processed_at)
 VALUES {rows}
 {unless_there}
 
 -- name: gate_outcomes
--- Returns records with keys that differ in the last part alone. New in the
--- transaction that inserted or changed them all is what was never repeated. Served by the
--- primary key.
+-- Returns records with keys that differ only in the last part. New in the transaction that inserted
+-- or changed them all is what was never repeated. Served by the primary key.
 SELECT message_key, repeats = 0, dead, coalesce(payload_hash, '')
   FROM {inbox} FORCE INDEX (PRIMARY)
  WHERE tenant = $1 AND consumer = $2 AND source = $3 AND alias = $4 AND message_key IN ($5)
@@ -38,8 +37,8 @@ ON DUPLICATE KEY UPDATE
        history = CASE WHEN $6 > attempts THEN {with_attempt "coalesce(history, '[]')" "$9" "$10" "$8"} ELSE history END,
        attempts = $6
 
--- The notes of attempts that were begun. They are rows of their own transaction, so that they
--- stay if the process ends within the attempt. A row without a failed attempt is due at once.
+-- The counts of started attempts. They are written in a separate transaction, so that they stay if
+-- the process ends within the attempt. A row without a failed attempt is due at once.
 
 -- name: save_starts
 INSERT INTO {consumer_attempts} (tenant, consumer, source, alias, message_key, starts, attempts, due_at, error, first_failed_at, updated_at)

@@ -1,4 +1,5 @@
--- What is where. Each table is asked with the condition itself, in which {status} is the status there.
+-- The messages of each place. Each table is queried with the condition itself, in which {status} is
+-- the status there.
 
 -- name: message_states
 SELECT {state_columns} FROM ({states "id = $1"}) s ORDER BY enqueued_at, destination
@@ -17,7 +18,7 @@ SELECT topic, status, '', {elsewhere_since}
   FROM ({states "{status} IN ('Scheduled', 'Published')"}) s
 
 -- fragment: oldest
--- The age of what is oldest, in seconds.
+-- The age of the oldest, in seconds.
 ({now} - greatest(min(since), 0)) / 1000000.0
 
 -- fragment: as_text column

@@ -1,5 +1,5 @@
--- The statements for letters. The first locks what it returns, so that nobody can requeue it
--- or put something behind it; the last then looks once more for what was put there before the
+-- The statements for dead letters. The first locks what it returns, so that nobody can requeue it
+-- or queue something behind it; the last then looks once more for what was put there before the
 -- lock.
 
 -- name: cleanup_expired_letters
@@ -16,7 +16,8 @@ DELETE i FROM {listed}
 DELETE d FROM {listed} STRAIGHT_JOIN {dead_letters} d FORCE INDEX (PRIMARY) ON d.number = n.number
  WHERE NOT {behind_letter}
 
--- The statements for sagas. An instance that is locked is somebody's who handles a message for it.
+-- The statements for sagas. An instance that is locked belongs to a transaction that handles a
+-- message for it.
 
 -- name: cleanup_expired_sagas
 SELECT number FROM {sagas} FORCE INDEX (by_time) WHERE {expired_sagas} LIMIT $3 FOR UPDATE SKIP LOCKED
@@ -28,8 +29,8 @@ DELETE l FROM {listed} STRAIGHT_JOIN {saga_log} l FORCE INDEX (PRIMARY) ON l.num
 DELETE s FROM {listed} STRAIGHT_JOIN {sagas} s FORCE INDEX (PRIMARY) ON s.number = n.number
 
 -- fragment: purge table key expired
--- Deletes rows by their key, which it finds along the index by_time: what is in use is
--- younger. The server makes a table of the keys first, because they have a LIMIT.
+-- Deletes rows by their key, which it finds along the index by_time: rows in use are younger. The
+-- server makes a table of the keys first, because they have a LIMIT.
 DELETE d FROM (SELECT {.key} FROM {.table} FORCE INDEX (by_time) WHERE {.expired}) k
   STRAIGHT_JOIN {.table} d FORCE INDEX (PRIMARY) ON {same .key}
 
@@ -37,8 +38,8 @@ DELETE d FROM (SELECT {.key} FROM {.table} FORCE INDEX (by_time) WHERE {.expired
 {purge .table .key (printf "%s LIMIT $3" .expired)}
 
 -- fragment: purge_keys table expired
--- For rows that others change: it leaves out what they have locked, and so
--- waits for nobody who waits for it.
+-- For rows that others change: it leaves out what they have locked, and so cannot deadlock with
+-- them.
 {purge .table key (printf "%s LIMIT $3 FOR UPDATE SKIP LOCKED" .expired)}
 
 -- name: cleanup_purge_inbox
@@ -65,7 +66,7 @@ DELETE d FROM (SELECT {.key} FROM {.table} FORCE INDEX (by_time) WHERE {.expired
 {purge outbox_ids "id" (printf "%s LIMIT $2" (past_retention "enqueued_at"))}
 
 -- fragment: try_lock job
--- Returns a row to one transaction at a time, which then does the job.
+-- Returns a row to only one transaction at once, which then does the job.
 SELECT 1 FROM {locks} WHERE name = '{.job}' FOR UPDATE SKIP LOCKED
 
 -- name: lock_archive

@@ -24,7 +24,7 @@ UPDATE {relay_lanes} l
    SET l.owner = $1, l.epoch = l.epoch + 1, l.since = {now}
 
 -- name: own_lanes
--- Returns share and total beside each lane, and once for a node without lanes.
+-- Returns share and total with each lane, and once for a node without lanes.
 SELECT l.lane, l.epoch, s.share, s.total
   FROM (SELECT {share} AS share, count(*) AS total FROM {relay_lanes}) s
   LEFT JOIN {relay_lanes} l ON l.owner = $1

@@ -4,9 +4,9 @@
        coalesce(greatest(0, coalesce(lease_until, due_at) - {now}), 0) / 1000.0, first_seen, last_seen, lease_until, due_at, coalesce(payload_hash, '')
 
 -- fragment: may_begin
--- The condition under which the request with the id $2 gets the key. Once the row
--- has that id it goes by nothing else that is assigned before lease_until, the last one, but for
--- due_at: there it may begin since that is past, and NULL says the same.
+-- The condition under which the request with the id $2 gets the key. Once the row has that id the condition
+-- depends on no other column that is assigned before lease_until, the last one, except due_at: a request
+-- that gets the key finds it past, and NULL means the same.
 NOT processed AND coalesce(coalesce(lease_until, due_at) <= {now}, 1) AND ($5 = 0 OR attempts < $5 OR lease_id = $2)
 
 -- fragment: used_up
@@ -20,23 +20,22 @@ coalesce((SELECT lease_id = $2 AND $5 > 0 AND attempts >= $5 FROM {inbox_leases}
 lease_id = $2 AND lease_until IS NOT NULL
 
 -- fragment: set_if condition column value
--- An assignment: the column gets the value if the condition holds, and stays as it is otherwise. The
--- server makes several one after the other, or, in one of its modes, at the same time: the condition must be
--- true or false for both.
+-- An assignment: the column gets the value if the condition holds, and stays as it is otherwise. The server
+-- makes several assignments one after the other, or, in one of its modes, at the same time: the condition
+-- must be true or false for both.
 {.column} = CASE WHEN {.condition} THEN {.value} ELSE {.column} END
 
 -- fragment: seen_now
 greatest(last_seen, {now})
 
 -- fragment: after n
--- So many milliseconds after now.
+-- n milliseconds after now.
 {now} + {millis .n}
 
--- There are none for many keys: there is no RETURNING that both servers know.
+-- There are none for many keys: no form of RETURNING works on both servers.
 --
--- The statements about one key lock its row, also where they leave it as it is. Their time is
--- that of their beginning: who was waited for may have written a later one. Served by the
--- primary key.
+-- The statements about one key lock its row, also where they leave it as it is. Their time is that of their
+-- start: a transaction that was waited for may have written a later one. Served by the primary key.
 
 -- name: lease_begin
 INSERT INTO {inbox_leases} ({key}, lease_id, owner, token, attempts, max_attempts, payload_hash, first_seen, last_seen, lease_until)

@@ -1,6 +1,6 @@
 -- name: has_text
--- Looks for a text in the columns that it is most often known from. What is kept as
--- bytes has no upper and lower case until it is made text.
+-- Looks for a text in the columns that people most often search by. What is kept as bytes has no upper
+-- and lower case until it is made text.
 (lower(error) LIKE lower(?) ESCAPE '!' OR lower(CONVERT(id USING utf8mb4)) LIKE lower(?) ESCAPE '!' OR lower(CONVERT({key} USING utf8mb4)) LIKE lower(?) ESCAPE '!' OR lower(CONVERT(correlation_id USING utf8mb4)) LIKE lower(?) ESCAPE '!')
 
 -- name: add_letter
@@ -13,8 +13,7 @@ SELECT 'consumer', $1, $2, $3, $4, $5, $6, $7, $8, {with_attempt "coalesce(past.
     ON past.tenant = $11 AND past.consumer = $1 AND past.source = $12 AND past.alias = $2 AND past.message_key = $3
 
 -- name: hold_unit
--- Comes when the letter is locked, as settlements lock letters before the
--- waiting rows.
+-- Runs when the dead letter is locked, as settlements lock dead letters before the waiting rows.
 SELECT e.position
   FROM {dead_letters} d
   JOIN {outbox_waiting} e FORCE INDEX (by_unit) ON e.topic = $2 AND e.{key} = d.{key} AND e.{key} <> '' AND NOT e.alone AND e.destination = d.destination AND e.position < d.position
@@ -22,10 +21,10 @@ SELECT e.position
  ORDER BY e.position LIMIT 1
   LOCK IN SHARE MODE
 
--- A relay's letter keeps id, key and position and starts its next life in the waiting rows,
--- where it is due now unless it is behind something in its unit. So does the corrected copy
--- of a message, in the unit that it now belongs to. A message and its copy have one place: one of them
--- waits there at a time.
+-- A relay's dead letter keeps id, key and position and starts its next life in the waiting rows, where
+-- it is due now unless it is behind something in its unit. So does the corrected copy of a message, in
+-- the unit that it now belongs to. A message and its copy share one place: only one of them waits
+-- there at once.
 
 -- name: requeue_relay
 INSERT INTO {outbox_waiting} (position, lane, {message}, destination, life, letter, replay, history, due_at)
@@ -42,8 +41,8 @@ SELECT m.position, m.lane, m.destination, m.deliver_at, m.enqueued_at, 1,
        CASE WHEN {behind "m" "m.destination"} THEN NULL ELSE {now} END, {message_params 2}
   FROM (SELECT position, lane, destination, deliver_at, enqueued_at, $3 AS topic, $5 AS {key} FROM {dead_letters} WHERE number = $1) m {or_none}
 
--- The statements of a requeued letter's second chance. A lease keeps other replicas away until
--- the handler's transaction holds the row's lock.
+-- The statements that run a requeued dead letter. A lease keeps other replicas away until the
+-- handler's transaction holds the row's lock.
 
 -- name: take_requeued
 SELECT number, alias, message_key, {message} FROM {dead_letters}
@@ -55,7 +54,7 @@ SELECT number, alias, message_key, {message} FROM {dead_letters}
 UPDATE {dead_letters} SET requeued_at = {now} + CAST($2 * 1000 AS SIGNED) WHERE number = $1
 
 -- name: fail_requeued
--- Makes the letter a dead one again ($4), or lets it wait ($5 ms).
+-- Makes the message a dead letter again ($4), or lets it wait ($5 ms).
 UPDATE {dead_letters}
    SET error = $2, reason = $3, last_failed_at = {now}, attempts = attempts + $4,
        requeued_at = CASE WHEN $4 THEN NULL ELSE {now} + CAST($5 * 1000 AS SIGNED) END, fingerprint = $6,
@@ -63,7 +62,7 @@ UPDATE {dead_letters}
  WHERE number = $1
 
 -- name: release_record
--- Lets the record of a letter that is deleted expire.
+-- Lets the record of a dead letter that is deleted expire.
 UPDATE {dead_letters} d
   STRAIGHT_JOIN {inbox} i FORCE INDEX (PRIMARY)
         ON i.tenant = d.tenant AND i.consumer = d.consumer AND i.source = d.source AND i.alias = d.alias AND i.message_key = d.message_key

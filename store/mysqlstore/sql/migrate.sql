@@ -1,13 +1,13 @@
 -- name: migrate_lock
--- Waits for those who migrate on the same server: the lock
--- is the session's, because each CREATE ends its transaction.
+-- Waits for other migrations on the same server: the lock is the session's, because each CREATE
+-- ends its transaction.
 SELECT coalesce(GET_LOCK('waybill migrate', ?), 0)
 
 -- name: migrate_unlock
 DO RELEASE_LOCK('waybill migrate')
 
 -- name: migrate_holder
--- Tells of the session that has the lock as much as the user may see.
+-- Describes the session that holds the lock, as far as the user may see it.
 SELECT u.id, coalesce(p.user, 'unknown'), coalesce(p.host, 'unknown')
   FROM (SELECT IS_USED_LOCK('waybill migrate') AS id) u LEFT JOIN information_schema.processlist p ON p.id = u.id
  WHERE u.id IS NOT NULL

@@ -1,5 +1,5 @@
 -- name: replay_preview
--- Reads the letters under no lock.
+-- Reads the dead letters without a lock.
 WITH d AS (
     SELECT topic, {key}, first_failed_at, last_failed_at FROM {dead_letters} {where}
 )
@@ -8,7 +8,7 @@ SELECT count(*), (SELECT count(*) FROM (SELECT DISTINCT topic, {key} FROM d WHER
        min(first_failed_at)
   FROM d
 
--- replay_start counts and draws the line in one snapshot.
+-- replay_start counts, and finds the highest number, in one snapshot.
 
 -- name: replay_start
 INSERT INTO {replays} (plan, started_by, why, letters, upto, started_at)

@@ -1,4 +1,4 @@
--- There is no RETURNING that both servers know.
+-- No form of RETURNING works on both servers.
 
 -- name: saga_add
 {add_saga} {unless_there}

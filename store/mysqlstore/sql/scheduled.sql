@@ -5,18 +5,17 @@ SELECT position, id, source, tenant, {message} FROM {scheduled}
    FOR UPDATE SKIP LOCKED
 
 -- name: release_one
--- Moves a message into the outbox, id kept. It takes the values themselves: an
--- INSERT that selects them would take the lock of the table's next position, for which
--- those who enqueue would wait.
+-- Moves a message into the outbox, id kept. It takes the values themselves: an INSERT that selects
+-- them would take the lock of the table's next position, for which enqueues would wait.
 INSERT INTO {outbox} ({message}) VALUES ({values})
 
 -- name: postpone
--- Puts the message that would be moved first off.
+-- Postpones the message that would be moved first.
 UPDATE {scheduled} SET due_at = {now} + 5000000 WHERE due_at <= {now} ORDER BY due_at, position LIMIT 1
 
 -- name: cancel_refuse
--- The common one with the lane, which the letter needs to be put back
--- and which the outbox would have computed in the same way.
+-- The common one with the lane, which the dead letter needs to be requeued and which the outbox
+-- would have computed in the same way.
 INSERT INTO {dead_letters} (origin, position, lane, {message}, reason, error, attempts, first_failed_at, last_failed_at)
 SELECT 'relay', s.position, ASCII(UNHEX(SHA2(CASE WHEN s.{key} = '' THEN s.id ELSE s.{key} END, 256))) & 63, {message "s"},
        $2, $3, 0, {now}, {now}

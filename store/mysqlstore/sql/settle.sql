@@ -1,8 +1,8 @@
 -- name: fence
--- Keeps the relay's own row, and those of its lanes, until the transaction ends: who
--- takes it for dead deletes that row before it frees the lanes, and so waits, or has left
--- nothing to be found here. A settlement that is repeated because the answer to the first was lost waits for
--- that one, which may still be running: the statements below read rows before they delete them.
+-- Locks the relay's own row, and those of its lanes, until the transaction ends: a relay that considers it dead
+-- deletes that row before it frees the lanes, and so waits, or has left nothing to be found here. A settlement
+-- that is repeated because the answer to the first was lost waits for that one, which may still be running: the
+-- statements below read rows before they delete them.
 SELECT l.lane, l.epoch FROM {relays} r JOIN {relay_lanes} l FORCE INDEX (by_owner) ON l.owner = r.node
  WHERE r.node = $1
    FOR UPDATE
@@ -10,9 +10,9 @@ SELECT l.lane, l.epoch FROM {relays} r JOIN {relay_lanes} l FORCE INDEX (by_owne
 -- The statements about what came straight from the outbox and is published take the positions
 -- of all that have one destination at once, and then all positions.
 --
--- Here and elsewhere the way to rows that are locked is laid down, from a list or a derived table
--- to the key: reading a small table as a whole looks cheap to the server, but it waits for
--- every row that somebody else has locked.
+-- Here and elsewhere the access path to rows that are locked is fixed, from a list or a derived table to the
+-- key: reading a small table as a whole looks cheap to the server, but it waits for every row that another
+-- transaction has locked.
 
 -- name: archive
 INSERT INTO {outbox_archive} (published_at, position, destination, {message})

@@ -14,15 +14,15 @@ DELETE FROM {outbox_ids} WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM {outbox_ids} WHERE enqueued_at <= (SELECT {clock}()) - $1 * interval '1 millisecond' LIMIT $2))
 
 -- name: short_lock
--- For statements that want the archive, or a part of it, for themselves.
--- While one waits for its lock, settlements wait behind it.
+-- For statements that need an exclusive lock on the archive or a part of it. While one waits for
+-- its lock, settlements wait behind it.
 SET LOCAL lock_timeout = '100ms'
 
 -- name: add_day
--- Makes a partition without a lock that settlements would wait for, which CREATE TABLE …
--- PARTITION OF has. Partitions inherit no storage parameters. Rows of a day are never changed and
--- leave with their table: there is nothing to vacuum, but for the age of transaction ids, which the
--- server watches anyway.
+-- Creates a partition without a lock that settlements would wait for, which CREATE TABLE …
+-- PARTITION OF takes. Partitions inherit no storage parameters. Rows of a day are never changed and
+-- leave with their table: there is nothing to vacuum, except for the age of transaction ids, which
+-- the server watches anyway.
 SELECT {add_archive_day}('{day}')
 
 -- name: drop_day
@@ -35,8 +35,7 @@ SELECT published_at FROM {outbox_archive}
  ORDER BY published_at LIMIT 1
 
 -- name: published_since
--- Reads on from there, on the same key. What went to several destinations
--- comes as often.
+-- Reads on from there, on the same key. A message with several destinations is returned for each.
 SELECT {message} FROM {outbox_archive}
  WHERE published_at >= $1 AND topic = ANY ($2::text[])
  ORDER BY published_at, position, destination

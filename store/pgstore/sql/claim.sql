@@ -1,30 +1,29 @@
 -- fragment: not_held
--- Keeps out what the caller has under way ($4). The sub-select is run once and its
--- result hashed.
+-- Excludes what the caller has in flight ($4). The sub-select is run once and its result hashed.
 position NOT IN (SELECT unnest($4::bigint[]))
 
 -- fragment: row_not_held
--- Keeps out waiting rows of which the caller has those for some destinations only ($5).
+-- Excludes waiting rows that the caller has in flight for some destinations only ($5).
 AND (w.position || '/' || w.destination) NOT IN (SELECT unnest($5::text[]))
 
 -- fragment: owns_lane
--- Keeps out what is in a lane l that has another epoch by now. The sub-select is run once and its
--- result hashed; the condition is looked at once for each lane.
+-- Excludes what is in a lane l whose epoch has changed. The sub-select is run once and its result hashed; the
+-- condition is looked at once for each lane.
 AND (l.lane, l.epoch) IN (SELECT r.lane::int, r.epoch FROM {relay_lanes} r)
 
 -- name: claim_due
--- Reads waiting messages that are due: the heads of their keys, and behind a head
--- that has not failed since it was let go the rest of its key, in order, up to a dead letter
--- that parks the rest, or a message that waits for its own time: one that was requeued may come before it.
--- Only the first that waits of a key takes others along: one before it may have been committed later, and wait
--- longer. A head that has failed is tried alone. Safe with several relays because each reads only lanes that it
--- owns; served by the partial index on (lane, due_at) and the one on (topic, key, …).
+-- Reads waiting messages that are due: the heads of their keys, and behind a head that has not failed since it
+-- was released the rest of its key, in order, up to a dead letter that parks the rest, or a message that waits
+-- for its own time: one that was requeued may come before it. Only the first waiting row of a key takes others
+-- along: one before it may have been committed later, and wait longer. A head that has failed is tried alone.
+-- Safe with several relays because each reads only lanes that it owns; served by the partial index on (lane,
+-- due_at) and the one on (topic, key, …).
 --
 -- As in claim_page, the limit of a lane comes through a sub-select, so that what is due is read in
 -- the order of the index and not as a whole. Its rows are then looked up one by one: a join would
 -- read the whole table where the planner expects many.
 --
--- What is behind several heads of one key, up to a letter that parks it, is what is behind the first of
+-- What is behind several heads of one key, up to a dead letter that parks it, is what is behind the first of
 -- them: that one is the leader, so that the rest of a key is read once and not by each head. Of each key a
 -- claim reads the share that its limit has room for.
 WITH head AS (
@@ -72,19 +71,20 @@ SELECT w.lane, w.position, w.destination, w.attempts, w.life, false AS blocked, 
  ORDER BY w.position
 
 -- name: claim_page
--- Reads what was never tried of all lanes of a relay ($1) in the order of its position, in each lane above a
--- position of its own ($2), above the lowest of these ($5). Safe with several relays because each reads only lanes that
--- it owns; served by the primary key. A relay that owns few lanes walks over the rows of the others.
+-- Reads what was never tried, of all lanes of a relay ($1), in the order of its position, in each lane above
+-- the lane's own position ($2), above the lowest of these ($5). Safe with several relays because each reads
+-- only lanes that it owns; served by the primary key. A relay that owns few lanes walks over the rows of the
+-- others.
 --
--- If the planner knew the limit it might think that all is wanted, and read and sort it: it comes
--- through a sub-select, of which the planner assumes that a part of the rows will do.
+-- If the planner knew the limit it might expect that all rows are wanted, and read and sort them: the limit
+-- comes through a sub-select, for which the planner assumes that a part of the rows suffices.
 --
 -- The first row is the look of [cursors]. Its parts are made in the order that cursors needs:
 -- the snapshot was taken before all of them; the last position is read before pg_locks,
 -- because the sub-select of the writers refers to it and so runs for a row of drawn; and both
--- are MATERIALIZED, so that neither is folded into the other. The last position is asked of a function, which locks the
--- page of the sequence: while nextval logs what it draws, the row says up to 32 positions more.
--- The function locks the sequence, too, as a writer does; the look leaves itself out.
+-- are MATERIALIZED, so that neither is folded into the other. The last position comes from a function, which
+-- locks the page of the sequence: while nextval logs what it draws, the row shows up to 32 positions more. The
+-- function locks the sequence, too, as a writer does; the look leaves itself out.
 WITH drawn AS MATERIALIZED (
     SELECT seq AS sequence, coalesce(pg_sequence_last_value(seq), 0) AS last FROM (SELECT {outbox_position_seq_text}::regclass) AS s(seq)
 ), look AS MATERIALIZED (
@@ -113,15 +113,15 @@ SELECT NULL, o.lane, o.position, '', 0, 0, false,
   FROM rows o
 
 -- fragment: above_of_lane
--- Where the page begins in the lane of a row o: behind the last position there is, if the
--- relay does not own the lane at its epoch ($6). Made once; nobody gives a lane out of range and a position.
+-- Where the page begins in the lane of a row o: behind the highest possible position, if the relay does not
+-- own the lane at its epoch ($6). Evaluated once; no row has both a lane out of range and a position.
 (SELECT array_agg(coalesce(l.above, 9223372036854775807) ORDER BY r.lane)
                              FROM {relay_lanes} r LEFT JOIN unnest($1::int[], $2::bigint[], $6::bigint[]) AS l(lane, above, epoch) USING (lane, epoch))[o.lane + 1]
 
 -- name: claim_blocked
--- Returns which of the units are blocked, counted from 1. Served by the indexes
--- on (topic, key, …), whatever their number: the planner cannot see how long an array is that
--- comes through a sub-select, and takes it for short.
+-- Returns which of the units are blocked, counted from 1. Served by the indexes on (topic, key, …), whatever
+-- the number of units: the planner cannot see the length of an array that comes through a sub-select, and
+-- assumes that it is short.
 SELECT i.number
   FROM unnest((SELECT $1::text[]), (SELECT $2::text[])) WITH ORDINALITY AS i(topic, key, number)
  WHERE {blocked}
@@ -146,9 +146,10 @@ SELECT o.lane, o.position, '', 0, 0, false,
 -- name: stays_ahead
 -- Returns, of some units ($6, $7), the first row before a position ($3) that stays behind
 -- when what was read above another position ($2) is claimed. It looks from the beginning of the lanes ($1):
--- whoever had to wait for a transaction that committed late is not visible without it, and a row leaves
--- the outbox through its lane's owner only, so that a later snapshot than that of the claim will do. By
--- itself, because the planner would take it for dear enough to compile, which takes longer than to run it.
+-- a transaction that had to wait for one that committed late is not visible without it, and a row leaves the
+-- outbox through its lane's owner only, so that a later snapshot than that of the claim suffices. It is a
+-- separate statement, because the planner would otherwise consider it expensive enough to compile, which takes
+-- longer than running it.
 SELECT o.topic, o.key, min(o.position)
   FROM {outbox} o
  WHERE o.lane = ANY($1::int[]) AND o.position < $3 AND (o.position <= $2 OR o.tenant IN (SELECT unnest($5::text[]))) AND o.{not_held}

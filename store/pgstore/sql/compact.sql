@@ -5,10 +5,9 @@
 {compact_insert lock_soon}
 
 -- fragment: compact_insert dead
--- The gate of the compact inbox. It looks into the full one too: what was
--- processed before the store was told to be compact stays processed. The message's id and
--- extra data are not kept, nor is a hash of another form than ours; the first part gives
--- their parameters a type.
+-- The insert into the compact inbox. It looks into the full one too: what was processed before the
+-- store was configured with CompactInbox stays processed. The message's id and extra data are not
+-- kept, nor is a hash of another form than the store's; the first part gives their parameters a type.
 WITH unread AS (SELECT $6::text, $9::text)
 INSERT INTO {inbox_compact} (scope, key, payload_hash, dead)
 SELECT (SELECT s.id FROM {inbox_scopes} s
@@ -31,7 +30,7 @@ SELECT s.id, i.hash, CASE WHEN i.payload_hash ~ '^[0-9a-f]{"{64}"}$' THEN left(i
 ON CONFLICT (key) DO NOTHING
 
 -- fragment: compact_hash
--- What a record's hash is, in hex, as far as it is kept.
+-- A record's hash, in hex, as far as it is kept.
 coalesce(replace(c.payload_hash::text, '-', ''), '')
 
 -- name: compact_gate_outcome
@@ -53,16 +52,15 @@ SELECT r.is_new, r.dead, r.hash
  ORDER BY k.ord
 
 -- name: compact_find_record
--- Finds a record in either form. Of a compact one there is neither the
--- message's id nor extra data.
+-- Finds a record in either form. A compact one has neither the message's id nor extra data.
 SELECT '', coalesce(s.type, ''), {compact_hash}, NULL::text, c.processed_at, c.dead
   FROM {inbox_compact} c LEFT JOIN {inbox_scopes} s ON s.id = c.scope WHERE c.key = {inbox_key}($1, $2, $3, $4, $5)
 UNION ALL
 {find_record}
 
 -- name: add_scope
--- Draws an id only where there is no row yet: ids are integers, and it runs again for a scope that is
--- there already, in the transaction of a caller once for each record.
+-- Draws an id only where there is no row yet: ids are integers, and it runs again for a scope that
+-- exists already, in the transaction of a caller once for each record.
 INSERT INTO {inbox_scopes} (tenant, consumer, source, alias, type)
 SELECT $1, $2, $3, $4, $5
  WHERE NOT EXISTS (SELECT 1 FROM {inbox_scopes} s WHERE s.tenant = $1 AND s.consumer = $2 AND s.source = $3 AND s.alias = $4 AND s.type = $5)

@@ -48,7 +48,7 @@ SELECT kind, pid, name, coalesce(owner, ''), state, age_ms, xacts IS NOT NULL, c
   FROM holder ORDER BY age_ms DESC, xacts DESC
 
 -- name: session_facts
--- Counts connections by the statistics of databases, which everybody may see.
+-- Counts connections by the statistics of databases, which every role may see.
 SELECT current_setting('server_version'), current_setting('TimeZone'),
        current_setting('default_transaction_isolation'), clock_timestamp(),
        current_user::text, (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
@@ -61,9 +61,9 @@ SELECT current_setting('synchronous_commit'), current_setting('synchronous_stand
 
 -- name: parts
 -- Describes the tables, indexes, triggers, checks and functions of the schema, one line
--- each, without the prefix. Names of indexes do not matter: one that was made again, beside
--- the old one, has another. What is switched off or was never finished is not listed, but for
--- indexes, which are listed as such.
+-- each, without the prefix. Names of indexes do not matter: one that was recreated next to the old
+-- one has another. What is disabled or unfinished is not listed, except for indexes, which are
+-- listed as such.
 WITH named AS (
     SELECT c.oid, c.relkind, substr(c.relname, char_length($2) + 1) AS name
       FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -95,9 +95,9 @@ SELECT 'function ' || substr(f.proname, char_length($2) + 1)
  WHERE n.nspname = $1 AND starts_with(f.proname, $2)
 
 -- name: missing_rights
--- Returns the numbers of rights that the session's role has not. It reads the
--- catalogue by name, because without USAGE on the schema its names are errors; what does not
--- exist, in an older schema, is no right that is missing.
+-- Returns the numbers of the rights that the session's role lacks. It reads the catalogue by name,
+-- because without USAGE on the schema its names are errors; a right on an object that does not
+-- exist, in an older schema, is not missing.
 SELECT i.ord::int
   FROM unnest((SELECT $1::text[]), (SELECT $2::text[]), (SELECT $3::text[])) WITH ORDINALITY AS i(object, col, asked, ord)
   JOIN pg_catalog.pg_namespace n ON n.nspname = $4

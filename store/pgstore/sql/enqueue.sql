@@ -1,8 +1,7 @@
 -- name: enqueue_one
--- Stores one message in the caller's transaction. The unique index on what messages
--- are known by makes a repeated one store nothing without aborting the transaction; the look into
--- the waiting rows, by their unique index, does the same for a message that has left the outbox for
--- a while. The number of rows tells whether it is new.
+-- Stores one message in the caller's transaction. The unique index on the identity of messages makes a repeated
+-- one store nothing without aborting the transaction; the look into the waiting rows, by their unique index,
+-- does the same for a message that has left the outbox for a while. The number of rows shows whether it is new.
 INSERT INTO {outbox} ({columns})
 SELECT {values}
 WHERE NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = {id} AND w.source = {source} AND w.tenant = {tenant})
@@ -21,8 +20,8 @@ RETURNING id, source, tenant, {waking}
 
 -- name: enqueue_unique
 -- Does the same for messages that must not come twice within the retention: the
--- primary key of outbox_ids decides first. An id without a tenant was noted by a program of a
--- version that knew no more of it.
+-- primary key of outbox_ids decides first. An id without a tenant was recorded by an earlier version, which
+-- stored only the id.
 WITH added AS (
     INSERT INTO {outbox_ids} (id, source, tenant)
     SELECT DISTINCT {id}, {source}, {tenant} FROM unnest({identity_arrays}) AS i({identity_columns})
@@ -39,7 +38,7 @@ ORDER BY i.ord
 ON CONFLICT (id, source, tenant) DO NOTHING
 RETURNING id, source, tenant, {waking}
 
--- The statements for messages whose ids were made for them. Nobody can have one of them, so nothing is looked for.
+-- The statements for messages with generated ids. No other message can have one of them, so there is no check.
 -- Positions follow the order of the arrays.
 
 -- name: enqueue_fresh_one

@@ -1,6 +1,6 @@
 -- name: list_groups
 -- Adds the changes that are not folded in yet to the sums. It reads one row of
--- sums for each group, and for those that are returned their newest letter, on the index on
+-- sums for each group, and for those that are returned their newest dead letter, on the index on
 -- groups, and their last hours.
 WITH groups AS (
     SELECT c.fingerprint, sum(c.open)::bigint AS open
@@ -32,8 +32,7 @@ SELECT g.fingerprint, d.origin, d.consumer, d.topic, CASE WHEN d.type = '' THEN 
  ORDER BY g.open DESC, g.fingerprint
 
 -- name: fold_due
--- True if so many changes wait that reading them takes long, or letters have
--- no fingerprint.
+-- True if the number of unfolded changes makes reading slow, or dead letters have no fingerprint.
 SELECT (SELECT count(*) FROM (SELECT FROM {dead_letter_changes} LIMIT 5001) c) > 5000
     OR EXISTS (SELECT FROM {dead_letters} WHERE fingerprint = '')
 
@@ -52,7 +51,7 @@ SELECT fingerprint, hour, open, arrived FROM sums
 ON CONFLICT (fingerprint, hour) DO UPDATE SET open = s.open + excluded.open, arrived = s.arrived + excluded.arrived
 
 -- name: prune_sums
--- Removes hours that no trend shows any more, and groups without open letters.
+-- Removes hours that no trend shows any more, and groups without open dead letters.
 DELETE FROM {dead_letter_sums}
  WHERE hour <> 'epoch' AND hour < {clock}() - interval '25 hours' OR hour = 'epoch' AND open = 0
 

@@ -1,6 +1,6 @@
 -- name: gate
--- Decides who handles a message: the primary key lets one transaction insert, and a
--- concurrent one waits here for its end.
+-- The inbox insert, which decides who handles a message: the primary key lets one transaction
+-- insert, and a concurrent one waits here for its end.
 INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, type, payload_hash, extra_data)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::jsonb)
 ON CONFLICT (tenant, consumer, source, alias, message_key) DO NOTHING
@@ -11,10 +11,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::jsonb, {lock_soon})
 ON CONFLICT (tenant, consumer, source, alias, message_key) DO NOTHING
 
 -- name: gate_all
--- The gate for many records. They are inserted in the order of the arrays, which
--- is that of the keys; so transactions that have some in common wait for each other in one
--- direction. It returns no rows: those of a batch are nearly always all new, and their number
--- says so.
+-- The inbox insert for many records. They are inserted in the order of the arrays, which is that of
+-- the keys; so transactions that have some in common wait for each other in one direction. It
+-- returns no rows: those of a batch are nearly always all new, and their number says so.
 INSERT INTO {inbox} (tenant, consumer, source, alias, message_key, message_id, type, payload_hash, extra_data)
 SELECT i.tenant, i.consumer, i.source, i.alias, i.message_key, i.message_id, i.type, i.payload_hash, i.extra_data::jsonb
   FROM {record_arrays}
@@ -34,8 +33,8 @@ ON CONFLICT (tenant, consumer, source, alias, message_key) DO NOTHING
     ) AS i
 
 -- name: gate_outcomes
--- gate_outcome for many records, by the primary key, and before it whether
--- the gate of this transaction has inserted the row.
+-- gate_outcome for many records, by the primary key, preceded by whether this transaction has
+-- inserted the row.
 SELECT coalesce(i.xmin = pg_current_xact_id_if_assigned()::xid, false), i.dead, coalesce(i.payload_hash, '')
   FROM {key_arrays}
   JOIN {inbox} i USING (tenant, consumer, source, alias, message_key)
@@ -62,8 +61,8 @@ ON CONFLICT (tenant, consumer, source, alias, message_key) DO UPDATE
        first_failed_at = CASE WHEN a.attempts = 0 THEN excluded.first_failed_at ELSE a.first_failed_at END,
        history = CASE WHEN excluded.attempts > a.attempts THEN {with_attempt}(a.history, $9, $10, $8) ELSE a.history END
 
--- The notes of attempts that were begun. They are rows of their own transaction, so that they
--- stay if the process ends within the attempt. A row without a failed attempt is due at once.
+-- The counts of started attempts. They are written in a separate transaction, so that they stay if
+-- the process ends within the attempt. A row without a failed attempt is due at once.
 --
 -- A handler's transaction may hold them.
 
@@ -84,13 +83,13 @@ WITH compact AS (
 UPDATE {inbox} SET dead = false, processed_at = {clock}() WHERE {this_key}
 
 -- fragment: lock_soon
--- Part of a statement that may meet the transaction of a handler, outside of such a
--- transaction. It is true, and holds until the transaction ends.
+-- Part of a statement that may wait for the transaction of a handler, outside of such a
+-- transaction. It is true, and its setting applies until the transaction ends.
 set_config('lock_timeout', '1s', true) <> ''
 
 -- name: inbox_states
--- Has no index to go by: the keys begin with tenant and consumer. A compact
--- record is found by trying the id as the key in each scope.
+-- No index serves it: the keys begin with tenant and consumer. A compact record is found by trying
+-- the id as the key in each scope.
 SELECT tenant, consumer, source, alias, message_key, message_id, type,
        CASE WHEN NOT dead THEN processed_at END, CASE WHEN dead THEN processed_at END, 0, NULL::timestamptz, ''
   FROM {inbox} WHERE (message_id = $1 OR message_key = $1) AND ($2 = '' OR consumer = $2)
@@ -109,8 +108,8 @@ SELECT tenant, consumer, source, alias, message_key, '', '', NULL, NULL, attempt
  ORDER BY 2, 1, 3, 4, 5
 
 -- name: inbox_size
--- Finds the oldest record by the index on the time, and takes the number from
--- what vacuum has counted last: -1 before its first time.
+-- Finds the oldest record by the index on the time, and takes the number from the last count of
+-- vacuum: -1 before the first.
 SELECT CASE WHEN max(c.reltuples) < 0 THEN -1 ELSE sum(greatest(c.reltuples, 0)) END::bigint,
        extract(epoch FROM {clock}() - min(i.processed_at))::float8
   FROM ((SELECT tableoid, processed_at FROM {inbox} ORDER BY processed_at LIMIT 1) UNION ALL

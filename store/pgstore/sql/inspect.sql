@@ -10,7 +10,7 @@ SELECT id, 'Published', topic, destination, type, source, tenant, key, attempts,
  ORDER BY published_at DESC LIMIT $7
 
 -- name: relay_states
--- Names a lane's owner only while the relay is there: the others are free.
+-- Names a lane's owner only while the relay is registered: the other lanes are free.
 SELECT * FROM (
 SELECT r.node COLLATE "C" AS node, r.started_at, r.expires_at, r.expires_at > {clock}() AS alive, l.lane, l.since
   FROM {relays} r LEFT JOIN {relay_lanes} l ON l.owner = r.node
@@ -20,5 +20,5 @@ SELECT '', NULL, NULL, false, lane, since
 ) s ORDER BY node, lane
 
 -- fragment: oldest
--- The age of what is oldest, in seconds.
+-- The age of the oldest, in seconds.
 extract(epoch FROM {clock}() - min(since))::float8

@@ -8,7 +8,7 @@ NOT dead AND {past_retention "processed_at"}
    AND ($2 = '' OR scope IN (SELECT id FROM {inbox_scopes} WHERE tenant = $2))
 
 -- fragment: expired_leases
--- What somebody has, or what waits, is not overtaken by its retention. Served by the index on
+-- A key that is leased, or waits, is not removed by its retention. Served by the index on
 -- first_seen: what was last seen before a time was first seen before it.
 {past_retention "first_seen"} AND {past_retention "last_seen"}
    AND coalesce(coalesce(lease_until, due_at) <= (SELECT {clock}()), true) AND $2::text = ''
@@ -20,9 +20,9 @@ NOT dead AND {past_retention "processed_at"}
 -- Served by the index on expires_at.
 {past_retention "expires_at"} AND $2::text = ''
 
--- The statements for letters. The first locks what it returns, so that nobody can requeue it
--- or put something behind it; the last then looks once more, with a snapshot of its own, for
--- what was put there before the lock.
+-- The statements for dead letters. The first locks what it returns, so that nobody can requeue it
+-- or queue something behind it; the last then looks once more, with a snapshot of its own, for what
+-- was put there before the lock.
 
 -- name: cleanup_expired_letters
 SELECT d.number {expired_letters} ORDER BY d.number LIMIT $3 FOR UPDATE OF d SKIP LOCKED
@@ -43,7 +43,8 @@ DELETE FROM {dead_letters} d WHERE d.number = ANY ($1) AND NOT {behind_letter}
 -- name: cleanup_note_cleanup
 INSERT INTO {audit_log} (action, actor, detail) VALUES ('cleanup', 'janitor', $1)
 
--- The statements for sagas. An instance that is locked is somebody's who handles a message for it.
+-- The statements for sagas. An instance that is locked belongs to a transaction that handles a
+-- message for it.
 
 -- name: cleanup_expired_sagas
 SELECT number FROM {sagas} WHERE {expired_sagas} LIMIT $3 FOR UPDATE SKIP LOCKED
@@ -77,8 +78,8 @@ DELETE FROM {idempotency_responses} WHERE key = ANY (ARRAY(
     SELECT key FROM {idempotency_responses} WHERE {expired_responses} LIMIT $3 FOR UPDATE SKIP LOCKED))
 
 -- fragment: purge table expired
--- Deletes a batch by place. What another transaction has locked is left out: a row
--- that is being changed is not past its retention, or is somebody else's to remove.
+-- Deletes a batch by place. What another transaction has locked is left out: a row that is being
+-- changed is not past its retention, or is being removed by that transaction.
 DELETE FROM {.table} WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM {.table} WHERE {.expired} LIMIT $3 FOR UPDATE SKIP LOCKED))
 
@@ -92,7 +93,7 @@ DELETE FROM {.table} WHERE ctid = ANY (ARRAY(
 SELECT {purge_audit}($1, $3) WHERE $2::text = ''
 
 -- fragment: try_lock job
--- True for one transaction of the schema at a time that asks for the job.
+-- True for one transaction at a time, of those of the schema that ask for the job.
 SELECT count(*) > 0 FROM (SELECT 1 FROM {locks} WHERE name = '{.job}' FOR UPDATE SKIP LOCKED) l
 
 -- name: try_janitor

@@ -1,7 +1,7 @@
 -- fragment: briefly
--- Makes the server end a transaction in which its program stands still: stopped, it
--- would keep its locks, and others could not renew their leases. It is part of the first
--- statement of a relay's transaction, and true.
+-- Makes the server end a transaction whose program has stalled: it would keep its locks, and others
+-- could not renew their leases. It is part of the first statement of a relay's transaction, and
+-- true.
 set_config('idle_in_transaction_session_timeout', '2s', true) <> ''
 
 -- name: stand_briefly
@@ -32,17 +32,17 @@ UPDATE {relay_lanes} SET owner = $1, epoch = epoch + 1, since = {clock}()
 ceil(count(*)::numeric / greatest(1, (SELECT count(*) FROM {relays})))::int
 
 -- name: own_lanes
--- Returns share and total beside each lane, and once for a node without lanes.
+-- Returns share and total with each lane, and once for a node without lanes.
 SELECT l.lane, l.epoch, s.share, s.total
   FROM (SELECT {share} AS share, count(*)::int AS total FROM {relay_lanes}) s
   LEFT JOIN {relay_lanes} l ON l.owner = $1
  ORDER BY l.lane
 
 -- name: extend_lease
--- Renews and reads at once, and tells whether somebody's lease has expired
--- or lanes are free to be taken. It takes no lock but that of its own row, for which it
--- waits while another relay deletes it; then there is no row, and the lanes are lost. It
--- may read lanes as they were before it waited: while its row stands they are its own.
+-- Renews and reads at once, and shows whether another relay's lease has expired or lanes are free
+-- to be taken. It takes no lock but that of its own row, for which it waits while another relay
+-- deletes it; then there is no row, and the lanes are lost. It may read lanes as they were before
+-- it waited: while its row exists they are its own.
 WITH renewed AS (
     UPDATE {relays} SET expires_at = {clock}() + $2 * interval '1 millisecond', lease_ms = $2 WHERE node = $1 RETURNING node
 ), s AS (

@@ -1,6 +1,5 @@
 -- fragment: lease_columns now
--- What sqlstore reads of a key; nobody may begin it if its lease ends, or its wait,
--- after now.
+-- What sqlstore reads of a key; it cannot be begun if its lease, or its wait, ends after now.
 key, lease_id, owner, token, attempts, processed, coalesce(coalesce(lease_until, due_at) > {.now}, false),
        coalesce(greatest(0, extract(epoch FROM coalesce(lease_until, due_at) - {clock}())) * 1000, 0)::float8,
        first_seen, last_seen, lease_until, due_at, coalesce(payload_hash, '')
@@ -21,8 +20,8 @@ greatest(l.last_seen, {the_time})
 
 -- fragment: may_begin
 -- The condition under which a request, the row excluded, gets the key of row l.
--- excluded.last_seen is the time of the statement, so that it is one time in all columns; who
--- was waited for may have written a later one.
+-- excluded.last_seen is the time of the statement, so that it is one time in all columns; a
+-- transaction that was waited for may have written a later one.
 (NOT l.processed AND coalesce(coalesce(l.lease_until, l.due_at) <= excluded.last_seen, true)
         AND (excluded.max_attempts = 0 OR l.attempts < excluded.max_attempts))
 
@@ -32,8 +31,8 @@ greatest(l.last_seen, {the_time})
 -- name: lease_begin_all
 {begin_leases asked_all}
 
--- What a request, or several, ask for. The plan for one is made once: for an array the server
--- makes it anew each time, to look at its length.
+-- What a request, or several, ask for. The plan for one is cached: for an array the server plans
+-- each time, to look at its length.
 
 -- fragment: asked_one
 (VALUES ($1::text, $2::text, $3::text, $4::float8, $5::int, $6::text))
@@ -42,11 +41,11 @@ greatest(l.last_seen, {the_time})
 unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::int[], $6::text[])
 
 -- fragment: begin_leases asked
--- Answers for what is processed, or somebody has, or waits, as of its snapshot, and
--- writes nothing there. All other keys are inserted, in their order, or found inserted: then the row
--- is locked, and its latest version decides. Who comes too late writes that version again, and
--- thereby returns it: a statement that left it alone could only return the one of its snapshot.
--- Served by the primary key.
+-- Answers for keys that are processed, leased or waiting as of its snapshot, and writes nothing
+-- there. All other keys are inserted, in their order, or found inserted: then the row is locked, and
+-- its latest version decides. A request that comes too late writes that version again, and thereby
+-- returns it: a statement that does not write it could only return the one of its snapshot. Served
+-- by the primary key.
 WITH now AS MATERIALIZED (
     SELECT {clock}() AS at
 ), asked AS MATERIALIZED (
@@ -79,8 +78,8 @@ SELECT {lease_columns "(SELECT at FROM now)"} FROM (SELECT * FROM taken UNION AL
 -- processed.
 (l.lease_id = $2 AND l.lease_until IS NOT NULL)
 
--- The statements about one lease wait for who has locked the row, and see what that one wrote.
--- A lease that was lost changes nothing: the row is written as it is, to be returned.
+-- The statements about one lease wait for the transaction that has locked the row, and see what it
+-- wrote. A lease that was lost changes nothing: the row is written as it is, to be returned.
 
 -- name: lease_settle
 UPDATE {inbox_leases} l

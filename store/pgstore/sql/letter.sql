@@ -13,12 +13,11 @@ SELECT 'consumer', $1, $2, $3, $4, $5, $6, $7, $8, {with_attempt}((SELECT histor
     coalesce((SELECT first_failed_at FROM past), {clock}()), {clock}(), {clock}(), {message_params 13}
 
 -- name: letter_waits
--- Asked so rarely that the waiting rows need no index for it.
+-- Run so rarely that the waiting rows need no index for it.
 SELECT EXISTS (SELECT FROM {outbox_waiting} WHERE letter = $1)
 
 -- name: hold_unit
--- Comes when the letter is locked, as settlements lock letters before the
--- waiting rows.
+-- Runs when the dead letter is locked, as settlements lock dead letters before the waiting rows.
 SELECT w.position
   FROM {dead_letters} d CROSS JOIN LATERAL (
     SELECT e.position FROM {outbox_waiting} e
@@ -27,10 +26,10 @@ SELECT w.position
        FOR SHARE) w
  WHERE d.number = $1
 
--- A relay's letter keeps id, key and position and starts its next life in the waiting rows,
--- where it is due now unless it is behind something in its unit. So does the corrected copy
--- of a message, in the unit that it now belongs to. A message and its copy have one place: one of them
--- waits there at a time.
+-- A relay's dead letter keeps id, key and position and starts its next life in the waiting rows, where
+-- it is due now unless it is behind something in its unit. So does the corrected copy of a message, in
+-- the unit that it now belongs to. A message and its copy share one place: only one of them waits
+-- there at once.
 
 -- name: requeue_relay
 INSERT INTO {outbox_waiting} (lane, position, {message}, destination, life, letter, replay, history, due_at)
@@ -56,8 +55,8 @@ UPDATE {dead_letters} SET state = $2, resolution = $3, resolved_at = {clock}(), 
 -- name: audit
 INSERT INTO {audit_log} (action, actor, why, letter, message_id, replay, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)
 
--- The statements of a requeued letter's second chance. A lease keeps other replicas away until
--- the handler's transaction holds the row's lock.
+-- The statements that run a requeued dead letter. A lease keeps other replicas away until the
+-- handler's transaction holds the row's lock.
 
 -- name: take_requeued
 UPDATE {dead_letters} SET requeued_at = {clock}() + $2 * interval '1 millisecond'
@@ -67,7 +66,7 @@ UPDATE {dead_letters} SET requeued_at = {clock}() + $2 * interval '1 millisecond
 RETURNING number, alias, message_key, {message}
 
 -- name: fail_requeued
--- Makes the letter a dead one again ($4), or lets it wait ($5 ms).
+-- Makes the message a dead letter again ($4), or lets it wait ($5 ms).
 UPDATE {dead_letters}
    SET error = $2, reason = $3, last_failed_at = {clock}(), attempts = attempts + CASE WHEN $4 THEN 1 ELSE 0 END,
        requeued_at = CASE WHEN $4 THEN NULL ELSE {clock}() + $5 * interval '1 millisecond' END, fingerprint = $6,
@@ -75,7 +74,7 @@ UPDATE {dead_letters}
  WHERE number = $1
 
 -- name: release_record
--- Does for one letter that is deleted what lets its record expire.
+-- Lets the record of a dead letter that is deleted expire.
 WITH compact AS (
     UPDATE {inbox_compact} c SET dead = false FROM {dead_letters} d
      WHERE d.number = $1 AND d.origin = 'consumer' AND d.message_key <> '' AND c.dead
@@ -86,4 +85,4 @@ UPDATE {inbox} i SET dead = false FROM {dead_letters} d
    AND i.tenant = d.tenant AND i.consumer = d.consumer AND i.source = d.source AND i.alias = d.alias AND i.message_key = d.message_key
 
 -- name: any_requeued
--- There is none: take_requeued costs no more.
+-- Not needed: take_requeued costs no more.

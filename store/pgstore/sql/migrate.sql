@@ -3,7 +3,7 @@
 SELECT pg_advisory_xact_lock(hashtext('waybill migrate'))
 
 -- name: migration_holder
--- Tells of the session that has the lock as much as the role may see.
+-- Describes the session that holds the lock, as far as the role may see it.
 SELECT l.pid, coalesce(a.usename, 'unknown'), coalesce(a.application_name, '')
   FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid)
  WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
@@ -11,7 +11,7 @@ SELECT l.pid, coalesce(a.usename, 'unknown'), coalesce(a.application_name, '')
    AND (l.classid::bigint << 32) | l.objid::bigint = hashtext('waybill migrate')
 
 -- name: set_default_source
--- For whoever has to know the column's default without an INSERT.
+-- Returns the column's default, for programs that need it without an INSERT.
 CREATE OR REPLACE FUNCTION {default_source}() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS {definition}
 
 -- name: table_exists

@@ -1,5 +1,5 @@
 -- name: replay_preview
--- Reads the letters once, under no lock.
+-- Reads the dead letters once, without a lock.
 WITH d AS MATERIALIZED (
     SELECT topic, key, first_failed_at, last_failed_at FROM {dead_letters} {where}
 )
@@ -9,7 +9,7 @@ SELECT count(*), (SELECT count(*) FROM (SELECT DISTINCT topic, key FROM d WHERE 
   FROM d
 
 -- name: replay_start
--- Counts and draws the line in one snapshot.
+-- Counts, and finds the highest number, in one snapshot.
 INSERT INTO {replays} (plan, started_by, why, letters, upto)
 SELECT $1::text, $2::text, $3::text, count(*), coalesce(max(number), 0) FROM {dead_letters} {where}
 RETURNING number

@@ -1,3 +1,3 @@
 -- fragment: millis n
--- So many milliseconds, to be added to a time.
+-- n milliseconds, to be added to a time.
 {.n} * interval '1 millisecond'

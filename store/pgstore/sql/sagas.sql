@@ -1,6 +1,6 @@
 -- fragment: add_saga
--- Waits for another transaction that adds one with the key, and leaves the caller's
--- own usable if there is one.
+-- Waits for another transaction that adds an instance with the key, and leaves the caller's own
+-- usable if there is one.
 INSERT INTO {sagas} ({add_saga_columns})
 SELECT $1::integer, $2::text, $3::text, $4::text, $5::text, $6::text, $8::text, $9::text, $10::text, 1, n.now, n.now,
        CASE WHEN $7::boolean THEN n.now END
@@ -16,8 +16,8 @@ UPDATE {sagas}
  WHERE number = $8::bigint AND version = $9::bigint
 
 -- name: saga_counts
--- Reads the rows of what has not ended, by the index on the status, and of the
--- others the index alone, where the table is vacuumed.
+-- Reads the rows of instances that have not ended, by the index on the status, and for the others
+-- only the index, where the table is vacuumed.
 SELECT saga, status, count(*), extract(epoch FROM {clock}() - min(changed_at))::float8
   FROM {sagas} WHERE status IN ('running', 'compensating', 'stuck') GROUP BY saga, status
 UNION ALL
@@ -40,4 +40,4 @@ SELECT s.number, s.version, s.changed_at, {.entry} FROM s
 RETURNING number, version, at
 
 -- name: saga_add_entry
--- There is none: saga_add and saga_update write the entry, too.
+-- Not needed: saga_add and saga_update write the entry, too.

@@ -6,8 +6,8 @@ VALUES ({lane}($4::text, $1::text), $1::text, $19, {now}, $1::text, $2, $3, $4::
 ON CONFLICT (token) DO NOTHING
 
 -- fragment: at_once
--- Part of a statement of a relay that may meet a lock of the application's. Nobody
--- knows how long that lasts: what is not to be had at once is left for later. It is true, and holds
+-- Part of a statement of a relay that may wait for a lock of the application's, which may last
+-- indefinitely: what cannot be locked at once is left for later. It is true, and its setting applies
 -- until the transaction ends.
 set_config('lock_timeout', '100ms', true) <> ''
 
@@ -15,22 +15,22 @@ set_config('lock_timeout', '100ms', true) <> ''
 SELECT name FROM {schedules} WHERE name = $1 AND version = $2 AND (SELECT {at_once}) FOR UPDATE SKIP LOCKED
 
 -- name: any_due
--- Looks whether there is work for release_scheduled, which would wake the
--- relays also with nothing: a statement trigger runs for no rows, too. Served by the index on
--- due_at, of which it reads the first entry: an EXISTS would read every row to find that none is due.
+-- Checks whether there is work for release_scheduled, which would wake the relays even if it released
+-- nothing: a statement trigger runs for no rows, too. Served by the index on due_at, of which it
+-- reads the first entry: an EXISTS would read every row to find that none is due.
 SELECT coalesce((SELECT min(due_at) FROM {scheduled}) <= {clock}(), false)
 
 -- name: release_scheduled
--- Moves due rows into the outbox, id kept. One whose identity is on its way
--- already, or is released by this statement too, becomes a dead letter: it must neither clog
--- nor vanish. Several relays share the work by skipping each other's rows.
+-- Moves due rows into the outbox, id kept. One whose identity is pending already, or is released by
+-- this statement too, becomes a dead letter: it must neither block the others nor vanish. Several
+-- relays share the work by skipping each other's rows.
 --
--- The positions are an array, which the planner takes for short and looks up one by one: of an IN
--- with a LIMIT that it does not know it expects a tenth of all rows, and reads the whole table.
+-- The positions are an array, which the planner assumes to be short and looks up one by one: for an
+-- IN with an unknown LIMIT it expects a tenth of all rows, and reads the whole table.
 {release_those due_positions}
 
--- The statements for a batch in which there is a row that the outbox refuses: its rows are released
--- one by one, and the one that is refused becomes a dead letter.
+-- The statements for a batch that contains a row that the outbox refuses: its rows are released one
+-- by one, and the one that is refused becomes a dead letter.
 
 -- name: due_scheduled
 SELECT position FROM {scheduled} WHERE due_at <= (SELECT {clock}()) ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED
@@ -44,7 +44,7 @@ INSERT INTO {dead_letters} (origin, lane, position, {message}, reason, error, at
 SELECT 'relay', {lane}(s.key, s.id), s.position, {movable "s"}, $2, $3, 0, {clock}(), {clock}() FROM s
 
 -- name: postpone
--- Puts the message that release_scheduled would move first off.
+-- Postpones the message that release_scheduled would move first.
 UPDATE {scheduled} SET due_at = {clock}() + interval '5 seconds'
  WHERE position = (SELECT position FROM {scheduled} WHERE due_at <= (SELECT {clock}()) ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
 

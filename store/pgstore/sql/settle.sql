@@ -1,21 +1,23 @@
--- The two statements of a batch that went well. What keeps a relay that was superseded from
--- deleting is its row in relays, which they lock FOR KEY SHARE; what it owns they just read.
+-- The two statements of a batch that was published as a whole. What keeps a relay that was
+-- superseded from deleting is its row in relays, which they lock FOR KEY SHARE; what it owns they
+-- just read.
 --
---   - Taken for dead, it loses its lanes in the transaction that deletes its row. Either that
---     waits until the rows of the outbox are gone, or the statement waits, finds no row to
---     lock any more, and deletes nothing, whatever it has read of the lanes before.
---   - While its row stands, a lane leaves it only by its own renewal, and a relay gives up a
---     lane only when nothing of it is left to settle.
+--   - A relay that is considered dead loses its lanes in the transaction that deletes its row.
+--     Either that waits until the rows of the outbox are gone, or the statement waits, finds no row
+--     to lock, and deletes nothing, whatever it has read of the lanes before.
+--   - While its row exists, a lane leaves it only by its own renewal, and a relay releases a lane
+--     only when nothing of it is left to settle.
 --   - Lanes that it had before, under an older epoch, do not match.
 --
--- The id keeps apart what has one position: a server that lost its latest commits, in a crash or
--- because a standby that had not received them took over, may draw the position of a message again
--- that a relay has claimed and not settled.
+-- The id distinguishes messages with the same position: a server that lost its latest commits, in a
+-- crash or because a standby that had not received them took over, may draw the position of a
+-- message again that a relay has claimed and not settled.
 --
 -- Renewals do not wait: they change no key. Served by the primary keys, whatever the number
--- of rows: the planner cannot see how long an array is that comes through a sub-select, and
--- takes it for short. The lanes are an array for that reason, too: it would join what it takes for
--- short by comparing each row with each lane, which cost three times what everything else does.
+-- of rows: the planner cannot see the length of an array that comes through a sub-select, and
+-- assumes that it is short. The lanes are an array for that reason, too: it would join what it
+-- assumes to be short by comparing each row with each lane, which cost three times what everything
+-- else does.
 
 -- name: settle_delete
 WITH {settle_fence},
@@ -77,8 +79,8 @@ ON CONFLICT DO NOTHING
 
 -- name: follow
 -- Gives published messages a waiting row for each destination that comes after.
--- Those with a key stay behind until promote lets the first of the key go: of several in
--- one statement none sees the others.
+-- Those with a key wait until promote releases the first of the key: of several in one statement
+-- none sees the others.
 INSERT INTO {outbox_waiting} (lane, position, {message}, destination, due_at)
 SELECT w.lane, w.position, {message "w"}, i.follower, CASE WHEN w.key = '' THEN {clock}() END
   FROM unnest($1::bigint[], $2::text[], $3::text[]) AS i(position, destination, follower)
@@ -98,8 +100,8 @@ INSERT INTO {outbox_archive} (published_at, lane, position, destination, attempt
 SELECT {clock}(), m.lane, m.position, m.destination, m.attempts, m.life, {message "m"} FROM m
 
 -- name: retry
--- Comes after the statements that take rows away: what is left before a row of
--- its unit keeps it waiting behind.
+-- Runs after the statements that remove rows: a row waits behind what is left before it in its
+-- unit.
 UPDATE {outbox_waiting} w
    SET due_at = CASE WHEN i.behind OR (NOT i.alone AND {behind "w" "w.destination"})
             THEN NULL ELSE {clock}() + i.after_ms * interval '1 millisecond' END,
@@ -109,12 +111,12 @@ UPDATE {outbox_waiting} w
   FROM unnest($1::bigint[], $2::text[], $3::boolean[], $4::boolean[], $5::float8[], $6::int[], $7::int[], $8::text[], $10::bigint[])
        AS i(position, destination, behind, alone, after_ms, attempts, life, error, took)
  WHERE w.position = i.position AND w.destination = i.destination
-   -- but not what is behind already
+   -- but not what waits behind already
    AND NOT (i.behind AND i.error = '' AND w.due_at IS NULL)
 
 -- name: bury
--- Gives a letter that was requeued the number that it had. Others are numbered by rising
--- positions: bulk replays go by number.
+-- Gives a requeued dead letter the number that it had. Others are numbered by rising positions:
+-- bulk replays go by number.
 WITH m AS (
     DELETE FROM {outbox_waiting} w
      USING unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::int[], $6::boolean[], $7::boolean[], $8::text[], $10::bigint[])
@@ -130,7 +132,7 @@ WITH m AS (
 {bury_as "" "" "" "IS NULL"}
 
 -- fragment: bury_as column overriding number given
--- Inserts the letters of bury whose number is given, or is not.
+-- Inserts the dead letters of bury whose number is given, or is not.
 INSERT INTO {dead_letters} ({.column}origin, lane, position, destination, life, replay, {message}, reason, error, attempts, failed, parks, fingerprint, history, first_failed_at, last_failed_at)
 {.overriding}
 SELECT {.number}'relay', m.lane, m.position, m.destination, m.life, m.replay, {movable "m"}, m.reason, m.last_error, m.tried, m.failed, m.parks, m.fingerprint, m.told,

@@ -1,12 +1,12 @@
 -- name: announce
--- Asks the writers of the next $2 seconds to notify. It takes effect at once
--- and for everybody. Of two relays that announce together the later time may be lost to
--- the earlier, by a second at most.
+-- Asks the writers of the next $2 seconds to notify. It takes effect at once and for all sessions.
+-- Of two relays that announce together the later time may be lost to the earlier, by a second at
+-- most.
 SELECT setval($1::text::regclass, extract(epoch FROM clock_timestamp())::bigint + $2)
 
 -- name: withdraw
--- Takes the announcement back, for all relays; the notification, which follows
--- it, tells them. It is sent without arguments.
+-- Withdraws the announcement, for all relays; the notification, which follows it, informs them. It
+-- is sent without arguments.
 SELECT setval({wakeups_text}::regclass, 0), pg_notify('{channel}', '{withdrawn_payload}')
 
 -- name: withdraw_last

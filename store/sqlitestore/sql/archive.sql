@@ -1,5 +1,5 @@
--- The purges delete a batch. Several relays may run them at once: there is one writer at a
--- time. No index serves them, so each look walks the table from its oldest rows on.
+-- The purges delete a batch. Several relays may run them at once: SQLite has only one writer. No
+-- index serves them, so each look walks the table from its oldest rows on.
 
 -- name: purge_archive
 DELETE FROM {outbox_archive} WHERE rowid IN (

@@ -3,4 +3,4 @@
 0
 
 -- fragment: for_update
--- Writers are one at a time, and need no locks.
+-- There is only one writer, which needs no locks.

@@ -3,14 +3,14 @@
 (SELECT epoch FROM {relay_lanes} WHERE lane = 0) = {.epoch}
 
 -- name: claim_waiting
--- Reads waiting messages that are due: the heads of their keys, and behind a
--- head that has not failed since it was let go the rest of its key, in order, up to a dead
--- letter that parks the rest, or a message that waits for its own time: one that was requeued may come before it.
--- Only the first that waits of a key takes others along.
--- A head that has failed is tried alone. $3 are the positions that the caller holds, $4 single rows that it holds,
--- $5 the epoch of the lane. Served by the partial indexes on due_at and on the unit.
+-- Reads waiting messages that are due: the heads of their keys, and behind a head that has not failed since it
+-- was released the rest of its key, in order, up to a dead letter that parks the rest, or a message that waits
+-- for its own time: one that was requeued may come before it. Only the first waiting row of a key takes others
+-- along. A head that has failed is tried alone. $3 are the positions that the caller has in flight, $4 single
+-- rows that it has in flight, $5 the epoch of the lane. Served by the partial indexes on due_at and on the
+-- unit.
 --
--- What is behind several heads of one key, up to a letter that parks it, is what is behind the first of
+-- What is behind several heads of one key, up to a dead letter that parks it, is what is behind the first of
 -- them: that one is the leader, so that the rest of a key is read once and not by each head.
 -- Of each key a claim reads the share that its limit has room for.
 -- CROSS JOIN keeps the planner from reading the leaders for each row that waits.
@@ -54,8 +54,8 @@ SELECT 0, w.position, w.destination, w.attempts, w.life, 0, NULL, (w.expires_at 
  ORDER BY w.position
 
 -- name: claim_ready
--- Reads what was never tried, from the lowest position on: writers are one at
--- a time, so no row appears below one that is visible. $2 are the positions in flight, $3 is the epoch of the lane.
+-- Reads what was never tried, from the lowest position on: there is only one writer, so no row appears below
+-- one that is visible. $2 are the positions in flight, $3 is the epoch of the lane.
 SELECT 0, o.position, '', 0, 0,
        {blocked},
        CASE WHEN o.deliver_at > {now} THEN (o.deliver_at - {now}) / 1000.0 END,

@@ -1,6 +1,6 @@
 -- name: lock
--- Writes nothing, and takes the lock of the one who may write. It is the first
--- statement of each of our transactions, so that they wait for each other at their beginning
--- however the driver begins them: a transaction that reads first cannot wait for the lock
--- later, because what it has read may have changed.
+-- Writes nothing, and takes the write lock. It is the first statement of each of the store's
+-- transactions, so that they wait for each other at their start however the driver begins them: a
+-- transaction that reads first cannot wait for the lock later, because what it has read may have
+-- changed.
 DELETE FROM {schema_versions} WHERE 0

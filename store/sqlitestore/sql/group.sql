@@ -1,6 +1,6 @@
 -- name: list_groups
--- Counts on the index on groups. Beside max, SQLite takes the other columns
--- from the row that has it.
+-- Counts on the index on groups. Next to max, SQLite takes the other columns from the row that has
+-- it.
 SELECT g.fingerprint, d.origin, d.consumer, d.topic, CASE WHEN d.type = '' THEN d.topic ELSE d.type END, d.reason, d.error,
        d.number, d.last_failed_at, g.open, (
     WITH hours(ago) AS (VALUES (23) UNION ALL SELECT ago - 1 FROM hours WHERE ago > 0)

@@ -1,4 +1,4 @@
--- The gate decides who handles a message. It is the first statement of its transaction,
+-- The inbox insert decides who handles a message. It is the first statement of its transaction,
 -- which has the write lock: a concurrent one waits for the lock, and then sees the outcome.
 
 -- name: gate
@@ -22,8 +22,8 @@ ON CONFLICT DO UPDATE
        first_failed_at = CASE WHEN a.attempts = 0 THEN excluded.first_failed_at ELSE a.first_failed_at END,
        history = CASE WHEN excluded.attempts > a.attempts THEN {with_attempt "a.history" "$9" "$10" "$8"} ELSE a.history END
 
--- The notes of attempts that were begun. They are rows of their own transaction, so that they
--- stay if the process ends within the attempt. A row without a failed attempt is due at once.
+-- The counts of started attempts. They are written in a separate transaction, so that they stay if
+-- the process ends within the attempt. A row without a failed attempt is due at once.
 
 -- name: save_starts
 INSERT INTO {consumer_attempts} (tenant, consumer, source, alias, message_key, starts, attempts, due_at, error, first_failed_at, updated_at)

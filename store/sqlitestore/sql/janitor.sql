@@ -1,7 +1,7 @@
 -- fragment: try_lock name
--- Writers are one at a time anyway.
+-- There is only one writer anyway.
 
--- There is one writer at a time, so nothing happens between these.
+-- There is only one writer, so nothing happens between these.
 
 -- name: cleanup_expired_letters
 SELECT d.number {expired_letters} ORDER BY d.number LIMIT $3

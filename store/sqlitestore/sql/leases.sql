@@ -5,8 +5,8 @@ key, lease_id, owner, token, attempts, processed, coalesce(coalesce(lease_until,
 
 -- name: lease_begin
 -- Returns nothing, and writes nothing, if the caller does not get the key. The
--- transaction has the write lock, so that the row is the same when it is read then. Served, as
--- those below, by the primary key.
+-- transaction has the write lock, so that the row is the same when it is read afterwards. Served,
+-- as those below, by the primary key.
 INSERT INTO {inbox_leases} AS l (key, lease_id, owner, token, attempts, max_attempts, payload_hash, first_seen, last_seen, lease_until)
 VALUES ($1, $2, $3, 1, 1, $5, $6, {now}, {now}, {now} + CAST($4 * 1000 AS INTEGER))
 ON CONFLICT DO UPDATE

@@ -9,18 +9,18 @@ SELECT 'consumer', $1, $2, $3, $4, $5, $6, $7, $8, {with_attempt "(SELECT histor
     coalesce((SELECT first_failed_at FROM past), {now}), {now}, {now}, {message_params 13}
 
 -- name: pends_before
--- Tells of what is in the outbox before a letter: it goes to the waiting rows only when a relay
--- lets it wait, so nothing can be put behind it. Served by the primary key.
+-- Finds what is in the outbox before a dead letter: it goes to the waiting rows only when a relay lets
+-- it wait, so nothing can be queued behind it. Served by the primary key.
 SELECT 1
   FROM {dead_letters} d
   JOIN {outbox} o ON o.position < d.position AND o.topic = $2 AND o.key = d.key
  WHERE d.number = $1 AND d.key <> ''
  LIMIT 1
 
--- A relay's letter keeps id, key and position and starts its next life in the waiting rows,
--- where it is due now unless it is behind something in its unit. So does the corrected copy
--- of a message, in the unit that it now belongs to. A message and its copy have one place: one of them
--- waits there at a time.
+-- A relay's dead letter keeps id, key and position and starts its next life in the waiting rows, where
+-- it is due now unless it is behind something in its unit. So does the corrected copy of a message, in
+-- the unit that it now belongs to. A message and its copy share one place: only one of them waits
+-- there at once.
 
 -- name: requeue_relay
 INSERT INTO {outbox_waiting} (position, {message}, destination, life, letter, replay, history, due_at)
@@ -40,8 +40,7 @@ SELECT m.position, m.destination, m.deliver_at, m.enqueued_at, 1,
  WHERE true
 ON CONFLICT DO NOTHING
 
--- The statements of a requeued letter's second chance, in a transaction that has the write
--- lock.
+-- The statements that run a requeued dead letter, in a transaction that has the write lock.
 
 -- name: take_requeued
 UPDATE {dead_letters} SET requeued_at = {now} + CAST($2 * 1000 AS INTEGER)
@@ -49,7 +48,7 @@ UPDATE {dead_letters} SET requeued_at = {now} + CAST($2 * 1000 AS INTEGER)
 RETURNING number, alias, message_key, {message}
 
 -- name: fail_requeued
--- Makes the letter a dead one again ($4), or lets it wait ($5 ms).
+-- Makes the message a dead letter again ($4), or lets it wait ($5 ms).
 UPDATE {dead_letters}
    SET error = $2, reason = $3, last_failed_at = {now}, attempts = attempts + $4,
        requeued_at = CASE WHEN $4 THEN NULL ELSE {now} + CAST($5 * 1000 AS INTEGER) END, fingerprint = $6,
@@ -57,7 +56,7 @@ UPDATE {dead_letters}
  WHERE number = $1
 
 -- name: release_record
--- Lets the record of a letter that is deleted expire.
+-- Lets the record of a dead letter that is deleted expire.
 UPDATE {inbox} SET dead = 0
  WHERE dead AND ({key_columns}) IN (
     SELECT {key_columns} FROM {dead_letters} WHERE number = $1 AND origin = 'consumer' AND message_key <> '')

@@ -1,5 +1,5 @@
 -- name: replay_preview
--- Reads the letters once, in one statement.
+-- Reads the dead letters once, in one statement.
 WITH d AS (
     SELECT topic, key, first_failed_at, last_failed_at FROM {dead_letters} {where}
 )
@@ -9,7 +9,7 @@ SELECT count(*), (SELECT count(*) FROM (SELECT DISTINCT topic, key FROM d WHERE 
   FROM d
 
 -- name: replay_start
--- Counts and draws the line in one snapshot.
+-- Counts, and finds the highest number, in one snapshot.
 INSERT INTO {replays} (plan, started_by, why, letters, upto, started_at)
 SELECT $1, $2, $3, count(*), coalesce(max(number), 0), {now} FROM {dead_letters} {where}
 RETURNING number

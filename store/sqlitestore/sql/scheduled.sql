@@ -2,7 +2,7 @@
 SELECT position FROM {scheduled} WHERE due_at <= {now} ORDER BY due_at, position LIMIT $1
 
 -- name: release_one
--- Moves a message into the outbox, id kept, unless its identity is on its way.
+-- Moves a message into the outbox, id kept, unless its identity is pending.
 INSERT INTO {outbox} ({message})
 SELECT {message "s"} FROM {scheduled} s
  WHERE s.position = $1 AND NOT EXISTS (SELECT 1 FROM {outbox_waiting} w WHERE w.id = s.id AND w.source = s.source AND w.tenant = s.tenant)

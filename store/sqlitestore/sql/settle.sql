@@ -1,6 +1,5 @@
 -- name: fence
--- Asked in a transaction that has the write lock: no lane changes hands before it
--- ends.
+-- Run in a transaction that has the write lock: no lane changes hands before it ends.
 SELECT lane, epoch FROM {relay_lanes} WHERE owner = $1
 
 -- The statements about what came straight from the outbox and is published take the positions
@@ -19,7 +18,7 @@ DELETE FROM {outbox_waiting} WHERE position IN (SELECT value FROM json_each($1))
 
 -- fragment: listed_waiting
 -- The waiting rows w of the positions $1 and the destination $2. Where ON CONFLICT follows a join there must be a
--- WHERE between them, or SQLite takes ON for the join's.
+-- WHERE between them, or SQLite parses ON as the join's.
 json_each($1) p JOIN {outbox_waiting} w ON w.position = p.value AND w.destination = $2
 
 -- The statements about waiting rows take positions, or a position, as $1, and their destination as $2. See settleplan.Plan for what

@@ -1,6 +1,6 @@
--- A unit is what order is kept by: a destination, topic and key. What waits behind what is
--- told by positions: a row of it waits behind the rows before it, but for those that wait
--- alone, and behind the dead letters before it that park the unit.
+-- A unit is what order is kept by: a destination, topic and key. What waits behind what is decided
+-- by positions: a row of a unit waits behind the rows before it, except for those that wait alone,
+-- and behind the dead letters before it that park the unit.
 
 -- fragment: blocked
 -- The condition under which a row o of the outbox must follow its key to the
@@ -10,7 +10,7 @@
     OR EXISTS (SELECT 1 FROM {dead_letters} p WHERE p.topic = o.topic AND p.key = o.key AND p.parks)))
 
 -- name: count_parked
--- Counts the units that letters park, and what waits behind them.
+-- Counts the units that dead letters park, and what waits behind them.
 SELECT count(*), coalesce(sum((
     SELECT count(*) FROM {outbox_waiting} w
      WHERE w.topic = u.topic AND w.key = u.key AND w.key <> '' AND NOT w.alone AND w.destination = u.destination AND w.position > u.position)), 0)
@@ -25,7 +25,7 @@ SELECT count(*), coalesce(sum((
              WHERE p.topic = {.row}.topic AND p.key = {.row}.key AND p.destination = {.destination} AND p.parks AND p.position < {.row}.position)))
 
 -- fragment: promote_first k
--- Lets the first waiting row of the unit k go if it is behind nothing any more.
+-- Releases the first waiting row of the unit k if it is no longer behind anything.
 UPDATE {outbox_waiting} AS w SET due_at = {now}
   FROM {.k}
  WHERE w.topic = k.topic AND w.key = k.key AND w.key <> '' AND NOT w.alone AND w.destination = k.destination AND w.due_at IS NULL
@@ -38,7 +38,7 @@ UPDATE {outbox_waiting} AS w SET due_at = {now}
 {promote_first "(SELECT $1 AS topic, $2 AS key, $3 AS destination) k"}
 
 -- name: release_unit
--- Does it for the unit of a letter that parks it no more.
+-- Does it for the unit of a dead letter that no longer parks it.
 {promote_first unit_of_letter}
 
 -- fragment: unit_of_letter
