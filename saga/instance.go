@@ -52,7 +52,7 @@ type Progress struct {
 	Topic    string            `json:"topic,omitempty"`    // where it sends messages to itself
 	Done     int               `json:"done,omitempty"`     // number of steps completed and not compensated, from the first on
 	Back     bool              `json:"back,omitempty"`     // steps are being compensated, the last first
-	Waiting  bool              `json:"waiting,omitempty"`  // the step after the completed ones was started, and a message will report its result
+	Waiting  bool              `json:"waiting,omitempty"`  // the step after the completed ones was started; a message will report its result
 	Turn     int64             `json:"turn,omitempty"`     // number of the latest message for a step; other messages are stale
 	Timeouts map[string]string `json:"timeouts,omitempty"` // name: id of the scheduled message; others are stale
 

@@ -15,8 +15,8 @@ type ClockChange string
 
 // The kinds of [ClockChange]. [EachOnce] is how calendars (RFC 5545) interpret such times.
 const (
-	EachOnce    ClockChange = "once"     // a skipped time occurs as if the clocks were not put forward yet: 2:30 at 3:30; of a repeated one the first
-	SkipMissing ClockChange = "skip"     // a skipped time does not occur; of a repeated one the first
+	EachOnce    ClockChange = "once"     // a skipped time occurs by the old offset: 2:30 at 3:30; a repeated one the first time
+	SkipMissing ClockChange = "skip"     // a skipped time does not occur; a repeated one the first time
 	AsShown     ClockChange = "as_shown" // whenever the clocks show it: not at all, or twice
 )
 

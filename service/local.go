@@ -80,7 +80,7 @@ var (
 // consumer subscribes to it.
 //
 //	Send ─▶ waiting ─▶ deliver ─▶ Ack: published · Retry: row waits
-//	  └ no subscription: pause └ no answer in time: row waits, handler continues
+//	  └ no subscription: pause  └ no answer in time: row waits, handler continues
 type local struct {
 	mu        sync.Mutex
 	listening bool
