@@ -4,10 +4,9 @@ import "context"
 
 type messageKey struct{}
 
-// WithMessage returns a context that carries m, the message being handled. A consumer calls
-// its handler under such a context, and an outbox writer gives what is enqueued under it
-// m's correlation id, tenant and trace context, and m's ID as causation id, wherever the
-// enqueued message leaves them empty.
+// WithMessage returns a context that carries m, the message being handled. A consumer calls its
+// handler with such a context. A message enqueued under it gets m's correlation id, tenant and
+// trace context, and m's ID as causation id, wherever it leaves them empty.
 func WithMessage(ctx context.Context, m *Message) context.Context {
 	return context.WithValue(ctx, messageKey{}, m)
 }

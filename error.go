@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind says what the one who sees a failure must do about it.
+// Kind says how to react to a failure.
 type Kind int
 
 const (
@@ -45,7 +45,7 @@ type Reason string
 
 const (
 	ReasonExhausted   Reason = "exhausted"    // the retries are used up
-	ReasonRejected    Reason = "rejected"     // the handler or the broker said never
+	ReasonRejected    Reason = "rejected"     // refused for good by the handler or the broker
 	ReasonUnroutable  Reason = "unroutable"   // nothing is bound where the message should go
 	ReasonTooLarge    Reason = "too_large"    // larger than the broker takes
 	ReasonMalformed   Reason = "malformed"    // envelope, row or payload can't be decoded
@@ -54,13 +54,13 @@ const (
 	ReasonExpired     Reason = "expired"      // ExpiresAt had passed
 	ReasonPoison      Reason = "poison"       // it kills the connection it is sent on
 	ReasonDuplicateID Reason = "duplicate_id" // scheduled under an id that was taken when it was due
-	ReasonCancelled   Reason = "cancelled"    // somebody has cancelled the message before it was published
+	ReasonCancelled   Reason = "cancelled"    // cancelled before it was published
 	ReasonConflict    Reason = "conflict"     // same id as a processed message, other payload
 )
 
 var (
-	// ErrLeaseLost reports that a settlement came after another relay had taken the lane
-	// over. Nothing was changed and nothing is lost; do not repeat the settlement.
+	// ErrLeaseLost reports that another relay had taken over the lane before a settlement. Nothing was
+	// changed and nothing is lost; do not repeat the settlement.
 	ErrLeaseLost = errors.New("waybill: lease lost")
 
 	// ErrConnectionLost marks an unavailable error of a publisher whose connection or
@@ -69,19 +69,19 @@ var (
 	ErrConnectionLost = errors.New("waybill: connection lost")
 
 	// ErrSwallowed marks a transient error of a publisher whose broker answered "duplicate"
-	// to the first attempt of a message, so that it may have been dropped for another one's
-	// sake. A relay sends the message again under a new deduplication id.
+	// to the first attempt of a message, so that it may have been dropped in favour of another one. A
+	// relay sends the message again under a new deduplication id.
 	ErrSwallowed = errors.New("waybill: broker took a first attempt for a duplicate")
 
 	// ErrNotMigrated reports that the store's tables are missing, or are those of an older release: its Migrate,
-	// or "waybill migrate", makes them. The error of an SQL store is one; MongoDB and Redis have no tables.
+	// or "waybill migrate", creates them. Only SQL stores return it; MongoDB and Redis have no tables.
 	ErrNotMigrated = errors.New("waybill: the store's tables are missing or of an older release")
 
 	// ErrNotFound reports that no record has the given id.
 	ErrNotFound = errors.New("waybill: not found")
 )
 
-// kindError attaches a kind to an error, and what some kinds carry beside it.
+// kindError attaches a kind to an error, with the data of some kinds.
 type kindError struct {
 	kind   Kind
 	reason Reason
@@ -154,7 +154,7 @@ func ReasonOf(err error) Reason {
 	return ReasonRejected
 }
 
-// AfterOf returns the wait that [RetryAfter] put on err, and whether there is one.
+// AfterOf returns the wait that [RetryAfter] attached to err, and whether there is one.
 func AfterOf(err error) (time.Duration, bool) {
 	var k *kindError
 	if errors.As(err, &k) && k.after > 0 {
@@ -180,7 +180,7 @@ func IsTransient(err error) bool { return err != nil && KindOf(err) == Transient
 type StalledError struct {
 	Loop string        // its name
 	Age  time.Duration // since its last success, or since its start; 0 if it never ran
-	Err  error         // why the last round failed; nil if it never ran or is under way
+	Err  error         // why the last round failed; nil if it never ran or is running
 }
 
 // Error names the loop and says what is wrong.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// EventType binds a Go type to its logical name and version on the wire. The name never
-// comes from the Go type, so that renaming or moving the type strands no message.
+// EventType binds a Go type to its logical name and version on the wire. The name never comes from
+// the Go type, so that the type can be renamed or moved without losing messages.
 type EventType[T any] struct {
 	name    string
 	version int
@@ -25,14 +25,14 @@ func NewEventType[T any](name string, version int) EventType[T] {
 	return t
 }
 
-// Name is the logical name without the version: the alias in inbox keys.
+// Name returns the logical name without the version: the alias in inbox keys.
 func (t EventType[T]) Name() string { return t.name }
 
-// Version is the version, 1 and up.
+// Version returns the version, 1 and up.
 func (t EventType[T]) Version() int { return t.version }
 
-// Type is the name as it stands in [Message.Type]: "order.created", or "order.created@v2"
-// from version 2 on.
+// Type returns the value of [Message.Type]: "order.created", or "order.created@v2" from version 2
+// on.
 func (t EventType[T]) Type() string { return JoinType(t.name, t.version) }
 
 // New returns a message of this type with the JSON form of v as payload, to be published

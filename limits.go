@@ -3,8 +3,8 @@ package waybill
 import "fmt"
 
 // The limits of a message, in bytes. They are chosen so that a message that passes
-// [Message.Validate] fits every broker of the project at its default settings, except
-// where docs/limits.md says otherwise; the reasons stand there too.
+// [Message.Validate] fits every broker of the project at its default settings, except where
+// docs/limits.md says otherwise; it also gives the reasons.
 const (
 	MaxIDLen         = 255       // ID, CorrelationID, CausationID, IdempotencyKey
 	MaxTypeLen       = 255       // Type
@@ -27,7 +27,7 @@ const (
 // It is permanent: the same input is refused again.
 type InvalidError struct {
 	Field  string // the field as it is written in Go, such as "Headers[x-user]"
-	Reason string // what is wrong and which limit was passed; never the value itself
+	Reason string // what is wrong and which limit was exceeded; never the value itself
 }
 
 func (e *InvalidError) Error() string {

@@ -23,8 +23,8 @@ type Message struct {
 	// fills in a UUID version 7.
 	ID string
 
-	// Type is the logical name of what happened, such as "order.created", with "@v2" and so
-	// on behind it from the second version on. Never a Go type name. Optional: the topic.
+	// Type is the logical name of what happened, such as "order.created", with a suffix "@v2" and so on
+	// from the second version on. Never a Go type name. Optional: the topic.
 	Type string
 
 	// Source names the service that produced the message. Optional: outbox.Config.Source.
@@ -36,11 +36,11 @@ type Message struct {
 	// To is the one destination that the message is sent to. Required unless Topic is set.
 	To string
 
-	// Key is what order is kept by: messages with one Topic (or To) and one Key are
-	// published in the order of their enqueues. Optional: without a key there is no order.
+	// Key is the ordering key: messages with the same Topic (or To) and Key are published in the order
+	// of their enqueues. Optional: without a key there is no order.
 	Key string
 
-	// Subject says what in Source the message is about, such as an entity's id. Optional.
+	// Subject identifies what in Source the message is about, such as an entity's id. Optional.
 	Subject string
 
 	// Tenant is part of every inbox key. Optional: [DefaultTenant].
@@ -56,7 +56,7 @@ type Message struct {
 	DataSchema string
 
 	// Headers are the application's own. Names are lower-case ASCII letters, digits, '-',
-	// '_' and '.'; [ReservedHeader] says which names are taken.
+	// '_' and '.'; [ReservedHeader] reports which names are reserved.
 	Headers map[string]string
 
 	// CorrelationID is shared by all messages of one business flow. Optional; never used to
@@ -79,15 +79,15 @@ type Message struct {
 	// DeliverAt is the earliest time to publish the message. Optional: at once.
 	DeliverAt time.Time
 
-	// ExpiresAt is when the message loses its worth. A relay that finds it expired does not
-	// publish it but keeps it as a dead letter. Optional: never.
+	// ExpiresAt is when the message expires. A relay does not publish an expired message but
+	// dead-letters it. Optional: never.
 	ExpiresAt time.Time
 }
 
 // NewID returns a new message id, a UUID version 7.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// Address is Topic or To, whichever is set.
+// Address returns Topic or To, whichever is set.
 func (m *Message) Address() string {
 	if m.To != "" {
 		return m.To
@@ -95,7 +95,7 @@ func (m *Message) Address() string {
 	return m.Topic
 }
 
-// DedupKey is what an inbox recognises the message by: IdempotencyKey, else ID.
+// DedupKey returns what an inbox recognises the message by: IdempotencyKey, else ID.
 func (m *Message) DedupKey() string {
 	if m.IdempotencyKey != "" {
 		return m.IdempotencyKey
@@ -103,13 +103,13 @@ func (m *Message) DedupKey() string {
 	return m.ID
 }
 
-// Alias is the logical type without its version: "order.created" for "order.created@v2".
+// Alias returns the logical type without its version: "order.created" for "order.created@v2".
 func (m *Message) Alias() string {
 	name, _ := SplitType(m.Type)
 	return name
 }
 
-// Derive returns a message that m led to: same tenant, m's correlation id (m's ID when it
+// Derive returns a message caused by m: same tenant, m's correlation id (m's ID when it
 // has none), m's ID as causation id, and m's trace context. The caller sets the rest.
 func (m *Message) Derive() Message {
 	d := Message{
@@ -148,8 +148,8 @@ func (m *Message) Complete() {
 	}
 }
 
-// Validate checks a complete message against the limits and returns an [*InvalidError]
-// that names the first field found wrong, or nil.
+// Validate checks a complete message against the limits and returns an [*InvalidError] that names
+// the first invalid field, or nil.
 func (m *Message) Validate() error {
 	switch {
 	case m.Topic == "" && m.To == "":
@@ -193,8 +193,8 @@ func (m *Message) textFields() [len(textLimits)]textField {
 	return fields
 }
 
-// Topic and To come before Type, which is made of them unless it is set: the error must name
-// what the caller wrote.
+// Topic and To come before Type, which defaults to them: the error must name the field that the
+// caller set.
 var textLimits = [...]textField{
 	{name: "ID", limit: MaxIDLen, at: func(m *Message) *string { return &m.ID }},
 	{name: "Topic", limit: MaxTopicLen, at: func(m *Message) *string { return &m.Topic }},
@@ -296,9 +296,9 @@ func validHeaderName(name string) error {
 }
 
 // ReservedHeader reports whether a header name belongs to the envelope: the CloudEvents
-// prefixes of the protocols, and the names that brokers and this project use themselves. What a
-// dead letter that is published says of itself, waybill-dead-…, does not, nor does
-// waybill-reply-to, which package request writes: they arrive as written.
+// prefixes of the protocols, and the names that brokers and this project use themselves. The
+// headers of a published dead letter, waybill-dead-…, do not, nor does waybill-reply-to, which
+// package request writes: they arrive as written.
 func ReservedHeader(name string) bool {
 	if strings.HasPrefix(name, "waybill-dead-") || name == "waybill-reply-to" {
 		return false
@@ -319,7 +319,7 @@ func ReservedHeader(name string) bool {
 }
 
 // Storable returns a copy of a message that fails [Message.Validate] in a form that any
-// store can keep: texts are cut to their limits and lose what is not UTF-8 text, headers
+// store can keep: texts are cut to their limits and stripped of what is not UTF-8 text, headers
 // that are not valid are dropped, the payload stays as it is. It is for dead letters.
 func (m *Message) Storable() Message {
 	c := m.Clone()

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// RetryPolicy says how often and after which delays a failed message is tried again.
+// RetryPolicy says how often and after which delays a failed message is retried.
 // The zero value stands for the defaults.
 type RetryPolicy struct {
-	// MaxRetries is the number of attempts after the first. Optional; the default is 5.
-	// [NoRetries] stands for none.
+	// MaxRetries is the number of attempts after the first. Optional; the default is 5. [NoRetries]
+	// means none.
 	MaxRetries int
 
 	// BaseDelay is the delay before the first retry; each further one is doubled.
@@ -19,7 +19,7 @@ type RetryPolicy struct {
 	// MaxDelay caps the delay. Optional; the default is 60 seconds, the limit 100 years.
 	MaxDelay time.Duration
 
-	// DisableJitter switches off the spread of ±20 % around each delay.
+	// DisableJitter switches off the random variation of each delay by ±20 %.
 	DisableJitter bool
 }
 
@@ -30,7 +30,7 @@ const (
 	defaultMaxRetries = 5
 	defaultBaseDelay  = time.Second
 	defaultMaxDelay   = 60 * time.Second
-	maxMaxDelay       = 100 * 365 * 24 * time.Hour // with its spread, and from any moment on, a Duration
+	maxMaxDelay       = 100 * 365 * 24 * time.Hour // with jitter, and from any moment on, a Duration
 	jitter            = 0.2
 )
 
@@ -67,7 +67,7 @@ func (p RetryPolicy) Exhausted(attempts int) bool {
 }
 
 // Delay returns the wait after the given number of failed attempts, 1 and up: BaseDelay
-// doubled attempts-1 times, capped by MaxDelay, spread by ±20 % unless jitter is off.
+// doubled attempts-1 times, capped by MaxDelay, varied by ±20 % unless jitter is off.
 func (p RetryPolicy) Delay(attempts int) time.Duration {
 	d := p.BaseDelay
 	for i := 1; i < attempts && d < p.MaxDelay; i++ {

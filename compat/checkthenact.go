@@ -8,34 +8,34 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// KeyStore is an inbox of the older kind, as a program has written it for itself. Both methods
-// must be safe for concurrent use.
+// KeyStore is a self-written inbox that checks first and marks later. Both methods must be safe for
+// concurrent use.
 type KeyStore interface {
 	// IsProcessed reports whether the key has been marked.
 	IsProcessed(ctx context.Context, key string) (bool, error)
 
-	// MarkProcessed marks the key. To mark it again must not fail.
+	// MarkProcessed marks the key. Marking it again must not fail.
 	MarkProcessed(ctx context.Context, key string) error
 }
 
-// checkThenActKeys is of how many unfinished keys the attempts are counted.
+// checkThenActKeys is the number of unfinished keys for which attempts are counted.
 const checkThenActKeys = 10_000
 
-// CheckThenAct is a [lease.Store] on a [KeyStore], so that a consumer runs on it as it
-// is. It keeps nothing between the check and the mark, and so it is weaker than every other:
+// CheckThenAct is a [lease.Store] on a [KeyStore], so that a consumer can use it unchanged. It
+// keeps nothing between the check and the mark, and so it is weaker than every other lease store:
 //
 //   - Two deliveries of one message at the same time both run. No answer is ever Busy.
 //   - A lease never ends and is never lost, and the token is always 0: a consumer that was
-//     taken for dead goes on and marks.
+//     taken for dead continues and marks.
 //   - A consumer that dies between its effect and the mark leaves no trace; the next delivery
 //     has the effect again.
 //   - Attempts are counted by this process, for up to 10,000 keys, and forgotten with it. So
-//     they add up per process, and a message may be tried more often than was asked.
+//     they are limited per process, and a message may be tried more often than requested.
 //   - Payloads are not compared: a key that is marked is Processed, and never a conflict.
-//   - A key that is given back does not wait: a retry that is delivered early is begun early.
-//   - Nothing is purged; how long keys are kept is the store's own affair.
+//   - A key that is released does not wait: a retry that is delivered early starts early.
+//   - Nothing is purged; the store decides how long keys are kept.
 //
-// It is for moving over, and for handlers to which none of this matters.
+// It is for migrations, and for handlers to which none of this matters.
 type CheckThenAct struct {
 	store KeyStore
 
@@ -45,8 +45,7 @@ type CheckThenAct struct {
 
 var _ lease.Store = (*CheckThenAct)(nil)
 
-// NewCheckThenAct returns a lease store on a store of the older kind. The error says that
-// there is none.
+// NewCheckThenAct returns a lease store on a KeyStore. It returns an error if store is nil.
 func NewCheckThenAct(store KeyStore) (*CheckThenAct, error) {
 	if store == nil {
 		return nil, required("store")
@@ -54,7 +53,7 @@ func NewCheckThenAct(store KeyStore) (*CheckThenAct, error) {
 	return &CheckThenAct{store: store, attempts: make(map[string]int)}, nil
 }
 
-// TryBegin checks the key, and says Acquired unless it is marked, whoever else is at it.
+// TryBegin checks the key, and answers Acquired unless it is marked, even if another caller is processing it.
 func (c *CheckThenAct) TryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
 	if err := req.Validate(); err != nil {
 		return lease.Answer{}, err
@@ -77,8 +76,8 @@ func acquired(id string, attempts int, ttl time.Duration) lease.Answer {
 	return lease.Answer{Status: lease.Acquired, LeaseID: id, Attempts: attempts, ExpiresAt: time.Now().Add(ttl), Remaining: ttl}
 }
 
-// begin counts an attempt, unless there were limit of them; 0 is no limit. A key for which
-// there is no room takes the place of any other.
+// begin counts an attempt, unless limit is reached; 0 is no limit. If there is no room for a key it
+// replaces any other.
 func (c *CheckThenAct) begin(key string, limit int) (int, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +95,7 @@ func (c *CheckThenAct) begin(key string, limit int) (int, bool) {
 	return n + 1, true
 }
 
-// RenewLease says Acquired: there is nothing to lose.
+// RenewLease answers Acquired: there is nothing to lose.
 func (c *CheckThenAct) RenewLease(_ context.Context, l lease.Lease, ttl time.Duration) (lease.Answer, error) {
 	if err := lease.ValidateTTL(ttl); err != nil {
 		return lease.Answer{}, err
@@ -106,7 +105,7 @@ func (c *CheckThenAct) RenewLease(_ context.Context, l lease.Lease, ttl time.Dur
 	return acquired(l.ID, c.attempts[l.Key], ttl), nil
 }
 
-// MarkProcessed marks the key, whoever else is at it.
+// MarkProcessed marks the key, even if another caller is processing it.
 func (c *CheckThenAct) MarkProcessed(ctx context.Context, l lease.Lease) (lease.Status, error) {
 	if err := c.store.MarkProcessed(ctx, l.Key); err != nil {
 		return "", err
@@ -121,7 +120,7 @@ func (c *CheckThenAct) forget(key string) {
 	delete(c.attempts, key)
 }
 
-// ReleaseLease takes the attempt back if it is r.Uncounted. Nothing else is held, and nothing waits.
+// ReleaseLease does not count the attempt if r.Uncounted is set. It has no other effect, and nothing waits.
 func (c *CheckThenAct) ReleaseLease(_ context.Context, l lease.Lease, r lease.Release) (lease.Status, error) {
 	if err := r.Validate(); err != nil {
 		return "", err
@@ -136,7 +135,7 @@ func (c *CheckThenAct) ReleaseLease(_ context.Context, l lease.Lease, r lease.Re
 	return lease.Released, nil
 }
 
-// ReadLease says Processed, or Unknown: no more is known of a key.
+// ReadLease answers Processed or Unknown: nothing else is known of a key.
 func (c *CheckThenAct) ReadLease(ctx context.Context, key string) (lease.Record, error) {
 	if err := lease.ValidateKey(key); err != nil {
 		return lease.Record{}, err

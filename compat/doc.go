@@ -1,19 +1,19 @@
-// Package compat has the method sets of older inboxes, for those who move a program over and
-// do not want to turn its flow around on the same day. docs/coming-from.md maps call by call.
+// Package compat has the method sets of older inboxes, for programs that migrate without changing
+// their flow at once. docs/coming-from.md maps their calls.
 //
-// There are two families, because there are two promises:
+// There are two families, with two different guarantees:
 //
-//   - [Records], [States] and [Processor] work in the caller's own transaction. A mark that
-//     comes second fails, so that what was done beside it is rolled back: of two callers that
+//   - [Records], [States] and [Processor] work in the caller's transaction. A second mark
+//     fails, so that what was done with it is rolled back: of two callers that
 //     both saw "not processed", one commits.
 //   - [Keys] and [IDs] work on a [lease.Store], which has no part in the caller's
-//     transaction. Of two callers that both saw "not processed" both have had their effect
-//     when one of them is told so.
+//     transaction. Of two callers that both saw "not processed", both have had their effect
+//     by the time one of them gets the error.
 //
-// [CheckThenAct] goes the other way: it runs a consumer on an inbox of the older kind.
+// [CheckThenAct] does the opposite: it runs a consumer on a self-written inbox.
 //
-// New programs use [inbox.Process] or package consumer, where the insert comes first and
-// nobody works in vain.
+// New programs use [inbox.Process] or package consumer, where the insert comes first and no work is
+// wasted.
 package compat
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// ErrAlreadyProcessed says that there is a record of the message. What the caller has done in
+// ErrAlreadyProcessed reports that there is a record of the message. What the caller has done in
 // its transaction must be rolled back; the message can be acknowledged after that.
 var ErrAlreadyProcessed = errors.New("compat: message has been processed already")
 

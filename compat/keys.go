@@ -9,18 +9,18 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// markTTL is how long a key is leased between its beginning and its mark, which follow each
-// other at once.
+// markTTL is how long a key is leased between acquiring and marking it, which follow each other at
+// once.
 const markTTL = 30 * time.Second
 
-// Keys is an inbox that is asked for a key before its message is handled and told afterwards.
+// Keys is an inbox that checks a key before its message is handled and marks it afterwards.
 // [lease.KeyOf] builds keys: {bus}:{group}:{alias}:{idKey}, with escapes. It is safe for concurrent use.
 //
 // The handler runs before anything is leased: two callers can run it at once for one key. Use
 // the [lease.Store] itself, or a consumer on it, where that matters.
 type Keys struct{ store lease.Store }
 
-// NewKeys returns the two methods on a lease store. The error says that there is none.
+// NewKeys returns the two methods on a lease store. It returns an error if store is nil.
 func NewKeys(store lease.Store) (*Keys, error) {
 	if store == nil {
 		return nil, required("store")
@@ -28,15 +28,15 @@ func NewKeys(store lease.Store) (*Keys, error) {
 	return &Keys{store: store}, nil
 }
 
-// IsProcessed reports whether the key is marked. False promises nothing: somebody may be at it.
+// IsProcessed reports whether the key is marked. False guarantees nothing: another caller may be processing it.
 func (k *Keys) IsProcessed(ctx context.Context, key string) (bool, error) {
 	rec, err := k.store.ReadLease(ctx, key)
 	return rec.Status == lease.Processed, err
 }
 
-// MarkProcessed begins the key and marks it. The error is [ErrAlreadyProcessed] if somebody
-// has marked it before, a call of one's own whose answer was lost included, and
-// [inbox.ErrBusy] if somebody has leased it; others are as [lease.Store] says.
+// MarkProcessed acquires the key and marks it. The error is [ErrAlreadyProcessed] if it was marked
+// before, even by an own call whose answer was lost, and [inbox.ErrBusy] if it is leased; other
+// errors are as for a [lease.Store].
 func (k *Keys) MarkProcessed(ctx context.Context, key string) error {
 	begun, err := k.store.TryBegin(ctx, lease.Request{Key: key, TTL: markTTL})
 	if err != nil {
@@ -50,20 +50,20 @@ func (k *Keys) MarkProcessed(ctx context.Context, key string) error {
 		return inbox.ErrBusy
 	}
 	status, err := k.store.MarkProcessed(ctx, lease.Lease{Key: key, ID: begun.LeaseID, Token: begun.Token})
-	if err == nil && status != lease.Processed { // we were so slow that another one took over
+	if err == nil && status != lease.Processed { // we were so slow that another caller took over
 		err = inbox.ErrBusy
 	}
 	return err
 }
 
-// IDs is [Keys] for message ids: Exists and MarkAsProcessed, for one group of one bus.
+// IDs is like [Keys], for message ids: Exists and MarkAsProcessed, for one group of one bus.
 type IDs struct {
 	keys  *Keys
 	group lease.Key
 }
 
 // NewIDs returns the two methods for the Tenant, Bus and Group of a key, whose other parts are
-// not read. Group must be set. The error names what is missing.
+// ignored. Group must be set. The error names what is missing.
 func NewIDs(store lease.Store, group lease.Key) (*IDs, error) {
 	keys, err := NewKeys(store)
 	if err != nil {

@@ -31,9 +31,9 @@ func NewProcessor[Tx any](box inbox.Inbox[Tx], consumer string, log *slog.Logger
 }
 
 // Process runs handler in a transaction with the record of m, and returns true if both have
-// committed, false if m is a duplicate, for which handler does not run. An error of handler
-// comes back; nothing is recorded then, and the message must be delivered again. Errors of
-// its own are as [inbox.Process] says.
+// committed, false if m is a duplicate, for which handler does not run. An error of handler is
+// returned; nothing is recorded then, and the message must be redelivered. Other errors are as for
+// [inbox.Process].
 func (p *Processor[Tx]) Process(ctx context.Context, m *waybill.Message, handler func(ctx context.Context, tx Tx) error) (bool, error) {
 	processed, err := inbox.Process(ctx, p.box, p.consumer, m, handler)
 	if err == nil && !processed {

@@ -13,13 +13,13 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// DefaultCleanupDays is how old records are that CleanupOldRecords removes for 0.
+// DefaultCleanupDays is the age of records that CleanupOldRecords removes for 0.
 const DefaultCleanupDays = 30
 
 // cleanupBatch is how many records one statement removes.
 const cleanupBatch = 1000
 
-// Records is an inbox that is asked before a message is handled and told afterwards, for one
+// Records is an inbox that is checked before a message is handled and marked afterwards, for one
 // tenant and one consumer:
 //
 //	done, err := records.IsProcessed(ctx, tx, id)     // true: skip the message
@@ -27,10 +27,9 @@ const cleanupBatch = 1000
 //	_, err = records.MarkProcessed(ctx, tx, id, "OrderCreated", compat.Details{})
 //	… commit, or roll back if err is not nil …
 //
-// Messages are told apart by their id alone, as they are in such inboxes; so a consumer that
-// hears two producers needs ids that are unique across both. A record of package consumer,
-// which goes by source and type too, is another one. Records is safe for concurrent use as
-// far as tx is.
+// Messages are identified by their id alone, as is usual in such inboxes; so a consumer of two
+// producers needs ids that are unique across both. Records of package consumer, whose key includes
+// source and type, are separate. Records is safe for concurrent use as far as tx is.
 type Records[Tx any] struct {
 	recorder inbox.Recorder[Tx]
 	tenant   string
@@ -49,7 +48,7 @@ func NewRecords[Tx any](recorder inbox.Recorder[Tx], tenant, consumer string) (*
 	return &Records[Tx]{recorder: recorder, tenant: orDefault(tenant), consumer: consumer}, nil
 }
 
-// Details is what a record may hold beside the message's id and type. All of it is optional.
+// Details is what a record may hold in addition to the message's id and type. All of it is optional.
 // A store whose inbox is compact keeps neither Source nor Extra. An Extra that is a JSON object is
 // stored as it is; with a Source both are: {"source": …, "extra": …}.
 type Details struct {
@@ -58,7 +57,7 @@ type Details struct {
 	Extra   json.RawMessage // a JSON value
 }
 
-// Record is what is kept of a processed message.
+// Record is the record of a processed message.
 type Record struct {
 	Tenant, Consumer, MessageID string
 	Type, Source                string
@@ -67,15 +66,15 @@ type Record struct {
 	Extra                       json.RawMessage // nil if there is none
 }
 
-// IsProcessed reports whether tx sees a record of the message. False promises nothing: another
-// transaction may be at it. MarkProcessed decides.
+// IsProcessed reports whether tx sees a record of the message. False guarantees nothing: another
+// transaction may be processing it. MarkProcessed decides.
 func (r *Records[Tx]) IsProcessed(ctx context.Context, tx Tx, id string) (bool, error) {
 	_, found, err := r.GetRecord(ctx, tx, id)
 	return found, err
 }
 
-// MarkProcessed records the message in tx and returns the record. If another transaction has
-// marked it and not ended, it waits. The error is [ErrAlreadyProcessed] if there is a record;
+// MarkProcessed records the message in tx and returns the record. If an open transaction has marked
+// it, MarkProcessed waits. The error is [ErrAlreadyProcessed] if there is a record;
 // after any error tx must be rolled back.
 func (r *Records[Tx]) MarkProcessed(ctx context.Context, tx Tx, id, eventType string, d Details) (Record, error) {
 	if id == "" {
@@ -107,9 +106,9 @@ func (r *Records[Tx]) GetRecord(ctx context.Context, tx Tx, id string) (Record, 
 	return rec, err == nil, err
 }
 
-// CleanupOldRecords removes, in tx, the tenant's records that are older than so many days, 30
-// for 0, and returns how many. It covers all consumers of the tenant and no other tenant. A
-// janitor does the same for everybody, in small transactions of its own.
+// CleanupOldRecords removes, in tx, the tenant's records that are older than the given number of
+// days, 30 for 0, and returns how many. It covers all consumers of the tenant and no other tenant.
+// A janitor does the same for all tenants, in small transactions.
 func (r *Records[Tx]) CleanupOldRecords(ctx context.Context, tx Tx, olderThanDays int) (int, error) {
 	switch {
 	case olderThanDays < 0:
@@ -132,9 +131,9 @@ func (r *Records[Tx]) key(id string) inbox.Key {
 	return inbox.Key{Tenant: r.tenant, Consumer: r.consumer, Message: id}
 }
 
-// stored is the JSON of source and extra data where extra data alone can't stand for both. The source
-// has no column of its own: the inbox's column is part of the key, and messages are told apart by
-// their id alone here.
+// stored is the JSON of source and extra data where extra data alone can't represent both. The source
+// has no separate column: the inbox's column is part of the key, and here messages are identified by
+// their id alone.
 type stored struct {
 	Source string          `json:"source,omitempty"`
 	Extra  json.RawMessage `json:"extra,omitempty"`
@@ -157,7 +156,7 @@ func (d Details) extraData() (json.RawMessage, error) {
 func isObject(text json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) }
 
 // isStored reports whether text is an object with members of a [stored] and no others. Only their
-// names count, which a database keeps.
+// names are compared, which a database preserves.
 func isStored(text json.RawMessage) bool {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(text, &members) != nil {

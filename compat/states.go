@@ -15,7 +15,7 @@ type State struct {
 	ProcessedAt time.Time
 }
 
-// States is an inbox that goes by message and consumer, for one tenant. It is safe for
+// States is an inbox keyed by message and consumer, for one tenant. It is safe for
 // concurrent use as far as tx is.
 type States[Tx any] struct {
 	recorder inbox.Recorder[Tx]
@@ -45,9 +45,9 @@ func (s *States[Tx]) Get(ctx context.Context, tx Tx, messageID, consumerID strin
 	return State{MessageID: rec.Message, ConsumerID: rec.Consumer, ProcessedAt: rec.ProcessedAt}, true, nil
 }
 
-// TryAdd stores the state in tx, and returns true if it was not there. If another transaction
-// has added it and not ended, it waits. False comes with [ErrAlreadyProcessed], so that who
-// looks at the error alone does not commit; after any error tx must be rolled back. Neither
+// TryAdd stores the state in tx, and returns true if it did not exist. If an open transaction has
+// added it, TryAdd waits. False comes with [ErrAlreadyProcessed], so that a caller that checks only
+// the error does not commit; after any error tx must be rolled back. Neither
 // id may be blank.
 func (s *States[Tx]) TryAdd(ctx context.Context, tx Tx, st State) (bool, error) {
 	key, err := s.key(st.MessageID, st.ConsumerID)

@@ -14,8 +14,8 @@ import (
 
 // BatchHandler handles many messages at once in the transaction tx, which also records all of
 // them as processed. It is a [Handler] otherwise: nil commits; an error rolls everything back,
-// and then the messages come again in smaller batches, the one that fails at last in a batch of one, where the
-// error's kind says what happens. The context ends at HandlerTimeout, for all messages together.
+// and the messages are handled again in smaller batches, until the one that fails is in a batch of one, where
+// the error's kind says what happens. HandlerTimeout applies to the whole batch.
 type BatchHandler[Tx any] func(ctx context.Context, tx Tx, msgs []*waybill.Message) error
 
 // one handles a message by itself.
@@ -28,8 +28,8 @@ const (
 	defaultBatchSize = 100 // of NewBatch
 )
 
-// NewBatch is [New] for a handler of many messages at once. Of these h gets at most
-// cfg.BatchSize, the default of which is 100 here, in the order in which they came. box must
+// NewBatch is like [New], for a handler of many messages at once. h receives at most cfg.BatchSize
+// messages, here 100 by default, in the order in which they came. box must
 // be an [inbox.Batcher].
 func NewBatch[Tx any](b Broker, s Subscription, box inbox.Inbox[Tx], h BatchHandler[Tx], cfg Config) (*Consumer[Tx], error) {
 	var one Handler[Tx]
@@ -73,8 +73,8 @@ func (c *Consumer[Tx]) lineUp(ctx, work context.Context) (take func(*held)) {
 	}
 }
 
-// runBatches handles what waits in the lines until ctx is done. A batch takes what is there
-// when a handler is free, be it one delivery; it never waits for more.
+// runBatches handles what waits in the lines until ctx is done. When a handler is free, a batch
+// takes the deliveries that are there, even if that is only one; it never waits for more.
 func (c *Consumer[Tx]) runBatches(ctx, work context.Context) {
 	for c.waiting.wait(ctx) && c.acquire(ctx) {
 		groups := c.waiting.take(c.cfg.BatchSize)
@@ -96,15 +96,15 @@ func (c *Consumer[Tx]) runBatches(ctx, work context.Context) {
 	c.drop(work, c.waiting.close(ctx))
 }
 
-// finish frees the lines of groups; it gives back what is left in them if no more is begun.
+// finish frees the lines of groups; it returns what is left in them to the broker if nothing more is started.
 func (c *Consumer[Tx]) finish(work context.Context, groups []group) {
 	c.periods.RLock()
 	defer c.periods.RUnlock()
 	c.drop(work, c.waiting.finish(groups))
 }
 
-// handleOne handles a single delivery as without batches. The caller has a place among the
-// handlers, which is given up.
+// handleOne handles a single delivery as without batches. The caller holds a handler slot, which is
+// released.
 func (c *Consumer[Tx]) handleOne(ctx, work context.Context, g group) {
 	if g.line.key == "" {
 		c.handle(ctx, work, g.list[0])
@@ -112,7 +112,7 @@ func (c *Consumer[Tx]) handleOne(ctx, work context.Context, g group) {
 	} else {
 		c.releaseHandler()
 		behind := func() []*held { return c.waiting.leave(g.line) }
-		c.handleInOrder(work, g.list[0], behind) // it takes a place for each attempt
+		c.handleInOrder(work, g.list[0], behind) // it takes a slot for each attempt
 	}
 	c.finish(work, []group{{line: g.line}})
 }
@@ -126,7 +126,7 @@ type member struct {
 }
 
 // handleBatch handles deliveries in one transaction and acknowledges them after the commit.
-// What could not be handled so is left in the groups.
+// What could not be handled this way is left in the groups.
 func (c *Consumer[Tx]) handleBatch(work context.Context, groups []group) {
 	members := c.members(groups)
 	recs := make([]inbox.Record, len(members))
@@ -151,10 +151,10 @@ func (c *Consumer[Tx]) handleBatch(work context.Context, groups []group) {
 	}
 }
 
-// shrink lets the members of a batch that has failed come again in batches half as large, without the one
-// that is known to be to blame. So one that fails is found in a few steps, also by a handler of whole batches, and the others
-// still share their transactions. After an outage or a timeout, which another batch would
-// only have again, each goes alone at once.
+// shrink lets the members of a failed batch be handled again in batches half as large, without the one that is
+// known to have failed. So a failing message is found in a few steps, also with a handler of whole batches, and
+// the others still share transactions. After an outage or a timeout, which another batch would meet again, each
+// is handled by itself at once.
 func shrink(members []member, err error) {
 	most := max(1, len(members)/2)
 	if waybill.KindOf(err) == waybill.Unavailable || errors.Is(err, context.DeadlineExceeded) {
@@ -166,7 +166,7 @@ func shrink(members []member, err error) {
 }
 
 // members returns the deliveries that fit into one batch: those that can be recorded, and of
-// several copies of a message the first. The others go alone.
+// several copies of a message the first. The others are handled by themselves.
 func (c *Consumer[Tx]) members(groups []group) []member {
 	members := make([]member, 0, c.cfg.BatchSize)
 	taken := make(map[inbox.Key]bool, c.cfg.BatchSize)
@@ -205,8 +205,8 @@ func (c *Consumer[Tx]) callAll(ctx context.Context, tx Tx, members []member, pla
 	return nil
 }
 
-// callBatch runs the handler of batches; a panic and runtime.Goexit become errors. Each message is said to
-// have taken its share of the time.
+// callBatch runs the handler of batches; a panic and runtime.Goexit become errors. The time is divided
+// evenly among the messages.
 func (c *Consumer[Tx]) callBatch(ctx context.Context, tx Tx, members []member, places []int) error {
 	msgs := make([]*waybill.Message, len(places))
 	for n, i := range places {
@@ -224,8 +224,8 @@ func (c *Consumer[Tx]) callBatch(ctx context.Context, tx Tx, members []member, p
 	return err
 }
 
-// settleMember acknowledges a delivery whose batch has committed. It returns false if there
-// is still something to do about it.
+// settleMember acknowledges a delivery whose batch has committed. It returns false if the delivery
+// is not finished.
 func (c *Consumer[Tx]) settleMember(work context.Context, d *member, outcome inbox.Outcome) bool {
 	if outcome == inbox.Processed {
 		c.judge(d.m, outcome, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// errAllFail is why a consumer pauses whose handler only fails.
+// errAllFail is the cause of a pause when the handler fails for every message.
 var errAllFail = errors.New("consumer: the handler has failed for one message after the other")
 
 const (
@@ -21,14 +21,14 @@ const (
 )
 
 // breaker counts different messages that have failed with nothing succeeding between them. When
-// there are too many it opens: the consumer pauses, and then tries one message at a time until
-// one succeeds.
+// there are too many it opens: the consumer pauses, and then handles messages one by one until one
+// succeeds.
 type breaker struct {
 	mu     sync.Mutex
 	failed map[inbox.Key]bool
 	rests  int    // one after the other
-	trying bool   // one message at a time
-	leave  func() // gives the places of the others free
+	trying bool   // handling messages one by one
+	leave  func() // releases the slots of the others
 }
 
 // fails counts a message whose attempt has failed, and returns whether that opens the breaker.
@@ -66,7 +66,7 @@ func (b *breaker) stopTrying() {
 	}
 }
 
-// rest pauses, and then takes the places of all handlers but one. It returns false if ctx ends.
+// rest pauses, and then takes the slots of all handlers but one. It returns false if ctx ends.
 func (b *breaker) rest(ctx context.Context, c *receiver) bool {
 	b.mu.Lock()
 	wait := min(minRest<<min(b.rests, 10), maxRest)
@@ -91,8 +91,8 @@ func (b *breaker) rest(ctx context.Context, c *receiver) bool {
 	return ctx.Err() == nil
 }
 
-// judge tells the breaker what came of a handler's attempt at a message. Errors with a kind say
-// nothing of the others.
+// judge reports the result of a handler's attempt to the breaker. Errors with a kind say nothing
+// about other messages.
 func (c *receiver) judge(m *waybill.Message, outcome inbox.Outcome, err error) {
 	switch {
 	case err == nil && outcome == inbox.Processed:

@@ -12,25 +12,26 @@ import (
 )
 
 const (
-	maxHeldWait = 30 * time.Second // before a delivery comes again whose message is handled elsewhere
+	maxHeldWait = 30 * time.Second // before a delivery is retried whose message is handled elsewhere
 	maxBusyKeys = 10_000           // that are remembered
 )
 
-// errHeld is why messages are not handled that another transaction has begun with and does not end.
+// errHeld reports messages that are not handled because a transaction that does not end holds them.
 var errHeld = errors.New("other transactions hold their inbox rows for longer than a handler may take: a replica's host has vanished, or a session is idle in its transaction; end it in the database")
 
-// busyKeys are the messages that other transactions hold, as was found at their deliveries.
+// busyKeys are the messages that other transactions were found to hold when they were delivered.
 type busyKeys struct {
 	mu   sync.Mutex
 	keys map[inbox.Key]*busyKey
-	told time.Time // when somebody was told
+	told time.Time // when it was last reported
 }
 
-// busyKey is a message that was found held.
+// busyKey is a message that was held by another transaction.
 type busyKey struct{ first, last, next time.Time } // the last time it was, and when it is tried again
 
-// note notes that a message was found held, and returns how long its delivery is to wait: twice as
-// long as the last time. It returns errHeld once a minute if that has lasted for longer than limit.
+// note records that a message is held, and returns how long to defer its delivery: twice as long as
+// the last time. It returns errHeld once a minute if the message has been held for longer than
+// limit.
 func (b *busyKeys) note(key inbox.Key, now time.Time, limit time.Duration) (wait time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -70,7 +71,7 @@ func (b *busyKeys) makeRoom(now time.Time) {
 	}
 }
 
-// free notes that a message is not held any more.
+// free records that a message is no longer held.
 func (b *busyKeys) free(key inbox.Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,7 +106,7 @@ func (b *busyKeys) health(name string, now time.Time, limit time.Duration) error
 // holdLimit is how long a handler of this consumer may hold the inbox row of its message.
 func (c *receiver) holdLimit() time.Duration { return c.cfg.HandlerTimeout + c.cfg.StoreTimeout }
 
-// busy lets a delivery wait whose message is being handled elsewhere.
+// busy defers a delivery whose message is being handled elsewhere.
 func (c *receiver) busy(ctx context.Context, m *waybill.Message, cause error) verdict {
 	wait, held := c.busyKeys.note(inbox.KeyOf(c.name, m), time.Now(), c.holdLimit())
 	if after, ok := waybill.AfterOf(cause); ok {

@@ -19,50 +19,48 @@ import (
 type Order int
 
 const (
-	// Unordered handles deliveries as they come; a failed one is redelivered later and others
-	// go on meanwhile.
+	// Unordered handles deliveries as they come; a failed one is redelivered later, and others are
+	// handled in the meantime.
 	Unordered Order = iota
-	// OrderByKey handles deliveries of one key one after the other. Later ones are held until
-	// an earlier one has succeeded or is dead. Across replicas this holds only where the
+	// OrderByKey handles deliveries of one key one after the other. Later ones are held until an
+	// earlier one has succeeded or is dead-lettered. Across replicas this holds only where the
 	// broker gives all messages of a key to one of them.
 	OrderByKey
 )
 
-// ConflictPolicy says what becomes of a message that has the inbox key of one that was
-// processed before, and another payload: one of two different messages has an id that is not
-// its own.
+// ConflictPolicy says what to do with a message whose inbox key was processed before with another
+// payload: two different messages share an id.
 type ConflictPolicy int
 
 const (
-	// ConflictBury makes it a dead letter, reason conflict. The record of the first one stays,
-	// and the letter can't be requeued.
+	// ConflictBury makes it a dead letter, reason conflict. The record of the first message stays, and
+	// the dead letter can't be requeued.
 	ConflictBury ConflictPolicy = iota
 	// ConflictSkip acknowledges it, as a duplicate.
 	ConflictSkip
-	// ConflictRetry is an error that counts: it is tried again as the retry policy says, in case
-	// the first one's record goes, and is a dead letter in the end.
+	// ConflictRetry is an error that counts as an attempt: the message is retried as the retry policy
+	// says, in case the record of the first message is removed, and is dead-lettered in the end.
 	ConflictRetry
 )
 
-// Config is what a consumer may be told.
+// Config configures a [Consumer].
 type Config struct {
 	// Node names this process in the history of dead letters. At most [waybill.MaxIDLen]
 	// bytes. Optional; the default is made from the host's name and the process id.
 	Node string
 
-	// Concurrency is how many handlers run at a time. 1 to 10,000. Optional; the default
+	// Concurrency is how many handlers run concurrently. 1 to 10,000. Optional; the default
 	// is 4.
 	Concurrency int
 
-	// BatchSize is how many messages a transaction handles at most. A handler that is free takes
-	// what has been received, one message if there are no more; none waits for others. If one
-	// message fails all of its batch are rolled back; it is then handled by itself, the others
-	// in batches half as large. What the broker delivers again is handled by itself. Above 1 the inbox must be an [inbox.Batcher]. 1 to
-	// 1,000. Optional; the default is 1.
+	// BatchSize is the maximum number of messages that a transaction handles. A free handler takes what has been
+	// received, even a single message; it does not wait for more. If one message fails its whole batch is rolled
+	// back; it is then handled by itself, the others in batches half as large. Redelivered messages are handled by
+	// themselves. Above 1 the inbox must be an [inbox.Batcher]. 1 to 1,000. Optional; the default is 1.
 	BatchSize int
 
-	// Prefetch is how many deliveries are held at a time, at least Concurrency and at least
-	// BatchSize. With OrderByKey, failing keys occupy places until they are done. Optional; the
+	// Prefetch is how many deliveries are held at once, at least Concurrency and at least BatchSize.
+	// With OrderByKey, the deliveries of a failing key count until they are settled. Optional; the
 	// default is eight times Concurrency, and with batches two for each handler.
 	Prefetch int
 
@@ -72,21 +70,20 @@ type Config struct {
 
 	// Offsets keeps the broker's offsets in the database of the inbox, which must be an
 	// [inbox.OffsetStore]; the subscriber must be an [contract.OffsetSubscriber]. A partition's messages
-	// are handled one by one, in order, beside those of other partitions: a failing message
-	// holds up its partition, whatever Order says, until it succeeds or is a dead letter. All
-	// consumers of the group must agree: stop those without it first. BatchSize must be 1.
+	// are handled one by one, in order, concurrently with those of other partitions: a failing message
+	// blocks its partition, whatever Order says, until it succeeds or is a dead letter. All consumers of
+	// the group must agree: stop those that leave offsets to the broker first. BatchSize must be 1.
 	// Optional; the default is [OffsetsOff].
 	Offsets OffsetMode
 
 	// Retry says when failed deliveries are tried again. Optional.
 	Retry waybill.RetryPolicy
 
-	// ImmediateRetries is how many times a handler that has failed is run again at once,
-	// before the attempt counts as failed and the next one waits for its delay. Each time has
-	// a transaction and a HandlerTimeout of its own; all together are one attempt. Only
-	// transient errors are retried, and a timeout is not. 0 to 10. Optional; the default is
-	// none, because what is down does not come up by being asked again, and what a handler
-	// does outside of its transaction is done again.
+	// ImmediateRetries is how many times a failed handler is run again at once, before the attempt
+	// counts as failed and the next one waits for its delay. Each run has a transaction and a
+	// HandlerTimeout of its own; together they are one attempt. Only transient errors are retried, and
+	// a timeout is not. 0 to 10. Optional; the default is none, because retrying at once does not help
+	// in an outage, and repeats what a handler does outside of its transaction.
 	ImmediateRetries int
 
 	// HandlerTimeout is how long a handler may take. Optional; the default is 30 s.
@@ -94,14 +91,14 @@ type Config struct {
 
 	// StoreTimeout is how long a call to the store may take: to begin a transaction and insert
 	// the inbox record, to commit, to read or write attempts, to store a dead letter. The time
-	// of the handler does not count. It must be more than the store's GateTimeout. If the store
-	// answers nothing for so long the consumer pauses: it gives back what it has received, its
-	// Health says why, and it goes on when the store answers. Optional; the default is 10 s.
+	// of the handler does not count. It must be more than the store's GateTimeout. If the store does
+	// not answer for that long the consumer pauses: it requeues what it has received, its Health says
+	// why, and it resumes when the store answers. Optional; the default is 10 s.
 	StoreTimeout time.Duration
 
 	// PauseAfter is how many different messages may fail, with no success between them, before
-	// the consumer pauses: a second at first, doubled up to a minute. Then one message is tried
-	// at a time, until one succeeds. Only errors without a kind count, and panics and timeouts.
+	// the consumer pauses: a second at first, doubled up to a minute. Then messages are tried one by
+	// one, until one succeeds. Only errors without a kind count, and panics and timeouts.
 	// Optional; the default is 10, and a negative number never pauses.
 	PauseAfter int
 
@@ -109,12 +106,12 @@ type Config struct {
 	// Optional; the default is 5 s.
 	RequeueInterval time.Duration
 
-	// ShutdownGrace is how long Run waits, after its context has ended, for handlers that are
-	// running. Their contexts end when a tenth of it is left, or a second if that is less, and
-	// Run returns a second later at the latest. Optional; the default is HandlerTimeout.
+	// ShutdownGrace is how long Run waits for running handlers after its context has ended. Their
+	// contexts end when a tenth of it is left, or a second if that is less, and Run returns a second
+	// later at the latest. Optional; the default is HandlerTimeout.
 	ShutdownGrace time.Duration
 
-	// OnConflict says what becomes of a message whose key was processed with another payload.
+	// OnConflict says what to do with a message whose key was processed with another payload.
 	// It is counted in any case. Optional; the default is [ConflictBury].
 	OnConflict ConflictPolicy
 
@@ -124,36 +121,35 @@ type Config struct {
 	// or panics, such a message becomes a dead letter.
 	MessageKey func(m *waybill.Message) (string, error)
 
-	// InboxRetention is how long the inbox remembers what was handled, as the janitor that
-	// cleans it up was told. [New] refuses one that is shorter than the horizon within which
+	// InboxRetention is how long the inbox remembers what was handled. It must be the value that the
+	// janitor is configured with. [New] refuses one that is shorter than the horizon within which
 	// a message may be delivered again, see [Retention]. Optional; the default is 7 days.
 	InboxRetention time.Duration
 
-	// RelayRetry is the policy of the relays that publish what this consumer receives, for
-	// that horizon. Optional; the default is the relays' own.
+	// RelayRetry is the policy of the relays that publish what this consumer receives. It is used to
+	// compute that horizon. Optional; the default is the relays' own.
 	RelayRetry waybill.RetryPolicy
 
-	// AllowShortRetention takes an InboxRetention that is shorter all the same: what comes
-	// again after that is handled again.
+	// AllowShortRetention accepts an InboxRetention that is shorter than that: what is redelivered
+	// later is handled again.
 	AllowShortRetention bool
 
-	// DisableDeadLetters makes messages that are given up be marked as failed instead of
-	// dead. They are kept, shown and requeued all the same.
+	// DisableDeadLetters marks messages as failed instead of dead-lettering them. They are still kept,
+	// shown and requeued.
 	DisableDeadLetters bool
 
-	// GiveUp says which messages have a last word: one that would become a dead letter, after a
-	// permanent error or its last attempt, is handled once more, and [GivenUpFrom] tells the
-	// handler so. If it succeeds now the message counts as processed and there is no dead
-	// letter. It is repeated after a transient error, with the delays of Retry, and after an
-	// unavailable one or a conflict, however often; a permanent one makes the dead letter.
-	// Messages that do not decode, have no id, or have the key of another message, have no last
-	// word, and requeued letters have none: they are dead again. It is called concurrently, may
-	// not be set under leases, and must give the same answer for each delivery of a message; if it
-	// panics there is no last word, and the dead letter says so.
-	// Optional; the default is none.
+	// GiveUp says which messages get a final attempt: one that would become a dead letter, after a
+	// permanent error or its last retry, is handled once more, and [GivenUpFrom] tells the handler so.
+	// If it succeeds the message counts as processed and there is no dead letter. The final attempt is
+	// repeated without limit after a transient error, with the delays of Retry, and after an
+	// unavailable one or a conflict; a permanent one makes the dead letter. Messages that do not
+	// decode, have no id, or have the key of another message get no final attempt, and neither do
+	// requeued dead letters: they are dead again. GiveUp is called concurrently, may not be set with
+	// leases, and must give the same answer for each delivery of a message; if it panics there is no
+	// final attempt, and the dead letter says so. Optional; the default is none.
 	GiveUp func(m *waybill.Message) bool
 
-	// Observer is told what happens. Optional; the default logs to slog.Default.
+	// Observer receives the consumer's events. Optional; the default logs to slog.Default.
 	Observer observe.Observer
 }
 

@@ -14,11 +14,11 @@ type Consumer[Tx any] struct {
 	handler Handler[Tx]
 
 	batcher      inbox.Batcher[Tx] // nil without batches
-	batchHandler BatchHandler[Tx]  // nil for one message at a time
+	batchHandler BatchHandler[Tx]  // nil for a handler of single messages
 	waiting      *lines            // for a batch; nil without batches
 }
 
-// New returns a consumer that receives from b what s says, records in box and handles with h. The
+// New returns a consumer that receives what s selects from b, records it in box and handles it with h. The
 // error is an [*waybill.InvalidError] that names what is missing or wrong.
 func New[Tx any](b Broker, s Subscription, box inbox.Inbox[Tx], h Handler[Tx], cfg Config) (*Consumer[Tx], error) {
 	if err := s.Validate(); err != nil {

@@ -9,13 +9,12 @@
 //	              └ handler fails: roll back, retry later, in the end dead letter, ack
 //
 // With [Config].BatchSize a transaction takes several messages, and [NewBatch] is for handlers
-// that take many at once. If one fails, all of its transaction is rolled back, and it is handled
-// by itself.
+// that take many at once. If one fails, its whole transaction is rolled back, and it is handled by
+// itself.
 //
 // The effects that the handler writes in the transaction happen once, however often the
 // message is delivered. Effects elsewhere happen at least once.
 //
-// Consumers of one process share one thing, whatever their stores: of the messages that are suspected
-// of having ended the process, one is handled at a time. Another one waits for HandlerTimeout at
-// most, and is put back then.
+// Consumers of one process, whatever their stores, handle messages that are suspected of having
+// killed the process one by one. Another one waits for at most HandlerTimeout, and is then requeued.
 package consumer

@@ -11,31 +11,31 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// GivenUp says why a message has its last word, see [Config.GiveUp].
+// GivenUp says why a message gets its final attempt, see [Config.GiveUp].
 type GivenUp struct {
 	// Reason is what the dead letter would have: that of the permanent error, poison, or
-	// exhausted. A store does not keep it: it is exhausted where the last word comes again.
+	// exhausted. A store does not keep it: it is exhausted where the final attempt is repeated.
 	Reason waybill.Reason
 
 	// Err is the error of the last attempt, as by [waybill.ErrorText].
 	Err string
 
-	// Attempts is how many have failed. Where the last word comes again it is at least as many
-	// as Config.Retry allows.
+	// Attempts is the number of failed attempts. Where the final attempt is repeated it is at least the
+	// number that Config.Retry allows.
 	Attempts int
 }
 
 type givenUpKey struct{}
 
-// GivenUpFrom returns why the message that is handled under ctx was given up, and false if it
-// was not: the handler is to do its usual work then.
+// GivenUpFrom returns why the message handled under ctx gets its final attempt, and false if this
+// is a usual attempt.
 func GivenUpFrom(ctx context.Context) (GivenUp, bool) {
 	g, ok := ctx.Value(givenUpKey{}).(GivenUp)
 	return g, ok
 }
 
-// hasLastWord reports whether the handler is run once more for a message that is given up. If
-// that cannot be told it is not, and the returned failure says so.
+// hasLastWord reports whether a message gets a final attempt. If that is not known it gets none,
+// and the returned failure says so.
 func (c *receiver) hasLastWord(m *waybill.Message, f failure) (bool, failure) {
 	if c.cfg.GiveUp == nil {
 		return false, f
@@ -47,17 +47,17 @@ func (c *receiver) hasLastWord(m *waybill.Message, f failure) (bool, failure) {
 	return has, f
 }
 
-// lastWordDue reports whether a message that comes again has nothing left but its last word.
+// lastWordDue reports whether a redelivered message has only its final attempt left.
 func (c *receiver) lastWordDue(m *waybill.Message, past *inbox.Attempts) bool {
 	if past == nil || !c.cfg.Retry.Exhausted(past.Count) {
 		return false
 	}
-	has, _ := c.hasLastWord(m, failure{}) // if it cannot be told the usual attempt is made, and tells
+	has, _ := c.hasLastWord(m, failure{}) // if that is not known, the usual attempt is made and reports why
 	return has
 }
 
-// giveUp lets a message have its last word, or makes it a dead letter. That its attempts are
-// used up is written down first: when it comes again it has its last word again.
+// giveUp makes the final attempt at a message, or makes it a dead letter. That its attempts are
+// used up is persisted first: when it is redelivered it gets its final attempt again.
 func (c *Consumer[Tx]) giveUp(ctx context.Context, rec inbox.Record, m *waybill.Message, f failure, attempts int) verdict {
 	has, f := c.hasLastWord(m, f)
 	if f.conflict || !has {
@@ -70,7 +70,7 @@ func (c *Consumer[Tx]) giveUp(ctx context.Context, rec inbox.Record, m *waybill.
 	return c.lastWord(ctx, rec, m, given)
 }
 
-// saveUsedUp stores that a message has only its last word left, which is due after wait.
+// saveUsedUp stores that a message has only its final attempt left, which is due after wait.
 func (c *Consumer[Tx]) saveUsedUp(ctx context.Context, rec inbox.Record, given GivenUp, wait, took time.Duration) error {
 	all := 1 + max(c.cfg.Retry.MaxRetries, 0)
 	return c.box.SaveAttempt(ctx, rec.Key, inbox.FailedAttempt{
@@ -78,8 +78,8 @@ func (c *Consumer[Tx]) saveUsedUp(ctx context.Context, rec inbox.Record, given G
 	})
 }
 
-// lastWord runs the handler for a message that was given up. That counts as no attempt: it is
-// repeated until it succeeds or fails for good.
+// lastWord makes the final attempt at a message. It is not counted, and is repeated until it
+// succeeds or fails permanently.
 func (c *Consumer[Tx]) lastWord(ctx context.Context, rec inbox.Record, m *waybill.Message, given GivenUp) verdict {
 	began := time.Now()
 	rec.Retried = true
@@ -100,8 +100,8 @@ func (c *Consumer[Tx]) lastWord(ctx context.Context, rec inbox.Record, m *waybil
 	return c.retry(ctx, m, given.Attempts, delay, err)
 }
 
-// poisoned gives up a message that has ended its process too often. Its last word is spoken
-// while nothing else runs; if that is what has ended the process there is no other.
+// poisoned handles a message that has killed its process too often. Its final attempt is made while
+// nothing else runs; if that has killed the process there is no other.
 func (c *Consumer[Tx]) poisoned(ctx, work context.Context, rec inbox.Record, m *waybill.Message, past *inbox.Attempts) verdict {
 	f, attempts := failure{cause: poisonous(past.Starts)}, past.Count+past.Starts
 	has, f := c.hasLastWord(m, f)

@@ -19,7 +19,7 @@ import (
 const (
 	maxConflictTries = 5
 	conflictBackoff  = 5 * time.Millisecond
-	outageWait       = time.Second // before a delivery that met an outage comes again
+	outageWait       = time.Second // before a delivery that met an outage is retried
 	settleTimeout    = 10 * time.Second
 )
 
@@ -28,14 +28,14 @@ type verdict struct {
 	again bool          // deliver it again
 	after time.Duration // not before
 
-	uncounted bool // the attempt was not counted, and nothing is written down about it
+	uncounted bool // the attempt was not counted, and nothing is recorded about it
 }
 
 var done = verdict{}
 
 func again(after time.Duration) verdict { return verdict{again: true, after: after} }
 
-// handle handles a delivery of no order: if it fails the broker delivers it again later.
+// handle handles a delivery without an order: if it fails the broker delivers it again later.
 func (c *receiver) handle(ctx, work context.Context, d *held) {
 	if ctx.Err() != nil {
 		c.giveBack(work, d)
@@ -52,9 +52,9 @@ func (c *receiver) handle(ctx, work context.Context, d *held) {
 	}
 }
 
-// handleInOrder handles a delivery whose key has an order: if it fails it is tried again
-// here, and what follows it waits. That outlives a pause which is over before the attempt: what comes then
-// is behind it. Otherwise all of the key is given back, of which behind takes the rest, and handleInOrder
+// handleInOrder handles a delivery of an ordered key: if it fails it is retried here, and what follows it
+// waits. That outlives a pause which is over before the attempt: what comes then is queued behind it.
+// Otherwise all deliveries of the key are requeued, of which behind takes the rest, and handleInOrder
 // returns false.
 func (c *receiver) handleInOrder(work context.Context, d *held, behind func() []*held) bool {
 	for redelivered := d.Redelivered(); ; {
@@ -86,7 +86,7 @@ func (c *receiver) acknowledge(work context.Context, d *held) {
 	c.leaveKey(d)
 }
 
-// leave gives back a delivery, and what behind takes, unless another period has begun. It reports whether it has.
+// leave requeues a delivery, and what behind takes, unless another period has begun. It reports whether it did.
 func (c *receiver) leave(work context.Context, d *held, behind func() []*held) bool {
 	c.periods.RLock()
 	defer c.periods.RUnlock()
@@ -97,7 +97,7 @@ func (c *receiver) leave(work context.Context, d *held, behind func() []*held) b
 	return true
 }
 
-// drop gives deliveries back that were not begun.
+// drop requeues deliveries that were not started.
 func (c *receiver) drop(work context.Context, list []*held) {
 	for _, d := range list {
 		c.leaveKey(d)
@@ -105,15 +105,15 @@ func (c *receiver) drop(work context.Context, list []*held) {
 	}
 }
 
-// leaveKey notes that a delivery does not wait any more.
+// leaveKey records that a delivery no longer waits.
 func (c *receiver) leaveKey(d *held) {
 	if d.key != "" {
 		c.stalls.change(d.key, -1)
 	}
 }
 
-// giveBack has a delivery that is not begun, or not again, delivered again, to whichever member
-// of the group is there. Nothing is counted.
+// giveBack requeues a delivery that was not started, or not retried, for any member of the group.
+// Nothing is counted.
 func (c *receiver) giveBack(work context.Context, d *held) {
 	defer c.held.remove(d)
 	settle, cancel := context.WithTimeout(work, settleTimeout)
@@ -125,7 +125,7 @@ func (c *receiver) giveBack(work context.Context, d *held) {
 	}
 }
 
-// reportSettle tells of an acknowledgement that failed. The broker delivers the message
+// reportSettle reports an acknowledgement that failed. The broker delivers the message
 // again, and the inbox recognises it.
 func (c *receiver) reportSettle(ctx context.Context, err error) {
 	if err != nil {
@@ -133,8 +133,8 @@ func (c *receiver) reportSettle(ctx context.Context, err error) {
 	}
 }
 
-// attempt runs one attempt at a delivery and says what to do with it. What is under way
-// outlives ctx until work ends; nothing is begun after the end of ctx.
+// attempt runs one attempt at a delivery and says what to do with it. An attempt in flight outlives
+// ctx until work ends; none is started after the end of ctx.
 func (c *receiver) attempt(ctx, work context.Context, d *held, redelivered bool) verdict {
 	m, err := d.Message()
 	if err != nil {
@@ -152,8 +152,8 @@ func (c *receiver) attempt(ctx, work context.Context, d *held, redelivered bool)
 	return c.try(ctx, work, rec, m, redelivered)
 }
 
-// tryMessage runs the handler in a transaction of the inbox. Of a message that was here before
-// the store may know something.
+// tryMessage runs the handler in a transaction of the inbox. For a redelivered message the store
+// may have attempts.
 func (c *Consumer[Tx]) tryMessage(ctx, work context.Context, rec inbox.Record, m *waybill.Message, redelivered bool) verdict {
 	if redelivered {
 		return c.attemptAgain(ctx, work, rec, m)
@@ -161,8 +161,7 @@ func (c *Consumer[Tx]) tryMessage(ctx, work context.Context, rec inbox.Record, m
 	return c.run(work, rec, m, nil)
 }
 
-// run runs the handler. past is what the store knows of earlier attempts, nil if it was not
-// asked.
+// run runs the handler. past is what the store has of earlier attempts, nil if it was not asked.
 func (c *Consumer[Tx]) run(ctx context.Context, rec inbox.Record, m *waybill.Message, past *inbox.Attempts) verdict {
 	if c.lastWordDue(m, past) {
 		return c.lastWord(ctx, rec, m, GivenUp{Reason: waybill.ReasonExhausted, Err: past.Error, Attempts: past.Count})
@@ -175,7 +174,7 @@ func (c *Consumer[Tx]) run(ctx context.Context, rec inbox.Record, m *waybill.Mes
 	return c.succeeded(ctx, rec, m, outcome, past)
 }
 
-// putBack lets a delivery wait that is not to be handled now.
+// putBack defers a delivery that is not to be handled now.
 func (c *receiver) putBack(ctx context.Context, m *waybill.Message, wait time.Duration) verdict {
 	return c.tellBusy(ctx, m, wait, nil)
 }
@@ -185,7 +184,7 @@ func (c *receiver) tellBusy(ctx context.Context, m *waybill.Message, wait time.D
 	return again(wait)
 }
 
-// identify makes sure that m can be recorded, and recognised when it comes again.
+// identify makes sure that m can be recorded, and recognised when it is redelivered.
 func (c *receiver) identify(m *waybill.Message) error {
 	if m.DedupKey() != "" {
 		return recordable(m)
@@ -204,7 +203,7 @@ func (c *receiver) identify(m *waybill.Message) error {
 	return recordable(m)
 }
 
-// recordable checks what came from outside against the limits of an inbox. The payload may
+// recordable checks a received message against the limits of an inbox. The payload may
 // be larger, and headers may be named otherwise, than what we would enqueue.
 func recordable(m *waybill.Message) error {
 	envelope := *m
@@ -215,7 +214,7 @@ func recordable(m *waybill.Message) error {
 	return envelope.Validate()
 }
 
-// unfitRecord is the inbox record of a message that is made a dead letter unread. Where its
+// unfitRecord is the inbox record of a message that is dead-lettered without being handled. Where its
 // key had to be cut to be stored, a hash of the whole keeps different messages apart.
 func unfitRecord(consumer string, m *waybill.Message) inbox.Record {
 	storable := m.Storable()
@@ -236,14 +235,14 @@ func (c *Consumer[Tx]) process(ctx context.Context, rec inbox.Record, m *waybill
 	})
 }
 
-// repeat runs once, again in place on conflicts, and after an error as often as
-// ImmediateRetries allows.
+// repeat calls once, again at once on conflicts, and after an error as often as ImmediateRetries
+// allows.
 func (c *receiver) repeat(ctx context.Context, m *waybill.Message, once func() (inbox.Outcome, error)) (outcome inbox.Outcome, err error) {
 	began := time.Now()
 	for conflicts, failures := 1, 0; ; {
 		outcome, err = once()
 		if errors.Is(err, inbox.ErrBusy) || errors.Is(err, inbox.ErrFenced) {
-			return outcome, err // the handler has not run; to ask again at once would lead to the same
+			return outcome, err // the handler has not run; asking again at once would give the same answer
 		}
 		if waybill.IsConflict(err) && conflicts < maxConflictTries {
 			c.observe(ctx, observe.Event{Op: observe.OpRepeat, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: conflicts, Err: err})
@@ -262,8 +261,8 @@ func (c *receiver) repeat(ctx context.Context, m *waybill.Message, once func() (
 	return outcome, err
 }
 
-// repeatable reports whether a handler that failed with err may succeed at once. One that has
-// used up its time has held its place for long enough.
+// repeatable reports whether a handler that failed with err may succeed at once. One that timed out
+// has held its slot for long enough.
 func repeatable(err error) bool {
 	return waybill.IsTransient(err) && !errors.Is(err, context.DeadlineExceeded)
 }
@@ -294,7 +293,7 @@ func (c *Consumer[Tx]) succeeded(ctx context.Context, rec inbox.Record, m *waybi
 	return done
 }
 
-// conflicting decides what becomes of a message that has the key of another one.
+// conflicting decides what to do with a message that has the key of another one.
 func (c *Consumer[Tx]) conflicting(ctx context.Context, rec inbox.Record, m *waybill.Message, past *inbox.Attempts) verdict {
 	f := c.conflict(ctx, m)
 	if c.cfg.OnConflict == ConflictSkip {
@@ -303,7 +302,7 @@ func (c *Consumer[Tx]) conflicting(ctx context.Context, rec inbox.Record, m *way
 	return c.failed(ctx, rec, m, f, past)
 }
 
-// conflict reports a message that has the key of another one, and returns what its attempt came to.
+// conflict reports a message that has the key of another one, and returns the result of its attempt.
 func (c *receiver) conflict(ctx context.Context, m *waybill.Message) failure {
 	err := errors.New("a message with this key was processed with another payload")
 	if c.cfg.OnConflict != ConflictRetry {
@@ -313,14 +312,14 @@ func (c *receiver) conflict(ctx context.Context, m *waybill.Message) failure {
 	return failure{cause: err, conflict: true}
 }
 
-// failure is what an attempt came to.
+// failure is the result of an attempt.
 type failure struct {
 	cause    error
 	took     time.Duration // 0 if nothing was tried
 	conflict bool          // the message has the key of another one, whose record stays as it is
 }
 
-// failed decides what becomes of a message whose handler, or transaction, failed.
+// failed decides what to do with a message whose handler, or transaction, failed.
 func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.Message, f failure, past *inbox.Attempts) verdict {
 	kind := waybill.KindOf(f.cause)
 	if kind == waybill.Unavailable || kind == waybill.Conflict {
@@ -346,13 +345,13 @@ func (c *Consumer[Tx]) failed(ctx context.Context, rec inbox.Record, m *waybill.
 	return c.retry(ctx, m, count, delay, f.cause)
 }
 
-// retry lets a delivery wait for its next attempt.
+// retry defers a delivery until its next attempt.
 func (c *receiver) retry(ctx context.Context, m *waybill.Message, attempts int, delay time.Duration, cause error) verdict {
 	c.observe(ctx, observe.Event{Op: observe.OpRetry, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Attempt: attempts, Delay: delay, Err: cause})
 	return again(delay)
 }
 
-// unavailable lets a delivery wait without counting an attempt.
+// unavailable defers a delivery without counting an attempt.
 func (c *receiver) unavailable(ctx context.Context, m *waybill.Message, cause error) verdict {
 	if errors.Is(cause, inbox.ErrBusy) {
 		return c.busy(ctx, m, cause)

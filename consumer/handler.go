@@ -13,13 +13,13 @@ import (
 // names m as its cause.
 //
 // nil commits. An error rolls everything back, and its kind says what happens then: a
-// permanent one makes the message a dead letter at once; an unavailable one and a conflict
-// are tried again without counting; any other is tried again as the retry policy says. A
-// panic and [runtime.Goexit], which the FailNow of tests calls, are such errors, too: the handler
-// runs in a goroutine of its own.
+// permanent one makes the message a dead letter at once; an unavailable one and a conflict are
+// retried without counting; any other is retried as the retry policy says. A panic and
+// [runtime.Goexit], which the FailNow of tests calls, are such errors, too: the handler runs in a
+// separate goroutine.
 type Handler[Tx any] func(ctx context.Context, tx Tx, m *waybill.Message) error
 
-// Mux is a handler that passes messages on by their type. A message of a type that is
+// Mux is a handler that dispatches messages by their type. A message of a type that is
 // neither registered nor ignored is a permanent error, reason unknown_type. Register
 // everything before the mux is used.
 type Mux[Tx any] struct {

@@ -21,7 +21,7 @@ type hold struct {
 	lease lease.Lease
 	end   context.CancelCauseFunc // of the handler's context
 	timer *time.Timer             // calls end
-	stop  context.CancelFunc      // renews no more
+	stop  context.CancelFunc      // ends the renewals
 	done  sync.WaitGroup
 	lost  bool // somebody else has the key; to be read when done
 }
@@ -41,13 +41,13 @@ func (c *Leased) hold(work context.Context, m leasedMessage) (context.Context, *
 	return ctx, h
 }
 
-// untilMargin is the time until a sixth of a lease is left.
+// untilMargin returns the time until a sixth of a lease is left.
 func untilMargin(asked time.Time, lasts time.Duration) time.Duration {
 	return time.Until(asked.Add(lasts - lasts/6))
 }
 
 // renew renews the lease at each third of the time that it lasts, and sooner after a failure.
-// It goes on when the handler's context has ended: the handler may not have.
+// It continues after the handler's context has ended: the handler may still be running.
 func (h *hold) renew(ctx context.Context, lasts time.Duration) {
 	for wait := lasts / 3; ; {
 		loop.Sleep(ctx, wait)

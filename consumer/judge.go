@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// judged returns the error of a handler that ran under ctx, with why ctx has ended. That ctx was
-// cancelled is our own shutdown, or a lease that was lost; any other cancellation within err is of
-// a context of the handler's own, and its message has failed.
+// judged returns the error of a handler that ran under ctx, with the cause of the end of ctx. ctx
+// is cancelled by our own shutdown or a lost lease; any other cancellation within err is of a
+// context of the handler, and its message has failed.
 func judged(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

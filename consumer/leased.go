@@ -15,17 +15,17 @@ import (
 )
 
 // LeasedHandler handles one message whose effects are not in a transaction with the record
-// that it was processed. The context ends at HandlerTimeout, and before the lease does under
-// which the handler runs; [lease.FromContext] returns that lease, whose Token what the handler
-// writes can carry. It carries m for [waybill.MessageFrom]. The handler must not keep m.
+// that it was processed. The context ends at HandlerTimeout, and before the lease under which the
+// handler runs; [lease.FromContext] returns that lease, whose Token is a fencing token for what the
+// handler writes. The context carries m for [waybill.MessageFrom]. The handler must not keep m.
 //
-// nil marks the message as processed. What the kinds of errors lead to is as for a [Handler].
+// nil marks the message as processed. The kinds of errors mean the same as for a [Handler].
 // A message is handled again if its process, or the lease, ends between the effect and the
 // mark: effects happen at least once.
 type LeasedHandler func(ctx context.Context, m *waybill.Message) error
 
-// Leased takes deliveries from a subscriber and handles each message under a lease, by one
-// consumer of its name at a time.
+// Leased takes deliveries from a subscriber and handles each message under a lease, which one
+// consumer of its name holds at a time.
 type Leased struct {
 	*receiver
 	store   lease.Store
@@ -33,9 +33,9 @@ type Leased struct {
 	leases  Leases
 }
 
-// NewLeased returns a consumer that receives from b what s says, leases messages in store and
-// handles them with h. What cfg says of the inbox holds for the store: InboxRetention is how long it
-// remembers what was processed. The error is an [*waybill.InvalidError] that names what is
+// NewLeased returns a consumer that receives what s selects from b, leases messages in store and
+// handles them with h. What cfg says about the inbox applies to the store: InboxRetention is how
+// long it remembers what was processed. The error is an [*waybill.InvalidError] that names what is
 // missing or wrong.
 func NewLeased(b Broker, s Subscription, store lease.Store, h LeasedHandler, leases Leases, cfg Config) (*Leased, error) {
 	if err := s.Validate(); err != nil {
@@ -68,7 +68,7 @@ func NewLeased(b Broker, s Subscription, store lease.Store, h LeasedHandler, lea
 	return c, nil
 }
 
-// leasedMessage is a message whose key this consumer has.
+// leasedMessage is a message whose key this consumer has leased.
 type leasedMessage struct {
 	*waybill.Message
 	rec      inbox.Record
@@ -78,8 +78,8 @@ type leasedMessage struct {
 	lasts    time.Duration
 }
 
-// tryMessage runs one attempt at a message. One that was here before is a suspect if its last
-// lease has run out: the holder has not come back. A suspect runs alone.
+// tryMessage runs one attempt at a message. A redelivered one is a suspect if its last lease has
+// expired without being released. A suspect runs while nothing else does.
 func (c *Leased) tryMessage(ctx, work context.Context, rec inbox.Record, m *waybill.Message, redelivered bool) verdict {
 	key := c.key(rec)
 	if !redelivered {
@@ -105,7 +105,7 @@ func (c *Leased) tryMessage(ctx, work context.Context, rec inbox.Record, m *wayb
 	return c.tryLease(work, rec, m, key, suspect)
 }
 
-// tryLease begins the key of a message and runs the handler under its lease.
+// tryLease leases the key of a message and runs the handler under the lease.
 func (c *Leased) tryLease(work context.Context, rec inbox.Record, m *waybill.Message, key string, suspect bool) verdict {
 	answer, asked, err := c.begin(work, key, rec.PayloadHash)
 	switch {
@@ -123,7 +123,7 @@ func leaseOf(key string, a lease.Answer) lease.Lease {
 	return lease.Lease{Key: key, ID: a.LeaseID, Token: a.Token}
 }
 
-// begun does what the answer to a request leads to; do is for a key that was acquired.
+// begun acts on the answer to a request; it calls do for a key that was acquired.
 func (c *Leased) begun(work context.Context, m *waybill.Message, answer lease.Answer, do func() verdict) verdict {
 	switch answer.Status {
 	case lease.Acquired:
@@ -145,9 +145,9 @@ func (c *Leased) key(rec inbox.Record) string {
 	return k.String()
 }
 
-// begin asks for a key of a payload, and says when it asked. Without an answer it asks once more
-// with the same id: the store may have leased the key, and says so then. A message whose key is
-// leased without anybody knowing waits for the end of that lease.
+// begin requests the key of a payload, and returns when it asked. Without an answer it asks once
+// more with the same id: if the store has leased the key, it says so then. If both answers are
+// lost, a leased key stays leased until that lease ends.
 func (c *Leased) begin(ctx context.Context, key, payloadHash string) (answer lease.Answer, asked time.Time, err error) {
 	req := lease.Request{Key: key, Owner: c.cfg.Node, TTL: c.leases.TTL, RequestID: lease.NewID(), PayloadHash: payloadHash}
 	for try := 1; ; try++ {
@@ -162,7 +162,7 @@ func (c *Leased) begin(ctx context.Context, key, payloadHash string) (answer lea
 
 const beginTries = 2
 
-// tryBegin asks for a key. An answer that takes as long as the lease is of no use.
+// tryBegin requests a key. An answer that takes as long as the lease is of no use.
 func (c *Leased) tryBegin(ctx context.Context, req lease.Request) (lease.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(req.TTL, settleTimeout))
 	defer cancel()
@@ -181,11 +181,11 @@ func busyWait(remaining time.Duration) time.Duration {
 	return wait + rand.N(wait/10)
 }
 
-// unreachable decides what becomes of a message whose key could not be begun.
+// unreachable decides what to do with a message whose key could not be leased.
 func (c *Leased) unreachable(ctx context.Context, rec inbox.Record, m *waybill.Message, err error) verdict {
 	err = fmt.Errorf("begin lease: %w", err)
 	switch {
-	case waybill.IsPermanent(err): // no key that the store takes
+	case waybill.IsPermanent(err): // no key that the store accepts
 		return c.bury(ctx, rec, m, failure{cause: err}, 1)
 	case c.leases.FailOpen && ctx.Err() == nil:
 		return c.unleased(ctx, rec, m, err)
@@ -193,7 +193,7 @@ func (c *Leased) unreachable(ctx context.Context, rec inbox.Record, m *waybill.M
 	return c.unavailable(ctx, m, err)
 }
 
-// unleased runs the handler without a lease. Nobody counts the attempts meanwhile.
+// unleased runs the handler without a lease. Attempts are not counted in the meantime.
 func (c *Leased) unleased(ctx context.Context, rec inbox.Record, m *waybill.Message, cause error) verdict {
 	c.observe(ctx, observe.Event{Op: observe.OpUnleased, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Err: cause})
 	err := c.runHandler(ctx, m)
@@ -206,7 +206,7 @@ func (c *Leased) unleased(ctx context.Context, rec inbox.Record, m *waybill.Mess
 	return c.unavailable(ctx, m, err)
 }
 
-// underLease runs the handler under a lease, or gives the message up if its attempts are used up.
+// underLease runs the handler under a lease, or dead-letters the message if its attempts are used up.
 func (c *Leased) underLease(work context.Context, m leasedMessage, suspect bool) verdict {
 	if past := m.attempts - 1; c.usedUp(past, suspect) {
 		return c.settleDead(work, m, failure{cause: noneLeft(past, suspect)}, past)
@@ -226,13 +226,13 @@ func (c *Leased) underLease(work context.Context, m leasedMessage, suspect bool)
 	return c.settleProcessed(work, m)
 }
 
-// usedUp reports whether a message may not be tried again after so many attempts. A suspect
-// gets at least as many as poison elsewhere: somebody may have killed the process.
+// usedUp reports whether a message may not be tried again after the given number of attempts. A
+// suspect gets at least poisonStarts: somebody may have killed the process.
 func (c *Leased) usedUp(attempts int, suspect bool) bool {
 	return c.cfg.Retry.Exhausted(attempts) && (!suspect || attempts >= poisonStarts)
 }
 
-// noneLeft is the error of a message that is given up before it is tried once more.
+// noneLeft is the error of a message that is dead-lettered before another attempt.
 func noneLeft(attempts int, suspect bool) error {
 	if suspect {
 		return waybill.PermanentError(waybill.ReasonPoison, fmt.Errorf("no attempt is left after %d; the process, or the lease, ended while the message was handled the last time, while nothing else was", attempts))
@@ -240,7 +240,7 @@ func noneLeft(attempts int, suspect bool) error {
 	return fmt.Errorf("no attempt is left after %d; nothing is known of the end of the last one", attempts)
 }
 
-// runHandler runs the handler, again where that may help.
+// runHandler runs the handler, with immediate retries.
 func (c *Leased) runHandler(ctx context.Context, m *waybill.Message) error {
 	_, err := c.repeat(ctx, m, func() (inbox.Outcome, error) {
 		return inbox.Processed, c.call(ctx, m, func(ctx context.Context) error { return c.handler(ctx, m) })

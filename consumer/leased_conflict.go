@@ -11,9 +11,9 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// conflicting decides what becomes of a message that has the key of another one, which was
-// processed. Its attempts and its letter are kept under a key of its own, so that copies of it are
-// told apart from the first message and have no letter each.
+// conflicting decides what to do with a message that has the key of another one, which was
+// processed. Its attempts and its dead letter are kept under a separate key, so that copies of it
+// are distinguished from the first message and share one dead letter.
 func (c *Leased) conflicting(work context.Context, rec inbox.Record, m *waybill.Message, taken string) verdict {
 	if c.cfg.OnConflict == ConflictSkip {
 		c.conflict(work, m)
@@ -30,8 +30,8 @@ func (c *Leased) conflicting(work context.Context, rec inbox.Record, m *waybill.
 	})
 }
 
-// conflictKey is the key of a payload whose message has a key that is taken. It is nobody else's:
-// those of messages end in an id.
+// conflictKey returns the key of a payload whose message has a key that is taken. No other message
+// has it: the keys of messages end in an id.
 func (c *Leased) conflictKey(rec inbox.Record, taken string) string {
 	sum := sha256.Sum256([]byte(taken + " " + rec.PayloadHash))
 	return lease.Key{Tenant: rec.Tenant, Bus: c.leases.Bus, Group: rec.Consumer, Alias: hex.EncodeToString(sum[:])}.String()

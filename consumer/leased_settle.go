@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// settleBackoff is the first wait before a lease store is told again what it has not answered;
+// settleBackoff is the first wait before a call to a lease store that was not answered is repeated;
 // it is doubled up to outageWait.
 const settleBackoff = 50 * time.Millisecond
 
@@ -26,15 +26,16 @@ func (c *Leased) settleProcessed(work context.Context, m leasedMessage) verdict 
 		return c.unavailable(work, m.Message, fmt.Errorf("mark as processed: %w", err))
 	case status == lease.Processed:
 		return done
-	case status == lease.Unknown: // to come again would be to happen again
+	case status == lease.Unknown: // a redelivery would repeat the effect
 		c.reportLost(work, m.Message, errForgotten)
 		return done
 	}
 	return c.lost(work, m.Message)
 }
 
-// settleFailed gives the key of a message back that is to be tried again, or buries it. What was
-// counted waits for its next attempt in the store too: it may come early, here or elsewhere.
+// settleFailed releases the key of a message that is to be retried, or dead-letters the message.
+// The store also keeps the wait until the next attempt: the message may be delivered early, here or
+// elsewhere.
 func (c *Leased) settleFailed(work context.Context, m leasedMessage, f failure) verdict {
 	switch kind := waybill.KindOf(f.cause); {
 	case kind == waybill.Unavailable || kind == waybill.Conflict:
@@ -48,7 +49,7 @@ func (c *Leased) settleFailed(work context.Context, m leasedMessage, f failure) 
 	return c.retry(work, m.Message, m.attempts, delay, f.cause)
 }
 
-// settleDead stores the letter of a message and marks it.
+// settleDead stores the dead letter of a message and marks the message.
 func (c *Leased) settleDead(work context.Context, m leasedMessage, f failure, attempts int) verdict {
 	if v := c.bury(work, m.rec, m.Message, f, attempts); v.again {
 		c.giveBack(work, m, lease.Release{Uncounted: true})
@@ -57,7 +58,7 @@ func (c *Leased) settleDead(work context.Context, m leasedMessage, f failure, at
 	return c.settleProcessed(work, m)
 }
 
-// giveBack releases a key. One that cannot be released is free when its lease has run out.
+// giveBack releases a key. One that cannot be released is free when its lease expires.
 func (c *Leased) giveBack(work context.Context, m leasedMessage, r lease.Release) {
 	_, err := c.tell(work, func(ctx context.Context) (lease.Status, error) {
 		return c.store.ReleaseLease(ctx, m.lease, r)
@@ -65,7 +66,7 @@ func (c *Leased) giveBack(work context.Context, m leasedMessage, r lease.Release
 	c.reportSettle(work, err)
 }
 
-// tell tells the store what became of a lease until it answers, or until work ends.
+// tell repeats a call to the store until it answers, or until work ends.
 func (c *Leased) tell(work context.Context, it func(ctx context.Context) (lease.Status, error)) (lease.Status, error) {
 	for wait := settleBackoff; ; wait = min(2*wait, outageWait) {
 		settle, cancel := context.WithTimeout(context.WithoutCancel(work), settleTimeout)
@@ -79,8 +80,8 @@ func (c *Leased) tell(work context.Context, it func(ctx context.Context) (lease.
 	}
 }
 
-// lost leaves a message to whoever has begun it since: it comes again, to be skipped if that
-// one has processed it.
+// lost leaves a message to the consumer that has leased it since: it is redelivered, and skipped if
+// that consumer has processed it.
 func (c *Leased) lost(ctx context.Context, m *waybill.Message) verdict {
 	c.reportLost(ctx, m, errLeaseLost)
 	return verdict{again: true, after: outageWait, uncounted: true}

@@ -8,32 +8,31 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// Leases says how a [Leased] consumer leases messages, and where those go that it gives up.
+// Leases says how a [Leased] consumer leases messages, and where it puts dead letters.
 type Leases struct {
-	// Bus names the broker, or the virtual host, that the consumer receives from. It is part of
-	// the key, as Subscription.Group is, so a new name handles everything again. Required.
+	// Bus names the broker, or the virtual host, that the consumer receives from. Like
+	// Subscription.Group it is part of the key, so under a new name everything is handled again.
+	// Required.
 	Bus string
 
 	// SourceInKey makes the message's Source part of the key, for producers whose ids are unique per
 	// source only. Programs in other languages share this consumer's keys only if theirs have it too.
 	// Without it two messages of one type and id are copies of each other, whoever produced them; if
-	// their payloads differ, Config.OnConflict says what becomes of the second. Optional.
+	// their payloads differ, Config.OnConflict says what to do with the second. Optional.
 	SourceInKey bool
 
-	// TTL is how long a lease lasts unless it is renewed, and so how long a message waits whose
-	// process was killed. It is renewed each third of that for as long as the handler runs; a
-	// handler that can't be sure of its lease any more is told to end a sixth of that before the
-	// lease does. At least 100 ms, at most [lease.MaxTTL], and less than InboxRetention.
-	// Optional; the default is 60 s.
+	// TTL is how long a lease lasts unless it is renewed, and so how long a message waits whose process
+	// was killed. It is renewed each third of that for as long as the handler runs; if the renewals
+	// fail, the handler's context ends a sixth of that before the lease. At least 100 ms, at most
+	// [lease.MaxTTL], and less than InboxRetention. Optional; the default is 60 s.
 	TTL time.Duration
 
-	// Letters is where messages go that are given up: [LettersIn] a store, or [LettersTo]
-	// something else. Required.
+	// Letters says where dead letters go: [LettersIn] a store, or [LettersTo] something else. Required.
 	Letters Letters
 
 	// FailOpen handles messages without a lease while the lease store does not answer, reported
-	// as [observe.OpUnleased]: copies of a message may be handled several times then, also side
-	// by side. Without it they wait until the store is back, and no attempt is counted.
+	// as [observe.OpUnleased]: copies of a message may be handled several times then, even
+	// concurrently. Otherwise messages wait until the store is back, and no attempt is counted.
 	FailOpen bool
 }
 

@@ -8,21 +8,21 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// Letters is where a [Leased] consumer puts the messages that it gives up. The letter is
-// stored first, and the message is marked as processed then: a process that is killed in
-// between leaves a message that is tried once more.
+// Letters says where a [Leased] consumer puts dead letters. The dead letter is stored first, and
+// then the message is marked as processed: if the process is killed in between, the message is
+// tried once more.
 type Letters struct {
 	bury  func(ctx context.Context, l inbox.Letter) (bool, error)
 	rerun func(c *receiver, h LeasedHandler) rerunner // nil for letters that stay where they are
 }
 
-// Set reports whether l says where letters go.
+// Set reports whether l says where dead letters go.
 func (l Letters) Set() bool { return l.bury != nil }
 
-// LettersIn keeps dead letters in a store, which shows them, and from which the consumer runs
-// those again that are requeued. It keeps one letter of a message, however often it is told.
-// A letter that is run again is nobody else's meanwhile, but under no lease, and it is removed
-// in a transaction that is open while the handler runs.
+// LettersIn keeps dead letters in a store, which lists them, and from which the consumer handles
+// requeued ones again. It keeps one dead letter per message, however often it is stored. While a
+// requeued letter is handled no other consumer takes it, but it is under no lease, and it is
+// removed in a transaction that is open while the handler runs.
 func LettersIn[Tx any](box inbox.Inbox[Tx]) Letters {
 	return Letters{
 		bury: box.BuryMessage,
@@ -33,9 +33,8 @@ func LettersIn[Tx any](box inbox.Inbox[Tx]) Letters {
 }
 
 // LettersTo passes dead letters to keep, which returns nil once a letter is stored durably; an
-// error leaves the message with the broker. keep may get a letter of one message more than
-// once. Nothing runs such a letter again. package service has a keep that publishes to a
-// topic.
+// error leaves the message with the broker. keep may be called more than once for one message. Such
+// dead letters are never handled again. Package service has a keep that publishes to a topic.
 func LettersTo(keep func(ctx context.Context, l inbox.Letter) error) Letters {
 	if keep == nil {
 		return Letters{}

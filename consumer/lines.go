@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// lines are the deliveries that wait to be handled in batches. Those of one key stand in one
-// line, which a batch takes some from the front of; until it is done with them nobody else
-// takes from that line. A delivery without an order has a line to itself.
+// lines are the deliveries that wait to be handled in batches. Those of one key form one line. A
+// batch takes deliveries from its front, and until it has finished with them no other batch takes
+// from that line. A delivery without an order has a line to itself.
 type lines struct {
 	mu     sync.Mutex
 	byKey  map[string]*line
-	ready  []*line         // that have somebody waiting and nobody taken, first come first served
+	ready  []*line         // with deliveries waiting and none taken, first come first served
 	wake   chan struct{}   // has room for one: there may be a ready line
-	period context.Context // no more is begun once it has ended
+	period context.Context // nothing is started once it has ended
 }
 
 type line struct {
@@ -32,15 +32,15 @@ func newLines() *lines {
 	return &lines{byKey: make(map[string]*line), wake: make(chan struct{}, 1), period: context.Background()}
 }
 
-// open lets deliveries be begun until ctx ends. Of those that were begun before, the lines go on.
+// open lets deliveries be started until ctx ends. The lines of those that were started before continue.
 func (q *lines) open(ctx context.Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.period = ctx
 }
 
-// add puts d at the end of the line of key, or, without a key, into a line of its own. It
-// returns false if no more is begun and there is no line yet.
+// add puts d at the end of the line of key, or, without a key, into a line of its own. It returns
+// false if nothing more is started and there is no line yet.
 func (q *lines) add(key string, d *held) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,8 +79,8 @@ func (q *lines) wait(ctx context.Context) bool {
 	}
 }
 
-// take takes up to n deliveries, those of a line in their order, and no more than each of them may be in a batch with. finish
-// must be called with what take returns.
+// take takes up to n deliveries, those of a line in their order, and no more than each of them allows in its
+// batch. finish must be called with what take returns.
 func (q *lines) take(n int) []group {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -108,8 +108,8 @@ func (q *lines) take(n int) []group {
 	return taken
 }
 
-// finish gives lines free again. What is left in the groups, because their batch has failed,
-// goes back to the front of its line. If no more is begun, finish takes away all of these lines and returns it.
+// finish frees lines. What is left in the groups, because their batch has failed, goes back to the front of its
+// line. If nothing more is started, finish removes all of these lines and returns their deliveries.
 func (q *lines) finish(groups []group) (left []*held) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -131,7 +131,7 @@ func (q *lines) finish(groups []group) (left []*held) {
 	return left
 }
 
-// leave takes a line away from who handles some of it, and returns what waits there.
+// leave removes a line while a batch handles some of it, and returns what waits there.
 func (q *lines) leave(l *line) []*held {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -148,13 +148,13 @@ func (q *lines) remove(l *line) []*held {
 	return list
 }
 
-// close takes away the lines of which nothing is being handled, and returns what waits in them, if they are still
-// open for ctx. Otherwise they are those of the next period.
+// close removes the lines of which nothing is being handled, and returns what waits in them, if they are still
+// open for ctx. Otherwise they belong to the next period.
 func (q *lines) close(ctx context.Context) (left []*held) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.period != ctx {
-		q.signal() // it may have been taken from who waits now
+		q.signal() // the wake-up may have been consumed before
 		return nil
 	}
 	for _, l := range q.ready {

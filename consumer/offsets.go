@@ -10,21 +10,21 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// OffsetMode says whether, and beside what, a consumer keeps the offsets of its broker in the
-// database of its inbox: one row for each partition, moved in the handler's transaction. Offsets
-// alone do not tell a copy that was published a second time, which has another offset; so there
-// is no mode without something that does.
+// OffsetMode says whether a consumer keeps the offsets of its broker in the database of its inbox:
+// one row for each partition, updated in the handler's transaction. Offsets alone do not detect a
+// message that was published twice, because the copy has another offset; so each mode combines them
+// with something that does.
 type OffsetMode int
 
 const (
 	// OffsetsOff leaves offsets to the broker.
 	OffsetsOff OffsetMode = iota
 
-	// OffsetsBesideInbox keeps offsets, and a record of each message as without them.
+	// OffsetsBesideInbox keeps offsets, and also the usual record of each message.
 	OffsetsBesideInbox
 
 	// OffsetsBehindExactlyOnce keeps offsets, and no records of messages that were published in
-	// a transaction of the broker. It declares that those of the consumer's topics all were
+	// a transaction of the broker. It declares that all of these on the consumer's topics were
 	// published by exactly-once relays, each message at one offset. What was not published in a
 	// transaction has its record.
 	OffsetsBehindExactlyOnce
@@ -57,8 +57,8 @@ func (c *receiver) keepOffsets(box any) error {
 	return nil
 }
 
-// takePartition takes over a partition in the store, and says where to go on. Who has held it
-// before can do nothing more then.
+// takePartition takes over a partition in the store, and returns where to continue. It fences off
+// the previous holder.
 func (c *receiver) takePartition(ctx context.Context, store inbox.OffsetStore, claim contract.PartitionClaim) (inbox.Progress, error) {
 	for {
 		now, taken, err := c.tryTake(ctx, store, claim)
@@ -84,7 +84,7 @@ func (c *receiver) tryTake(ctx context.Context, store inbox.OffsetStore, claim c
 	if err != nil {
 		return now, false, err
 	}
-	if now, err = takeOver(ctx, was, claim); err != nil { // it may ask the broker, which the store's time is not for
+	if now, err = takeOver(ctx, was, claim); err != nil { // it may ask the broker, which must not count as the store's time
 		return now, false, err
 	}
 	err = c.ask(ctx, func(ctx context.Context) (err error) {
@@ -94,9 +94,9 @@ func (c *receiver) tryTake(ctx context.Context, store inbox.OffsetStore, claim c
 	return now, taken, err
 }
 
-// takeOver returns the progress with which the claim's holder goes on from was, nil if nothing
-// is stored. Where the group has committed messages that are not stored, others have gone on without
-// the store, and so they may have with what the partition holds now.
+// takeOver returns the progress with which the claim's holder continues from was, which is nil if
+// nothing is stored. If the group has committed messages that are not stored, other members have
+// processed them without the store, and may have done so with what the partition holds now.
 func takeOver(ctx context.Context, was *inbox.Progress, claim contract.PartitionClaim) (inbox.Progress, error) {
 	now := inbox.Progress{Next: claim.Committed, RecordedBelow: claim.End, Holder: claim.Holder}
 	switch {
@@ -128,8 +128,8 @@ func takeOver(ctx context.Context, was *inbox.Progress, claim contract.Partition
 	return now, nil
 }
 
-// current returns nil if the member is one of the group's, although somebody has held the
-// partition at a later generation: the group was removed since, and counts from the beginning.
+// current returns nil if the member belongs to the group, although the partition was held at a
+// later generation: the group was removed since, and its generations start over.
 func current(ctx context.Context, claim contract.PartitionClaim) error {
 	is, err := claim.Current(ctx)
 	switch {
@@ -141,7 +141,7 @@ func current(ctx context.Context, claim contract.PartitionClaim) error {
 	return nil
 }
 
-// position returns where a delivery stands, nil if its offset is not kept.
+// position returns the position of a delivery, nil if its offset is not kept.
 func (c *receiver) position(d *held) *inbox.Position {
 	if c.cfg.Offsets == OffsetsOff {
 		return nil

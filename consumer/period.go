@@ -8,8 +8,8 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// period is a time in which deliveries are begun: until a pause, or the end of Run. What was
-// received in it and not begun is given back to the broker then.
+// period is a time in which deliveries are started: until a pause, or the end of Run. What was
+// received in it and not started is then requeued.
 type period struct {
 	ctx  context.Context
 	end  context.CancelCauseFunc
@@ -29,7 +29,7 @@ func (c *receiver) newPeriod(ctx, work context.Context) *period {
 	return p
 }
 
-// pause ends the period: nothing more is received or begun until what has caused it is over.
+// pause ends the period: nothing more is received or started until its cause is over.
 func (c *receiver) pause(cause error) {
 	if p := c.current.Load(); p != nil {
 		p.end(cause)
@@ -60,14 +60,14 @@ func (c *receiver) receiveAll(ctx, work context.Context) {
 	p.end(nil)
 }
 
-// singleActive reports whether another member takes over when a subscription ends.
+// singleActive reports whether another member of the group takes over when a subscription ends.
 func (c *receiver) singleActive() bool {
 	s, is := c.sub.(contract.SingleActive)
 	return is && s.SingleActive()
 }
 
-// receiveIn receives in a period, until it or the subscription ends. A subscription that is full
-// of deliveries behind keys that are held up is followed by one with room for others.
+// receiveIn receives in a period, until it or the subscription ends. A subscription that is full of
+// deliveries of blocked keys is followed by one with room for others.
 func (c *receiver) receiveIn(p *period) (err error) {
 	c.receives.begin()
 	defer func() { c.receives.end(err) }()

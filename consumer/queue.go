@@ -8,17 +8,18 @@ import (
 	"github.com/waybill-go/waybill/contract"
 )
 
-// keyQueues runs the deliveries of each key one after the other, and keys beside each other.
+// keyQueues runs the deliveries of each key one after the other, and different keys concurrently.
 type keyQueues struct {
 	mu     sync.Mutex
-	queues map[string][]*held // present while a goroutine works on the key
+	queues map[string][]*held // present while a goroutine handles the key
 	busy   sync.WaitGroup
 }
 
 func newKeyQueues() *keyQueues { return &keyQueues{queues: make(map[string][]*held)} }
 
-// add appends d to the queue of key and, if nobody works on it, starts to: until handle returns false, when it has
-// taken the queue away. If nobody does and ctx has ended, add does nothing and returns false.
+// add appends d to the queue of key and, if no goroutine handles the queue, starts one, which runs until handle
+// returns false, having removed the queue. If there is none and ctx has ended, add does nothing and returns
+// false.
 func (q *keyQueues) add(ctx context.Context, key string, d *held, handle func(*held) bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -42,7 +43,7 @@ func (q *keyQueues) drain(key string, handle func(*held) bool) {
 	}
 }
 
-// leave takes a queue away from whoever works on it, and returns what waits there.
+// leave removes a queue, and returns what waits there.
 func (q *keyQueues) leave(key string) []*held {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -64,27 +65,27 @@ func (q *keyQueues) next(key string) (*held, bool) {
 	return list[0], true
 }
 
-// spawn runs fn beside the queues.
+// spawn runs fn in a goroutine that wait waits for, too.
 func (q *keyQueues) spawn(fn func()) { q.busy.Go(fn) }
 
 // wait returns when everything that was added has been handled.
 func (q *keyQueues) wait() { q.busy.Wait() }
 
-// heldDeliveries are those received and not yet settled. The broker is told from time to
-// time that they are still worked on.
+// heldDeliveries are those received and not yet settled. They are extended at the broker
+// periodically.
 type heldDeliveries struct {
 	mu  sync.Mutex
 	set map[*held]struct{}
 }
 
-// held is a delivery with an identity: a broker's own type need not be comparable.
+// held is a delivery with an identity: a broker's type need not be comparable.
 type held struct {
 	contract.Delivery
-	key  string // that its order is kept by; "" without one
+	key  string // the ordering key; "" without one
 	most int    // deliveries in a batch with it; 1 if it is to be handled alone
 }
 
-// newHeld holds a delivery. One that comes again may have ended a process: it is handled alone.
+// newHeld holds a delivery. A redelivered one may have killed a process: it is not handled in a batch.
 func newHeld(d contract.Delivery) *held {
 	if d.Redelivered() {
 		return &held{Delivery: d, most: 1}
@@ -120,8 +121,8 @@ func (h *heldDeliveries) list() []*held {
 	return list
 }
 
-// extend calls Extend on all held deliveries every ExtendInterval until ctx is done. One
-// that fails is redelivered by the broker; the inbox recognises it then.
+// extend calls Extend on all held deliveries every ExtendInterval until ctx is done. One that
+// cannot be extended is redelivered by the broker; the inbox recognises it then.
 func (h *heldDeliveries) extend(ctx context.Context) {
 	t := time.NewTicker(contract.ExtendInterval)
 	defer t.Stop()

@@ -14,8 +14,8 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// receiver is what all consumers have in common: it takes deliveries from a subscriber, keeps
-// to order and concurrency, and settles each delivery as the attempt at it says.
+// receiver is what all consumers have in common: it takes deliveries from a subscriber, enforces
+// order and concurrency, and settles each delivery by the result of its attempt.
 type receiver struct {
 	name string // of the consumer group
 	sub  contract.Subscriber
@@ -24,13 +24,13 @@ type receiver struct {
 	// subscribe receives, as [contract.Subscriber] says.
 	subscribe func(ctx context.Context, prefetch int, deliver func(contract.Delivery)) error
 
-	// try runs one attempt at a message that can be recorded as rec. What is under way
-	// outlives ctx until work ends; nothing is begun after the end of ctx.
+	// try runs one attempt at a message that can be recorded as rec. An attempt in flight outlives ctx
+	// until work ends; none is started after the end of ctx.
 	try        func(ctx, work context.Context, rec inbox.Record, m *waybill.Message, redelivered bool) verdict
 	buryLetter func(ctx context.Context, l inbox.Letter) (bool, error)
-	requeues   rerunner // nil if letters are not run again
+	requeues   rerunner // nil if dead letters are not requeued here
 
-	// ping asks the store for something that it need not have.
+	// ping makes a cheap request to the store.
 	ping func(ctx context.Context) error
 
 	// lineUp returns what takes deliveries that are handled in batches; nil without batches.
@@ -38,12 +38,12 @@ type receiver struct {
 
 	running  atomic.Bool
 	receives reception
-	periods  sync.RWMutex // held by who begins a period; for reading by who gives back because it is over
+	periods  sync.RWMutex // write-locked to begin a period, read-locked to requeue because it is over
 	current  atomic.Pointer[period]
 	made     time.Time     // by the monotonic clock, as all that is counted from it
 	answered atomic.Int64  // how long after that the store has answered last
-	inside   atomic.Int32  // handlers that run in a transaction of the store
-	handlers chan struct{} // one for each handler that runs
+	inside   atomic.Int32  // handlers running in a transaction of the store
+	handlers chan struct{} // one for each running handler
 	held     *heldDeliveries
 	queues   *keyQueues
 	stalls   stalls
@@ -51,7 +51,7 @@ type receiver struct {
 	busyKeys busyKeys
 }
 
-// rerunner runs dead letters again that were requeued.
+// rerunner handles requeued dead letters.
 type rerunner interface {
 	run(ctx, work context.Context)
 	health() error
@@ -81,13 +81,12 @@ func newReceiver(b Broker, s Subscription, cfg Config) (*receiver, error) {
 	}, nil
 }
 
-// Run handles messages until ctx is done. It then stops receiving, gives back to the broker what
-// was received and not begun, which counts as no attempt, and lets handlers that are running
-// finish. It returns within ShutdownGrace, or a second later if that is shorter than ten: the
-// handlers' contexts end before, and if some ignore it Run leaves them behind and returns an error;
-// their messages are delivered again. Otherwise it returns nil. Lost connections and an unreachable database are waited out. A
-// consumer runs once at a time; a second Run, also while a handler of the first is left, returns
-// an error.
+// Run handles messages until ctx is done. It then stops receiving, requeues what was received and not started,
+// which counts as no attempt, and lets running handlers finish. It returns within ShutdownGrace, or a second
+// later if that is shorter than ten: the handlers' contexts end before, and if some ignore that Run abandons
+// them and returns an error; their messages are redelivered. Otherwise it returns nil. Lost connections and an
+// unreachable database are waited out. A consumer runs once at a time; a second Run, also while an abandoned
+// handler of the first is running, returns an error.
 func (c *receiver) Run(ctx context.Context) error {
 	if !c.running.CompareAndSwap(false, true) {
 		return errors.New("consumer: is running already")
@@ -114,12 +113,12 @@ func (c *receiver) Run(ctx context.Context) error {
 	}
 }
 
-// windDown is how long handlers whose context has ended have to return. It is taken from
-// ShutdownGrace, but for a tenth of that at most.
+// windDown is how long handlers have to return once their context has ended. It is taken from
+// ShutdownGrace, but at most a tenth of that.
 const windDown = time.Second
 
-// runAll receives until ctx ends, and returns when all that was begun has ended, after which it
-// calls stop, which ends work.
+// runAll receives until ctx ends, waits until everything that was started has ended, calls stop,
+// which ends work, and returns.
 func (c *receiver) runAll(ctx, work context.Context, stop func()) {
 	var background sync.WaitGroup
 	background.Go(func() { c.held.extend(work) })
@@ -132,8 +131,8 @@ func (c *receiver) runAll(ctx, work context.Context, stop func()) {
 	background.Wait()
 }
 
-// take hands a delivery to the queue of its key, or, unordered, to one of its own, which
-// waits here for a free handler so that no more is received than can be handled.
+// take hands a delivery to the queue of its key, or, unordered, to one of its own, which waits here
+// for a free handler, so that no more is received than can be handled.
 func (c *receiver) take(ctx, work context.Context, d *held) {
 	if key, ok := c.orderKey(d); ok {
 		d.key = key
@@ -154,8 +153,8 @@ func (c *receiver) take(ctx, work context.Context, d *held) {
 	})
 }
 
-// orderKey returns what order is kept by, and false if the delivery has no order. With offsets
-// the subscriber keeps it.
+// orderKey returns the ordering key, and false if the delivery has none. With offsets the
+// subscriber keeps the order.
 func (c *receiver) orderKey(d *held) (string, bool) {
 	if c.cfg.Order != OrderByKey || c.cfg.Offsets != OffsetsOff {
 		return "", false
@@ -167,8 +166,8 @@ func (c *receiver) orderKey(d *held) (string, bool) {
 	return m.Address() + "\x00" + m.Key, true
 }
 
-// acquire waits for a free handler. Once ctx has ended it fails for good: what follows a
-// delivery that was not begun must not be begun either.
+// acquire waits for a free handler. Once ctx has ended it always fails: what follows a delivery
+// that was not started must not be started either.
 func (c *receiver) acquire(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
@@ -184,8 +183,8 @@ func (c *receiver) acquire(ctx context.Context) bool {
 func (c *receiver) releaseHandler() { <-c.handlers }
 
 // Health returns nil while the consumer receives and looks for requeued dead letters, and
-// otherwise a [*waybill.StalledError] for each that it does not. After a failure receiving
-// counts as well again with the first delivery, or when nothing has failed for 30 s. Health is also an
+// otherwise a [*waybill.StalledError] for each loop that has stalled. After a failure receiving counts
+// as healthy again with the first delivery, or when nothing has failed for 30 s. Health is also an
 // error while other transactions hold the inbox rows of messages for longer than a handler may take.
 func (c *receiver) Health() error {
 	err := errors.Join(c.receives.health(c.receiveLoop()), c.busyKeys.health(c.receiveLoop(), time.Now(), c.holdLimit()))

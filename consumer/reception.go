@@ -7,16 +7,16 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// quietAfter is how long a subscription that delivers nothing must last to count as one that
-// works: there may be nothing to deliver.
+// quietAfter is how long a subscription that delivers nothing must last to count as working: there
+// may be nothing to deliver.
 const quietAfter = 30 * time.Second
 
-// reception is how receiving goes.
+// reception is the state of receiving.
 type reception struct {
 	mu      sync.Mutex
-	began   time.Time // of the subscription under way; zero if there is none
+	began   time.Time // of the current subscription; zero if there is none
 	good    time.Time // when receiving was last known to work
-	failure error     // why the last subscription ended; nil once another one delivers
+	failure error     // why the last subscription ended; nil once another delivers
 }
 
 func (r *reception) begin() {

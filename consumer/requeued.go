@@ -13,11 +13,10 @@ import (
 
 type requeuedKey struct{}
 
-// Requeued reports whether the message that is handled under ctx is a dead letter that was
-// requeued.
+// Requeued reports whether the message handled under ctx is a requeued dead letter.
 func Requeued(ctx context.Context) bool { return ctx.Value(requeuedKey{}) != nil }
 
-// requeuer runs dead letters of a consumer again that were requeued in box.
+// requeuer handles the dead letters of a consumer that were requeued in box.
 type requeuer[Tx any] struct {
 	*receiver
 	box     timedInbox[Tx]
@@ -33,13 +32,13 @@ func (c *requeuer[Tx]) run(ctx, work context.Context) {
 	c.rounds.Run(ctx, func(ctx context.Context) error { return c.requeueRound(ctx, work) })
 }
 
-// health allows for the time to get a place, to be alone, and to run.
+// health allows for the time to get a slot, to wait until nothing else runs, and to run.
 func (c *requeuer[Tx]) health() error {
 	return c.rounds.Health(max(3*c.cfg.RequeueInterval, 3*c.cfg.HandlerTimeout+c.cfg.RequeueInterval))
 }
 
-// requeueRound runs one dead letter of this consumer that was requeued, and waits for one if there
-// is none. It also waits if the letter met an outage: the next one would meet it, too. A letter in
+// requeueRound handles one requeued dead letter of this consumer, and waits for one if there is
+// none. It also waits if the letter met an outage: the next one would meet it, too. A letter in
 // flight outlives ctx until work ends.
 func (c *requeuer[Tx]) requeueRound(ctx, work context.Context) error {
 	if !c.acquire(ctx) {
@@ -57,13 +56,13 @@ func (c *requeuer[Tx]) requeueRound(ctx, work context.Context) error {
 	return err
 }
 
-// requeueWaiter is an inbox that can tell when a dead letter of a consumer may be run.
+// requeueWaiter is an inbox that wakes a consumer when one of its dead letters may be run.
 type requeueWaiter interface {
-	// AwaitRequeued returns when there may be a letter to take, or when ctx is done.
+	// AwaitRequeued returns when there may be a requeued dead letter to take, or when ctx is done.
 	AwaitRequeued(ctx context.Context, consumer string)
 }
 
-// await waits for the next round, no longer than until there is a letter if the inbox tells.
+// await waits for the next round, or until there is a requeued letter if the inbox reports that.
 func (c *requeuer[Tx]) await(ctx context.Context) {
 	wait := c.cfg.RequeueInterval
 	box, ok := c.box.box.(requeueWaiter)
@@ -79,10 +78,10 @@ func (c *requeuer[Tx]) await(ctx context.Context) {
 var errNoneRequeued = errors.New("no dead letter is requeued")
 
 // runNext takes a requeued letter and runs it. It returns how long to wait before the next one, or
-// errNoneRequeued. Its start is written down, as with a delivery that comes again: the letter may have
-// ended the process before it was dead.
+// errNoneRequeued. Its start is persisted, as for a redelivery: the message may have killed the
+// process before it was dead-lettered.
 func (c *requeuer[Tx]) runNext(ctx, work context.Context) (wait time.Duration, err error) {
-	lease := 2 * c.cfg.HandlerTimeout // to be alone, and to begin
+	lease := 2 * c.cfg.HandlerTimeout // to wait until nothing else runs, and to start
 	r, found, err := c.box.TakeRequeued(ctx, c.name, lease)
 	switch {
 	case err != nil:
@@ -114,8 +113,8 @@ func (c *requeuer[Tx]) runNext(ctx, work context.Context) (wait time.Duration, e
 	})
 }
 
-// runTaken runs fn for a letter. That fn fails is no error of the loop's; if it was for an outage or
-// a conflict the store keeps the letter requeued, and the wait is that of a delivery.
+// runTaken runs fn for a letter. An error of fn is no error of the loop; after an outage or a
+// conflict the store keeps the letter requeued, and the wait is that of a delivery.
 func (c *requeuer[Tx]) runTaken(ctx, work context.Context, r inbox.Requeued, fn func(ctx context.Context, tx Tx) error) (wait time.Duration, err error) {
 	found, err := c.box.RunRequeued(work, r, c.cfg.Node, fn)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// Redelivery says for how long a broker may deliver a message again that was handled before.
+// Redelivery says for how long a broker may redeliver a message that was handled before.
 type Redelivery struct {
 	// Bound is how long after a message was published the broker keeps it at most. 0 stands
 	// for one that forgets it when the program ends.
@@ -21,20 +21,20 @@ type Redelivery struct {
 	// that takes. Bound is 0 then.
 	Unbounded bool
 
-	// DuplicateWindow is how long the broker drops what a relay publishes a second time; 0
-	// for one that does not.
+	// DuplicateWindow is how long the broker drops what a relay publishes a second time; 0 if it does
+	// not.
 	DuplicateWindow time.Duration
 }
 
-// Redeliverer is a [contract.Subscriber], or a broker, that knows for how long it may deliver a
-// message again.
+// Redeliverer is a [contract.Subscriber], or a broker, that knows for how long it may redeliver a
+// message.
 type Redeliverer interface {
-	// Redelivery returns what holds now. It asks no server and is safe for concurrent use.
+	// Redelivery returns the current limits. It asks no server and is safe for concurrent use.
 	Redelivery() Redelivery
 }
 
-// RedeliveryOf asks a [contract.Subscriber] or a broker. One that is no [Redeliverer] is taken to be
-// unbounded.
+// RedeliveryOf returns the limits of a [contract.Subscriber] or a broker. One that is no
+// [Redeliverer] is taken to be unbounded.
 func RedeliveryOf(from any) Redelivery {
 	if r, ok := from.(Redeliverer); ok {
 		return r.Redelivery()
@@ -42,8 +42,8 @@ func RedeliveryOf(from any) Redelivery {
 	return Redelivery{Unbounded: true}
 }
 
-// Retention relates how long the inbox remembers a message to how long it may come again.
-// What comes again later is handled a second time.
+// Retention relates how long the inbox remembers a message to how long it may be redelivered. What
+// is redelivered later is handled a second time.
 type Retention struct {
 	Inbox           time.Duration // 0 stands for inbox.DefaultRetention
 	Relay, Consumer waybill.RetryPolicy
@@ -108,7 +108,7 @@ func words(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// spread is how much longer than its policy says a delay may be.
+// spread is the factor by which jitter may lengthen a delay.
 const spread = 1.2
 
 // span returns the longest time from the first attempt to the last. A policy that is not

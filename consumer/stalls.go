@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// stalls counts the deliveries that wait behind a key that is held up: the first of them has
-// failed and is to be tried again. They stay with the consumer, for the sake of order, and take up
-// no room of others: where they fill half of a subscription, it is replaced by a larger one.
+// stalls counts the deliveries of blocked keys: the first of a key has failed and is to be retried.
+// They stay with the consumer to keep the order, and must not use up the prefetch: where they fill
+// half of a subscription, it is replaced by a larger one.
 type stalls struct {
 	mu       sync.Mutex
 	keys     map[string]*stall
-	waiting  int                // deliveries of keys that are held up
+	waiting  int                // deliveries of blocked keys
 	prefetch int                // of the subscription
-	usual    int                // what it should be with nothing waiting
+	usual    int                // the prefetch with nothing waiting
 	replace  context.CancelFunc // ends the subscription, to be followed by another
 }
 
@@ -22,7 +22,7 @@ type stall struct {
 	up   bool
 }
 
-// open returns how much a subscription may hold, which replace ends when that is to change.
+// open returns the prefetch of a subscription, which replace ends when that is to change.
 func (s *stalls) open(usual int, replace context.CancelFunc) (prefetch int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *stalls) change(key string, n int) {
 	s.check()
 }
 
-// hold notes whether a key is held up.
+// hold records whether a key is blocked.
 func (s *stalls) hold(key string, up bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +68,8 @@ func (s *stalls) hold(key string, up bool) {
 	s.check()
 }
 
-// check replaces a subscription half of whose usual room is taken by what waits, and one that is
-// larger than usual for no reason any more.
+// check replaces a subscription when waiting deliveries fill half of its usual prefetch, and one
+// that no longer needs to be larger than usual.
 func (s *stalls) check() {
 	full := s.prefetch-s.waiting < (s.usual+1)/2 && s.prefetch < maxPrefetch
 	if s.replace != nil && (full || s.waiting == 0 && s.prefetch > s.usual) {

@@ -10,27 +10,27 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// A message that ends its process leaves no error behind. So the start of an attempt at a
-// redelivered message, or at a requeued dead letter, is written down before the handler runs,
-// and taken back when it has come back. A start that stays makes the message a suspect: it, or what was handled beside
-// it, has ended the process. From then on it runs alone, and is a dead letter when it has not
-// come back from that either.
+// A message that kills its process leaves no error behind. So the start of an attempt at a redelivered message,
+// or at a requeued dead letter, is persisted before the handler runs, and removed when the handler has
+// returned. A start that remains makes the message a suspect: it, or a message handled at the same time, has
+// killed the process. From then on it runs while nothing else does, and becomes a dead letter if the handler
+// does not return from that either.
 
-// poisonStarts is how many starts without an end make a message poison. All but the first
-// are made while it runs alone: one could be chance, as when somebody kills the process.
+// poisonStarts is how many unfinished attempts make a message poison. All but the first are made
+// while nothing else runs: one could be chance, as when somebody kills the process.
 const poisonStarts = 3
 
-// suspects has room for one: the process ends as a whole, so a suspect of one consumer does
-// not run beside that of another.
+// suspects has room for one: the process ends as a whole, so suspects of different consumers do not
+// run at the same time.
 var suspects = make(chan struct{}, 1)
 
-// attemptAgain is attempt for a message of which the store may know something.
+// attemptAgain is attempt for a message that may have attempts in the store.
 func (c *Consumer[Tx]) attemptAgain(ctx, work context.Context, rec inbox.Record, m *waybill.Message) verdict {
 	past, err := c.box.FailedAttempts(work, rec.Key)
 	switch {
 	case err != nil:
 		return c.unavailable(work, m, err)
-	case past.Wait > 0: // it came too early, after a restart perhaps
+	case past.Wait > 0: // it was delivered too early, perhaps after a restart
 		return c.putBack(work, m, past.Wait)
 	case past.Starts >= poisonStarts:
 		return c.poisoned(ctx, work, rec, m, &past)
@@ -58,19 +58,19 @@ func (c *Consumer[Tx]) attemptAgain(ctx, work context.Context, rec inbox.Record,
 	return v
 }
 
-// poisonous is the error of a message that has ended its process so many times.
+// poisonous is the error of a message that has killed its process the given number of times.
 func poisonous(starts int) error {
 	err := fmt.Errorf("the process ended each of the last %d times that the message was handled, at the end while nothing else was", starts)
 	return waybill.PermanentError(waybill.ReasonPoison, err)
 }
 
-// starts is where an [inbox.Inbox] notes them.
+// starts is the part of an [inbox.Inbox] that keeps starts.
 type starts interface {
 	SaveStarts(ctx context.Context, key inbox.Key, starts int) error
 }
 
-// takeBackStart notes that an attempt of which nothing else is written down has come back. An
-// outage is waited out: a start that stayed would speak against the message.
+// takeBackStart records that an attempt about which nothing else is persisted has returned. An
+// outage is waited out: a start that remained would make the message a suspect.
 func (c *receiver) takeBackStart(ctx context.Context, box starts, key inbox.Key) {
 	for {
 		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
@@ -84,14 +84,14 @@ func (c *receiver) takeBackStart(ctx context.Context, box starts, key inbox.Key)
 	}
 }
 
-// alone waits until the caller, who has one place among the handlers, has all of them, and is
-// the only one of this process. It gives up when ctx ends, or after HandlerTimeout: a handler
-// that does not return must not hold up the others too. leave must be called in any case; the
-// caller has its one place then.
+// alone waits until the caller, which holds one handler slot, holds all of them, and no other
+// suspect runs in this process. It stops waiting when ctx ends, or after HandlerTimeout: a handler
+// that does not return must not block the others too. leave must be called in any case; it leaves
+// the caller its one slot.
 func (c *receiver) alone(ctx context.Context) (leave func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.HandlerTimeout)
 	defer cancel()
-	c.releaseHandler() // two who wait for each other's place would wait for ever
+	c.releaseHandler() // two callers waiting for each other's slot would deadlock
 	select {
 	case suspects <- struct{}{}:
 	case <-ctx.Done():

@@ -12,15 +12,15 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// errSilent is why a call to the store was ended.
+// errSilent is the cause of a cancelled call to the store.
 var errSilent = errors.New("consumer: the store has not answered")
 
-// ask calls the store, for at most StoreTimeout.
+// ask runs a call to the store, for at most StoreTimeout.
 func (c *receiver) ask(ctx context.Context, call func(ctx context.Context) error) error {
 	return c.askAround(ctx, func(ctx context.Context, _ *stopwatch) error { return call(ctx) })
 }
 
-// askAround is ask for a call that runs the handler, which is not to count.
+// askAround is ask for a call that runs the handler, whose time does not count.
 func (c *receiver) askAround(ctx context.Context, call func(ctx context.Context, w *stopwatch) error) error {
 	asking, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -41,10 +41,10 @@ func (c *receiver) askAround(ctx context.Context, call func(ctx context.Context,
 	return err
 }
 
-// hear notes that the store has answered.
+// hear records that the store has answered.
 func (c *receiver) hear() { c.answered.Store(int64(time.Since(c.made))) }
 
-// heard reports whether the store has answered somebody lately, or handlers are running: a call may
+// heard reports whether the store has answered any call lately, or handlers are running: a call may
 // have waited for a connection that they use. If the store is silent they end without an answer.
 func (c *receiver) heard() bool {
 	return c.inside.Load() > 0 || time.Since(c.made)-time.Duration(c.answered.Load()) < c.cfg.StoreTimeout
@@ -73,8 +73,8 @@ func (w *stopwatch) outside(fn func() error) error {
 
 const maxProbes = 16
 
-// probe asks the store over as many connections as handlers use, and reports whether one of them
-// does not answer.
+// probe asks the store over as many connections as handlers use, and returns an error if one of
+// them does not answer.
 func (c *receiver) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.StoreTimeout)
 	defer cancel()
@@ -95,7 +95,7 @@ func (c *receiver) awaitStore(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// timedInbox is an inbox each of whose calls ends.
+// timedInbox is an inbox whose calls have a timeout.
 type timedInbox[Tx any] struct {
 	box inbox.Inbox[Tx]
 	c   *receiver
@@ -151,7 +151,7 @@ func (t timedInbox[Tx]) RunRequeued(ctx context.Context, r inbox.Requeued, node 
 	return found, err
 }
 
-// timedBury is bury that ends.
+// timedBury is bury with a timeout.
 func (c *receiver) timedBury(bury func(ctx context.Context, l inbox.Letter) (bool, error)) func(ctx context.Context, l inbox.Letter) (bool, error) {
 	return func(ctx context.Context, l inbox.Letter) (buried bool, err error) {
 		err = c.ask(ctx, func(ctx context.Context) (err error) {
@@ -162,7 +162,7 @@ func (c *receiver) timedBury(bury func(ctx context.Context, l inbox.Letter) (boo
 	}
 }
 
-// processBatch is ProcessBatch that ends.
+// processBatch is ProcessBatch with a timeout.
 func (c *Consumer[Tx]) processBatch(ctx context.Context, recs []inbox.Record, fn func(ctx context.Context, tx Tx, fresh []int) error) (outcomes []inbox.Outcome, err error) {
 	err = c.askAround(ctx, func(ctx context.Context, w *stopwatch) (err error) {
 		outcomes, err = c.batcher.ProcessBatch(ctx, recs, func(ctx context.Context, tx Tx, fresh []int) error {

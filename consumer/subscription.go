@@ -11,8 +11,8 @@ import (
 
 // Subscription says what one consumer group receives.
 type Subscription struct {
-	// Group is the stable name of the consumer: part of the inbox key, so a new name handles
-	// everything again. Replicas with one name share the messages. At most
+	// Group is the stable name of the consumer: part of the inbox key, so under a new name everything
+	// is handled again. Replicas with one name share the messages. At most
 	// [waybill.MaxConsumerLen] bytes. Required.
 	Group string
 
@@ -22,14 +22,14 @@ type Subscription struct {
 
 // Broker is what a consumer receives from. Every broker of the project is one.
 type Broker interface {
-	// Subscriber returns what the consumer group of s receives with. What is wrong with s is
-	// reported by its Subscribe.
+	// Subscriber returns a subscriber for the consumer group of s. What is wrong with s is reported by
+	// its Subscribe.
 	Subscriber(s Subscription) contract.Subscriber
 }
 
-// Validate checks s and returns an [*waybill.InvalidError] that names the first field found
-// wrong and the limit that it passes, or nil. What a broker cannot express in its own
-// addresses is refused later, by [contract.Subscriber.Subscribe].
+// Validate checks s and returns an [*waybill.InvalidError] that names the first invalid field and
+// the limit that it exceeds, or nil. What a broker cannot express in its addresses is refused
+// later, by [contract.Subscriber.Subscribe].
 func (s Subscription) Validate() error {
 	if s.Group == "" {
 		return invalidf("Subscription.Group", "is required")

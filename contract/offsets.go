@@ -6,17 +6,16 @@ import (
 	"github.com/waybill-go/waybill/inbox"
 )
 
-// OffsetSubscriber is a [Subscriber] to a broker whose messages stand in partitions, at rising
-// offsets, and are given to the members of a consumer group by partition.
+// OffsetSubscriber is a [Subscriber] to a broker that keeps messages in partitions, at rising
+// offsets, and assigns partitions to the members of a consumer group.
 type OffsetSubscriber interface {
 	Subscriber
 
-	// SubscribeAt is Subscribe, but that take is called for each partition that is given to
-	// this member, and says where to begin with it. Of one partition one delivery is unsettled
-	// at a time: the next one is delivered after Ack, and one that Retry was called for is
-	// delivered again before all behind it. If take returns an unavailable error or a conflict
-	// it is called again; any other ends SubscribeAt. take ends early when its ctx ends, and
-	// is called by one goroutine at a time.
+	// SubscribeAt is like Subscribe, but calls take for each partition that is assigned to this member,
+	// which returns where to begin with it. Each partition has at most one unsettled delivery: the next
+	// one is delivered after Ack, and after Retry the same one is delivered again before all behind it.
+	// If take returns an unavailable error or a conflict it is called again; any other error ends
+	// SubscribeAt. take ends early when its ctx ends, and is called by one goroutine at a time.
 	SubscribeAt(ctx context.Context, prefetch int, take func(ctx context.Context, c PartitionClaim) (inbox.Progress, error), deliver func(PlacedDelivery)) error
 }
 
@@ -24,12 +23,12 @@ type OffsetSubscriber interface {
 type PlacedDelivery interface {
 	Delivery
 
-	// Place says where the message stands, and how far its partition was processed when it was
+	// Place returns the offset of the message, and how far its partition was processed when it was
 	// taken.
 	Place() Place
 }
 
-// Place says where a delivery stands.
+// Place is the partition and offset of a delivery.
 type Place struct {
 	inbox.Partition
 	Offset        int64
@@ -37,7 +36,7 @@ type Place struct {
 	Transactional bool           // published in a transaction of the broker
 }
 
-// PartitionClaim is a partition that a broker has given to a member of a group.
+// PartitionClaim is a partition that a broker has assigned to a member of a group.
 type PartitionClaim struct {
 	inbox.Partition
 	inbox.Holder
@@ -46,11 +45,11 @@ type PartitionClaim struct {
 	Start     int64 // where to begin without one
 	End       int64 // behind the last message
 
-	// Current asks the broker whether the member is one of the group's now.
+	// Current asks the broker whether the member belongs to the group now.
 	Current func(ctx context.Context) (bool, error)
 
-	// HasMessages asks the broker whether the partition holds messages from offset from up to, and without,
-	// offset to: the group's offset may be ahead because of entries that are none, as the ends of
-	// transactions. True if the broker cannot tell.
+	// HasMessages asks the broker whether the partition holds messages from offset from (inclusive) to
+	// offset to (exclusive): the group's offset may be ahead because of entries that are no messages, such
+	// as the ends of transactions. It returns true if the broker does not know.
 	HasMessages func(ctx context.Context, from, to int64) (bool, error)
 }

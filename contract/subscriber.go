@@ -11,17 +11,16 @@ import (
 type Subscriber interface {
 	// Subscribe receives messages and passes each to deliver, in the broker's order, until
 	// ctx is done; it then stops receiving and returns nil. At most prefetch deliveries are
-	// unsettled at any time. deliver may block, which holds up further deliveries. Lost
-	// connections are re-established with a growing delay; an error is returned only for
-	// what waiting will not mend, or after the connection could not be made. What was
-	// delivered and not settled when Subscribe returns is redelivered by the broker; settling
-	// it still works for as long as the connection does. A Subscriber runs one Subscribe at a
-	// time.
+	// unsettled at any time. deliver may block, which delays further deliveries. Lost connections are
+	// re-established with a growing delay; an error is returned only for what does not pass by waiting,
+	// or if the connection could not be made. What was delivered and not settled when Subscribe returns
+	// is redelivered by the broker; settling it still works for as long as the connection does. At most
+	// one Subscribe of a Subscriber runs at a time.
 	Subscribe(ctx context.Context, prefetch int, deliver func(Delivery)) error
 }
 
-// Delivery is one message that a broker has handed over and that is not yet settled.
-// Exactly one of Ack and Retry must be called, by any goroutine.
+// Delivery is one delivered message that is not yet settled. Exactly one of Ack and Retry must be
+// called, from any goroutine.
 type Delivery interface {
 	// Message returns the decoded message. If the envelope can't be decoded the error says
 	// why and the message holds what could be read, the payload at least. An inbound message
@@ -31,30 +30,30 @@ type Delivery interface {
 	// Redelivered reports whether the broker may have delivered the message before.
 	Redelivered() bool
 
-	// Ack tells the broker that the message is done with. It is called after the commit.
+	// Ack acknowledges the message. It is called after the commit.
 	Ack(ctx context.Context) error
 
-	// Retry asks for a redelivery to this consumer group only, not before delay has passed.
+	// Retry requests a redelivery to this consumer group only, not before delay has passed.
 	Retry(ctx context.Context, delay time.Duration) error
 
-	// Extend keeps the broker from redelivering the message while it is still worked on. It
+	// Extend keeps the broker from redelivering the message while it is still being handled. It
 	// is called at least every [ExtendInterval]. A broker without such a limit does nothing.
 	Extend(ctx context.Context) error
 }
 
-// Returner is a [Delivery] that knows a better way back than a Retry without delay for a message
-// whose handler was not called.
+// Returner is a [Delivery] that can be requeued in a better way than by a Retry without delay if
+// the handler was not called.
 type Returner interface {
-	// Return gives the message back to where it was, for any consumer of the group. It settles the
+	// Return requeues the message in its original place, for any consumer of the group. It settles the
 	// delivery, as Ack and Retry do.
 	Return(ctx context.Context) error
 }
 
-// SingleActive is a [Subscriber] whose broker may deliver to one member of the group at a time, for the sake of order,
-// and to another one when a subscription ends, whatever the first has not settled.
+// SingleActive is a [Subscriber] whose broker may deliver to only one member of the group at a time, to keep
+// the order, and to another one when a subscription ends, whatever the first has not settled.
 type SingleActive interface {
 	// SingleActive reports whether the broker does. A consumer then keeps a subscription that is full of deliveries
-	// behind keys that are held up, where it would begin a larger one otherwise.
+	// of blocked keys, where it would otherwise begin a larger one.
 	SingleActive() bool
 }
 

@@ -15,19 +15,19 @@ type Act struct {
 type Action string
 
 const (
-	ActRequeue Action = "requeue" // a letter was put back
-	ActResolve Action = "resolve" // a letter was dealt with in another way
-	ActDiscard Action = "discard" // nobody will deal with a letter
-	ActRestore Action = "restore" // a letter that was resolved or discarded is open again
-	ActDelete  Action = "delete"  // a letter was removed with its message
-	ActEdit    Action = "edit"    // and requeue
+	ActRequeue Action = "requeue" // a dead letter was requeued
+	ActResolve Action = "resolve" // a dead letter was dealt with in another way
+	ActDiscard Action = "discard" // a dead letter was discarded
+	ActRestore Action = "restore" // a resolved or discarded dead letter is open again
+	ActDelete  Action = "delete"  // a dead letter was deleted with its message
+	ActEdit    Action = "edit"    // a corrected copy of a dead letter was requeued
 	ActReplay  Action = "replay"  // a bulk replay was started
 	ActCancel  Action = "cancel"  // a bulk replay was cancelled
-	ActReveal  Action = "reveal"  // a payload was looked at
+	ActReveal  Action = "reveal"  // a payload was shown
 	ActEffect  Action = "effect"  // a requeued letter's message had been processed in the meantime
-	ActCleanup Action = "cleanup" // the janitor has removed letters past their retention
+	ActCleanup Action = "cleanup" // the janitor has removed dead letters past their retention
 
-	ActCancelMessage Action = "message_cancel" // a message was cancelled before it was published; it is a letter now
+	ActCancelMessage Action = "message_cancel" // a message was cancelled before it was published; it is a dead letter now
 )
 
 // Entry is a line of the audit log.
@@ -40,7 +40,7 @@ type Entry struct {
 	Letter    int64     `json:"letter,omitempty"` // its number
 	MessageID string    `json:"message_id,omitempty"`
 	Replay    int64     `json:"replay,omitempty"` // its number
-	Detail    string    `json:"detail,omitempty"` // what else is to be known, such as the id of an edited copy
+	Detail    string    `json:"detail,omitempty"` // further details, such as the id of an edited copy
 }
 
 // AuditFilter narrows the audit log. Empty fields match everything.
@@ -54,7 +54,7 @@ type AuditFilter struct {
 	Limit     int   // the default is 100
 }
 
-// Auditor keeps entries about what is no change of a letter. Stores implement it.
+// Auditor keeps entries that are not about a change of a dead letter. Stores implement it.
 type Auditor interface {
 	// RecordAudit stores e in the audit log, with a number and a time of the store's own. An
 	// entry whose By or Why [Act.Check] refuses is an error.

@@ -23,7 +23,7 @@ func (f Filter) Check() error {
 	return f.checkTexts()
 }
 
-// checkTexts refuses what no store can compare with.
+// checkTexts refuses texts that no store can compare with.
 func (f Filter) checkTexts() error {
 	for _, field := range []struct{ name, value string }{
 		{"consumer", f.Consumer}, {"topic", f.Topic}, {"type", f.Type}, {"tenant", f.Tenant},

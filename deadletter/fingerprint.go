@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Fingerprint returns the name of the group of letters that fail alike: those of one origin,
-// consumer (for a relay's letter: topic) and type whose errors differ only in what
-// [NormalizeError] takes out. It is 16 hexadecimal digits of a SHA-256, frozen by a test.
+// Fingerprint returns the name of a group of dead letters with the same error: those of one origin,
+// consumer (for a relay's letter: topic) and type whose errors differ only in what [NormalizeError]
+// removes. It is 16 hexadecimal digits of a SHA-256, and must not change.
 func Fingerprint(origin Origin, name, messageType, errText string) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(origin), name, messageType, NormalizeError(errText)}, "\x00")))
 	return hex.EncodeToString(sum[:8])
 }
 
-const maxNormalized = 200 // bytes; what comes later is seldom about the cause
+const maxNormalized = 200 // bytes; what follows is seldom about the cause
 
-// What differs from one failure to the next, in the order in which it is taken out.
+// What differs from one failure to the next, in the order in which it is removed.
 var volatile = []struct {
 	pattern *regexp.Regexp
 	name    string
@@ -31,7 +31,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`\s+`), " "},
 }
 
-// NormalizeError takes out of an error's text what differs from one failure to the next:
+// NormalizeError removes from an error's text what differs from one failure to the next:
 // quoted texts, ids, numbers and addresses.
 func NormalizeError(text string) string {
 	text = strings.ToValidUTF8(text, "")

@@ -15,9 +15,9 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// ReplayerConfig is what a [Replayer] may be told.
+// ReplayerConfig configures a [Replayer].
 type ReplayerConfig struct {
-	// PollInterval is how often the store is asked for replays that were started. Optional;
+	// PollInterval is how often the store is asked for started replays. Optional;
 	// the default is 2 seconds.
 	PollInterval time.Duration
 
@@ -25,25 +25,25 @@ type ReplayerConfig struct {
 	// 2, 5, 10 … letters per second. Optional; the default is 10 seconds.
 	RampStep time.Duration
 
-	// Observer is told of failures, and of replays that stop by themselves. Optional; the
+	// Observer receives failures, and replays that stop by themselves. Optional; the
 	// default logs to slog.Default.
 	Observer observe.Observer
 }
 
 const (
-	replayTick         = 100 * time.Millisecond // how often letters are put back; each time at most so much of the rate
+	replayTick         = 100 * time.Millisecond // how often letters are requeued; each time at most this share of the rate
 	replaysAtATime     = 100
 	maxReplayConflicts = 5 // in a row, before they count as a failure
 )
 
-// Replayer drives the bulk replays of a store. Any number of them may run on one store: a
-// replay goes at its rate all the same, because each counts what the others have put back.
+// Replayer drives the bulk replays of a store. Any number of them may run on one store: a replay
+// still keeps its rate, because each counts what the others have requeued.
 type Replayer struct {
 	store  ReplayStore
 	cfg    ReplayerConfig
 	loop   *loop.Loop
 	polled time.Time
-	paces  map[int64]*pace // by number, of the replays that run
+	paces  map[int64]*pace // of the running replays, by number
 }
 
 // NewReplayer returns a replayer over store. The error is an [*waybill.InvalidError] that
@@ -69,20 +69,19 @@ func NewReplayer(store ReplayStore, cfg ReplayerConfig) (*Replayer, error) {
 	return &Replayer{store: store, cfg: cfg, loop: &loop.Loop{Name: "replay", Observer: cfg.Observer}}, nil
 }
 
-// Run drives all running replays until ctx is done, and returns nil. What fails is reported,
-// backed off and tried again. A replay that another process has begun is gone on with, at the
-// lowest speed first. Run is called once at a time.
+// Run drives all running replays until ctx is done, and returns nil. Failures are reported and
+// retried with a backoff. A replay that another process has begun is continued, starting at the
+// lowest speed. At most one Run may be active.
 func (r *Replayer) Run(ctx context.Context) error {
 	r.polled, r.paces = time.Time{}, make(map[int64]*pace)
 	r.loop.Run(ctx, r.round)
 	return nil
 }
 
-// Health returns nil while the store can be asked for replays and those that run go on, and
-// why not otherwise.
+// Health returns nil while the store answers and running replays advance, and the reason otherwise.
 func (r *Replayer) Health() error { return r.loop.Health(max(3*r.cfg.PollInterval, 10*time.Second)) }
 
-// round puts back what is due of each replay, and sleeps until there may be more.
+// round requeues what is due of each replay, and sleeps until there may be more.
 func (r *Replayer) round(ctx context.Context) error {
 	began := time.Now()
 	if began.Sub(r.polled) >= r.cfg.PollInterval {
@@ -105,7 +104,7 @@ func (r *Replayer) round(ctx context.Context) error {
 	return nil
 }
 
-// poll takes up replays that were started, and drops those that have ended.
+// poll adds started replays, and drops those that have ended.
 func (r *Replayer) poll(ctx context.Context) error {
 	list, err := r.store.Replays(ctx, replaysAtATime)
 	if err != nil {
@@ -125,7 +124,7 @@ func (r *Replayer) poll(ctx context.Context) error {
 	return nil
 }
 
-// advance puts back what is due of one replay. A replay that stops by itself is an error, once.
+// advance requeues what is due of one replay. A replay that stops by itself is an error, once.
 func (r *Replayer) advance(ctx context.Context, number int64) error {
 	p := r.paces[number]
 	n := p.due(time.Now())
@@ -155,15 +154,15 @@ func (r *Replayer) advance(ctx context.Context, number int64) error {
 	return nil
 }
 
-// pace says how many letters of a replay may be put back. Credit grows with time, at a speed
-// that rises step by step, and shrinks by what is put back, whoever does it.
+// pace is the rate limiter of a replay. Credit grows with time, at a speed that rises step by step,
+// and shrinks by what is requeued, by whichever process.
 type pace struct {
 	rate      float64 // letters per second, at most
 	step      time.Duration
 	taken     time.Time // when this process took the replay
 	seen      time.Time // when credit was last added to
 	credit    float64   // letters
-	requeued  int       // of the replay, by anybody
+	requeued  int       // of the replay, by all processes
 	conflicts int       // in a row
 }
 
@@ -171,14 +170,14 @@ func newPace(replay *Replay, step time.Duration, now time.Time) *pace {
 	return &pace{rate: replay.Plan.Complete().Rate, step: step, taken: now, seen: now, credit: 1, requeued: replay.Requeued}
 }
 
-// speed returns the letters per second at a time: 1, 2, 5, 10 … up to the rate.
+// speed returns the letters per second at the given time: 1, 2, 5, 10 … up to the rate.
 func (p *pace) speed(now time.Time) float64 {
 	steps := min(int(now.Sub(p.taken)/p.step), 30)
 	return min([...]float64{1, 2, 5}[steps%3]*math.Pow10(steps/3), p.rate)
 }
 
-// due returns how many letters may be put back now: never more than a tick's worth, so that
-// what was missed, because a store was slow or away, is not made up for.
+// due returns how many letters may be requeued now: never more than a tick's worth, so that what
+// was missed while a store was slow or unreachable is not made up for.
 func (p *pace) due(now time.Time) int {
 	speed := p.speed(now)
 	most := max(1, speed*replayTick.Seconds())

@@ -15,7 +15,7 @@ var (
 	errHost   = errors.New("is at a host that AllowedHosts does not name")
 )
 
-// allow is the list of places to which an announcement may lead.
+// allow is the list of hosts and schemes that an announcement may name.
 type allow struct {
 	hosts []hostPattern
 	http  bool
@@ -25,7 +25,7 @@ type allow struct {
 type hostPattern struct {
 	host   string // lower case
 	port   string // "" is any
-	below  bool   // not host itself, but what ends with it behind a dot
+	below  bool   // not host itself, but its subdomains
 	anyone bool   // any host at all
 }
 
@@ -58,7 +58,7 @@ func parseHost(text string) (p hostPattern, ok bool) {
 	return p, p.host != "" && !strings.ContainsAny(p.host, "*/@? ")
 }
 
-// check returns why a URL, which parseURL has passed, is not on the list, or nil.
+// check returns nil if a URL accepted by parseURL is on the list, and otherwise why it is not.
 func (a allow) check(u *url.URL) error {
 	if u.Scheme != "https" && !a.http {
 		return errScheme

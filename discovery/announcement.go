@@ -19,11 +19,11 @@ const (
 // ping is the body of a question.
 type ping struct {
 	Kind    string `json:"kind"`
-	Name    string `json:"name,omitempty"` // who asks
+	Name    string `json:"name,omitempty"` // name of the client
 	Version string `json:"version"`
 }
 
-// announcement is the body of an answer, or of an announcement that nobody has asked for.
+// announcement is the body of an answer, or of an unsolicited announcement.
 type announcement struct {
 	Kind          string        `json:"kind"`
 	Name          string        `json:"name"`
@@ -41,14 +41,14 @@ type leaseDefaults struct {
 	Seconds int `json:"seconds"`
 }
 
-// address is where a service is: an object, or the URL alone.
+// address is the address of a service: an object, or the URL alone.
 type address struct {
 	Scheme string `json:"scheme"`
 	URL    string `json:"url"`
 	Auth   Auth   `json:"auth"`
 }
 
-// UnmarshalJSON takes both forms.
+// UnmarshalJSON accepts both forms.
 func (a *address) UnmarshalJSON(raw []byte) error {
 	if len(raw) > 0 && raw[0] == '"' {
 		return json.Unmarshal(raw, &a.URL)
@@ -57,8 +57,8 @@ func (a *address) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*object)(a))
 }
 
-// encode renders what a service says of itself for bus and group, signed if there is a key.
-// The endpoint is valid.
+// encode encodes an announcement of a service for bus and group, signed if there is a key. The
+// endpoint is valid.
 func encode(e Endpoint, bus, group, correlationID string, key ed25519.PrivateKey, now time.Time) ([]byte, error) {
 	scheme, _, _ := strings.Cut(e.URL, ":")
 	a := announcement{
@@ -85,8 +85,8 @@ var (
 	errAnswer   = errors.New("answers another question")
 )
 
-// decode reads and checks an announcement that came with a correlation id, "" if nobody has
-// asked for it. The error says what is wrong and quotes nothing of it.
+// decode reads and checks an announcement that came with a correlation id, "" if it is unsolicited.
+// The error says what is wrong and quotes nothing of it.
 func decode(body []byte, correlationID string) (announcement, Endpoint, error) {
 	var a announcement
 	if len(body) > maxBodyLen {

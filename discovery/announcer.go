@@ -10,12 +10,12 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// AnnouncerConfig says what an [Announcer] tells, and to whom.
+// AnnouncerConfig configures an [Announcer].
 type AnnouncerConfig struct {
 	// Endpoint is what is announced. Required.
 	Endpoint Endpoint
 
-	// Bus is the name that clients give to the broker or virtual host. Optional; the default
+	// Bus is the clients' name for the broker or virtual host. Optional; the default
 	// is [DefaultBus].
 	Bus string
 
@@ -23,23 +23,23 @@ type AnnouncerConfig struct {
 	// [DefaultGroup].
 	Group string
 
-	// SigningKey signs what is announced, for clients that trust its public half. Optional.
+	// SigningKey signs announcements, for clients that trust its public key. Optional.
 	SigningKey ed25519.PrivateKey
 
-	// Log takes a record when the announcer begins to listen, and when it cannot. Optional;
+	// Log receives a record when the announcer begins to listen, and when it cannot. Optional;
 	// the default is [slog.Default].
 	Log *slog.Logger
 }
 
-// Announcer tells clients of an inbox service: when it starts, and whenever one asks.
+// Announcer announces an inbox service to clients: when it starts, and in answer to pings.
 type Announcer struct {
 	transport  Transport
 	cfg        AnnouncerConfig
 	bus, group string // as words
 }
 
-// NewAnnouncer returns an announcer. The error names the field of cfg that is wrong; an URL
-// with a user or a query is, because what is announced is read by everybody.
+// NewAnnouncer returns an announcer. The error names the field of cfg that is wrong; a URL with a
+// user or a query is refused, because announcements are public.
 func NewAnnouncer(t Transport, cfg AnnouncerConfig) (*Announcer, error) {
 	if t == nil {
 		return nil, invalid("Transport", "is required")
@@ -74,8 +74,8 @@ const (
 )
 
 // Run announces the service and answers pings until ctx ends; then it returns nil. If the
-// broker goes away it tries again, and announces anew. A permanent error of the transport,
-// such as an exchange of another type, is returned.
+// connection to the broker is lost it reconnects, and announces the service again. A permanent
+// error of the transport, such as an exchange of another type, is returned.
 func (a *Announcer) Run(ctx context.Context) error {
 	pause := firstPause
 	for {
@@ -108,7 +108,7 @@ func (a *Announcer) listen(ctx context.Context) error {
 	return a.transport.Listen(ctx, a.bus, a.group, unasked, a.answer)
 }
 
-// answer returns nil for what is no question of ours.
+// answer returns nil for a body that is no valid ping.
 func (a *Announcer) answer(correlationID string, body []byte) []byte {
 	var p ping
 	switch {
@@ -118,7 +118,7 @@ func (a *Announcer) answer(correlationID string, body []byte) []byte {
 		return nil
 	}
 	reply, err := a.announcement(correlationID)
-	if err != nil { // cannot happen: one without the id was made before
+	if err != nil { // cannot happen: one without the id was encoded before
 		return nil
 	}
 	return reply

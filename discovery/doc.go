@@ -1,20 +1,20 @@
-// Package discovery finds an inbox service over the broker that services share anyway.
+// Package discovery finds an inbox service over the broker that services already share.
 //
 //	client                     broker                        inbox service
 //	Finder ── ping ──▶ ‹prefix›.ping.‹bus›.‹group› ──▶ Announcer
 //	       ◀──────── its answer, to the client alone ────────┘
 //	       ◀── ‹prefix›.announce.‹bus›.‹group› ◀── when the service starts
 //
-// A [Finder] is off unless [Config].Enabled says otherwise; there is no other setting that
-// switches it on, and no guess about where the program runs. An explicit endpoint always
-// wins, and then the broker hears nothing at all. Each [Decision] carries its reason.
+// Discovery is off unless [Config].Enabled is set; there is no other setting that switches it on,
+// and no guess about the environment. An explicit endpoint always wins, and then nothing is
+// published. Each [Decision] carries its reason.
 //
-// Who may publish to the broker may announce. So a Finder accepts only hosts and schemes that
-// it was told to accept, and, given trusted keys, only announcements signed with one of them.
-// An announcement never carries a secret: it says which kind of authentication the service
-// wants, and the token comes from the client's own settings. One that holds something that
-// looks like a secret is refused on both sides.
+// Every program that may publish to the broker can announce. So a Finder accepts only hosts and
+// schemes that it is configured to accept, and, given trusted keys, only announcements signed with
+// one of them. An announcement never carries a secret: it names the kind of authentication that the
+// service requires, and the token comes from the client's settings. One that contains something
+// that looks like a secret is refused on both sides.
 //
-// The package knows no broker. A [Transport] is what RabbitMQ and NATS provide, by the method
+// The package does not depend on a broker. RabbitMQ and NATS provide a [Transport] by the method
 // Discovery of their Broker.
 package discovery

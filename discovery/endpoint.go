@@ -8,34 +8,33 @@ import (
 	"unicode/utf8"
 )
 
-// Auth says how an inbox service wants to be asked. The token is never announced.
+// Auth is the kind of authentication that an inbox service requires. The token is never announced.
 type Auth string
 
 // The kinds of authentication.
 const (
 	AuthNone   Auth = "none"
-	AuthBearer Auth = "bearer" // a bearer token, from the client's own settings
+	AuthBearer Auth = "bearer" // a bearer token, from the client's settings
 )
 
-// Endpoint is an inbox service, as it describes itself.
+// Endpoint is the description of an inbox service.
 type Endpoint struct {
-	// Name of the service, for people, and to choose between two of one priority. At most
+	// Name of the service, for people, and to choose between two of the same priority. At most
 	// 255 bytes without control characters. Required.
 	Name string
 
-	// URL is where the service is: http or https, host, and perhaps port and path. Neither
-	// user nor query. Required.
+	// URL is the address of the service: http or https, host, and optionally port and path, without
+	// user and query. Required.
 	URL string
 
-	// Auth is what the service asks for. Optional; the default is [AuthNone].
+	// Auth is the kind of authentication. Optional; the default is [AuthNone].
 	Auth Auth
 
-	// LeaseDefault is how long a lease lasts if the client names no time, in whole seconds
-	// up to 24 hours. Optional; 0 says nothing about it.
+	// LeaseDefault is how long a lease lasts if the client requests no duration, in whole seconds up to
+	// 24 hours. Optional; 0 means not announced.
 	LeaseDefault time.Duration
 
-	// RetentionDays is how long processed keys are kept, up to 36,500. Optional; 0 says
-	// nothing about it.
+	// RetentionDays is how long processed keys are kept, up to 36,500. Optional; 0 means not announced.
 	RetentionDays int
 
 	// Priority decides between services: the highest is chosen. Optional.
@@ -70,8 +69,7 @@ func (e Endpoint) validate() (Endpoint, error) {
 	return e, err
 }
 
-// parseURL checks the address of a service. The error does not quote it: it may hold what
-// nobody should see.
+// parseURL checks the address of a service. The error does not quote it: it may contain secrets.
 func parseURL(field, raw string) (*url.URL, error) {
 	if raw == "" {
 		return nil, invalid(field, "is required")

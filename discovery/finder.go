@@ -13,52 +13,52 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Config says how a [Finder] finds an inbox service.
+// Config configures a [Finder].
 type Config struct {
-	// Endpoint is the URL of the service, if it is known. It wins over everything else, and
-	// no broker is asked. AllowedHosts does not apply to it. Optional.
+	// Endpoint is the URL of the service, if it is known. It takes precedence, and no broker is asked.
+	// AllowedHosts does not apply to it. Optional.
 	Endpoint string
 
 	// Enabled switches discovery on. It is the only switch. Optional; the default is false.
 	Enabled bool
 
-	// Required makes it an error if there is no service. Without it [Finder.Find] returns a
-	// decision without an endpoint. Optional; it needs Endpoint or Enabled.
+	// Required makes it an error if there is no service. Without it [Finder.Find] returns a decision
+	// without an endpoint. Optional; it requires Endpoint or Enabled.
 	Required bool
 
-	// Bus and Group say which service is asked for: the one that was announced under the
-	// same names. Optional; the defaults are [DefaultBus] and [DefaultGroup].
+	// Bus and Group select the service: the one that was announced under the same names. Optional; the
+	// defaults are [DefaultBus] and [DefaultGroup].
 	Bus, Group string
 
-	// Name tells the service who asks, for people. Optional.
+	// Name is the name of this client, for people. Optional.
 	Name string
 
-	// AllowedHosts are the hosts that an announcement may lead to: "inbox.example.com",
-	// "inbox.example.com:8443", "*.example.com" for all below, "*" for any at all. Required
-	// if discovery is used.
+	// AllowedHosts are the hosts that an announcement may name: "inbox.example.com",
+	// "inbox.example.com:8443", "*.example.com" for all subdomains, "*" for any host. Required if
+	// discovery is used.
 	AllowedHosts []string
 
 	// AllowHTTP also accepts announced URLs without TLS. Optional.
 	AllowHTTP bool
 
-	// TrustedKeys are the keys with one of which an announcement must be signed. Optional;
-	// without any, signatures are not looked at.
+	// TrustedKeys are the keys of which one must have signed an announcement. Optional; without any,
+	// signatures are ignored.
 	TrustedKeys []ed25519.PublicKey
 
-	// Timeout is how long answers are waited for, up to a minute. Optional; the default is 3
+	// Timeout is how long to wait for answers, up to a minute. Optional; the default is 3
 	// seconds.
 	Timeout time.Duration
 
-	// SelectionWindow is how long others are waited for after the first answer. It must not
+	// SelectionWindow is how long to wait for further answers after the first. It must not
 	// exceed Timeout. Optional; the default is 150 milliseconds, or Timeout if that is shorter.
 	SelectionWindow time.Duration
 
-	// CacheFor is how long a service that was found is not asked for again, up to 24 hours.
+	// CacheFor is how long a service that was found is cached, up to 24 hours.
 	// Optional; the default is 5 minutes.
 	CacheFor time.Duration
 
-	// Log takes a record of each decision that differs from the one before, and of why the
-	// first announcement of a search was refused, if that is news. Optional; the default is
+	// Log receives a record of each decision that differs from the one before, and of the first refused
+	// announcement of a search, if the cause is new. Optional; the default is
 	// [slog.Default].
 	Log *slog.Logger
 }
@@ -71,7 +71,7 @@ const (
 	maxCacheFor            = 24 * time.Hour
 )
 
-// Reason says how a decision was come to.
+// Reason is the reason for a decision.
 type Reason string
 
 // The reasons.
@@ -80,24 +80,24 @@ const (
 	ReasonDiscovered  Reason = "discovered"         // it was announced
 	ReasonCached      Reason = "cached"             // it was announced a while ago
 	ReasonDisabled    Reason = "disabled"           // neither Endpoint nor Enabled is set
-	ReasonNoneFound   Reason = "none-found"         // nobody, or nobody acceptable, has answered
+	ReasonNoneFound   Reason = "none-found"         // no service, or no acceptable one, has answered
 	ReasonUnavailable Reason = "broker-unavailable" // the broker could not be asked
 )
 
-// Decision is what a [Finder] came to.
+// Decision is the result of a [Finder].
 type Decision struct {
 	Reason   Reason
 	Endpoint Endpoint // the zero value if there is none; only URL is set if it is explicit
 	Accepted int      // services that could have been chosen
 	Refused  int      // announcements that were not acceptable
-	Err      error    // why the broker could not be asked; nil if it was, or need not be
+	Err      error    // why the broker could not be asked; nil if it was, or was not needed
 }
 
-// ErrNoInbox says that there is no inbox service, and one is required.
+// ErrNoInbox reports that there is no inbox service, and one is required.
 var ErrNoInbox = errors.New("discovery: no inbox service")
 
-// Finder finds the inbox service of one bus and group, and remembers it. It is safe for
-// concurrent use; callers that come while the broker is being asked share the answer.
+// Finder finds the inbox service of one bus and group, and caches it. It is safe for concurrent
+// use; concurrent callers share one search.
 type Finder struct {
 	transport  Transport
 	cfg        Config
@@ -106,11 +106,11 @@ type Finder struct {
 	allowed    allow
 
 	mu     sync.Mutex
-	cached Decision // of which only the endpoint counts
+	cached Decision // only its endpoint is used
 	until  time.Time
-	search *search  // under way, or nil
-	logged Decision // the last one of which there is a record
-	denial string   // the last refusal of which there is one
+	search *search  // running, or nil
+	logged Decision // the last one logged
+	denial string   // the last refusal logged
 }
 
 // NewFinder returns a finder. The transport may be nil if cfg has an explicit endpoint, or
@@ -171,8 +171,8 @@ func (c *Config) validate(t Transport) error {
 	return validKeys(c.TrustedKeys)
 }
 
-// Find returns the service to use, from memory or by asking the broker, which takes up to
-// Timeout. Without a service the decision has no endpoint; if one is required the error is
+// Find returns the service to use, from the cache or by asking the broker, which takes up to
+// Timeout. If there is no service the decision has no endpoint; if one is required the error is
 // [ErrNoInbox], unavailable. It is an error, too, if ctx ends first.
 func (f *Finder) Find(ctx context.Context) (Decision, error) {
 	switch {
@@ -193,8 +193,8 @@ func (f *Finder) Find(ctx context.Context) (Decision, error) {
 	}
 }
 
-// Invalidate forgets the service with the given URL, if that is the one remembered: it does
-// not answer. The next Find asks the broker.
+// Invalidate removes the service with the given URL from the cache, because it does not answer. The
+// next Find then asks the broker.
 func (f *Finder) Invalidate(url string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -203,7 +203,7 @@ func (f *Finder) Invalidate(url string) {
 	}
 }
 
-// join returns what is remembered, or the search under way, which it begins if there is none.
+// join returns the cached decision, or the running search, which it starts if there is none.
 func (f *Finder) join() (*search, Decision) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -217,7 +217,7 @@ func (f *Finder) join() (*search, Decision) {
 	return f.search, Decision{}
 }
 
-// run asks the broker. It goes on if the caller that began it gives up: others may wait.
+// run asks the broker. It continues if the caller that started it stops waiting: others may wait.
 func (f *Finder) run(s *search) {
 	s.run()
 	f.mu.Lock()
@@ -230,7 +230,7 @@ func (f *Finder) run(s *search) {
 	close(s.done)
 }
 
-// result logs a decision, if it is another than before, and returns it.
+// result logs a decision, if it differs from the one before, and returns it.
 func (f *Finder) result(d Decision) (Decision, error) {
 	f.log(d)
 	if f.cfg.Required && d.Endpoint.URL == "" {
@@ -239,7 +239,7 @@ func (f *Finder) result(d Decision) (Decision, error) {
 	return d, nil
 }
 
-// missing is the error of a decision without an endpoint.
+// missing returns the error of a decision without an endpoint.
 func (d Decision) missing() error {
 	if d.Err != nil {
 		return waybill.UnavailableError(fmt.Errorf("%w: %s: %w", ErrNoInbox, d.Reason, d.Err))
@@ -269,7 +269,7 @@ func (f *Finder) log(d Decision) {
 	f.cfg.Log.Log(context.Background(), level, "inbox service: "+string(d.Reason), attrs...)
 }
 
-// logRefusal logs why an announcement was refused, unless it is why the last one was.
+// logRefusal logs why an announcement was refused, unless the last one was refused for the same reason.
 func (f *Finder) logRefusal(err error) {
 	text := waybill.ErrorText(err)
 	f.mu.Lock()

@@ -10,13 +10,13 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// The most that a search listens to, whoever shouts.
+// The limits of a search, whatever is published.
 const (
 	maxHeard    = 1000 // answers and announcements
 	maxAccepted = 100  // services
 )
 
-// search is one ping and what is heard of it.
+// search is one ping with its answers.
 type search struct {
 	finder   *Finder
 	id       string
@@ -24,7 +24,7 @@ type search struct {
 	decision Decision
 
 	mu       sync.Mutex
-	ended    bool // what is heard now is too late
+	ended    bool // later answers are ignored
 	heard    int
 	accepted []Endpoint
 	refused  int
@@ -35,7 +35,7 @@ func newSearch(f *Finder) *search {
 	return &search{finder: f, id: waybill.NewID(), done: make(chan struct{})}
 }
 
-// run asks, and waits for the first answer, then for the selection window.
+// run pings, and waits for the first answer, then for the selection window.
 func (s *search) run() {
 	f := s.finder
 	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
@@ -43,7 +43,7 @@ func (s *search) run() {
 	s.first = func() { time.AfterFunc(f.cfg.SelectionWindow, cancel) }
 	err := f.transport.Ping(ctx, f.bus, f.group, s.id, f.ping, s.hear)
 	if ctx.Err() != nil {
-		err = nil // our own doing
+		err = nil // the search ended it
 	}
 	s.decide(err)
 }
@@ -61,15 +61,15 @@ func (s *search) decide(err error) {
 	}
 }
 
-// best returns the endpoint of the highest priority, then of the first name, then of the
-// first URL, in whatever order they came.
+// best returns the endpoint with the highest priority, then the first name, then the first URL,
+// whatever the order of list.
 func best(list []Endpoint) Endpoint {
 	return slices.MinFunc(list, func(a, b Endpoint) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name), cmp.Compare(a.URL, b.URL))
 	})
 }
 
-// hear takes an answer or an announcement. Answers to others are nobody's fault.
+// hear receives an answer or an announcement. Answers to other pings are ignored.
 func (s *search) hear(correlationID string, body []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *search) hear(correlationID string, body []byte) {
 	case err == errAnswer:
 	case err != nil:
 		s.refuse(err)
-	case slices.Contains(s.accepted, e): // it has announced itself, and answered
+	case slices.Contains(s.accepted, e): // the service has announced itself, and answered
 	case len(s.accepted) < maxAccepted:
 		if s.accepted = append(s.accepted, e); len(s.accepted) == 1 {
 			s.first()

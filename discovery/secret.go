@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// secretWords are parts of the names of fields that hold a secret, without separators.
+// secretWords are parts of names of secret fields, without separators.
 var secretWords = []string{
 	"password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "accesskey", "privatekey", "credential",
 	"authorization", "cookie",
 }
 
-// secretStarts are what the values of Authorization headers begin with.
+// secretStarts are prefixes of the values of Authorization headers.
 var secretStarts = []string{"bearer ", "basic "}
 
 var errSecret = errors.New("holds a field that looks like a secret")

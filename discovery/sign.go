@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// maxAge is how old a signed announcement may be, and how far ahead its clock, so that an old
-// one is of no use to somebody who kept it.
+// maxAge is how old a signed announcement may be, and how far ahead its clock, so that an old one
+// cannot be replayed.
 const maxAge = 5 * time.Minute
 
 var (
@@ -20,8 +20,8 @@ var (
 )
 
 // signed returns the bytes that the signature covers: a title, bus, group, and the fields in
-// the order below, each as its length in bytes, a colon, its text and a comma. A program in
-// any language can put these together without writing JSON byte for byte alike.
+// the order below, each as its length in bytes, a colon, its text and a comma. A program in any
+// language can build these without having to produce identical JSON.
 func (a *announcement) signed(bus, group string) []byte {
 	var b strings.Builder
 	for _, field := range []string{
@@ -35,7 +35,7 @@ func (a *announcement) signed(bus, group string) []byte {
 	return []byte(b.String())
 }
 
-// verify returns nil if there are no keys to trust, or one of them has signed a lately.
+// verify returns nil if there are no trusted keys, or one of them has signed a recently.
 func (a *announcement) verify(keys []ed25519.PublicKey, bus, group string, now time.Time) error {
 	if len(keys) == 0 {
 		return nil

@@ -10,30 +10,30 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// Dial makes a client of the service at an endpoint. It needs not connect. [Store] calls it
-// again when it is led to another endpoint; a client that is no longer used is left alone,
-// because calls may still be under way.
+// Dial returns a client of the service at an endpoint. It need not connect. [Store] calls it again
+// when the endpoint changes; a client that is no longer used is not closed, because calls may still
+// be in flight.
 type Dial func(e Endpoint) (lease.Store, error)
 
-// Store is the [lease.Store] that a [Finder] leads to. Each call goes to the service of
-// the moment; one that does not answer is forgotten, and the next call finds another, or the
-// same once more. It fails closed: without a service every call is an error, unavailable,
-// whether or not one is Required.
+// Store is a [lease.Store] on the service that a [Finder] finds. Each call goes to the current
+// service; one that does not answer is dropped, and the next call finds another, or the same again.
+// It fails closed: without a service every call returns an unavailable error, whether or not one is
+// Required.
 //
-// Services of one bus and group must share their store: a lease that one of them has given is
-// marked at another after a change. It is safe for concurrent use.
+// Services of one bus and group must share their store: after a change a lease that one of them has
+// granted is marked at another. It is safe for concurrent use.
 type Store struct {
 	finder *Finder
 	dial   Dial
 
 	mu     sync.Mutex
-	url    string // that client is for
+	url    string // of client's service
 	client lease.Store
 }
 
 var _ lease.Store = (*Store)(nil)
 
-// NewStore returns a store. It asks nobody until it is used. The error names what is missing.
+// NewStore returns a store. It sends nothing until it is used. The error names what is missing.
 func NewStore(f *Finder, dial Dial) (*Store, error) {
 	switch {
 	case f == nil:
@@ -59,8 +59,8 @@ func (s *Store) clientOf(e Endpoint) (lease.Store, error) {
 	return client, nil
 }
 
-// at makes a call to the service of the moment, and forgets it if it does not answer. One that
-// asks to wait has answered.
+// at makes a call to the current service, and drops the service if it does not answer. A request to
+// wait is an answer.
 func at[T any](ctx context.Context, s *Store, call func(lease.Store) (T, error)) (v T, err error) {
 	d, err := s.finder.Find(ctx)
 	if err != nil {

@@ -9,24 +9,23 @@ import (
 )
 
 // Transport carries pings, answers and announcements. Brokers implement it; it is safe for
-// concurrent use. Bus and group are made of letters, digits, '-', '_' and '%', at most 90 of
-// them. Nothing is stored: what nobody hears at the time is gone.
+// concurrent use. Bus and group consist of letters, digits, '-', '_' and '%', at most 90 of them.
+// Nothing is stored: what no one receives at the time is lost.
 type Transport interface {
-	// Ping publishes a ping to those who listen for bus and group, once it can hear what
-	// comes of it, and calls hear with each answer to this ping, and with each announcement
-	// for bus and group, whose correlation id is "". It calls hear one at a time, until ctx
-	// ends, and then returns nil. Any other end is an error, unavailable if the broker does
-	// not answer.
+	// Ping publishes a ping to the listeners for bus and group, once it can receive answers, and calls
+	// hear with each answer to this ping, and with each announcement for bus and group, whose
+	// correlation id is "". It calls hear sequentially, until ctx ends, and then returns nil. Any other
+	// end is an error, unavailable if the broker does not answer.
 	Ping(ctx context.Context, bus, group, correlationID string, ping []byte, hear func(correlationID string, body []byte)) error
 
-	// Listen hears pings for bus and group; then it publishes announcement, and calls answer
-	// for each ping, one at a time. What answer returns goes to the one who has pinged, and
-	// nothing if it is nil. It ends as Ping does.
+	// Listen subscribes to pings for bus and group; then it publishes announcement, and calls answer
+	// for each ping, sequentially. What answer returns is sent to the client that has pinged, unless it
+	// is nil. It ends as Ping does.
 	Listen(ctx context.Context, bus, group string, announcement []byte, answer func(correlationID string, ping []byte) []byte) error
 }
 
 const (
-	// maxBodyLen is the size of the largest ping or announcement that is looked at, in bytes.
+	// maxBodyLen is the size of the largest ping or announcement that is read, in bytes.
 	maxBodyLen = 16 << 10
 
 	maxWordLen = 90 // of bus and group, escaped
@@ -38,8 +37,8 @@ const (
 	DefaultGroup = "workers"
 )
 
-// word returns the name of a bus or a group as one word of a routing key or a subject, with
-// what has a meaning there escaped.
+// word returns the name of a bus or a group as one word of a routing key or a subject, with special
+// characters escaped.
 func word(field, name string) (string, error) {
 	var b strings.Builder
 	for _, c := range []byte(name) {

@@ -16,14 +16,14 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// bus stands for HTTP in the keys of leases, where messages have the name of their broker.
+// bus is the bus of HTTP requests in the keys of leases, where messages have the name of their broker.
 const bus = "http"
 
-// callTimeout is how long the stores may take: to say what is known of a key, to store a response, or
-// to release a key. For the last two it does not matter that the client has gone.
+// callTimeout is how long the stores may take: to look up a key, to store a response, or to release a
+// key. The last two are done even if the client has disconnected.
 const callTimeout = 10 * time.Second
 
-// guard is a handler that runs another one once per key.
+// guard is a handler that runs the next one once per key.
 type guard struct {
 	leases    lease.Store
 	responses Responses
@@ -31,10 +31,10 @@ type guard struct {
 	next      http.Handler
 }
 
-// request is one whose payload is known.
+// request is a request with its hashed payload.
 type request struct {
 	*http.Request
-	key     string // what identifies it in the stores
+	key     string // identifies it in the stores
 	payload string // its hash
 }
 
@@ -66,7 +66,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := g.serve(w, req); err != nil {
-		if r.Context().Err() == nil { // else it is the client that has gone
+		if r.Context().Err() == nil { // else the client has disconnected
 			g.cfg.Logger.ErrorContext(r.Context(), "a request was not run because its key cannot be looked up", "error", err)
 		}
 		unavailable().write(w)
@@ -121,7 +121,7 @@ func (g *guard) serve(w http.ResponseWriter, r request) error {
 	}
 	h := hold{guard: g, lease: lease.Lease{Key: r.key, ID: answer.LeaseID, Token: answer.Token}, asked: asked}
 
-	// Who had the lease before may have stored its response after the first look.
+	// The previous holder of the lease may have stored its response after the first lookup.
 	if answered, err := g.answered(ctx, w, r); answered || err != nil {
 		h.release(r.Context())
 		return err
@@ -130,14 +130,14 @@ func (g *guard) serve(w http.ResponseWriter, r request) error {
 	return nil
 }
 
-// owner names the request in its lease by its payload, so that others who come with the key
-// while it is under way can be told whether theirs is another one.
+// owner identifies the request's payload in its lease, so that concurrent requests with the key can
+// be compared with it.
 func (r request) owner() string { return ownerPrefix + r.payload }
 
 const ownerPrefix = bus + " payload "
 
-// busy answers a request whose key somebody has. Who has it may be done by the time of the look,
-// or be of a release that does not tell the payload; then it is as if the payload were the same.
+// busy answers a request whose key is leased. The holder may have finished in the meantime, or be
+// of a version that does not record the payload; then the payload counts as the same.
 func (g *guard) busy(ctx context.Context, w http.ResponseWriter, r request) {
 	holder, err := g.leases.ReadLease(ctx, r.key)
 	if err == nil && holder.Status == lease.Busy && strings.HasPrefix(holder.Owner, ownerPrefix) && holder.Owner != r.owner() {
@@ -165,14 +165,14 @@ func (g *guard) answered(ctx context.Context, w http.ResponseWriter, r request) 
 	return true, nil
 }
 
-// run runs the handler under a lease. What it answers is stored before it is sent, so that nobody
-// who has seen the answer can make the handler run again. The lease of a stored response is left
-// to end by itself: the response is looked for first.
+// run runs the handler under a lease. Its response is stored before it is sent, so that a client
+// that has seen the response cannot make the handler run again. The lease of a stored response is
+// left to expire: the response is looked up first.
 func (g *guard) run(w http.ResponseWriter, r request, h hold) {
 	rec := newRecorder(w, g.cfg.MaxResponse)
 	returned := false
 	defer func() {
-		if !returned { // it panics
+		if !returned { // the handler panicked
 			h.release(r.Context())
 		}
 	}()
@@ -187,8 +187,8 @@ func (g *guard) run(w http.ResponseWriter, r request, h hold) {
 	rec.send()
 }
 
-// save stores a response. If that fails the answer is sent all the same, because it is true; the
-// lease keeps repetitions away for a while.
+// save stores a response. If that fails the response is still sent, because it is correct; the
+// lease blocks repetitions for a while.
 func (g *guard) save(r request, rec *recorder) {
 	ctx, cancel := settling(r.Context())
 	defer cancel()
@@ -201,7 +201,7 @@ func (g *guard) save(r request, rec *recorder) {
 	}
 }
 
-// settling returns a context for what must be done although the client may have gone.
+// settling returns a context for what must be done even if the client has disconnected.
 func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 }

@@ -15,11 +15,11 @@ var errLeaseEnds = errors.New("idempotency: the lease could not be renewed in ti
 type hold struct {
 	*guard
 	lease lease.Lease
-	asked time.Time // when it was asked for, by our own clock: it ends no earlier than that plus LeaseTTL
+	asked time.Time // when it was requested, by our clock: it ends no earlier than that plus LeaseTTL
 }
 
-// keep renews the lease while fn runs, also when the client has gone. The context of fn carries
-// the lease, and ends before the lease does, whether or not the store answers by then.
+// keep renews the lease while fn runs, even if the client has disconnected. The context of fn
+// carries the lease, and ends before the lease does, whether or not the store answers by then.
 func (h hold) keep(ctx context.Context, fn func(context.Context)) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop() // without waiting: a renewal that comes late changes nothing that counts
@@ -31,13 +31,13 @@ func (h hold) keep(ctx context.Context, fn func(context.Context)) {
 	fn(ctx)
 }
 
-// left returns how long the handler may run under a lease that was asked for at the given time: a
-// sixth of the lease is for ending it.
+// left returns how long the handler may run under a lease that was requested at the given time: a
+// sixth of the lease is reserved for ending it.
 func (h hold) left(asked time.Time) time.Duration {
 	return time.Until(asked.Add(h.cfg.LeaseTTL - h.cfg.LeaseTTL/6))
 }
 
-// renew renews the lease until ctx ends, and puts off the expiry each time. It calls cancel when
+// renew renews the lease until ctx ends, and extends the expiry each time. It calls cancel when
 // the lease is lost.
 func (h hold) renew(ctx context.Context, expiry *time.Timer, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(h.cfg.LeaseTTL / 3)
@@ -64,14 +64,14 @@ func (h hold) renew(ctx context.Context, expiry *time.Timer, cancel context.Canc
 	}
 }
 
-// renewOnce gives up when the next renewal is due, so that that one may find another connection.
+// renewOnce stops when the next renewal is due, which may then use another connection.
 func (h hold) renewOnce(ctx context.Context) (lease.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.LeaseTTL/3)
 	defer cancel()
 	return h.leases.RenewLease(ctx, h.lease, h.cfg.LeaseTTL)
 }
 
-// release gives the key back. If that fails it is free when the lease ends.
+// release releases the key. If that fails it is free when the lease ends.
 func (h hold) release(ctx context.Context) {
 	ctx, cancel := settling(ctx)
 	defer cancel()

@@ -1,16 +1,17 @@
 // Package idempotency lets clients of an HTTP API repeat a request without repeating its
-// effect, by the header Idempotency-Key of the IETF's draft. It is middleware for the handlers
-// of your own API; what arrives as a message is the business of package inbox.
+// effect, by the header Idempotency-Key of the IETF draft. It is middleware for the handlers of
+// your API; for messages use package inbox.
 //
-// The first request with a key runs the handler, and what it answers is stored before it is sent. A
-// repetition is answered with that, without running the handler. While the first is under way a
-// repetition is answered 409. The same key with another payload is answered 422, then and later.
+// The first request with a key runs the handler, and its response is stored before it is sent. A
+// repetition gets the stored response, without running the handler. While the first request is in
+// progress a repetition is answered 409. The same key with another payload is answered 422, then
+// and later.
 //
-// A lease says that a request is under way. A process that dies before the response is stored
-// leaves nothing but the lease: once that has ended, the next repetition runs the handler
-// again, although the dead one may have had its effect. So the effect happens at least once,
-// and more than once only after a crash or an outage. A handler that must exclude that, too,
-// writes the key into its own database, in the transaction of its effect.
+// A lease marks a request as in progress. A process that dies before the response is stored leaves
+// only the lease: once that has ended, the next repetition runs the handler again, although the
+// first run may have had its effect. So the effect happens at least once,
+// and more than once only after a crash or an outage. A handler that must exclude that, too, writes
+// the key into its database, in the transaction of its effect.
 package idempotency
 
 import (
@@ -39,21 +40,20 @@ const (
 	MaxSize = 64 << 20 // Config.MaxBody and Config.MaxResponse, in bytes
 )
 
-// Responses keeps what handlers have answered. Stores may implement it; it is safe for concurrent
+// Responses stores the responses of handlers. Stores may implement it; it is safe for concurrent
 // use. An error is unavailable if the store does not answer.
 type Responses interface {
-	// FindResponse returns what is stored under key, and false if there is nothing or its time
-	// has passed.
+	// FindResponse returns the response stored under key, and false if there is none or it has expired.
 	FindResponse(ctx context.Context, key string) (response []byte, found bool, err error)
 
-	// SaveResponse stores a response under key for the given time, unless one is stored there
-	// already. It survives being repeated.
+	// SaveResponse stores a response under key for the given time, unless one is already stored there.
+	// It may be repeated.
 	SaveResponse(ctx context.Context, key string, response []byte, ttl time.Duration) error
 }
 
-// Config says which requests are guarded, and how.
+// Config configures the middleware.
 type Config struct {
-	// Methods are those that need a key; requests with others pass through untouched. Optional;
+	// Methods are the methods that require a key; requests with other methods are passed through. Optional;
 	// the default is POST, PUT, PATCH and DELETE.
 	Methods []string
 
@@ -61,51 +61,51 @@ type Config struct {
 	// answered 400 by default.
 	AllowMissing bool
 
-	// Tenant returns whose keys a request uses: two tenants may use one key, and neither is
-	// ever sent the other's response. It should be whoever the request was authenticated as, so
-	// authentication goes before this middleware. It must be text of up to 100 bytes; "" is nobody,
-	// whose requests run as often as they arrive. Required unless Shared is set.
+	// Tenant returns the owner of the keys of a request: two tenants may use one key, and neither is
+	// ever sent the other's response. It should be the authenticated identity, so authentication goes
+	// before this middleware. It must be text of up to 100 bytes; requests with "" run as often as they
+	// arrive. Required unless Shared is set.
 	Tenant func(r *http.Request) string
 
-	// Shared lets all clients share their keys: whoever sends the request of another one is sent that
-	// one's response. For servers with one client, or whose responses everybody may see. Not together
-	// with Tenant.
+	// Shared lets all clients share their keys: a client that repeats another client's request is sent
+	// that client's response. For servers with one client, or with public responses. Not together with
+	// Tenant.
 	Shared bool
 
 	// Keep reports whether a response with this status is stored, so that repetitions are answered
 	// with it. Optional; the default is [Keep].
 	Keep func(status int) bool
 
-	// ConflictStatus answers a key that comes with another payload: 422 or 409. Optional; the
+	// ConflictStatus is the answer to a key that is used with another payload: 422 or 409. Optional; the
 	// default is 422.
 	ConflictStatus int
 
-	// TTL is how long responses are kept, [MinTTL] to [MaxTTL]. Later a key counts as new.
+	// TTL is how long responses are kept, [MinTTL] to [MaxTTL]. After that a key counts as new.
 	// Optional; the default is 24 hours.
 	TTL time.Duration
 
-	// LeaseTTL is how long a key stays taken after the process that runs its handler has died,
+	// LeaseTTL is how long a key stays leased after the process that runs its handler has died,
 	// [MinLeaseTTL] to [MaxLeaseTTL], at most TTL. While the handler runs the lease is renewed
 	// each third of it; if that fails the handler's context ends a sixth of it before the lease
 	// does. Optional; the default is 30 seconds.
 	LeaseTTL time.Duration
 
-	// MaxBody is how many bytes the body of a request may have, up to [MaxSize]; a longer one is
-	// answered 413. It is held in memory. Optional; the default is 1 MiB.
+	// MaxBody is the maximum size of a request body in bytes, up to [MaxSize]; a longer one is answered
+	// 413. It is held in memory. Optional; the default is 1 MiB.
 	MaxBody int
 
-	// MaxResponse is how many bytes of a response are stored, up to [MaxSize]. A longer one is
+	// MaxResponse is the maximum size of a stored response in bytes, up to [MaxSize]. A longer one is
 	// sent, but not stored, so that a repetition runs the handler again. Optional; the default
 	// is 1 MiB.
 	MaxResponse int
 
-	// Headers are the names of those headers of a response that are stored with it. Cookies
-	// should not be among them. Optional; the default is what describes the body (Content-Type,
-	// Content-Encoding, Content-Language, Content-Disposition, ETag, Last-Modified, Vary) or
-	// says where something is (Location, Content-Location, Link).
+	// Headers are the names of the response headers that are stored. They should not include cookies.
+	// Optional; the default is the headers that describe the body (Content-Type, Content-Encoding,
+	// Content-Language, Content-Disposition, ETag, Last-Modified, Vary) or a location (Location,
+	// Content-Location, Link).
 	Headers []string
 
-	// Logger is told of stores that fail, never of keys and payloads. Optional; the default is
+	// Logger receives failures of the stores, never keys and payloads. Optional; the default is
 	// [slog.Default].
 	Logger *slog.Logger
 }
@@ -162,9 +162,9 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Keep reports whether a response with this status is stored by default: not if it asks to try again
-// (5xx, 408, 425, 429) or to authenticate, or refuses who has asked (401, 403, 407), since the same
-// request may be let through later.
+// Keep reports whether a response with this status is stored by default: not if it asks for a retry
+// (5xx, 408, 425, 429) or refuses the client (401, 403, 407), since the same request may succeed
+// later.
 func Keep(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
@@ -181,9 +181,10 @@ func invalid(field, format string, args ...any) error {
 // New returns middleware that guards a handler, with the state in two stores, which may be one. An
 // error names the field of cfg that is wrong.
 //
-// Requests are the same if tenant, key, method and path are. If the query or the body differs by a
-// byte the payload is another one. A response is stored if [Config].Keep says so and it is not too long; else, and after a panic, the key is free again. A stored one is
-// replayed with the header Idempotency-Replayed, and X-Idempotent-Replay for older clients.
+// Requests are the same if tenant, key, method and path are. Any difference in query or body makes another
+// payload. A response is stored if [Config].Keep says so and it is not too long; otherwise, and after a panic,
+// the key is released. A stored response is replayed with the header Idempotency-Replayed, and
+// X-Idempotent-Replay for older clients.
 //
 // Each problem is answered as application/problem+json with a code: IDEMPOTENCY_KEY_MISSING,
 // IDEMPOTENCY_KEY_MALFORMED, IDEMPOTENCY_CONFLICT, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_BODY, and

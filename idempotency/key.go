@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The headers that carry a key. The second is what some clients send from before the draft.
+// The headers that carry a key. The second is sent by clients that predate the draft.
 const (
 	keyHeader    = "Idempotency-Key"
 	oldKeyHeader = "X-Idempotency-Key"
@@ -49,7 +49,7 @@ func parseKey(value string) (string, error) {
 	return key, nil
 }
 
-// unquote returns the string in front of the quote that must end the text. Only quotes and
+// unquote returns the string before the quote that must end the text. Only quotes and
 // backslashes are escaped.
 func unquote(text string) (string, bool) {
 	var key strings.Builder

@@ -5,13 +5,13 @@ import (
 	"net/http"
 )
 
-// problem is an answer of RFC 9457 that the handler has no part in.
+// problem is an RFC 9457 response of the middleware itself.
 type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	Code   string `json:"code"` // for programs; it never changes
-	again  bool   // the request may be repeated as it is
+	Code   string `json:"code"` // for programs; stable
+	again  bool   // the request may be repeated unchanged
 }
 
 func newProblem(status int, code, detail string) problem {
@@ -58,5 +58,5 @@ func (p problem) write(w http.ResponseWriter) {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // the client has gone
+	_, _ = w.Write(body) // the client has disconnected
 }

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// response is what a handler has answered, and to which payload.
+// response is a handler's response, with the payload that it answers.
 type response struct {
 	Payload string      `json:"payload"` // its hash
 	Status  int         `json:"status"`
@@ -17,7 +17,7 @@ type response struct {
 
 var errNotStored = errors.New("idempotency: what is stored is not a response")
 
-// encode returns a line of JSON and the body behind it, byte for byte.
+// encode returns a line of JSON followed by the body, byte for byte.
 func (r response) encode() ([]byte, error) {
 	head, err := json.Marshal(r)
 	if err != nil {
@@ -44,10 +44,10 @@ func (r response) replay(w http.ResponseWriter) {
 	w.Header().Set("Idempotency-Replayed", "true")
 	w.Header().Set("X-Idempotent-Replay", "true")
 	w.WriteHeader(r.Status)
-	_, _ = w.Write(r.body) // the client has gone
+	_, _ = w.Write(r.body) // the client has disconnected
 }
 
-// recorder holds a response back until send, or until it is longer than the limit.
+// recorder buffers a response until send, or until it exceeds the limit.
 type recorder struct {
 	w      http.ResponseWriter
 	limit  int
@@ -55,7 +55,7 @@ type recorder struct {
 	fixed  http.Header // as it was when the status was set
 	status int         // 0 until it is set
 	body   []byte
-	sent   bool // what comes goes on to w
+	sent   bool // further writes go to w
 }
 
 func newRecorder(w http.ResponseWriter, limit int) *recorder {
@@ -83,7 +83,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.w.Write(p)
 }
 
-// send passes on what was held back, once.
+// send writes the buffered response, once.
 func (r *recorder) send() {
 	if r.sent {
 		return
@@ -96,13 +96,13 @@ func (r *recorder) send() {
 		h[name] = values
 	}
 	r.w.WriteHeader(r.status)
-	_, _ = r.w.Write(r.body) // the client has gone
+	_, _ = r.w.Write(r.body) // the client has disconnected
 }
 
-// whole reports whether all of the response is here.
+// whole reports whether the whole response is buffered.
 func (r *recorder) whole() bool { return !r.sent }
 
-// response returns what may be stored, with only the named headers.
+// response returns the response to store, with only the named headers.
 func (r *recorder) response(payload string, headers []string) response {
 	kept := make(http.Header)
 	for _, name := range headers {

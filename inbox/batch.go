@@ -10,9 +10,9 @@ import (
 // Batcher processes many messages in one transaction. Stores may implement it; it is safe
 // for concurrent use.
 type Batcher[Tx any] interface {
-	// ProcessBatch begins a transaction, inserts all records in it with one statement, runs
-	// fn with the places in recs of those that are new, rising, and commits. It does not run
-	// fn if none is. The keys of recs must differ. Without an error it returns an outcome for
+	// ProcessBatch begins a transaction, inserts all records in it with one statement, runs fn with the
+	// indexes in recs of the new ones, ascending, and commits. It does not run fn if none is new. The
+	// keys of recs must differ. Without an error it returns an outcome for
 	// each record; after an error none of them is processed, and the kind of the error is as
 	// [Inbox].ProcessOnce says. fn must not commit or roll back tx.
 	ProcessBatch(ctx context.Context, recs []Record, fn func(ctx context.Context, tx Tx, fresh []int) error) ([]Outcome, error)

@@ -10,11 +10,11 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// DefaultRetention is how long an inbox remembers what was processed unless a janitor is told
-// otherwise.
+// DefaultRetention is how long an inbox remembers what was processed unless the janitor is
+// configured otherwise.
 const DefaultRetention = 7 * 24 * time.Hour
 
-// Key identifies a message to one consumer. Its parts are kept in columns of their own.
+// Key identifies a message to one consumer. Its parts are stored in separate columns.
 type Key struct {
 	Tenant   string
 	Consumer string // the consumer's stable name (group)
@@ -38,13 +38,13 @@ type Record struct {
 	MessageID   string
 	Type        string
 	PayloadHash string          // SHA-256 of the payload's exact bytes, in hex
-	Extra       json.RawMessage // a JSON object of the caller's, or nil
+	Extra       json.RawMessage // a JSON object for the caller's use, or nil
 
-	// Retried says that attempts or starts may be stored, so that processing clears them.
+	// Retried says that attempts or starts may be stored; processing then clears them.
 	Retried bool
 
-	// At is where the message stands, for ProcessOnce and BuryMessage of an [OffsetStore];
-	// others do not look at it. It is not stored with the record. Optional.
+	// At is the position of the message, for ProcessOnce and BuryMessage of an [OffsetStore]; other
+	// inboxes ignore it. It is not stored with the record. Optional.
 	At *Position
 }
 
@@ -76,8 +76,8 @@ func (o Outcome) String() string {
 // Attempts is what a store knows about the attempts at a message.
 type Attempts struct {
 	Count  int           // failed attempts so far
-	Wait   time.Duration // what is left until the next one is due; 0 if it is
-	Starts int           // attempts that were begun since, and of whose end nobody knows
+	Wait   time.Duration // time until the next one is due; 0 if it is
+	Starts int           // unfinished attempts since
 	Error  string        // of the last failed attempt
 }
 
@@ -90,7 +90,7 @@ type FailedAttempt struct {
 	Took  time.Duration // 0 if it is not known
 }
 
-// Letter is a message that a consumer gave up on.
+// Letter is a message that a consumer dead-letters.
 type Letter struct {
 	Record   Record // Key.Message is "" if the message has no id; nothing is recorded then
 	Message  waybill.Message
@@ -116,21 +116,21 @@ type Inbox[Tx any] interface {
 	// commits. If another transaction holds an uncommitted record with the same key it waits
 	// for the outcome. An error or panic of fn rolls everything back and comes back as it
 	// is; clashes with other transactions come back as conflicts, an unreachable database as
-	// unavailable. An error of fn whose session ended while the database is there keeps its kind,
-	// and is transient if fn returned none. fn must not commit or roll back tx. With rec.Retried what was stored of
-	// attempts goes, unless fn fails.
+	// unavailable. If the session of fn ended while the database is reachable, fn's error keeps its kind; without
+	// one the error is transient. fn must not commit or roll back tx. With rec.Retried stored attempts are removed,
+	// unless fn fails.
 	ProcessOnce(ctx context.Context, rec Record, fn func(ctx context.Context, tx Tx) error) (Outcome, error)
 
 	// FailedAttempts returns what SaveAttempt and SaveStarts stored last, or the zero value.
 	FailedAttempts(ctx context.Context, key Key) (Attempts, error)
 
-	// SaveAttempt stores a failed attempt in a transaction of its own. The message's dead
-	// letter, if it comes to that, will tell of it. Starts are 0 again.
+	// SaveAttempt stores a failed attempt in a transaction of its own. If the message is dead-lettered
+	// later, its history contains it. Starts are 0 again.
 	SaveAttempt(ctx context.Context, key Key, a FailedAttempt) error
 
-	// SaveStarts stores, in a transaction of its own, how many attempts were begun of whose
-	// end nobody knows. 0 says that the last of them has come back without being counted; if
-	// nothing is stored of the message it stores nothing.
+	// SaveStarts stores, in a transaction of its own, the number of unfinished attempts. 0 says that
+	// the last of them has ended without being counted; if nothing is stored for the message it then
+	// stores nothing.
 	SaveStarts(ctx context.Context, key Key, starts int) error
 
 	// BuryMessage stores, in one transaction, the dead letter and an inbox record that says
@@ -138,24 +138,24 @@ type Inbox[Tx any] interface {
 	// record of the message already.
 	BuryMessage(ctx context.Context, l Letter) (bool, error)
 
-	// TakeRequeued takes the first requeued dead letter of the consumer that is due. Nobody
-	// else takes it for as long as the lease; after that it is due again, unless it was run.
+	// TakeRequeued takes the first requeued dead letter of the consumer that is due. No other call
+	// takes it during the lease; after that it is due again, unless it was run.
 	// It returns false if there is none.
 	TakeRequeued(ctx context.Context, consumer string, lease time.Duration) (Requeued, bool, error)
 
-	// RunRequeued runs fn in the transaction that removes a letter which was taken, turns its
-	// inbox record into a processed one, and clears the attempts. It returns false, and runs
-	// nothing, if the letter has gone since, or somebody else runs it. If fn fails all is
-	// rolled back, and the letter is dead again with the new error, tried by node, and the
-	// attempts are cleared; with an unavailable error or a conflict it stays requeued, and
-	// starts are 0 again. If the message was processed meanwhile in another way, fn is not
-	// run, and the letter is resolved as one that had its effect already.
+	// RunRequeued runs fn in the transaction that removes the taken dead letter, turns its inbox record
+	// into a processed one, and clears the attempts. It returns false, and runs nothing, if the letter
+	// no longer exists or is being run elsewhere. If fn fails everything is rolled back, the letter is
+	// dead again with the new error, tried by node, and the attempts are cleared; with an unavailable
+	// error or a conflict it stays requeued, and starts are 0 again. If the message was processed in
+	// another way in the meantime, fn is not run, and the letter is resolved as one that already had
+	// its effect.
 	RunRequeued(ctx context.Context, r Requeued, node string, fn func(ctx context.Context, tx Tx) error) (bool, error)
 }
 
 // Process runs fn once for m and the consumer with the given name, in a transaction of box.
-// It returns true if fn ran and committed, and false if m had been processed before. It is
-// the whole inbox for those who receive messages by means of their own; package consumer
+// It returns true if fn ran and committed, and false if m had been processed before. It is all that
+// a program needs that receives messages by itself; package consumer
 // adds retries, dead letters and acknowledgement.
 //
 // A message that was processed with another payload is an error, reason conflict; one

@@ -6,7 +6,7 @@ import (
 )
 
 // State is what an inbox knows of one message and one consumer. At most one of ProcessedAt
-// and DeadAt is set; while neither is, attempts have failed and the next is due at DueAt.
+// and DeadAt is set; if neither is, attempts have failed and the next is due at DueAt.
 type State struct {
 	Tenant    string `json:"tenant"`
 	Consumer  string `json:"consumer"`
@@ -19,30 +19,30 @@ type State struct {
 	ProcessedAt *time.Time `json:"processed_at,omitempty"`
 	DeadAt      *time.Time `json:"dead_at,omitempty"`
 
-	Attempts int        `json:"attempts,omitempty"` // that have failed so far
+	Attempts int        `json:"attempts,omitempty"` // failed so far
 	DueAt    *time.Time `json:"due_at,omitempty"`
 	Error    string     `json:"error,omitempty"` // of the last attempt
 }
 
-// Inspector shows what an inbox holds. Stores implement it; it is safe for concurrent use.
+// Inspector reads what an inbox holds. Stores implement it; it is safe for concurrent use.
 type Inspector interface {
 	// InboxStates returns what consumers have done with the messages that have the given id,
 	// or the given idempotency key, by consumer, and an empty slice if the inbox knows of
 	// none. The consumer is "" for all. Failed attempts are found by the idempotency key
-	// alone where a message has one. It reads the whole inbox: not for every second.
+	// alone where a message has one. It reads the whole inbox: do not call it often.
 	InboxStates(ctx context.Context, id, consumer string) ([]State, error)
 }
 
 // Size is how much an inbox holds, records of dead letters included.
 type Size struct {
-	Records int64         // about; -1 if the store can't tell without counting
+	Records int64         // approximate; -1 if the store would have to count them
 	Oldest  time.Duration // since the oldest record was written, by the store's clock; 0 if there is none
 }
 
-// Sizer tells cheaply how much an inbox holds. Stores may implement it; it is safe for
+// Sizer returns cheaply how much an inbox holds. Stores may implement it; it is safe for
 // concurrent use.
 type Sizer interface {
-	// InboxSize returns the size as the database's own statistics have it. It does not read
+	// InboxSize returns the size from the database's statistics. It does not read
 	// the inbox.
 	InboxSize(ctx context.Context) (Size, error)
 }

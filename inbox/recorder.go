@@ -12,8 +12,8 @@ type StoredRecord struct {
 	Dead        bool // it stands for a dead letter
 }
 
-// Recorder writes and reads the records of an inbox in the caller's own transaction, for those
-// who bring a flow of their own. Stores may implement it; it is safe for concurrent use as far
+// Recorder writes and reads the records of an inbox in the caller's transaction, for programs that
+// process messages by themselves. Stores may implement it; it is safe for concurrent use as far
 // as tx is. If tx is nil the error is an [*waybill.InvalidError] about the field tx.
 type Recorder[Tx any] interface {
 	// AddRecord inserts rec in tx. It returns false if there is a record with its key: what

@@ -24,8 +24,8 @@ func keepBuffer(b *bytes.Buffer) {
 	}
 }
 
-// readBody reads the body of r into b. The content type must be that of JSON: a form on
-// somebody's page can't send it without this server's consent.
+// readBody reads the body of r into b. The content type must be JSON: a form on another site can't
+// send it without this server's consent.
 func readBody(r *http.Request, b *bytes.Buffer, limit int) error {
 	if kind := r.Header.Get("Content-Type"); kind != jsonType {
 		if media, _, err := mime.ParseMediaType(kind); err != nil || media != jsonType {
@@ -33,7 +33,7 @@ func readBody(r *http.Request, b *bytes.Buffer, limit int) error {
 		}
 	}
 	n := r.ContentLength
-	if n <= int64(limit) { // also if it is not known, which is -1
+	if n <= int64(limit) { // even if it is unknown, which is -1
 		var err error
 		if n, err = b.ReadFrom(io.LimitReader(r.Body, int64(limit)+1)); err != nil {
 			return refusef(http.StatusBadRequest, "the body could not be read")
@@ -47,9 +47,8 @@ func readBody(r *http.Request, b *bytes.Buffer, limit int) error {
 
 const jsonType = "application/json"
 
-// decode reads a body. Fields that are not known are left alone, since later versions may have
-// them. What could be read in two ways, because it is not Unicode, is refused; the error quotes
-// nothing.
+// decode reads a body. Unknown fields are ignored, since later versions may have them. Ambiguous
+// text, which is not Unicode, is refused; the error quotes nothing.
 func decode[T any](body []byte) (v T, err error) {
 	if !utf8.Valid(body) || hasLoneSurrogate(body) {
 		return v, refusef(http.StatusBadRequest, "the body is not valid Unicode")
@@ -71,9 +70,8 @@ func decode[T any](body []byte) (v T, err error) {
 	return v, nil
 }
 
-// hasLoneSurrogate reports whether a JSON text escapes half of a pair of surrogates, which
-// stands for no character; encoding/json makes U+FFFD of each, so that different keys would
-// become one.
+// hasLoneSurrogate reports whether a JSON text escapes half of a surrogate pair, which is no
+// character; encoding/json replaces each by U+FFFD, so that different keys would become the same.
 func hasLoneSurrogate(text []byte) bool {
 	for {
 		i := bytes.IndexByte(text, '\\')

@@ -7,7 +7,7 @@ import (
 	"github.com/waybill-go/waybill/internal/span"
 )
 
-// bucket limits a rate. It fills by rate tokens per second up to a second's worth.
+// bucket is a token bucket. It fills by rate tokens per second up to the tokens of one second.
 type bucket struct {
 	rate float64
 
@@ -24,7 +24,7 @@ func newBucket(rate int) *bucket {
 	return &bucket{rate: float64(rate), level: float64(rate), at: time.Now()}
 }
 
-// take takes a token and returns 0, or how long to wait while there is none.
+// take takes a token and returns 0, or returns how long to wait if there is none.
 func (b *bucket) take() time.Duration {
 	if b == nil {
 		return 0
@@ -41,8 +41,8 @@ func (b *bucket) take() time.Duration {
 	return 0
 }
 
-// spend takes n more tokens, which may leave the bucket in debt: a batch that is larger than
-// the bucket gets through, and what follows waits.
+// spend takes n more tokens, which may make the level negative: a batch that is larger than the
+// bucket is allowed, and later requests wait.
 func (b *bucket) spend(n int) {
 	if b == nil || n <= 0 {
 		return

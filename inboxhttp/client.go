@@ -15,24 +15,24 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// ClientConfig is what a client may be told.
+// ClientConfig configures a [Client].
 type ClientConfig struct {
-	// URL is where the service is, such as https://inbox.internal:8080; a path is put in front
-	// of the service's own. It must not hold a user or a password. Required.
+	// URL is the base URL of the service, such as https://inbox.internal:8080; its path is prefixed to
+	// the service's paths. It must not contain a user or a password. Required.
 	URL string
 
 	// Token is the secret that is sent as a bearer token. Optional.
 	Token string
 
-	// Timeout is how long a call may take, with all its attempts. Optional; the default is 5 s.
+	// Timeout is how long a call may take, including all attempts. Optional; the default is 5 s.
 	Timeout time.Duration
 
-	// MaxRetries is how often a request is repeated that was not answered, or with a code of
+	// MaxRetries is how often a request is repeated that was not answered, or answered with a status of
 	// 500 or above. Optional; the default is 2. [waybill.NoRetries] repeats nothing.
 	MaxRetries int
 
-	// HTTPClient sends the requests, without the timeout and the redirects that it may have.
-	// Optional; the default has connections of its own, up to 100 idle ones.
+	// HTTPClient sends the requests; its timeout and redirect policy are ignored. Optional; the default
+	// has separate connections, up to 100 idle ones.
 	HTTPClient *http.Client
 }
 
@@ -42,22 +42,22 @@ const (
 	maxIdleConns      = 100
 )
 
-// Client is a lease store that asks a [Server]. It fails closed: without an answer there is an
-// error, never a lease. Its errors are those of [lease.Store]: an [*waybill.InvalidError]
-// if the server says that the request is wrong (400, 413); one with a [waybill.RetryAfter] if it
-// says that there are too many (429); and unavailable for everything else, a token that is
-// refused (401, 403) included, because messages must not become dead letters over a setting.
+// Client is a lease store that calls a [Server]. It fails closed: without an answer it returns an
+// error, never a lease. Its errors are those of [lease.Store]: an [*waybill.InvalidError] if the
+// server refuses the request as invalid (400, 413); one with a [waybill.RetryAfter] if there are
+// too many requests (429); and unavailable for everything else, including a refused token (401,
+// 403), because a wrong setting must not dead-letter messages.
 //
 // A request that was not answered is repeated. Renewing, marking and releasing can be repeated
-// at will. So can beginning: each request for a key has an id, drawn here unless the caller has
-// given one, so that a repetition gets the lease that a lost answer told of. If none of them is
-// answered the key may stay leased until that lease ends. A caller who has given the id can ask
-// once more, or release the lease.
+// safely. So can TryBegin: each request for a key has an id, generated here unless the caller sets
+// one, so that a repetition gets the lease of a lost answer. If no attempt is answered the key may
+// stay leased until that lease ends. A caller that has set the id can ask once more, or release the
+// lease.
 //
-// A lease is asked for as the request says and lasts as long as the answer says: the server has
-// limits of its own. ExpiresAt is by the clock of the server's store; Remaining leaves out what
-// the request took. A server of an older version, which knows neither waits nor payloads, releases
-// a key without its wait and tells of no conflict: update the servers first.
+// The server may change the requested duration of a lease; the answer says how long it lasts.
+// ExpiresAt is by the clock of the server's store; the time that the request took is subtracted
+// from Remaining. A server of an older version, which knows neither waits nor payloads, releases a
+// key without its wait and reports no conflict: update the servers first.
 //
 // It is safe for concurrent use.
 type Client struct {
@@ -88,8 +88,8 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	return &Client{cfg: cfg, base: strings.TrimSuffix(cfg.URL, "/") + inboxPath, http: httpClient(cfg.HTTPClient)}, nil
 }
 
-// httpClient returns a copy of c that leaves time and redirects to us: a token must not
-// follow to where it was not sent.
+// httpClient returns a copy of c without timeout and redirects: a token must not be sent to a
+// redirect's target.
 func httpClient(c *http.Client) *http.Client {
 	own := http.Client{}
 	if c != nil {
@@ -105,7 +105,7 @@ func httpClient(c *http.Client) *http.Client {
 	return &own
 }
 
-// Close closes the connections that are idle.
+// Close closes idle connections.
 func (c *Client) Close() error {
 	c.http.CloseIdleConnections()
 	return nil
@@ -146,7 +146,7 @@ func (c *Client) RenewLease(ctx context.Context, l lease.Lease, ttl time.Duratio
 	return answer.lease(time.Since(began)), known(answer.Status, renewStatuses)
 }
 
-// validateLease refuses what a server would.
+// validateLease refuses what a server would refuse.
 func validateLease(l lease.Lease) error {
 	return lease.ValidateKey(l.Key)
 }
@@ -195,8 +195,7 @@ func (c *Client) ReadLease(ctx context.Context, key string) (lease.Record, error
 	return answer.record(), known(answer.Status, recordStatuses)
 }
 
-// PurgeLeases implements [lease.Store]. It removes nothing: the service cleans up its
-// store itself.
+// PurgeLeases implements [lease.Store]. It removes nothing: the service cleans up its store.
 func (c *Client) PurgeLeases(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
 // TryBeginAll implements [lease.BatchStore].
@@ -247,7 +246,7 @@ func (c *Client) MarkAllProcessed(ctx context.Context, leases []lease.Lease) ([]
 	return statuses, nil
 }
 
-// askAll sends a batch and returns an answer for each of its items. It asks nothing for none.
+// askAll sends a batch and returns an answer for each of its items. It sends nothing for an empty batch.
 func askAll[A, B any](ctx context.Context, c *Client, path string, keys []string, items []B) ([]A, error) {
 	if err := lease.ValidateBatch(keys); err != nil || len(items) == 0 {
 		return nil, err
@@ -262,7 +261,7 @@ func askAll[A, B any](ctx context.Context, c *Client, path string, keys []string
 	return answer.Items, nil
 }
 
-// ask sends a request, again if need be, and returns the answer with code 200.
+// ask sends a request, with retries, and returns the answer with status 200.
 func ask[A any](ctx context.Context, c *Client, method, path string, body any) (answer A, err error) {
 	var text []byte
 	if body != nil {

@@ -10,37 +10,36 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// Config is what a server may be told. The zero value stands for the defaults.
+// Config configures a [Server]. The zero value stands for the defaults.
 type Config struct {
-	// Tokens let programs in. Optional; without any, everybody is let in and may do everything.
+	// Tokens authenticate programs. Optional; without any, everybody has full access.
 	Tokens []Token
 
-	// DefaultLease is how long a lease lasts if the request does not say. MinLease to MaxLease.
+	// DefaultLease is how long a lease lasts if the request names no duration. MinLease to MaxLease.
 	// Optional; the default is 60 s.
 	DefaultLease time.Duration
 
-	// MinLease is what a shorter lease is raised to. At least [lease.MinTTL]. Optional; the
+	// MinLease is the duration to which a shorter lease is raised. At least [lease.MinTTL]. Optional; the
 	// default is 30 s.
 	MinLease time.Duration
 
-	// MaxLease is what a longer lease is cut to. At most [lease.MaxTTL]. Optional; the
+	// MaxLease is the duration to which a longer lease is cut. At most [lease.MaxTTL]. Optional; the
 	// default is 120 s.
 	MaxLease time.Duration
 
-	// MaxBodyLen is how many bytes the body of a request may have. Optional; the default is
+	// MaxBodyLen is the maximum size of a request body in bytes. Optional; the default is
 	// 1 MiB, which is enough for [lease.MaxBatch] keys of usual length.
 	MaxBodyLen int
 
-	// RateLimit is how many keys per second each token may ask for, or all programs together if
-	// there are no tokens. A second's worth may come at once. Optional; 0 means that there is no
-	// limit.
+	// RateLimit is how many keys per second each token may request, or all programs together if there
+	// are no tokens. Bursts of up to one second's keys are allowed. Optional; 0 means no limit.
 	RateLimit int
 
 	// StoreTimeout is how long the store may take for one request. It should be below the
 	// timeout of the clients. Optional; the default is 4 s.
 	StoreTimeout time.Duration
 
-	// Observer is told of each request, as [observe.OpServe]. Optional; the default logs to
+	// Observer receives each request, as [observe.OpServe]. Optional; the default logs to
 	// slog.Default.
 	Observer observe.Observer
 }

@@ -2,7 +2,7 @@
 // HTTP, so that a program in any language can process a message once.
 //
 // [Server] is an [net/http.Handler] over any [lease.Store]. It keeps no state: any number
-// of them may serve one store. [Client] is a [lease.Store] that asks a server.
+// of them may serve one store. [Client] is a [lease.Store] that calls a server.
 //
 //	POST /v1/inbox/try-begin            {"key": …}              Acquired, Busy, Processed, Exhausted
 //	POST /v1/inbox/renew                {"key": …, "leaseId": …} Acquired, LeaseLost, …
@@ -14,7 +14,7 @@
 //	GET  /v1/openapi.json               all of this in detail
 //	GET  /health/live, /health/ready
 //
-// What became of a key is the status of an answer with code 200. Another code means that the
-// request was refused (4xx) or that the server could not do it (5xx). docs/inbox-service.md has
+// The result for a key is the status in an answer with code 200. Another code means that the
+// request was refused (4xx) or that the server failed (5xx). docs/inbox-service.md has
 // the details.
 package inboxhttp

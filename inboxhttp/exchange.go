@@ -17,7 +17,7 @@ import (
 	"github.com/waybill-go/waybill/internal/span"
 )
 
-// What may be answered to each request. The texts are those of openapi.json.
+// The possible answers to each request. The texts are those of openapi.json.
 var (
 	beginStatuses  = []lease.Status{lease.Acquired, lease.Busy, lease.Processed, lease.Exhausted}
 	renewStatuses  = []lease.Status{lease.Acquired, lease.Lost, lease.Released, lease.Processed, lease.Unknown}
@@ -25,7 +25,7 @@ var (
 	recordStatuses = []lease.Status{lease.Busy, lease.Released, lease.Expired, lease.Processed, lease.Unknown}
 )
 
-// known makes sure that an answer is one that the caller knows what to do with.
+// known returns an error unless status is one of statuses.
 func known(status lease.Status, statuses []lease.Status) error {
 	if slices.Contains(statuses, status) {
 		return nil
@@ -33,11 +33,11 @@ func known(status lease.Status, statuses []lease.Status) error {
 	return waybill.UnavailableError(fmt.Errorf("inbox service: the status %q is not one that can be answered here", status))
 }
 
-// backoff says how long to wait before a request is repeated.
+// backoff is the policy for repeated requests.
 var backoff = waybill.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second}
 
-// exchange sends a request until it is answered with a code below 500, as often as it may be
-// repeated and while ctx lasts, and returns the body of the answer if the code is 200.
+// exchange sends a request until it is answered with a code below 500, within the retries and until
+// ctx ends, and returns the body of the answer if the code is 200.
 func (c *Client) exchange(ctx context.Context, method, address string, body []byte) ([]byte, error) {
 	for attempt := 1; ; attempt++ {
 		reply, again, err := c.send(ctx, method, address, body)
@@ -79,7 +79,7 @@ func (c *Client) send(ctx context.Context, method, address string, body []byte) 
 	return nil, answer.StatusCode >= http.StatusInternalServerError, errorOf(answer, reply)
 }
 
-// withoutKey returns what went wrong without the address, which may hold a key.
+// withoutKey returns err without the URL, which may contain a key.
 func withoutKey(err error) error {
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -88,10 +88,10 @@ func withoutKey(err error) error {
 	return err
 }
 
-// errorOf returns the error that an answer with another code than 200 stands for.
+// errorOf returns the error for an answer with a code other than 200.
 func errorOf(answer *http.Response, body []byte) error {
 	var p problem
-	_ = json.Unmarshal(body, &p) // what is between us may answer with anything
+	_ = json.Unmarshal(body, &p) // a proxy in between may answer with anything
 	if p.Detail == "" {
 		p.Detail = http.StatusText(answer.StatusCode)
 	}
@@ -108,7 +108,7 @@ func errorOf(answer *http.Response, body []byte) error {
 	return waybill.UnavailableError(fmt.Errorf("inbox service: %d: %s", answer.StatusCode, p.Detail))
 }
 
-// unmarkedError is the answer to mark-processed that the key was not marked, and what it is instead.
+// unmarkedError is the answer to mark-processed that the key was not marked, with its status.
 type unmarkedError struct{ status lease.Status }
 
 func (e *unmarkedError) Error() string { return "inbox service: the key is " + string(e.status) }

@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// operation is something that can be asked for.
+// operation is an operation of the API.
 type operation struct {
 	name string // in logs, metrics and traces
 	do   func(s *Server, c *call) (any, error)
@@ -29,17 +29,17 @@ var readRecord = operation{"read", (*Server).read}
 
 // call is one request while it is served.
 type call struct {
-	ctx    context.Context // of the store: it does not end when the client goes
+	ctx    context.Context // for the store: it does not end when the client disconnects
 	client context.Context
 	from   *caller
 	body   []byte // of a POST
 	key    string // of a GET
 
-	status string // what is answered, for the observer
+	status string // of the answer, for the observer
 	count  int    // of the keys
 }
 
-// mayAsk refuses keys that the caller has no right to.
+// mayAsk refuses keys that the caller may not access.
 func (c *call) mayAsk(key string) error {
 	if !c.from.mayAsk(key) {
 		return refusef(http.StatusForbidden, "the token is limited to tenants, buses or groups, and the key is not of them")
@@ -47,10 +47,10 @@ func (c *call) mayAsk(key string) error {
 	return nil
 }
 
-// answered notes the status of an answer.
+// answered records the status of an answer.
 func (c *call) answered(status lease.Status) { c.status, c.count = string(status), 1 }
 
-// answeredAll notes an answer of a batch.
+// answeredAll records an answer to a batch.
 func (c *call) answeredAll(n int) { c.status, c.count = strconv.Itoa(http.StatusOK), n }
 
 func (s *Server) tryBegin(c *call) (any, error) {
@@ -85,9 +85,9 @@ func (s *Server) leaseRequest(c *call, body *beginBody) (lease.Request, error) {
 	return req, c.mayAsk(req.Key)
 }
 
-// takeBack releases a key that was acquired for a client that has gone meanwhile: nobody will
-// know of the lease, and the next to ask would have to wait for its end. But a client with an
-// id for its request may have come again for the lease, here or elsewhere.
+// takeBack releases a key that was acquired for a client that has disconnected since: the lease is
+// known to no one, and the next request would have to wait for its end. But a client with a request
+// id may have repeated its request, here or elsewhere.
 func (s *Server) takeBack(c *call, req lease.Request, a lease.Answer) {
 	if a.Status == lease.Acquired && req.RequestID == "" && c.client.Err() != nil {
 		// If it fails the key stays leased until the lease ends.
@@ -116,7 +116,7 @@ func (s *Server) renew(c *call) (any, error) {
 	return leaseAnswerOf(a), nil
 }
 
-// lease checks what names a lease.
+// lease checks the key and id of a lease.
 func (c *call) lease(key, id string) (lease.Lease, error) {
 	if err := lease.ValidateKey(key); err != nil {
 		return lease.Lease{}, err
@@ -130,7 +130,7 @@ func (c *call) lease(key, id string) (lease.Lease, error) {
 	return lease.Lease{Key: key, ID: id}, c.mayAsk(key)
 }
 
-// maxLeaseIDLen is far above what stores draw.
+// maxLeaseIDLen is far above the length of ids that stores generate.
 const maxLeaseIDLen = 255
 
 func (s *Server) markProcessed(c *call) (any, error) {
@@ -150,8 +150,8 @@ func (s *Server) markProcessed(c *call) (any, error) {
 	return statusAnswer{status}, unmarked(status)
 }
 
-// unmarked refuses a mark without effect. A client that looks at the code alone would otherwise
-// take it for done.
+// unmarked refuses a mark without effect. A client that checks only the code would otherwise take
+// it for done.
 func unmarked(status lease.Status) error {
 	switch status {
 	case lease.Processed:
@@ -235,8 +235,8 @@ func (s *Server) markAllProcessed(c *call) (any, error) {
 	return batchBody[statusAnswer]{list}, nil
 }
 
-// items reads a batch: each item as one says, which returns its key as well. The first one
-// that is refused refuses the batch.
+// items reads a batch: it converts each item by one, which also returns its key. The first refused
+// item refuses the batch.
 func items[B, T any](c *call, one func(*B) (T, string, error)) ([]T, error) {
 	body, err := decode[batchBody[B]](c.body)
 	if err != nil {
@@ -253,7 +253,7 @@ func items[B, T any](c *call, one func(*B) (T, string, error)) ([]T, error) {
 	return list, lease.ValidateBatch(keys)
 }
 
-// oneByOne serves batches from a store that does not.
+// oneByOne serves batches from a store without batches.
 type oneByOne struct{ lease.Store }
 
 var _ lease.BatchStore = oneByOne{}

@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/inbox/lease"
 )
 
-// problem is the body of an answer with a code other than 200, as RFC 9457 has it.
+// problem is the body of an answer with a code other than 200, as in RFC 9457.
 type problem struct {
 	Title        string `json:"title"`
 	Status       int    `json:"status"`
@@ -25,7 +25,7 @@ type problem struct {
 	KeyStatus lease.Status `json:"keyStatus,omitempty"` // of a key that was not marked
 }
 
-// refusal is a request that is refused, and how.
+// refusal is the refusal of a request.
 type refusal struct {
 	code   int
 	detail string
@@ -40,8 +40,7 @@ func refusef(code int, format string, args ...any) *refusal {
 	return &refusal{code: code, detail: fmt.Sprintf(format, args...)}
 }
 
-// refusalOf returns how a request is refused because of err. What the store says is for the
-// observer only.
+// refusalOf returns the refusal for err. The store's error texts are for the observer only.
 func refusalOf(err error) *refusal {
 	var refused *refusal
 	var invalid *waybill.InvalidError
@@ -56,7 +55,7 @@ func refusalOf(err error) *refusal {
 	return refusef(http.StatusInternalServerError, "the server failed; its log says why")
 }
 
-// wireNames turns the names of fields as they are in Go into those of bodies.
+// wireNames maps the names of Go fields to those of bodies.
 var wireNames = strings.NewReplacer("lease.Request.Key", "key", "lease.Request.Owner", "owner",
 	"lease.Request.MaxAttempts", "maxAttempts", "lease.Request.RequestID", "requestId",
 	"lease.Request.PayloadHash", "payloadHash", "batch[", "items[", "].Key", "].key")
@@ -71,7 +70,7 @@ func (r *refusal) write(w http.ResponseWriter) {
 		header.Set("Retry-After", strconv.Itoa(int(math.Ceil(r.after.Seconds()))))
 	}
 	w.WriteHeader(r.code)
-	_ = json.NewEncoder(w).Encode(problem{ // a client that is gone needs no answer
+	_ = json.NewEncoder(w).Encode(problem{ // a disconnected client needs no answer
 		Title: http.StatusText(r.code), Status: r.code, Detail: r.detail, RetryAfterMs: r.after.Milliseconds(), KeyStatus: r.keyStatus,
 	})
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// Server serves a lease store over HTTP. It keeps no state but how much of their rates programs
-// have used, so any number of servers may serve one store. It is safe for concurrent use.
+// Server serves a lease store over HTTP. Its only state is the rate limits of programs, so any
+// number of servers may serve one store. It is safe for concurrent use.
 //
-// TLS, limits of time and the end are those of the [http.Server] that it is given to: a
-// ReadTimeout keeps slow clients from holding connections, and Shutdown lets what is under way
-// finish. The clean-up of the store is the caller's: see [lease.Store].PurgeLeases.
+// TLS, timeouts and shutdown are configured on the [http.Server] that uses it: a ReadTimeout keeps
+// slow clients from holding connections, and Shutdown lets requests in flight finish. The caller
+// cleans up the store: see [lease.Store].PurgeLeases.
 type Server struct {
 	store   lease.Store
 	batches lease.BatchStore
@@ -51,8 +51,8 @@ func NewServer(store lease.Store, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// SetTokens replaces Config.Tokens, at least one by at least one: who has a token no more is refused from
-// now on. If it returns an error nothing has changed. Calls must follow each other.
+// SetTokens replaces Config.Tokens, at least one by at least one: a program without a token is refused
+// from now on. If it returns an error nothing has changed. It must not be called concurrently.
 func (s *Server) SetTokens(tokens ...Token) error {
 	before, cfg := s.callers.Load(), s.cfg
 	if before.anonymous != nil || len(tokens) == 0 {
@@ -71,8 +71,8 @@ const inboxPath = "/v1/inbox/"
 //go:embed openapi.json
 var openAPI []byte
 
-// ServeHTTP implements [http.Handler]. Paths are taken as they were sent: a key may hold
-// slashes and dots, which a ServeMux would clean away.
+// ServeHTTP implements [http.Handler]. Paths are used as they were sent: a key may contain slashes
+// and dots, which a ServeMux would clean.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.EscapedPath()
 	if rest, ok := strings.CutPrefix(path, inboxPath); ok {
@@ -90,7 +90,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pages are what everybody may read.
+// pages are the paths that need no token.
 var pages = map[string]func(*Server, http.ResponseWriter, *http.Request){
 	"/health/live":     (*Server).live,
 	"/health/ready":    (*Server).ready,
@@ -106,7 +106,7 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) { writeJSON(w, hea
 
 var healthy = map[string]string{"status": "ok"}
 
-// readyKey is read to find out whether the store answers.
+// readyKey is read to check whether the store answers.
 const readyKey = "health/ready"
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
@@ -163,7 +163,7 @@ func traceHeader(r *http.Request, name string) string {
 	return ""
 }
 
-// faultOf returns err if it is the server's own fault.
+// faultOf returns err if the server itself failed.
 func faultOf(err error) error {
 	if err == nil || refusalOf(err).code < http.StatusInternalServerError {
 		return nil
@@ -171,8 +171,8 @@ func faultOf(err error) error {
 	return err
 }
 
-// answer does what is asked for and writes the answer, or why there is none. A panic is an
-// error: one request must not end the server.
+// answer performs the operation and writes the answer or the error. A panic is an error: one
+// request must not end the server.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, op operation, c *call, rest string) error {
 	body := buffers.Get().(*bytes.Buffer)
 	defer keepBuffer(body)
@@ -193,7 +193,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, op operation, c 
 	return nil
 }
 
-// perform does what is asked for.
+// perform performs the operation of a request.
 func (s *Server) perform(r *http.Request, op operation, c *call, rest string, body *bytes.Buffer) (answer any, err error) {
 	if c.from = s.callers.Load().of(r); c.from == nil {
 		return nil, refusef(http.StatusUnauthorized, "a bearer token that this server knows is required")

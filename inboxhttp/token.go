@@ -10,14 +10,13 @@ import (
 	"github.com/waybill-go/waybill/internal/bearer"
 )
 
-// Token lets a program in that knows a secret, to the keys that it may ask for.
+// Token authenticates a program by a secret, and limits the keys that it may request.
 type Token struct {
 	Name   string            // of the program, for people; unique
 	SHA256 [sha256.Size]byte // of the secret
 
-	// Tenants, Buses and Groups are those of the keys that the program may ask for; an empty
-	// list is all. With any of them the program may ask for no key that [lease.ParseKey]
-	// does not know.
+	// Tenants, Buses and Groups are those of the keys that the program may request; an empty list means
+	// all. If one is set the program may request only keys that [lease.ParseKey] accepts.
 	Tenants, Buses, Groups []string
 }
 
@@ -31,7 +30,7 @@ func NewToken(name, secret string) (Token, error) {
 	return Token{Name: name, SHA256: sum}, nil
 }
 
-// mayAsk reports whether the program may ask for a key.
+// mayAsk reports whether the program may request a key.
 func (t *Token) mayAsk(key string) bool {
 	if len(t.Tenants)+len(t.Buses)+len(t.Groups) == 0 {
 		return true
@@ -42,16 +41,16 @@ func (t *Token) mayAsk(key string) bool {
 
 func allows(list []string, name string) bool { return len(list) == 0 || slices.Contains(list, name) }
 
-// caller is who sends requests, with what is left of its rate.
+// caller is an authenticated program, with its rate limit.
 type caller struct {
 	Token
 	bucket *bucket // nil: no limit
 }
 
-// callers are all that are let in.
+// callers are all authenticated programs.
 type callers struct {
 	known     []caller
-	anonymous *caller // nil if a token is needed
+	anonymous *caller // nil if a token is required
 }
 
 func newCallers(cfg Config, before callers) (callers, error) {
@@ -74,14 +73,14 @@ func newCallers(cfg Config, before callers) (callers, error) {
 		names[t.Name], sums[t.SHA256] = true, true
 		bucket := newBucket(cfg.RateLimit)
 		if old := bearer.FindHash(before.known, hashOf, t.SHA256); old != nil {
-			bucket = old.bucket // reading the tokens again gives nobody a new rate
+			bucket = old.bucket // reloading the tokens resets no rate limit
 		}
 		all.known = append(all.known, caller{Token: t, bucket: bucket})
 	}
 	return all, nil
 }
 
-// of returns who has sent r, nil if r does not prove it.
+// of returns the sender of r, nil if r is not authenticated.
 func (c callers) of(r *http.Request) *caller {
 	if c.anonymous != nil {
 		return c.anonymous

@@ -11,8 +11,7 @@ import (
 	"github.com/waybill-go/waybill/internal/span"
 )
 
-// What requests and answers look like as JSON. openapi.json describes the same; a test holds
-// them together.
+// The JSON of requests and answers. openapi.json describes the same; a test compares them.
 
 type beginBody struct {
 	Key          string  `json:"key"`
@@ -45,8 +44,8 @@ type batchBody[T any] struct {
 	Items batchItems[T] `json:"items"`
 }
 
-// batchItems are read one by one, so that a body of many empty ones takes no more memory than the
-// limit of a batch.
+// batchItems are read one by one, so that a body with many empty items takes no more memory than
+// the limit of a batch.
 type batchItems[T any] []T
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -101,8 +100,8 @@ type recordAnswer struct {
 	PayloadHash string       `json:"payloadHash,omitempty"`
 }
 
-// maxRetryAfter is the longest wait that is proposed to somebody who finds a key busy: its
-// holder may release it long before the lease ends.
+// maxRetryAfter is the longest wait that is proposed for a busy key: its holder may release it long
+// before the lease ends.
 const maxRetryAfter = 5 * time.Second
 
 func leaseAnswerOf(a lease.Answer) leaseAnswer {
@@ -116,8 +115,8 @@ func leaseAnswerOf(a lease.Answer) leaseAnswer {
 	return answer
 }
 
-// lease returns the answer as package inbox has it. What has passed since the server was asked
-// is not part of what remains.
+// lease returns the answer as a [lease.Answer]. The time passed since the request is subtracted
+// from Remaining.
 func (a *leaseAnswer) lease(passed time.Duration) lease.Answer {
 	return lease.Answer{
 		Status: a.Status, LeaseID: a.LeaseID, Token: a.Token, Attempts: a.Attempts,
@@ -158,7 +157,7 @@ func timeOf(t *time.Time) time.Time {
 	return *t
 }
 
-// ttl returns how long a lease lasts that was asked for in seconds; 0 did not say.
+// ttl returns the duration of a lease for the requested seconds; 0 stands for none requested.
 func (c *Config) ttl(seconds float64) (time.Duration, error) {
 	switch {
 	case seconds < 0:
@@ -171,8 +170,8 @@ func (c *Config) ttl(seconds float64) (time.Duration, error) {
 	return max(c.MinLease, durationOf(seconds)), nil
 }
 
-// release returns how a body wants its key given back. A wait is not cut to what a lease may be:
-// whoever asks for one counts on it.
+// release returns the Release of a body. A wait is not cut to the limits of leases: the caller
+// relies on it.
 func (b *releaseBody) release() (lease.Release, error) {
 	limit := lease.MaxTTL.Seconds()
 	if b.WaitSeconds < 0 || b.WaitSeconds > limit {

@@ -17,57 +17,57 @@ const (
 	defaultAuditRetention  = 365 * day
 	defaultBatchSize       = 1000
 
-	// expiredFor is how long a response has expired when it is removed: nobody is answered with it
-	// any more.
+	// expiredFor is how long after its expiry a response is removed: no request is answered with it by
+	// then.
 	expiredFor = time.Minute
 )
 
-// Config is what a janitor may be told. The zero value stands for the defaults.
+// Config configures a [Janitor]. The zero value stands for the defaults.
 type Config struct {
-	// InboxRetention is how long the inbox remembers processed messages, and the attempts at
-	// messages that did not come back. It must cover the redelivery horizon, see
-	// consumer.Retention; a janitor does not know it, a service does. Optional; the default
+	// InboxRetention is how long the inbox remembers processed messages, and the attempts at messages
+	// that were not redelivered. It must cover the redelivery horizon, see consumer.Retention; a
+	// service checks that, a janitor alone does not. Optional; the default
 	// is 7 days.
 	InboxRetention time.Duration
 
-	// LeaseRetention is how long a lease store remembers processed keys, and those that nobody
-	// has any more. Like InboxRetention it must cover the redelivery horizon. Optional; the
+	// LeaseRetention is how long a lease store remembers processed keys, and keys that are no longer
+	// leased. Like InboxRetention it must cover the redelivery horizon. Optional; the
 	// default is 7 days.
 	LeaseRetention time.Duration
 
 	// DeadLetterRetention is how long a dead letter is kept: after its last failure, or after
-	// it was resolved or discarded. It must be at least InboxRetention, because the inbox
-	// forgets a dead message together with its letter. Optional; the default is 30 days, or
+	// it was resolved or discarded. It must be at least InboxRetention, because the inbox forgets a
+	// dead message together with its dead letter. Optional; the default is 30 days, or
 	// InboxRetention if that is more.
 	DeadLetterRetention time.Duration
 
 	// SagaRetention is how long a saga that has ended is kept, with its log. It must be at least
-	// InboxRetention: a message that comes again must find that its saga has ended, or it begins
-	// it anew. Optional; the default is InboxRetention.
+	// InboxRetention: a redelivered message must find that its saga has ended, or it starts the saga
+	// again. Optional; the default is InboxRetention.
 	SagaRetention time.Duration
 
 	// AuditRetention is how long entries of the audit log are kept. Optional; the default is
 	// 365 days.
 	AuditRetention time.Duration
 
-	// OutboxRetention is how long published messages are kept, if this janitor is to look
-	// after the archive. Optional; the default leaves it to the relays, which do that anyway.
+	// OutboxRetention is how long published messages are kept, if this janitor is to clean up the
+	// archive. Optional; the default leaves that to the relays, which do it anyway.
 	OutboxRetention time.Duration
 
-	// CleanupInterval is how often the janitor looks, give or take a tenth. Of several
+	// CleanupInterval is how often the janitor cleans up, give or take a tenth. Of several
 	// janitors one does the work. 1 s to 24 h. Optional; the default is 1 h.
 	CleanupInterval time.Duration
 
-	// CleanupBatchSize is the most rows that one transaction removes; between two of them
+	// CleanupBatchSize is the maximum number of rows that one transaction removes; between two of them
 	// the janitor pauses for as long as the last one took. 1 to 10,000. Optional; the
 	// default is 1,000.
 	CleanupBatchSize int
 
-	// DisableCleanup leaves everything where it is, for a job of your own.
+	// DisableCleanup removes nothing, for programs that clean up by themselves.
 	DisableCleanup bool
 
-	// Observer is told what was removed: [observe.OpCleanup] with the kind of rows as Name.
-	// Optional; the default logs to slog.Default.
+	// Observer receives what was removed: [observe.OpCleanup] with the kind of rows as Name. Optional;
+	// the default logs to slog.Default.
 	Observer observe.Observer
 }
 

@@ -1,11 +1,11 @@
-// Package janitor removes what a store need not keep any longer: inbox records, the attempts
-// of messages that never came back, keys of the lease contract, dead letters, sagas that have ended,
+// Package janitor removes what a store need not keep any longer: inbox records, the attempts at
+// messages that were never redelivered, keys of the lease contract, dead letters, sagas that have ended,
 // the audit log and stored responses to HTTP requests.
 //
-// Only what has come to its end is removed, and only when it is past its retention: never a
-// message that is pending, waiting or scheduled, never a key that somebody has leased, never a
-// dead letter that is on its way again or that messages wait behind, never a saga that has not
-// ended. The outbox archive is the relay's; a janitor looks after it only if it is told to.
+// Only what is finished is removed, and only when it is past its retention: never a message that is
+// pending, waiting or scheduled, never a leased key, never a dead letter that is requeued or that
+// messages wait behind, never a saga that has not ended. Relays clean up the outbox archive; a
+// janitor does so only if it is configured to.
 package janitor
 
 import (
@@ -16,18 +16,18 @@ import (
 	"github.com/waybill-go/waybill/contract"
 )
 
-// Kind is a kind of rows, named like the table that holds them.
+// Kind is a kind of rows, named after the table that holds them.
 type Kind string
 
 const (
 	Inbox     Kind = "inbox"                 // records of processed messages; those of dead letters go with the letter
-	Attempts  Kind = "consumer_attempts"     // failed attempts at messages that did not come back
-	Leases    Kind = "inbox_leases"          // keys of the lease contract that are processed, or that nobody has
-	Letters   Kind = "dead_letters"          // and the inbox records that say so
+	Attempts  Kind = "consumer_attempts"     // failed attempts at messages that were not redelivered
+	Leases    Kind = "inbox_leases"          // keys of the lease contract that are processed or no longer leased
+	Letters   Kind = "dead_letters"          // with their inbox records
 	Sagas     Kind = "sagas"                 // instances that have ended, and their logs; none where the store keeps no sagas
 	Audit     Kind = "audit_log"             // entries
 	Responses Kind = "idempotency_responses" // stored responses to HTTP requests that have expired
-	Archive   Kind = "outbox_archive"        // not a store's to remove by [Store]: see [Archiver]
+	Archive   Kind = "outbox_archive"        // not removed by a [Store]: see [Archiver]
 )
 
 // Rows says which rows are past their retention.
@@ -40,36 +40,36 @@ type Rows struct {
 	// or a response has expired. It must be positive.
 	OlderThan time.Duration
 
-	// Tenant limits it to the rows of one tenant. Optional; without it all tenants' are
-	// meant. The audit log, leases and responses belong to no tenant.
+	// Tenant limits it to the rows of one tenant. Optional; the default is all tenants. The audit log,
+	// leases and responses belong to no tenant.
 	Tenant string
 }
 
-// Store is what a janitor works on. Stores implement it; both methods are safe for
+// Store is a store that a janitor cleans up. Stores implement it; both methods are safe for
 // concurrent use.
 type Store interface {
 	// CountExpired returns how many rows there are to remove. It changes nothing.
 	CountExpired(ctx context.Context, rows Rows) (int64, error)
 
 	// PurgeExpired removes up to limit such rows in one transaction and returns how many.
-	// Fewer than limit means that there are no more, but for those that others work on: these
-	// are left out, not waited for. Of several calls at once for one kind one does the work;
-	// to the others it is [ErrBusy]. Removed letters leave an entry in the audit log.
+	// Fewer than limit means that there are no more, except those that other transactions have locked:
+	// these are left out, not waited for. Of several concurrent calls for one kind one does the work;
+	// the others return [ErrBusy]. Removed letters leave an entry in the audit log.
 	PurgeExpired(ctx context.Context, rows Rows, limit int) (int64, error)
 }
 
 // Archiver is a store with an archive of published messages, as every [contract.Source] is.
 type Archiver interface {
-	// MaintainArchive is that of [contract.Source].
+	// MaintainArchive is as for a [contract.Source].
 	MaintainArchive(ctx context.Context, req contract.MaintainRequest) (contract.Maintained, error)
 }
 
 // folder is a store that counts its dead letters in a roll-up.
 type folder interface {
-	// FoldDeadLetters brings the roll-up up to date.
+	// FoldDeadLetters updates the roll-up.
 	FoldDeadLetters(ctx context.Context) error
 }
 
-// ErrBusy reports that another janitor is at work on the same kind of rows. Nothing was removed, and nothing need be
-// done: the other one does it.
+// ErrBusy reports that another janitor is at work on the same kind of rows. Nothing was removed; the other
+// janitor does the work.
 var ErrBusy = errors.New("janitor: another one is at work")

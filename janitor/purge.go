@@ -9,17 +9,17 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// Purged is what became of rows past their retention.
+// Purged is the result of removing rows past their retention.
 type Purged struct {
 	Candidates int64 // found when it began
 	Deleted    int64
 	Batches    int  // transactions that removed something
-	Busy       bool // another janitor was at work, which was left the rest
+	Busy       bool // another janitor was at work; the rest was left to it
 }
 
 // Purge removes rows in batches of batchSize, and pauses between two of them for as long as
-// the last one took, so that others have the store for half of the time at least. The result
-// says what was done, also beside an error.
+// the last one took, so that it uses the store for at most half of the time. The result says what
+// was done, even if there is an error.
 func Purge(ctx context.Context, store Store, rows Rows, batchSize int) (Purged, error) {
 	done, err := Count(ctx, store, rows)
 	for err == nil && done.Candidates > 0 {
@@ -43,8 +43,8 @@ func Purge(ctx context.Context, store Store, rows Rows, batchSize int) (Purged, 
 	return done, err
 }
 
-// callTimeout is how long a call to the store may take: a store that does not answer by then is
-// silent, and is asked again over another connection.
+// callTimeout is how long a call to the store may take: a call that is not answered by then is
+// repeated over another connection.
 const callTimeout = 5 * time.Minute
 
 func purgeOnce(ctx context.Context, store Store, rows Rows, limit int) (int64, error) {
@@ -53,7 +53,7 @@ func purgeOnce(ctx context.Context, store Store, rows Rows, limit int) (int64, e
 	return store.PurgeExpired(ctx, rows, limit)
 }
 
-// Count finds what [Purge] would remove, and removes nothing.
+// Count counts what [Purge] would remove, and removes nothing.
 func Count(ctx context.Context, store Store, rows Rows) (done Purged, err error) {
 	if rows.OlderThan <= 0 {
 		return done, &waybill.InvalidError{Field: "janitor.Rows.OlderThan", Reason: "must be positive"}

@@ -29,7 +29,7 @@ const (
 	patience = time.Hour
 )
 
-// Janitor looks after one store. It is safe for concurrent use.
+// Janitor cleans up one store. It is safe for concurrent use.
 type Janitor struct {
 	store    Store
 	archiver Archiver // nil if the archive is left to the relays
@@ -65,8 +65,8 @@ func New(store Store, cfg Config) (*Janitor, error) {
 	return j, nil
 }
 
-// Run cleans up until ctx is done, now and then every CleanupInterval, and keeps the counts
-// of dead letters fresh. A store that does not answer is waited for. It then returns nil. A
+// Run cleans up until ctx is done, at once and then every CleanupInterval, and keeps the counts of
+// dead letters fresh. A store that does not answer is waited for. It then returns nil. A
 // janitor runs once at a time; a second Run returns an error.
 func (j *Janitor) Run(ctx context.Context) error {
 	if !j.running.CompareAndSwap(false, true) {
@@ -88,7 +88,7 @@ func (j *Janitor) Run(ctx context.Context) error {
 func (j *Janitor) cleanRound(ctx context.Context) error {
 	_, err := j.Clean(ctx)
 	wait := j.cfg.CleanupInterval
-	if waybill.IsConflict(err) { // observed; somebody holds a lock for long
+	if waybill.IsConflict(err) { // observed; another session holds a lock for long
 		wait, err = min(wait, cleanupRetry), nil
 	}
 	if err == nil {
@@ -97,7 +97,7 @@ func (j *Janitor) cleanRound(ctx context.Context) error {
 	return err
 }
 
-// spread keeps janitors that were started together from meeting each time.
+// spread adds jitter, so that janitors that were started together do not run at the same time.
 func spread(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
 }
@@ -117,11 +117,11 @@ type Report struct {
 	Rows      Kind
 	OlderThan time.Duration
 	Purged
-	Days int // of the archive, dropped as a whole beside the rows
+	Days int // of the archive, dropped as a whole, in addition to the rows
 }
 
-// Clean cleans up once and returns a report for each kind of rows. A kind that fails does not
-// keep the others from their turn; the error then joins what went wrong.
+// Clean cleans up once and returns a report for each kind of rows. If a kind fails the others are
+// still cleaned up; the error joins what went wrong.
 func (j *Janitor) Clean(ctx context.Context) ([]Report, error) {
 	var reports []Report
 	var errs []error
@@ -141,7 +141,7 @@ func (j *Janitor) Clean(ctx context.Context) ([]Report, error) {
 }
 
 // Preview counts what [Janitor.Clean] would remove, and removes nothing. The archive is not
-// in it, because its days are dropped without being read.
+// counted, because its days are dropped without being read.
 func (j *Janitor) Preview(ctx context.Context) ([]Report, error) {
 	var reports []Report
 	for _, rows := range j.rows() {
@@ -176,8 +176,7 @@ func (j *Janitor) maintainArchive(ctx context.Context) (Report, error) {
 	}, err
 }
 
-// observe tells of what was removed, and of a lock that was in the way; the loop tells of
-// other errors.
+// observe reports what was removed, and a lock that was in the way; the loop reports other errors.
 func (j *Janitor) observe(ctx context.Context, r Report, took time.Duration, err error) {
 	if !waybill.IsConflict(err) {
 		err = nil
@@ -198,14 +197,14 @@ func of(kind Kind, err error) error {
 	return fmt.Errorf("clean up %s: %w", kind, err)
 }
 
-// join joins errors, but for conflicts if there are others: those have been observed, and
-// would hide that something is wrong.
+// join joins errors, without conflicts if there are others: conflicts have been observed, and would
+// hide that something is wrong.
 func join(errs []error) error {
 	others := slices.DeleteFunc(slices.Clone(errs), waybill.IsConflict)
 	return cmp.Or(errors.Join(others...), errors.Join(errs...))
 }
 
-// Health returns nil while the janitor does its work, and why not otherwise.
+// Health returns nil while the janitor works, and the reason otherwise.
 func (j *Janitor) Health() error {
 	var errs []error
 	if !j.cfg.DisableCleanup {

@@ -2,11 +2,10 @@ package observe
 
 import "errors"
 
-// BatchError says what became of each message of a batch, in order: nil for one that went
-// well.
+// BatchError holds the error of each message of a batch, in order: nil for a success.
 type BatchError []error
 
-// Err returns e as an error, or nil if all went well.
+// Err returns e as an error, or nil if all messages succeeded.
 func (e BatchError) Err() error {
 	for _, err := range e {
 		if err != nil {

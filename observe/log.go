@@ -13,12 +13,12 @@ import (
 const logRate = 10
 
 // LogTo returns an observer that writes log records with stable keys; docs/observability.md
-// lists them. Dead letters, and loops that fail, are at error; retries, pauses, lost leases
-// and conflicts at warn; published messages (one record for each topic and type of a batch),
+// lists them. Dead letters and failing loops are logged at error; retries, pauses, lost leases and
+// conflicts at warn; published messages (one record for each topic and type of a batch),
 // skipped duplicates and clean-ups at info; the rest at debug.
 //
 // At most 10 records per second about published messages are at info, the others at debug;
-// the next one at info says, as not_shown, how many messages those were.
+// the next one at info gives the number of their messages as not_shown.
 func LogTo(l *slog.Logger) Observer { return &logObserver{l: l} }
 
 type logObserver struct {
@@ -50,8 +50,8 @@ func (o *logObserver) Observe(ctx context.Context, e Event) {
 	o.l.LogAttrs(ctx, level, string(e.Op), attrs...)
 }
 
-// publishLevel returns the level for a record about so many published messages, and how many
-// messages were kept from the records at info since the last one.
+// publishLevel returns the level for a record about the given number of published messages, and how
+// many messages were not logged at info since the last such record.
 func (o *logObserver) publishLevel(messages int) (level slog.Level, notShown int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

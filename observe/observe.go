@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Op names what an [Event] reports. The words are those of logs, metrics and docs.
+// Op names what an [Event] reports. Logs, metrics and docs use the same words.
 type Op string
 
 const (
@@ -29,31 +29,30 @@ const (
 	OpDuplicate Op = "duplicate"  // a message was skipped because the inbox holds it, or not stored because its id is taken
 	OpConflict  Op = "conflict"   // a message came whose inbox key was processed with another payload
 	OpRepeat    Op = "repeat"     // a transaction clashed with another one, or a batch failed, and is repeated at once
-	OpBusy      Op = "busy"       // a delivery came too early, or while the message is being handled, and was put back
+	OpBusy      Op = "busy"       // a delivery came too early, or while the message is being handled, and was deferred
 	OpUnleased  Op = "unleased"   // a message is handled without a lease because the lease store does not answer
-	OpOvertaken Op = "overtaken"  // a late refusal let later messages of the key pass it
+	OpOvertaken Op = "overtaken"  // a late refusal let later messages of the key overtake it
 	OpLoop      Op = "loop"       // one round of a background loop ended; Err is nil or why not
-	OpFire      Op = "fire"       // an occurrence of a recurring schedule was enqueued; Delay says how late
-	OpSkip      Op = "skip"       // occurrences were left out, by overlap or because they were too late
-	OpSaga      Op = "saga"       // an instance of a saga was changed, in a transaction that may still roll back; Name is the saga, Status says where the instance stands
-	OpIgnore    Op = "ignore"     // a saga, Name, has passed a message over; Status says why: missing, ended or stale
-	OpLateReply Op = "late_reply" // a reply was dropped because nobody waits for it: it came late, or twice; Name is the client
-	OpServe     Op = "serve"      // the inbox service has answered a request; Err is nil unless the fault is its own
-	OpRequeue   Op = "requeue"    // a dead letter was put back
+	OpFire      Op = "fire"       // an occurrence of a recurring schedule was enqueued; Delay is how late
+	OpSkip      Op = "skip"       // occurrences were skipped, by overlap or because they were too late
+	OpSaga      Op = "saga"       // an instance of a saga was changed, in a transaction that may still roll back; Name is the saga, Status that of the instance
+	OpIgnore    Op = "ignore"     // a saga, Name, has ignored a message; Status says why: missing, ended or stale
+	OpLateReply Op = "late_reply" // a reply was dropped because no request waits for it: it came late, or twice; Name is the client
+	OpServe     Op = "serve"      // the inbox service has answered a request; Err is nil unless the service itself failed
+	OpRequeue   Op = "requeue"    // a dead letter was requeued
 	OpCleanup   Op = "cleanup"    // rows past their retention were removed, or Err says why not; Count of rows
 
 	OpAddPartitions  Op = "add_partitions"  // the archive has room for further days; Count of days
 	OpDropPartitions Op = "drop_partitions" // days past the retention were removed as a whole; Count of days
 
-	// OpDedupExpired reports that messages were accepted by a broker that forgets deduplication
-	// ids after a while, longer than that after an earlier attempt that was not answered: if
-	// that one had arrived, the broker holds them twice. Duration is the longest time since
-	// such an attempt began. An attempt by another relay, or by this one before its start or
-	// before it lost its lease, is not known.
+	// OpDedupExpired reports that messages were accepted by a broker later after an unanswered attempt
+	// than the broker remembers deduplication ids: if that attempt had arrived, the broker holds them
+	// twice. Duration is the longest time since such an attempt began. An attempt by another relay, or
+	// by this one before its start or before it lost its lease, is not known.
 	OpDedupExpired Op = "dedup_expired"
 
 	// OpBackPressure reports that a relay claims nothing new because too much is parked
-	// behind dead letters (Err says which limit), or that it does so again (Err is nil).
+	// behind dead letters (Err says which limit), or that it claims again (Err is nil).
 	// Count is the number of messages parked.
 	OpBackPressure Op = "back_pressure"
 )
@@ -61,8 +60,8 @@ const (
 // Event is one thing that happened. Fields that do not apply are empty.
 type Event struct {
 	Op          Op
-	Name        string         // the relay, consumer, loop or client of requests that reports, or the schedule or saga; "" for a writer
-	Consumer    string         // the consumer's name if it is one that reports
+	Name        string         // the reporting relay, consumer, loop or request client, or the schedule or saga; "" for a writer
+	Consumer    string         // the consumer's name if a consumer reports
 	Loop        string         // of OpLoop: as Name, without the name of the relay's node
 	Destination string         // the relay's destination, "" for the only one
 	Topic, Type string         // of the message or messages, if all share one
@@ -72,8 +71,8 @@ type Event struct {
 	Delay       time.Duration  // until the next attempt; of OpFire, since the planned time
 	Duration    time.Duration  // of the operation
 	Reason      waybill.Reason // of a dead letter
-	Operation   string         // of OpServe: what was asked for, such as try-begin
-	Status      string         // of OpServe: what was answered, such as Acquired, or the HTTP code; of OpSaga and OpIgnore as said there
+	Operation   string         // of OpServe: the requested operation, such as try-begin
+	Status      string         // of OpServe: the answer, such as Acquired, or the HTTP code; of OpSaga and OpIgnore see there
 	Err         error          // nil if it went well
 }
 
@@ -83,14 +82,14 @@ type Event struct {
 type Observer interface {
 	// Start is called before an operation on one message or batch: [OpEnqueue] with messages
 	// that are complete, not checked and not stored, [OpPublish], or [OpHandle]. The messages
-	// belong to the operation. An observer may set TraceParent and TraceState of one that has
-	// no TraceParent, which is stored, or sent, with the message; it changes nothing else and
-	// keeps none of them. Of [OpServe] it gets one that has nothing but the operation, as its
-	// Type, and the trace context of the request.
+	// belong to the operation. An observer may set TraceParent and TraceState of a message without
+	// TraceParent, which are stored, or sent, with it; it must change nothing else and retain no
+	// message. For [OpServe] the message has only the operation, as its Type, and the trace context of
+	// the request.
 	//
-	// The operation runs under the returned context, but for what a commit sends; [NameFrom]
-	// says whose it is. end is called once, after it; of a batch that was not published as a
-	// whole it gets a [BatchError].
+	// The operation runs under the returned context, except for what a commit sends; [NameFrom] returns
+	// the name of its relay or consumer. end is called once, after the operation; it gets a
+	// [BatchError] for a batch that was published only in part.
 	Start(ctx context.Context, op Op, msgs ...*waybill.Message) (_ context.Context, end func(error))
 
 	// Observe is called after something happened.

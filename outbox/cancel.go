@@ -7,35 +7,35 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Cancellation is what became of a message that was to be cancelled.
+// Cancellation is the result of cancelling a message.
 type Cancellation struct {
-	// Removed counts the places that the message was removed from: one for each destination that it
-	// waited for. It is 0 if nothing was left to cancel: the message is unknown, published, a dead
+	// Removed is the number of rows removed: one for each destination that the message waited for. It
+	// is 0 if nothing was left to cancel: the message is unknown, published, a dead
 	// letter or cancelled already.
 	Removed int `json:"removed"`
 
-	// InFlight reports that a relay may have claimed the message before: it may still be published
-	// once, and is not tried again. It is false if no relay owned the lane of the message, or if the
+	// InFlight reports that a relay may already have claimed the message: it may still be published
+	// once, and is not retried. It is false if no relay owned the lane of the message, or if the
 	// message was not due.
 	InFlight bool `json:"in_flight"`
 }
 
 // Cancel removes a message that is not published yet in tx, whether it is pending, waits for a retry
 // or behind another message, or has a DeliverAt: for every destination that it has not been published
-// to. An empty Source of id is that of Config; an empty Tenant is that of the message that is being
-// handled under ctx, or the default.
+// to. An empty Source of id defaults to that of Config; an empty Tenant to that of the message being
+// handled under ctx, or the default tenant.
 //
-// If tx commits, no relay claims the message any more; it is a dead letter that is discarded, reason
-// cancelled, which can be restored and requeued, and the next messages of its key go on. A message
-// that is not due when it is cancelled is not published, if tx commits before it comes due. One that
-// is due may have been claimed by a relay that is just publishing it, which no store can call back:
+// After tx commits, no relay claims the message; it is a discarded dead letter, reason cancelled,
+// which can be restored and requeued, and the next messages of its key are published. A message that
+// is not due when it is cancelled is not published, if tx commits before it comes due. One that is
+// due may have been claimed by a relay that is publishing it, which cannot be stopped:
 // [Cancellation.InFlight] says so. An attempt that failed before may have reached the broker, too.
 // With Config.Unique the id of a cancelled message stays remembered.
 //
-// Until tx ends, relays cannot settle what fails, on MySQL and MariaDB whatever they publish, in the
-// message's lane, unless the message was scheduled: keep tx short. A conflict is to be met by a new
-// transaction. Cancel looks through all scheduled messages: use package schedule for messages that are
-// cancelled more often than not.
+// Until tx ends, relays cannot settle failed messages in the message's lane (on MySQL and MariaDB any
+// messages), unless the message was scheduled: keep tx short. After a conflict repeat the transaction.
+// Cancel searches all scheduled messages: use package schedule for messages that are cancelled more
+// often than not.
 func (w *Writer[Tx]) Cancel(ctx context.Context, tx Tx, id Identity) (Cancellation, error) {
 	id.Source = cmp.Or(id.Source, w.cfg.Source)
 	if cause := waybill.MessageFrom(ctx); cause != nil {

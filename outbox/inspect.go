@@ -19,17 +19,17 @@ const (
 	Waiting   Status = "Waiting"   // waits for its next attempt or behind an earlier message
 	Scheduled Status = "Scheduled" // DeliverAt has not come
 	Published Status = "Published" // accepted by the broker
-	Failed    Status = "Failed"    // given up with dead letters disabled
-	Dead      Status = "Dead"      // given up, a dead letter
-	Discarded Status = "Discarded" // given up, and somebody has said that this is the end of it
+	Failed    Status = "Failed"    // failed for good, with dead letters disabled
+	Dead      Status = "Dead"      // a dead letter
+	Discarded Status = "Discarded" // a dead letter that was discarded
 )
 
-// Statuses returns all there are.
+// Statuses returns all statuses.
 func Statuses() []Status {
 	return []Status{Pending, Waiting, Scheduled, Published, Failed, Dead, Discarded}
 }
 
-// State tells where one message is, as one row of the store's view "messages".
+// State says where one message is, as one row of the store's view "messages".
 type State struct {
 	ID          string     `json:"id"`
 	Status      Status     `json:"status"`
@@ -52,7 +52,7 @@ type Stats struct {
 	Status Status `json:"status"`
 	Count  int64  `json:"count"`
 
-	// Consumer is whose dead letters these are; "" for everything that is the outbox's own.
+	// Consumer is the consumer of the dead letters; "" for what belongs to the outbox.
 	Consumer string `json:"consumer,omitempty"`
 
 	// Oldest is the age of the oldest by the store's clock: since it was enqueued, or came due if
@@ -62,14 +62,14 @@ type Stats struct {
 
 // Filter narrows a list of messages. Empty fields match everything, but for Status.
 type Filter struct {
-	Status        Status // the default is what is on its way: Pending, Waiting, Scheduled
+	Status        Status // the default is what is not yet published: Pending, Waiting, Scheduled
 	Topic         string // or destination address
 	Tenant        string
 	Key           string
 	CorrelationID string
 	MessageID     string
-	Text          string        // looked for in id, key and correlation id, without regard to upper and lower case
-	OlderThan     time.Duration // enqueued at least so long ago
+	Text          string        // searched in id, key and correlation id, case-insensitively
+	OlderThan     time.Duration // enqueued at least this long ago
 	Limit         int           // the default is 100
 }
 
@@ -95,19 +95,19 @@ func storable(texts ...string) bool {
 	return !slices.ContainsFunc(texts, func(s string) bool { return !utf8.ValidString(s) || strings.ContainsRune(s, 0) })
 }
 
-// Inspector shows what the outbox holds. Stores implement it.
+// Inspector reads what the outbox holds. Stores implement it.
 type Inspector interface {
 	// MessageStates returns every state of the messages with the given id: none if the id is
 	// unknown, several if it went to several destinations or was enqueued again.
 	MessageStates(ctx context.Context, id string) ([]State, error)
 
-	// OutboxMessages returns the messages that match f, the oldest first, those that were
-	// Published by falling time of that, and an empty slice if there are none. A filter that
-	// [Filter.Check] refuses is an error. It may read all that has the status asked for.
+	// OutboxMessages returns the messages that match f, oldest first, or, if they are Published, last
+	// published first, and an empty slice if there are none. A filter that [Filter.Check] refuses is an
+	// error. It may read all messages with the status of the filter.
 	OutboxMessages(ctx context.Context, f Filter) ([]State, error)
 
-	// OutboxStats returns a row per topic, status and consumer, in this order. Of dead letters it
-	// counts those of consumers too, as Dead or Failed; not those that are resolved or requeued.
+	// OutboxStats returns a row per topic, status and consumer, in this order. Dead letters of
+	// consumers are included, as Dead or Failed, but not those that are resolved or requeued.
 	OutboxStats(ctx context.Context) ([]Stats, error)
 
 	// OutboxBacklog is OutboxStats for Pending and Waiting only, which are few while relays

@@ -6,13 +6,13 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Identity is what tells messages on their way apart: ids are unique for each source and tenant.
+// Identity identifies a message in the outbox: ids are unique for each source and tenant.
 type Identity struct{ Source, Tenant, ID string }
 
 // IdentityOf returns the identity of a message.
 func IdentityOf(m *waybill.Message) Identity { return Identity{m.Source, m.Tenant, m.ID} }
 
-// Batch is what a store enqueues together.
+// Batch is a set of messages that a store enqueues together.
 type Batch struct {
 	// Messages are complete and valid.
 	Messages []waybill.Message
@@ -20,8 +20,8 @@ type Batch struct {
 	// Remember keeps the identities for the outbox retention, as Config.Unique says.
 	Remember bool
 
-	// Fresh says that each id was made for its message alone, at random: no other message can have it, and nobody
-	// needs to look.
+	// Fresh says that each id was generated at random for its message: no other message can have it, and the
+	// store need not check.
 	Fresh bool
 }
 
@@ -29,22 +29,22 @@ type Batch struct {
 type Store[Tx any] interface {
 	// EnqueueMessages stores a batch in tx, with one statement and one round trip where the database allows it, in
 	// the order of the slice. It reports for each message whether it is new: false means that one with its
-	// [Identity] is on its way already (in the outbox or waiting) or, with Remember set, was enqueued with it
-	// within the outbox retention. A message that is not new changes nothing, except that with Remember
-	// its identity is remembered, and tx stays usable. If tx is nil, a nil pointer included, nothing is
+	// [Identity] is already pending (in the outbox or waiting) or, with Remember set, was enqueued within the
+	// outbox retention. A message that is not new changes nothing, except that with Remember its identity is
+	// remembered, and tx stays usable. If tx is nil, a nil pointer included, nothing is
 	// stored, and the error is an [*waybill.InvalidError] about the field tx.
 	EnqueueMessages(ctx context.Context, tx Tx, b Batch) ([]bool, error)
 
 	// Transact runs fn in a transaction of its own, enqueues what fn returns in it, and
-	// commits. An error or panic of fn rolls back. Clashes with other transactions come back
-	// as conflicts; Transact itself does not repeat fn. After the commit it wakes relays
+	// commits. An error or panic of fn rolls back. Clashes with other transactions are returned as
+	// conflicts; Transact itself does not repeat fn. After the commit it wakes relays
 	// that share this store object.
 	Transact(ctx context.Context, fn func(ctx context.Context, tx Tx) (Batch, error)) ([]bool, error)
 
-	// CancelEnqueued removes the message with an identity in tx, as [Writer.Cancel] says, and keeps it
-	// as a dead letter that is discarded, one for each place. The error for a tx that is nil is as above.
+	// CancelEnqueued removes the message with an identity in tx, as [Writer.Cancel] says, and keeps it as
+	// a discarded dead letter, one for each row. The error for a tx that is nil is as above.
 	CancelEnqueued(ctx context.Context, tx Tx, id Identity) (Cancellation, error)
 
-	// WakeRelay tells relays that share this store object that messages were committed.
+	// WakeRelay notifies relays that share this store object that messages were committed.
 	WakeRelay()
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// Aggregate is a domain object that gathers events while it is worked on.
+// Aggregate is a domain object that collects events.
 type Aggregate interface {
-	// Events returns the messages gathered so far. It must not drop them.
+	// Events returns the messages collected so far. It must not drop them.
 	Events() []waybill.Message
 
 	// ClearEvents drops them. It is called after the commit only, so that a failed or
@@ -38,8 +38,8 @@ func (r *Recorder) Record(msgs ...waybill.Message) {
 	}
 }
 
-// Collect adds aggregates: their events as they are when the function has ended are enqueued
-// at this place in the order. An aggregate that was added before stays where it was.
+// Collect adds aggregates: the events that they have when the function returns are enqueued at this
+// place in the order. An aggregate that was added before keeps its place.
 func (r *Recorder) Collect(aggregates ...Aggregate) {
 	for _, a := range aggregates {
 		if !slices.ContainsFunc(r.sources, func(s source) bool { return s.aggregate == a }) {
@@ -76,10 +76,10 @@ const (
 // InTx runs fn in a transaction, enqueues what it recorded, commits, and wakes relays of
 // this process.
 //
-// With pgx the enqueue and COMMIT share one round trip, so that a transaction with messages
-// waits for the server no more often than without; with database/sql each takes one.
+// With pgx the enqueue and COMMIT share one round trip, so that a transaction with messages takes
+// no more round trips than one without; with database/sql each takes one.
 //
-// An error or panic of fn rolls everything back and comes back as it is. If the transaction
+// An error or panic of fn rolls everything back and is passed on unchanged. If the transaction
 // clashes with another one it is repeated, fn included, at most 5 times in all; fn must
 // therefore keep its other effects inside tx. Each try starts with an empty recorder;
 // aggregates are cleared only once the commit has succeeded. If the connection is lost
@@ -111,7 +111,7 @@ func (w *Writer[Tx]) InTx(ctx context.Context, fn func(ctx context.Context, tx T
 	}
 }
 
-// conflictDelay doubles from try to try and is spread, so that rivals part.
+// conflictDelay doubles with each try and has jitter, so that competing transactions do not clash again.
 func conflictDelay(try int) time.Duration {
 	d := conflictBackoff << (try - 1)
 	return d/2 + rand.N(d)

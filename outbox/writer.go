@@ -12,17 +12,18 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// Config is what a writer may be told.
+// Config configures a [Writer].
 type Config struct {
 	// Source names the service in messages that name no source themselves. Ids are unique for each
 	// source and tenant. At most [waybill.MaxSourceLen] bytes. Required.
 	Source string
 
 	// Unique remembers the ids of enqueued messages, with source and tenant, for the outbox
-	// retention, so that an id that was published already stores nothing either. It costs a row per message. Optional.
+	// retention, so that enqueueing an id that was already published stores nothing either. It costs a row per
+	// message. Optional.
 	Unique bool
 
-	// Observer is told of enqueued messages. Optional; the default logs to slog.Default.
+	// Observer receives the writer's events. Optional; the default logs to slog.Default.
 	Observer observe.Observer
 }
 
@@ -52,11 +53,11 @@ func NewWriter[Tx any](store Store[Tx], cfg Config) (*Writer[Tx], error) {
 
 // Result says what an enqueue did, message by message.
 type Result struct {
-	IDs []string // the ids, those given and those made
-	New []bool   // false: the id was there already and nothing was stored
+	IDs []string // the ids, given or generated
+	New []bool   // false: the id existed already and nothing was stored
 }
 
-// Duplicates returns how many messages were not stored because their id was there already.
+// Duplicates returns how many messages were not stored because their id existed already.
 func (r Result) Duplicates() int {
 	n := 0
 	for _, isNew := range r.New {
@@ -67,16 +68,16 @@ func (r Result) Duplicates() int {
 	return n
 }
 
-// Enqueue stores msgs in tx, in their order, with one statement. They are published after
-// tx has committed, and vanish if it rolls back. Without a tx, which is nil, nothing is stored and
-// the error is an [*waybill.InvalidError] that names it.
+// Enqueue stores msgs in tx, in their order, with one statement. They are published after tx has
+// committed, and discarded if it rolls back. If tx is nil, nothing is stored and the error is an
+// [*waybill.InvalidError] that names it.
 //
 // All messages are checked before any is stored; the error is then an
-// [*waybill.InvalidError]. A message whose [Identity] is on its way already, or, with Config.Unique,
-// was enqueued within the outbox retention, stores nothing, breaks nothing, and is told
-// apart in the result. Missing fields are filled in: from the message that is being handled
-// under ctx (see [waybill.WithMessage]), from Config, and with defaults. msgs themselves are
-// not changed. After another error tx may be unusable; the caller rolls it back.
+// [*waybill.InvalidError]. A message whose [Identity] is already pending, or, with Config.Unique,
+// was enqueued within the outbox retention, stores nothing, is no error, and is marked in the
+// result. Missing fields are filled in: from the message being handled under ctx (see
+// [waybill.WithMessage]), from Config, and with defaults. msgs themselves are not changed. After
+// another error tx may be unusable; the caller rolls it back.
 //
 // Enqueue does not know when tx commits. A relay in another process finds the messages by
 // itself; for one in this process [Writer.Wake] may be called after the commit.
@@ -91,8 +92,8 @@ func (w *Writer[Tx]) Enqueue(ctx context.Context, tx Tx, msgs ...waybill.Message
 	return w.result(ctx, ready.Messages, isNew, err, time.Since(began))
 }
 
-// Prepare completes and checks msgs as [Writer.Enqueue] does, and stores nothing: a store
-// may offer other ways to do that, such as pgstore.QueueEnqueue for a batch of statements.
+// Prepare completes and checks msgs as [Writer.Enqueue] does, and stores nothing: a store may offer
+// other ways to store them, such as pgstore.QueueEnqueue for a batch of statements.
 // It needs no transaction. The error is an [*waybill.InvalidError].
 func (w *Writer[Tx]) Prepare(ctx context.Context, msgs ...waybill.Message) (Prepared, error) {
 	_, ready, end, err := w.prepare(ctx, msgs)
@@ -100,23 +101,23 @@ func (w *Writer[Tx]) Prepare(ctx context.Context, msgs ...waybill.Message) (Prep
 	if err != nil {
 		return Prepared{}, err
 	}
-	ready.Fresh = false // whoever had no answer to a commit may store it again
+	ready.Fresh = false // without an answer to a commit it may be stored again
 	stored := func(isNew []bool) Result { return w.stored(ctx, ready.Messages, isNew, 0) }
 	return Prepared{Batch: ready, Stored: stored}, nil
 }
 
 // Prepared are messages that [Writer.Prepare] has completed and checked, for code that stores
-// them. Each value is to be stored once. Where a commit had no answer it may be stored again: messages that are there are
-// told apart.
+// them. Store each value once. If a commit was not answered it may be stored again: messages that exist already
+// are recognised.
 type Prepared struct {
 	Batch // not to be changed
 
-	// Stored is called once they are stored, with what [Store] says of EnqueueMessages. It
-	// tells the writer's observer, and returns the result.
+	// Stored must be called once they are stored, with the result of EnqueueMessages of a [Store]. It
+	// notifies the writer's observer, and returns the result.
 	Stored func(isNew []bool) Result
 }
 
-// Wake tells relays of this process that share the store that messages were committed.
+// Wake notifies relays of this process that share the store that messages were committed.
 func (w *Writer[Tx]) Wake() { w.store.WakeRelay() }
 
 // prepare returns complete copies of msgs, which are valid if there is no error, with the
@@ -139,7 +140,7 @@ func (w *Writer[Tx]) prepare(ctx context.Context, msgs []waybill.Message) (_ con
 	}
 	ctx, end = w.cfg.Observer.Start(ctx, observe.OpEnqueue, list...)
 	for i, m := range list {
-		if cause != nil && m.TraceParent == "" { // no observer traces
+		if cause != nil && m.TraceParent == "" { // no observer that traces
 			m.TraceParent, m.TraceState = cause.TraceParent, cause.TraceState
 		}
 		if err := m.Validate(); err != nil {
@@ -149,8 +150,8 @@ func (w *Writer[Tx]) prepare(ctx context.Context, msgs []waybill.Message) (_ con
 	return ctx, ready, end, nil
 }
 
-// inherit fills m's empty fields as [waybill.Message.Derive] would, but for the trace context,
-// which is rather that of the handler's own work.
+// inherit fills m's empty fields as [waybill.Message.Derive] would, except the trace context, which
+// is that of the handler.
 func inherit(m *waybill.Message, cause *waybill.Message) {
 	d := cause.Derive()
 	for _, f := range [...]struct {
@@ -185,7 +186,7 @@ func (w *Writer[Tx]) stored(ctx context.Context, msgs []waybill.Message, isNew [
 	return r
 }
 
-// observe tells of the messages that are new, or of those that are not.
+// observe reports the messages that are new, or those that are not.
 func (w *Writer[Tx]) observe(ctx context.Context, e observe.Event, msgs []waybill.Message, isNew []bool, which bool) {
 	list := make([]*waybill.Message, 0, len(msgs))
 	for i := range msgs {

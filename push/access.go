@@ -12,32 +12,32 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Grant is what a client may see. The zero value sees nothing.
+// Grant says what a client may see. The zero value sees nothing.
 type Grant struct {
-	User    string    // who it is, for messages to users. Optional
-	Tenant  string    // whose messages it sees. Optional; the default is [waybill.DefaultTenant]
-	Topics  []string  // what it may see: topics, and destinations of messages that are sent. Required
-	Groups  []string  // the groups it belongs to, for messages to groups. Optional
-	Account string    // whose clients catch up a few at a time, such as the name of a token. Optional: no limit
+	User    string    // the user's name, for messages to users. Optional
+	Tenant  string    // the tenant whose messages it sees. Optional; the default is [waybill.DefaultTenant]
+	Topics  []string  // topics, and destinations of sent messages, that it may see. Required
+	Groups  []string  // its groups, for messages to groups. Optional
+	Account string    // limits concurrent catch-ups of its clients; such as the name of a token. Optional: no limit
 	Expires time.Time // when it is disconnected, such as the end of its token. Optional: never
 }
 
-// sees reports whether a message may be shown at all, whomever it is for.
+// sees reports whether a message may be shown at all, whatever its target.
 func (g Grant) sees(m *waybill.Message) bool {
 	return cmp.Or(m.Tenant, waybill.DefaultTenant) == cmp.Or(g.Tenant, waybill.DefaultTenant) &&
 		slices.Contains(g.Topics, m.Address())
 }
 
-// ErrUnauthenticated as the error of [Config.Authorize] says that it is not known who sends the
-// request, and answers with 401 instead of 403.
+// ErrUnauthenticated as the error of [Config.Authorize] says that the request is not authenticated,
+// and answers with 401 instead of 403.
 var ErrUnauthenticated = errors.New("push: not authenticated")
 
-// topicParam of a request's query, once or more often, narrows what the client gets.
+// topicParam is the query parameter, possibly repeated, that narrows what the client gets.
 const topicParam = "topic"
 
-// Admit decides whether a request may connect, and answers it if not. It lets only pages of the
-// server's own host and of [Config.AllowedOrigins] through, sets the headers that the latter need
-// (CORS), answers their preflight requests, and asks [Config.Authorize]. The parameter topic of
+// Admit decides whether a request may connect, and answers it if not. It admits only pages of the
+// server's host and of [Config.AllowedOrigins], sets the CORS headers that the latter need, answers
+// their preflight requests, and calls [Config.Authorize]. The parameter topic of
 // the query, which may be repeated, narrows the topics of the grant; one that was not granted is
 // refused. Protocols of other packages call it before [Hub.Serve].
 func (h *Hub) Admit(w http.ResponseWriter, r *http.Request) (Grant, bool) {
@@ -67,7 +67,7 @@ func (h *Hub) Admit(w http.ResponseWriter, r *http.Request) (Grant, bool) {
 	return g, true
 }
 
-// admitOrigin checks where the page comes from. Programs that are no browsers send no origin.
+// admitOrigin checks the origin of the page. Programs other than browsers send no origin.
 func (h *Hub) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	w.Header().Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
@@ -83,7 +83,7 @@ func (h *Hub) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 		}
 		return true
 	}
-	// Behind a proxy that ends TLS the server knows its host, not its scheme.
+	// Behind a proxy that terminates TLS the server knows its host, not its scheme.
 	if u, err := url.Parse(origin); err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host) {
 		return true
 	}

@@ -13,8 +13,8 @@ var (
 	_ broker.Explainer   = (*Hub)(nil)
 )
 
-// Capabilities tells what a hub can do, best effort: each connected client is a receiver of its
-// own, and gets messages in the order in which they are pushed.
+// Capabilities returns what a hub can do, best effort: each connected client is a separate
+// receiver, and gets messages in the order in which they are pushed.
 func (h *Hub) Capabilities() broker.Capabilities {
 	return broker.Capabilities{Fanout: true, Order: broker.OneReplica}
 }

@@ -12,39 +12,39 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Archive is what was published. Stores that keep it implement it: PostgreSQL's and the one in
-// memory. Its methods are called concurrently, by a few clients at a time.
+// Archive holds published messages. Stores that keep them implement it: the PostgreSQL and the
+// in-memory store. Its methods are called concurrently, by a few clients at once.
 type Archive interface {
 	// PublishedAt returns when the message with this id was published, by the archive's clock; the
-	// first time, if it was several times. It is [waybill.ErrNotFound] if it was not within the
-	// time given.
+	// first time, if it was published several times. The error is [waybill.ErrNotFound] if it was not
+	// published within the given time.
 	PublishedAt(ctx context.Context, id string, within time.Duration) (time.Time, error)
 
-	// PublishedSince calls visit for what was published to topics, or sent to destinations of these
-	// names, at since or later, in the order of publishing. An error of visit ends it and is
-	// returned. visit is called with a connection of the archive held and must not wait.
+	// PublishedSince calls visit for each message that was published to topics, or sent to destinations
+	// of these names, at since or later, in the order of publishing. An error of visit ends it and is
+	// returned. visit is called while a connection of the archive is held and must not block.
 	PublishedSince(ctx context.Context, topics []string, since time.Time, visit func(*waybill.Message) error) error
 }
 
 const (
-	archiveReaders = 4                // clients that read the archive at a time
+	archiveReaders = 4                // clients that read the archive concurrently
 	archiveTimeout = 5 * time.Second  // for one of them
 	catchUpBytes   = 8 << 20          // payloads that a client may catch up
 	pageBytes      = 256 << 10        // of them held for one client, or one event
 	eventOverhead  = 512              // of an event without its payload
 	catchUpWait    = 30 * time.Second // for others of the same account
 
-	// overlap is how much earlier than the last event a client begins to catch up: settlements
-	// that run at a time, and consumers that handle several messages at a time, change places.
+	// overlap is how much earlier than the last event a client begins to catch up: concurrent
+	// settlements, and consumers with concurrent handlers, change the order.
 	overlap = 5 * time.Second
 
 	// overlapOfTime is the same for a client that has seen no message yet. It covers the time from
 	// publishing to pushing, and differences between the clocks of process and archive.
 	overlapOfTime = time.Minute
 
-	// settleWait is how long after the first time a client reads the archive again: what was pushed
-	// before it connected may be settled, and so archived, after it has read. It is longer than the
-	// lease of a relay, which bounds that.
+	// settleWait is how long after the first time a client reads the archive again: messages that were
+	// pushed before it connected may be settled, and so archived, after it has read. It is longer than
+	// the lease of a relay, which bounds that.
 	settleWait = 10 * time.Second
 )
 
@@ -66,15 +66,15 @@ func (s *session) catchUp(ctx context.Context) error {
 	return s.sendMissed(ctx)
 }
 
-// catchUpAgain sends what the archive did not have yet the first time.
+// catchUpAgain sends what the archive did not yet have the first time.
 func (s *session) catchUpAgain(ctx context.Context) error {
 	err := s.sendMissed(ctx)
 	s.missed.stop()
 	return err
 }
 
-// sendMissed sends what the archive has and the client has not had yet, page by page: a slow client
-// holds one page. If it is too much, or cannot be read, the client is told to reset.
+// sendMissed sends what the archive has and the client has not received, page by page: a slow
+// client holds one page. If it is too much, or cannot be read, the client is sent a reset.
 func (s *session) sendMissed(ctx context.Context) error {
 	leave, err := s.hub.catching.enter(ctx, s.Grant.Account, s.hub.cfg.MaxCatchUps)
 	if err != nil {
@@ -100,17 +100,17 @@ func (s *session) sendMissed(ctx context.Context) error {
 
 // page is a part of what a client has missed.
 type page struct {
-	first  bool      // it counts all that follows, too
+	first  bool      // everything that follows is counted, too
 	since  time.Time // where it begins
 	events []Event
-	more   bool // there are events after these
+	more   bool // there are later events
 }
 
 var errPageFull = errors.New("the page is full")
 
 // read replaces the page by the next one of what the client has not been sent.
 func (s *session) read(ctx context.Context, a Archive, p *page) error {
-	if len(p.events) > 0 { // everything before the last of them was sent
+	if len(p.events) > 0 { // everything up to the last of them was sent
 		if at, err := a.PublishedAt(ctx, p.events[len(p.events)-1].ID, 2*s.hub.cfg.CatchUpAge); err == nil && at.After(p.since) {
 			p.since = at
 		}
@@ -144,8 +144,8 @@ func (s *session) read(ctx context.Context, a Archive, p *page) error {
 	return err
 }
 
-// isTarget reports whether a message is for the client. One for which [Config.Target] panics is for
-// nobody, as it was when it was new.
+// isTarget reports whether a message is for the client. One for which [Config.Target] panics has no
+// target, as when it was pushed.
 func (s *session) isTarget(m *waybill.Message) bool {
 	target, err := s.hub.target(m)
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *session) isTarget(m *waybill.Message) bool {
 	return target.includes(s.ID, s.Grant)
 }
 
-// start returns from where on the archive is read for a client whose last event had this id.
+// start returns the time from which the archive is read for a client whose last event had this id.
 func (h *Hub) start(ctx context.Context, a Archive, id string) (time.Time, error) {
 	if at, ok := parseTimeID(id); ok {
 		if time.Since(at) > h.cfg.CatchUpAge {
@@ -170,7 +170,7 @@ func (h *Hub) start(ctx context.Context, a Archive, id string) (time.Time, error
 	return at.Add(-overlap), err
 }
 
-// readArchive calls read when one of the few that may read at a time is done.
+// readArchive calls read when the number of concurrent readers is below the limit.
 func (h *Hub) readArchive(ctx context.Context, read func(context.Context, Archive) error) error {
 	if h.cfg.Archive == nil {
 		return waybill.ErrNotFound
@@ -186,7 +186,7 @@ func (h *Hub) readArchive(ctx context.Context, read func(context.Context, Archiv
 	return read(ctx, h.cfg.Archive)
 }
 
-// reset tells the client that it cannot catch up.
+// reset sends a reset: the client cannot catch up.
 func (s *session) reset(ctx context.Context, cause error) error {
 	reason := "unavailable"
 	switch {
@@ -204,8 +204,8 @@ func (s *session) reset(ctx context.Context, cause error) error {
 	return s.Send(ctx, resetEvent(reason))
 }
 
-// backlog is what a client that catches up has been sent, so that it gets it once. The zero value
-// is that of a client that does not.
+// backlog records what a client that catches up has been sent, so that it gets each message once.
+// The zero value is for a client that does not catch up.
 type backlog struct {
 	since time.Time
 	sent  map[messageKey]bool
@@ -220,7 +220,7 @@ func (b *backlog) begin() {
 	b.timer = time.NewTimer(settleWait)
 }
 
-// again returns when the archive is to be read again: never, if nothing is to be caught up.
+// again returns a channel that receives when the archive is to be read again: never, if there is nothing to catch up.
 func (b *backlog) again() <-chan time.Time {
 	if b.timer == nil {
 		return nil
@@ -244,7 +244,7 @@ func (b *backlog) once(e Event, send func() error) error {
 // had reports whether the client has been sent a message since it began to catch up.
 func (b *backlog) had(m *waybill.Message) bool { return b.sent[messageKey{m.Source, m.ID}] }
 
-// stop ends it.
+// stop ends catching up.
 func (b *backlog) stop() {
 	if b.timer != nil {
 		b.timer.Stop()
@@ -252,7 +252,7 @@ func (b *backlog) stop() {
 	*b = backlog{}
 }
 
-// turns lets few clients of each account catch up at a time. The zero value is ready for use.
+// turns limits how many clients of each account catch up concurrently. The zero value is ready for use.
 type turns struct {
 	mu sync.Mutex
 	of map[string]*turn
@@ -260,12 +260,12 @@ type turns struct {
 
 type turn struct {
 	free chan struct{}
-	used int // who is in, or waits
+	used int // clients that are in, or wait
 }
 
 var errNoTurn = errors.New("push: others of the same account are catching up")
 
-// enter waits until fewer than limit clients of an account are in, but not for ever.
+// enter waits until fewer than limit clients of an account are in, for a limited time.
 func (t *turns) enter(ctx context.Context, account string, limit int) (leave func(), err error) {
 	if account == "" {
 		return func() {}, nil

@@ -11,59 +11,60 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Config says who may connect, and what a client may cost.
+// Config configures a [Hub].
 type Config struct {
-	// Authorize says who sends the request and what it may see. It is called once for each
-	// connection, concurrently. An error refuses the client: with 401 if it wraps
-	// [ErrUnauthenticated], else with 403; the error's text is neither sent nor logged. Required.
+	// Authorize returns what the sender of the request may see. It is called once for each connection,
+	// concurrently. An error refuses the client: with 401 if it wraps [ErrUnauthenticated], else with
+	// 403; the error's text is neither sent nor logged. Required.
 	Authorize func(r *http.Request) (Grant, error)
 
-	// Target says whom a message is for. It is called concurrently and must not change the
-	// message. A message for which it panics is for nobody: its push is a permanent error. Optional;
+	// Target returns the target of a message. It is called concurrently and must not change the
+	// message. A message for which it panics has no target: its push is a permanent error. Optional;
 	// the default is [TargetOf], which reads the message's headers.
 	Target func(m *waybill.Message) Target
 
-	// Archive is where clients catch up from that connect again. It must hold what is pushed: the
-	// store of the service that enqueues it. Optional; without one each of them is told to reset.
+	// Archive is where reconnecting clients catch up from. It must hold what is pushed: it is the store
+	// of the service that enqueues it. Optional; without one each of them is sent a reset.
 	Archive Archive
 
-	// CatchUpAge is how long ago the last event of a client may have been published for it to
-	// catch up. The archive must be kept for longer. Optional; the default is 1 hour.
+	// CatchUpAge is the maximum age of a client's last event for it to catch up. The archive must be
+	// kept for longer. Optional; the default is 1 hour.
 	CatchUpAge time.Duration
 
-	// CatchUpLimit is how many messages a client may catch up at most; who missed more is told to
-	// reset. 1 to 100,000. Optional; the default is 1,000. Beside it there is a limit of 8 MiB.
+	// CatchUpLimit is the maximum number of messages that a client may catch up; a client that missed
+	// more is sent a reset. 1 to 100,000. Optional; the default is 1,000. There is also a limit of 8
+	// MiB.
 	CatchUpLimit int
 
-	// MaxCatchUps is how many clients of one [Grant].Account catch up at a time; more of them wait up
-	// to 30 seconds, and are told to reset then. At least 1. Optional; the default is 16.
+	// MaxCatchUps is how many clients of one [Grant].Account catch up concurrently; others wait up to
+	// 30 seconds, and are then sent a reset. At least 1. Optional; the default is 16.
 	MaxCatchUps int
 
-	// AllowedOrigins are the origins, such as "https://app.example.com", whose pages may connect
-	// beside those of the server's own host. Optional; the default is none.
+	// AllowedOrigins are the origins, such as "https://app.example.com", whose pages may connect in
+	// addition to those of the server's host. Optional; the default is none.
 	AllowedOrigins []string
 
-	// Buffer is how many messages wait for one client before it is disconnected. 1 to 65,536.
+	// Buffer is how many messages may wait for one client before it is disconnected. 1 to 65,536.
 	// Optional; the default is 128.
 	Buffer int
 
-	// MaxClients is how many clients may be connected at a time; more are refused with 503.
+	// MaxClients is the maximum number of connected clients; more are refused with 503.
 	// Optional; the default is 10,000.
 	MaxClients int
 
-	// WriteTimeout is how long one event may take on its way to a client's socket before the
-	// client is disconnected. Optional; the default is 10 seconds.
+	// WriteTimeout is how long writing one event to a client's socket may take before the client is
+	// disconnected. Optional; the default is 10 seconds.
 	WriteTimeout time.Duration
 
-	// Heartbeat is how often an idle client gets a sign of life, which keeps proxies from closing
-	// the connection and finds clients that are gone. Optional; the default is 15 seconds.
+	// Heartbeat is how often an idle client is sent a heartbeat, which keeps proxies from closing the
+	// connection and detects clients that are gone. Optional; the default is 15 seconds.
 	Heartbeat time.Duration
 
-	// Retry is how long a browser is told to wait before it connects again. Optional; the default
+	// Retry is how long browsers are asked to wait before they reconnect. Optional; the default
 	// is 3 seconds.
 	Retry time.Duration
 
-	// Log gets a record when the hub starts, which says that push is best effort, for each client
+	// Log receives a record when the hub starts, which says that push is best effort, for each client
 	// that is disconnected because it is slow, and when the archive cannot be read. Optional; the
 	// default is [slog.Default].
 	Log *slog.Logger

@@ -9,30 +9,30 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Kind is what an event tells a client.
+// Kind is the kind of an event.
 type Kind int
 
 const (
 	// MessageEvent carries a message.
 	MessageEvent Kind = iota
 
-	// ConnectedEvent is the first one: it tells the client the id of its connection.
+	// ConnectedEvent is the first event: it carries the id of the connection.
 	ConnectedEvent
 
-	// ResetEvent says that the client may have missed messages and cannot catch up: it must load
-	// afresh what it shows. What follows is complete again.
+	// ResetEvent says that the client may have missed messages and cannot catch up: it must reload what
+	// it shows. What follows is complete again.
 	ResetEvent
 
-	// IdleEvent is a sign of life, after a time without other events.
+	// IdleEvent is a heartbeat, after a time without other events.
 	IdleEvent
 )
 
-// Event is one thing that a client is told. It is read-only.
+// Event is an event that is sent to a client. It is read-only.
 type Event struct {
 	Kind Kind
 
-	// ID is what the client says as its last event when it connects again: the message's ID, and
-	// for a ConnectedEvent or ResetEvent the time. "": this event does not change what it says.
+	// ID is what the client sends as its last event id when it reconnects: the message's ID, and for a
+	// ConnectedEvent or ResetEvent the time. "" does not change the last event id.
 	ID string
 
 	// Message is the message of a MessageEvent. Other clients share it.
@@ -41,13 +41,13 @@ type Event struct {
 	// Connection is the id of the connection, for a ConnectedEvent.
 	Connection string
 
-	// Reason is why, for a ResetEvent: "unknown", the last event is not in the archive, or not
-	// young enough; "too_much", more was missed than may be caught up; "unavailable", the archive
+	// Reason is the reason of a ResetEvent: "unknown", the last event is not in the archive, or too
+	// old; "too_much", more was missed than may be caught up; "unavailable", the archive
 	// cannot be read.
 	Reason string
 }
 
-// messageEvent copies m, which its owner may use again.
+// messageEvent copies m, which its owner may reuse.
 func messageEvent(m *waybill.Message) Event {
 	c := m.Clone()
 	c.Payload = bytes.Clone(m.Payload)
@@ -60,8 +60,8 @@ func resetEvent(reason string) Event {
 
 const timePrefix = "since:"
 
-// timeID is the id of an event that is not a message: a client that saw no message since then
-// catches up from there.
+// timeID returns the id of an event that is not a message: a client that saw no message since then
+// catches up from that time.
 func timeID(t time.Time) string { return timePrefix + strconv.FormatInt(t.UnixMilli(), 10) }
 
 // parseTimeID is the inverse of timeID.

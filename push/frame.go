@@ -9,7 +9,7 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// frameOf returns an event as it stands in a stream of Server-Sent Events.
+// frameOf returns an event in the format of Server-Sent Events.
 func frameOf(e Event) []byte {
 	var b bytes.Buffer
 	switch e.Kind {
@@ -32,8 +32,8 @@ func frameOf(e Event) []byte {
 	return b.Bytes()
 }
 
-// writeField writes a field of one line. A value that would be several, or that clients ignore,
-// as only a message from elsewhere has, is left out.
+// writeField writes a field of one line. A value that would be several lines, or that clients
+// ignore, is left out; only messages of other producers have such values.
 func writeField(b *bytes.Buffer, name, value string) {
 	if !isOneLine(value) {
 		return
@@ -61,8 +61,8 @@ func writeData(b *bytes.Buffer, m *waybill.Message) {
 	}
 }
 
-// isText reports whether a payload arrives as it is: a client takes every line break for one line
-// feed.
+// isText reports whether a payload arrives unchanged as text: a client converts every line break to
+// a line feed.
 func isText(payload []byte) bool {
 	return utf8.Valid(payload) && !bytes.ContainsAny(payload, "\r\x00")
 }

@@ -31,7 +31,7 @@ var (
 	ErrClosed = errors.New("push: the hub is closed")
 )
 
-// Hub knows the clients that are connected to this process. It is safe for concurrent use. As a
+// Hub holds the clients that are connected to this process. It is safe for concurrent use. As a
 // [contract.Publisher] it is best effort: see the package.
 type Hub struct {
 	cfg      Config
@@ -44,12 +44,12 @@ type Hub struct {
 	stats   Stats
 }
 
-// Stats is what a hub has done since it was made.
+// Stats are the figures of a hub since its creation.
 type Stats struct {
-	Clients int // connected now
+	Clients int // currently connected
 	Pushed  int // messages put into clients' buffers, counted once for each client
 	Slow    int // clients disconnected because their buffer was full
-	Resets  int // clients told to reset
+	Resets  int // resets sent to clients
 }
 
 // New returns a hub without clients.
@@ -67,8 +67,8 @@ func New(cfg Config) (*Hub, error) {
 	}, nil
 }
 
-// Push puts a copy of m into the buffer of each connected client that may see it and that is its
-// target, and waits for nothing. A client whose buffer is full is disconnected. It returns nil
+// Push puts a copy of m into the buffer of each connected client that may see it and is in its
+// target, without blocking. A client whose buffer is full is disconnected. It returns nil
 // when there is no such client, a permanent error when [Config.Target] panics, and an unavailable
 // error when the hub is closed.
 func (h *Hub) Push(m *waybill.Message) error {
@@ -84,7 +84,7 @@ func (h *Hub) Push(m *waybill.Message) error {
 	return err
 }
 
-// target returns whom a message is for, or a permanent error when the user's function panics.
+// target returns the target of a message, or a permanent error when the user's function panics.
 func (h *Hub) target(m *waybill.Message) (target Target, err error) {
 	err = loop.Protect(func() error {
 		target = h.cfg.Target(m)
@@ -97,7 +97,7 @@ func (h *Hub) target(m *waybill.Message) (target Target, err error) {
 }
 
 // spread puts an event into buffers and returns the clients that had no room. No later event
-// reaches these, so that what they have got has no gap.
+// reaches these, so that what they have received has no gap.
 func (h *Hub) spread(e Event, target Target) (slow []*session, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,20 +130,20 @@ func (h *Hub) Send(_ context.Context, msgs []contract.Outgoing) (wait func() []e
 	return func() []error { return results }
 }
 
-// Handler returns a handler that pushes each message. It is for a consumer whose group belongs to
-// this process alone, since each process pushes to its own clients; docs/brokers/push.md shows it.
+// Handler returns a handler that pushes each message. It is for a consumer whose group is used by
+// this process only, since each process pushes to its own clients; docs/brokers/push.md shows it.
 func Handler[Tx any](h *Hub) consumer.Handler[Tx] {
 	return func(_ context.Context, _ Tx, m *waybill.Message) error { return h.Push(m) }
 }
 
-// Disconnect disconnects the clients of a user, whose rights are looked at when they connect
-// again, and returns how many there were.
+// Disconnect disconnects the clients of a user, whose rights are checked when they reconnect, and
+// returns their number.
 func (h *Hub) Disconnect(user string) int {
 	return h.DisconnectIf(func(g Grant) bool { return g.User == user })
 }
 
-// DisconnectIf disconnects the clients whose grant is one for which revoked returns true, and returns how
-// many there were. revoked must return soon and call no method of the hub.
+// DisconnectIf disconnects the clients for whose grant revoked returns true, and returns their number.
+// revoked must return quickly and call no method of the hub.
 func (h *Hub) DisconnectIf(revoked func(Grant) bool) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,7 +157,7 @@ func (h *Hub) DisconnectIf(revoked func(Grant) bool) int {
 	return n
 }
 
-// Stats tells what the hub has done.
+// Stats returns the figures of the hub.
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,7 +179,7 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// join adds a client. From now on what is pushed is in its buffer.
+// join adds a client. From then on pushed messages go into its buffer.
 func (h *Hub) join(s *session) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -199,7 +199,7 @@ func (h *Hub) leave(s *session) {
 	h.remove(s, context.Canceled)
 }
 
-// remove takes a client out and ends its session. The caller holds mu.
+// remove removes a client and ends its session. The caller holds mu.
 func (h *Hub) remove(s *session, cause error) {
 	delete(h.clients, s)
 	s.end(cause)

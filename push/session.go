@@ -8,31 +8,30 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Connection is one client, as the protocol that it speaks presents it.
+// Connection is one connected client, whatever its protocol.
 type Connection struct {
 	// ID names the connection for [Target]. Optional; the default is a new id.
 	ID string
 
-	// Grant is what the client may see, from [Hub.Admit].
+	// Grant is the client's grant, from [Hub.Admit].
 	Grant Grant
 
-	// LastEventID is the [Event].ID that the client has seen last. Optional; without it the client
-	// gets what is pushed from now on.
+	// LastEventID is the last [Event].ID that the client has seen. Optional; without it the client gets
+	// what is pushed from now on.
 	LastEventID string
 
-	// Send passes one event on to the client. It is called by one goroutine at a time, must return
-	// soon after ctx has ended, and ends the connection by an error. Required.
+	// Send sends one event to the client. It is not called concurrently, must return soon after ctx has
+	// ended, and ends the connection by an error. Required.
 	Send func(ctx context.Context, e Event) error
 }
 
-// Serve passes events on to one client until ctx ends, the client is disconnected, or Send fails,
-// and returns why. The first event is a [ConnectedEvent]; then comes what the client has missed,
+// Serve sends events to one client until ctx ends, the client is disconnected, or Send fails, and
+// returns the cause. The first event is a [ConnectedEvent]; then comes what the client has missed,
 // or a [ResetEvent]; then what is pushed, in that order. What is pushed while the client catches
 // up waits in its buffer.
 //
-// A client that catches up gets some messages again that it has had before, a few seconds' worth:
-// it tells them by their ids. Once more, ten seconds later, it gets those that the archive did not
-// have yet.
+// A client that catches up receives the messages of a few seconds again: it recognises them by
+// their ids. Ten seconds later it also receives those that the archive did not yet have.
 func (h *Hub) Serve(ctx context.Context, c Connection) error {
 	if c.ID == "" {
 		c.ID = waybill.NewID()
@@ -100,8 +99,8 @@ func (s *session) next(ctx context.Context, idle <-chan time.Time) error {
 	}
 }
 
-// greet tells a client its id. One that is new gets a place to catch up from, in case that it is
-// cut off before its first message.
+// greet sends a client its id. A new client gets an event id to catch up from, in case it is
+// disconnected before its first message.
 func (s *session) greet(ctx context.Context) error {
 	e := Event{Kind: ConnectedEvent, Connection: s.ID}
 	if s.LastEventID == "" {

@@ -10,11 +10,11 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// lastEventParam of a request's query stands for the header Last-Event-ID, for a page that was
-// loaded anew and has kept the id. The header comes first.
+// lastEventParam is a query parameter that replaces the header Last-Event-ID, for a page that was
+// reloaded and has kept the id. The header takes precedence.
 const lastEventParam = "lastEventId"
 
-// LastEventID returns what a request says its client has seen last: the header Last-Event-ID,
+// LastEventID returns the id of the last event that the client has seen: the header Last-Event-ID,
 // which browsers send by themselves, or the parameter lastEventId of the query.
 func LastEventID(r *http.Request) string {
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
@@ -23,15 +23,15 @@ func LastEventID(r *http.Request) string {
 	return r.URL.Query().Get(lastEventParam)
 }
 
-// ServeHTTP serves Server-Sent Events to one client, until it is gone or disconnected:
+// ServeHTTP serves Server-Sent Events to one client, until it disconnects or is disconnected:
 //
 //	new EventSource("/events?topic=orders", {withCredentials: true})
 //
-// An event has the message's type as its name, its ID as its id, and its payload as data: as it
-// is if it is UTF-8 text without carriage returns and NUL, else as a data URL with the content
-// type, "data:image/png;base64,…". The events "connected", with the id of the connection as
-// data, and "reset", with the reason as data, come from the hub; types of messages should have
-// other names. The parameter topic narrows what the client gets. It is not logged, nor is any
+// An event has the message's type as its name, its ID as its id, and its payload as data: unchanged
+// if it is UTF-8 text without carriage returns and NUL, else as a data URL with the content type,
+// "data:image/png;base64,…". The events "connected", with the id of the connection as data, and
+// "reset", with the reason as data, come from the hub; message types should not use these names.
+// The parameter topic narrows what the client gets. It is not logged, nor is any
 // other part of the URL.
 //
 // The server's WriteTimeout does not apply; [Config.WriteTimeout] does, to each event.
@@ -53,7 +53,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream is a response that is a stream of events.
+// stream is a response with a stream of events.
 type stream struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
@@ -66,13 +66,13 @@ type stream struct {
 // lastWrite is how long a write may still take when its client is disconnected.
 const lastWrite = time.Second
 
-// send writes one event and waits until the client's socket has taken it.
+// send writes one event and waits until the client's socket has accepted it.
 func (s *stream) send(ctx context.Context, e Event) error {
 	if err := s.limit(time.Now().Add(s.timeout)); err != nil {
 		return err
 	}
-	// A client that is disconnected may be the reason that the write does not return. One that is well
-	// takes the event, and the end of the stream, at once.
+	// A client that is being disconnected may be the reason that the write does not return. A healthy
+	// one accepts the event, and the end of the stream, at once.
 	stop := context.AfterFunc(ctx, func() { _ = s.limit(time.Now().Add(lastWrite)) })
 	defer stop()
 	frame := frameOf(e)
@@ -90,7 +90,7 @@ func (s *stream) send(ctx context.Context, e Event) error {
 	return s.limit(time.Time{})
 }
 
-// limit sets until when writes may take, where that can be done.
+// limit sets the write deadline, if that is supported.
 func (s *stream) limit(deadline time.Time) error {
 	err := s.rc.SetWriteDeadline(deadline)
 	if errors.Is(err, http.ErrNotSupported) {
@@ -104,6 +104,6 @@ func (s *stream) begin() {
 	header := s.w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no") // nginx would collect events
+	header.Set("X-Accel-Buffering", "no") // nginx would buffer events
 	s.w.WriteHeader(http.StatusOK)
 }

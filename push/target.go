@@ -7,17 +7,17 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Target says which of the clients that may see a message's topic get it. The zero value is for
-// nobody.
+// Target selects the clients that get a message, of those that may see its topic. The zero value
+// selects none.
 type Target struct {
 	Everyone    bool     // all of them
-	Users       []string // those of these users
-	Groups      []string // those that were granted one of these groups
+	Users       []string // clients of these users
+	Groups      []string // clients that were granted one of these groups
 	Connections []string // these connections
-	Exclude     []string // connections that do not get it, whatever else says so
+	Exclude     []string // connections that never get it
 }
 
-// The headers that [TargetOf] reads. Each holds names separated by commas.
+// The headers that [TargetOf] reads. Each holds comma-separated names.
 const (
 	HeaderUsers       = "push-users"
 	HeaderGroups      = "push-groups"
@@ -26,8 +26,8 @@ const (
 )
 
 // TargetOf reads the target from the headers of a message: the clients that one of the first three
-// headers names, or, if there is none of these headers, everyone. A header that is there and
-// empty names nobody. Names that hold commas need a [Config.Target].
+// headers names, or, if none of these headers is set, everyone. An empty header names nobody. Names
+// that contain commas need a [Config.Target].
 func TargetOf(m *waybill.Message) Target {
 	users, toUsers := m.Headers[HeaderUsers]
 	groups, toGroups := m.Headers[HeaderGroups]

@@ -10,8 +10,8 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// cleanupRetry is how soon a clean-up that met a lock is repeated: each try may hold up
-// settlements for as long as the store waits for that lock.
+// cleanupRetry is how soon a clean-up that met a lock is repeated: each try may block settlements
+// for as long as the store waits for that lock.
 const cleanupRetry = time.Minute
 
 // maintainArchive keeps the archive within its retention, with room for the next days.
@@ -37,8 +37,8 @@ func (r *Relay) maintainRound(ctx context.Context) error {
 	return err
 }
 
-// maintenance is what the archive is kept by. What an earlier setting has kept goes in its
-// time, even if nothing is kept now.
+// maintenance returns the request that maintains the archive. What an earlier setting has kept is
+// removed in time, even if nothing is kept now.
 func (c *Config) maintenance() contract.MaintainRequest {
 	req := contract.MaintainRequest{Retention: c.Retention, BatchSize: c.CleanupBatchSize}
 	switch {

@@ -13,13 +13,13 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// Mode says how many messages of one key may be on the wire.
+// Mode says how many messages of one key may be in flight.
 type Mode int
 
 const (
-	// Pipelined sends a whole batch before it waits. If the broker refuses a message that
-	// passed our checks, later ones of its key in the same batch may pass it; each such case
-	// is observed as [observe.OpOvertaken].
+	// Pipelined sends a whole batch before it waits. If the broker refuses a message that passed our
+	// checks, later ones of its key in the same batch may overtake it; each such case is observed as
+	// [observe.OpOvertaken].
 	Pipelined Mode = iota
 	// Strict sends a message of a key only after the one before it was accepted.
 	Strict
@@ -31,28 +31,27 @@ const KeepNothing time.Duration = -1
 // Config configures a [Relay]. The zero value stands for the defaults.
 type Config struct {
 	// Node names the relay in leases and logs. It must be unique among live relays; one that finds
-	// another of its name reports it, and is not well.
-	// Optional; the default is made from the host's name, the process id and a random number.
+	// another of its name reports it, and its Health returns an error. Optional; the default is made
+	// from the host's name, the process id and a random number.
 	Node string
 
-	// PollInterval is how long the relay sleeps at most when it finds nothing: the safety net
-	// behind wake-ups. 10 ms to 60 s. Optional; the default is 5 s.
+	// PollInterval is the longest sleep of a relay that finds nothing: the safety net for missed
+	// wake-ups. 10 ms to 60 s. Optional; the default is 5 s.
 	PollInterval time.Duration
 
-	// BatchSize is the most messages that are published together. Batches begin with 100, grow while the
-	// destination answers them at once, and shrink when it is slow. The relay reads up to 50 times as many
-	// ahead, at most 5,000 or about 16 MiB. 1 to 10,000. Optional; the default is 500.
+	// BatchSize is the maximum number of messages that are published together. Batches begin with 100,
+	// grow while the destination answers quickly, and shrink when it is slow. The relay reads ahead up to
+	// 50 batches, at most 5,000 messages or about 16 MiB. 1 to 10,000. Optional; the default is 500.
 	BatchSize int
 
-	// Parallelism is how many batches, each of keys of its own, are under way at a time to each
-	// destination. 1 to 64; 1 means strictly one after the other. Optional; the default is 4.
+	// Parallelism is how many batches, of different keys, are in flight to each destination. 1 to 64; 1
+	// means strictly one after the other. Optional; the default is 4.
 	Parallelism int
 
-	// Mode says how many messages of one key may be on the wire. Optional; the default is
-	// [Pipelined].
+	// Mode says how many messages of one key may be in flight. Optional; the default is [Pipelined].
 	Mode Mode
 
-	// Retry says when failed messages are tried again. Optional.
+	// Retry is the retry policy for failed messages. Optional.
 	Retry waybill.RetryPolicy
 
 	// LeaseTTL is how long a relay that has gone silent keeps its lanes. It must be at least
@@ -63,14 +62,14 @@ type Config struct {
 	RenewInterval time.Duration
 
 	// PublishTimeout is how long the broker may take to confirm a batch before the destination,
-	// or the topic, is paused. What is unconfirmed then is published again; of a [contract.LateConfirmer]
-	// it is waited for 15 times as long, unless the connection is lost or the lease ends. Of any
-	// other, a batch of several topics is given at most 2 s, and then each of them batches of its
-	// own. Optional; the default is 4 s.
+	// or the topic, is paused. What is unconfirmed then is published again; for a
+	// [contract.LateConfirmer] the relay waits 15 times as long, unless the connection is lost or the
+	// lease ends. With any other publisher, a batch of several topics gets at most 2 s, and each topic
+	// then has separate batches. Optional; the default is 4 s.
 	PublishTimeout time.Duration
 
-	// ShutdownGrace is how long Run waits, after its context has ended, for batches that are
-	// under way. Optional; the default is PublishTimeout plus 2 s.
+	// ShutdownGrace is how long Run waits for batches in flight after its context has ended. Optional;
+	// the default is PublishTimeout plus 2 s.
 	ShutdownGrace time.Duration
 
 	// Retention is how long published messages are kept; the relay removes older ones every
@@ -83,45 +82,45 @@ type Config struct {
 	// the default is 1 h.
 	CleanupInterval time.Duration
 
-	// CleanupBatchSize is the most rows that one statement of a clean-up removes; between two
-	// of them it pauses for as long as the last one took. 1 to 10,000. Optional; the default
+	// CleanupBatchSize is the maximum number of rows that one statement of a clean-up removes; between
+	// two of them it pauses for as long as the last one took. 1 to 10,000. Optional; the default
 	// is 1,000.
 	CleanupBatchSize int
 
-	// DisableCleanup leaves what is past Retention where it is, for a job of your own. The
-	// archive is prepared for the next days all the same.
+	// DisableCleanup removes nothing that is past Retention, for programs that clean up by themselves.
+	// The archive is still prepared for the next days.
 	DisableCleanup bool
 
-	// DisableDeadLetters makes messages that are given up end as Failed instead of Dead. They
-	// are kept, shown and requeued all the same.
+	// DisableDeadLetters marks messages as Failed instead of Dead. They are still kept, shown and
+	// requeued.
 	DisableDeadLetters bool
 
-	// Followers are destinations that get a message once it is published, each with rows and
-	// attempts of its own: their failures never publish it again. Optional.
+	// Followers are destinations that get a message once it is published, each with separate rows and
+	// attempts: their failures never publish it again. Optional.
 	Followers []Destination
 
-	// Order says what becomes of a key's later messages when one fails, on every topic that
-	// TopicOrder does not name. Optional; the default is [Block].
+	// Order is the policy for a key's later messages when one fails, on every topic that TopicOrder
+	// does not name. Optional; the default is [Block].
 	Order OrderPolicy
 
-	// TopicOrder says so for single topics, or destinations of [waybill.Message.To]. Optional.
+	// TopicOrder is the policy for single topics, or destinations of [waybill.Message.To]. Optional.
 	TopicOrder map[string]OrderPolicy
 
 	// MaxParkedMessages is how many messages may be parked behind dead letters in the lanes
 	// of this relay. At the limit it claims nothing new, until dead letters were requeued or
-	// resolved: this is observed as [observe.OpBackPressure]. It counts about once a second,
-	// so what it claims meanwhile may go beyond. Optional; the default is 100,000.
+	// resolved: this is observed as [observe.OpBackPressure]. It counts about once a second, so it may
+	// exceed the limit in between. Optional; the default is 100,000.
 	MaxParkedMessages int
 
 	// MaxParkedKeys is the same for the keys that are parked, each counted once for every
 	// destination that it is parked for. Optional; the default is 10,000.
 	MaxParkedKeys int
 
-	// Observer receives events. A panic of it is logged to slog.Default and changes nothing
-	// about messages. Optional; the default logs to slog.Default.
+	// Observer receives events. If it panics that is logged to slog.Default and does not affect
+	// messages. Optional; the default logs to slog.Default.
 	Observer observe.Observer
 
-	// Recorder records what the relay's decisions are made of. Optional.
+	// Recorder records the input of the relay's decisions. Optional.
 	Recorder *Recorder
 }
 
@@ -166,7 +165,7 @@ func fill[T comparable](field *T, value T) {
 	}
 }
 
-// maxLeaseTTL is the longest lease of lanes: a relay that dies keeps them for so long.
+// maxLeaseTTL is the longest lease of lanes: a relay that dies keeps them for that long.
 const maxLeaseTTL = 30 * 24 * time.Hour
 
 func (c *Config) validate() error {

@@ -6,7 +6,7 @@ import (
 	"github.com/waybill-go/waybill/internal/loop"
 )
 
-// Destination is a publisher with a name of its own among several.
+// Destination is a named publisher, one of several.
 type Destination struct {
 	// Name identifies the destination in stored rows, logs and metrics: do not change it
 	// while messages wait for it. Required and unique, unless there is only one destination.
@@ -15,33 +15,33 @@ type Destination struct {
 	// Publisher takes the messages. Required.
 	Publisher contract.Publisher
 
-	// Match says which messages are for this destination. It is asked for each attempt of a
-	// message; if it panics, that attempt for this destination has failed. Optional; nil takes all.
+	// Match reports whether a message is for this destination. It is called for each attempt of a
+	// message; if it panics, that attempt for this destination has failed. Optional; nil matches all.
 	Match func(*waybill.Message) bool
 
-	// Rate is how many messages per second the destination takes, from all relays of the
-	// store together; each relay uses the part of its lanes. Tenants take turns. Up to a
+	// Rate is the maximum number of messages per second to the destination, from all relays of the
+	// store together; each relay uses the share of its lanes. Tenants are served round robin. Up to a
 	// million. Optional; 0 means no limit.
 	Rate float64
 
 	// Structured writes messages in the structured content mode of CloudEvents: the body is an event in
 	// the JSON format, with the attributes and the payload. Optional; the default is the binary mode, in
-	// which the body is the payload and the attributes stand beside it.
+	// which the body is the payload and the attributes are headers.
 	Structured bool
 }
 
 const maxRate = 1e6
 
-// destination is a destination as the relay calls it.
+// destination is a destination with what the relay needs to call it.
 type destination struct {
 	Destination
 	follower bool
 	late     bool // its publisher is a LateConfirmer
 }
 
-// matches reports whether a message is for the destination. One whose Match panics is taken for
-// a match, so that the message has a row for it: the panic is the failure of that row, which is
-// asked about again at each of its attempts.
+// matches reports whether a message is for the destination. If Match panics that counts as a match,
+// so that the message has a row for the destination: the panic is the failure of that row, and
+// Match is called again at each of its attempts.
 func (d *destination) matches(m *waybill.Message) (yes bool, err error) {
 	if d.Match == nil {
 		return true, nil

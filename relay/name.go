@@ -9,19 +9,19 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// nameInterval is how often a relay looks whether another one has its name.
+// nameInterval is how often a relay checks whether another one has its name.
 const nameInterval = time.Minute
 
-// nameWatch finds another relay of the same name: nobody but this relay may renew its lease between
-// two renewals of its own. The renewal loop uses it; taken is for everybody.
+// nameWatch detects another relay of the same name: only this relay may renew its lease between two
+// of its renewals. Only the renewal loop may use it, except for taken.
 type nameWatch struct {
 	inspector Inspector // nil if the source is none
 	due       time.Time
-	expires   time.Time // of the lease, as renewed last; zero if it was not looked at
+	expires   time.Time // of the lease, as last renewed; zero if it was not checked
 	taken     atomic.Bool
 }
 
-// nameBefore looks, before a renewal, whether somebody else has renewed the lease meanwhile.
+// nameBefore checks, before a renewal, whether another relay has renewed the lease since.
 func (r *Relay) nameBefore(ctx context.Context) {
 	w := &r.name
 	if w.expires.IsZero() {
@@ -29,7 +29,7 @@ func (r *Relay) nameBefore(ctx context.Context) {
 	}
 	now, ok := r.ownExpiry(ctx)
 	if ok {
-		w.taken.Store(now.After(w.expires)) // it is earlier where others have cut it, because the store's clock was set back
+		w.taken.Store(now.After(w.expires)) // it is earlier if others have shortened it, because the store's clock was set back
 	}
 	if w.taken.Load() {
 		r.observe(ctx, observe.Event{Op: observe.OpLoop, Loop: "relay lease", Err: r.nameTaken()})
@@ -37,13 +37,13 @@ func (r *Relay) nameBefore(ctx context.Context) {
 	w.expires, w.due = time.Time{}, time.Now().Add(nameInterval)
 }
 
-// nameAfter notes, after a renewal, until when the lease holds.
+// nameAfter records, after a renewal, until when the lease is valid.
 func (r *Relay) nameAfter(ctx context.Context) {
 	w := &r.name
 	switch {
 	case w.inspector == nil || time.Now().Before(w.due):
 		return
-	case w.due.IsZero(): // the first look is an interval after the start
+	case w.due.IsZero(): // the first check is an interval after the start
 		w.due = time.Now().Add(nameInterval)
 		return
 	}
@@ -64,7 +64,7 @@ func (r *Relay) ownExpiry(ctx context.Context) (time.Time, bool) {
 	defer cancel()
 	states, err := r.name.inspector.RelayStates(ctx)
 	if err != nil {
-		return time.Time{}, false // renewals tell of a store that does not answer
+		return time.Time{}, false // renewals report a store that does not answer
 	}
 	for _, s := range states {
 		if s.Node == r.cfg.Node {

@@ -10,8 +10,8 @@ import (
 )
 
 // PublishOneByOne returns a [contract.Publisher] made of a function that publishes one message and returns an
-// error, for a broker without an adapter. publish is called for the messages of a batch one after the
-// other, and by several goroutines at once; it must return when ctx ends. An error stops the batch if
+// error, for a broker without an adapter. publish is called for the messages of a batch one after the other,
+// and by several goroutines concurrently; it must return when ctx ends. An error stops the batch if
 // it is unavailable; the rest is sent later. A panic is the failure of its message.
 //
 // It promises less than an adapter:
@@ -22,7 +22,7 @@ import (
 //     [waybill.UnavailableError], an outage makes dead letters.
 //   - A message that ends the connection it is sent on is found as poison only if the error wraps
 //     [waybill.ErrConnectionLost].
-//   - A message that is refused lets later ones of its key in the batch pass it, unless the relay's
+//   - A message that is refused lets later ones of its key in the batch overtake it, unless the relay's
 //     mode is [Strict].
 //   - Each message waits for the one before, so that a batch takes as many round trips as it has
 //     messages; what is not sent when PublishTimeout ends is sent later. Keep BatchSize small.
@@ -52,8 +52,8 @@ func (publish oneByOne) Send(ctx context.Context, msgs []contract.Outgoing) (wai
 	}
 }
 
-// one publishes a message. What was cut off by the end of ctx is unavailable, as it says nothing of
-// the message.
+// one publishes a message. If the end of ctx interrupts it the error is unavailable, as it says
+// nothing about the message.
 func (publish oneByOne) one(ctx context.Context, m contract.Outgoing) error {
 	err := loop.Protect(func() error { return publish(ctx, m) })
 	if err != nil && ctx.Err() != nil && !waybill.IsPermanent(err) {

@@ -2,24 +2,24 @@ package relay
 
 import "fmt"
 
-// OrderPolicy says what becomes of a key's later messages when one of them fails. It counts
-// for each destination by itself, and for messages with a key only.
+// OrderPolicy says what happens to a key's later messages when one of them fails. It applies to
+// each destination separately, and only to messages with a key.
 type OrderPolicy int
 
 const (
-	// Block lets them wait until the failed message was published or has become a dead
-	// letter; then the key goes on.
+	// Block makes them wait until the failed message was published or has become a dead letter; then
+	// the key continues.
 	Block OrderPolicy = iota
-	// Park is Block while the message is tried again. If it becomes a dead letter the rest of
-	// its key queues up behind the letter, and so does what is enqueued from then on, until
-	// the letter is requeued, and then goes first, or resolved.
+	// Park is Block while the message is retried. If it becomes a dead letter the rest of its key waits
+	// behind the dead letter, including what is enqueued from then on, until the dead letter is
+	// requeued, and then published first, or resolved.
 	Park
-	// Skip gives the order up: the failed message waits for its retry alone, the rest of the
-	// key goes on.
+	// Skip abandons the order: only the failed message waits for its retry, the rest of the key
+	// continues.
 	Skip
 )
 
-// String returns the policy as it is written in the program's configuration.
+// String returns the policy as it is written in the configuration file.
 func (p OrderPolicy) String() string {
 	switch p {
 	case Block:

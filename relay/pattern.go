@@ -7,13 +7,12 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Pattern stands for topics or types: one name, or, with "*" at its end, all names that begin
-// with what is before it. "order.*" stands for "order.placed" and "order.item.added", "*" for
-// all names.
+// Pattern matches topics or types: one name, or, with "*" at its end, all names that begin with
+// what is before it. "order.*" matches "order.placed" and "order.item.added", "*" all names.
 type Pattern string
 
-// Validate returns an [*waybill.InvalidError] that calls the pattern by the name of its field
-// if it is empty, too long, or has a "*" elsewhere than at its end.
+// Validate returns an [*waybill.InvalidError] for the named field if the pattern is empty, too
+// long, or has a "*" elsewhere than at its end.
 func (p Pattern) Validate(field string) error {
 	switch {
 	case p == "":
@@ -26,7 +25,7 @@ func (p Pattern) Validate(field string) error {
 	return nil
 }
 
-// Match reports whether the pattern stands for a name.
+// Match reports whether the pattern matches a name.
 func (p Pattern) Match(name string) bool {
 	if prefix, open := strings.CutSuffix(string(p), "*"); open {
 		return strings.HasPrefix(name, prefix)

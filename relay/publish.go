@@ -13,8 +13,8 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// publish sends a batch, and ends by cut. Batches are handed to the publisher in order, but for one that takes
-// long: sent is closed when this one was, before when the one before was.
+// publish sends a batch, and calls cut at the end. Batches are passed to the publisher in order, except that a
+// slow one is overtaken: sent is closed when this one was passed, before when the one before was.
 func (r *run) publish(ctx context.Context, cut func(), b *relaycore.Batch, before <-chan struct{}, sent chan struct{}) {
 	defer cut()
 	r.awaitTurn(ctx, before)
@@ -40,7 +40,7 @@ func (r *run) publish(ctx context.Context, cut func(), b *relaycore.Batch, befor
 	r.handle(relaycore.Answered{Batch: b, Results: r.results(d, msgs, errs), Window: dedupWindow(d.Publisher)})
 }
 
-// awaitTurn waits until the batch before was handed over, or takes long.
+// awaitTurn waits until the batch before was passed to the publisher, or is slow.
 func (r *run) awaitTurn(ctx context.Context, before <-chan struct{}) {
 	if before == nil {
 		return
@@ -59,7 +59,7 @@ func (r *run) awaitTurn(ctx context.Context, before <-chan struct{}) {
 	}
 }
 
-// outgoing returns what a publisher needs of a batch.
+// outgoing returns a batch in the form for a publisher.
 func outgoing(b *relaycore.Batch, structured bool) []contract.Outgoing {
 	out := make([]contract.Outgoing, len(b.Messages))
 	for i, m := range b.Messages {
@@ -83,8 +83,8 @@ func dedupID(id string, life int) string {
 }
 
 // send publishes messages and returns one error for each. handedOver is called when the next batch may
-// be handed over, too. A panic of the publisher counts as a lost connection: the message that causes it
-// is found in the same way.
+// be passed to the publisher, too. A panic of the publisher counts as a lost connection: the message
+// that causes it is found in the same way.
 func (d *destination) send(ctx context.Context, out []contract.Outgoing, handedOver func()) (errs []error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -105,7 +105,7 @@ func (d *destination) send(ctx context.Context, out []contract.Outgoing, handedO
 	return errs
 }
 
-// readable returns err, or, if looking at it panics, an error that says so.
+// readable returns err, or, if a method of it panics, an error that says so.
 func readable(err error) error {
 	if err == nil {
 		return nil
@@ -124,8 +124,8 @@ func fillErrors(n int, err error) []error {
 	return errs
 }
 
-// results says what errors of a publisher mean, and which followers get what was accepted. They are nil
-// if all is well and nobody follows.
+// results classifies errors of a publisher, and finds the followers of accepted messages. It returns
+// nil if everything was accepted and there are no followers.
 func (r *Relay) results(d *destination, msgs []*waybill.Message, errs []error) []relaycore.Result {
 	follows := len(r.cfg.Followers) > 0 && !d.follower
 	if !follows && observe.BatchError(errs).Err() == nil {
@@ -142,7 +142,7 @@ func (r *Relay) results(d *destination, msgs []*waybill.Message, errs []error) [
 	return results
 }
 
-// resultOf says what an error of a publisher means.
+// resultOf classifies an error of a publisher.
 func resultOf(err error) relaycore.Result {
 	after, _ := waybill.AfterOf(err)
 	res := relaycore.Result{Err: err, Kind: waybill.KindOf(err), After: after, Swallowed: errors.Is(err, waybill.ErrSwallowed), Unsure: unanswered(err)}

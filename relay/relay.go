@@ -17,15 +17,15 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// Relay moves messages from one source to one or several destinations. What it does is decided by its
-// core, package relaycore; the rest of the relay carries that out.
+// Relay moves messages from one source to one or several destinations. Its core, package relaycore,
+// decides what to do; the rest of the relay carries that out.
 type Relay struct {
 	src    contract.Source
-	ahead  contract.AheadSource // src, nil if it is none
+	ahead  contract.AheadSource // src, nil if it is no AheadSource
 	limits *limits
 	cfg    Config
 	main   []*destination          // those that messages are routed to
-	dests  map[string]*destination // by name, the followers too
+	dests  map[string]*destination // by name, followers included
 	// undivided are the names of main, if every message goes to each of them; else nil.
 	undivided []string
 	name      nameWatch
@@ -35,7 +35,7 @@ type Relay struct {
 	latest  atomic.Pointer[run] // nil before the first
 }
 
-// last is what Status tells of last.
+// last is the data of Status that is read from reports.
 type last struct {
 	mu        sync.Mutex
 	published time.Time
@@ -53,7 +53,7 @@ func New(src contract.Source, pub contract.Publisher, cfg Config) (*Relay, error
 }
 
 // NewFanout returns a relay that publishes each message of src to every destination that
-// matches it, each with attempts of its own. A message that matches none is unroutable.
+// matches it, each with separate attempts. A message that matches none is unroutable.
 func NewFanout(src contract.Source, destinations []Destination, cfg Config) (*Relay, error) {
 	if src == nil {
 		return nil, &waybill.InvalidError{Field: "src", Reason: "a source is required"}
@@ -105,10 +105,10 @@ func (r *Relay) addDestinations(destinations []Destination) error {
 	return nil
 }
 
-// Run moves messages until ctx is done. It then stops claiming, lets batches that are in
-// flight finish for at most ShutdownGrace, gives its lanes back and returns nil: a shutdown
-// counts no attempt. Errors of the source and of destinations are observed, waited out and
-// survived. A relay runs once at a time; a second Run returns an error.
+// Run moves messages until ctx is done. It then stops claiming, lets batches in flight finish for
+// at most ShutdownGrace, releases its lanes and returns nil: a shutdown counts no attempt. Errors
+// of the source and of destinations are observed, waited out and survived. A relay runs once at a
+// time; a second Run returns an error.
 func (r *Relay) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return errors.New("relay: is running already")
@@ -158,7 +158,7 @@ func (r *Relay) coreConfig() relaycore.Config {
 	return core
 }
 
-// leave gives the lanes back. Failing to is no failure of Run: the lease ends by itself.
+// leave releases the lanes. A failure is no failure of Run: the lease expires by itself.
 func (r *Relay) leave(ctx context.Context) error {
 	_, err := call(ctx, &patience{limit: r.cfg.PublishTimeout}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, r.src.LeaveLanes(ctx, r.cfg.Node)
@@ -174,14 +174,14 @@ type Status struct {
 	Node            string
 	Running         bool
 	Lanes           int           // owned now
-	Lease           time.Duration // what is left of it; negative if it has expired
+	Lease           time.Duration // time left; negative if it has expired
 	Held            int           // messages claimed and not yet settled
 	Published       int64         // messages accepted by destinations since the relay was made
-	Retried         int64         // failures that will be tried again
-	Dead            int64         // messages given up
-	Parked          int           // messages that wait behind dead letters, as counted last
+	Retried         int64         // failures that will be retried
+	Dead            int64         // messages dead-lettered
+	Parked          int           // messages that wait behind dead letters, as last counted
 	ParkedKeys      int           // keys that are parked, likewise
-	BackPressure    bool          // a limit of what is parked is reached: nothing new is claimed
+	BackPressure    bool          // a limit for parked messages or keys is reached: nothing new is claimed
 	Destinations    []string      // those that it publishes to, "" for the only one
 	Paused          []string      // those of them that have not answered since their last failure
 	LastPublishedAt time.Time
@@ -189,7 +189,7 @@ type Status struct {
 	LastErrorAt     time.Time
 }
 
-// Status returns a snapshot. It is safe for concurrent use and asks nobody.
+// Status returns a snapshot. It is safe for concurrent use and asks no server.
 func (r *Relay) Status() Status {
 	s := Status{Node: r.cfg.Node, Running: r.running.Load(), Destinations: slices.Sorted(maps.Keys(r.dests))}
 	r.last.mu.Lock()

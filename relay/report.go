@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// report tells the observer what the core reports.
+// report passes a report of the core to the observer.
 func (r *Relay) report(ctx context.Context, p relaycore.Report) {
 	r.note(p)
 	for _, e := range r.eventsOf(p) {
@@ -20,7 +20,7 @@ func (r *Relay) report(ctx context.Context, p relaycore.Report) {
 	}
 }
 
-// note keeps what Status tells of last.
+// note keeps the data for Status.
 func (r *Relay) note(p relaycore.Report) {
 	r.last.mu.Lock()
 	defer r.last.mu.Unlock()
@@ -32,7 +32,7 @@ func (r *Relay) note(p relaycore.Report) {
 	}
 }
 
-// ops are the operations that reports are told as.
+// ops maps reports to the operations of events.
 var ops = map[relaycore.What]observe.Op{
 	relaycore.Claims: observe.OpClaim, relaycore.LanesChanged: observe.OpLanes, relaycore.LeaseLost: observe.OpLeaseLost,
 	relaycore.BackPressure: observe.OpBackPressure, relaycore.PublishedNow: observe.OpPublish, relaycore.Overtaken: observe.OpOvertaken,
@@ -96,14 +96,14 @@ func (r *Relay) observe(ctx context.Context, e observe.Event) {
 	r.cfg.Observer.Observe(ctx, e)
 }
 
-// Health returns nil while the relay does its work, and why not if its last successful
-// look for messages, or renewal of its lease, is too old (three intervals, or the lease), if
-// settlements have failed for as long as a lease holds, or if the store has refused to settle a
-// message, or to release what is due, for more than a minute: a [*waybill.StalledError] for each,
-// joined. Another relay of the same name is an error, too.
-// A destination that does not answer is not the relay's illness; Status tells of it. But where
-// there are other relays, one of whose destinations none has answered for three times LeaseTTL lets
-// its lease run out from time to time, so that they take its lanes, and is not well.
+// Health returns nil while the relay works. It returns a [*waybill.StalledError] for each problem,
+// joined, if the last successful claim or renewal of its lease is too old (three intervals, or the
+// lease), if settlements have failed for as long as a lease lasts, or if the store has refused to
+// settle a message, or to release what is due, for more than a minute. Another relay of the same
+// name is an error, too. A destination that does not answer is no error of the relay; Status
+// reports it. But if there are other relays, a relay none of whose destinations has answered for
+// three times LeaseTTL lets its lease expire from time to time, so that they take its lanes, and
+// returns an error.
 func (r *Relay) Health() error {
 	current := r.latest.Load()
 	if current == nil {

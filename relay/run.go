@@ -9,28 +9,28 @@ import (
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// run is one run of a relay. Its core decides all; it belongs to the goroutine that calls own, and so does
-// what is below it. Workers do what the core wants, each in a goroutine of its own, and send back events.
-// Nothing that a user has written is called by the owner.
+// run is one run of a relay. Its core makes all decisions; it belongs to the goroutine that calls own, the
+// owner, and so do the fields below it. Workers carry out commands of the core, each in a separate
+// goroutine, and send back events. The owner calls no user code.
 type run struct {
 	*Relay
-	reading context.Context // of what ends at once when the relay is to stop
-	work    context.Context // of what outlives that by the grace period
+	reading context.Context // ends at once when the relay is to stop
+	work    context.Context // outlives that by the grace period
 	began   time.Time
 	before  relaycore.Stats // of earlier runs
 	workers sync.WaitGroup
 
-	leases  chan relaycore.Event // what came of renewals
+	leases  chan relaycore.Event // results of renewals
 	events  chan relaycore.Event // everything else
 	asked   chan func()
 	reports chan []relaycore.Report
-	over    chan struct{} // closed when the core is left alone
+	over    chan struct{} // closed when the core is no longer used
 
 	core     *relaycore.Core
 	timer    *time.Timer
 	untold   []relaycore.Report
 	endAwait context.CancelFunc
-	sent     map[string]chan struct{} // by destination: closed when the latest batch was handed over
+	sent     map[string]chan struct{} // by destination: closed when the latest batch was passed to the publisher
 	recorder *recording.Writer        // nil if the run is not recorded
 }
 
@@ -46,7 +46,7 @@ func (r *Relay) newRun(reading, work context.Context) *run {
 	return made
 }
 
-// totals adds what earlier runs have done.
+// totals adds the figures of earlier runs.
 func (r *run) totals(s relaycore.Stats) relaycore.Stats {
 	s.Published += r.before.Published
 	s.Retried += r.before.Retried
@@ -57,9 +57,9 @@ func (r *run) totals(s relaycore.Stats) relaycore.Stats {
 // maxUntold is the number of reports that may wait for the observer. Each may hold a batch.
 const maxUntold = 100
 
-// own gives events to the core, one after the other, until nothing is in flight after the stop, or the grace
-// period has ended. What is claimed then is still in the store. While too many reports wait for the observer only
-// the lease is kept: what is in flight cannot grow, and so memory is bounded.
+// own passes events to the core, one after the other, until nothing is in flight after the stop, or the grace
+// period has ended. What is still claimed then remains in the store. While too many reports wait for the
+// observer only the lease is renewed: what is in flight cannot grow, and so memory is bounded.
 func (r *run) own(stop <-chan struct{}) {
 	r.timer = time.NewTimer(0) // the first step is a tick
 	defer r.timer.Stop()
@@ -92,7 +92,7 @@ func (r *run) own(stop <-chan struct{}) {
 	close(r.over)
 }
 
-// step tells the core what has happened, starts what it wants done, and keeps what it reports.
+// step passes an event to the core, starts the resulting commands, and keeps its reports.
 func (r *run) step(e relaycore.Event) {
 	now := time.Since(r.began)
 	r.recorder.Before(now, e)
@@ -109,7 +109,7 @@ func (r *run) step(e relaycore.Event) {
 	r.timer.Reset(max(0, next-now))
 }
 
-// start begins to carry out a command.
+// start starts a command.
 func (r *run) start(cmd relaycore.Command) {
 	switch cmd := cmd.(type) {
 	case relaycore.Renew:
@@ -154,8 +154,8 @@ func (r *run) handle(e relaycore.Event) {
 	}
 }
 
-// ask lets the owner answer a question, and reports whether the run goes on. The core of one that is over
-// stays as it is, and anybody may ask it.
+// ask lets the owner run a function on the core, and reports whether the run is active. After a run its
+// core no longer changes, and any goroutine may read it.
 func (r *run) ask(question func(*relaycore.Core)) (live bool) {
 	answered := make(chan struct{})
 	select {
@@ -168,7 +168,7 @@ func (r *run) ask(question func(*relaycore.Core)) (live bool) {
 	}
 }
 
-// tell tells the observer what the core reports, in order. An observer that takes long holds nothing else up.
+// tell passes the core's reports to the observer, in order. A slow observer blocks nothing else.
 func (r *run) tell() {
 	ctx := context.WithoutCancel(r.work)
 	for list := range r.reports {

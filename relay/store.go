@@ -53,7 +53,7 @@ func lanesOf(lanes []relaycore.Lane) []contract.Lane {
 	return list
 }
 
-// unlessStopping returns err, or nil if it is that reading has been told to end.
+// unlessStopping returns err, or nil if its cause is that reading was stopped.
 func (r *run) unlessStopping(err error) error {
 	if r.reading.Err() != nil {
 		return nil
@@ -110,7 +110,7 @@ func (r *run) described(claims []contract.Claim) []relaycore.Message {
 	return messages
 }
 
-// describe says of a claimed row what the core needs to know, and asks which destinations match it.
+// describe fills in what the core needs to know about a claimed row, and finds the destinations that match it.
 func (r *Relay) describe(m *relaycore.Message, c *contract.Claim) {
 	*m = relaycore.Message{
 		ID: c.Message.ID, Position: c.Position, Lane: relaycore.Lane(c.Lane), Dest: c.Destination, Topic: c.Message.Address(), Key: c.Message.Key,
@@ -127,7 +127,7 @@ func (r *Relay) describe(m *relaycore.Message, c *contract.Claim) {
 	}
 }
 
-// route returns the destinations that match a message, and, if it is only one, whether asking it failed.
+// route returns the destinations that match a message, and, if it is only one, the error of matching it.
 func (r *Relay) route(m *waybill.Message) (names []string, err error) {
 	if r.undivided != nil {
 		return r.undivided, nil
@@ -144,7 +144,7 @@ func (r *Relay) route(m *waybill.Message) (names []string, err error) {
 	return names, err
 }
 
-// weight is about what a message takes in memory.
+// weight returns the approximate size of a message in memory.
 func weight(c *contract.Claim) int {
 	w := relaycore.EmptySize + len(c.Message.Payload)
 	for name, value := range c.Message.Headers {
@@ -172,8 +172,8 @@ func (r *run) settle(cmd relaycore.Settle) {
 
 func claimOf(m *relaycore.Message) *contract.Claim { return m.Tag.(*contract.Claim) }
 
-// settlementOf returns what the store is told of an outcome. The payload of a message that is not going
-// to be sent is dropped: the store has it.
+// settlementOf returns an outcome in the form for the store. The payload of a message that will not be
+// sent is dropped: the store has it.
 func settlementOf(st *relaycore.Settlement) contract.Settlement {
 	c := claimOf(st.Message)
 	c.Destination = st.Message.Dest
@@ -186,8 +186,8 @@ func settlementOf(st *relaycore.Settlement) contract.Settlement {
 	}
 }
 
-// refusesRows reports whether a settlement failed for what is in it, and not because the store
-// could not be asked or met somebody else.
+// refusesRows reports whether a settlement failed because of its content, and not because the store
+// was unavailable or in conflict with another transaction.
 func refusesRows(err error) bool {
 	kind := waybill.KindOf(err)
 	return kind != waybill.Unavailable && kind != waybill.Conflict && !errors.Is(err, context.DeadlineExceeded)
@@ -196,15 +196,15 @@ func refusesRows(err error) bool {
 const (
 	// leastTimeout is how long a call to the store may take where leases are shorter.
 	leastTimeout = 2 * time.Second
-	// maxTimeouts is how often that is doubled while calls of one kind end at their deadline: the
-	// store may be slow, not silent.
+	// maxTimeouts is how often that is doubled while calls of one kind end at their deadline: the store
+	// may be slow, not dead.
 	maxTimeouts = 3
-	// maintainTimeout is longer than a clean-up takes; the next one goes on where it was ended.
+	// maintainTimeout is longer than a clean-up takes; the next one continues where it was interrupted.
 	maintainTimeout = time.Hour
 )
 
-// limits are how long the repeated calls to the store may take. One that is not answered, because its
-// connection has gone without a word, then ends, and the next one takes another connection.
+// limits are the timeouts of the repeated calls to the store. A call that is not answered, because
+// its connection is dead, then ends, and the next one uses another connection.
 type limits struct {
 	renew, claim, settle, release, count, look patience
 }
@@ -212,24 +212,24 @@ type limits struct {
 func newLimits(cfg *Config) *limits {
 	long := patience{limit: cfg.callTimeout(), grows: true}
 	return &limits{
-		// A renewal that outlasts the interval is of no use, and must not keep the next one back.
+		// A renewal that outlasts the interval is of no use, and must not delay the next one.
 		renew: patience{limit: cfg.LeaseTTL - cfg.PublishTimeout},
 		claim: long, settle: long, release: long, count: long,
 		look: patience{limit: cfg.callTimeout()},
 	}
 }
 
-// callTimeout is how long a call to the store may take: as long as a lease holds.
+// callTimeout is how long a call to the store may take: as long as a lease lasts.
 func (c *Config) callTimeout() time.Duration { return max(leastTimeout, c.LeaseTTL) }
 
-// patience is how long calls of one kind may take, of which one is made at a time.
+// patience is the timeout for calls of one kind, which are made one at a time.
 type patience struct {
 	limit time.Duration
 	grows bool
 	late  int // calls in a row that ended at their deadline
 }
 
-// call makes a call to the store that ends at its deadline.
+// call makes a call to the store with a deadline.
 func call[T any](ctx context.Context, p *patience, do func(ctx context.Context) (T, error)) (T, error) {
 	limit := p.limit
 	if p.grows {

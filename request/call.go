@@ -13,18 +13,18 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// attemptTimeout is how long one attempt to publish may take: a connection that is gone without
-// a word must not use up the time that another one could have.
+// attemptTimeout is how long one attempt to publish may take: a dead connection must not use up the
+// time for another one.
 const attemptTimeout = 5 * time.Second
 
 // call is one request that waits for its reply.
 type call struct {
 	replied chan answer // has room for one
-	refused chan error  // likewise; what the broker said against the message
+	refused chan error  // likewise; why the broker refused the message
 	trouble atomic.Pointer[error]
 }
 
-// answer is a reply, and why it was not decoded as a whole.
+// answer is a reply, and the error of decoding it, if any.
 type answer struct {
 	message waybill.Message
 	err     error
@@ -41,8 +41,8 @@ func (w *call) late(ctx context.Context) error {
 	return ErrTimeout
 }
 
-// publish publishes m, again and again until the broker has taken it or refused it for good, or
-// nobody waits any more.
+// publish publishes m, repeatedly until the broker has accepted it or refused it permanently, or
+// its caller no longer waits.
 func (c *Client) publish(ctx context.Context, m *waybill.Message, w *call) {
 	sending, end := c.cfg.Observer.Start(observe.WithName(ctx, c.cfg.Source), observe.OpPublish, m)
 	out := contract.Outgoing{Message: m, DedupID: waybill.NewID()} // m.ID may be that of an earlier request
@@ -63,8 +63,8 @@ func (c *Client) publish(ctx context.Context, m *waybill.Message, w *call) {
 	end(err)
 }
 
-// attempt publishes one message once. It does not end with ctx: a publisher may have to give up the
-// connection if it is told to stop in the middle of a message, and others publish on it, too.
+// attempt publishes one message once. It does not end with ctx: a publisher that is interrupted in
+// the middle of a message may have to close the connection, and others publish on it, too.
 func attempt(ctx context.Context, p contract.Publisher, out contract.Outgoing) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 	defer cancel()

@@ -20,24 +20,24 @@ import (
 const (
 	defaultTimeout = 30 * time.Second
 
-	// prefetch is how many replies the broker hands over before the first is acknowledged,
-	// which takes no work.
+	// prefetch is how many replies the broker delivers before the first is acknowledged, which takes no
+	// work.
 	prefetch = 100
 )
 
-// retry says how long to wait before something is tried again that the broker did not take.
+// retry says how long to wait before a call that the broker did not accept is repeated.
 var retry = waybill.RetryPolicy{BaseDelay: 50 * time.Millisecond, MaxDelay: 2 * time.Second}
 
 var (
-	// ErrTimeout reports that no reply came in time. The request may have been handled all the
-	// same, or be handled yet.
+	// ErrTimeout reports that no reply came in time. The request may still have been handled, or be
+	// handled later.
 	ErrTimeout = errors.New("request: no reply in time")
 
 	// ErrStopped reports that [Client.Run] has ended, so that no reply can arrive.
 	ErrStopped = errors.New("request: the client has stopped")
 )
 
-// Config is what a client may be told.
+// Config configures a [Client].
 type Config struct {
 	// Source names the service in requests that name no source themselves, and the client in
 	// events. At most [waybill.MaxSourceLen] bytes. Required.
@@ -47,8 +47,8 @@ type Config struct {
 	// Optional; the default is 30 seconds.
 	Timeout time.Duration
 
-	// Observer is told of requests that are published and of replies that came too late.
-	// Optional; the default logs to slog.Default.
+	// Observer receives published requests and late replies. Optional; the default logs to
+	// slog.Default.
 	Observer observe.Observer
 }
 
@@ -64,10 +64,10 @@ type Client struct {
 	address string
 
 	mu    sync.Mutex
-	calls map[string]*call // those that wait, by the request's id
+	calls map[string]*call // waiting calls, by the request's id
 }
 
-// NewClient returns a client that publishes and receives by broker. The error is an
+// NewClient returns a client that publishes and receives with broker. The error is an
 // [*waybill.InvalidError]: a field of cfg is wrong, or the broker is no [ReplyOpener].
 func NewClient(broker Broker, cfg Config) (*Client, error) {
 	replies, ok := broker.(ReplyOpener)
@@ -103,9 +103,9 @@ func invalidf(field, format string, args ...any) error {
 }
 
 // Run opens the reply destination and receives replies until ctx is done; it then returns nil.
-// A broker that does not answer is asked again and again. Any other error is one that waiting
-// will not mend. Run may be called once; requests wait until it has opened the destination, and
-// fail with [ErrStopped] when it has ended.
+// While the broker does not answer it retries. Any other error is permanent. Run may be called
+// once; requests wait until it has opened the destination, and fail with [ErrStopped] when it has
+// ended.
 func (c *Client) Run(ctx context.Context) error {
 	if !c.started.CompareAndSwap(false, true) {
 		return errors.New("request: the client was run before")
@@ -123,7 +123,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return persist(ctx, func() error { return replies.Subscribe(ctx, prefetch, c.receive) })
 }
 
-// persist repeats do while it fails because the broker is unavailable. It returns nil when ctx is
+// persist repeats do while the broker is unavailable. It returns nil when ctx is
 // done.
 func persist(ctx context.Context, do func() error) error {
 	for failures := 1; ; failures++ {
@@ -142,8 +142,8 @@ func persist(ctx context.Context, do func() error) error {
 	}
 }
 
-// receive hands a reply to the call that waits for it. One that does not decode has no
-// CausationID, or is handed over as far as it does.
+// receive passes a reply to the call that waits for it. One that does not decode has no
+// CausationID, or is passed on as far as it was decoded.
 func (c *Client) receive(d contract.Delivery) {
 	m, err := d.Message()
 	if w := c.take(m.CausationID); w != nil {
@@ -153,21 +153,22 @@ func (c *Client) receive(d contract.Delivery) {
 			Op: observe.OpLateReply, Name: c.cfg.Source, Type: m.Type, IDs: []string{m.ID}, Count: 1,
 		})
 	}
-	_ = d.Ack(context.Background()) // else it comes again, and is dropped
+	_ = d.Ack(context.Background()) // else it is redelivered, and dropped
 }
 
 // Request publishes m, to its Topic or its To, and returns the reply. It waits until ctx ends or,
-// if that has no deadline, for Config.Timeout, also for [Client.Run] to open the reply
-// destination. m.ExpiresAt becomes that time unless it is earlier; m must not have a DeliverAt.
-// Its empty ID, Source, Time and so on are filled in. Payload and headers are copied.
+// if that has no deadline, for Config.Timeout, including the time until [Client.Run] has opened the
+// reply destination. m.ExpiresAt becomes that time unless it is earlier; m must not have a
+// DeliverAt. Empty fields such as ID, Source and Time are filled in. Payload and headers are
+// copied.
 //
 // The error is [ErrTimeout] when the time is up, with the latest reason why the broker had not
-// taken the request by then, if it had not; the cause of ctx if that was cancelled;
-// [ErrStopped]; an [*waybill.InvalidError], also for an ID that another request waits under;
-// or, permanent, what the broker says against this message: that nobody receives it, for
-// instance. What a handler answers is always a reply, never an error. After any error but the
-// last two the request may have been handled: let its effect be repeatable, or ask under the
-// same ID, which the inbox of the other side recognises, and then does not answer again.
+// accepted the request by then, if it had not; the cause of ctx if that was cancelled;
+// [ErrStopped]; an [*waybill.InvalidError], also for an ID that another waiting request has; or a
+// permanent error if the broker refuses the message, for instance because it is unroutable. What a
+// handler answers is always a reply, never an error. After any error but the last two the request
+// may have been handled: make its effect idempotent, or repeat the request with the same ID, which
+// the inbox of the other side recognises; it then does not answer again.
 func (c *Client) Request(ctx context.Context, m waybill.Message) (waybill.Message, error) {
 	ctx, cancel := c.limit(ctx)
 	defer cancel()
@@ -196,7 +197,7 @@ func (c *Client) Request(ctx context.Context, m waybill.Message) (waybill.Messag
 	}
 }
 
-// limit gives ctx the default deadline.
+// limit adds the default deadline to ctx.
 func (c *Client) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
@@ -240,7 +241,7 @@ func (c *Client) prepare(ctx context.Context, m waybill.Message) (waybill.Messag
 	return m, m.Validate()
 }
 
-// register lets a call wait, and reports false if another one waits under its id.
+// register adds a waiting call, and returns false if another one waits under its id.
 func (c *Client) register(id string, w *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,8 +252,7 @@ func (c *Client) register(id string, w *call) bool {
 	return true
 }
 
-// take returns the call that waits under an id, which then does not wait any more; nil if none
-// does.
+// take removes and returns the call that waits under an id; nil if none does.
 func (c *Client) take(id string) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()

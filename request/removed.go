@@ -11,8 +11,8 @@ import (
 const removeTimeout = 2 * time.Second
 
 // RemovedAfter returns a subscriber that receives from sub and calls remove when the context of
-// Subscribe has ended, with one of 2 seconds. It is for brokers whose reply destination is to go
-// when its client ends; one that could not be removed must go by itself, later.
+// Subscribe has ended, with a context of 2 seconds. It is for brokers whose reply destination is
+// removed when its client ends; one that could not be removed must expire by itself.
 func RemovedAfter(sub contract.Subscriber, remove func(ctx context.Context)) contract.Subscriber {
 	return &removed{sub, remove}
 }

@@ -10,16 +10,16 @@ import (
 )
 
 // ErrNotAsked reports that the message being handled asks for no reply. It is permanent. A handler
-// of messages of which only some are requests asks [AddressOf] first.
+// that receives requests and other messages calls [AddressOf] first.
 var ErrNotAsked = waybill.PermanentError(waybill.ReasonRejected, errors.New("request: the message being handled asks for no reply"))
 
 // Reply enqueues reply, the answer to the message that is being handled under ctx (see
 // [waybill.WithMessage]), in the handler's transaction: it is published after that has
-// committed, and never if it rolls back. The relay of the outbox must publish to the broker
-// that the request came by.
+// committed, and never if it rolls back. The relay of the outbox must publish to the broker that
+// the request came from.
 //
 // reply needs a payload only. Its To is set here; an empty Type becomes that of the request with
-// ".reply" behind its name. The error is [ErrNotAsked], or that of [outbox.Writer.Enqueue].
+// the suffix ".reply". The error is [ErrNotAsked], or that of [outbox.Writer.Enqueue].
 func Reply[Tx any](ctx context.Context, w *outbox.Writer[Tx], tx Tx, reply waybill.Message) error {
 	reply, err := address(ctx, reply)
 	if err != nil {
@@ -30,8 +30,8 @@ func Reply[Tx any](ctx context.Context, w *outbox.Writer[Tx], tx Tx, reply waybi
 }
 
 // ReplyNow publishes reply at once, for a handler that has no transaction. source names the service
-// in it. It makes one attempt, of 5 seconds at most; what becomes of the request after an
-// error is the caller's to decide. Otherwise it does as [Reply].
+// in it. It makes one attempt, of at most 5 seconds; after an error the caller decides about the
+// request. Otherwise it is like [Reply].
 func ReplyNow(ctx context.Context, b Broker, source string, reply waybill.Message) error {
 	reply, err := address(ctx, reply)
 	if err != nil {

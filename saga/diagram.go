@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// The names in diagrams of what has none.
+// The names in diagrams for states without one.
 const (
 	anyState  = "any state"
 	noState   = "started" // no state yet
-	undone    = " undone" // behind the name of a step, and so the state of one that was
+	undone    = " undone" // suffix of the name of a step: the state after its compensation
 	stepFails = " fails"
 )
 
@@ -31,8 +31,8 @@ func (d *diagram) edge(from, to, label string) {
 	fmt.Fprintf(&d.edges, "    %s --> %s: %s\n", d.id(from), d.id(to), plain(label))
 }
 
-// id returns how a state is called in the text. Its name may have any characters, and be a word
-// of Mermaid's own.
+// id returns the id of a state in the text. Its name may have any characters, and be a keyword of
+// Mermaid.
 func (d *diagram) id(name string) string {
 	if name == End {
 		return name
@@ -49,7 +49,7 @@ func (d *diagram) id(name string) string {
 	return id
 }
 
-// plain replaces the characters that mean something to Mermaid.
+// plain replaces the characters that have a meaning in Mermaid.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || strings.ContainsRune(`":;#<>%`, r) {
@@ -59,8 +59,8 @@ func plain(text string) string {
 	}, text)
 }
 
-// Diagram returns the definition as the text of a Mermaid state diagram: the states that rules
-// name in From and To, the steps, and how they are undone. Kept definitions are not in it.
+// Diagram returns the definition as the text of a Mermaid state diagram: the states that rules name
+// in From and To, the steps, and their compensation. Kept definitions are not included.
 func (s *Saga[Tx, D]) Diagram() string {
 	d := newDiagram()
 	for _, typ := range s.rules.names {
@@ -90,7 +90,7 @@ func (s *Saga[Tx, D]) isStep(timeout string) bool {
 func (r *Rule[Tx, D]) draw(d *diagram, label string) {
 	if r.Missing == Start {
 		for _, to := range orOne(r.To, noState) {
-			d.edge(End, to, label) // it stands for the beginning too
+			d.edge(End, to, label) // it stands for the start too
 		}
 	}
 	if r.Missing == Start && len(r.From) == 0 {
@@ -110,7 +110,7 @@ func orOne(list []string, name string) []string {
 	return list
 }
 
-// drawSteps draws the way through the steps, and back.
+// drawSteps draws the path through the steps, and back.
 func (s *Saga[Tx, D]) drawSteps(d *diagram) {
 	for _, from := range s.begins() {
 		d.edge(from, s.steps[0].Name, "step "+s.steps[0].Name)
@@ -144,7 +144,7 @@ func (s *Saga[Tx, D]) drawSteps(d *diagram) {
 	}
 }
 
-// begins are the states in which the steps begin.
+// begins returns the states in which the steps begin.
 func (s *Saga[Tx, D]) begins() []string {
 	var list []string
 	for _, typ := range s.rules.names {
@@ -159,8 +159,8 @@ func (s *Saga[Tx, D]) begins() []string {
 	return list
 }
 
-// before returns the state of an instance that has undone the last of its first n steps that
-// something can be undone of, or the end.
+// before returns the state of an instance that has compensated the last of its first n steps that
+// has a compensation, or the end.
 func (s *Saga[Tx, D]) before(n int) string {
 	for n--; n >= 0; n-- {
 		if s.steps[n].Compensate != nil {
@@ -170,14 +170,14 @@ func (s *Saga[Tx, D]) before(n int) string {
 	return End
 }
 
-// DiagramOf returns the way of an instance, from its log, as the text of a Mermaid state diagram.
+// DiagramOf returns the history of an instance, from its log, as the text of a Mermaid state diagram.
 // Each arrow has the number of the change.
 func DiagramOf(entries []Entry) string {
 	d := newDiagram()
 	for i, e := range entries {
 		from, label := e.From, e.Note
 		if i == 0 && e.Version <= 1 {
-			from = End // it stands for the beginning too
+			from = End // it stands for the start too
 		}
 		if label == "" {
 			label = e.MessageType
@@ -190,7 +190,7 @@ func DiagramOf(entries []Entry) string {
 	return d.String()
 }
 
-// ending is where the last arrow of an instance leads.
+// ending returns the target of the last arrow of an instance.
 func ending(s Status) string {
 	if s.Ended() {
 		return End

@@ -1,7 +1,7 @@
-// Package saga runs processes that take several messages: what was decided so far is kept as a
-// row, and each message changes it once.
+// Package saga runs processes of several messages: the state of a process is kept as a row, and
+// each message changes it once.
 //
-// A [Saga] is plain Go: a struct of the caller's for the data, and a [Rule] for each type of
+// A [Saga] is plain Go: a caller-defined struct for the data, and a [Rule] for each type of
 // message. An [Instance] is one process, such as the handling of one order. It is found by a
 // function of the message, and changed in the transaction of the consumer's inbox: data, the
 // entry in its log, messages that go out and timeouts commit together with the record that the
@@ -9,9 +9,9 @@
 //
 //	message ─▶ inbox ─▶ rule ─▶ instance + log ─▶ outbox, timeouts ─▶ commit
 //
-// Of two messages that change an instance at the same time one commits, and the other is
-// handled again on what the first has left. An instance that has ended stays for the retention,
-// so that a late message does not begin it again.
+// If two messages change an instance at the same time one commits, and the other is handled again
+// with the result of the first. An instance that has ended is kept for the retention, so that a
+// late message does not start it again.
 //
 // For processes that are a list of steps, each with its compensation, there are [Step]s.
 // "waybill saga" and the dashboard show which instances need a person, who acts there or

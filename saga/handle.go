@@ -11,14 +11,14 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// Why a message is passed over, as the Status of [observe.OpIgnore].
+// Why a message is ignored, as the Status of [observe.OpIgnore].
 const (
 	ignoreMissing = "missing" // no instance
 	ignoreEnded   = "ended"   // the instance takes no further messages
 	ignoreStale   = "stale"   // a step or a timeout that is not the latest, or an answer that nothing waits for
 )
 
-// delivery is a message with the name of the instance that it is for.
+// delivery is a message with the ID of its instance.
 type delivery struct {
 	*waybill.Message
 	id      ID
@@ -26,10 +26,10 @@ type delivery struct {
 	missing Missing
 }
 
-// Handle lets a message change the instance that it belongs to. It is a [consumer.Handler].
+// Handle handles a message for the instance that it belongs to. It is a [consumer.Handler].
 //
-// A message for an instance that has ended, and a step or a timeout that is not the latest, do
-// nothing; they are counted. The error is permanent, reason unknown_type, for a type without a
+// A message for an instance that has ended, and a step or a timeout that is not the latest, are
+// ignored and counted. The error is permanent, reason unknown_type, for a type without a
 // rule, or for another saga's step or timeout; reason malformed if the message has no key, and
 // rejected if there is no instance and the rule says [Bury]. It is a conflict if the instance was
 // changed at the same time, and unavailable if the instance runs on a definition that this
@@ -56,7 +56,7 @@ func (s *Saga[Tx, D]) Handle(ctx context.Context, tx Tx, m *waybill.Message) err
 	return definition.handle(ctx, tx, in, d)
 }
 
-// withoutInstance does what the rule says of a message for no instance.
+// withoutInstance handles a message without an instance, as the rule says.
 func (s *Saga[Tx, D]) withoutInstance(ctx context.Context, tx Tx, d delivery) error {
 	switch d.missing {
 	case Start:
@@ -68,7 +68,7 @@ func (s *Saga[Tx, D]) withoutInstance(ctx context.Context, tx Tx, d delivery) er
 	return wrong(fmt.Sprintf("%q has no instance for the message", s.cfg.Name))
 }
 
-// address finds out which instance a message is for.
+// address finds the instance of a message.
 func (s *Saga[Tx, D]) address(m *waybill.Message) (delivery, error) {
 	if m.Type == stepType || m.Type == timeoutType {
 		return s.addressOwn(m)
@@ -78,7 +78,7 @@ func (s *Saga[Tx, D]) address(m *waybill.Message) (delivery, error) {
 		if !ok {
 			continue
 		}
-		if i > 0 && missing == Start { // nothing begins on an older definition
+		if i > 0 && missing == Start { // no instance starts on an older definition
 			missing = Bury
 		}
 		id, err := s.correlate(m, key)
@@ -100,7 +100,7 @@ func (s *Saga[Tx, D]) addressOwn(m *waybill.Message) (delivery, error) {
 	return d, nil
 }
 
-// correlate names the instance that the key of a message stands for.
+// correlate sets the instance to which a message belongs by its key.
 func (s *Saga[Tx, D]) correlate(m *waybill.Message, keyOf func(m *waybill.Message) (string, error)) (ID, error) {
 	key, err := keyOf(m)
 	switch {
@@ -146,7 +146,7 @@ func (s *Saga[Tx, D]) handle(ctx context.Context, tx Tx, in Instance, d delivery
 	return c.store(ctx)
 }
 
-// take runs what a message leads to. It returns false for one that is out of date.
+// take runs the rule, step or timeout for a message. It returns false for a stale one.
 func (c *Context[Tx, D]) take(ctx context.Context, d delivery) (bool, error) {
 	switch d.Type {
 	case stepType:
@@ -209,9 +209,9 @@ func (s *Saga[Tx, D]) observe(ctx context.Context, op observe.Op, m *waybill.Mes
 	s.cfg.Observer.Observe(ctx, observe.Event{Op: op, Name: s.cfg.Name, Topic: m.Address(), Type: m.Type, IDs: []string{m.ID}, Count: 1, Status: status})
 }
 
-// GivesUp reports whether m lets an instance do or undo a step. It is for consumer.Config.GiveUp
-// of a consumer whose handler is a saga with steps: such a message does not become a dead letter
-// when it fails for good; the instance undoes what was done, or is [Stuck].
+// GivesUp reports whether m makes an instance execute or compensate a step. It is for
+// consumer.Config.GiveUp of a consumer whose handler is a saga with steps: such a message does not
+// become a dead letter when it fails permanently; the instance compensates, or is [Stuck].
 func GivesUp(m *waybill.Message) bool { return m.Type == stepType }
 
 var _ consumer.Handler[int] = (*Saga[int, int])(nil).Handle

@@ -13,16 +13,16 @@ type ID struct {
 	Key    string `json:"key"`    // what its messages have in common, such as the number of an order
 }
 
-// Status says where an instance stands.
+// Status is the status of an instance.
 type Status string
 
 // The kinds of [Status].
 const (
 	Running      Status = "running"
-	Compensating Status = "compensating" // a step failed for good; what the others did is being undone
-	Stuck        Status = "stuck"        // needs a person: what was to be undone could not be
+	Compensating Status = "compensating" // a step failed permanently; the completed ones are being compensated
+	Stuck        Status = "stuck"        // needs a person: a compensation failed permanently
 	Completed    Status = "completed"
-	Compensated  Status = "compensated" // ended, with all undone
+	Compensated  Status = "compensated" // ended, with all steps compensated
 )
 
 // Statuses are all kinds of [Status].
@@ -34,11 +34,11 @@ func (s Status) Ended() bool { return s == Completed || s == Compensated }
 // Instance is one process, as a store keeps it.
 type Instance struct {
 	ID
-	Number     int64           `json:"number"`     // of the store's own, in the order of their start
+	Number     int64           `json:"number"`     // assigned by the store, in the order of their start
 	Version    int64           `json:"version"`    // rises by one with each change; 0 if it is not stored yet
 	Definition int             `json:"definition"` // version of the saga that it runs on
 	Status     Status          `json:"status"`
-	State      string          `json:"state,omitempty"` // name of the state that its rules or steps have led to
+	State      string          `json:"state,omitempty"` // name of the state set by its rules or steps
 	Data       json.RawMessage `json:"data,omitempty"`  // the caller's struct; nil in lists
 	Progress   Progress        `json:"progress"`        // zero in lists
 	Error      string          `json:"error,omitempty"` // why it is compensating, compensated or stuck, as by waybill.ErrorText
@@ -47,17 +47,17 @@ type Instance struct {
 	EndedAt    time.Time       `json:"ended_at,omitzero"` // zero unless it has ended
 }
 
-// Progress is what an instance keeps for itself beside the data.
+// Progress is the state that an instance keeps in addition to the data.
 type Progress struct {
-	Topic    string            `json:"topic,omitempty"`    // where its own messages go
-	Done     int               `json:"done,omitempty"`     // steps that are done and not undone; the first ones
-	Back     bool              `json:"back,omitempty"`     // steps are undone, the last first
-	Waiting  bool              `json:"waiting,omitempty"`  // the step after those that are done was begun, and a message will tell how it ended
-	Turn     int64             `json:"turn,omitempty"`     // number of the latest message for a step; others are stale
+	Topic    string            `json:"topic,omitempty"`    // where it sends messages to itself
+	Done     int               `json:"done,omitempty"`     // number of steps completed and not compensated, from the first on
+	Back     bool              `json:"back,omitempty"`     // steps are being compensated, the last first
+	Waiting  bool              `json:"waiting,omitempty"`  // the step after the completed ones was started; a message will report its result
+	Turn     int64             `json:"turn,omitempty"`     // number of the latest message for a step; other messages are stale
 	Timeouts map[string]string `json:"timeouts,omitempty"` // name: id of the scheduled message; others are stale
 
-	// Scheduled are the messages that the end cancels if they are kept until then, by id, with the
-	// time for which they were scheduled.
+	// Scheduled are the messages that the end of the instance cancels if they are not yet due, by id,
+	// with the time for which they were scheduled.
 	Scheduled map[string]time.Time `json:"scheduled,omitempty"`
 }
 
@@ -81,7 +81,7 @@ func (p *Progress) remember(id string, at, last time.Time) {
 
 // Entry is a change of an instance, as its log keeps it.
 type Entry struct {
-	Version     int64     `json:"version"` // that it has led to
+	Version     int64     `json:"version"` // the resulting version
 	At          time.Time `json:"at"`      // by the store's clock
 	MessageID   string    `json:"message_id,omitempty"`
 	MessageType string    `json:"message_type,omitempty"`
@@ -90,5 +90,5 @@ type Entry struct {
 	Status      Status    `json:"status"`
 	Definition  int       `json:"definition"`
 	Node        string    `json:"node,omitempty"` // that made it
-	Note        string    `json:"note,omitempty"` // such as the step, the timeout, who acted; at most waybill.MaxErrorLen bytes
+	Note        string    `json:"note,omitempty"` // such as the step, the timeout, the operator; at most waybill.MaxErrorLen bytes
 }

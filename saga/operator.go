@@ -12,13 +12,13 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// The kinds of [deadletter.Action] that an [Operator] leaves in the audit log.
+// The kinds of [deadletter.Action] that an [Operator] records in the audit log.
 const (
 	ActResume     deadletter.Action = "saga_resume"
 	ActCompensate deadletter.Action = "saga_compensate"
 )
 
-// stepType is the type of the messages by which an instance goes on to its next step.
+// stepType is the type of the messages that make an instance continue with its next step.
 const stepType = "waybill.saga.step"
 
 // call is the payload of the messages that an instance sends to itself.
@@ -39,18 +39,18 @@ func (c call) message(typ, topic string) (waybill.Message, error) {
 	}, nil
 }
 
-// Operator acts on instances from outside of their handlers. It is safe for concurrent use.
+// Operator changes instances from outside of their handlers. It is safe for concurrent use.
 type Operator struct {
 	store OperatorStore
 	cfg   OperatorConfig
 }
 
-// OperatorConfig is what an operator may be told.
+// OperatorConfig configures an [Operator].
 type OperatorConfig struct {
-	// Source is that of the messages that let an instance go on. Required.
+	// Source is the source of the messages that make an instance continue. Required.
 	Source string
 
-	// Observer is told of those messages. Optional; the default logs to slog.Default.
+	// Observer receives those messages. Optional; the default logs to slog.Default.
 	Observer observe.Observer
 }
 
@@ -72,14 +72,14 @@ func NewOperator(store OperatorStore, cfg OperatorConfig) (*Operator, error) {
 // ErrNotStuck reports that there is nothing to resume: the instance is not stuck.
 var ErrNotStuck = errors.New("saga: the instance is not stuck")
 
-// ErrNotRunning reports that an instance cannot be compensated: it is on its way back already,
-// or has ended.
+// ErrNotRunning reports that an instance cannot be compensated: it is already compensating, or has
+// ended.
 var ErrNotRunning = errors.New("saga: the instance is not running")
 
-// ErrNoSteps reports that an instance has no steps, so that nothing can be undone by itself.
+// ErrNoSteps reports that an instance has no steps, so that nothing can be compensated automatically.
 var ErrNoSteps = errors.New("saga: the instance has no steps")
 
-// Resume lets a stuck instance try its compensation once more. The error is
+// Resume makes a stuck instance retry its compensation. The error is
 // [waybill.ErrNotFound] for an unknown instance, [ErrNotStuck], an [*waybill.InvalidError] about
 // act, or a conflict if the instance was changed at the same time. Nothing was changed then.
 func (o *Operator) Resume(ctx context.Context, id ID, act deadletter.Act) error {
@@ -92,8 +92,9 @@ func (o *Operator) Resume(ctx context.Context, id ID, act deadletter.Act) error 
 	})
 }
 
-// Compensate makes a running instance undo the steps that are done, the last first, as if the
-// next one had failed. A step that waits for its answer is undone too. The error is as of [Operator.Resume], but [ErrNotRunning] or [ErrNoSteps].
+// Compensate makes a running instance compensate the completed steps, the last first, as if the next one had
+// failed. A step that waits for its answer is compensated too. Errors are as for [Operator.Resume], but
+// [ErrNotRunning] or [ErrNoSteps] instead of [ErrNotStuck].
 func (o *Operator) Compensate(ctx context.Context, id ID, act deadletter.Act) error {
 	return o.change(ctx, id, act, ActCompensate, func(in *Instance) error {
 		switch {
@@ -112,7 +113,7 @@ func (o *Operator) Compensate(ctx context.Context, id ID, act deadletter.Act) er
 	})
 }
 
-// change writes what decide makes of an instance, with the message that lets it go on.
+// change stores an instance as changed by decide, with the message that makes it continue.
 func (o *Operator) change(ctx context.Context, id ID, act deadletter.Act, action deadletter.Action, decide func(*Instance) error) error {
 	if err := act.Check(); err != nil {
 		return err

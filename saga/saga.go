@@ -16,17 +16,17 @@ import (
 const (
 	maxNameLen  = waybill.MaxConsumerLen // of a saga, in bytes
 	maxStateLen = 200                    // of a state or a timeout, in bytes
-	maxStepLen  = 190                    // of a step, in bytes: with more behind it it names a state
+	maxStepLen  = 190                    // of a step, in bytes: with a suffix it names a state
 )
 
-// Config is what a saga may be told.
+// Config configures a [Saga].
 type Config struct {
-	// Name is the saga's stable name, part of the name of each instance. At most
+	// Name is the saga's stable name, part of the ID of each instance. At most
 	// [waybill.MaxConsumerLen] bytes. Required.
 	Name string
 
-	// Version is that of the definition, 1 and up. It rises when running instances could not go on
-	// with the rules or steps as they are now; see [Saga.Keep] and [Saga.Migrate]. Optional; the
+	// Version is the version of the definition, 1 and up. Raise it when running instances could not
+	// continue with the changed rules or steps; see [Saga.Keep] and [Saga.Migrate]. Optional; the
 	// default is 1.
 	Version int
 
@@ -34,23 +34,23 @@ type Config struct {
 	// [outbox.Config]. Required.
 	Source string
 
-	// Topic is where an instance sends the messages that let it go on to its next step, and where
-	// its timeouts go. The consumer of the saga subscribes to it, and no other saga does. Required.
+	// Topic is where an instance sends the messages for its next step, and its timeouts. The consumer
+	// of the saga subscribes to it, and no other saga does. Required.
 	Topic string
 
 	// Node names this process in the log of instances. At most [waybill.MaxIDLen] bytes. Optional.
 	Node string
 
-	// Lock keeps others from an instance while a message changes it, instead of repeating the
-	// handler for the one that came second. Optional; see docs/sagas.md.
+	// Lock locks an instance while a message changes it, instead of repeating the handler of a
+	// concurrent message. Optional; see docs/sagas.md.
 	Lock bool
 
-	// Observer is told of changes of instances, and of messages that are enqueued. Optional; the
+	// Observer receives changes of instances, and enqueued messages. Optional; the
 	// default logs to slog.Default.
 	Observer observe.Observer
 }
 
-// Saga is a definition: what the messages of a process do to an instance, whose data is a D. D is
+// Saga is a definition: how the messages of a process change an instance, whose data is a D. D is
 // kept as JSON. Register everything before the first message is handled; after that a saga is safe
 // for concurrent use.
 type Saga[Tx, D any] struct {
@@ -62,7 +62,7 @@ type Saga[Tx, D any] struct {
 	timeouts   table[Tx, D] // by name
 	steps      []Step[Tx, D]
 	onEnd      func(ctx context.Context, c *Context[Tx, D]) error
-	all        []Definition[Tx] // this one and those that are kept, the newest first
+	all        []Definition[Tx] // this one and kept ones, the newest first
 	migrations map[int]func(old *Instance) (D, error)
 }
 
@@ -120,7 +120,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// table are rules in the order in which they were added.
+// table holds rules in the order in which they were added.
 type table[Tx, D any] struct {
 	rules map[string]*Rule[Tx, D]
 	names []string
@@ -128,7 +128,7 @@ type table[Tx, D any] struct {
 
 func newTable[Tx, D any]() table[Tx, D] { return table[Tx, D]{rules: make(map[string]*Rule[Tx, D])} }
 
-// add panics if there is a rule of that name, or if a name is wrong.
+// add panics if there is a rule of that name, or if a name is invalid.
 func (t *table[Tx, D]) add(name string, r Rule[Tx, D]) {
 	if r.Do == nil {
 		panic(fmt.Sprintf("saga: the rule for %q has no Do", name))
@@ -160,7 +160,7 @@ func (s *Saga[Tx, D]) On(typ string, r Rule[Tx, D]) {
 	s.rules.add(typ, r)
 }
 
-// OnTimeout adds the rule for a timeout, whose message has no payload for it to read. It panics if
+// OnTimeout adds the rule for a timeout, whose message has no payload. It panics if
 // name is empty, longer than 200 bytes or has a rule already, if Key or Missing is set, if Do is
 // nil, or if the name of a state is wrong.
 func (s *Saga[Tx, D]) OnTimeout(name string, r Rule[Tx, D]) {
@@ -171,10 +171,9 @@ func (s *Saga[Tx, D]) OnTimeout(name string, r Rule[Tx, D]) {
 	s.timeouts.add(name, r)
 }
 
-// Steps sets the steps, in the order in which they are done. They begin when a message begins the
-// instance, and the instance completes after the last one. It panics if there are none or were
-// set before, if two have the same name, if a step has no name or one longer than 190 bytes, no Execute, or a
-// negative Timeout or one without Wait.
+// Steps sets the steps, in order. They begin when a message starts the instance, and the instance completes
+// after the last one. It panics if there are none or were set before, if two have the same name, if a step
+// has no name or one longer than 190 bytes, no Execute, or a negative Timeout or one without Wait.
 func (s *Saga[Tx, D]) Steps(steps ...Step[Tx, D]) {
 	if len(steps) == 0 || s.steps != nil {
 		panic("saga: steps are set once, and there is at least one")
@@ -190,8 +189,8 @@ func (s *Saga[Tx, D]) Steps(steps ...Step[Tx, D]) {
 	s.steps = steps
 }
 
-// OnEnd sets what runs in the transaction that ends an instance, completed or compensated, such as
-// to publish what came of it. It panics if fn is nil or one was set before.
+// OnEnd sets a function that runs in the transaction that ends an instance, completed or
+// compensated, for example to publish the result. It panics if fn is nil or one was set before.
 func (s *Saga[Tx, D]) OnEnd(fn func(ctx context.Context, c *Context[Tx, D]) error) {
 	if fn == nil || s.onEnd != nil {
 		panic("saga: OnEnd is set once, and not to nil")
@@ -199,8 +198,8 @@ func (s *Saga[Tx, D]) OnEnd(fn func(ctx context.Context, c *Context[Tx, D]) erro
 	s.onEnd = fn
 }
 
-// Types returns the types of the messages that [Saga.Handle] takes, those of kept definitions
-// included. With them a saga can be one of the handlers of a consumer.Mux.
+// Types returns the types of the messages that [Saga.Handle] accepts, those of kept definitions
+// included. Use them to register a saga in a consumer.Mux.
 func (s *Saga[Tx, D]) Types() []string {
 	list := []string{stepType, timeoutType}
 	seen := make(map[string]bool)

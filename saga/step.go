@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/consumer"
 )
 
-// takeStep does or undoes the next step, unless another message has the turn.
+// takeStep executes or compensates the next step, unless the message is stale.
 func (c *Context[Tx, D]) takeStep(ctx context.Context, turn int64) (bool, error) {
 	p := &c.in.Progress
 	if turn != p.Turn || p.Waiting || c.in.Status == Stuck {
@@ -36,7 +36,7 @@ func (c *Context[Tx, D]) takeStep(ctx context.Context, turn int64) (bool, error)
 	return true, c.execute(ctx)
 }
 
-// execute does the next step.
+// execute executes the next step.
 func (c *Context[Tx, D]) execute(ctx context.Context) error {
 	p := &c.in.Progress
 	step := &c.saga.steps[p.Done]
@@ -53,7 +53,7 @@ func (c *Context[Tx, D]) execute(ctx context.Context) error {
 	return nil
 }
 
-// undo undoes the last step that is done.
+// undo compensates the last completed step.
 func (c *Context[Tx, D]) undo(ctx context.Context) error {
 	p := &c.in.Progress
 	step := &c.saga.steps[p.Done-1]
@@ -65,7 +65,7 @@ func (c *Context[Tx, D]) undo(ctx context.Context) error {
 	return nil
 }
 
-// passBack passes the steps that have nothing to undo, on the way back.
+// passBack skips completed steps without a compensation.
 func (c *Context[Tx, D]) passBack() {
 	p := &c.in.Progress
 	for p.Back && p.Done > 0 && c.saga.steps[p.Done-1].Compensate == nil {
@@ -73,14 +73,14 @@ func (c *Context[Tx, D]) passBack() {
 	}
 }
 
-// getStuck leaves the instance to a person.
+// getStuck marks the instance as needing a person.
 func (c *Context[Tx, D]) getStuck(why string) {
 	c.advance = false
 	c.note = "step " + c.saga.steps[c.in.Progress.Done-1].Name + " could not be undone"
 	c.in.Status, c.in.Error = Stuck, waybill.ErrorText(errors.New(why))
 }
 
-// late returns what the timeout of a step does.
+// late returns the function for the timeout of a step.
 func (s *Saga[Tx, D]) late(step *Step[Tx, D]) Do[Tx, D] {
 	return func(_ context.Context, c *Context[Tx, D], _ *waybill.Message) error {
 		c.Compensate(fmt.Errorf("step %s: no answer within %v", step.Name, step.Timeout))
@@ -88,7 +88,7 @@ func (s *Saga[Tx, D]) late(step *Step[Tx, D]) Do[Tx, D] {
 	}
 }
 
-// settle draws the conclusions from what the message has led to: the next step, or the end.
+// settle continues after the message has changed the instance: with the next step, or the end.
 func (c *Context[Tx, D]) settle(ctx context.Context) error {
 	switch p := &c.in.Progress; {
 	case c.complete && !p.Back:
@@ -111,10 +111,10 @@ func (c *Context[Tx, D]) settle(ctx context.Context) error {
 // waiting reports whether a step waits for its answer.
 func (c *Context[Tx, D]) waiting() bool { return c.in.Progress.Waiting }
 
-// turnBack begins to undo what is done.
+// turnBack begins the compensation.
 func (c *Context[Tx, D]) turnBack(ctx context.Context) error {
 	p := &c.in.Progress
-	if p.Waiting { // nobody knows whether it was done
+	if p.Waiting { // it may have been done
 		if err := c.stopWaiting(ctx); err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (c *Context[Tx, D]) next() error {
 	return err
 }
 
-// end cancels what the instance has scheduled, runs OnEnd, and cancels the timeouts that stand.
+// end cancels what the instance has scheduled, runs OnEnd, and cancels pending timeouts.
 func (c *Context[Tx, D]) end(ctx context.Context) error {
 	for _, id := range slices.Sorted(maps.Keys(c.in.Progress.Scheduled)) { // in one order: they are locked
 		if _, err := c.saga.store.CancelScheduled(ctx, c.Tx, id); err != nil {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// timeoutType is the type of the messages by which a timeout comes to its instance.
+// timeoutType is the type of the messages that deliver a timeout to its instance.
 const timeoutType = "waybill.saga.timeout"
 
-// Timeout sets a timeout, or moves it if it stands: after the delay, by the database's clock, the
-// rule of this name runs, once. It costs two statements. The error is an [*waybill.InvalidError]
+// Timeout sets a timeout, or moves it if it is set: after the delay, by the database's clock, the
+// rule of this name runs, once. It takes two statements. The error is an [*waybill.InvalidError]
 // for a name without a rule and a delay that is not positive.
 func (c *Context[Tx, D]) Timeout(ctx context.Context, name string, delay time.Duration) error {
 	if c.saga.timeouts.rules[name] == nil {
@@ -25,7 +25,7 @@ func (c *Context[Tx, D]) Timeout(ctx context.Context, name string, delay time.Du
 	return c.setTimeout(ctx, name, delay)
 }
 
-// moveTimeout returns false if the timeout does not stand, or is on its way already.
+// moveTimeout returns false if the timeout is not set, or is already due.
 func (c *Context[Tx, D]) moveTimeout(ctx context.Context, name string, delay time.Duration) (bool, error) {
 	id, stands := c.in.Progress.Timeouts[name]
 	if !stands {
@@ -38,7 +38,7 @@ func (c *Context[Tx, D]) moveTimeout(ctx context.Context, name string, delay tim
 	return c.saga.store.MoveScheduled(ctx, c.Tx, id, now.Add(delay).Round(time.Microsecond))
 }
 
-// setTimeout schedules a timeout. One of this name that is on its way is stale from now on.
+// setTimeout schedules a timeout. An earlier one of this name that is already due becomes stale.
 func (c *Context[Tx, D]) setTimeout(ctx context.Context, name string, delay time.Duration) error {
 	m, err := call{ID: c.ID, Timeout: name}.message(timeoutType, c.in.Progress.Topic)
 	if err != nil {
@@ -55,8 +55,8 @@ func (c *Context[Tx, D]) setTimeout(ctx context.Context, name string, delay time
 	return nil
 }
 
-// CancelTimeout takes a timeout back. It returns false if it does not stand. One that is on its way
-// already does nothing when it comes.
+// CancelTimeout cancels a timeout. It returns false if the timeout is not set. One that is already
+// due does nothing when it arrives.
 func (c *Context[Tx, D]) CancelTimeout(ctx context.Context, name string) (bool, error) {
 	_, stands := c.in.Progress.Timeouts[name]
 	return stands, c.cancelTimeout(ctx, name)
@@ -72,8 +72,8 @@ func (c *Context[Tx, D]) cancelTimeout(ctx context.Context, name string) error {
 	return err
 }
 
-// takeTimeout runs the rule of a timeout, unless it is not the latest of its name, or came in a
-// state that the rule is not for.
+// takeTimeout runs the rule of a timeout, unless the timeout is stale, or the rule does not apply
+// in the current state.
 func (c *Context[Tx, D]) takeTimeout(ctx context.Context, name string) (bool, error) {
 	if c.in.Progress.Timeouts[name] != c.message.ID {
 		return false, nil

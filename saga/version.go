@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Definition is a [Saga], whatever its data is.
+// Definition is a [Saga], whatever the type of its data.
 type Definition[Tx any] interface {
 	// about returns name and version.
 	about() (string, int)
@@ -18,7 +18,7 @@ type Definition[Tx any] interface {
 	// types returns the types of its rules, in their order.
 	types() []string
 
-	// rule returns how the instance is found to which a message of this type belongs.
+	// rule returns how to find the instance of a message of this type.
 	rule(typ string) (key func(m *waybill.Message) (string, error), missing Missing, ok bool)
 
 	// handle changes an instance.
@@ -37,10 +37,10 @@ func (s *Saga[Tx, D]) rule(typ string) (key func(m *waybill.Message) (string, er
 	return r.Key, r.Missing, true
 }
 
-// Keep lets instances that run on an older definition go on with it. It begins none: a message
-// for no instance, of a type that only old has a rule for, is passed over if that says so, and is
-// a dead letter else. It panics if old is nil, has another name, or a version that is not lower
-// or is kept or migrated already.
+// Keep lets instances that run on an older definition continue with it. No instance starts on it: a
+// message without an instance, of a type that only old has a rule for, is ignored if that rule says
+// so, and otherwise becomes a dead letter. It panics if old is nil, has another name, or a version
+// that is not lower or is already kept or migrated.
 func (s *Saga[Tx, D]) Keep(old Definition[Tx]) {
 	if old == nil {
 		panic("saga: there is nothing to keep")
@@ -54,10 +54,10 @@ func (s *Saga[Tx, D]) Keep(old Definition[Tx]) {
 	slices.SortFunc(s.all, func(a, b Definition[Tx]) int { return cmp.Compare(versionOf(b), versionOf(a)) })
 }
 
-// Migrate lets fn turn an instance of an older version into one of this version, when the next
-// message for it comes. It may change State, and Progress.Done if the steps have changed, and
+// Migrate lets fn convert an instance of an older version to this version, when the next message
+// for it arrives. It may change State, and Progress.Done if the steps have changed, and
 // returns the data. What it does is stored with the change by the message. It panics if fn is nil,
-// or if from is not lower than this version, or is kept or migrated already.
+// or if from is not lower than this version, or is already kept or migrated.
 func (s *Saga[Tx, D]) Migrate(from int, fn func(old *Instance) (D, error)) {
 	if fn == nil {
 		panic("saga: a function is required to migrate")
@@ -66,7 +66,7 @@ func (s *Saga[Tx, D]) Migrate(from int, fn func(old *Instance) (D, error)) {
 	s.migrations[from] = fn
 }
 
-// mustBeOlder panics unless something can still be said about instances of a version.
+// mustBeOlder panics unless the version is older and neither kept nor migrated yet.
 func (s *Saga[Tx, D]) mustBeOlder(version int) {
 	_, err := s.definition(version)
 	if version < 1 || version >= s.cfg.Version || err == nil {
@@ -79,7 +79,7 @@ func versionOf[Tx any](d Definition[Tx]) int {
 	return version
 }
 
-// definition returns the one that an instance of a version goes on with.
+// definition returns the definition for an instance of a version.
 func (s *Saga[Tx, D]) definition(version int) (Definition[Tx], error) {
 	if s.migrations[version] != nil {
 		return s, nil
@@ -92,7 +92,7 @@ func (s *Saga[Tx, D]) definition(version int) (Definition[Tx], error) {
 	return nil, waybill.UnavailableError(fmt.Errorf("saga: version %d of %q is not known here", version, s.cfg.Name))
 }
 
-// data returns that of an instance, migrated if need be.
+// data returns the data of an instance, migrated if need be.
 func (s *Saga[Tx, D]) data(in *Instance) (*D, error) {
 	data := new(D)
 	migrate := s.migrations[in.Definition]

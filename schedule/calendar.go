@@ -9,10 +9,10 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// maxYear is that of the latest planned time: later ones have no form in messages.
+// maxYear is the year of the latest planned time: messages cannot represent later ones.
 const maxYear = 9999
 
-// calendar knows the planned times of a schedule.
+// calendar computes the planned times of a schedule.
 type calendar struct {
 	cron       *crontab // nil with an interval
 	every      time.Duration
@@ -42,7 +42,7 @@ func calendarOf(r *Recurring) (calendar, error) {
 	return c, nil
 }
 
-// parse reads an expression without what has a field of its own here.
+// parse reads an expression without the parts that have a separate field here.
 func parse(expression string) (*cron.SpecSchedule, error) {
 	switch {
 	case len(expression) > MaxCronLen:

@@ -9,10 +9,10 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Put makes a schedule, or changes the one of this name, in tx. It is meant to be called by each
+// Put creates a schedule, or changes the one of this name, in tx. It is meant to be called at each
 // start of a program: as long as the times are the same (Cron, Every, TimeZone, Start, End and
-// MaxExecutions), the schedule goes on where it was, and what is due stays due. Other times
-// begin anew, from now.
+// MaxExecutions), the schedule continues where it was, and what is due stays due. With other times
+// it restarts from now.
 //
 // The error is an [*waybill.InvalidError] that names the field, before anything is stored, and a
 // conflict if another transaction has changed the schedule.
@@ -53,8 +53,7 @@ func (s *Scheduler[Tx]) prepareTemplate(ctx context.Context, r *Recurring) error
 	return nil
 }
 
-// replaced returns what Put makes of the schedule that is there, whose version is 0 if there
-// is none.
+// replaced returns the schedule as changed by Put; the version of old is 0 if there is none.
 func replaced(old State, r Recurring, now time.Time) (State, error) {
 	if old.Version > 0 && sameTimes(&old.Recurring, &r) {
 		r.Start, r.Paused = old.Start, old.Paused
@@ -94,8 +93,8 @@ func (s *Scheduler[Tx]) write(ctx context.Context, tx Tx, state State) error {
 	return nil
 }
 
-// Pause stops a schedule in tx until it is resumed. It returns false if it does not go on
-// anyway. An unknown name is [waybill.ErrNotFound].
+// Pause stops a schedule in tx until it is resumed. It returns false if the schedule is not active.
+// An unknown name is [waybill.ErrNotFound].
 func (s *Scheduler[Tx]) Pause(ctx context.Context, tx Tx, name string) (bool, error) {
 	state, err := s.store.ReadSchedule(ctx, tx, name)
 	if err != nil || !state.pause() {
@@ -104,8 +103,8 @@ func (s *Scheduler[Tx]) Pause(ctx context.Context, tx Tx, name string) (bool, er
 	return true, s.write(ctx, tx, state)
 }
 
-// Resume lets a paused schedule go on in tx, from now: what was planned meanwhile is left out
-// and not counted. It returns false if it is not paused. An unknown name is
+// Resume resumes a paused schedule in tx, from now: occurrences planned in the meantime are left
+// out and not counted. It returns false if it is not paused. An unknown name is
 // [waybill.ErrNotFound].
 func (s *Scheduler[Tx]) Resume(ctx context.Context, tx Tx, name string) (bool, error) {
 	state, err := s.store.ReadSchedule(ctx, tx, name)
@@ -123,7 +122,7 @@ func (s *Scheduler[Tx]) Resume(ctx context.Context, tx Tx, name string) (bool, e
 }
 
 // RunNow enqueues the message of a schedule in tx at once, whatever its status is, and returns
-// the id, which is made of the name and the time. The schedule itself stays as it is. An unknown
+// the id, which is made of the name and the time. The schedule itself is not changed. An unknown
 // name is [waybill.ErrNotFound].
 func (s *Scheduler[Tx]) RunNow(ctx context.Context, tx Tx, name string) (id string, err error) {
 	state, err := s.store.ReadSchedule(ctx, tx, name)
@@ -141,8 +140,8 @@ func (s *Scheduler[Tx]) RunNow(ctx context.Context, tx Tx, name string) (id stri
 	return m.ID, nil
 }
 
-// Remove removes a schedule in tx. It returns false if there is none. What it has enqueued goes
-// on.
+// Remove removes a schedule in tx. It returns false if there is none. Messages that it has enqueued
+// are still published.
 func (s *Scheduler[Tx]) Remove(ctx context.Context, tx Tx, name string) (bool, error) {
 	return s.store.RemoveSchedule(ctx, tx, name)
 }

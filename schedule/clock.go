@@ -6,22 +6,22 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// ClockChange says what becomes of planned times when the clocks of the schedule's time zone are
-// put forward, so that they show some times not at all, or back, so that they show some twice.
+// ClockChange says what happens to planned times when the clocks of the schedule's time zone are
+// put forward, which skips some times, or back, which repeats some.
 //
-// It is about expressions that name hours. One that is for every hour of the day goes by the clock
-// whatever is set: hourly, it comes once in each hour that passes.
+// It applies to expressions that name hours. An expression for every hour of the day always follows
+// the clock: an hourly one has one occurrence in each hour that passes.
 type ClockChange string
 
-// The kinds of [ClockChange]. [EachOnce] is how calendars (RFC 5545) read such times.
+// The kinds of [ClockChange]. [EachOnce] is how calendars (RFC 5545) interpret such times.
 const (
-	EachOnce    ClockChange = "once"     // a time that is left out comes as if the clocks were not put forward yet: 2:30 at 3:30; of two the first
-	SkipMissing ClockChange = "skip"     // a time that is left out does not come; of two the first
+	EachOnce    ClockChange = "once"     // a skipped time occurs by the old offset: 2:30 at 3:30; a repeated one the first time
+	SkipMissing ClockChange = "skip"     // a skipped time does not occur; a repeated one the first time
 	AsShown     ClockChange = "as_shown" // whenever the clocks show it: not at all, or twice
 )
 
-// How far the next planned time is looked for: 29 February is eight years away at most. The
-// library looks five years ahead at a time.
+// How far the next planned time is searched for: 29 February is at most eight years away. The
+// library searches five years at once.
 const (
 	searchYears  = 9
 	libraryYears = 5
@@ -96,8 +96,8 @@ func (c *crontab) within(p period, from time.Time) time.Time {
 	return next
 }
 
-// shown returns the first time that the clock shows in the period, or goes on to show after it. A
-// time of the clock is kept as if it were UTC.
+// shown returns the first matching time that the clock shows in the period, or would show after it.
+// A time of the clock is represented as if it were UTC.
 func (c *crontab) shown(p period, from time.Time) time.Time {
 	first := from.UTC().Add(p.offset)
 	if again := p.start.UTC().Add(p.before); c.change != AsShown && p.before > p.offset && first.Before(again) {
@@ -106,7 +106,7 @@ func (c *crontab) shown(p period, from time.Time) time.Time {
 	return less(c.match(first), p.offset)
 }
 
-// missing returns the first of the times that the clock has left out before the period, by the
+// missing returns the first of the times that the clock has skipped before the period, by the
 // offset from before.
 func (c *crontab) missing(p period, from time.Time) time.Time {
 	next := c.match(from.UTC().Add(p.before))

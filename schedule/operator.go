@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// The kinds of [deadletter.Action] that an [Operator] leaves in the audit log. Detail of such an
+// The kinds of [deadletter.Action] that an [Operator] records in the audit log. Detail of such an
 // entry is the name of the schedule, if it is about one.
 const (
 	ActPause  deadletter.Action = "schedule_pause"
@@ -25,8 +25,8 @@ func Actions() []deadletter.Action {
 	return []deadletter.Action{ActPause, ActResume, ActRun, ActRemove, ActCancel}
 }
 
-// Operator changes what is scheduled from outside of the program that has scheduled it, and
-// keeps in the audit log who did so, and why. It is safe for concurrent use.
+// Operator changes what is scheduled from outside of the program that has scheduled it, and records
+// in the audit log who did so, and why. It is safe for concurrent use.
 //
 // Its methods return an [*waybill.InvalidError] about an act that [deadletter.Act.Check] refuses,
 // before anything is stored.
@@ -35,9 +35,9 @@ type Operator struct {
 	observer observe.Observer
 }
 
-// OperatorConfig is what an operator may be told.
+// OperatorConfig configures an [Operator].
 type OperatorConfig struct {
-	// Observer is told of messages that run by hand. Optional; the default logs to
+	// Observer receives messages scheduled by RunNow. Optional; the default logs to
 	// slog.Default.
 	Observer observe.Observer
 }
@@ -54,8 +54,8 @@ func NewOperator(store OperatorStore, cfg OperatorConfig) (*Operator, error) {
 	return &Operator{store: store, observer: cfg.Observer}, nil
 }
 
-// Pause stops a recurring schedule until it is resumed. It returns false if it does not go on
-// anyway. An unknown name is [waybill.ErrNotFound]; a schedule that was changed at the same time
+// Pause stops a recurring schedule until it is resumed. It returns false if the schedule is not
+// active. An unknown name is [waybill.ErrNotFound]; a schedule that was changed at the same time
 // is a conflict.
 func (o *Operator) Pause(ctx context.Context, name string, act deadletter.Act) (bool, error) {
 	if err := act.Check(); err != nil {
@@ -68,8 +68,8 @@ func (o *Operator) Pause(ctx context.Context, name string, act deadletter.Act) (
 	return o.change(ctx, s, entry(ActPause, act, name, ""))
 }
 
-// Resume lets a paused schedule go on, from now: what was planned meanwhile is left out and not
-// counted. It returns false if it is not paused. Errors are those of [Operator.Pause].
+// Resume resumes a paused schedule, from now: occurrences planned in the meantime are left out and
+// not counted. It returns false if it is not paused. Errors are those of [Operator.Pause].
 func (o *Operator) Resume(ctx context.Context, name string, act deadletter.Act) (bool, error) {
 	if err := act.Check(); err != nil {
 		return false, err
@@ -97,8 +97,8 @@ func (o *Operator) change(ctx context.Context, s State, a deadletter.Entry) (boo
 }
 
 // RunNow schedules the message of a recurring schedule for now, whatever the schedule's status
-// is, and returns the id, which is made of the name and the time. A relay moves it into the
-// outbox at its next poll. The schedule itself stays as it is. An unknown name is
+// is, and returns the id, which is made of the name and the time. A relay moves it into the outbox
+// at its next poll. The schedule itself is not changed. An unknown name is
 // [waybill.ErrNotFound].
 func (o *Operator) RunNow(ctx context.Context, name string, act deadletter.Act) (id string, err error) {
 	if err := act.Check(); err != nil {
@@ -125,8 +125,8 @@ func (o *Operator) RunNow(ctx context.Context, name string, act deadletter.Act) 
 	return m.ID, nil
 }
 
-// Remove removes a recurring schedule. It returns false if there is none. What it has enqueued
-// goes on. A program that puts the schedule at its start makes it anew.
+// Remove removes a recurring schedule. It returns false if there is none. Messages that it has
+// enqueued are still published. A program that puts the schedule at its start recreates it.
 func (o *Operator) Remove(ctx context.Context, name string, act deadletter.Act) (bool, error) {
 	if err := act.Check(); err != nil {
 		return false, err

@@ -10,17 +10,16 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Overlap says what becomes of an occurrence that is due while the message of the one before it
-// is still on its way to the broker: in the outbox, or waiting for another attempt. What
-// consumers do with a message that is published is not known here: a handler that still runs is no
-// overlap.
+// Overlap says what to do with an occurrence that is due while the message of the previous one is
+// not yet published: in the outbox, or waiting for another attempt. What consumers do with a
+// published message is not known here: a handler that still runs is no overlap.
 type Overlap string
 
 // The kinds of [Overlap].
 const (
-	Allow     Overlap = "allow"      // it is enqueued all the same
-	Skip      Overlap = "skip"       // it is left out and counted
-	BufferOne Overlap = "buffer_one" // the latest such occurrence waits, those before it are left out and counted
+	Allow     Overlap = "allow"      // it is enqueued anyway
+	Skip      Overlap = "skip"       // it is skipped and counted
+	BufferOne Overlap = "buffer_one" // the latest such occurrence waits, those before it are skipped and counted
 )
 
 // Limits and defaults of a [Recurring] schedule.
@@ -32,25 +31,25 @@ const (
 	DefaultCatchUp = time.Hour
 )
 
-// Recurring is a message that is enqueued again and again.
+// Recurring is a recurring schedule: a message that is enqueued repeatedly.
 type Recurring struct {
 	// Name identifies the schedule, in its tables and in the ids of its messages. At most
 	// [MaxNameLen] bytes. Required.
 	Name string `json:"name"`
 
-	// Cron says when: the five usual fields (minute, hour, day of the month, month, day of the
+	// Cron is a cron expression: the five usual fields (minute, hour, day of the month, month, day of the
 	// week) or @hourly, @daily, @weekly, @monthly or @yearly. Either Cron or Every is required.
 	Cron string `json:"cron,omitempty"`
 
 	// Every is the time from one occurrence to the next, in whole seconds, counted from Start.
 	Every time.Duration `json:"every,omitempty"`
 
-	// TimeZone is the IANA name of the time zone that Cron is meant in, such as Europe/Berlin.
+	// TimeZone is the IANA name of the time zone of Cron, such as Europe/Berlin.
 	// Optional; the default is UTC.
 	TimeZone string `json:"time_zone,omitempty"`
 
-	// ClockChange is the policy about the times of Cron that the clocks of the time zone leave out
-	// or repeat when they are put forward or back. Optional; the default is [EachOnce].
+	// ClockChange is the policy for the times of Cron that the clocks of the time zone skip or repeat
+	// when they are put forward or back. Optional; the default is [EachOnce].
 	ClockChange ClockChange `json:"clock_change,omitempty"`
 
 	// Message is what each occurrence enqueues. ID, IdempotencyKey, Time, DeliverAt and ExpiresAt
@@ -69,20 +68,20 @@ type Recurring struct {
 	// skipped, or run by hand, does not count. Optional; the default 0 is any number.
 	MaxExecutions int `json:"max_executions,omitempty"`
 
-	// Overlap is the policy about an occurrence whose predecessor is still on its way. Optional;
+	// Overlap is the policy for an occurrence whose predecessor is not yet published. Optional;
 	// the default is [Allow].
 	Overlap Overlap `json:"overlap"`
 
-	// CatchUp is how late an occurrence may be enqueued, because no runner was running, say.
-	// Each within it is enqueued, the oldest first; those before it are skipped and counted. At
+	// CatchUp is how late an occurrence may be enqueued, for example because no runner was running.
+	// Each one within it is enqueued, the oldest first; older ones are skipped and counted. At
 	// least [MinCatchUp]. Optional; the default is [DefaultCatchUp].
 	CatchUp time.Duration `json:"catch_up"`
 
-	// Paused lets a new schedule begin paused. One that exists stays as it is.
+	// Paused creates a new schedule paused. An existing one is not changed.
 	Paused bool `json:"-"`
 }
 
-// complete returns the schedule with its defaults, but for Start.
+// complete returns the schedule with its defaults, except Start.
 func (r Recurring) complete() Recurring {
 	r.TimeZone = cmp.Or(r.TimeZone, "UTC")
 	r.ClockChange = cmp.Or(r.ClockChange, EachOnce)
@@ -94,7 +93,7 @@ func (r Recurring) complete() Recurring {
 
 func toSecond(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// check returns an error that names the first field found wrong in a complete schedule.
+// check returns an error that names the first invalid field of a complete schedule.
 func (r *Recurring) check() error {
 	switch {
 	case r.Name == "":

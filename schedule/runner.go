@@ -12,17 +12,17 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// RunnerConfig is what a [Runner] may be told.
+// RunnerConfig configures a [Runner].
 type RunnerConfig struct {
-	// PollInterval is how long the runner sleeps at most; it wakes up earlier when a schedule
-	// that it knows of is due. So a schedule that was put elsewhere is up to so much late once.
+	// PollInterval is the runner's longest sleep; it wakes up earlier when a schedule that it knows of
+	// is due. So the first occurrence of a schedule that was put elsewhere may be late by up to this.
 	// Optional; the default is 2 seconds.
 	PollInterval time.Duration
 
-	// BatchSize is how many schedules are read together. Optional; the default is 100.
+	// BatchSize is how many schedules are read at once. Optional; the default is 100.
 	BatchSize int
 
-	// Observer is told of occurrences that are enqueued or skipped, and of failures. Optional;
+	// Observer receives enqueued and skipped occurrences, and failures. Optional;
 	// the default logs to slog.Default.
 	Observer observe.Observer
 }
@@ -58,9 +58,8 @@ func NewRunner(source Source, cfg RunnerConfig) (*Runner, error) {
 	return &Runner{source: source, cfg: cfg, loop: &loop.Loop{Name: "schedule", Observer: cfg.Observer}}, nil
 }
 
-// Run enqueues what is due until ctx is done, and returns nil. What fails is reported, backed
-// off and tried again; one schedule that fails does not hold up the others. Run is called once
-// at a time.
+// Run enqueues what is due until ctx is done, and returns nil. Failures are reported and retried
+// with a backoff; one schedule that fails does not block the others. At most one Run may be active.
 func (r *Runner) Run(ctx context.Context) error {
 	r.loop.Run(ctx, func(ctx context.Context) error {
 		wait, err := r.round(ctx)
@@ -72,7 +71,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// RunOnce enqueues all that is due now and returns, for programs that have a loop of their own.
+// RunOnce enqueues everything that is due now and returns, for programs with their own loop.
 func (r *Runner) RunOnce(ctx context.Context) error {
 	for {
 		if wait, err := r.round(ctx); err != nil || wait > 0 {
@@ -81,11 +80,11 @@ func (r *Runner) RunOnce(ctx context.Context) error {
 	}
 }
 
-// Health returns nil while the store can be asked and schedules go on, and why not otherwise.
+// Health returns nil while the store answers and schedules advance, and the reason otherwise.
 func (r *Runner) Health() error { return r.loop.Health(max(3*r.cfg.PollInterval, 10*time.Second)) }
 
-// round enqueues one occurrence of each schedule that is due, and returns how long there is
-// nothing to do.
+// round enqueues one occurrence of each schedule that is due, and returns how long to wait for the
+// next round.
 func (r *Runner) round(ctx context.Context) (wait time.Duration, err error) {
 	var after *State
 	var errs []error
@@ -119,7 +118,7 @@ func (r *Runner) pause(due *Due) time.Duration {
 	return min(due.Next.Sub(due.Now), r.cfg.PollInterval)
 }
 
-// fire moves a schedule on and enqueues what it has to, and reports whether it did.
+// fire advances a schedule and enqueues its message, if any, and reports whether it did.
 func (r *Runner) fire(ctx context.Context, due *DueState, now time.Time) (bool, error) {
 	if due.Malformed != nil {
 		return false, fmt.Errorf("schedule %s: %w", due.Name, due.Malformed)
@@ -139,7 +138,7 @@ func (r *Runner) fire(ctx context.Context, due *DueState, now time.Time) (bool, 
 	end(err)
 	switch {
 	case waybill.IsConflict(err):
-		return false, nil // somebody has the schedule or the message's id: a later round looks again
+		return false, nil // another transaction has the schedule or the message's id: a later round looks again
 	case err != nil:
 		return false, fmt.Errorf("schedule %s: %w", due.Name, err)
 	case done:

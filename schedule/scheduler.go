@@ -11,17 +11,17 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// ErrExists reports that a message is scheduled under the id already. Nothing was stored;
-// [Scheduler.Reschedule] moves the one that is there.
+// ErrExists reports that a message is already scheduled under the id. Nothing was stored;
+// [Scheduler.Reschedule] moves the existing one.
 var ErrExists = waybill.PermanentError(waybill.ReasonDuplicateID, errors.New("schedule: a message with this id is scheduled already"))
 
-// Config is what a scheduler may be told.
+// Config configures a [Scheduler].
 type Config struct {
 	// Source names the service in messages that name no source themselves; see
 	// [outbox.Config]. Required.
 	Source string
 
-	// Observer is told of messages that are scheduled, as of those that are enqueued. Optional;
+	// Observer receives scheduled messages, as [observe.OpEnqueue]. Optional;
 	// the default logs to slog.Default.
 	Observer observe.Observer
 }
@@ -52,8 +52,8 @@ func NewScheduler[Tx any](store Store[Tx], cfg Config) (*Scheduler[Tx], error) {
 //
 // The message is completed and checked as [outbox.Writer.Enqueue] does; msg.DeliverAt must be
 // empty. The error is [ErrExists] if one is scheduled under this id, and an
-// [*waybill.InvalidError] for what is wrong with a field. If at the time a message with the id
-// is on its way to the broker, this one becomes a dead letter for the reason duplicate_id.
+// [*waybill.InvalidError] for what is wrong with a field. If a message with the id is in the outbox
+// when this one is due, this one becomes a dead letter, reason duplicate_id.
 func (s *Scheduler[Tx]) At(ctx context.Context, tx Tx, msg waybill.Message, at time.Time) (id string, err error) {
 	now, err := s.store.Now(ctx, tx)
 	if err != nil {
@@ -65,8 +65,8 @@ func (s *Scheduler[Tx]) At(ctx context.Context, tx Tx, msg waybill.Message, at t
 	return s.add(ctx, tx, msg, at)
 }
 
-// After is [Scheduler.At] with the time that it is by the database's clock after a delay, which
-// must be positive.
+// After is [Scheduler.At] with the time after a delay by the database's clock. The delay must be
+// positive.
 func (s *Scheduler[Tx]) After(ctx context.Context, tx Tx, msg waybill.Message, delay time.Duration) (id string, err error) {
 	if delay <= 0 {
 		return "", invalid("delay", fmt.Sprintf("is %v, it must be positive", delay))
@@ -107,14 +107,14 @@ func (s *Scheduler[Tx]) add(ctx context.Context, tx Tx, msg waybill.Message, at 
 }
 
 // Cancel removes a message that [Scheduler.At] or [Scheduler.After] keeps. It returns false if
-// there is none: it was moved into the outbox, was cancelled, or never was. Until tx ends, a
-// relay that wants to move the message waits or passes it over.
+// there is none: it was moved into the outbox, was cancelled, or never existed. Until tx ends, a
+// relay that is to move the message waits or skips it.
 func (s *Scheduler[Tx]) Cancel(ctx context.Context, tx Tx, id string) (bool, error) {
 	return s.store.CancelScheduled(ctx, tx, id)
 }
 
-// Reschedule gives a message that is kept another time, which must be in the future by the
-// database's clock. It returns false as [Scheduler.Cancel] does. A message that expires before
+// Reschedule changes the time of a scheduled message to another one, which must be in the future by
+// the database's clock. It returns false as [Scheduler.Cancel] does. A message that expires before
 // becomes a dead letter then.
 func (s *Scheduler[Tx]) Reschedule(ctx context.Context, tx Tx, id string, at time.Time) (bool, error) {
 	now, err := s.store.Now(ctx, tx)

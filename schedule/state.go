@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// Status says whether a schedule goes on.
+// Status says whether a schedule is active.
 type Status string
 
 // The kinds of [Status].
@@ -20,7 +20,7 @@ const (
 
 // State is a schedule as a store keeps it.
 type State struct {
-	Recurring // complete; Paused says how it is now
+	Recurring // complete; Paused is the current state
 
 	// Version rises with each change. A change names the version that it replaces.
 	Version int64
@@ -28,15 +28,15 @@ type State struct {
 	NextAt     time.Time // planned time of the next occurrence; zero if paused or ended
 	LastAt     time.Time // planned time of the latest one that was enqueued; zero if none was
 	LastID     string    // id of its message
-	Executions int       // that were enqueued, but for those by hand
-	Skipped    int       // that were left out, by Overlap or CatchUp
+	Executions int       // occurrences enqueued, without those by hand
+	Skipped    int       // occurrences skipped, by Overlap or CatchUp
 }
 
-// FirstVersion returns the version with which a store begins a new schedule: a random number, so
+// FirstVersion returns the version that a store gives a new schedule: a random number, so
 // that a runner does not take a schedule that was removed and put again for the one it knows.
 func FirstVersion() int64 { return 1 + rand.Int64N(1<<62) }
 
-// Status returns whether the schedule goes on.
+// Status returns the status of the schedule.
 func (s *State) Status() Status {
 	switch {
 	case s.Paused:
@@ -59,7 +59,7 @@ func (s *State) occurrence(planned time.Time) waybill.Message {
 	return m
 }
 
-// LastIdentity returns what the message of the latest occurrence is known by in the outbox.
+// LastIdentity returns the identity of the message of the latest occurrence in the outbox.
 func (s *State) LastIdentity() outbox.Identity {
 	return outbox.Identity{Source: s.Message.Source, Tenant: s.Message.Tenant, ID: s.LastID}
 }
@@ -71,7 +71,7 @@ func (s *State) byHand(now time.Time) waybill.Message {
 	return m
 }
 
-// pause stops a schedule, and reports whether it went on.
+// pause stops a schedule, and reports whether it was active.
 func (s *State) pause() bool {
 	if s.Status() != Active {
 		return false
@@ -80,7 +80,7 @@ func (s *State) pause() bool {
 	return true
 }
 
-// resume lets a schedule go on from now, and reports whether it was paused.
+// resume resumes a schedule from now, and reports whether it was paused.
 func (s *State) resume(now time.Time) (bool, error) {
 	if !s.Paused {
 		return false, nil
@@ -104,17 +104,17 @@ func (s *State) next(c *calendar, t time.Time) time.Time {
 // step is what is to be done about a schedule that is due.
 type step struct {
 	state   State
-	changed bool             // whether the state is another one
+	changed bool             // whether the state has changed
 	message *waybill.Message // to enqueue; nil for none
 	skipped int
 }
 
-// maxSkips bounds the occurrences that one step leaves out. The next step goes on.
+// maxSkips bounds the occurrences that one step skips. The next step continues.
 const maxSkips = 10_000
 
 // advance returns what is to be done about a schedule at a time: at most one occurrence, the
-// oldest within the window, is enqueued. busy says that the message of the latest one is still
-// on its way.
+// oldest within the window, is enqueued. busy says that the message of the latest one is not yet
+// published.
 func advance(s State, now time.Time, busy bool) (step, error) {
 	c, err := calendarOf(&s.Recurring)
 	if err != nil {
@@ -152,7 +152,7 @@ func (st *step) skip(c *calendar) {
 	st.changed = true
 }
 
-// keepLatest skips what is due but for the latest occurrence, which waits.
+// keepLatest skips what is due except the latest occurrence, which waits.
 func (st *step) keepLatest(c *calendar, now time.Time) {
 	for {
 		next := st.state.next(c, st.state.NextAt)

@@ -32,7 +32,7 @@ type Store[Tx any] interface {
 	// ReadSchedule returns a schedule, or [waybill.ErrNotFound].
 	ReadSchedule(ctx context.Context, tx Tx, name string) (State, error)
 
-	// WriteSchedule stores s in place of the version that it names, 0 for a schedule that is new.
+	// WriteSchedule stores s, replacing the version that it names, 0 for a new schedule.
 	// It returns false if the store has another one.
 	WriteSchedule(ctx context.Context, tx Tx, s State) (bool, error)
 
@@ -43,32 +43,32 @@ type Store[Tx any] interface {
 // Source is what a [Runner] needs of a store. Stores implement it; all methods are safe for
 // concurrent use.
 type Source interface {
-	// DueSchedules returns up to limit schedules that are due, in the order of their next planned
-	// time and name, behind the given one; nil for the first. Served by an index, whatever
-	// the number of schedules.
+	// DueSchedules returns up to limit schedules that are due, in the order of their next planned time
+	// and name, after the given one; nil for the first. It uses an index, whatever the number of
+	// schedules.
 	DueSchedules(ctx context.Context, after *State, limit int) (Due, error)
 
 	// FireSchedule writes s as WriteSchedule does and enqueues m, unless that is nil, in one
-	// transaction of its own. It returns false, and enqueues nothing, if another runner was
-	// first. A message whose id is on its way already is not enqueued again.
+	// transaction of its own. It returns false, and enqueues nothing, if another runner was first. A
+	// message whose id is already in the outbox is not enqueued again.
 	FireSchedule(ctx context.Context, s State, m *waybill.Message) (bool, error)
 }
 
-// Inspector shows what is scheduled. Stores implement it; all methods are safe for concurrent
+// Inspector reads what is scheduled. Stores implement it; all methods are safe for concurrent
 // use.
 type Inspector interface {
 	// ScheduleTime returns the time by the clock that decides what is due.
 	ScheduleTime(ctx context.Context) (time.Time, error)
 
-	// Schedules returns up to limit schedules in the order of their names, behind the given one.
+	// Schedules returns up to limit schedules in the order of their names, after the given one.
 	Schedules(ctx context.Context, after string, limit int) ([]State, error)
 
 	// Schedule returns one schedule, or [waybill.ErrNotFound].
 	Schedule(ctx context.Context, name string) (State, error)
 
-	// ScheduledMessages returns up to limit messages that wait for their time, the first one due
-	// first, behind the given one, of which DueAt and Position count; nil for the first. Served
-	// by an index on the time.
+	// ScheduledMessages returns up to limit messages that wait for their time, the first one due first,
+	// after the given one, of which only DueAt and Position are used; nil for the first. It uses an
+	// index on the time.
 	ScheduledMessages(ctx context.Context, after *ScheduledMessage, limit int) ([]ScheduledMessage, error)
 
 	// Scheduled returns the message that AddScheduled keeps under an id, or
@@ -101,14 +101,14 @@ type ScheduledMessage struct {
 type Stats struct {
 	Active, Paused, Ended int64 // recurring schedules
 
-	// Due are the active schedules whose time has come, and Late is for how long that of the
-	// first one has, 0 if there is none. With a runner that runs both are small; a schedule with
-	// the policy [BufferOne] may wait longer.
+	// Due is the number of active schedules that are due, and Late how long the first one has been, 0
+	// if there is none. Both are small while a runner is running; a schedule with the policy
+	// [BufferOne] may wait longer.
 	Due  int64
 	Late time.Duration
 
-	// DueMessages and LateMessages are the same of messages that wait for their time, which
-	// relays move into the outbox.
+	// DueMessages and LateMessages are the same for scheduled messages, which relays move into the
+	// outbox.
 	DueMessages  int64
 	LateMessages time.Duration
 }
@@ -116,8 +116,8 @@ type Stats struct {
 // OperatorStore is what an [Operator] needs of a store. Stores implement it; all methods are safe
 // for concurrent use.
 //
-// Each change is one transaction of its own, which also records a in the audit log. Where a
-// method returns false nothing is stored.
+// Each change is one transaction, which also records a in the audit log. If a method returns false
+// nothing is stored.
 type OperatorStore interface {
 	Inspector
 
@@ -127,7 +127,7 @@ type OperatorStore interface {
 	// DropSchedule removes a schedule as RemoveSchedule does.
 	DropSchedule(ctx context.Context, name string, a deadletter.Entry) (bool, error)
 
-	// ScheduleMessage keeps a message as AddScheduled does, also one that is due.
+	// ScheduleMessage keeps a message as AddScheduled does, even one that is due.
 	ScheduleMessage(ctx context.Context, m *waybill.Message, a deadletter.Entry) (bool, error)
 
 	// DropScheduled removes a message as CancelScheduled does.
@@ -136,8 +136,8 @@ type OperatorStore interface {
 
 // Due is what is due at a time.
 type Due struct {
-	Now  time.Time // by the clock that decides
-	Next time.Time // when the first schedule is due that is not yet; zero if there is none
+	Now  time.Time // by the clock that decides what is due
+	Next time.Time // when the next schedule comes due; zero if there is none
 	List []DueState
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 )
 
-// Config is what a service may be told.
+// Config configures a [Service].
 type Config struct {
 	// Source names the service in messages that it enqueues. Ids are unique per source. At
 	// most [waybill.MaxSourceLen] bytes. Required.
@@ -21,15 +21,15 @@ type Config struct {
 	// outbox.Config.
 	Unique bool
 
-	// DisableRelay leaves the publishing of what is enqueued to a relay in another process.
+	// DisableRelay leaves publishing to a relay in another process.
 	DisableRelay bool
 
 	// DisableReplays leaves bulk replays of dead letters to another process. Without the relay
 	// they are left to it anyway.
 	DisableReplays bool
 
-	// DisableSchedules leaves recurring schedules to another process. Without the relay they are
-	// left to it anyway, as they are by a store that keeps none.
+	// DisableSchedules leaves recurring schedules to another process. Without the relay they are left
+	// to it anyway, and so they are if the store keeps no schedules.
 	DisableSchedules bool
 
 	// Schedules is the configuration of the runner of recurring schedules. Optional; the zero
@@ -39,39 +39,38 @@ type Config struct {
 	// Relay is the relay's configuration. Optional; the zero value stands for its defaults.
 	Relay relay.Config
 
-	// Destinations are where the relay publishes instead of to the service's broker, each message
-	// to all that match it: several brokers, webhooks. Each has attempts of its own. The broker
-	// is then what consumers receive from, and is not required without them. Optional.
+	// Destinations replace the service's broker as the relay's destinations, such as several brokers,
+	// or webhooks. Each message is published to all that match it, with separate attempts. Consumers
+	// then still receive from the broker, which is not required without them. Optional.
 	Destinations []relay.Destination
 
-	// Consumer holds defaults for the consumers: a field that is empty in the configuration
-	// of one of them has the value that it has here. MessageKey, GiveUp and Offsets are not
-	// taken from here, nor is InboxRetention, whose default is the janitor's. AllowShortRetention
-	// and DisableDeadLetters hold if they are set in either. Optional.
+	// Consumer holds defaults for the consumers: an empty field in a consumer's configuration takes the
+	// value from here. MessageKey, GiveUp and Offsets are not taken from here, nor is InboxRetention,
+	// whose default is the janitor's. AllowShortRetention and DisableDeadLetters hold if they are set
+	// in either. Optional.
 	Consumer consumer.Config
 
-	// Janitor is the configuration of the janitor that runs beside relay and consumers. What
-	// it leaves empty of CleanupInterval and CleanupBatchSize is as for the relay, and
-	// DisableCleanup holds if it is set in either. The archive is the relay's unless
-	// OutboxRetention is set. Optional.
+	// Janitor is the configuration of the janitor that runs with relay and consumers. CleanupInterval
+	// and CleanupBatchSize default to the relay's, and DisableCleanup holds if it is set in either. The
+	// relay cleans up the archive unless OutboxRetention is set. Optional.
 	Janitor janitor.Config
 
-	// Observer is told what happens in the service, unless Relay, Schedules, Janitor or a consumer has
-	// one of its own. Optional; the default logs to slog.Default.
+	// Observer receives the events of the service, unless Relay, Schedules, Janitor or a consumer has
+	// its own. Optional; the default logs to slog.Default.
 	Observer observe.Observer
 }
 
-// consumer fills what c leaves empty.
+// consumer fills in the empty fields of c.
 func (cfg *Config) consumer(c consumer.Config) consumer.Config {
 	d := cfg.Consumer
-	d.MessageKey, d.GiveUp, d.Offsets = nil, nil, consumer.OffsetsOff // each has its own
+	d.MessageKey, d.GiveUp, d.Offsets = nil, nil, consumer.OffsetsOff // each consumer has its own
 	d.InboxRetention = cfg.Janitor.InboxRetention
 	d.RelayRetry = orElse(d.RelayRetry, cfg.Relay.Retry)
 	d.Observer = firstObserver(d.Observer, cfg.Observer)
 	return filled(c, d)
 }
 
-// filled returns c with the fields that it leaves empty as they are in otherwise.
+// filled returns c with its empty fields taken from otherwise.
 func filled[T any](c, otherwise T) T {
 	to, from := reflect.ValueOf(&c).Elem(), reflect.ValueOf(otherwise)
 	for i := range to.NumField() {
@@ -82,7 +81,7 @@ func filled[T any](c, otherwise T) T {
 	return c
 }
 
-// janitor fills what the janitor's configuration leaves empty.
+// janitor fills in the empty fields of the janitor's configuration.
 func (cfg *Config) janitor() janitor.Config {
 	c := cfg.Janitor
 	c.CleanupInterval = orElse(c.CleanupInterval, cfg.Relay.CleanupInterval)
@@ -92,8 +91,8 @@ func (cfg *Config) janitor() janitor.Config {
 	return c
 }
 
-// checkRetention compares what the janitor leaves in the inbox with what the broker may
-// deliver again, to consumers of this service or of others.
+// checkRetention compares the inbox retention with how long the broker may redeliver, to consumers
+// of this service or of others.
 func (cfg *Config) checkRetention(broker Broker) error {
 	r := consumer.Retention{
 		Inbox: cfg.Janitor.InboxRetention, Relay: cfg.Relay.Retry, Consumer: cfg.Consumer.Retry,

@@ -1,5 +1,5 @@
-// Package service puts a store, a broker, a relay and consumers under one Run, for programs
-// that want no wiring of their own.
+// Package service runs a store, a broker, a relay and consumers together, for programs that do not
+// wire them up themselves.
 //
 // Store and broker are opened, and closed, by the program. Outbox and inbox together:
 //
@@ -12,6 +12,6 @@
 //
 // Several brokers behind one relay, and webhooks, are [Config.Destinations].
 //
-// A program that needs a custom store for one of the roles takes packages relay and consumer
-// directly; nothing here is hidden from it.
+// A program that needs a custom store for one of the roles uses packages relay and consumer
+// directly; everything here is available to it.
 package service

@@ -13,21 +13,21 @@ import (
 
 // The headers of a message that is published as a dead letter.
 const (
-	HeaderDeadConsumer = "waybill-dead-consumer" // the consumer that gave it up
+	HeaderDeadConsumer = "waybill-dead-consumer" // the consumer that dead-lettered it
 	HeaderDeadReason   = "waybill-dead-reason"   // a waybill.Reason
 	HeaderDeadError    = "waybill-dead-error"    // of the last attempt
 	HeaderDeadAttempts = "waybill-dead-attempts" // a number
 	HeaderDeadTopic    = "waybill-dead-topic"    // where the message came from
 )
 
-// letterTimeout is how long a broker may take to confirm a letter.
+// letterTimeout is how long a broker may take to confirm a dead letter.
 const letterTimeout = 10 * time.Second
 
 // LettersTo publishes the dead letters of a leased consumer to a topic: the message as it is,
-// with headers that say what became of it. It counts as stored when the broker has confirmed
-// it. Somebody must have subscribed to the topic. A broker that refuses a letter, because the
-// message with its headers is too large, say, leaves the message where it is, to be tried
-// again.
+// with headers that describe the failure. It counts as stored when the broker has confirmed it. The
+// topic must have a subscriber. If the broker refuses a dead letter, for example because the
+// message with its headers is too large, the message stays with the consumer's broker and is
+// retried.
 func LettersTo(pub contract.Publisher, topic string) consumer.Letters {
 	if pub == nil || topic == "" {
 		return consumer.Letters{}
@@ -39,8 +39,8 @@ func LettersTo(pub contract.Publisher, topic string) consumer.Letters {
 	})
 }
 
-// letterMessage is a letter on its way to a broker. Under one deduplication id for all of its
-// copies, it is kept once where the broker looks at that.
+// letterMessage returns a dead letter as a message to publish. All of its copies have one
+// deduplication id, so that a broker that deduplicates keeps one.
 func letterMessage(l inbox.Letter, topic string) contract.Outgoing {
 	m := l.Message.Clone()
 	if m.Headers == nil {

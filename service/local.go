@@ -18,14 +18,14 @@ import (
 // match is nil, after they were published. It is a consumer like those of [Service.Consume],
 // under the given name, which is its identity in the inbox and may not change while messages
 // wait for it: a failing handler is retried, and its message becomes a dead letter of this
-// consumer; it is never published again for that. The store keeps a row for each message
-// and consumer until it is handled, made in the statement that notes the message as
-// published, so a crash loses none.
+// consumer; it is never published again for that. The store keeps a row for each message and
+// consumer until it is handled, written in the statement that marks the message as published, so a
+// crash loses none.
 //
-// With several replicas the one that has published a message handles it; replicas should
-// therefore have the same local consumers. Order per key is that of the publishing; a
-// handler that fails lets later messages of the key pass unless cfg.Order is
-// [consumer.OrderByKey]. Local must be called before Run, and needs the relay.
+// With several replicas the one that has published a message handles it; replicas should therefore
+// have the same local consumers. The order per key is that of publishing; a failing handler lets
+// later messages of the key overtake unless cfg.Order is [consumer.OrderByKey]. Local must be
+// called before Run, and requires the relay.
 func (s *Service[Tx]) Local(name string, match func(*waybill.Message) bool, h consumer.Handler[Tx], cfg consumer.Config) error {
 	if name == "" {
 		return &waybill.InvalidError{Field: "name", Reason: "is required"}
@@ -52,21 +52,21 @@ func (s *Service[Tx]) Local(name string, match func(*waybill.Message) bool, h co
 	return nil
 }
 
-// LocalPrefix stands before the name of a local consumer in the name of its destination, as
-// stored rows, logs and the view "messages" show it.
+// LocalPrefix is the prefix of the name of a local consumer in the name of its destination, as in
+// stored rows, logs and the view "messages".
 const LocalPrefix = "local:"
 
 const (
-	// localPatience is how long a batch of the relay waits for local handlers. Its lanes are
-	// held up meanwhile; a handler that takes longer goes on without the batch.
+	// localPatience is how long a batch of the relay waits for local handlers. Its lanes are blocked in
+	// the meantime; a handler that takes longer continues without the batch.
 	localPatience = 200 * time.Millisecond
 
 	// localRecheck is how long the row of a message that was not handled within
 	// localPatience waits before the relay asks again.
 	localRecheck = time.Second
 
-	// localMemory is how long an outcome is kept for the relay to ask for. An outcome that
-	// is forgotten costs a look into the inbox.
+	// localMemory is how long an outcome is kept until the relay asks for it. After that the outcome
+	// has to be read from the inbox.
 	localMemory = 10 * localRecheck
 )
 
@@ -80,11 +80,11 @@ var (
 // consumer subscribes to it.
 //
 //	Send ─▶ waiting ─▶ deliver ─▶ Ack: published · Retry: row waits
-//	  └ nobody listens: pause  └ no answer in time: row waits, handler goes on
+//	  └ no subscription: pause  └ no answer in time: row waits, handler continues
 type local struct {
 	mu        sync.Mutex
 	listening bool
-	flights   map[flightKey]*flight // unsettled, or settled and not yet asked for
+	flights   map[flightKey]*flight // unsettled, or settled and not yet read by the relay
 	waiting   []*flight             // not delivered, in the order of Send
 	arrived   chan struct{}         // has a value if waiting is not empty
 }
@@ -99,13 +99,13 @@ var (
 // flightKey identifies a message in the store.
 type flightKey struct{ source, id string }
 
-// flight is one message on its way from the relay to the consumer. The lock of its local
-// guards all that changes.
+// flight is one message in flight from the relay to the consumer. The lock of its local guards all
+// fields that change.
 type flight struct {
 	local     *local
 	key       flightKey
 	message   waybill.Message
-	place     chan struct{} // has a value while this flight takes up prefetch; nil before
+	place     chan struct{} // has a value while this flight counts towards prefetch; nil before
 	done      chan struct{} // closed when settled
 	settledAt time.Time
 	result    error
@@ -133,8 +133,8 @@ func (l *local) Send(ctx context.Context, msgs []contract.Outgoing) (wait func()
 	}
 }
 
-// board returns a flight for each message, the one that is under way if there is one, and
-// false if nobody listens.
+// board returns a flight for each message, the current one if there is one, and false if there is
+// no subscription.
 func (l *local) board(msgs []contract.Outgoing) ([]*flight, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +148,7 @@ func (l *local) board(msgs []contract.Outgoing) ([]*flight, bool) {
 		f := l.flights[key]
 		if f == nil {
 			f = &flight{local: l, key: key, message: m.Clone(), done: make(chan struct{})}
-			f.message.Payload = bytes.Clone(m.Payload) // the relay's own is not ours to keep
+			f.message.Payload = bytes.Clone(m.Payload) // the relay's must not be retained
 			l.flights[key] = f
 			l.waiting = append(l.waiting, f)
 		}
@@ -158,7 +158,7 @@ func (l *local) board(msgs []contract.Outgoing) ([]*flight, bool) {
 	return flights, true
 }
 
-// forget drops outcomes that nobody has asked for in time. The lock is held.
+// forget drops outcomes that the relay has not asked for in time. The lock is held.
 func (l *local) forget() {
 	for key, f := range l.flights {
 		if f.settled() && time.Since(f.settledAt) > localMemory {
@@ -167,8 +167,8 @@ func (l *local) forget() {
 	}
 }
 
-// outcome waits for a flight to be settled until ctx ends. One that is not delivered by then
-// is called off, so that no more are kept than the relay and the consumer have in hand.
+// outcome waits for a flight to be settled until ctx ends. One that is not delivered by then is
+// cancelled, so that no more are kept than the relay and the consumer hold.
 func (l *local) outcome(ctx context.Context, f *flight) error {
 	select {
 	case <-f.done:
@@ -187,14 +187,14 @@ func (l *local) outcome(ctx context.Context, f *flight) error {
 	return waybill.RetryAfter(localRecheck, errNotYet)
 }
 
-// drop takes a flight out of the books. The lock is held.
+// drop removes a flight. The lock is held.
 func (l *local) drop(f *flight) {
 	if l.flights[f.key] == f {
 		delete(l.flights, f.key)
 	}
 }
 
-// signal tells the consumer's side that there is something. The lock is held.
+// signal wakes the consumer's side. The lock is held.
 func (l *local) signal() {
 	if len(l.waiting) == 0 {
 		return
@@ -227,8 +227,7 @@ func (l *local) Subscribe(ctx context.Context, prefetch int, deliver func(contra
 	}
 }
 
-// listen begins anew: what a subscription before this one has left unsettled is not waited
-// for.
+// listen starts afresh: what an earlier subscription has left unsettled is not waited for.
 func (l *local) listen() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -243,8 +242,8 @@ func (l *local) leave() {
 	l.listening = false
 }
 
-// next waits for a flight and gives it the place that was taken for it. It returns nil when
-// ctx ends.
+// next waits for a flight and assigns it the prefetch slot that was reserved for it. It returns nil
+// when ctx ends.
 func (l *local) next(ctx context.Context, place chan struct{}) *flight {
 	for {
 		if f := l.take(place); f != nil {
@@ -292,8 +291,8 @@ func (f *flight) Message() (*waybill.Message, error) {
 	return &m, nil
 }
 
-// Redelivered implements [contract.Delivery]. The row of a message does not tell whether it
-// was here before, perhaps in another process, so it may have been.
+// Redelivered implements [contract.Delivery]. The row of a message does not show whether it was
+// delivered before, perhaps in another process, so it may have been.
 func (f *flight) Redelivered() bool { return true }
 
 // Ack implements [contract.Delivery]: the row is published.

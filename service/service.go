@@ -22,7 +22,7 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 )
 
-// Store is what a service needs of a store. Every store of the project is one, except
+// Store is what a service needs of a store. Every store of the project implements it, except
 // redisstore, which only leases keys.
 type Store[Tx any] interface {
 	outbox.Store[Tx]
@@ -32,7 +32,7 @@ type Store[Tx any] interface {
 	janitor.Store
 }
 
-// Broker is what a service needs of a broker. Every broker of the project is one.
+// Broker is what a service needs of a broker. Every broker of the project implements it.
 type Broker interface {
 	// Publisher returns what the relay publishes with.
 	Publisher() contract.Publisher
@@ -40,8 +40,8 @@ type Broker interface {
 	consumer.Broker
 }
 
-// declarer is a broker that routes a message to those groups only that were declared before
-// it was published. A service declares its consumers there before its relay begins.
+// declarer is a broker that routes a message only to groups that were declared before it was
+// published. A service declares its consumers before its relay starts.
 type declarer interface {
 	Declare(ctx context.Context, sub consumer.Subscription) error
 }
@@ -54,7 +54,7 @@ type part interface {
 }
 
 // Service is a relay, any number of consumers and a janitor over one store and one broker.
-// Beside the relay it drives bulk replays of dead letters and recurring schedules.
+// With the relay it also runs bulk replays of dead letters and recurring schedules.
 type Service[Tx any] struct {
 	store  Store[Tx]
 	broker Broker
@@ -69,7 +69,7 @@ type Service[Tx any] struct {
 	consumers []part
 	names     []string // of the consumers
 	subs      []consumer.Subscription
-	started   bool // nothing can be added any more
+	started   bool // nothing can be added
 	running   bool
 }
 
@@ -112,7 +112,7 @@ func New[Tx any](store Store[Tx], broker Broker, cfg Config) (*Service[Tx], erro
 	return s, nil
 }
 
-// setRunner makes the runner of recurring schedules, if there is to be one.
+// setRunner creates the runner of recurring schedules, if there is to be one.
 func (s *Service[Tx]) setRunner() (err error) {
 	source, keeps := s.store.(schedule.Source)
 	if !keeps || s.cfg.DisableRelay || s.cfg.DisableSchedules {
@@ -124,7 +124,7 @@ func (s *Service[Tx]) setRunner() (err error) {
 	return err
 }
 
-// setRelay makes the relay with the given configuration the service's own.
+// setRelay creates the service's relay with the given configuration.
 func (s *Service[Tx]) setRelay(cfg relay.Config) error {
 	destinations := s.cfg.Destinations
 	if len(destinations) == 0 {
@@ -138,8 +138,8 @@ func (s *Service[Tx]) setRelay(cfg relay.Config) error {
 	return nil
 }
 
-// Outbox returns the writer that enqueues in the caller's transactions. It may be used at
-// any time, also while the service does not run.
+// Outbox returns the writer that enqueues in the caller's transactions. It may be used at any time,
+// even while the service does not run.
 func (s *Service[Tx]) Outbox() *outbox.Writer[Tx] { return s.writer }
 
 // Consume adds a consumer of the messages that sub names. Fields that cfg leaves empty are taken
@@ -151,7 +151,7 @@ func (s *Service[Tx]) Consume(sub consumer.Subscription, h consumer.Handler[Tx],
 	})
 }
 
-// ConsumeBatch is Consume for a handler of many messages at once, see [consumer.NewBatch]. The
+// ConsumeBatch is like Consume, for a handler of many messages at once, see [consumer.NewBatch]. The
 // store must be an [inbox.Batcher].
 func (s *Service[Tx]) ConsumeBatch(sub consumer.Subscription, h consumer.BatchHandler[Tx], cfg consumer.Config) error {
 	return s.consume(sub, func() (part, error) {
@@ -159,10 +159,10 @@ func (s *Service[Tx]) ConsumeBatch(sub consumer.Subscription, h consumer.BatchHa
 	})
 }
 
-// ConsumeLeased adds a consumer of the messages that sub names whose handler writes elsewhere
-// than in a transaction of the service's store. It leases each message in leases, which may be
-// the service's store if that is one. Where l.Letters is empty dead letters are kept in the
-// service's store. Otherwise it is as [Service.Consume].
+// ConsumeLeased adds a consumer of the messages that sub names, for a handler that does not write
+// in a transaction of the service's store. It leases each message in leases, which may be the
+// service's store if that is a [lease.Store]. If l.Letters is empty dead letters are kept in the
+// service's store. Otherwise it is like [Service.Consume].
 func (s *Service[Tx]) ConsumeLeased(sub consumer.Subscription, leases lease.Store, h consumer.LeasedHandler, l consumer.Leases, cfg consumer.Config) error {
 	if !l.Letters.Set() {
 		l.Letters = consumer.LettersIn(s.store)
@@ -208,11 +208,10 @@ func (s *Service[Tx]) addConsumer(name string, build func() (part, error)) error
 	return nil
 }
 
-// Run runs the relay, bulk replays, recurring schedules, all consumers and a janitor until ctx is done. Each then stops taking up work,
-// finishes what is under way within its own grace period and gives the rest back; Run
-// returns nil when all of them have. A part that can't work, because a server does not
-// answer, waits and does not stop the others; Health tells of it. A service runs once at a
-// time; a second Run returns an error.
+// Run runs the relay, bulk replays, recurring schedules, all consumers and a janitor until ctx is done. Each
+// then stops taking new work, finishes what is in flight within its grace period and releases the rest; Run
+// returns nil when all of them have. A part that can't work, because a server does not answer, waits and does
+// not stop the others; Health reports it. A service runs once at a time; a second Run returns an error.
 func (s *Service[Tx]) Run(ctx context.Context) error {
 	parts, err := s.start()
 	if err != nil {
@@ -290,9 +289,9 @@ func (s *Service[Tx]) RelayStatus() (relay.Status, bool) {
 	return r.Status(), true
 }
 
-// ConsumerLag asks the broker how much waits for each consumer, by its name. Consumers of which
-// nobody can tell, such as those of [Service.Local], are left out. What could not be asked is
-// in the error; the others are returned all the same. It is safe for concurrent use.
+// ConsumerLag asks the broker for the backlog of each consumer, by name. Consumers whose backlog is
+// not known, such as those of [Service.Local], are left out. If some queries fail the error joins
+// their errors, and the others are still returned. It is safe for concurrent use.
 func (s *Service[Tx]) ConsumerLag(ctx context.Context) (map[string]consumer.Lag, error) {
 	s.mu.Lock()
 	consumers, names := slices.Clone(s.consumers), slices.Clone(s.names)
@@ -309,9 +308,9 @@ func (s *Service[Tx]) ConsumerLag(ctx context.Context) (map[string]consumer.Lag,
 	return lags, errors.Join(errs...)
 }
 
-// Health returns nil while the relay, the replays, the schedules, the janitor and all consumers do their work, and
-// otherwise one error for each that does not, a [*waybill.StalledError] for each of their
-// loops. It asks no server and is safe for concurrent use.
+// Health returns nil while the relay, the replays, the schedules, the janitor and all consumers work, and
+// otherwise one error for each that does not, a [*waybill.StalledError] for each of their loops. It asks no
+// server and is safe for concurrent use.
 func (s *Service[Tx]) Health() error {
 	s.mu.Lock()
 	r, consumers := s.relay, s.consumers

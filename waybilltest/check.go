@@ -21,20 +21,19 @@ const (
 	deliveryTimeout = 10 * time.Second
 )
 
-// Subject is what a trial runs. All of it is made anew for each trial: a database, fakes of
-// other systems, the handler.
+// Subject is what a trial runs. All of it is recreated for each trial: a database, fakes of other
+// systems, the handler.
 type Subject struct {
-	// Deliver handles one delivery as the program under test does. nil is its
-	// acknowledgement, and so is a permanent error, which makes a dead letter; after any
-	// other error the message is delivered again. [Handle] makes one of a handler. Required.
+	// Deliver handles one delivery as the program under test does. nil acknowledges it, and so does a
+	// permanent error, which makes a dead letter; after any other error the message is redelivered.
+	// [Handle] returns one for a handler. Required.
 	Deliver func(ctx context.Context, m *waybill.Message) error
 
 	// Message is what is delivered. A missing ID is filled in. Required.
 	Message waybill.Message
 
-	// Effect returns what the deliveries have brought about so far, as a value that can be
-	// compared and printed: a count, a balance, a map of both. It is called between
-	// deliveries. Required.
+	// Effect returns the effect of the deliveries so far, as a value that can be compared and printed:
+	// a count, a balance, a map of both. It is called between deliveries. Required.
 	Effect func() any
 }
 
@@ -49,7 +48,7 @@ func Handle[Tx any](box inbox.Inbox[Tx], name string, h consumer.Handler[Tx]) fu
 	}
 }
 
-// CheckOnce is [Check] in a test, which it fails with the report.
+// CheckOnce runs [Check], and fails the test with the report if there is one.
 func CheckOnce(t testing.TB, setup func(f *Faults) Subject) {
 	t.Helper()
 	if err := Check(setup); err != nil {
@@ -58,8 +57,8 @@ func CheckOnce(t testing.TB, setup func(f *Faults) Subject) {
 }
 
 // Check returns nil if the effect of a delivery is the same under every schedule as after one
-// delivery that nothing disturbs, and otherwise an error whose text shows the first schedule
-// under which it is not.
+// undisturbed delivery, and otherwise an error whose text shows the first schedule under which it
+// is not.
 //
 // The schedules are: for each step of a delivery, up to its acknowledgement, a crash of the
 // process before it, and a lost connection before it, which the process survives; each is
@@ -67,8 +66,8 @@ func CheckOnce(t testing.TB, setup func(f *Faults) Subject) {
 //
 // setup is called for each trial, more than twice as often as a delivery has steps; what it
 // opens with f is closed after the trial. Deliver must take its steps in the same order each
-// time. Its goroutines, if it starts some, are not waited for, and what they do is not under
-// control. A delivery may take 10 s of real time.
+// time. Goroutines that it starts are not waited for, and not controlled. A delivery may take 10 s
+// of real time.
 func Check(setup func(f *Faults) Subject) error {
 	want, err := calmly(setup)
 	if err != nil {
@@ -88,8 +87,8 @@ func Check(setup func(f *Faults) Subject) error {
 	return fmt.Errorf("waybilltest: a delivery has more than %d steps", maxSteps)
 }
 
-// calmly runs the trial in which nothing but a duplicate happens, and returns the effect of
-// the first delivery, which is what is wanted of all others.
+// calmly runs the trial without faults, in which only a duplicate follows, and returns the effect
+// of the first delivery, which all other trials must have.
 func calmly(setup func(f *Faults) Subject) (want any, err error) {
 	t, err := newTrial(setup)
 	defer t.close(&err)
@@ -148,7 +147,7 @@ func newTrial(setup func(f *Faults) Subject) (*trial, error) {
 	return t, nil
 }
 
-// close closes what the trial has opened, and adds an error of that to *err.
+// close closes what the trial has opened, and joins its error to *err.
 func (t *trial) close(err *error) { *err = errors.Join(*err, t.faults.closeAll()) }
 
 // untilAcknowledged delivers the message until it is acknowledged, and compares the effect.
@@ -177,7 +176,7 @@ func (t *trial) deliver(line string) error {
 	m := t.subject.Message.Clone()
 	err := loop.Protect(func() error { return t.subject.Deliver(ctx, &m) })
 	if t.faults.crashed() {
-		return errCrashed // whatever came back: nobody is there to acknowledge
+		return errCrashed // whatever was returned: the process cannot acknowledge
 	}
 	if err != nil {
 		t.faults.note("  %v error: %v", waybill.KindOf(err), err)
@@ -198,7 +197,7 @@ func (t *trial) compare() error {
 	return nil
 }
 
-// report tells what happened, and what came of it.
+// report returns what happened, with the outcome.
 func (t *trial) report(outcome string) error {
 	return fmt.Errorf("waybilltest: the effect is not once under this schedule:\n  %s\n  the effect %s",
 		strings.Join(t.faults.schedule, "\n  "), outcome)

@@ -12,13 +12,13 @@ import (
 )
 
 // OpenDB opens a database as [sql.Open] does, with each BEGIN, statement and COMMIT of a delivery
-// as a step, and one more between a COMMIT and its answer. A fault at a step makes the call
-// fail; what else the transaction does then fails too, and it rolls back. The database is
+// as a step, and one more between a COMMIT and its answer. A fault at a step makes the call fail;
+// all later calls in the transaction fail too, and it rolls back. The database is
 // closed after the trial.
 //
-// Any driver of database/sql will do that implements the interfaces with contexts, as those of
-// SQLite, PostgreSQL and MySQL do. A trial needs a database of its own: of SQLite in memory,
-// ":memory:" is one for each connection, so follow it by SetMaxOpenConns(1).
+// The driver must implement the interfaces with contexts, as those of SQLite, PostgreSQL and MySQL
+// do. Each trial needs a separate database: with SQLite, each connection to ":memory:" opens a new
+// one, so call SetMaxOpenConns(1).
 func (f *Faults) OpenDB(driverName, dataSource string) (*sql.DB, error) {
 	plain, err := sql.Open(driverName, dataSource)
 	if err != nil {
@@ -57,7 +57,7 @@ type connector struct {
 	faults *Faults
 }
 
-// contextConn is what is needed of a driver's connection.
+// contextConn is what a driver's connection must implement.
 type contextConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -83,7 +83,7 @@ type conn struct {
 	contextConn
 	faults *Faults
 	inTx   bool
-	lost   error // what a step of the transaction under way has failed with
+	lost   error // the error of a failed step in the current transaction
 }
 
 var (
@@ -192,7 +192,7 @@ func (c *conn) Ping(ctx context.Context) error {
 	return nil
 }
 
-// contextStmt is what is needed of a driver's prepared statement.
+// contextStmt is what a driver's prepared statement must implement.
 type contextStmt interface {
 	driver.Stmt
 	driver.StmtExecContext

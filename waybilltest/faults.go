@@ -14,36 +14,36 @@ var (
 	errLost    = errors.New("waybilltest: the connection was lost")
 )
 
-// fault is what strikes at a step, before it is done.
+// fault is a fault that is injected at a step, before it is done.
 type fault int
 
 const (
 	noFault fault = iota
 	crash         // the process ends: every later step fails, and no delivery is acknowledged
-	lost          // the connection ends: the transaction fails, the process goes on
+	lost          // the connection ends: the transaction fails, the process continues
 )
 
 func (f fault) String() string { return [...]string{"nothing", "crash", "connection lost"}[f] }
 
 func (f fault) err() error { return [...]error{nil, errCrashed, errLost}[f] }
 
-// Faults counts the steps of the deliveries under way and strikes at one of them. A [Kit] and
-// each trial of a [Check] have one of their own. It is safe for concurrent use.
+// Faults counts the steps of running deliveries and injects a fault at one of them. A [Kit] and
+// each trial of a [Check] have their own. It is safe for concurrent use.
 type Faults struct {
 	mu       sync.Mutex
-	armed    fault // what will strike; noFault if nothing will, or has
+	armed    fault // what will be injected; noFault if nothing will, or it has been
 	ahead    int   // steps before that
 	taken    int   // steps so far
 	dead     bool  // the process has crashed
-	running  int   // deliveries under way
+	running  int   // running deliveries
 	onCrash  func()
 	schedule []string // what happened, for the report
 	closers  []func() error
 }
 
-// Step says that a delivery is about to do something, such as a call of another system. Its
-// place is a fake of that system: call it before the effect, which an error says not to have,
-// and after it too if the answer can be lost. The name stands in reports. Outside of a
+// Step reports that a delivery is about to do something, such as a call of another system. A fake
+// of that system calls it before the effect, which must not happen if Step returns an error, and
+// after it too if the answer can be lost. The name appears in reports. Outside of a
 // delivery it does nothing and returns nil.
 func (f *Faults) Step(name string) error {
 	struck, die := f.take(name)
@@ -53,8 +53,8 @@ func (f *Faults) Step(name string) error {
 	return struck.err()
 }
 
-// take counts a step. It returns the fault that strikes there, and what is to be called if it
-// ends the process.
+// take counts a step. It returns the fault to inject there, and the function to call if it ends the
+// process.
 func (f *Faults) take(name string) (fault, func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,15 +78,14 @@ func (f *Faults) take(name string) (fault, func()) {
 	return struck, nil
 }
 
-// arm lets what strike after so many steps.
+// arm injects what after the given number of steps.
 func (f *Faults) arm(what fault, after int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.armed, f.ahead = what, after
 }
 
-// disarm reports whether a fault was armed and has not struck, and lets it not strike any
-// more.
+// disarm cancels a fault that was armed and not yet injected, and reports whether there was one.
 func (f *Faults) disarm() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +94,7 @@ func (f *Faults) disarm() bool {
 	return waiting
 }
 
-// begin says that a delivery begins. The caller calls end after it.
+// begin records that a delivery begins. The caller calls end after it.
 func (f *Faults) begin(line string) (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,7 +121,7 @@ func (f *Faults) steps() int {
 	return f.taken
 }
 
-// busy reports whether a delivery is under way.
+// busy reports whether a delivery is running.
 func (f *Faults) busy() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,14 +135,14 @@ func (f *Faults) crashWith(end func()) {
 	f.onCrash = end
 }
 
-// crashed reports whether the process has.
+// crashed reports whether the process has crashed.
 func (f *Faults) crashed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.dead
 }
 
-// revive begins a new process.
+// revive starts a new process.
 func (f *Faults) revive() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

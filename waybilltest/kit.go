@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	tick        = 10 * time.Millisecond // what Wait lets pass to see whether anything still happens
+	tick        = 10 * time.Millisecond // how far Wait advances the clock to see whether anything still happens
 	maxTicks    = 100_000               // of one Wait
 	maxActivity = 10_000                // messages published and handled during one Wait
 	day         = 24 * time.Hour
@@ -49,7 +49,7 @@ type Kit struct {
 	handled   atomic.Int64 // deliveries
 }
 
-// consumes is what a consumer was made of, to make it again after a crash.
+// consumes holds the arguments of a consumer, to recreate it after a crash.
 type consumes struct {
 	from    consumer.Subscription
 	handler consumer.Handler[*memstore.Tx]
@@ -100,7 +100,7 @@ func needBubble(t *testing.T) {
 	synctest.Wait()
 }
 
-// finish tells what a failed test did, and of a crash that has not come.
+// finish logs what a failed test did, and reports a crash that has not happened.
 func (k *Kit) finish() {
 	if k.faults.disarm() {
 		k.t.Error("waybilltest: CrashAfter was called, and handlers have taken fewer steps since")
@@ -124,8 +124,8 @@ func (k *Kit) Enqueue(msgs ...waybill.Message) {
 	k.Wait()
 }
 
-// Consume adds a consumer, as service.Service does. cfg.BatchSize must not be set. What was
-// published before is not delivered.
+// Consume adds a consumer, as service.Service does. cfg.BatchSize must not be set. Messages
+// published before are not delivered.
 func (k *Kit) Consume(from consumer.Subscription, h consumer.Handler[*memstore.Tx], cfg consumer.Config) {
 	k.t.Helper()
 	if cfg.Observer == nil {
@@ -139,10 +139,10 @@ func (k *Kit) Consume(from consumer.Subscription, h consumer.Handler[*memstore.T
 	k.must(k.process.consume(k, c))
 }
 
-// Wait lets relay and consumers work until they have nothing to do at this time. A crash that
-// [Kit.CrashAfter] brings about is followed by a new process. The clock moves on by as little
-// as it takes to see that nothing happens any more, some hundredths of a second; a handler that
-// sleeps is waited for. After 10,000 messages published and handled it fails the test.
+// Wait lets relay and consumers work until they have nothing to do at this time. A crash by
+// [Kit.CrashAfter] is followed by a new process. The clock advances only as far as needed to see
+// that nothing more happens, some hundredths of a second; a handler that sleeps is waited for.
+// After 10,000 messages published and handled it fails the test.
 func (k *Kit) Wait() {
 	k.t.Helper()
 	first := k.activity()
@@ -170,7 +170,7 @@ func (k *Kit) Wait() {
 func (k *Kit) activity() int64 { return k.handled.Load() + k.recorder.count() }
 
 // Advance moves the clock on, so that retries, scheduled messages and timeouts come due, and
-// then waits as [Kit.Wait] does. What comes due on the way happens at its time. A week takes about a
+// then waits as [Kit.Wait] does. What comes due in between happens at its time. A week takes about a
 // second.
 func (k *Kit) Advance(d time.Duration) {
 	k.t.Helper()
@@ -178,8 +178,8 @@ func (k *Kit) Advance(d time.Duration) {
 	k.Wait()
 }
 
-// Redeliver delivers a copy of the latest published message with the given id to everybody who
-// consumes its topic, as a broker or a relay may do at any time, and waits as [Kit.Wait] does.
+// Redeliver delivers a copy of the latest published message with the given id to all consumers of
+// its topic, as a broker or a relay may do at any time, and waits as [Kit.Wait] does.
 // It fails the test if there is no such message.
 func (k *Kit) Redeliver(id string) {
 	k.t.Helper()
@@ -193,8 +193,8 @@ func (k *Kit) Redeliver(id string) {
 	k.Wait()
 }
 
-// DeadLetters waits as [Kit.Wait] does and returns the messages that relay or consumers have
-// given up, the first first, at most [deadletter.DefaultLimit].
+// DeadLetters waits as [Kit.Wait] does and returns the dead letters of relay and consumers, the
+// oldest first, at most [deadletter.DefaultLimit].
 func (k *Kit) DeadLetters() []deadletter.Letter {
 	k.t.Helper()
 	k.Wait()
@@ -207,15 +207,15 @@ func (k *Kit) DeadLetters() []deadletter.Letter {
 	return letters
 }
 
-// CrashAfter makes the process of the consumers crash when handlers have taken n more steps,
-// before the next one: the transaction under way rolls back, nothing is acknowledged, what the
-// handler still tries fails, and a new process gets the delivery again. Steps are those of
+// CrashAfter makes the process of the consumers crash when handlers have taken n more steps, before
+// the next one: the current transaction rolls back, nothing is acknowledged, further calls of the
+// handler fail, and a new process gets the delivery again. Steps are those of
 // [memstore.WithSteps], of [Kit.Step], and, once a delivery is committed, its acknowledgement.
-// The relay goes on. A test that ends before the crash fails.
+// The relay keeps running. A test that ends before the crash fails.
 func (k *Kit) CrashAfter(n int) { k.faults.arm(crash, n) }
 
-// Steps returns how many steps handlers have taken: a story that takes n of them can be run again
-// with [Kit.CrashAfter] 0 to n-1.
+// Steps returns how many steps handlers have taken: a scenario of n steps can be repeated with
+// [Kit.CrashAfter] 0 to n-1.
 func (k *Kit) Steps() int { return k.faults.steps() }
 
 // Step is a step of a fake of another system, as [Faults.Step] says.
@@ -228,7 +228,7 @@ func (k *Kit) must(err error) {
 	}
 }
 
-// note fails the test, from any goroutine.
+// note fails the test, and may be called from any goroutine.
 func (k *Kit) note(err error) {
 	if err != nil {
 		k.t.Error(fmt.Errorf("waybilltest: %w", err))

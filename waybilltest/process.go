@@ -53,8 +53,7 @@ func (p *process) end() {
 	p.conn.Close() // always nil
 }
 
-// mortal is the inbox as a process sees it: once the process has crashed nothing reaches the
-// store.
+// mortal is the inbox of a process: once the process has crashed nothing reaches the store.
 type mortal struct {
 	store *memstore.Store
 	kit   *Kit
@@ -68,7 +67,7 @@ func (b *mortal) alive() error {
 	return nil
 }
 
-// ProcessOnce tells the faults of a delivery, and takes its acknowledgement as a step.
+// ProcessOnce reports a delivery to the faults, and counts its acknowledgement as a step.
 func (b *mortal) ProcessOnce(ctx context.Context, rec inbox.Record, fn func(ctx context.Context, tx *memstore.Tx) error) (inbox.Outcome, error) {
 	if err := b.alive(); err != nil {
 		return inbox.Processed, err
@@ -120,10 +119,10 @@ func (b *mortal) TakeRequeued(ctx context.Context, name string, lease time.Durat
 	return b.store.TakeRequeued(ctx, name, lease)
 }
 
-// AwaitRequeued lets a consumer hear of requeued letters at once, so that it need not look often.
+// AwaitRequeued wakes a consumer for requeued dead letters at once, so that it need not poll often.
 func (b *mortal) AwaitRequeued(ctx context.Context, name string) { b.store.AwaitRequeued(ctx, name) }
 
-// RunRequeued tells the faults of a delivery too.
+// RunRequeued reports a delivery to the faults, too.
 func (b *mortal) RunRequeued(ctx context.Context, r inbox.Requeued, node string, fn func(ctx context.Context, tx *memstore.Tx) error) (bool, error) {
 	if err := b.alive(); err != nil {
 		return false, err

@@ -18,7 +18,7 @@ type recorder struct {
 	published []waybill.Message
 }
 
-// Send implements [contract.Publisher]. A topic that nobody consumes is none the worse for it.
+// Send implements [contract.Publisher]. A topic without a consumer is no error.
 func (r *recorder) Send(ctx context.Context, msgs []contract.Outgoing) (wait func() []error) {
 	inner := r.inner.Send(ctx, msgs)
 	return func() []error {
@@ -43,7 +43,7 @@ func (r *recorder) add(m *waybill.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kept := m.Clone()
-	kept.Payload = append([]byte{}, m.Payload...) // the relay's own is not ours to keep
+	kept.Payload = append([]byte{}, m.Payload...) // the relay's must not be retained
 	r.published = append(r.published, kept)
 }
 
@@ -66,8 +66,8 @@ func (r *recorder) find(id string) (waybill.Message, bool) {
 }
 
 // Messages waits as [Kit.Wait] does and returns what was published to a topic, or sent to a
-// destination of that name, in that order. A message that the relay has published twice is
-// there twice; copies by [Kit.Redeliver] are not.
+// destination of that name, in that order. A message that the relay has published twice is included
+// twice; copies by [Kit.Redeliver] are not included.
 func (k *Kit) Messages(topic string) []waybill.Message {
 	k.t.Helper()
 	k.Wait()
@@ -82,7 +82,7 @@ func (k *Kit) Messages(topic string) []waybill.Message {
 	return list
 }
 
-// Published returns the events that were published to a topic, decoded from JSON, otherwise as
+// Published returns the events that were published to a topic, decoded from JSON, otherwise like
 // [Kit.Messages]. It fails the test if one of them does not decode.
 func Published[T any](t testing.TB, k *Kit, topic string) []T {
 	t.Helper()

@@ -28,17 +28,17 @@ func KeyOf(bus, group string, m *waybill.Message) Key {
 	return Key{Tenant: k.Tenant, Bus: bus, Group: group, Alias: k.Alias, Message: k.Message}
 }
 
-// String joins the parts with colons. Different keys give different strings, and the number
-// of parts tells which they are:
+// String joins the parts with colons. Different keys give different strings, and the number of
+// parts shows which they are:
 //
 //	bus:group:alias:message                 default tenant, no source
 //	bus:group:source:alias:message          default tenant
 //	tenant:bus:group:source:alias:message   source may be empty
 //
 // Within a part a percent sign is written %25 and a colon %3A. If that is longer than
-// [MaxKeyLen] bytes, %sha256= and the SHA-256, in lower-case hex, of everything after the
-// group and its colon take that text's place; [Key.Raw] is the whole of it, for people. If it is
-// too long even then, because of tenant, bus and group, the stores refuse it.
+// [MaxKeyLen] bytes, everything after the group and its colon is replaced by %sha256= and its
+// SHA-256 in lower-case hex; [Key.Raw] is the full text, for people. If the string is still too
+// long, because of tenant, bus and group, the stores refuse it.
 //
 // The file testdata/leasekeys.json has keys for the tests of other programs.
 func (k Key) String() string {
@@ -50,11 +50,11 @@ func (k Key) String() string {
 	return joinKey(append(k.owner(), hashMark+hex.EncodeToString(sum[:])))
 }
 
-// Raw is the string without the limit of its length.
+// Raw returns the string without a limit of its length.
 func (k Key) Raw() string { return joinKey(append(k.owner(), k.message()...)) }
 
-// owner returns the parts that say whose key it is, escaped: tenant unless it is the default
-// one, bus, group.
+// owner returns the parts that identify the consumer, escaped: tenant unless it is the default one,
+// bus, group.
 func (k Key) owner() []string {
 	parts := []string{escapePart(k.Bus), escapePart(k.Group)}
 	if k.defaultTenant() {
@@ -63,7 +63,7 @@ func (k Key) owner() []string {
 	return append([]string{escapePart(k.Tenant)}, parts...)
 }
 
-// message returns the parts that say which message it is, escaped.
+// message returns the parts that identify the message, escaped.
 func (k Key) message() []string {
 	parts := []string{escapePart(k.Alias), escapePart(k.Message)}
 	if k.defaultTenant() && k.Source == "" {
@@ -76,7 +76,7 @@ func (k Key) defaultTenant() bool { return k.Tenant == "" || k.Tenant == waybill
 
 func joinKey(parts []string) string { return strings.Join(parts, ":") }
 
-// hashMark cannot come from escaping: a percent sign is followed by 25 or 3A there.
+// hashMark cannot result from escaping, where a percent sign is followed by 25 or 3A.
 const hashMark = "%sha256="
 
 var (

@@ -22,23 +22,23 @@ const (
 	MinTTL          = time.Millisecond
 )
 
-// Status is what a lease store answers. The texts are those of the HTTP inbox service.
+// Status is the answer of a lease store. The texts are those of the HTTP inbox service.
 type Status string
 
 const (
 	Acquired  Status = "Acquired"  // the key is the caller's until the lease ends
-	Busy      Status = "Busy"      // somebody else has it
-	Exhausted Status = "Exhausted" // it was begun as often as the caller allows; nobody has it
-	Processed Status = "Processed" // it is done, for the retention of the store
-	Released  Status = "Released"  // its holder has given it back; it can be begun again
-	Expired   Status = "Expired"   // its lease has ended, nobody has released it; it can be begun again
-	Lost      Status = "LeaseLost" // somebody else has begun it since
+	Busy      Status = "Busy"      // somebody else has leased it
+	Exhausted Status = "Exhausted" // it was acquired as often as the caller allows; nobody has it
+	Processed Status = "Processed" // it was processed; kept for the store's retention
+	Released  Status = "Released"  // its holder has released it; it can be acquired again
+	Expired   Status = "Expired"   // its lease has ended without a release; it can be acquired again
+	Lost      Status = "LeaseLost" // somebody else has acquired it since
 	Unknown   Status = "Unknown"   // the store knows nothing of the key
 )
 
-// Request asks for a key.
+// Request asks for the lease of a key.
 type Request struct {
-	// Key is what must be processed once. 1 to [MaxKeyLen] bytes of UTF-8 without NUL;
+	// Key identifies what must be processed once. 1 to [MaxKeyLen] bytes of UTF-8 without NUL;
 	// [Key] builds one from the parts of a message. Required.
 	Key string
 
@@ -50,23 +50,23 @@ type Request struct {
 	// Required.
 	TTL time.Duration
 
-	// MaxAttempts is after how many counted attempts the answer is [Exhausted] where it
-	// would be [Acquired]. So a key that was given back with a wait is [Busy] until that
-	// is over, also to who has no attempt left. Optional; 0 means that there is no limit.
+	// MaxAttempts is the number of counted attempts after which the answer is [Exhausted] where it
+	// would be [Acquired]. So a key that was released with a wait is [Busy] until that is over, even if
+	// no attempt is left. Optional; 0 means that there is no limit.
 	MaxAttempts int
 
 	// RequestID becomes the id of the lease, so that a request whose answer was lost can be
 	// repeated: while the lease lasts, a request with its id is answered with that lease, as
-	// the same attempt, and changes nothing. Once it was released or has run out, the request
-	// is one like any other. Who gives up without an answer may release the lease by this id.
+	// the same attempt, and changes nothing. Once it was released or has expired, the request is
+	// treated as a new one. A caller that stops without an answer may release the lease by this id.
 	//
-	// Whoever sends the id shares the lease, so draw one with [NewID] for each request and
-	// its repetitions. [MinRequestIDLen] to [MaxRequestIDLen] visible ASCII characters. Optional;
+	// All requests with the same id share the lease, so draw one with [NewID] for each request and its
+	// repetitions. [MinRequestIDLen] to [MaxRequestIDLen] visible ASCII characters. Optional;
 	// without it a repetition finds the key busy until the lost lease ends.
 	RequestID string
 
-	// PayloadHash names the payload that the key stands for: whoever asks for a key that was
-	// processed with another one is told of the conflict. [inbox.Record].PayloadHash is one. The store
+	// PayloadHash identifies the payload of the key: a request for a key that was processed with
+	// another payload is answered with Conflict set. [inbox.Record].PayloadHash is suitable. The store
 	// keeps the hash of the request that acquired the key last. At most [MaxPayloadHash] visible
 	// ASCII characters. Optional; without it payloads are not compared.
 	PayloadHash string
@@ -80,8 +80,8 @@ func (r *Request) LeaseID() string {
 	return NewID()
 }
 
-// Conflicts reports whether a key that was processed with the payload of the given hash, "" if
-// that is not known, was processed with another one than the request's.
+// Conflicts reports whether a key was processed with a payload other than the request's, given the
+// hash of the processed one, "" if not known.
 func (r *Request) Conflicts(processed string) bool {
 	return processed != "" && r.PayloadHash != "" && processed != r.PayloadHash
 }
@@ -147,23 +147,23 @@ type Lease struct {
 	Key string
 	ID  string // drawn each time the key is acquired, or the RequestID
 
-	// Token rises by one each time the key is acquired. What the holder writes elsewhere can
-	// carry it, so that a resource which has seen a higher one refuses a holder that was
-	// taken for dead. Stores do not look at it.
+	// Token is a fencing token that rises by one each time the key is acquired. The holder can pass it
+	// along with what it writes elsewhere, so that a resource which has seen a higher one refuses a
+	// holder that was taken for dead. Stores ignore it.
 	Token int64
 }
 
-// Release says how a key is given back.
+// Release says how a key is released.
 type Release struct {
 	// Uncounted says that the attempt does not count.
 	Uncounted bool
 
-	// Wait is how long nobody may begin the key, the caller included: until then it is [Busy].
-	// So a retry is not begun early, whoever comes first. 0 to [MaxTTL].
+	// Wait is how long nobody may acquire the key, the caller included: until then it is [Busy]. So no
+	// consumer can start a retry early. 0 to [MaxTTL].
 	Wait time.Duration
 }
 
-// Validate returns an [*waybill.InvalidError] if a key can't be given back in this way. Stores
+// Validate returns an [*waybill.InvalidError] if a key can't be released in this way. Stores
 // call it before anything is changed.
 func (r Release) Validate() error {
 	if r.Wait < 0 || r.Wait > MaxTTL {
@@ -175,7 +175,7 @@ func (r Release) Validate() error {
 // NewID returns an id for a lease: 26 letters and digits, random.
 func NewID() string { return rand.Text() }
 
-// Answer is what became of a [Request], or of a renewal.
+// Answer is the result of a [Request], or of a renewal.
 type Answer struct {
 	Status Status
 
@@ -183,77 +183,73 @@ type Answer struct {
 	LeaseID string
 	Token   int64
 
-	// Attempts is how many attempts at the key count, with the one that was just acquired.
+	// Attempts is the number of counted attempts at the key, including the one just acquired.
 	// It is 0 for [Lost] and [Unknown].
 	Attempts int
 
-	// ExpiresAt is when the lease ends, by the store's clock, and Remaining how long that is
-	// from when the store answered: the caller's own lease if the status is [Acquired],
-	// the holder's if it is [Busy], or how long the key waits that was given back with a
-	// wait. Zero otherwise.
+	// ExpiresAt is when the lease ends, by the store's clock, and Remaining how long that is from when
+	// the store answered: the caller's lease if the status is [Acquired], the holder's if it is [Busy],
+	// or the rest of the wait of a key that was released with one. Zero otherwise.
 	ExpiresAt time.Time
 	Remaining time.Duration
 
-	// Conflict is true if the status is [Processed], and the key was processed with another
-	// payload: both hashes are known, and they differ.
+	// Conflict is true if the status is [Processed] and the key was processed with another payload:
+	// both hashes are known and differ.
 	Conflict bool
 }
 
 // Record is what a store knows of a key.
 type Record struct {
-	// Status is [Busy] while somebody has the key, [Expired] once that lease has ended,
-	// until somebody begins the key, [Released] if its holder has given it back,
-	// [Processed], or [Unknown] if nothing is stored; the other fields are zero then.
+	// Status is [Busy] while the key is leased, [Expired] once that lease has ended, until the key is
+	// acquired again, [Released] if its holder has released it, [Processed], or [Unknown] if nothing is
+	// stored; the other fields are zero then.
 	Status Status
 
-	Owner     string // who had it last, as it said
+	Owner     string // Owner of the request that acquired it last
 	Token     int64  // of the last lease
-	Attempts  int    // that count
+	Attempts  int    // counted ones
 	FirstSeen time.Time
-	// LastSeen is when the key was last acquired, renewed, released or processed. A request that
-	// changes nothing, answered Busy, Processed or Exhausted, does not move it: such answers write
-	// nothing, and the retention of a processed key counts from LastSeen.
+	// LastSeen is when the key was last acquired, renewed, released or processed. A request that is
+	// answered Busy, Processed or Exhausted does not change it: such answers write nothing, and the
+	// retention of a processed key counts from LastSeen.
 	LastSeen time.Time
 	// LeaseUntil is when the lease ends or has ended. It is zero once the key is released or
 	// processed.
 	LeaseUntil time.Time
-	// DueAt is when the key may be begun again, or might have been since, that was released with a
-	// wait; zero if there was none, and once it is begun or processed.
+	// DueAt is when a key that was released with a wait may be acquired again, possibly in the past;
+	// zero without a wait, and once the key is acquired or processed.
 	DueAt       time.Time
 	PayloadHash string // of the request that acquired it last
 }
 
-// Store processes messages once where handler and record cannot share a transaction. A
-// key is leased, the handler runs, the key is marked: a handler whose process dies in
-// between runs again once the lease has ended. So it narrows the window in which an effect
-// can happen twice, and does not close it; where handler and record can share a transaction,
-// use an [inbox.Inbox].
+// Store processes messages once where handler and record cannot share a transaction. A key is
+// leased, the handler runs, the key is marked: a handler whose process dies in between runs again
+// once the lease has ended. So it narrows the window in which an effect can happen twice, but does
+// not close it; where handler and record can share a transaction, use an [inbox.Inbox].
 //
-// Each call takes effect as a whole or not at all, by the store's own clock, and survives
-// being repeated. All methods are safe for concurrent use. An error is an
-// [*waybill.InvalidError] if the request is wrong, and unavailable if the store does not
-// answer; what was asked may have happened then. Processed keys are kept for the store's
-// retention.
+// Each call is atomic, uses the store's clock, and may be repeated. All methods are safe for
+// concurrent use. An error is an [*waybill.InvalidError] if the request is invalid, and unavailable
+// if the store does not answer; the call may have taken effect then. Processed keys are kept for
+// the store's retention.
 type Store interface {
 	// TryBegin leases a key to the caller, unless it is leased or processed, or waits since it was
-	// released. A lease that has run out is taken over. Each lease counts as an attempt. A request
-	// that comes again with its RequestID gets the lease that it has. The answer is
+	// released. An expired lease is taken over. Each lease counts as an attempt. A request that is
+	// repeated with its RequestID gets the lease that it has. The answer is
 	// [Acquired], [Busy], [Processed] or [Exhausted].
 	TryBegin(ctx context.Context, req Request) (Answer, error)
 
-	// RenewLease lets a lease end ttl from now, also one that has run out, unless somebody
-	// else has begun the key since. The answer is [Acquired], or, without effect,
-	// [Lost], [Released] if the caller has released it, [Processed] if the
-	// caller has marked it, or [Unknown].
+	// RenewLease makes a lease end ttl from now, even an expired one, unless somebody else has acquired
+	// the key since. The answer is [Acquired], or, without effect, [Lost], [Released] if the caller has
+	// released it, [Processed] if the caller has marked it, or [Unknown].
 	RenewLease(ctx context.Context, l Lease, ttl time.Duration) (Answer, error)
 
-	// MarkProcessed says that the key is done, also if the lease has run out, unless somebody
-	// else has begun the key since. The answer is [Processed], again if the caller has
+	// MarkProcessed marks the key as processed, even if the lease has expired, unless somebody else has
+	// acquired the key since. The answer is [Processed], again if the caller has
 	// marked it before; or, without effect, [Lost], [Released] if the caller has
 	// released it, or [Unknown].
 	MarkProcessed(ctx context.Context, l Lease) (Status, error)
 
-	// ReleaseLease gives the key back, so that anybody may begin it, after r.Wait. The answer is
+	// ReleaseLease releases the key, so that anybody may acquire it after r.Wait. The answer is
 	// [Released], again if the caller has released it before, which counts nothing and
 	// prolongs no wait a second time; or, without effect, [Processed] if the caller has
 	// marked it, [Lost] or [Unknown].
@@ -262,16 +258,15 @@ type Store interface {
 	// ReadLease returns what the store knows of a key. It changes nothing.
 	ReadLease(ctx context.Context, key string) (Record, error)
 
-	// PurgeLeases removes up to limit keys that were processed longer ago than retention, or
-	// that were last touched longer ago, that nobody has and that do not wait, and returns how
-	// many. Call again until it returns less than limit. A store that lets keys expire by itself
-	// removes none.
+	// PurgeLeases removes up to limit keys that were processed longer ago than retention, or that were
+	// last seen longer ago, are not leased and do not wait, and returns how many. Call again until it
+	// returns less than limit. A store that lets keys expire by itself removes none.
 	PurgeLeases(ctx context.Context, retention time.Duration, limit int) (int, error)
 }
 
-// BatchStore is a [Store] that serves many keys in one round trip. Each key is
-// served as if it stood alone; one of them failing says nothing about the others, but an
-// error means that any of them may have happened.
+// BatchStore is a [Store] that serves many keys in one round trip. Each key is served
+// independently: the answer for one says nothing about the others, but after an error any of them
+// may have taken effect.
 type BatchStore interface {
 	Store
 

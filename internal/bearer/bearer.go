@@ -1,4 +1,4 @@
-// Package bearer knows the secrets that programs show with their requests, by their hashes only.
+// Package bearer checks the bearer tokens of requests against hashes of secrets.
 package bearer
 
 import (
@@ -14,12 +14,12 @@ import (
 // Hash is the SHA-256 of a secret.
 type Hash = [sha256.Size]byte
 
-// minLen is the least length of a secret. What is shorter could be guessed.
+// minLen is the least length of a secret. Shorter ones could be guessed.
 const minLen = 20
 
 // ParseHash returns the hash of a secret, which is written as "sha256:" and the hash in hexadecimal
-// digits, or as the secret itself, of at least 20 bytes. The error goes on where a sentence has
-// named the token, and does not quote the secret.
+// digits, or as the secret itself, of at least 20 bytes. The error continues a sentence that names
+// the token, and does not quote the secret.
 func ParseHash(secret string) (Hash, error) {
 	digits, hashed := strings.CutPrefix(secret, "sha256:")
 	if !hashed {
@@ -47,7 +47,7 @@ func Find[T any](tokens []T, hash func(*T) *Hash, secret string) *T {
 }
 
 // FindHash returns which of the tokens has the secret with this hash, nil if none has. It compares
-// every token, so that the time it takes says nothing.
+// every token, so that its duration reveals nothing.
 func FindHash[T any](tokens []T, hash func(*T) *Hash, sum Hash) *T {
 	var found *T
 	for i := range tokens {

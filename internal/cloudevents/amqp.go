@@ -12,20 +12,19 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// AMQPPrefix is what the AMQP binding puts before the name of an attribute to make it an
-// application property.
+// AMQPPrefix is the AMQP binding's prefix of attribute names in application properties.
 const AMQPPrefix = "cloudEvents:"
 
 // AMQP is the binding of that prefix.
 var AMQP = NewBinding(AMQPPrefix)
 
-// amqpPrefixes mark attributes in the messages of others, the one that counts if an attribute is
-// there twice last. Case does not matter.
+// amqpPrefixes mark attributes in messages of other producers; if an attribute occurs twice the
+// later prefix wins. Case does not matter.
 var amqpPrefixes = [...]string{"ce-", "cloudevents_", "cloudevents:"}
 
-// SetAMQP sets the attributes among the application properties of an AMQP message, of which names
-// are those to look at, in order; text returns a value as text. It reports whether there are any.
-// The error quotes no value.
+// SetAMQP sets the attributes in the application properties of an AMQP message, of which it reads
+// names, in order; text returns a value as text. It reports whether there are any. The error quotes
+// no value.
 func SetAMQP(m *waybill.Message, properties map[string]any, names []string, text func(any) string) (found bool, err error) {
 	var errs []error
 	for _, prefix := range amqpPrefixes {
@@ -50,13 +49,12 @@ func cutPrefixFold(name, prefix string) (rest string, ok bool) {
 
 func setText(m *waybill.Message, attribute, value string) error {
 	if !Storable(value) {
-		return errors.New("an attribute is not text") // its name may be as bad
+		return errors.New("an attribute is not text") // its name may be just as invalid
 	}
 	return Set(m, attribute, value)
 }
 
-// Property is a property that a protocol has of its own, and the field that it stands in for if no
-// attribute has set that.
+// Property is a property of a protocol, with the field that it fills in if no attribute has set it.
 type Property struct {
 	Name, Value string
 	Field       *string
@@ -77,8 +75,8 @@ func FillIn(properties ...Property) error {
 	return errors.Join(bad...)
 }
 
-// FillInTrace takes a header, its name in lower case, for the trace context of m if that is
-// missing, and reports whether it has.
+// FillInTrace sets the trace context of m from a header, its name in lower case, if it is missing,
+// and reports whether it did.
 func FillInTrace(m *waybill.Message, header, value string) bool {
 	var field *string
 	switch header {
@@ -94,8 +92,8 @@ func FillInTrace(m *waybill.Message, header, value string) bool {
 	return true
 }
 
-// AMQPText returns a value of AMQP as text: numbers in decimal, times as by RFC 3339, bytes as they
-// are if they are UTF-8 and else in base64, nothing as "".
+// AMQPText returns an AMQP value as text: numbers in decimal, times in RFC 3339, bytes unchanged if
+// they are UTF-8 and otherwise in base64, nil as "".
 func AMQPText(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -117,7 +115,7 @@ func AMQPText(value any) string {
 	return fmt.Sprint(value) // bool, the integers, UUIDs, symbols
 }
 
-// Storable reports whether a text can be kept by every store.
+// Storable reports whether every store can keep a text.
 func Storable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsRune(s, 0)
 }

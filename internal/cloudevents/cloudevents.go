@@ -91,8 +91,8 @@ var fieldByName = func() map[string]field {
 	return byName
 }()
 
-// Binding writes attributes under names that begin with the prefix of a protocol, which are composed
-// once and not for each message.
+// Binding writes attributes under names with the prefix of a protocol, which are built once and not
+// for each message.
 type Binding struct {
 	specVersion string
 	names       []string // in the order of fields
@@ -120,11 +120,11 @@ func (b Binding) Each(m *waybill.Message, yield func(name, value string)) {
 
 var plain = NewBinding("")
 
-// Each is that of a binding without a prefix.
+// Each is [Binding.Each] of a binding without a prefix.
 func Each(m *waybill.Message, yield func(name, value string)) { plain.Each(m, yield) }
 
-// Set puts the value of one attribute, named without the protocol's prefix, into m. An
-// attribute that no field stands for is kept as a header of that name. The error says what
+// Set puts the value of one attribute, named without the protocol's prefix, into m. An attribute
+// without a field is kept as a header of that name. The error says what
 // is wrong with the value and does not quote it.
 func Set(m *waybill.Message, name, value string) error {
 	switch {

@@ -22,8 +22,8 @@ func (b Binding) Content(m *waybill.Message, structured bool, yield func(name, v
 	return m.ContentType, m.Payload
 }
 
-// formatStructured returns m in the JSON format, from which [ParseStructured] makes the same payload,
-// byte for byte: JSON stands there as it is, and text as a string; all else is in base64.
+// formatStructured returns m in the JSON format, from which [ParseStructured] restores the same
+// payload, byte for byte: JSON is embedded unchanged, text is a string, everything else is in base64.
 func formatStructured(m *waybill.Message) []byte {
 	head := []byte{'{'}
 	add := func(name, value string) {
@@ -50,17 +50,17 @@ func formatStructured(m *waybill.Message) []byte {
 	return append(base64.StdEncoding.AppendEncode(head, m.Payload), `"}`...)
 }
 
-// quoted returns s as a string of JSON.
+// quoted returns s as a JSON string.
 func quoted(s string) []byte {
-	q, _ := json.Marshal(s) // a string has a form
+	q, _ := json.Marshal(s) // never fails for a string
 	return q
 }
 
-// maxDepth is how deep package json reads.
+// maxDepth is the nesting limit of package json.
 const maxDepth = 10_000
 
-// withJSON returns the event with data as it stands, and false if that is not JSON that a reader
-// finds the same: space around it gets lost, and the event is deeper by one.
+// withJSON returns the event with data unchanged, and false if data is not JSON that a reader would
+// restore exactly: surrounding space is lost, and the event adds one level.
 func withJSON(head, data []byte) ([]byte, bool) {
 	if !utf8.Valid(data) || len(bytes.TrimSpace(data)) != len(data) || !json.Valid(data) {
 		return nil, false
@@ -69,7 +69,7 @@ func withJSON(head, data []byte) ([]byte, bool) {
 	return event, len(data) < maxDepth || json.Valid(event)
 }
 
-// isText reports whether a media type is of text in UTF-8, which is what a string of JSON stands for.
+// isText reports whether a media type is UTF-8 text, as JSON strings are.
 func isText(contentType string) bool {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil {

@@ -2,12 +2,12 @@ package cloudevents
 
 import "github.com/waybill-go/waybill"
 
-// keyHeader is the header in which producers that know no attribute idempotencykey send the key.
+// keyHeader is the header for the key of producers that do not use the attribute idempotencykey.
 const keyHeader = "x-idempotency-key"
 
-// FillInKey takes the header x-idempotency-key for the idempotency key of a message that was received,
-// unless an attribute has set that. The header goes: another message that is made with the headers of m
-// is not to have the key of m.
+// FillInKey sets the idempotency key of a received message from the header x-idempotency-key, unless an
+// attribute has set it. The header is removed, so that another message with the headers of m does not
+// get the key of m.
 func FillInKey(m *waybill.Message) {
 	key, found := m.Headers[keyHeader]
 	if !found {

@@ -10,8 +10,8 @@ var errNotUTF8 = errors.New("is not UTF-8")
 
 const hexDigits = "0123456789ABCDEF"
 
-// Escape percent-encodes s as the CloudEvents bindings for HTTP and NATS prescribe: space,
-// double quote, percent and all that is not printable ASCII.
+// Escape percent-encodes s as the CloudEvents bindings for HTTP and NATS prescribe: space, double
+// quote, percent and everything that is not printable ASCII.
 func Escape(s string) string {
 	n := 0
 	for i := range len(s) {
@@ -35,9 +35,9 @@ func Escape(s string) string {
 
 func mustEscape(c byte) bool { return c <= ' ' || c == '"' || c == '%' || c >= 0x7f }
 
-// Unescape is the inverse of [Escape]. It also takes what other producers may write: values in
-// double quotes with backslash escapes, and a percent sign without two hexadecimal digits,
-// which stands for itself. The result is UTF-8, or the error says that it is not.
+// Unescape is the inverse of [Escape]. It also accepts what other producers may write: values in
+// double quotes with backslash escapes, and a percent sign without two hexadecimal digits, which is
+// kept. The result is UTF-8, or the error says that it is not.
 func Unescape(s string) (string, error) {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = unquote(s[1 : len(s)-1])
@@ -62,7 +62,7 @@ func unquote(s string) string {
 	return string(out)
 }
 
-// Unpercent decodes percent-encoded bytes, and leaves all else as it stands.
+// Unpercent decodes percent-encoded bytes, and leaves everything else unchanged.
 func Unpercent(s string) string {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {

@@ -17,17 +17,17 @@ const (
 	batchJSON      = structuredMark + "-batch+json"
 )
 
-// Structured reports whether a content type marks the structured mode of CloudEvents, whatever its
-// format: attributes and data stand in the body.
+// Structured reports whether a content type marks the structured mode of CloudEvents, in any
+// format: attributes and data are in the body.
 func Structured(contentType string) bool {
 	return len(contentType) >= len(structuredMark) && strings.EqualFold(contentType[:len(structuredMark)], structuredMark)
 }
 
 // ParseStructured reads a body of the structured mode into m, which holds the address and
-// application headers already. Payload becomes the data: JSON byte for byte as it stands in the
-// body, a text where datacontenttype is not JSON, or the decoded data_base64. The JSON format is
-// known, one event in a body. With an error m holds the attributes that could be read, and all of the
-// body as Payload. The error quotes no value.
+// application headers already. Payload becomes the data: JSON byte for byte as in the body, a text
+// where datacontenttype is not JSON, or the decoded data_base64. It supports the JSON format, with
+// one event in a body. After an error m holds the attributes that could be read, and the whole body
+// as Payload. The error quotes no value.
 func ParseStructured(m *waybill.Message, contentType string, body []byte) error {
 	m.Payload = body
 	switch media, _, err := mime.ParseMediaType(contentType); {
@@ -72,7 +72,7 @@ func ParseStructured(m *waybill.Message, contentType string, body []byte) error 
 	return first
 }
 
-// attributeText returns an attribute in its text form; null is one that is not set.
+// attributeText returns an attribute in its text form; null means not set.
 func attributeText(name string, raw json.RawMessage) (value string, set bool, err error) {
 	switch text := string(raw); {
 	case text == "null":
@@ -87,7 +87,7 @@ func attributeText(name string, raw json.RawMessage) (value string, set bool, er
 	}
 }
 
-// structuredData returns the bytes that the members data and data_base64 stand for.
+// structuredData returns the payload from the members data and data_base64.
 func structuredData(contentType string, event map[string]json.RawMessage) ([]byte, error) {
 	data, text := event["data"]
 	encoded, binary := event["data_base64"]

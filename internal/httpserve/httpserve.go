@@ -1,5 +1,5 @@
-// Package httpserve has what the HTTP servers of this module share: limits on what a client may hold, and
-// the check of servers that ask nobody who they are.
+// Package httpserve has what the HTTP servers of this module share: limits for clients, and the access
+// check of servers without authentication.
 package httpserve
 
 import (
@@ -22,7 +22,7 @@ const (
 	maxHeaderLen  = 64 << 10
 )
 
-// New returns a server that no slow client holds up. Serve it on [Limit].
+// New returns a server with timeouts for slow clients. Serve it on [Limit].
 func New(handler http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,

@@ -18,9 +18,9 @@ func Sender(r *http.Request) netip.Addr {
 	return a.Addr().Unmap().WithZone("")
 }
 
-// IsLocal reports whether a request comes from this machine and asks for this machine. The Host is
-// checked because a name of somebody else's may lead here, and with it the pages of that
-// somebody; a proxy may serve anybody.
+// IsLocal reports whether a request comes from this machine and is addressed to it. The Host is
+// checked because a foreign name may resolve to this machine (DNS rebinding), which would let its
+// pages in; a proxy may serve anybody.
 func IsLocal(r *http.Request) bool {
 	return Sender(r).IsLoopback() && isLoopbackHost(r.Host) && !isForwarded(r)
 }
@@ -43,8 +43,8 @@ func isForwarded(r *http.Request) bool {
 	return false
 }
 
-// LocalOnly refuses what [IsLocal] does not let through, and what pages of other origins send but
-// those listed. It is for servers that ask nobody who they are.
+// LocalOnly refuses requests that are not [IsLocal], and those from pages of other origins that are
+// not listed. It is for servers without authentication.
 func LocalOnly(next http.Handler, origins ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !IsLocal(r) || !ownOrigin(r) && !slices.Contains(origins, r.Header.Get("Origin")) {

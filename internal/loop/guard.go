@@ -13,7 +13,7 @@ import (
 // guardInterval is how often a panic of one observer is logged, at most.
 const guardInterval = time.Minute
 
-// Guard returns an observer that passes everything on to o and survives what panics there.
+// Guard returns an observer that passes everything on to o and recovers from its panics.
 func Guard(o observe.Observer) observe.Observer { return &guard{observer: o} }
 
 type guard struct {

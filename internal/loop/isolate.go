@@ -5,8 +5,8 @@ import "errors"
 // errGoexit is the error of a function that called runtime.Goexit, as t.FailNow does.
 var errGoexit = errors.New("the function ended its goroutine by runtime.Goexit")
 
-// Isolate is [Protect] in a goroutine of its own: runtime.Goexit becomes an error, too, and ends
-// nothing but fn.
+// Isolate is [Protect] in a separate goroutine: runtime.Goexit becomes an error, too, and ends only
+// fn.
 func Isolate(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {

@@ -1,5 +1,5 @@
-// Package loop keeps background loops alive: an error or panic in one round is reported,
-// backed off and survived.
+// Package loop keeps background loops alive: an error or panic in one round is reported, and the
+// next round follows after a backoff.
 package loop
 
 import (
@@ -24,7 +24,7 @@ const (
 // Loop runs one round after the other.
 type Loop struct {
 	Name     string           // as reported
-	Kind     string           // the name without what differs from process to process; "" if nothing does
+	Kind     string           // the name without its process-specific part; "" if there is none
 	Observer observe.Observer // gets an OpLoop event for each failed round
 
 	mu      sync.Mutex
@@ -33,8 +33,8 @@ type Loop struct {
 }
 
 // Run calls round until ctx is done. A round that fails or panics is reported and followed
-// by a delay that doubles up to 5 s while rounds keep failing. What ends because ctx has
-// ended is no failure.
+// by a delay that doubles up to 5 s while rounds keep failing. An error because ctx has ended is no
+// failure.
 func (l *Loop) Run(ctx context.Context, round func(ctx context.Context) error) {
 	l.note(nil)
 	for failures := 0; ctx.Err() == nil; {

@@ -1,4 +1,4 @@
-// Package opening lets a broker be opened while its server is away.
+// Package opening lets a broker be opened while its server is unreachable.
 package opening
 
 import (
@@ -7,8 +7,8 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Tolerate returns the error of the first attempt to reach a broker, but nil if it says that the
-// server does not answer or refuses: that is logged, because the next use of the broker tries again.
+// Tolerate returns the error of the first attempt to reach a broker, but nil if the server does not
+// answer or refuses: that is logged, because the next use of the broker tries again.
 func Tolerate(log *slog.Logger, broker, address string, err error) error {
 	if !waybill.IsUnavailable(err) {
 		return err

@@ -78,7 +78,7 @@ type (
 	}
 )
 
-// newRequest returns the request that exports spans of one provider, which have one resource.
+// newRequest returns the request that exports spans of one provider, which share a resource.
 func newRequest(spans []trace.ReadOnlySpan) request {
 	of := spans[0].Resource()
 	all := resourceSpans{Resource: attributes{encodeAttributes(of.Attributes())}, SchemaURL: of.SchemaURL()}
@@ -126,7 +126,7 @@ func encodeSpan(s trace.ReadOnlySpan) span {
 
 var statusCodes = map[codes.Code]int{codes.Unset: 0, codes.Ok: 1, codes.Error: 2}
 
-// flags returns the trace flags of a context, and whether it is known that origin is of another process.
+// flags returns the trace flags of a context, with the flag whether origin is remote.
 func flags(of, origin api.SpanContext) uint32 {
 	const known, remote = 0x100, 0x200
 	f := uint32(of.TraceFlags()) | known
@@ -170,7 +170,7 @@ func boolValue(b bool) map[string]any     { return map[string]any{"boolValue": b
 func intValue(n int64) map[string]any     { return map[string]any{"intValue": strconv.FormatInt(n, 10)} }
 func stringValue(s string) map[string]any { return map[string]any{"stringValue": s} }
 
-// doubleValue writes what JSON has no number for as a string.
+// doubleValue writes values that JSON cannot represent as numbers as strings.
 func doubleValue(f float64) map[string]any {
 	var value any = f
 	switch {

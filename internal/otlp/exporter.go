@@ -22,10 +22,10 @@ import (
 const (
 	firstDelay = time.Second // before the second attempt; it doubles with each
 	maxDelay   = 30 * time.Second
-	maxAnswer  = 64 << 10 // what is read of an answer
+	maxAnswer  = 64 << 10 // bytes read of an answer
 )
 
-// exporter sends spans to a collector. The processor calls it once at a time.
+// exporter sends spans to a collector. The processor does not call it concurrently.
 type exporter struct {
 	settings
 	client *http.Client
@@ -40,12 +40,12 @@ func newExporter(s settings, log *slog.Logger) *exporter {
 	transport.TLSClientConfig = s.tls
 	return &exporter{settings: s, log: log, client: &http.Client{
 		Transport: transport,
-		// The headers may be secrets, which a redirect could lead elsewhere.
+		// The headers may contain secrets, which a redirect could send elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// ExportSpans implements [trace.SpanExporter]. What fails is logged here, when it begins and when it ends.
+// ExportSpans implements [trace.SpanExporter]. An outage is logged here, when it begins and when it ends.
 func (e *exporter) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) error {
 	if len(spans) == 0 {
 		return nil
@@ -70,7 +70,7 @@ func (e *exporter) Shutdown(context.Context) error {
 	return nil
 }
 
-// export sends spans until they are accepted, refused, or ctx ends. It returns how many of what it has
+// export sends spans until they are accepted, refused, or ctx ends. It returns how many of the spans
 // sent were rejected.
 func (e *exporter) export(ctx context.Context, spans []trace.ReadOnlySpan) (rejected int64, err error) {
 	body, err := e.encode(newRequest(spans))
@@ -105,15 +105,15 @@ func (e *exporter) encode(r request) ([]byte, error) {
 	}
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
-	_, _ = w.Write(body) // a buffer takes everything
+	_, _ = w.Write(body) // a buffer accepts everything
 	_ = w.Close()
 	return packed.Bytes(), nil
 }
 
-// temporaryError is that of an attempt which may be repeated.
+// temporaryError is the error of an attempt that may be repeated.
 type temporaryError struct {
 	err   error
-	after time.Duration // what the collector asks to wait for; 0 if it does not say
+	after time.Duration // the wait that the collector asks for; 0 if none
 }
 
 func (e *temporaryError) Error() string { return e.err.Error() }
@@ -153,12 +153,12 @@ func (e *exporter) send(ctx context.Context, body []byte) (rejected int64, err e
 	return 0, fmt.Errorf("the collector answered %s", statusText(answer.StatusCode))
 }
 
-// temporary are the statuses after which OTLP wants the request repeated.
+// temporary are the statuses after which OTLP requires a retry.
 var temporary = []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
 func statusText(code int) string { return strconv.Itoa(code) + " " + http.StatusText(code) }
 
-// retryAfter reads the header of that name, in seconds or as a date; 0 if it says nothing.
+// retryAfter reads the header of that name, in seconds or as a date; 0 if there is none.
 func retryAfter(text string) time.Duration {
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -169,7 +169,7 @@ func retryAfter(text string) time.Duration {
 	return 0
 }
 
-// rejectedIn returns how many spans an answer says were not taken.
+// rejectedIn returns how many spans an answer reports as rejected.
 func rejectedIn(answer []byte) int64 {
 	var a struct {
 		Partial struct {

@@ -1,5 +1,5 @@
-// Package otlp exports spans to an OpenTelemetry collector: OTLP over HTTP in its JSON form, as the standard
-// environment variables say. It makes do without the generated code of the protocol, which would add
+// Package otlp exports spans to an OpenTelemetry collector: OTLP over HTTP in its JSON form, configured by
+// the standard environment variables. It does not use the generated code of the protocol, which would add
 // some sixty modules.
 package otlp
 
@@ -17,9 +17,9 @@ import (
 
 const stopTimeout = 5 * time.Second
 
-// Start returns a provider whose spans are exported as the environment says, for a service that is called name
-// unless the environment has another one, and a function that sends what is left and stops it. The
-// provider is nil if the environment asks for no export.
+// Start returns a provider whose spans are exported as configured by the environment, for a service called
+// name unless the environment names another, and a function that sends pending spans and stops it. The
+// provider is nil if the environment requests no export.
 func Start(getenv func(string) string, name string, log *slog.Logger) (provider trace.TracerProvider, stop func(), err error) {
 	stop = func() {}
 	if yes, err := wanted(getenv); !yes || err != nil {
@@ -44,14 +44,14 @@ func Start(getenv func(string) string, name string, log *slog.Logger) (provider 
 	}, nil
 }
 
-// readResource returns what spans are said to come from.
+// readResource returns the resource of the spans.
 func readResource(getenv func(string) string, name string) (*resource.Resource, error) {
 	pairs, err := readPairs(getenv("OTEL_RESOURCE_ATTRIBUTES"))
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES %w", err)
 	}
 	list := []attribute.KeyValue{attribute.String("service.name", name)}
-	for _, p := range pairs { // of two with one name the later counts
+	for _, p := range pairs { // of two with the same name the later wins
 		list = append(list, attribute.String(p.key, p.value))
 	}
 	if own := getenv("OTEL_SERVICE_NAME"); own != "" {

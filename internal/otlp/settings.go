@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// settings are the standard environment variables of an exporter of spans. Their names stand in
-// https://opentelemetry.io/docs/specs/otel/protocol/exporter/.
+// settings are the standard environment variables of an exporter of spans. Their names are listed
+// in https://opentelemetry.io/docs/specs/otel/protocol/exporter/.
 type settings struct {
 	endpoint *url.URL
 	headers  http.Header
@@ -25,7 +25,7 @@ type settings struct {
 
 const defaultTimeout = 10 * time.Second
 
-// wanted reports whether the environment asks for spans to be exported: by name, or because it says where to.
+// wanted reports whether the environment requests the export of spans: by name, or by setting an endpoint.
 func wanted(getenv func(string) string) (bool, error) {
 	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") {
 		return false, nil
@@ -50,7 +50,7 @@ func option(getenv func(string) string, name string) string {
 	return getenv("OTEL_EXPORTER_OTLP_" + name)
 }
 
-// readSettings reads the environment. Errors name the variable, and quote none that may hold a secret.
+// readSettings reads the environment. Errors name the variable, and do not quote values that may contain a secret.
 func readSettings(getenv func(string) string) (s settings, err error) {
 	if protocol := option(getenv, "PROTOCOL"); protocol != "" && protocol != "http/json" && protocol != "http/protobuf" {
 		return s, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q; only OTLP over HTTP is spoken here, by http/json", protocol)
@@ -80,7 +80,8 @@ func readSettings(getenv func(string) string) (s settings, err error) {
 	return s, err
 }
 
-// readEndpoint returns where spans are sent. The endpoint for all signals is a base, that for spans is taken as it is.
+// readEndpoint returns the URL that spans are sent to. The endpoint for all signals is a base URL, that for
+// spans is used as it is.
 func readEndpoint(getenv func(string) string) (*url.URL, error) {
 	name := "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	text := getenv(name)
@@ -117,7 +118,7 @@ func readHeaders(text string) (http.Header, error) {
 
 type pair struct{ key, value string }
 
-// readPairs reads key=value,key=value, percent-encoded. The error goes on where a sentence has named the variable.
+// readPairs reads key=value,key=value, percent-encoded. The error continues a sentence that names the variable.
 func readPairs(text string) ([]pair, error) {
 	var pairs []pair
 	for part := range strings.SplitSeq(text, ",") {

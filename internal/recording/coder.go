@@ -10,26 +10,26 @@ import (
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// maxStrings is how many different strings of a segment are written once only.
+// maxStrings is how many different strings of a segment are written only once.
 const maxStrings = 4096
 
-// errDamaged is the error of a file whose content makes no sense.
+// errDamaged is the error of a file whose content is invalid.
 var errDamaged = errors.New("the recording is damaged")
 
-// coder writes values to a buffer, or reads them from it: each of its methods does either, so that what
-// is written and what is read cannot differ. The first error of reading ends it: what follows is zero.
+// coder writes values to a buffer, or reads them from it: each method does both, so that writing and
+// reading cannot differ. After the first error of reading everything is zero.
 type coder struct {
-	buf     []byte // what was written, or is left to be read
+	buf     []byte // the data written, or left to read
 	reading bool
 	err     error
 
-	index map[string]uint64 // of the strings written so far in the segment
+	index map[string]uint64 // of strings written so far in the segment
 	table []string          // those read
 
 	before relaycore.Message // the one before in a claim
 }
 
-// restart forgets the strings of the segment before.
+// restart forgets the strings of the previous segment.
 func (c *coder) restart() {
 	if !c.reading {
 		c.index = make(map[string]uint64)
@@ -85,7 +85,7 @@ func (c *coder) flags(list ...*bool) {
 	}
 }
 
-// count codes the length of a list. Each element takes at least a byte, which bounds what is read.
+// count codes the length of a list. Each element takes at least a byte, which bounds the length when reading.
 func (c *coder) count(n *int) {
 	v := uint64(*n)
 	c.uint(&v)
@@ -96,7 +96,7 @@ func (c *coder) count(n *int) {
 	*n = int(v)
 }
 
-// list codes a slice. One that is read grows with what is there.
+// list codes a slice. When reading it grows with the elements that exist.
 func list[T any](c *coder, s *[]T, each func(*coder, *T)) {
 	n := len(*s)
 	c.count(&n)
@@ -117,7 +117,7 @@ func list[T any](c *coder, s *[]T, each func(*coder, *T)) {
 	}
 }
 
-// text codes a string that is hardly ever repeated.
+// text codes a string that is rarely repeated.
 func (c *coder) text(s *string) {
 	n := len(*s)
 	c.count(&n)
@@ -178,7 +178,7 @@ func (c *coder) uuid(raw *[16]byte, s *string) {
 	}
 }
 
-// hexValues are the values of lower-case hexadecimal digits, and noDigit of all else.
+// hexValues are the values of lower-case hexadecimal digits, and noDigit for all other bytes.
 var hexValues = func() (values [256]byte) {
 	for i := range values {
 		values[i] = noDigit

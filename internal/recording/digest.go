@@ -11,11 +11,11 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// digester makes checksums of commands, of all that the shell carries out and reports: of messages their
-// rows, of errors whether there is one.
+// digester computes checksums of commands, of everything that the shell carries out and reports:
+// messages by their rows, errors by whether there is one.
 type digester struct{ buf []byte }
 
-// sum returns the checksum of a step: its commands, and when the next one is wanted at the latest.
+// sum returns the checksum of a step: its commands, and the latest time of the next step.
 func (d *digester) sum(commands []relaycore.Command, next relaycore.Time, in *batches) uint32 {
 	d.buf = d.buf[:0]
 	for _, cmd := range commands {

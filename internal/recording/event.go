@@ -172,8 +172,7 @@ func (c *coder) messages(of *[]relaycore.Message) {
 	c.before = relaycore.Message{}
 }
 
-// What is said of a message in a word of bits. Most of a message is seldom set, or as it was in the one
-// before.
+// The flags of a message. Most fields are seldom set, or the same as in the previous message.
 const (
 	isWaiting = 1 << iota
 	isBlocked
@@ -189,7 +188,7 @@ const (
 	hasUUID
 )
 
-// message codes what the shell says of a message.
+// message codes the fields of a message that the shell sets.
 func (c *coder) message(m *relaycore.Message) {
 	var raw [16]byte
 	var bits uint64
@@ -235,7 +234,7 @@ func (c *coder) message(m *relaycore.Message) {
 	}
 }
 
-// bits returns the bits of a message that is written.
+// bits returns the flags of a message to be written.
 func (c *coder) bits(m *relaycore.Message) (bits uint64) {
 	set := func(bit uint64, yes bool) {
 		if yes {
@@ -256,7 +255,7 @@ func (c *coder) bits(m *relaycore.Message) (bits uint64) {
 	return bits
 }
 
-// repeated codes a string that is often that of the message before.
+// repeated codes a string that is often the same as in the previous message.
 func (c *coder) repeated(same uint64, s, before *string) {
 	if same != 0 {
 		*s = *before

@@ -31,9 +31,9 @@ const (
 	maxHalf = 512 << 20
 )
 
-// segment is what a half begins with.
+// segment is the header of a half.
 type segment struct {
-	number uint64 // rises from segment to segment; the halves take turns
+	number uint64 // rises from segment to segment; the halves alternate
 	random uint64
 }
 
@@ -46,7 +46,7 @@ func newSegment(number uint64) segment {
 	return segment{number, binary.LittleEndian.Uint64(random[:])}
 }
 
-// header appends what the half of a segment begins with.
+// header appends the header of the segment's half.
 func (s segment) header(to []byte) []byte {
 	at := len(to)
 	to = binary.LittleEndian.AppendUint64(to, s.number)
@@ -62,13 +62,13 @@ func (s segment) seal(frame []byte) {
 	binary.LittleEndian.PutUint32(frame[8:], s.checksum(payload))
 }
 
-// sealed returns the length of a frame's payload, and its checksum, if the header is one of this segment.
+// sealed returns the length of a frame's payload, and its checksum, if the header belongs to this segment.
 func (s segment) sealed(header []byte) (length int64, sum uint32, yes bool) {
 	yes = binary.LittleEndian.Uint32(header[4:]) == s.checksum(header[:4])
 	return int64(binary.LittleEndian.Uint32(header)), binary.LittleEndian.Uint32(header[8:]), yes
 }
 
-// checksum is that of bytes of the segment.
+// checksum returns the checksum of bytes of the segment.
 func (s segment) checksum(p []byte) uint32 {
 	var random [8]byte
 	binary.LittleEndian.PutUint64(random[:], s.random)
@@ -80,7 +80,7 @@ func preamble(half int64) []byte {
 	return binary.LittleEndian.AppendUint32(p, crc32.Checksum(p, castagnoli))
 }
 
-// errForeign is the error of a file that is none of ours.
+// errForeign is the error of a file that is no recording.
 var errForeign = errors.New("is not a recording of a relay")
 
 // halfOf reads the preamble of a file and returns the size of its halves.
@@ -128,9 +128,9 @@ func segments(r io.ReaderAt, half int64) (list []segment) {
 	return list
 }
 
-// openFile opens a file that only its owner may read, makes it if it is not there, and returns the number
-// of the latest segment in it. A file that is no recording is left alone; a recording of another size
-// begins again.
+// openFile opens a file that only its owner may read, creates it if it does not exist, and returns the
+// number of the latest segment in it. A file that is no recording is not changed; a recording of another
+// size is restarted.
 func openFile(path string, half int64) (_ *os.File, latest uint64, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

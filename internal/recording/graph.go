@@ -13,12 +13,12 @@ import (
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// graph codes the state of a core, whatever it is made of: values field by field, and what pointers lead
-// to one after the other, in the order in which it was first met. So a new field of the core is a part
-// of it without a word here, and the depth of calls is that of types, not of data.
+// graph codes the state of a core by reflection: values field by field, and the targets of pointers one
+// after the other, in the order in which they were first met. So a new field of the core is included
+// without a change here, and the recursion depth is that of types, not of data.
 //
-// Of an error it codes whether there is one: the core does not look into those that it keeps. What
-// belongs to the shell ([relaycore.Message.Tag]) and the commands of the last step are left out.
+// Of an error it codes whether there is one: the core does not inspect those that it keeps. The
+// shell's data ([relaycore.Message.Tag]) and the commands of the last step are left out.
 type graph struct {
 	*coder
 	numbers map[object]uint64 // of objects, when writing
@@ -35,7 +35,7 @@ var (
 	commandsType = reflect.TypeFor[[]relaycore.Command]()
 )
 
-// core codes a core, and all that it leads to. When reading it returns a new one.
+// core codes a core, and everything that it refers to. When reading it returns a new one.
 func (g *graph) core(c *relaycore.Core) *relaycore.Core {
 	g.numbers, g.objects = make(map[object]uint64), nil
 	root := reflect.ValueOf(&c).Elem()
@@ -148,7 +148,7 @@ func (g *graph) mapping(v reflect.Value) {
 	}
 }
 
-// pointer codes the number of an object: 0 for nil. One that is met for the first time has the next one.
+// pointer codes the number of an object: 0 for nil. A new object gets the next number.
 func (g *graph) pointer(v reflect.Value) {
 	var number uint64
 	if !g.reading {
@@ -184,7 +184,7 @@ func (g *graph) number(v reflect.Value) uint64 {
 	return n
 }
 
-// failureOf codes whether there is an error. Any other interface is the shell's.
+// failureOf codes whether there is an error. Any other interface belongs to the shell.
 func (g *graph) failureOf(v reflect.Value) {
 	if v.Type() != errorType {
 		return
@@ -195,7 +195,7 @@ func (g *graph) failureOf(v reflect.Value) {
 	}
 }
 
-// settable makes a field that is not exported one that can be set.
+// settable makes an unexported field settable.
 func settable(v reflect.Value) reflect.Value {
 	if v.CanSet() {
 		return v
@@ -203,7 +203,7 @@ func settable(v reflect.Value) reflect.Value {
 	return reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
 }
 
-// layout is a checksum of the types that a core is made of: what was written with another one cannot be
+// layout is a checksum of the types of a core: data that was written with another layout cannot be
 // read.
 var layout = sync.OnceValue(func() uint64 {
 	sum, seen := fnv.New64a(), make(map[reflect.Type]bool)

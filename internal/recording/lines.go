@@ -10,12 +10,12 @@ import (
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// Filter chooses the messages that [Step.Lines] tells of.
+// Filter selects the messages that [Step.Lines] describes.
 type Filter struct {
 	ID    string // "" for any
 	Topic string // "" for any
 
-	seen map[place]bool // where chosen messages have been
+	seen map[place]bool // places of the selected messages so far
 }
 
 // place is what a pause concerns.
@@ -32,7 +32,7 @@ func (f *Filter) chooses(m *relaycore.Message) bool {
 	return true
 }
 
-// concerns reports whether a pause concerns a message that was chosen before.
+// concerns reports whether a pause concerns a message that was selected before.
 func (f *Filter) concerns(r *relaycore.Report) bool {
 	for p := range f.seen {
 		if p.dest == r.Dest && (r.Topic == "" || r.Topic == p.topic) {
@@ -42,11 +42,11 @@ func (f *Filter) concerns(r *relaycore.Report) bool {
 	return false
 }
 
-// all reports whether every message is chosen: then lines count messages instead of naming them.
+// all reports whether every message is selected: then lines count messages instead of naming them.
 func (f *Filter) all() bool { return f.ID == "" && f.Topic == "" }
 
-// Lines says what a step has to do with the messages that f chooses, or, if f chooses all, what it is
-// about, in words. There are none if it has nothing to do with them. It is for the time of the visit only.
+// Lines describes what a step does with the messages that f selects, or, if f selects all, the step
+// itself. It returns no lines if the step does not concern them. It may be called only during the visit.
 func (s *Step) Lines(f *Filter) []string {
 	t := &teller{step: s, filter: f}
 	switch {
@@ -63,7 +63,7 @@ func (s *Step) Lines(f *Filter) []string {
 	return t.lines
 }
 
-// teller tells of a step.
+// teller describes a step.
 type teller struct {
 	step   *Step
 	filter *Filter
@@ -89,7 +89,7 @@ func (t *teller) restart() {
 	}
 }
 
-// event tells what has happened, in a line.
+// event describes the event, in a line.
 func (t *teller) event() {
 	switch e := t.step.Event.(type) {
 	case relaycore.Leased:
@@ -137,7 +137,7 @@ func unlessNil(err error) string {
 	return ": " + failureText(err)
 }
 
-// messages tells what has happened to each chosen message.
+// messages describes what has happened to each selected message.
 func (t *teller) messages() {
 	switch e := t.step.Event.(type) {
 	case relaycore.Claimed:
@@ -183,7 +183,7 @@ func name(m *relaycore.Message) string {
 	return m.ID
 }
 
-// claimed tells what was read of a message.
+// claimed describes what was read of a message.
 func (t *teller) claimed(m *relaycore.Message) string {
 	parts := []string{fmt.Sprintf("position %d", m.Position), fmt.Sprintf("lane %d", m.Lane.Number), "topic " + m.Topic}
 	if m.Key != "" {
@@ -210,7 +210,7 @@ func (t *teller) claimed(m *relaycore.Message) string {
 	return strings.Join(parts, ", ")
 }
 
-// token shows a key or tenant, or the beginning of its hash.
+// token returns a key or tenant, or the beginning of its hash.
 func (t *teller) token(s string) string {
 	if t.step.hashed {
 		return "#" + hex.EncodeToString([]byte(s))[:min(8, 2*len(s))]
@@ -218,7 +218,7 @@ func (t *teller) token(s string) string {
 	return s
 }
 
-// answer tells what the broker said of the message at a place of a batch.
+// answer describes the broker's answer for the message at an index of a batch.
 func answer(e relaycore.Answered, at int) string {
 	if e.Results == nil || e.Results[at].Err == nil {
 		return "accepted"
@@ -239,7 +239,7 @@ func answer(e relaycore.Answered, at int) string {
 	return "refused: " + r.Kind.String()
 }
 
-// command tells what is to be done, as far as it concerns chosen messages.
+// command describes a command, as far as it concerns selected messages.
 func (t *teller) command(cmd relaycore.Command) {
 	switch cmd := cmd.(type) {
 	case relaycore.Publish:
@@ -288,7 +288,7 @@ func (t *teller) publish(b *relaycore.Batch) {
 	}
 }
 
-// outcome tells what becomes of a row, and why.
+// outcome describes the outcome of a row, and why.
 func outcome(st *relaycore.Settlement) string {
 	switch {
 	case st.Outcome == relaycore.Published && len(st.To) > 0:
@@ -309,7 +309,7 @@ func outcome(st *relaycore.Settlement) string {
 	return fmt.Sprintf("dead-lettered, %s, after %d failed attempts", st.Reason, st.Attempts)
 }
 
-// report tells of pauses and lanes; what else is reported follows from events and commands.
+// report describes pauses and lanes; other reports follow from events and commands.
 func (t *teller) report(r *relaycore.Report) {
 	all, some := t.filter.all(), t.filter.all() || len(t.filter.seen) > 0
 	switch r.What {

@@ -10,7 +10,7 @@ import (
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// maxHeld is how many messages a core that is replayed may hold: more than any relay does.
+// maxHeld is how many messages a replayed core may hold: more than any relay does.
 const maxHeld = 100_000
 
 // Step is one step of a replay.
@@ -19,21 +19,21 @@ type Step struct {
 	At       time.Time
 	Event    relaycore.Event // nil for a restart
 	Commands []relaycore.Command
-	Settling []relaycore.Settlement // what a [relaycore.Settled] or [relaycore.SettleFailed] is about
+	Settling []relaycore.Settlement // of a [relaycore.Settled] or [relaycore.SettleFailed]
 	Restart  *Restart               // nil for a step
 
 	batches *batches
 	hashed  bool
 }
 
-// Restart is where a replay begins, or goes on.
+// Restart is the point where a replay begins, or continues.
 type Restart struct {
 	NewRun bool // the relay began
-	Missed bool // steps before are not in the file
+	Missed bool // earlier steps are missing from the file
 	Config relaycore.Config
 }
 
-// Totals say what was replayed.
+// Totals are the totals of a replay.
 type Totals struct {
 	Steps, Restarts int
 	From, To        time.Time
@@ -42,7 +42,7 @@ type Totals struct {
 // ErrTruncated is the error of a file that ends in the middle of a frame.
 var ErrTruncated = errors.New("the recording is cut off")
 
-// DivergedError says that the core decided otherwise than the relay had.
+// DivergedError reports that the core decided differently than the relay had.
 type DivergedError struct {
 	Step     uint64
 	Recorder string // the version of the relay
@@ -53,8 +53,8 @@ func (e *DivergedError) Error() string {
 	return fmt.Sprintf("the core decides otherwise than the relay did in step %d (recorded by %q, this is %q)", e.Step, e.Recorder, version())
 }
 
-// Replay runs what was recorded through the core, and calls visit after each step until it returns an
-// error. It fails with a [*DivergedError] if the core decides otherwise than the relay that was recorded.
+// Replay replays a recording through the core, and calls visit after each step until it returns an error.
+// It fails with a [*DivergedError] if the core decides differently than the recorded relay.
 func Replay(r io.ReaderAt, visit func(*Step) error) (Totals, error) {
 	half, err := halfOf(r)
 	if err != nil {
@@ -94,7 +94,7 @@ type player struct {
 	digest  digester
 }
 
-// segment replays a segment: the frames whose checksums are its own.
+// segment replays a segment: the frames with its checksums.
 func (p *player) segment(r io.ReaderAt, s segment, half int64) error {
 	p.core = nil
 	p.coder.restart()
@@ -106,7 +106,7 @@ func (p *player) segment(r io.ReaderAt, s segment, half int64) error {
 		}
 		length, sum, ours := s.sealed(h[:])
 		if !ours || length == 0 || length > end-at-frameHeader {
-			return nil // what is left of an earlier segment
+			return nil // remains of an earlier segment
 		}
 		payload, err := io.ReadAll(io.NewSectionReader(r, at+frameHeader, length))
 		if err != nil {
@@ -145,7 +145,7 @@ func (p *player) records(payload []byte) error {
 	return nil
 }
 
-// protected replays a record. What does not come from a relay may make a core panic.
+// protected replays a record. Data that does not come from a relay may make a core panic.
 func (p *player) protected() (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -180,7 +180,7 @@ func (p *player) record() error {
 	return p.make(&step, since, want)
 }
 
-// make makes a step, and compares what follows from it with what followed then.
+// make makes a step, and compares the checksum of its commands with the recorded one.
 func (p *player) make(step *Step, since relaycore.Time, want uint32) error {
 	p.step++
 	p.now += since
@@ -210,7 +210,7 @@ func (p *player) make(step *Step, since relaycore.Time, want uint32) error {
 	return err
 }
 
-// restart takes in the state from which replaying goes on.
+// restart reads the state from which replaying continues.
 func (p *player) restart() error {
 	var point restartPoint
 	if p.coder.restartPoint(&point); p.coder.err != nil {

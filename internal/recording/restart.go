@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill/internal/relaycore"
 )
 
-// restartPoint is where replaying begins: the state of the core after a step.
+// restartPoint is a point where replaying begins: the state of the core after a step.
 type restartPoint struct {
 	Layout  uint64
 	Version string
@@ -21,7 +21,7 @@ type restartPoint struct {
 	Batches *batches
 }
 
-// restartPoint codes one.
+// restartPoint codes a restart point.
 func (c *coder) restartPoint(p *restartPoint) {
 	c.uint(&p.Layout)
 	c.text(&p.Version)
@@ -42,7 +42,7 @@ func (c *coder) restartPoint(p *restartPoint) {
 	}
 }
 
-// inFlight codes the numbers of the batches in flight: those that the state of the core has.
+// inFlight codes the numbers of the batches in flight in the state of the core.
 func (c *coder) inFlight(g *graph, p *restartPoint) {
 	was := batches{next: 1}
 	if !c.reading {

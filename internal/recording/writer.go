@@ -22,23 +22,23 @@ const (
 	MaxSize     = 1 << 30
 	DefaultSize = 64 << 20
 
-	// maxQueued is how much may wait to be written, in bytes.
+	// maxQueued is the limit of data waiting to be written, in bytes.
 	maxQueued = 8 << 20
-	// writeInterval is how often something is written, at most.
+	// writeInterval is the least time between writes.
 	writeInterval = 100 * time.Millisecond
-	// pause is how long nothing is recorded after a file could not be written.
+	// pause is how long recording pauses after a failed write.
 	pause = time.Minute
-	// closePatience is how long Close waits for what is being written.
+	// closePatience is how long Close waits for pending writes.
 	closePatience = 2 * time.Second
 )
 
 // Config configures a [Writer].
 type Config struct {
 	Size  int64 // of the file, in bytes; 0 stands for DefaultSize
-	Plain bool  // write keys and tenants as they are
+	Plain bool  // write keys and tenants in plain text
 }
 
-// file is what a Writer writes to.
+// file is the file of a Writer.
 type file interface {
 	WriteAt(p []byte, off int64) (int, error)
 	Close() error
@@ -46,7 +46,7 @@ type file interface {
 
 // Writer records the run of a relay. The relay calls Begin, and then Before and After around each step of
 // its core, one at a time: they write to memory only. A goroutine writes to the file. If it cannot, or does
-// not keep up, recording pauses for a minute, and begins again with the state of the core.
+// not keep up, recording pauses for a minute, and restarts with the state of the core.
 type Writer struct {
 	plain bool
 	salt  [sha256.Size]byte
@@ -89,8 +89,8 @@ type chunk struct {
 	data    []byte
 }
 
-// Open returns a Writer to a file, which it makes if it is not there. Of a recording that is there the
-// newer half is kept.
+// Open returns a Writer to a file, which it creates if it does not exist. The newer half of an
+// existing recording is kept.
 func Open(path string, cfg Config) (*Writer, error) {
 	if cfg.Size == 0 {
 		cfg.Size = DefaultSize
@@ -113,8 +113,8 @@ func newWriter(f file, half int64, latest uint64, plain bool) *Writer {
 	return w
 }
 
-// Begin begins to record the steps of a core that has not made any. report gets an error when recording
-// pauses. It returns false if another relay is recorded.
+// Begin starts to record the steps of a core that has not made any. report is called with an error when
+// recording pauses. It returns false if another relay is recorded.
 func (w *Writer) Begin(core *relaycore.Core, began time.Time, report func(error)) bool {
 	w.mu.Lock()
 	taken := w.taken
@@ -134,7 +134,7 @@ func (w *Writer) Begin(core *relaycore.Core, began time.Time, report func(error)
 	return true
 }
 
-// End ends what Begin has begun.
+// End ends the recording that Begin has started.
 func (w *Writer) End() {
 	w.core, w.on = nil, false
 	w.mu.Lock()
@@ -142,7 +142,7 @@ func (w *Writer) End() {
 	w.taken = false
 }
 
-// Before notes the event of a step that is about to be made.
+// Before records the event of a step that is about to be made.
 func (w *Writer) Before(now relaycore.Time, e relaycore.Event) {
 	if w == nil || !w.on {
 		return
@@ -159,7 +159,7 @@ func (w *Writer) Before(now relaycore.Time, e relaycore.Event) {
 	})
 }
 
-// After notes the commands of the step, and when the next one is wanted.
+// After records the commands of the step, and when the next one is wanted.
 func (w *Writer) After(now relaycore.Time, commands []relaycore.Command, next relaycore.Time) {
 	if w == nil || w.core == nil {
 		return
@@ -174,7 +174,7 @@ func (w *Writer) After(now relaycore.Time, commands []relaycore.Command, next re
 	}
 }
 
-// record writes the step that Before has begun.
+// record writes the step that Before has started.
 func (w *Writer) record(commands []relaycore.Command, next relaycore.Time) error {
 	for _, cmd := range commands {
 		if p, ok := cmd.(relaycore.Publish); ok {
@@ -187,7 +187,7 @@ func (w *Writer) record(commands []relaycore.Command, next relaycore.Time) error
 	w.event = nil
 	switch {
 	case w.used+int64(len(c.buf))+frameHeader > w.half:
-		return w.restart() // the step is left out, which the number of the next one tells
+		return w.restart() // the step is left out, which the number of the next one shows
 	case !w.push(c.buf):
 		w.rest()
 	case w.used > w.half/8*7:
@@ -227,7 +227,7 @@ func (w *Writer) restart() error {
 	return nil
 }
 
-// guard keeps a fault of the recorder from the relay: it pauses the recording.
+// guard recovers from a fault of the recorder: it pauses the recording.
 func (w *Writer) guard(do func() error) {
 	err := loop.Protect(do)
 	if err == nil {
@@ -241,7 +241,7 @@ func (w *Writer) guard(do func() error) {
 
 var errSlow = errors.New("the file does not keep up")
 
-// push adds a record to what is to be written. It returns false if recording has to pause.
+// push queues a record to be written. It returns false if recording has to pause.
 func (w *Writer) push(record []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -269,7 +269,7 @@ func (w *Writer) push(record []byte) bool {
 	return true
 }
 
-// chunk makes a chunk that goes where the latest one of the segment ends.
+// chunk returns a chunk that follows the latest one of the segment.
 func (w *Writer) chunk() *chunk {
 	ch := &chunk{segment: w.segment, offset: w.segment.offset(w.half) + w.used, data: w.spare[:0]}
 	w.spare = nil
@@ -281,7 +281,7 @@ func (w *Writer) chunk() *chunk {
 	return ch
 }
 
-// fail pauses recording and reports why, unless nothing was written since it was last said. The caller
+// fail pauses recording and reports why, unless nothing was written since the last report. The caller
 // holds the lock.
 func (w *Writer) fail(err error) {
 	if w.failed = err; w.told || w.report == nil {
@@ -312,7 +312,7 @@ func (w *Writer) write() {
 	_ = w.file.Close()
 }
 
-// flush writes what there is.
+// flush writes the queued chunks.
 func (w *Writer) flush() {
 	w.mu.Lock()
 	list := w.queue
@@ -325,7 +325,7 @@ func (w *Writer) flush() {
 	}
 }
 
-// save writes a chunk, and reports whether those after it are of any use.
+// save writes a chunk, and reports whether to write those after it.
 func (w *Writer) save(ch *chunk) bool {
 	ch.segment.seal(ch.data[ch.head:])
 	_, err := w.file.WriteAt(ch.data, ch.offset)
@@ -343,7 +343,7 @@ func (w *Writer) save(ch *chunk) bool {
 	return true
 }
 
-// Close writes what is left, for at most two seconds, and closes the file. No relay may be running.
+// Close writes pending data, for at most two seconds, and closes the file. No relay may be running.
 func (w *Writer) Close() error {
 	close(w.closing)
 	select {
@@ -358,10 +358,10 @@ func (w *Writer) Close() error {
 
 const (
 	tokenSize = 16
-	maxNames  = 10_000 // tenants; then they are forgotten until their next message
+	maxNames  = 10_000 // tenants; above that they are forgotten until their next message
 )
 
-// Conceal replaces keys and tenants of messages by hashes, unless they are to be recorded as they are. The
+// Conceal replaces keys and tenants of messages by hashes, unless they are to be recorded in plain text. The
 // same key has the same hash for as long as the Writer lives.
 func (w *Writer) Conceal(messages []relaycore.Message) {
 	if w == nil || w.plain {
@@ -402,7 +402,7 @@ func (w *Writer) remember(hashed, name string) {
 	w.names[strings.Clone(hashed)] = name
 }
 
-// Reveal returns the tenants that Conceal has hashed. It returns false if one is not known any more.
+// Reveal returns the tenants that Conceal has hashed. It returns false if one is no longer known.
 func (w *Writer) Reveal(tenants []string) (names []string, known bool) {
 	if w.plain {
 		return tenants, true
@@ -419,7 +419,7 @@ func (w *Writer) Reveal(tenants []string) (names []string, known bool) {
 	return names, true
 }
 
-// version says what program records.
+// version returns the version of the recording program.
 var version = sync.OnceValue(func() string {
 	text := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {

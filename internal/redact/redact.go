@@ -1,5 +1,4 @@
-// Package redact keeps passwords out of what is shown and logged, also those in connection URLs that
-// are malformed.
+// Package redact removes passwords from shown and logged texts, even from malformed connection URLs.
 package redact
 
 import (
@@ -7,7 +6,7 @@ import (
 	"strings"
 )
 
-// Hidden stands where a secret was.
+// Hidden replaces a secret.
 const Hidden = "xxxxx"
 
 // secretName is the name of a parameter that holds a secret, up to its value.
@@ -17,8 +16,8 @@ var (
 	// secretQuery is such a parameter in the query of a URL.
 	secretQuery = regexp.MustCompile(secretName + `([^\s&]*)`)
 
-	// secretWord is one in a connection string of keywords, where a value may be quoted and
-	// hold escaped blanks and quotes.
+	// secretWord is such a parameter in a connection string of keywords, where a value may be quoted
+	// and contain escaped blanks and quotes.
 	secretWord = regexp.MustCompile(secretName + `('(?:[^'\\]|\\.)*'?|(?:\\.|\S)*)`)
 
 	// serviceBus is a connection string of Azure Service Bus, and secretField a field of it that
@@ -26,16 +25,16 @@ var (
 	serviceBus  = regexp.MustCompile(`(?i)^\s*(?:[\w]+=[^;]*;)*\s*endpoint\s*=\s*sb://`)
 	secretField = regexp.MustCompile(`(?i)(SharedAccess(?:Key|Signature)\s*=\s*)[^;]*`)
 
-	// nextURL is where another URL begins in a list of them.
+	// nextURL matches the beginning of another URL in a list.
 	nextURL = regexp.MustCompile(`,\s*[A-Za-z][A-Za-z0-9+.-]*://`)
 )
 
-// signingSecret is a secret that webhooks are signed with.
+// signingSecret is a signing secret of webhooks.
 var signingSecret = regexp.MustCompile(`whsec_\S*`)
 
 // URL returns a connection URL, a list of them, or another connection string with its
-// passwords replaced by "xxxxx". It is made for text that may be malformed: where it can't
-// tell how far a password goes it hides too much.
+// passwords replaced by "xxxxx". The text may be malformed: where the end of a password is unclear
+// it hides too much.
 func URL(s string) string {
 	s = signingSecret.ReplaceAllString(s, "whsec_"+Hidden)
 	if strings.HasPrefix(s, "sqlite:") {
@@ -63,9 +62,9 @@ func redactParameters(s string) string {
 	return secretWord.ReplaceAllString(s, "${1}"+Hidden)
 }
 
-// redactUser hides what stands between a user's name and the last '@', because passwords
-// are written without the escapes that a URL asks for. A name without a password is a token
-// in URLs of NATS, and the name everywhere else.
+// redactUser hides what is between a user's name and the last '@', because passwords are often
+// written without the escapes that a URL requires. A name without a password is a token in NATS
+// URLs, and the name everywhere else.
 func redactUser(s string) string {
 	at := strings.LastIndexByte(s, '@')
 	if at < 0 {
@@ -86,14 +85,14 @@ func redactUser(s string) string {
 	return s
 }
 
-// schemePart is what a URL begins with, also one that lacks a slash.
+// schemePart is the scheme of a URL, even of one that lacks a slash.
 var schemePart = regexp.MustCompile(`^[,\s]*[A-Za-z][A-Za-z0-9+.-]*:/*`)
 
 // hostPorts are hosts with numbers for ports.
 var hostPorts = regexp.MustCompile(`^(?:\[[^\]]*\]|[^:,/?#]*)(?::[0-9]*)?(?:,|$|[/?#])`)
 
-// redactPort hides what stands where a port should be and is no number, and all that follows: it is
-// the password of a URL without a host.
+// redactPort hides a port that is no number, and everything after it: it is the password of a URL
+// without a host.
 func redactPort(s string) string {
 	rest := s[len(schemePart.FindString(s)):]
 	for rest != "" {
@@ -110,13 +109,13 @@ func redactPort(s string) string {
 	return s
 }
 
-// Misplaced reports whether the password in a URL seems to hold a '/', '?' or '#' that is not
-// percent-encoded. A parser would end the host there, and take what stands before for host and port.
+// Misplaced reports whether the password in a URL seems to contain a '/', '?' or '#' that is not
+// percent-encoded. A parser would end the host there, and take the text before for host and port.
 func Misplaced(s string) bool {
 	scheme, rest, found := strings.Cut(s, "://")
 	end := strings.IndexAny(rest, "/?#")
 	if !found || end < 0 || strings.HasPrefix(strings.ToLower(scheme), "http") {
-		return false // a path may well hold an '@'
+		return false // a path may contain an '@'
 	}
 	before, _, hasAt := strings.Cut(rest[end:], "@")
 	return hasAt && !strings.Contains(rest[:end], "@") && strings.Contains(rest[:end], ":") && !strings.Contains(before, "=")

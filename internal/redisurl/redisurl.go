@@ -1,4 +1,4 @@
-// Package redisurl reads the URLs of Redis Sentinels, which its client library does not.
+// Package redisurl parses the URLs of Redis Sentinels, which the client library does not support.
 package redisurl
 
 import (
@@ -8,12 +8,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sentinelPort is where Sentinels listen unless a URL says otherwise.
+// sentinelPort is the default port of Sentinels.
 const sentinelPort = "26379"
 
-// Sentinels reads redis://user:password@host:port/number?master_name=name&addr=host:port. The hosts are Sentinels, and
-// user, password and number are for the servers that they watch; the Sentinels' own are sentinel_username and
-// sentinel_password. Further parameters are those of [redis.ParseURL]. It returns nil for a URL without master_name.
+// Sentinels parses redis://user:password@host:port/number?master_name=name&addr=host:port. The hosts are
+// Sentinels, and user, password and number are for the servers that they monitor; those for the Sentinels are
+// sentinel_username and sentinel_password. Further parameters are those of [redis.ParseURL]. It returns nil for
+// a URL without master_name.
 func Sentinels(text string) (*redis.UniversalOptions, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -42,7 +43,7 @@ func Sentinels(text string) (*redis.UniversalOptions, error) {
 	return o, nil
 }
 
-// withPort returns a host with the port of Sentinels, unless it has one.
+// withPort returns a host with the default port, unless it has one.
 func withPort(host string) string {
 	if _, _, err := net.SplitHostPort(host); err == nil {
 		return host
@@ -50,8 +51,8 @@ func withPort(host string) string {
 	return net.JoinHostPort(host, sentinelPort)
 }
 
-// setServer sets what is for the servers. TLS expects of each server, and of each Sentinel, the name under which it is
-// reached.
+// setServer sets the options for the servers. TLS verifies each server, and each Sentinel, by the name under
+// which it is reached.
 func setServer(o *redis.UniversalOptions, server *redis.Options) {
 	o.Username, o.Password, o.DB = server.Username, server.Password, server.DB
 	o.Protocol, o.ClientName = server.Protocol, server.ClientName

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// Looking ahead. Claims read in the order of positions. Where one tenant has a large backlog its messages
-// fill the memory, and those that others have enqueued behind them are not known of, so that tenants
-// cannot take turns. A relay that is behind therefore reads past the tenants of which it holds enough,
-// from where it came to last. It spends little time on that, and a part of the memory is kept for it.
+// Looking ahead. Claims read in the order of positions. If one tenant has a large backlog its messages
+// fill the memory, and later messages of other tenants are not seen, so that tenants cannot be served
+// round robin. A relay that is behind therefore reads past the tenants of which it holds enough, from
+// where it stopped last. It spends little time on that, and a part of the memory is reserved for it.
 
 const (
 	aheadSpan     = 50_000 // positions that one look reads
 	aheadInterval = 100 * time.Millisecond
-	aheadShare    = 50 // looks take no more than this part of the time
+	aheadShare    = 50 // looks take no more than this fraction of the time
 )
 
 // ahead is the state of looking ahead.
 type ahead struct {
 	next    Time // no look before
 	began   Time
-	above   int64    // what is up to here was looked at
-	without []string // tenants that the latest look left out
+	above   int64    // positions up to this one were read
+	without []string // tenants left out by the latest look
 }
 
-// lookAhead reads past the tenants of which enough is held, and reports whether it does.
+// lookAhead reads past the tenants of which enough is held, and reports whether it did.
 func (c *Core) lookAhead() bool {
 	r, a := &c.read, &c.read.ahead
 	if !c.cfg.Ahead || !r.busy || r.parked || c.before(a.next) {
@@ -40,7 +40,7 @@ func (c *Core) lookAhead() bool {
 		return false
 	}
 	if slices.ContainsFunc(a.without, func(t string) bool { return !slices.Contains(without, t) }) {
-		a.above = 0 // there may be more of that tenant where it was left out
+		a.above = 0 // there may be more of that tenant in what was skipped
 	}
 	a.without, a.began = without, c.now
 	r.phase, r.cmd = claiming, Claim{Lanes: lanes}
@@ -50,7 +50,7 @@ func (c *Core) lookAhead() bool {
 }
 
 // plenty returns the tenants of which at least half a batch is to be sent or in flight: the first claim, which
-// does not know yet how large messages are, brings no more.
+// does not yet know the size of messages, returns no more.
 func (c *Core) plenty() (names []string) {
 	count := make(map[string]int)
 	for _, d := range c.dests {
@@ -74,7 +74,7 @@ func (c *Core) plenty() (names []string) {
 	return names
 }
 
-// apply takes in what a look has found. A look that fails is made again much later: claims go on.
+// apply adds what a look has found. A look that fails is repeated much later: claims continue.
 func (e ClaimedAhead) apply(c *Core) {
 	a := &c.read.ahead
 	took := c.now - a.began

@@ -9,19 +9,19 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// verdict is what the results of a batch say.
+// verdict summarises the results of a batch.
 type verdict struct {
 	accepted   []*Message
 	overtaken  []*Message // accepted although an earlier message of the key was refused
-	copies     []*Message // accepted, perhaps twice, the first time longer ago than the broker remembers
+	copies     []*Message // accepted, perhaps twice, the first time longer ago than the broker's deduplication window
 	lateness   time.Duration
 	unanswered []*Message
 	err        error      // of the last one unanswered
-	unroutable []*Message // nobody would get them
+	unroutable []*Message // no queue would get them
 	routeErr   error      // of the last one unroutable
 }
 
-// apply takes in what became of a batch.
+// apply processes the results of a batch.
 func (e Answered) apply(c *Core) {
 	b, d := e.Batch, e.Batch.queue.dest
 	d.batches = slices.DeleteFunc(d.batches, func(o *Batch) bool { return o == b })
@@ -49,9 +49,9 @@ func (e Answered) apply(c *Core) {
 	c.reportAccepted(d, &v, took)
 }
 
-// learn keeps what a result says about a message and the destination, and returns the result, made
-// permanent if the message has proved to be poison. Of a message that was accepted, copied is the time
-// since an earlier attempt that may have arrived, if that is more than the broker remembers.
+// learn records what a result says about a message and the destination, and returns the result, made
+// permanent if the message has proved to be poison. For an accepted message, copied is the time since
+// an earlier attempt that may have arrived, if that exceeds the broker's deduplication window.
 func (d *dest) learn(b *Batch, m *Message, r Result, now Time, window time.Duration) (_ Result, copied time.Duration) {
 	if r.Err == nil {
 		d.accepted++
@@ -73,7 +73,7 @@ func (d *dest) learn(b *Batch, m *Message, r Result, now Time, window time.Durat
 	switch {
 	case blamed:
 		r = poisonResult(r.Err)
-	case r.Kind != waybill.Unavailable && d.recall(m).inBatch > 0: // nothing speaks against it any more
+	case r.Kind != waybill.Unavailable && d.recall(m).inBatch > 0: // it is no longer suspect
 		p := d.pastOf(m)
 		p.inBatch, p.alone = 0, 0
 	}
@@ -92,8 +92,8 @@ func permanent(reason waybill.Reason, err error) Result {
 
 var errExpired = errors.New("the message expired before it was published")
 
-// concludeSent turns the result of one message into an outcome. One of a lane that is not ours any
-// more, or not in the same lease, is left to another claim, with all that is behind it.
+// concludeSent turns the result of one message into an outcome. One of a lane that is no longer
+// ours, or not in the same lease, is left to another claim, with everything behind it.
 func (c *Core) concludeSent(v *verdict, b *Batch, m *Message, r Result, took time.Duration) {
 	l := m.line
 	l.sent--
@@ -116,12 +116,12 @@ func (c *Core) concludeSent(v *verdict, b *Batch, m *Message, r Result, took tim
 	}
 }
 
-// putBack puts a message that was not answered back into its line, which goes on. If something of its
-// key waits in the store, which may be an earlier one, it goes there, and what is behind it goes with it.
+// putBack returns an unanswered message to its line, which continues. If a message of its key waits in
+// the store, which may be an earlier one, it is moved there with everything behind it.
 func (c *Core) putBack(m *Message, alone bool) {
 	l := m.line
 	if alone && m.Key == "" {
-		l.insertAt(min(1, len(l.waiting)), m) // a suspect must not keep others from showing that the destination is well
+		l.insertAt(min(1, len(l.waiting)), m) // a suspect must not keep others from showing that the destination is healthy
 	} else {
 		l.insert(m)
 	}
@@ -131,7 +131,7 @@ func (c *Core) putBack(m *Message, alone bool) {
 }
 
 // judge pauses what has not answered: the topics concerned, if the destination has accepted others
-// meanwhile, else the destination. What answers again goes on.
+// in the meantime, else the destination. What answers again is resumed.
 func (c *Core) judge(b *Batch, v *verdict, took time.Duration) {
 	q, d := b.queue, b.queue.dest
 	c.pauseTopics(d, v.unroutable, v.routeErr)
@@ -153,7 +153,7 @@ func (c *Core) judge(b *Batch, v *verdict, took time.Duration) {
 	}
 }
 
-// pause pauses what messages were sent from: their topic, if it is isolated, else the destination.
+// pause pauses the queue that messages were sent from: their topic, if it is isolated, else the destination.
 func (c *Core) pause(q *queue, messages []*Message, err error) {
 	if q.isolated() {
 		c.pauseTopics(q.dest, messages, err)

@@ -2,8 +2,8 @@ package relaycore
 
 import "time"
 
-// attempts is what has come of something that is tried again and again: a claim, a renewal, a settlement, or
-// sending to a queue, where it is the circuit breaker.
+// attempts is the state of a repeated operation: a claim, a renewal, a settlement, or sending to a queue,
+// where it is the circuit breaker.
 type attempts struct {
 	ok       Time // of the latest success
 	trying   bool // there was an attempt since
@@ -14,14 +14,14 @@ type attempts struct {
 	told     int // minutes without success that were reported
 }
 
-// begin notes an attempt.
+// begin records an attempt.
 func (a *attempts) begin(now Time) {
 	if !a.trying {
 		a.trying, a.since = true, now
 	}
 }
 
-// fail notes a failure and puts the next attempt off: by base, doubled for each failure before, at most by
+// fail records a failure and delays the next attempt: by base, doubled for each failure before, at most by
 // limit.
 func (a *attempts) fail(now Time, err error, base, limit time.Duration) (wait time.Duration) {
 	a.begin(now)
@@ -31,7 +31,7 @@ func (a *attempts) fail(now Time, err error, base, limit time.Duration) (wait ti
 	return wait
 }
 
-// succeed notes a success, and reports whether there had been a failure before.
+// succeed records a success, and reports whether there had been a failure before.
 func (a *attempts) succeed(now Time) bool {
 	was := a.failures > 0
 	*a = attempts{ok: now}
@@ -60,8 +60,8 @@ const (
 	pauseMax  = 10 * time.Second
 )
 
-// trip pauses a queue and returns for how long. What was in flight when it was paused, and fails too, does
-// not make the pause longer.
+// trip pauses a queue and returns for how long. What was in flight when it was paused, and also fails,
+// does not extend the pause.
 func (a *attempts) trip(now Time) time.Duration {
 	if wait := a.paused(now); wait > 0 {
 		return wait
@@ -69,7 +69,7 @@ func (a *attempts) trip(now Time) time.Duration {
 	return a.fail(now, nil, pauseBase, pauseMax)
 }
 
-// paused returns how long the pause lasts from now on, 0 if there is none.
+// paused returns how much longer the pause lasts, 0 if there is none.
 func (a *attempts) paused(now Time) time.Duration { return max(0, a.until-now) }
 
 // probing reports whether there was no success since the last failure.

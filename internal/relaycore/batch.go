@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Batch is what is sent together. The shell changes nothing in it.
+// Batch is a set of messages that are sent together. The shell must not change it.
 type Batch struct {
 	Dest     string
 	Messages []*Message
@@ -20,23 +20,23 @@ type Batch struct {
 	number  int64 // among those of the destination
 	before  int64 // messages that the destination had accepted
 	sent    Time
-	slow    bool // it takes up no width of its queue any more
+	slow    bool // it no longer counts towards the parallelism of its queue
 	patient bool // late confirms count
-	late    bool // PublishTimeout has passed, and the answers are still waited for
+	late    bool // PublishTimeout has passed, and the answers are still awaited
 	cut     bool
 }
 
-// lateLimit is for how many times PublishTimeout a late confirm is waited for.
+// lateLimit is the number of PublishTimeouts for which a late confirm is awaited.
 const lateLimit = 15
 
-// slowAfter is how long a batch may take before others pass it.
+// slowAfter returns how long a batch may take before others overtake it.
 func (c *Core) slowAfter() time.Duration { return min(c.cfg.PublishTimeout/4, time.Second) }
 
-// safe reports whether the lease outlasts the broker's answers to what is sent now: others may own the
-// lanes after that.
+// safe reports whether the lease outlasts the broker's answers to what is sent now: after the lease
+// others may own the lanes.
 func (c *Core) safe() bool { return c.lease.until-c.now > c.cfg.PublishTimeout }
 
-// dispatch sends batches for as long as queues are open and have something to send.
+// dispatch sends batches while queues are open and have something to send.
 func (c *Core) dispatch() {
 	if !c.safe() {
 		return
@@ -89,8 +89,8 @@ func (c *Core) open(q *queue) int {
 	return d.pace.allowed(d.room)
 }
 
-// fit learns from a batch how large the next ones may be. Larger ones cost less for each message, but what comes
-// later waits for them, and what is in flight is sent again after a crash.
+// fit adapts the size of the next batches to the result of a batch. Larger ones cost less for each message, but
+// later messages wait for them, and what is in flight is sent again after a crash.
 func (c *Core) fit(b *Batch, v *verdict, took time.Duration) {
 	d, least := b.queue.dest, min(firstRoom, c.cfg.BatchSize)
 	switch {
@@ -103,7 +103,7 @@ func (c *Core) fit(b *Batch, v *verdict, took time.Duration) {
 	}
 }
 
-// fill takes messages out of a queue into a batch, which is nil if none may be sent. It reports
+// fill moves messages from a queue into a batch, which is nil if none may be sent. It reports
 // whether that is because a message must be sent alone while others are in flight.
 func (c *Core) fill(q *queue, room int) (b *Batch, drain bool) {
 	d := q.dest
@@ -117,7 +117,7 @@ func (c *Core) fill(q *queue, room int) (b *Batch, drain bool) {
 	}
 	for ; l != nil && len(b.Messages) < room; l = q.next() {
 		if !b.Alone && d.suspect(l.waiting[0]) && !l.filling {
-			if len(b.Messages) == 0 { // what came before it is not sent
+			if len(b.Messages) == 0 { // the messages before it are not sent
 				return c.fill(q, room)
 			}
 			break
@@ -136,8 +136,8 @@ func (c *Core) fill(q *queue, room int) (b *Batch, drain bool) {
 	return b, false
 }
 
-// takeNext takes the first message of a line into the batch, or out of its way if it is not to be sent. What
-// cannot be sent with the earlier messages of its key in the batch ends the line's turn.
+// takeNext moves the first message of a line into the batch, or removes it if it is not to be sent. A
+// message that cannot be sent with the earlier messages of its key in the batch ends the line's turn.
 func (c *Core) takeNext(b *Batch, l *line) {
 	m, q := l.waiting[0], b.queue
 	if m.fate.Err == nil && m.expired(c.now) {
@@ -163,8 +163,8 @@ func (c *Core) takeNext(b *Batch, l *line) {
 }
 
 // chooseSuspect returns the line to send from while the first message of a queue is suspect: one whose
-// first message is not, to show that the destination is well, if that is not known; else the suspect
-// that has been tried least recently.
+// first message is not suspect, to show that the destination is healthy, if that is not known; else
+// the suspect that has been tried least recently.
 func (c *Core) chooseSuspect(q *queue) *line {
 	var chosen *line
 	for _, l := range q.readyLines() {
@@ -197,7 +197,7 @@ func (c *Core) send(b *Batch) {
 	c.do(Publish{b})
 }
 
-// aside reports whether others need not wait for the batch.
+// aside reports whether other batches need not wait for this one.
 func (b *Batch) aside() bool { return b.slow || b.queue.isolated() }
 
 // asideMessages counts the messages of such batches.
@@ -212,8 +212,8 @@ func (c *Core) asideMessages() (n int) {
 	return n
 }
 
-// watchBatches looks after batches that are not answered: others pass one that is slow, and a wait that
-// holds up messages that are well is ended.
+// watchBatches watches unanswered batches: others overtake a slow one, and a wait that blocks healthy
+// messages is ended.
 func (c *Core) watchBatches() {
 	for _, d := range c.dests {
 		for _, b := range d.batches {
@@ -231,8 +231,8 @@ func (c *Core) watchBatches() {
 	}
 }
 
-// setAside lets others pass a batch: it takes up no width of its queue, and its topics are isolated
-// until they have shown that they are well.
+// setAside lets others overtake a batch: it does not count towards the parallelism of its queue,
+// and its topics are isolated until they have shown that they are healthy.
 func (c *Core) setAside(b *Batch) {
 	b.slow = true
 	for _, topic := range topicsOf(b.Messages) {
@@ -240,7 +240,7 @@ func (c *Core) setAside(b *Batch) {
 	}
 }
 
-// late pauses what is not answered in time, as if it had failed; the answers are still waited for.
+// late pauses what is not answered in time, as if it had failed; the answers are still awaited.
 func (c *Core) late(b *Batch) {
 	b.late = true
 	err := waybill.UnavailableError(fmt.Errorf("no answer within %v; it is still waited for", c.cfg.PublishTimeout))
@@ -251,9 +251,9 @@ func (c *Core) late(b *Batch) {
 	}
 }
 
-// holdsUp reports whether a batch must not be waited for any longer: others may own the lanes by now,
-// or one of its topics is in trouble and holds up the messages of the others. That is so if a batch of
-// several topics is slow, or, where late confirms count, if what was sent much later is confirmed.
+// holdsUp reports whether to stop waiting for a batch: others may own the lanes by now, or one of its
+// topics has problems and blocks the messages of the others. That is so if a batch of several topics
+// is slow, or, with late confirms, if messages sent much later are confirmed.
 func (c *Core) holdsUp(b *Batch) bool {
 	switch {
 	case b.late && (!c.before(c.lease.until) || slices.ContainsFunc(b.Messages, c.strays)):
@@ -266,7 +266,7 @@ func (c *Core) holdsUp(b *Batch) bool {
 	return false
 }
 
-// strays reports whether the lane of a message is not the relay's any more, or is so under a later epoch.
+// strays reports whether the lane of a message is no longer the relay's, or only under a later epoch.
 func (c *Core) strays(m *Message) bool { return !c.lease.keeps(m.Lane) }
 
 // topicsOf returns the topics of messages, in their order.

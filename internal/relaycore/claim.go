@@ -12,32 +12,32 @@ import (
 )
 
 const (
-	// Claims that find little are made at most so often: together they would cost the database more
-	// than the messages do.
+	// The least time between claims that find little: without it they would cost the database more than
+	// the messages do.
 	claimInterval = 5 * time.Millisecond
 	claimBurst    = 20
-	// againInterval is how often every lane is read from its beginning: a net below what stores
-	// conclude about rows that they need not look at again.
+	// againInterval is how often every lane is read from its beginning: a safety net, because stores
+	// skip rows that they have read.
 	againInterval = 10 * time.Minute
-	// dueTick is how finely due times are told apart, which bounds how many are kept.
+	// dueTick is the resolution of due times, which bounds how many are kept.
 	dueTick = 10 * time.Millisecond
-	// parkedInterval is how often what is parked is counted, at most. Where counting is slow it takes
+	// parkedInterval is the least time between counts of parked messages. If counting is slow it takes
 	// no more than a twentieth of the time.
 	parkedInterval = time.Second
 	parkedShare    = 20
 )
 
-// phase says what reading is waiting for.
+// phase is what reading is waiting for.
 type phase int
 
 const (
 	reading   phase = iota // nothing: the next claim may begin
-	releasing              // due scheduled messages go into the outbox
+	releasing              // due scheduled messages are moved into the outbox
 	counting               // parked messages are counted
 	claiming
-	resting  // everything was read; the claim interval passes
+	resting  // everything was read; waiting for the claim interval
 	awaiting // until there may be more
-	waking   // the wait was told to end
+	waking   // the wait is being ended
 )
 
 // read is the state of reading from the store: release, count, claim and, if everything was read, wait
@@ -47,23 +47,23 @@ type read struct {
 	news   bool // a reason to read again
 	tries  attempts
 	began  Time // of the latest claim
-	little Time // when the claims that found little would be over if there was one in each claimInterval
+	little Time // when the claims that found little would be over with one in each claimInterval
 
 	cmd      Claim  // the latest
 	busy     bool   // the latest claim was full
-	due      []Time // when messages that are known of come due, ascending
+	due      []Time // when known messages come due, ascending
 	nextLook Time   // for what has come due
 	again    Time   // when every lane is read from its beginning
 	reopen   []*line
 
 	full      bool // there is no room for a claim
 	fullSince Time
-	weight    int // of a message, about
+	weight    int // average of a message, estimated
 	ahead     ahead
 
 	release  attempts
 	parkedAt Time // the next count
-	parked   bool // a limit of what may be parked is reached
+	parked   bool // a limit for parked messages is reached
 }
 
 // reads reports whether a lane is being read.
@@ -71,12 +71,12 @@ func (r *read) reads(lane int) bool {
 	return r.phase == claiming && slices.ContainsFunc(r.cmd.Lanes, func(l Lane) bool { return l.Number == lane })
 }
 
-// readAhead is how many messages are held at most.
+// readAhead returns the maximum number of messages held.
 func (c *Core) readAhead() int {
 	return max(c.cfg.BatchSize, min(heldBatches*c.cfg.BatchSize, maxHeld))
 }
 
-// claim reads on, if nothing is being read and there is room.
+// claim continues reading, if nothing is being read and there is room.
 func (c *Core) claim() {
 	r := &c.read
 	switch more := r.news || c.passed(); {
@@ -104,7 +104,7 @@ func (c *Core) claim() {
 		return
 	}
 	if !r.busy {
-		limit = max(1, limit/2) // what is behind a backlog is looked for before much of it is read
+		limit = max(1, limit/2) // look for what is behind a backlog before reading much of it
 	}
 	r.full, r.news, r.began = false, false, c.now
 	r.tries.begin(c.now)
@@ -119,12 +119,12 @@ func (c *Core) claim() {
 	c.count()
 }
 
-// quarter is how many messages a claim adds: a quarter of what may be held, so that claims are large,
-// and the next is made while others are sent and settled.
+// quarter returns how many messages a claim adds: a quarter of what may be held, so that claims are
+// large, and the next is made while messages are sent and settled.
 func (c *Core) quarter() int { return max(1, c.readAhead()/4) }
 
-// space returns how many messages, and bytes of payload, a claim may add where so many may be held;
-// none if there is no room for a whole one.
+// space returns how many messages, and bytes of payload, a claim may add within the given limits;
+// none if there is no room for a whole claim.
 func (c *Core) space(most, mostBytes int) (limit, bytes int) {
 	count, size := c.held.count-c.held.deferred-c.asideMessages(), c.held.bytes
 	if count+c.quarter() > most || size+maxHeldBytes/4 > mostBytes {
@@ -133,8 +133,8 @@ func (c *Core) space(most, mostBytes int) (limit, bytes int) {
 	return max(1, min(c.quarter(), (mostBytes-size)/c.read.weight)), mostBytes - size
 }
 
-// looksForDue reports whether to look for scheduled and waiting messages: at each poll, and when one
-// that is known of has come due.
+// looksForDue reports whether to look for scheduled and waiting messages: at each poll, and when a
+// known one has come due.
 func (c *Core) looksForDue() bool {
 	r := &c.read
 	if !c.passed() {
@@ -145,13 +145,13 @@ func (c *Core) looksForDue() bool {
 	return true
 }
 
-// passed reports whether a message that is known of has come due.
+// passed reports whether a known message has come due.
 func (c *Core) passed() bool {
 	r := &c.read
 	return !c.before(r.nextLook) || len(r.due) > 0 && !c.before(r.due[0])
 }
 
-// expect notes that a message is due after a time from now.
+// expect records that a message is due after a time from now.
 func (c *Core) expect(after time.Duration) {
 	t := (c.now + after).Truncate(dueTick) + dueTick
 	if at, known := slices.BinarySearch(c.read.due, t); !known {
@@ -159,7 +159,7 @@ func (c *Core) expect(after time.Duration) {
 	}
 }
 
-// pausedNow returns the destinations whose waiting messages stay where they are.
+// pausedNow returns the destinations whose waiting messages are not claimed.
 func (c *Core) pausedNow() (names []string) {
 	for _, d := range c.dests {
 		if d.main.paused(c.now) > 0 {
@@ -169,8 +169,8 @@ func (c *Core) pausedNow() (names []string) {
 	return names
 }
 
-// apply goes on to claim. Where a release fails the claim goes on without it: the others must not wait
-// for one message that cannot be released.
+// apply continues with the claim. If a release fails the claim is made without it: the others must not
+// wait for one message that cannot be released.
 func (e Released) apply(c *Core) {
 	if e.Err == nil {
 		c.read.release.succeed(c.now)
@@ -184,7 +184,7 @@ func (e Released) apply(c *Core) {
 	c.count()
 }
 
-// count counts what is parked, if a policy parks and it is time to.
+// count counts parked messages, if a policy parks and a count is due.
 func (c *Core) count() {
 	if c.cfg.parks() && c.now >= c.read.parkedAt {
 		c.read.phase = counting
@@ -227,9 +227,9 @@ func (c *Config) overParked(keys, messages int) error {
 	return nil
 }
 
-// readable returns the lanes to read that a function accepts: those that stay. One that has come back
-// under a new epoch is left out while messages of the old one are in flight: a claim would leave those
-// out, and find what is behind them.
+// readable returns the lanes to read that accept returns true for, without leaving ones. One that was
+// reacquired under a new epoch is left out while messages of the old one are in flight: a claim would
+// leave those out, and find what is behind them.
 func (c *Core) readable(accept func(*laneState) bool) (lanes []Lane) {
 	older := c.lanesHeld()
 	for _, st := range c.lease.lanes {
@@ -266,13 +266,13 @@ func (c *Core) readLanes() {
 
 func (e Claimed) apply(c *Core) {
 	if ready := c.takeAll(e.Messages, c.now-c.read.began); e.Full && !ready {
-		c.read.nextLook = 0 // more than was read has come due
+		c.read.nextLook = 0 // more messages are due than were read
 	}
 	c.endClaim()
 	c.readDone(e.Full)
 }
 
-// takeAll takes in what a claim has found, and reports whether any of it never waited.
+// takeAll adds the messages of a claim, and reports whether any of them never waited.
 func (c *Core) takeAll(messages []Message, took time.Duration) (ready bool) {
 	if len(messages) > 0 {
 		c.report(Report{What: Claims, Count: len(messages), Took: took})
@@ -303,7 +303,7 @@ func byPosition(messages []Message) []*Message {
 	return list
 }
 
-// weigh keeps about what a message takes in memory. Large ones are remembered for a while.
+// weigh updates the estimated size of a message in memory. Large ones have an effect for a while.
 func (c *Core) weigh(messages []Message) {
 	sum := 0
 	for i := range messages {
@@ -312,8 +312,7 @@ func (c *Core) weigh(messages []Message) {
 	c.read.weight = max(sum/len(messages), c.read.weight/2)
 }
 
-// endClaim opens lines of which an outcome was stored while the claim was running, and may not have
-// been seen by it.
+// endClaim opens lines of which an outcome was stored during the claim, which may not have seen it.
 func (c *Core) endClaim() {
 	c.read.phase = reading
 	for _, l := range c.read.reopen {
@@ -335,8 +334,7 @@ func (e ClaimFailed) apply(c *Core) {
 }
 
 // readDone ends a claim that has succeeded. If it was full the next one follows at once; else everything
-// was read, and the relay waits until there may be something to claim, or it is time to look for what has
-// come due.
+// was read, and the relay waits until there may be something to claim, or something comes due.
 func (c *Core) readDone(full bool) {
 	r := &c.read
 	r.tries.succeed(c.now)
@@ -349,7 +347,7 @@ func (c *Core) readDone(full bool) {
 	r.tries.until = r.little
 }
 
-// await waits until there may be something to claim, or it is time to look for what has come due.
+// await waits until there may be something to claim, or something comes due.
 func (c *Core) await() {
 	r := &c.read
 	until := r.nextLook
@@ -389,8 +387,7 @@ func (e Woken) apply(c *Core) {
 
 var errNoDestination = errors.New("no destination matches the message")
 
-// takeIn gives a claimed message its place: in a line if it is to be sent, else among the outcomes to
-// be stored.
+// takeIn adds a claimed message: to a line if it is to be sent, else to the outcomes to be stored.
 func (c *Core) takeIn(m *Message) {
 	if c.stopping || !c.lease.keeps(m.Lane) {
 		return // another claim reads it from its beginning
@@ -419,14 +416,14 @@ func (c *Core) takeIn(m *Message) {
 	c.place(m)
 }
 
-// unrouted reports whether a waiting row is for no destination yet: its message died before it was routed, and
-// somebody has requeued it.
+// unrouted reports whether a waiting row has no destination yet: its message was dead-lettered before it was
+// routed, and then requeued.
 func (c *Core) unrouted(m *Message) bool { return m.Dest == "" && c.byName[""] == nil }
 
-// place adds a message to the line of its unit, or puts it into the waiting rows behind an earlier one
-// of its key that waits there. One that is not to be sent has its outcome at once if nothing that is
-// held comes before it, else in its turn: while an earlier one of its unit may yet have to wait, nothing
-// is to become of a later one in the store.
+// place adds a message to the line of its unit, or moves it to the waiting rows behind an earlier one of
+// its key that waits there. One that is not to be sent gets its outcome at once if no held message comes
+// before it, else in its turn: while an earlier one of its unit may still have to wait, no outcome of a
+// later one may be stored.
 func (c *Core) place(m *Message) {
 	d := c.byName[m.Dest]
 	switch {

@@ -7,11 +7,11 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Config is what the core goes by. All fields must be valid; package relay checks them.
+// Config configures a [Core]. All fields must be valid; package relay checks them.
 type Config struct {
 	Dests     []Dest
 	Followers []Dest // get what was published
-	BatchSize int    // most messages of a batch, once a destination has shown that it answers it fast
+	BatchSize int    // most messages of a batch, for a destination that answers such batches fast
 	Parallel  int    // batches in flight for each destination
 	Strict    bool   // one message of a key in flight
 
@@ -35,17 +35,17 @@ type Config struct {
 type Dest struct {
 	Name string
 	Rate float64 // messages per second, of all relays together; 0 means no limit
-	Late bool    // confirms that come after PublishTimeout count
+	Late bool    // confirms after PublishTimeout count
 }
 
-// Order says what becomes of the later messages of a key when one fails.
+// Order says what happens to the later messages of a key when one fails.
 type Order int
 
 // The orders, as in package relay.
 const (
 	Block Order = iota // they wait until it is published or a dead letter
 	Park               // they wait until the dead letter is requeued or resolved
-	Skip               // they go on
+	Skip               // they are sent
 )
 
 // Core is the state of a relay. [New] makes one. It is plain data, for one goroutine at a time.
@@ -84,10 +84,10 @@ func New(cfg Config) *Core {
 	return c
 }
 
-// Config returns what the core goes by.
+// Config returns the configuration of the core.
 func (c *Core) Config() Config { return c.cfg }
 
-// Step takes in what has happened and returns what is to be done, in order. now must not go back. The
+// Step processes an event and returns the commands that follow, in order. now must not go back. The
 // slice is valid until the next call; what it points to is read-only.
 func (c *Core) Step(now Time, e Event) []Command {
 	c.now = max(now, c.now)
@@ -106,13 +106,13 @@ func (c *Core) Step(now Time, e Event) []Command {
 
 func (Tick) apply(*Core) {}
 
-// Next returns when the core wants a [Tick] if nothing else happens before.
+// Next returns when the core needs a [Tick] if no other event comes before.
 func (c *Core) Next() Time { return c.next }
 
 const never = Time(1<<63 - 1)
 
-// before reports whether a time has yet to come, and wants a [Tick] then: what is not done now for this
-// reason is done in that step.
+// before reports whether a time is in the future, and then requests a [Tick] for it: what is not done
+// now for this reason is done in that step.
 func (c *Core) before(t Time) bool {
 	if t <= c.now {
 		return false
@@ -134,13 +134,13 @@ func (c *Core) random() float64 {
 	return float64((z^z>>31)>>11) / (1 << 53)
 }
 
-// apply begins a graceful stop: what is not in flight, now or later, is left to other claims.
+// apply begins a graceful stop: what is not, or no longer, in flight is left to other claims.
 func (Stop) apply(c *Core) {
 	c.stopping = true
 	c.endAwait()
 }
 
-// Done reports, after a [Stop], whether nothing is in flight any more, but for what the store refuses.
+// Done reports, after a [Stop], whether nothing is in flight, except what the store refuses.
 func (c *Core) Done() bool { return c.stopping && c.held.count <= c.settler.apartCount() }
 
 // Stats are figures of a relay.
@@ -148,7 +148,7 @@ type Stats struct {
 	Lanes        int
 	LeaseUntil   Time
 	Held         int // messages
-	Bytes        int // of what is held
+	Bytes        int // of held messages
 	Published    int64
 	Retried      int64
 	Dead         int64
@@ -157,7 +157,7 @@ type Stats struct {
 	BackPressure bool
 }
 
-// Stats returns the figures of now.
+// Stats returns the current figures.
 func (c *Core) Stats() Stats {
 	s := c.stats
 	s.Lanes, s.LeaseUntil, s.Held, s.Bytes = len(c.lease.lanes), c.lease.until, c.held.count, c.held.bytes

@@ -7,17 +7,18 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Deferral. A message that cannot be sent now stays in memory for as long as there is room for it.
-// Beyond that it is put into the waiting rows, its attempts unchanged, so that others can be read; it
-// comes back at a limited rate. Of a unit with a key all messages go together, in order, and only
-// while none is in flight: whoever takes over the lane takes what waits for the earlier messages.
+// Deferral. A message that cannot be sent now stays in memory while there is room for it. Beyond that
+// it is moved to the waiting rows, its attempts unchanged, so that others can be read; it returns at
+// a limited rate. All messages of a unit with a key are deferred together, in order, and only while
+// none is in flight: a relay that takes over the lane would take the waiting ones for the earlier
+// messages.
 
 var (
 	errPaused = waybill.UnavailableError(errors.New("the destination is paused"))
 	errSlow   = waybill.UnavailableError(errors.New("the destination is slow"))
 )
 
-// share is how much of the memory a slow queue may take: all of them together half of it.
+// share returns how much of the memory a slow queue may use: all of them together half of it.
 func (c *Core) share() int {
 	queues := 0
 	for _, d := range c.dests {
@@ -26,10 +27,10 @@ func (c *Core) share() int {
 	return c.readAhead() / (2 * queues)
 }
 
-// trim defers what a queue holds beyond its room, the latest messages first. There is a limit for a queue that is
-// paused while there are other destinations, whose rows of the same messages would wait for this one's, and for one
-// that is slow while memory is short; of that the line stays that goes next, if it goes now: one that has more
-// messages than there is room for would come back and be deferred for ever.
+// trim defers what a queue holds beyond its limit, the latest messages first. There is a limit for a queue that
+// is paused while there are other destinations, whose rows of the same messages would wait for this one's, and
+// for a slow queue while memory is short. Of a slow queue the next line stays if it can be sent now: a line
+// with more messages than the limit would return and be deferred forever.
 func (c *Core) trim(q *queue) {
 	total, why := c.share(), errSlow
 	switch {
@@ -73,7 +74,7 @@ func (c *Core) deferLine(l *line, n int, why error) {
 	c.tidy(l)
 }
 
-// relieve makes room in a memory that has been full for long, because some queues are slow.
+// relieve makes room in memory that has been full for long because some queues are slow.
 func (c *Core) relieve() {
 	r := &c.read
 	if !r.full {

@@ -7,7 +7,7 @@ import (
 
 const isolatedBatches = 16 // of one destination's isolated topics in flight
 
-// dest is a destination with what is known about it.
+// dest is a destination with its state.
 type dest struct {
 	Dest
 	main    *queue
@@ -16,7 +16,7 @@ type dest struct {
 	returns map[string]Time // of deferred messages, by tenant
 
 	batches  []*Batch // in flight
-	room     int      // most messages of a batch for now
+	room     int      // current maximum of messages of a batch
 	draining *queue   // it waits to send a message alone
 	sends    int64    // batches so far, which numbers them
 	accepted int64    // messages
@@ -26,7 +26,7 @@ type dest struct {
 	past     map[int64]*past
 }
 
-// firstRoom is the size of batches to a destination of which nothing is known.
+// firstRoom is the initial maximum of messages of a batch to a destination.
 const firstRoom = 100
 
 func newDest(d Dest) *dest {
@@ -63,8 +63,8 @@ func (c *Core) rejoin(q *queue) {
 	c.moveLines(q.dest, q.topic)
 }
 
-// inFlight counts batches: those that take up the width of a queue, and those of the destination that others
-// need not wait for.
+// inFlight counts batches: those that count towards the parallelism of a queue, and those of the destination
+// that others need not wait for.
 func (d *dest) inFlight(q *queue) (running, aside int) {
 	for _, b := range d.batches {
 		if b.queue == q && !b.slow {
@@ -80,7 +80,7 @@ func (d *dest) inFlight(q *queue) (running, aside int) {
 // alone reports whether a message is in flight with no other next to it.
 func (d *dest) alone() bool { return len(d.batches) == 1 && d.batches[0].Alone }
 
-// moveLines puts the lines of a topic into the queue that is now theirs.
+// moveLines moves the lines of a topic to its current queue.
 func (c *Core) moveLines(d *dest, topic string) {
 	var filled []*line
 	for _, l := range c.lines {
@@ -98,18 +98,18 @@ func (c *Core) moveLines(d *dest, topic string) {
 	}
 }
 
-// past is what is remembered of a message that was sent before, by its position.
+// past is what is known of a message that was sent before, by its position.
 type past struct {
 	lane    Lane
 	life    int
-	unsure  bool // an attempt of this life may have arrived
+	unsure  bool // an attempt since the last requeue may have arrived
 	since   Time // the earliest such attempt
 	inBatch int  // connections lost with it among others
-	alone   int  // connections lost with it alone, just after the destination had accepted another
+	alone   int  // connections lost with it alone in flight, just after the destination had accepted another
 	tried   Time // when it was sent alone last
 }
 
-// pastOf returns what is remembered of this life of a message, to be changed.
+// pastOf returns the past of a message since its last requeue, to be changed.
 func (d *dest) pastOf(m *Message) *past {
 	p := d.past[m.Position]
 	if p == nil || p.life != m.Life {
@@ -119,7 +119,7 @@ func (d *dest) pastOf(m *Message) *past {
 	return p
 }
 
-// recall returns what is remembered of this life of a message, if there is anything.
+// recall returns the past of a message since its last requeue, if there is any.
 func (d *dest) recall(m *Message) past {
 	if p := d.past[m.Position]; p != nil && p.life == m.Life {
 		return *p
@@ -127,8 +127,8 @@ func (d *dest) recall(m *Message) past {
 	return past{}
 }
 
-// forget drops what is remembered of messages in some lanes, but for those in flight: of a lane that leaves
-// they may be sent again.
+// forget drops the past of messages in some lanes, except those in flight: in a leaving lane they may be
+// sent again.
 func (d *dest) forget(gone func(Lane) bool) {
 	for position, p := range d.past {
 		if gone(p.lane) && !d.flies(func(m *Message) bool { return m.Position == position }) {
@@ -137,14 +137,14 @@ func (d *dest) forget(gone func(Lane) bool) {
 	}
 }
 
-// flies reports whether a message of some kind is in flight.
+// flies reports whether a message for which kind returns true is in flight.
 func (d *dest) flies(kind func(*Message) bool) bool {
 	return slices.ContainsFunc(d.batches, func(b *Batch) bool { return slices.ContainsFunc(b.Messages, kind) })
 }
 
 // Suspects. A message that ends each connection it is sent on is found as follows. It is suspect once
 // two connections were lost with it among others; a suspect is sent alone. If the connection is lost
-// again, just after the destination has accepted another message, that speaks against it; what happens
+// again, just after the destination has accepted another message, that counts against it; a loss
 // during an outage does not. The second time it is poison.
 
 const (
@@ -155,11 +155,11 @@ const (
 // suspect reports whether the message must be sent alone.
 func (d *dest) suspect(m *Message) bool { return d.recall(m).inBatch >= suspectLosses }
 
-// well reports whether the destination has accepted something that was sent after a connection to it
+// well reports whether the destination has accepted a message that was sent after a connection to it
 // was last lost.
 func (d *dest) well() bool { return d.answered > d.cut }
 
-// blame notes that a connection was lost under a message, and reports whether that proves it poison.
+// blame records that a connection was lost with a message in flight, and reports whether that proves it poison.
 func (d *dest) blame(m *Message, alone bool) bool {
 	p := d.pastOf(m)
 	switch {
@@ -171,8 +171,8 @@ func (d *dest) blame(m *Message, alone bool) bool {
 	return p.alone >= poisonLosses
 }
 
-// rests returns until when a deferred message of a tenant stays away: at least until a time, and
-// behind those of its tenant that were deferred before, at the destination's rate.
+// rests returns until when a message of a tenant is deferred: at least until the given time, and
+// after those of its tenant that were deferred before, at the destination's rate.
 func (d *dest) rests(tenant string, least Time) Time {
 	at := max(least, d.returns[tenant])
 	rate := d.Rate
@@ -183,12 +183,12 @@ func (d *dest) rests(tenant string, least Time) Time {
 		clear(d.returns)
 	}
 	d.returns[tenant] = at + time.Duration(float64(time.Second)/rate)
-	return at.Truncate(returnStep) + returnStep // several together: each look for them costs
+	return at.Truncate(returnStep) + returnStep // several together, because each look for them has a cost
 }
 
 const (
-	returnRate  = 1000 // messages per second that come back after they were deferred
+	returnRate  = 1000 // messages per second that return after deferral
 	returnLeast = time.Second
 	returnStep  = 500 * time.Millisecond
-	maxReturns  = 10_000 // tenants; then some messages come back too early
+	maxReturns  = 10_000 // tenants; above that some messages return too early
 )

@@ -1,11 +1,10 @@
-// Package relaycore decides what a relay does. It does nothing itself: [Core.Step] takes in one event
-// and returns the commands that follow from it. There is no goroutine, clock, lock or I/O here; time and
-// chance are arguments. The same events give the same commands, which is what the simulator
-// (internal/sim) relies on. Package relay carries the commands out and sends back what came of them.
+// Package relaycore decides what a relay does. It has no effects itself: [Core.Step] takes one event and
+// returns the commands that follow from it. There is no goroutine, clock, lock or I/O here; time and
+// randomness are arguments. The same events give the same commands, which the simulator (internal/sim)
+// relies on. Package relay, the shell, carries the commands out and sends back their results as events.
 //
-// After each event a step does whatever can be done, in this order: look after batches in flight, renew
-// the lease, send, claim, settle. What is put off because its time has not come wants a [Tick] then
-// ([Core.Next]).
+// After each event a step does everything that can be done, in this order: watch batches in flight,
+// renew the lease, send, claim, settle. What is not yet due needs a [Tick] then ([Core.Next]).
 //
 // A message in the relay:
 //
@@ -18,9 +17,9 @@
 //	                 └─────────────────────────────────────────┘
 //	outcome ─▶ settled together with others ─▶ forgotten
 //
-// A unit is a destination, a topic and a key. Of a unit with a key one batch is in flight at a time, and
-// none while an outcome that later messages must not pass is being stored (line.closed), or while the
-// first of them waits in the store (line.behind).
+// A unit is a destination, a topic and a key. A unit with a key has at most one batch in flight, and
+// none while an outcome that later messages must not overtake is being stored (line.closed), or while
+// the first of them waits in the store (line.behind).
 //
 // A topic of a destination:
 //
@@ -31,15 +30,15 @@
 //
 // A destination that answers nothing at all is paused as a whole. The rules, by file:
 //
-//   - lease.go: lanes, epochs, leaving, and when a relay lets its lease run out on purpose
+//   - lease.go: lanes, epochs, leaving, and when a relay lets its lease expire on purpose
 //   - claim.go: when, how much and from which lanes to read; where a claimed message goes
-//   - ahead.go: how a relay that is behind finds the messages of tenants with little
-//   - held.go: what is held, and where
-//   - queue.go: what is next: tenants by turns, positions in order
+//   - ahead.go: how a relay that is behind finds the messages of tenants with a small backlog
+//   - held.go: which messages are held, and where
+//   - queue.go: what is next: tenants round robin, positions in order
 //   - batch.go, answer.go: what is sent together, what the answers mean, what is paused
 //   - dest.go: isolated topics; which message ends connections (suspects)
-//   - defer.go: what has no room in memory is put into the waiting rows
-//   - outcome.go, settle.go: what becomes of a message; storing it, also where the store refuses
-//   - attempts.go, pace.go: what fails again and again, and is put off; rates
-//   - health.go: when the relay is not well
+//   - defer.go: which messages are moved to the waiting rows when memory is short
+//   - outcome.go, settle.go: the outcome of a message; storing it, even if the store refuses some
+//   - attempts.go, pace.go: backoff after repeated failures; rate limits
+//   - health.go: when the relay is unhealthy
 package relaycore

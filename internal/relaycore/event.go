@@ -6,22 +6,22 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Time is the time since the relay began, by its own steady clock.
+// Time is the time since the start of the relay, by its monotonic clock.
 type Time = time.Duration
 
-// Event is something that has happened. The core learns of nothing else.
+// Event is something that has happened. Events are the only input of the core.
 type Event interface{ apply(c *Core) }
 
 // Leased answers a [Renew].
 type Leased struct {
 	Lanes []Lane // every lane that the relay owns
-	Share int    // how many it should own at most
-	Total int    // how many lanes there are
+	Share int    // most lanes it should own
+	Total int    // number of lanes
 }
 
 // LeaseFailed answers a [Renew] that failed.
 type LeaseFailed struct {
-	Lost bool // others have seen the lease expire, or the database is another one: nothing is owned
+	Lost bool // others have seen the lease expire, or the database was replaced: nothing is owned
 	Err  error
 }
 
@@ -57,24 +57,24 @@ type Counted struct {
 // Woken ends an [Await]: there may be something new.
 type Woken struct{ Err error }
 
-// Answered is what became of the messages of a [Publish]. Nil Results mean that all were accepted and
-// go to no follower.
+// Answered has the results of a [Publish]. Nil Results mean that all were accepted and have no
+// followers.
 type Answered struct {
 	Batch   *Batch
 	Results []Result
-	Window  time.Duration // for how long the broker recognises copies; 0 if it does not
+	Window  time.Duration // the broker's deduplication window; 0 if it has none
 }
 
-// Result is what became of one message that was sent.
+// Result is the result of sending one message.
 type Result struct {
-	Err       error          // nil if it was accepted; the core hands it on and does not look into it
+	Err       error          // nil if it was accepted; the core passes it on and does not inspect it
 	Kind      waybill.Kind   // of Err
 	Reason    waybill.Reason // of a permanent Err
-	After     time.Duration  // of an unavailable Err that concerns this message alone: when to try again; else 0
-	Lost      bool           // the connection ended under the message
+	After     time.Duration  // of an unavailable Err that concerns only this message: when to retry; else 0
+	Lost      bool           // the connection ended with the message in flight
 	Unsure    bool           // the message may have arrived although it was not accepted
 	Swallowed bool           // the broker took a first attempt for a copy
-	Final     bool           // the relay itself says so: no other attempt would help
+	Final     bool           // decided by the relay itself: another attempt would not help
 	Followers []string       // of an accepted message: the destinations that get it next
 }
 
@@ -84,14 +84,14 @@ type Settled struct {
 	Took time.Duration
 }
 
-// SettleFailed answers a [Settle] that failed. Refused says that the store was asked and that it is
-// the settlements that it does not take.
+// SettleFailed answers a [Settle] that failed. Refused says that the store was reachable and did
+// not accept the settlements.
 type SettleFailed struct {
 	Refused bool
 	Err     error
 }
 
-// Tick says that time has passed. The shell sends one when [Core.Next] says so.
+// Tick says that time has passed. The shell sends one at the time of [Core.Next].
 type Tick struct{}
 
 // Stop ends the relay gracefully: nothing new is claimed or sent.
@@ -103,30 +103,30 @@ type Command interface{ command() }
 // Renew extends the lease, or joins; the answer is [Leased] or [LeaseFailed].
 type Renew struct {
 	Join bool
-	Give []int // lanes to give up: nothing of them is in flight
+	Give []int // lanes to release: nothing of them is in flight
 }
 
 // Release moves due scheduled messages into the outbox; the answer is [Released].
 type Release struct{ Limit int }
 
-// Count counts what is parked in lanes; the answer is [Counted].
+// Count counts parked messages in lanes; the answer is [Counted].
 type Count struct{ Lanes []Lane }
 
 // Claim reads messages; the answer is [Claimed] or [ClaimFailed].
 type Claim struct {
 	Lanes   []Lane
 	Limit   int                // most messages
-	Bytes   int                // no further message once payloads have so many bytes
+	Bytes   int                // no further message once payloads have this many bytes
 	Due     bool               // look for waiting messages that are due, too
 	DueOnly bool               // look for no others
-	Held    []int64            // ascending: what is claimed already
-	HeldFor map[int64][]string // of which only the waiting rows for some destinations are
+	Held    []int64            // ascending: positions already claimed
+	HeldFor map[int64][]string // of these, positions with only the waiting rows for some destinations claimed
 	Again   []int              // lanes to be read from their beginning
-	Paused  []string           // destinations whose waiting messages stay where they are
+	Paused  []string           // destinations whose waiting messages are left out
 }
 
-// ClaimAhead reads messages that never waited of other tenants than some, wherever they are, but none
-// that has an earlier one of its key before it that stays unread; the answer is [ClaimedAhead].
+// ClaimAhead reads messages that never waited, of tenants other than Without, but none with an
+// earlier one of its key that remains unread; the answer is [ClaimedAhead].
 type ClaimAhead struct {
 	Lanes   []Lane
 	Without []string // tenants
@@ -143,17 +143,16 @@ type Await struct{ Until Time }
 // EndAwait ends the Await that is running.
 type EndAwait struct{}
 
-// Publish sends a batch. It is called in the order of commands for each destination; the answer is
-// [Answered].
+// Publish sends a batch, in the order of commands for each destination; the answer is [Answered].
 type Publish struct{ Batch *Batch }
 
-// Cut ends the wait for a batch: what is unanswered will be taken for lost.
+// Cut ends the wait for a batch: unanswered messages count as lost.
 type Cut struct{ Batch *Batch }
 
 // Settle stores outcomes, all or none; the answer is [Settled] or [SettleFailed].
 type Settle struct{ Settlements []Settlement }
 
-// Report tells an observer what has happened.
+// Report is reported to the observer.
 type Report struct {
 	What     What
 	Dest     string
@@ -167,7 +166,7 @@ type Report struct {
 	Settlement *Settlement
 }
 
-// What says what a [Report] is about.
+// What is the subject of a [Report].
 type What int
 
 // The subjects of reports.
@@ -175,20 +174,20 @@ const (
 	Claims       What = iota // Count messages were claimed
 	LanesChanged             // Count lanes are owned
 	LeaseLost                // Count lanes, or all with Count 0, belong to others
-	StepsAside               // the lease runs out on purpose; Err says why
+	StepsAside               // the lease is left to expire on purpose; Err says why
 	ReleaseFails             // scheduled messages are not released
 	BackPressure             // Count messages are parked: Err says which limit is reached, nil that none is
 	PublishedNow             // Messages were accepted
 	Overtaken                // Messages were accepted although an earlier one of their key was refused
-	DedupExpired             // Messages were accepted, perhaps twice; Delay is the longest time between
+	DedupExpired             // Messages were accepted, perhaps twice; Delay is the longest time between the attempts
 	Paused                   // the destination, or its topic, is paused for Delay
 	Resumed                  // the destination answers again
 	SettledNow               // Count outcomes were stored
-	SettleFails              // Count outcomes were not stored, and will be tried again
+	SettleFails              // Count outcomes were not stored, and will be retried
 	SettleStalls             // the same, for more than a minute: Delay says how long
-	Retried                  // the message of Settlement is tried again
-	Dead                     // it is a dead letter
-	Failed                   // it is given up, with dead letters disabled
+	Retried                  // the message of Settlement is retried
+	Dead                     // it is dead-lettered
+	Failed                   // as Dead, with dead letters disabled
 	LoopFails                // a claim, a renewal or a wait failed: Topic names which
 )
 

@@ -8,7 +8,7 @@ import (
 )
 
 // refusedHealthy is how long the store may refuse a settlement, or to release scheduled messages,
-// before the relay is not well.
+// before the relay is unhealthy.
 const refusedHealthy = time.Minute
 
 // Stalled is the error of work that has not succeeded for a time.
@@ -30,7 +30,7 @@ func (e *Stalled) Error() string {
 // Unwrap returns the error of the latest attempt.
 func (e *Stalled) Unwrap() error { return e.Err }
 
-// Health returns what is wrong with the relay: nothing if it does its work.
+// Health returns what is wrong with the relay: nothing if it is healthy.
 func (c *Core) Health(now Time) (errs []error) {
 	stalled := func(loop string, age, limit time.Duration, err error) bool {
 		if age <= limit {

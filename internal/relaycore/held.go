@@ -8,21 +8,21 @@ const (
 	maxHeldBytes = 16 << 20
 )
 
-// held counts what was claimed and is not settled. Each such message lies in a line, is in a batch in flight,
-// or has an outcome that is not stored yet.
+// held counts claimed messages that are not settled. Each is in a line, in a batch in flight, or has an
+// outcome that is not stored yet.
 type held struct {
 	count    int
 	bytes    int
-	deferred int // messages that are only moved
+	deferred int // messages that are not sent by this claim
 }
 
-// add counts a message in until it is released.
+// add counts a message until it is released.
 func (h *held) add(m *Message) {
 	h.count++
 	h.bytes += m.Size
 }
 
-// lighten notes that a message will not be sent: the shell drops its payload.
+// lighten marks a message as not to be sent: the shell drops its payload.
 func (h *held) lighten(m *Message) {
 	m.Deferred = true
 	h.bytes -= m.Size - EmptySize
@@ -56,8 +56,8 @@ func (c *Core) eachHeld(do func(*Message)) {
 	c.settler.each(do)
 }
 
-// claimed returns the positions of what is held, ascending, and of those of which only the waiting rows for
-// some destinations are held, these destinations.
+// claimed returns the positions of held messages, ascending, and, for those with only the waiting rows for
+// some destinations held, these destinations.
 func (c *Core) claimed() (positions []int64, partly map[int64][]string) {
 	positions, partly = make([]int64, 0, c.held.count), make(map[int64][]string)
 	c.eachHeld(func(m *Message) {
@@ -73,7 +73,7 @@ func (c *Core) claimed() (positions []int64, partly map[int64][]string) {
 	return slices.Compact(positions), partly
 }
 
-// lanesHeld says of each lane of which messages are held whether some are of an earlier epoch.
+// lanesHeld returns the lanes with held messages, with whether some of these are of an earlier epoch.
 func (c *Core) lanesHeld() (older map[int]bool) {
 	if older = make(map[int]bool); c.held.count > 0 {
 		c.eachHeld(func(m *Message) { older[m.Lane.Number] = older[m.Lane.Number] || !c.lease.owns(m.Lane) })
@@ -81,7 +81,7 @@ func (c *Core) lanesHeld() (older map[int]bool) {
 	return older
 }
 
-// drop forgets the messages of some lanes that are not in flight: other claims find them.
+// drop forgets the messages of some lanes, except those in flight: other claims find them.
 func (c *Core) drop(gone func(Lane) bool) {
 	for _, l := range c.lines {
 		for _, m := range l.remove(func(m *Message) bool { return gone(m.Lane) }) {

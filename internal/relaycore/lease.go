@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// lease is what is known of the lanes that the relay leases. A lane is leaving while the relay owns
-// more than its share; it is given up when nothing of it is in flight.
+// lease is the state of the relay's lease of lanes. A lane is leaving while the relay owns more
+// than its share; it is released when nothing of it is in flight.
 type lease struct {
 	lanes    []*laneState // by number
-	until    Time         // the lease holds until then
+	until    Time         // the lease is valid until then
 	joined   bool
-	total    int  // lanes that there are
+	total    int  // number of lanes
 	shared   bool // there are other relays
 	renewing bool
 	asked    Time // the renewal that is running
@@ -34,15 +34,15 @@ func (s *lease) state(number int) *laneState {
 	return s.lanes[i]
 }
 
-// owns reports whether a lane is owned in the same lease of it.
+// owns reports whether a lane is owned under the same epoch.
 func (s *lease) owns(l Lane) bool {
 	st := s.state(l.Number)
 	return st != nil && st.Lane == l
 }
 
-// keeps reports whether what was claimed of a lane may be kept, and added to. It may not if the lane was lost,
-// leaves, or was to leave since it was last read from its beginning: what was held of it was released, and must
-// not be passed.
+// keeps reports whether what was claimed of a lane may be kept, and more added. It may not if the lane was
+// lost, is leaving, or has been leaving since it was last read from its beginning: held messages of it were
+// released, and must not be overtaken.
 func (s *lease) keeps(l Lane) bool {
 	st := s.state(l.Number)
 	return st != nil && st.Lane == l && !st.leaving && !st.again
@@ -57,8 +57,8 @@ func (s *lease) list() []Lane {
 	return list
 }
 
-// take takes in the lanes that the relay owns now. Those above its share leave, the highest numbers first. It
-// reports whether the lanes have changed or others than before have to leave.
+// take sets the lanes that the relay owns now. Those above its share are leaving, the highest numbers first.
+// It reports whether the lanes, or the leaving ones, have changed.
 func (s *lease) take(lanes []Lane, share int) (changed bool) {
 	lanes = slices.SortedFunc(slices.Values(lanes), func(a, b Lane) int { return cmp.Compare(a.Number, b.Number) })
 	owned := make([]*laneState, len(lanes))
@@ -71,21 +71,21 @@ func (s *lease) take(lanes []Lane, share int) (changed bool) {
 		leaving := i >= share
 		changed = changed || leaving != st.leaving
 		st.leaving = leaving
-		st.again = st.again || leaving // what was claimed of it is let go of
+		st.again = st.again || leaving // what was claimed of it is released
 		owned[i] = st
 	}
 	s.lanes = owned
 	return changed
 }
 
-// renew extends the lease when it is time to, unless the relay steps aside.
+// renew extends the lease when that is due, unless the relay steps aside.
 func (c *Core) renew() {
 	s := &c.lease
 	if s.renewing || c.before(s.tries.until) {
 		return
 	}
 	if c.stepsAside() {
-		s.tries.ok = c.now // it is what it wants to do
+		s.tries.ok = c.now // stepping aside is on purpose, no failure
 		s.tries.until = c.now + c.cfg.RenewInterval/2
 		c.before(s.tries.until)
 		return
@@ -136,8 +136,7 @@ const (
 	retryMax  = 5 * time.Second
 )
 
-// lanesChanged lets go of what belongs to lanes that are not to be worked on any more, and looks for
-// what the new ones hold.
+// lanesChanged releases what belongs to lost and leaving lanes, and looks for messages of new ones.
 func (c *Core) lanesChanged() {
 	c.drop(func(l Lane) bool { return !c.lease.keeps(l) })
 	part := float64(max(1, len(c.lease.lanes))) / float64(max(1, c.lease.total))
@@ -148,7 +147,7 @@ func (c *Core) lanesChanged() {
 	c.read.news = true
 }
 
-// aside decides when a relay that gets nothing done lets its lease run out, so that others take its
+// aside decides when a relay that makes no progress lets its lease expire, so that others take its
 // lanes, and when it tries again.
 type aside struct {
 	on       bool
@@ -156,12 +155,12 @@ type aside struct {
 	failures int  // of destinations when the grace period began; -1 before
 }
 
-// cutOffLeases is for how many times LeaseTTL no destination may answer before others are to try.
+// cutOffLeases is the number of LeaseTTLs without an answer of any destination before other relays are to try.
 const cutOffLeases = 3
 
-// stepsAside reports whether the lease is to run out. A relay that is the only one keeps its lease.
-// The rest lasts until others have had the time to see that the lease has ended; after it the relay has
-// a grace period to get something done.
+// stepsAside reports whether the lease is to expire. A relay that is the only one keeps its lease. The
+// pause lasts until others have had the time to see that the lease has expired; after it the relay has
+// a grace period to make progress.
 func (c *Core) stepsAside() bool {
 	a, why := &c.aside, c.stuck(c.now)
 	rest, grace := c.cfg.LeaseTTL+2*c.cfg.RenewInterval, c.cfg.CallTimeout
@@ -174,7 +173,7 @@ func (c *Core) stepsAside() bool {
 	case a.on && c.now < a.until+grace:
 		c.probe()
 		return false
-	case a.on && !c.read.tries.trying && a.failures == c.failures(): // it had nothing to send
+	case a.on && !c.read.tries.trying && a.failures == c.failures(): // there was nothing to send
 		for _, d := range c.routed() {
 			d.main.succeed(c.now)
 		}
@@ -186,7 +185,7 @@ func (c *Core) stepsAside() bool {
 	return true
 }
 
-// stuck returns why the relay gets nothing done, if that has lasted for too long.
+// stuck returns why the relay makes no progress, if that has lasted too long.
 func (c *Core) stuck(now Time) error {
 	if age := c.read.tries.age(now); age > c.cfg.CallTimeout {
 		return &Stalled{Loop: "claim", Age: age, Err: c.read.tries.err}
@@ -200,7 +199,7 @@ func (c *Core) stuck(now Time) error {
 // routed returns the destinations without the followers.
 func (c *Core) routed() []*dest { return c.dests[:len(c.cfg.Dests)] }
 
-// cutOff returns for how long every destination has been paused, 0 if one of them is not.
+// cutOff returns how long every destination has been paused, 0 if one of them is not.
 func (c *Core) cutOff(now Time) time.Duration {
 	var latest Time
 	for _, d := range c.routed() {

@@ -6,7 +6,7 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// jitterShare spreads delays, as [waybill.RetryPolicy] says.
+// jitterShare is the jitter of delays, as in [waybill.RetryPolicy].
 const jitterShare = 0.2
 
 // delay returns how long a message waits after a number of failed attempts.
@@ -20,15 +20,14 @@ func (c *Core) delay(failed int) time.Duration {
 	return time.Duration(float64(d) * (1 - jitterShare + float64(2*jitterShare*c.random())))
 }
 
-// unroutable reports whether the destination has said that the message would reach nobody. That is
-// more often the state of the topology, in which the consumer is yet to be declared, than a fault of
-// the message.
+// unroutable reports whether the destination has answered that the message is unroutable. The cause
+// is more often the topology, in which the consumer is not declared yet, than the message.
 func (r Result) unroutable() bool {
 	return r.Kind == waybill.Permanent && r.Reason == waybill.ReasonUnroutable && !r.Final
 }
 
-// conclude turns a result into an outcome to be stored. It returns false if the message stays where
-// it is because the destination is unavailable.
+// conclude converts a result into an outcome to be stored. It returns false if the message keeps
+// its place because the destination is unavailable.
 func (c *Core) conclude(m *Message, r Result, took time.Duration) bool {
 	st := Settlement{Message: m, Attempts: m.Attempts, Life: m.Life, Took: took, Err: r.Err}
 	switch {
@@ -55,7 +54,7 @@ func (c *Core) conclude(m *Message, r Result, took time.Duration) bool {
 	return true
 }
 
-// concludeFailure decides whether a message that failed is tried again.
+// concludeFailure decides whether a failed message is retried.
 func (c *Core) concludeFailure(st *Settlement, r Result) {
 	exhausted := c.cfg.Retry.Exhausted(st.Attempts)
 	switch {
@@ -70,8 +69,8 @@ func (c *Core) concludeFailure(st *Settlement, r Result) {
 	}
 }
 
-// wait lets a message wait for its next attempt. If an earlier one of its key was not answered, both wait in
-// the store in their order: due by itself the later one could be sent while the earlier one waits.
+// wait defers a message until its next attempt. If an earlier one of its key was not answered, both wait in
+// the store in order: with its own due time the later one could be sent while the earlier one waits.
 func (c *Core) wait(st *Settlement, after time.Duration) {
 	m := st.Message
 	st.Outcome, st.After = Wait, after
@@ -87,8 +86,8 @@ func (c *Core) giveUp(st *Settlement, reason waybill.Reason) {
 	st.Park = c.orderOf(st.Message) == Park
 }
 
-// orderOf returns the order policy for a message. One without a key has no order: it waits alone and
-// parks nothing as it is.
+// orderOf returns the order policy for a message. One without a key has no order: it waits alone,
+// and parks nothing.
 func (c *Core) orderOf(m *Message) Order {
 	if m.Key == "" {
 		return Block
@@ -99,7 +98,7 @@ func (c *Core) orderOf(m *Message) Order {
 	return c.cfg.Order
 }
 
-// closes returns the units of which nothing may be sent before the outcome is stored.
+// closes returns the units from which nothing may be sent before the outcome is stored.
 func (st *Settlement) closes() (units []unit) {
 	m := st.Message
 	switch {
@@ -128,13 +127,13 @@ func (c *Core) settleLater(st Settlement) {
 	for _, u := range st.closes() {
 		d := c.byName[u.dest]
 		if d == nil {
-			continue // it waits for a configuration that knows its destination
+			continue // it waits for a configuration with its destination
 		}
 		l := c.line(u, d)
 		if st.blocks() {
 			l.behind++
 		}
-		if !st.Behind { // else what is before it may go
+		if !st.Behind { // else the message before it may be sent
 			l.closed++
 			if st.blocks() {
 				c.moveBehind(l)
@@ -144,7 +143,7 @@ func (c *Core) settleLater(st Settlement) {
 	}
 }
 
-// moveBehind puts all messages of a line into the waiting rows, behind an earlier one of its key.
+// moveBehind moves all messages of a line to the waiting rows, behind an earlier one of its key.
 func (c *Core) moveBehind(l *line) {
 	for _, m := range l.remove(func(*Message) bool { return true }) {
 		c.settleBehind(m)
@@ -155,8 +154,8 @@ func (c *Core) settleBehind(m *Message) {
 	c.settleLater(Settlement{Message: m, Outcome: Wait, Behind: true, Attempts: m.Attempts, Life: m.Life})
 }
 
-// openAfter opens the lines that an outcome had closed. Behind one that waits they open only when no
-// claim is running any more that may not have seen it.
+// openAfter opens the lines that an outcome had closed. Lines behind a waiting message open only
+// when no claim is running that may not have seen it.
 func (c *Core) openAfter(st *Settlement) {
 	for _, u := range st.closes() {
 		l := c.lines[u]

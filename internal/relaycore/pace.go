@@ -2,13 +2,13 @@ package relaycore
 
 import "time"
 
-// A rate is given out in portions, and at most a burst is saved up.
+// Tokens of a rate are granted in portions, and at most a burst is saved up.
 const (
 	portion = 50 * time.Millisecond
 	burst   = 100 * time.Millisecond
 )
 
-// pace limits a rate: a bucket of tokens that fills up to what the rate gives in a burst.
+// pace is a rate limiter: a token bucket that holds at most a burst.
 type pace struct {
 	rate   float64 // per second; 0 means no limit
 	tokens float64
@@ -33,7 +33,7 @@ func (p *pace) fill(now Time) {
 	p.filled = now
 }
 
-// allowed returns how many messages may be sent once some may be, at most limit.
+// allowed returns how many messages may be sent once next has passed, at most limit.
 func (p *pace) allowed(limit int) int {
 	if p.rate == 0 {
 		return limit
@@ -41,7 +41,7 @@ func (p *pace) allowed(limit int) int {
 	return min(limit, int(p.tokens))
 }
 
-// next returns when some may be sent.
+// next returns when messages may be sent.
 func (p *pace) next(now Time) Time {
 	if p.fill(now); p.rate == 0 || p.tokens >= p.portion() {
 		return now

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// unit is what order is kept by: a key of a topic, for each destination. The messages of a topic
+// unit is the unit of ordering: a key of a topic, for each destination. The messages of a topic
 // without a key have a unit for each tenant, which keeps no order beyond that of positions.
 type unit struct{ dest, topic, key, tenant string }
 
@@ -17,8 +17,8 @@ func unitOf(m *Message) unit {
 	return unit{m.Dest, m.Topic, m.Key, ""}
 }
 
-// line holds what was claimed of a unit and waits to be sent, by position. Of a unit with a key one
-// batch is in flight at a time.
+// line holds the claimed messages of a unit that wait to be sent, by position. A unit with a key
+// has at most one batch in flight.
 type line struct {
 	unit
 	in      *queue
@@ -26,14 +26,14 @@ type line struct {
 
 	sent    int  // messages in flight
 	filling bool // the batch that is being filled takes from it
-	closed  int  // outcomes being stored that nothing may pass
-	behind  int  // those of them behind which the rest of the unit waits in the store
+	closed  int  // outcomes being stored that nothing may overtake
+	behind  int  // of these, outcomes behind which the rest of the unit waits in the store
 
-	of *tenant // whose heap the line is in; nil if it is in none
-	at int     // its place there
+	of *tenant // the tenant whose heap holds the line; nil if none does
+	at int     // its index there
 }
 
-// blocked reports whether messages of the unit are in flight, or being settled, that nothing may pass.
+// blocked reports whether messages of the unit that nothing may overtake are in flight or being settled.
 func (l *line) blocked() bool {
 	return l.closed > 0 || l.key != "" && l.sent > 0 && !l.filling
 }
@@ -41,12 +41,12 @@ func (l *line) blocked() bool {
 // ready reports whether the first message may be sent.
 func (l *line) ready() bool { return len(l.waiting) > 0 && !l.blocked() }
 
-// idle reports whether nothing is known of the unit.
+// idle reports whether the line has no state.
 func (l *line) idle() bool {
 	return len(l.waiting) == 0 && l.sent == 0 && l.closed == 0 && l.behind == 0
 }
 
-// precedes reports whether a message comes before everything that is known of the unit.
+// precedes reports whether a message comes before all known messages of the unit.
 func (l *line) precedes(m *Message) bool {
 	return l.sent == 0 && l.closed == 0 && !l.holdsBefore(m)
 }
@@ -61,14 +61,14 @@ func (l *line) triesFirst() bool {
 	return l.sent > 0 && l.in.dest.flies(func(m *Message) bool { return m.line == l && !m.Waiting })
 }
 
-// joinedBy reports whether a message whose key is blocked, which may be at another destination, stays in memory: an
-// earlier one of its unit that never waited is there, so that nothing of the unit waits. In the store it would be due
-// before that one if that has to wait, too.
+// joinedBy reports whether a message whose key is blocked, possibly at another destination, stays in memory: an
+// earlier one of its unit that never waited is held, so that nothing of the unit waits. In the store it would
+// be due before that one if that has to wait, too.
 func (l *line) joinedBy(m *Message) bool {
 	return l.triesFirst() || slices.ContainsFunc(l.waiting, func(o *Message) bool { return !o.Waiting && o.Position < m.Position })
 }
 
-// insert adds a message where its position belongs.
+// insert adds a message in the order of positions.
 func (l *line) insert(m *Message) {
 	at := len(l.waiting)
 	for at > 0 && l.waiting[at-1].Position > m.Position {
@@ -123,7 +123,7 @@ func (l *line) enter(q *queue) {
 	q.place(l)
 }
 
-// line returns the line of a unit and makes it if there is none.
+// line returns the line of a unit, and creates it if there is none.
 func (c *Core) line(u unit, d *dest) *line {
 	l := c.lines[u]
 	if l == nil {
@@ -139,7 +139,7 @@ func (c *Core) line(u unit, d *dest) *line {
 	return l
 }
 
-// tidy forgets a line of which nothing is known any more.
+// tidy removes a line without state.
 func (c *Core) tidy(l *line) {
 	if l.idle() {
 		l.in.remove(l)
@@ -155,26 +155,26 @@ func byFirst(lines []*line) []*line {
 	return lines
 }
 
-// queue is where messages wait for a destination: its own queue, or that of one of its topics that is
-// isolated because it is in trouble, so that it holds up nobody else. Tenants take turns; of each
+// queue is where messages wait for a destination: its main queue, or that of a topic that is isolated
+// because of problems, so that it does not block others. Tenants are served round robin; of each
 // tenant the message with the lowest position is next.
 type queue struct {
 	dest  *dest
 	topic string // of an isolated topic
 	attempts
 
-	turns   []*tenant // those with lines that are ready, the next one first
+	turns   []*tenant // tenants with ready lines, the next one first
 	tenants map[string]*tenant
 	total   int // messages in all lines
 	slow    bool
 }
 
-// tenant is what one tenant has in a queue.
+// tenant is the part of one tenant in a queue.
 type tenant struct {
 	name   string
 	total  int   // messages in all lines
 	ready  lines // a heap by the positions of their first messages
-	queued bool  // among the turns
+	queued bool  // is in turns
 }
 
 func newQueue(d *dest, topic string) *queue {
@@ -207,7 +207,7 @@ func (q *queue) tidy(t *tenant) {
 	}
 }
 
-// place puts a line where its first message belongs, or takes it out if it is not ready.
+// place moves a line to its place in the heap, or removes it if it is not ready.
 func (q *queue) place(l *line) {
 	if l.of != nil && l.ready() && l.of.name == l.waiting[0].Tenant {
 		heap.Fix(&l.of.ready, l.at)
@@ -225,7 +225,7 @@ func (q *queue) place(l *line) {
 	}
 }
 
-// remove takes a line out of the heap that it is in.
+// remove removes a line from its heap.
 func (q *queue) remove(l *line) {
 	if l.of != nil {
 		heap.Remove(&l.of.ready, l.at)
@@ -233,8 +233,8 @@ func (q *queue) remove(l *line) {
 	}
 }
 
-// next returns the line whose first message is the next one, nil if none is ready. The line stays
-// where it is until it is placed again.
+// next returns the line whose first message is the next one, nil if none is ready. The line keeps
+// its place until place is called.
 func (q *queue) next() *line {
 	for len(q.turns) > 0 {
 		t := q.turns[0]
@@ -249,7 +249,7 @@ func (q *queue) next() *line {
 	return nil
 }
 
-// pass gives the turn to the next tenant.
+// pass passes the turn to the next tenant.
 func (q *queue) pass() {
 	if len(q.turns) > 1 {
 		t := q.turns[0]

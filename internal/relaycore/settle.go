@@ -12,31 +12,31 @@ import (
 const (
 	settleBase   = 10 * time.Millisecond // until a settlement is repeated; it doubles
 	settleMax    = 2 * time.Second
-	refusedDelay = time.Second // until one that the store refuses is tried again; it doubles
+	refusedDelay = time.Second // until a refused one is retried; it doubles
 	refusedMax   = 30 * time.Second
 )
 
-// settler stores outcomes: all that have come together with one call, one call at a time. A call that
-// failed is repeated until the store answers: what was published must not be published again because
-// a mark could not be made. A call that the store refuses is made again for each half of it, until what
-// it refuses is found; that is kept apart and tried again from time to time, and the others go on.
+// settler stores outcomes: all that have accumulated in one call, one call at a time. A failed call is
+// repeated until the store answers: a published message must not be published again because its outcome
+// could not be stored. A call that the store refuses is repeated for each half of it, until the refused
+// settlements are found; these are kept apart and retried from time to time, and the others continue.
 type settler struct {
 	waiting []Settlement   // for the next call
 	work    [][]Settlement // the next calls
-	running []Settlement   // the call that is running; nil if none is
+	running []Settlement   // the running call; nil if there is none
 	tries   attempts
 	apart   map[group]*apart
 }
 
 // apart are settlements of one group that wait: the store has refused one of them, or an earlier message is in
-// flight. What comes for the group waits with them.
+// flight. Later settlements of the group wait with them.
 type apart struct {
 	list  []Settlement // empty while they are tried
 	first *Message
 	tries attempts
 }
 
-// group is what is settled together or not at all: the messages of one key, or one without a key.
+// group is a set of messages that are settled together or not at all: those of one key, or one without a key.
 type group struct {
 	topic, key string
 	position   int64 // of a message without a key
@@ -65,7 +65,7 @@ func groupsOf(list []Settlement) [][]Settlement {
 	return groups
 }
 
-// settle begins the next call, if none is running and there is something to store.
+// settle starts the next call, if none is running and there is something to store.
 func (c *Core) settle() {
 	s := &c.settler
 	if len(s.running) > 0 || c.before(s.tries.until) {
@@ -82,7 +82,7 @@ func (c *Core) settle() {
 	c.do(Settle{s.running})
 }
 
-// keepApart keeps what comes for the group of a message apart.
+// keepApart keeps the settlements for the group of a message apart.
 func (s *settler) keepApart(m *Message) *apart {
 	g := groupOf(m)
 	if s.apart[g] == nil {
@@ -92,8 +92,8 @@ func (s *settler) keepApart(m *Message) *apart {
 }
 
 // fansOutEarly reports whether a message gets a row for each destination while an earlier one of its key, which
-// never waited, is in flight to one of them. That one has no waiting row yet: if another relay took the lane over,
-// the rows of the later one would be due before it.
+// never waited, is in flight to one of them. The earlier one has no waiting row yet: if another relay took over
+// the lane, the rows of the later one would be due before it.
 func (c *Core) fansOutEarly(st Settlement) bool {
 	return st.Outcome == Fanout && slices.ContainsFunc(st.closes(), func(u unit) bool {
 		l := c.lines[u]
@@ -101,8 +101,8 @@ func (c *Core) fansOutEarly(st Settlement) bool {
 	})
 }
 
-// gather makes a call of what has come together, without what belongs to groups that are kept apart, and
-// one of what is and may be tried now.
+// gather creates a call of the accumulated settlements, without those of groups kept apart, and one of
+// settlements kept apart that may be retried now.
 func (c *Core) gather() {
 	s := &c.settler
 	free := s.waiting
@@ -148,7 +148,7 @@ func (s *settler) each(do func(*Message)) {
 	}
 }
 
-// allApart returns what is kept apart, by position.
+// allApart returns the groups kept apart, by position.
 func (s *settler) allApart() []*apart {
 	if len(s.apart) == 0 {
 		return nil // almost always
@@ -189,7 +189,7 @@ func (e Settled) apply(c *Core) {
 	}
 }
 
-// accept ends that groups are kept apart that were settled. What has come for them meanwhile is free.
+// accept removes settled groups from those kept apart. Settlements that came for them in the meantime are freed.
 func (s *settler) accept(list []Settlement) {
 	for i := 0; i < len(list) && len(s.apart) > 0; i++ {
 		g := groupOf(list[i].Message)
@@ -200,7 +200,7 @@ func (s *settler) accept(list []Settlement) {
 	}
 }
 
-// lose forgets lanes that a settlement has found to belong to others, and returns them.
+// lose forgets lanes that turned out in a settlement to belong to others, and returns them.
 func (c *Core) lose(list []Settlement, numbers []int) (lost []Lane) {
 	if len(numbers) == 0 {
 		return nil
@@ -216,8 +216,8 @@ func (c *Core) lose(list []Settlement, numbers []int) (lost []Lane) {
 	return lost
 }
 
-// expectAfter notes when an outcome will have made waiting messages due: the message itself, or what
-// has waited behind it.
+// expectAfter records when an outcome makes waiting messages due: the message itself, or those that
+// have waited behind it.
 func (c *Core) expectAfter(st *Settlement) {
 	switch {
 	case st.Outcome == Wait && st.Behind:
@@ -262,7 +262,7 @@ func (e SettleFailed) apply(c *Core) {
 		s.work = slices.Insert(s.work, 0, list)
 		return
 	}
-	s.tries.succeed(c.now) // the store could be asked
+	s.tries.succeed(c.now) // the store was reachable
 	if groups := groupsOf(list); len(groups) > 1 {
 		half := len(groups) / 2
 		s.work = slices.Insert(s.work, 0, slices.Concat(groups[:half]...), slices.Concat(groups[half:]...))
@@ -273,8 +273,8 @@ func (e SettleFailed) apply(c *Core) {
 	}
 }
 
-// refuse keeps a group that was refused until it is to be tried again. It returns for how long that has
-// been so, and whether it is time to say it.
+// refuse keeps a refused group apart until it is retried. It returns how long it has been refused, and
+// whether to report that now.
 func (s *settler) refuse(list []Settlement, err error, now Time) (age time.Duration, due bool) {
 	r := s.keepApart(list[0].Message)
 	r.list = append(list, r.list...)

@@ -1,4 +1,4 @@
-// Package report makes events about several messages.
+// Package report creates events about several messages.
 package report
 
 import (

@@ -1,4 +1,4 @@
-// Package results collects what becomes of each message of a batch.
+// Package results collects the result of each message of a batch.
 package results
 
 import (
@@ -7,20 +7,20 @@ import (
 	"sync"
 )
 
-// ErrPending stands for a result that is not known yet.
+// ErrPending stands for a pending result.
 var ErrPending = errors.New("no answer yet")
 
-// Set holds the results of one batch. Each is set once; what comes later is ignored. It is safe for
+// Set holds the results of one batch. Each is set once; later calls are ignored. It is safe for
 // concurrent use.
 type Set struct {
 	done chan struct{}
 
 	mu   sync.Mutex
 	errs []error
-	left int // results that are not known
+	left int // pending results
 }
 
-// New returns a set of n results that are not known.
+// New returns a set of n pending results.
 func New(n int) *Set {
 	s := &Set{done: make(chan struct{}), errs: slices.Repeat([]error{ErrPending}, n), left: n}
 	if n == 0 {
@@ -29,14 +29,14 @@ func New(n int) *Set {
 	return s
 }
 
-// Resolve sets the result of message i, nil for success, unless it is known.
+// Resolve sets the result of message i, nil for success, unless it is already set.
 func (s *Set) Resolve(i int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.set(i, err)
 }
 
-// ResolveAll sets all results that are not known.
+// ResolveAll sets all pending results.
 func (s *Set) ResolveAll(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,18 +55,18 @@ func (s *Set) set(i int, err error) {
 	}
 }
 
-// Pending reports whether the result of message i is not known.
+// Pending reports whether the result of message i is pending.
 func (s *Set) Pending(i int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.errs[i] == ErrPending
 }
 
-// Done returns a channel that is closed when all results are known.
+// Done returns a channel that is closed when no result is pending.
 func (s *Set) Done() <-chan struct{} { return s.done }
 
-// All returns a copy of the results, in the order of the messages; [ErrPending] stands for those
-// that are not known.
+// All returns a copy of the results, in the order of the messages; [ErrPending] stands for pending
+// ones.
 func (s *Set) All() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package sagatest tests the engine of package saga on the store in memory, with everything that
-// package waybilltest can do to it. It has nothing but tests.
+// Package sagatest tests the engine of package saga on the in-memory store, with all faults of
+// package waybilltest. It contains only tests.
 package sagatest

@@ -1,5 +1,5 @@
-// Package span turns numbers from outside into durations. A [time.Duration] ends at 292 years, and
-// a number that is converted past that comes out as any other: a time far ahead would be the past.
+// Package span converts external numbers into durations. A [time.Duration] is limited to 292 years,
+// and the conversion of a larger number overflows: a time far ahead would be in the past.
 package span
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Of returns n units. What a duration cannot hold becomes the longest one there is, or the longest
-// into the past; what is no number becomes 0.
+// Of returns n units. A value out of range becomes the largest, or the smallest, duration; NaN
+// becomes 0.
 func Of[N int | int64 | float64](n N, unit time.Duration) time.Duration {
 	switch d := float64(n) * float64(unit); {
 	case math.IsNaN(d):

@@ -3,12 +3,12 @@
 //	mux.Handle("/health/ready", health.Ready(svc.Health))
 //	mux.Handle("/health/live", health.Live(svc.Health, health.DefaultPatience))
 //
-// Both are red if the last success of a background loop is too long ago, whether or not its
-// goroutine still exists. Ready says so at once. Live waits for longer, because a restart
-// mends what is stuck in this process, but not a database that is down.
+// Both fail if the last success of a background loop is too long ago, whether or not its goroutine
+// still exists. Ready fails at once. Live waits for longer, because a restart helps if this process
+// is stuck, but not if a database is down.
 //
-// The answer is JSON and names each loop with its age. It holds no texts of errors, which may
-// tell of servers and accounts; these are in the log.
+// The answer is JSON and names each loop with its age. It contains no error texts, which may reveal
+// servers and accounts; these are in the log.
 package health
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// DefaultPatience is how long a loop may be without success before [Live] gives it up: longer
-// than the failover of a database takes.
+// DefaultPatience is how long a loop may be without success before [Live] fails: longer than the
+// failover of a database takes.
 const DefaultPatience = 5 * time.Minute
 
 // Report is the answer to a probe.
 type Report struct {
 	Status string `json:"status"`           // "ok" or "failing"
-	Loops  []Loop `json:"loops,omitempty"`  // those without a recent success, also if the status is ok
+	Loops  []Loop `json:"loops,omitempty"`  // those without a recent success, even if the status is ok
 	Others int    `json:"others,omitempty"` // problems that are not about a loop
 }
 
@@ -44,7 +44,7 @@ func Ready(check func() error) http.Handler {
 }
 
 // Live returns a handler that answers 200 unless a loop has had no success for longer than
-// patience; then 503. What check says of other things does not count.
+// patience; then 503. Other errors of check do not count.
 func Live(check func() error, patience time.Duration) http.Handler {
 	return handler(check, func(r *Report) bool {
 		for _, l := range r.Loops {
@@ -71,7 +71,7 @@ func handler(check func() error, well func(*Report) bool) http.Handler {
 	})
 }
 
-// add takes what err, and what is joined in it, says of loops.
+// add adds the loops that err, or an error joined in it, is about.
 func (r *Report) add(err error) {
 	switch e := err.(type) {
 	case nil:

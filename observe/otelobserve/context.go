@@ -25,8 +25,8 @@ func (c carrier) Get(key string) string {
 	return ""
 }
 
-// Set implements [propagation.TextMapCarrier]. A state longer than a message takes is left
-// out, as the standard allows.
+// Set implements [propagation.TextMapCarrier]. A tracestate longer than a message may hold is
+// dropped, as the standard allows.
 func (c carrier) Set(key, value string) {
 	switch {
 	case key == "traceparent":
@@ -48,7 +48,7 @@ func contextOf(m *waybill.Message) trace.SpanContext {
 	return trace.SpanContextFromContext(ctx)
 }
 
-// store puts a context into a message that has none.
+// store stores a trace context in a message that has none.
 func store(m *waybill.Message, sc trace.SpanContext) {
 	if m.TraceParent == "" && sc.IsValid() {
 		propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), sc), carrier{m})

@@ -1,6 +1,6 @@
-// Package otelobserve makes OpenTelemetry traces and metrics of what writers, relays and
-// consumers do, by the semantic conventions for messaging (as of version 1.41, where these
-// names are "in development").
+// Package otelobserve records OpenTelemetry traces and metrics of writers, relays and consumers, by
+// the semantic conventions for messaging (as of version 1.41, where these names are "in
+// development").
 //
 //	observer, err := otelobserve.New(otelobserve.Config{System: "rabbitmq"})
 //	svc, err := service.New(store, broker, service.Config{
@@ -23,6 +23,6 @@
 // linked to it.
 //
 // A failed operation sets the status of its span to Error, with the kind of the error (and
-// the reason, if it is permanent) as description and as error.type. The text of the error is
-// left out unless [Config.ErrorTexts] says otherwise: handlers make it, from who knows what.
+// the reason, if it is permanent) as description and as error.type. The text of the error is left
+// out unless [Config.ErrorTexts] is set: it comes from handlers and may contain anything.
 package otelobserve

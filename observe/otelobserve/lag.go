@@ -12,8 +12,8 @@ import (
 // WatchLag adds the gauge waybill.consumer.lag: the messages that wait at the broker for each
 // consumer, and that none of its replicas holds. Whenever metrics are collected it calls lag,
 // which is ConsumerLag of a service.Service, or a function around Lag of consumers. A consumer that
-// lag does not name has no value; an error goes to whoever collects. Unregister ends it. The error
-// here is that of the meter provider.
+// lag does not return has no value; an error of lag is returned to the collecting reader.
+// Unregister ends it. The error of WatchLag is that of the meter provider.
 func (o *Observer) WatchLag(lag func(ctx context.Context) (map[string]consumer.Lag, error)) (metric.Registration, error) {
 	meter := o.cfg.MeterProvider.Meter(scope)
 	gauge, err := meter.Int64ObservableGauge("waybill.consumer.lag", metric.WithUnit("{message}"),

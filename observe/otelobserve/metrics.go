@@ -12,7 +12,7 @@ import (
 	"github.com/waybill-go/waybill/request"
 )
 
-// durations are the bounds, in seconds, that the conventions ask for.
+// durations are the bucket bounds, in seconds, that the conventions require.
 var durations = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
 
 // instruments are the metrics that the conventions have for messaging clients.
@@ -42,8 +42,8 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	return &in, nil
 }
 
-// notesOf returns the address of each message, one for all reply destinations. Messages belong to the operation and may have
-// changed hands when it has ended.
+// notesOf returns the address of each message, one for all reply destinations. Messages belong to the operation
+// and must not be read when it has ended.
 func notesOf(msgs []*waybill.Message) []string {
 	topics := make([]string, len(msgs))
 	for i, m := range msgs {

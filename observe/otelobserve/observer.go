@@ -15,30 +15,30 @@ import (
 	"github.com/waybill-go/waybill/request"
 )
 
-// Config is what an observer may be told.
+// Config configures an [Observer].
 type Config struct {
-	// System is the value of messaging.system, the name of the broker as the conventions have
-	// it, such as "rabbitmq". Optional; the default is "waybill".
+	// System is the value of messaging.system, the name of the broker in the conventions, such as
+	// "rabbitmq". Optional; the default is "waybill".
 	System string
 
-	// TracerProvider makes the spans. Optional; the default is the global one.
+	// TracerProvider creates the spans. Optional; the default is the global one.
 	TracerProvider trace.TracerProvider
 
-	// MeterProvider makes the metrics. Optional; the default is the global one.
+	// MeterProvider creates the metrics. Optional; the default is the global one.
 	MeterProvider metric.MeterProvider
 
 	// ErrorTexts adds the text of errors to the status of spans. It may quote what handlers
 	// worked on.
 	ErrorTexts bool
 
-	// DisableEnqueueSpans makes no span for an enqueue: messages then carry the context of the
-	// span that is active at their enqueue.
+	// DisableEnqueueSpans creates no span for an enqueue: messages then carry the context of the span
+	// that is active when they are enqueued.
 	DisableEnqueueSpans bool
 }
 
 const scope = "github.com/waybill-go/waybill/observe/otelobserve"
 
-// Observer makes spans and metrics. It is safe for concurrent use.
+// Observer records spans and metrics. It is safe for concurrent use.
 type Observer struct {
 	cfg     Config
 	tracer  trace.Tracer
@@ -65,10 +65,10 @@ func New(cfg Config) (*Observer, error) {
 	return &Observer{cfg: cfg, tracer: cfg.TracerProvider.Tracer(scope), metrics: metrics}, nil
 }
 
-// Observe implements [observe.Observer]. Everything is told by Start.
+// Observe implements [observe.Observer]. It does nothing: everything is recorded by Start.
 func (o *Observer) Observe(context.Context, observe.Event) {}
 
-// operation is what the conventions call one of ours.
+// operation is the name and type of an operation in the conventions.
 type operation struct {
 	name string // messaging.operation.name
 	typ  string // messaging.operation.type
@@ -109,7 +109,7 @@ func (o *Observer) Start(ctx context.Context, op observe.Op, msgs ...*waybill.Me
 	}
 }
 
-// span begins the span of one message, whose context goes into a message that has none.
+// span starts the span of one message, and stores its context in the message if that has none.
 func (o *Observer) span(ctx context.Context, op observe.Op, what operation, m *waybill.Message) (context.Context, trace.Span) {
 	created := contextOf(m)
 	var links []trace.Link

@@ -11,7 +11,7 @@ import (
 	"github.com/waybill-go/waybill/observe"
 )
 
-// errorOf returns what became of message i of an operation that ended with err.
+// errorOf returns the error of message i of an operation that ended with err.
 func errorOf(err error, i int) error {
 	var batch observe.BatchError
 	if errors.As(err, &batch) && i < len(batch) {

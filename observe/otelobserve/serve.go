@@ -8,7 +8,7 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// serve begins the span of a request to the inbox service, in the trace that the request names.
+// serve starts the span of a request to the inbox service, in the trace of the request.
 func (o *Observer) serve(ctx context.Context, request *waybill.Message) (context.Context, func(error)) {
 	if caller := contextOf(request); caller.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, caller)

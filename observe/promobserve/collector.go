@@ -16,41 +16,41 @@ import (
 	"github.com/waybill-go/waybill/schedule"
 )
 
-// Backlog counts what is to be published. Every store of the project does.
+// Backlog counts what is to be published. Every store of the project implements it.
 type Backlog interface {
-	// OutboxBacklog is that of [outbox.Inspector].
+	// OutboxBacklog is as for an [outbox.Inspector].
 	OutboxBacklog(ctx context.Context) ([]outbox.Stats, error)
 }
 
-// DeadLetters groups the open dead letters. Every store of the project does.
+// DeadLetters groups the open dead letters. Every store of the project implements it.
 type DeadLetters interface {
-	// DeadLetterGroups is that of [deadletter.Store].
+	// DeadLetterGroups is as for a [deadletter.Store].
 	DeadLetterGroups(ctx context.Context, limit int) ([]deadletter.Group, error)
 }
 
-// Inbox knows how much it holds. Every store of the project does, as far as that is cheap.
+// Inbox knows how much it holds. Every store of the project implements it, as far as that is cheap.
 type Inbox interface {
-	// InboxSize is that of [inbox.Sizer].
+	// InboxSize is as for an [inbox.Sizer].
 	InboxSize(ctx context.Context) (inbox.Size, error)
 }
 
-// Schedules counts what is scheduled. Every store does that keeps schedules.
+// Schedules counts what is scheduled. Every store that keeps schedules implements it.
 type Schedules interface {
-	// ScheduleStats is that of [schedule.Inspector].
+	// ScheduleStats is as for a [schedule.Inspector].
 	ScheduleStats(ctx context.Context) (schedule.Stats, error)
 }
 
-// Sagas counts instances of sagas. Stores that keep sagas do.
+// Sagas counts instances of sagas. Stores that keep sagas implement it.
 type Sagas interface {
-	// SagaCounts is that of [saga.Inspector].
+	// SagaCounts is as for a [saga.Inspector].
 	SagaCounts(ctx context.Context) ([]saga.Count, error)
 }
 
 // CollectorConfig says what a collector reads. Fields that are nil are left out.
 type CollectorConfig struct {
 	// Relay returns the state of a relay and whether there is one: RelayStatus of a
-	// service.Service, or a function around Status of a [relay.Relay]. For several relays in
-	// one process take several collectors, with a label each. Optional.
+	// service.Service, or a function around Status of a [relay.Relay]. For several relays in one
+	// process use several collectors, with a label each. Optional.
 	Relay func() (relay.Status, bool)
 
 	// Backlog is asked for the backlog. Optional.
@@ -68,32 +68,32 @@ type CollectorConfig struct {
 	// Sagas is asked for the instances of sagas. Optional.
 	Sagas Sagas
 
-	// Lag returns how much waits at the broker for each consumer, by name: ConsumerLag of a
+	// Lag returns the backlog at the broker for each consumer, by name: ConsumerLag of a
 	// service.Service, or a function around Lag of consumers. Optional.
 	Lag func(ctx context.Context) (map[string]consumer.Lag, error)
 
-	// Clock returns the time by the database's clock, such as Facts of a pgstore.Store does.
+	// Clock returns the time by the database's clock, as Facts of a pgstore.Store does.
 	// Optional.
 	Clock func(ctx context.Context) (time.Time, error)
 
-	// CacheFor is how long what a store has answered is good for. An answer that took long is
-	// good for twenty times as long. Optional; the default is 5 s.
+	// CacheFor is how long answers of a store are cached. A slow answer is cached for twenty times as
+	// long as it took. Optional; the default is 5 s.
 	CacheFor time.Duration
 
-	// Timeout is how long the store may take to answer. A scrape waits for half a second at
-	// most, and shows what is known by then. Optional; the default is 10 s.
+	// Timeout is how long the store may take to answer. A scrape waits for half a second at most, and
+	// returns what is known by then. Optional; the default is 10 s.
 	Timeout time.Duration
 }
 
 const (
 	scrapePatience = 500 * time.Millisecond
-	costShare      = 20          // asking takes no more than such a part of the time
-	forgetAfter    = time.Minute // an answer, beside the time that it is good for: old figures mislead
+	costShare      = 20          // queries take no more than this fraction of the time
+	forgetAfter    = time.Minute // an answer, after its cache time: old figures mislead
 	largestGroups  = 100
 )
 
-// Collector shows what a relay and a store know. It is safe for concurrent use and asks the
-// store for one thing at a time, never more often than it is told.
+// Collector exports the state of a relay and a store. It is safe for concurrent use, runs one query
+// of the store at a time, and queries no more often than it is configured to.
 type Collector struct {
 	cfg       CollectorConfig
 	questions []*question
@@ -101,13 +101,12 @@ type Collector struct {
 
 	mu    sync.Mutex
 	due   time.Time
-	under chan struct{} // closed when the store was asked; nil if it is not being asked
+	under chan struct{} // closed when the running queries have ended; nil if none run
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// question is one thing that a store is asked, with its last answer. The collector's mutex
-// guards the answer.
+// question is one query of a store, with its last answer. The collector's mutex guards the answer.
 type question struct {
 	what     string
 	ask      func(ctx context.Context) ([]prometheus.Metric, error)
@@ -173,7 +172,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.errors.Collect(ch)
 }
 
-// refresh has the store asked, if it is time to, and waits a little for the answers.
+// refresh starts the queries that are due, and waits a little for the answers.
 func (c *Collector) refresh() {
 	c.mu.Lock()
 	if len(c.questions) > 0 && c.under == nil && !time.Now().Before(c.due) {
@@ -193,7 +192,7 @@ func (c *Collector) refresh() {
 	}
 }
 
-// read asks everything and closes done.
+// read runs all queries and closes done.
 func (c *Collector) read(done chan struct{}) {
 	began := time.Now()
 	for _, q := range c.questions {
@@ -215,7 +214,7 @@ func (c *Collector) read(done chan struct{}) {
 	close(done)
 }
 
-// goodFor returns how long to wait before the store is asked again.
+// goodFor returns how long to wait before the store is queried again.
 func (c *Collector) goodFor(began time.Time) time.Duration {
 	return max(c.cfg.CacheFor, costShare*time.Since(began))
 }

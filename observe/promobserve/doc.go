@@ -1,8 +1,8 @@
-// Package promobserve makes Prometheus metrics of what writers, relays and consumers do.
+// Package promobserve exports Prometheus metrics of writers, relays and consumers.
 // docs/metrics.md lists them: names, labels and meanings are a contract.
 //
-// An [Observer] counts what it is told. A [Collector] reads, when it is scraped, what only a
-// relay or the store knows: lanes, backlog, dead letters.
+// An [Observer] counts the events that it receives. A [Collector] reads, when it is scraped, what
+// only a relay or the store knows: lanes, backlog, dead letters.
 //
 //	observer := promobserve.New(promobserve.Config{})
 //	svc, err := service.New(store, broker, service.Config{
@@ -15,6 +15,6 @@
 //	}))
 //
 // Labels hold topics, types, destinations, consumers, sagas, and words of a fixed set; never ids,
-// keys, tenants or texts of errors. See [Config.MaxLabelValues] for topics and types that
-// somebody else makes up.
+// keys, tenants or texts of errors. See [Config.MaxLabelValues] for topics and types that other
+// programs choose.
 package promobserve

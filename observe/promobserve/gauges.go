@@ -93,7 +93,7 @@ func (c *Collector) backlog(ctx context.Context) ([]prometheus.Metric, error) {
 	return list, nil
 }
 
-// deadLetters adds groups up that differ in what is no label.
+// deadLetters adds up groups that differ only in what is no label.
 func (c *Collector) deadLetters(ctx context.Context) ([]prometheus.Metric, error) {
 	groups, err := c.cfg.DeadLetters.DeadLetterGroups(ctx, largestGroups)
 	if err != nil {
@@ -111,7 +111,7 @@ func (c *Collector) deadLetters(ctx context.Context) ([]prometheus.Metric, error
 	return list, nil
 }
 
-// sagas leaves out how idle those are that have ended.
+// sagas leaves out the idle time of sagas that have ended.
 func (c *Collector) sagas(ctx context.Context) ([]prometheus.Metric, error) {
 	counts, err := c.cfg.Sagas.SagaCounts(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *Collector) sagas(ctx context.Context) ([]prometheus.Metric, error) {
 	return list, nil
 }
 
-// inbox leaves the number out where the store can't tell.
+// inbox leaves the number out if the store does not know it.
 func (c *Collector) inbox(ctx context.Context) ([]prometheus.Metric, error) {
 	size, err := c.cfg.Inbox.InboxSize(ctx)
 	if err != nil {

@@ -2,10 +2,10 @@ package promobserve
 
 import "sync"
 
-// other stands for the values that are too many.
+// other is the label value for all values above the limit.
 const other = "other"
 
-// limited lets so many different values of a label through.
+// limited limits the number of different values of a label.
 type limited struct {
 	limit int
 
@@ -15,7 +15,7 @@ type limited struct {
 
 func newLimited(limit int) *limited { return &limited{limit: limit, seen: make(map[string]bool)} }
 
-// value returns v, or "other" if it is new and there were enough already.
+// value returns v, or "other" if v is new and the limit is reached.
 func (l *limited) value(v string) string {
 	if v == "" {
 		return v

@@ -6,7 +6,7 @@ import (
 	"github.com/waybill-go/waybill/janitor"
 )
 
-// metrics are those that an observer counts.
+// metrics are the metrics of an observer.
 type metrics struct {
 	enqueued, enqueueErrors, enqueueDuplicates *prometheus.CounterVec
 	enqueueDuration                            *prometheus.HistogramVec
@@ -41,13 +41,13 @@ type metrics struct {
 var cleaned = []janitor.Kind{janitor.Inbox, janitor.Attempts, janitor.Leases, janitor.Letters, janitor.Sagas, janitor.Audit, janitor.Responses, janitor.Archive}
 
 var (
-	// quick are the bounds of operations, in seconds.
+	// quick are the bucket bounds for operations, in seconds.
 	quick = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
-	// slow are the bounds of ages, in seconds: from what a healthy relay needs to a day.
+	// slow are the bucket bounds for ages, in seconds: from what a healthy relay needs to a day.
 	slow = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21600, 86400}
 
-	// sizes are the bounds of numbers of messages.
+	// sizes are the bucket bounds for numbers of messages.
 	sizes = []float64{1, 5, 10, 50, 100, 250, 500, 1000, 2500, 5000}
 )
 
@@ -85,7 +85,7 @@ func (m *metrics) trouble() {
 	m.repeats = m.counter("repeats_total", "Transactions repeated at once because they clashed with others, or because a batch failed.", "consumer")
 	m.pauses = m.counter("pauses_total", "Times that a destination, a topic of it, or what a consumer needs did not answer.", "consumer", "destination", "topic")
 	m.leaseLost = m.counter("lease_lost_total", "Times that a relay found lanes, or a consumer the key of a message, taken over by another one.", "consumer")
-	m.leaseLost.WithLabelValues("") // 0 from the beginning, for relays
+	m.leaseLost.WithLabelValues("") // 0 from the start, for relays
 	m.dedupExpired = m.counter("dedup_expired_total", "Messages that were published again later than the broker deduplicates, and may be there twice.", "destination", "topic")
 	m.overtaken = m.counter("overtaken_total", "Messages that were published before an earlier one of their key, which was refused late.", "destination", "topic")
 	m.loopErrors = m.counter("loop_errors_total", "Rounds of background loops that failed.", "loop")

@@ -14,17 +14,17 @@ import (
 	"github.com/waybill-go/waybill/request"
 )
 
-// Config is what an observer may be told.
+// Config configures an [Observer].
 type Config struct {
-	// MaxLabelValues is how many topics, and how many types, are told apart. What comes later
-	// is counted together, as "other": types, and addresses to send to, may be made up by
-	// programs that are not ours. Optional; the default is 200.
+	// MaxLabelValues is how many different topics, and how many types, become label values. Later ones
+	// are counted together, as "other": types, and addresses to send to, may be chosen by other
+	// programs. Optional; the default is 200.
 	MaxLabelValues int
 }
 
 const defaultMaxLabelValues = 200
 
-// Observer counts what it is told. It is a [prometheus.Collector], to be registered once, and
+// Observer counts the events that it receives. It is a [prometheus.Collector], to be registered once, and
 // safe for concurrent use.
 type Observer struct {
 	m      *metrics
@@ -59,17 +59,17 @@ func (o *Observer) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// topic is what stands for an address in metrics.
+// topic returns the label value for an address.
 func (o *Observer) topic(address string) string { return o.topics.value(request.Label(address)) }
 
-// sent is what is kept of a message for the end of an operation.
+// sent is the data of a message that is needed at the end of an operation.
 type sent struct {
 	topic string
 	time  time.Time
 }
 
-// Start implements [observe.Observer]. It tells how old messages are when they are published
-// and handled, and which attempts fail.
+// Start implements [observe.Observer]. It records how old messages are when they are published and
+// handled, and which attempts fail.
 func (o *Observer) Start(ctx context.Context, op observe.Op, msgs ...*waybill.Message) (context.Context, func(error)) {
 	switch op {
 	case observe.OpPublish:
@@ -102,8 +102,8 @@ func (o *Observer) published(list []sent, err error) {
 	}
 }
 
-// age is the time since an event, in seconds. The clock of the program that it happened in
-// may be ahead of ours.
+// age returns the time since an event, in seconds. The clock of the program that produced it may be
+// ahead of ours.
 func age(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
@@ -139,7 +139,7 @@ func (o *Observer) Observe(_ context.Context, e observe.Event) {
 	}
 }
 
-// flow counts messages that go their way.
+// flow counts messages that make progress.
 func (o *Observer) flow(e observe.Event) {
 	switch n := float64(e.Count); {
 	case e.Op == observe.OpEnqueue && e.Err != nil:
@@ -167,7 +167,7 @@ func (o *Observer) flow(e observe.Event) {
 	}
 }
 
-// trouble counts messages that do not.
+// trouble counts messages that fail.
 func (o *Observer) trouble(e observe.Event) {
 	n := float64(e.Count)
 	switch e.Op {
@@ -184,7 +184,7 @@ func (o *Observer) trouble(e observe.Event) {
 	}
 }
 
-// relayed counts what relays, mostly, do for the flow.
+// relayed counts the events of relays, mostly.
 func (o *Observer) relayed(e observe.Event) {
 	switch {
 	case e.Op == observe.OpClaim:
@@ -205,7 +205,7 @@ func (o *Observer) relayed(e observe.Event) {
 	}
 }
 
-// kept counts what is done beside the flow.
+// kept counts loop errors and clean-ups.
 func (o *Observer) kept(e observe.Event) {
 	n := float64(e.Count)
 	switch {
@@ -223,8 +223,8 @@ func (o *Observer) kept(e observe.Event) {
 	}
 }
 
-// rows is the kind of rows that a clean-up is about. A relay names itself there: it removes
-// rows of the archive only.
+// rows returns the kind of rows of a clean-up. A relay reports its own name there: it removes rows
+// of the archive only.
 func rows(name string) string {
 	if slices.Contains(cleaned, janitor.Kind(name)) {
 		return name
@@ -234,7 +234,7 @@ func rows(name string) string {
 
 func kind(err error) string { return waybill.KindOf(err).String() }
 
-// result is the kind of err, or "ok".
+// result returns the kind of err, or "ok".
 func result(err error) string {
 	if err == nil {
 		return "ok"

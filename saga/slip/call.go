@@ -7,20 +7,20 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// Call is what an activity is told, and tells. It lives as long as the call and is not safe for
-// concurrent use. What does not decode is a permanent error, reason malformed, which does not
-// quote it.
+// Call is the input and output of an activity. It is valid during the call and is not safe for
+// concurrent use. What does not decode is a permanent error, reason malformed, which does not quote
+// it.
 type Call struct {
 	Slip     string // id of the slip
 	Activity string // its name
 	Index    int    // of the activity in the itinerary, from 0
-	Fault    *Fault // why the slip was turned back; nil in Execute
+	Fault    *Fault // why the slip is being compensated; nil in Execute
 
 	args, log json.RawMessage
 	vars      map[string]json.RawMessage // of the state
 }
 
-// call returns what the activity at the given place is told.
+// call returns the Call for the activity at the given index.
 func (s *state) call(index int) *Call {
 	if s.Vars == nil {
 		s.Vars = make(map[string]json.RawMessage)
@@ -29,11 +29,11 @@ func (s *state) call(index int) *Call {
 	return &Call{Slip: s.ID, Activity: stop.Activity, Index: index, args: stop.Args, vars: s.Vars}
 }
 
-// Args decodes the arguments into v, a pointer. Without arguments v stays as it is.
+// Args decodes the arguments into v, a pointer. Without arguments v is unchanged.
 func (c *Call) Args(v any) error { return c.decode("the arguments", c.args, v) }
 
-// Log decodes what Execute has left by [Call.SetLog] into v, a pointer. Without a log v stays
-// as it is.
+// Log decodes what Execute has stored with [Call.SetLog] into v, a pointer. Without a log v is
+// unchanged.
 func (c *Call) Log(v any) error { return c.decode("the log", c.log, v) }
 
 // Var decodes a variable into v, a pointer, and reports whether there is one of that name.
@@ -45,8 +45,8 @@ func (c *Call) Var(name string, v any) (bool, error) {
 	return true, c.decode("a variable", raw, v)
 }
 
-// SetVar sets a variable for the activities that come after this one, on both ways. It is
-// forgotten if the call returns an error.
+// SetVar sets a variable for the activities that run after this one, forwards and in compensation.
+// It is discarded if the call returns an error.
 func (c *Call) SetVar(name string, v any) error {
 	raw, err := c.encode("a variable", v)
 	if err == nil {
@@ -55,8 +55,8 @@ func (c *Call) SetVar(name string, v any) error {
 	return err
 }
 
-// SetLog leaves v for the compensation of this activity, and for nobody else. Of several calls
-// the last counts. In Compensate it is of no use.
+// SetLog stores v for the compensation of this activity only. Of several calls the last counts. In
+// Compensate it has no effect.
 func (c *Call) SetLog(v any) error {
 	raw, err := c.encode("the log", v)
 	if err == nil {

@@ -10,42 +10,41 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// Activity is something that a host does for slips, and undoes. Both functions run in the
+// Activity is an activity that a host executes and compensates for slips. Both functions run in the
 // transaction of the consumer's inbox, under the rules of a [consumer.Handler]: nil commits, an
-// error rolls back, and its kind says whether it is tried again.
+// error rolls back, and its kind says whether it is retried.
 type Activity[Tx any] struct {
-	// Name is that of the itineraries. At most [waybill.MaxTypeLen] bytes. Required.
+	// Name is the activity's name in itineraries. At most [waybill.MaxTypeLen] bytes. Required.
 	Name string
 
-	// Execute does the activity. After a permanent error, or when the retries are used up, the
-	// slip is turned back. Required.
+	// Execute does the activity. After a permanent error, or when the retries are used up, the slip is
+	// compensated. Required.
 	Execute func(ctx context.Context, tx Tx, c *Call) error
 
-	// Compensate undoes what Execute has committed. When it fails for good the slip is stuck.
-	// Optional: without it there is nothing to undo, and the slip passes by.
+	// Compensate undoes what Execute has committed. If it fails permanently the slip is stuck.
+	// Optional: without it there is nothing to undo, and the activity is skipped.
 	Compensate func(ctx context.Context, tx Tx, c *Call) error
 }
 
-// Config is what a host may be told.
+// Config configures a [Host].
 type Config[Tx any] struct {
-	// Activities are those of this host. Required.
+	// Activities are the activities of this host. Required.
 	Activities []Activity[Tx]
 
-	// Advance notes in tx that a slip has come to a position, and returns false if it has been
-	// there, or further, before; the message is ignored then. Positions rise by the way of a
-	// slip. Optional: without it a copy of a message is recognised by the inbox, for as long as
-	// that remembers.
+	// Advance records in tx that a slip has reached a position, and returns false if it has been there,
+	// or further, before; the message is then ignored. Positions rise along the path of a slip.
+	// Optional: without it duplicates are recognised by the inbox, for its retention.
 	Advance func(ctx context.Context, tx Tx, slip string, position int) (bool, error)
 }
 
-// Host does the activities of one service. It is safe for concurrent use.
+// Host runs the activities of one service. It is safe for concurrent use.
 type Host[Tx any] struct {
 	writer     *outbox.Writer[Tx]
 	cfg        Config[Tx]
 	activities map[string]Activity[Tx]
 }
 
-// NewHost returns a host that enqueues by w. The error is an [*waybill.InvalidError] that names
+// NewHost returns a host that enqueues with w. The error is an [*waybill.InvalidError] that names
 // what is missing or wrong.
 func NewHost[Tx any](w *outbox.Writer[Tx], cfg Config[Tx]) (*Host[Tx], error) {
 	switch {
@@ -74,16 +73,16 @@ func NewHost[Tx any](w *outbox.Writer[Tx], cfg Config[Tx]) (*Host[Tx], error) {
 }
 
 // GivesUp is the consumer.Config.GiveUp of consumers whose handler is [Host.Handle]: it lets the
-// host turn a slip back when a message of it has failed for good. Without it such a message is
-// a dead letter, and the slip goes no further until that is requeued.
+// host compensate a slip when a message of it has failed permanently. Without it such a message is
+// a dead letter, and the slip does not continue until that is requeued.
 func GivesUp(m *waybill.Message) bool {
 	return m.Type == execute.Type() || m.Type == compensate.Type()
 }
 
 // Handle handles a message of a slip; it is a [consumer.Handler]. Its consumer receives the
-// topics of the host's activities and has [GivesUp] in its Config. An activity that the host
-// does not have is tried again, as another replica may have it, and turns the slip back in the
-// end.
+// topics of the host's activities and has [GivesUp] in its Config. A message for an activity that
+// the host does not have is retried, as another replica may have it; in the end the slip is
+// compensated.
 func (h *Host[Tx]) Handle(ctx context.Context, tx Tx, m *waybill.Message) error {
 	s, t, err := decode(m)
 	if err != nil {
@@ -103,7 +102,7 @@ func (h *Host[Tx]) Handle(ctx context.Context, tx Tx, m *waybill.Message) error 
 	return err
 }
 
-// next does what the message asks for, and returns those that follow.
+// next runs the activity of a message, and returns the messages that follow.
 func (h *Host[Tx]) next(ctx context.Context, tx Tx, s *state, t waybill.EventType[state]) ([]waybill.Message, error) {
 	given, isLast := consumer.GivenUpFrom(ctx)
 	fault := Fault{Activity: s.Itinerary[s.index(t)].Activity, Reason: given.Reason, Error: given.Err, Attempts: given.Attempts}

@@ -10,23 +10,22 @@ import (
 	"github.com/waybill-go/waybill/outbox"
 )
 
-// faultRoom is more than a [Fault] takes in a message: its texts are bounded, and a byte of them
-// takes at most six.
+// faultRoom is more than the size of a [Fault] in a message: its texts are bounded, and each of
+// their bytes is encoded in at most six.
 const faultRoom = 16 << 10
 
 // MaxLen is how many bytes a slip may have as JSON, with all arguments, variables and logs. The
-// rest of a payload is kept free for why it failed, so that each slip that goes out can come
-// back.
+// rest of a payload is reserved for errors, so that each slip that fits can also be compensated.
 const MaxLen = waybill.MaxPayloadLen - 2*faultRoom
 
-// Slip is a list of activities to be done in turn. It is made by [New] and is not safe for
+// Slip is a list of activities to be done in order. [New] creates one. It is not safe for
 // concurrent use.
 type Slip struct {
 	state state
 	err   error // of the first argument or variable that does not encode
 }
 
-// New returns a slip without activities and with an id of its own.
+// New returns a slip without activities and with a new id.
 func New() *Slip {
 	return &Slip{state: state{ID: waybill.NewID(), Vars: map[string]json.RawMessage{}}}
 }
@@ -34,9 +33,9 @@ func New() *Slip {
 // ID identifies the slip in its messages and events.
 func (s *Slip) ID() string { return s.state.ID }
 
-// Add puts an activity at the end: the name under which a host at the topic has it, and its
-// arguments, which are encoded as JSON; nil for none. One consumer must receive the topic: each
-// that does would do the activity. It returns s.
+// Add appends an activity: its name at the host that receives the topic, and its arguments, which
+// are encoded as JSON; nil for none. Only one consumer group may receive the topic: each would do
+// the activity. It returns s.
 func (s *Slip) Add(activity, topic string, args any) *Slip {
 	at := fmt.Sprintf("Itinerary[%d].", len(s.state.Itinerary))
 	raw := s.encode(at+"Args", args)
@@ -68,8 +67,8 @@ func (s *Slip) Events(topic string) *Slip {
 
 // Start enqueues the first message of s in tx. The error is an [*waybill.InvalidError] if there
 // is no activity, a topic is not valid, an argument does not encode, or the slip is longer than
-// [MaxLen]; nothing was stored then. A slip that is started twice is done once, as far as the
-// inbox of the first host remembers.
+// [MaxLen]; nothing was stored then. A slip that is started twice runs once, for as long as the
+// inbox of the first host remembers it.
 func Start[Tx any](ctx context.Context, w *outbox.Writer[Tx], tx Tx, s *Slip) error {
 	if err := s.check(); err != nil {
 		return err
@@ -82,7 +81,7 @@ func Start[Tx any](ctx context.Context, w *outbox.Writer[Tx], tx Tx, s *Slip) er
 	return err
 }
 
-// check looks at all that could stop the slip half way.
+// check checks everything that could stop the slip half way.
 func (s *Slip) check() error {
 	switch {
 	case s.err != nil:
@@ -101,7 +100,7 @@ func (s *Slip) check() error {
 	return checkTopic("Events", s.state.Events)
 }
 
-// checkTopic finds out whether a message could be published to a topic.
+// checkTopic checks whether a message could be published to a topic.
 func checkTopic(field, topic string) error {
 	if topic == "" {
 		return invalidf(field, "is required")

@@ -9,22 +9,22 @@ import (
 	"github.com/waybill-go/waybill"
 )
 
-// The types of the messages by which a slip goes on. Which activity they are for follows from
-// what is completed.
+// The types of the messages that make a slip continue. Their activity follows from the completed
+// ones.
 var (
-	execute    = waybill.NewEventType[state]("waybill.slip.execute", 1)    // the first that is not completed
-	compensate = waybill.NewEventType[state]("waybill.slip.compensate", 1) // the last that is
-	stuck      = waybill.NewEventType[state]("waybill.slip.stuck", 1)      // the same, after it has failed for good
+	execute    = waybill.NewEventType[state]("waybill.slip.execute", 1)    // the first activity that is not completed
+	compensate = waybill.NewEventType[state]("waybill.slip.compensate", 1) // the last completed activity
+	stuck      = waybill.NewEventType[state]("waybill.slip.stuck", 1)      // the same, after its compensation has failed permanently
 )
 
-// state is the payload of these messages: all there is of a slip.
+// state is the payload of these messages: the whole state of a slip.
 type state struct {
 	ID        string                     `json:"id"`
 	Events    string                     `json:"events,omitempty"` // topic; empty for no events
 	Itinerary []stop                     `json:"itinerary"`
 	Completed []completion               `json:"completed,omitempty"` // of the first stops, and not compensated
 	Vars      map[string]json.RawMessage `json:"vars,omitempty"`
-	Fault     *Fault                     `json:"fault,omitempty"`   // why it was turned back
+	Fault     *Fault                     `json:"fault,omitempty"`   // why it is being compensated
 	Failure   *Fault                     `json:"failure,omitempty"` // why it is stuck
 }
 
@@ -35,7 +35,7 @@ type stop struct {
 	Args     json.RawMessage `json:"args,omitempty"`
 }
 
-// completion is what an activity leaves for its compensation.
+// completion is a completed activity, with the data for its compensation.
 type completion struct {
 	Compensable bool            `json:"compensable,omitempty"` // it has a compensation
 	Log         json.RawMessage `json:"log,omitempty"`
@@ -62,7 +62,7 @@ func (s *state) fits(t waybill.EventType[state]) bool {
 	return i >= 0 && i < len(s.Itinerary) && (t != stuck || s.Failure != nil)
 }
 
-// index says which activity of the itinerary a message of the given type is for.
+// index returns the index of the activity that a message of the given type is for.
 func (s *state) index(t waybill.EventType[state]) int {
 	if t == execute {
 		return len(s.Completed)
@@ -82,8 +82,8 @@ func (s *state) position(t waybill.EventType[state]) int {
 	return i
 }
 
-// message returns the message of the given type. Its id says which activity it is for: a copy
-// that is made later, from an earlier message, has the same one.
+// message returns the message of the given type. Its id identifies the activity: a copy that is
+// created later, from an earlier message, has the same id.
 func (s *state) message(t waybill.EventType[state]) (waybill.Message, error) {
 	i := s.index(t)
 	m, err := t.New(s.Itinerary[i].Topic, *s)
@@ -97,7 +97,7 @@ func (s *state) message(t waybill.EventType[state]) (waybill.Message, error) {
 	return m, nil
 }
 
-// lengthLimit makes sure that what goes out fits with the faults that it may come back with.
+// lengthLimit leaves room for the faults that may be added during compensation.
 func lengthLimit(t waybill.EventType[state]) int {
 	switch t {
 	case compensate:
@@ -124,7 +124,7 @@ func (s *state) complete(c completion) ([]waybill.Message, error) {
 	return s.goOn(execute, done)
 }
 
-// turnBack returns what follows an activity that has failed for good.
+// turnBack returns what follows an activity that has failed permanently.
 func (s *state) turnBack(f Fault) ([]waybill.Message, error) {
 	s.Fault = &f
 	i := s.index(execute)
@@ -149,14 +149,14 @@ func (s *state) back(from int, e event) ([]waybill.Message, error) {
 	return s.goOn(compensate, e)
 }
 
-// halt returns what follows a compensation that has failed for good.
+// halt returns what follows a compensation that has failed permanently.
 func (s *state) halt(f Fault) ([]waybill.Message, error) {
 	s.Failure = &f
 	i := s.index(stuck)
 	return s.goOn(stuck, s.event(ActivityCompensationFailed, i, &f), s.event(SlipCompensationFailed, i, &f))
 }
 
-// goOn returns the next message of the slip, and the events beside it.
+// goOn returns the next message of the slip, and the given events.
 func (s *state) goOn(t waybill.EventType[state], events ...event) ([]waybill.Message, error) {
 	next, err := s.message(t)
 	if err != nil {
