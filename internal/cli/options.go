@@ -15,7 +15,7 @@ import (
 	"github.com/waybill-go/waybill/relay"
 )
 
-// optionFlag holds what was written for an option; package config reads it.
+// optionFlag holds the text that was given for an option; package config parses it.
 type optionFlag struct {
 	option config.Option
 	text   string
@@ -37,8 +37,8 @@ func addOptions(flags *pflag.FlagSet) {
 	}
 }
 
-// addShort adds the flags of a section of the options to a command under their names in it: --to,
-// for --push-to. Both set the same value.
+// addShort adds the flags of a section of the options to a command under their names in the
+// section: --to, for --push-to. Both set the same value.
 func addShort(cmd *cobra.Command, all *pflag.FlagSet, section string) {
 	all.VisitAll(func(f *pflag.Flag) {
 		if name, found := strings.CutPrefix(f.Name, section+"-"); found {
@@ -59,7 +59,7 @@ func addAlias(cmd *cobra.Command, all *pflag.FlagSet, flag, name string) {
 // everywhere are the flags that the help of each command shows.
 var everywhere = []string{"store", "broker", "config", "json", "help"}
 
-// shortenHelp leaves most of the options to the help of the program itself.
+// shortenHelp shows most of the options only in the help of the program itself.
 func shortenHelp(root *cobra.Command) {
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "Global Flags:", "Flags of every command (\"waybill --help\" has all of them):", 1))
 	help := root.HelpFunc()
@@ -94,7 +94,7 @@ func (p *program) settings(cmd *cobra.Command) (*config.Config, error) {
 	return cfg, nil
 }
 
-// storeConfig says which store the configuration names.
+// storeConfig returns the settings of the store that the configuration names.
 func storeConfig(cfg *config.Config) (opener.StoreConfig, error) {
 	if cfg.String("store") == "" {
 		return opener.StoreConfig{}, notSet("store", "postgres://user:password@host/database, or sqlite:path")
@@ -167,7 +167,7 @@ func relayConfig(cfg *config.Config) relay.Config {
 	return c
 }
 
-// logger returns a logger to standard error as the configuration wants it.
+// logger returns a logger to standard error as configured.
 func (p *program) logger(cfg *config.Config) *slog.Logger {
 	level := map[string]slog.Level{
 		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
